@@ -1,0 +1,1 @@
+//! KubeletConfiguration v1beta1 file, drop-in directory and flags, merged into one validated struct. Does not know who uses it.

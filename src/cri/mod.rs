@@ -1,0 +1,1 @@
+//! Typed client of the Container Runtime Interface: deadlines, runtime events, wire to types. Never retries, never decides.

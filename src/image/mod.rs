@@ -1,0 +1,1 @@
+//! Images: pull policies, parallel pulls with a cap, back-off.

@@ -1,0 +1,1 @@
+//! Container log layout: directories, file names and the links under `/var/log/containers`.

@@ -1,0 +1,2 @@
+//! hostlet.
+fn main() {}

@@ -1,0 +1,1 @@
+//! What the daemon serves to people and peers on this host.

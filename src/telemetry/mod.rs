@@ -1,0 +1,1 @@
+//! Logging: `tracing` to stderr or journald, text or JSON.

@@ -1,0 +1,1 @@
+//! Small shared types. No I/O.
