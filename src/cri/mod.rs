@@ -1,1 +1,15 @@
 //! Typed client of the Container Runtime Interface: deadlines, runtime events, wire to types. Never retries, never decides.
+
+mod error;
+mod runtime;
+mod types;
+
+pub use error::{CriError, Operation};
+pub use runtime::{EventStream, ImageService, RuntimeService};
+pub use types::{
+    CgroupDriver, Container, ContainerState, ContainerStatus, ImageInfo, RuntimeCondition, RuntimeStatus,
+    Sandbox, SandboxState, SandboxStatus, Version,
+};
+
+/// The CRI's own messages, for those who build sandbox and container configurations.
+pub use k8s_cri::v1 as wire;

@@ -1,0 +1,33 @@
+//! Labels and annotations a kubelet puts on pods, sandboxes and containers. They are wire format: `crictl` and a stock
+//! kubelet taking over read them.
+
+/// Sandbox and container label: name of the pod.
+pub const POD_NAME_LABEL: &str = "io.kubernetes.pod.name";
+/// Sandbox and container label: namespace of the pod.
+pub const POD_NAMESPACE_LABEL: &str = "io.kubernetes.pod.namespace";
+/// Sandbox and container label: UID of the pod. Objects without it are not ours.
+pub const POD_UID_LABEL: &str = "io.kubernetes.pod.uid";
+/// Container label: name of the container in its pod.
+pub const CONTAINER_NAME_LABEL: &str = "io.kubernetes.container.name";
+
+/// Container annotation: hash of the parts of the spec whose change needs a new container, lower-case hex.
+pub const CONTAINER_HASH_ANNOTATION: &str = "io.kubernetes.container.hash";
+/// Container annotation: restart count, decimal.
+pub const CONTAINER_RESTART_COUNT_ANNOTATION: &str = "io.kubernetes.container.restartCount";
+/// Container annotation: path of the termination log in the container.
+pub const CONTAINER_TERMINATION_PATH_ANNOTATION: &str = "io.kubernetes.container.terminationMessagePath";
+/// Container annotation: `File` or `FallbackToLogsOnError`.
+pub const CONTAINER_TERMINATION_POLICY_ANNOTATION: &str = "io.kubernetes.container.terminationMessagePolicy";
+/// Container annotation: JSON of the container's ports.
+pub const CONTAINER_PORTS_ANNOTATION: &str = "io.kubernetes.container.ports";
+/// Container annotation: the pod's `terminationGracePeriodSeconds`, decimal seconds.
+pub const POD_TERMINATION_GRACE_ANNOTATION: &str = "io.kubernetes.pod.terminationGracePeriod";
+/// Container annotation: the pod's `deletionGracePeriodSeconds`, decimal seconds.
+pub const POD_DELETION_GRACE_ANNOTATION: &str = "io.kubernetes.pod.deletionGracePeriod";
+
+/// Pod annotation: where the kubelet got the pod from (`file`, `http`, `api`).
+pub const CONFIG_SOURCE_ANNOTATION: &str = "kubernetes.io/config.source";
+/// Pod annotation: when the kubelet first saw this version of the pod, RFC 3339 with nanoseconds.
+pub const CONFIG_SEEN_ANNOTATION: &str = "kubernetes.io/config.seen";
+/// Pod annotation of a static pod: its hash, equal to its UID.
+pub const CONFIG_HASH_ANNOTATION: &str = "kubernetes.io/config.hash";
