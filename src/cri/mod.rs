@@ -1,11 +1,13 @@
 //! Typed client of the Container Runtime Interface: deadlines, runtime events, wire to types. Never retries, never decides.
 
+mod client;
 mod error;
 mod runtime;
 mod types;
 
+pub use client::CriClient;
 pub use error::{CriError, Operation};
-pub use runtime::{EventStream, ImageService, RuntimeService};
+pub use runtime::{EventStream, ImageService, RuntimeHint, RuntimeService};
 pub use types::{
     CgroupDriver, Container, ContainerState, ContainerStatus, ImageInfo, RuntimeCondition, RuntimeStatus,
     Sandbox, SandboxState, SandboxStatus, Version,

@@ -10,9 +10,18 @@ use super::wire::{AuthConfig, ContainerConfig, PodSandboxConfig};
 use super::{CriError, Operation};
 use crate::types::{ContainerId, PodUid, SandboxId};
 
-/// Hints that something of a pod changed; ends when the runtime hangs up. `None` says that a pod changed which the event
-/// does not name.
-pub type EventStream = BoxStream<'static, Result<Option<PodUid>, CriError>>;
+/// What a runtime event is about. It says that something changed, never what it changed to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum RuntimeHint {
+    /// Something of this pod changed.
+    Pod(PodUid),
+    /// The sandbox or container of this identifier changed; the event does not name its pod.
+    Object(String),
+}
+
+/// Hints of changes; ends when the runtime hangs up. Its first item is [`CriError::Unimplemented`] when the runtime
+/// has no events.
+pub type EventStream = BoxStream<'static, Result<RuntimeHint, CriError>>;
 
 /// The CRI's RuntimeService. Every call carries a deadline of its own; none is retried here.
 #[async_trait]
@@ -64,8 +73,8 @@ pub trait RuntimeService: Send + Sync + 'static {
     /// All containers that carry a pod's labels, in any state; of one pod if given. Order is the runtime's.
     async fn list_containers(&self, pod: Option<&PodUid>) -> Result<Vec<Container>, CriError>;
 
-    /// Hints of changes, where the runtime can give them; [`CriError::Unimplemented`] where it cannot.
-    async fn events(&self) -> Result<EventStream, CriError>;
+    /// Subscribes to hints of changes. Nothing is asked of the runtime before the stream is polled.
+    fn events(&self) -> EventStream;
 }
 
 /// The CRI's ImageService.

@@ -1,0 +1,146 @@
+//! The connection to the runtime: made on the first call, made anew after each loss, for ever. Owns the deadlines.
+
+use std::future::Future;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use hyper_util::rt::TokioIo;
+use tokio::net::UnixStream;
+use tonic::transport::{Channel, Endpoint};
+use tonic::{Code, Response, Status};
+
+use super::super::wire::image_service_client::ImageServiceClient;
+use super::super::wire::runtime_service_client::RuntimeServiceClient;
+use super::super::{CriError, Operation};
+
+/// Largest message either side sends; upstream's limit too.
+const MAX_MESSAGE_BYTES: usize = 16 << 20;
+
+/// A client of one runtime endpoint. Cheap to clone; all clones share a connection.
+#[derive(Clone)]
+pub struct CriClient {
+    channel: Channel,
+    socket: PathBuf,
+    timeout: Duration,
+}
+
+impl CriClient {
+    /// A client of the runtime at `endpoint` (`unix:///run/…` or a bare absolute path). Nothing is connected before the
+    /// first call. `timeout` is `runtimeRequestTimeout`: the deadline of an ordinary call.
+    pub fn new(endpoint: &str, timeout: Duration) -> Result<Self, CriError> {
+        let socket = socket_path(endpoint)?;
+        let path = socket.clone();
+        // The URI is never dialled: the connector below decides where to go.
+        let channel = Endpoint::from_static("http://cri.invalid").connect_with_connector_lazy(
+            tower::service_fn(move |_| {
+                let path = path.clone();
+                async move { Ok::<_, std::io::Error>(TokioIo::new(UnixStream::connect(path).await?)) }
+            }),
+        );
+        Ok(Self { channel, socket, timeout })
+    }
+
+    /// The socket this client talks to.
+    pub fn socket(&self) -> &Path {
+        &self.socket
+    }
+
+    pub(super) fn channel(&self) -> Channel {
+        self.channel.clone()
+    }
+
+    pub(super) fn timeout(&self) -> Duration {
+        self.timeout
+    }
+
+    pub(super) fn runtime(&self) -> RuntimeServiceClient<Channel> {
+        RuntimeServiceClient::new(self.channel.clone())
+            .max_decoding_message_size(MAX_MESSAGE_BYTES)
+            .max_encoding_message_size(MAX_MESSAGE_BYTES)
+    }
+
+    pub(super) fn image(&self) -> ImageServiceClient<Channel> {
+        ImageServiceClient::new(self.channel.clone())
+            .max_decoding_message_size(MAX_MESSAGE_BYTES)
+            .max_encoding_message_size(MAX_MESSAGE_BYTES)
+    }
+
+    /// Awaits `call` for at most `deadline` and puts its failure into our words.
+    pub(super) async fn within<T>(
+        &self,
+        operation: Operation,
+        deadline: Duration,
+        call: impl Future<Output = Result<Response<T>, Status>> + Send,
+    ) -> Result<T, CriError> {
+        match tokio::time::timeout(deadline, call).await {
+            Ok(Ok(response)) => Ok(response.into_inner()),
+            Ok(Err(status)) => Err(self.error(operation, &status)),
+            Err(_) => Err(CriError::TimedOut { operation, deadline }),
+        }
+    }
+
+    /// A gRPC status in our words.
+    pub(super) fn error(&self, operation: Operation, status: &Status) -> CriError {
+        let message = status.message().to_owned();
+        match status.code() {
+            Code::NotFound => CriError::NotFound { operation, message },
+            Code::Unimplemented => CriError::Unimplemented { operation },
+            Code::Unavailable => CriError::Unreachable {
+                operation,
+                endpoint: self.socket.display().to_string(),
+                message: transport_cause(status),
+            },
+            Code::DeadlineExceeded => CriError::TimedOut { operation, deadline: self.timeout },
+            _ => CriError::Failed { operation, message },
+        }
+    }
+}
+
+/// The innermost cause of a transport failure ("No such file or directory"), which tonic's own text hides.
+fn transport_cause(status: &Status) -> String {
+    let mut cause: &dyn std::error::Error = status;
+    while let Some(next) = cause.source() {
+        cause = next;
+    }
+    if std::ptr::eq(cause as *const _ as *const (), status as *const _ as *const ()) {
+        status.message().to_owned()
+    } else {
+        cause.to_string()
+    }
+}
+
+fn socket_path(endpoint: &str) -> Result<PathBuf, CriError> {
+    let path = endpoint.strip_prefix("unix://").unwrap_or(endpoint);
+    if path.starts_with('/') {
+        return Ok(PathBuf::from(path));
+    }
+    Err(CriError::Unreachable {
+        operation: Operation::Version,
+        endpoint: endpoint.to_owned(),
+        message: "not a unix socket: write it as unix:///run/containerd/containerd.sock".to_owned(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn endpoints_are_unix_sockets_with_or_without_scheme() {
+        assert_eq!(socket_path("unix:///run/a.sock").unwrap(), Path::new("/run/a.sock"));
+        assert_eq!(socket_path("/run/a.sock").unwrap(), Path::new("/run/a.sock"));
+        for bad in ["tcp://127.0.0.1:1", "run/a.sock", "unix://a.sock", ""] {
+            assert!(socket_path(bad).unwrap_err().to_string().contains("unix:///run"), "{bad}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_missing_socket_is_unreachable_and_names_the_cause() {
+        use super::super::super::RuntimeService;
+        let client = CriClient::new("/nonexistent/cri.sock", Duration::from_secs(5)).unwrap();
+        let error = client.version().await.unwrap_err();
+        assert!(matches!(error, CriError::Unreachable { operation: Operation::Version, .. }), "{error:?}");
+        let text = error.to_string();
+        assert!(text.contains("/nonexistent/cri.sock") && text.contains("No such file"), "{text}");
+    }
+}

@@ -1,0 +1,108 @@
+//! Runtime events as hints: the CRI's `GetContainerEvents` where the runtime has it (containerd 1.7 and later), else
+//! containerd's own event service, which answers on the same socket.
+
+use containerd_client::events as ctrd;
+use containerd_client::services::v1::SubscribeRequest;
+use containerd_client::services::v1::events_client::EventsClient;
+use futures::StreamExt;
+use futures::future::Either;
+use futures::stream::{self, TryStreamExt};
+use prost::Message;
+
+use super::super::wire;
+use super::super::{CriError, EventStream, Operation, RuntimeHint};
+use super::connection::CriClient;
+use crate::types::POD_UID_LABEL;
+
+/// Events of containers that a kubelet may care for. Sandboxes are tasks too, so their deaths come as `/tasks/exit`.
+const CONTAINERD_FILTERS: [&str; 4] = [
+    "namespace==k8s.io,topic==/tasks/start",
+    "namespace==k8s.io,topic==/tasks/exit",
+    "namespace==k8s.io,topic==/tasks/oom",
+    "namespace==k8s.io,topic==/containers/delete",
+];
+
+/// The client's events. A runtime sends no answer before its first event, so nobody can be told beforehand whether it
+/// has any: the CRI's stream is tried first, and if it turns out to be unimplemented, containerd's takes its place.
+pub(super) fn stream(client: CriClient) -> EventStream {
+    let fallback = containerd_events(client.clone());
+    let mut fallback = Some(fallback);
+    cri_events(client)
+        .flat_map(move |item| match (item, fallback.take()) {
+            (Err(CriError::Unimplemented { .. }), Some(instead)) => Either::Left(instead),
+            // After its first item the CRI's stream is known to be there; the other is dropped.
+            (item, _) => Either::Right(stream::iter([item])),
+        })
+        .boxed()
+}
+
+fn cri_events(client: CriClient) -> EventStream {
+    let open = async move {
+        let mut runtime = client.runtime();
+        let answer = runtime.get_container_events(wire::GetEventsRequest {}).await;
+        let events = answer.map_err(|status| client.error(Operation::ContainerEvents, &status))?.into_inner();
+        Ok(events.map_err(move |status| client.error(Operation::ContainerEvents, &status)))
+    };
+    stream::once(open)
+        .try_flatten()
+        .map_ok(|event: wire::ContainerEventResponse| {
+            let uid = event.pod_sandbox_status.as_ref().and_then(|s| s.labels.get(POD_UID_LABEL));
+            match uid {
+                Some(uid) => RuntimeHint::Pod(uid.as_str().into()),
+                None => RuntimeHint::Object(event.container_id),
+            }
+        })
+        .boxed()
+}
+
+fn containerd_events(client: CriClient) -> EventStream {
+    let open = async move {
+        let mut events = EventsClient::new(client.channel());
+        let request = SubscribeRequest { filters: CONTAINERD_FILTERS.map(str::to_owned).to_vec() };
+        let answer = events.subscribe(request).await;
+        let events = answer.map_err(|status| client.error(Operation::ContainerEvents, &status))?.into_inner();
+        Ok(events.map_err(move |status| client.error(Operation::ContainerEvents, &status)))
+    };
+    stream::once(open)
+        .try_flatten()
+        .try_filter_map(|envelope: containerd_client::types::Envelope| async move {
+            Ok(envelope
+                .event
+                .and_then(|event| object_of(&event.type_url, &event.value))
+                .map(RuntimeHint::Object))
+        })
+        .boxed()
+}
+
+/// The container an event of containerd is about; `None` for events we did not ask for or cannot read.
+fn object_of(type_url: &str, value: &[u8]) -> Option<String> {
+    let id = match type_url.rsplit('/').next()? {
+        "containerd.events.TaskStart" => ctrd::TaskStart::decode(value).ok()?.container_id,
+        "containerd.events.TaskExit" => ctrd::TaskExit::decode(value).ok()?.container_id,
+        "containerd.events.TaskOOM" => ctrd::TaskOom::decode(value).ok()?.container_id,
+        "containerd.events.ContainerDelete" => ctrd::ContainerDelete::decode(value).ok()?.id,
+        _ => return None,
+    };
+    (!id.is_empty()).then_some(id)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn containerd_events_name_their_container() {
+        let exit = ctrd::TaskExit { container_id: "c1".into(), ..Default::default() };
+        assert_eq!(object_of("containerd.events.TaskExit", &exit.encode_to_vec()), Some("c1".to_owned()));
+        let delete = ctrd::ContainerDelete { id: "c2".into() };
+        let url = "type.googleapis.com/containerd.events.ContainerDelete";
+        assert_eq!(object_of(url, &delete.encode_to_vec()), Some("c2".to_owned()));
+    }
+
+    #[test]
+    fn other_or_broken_events_are_left_out() {
+        assert_eq!(object_of("containerd.events.ImageCreate", b""), None);
+        assert_eq!(object_of("containerd.events.TaskExit", b"\xff\xff"), None);
+        assert_eq!(object_of("", b""), None);
+    }
+}

@@ -1,0 +1,43 @@
+//! The ImageService calls.
+
+use async_trait::async_trait;
+
+use super::super::types::ImageInfo;
+use super::super::wire;
+use super::super::{CriError, ImageService, Operation};
+use super::connection::CriClient;
+use super::convert;
+
+fn spec(image: &str) -> wire::ImageSpec {
+    wire::ImageSpec { image: image.to_owned(), ..wire::ImageSpec::default() }
+}
+
+#[async_trait]
+impl ImageService for CriClient {
+    async fn image_status(&self, image: &str) -> Result<Option<ImageInfo>, CriError> {
+        let request = wire::ImageStatusRequest { image: Some(spec(image)), verbose: false };
+        let call = async { self.image().image_status(request).await };
+        let answer = self.within(Operation::ImageStatus, self.timeout(), call).await?;
+        Ok(answer.image.map(convert::image))
+    }
+
+    async fn pull_image(
+        &self,
+        image: &str,
+        auth: Option<wire::AuthConfig>,
+        sandbox: Option<wire::PodSandboxConfig>,
+    ) -> Result<String, CriError> {
+        let request = wire::PullImageRequest { image: Some(spec(image)), auth, sandbox_config: sandbox };
+        match self.image().pull_image(request).await {
+            Ok(answer) => Ok(answer.into_inner().image_ref),
+            Err(status) => Err(self.error(Operation::PullImage, &status)),
+        }
+    }
+
+    async fn list_images(&self) -> Result<Vec<ImageInfo>, CriError> {
+        let request = wire::ListImagesRequest { filter: None };
+        let call = async { self.image().list_images(request).await };
+        let answer = self.within(Operation::ListImages, self.timeout(), call).await?;
+        Ok(answer.images.into_iter().map(convert::image).collect())
+    }
+}

@@ -1,0 +1,171 @@
+//! The RuntimeService calls and their deadlines: an ordinary call has `runtimeRequestTimeout`, a sandbox start twice
+//! that, a stop that plus its grace period (as upstream).
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+
+use super::super::types::{
+    CgroupDriver, Container, ContainerStatus, RuntimeStatus, Sandbox, SandboxStatus, Version,
+};
+use super::super::wire;
+use super::super::{CriError, EventStream, Operation, RuntimeService};
+use super::connection::CriClient;
+use super::convert;
+use crate::types::{ContainerId, POD_UID_LABEL, PodUid, SandboxId};
+
+/// The version a kubelet announces in the handshake (upstream's constant).
+const KUBELET_API_VERSION: &str = "0.1.0";
+
+/// Success when the object is gone already.
+fn gone_is_fine(result: Result<(), CriError>) -> Result<(), CriError> {
+    match result {
+        Err(error) if error.is_not_found() => Ok(()),
+        other => other,
+    }
+}
+
+fn pod_selector(pod: Option<&PodUid>) -> std::collections::HashMap<String, String> {
+    pod.map(|uid| (POD_UID_LABEL.to_owned(), uid.to_string())).into_iter().collect()
+}
+
+fn missing(operation: Operation, what: &str) -> CriError {
+    CriError::Malformed { operation, message: format!("the answer has no {what}") }
+}
+
+#[async_trait]
+impl RuntimeService for CriClient {
+    async fn version(&self) -> Result<Version, CriError> {
+        let request = wire::VersionRequest { version: KUBELET_API_VERSION.to_owned() };
+        let call = async { self.runtime().version(request).await };
+        let answer = self.within(Operation::Version, self.timeout(), call).await?;
+        Ok(Version {
+            runtime_name: answer.runtime_name,
+            runtime_version: answer.runtime_version,
+            api_version: answer.runtime_api_version,
+        })
+    }
+
+    async fn status(&self) -> Result<RuntimeStatus, CriError> {
+        let request = wire::StatusRequest { verbose: false };
+        let call = async { self.runtime().status(request).await };
+        let answer = self.within(Operation::Status, self.timeout(), call).await?;
+        Ok(convert::runtime_status(answer.status.ok_or_else(|| missing(Operation::Status, "status"))?))
+    }
+
+    async fn cgroup_driver(&self) -> Result<Option<CgroupDriver>, CriError> {
+        let call = async { self.runtime().runtime_config(wire::RuntimeConfigRequest {}).await };
+        match self.within(Operation::RuntimeConfig, self.timeout(), call).await {
+            Ok(answer) => Ok(answer.linux.map(|linux| match linux.cgroup_driver() {
+                wire::CgroupDriver::Systemd => CgroupDriver::Systemd,
+                wire::CgroupDriver::Cgroupfs => CgroupDriver::Cgroupfs,
+            })),
+            Err(CriError::Unimplemented { .. }) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    async fn run_sandbox(
+        &self,
+        config: wire::PodSandboxConfig,
+        handler: &str,
+    ) -> Result<SandboxId, CriError> {
+        let request =
+            wire::RunPodSandboxRequest { config: Some(config), runtime_handler: handler.to_owned() };
+        let call = async { self.runtime().run_pod_sandbox(request).await };
+        let answer = self.within(Operation::RunSandbox, 2 * self.timeout(), call).await?;
+        if answer.pod_sandbox_id.is_empty() {
+            return Err(missing(Operation::RunSandbox, "sandbox id"));
+        }
+        Ok(answer.pod_sandbox_id.into())
+    }
+
+    async fn stop_sandbox(&self, id: &SandboxId) -> Result<(), CriError> {
+        let request = wire::StopPodSandboxRequest { pod_sandbox_id: id.to_string() };
+        let call = async { self.runtime().stop_pod_sandbox(request).await };
+        gone_is_fine(self.within(Operation::StopSandbox, self.timeout(), call).await.map(drop))
+    }
+
+    async fn remove_sandbox(&self, id: &SandboxId) -> Result<(), CriError> {
+        let request = wire::RemovePodSandboxRequest { pod_sandbox_id: id.to_string() };
+        let call = async { self.runtime().remove_pod_sandbox(request).await };
+        gone_is_fine(self.within(Operation::RemoveSandbox, self.timeout(), call).await.map(drop))
+    }
+
+    async fn sandbox_status(&self, id: &SandboxId) -> Result<SandboxStatus, CriError> {
+        let request = wire::PodSandboxStatusRequest { pod_sandbox_id: id.to_string(), verbose: false };
+        let call = async { self.runtime().pod_sandbox_status(request).await };
+        let answer = self.within(Operation::SandboxStatus, self.timeout(), call).await?;
+        let status = answer.status.ok_or_else(|| missing(Operation::SandboxStatus, "status"))?;
+        Ok(convert::sandbox_status(status))
+    }
+
+    async fn list_sandboxes(&self, pod: Option<&PodUid>) -> Result<Vec<Sandbox>, CriError> {
+        let filter =
+            wire::PodSandboxFilter { label_selector: pod_selector(pod), ..wire::PodSandboxFilter::default() };
+        let request = wire::ListPodSandboxRequest { filter: Some(filter) };
+        let call = async { self.runtime().list_pod_sandbox(request).await };
+        let answer = self.within(Operation::ListSandboxes, self.timeout(), call).await?;
+        Ok(answer.items.into_iter().filter_map(convert::sandbox).collect())
+    }
+
+    async fn create_container(
+        &self,
+        sandbox: &SandboxId,
+        config: wire::ContainerConfig,
+        sandbox_config: wire::PodSandboxConfig,
+    ) -> Result<ContainerId, CriError> {
+        let request = wire::CreateContainerRequest {
+            pod_sandbox_id: sandbox.to_string(),
+            config: Some(config),
+            sandbox_config: Some(sandbox_config),
+        };
+        let call = async { self.runtime().create_container(request).await };
+        let answer = self.within(Operation::CreateContainer, self.timeout(), call).await?;
+        if answer.container_id.is_empty() {
+            return Err(missing(Operation::CreateContainer, "container id"));
+        }
+        Ok(answer.container_id.into())
+    }
+
+    async fn start_container(&self, id: &ContainerId) -> Result<(), CriError> {
+        let request = wire::StartContainerRequest { container_id: id.to_string() };
+        let call = async { self.runtime().start_container(request).await };
+        self.within(Operation::StartContainer, self.timeout(), call).await.map(drop)
+    }
+
+    async fn stop_container(&self, id: &ContainerId, grace_seconds: i64) -> Result<(), CriError> {
+        let grace = Duration::from_secs(u64::try_from(grace_seconds).unwrap_or(0));
+        let request =
+            wire::StopContainerRequest { container_id: id.to_string(), timeout: grace_seconds.max(0) };
+        let call = async { self.runtime().stop_container(request).await };
+        let deadline = self.timeout().saturating_add(grace);
+        gone_is_fine(self.within(Operation::StopContainer, deadline, call).await.map(drop))
+    }
+
+    async fn remove_container(&self, id: &ContainerId) -> Result<(), CriError> {
+        let request = wire::RemoveContainerRequest { container_id: id.to_string() };
+        let call = async { self.runtime().remove_container(request).await };
+        gone_is_fine(self.within(Operation::RemoveContainer, self.timeout(), call).await.map(drop))
+    }
+
+    async fn container_status(&self, id: &ContainerId) -> Result<ContainerStatus, CriError> {
+        let request = wire::ContainerStatusRequest { container_id: id.to_string(), verbose: false };
+        let call = async { self.runtime().container_status(request).await };
+        let answer = self.within(Operation::ContainerStatus, self.timeout(), call).await?;
+        convert::container_status(answer.status.ok_or_else(|| missing(Operation::ContainerStatus, "status"))?)
+    }
+
+    async fn list_containers(&self, pod: Option<&PodUid>) -> Result<Vec<Container>, CriError> {
+        let filter =
+            wire::ContainerFilter { label_selector: pod_selector(pod), ..wire::ContainerFilter::default() };
+        let request = wire::ListContainersRequest { filter: Some(filter) };
+        let call = async { self.runtime().list_containers(request).await };
+        let answer = self.within(Operation::ListContainers, self.timeout(), call).await?;
+        Ok(answer.containers.into_iter().filter_map(convert::container).collect())
+    }
+
+    fn events(&self) -> EventStream {
+        super::events::stream(self.clone())
+    }
+}
