@@ -1,5 +1,16 @@
 //! Pod lifecycle event generator: relists the runtime, diffs, and is the only writer of the observed state. Never starts or stops anything.
 
+mod cache;
+mod changes;
+mod diff;
+mod hints;
+mod inspect;
+mod records;
 mod status;
+mod task;
 
+pub use cache::{Cache, Observed};
+pub use changes::{ChangeQueue, PodChange};
+pub use diff::{LifecycleEvent, ObjectId};
 pub use status::PodStatus;
+pub use task::{Health, Pleg, PlegHandle, RELIST_PERIOD, RELIST_THRESHOLD};

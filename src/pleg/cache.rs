@@ -1,0 +1,226 @@
+//! The observed state of every pod, with waits for "newer than". Written by the relist only.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tokio::sync::oneshot;
+use tokio::time::Instant;
+
+use super::PodStatus;
+use crate::cri::CriError;
+use crate::types::{PodRef, PodUid};
+
+/// What was last observed of a pod: its status, or why it could not be inspected.
+pub type Observed = Result<Arc<PodStatus>, CriError>;
+
+/// The per-pod cache. Cheap to clone; all clones share one state.
+#[derive(Clone, Default)]
+pub struct Cache {
+    state: Arc<Mutex<State>>,
+}
+
+#[derive(Default)]
+struct State {
+    entries: HashMap<PodUid, Entry>,
+    /// Pods known to have changed since their entry was written: the global time does not speak for them.
+    stale: HashSet<PodUid>,
+    /// Every pod that is not stale is as its entry says (or absent) at least until this moment.
+    all_as_of: Option<Instant>,
+    waiters: Vec<Waiter>,
+}
+
+struct Entry {
+    observed: Observed,
+    /// When the observation began.
+    as_of: Instant,
+}
+
+struct Waiter {
+    pod: PodRef,
+    newer_than: Option<Instant>,
+    reply: oneshot::Sender<Observed>,
+}
+
+impl Cache {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        // The state is valid after every single statement below, so a panic elsewhere while holding it does no harm.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The pod as last observed; an empty status if the runtime has nothing of it, or was not asked yet.
+    pub fn get(&self, pod: &PodRef) -> Observed {
+        self.lock().get(pod)
+    }
+
+    /// UIDs of the pods of which the runtime has something.
+    pub fn pods(&self) -> Vec<PodRef> {
+        let state = self.lock();
+        state.entries.values().filter_map(|e| e.observed.as_ref().ok().map(|s| s.pod.clone())).collect()
+    }
+
+    /// Whether reality has been listed at least once.
+    pub fn is_filled(&self) -> bool {
+        self.lock().all_as_of.is_some()
+    }
+
+    /// The pod as observed after `time`; `None` asks only that reality was listed at all. Waits until there is such an
+    /// observation, for ever if the runtime never answers: callers that must not wait select against something else.
+    pub async fn newer_than(&self, pod: &PodRef, time: Option<Instant>) -> Observed {
+        let reply = {
+            let mut state = self.lock();
+            if state.is_newer(pod, time) {
+                return state.get(pod);
+            }
+            state.waiters.retain(|w| !w.reply.is_closed());
+            let (reply, receiver) = oneshot::channel();
+            state.waiters.push(Waiter { pod: pod.clone(), newer_than: time, reply });
+            receiver
+        };
+        // The sender lives in the cache we hold a clone of, and is dropped only after it answered.
+        match reply.await {
+            Ok(observed) => observed,
+            Err(_) => self.get(pod),
+        }
+    }
+
+    /// Writes what was observed of a pod by a relist that began at `as_of`.
+    pub(super) fn set(&self, uid: &PodUid, observed: Observed, as_of: Instant) {
+        let mut state = self.lock();
+        state.entries.insert(uid.clone(), Entry { observed, as_of });
+        state.stale.remove(uid);
+        state.answer_waiters();
+    }
+
+    /// Forgets a pod of which a relist that began at `as_of` found nothing. Waiters of that time are answered with an
+    /// empty status.
+    pub(super) fn remove(&self, uid: &PodUid, as_of: Instant) {
+        let mut state = self.lock();
+        state.entries.remove(uid);
+        state.stale.remove(uid);
+        let (answered, waiting) = std::mem::take(&mut state.waiters)
+            .into_iter()
+            .partition(|w: &Waiter| w.pod.uid == *uid && w.newer_than.is_none_or(|t| as_of > t));
+        state.waiters = waiting;
+        for waiter in answered {
+            // A waiter that went away does not want the answer.
+            let _ = waiter.reply.send(Ok(Arc::new(PodStatus::empty(waiter.pod))));
+        }
+    }
+
+    /// Says that a full relist that began at `as_of` is in the cache, but for the pods in `stale`.
+    pub(super) fn commit(&self, as_of: Instant, stale: HashSet<PodUid>) {
+        let mut state = self.lock();
+        state.all_as_of = state.all_as_of.max(Some(as_of));
+        state.stale = stale;
+        state.answer_waiters();
+    }
+}
+
+impl State {
+    fn get(&self, pod: &PodRef) -> Observed {
+        match self.entries.get(&pod.uid) {
+            Some(entry) => entry.observed.clone(),
+            None => Ok(Arc::new(PodStatus::empty(pod.clone()))),
+        }
+    }
+
+    fn is_newer(&self, pod: &PodRef, time: Option<Instant>) -> bool {
+        let newer = |as_of: Instant| time.is_none_or(|t| as_of > t);
+        self.entries.get(&pod.uid).is_some_and(|e| newer(e.as_of))
+            || (!self.stale.contains(&pod.uid) && self.all_as_of.is_some_and(newer))
+    }
+
+    fn answer_waiters(&mut self) {
+        let mut waiting = std::mem::take(&mut self.waiters);
+        waiting.retain(|w| !w.reply.is_closed());
+        for waiter in waiting {
+            if self.is_newer(&waiter.pod, waiter.newer_than) {
+                // A waiter that went away does not want the answer.
+                let _ = waiter.reply.send(self.get(&waiter.pod));
+            } else {
+                self.waiters.push(waiter);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    fn pod(uid: &str) -> PodRef {
+        PodRef::new("ns", uid, uid)
+    }
+
+    fn status(uid: &str) -> Observed {
+        Ok(Arc::new(PodStatus::empty(pod(uid))))
+    }
+
+    async fn is_pending(future: impl Future<Output = Observed>) -> bool {
+        tokio::time::timeout(Duration::from_secs(3600), future).await.is_err()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn before_the_first_listing_everybody_waits() {
+        let cache = Cache::default();
+        assert!(is_pending(cache.newer_than(&pod("a"), None)).await);
+        cache.commit(Instant::now(), HashSet::new());
+        assert!(cache.newer_than(&pod("a"), None).await.unwrap().containers.is_empty());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_global_time_answers_for_unchanged_pods_but_not_for_stale_ones() {
+        let cache = Cache::default();
+        let start = Instant::now();
+        cache.set(&"a".into(), status("a"), start);
+        tokio::time::advance(Duration::from_secs(1)).await;
+        let asked = Instant::now();
+        tokio::time::advance(Duration::from_secs(1)).await;
+        cache.commit(Instant::now(), HashSet::from(["a".into()]));
+        assert!(is_pending(cache.newer_than(&pod("a"), Some(asked))).await);
+        assert!(cache.newer_than(&pod("b"), Some(asked)).await.is_ok());
+        cache.set(&"a".into(), status("a"), Instant::now());
+        assert!(cache.newer_than(&pod("a"), Some(asked)).await.is_ok());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_waiter_is_answered_by_the_write_it_waits_for_only() {
+        let cache = Cache::default();
+        cache.commit(Instant::now(), HashSet::new());
+        let asked = Instant::now();
+        let a = pod("a");
+        let wait = cache.newer_than(&a, Some(asked));
+        tokio::pin!(wait);
+        tokio::select! { biased; _ = &mut wait => panic!("too early"), () = std::future::ready(()) => {} }
+        cache.set(&"a".into(), status("a"), asked);
+        tokio::select! { biased; _ = &mut wait => panic!("an observation that began no later must not answer"), () = std::future::ready(()) => {} }
+        tokio::time::advance(Duration::from_millis(1)).await;
+        cache.set(&"a".into(), status("a"), Instant::now());
+        assert!(wait.await.is_ok());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_removed_pod_answers_with_nothing() {
+        let cache = Cache::default();
+        let asked = Instant::now();
+        let a = pod("a");
+        let wait = cache.newer_than(&a, Some(asked));
+        tokio::pin!(wait);
+        tokio::select! { biased; _ = &mut wait => panic!("too early"), () = std::future::ready(()) => {} }
+        tokio::time::advance(Duration::from_millis(1)).await;
+        cache.remove(&"a".into(), Instant::now());
+        assert!(wait.await.unwrap().containers.is_empty());
+        assert!(cache.pods().is_empty());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn waiters_that_left_are_forgotten() {
+        let cache = Cache::default();
+        for _ in 0..100 {
+            assert!(is_pending(cache.newer_than(&pod("a"), Some(Instant::now()))).await);
+        }
+        assert!(cache.lock().waiters.len() <= 1);
+    }
+}

@@ -1,0 +1,38 @@
+//! Requests to relist one pod now: conflated per pod. They say that something may have changed, never what.
+
+use std::collections::HashSet;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use tokio::sync::Notify;
+
+use crate::types::PodRef;
+
+/// Pods somebody wants relisted now. One reader.
+#[derive(Clone, Default)]
+pub(super) struct Hints {
+    inner: Arc<Inner>,
+}
+
+#[derive(Default)]
+struct Inner {
+    pods: Mutex<HashSet<PodRef>>,
+    filled: Notify,
+}
+
+impl Hints {
+    pub(super) fn push(&self, pod: PodRef) {
+        self.inner.pods.lock().unwrap_or_else(PoisonError::into_inner).insert(pod);
+        self.inner.filled.notify_one();
+    }
+
+    /// All pods hinted at since the last call; waits for the first. Cancel-safe.
+    pub(super) async fn next(&self) -> HashSet<PodRef> {
+        loop {
+            let pods = std::mem::take(&mut *self.inner.pods.lock().unwrap_or_else(PoisonError::into_inner));
+            if !pods.is_empty() {
+                return pods;
+            }
+            self.inner.filled.notified().await;
+        }
+    }
+}

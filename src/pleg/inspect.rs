@@ -1,0 +1,77 @@
+//! Asking the runtime: listings of everything or of one pod, and the inspection of what a listing found. Writes nothing.
+
+use std::cmp::Reverse;
+use std::collections::HashMap;
+
+use futures::future::try_join_all;
+
+use super::PodStatus;
+use super::diff::Listing;
+use crate::cri::{CriError, RuntimeService, SandboxState};
+use crate::types::PodRef;
+
+/// Lists everything, grouped by pod.
+pub(super) async fn list_all(runtime: &dyn RuntimeService) -> Result<HashMap<PodRef, Listing>, CriError> {
+    let (sandboxes, containers) =
+        tokio::try_join!(runtime.list_sandboxes(None), runtime.list_containers(None))?;
+    let mut pods: HashMap<PodRef, Listing> = HashMap::new();
+    for sandbox in sandboxes {
+        pods.entry(sandbox.pod.clone()).or_default().sandboxes.push(sandbox);
+    }
+    for container in containers {
+        pods.entry(container.pod.clone()).or_default().containers.push(container);
+    }
+    Ok(pods)
+}
+
+/// Lists one pod.
+pub(super) async fn list_pod(runtime: &dyn RuntimeService, pod: &PodRef) -> Result<Listing, CriError> {
+    let (sandboxes, containers) =
+        tokio::try_join!(runtime.list_sandboxes(Some(&pod.uid)), runtime.list_containers(Some(&pod.uid)))?;
+    Ok(Listing { sandboxes, containers })
+}
+
+/// Inspects every sandbox and container of a listing. An object that vanished between the listing and its inspection is
+/// left out: the next relist tells its end.
+pub(super) async fn inspect(
+    runtime: &dyn RuntimeService,
+    pod: &PodRef,
+    listing: &Listing,
+) -> Result<PodStatus, CriError> {
+    let sandboxes = try_join_all(
+        listing.sandboxes.iter().map(|s| async { present(runtime.sandbox_status(&s.id).await) }),
+    );
+    let containers = try_join_all(
+        listing.containers.iter().map(|c| async { present(runtime.container_status(&c.id).await) }),
+    );
+    let (sandboxes, containers) = tokio::try_join!(sandboxes, containers)?;
+    let mut sandboxes: Vec<_> = sandboxes.into_iter().flatten().collect();
+    let mut containers: Vec<_> = containers.into_iter().flatten().collect();
+    sandboxes.sort_by_key(|s| Reverse((s.attempt, s.created_at)));
+    containers.sort_by_key(|c| Reverse((c.created_at, c.attempt)));
+    let ips = match sandboxes.first() {
+        Some(newest) if newest.state == SandboxState::Ready => newest.ips.clone(),
+        _ => Vec::new(),
+    };
+    Ok(PodStatus { pod: pod.clone(), ips, sandboxes, containers })
+}
+
+fn present<T>(result: Result<T, CriError>) -> Result<Option<T>, CriError> {
+    match result {
+        Ok(value) => Ok(Some(value)),
+        Err(error) if error.is_not_found() => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// Keeps the addresses a pod had: once its network is torn down the runtime no longer tells them, but the API expects
+/// them on the finished pod.
+pub(super) fn keep_ips(new: &mut PodStatus, old: Option<&PodStatus>) {
+    let has_ready_sandbox = new.sandboxes.iter().any(|s| s.state == SandboxState::Ready);
+    if let Some(old) = old
+        && new.ips.is_empty()
+        && !has_ready_sandbox
+    {
+        new.ips.clone_from(&old.ips);
+    }
+}

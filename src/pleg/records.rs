@@ -1,0 +1,154 @@
+//! What was last told of each pod, and which pods are being inspected. Pure bookkeeping: decides what to inspect and
+//! which events follow; asks and writes nothing itself.
+
+use std::collections::{HashMap, HashSet};
+
+use tokio::time::Instant;
+
+use super::diff::{self, LifecycleEvent, Listing, ObjectId, States};
+use crate::types::{PodRef, PodUid};
+
+/// What to do for a pod after a listing.
+#[derive(Debug, PartialEq)]
+pub(super) enum Todo {
+    /// It changed, or its last inspection failed: inspect what was listed.
+    Inspect(PodRef, Listing),
+    /// The runtime has nothing of it any more.
+    Forget(PodUid, Vec<(ObjectId, LifecycleEvent)>),
+}
+
+/// Whether a pod is being inspected.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Work {
+    Idle,
+    /// An inspection is under way.
+    Busy,
+    /// One is under way, and something was heard of the pod since it began.
+    BusyThenAgain,
+}
+
+struct Record {
+    pod: PodRef,
+    /// What was last told.
+    states: States,
+    /// When the listing behind `states` began; none before the first.
+    as_of: Option<Instant>,
+    /// The last inspection failed.
+    failed: bool,
+    work: Work,
+}
+
+#[derive(Default)]
+pub(super) struct Records {
+    pods: HashMap<PodUid, Record>,
+}
+
+impl Records {
+    /// Takes in a full listing that began at `as_of`.
+    pub(super) fn listed_all(&mut self, mut found: HashMap<PodRef, Listing>, as_of: Instant) -> Vec<Todo> {
+        let mut todo = Vec::new();
+        for pod in found.keys() {
+            self.record(pod);
+        }
+        let uids: Vec<PodUid> = self.pods.keys().cloned().collect();
+        for uid in uids {
+            let Some(record) = self.pods.get_mut(&uid) else { continue };
+            // A younger look at this pod alone was taken in already, or is being taken.
+            if record.work != Work::Idle || record.as_of.is_some_and(|seen| seen >= as_of) {
+                continue;
+            }
+            let listing = found.remove(&record.pod).unwrap_or_default();
+            if listing.is_empty() {
+                todo.push(self.forget(&uid));
+            } else if record.failed || record.states != listing.states() {
+                record.work = Work::Busy;
+                todo.push(Todo::Inspect(record.pod.clone(), listing));
+            }
+        }
+        todo
+    }
+
+    /// Somebody says the pod may have changed. Whether to list and inspect it now.
+    pub(super) fn hinted(&mut self, pod: &PodRef) -> bool {
+        let record = self.record(pod);
+        match record.work {
+            Work::Idle => {
+                record.work = Work::Busy;
+                true
+            }
+            Work::Busy | Work::BusyThenAgain => {
+                record.work = Work::BusyThenAgain;
+                false
+            }
+        }
+    }
+
+    /// An inspection that began at `as_of` succeeded: the events to tell, `None` if the pod is gone.
+    pub(super) fn inspected(&mut self, pod: &PodRef, listing: &Listing, as_of: Instant) -> Inspected {
+        let record = self.record(pod);
+        let again = record.work == Work::BusyThenAgain;
+        record.work = Work::Idle;
+        record.failed = false;
+        let states = listing.states();
+        let events = diff::events(&record.states, &states);
+        let gone = states.is_empty();
+        record.states = states;
+        record.as_of = Some(as_of);
+        if gone && !again {
+            self.pods.remove(&pod.uid);
+        }
+        Inspected { events, again }
+    }
+
+    /// An inspection failed. What was told stays, so that the change is told once an inspection succeeds; whether to
+    /// inspect again now.
+    pub(super) fn failed(&mut self, pod: &PodRef) -> bool {
+        let record = self.record(pod);
+        let again = record.work == Work::BusyThenAgain;
+        record.work = Work::Idle;
+        record.failed = true;
+        again
+    }
+
+    /// Pods being inspected: what the cache has of them is known to be old.
+    pub(super) fn busy(&self) -> HashSet<PodUid> {
+        self.pods.iter().filter(|(_, r)| r.work != Work::Idle).map(|(uid, _)| uid.clone()).collect()
+    }
+
+    /// The pod that owns the sandbox or container of this identifier.
+    pub(super) fn owner(&self, object: &str) -> Option<&PodRef> {
+        let is_it = |id: &ObjectId| match id {
+            ObjectId::Sandbox(id) => id.as_str() == object,
+            ObjectId::Container(id) => id.as_str() == object,
+        };
+        self.pods.values().find(|r| r.states.keys().any(is_it)).map(|r| &r.pod)
+    }
+
+    /// The pod of this UID, if it was ever listed or hinted at.
+    pub(super) fn pod(&self, uid: &PodUid) -> Option<&PodRef> {
+        self.pods.get(uid).map(|r| &r.pod)
+    }
+
+    fn record(&mut self, pod: &PodRef) -> &mut Record {
+        self.pods.entry(pod.uid.clone()).or_insert_with(|| Record {
+            pod: pod.clone(),
+            states: States::new(),
+            as_of: None,
+            failed: false,
+            work: Work::Idle,
+        })
+    }
+
+    fn forget(&mut self, uid: &PodUid) -> Todo {
+        let states = self.pods.remove(uid).map(|r| r.states).unwrap_or_default();
+        Todo::Forget(uid.clone(), diff::events(&states, &States::new()))
+    }
+}
+
+/// What follows from a successful inspection.
+#[derive(Debug, PartialEq)]
+pub(super) struct Inspected {
+    pub(super) events: Vec<(ObjectId, LifecycleEvent)>,
+    /// Something was heard of the pod since the inspection began.
+    pub(super) again: bool,
+}

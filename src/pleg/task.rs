@@ -1,0 +1,296 @@
+//! The relist loop: everything every second, one pod at once on a hint. Each pod is inspected on its own, so that a hung
+//! call delays that pod alone.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::future::{BoxFuture, FutureExt, OptionFuture};
+use futures::stream::{FuturesUnordered, StreamExt};
+use tokio::sync::watch;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use super::diff::Listing;
+use super::hints::Hints;
+use super::records::{Records, Todo};
+use super::{Cache, ChangeQueue, PodStatus, inspect};
+use crate::cri::{CriError, EventStream, RuntimeHint, RuntimeService};
+use crate::types::PodRef;
+
+/// Pause between two relists of everything.
+pub const RELIST_PERIOD: Duration = Duration::from_secs(1);
+
+/// Without a successful relist for this long, the runtime counts as dead.
+pub const RELIST_THRESHOLD: Duration = Duration::from_secs(3 * 60);
+
+/// Pause before the event stream is opened again after it broke.
+const EVENTS_RETRY: Duration = Duration::from_secs(2);
+
+/// Pause before a runtime without events is asked again: it may have been upgraded under us.
+const EVENTS_ABSENT_RETRY: Duration = Duration::from_secs(10 * 60);
+
+/// How relisting goes.
+#[derive(Clone, Debug)]
+pub struct Health {
+    /// When the last successful relist of everything began, or when the daemon did.
+    pub last_relist: Instant,
+    /// Why the latest relist failed; none after a success.
+    pub error: Option<CriError>,
+}
+
+impl Health {
+    /// Whether the runtime answered a list within [`RELIST_THRESHOLD`].
+    pub fn is_healthy(&self, now: Instant) -> bool {
+        now.duration_since(self.last_relist) < RELIST_THRESHOLD
+    }
+}
+
+/// What others have of the PLEG.
+#[derive(Clone)]
+pub struct PlegHandle {
+    hints: Hints,
+    cache: Cache,
+    changes: ChangeQueue,
+    health: watch::Receiver<Health>,
+}
+
+impl PlegHandle {
+    /// Asks for a relist of this pod now: after one of our own calls on it ended.
+    pub fn relist(&self, pod: &PodRef) {
+        self.hints.push(pod.clone());
+    }
+
+    /// The observed state of every pod.
+    pub fn cache(&self) -> &Cache {
+        &self.cache
+    }
+
+    /// The queue of changed pods. It has one reader.
+    pub fn changes(&self) -> &ChangeQueue {
+        &self.changes
+    }
+
+    /// How relisting goes.
+    pub fn health(&self) -> watch::Receiver<Health> {
+        self.health.clone()
+    }
+}
+
+/// An inspection that ended.
+struct Done {
+    pod: PodRef,
+    as_of: Instant,
+    result: Result<(Listing, PodStatus), CriError>,
+}
+
+type ListAll = (Instant, Result<HashMap<PodRef, Listing>, CriError>);
+
+/// The relist loop, to be run by the app.
+pub struct Pleg {
+    runtime: Arc<dyn RuntimeService>,
+    hints: Hints,
+    cache: Cache,
+    changes: ChangeQueue,
+    health: watch::Sender<Health>,
+    records: Records,
+    inspections: FuturesUnordered<BoxFuture<'static, Done>>,
+}
+
+impl Pleg {
+    /// A PLEG over `runtime`, and the handle for everybody else.
+    pub fn new(runtime: Arc<dyn RuntimeService>) -> (Self, PlegHandle) {
+        let (health, health_view) = watch::channel(Health { last_relist: Instant::now(), error: None });
+        let handle = PlegHandle {
+            hints: Hints::default(),
+            cache: Cache::default(),
+            changes: ChangeQueue::default(),
+            health: health_view,
+        };
+        let pleg = Self {
+            runtime,
+            hints: handle.hints.clone(),
+            cache: handle.cache.clone(),
+            changes: handle.changes.clone(),
+            health,
+            records: Records::default(),
+            inspections: FuturesUnordered::new(),
+        };
+        (pleg, handle)
+    }
+
+    /// Relists until cancelled.
+    pub async fn run(mut self, cancel: CancellationToken) {
+        let mut listing: OptionFuture<BoxFuture<'static, ListAll>> = None.into();
+        let mut next_relist = Instant::now();
+        let mut is_listing = false;
+        let mut events = Events::new(self.runtime.clone());
+        loop {
+            tokio::select! {
+                // Cancel-safe: waiting for a token takes nothing.
+                () = cancel.cancelled() => return,
+                // Cancel-safe: a sleep to a fixed moment takes nothing.
+                () = tokio::time::sleep_until(next_relist), if !is_listing => {
+                    listing = Some(self.list_all()).into();
+                    is_listing = true;
+                }
+                // Cancel-safe: the future lives outside the loop and is polled on by reference.
+                Some((as_of, result)) = &mut listing, if is_listing => {
+                    is_listing = false;
+                    next_relist = Instant::now() + RELIST_PERIOD;
+                    self.take_listing(as_of, result);
+                }
+                // Cancel-safe: the inspections live in `self`.
+                Some(done) = self.inspections.next() => self.take_inspection(done),
+                // Cancel-safe: `next` takes the hints only when it returns them.
+                pods = self.hints.next() => {
+                    for pod in pods {
+                        self.hint(&pod);
+                    }
+                }
+                // Cancel-safe: the stream lives outside the loop, and `next` takes an item only when it returns it.
+                hint = events.next() => {
+                    let pod = match &hint {
+                        RuntimeHint::Object(id) => self.records.owner(id),
+                        RuntimeHint::Pod(uid) => self.records.pod(uid),
+                    };
+                    // A pod never listed before is not known by name yet; the next relist finds it.
+                    if let Some(pod) = pod.cloned() {
+                        self.hint(&pod);
+                    }
+                }
+            }
+        }
+    }
+
+    fn list_all(&self) -> BoxFuture<'static, ListAll> {
+        let runtime = self.runtime.clone();
+        async move {
+            let as_of = Instant::now();
+            (as_of, inspect::list_all(&*runtime).await)
+        }
+        .boxed()
+    }
+
+    fn take_listing(&mut self, as_of: Instant, result: Result<HashMap<PodRef, Listing>, CriError>) {
+        let found = match result {
+            Ok(found) => found,
+            Err(error) => {
+                // Told once per outage, not once per second.
+                if self.health.borrow().error.is_none() {
+                    tracing::error!(%error, "cannot list pods from the container runtime; trying on every second");
+                }
+                self.health.send_modify(|health| health.error = Some(error));
+                return;
+            }
+        };
+        if self.health.borrow().error.is_some() {
+            tracing::info!("the container runtime answers again");
+        }
+        self.health.send_replace(Health { last_relist: as_of, error: None });
+        for todo in self.records.listed_all(found, as_of) {
+            match todo {
+                Todo::Inspect(pod, listing) => self.inspect(pod, as_of, Some(listing)),
+                Todo::Forget(uid, events) => {
+                    self.cache.remove(&uid, as_of);
+                    self.changes.push(&uid, events);
+                }
+            }
+        }
+        self.cache.commit(as_of, self.records.busy());
+    }
+
+    fn hint(&mut self, pod: &PodRef) {
+        if self.records.hinted(pod) {
+            self.inspect(pod.clone(), Instant::now(), None);
+        }
+    }
+
+    /// Starts the inspection of a pod; lists it first if no listing is at hand.
+    fn inspect(&self, pod: PodRef, as_of: Instant, listing: Option<Listing>) {
+        let runtime = self.runtime.clone();
+        self.inspections.push(
+            async move {
+                let result = async {
+                    let listing = match listing {
+                        Some(listing) => listing,
+                        None => inspect::list_pod(&*runtime, &pod).await?,
+                    };
+                    let status = inspect::inspect(&*runtime, &pod, &listing).await?;
+                    Ok((listing, status))
+                }
+                .await;
+                Done { pod, as_of, result }
+            }
+            .boxed(),
+        );
+    }
+
+    fn take_inspection(&mut self, done: Done) {
+        let Done { pod, as_of, result } = done;
+        let again = match result {
+            Ok((listing, mut status)) => {
+                let outcome = self.records.inspected(&pod, &listing, as_of);
+                if listing.is_empty() {
+                    self.cache.remove(&pod.uid, as_of);
+                } else {
+                    let old = self.cache.get(&pod).ok();
+                    inspect::keep_ips(&mut status, old.as_deref());
+                    self.cache.set(&pod.uid, Ok(Arc::new(status)), as_of);
+                }
+                self.changes.push(&pod.uid, outcome.events);
+                outcome.again
+            }
+            Err(error) => {
+                if self.cache.get(&pod).is_ok() {
+                    tracing::warn!(pod = %pod, uid = %pod.uid, %error, "cannot inspect the pod; trying on every second");
+                }
+                self.cache.set(&pod.uid, Err(error), as_of);
+                self.records.failed(&pod)
+            }
+        };
+        if again {
+            self.hint(&pod);
+        }
+    }
+}
+
+/// The runtime's events, opened again whenever the stream ends.
+struct Events {
+    runtime: Arc<dyn RuntimeService>,
+    stream: Option<EventStream>,
+    reopen_at: Instant,
+}
+
+impl Events {
+    fn new(runtime: Arc<dyn RuntimeService>) -> Self {
+        Self { runtime, stream: None, reopen_at: Instant::now() }
+    }
+
+    /// The next hint. Cancel-safe: all state is in `self`. What is missed while the stream is down, the relist finds.
+    async fn next(&mut self) -> RuntimeHint {
+        loop {
+            let Some(stream) = &mut self.stream else {
+                tokio::time::sleep_until(self.reopen_at).await;
+                self.stream = Some(self.runtime.events());
+                continue;
+            };
+            let pause = match stream.next().await {
+                Some(Ok(hint)) => return hint,
+                Some(Err(CriError::Unimplemented { .. })) => {
+                    tracing::info!(
+                        "the container runtime has no events; changes are found by the relist each second"
+                    );
+                    EVENTS_ABSENT_RETRY
+                }
+                Some(Err(error)) => {
+                    tracing::debug!(%error, "the container runtime's event stream broke");
+                    EVENTS_RETRY
+                }
+                None => EVENTS_RETRY,
+            };
+            self.stream = None;
+            self.reopen_at = Instant::now() + pause;
+        }
+    }
+}
