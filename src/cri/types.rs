@@ -129,6 +129,8 @@ pub struct ContainerStatus {
     pub name: Arc<str>,
     /// How many containers of this name came before in the pod.
     pub attempt: u32,
+    /// The sandbox it is in. The CRI tells it in listings only; none where no listing is at hand.
+    pub sandbox: Option<SandboxId>,
     /// Its state.
     pub state: ContainerState,
     /// When it was made.

@@ -7,7 +7,7 @@ use futures::future::try_join_all;
 
 use super::PodStatus;
 use super::diff::Listing;
-use crate::cri::{CriError, RuntimeService, SandboxState};
+use crate::cri::{ContainerStatus, CriError, RuntimeService, SandboxState};
 use crate::types::PodRef;
 
 /// Lists everything, grouped by pod.
@@ -41,9 +41,10 @@ pub(super) async fn inspect(
     let sandboxes = try_join_all(
         listing.sandboxes.iter().map(|s| async { present(runtime.sandbox_status(&s.id).await) }),
     );
-    let containers = try_join_all(
-        listing.containers.iter().map(|c| async { present(runtime.container_status(&c.id).await) }),
-    );
+    let containers = try_join_all(listing.containers.iter().map(|c| async {
+        let status = present(runtime.container_status(&c.id).await)?;
+        Ok(status.map(|s| ContainerStatus { sandbox: Some(c.sandbox.clone()), ..s }))
+    }));
     let (sandboxes, containers) = tokio::try_join!(sandboxes, containers)?;
     let mut sandboxes: Vec<_> = sandboxes.into_iter().flatten().collect();
     let mut containers: Vec<_> = containers.into_iter().flatten().collect();

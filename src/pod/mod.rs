@@ -1,1 +1,13 @@
 //! Pods: where they come from, the worker that owns each, and what it does to containers.
+
+mod crash_loop;
+mod gate;
+mod identity;
+pub mod table;
+#[cfg(test)]
+pub(crate) mod testing;
+pub mod worker;
+
+pub use crash_loop::CrashLoops;
+pub use gate::{Permit, StartGate};
+pub use identity::{is_static, pod_ref};

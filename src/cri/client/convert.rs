@@ -116,6 +116,7 @@ pub(super) fn container_status(wire: wire::ContainerStatus) -> Result<ContainerS
     Ok(ContainerStatus {
         name: name.into(),
         attempt: metadata.attempt,
+        sandbox: None,
         state: container_state(wire.state),
         created_at: timestamp(wire.created_at),
         started_at: maybe_timestamp(wire.started_at),

@@ -1,0 +1,167 @@
+//! CrashLoopBackOff: how long a container that ended waits before it is started again.
+//!
+//! 10 s after the second end, doubling to a cap, forgotten once a container ran longer than ten minutes (upstream's
+//! `flowcontrol.Backoff` with the window measured from the container's end). A daemon that just started works out from
+//! the attempt what its predecessor had counted, so a restart of the daemon is no way out of a back-off.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use jiff::{SignedDuration, Timestamp};
+
+use crate::cri::ContainerStatus;
+
+/// First pause.
+const INITIAL: SignedDuration = SignedDuration::from_secs(10);
+/// A gap between two restarts longer than this starts the count anew.
+const RESET_AFTER: SignedDuration = SignedDuration::from_secs(600);
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Entry {
+    pause: SignedDuration,
+    /// When the container was last started anew.
+    updated: Timestamp,
+}
+
+/// The back-offs of one pod's containers.
+#[derive(Clone, Debug)]
+pub struct CrashLoops {
+    cap: SignedDuration,
+    /// By name and hash: a container whose definition changed starts with a clean slate.
+    entries: HashMap<(Arc<str>, Option<u32>), Entry>,
+}
+
+impl CrashLoops {
+    /// No container has crashed yet. `cap` is the longest pause (`crashLoopBackOff.maxContainerRestartPeriod`, 300 s).
+    pub fn new(cap: SignedDuration) -> Self {
+        Self { cap, entries: HashMap::new() }
+    }
+
+    /// The pause in force for a container that ended, and when it is over; `None` if it may start at once.
+    pub fn in_force(&self, ended: &ContainerStatus, now: Timestamp) -> Option<(SignedDuration, Timestamp)> {
+        let end = ended.finished_at?;
+        let entry = self.entry(ended)?;
+        if end.duration_since(entry.updated) > RESET_AFTER {
+            return None;
+        }
+        let over = end.checked_add(entry.pause).ok()?;
+        (now < over).then_some((entry.pause, over))
+    }
+
+    /// The container that ended is started anew now.
+    pub fn restarted(&mut self, ended: &ContainerStatus, now: Timestamp) {
+        let end = ended.finished_at.unwrap_or(now);
+        let pause = match self.entry(ended) {
+            Some(entry) if end.duration_since(entry.updated) <= RESET_AFTER => {
+                (entry.pause * 2).min(self.cap)
+            }
+            Some(_) | None => INITIAL.min(self.cap),
+        };
+        self.entries.insert((ended.name.clone(), ended.hash), Entry { pause, updated: now });
+    }
+
+    fn entry(&self, ended: &ContainerStatus) -> Option<Entry> {
+        let key = (ended.name.clone(), ended.hash);
+        self.entries.get(&key).copied().or_else(|| self.inherited(ended))
+    }
+
+    /// What a predecessor of this daemon must have counted if no count was ever reset: attempt n is the n-th restart.
+    fn inherited(&self, ended: &ContainerStatus) -> Option<Entry> {
+        let doublings = ended.attempt.checked_sub(1)?.min(16);
+        let pause = (INITIAL * (1 << doublings)).min(self.cap);
+        Some(Entry { pause, updated: ended.created_at })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::pod::testing;
+
+    const CAP: SignedDuration = SignedDuration::from_secs(300);
+
+    fn at(second: i64) -> Timestamp {
+        Timestamp::from_second(second).unwrap()
+    }
+
+    fn ended(attempt: u32, created: i64, finished: i64) -> ContainerStatus {
+        ContainerStatus {
+            created_at: at(created),
+            finished_at: Some(at(finished)),
+            ..testing::exited("c", attempt, 1)
+        }
+    }
+
+    #[test]
+    fn pauses_double_from_ten_seconds_to_the_cap() {
+        let mut loops = CrashLoops::new(CAP);
+        let mut now = 1000;
+        let mut pauses = Vec::new();
+        for attempt in 0..8 {
+            let status = ended(attempt, now, now + 1);
+            match loops.in_force(&status, at(now + 1)) {
+                Some((pause, over)) => {
+                    assert_eq!(over, at(now + 1 + pause.as_secs()));
+                    assert!(loops.in_force(&status, over).is_none());
+                    pauses.push(pause.as_secs());
+                    now = over.as_second();
+                }
+                None => {
+                    pauses.push(0);
+                    now += 1;
+                }
+            }
+            loops.restarted(&status, at(now));
+        }
+        assert_eq!(pauses, [0, 10, 20, 40, 80, 160, 300, 300]);
+    }
+
+    #[test]
+    fn a_long_run_resets_the_count() {
+        let mut loops = CrashLoops::new(CAP);
+        loops.restarted(&ended(4, 0, 1), at(10));
+        let status = ended(5, 10, 10 + 601);
+        assert!(loops.in_force(&status, at(611)).is_none());
+        loops.restarted(&status, at(611));
+        assert_eq!(loops.in_force(&ended(6, 611, 612), at(612)).unwrap().0, INITIAL);
+    }
+
+    #[test]
+    fn a_cap_below_ten_seconds_is_the_first_pause_too() {
+        let mut loops = CrashLoops::new(SignedDuration::from_secs(2));
+        loops.restarted(&ended(0, 0, 1), at(1));
+        assert_eq!(loops.in_force(&ended(1, 1, 2), at(2)).unwrap().0.as_secs(), 2);
+    }
+
+    #[test]
+    fn a_changed_definition_starts_with_a_clean_slate() {
+        let mut loops = CrashLoops::new(CAP);
+        loops.restarted(&ended(0, 0, 1), at(1));
+        let changed = ContainerStatus { hash: Some(7), attempt: 0, ..ended(0, 1, 2) };
+        assert!(loops.in_force(&changed, at(2)).is_none());
+    }
+
+    proptest! {
+        /// A daemon restarted between any two crashes of an unbroken loop counts on as its predecessor would have.
+        #[test]
+        fn a_new_daemon_inherits_the_back_off(crashes in 1u32..9, restart_after in 0u32..9, run in 0i64..60) {
+            let mut loops = CrashLoops::new(CAP);
+            let mut fresh = CrashLoops::new(CAP);
+            let mut now = 1000;
+            for attempt in 0..crashes {
+                if attempt == restart_after {
+                    fresh = CrashLoops::new(CAP);
+                }
+                let status = ended(attempt, now, now + run);
+                let one = loops.in_force(&status, at(now + run));
+                let other = fresh.in_force(&status, at(now + run));
+                prop_assert_eq!(one, other);
+                now = one.map_or(now + run, |(_, over)| over.as_second());
+                loops.restarted(&status, at(now));
+                fresh.restarted(&status, at(now));
+            }
+        }
+    }
+}

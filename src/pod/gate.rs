@@ -1,0 +1,168 @@
+//! The start gate: bounds how many sandbox and container starts the runtime works on at once, and lets the oldest pod go
+//! first.
+//!
+//! A runtime given a hundred starts at once makes every one of them slow; given a few at a time it finishes them one by
+//! one in the same total time. Kills never pass here.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use jiff::Timestamp;
+use tokio::sync::oneshot;
+
+/// The gate. Cheap to clone; all clones are one gate.
+#[derive(Clone)]
+pub struct StartGate {
+    state: Arc<Mutex<State>>,
+}
+
+struct State {
+    free: usize,
+    queue: BinaryHeap<Reverse<Waiter>>,
+    arrivals: u64,
+}
+
+struct Waiter {
+    /// When the pod was first seen; the older goes first.
+    seen: Timestamp,
+    /// Among pods seen at the same time, the order of arrival decides.
+    arrival: u64,
+    admit: oneshot::Sender<Permit>,
+}
+
+impl PartialEq for Waiter {
+    fn eq(&self, other: &Self) -> bool {
+        self.cmp(other).is_eq()
+    }
+}
+impl Eq for Waiter {}
+impl PartialOrd for Waiter {
+    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+impl Ord for Waiter {
+    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
+        (self.seen, self.arrival).cmp(&(other.seen, other.arrival))
+    }
+}
+
+/// The right to have the runtime work on one start; given back when dropped.
+pub struct Permit {
+    /// None once another permit stands for this one.
+    state: Option<Arc<Mutex<State>>>,
+}
+
+fn lock(state: &Mutex<State>) -> MutexGuard<'_, State> {
+    // Every statement under the lock leaves the state valid.
+    state.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl StartGate {
+    /// A gate for `bound` starts at once; at least one.
+    pub fn new(bound: usize) -> Self {
+        let state = State { free: bound.max(1), queue: BinaryHeap::new(), arrivals: 0 };
+        Self { state: Arc::new(Mutex::new(state)) }
+    }
+
+    /// Waits for the right to start something of a pod that was first seen at `seen`. Dropping the future leaves the
+    /// line; a permit that was on its way is given back.
+    pub async fn enter(&self, seen: Timestamp) -> Permit {
+        let (admit, admitted) = oneshot::channel();
+        {
+            let mut state = lock(&self.state);
+            if state.free > 0 {
+                state.free -= 1;
+                return Permit { state: Some(self.state.clone()) };
+            }
+            state.arrivals += 1;
+            let arrival = state.arrivals;
+            state.queue.push(Reverse(Waiter { seen, arrival, admit }));
+        }
+        match admitted.await {
+            Ok(permit) => permit,
+            // Unreachable: the queue lives as long as this gate. A permit beyond the bound is the harmless answer.
+            Err(_) => {
+                let mut state = lock(&self.state);
+                state.free = state.free.saturating_sub(1);
+                Permit { state: Some(self.state.clone()) }
+            }
+        }
+    }
+}
+
+impl Drop for Permit {
+    fn drop(&mut self) {
+        let Some(state) = self.state.take() else { return };
+        loop {
+            let next = {
+                let mut state = lock(&state);
+                let next = state.queue.pop();
+                if next.is_none() {
+                    state.free += 1;
+                }
+                next
+            };
+            let Some(Reverse(waiter)) = next else { return };
+            match waiter.admit.send(Permit { state: Some(state.clone()) }) {
+                Ok(()) => return,
+                // The waiter left the line: its permit goes to the next one, here and not by being dropped.
+                Err(mut refused) => refused.state = None,
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures::FutureExt;
+
+    use super::*;
+
+    fn at(second: i64) -> Timestamp {
+        Timestamp::from_second(second).unwrap()
+    }
+
+    #[tokio::test]
+    async fn the_bound_holds_and_the_oldest_pod_goes_first() {
+        let gate = StartGate::new(2);
+        let first = gate.enter(at(9)).await;
+        let _second = gate.enter(at(9)).await;
+        let mut young = Box::pin(gate.enter(at(5)));
+        let mut old = Box::pin(gate.enter(at(1)));
+        let mut old_too = Box::pin(gate.enter(at(1)));
+        assert!(young.as_mut().now_or_never().is_none());
+        assert!(old.as_mut().now_or_never().is_none());
+        assert!(old_too.as_mut().now_or_never().is_none());
+        drop(first);
+        assert!(young.as_mut().now_or_never().is_none());
+        assert!(old_too.as_mut().now_or_never().is_none());
+        let old = old.now_or_never().expect("the oldest enters");
+        drop(old);
+        assert!(young.as_mut().now_or_never().is_none());
+        drop(old_too.now_or_never().expect("then the other of its age"));
+        assert!(young.now_or_never().is_some());
+    }
+
+    #[tokio::test]
+    async fn who_leaves_the_line_takes_no_permit_along() {
+        let gate = StartGate::new(1);
+        let first = gate.enter(at(0)).await;
+        let mut leaver = Box::pin(gate.enter(at(1)));
+        let mut stayer = Box::pin(gate.enter(at(2)));
+        assert!(leaver.as_mut().now_or_never().is_none());
+        assert!(stayer.as_mut().now_or_never().is_none());
+        drop(leaver);
+        drop(first);
+        drop(stayer.now_or_never().expect("the one that stayed enters"));
+        // A waiter dropped with its permit already on the way gives it back.
+        let held = gate.enter(at(0)).await;
+        let mut waiter = Box::pin(gate.enter(at(1)));
+        assert!(waiter.as_mut().now_or_never().is_none());
+        drop(held);
+        drop(waiter);
+        assert_eq!(lock(&gate.state).free, 1);
+        assert!(gate.enter(at(0)).now_or_never().is_some());
+    }
+}

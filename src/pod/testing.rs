@@ -1,0 +1,90 @@
+//! Small pods and observations for the tests of this room.
+
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::{Container, Pod, PodSpec};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+
+use crate::cri::{ContainerState, ContainerStatus, SandboxState, SandboxStatus};
+use crate::types::{CONFIG_SOURCE_ANNOTATION, ContainerId, SandboxId};
+
+/// A static pod with these containers, all of image `img`.
+pub(crate) fn pod(name: &str, uid: &str, policy: &str, containers: &[&str]) -> Pod {
+    Pod {
+        metadata: ObjectMeta {
+            name: Some(name.to_owned()),
+            namespace: Some("default".to_owned()),
+            uid: Some(uid.to_owned()),
+            annotations: Some([(CONFIG_SOURCE_ANNOTATION.to_owned(), "file".to_owned())].into()),
+            ..ObjectMeta::default()
+        },
+        spec: Some(PodSpec {
+            restart_policy: Some(policy.to_owned()),
+            termination_grace_period_seconds: Some(30),
+            containers: containers
+                .iter()
+                .map(|c| Container {
+                    name: (*c).to_owned(),
+                    image: Some("img".to_owned()),
+                    image_pull_policy: Some("IfNotPresent".to_owned()),
+                    ..Container::default()
+                })
+                .collect(),
+            ..PodSpec::default()
+        }),
+        status: None,
+    }
+}
+
+/// A shared pod of restart policy Always with one container `c`.
+pub(crate) fn shared_pod(name: &str, uid: &str) -> Arc<Pod> {
+    Arc::new(pod(name, uid, "Always", &["c"]))
+}
+
+/// A container in this state, with identifier `<name>-<attempt>` in sandbox `s0`.
+pub(crate) fn container(name: &str, attempt: u32, state: ContainerState) -> ContainerStatus {
+    ContainerStatus {
+        id: ContainerId::from(format!("{name}-{attempt}")),
+        name: name.into(),
+        attempt,
+        sandbox: Some(SandboxId::from("s0")),
+        state,
+        created_at: Timestamp::from_second(1000 + i64::from(attempt)).unwrap(),
+        started_at: None,
+        finished_at: None,
+        exit_code: 0,
+        reason: String::new(),
+        message: String::new(),
+        image: "img".to_owned(),
+        image_ref: "sha256:1".to_owned(),
+        hash: None,
+        grace_seconds: Some(30),
+        log_path: String::new(),
+        termination_log: None,
+        termination_policy: String::new(),
+    }
+}
+
+/// A container that ended with this code a second after it was made.
+pub(crate) fn exited(name: &str, attempt: u32, code: i32) -> ContainerStatus {
+    let made = container(name, attempt, ContainerState::Exited);
+    ContainerStatus {
+        started_at: Some(made.created_at),
+        finished_at: Some(made.created_at + jiff::SignedDuration::from_secs(1)),
+        exit_code: code,
+        ..made
+    }
+}
+
+/// A sandbox `s<attempt>` with an address.
+pub(crate) fn sandbox(attempt: u32, state: SandboxState) -> SandboxStatus {
+    SandboxStatus {
+        id: SandboxId::from(format!("s{attempt}")),
+        attempt,
+        state,
+        created_at: Timestamp::from_second(900 + i64::from(attempt)).unwrap(),
+        host_network: false,
+        ips: vec!["10.0.0.1".parse().unwrap()],
+    }
+}
