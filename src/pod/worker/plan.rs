@@ -1,0 +1,352 @@
+//! What a pod needs: desired × observed × now → actions. Pure.
+//!
+//! The order of the rules is the stock kubelet's `computePodActions`; clean-up of dead containers and sandboxes is part
+//! of the plan, so that a plan applied to its own result is empty.
+
+use std::collections::HashMap;
+
+use jiff::{SignedDuration, Timestamp};
+use k8s_openapi::api::core::v1::{Container, Pod};
+
+use crate::cri::{ContainerState, ContainerStatus, SandboxState};
+use crate::pleg::PodStatus;
+use crate::pod::CrashLoops;
+use crate::types::{ContainerId, SandboxId};
+
+/// What to do about the pod's sandbox.
+#[derive(Clone, Debug, PartialEq)]
+pub enum SandboxPlan {
+    /// It is fine.
+    Keep(SandboxId),
+    /// Stop everything there is of the pod, then make a new sandbox.
+    Create {
+        /// Its number.
+        attempt: u32,
+        /// Why the present one, if any, will not do: the message of `PodReadyToStartContainers`.
+        reason: &'static str,
+    },
+    /// Stop everything there is of the pod: nothing is to run.
+    Stop,
+}
+
+/// A container to stop.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Kill {
+    /// Which one.
+    pub id: ContainerId,
+    /// Its name in the pod.
+    pub name: String,
+    /// Why, for the `Killing` event.
+    pub message: String,
+}
+
+/// A container to start.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Start {
+    /// Its position in `spec.containers`.
+    pub index: usize,
+    /// Made already by a sync that did not get to start it: only start it.
+    pub adopt: Option<ContainerId>,
+}
+
+/// A container that waits until it may be started again.
+#[derive(Clone, Debug, PartialEq)]
+pub struct BackingOff {
+    /// Its name in the pod.
+    pub name: String,
+    /// How long it waits in all.
+    pub pause: SignedDuration,
+    /// When the wait is over.
+    pub until: Timestamp,
+}
+
+/// The actions that make a pod's containers match its spec, in the order of the fields.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Plan {
+    /// The sandbox, first.
+    pub sandbox: SandboxPlan,
+    /// Containers to stop in a sandbox that is kept.
+    pub kill: Vec<Kill>,
+    /// Containers to start, in the order of the spec.
+    pub start: Vec<Start>,
+    /// Containers that would be started but wait.
+    pub backing_off: Vec<BackingOff>,
+    /// Dead containers nobody needs, last.
+    pub remove_containers: Vec<ContainerId>,
+    /// Dead and empty sandboxes nobody needs, after the containers.
+    pub remove_sandboxes: Vec<SandboxId>,
+    /// Every container has run to its end under the pod's restart policy.
+    pub has_ended: bool,
+}
+
+impl Plan {
+    /// Whether there is nothing to do.
+    pub fn is_empty(&self, observed: &PodStatus) -> bool {
+        let sandbox_is_fine = match &self.sandbox {
+            SandboxPlan::Keep(_) => true,
+            SandboxPlan::Create { .. } => false,
+            SandboxPlan::Stop => !observed.may_run(),
+        };
+        sandbox_is_fine
+            && self.kill.is_empty()
+            && self.start.is_empty()
+            && self.remove_containers.is_empty()
+            && self.remove_sandboxes.is_empty()
+    }
+}
+
+/// What to do with one container of the spec.
+enum Wish {
+    /// It runs as it should, or has ended for good.
+    Leave { ended: bool },
+    /// It should run and does not; the container whose end or absence says so.
+    Start { adopt: Option<ContainerId> },
+    /// It waits out its back-off.
+    Wait(BackingOff),
+    /// The running one must go first.
+    Replace(Kill),
+}
+
+/// Makes the plan for a pod. `hash` gives the hash a container of the spec has today.
+pub fn plan(
+    pod: &Pod,
+    observed: &PodStatus,
+    crash_loops: &CrashLoops,
+    hash: impl Fn(&Container) -> u32,
+    now: Timestamp,
+) -> Plan {
+    let containers = pod.spec.as_ref().map_or(&[][..], |spec| &spec.containers);
+    let host_network = pod.spec.as_ref().and_then(|spec| spec.host_network).unwrap_or(false);
+    let policy = RestartPolicy::of(pod);
+    let sandbox = sandbox_plan(observed, host_network);
+    let keeps = matches!(sandbox, SandboxPlan::Keep(_));
+    let mut plan = Plan {
+        sandbox,
+        kill: Vec::new(),
+        start: Vec::new(),
+        backing_off: Vec::new(),
+        remove_containers: Vec::new(),
+        remove_sandboxes: Vec::new(),
+        has_ended: false,
+    };
+    let mut running = 0;
+    let mut ended = 0;
+    for (index, container) in containers.iter().enumerate() {
+        let status = observed.container(&container.name);
+        let wish = if keeps {
+            wish_in_sandbox(container, status, observed, policy, crash_loops, hash(container), now)
+        } else {
+            wish_in_new_sandbox(status, policy, crash_loops, now)
+        };
+        match wish {
+            Wish::Leave { ended: true } => ended += 1,
+            Wish::Leave { ended: false } => running += 1,
+            Wish::Start { adopt } => plan.start.push(Start { index, adopt }),
+            Wish::Wait(wait) => plan.backing_off.push(wait),
+            Wish::Replace(kill) => {
+                plan.kill.push(kill);
+                plan.start.push(Start { index, adopt: None });
+            }
+        }
+    }
+    if keeps {
+        plan.kill.extend(strays(containers, observed));
+    }
+    plan.has_ended = !containers.is_empty() && ended == containers.len();
+    let nothing_to_run = running == 0 && plan.start.is_empty() && plan.backing_off.is_empty();
+    let only_waits = !keeps && plan.start.is_empty() && !plan.backing_off.is_empty();
+    let is_lost = forbids_new_sandbox(&plan.sandbox, policy, observed);
+    if nothing_to_run || is_lost {
+        plan.has_ended |= is_lost;
+        plan.sandbox = SandboxPlan::Stop;
+        plan.kill.clear();
+        plan.start.clear();
+        plan.backing_off.clear();
+    } else if only_waits {
+        // The sandbox died with its containers, and all of them wait: a new one is made when the first may start.
+        plan.sandbox = SandboxPlan::Stop;
+    }
+    clean_up(&mut plan, observed);
+    plan
+}
+
+/// A pod that never restarts gets no second sandbox once a container ran: what it ran is lost, as upstream.
+fn forbids_new_sandbox(sandbox: &SandboxPlan, policy: RestartPolicy, observed: &PodStatus) -> bool {
+    match (sandbox, policy) {
+        (SandboxPlan::Create { attempt, .. }, RestartPolicy::Never) => {
+            *attempt != 0 && observed.containers.iter().any(|c| c.state != ContainerState::Created)
+        }
+        (SandboxPlan::Create { .. }, RestartPolicy::Always | RestartPolicy::OnFailure)
+        | (SandboxPlan::Keep(_) | SandboxPlan::Stop, _) => false,
+    }
+}
+
+/// `spec.restartPolicy`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RestartPolicy {
+    /// Whatever happens.
+    Always,
+    /// Unless it exited with 0.
+    OnFailure,
+    /// Never.
+    Never,
+}
+
+impl RestartPolicy {
+    /// The policy of a pod; Always if it says none.
+    pub fn of(pod: &Pod) -> Self {
+        match pod.spec.as_ref().and_then(|s| s.restart_policy.as_deref()) {
+            Some("Never") => Self::Never,
+            Some("OnFailure") => Self::OnFailure,
+            Some(_) | None => Self::Always,
+        }
+    }
+
+    fn restarts(self, ended: &ContainerStatus) -> bool {
+        match self {
+            Self::Always => true,
+            Self::OnFailure => ended.exit_code != 0,
+            Self::Never => false,
+        }
+    }
+}
+
+/// Whether the pod's sandbox will do (upstream's `PodSandboxChanged`, in its order).
+fn sandbox_plan(observed: &PodStatus, host_network: bool) -> SandboxPlan {
+    let Some(newest) = observed.sandbox() else {
+        return SandboxPlan::Create {
+            attempt: 0,
+            reason: "No sandbox for pod can be found. Need to start a new one",
+        };
+    };
+    let ready = observed.sandboxes.iter().filter(|s| s.state == SandboxState::Ready).count();
+    let reason = if ready > 1 {
+        "Multiple sandboxes are ready for Pod. Need to reconcile them"
+    } else if newest.state != SandboxState::Ready {
+        "No ready sandbox for pod can be found. Need to start a new one"
+    } else if newest.host_network != host_network {
+        "Sandbox for pod has changed. Need to start a new one"
+    } else if !host_network && newest.ips.is_empty() {
+        "Sandbox for pod has no IP address. Need to start a new one"
+    } else {
+        return SandboxPlan::Keep(newest.id.clone());
+    };
+    SandboxPlan::Create { attempt: newest.attempt + 1, reason }
+}
+
+fn wish_in_sandbox(
+    container: &Container,
+    status: Option<&ContainerStatus>,
+    observed: &PodStatus,
+    policy: RestartPolicy,
+    crash_loops: &CrashLoops,
+    hash: u32,
+    now: Timestamp,
+) -> Wish {
+    let Some(status) = status else { return Wish::Start { adopt: None } };
+    match status.state {
+        ContainerState::Running => {
+            if status.hash == Some(hash) {
+                return Wish::Leave { ended: false };
+            }
+            Wish::Replace(Kill {
+                id: status.id.clone(),
+                name: container.name.clone(),
+                message: format!("Container {} definition changed, will be restarted", container.name),
+            })
+        }
+        ContainerState::Created => {
+            let is_here = status.sandbox.as_ref() == observed.sandbox().map(|s| &s.id);
+            let adopt = (is_here && status.hash == Some(hash)).then(|| status.id.clone());
+            Wish::Start { adopt }
+        }
+        ContainerState::Unknown => Wish::Replace(Kill {
+            id: status.id.clone(),
+            name: container.name.clone(),
+            message: "Container is in \"unknown\" state, try killing it before restart".to_owned(),
+        }),
+        ContainerState::Exited => restart(status, policy, crash_loops, now),
+    }
+}
+
+/// With the sandbox gone, everything in it counts as ended.
+fn wish_in_new_sandbox(
+    status: Option<&ContainerStatus>,
+    policy: RestartPolicy,
+    crash_loops: &CrashLoops,
+    now: Timestamp,
+) -> Wish {
+    let Some(status) = status else { return Wish::Start { adopt: None } };
+    match status.state {
+        ContainerState::Exited => restart(status, policy, crash_loops, now),
+        ContainerState::Created | ContainerState::Running | ContainerState::Unknown => {
+            Wish::Start { adopt: None }
+        }
+    }
+}
+
+fn restart(ended: &ContainerStatus, policy: RestartPolicy, crash_loops: &CrashLoops, now: Timestamp) -> Wish {
+    if !policy.restarts(ended) {
+        return Wish::Leave { ended: true };
+    }
+    match crash_loops.in_force(ended, now) {
+        Some((pause, until)) => Wish::Wait(BackingOff { name: ended.name.to_string(), pause, until }),
+        None => Wish::Start { adopt: None },
+    }
+}
+
+/// Running containers that no container of the spec stands for: of another name, or older twins of the newest.
+fn strays(wanted: &[Container], observed: &PodStatus) -> Vec<Kill> {
+    let is_newest = |c: &ContainerStatus| observed.container(&c.name).is_some_and(|n| n.id == c.id);
+    let is_wanted = |c: &ContainerStatus| wanted.iter().any(|w| w.name == *c.name);
+    let runs = |c: &ContainerStatus| match c.state {
+        ContainerState::Running | ContainerState::Unknown => true,
+        ContainerState::Created | ContainerState::Exited => false,
+    };
+    let strays = observed.containers.iter().filter(|c| runs(c) && !(is_wanted(c) && is_newest(c)));
+    strays
+        .map(|c| Kill {
+            id: c.id.clone(),
+            name: c.name.to_string(),
+            message: format!("Container {} is not wanted in the pod", c.name),
+        })
+        .collect()
+}
+
+/// Of each container one dead instance is kept, for its exit code and log; of the sandboxes the newest and those that
+/// still hold a container.
+fn clean_up(plan: &mut Plan, observed: &PodStatus) {
+    let adopted = |id: &ContainerId| plan.start.iter().any(|s| s.adopt.as_ref() == Some(id));
+    let mut dead_seen: HashMap<&str, u32> = HashMap::new();
+    let mut removed = Vec::new();
+    for container in &observed.containers {
+        match container.state {
+            ContainerState::Running | ContainerState::Unknown => continue,
+            ContainerState::Created if adopted(&container.id) => continue,
+            // Never ran: it has no exit code and no log worth keeping.
+            ContainerState::Created => removed.push(container.id.clone()),
+            ContainerState::Exited => {
+                let seen = dead_seen.entry(&container.name).or_default();
+                *seen += 1;
+                if *seen > 1 {
+                    removed.push(container.id.clone());
+                }
+            }
+        }
+    }
+    let holds_container = |id: &SandboxId| {
+        observed.containers.iter().any(|c| c.sandbox.as_ref() == Some(id) && !removed.contains(&c.id))
+    };
+    plan.remove_sandboxes = observed
+        .sandboxes
+        .iter()
+        .skip(1)
+        .filter(|s| s.state == SandboxState::NotReady && !holds_container(&s.id))
+        .map(|s| s.id.clone())
+        .collect();
+    plan.remove_containers = removed;
+}
+
+#[cfg(test)]
+#[path = "plan_tests.rs"]
+mod tests;

@@ -1,0 +1,384 @@
+//! The plan, case by case and against a small world that carries plans out.
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::cri::SandboxStatus;
+use crate::pod::testing::{container, exited, pod, sandbox};
+use crate::types::PodRef;
+
+const HASH: u32 = 7;
+const NOW: i64 = 100_000;
+
+fn at(second: i64) -> Timestamp {
+    Timestamp::from_second(second).unwrap()
+}
+
+fn loops() -> CrashLoops {
+    CrashLoops::new(SignedDuration::from_secs(300))
+}
+
+fn observed(sandboxes: Vec<SandboxStatus>, containers: Vec<ContainerStatus>) -> PodStatus {
+    let containers =
+        containers.into_iter().map(|c| ContainerStatus { hash: c.hash.or(Some(HASH)), ..c }).collect();
+    PodStatus { pod: PodRef::new("default", "p", "u"), ips: Vec::new(), sandboxes, containers }
+}
+
+fn planned(policy: &str, names: &[&str], observed: &PodStatus) -> Plan {
+    plan(&pod("p", "u", policy, names), observed, &loops(), |_| HASH, at(NOW))
+}
+
+fn ready() -> SandboxStatus {
+    sandbox(0, SandboxState::Ready)
+}
+
+fn dead() -> SandboxStatus {
+    sandbox(0, SandboxState::NotReady)
+}
+
+#[test]
+fn a_new_pod_gets_a_sandbox_and_all_its_containers() {
+    let nothing = observed(vec![], vec![]);
+    let plan = planned("Always", &["a", "b"], &nothing);
+    assert!(matches!(plan.sandbox, SandboxPlan::Create { attempt: 0, .. }));
+    assert_eq!(plan.start.iter().map(|s| s.index).collect::<Vec<_>>(), [0, 1]);
+    assert!(!plan.has_ended);
+}
+
+#[test]
+fn a_running_pod_needs_nothing() {
+    let fine = observed(vec![ready()], vec![container("a", 0, ContainerState::Running)]);
+    assert!(planned("Always", &["a"], &fine).is_empty(&fine));
+}
+
+#[test]
+fn each_flaw_of_the_sandbox_asks_for_a_new_one() {
+    let without_ip = SandboxStatus { ips: vec![], ..ready() };
+    let of_host = SandboxStatus { host_network: true, ..ready() };
+    let twins = vec![sandbox(1, SandboxState::Ready), ready()];
+    for (sandboxes, attempt, word) in [
+        (vec![], 0, "No sandbox"),
+        (vec![dead()], 1, "No ready sandbox"),
+        (vec![without_ip], 1, "IP address"),
+        (vec![of_host], 1, "has changed"),
+        (twins, 2, "Multiple"),
+    ] {
+        match planned("Always", &["a"], &observed(sandboxes, vec![])).sandbox {
+            SandboxPlan::Create { attempt: n, reason } => {
+                assert_eq!(n, attempt, "{word}");
+                assert!(reason.contains(word), "{reason}");
+            }
+            other => panic!("{word}: {other:?}"),
+        }
+    }
+}
+
+#[test]
+fn restart_policies_decide_over_ended_containers() {
+    for (policy, code, starts, ends) in [
+        ("Always", 0, true, false),
+        ("Always", 1, true, false),
+        ("OnFailure", 0, false, true),
+        ("OnFailure", 1, true, false),
+        ("Never", 0, false, true),
+        ("Never", 1, false, true),
+    ] {
+        let status = observed(vec![ready()], vec![exited("a", 0, code)]);
+        let plan = planned(policy, &["a"], &status);
+        assert_eq!(!plan.start.is_empty(), starts, "{policy} {code}");
+        assert_eq!(plan.has_ended, ends, "{policy} {code}");
+        assert_eq!(matches!(plan.sandbox, SandboxPlan::Stop), ends, "{policy} {code}");
+    }
+}
+
+#[test]
+fn one_ended_container_does_not_end_the_pod() {
+    let status = observed(vec![ready()], vec![exited("a", 0, 0), container("b", 0, ContainerState::Running)]);
+    let plan = planned("Never", &["a", "b"], &status);
+    assert!(!plan.has_ended && plan.is_empty(&status));
+}
+
+#[test]
+fn a_crashing_container_waits_out_its_back_off() {
+    let mut loops = loops();
+    let end = at(NOW - 3);
+    loops.restarted(&exited("a", 0, 1), at(NOW - 5));
+    let status = ContainerStatus { finished_at: Some(end), hash: Some(HASH), ..exited("a", 1, 1) };
+    // The entry is kept by name and hash.
+    loops.restarted(&ContainerStatus { finished_at: Some(at(NOW - 6)), ..status.clone() }, at(NOW - 5));
+    let seen = observed(vec![ready()], vec![status]);
+    let plan = plan(&pod("p", "u", "Always", &["a"]), &seen, &loops, |_| HASH, at(NOW));
+    assert!(plan.start.is_empty());
+    assert_eq!(plan.backing_off.len(), 1);
+    assert!(plan.backing_off[0].until > at(NOW));
+    assert!(matches!(plan.sandbox, SandboxPlan::Keep(_)));
+}
+
+#[test]
+fn a_changed_definition_replaces_a_running_container_whatever_the_policy() {
+    let old = ContainerStatus { hash: Some(1), ..container("a", 0, ContainerState::Running) };
+    for policy in ["Always", "OnFailure", "Never"] {
+        let plan = planned(policy, &["a"], &observed(vec![ready()], vec![old.clone()]));
+        assert_eq!(plan.kill[0].message, "Container a definition changed, will be restarted");
+        assert_eq!(plan.start, [Start { index: 0, adopt: None }]);
+    }
+}
+
+#[test]
+fn a_container_made_but_not_started_is_adopted_only_in_its_own_sandbox() {
+    let made = container("a", 0, ContainerState::Created);
+    let plan = planned("Always", &["a"], &observed(vec![ready()], vec![made.clone()]));
+    assert_eq!(plan.start, [Start { index: 0, adopt: Some(made.id.clone()) }]);
+    assert!(plan.remove_containers.is_empty());
+    let elsewhere = ContainerStatus { sandbox: Some("other".into()), ..made.clone() };
+    let plan = planned("Always", &["a"], &observed(vec![ready()], vec![elsewhere]));
+    assert_eq!(plan.start, [Start { index: 0, adopt: None }]);
+    assert_eq!(plan.remove_containers, [made.id]);
+}
+
+#[test]
+fn a_pod_that_never_restarts_gets_no_second_sandbox() {
+    let lost = observed(vec![dead()], vec![container("a", 0, ContainerState::Unknown)]);
+    let plan = planned("Never", &["a"], &lost);
+    assert!(matches!(plan.sandbox, SandboxPlan::Stop) && plan.has_ended && plan.start.is_empty());
+    let never_ran = observed(vec![dead()], vec![]);
+    let plan = planned("Never", &["a"], &never_ran);
+    assert!(matches!(plan.sandbox, SandboxPlan::Create { attempt: 1, .. }));
+}
+
+#[test]
+fn one_dead_instance_of_each_container_is_kept() {
+    let status = observed(
+        vec![ready()],
+        vec![
+            container("a", 3, ContainerState::Running),
+            exited("a", 2, 1),
+            exited("a", 1, 1),
+            exited("a", 0, 1),
+        ],
+    );
+    let plan = planned("Always", &["a"], &status);
+    assert_eq!(plan.remove_containers, ["a-1".into(), "a-0".into()]);
+}
+
+#[test]
+fn twins_and_strangers_are_stopped() {
+    let twin = ContainerStatus { id: "twin".into(), ..container("a", 0, ContainerState::Running) };
+    let status = observed(
+        vec![ready()],
+        vec![container("a", 1, ContainerState::Running), twin, container("x", 0, ContainerState::Running)],
+    );
+    let killed: Vec<_> = planned("Always", &["a"], &status).kill.into_iter().map(|k| k.id).collect();
+    assert_eq!(killed, ["twin".into(), "x-0".into()]);
+}
+
+/// A runtime that carries plans out, action by action, and can be left in the middle.
+#[derive(Clone, Debug)]
+struct World {
+    status: PodStatus,
+    made: u32,
+}
+
+impl World {
+    /// Carries out at most `budget` actions.
+    fn apply(&mut self, plan: &Plan, names: &[&str], mut budget: usize) {
+        let mut act = || {
+            let go = budget > 0;
+            budget = budget.saturating_sub(1);
+            go
+        };
+        if let SandboxPlan::Create { .. } | SandboxPlan::Stop = plan.sandbox {
+            for c in &mut self.status.containers {
+                if matches!(c.state, ContainerState::Running | ContainerState::Unknown) && act() {
+                    end(c);
+                }
+            }
+            for s in &mut self.status.sandboxes {
+                if s.state == SandboxState::Ready && act() {
+                    s.state = SandboxState::NotReady;
+                    for c in &mut self.status.containers {
+                        if c.state == ContainerState::Running && c.sandbox.as_ref() == Some(&s.id) {
+                            end(c);
+                        }
+                    }
+                }
+            }
+        }
+        if let SandboxPlan::Create { attempt, .. } = plan.sandbox
+            && act()
+        {
+            self.status.sandboxes.insert(0, sandbox(attempt, SandboxState::Ready));
+        }
+        for kill in &plan.kill {
+            if act() {
+                let target = self.status.containers.iter_mut().find(|c| c.id == kill.id);
+                target.into_iter().for_each(end);
+            }
+        }
+        for start in &plan.start {
+            let id = match &start.adopt {
+                Some(id) => id.clone(),
+                None => {
+                    if !act() {
+                        return;
+                    }
+                    let name = names[start.index];
+                    let attempt = self.status.container(name).map_or(0, |c| c.attempt + 1);
+                    self.made += 1;
+                    let made = ContainerStatus {
+                        id: format!("made-{}", self.made).into(),
+                        sandbox: self.status.sandbox().map(|s| s.id.clone()),
+                        hash: Some(HASH),
+                        ..container(name, attempt, ContainerState::Created)
+                    };
+                    let id = made.id.clone();
+                    self.status.containers.insert(0, made);
+                    id
+                }
+            };
+            if act() {
+                let target = self.status.containers.iter_mut().find(|c| c.id == id);
+                target.into_iter().for_each(|c| c.state = ContainerState::Running);
+            }
+        }
+        for id in &plan.remove_containers {
+            if act() {
+                self.status.containers.retain(|c| c.id != *id);
+            }
+        }
+        for id in &plan.remove_sandboxes {
+            if act() {
+                self.status.sandboxes.retain(|s| s.id != *id);
+            }
+        }
+    }
+
+    /// What matters to a user: what runs, and how often each container was made.
+    fn shape(&self, names: &[&str]) -> Vec<(String, usize)> {
+        names
+            .iter()
+            .map(|name| {
+                let runs = self
+                    .status
+                    .containers
+                    .iter()
+                    .filter(|c| &*c.name == *name && c.state == ContainerState::Running);
+                ((*name).to_owned(), runs.count())
+            })
+            .collect()
+    }
+}
+
+fn end(c: &mut ContainerStatus) {
+    c.state = ContainerState::Exited;
+    c.exit_code = 137;
+    c.finished_at = Some(at(50_000));
+}
+
+fn any_container(name: &'static str) -> impl Strategy<Value = Vec<ContainerStatus>> {
+    let state = prop_oneof![
+        Just(ContainerState::Created),
+        Just(ContainerState::Running),
+        Just(ContainerState::Exited),
+        Just(ContainerState::Unknown),
+    ];
+    let one = (state, 0i32..2, any::<bool>(), 0u32..2);
+    prop::collection::vec(one, 0..4).prop_map(move |instances| {
+        let mut all: Vec<_> = instances
+            .into_iter()
+            .enumerate()
+            .map(|(n, (state, code, same_hash, sandbox))| ContainerStatus {
+                state,
+                exit_code: code,
+                hash: Some(if same_hash { HASH } else { 1 }),
+                sandbox: Some(format!("s{sandbox}").into()),
+                ..exited(name, u32::try_from(n).unwrap(), code)
+            })
+            .collect();
+        all.reverse();
+        all
+    })
+}
+
+fn any_world() -> impl Strategy<Value = World> {
+    let sandboxes = prop::collection::vec(any::<bool>(), 0..3).prop_map(|ready| {
+        let mut all: Vec<_> = ready
+            .into_iter()
+            .enumerate()
+            .map(|(n, ready)| {
+                let state = if ready { SandboxState::Ready } else { SandboxState::NotReady };
+                sandbox(u32::try_from(n).unwrap(), state)
+            })
+            .collect();
+        all.reverse();
+        all
+    });
+    (sandboxes, any_container("a"), any_container("b")).prop_map(|(sandboxes, a, b)| World {
+        status: observed(sandboxes, a.into_iter().chain(b).collect()),
+        made: 0,
+    })
+}
+
+fn any_policy() -> impl Strategy<Value = &'static str> {
+    prop_oneof![Just("Always"), Just("OnFailure"), Just("Never")]
+}
+
+const NAMES: [&str; 2] = ["a", "b"];
+
+fn converge(world: &mut World, policy: &str) -> usize {
+    for round in 0..8 {
+        let plan = planned(policy, &NAMES, &world.status);
+        if plan.is_empty(&world.status) {
+            return round;
+        }
+        world.apply(&plan, &NAMES, usize::MAX);
+    }
+    panic!("does not converge: {world:#?}\n{:#?}", planned(policy, &NAMES, &world.status));
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(2000))]
+
+    /// After a plan was carried out there is nothing to start or stop; at most leftovers of the old instances to remove.
+    #[test]
+    fn a_plan_applied_to_its_own_result_is_empty(mut world in any_world(), policy in any_policy()) {
+        let first = planned(policy, &NAMES, &world.status);
+        world.apply(&first, &NAMES, usize::MAX);
+        let second = planned(policy, &NAMES, &world.status);
+        prop_assert!(second.start.is_empty() && second.kill.is_empty(), "{second:?}");
+        let makes_sandbox = matches!(second.sandbox, SandboxPlan::Create { .. });
+        prop_assert!(!makes_sandbox, "{second:?}");
+        converge(&mut world, policy);
+    }
+
+    /// A daemon killed between any two actions comes to the same end, and nothing runs twice.
+    #[test]
+    fn a_plan_cut_short_anywhere_converges_to_the_same_end(
+        world in any_world(), policy in any_policy(), cut in 0usize..12,
+    ) {
+        let mut whole = world.clone();
+        converge(&mut whole, policy);
+        let mut broken = world;
+        let first = planned(policy, &NAMES, &broken.status);
+        broken.apply(&first, &NAMES, cut);
+        converge(&mut broken, policy);
+        for (name, running) in broken.shape(&NAMES) {
+            prop_assert!(running <= 1, "{name} runs {running} times");
+        }
+        // Under Always the end is one and the same. Otherwise a container that ended in the cut stays ended.
+        if policy == "Always" {
+            prop_assert_eq!(whole.shape(&NAMES), broken.shape(&NAMES));
+        }
+    }
+
+    /// Nothing is started in a pod that has ended.
+    #[test]
+    fn an_ended_pod_starts_nothing(world in any_world(), policy in any_policy()) {
+        let plan = planned(policy, &NAMES, &world.status);
+        if plan.has_ended {
+            prop_assert!(plan.start.is_empty() && plan.backing_off.is_empty());
+            let makes_sandbox = matches!(plan.sandbox, SandboxPlan::Create { .. });
+            prop_assert!(!makes_sandbox);
+        }
+    }
+}
