@@ -1,10 +1,14 @@
 //! The worker that owns one pod's life: its state machine, the plan of a step, and the performing of it.
 
+mod memory;
 mod plan;
 mod state;
+mod task;
 
+pub use memory::{Memory, WaitingReason};
 pub use plan::{BackingOff, Kill, Plan, RestartPolicy, SandboxPlan, Start, plan};
 pub use state::{
     Content, KillRequest, Life, Outcome, PodUpdate, Retry, Stage, StatusOverride, Step, Subject, UpdateKind,
     Work,
 };
+pub use task::{Job, PodSyncer, run};

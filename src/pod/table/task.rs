@@ -1,0 +1,257 @@
+//! The table's task: brings together what the sources want, what the runtime has and where each pod is in its life.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use k8s_openapi::api::core::v1::Pod;
+use tokio::sync::{mpsc, watch};
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use super::lives::{Effect, Lives};
+use super::workers::Workers;
+use crate::pleg::PlegHandle;
+use crate::pod::pod_ref;
+use crate::pod::worker::{KillRequest, PodSyncer, PodUpdate, Subject, UpdateKind};
+use crate::types::PodUid;
+
+/// Pause between two passes of housekeeping when nothing asks for one earlier: the kubelet's container GC period.
+const HOUSEKEEPING_PERIOD: Duration = Duration::from_secs(60);
+
+/// Pause between a change that asks for housekeeping and the pass, so that a burst needs one pass.
+const HOUSEKEEPING_DELAY: Duration = Duration::from_millis(200);
+
+/// Pause before the runtime's leftovers are looked at again when they could not be judged yet.
+const UNREADY_RETRY: Duration = Duration::from_secs(1);
+
+/// Requests that may wait; whoever asks waits for a place.
+const REQUESTS: usize = 16;
+
+/// The pods all sources want.
+#[derive(Clone, Debug, Default)]
+pub struct WantedPods {
+    /// Whether every source was read at least once. Nothing is judged unwanted before.
+    pub ready: bool,
+    /// The pods, oldest source entry first.
+    pub pods: Vec<Arc<Pod>>,
+}
+
+/// Removes what pods left on the host: directories, logs, cgroups.
+#[async_trait]
+pub trait Janitor: Send + Sync + 'static {
+    /// Removes what belongs to no pod in `known`. Errors are logged and tried again at the next pass.
+    async fn sweep(&self, known: HashSet<PodUid>);
+
+    /// Forgets what is told of pods that are not in `known`.
+    fn forget(&self, known: &HashSet<PodUid>);
+}
+
+enum Request {
+    Kill(PodUid, KillRequest),
+}
+
+/// What others ask of the table.
+#[derive(Clone)]
+pub struct TableHandle {
+    requests: mpsc::Sender<Request>,
+}
+
+impl TableHandle {
+    /// Ends a pod for good, as an eviction does. It stays ended as long as its source names it by this UID. A pod that
+    /// is not known is left alone; its `done` is dropped at once.
+    pub async fn kill(&self, uid: &PodUid, request: KillRequest) {
+        // Refused only when the daemon is shutting down: then pods are left running.
+        let _ = self.requests.send(Request::Kill(uid.clone(), request)).await;
+    }
+}
+
+/// The table, to be run by the app.
+pub struct PodTable {
+    lives: Lives,
+    workers: Workers,
+    pleg: PlegHandle,
+    wanted: watch::Receiver<WantedPods>,
+    janitor: Arc<dyn Janitor>,
+    requests: mpsc::Receiver<Request>,
+    desired: HashMap<PodUid, Arc<Pod>>,
+    /// When the next pass of housekeeping is due.
+    housekeeping: Instant,
+}
+
+impl PodTable {
+    /// A table over what `wanted` names. `resync` is `syncFrequency`.
+    pub fn new(
+        wanted: watch::Receiver<WantedPods>,
+        pleg: PlegHandle,
+        syncer: Arc<dyn PodSyncer>,
+        janitor: Arc<dyn Janitor>,
+        resync: Duration,
+    ) -> (Self, TableHandle) {
+        let (sender, requests) = mpsc::channel(REQUESTS);
+        let table = Self {
+            lives: Lives::new(resync),
+            workers: Workers::new(syncer),
+            pleg,
+            wanted,
+            janitor,
+            requests,
+            desired: HashMap::new(),
+            housekeeping: Instant::now(),
+        };
+        (table, TableHandle { requests: sender })
+    }
+
+    /// Runs until cancelled. Work under way is dropped then: pods go on running.
+    pub async fn run(mut self, cancel: CancellationToken) {
+        self.take_wanted();
+        let changes = self.pleg.changes().clone();
+        let mut wanted = self.wanted.clone();
+        let mut wanted_ended = false;
+        loop {
+            let due = self.lives.next_due();
+            tokio::select! {
+                // Cancel-safe: waiting for a token takes nothing.
+                () = cancel.cancelled() => return,
+                // Cancel-safe: a watch marks its value seen only when `changed` returns.
+                changed = wanted.changed(), if !wanted_ended => match changed {
+                    Ok(()) => self.take_wanted(),
+                    Err(_) => wanted_ended = true,
+                },
+                // Cancel-safe: channels give an item only when `recv` returns it.
+                Some((uid, outcome)) = self.workers.next_done() => {
+                    let effects = self.lives.completed(&uid, outcome, Instant::now(), rand::random());
+                    self.carry_out(effects);
+                }
+                // Cancel-safe: the queue gives a change only when `next` returns it.
+                change = changes.next() => {
+                    let effects = self.lives.wake(&change.uid);
+                    self.carry_out(effects);
+                    if self.lives.stage(&change.uid).is_none() {
+                        self.ask_for_housekeeping();
+                    }
+                }
+                // Cancel-safe: as for the other channel.
+                Some(Request::Kill(uid, kill)) = self.requests.recv() => self.kill(&uid, kill),
+                // Cancel-safe: a sleep to a fixed moment takes nothing.
+                () = sleep_until(due) => {
+                    let effects = self.lives.due(Instant::now());
+                    self.carry_out(effects);
+                }
+                // Cancel-safe: as above.
+                () = tokio::time::sleep_until(self.housekeeping) => self.housekeep().await,
+            }
+        }
+    }
+
+    fn carry_out(&mut self, effects: Vec<Effect>) {
+        for effect in effects {
+            if let Effect::Stop(_) = &effect {
+                self.ask_for_housekeeping();
+            }
+            self.workers.carry_out(effect);
+        }
+    }
+
+    fn ask_for_housekeeping(&mut self) {
+        self.housekeeping = self.housekeeping.min(Instant::now() + HOUSEKEEPING_DELAY);
+    }
+
+    fn update(&mut self, kind: UpdateKind, pod: Arc<Pod>) {
+        let effects = self.lives.update(PodUpdate { kind, subject: Subject::Spec(pod), kill: None });
+        self.carry_out(effects);
+    }
+
+    /// Compares what the sources want with what they wanted: removals first, so that a static pod's successor finds it
+    /// ending.
+    fn take_wanted(&mut self) {
+        let wanted = self.wanted.borrow_and_update().clone();
+        let new: HashMap<PodUid, Arc<Pod>> =
+            wanted.pods.iter().map(|pod| (pod_ref(pod).uid, pod.clone())).collect();
+        let gone: Vec<PodUid> = self.desired.keys().filter(|uid| !new.contains_key(*uid)).cloned().collect();
+        for uid in gone {
+            if let Some(pod) = self.desired.remove(&uid) {
+                tracing::info!(pod = %pod_ref(&pod), %uid, "pod removed from its source");
+                self.update(UpdateKind::Kill, pod);
+            }
+        }
+        for pod in wanted.pods {
+            let reference = pod_ref(&pod);
+            match self.desired.insert(reference.uid.clone(), pod.clone()) {
+                None => {
+                    tracing::info!(pod = %reference, uid = %reference.uid, "pod added by its source");
+                    self.update(UpdateKind::Create, pod);
+                }
+                Some(old) if !Arc::ptr_eq(&old, &pod) => {
+                    tracing::info!(pod = %reference, uid = %reference.uid, "pod changed by its source");
+                    self.update(UpdateKind::Update, pod);
+                }
+                Some(_) => {}
+            }
+        }
+        self.ask_for_housekeeping();
+    }
+
+    fn kill(&mut self, uid: &PodUid, kill: KillRequest) {
+        let Some(pod) = self.lives.spec(uid).cloned() else { return };
+        let effects = self.lives.update(PodUpdate {
+            kind: UpdateKind::Kill,
+            subject: Subject::Spec(pod),
+            kill: Some(kill),
+        });
+        self.carry_out(effects);
+    }
+
+    /// Forgets the finished, creates the forgotten that are wanted, ends what runs and is not wanted, and sweeps the host.
+    /// Nothing of it before all sources were read and reality was listed.
+    async fn housekeep(&mut self) {
+        if !self.wanted.borrow().ready || !self.pleg.cache().is_filled() {
+            self.housekeeping = Instant::now() + UNREADY_RETRY;
+            return;
+        }
+        self.housekeeping = Instant::now() + HOUSEKEEPING_PERIOD;
+        let wanted: HashSet<PodUid> = self.desired.keys().cloned().collect();
+        let effects = self.lives.sync_known(&wanted);
+        self.carry_out(effects);
+        let missing: Vec<Arc<Pod>> = self
+            .desired
+            .iter()
+            .filter(|(uid, _)| self.lives.stage(uid).is_none())
+            .map(|(_, pod)| pod.clone())
+            .collect();
+        for pod in missing {
+            self.update(UpdateKind::Create, pod);
+        }
+        self.end_orphans();
+        let mut known: HashSet<PodUid> = self.lives.all().map(|(pod, _)| pod.uid.clone()).collect();
+        self.janitor.forget(&known);
+        known.extend(self.pleg.cache().pods().into_iter().map(|pod| pod.uid));
+        self.janitor.sweep(known).await;
+    }
+
+    /// Ends and removes what the runtime has of pods nobody knows.
+    fn end_orphans(&mut self) {
+        for pod in self.pleg.cache().pods() {
+            if self.lives.stage(&pod.uid).is_some() {
+                continue;
+            }
+            let Ok(status) = self.pleg.cache().get(&pod) else { continue };
+            let grace_seconds = status.containers.iter().filter_map(|c| c.grace_seconds).max();
+            tracing::info!(%pod, uid = %pod.uid, "pod is in the runtime but no source wants it; removing it");
+            let effects = self.lives.update(PodUpdate {
+                kind: UpdateKind::Kill,
+                subject: Subject::Runtime { pod, grace_seconds },
+                kill: None,
+            });
+            self.carry_out(effects);
+        }
+    }
+}
+
+async fn sleep_until(moment: Option<Instant>) {
+    match moment {
+        Some(moment) => tokio::time::sleep_until(moment).await,
+        None => std::future::pending().await,
+    }
+}

@@ -1,0 +1,93 @@
+//! The worker tasks: started when a pod gets its first work, ended when it finished. Carries out the effects of the
+//! lives, decides nothing.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use tokio::sync::mpsc;
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+
+use super::Effect;
+use crate::pod::pod_ref;
+use crate::pod::worker::{self, Job, Outcome, PodSyncer, Work};
+use crate::types::{PodRef, PodUid};
+
+/// Ended work that may wait to be taken in. The table takes it in as fast as it comes; workers wait for a place.
+const DONE_QUEUE: usize = 64;
+
+struct Worker {
+    inbox: mpsc::Sender<Job>,
+    cancel: CancellationToken,
+}
+
+/// The worker tasks of all pods.
+pub(super) struct Workers {
+    syncer: Arc<dyn PodSyncer>,
+    workers: HashMap<PodUid, Worker>,
+    /// Owns the tasks: dropped with the table, they end.
+    tasks: JoinSet<()>,
+    done_in: mpsc::Sender<(PodUid, Outcome)>,
+    done_out: mpsc::Receiver<(PodUid, Outcome)>,
+}
+
+impl Workers {
+    pub(super) fn new(syncer: Arc<dyn PodSyncer>) -> Self {
+        let (done_in, done_out) = mpsc::channel(DONE_QUEUE);
+        Self { syncer, workers: HashMap::new(), tasks: JoinSet::new(), done_in, done_out }
+    }
+
+    /// The next work that ended; `None` never, as this end keeps a sender. Cancel-safe.
+    pub(super) async fn next_done(&mut self) -> Option<(PodUid, Outcome)> {
+        self.done_out.recv().await
+    }
+
+    pub(super) fn carry_out(&mut self, effect: Effect) {
+        // Ended tasks are taken off the set as we go; a worker catches its own panics.
+        while self.tasks.try_join_next().is_some() {}
+        match effect {
+            Effect::Run(uid, work) => self.give(&uid, work),
+            Effect::Cancel(uid) => {
+                if let Some(worker) = self.workers.get(&uid) {
+                    worker.cancel.cancel();
+                }
+            }
+            Effect::Stop(uid) => {
+                // Closing the inbox ends the task.
+                self.workers.remove(&uid);
+            }
+        }
+    }
+
+    fn give(&mut self, uid: &PodUid, work: Work) {
+        let pod = match &work {
+            Work::Sync(pod) | Work::Terminate { pod, .. } | Work::Finish { pod, .. } => pod_ref(pod),
+            Work::Reap { pod, .. } => pod.clone(),
+        };
+        let cancel = CancellationToken::new();
+        let job = Job { work, cancel: cancel.clone() };
+        let job = match self.workers.get_mut(uid) {
+            None => job,
+            Some(worker) => {
+                worker.cancel = cancel.clone();
+                // The place is free: the lives give out work only to an idle worker.
+                match worker.inbox.try_send(job) {
+                    Ok(()) => return,
+                    Err(refused) => refused.into_inner(),
+                }
+            }
+        };
+        let inbox = self.start(pod);
+        // A fresh inbox has room for one.
+        if inbox.try_send(job).is_ok() {
+            self.workers.insert(uid.clone(), Worker { inbox, cancel });
+        }
+    }
+
+    fn start(&mut self, pod: PodRef) -> mpsc::Sender<Job> {
+        // One place: a worker has one piece of work at a time.
+        let (inbox, jobs) = mpsc::channel(1);
+        self.tasks.spawn(worker::run(pod, self.syncer.clone(), jobs, self.done_in.clone()));
+        inbox
+    }
+}

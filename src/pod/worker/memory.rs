@@ -1,0 +1,51 @@
+//! What a worker remembers of its pod from one piece of work to the next. All of it can be lost: a new daemon starts
+//! with none.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use jiff::SignedDuration;
+use k8s_openapi::api::core::v1::PodStatus as ApiStatus;
+use tokio::time::Instant;
+
+use crate::pod::CrashLoops;
+
+/// Why a container waits, as `state.waiting` tells it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WaitingReason {
+    /// E.g. `CrashLoopBackOff`.
+    pub reason: String,
+    /// For people.
+    pub message: String,
+}
+
+/// A worker's memory of its pod.
+#[derive(Debug)]
+pub struct Memory {
+    /// Back-offs of its containers.
+    pub crash_loops: CrashLoops,
+    /// Why containers wait that should run, by name.
+    pub waiting: BTreeMap<String, WaitingReason>,
+    /// Why the sandbox could not be made, if it could not.
+    pub sandbox_error: Option<String>,
+    /// When the last work ended: the next one wants to see the runtime as of later.
+    pub last_work: Option<Instant>,
+    /// The status last told.
+    pub status: Option<Arc<ApiStatus>>,
+    /// The events last logged, by object and reason, so that none is repeated while nothing changes.
+    pub told: BTreeMap<(String, &'static str), String>,
+}
+
+impl Memory {
+    /// Nothing remembered. `crash_loop_cap` is the longest pause of a crash loop.
+    pub fn new(crash_loop_cap: SignedDuration) -> Self {
+        Self {
+            crash_loops: CrashLoops::new(crash_loop_cap),
+            waiting: BTreeMap::new(),
+            sandbox_error: None,
+            last_work: None,
+            status: None,
+            told: BTreeMap::new(),
+        }
+    }
+}

@@ -1,0 +1,67 @@
+//! The task of one pod's worker: takes work, performs it, tells how it ended. One task a pod UID, so that work of one
+//! pod never overlaps.
+
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use futures::FutureExt;
+use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
+
+use super::{Memory, Outcome, Retry, Work};
+use crate::types::{PodRef, PodUid};
+
+/// Performs the work of pods. All pods share one; what it keeps of a pod between two pieces of work is in its `Memory`.
+#[async_trait]
+pub trait PodSyncer: Send + Sync + 'static {
+    /// An empty memory for a pod heard of for the first time.
+    fn memory(&self) -> Memory;
+
+    /// Performs `work`. Dropping the future cancels it: whatever was begun is found by the next look at the runtime.
+    async fn perform(&self, work: &Work, memory: &mut Memory) -> Outcome;
+}
+
+/// Work, and how to end it early.
+#[derive(Debug)]
+pub struct Job {
+    /// The work.
+    pub work: Work,
+    /// Cancelled when newer work makes this moot.
+    pub cancel: CancellationToken,
+}
+
+/// Performs jobs until the inbox is closed. A panic in the work is reported and counts as a failure of that work alone.
+pub async fn run(
+    pod: PodRef,
+    syncer: Arc<dyn PodSyncer>,
+    mut inbox: mpsc::Receiver<Job>,
+    done: mpsc::Sender<(PodUid, Outcome)>,
+) {
+    let mut memory = syncer.memory();
+    while let Some(Job { work, cancel }) = inbox.recv().await {
+        let performed = {
+            // Boxed, so that an idle worker does not hold the space of a busy one. The memory is plain values, of which
+            // a panic in the middle can lose an update but break none.
+            let performing = AssertUnwindSafe(syncer.perform(&work, &mut memory)).catch_unwind();
+            tokio::select! {
+                biased;
+                // Cancel-safe: dropping the work is how it is cancelled.
+                () = cancel.cancelled() => Ok(Outcome::Cancelled),
+                performed = performing => performed,
+            }
+        };
+        let outcome = performed.unwrap_or_else(|panic| {
+            let what = panic
+                .downcast_ref::<&str>()
+                .map(|text| (*text).to_owned())
+                .or_else(|| panic.downcast_ref::<String>().cloned())
+                .unwrap_or_else(|| "unknown".to_owned());
+            tracing::error!(pod = %pod, uid = %pod.uid, panic = what, "the pod's worker panicked; it will try again");
+            Outcome::Failed(Retry::BackOff)
+        });
+        if done.send((pod.uid.clone(), outcome)).await.is_err() {
+            return;
+        }
+    }
+}
