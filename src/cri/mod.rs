@@ -2,6 +2,8 @@
 
 mod client;
 mod error;
+#[cfg(any(test, feature = "fakes"))]
+pub mod fake;
 mod runtime;
 mod types;
 

@@ -54,7 +54,7 @@ fn container_state(state: i32) -> ContainerState {
     }
 }
 
-pub(super) fn sandbox(wire: wire::PodSandbox) -> Option<Sandbox> {
+pub(in crate::cri) fn sandbox(wire: wire::PodSandbox) -> Option<Sandbox> {
     Some(Sandbox {
         pod: pod_of(&wire.labels)?,
         attempt: wire.metadata.map_or(0, |m| m.attempt),
@@ -64,7 +64,7 @@ pub(super) fn sandbox(wire: wire::PodSandbox) -> Option<Sandbox> {
     })
 }
 
-pub(super) fn sandbox_status(wire: wire::PodSandboxStatus) -> SandboxStatus {
+pub(in crate::cri) fn sandbox_status(wire: wire::PodSandboxStatus) -> SandboxStatus {
     let host_network = wire
         .linux
         .and_then(|l| l.namespaces)
@@ -86,7 +86,7 @@ pub(super) fn sandbox_status(wire: wire::PodSandboxStatus) -> SandboxStatus {
     }
 }
 
-pub(super) fn container(wire: wire::Container) -> Option<Container> {
+pub(in crate::cri) fn container(wire: wire::Container) -> Option<Container> {
     let pod = pod_of(&wire.labels)?;
     let name = wire.labels.get(CONTAINER_NAME_LABEL)?.as_str().into();
     Some(Container {
@@ -100,7 +100,7 @@ pub(super) fn container(wire: wire::Container) -> Option<Container> {
     })
 }
 
-pub(super) fn container_status(wire: wire::ContainerStatus) -> Result<ContainerStatus, CriError> {
+pub(in crate::cri) fn container_status(wire: wire::ContainerStatus) -> Result<ContainerStatus, CriError> {
     let metadata = wire.metadata.unwrap_or_default();
     let name = wire.labels.get(CONTAINER_NAME_LABEL).map_or(metadata.name.as_str(), String::as_str);
     if name.is_empty() {
@@ -137,7 +137,7 @@ pub(super) fn container_status(wire: wire::ContainerStatus) -> Result<ContainerS
     })
 }
 
-pub(super) fn runtime_status(wire: wire::RuntimeStatus) -> RuntimeStatus {
+pub(in crate::cri) fn runtime_status(wire: wire::RuntimeStatus) -> RuntimeStatus {
     let mut status = RuntimeStatus::default();
     for condition in wire.conditions {
         let target = match condition.r#type.as_str() {
@@ -155,7 +155,7 @@ pub(super) fn runtime_status(wire: wire::RuntimeStatus) -> RuntimeStatus {
     status
 }
 
-pub(super) fn image(wire: wire::Image) -> ImageInfo {
+pub(in crate::cri) fn image(wire: wire::Image) -> ImageInfo {
     ImageInfo {
         id: wire.id,
         tags: wire.repo_tags,

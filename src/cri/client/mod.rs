@@ -1,7 +1,7 @@
 //! The CRI over gRPC on a unix socket.
 
 mod connection;
-mod convert;
+pub(super) mod convert;
 mod events;
 mod image;
 mod runtime;

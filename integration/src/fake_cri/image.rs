@@ -1,0 +1,65 @@
+//! The ImageService on the wire.
+
+use hostlet::cri::ImageService as _;
+use hostlet::cri::fake::FakeRuntime;
+use hostlet::cri::wire::{self, image_service_server::ImageService};
+use tonic::{Request, Status, async_trait};
+
+use super::status::{Outcome, answer, missing};
+
+/// Serves a runtime's images.
+pub(super) struct Images {
+    fake: FakeRuntime,
+}
+
+impl Images {
+    pub(super) fn new(fake: FakeRuntime) -> Self {
+        Self { fake }
+    }
+}
+
+#[async_trait]
+impl ImageService for Images {
+    async fn list_images(
+        &self,
+        request: Request<wire::ListImagesRequest>,
+    ) -> Outcome<wire::ListImagesResponse> {
+        let wanted = request.into_inner().filter.and_then(|filter| filter.image).map(|spec| spec.image);
+        answer(self.fake.list_images().await, |_| wire::ListImagesResponse {
+            images: match wanted.filter(|image| !image.is_empty()) {
+                Some(image) => self.fake.wire_image(&image).into_iter().collect(),
+                None => self.fake.wire_images(),
+            },
+        })
+    }
+
+    async fn image_status(
+        &self,
+        request: Request<wire::ImageStatusRequest>,
+    ) -> Outcome<wire::ImageStatusResponse> {
+        let image = request.into_inner().image.ok_or_else(|| missing("image"))?.image;
+        answer(self.fake.image_status(&image).await, |found| wire::ImageStatusResponse {
+            image: found.and_then(|info| self.fake.wire_image(&info.id)),
+            ..wire::ImageStatusResponse::default()
+        })
+    }
+
+    async fn pull_image(&self, request: Request<wire::PullImageRequest>) -> Outcome<wire::PullImageResponse> {
+        let request = request.into_inner();
+        let image = request.image.ok_or_else(|| missing("image"))?.image;
+        answer(self.fake.pull_image(&image, request.auth, request.sandbox_config).await, |image_ref| {
+            wire::PullImageResponse { image_ref }
+        })
+    }
+
+    async fn remove_image(&self, _: Request<wire::RemoveImageRequest>) -> Outcome<wire::RemoveImageResponse> {
+        Err(Status::unimplemented("remove_image"))
+    }
+
+    async fn image_fs_info(
+        &self,
+        _: Request<wire::ImageFsInfoRequest>,
+    ) -> Outcome<wire::ImageFsInfoResponse> {
+        Err(Status::unimplemented("image_fs_info"))
+    }
+}

@@ -1,0 +1,265 @@
+//! The RuntimeService on the wire.
+
+use std::collections::HashMap;
+
+use futures::StreamExt;
+use futures::future::BoxFuture;
+use futures::stream::BoxStream;
+use hostlet::cri::fake::FakeRuntime;
+use hostlet::cri::wire::{self, runtime_service_server::RuntimeService};
+use hostlet::cri::{CgroupDriver, RuntimeCondition, RuntimeHint, RuntimeService as _};
+use hostlet::types::{ContainerId, POD_UID_LABEL, PodUid, SandboxId};
+use tonic::{Request, Response, Status, async_trait};
+
+use super::status::{Outcome, answer, missing, status};
+
+type Labels = HashMap<String, String>;
+
+/// Serves a runtime's sandboxes and containers.
+pub(super) struct Runtimes {
+    fake: FakeRuntime,
+}
+
+impl Runtimes {
+    pub(super) fn new(fake: FakeRuntime) -> Self {
+        Self { fake }
+    }
+}
+
+/// Whether `labels` has everything `selector` asks for.
+fn selects(selector: &Labels, labels: &Labels) -> bool {
+    selector.iter().all(|(key, value)| labels.get(key) == Some(value))
+}
+
+/// The pod a selector asks for, so that faults of one pod befall lists of that pod.
+fn pod_of(selector: &Labels) -> Option<PodUid> {
+    selector.get(POD_UID_LABEL).map(|uid| uid.as_str().into())
+}
+
+fn sandbox_wanted(filter: &wire::PodSandboxFilter, sandbox: &wire::PodSandbox) -> bool {
+    (filter.id.is_empty() || sandbox.id.starts_with(&filter.id))
+        && filter.state.as_ref().is_none_or(|wanted| wanted.state == sandbox.state)
+        && selects(&filter.label_selector, &sandbox.labels)
+}
+
+fn container_wanted(filter: &wire::ContainerFilter, container: &wire::Container) -> bool {
+    (filter.id.is_empty() || container.id.starts_with(&filter.id))
+        && filter.state.as_ref().is_none_or(|wanted| wanted.state == container.state)
+        && (filter.pod_sandbox_id.is_empty() || container.pod_sandbox_id == filter.pod_sandbox_id)
+        && selects(&filter.label_selector, &container.labels)
+}
+
+fn condition(name: &str, condition: RuntimeCondition) -> wire::RuntimeCondition {
+    let RuntimeCondition { status, reason, message } = condition;
+    wire::RuntimeCondition { r#type: name.to_owned(), status, reason, message }
+}
+
+/// A hint as the CRI's event: of a pod, by the labels of a sandbox; of an object, by its identifier alone.
+fn event(hint: RuntimeHint) -> wire::ContainerEventResponse {
+    match hint {
+        RuntimeHint::Pod(uid) => wire::ContainerEventResponse {
+            pod_sandbox_status: Some(wire::PodSandboxStatus {
+                labels: [(POD_UID_LABEL.to_owned(), uid.to_string())].into(),
+                ..wire::PodSandboxStatus::default()
+            }),
+            ..wire::ContainerEventResponse::default()
+        },
+        RuntimeHint::Object(container_id) => {
+            wire::ContainerEventResponse { container_id, ..wire::ContainerEventResponse::default() }
+        }
+    }
+}
+
+/// Calls this runtime does not have. Written out as `async_trait` would: it does not look into macros.
+macro_rules! unimplemented_calls {
+    ($($call:ident: $request:ident => $response:ident,)*) => {$(
+        fn $call<'life0, 'async_trait>(
+            &'life0 self,
+            _: Request<wire::$request>,
+        ) -> BoxFuture<'async_trait, Outcome<wire::$response>>
+        where
+            'life0: 'async_trait,
+            Self: 'async_trait,
+        {
+            Box::pin(async { Err(Status::unimplemented(stringify!($call))) })
+        }
+    )*};
+}
+
+#[async_trait]
+impl RuntimeService for Runtimes {
+    type GetContainerEventsStream = BoxStream<'static, Result<wire::ContainerEventResponse, Status>>;
+
+    async fn version(&self, _: Request<wire::VersionRequest>) -> Outcome<wire::VersionResponse> {
+        answer(self.fake.version().await, |version| wire::VersionResponse {
+            version: "0.1.0".to_owned(),
+            runtime_name: version.runtime_name,
+            runtime_version: version.runtime_version,
+            runtime_api_version: version.api_version,
+        })
+    }
+
+    async fn status(&self, _: Request<wire::StatusRequest>) -> Outcome<wire::StatusResponse> {
+        answer(self.fake.status().await, |status| wire::StatusResponse {
+            status: Some(wire::RuntimeStatus {
+                conditions: vec![
+                    condition("RuntimeReady", status.runtime),
+                    condition("NetworkReady", status.network),
+                ],
+            }),
+            ..wire::StatusResponse::default()
+        })
+    }
+
+    /// Unimplemented when the runtime cannot say, as before containerd 2.
+    async fn runtime_config(
+        &self,
+        _: Request<wire::RuntimeConfigRequest>,
+    ) -> Outcome<wire::RuntimeConfigResponse> {
+        let driver = match self.fake.cgroup_driver().await.map_err(status)? {
+            None => return Err(Status::unimplemented("runtime_config")),
+            Some(CgroupDriver::Systemd) => wire::CgroupDriver::Systemd,
+            Some(CgroupDriver::Cgroupfs) => wire::CgroupDriver::Cgroupfs,
+        };
+        let linux = wire::LinuxRuntimeConfiguration { cgroup_driver: driver as i32 };
+        Ok(Response::new(wire::RuntimeConfigResponse { linux: Some(linux) }))
+    }
+
+    async fn run_pod_sandbox(
+        &self,
+        request: Request<wire::RunPodSandboxRequest>,
+    ) -> Outcome<wire::RunPodSandboxResponse> {
+        let request = request.into_inner();
+        let config = request.config.ok_or_else(|| missing("config"))?;
+        answer(self.fake.run_sandbox(config, &request.runtime_handler).await, |id| {
+            wire::RunPodSandboxResponse { pod_sandbox_id: id.to_string() }
+        })
+    }
+
+    async fn stop_pod_sandbox(
+        &self,
+        request: Request<wire::StopPodSandboxRequest>,
+    ) -> Outcome<wire::StopPodSandboxResponse> {
+        let id = SandboxId::from(request.into_inner().pod_sandbox_id);
+        answer(self.fake.stop_sandbox(&id).await, |()| wire::StopPodSandboxResponse {})
+    }
+
+    async fn remove_pod_sandbox(
+        &self,
+        request: Request<wire::RemovePodSandboxRequest>,
+    ) -> Outcome<wire::RemovePodSandboxResponse> {
+        let id = SandboxId::from(request.into_inner().pod_sandbox_id);
+        answer(self.fake.remove_sandbox(&id).await, |()| wire::RemovePodSandboxResponse {})
+    }
+
+    async fn pod_sandbox_status(
+        &self,
+        request: Request<wire::PodSandboxStatusRequest>,
+    ) -> Outcome<wire::PodSandboxStatusResponse> {
+        let id = SandboxId::from(request.into_inner().pod_sandbox_id);
+        answer(self.fake.sandbox_status(&id).await, |_| wire::PodSandboxStatusResponse {
+            status: self.fake.wire_sandbox_status(&id),
+            ..wire::PodSandboxStatusResponse::default()
+        })
+    }
+
+    async fn list_pod_sandbox(
+        &self,
+        request: Request<wire::ListPodSandboxRequest>,
+    ) -> Outcome<wire::ListPodSandboxResponse> {
+        let filter = request.into_inner().filter.unwrap_or_default();
+        let pod = pod_of(&filter.label_selector);
+        answer(self.fake.list_sandboxes(pod.as_ref()).await, |_| {
+            let mut items = self.fake.wire_sandboxes();
+            items.retain(|sandbox| sandbox_wanted(&filter, sandbox));
+            wire::ListPodSandboxResponse { items }
+        })
+    }
+
+    async fn create_container(
+        &self,
+        request: Request<wire::CreateContainerRequest>,
+    ) -> Outcome<wire::CreateContainerResponse> {
+        let request = request.into_inner();
+        let config = request.config.ok_or_else(|| missing("config"))?;
+        let sandbox_config = request.sandbox_config.ok_or_else(|| missing("sandbox config"))?;
+        let sandbox = SandboxId::from(request.pod_sandbox_id);
+        answer(self.fake.create_container(&sandbox, config, sandbox_config).await, |id| {
+            wire::CreateContainerResponse { container_id: id.to_string() }
+        })
+    }
+
+    async fn start_container(
+        &self,
+        request: Request<wire::StartContainerRequest>,
+    ) -> Outcome<wire::StartContainerResponse> {
+        let id = ContainerId::from(request.into_inner().container_id);
+        answer(self.fake.start_container(&id).await, |()| wire::StartContainerResponse {})
+    }
+
+    async fn stop_container(
+        &self,
+        request: Request<wire::StopContainerRequest>,
+    ) -> Outcome<wire::StopContainerResponse> {
+        let wire::StopContainerRequest { container_id, timeout } = request.into_inner();
+        let id = ContainerId::from(container_id);
+        answer(self.fake.stop_container(&id, timeout).await, |()| wire::StopContainerResponse {})
+    }
+
+    async fn remove_container(
+        &self,
+        request: Request<wire::RemoveContainerRequest>,
+    ) -> Outcome<wire::RemoveContainerResponse> {
+        let id = ContainerId::from(request.into_inner().container_id);
+        answer(self.fake.remove_container(&id).await, |()| wire::RemoveContainerResponse {})
+    }
+
+    async fn list_containers(
+        &self,
+        request: Request<wire::ListContainersRequest>,
+    ) -> Outcome<wire::ListContainersResponse> {
+        let filter = request.into_inner().filter.unwrap_or_default();
+        let pod = pod_of(&filter.label_selector);
+        answer(self.fake.list_containers(pod.as_ref()).await, |_| {
+            let mut containers = self.fake.wire_containers();
+            containers.retain(|container| container_wanted(&filter, container));
+            wire::ListContainersResponse { containers }
+        })
+    }
+
+    async fn container_status(
+        &self,
+        request: Request<wire::ContainerStatusRequest>,
+    ) -> Outcome<wire::ContainerStatusResponse> {
+        let id = ContainerId::from(request.into_inner().container_id);
+        answer(self.fake.container_status(&id).await, |_| wire::ContainerStatusResponse {
+            status: self.fake.wire_container_status(&id),
+            ..wire::ContainerStatusResponse::default()
+        })
+    }
+
+    async fn get_container_events(
+        &self,
+        _: Request<wire::GetEventsRequest>,
+    ) -> Outcome<Self::GetContainerEventsStream> {
+        let hints = self.fake.events();
+        Ok(Response::new(hints.map(|hint| hint.map(event).map_err(status)).boxed()))
+    }
+
+    unimplemented_calls! {
+        update_container_resources: UpdateContainerResourcesRequest => UpdateContainerResourcesResponse,
+        reopen_container_log: ReopenContainerLogRequest => ReopenContainerLogResponse,
+        exec_sync: ExecSyncRequest => ExecSyncResponse,
+        exec: ExecRequest => ExecResponse,
+        attach: AttachRequest => AttachResponse,
+        port_forward: PortForwardRequest => PortForwardResponse,
+        container_stats: ContainerStatsRequest => ContainerStatsResponse,
+        list_container_stats: ListContainerStatsRequest => ListContainerStatsResponse,
+        pod_sandbox_stats: PodSandboxStatsRequest => PodSandboxStatsResponse,
+        list_pod_sandbox_stats: ListPodSandboxStatsRequest => ListPodSandboxStatsResponse,
+        update_runtime_config: UpdateRuntimeConfigRequest => UpdateRuntimeConfigResponse,
+        checkpoint_container: CheckpointContainerRequest => CheckpointContainerResponse,
+        list_metric_descriptors: ListMetricDescriptorsRequest => ListMetricDescriptorsResponse,
+        list_pod_sandbox_metrics: ListPodSandboxMetricsRequest => ListPodSandboxMetricsResponse,
+    }
+}

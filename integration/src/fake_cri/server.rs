@@ -1,0 +1,88 @@
+//! The socket and the server behind it: can be stopped as a crashed runtime stops, and started again.
+
+use std::path::PathBuf;
+
+use anyhow::Context;
+use hostlet::cri::fake::FakeRuntime;
+use hostlet::cri::wire::image_service_server::ImageServiceServer;
+use hostlet::cri::wire::runtime_service_server::RuntimeServiceServer;
+use tempfile::TempDir;
+use tokio::net::UnixListener;
+use tokio::runtime::{Builder, Runtime};
+use tokio_stream::wrappers::UnixListenerStream;
+use tonic::transport::Server;
+
+use super::image::Images;
+use super::runtime::Runtimes;
+
+/// A CRI endpoint in a directory of its own; both are gone when it is dropped.
+#[derive(Debug)]
+pub struct FakeCri {
+    runtime: FakeRuntime,
+    directory: TempDir,
+    /// An executor of its own: dropping it is the only way to cut connections in the middle of a call, as a crash does.
+    executor: Option<Runtime>,
+}
+
+impl FakeCri {
+    /// Serves `runtime` on a new socket.
+    pub fn start(runtime: FakeRuntime) -> anyhow::Result<Self> {
+        let directory = tempfile::tempdir().context("making a directory for the CRI socket")?;
+        let mut fake = Self { runtime, directory, executor: None };
+        fake.resume()?;
+        Ok(fake)
+    }
+
+    /// What is served.
+    pub fn runtime(&self) -> &FakeRuntime {
+        &self.runtime
+    }
+
+    /// The socket's path.
+    pub fn socket(&self) -> PathBuf {
+        self.directory.path().join("cri.sock")
+    }
+
+    /// The socket as `containerRuntimeEndpoint` has it.
+    pub fn endpoint(&self) -> String {
+        format!("unix://{}", self.socket().display())
+    }
+
+    /// Cuts all connections and takes the socket away. What the runtime has stays.
+    pub fn crash(&mut self) {
+        if let Some(executor) = self.executor.take() {
+            executor.shutdown_background();
+        }
+        // Gone already when nothing was served; a leftover would be reported by the next bind.
+        drop(std::fs::remove_file(self.socket()));
+    }
+
+    /// Serves again after a crash.
+    pub fn resume(&mut self) -> anyhow::Result<()> {
+        self.crash();
+        let executor = Builder::new_multi_thread()
+            .worker_threads(1)
+            .thread_name("fake-cri")
+            .enable_all()
+            .build()
+            .context("making the fake runtime's executor")?;
+        let listener = {
+            let _context = executor.enter();
+            let socket = self.socket();
+            UnixListener::bind(&socket).with_context(|| format!("binding {}", socket.display()))?
+        };
+        let server = Server::builder()
+            .add_service(RuntimeServiceServer::new(Runtimes::new(self.runtime.clone())))
+            .add_service(ImageServiceServer::new(Images::new(self.runtime.clone())))
+            .serve_with_incoming(UnixListenerStream::new(listener));
+        executor.spawn(server);
+        self.executor = Some(executor);
+        Ok(())
+    }
+}
+
+impl Drop for FakeCri {
+    fn drop(&mut self) {
+        self.crash();
+    }
+}

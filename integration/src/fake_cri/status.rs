@@ -1,0 +1,29 @@
+//! Errors as gRPC statuses, as containerd maps them.
+
+use hostlet::cri::CriError;
+use tonic::{Response, Status};
+
+/// Puts the outcome of a call on the wire.
+pub(super) fn answer<T, W>(outcome: Result<T, CriError>, wire: impl FnOnce(T) -> W) -> Outcome<W> {
+    outcome.map(|value| Response::new(wire(value))).map_err(status)
+}
+
+/// What a call of the server returns.
+pub(super) type Outcome<T> = Result<Response<T>, Status>;
+
+pub(super) fn status(error: CriError) -> Status {
+    let message = error.to_string();
+    match error {
+        CriError::Unreachable { .. } => Status::unavailable(message),
+        CriError::TimedOut { .. } => Status::deadline_exceeded(message),
+        CriError::NotFound { .. } => Status::not_found(message),
+        CriError::Unimplemented { .. } => Status::unimplemented(message),
+        CriError::Failed { .. } => Status::unknown(message),
+        CriError::Malformed { .. } => Status::internal(message),
+    }
+}
+
+/// A request lacks a part that it must have.
+pub(super) fn missing(part: &str) -> Status {
+    Status::invalid_argument(format!("the request has no {part}"))
+}

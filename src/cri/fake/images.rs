@@ -1,0 +1,102 @@
+//! The image store and the registry behind it.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use super::super::wire;
+
+/// How the registry answers a pull.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Pull {
+    /// How long it takes.
+    pub latency: Duration,
+    /// The runtime's message when it fails.
+    pub error: Option<String>,
+}
+
+/// Images by normalised name, and what the registry does.
+#[derive(Debug, Default)]
+pub(super) struct Images {
+    present: BTreeMap<String, wire::Image>,
+    pulls: BTreeMap<String, Pull>,
+}
+
+impl Images {
+    /// Puts an image into the store and returns its identifier.
+    pub(super) fn add(&mut self, name: &str) -> String {
+        let name = normalise(name);
+        let digest = digest(&name);
+        let repository = repository(&name).to_owned();
+        let tagged = !name.contains('@');
+        let image = wire::Image {
+            id: digest.clone(),
+            repo_tags: tagged.then(|| name.clone()).into_iter().collect(),
+            repo_digests: vec![format!("{repository}@{digest}")],
+            size: 1 << 20,
+            ..wire::Image::default()
+        };
+        self.present.insert(name, image);
+        digest
+    }
+
+    pub(super) fn remove(&mut self, name: &str) {
+        if let Some(id) = self.find(name).map(|image| image.id.clone()) {
+            self.present.retain(|_, image| image.id != id);
+        }
+    }
+
+    pub(super) fn script(&mut self, name: &str, pull: Pull) {
+        self.pulls.insert(normalise(name), pull);
+    }
+
+    pub(super) fn pull(&self, name: &str) -> Pull {
+        let known = self.pulls.get(&normalise(name)).cloned();
+        known.unwrap_or(Pull { latency: Duration::ZERO, error: None })
+    }
+
+    /// An image by identifier (whole, with or without `sha256:`), name or digest.
+    pub(super) fn find(&self, name: &str) -> Option<&wire::Image> {
+        self.present.get(&normalise(name)).or_else(|| {
+            self.present.values().find(|image| {
+                image.id == name
+                    || image.id.strip_prefix("sha256:") == Some(name)
+                    || image.repo_digests.iter().any(|known| *known == normalise(name))
+            })
+        })
+    }
+
+    pub(super) fn list(&self) -> Vec<wire::Image> {
+        self.present.values().cloned().collect()
+    }
+}
+
+/// The name as containerd keeps it: `busybox` is `docker.io/library/busybox:latest`.
+fn normalise(name: &str) -> String {
+    let with_host = match name.split_once('/') {
+        None => format!("docker.io/library/{name}"),
+        Some((host, _)) if host.contains(['.', ':']) || host == "localhost" => name.to_owned(),
+        Some(_) => format!("docker.io/{name}"),
+    };
+    if repository(&with_host).len() == with_host.len() { format!("{with_host}:latest") } else { with_host }
+}
+
+/// The name without tag and digest.
+fn repository(name: &str) -> &str {
+    let name = name.split('@').next().unwrap_or(name);
+    let path = name.rfind('/').map_or(0, |slash| slash + 1);
+    name[path..].find(':').map_or(name, |colon| &name[..path + colon])
+}
+
+/// A made-up digest, the same for the same name.
+fn digest(name: &str) -> String {
+    if let Some((_, digest)) = name.split_once('@') {
+        return digest.to_owned();
+    }
+    // FNV-1a, four times over with other starts: a digest of the right shape is all that is needed.
+    let part = |salt: u64| {
+        name.bytes().fold(0xcbf2_9ce4_8422_2325 ^ salt, |hash: u64, byte| {
+            (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+        })
+    };
+    format!("sha256:{:016x}{:016x}{:016x}{:016x}", part(1), part(2), part(3), part(4))
+}

@@ -1,0 +1,25 @@
+//! A container runtime in memory that behaves like containerd where a kubelet can tell. For tests; never in the daemon.
+
+mod calls;
+mod clock;
+mod containers;
+mod control;
+mod events;
+mod faults;
+mod images;
+mod runtime;
+mod sandboxes;
+mod script;
+mod service;
+mod view;
+mod world;
+
+pub use calls::Call;
+pub use events::EventMode;
+pub use faults::{Failure, Fault, FaultPlan, Rule};
+pub use images::Pull;
+pub use runtime::FakeRuntime;
+pub use script::{OnTerm, Run, Script};
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,215 @@
+//! The seam's traits, served from memory.
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+
+use super::super::client::convert;
+use super::super::wire::{AuthConfig, ContainerConfig, PodSandboxConfig};
+use super::super::{
+    CgroupDriver, Container, ContainerStatus, CriError, EventStream, ImageInfo, ImageService, Operation,
+    RuntimeService, RuntimeStatus, Sandbox, SandboxStatus, Version,
+};
+use super::containers::{Stopping, no_container};
+use super::runtime::{FakeRuntime, Request};
+use super::sandboxes::sandbox_name;
+use super::{events, view};
+use crate::types::{ContainerId, PodUid, SandboxId};
+
+impl FakeRuntime {
+    /// A call that names no pod.
+    fn plain(operation: Operation) -> Request {
+        Request::new(operation, None, "")
+    }
+
+    fn about_sandbox(&self, operation: Operation, id: &SandboxId) -> Request {
+        let pod = self.with(|world, _| world.sandboxes.get(id).map(|record| record.pod.clone()));
+        Request::new(operation, pod, id.as_str())
+    }
+
+    fn about_container(&self, operation: Operation, id: &ContainerId) -> Request {
+        let pod = self.with(|world, _| world.containers.get(id).map(|record| record.pod.clone()));
+        Request::new(operation, pod, id.as_str())
+    }
+}
+
+#[async_trait]
+impl RuntimeService for FakeRuntime {
+    async fn version(&self) -> Result<Version, CriError> {
+        self.call(Self::plain(Operation::Version), |world, _| Ok(world.version.clone())).await
+    }
+
+    async fn status(&self) -> Result<RuntimeStatus, CriError> {
+        self.call(Self::plain(Operation::Status), |world, _| Ok(world.status.clone())).await
+    }
+
+    async fn cgroup_driver(&self) -> Result<Option<CgroupDriver>, CriError> {
+        self.call(Self::plain(Operation::RuntimeConfig), |world, _| Ok(world.cgroup_driver)).await
+    }
+
+    async fn run_sandbox(&self, config: PodSandboxConfig, handler: &str) -> Result<SandboxId, CriError> {
+        let id: SandboxId = self.with(|world, _| world.allocator.id()).into();
+        let name = sandbox_name(&config);
+        let uid: PodUid = config.metadata.clone().unwrap_or_default().uid.into();
+        let request =
+            Request::new(Operation::RunSandbox, Some(uid), &name).reserving(name.clone(), id.as_str());
+        let handler = handler.to_owned();
+        self.call(request, move |world, now| world.run_sandbox(id, config, handler, now)).await
+    }
+
+    async fn stop_sandbox(&self, id: &SandboxId) -> Result<(), CriError> {
+        let request = self.about_sandbox(Operation::StopSandbox, id);
+        let id = id.clone();
+        self.call(request, move |world, now| {
+            world.stop_sandbox(&id, now);
+            Ok(())
+        })
+        .await
+    }
+
+    async fn remove_sandbox(&self, id: &SandboxId) -> Result<(), CriError> {
+        let request = self.about_sandbox(Operation::RemoveSandbox, id);
+        let id = id.clone();
+        self.call(request, move |world, now| {
+            world.remove_sandbox(&id, now);
+            Ok(())
+        })
+        .await
+    }
+
+    async fn sandbox_status(&self, id: &SandboxId) -> Result<SandboxStatus, CriError> {
+        let operation = Operation::SandboxStatus;
+        let request = self.about_sandbox(operation, id);
+        let id = id.clone();
+        self.call(request, move |world, _| {
+            let Some(record) = world.sandboxes.get(&id) else {
+                let message = format!("an error occurred when try to find sandbox \"{id}\": not found");
+                return Err(CriError::NotFound { operation, message });
+            };
+            Ok(convert::sandbox_status(view::sandbox_status(&id, record)))
+        })
+        .await
+    }
+
+    async fn list_sandboxes(&self, pod: Option<&PodUid>) -> Result<Vec<Sandbox>, CriError> {
+        let request = Request::new(Operation::ListSandboxes, pod.cloned(), "");
+        let pod = pod.cloned();
+        self.call(request, move |world, _| {
+            let views = world.sandboxes.iter().map(|(id, record)| view::sandbox(id, record));
+            let ours = views.filter_map(convert::sandbox);
+            Ok(ours.filter(|sandbox| pod.as_ref().is_none_or(|pod| sandbox.pod.uid == *pod)).collect())
+        })
+        .await
+    }
+
+    async fn create_container(
+        &self,
+        sandbox: &SandboxId,
+        config: ContainerConfig,
+        _sandbox_config: PodSandboxConfig,
+    ) -> Result<ContainerId, CriError> {
+        let operation = Operation::CreateContainer;
+        let (id, name, pod) = self.with(|world, _| {
+            let pod = world.sandboxes.get(sandbox).map(|record| record.pod.clone());
+            (ContainerId::from(world.allocator.id()), world.container_name(sandbox, &config), pod)
+        });
+        let request = Request::new(operation, pod, &name).reserving(name.clone(), id.as_str());
+        let sandbox = sandbox.clone();
+        self.call(request, move |world, now| world.create_container(id, &sandbox, config, now)).await
+    }
+
+    async fn start_container(&self, id: &ContainerId) -> Result<(), CriError> {
+        let request = self.about_container(Operation::StartContainer, id);
+        let id = id.clone();
+        self.call(request, move |world, now| world.start_container(&id, now)).await
+    }
+
+    /// As in containerd, the kill at the end of the grace is the caller's: who stops waiting leaves the process with
+    /// its SIGTERM only.
+    async fn stop_container(&self, id: &ContainerId, grace_seconds: i64) -> Result<(), CriError> {
+        let request = self.about_container(Operation::StopContainer, id);
+        let grace = Duration::from_secs(u64::try_from(grace_seconds).unwrap_or(0));
+        let target = id.clone();
+        let stopping = self.call(request, move |world, now| Ok(world.terminate(&target, grace, now))).await?;
+        match stopping {
+            Stopping::Done => {}
+            Stopping::KillAt(at) => {
+                self.wait_until(Some(at), |world, now| world.stopped(id, at, now).then_some(())).await;
+            }
+        }
+        Ok(())
+    }
+
+    async fn remove_container(&self, id: &ContainerId) -> Result<(), CriError> {
+        let request = self.about_container(Operation::RemoveContainer, id);
+        let id = id.clone();
+        self.call(request, move |world, now| {
+            world.remove_container(&id, now);
+            Ok(())
+        })
+        .await
+    }
+
+    async fn container_status(&self, id: &ContainerId) -> Result<ContainerStatus, CriError> {
+        let operation = Operation::ContainerStatus;
+        let request = self.about_container(operation, id);
+        let id = id.clone();
+        self.call(request, move |world, _| match world.containers.get(&id) {
+            Some(record) => convert::container_status(world.container_view(&id, record)),
+            None => Err(no_container(operation, &id)),
+        })
+        .await
+    }
+
+    async fn list_containers(&self, pod: Option<&PodUid>) -> Result<Vec<Container>, CriError> {
+        let request = Request::new(Operation::ListContainers, pod.cloned(), "");
+        let pod = pod.cloned();
+        self.call(request, move |world, _| {
+            let views = world.containers.iter().map(|(id, record)| view::container(id, record));
+            let ours = views.filter_map(convert::container);
+            Ok(ours.filter(|container| pod.as_ref().is_none_or(|pod| container.pod.uid == *pod)).collect())
+        })
+        .await
+    }
+
+    fn events(&self) -> EventStream {
+        events::stream(self.clone())
+    }
+}
+
+#[async_trait]
+impl ImageService for FakeRuntime {
+    async fn image_status(&self, image: &str) -> Result<Option<ImageInfo>, CriError> {
+        let request = Request::new(Operation::ImageStatus, None, image);
+        let image = image.to_owned();
+        self.call(request, move |world, _| Ok(world.images.find(&image).cloned().map(convert::image))).await
+    }
+
+    async fn pull_image(
+        &self,
+        image: &str,
+        _auth: Option<AuthConfig>,
+        sandbox: Option<PodSandboxConfig>,
+    ) -> Result<String, CriError> {
+        let operation = Operation::PullImage;
+        let pod = sandbox.and_then(|config| config.metadata).map(|metadata| metadata.uid.into());
+        let request = Request::new(operation, pod, image);
+        let pull = self.with(|world, _| world.images.pull(image));
+        let image = image.to_owned();
+        let effect = move |world: &mut super::world::World, _| match pull.error {
+            Some(message) => Err(CriError::Failed { operation, message }),
+            None => {
+                world.touch();
+                Ok(world.images.add(&image))
+            }
+        };
+        self.call_after(pull.latency, request, effect).await
+    }
+
+    async fn list_images(&self) -> Result<Vec<ImageInfo>, CriError> {
+        self.call(Self::plain(Operation::ListImages), |world, _| {
+            Ok(world.images.list().into_iter().map(convert::image).collect())
+        })
+        .await
+    }
+}

@@ -1,0 +1,135 @@
+//! What the runtime has, and what falls due in it as time goes by. Pure: `now` is an argument, nothing waits.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::fmt;
+
+use jiff::Timestamp;
+use tokio::time::Instant;
+
+use super::super::{CgroupDriver, RuntimeCondition, RuntimeStatus, Version};
+use super::clock::{Allocator, Clock};
+use super::containers::ContainerRecord;
+use super::events::Hub;
+use super::images::Images;
+use super::sandboxes::SandboxRecord;
+use super::script::Script;
+use crate::types::{ContainerId, PodUid, SandboxId};
+
+/// The part of a late success that is still to come.
+type LateEffect = Box<dyn FnOnce(&mut World, Instant) + Send>;
+
+/// The whole state.
+pub(super) struct World {
+    pub(super) clock: Clock,
+    pub(super) allocator: Allocator,
+    pub(super) sandboxes: BTreeMap<SandboxId, SandboxRecord>,
+    pub(super) containers: BTreeMap<ContainerId, ContainerRecord>,
+    pub(super) images: Images,
+    pub(super) hub: Hub,
+    pub(super) scripts: HashMap<String, Script>,
+    /// How often a container of this name was started in this pod.
+    pub(super) starts: HashMap<(PodUid, String), usize>,
+    /// When processes end by themselves. An entry counts only if its container still says the same.
+    pub(super) exits: BTreeSet<(Instant, ContainerId)>,
+    pub(super) version: Version,
+    pub(super) status: RuntimeStatus,
+    pub(super) cgroup_driver: Option<CgroupDriver>,
+    late: BTreeMap<(Instant, u64), LateEffect>,
+    late_count: u64,
+    /// Reserved names and who has them.
+    names: HashMap<String, String>,
+    revision: u64,
+}
+
+impl World {
+    pub(super) fn new(base: Timestamp) -> Self {
+        let ready = RuntimeCondition { status: true, ..RuntimeCondition::default() };
+        Self {
+            clock: Clock::new(base),
+            allocator: Allocator::default(),
+            sandboxes: BTreeMap::new(),
+            containers: BTreeMap::new(),
+            images: Images::default(),
+            hub: Hub::default(),
+            scripts: HashMap::new(),
+            starts: HashMap::new(),
+            exits: BTreeSet::new(),
+            version: Version {
+                runtime_name: "containerd".to_owned(),
+                runtime_version: "1.6.20".to_owned(),
+                api_version: "v1".to_owned(),
+            },
+            status: RuntimeStatus { runtime: ready.clone(), network: ready },
+            cgroup_driver: None,
+            late: BTreeMap::new(),
+            late_count: 0,
+            names: HashMap::new(),
+            revision: 0,
+        }
+    }
+
+    /// Grows with every change that somebody may wait for.
+    pub(super) fn revision(&self) -> u64 {
+        self.revision
+    }
+
+    /// Something of `pod` changed: those who wait look again, and subscribers are told.
+    pub(super) fn changed(&mut self, pod: &PodUid, object: &str) {
+        self.touch();
+        self.hub.publish(pod, object);
+    }
+
+    /// Something changed that no event tells of.
+    pub(super) fn touch(&mut self) {
+        self.revision += 1;
+    }
+
+    /// Lets everything happen that fell due by `now`, in order.
+    pub(super) fn settle(&mut self, now: Instant) {
+        while let Some(due) = self.next_due().filter(|due| *due <= now) {
+            if self.exits.first().is_some_and(|(at, _)| *at == due) {
+                if let Some((at, id)) = self.exits.pop_first() {
+                    self.end_by_itself(&id, at);
+                }
+            } else if let Some(((at, _), effect)) = self.late.pop_first() {
+                effect(self, at);
+                self.touch();
+            }
+        }
+    }
+
+    /// When the next thing happens by itself.
+    pub(super) fn next_due(&self) -> Option<Instant> {
+        let exit = self.exits.first().map(|(at, _)| *at);
+        let late = self.late.first_key_value().map(|((at, _), _)| *at);
+        exit.into_iter().chain(late).min()
+    }
+
+    /// Has `effect` happen at `at`.
+    pub(super) fn schedule(&mut self, at: Instant, effect: LateEffect) {
+        self.late_count += 1;
+        self.late.insert((at, self.late_count), effect);
+        self.touch();
+    }
+
+    /// Reserves a name, as containerd does before it makes anything; fails with its words when somebody else has it.
+    /// Reserving it again for the same object is fine.
+    pub(super) fn reserve(&mut self, name: &str, id: &str) -> Result<(), String> {
+        let owner = self.names.entry(name.to_owned()).or_insert_with(|| id.to_owned());
+        if owner == id { Ok(()) } else { Err(format!("name \"{name}\" is reserved for \"{owner}\"")) }
+    }
+
+    /// Gives back the names of an object.
+    pub(super) fn release_names(&mut self, id: &str) {
+        self.names.retain(|_, owner| owner != id);
+    }
+}
+
+impl fmt::Debug for World {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("World")
+            .field("sandboxes", &self.sandboxes)
+            .field("containers", &self.containers)
+            .finish_non_exhaustive()
+    }
+}
