@@ -49,8 +49,12 @@ pub enum FieldErrorKind {
     Unsupported,
     /// Must not be set here.
     Forbidden,
+    /// Names something that is not there.
+    NotFound,
     /// Holds more than is allowed.
     TooLong,
+    /// Is valid, and asks for something hostlet does not do.
+    NotServed,
 }
 
 /// One thing wrong with one field. `Display` gives the API server's sentence.
@@ -99,6 +103,16 @@ impl FieldError {
     /// The field must not be set here.
     pub fn forbidden(path: &FieldPath, detail: impl fmt::Display) -> Self {
         Self::new(path, FieldErrorKind::Forbidden, format!("Forbidden: {detail}"))
+    }
+
+    /// The value names something that is not there.
+    pub fn not_found(path: &FieldPath, value: impl Serialize) -> Self {
+        Self::new(path, FieldErrorKind::NotFound, format!("Not found: {}", shown(value)))
+    }
+
+    /// The field is valid, but hostlet does not act on it. `sentence` says what does not happen.
+    pub fn not_served(path: &FieldPath, sentence: impl fmt::Display) -> Self {
+        Self::new(path, FieldErrorKind::NotServed, format!("Not supported by hostlet: {sentence}"))
     }
 
     /// The text is longer than `most` bytes.
