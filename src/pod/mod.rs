@@ -1,11 +1,14 @@
 //! Pods: where they come from, the worker that owns each, and what it does to containers.
 
 mod crash_loop;
+pub mod defaults;
 mod gate;
 mod identity;
+pub mod source;
 pub mod table;
 #[cfg(test)]
 pub(crate) mod testing;
+pub mod validation;
 pub mod worker;
 
 pub use crash_loop::CrashLoops;

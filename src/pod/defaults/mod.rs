@@ -1,0 +1,169 @@
+//! The values the API server fills into a pod where its author left them out (`SetObjectDefaults_Pod` and the priority
+//! admission of Kubernetes 1.36). Alone on a host there is no API server, so the pod is filled in here. Never refuses
+//! anything, and filling in twice changes nothing.
+
+mod containers;
+mod volumes;
+
+use k8s_openapi::api::core::v1::{Pod, PodSpec};
+
+/// Grace a pod is given to end, in seconds, where it does not say.
+const TERMINATION_GRACE_SECONDS: i64 = 30;
+
+/// The priority classes every cluster has, with their priorities. Without an API server there are no others.
+pub const SYSTEM_PRIORITY_CLASSES: [(&str, i32); 2] =
+    [("system-node-critical", 2_000_001_000), ("system-cluster-critical", 2_000_000_000)];
+
+/// Fills in everything `pod` leaves out.
+pub fn set_defaults(pod: &mut Pod) {
+    let spec = pod.spec.get_or_insert_default();
+    set_spec(spec);
+    let host_network = spec.host_network.unwrap_or(false);
+    for container in spec.init_containers.iter_mut().flatten().chain(&mut spec.containers) {
+        containers::set(container, host_network);
+    }
+    for volume in spec.volumes.iter_mut().flatten() {
+        volumes::set(volume);
+    }
+}
+
+fn set_spec(spec: &mut PodSpec) {
+    or_text(&mut spec.restart_policy, "Always");
+    or_text(&mut spec.dns_policy, "ClusterFirst");
+    or_text(&mut spec.scheduler_name, "default-scheduler");
+    spec.termination_grace_period_seconds.get_or_insert(TERMINATION_GRACE_SECONDS);
+    spec.enable_service_links.get_or_insert(true);
+    spec.security_context.get_or_insert_default();
+    or_text(&mut spec.preemption_policy, "PreemptLowerPriority");
+    let class = spec.priority_class_name.as_deref().unwrap_or_default();
+    let known = SYSTEM_PRIORITY_CLASSES.iter().find(|(name, _)| *name == class);
+    spec.priority.get_or_insert(known.map_or(0, |(_, priority)| *priority));
+}
+
+/// Sets a text that is unset or empty, which mean the same on the wire.
+fn or_text(field: &mut Option<String>, default: &str) {
+    if field.as_deref().unwrap_or_default().is_empty() {
+        *field = Some(default.to_owned());
+    }
+}
+
+/// Sets a number that is unset or zero, which mean the same on the wire.
+fn or_number(field: &mut Option<i32>, default: i32) {
+    if field.unwrap_or(0) == 0 {
+        *field = Some(default);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use k8s_openapi::api::core::v1::Pod;
+    use serde_json::{Value, json};
+
+    use super::set_defaults;
+
+    fn defaulted(spec: Value) -> Value {
+        let mut pod: Pod =
+            serde_json::from_value(json!({"apiVersion": "v1", "kind": "Pod", "spec": spec})).unwrap();
+        set_defaults(&mut pod);
+        let mut again = pod.clone();
+        set_defaults(&mut again);
+        assert_eq!(pod, again, "filling in twice must change nothing");
+        serde_json::to_value(pod.spec).unwrap()
+    }
+
+    /// What Kubernetes 1.36 makes of a pod that says almost nothing.
+    #[test]
+    fn a_bare_pod_becomes_what_the_api_server_makes_of_it() {
+        assert_eq!(
+            defaulted(json!({"containers": [{"name": "c", "image": "registry.k8s.io/pause:3.10.2"}]})),
+            json!({
+                "containers": [{
+                    "image": "registry.k8s.io/pause:3.10.2",
+                    "imagePullPolicy": "IfNotPresent",
+                    "name": "c",
+                    "resources": {},
+                    "terminationMessagePath": "/dev/termination-log",
+                    "terminationMessagePolicy": "File"
+                }],
+                "dnsPolicy": "ClusterFirst",
+                "enableServiceLinks": true,
+                "preemptionPolicy": "PreemptLowerPriority",
+                "priority": 0,
+                "restartPolicy": "Always",
+                "schedulerName": "default-scheduler",
+                "securityContext": {},
+                "terminationGracePeriodSeconds": 30
+            })
+        );
+    }
+
+    #[test]
+    fn what_is_set_stays() {
+        let spec = defaulted(json!({"containers": [], "restartPolicy": "Never", "dnsPolicy": "None",
+            "terminationGracePeriodSeconds": 0, "enableServiceLinks": false, "schedulerName": "x", "priority": 7}));
+        assert_eq!(spec["restartPolicy"], "Never");
+        assert_eq!(spec["dnsPolicy"], "None");
+        assert_eq!(spec["terminationGracePeriodSeconds"], 0);
+        assert_eq!(spec["enableServiceLinks"], false);
+        assert_eq!(spec["schedulerName"], "x");
+        assert_eq!(spec["priority"], 7);
+    }
+
+    #[test]
+    fn the_system_classes_have_their_priorities() {
+        for (class, priority) in
+            [("system-node-critical", 2_000_001_000), ("system-cluster-critical", 2_000_000_000), ("mine", 0)]
+        {
+            assert_eq!(
+                defaulted(json!({"containers": [], "priorityClassName": class}))["priority"],
+                priority
+            );
+        }
+    }
+
+    #[test]
+    fn ports_take_the_host_port_only_on_the_host_network() {
+        let ports =
+            json!([{"containerPort": 80}, {"containerPort": 53, "hostPort": 5353, "protocol": "UDP"}]);
+        let with = |host: bool| {
+            let spec = json!({"hostNetwork": host, "containers": [{"name": "c", "ports": ports}]});
+            defaulted(spec)["containers"][0]["ports"].clone()
+        };
+        assert_eq!(
+            with(false),
+            json!([{"containerPort": 80, "protocol": "TCP"},
+                {"containerPort": 53, "hostPort": 5353, "protocol": "UDP"}])
+        );
+        assert_eq!(with(true)[0], json!({"containerPort": 80, "hostPort": 80, "protocol": "TCP"}));
+        assert_eq!(with(true)[1]["hostPort"], 5353);
+    }
+
+    #[test]
+    fn requests_follow_limits_where_they_are_unset() {
+        let spec = defaulted(json!({"containers": [{"name": "c", "resources":
+            {"limits": {"cpu": "1", "memory": "64Mi"}, "requests": {"cpu": "100m"}}}]}));
+        assert_eq!(spec["containers"][0]["resources"]["requests"], json!({"cpu": "100m", "memory": "64Mi"}));
+    }
+
+    #[test]
+    fn probes_references_and_volumes_are_filled_in() {
+        let spec = defaulted(json!({
+            "containers": [{
+                "name": "c",
+                "env": [{"name": "A", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}}],
+                "livenessProbe": {"httpGet": {"port": 80}, "periodSeconds": 2}
+            }],
+            "volumes": [{"name": "a"}, {"name": "s", "secret": {"secretName": "s"}}, {"name": "h", "hostPath": {"path": "/"}}]
+        }));
+        let container = &spec["containers"][0];
+        assert_eq!(container["env"][0]["valueFrom"]["fieldRef"]["apiVersion"], "v1");
+        assert_eq!(
+            container["livenessProbe"],
+            json!({"httpGet": {"path": "/", "port": 80, "scheme": "HTTP"}, "timeoutSeconds": 1, "periodSeconds": 2,
+                "successThreshold": 1, "failureThreshold": 3})
+        );
+        assert_eq!(spec["volumes"][0]["emptyDir"], json!({}));
+        assert_eq!(spec["volumes"][1]["secret"]["defaultMode"], 0o644);
+        assert_eq!(spec["volumes"][2]["hostPath"]["type"], "");
+    }
+}

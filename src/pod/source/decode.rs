@@ -1,0 +1,162 @@
+//! The bytes of one manifest file to one v1 Pod: YAML or JSON, strictly. No defaulting, no validation, no I/O.
+
+use std::fmt;
+
+use k8s_openapi::api::core::v1::Pod;
+use serde_json::Value;
+
+use super::strict::{self, Flaw};
+
+/// Why the bytes of a file are not one pod. Every message says what to change.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum DecodeError {
+    /// The file is not text.
+    #[error("the file is not UTF-8 text (byte {0}); save it as UTF-8")]
+    NotUtf8(usize),
+    /// The file holds no document.
+    #[error("the file is empty; it should hold one v1 Pod")]
+    Empty,
+    /// The file is neither YAML nor JSON, or names a key twice.
+    #[error("not YAML or JSON: {0}")]
+    Syntax(String),
+    /// The file holds more than one document.
+    #[error("the file holds {0} documents; put each pod into a file of its own")]
+    SeveralDocuments(usize),
+    /// The document is a list of objects.
+    #[error("the file holds a {0}; put each pod of it into a file of its own")]
+    List(String),
+    /// The document is an object, but not a pod.
+    #[error("the file holds {found}, not a Pod of apiVersion v1; hostlet runs only pods from manifests")]
+    OtherKind {
+        /// What it is, as far as it says.
+        found: String,
+    },
+    /// The document is a pod with fields that do not exist or have the wrong type.
+    #[error("{0}")]
+    Fields(FlawList),
+}
+
+/// Fields that do not exist or have the wrong type, one line each.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FlawList(Vec<Flaw>);
+
+impl fmt::Display for FlawList {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (index, flaw) in self.0.iter().enumerate() {
+            let separator = if index == 0 { "" } else { "\n" };
+            write!(f, "{separator}{}: {}", flaw.path, flaw.message)?;
+        }
+        Ok(())
+    }
+}
+
+/// Reads the one pod a manifest file holds.
+pub fn decode_pod(bytes: &[u8]) -> Result<Pod, DecodeError> {
+    let text = std::str::from_utf8(bytes).map_err(|error| DecodeError::NotUtf8(error.valid_up_to()))?;
+    let mut documents = documents(text)?;
+    documents.retain(|document| !document.is_null());
+    let document = match documents.as_slice() {
+        [] => return Err(DecodeError::Empty),
+        [document] => document,
+        several => return Err(DecodeError::SeveralDocuments(several.len())),
+    };
+    check_kind(document)?;
+    strict::decode(document).map_err(|flaws| DecodeError::Fields(FlawList(flaws)))
+}
+
+fn documents(text: &str) -> Result<Vec<Value>, DecodeError> {
+    // Manifests are YAML 1.1: `defaultMode: 0400` is octal.
+    let options = serde_saphyr::options! { legacy_octal_numbers: true, with_snippet: false };
+    serde_saphyr::from_multiple_with_options(text, options)
+        .map_err(|error| DecodeError::Syntax(error.to_string()))
+}
+
+fn check_kind(document: &Value) -> Result<(), DecodeError> {
+    let other = |found: &str| Err(DecodeError::OtherKind { found: found.to_owned() });
+    let Value::Object(object) = document else {
+        return match document {
+            Value::Array(_) => Err(DecodeError::List("list".to_owned())),
+            Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Object(_) => {
+                other("a bare value")
+            }
+        };
+    };
+    let text = |name: &str| object.get(name).and_then(Value::as_str);
+    match (text("apiVersion"), text("kind")) {
+        (Some("v1"), Some("Pod")) => Ok(()),
+        (_, Some(kind)) if kind.ends_with("List") => Err(DecodeError::List(kind.to_owned())),
+        (Some(version), Some(kind)) => other(&format!("a {kind} of apiVersion {version}")),
+        (None, Some(_)) => other("an object without apiVersion"),
+        (_, None) => other("an object without kind"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::{DecodeError, decode_pod};
+
+    const POD: &str =
+        "apiVersion: v1\nkind: Pod\nmetadata: {name: web}\nspec:\n  containers:\n  - {name: c, image: a}\n";
+
+    #[test]
+    fn yaml_and_json_are_read() {
+        let yaml = decode_pod(POD.as_bytes()).unwrap();
+        let json = decode_pod(
+            br#"{"apiVersion":"v1","kind":"Pod","metadata":{"name":"web"},"spec":{"containers":[{"name":"c","image":"a"}]}}"#,
+        )
+        .unwrap();
+        assert_eq!(yaml, json);
+        assert_eq!(decode_pod(format!("---\n{POD}---\n").as_bytes()).unwrap(), yaml);
+        let octal = POD.to_owned() + "  volumes: [{name: s, secret: {secretName: s, defaultMode: 0400}}]\n";
+        let volumes = decode_pod(octal.as_bytes()).unwrap().spec.unwrap().volumes.unwrap();
+        assert_eq!(volumes[0].secret.as_ref().unwrap().default_mode, Some(256));
+    }
+
+    #[test]
+    fn what_is_not_one_pod_is_refused_with_the_remedy() {
+        let refused = |text: &str| decode_pod(text.as_bytes()).unwrap_err();
+        for empty in ["", "\n", "# nothing\n", "---\n", "null"] {
+            assert_eq!(refused(empty), DecodeError::Empty, "{empty:?}");
+        }
+        assert_eq!(refused(&format!("{POD}---\n{POD}")), DecodeError::SeveralDocuments(2));
+        assert_eq!(refused("apiVersion: v1\nkind: PodList\nitems: []"), DecodeError::List("PodList".into()));
+        assert_eq!(refused("[]"), DecodeError::List("list".into()));
+        for other in [
+            "5",
+            "x",
+            "{}",
+            "kind: Pod",
+            "apiVersion: apps/v1\nkind: Deployment",
+            "apiVersion: v2\nkind: Pod",
+        ] {
+            assert!(matches!(refused(other), DecodeError::OtherKind { .. }), "{other}");
+        }
+        assert_eq!(decode_pod(b"a: \xff"), Err(DecodeError::NotUtf8(3)));
+        assert!(matches!(refused("a: [1"), DecodeError::Syntax(_)));
+    }
+
+    #[test]
+    fn a_key_given_twice_is_refused_with_its_line() {
+        let error =
+            decode_pod(format!("{POD}  hostNetwork: true\n  hostNetwork: false\n").as_bytes()).unwrap_err();
+        let DecodeError::Syntax(message) = error else { panic!("{error}") };
+        assert!(message.contains("hostNetwork") && message.contains("8"), "{message}");
+    }
+
+    proptest! {
+        #[test]
+        fn hostile_bytes_are_answered(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
+            let _ = decode_pod(&bytes);
+        }
+
+        #[test]
+        fn damaged_manifests_are_answered(at in 0_usize..90, byte in any::<u8>()) {
+            let mut bytes = POD.as_bytes().to_vec();
+            let at = at % bytes.len();
+            bytes[at] = byte;
+            let _ = decode_pod(&bytes);
+        }
+    }
+}

@@ -1,0 +1,121 @@
+//! A container's environment: names, and the one source a variable may take its value from.
+
+use k8s_openapi::api::core::v1::{Container, EnvVar, EnvVarSource, ObjectFieldSelector};
+
+use super::{Errors, FieldError, FieldPath, each_invalid, list, names, required, text};
+
+/// The fields of a pod that a variable may show. Single labels and annotations are named as `metadata.labels['key']`.
+pub(super) const FIELDS: [&str; 9] = [
+    "metadata.name",
+    "metadata.namespace",
+    "metadata.uid",
+    "spec.nodeName",
+    "spec.serviceAccountName",
+    "status.hostIP",
+    "status.hostIPs",
+    "status.podIP",
+    "status.podIPs",
+];
+
+pub(super) fn check(container: &Container, path: &FieldPath, errors: &mut Errors) {
+    for (index, variable) in list(&container.env).iter().enumerate() {
+        check_variable(variable, &path.child("env").index(index), errors);
+    }
+    for (index, source) in list(&container.env_from).iter().enumerate() {
+        let path = path.child("envFrom").index(index);
+        let prefix = text(&source.prefix);
+        if !prefix.is_empty() {
+            each_invalid(errors, &path.child("prefix"), prefix, names::env_name(prefix));
+        }
+        if let Some(config_map) = &source.config_map_ref {
+            required(errors, &path.child("configMapRef").child("name"), &config_map.name);
+        }
+        if let Some(secret) = &source.secret_ref {
+            required(errors, &path.child("secretRef").child("name"), &secret.name);
+        }
+        if source.config_map_ref.is_some() == source.secret_ref.is_some() {
+            let rule = "must specify exactly one of: `configMapRef` or `secretRef`";
+            errors.push(FieldError::invalid(&path, "", rule));
+        }
+    }
+}
+
+fn check_variable(variable: &EnvVar, path: &FieldPath, errors: &mut Errors) {
+    if required(errors, &path.child("name"), &variable.name) {
+        each_invalid(errors, &path.child("name"), &variable.name, names::env_name(&variable.name));
+    }
+    let Some(source) = &variable.value_from else { return };
+    let path = path.child("valueFrom");
+    if !text(&variable.value).is_empty() {
+        errors.push(FieldError::invalid(&path, "", "may not be specified when `value` is not empty"));
+    }
+    let named = [
+        source.field_ref.is_some(),
+        source.resource_field_ref.is_some(),
+        source.config_map_key_ref.is_some(),
+        source.secret_key_ref.is_some(),
+        source.file_key_ref.is_some(),
+    ];
+    match named.into_iter().filter(|set| *set).count() {
+        0 => errors.push(FieldError::invalid(
+            &path,
+            "",
+            "must specify one of: `fieldRef`, `resourceFieldRef`, `configMapKeyRef`, `secretKeyRef` or `fileKeyRef`",
+        )),
+        1 => check_source(source, &path, errors),
+        _ => errors.push(FieldError::invalid(&path, "", "may not have more than one field specified at a time")),
+    }
+}
+
+fn check_source(source: &EnvVarSource, path: &FieldPath, errors: &mut Errors) {
+    if let Some(field) = &source.field_ref {
+        check_field(field, &path.child("fieldRef"), errors);
+    }
+    if let Some(resource) = &source.resource_field_ref {
+        required(errors, &path.child("resourceFieldRef").child("resource"), &resource.resource);
+    }
+    if let Some(key) = &source.config_map_key_ref {
+        let path = path.child("configMapKeyRef");
+        required(errors, &path.child("name"), &key.name);
+        required(errors, &path.child("key"), &key.key);
+    }
+    if let Some(key) = &source.secret_key_ref {
+        let path = path.child("secretKeyRef");
+        required(errors, &path.child("name"), &key.name);
+        required(errors, &path.child("key"), &key.key);
+    }
+    if let Some(key) = &source.file_key_ref {
+        let path = path.child("fileKeyRef");
+        required(errors, &path.child("volumeName"), &key.volume_name);
+        required(errors, &path.child("path"), &key.path);
+        required(errors, &path.child("key"), &key.key);
+    }
+}
+
+fn check_field(field: &ObjectFieldSelector, path: &FieldPath, errors: &mut Errors) {
+    let version = text(&field.api_version);
+    if version != "v1" {
+        errors.push(FieldError::invalid(&path.child("apiVersion"), version, "must be v1"));
+    }
+    let field_path = field.field_path.as_str();
+    let path = path.child("fieldPath");
+    if !required(errors, &path, field_path) {
+        return;
+    }
+    match subscript(field_path) {
+        Some(("metadata.labels", key)) => each_invalid(errors, &path, field_path, names::qualified_name(key)),
+        Some(("metadata.annotations", key)) => {
+            each_invalid(errors, &path, field_path, names::qualified_name(&key.to_lowercase()));
+        }
+        Some(_) => {
+            errors.push(FieldError::invalid(&path, field_path, "does not support subscript"));
+        }
+        None if FIELDS.contains(&field_path) => {}
+        None => errors.push(FieldError::unsupported(&path, field_path, &FIELDS)),
+    }
+}
+
+/// Splits `metadata.labels['key']` into the map and the key.
+fn subscript(field_path: &str) -> Option<(&str, &str)> {
+    field_path.strip_suffix("']")?.split_once("['")
+}

@@ -1,0 +1,480 @@
+//! Pods with one thing wrong each, and the sentences they give.
+
+use k8s_openapi::api::core::v1::Pod;
+use serde_json::{Value, json};
+
+use super::{unsupported, validate, validate_static};
+use crate::pod::defaults::set_defaults;
+
+fn pod_of(metadata: Value, spec: Value) -> Pod {
+    let mut pod: Pod = serde_json::from_value(
+        json!({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}),
+    )
+    .unwrap();
+    set_defaults(&mut pod);
+    pod
+}
+
+/// A pod that is good but for `spec`, whose fields are laid over it.
+fn pod(spec: Value) -> Pod {
+    let mut whole = json!({"containers": [{"name": "c", "image": "a:1"}]});
+    for (key, value) in spec.as_object().unwrap() {
+        whole[key] = value.clone();
+    }
+    pod_of(json!({"name": "web", "namespace": "default"}), whole)
+}
+
+/// As [`pod`], with `fields` laid over its only container.
+fn container(fields: Value) -> Pod {
+    let mut container = json!({"name": "c", "image": "a:1"});
+    for (key, value) in fields.as_object().unwrap() {
+        container[key] = value.clone();
+    }
+    pod(json!({"containers": [container]}))
+}
+
+#[track_caller]
+fn refused(pod: &Pod, expected: &[&str]) {
+    let errors: Vec<String> = validate(pod).iter().map(ToString::to_string).collect();
+    assert_eq!(errors.len(), expected.len(), "{errors:#?}");
+    for (error, expected) in errors.iter().zip(expected) {
+        assert!(error.starts_with(expected), "{error}\nis not\n{expected}");
+    }
+}
+
+#[track_caller]
+fn not_served(pod: &Pod, expected: &[&str]) {
+    assert_eq!(validate(pod), Vec::new());
+    let errors: Vec<String> = unsupported(pod).into_iter().map(|error| error.path).collect();
+    assert_eq!(errors, expected);
+}
+
+#[test]
+fn a_full_good_pod_passes() {
+    let containers = json!([
+        {"name": "main", "image": "reg:5000/a/b@sha256:00", "imagePullPolicy": "Never", "command": ["sh"], "args": ["$(A)"],
+         "workingDir": "/", "tty": true, "stdin": true, "stdinOnce": true,
+         "ports": [{"name": "http", "containerPort": 80, "hostPort": 8080, "hostIP": "127.0.0.1"}, {"containerPort": 53, "protocol": "UDP"}],
+         "env": [{"name": "A", "value": "x"}, {"name": "B.c", "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}},
+             {"name": "L", "valueFrom": {"fieldRef": {"fieldPath": "metadata.labels['a/b']"}}}],
+         "resources": {"limits": {"cpu": "250m", "memory": "64Mi"}, "requests": {"cpu": "100m", "ephemeral-storage": "10Mi"}},
+         "securityContext": {"privileged": false, "allowPrivilegeEscalation": false, "readOnlyRootFilesystem": true,
+             "capabilities": {"add": ["NET_ADMIN"], "drop": ["ALL"]}, "procMount": "Default",
+             "seLinuxOptions": {"level": "s0"}, "seccompProfile": {"type": "Localhost", "localhostProfile": "a/b.json"}},
+         "terminationMessagePolicy": "FallbackToLogsOnError",
+         "resizePolicy": [{"resourceName": "cpu", "restartPolicy": "NotRequired"}]},
+        {"name": "other", "image": "b"}
+    ]);
+    let security = json!({"runAsUser": 1000, "runAsGroup": 0, "fsGroup": 3000, "supplementalGroups": [4000],
+            "runAsNonRoot": true, "seccompProfile": {"type": "RuntimeDefault"}, "appArmorProfile": {"type": "RuntimeDefault"},
+            "sysctls": [{"name": "net.ipv4.ip_local_port_range", "value": "1024 65000"}]});
+    let pod = pod(json!({
+        "restartPolicy": "OnFailure", "terminationGracePeriodSeconds": 0, "hostname": "h", "subdomain": "s",
+        "setHostnameAsFQDN": true, "shareProcessNamespace": true, "priorityClassName": "system-node-critical",
+        "os": {"name": "linux"}, "automountServiceAccountToken": false, "serviceAccountName": "default",
+        "dnsPolicy": "None",
+        "dnsConfig": {"nameservers": ["1.1.1.1", "::1"], "searches": ["a.b.", "_x.y", "."], "options": [{"name": "ndots", "value": "2"}]},
+        "hostAliases": [{"ip": "10.1.2.3", "hostnames": ["foo"]}],
+        "tolerations": [{"operator": "Exists", "effect": "NoExecute"}, {"key": "a", "value": "b"}],
+        "topologySpreadConstraints": [{"maxSkew": 1, "topologyKey": "x", "whenUnsatisfiable": "DoNotSchedule"}],
+        "affinity": {"podAntiAffinity": {}, "nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": []}},
+        "securityContext": security,
+        "containers": containers
+    }));
+    assert_eq!(validate_static(&pod), Vec::new());
+    assert_eq!(unsupported(&pod), Vec::new());
+}
+
+#[test]
+fn all_errors_come_at_once_in_the_order_of_the_fields() {
+    let pod = pod_of(
+        json!({"name": "Web", "namespace": "a.b", "labels": {"a": "b c"}, "uid": "../x"}),
+        json!({"restartPolicy": "Sometimes", "containers": [
+            {"name": "a"},
+            {"name": "a", "image": "x", "ports": [{"containerPort": 70000}]}]}),
+    );
+    refused(
+        &pod,
+        &[
+            "metadata.name: Invalid value: \"Web\": a lowercase RFC 1123 subdomain must consist of",
+            "metadata.namespace: Invalid value: \"a.b\": a lowercase RFC 1123 label must consist of",
+            "metadata.uid: Invalid value: \"../x\": must consist of",
+            "metadata.labels: Invalid value: \"b c\": a valid label must be",
+            "spec.containers[0].image: Required value",
+            "spec.containers[1].name: Duplicate value: \"a\"",
+            "spec.containers[1].ports[0].containerPort: Invalid value: 70000: must be between 1 and 65535",
+            "spec.restartPolicy: Unsupported value: \"Sometimes\": supported values: \"Always\", \"OnFailure\", \"Never\"",
+        ],
+    );
+}
+
+#[test]
+fn an_empty_pod_says_what_it_lacks() {
+    refused(
+        &pod_of(json!({}), json!({})),
+        &[
+            "metadata.name: Required value",
+            "metadata.namespace: Required value",
+            "spec.containers: Required value",
+        ],
+    );
+}
+
+#[test]
+fn metadata_is_checked() {
+    let with = |metadata: Value| pod_of(metadata, json!({"containers": [{"name": "c", "image": "a"}]}));
+    refused(
+        &with(json!({"name": "a", "namespace": "b", "annotations": {"kubernetes.io/config.mirror": "x"}})),
+        &["metadata.annotations[kubernetes.io/config.mirror]: Forbidden"],
+    );
+    refused(
+        &with(json!({"name": "a", "namespace": "b", "annotations": {"a b": "", "Ex.com/a": ""}})),
+        &["metadata.annotations: Invalid value: \"a b\""],
+    );
+    refused(
+        &with(json!({"name": "a", "namespace": "b", "annotations": {"a": "x".repeat(300_000)}})),
+        &["metadata.annotations: Too long: may not be more than 262144 bytes"],
+    );
+}
+
+#[test]
+fn the_pod_level_fields_are_checked() {
+    for (spec, expected) in [
+        (
+            json!({"terminationGracePeriodSeconds": -1}),
+            "spec.terminationGracePeriodSeconds: Invalid value: -1",
+        ),
+        (
+            json!({"activeDeadlineSeconds": 0}),
+            "spec.activeDeadlineSeconds: Invalid value: 0: must be between 1",
+        ),
+        (json!({"hostname": "a.b"}), "spec.hostname: Invalid value: \"a.b\""),
+        (json!({"subdomain": "A"}), "spec.subdomain: Invalid value"),
+        (json!({"dnsPolicy": "Some"}), "spec.dnsPolicy: Unsupported value: \"Some\""),
+        (json!({"dnsPolicy": "None"}), "spec.dnsConfig: Required value: must provide `dnsConfig`"),
+        (
+            json!({"dnsPolicy": "None", "dnsConfig": {}}),
+            "spec.dnsConfig.nameservers: Required value: must provide at least",
+        ),
+        (
+            json!({"dnsConfig": {"nameservers": ["1.1.1.1", "2.2.2.2", "3.3.3.3", "4.4.4.4"]}}),
+            "spec.dnsConfig.nameservers: Too many: 4",
+        ),
+        (json!({"dnsConfig": {"nameservers": ["x"]}}), "spec.dnsConfig.nameservers[0]: Invalid value: \"x\""),
+        (json!({"dnsConfig": {"searches": ["a..b"]}}), "spec.dnsConfig.searches[0]: Invalid value"),
+        (json!({"dnsConfig": {"searches": vec!["a"; 33]}}), "spec.dnsConfig.searches: Too many: 33"),
+        (
+            json!({"dnsConfig": {"options": [{"value": "1"}]}}),
+            "spec.dnsConfig.options[0].name: Required value",
+        ),
+        (json!({"hostAliases": [{"ip": "1.2.3"}]}), "spec.hostAliases[0].ip: Invalid value"),
+        (
+            json!({"hostAliases": [{"ip": "1.2.3.4", "hostnames": ["_"]}]}),
+            "spec.hostAliases[0].hostnames[0]: Invalid value",
+        ),
+        (json!({"priorityClassName": "mine"}), "spec.priorityClassName: Forbidden: no PriorityClass"),
+        (json!({"priorityClassName": "system-node-critical", "priority": 1}), "spec.priority: Forbidden"),
+        (json!({"preemptionPolicy": "x"}), "spec.preemptionPolicy: Unsupported value"),
+        (json!({"os": {"name": "plan9"}}), "spec.os.name: Unsupported value"),
+        (
+            json!({"shareProcessNamespace": true, "hostPID": true}),
+            "spec.shareProcessNamespace: Invalid value: true",
+        ),
+        (json!({"securityContext": {"runAsUser": -1}}), "spec.securityContext.runAsUser: Invalid value: -1"),
+        (
+            json!({"securityContext": {"supplementalGroups": [0, 4_294_967_296_u64]}}),
+            "spec.securityContext.supplementalGroups[1]: Invalid value",
+        ),
+        (
+            json!({"securityContext": {"sysctls": [{"name": "a b", "value": ""}]}}),
+            "spec.securityContext.sysctls[0].name: Invalid value",
+        ),
+        (
+            json!({"securityContext": {"sysctls": [{"name": "a.b", "value": ""}, {"name": "a/b", "value": ""}]}}),
+            "spec.securityContext.sysctls[1].name: Duplicate value",
+        ),
+        (
+            json!({"hostNetwork": true, "securityContext": {"sysctls": [{"name": "net.x", "value": ""}]}}),
+            "spec.securityContext.sysctls[0].name: Invalid value: \"net.x\": may not be specified when 'hostNetwork'",
+        ),
+        (
+            json!({"hostIPC": true, "securityContext": {"sysctls": [{"name": "kernel.shmmax", "value": ""}]}}),
+            "spec.securityContext.sysctls[0].name: Invalid value: \"kernel.shmmax\": may not be",
+        ),
+        (
+            json!({"securityContext": {"seccompProfile": {"type": "x"}}}),
+            "spec.securityContext.seccompProfile.type: Unsupported value",
+        ),
+        (
+            json!({"securityContext": {"seccompProfile": {"type": "Localhost"}}}),
+            "spec.securityContext.seccompProfile.localhostProfile: Required value",
+        ),
+        (
+            json!({"securityContext": {"seccompProfile": {"type": "Localhost", "localhostProfile": "../x"}}}),
+            "spec.securityContext.seccompProfile.localhostProfile: Invalid value",
+        ),
+        (
+            json!({"securityContext": {"appArmorProfile": {"type": "Unconfined", "localhostProfile": "x"}}}),
+            "spec.securityContext.appArmorProfile.localhostProfile: Invalid value",
+        ),
+        (json!({"tolerations": [{"operator": "Equal"}]}), "spec.tolerations[0].operator: Invalid value"),
+        (
+            json!({"tolerations": [{"key": "a", "effect": "x"}]}),
+            "spec.tolerations[0].effect: Unsupported value",
+        ),
+    ] {
+        refused(&pod(spec), &[expected]);
+    }
+}
+
+#[test]
+fn the_container_level_fields_are_checked() {
+    for (fields, expected) in [
+        (json!({"name": "A"}), "spec.containers[0].name: Invalid value: \"A\""),
+        (json!({"name": ""}), "spec.containers[0].name: Required value"),
+        (json!({"image": " a"}), "spec.containers[0].image: Invalid value: \" a\": must not have leading"),
+        (json!({"imagePullPolicy": "x"}), "spec.containers[0].imagePullPolicy: Unsupported value"),
+        (
+            json!({"terminationMessagePolicy": "x"}),
+            "spec.containers[0].terminationMessagePolicy: Unsupported value",
+        ),
+        (json!({"ports": [{}]}), "spec.containers[0].ports[0].containerPort: Required value"),
+        (
+            json!({"ports": [{"containerPort": 80, "hostPort": -1}]}),
+            "spec.containers[0].ports[0].hostPort: Invalid value: -1",
+        ),
+        (
+            json!({"ports": [{"containerPort": 80, "protocol": "ICMP"}]}),
+            "spec.containers[0].ports[0].protocol: Unsupported value",
+        ),
+        (
+            json!({"ports": [{"containerPort": 80, "hostIP": "x"}]}),
+            "spec.containers[0].ports[0].hostIP: Invalid value",
+        ),
+        (
+            json!({"ports": [{"containerPort": 80, "name": "a"}, {"containerPort": 81, "name": "a"}]}),
+            "spec.containers[0].ports[1].name: Duplicate value",
+        ),
+        (
+            json!({"ports": [{"containerPort": 80, "hostPort": 80}, {"containerPort": 81, "hostPort": 80}]}),
+            "spec.containers[0].ports[1].hostPort: Duplicate value: \"TCP//80\"",
+        ),
+        (json!({"env": [{"name": ""}]}), "spec.containers[0].env[0].name: Required value"),
+        (json!({"env": [{"name": "a=b"}]}), "spec.containers[0].env[0].name: Invalid value"),
+        (
+            json!({"env": [{"name": "a", "valueFrom": {}}]}),
+            "spec.containers[0].env[0].valueFrom: Invalid value",
+        ),
+        (
+            json!({"env": [{"name": "a", "valueFrom": {"fieldRef": {"fieldPath": "spec.x"}}}]}),
+            "spec.containers[0].env[0].valueFrom.fieldRef.fieldPath: Unsupported value",
+        ),
+        (
+            json!({"env": [{"name": "a", "valueFrom": {"fieldRef": {"fieldPath": "spec.x['a']"}}}]}),
+            "spec.containers[0].env[0].valueFrom.fieldRef.fieldPath: Invalid value",
+        ),
+        (
+            json!({"resources": {"limits": {"cpu": "x"}, "requests": {"cpu": "1"}}}),
+            "spec.containers[0].resources.limits[cpu]: Invalid value: \"x\": quantities must match",
+        ),
+        (
+            json!({"resources": {"requests": {"cpu": "-1"}}}),
+            "spec.containers[0].resources.requests[cpu]: Invalid value: \"-1\": must be greater",
+        ),
+        (
+            json!({"resources": {"limits": {"memory": "1Gi"}, "requests": {"memory": "2Gi"}}}),
+            "spec.containers[0].resources.requests: Invalid value: \"2Gi\": must be less than or equal to memory limit of 1Gi",
+        ),
+        (
+            json!({"resources": {"limits": {"gpus": "1"}}}),
+            "spec.containers[0].resources.limits[gpus]: Invalid value",
+        ),
+        (
+            json!({"resources": {"requests": {"a.b/gpu": "1"}}}),
+            "spec.containers[0].resources.limits[a.b/gpu]: Required value",
+        ),
+        (
+            json!({"resources": {"limits": {"hugepages-2Mi": "2Mi"}}}),
+            "spec.containers[0].resources: Forbidden: HugePages require",
+        ),
+        (
+            json!({"securityContext": {"privileged": true, "allowPrivilegeEscalation": false}}),
+            "spec.containers[0].securityContext.allowPrivilegeEscalation: Invalid value: false: cannot set",
+        ),
+        (
+            json!({"securityContext": {"runAsUser": -7}}),
+            "spec.containers[0].securityContext.runAsUser: Invalid value: -7",
+        ),
+        (
+            json!({"securityContext": {"procMount": "Unmasked"}}),
+            "spec.containers[0].securityContext.procMount: Invalid value",
+        ),
+        (
+            json!({"volumeMounts": [{"name": "v", "mountPath": "/v"}]}),
+            "spec.containers[0].volumeMounts[0].name: Not found: \"v\"",
+        ),
+        (
+            json!({"livenessProbe": {}}),
+            "spec.containers[0].livenessProbe: Required value: must specify a handler",
+        ),
+        (
+            json!({"readinessProbe": {"tcpSocket": {"port": 0}}}),
+            "spec.containers[0].readinessProbe.tcpSocket.port: Invalid value: 0",
+        ),
+        (
+            json!({"livenessProbe": {"exec": {"command": ["a"]}, "successThreshold": 2}}),
+            "spec.containers[0].livenessProbe.successThreshold: Invalid value: 2: must be 1",
+        ),
+        (
+            json!({"lifecycle": {"preStop": {"exec": {}}}}),
+            "spec.containers[0].lifecycle.preStop.exec.command: Required value",
+        ),
+    ] {
+        refused(&container(fields), &[expected]);
+    }
+}
+
+#[test]
+fn ports_on_the_host_network_are_the_hosts() {
+    let ports = json!([{"name": "c", "image": "a", "ports": [{"containerPort": 80, "hostPort": 81}]}]);
+    refused(
+        &pod(json!({"hostNetwork": true, "containers": ports})),
+        &[
+            "spec.containers[0].ports[0].containerPort: Invalid value: 80: must match `hostPort` when `hostNetwork` is true",
+        ],
+    );
+    let ports = json!([{"name": "c", "image": "a", "ports": [{"containerPort": 80}]}]);
+    refused(&pod(json!({"hostNetwork": true, "containers": ports})), &[]);
+}
+
+#[test]
+fn host_ports_conflict_across_containers() {
+    let port = |ip: &str| json!([{"containerPort": 80, "hostPort": 80, "hostIP": ip}]);
+    let both = |a: &str, b: &str| {
+        pod(
+            json!({"containers": [{"name": "a", "image": "a", "ports": port(a)}, {"name": "b", "image": "a", "ports": port(b)}]}),
+        )
+    };
+    refused(
+        &both("127.0.0.1", "127.0.0.1"),
+        &["spec.containers[1].ports[0].hostPort: Duplicate value: \"TCP/127.0.0.1/80\""],
+    );
+    refused(&both("127.0.0.1", "127.0.0.2"), &[]);
+}
+
+#[test]
+fn volumes_and_mounts_fit_together() {
+    let with = |volumes: Value, mounts: Value| {
+        pod(json!({"volumes": volumes, "containers": [{"name": "c", "image": "a", "volumeMounts": mounts}]}))
+    };
+    refused(
+        &with(json!([{"name": "v"}, {"name": "v"}]), json!([])),
+        &["spec.volumes[1].name: Duplicate value: \"v\""],
+    );
+    refused(
+        &with(json!([{"name": "v", "emptyDir": {}, "hostPath": {"path": "/"}}]), json!([])),
+        &["spec.volumes[0].hostPath: Forbidden: may not specify more"],
+    );
+    refused(
+        &with(json!([{"name": "v", "hostPath": {"path": "/a/../b"}}]), json!([])),
+        &["spec.volumes[0].hostPath.path: Invalid value"],
+    );
+    let mounts = json!([{"name": "v", "mountPath": "/a", "subPath": "../x"}, {"name": "v", "mountPath": "/a"}, {"name": "v"}]);
+    refused(
+        &with(json!([{"name": "v"}]), mounts),
+        &[
+            "spec.containers[0].volumeMounts[0].subPath: Invalid value",
+            "spec.containers[0].volumeMounts[1].mountPath: Invalid value: \"/a\": must be unique",
+            "spec.containers[0].volumeMounts[2].mountPath: Required value",
+        ],
+    );
+}
+
+#[test]
+fn static_pods_name_no_api_objects() {
+    let pod = pod(json!({
+        "serviceAccountName": "robot", "imagePullSecrets": [{"name": "s"}],
+        "volumes": [{"name": "s", "secret": {"secretName": "s"}}, {"name": "c", "persistentVolumeClaim": {"claimName": "c"}},
+            {"name": "p", "projected": {"sources": [{"serviceAccountToken": {"path": "t"}}]}}],
+        "containers": [{"name": "c", "image": "a", "envFrom": [{"configMapRef": {"name": "c"}}],
+            "env": [{"name": "A", "valueFrom": {"secretKeyRef": {"name": "s", "key": "k"}}}]}]
+    }));
+    assert_eq!(validate(&pod), Vec::new());
+    let errors: Vec<String> = validate_static(&pod).iter().map(ToString::to_string).collect();
+    assert_eq!(
+        errors,
+        [
+            "spec.serviceAccountName: Forbidden: a static pod may not reference a service account",
+            "spec.imagePullSecrets[0]: Forbidden: a static pod may not reference secrets",
+            "spec.volumes[0].secret: Forbidden: a static pod may not reference secrets",
+            "spec.volumes[1].persistentVolumeClaim: Forbidden: a static pod may not reference persistent volume claims",
+            "spec.volumes[2].projected.sources[0].serviceAccountToken: Forbidden: a static pod may not reference service account tokens",
+            "spec.containers[0].env[0].valueFrom.secretKeyRef: Forbidden: a static pod may not reference secrets",
+            "spec.containers[0].envFrom[0].configMapRef: Forbidden: a static pod may not reference config maps",
+        ]
+    );
+}
+
+#[test]
+fn what_is_not_served_is_said_field_by_field() {
+    not_served(
+        &pod(json!({
+            "initContainers": [{"name": "i", "image": "a"}], "activeDeadlineSeconds": 5, "resources": {"limits": {"cpu": "1"}},
+            "readinessGates": [{"conditionType": "x"}], "runtimeClassName": "kata", "overhead": {"cpu": "1"}, "hostUsers": false,
+            "hostnameOverride": "h", "automountServiceAccountToken": true, "imagePullSecrets": [{"name": "s"}],
+            "serviceAccountName": "robot", "os": {"name": "windows"}, "volumes": [{"name": "v", "hostPath": {"path": "/"}}],
+            "nodeSelector": {"a": "b"}, "schedulingGates": [{"name": "g"}],
+            "affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": []}}},
+            "securityContext": {"appArmorProfile": {"type": "Unconfined"}, "supplementalGroupsPolicy": "Strict"},
+            "resourceClaims": [{"name": "r"}]
+        })),
+        &[
+            "spec.serviceAccountName",
+            "spec.initContainers",
+            "spec.activeDeadlineSeconds",
+            "spec.resources",
+            "spec.resourceClaims",
+            "spec.readinessGates",
+            "spec.runtimeClassName",
+            "spec.overhead",
+            "spec.hostUsers",
+            "spec.hostnameOverride",
+            "spec.imagePullSecrets",
+            "spec.automountServiceAccountToken",
+            "spec.os.name",
+            "spec.volumes[0]",
+            "spec.nodeSelector",
+            "spec.affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution",
+            "spec.schedulingGates",
+            "spec.securityContext.appArmorProfile",
+            "spec.securityContext.supplementalGroupsPolicy",
+        ],
+    );
+    let handler = json!({"exec": {"command": ["true"]}});
+    not_served(
+        &container(json!({
+            "livenessProbe": handler, "readinessProbe": handler, "startupProbe": handler, "lifecycle": {"preStop": handler},
+            "envFrom": [{"secretRef": {"name": "s"}}], "restartPolicy": "Always",
+            "resizePolicy": [{"resourceName": "cpu", "restartPolicy": "RestartContainer"}],
+            "env": [{"name": "A", "valueFrom": {"resourceFieldRef": {"resource": "limits.cpu"}}},
+                {"name": "B", "valueFrom": {"configMapKeyRef": {"name": "c", "key": "k"}}}],
+            "resources": {"limits": {"cpu": "1", "ephemeral-storage": "1Gi", "hugepages-2Mi": "2Mi", "a.b/gpu": "1"}},
+            "securityContext": {"appArmorProfile": {"type": "Localhost", "localhostProfile": "x"}}
+        })),
+        &[
+            "spec.containers[0].livenessProbe",
+            "spec.containers[0].readinessProbe",
+            "spec.containers[0].startupProbe",
+            "spec.containers[0].lifecycle",
+            "spec.containers[0].envFrom",
+            "spec.containers[0].restartPolicy",
+            "spec.containers[0].resizePolicy[0]",
+            "spec.containers[0].env[0].valueFrom.resourceFieldRef",
+            "spec.containers[0].env[1].valueFrom.configMapKeyRef",
+            "spec.containers[0].resources.limits[a.b/gpu]",
+            "spec.containers[0].resources.limits[ephemeral-storage]",
+            "spec.containers[0].resources.limits[hugepages-2Mi]",
+            "spec.containers[0].securityContext.appArmorProfile",
+        ],
+    );
+}

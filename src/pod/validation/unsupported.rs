@@ -1,0 +1,217 @@
+//! The fields of a valid pod that hostlet does not act on: each gives its own sentence, so that a pod is refused with a
+//! reason instead of running as something its author did not ask for.
+//!
+//! Fields that only speak to the scheduler (tolerations, pod affinity, topology spread constraints, preferred node
+//! affinity, `schedulerName`, `preemptionPolicy`, `schedulingGroup`) ask nothing of a node and are accepted. Those that
+//! would keep the pod away from this node (`nodeSelector`, required node affinity, scheduling gates) are not.
+
+use k8s_openapi::api::core::v1::{AppArmorProfile, Container, Pod, PodSpec, ResourceRequirements};
+
+use super::resources::HUGE_PAGES;
+use super::volumes::sources;
+use super::{FieldError, FieldPath, list, text};
+
+/// Prefix of the annotations that named AppArmor profiles before `appArmorProfile` did.
+const APP_ARMOR_ANNOTATION_PREFIX: &str = "container.apparmor.security.beta.kubernetes.io/";
+
+/// Everything `pod`, which is valid and has its defaults, asks for that hostlet does not do.
+pub fn unsupported(pod: &Pod) -> Vec<FieldError> {
+    let mut found = Found(Vec::new());
+    for (key, profile) in pod.metadata.annotations.iter().flatten() {
+        if key.starts_with(APP_ARMOR_ANNOTATION_PREFIX) && profile != "runtime/default" {
+            found.add(
+                true,
+                &FieldPath::root("metadata").child("annotations").key(key),
+                "AppArmor profiles are not loaded",
+            );
+        }
+    }
+    let Some(spec) = &pod.spec else { return found.0 };
+    let path = FieldPath::root("spec");
+    check_pod(spec, &path, &mut found);
+    check_placement(spec, &path, &mut found);
+    check_pod_security(spec, &path.child("securityContext"), &mut found);
+    for (index, container) in spec.containers.iter().enumerate() {
+        check_container(container, &path.child("containers").index(index), &mut found);
+    }
+    found.0
+}
+
+struct Found(Vec<FieldError>);
+
+impl Found {
+    fn add(&mut self, set: bool, path: &FieldPath, sentence: &str) {
+        if set {
+            self.0.push(FieldError::not_served(path, sentence));
+        }
+    }
+}
+
+fn check_pod(spec: &PodSpec, path: &FieldPath, found: &mut Found) {
+    let account =
+        [("serviceAccountName", &spec.service_account_name), ("serviceAccount", &spec.service_account)];
+    for (field, name) in account {
+        let set = !matches!(text(name), "" | "default");
+        found.add(set, &path.child(field), "there is no API server that could vouch for a service account");
+    }
+    let fields = [
+        ("initContainers", !list(&spec.init_containers).is_empty(), "init containers are not run"),
+        ("ephemeralContainers", spec.ephemeral_containers.is_some(), "ephemeral containers are not run"),
+        ("activeDeadlineSeconds", spec.active_deadline_seconds.is_some(), "no deadline ends a pod"),
+        ("resources", spec.resources.is_some(), "resources of the pod as a whole are not applied"),
+        ("resourceClaims", !list(&spec.resource_claims).is_empty(), "claimed devices are not prepared"),
+        ("readinessGates", !list(&spec.readiness_gates).is_empty(), "nothing could open a readiness gate"),
+        ("runtimeClassName", !text(&spec.runtime_class_name).is_empty(), "runtime classes are not resolved"),
+        ("overhead", spec.overhead.is_some(), "overhead is not added to the pod's cgroup"),
+        ("hostUsers", spec.host_users == Some(false), "pods do not get a user namespace"),
+        ("hostnameOverride", !text(&spec.hostname_override).is_empty(), "the hostname is not overridden"),
+        (
+            "imagePullSecrets",
+            !list(&spec.image_pull_secrets).is_empty(),
+            "there is no API server to read the secrets from",
+        ),
+        (
+            "automountServiceAccountToken",
+            spec.automount_service_account_token == Some(true),
+            "there is no API server to issue a token",
+        ),
+    ];
+    for (field, set, sentence) in fields {
+        found.add(set, &path.child(field), sentence);
+    }
+    let os = spec.os.as_ref().map(|os| os.name.as_str());
+    found.add(os.is_some_and(|os| os != "linux"), &path.child("os").child("name"), "pods run on Linux only");
+    for (index, volume) in list(&spec.volumes).iter().enumerate() {
+        let kind = sources(volume).join(", ");
+        let sentence = format!("volumes of type {kind} are not mounted");
+        found.add(true, &path.child("volumes").index(index), &sentence);
+    }
+}
+
+/// What would keep the pod away from this node, were there a scheduler to heed it.
+fn check_placement(spec: &PodSpec, path: &FieldPath, found: &mut Found) {
+    let selector = spec.node_selector.as_ref().is_some_and(|selector| !selector.is_empty());
+    found.add(selector, &path.child("nodeSelector"), "a pod from a manifest runs here, whatever it selects");
+    let affinity = spec.affinity.as_ref().and_then(|affinity| affinity.node_affinity.as_ref());
+    found.add(
+        affinity.is_some_and(|node| node.required_during_scheduling_ignored_during_execution.is_some()),
+        &path.child("affinity").child("nodeAffinity").child("requiredDuringSchedulingIgnoredDuringExecution"),
+        "a pod from a manifest runs here, whatever it requires",
+    );
+    found.add(
+        !list(&spec.scheduling_gates).is_empty(),
+        &path.child("schedulingGates"),
+        "a pod from a manifest is not scheduled, so no gate could hold it back",
+    );
+}
+
+fn check_pod_security(spec: &PodSpec, path: &FieldPath, found: &mut Found) {
+    let Some(context) = &spec.security_context else { return };
+    check_app_armor(context.app_armor_profile.as_ref(), path, found);
+    found.add(context.windows_options.is_some(), &path.child("windowsOptions"), "pods run on Linux only");
+    found.add(
+        context.supplemental_groups_policy.as_deref() == Some("Strict"),
+        &path.child("supplementalGroupsPolicy"),
+        "the groups of the image are always added",
+    );
+}
+
+/// The runtime's own profile is what a container gets without asking.
+fn check_app_armor(profile: Option<&AppArmorProfile>, path: &FieldPath, found: &mut Found) {
+    let set = profile.is_some_and(|profile| profile.type_ != "RuntimeDefault");
+    found.add(set, &path.child("appArmorProfile"), "AppArmor profiles are not loaded");
+}
+
+fn check_container(container: &Container, path: &FieldPath, found: &mut Found) {
+    let fields = [
+        ("volumeMounts", !list(&container.volume_mounts).is_empty(), "volumes are not mounted"),
+        ("volumeDevices", !list(&container.volume_devices).is_empty(), "block devices are not attached"),
+        ("livenessProbe", container.liveness_probe.is_some(), "probes are not run"),
+        ("readinessProbe", container.readiness_probe.is_some(), "probes are not run"),
+        ("startupProbe", container.startup_probe.is_some(), "probes are not run"),
+        ("lifecycle", container.lifecycle.is_some(), "lifecycle hooks and stop signals are not heeded"),
+        ("envFrom", !list(&container.env_from).is_empty(), "there is no API server to read the objects from"),
+        (
+            "restartPolicy",
+            container.restart_policy.is_some(),
+            "containers are restarted by the policy of their pod",
+        ),
+        (
+            "restartPolicyRules",
+            !list(&container.restart_policy_rules).is_empty(),
+            "containers are restarted by the policy of their pod",
+        ),
+    ];
+    for (field, set, sentence) in fields {
+        found.add(set, &path.child(field), sentence);
+    }
+    for (index, policy) in list(&container.resize_policy).iter().enumerate() {
+        let set = policy.restart_policy != "NotRequired";
+        found.add(set, &path.child("resizePolicy").index(index), "containers are not resized in place");
+    }
+    check_env(container, path, found);
+    if let Some(requirements) = &container.resources {
+        check_resources(requirements, &path.child("resources"), found);
+    }
+    if let Some(context) = &container.security_context {
+        let path = path.child("securityContext");
+        check_app_armor(context.app_armor_profile.as_ref(), &path, found);
+        found.add(context.windows_options.is_some(), &path.child("windowsOptions"), "pods run on Linux only");
+        let unmasked = context.proc_mount.as_deref() == Some("Unmasked");
+        found.add(unmasked, &path.child("procMount"), "/proc is always masked");
+    }
+}
+
+/// Of the sources of a variable, only the pod's own fields are at hand.
+fn check_env(container: &Container, path: &FieldPath, found: &mut Found) {
+    for (index, variable) in list(&container.env).iter().enumerate() {
+        let Some(source) = &variable.value_from else { continue };
+        let path = path.child("env").index(index).child("valueFrom");
+        let fields = [
+            (
+                "configMapKeyRef",
+                source.config_map_key_ref.is_some(),
+                "there is no API server to read config maps from",
+            ),
+            ("secretKeyRef", source.secret_key_ref.is_some(), "there is no API server to read secrets from"),
+            (
+                "resourceFieldRef",
+                source.resource_field_ref.is_some(),
+                "resources are not shown in the environment",
+            ),
+            ("fileKeyRef", source.file_key_ref.is_some(), "variables are not read from files in volumes"),
+        ];
+        for (field, set, sentence) in fields {
+            found.add(set, &path.child(field), sentence);
+        }
+    }
+}
+
+/// CPU and memory are enforced; a request for ephemeral storage only speaks to the scheduler.
+fn check_resources(requirements: &ResourceRequirements, path: &FieldPath, found: &mut Found) {
+    found.add(
+        !list(&requirements.claims).is_empty(),
+        &path.child("claims"),
+        "claimed devices are not prepared",
+    );
+    let limited = |name: &str| requirements.limits.as_ref().is_some_and(|limits| limits.contains_key(name));
+    for name in requirements.limits.iter().flatten().map(|(name, _)| name.as_str()) {
+        let sentence = match name {
+            "ephemeral-storage" => Some("the size of a container's writable layer is not limited"),
+            name => unserved_resource(name),
+        };
+        found.add(sentence.is_some(), &path.child("limits").key(name), sentence.unwrap_or_default());
+    }
+    for name in requirements.requests.iter().flatten().map(|(name, _)| name.as_str()) {
+        let sentence = unserved_resource(name).filter(|_| !limited(name));
+        found.add(sentence.is_some(), &path.child("requests").key(name), sentence.unwrap_or_default());
+    }
+}
+
+fn unserved_resource(name: &str) -> Option<&'static str> {
+    match name {
+        "cpu" | "memory" | "ephemeral-storage" => None,
+        huge if huge.starts_with(HUGE_PAGES) => Some("huge pages are not limited"),
+        _ => Some("no device plugin offers this resource"),
+    }
+}
