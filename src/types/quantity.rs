@@ -1,0 +1,382 @@
+//! Resource quantities as Kubernetes writes them: `100m`, `1Gi`, `1e3`, `0.5`. Exact, in billionths of a unit; never a
+//! float, and never more lenient than `resource.Quantity` of apimachinery, whose grammar and rounding these are.
+
+use std::cmp::Ordering;
+use std::fmt;
+use std::str::FromStr;
+
+/// Billionths in one unit: the finest amount a quantity can hold.
+const NANOS: i128 = 1_000_000_000;
+/// Magnitudes are capped at what fits 64 bits, as upstream caps them.
+const MAX_NANOS: i128 = i64::MAX as i128 * NANOS;
+/// Significant digits that, times 2^60, still fit 128 bits.
+const MAX_DIGITS: usize = 19;
+
+const BINARY: [(&str, u32); 6] = [("Ki", 10), ("Mi", 20), ("Gi", 30), ("Ti", 40), ("Pi", 50), ("Ei", 60)];
+const DECIMAL: [(&str, i64); 10] =
+    [("n", -9), ("u", -6), ("m", -3), ("", 0), ("k", 3), ("M", 6), ("G", 9), ("T", 12), ("P", 15), ("E", 18)];
+
+/// Why a text is not a quantity. The wording is the API server's.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum QuantityError {
+    /// Not a signed number followed by a suffix.
+    #[error("quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'")]
+    Format,
+    /// A number followed by something that is no known suffix or exponent.
+    #[error("unable to parse quantity's suffix")]
+    Suffix,
+}
+
+/// How a quantity was written, which is how it is written again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Notation {
+    /// `500m`, `2k`.
+    DecimalSi,
+    /// `64Mi`.
+    BinarySi,
+    /// `1e3`.
+    Exponent,
+}
+
+/// An amount of a resource: CPU cores, bytes, or a count. Compares by amount: `1Ki` equals `1024`.
+#[derive(Debug, Clone, Copy)]
+pub struct Quantity {
+    nanos: i128,
+    notation: Notation,
+}
+
+impl Quantity {
+    /// Reads a quantity. What is finer than a billionth is rounded away from zero; what exceeds 2^63-1 is capped.
+    pub fn parse(text: &str) -> Result<Self, QuantityError> {
+        let (negative, unsigned) = match text.as_bytes().first() {
+            Some(b'-') => (true, &text[1..]),
+            Some(b'+') => (false, &text[1..]),
+            _ => (false, text),
+        };
+        let number_end = unsigned.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(unsigned.len());
+        let (number, suffix) = unsigned.split_at(number_end);
+        let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
+        if fraction.contains('.') || (whole.is_empty() && fraction.is_empty()) {
+            return Err(QuantityError::Format);
+        }
+        if !suffix.bytes().all(|b| b.is_ascii_digit() || b"eEinumkKMGTP+-".contains(&b)) {
+            return Err(QuantityError::Format);
+        }
+        let scale = Scale::of(suffix)?;
+        let digits = format!("{whole}{fraction}");
+        let magnitude = scale.nanos(digits.trim_start_matches('0'), fraction.len());
+        let nanos = if negative { -magnitude } else { magnitude };
+        Ok(Self { nanos, notation: scale.notation(magnitude) })
+    }
+
+    /// Whole units, rounded away from zero: bytes of memory, a count.
+    pub fn value(&self) -> i64 {
+        self.rounded_to(NANOS)
+    }
+
+    /// Thousandths of a unit, rounded away from zero: millicores. Capped at the ends of `i64`.
+    pub fn milli_value(&self) -> i64 {
+        self.rounded_to(NANOS / 1000)
+    }
+
+    /// Whether the amount is below zero.
+    pub fn is_negative(&self) -> bool {
+        self.nanos < 0
+    }
+
+    /// Whether the amount is nothing at all.
+    pub fn is_zero(&self) -> bool {
+        self.nanos == 0
+    }
+
+    /// Whether the amount is a whole number of units.
+    pub fn is_whole(&self) -> bool {
+        self.nanos % NANOS == 0
+    }
+
+    fn rounded_to(&self, unit: i128) -> i64 {
+        let away = match self.nanos % unit {
+            0 => 0,
+            rest => rest.signum(),
+        };
+        let amount = self.nanos / unit + away;
+        i64::try_from(amount).unwrap_or(if amount < 0 { i64::MIN } else { i64::MAX })
+    }
+}
+
+/// What a suffix multiplies by.
+#[derive(Debug, Clone, Copy)]
+enum Scale {
+    /// Two to the power of.
+    Binary(u32),
+    /// Ten to the power of, by suffix.
+    Decimal(i64),
+    /// Ten to the power of, by exponent.
+    Exponent(i64),
+}
+
+impl Scale {
+    fn of(suffix: &str) -> Result<Self, QuantityError> {
+        if let Some((_, power)) = BINARY.iter().find(|(name, _)| *name == suffix) {
+            return Ok(Self::Binary(*power));
+        }
+        if let Some((_, power)) = DECIMAL.iter().find(|(name, _)| *name == suffix) {
+            return Ok(Self::Decimal(*power));
+        }
+        let exponent = suffix.strip_prefix(['e', 'E']).ok_or(QuantityError::Suffix)?;
+        exponent.parse().map(Self::Exponent).map_err(|_| QuantityError::Suffix)
+    }
+
+    /// The amount in billionths of `digits` (no leading zeros), of which the last `decimals` stand after the point.
+    fn nanos(self, digits: &str, decimals: usize) -> i128 {
+        let decimals = i64::try_from(decimals).unwrap_or(i64::MAX);
+        match self {
+            Self::Decimal(power) | Self::Exponent(power) => {
+                shifted(digits, power.saturating_sub(decimals).saturating_add(9))
+            }
+            Self::Binary(power) => {
+                let kept = digits.len().min(MAX_DIGITS);
+                let dropped = i64::try_from(digits.len() - kept).unwrap_or(i64::MAX);
+                let number: i128 = digits[..kept].parse().unwrap_or(0);
+                let sticky = i128::from(digits[kept..].bytes().any(|b| b != b'0'));
+                let product = (number + sticky) << power;
+                shifted(&product.to_string(), dropped - decimals + 9)
+            }
+        }
+    }
+
+    fn notation(self, magnitude: i128) -> Notation {
+        match self {
+            // Less than one byte has no binary suffix to be written with.
+            Self::Binary(_) if magnitude > 0 && magnitude < NANOS => Notation::DecimalSi,
+            Self::Binary(_) => Notation::BinarySi,
+            Self::Decimal(_) => Notation::DecimalSi,
+            Self::Exponent(_) => Notation::Exponent,
+        }
+    }
+}
+
+/// `digits` times ten to the power of `places`, rounded up, capped.
+fn shifted(digits: &str, places: i64) -> i128 {
+    let digits = digits.trim_start_matches('0');
+    if digits.is_empty() {
+        return 0;
+    }
+    let length = i64::try_from(digits.len()).unwrap_or(i64::MAX);
+    let whole_digits = length.saturating_add(places);
+    if whole_digits > 30 {
+        return MAX_NANOS;
+    }
+    if places >= 0 {
+        let zeros = u32::try_from(places).unwrap_or(0);
+        let number: i128 = digits.parse().unwrap_or(MAX_NANOS);
+        return number.saturating_mul(10_i128.saturating_pow(zeros)).min(MAX_NANOS);
+    }
+    let split = usize::try_from(whole_digits).unwrap_or(0);
+    let whole: i128 = if split == 0 { 0 } else { digits[..split].parse().unwrap_or(MAX_NANOS) };
+    let sticky = i128::from(digits[split..].bytes().any(|b| b != b'0'));
+    (whole + sticky).min(MAX_NANOS)
+}
+
+impl FromStr for Quantity {
+    type Err = QuantityError;
+
+    fn from_str(text: &str) -> Result<Self, QuantityError> {
+        Self::parse(text)
+    }
+}
+
+impl fmt::Display for Quantity {
+    /// The canonical form: no fraction, the largest suffix that loses nothing.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let small = self.nanos.abs() < 1024 * NANOS;
+        match self.notation {
+            Notation::BinarySi if !small && self.is_whole() => {
+                let mut number = self.nanos / NANOS;
+                let mut suffix = "";
+                for (name, _) in BINARY {
+                    if number % 1024 != 0 {
+                        break;
+                    }
+                    number /= 1024;
+                    suffix = name;
+                }
+                write!(f, "{number}{suffix}")
+            }
+            Notation::BinarySi | Notation::DecimalSi => {
+                let (number, power) = thousands(self.nanos);
+                let suffix = DECIMAL.iter().find(|(_, p)| *p == power).map_or("", |(name, _)| name);
+                write!(f, "{number}{suffix}")
+            }
+            Notation::Exponent => match thousands(self.nanos) {
+                (number, 0) => write!(f, "{number}"),
+                (number, power) => write!(f, "{number}e{power}"),
+            },
+        }
+    }
+}
+
+/// Billionths as a number without trailing groups of three zeros, and the power of ten it is to be multiplied by.
+fn thousands(nanos: i128) -> (i128, i64) {
+    if nanos == 0 {
+        return (0, 0);
+    }
+    let (mut number, mut power) = (nanos, -9);
+    while number % 1000 == 0 && power < 18 {
+        number /= 1000;
+        power += 3;
+    }
+    (number, power)
+}
+
+impl PartialEq for Quantity {
+    fn eq(&self, other: &Self) -> bool {
+        self.nanos == other.nanos
+    }
+}
+
+impl Eq for Quantity {}
+
+impl PartialOrd for Quantity {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Quantity {
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.nanos.cmp(&other.nanos)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::{Quantity, QuantityError};
+
+    fn quantity(text: &str) -> Quantity {
+        Quantity::parse(text).unwrap()
+    }
+
+    #[test]
+    fn amounts_are_exact() {
+        for (text, milli) in [
+            ("0", 0),
+            ("100m", 100),
+            ("0.5", 500),
+            (".5", 500),
+            ("5.", 5_000),
+            ("+1", 1_000),
+            ("-1", -1_000),
+            ("1e3", 1_000_000),
+            ("1E3", 1_000_000),
+            ("1e-3", 1),
+            ("1E", 1_000_000_000_000_000_000_i64.saturating_mul(1000)),
+            ("2k", 2_000_000),
+            ("1Ki", 1_024_000),
+            ("1.5Gi", 1_610_612_736_000),
+            ("0.1m", 1),
+            ("1u", 1),
+            ("1n", 1),
+            ("-0.1m", -1),
+            ("0e9999", 0),
+            ("1e9999", i64::MAX),
+            ("-1e9999", i64::MIN),
+        ] {
+            assert_eq!(quantity(text).milli_value(), milli, "{text}");
+        }
+        assert_eq!(quantity("1.5").value(), 2);
+        assert_eq!(quantity("-1.5").value(), -2);
+        assert_eq!(quantity("9223372036854775807").value(), i64::MAX);
+        assert_eq!(quantity("100Ei").value(), i64::MAX);
+        assert_eq!(quantity("0.0000000001Gi").milli_value(), 108);
+    }
+
+    #[test]
+    fn what_is_not_a_quantity_is_refused() {
+        for text in ["", "-", ".", "+.", "1.1.1", "Mi", "a1", "1 Gi", " 1", "1Gi ", "0x10", "1,5", "½", "1°"]
+        {
+            assert_eq!(Quantity::parse(text), Err(QuantityError::Format), "{text:?}");
+        }
+        for text in ["1i", "1mi", "1KI", "1K", "1e", "1e1.5", "1em", "1e3m", "1e99999999999999999999", "1-1"]
+        {
+            assert!(Quantity::parse(text).is_err(), "{text:?}");
+        }
+    }
+
+    #[test]
+    fn canonical_form_is_upstreams() {
+        for (text, canonical) in [
+            ("0", "0"),
+            ("0Gi", "0"),
+            ("1.5", "1500m"),
+            ("1500m", "1500m"),
+            ("1000m", "1"),
+            ("1.5Gi", "1536Mi"),
+            ("1024Mi", "1Gi"),
+            ("1023", "1023"),
+            ("512Ki", "512Ki"),
+            ("0.5Ki", "512"),
+            ("1.0001Ki", "1024102400u"),
+            ("1000", "1k"),
+            ("1e3", "1e3"),
+            ("10e3", "10e3"),
+            ("1e-3", "1e-3"),
+            ("100e-2", "1"),
+            ("-64Mi", "-64Mi"),
+            ("0.1n", "1n"),
+        ] {
+            assert_eq!(quantity(text).to_string(), canonical, "{text}");
+        }
+    }
+
+    #[test]
+    fn order_is_by_amount() {
+        assert_eq!(quantity("1Ki"), quantity("1024"));
+        assert!(quantity("1G") < quantity("1Gi"));
+        assert!(quantity("-1") < quantity("0"));
+        assert!(quantity("999m") < quantity("1"));
+    }
+
+    proptest! {
+        #[test]
+        fn writing_and_reading_again_keeps_the_amount(
+            number in -9_000_000_000_i64..9_000_000_000,
+            decimals in proptest::option::of(0_u32..1_000_000_000),
+            suffix in proptest::sample::select(vec!["", "n", "u", "m", "k", "M", "G", "Ki", "Mi", "Gi", "e3", "E-2"]),
+        ) {
+            let text = match decimals {
+                Some(decimals) => format!("{number}.{decimals}{suffix}"),
+                None => format!("{number}{suffix}"),
+            };
+            let first = quantity(&text);
+            let again = quantity(&first.to_string());
+            prop_assert_eq!(first, again);
+            prop_assert_eq!(first.to_string(), again.to_string());
+        }
+
+        #[test]
+        fn rounding_never_takes_away(milli in -1_000_000_000_i64..1_000_000_000) {
+            let value = quantity(&format!("{milli}m")).value();
+            prop_assert!(value.abs() * 1000 >= milli.abs() && (value.abs() - 1) * 1000 < milli.abs().max(1));
+        }
+
+        #[test]
+        fn order_is_that_of_the_integers(a in any::<i32>(), b in any::<i32>()) {
+            prop_assert_eq!(quantity(&a.to_string()).cmp(&quantity(&b.to_string())), a.cmp(&b));
+        }
+
+        #[test]
+        fn any_text_is_answered(text in "\\PC{0,40}") {
+            let _ = Quantity::parse(&text);
+        }
+
+        #[test]
+        fn near_quantities_are_answered(text in "[-+]?[0-9.]{0,60}[eEinumkKMGTP0-9+-]{0,6}") {
+            if let Ok(parsed) = Quantity::parse(&text) {
+                prop_assert_eq!(parsed, quantity(&parsed.to_string()));
+            }
+        }
+    }
+}
