@@ -1,11 +1,14 @@
 //! Pods: where they come from, the worker that owns each, and what it does to containers.
 
+pub mod container;
 mod crash_loop;
 mod gate;
 mod identity;
+pub mod resources;
 pub mod table;
 #[cfg(test)]
 pub(crate) mod testing;
+mod view;
 pub mod worker;
 
 pub use crash_loop::CrashLoops;
