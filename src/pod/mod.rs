@@ -1,14 +1,17 @@
 //! Pods: where they come from, the worker that owns each, and what it does to containers.
 
+pub mod container;
 mod crash_loop;
 pub mod defaults;
 mod gate;
 mod identity;
+pub mod resources;
 pub mod source;
 pub mod table;
 #[cfg(test)]
 pub(crate) mod testing;
 pub mod validation;
+mod view;
 pub mod worker;
 
 pub use crash_loop::CrashLoops;

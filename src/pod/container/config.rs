@@ -1,0 +1,79 @@
+//! Configuration of a container, as a stock kubelet sends it. Pure: what must exist on disk, `files` has made before.
+
+use std::net::IpAddr;
+
+use k8s_openapi::api::core::v1::{Container, Pod};
+
+use super::annotations::{container_annotations, container_labels};
+use super::env::environment;
+use super::expand::expand;
+use super::linux_resources::container_resources;
+use super::paths::container_log;
+use super::security::container_context;
+use super::{ConfigError, HostSettings};
+use crate::cri::ImageInfo;
+use crate::cri::wire::{
+    ContainerConfig, ContainerMetadata, ImageSpec, KeyValue, LinuxContainerConfig, Mount,
+};
+use crate::pod::view::PodView;
+
+/// Configuration of one container of a pod. `attempt` is the restart count it will run under, `image` the image as found or
+/// pulled, `pod_ips` the addresses of its sandbox, `mounts` what [`super::container_mounts`] made.
+pub fn container_config(
+    pod: &Pod,
+    container: &Container,
+    attempt: u32,
+    image: &ImageInfo,
+    pod_ips: &[IpAddr],
+    mounts: Vec<Mount>,
+    host: &HostSettings,
+) -> Result<ContainerConfig, ConfigError> {
+    let (api, pod) = (pod, PodView::from(pod));
+    check_volumes(container, &mounts)?;
+    let environment = environment(pod, container, pod_ips, host)?;
+    let expanded = |words: &Option<Vec<String>>| {
+        words.iter().flatten().map(|word| expand(word, |name| environment.get(name))).collect()
+    };
+    let (command, args) = (expanded(&container.command), expanded(&container.args));
+    let envs = environment.into_variables().into_iter().map(|(key, value)| KeyValue { key, value }).collect();
+    Ok(ContainerConfig {
+        metadata: Some(ContainerMetadata { name: container.name.clone(), attempt }),
+        image: Some(ImageSpec {
+            image: image.id.clone(),
+            user_specified_image: container.image.clone().unwrap_or_default(),
+            ..Default::default()
+        }),
+        command,
+        args,
+        working_dir: container.working_dir.clone().unwrap_or_default(),
+        envs,
+        mounts,
+        labels: container_labels(pod, container),
+        annotations: container_annotations(pod, container, attempt),
+        log_path: container_log(&container.name, attempt),
+        stdin: container.stdin.unwrap_or(false),
+        stdin_once: container.stdin_once.unwrap_or(false),
+        tty: container.tty.unwrap_or(false),
+        linux: Some(LinuxContainerConfig {
+            resources: Some(container_resources(api, container, host)),
+            security_context: Some(container_context(pod, container, image, host)?),
+        }),
+        ..Default::default()
+    })
+}
+
+/// A container must never start without a volume it mounts.
+fn check_volumes(container: &Container, mounts: &[Mount]) -> Result<(), ConfigError> {
+    let mounted = |path: &str| mounts.iter().any(|mount| mount.container_path == path);
+    match container.volume_mounts.iter().flatten().find(|wanted| !mounted(&wanted.mount_path)) {
+        None => Ok(()),
+        Some(missing) => Err(ConfigError::MissingVolume {
+            volume: missing.name.clone(),
+            container: container.name.clone(),
+        }),
+    }
+}
+
+#[cfg(test)]
+#[path = "config_tests.rs"]
+mod tests;

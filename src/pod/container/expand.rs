@@ -1,0 +1,87 @@
+//! `$(NAME)` references in environment values, commands and arguments. Pure text; never fails: what is not a reference,
+//! or names nothing known, stays as written (Kubernetes docs, "Define Dependent Environment Variables").
+
+/// Replaces each `$(NAME)` by what `lookup` knows of it. `$$` is a literal `$`, so `$$(NAME)` yields `$(NAME)`.
+/// What is put in is not expanded again.
+pub(super) fn expand<'v>(text: &str, lookup: impl Fn(&str) -> Option<&'v str>) -> String {
+    let mut expanded = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(dollar) = rest.find('$') {
+        expanded.push_str(&rest[..dollar]);
+        let after = &rest[dollar + 1..];
+        rest = if let Some(escaped) = after.strip_prefix('$') {
+            expanded.push('$');
+            escaped
+        } else if let Some((name, tail)) = after.strip_prefix('(').and_then(|open| open.split_once(')')) {
+            match lookup(name) {
+                Some(value) => expanded.push_str(value),
+                None => expanded.extend(["$(", name, ")"]),
+            }
+            tail
+        } else {
+            expanded.push('$');
+            after
+        };
+    }
+    expanded.push_str(rest);
+    expanded
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn with_vars(text: &str) -> String {
+        expand(text, |name| match name {
+            "A" => Some("one"),
+            "EMPTY" => Some(""),
+            "REF" => Some("$(A)"),
+            _ => None,
+        })
+    }
+
+    #[test]
+    fn references_escapes_and_leftovers() {
+        for (text, expanded) in [
+            ("$(A)", "one"),
+            ("x$(A)$(A)y", "xoneoney"),
+            ("$(EMPTY)", ""),
+            ("$(REF)", "$(A)"),
+            ("$(NOPE)", "$(NOPE)"),
+            ("$()", "$()"),
+            ("$$(A)", "$(A)"),
+            ("$$$(A)", "$one"),
+            ("$$$$(A)", "$$(A)"),
+            ("$A", "$A"),
+            ("$", "$"),
+            ("$$", "$"),
+            ("$(A", "$(A"),
+            ("$($(A)", "$($(A)"),
+            ("a$é$(A)", "a$éone"),
+            ("${A} $[A] %(A)", "${A} $[A] %(A)"),
+        ] {
+            assert_eq!(with_vars(text), expanded, "{text}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn text_without_dollar_is_left_alone(text in "[^$]*") {
+            prop_assert_eq!(with_vars(&text), text);
+        }
+
+        #[test]
+        fn expanding_what_is_resolved_changes_nothing(text in "([^$]|\\$\\((A|EMPTY)\\))*") {
+            let once = with_vars(&text);
+            prop_assert_eq!(with_vars(&once), once);
+        }
+
+        #[test]
+        fn any_text_can_be_expanded(text in ".*", value in ".*") {
+            let expanded = expand(&text, |_| Some(&value));
+            prop_assert!(expanded.len() <= text.len() + value.len() * text.matches("$(").count());
+        }
+    }
+}

@@ -1,0 +1,109 @@
+//! Configuration of a pod's sandbox, as a stock kubelet sends it. Pure: the same pod and host always give the same
+//! configuration.
+
+use std::collections::HashMap;
+
+use k8s_openapi::api::core::v1::Pod;
+
+use super::annotations::{sandbox_annotations, sandbox_labels};
+use super::hostname::kernel_hostname;
+use super::linux_resources::{overhead_resources, sandbox_resources};
+use super::paths::pod_log_dir;
+use super::ports::port_mappings;
+use super::security::{groups, namespaces, number, profile, selinux_options};
+use super::{ConfigError, HostSettings};
+use crate::cri::wire::security_profile::ProfileType;
+use crate::cri::wire::{
+    DnsConfig, LinuxPodSandboxConfig, LinuxSandboxSecurityContext, PodSandboxConfig, PodSandboxMetadata,
+};
+use crate::pod::view::PodView;
+
+/// Configuration of the sandbox of a pod; `cgroup_parent` is the pod's own cgroup in the form the runtime's cgroup driver
+/// wants.
+pub fn sandbox_config(
+    pod: &Pod,
+    attempt: u32,
+    cgroup_parent: &str,
+    dns: DnsConfig,
+    host: &HostSettings,
+) -> Result<PodSandboxConfig, ConfigError> {
+    let (api, pod) = (pod, PodView::from(pod));
+    // On the host's network the hostname is the host's, and not for a pod to set.
+    let hostname =
+        if pod.host_network() { String::new() } else { kernel_hostname(pod, &host.cluster_domain)? };
+    Ok(PodSandboxConfig {
+        metadata: Some(PodSandboxMetadata {
+            name: pod.name.to_owned(),
+            uid: pod.uid.to_owned(),
+            namespace: pod.namespace.to_owned(),
+            attempt,
+        }),
+        hostname,
+        log_directory: pod_log_dir(pod, host).to_string_lossy().into_owned(),
+        dns_config: Some(dns),
+        port_mappings: port_mappings(&pod.spec.containers),
+        labels: sandbox_labels(pod),
+        annotations: sandbox_annotations(pod),
+        linux: Some(LinuxPodSandboxConfig {
+            cgroup_parent: cgroup_parent.to_owned(),
+            security_context: Some(security_context(pod)?),
+            sysctls: sysctls(pod),
+            overhead: Some(overhead_resources(api, host)),
+            resources: Some(sandbox_resources(api, host)),
+        }),
+        windows: None,
+    })
+}
+
+fn security_context(pod: PodView<'_>) -> Result<LinuxSandboxSecurityContext, ConfigError> {
+    let context = pod.spec.security_context.as_ref();
+    let run_as_user = context.and_then(|context| context.run_as_user);
+    let (supplemental_groups, supplemental_groups_policy) = groups(pod)?;
+    Ok(LinuxSandboxSecurityContext {
+        namespace_options: Some(namespaces(pod)?),
+        selinux_options: context.and_then(|context| context.se_linux_options.as_ref()).map(selinux_options),
+        run_as_user: run_as_user.map(number),
+        // The CRI makes a group without a user an error, and the sandbox has no image to take a user from.
+        run_as_group: run_as_user.and(context.and_then(|context| context.run_as_group)).map(number),
+        supplemental_groups,
+        supplemental_groups_policy,
+        privileged: has_privileged_container(pod),
+        // The pause process needs nothing that the runtime's default forbids, whatever the containers may do.
+        seccomp: Some(profile(ProfileType::RuntimeDefault)),
+        ..Default::default()
+    })
+}
+
+fn has_privileged_container(pod: PodView<'_>) -> bool {
+    let ephemeral =
+        pod.spec.ephemeral_containers.iter().flatten().map(|container| &container.security_context);
+    let containers =
+        pod.spec.containers.iter().chain(pod.init_containers()).map(|container| &container.security_context);
+    containers.chain(ephemeral).flatten().any(|context| context.privileged == Some(true))
+}
+
+/// Sysctls under the names the kernel knows them by.
+fn sysctls(pod: PodView<'_>) -> HashMap<String, String> {
+    let sysctls = pod.spec.security_context.iter().filter_map(|context| context.sysctls.as_ref()).flatten();
+    sysctls.map(|sysctl| (normalize_sysctl(&sysctl.name), sysctl.value.clone())).collect()
+}
+
+/// `net/ipv4/conf/eth0.1/rp_filter` means `net.ipv4.conf.eth0/1.rp_filter`: the first separator in a name tells which of
+/// the two characters separates, and the other one stands for itself (sysctl.d(5)).
+fn normalize_sysctl(name: &str) -> String {
+    match name.find(['.', '/']) {
+        Some(first) if name[first..].starts_with('/') => {
+            let swap = |c| match c {
+                '/' => '.',
+                '.' => '/',
+                c => c,
+            };
+            name.chars().map(swap).collect()
+        }
+        _ => name.to_owned(),
+    }
+}
+
+#[cfg(test)]
+#[path = "sandbox_tests.rs"]
+mod tests;

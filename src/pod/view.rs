@@ -1,0 +1,76 @@
+//! A borrowed view of an API pod with its optional parts resolved. Never changes the pod.
+
+use std::net::IpAddr;
+use std::sync::LazyLock;
+
+use k8s_openapi::api::core::v1::{Container, Pod, PodSpec};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+
+static NO_SPEC: LazyLock<PodSpec> = LazyLock::new(PodSpec::default);
+
+/// The parts of a pod that every builder reads.
+#[derive(Clone, Copy)]
+pub(crate) struct PodView<'a> {
+    pub(crate) meta: &'a ObjectMeta,
+    pub(crate) spec: &'a PodSpec,
+    pub(crate) name: &'a str,
+    pub(crate) namespace: &'a str,
+    pub(crate) uid: &'a str,
+}
+
+impl<'a> From<&'a Pod> for PodView<'a> {
+    fn from(pod: &'a Pod) -> Self {
+        let meta = &pod.metadata;
+        Self {
+            meta,
+            spec: pod.spec.as_ref().unwrap_or_else(|| &NO_SPEC),
+            name: meta.name.as_deref().unwrap_or_default(),
+            namespace: meta.namespace.as_deref().unwrap_or_default(),
+            uid: meta.uid.as_deref().unwrap_or_default(),
+        }
+    }
+}
+
+impl<'a> PodView<'a> {
+    /// Whether the pod shares the host's network namespace.
+    pub(crate) fn host_network(&self) -> bool {
+        self.spec.host_network.unwrap_or(false)
+    }
+
+    /// Init containers in order, sidecars among them.
+    pub(crate) fn init_containers(&self) -> &'a [Container] {
+        self.spec.init_containers.as_deref().unwrap_or_default()
+    }
+
+    /// `<name>_<namespace>(<uid>)`, as the kubelet names pods in messages.
+    pub(crate) fn describe(&self) -> String {
+        format!("{}_{}({})", self.name, self.namespace, self.uid)
+    }
+}
+
+/// The first address of the node's own family, then the first of the other one: what `status.podIPs` and the downward
+/// API show of the addresses a runtime reports in any number and order.
+pub(crate) fn primary_first(pod_ips: &[IpAddr], node_ips: &[IpAddr]) -> Vec<IpAddr> {
+    let node_is_v6 = node_ips.first().is_some_and(IpAddr::is_ipv6);
+    [node_is_v6, !node_is_v6]
+        .iter()
+        .filter_map(|v6| pod_ips.iter().find(|ip| ip.is_ipv6() == *v6))
+        .copied()
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_nodes_family_comes_first_and_each_family_once() {
+        let ips = ["fd00::2", "10.0.0.2", "10.0.0.3", "fd00::3"].map(|ip| ip.parse().unwrap());
+        let shown =
+            |node: &[IpAddr]| primary_first(&ips, node).iter().map(IpAddr::to_string).collect::<Vec<_>>();
+        assert_eq!(shown(&["192.0.2.1".parse().unwrap()]), ["10.0.0.2", "fd00::2"]);
+        assert_eq!(shown(&["2001:db8::1".parse().unwrap()]), ["fd00::2", "10.0.0.2"]);
+        assert_eq!(shown(&[]), ["10.0.0.2", "fd00::2"]);
+        assert!(primary_first(&[], &ips).is_empty());
+    }
+}
