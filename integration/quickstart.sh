@@ -280,7 +280,7 @@ down() {
   unmount_below "$STATE"
   ! [ -e "/sys/class/net/$BRIDGE" ] || ip link delete "$BRIDGE"
   remove_nat_rules "$NAME"
-  rm -f /var/lib/cni/results/"$NAME"-* # what the plugins answered, for pods whose network nobody took down
+  remove_cni_results "$NAME" "$STATE/containerd"
   [ ! -d /var/log/containers ] || find /var/log/containers -lname "$LOG/pods/*" -delete
   [ ! -e "$STATE/before" ] || put_back
   # The state last: as long as it is there, an interrupted --down can be run again.

@@ -62,6 +62,17 @@ remove_nat_rules() {
   remove_empty_portmap_chains
 }
 
+# Removes what the CNI plugins noted for the sandboxes of a containerd; they do it themselves when they are asked to
+# take the network down.
+# usage: remove_cni_results NETWORK CONTAINERD_ROOT
+remove_cni_results() {
+  local network=$1 root=$2 sandbox
+  for sandbox in "$root"/io.containerd.grpc.v1.cri/sandboxes/*/; do
+    sandbox=$(basename "$sandbox")
+    rm -f "/var/lib/cni/results/$network-$sandbox-eth0" "/var/lib/cni/results/cni-loopback-$sandbox-lo"
+  done
+}
+
 # portmap leaves its top chains for ever; it makes them anew when it needs them, so they go when no port uses them.
 remove_empty_portmap_chains() {
   local rules rule chain
