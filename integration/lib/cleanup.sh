@@ -89,3 +89,8 @@ remove_empty_portmap_chains() {
     iptables -w -t nat -X "$chain" 2>/dev/null || true
   done
 }
+
+remove_netns() { ! [ -e "/run/netns/$1" ] || ip netns delete "$1"; }
+
+# Removes a directory in which nothing is mounted any more.
+remove_dir() { rm -rf --one-file-system "$1"; }
