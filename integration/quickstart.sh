@@ -1,0 +1,296 @@
+#!/usr/bin/env bash
+# From a fresh Debian or Ubuntu host to a running pod, without a cluster and without a registry.
+#
+# usage: sudo integration/quickstart.sh           install what is missing, build, start, show a pod
+#        sudo integration/quickstart.sh --down    remove everything the above made (installed packages stay)
+#
+# It runs a containerd of its own (root, state, socket, network, cgroup), so that the host's is neither needed nor
+# touched. HOSTLET_BIN=PATH takes a hostlet that is built already.
+set -euo pipefail
+
+here=$(dirname "${BASH_SOURCE[0]}")
+# shellcheck source=integration/lib/common.sh
+. "$here/lib/common.sh"
+# shellcheck source=integration/lib/packages.sh
+. "$here/lib/packages.sh"
+# shellcheck source=integration/lib/images.sh
+. "$here/lib/images.sh"
+# shellcheck source=integration/lib/containerd.sh
+. "$here/lib/containerd.sh"
+# shellcheck source=integration/lib/service.sh
+. "$here/lib/service.sh"
+# shellcheck source=integration/lib/cleanup.sh
+. "$here/lib/cleanup.sh"
+
+NAME=hostlet-quickstart
+STATE=/var/lib/$NAME
+RUN=/run/$NAME
+LOG=/var/log/$NAME
+BRIDGE=hostlet0
+SUBNET=10.244.222.0/24
+CGROUP=hostletquickstart # no dash: systemd would read it as a path of slices
+CONTAINERD_CONFIG=$STATE/containerd.toml
+CONTAINERD_SOCKET=$RUN/containerd/containerd.sock
+HOSTLET_CONFIG=$STATE/config.yaml
+HOSTLET_SOCKET=$RUN/hostlet.sock
+MANIFESTS=$STATE/manifests
+
+# Whether a file holds exactly this.
+holds() { [ -e "$1" ] && [ "$(cat "$1")" = "$2" ]; }
+
+# Writes a file so that nobody ever reads half of it.
+put() {
+  printf '%s\n' "$2" >"$(dirname "$1")/.new"
+  mv "$(dirname "$1")/.new" "$1"
+}
+
+# Who manages the pods' cgroups: systemd where it does and the hierarchy is its own, else the file system.
+cgroup_driver() { if has_systemd && has_cgroup_v2; then echo systemd; else echo cgroupfs; fi; }
+
+# Notes what --down must put back. Only the first run knows; an interrupted one left its notes.
+note_before() {
+  [ -e "$STATE/before" ] && return
+  mkdir -p "$STATE"
+  {
+    printf 'ip_forward=%s\n' "$(cat /proc/sys/net/ipv4/ip_forward)"
+    for dir in /var/log/containers /var/lib/cni /run/containerd; do
+      [ -e "$dir" ] || printf 'absent=%s\n' "$dir"
+    done
+  } >"$STATE/before.new"
+  mv "$STATE/before.new" "$STATE/before"
+}
+
+build_hostlet() {
+  if [ -n "${HOSTLET_BIN:-}" ]; then
+    [[ -x $HOSTLET_BIN && ${HOSTLET_BIN##*/} = hostlet ]] || die "HOSTLET_BIN=$HOSTLET_BIN is no program named hostlet"
+    note "hostlet: using $HOSTLET_BIN"
+    return
+  fi
+  note "hostlet: cargo build --release (the first time takes some minutes)"
+  (cd "$TOP" && as_builder cargo build --release --locked --quiet --bin hostlet) || die "hostlet did not build"
+  HOSTLET_BIN=$(cd "$TOP" && as_builder cargo metadata --no-deps --format-version 1 | jq -r .target_directory)/release/hostlet
+}
+
+start_containerd() {
+  local systemd=false network config
+  [ "$(cgroup_driver)" != systemd ] || systemd=true
+  mkdir -p "$STATE/containerd" "$STATE/cni/net.d" "$STATE/cni/addresses" "$RUN/containerd"
+  network=$(cni_config "$NAME" "$BRIDGE" "$SUBNET" "$STATE/cni/addresses")
+  config=$(containerd_config "$STATE/containerd" "$RUN/containerd" "$STATE/cni/net.d" "$systemd")
+  if holds "$CONTAINERD_CONFIG" "$config" && holds "$STATE/cni/net.d/10-$NAME.conflist" "$network" &&
+    service_running containerd "$CONTAINERD_CONFIG" && containerd_answers "$CONTAINERD_SOCKET" >/dev/null; then
+    note "containerd: already running, pid $(pids_of containerd "$CONTAINERD_CONFIG")"
+    return
+  fi
+  # Stopped before its files change: what runs always runs with what is written.
+  service_stop "$NAME-containerd" containerd "$CONTAINERD_CONFIG" 20
+  put "$STATE/cni/net.d/10-$NAME.conflist" "$network"
+  put "$CONTAINERD_CONFIG" "$config"
+  service_start "$NAME-containerd" "$LOG/containerd.log" "$(command -v containerd)" --config "$CONTAINERD_CONFIG"
+  wait_until 30 "containerd answers (its log: $LOG/containerd.log)" containerd_answers "$CONTAINERD_SOCKET" || {
+    tail -n 20 "$LOG/containerd.log" >&2
+    exit 1
+  }
+  note "containerd: $(containerd_version) started, its own instance at $CONTAINERD_SOCKET"
+}
+
+hostlet_config() {
+  local resolv=/etc/resolv.conf
+  # The stub of systemd-resolved listens on the host's loopback, where no pod reaches it.
+  [ -e /run/systemd/resolve/resolv.conf ] && resolv=/run/systemd/resolve/resolv.conf
+  cat <<YAML
+apiVersion: kubelet.config.k8s.io/v1beta1
+kind: KubeletConfiguration
+staticPodPath: $MANIFESTS
+containerRuntimeEndpoint: unix://$CONTAINERD_SOCKET
+podLogsDir: $LOG/pods
+cgroupDriver: $(cgroup_driver)
+cgroupRoot: /$CGROUP
+resolvConf: $resolv
+# Nothing listens on the network, so a kubelet on the same host is not in the way.
+enableServer: false
+healthzPort: 0
+YAML
+  has_cgroup_v2 || printf '# This host still has cgroup version 1.\nfailCgroupV1: false\n'
+  [ "$(wc -l </proc/swaps)" -le 1 ] || printf '# This host swaps.\nfailSwapOn: false\n'
+  cat <<YAML
+---
+apiVersion: hostlet.dev/v1alpha1
+kind: HostletConfiguration
+socket: $HOSTLET_SOCKET
+YAML
+}
+
+hostlet_pods() { timeout 10 "$HOSTLET_BIN" pods --socket "$HOSTLET_SOCKET" "$@"; }
+
+# Whether the daemon answers; fails for good, with its log, when it has ended.
+hostlet_up() {
+  service_running hostlet "$HOSTLET_CONFIG" || {
+    echo "hostlet has ended; its log ends with:"
+    tail -n 20 "$LOG/hostlet.log"
+    return 1
+  }
+  hostlet_pods
+}
+
+start_hostlet() {
+  local config pid
+  mkdir -p "$MANIFESTS" "$STATE/kubelet" "$LOG/pods"
+  config=$(hostlet_config)
+  [ "$(wc -l </proc/swaps)" -le 1 ] || note "this host swaps: hostlet is told to start all the same (failSwapOn: false)"
+  pid=$(pids_of hostlet "$HOSTLET_CONFIG")
+  if [ -n "$pid" ]; then
+    # Of a program that was built anew since, the kernel says "(deleted)".
+    if holds "$HOSTLET_CONFIG" "$config" && [ "$(readlink "/proc/$pid/exe")" = "$(readlink -f "$HOSTLET_BIN")" ]; then
+      note "hostlet: already running, pid $pid"
+      return
+    fi
+    note "hostlet: its program or configuration changed; restarting it (the pods go on)"
+    service_stop "$NAME" hostlet "$HOSTLET_CONFIG" 30
+  fi
+  put "$HOSTLET_CONFIG" "$config"
+  service_start "$NAME" "$LOG/hostlet.log" "$HOSTLET_BIN" --config "$HOSTLET_CONFIG" --root-dir "$STATE/kubelet"
+  wait_until 30 "hostlet answers" hostlet_up || exit 1
+  note "hostlet: started, configured by $HOSTLET_CONFIG"
+}
+
+# Prints the sample pod's IP when it runs and is ready, else (for the failure's report) what is known of it.
+web_ip() {
+  local ip
+  ip=$(hostlet_pods -o json | jq -er '.items[]
+    | select(.metadata.namespace == "default" and (.metadata.name | startswith("web-")))
+    | select(.status.phase == "Running")
+    | select(any(.status.conditions[]?; .type == "Ready" and .status == "True"))
+    | .status.podIP // empty') || {
+    hostlet_pods -o wide
+    return 1
+  }
+  printf '%s\n' "$ip"
+}
+
+ask_web() { curl --silent --show-error --fail --noproxy '*' --max-time 5 "http://$1:8080/"; }
+
+show_web() {
+  local ip log
+  wait_until 60 "the pod web runs (hostlet's log: $LOG/hostlet.log)" web_ip || {
+    tail -n 20 "$LOG/hostlet.log" >&2
+    exit 1
+  }
+  ip=$(web_ip)
+  say "the pods of this host:  hostlet pods"
+  hostlet_pods -o wide
+  say "its page:  curl http://$ip:8080/"
+  wait_until 10 "the pod answers HTTP" ask_web "$ip" || exit 1
+  ask_web "$ip"
+  log=$(find "$LOG/pods" -path '*/default_web-*/httpd/*.log' -printf '%T@ %p\n' | sort -rn | sed -n '1s/^[^ ]* //p')
+  say "its log:  $log"
+  tail -n 10 "$log"
+}
+
+show_next() {
+  say "to type next"
+  note "sudo $HOSTLET_BIN pods --socket $HOSTLET_SOCKET"
+  note "sudo cp YOUR-POD.yaml $MANIFESTS/     (a pod starts; edit the file: it is replaced; remove it: it ends)"
+  note "sudo tail -f $LOG/hostlet.log"
+  ! command -v crictl >/dev/null || note "sudo crictl -r unix://$CONTAINERD_SOCKET pods"
+  note "sudo $here/quickstart.sh --down"
+}
+
+up() {
+  need_root "$@"
+  say "installing what is missing"
+  install_packages
+  install_rust
+  say "building"
+  note_before
+  build_hostlet
+  build_images "$STATE/images"
+  note "images: $PAUSE_IMAGE and $BUSYBOX_IMAGE"
+  say "starting"
+  start_containerd
+  import_images "$CONTAINERD_SOCKET" "$STATE/images"
+  start_hostlet
+  if [ -e "$MANIFESTS/web.yaml" ]; then
+    note "manifest: $MANIFESTS/web.yaml is already there"
+  else
+    put "$MANIFESTS/web.yaml" "$(cat "$here/samples/web.yaml")"
+    note "manifest: $MANIFESTS/web.yaml dropped in"
+  fi
+  show_web
+  show_next
+}
+
+# Whether no process of a pod is left. (Records of dead containers may be: they go with containerd's directory.)
+nothing_runs() {
+  local tasks
+  tasks=$(timeout 10 ctr -a "$CONTAINERD_SOCKET" -n k8s.io tasks ls) || return 1
+  printf '%s\n' "$tasks"
+  [ "$(wc -l <<<"$tasks")" -le 1 ]
+}
+
+# Has hostlet end the pods in the regular way, each within its grace period.
+end_pods() {
+  find "$MANIFESTS" -mindepth 1 -delete 2>/dev/null || true
+  service_running containerd "$CONTAINERD_CONFIG" || return 0
+  if service_running hostlet "$HOSTLET_CONFIG"; then
+    wait_until 60 "hostlet has ended all pods" nothing_runs || warn "ending what is left by force"
+  fi
+}
+
+# Ends by force what no hostlet ended.
+end_leftovers() {
+  local task
+  if service_running containerd "$CONTAINERD_CONFIG"; then
+    for task in $(timeout 10 ctr -a "$CONTAINERD_SOCKET" -n k8s.io tasks ls -q 2>/dev/null); do
+      timeout 10 ctr -a "$CONTAINERD_SOCKET" -n k8s.io tasks rm -f "$task" >/dev/null 2>&1 || true
+    done
+  fi
+  service_stop "$NAME-containerd" containerd "$CONTAINERD_CONFIG" 20
+  end_shims "$CONTAINERD_SOCKET" "$RUN/containerd"
+  remove_cgroup "$CGROUP"
+  remove_cgroup "$CGROUP.slice"
+}
+
+put_back() {
+  local line
+  while read -r line; do
+    case $line in
+      ip_forward=0)
+        note "net.ipv4.ip_forward was off before; switching it off again"
+        echo 0 >/proc/sys/net/ipv4/ip_forward
+        ;;
+      absent=*) find "${line#absent=}" -depth -type d -empty -delete 2>/dev/null || true ;;
+    esac
+  done <"$STATE/before"
+}
+
+down() {
+  need_root "$@"
+  if ! [ -e "$STATE" ] && ! [ -e "$RUN" ] && ! [ -e "$LOG" ]; then
+    say "nothing of the quickstart is here"
+    return
+  fi
+  say "ending the pods"
+  end_pods
+  say "stopping hostlet and containerd"
+  service_stop "$NAME" hostlet "$HOSTLET_CONFIG" 30
+  end_leftovers
+  say "removing networks, files and cgroups"
+  unmount_below "$RUN"
+  unmount_below "$STATE"
+  ! [ -e "/sys/class/net/$BRIDGE" ] || ip link delete "$BRIDGE"
+  remove_nat_rules "$NAME"
+  remove_cni_results "$NAME" "$STATE/containerd"
+  [ ! -d /var/log/containers ] || find /var/log/containers -lname "$LOG/pods/*" -delete
+  [ ! -e "$STATE/before" ] || put_back
+  # The state last: as long as it is there, an interrupted --down can be run again.
+  rm -rf --one-file-system "$RUN" "$LOG" "$STATE"
+  say "all removed (packages and the build in $TOP/target stay)"
+}
+
+case ${1:-} in
+  "") up "$@" ;;
+  --down) down "$@" ;;
+  -h | --help) sed -n '2,/^set/{/^#/s/^# \{0,1\}//p}' "${BASH_SOURCE[0]}" ;;
+  *) die "unknown argument: $1 (try --help)" ;;
+esac

@@ -1,0 +1,114 @@
+//! The distribution's containerd as a child process, with everything of its own. Knows its start, its end and its images.
+
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Stdio};
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+
+use super::host::Dirs;
+use super::netns::Netns;
+use super::shell::{integration_dir, lib, profile_dir};
+use crate::wait::{Look, wait_for};
+
+const POD_SUBNET: &str = "10.88.0.0/16";
+const START_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// A running containerd.
+#[derive(Debug)]
+pub(super) struct Containerd {
+    child: Child,
+    socket: PathBuf,
+    config: PathBuf,
+    log: PathBuf,
+}
+
+impl Containerd {
+    /// Starts containerd in `netns` and imports the two local images, built if need be.
+    pub(super) async fn start(dirs: &Dirs, netns: &Netns) -> Result<Self> {
+        let config = dirs.state.join("containerd.toml");
+        write_config(dirs, &config)?;
+        let log = dirs.state.join("containerd.log");
+        let child = spawn(netns, &config, &log)?;
+        let containerd = Self { child, socket: dirs.containerd_socket(), config, log };
+        containerd.wait_until_it_answers().await?;
+        let images = images_dir()?;
+        lib("build_images", [&images])?;
+        lib("import_images", [&containerd.socket, &images])?;
+        Ok(containerd)
+    }
+
+    /// The CRI's socket.
+    pub(super) fn socket(&self) -> &Path {
+        &self.socket
+    }
+
+    /// What containerd has logged.
+    pub(super) fn log(&self) -> String {
+        fs::read_to_string(&self.log).unwrap_or_default()
+    }
+
+    /// Ends containerd at once, as a crash would. Its shims, and so the pods, go on.
+    pub(super) fn kill(&mut self) -> Result<()> {
+        self.child.kill().context("killing containerd")?;
+        self.child.wait().context("waiting for containerd's end")?;
+        Ok(())
+    }
+
+    /// Starts it again on the same directories.
+    pub(super) async fn restart(&mut self, netns: &Netns) -> Result<()> {
+        self.kill()?;
+        self.child = spawn(netns, &self.config, &self.log)?;
+        self.wait_until_it_answers().await
+    }
+
+    async fn wait_until_it_answers(&self) -> Result<()> {
+        wait_for("containerd answers", START_TIMEOUT, || async {
+            Ok(match lib("containerd_answers", [&self.socket]) {
+                Ok(_) => Look::Done(()),
+                Err(error) => Look::NotYet(format!("{error:#}\n{}", self.log())),
+            })
+        })
+        .await
+    }
+}
+
+fn write_config(dirs: &Dirs, config: &Path) -> Result<()> {
+    let networks = dirs.state.join("cni");
+    fs::create_dir_all(&networks).with_context(|| format!("creating {}", networks.display()))?;
+    let addresses = dirs.state.join("addresses");
+    let network = lib("cni_config", [&dirs.id, "cni0", POD_SUBNET, &addresses.to_string_lossy()])?;
+    let text = lib(
+        "containerd_config",
+        [dirs.containerd_root().as_path(), &dirs.containerd_state(), &networks, Path::new("false")],
+    )?;
+    for (path, text) in [(networks.join("10-pods.conflist"), network), (config.to_path_buf(), text)] {
+        fs::write(&path, text).with_context(|| format!("writing {}", path.display()))?;
+    }
+    Ok(())
+}
+
+fn spawn(netns: &Netns, config: &Path, log: &Path) -> Result<Child> {
+    let log = File::options()
+        .create(true)
+        .append(true)
+        .open(log)
+        .with_context(|| format!("opening {}", log.display()))?;
+    netns
+        .command("containerd")
+        .arg("--config")
+        .arg(config)
+        .stdin(Stdio::null())
+        .stdout(log.try_clone().context("a second handle of containerd's log")?)
+        .stderr(log)
+        .spawn()
+        .context("starting containerd (integration/test.sh installs what is missing)")
+}
+
+/// Where built images are kept between runs: in cargo's target directory, else in the source tree's.
+fn images_dir() -> Result<PathBuf> {
+    let profile = profile_dir()?;
+    let target = profile.parent().unwrap_or_else(|| integration_dir());
+    Ok(target.join("hostlet-images"))
+}

@@ -1,0 +1,157 @@
+//! The runtime's own word on what runs, asked over CRI without hostlet's client: a test must not believe what it tests.
+
+use std::collections::HashMap;
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use k8s_cri::v1::runtime_service_client::RuntimeServiceClient;
+use k8s_cri::v1::{
+    Container, ContainerConfig, ContainerMetadata, ContainerStatus, ContainerStatusRequest,
+    CreateContainerRequest, ImageSpec, LinuxPodSandboxConfig, ListContainersRequest, ListPodSandboxRequest,
+    PodSandbox, PodSandboxConfig, PodSandboxMetadata, PodSandboxStatusRequest, RemovePodSandboxRequest,
+    RunPodSandboxRequest, StartContainerRequest, StopContainerRequest, StopPodSandboxRequest,
+};
+use tonic::transport::{Channel, Endpoint};
+
+/// Longer than any call of a healthy runtime takes, on a slow machine too.
+const DEADLINE: Duration = Duration::from_secs(60);
+
+/// A CRI client.
+#[derive(Clone, Debug)]
+pub struct Cri {
+    runtime: RuntimeServiceClient<Channel>,
+}
+
+/// A sandbox to start by hand.
+#[derive(Clone, Debug)]
+pub struct CriSandbox {
+    config: PodSandboxConfig,
+}
+
+impl CriSandbox {
+    /// A sandbox of the pod `name` in the namespace `default`, in the cgroup `cgroup` of the top level.
+    pub fn new(name: &str, cgroup: &str, log_directory: &Path) -> Self {
+        let metadata = PodSandboxMetadata {
+            name: name.to_owned(),
+            uid: format!("{name}-uid"),
+            namespace: "default".to_owned(),
+            attempt: 0,
+        };
+        let linux = LinuxPodSandboxConfig { cgroup_parent: format!("/{cgroup}"), ..Default::default() };
+        let config = PodSandboxConfig {
+            metadata: Some(metadata),
+            hostname: name.to_owned(),
+            log_directory: log_directory.to_string_lossy().into_owned(),
+            linux: Some(linux),
+            ..Default::default()
+        };
+        Self { config }
+    }
+
+    /// The same with labels, e.g. those by which a kubelet knows its pods.
+    #[must_use]
+    pub fn labels(mut self, labels: &[(&str, &str)]) -> Self {
+        self.config.labels =
+            labels.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect::<HashMap<_, _>>();
+        self
+    }
+}
+
+impl Cri {
+    /// Connects to a runtime's socket.
+    pub async fn connect(socket: &Path) -> Result<Self> {
+        let endpoint = Endpoint::from_shared(format!("unix://{}", socket.display()))?.timeout(DEADLINE);
+        let channel =
+            endpoint.connect().await.with_context(|| format!("connecting to {}", socket.display()))?;
+        Ok(Self { runtime: RuntimeServiceClient::new(channel) })
+    }
+
+    fn runtime(&self) -> RuntimeServiceClient<Channel> {
+        self.runtime.clone()
+    }
+
+    /// All sandboxes, ready or not.
+    pub async fn sandboxes(&self) -> Result<Vec<PodSandbox>> {
+        let answer = self.runtime().list_pod_sandbox(ListPodSandboxRequest::default()).await;
+        Ok(answer.context("listing sandboxes")?.into_inner().items)
+    }
+
+    /// All containers, in any state.
+    pub async fn containers(&self) -> Result<Vec<Container>> {
+        let answer = self.runtime().list_containers(ListContainersRequest::default()).await;
+        Ok(answer.context("listing containers")?.into_inner().containers)
+    }
+
+    /// All that is known of a container.
+    pub async fn container_status(&self, id: &str) -> Result<ContainerStatus> {
+        let request = ContainerStatusRequest { container_id: id.to_owned(), verbose: false };
+        let answer = self.runtime().container_status(request).await;
+        answer.with_context(|| format!("status of {id}"))?.into_inner().status.context("an empty status")
+    }
+
+    /// The IP of a sandbox.
+    pub async fn sandbox_ip(&self, id: &str) -> Result<String> {
+        let request = PodSandboxStatusRequest { pod_sandbox_id: id.to_owned(), verbose: false };
+        let answer = self.runtime().pod_sandbox_status(request).await;
+        let status = answer.with_context(|| format!("status of {id}"))?.into_inner().status;
+        Ok(status.and_then(|status| status.network).context("a sandbox without network")?.ip)
+    }
+
+    /// Starts a sandbox; its id.
+    pub async fn run_sandbox(&self, sandbox: &CriSandbox) -> Result<String> {
+        let request =
+            RunPodSandboxRequest { config: Some(sandbox.config.clone()), runtime_handler: String::new() };
+        Ok(self
+            .runtime()
+            .run_pod_sandbox(request)
+            .await
+            .context("running a sandbox")?
+            .into_inner()
+            .pod_sandbox_id)
+    }
+
+    /// Creates and starts a container of the local busybox image in a sandbox; its id.
+    pub async fn run_container(
+        &self,
+        sandbox: &CriSandbox,
+        sandbox_id: &str,
+        name: &str,
+        command: &[&str],
+    ) -> Result<String> {
+        let config = ContainerConfig {
+            metadata: Some(ContainerMetadata { name: name.to_owned(), attempt: 0 }),
+            image: Some(ImageSpec { image: super::BUSYBOX_IMAGE.to_owned(), ..Default::default() }),
+            command: command.iter().map(|&word| word.to_owned()).collect(),
+            labels: sandbox.config.labels.clone(),
+            log_path: format!("{name}.log"),
+            ..Default::default()
+        };
+        let request = CreateContainerRequest {
+            pod_sandbox_id: sandbox_id.to_owned(),
+            config: Some(config),
+            sandbox_config: Some(sandbox.config.clone()),
+        };
+        let id = self.runtime().create_container(request).await.context("creating a container")?;
+        let container_id = id.into_inner().container_id;
+        let request = StartContainerRequest { container_id: container_id.clone() };
+        self.runtime().start_container(request).await.context("starting a container")?;
+        Ok(container_id)
+    }
+
+    /// Stops a container, with SIGKILL at once: what a crash looks like.
+    pub async fn kill_container(&self, id: &str) -> Result<()> {
+        let request = StopContainerRequest { container_id: id.to_owned(), timeout: 0 };
+        self.runtime().stop_container(request).await.with_context(|| format!("stopping {id}"))?;
+        Ok(())
+    }
+
+    /// Stops and removes a sandbox with all its containers.
+    pub async fn remove_sandbox(&self, id: &str) -> Result<()> {
+        let request = StopPodSandboxRequest { pod_sandbox_id: id.to_owned() };
+        self.runtime().stop_pod_sandbox(request).await.with_context(|| format!("stopping {id}"))?;
+        let request = RemovePodSandboxRequest { pod_sandbox_id: id.to_owned() };
+        self.runtime().remove_pod_sandbox(request).await.with_context(|| format!("removing {id}"))?;
+        Ok(())
+    }
+}

@@ -1,0 +1,177 @@
+//! One host: its names and directories, its start and its end. Everything it makes carries its id, so that what a killed
+//! test left behind can be found and removed by the next one.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use anyhow::{Context, Result, bail};
+
+use super::containerd::Containerd;
+use super::cri::Cri;
+use super::daemon::Daemon;
+use super::leftovers::{remove, remove_abandoned};
+use super::netns::Netns;
+use super::shell::text;
+
+/// Tells the hosts of one test process apart.
+static NEXT: AtomicU32 = AtomicU32::new(0);
+
+/// The directories of a host.
+#[derive(Clone, Debug)]
+pub(super) struct Dirs {
+    /// `hl-<pid of the test>-<number>`: also the name of the network namespace and of the cgroup.
+    pub(super) id: String,
+    /// What is on disk.
+    pub(super) state: PathBuf,
+    /// Sockets and mounts.
+    pub(super) run: PathBuf,
+}
+
+impl Dirs {
+    pub(super) fn of(id: &str) -> Self {
+        Self {
+            id: id.to_owned(),
+            // Not /tmp, which may be too small a tmpfs for a container root.
+            state: Path::new("/var/tmp").join(id),
+            run: Path::new("/run").join(id),
+        }
+    }
+
+    pub(super) fn containerd_root(&self) -> PathBuf {
+        self.state.join("containerd")
+    }
+
+    pub(super) fn containerd_state(&self) -> PathBuf {
+        self.run.join("containerd")
+    }
+
+    pub(super) fn containerd_socket(&self) -> PathBuf {
+        self.containerd_state().join("containerd.sock")
+    }
+
+    pub(super) fn manifests(&self) -> PathBuf {
+        self.state.join("manifests")
+    }
+}
+
+/// A host with a network of its own, a real containerd and a place for manifests. Dropping it removes everything it made,
+/// pods included.
+#[derive(Debug)]
+pub struct RealHost {
+    dirs: Dirs,
+    netns: Netns,
+    containerd: Containerd,
+    cri: Cri,
+}
+
+impl RealHost {
+    /// Makes a host: network namespace, containerd, images. Fails with a clear message if not root.
+    pub async fn start() -> Result<Self> {
+        if !nix::unistd::geteuid().is_root() {
+            bail!("tests on a real containerd need root: run them with `sudo integration/test.sh`");
+        }
+        remove_abandoned();
+        let id = format!("hl-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
+        let dirs = Dirs::of(&id);
+        let made = Self::make(&dirs).await;
+        if made.is_err() {
+            remove(&id)?;
+        }
+        made
+    }
+
+    async fn make(dirs: &Dirs) -> Result<Self> {
+        for dir in [&dirs.run, &dirs.manifests(), &dirs.state.join("logs")] {
+            fs::create_dir_all(dir).with_context(|| format!("creating {}", dir.display()))?;
+        }
+        let netns = Netns::create(&dirs.id)?;
+        let containerd = Containerd::start(dirs, &netns).await?;
+        let cri = Cri::connect(containerd.socket()).await?;
+        Ok(Self { dirs: dirs.clone(), netns, containerd, cri })
+    }
+
+    /// The host's id: part of the name of everything it made.
+    pub fn id(&self) -> &str {
+        &self.dirs.id
+    }
+
+    /// containerd's socket.
+    pub fn socket(&self) -> &Path {
+        self.containerd.socket()
+    }
+
+    /// What the runtime itself says, past hostlet.
+    pub fn cri(&self) -> &Cri {
+        &self.cri
+    }
+
+    /// The directory hostlet reads manifests from.
+    pub fn manifests(&self) -> PathBuf {
+        self.dirs.manifests()
+    }
+
+    /// The directory pods' logs are written to.
+    pub fn logs(&self) -> PathBuf {
+        self.dirs.state.join("logs")
+    }
+
+    /// Starts the daemon and waits until it answers. `extra` is YAML of further `KubeletConfiguration` fields.
+    pub async fn start_hostlet(&self, extra: &str) -> Result<Daemon> {
+        Daemon::start(&self.dirs, &self.netns, extra).await
+    }
+
+    /// Writes a manifest the way a careful person does: hidden and then renamed, so that nobody reads half of it.
+    pub fn write_manifest(&self, name: &str, text: &str) -> Result<()> {
+        let hidden = self.manifests().join(format!(".{name}.new"));
+        let file = self.manifests().join(name);
+        fs::write(&hidden, text).with_context(|| format!("writing {}", hidden.display()))?;
+        fs::rename(&hidden, &file).with_context(|| format!("renaming {} into place", file.display()))
+    }
+
+    /// Removes a manifest.
+    pub fn remove_manifest(&self, name: &str) -> Result<()> {
+        let file = self.manifests().join(name);
+        fs::remove_file(&file).with_context(|| format!("removing {}", file.display()))
+    }
+
+    /// The body of `http://<address><path>`, asked for on this host's network.
+    pub fn http_get(&self, address: &str, path: &str) -> Result<String> {
+        let output = self
+            .netns
+            .command("curl")
+            .args(["--silent", "--show-error", "--fail", "--noproxy", "*", "--max-time", "5"])
+            .arg(format!("http://{address}{path}"))
+            .output()
+            .context("running curl")?;
+        text(&output).with_context(|| format!("GET http://{address}{path}"))
+    }
+
+    /// Kills containerd and starts it again; the pods go on.
+    pub async fn restart_containerd(&mut self) -> Result<()> {
+        self.containerd.restart(&self.netns).await
+    }
+
+    /// A command that will run `program` on this host's network.
+    pub fn command(&self, program: &str) -> Command {
+        self.netns.command(program)
+    }
+}
+
+impl Drop for RealHost {
+    #[allow(
+        clippy::print_stderr,
+        reason = "a failed test shows the runtime's log; a failed clean-up is no secret"
+    )]
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            eprintln!("containerd of {} logged:\n{}", self.dirs.id, self.containerd.log());
+        }
+        // Reaped here, where it is our child; the rest is found by name.
+        let killed = self.containerd.kill();
+        if let Err(error) = killed.and_then(|()| remove(&self.dirs.id)) {
+            eprintln!("host {} is not removed: {error:#}", self.dirs.id);
+        }
+    }
+}

@@ -1,0 +1,112 @@
+//! Removing a host by its id alone, and proving that nothing of it is left. Ends processes by pid only, and only those
+//! that carry the id in a path they were started with or run in its cgroup.
+
+use std::fs;
+use std::path::Path;
+
+use anyhow::{Context, Result};
+use nix::errno::Errno;
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+
+use super::host::Dirs;
+use super::shell::lib;
+
+/// What runs on a host beside its pods.
+const PROGRAMS: [&str; 3] = ["containerd", "containerd-shim-runc-v2", "hostlet"];
+
+/// Removes all that a host made: processes, pods, mounts, cgroups, network namespace, directories.
+pub(super) fn remove(id: &str) -> Result<()> {
+    let dirs = Dirs::of(id);
+    for pid in processes(id) {
+        match kill(Pid::from_raw(pid), Signal::SIGKILL) {
+            Ok(()) | Err(Errno::ESRCH) => {}
+            Err(error) => return Err(error).with_context(|| format!("killing {pid}")),
+        }
+    }
+    let (root, state) = (dirs.containerd_root(), dirs.containerd_state());
+    lib("end_shims", [&dirs.containerd_socket(), &state])?;
+    lib("remove_cgroup", [id])?;
+    for dir in [&dirs.run, &dirs.state] {
+        lib("unmount_below", [dir])?;
+    }
+    lib("remove_cni_results", [Path::new(id), &root])?;
+    lib("remove_netns", [id])?;
+    for dir in [&dirs.run, &dirs.state] {
+        lib("remove_dir", [dir])?;
+    }
+    Ok(())
+}
+
+/// Removes the hosts of test processes that no longer live: killed ones leave theirs behind. What cannot be removed is
+/// left to the next one.
+pub(super) fn remove_abandoned() {
+    for entry in fs::read_dir("/run").into_iter().flatten().flatten() {
+        let name = entry.file_name().to_string_lossy().into_owned();
+        let owner = name.strip_prefix("hl-").and_then(|rest| rest.split('-').next()?.parse::<u32>().ok());
+        if owner.is_some_and(|pid| !Path::new(&format!("/proc/{pid}")).exists()) {
+            let _ = remove(&name);
+        }
+    }
+}
+
+/// What is left of the host `id`, one line a thing: processes, mounts, cgroups, network namespace, directories. Empty after
+/// a host was dropped.
+pub fn leftovers(id: &str) -> Result<Vec<String>> {
+    let dirs = Dirs::of(id);
+    let mut left: Vec<String> = processes(id).into_iter().map(|pid| format!("process {pid}")).collect();
+    let mounts = fs::read_to_string("/proc/self/mountinfo").context("reading /proc/self/mountinfo")?;
+    left.extend(mounts.lines().filter(|line| mentions(line, id)).map(|line| format!("mount {line}")));
+    left.extend(lib("cgroup_dirs", [id])?.lines().map(|dir| format!("cgroup {dir}")));
+    let results =
+        fs::read_dir("/var/lib/cni/results").into_iter().flatten().flatten().map(|entry| entry.path());
+    left.extend(results.filter(|path| mentions(&path.to_string_lossy(), id)).map(|path| format!("{path:?}")));
+    let paths = [dirs.state, dirs.run, Path::new("/run/netns").join(id)];
+    left.extend(paths.iter().filter(|path| path.exists()).map(|path| format!("{path:?}")));
+    Ok(left)
+}
+
+/// The processes of a host: the programs it starts, carrying its id in an argument. Zombies have no arguments.
+fn processes(id: &str) -> Vec<i32> {
+    fs::read_dir("/proc")
+        .into_iter()
+        .flatten()
+        .flatten()
+        .filter_map(|entry| entry.file_name().to_str()?.parse().ok())
+        .filter(|pid| {
+            let args = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+            let args = String::from_utf8_lossy(&args);
+            let mut args = args.split('\0');
+            let program = args.next().and_then(|path| path.rsplit('/').next());
+            program.is_some_and(|name| PROGRAMS.contains(&name)) && args.any(|arg| mentions(arg, id))
+        })
+        .collect()
+}
+
+/// Whether `text` holds `id` as a whole name: `hl-7-1` is not in `hl-7-12`.
+fn mentions(text: &str, id: &str) -> bool {
+    text.match_indices(id).any(|(at, _)| {
+        let before = text[..at].chars().next_back();
+        let after = text[at + id.len()..].chars().next();
+        !before.is_some_and(char::is_alphanumeric) && !after.is_some_and(char::is_alphanumeric)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_id_is_a_whole_name() {
+        assert!(mentions("/run/hl-7-1/containerd.sock", "hl-7-1"));
+        assert!(mentions("hl-7-1", "hl-7-1"));
+        assert!(!mentions("/run/hl-7-12/containerd.sock", "hl-7-1"));
+        assert!(!mentions("/run/xhl-7-1", "hl-7-1"));
+        assert!(mentions("/run/hl-7-12 /run/hl-7-1", "hl-7-1"));
+    }
+
+    #[test]
+    fn nothing_is_left_of_what_never_was() {
+        assert_eq!(leftovers("hl-0-0").unwrap(), Vec::<String>::new());
+    }
+}

@@ -1,0 +1,19 @@
+//! A host made of real parts: network namespace, containerd, the daemon. Needs root; leaves nothing behind.
+
+mod containerd;
+mod cri;
+mod daemon;
+mod host;
+mod leftovers;
+mod netns;
+mod shell;
+
+pub use cri::{Cri, CriSandbox};
+pub use daemon::Daemon;
+pub use host::RealHost;
+pub use leftovers::leftovers;
+
+/// The sandbox image every [`RealHost`] holds: a process that waits.
+pub const PAUSE_IMAGE: &str = "hostlet.local/pause:1";
+/// The image every [`RealHost`] holds: busybox with all its applets.
+pub const BUSYBOX_IMAGE: &str = "hostlet.local/busybox:1";

@@ -1,0 +1,47 @@
+//! Running other programs, and the functions of `integration/lib`, which the quickstart shares. Every failure tells the
+//! command and what it said.
+
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use anyhow::{Context, Result, bail};
+
+/// Sources every piece of `integration/lib`, then calls the function named by the first argument.
+const CALL: &str = r#"for piece in "$1"/lib/*.sh; do . "$piece"; done; shift; "$@""#;
+
+/// Runs a program to its end; what it printed, or an error with what it said.
+pub(super) fn run(command: &mut Command) -> Result<String> {
+    let output = command.output().with_context(|| format!("{command:?}"))?;
+    text(&output).with_context(|| format!("{command:?}"))
+}
+
+/// What a program that ended well printed; else an error with what it said.
+pub(super) fn text(output: &Output) -> Result<String> {
+    let stdout = String::from_utf8_lossy(&output.stdout).into_owned();
+    if !output.status.success() {
+        bail!("{}: {stdout}{}", output.status, String::from_utf8_lossy(&output.stderr));
+    }
+    Ok(stdout)
+}
+
+/// Calls a function of `integration/lib`; returns what it printed.
+pub(super) fn lib<A: AsRef<OsStr>>(function: &str, args: impl IntoIterator<Item = A>) -> Result<String> {
+    run(Command::new("bash")
+        .args(["-euo", "pipefail", "-c", CALL, "bash"])
+        .arg(integration_dir())
+        .arg(function)
+        .args(args))
+}
+
+/// The directory of this crate in the source tree.
+pub(super) fn integration_dir() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}
+
+/// Where cargo builds, found from the running test: `<target>/<profile>/deps/<test>`.
+pub(super) fn profile_dir() -> Result<PathBuf> {
+    let test = std::env::current_exe().context("the path of the running test")?;
+    let dir = test.ancestors().nth(2).context("the test lies in no build directory")?;
+    Ok(dir.to_path_buf())
+}

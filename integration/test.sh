@@ -1,0 +1,55 @@
+#!/usr/bin/env bash
+# Installs what the tests need and runs them all: style, lints, documentation, then every test of the workspace, those
+# on a real containerd included (they need root, and start instances of their own).
+#
+# usage: sudo integration/test.sh
+set -euo pipefail
+
+here=$(dirname "${BASH_SOURCE[0]}")
+# shellcheck source=integration/lib/common.sh
+. "$here/lib/common.sh"
+# shellcheck source=integration/lib/packages.sh
+. "$here/lib/packages.sh"
+
+[ $# -eq 0 ] || die "no arguments are known: $*"
+need_root "$@"
+
+say "installing what is missing"
+install_packages
+install_rust
+cd "$TOP"
+
+say "style, lints, documentation"
+as_builder cargo fmt --all --check
+as_builder cargo clippy --workspace --all-targets --locked --quiet -- -D warnings
+as_builder env RUSTDOCFLAGS="-D warnings" cargo doc --no-deps --workspace --locked --quiet
+if as_builder cargo deny --version >/dev/null 2>&1; then
+  as_builder cargo deny check
+else
+  note "cargo-deny is not installed: licences and advisories are not checked"
+fi
+if command -v shellcheck >/dev/null; then
+  shellcheck -x "$here"/*.sh "$here"/lib/*.sh
+else
+  note "shellcheck is not installed: the scripts are not checked"
+fi
+
+say "tests without root's help"
+as_builder cargo test --workspace --exclude hostlet-integration --locked --no-fail-fast
+
+# Built by whoever called, run by root: so a person's build directory never gets files of root's.
+say "tests on fakes and on a real containerd"
+as_builder cargo build --locked --quiet --bin hostlet
+built=$(as_builder cargo test --package hostlet-integration --locked --no-run --message-format=json)
+mapfile -t programs < <(jq -r 'select(.reason == "compiler-artifact" and .profile.test and .executable) | .executable' \
+  <<<"$built")
+[ "${#programs[@]}" -gt 0 ] || die "no test program was built"
+HOSTLET_BIN=$(as_builder cargo metadata --no-deps --format-version 1 | jq -r .target_directory)/debug/hostlet
+export HOSTLET_BIN
+failed=()
+for program in "${programs[@]}"; do
+  note "$(basename "$program")"
+  # Tests run in the directory of their package, as cargo has it.
+  (cd "$here" && "$program") || failed+=("$(basename "$program")")
+done
+[ "${#failed[@]}" -eq 0 ] || die "failed: ${failed[*]}"

@@ -1,0 +1,46 @@
+//! The harness by itself: containerd, a sandbox and a container by hand, and nothing left afterwards.
+
+use std::time::Duration;
+
+use hostlet_integration::real::{CriSandbox, RealHost, leftovers};
+use hostlet_integration::{Look, wait_for};
+
+const SOON: Duration = Duration::from_secs(30);
+const SERVE: &str =
+    "mkdir /www && echo hello from $HOSTNAME > /www/index.html && exec httpd -f -p 80 -h /www";
+
+#[tokio::test]
+async fn a_sandbox_serves_http_and_leaves_nothing() {
+    let host = RealHost::start().await.unwrap();
+    let sandbox = CriSandbox::new("web", host.id(), &host.logs()).labels(&[("app", "web")]);
+    let id = host.cri().run_sandbox(&sandbox).await.unwrap();
+    let container = host.cri().run_container(&sandbox, &id, "httpd", &["sh", "-c", SERVE]).await.unwrap();
+
+    let sandboxes = host.cri().sandboxes().await.unwrap();
+    assert_eq!(sandboxes.len(), 1, "{sandboxes:?}");
+    assert_eq!(sandboxes[0].labels["app"], "web");
+    let containers = host.cri().containers().await.unwrap();
+    assert_eq!(containers.iter().map(|c| &c.id).collect::<Vec<_>>(), [&container]);
+
+    let ip = host.cri().sandbox_ip(&id).await.unwrap();
+    let page =
+        wait_for("the page", SOON, || async { host.http_get(&ip, "/").map(Look::Done) }).await.unwrap();
+    assert_eq!(page, "hello from web\n");
+
+    // The pod still runs: dropping the host must remove it too.
+    assert_ne!(leftovers(host.id()).unwrap(), Vec::<String>::new(), "a running host is seen");
+    let id = host.id().to_owned();
+    drop(host);
+    assert_eq!(leftovers(&id).unwrap(), Vec::<String>::new());
+}
+
+#[tokio::test]
+async fn sandboxes_can_be_removed_by_hand() {
+    let host = RealHost::start().await.unwrap();
+    let sandbox = CriSandbox::new("idle", host.id(), &host.logs());
+    let id = host.cri().run_sandbox(&sandbox).await.unwrap();
+    host.cri().run_container(&sandbox, &id, "sleep", &["sleep", "1000"]).await.unwrap();
+    host.cri().remove_sandbox(&id).await.unwrap();
+    assert!(host.cri().sandboxes().await.unwrap().is_empty());
+    assert!(host.cri().containers().await.unwrap().is_empty());
+}
