@@ -1,0 +1,160 @@
+//! Which cgroup hierarchies this host has and what each controls, from the kernel's mount list rather than by guessing
+//! paths. Reads; changes nothing.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+use nix::unistd::{AccessFlags, access};
+use procfs::FromRead;
+use procfs::process::{MountInfo, MountInfos};
+
+use super::{CgroupError, CgroupSettings, files};
+
+/// Controllers of cgroups(7), by the names the kernel mounts v1 hierarchies with.
+const V1_CONTROLLERS: [&str; 13] = [
+    "cpu",
+    "cpuacct",
+    "cpuset",
+    "memory",
+    "devices",
+    "freezer",
+    "blkio",
+    "pids",
+    "hugetlb",
+    "net_cls",
+    "net_prio",
+    "perf_event",
+    "rdma",
+];
+/// Without these a pod cannot be accounted for or limited.
+const V1_REQUIRED: [&str; 4] = ["cpu", "cpuacct", "cpuset", "memory"];
+const V2_REQUIRED: [&str; 3] = ["cpu", "cpuset", "memory"];
+
+/// Which generation of the kernel's interface is in use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CgroupVersion {
+    /// One hierarchy per controller, or a hybrid of these and a v2 hierarchy that controls nothing pods need.
+    V1,
+    /// The unified hierarchy.
+    V2,
+}
+
+impl fmt::Display for CgroupVersion {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::V1 => "v1",
+            Self::V2 => "v2",
+        })
+    }
+}
+
+/// What is done with a hierarchy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Role {
+    /// Pods get cgroups in it.
+    Controlling,
+    /// The v2 side of a hybrid host: a runtime may leave cgroups there, so they are looked for and removed.
+    Cleaned,
+}
+
+/// One mounted hierarchy.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Hierarchy {
+    pub(super) mount: PathBuf,
+    pub(super) controllers: Vec<String>,
+    pub(super) role: Role,
+}
+
+impl Hierarchy {
+    pub(super) fn controls(&self, controller: &str) -> bool {
+        self.controllers.iter().any(|name| name == controller)
+    }
+}
+
+/// Finds the hierarchies at or below `settings.mount`.
+pub(super) fn detect(settings: &CgroupSettings) -> Result<(CgroupVersion, Vec<Hierarchy>), CgroupError> {
+    let path = settings.proc.join("self/mountinfo");
+    let mounts = MountInfos::from_file(&path)
+        .map_err(|source| CgroupError::ReadMounts { path, source: Box::new(source) })?;
+    // A later mount on the same place hides the earlier.
+    let top = mounts.iter().rfind(|mount| mount.mount_point == settings.mount);
+    if top.is_some_and(|mount| mount.fs_type == "cgroup2") {
+        let controllers = files::read(&settings.mount.join("cgroup.controllers"))?;
+        let controllers = controllers.split_whitespace().map(String::from).collect();
+        let unified = Hierarchy { mount: settings.mount.clone(), controllers, role: Role::Controlling };
+        return Ok((CgroupVersion::V2, vec![unified]));
+    }
+    let hierarchies = v1_hierarchies(&mounts, &settings.mount);
+    if hierarchies.iter().any(|hierarchy| hierarchy.role == Role::Controlling) {
+        Ok((CgroupVersion::V1, hierarchies))
+    } else {
+        Err(CgroupError::NotMounted { mount: settings.mount.clone() })
+    }
+}
+
+/// The v1 hierarchies and the v2 one beside them. One mounted twice counts once, at the shorter path.
+fn v1_hierarchies(mounts: &MountInfos, top: &Path) -> Vec<Hierarchy> {
+    let mut found: Vec<(&str, Hierarchy)> = Vec::new();
+    for mount in mounts.iter().filter(|mount| mount.mount_point.starts_with(top)) {
+        let Some(hierarchy) = hierarchy_of(mount) else { continue };
+        match found.iter_mut().find(|(device, _)| *device == mount.majmin) {
+            None => found.push((&mount.majmin, hierarchy)),
+            Some((_, known)) if hierarchy.mount.as_os_str().len() < known.mount.as_os_str().len() => {
+                *known = hierarchy
+            }
+            Some(_) => {}
+        }
+    }
+    found.into_iter().map(|(_, hierarchy)| hierarchy).collect()
+}
+
+fn hierarchy_of(mount: &MountInfo) -> Option<Hierarchy> {
+    let (controllers, role) = match mount.fs_type.as_str() {
+        "cgroup" => {
+            let mut controllers: Vec<String> = V1_CONTROLLERS
+                .iter()
+                .filter(|name| mount.super_options.contains_key(**name))
+                .map(|n| (*n).into())
+                .collect();
+            if let Some(Some(name)) = mount.super_options.get("name") {
+                controllers.push(format!("name={name}"));
+            }
+            (controllers, Role::Controlling)
+        }
+        "cgroup2" => (Vec::new(), Role::Cleaned),
+        _ => return None,
+    };
+    Some(Hierarchy { mount: mount.mount_point.clone(), controllers, role })
+}
+
+/// Fails unless the hierarchies control what pods need, and can be written.
+pub(super) fn check(
+    version: CgroupVersion,
+    hierarchies: &[Hierarchy],
+    settings: &CgroupSettings,
+) -> Result<(), CgroupError> {
+    let mut missing = required(version, settings.pids_limit);
+    missing.retain(|name| !hierarchies.iter().any(|hierarchy| hierarchy.controls(name)));
+    if !missing.is_empty() {
+        return Err(CgroupError::MissingControllers { version, mount: settings.mount.clone(), missing });
+    }
+    for hierarchy in hierarchies.iter().filter(|hierarchy| hierarchy.role == Role::Controlling) {
+        access(&hierarchy.mount, AccessFlags::W_OK).map_err(|errno| CgroupError::NotWritable {
+            path: hierarchy.mount.clone(),
+            source: errno.into(),
+        })?;
+    }
+    Ok(())
+}
+
+/// The controllers a pod cannot do without.
+pub(super) fn required(version: CgroupVersion, pids_limit: Option<i64>) -> Vec<&'static str> {
+    let mut names: Vec<&'static str> = match version {
+        CgroupVersion::V1 => V1_REQUIRED.to_vec(),
+        CgroupVersion::V2 => V2_REQUIRED.to_vec(),
+    };
+    if pids_limit.is_some_and(|limit| limit > 0) {
+        names.push("pids");
+    }
+    names
+}

@@ -1,0 +1,210 @@
+//! Which files of a cgroup are ours and what is written to them; written only when they differ. Nothing else is touched.
+//!
+//! The files are written directly: cgroups-rs has them too, but with `/sys/fs/cgroup` built in, the older straight-line
+//! conversion of shares to weight, and errors that do not name the path.
+
+use std::path::Path;
+use std::time::Duration;
+
+use super::shares::cpu_weight;
+use super::{CgroupError, CgroupVersion, PodResources, files};
+
+/// From here on v1 shows a memory limit that is none: the largest page-aligned number, for any size of page.
+const V1_NO_LIMIT: u64 = (i64::MAX as u64) & !0xffff;
+
+/// One setting of a cgroup, before either version's spelling.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Knob {
+    /// CPU weight, in v1's shares.
+    CpuShares(u64),
+    /// CPU time, microseconds in each period of microseconds; `None` is unlimited.
+    CpuQuota(Option<i64>, u64),
+    /// Memory, bytes; `None` is unlimited.
+    Memory(Option<i64>),
+    /// Number of processes.
+    Pids(i64),
+}
+
+/// A file and what to write to it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Line {
+    file: &'static str,
+    value: String,
+    /// Whether this only takes a limit away: then the kernel lacking the file is fine.
+    lifts: bool,
+}
+
+/// The settings of a pod's cgroup.
+pub(super) fn of_pod(
+    resources: &PodResources,
+    period: Duration,
+    quotas: bool,
+    pids: Option<i64>,
+) -> Vec<Knob> {
+    let period = u64::try_from(period.as_micros()).unwrap_or(u64::MAX);
+    let quota = if quotas { resources.cpu_quota } else { None };
+    let mut knobs = vec![
+        Knob::CpuShares(resources.cpu_shares),
+        Knob::CpuQuota(quota, period),
+        Knob::Memory(resources.memory_limit),
+    ];
+    knobs.extend(pids.filter(|limit| *limit > 0).map(Knob::Pids));
+    knobs
+}
+
+impl Knob {
+    /// The controller it belongs to, named alike in both versions.
+    pub(super) fn controller(self) -> &'static str {
+        match self {
+            Self::CpuShares(_) | Self::CpuQuota(..) => "cpu",
+            Self::Memory(_) => "memory",
+            Self::Pids(_) => "pids",
+        }
+    }
+
+    fn lines(self, version: CgroupVersion) -> Vec<Line> {
+        let line = |file, value: String, lifts| Line { file, value, lifts };
+        match (version, self) {
+            (CgroupVersion::V1, Self::CpuShares(shares)) => {
+                vec![line("cpu.shares", shares.to_string(), false)]
+            }
+            (CgroupVersion::V2, Self::CpuShares(shares)) => {
+                vec![line("cpu.weight", cpu_weight(shares).to_string(), false)]
+            }
+            // Without a quota the period means nothing, so it is left alone.
+            (CgroupVersion::V1, Self::CpuQuota(None, _)) => vec![line("cpu.cfs_quota_us", "-1".into(), true)],
+            (CgroupVersion::V1, Self::CpuQuota(Some(quota), period)) => vec![
+                line("cpu.cfs_period_us", period.to_string(), false),
+                line("cpu.cfs_quota_us", quota.to_string(), false),
+            ],
+            (CgroupVersion::V2, Self::CpuQuota(None, period)) => {
+                vec![line("cpu.max", format!("max {period}"), true)]
+            }
+            (CgroupVersion::V2, Self::CpuQuota(Some(quota), period)) => {
+                vec![line("cpu.max", format!("{quota} {period}"), false)]
+            }
+            (CgroupVersion::V1, Self::Memory(limit)) => {
+                vec![line("memory.limit_in_bytes", limit.unwrap_or(-1).to_string(), limit.is_none())]
+            }
+            (CgroupVersion::V2, Self::Memory(limit)) => {
+                vec![line(
+                    "memory.max",
+                    limit.map_or("max".into(), |bytes| bytes.to_string()),
+                    limit.is_none(),
+                )]
+            }
+            (CgroupVersion::V1 | CgroupVersion::V2, Self::Pids(limit)) => {
+                vec![line("pids.max", limit.to_string(), false)]
+            }
+        }
+    }
+
+    /// Whether the cgroup at `directory` is set so already.
+    pub(super) fn is_set(self, version: CgroupVersion, directory: &Path) -> Result<bool, CgroupError> {
+        Ok(self.pending(version, directory)?.is_empty())
+    }
+
+    /// Sets it where it differs.
+    pub(super) fn apply(self, version: CgroupVersion, directory: &Path) -> Result<(), CgroupError> {
+        for line in self.pending(version, directory)? {
+            files::write(&directory.join(line.file), &line.value)?;
+        }
+        Ok(())
+    }
+
+    fn pending(self, version: CgroupVersion, directory: &Path) -> Result<Vec<Line>, CgroupError> {
+        let mut pending = Vec::new();
+        for line in self.lines(version) {
+            match files::read_if_present(&directory.join(line.file))? {
+                None if line.lifts => {}
+                Some(current) if line.is_shown_as(&current) => {}
+                Some(_) | None => pending.push(line),
+            }
+        }
+        Ok(pending)
+    }
+}
+
+impl Line {
+    /// Whether the file, showing `current`, says this already.
+    fn is_shown_as(&self, current: &str) -> bool {
+        if self.lifts && self.file == "memory.limit_in_bytes" {
+            return current.parse().is_ok_and(|bytes: u64| bytes >= V1_NO_LIMIT);
+        }
+        if self.lifts && self.file == "cpu.max" {
+            return current.starts_with("max ");
+        }
+        self.value == current
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    const PERIOD: Duration = Duration::from_millis(100);
+
+    fn spelled(version: CgroupVersion, knobs: &[Knob]) -> Vec<(&'static str, String)> {
+        knobs.iter().flat_map(|knob| knob.lines(version)).map(|line| (line.file, line.value)).collect()
+    }
+
+    #[test]
+    fn a_limited_pod() {
+        let resources = PodResources { cpu_shares: 1024, cpu_quota: Some(50_000), memory_limit: Some(4096) };
+        let knobs = of_pod(&resources, PERIOD, true, Some(100));
+        let v1 = [
+            ("cpu.shares", "1024"),
+            ("cpu.cfs_period_us", "100000"),
+            ("cpu.cfs_quota_us", "50000"),
+            ("memory.limit_in_bytes", "4096"),
+            ("pids.max", "100"),
+        ];
+        let v2 =
+            [("cpu.weight", "100"), ("cpu.max", "50000 100000"), ("memory.max", "4096"), ("pids.max", "100")];
+        assert_eq!(spelled(CgroupVersion::V1, &knobs), v1.map(|(file, value)| (file, value.to_owned())));
+        assert_eq!(spelled(CgroupVersion::V2, &knobs), v2.map(|(file, value)| (file, value.to_owned())));
+    }
+
+    #[test]
+    fn an_unlimited_pod_and_quotas_off() {
+        let free = PodResources { cpu_shares: 2, cpu_quota: None, memory_limit: None };
+        let capped = PodResources { cpu_quota: Some(1000), ..free };
+        assert_eq!(of_pod(&free, PERIOD, true, None), of_pod(&capped, PERIOD, false, Some(-1)));
+        let v1 = [("cpu.shares", "2"), ("cpu.cfs_quota_us", "-1"), ("memory.limit_in_bytes", "-1")];
+        let v2 = [("cpu.weight", "1"), ("cpu.max", "max 100000"), ("memory.max", "max")];
+        let knobs = of_pod(&free, PERIOD, true, None);
+        assert_eq!(spelled(CgroupVersion::V1, &knobs), v1.map(|(file, value)| (file, value.to_owned())));
+        assert_eq!(spelled(CgroupVersion::V2, &knobs), v2.map(|(file, value)| (file, value.to_owned())));
+    }
+
+    #[test]
+    fn only_what_differs_is_written() {
+        let dir = tempfile::tempdir().unwrap();
+        let limit = dir.path().join("memory.limit_in_bytes");
+        // What the kernel shows for no limit, with pages of 4 and of 64 KiB.
+        for shown in ["9223372036854771712\n", "9223372036854710272\n"] {
+            fs::write(&limit, shown).unwrap();
+            assert!(Knob::Memory(None).is_set(CgroupVersion::V1, dir.path()).unwrap(), "{shown}");
+            Knob::Memory(None).apply(CgroupVersion::V1, dir.path()).unwrap();
+            assert_eq!(fs::read_to_string(&limit).unwrap(), shown, "left alone");
+        }
+        Knob::Memory(Some(8192)).apply(CgroupVersion::V1, dir.path()).unwrap();
+        assert_eq!(fs::read_to_string(&limit).unwrap(), "8192");
+        assert!(!Knob::Memory(None).is_set(CgroupVersion::V1, dir.path()).unwrap());
+
+        let max = dir.path().join("cpu.max");
+        fs::write(&max, "max 5000\n").unwrap();
+        assert!(Knob::CpuQuota(None, 100_000).is_set(CgroupVersion::V2, dir.path()).unwrap());
+        assert!(!Knob::CpuQuota(Some(1000), 5000).is_set(CgroupVersion::V2, dir.path()).unwrap());
+    }
+
+    #[test]
+    fn a_kernel_without_a_limit_needs_it_not_lifted_but_cannot_set_it() {
+        let dir = tempfile::tempdir().unwrap();
+        Knob::CpuQuota(None, 100_000).apply(CgroupVersion::V1, dir.path()).unwrap();
+        let error = Knob::CpuQuota(Some(1000), 100_000).apply(CgroupVersion::V1, dir.path()).unwrap_err();
+        assert!(matches!(error, CgroupError::Write { path, .. } if path.ends_with("cpu.cfs_period_us")));
+    }
+}

@@ -1,0 +1,112 @@
+//! CPU amounts in the units of the kernel: millicores to shares, shares to weight, millicores to quota. Pure.
+
+use std::time::Duration;
+
+/// The least `cpu.shares` the kernel takes.
+pub const MIN_SHARES: u64 = 2;
+/// The most `cpu.shares` the kernel takes.
+pub const MAX_SHARES: u64 = 262_144;
+
+/// Shares of one core.
+const SHARES_PER_CPU: u64 = 1024;
+/// The least quota the kernel takes, in microseconds (sched-bwc).
+const MIN_QUOTA_MICROS: u64 = 1000;
+/// The most `cpu.weight` takes.
+const MAX_WEIGHT: u64 = 10_000;
+
+/// Shares for a request of `milli_cpu` thousandths of a core: 1024 a core, within what the kernel takes.
+pub fn cpu_shares(milli_cpu: u64) -> u64 {
+    (milli_cpu.saturating_mul(SHARES_PER_CPU) / 1000).clamp(MIN_SHARES, MAX_SHARES)
+}
+
+/// Microseconds of CPU time in each `period` for a limit of `milli_cpu` thousandths of a core, at least 1000; `None`
+/// for no limit.
+pub fn cpu_quota(milli_cpu: u64, period: Duration) -> Option<i64> {
+    if milli_cpu == 0 {
+        return None;
+    }
+    let period = u64::try_from(period.as_micros()).unwrap_or(u64::MAX);
+    let quota = (milli_cpu.saturating_mul(period) / 1000).max(MIN_QUOTA_MICROS);
+    Some(i64::try_from(quota).unwrap_or(i64::MAX))
+}
+
+/// The v2 `cpu.weight` of v1 `cpu.shares`: a curve through (2, 1), (1024, 100) and (262144, 10000), so that the default
+/// of one is the default of the other. It is the conversion of runc 1.3.2 and crun 1.23 (opencontainers/cgroups,
+/// `ConvertCPUSharesToCgroupV2Value`), so a pod and its containers are on one scale.
+pub(super) fn cpu_weight(shares: u64) -> u64 {
+    if shares <= MIN_SHARES {
+        return 1;
+    }
+    if shares >= MAX_SHARES {
+        return MAX_WEIGHT;
+    }
+    // Exact: shares are below 2^53, and the result is between 1 and 10000.
+    #[allow(clippy::cast_precision_loss, clippy::cast_possible_truncation, clippy::cast_sign_loss)]
+    {
+        let log = (shares as f64).log2();
+        let exponent = (log * log + 125.0 * log) / 612.0 - 7.0 / 34.0;
+        (10f64.powf(exponent).ceil() as u64).clamp(1, MAX_WEIGHT)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const PERIOD: Duration = Duration::from_millis(100);
+
+    #[test]
+    fn shares_as_upstream_tests_have_them() {
+        let cases = [(0, 2), (1, 2), (2, 2), (100, 102), (500, 512), (1000, 1024), (1_000_000, 262_144)];
+        for (milli, shares) in cases {
+            assert_eq!(cpu_shares(milli), shares, "{milli}m");
+        }
+    }
+
+    #[test]
+    fn quota_is_never_below_one_millisecond() {
+        assert_eq!(cpu_quota(0, PERIOD), None);
+        assert_eq!(cpu_quota(5, PERIOD), Some(1000));
+        assert_eq!(cpu_quota(10, PERIOD), Some(1000));
+        assert_eq!(cpu_quota(200, PERIOD), Some(20_000));
+        assert_eq!(cpu_quota(1500, PERIOD), Some(150_000));
+        assert_eq!(cpu_quota(1000, Duration::from_millis(5)), Some(5000));
+    }
+
+    #[test]
+    fn weight_maps_least_default_and_most() {
+        let cases = [
+            (0, 1),
+            (2, 1),
+            (3, 2),
+            (102, 17),
+            (1024, 100),
+            (2048, 174),
+            (262_144, 10_000),
+            (u64::MAX, 10_000),
+        ];
+        for (shares, weight) in cases {
+            assert_eq!(cpu_weight(shares), weight, "{shares} shares");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn more_cpu_is_never_less_weight(a in 0u64..400_000_000, b in 0u64..400_000_000) {
+            let (low, high) = (a.min(b), a.max(b));
+            prop_assert!(cpu_shares(low) <= cpu_shares(high));
+            prop_assert!(cpu_weight(cpu_shares(low)) <= cpu_weight(cpu_shares(high)));
+            prop_assert!((1..=10_000).contains(&cpu_weight(low)));
+        }
+
+        #[test]
+        fn extremes_do_not_overflow(milli in any::<u64>(), period in 1u64..u64::MAX / 1000) {
+            prop_assert!((MIN_SHARES..=MAX_SHARES).contains(&cpu_shares(milli)));
+            if let Some(quota) = cpu_quota(milli, Duration::from_micros(period)) {
+                prop_assert!(quota >= 1000);
+            }
+        }
+    }
+}

@@ -1,0 +1,357 @@
+//! The tree on this machine's own cgroups where the test may write them (root, v1), and on made-up mounts and a v2 tree
+//! of plain files elsewhere. The plain files prove which paths are read and what is written to them, and nothing about
+//! what a v2 kernel answers.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command};
+use std::time::Duration;
+
+use nix::unistd::Uid;
+
+use crate::cri::CgroupDriver;
+use crate::types::{PodUid, QosClass};
+
+use super::*;
+
+const CLASSES: [QosClass; 3] = [QosClass::Guaranteed, QosClass::Burstable, QosClass::BestEffort];
+
+fn settings(root: &str, mount: &Path, proc: &Path) -> CgroupSettings {
+    CgroupSettings {
+        driver: CgroupDriver::Cgroupfs,
+        root: root.into(),
+        mount: mount.into(),
+        proc: proc.into(),
+        per_qos: true,
+        pids_limit: Some(50),
+        cfs_quota: true,
+        cfs_period: Duration::from_millis(100),
+    }
+}
+
+fn resources(cpu_shares: u64, cpu_quota: Option<i64>, memory_limit: Option<i64>) -> PodResources {
+    PodResources { cpu_shares, cpu_quota, memory_limit }
+}
+
+mod on_this_machine {
+    use super::*;
+
+    /// A tree of its own below every v1 hierarchy, gone when dropped.
+    struct Lab {
+        cgroups: Cgroups,
+        root: String,
+    }
+
+    impl Lab {
+        /// `None` where the test cannot run: not root, not v1, or not writable.
+        fn new() -> Option<Self> {
+            let lab = Self::build();
+            if lab.is_none() {
+                eprintln!("skipped: needs root and writable cgroup v1 hierarchies");
+            }
+            lab
+        }
+
+        fn build() -> Option<Self> {
+            if !Uid::effective().is_root() {
+                return None;
+            }
+            let root = format!("hostlet-test-{:016x}", rand::random::<u64>());
+            let settings = settings(&root, Path::new("/sys/fs/cgroup"), Path::new("/proc"));
+            let cgroups = Cgroups::open(settings).ok()?;
+            if cgroups.version() != CgroupVersion::V1 {
+                return None;
+            }
+            cgroups.ensure_tree().unwrap();
+            Some(Self { cgroups, root })
+        }
+
+        fn path(&self, hierarchy: &str, below: &str) -> PathBuf {
+            Path::new("/sys/fs/cgroup").join(hierarchy).join(&self.root).join("kubepods").join(below)
+        }
+
+        fn read(&self, file: &str, below: &str) -> String {
+            let hierarchy = file.split('.').next().unwrap();
+            fs::read_to_string(self.path(hierarchy, below).join(file)).unwrap().trim().to_owned()
+        }
+    }
+
+    impl Drop for Lab {
+        fn drop(&mut self) {
+            for entry in fs::read_dir("/sys/fs/cgroup").unwrap() {
+                let tree = entry.unwrap().path().join(&self.root);
+                for cgroup in files::leaf_first(&tree).unwrap() {
+                    let _ = fs::remove_dir(cgroup);
+                }
+            }
+        }
+    }
+
+    /// A process that sleeps until killed.
+    struct Sleeper(Child);
+
+    impl Sleeper {
+        fn within(cgroups: &[PathBuf]) -> Self {
+            let sleeper = Self(Command::new("sleep").arg("1000").spawn().unwrap());
+            for cgroup in cgroups {
+                fs::write(cgroup.join("cgroup.procs"), sleeper.0.id().to_string()).unwrap();
+            }
+            sleeper
+        }
+    }
+
+    impl Drop for Sleeper {
+        fn drop(&mut self) {
+            let _ = self.0.kill();
+            let _ = self.0.wait();
+        }
+    }
+
+    #[test]
+    fn the_tree_and_pods_of_each_class_have_their_values() {
+        let Some(lab) = Lab::new() else { return };
+        lab.cgroups.ensure_tree().unwrap();
+        assert_eq!(lab.read("cpu.shares", "besteffort"), "2");
+        assert_ne!(lab.read("cpuset.cpus", "burstable"), "");
+
+        lab.cgroups.update_qos(1500).unwrap();
+        assert_eq!(lab.read("cpu.shares", "burstable"), "1536");
+        lab.cgroups.update_qos(0).unwrap();
+        assert_eq!(lab.read("cpu.shares", "burstable"), "2");
+
+        let uid = PodUid::from("91bfbf8e-bc69-4d82-8bd0-a527f7510d09");
+        for qos in CLASSES {
+            assert!(!lab.cgroups.pod_exists(&uid, qos).unwrap());
+            lab.cgroups.ensure_pod(&uid, qos, &resources(102, None, None)).unwrap();
+            assert!(lab.cgroups.pod_exists(&uid, qos).unwrap());
+            let parent = lab.cgroups.parent(&uid, qos).unwrap();
+            for hierarchy in ["cpu", "memory", "pids", "cpuset"] {
+                assert!(
+                    Path::new(&format!("/sys/fs/cgroup/{hierarchy}{parent}")).is_dir(),
+                    "{hierarchy}{parent}"
+                );
+            }
+        }
+        let pod = "burstable/pod91bfbf8e-bc69-4d82-8bd0-a527f7510d09";
+        // As a stock kubelet leaves the cgroup of a burstable pod that requests 100m.
+        assert_eq!(lab.read("cpu.shares", pod), "102");
+        assert_eq!(lab.read("cpu.cfs_quota_us", pod), "-1");
+        assert_eq!(lab.read("memory.limit_in_bytes", pod), "9223372036854771712");
+        assert_eq!(lab.read("pids.max", pod), "50");
+        assert_eq!(lab.cgroups.list_pods().unwrap(), std::slice::from_ref(&uid));
+
+        let limited = resources(512, Some(50_000), Some(64 << 20));
+        lab.cgroups.ensure_pod(&uid, QosClass::Burstable, &limited).unwrap();
+        assert_eq!(lab.read("cpu.shares", pod), "512");
+        assert_eq!(lab.read("cpu.cfs_quota_us", pod), "50000");
+        assert_eq!(lab.read("memory.limit_in_bytes", pod), "67108864");
+        lab.cgroups.ensure_pod(&uid, QosClass::Burstable, &resources(512, None, None)).unwrap();
+        assert_eq!(lab.read("cpu.cfs_quota_us", pod), "-1");
+        assert_eq!(lab.read("memory.limit_in_bytes", pod), "9223372036854771712");
+
+        lab.cgroups.remove_pod(&uid).unwrap();
+        assert!(lab.cgroups.list_pods().unwrap().is_empty());
+        for qos in CLASSES {
+            assert!(!lab.cgroups.pod_exists(&uid, qos).unwrap());
+        }
+        lab.cgroups.remove_pod(&uid).unwrap();
+    }
+
+    #[test]
+    fn removing_a_pod_kills_what_runs_in_it_and_nothing_else() {
+        let Some(lab) = Lab::new() else { return };
+        let (doomed, spared) = (PodUid::from("doomed"), PodUid::from("spared"));
+        for uid in [&doomed, &spared] {
+            lab.cgroups.ensure_pod(uid, QosClass::BestEffort, &resources(2, None, None)).unwrap();
+        }
+        // A container's cgroup, in two hierarchies only, as a runtime that died half-way leaves it.
+        let container: Vec<PathBuf> =
+            ["memory", "pids"].map(|hierarchy| lab.path(hierarchy, "besteffort/poddoomed/c1")).into();
+        container.iter().for_each(|path| fs::create_dir(path).unwrap());
+        let mut inside = Sleeper::within(&container);
+        let mut beside = Sleeper::within(&[lab.path("memory", "besteffort/podspared")]);
+
+        lab.cgroups.remove_pod(&doomed).unwrap();
+        assert_eq!(lab.cgroups.list_pods().unwrap(), [spared]);
+        assert!(!container[0].exists());
+        let status = inside.0.wait().unwrap();
+        assert_eq!(std::os::unix::process::ExitStatusExt::signal(&status), Some(9));
+        assert!(beside.0.try_wait().unwrap().is_none(), "the neighbour runs on");
+    }
+
+    #[test]
+    fn a_cgroup_left_in_one_hierarchy_is_a_pod_to_clean_up() {
+        let Some(lab) = Lab::new() else { return };
+        let uid = PodUid::from("half-gone");
+        let left = lab.path("freezer", "podhalf-gone");
+        fs::create_dir(&left).unwrap();
+        assert_eq!(lab.cgroups.list_pods().unwrap(), std::slice::from_ref(&uid));
+        lab.cgroups.remove_pod(&uid).unwrap();
+        assert!(!left.exists());
+    }
+
+    #[test]
+    fn the_v2_side_of_a_hybrid_host_is_cleaned_too() {
+        let Some(lab) = Lab::new() else { return };
+        let left = lab.path("unified", "podhybrid/c1");
+        if !Path::new("/sys/fs/cgroup/unified/cgroup.procs").exists() {
+            return;
+        }
+        fs::create_dir_all(&left).unwrap();
+        // Real v2: the kernel kills through cgroup.kill where it has it.
+        let mut inside = Sleeper::within(std::slice::from_ref(&left));
+        assert_eq!(lab.cgroups.list_pods().unwrap(), ["hybrid".into()]);
+        lab.cgroups.remove_pod(&"hybrid".into()).unwrap();
+        assert!(!left.exists());
+        assert_eq!(std::os::unix::process::ExitStatusExt::signal(&inside.0.wait().unwrap()), Some(9));
+    }
+}
+
+mod on_made_up_mounts {
+    use super::*;
+
+    /// A directory with a `proc/self/mountinfo` of the given lines, in which `@` stands for the directory.
+    fn host(lines: &[&str]) -> (tempfile::TempDir, CgroupSettings) {
+        let dir = tempfile::tempdir().unwrap();
+        let proc = dir.path().join("proc");
+        fs::create_dir_all(proc.join("self")).unwrap();
+        fs::create_dir_all(dir.path().join("cgroup")).unwrap();
+        let text = lines.join("\n").replace('@', dir.path().to_str().unwrap());
+        fs::write(proc.join("self/mountinfo"), text).unwrap();
+        let settings = settings("", &dir.path().join("cgroup"), &proc);
+        (dir, settings)
+    }
+
+    const HYBRID: [&str; 9] = [
+        "20 1 0:20 / / rw - ext4 /dev/sda rw",
+        "31 20 0:28 / @/cgroup rw - tmpfs tmpfs rw,mode=755",
+        "32 31 0:29 / @/cgroup/systemd rw - cgroup cgroup rw,xattr,name=systemd",
+        "33 31 0:30 / @/cgroup/cpu,cpuacct rw - cgroup cgroup rw,cpu,cpuacct",
+        "34 31 0:31 / @/cgroup/cpuset rw - cgroup cgroup rw,cpuset,clone_children",
+        "35 31 0:32 / @/cgroup/memory rw - cgroup cgroup rw,memory",
+        "36 31 0:33 / @/cgroup/pids rw - cgroup cgroup rw,pids",
+        "37 31 0:34 / @/cgroup/unified rw - cgroup2 cgroup2 rw",
+        "38 31 0:30 / @/cgroup/second/mount/of/cpu rw - cgroup cgroup rw,cpu,cpuacct",
+    ];
+
+    #[test]
+    fn a_hybrid_host_is_v1_with_each_hierarchy_once() {
+        let (dir, settings) = host(&HYBRID);
+        let (version, found) = hierarchy::detect(&settings).unwrap();
+        assert_eq!(version, CgroupVersion::V1);
+        let seen: Vec<(String, String)> = found
+            .iter()
+            .map(|found| {
+                let mount = found.mount.strip_prefix(dir.path().join("cgroup")).unwrap();
+                (mount.display().to_string(), found.controllers.join("+"))
+            })
+            .collect();
+        let expected = [
+            ("systemd", "name=systemd"),
+            ("cpu,cpuacct", "cpu+cpuacct"),
+            ("cpuset", "cpuset"),
+            ("memory", "memory"),
+            ("pids", "pids"),
+            ("unified", ""),
+        ];
+        assert_eq!(seen, expected.map(|(mount, names)| (mount.to_owned(), names.to_owned())));
+    }
+
+    #[test]
+    fn what_is_missing_is_named() {
+        let (_dir, settings) = host(&HYBRID[..4]);
+        let error = Cgroups::open(settings.clone()).unwrap_err();
+        assert!(
+            matches!(&error, CgroupError::MissingControllers { missing, .. } if *missing == ["cpuset", "memory", "pids"]),
+            "{error}"
+        );
+        assert!(error.to_string().contains("no cpuset, memory, pids controller"), "{error}");
+        let off = Cgroups::open(CgroupSettings { per_qos: false, ..settings }).unwrap();
+        off.ensure_tree().unwrap();
+        assert_eq!(off.parent(&"1".into(), QosClass::Burstable).unwrap(), "");
+        assert!(off.list_pods().unwrap().is_empty());
+    }
+
+    #[test]
+    fn a_host_without_cgroups_or_with_unwritable_ones_is_told() {
+        let (_dir, settings) = host(&HYBRID[..2]);
+        assert!(matches!(Cgroups::open(settings).unwrap_err(), CgroupError::NotMounted { .. }));
+        // The directories of these mounts do not exist, which is one way not to be writable.
+        let (_dir, settings) = host(&HYBRID);
+        let error = Cgroups::open(settings).unwrap_err();
+        assert!(matches!(error, CgroupError::NotWritable { .. }), "{error}");
+        assert!(error.to_string().contains("cgroupsPerQOS: false"), "{error}");
+    }
+
+    #[test]
+    fn the_systemd_driver_needs_systemd() {
+        let (dir, settings) = v2_host("cpuset cpu io memory pids");
+        let settings = CgroupSettings { driver: CgroupDriver::Systemd, ..settings };
+        let error = Cgroups::open_booted(settings.clone(), &dir.path().join("no-systemd")).unwrap_err();
+        assert!(matches!(error, CgroupError::NoSystemd { .. }), "{error}");
+        let cgroups = Cgroups::open_booted(settings.clone(), dir.path()).unwrap();
+        let burstable = settings.mount.join("kubepods.slice/kubepods-burstable.slice");
+        fs::create_dir_all(burstable.join("kubepods-burstable-poda_b.slice/cri-containerd-1.scope")).unwrap();
+        fs::create_dir_all(settings.mount.join("kubepods.slice/kubepods-podc_d.slice")).unwrap();
+        assert_eq!(cgroups.list_pods().unwrap(), ["a-b".into(), "c-d".into()]);
+        assert!(cgroups.pod_exists(&"a-b".into(), QosClass::Burstable).unwrap());
+        assert!(!cgroups.pod_exists(&"c-d".into(), QosClass::Burstable).unwrap());
+    }
+
+    fn v2_host(controllers: &str) -> (tempfile::TempDir, CgroupSettings) {
+        let (dir, settings) = host(&["31 20 0:28 / @/cgroup rw,nosuid - cgroup2 cgroup rw,nsdelegate"]);
+        v2_cgroup(&settings.mount, controllers);
+        (dir, settings)
+    }
+
+    /// The files a v2 kernel puts into a new cgroup.
+    fn v2_cgroup(path: &Path, controllers: &str) {
+        fs::create_dir_all(path).unwrap();
+        let knobs =
+            [("cpu.weight", "100"), ("cpu.max", "max 100000"), ("memory.max", "max"), ("pids.max", "max")];
+        for (file, value) in
+            knobs.into_iter().chain([("cgroup.controllers", controllers), ("cgroup.subtree_control", "")])
+        {
+            fs::write(path.join(file), format!("{value}\n")).unwrap();
+        }
+    }
+
+    #[test]
+    fn v2_passes_controllers_down_and_writes_its_own_knobs() {
+        let all = "cpuset cpu io memory pids";
+        let (_dir, settings) = v2_host(all);
+        let kubepods = settings.mount.join("kubepods");
+        for below in ["", "besteffort", "burstable", "burstable/poda-b"] {
+            v2_cgroup(&kubepods.join(below), all);
+        }
+        let read = |file: &str| fs::read_to_string(kubepods.join(file)).unwrap();
+        let cgroups = Cgroups::open(settings.clone()).unwrap();
+        assert_eq!(cgroups.version(), CgroupVersion::V2);
+        cgroups.ensure_tree().unwrap();
+        assert_eq!(read("cgroup.subtree_control"), "+cpuset +cpu +io +memory +pids");
+        assert_eq!(read("burstable/cgroup.subtree_control"), "\n", "nothing below needs it yet");
+        assert_eq!(read("besteffort/cpu.weight"), "1");
+
+        let limited = resources(1024, Some(50_000), Some(4096));
+        cgroups.ensure_pod(&"a-b".into(), QosClass::Burstable, &limited).unwrap();
+        assert_eq!(read("burstable/cgroup.subtree_control"), "+cpuset +cpu +io +memory +pids");
+        assert_eq!(read("burstable/poda-b/cpu.weight"), "100\n", "left alone: it was so already");
+        assert_eq!(read("burstable/poda-b/cpu.max"), "50000 100000");
+        assert_eq!(read("burstable/poda-b/memory.max"), "4096");
+        assert_eq!(read("burstable/poda-b/pids.max"), "50");
+        assert_eq!(cgroups.list_pods().unwrap(), ["a-b".into()]);
+        cgroups.update_qos(2000).unwrap();
+        assert_eq!(read("burstable/cpu.weight"), "174");
+    }
+
+    #[test]
+    fn v2_says_which_controllers_did_not_come_down() {
+        let (_dir, settings) = v2_host("cpuset cpu memory pids");
+        v2_cgroup(&settings.mount.join("kubepods"), "cpu pids");
+        let error = Cgroups::open(settings).unwrap().ensure_tree().unwrap_err();
+        assert!(
+            matches!(&error, CgroupError::NotDelegated { missing, .. } if *missing == ["cpuset", "memory"]),
+            "{error}"
+        );
+    }
+}
