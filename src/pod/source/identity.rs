@@ -18,8 +18,10 @@ pub(super) fn assign(pod: &mut Pod, file: &Path, node_name: &str, seen: Timestam
     }
     let uid = pod.metadata.uid.clone().unwrap_or_default();
     let metadata = &mut pod.metadata;
-    let name = metadata.name.take().unwrap_or_default();
-    metadata.name = Some(format!("{name}-{}", node_name.to_lowercase()));
+    // A pod without a name gets none, so that validation finds it missing.
+    if let Some(name) = metadata.name.take().filter(|name| !name.is_empty()) {
+        metadata.name = Some(format!("{name}-{}", node_name.to_lowercase()));
+    }
     if metadata.namespace.as_deref().unwrap_or_default().is_empty() {
         metadata.namespace = Some("default".to_owned());
     }

@@ -1,7 +1,16 @@
 //! Sources of pods: the directory or file of manifests this host is to run.
 
 mod decode;
+mod files;
 mod identity;
+mod manifest;
+mod reader;
+mod state;
 mod strict;
+mod task;
+mod watch;
 
 pub use decode::{DecodeError, decode_pod};
+pub use manifest::{ManifestError, read_manifest};
+pub use state::{ManifestProblem, SourceState, StaticPod};
+pub use task::{SourceConfig, run};

@@ -87,7 +87,14 @@ impl<'de> Node<'de, '_> {
     fn text<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Mismatch> {
         match self.value {
             Value::Number(number) if self.bare_number => visitor.visit_string(number.to_string()),
-            _ => self.deserialize_any(visitor),
+            // In YAML `yes`, `on`, `1.10` and their like are no text unless they are quoted.
+            Value::Bool(_) | Value::Number(_) => {
+                let message = format!("{} is not text; put it in quotes", self.value);
+                Err(de::Error::custom(message))
+            }
+            Value::Null | Value::String(_) | Value::Array(_) | Value::Object(_) => {
+                self.deserialize_any(visitor)
+            }
         }
     }
 
@@ -301,7 +308,7 @@ mod tests {
             (
                 json!({"containers": [{"env": [{"name": "A", "value": 1}]}]}),
                 "spec.containers[0].env[0].value",
-                "invalid type: integer `1`, expected a string",
+                "1 is not text; put it in quotes",
             ),
         ] {
             assert_eq!(flaws(pod(spec)), vec![flaw(path, message)]);

@@ -1,0 +1,230 @@
+//! The reader against files that come, go, break and mend.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::Pod;
+use proptest::prelude::*;
+
+use super::{FileRead, Pass, Reader, mended_files, new_problems};
+use crate::types::CONFIG_SEEN_ANNOTATION;
+
+fn at(second: i64) -> Timestamp {
+    Timestamp::from_second(second).unwrap()
+}
+
+fn pod(name: &str, image: &str) -> Vec<u8> {
+    format!("{{apiVersion: v1, kind: Pod, metadata: {{name: {name}}}, spec: {{containers: [{{name: c, image: {image}}}]}}}}")
+        .into_bytes()
+}
+
+fn listed<const N: usize>(files: [(&str, FileRead); N]) -> Pass {
+    Pass::Listed(files.into_iter().map(|(file, read)| (PathBuf::from(file), read)).collect())
+}
+
+fn bytes(content: &[u8]) -> FileRead {
+    FileRead::Bytes(content.to_vec())
+}
+
+fn names(reader: &Reader) -> Vec<String> {
+    reader.state().pods.iter().map(|pod| pod.pod.metadata.name.clone().unwrap()).collect()
+}
+
+#[test]
+fn equal_content_changes_nothing() {
+    let mut reader = Reader::new("n");
+    assert!(reader.apply(listed([("a", bytes(&pod("a", "x")))]), at(1)));
+    let first = reader.state();
+    assert!(!reader.apply(listed([("a", bytes(&pod("a", "x")))]), at(2)));
+    assert!(!reader.apply(listed([("a", FileRead::Unchanged)]), at(3)));
+    assert!(Arc::ptr_eq(&first.pods[0], &reader.state().pods[0]));
+
+    let mut commented = pod("a", "x");
+    commented.extend_from_slice(b" # why");
+    assert!(!reader.apply(listed([("a", bytes(&commented))]), at(4)));
+    assert_eq!(reader.state(), first);
+
+    assert!(reader.apply(listed([("a", bytes(&pod("a", "z")))]), at(5)));
+    let second = reader.state();
+    assert_ne!(second.pods[0].pod.metadata.uid, first.pods[0].pod.metadata.uid);
+    let seen = &second.pods[0].pod.metadata.annotations.as_ref().unwrap()[CONFIG_SEEN_ANNOTATION];
+    assert_eq!(*seen, at(5).to_string());
+}
+
+#[test]
+fn a_file_that_breaks_keeps_its_pod_and_names_its_problem_once() {
+    let mut reader = Reader::new("n");
+    reader.apply(listed([("a", bytes(&pod("a", "x"))), ("b", bytes(&pod("b", "x")))]), at(1));
+    let good = reader.state();
+
+    assert!(reader.apply(listed([("a", bytes(b"{half")), ("b", FileRead::Unchanged)]), at(2)));
+    let broken = reader.state();
+    assert_eq!(broken.pods, good.pods);
+    assert_eq!(new_problems(&good, &broken).len(), 1);
+    assert_eq!((broken.problems[0].file.clone(), broken.problems[0].since), (PathBuf::from("a"), at(2)));
+
+    assert!(!reader.apply(listed([("a", bytes(b"{half")), ("b", FileRead::Unchanged)]), at(3)));
+    assert_eq!(reader.state(), broken);
+
+    assert!(
+        reader
+            .apply(listed([("a", FileRead::Refused("too large".into())), ("b", FileRead::Unchanged)]), at(4))
+    );
+    assert_eq!(reader.state().pods, good.pods);
+    assert_eq!(reader.state().problems[0].message, "too large");
+
+    assert!(reader.apply(listed([("a", bytes(&pod("a", "x"))), ("b", FileRead::Unchanged)]), at(5)));
+    assert_eq!(reader.state(), good);
+    assert_eq!(mended_files(&broken, &good).into_iter().collect::<Vec<_>>(), [PathBuf::from("a")]);
+}
+
+#[test]
+fn a_file_that_never_was_good_gives_only_a_problem() {
+    let mut reader = Reader::new("n");
+    reader.apply(listed([("a", bytes(b"apiVersion: v1\nkind: Pod\nspec: {}\nmetadata: {name: A}"))]), at(1));
+    let state = reader.state();
+    assert_eq!(state.pods, Vec::new());
+    assert_eq!(state.problems[0].pod.as_deref(), Some("default/A-n"));
+    assert_eq!(state.problems[0].message.lines().count(), 2);
+}
+
+#[test]
+fn removed_files_take_their_pods_and_problems_along() {
+    let mut reader = Reader::new("n");
+    reader.apply(listed([("a", bytes(&pod("a", "x"))), ("b", bytes(b"["))]), at(1));
+    assert!(reader.apply(listed([]), at(2)));
+    assert_eq!(reader.state(), super::SourceState { ready: true, ..Default::default() });
+    assert!(!reader.apply(listed([]), at(3)));
+}
+
+#[test]
+fn what_cannot_be_listed_stays() {
+    let mut reader = Reader::new("n");
+    reader.apply(listed([("/m/a", bytes(&pod("a", "x")))]), at(1));
+    let failed = || Pass::Failed { path: "/m".into(), message: "not permitted".into() };
+    assert!(reader.apply(failed(), at(2)));
+    assert!(!reader.apply(failed(), at(3)));
+    assert_eq!(names(&reader), ["a-n"]);
+    assert_eq!(reader.state().problems[0].since, at(2));
+    assert!(reader.apply(listed([("/m/a", FileRead::Unchanged)]), at(4)));
+    assert_eq!(reader.state().problems, []);
+}
+
+#[test]
+fn of_two_files_with_one_pod_the_first_by_name_has_it() {
+    let mut reader = Reader::new("n");
+    reader.apply(listed([("b", bytes(&pod("same", "x")))]), at(1));
+    reader.apply(listed([("a", bytes(&pod("same", "z"))), ("b", FileRead::Unchanged)]), at(2));
+    let state = reader.state();
+    assert_eq!(state.pods.iter().map(|pod| pod.file.clone()).collect::<Vec<_>>(), [PathBuf::from("a")]);
+    assert_eq!(state.problems[0].file, PathBuf::from("b"));
+    assert!(state.problems[0].message.contains("already defined by a"), "{}", state.problems[0].message);
+
+    assert!(reader.apply(listed([("b", FileRead::Unchanged)]), at(3)));
+    assert_eq!(reader.state().pods[0].file, PathBuf::from("b"));
+    assert_eq!(reader.state().problems, []);
+}
+
+#[test]
+fn one_uid_belongs_to_one_pod() {
+    let with_uid = |name: &str| {
+        format!("{{apiVersion: v1, kind: Pod, metadata: {{name: {name}, uid: u1}}, spec: {{containers: [{{name: c, image: x}}]}}}}")
+            .into_bytes()
+    };
+    let mut reader = Reader::new("n");
+    reader.apply(listed([("a", bytes(&with_uid("a"))), ("b", bytes(&with_uid("b")))]), at(1));
+    assert_eq!(names(&reader), ["a-n"]);
+    assert!(reader.state().problems[0].message.contains("uid u1"));
+}
+
+#[derive(Debug, Clone)]
+enum Edit {
+    Good { file: usize, name: usize, image: usize },
+    Bad { file: usize, how: usize },
+    Remove { file: usize },
+    Nothing,
+    ListingFails,
+}
+
+fn edits() -> impl Strategy<Value = Vec<Edit>> {
+    let edit = prop_oneof![
+        4 => (0_usize..4, 0_usize..4, 0_usize..3).prop_map(|(file, name, image)| Edit::Good { file, name, image }),
+        2 => (0_usize..4, 0_usize..3).prop_map(|(file, how)| Edit::Bad { file, how }),
+        1 => (0_usize..4).prop_map(|file| Edit::Remove { file }),
+        1 => Just(Edit::Nothing),
+        1 => Just(Edit::ListingFails),
+    ];
+    proptest::collection::vec(edit, 1..30)
+}
+
+/// Pods without the time they were first seen, which alone may differ between two histories of equal content.
+fn timeless(reader: &Reader) -> Vec<(PathBuf, Pod)> {
+    let pods = reader.state().pods;
+    pods.iter()
+        .map(|read| {
+            let mut pod = Pod::clone(&read.pod);
+            pod.metadata.annotations.as_mut().unwrap().remove(CONFIG_SEEN_ANNOTATION);
+            (read.file.clone(), pod)
+        })
+        .collect()
+}
+
+proptest! {
+    /// After any history, the pods are those of a fresh read of each file's last good version.
+    #[test]
+    fn a_history_ends_where_a_fresh_read_of_the_good_versions_ends(edits in edits()) {
+        const BAD: [&[u8]; 3] = [b"", b"{half", b"apiVersion: v1\nkind: Pod\nmetadata: {name: x}"];
+        let mut reader = Reader::new("n");
+        let mut present: BTreeMap<PathBuf, Vec<u8>> = BTreeMap::new();
+        let mut good: BTreeMap<PathBuf, Vec<u8>> = BTreeMap::new();
+        for (step, edit) in edits.into_iter().enumerate() {
+            let now = at(i64::try_from(step).unwrap());
+            let before = reader.state();
+            let mut touched = None;
+            let mut fails = false;
+            match edit {
+                Edit::Good { file, name, image } => {
+                    let file = PathBuf::from(format!("f{file}"));
+                    let content = pod(&format!("p{name}"), &format!("i{image}"));
+                    good.insert(file.clone(), content.clone());
+                    present.insert(file.clone(), content);
+                    touched = Some(file);
+                }
+                Edit::Bad { file, how } => {
+                    let file = PathBuf::from(format!("f{file}"));
+                    present.insert(file.clone(), BAD[how].to_vec());
+                    touched = Some(file);
+                }
+                Edit::Remove { file } => {
+                    let file = PathBuf::from(format!("f{file}"));
+                    present.remove(&file);
+                    good.remove(&file);
+                }
+                Edit::Nothing => {}
+                Edit::ListingFails => fails = true,
+            }
+            let pass = if fails {
+                Pass::Failed { path: "/m".into(), message: "no".into() }
+            } else {
+                let read = |file: &PathBuf, content: &Vec<u8>| match &touched {
+                    Some(touched) if touched == file => FileRead::Bytes(content.clone()),
+                    _ => FileRead::Unchanged,
+                };
+                Pass::Listed(present.iter().map(|(file, content)| (file.clone(), read(file, content))).collect())
+            };
+            let changed = reader.apply(pass, now);
+            prop_assert!(changed || reader.state() == before, "a change was not told");
+
+            let mut fresh = Reader::new("n");
+            let all = good.iter().map(|(file, content)| (file.clone(), FileRead::Bytes(content.clone())));
+            fresh.apply(Pass::Listed(all.collect()), now);
+            prop_assert_eq!(timeless(&reader), timeless(&fresh));
+
+            let bad = present.iter().filter(|(file, content)| good.get(*file) != Some(*content)).count();
+            let known = reader.files.values().filter(|known| known.problem.is_some()).count();
+            prop_assert_eq!(bad, known);
+        }
+    }
+}

@@ -1,0 +1,125 @@
+//! Keeps the state of the source true to the disk: reads on every change that inotify tells of, and all of it
+//! periodically. Thin: the disk is [`Files`] and [`Watch`], the judgement is [`Reader`].
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use tokio::sync::{Notify, watch};
+use tokio::time::{Instant, sleep, timeout};
+use tokio_util::sync::CancellationToken;
+use tracing::{error, info, warn};
+
+use super::files::Files;
+use super::reader::{Pass, Reader, mended_files, new_problems};
+use super::state::SourceState;
+use super::watch::Watch;
+
+/// After a change, reading waits until nothing changed for this long: editors write, rename and touch.
+const QUIET: Duration = Duration::from_millis(50);
+/// But no longer than this, however busy the directory is.
+const QUIET_MOST: Duration = Duration::from_secs(1);
+/// The shortest period of full readings; a shorter one would only burn the processor.
+const CHECK_LEAST: Duration = Duration::from_secs(1);
+
+/// Where the manifests are.
+#[derive(Debug, Clone)]
+pub struct SourceConfig {
+    /// The directory or file (`staticPodPath`). None: there are no manifests.
+    pub path: Option<PathBuf>,
+    /// The name of this node, which the pods' names end with.
+    pub node_name: String,
+    /// How often everything is looked at again, whatever inotify tells (`fileCheckFrequency`). At least a second.
+    pub check_frequency: Duration,
+}
+
+/// Publishes what the manifests say, until `cancel`. The first state comes when everything was read once; after that
+/// one comes only when something changed.
+pub async fn run(config: SourceConfig, tx: watch::Sender<SourceState>, cancel: CancellationToken) {
+    let Some(path) = config.path else {
+        tx.send_replace(SourceState { ready: true, ..SourceState::default() });
+        cancel.cancelled().await;
+        return;
+    };
+    // Events carry absolute paths. Without a working directory the path stays as it is, and only events are lost.
+    let path = std::path::absolute(&path).unwrap_or(path);
+    let changed = Arc::new(Notify::new());
+    let mut reader = Reader::new(&config.node_name);
+    let mut disk = Some(Disk::new(&path, &changed));
+    let check_frequency = config.check_frequency.max(CHECK_LEAST);
+    loop {
+        let now = Timestamp::now();
+        let ready = disk.take().unwrap_or_else(|| Disk::new(&path, &changed));
+        // Reading may block for long (a network file system), but only this task waits for it.
+        let read = tokio::task::spawn_blocking(move || ready.read(now));
+        let pass = tokio::select! {
+            biased;
+            () = cancel.cancelled() => return, // cancel-safe: the reading ends by itself and is dropped
+            pass = read => pass,
+        };
+        match pass {
+            Ok((back, pass)) => {
+                disk = Some(back);
+                publish(&mut reader, pass, &tx, now);
+            }
+            Err(error) => {
+                error!(path = %path.display(), %error, "reading the manifests ended early; starting afresh")
+            }
+        }
+        tokio::select! {
+            biased;
+            () = cancel.cancelled() => return, // cancel-safe: nothing is lost on the way out
+            () = changed.notified() => settle(&changed).await, // cancel-safe: a permit not taken stays
+            () = sleep(check_frequency) => {} // cancel-safe: the next round sleeps anew
+        }
+    }
+}
+
+/// What reading needs, moved to the blocking thread and back.
+struct Disk {
+    path: PathBuf,
+    files: Files,
+    watch: Watch,
+}
+
+impl Disk {
+    fn new(path: &Path, changed: &Arc<Notify>) -> Self {
+        let watch = Watch::new(path, Arc::clone(changed));
+        Self { path: path.to_owned(), files: Files::default(), watch }
+    }
+
+    /// Watches before it reads, so that no change falls between the two.
+    fn read(mut self, now: Timestamp) -> (Self, Pass) {
+        self.watch.renew();
+        let pass = self.files.read(&self.path, now);
+        (self, pass)
+    }
+}
+
+/// Waits until the changes pause.
+async fn settle(changed: &Notify) {
+    let end = Instant::now() + QUIET_MOST;
+    while Instant::now() < end && timeout(QUIET, changed.notified()).await.is_ok() {}
+}
+
+fn publish(reader: &mut Reader, pass: Pass, tx: &watch::Sender<SourceState>, now: Timestamp) {
+    let changed = reader.apply(pass, now);
+    let before = tx.borrow().clone();
+    if !changed && before.ready {
+        return;
+    }
+    let next = reader.state();
+    for problem in new_problems(&before, &next) {
+        let pod = problem.pod.as_deref().unwrap_or_default();
+        warn!(file = %problem.file.display(), pod, problem = problem.message, "manifest cannot be used");
+    }
+    for file in mended_files(&before, &next) {
+        info!(file = %file.display(), "manifest is in order again or gone");
+    }
+    tx.send_replace(next);
+}
+
+#[cfg(test)]
+#[path = "task_tests.rs"]
+mod tests;

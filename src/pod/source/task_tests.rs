@@ -1,0 +1,149 @@
+//! The source on a real directory: everything waits on the published state, nothing on the clock.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use tokio::sync::watch;
+use tokio_util::sync::{CancellationToken, DropGuard};
+
+use super::{SourceConfig, run};
+use crate::pod::source::SourceState;
+
+const FOREVER: Duration = Duration::from_secs(3600);
+
+struct Source {
+    rx: watch::Receiver<SourceState>,
+    tasks: tokio::task::JoinSet<()>,
+    _stop: DropGuard,
+}
+
+impl Source {
+    fn start(path: Option<&Path>, check_frequency: Duration) -> Self {
+        let (tx, rx) = watch::channel(SourceState::default());
+        let cancel = CancellationToken::new();
+        let config = SourceConfig { path: path.map(Path::to_owned), node_name: "n".into(), check_frequency };
+        let mut tasks = tokio::task::JoinSet::new();
+        tasks.spawn(run(config, tx, cancel.clone()));
+        Self { rx, tasks, _stop: cancel.drop_guard() }
+    }
+
+    async fn until(&mut self, wanted: impl Fn(&SourceState) -> bool) -> SourceState {
+        let waiting = self.rx.wait_for(|state| wanted(state));
+        if let Ok(state) = tokio::time::timeout(Duration::from_secs(20), waiting).await {
+            return state.unwrap().clone();
+        }
+        panic!("not reached; last: {:#?}", self.rx.borrow().clone())
+    }
+
+    async fn until_pods(&mut self, images: &[&str]) -> SourceState {
+        self.until(|state| state.ready && images_of(state) == images).await
+    }
+}
+
+fn images_of(state: &SourceState) -> Vec<String> {
+    let image =
+        |pod: &k8s_openapi::api::core::v1::Pod| pod.spec.as_ref().unwrap().containers[0].image.clone();
+    state.pods.iter().map(|pod| image(&pod.pod).unwrap()).collect()
+}
+
+fn pod(name: &str, image: &str) -> String {
+    format!(
+        "{{apiVersion: v1, kind: Pod, metadata: {{name: {name}}}, spec: {{containers: [{{name: c, image: {image}}}]}}}}"
+    )
+}
+
+#[tokio::test]
+async fn events_alone_keep_the_state_true() {
+    let root = tempfile::tempdir().unwrap();
+    let at = |name: &str| root.path().join(name);
+    fs::write(at("a.yaml"), pod("a", "one")).unwrap();
+    let mut source = Source::start(Some(root.path()), FOREVER);
+    source.until_pods(&["one"]).await;
+
+    fs::write(at("b.yaml"), pod("b", "two")).unwrap();
+    let state = source.until_pods(&["one", "two"]).await;
+    assert_eq!(state.pods[1].pod.metadata.name.as_deref(), Some("b-n"));
+
+    fs::write(at(".b.yaml.swp"), pod("b", "three")).unwrap();
+    fs::rename(at(".b.yaml.swp"), at("b.yaml")).unwrap();
+    source.until_pods(&["one", "three"]).await;
+
+    fs::write(at("a.yaml"), "{half").unwrap();
+    let broken = source.until(|state| !state.problems.is_empty()).await;
+    assert_eq!(images_of(&broken), ["one", "three"]);
+    assert_eq!(broken.problems[0].file, at("a.yaml"));
+
+    fs::write(at("a.yaml"), pod("a", "four")).unwrap();
+    let mended = source.until_pods(&["four", "three"]).await;
+    assert!(mended.problems.is_empty());
+
+    fs::remove_file(at("a.yaml")).unwrap();
+    source.until_pods(&["three"]).await;
+    fs::remove_file(at("b.yaml")).unwrap();
+    source.until_pods(&[]).await;
+}
+
+#[tokio::test]
+async fn the_directory_may_come_late_go_and_come_back() {
+    let root = tempfile::tempdir().unwrap();
+    let directory = root.path().join("x/manifests");
+    let mut source = Source::start(Some(&directory), FOREVER);
+    source.until_pods(&[]).await;
+    for image in ["one", "two"] {
+        fs::create_dir_all(&directory).unwrap();
+        fs::write(directory.join("a.yaml"), pod("a", image)).unwrap();
+        source.until_pods(&[image]).await;
+        fs::remove_dir_all(&directory).unwrap();
+        source.until_pods(&[]).await;
+    }
+}
+
+#[tokio::test]
+async fn one_file_may_be_the_source() {
+    let root = tempfile::tempdir().unwrap();
+    let file = root.path().join("pod.yaml");
+    let mut source = Source::start(Some(&file), FOREVER);
+    source.until_pods(&[]).await;
+    fs::write(&file, pod("a", "one")).unwrap();
+    source.until_pods(&["one"]).await;
+    let other = root.path().join("other");
+    fs::write(&other, pod("a", "two")).unwrap();
+    fs::rename(&other, &file).unwrap();
+    source.until_pods(&["two"]).await;
+}
+
+/// A change behind a symbolic link raises no event; only the periodic reading finds it.
+#[tokio::test(start_paused = true)]
+async fn what_events_miss_the_next_reading_finds() {
+    let (root, elsewhere) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let target: PathBuf = elsewhere.path().join("pod");
+    fs::write(&target, pod("a", "one")).unwrap();
+    std::os::unix::fs::symlink(&target, root.path().join("link.yaml")).unwrap();
+    let mut source = Source::start(Some(root.path()), Duration::ZERO);
+    source.until_pods(&["one"]).await;
+    fs::write(&target, pod("a", "two-and-more")).unwrap();
+    source.until_pods(&["two-and-more"]).await;
+}
+
+#[tokio::test]
+async fn without_a_path_there_are_no_pods_and_all_is_read() {
+    let mut source = Source::start(None, FOREVER);
+    let state = source.until(|state| state.ready).await;
+    assert_eq!(state, SourceState { ready: true, ..SourceState::default() });
+    drop(source._stop);
+    assert!(source.tasks.join_next().await.unwrap().is_ok());
+}
+
+#[tokio::test(start_paused = true)]
+async fn reading_again_without_a_change_publishes_nothing() {
+    let root = tempfile::tempdir().unwrap();
+    fs::write(root.path().join("a.yaml"), pod("a", "one")).unwrap();
+    fs::write(root.path().join("bad.yaml"), "[").unwrap();
+    let mut source = Source::start(Some(root.path()), Duration::ZERO);
+    source.until_pods(&["one"]).await;
+    source.rx.mark_unchanged();
+    // A hundred periods of the shortest frequency.
+    tokio::time::sleep(Duration::from_secs(100)).await;
+    assert!(!source.rx.has_changed().unwrap());
+}

@@ -1,0 +1,145 @@
+//! Tells when something happens where the manifests are. A hint only: what it misses, the periodic reading finds.
+//! Blocks its caller while setting watches; the events come on the notifier's own thread and are only passed on.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use notify::event::{AccessKind, AccessMode};
+use notify::{Event, EventKind, RecommendedWatcher, RecursiveMode, Watcher};
+use tokio::sync::Notify;
+use tracing::{debug, warn};
+
+/// Watches the manifests' path, and the directory above it, in which the path may appear or be replaced.
+pub(super) struct Watch {
+    path: PathBuf,
+    changed: Arc<Notify>,
+    watcher: Option<RecommendedWatcher>,
+    /// The directories watched, each with the device and inode it had.
+    watched: BTreeMap<PathBuf, (u64, u64)>,
+    /// The failure last told, so that it is told once.
+    failure: Option<String>,
+}
+
+impl Watch {
+    /// A watch that wakes `changed`. Nothing is watched before the first [`Watch::renew`].
+    pub(super) fn new(path: &Path, changed: Arc<Notify>) -> Self {
+        let (path, watched) = (path.to_owned(), BTreeMap::new());
+        Self { path, changed, watcher: None, watched, failure: None }
+    }
+
+    /// Watches what is there now: a directory that was replaced, or appeared, needs a new watch.
+    pub(super) fn renew(&mut self) {
+        match self.try_renew() {
+            Ok(()) => self.failure = None,
+            Err(error) => {
+                let message = error.to_string();
+                if self.failure.as_ref() != Some(&message) {
+                    warn!(path = %self.path.display(), error = message,
+                        "cannot watch the manifests for changes; they are only read periodically");
+                }
+                self.failure = Some(message);
+            }
+        }
+    }
+
+    fn try_renew(&mut self) -> notify::Result<()> {
+        let wanted = directories(&self.path);
+        if self.watcher.is_some() && wanted == self.watched {
+            return Ok(());
+        }
+        let watcher = match &mut self.watcher {
+            Some(watcher) => watcher,
+            slot => slot.insert(notify::recommended_watcher(waker(&self.path, &self.changed))?),
+        };
+        let stale = |entry: &(&PathBuf, &(u64, u64))| wanted.get(entry.0) != Some(entry.1);
+        for directory in self.watched.iter().filter(stale).map(|(path, _)| path.clone()).collect::<Vec<_>>() {
+            // A directory that is gone took its watch along; there is nothing to undo then.
+            if let Err(error) = watcher.unwatch(&directory) {
+                debug!(path = %directory.display(), %error, "watch was gone already");
+            }
+            self.watched.remove(&directory);
+        }
+        for (directory, identity) in wanted {
+            if !self.watched.contains_key(&directory) {
+                watcher.watch(&directory, RecursiveMode::NonRecursive)?;
+                self.watched.insert(directory, identity);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The directories to watch for `path`: itself if it is one, and the nearest one above it that exists.
+fn directories(path: &Path) -> BTreeMap<PathBuf, (u64, u64)> {
+    let identity = |path: &Path| {
+        let metadata = fs::metadata(path).ok().filter(fs::Metadata::is_dir)?;
+        Some((path.to_owned(), (metadata.dev(), metadata.ino())))
+    };
+    let above = path.ancestors().skip(1).find_map(identity);
+    identity(path).into_iter().chain(above).collect()
+}
+
+fn waker(path: &Path, changed: &Arc<Notify>) -> impl Fn(notify::Result<Event>) + Send + 'static {
+    let (path, changed) = (path.to_owned(), Arc::clone(changed));
+    move |event| {
+        // An error of the notifier means that something may have been missed.
+        if event.map_or(true, |event| concerns(&event, &path)) {
+            changed.notify_one();
+        }
+    }
+}
+
+/// Whether an event may mean a change at or below `path`, or of a directory on the way to it.
+fn concerns(event: &Event, path: &Path) -> bool {
+    let only_read = match event.kind {
+        // Our own reading opens and closes files: heeding that would never end.
+        EventKind::Access(access) => access != AccessKind::Close(AccessMode::Write),
+        EventKind::Any
+        | EventKind::Create(_)
+        | EventKind::Modify(_)
+        | EventKind::Remove(_)
+        | EventKind::Other => false,
+    };
+    let near = |place: &PathBuf| place.starts_with(path) || path.starts_with(place);
+    event.need_rescan() || (!only_read && (event.paths.is_empty() || event.paths.iter().any(near)))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use notify::event::{AccessKind, AccessMode, CreateKind, ModifyKind};
+    use notify::{Event, EventKind};
+
+    use super::{concerns, directories};
+
+    #[test]
+    fn reading_is_no_change_and_neighbours_do_not_matter() {
+        let event = |kind, path: &str| Event::new(kind).add_path(path.into());
+        let heeded = |event: Event| concerns(&event, Path::new("/etc/m"));
+        let create = EventKind::Create(CreateKind::File);
+        assert!(heeded(event(create, "/etc/m/a.yaml")));
+        assert!(heeded(event(create, "/etc/m")));
+        assert!(heeded(event(EventKind::Modify(ModifyKind::Any), "/etc")));
+        assert!(heeded(event(EventKind::Access(AccessKind::Close(AccessMode::Write)), "/etc/m/a.yaml")));
+        assert!(heeded(Event::new(EventKind::Other)));
+        assert!(!heeded(event(create, "/etc/passwd")));
+        assert!(!heeded(event(EventKind::Access(AccessKind::Open(AccessMode::Any)), "/etc/m/a.yaml")));
+        assert!(!heeded(event(EventKind::Access(AccessKind::Close(AccessMode::Read)), "/etc/m/a.yaml")));
+    }
+
+    #[test]
+    fn the_nearest_directory_above_is_watched_too() {
+        let root = tempfile::tempdir().unwrap();
+        let at = |name: &str| root.path().join(name);
+        std::fs::create_dir_all(at("a/b")).unwrap();
+        std::fs::write(at("a/b/pod.yaml"), "").unwrap();
+        let watched = |name: &str| directories(&at(name)).into_keys().collect::<Vec<_>>();
+        assert_eq!(watched("a/b"), [at("a"), at("a/b")]);
+        assert_eq!(watched("a/b/pod.yaml"), [at("a/b")]);
+        assert_eq!(watched("a/c/d/e"), [at("a")]);
+    }
+}
