@@ -7,6 +7,7 @@ mod gate;
 mod identity;
 pub mod resources;
 pub mod source;
+pub mod status;
 pub mod table;
 #[cfg(test)]
 pub(crate) mod testing;

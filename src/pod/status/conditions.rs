@@ -1,0 +1,185 @@
+//! Conditions of a pod that a kubelet owns (Kubernetes docs, "Pod Lifecycle", pod conditions). The others, written by
+//! controllers for readiness gates, are kept as they are.
+
+use k8s_openapi::api::core::v1::{Container, ContainerStatus, PodCondition};
+
+use super::containers::whole_seconds;
+use super::input::StatusInput;
+use super::phase::Phase;
+use super::restart::is_sidecar;
+use crate::cri::SandboxState;
+use crate::pod::view::PodView;
+
+const READY_TO_START: &str = "PodReadyToStartContainers";
+const INITIALIZED: &str = "Initialized";
+const READY: &str = "Ready";
+const CONTAINERS_READY: &str = "ContainersReady";
+const SCHEDULED: &str = "PodScheduled";
+/// The kubelet's own conditions, in the order it writes them.
+const OWNED: [&str; 5] = [READY_TO_START, INITIALIZED, READY, CONTAINERS_READY, SCHEDULED];
+
+/// Whether a condition holds; where not, or not as usual, why.
+#[derive(Clone, Debug, PartialEq)]
+struct Verdict {
+    holds: bool,
+    reason: Option<String>,
+    message: Option<String>,
+}
+
+impl Verdict {
+    const TRUE: Self = Self { holds: true, reason: None, message: None };
+    const FALSE: Self = Self { holds: false, reason: None, message: None };
+
+    fn because(self, reason: &str) -> Self {
+        Self { reason: Some(reason.to_owned()), ..self }
+    }
+
+    fn saying(self, message: String) -> Self {
+        Self { message: Some(message), ..self }
+    }
+}
+
+/// All conditions of the pod: those of others, then the kubelet's. `statuses` are those of the init and the regular
+/// containers.
+pub(super) fn conditions(
+    input: &StatusInput<'_>,
+    statuses: &[ContainerStatus],
+    phase: Phase,
+) -> Vec<PodCondition> {
+    let pod = PodView::from(input.pod);
+    let previous = input.previous.and_then(|previous| previous.conditions.as_deref()).unwrap_or_default();
+    let mut conditions: Vec<PodCondition> =
+        previous.iter().filter(|condition| !OWNED.contains(&condition.type_.as_str())).cloned().collect();
+    let containers_ready = containers_ready(pod, statuses, phase);
+    let ready = ready(pod, &containers_ready, &conditions);
+    let verdicts = [
+        ready_to_start(input, pod),
+        initialized(pod, statuses, phase),
+        ready,
+        containers_ready,
+        Verdict::TRUE,
+    ];
+    for (type_, verdict) in OWNED.into_iter().zip(verdicts) {
+        let status = if verdict.holds { "True" } else { "False" };
+        let unchanged = previous.iter().find(|before| before.type_ == type_ && before.status == status);
+        let since = unchanged.and_then(|before| before.last_transition_time.clone());
+        conditions.push(PodCondition {
+            last_probe_time: None,
+            last_transition_time: Some(since.unwrap_or_else(|| whole_seconds(input.now))),
+            message: verdict.message,
+            observed_generation: pod.meta.generation.filter(|generation| *generation != 0),
+            reason: verdict.reason,
+            status: status.to_owned(),
+            type_: type_.to_owned(),
+        });
+    }
+    conditions
+}
+
+/// Whether a sandbox with its network stands; if not, what the last attempt to make one met.
+fn ready_to_start(input: &StatusInput<'_>, pod: PodView<'_>) -> Verdict {
+    let sandboxes = &input.observed.sandboxes;
+    let ready = sandboxes.iter().filter(|sandbox| sandbox.state == SandboxState::Ready).count();
+    let usable = sandboxes.first().is_some_and(|newest| {
+        newest.state == SandboxState::Ready
+            && ready == 1
+            && newest.host_network == pod.host_network()
+            && (newest.host_network || !newest.ips.is_empty())
+    });
+    match input.sandbox_problem {
+        _ if usable => Verdict::TRUE,
+        None => Verdict::FALSE,
+        Some(problem) => Verdict::FALSE.because(&problem.reason).saying(problem.message.clone()),
+    }
+}
+
+fn initialized(pod: PodView<'_>, statuses: &[ContainerStatus], phase: Phase) -> Verdict {
+    let (unknown, incomplete) = split(pod.init_containers().iter(), statuses, |init, status| {
+        if is_sidecar(init) { status.started == Some(true) } else { status.ready }
+    });
+    if phase == Phase::Succeeded && unknown.is_empty() {
+        return Verdict::TRUE.because("PodCompleted");
+    }
+    // Sidecars restarting later do not take it back.
+    let started = |container: &Container| {
+        let state = find(statuses, container).and_then(|status| status.state.as_ref());
+        state.is_some_and(|state| state.running.is_some() || state.terminated.is_some())
+    };
+    if pod.spec.containers.iter().any(started) {
+        return Verdict::TRUE;
+    }
+    match message(&unknown, &incomplete, "incomplete") {
+        None => Verdict::TRUE,
+        Some(message) => Verdict::FALSE.because("ContainersNotInitialized").saying(message),
+    }
+}
+
+fn containers_ready(pod: PodView<'_>, statuses: &[ContainerStatus], phase: Phase) -> Verdict {
+    let sidecars = pod.init_containers().iter().filter(|init| is_sidecar(init));
+    let (unknown, unready) = split(sidecars.chain(&pod.spec.containers), statuses, |_, status| status.ready);
+    match phase {
+        Phase::Succeeded if unknown.is_empty() => return Verdict::FALSE.because("PodCompleted"),
+        Phase::Failed => return Verdict::FALSE.because("PodFailed"),
+        Phase::Pending | Phase::Running | Phase::Succeeded => {}
+    }
+    match message(&unknown, &unready, "unready") {
+        None => Verdict::TRUE,
+        Some(message) => Verdict::FALSE.because("ContainersNotReady").saying(message),
+    }
+}
+
+/// The containers' readiness, and that of everyone the pod's readiness gates name.
+fn ready(pod: PodView<'_>, containers_ready: &Verdict, others: &[PodCondition]) -> Verdict {
+    if !containers_ready.holds {
+        return containers_ready.clone();
+    }
+    let closed = |gate: &str| match others.iter().find(|condition| condition.type_ == gate) {
+        None => Some(format!("corresponding condition of pod readiness gate {gate:?} does not exist.")),
+        Some(condition) if condition.status == "True" => None,
+        Some(condition) => Some(format!(
+            "the status of pod readiness gate {gate:?} is not \"True\", but {}",
+            condition.status
+        )),
+    };
+    let gates = pod.spec.readiness_gates.iter().flatten();
+    let closed: Vec<String> = gates.filter_map(|gate| closed(&gate.condition_type)).collect();
+    if closed.is_empty() {
+        Verdict::TRUE
+    } else {
+        Verdict::FALSE.because("ReadinessGatesNotReady").saying(closed.join(", "))
+    }
+}
+
+/// Names of the containers without a status, and of those whose status is not as it should be.
+fn split<'a>(
+    containers: impl Iterator<Item = &'a Container>,
+    statuses: &[ContainerStatus],
+    is_good: impl Fn(&Container, &ContainerStatus) -> bool,
+) -> (Vec<&'a str>, Vec<&'a str>) {
+    let (mut unknown, mut bad) = (Vec::new(), Vec::new());
+    for container in containers {
+        match find(statuses, container) {
+            None => unknown.push(container.name.as_str()),
+            Some(status) if !is_good(container, status) => bad.push(container.name.as_str()),
+            Some(_) => {}
+        }
+    }
+    (unknown, bad)
+}
+
+fn find<'s>(statuses: &'s [ContainerStatus], container: &Container) -> Option<&'s ContainerStatus> {
+    statuses.iter().find(|status| status.name == container.name)
+}
+
+fn message(unknown: &[&str], bad: &[&str], adjective: &str) -> Option<String> {
+    let lists = [("unknown", unknown), (adjective, bad)];
+    let list = |(adjective, names): (&str, &[&str])| {
+        (!names.is_empty()).then(|| format!("containers with {adjective} status: [{}]", names.join(" ")))
+    };
+    let parts: Vec<String> = lists.into_iter().filter_map(list).collect();
+    (!parts.is_empty()).then(|| parts.join(", "))
+}
+
+#[cfg(test)]
+#[path = "conditions_tests.rs"]
+mod tests;

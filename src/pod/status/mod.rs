@@ -1,0 +1,20 @@
+//! The status of a pod as the API shows it, from what was observed, and as a person reads it in a table. Pure; never
+//! decides what happens to the pod.
+
+mod age;
+mod conditions;
+mod containers;
+mod generate;
+mod input;
+mod phase;
+mod restart;
+mod summary;
+#[cfg(test)]
+mod testing;
+
+pub use age::human_duration;
+pub use generate::generate;
+pub use input::{Lifecycle, StatusInput, WaitingReason};
+pub use phase::Phase;
+pub use restart::will_restart;
+pub use summary::{PodSummary, summary};

@@ -1,0 +1,182 @@
+//! The phase of a pod, from the statuses of its containers (Kubernetes docs, "Pod Lifecycle"; upstream `getPhase`).
+
+use std::fmt;
+
+use k8s_openapi::api::core::v1::{Container, ContainerState, ContainerStatus};
+
+use super::input::Lifecycle;
+use super::restart::{is_sidecar, restarts};
+use crate::pod::view::PodView;
+
+/// Where a pod is in its life, in one word.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Phase {
+    /// Some container was not started yet.
+    Pending,
+    /// Its containers run, or will again.
+    Running,
+    /// All its containers ended well, for good.
+    Succeeded,
+    /// All its containers ended for good, one of them badly.
+    Failed,
+}
+
+impl Phase {
+    /// The name used in `status.phase`.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Pending => "Pending",
+            Self::Running => "Running",
+            Self::Succeeded => "Succeeded",
+            Self::Failed => "Failed",
+        }
+    }
+
+    /// The phase of this name.
+    pub fn parse(name: &str) -> Option<Self> {
+        [Self::Pending, Self::Running, Self::Succeeded, Self::Failed]
+            .into_iter()
+            .find(|phase| phase.as_str() == name)
+    }
+
+    /// Whether a pod never leaves this phase.
+    pub fn is_terminal(self) -> bool {
+        match self {
+            Self::Succeeded | Self::Failed => true,
+            Self::Pending | Self::Running => false,
+        }
+    }
+}
+
+impl fmt::Display for Phase {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+/// What a container's status says, as far as the phase goes.
+#[derive(Clone, Copy)]
+enum Seen {
+    Unknown,
+    NeverStarted,
+    Running {
+        started: bool,
+    },
+    Ended(i32),
+    /// Ended before, and waits to be started again.
+    WaitingAgain(i32),
+}
+
+impl Seen {
+    fn of(statuses: &[ContainerStatus], name: &str) -> Self {
+        let Some(status) = statuses.iter().find(|status| status.name == name) else { return Self::Unknown };
+        let last = status.last_state.as_ref().and_then(|last| last.terminated.as_ref());
+        match (&status.state, last) {
+            (Some(ContainerState { running: Some(_), .. }), _) => {
+                Self::Running { started: status.started.unwrap_or(false) }
+            }
+            (Some(ContainerState { terminated: Some(ended), .. }), _) => Self::Ended(ended.exit_code),
+            (Some(ContainerState { waiting: Some(_), .. }), Some(last)) => Self::WaitingAgain(last.exit_code),
+            (Some(ContainerState { waiting: Some(_), .. }), None) => Self::NeverStarted,
+            (Some(_) | None, _) => Self::Unknown,
+        }
+    }
+}
+
+#[derive(Default)]
+struct Counts {
+    unknown: usize,
+    waiting: usize,
+    running: usize,
+    stopped: usize,
+    /// Of the stopped: ended well.
+    succeeded: usize,
+    /// Of the stopped: not started again.
+    for_good: usize,
+    /// Sidecars that are not up yet.
+    pending_sidecars: usize,
+}
+
+/// The phase. `statuses` are those of the regular and init containers; `initialized` says whether a regular container was
+/// made in the current sandbox; of a pod that is not ours alone (`is_static`) the end may be written before its source
+/// says so.
+pub(super) fn phase(
+    pod: PodView<'_>,
+    statuses: &[ContainerStatus],
+    lifecycle: Lifecycle,
+    is_static: bool,
+    initialized: bool,
+) -> Phase {
+    let (sidecars, inits): (Vec<_>, Vec<_>) = pod.init_containers().iter().partition(|init| is_sidecar(init));
+    let mut init_pending = false;
+    for init in inits {
+        match Seen::of(statuses, &init.name) {
+            Seen::Ended(code) | Seen::WaitingAgain(code) if code != 0 && !restarts(pod, init, code) => {
+                return Phase::Failed;
+            }
+            Seen::Ended(_) | Seen::WaitingAgain(_) => {}
+            Seen::Running { .. } | Seen::NeverStarted | Seen::Unknown => init_pending = true,
+        }
+    }
+    let mut counts = Counts::default();
+    sidecars.iter().for_each(|sidecar| counts.add_sidecar(Seen::of(statuses, &sidecar.name)));
+    pod.spec
+        .containers
+        .iter()
+        .for_each(|container| counts.add_regular(pod, container, Seen::of(statuses, &container.name)));
+    if init_pending || counts.waiting > 0 || (counts.pending_sidecars > 0 && !initialized) {
+        return Phase::Pending;
+    }
+    counts.phase(lifecycle == Lifecycle::Terminated && !is_static)
+}
+
+impl Counts {
+    /// Sidecars that ended do not matter: they are started again as long as the pod lives.
+    fn add_sidecar(&mut self, seen: Seen) {
+        match seen {
+            Seen::Unknown => self.unknown += 1,
+            Seen::NeverStarted => {
+                self.pending_sidecars += 1;
+                self.waiting += 1;
+            }
+            Seen::Running { started } => {
+                self.running += 1;
+                self.pending_sidecars += usize::from(!started);
+            }
+            Seen::Ended(_) | Seen::WaitingAgain(_) => {}
+        }
+    }
+
+    fn add_regular(&mut self, pod: PodView<'_>, container: &Container, seen: Seen) {
+        match seen {
+            Seen::Unknown => self.unknown += 1,
+            Seen::NeverStarted => self.waiting += 1,
+            Seen::Running { .. } => self.running += 1,
+            Seen::Ended(code) => {
+                self.stopped += 1;
+                self.for_good += usize::from(!restarts(pod, container, code));
+                self.succeeded += usize::from(code == 0);
+            }
+            Seen::WaitingAgain(code) => {
+                self.stopped += 1;
+                self.for_good += usize::from(!restarts(pod, container, code));
+            }
+        }
+    }
+
+    fn phase(&self, over: bool) -> Phase {
+        if self.unknown > 0 || self.running + self.stopped == 0 {
+            Phase::Pending
+        } else if self.running > 0 || (!over && self.stopped != self.for_good) {
+            Phase::Running
+        } else if self.stopped == self.succeeded {
+            Phase::Succeeded
+        } else {
+            Phase::Failed
+        }
+    }
+}
+
+#[cfg(test)]
+#[path = "phase_tests.rs"]
+mod tests;
