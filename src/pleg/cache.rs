@@ -63,6 +63,11 @@ impl Cache {
         self.lock().all_as_of.is_some()
     }
 
+    /// Whether the pod was observed after `time`; for `None`, whether reality was listed at all.
+    pub fn is_newer(&self, pod: &PodRef, time: Option<Instant>) -> bool {
+        self.lock().is_newer(pod, time)
+    }
+
     /// The pod as observed after `time`; `None` asks only that reality was listed at all. Waits until there is such an
     /// observation, for ever if the runtime never answers: callers that must not wait select against something else.
     pub async fn newer_than(&self, pod: &PodRef, time: Option<Instant>) -> Observed {

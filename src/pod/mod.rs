@@ -1,10 +1,14 @@
 //! Pods: where they come from, the worker that owns each, and what it does to containers.
 
+pub mod admission;
+mod board;
 pub mod container;
 mod crash_loop;
 pub mod defaults;
+mod dirs;
 mod gate;
 mod identity;
+mod janitor;
 pub mod resources;
 pub mod source;
 pub mod status;
@@ -15,6 +19,9 @@ pub mod validation;
 mod view;
 pub mod worker;
 
+pub use board::{StatusBoard, Told};
 pub use crash_loop::CrashLoops;
+pub use dirs::{PodDirError, pod_dirs, remove_pod_dir};
 pub use gate::{Permit, StartGate};
 pub use identity::{is_static, pod_ref};
+pub use janitor::HostJanitor;

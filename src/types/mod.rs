@@ -1,11 +1,17 @@
 //! Small shared types. No I/O.
 
+mod clock;
+mod error_chain;
+mod event;
 mod ids;
 mod labels;
 mod pod_ref;
 mod qos;
 mod quantity;
 
+pub use clock::WallClock;
+pub use error_chain::error_chain;
+pub use event::{EventKind, PodEvent};
 pub use ids::{ContainerId, PodUid, SandboxId};
 pub use labels::*;
 pub use pod_ref::PodRef;

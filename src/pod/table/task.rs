@@ -38,11 +38,15 @@ pub struct WantedPods {
     pub pods: Vec<Arc<Pod>>,
 }
 
-/// Removes what pods left on the host: directories, logs, cgroups.
+/// Keeps the host in order around the pods.
 #[async_trait]
 pub trait Janitor: Send + Sync + 'static {
-    /// Removes what belongs to no pod in `known`. Errors are logged and tried again at the next pass.
+    /// Removes what belongs to no pod in `known`: directories, logs, cgroups. Errors are logged, and tried again at the
+    /// next pass.
     async fn sweep(&self, known: HashSet<PodUid>);
+
+    /// Takes in which pods may use resources, for what is shared between them.
+    async fn share(&self, active: Vec<Arc<Pod>>);
 
     /// Forgets what is told of pods that are not in `known`.
     fn forget(&self, known: &HashSet<PodUid>);
@@ -226,6 +230,7 @@ impl PodTable {
         self.end_orphans();
         let mut known: HashSet<PodUid> = self.lives.all().map(|(pod, _)| pod.uid.clone()).collect();
         self.janitor.forget(&known);
+        self.janitor.share(self.desired.values().cloned().collect()).await;
         known.extend(self.pleg.cache().pods().into_iter().map(|pod| pod.uid));
         self.janitor.sweep(known).await;
     }

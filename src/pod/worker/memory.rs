@@ -4,20 +4,13 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use jiff::SignedDuration;
+use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::PodStatus as ApiStatus;
 use tokio::time::Instant;
 
 use crate::pod::CrashLoops;
-
-/// Why a container waits, as `state.waiting` tells it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct WaitingReason {
-    /// E.g. `CrashLoopBackOff`.
-    pub reason: String,
-    /// For people.
-    pub message: String,
-}
+use crate::pod::status::WaitingReason;
+use crate::types::ContainerId;
 
 /// A worker's memory of its pod.
 #[derive(Debug)]
@@ -27,11 +20,15 @@ pub struct Memory {
     /// Why containers wait that should run, by name.
     pub waiting: BTreeMap<String, WaitingReason>,
     /// Why the sandbox could not be made, if it could not.
-    pub sandbox_error: Option<String>,
+    pub sandbox_problem: Option<WaitingReason>,
+    /// What ended containers left in their termination logs.
+    pub termination_messages: BTreeMap<ContainerId, String>,
     /// When the last work ended: the next one wants to see the runtime as of later.
     pub last_work: Option<Instant>,
     /// The status last told.
     pub status: Option<Arc<ApiStatus>>,
+    /// Since when the pod is told to be terminating.
+    pub terminating_since: Option<Timestamp>,
     /// The events last logged, by object and reason, so that none is repeated while nothing changes.
     pub told: BTreeMap<(String, &'static str), String>,
 }
@@ -42,9 +39,11 @@ impl Memory {
         Self {
             crash_loops: CrashLoops::new(crash_loop_cap),
             waiting: BTreeMap::new(),
-            sandbox_error: None,
+            sandbox_problem: None,
+            termination_messages: BTreeMap::new(),
             last_work: None,
             status: None,
+            terminating_since: None,
             told: BTreeMap::new(),
         }
     }

@@ -2,13 +2,19 @@
 
 mod memory;
 mod plan;
+mod report;
+mod start;
 mod state;
+mod stop;
+mod sync;
+mod syncer;
 mod task;
 
-pub use memory::{Memory, WaitingReason};
+pub use memory::Memory;
 pub use plan::{BackingOff, Kill, Plan, RestartPolicy, SandboxPlan, Start, plan};
 pub use state::{
     Content, KillRequest, Life, Outcome, PodUpdate, Retry, Stage, StatusOverride, Step, Subject, UpdateKind,
     Work,
 };
+pub use syncer::Services;
 pub use task::{Job, PodSyncer, run};

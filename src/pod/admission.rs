@@ -1,0 +1,29 @@
+//! Which of the pods a source names may run on this node. Pure; a pod is judged once, by its spec alone.
+
+use k8s_openapi::api::core::v1::{Pod, PodStatus};
+
+use super::source::{SourceState, StaticPod};
+use super::status::Phase;
+use super::table::WantedPods;
+
+/// Reason of a pod that asks for what this node does not do (upstream's, of its node-declared-features check).
+const UNSUPPORTED: &str = "PodFeatureUnsupported";
+
+/// The pods that may run, and those that are refused, each with a status that says why.
+pub fn admit(source: &SourceState) -> (WantedPods, Vec<Pod>) {
+    let (refused, admitted): (Vec<_>, Vec<_>) = source.pods.iter().partition(|pod| !pod.unsupported.is_empty());
+    let wanted = WantedPods { ready: source.ready, pods: admitted.iter().map(|p| p.pod.clone()).collect() };
+    (wanted, refused.into_iter().map(|pod| refuse(pod)).collect())
+}
+
+fn refuse(refused: &StaticPod) -> Pod {
+    let sentences: Vec<String> = refused.unsupported.iter().map(ToString::to_string).collect();
+    let mut pod = Pod::clone(&refused.pod);
+    pod.status = Some(PodStatus {
+        phase: Some(Phase::Failed.as_str().to_owned()),
+        reason: Some(UNSUPPORTED.to_owned()),
+        message: Some(format!("Pod was rejected: {}", sentences.join("; "))),
+        ..PodStatus::default()
+    });
+    pod
+}

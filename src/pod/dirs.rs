@@ -1,0 +1,180 @@
+//! Removing a pod's directory. Never removes what it does not know, and never anything across a mount: an unmounted
+//! volume's data is a user's.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use crate::types::PodUid;
+
+/// Why a pod's directory could not be removed.
+#[derive(Debug, thiserror::Error)]
+pub enum PodDirError {
+    /// The list of mounts could not be read.
+    #[error("reading the mounts from {}", path.display())]
+    Mounts {
+        /// The kernel's file.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// Something is mounted below it.
+    #[error("{} is still mounted", path.display())]
+    Mounted {
+        /// Where.
+        path: PathBuf,
+    },
+    /// A directory could not be read.
+    #[error("reading directory {}", path.display())]
+    Read {
+        /// The directory.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// A file or directory could not be removed.
+    #[error("removing {}", path.display())]
+    Remove {
+        /// The file or directory.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+}
+
+/// UIDs of the pods that have a directory under `root`.
+pub fn pod_dirs(root: &Path) -> Result<Vec<PodUid>, PodDirError> {
+    let path = root.join("pods");
+    let read = |source| PodDirError::Read { path: path.clone(), source };
+    let entries = match fs::read_dir(&path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        other => other.map_err(read)?,
+    };
+    let mut uids = Vec::new();
+    for entry in entries {
+        // A name that is not UTF-8 is no UID, and none of ours.
+        if let Ok(name) = entry.map_err(read)?.file_name().into_string() {
+            uids.push(name.into());
+        }
+    }
+    Ok(uids)
+}
+
+/// Removes the directory of a pod: the files hostlet makes there, and directories that are empty. Blocking. A directory
+/// that is not there is fine; one that holds something else stays, with an error that names it. `mountinfo` is
+/// `/proc/self/mountinfo` (proc_pid_mountinfo(5)).
+pub fn remove_pod_dir(root: &Path, uid: &PodUid, mountinfo: &Path) -> Result<(), PodDirError> {
+    let dir = root.join("pods").join(uid.as_str());
+    if !dir.exists() {
+        return Ok(());
+    }
+    if let Some(path) = mount_below(&dir, mountinfo)? {
+        return Err(PodDirError::Mounted { path });
+    }
+    remove_file(&dir.join("etc-hosts"))?;
+    let containers = dir.join("containers");
+    for container in entries(&containers)? {
+        // Termination logs, one a start.
+        for log in entries(&container)? {
+            remove_file(&log)?;
+        }
+        remove_empty(&container)?;
+    }
+    remove_empty(&containers)?;
+    // A stock kubelet that ran here leaves these, empty once its volumes are gone.
+    for left in ["volumes", "plugins", "volume-subpaths", "volumeDevices"] {
+        remove_empty_tree(&dir.join(left))?;
+    }
+    remove_empty(&dir)
+}
+
+fn mount_below(dir: &Path, mountinfo: &Path) -> Result<Option<PathBuf>, PodDirError> {
+    let mounts_error = |source| PodDirError::Mounts { path: mountinfo.to_owned(), source };
+    let text = fs::read_to_string(mountinfo).map_err(mounts_error)?;
+    // The fifth field is the mount point; spaces in it are written \040.
+    let points = text.lines().filter_map(|line| line.split(' ').nth(4));
+    Ok(points.map(|point| PathBuf::from(point.replace("\\040", " "))).find(|point| point.starts_with(dir)))
+}
+
+fn entries(dir: &Path) -> Result<Vec<PathBuf>, PodDirError> {
+    let read = |source| PodDirError::Read { path: dir.to_owned(), source };
+    match fs::read_dir(dir) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
+        other => other.map_err(read)?.map(|entry| entry.map(|e| e.path()).map_err(read)).collect(),
+    }
+}
+
+fn remove_file(path: &Path) -> Result<(), PodDirError> {
+    gone_is_fine(path, fs::remove_file(path))
+}
+
+fn remove_empty(path: &Path) -> Result<(), PodDirError> {
+    gone_is_fine(path, fs::remove_dir(path))
+}
+
+/// Removes directories, deepest first; stops at the first file.
+fn remove_empty_tree(path: &Path) -> Result<(), PodDirError> {
+    for entry in entries(path)? {
+        if entry.is_dir() && !entry.is_symlink() {
+            remove_empty_tree(&entry)?;
+        }
+    }
+    remove_empty(path)
+}
+
+fn gone_is_fine(path: &Path, result: io::Result<()>) -> Result<(), PodDirError> {
+    match result {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        other => other.map_err(|source| PodDirError::Remove { path: path.to_owned(), source }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pod(root: &Path) -> PathBuf {
+        let dir = root.join("pods/u1");
+        fs::create_dir_all(dir.join("containers/c")).unwrap();
+        fs::write(dir.join("containers/c/0123abcd"), "bye").unwrap();
+        fs::write(dir.join("etc-hosts"), "").unwrap();
+        fs::create_dir_all(dir.join("volumes/kubernetes.io~empty-dir")).unwrap();
+        fs::write(root.join("mountinfo"), "36 35 98:0 / /elsewhere rw - ext4 /dev/root rw\n").unwrap();
+        dir
+    }
+
+    #[test]
+    fn what_hostlet_made_is_removed_and_removed_again() {
+        let root = tempfile::tempdir().unwrap();
+        let dir = pod(root.path());
+        assert_eq!(pod_dirs(root.path()).unwrap(), ["u1".into()]);
+        for _ in 0..2 {
+            remove_pod_dir(root.path(), &"u1".into(), &root.path().join("mountinfo")).unwrap();
+            assert!(!dir.exists());
+        }
+        assert!(pod_dirs(root.path()).unwrap().is_empty());
+    }
+
+    #[test]
+    fn a_users_data_stays() {
+        let root = tempfile::tempdir().unwrap();
+        let dir = pod(root.path());
+        let data = dir.join("volumes/kubernetes.io~empty-dir/data");
+        fs::write(&data, "precious").unwrap();
+        let error = remove_pod_dir(root.path(), &"u1".into(), &root.path().join("mountinfo")).unwrap_err();
+        assert!(error.to_string().contains("volumes/kubernetes.io~empty-dir"), "{error}");
+        assert_eq!(fs::read_to_string(data).unwrap(), "precious");
+    }
+
+    #[test]
+    fn nothing_is_removed_below_a_mount() {
+        let root = tempfile::tempdir().unwrap();
+        let dir = pod(root.path());
+        let mounted = dir.join("volumes/kubernetes.io~empty-dir");
+        let line = format!("36 35 98:0 / {} rw - tmpfs tmpfs rw\n", mounted.display());
+        fs::write(root.path().join("mountinfo"), line).unwrap();
+        let error = remove_pod_dir(root.path(), &"u1".into(), &root.path().join("mountinfo")).unwrap_err();
+        assert!(matches!(error, PodDirError::Mounted { path } if path == mounted));
+        assert!(dir.join("etc-hosts").exists());
+    }
+}

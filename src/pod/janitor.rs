@@ -1,0 +1,90 @@
+//! Removes what pods left on the host that no worker will remove: of pods that were gone before this daemon started.
+//! Asks nobody whether a pod is wanted: the table says which are known.
+
+use std::collections::HashSet;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use k8s_openapi::api::core::v1::Pod;
+
+use super::dirs::{pod_dirs, remove_pod_dir};
+use super::resources::{pod_requests, qos_class};
+use super::table::Janitor;
+use super::StatusBoard;
+use crate::cgroup::Cgroups;
+use crate::log::LogLayout;
+use crate::types::{PodUid, QosClass, error_chain};
+
+/// The janitor of this host.
+pub struct HostJanitor {
+    /// Root of hostlet's own files.
+    pub root_dir: PathBuf,
+    /// `/proc/self/mountinfo`.
+    pub mountinfo: PathBuf,
+    /// Where container logs are.
+    pub logs: LogLayout,
+    /// Pod cgroups; none with `cgroupsPerQOS: false`.
+    pub cgroups: Option<Arc<Cgroups>>,
+    /// Where pod statuses are told.
+    pub board: StatusBoard,
+}
+
+#[async_trait]
+impl Janitor for HostJanitor {
+    async fn sweep(&self, known: HashSet<PodUid>) {
+        let (root, mountinfo) = (self.root_dir.clone(), self.mountinfo.clone());
+        let (logs, cgroups) = (self.logs.clone(), self.cgroups.clone());
+        let swept = tokio::task::spawn_blocking(move || {
+            let is_left = |uid: &PodUid| !known.contains(uid);
+            match pod_dirs(&root) {
+                Ok(uids) => {
+                    for uid in uids.into_iter().filter(is_left) {
+                        told(&uid, "directory", remove_pod_dir(&root, &uid, &mountinfo));
+                    }
+                }
+                Err(error) => tracing::warn!(error = error_chain(&error), "cannot look for orphaned pod directories"),
+            }
+            if let Err(error) = logs.sweep(&known) {
+                tracing::warn!(error = error_chain(&error), "cannot remove orphaned pod logs");
+            }
+            let Some(cgroups) = cgroups else { return };
+            match cgroups.list_pods() {
+                Ok(uids) => {
+                    for uid in uids.into_iter().filter(is_left) {
+                        told(&uid, "cgroup", cgroups.remove_pod(&uid));
+                    }
+                }
+                Err(error) => tracing::warn!(error = error_chain(&error), "cannot look for orphaned pod cgroups"),
+            }
+        });
+        if let Err(error) = swept.await {
+            tracing::error!(%error, "sweeping the host ended early");
+        }
+    }
+
+    async fn share(&self, active: Vec<Arc<Pod>>) {
+        let Some(cgroups) = self.cgroups.clone() else { return };
+        let burstable = active.iter().filter(|pod| qos_class(pod) == QosClass::Burstable);
+        let milli_cpu: i64 = burstable.map(|pod| pod_requests(pod).milli_cpu.unwrap_or(0)).sum();
+        let updated = tokio::task::spawn_blocking(move || {
+            cgroups.update_qos(u64::try_from(milli_cpu).unwrap_or(0))
+        });
+        if let Ok(Err(error)) = updated.await {
+            tracing::warn!(error = error_chain(&error), "cannot update the cgroup of burstable pods");
+        }
+    }
+
+    fn forget(&self, known: &HashSet<PodUid>) {
+        self.board.keep(known);
+    }
+}
+
+fn told<E: std::error::Error>(uid: &PodUid, what: &str, result: Result<(), E>) {
+    match result {
+        Ok(()) => tracing::info!(%uid, "removed the {what} of a pod that is gone"),
+        Err(error) => {
+            tracing::warn!(%uid, error = error_chain(&error), "cannot remove the {what} of a pod that is gone");
+        }
+    }
+}

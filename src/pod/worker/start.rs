@@ -1,0 +1,185 @@
+//! Starting a sandbox and a container, each through the gate.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::{Container, Pod};
+
+use super::plan::Start;
+use super::syncer::Services;
+use super::Memory;
+use crate::cri::wire::PodSandboxConfig;
+use crate::cri::{ContainerState, CriError};
+use crate::image::{ImageRequest, PullPolicy};
+use crate::pleg::PodStatus;
+use crate::pod::container::{container_config, container_mounts};
+use crate::pod::pod_ref;
+use crate::pod::status::WaitingReason;
+use crate::types::{CONFIG_SEEN_ANNOTATION, ContainerId, PodEvent, PodRef, SandboxId, error_chain};
+
+/// A sandbox that takes containers.
+pub(super) struct PodSandbox {
+    pub(super) id: SandboxId,
+    pub(super) config: PodSandboxConfig,
+    pub(super) ips: Vec<IpAddr>,
+}
+
+fn waiting(reason: &str, message: impl Into<String>) -> WaitingReason {
+    WaitingReason { reason: reason.to_owned(), message: message.into() }
+}
+
+/// When the pod was first seen: what the gate orders by.
+fn seen(pod: &Pod) -> Timestamp {
+    let annotation = pod.metadata.annotations.as_ref().and_then(|a| a.get(CONFIG_SEEN_ANNOTATION));
+    annotation.and_then(|text| text.parse().ok()).unwrap_or(Timestamp::UNIX_EPOCH)
+}
+
+impl Services {
+    /// Makes the sandbox and reads its addresses.
+    pub(super) async fn run_sandbox(
+        &self,
+        pod: &Pod,
+        reference: &PodRef,
+        config: PodSandboxConfig,
+    ) -> Result<PodSandbox, CriError> {
+        let logs = self.logs.clone();
+        let owner = reference.clone();
+        // The runtime makes the directory too when it must; a failure here shows when the first log is opened.
+        if let Ok(Err(error)) = tokio::task::spawn_blocking(move || logs.make_pod(&owner)).await {
+            tracing::warn!(pod = %reference, uid = %reference.uid, error = error_chain(&error), "cannot make the pod's log directory");
+        }
+        let id = {
+            let _permit = self.gate.enter(seen(pod)).await;
+            self.runtime.run_sandbox(config.clone(), "").await?
+        };
+        let status = self.runtime.sandbox_status(&id).await?;
+        tracing::debug!(pod = %reference, uid = %reference.uid, sandbox = %id, "sandbox made");
+        Ok(PodSandbox { id, config, ips: status.ips })
+    }
+
+    /// Starts one container: its image, its files, its configuration, then the runtime's create and start.
+    pub(super) async fn start_container(
+        &self,
+        pod: &Arc<Pod>,
+        container: &Container,
+        start: &Start,
+        observed: &PodStatus,
+        sandbox: &PodSandbox,
+        memory: &mut Memory,
+    ) -> Result<(), WaitingReason> {
+        let reference = pod_ref(pod);
+        let previous = observed.container(&container.name);
+        let (id, attempt) = match &start.adopt {
+            Some(id) => (id.clone(), previous.map_or(0, |c| c.attempt)),
+            None => {
+                let attempt = match previous {
+                    Some(previous) => previous.attempt + 1,
+                    None => self.attempt_from_logs(&reference, &container.name).await,
+                };
+                let made = self.make_container(pod, &reference, container, attempt, sandbox, memory).await?;
+                (made, attempt)
+            }
+        };
+        let started = {
+            let _permit = self.gate.enter(seen(pod)).await;
+            self.runtime.start_container(&id).await
+        };
+        if let Err(error) = started {
+            self.failed(&reference, container, &error.to_string(), memory);
+            return Err(waiting("RunContainerError", error.to_string()));
+        }
+        self.announce(&reference, Some(&container.name), &PodEvent::normal("Started", "Container started"));
+        if let Some(ended) = previous.filter(|p| p.state == ContainerState::Exited) {
+            memory.crash_loops.restarted(ended, self.clock.now());
+        }
+        let logs = self.logs.clone();
+        let name = container.name.clone();
+        let owner = reference.clone();
+        if let Ok(Err(error)) = tokio::task::spawn_blocking(move || logs.link(&owner, &name, attempt, &id)).await {
+            tracing::warn!(pod = %reference, uid = %reference.uid, container = container.name, error = error_chain(&error), "cannot link the container's log");
+        }
+        Ok(())
+    }
+
+    async fn make_container(
+        &self,
+        pod: &Arc<Pod>,
+        reference: &PodRef,
+        container: &Container,
+        attempt: u32,
+        sandbox: &PodSandbox,
+        memory: &mut Memory,
+    ) -> Result<ContainerId, WaitingReason> {
+        let image = self.pull(reference, container, sandbox, memory).await?;
+        let config = async {
+            let mounts = container_mounts(pod, container, &sandbox.ips, &self.host).await?;
+            let config =
+                container_config(pod, container, attempt, &image, &sandbox.ips, mounts, &self.host)?;
+            Ok::<_, crate::pod::container::FilesError>(config)
+        };
+        let config = match config.await {
+            Ok(config) => config,
+            Err(error) => {
+                let text = error_chain(&error);
+                self.failed(reference, container, &text, memory);
+                return Err(waiting("CreateContainerConfigError", text));
+            }
+        };
+        let logs = self.logs.clone();
+        let (owner, name) = (reference.clone(), container.name.clone());
+        let made = tokio::task::spawn_blocking(move || logs.make_container(&owner, &name)).await;
+        if let Ok(Err(error)) = made {
+            let text = error_chain(&error);
+            self.failed(reference, container, &text, memory);
+            return Err(waiting("CreateContainerError", text));
+        }
+        let created = {
+            let _permit = self.gate.enter(seen(pod)).await;
+            self.runtime.create_container(&sandbox.id, config, sandbox.config.clone()).await
+        };
+        match created {
+            Ok(id) => {
+                self.announce(reference, Some(&container.name), &PodEvent::normal("Created", "Container created"));
+                Ok(id)
+            }
+            Err(error) => {
+                self.failed(reference, container, &error.to_string(), memory);
+                Err(waiting("CreateContainerError", error.to_string()))
+            }
+        }
+    }
+
+    async fn pull(
+        &self,
+        reference: &PodRef,
+        container: &Container,
+        sandbox: &PodSandbox,
+        memory: &mut Memory,
+    ) -> Result<crate::cri::ImageInfo, WaitingReason> {
+        let image = container.image.clone().unwrap_or_default();
+        let request = PullRequest {
+            pod: reference.clone(),
+            image: &image,
+            policy: PullPolicy::of(container),
+            sandbox: sandbox.config.clone(),
+        };
+        let mut events = Vec::new();
+        let ensured = self.images.ensure(request, &mut |event| events.push(event)).await;
+        for event in events {
+            self.event(reference, Some(&container.name), event, memory);
+        }
+        ensured.map(|e| e.image).map_err(|error| waiting(error.reason(), error.to_string()))
+    }
+
+    async fn attempt_from_logs(&self, pod: &PodRef, container: &str) -> u32 {
+        let logs = self.logs.clone();
+        let (pod, container) = (pod.clone(), container.to_owned());
+        tokio::task::spawn_blocking(move || logs.next_attempt(&pod, &container)).await.unwrap_or(0)
+    }
+
+    fn failed(&self, pod: &PodRef, container: &Container, error: &str, memory: &mut Memory) {
+        let event = PodEvent::warning("Failed", format!("Error: {error}"));
+        self.event(pod, Some(&container.name), event, memory);
+    }
+}

@@ -1,0 +1,200 @@
+//! Stopping pods: their containers within the grace period, then their sandboxes, then what is left on the host. Kills
+//! never pass the start gate.
+
+use std::sync::Arc;
+
+use futures::future::join_all;
+use k8s_openapi::api::core::v1::Pod;
+use tokio::time::Instant;
+
+use super::report::Progress;
+use super::syncer::Services;
+use super::{Content, Memory, Outcome, Retry, StatusOverride};
+use crate::cri::{ContainerState, CriError};
+use crate::pleg::PodStatus;
+use crate::pod::{pod_ref, remove_pod_dir};
+use crate::types::{ContainerId, PodEvent, PodRef, error_chain};
+
+/// The runtime is never given less to stop a container, whatever the source of the grace period (as upstream).
+const MIN_STOP_SECONDS: i64 = 2;
+
+/// Why a pod could not be stopped or cleaned up.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum StopError {
+    /// A call to the runtime failed.
+    #[error(transparent)]
+    Runtime(#[from] CriError),
+    /// Every stop succeeded, and yet something runs.
+    #[error("{0} still runs after it was stopped")]
+    StillRunning(String),
+    /// Something the pod left on the host could not be removed.
+    #[error("cannot remove what the pod left on this host: {0}")]
+    Leftover(String),
+}
+
+impl Services {
+    /// Stops the containers of a pod and proves that none is left running.
+    pub(super) async fn terminate(
+        &self,
+        pod: &Arc<Pod>,
+        grace_seconds: i64,
+        status: Option<&StatusOverride>,
+        memory: &mut Memory,
+    ) -> Outcome {
+        let reference = pod_ref(pod);
+        let stopped = async {
+            let observed = self.observe(&reference, memory).await?;
+            self.tell(pod, &observed, Progress::Terminating(status), memory).await;
+            self.stop_and_prove(&reference, &observed, grace_seconds).await
+        };
+        match stopped.await {
+            Ok(observed) => {
+                self.tell(pod, &observed, Progress::Terminating(status), memory).await;
+                Outcome::Done { due: None }
+            }
+            Err(error) => {
+                let event = PodEvent::warning("FailedKillPod", format!("error killing pod: {error}"));
+                self.event(&reference, None, event, memory);
+                Outcome::Failed(Retry::BackOff)
+            }
+        }
+    }
+
+    /// Tells the pod's last status and gives back what it held.
+    pub(super) async fn finish(
+        &self,
+        pod: &Arc<Pod>,
+        status: Option<&StatusOverride>,
+        content: Content,
+        memory: &mut Memory,
+    ) -> Outcome {
+        let reference = pod_ref(pod);
+        let finished = async {
+            let observed = self.observe(&reference, memory).await?;
+            self.tell(pod, &observed, Progress::Terminated(status), memory).await;
+            self.remove_cgroup(&reference).await?;
+            match content {
+                Content::Keep => Ok(()),
+                Content::Remove => self.remove_everything(&reference, &observed).await,
+            }
+        };
+        self.conclude(&reference, finished.await)
+    }
+
+    /// Stops and removes everything of a pod that only the runtime knows.
+    pub(super) async fn reap(&self, pod: &PodRef, grace_seconds: i64, memory: &mut Memory) -> Outcome {
+        let reaped = async {
+            let observed = self.observe(pod, memory).await?;
+            let observed = self.stop_and_prove(pod, &observed, grace_seconds).await?;
+            self.remove_cgroup(pod).await?;
+            self.remove_everything(pod, &observed).await
+        };
+        self.conclude(pod, reaped.await)
+    }
+
+    fn conclude(&self, pod: &PodRef, result: Result<(), StopError>) -> Outcome {
+        match result {
+            Ok(()) => Outcome::Done { due: None },
+            Err(error) => {
+                tracing::warn!(%pod, uid = %pod.uid, %error, "cannot clean up after the pod; trying again");
+                Outcome::Failed(Retry::BackOff)
+            }
+        }
+    }
+
+    async fn stop_and_prove(
+        &self,
+        pod: &PodRef,
+        observed: &PodStatus,
+        grace_seconds: i64,
+    ) -> Result<Arc<PodStatus>, StopError> {
+        self.stop_everything(pod, observed, grace_seconds).await?;
+        let stopped = Instant::now();
+        self.pleg.relist(pod);
+        let observed = self.pleg.cache().newer_than(pod, Some(stopped)).await?;
+        match observed.containers.iter().find(|c| runs(c.state)) {
+            Some(left) => Err(StopError::StillRunning(format!("container {}", left.name))),
+            None if observed.may_run() => Err(StopError::StillRunning("the sandbox".to_owned())),
+            None => Ok(observed),
+        }
+    }
+
+    /// Stops all running containers at once, then all sandboxes. Sandboxes that are down are stopped too: that is how
+    /// the runtime gives back a network it may still hold.
+    pub(super) async fn stop_everything(
+        &self,
+        pod: &PodRef,
+        observed: &PodStatus,
+        grace_seconds: i64,
+    ) -> Result<(), CriError> {
+        let running = observed.containers.iter().filter(|c| runs(c.state));
+        let stops = running.map(|container| {
+            let message = format!("Stopping container {}", container.name);
+            self.stop_container(pod, &container.name, &container.id, message, grace_seconds)
+        });
+        let stopped: Result<(), CriError> = join_all(stops).await.into_iter().collect();
+        stopped?;
+        join_all(observed.sandboxes.iter().map(|s| self.runtime.stop_sandbox(&s.id))).await.into_iter().collect()
+    }
+
+    /// Stops one container.
+    pub(super) async fn stop_container(
+        &self,
+        pod: &PodRef,
+        name: &str,
+        id: &ContainerId,
+        message: String,
+        grace_seconds: i64,
+    ) -> Result<(), CriError> {
+        self.announce(pod, Some(name), &PodEvent::normal("Killing", message));
+        self.runtime.stop_container(id, grace_seconds.max(MIN_STOP_SECONDS)).await
+    }
+
+    /// Removes the stopped containers, their logs and links, the sandboxes and the pod's directories.
+    async fn remove_everything(&self, pod: &PodRef, observed: &PodStatus) -> Result<(), StopError> {
+        let containers = observed.containers.iter().map(|c| self.runtime.remove_container(&c.id));
+        let removed: Result<(), CriError> = join_all(containers).await.into_iter().collect();
+        removed?;
+        let sandboxes = observed.sandboxes.iter().map(|s| self.runtime.remove_sandbox(&s.id));
+        let removed: Result<(), CriError> = join_all(sandboxes).await.into_iter().collect();
+        removed?;
+        self.pleg.relist(pod);
+        self.remove_files(pod, observed).await
+    }
+
+    async fn remove_files(&self, pod: &PodRef, observed: &PodStatus) -> Result<(), StopError> {
+        let (logs, host, mountinfo) = (self.logs.clone(), self.host.clone(), self.mountinfo.clone());
+        let containers: Vec<_> =
+            observed.containers.iter().map(|c| (c.name.clone(), c.id.clone(), c.attempt)).collect();
+        let pod = pod.clone();
+        blocking(move || {
+            for (name, id, attempt) in containers {
+                logs.remove_container(&pod, &name, attempt, &id).map_err(|e| error_chain(&e))?;
+            }
+            logs.remove_pod(&pod).map_err(|e| error_chain(&e))?;
+            remove_pod_dir(&host.root_dir, &pod.uid, &mountinfo).map_err(|e| error_chain(&e))
+        })
+        .await
+    }
+
+    async fn remove_cgroup(&self, pod: &PodRef) -> Result<(), StopError> {
+        let Some(cgroups) = self.cgroups.clone() else { return Ok(()) };
+        let uid = pod.uid.clone();
+        blocking(move || cgroups.remove_pod(&uid).map_err(|e| error_chain(&e))).await
+    }
+}
+
+fn runs(state: ContainerState) -> bool {
+    match state {
+        ContainerState::Running | ContainerState::Unknown => true,
+        ContainerState::Created | ContainerState::Exited => false,
+    }
+}
+
+/// Runs short file work off the async threads.
+async fn blocking(work: impl FnOnce() -> Result<(), String> + Send + 'static) -> Result<(), StopError> {
+    match tokio::task::spawn_blocking(work).await {
+        Ok(result) => result.map_err(StopError::Leftover),
+        Err(error) => Err(StopError::Leftover(error.to_string())),
+    }
+}

@@ -1,0 +1,317 @@
+//! Making a pod's containers match its spec: looks, plans, performs. What a step cannot do now is told as a waiting
+//! reason and tried again.
+
+use std::sync::Arc;
+
+use futures::future::join_all;
+use k8s_openapi::api::core::v1::Pod;
+use tokio::time::Instant;
+
+use super::plan::{Plan, SandboxPlan, plan};
+use super::report::Progress;
+use super::start::PodSandbox;
+use super::syncer::Services;
+use super::{Memory, Outcome, Retry};
+use crate::cri::CriError;
+use crate::pleg::PodStatus;
+use crate::pod::container::{FilesError, container_hash, make_pod_dir, pod_dns};
+use crate::pod::resources::{pod_resources, qos_class};
+use crate::pod::status::WaitingReason;
+use crate::pod::{container, pod_ref};
+use crate::types::{PodEvent, PodRef, error_chain, go_duration};
+
+/// Why a step could not be done to its end. What the pod's owner should know was told as an event where it happened.
+enum Stopped {
+    /// The cause tends to pass.
+    Soon,
+    /// Try again after the ordinary back-off.
+    BackOff,
+}
+
+impl Services {
+    /// One step of a pod that should run.
+    pub(super) async fn sync(&self, pod: &Arc<Pod>, memory: &mut Memory) -> Outcome {
+        let reference = pod_ref(pod);
+        let observed = match self.observe(&reference, memory).await {
+            Ok(observed) => observed,
+            Err(error) => {
+                let event = PodEvent::warning("FailedSync", format!("error determining status: {error}"));
+                self.event(&reference, None, event, memory);
+                return Outcome::Failed(Retry::BackOff);
+            }
+        };
+        let plan = plan(pod, &observed, &memory.crash_loops, container_hash, self.clock.now());
+        self.remember_waits(&reference, &plan, memory);
+        self.tell(pod, &observed, Progress::Syncing(&plan), memory).await;
+        if plan.has_ended {
+            return Outcome::PodEnded;
+        }
+        let is_first = memory.last_work.is_none();
+        if plan.is_empty(&observed) && !is_first {
+            return Outcome::Done { due: self.next_restart(&plan) };
+        }
+        let performed = self.perform_plan(pod, &reference, &observed, &plan, is_first, memory).await;
+        // What was done shows at once, and wakes this worker for a look at it.
+        self.pleg.relist(&reference);
+        match performed {
+            Ok(()) => Outcome::Done { due: self.next_restart(&plan) },
+            Err(stopped) => {
+                self.tell(pod, &observed, Progress::Syncing(&plan), memory).await;
+                Outcome::Failed(match stopped {
+                    Stopped::Soon => Retry::Soon,
+                    Stopped::BackOff => Retry::BackOff,
+                })
+            }
+        }
+    }
+
+    /// Containers in back-off wait for that reason; those that are neither waiting nor to be started wait for none.
+    fn remember_waits(&self, pod: &PodRef, plan: &Plan, memory: &mut Memory) {
+        let starting: Vec<usize> = plan.start.iter().map(|s| s.index).collect();
+        if starting.is_empty() {
+            memory.waiting.clear();
+        }
+        for wait in &plan.backing_off {
+            let who =
+                format!("container={} pod={}_{}({})", wait.name, pod.name, pod.namespace, pod.uid);
+            let message = format!("back-off {} restarting failed {who}", go_duration(wait.pause.unsigned_abs()));
+            let text = format!(
+                "Back-off restarting failed container {} in pod {}_{}({})",
+                wait.name, pod.name, pod.namespace, pod.uid
+            );
+            self.event(pod, Some(&wait.name), PodEvent::warning("BackOff", text), memory);
+            let reason = WaitingReason { reason: "CrashLoopBackOff".to_owned(), message };
+            memory.waiting.insert(wait.name.clone(), reason);
+        }
+    }
+
+    /// When the first container in back-off may start again.
+    fn next_restart(&self, plan: &Plan) -> Option<Instant> {
+        let until = plan.backing_off.iter().map(|wait| wait.until).min()?;
+        let pause = until.duration_since(self.clock.now());
+        Some(Instant::now() + std::time::Duration::try_from(pause).unwrap_or_default())
+    }
+
+    async fn perform_plan(
+        &self,
+        pod: &Arc<Pod>,
+        reference: &PodRef,
+        observed: &PodStatus,
+        plan: &Plan,
+        is_first: bool,
+        memory: &mut Memory,
+    ) -> Result<(), Stopped> {
+        if is_first || matches!(plan.sandbox, SandboxPlan::Create { .. }) {
+            self.prepare_host(pod, reference, memory).await?;
+        }
+        let sandbox = match &plan.sandbox {
+            SandboxPlan::Keep(id) => {
+                self.kill_unwanted(pod, reference, plan, memory).await?;
+                let attempt = observed.sandbox().map_or(0, |s| s.attempt);
+                let config = self.sandbox_config(pod, reference, attempt, memory).await?;
+                Some(PodSandbox { id: id.clone(), config, ips: observed.ips.clone() })
+            }
+            SandboxPlan::Create { attempt, .. } => {
+                if observed.sandbox().is_some() {
+                    let text = "Pod sandbox changed, it will be killed and re-created.";
+                    self.event(reference, None, PodEvent::normal("SandboxChanged", text), memory);
+                }
+                self.stop_all(pod, reference, observed, memory).await?;
+                Some(self.make_sandbox(pod, reference, *attempt, memory).await?)
+            }
+            SandboxPlan::Stop => {
+                self.stop_all(pod, reference, observed, memory).await?;
+                None
+            }
+        };
+        let mut result = Ok(());
+        if let Some(sandbox) = sandbox {
+            for start in &plan.start {
+                let Some(container) = pod.spec.as_ref().and_then(|s| s.containers.get(start.index)) else {
+                    continue;
+                };
+                match self.start_container(pod, container, start, observed, &sandbox, memory).await {
+                    Ok(()) => {
+                        memory.waiting.remove(&container.name);
+                    }
+                    Err(reason) => {
+                        memory.waiting.insert(container.name.clone(), reason);
+                        result = Err(Stopped::BackOff);
+                    }
+                }
+            }
+        }
+        self.remove_dead(reference, observed, plan).await;
+        result
+    }
+
+    /// What must be on the host before anything of the pod runs: its cgroup and its directory.
+    async fn prepare_host(
+        &self,
+        pod: &Arc<Pod>,
+        reference: &PodRef,
+        memory: &mut Memory,
+    ) -> Result<(), Stopped> {
+        if let Some(cgroups) = self.cgroups.clone() {
+            let (uid, pod) = (reference.uid.clone(), pod.clone());
+            let resources = pod_resources(&pod, self.host.cpu_cfs_quota_period);
+            let made = tokio::task::spawn_blocking(move || {
+                cgroups.ensure_pod(&uid, qos_class(&pod), &resources)
+            });
+            let problem = match made.await {
+                Ok(Ok(())) => None,
+                Ok(Err(error)) => Some(error_chain(&error)),
+                Err(error) => Some(error.to_string()),
+            };
+            if let Some(problem) = problem {
+                let text = format!("unable to ensure pod container exists: {problem}");
+                self.event(reference, None, PodEvent::warning("FailedCreatePodContainer", text), memory);
+                return Err(Stopped::BackOff);
+            }
+        }
+        make_pod_dir(reference.uid.as_str(), &self.host).await.map_err(|error| {
+            let text = format!("error making pod data directories: {}", error_chain(&error));
+            self.event(reference, None, PodEvent::warning("FailedMakePodDataDirectories", text), memory);
+            Stopped::BackOff
+        })
+    }
+
+    async fn kill_unwanted(
+        &self,
+        pod: &Pod,
+        reference: &PodRef,
+        plan: &Plan,
+        memory: &mut Memory,
+    ) -> Result<(), Stopped> {
+        let grace = grace_seconds(pod);
+        let kills = plan
+            .kill
+            .iter()
+            .map(|k| self.stop_container(reference, &k.name, &k.id, k.message.clone(), grace));
+        let killed: Result<(), CriError> = join_all(kills).await.into_iter().collect();
+        killed.map_err(|error| self.failed_kill(reference, &error, memory))
+    }
+
+    async fn stop_all(
+        &self,
+        pod: &Pod,
+        reference: &PodRef,
+        observed: &PodStatus,
+        memory: &mut Memory,
+    ) -> Result<(), Stopped> {
+        let stopped = self.stop_everything(reference, observed, grace_seconds(pod)).await;
+        stopped.map_err(|error| self.failed_kill(reference, &error, memory))
+    }
+
+    fn failed_kill(&self, pod: &PodRef, error: &CriError, memory: &mut Memory) -> Stopped {
+        let event = PodEvent::warning("FailedKillPod", format!("error killing pod: {error}"));
+        self.event(pod, None, event, memory);
+        Stopped::BackOff
+    }
+
+    async fn make_sandbox(
+        &self,
+        pod: &Arc<Pod>,
+        reference: &PodRef,
+        attempt: u32,
+        memory: &mut Memory,
+    ) -> Result<PodSandbox, Stopped> {
+        self.check_network(pod, reference, memory)?;
+        let config = self.sandbox_config(pod, reference, attempt, memory).await?;
+        match self.run_sandbox(pod, reference, config).await {
+            Ok(sandbox) => {
+                memory.sandbox_problem = None;
+                Ok(sandbox)
+            }
+            Err(error) => {
+                let text = format!("Failed to create pod sandbox: {error}");
+                Err(self.no_sandbox(reference, "FailedCreatePodSandBox", text, Stopped::BackOff, memory))
+            }
+        }
+    }
+
+    /// Tells why there is no sandbox, and remembers it for the status.
+    fn no_sandbox(
+        &self,
+        pod: &PodRef,
+        reason: &'static str,
+        message: String,
+        stopped: Stopped,
+        memory: &mut Memory,
+    ) -> Stopped {
+        self.event(pod, None, PodEvent::warning(reason, message.clone()), memory);
+        memory.sandbox_problem = Some(WaitingReason { reason: reason.to_owned(), message });
+        stopped
+    }
+
+    fn check_network(&self, pod: &Pod, reference: &PodRef, memory: &mut Memory) -> Result<(), Stopped> {
+        if pod.spec.as_ref().and_then(|s| s.host_network).unwrap_or(false) {
+            return Ok(());
+        }
+        let problem = match &*self.runtime_status.borrow() {
+            Some(status) if status.network.status => return Ok(()),
+            Some(status) => format!(
+                "container runtime network not ready: NetworkReady=false reason:{} message:{}",
+                status.network.reason, status.network.message
+            ),
+            None => "container runtime status check may not have completed yet".to_owned(),
+        };
+        let text = format!("network is not ready: {problem}");
+        Err(self.no_sandbox(reference, "NetworkNotReady", text, Stopped::Soon, memory))
+    }
+
+    async fn sandbox_config(
+        &self,
+        pod: &Arc<Pod>,
+        reference: &PodRef,
+        attempt: u32,
+        memory: &mut Memory,
+    ) -> Result<crate::cri::wire::PodSandboxConfig, Stopped> {
+        let config = async {
+            let (dns, warnings) = pod_dns(pod, &self.host).await?;
+            let parent = match &self.cgroups {
+                Some(cgroups) => cgroups.parent(&reference.uid, qos_class(pod)),
+                None => String::new(),
+            };
+            let config = container::sandbox_config(pod, attempt, &parent, dns, &self.host)?;
+            Ok::<_, FilesError>((config, warnings))
+        };
+        match config.await {
+            Ok((config, warnings)) => {
+                for warning in warnings {
+                    let event = PodEvent::warning(warning.reason, warning.message);
+                    self.event(reference, None, event, memory);
+                }
+                Ok(config)
+            }
+            Err(error) => {
+                let text = format!("Failed to create pod sandbox: {}", error_chain(&error));
+                Err(self.no_sandbox(reference, "FailedCreatePodSandBox", text, Stopped::BackOff, memory))
+            }
+        }
+    }
+
+    /// Removes dead containers and sandboxes nobody needs. What fails is found again by the next plan.
+    async fn remove_dead(&self, pod: &PodRef, observed: &PodStatus, plan: &Plan) {
+        for id in &plan.remove_containers {
+            if let Err(error) = self.runtime.remove_container(id).await {
+                tracing::warn!(%pod, uid = %pod.uid, container = %id, %error, "cannot remove a dead container");
+                continue;
+            }
+            let Some(dead) = observed.containers.iter().find(|c| c.id == *id) else { continue };
+            if let Err(error) = self.logs.remove_container(pod, &dead.name, dead.attempt, id) {
+                tracing::warn!(%pod, uid = %pod.uid, error = error_chain(&error), "cannot remove a container's log");
+            }
+        }
+        for id in &plan.remove_sandboxes {
+            if let Err(error) = self.runtime.remove_sandbox(id).await {
+                tracing::warn!(%pod, uid = %pod.uid, sandbox = %id, %error, "cannot remove a dead sandbox");
+            }
+        }
+    }
+}
+
+/// The grace period of containers that are stopped while their pod goes on.
+fn grace_seconds(pod: &Pod) -> i64 {
+    pod.spec.as_ref().and_then(|s| s.termination_grace_period_seconds).unwrap_or(0)
+}

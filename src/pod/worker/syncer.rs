@@ -1,0 +1,80 @@
+//! What all work on pods needs, and the first fork of the way: sync, terminate, finish or reap.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use jiff::SignedDuration;
+use tokio::sync::watch;
+
+use super::task::PodSyncer;
+use super::{Memory, Outcome, Work};
+use crate::cgroup::Cgroups;
+use crate::cri::{RuntimeService, RuntimeStatus};
+use crate::image::Images;
+use crate::log::LogLayout;
+use crate::pleg::{Observed, PlegHandle};
+use crate::pod::{StartGate, StatusBoard};
+use crate::pod::container::HostSettings;
+use crate::types::{PodRef, WallClock};
+
+/// The parts of the node that work on pods is done with. Shared by all workers.
+pub struct Services {
+    /// The runtime.
+    pub runtime: Arc<dyn RuntimeService>,
+    /// Pulls images.
+    pub images: Images,
+    /// What the runtime has.
+    pub pleg: PlegHandle,
+    /// Bounds concurrent starts.
+    pub gate: StartGate,
+    /// Pod cgroups; none with `cgroupsPerQOS: false`.
+    pub cgroups: Option<Arc<Cgroups>>,
+    /// Where container logs are.
+    pub logs: LogLayout,
+    /// What configurations need to know of the host.
+    pub host: Arc<HostSettings>,
+    /// What the runtime last said of itself; none before it first answered.
+    pub runtime_status: watch::Receiver<Option<RuntimeStatus>>,
+    /// Where pod statuses are told.
+    pub board: StatusBoard,
+    /// Longest pause of a crash loop.
+    pub crash_loop_cap: SignedDuration,
+    /// The time of day.
+    pub clock: WallClock,
+    /// The kernel's list of mounts, `/proc/self/mountinfo`: no directory is removed across a mount.
+    pub mountinfo: PathBuf,
+}
+
+#[async_trait]
+impl PodSyncer for Services {
+    fn memory(&self) -> Memory {
+        Memory::new(self.crash_loop_cap)
+    }
+
+    async fn perform(&self, work: &Work, memory: &mut Memory) -> Outcome {
+        let outcome = match work {
+            Work::Sync(pod) => self.sync(pod, memory).await,
+            Work::Terminate { pod, grace_seconds, status } => {
+                self.terminate(pod, *grace_seconds, status.as_ref(), memory).await
+            }
+            Work::Finish { pod, status, content } => {
+                self.finish(pod, status.as_ref(), *content, memory).await
+            }
+            Work::Reap { pod, grace_seconds } => self.reap(pod, *grace_seconds, memory).await,
+        };
+        memory.last_work = Some(tokio::time::Instant::now());
+        outcome
+    }
+}
+
+impl Services {
+    /// The pod as the runtime has it after our last work on it ended.
+    pub(super) async fn observe(&self, pod: &PodRef, memory: &Memory) -> Observed {
+        let cache = self.pleg.cache();
+        if !cache.is_newer(pod, memory.last_work) {
+            self.pleg.relist(pod);
+        }
+        cache.newer_than(pod, memory.last_work).await
+    }
+}

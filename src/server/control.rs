@@ -1,0 +1,193 @@
+//! The control socket: HTTP over a unix socket that only root can open. Shows; changes nothing.
+
+use std::convert::Infallible;
+use std::io;
+use std::os::unix::fs::{FileTypeExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use axum::body::{Body, Bytes};
+use axum::extract::{Query, State};
+use axum::http::header::CONTENT_TYPE;
+use axum::response::{IntoResponse, Response};
+use axum::routing::get;
+use axum::{Json, Router};
+use futures::stream;
+use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use serde::Deserialize;
+use tokio::net::{UnixListener, UnixStream};
+use tokio::sync::watch;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use super::view::{NodeView, Problem};
+use crate::cri::RuntimeStatus;
+use crate::pleg::Health;
+use crate::pod::StatusBoard;
+use crate::pod::source::SourceState;
+
+/// Pause between two views of a watch, so that a busy node does not write without end.
+const WATCH_PAUSE: Duration = Duration::from_millis(200);
+
+/// Why the socket could not be served.
+#[derive(Debug, thiserror::Error)]
+pub enum ControlError {
+    /// Its directory could not be made.
+    #[error("making directory {}", path.display())]
+    MakeDir {
+        /// The directory.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// Another daemon answers on it.
+    #[error("another hostlet answers on {}: stop it, or give this one another socket (HostletConfiguration.socket)", path.display())]
+    InUse {
+        /// The socket.
+        path: PathBuf,
+    },
+    /// Something else stands in its place.
+    #[error("{} is not a socket: remove it, or give hostlet another socket (HostletConfiguration.socket)", path.display())]
+    NotASocket {
+        /// What is there.
+        path: PathBuf,
+    },
+    /// It could not be opened.
+    #[error("listening on {}", path.display())]
+    Listen {
+        /// The socket.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+}
+
+/// What the server shows, as each part of the daemon publishes it.
+#[derive(Clone)]
+pub struct ControlServer {
+    /// Name of the node.
+    pub node: String,
+    /// Statuses of pods.
+    pub board: StatusBoard,
+    /// Pods that were refused.
+    pub refused: watch::Receiver<Vec<Pod>>,
+    /// What the manifests say.
+    pub source: watch::Receiver<SourceState>,
+    /// What the runtime says of itself.
+    pub runtime: watch::Receiver<Option<RuntimeStatus>>,
+    /// How relisting goes.
+    pub relist: watch::Receiver<Health>,
+}
+
+impl ControlServer {
+    /// Opens the socket, for root only. One left by a daemon that is gone is replaced.
+    pub async fn bind(path: &Path) -> Result<UnixListener, ControlError> {
+        let owned = || path.to_owned();
+        if let Some(dir) = path.parent() {
+            std::fs::create_dir_all(dir).map_err(|source| ControlError::MakeDir { path: dir.to_owned(), source })?;
+        }
+        let listen = |source| ControlError::Listen { path: owned(), source };
+        match std::fs::symlink_metadata(path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(error) => return Err(listen(error)),
+            Ok(found) if !found.file_type().is_socket() => return Err(ControlError::NotASocket { path: owned() }),
+            Ok(_) => {
+                if UnixStream::connect(path).await.is_ok() {
+                    return Err(ControlError::InUse { path: owned() });
+                }
+                std::fs::remove_file(path).map_err(listen)?;
+            }
+        }
+        let listener = UnixListener::bind(path).map_err(listen)?;
+        std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600)).map_err(listen)?;
+        Ok(listener)
+    }
+
+    /// Serves until cancelled.
+    pub async fn run(self, listener: UnixListener, cancel: CancellationToken) {
+        let app = Router::new().route("/v1/pods", get(pods)).with_state(self);
+        let stop = async move { cancel.cancelled().await };
+        if let Err(error) = axum::serve(listener, app).with_graceful_shutdown(stop).await {
+            tracing::error!(%error, "the control socket is no longer served");
+        }
+    }
+
+    fn view(&self) -> NodeView {
+        let mut pods: Vec<Pod> = self
+            .board
+            .all()
+            .into_iter()
+            .map(|told| {
+                let mut pod = Pod { status: Some((*told.status).clone()), ..(*told.pod).clone() };
+                // As the API server marks a pod that is being deleted.
+                pod.metadata.deletion_timestamp = told.terminating_since.map(Time);
+                pod
+            })
+            .collect();
+        pods.extend(self.refused.borrow().iter().cloned());
+        let key = |pod: &Pod| (pod.metadata.namespace.clone(), pod.metadata.name.clone(), pod.metadata.uid.clone());
+        pods.sort_by_key(key);
+        let problems = self.source.borrow().problems.iter().map(|problem| Problem {
+            file: problem.file.display().to_string(),
+            pod: problem.pod.clone(),
+            message: problem.message.clone(),
+            since: problem.since,
+        });
+        NodeView { node: self.node.clone(), pods, problems: problems.collect(), trouble: self.trouble() }
+    }
+
+    fn trouble(&self) -> Option<String> {
+        let relist = self.relist.borrow();
+        if let Some(error) = &relist.error {
+            let how = if relist.is_healthy(Instant::now()) { "for a moment" } else { "for more than 3 minutes" };
+            return Some(format!("the container runtime has not answered {how}: {error}"));
+        }
+        match &*self.runtime.borrow() {
+            Some(status) if !status.runtime.status => {
+                Some(format!("the container runtime is not ready: {}", status.runtime.message))
+            }
+            Some(status) if !status.network.status => {
+                Some(format!("the pod network is not ready: {}", status.network.message))
+            }
+            Some(_) => None,
+            None => Some("the container runtime has not answered yet".to_owned()),
+        }
+    }
+
+    /// Waits until something that is shown changed.
+    async fn changed(&mut self, board: &mut watch::Receiver<u64>) -> bool {
+        let changed = tokio::select! {
+            // Cancel-safe, all: a watch marks its value seen only when `changed` returns.
+            changed = board.changed() => changed.is_ok(),
+            changed = self.refused.changed() => changed.is_ok(),
+            changed = self.source.changed() => changed.is_ok(),
+            changed = self.runtime.changed() => changed.is_ok(),
+        };
+        tokio::time::sleep(WATCH_PAUSE).await;
+        changed
+    }
+}
+
+#[derive(Deserialize)]
+struct PodsQuery {
+    #[serde(default)]
+    watch: bool,
+}
+
+/// The view as JSON; with `watch=true` one view a line, now and after each change.
+async fn pods(State(server): State<ControlServer>, Query(query): Query<PodsQuery>) -> Response {
+    if !query.watch {
+        return Json(server.view()).into_response();
+    }
+    let board = server.board.changes();
+    let views = stream::unfold((server, board, true), |(mut server, mut board, first)| async move {
+        if !first && !server.changed(&mut board).await {
+            return None;
+        }
+        let mut line = serde_json::to_vec(&server.view()).unwrap_or_default();
+        line.push(b'\n');
+        Some((Ok::<_, Infallible>(Bytes::from(line)), (server, board, false)))
+    });
+    ([(CONTENT_TYPE, "application/x-ndjson")], Body::from_stream(views)).into_response()
+}

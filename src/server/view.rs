@@ -1,0 +1,35 @@
+//! What the control socket shows of this node. The daemon writes it, the command line reads it.
+
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::Pod;
+use serde::{Deserialize, Serialize};
+
+/// This node and its pods, at one moment.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct NodeView {
+    /// Name of the node.
+    pub node: String,
+    /// Every pod with its status, by namespace and name.
+    pub pods: Vec<Pod>,
+    /// Manifests that could not be used.
+    pub problems: Vec<Problem>,
+    /// What keeps the node as a whole from running pods; none if nothing does.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub trouble: Option<String>,
+}
+
+/// A manifest that could not be used.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Problem {
+    /// The file.
+    pub file: String,
+    /// The pod it names, if it got that far.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pod: Option<String>,
+    /// What is wrong, one mistake a line.
+    pub message: String,
+    /// Since when.
+    pub since: Timestamp,
+}

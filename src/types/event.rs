@@ -1,0 +1,41 @@
+//! Events of pods, as `kubectl describe` shows them.
+
+use std::fmt;
+
+/// Whether an event tells of trouble.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum EventKind {
+    /// The ordinary course of things.
+    Normal,
+    /// Something a person may have to look at.
+    Warning,
+}
+
+/// An event about a pod or one of its containers. Reasons and messages are upstream's: people and programs match them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PodEvent {
+    /// Trouble or not.
+    pub kind: EventKind,
+    /// Machine-readable cause, e.g. `BackOff`.
+    pub reason: &'static str,
+    /// For people.
+    pub message: String,
+}
+
+impl PodEvent {
+    /// An event of the ordinary course of things.
+    pub fn normal(reason: &'static str, message: impl Into<String>) -> Self {
+        Self { kind: EventKind::Normal, reason, message: message.into() }
+    }
+
+    /// An event that tells of trouble.
+    pub fn warning(reason: &'static str, message: impl Into<String>) -> Self {
+        Self { kind: EventKind::Warning, reason, message: message.into() }
+    }
+}
+
+impl fmt::Display for PodEvent {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.reason, self.message)
+    }
+}
