@@ -1,10 +1,16 @@
 //! Small shared types. No I/O.
 
+mod backoff;
+mod event;
+mod go_text;
 mod ids;
 mod labels;
 mod pod_ref;
 mod qos;
 
+pub use backoff::{Backoff, BackoffPolicy, Moment};
+pub use event::{EventKind, PodEvent};
+pub use go_text::{go_duration, go_quoted};
 pub use ids::{ContainerId, PodUid, SandboxId};
 pub use labels::*;
 pub use pod_ref::PodRef;
