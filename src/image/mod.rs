@@ -1,1 +1,18 @@
-//! Images: pull policies, parallel pulls with a cap, back-off.
+//! Images: references, pull policies, parallel pulls with a cap, back-off. Never removes an image, and keeps nothing on disk.
+
+mod backoff;
+mod error;
+mod images;
+mod policy;
+mod puller;
+mod reference;
+mod throttle;
+
+pub use error::ImageError;
+pub use images::{EnsuredImage, ImageRequest, Images, PulledIn};
+pub use policy::PullPolicy;
+pub use puller::PullLimits;
+pub use reference::{Reference, ReferenceError, with_default_tag};
+
+#[cfg(test)]
+mod tests;

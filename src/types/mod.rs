@@ -1,17 +1,21 @@
 //! Small shared types. No I/O.
 
+mod backoff;
 mod clock;
 mod error_chain;
 mod event;
+mod go_text;
 mod ids;
 mod labels;
 mod pod_ref;
 mod qos;
 mod quantity;
 
+pub use backoff::{Backoff, BackoffPolicy, Moment};
 pub use clock::WallClock;
 pub use error_chain::error_chain;
 pub use event::{EventKind, PodEvent};
+pub use go_text::{go_duration, go_quoted};
 pub use ids::{ContainerId, PodUid, SandboxId};
 pub use labels::*;
 pub use pod_ref::PodRef;

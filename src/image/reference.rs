@@ -1,0 +1,323 @@
+//! Image references: the grammar of `github.com/distribution/reference`, which registries, runtimes and the kubelet share.
+//! Pure.
+
+use std::borrow::Cow;
+
+/// Where short names live.
+const DEFAULT_DOMAIN: &str = "docker.io";
+/// An older name of the same registry.
+const LEGACY_DEFAULT_DOMAIN: &str = "index.docker.io";
+/// The namespace of a name with a single component.
+const OFFICIAL_NAMESPACE: &str = "library/";
+/// Longest repository path, in bytes.
+const MAX_PATH: usize = 255;
+/// Longest tag, in bytes.
+const MAX_TAG: usize = 128;
+
+/// Why a text is no image reference. `Display` is upstream's text.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ReferenceError {
+    /// It does not follow the grammar.
+    #[error("invalid reference format")]
+    Format,
+    /// The part up to the tag has capital letters.
+    #[error("invalid reference format: repository name ({0}) must be lowercase")]
+    UppercaseName(String),
+    /// What is taken for the registry makes sense only in lower case.
+    #[error("repository name must be lowercase")]
+    Uppercase,
+    /// The repository's path is longer than 255 bytes.
+    #[error("repository name must not be more than {MAX_PATH} characters")]
+    TooLong,
+    /// It is the ID of an image, not a name.
+    #[error("invalid repository name ({0}), cannot specify 64-byte hexadecimal strings")]
+    Identifier(String),
+    /// The digest's characters do not fit its algorithm.
+    #[error("invalid checksum digest format")]
+    DigestFormat,
+    /// The digest's length does not fit its algorithm.
+    #[error("invalid checksum digest length")]
+    DigestLength,
+    /// The digest's algorithm is unknown.
+    #[error("unsupported digest algorithm")]
+    DigestAlgorithm,
+}
+
+/// A parsed image reference.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Reference<'a> {
+    /// Registry and repository, fully qualified, e.g. `docker.io/library/busybox`.
+    pub name: String,
+    /// The tag, if given.
+    pub tag: Option<&'a str>,
+    /// The digest with its algorithm, if given.
+    pub digest: Option<&'a str>,
+}
+
+impl<'a> Reference<'a> {
+    /// Parses a reference as people write it: short names are those of Docker Hub.
+    pub fn parse(image: &'a str) -> Result<Self, ReferenceError> {
+        if image.len() == 64 && image.bytes().all(is_lower_hex) {
+            return Err(ReferenceError::Identifier(image.to_owned()));
+        }
+        let (domain, namespace, remainder) = split_domain(image);
+        let repository = remainder.split_once(':').map_or(remainder, |(repository, _)| repository);
+        if repository.to_lowercase() != repository {
+            return Err(ReferenceError::UppercaseName(format!("{namespace}{repository}")));
+        }
+
+        let Some(parts) = Parts::of(domain, remainder) else {
+            // Upstream tells a wrong case from a wrong format by trying again.
+            let (domain, remainder) = (domain.to_lowercase(), remainder.to_lowercase());
+            return Err(match Parts::of(&domain, &remainder) {
+                Some(_) => ReferenceError::Uppercase,
+                None => ReferenceError::Format,
+            });
+        };
+        let path = namespace.len() + parts.path.len();
+        // What cannot be a registry is the first component of the path.
+        let path = if is_domain(domain) { path } else { domain.len() + 1 + path };
+        if path > MAX_PATH {
+            return Err(ReferenceError::TooLong);
+        }
+        parts.digest.map_or(Ok(()), check_digest)?;
+        Ok(Self { name: format!("{domain}/{namespace}{}", parts.path), tag: parts.tag, digest: parts.digest })
+    }
+}
+
+/// The reference a runtime is asked for: `:latest` appended when neither tag nor digest is given. Nothing else is changed,
+/// so that the runtime's own rules for short names apply.
+pub fn with_default_tag(image: &str) -> Result<Cow<'_, str>, ReferenceError> {
+    let reference = Reference::parse(image)?;
+    Ok(match (reference.tag, reference.digest) {
+        (None, None) => Cow::Owned(format!("{image}:latest")),
+        (Some(_), _) | (_, Some(_)) => Cow::Borrowed(image),
+    })
+}
+
+/// Registry, implied namespace and the rest.
+fn split_domain(image: &str) -> (&str, &'static str, &str) {
+    let Some((first, rest)) = image.split_once('/') else {
+        return (DEFAULT_DOMAIN, OFFICIAL_NAMESPACE, image);
+    };
+    let (domain, remainder) = if first == LEGACY_DEFAULT_DOMAIN {
+        (DEFAULT_DOMAIN, rest)
+    } else if first == "localhost" || first.contains(['.', ':']) || first.to_lowercase() != first {
+        (first, rest)
+    } else {
+        (DEFAULT_DOMAIN, image)
+    };
+    let namespace =
+        if domain == DEFAULT_DOMAIN && !remainder.contains('/') { OFFICIAL_NAMESPACE } else { "" };
+    (domain, namespace, remainder)
+}
+
+/// `path [":" tag] ["@" digest]`, each part well-formed.
+struct Parts<'a> {
+    path: &'a str,
+    tag: Option<&'a str>,
+    digest: Option<&'a str>,
+}
+
+impl<'a> Parts<'a> {
+    fn of(domain: &str, remainder: &'a str) -> Option<Self> {
+        let (rest, digest) = match remainder.split_once('@') {
+            Some((rest, digest)) => (rest, Some(digest)),
+            None => (remainder, None),
+        };
+        let last = rest.rfind('/').map_or(0, |slash| slash + 1);
+        let (path, tag) = match rest[last..].find(':') {
+            Some(colon) => (&rest[..last + colon], Some(&rest[last + colon + 1..])),
+            None => (rest, None),
+        };
+        let well_formed = (is_domain(domain) || is_path_component(domain))
+            && path.split('/').all(is_path_component)
+            && tag.is_none_or(is_tag)
+            && digest.is_none_or(is_digest);
+        well_formed.then_some(Self { path, tag, digest })
+    }
+}
+
+/// A host name, IPv4 or bracketed IPv6 address, with or without a port.
+fn is_domain(text: &str) -> bool {
+    let (host, port) = match text.rfind(':') {
+        Some(colon) if !text.ends_with(']') => (&text[..colon], Some(&text[colon + 1..])),
+        Some(_) | None => (text, None),
+    };
+    let port_is_number = port.is_none_or(|port| !port.is_empty() && port.bytes().all(|b| b.is_ascii_digit()));
+    port_is_number
+        && match host.strip_prefix('[').and_then(|host| host.strip_suffix(']')) {
+            Some(address) => {
+                !address.is_empty() && address.bytes().all(|b| b.is_ascii_hexdigit() || b == b':')
+            }
+            None => host.split('.').all(is_domain_component),
+        }
+}
+
+fn is_domain_component(text: &str) -> bool {
+    !text.is_empty()
+        && text.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-')
+        && !text.starts_with('-')
+        && !text.ends_with('-')
+}
+
+/// Lower-case letters and digits, with one dot, one or two underscores or any number of dashes between them.
+fn is_path_component(text: &str) -> bool {
+    let is_alphanumeric = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit();
+    text.starts_with(is_alphanumeric)
+        && text.ends_with(is_alphanumeric)
+        && text.split(is_alphanumeric).all(|separator| {
+            matches!(separator, "" | "." | "_" | "__") || separator.bytes().all(|b| b == b'-')
+        })
+}
+
+fn is_tag(text: &str) -> bool {
+    text.len() <= MAX_TAG
+        && text.starts_with(|c: char| c.is_ascii_alphanumeric() || c == '_')
+        && text.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'.' | b'-'))
+}
+
+/// An algorithm and at least 32 hex digits; whether they fit each other, [`check_digest`] says.
+fn is_digest(text: &str) -> bool {
+    let Some((algorithm, hex)) = text.split_once(':') else { return false };
+    hex.len() >= 32
+        && hex.bytes().all(|b| b.is_ascii_hexdigit())
+        && algorithm.split(['-', '_', '+', '.']).all(|component| {
+            component.starts_with(|c: char| c.is_ascii_alphabetic())
+                && component.bytes().all(|b| b.is_ascii_alphanumeric())
+        })
+}
+
+fn check_digest(digest: &str) -> Result<(), ReferenceError> {
+    let (algorithm, hex) = digest.split_once(':').ok_or(ReferenceError::DigestFormat)?;
+    let length = match algorithm {
+        "sha256" => 64,
+        "sha384" => 96,
+        "sha512" => 128,
+        // Algorithms are registered in lower case.
+        _ if algorithm.bytes().any(|b| b.is_ascii_uppercase()) => return Err(ReferenceError::DigestFormat),
+        _ => return Err(ReferenceError::DigestAlgorithm),
+    };
+    if hex.len() != length {
+        return Err(ReferenceError::DigestLength);
+    }
+    if !hex.bytes().all(is_lower_hex) {
+        return Err(ReferenceError::DigestFormat);
+    }
+    Ok(())
+}
+
+fn is_lower_hex(b: u8) -> bool {
+    matches!(b, b'0'..=b'9' | b'a'..=b'f')
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const SHA: &str = "sha256:9a7b4d0e1f2c3b4a5968778695a4b3c2d1e0f0e1d2c3b4a5968778695a4b3c2d";
+
+    #[test]
+    fn references_are_taken_apart() {
+        let with_digest = format!("busybox@{SHA}");
+        let with_both = format!("busybox:1@{SHA}");
+        for (image, name, tag, digest) in [
+            ("busybox", "docker.io/library/busybox", None, None),
+            ("busybox:1.37", "docker.io/library/busybox", Some("1.37"), None),
+            ("index.docker.io/busybox", "docker.io/library/busybox", None, None),
+            ("user/app", "docker.io/user/app", None, None),
+            ("localhost/app", "localhost/app", None, None),
+            ("localhost:5000/app:v1", "localhost:5000/app", Some("v1"), None),
+            ("[::1]:5000/app", "[::1]:5000/app", None, None),
+            ("REGISTRY/app", "REGISTRY/app", None, None),
+            ("foo_bar.x/app", "foo_bar.x/app", None, None),
+            ("registry.k8s.io/e2e/a__b---c:_t", "registry.k8s.io/e2e/a__b---c", Some("_t"), None),
+            (&with_digest, "docker.io/library/busybox", None, Some(SHA)),
+            (&with_both, "docker.io/library/busybox", Some("1"), Some(SHA)),
+        ] {
+            assert_eq!(Reference::parse(image), Ok(Reference { name: name.to_owned(), tag, digest }));
+        }
+    }
+
+    #[test]
+    fn what_is_no_reference_is_refused_with_upstreams_words() {
+        let identifier = "a".repeat(64);
+        let long = "a/".repeat(127) + "aa";
+        let wrong_length = format!("busybox@sha256:{}", "a".repeat(63));
+        let wrong_case = format!("busybox@{}", SHA.replace('b', "B"));
+        let wrong_algorithm = format!("a/b:t@md5:{}", "a".repeat(32));
+        for (image, message) in [
+            ("", "invalid reference format"),
+            (":1", "invalid reference format"),
+            ("a b", "invalid reference format"),
+            ("a/", "invalid reference format"),
+            ("a//b", "invalid reference format"),
+            ("a:b:c", "invalid reference format"),
+            ("a:", "invalid reference format"),
+            ("a@sha256:1", "invalid reference format"),
+            ("a___b", "invalid reference format"),
+            ("reg.io:port/app", "invalid reference format"),
+            ("Busybox", "invalid reference format: repository name (library/Busybox) must be lowercase"),
+            ("FOO_x/bar", "repository name must be lowercase"),
+            (&long, "repository name must not be more than 255 characters"),
+            (&wrong_length, "invalid checksum digest length"),
+            (&wrong_algorithm, "unsupported digest algorithm"),
+        ] {
+            assert_eq!(Reference::parse(image).unwrap_err().to_string(), message, "{image}");
+        }
+        assert_eq!(Reference::parse(&identifier), Err(ReferenceError::Identifier(identifier.clone())));
+        assert!(matches!(
+            Reference::parse(&wrong_case),
+            Err(ReferenceError::UppercaseName(_) | ReferenceError::DigestFormat)
+        ));
+        assert!(Reference::parse(&format!("r.io/a:{}", "t".repeat(128))).is_ok());
+        assert!(Reference::parse(&format!("r.io/a:{}", "t".repeat(129))).is_err());
+    }
+
+    #[test]
+    fn latest_is_appended_as_text() {
+        for (image, normal) in [
+            ("busybox", "busybox:latest"),
+            ("r.io:5000/a", "r.io:5000/a:latest"),
+            ("busybox:1", "busybox:1"),
+            ("busybox:latest", "busybox:latest"),
+        ] {
+            assert_eq!(with_default_tag(image).unwrap(), normal);
+        }
+        let digested = format!("busybox@{SHA}");
+        assert_eq!(with_default_tag(&digested).unwrap(), digested);
+    }
+
+    prop_compose! {
+        fn well_formed()(
+            domain in "(([a-z0-9]([a-z0-9-]{0,8}[a-z0-9])?\\.){1,3}[a-z]{2,4}(:[0-9]{1,5})?/)?",
+            path in "[a-z0-9]{1,6}((\\.|_|__|-{1,3})[a-z0-9]{1,4}){0,2}(/[a-z0-9]{1,6}){0,3}",
+            tag in "(:[A-Za-z0-9_][A-Za-z0-9_.-]{0,20})?",
+            digest in "(@sha256:[a-f0-9]{64})?",
+        ) -> (String, String, String) {
+            (format!("{domain}{path}"), tag, digest)
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn what_the_grammar_makes_is_parsed((name, tag, digest) in well_formed()) {
+            let image = format!("{name}{tag}{digest}");
+            let parsed = Reference::parse(&image).unwrap();
+            prop_assert_eq!(parsed.tag.map(|t| format!(":{t}")).unwrap_or_default(), tag);
+            prop_assert_eq!(parsed.digest.map(|d| format!("@{d}")).unwrap_or_default(), digest);
+            prop_assert!(parsed.name.ends_with(&name) || name.starts_with(LEGACY_DEFAULT_DOMAIN));
+        }
+
+        /// Whatever the text: no panic, and what is given a default tag needs no other.
+        #[test]
+        fn a_default_tag_is_given_once(image in "[a-zA-Z0-9:/@._ é-]{0,40}") {
+            if let Ok(normal) = with_default_tag(&image) {
+                prop_assert!(normal.starts_with(&image));
+                prop_assert_eq!(with_default_tag(&normal).unwrap(), normal.clone());
+            }
+        }
+    }
+}

@@ -1,0 +1,362 @@
+//! The handle against a scripted image service, with paused time.
+
+use std::collections::{HashMap, HashSet};
+use std::num::NonZeroUsize;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use tokio::task::JoinSet;
+use tokio::time::{Instant, advance, sleep};
+
+use super::*;
+use crate::cri::wire::{AuthConfig, PodSandboxConfig};
+use crate::cri::{CriError, ImageInfo, ImageService, Operation};
+use crate::types::{EventKind, PodEvent, PodRef};
+
+/// A runtime's images: pulls take a second, and fail as told.
+#[derive(Default)]
+struct Registry {
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    present: HashSet<String>,
+    /// What pulls of an image fail with.
+    broken: HashMap<String, String>,
+    inspection_fails: bool,
+    /// Pulls ever started, by order.
+    pulls: Vec<String>,
+    running: usize,
+    most_running: usize,
+}
+
+struct Running<'a>(&'a Registry);
+
+impl Drop for Running<'_> {
+    fn drop(&mut self) {
+        self.0.state.lock().unwrap().running -= 1;
+    }
+}
+
+fn failed(operation: Operation, message: &str) -> CriError {
+    CriError::Failed { operation, message: message.to_owned() }
+}
+
+#[async_trait]
+impl ImageService for Registry {
+    async fn image_status(&self, image: &str) -> Result<Option<ImageInfo>, CriError> {
+        let state = self.state.lock().unwrap();
+        if state.inspection_fails {
+            return Err(failed(Operation::ImageStatus, "disk on fire"));
+        }
+        Ok(state.present.contains(image).then(|| ImageInfo {
+            id: format!("id of {image}"),
+            size: 4711,
+            ..ImageInfo::default()
+        }))
+    }
+
+    async fn pull_image(
+        &self,
+        image: &str,
+        _auth: Option<AuthConfig>,
+        _sandbox: Option<PodSandboxConfig>,
+    ) -> Result<String, CriError> {
+        {
+            let mut state = self.state.lock().unwrap();
+            state.pulls.push(image.to_owned());
+            state.running += 1;
+            state.most_running = state.most_running.max(state.running);
+        }
+        let _running = Running(self);
+        sleep(Duration::from_secs(1)).await;
+        let mut state = self.state.lock().unwrap();
+        match state.broken.get(image) {
+            Some(message) => Err(failed(Operation::PullImage, message)),
+            None => {
+                state.present.insert(image.to_owned());
+                Ok(format!("id of {image}"))
+            }
+        }
+    }
+
+    async fn list_images(&self) -> Result<Vec<ImageInfo>, CriError> {
+        Ok(Vec::new())
+    }
+}
+
+const UNLIMITED: PullLimits = PullLimits { serialize: false, max_parallel: None, qps: 0, burst: 0 };
+
+struct Bench {
+    registry: Arc<Registry>,
+    images: Images,
+    events: Arc<Mutex<Vec<PodEvent>>>,
+}
+
+impl Bench {
+    fn new(limits: PullLimits) -> Self {
+        let registry = Arc::new(Registry::default());
+        Self { images: Images::new(registry.clone(), limits), registry, events: Arc::default() }
+    }
+
+    fn broken(self, image: &str, message: &str) -> Self {
+        self.registry.state.lock().unwrap().broken.insert(image.to_owned(), message.to_owned());
+        self
+    }
+
+    fn present(self, image: &str) -> Self {
+        self.registry.state.lock().unwrap().present.insert(image.to_owned());
+        self
+    }
+
+    fn pulls(&self) -> Vec<String> {
+        self.registry.state.lock().unwrap().pulls.clone()
+    }
+
+    /// What a pod's container does, as a future that can be spawned.
+    fn ensure(
+        &self,
+        pod: &str,
+        image: &str,
+        policy: PullPolicy,
+    ) -> impl Future<Output = Result<EnsuredImage, ImageError>> + Send + use<> {
+        let (images, events) = (self.images.clone(), self.events.clone());
+        let (pod, image) = (PodRef::new("default", pod, pod), image.to_owned());
+        async move {
+            let request =
+                ImageRequest { pod: &pod, image: &image, policy, sandbox: PodSandboxConfig::default() };
+            images.ensure(request, &|event| events.lock().unwrap().push(event)).await
+        }
+    }
+
+    /// The events since the last call, as `type reason message`.
+    fn events(&self) -> Vec<String> {
+        let events = std::mem::take(&mut *self.events.lock().unwrap());
+        events.into_iter().map(|e| format!("{} {} {}", e.kind.as_str(), e.reason, e.message)).collect()
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_missing_image_is_pulled_with_a_default_tag_and_then_found() {
+    let bench = Bench::new(UNLIMITED);
+    let ensured = bench.ensure("p", "busybox", PullPolicy::IfNotPresent).await.unwrap();
+    assert_eq!(ensured.image.id, "id of busybox:latest");
+    let second = Duration::from_secs(1);
+    assert_eq!(ensured.pulled, Some(PulledIn { pull: second, total: second }));
+    assert_eq!(
+        bench.events(),
+        [
+            "Normal Pulling Pulling image \"busybox\"",
+            "Normal Pulled Successfully pulled image \"busybox\" in 1s (1s including waiting). Image size: 4711 bytes.",
+        ]
+    );
+
+    let ensured = bench.ensure("p", "busybox", PullPolicy::IfNotPresent).await.unwrap();
+    assert_eq!(ensured.pulled, None);
+    assert_eq!(
+        bench.events(),
+        [
+            "Normal Pulled Container image \"busybox\" already present on machine and can be accessed by the pod"
+        ]
+    );
+
+    bench.ensure("p", "busybox", PullPolicy::Always).await.unwrap();
+    assert_eq!(bench.pulls(), ["busybox:latest"; 2]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn never_uses_what_is_there_and_pulls_nothing() {
+    let bench = Bench::new(UNLIMITED).present("here:1");
+    assert!(bench.ensure("p", "here:1", PullPolicy::Never).await.is_ok());
+    bench.events();
+
+    let error = bench.ensure("p", "gone:1", PullPolicy::Never).await.unwrap_err();
+    assert_eq!(error.reason(), "ErrImageNeverPull");
+    let message = "Container image \"gone:1\" is not present with pull policy of Never";
+    assert_eq!(error.to_string(), message);
+    assert_eq!(bench.events(), [format!("Warning ErrImageNeverPull {message}")]);
+    assert!(bench.pulls().is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_name_that_makes_no_sense_and_a_failed_inspection_are_told_apart() {
+    let bench = Bench::new(UNLIMITED);
+    let error = bench.ensure("p", "a b", PullPolicy::Always).await.unwrap_err();
+    assert_eq!(error.reason(), "InvalidImageName");
+    let message = "Failed to apply default image tag \"a b\": couldn't parse image name \"a b\": invalid reference format";
+    assert_eq!(error.to_string(), message);
+    assert_eq!(bench.events(), [format!("Warning InspectFailed {message}")]);
+
+    bench.registry.state.lock().unwrap().inspection_fails = true;
+    let error = bench.ensure("p", "a", PullPolicy::IfNotPresent).await.unwrap_err();
+    assert_eq!(error.reason(), "ImageInspectError");
+    assert_eq!(bench.events(), ["Warning InspectFailed Failed to inspect image \"a\": disk on fire"]);
+    // Present after the pull, but not to be seen: no failure of the registry, so no back-off.
+    let error = bench.ensure("p", "a", PullPolicy::Always).await.unwrap_err();
+    assert_eq!(error.reason(), "ImageInspectError");
+    bench.registry.state.lock().unwrap().inspection_fails = false;
+    assert!(bench.ensure("p", "a", PullPolicy::Always).await.is_ok());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_failed_pull_backs_off_and_tells_the_cause_meanwhile() {
+    let bench = Bench::new(UNLIMITED).broken("nope:1", "failed to resolve image: no such host");
+    let ensure = || bench.ensure("p", "nope:1", PullPolicy::IfNotPresent);
+
+    let error = ensure().await.unwrap_err();
+    assert_eq!(
+        (error.reason(), &*error.to_string()),
+        ("ErrImagePull", "failed to resolve image: no such host")
+    );
+    assert_eq!(
+        bench.events(),
+        [
+            "Normal Pulling Pulling image \"nope:1\"",
+            "Warning Failed Failed to pull image \"nope:1\": failed to resolve image: no such host",
+        ]
+    );
+
+    let error = ensure().await.unwrap_err();
+    assert_eq!(error.reason(), "ImagePullBackOff");
+    assert_eq!(
+        error.to_string(),
+        "Back-off pulling image \"nope:1\": ErrImagePull: failed to resolve image: no such host"
+    );
+    assert_eq!(bench.events(), ["Normal BackOff Back-off pulling image \"nope:1\""]);
+    assert_eq!(bench.pulls().len(), 1);
+
+    // Another pod and another image of this pod are not held up.
+    assert_eq!(bench.ensure("q", "nope:1", PullPolicy::Always).await.unwrap_err().reason(), "ErrImagePull");
+    assert!(bench.ensure("p", "fine:1", PullPolicy::Always).await.is_ok());
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_back_off_doubles_to_its_cap() {
+    let bench = Bench::new(UNLIMITED).broken("nope:1", "no");
+    let mut waits = Vec::new();
+    for _ in 0..7 {
+        let error = bench.ensure("p", "nope:1", PullPolicy::Always).await.unwrap_err();
+        assert_eq!(error.reason(), "ErrImagePull");
+        let error = bench.ensure("p", "nope:1", PullPolicy::Always).await.unwrap_err();
+        let ImageError::BackOff { remaining, .. } = error else { panic!("{error:?}") };
+        waits.push(remaining.as_secs());
+        advance(remaining).await;
+    }
+    assert_eq!(waits, [10, 20, 40, 80, 160, 300, 300]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn causes_that_the_runtime_knows_have_their_own_reasons() {
+    let bench = Bench::new(UNLIMITED)
+        .broken("a:1", "RegistryUnavailable: 503")
+        .broken("b:1", "SignatureValidationFailed");
+    let error = bench.ensure("p", "a:1", PullPolicy::Always).await.unwrap_err();
+    assert_eq!(error.reason(), "RegistryUnavailable");
+    assert_eq!(error.to_string(), "image pull failed for a:1 because the registry is unavailable: 503");
+    let error = bench.ensure("p", "b:1", PullPolicy::Always).await.unwrap_err();
+    assert_eq!(error.reason(), "SignatureValidationFailed");
+    assert_eq!(error.to_string(), "image pull failed for b:1 because the signature validation failed");
+    let error = bench.ensure("p", "a:1", PullPolicy::Always).await.unwrap_err();
+    assert!(error.to_string().starts_with("Back-off pulling image \"a:1\": RegistryUnavailable: image pull"));
+}
+
+/// Ensures ten images of ten pods at once; how many pulls ran together at most, and how long it all took in seconds.
+async fn ten_at_once(limits: PullLimits) -> (usize, u64) {
+    let bench = Bench::new(limits);
+    let started = Instant::now();
+    let mut pods = JoinSet::new();
+    for n in 0..10 {
+        pods.spawn(bench.ensure(&format!("p{n}"), &format!("img{n}"), PullPolicy::Always));
+    }
+    assert!(pods.join_all().await.iter().all(Result::is_ok));
+    let most_running = bench.registry.state.lock().unwrap().most_running;
+    (most_running, started.elapsed().as_secs())
+}
+
+#[tokio::test(start_paused = true)]
+async fn pulls_run_in_parallel_up_to_the_cap() {
+    let three = NonZeroUsize::new(3);
+    assert_eq!(ten_at_once(UNLIMITED).await, (10, 1));
+    assert_eq!(ten_at_once(PullLimits { max_parallel: three, ..UNLIMITED }).await, (3, 4));
+    assert_eq!(ten_at_once(PullLimits { serialize: true, max_parallel: three, ..UNLIMITED }).await, (1, 10));
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_wait_for_a_turn_is_told_apart_from_the_pull() {
+    let bench = Bench::new(PullLimits { serialize: true, ..UNLIMITED });
+    let (_, second) =
+        tokio::join!(bench.ensure("p", "a", PullPolicy::Always), bench.ensure("q", "b", PullPolicy::Always),);
+    let took = second.unwrap().pulled.unwrap();
+    assert_eq!((took.pull.as_secs(), took.total.as_secs()), (1, 2));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pull_over_the_rate_fails_and_backs_off() {
+    let bench = Bench::new(PullLimits { qps: 1, burst: 1, ..UNLIMITED });
+    assert!(bench.ensure("p", "a", PullPolicy::Always).await.is_ok());
+    assert!(bench.ensure("p", "b", PullPolicy::Always).await.is_ok(), "a second later");
+    let (third, fourth) =
+        tokio::join!(bench.ensure("p", "c", PullPolicy::Always), bench.ensure("p", "d", PullPolicy::Always));
+    assert!(third.is_ok());
+    let error = fourth.unwrap_err();
+    assert_eq!((error.reason(), &*error.to_string()), ("ErrImagePull", "pull QPS exceeded"));
+    assert!(
+        bench.events().contains(&"Warning Failed Failed to pull image \"d\": pull QPS exceeded".to_owned())
+    );
+    assert_eq!(bench.ensure("p", "d", PullPolicy::Always).await.unwrap_err().reason(), "ImagePullBackOff");
+}
+
+#[tokio::test(start_paused = true)]
+async fn pods_that_want_the_same_image_share_one_pull() {
+    let bench = Bench::new(UNLIMITED).broken("nope:1", "no");
+    let mut pods = JoinSet::new();
+    for n in 0..5 {
+        pods.spawn(bench.ensure(&format!("p{n}"), "busybox", PullPolicy::Always));
+        pods.spawn(bench.ensure(&format!("p{n}"), "nope:1", PullPolicy::Always));
+    }
+    let outcomes = pods.join_all().await;
+    assert_eq!(outcomes.iter().filter(|o| o.is_ok()).count(), 5);
+    assert_eq!(bench.pulls().len(), 2);
+    // Each of the pods failed and backs off for itself.
+    for n in 0..5 {
+        let error = bench.ensure(&format!("p{n}"), "nope:1", PullPolicy::Always).await.unwrap_err();
+        assert_eq!(error.reason(), "ImagePullBackOff");
+    }
+    // A pull that ended is not joined any more.
+    bench.ensure("late", "busybox", PullPolicy::Always).await.unwrap();
+    assert_eq!(bench.pulls().len(), 3);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pull_outlives_the_one_who_asked_first() {
+    let bench = Bench::new(PullLimits { serialize: true, ..UNLIMITED });
+    let mut first = JoinSet::new();
+    first.spawn(bench.ensure("first", "busybox", PullPolicy::Always));
+    sleep(Duration::from_millis(300)).await;
+    let mut second = JoinSet::new();
+    second.spawn(bench.ensure("second", "busybox", PullPolicy::Always));
+    sleep(Duration::from_millis(300)).await;
+    first.shutdown().await;
+
+    let ensured = second.join_next().await.unwrap().unwrap().unwrap();
+    assert_eq!(ensured.pulled.unwrap().total, Duration::from_millis(700), "the pull went on");
+    assert_eq!(bench.pulls().len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pull_nobody_waits_for_ends_and_gives_its_turn_back() {
+    let bench = Bench::new(PullLimits { serialize: true, ..UNLIMITED });
+    for _ in 0..2 {
+        let mut pod = JoinSet::new();
+        pod.spawn(bench.ensure("p", "busybox", PullPolicy::Always));
+        sleep(Duration::from_millis(300)).await;
+        assert_eq!(bench.registry.state.lock().unwrap().running, 1);
+        pod.shutdown().await;
+        assert_eq!(bench.registry.state.lock().unwrap().running, 0);
+    }
+    assert!(bench.ensure("q", "busybox", PullPolicy::Always).await.is_ok());
+    assert_eq!(bench.pulls().len(), 3);
+    assert!(bench.events.lock().unwrap().iter().all(|e| e.kind == EventKind::Normal));
+}

@@ -1,0 +1,66 @@
+//! A token bucket: so many pulls at once, so many per second after that. Pure.
+
+use tokio::time::Instant;
+
+/// Says whether one more may pass. Starts full.
+#[derive(Debug)]
+pub(super) struct TokenBucket {
+    per_second: f64,
+    burst: f64,
+    tokens: f64,
+    filled: Instant,
+}
+
+impl TokenBucket {
+    /// A full bucket of `burst` tokens, refilled by `per_second`.
+    pub(super) fn new(per_second: u32, burst: u32, now: Instant) -> Self {
+        let burst = f64::from(burst);
+        Self { per_second: f64::from(per_second), burst, tokens: burst, filled: now }
+    }
+
+    /// Takes a token; false when there is none.
+    pub(super) fn try_take(&mut self, now: Instant) -> bool {
+        let passed = now.saturating_duration_since(self.filled);
+        self.tokens = (self.tokens + passed.as_secs_f64() * self.per_second).min(self.burst);
+        self.filled = self.filled.max(now);
+        if self.tokens < 1.0 {
+            return false;
+        }
+        self.tokens -= 1.0;
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn a_burst_passes_and_then_the_rate() {
+        let start = Instant::now();
+        let mut bucket = TokenBucket::new(2, 3, start);
+        assert_eq!([(); 4].map(|()| bucket.try_take(start)), [true, true, true, false]);
+        let later = start + Duration::from_millis(500);
+        assert_eq!([(); 2].map(|()| bucket.try_take(later)), [true, false]);
+    }
+
+    proptest! {
+        /// In any time span, no more pass than the burst and the rate allow.
+        #[test]
+        fn the_rate_holds(rate in 1u32..20, burst in 1u32..20, gaps in proptest::collection::vec(0u64..400, 1..100)) {
+            let start = Instant::now();
+            let mut bucket = TokenBucket::new(rate, burst, start);
+            let (mut now, mut passed) = (start, 0u32);
+            for gap in gaps {
+                now += Duration::from_millis(gap);
+                passed += u32::from(bucket.try_take(now));
+                let allowed = f64::from(burst) + f64::from(rate) * (now - start).as_secs_f64();
+                prop_assert!(f64::from(passed) <= allowed + 1e-6);
+            }
+        }
+    }
+}

@@ -1,0 +1,152 @@
+//! Exponential back-off as a value: how long to wait after a failure that repeats. Knows no clock.
+//!
+//! The rules are those of client-go's `flowcontrol.Backoff`, which the kubelet uses for image pulls and crash loops: the
+//! delay doubles up to a cap, and the count starts anew once nothing happened for long enough.
+
+use std::time::Duration;
+
+use jiff::Timestamp;
+use tokio::time::Instant;
+
+/// A point on a clock. In-process waits use tokio's monotonic clock, which tests can pause; waits measured from what a
+/// runtime recorded (the end of a container) can only use the wall clock, so the arithmetic serves both.
+pub trait Moment: Copy {
+    /// Time passed since `earlier`; zero if `earlier` is later, as after the wall clock was set back.
+    fn since(self, earlier: Self) -> Duration;
+}
+
+impl Moment for Instant {
+    fn since(self, earlier: Self) -> Duration {
+        self.saturating_duration_since(earlier)
+    }
+}
+
+impl Moment for Timestamp {
+    fn since(self, earlier: Self) -> Duration {
+        Duration::try_from(self.duration_since(earlier)).unwrap_or_default()
+    }
+}
+
+/// How delays grow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BackoffPolicy {
+    /// The first delay; the cap if that is shorter.
+    pub initial: Duration,
+    /// The longest delay.
+    pub max: Duration,
+    /// A failure this long after the one before is the first again.
+    pub reset_after: Duration,
+}
+
+/// The back-off of one thing that failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Backoff<T> {
+    /// How long to wait.
+    pub delay: Duration,
+    /// When the delay was set.
+    pub updated: T,
+}
+
+impl<T: Moment> Backoff<T> {
+    /// The back-off after one more failure. `event` is when what failed ended, `now` when that was noticed.
+    pub fn next(previous: Option<Self>, policy: &BackoffPolicy, event: T, now: T) -> Self {
+        let delay = match previous {
+            Some(previous) if !previous.expired(policy, event) => previous.delay.saturating_mul(2),
+            Some(_) | None => policy.initial,
+        };
+        Self { delay: delay.min(policy.max), updated: now }
+    }
+
+    /// Whether the count starts anew with something that happens at `event`.
+    pub fn expired(&self, policy: &BackoffPolicy, event: T) -> bool {
+        event.since(self.updated) > policy.reset_after
+    }
+
+    /// How much longer to wait, counted from `event`; `None` when the wait is over.
+    pub fn remaining(&self, policy: &BackoffPolicy, event: T, now: T) -> Option<Duration> {
+        if self.expired(policy, event) {
+            return None;
+        }
+        self.delay.checked_sub(now.since(event)).filter(|left| !left.is_zero())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const POLICY: BackoffPolicy = BackoffPolicy {
+        initial: Duration::from_secs(10),
+        max: Duration::from_secs(300),
+        reset_after: Duration::from_secs(600),
+    };
+
+    fn at(second: i64) -> Timestamp {
+        Timestamp::from_second(second).unwrap()
+    }
+
+    #[test]
+    fn delays_double_from_the_initial_one_to_the_cap() {
+        let mut now = at(0);
+        let mut backoff = None;
+        let mut delays = Vec::new();
+        for _ in 0..7 {
+            let next = Backoff::next(backoff, &POLICY, now, now);
+            delays.push(next.delay.as_secs());
+            now += next.delay;
+            backoff = Some(next);
+        }
+        assert_eq!(delays, [10, 20, 40, 80, 160, 300, 300]);
+    }
+
+    #[test]
+    fn a_cap_below_the_initial_delay_wins() {
+        let policy = BackoffPolicy { max: Duration::from_secs(2), ..POLICY };
+        assert_eq!(Backoff::next(None, &policy, at(0), at(0)).delay, Duration::from_secs(2));
+    }
+
+    #[test]
+    fn the_wait_counts_from_the_event() {
+        let backoff = Backoff { delay: Duration::from_secs(10), updated: at(100) };
+        assert_eq!(backoff.remaining(&POLICY, at(103), at(104)), Some(Duration::from_secs(9)));
+        assert_eq!(backoff.remaining(&POLICY, at(103), at(113)), None);
+    }
+
+    #[test]
+    fn a_quiet_time_longer_than_the_reset_starts_anew() {
+        let backoff = Backoff { delay: Duration::from_secs(300), updated: at(0) };
+        assert_eq!(Backoff::next(Some(backoff), &POLICY, at(600), at(600)).delay, POLICY.max);
+        assert_eq!(Backoff::next(Some(backoff), &POLICY, at(601), at(601)).delay, POLICY.initial);
+        assert_eq!(backoff.remaining(&POLICY, at(601), at(601)), None);
+    }
+
+    #[test]
+    fn a_clock_set_back_lengthens_no_wait() {
+        let backoff = Backoff { delay: Duration::from_secs(10), updated: at(100) };
+        assert_eq!(backoff.remaining(&POLICY, at(100), at(40)), Some(Duration::from_secs(10)));
+    }
+
+    proptest! {
+        /// Whatever the failures: a delay is within its bounds, is what is left right after it was set, and is over in time.
+        #[test]
+        fn delays_stay_in_bounds_and_end(gaps in proptest::collection::vec(0i64..2_000, 1..30)) {
+            let mut now = 0;
+            let mut previous: Option<Backoff<Timestamp>> = None;
+            for gap in gaps {
+                now += gap;
+                let next = Backoff::next(previous, &POLICY, at(now), at(now));
+                prop_assert!(POLICY.initial <= next.delay && next.delay <= POLICY.max);
+                if let Some(previous) = previous {
+                    let anew = gap > POLICY.reset_after.as_secs() as i64;
+                    prop_assert_eq!(anew || next.delay >= previous.delay, true);
+                    prop_assert!(!anew || next.delay == POLICY.initial);
+                }
+                prop_assert_eq!(next.remaining(&POLICY, at(now), at(now)), Some(next.delay));
+                prop_assert_eq!(next.remaining(&POLICY, at(now), at(now) + next.delay), None);
+                previous = Some(next);
+            }
+        }
+    }
+}

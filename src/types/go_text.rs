@@ -1,0 +1,103 @@
+//! Go's way to write strings and durations, which the messages of a kubelet carry and clients read.
+
+use std::fmt::Write;
+use std::time::Duration;
+
+/// A string as Go's `%q` writes it: in double quotes, with quotes, backslashes and what cannot be printed escaped.
+pub fn go_quoted(text: &str) -> String {
+    let mut quoted = String::with_capacity(text.len() + 2);
+    quoted.push('"');
+    for c in text.chars() {
+        match c {
+            '"' | '\\' => quoted.extend(['\\', c]),
+            '\u{7}' => quoted.push_str("\\a"),
+            '\u{8}' => quoted.push_str("\\b"),
+            '\u{b}' => quoted.push_str("\\v"),
+            '\u{c}' => quoted.push_str("\\f"),
+            '\n' => quoted.push_str("\\n"),
+            '\r' => quoted.push_str("\\r"),
+            '\t' => quoted.push_str("\\t"),
+            ' '..='~' => quoted.push(c),
+            '\0'..='\u{7f}' => push_escape(&mut quoted, "\\x", 2, c),
+            // Rust and Go agree on what can be printed, up to the version of Unicode.
+            _ if c.escape_debug().len() == 1 => quoted.push(c),
+            '\u{80}'..='\u{ffff}' => push_escape(&mut quoted, "\\u", 4, c),
+            _ => push_escape(&mut quoted, "\\U", 8, c),
+        }
+    }
+    quoted.push('"');
+    quoted
+}
+
+fn push_escape(out: &mut String, prefix: &str, width: usize, c: char) {
+    // Writing to a String cannot fail.
+    let _ = write!(out, "{prefix}{:0width$x}", u32::from(c));
+}
+
+/// A duration as Go's `Duration.String` writes it, e.g. `1m20s`, `2.5s`, `350ms`.
+pub fn go_duration(duration: Duration) -> String {
+    let nanos = u128::from(duration.subsec_nanos());
+    match duration.as_secs() {
+        0 if nanos == 0 => "0s".to_owned(),
+        0 if nanos < 1_000 => format!("{nanos}ns"),
+        0 if nanos < 1_000_000 => format!("{}µs", decimal(nanos, 3)),
+        0 => format!("{}ms", decimal(nanos, 6)),
+        seconds => {
+            let (minutes, rest) = (seconds / 60, u128::from(seconds % 60) * 1_000_000_000 + nanos);
+            let rest = decimal(rest, 9);
+            match (minutes / 60, minutes % 60) {
+                (0, 0) => format!("{rest}s"),
+                (0, minutes) => format!("{minutes}m{rest}s"),
+                (hours, minutes) => format!("{hours}h{minutes}m{rest}s"),
+            }
+        }
+    }
+}
+
+/// `value / 10^places`, without trailing zeros.
+fn decimal(value: u128, places: usize) -> String {
+    let one = 10u128.pow(places as u32);
+    let fraction = format!("{:0places$}", value % one);
+    match fraction.trim_end_matches('0') {
+        "" => (value / one).to_string(),
+        fraction => format!("{}.{fraction}", value / one),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn strings_are_quoted_as_go_does() {
+        for (text, quoted) in [
+            ("busybox:1", r#""busybox:1""#),
+            ("", r#""""#),
+            ("a\"b\\c'd", r#""a\"b\\c'd""#),
+            ("\n\t\r\u{7}\u{b}\0\u{1b}\u{7f}", r#""\n\t\r\a\v\x00\x1b\x7f""#),
+            ("é☺", "\"é☺\""),
+            ("\u{ad}\u{200b}\u{e0001}", r#""\u00ad\u200b\U000e0001""#),
+        ] {
+            assert_eq!(go_quoted(text), quoted);
+        }
+    }
+
+    #[test]
+    fn durations_are_written_as_go_does() {
+        for (duration, text) in [
+            (Duration::ZERO, "0s"),
+            (Duration::from_nanos(7), "7ns"),
+            (Duration::from_nanos(1_100), "1.1µs"),
+            (Duration::from_millis(350), "350ms"),
+            (Duration::from_micros(2_200), "2.2ms"),
+            (Duration::from_millis(2_500), "2.5s"),
+            (Duration::from_secs(10), "10s"),
+            (Duration::from_secs(60), "1m0s"),
+            (Duration::from_secs(80), "1m20s"),
+            (Duration::from_millis(300_001), "5m0.001s"),
+            (Duration::from_secs(3_600), "1h0m0s"),
+        ] {
+            assert_eq!(go_duration(duration), text);
+        }
+    }
+}
