@@ -76,7 +76,8 @@ pub(super) fn conditions(
     conditions
 }
 
-/// Whether a sandbox with its network stands; if not, what the last attempt to make one met.
+/// Whether a sandbox with its network stands; if not, what the last attempt to make one met. A stock kubelet says that in
+/// an event only; alone on a host, events are read by nobody.
 fn ready_to_start(input: &StatusInput<'_>, pod: PodView<'_>) -> Verdict {
     let sandboxes = &input.observed.sandboxes;
     let ready = sandboxes.iter().filter(|sandbox| sandbox.state == SandboxState::Ready).count();
@@ -86,10 +87,10 @@ fn ready_to_start(input: &StatusInput<'_>, pod: PodView<'_>) -> Verdict {
             && newest.host_network == pod.host_network()
             && (newest.host_network || !newest.ips.is_empty())
     });
-    match input.sandbox_problem {
+    match input.sandbox_error {
         _ if usable => Verdict::TRUE,
         None => Verdict::FALSE,
-        Some(problem) => Verdict::FALSE.because(&problem.reason).saying(problem.message.clone()),
+        Some(error) => Verdict::FALSE.because("PodSandboxNotReady").saying(error.to_owned()),
     }
 }
 

@@ -5,8 +5,8 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::cri::ContainerState;
+use crate::pod::status::Lifecycle;
 use crate::pod::status::testing::Scene;
-use crate::pod::status::{Lifecycle, WaitingReason};
 use crate::pod::testing::{container, exited, sandbox};
 
 type Shown = (String, String, Option<String>, Option<String>);
@@ -93,11 +93,10 @@ fn a_sandbox_must_stand_alone_and_have_its_network() {
 #[test]
 fn what_kept_the_sandbox_from_standing_is_told() {
     let mut scene = Scene::of("Always", Vec::new());
-    let problem = WaitingReason { reason: "CreatePodSandboxError".into(), message: "no network".into() };
-    scene.sandbox_problem = Some(problem);
+    scene.sandbox_error = Some("no network".into());
     assert_eq!(one(&scene, READY_TO_START).0, "True", "an earlier failure is no news");
     scene.observed.sandboxes.clear();
-    let told = ("False".into(), Some("CreatePodSandboxError".into()), Some("no network".into()));
+    let told = ("False".into(), Some("PodSandboxNotReady".into()), Some("no network".into()));
     assert_eq!(one(&scene, READY_TO_START), told);
 }
 

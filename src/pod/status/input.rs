@@ -7,17 +7,8 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Pod, PodStatus as ApiPodStatus};
 
 use crate::pleg::PodStatus;
-use crate::pod::worker::StatusOverride;
+use crate::pod::worker::{StatusOverride, WaitingReason};
 use crate::types::ContainerId;
-
-/// Why something did not start: machine-readable reason and its text, e.g. `ErrImagePull` and what the registry said.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct WaitingReason {
-    /// `state.waiting.reason`.
-    pub reason: String,
-    /// `state.waiting.message`.
-    pub message: String,
-}
 
 /// How far the pod's life has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,7 +33,7 @@ pub struct StatusInput<'a> {
     /// What ended containers wrote to their termination logs (or logged last, where asked for).
     pub termination_messages: &'a BTreeMap<ContainerId, String>,
     /// Why the last sync could not make the sandbox.
-    pub sandbox_problem: Option<&'a WaitingReason>,
+    pub sandbox_error: Option<&'a str>,
     /// How far its life has come.
     pub lifecycle: Lifecycle,
     /// What a killer, e.g. eviction, wants the pod to end as.

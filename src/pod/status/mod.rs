@@ -14,7 +14,6 @@ mod testing;
 
 pub use age::human_duration;
 pub use generate::generate;
-pub use input::{Lifecycle, StatusInput, WaitingReason};
+pub use input::{Lifecycle, StatusInput};
 pub use phase::Phase;
-pub use restart::will_restart;
 pub use summary::{PodSummary, summary};

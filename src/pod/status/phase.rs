@@ -98,8 +98,7 @@ struct Counts {
 }
 
 /// The phase. `statuses` are those of the regular and init containers; `initialized` says whether a regular container was
-/// made in the current sandbox; of a pod that is not ours alone (`is_static`) the end may be written before its source
-/// says so.
+/// made in the sandbox that stands. A static pod is not over when it is terminated: its source may bring it back.
 pub(super) fn phase(
     pod: PodView<'_>,
     statuses: &[ContainerStatus],

@@ -4,19 +4,14 @@ use k8s_openapi::api::core::v1::Container;
 
 use crate::pod::view::PodView;
 
-/// Whether a container that ended with this code is started again. A container's own policy (that of a sidecar) wins over
-/// its pod's; the default is `Always`.
-pub fn will_restart(pod_policy: Option<&str>, container: &Container, exit_code: i32) -> bool {
-    match container.restart_policy.as_deref().or(pod_policy) {
+/// Whether a container of this pod that ended with this code is started again. A container's own policy (that of a
+/// sidecar) wins over its pod's; the default is `Always`.
+pub(super) fn restarts(pod: PodView<'_>, container: &Container, exit_code: i32) -> bool {
+    match container.restart_policy.as_deref().or(pod.spec.restart_policy.as_deref()) {
         Some("Never") => false,
         Some("OnFailure") => exit_code != 0,
         _ => true,
     }
-}
-
-/// The same, of a container of this pod.
-pub(super) fn restarts(pod: PodView<'_>, container: &Container, exit_code: i32) -> bool {
-    will_restart(pod.spec.restart_policy.as_deref(), container, exit_code)
 }
 
 /// Whether an init container is a sidecar: it runs beside the regular ones.
@@ -27,20 +22,19 @@ pub(super) fn is_sidecar(container: &Container) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::pod::testing;
 
     #[test]
     fn the_containers_policy_wins_and_the_default_is_always() {
         let plain = Container::default();
         let sidecar = Container { restart_policy: Some("Always".into()), ..Container::default() };
-        for (policy, on_success, on_failure) in [
-            (None, true, true),
-            (Some("Always"), true, true),
-            (Some("OnFailure"), false, true),
-            (Some("Never"), false, false),
-        ] {
-            assert_eq!(will_restart(policy, &plain, 0), on_success);
-            assert_eq!(will_restart(policy, &plain, 1), on_failure);
-            assert!(will_restart(policy, &sidecar, 0));
+        for (policy, on_success, on_failure) in
+            [("", true, true), ("Always", true, true), ("OnFailure", false, true), ("Never", false, false)]
+        {
+            let pod = testing::pod("p", "u", policy, &["c"]);
+            assert_eq!(restarts((&pod).into(), &plain, 0), on_success);
+            assert_eq!(restarts((&pod).into(), &plain, 1), on_failure);
+            assert!(restarts((&pod).into(), &sidecar, 0));
         }
     }
 }

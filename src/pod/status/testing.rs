@@ -6,10 +6,10 @@ use std::net::IpAddr;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Pod, PodStatus as ApiPodStatus};
 
-use super::{Lifecycle, StatusInput, WaitingReason, generate};
+use super::{Lifecycle, StatusInput, generate};
 use crate::cri::{ContainerStatus, SandboxState};
 use crate::pleg::PodStatus;
-use crate::pod::worker::StatusOverride;
+use crate::pod::worker::{StatusOverride, WaitingReason};
 use crate::pod::{pod_ref, testing};
 use crate::types::ContainerId;
 
@@ -19,7 +19,7 @@ pub(super) struct Scene {
     pub(super) observed: PodStatus,
     pub(super) reasons: BTreeMap<String, WaitingReason>,
     pub(super) messages: BTreeMap<ContainerId, String>,
-    pub(super) sandbox_problem: Option<WaitingReason>,
+    pub(super) sandbox_error: Option<String>,
     pub(super) lifecycle: Lifecycle,
     pub(super) status_override: Option<StatusOverride>,
     pub(super) previous: Option<ApiPodStatus>,
@@ -41,7 +41,7 @@ impl Scene {
             observed,
             reasons: BTreeMap::new(),
             messages: BTreeMap::new(),
-            sandbox_problem: None,
+            sandbox_error: None,
             lifecycle: Lifecycle::Active,
             status_override: None,
             previous: None,
@@ -75,7 +75,7 @@ impl Scene {
             observed: &self.observed,
             reasons: &self.reasons,
             termination_messages: &self.messages,
-            sandbox_problem: self.sandbox_problem.as_ref(),
+            sandbox_error: self.sandbox_error.as_deref(),
             lifecycle: self.lifecycle,
             status_override: self.status_override.as_ref(),
             previous: self.previous.as_ref(),
