@@ -11,7 +11,8 @@ const UNSUPPORTED: &str = "PodFeatureUnsupported";
 
 /// The pods that may run, and those that are refused, each with a status that says why.
 pub fn admit(source: &SourceState) -> (WantedPods, Vec<Pod>) {
-    let (refused, admitted): (Vec<_>, Vec<_>) = source.pods.iter().partition(|pod| !pod.unsupported.is_empty());
+    let (refused, admitted): (Vec<_>, Vec<_>) =
+        source.pods.iter().partition(|pod| !pod.unsupported.is_empty());
     let wanted = WantedPods { ready: source.ready, pods: admitted.iter().map(|p| p.pod.clone()).collect() };
     (wanted, refused.into_iter().map(|pod| refuse(pod)).collect())
 }

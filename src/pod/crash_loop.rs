@@ -6,70 +6,57 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::time::Duration;
 
-use jiff::{SignedDuration, Timestamp};
+use jiff::Timestamp;
 
 use crate::cri::ContainerStatus;
+use crate::types::{Backoff, BackoffPolicy};
 
 /// First pause.
-const INITIAL: SignedDuration = SignedDuration::from_secs(10);
+const INITIAL: Duration = Duration::from_secs(10);
 /// A gap between two restarts longer than this starts the count anew.
-const RESET_AFTER: SignedDuration = SignedDuration::from_secs(600);
+const RESET_AFTER: Duration = Duration::from_secs(600);
 
-#[derive(Clone, Copy, Debug, PartialEq)]
-struct Entry {
-    pause: SignedDuration,
-    /// When the container was last started anew.
-    updated: Timestamp,
-}
-
-/// The back-offs of one pod's containers.
+/// The back-offs of one pod's containers. They count wall-clock time, as only that tells when a container ended.
 #[derive(Clone, Debug)]
 pub struct CrashLoops {
-    cap: SignedDuration,
+    policy: BackoffPolicy,
     /// By name and hash: a container whose definition changed starts with a clean slate.
-    entries: HashMap<(Arc<str>, Option<u32>), Entry>,
+    entries: HashMap<(Arc<str>, Option<u32>), Backoff<Timestamp>>,
 }
 
 impl CrashLoops {
     /// No container has crashed yet. `cap` is the longest pause (`crashLoopBackOff.maxContainerRestartPeriod`, 300 s).
-    pub fn new(cap: SignedDuration) -> Self {
-        Self { cap, entries: HashMap::new() }
+    pub fn new(cap: Duration) -> Self {
+        let policy = BackoffPolicy { initial: INITIAL, max: cap, reset_after: RESET_AFTER };
+        Self { policy, entries: HashMap::new() }
     }
 
     /// The pause in force for a container that ended, and when it is over; `None` if it may start at once.
-    pub fn in_force(&self, ended: &ContainerStatus, now: Timestamp) -> Option<(SignedDuration, Timestamp)> {
-        let end = ended.finished_at?;
+    pub fn in_force(&self, ended: &ContainerStatus, now: Timestamp) -> Option<(Duration, Timestamp)> {
         let entry = self.entry(ended)?;
-        if end.duration_since(entry.updated) > RESET_AFTER {
-            return None;
-        }
-        let over = end.checked_add(entry.pause).ok()?;
-        (now < over).then_some((entry.pause, over))
+        let left = entry.remaining(&self.policy, ended.finished_at?, now)?;
+        Some((entry.delay, now.checked_add(left).ok()?))
     }
 
     /// The container that ended is started anew now.
     pub fn restarted(&mut self, ended: &ContainerStatus, now: Timestamp) {
         let end = ended.finished_at.unwrap_or(now);
-        let pause = match self.entry(ended) {
-            Some(entry) if end.duration_since(entry.updated) <= RESET_AFTER => {
-                (entry.pause * 2).min(self.cap)
-            }
-            Some(_) | None => INITIAL.min(self.cap),
-        };
-        self.entries.insert((ended.name.clone(), ended.hash), Entry { pause, updated: now });
+        let next = Backoff::next(self.entry(ended), &self.policy, end, now);
+        self.entries.insert((ended.name.clone(), ended.hash), next);
     }
 
-    fn entry(&self, ended: &ContainerStatus) -> Option<Entry> {
+    fn entry(&self, ended: &ContainerStatus) -> Option<Backoff<Timestamp>> {
         let key = (ended.name.clone(), ended.hash);
         self.entries.get(&key).copied().or_else(|| self.inherited(ended))
     }
 
     /// What a predecessor of this daemon must have counted if no count was ever reset: attempt n is the n-th restart.
-    fn inherited(&self, ended: &ContainerStatus) -> Option<Entry> {
+    fn inherited(&self, ended: &ContainerStatus) -> Option<Backoff<Timestamp>> {
         let doublings = ended.attempt.checked_sub(1)?.min(16);
-        let pause = (INITIAL * (1 << doublings)).min(self.cap);
-        Some(Entry { pause, updated: ended.created_at })
+        let delay = (INITIAL * (1 << doublings)).min(self.policy.max);
+        Some(Backoff { delay, updated: ended.created_at })
     }
 }
 
@@ -80,7 +67,7 @@ mod tests {
     use super::*;
     use crate::pod::testing;
 
-    const CAP: SignedDuration = SignedDuration::from_secs(300);
+    const CAP: Duration = Duration::from_secs(300);
 
     fn at(second: i64) -> Timestamp {
         Timestamp::from_second(second).unwrap()
@@ -103,7 +90,7 @@ mod tests {
             let status = ended(attempt, now, now + 1);
             match loops.in_force(&status, at(now + 1)) {
                 Some((pause, over)) => {
-                    assert_eq!(over, at(now + 1 + pause.as_secs()));
+                    assert_eq!(over, at(now + 1 + i64::try_from(pause.as_secs()).unwrap()));
                     assert!(loops.in_force(&status, over).is_none());
                     pauses.push(pause.as_secs());
                     now = over.as_second();
@@ -130,7 +117,7 @@ mod tests {
 
     #[test]
     fn a_cap_below_ten_seconds_is_the_first_pause_too() {
-        let mut loops = CrashLoops::new(SignedDuration::from_secs(2));
+        let mut loops = CrashLoops::new(Duration::from_secs(2));
         loops.restarted(&ended(0, 0, 1), at(1));
         assert_eq!(loops.in_force(&ended(1, 1, 2), at(2)).unwrap().0.as_secs(), 2);
     }

@@ -8,10 +8,10 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use k8s_openapi::api::core::v1::Pod;
 
+use super::StatusBoard;
 use super::dirs::{pod_dirs, remove_pod_dir};
 use super::resources::{pod_requests, qos_class};
 use super::table::Janitor;
-use super::StatusBoard;
 use crate::cgroup::Cgroups;
 use crate::log::LogLayout;
 use crate::types::{PodUid, QosClass, error_chain};
@@ -43,7 +43,9 @@ impl Janitor for HostJanitor {
                         told(&uid, "directory", remove_pod_dir(&root, &uid, &mountinfo));
                     }
                 }
-                Err(error) => tracing::warn!(error = error_chain(&error), "cannot look for orphaned pod directories"),
+                Err(error) => {
+                    tracing::warn!(error = error_chain(&error), "cannot look for orphaned pod directories")
+                }
             }
             if let Err(error) = logs.sweep(&known) {
                 tracing::warn!(error = error_chain(&error), "cannot remove orphaned pod logs");
@@ -55,7 +57,9 @@ impl Janitor for HostJanitor {
                         told(&uid, "cgroup", cgroups.remove_pod(&uid));
                     }
                 }
-                Err(error) => tracing::warn!(error = error_chain(&error), "cannot look for orphaned pod cgroups"),
+                Err(error) => {
+                    tracing::warn!(error = error_chain(&error), "cannot look for orphaned pod cgroups")
+                }
             }
         });
         if let Err(error) = swept.await {
@@ -67,9 +71,8 @@ impl Janitor for HostJanitor {
         let Some(cgroups) = self.cgroups.clone() else { return };
         let burstable = active.iter().filter(|pod| qos_class(pod) == QosClass::Burstable);
         let milli_cpu: i64 = burstable.map(|pod| pod_requests(pod).milli_cpu.unwrap_or(0)).sum();
-        let updated = tokio::task::spawn_blocking(move || {
-            cgroups.update_qos(u64::try_from(milli_cpu).unwrap_or(0))
-        });
+        let updated =
+            tokio::task::spawn_blocking(move || cgroups.update_qos(u64::try_from(milli_cpu).unwrap_or(0)));
         if let Ok(Err(error)) = updated.await {
             tracing::warn!(error = error_chain(&error), "cannot update the cgroup of burstable pods");
         }

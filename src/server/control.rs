@@ -85,13 +85,16 @@ impl ControlServer {
     pub async fn bind(path: &Path) -> Result<UnixListener, ControlError> {
         let owned = || path.to_owned();
         if let Some(dir) = path.parent() {
-            std::fs::create_dir_all(dir).map_err(|source| ControlError::MakeDir { path: dir.to_owned(), source })?;
+            std::fs::create_dir_all(dir)
+                .map_err(|source| ControlError::MakeDir { path: dir.to_owned(), source })?;
         }
         let listen = |source| ControlError::Listen { path: owned(), source };
         match std::fs::symlink_metadata(path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
             Err(error) => return Err(listen(error)),
-            Ok(found) if !found.file_type().is_socket() => return Err(ControlError::NotASocket { path: owned() }),
+            Ok(found) if !found.file_type().is_socket() => {
+                return Err(ControlError::NotASocket { path: owned() });
+            }
             Ok(_) => {
                 if UnixStream::connect(path).await.is_ok() {
                     return Err(ControlError::InUse { path: owned() });
@@ -126,9 +129,11 @@ impl ControlServer {
             })
             .collect();
         pods.extend(self.refused.borrow().iter().cloned());
-        let key = |pod: &Pod| (pod.metadata.namespace.clone(), pod.metadata.name.clone(), pod.metadata.uid.clone());
+        let key =
+            |pod: &Pod| (pod.metadata.namespace.clone(), pod.metadata.name.clone(), pod.metadata.uid.clone());
         pods.sort_by_key(key);
-        let problems = self.source.borrow().problems.iter().map(|problem| Problem {
+        let source = self.source.borrow();
+        let problems = source.problems.iter().map(|problem| Problem {
             file: problem.file.display().to_string(),
             pod: problem.pod.clone(),
             message: problem.message.clone(),
@@ -140,7 +145,8 @@ impl ControlServer {
     fn trouble(&self) -> Option<String> {
         let relist = self.relist.borrow();
         if let Some(error) = &relist.error {
-            let how = if relist.is_healthy(Instant::now()) { "for a moment" } else { "for more than 3 minutes" };
+            let how =
+                if relist.is_healthy(Instant::now()) { "for a moment" } else { "for more than 3 minutes" };
             return Some(format!("the container runtime has not answered {how}: {error}"));
         }
         match &*self.runtime.borrow() {

@@ -11,6 +11,16 @@ pub enum EventKind {
     Warning,
 }
 
+impl EventKind {
+    /// The value of an Event's `type`.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Normal => "Normal",
+            Self::Warning => "Warning",
+        }
+    }
+}
+
 /// An event about a pod or one of its containers. Reasons and messages are upstream's: people and programs match them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PodEvent {

@@ -4,13 +4,23 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use jiff::{SignedDuration, Timestamp};
+use std::time::Duration;
+
+use jiff::Timestamp;
 use k8s_openapi::api::core::v1::PodStatus as ApiStatus;
 use tokio::time::Instant;
 
 use crate::pod::CrashLoops;
-use crate::pod::status::WaitingReason;
 use crate::types::ContainerId;
+
+/// Why a container waits, as `state.waiting` tells it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WaitingReason {
+    /// E.g. `CrashLoopBackOff`.
+    pub reason: String,
+    /// For people.
+    pub message: String,
+}
 
 /// A worker's memory of its pod.
 #[derive(Debug)]
@@ -20,7 +30,7 @@ pub struct Memory {
     /// Why containers wait that should run, by name.
     pub waiting: BTreeMap<String, WaitingReason>,
     /// Why the sandbox could not be made, if it could not.
-    pub sandbox_problem: Option<WaitingReason>,
+    pub sandbox_error: Option<String>,
     /// What ended containers left in their termination logs.
     pub termination_messages: BTreeMap<ContainerId, String>,
     /// When the last work ended: the next one wants to see the runtime as of later.
@@ -35,11 +45,11 @@ pub struct Memory {
 
 impl Memory {
     /// Nothing remembered. `crash_loop_cap` is the longest pause of a crash loop.
-    pub fn new(crash_loop_cap: SignedDuration) -> Self {
+    pub fn new(crash_loop_cap: Duration) -> Self {
         Self {
             crash_loops: CrashLoops::new(crash_loop_cap),
             waiting: BTreeMap::new(),
-            sandbox_problem: None,
+            sandbox_error: None,
             termination_messages: BTreeMap::new(),
             last_work: None,
             status: None,

@@ -10,7 +10,7 @@ mod sync;
 mod syncer;
 mod task;
 
-pub use memory::Memory;
+pub use memory::{Memory, WaitingReason};
 pub use plan::{BackingOff, Kill, Plan, RestartPolicy, SandboxPlan, Start, plan};
 pub use state::{
     Content, KillRequest, Life, Outcome, PodUpdate, Retry, Stage, StatusOverride, Step, Subject, UpdateKind,

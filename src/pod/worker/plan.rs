@@ -5,7 +5,9 @@
 
 use std::collections::HashMap;
 
-use jiff::{SignedDuration, Timestamp};
+use std::time::Duration;
+
+use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Container, Pod};
 
 use crate::cri::{ContainerState, ContainerStatus, SandboxState};
@@ -55,7 +57,7 @@ pub struct BackingOff {
     /// Its name in the pod.
     pub name: String,
     /// How long it waits in all.
-    pub pause: SignedDuration,
+    pub pause: Duration,
     /// When the wait is over.
     pub until: Timestamp,
 }

@@ -11,7 +11,7 @@ use crate::cri::ContainerState;
 use crate::log::termination_message;
 use crate::pleg::PodStatus;
 use crate::pod::Told;
-use crate::pod::status::{Lifecycle, StatusInput, WaitingReason, generate};
+use crate::pod::status::{Lifecycle, StatusInput, generate};
 use crate::types::{EventKind, PodEvent, PodRef};
 
 /// How far a pod's life has come, and what of its work bears on its status.
@@ -39,13 +39,13 @@ impl Services {
             Progress::Terminating(status) => (Lifecycle::Terminating, status, None),
             Progress::Terminated(status) => (Lifecycle::Terminated, status, None),
         };
-        let problem = memory.sandbox_problem.as_ref().filter(|_| needed_sandbox.is_some());
+        let sandbox_error = needed_sandbox.map(|reason| memory.sandbox_error.as_deref().unwrap_or(reason));
         let status = generate(&StatusInput {
             pod,
             observed,
             reasons: &memory.waiting,
             termination_messages: &memory.termination_messages,
-            sandbox_problem: problem.or(needed_sandbox.as_ref()),
+            sandbox_error,
             lifecycle,
             status_override,
             previous: memory.status.as_deref(),
@@ -105,11 +105,9 @@ impl Services {
 }
 
 /// Why the pod has no sandbox that will do, if that is so.
-fn needed_sandbox(plan: &Plan) -> Option<WaitingReason> {
+fn needed_sandbox(plan: &Plan) -> Option<&'static str> {
     match &plan.sandbox {
-        SandboxPlan::Create { reason, .. } => {
-            Some(WaitingReason { reason: "PodSandboxNotReady".to_owned(), message: (*reason).to_owned() })
-        }
+        SandboxPlan::Create { reason, .. } => Some(reason),
         SandboxPlan::Keep(_) | SandboxPlan::Stop => None,
     }
 }

@@ -1,21 +1,20 @@
 //! Starting a sandbox and a container, each through the gate.
 
 use std::net::IpAddr;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Container, Pod};
 
 use super::plan::Start;
 use super::syncer::Services;
-use super::Memory;
+use super::{Memory, WaitingReason};
 use crate::cri::wire::PodSandboxConfig;
 use crate::cri::{ContainerState, CriError};
 use crate::image::{ImageRequest, PullPolicy};
 use crate::pleg::PodStatus;
 use crate::pod::container::{container_config, container_mounts};
 use crate::pod::pod_ref;
-use crate::pod::status::WaitingReason;
 use crate::types::{CONFIG_SEEN_ANNOTATION, ContainerId, PodEvent, PodRef, SandboxId, error_chain};
 
 /// A sandbox that takes containers.
@@ -96,7 +95,9 @@ impl Services {
         let logs = self.logs.clone();
         let name = container.name.clone();
         let owner = reference.clone();
-        if let Ok(Err(error)) = tokio::task::spawn_blocking(move || logs.link(&owner, &name, attempt, &id)).await {
+        if let Ok(Err(error)) =
+            tokio::task::spawn_blocking(move || logs.link(&owner, &name, attempt, &id)).await
+        {
             tracing::warn!(pod = %reference, uid = %reference.uid, container = container.name, error = error_chain(&error), "cannot link the container's log");
         }
         Ok(())
@@ -114,8 +115,7 @@ impl Services {
         let image = self.pull(reference, container, sandbox, memory).await?;
         let config = async {
             let mounts = container_mounts(pod, container, &sandbox.ips, &self.host).await?;
-            let config =
-                container_config(pod, container, attempt, &image, &sandbox.ips, mounts, &self.host)?;
+            let config = container_config(pod, container, attempt, &image, &sandbox.ips, mounts, &self.host)?;
             Ok::<_, crate::pod::container::FilesError>(config)
         };
         let config = match config.await {
@@ -140,7 +140,11 @@ impl Services {
         };
         match created {
             Ok(id) => {
-                self.announce(reference, Some(&container.name), &PodEvent::normal("Created", "Container created"));
+                self.announce(
+                    reference,
+                    Some(&container.name),
+                    &PodEvent::normal("Created", "Container created"),
+                );
                 Ok(id)
             }
             Err(error) => {
@@ -158,17 +162,20 @@ impl Services {
         memory: &mut Memory,
     ) -> Result<crate::cri::ImageInfo, WaitingReason> {
         let image = container.image.clone().unwrap_or_default();
-        let request = PullRequest {
-            pod: reference.clone(),
+        // Defaulting has set the policy; without one, nothing is fetched that is here already.
+        let policy = container.image_pull_policy.as_deref().and_then(PullPolicy::from_api);
+        let request = ImageRequest {
+            pod: reference,
             image: &image,
-            policy: PullPolicy::of(container),
+            policy: policy.unwrap_or(PullPolicy::IfNotPresent),
             sandbox: sandbox.config.clone(),
         };
-        let mut events = Vec::new();
-        let ensured = self.images.ensure(request, &mut |event| events.push(event)).await;
-        for event in events {
-            self.event(reference, Some(&container.name), event, memory);
-        }
+        let told = Mutex::new(memory);
+        let report = |event| {
+            let mut memory = told.lock().unwrap_or_else(PoisonError::into_inner);
+            self.event(reference, Some(&container.name), event, &mut memory);
+        };
+        let ensured = self.images.ensure(request, &report).await;
         ensured.map(|e| e.image).map_err(|error| waiting(error.reason(), error.to_string()))
     }
 

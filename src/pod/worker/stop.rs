@@ -134,7 +134,10 @@ impl Services {
         });
         let stopped: Result<(), CriError> = join_all(stops).await.into_iter().collect();
         stopped?;
-        join_all(observed.sandboxes.iter().map(|s| self.runtime.stop_sandbox(&s.id))).await.into_iter().collect()
+        join_all(observed.sandboxes.iter().map(|s| self.runtime.stop_sandbox(&s.id)))
+            .await
+            .into_iter()
+            .collect()
     }
 
     /// Stops one container.

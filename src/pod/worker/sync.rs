@@ -11,12 +11,11 @@ use super::plan::{Plan, SandboxPlan, plan};
 use super::report::Progress;
 use super::start::PodSandbox;
 use super::syncer::Services;
-use super::{Memory, Outcome, Retry};
+use super::{Memory, Outcome, Retry, WaitingReason};
 use crate::cri::CriError;
 use crate::pleg::PodStatus;
-use crate::pod::container::{FilesError, container_hash, make_pod_dir, pod_dns};
+use crate::pod::container::{container_hash, make_pod_dir, pod_dns};
 use crate::pod::resources::{pod_resources, qos_class};
-use crate::pod::status::WaitingReason;
 use crate::pod::{container, pod_ref};
 use crate::types::{PodEvent, PodRef, error_chain, go_duration};
 
@@ -72,9 +71,8 @@ impl Services {
             memory.waiting.clear();
         }
         for wait in &plan.backing_off {
-            let who =
-                format!("container={} pod={}_{}({})", wait.name, pod.name, pod.namespace, pod.uid);
-            let message = format!("back-off {} restarting failed {who}", go_duration(wait.pause.unsigned_abs()));
+            let who = format!("container={} pod={}_{}({})", wait.name, pod.name, pod.namespace, pod.uid);
+            let message = format!("back-off {} restarting failed {who}", go_duration(wait.pause));
             let text = format!(
                 "Back-off restarting failed container {} in pod {}_{}({})",
                 wait.name, pod.name, pod.namespace, pod.uid
@@ -155,9 +153,8 @@ impl Services {
         if let Some(cgroups) = self.cgroups.clone() {
             let (uid, pod) = (reference.uid.clone(), pod.clone());
             let resources = pod_resources(&pod, self.host.cpu_cfs_quota_period);
-            let made = tokio::task::spawn_blocking(move || {
-                cgroups.ensure_pod(&uid, qos_class(&pod), &resources)
-            });
+            let made =
+                tokio::task::spawn_blocking(move || cgroups.ensure_pod(&uid, qos_class(&pod), &resources));
             let problem = match made.await {
                 Ok(Ok(())) => None,
                 Ok(Err(error)) => Some(error_chain(&error)),
@@ -220,7 +217,7 @@ impl Services {
         let config = self.sandbox_config(pod, reference, attempt, memory).await?;
         match self.run_sandbox(pod, reference, config).await {
             Ok(sandbox) => {
-                memory.sandbox_problem = None;
+                memory.sandbox_error = None;
                 Ok(sandbox)
             }
             Err(error) => {
@@ -240,7 +237,7 @@ impl Services {
         memory: &mut Memory,
     ) -> Stopped {
         self.event(pod, None, PodEvent::warning(reason, message.clone()), memory);
-        memory.sandbox_problem = Some(WaitingReason { reason: reason.to_owned(), message });
+        memory.sandbox_error = Some(message);
         stopped
     }
 
@@ -268,13 +265,14 @@ impl Services {
         memory: &mut Memory,
     ) -> Result<crate::cri::wire::PodSandboxConfig, Stopped> {
         let config = async {
-            let (dns, warnings) = pod_dns(pod, &self.host).await?;
+            let (dns, warnings) = pod_dns(pod, &self.host).await.map_err(|e| error_chain(&e))?;
             let parent = match &self.cgroups {
                 Some(cgroups) => cgroups.parent(&reference.uid, qos_class(pod)),
-                None => String::new(),
+                None => Ok(String::new()),
             };
-            let config = container::sandbox_config(pod, attempt, &parent, dns, &self.host)?;
-            Ok::<_, FilesError>((config, warnings))
+            let parent = parent.map_err(|e| error_chain(&e))?;
+            let config = container::sandbox_config(pod, attempt, &parent, dns, &self.host);
+            Ok::<_, String>((config.map_err(|e| error_chain(&e))?, warnings))
         };
         match config.await {
             Ok((config, warnings)) => {
@@ -285,7 +283,7 @@ impl Services {
                 Ok(config)
             }
             Err(error) => {
-                let text = format!("Failed to create pod sandbox: {}", error_chain(&error));
+                let text = format!("Failed to create pod sandbox: {error}");
                 Err(self.no_sandbox(reference, "FailedCreatePodSandBox", text, Stopped::BackOff, memory))
             }
         }

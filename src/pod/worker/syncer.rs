@@ -2,9 +2,9 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use async_trait::async_trait;
-use jiff::SignedDuration;
 use tokio::sync::watch;
 
 use super::task::PodSyncer;
@@ -14,8 +14,8 @@ use crate::cri::{RuntimeService, RuntimeStatus};
 use crate::image::Images;
 use crate::log::LogLayout;
 use crate::pleg::{Observed, PlegHandle};
-use crate::pod::{StartGate, StatusBoard};
 use crate::pod::container::HostSettings;
+use crate::pod::{StartGate, StatusBoard};
 use crate::types::{PodRef, WallClock};
 
 /// The parts of the node that work on pods is done with. Shared by all workers.
@@ -39,7 +39,7 @@ pub struct Services {
     /// Where pod statuses are told.
     pub board: StatusBoard,
     /// Longest pause of a crash loop.
-    pub crash_loop_cap: SignedDuration,
+    pub crash_loop_cap: Duration,
     /// The time of day.
     pub clock: WallClock,
     /// The kernel's list of mounts, `/proc/self/mountinfo`: no directory is removed across a mount.
