@@ -27,9 +27,11 @@ pub enum LifecycleEvent {
     Changed,
 }
 
-/// State of an object for the comparison: the kubelet's generic PLEG knows these, with "created" counting as unknown.
+/// State of an object for the comparison. Unlike the kubelet's generic PLEG we tell created from unknown: a container of
+/// which the runtime lost track may run, and must not stay in the cache as never started.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ObjectState {
+    Created,
     Running,
     Exited,
     Unknown,
@@ -60,7 +62,8 @@ impl Listing {
             let state = match c.state {
                 ContainerState::Running => ObjectState::Running,
                 ContainerState::Exited => ObjectState::Exited,
-                ContainerState::Created | ContainerState::Unknown => ObjectState::Unknown,
+                ContainerState::Created => ObjectState::Created,
+                ContainerState::Unknown => ObjectState::Unknown,
             };
             (ObjectId::Container(c.id.clone()), state)
         });
@@ -80,7 +83,7 @@ pub(super) fn events(old: &States, new: &States) -> Vec<(ObjectId, LifecycleEven
         let event = match state {
             ObjectState::Running => LifecycleEvent::Started,
             ObjectState::Exited => LifecycleEvent::Died,
-            ObjectState::Unknown => LifecycleEvent::Changed,
+            ObjectState::Created | ObjectState::Unknown => LifecycleEvent::Changed,
         };
         events.push((id.clone(), event));
     }
@@ -91,7 +94,9 @@ pub(super) fn events(old: &States, new: &States) -> Vec<(ObjectId, LifecycleEven
         match state {
             // Its end was told before.
             ObjectState::Exited => {}
-            ObjectState::Running | ObjectState::Unknown => events.push((id.clone(), LifecycleEvent::Died)),
+            ObjectState::Created | ObjectState::Running | ObjectState::Unknown => {
+                events.push((id.clone(), LifecycleEvent::Died));
+            }
         }
         events.push((id.clone(), LifecycleEvent::Removed));
     }
@@ -109,7 +114,8 @@ mod tests {
     }
 
     fn state() -> impl Strategy<Value = ObjectState> {
-        prop_oneof![Just(ObjectState::Running), Just(ObjectState::Exited), Just(ObjectState::Unknown)]
+        use ObjectState::{Created, Exited, Running, Unknown};
+        prop_oneof![Just(Created), Just(Running), Just(Exited), Just(Unknown)]
     }
 
     fn states() -> impl Strategy<Value = States> {
@@ -119,8 +125,11 @@ mod tests {
     #[test]
     fn each_transition_has_its_events() {
         use LifecycleEvent::{Changed, Died, Removed, Started};
-        use ObjectState::{Exited, Running, Unknown};
-        let cases: [(Option<ObjectState>, Option<ObjectState>, &[LifecycleEvent]); 9] = [
+        use ObjectState::{Created, Exited, Running, Unknown};
+        let cases: [(Option<ObjectState>, Option<ObjectState>, &[LifecycleEvent]); 12] = [
+            (None, Some(Created), &[Changed]),
+            (Some(Created), Some(Unknown), &[Changed]),
+            (Some(Created), None, &[Died, Removed]),
             (None, Some(Running), &[Started]),
             (None, Some(Exited), &[Died]),
             (None, Some(Unknown), &[Changed]),

@@ -32,7 +32,7 @@ pub(super) async fn list_pod(runtime: &dyn RuntimeService, pod: &PodRef) -> Resu
 }
 
 /// Inspects every sandbox and container of a listing. An object that vanished between the listing and its inspection is
-/// left out: the next relist tells its end.
+/// left out.
 pub(super) async fn inspect(
     runtime: &dyn RuntimeService,
     pod: &PodRef,
@@ -55,6 +55,13 @@ pub(super) async fn inspect(
         _ => Vec::new(),
     };
     Ok(PodStatus { pod: pod.clone(), ips, sandboxes, containers })
+}
+
+/// Takes out of a listing what vanished before its inspection. What is told stays equal to what is in the cache, and
+/// should the object be listed again, that is a change, and it is inspected again.
+pub(super) fn keep_inspected(listing: &mut Listing, status: &PodStatus) {
+    listing.sandboxes.retain(|listed| status.sandboxes.iter().any(|s| s.id == listed.id));
+    listing.containers.retain(|listed| status.containers.iter().any(|c| c.id == listed.id));
 }
 
 fn present<T>(result: Result<T, CriError>) -> Result<Option<T>, CriError> {

@@ -4,6 +4,8 @@ mod cache;
 mod changes;
 mod diff;
 mod hints;
+#[cfg(test)]
+mod history_tests;
 mod inspect;
 mod records;
 mod status;

@@ -212,11 +212,12 @@ impl Pleg {
         self.inspections.push(
             async move {
                 let result = async {
-                    let listing = match listing {
+                    let mut listing = match listing {
                         Some(listing) => listing,
                         None => inspect::list_pod(&*runtime, &pod).await?,
                     };
                     let status = inspect::inspect(&*runtime, &pod, &listing).await?;
+                    inspect::keep_inspected(&mut listing, &status);
                     Ok((listing, status))
                 }
                 .await;
