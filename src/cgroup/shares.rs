@@ -10,24 +10,21 @@ pub const MAX_SHARES: u64 = 262_144;
 /// Shares of one core.
 const SHARES_PER_CPU: u64 = 1024;
 /// The least quota the kernel takes, in microseconds (sched-bwc).
-const MIN_QUOTA_MICROS: u64 = 1000;
+const MIN_QUOTA_MICROS: i64 = 1000;
 /// The most `cpu.weight` takes.
 const MAX_WEIGHT: u64 = 10_000;
 
 /// Shares for a request of `milli_cpu` thousandths of a core: 1024 a core, within what the kernel takes.
-pub fn cpu_shares(milli_cpu: u64) -> u64 {
+pub fn cpu_shares(milli_cpu: i64) -> u64 {
+    let milli_cpu = u64::try_from(milli_cpu).unwrap_or(0);
     (milli_cpu.saturating_mul(SHARES_PER_CPU) / 1000).clamp(MIN_SHARES, MAX_SHARES)
 }
 
 /// Microseconds of CPU time in each `period` for a limit of `milli_cpu` thousandths of a core, at least 1000; `None`
 /// for no limit.
-pub fn cpu_quota(milli_cpu: u64, period: Duration) -> Option<i64> {
-    if milli_cpu == 0 {
-        return None;
-    }
-    let period = u64::try_from(period.as_micros()).unwrap_or(u64::MAX);
-    let quota = (milli_cpu.saturating_mul(period) / 1000).max(MIN_QUOTA_MICROS);
-    Some(i64::try_from(quota).unwrap_or(i64::MAX))
+pub fn cpu_quota(milli_cpu: i64, period: Duration) -> Option<i64> {
+    let period = i64::try_from(period.as_micros()).unwrap_or(i64::MAX);
+    (milli_cpu > 0).then(|| (milli_cpu.saturating_mul(period) / 1000).max(MIN_QUOTA_MICROS))
 }
 
 /// The v2 `cpu.weight` of v1 `cpu.shares`: a curve through (2, 1), (1024, 100) and (262144, 10000), so that the default
@@ -59,7 +56,16 @@ mod tests {
 
     #[test]
     fn shares_as_upstream_tests_have_them() {
-        let cases = [(0, 2), (1, 2), (2, 2), (100, 102), (500, 512), (1000, 1024), (1_000_000, 262_144)];
+        let cases = [
+            (i64::MIN, 2),
+            (0, 2),
+            (1, 2),
+            (2, 2),
+            (100, 102),
+            (500, 512),
+            (1000, 1024),
+            (1_000_000, 262_144),
+        ];
         for (milli, shares) in cases {
             assert_eq!(cpu_shares(milli), shares, "{milli}m");
         }
@@ -68,6 +74,7 @@ mod tests {
     #[test]
     fn quota_is_never_below_one_millisecond() {
         assert_eq!(cpu_quota(0, PERIOD), None);
+        assert_eq!(cpu_quota(-1, PERIOD), None);
         assert_eq!(cpu_quota(5, PERIOD), Some(1000));
         assert_eq!(cpu_quota(10, PERIOD), Some(1000));
         assert_eq!(cpu_quota(200, PERIOD), Some(20_000));
@@ -94,15 +101,15 @@ mod tests {
 
     proptest! {
         #[test]
-        fn more_cpu_is_never_less_weight(a in 0u64..400_000_000, b in 0u64..400_000_000) {
+        fn more_cpu_is_never_less_weight(a in 0i64..400_000_000, b in 0i64..400_000_000) {
             let (low, high) = (a.min(b), a.max(b));
             prop_assert!(cpu_shares(low) <= cpu_shares(high));
             prop_assert!(cpu_weight(cpu_shares(low)) <= cpu_weight(cpu_shares(high)));
-            prop_assert!((1..=10_000).contains(&cpu_weight(low)));
+            prop_assert!((1..=10_000).contains(&cpu_weight(cpu_shares(low))));
         }
 
         #[test]
-        fn extremes_do_not_overflow(milli in any::<u64>(), period in 1u64..u64::MAX / 1000) {
+        fn extremes_do_not_overflow(milli in any::<i64>(), period in 1u64..u64::MAX / 1000) {
             prop_assert!((MIN_SHARES..=MAX_SHARES).contains(&cpu_shares(milli)));
             if let Some(quota) = cpu_quota(milli, Duration::from_micros(period)) {
                 prop_assert!(quota >= 1000);

@@ -97,7 +97,7 @@ impl Cgroups {
 
     /// Sets the CPU weight of the burstable class to what its pods request together, in thousandths of a core, so that
     /// the class weighs against guaranteed pods as its pods would.
-    pub fn update_qos(&self, burstable_milli_cpu: u64) -> Result<(), CgroupError> {
+    pub fn update_qos(&self, burstable_milli_cpu: i64) -> Result<(), CgroupError> {
         if !self.settings.per_qos {
             return Ok(());
         }

@@ -1,1 +1,13 @@
 //! The host: memory, names, own process limits, kernel facts. Does not know what a pod is.
+
+mod dirs;
+mod error;
+mod host;
+mod limits;
+mod lock_file;
+
+pub use dirs::HostDirs;
+pub use error::SysError;
+pub use host::{Host, root_check};
+pub use limits::{Applied, raise_open_files, set_oom_score_adj};
+pub use lock_file::LockFile;

@@ -7,10 +7,9 @@ use k8s_openapi::apimachinery::pkg::api::resource::Quantity as ApiQuantity;
 
 use super::HostSettings;
 use super::kernel::page_size_name;
+use crate::cgroup::{cpu_quota, cpu_shares};
 use crate::cri::wire::{HugepageLimit, LinuxContainerResources};
-use crate::pod::resources::{
-    Amounts, milli_cpu_to_quota, milli_cpu_to_shares, oom_score_adj, pod_limits, pod_requests,
-};
+use crate::pod::resources::{Amounts, oom_score_adj, pod_limits, pod_requests};
 use crate::types::Quantity;
 
 type ResourceList = BTreeMap<String, ApiQuantity>;
@@ -66,13 +65,13 @@ fn calculate(
     host: &HostSettings,
 ) -> LinuxContainerResources {
     let mut resources = LinuxContainerResources {
-        cpu_shares: milli_cpu_to_shares(cpu_request.unwrap_or(cpu_limit)),
+        cpu_shares: cpu_shares(cpu_request.unwrap_or(cpu_limit)).cast_signed(),
         memory_limit_in_bytes: memory_limit,
         ..Default::default()
     };
     if host.cpu_cfs_quota {
         resources.cpu_period = i64::try_from(host.cpu_cfs_quota_period.as_micros()).unwrap_or(i64::MAX);
-        resources.cpu_quota = milli_cpu_to_quota(cpu_limit, resources.cpu_period);
+        resources.cpu_quota = cpu_quota(cpu_limit, host.cpu_cfs_quota_period).unwrap_or(0);
     }
     if host.cgroup_v2 && !host.single_process_oom_kill {
         resources.unified = HashMap::from([("memory.oom.group".to_owned(), "1".to_owned())]);

@@ -3,15 +3,13 @@
 
 use std::collections::BTreeMap;
 
-use k8s_openapi::api::core::v1::{Container, Pod};
+use k8s_openapi::api::core::v1::{Container, Pod, ResourceRequirements};
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity as ApiQuantity;
 
 use crate::pod::view::PodView;
 use crate::types::Quantity;
 
-const MIN_SHARES: i64 = 2;
-const MAX_SHARES: i64 = 262_144;
-const MIN_QUOTA_MICROS: i64 = 1000;
+type ResourceList = BTreeMap<String, ApiQuantity>;
 
 /// CPU and memory of one list of requests or limits; none when not listed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -24,7 +22,7 @@ pub struct Amounts {
 
 impl Amounts {
     /// The amounts in a list of resources.
-    pub fn of(list: Option<&BTreeMap<String, ApiQuantity>>) -> Self {
+    pub fn of(list: Option<&ResourceList>) -> Self {
         let quantity = |name: &str| Quantity::parse(&list?.get(name)?.0).ok();
         Self {
             milli_cpu: quantity("cpu").map(|cpu| cpu.milli_value()),
@@ -32,7 +30,17 @@ impl Amounts {
         }
     }
 
-    fn plus(self, other: Self) -> Self {
+    /// What a container or a pod requests.
+    pub(super) fn requested(resources: Option<&ResourceRequirements>) -> Self {
+        Self::of(resources.and_then(|resources| resources.requests.as_ref()))
+    }
+
+    /// What a container or a pod is limited to.
+    pub(super) fn limited(resources: Option<&ResourceRequirements>) -> Self {
+        Self::of(resources.and_then(|resources| resources.limits.as_ref()))
+    }
+
+    pub(super) fn plus(self, other: Self) -> Self {
         self.merge(other, i64::saturating_add)
     }
 
@@ -47,52 +55,118 @@ impl Amounts {
         };
         Self { milli_cpu: both(self.milli_cpu, other.milli_cpu), memory: both(self.memory, other.memory) }
     }
+
+    /// These amounts, and where one is missing that of `other`.
+    fn or(self, other: Self) -> Self {
+        Self { milli_cpu: self.milli_cpu.or(other.milli_cpu), memory: self.memory.or(other.memory) }
+    }
 }
 
-/// CPU shares of an amount of CPU, within what the kernel takes.
-pub fn milli_cpu_to_shares(milli_cpu: i64) -> i64 {
-    (milli_cpu.saturating_mul(1024) / 1000).clamp(MIN_SHARES, MAX_SHARES)
-}
-
-/// CFS quota of an amount of CPU, in microseconds per period; 0, for none, when the amount is 0.
-pub fn milli_cpu_to_quota(milli_cpu: i64, period_micros: i64) -> i64 {
-    if milli_cpu == 0 { 0 } else { (milli_cpu.saturating_mul(period_micros) / 1000).max(MIN_QUOTA_MICROS) }
-}
-
-/// What the pod's containers request together, without overhead.
+/// What the pod requests, without overhead: its own requests, or its containers' together.
 pub fn pod_requests(pod: &Pod) -> Amounts {
-    let view = PodView::from(pod);
-    let own = view.spec.resources.as_ref().and_then(|resources| resources.requests.as_ref());
-    total(view, own, |container| container.resources.as_ref()?.requests.as_ref())
+    let own = Amounts::requested(PodView::from(pod).spec.resources.as_ref());
+    own.or(containers_request(pod))
 }
 
-/// The sum of the limits that the pod's containers have, without overhead.
+/// What the pod is limited to, without overhead: its own limits, or the sum of those its containers have.
 pub fn pod_limits(pod: &Pod) -> Amounts {
-    let view = PodView::from(pod);
-    let own = view.spec.resources.as_ref().and_then(|resources| resources.limits.as_ref());
-    total(view, own, |container| container.resources.as_ref()?.limits.as_ref())
+    let own = Amounts::limited(PodView::from(pod).spec.resources.as_ref());
+    own.or(containers_limit(pod).0)
 }
 
-/// Regular containers and sidecars run together; an init container runs beside the sidecars started before it. What the
-/// pod sets itself wins.
-fn total<'a>(
-    pod: PodView<'a>,
-    own: Option<&BTreeMap<String, ApiQuantity>>,
-    list: impl Fn(&'a Container) -> Option<&'a BTreeMap<String, ApiQuantity>>,
-) -> Amounts {
+/// What the pod's containers request together.
+pub(super) fn containers_request(pod: &Pod) -> Amounts {
+    together(pod, |container| Amounts::requested(container.resources.as_ref()), |_| {})
+}
+
+/// What the pod's containers are limited to together, and whether every one of them has such a limit (not zero). An init
+/// container shares the limits of the sidecars before it, as `PodLimits` of k8s.io/component-helpers counts them.
+pub(super) fn containers_limit(pod: &Pod) -> (Amounts, Everywhere) {
+    let mut everywhere = Everywhere { cpu: true, memory: true };
+    let limits = together(
+        pod,
+        |container| Amounts::limited(container.resources.as_ref()),
+        |amounts| {
+            everywhere.cpu &= amounts.milli_cpu.unwrap_or(0) != 0;
+            everywhere.memory &= amounts.memory.unwrap_or(0) != 0;
+        },
+    );
+    (limits, everywhere)
+}
+
+/// Which limits every container of a pod has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Everywhere {
+    pub(super) cpu: bool,
+    pub(super) memory: bool,
+}
+
+/// Regular containers and sidecars run together; an init container runs beside the sidecars started before it. The pod
+/// needs the larger of the two. `each` sees what counts for each container.
+fn together(pod: &Pod, list: impl Fn(&Container) -> Amounts, mut each: impl FnMut(Amounts)) -> Amounts {
+    let view = PodView::from(pod);
     let mut sidecars = Amounts::default();
     let mut init_peak = Amounts::default();
-    for container in pod.init_containers() {
-        let amounts = Amounts::of(list(container));
+    for container in view.init_containers() {
+        let running = sidecars.plus(list(container));
         if container.restart_policy.as_deref() == Some("Always") {
-            sidecars = sidecars.plus(amounts);
-            init_peak = init_peak.max(sidecars);
-        } else {
-            init_peak = init_peak.max(sidecars.plus(amounts));
+            sidecars = running;
         }
+        each(running);
+        init_peak = init_peak.max(running);
     }
-    let regular = pod.spec.containers.iter().map(|container| Amounts::of(list(container)));
-    let together = regular.fold(sidecars, Amounts::plus).max(init_peak);
-    let own = Amounts::of(own);
-    Amounts { milli_cpu: own.milli_cpu.or(together.milli_cpu), memory: own.memory.or(together.memory) }
+    let regular = view.spec.containers.iter().fold(sidecars, |sum, container| {
+        let amounts = list(container);
+        each(amounts);
+        sum.plus(amounts)
+    });
+    regular.max(init_peak)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::pod::resources::testing::pod;
+
+    #[test]
+    fn an_init_container_counts_beside_the_sidecars_before_it() {
+        let request = |cpu: &str, memory: &str| json!({"requests": {"cpu": cpu, "memory": memory}});
+        let pod = pod(json!({
+            "initContainers": [
+                {"name": "early", "resources": request("1", "1Mi")},
+                {"name": "side", "resources": request("200m", "10Mi"), "restartPolicy": "Always"},
+                {"name": "late", "resources": request("900m", "5Mi")}
+            ],
+            "containers": [
+                {"name": "a", "resources": request("500m", "20Mi")},
+                {"name": "b", "resources": {"requests": {"memory": "1"}}}
+            ]
+        }));
+        // CPU peaks while `late` runs beside `side`; memory when everything regular does.
+        let expected = Amounts { milli_cpu: Some(1100), memory: Some((30 << 20) + 1) };
+        assert_eq!(pod_requests(&pod), expected);
+        assert_eq!(pod_limits(&pod), Amounts::default());
+    }
+
+    #[test]
+    fn what_the_pod_sets_itself_wins_one_by_one() {
+        let pod = pod(json!({
+            "resources": {"requests": {"cpu": "2"}, "limits": {"memory": "8Mi"}},
+            "containers": [{"name": "a", "resources": {"requests": {"cpu": "1", "memory": "1Mi"}, "limits": {"cpu": "3"}}}]
+        }));
+        assert_eq!(pod_requests(&pod), Amounts { milli_cpu: Some(2000), memory: Some(1 << 20) });
+        assert_eq!(pod_limits(&pod), Amounts { milli_cpu: Some(3000), memory: Some(8 << 20) });
+    }
+
+    #[test]
+    fn amounts_that_cannot_be_read_are_unset_and_huge_ones_do_not_overflow() {
+        let huge = json!({"requests": {"cpu": "9E", "memory": "9E"}});
+        let pod = pod(json!({"containers": [
+            {"name": "a", "resources": huge}, {"name": "b", "resources": huge},
+            {"name": "c", "resources": {"requests": {"cpu": "lots"}}}
+        ]}));
+        assert_eq!(pod_requests(&pod), Amounts { milli_cpu: Some(i64::MAX), memory: Some(i64::MAX) });
+    }
 }

@@ -1,7 +1,13 @@
-//! Resource arithmetic of pods: QoS class, CPU shares and quota, sums over containers, OOM scores. Pure.
+//! Resource arithmetic of pods: QoS class, sums over containers, the pod cgroup's settings, OOM scores. Pure.
 
 mod amounts;
+mod oom;
+mod pod_cgroup;
 mod qos;
+#[cfg(test)]
+mod testing;
 
-pub use amounts::{Amounts, milli_cpu_to_quota, milli_cpu_to_shares, pod_limits, pod_requests};
-pub use qos::{oom_score_adj, qos_class};
+pub use amounts::{Amounts, pod_limits, pod_requests};
+pub use oom::oom_score_adj;
+pub use pod_cgroup::{pod_cpu_request, pod_resources};
+pub use qos::qos_class;

@@ -1,59 +1,89 @@
-//! QoS class and OOM scores of pods (Kubernetes docs, "Pod Quality of Service Classes"; "Node-pressure Eviction").
+//! The QoS class of a pod (Kubernetes docs, "Pod Quality of Service Classes").
 
-use k8s_openapi::api::core::v1::{Container, Pod};
+use k8s_openapi::api::core::v1::Pod;
 
 use super::amounts::Amounts;
 use crate::pod::view::PodView;
 use crate::types::QosClass;
 
-const GUARANTEED_SCORE: i64 = -997;
-const BEST_EFFORT_SCORE: i64 = 1000;
-
-/// The QoS class of a pod. Only cpu and memory count, and only amounts above zero.
+/// The QoS class of a pod. Only cpu and memory count, and only amounts above zero; resources of the pod as a whole count
+/// instead of its containers'.
 pub fn qos_class(pod: &Pod) -> QosClass {
     let view = PodView::from(pod);
-    let of_container = |c: &Container| {
-        let resources = c.resources.as_ref();
-        (
-            Amounts::of(resources.and_then(|r| r.requests.as_ref())),
-            Amounts::of(resources.and_then(|r| r.limits.as_ref())),
-        )
+    let resources: Vec<_> = match &view.spec.resources {
+        Some(own) => vec![Some(own)],
+        None => {
+            let containers = view.spec.containers.iter().chain(view.init_containers());
+            containers.map(|container| container.resources.as_ref()).collect()
+        }
     };
-    let amounts: Vec<_> = match &view.spec.resources {
-        Some(own) => vec![(Amounts::of(own.requests.as_ref()), Amounts::of(own.limits.as_ref()))],
-        None => view.spec.containers.iter().chain(view.init_containers()).map(of_container).collect(),
-    };
-    let set = |amount: Option<i64>| amount.unwrap_or(0) > 0;
-    let any = |a: &Amounts| set(a.milli_cpu) || set(a.memory);
-    if !amounts.iter().any(|(requests, limits)| any(requests) || any(limits)) {
+    let amounts =
+        |resources| (positive(Amounts::requested(resources)), positive(Amounts::limited(resources)));
+    let amounts: Vec<_> = resources.into_iter().map(amounts).collect();
+    if amounts
+        .iter()
+        .all(|(requests, limits)| *requests == Amounts::default() && *limits == Amounts::default())
+    {
         return QosClass::BestEffort;
     }
-    let guaranteed = amounts
-        .iter()
-        .all(|(requests, limits)| set(limits.milli_cpu) && set(limits.memory) && requests == limits);
-    if guaranteed { QosClass::Guaranteed } else { QosClass::Burstable }
+    let guaranteed = |(requests, limits): &(Amounts, Amounts)| {
+        limits.milli_cpu.is_some() && limits.memory.is_some() && requests == limits
+    };
+    if amounts.iter().all(guaranteed) { QosClass::Guaranteed } else { QosClass::Burstable }
 }
 
-/// How readily the kernel kills a container's processes when memory runs out: from -1000 (never) to 1000 (first).
-pub fn oom_score_adj(pod: &Pod, container: &Container, memory_capacity: u64) -> i64 {
-    let view = PodView::from(pod);
-    if view.spec.priority_class_name.as_deref() == Some("system-node-critical") {
-        return GUARANTEED_SCORE;
+fn positive(amounts: Amounts) -> Amounts {
+    let above_zero = |amount: Option<i64>| amount.filter(|amount| *amount > 0);
+    Amounts { milli_cpu: above_zero(amounts.milli_cpu), memory: above_zero(amounts.memory) }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::pod::resources::testing::pod;
+
+    fn class(containers: &[Value]) -> QosClass {
+        let containers: Vec<Value> =
+            containers.iter().map(|r| json!({"name": "c", "resources": r})).collect();
+        qos_class(&pod(json!({"containers": containers})))
     }
-    match qos_class(pod) {
-        QosClass::Guaranteed => return GUARANTEED_SCORE,
-        QosClass::BestEffort => return BEST_EFFORT_SCORE,
-        QosClass::Burstable => {}
+
+    #[test]
+    fn classes_follow_requests_and_limits_of_every_container() {
+        let both = json!({"cpu": "1", "memory": "1Gi"});
+        let full = json!({"requests": both, "limits": both});
+        assert_eq!(class(&[json!({})]), QosClass::BestEffort);
+        assert_eq!(
+            class(&[json!({"requests": {"cpu": "0"}, "limits": {"memory": "0"}})]),
+            QosClass::BestEffort
+        );
+        assert_eq!(class(&[json!({"limits": {"hugepages-2Mi": "2Mi"}})]), QosClass::BestEffort);
+        assert_eq!(class(std::slice::from_ref(&full)), QosClass::Guaranteed);
+        assert_eq!(class(&[full.clone(), full.clone()]), QosClass::Guaranteed);
+        assert_eq!(class(&[full.clone(), json!({})]), QosClass::Burstable);
+        assert_eq!(class(&[json!({"limits": both})]), QosClass::Burstable);
+        assert_eq!(
+            class(&[json!({"requests": {"cpu": "500m", "memory": "1Gi"}, "limits": both})]),
+            QosClass::Burstable
+        );
+        let written_otherwise = json!({"requests": {"cpu": "1000m", "memory": "1024Mi"}, "limits": both});
+        assert_eq!(class(&[written_otherwise]), QosClass::Guaranteed);
     }
-    let request = |c: &Container| {
-        Amounts::of(c.resources.as_ref().and_then(|r| r.requests.as_ref())).memory.unwrap_or(0)
-    };
-    let mut memory = request(container);
-    let sidecar = container.restart_policy.as_deref() == Some("Always")
-        && view.init_containers().iter().any(|init| init.name == container.name);
-    if sidecar {
-        memory = memory.max(view.spec.containers.iter().map(request).min().unwrap_or(0));
+
+    #[test]
+    fn init_containers_count_and_the_pods_own_resources_count_instead() {
+        let both = json!({"cpu": "1", "memory": "1Gi"});
+        let full = json!({"requests": both, "limits": both});
+        let mut spec = json!({
+            "initContainers": [{"name": "i"}],
+            "containers": [{"name": "c", "resources": full}]
+        });
+        assert_eq!(qos_class(&pod(spec.clone())), QosClass::Burstable);
+        spec["resources"] = full;
+        assert_eq!(qos_class(&pod(spec.clone())), QosClass::Guaranteed);
+        spec["resources"] = json!({"limits": {"hugepages-2Mi": "2Mi"}});
+        assert_eq!(qos_class(&pod(spec)), QosClass::BestEffort);
     }
-    let capacity = i64::try_from(memory_capacity).unwrap_or(i64::MAX).max(1);
-    (1000 - memory.saturating_mul(1000) / capacity).clamp(1000 + GUARANTEED_SCORE, BEST_EFFORT_SCORE - 1)
 }

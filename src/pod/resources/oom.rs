@@ -1,0 +1,130 @@
+//! Whose processes the kernel kills first when memory runs out (Kubernetes docs, "Node-pressure Eviction", node out of
+//! memory behavior).
+
+use k8s_openapi::api::core::v1::{Container, Pod};
+
+use super::amounts::{Amounts, containers_request};
+use super::qos_class;
+use crate::pod::is_static;
+use crate::pod::view::PodView;
+use crate::types::QosClass;
+
+const GUARANTEED_SCORE: i64 = -997;
+const BEST_EFFORT_SCORE: i64 = 1000;
+/// Pods are critical from this priority on.
+const CRITICAL_PRIORITY: i32 = 2_000_000_000;
+const NODE_CRITICAL_CLASS: &str = "system-node-critical";
+
+/// The `oom_score_adj` of a container's processes: from -1000 (never killed) to 1000 (first). A burstable container's is
+/// lower the more of the machine's memory (`memory_capacity` bytes) it requests; a sidecar's is never higher than that of
+/// the regular containers.
+pub fn oom_score_adj(pod: &Pod, container: &Container, memory_capacity: u64) -> i64 {
+    if is_node_critical(pod) {
+        return GUARANTEED_SCORE;
+    }
+    match qos_class(pod) {
+        QosClass::Guaranteed => GUARANTEED_SCORE,
+        QosClass::BestEffort => BEST_EFFORT_SCORE,
+        QosClass::Burstable => burstable_score(pod, container, memory_capacity),
+    }
+}
+
+fn burstable_score(pod: &Pod, container: &Container, memory_capacity: u64) -> i64 {
+    let view = PodView::from(pod);
+    let request =
+        |container: &Container| Amounts::requested(container.resources.as_ref()).memory.unwrap_or(0);
+    let sidecar = container.restart_policy.as_deref() == Some("Always")
+        && view.init_containers().iter().any(|init| init.name == container.name);
+    let least_regular = view.spec.containers.iter().map(request).min().unwrap_or(0);
+    let own = if sidecar { request(container).max(least_regular) } else { request(container) };
+    let memory = own.saturating_add(share_of_the_rest(pod));
+    let capacity = i128::from(memory_capacity.max(1));
+    let protected = i64::try_from(i128::from(memory) * 1000 / capacity).unwrap_or(i64::MAX);
+    // Less readily than best effort, more readily than guaranteed.
+    1000_i64.saturating_sub(protected).clamp(1000 + GUARANTEED_SCORE, BEST_EFFORT_SCORE - 1)
+}
+
+/// What the pod as a whole requests beyond its containers' requests, divided among them (KEP-2837).
+fn share_of_the_rest(pod: &Pod) -> i64 {
+    let view = PodView::from(pod);
+    let containers = view.spec.containers.len() + view.init_containers().len();
+    match Amounts::requested(view.spec.resources.as_ref()).memory {
+        Some(whole) if whole > 0 && containers > 0 => {
+            let rest = whole.saturating_sub(containers_request(pod).memory.unwrap_or(0));
+            rest / i64::try_from(containers).unwrap_or(i64::MAX)
+        }
+        Some(_) | None => 0,
+    }
+}
+
+/// The class name alone does not count: any pod may claim it, but only admission gives the priority that goes with it.
+/// Pods of this host's own sources are critical by themselves.
+fn is_node_critical(pod: &Pod) -> bool {
+    let spec = PodView::from(pod).spec;
+    let critical = is_static(pod) || spec.priority.is_some_and(|priority| priority >= CRITICAL_PRIORITY);
+    critical && spec.priority_class_name.as_deref() == Some(NODE_CRITICAL_CLASS)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::pod::resources::testing::pod;
+
+    const CAPACITY: u64 = 4 << 30;
+
+    fn scores(spec: Value) -> Vec<i64> {
+        let pod = pod(spec);
+        let view = PodView::from(&pod);
+        let containers = view.init_containers().iter().chain(&view.spec.containers);
+        containers.map(|container| oom_score_adj(&pod, container, CAPACITY)).collect()
+    }
+
+    fn requesting(memory: &str) -> Value {
+        json!({"name": "c", "resources": {"requests": {"memory": memory}}})
+    }
+
+    #[test]
+    fn scores_of_each_class() {
+        let both = json!({"cpu": "1", "memory": "1Gi"});
+        let guaranteed = json!({"name": "c", "resources": {"requests": both, "limits": both}});
+        assert_eq!(scores(json!({"containers": [guaranteed]})), [-997]);
+        assert_eq!(scores(json!({"containers": [{"name": "c"}]})), [1000]);
+        let sized = ["1Gi", "4Gi", "64Gi", "1", "0"].map(requesting);
+        assert_eq!(scores(json!({"containers": sized})), [750, 3, 3, 999, 999]);
+    }
+
+    #[test]
+    fn a_sidecar_is_killed_no_sooner_than_the_containers_it_serves() {
+        let mut small = requesting("1Mi");
+        small["name"] = json!("small");
+        let init = small.clone();
+        small["name"] = json!("side");
+        small["restartPolicy"] = json!("Always");
+        let spec =
+            json!({"initContainers": [small, init], "containers": [requesting("1Gi"), requesting("2Gi")]});
+        assert_eq!(scores(spec), [750, 999, 750, 500]);
+    }
+
+    #[test]
+    fn memory_requested_for_the_pod_as_a_whole_is_shared_out() {
+        let spec = json!({
+            "resources": {"requests": {"memory": "3Gi"}},
+            "containers": [requesting("1Gi"), {"name": "d"}]
+        });
+        assert_eq!(scores(spec), [1000 - 500, 1000 - 250]);
+    }
+
+    #[test]
+    fn node_critical_needs_more_than_the_name() {
+        let named = json!({"priorityClassName": "system-node-critical", "containers": [{"name": "c"}]});
+        let mut critical = named.clone();
+        critical["priority"] = json!(2_000_001_000);
+        let mut merely_high = critical.clone();
+        merely_high["priorityClassName"] = json!("system-cluster-critical");
+        assert_eq!(scores(named), [1000]);
+        assert_eq!(scores(critical), [-997]);
+        assert_eq!(scores(merely_high), [1000]);
+    }
+}

@@ -1,0 +1,133 @@
+//! Facts of the machine that do not change while the daemon runs. Only reads.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use nix::unistd::Uid;
+use procfs::{CpuInfo, FromRead, Meminfo};
+
+use super::SysError;
+
+/// The machine, read through procfs at `proc`.
+#[derive(Clone, Debug)]
+pub struct Host {
+    proc: PathBuf,
+}
+
+impl Host {
+    /// The machine whose procfs is mounted at `proc`, which is `/proc` outside tests.
+    pub fn new(proc: &Path) -> Self {
+        Self { proc: proc.to_owned() }
+    }
+
+    /// The kernel's host name, as it is: neither cut nor lower-cased.
+    pub fn hostname(&self) -> Result<String, SysError> {
+        self.line("sys/kernel/hostname")
+    }
+
+    /// Memory of the machine, bytes.
+    pub fn memory_capacity(&self) -> Result<u64, SysError> {
+        let path = self.proc.join("meminfo");
+        match Meminfo::from_file(&path) {
+            Ok(info) => Ok(info.mem_total),
+            Err(source) => Err(SysError::ReadProc { path, source: Box::new(source) }),
+        }
+    }
+
+    /// Whether any swap is in use. A kernel without swap has none.
+    pub fn swap_active(&self) -> Result<bool, SysError> {
+        match self.text("swaps") {
+            // One heading, then a line for each swap device or file (proc_swaps(5)).
+            Ok(text) => Ok(text.lines().skip(1).any(|line| !line.trim().is_empty())),
+            Err(SysError::Read { source, .. }) if source.kind() == std::io::ErrorKind::NotFound => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// CPUs that are online, whatever share of them this process may use. At least 1.
+    pub fn cpu_count(&self) -> Result<usize, SysError> {
+        let path = self.proc.join("cpuinfo");
+        match CpuInfo::from_file(&path) {
+            Ok(info) => Ok(info.num_cores().max(1)),
+            Err(source) => Err(SysError::ReadProc { path, source: Box::new(source) }),
+        }
+    }
+
+    /// The kernel's identifier of this boot: another one after each reboot.
+    pub fn boot_id(&self) -> Result<String, SysError> {
+        self.line("sys/kernel/random/boot_id")
+    }
+
+    fn line(&self, file: &str) -> Result<String, SysError> {
+        self.text(file).map(|text| text.trim().to_owned())
+    }
+
+    fn text(&self, file: &str) -> Result<String, SysError> {
+        let path = self.proc.join(file);
+        fs::read_to_string(&path).map_err(|source| SysError::Read { path, source })
+    }
+}
+
+/// Fails unless this process runs as root, which mounts, cgroups and other users' files need.
+pub fn root_check() -> Result<(), SysError> {
+    let uid = Uid::effective();
+    if uid.is_root() { Ok(()) } else { Err(SysError::NotRoot { uid: uid.as_raw() }) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn fake(files: &[(&str, &str)]) -> (tempfile::TempDir, Host) {
+        let dir = tempfile::tempdir().unwrap();
+        for (file, text) in files {
+            let path = dir.path().join(file);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, text).unwrap();
+        }
+        let host = Host::new(dir.path());
+        (dir, host)
+    }
+
+    const MEMINFO: &str = "MemTotal:        3975224 kB\nMemFree: 1 kB\nBuffers: 1 kB\nCached: 1 kB\nSwapCached: 0 kB\n\
+        Active: 1 kB\nInactive: 1 kB\nSwapTotal: 0 kB\nSwapFree: 0 kB\nDirty: 0 kB\nWriteback: 0 kB\nMapped: 1 kB\n\
+        Slab: 1 kB\nCommitted_AS: 1 kB\nVmallocTotal: 1 kB\nVmallocUsed: 0 kB\nVmallocChunk: 0 kB\n";
+
+    #[test]
+    fn facts_of_a_made_up_machine() {
+        let (_dir, host) = fake(&[
+            ("sys/kernel/hostname", "Node-1.example\n"),
+            ("sys/kernel/random/boot_id", "9fdb3f13-fb26-4189-b823-05c64dea1875\n"),
+            ("meminfo", MEMINFO),
+            (
+                "cpuinfo",
+                "processor\t: 0\nmodel name\t: x\n\nprocessor\t: 1\nmodel name\t: x\n\nprocessor\t: 3\nmodel name\t: x\n\n",
+            ),
+        ]);
+        assert_eq!(host.hostname().unwrap(), "Node-1.example");
+        assert_eq!(host.boot_id().unwrap(), "9fdb3f13-fb26-4189-b823-05c64dea1875");
+        assert_eq!(host.memory_capacity().unwrap(), 3_975_224 * 1024);
+        assert_eq!(host.cpu_count().unwrap(), 3);
+        assert!(!host.swap_active().unwrap(), "a kernel without swap has no such file");
+    }
+
+    #[test]
+    fn swap_is_active_when_a_line_follows_the_heading() {
+        let heading = "Filename\t\t\t\tType\t\tSize\t\tUsed\t\tPriority\n";
+        assert!(!fake(&[("swaps", heading)]).1.swap_active().unwrap());
+        let active = format!("{heading}/dev/sdb2                               partition\t8388604\t0\t-2\n");
+        assert!(fake(&[("swaps", &active)]).1.swap_active().unwrap());
+    }
+
+    #[test]
+    fn facts_of_this_machine_make_sense_and_missing_ones_are_named() {
+        let host = Host::new(Path::new("/proc"));
+        assert!(!host.hostname().unwrap().is_empty());
+        assert!(host.memory_capacity().unwrap() > 1 << 20);
+        assert!(host.cpu_count().unwrap() >= 1);
+        assert_eq!(host.boot_id().unwrap().len(), 36);
+        host.swap_active().unwrap();
+        let error = Host::new(Path::new("/nowhere")).memory_capacity().unwrap_err();
+        assert_eq!(error.to_string(), "cannot read /nowhere/meminfo");
+    }
+}
