@@ -10,7 +10,7 @@ use k8s_openapi::api::core::v1::Pod;
 
 use super::StatusBoard;
 use super::dirs::{pod_dirs, remove_pod_dir};
-use super::resources::{pod_requests, qos_class};
+use super::resources::{pod_cpu_request, qos_class};
 use super::table::Janitor;
 use crate::cgroup::Cgroups;
 use crate::log::LogLayout;
@@ -70,10 +70,9 @@ impl Janitor for HostJanitor {
     async fn share(&self, active: Vec<Arc<Pod>>) {
         let Some(cgroups) = self.cgroups.clone() else { return };
         let burstable = active.iter().filter(|pod| qos_class(pod) == QosClass::Burstable);
-        let milli_cpu: i64 = burstable.map(|pod| pod_requests(pod).milli_cpu.unwrap_or(0)).sum();
-        let updated =
-            tokio::task::spawn_blocking(move || cgroups.update_qos(u64::try_from(milli_cpu).unwrap_or(0)));
-        if let Ok(Err(error)) = updated.await {
+        let milli_cpu: i64 = burstable.map(|pod| pod_cpu_request(pod)).sum();
+        let updated = tokio::task::spawn_blocking(move || cgroups.update_qos(milli_cpu)).await;
+        if let Ok(Err(error)) = updated {
             tracing::warn!(error = error_chain(&error), "cannot update the cgroup of burstable pods");
         }
     }
