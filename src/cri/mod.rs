@@ -4,11 +4,13 @@ mod client;
 mod error;
 #[cfg(any(test, feature = "fakes"))]
 pub mod fake;
+mod monitor;
 mod runtime;
 mod types;
 
 pub use client::CriClient;
 pub use error::{CriError, Operation};
+pub use monitor::monitor;
 pub use runtime::{EventStream, ImageService, RuntimeHint, RuntimeService};
 pub use types::{
     CgroupDriver, Container, ContainerState, ContainerStatus, ImageInfo, RuntimeCondition, RuntimeStatus,

@@ -1,0 +1,191 @@
+//! `hostlet pods`: this node's pods as a table, JSON or YAML, once or as they change.
+
+use std::collections::HashMap;
+use std::io::{self, IsTerminal, Write};
+use std::path::PathBuf;
+
+use clap::{Args, ValueEnum};
+use jiff::Timestamp;
+use k8s_openapi::List;
+use k8s_openapi::api::core::v1::Pod;
+
+use super::client::{ClientError, Watch, view};
+use super::exit::Exit;
+use super::table::{Colour, Width, pods_table};
+use crate::pod::status::summary;
+use crate::server::NodeView;
+
+/// How to print.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Output {
+    /// A table with UIDs and messages.
+    Wide,
+    /// A v1 PodList.
+    Json,
+    /// A v1 PodList.
+    Yaml,
+}
+
+/// Arguments of `hostlet pods`.
+#[derive(Clone, Debug, Args)]
+pub struct PodsArgs {
+    /// Show only pods of this name (with or without the node's name appended); fail if there is none
+    pub name: Option<String>,
+    /// Print more columns, or whole objects
+    #[arg(short, long, value_enum)]
+    pub output: Option<Output>,
+    /// Go on printing pods as they change
+    #[arg(short, long)]
+    pub watch: bool,
+    /// Socket of the daemon
+    #[arg(long, default_value = "/run/hostlet/hostlet.sock")]
+    pub socket: PathBuf,
+}
+
+/// Why `hostlet pods` failed.
+#[derive(Debug, thiserror::Error)]
+pub enum PodsError {
+    /// The daemon could not be asked.
+    #[error(transparent)]
+    Client(#[from] ClientError),
+    /// Nobody reads the output.
+    #[error("writing the answer")]
+    Write(#[from] io::Error),
+    /// The objects could not be written.
+    #[error("writing the pods as JSON")]
+    Json(#[from] serde_json::Error),
+    /// The objects could not be written.
+    #[error("writing the pods as YAML")]
+    Yaml(#[from] serde_saphyr::ser::Error),
+}
+
+impl PodsError {
+    /// The exit code this ends with.
+    pub fn exit(&self) -> Exit {
+        match self {
+            Self::Client(ClientError::NotRunning { .. } | ClientError::NotAllowed { .. }) => {
+                Exit::Unavailable
+            }
+            Self::Client(
+                ClientError::HungUp(_)
+                | ClientError::Status(_)
+                | ClientError::Malformed(_)
+                | ClientError::Request(_),
+            )
+            | Self::Write(_)
+            | Self::Json(_)
+            | Self::Yaml(_) => Exit::Failed,
+        }
+    }
+}
+
+/// Runs `hostlet pods`.
+pub async fn pods(args: PodsArgs) -> Result<Exit, PodsError> {
+    if args.watch {
+        return watch(&args).await;
+    }
+    let node = view(&args.socket).await?;
+    let shown = selected(&node, args.name.as_deref());
+    let mut out = io::stdout().lock();
+    print(&mut out, &shown, &args)?;
+    trouble(&node)?;
+    Ok(if shown.is_empty() && args.name.is_some() { Exit::Failed } else { Exit::Ok })
+}
+
+fn selected<'a>(node: &'a NodeView, name: Option<&str>) -> Vec<&'a Pod> {
+    let matches = |pod: &Pod| {
+        let own = pod.metadata.name.as_deref().unwrap_or_default();
+        name.is_none_or(|name| own == name || own.strip_suffix(&format!("-{}", node.node)) == Some(name))
+    };
+    node.pods.iter().filter(|pod| matches(pod)).collect()
+}
+
+fn print(out: &mut impl Write, pods: &[&Pod], args: &PodsArgs) -> Result<(), PodsError> {
+    let list = || List::<Pod> { items: pods.iter().map(|pod| (*pod).clone()).collect(), ..List::default() };
+    match args.output {
+        Some(Output::Json) => {
+            serde_json::to_writer_pretty(&mut *out, &list())?;
+            writeln!(out)?;
+        }
+        Some(Output::Yaml) => write!(out, "{}", serde_saphyr::to_string(&list())?)?,
+        Some(Output::Wide) => table(out, pods, Width::Wide)?,
+        None => table(out, pods, Width::Narrow)?,
+    }
+    Ok(())
+}
+
+fn table(out: &mut impl Write, pods: &[&Pod], width: Width) -> io::Result<()> {
+    if pods.is_empty() {
+        return writeln!(out, "No pods.");
+    }
+    writeln!(out, "{}", pods_table(pods, width, colour(), Timestamp::now()))
+}
+
+fn colour() -> Colour {
+    // NO_COLOR: https://no-color.org
+    let wanted = std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
+    if wanted && io::stdout().is_terminal() { Colour::On } else { Colour::Off }
+}
+
+/// What keeps the node or a manifest from running pods; beside the answer, so that scripts can read that.
+fn trouble(node: &NodeView) -> io::Result<()> {
+    let mut err = io::stderr().lock();
+    if let Some(trouble) = &node.trouble {
+        writeln!(err, "\nThis node: {trouble}")?;
+    }
+    for problem in &node.problems {
+        writeln!(err, "\nManifest {} cannot be used:", problem.file)?;
+        for line in problem.message.lines() {
+            writeln!(err, "  {line}")?;
+        }
+        if let Some(pod) = &problem.pod {
+            let running = node.pods.iter().any(|p| {
+                format!(
+                    "{}/{}",
+                    p.metadata.namespace.as_deref().unwrap_or_default(),
+                    p.metadata.name.as_deref().unwrap_or_default()
+                ) == *pod
+            });
+            if running {
+                writeln!(err, "  Pod {pod} goes on as it was before.")?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Prints every pod, then each again whenever its line changed.
+async fn watch(args: &PodsArgs) -> Result<Exit, PodsError> {
+    let mut watch = Watch::start(&args.socket).await?;
+    let mut shown: HashMap<String, (String, String)> = HashMap::new();
+    let mut is_first = true;
+    while let Some(node) = watch.next().await? {
+        let now = Timestamp::now();
+        let changed: Vec<&Pod> = selected(&node, args.name.as_deref())
+            .into_iter()
+            .filter(|pod| {
+                let uid = pod.metadata.uid.clone().unwrap_or_default();
+                let line = summary(pod, now);
+                let state = (line.status, format!("{} {} {}", line.ready, line.restarts, line.ip));
+                shown.insert(uid, state.clone()) != Some(state)
+            })
+            .collect();
+        if changed.is_empty() {
+            continue;
+        }
+        let mut out = io::stdout().lock();
+        match args.output {
+            Some(Output::Json | Output::Yaml) => print(&mut out, &changed, args)?,
+            Some(Output::Wide) | None => {
+                let width = if args.output.is_some() { Width::Wide } else { Width::Narrow };
+                let text = pods_table(&changed, width, colour(), now);
+                for line in text.lines().skip(usize::from(!is_first)) {
+                    writeln!(out, "{line}")?;
+                }
+            }
+        }
+        out.flush()?;
+        is_first = false;
+    }
+    Ok(Exit::Ok)
+}

@@ -1,0 +1,118 @@
+//! Pods as a table. Pure: what is printed is decided here, printing is not.
+
+use comfy_table::{ContentArrangement, Table};
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::Pod;
+
+use crate::pod::status::summary;
+
+/// How much of a pod is shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Width {
+    /// What fits a terminal.
+    Narrow,
+    /// UID, file-given reason and message too.
+    Wide,
+}
+
+/// Whether states are coloured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Colour {
+    /// For a terminal.
+    On,
+    /// For everything else.
+    Off,
+}
+
+const NARROW: [&str; 8] = ["NAMESPACE", "NAME", "READY", "STATUS", "RESTARTS", "AGE", "IP", "QOS"];
+const WIDE: [&str; 2] = ["UID", "MESSAGE"];
+
+/// The pods, one a line under a heading.
+pub(super) fn pods_table(pods: &[&Pod], width: Width, colour: Colour, now: Timestamp) -> String {
+    let mut table = Table::new();
+    table.load_preset(comfy_table::presets::NOTHING).set_content_arrangement(ContentArrangement::Disabled);
+    let wide: &[&str] = match width {
+        Width::Narrow => &[],
+        Width::Wide => &WIDE,
+    };
+    table.set_header(NARROW.iter().chain(wide));
+    for pod in pods {
+        let line = summary(pod, now);
+        let status = painted(&line.status, colour);
+        let mut cells =
+            vec![line.namespace, line.name, line.ready, status, line.restarts, line.age, line.ip, line.qos];
+        match width {
+            Width::Narrow => {}
+            Width::Wide => {
+                cells.push(pod.metadata.uid.clone().unwrap_or_default());
+                cells.push(message(pod));
+            }
+        }
+        table.add_row(cells);
+    }
+    for column in table.column_iter_mut() {
+        column.set_padding((0, 2));
+    }
+    table.lines().map(|line| line.trim_end().to_owned()).collect::<Vec<_>>().join("\n")
+}
+
+/// Why the pod is not as it should be, on one line.
+pub(super) fn message(pod: &Pod) -> String {
+    let Some(status) = &pod.status else { return String::new() };
+    let own = status.message.clone();
+    let waiting = status
+        .container_statuses
+        .iter()
+        .flatten()
+        .find_map(|container| container.state.as_ref()?.waiting.as_ref()?.message.clone());
+    let sandbox = status.conditions.iter().flatten().find(|c| c.type_ == "PodReadyToStartContainers");
+    let sandbox = sandbox.filter(|c| c.status == "False").and_then(|c| c.message.clone());
+    own.or(waiting).or(sandbox).unwrap_or_default().replace('\n', " ")
+}
+
+fn painted(status: &str, colour: Colour) -> String {
+    let code = match (colour, status) {
+        (Colour::Off, _) => return status.to_owned(),
+        (Colour::On, "Running" | "Completed" | "Succeeded") => "32",
+        (Colour::On, "Pending" | "ContainerCreating" | "Terminating" | "PodInitializing") => "33",
+        (Colour::On, _) => "31",
+    };
+    format!("\u{1b}[{code}m{status}\u{1b}[0m")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pod(name: &str, reason: Option<&str>) -> Pod {
+        serde_json::from_value(serde_json::json!({
+            "metadata": {"name": name, "namespace": "default", "uid": "u"},
+            "spec": {"containers": [{"name": "c"}]},
+            "status": {"phase": "Running", "message": reason, "qosClass": "BestEffort", "podIP": "10.0.0.1"},
+        }))
+        .unwrap()
+    }
+
+    #[test]
+    fn columns_line_up_and_nothing_trails() {
+        let (a, b) = (pod("web", None), pod("a-much-longer-name", Some("first\nsecond")));
+        let text = pods_table(&[&a, &b], Width::Narrow, Colour::Off, Timestamp::now());
+        let lines: Vec<&str> = text.lines().collect();
+        assert_eq!(lines.len(), 3);
+        let column = lines[0].find("READY").unwrap();
+        assert!(lines.iter().skip(1).all(|line| line[column..].starts_with("0/1")), "{text}");
+        assert!(lines.iter().all(|line| line.trim_end() == *line), "{text}");
+        assert!(!text.contains('\u{1b}'));
+        let wide = pods_table(&[&b], Width::Wide, Colour::Off, Timestamp::now());
+        assert!(wide.contains("first second"), "{wide}");
+    }
+
+    #[test]
+    fn colours_do_not_shift_columns() {
+        let (a, b) = (pod("web", None), pod("x", None));
+        let plain = pods_table(&[&a, &b], Width::Narrow, Colour::Off, Timestamp::now());
+        let coloured = pods_table(&[&a, &b], Width::Narrow, Colour::On, Timestamp::now());
+        assert!(coloured.contains("\u{1b}[32mRunning\u{1b}[0m"));
+        assert_eq!(coloured.replace("\u{1b}[32m", "").replace("\u{1b}[0m", ""), plain);
+    }
+}

@@ -1,0 +1,60 @@
+//! Asks the runtime how it is, every five seconds (upstream's `updateRuntimeUp`), and publishes the answer.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
+
+use super::{RuntimeService, RuntimeStatus};
+
+/// Pause between two questions.
+const PERIOD: Duration = Duration::from_secs(5);
+
+/// Pause between two questions while the answer is not good yet: at boot, pods wait for it.
+const PERIOD_UNREADY: Duration = Duration::from_secs(1);
+
+/// Publishes the runtime's status until cancelled. A runtime that does not answer keeps its last status: that it does not
+/// answer shows in its relisting.
+pub async fn monitor(
+    runtime: Arc<dyn RuntimeService>,
+    status: watch::Sender<Option<RuntimeStatus>>,
+    cancel: CancellationToken,
+) {
+    loop {
+        let answer = tokio::select! {
+            // Cancel-safe: waiting for a token takes nothing.
+            () = cancel.cancelled() => return,
+            // Cancel-safe: a status call that is dropped changes nothing.
+            answer = runtime.status() => answer,
+        };
+        if let Ok(new) = answer {
+            status.send_if_modified(|old| {
+                let changed = old.as_ref() != Some(&new);
+                if changed {
+                    tell(&new);
+                    *old = Some(new);
+                }
+                changed
+            });
+        }
+        let is_ready = status.borrow().as_ref().is_some_and(|s| s.runtime.status && s.network.status);
+        let pause = if is_ready { PERIOD } else { PERIOD_UNREADY };
+        tokio::select! {
+            // Cancel-safe: as above.
+            () = cancel.cancelled() => return,
+            // Cancel-safe: a pause takes nothing.
+            () = tokio::time::sleep(pause) => {}
+        }
+    }
+}
+
+fn tell(status: &RuntimeStatus) {
+    for (condition, what) in [(&status.runtime, "container runtime"), (&status.network, "pod network")] {
+        if condition.status {
+            tracing::info!("the {what} is ready");
+        } else {
+            tracing::warn!(reason = condition.reason, message = condition.message, "the {what} is not ready");
+        }
+    }
+}
