@@ -1,6 +1,7 @@
 //! Sources of pods: the directory or file of manifests this host is to run.
 
 mod decode;
+mod document;
 mod files;
 mod identity;
 mod manifest;
@@ -10,7 +11,7 @@ mod strict;
 mod task;
 mod watch;
 
-pub use decode::{DecodeError, decode_pod};
+pub use decode::{DecodeError, Mistakes};
 pub use manifest::{ManifestError, read_manifest};
 pub use state::{ManifestProblem, SourceState, StaticPod};
 pub use task::{SourceConfig, run};
