@@ -6,9 +6,13 @@ mod files;
 mod identity;
 mod manifest;
 mod reader;
+#[cfg(test)]
+mod reader_tests;
 mod state;
 mod strict;
 mod task;
+#[cfg(test)]
+mod task_tests;
 mod watch;
 
 pub use decode::{DecodeError, Mistakes};

@@ -211,7 +211,3 @@ pub(super) fn mended_files(before: &SourceState, next: &SourceState) -> BTreeSet
     let files = |state: &SourceState| state.problems.iter().map(|p| p.file.clone()).collect::<BTreeSet<_>>();
     files(before).difference(&files(next)).cloned().collect()
 }
-
-#[cfg(test)]
-#[path = "reader_tests.rs"]
-mod tests;

@@ -119,7 +119,3 @@ fn publish(reader: &mut Reader, pass: Pass, tx: &watch::Sender<SourceState>, now
     }
     tx.send_replace(next);
 }
-
-#[cfg(test)]
-#[path = "task_tests.rs"]
-mod tests;

@@ -7,8 +7,7 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-use super::{SourceConfig, run};
-use crate::pod::source::SourceState;
+use super::{SourceConfig, SourceState, run};
 
 const FOREVER: Duration = Duration::from_secs(3600);
 
