@@ -84,11 +84,6 @@ impl Quantity {
         self.nanos < 0
     }
 
-    /// Whether the amount is nothing at all.
-    pub fn is_zero(&self) -> bool {
-        self.nanos == 0
-    }
-
     /// Whether the amount is a whole number of units.
     pub fn is_whole(&self) -> bool {
         self.nanos % NANOS == 0

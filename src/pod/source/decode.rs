@@ -5,6 +5,7 @@ use std::fmt;
 use k8s_openapi::api::core::v1::Pod;
 use serde_json::Value;
 
+use super::document::{Document, parse_documents};
 use super::strict::{self, Flaw};
 
 /// Why the bytes of a file are not one pod. Every message says what to change.
@@ -33,42 +34,51 @@ pub enum DecodeError {
     },
     /// The document is a pod with fields that do not exist or have the wrong type.
     #[error("{0}")]
-    Fields(FlawList),
+    Fields(Mistakes),
 }
 
-/// Fields that do not exist or have the wrong type, one line each.
+/// Mistakes in a manifest, each with the line it stands on, from the top. `Display` gives one line for each.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct FlawList(Vec<Flaw>);
+pub struct Mistakes(Vec<(u64, String)>);
 
-impl fmt::Display for FlawList {
+impl Mistakes {
+    /// Looks up the line of each mistake, given as the path of its field and the whole sentence about it.
+    pub(super) fn locate(document: &Document, mistakes: impl Iterator<Item = (String, String)>) -> Self {
+        let mut located: Vec<_> =
+            mistakes.map(|(path, sentence)| (document.line_of(&path), sentence)).collect();
+        located.sort_by_key(|(line, _)| *line);
+        Self(located)
+    }
+}
+
+impl fmt::Display for Mistakes {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (index, flaw) in self.0.iter().enumerate() {
+        for (index, (line, sentence)) in self.0.iter().enumerate() {
             let separator = if index == 0 { "" } else { "\n" };
-            write!(f, "{separator}{}: {}", flaw.path, flaw.message)?;
+            write!(f, "{separator}line {line}: {sentence}")?;
         }
         Ok(())
     }
 }
 
-/// Reads the one pod a manifest file holds.
-pub fn decode_pod(bytes: &[u8]) -> Result<Pod, DecodeError> {
+/// Reads the one pod a manifest file holds, and the document it came from.
+pub(super) fn decode_pod(bytes: &[u8]) -> Result<(Pod, Document), DecodeError> {
     let text = std::str::from_utf8(bytes).map_err(|error| DecodeError::NotUtf8(error.valid_up_to()))?;
-    let mut documents = documents(text)?;
-    documents.retain(|document| !document.is_null());
-    let document = match documents.as_slice() {
-        [] => return Err(DecodeError::Empty),
-        [document] => document,
-        several => return Err(DecodeError::SeveralDocuments(several.len())),
-    };
-    check_kind(document)?;
-    strict::decode(document).map_err(|flaws| DecodeError::Fields(FlawList(flaws)))
-}
-
-fn documents(text: &str) -> Result<Vec<Value>, DecodeError> {
-    // Manifests are YAML 1.1: `defaultMode: 0400` is octal.
-    let options = serde_saphyr::options! { legacy_octal_numbers: true, with_snippet: false };
-    serde_saphyr::from_multiple_with_options(text, options)
-        .map_err(|error| DecodeError::Syntax(error.to_string()))
+    let mut documents =
+        parse_documents(text).map_err(|error| DecodeError::Syntax(error.to_string()))?.into_iter();
+    let document = documents.next().ok_or(DecodeError::Empty)?;
+    if documents.len() > 0 {
+        return Err(DecodeError::SeveralDocuments(documents.len() + 1));
+    }
+    let value = document.value();
+    check_kind(&value)?;
+    match strict::decode(&value) {
+        Ok(pod) => Ok((pod, document)),
+        Err(flaws) => {
+            let sentence = |flaw: Flaw| (flaw.path.clone(), format!("{}: {}", flaw.path, flaw.message));
+            Err(DecodeError::Fields(Mistakes::locate(&document, flaws.into_iter().map(sentence))))
+        }
+    }
 }
 
 fn check_kind(document: &Value) -> Result<(), DecodeError> {
@@ -93,9 +103,14 @@ fn check_kind(document: &Value) -> Result<(), DecodeError> {
 
 #[cfg(test)]
 mod tests {
+    use k8s_openapi::api::core::v1::Pod;
     use proptest::prelude::*;
 
-    use super::{DecodeError, decode_pod};
+    use super::DecodeError;
+
+    fn decode_pod(bytes: &[u8]) -> Result<Pod, DecodeError> {
+        super::decode_pod(bytes).map(|(pod, _)| pod)
+    }
 
     const POD: &str =
         "apiVersion: v1\nkind: Pod\nmetadata: {name: web}\nspec:\n  containers:\n  - {name: c, image: a}\n";
@@ -143,6 +158,18 @@ mod tests {
             decode_pod(format!("{POD}  hostNetwork: true\n  hostNetwork: false\n").as_bytes()).unwrap_err();
         let DecodeError::Syntax(message) = error else { panic!("{error}") };
         assert!(message.contains("hostNetwork") && message.contains("8"), "{message}");
+    }
+
+    #[test]
+    fn fields_that_do_not_fit_are_listed_with_their_lines() {
+        let text = format!("{POD}  hostNetwork: 1\n  zzz: {{}}\n  restartpolicy: Never\n");
+        let error = decode_pod(text.as_bytes()).unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "line 7: spec.hostNetwork: invalid type: integer `1`, expected a boolean\n\
+             line 8: spec.zzz: unknown field\n\
+             line 9: spec.restartpolicy: unknown field, did you mean \"restartPolicy\"?"
+        );
     }
 
     proptest! {

@@ -1,18 +1,16 @@
 //! One manifest file's bytes to the pod that is to run: decoded, named, with its defaults, validated. No I/O.
 
-use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
 
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::Pod;
 
-use super::decode::{DecodeError, decode_pod};
+use super::decode::{DecodeError, Mistakes, decode_pod};
 use super::identity;
 use super::state::StaticPod;
 use crate::pod::defaults::set_defaults;
-use crate::pod::validation::{FieldError, unsupported, validate_static};
-use crate::types::PodRef;
+use crate::pod::pod_ref;
+use crate::pod::validation::{unsupported, validate_static};
 
 /// Why a manifest gives no pod.
 #[derive(Debug, thiserror::Error)]
@@ -26,7 +24,7 @@ pub enum ManifestError {
         /// `namespace/name`, as far as the pod says.
         pod: String,
         /// Everything wrong with it.
-        errors: FieldErrors,
+        errors: Mistakes,
     },
 }
 
@@ -40,20 +38,6 @@ impl ManifestError {
     }
 }
 
-/// Field errors, one line each.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct FieldErrors(pub Vec<FieldError>);
-
-impl fmt::Display for FieldErrors {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (index, error) in self.0.iter().enumerate() {
-            let separator = if index == 0 { "" } else { "\n" };
-            write!(f, "{separator}{error}")?;
-        }
-        Ok(())
-    }
-}
-
 /// Reads the pod that `file` with these bytes defines on the node `node_name`. `seen` is when this content first showed.
 pub fn read_manifest(
     bytes: &[u8],
@@ -61,23 +45,17 @@ pub fn read_manifest(
     node_name: &str,
     seen: Timestamp,
 ) -> Result<StaticPod, ManifestError> {
-    let mut pod = decode_pod(bytes)?;
+    let (mut pod, document) = decode_pod(bytes)?;
     identity::assign(&mut pod, file, node_name, seen);
     set_defaults(&mut pod);
     let errors = validate_static(&pod);
     if !errors.is_empty() {
-        let pod = pod_ref(&pod).to_string();
-        return Err(ManifestError::Invalid { pod, errors: FieldErrors(errors) });
+        let sentences = errors.into_iter().map(|error| (error.path.clone(), error.to_string()));
+        let errors = Mistakes::locate(&document, sentences);
+        return Err(ManifestError::Invalid { pod: pod_ref(&pod).to_string(), errors });
     }
     let unsupported = unsupported(&pod);
     Ok(StaticPod { pod: Arc::new(pod), file: file.to_owned(), unsupported })
-}
-
-/// Which pod this is.
-pub(super) fn pod_ref(pod: &Pod) -> PodRef {
-    let metadata = &pod.metadata;
-    let text = |field: &Option<String>| field.clone().unwrap_or_default();
-    PodRef::new(&text(&metadata.namespace), &text(&metadata.name), &text(&metadata.uid))
 }
 
 #[cfg(test)]
@@ -85,6 +63,8 @@ mod tests {
     use std::path::Path;
 
     use jiff::Timestamp;
+    use proptest::prelude::*;
+    use serde_json::{Value, json};
 
     use super::{ManifestError, read_manifest};
 
@@ -112,10 +92,72 @@ mod tests {
         assert_eq!(error.pod(), Some("default/Web-node1"));
         let message = error.to_string();
         assert_eq!(message.lines().count(), 2, "{message}");
-        assert!(message.ends_with("spec.containers[0].image: Required value"), "{message}");
+        assert!(message.ends_with("line 1: spec.containers[0].image: Required value"), "{message}");
 
         let error =
             read("{apiVersion: v1, kind: Pod, spec: {containers: [{name: c, image: a}]}}").unwrap_err();
-        assert_eq!(error.to_string(), "metadata.name: Required value");
+        assert_eq!(error.to_string(), "line 1: metadata.name: Required value");
+    }
+
+    /// Every place in a value where another could stand.
+    fn places(value: &Value, at: &str, found: &mut Vec<String>) {
+        found.push(at.to_owned());
+        match value {
+            Value::Array(items) => {
+                items.iter().enumerate().for_each(|(i, item)| places(item, &format!("{at}/{i}"), found));
+            }
+            Value::Object(fields) => {
+                let escaped = |key: &str| key.replace('~', "~0").replace('/', "~1");
+                fields.iter().for_each(|(key, item)| places(item, &format!("{at}/{}", escaped(key)), found));
+            }
+            Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
+        }
+    }
+
+    fn hostile() -> impl Strategy<Value = Value> {
+        prop_oneof![
+            Just(Value::Null),
+            any::<bool>().prop_map(Value::from),
+            any::<i64>().prop_map(Value::from),
+            any::<f64>().prop_map(Value::from),
+            any::<String>().prop_map(Value::from),
+            "[a-z./@:0-9-]{0,300}".prop_map(Value::from),
+            Just(json!([])),
+            Just(json!({})),
+            Just(json!([{}, {}])),
+            Just(json!([null])),
+        ]
+    }
+
+    proptest! {
+        /// Whatever stands in whichever field, the answer is a pod or an error, and nothing that leaves a directory.
+        #[test]
+        fn hostile_values_in_any_field_are_answered(edits in proptest::collection::vec((any::<prop::sample::Index>(), hostile()), 1..4)) {
+            let mut pod = json!({"apiVersion": "v1", "kind": "Pod",
+                "metadata": {"name": "web", "namespace": "x", "uid": "u", "labels": {"a/b": "c"}, "annotations": {"k": "v"}},
+                "spec": {"restartPolicy": "Never", "hostname": "h", "priorityClassName": "system-node-critical",
+                    "dnsConfig": {"nameservers": ["1.1.1.1"], "searches": ["a"], "options": [{"name": "x"}]},
+                    "hostAliases": [{"ip": "1.1.1.1", "hostnames": ["a"]}],
+                    "tolerations": [{"key": "a", "operator": "Exists"}],
+                    "securityContext": {"runAsUser": 1, "sysctls": [{"name": "a", "value": "b"}], "seccompProfile": {"type": "Localhost", "localhostProfile": "p"}},
+                    "volumes": [{"name": "v", "hostPath": {"path": "/"}}],
+                    "containers": [{"name": "c", "image": "reg:5/a@b:c", "command": ["a"], "ports": [{"containerPort": 1, "hostPort": 2, "name": "p"}],
+                        "env": [{"name": "A", "valueFrom": {"fieldRef": {"fieldPath": "metadata.labels['a']"}}}],
+                        "resources": {"limits": {"cpu": "1", "hugepages-2Mi": "2Mi"}},
+                        "livenessProbe": {"httpGet": {"port": "p"}},
+                        "volumeMounts": [{"name": "v", "mountPath": "/", "subPath": "s"}]}]}});
+            for (index, value) in edits {
+                let mut found = Vec::new();
+                places(&pod, "", &mut found);
+                *pod.pointer_mut(&found[index.index(found.len())]).unwrap() = value;
+            }
+            if let Ok(read) = read(&pod.to_string()) {
+                let metadata = &read.pod.metadata;
+                for part in [&metadata.name, &metadata.namespace, &metadata.uid] {
+                    let part = part.as_deref().unwrap();
+                    prop_assert!(!part.is_empty() && !part.contains('/') && part != "..");
+                }
+            }
+        }
     }
 }

@@ -1,16 +1,21 @@
 //! Sources of pods: the directory or file of manifests this host is to run.
 
 mod decode;
+mod document;
 mod files;
 mod identity;
 mod manifest;
 mod reader;
+#[cfg(test)]
+mod reader_tests;
 mod state;
 mod strict;
 mod task;
+#[cfg(test)]
+mod task_tests;
 mod watch;
 
-pub use decode::{DecodeError, decode_pod};
+pub use decode::{DecodeError, Mistakes};
 pub use manifest::{ManifestError, read_manifest};
 pub use state::{ManifestProblem, SourceState, StaticPod};
 pub use task::{SourceConfig, run};

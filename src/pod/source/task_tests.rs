@@ -7,8 +7,7 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-use super::{SourceConfig, run};
-use crate::pod::source::SourceState;
+use super::{SourceConfig, SourceState, run};
 
 const FOREVER: Duration = Duration::from_secs(3600);
 
@@ -90,12 +89,31 @@ async fn the_directory_may_come_late_go_and_come_back() {
     let directory = root.path().join("x/manifests");
     let mut source = Source::start(Some(&directory), FOREVER);
     source.until_pods(&[]).await;
-    for image in ["one", "two"] {
+    for image in ["one", "two", "three"] {
         fs::create_dir_all(&directory).unwrap();
         fs::write(directory.join("a.yaml"), pod("a", image)).unwrap();
         source.until_pods(&[image]).await;
-        fs::remove_dir_all(&directory).unwrap();
+        fs::write(directory.join("b.yaml"), pod("b", "more")).unwrap();
+        source.until_pods(&[image, "more"]).await;
+        fs::remove_dir_all(root.path().join("x")).unwrap();
         source.until_pods(&[]).await;
+    }
+}
+
+#[tokio::test]
+async fn a_directory_replaced_in_one_go_is_still_watched() {
+    let root = tempfile::tempdir().unwrap();
+    let directory = root.path().join("manifests");
+    fs::create_dir(&directory).unwrap();
+    let mut source = Source::start(Some(&directory), FOREVER);
+    source.until_pods(&[]).await;
+    for image in ["one", "two", "three"] {
+        fs::remove_dir_all(&directory).unwrap();
+        fs::create_dir(&directory).unwrap();
+        fs::write(directory.join("a.yaml"), pod("a", image)).unwrap();
+        source.until_pods(&[image]).await;
+        fs::write(directory.join("b.yaml"), pod("b", image)).unwrap();
+        source.until_pods(&[image, image]).await;
     }
 }
 

@@ -6,16 +6,19 @@ use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
-use notify::event::{AccessKind, AccessMode};
+use notify::event::{AccessKind, AccessMode, ModifyKind};
 use notify::{Event, EventKind, RecommendedWatcher, RecursiveMode, Watcher};
 use tokio::sync::Notify;
-use tracing::{debug, warn};
+use tracing::warn;
 
 /// Watches the manifests' path, and the directory above it, in which the path may appear or be replaced.
 pub(super) struct Watch {
     path: PathBuf,
     changed: Arc<Notify>,
+    /// Set by events that end a watch: a directory on the way to the manifests was removed or renamed.
+    stale: Arc<AtomicBool>,
     watcher: Option<RecommendedWatcher>,
     /// The directories watched, each with the device and inode it had.
     watched: BTreeMap<PathBuf, (u64, u64)>,
@@ -26,8 +29,8 @@ pub(super) struct Watch {
 impl Watch {
     /// A watch that wakes `changed`. Nothing is watched before the first [`Watch::renew`].
     pub(super) fn new(path: &Path, changed: Arc<Notify>) -> Self {
-        let (path, watched) = (path.to_owned(), BTreeMap::new());
-        Self { path, changed, watcher: None, watched, failure: None }
+        let (path, stale) = (path.to_owned(), Arc::new(AtomicBool::new(false)));
+        Self { path, changed, stale, watcher: None, watched: BTreeMap::new(), failure: None }
     }
 
     /// Watches what is there now: a directory that was replaced, or appeared, needs a new watch.
@@ -35,6 +38,7 @@ impl Watch {
         match self.try_renew() {
             Ok(()) => self.failure = None,
             Err(error) => {
+                self.watcher = None;
                 let message = error.to_string();
                 if self.failure.as_ref() != Some(&message) {
                     warn!(path = %self.path.display(), error = message,
@@ -47,28 +51,35 @@ impl Watch {
 
     fn try_renew(&mut self) -> notify::Result<()> {
         let wanted = directories(&self.path);
-        if self.watcher.is_some() && wanted == self.watched {
+        let stale = self.stale.swap(false, Ordering::SeqCst);
+        if !stale && self.watcher.is_some() && wanted == self.watched {
             return Ok(());
         }
-        let watcher = match &mut self.watcher {
-            Some(watcher) => watcher,
-            slot => slot.insert(notify::recommended_watcher(waker(&self.path, &self.changed))?),
-        };
-        let stale = |entry: &(&PathBuf, &(u64, u64))| wanted.get(entry.0) != Some(entry.1);
-        for directory in self.watched.iter().filter(stale).map(|(path, _)| path.clone()).collect::<Vec<_>>() {
-            // A directory that is gone took its watch along; there is nothing to undo then.
-            if let Err(error) = watcher.unwatch(&directory) {
-                debug!(path = %directory.display(), %error, "watch was gone already");
-            }
-            self.watched.remove(&directory);
+        // A new notifier each time: the old one ends watches by path, and late events of a directory that is gone would
+        // end that of its successor.
+        let mut watcher = notify::recommended_watcher(self.waker())?;
+        for directory in wanted.keys() {
+            watcher.watch(directory, RecursiveMode::NonRecursive)?;
         }
-        for (directory, identity) in wanted {
-            if !self.watched.contains_key(&directory) {
-                watcher.watch(&directory, RecursiveMode::NonRecursive)?;
-                self.watched.insert(directory, identity);
-            }
+        if directories(&self.path) != wanted {
+            // What appeared while the watches were set raised no event.
+            self.changed.notify_one();
         }
+        (self.watcher, self.watched) = (Some(watcher), wanted);
         Ok(())
+    }
+
+    fn waker(&self) -> impl Fn(notify::Result<Event>) + Send + 'static {
+        let (path, changed, stale) = (self.path.clone(), Arc::clone(&self.changed), Arc::clone(&self.stale));
+        move |event| {
+            // An error of the notifier means that something may have been missed.
+            if event.as_ref().is_ok_and(|event| ends_watch(event, &path)) {
+                stale.store(true, Ordering::SeqCst);
+            }
+            if event.map_or(true, |event| concerns(&event, &path)) {
+                changed.notify_one();
+            }
+        }
     }
 }
 
@@ -80,16 +91,6 @@ fn directories(path: &Path) -> BTreeMap<PathBuf, (u64, u64)> {
     };
     let above = path.ancestors().skip(1).find_map(identity);
     identity(path).into_iter().chain(above).collect()
-}
-
-fn waker(path: &Path, changed: &Arc<Notify>) -> impl Fn(notify::Result<Event>) + Send + 'static {
-    let (path, changed) = (path.to_owned(), Arc::clone(changed));
-    move |event| {
-        // An error of the notifier means that something may have been missed.
-        if event.map_or(true, |event| concerns(&event, &path)) {
-            changed.notify_one();
-        }
-    }
 }
 
 /// Whether an event may mean a change at or below `path`, or of a directory on the way to it.
@@ -107,14 +108,20 @@ fn concerns(event: &Event, path: &Path) -> bool {
     event.need_rescan() || (!only_read && (event.paths.is_empty() || event.paths.iter().any(near)))
 }
 
+/// Whether an event says that `path`, or a directory on the way to it, is no longer what was watched.
+fn ends_watch(event: &Event, path: &Path) -> bool {
+    let replaced = matches!(event.kind, EventKind::Remove(_) | EventKind::Modify(ModifyKind::Name(_)));
+    replaced && event.paths.iter().any(|place| path.starts_with(place))
+}
+
 #[cfg(test)]
 mod tests {
     use std::path::Path;
 
-    use notify::event::{AccessKind, AccessMode, CreateKind, ModifyKind};
+    use notify::event::{AccessKind, AccessMode, CreateKind, ModifyKind, RemoveKind};
     use notify::{Event, EventKind};
 
-    use super::{concerns, directories};
+    use super::{concerns, directories, ends_watch};
 
     #[test]
     fn reading_is_no_change_and_neighbours_do_not_matter() {
@@ -129,6 +136,16 @@ mod tests {
         assert!(!heeded(event(create, "/etc/passwd")));
         assert!(!heeded(event(EventKind::Access(AccessKind::Open(AccessMode::Any)), "/etc/m/a.yaml")));
         assert!(!heeded(event(EventKind::Access(AccessKind::Close(AccessMode::Read)), "/etc/m/a.yaml")));
+    }
+
+    #[test]
+    fn a_directory_that_goes_takes_its_watch_along() {
+        let remove = |path: &str| Event::new(EventKind::Remove(RemoveKind::Any)).add_path(path.into());
+        for (path, ends) in
+            [("/etc/m", true), ("/etc", true), ("/etc/m/a.yaml", false), ("/etc/passwd", false)]
+        {
+            assert_eq!(ends_watch(&remove(path), Path::new("/etc/m")), ends, "{path}");
+        }
     }
 
     #[test]

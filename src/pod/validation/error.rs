@@ -112,7 +112,7 @@ impl FieldError {
 
     /// The field is valid, but hostlet does not act on it. `sentence` says what does not happen.
     pub fn not_served(path: &FieldPath, sentence: impl fmt::Display) -> Self {
-        Self::new(path, FieldErrorKind::NotServed, format!("Not supported by hostlet: {sentence}"))
+        Self::new(path, FieldErrorKind::NotServed, format!("Not supported by hostlet yet: {sentence}"))
     }
 
     /// The text is longer than `most` bytes.

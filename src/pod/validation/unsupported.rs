@@ -54,15 +54,22 @@ fn check_pod(spec: &PodSpec, path: &FieldPath, found: &mut Found) {
         let set = !matches!(text(name), "" | "default");
         found.add(set, &path.child(field), "there is no API server that could vouch for a service account");
     }
+    let of_pod =
+        spec.resources.as_ref().is_some_and(|resources| *resources != ResourceRequirements::default());
+    let overhead = spec.overhead.as_ref().is_some_and(|overhead| !overhead.is_empty());
     let fields = [
         ("initContainers", !list(&spec.init_containers).is_empty(), "init containers are not run"),
-        ("ephemeralContainers", spec.ephemeral_containers.is_some(), "ephemeral containers are not run"),
+        (
+            "ephemeralContainers",
+            !list(&spec.ephemeral_containers).is_empty(),
+            "ephemeral containers are not run",
+        ),
         ("activeDeadlineSeconds", spec.active_deadline_seconds.is_some(), "no deadline ends a pod"),
-        ("resources", spec.resources.is_some(), "resources of the pod as a whole are not applied"),
+        ("resources", of_pod, "resources of the pod as a whole are not applied"),
         ("resourceClaims", !list(&spec.resource_claims).is_empty(), "claimed devices are not prepared"),
         ("readinessGates", !list(&spec.readiness_gates).is_empty(), "nothing could open a readiness gate"),
         ("runtimeClassName", !text(&spec.runtime_class_name).is_empty(), "runtime classes are not resolved"),
-        ("overhead", spec.overhead.is_some(), "overhead is not added to the pod's cgroup"),
+        ("overhead", overhead, "overhead is not added to the pod's cgroup"),
         ("hostUsers", spec.host_users == Some(false), "pods do not get a user namespace"),
         ("hostnameOverride", !text(&spec.hostname_override).is_empty(), "the hostname is not overridden"),
         (
