@@ -1,1 +1,8 @@
-//! Logging: `tracing` to stderr or journald, text or JSON.
+//! Logging: `tracing` to stderr or the journal, text or JSON. Never decides what is worth a line.
+
+mod changed;
+mod init;
+mod journal;
+
+pub use changed::Changed;
+pub use init::{LogFormat, LogTarget, TelemetryConfig, TelemetryError, init};

@@ -1,0 +1,162 @@
+//! Clean-up of what is left of pods that are gone. Touches nothing whose name a kubelet would not give.
+
+use std::collections::HashSet;
+use std::fs;
+use std::io::ErrorKind;
+
+use super::error::LogError;
+use super::layout::{LogLayout, file_names, remove_file, remove_tree};
+use super::names::{container_id_of_link, parse_pod_dir_name};
+use crate::types::{ContainerId, PodUid};
+
+/// What a clean-up did. One entry that cannot be removed does not keep the others.
+#[derive(Debug, Default)]
+pub struct LogCleanUp {
+    /// How many directories or links were removed.
+    pub removed: usize,
+    /// What could not be listed or removed; tried again next time.
+    pub failed: Vec<LogError>,
+}
+
+impl LogCleanUp {
+    fn count(&mut self, outcome: Result<(), LogError>) {
+        match outcome {
+            Ok(()) => self.removed += 1,
+            Err(e) => self.failed.push(e),
+        }
+    }
+}
+
+impl LogLayout {
+    /// Removes the log directories of pods that are not `known`. Only to be called once all sources of pods are ready.
+    pub fn remove_unknown_pods(&self, known: &HashSet<PodUid>) -> LogCleanUp {
+        let mut done = LogCleanUp::default();
+        let failed = |source| LogError::ReadDir { path: self.pod_logs_dir.clone(), source };
+        let entries = match fs::read_dir(&self.pod_logs_dir) {
+            Ok(entries) => entries,
+            Err(e) if e.kind() == ErrorKind::NotFound => return done,
+            Err(e) => {
+                done.failed.push(failed(e));
+                return done;
+            }
+        };
+        for entry in entries {
+            let (entry, file_type) = match entry.and_then(|entry| entry.file_type().map(|t| (entry, t))) {
+                Ok(found) => found,
+                Err(e) => {
+                    done.failed.push(failed(e));
+                    continue;
+                }
+            };
+            let pod = entry.file_name().to_str().and_then(parse_pod_dir_name);
+            if file_type.is_dir() && pod.is_some_and(|pod| !known.contains(&pod.uid)) {
+                done.count(remove_tree(&entry.path()));
+            }
+        }
+        done
+    }
+
+    /// Removes links whose log is gone. Those of `running` containers stay: while a log is rotated there is none for a
+    /// moment (kubernetes/kubernetes#52172).
+    pub fn remove_dangling_links(&self, running: &HashSet<ContainerId>) -> LogCleanUp {
+        let mut done = LogCleanUp::default();
+        let names = match file_names(&self.containers_dir) {
+            Ok(names) => names,
+            Err(e) => {
+                done.failed.push(e);
+                return done;
+            }
+        };
+        for name in names {
+            let Some(id) = container_id_of_link(&name) else { continue };
+            let link = self.containers_dir.join(&name);
+            // A link of another's log is another's link.
+            let ours = fs::read_link(&link).is_ok_and(|target| target.starts_with(&self.pod_logs_dir));
+            let dangles = fs::metadata(&link).is_err_and(|e| e.kind() == ErrorKind::NotFound);
+            // The ID in a name may be cut short.
+            if ours && dangles && !running.iter().any(|running| running.as_str().starts_with(id)) {
+                done.count(remove_file(&link));
+            }
+        }
+        done
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::symlink;
+
+    use tempfile::TempDir;
+
+    use super::*;
+    use crate::types::PodRef;
+
+    fn layout(root: &TempDir) -> LogLayout {
+        let layout = LogLayout {
+            pod_logs_dir: root.path().join("pods"),
+            containers_dir: root.path().join("containers"),
+        };
+        layout.create_roots().unwrap();
+        layout
+    }
+
+    #[test]
+    fn only_directories_of_unknown_pods_are_removed() {
+        let root = TempDir::new().unwrap();
+        let layout = layout(&root);
+        let (kept, gone) = (PodRef::new("ns", "kept", "uid-1"), PodRef::new("ns", "gone", "uid-2"));
+        for pod in [&kept, &gone] {
+            layout.create_pod_dir(pod).unwrap();
+            layout.create_container_dir(pod, "c").unwrap();
+            fs::write(layout.log_file(pod, "c", 0), "x").unwrap();
+        }
+        let foreign = layout.pod_logs_dir.join("lost+found");
+        fs::create_dir(&foreign).unwrap();
+        let file = layout.pod_logs_dir.join("ns_gone_uid-3");
+        fs::write(&file, "x").unwrap();
+
+        let done = layout.remove_unknown_pods(&HashSet::from([kept.uid.clone()]));
+        assert_eq!((done.removed, done.failed.len()), (1, 0));
+        assert!(layout.log_file(&kept, "c", 0).exists());
+        assert!(!layout.pod_dir(&gone).exists());
+        assert!(foreign.exists() && file.exists());
+        assert_eq!(layout.remove_unknown_pods(&HashSet::from([kept.uid])).removed, 0);
+    }
+
+    #[test]
+    fn only_dangling_links_of_containers_that_do_not_run_are_removed() {
+        let root = TempDir::new().unwrap();
+        let layout = layout(&root);
+        let pod = PodRef::new("ns", "web", "uid-1");
+        layout.create_container_dir(&pod, "c").unwrap();
+        let whole: ContainerId = "aaaaaaaaaaaa".into();
+        let rotating: ContainerId = "bbbbbbbbbbbb".into();
+        let dead: ContainerId = "cccccccccccc".into();
+        for (attempt, id) in [(0, &whole), (1, &rotating), (2, &dead)] {
+            fs::write(layout.log_file(&pod, "c", attempt), "x").unwrap();
+            layout.link_log(&pod, "c", attempt, id).unwrap();
+        }
+        fs::remove_file(layout.log_file(&pod, "c", 1)).unwrap();
+        fs::remove_file(layout.log_file(&pod, "c", 2)).unwrap();
+        symlink("/nowhere/0.log", layout.containers_dir.join("x_y_z-dddddddddddd.log")).unwrap();
+        symlink(layout.pod_logs_dir.join("gone"), layout.containers_dir.join("notes")).unwrap();
+
+        let done = layout.remove_dangling_links(&HashSet::from([whole, rotating]));
+        assert_eq!((done.removed, done.failed.len()), (1, 0));
+        let mut left = file_names(&layout.containers_dir).unwrap();
+        left.sort();
+        assert_eq!(
+            left,
+            ["notes", "web_ns_c-aaaaaaaaaaaa.log", "web_ns_c-bbbbbbbbbbbb.log", "x_y_z-dddddddddddd.log"]
+        );
+    }
+
+    #[test]
+    fn missing_directories_are_clean() {
+        let root = TempDir::new().unwrap();
+        let nowhere =
+            LogLayout { pod_logs_dir: root.path().join("a"), containers_dir: root.path().join("b") };
+        assert!(nowhere.remove_unknown_pods(&HashSet::new()).failed.is_empty());
+        assert!(nowhere.remove_dangling_links(&HashSet::new()).failed.is_empty());
+    }
+}

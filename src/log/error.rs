@@ -1,0 +1,40 @@
+//! How work on the log directories fails.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// A failed operation on a log directory, file or link.
+#[derive(Debug, thiserror::Error)]
+#[allow(missing_docs, reason = "the fields are the path and what the operating system says of it")]
+pub enum LogError {
+    /// A directory could not be made.
+    #[error("cannot create the log directory {}", path.display())]
+    CreateDir { path: PathBuf, source: io::Error },
+    /// A directory could not be listed.
+    #[error("cannot list the log directory {}", path.display())]
+    ReadDir { path: PathBuf, source: io::Error },
+    /// A file or link could not be looked at.
+    #[error("cannot inspect {}", path.display())]
+    Inspect { path: PathBuf, source: io::Error },
+    /// A link could not be made.
+    #[error("cannot create the log link {}", path.display())]
+    Link { path: PathBuf, source: io::Error },
+    /// There is no log to link to.
+    #[error("no log at {}, so no link to it was made", path.display())]
+    NoLog { path: PathBuf },
+    /// Something that is not a link sits where a link should be.
+    #[error("{} is in the way of a log link and was left alone", path.display())]
+    NotALink { path: PathBuf },
+    /// What was to be removed has a name no kubelet gives; only a pod that names itself like a path leads there.
+    #[error("{} is no log directory of a pod and was left alone", path.display())]
+    NotAPod { path: PathBuf },
+    /// A file, link or directory could not be removed.
+    #[error("cannot remove {}", path.display())]
+    Remove { path: PathBuf, source: io::Error },
+}
+
+/// Makes an I/O error one of ours.
+pub(super) fn at<E>(make: impl FnOnce(PathBuf, io::Error) -> E, path: &Path) -> impl FnOnce(io::Error) -> E {
+    let path = path.to_owned();
+    move |source| make(path, source)
+}

@@ -1,0 +1,132 @@
+//! One line of a container's log, as runtimes write it: `<RFC 3339 time> <stream> <tags> <content>` (Kubernetes design,
+//! "CRI: Dockershim logging and streaming"). Pure.
+
+use jiff::Timestamp;
+
+/// Where a line was written to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LogStream {
+    /// Standard output.
+    Stdout,
+    /// Standard error.
+    Stderr,
+}
+
+/// A parsed line.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LogLine<'a> {
+    /// When it was written.
+    pub timestamp: Timestamp,
+    /// Where to.
+    pub stream: LogStream,
+    /// What was written: with its line end, or without if the runtime cut a longer line here.
+    pub content: &'a [u8],
+}
+
+/// Why a line is none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum LogLineError {
+    /// It does not start with a time.
+    #[error("the log line does not start with an RFC 3339 time")]
+    Timestamp,
+    /// The second field is neither `stdout` nor `stderr`.
+    #[error("the log line names no stream")]
+    Stream,
+    /// The third field is missing.
+    #[error("the log line has no tag")]
+    Tag,
+}
+
+impl<'a> LogLine<'a> {
+    /// Parses a line, given with its line end if it has one. Tags but `P` (partial) as the first are ignored, for the
+    /// format may gain some.
+    pub fn parse(line: &'a [u8]) -> Result<Self, LogLineError> {
+        let (timestamp, rest) = field(line).ok_or(LogLineError::Timestamp)?;
+        let timestamp = std::str::from_utf8(timestamp)
+            .ok()
+            .and_then(|text| text.parse().ok())
+            .ok_or(LogLineError::Timestamp)?;
+        let (stream, rest) = field(rest).ok_or(LogLineError::Stream)?;
+        let stream = match stream {
+            b"stdout" => LogStream::Stdout,
+            b"stderr" => LogStream::Stderr,
+            _ => return Err(LogLineError::Stream),
+        };
+        let (tags, content) = field(rest).ok_or(LogLineError::Tag)?;
+        let partial = tags.split(|b| *b == b':').next() == Some(b"P");
+        let content = if partial { content.strip_suffix(b"\n").unwrap_or(content) } else { content };
+        Ok(Self { timestamp, stream, content })
+    }
+}
+
+/// Up to the next space, and the rest.
+fn field(text: &[u8]) -> Option<(&[u8], &[u8])> {
+    let space = text.iter().position(|b| *b == b' ')?;
+    Some((&text[..space], &text[space + 1..]))
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn full_and_partial_lines_are_told_apart() {
+        let full = LogLine::parse(b"2016-10-06T00:17:09.669794203Z stderr F log content 2\n").unwrap();
+        assert_eq!((full.stream, full.content), (LogStream::Stderr, &b"log content 2\n"[..]));
+        assert_eq!(full.timestamp.subsec_nanosecond(), 669_794_203);
+        let partial = LogLine::parse(b"2016-10-06T00:17:09.669794202+02:00 stdout P log \n").unwrap();
+        assert_eq!((partial.stream, partial.content), (LogStream::Stdout, &b"log "[..]));
+        assert_eq!(partial.timestamp.to_string(), "2016-10-05T22:17:09.669794202Z");
+    }
+
+    #[test]
+    fn tags_of_later_formats_and_empty_content_are_fine() {
+        assert_eq!(LogLine::parse(b"2016-10-06T00:17:09Z stdout F:x:y z\n").unwrap().content, b"z\n");
+        assert_eq!(LogLine::parse(b"2016-10-06T00:17:09Z stdout P:x z\n").unwrap().content, b"z");
+        assert_eq!(LogLine::parse(b"2016-10-06T00:17:09Z stdout F \n").unwrap().content, b"\n");
+        assert_eq!(LogLine::parse(b"2016-10-06T00:17:09Z stdout F ").unwrap().content, b"");
+    }
+
+    #[test]
+    fn what_is_missing_is_named() {
+        for (line, error) in [
+            (&b""[..], LogLineError::Timestamp),
+            (b"yesterday stdout F x", LogLineError::Timestamp),
+            (b"2016-10-06T00:17:09Z", LogLineError::Timestamp),
+            (b"2016-10-06T00:17:09Z stdlog F x", LogLineError::Stream),
+            (b"2016-10-06T00:17:09Z stdout\n", LogLineError::Stream),
+            (b"2016-10-06T00:17:09Z stdout F\n", LogLineError::Tag),
+            (b"{\"log\":\"docker's format\",\"stream\":\"stdout\"}", LogLineError::Timestamp),
+        ] {
+            assert_eq!(LogLine::parse(line), Err(error), "{}", String::from_utf8_lossy(line));
+        }
+    }
+
+    proptest! {
+        /// What a runtime writes is read back, whatever a container wrote.
+        #[test]
+        fn lines_are_read_back(
+            second in -2_000_000_000i64..4_000_000_000, nanosecond in 0i32..1_000_000_000,
+            stderr: bool, partial: bool, content in proptest::collection::vec(any::<u8>(), 0..200),
+        ) {
+            let timestamp = Timestamp::new(second, nanosecond).unwrap();
+            let (stream, name) = if stderr { (LogStream::Stderr, "stderr") } else { (LogStream::Stdout, "stdout") };
+            let content: Vec<u8> = content.into_iter().filter(|b| *b != b'\n').collect();
+            let mut line = format!("{timestamp} {name} {} ", if partial { 'P' } else { 'F' }).into_bytes();
+            line.extend(&content);
+            line.push(b'\n');
+            let parsed = LogLine::parse(&line).unwrap();
+            prop_assert_eq!((parsed.timestamp, parsed.stream), (timestamp, stream));
+            let end = if partial { content.len() } else { content.len() + 1 };
+            prop_assert_eq!(parsed.content.len(), end);
+            prop_assert!(parsed.content.starts_with(&content));
+        }
+
+        #[test]
+        fn no_line_makes_the_parser_panic(line in proptest::collection::vec(any::<u8>(), 0..100)) {
+            let _ = LogLine::parse(&line);
+        }
+    }
+}

@@ -1,0 +1,240 @@
+//! The message a container leaves when it ends (Kubernetes docs, "Determine the Reason for Pod Failure").
+
+use std::collections::VecDeque;
+use std::fs::{File, OpenOptions};
+use std::io::{self, BufRead, BufReader, ErrorKind, Read, Seek, SeekFrom};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+
+use nix::fcntl::OFlag;
+
+use super::line::LogLine;
+use super::tail::tail_start;
+use crate::cri::ContainerStatus;
+
+/// Most bytes of a termination log that are read: its last ones.
+const MAX_MESSAGE: u64 = 4096;
+/// Most bytes taken from a container's log instead.
+const MAX_LOG_BYTES: usize = 2048;
+/// Most lines taken from a container's log.
+const MAX_LOG_LINES: usize = 80;
+/// Most bytes of a log looked at for them; 80 lines of the longest that runtimes write (16 KiB) fit.
+const LOG_WINDOW: u64 = 2 << 20;
+/// Policy that takes the end of the log when a container that failed left no message.
+const FALLBACK_TO_LOGS: &str = "FallbackToLogsOnError";
+/// The runtime's reason for a container that never ran, and so has no log.
+const CANNOT_RUN: &str = "ContainerCannotRun";
+
+/// `terminated.message` of an exited container: what the runtime says, then what the container left. Empty if neither
+/// has anything to say. A file that cannot be read is said so in the message, as upstream does.
+///
+/// Blocks on up to two files, of which it reads at most 4 KiB and 2 MiB.
+pub fn termination_message(status: &ContainerStatus) -> String {
+    let left = left_message(status);
+    match (&*status.message, &*left) {
+        ("", _) => left,
+        (runtime, "") => runtime.to_owned(),
+        (runtime, left) => format!("{runtime}: {left}"),
+    }
+}
+
+fn left_message(status: &ContainerStatus) -> String {
+    if let Some(path) = &status.termination_log {
+        match read_end(Path::new(path)) {
+            Ok(message) if !message.is_empty() => return message,
+            Ok(_) => {}
+            Err(e) if e.kind() == ErrorKind::NotFound => {}
+            Err(e) => return format!("Error on reading termination log {path}: {e}"),
+        }
+    }
+    let falls_back =
+        status.termination_policy == FALLBACK_TO_LOGS && status.exit_code != 0 && status.reason != CANNOT_RUN;
+    if !falls_back {
+        return String::new();
+    }
+    read_log_end(Path::new(&status.log_path))
+        .unwrap_or_else(|e| format!("Error on reading termination message from logs: {e}"))
+}
+
+/// The last bytes of a file, as text.
+fn read_end(path: &Path) -> io::Result<String> {
+    let mut file = open(path)?;
+    let size = file.seek(SeekFrom::End(0))?;
+    file.seek(SeekFrom::Start(size.saturating_sub(MAX_MESSAGE)))?;
+    let mut bytes = Vec::new();
+    // The container may still hold the file open and write.
+    file.take(MAX_MESSAGE).read_to_end(&mut bytes)?;
+    Ok(text_of(&bytes))
+}
+
+/// What was written in the last lines of a log, both streams in their order.
+fn read_log_end(path: &Path) -> io::Result<String> {
+    let mut file = open(path)?;
+    let start = tail_start(&mut file, MAX_LOG_LINES, LOG_WINDOW)?;
+    file.seek(SeekFrom::Start(start))?;
+    let mut lines = BufReader::new(file.take(LOG_WINDOW));
+    let mut end = VecDeque::with_capacity(MAX_LOG_BYTES);
+    let mut line = Vec::new();
+    for _ in 0..MAX_LOG_LINES {
+        line.clear();
+        if lines.read_until(b'\n', &mut line)? == 0 {
+            break;
+        }
+        // A line nobody can read has nothing to tell; the others have.
+        let Ok(parsed) = LogLine::parse(&line) else { continue };
+        let content = &parsed.content[parsed.content.len().saturating_sub(MAX_LOG_BYTES)..];
+        let surplus = (end.len() + content.len()).saturating_sub(MAX_LOG_BYTES);
+        end.drain(..surplus);
+        end.extend(content);
+    }
+    Ok(text_of(end.make_contiguous()))
+}
+
+/// Opens a regular file. The container may have put anything in its place, so nothing here waits for a writer.
+fn open(path: &Path) -> io::Result<File> {
+    let file = OpenOptions::new().read(true).custom_flags(OFlag::O_NONBLOCK.bits()).open(path)?;
+    if !file.metadata()?.is_file() {
+        return Err(io::Error::new(ErrorKind::InvalidInput, "not a regular file"));
+    }
+    Ok(file)
+}
+
+/// Bytes as text, without the rest of a character that was cut at the start.
+fn text_of(bytes: &[u8]) -> String {
+    let is_rest = |b: &&u8| **b & 0xc0 == 0x80;
+    let cut = bytes.iter().take(3).take_while(is_rest).count();
+    String::from_utf8_lossy(&bytes[cut..]).into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use tempfile::TempDir;
+
+    use super::*;
+    use crate::cri::ContainerState;
+
+    struct Bench {
+        root: TempDir,
+        status: ContainerStatus,
+    }
+
+    /// A container that failed, with the policy to fall back to its log.
+    fn bench() -> Bench {
+        let root = TempDir::new().unwrap();
+        let status = ContainerStatus {
+            id: "c1".into(),
+            sandbox: None,
+            name: "c".into(),
+            attempt: 0,
+            state: ContainerState::Exited,
+            created_at: jiff::Timestamp::UNIX_EPOCH,
+            started_at: None,
+            finished_at: None,
+            exit_code: 1,
+            reason: "Error".to_owned(),
+            message: String::new(),
+            image: "img".to_owned(),
+            image_ref: "sha256:1".to_owned(),
+            hash: None,
+            grace_seconds: None,
+            log_path: root.path().join("0.log").to_str().unwrap().to_owned(),
+            termination_log: Some(root.path().join("message").to_str().unwrap().to_owned()),
+            termination_policy: FALLBACK_TO_LOGS.to_owned(),
+        };
+        Bench { root, status }
+    }
+
+    impl Bench {
+        fn message(&self, content: impl AsRef<[u8]>) {
+            fs::write(self.root.path().join("message"), content).unwrap();
+        }
+
+        fn log(&self, lines: impl IntoIterator<Item = String>) {
+            let lines = lines.into_iter().map(|l| format!("2025-01-02T03:04:05.678Z stdout F {l}\n"));
+            fs::write(self.root.path().join("0.log"), lines.collect::<String>()).unwrap();
+        }
+    }
+
+    #[test]
+    fn the_file_wins_over_the_log_and_follows_the_runtimes_message() {
+        let mut bench = bench();
+        bench.message("no disk\n");
+        bench.log(["noise".to_owned()]);
+        assert_eq!(termination_message(&bench.status), "no disk\n");
+        bench.status.message = "OOM".to_owned();
+        assert_eq!(termination_message(&bench.status), "OOM: no disk\n");
+    }
+
+    #[test]
+    fn the_last_bytes_of_a_long_file_are_taken() {
+        let bench = bench();
+        bench.message(format!("{}{}", "é".repeat(3000), "x"));
+        let message = termination_message(&bench.status);
+        assert_eq!(message, format!("{}x", "é".repeat(2047)), "the cut character is left out");
+    }
+
+    #[test]
+    fn an_empty_or_missing_file_gives_way_to_the_end_of_the_log() {
+        let mut bench = bench();
+        bench.log((0..100).map(|n| format!("line {n}")));
+        let message = termination_message(&bench.status);
+        assert!(message.starts_with("line 20\n") && message.ends_with("line 99\n"), "{message}");
+        bench.message("");
+        assert_eq!(termination_message(&bench.status), message);
+        bench.status.termination_log = None;
+        assert_eq!(termination_message(&bench.status), message);
+    }
+
+    #[test]
+    fn the_log_is_cut_to_its_last_bytes() {
+        let bench = bench();
+        bench.log(["a".repeat(3000), "b".repeat(1000), "c".repeat(1000)]);
+        let message = termination_message(&bench.status);
+        let expected = format!("{}\n{}\n{}\n", "a".repeat(45), "b".repeat(1000), "c".repeat(1000));
+        assert_eq!(message, expected);
+        assert_eq!(message.len(), MAX_LOG_BYTES);
+    }
+
+    #[test]
+    fn lines_the_runtime_cut_are_joined_and_garbage_is_left_out() {
+        let bench = bench();
+        let log = "2025-01-02T03:04:05Z stderr P one \ngarbage\n2025-01-02T03:04:05Z stdout F line\n";
+        fs::write(bench.root.path().join("0.log"), log).unwrap();
+        assert_eq!(termination_message(&bench.status), "one line\n");
+    }
+
+    #[test]
+    fn the_log_is_not_asked_without_need() {
+        let mut bench = bench();
+        bench.log(["noise".to_owned()]);
+        bench.status.exit_code = 0;
+        assert_eq!(termination_message(&bench.status), "");
+        bench.status.exit_code = 128;
+        bench.status.reason = CANNOT_RUN.to_owned();
+        assert_eq!(termination_message(&bench.status), "");
+        bench.status.reason = "Error".to_owned();
+        bench.status.termination_policy = "File".to_owned();
+        assert_eq!(termination_message(&bench.status), "");
+    }
+
+    #[test]
+    fn what_cannot_be_read_is_said() {
+        let mut bench = bench();
+        let message = termination_message(&bench.status);
+        assert!(
+            message.starts_with("Error on reading termination message from logs: No such file"),
+            "{message}"
+        );
+
+        let fifo = bench.root.path().join("fifo");
+        nix::unistd::mkfifo(&fifo, nix::sys::stat::Mode::S_IRUSR).unwrap();
+        bench.status.termination_log = Some(fifo.to_str().unwrap().to_owned());
+        let message = termination_message(&bench.status);
+        assert_eq!(
+            message,
+            format!("Error on reading termination log {}: not a regular file", fifo.display())
+        );
+    }
+}
