@@ -47,8 +47,8 @@ impl Janitor for HostJanitor {
                     tracing::warn!(error = error_chain(&error), "cannot look for orphaned pod directories")
                 }
             }
-            if let Err(error) = logs.sweep(&known) {
-                tracing::warn!(error = error_chain(&error), "cannot remove orphaned pod logs");
+            for error in logs.remove_unknown_pods(&known).failed {
+                tracing::warn!(error = error_chain(&error), "cannot remove the logs of a pod that is gone");
             }
             let Some(cgroups) = cgroups else { return };
             match cgroups.list_pods() {

@@ -45,7 +45,7 @@ impl Services {
         let logs = self.logs.clone();
         let owner = reference.clone();
         // The runtime makes the directory too when it must; a failure here shows when the first log is opened.
-        if let Ok(Err(error)) = tokio::task::spawn_blocking(move || logs.make_pod(&owner)).await {
+        if let Ok(Err(error)) = tokio::task::spawn_blocking(move || logs.create_pod_dir(&owner)).await {
             tracing::warn!(pod = %reference, uid = %reference.uid, error = error_chain(&error), "cannot make the pod's log directory");
         }
         let id = {
@@ -96,7 +96,7 @@ impl Services {
         let name = container.name.clone();
         let owner = reference.clone();
         if let Ok(Err(error)) =
-            tokio::task::spawn_blocking(move || logs.link(&owner, &name, attempt, &id)).await
+            tokio::task::spawn_blocking(move || logs.link_log(&owner, &name, attempt, &id)).await
         {
             tracing::warn!(pod = %reference, uid = %reference.uid, container = container.name, error = error_chain(&error), "cannot link the container's log");
         }
@@ -128,7 +128,7 @@ impl Services {
         };
         let logs = self.logs.clone();
         let (owner, name) = (reference.clone(), container.name.clone());
-        let made = tokio::task::spawn_blocking(move || logs.make_container(&owner, &name)).await;
+        let made = tokio::task::spawn_blocking(move || logs.create_container_dir(&owner, &name)).await;
         if let Ok(Err(error)) = made {
             let text = error_chain(&error);
             self.failed(reference, container, &text, memory);
@@ -179,10 +179,19 @@ impl Services {
         ensured.map(|e| e.image).map_err(|error| waiting(error.reason(), error.to_string()))
     }
 
+    /// The attempt of a container the runtime knows nothing of. Logs that cannot be listed count as none: the runtime
+    /// refuses a name that is taken.
     async fn attempt_from_logs(&self, pod: &PodRef, container: &str) -> u32 {
         let logs = self.logs.clone();
-        let (pod, container) = (pod.clone(), container.to_owned());
-        tokio::task::spawn_blocking(move || logs.next_attempt(&pod, &container)).await.unwrap_or(0)
+        let (owner, name) = (pod.clone(), container.to_owned());
+        match tokio::task::spawn_blocking(move || logs.next_attempt(&owner, &name)).await {
+            Ok(Ok(attempt)) => attempt,
+            Ok(Err(error)) => {
+                tracing::warn!(%pod, uid = %pod.uid, container, error = error_chain(&error), "cannot count the container's logs");
+                0
+            }
+            Err(_) => 0,
+        }
     }
 
     fn failed(&self, pod: &PodRef, container: &Container, error: &str, memory: &mut Memory) {

@@ -172,9 +172,9 @@ impl Services {
         let pod = pod.clone();
         blocking(move || {
             for (name, id, attempt) in containers {
-                logs.remove_container(&pod, &name, attempt, &id).map_err(|e| error_chain(&e))?;
+                logs.remove_container_logs(&pod, &name, attempt, &id).map_err(|e| error_chain(&e))?;
             }
-            logs.remove_pod(&pod).map_err(|e| error_chain(&e))?;
+            logs.remove_pod_dir(&pod).map_err(|e| error_chain(&e))?;
             remove_pod_dir(&host.root_dir, &pod.uid, &mountinfo).map_err(|e| error_chain(&e))
         })
         .await

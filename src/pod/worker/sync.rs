@@ -297,7 +297,7 @@ impl Services {
                 continue;
             }
             let Some(dead) = observed.containers.iter().find(|c| c.id == *id) else { continue };
-            if let Err(error) = self.logs.remove_container(pod, &dead.name, dead.attempt, id) {
+            if let Err(error) = self.logs.remove_container_logs(pod, &dead.name, dead.attempt, id) {
                 tracing::warn!(%pod, uid = %pod.uid, error = error_chain(&error), "cannot remove a container's log");
             }
         }
