@@ -1,1 +1,9 @@
 //! Wiring: builds every part, is the only place that spawns tasks, and orders the shutdown. Decides nothing about pods.
+
+mod node_ip;
+mod run;
+mod runtime;
+mod startup;
+mod tasks;
+
+pub use run::{AppError, run};

@@ -1,1 +1,5 @@
 //! KubeletConfiguration v1beta1 file, drop-in directory and flags, merged into one validated struct. Does not know who uses it.
+
+mod settings;
+
+pub use settings::Config;

@@ -14,7 +14,7 @@ use super::resources::{pod_cpu_request, qos_class};
 use super::table::Janitor;
 use crate::cgroup::Cgroups;
 use crate::log::LogLayout;
-use crate::types::{PodUid, QosClass, error_chain};
+use crate::types::{ContainerId, PodUid, QosClass, error_chain};
 
 /// The janitor of this host.
 pub struct HostJanitor {
@@ -32,7 +32,7 @@ pub struct HostJanitor {
 
 #[async_trait]
 impl Janitor for HostJanitor {
-    async fn sweep(&self, known: HashSet<PodUid>) {
+    async fn sweep(&self, known: HashSet<PodUid>, running: HashSet<ContainerId>) {
         let (root, mountinfo) = (self.root_dir.clone(), self.mountinfo.clone());
         let (logs, cgroups) = (self.logs.clone(), self.cgroups.clone());
         let swept = tokio::task::spawn_blocking(move || {
@@ -47,7 +47,8 @@ impl Janitor for HostJanitor {
                     tracing::warn!(error = error_chain(&error), "cannot look for orphaned pod directories")
                 }
             }
-            for error in logs.remove_unknown_pods(&known).failed {
+            let failed = logs.remove_unknown_pods(&known).failed;
+            for error in failed.into_iter().chain(logs.remove_dangling_links(&running).failed) {
                 tracing::warn!(error = error_chain(&error), "cannot remove the logs of a pod that is gone");
             }
             let Some(cgroups) = cgroups else { return };

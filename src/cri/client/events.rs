@@ -16,10 +16,10 @@ use crate::types::POD_UID_LABEL;
 
 /// Events of containers that a kubelet may care for. Sandboxes are tasks too, so their deaths come as `/tasks/exit`.
 const CONTAINERD_FILTERS: [&str; 4] = [
-    "namespace==k8s.io,topic==/tasks/start",
-    "namespace==k8s.io,topic==/tasks/exit",
-    "namespace==k8s.io,topic==/tasks/oom",
-    "namespace==k8s.io,topic==/containers/delete",
+    "namespace==k8s.io,topic==\"/tasks/start\"",
+    "namespace==k8s.io,topic==\"/tasks/exit\"",
+    "namespace==k8s.io,topic==\"/tasks/oom\"",
+    "namespace==k8s.io,topic==\"/containers/delete\"",
 ];
 
 /// The client's events. A runtime sends no answer before its first event, so nobody can be told beforehand whether it

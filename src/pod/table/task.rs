@@ -12,10 +12,11 @@ use tokio_util::sync::CancellationToken;
 
 use super::lives::{Effect, Lives};
 use super::workers::Workers;
+use crate::cri::ContainerState;
 use crate::pleg::PlegHandle;
 use crate::pod::pod_ref;
 use crate::pod::worker::{KillRequest, PodSyncer, PodUpdate, Subject, UpdateKind};
-use crate::types::PodUid;
+use crate::types::{ContainerId, PodUid};
 
 /// Pause between two passes of housekeeping when nothing asks for one earlier: the kubelet's container GC period.
 const HOUSEKEEPING_PERIOD: Duration = Duration::from_secs(60);
@@ -41,9 +42,9 @@ pub struct WantedPods {
 /// Keeps the host in order around the pods.
 #[async_trait]
 pub trait Janitor: Send + Sync + 'static {
-    /// Removes what belongs to no pod in `known`: directories, logs, cgroups. Errors are logged, and tried again at the
-    /// next pass.
-    async fn sweep(&self, known: HashSet<PodUid>);
+    /// Removes what belongs to no pod in `known`: directories, logs, cgroups; and links to logs that are gone, but for
+    /// those of `running` containers. Errors are logged, and tried again at the next pass.
+    async fn sweep(&self, known: HashSet<PodUid>, running: HashSet<ContainerId>);
 
     /// Takes in which pods may use resources, for what is shared between them.
     async fn share(&self, active: Vec<Arc<Pod>>);
@@ -231,8 +232,15 @@ impl PodTable {
         let mut known: HashSet<PodUid> = self.lives.all().map(|(pod, _)| pod.uid.clone()).collect();
         self.janitor.forget(&known);
         self.janitor.share(self.desired.values().cloned().collect()).await;
-        known.extend(self.pleg.cache().pods().into_iter().map(|pod| pod.uid));
-        self.janitor.sweep(known).await;
+        let mut running = HashSet::new();
+        for pod in self.pleg.cache().pods() {
+            if let Ok(status) = self.pleg.cache().get(&pod) {
+                let containers = status.containers.iter().filter(|c| c.state == ContainerState::Running);
+                running.extend(containers.map(|c| c.id.clone()));
+            }
+            known.insert(pod.uid);
+        }
+        self.janitor.sweep(known, running).await;
     }
 
     /// Ends and removes what the runtime has of pods nobody knows.

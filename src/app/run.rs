@@ -1,0 +1,209 @@
+//! The daemon from start to end: what must hold, then the parts that need no runtime, then, once the runtime answers, the
+//! pods. Ending leaves the pods running.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
+
+use super::node_ip::node_ips;
+use super::runtime::{Met, meet};
+use super::startup::{StartupError, open_cgroups, prepare};
+use super::tasks::{TaskEnded, Tasks};
+use crate::cgroup::CgroupVersion;
+use crate::config::Config;
+use crate::cri::{CriClient, CriError, ImageService, RuntimeService, monitor};
+use crate::image::{Images, PullLimits};
+use crate::log::LogLayout;
+use crate::pleg::Pleg;
+use crate::pod::admission::admit;
+use crate::pod::container::{HostSettings, KernelFacts};
+use crate::pod::source::{self, SourceConfig, SourceState};
+use crate::pod::table::{PodTable, WantedPods};
+use crate::pod::worker::Services;
+use crate::pod::{HostJanitor, StartGate, StatusBoard};
+use crate::server::{ControlError, ControlServer};
+use crate::sys::HostDirs;
+use crate::types::WallClock;
+
+const PROC: &str = "/proc";
+const SYS: &str = "/sys";
+const CGROUP_MOUNT: &str = "/sys/fs/cgroup";
+const MOUNTINFO: &str = "/proc/self/mountinfo";
+/// Where log collectors look; upstream has no setting for it either.
+const CONTAINER_LOGS: &str = "/var/log/containers";
+
+/// Why the daemon could not start, or ended.
+#[derive(Debug, thiserror::Error)]
+pub enum AppError {
+    /// The host is not fit.
+    #[error(transparent)]
+    Startup(#[from] StartupError),
+    /// The runtime's endpoint makes no sense.
+    #[error("containerRuntimeEndpoint")]
+    Endpoint(#[source] CriError),
+    /// The control socket could not be opened.
+    #[error(transparent)]
+    Control(#[from] ControlError),
+    /// A part of the daemon ended by itself.
+    #[error(transparent)]
+    Task(#[from] TaskEnded),
+    /// A start-up step panicked.
+    #[error("a start-up step ended early")]
+    Step(#[from] tokio::task::JoinError),
+}
+
+/// Runs the daemon until cancelled.
+pub async fn run(config: Config, cancel: CancellationToken) -> Result<(), AppError> {
+    let dirs = HostDirs {
+        root: config.root_dir.clone(),
+        pod_logs: config.pod_logs_dir.clone(),
+        container_logs: CONTAINER_LOGS.into(),
+    };
+    let started = prepare(&config, &dirs, Path::new(PROC))?;
+    let endpoint = &config.container_runtime_endpoint;
+    let client = CriClient::new(endpoint, config.runtime_request_timeout).map_err(AppError::Endpoint)?;
+    let images: Arc<dyn ImageService> = match &config.image_service_endpoint {
+        None => Arc::new(client.clone()),
+        Some(other) => {
+            Arc::new(CriClient::new(other, config.runtime_request_timeout).map_err(AppError::Endpoint)?)
+        }
+    };
+    let runtime: Arc<dyn RuntimeService> = Arc::new(client);
+    let listener = ControlServer::bind(&config.socket).await?;
+
+    let mut tasks = Tasks::new(cancel.clone());
+    let (source_in, source) = watch::channel(SourceState::default());
+    let manifests = SourceConfig {
+        path: config.static_pod_path.clone(),
+        node_name: config.node_name.clone(),
+        check_frequency: config.file_check_frequency,
+    };
+    tasks.spawn("manifests", source::run(manifests, source_in, tasks.cancel()));
+    let (wanted_in, wanted) = watch::channel(WantedPods::default());
+    let (refused_in, refused) = watch::channel(Vec::new());
+    tasks.spawn("admission", admission(source.clone(), wanted_in, refused_in, tasks.cancel()));
+    let (status_in, runtime_status) = watch::channel(None);
+    tasks.spawn("runtime monitor", monitor(runtime.clone(), status_in, tasks.cancel()));
+    let (relister, pleg) = Pleg::new(runtime.clone());
+    tasks.spawn("pleg", relister.run(tasks.cancel()));
+    let board = StatusBoard::default();
+    let server = ControlServer {
+        node: config.node_name.clone(),
+        board: board.clone(),
+        refused,
+        source,
+        runtime: runtime_status.clone(),
+        relist: pleg.health(),
+    };
+    tasks.spawn("control socket", server.run(listener, tasks.cancel()));
+
+    if let Some(met) = meet(&*runtime, &cancel).await {
+        let version = &met.version;
+        tracing::info!(
+            runtime = version.runtime_name,
+            version = version.runtime_version,
+            "met the container runtime"
+        );
+        let (driver, opening) = (met.cgroup_driver.unwrap_or(config.cgroup_driver), config.clone());
+        let opened = tokio::task::spawn_blocking(move || {
+            open_cgroups(&opening, driver, Path::new(PROC), Path::new(CGROUP_MOUNT))
+        });
+        let (cgroup_version, cgroups) = opened.await??;
+        let cgroups = cgroups.map(Arc::new);
+        let logs =
+            LogLayout { pod_logs_dir: config.pod_logs_dir.clone(), containers_dir: CONTAINER_LOGS.into() };
+        let services = Services {
+            runtime,
+            images: Images::new(images, pull_limits(&config)),
+            pleg: pleg.clone(),
+            gate: StartGate::new(config.max_concurrent_starts),
+            cgroups: cgroups.clone(),
+            logs: logs.clone(),
+            host: Arc::new(host_settings(&config, &met, cgroup_version, started.memory_capacity)),
+            runtime_status,
+            board: board.clone(),
+            crash_loop_cap: config.crash_loop_max,
+            clock: WallClock::system(),
+            mountinfo: MOUNTINFO.into(),
+        };
+        let janitor = HostJanitor {
+            root_dir: config.root_dir.clone(),
+            mountinfo: MOUNTINFO.into(),
+            logs,
+            cgroups,
+            board,
+        };
+        let (table, _handle) =
+            PodTable::new(wanted, pleg, Arc::new(services), Arc::new(janitor), config.sync_frequency);
+        tasks.spawn("pods", table.run(tasks.cancel()));
+        tracing::info!(node = config.node_name, "hostlet runs");
+    }
+    tasks.run().await?;
+    drop(started.lock);
+    // A socket that is left is replaced by the next daemon; one that is gone tells the truth at once.
+    let _ = std::fs::remove_file(&config.socket);
+    tracing::info!("hostlet ended; pods go on running");
+    Ok(())
+}
+
+/// Judges what the manifests say, each time they say something new.
+async fn admission(
+    mut source: watch::Receiver<SourceState>,
+    wanted: watch::Sender<WantedPods>,
+    refused: watch::Sender<Vec<k8s_openapi::api::core::v1::Pod>>,
+    cancel: CancellationToken,
+) {
+    loop {
+        let (admitted, rejected) = admit(&source.borrow_and_update());
+        for pod in &rejected {
+            let message = pod.status.as_ref().and_then(|s| s.message.as_deref());
+            tracing::warn!(pod = %crate::pod::pod_ref(pod), message, "pod was refused");
+        }
+        wanted.send_replace(admitted);
+        refused.send_replace(rejected);
+        tokio::select! {
+            // Cancel-safe: waiting for a token takes nothing.
+            () = cancel.cancelled() => return,
+            // Cancel-safe: a watch marks its value seen only when `changed` returns.
+            changed = source.changed() => if changed.is_err() {
+                return cancel.cancelled().await;
+            }
+        }
+    }
+}
+
+fn pull_limits(config: &Config) -> PullLimits {
+    PullLimits {
+        serialize: config.serialize_image_pulls,
+        max_parallel: config.max_parallel_image_pulls,
+        qps: config.registry_pull_qps,
+        burst: config.registry_burst,
+    }
+}
+
+fn host_settings(config: &Config, met: &Met, cgroups: CgroupVersion, memory_capacity: u64) -> HostSettings {
+    let cgroup_v2 = match cgroups {
+        CgroupVersion::V1 => false,
+        CgroupVersion::V2 => true,
+    };
+    HostSettings {
+        root_dir: config.root_dir.clone(),
+        pod_logs_dir: config.pod_logs_dir.clone(),
+        node_name: config.node_name.clone(),
+        node_ips: if config.node_ips.is_empty() { node_ips() } else { config.node_ips.clone() },
+        cluster_domain: config.cluster_domain.clone(),
+        cluster_dns: config.cluster_dns.clone(),
+        resolv_conf: config.resolv_conf.clone(),
+        cpu_cfs_quota: config.cpu_cfs_quota,
+        cpu_cfs_quota_period: config.cpu_cfs_quota_period,
+        seccomp_default: config.seccomp_default,
+        memory_capacity,
+        cgroup_v2,
+        // One killed process at a time is all cgroup v1 can do.
+        single_process_oom_kill: config.single_process_oom_kill.unwrap_or(!cgroup_v2),
+        runtime_name: met.version.runtime_name.clone(),
+        kernel: KernelFacts::read(Path::new(SYS), Path::new(PROC), cgroup_v2),
+    }
+}

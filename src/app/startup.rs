@@ -1,0 +1,105 @@
+//! What must hold of this host before anything runs, and what the daemon does to its own process.
+
+use std::path::Path;
+
+use crate::cgroup::{CgroupError, CgroupSettings, CgroupVersion, Cgroups};
+use crate::config::Config;
+use crate::cri::CgroupDriver;
+use crate::sys::{
+    Applied, Host, HostDirs, LockFile, SysError, raise_open_files, root_check, set_oom_score_adj,
+};
+use crate::types::error_chain;
+
+/// Why this host is not fit.
+#[derive(Debug, thiserror::Error)]
+pub enum StartupError {
+    /// A fact of the host could not be had, or something could not be made.
+    #[error(transparent)]
+    Sys(#[from] SysError),
+    /// Another kubelet holds the lock.
+    #[error("another process holds {0}: stop it, or give this one another --lock-file")]
+    Locked(String),
+    /// Swap is on.
+    #[error("swap is on, and failSwapOn is true: turn it off (swapoff -a), or set failSwapOn: false")]
+    Swap,
+    /// Cgroups are version 1.
+    #[error(
+        "this host has cgroup v1, and failCgroupV1 is true: boot with cgroup v2, or set failCgroupV1: false"
+    )]
+    CgroupV1,
+    /// Cgroups cannot be used.
+    #[error(
+        "cgroups cannot be used; fix that, or set cgroupsPerQOS: false and enforceNodeAllocatable: [none]"
+    )]
+    Cgroups(#[source] CgroupError),
+}
+
+/// What start-up acquired.
+pub(super) struct Started {
+    /// Held as long as the daemon runs.
+    pub(super) lock: Option<LockFile>,
+    /// Memory of the machine, bytes.
+    pub(super) memory_capacity: u64,
+}
+
+/// Checks the host and prepares this process. `proc` is where procfs is mounted.
+pub(super) fn prepare(config: &Config, dirs: &HostDirs, proc: &Path) -> Result<Started, StartupError> {
+    root_check()?;
+    let host = Host::new(proc);
+    let lock = match &config.lock_file {
+        None => None,
+        Some(path) => match LockFile::acquire(path)? {
+            Some(lock) => Some(lock),
+            None => return Err(StartupError::Locked(path.display().to_string())),
+        },
+    };
+    if config.fail_swap_on && host.swap_active()? {
+        return Err(StartupError::Swap);
+    }
+    warn_not_permitted("oom_score_adj", set_oom_score_adj(proc, config.oom_score_adj));
+    warn_not_permitted("the limit of open files", raise_open_files(config.max_open_files));
+    dirs.create()?;
+    Ok(Started { lock, memory_capacity: host.memory_capacity()? })
+}
+
+/// Neither limit keeps pods from running, so the daemon goes on with a warning.
+fn warn_not_permitted(what: &str, applied: Result<Applied, SysError>) {
+    match applied {
+        Ok(Applied::Done) => {}
+        Ok(Applied::NotPermitted) => {
+            tracing::warn!(
+                "may not set {what} of this process: CAP_SYS_RESOURCE is missing; going on without"
+            );
+        }
+        Err(error) => {
+            tracing::warn!(error = error_chain(&error), "cannot set {what} of this process; going on without")
+        }
+    }
+}
+
+/// Opens the cgroup tree and makes its upper levels; none with `cgroupsPerQOS: false`. Blocking.
+pub(super) fn open_cgroups(
+    config: &Config,
+    driver: CgroupDriver,
+    proc: &Path,
+    mount: &Path,
+) -> Result<(CgroupVersion, Option<Cgroups>), StartupError> {
+    let cgroups = Cgroups::open(CgroupSettings {
+        driver,
+        root: config.cgroup_root.clone(),
+        mount: mount.to_owned(),
+        proc: proc.to_owned(),
+        per_qos: config.cgroups_per_qos,
+        pids_limit: config.pod_pids_limit,
+        cfs_quota: config.cpu_cfs_quota,
+        cfs_period: config.cpu_cfs_quota_period,
+    })
+    .map_err(StartupError::Cgroups)?;
+    let version = cgroups.version();
+    match version {
+        CgroupVersion::V1 if config.fail_cgroup_v1 => return Err(StartupError::CgroupV1),
+        CgroupVersion::V1 | CgroupVersion::V2 => {}
+    }
+    cgroups.ensure_tree().map_err(StartupError::Cgroups)?;
+    Ok((version, config.cgroups_per_qos.then_some(cgroups)))
+}
