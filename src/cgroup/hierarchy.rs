@@ -26,9 +26,9 @@ const V1_CONTROLLERS: [&str; 13] = [
     "perf_event",
     "rdma",
 ];
-/// Without these a pod cannot be accounted for or limited.
-const V1_REQUIRED: [&str; 4] = ["cpu", "cpuacct", "cpuset", "memory"];
-const V2_REQUIRED: [&str; 3] = ["cpu", "cpuset", "memory"];
+/// Beside the controllers we write to, those the runtime or the accounting of a pod cannot do without.
+const V1_ALSO_REQUIRED: [&str; 2] = ["cpuacct", "cpuset"];
+const V2_ALSO_REQUIRED: [&str; 1] = ["cpuset"];
 
 /// Which generation of the kernel's interface is in use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -133,7 +133,11 @@ pub(super) fn check(
     hierarchies: &[Hierarchy],
     settings: &CgroupSettings,
 ) -> Result<(), CgroupError> {
-    let mut missing = required(version, settings.pids_limit);
+    let mut missing = written(settings.pids_limit);
+    match version {
+        CgroupVersion::V1 => missing.extend(V1_ALSO_REQUIRED),
+        CgroupVersion::V2 => missing.extend(V2_ALSO_REQUIRED),
+    }
     missing.retain(|name| !hierarchies.iter().any(|hierarchy| hierarchy.controls(name)));
     if !missing.is_empty() {
         return Err(CgroupError::MissingControllers { version, mount: settings.mount.clone(), missing });
@@ -147,12 +151,9 @@ pub(super) fn check(
     Ok(())
 }
 
-/// The controllers a pod cannot do without.
-pub(super) fn required(version: CgroupVersion, pids_limit: Option<i64>) -> Vec<&'static str> {
-    let mut names: Vec<&'static str> = match version {
-        CgroupVersion::V1 => V1_REQUIRED.to_vec(),
-        CgroupVersion::V2 => V2_REQUIRED.to_vec(),
-    };
+/// The controllers we write a pod's settings to.
+pub(super) fn written(pids_limit: Option<i64>) -> Vec<&'static str> {
+    let mut names = vec!["cpu", "memory"];
     if pids_limit.is_some_and(|limit| limit > 0) {
         names.push("pids");
     }

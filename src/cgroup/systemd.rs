@@ -1,8 +1,9 @@
 //! Slices, asked of systemd over D-Bus: on a host that systemd runs, it owns the tree, and would undo what is made behind
 //! its back. Makes, sets and stops slices; the files below them are not its business.
 //!
-//! cgroups-rs gives the properties of a slice. Its client is not used: it refuses to start a unit without processes,
-//! which is what a slice is, and does not wait until systemd has done what it accepted.
+//! cgroups-rs gives the names and common properties of units. Its client is not used: it refuses to start a unit without
+//! processes, which is what a slice is, and does not wait until systemd has done what it accepted. Nor are its properties
+//! of a slice used whole: it sends `Wants` as a text where systemd takes only a list.
 
 use std::path::Path;
 use std::thread;
@@ -11,7 +12,7 @@ use std::time::Duration;
 use cgroups_rs::systemd::props::PropertiesBuilder;
 use cgroups_rs::systemd::{
     CPU_QUOTA_PER_SEC_US, CPU_QUOTA_PERIOD_US, CPU_SHARES, CPU_WEIGHT, MEMORY_LIMIT, MEMORY_MAX,
-    NO_SUCH_UNIT, Property, TASKS_MAX, UNIT_MODE_REPLACE,
+    NO_SUCH_UNIT, Property, TASKS_MAX, UNIT_MODE_REPLACE, WANTS,
 };
 use zbus::blocking::connection::Builder;
 use zbus::blocking::{Connection, Proxy};
@@ -61,7 +62,7 @@ impl Slices {
 
     /// Makes a slice and waits until it is active. One that is there already is left as it is.
     pub(super) fn start(&self, slice: &str, parent: &str) -> Result<(), CgroupError> {
-        let properties = PropertiesBuilder::default_cgroup(parent, slice).build();
+        let properties = slice_properties(slice, parent);
         let no_units: Vec<(&str, Vec<(&str, Value<'_>)>)> = Vec::new();
         let request = (slice, UNIT_MODE_REPLACE, properties, no_units);
         match self.manager().and_then(|manager| manager.call_method("StartTransientUnit", &request)) {
@@ -118,6 +119,20 @@ impl Slices {
     fn manager(&self) -> zbus::Result<Proxy<'_>> {
         Proxy::new(&self.connection, SERVICE, MANAGER_PATH, MANAGER)
     }
+}
+
+/// As runc makes a slice: everything accounted for, so that systemd passes the controllers down.
+fn slice_properties(slice: &str, parent: &str) -> Vec<Property<'static>> {
+    let mut properties = PropertiesBuilder::default()
+        .description(format!("Kubernetes pods, {slice}"))
+        .cpu_accounting(true)
+        .memory_accounting(true)
+        .task_accounting(true)
+        .io_accounting(true)
+        .default_dependencies(false)
+        .build();
+    properties.push((WANTS, Value::from(vec![parent.to_owned()])));
+    properties
 }
 
 fn failed<'a>(operation: &'static str, unit: &'a str) -> impl FnOnce(zbus::Error) -> CgroupError + 'a {

@@ -184,9 +184,10 @@ impl Cgroups {
         Ok(())
     }
 
+    /// Only what we write to is asked for: systemd passes `cpuset` down no sooner than a container's scope wants it.
     fn require_delegated(&self, directory: &Path) -> Result<(), CgroupError> {
         let delegated = files::read(&directory.join("cgroup.controllers"))?;
-        let mut missing = hierarchy::required(self.version, self.settings.pids_limit);
+        let mut missing = hierarchy::written(self.settings.pids_limit);
         missing.retain(|name| !delegated.split_whitespace().any(|controller| controller == *name));
         if missing.is_empty() {
             Ok(())
