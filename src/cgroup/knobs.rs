@@ -162,7 +162,7 @@ mod tests {
             ("pids.max", "100"),
         ];
         let v2 =
-            [("cpu.weight", "100"), ("cpu.max", "50000 100000"), ("memory.max", "4096"), ("pids.max", "100")];
+            [("cpu.weight", "39"), ("cpu.max", "50000 100000"), ("memory.max", "4096"), ("pids.max", "100")];
         assert_eq!(spelled(CgroupVersion::V1, &knobs), v1.map(|(file, value)| (file, value.to_owned())));
         assert_eq!(spelled(CgroupVersion::V2, &knobs), v2.map(|(file, value)| (file, value.to_owned())));
     }

@@ -27,23 +27,11 @@ pub fn cpu_quota(milli_cpu: i64, period: Duration) -> Option<i64> {
     (milli_cpu > 0).then(|| (milli_cpu.saturating_mul(period) / 1000).max(MIN_QUOTA_MICROS))
 }
 
-/// The v2 `cpu.weight` of v1 `cpu.shares`: a curve through (2, 1), (1024, 100) and (262144, 10000), so that the default
-/// of one is the default of the other. It is the conversion of runc 1.3.2 and crun 1.23 (opencontainers/cgroups,
-/// `ConvertCPUSharesToCgroupV2Value`), so a pod and its containers are on one scale.
+/// The v2 `cpu.weight` of v1 `cpu.shares`: a straight line from (2, 1) to (262144, 10000), as the stock kubelet writes
+/// the weights of its pods and classes (`getCPUWeight` of its cgroup manager). Runtimes weigh containers by another
+/// curve, but only ever against each other, inside one pod.
 pub(super) fn cpu_weight(shares: u64) -> u64 {
-    if shares <= MIN_SHARES {
-        return 1;
-    }
-    if shares >= MAX_SHARES {
-        return MAX_WEIGHT;
-    }
-    // Exact: shares are below 2^53, and the result is between 1 and 10000.
-    #[allow(clippy::cast_precision_loss, clippy::cast_possible_truncation, clippy::cast_sign_loss)]
-    {
-        let log = (shares as f64).log2();
-        let exponent = (log * log + 125.0 * log) / 612.0 - 7.0 / 34.0;
-        (10f64.powf(exponent).ceil() as u64).clamp(1, MAX_WEIGHT)
-    }
+    1 + (shares.clamp(MIN_SHARES, MAX_SHARES) - MIN_SHARES) * (MAX_WEIGHT - 1) / (MAX_SHARES - MIN_SHARES)
 }
 
 #[cfg(test)]
@@ -84,16 +72,8 @@ mod tests {
 
     #[test]
     fn weight_maps_least_default_and_most() {
-        let cases = [
-            (0, 1),
-            (2, 1),
-            (3, 2),
-            (102, 17),
-            (1024, 100),
-            (2048, 174),
-            (262_144, 10_000),
-            (u64::MAX, 10_000),
-        ];
+        let cases =
+            [(0, 1), (2, 1), (3, 1), (102, 4), (1024, 39), (2048, 79), (262_144, 10_000), (u64::MAX, 10_000)];
         for (shares, weight) in cases {
             assert_eq!(cpu_weight(shares), weight, "{shares} shares");
         }

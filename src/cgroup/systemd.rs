@@ -202,7 +202,7 @@ mod tests {
             Knob::Pids(9),
         ];
         let v2 = [
-            ("CPUWeight", 100),
+            ("CPUWeight", 39),
             ("CPUQuotaPeriodUSec", 100_000),
             ("CPUQuotaPerSecUSec", 500_000),
             ("MemoryMax", 4096),

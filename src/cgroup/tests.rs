@@ -275,7 +275,7 @@ mod on_v2 {
         lab.cgroups.ensure_tree().unwrap();
         assert_eq!(lab.read("besteffort", "cpu.weight"), "1");
         lab.cgroups.update_qos(1000).unwrap();
-        assert_eq!(lab.read("burstable", "cpu.weight"), "100");
+        assert_eq!(lab.read("burstable", "cpu.weight"), "39");
 
         let uid = PodUid::from("91bfbf8e-bc69-4d82-8bd0-a527f7510d09");
         let end = match driver {
@@ -289,14 +289,14 @@ mod on_v2 {
         let parent = lab.cgroups.parent(&uid, QosClass::Burstable).unwrap();
         assert_eq!(Path::new(&format!("/sys/fs/cgroup{parent}")), lab.find(end));
         let limits = || ["cpu.weight", "cpu.max", "memory.max", "pids.max"].map(|file| lab.read(end, file));
-        assert_eq!(limits(), ["17", "50000 100000", "67108864", "50"]);
+        assert_eq!(limits(), ["4", "50000 100000", "67108864", "50"]);
         if driver == CgroupDriver::Systemd {
             // systemd writes all it knows again; what was set behind its back would be lost.
             assert!(Command::new("systemctl").arg("daemon-reload").status().unwrap().success());
-            assert_eq!(limits(), ["17", "50000 100000", "67108864", "50"]);
+            assert_eq!(limits(), ["4", "50000 100000", "67108864", "50"]);
         }
         lab.cgroups.ensure_pod(&uid, QosClass::Burstable, &resources(102, None, None)).unwrap();
-        assert_eq!(limits(), ["17", "max 100000", "max", "50"]);
+        assert_eq!(limits(), ["4", "max 100000", "max", "50"]);
 
         let container = lab.find(end).join("c1");
         fs::create_dir(&container).unwrap();
@@ -308,7 +308,7 @@ mod on_v2 {
         lab.cgroups.remove_pod(&uid).unwrap();
         // The same pod may come again, as a static pod does.
         lab.cgroups.ensure_pod(&uid, QosClass::Burstable, &limited).unwrap();
-        assert_eq!(limits(), ["17", "50000 100000", "67108864", "50"]);
+        assert_eq!(limits(), ["4", "50000 100000", "67108864", "50"]);
         lab.cgroups.remove_pod(&uid).unwrap();
     }
 
@@ -424,7 +424,7 @@ mod on_made_up_mounts {
     fn v2_cgroup(path: &Path, controllers: &str) {
         fs::create_dir_all(path).unwrap();
         let knobs =
-            [("cpu.weight", "100"), ("cpu.max", "max 100000"), ("memory.max", "max"), ("pids.max", "max")];
+            [("cpu.weight", "39"), ("cpu.max", "max 100000"), ("memory.max", "max"), ("pids.max", "max")];
         for (file, value) in
             knobs.into_iter().chain([("cgroup.controllers", controllers), ("cgroup.subtree_control", "")])
         {
@@ -451,13 +451,13 @@ mod on_made_up_mounts {
         let limited = resources(1024, Some(50_000), Some(4096));
         cgroups.ensure_pod(&"a-b".into(), QosClass::Burstable, &limited).unwrap();
         assert_eq!(read("burstable/cgroup.subtree_control"), "+cpuset +cpu +io +memory +pids");
-        assert_eq!(read("burstable/poda-b/cpu.weight"), "100\n", "left alone: it was so already");
+        assert_eq!(read("burstable/poda-b/cpu.weight"), "39\n", "left alone: it was so already");
         assert_eq!(read("burstable/poda-b/cpu.max"), "50000 100000");
         assert_eq!(read("burstable/poda-b/memory.max"), "4096");
         assert_eq!(read("burstable/poda-b/pids.max"), "50");
         assert_eq!(cgroups.list_pods().unwrap(), ["a-b".into()]);
         cgroups.update_qos(2000).unwrap();
-        assert_eq!(read("burstable/cpu.weight"), "174");
+        assert_eq!(read("burstable/cpu.weight"), "79");
     }
 
     #[test]
