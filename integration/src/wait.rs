@@ -1,6 +1,5 @@
 //! Waiting for a state: level-triggered, bounded, and telling what was seen last. Never sleeps for a fixed time and hopes.
 
-use std::future::Future;
 use std::time::Duration;
 
 use anyhow::{Result, bail};
@@ -20,11 +19,11 @@ pub enum Look<T> {
 
 /// Looks until it finds what it waits for and returns that. After `timeout` fails with `what` and the last look's text.
 /// A look that fails counts as "not yet": the world may be starting.
-pub async fn wait_for<T, F, L>(what: &str, timeout: Duration, mut look: F) -> Result<T>
-where
-    F: FnMut() -> L,
-    L: Future<Output = Result<Look<T>>>,
-{
+pub async fn wait_for<T>(
+    what: &str,
+    timeout: Duration,
+    mut look: impl AsyncFnMut() -> Result<Look<T>>,
+) -> Result<T> {
     let end = Instant::now() + timeout;
     loop {
         let seen = match tokio::time::timeout_at(end, look()).await {
@@ -47,24 +46,23 @@ mod tests {
     #[tokio::test]
     async fn returns_what_it_waited_for() {
         let mut looks = 0;
-        let found = wait_for("three looks", Duration::from_secs(60), || {
+        let found = wait_for("three looks", Duration::from_secs(60), async || {
             looks += 1;
-            let look = if looks == 3 { Look::Done(looks) } else { Look::NotYet(format!("{looks}")) };
-            async move { Ok(look) }
+            Ok(if looks == 3 { Look::Done(looks) } else { Look::NotYet(format!("{looks}")) })
         });
         assert_eq!(found.await.unwrap(), 3);
     }
 
     #[tokio::test]
     async fn a_timeout_tells_the_last_state() {
-        let look = || async { Ok(Look::<()>::NotYet("two of three".to_owned())) };
+        let look = async || Ok(Look::<()>::NotYet("two of three".to_owned()));
         let error = wait_for("three pods", Duration::ZERO, look).await.unwrap_err().to_string();
         assert!(error.contains("three pods") && error.contains("two of three"), "{error}");
     }
 
     #[tokio::test]
     async fn a_failed_look_is_the_last_state() {
-        let look = || async { Err::<Look<()>, _>(anyhow::anyhow!("no socket")) };
+        let look = async || Err::<Look<()>, _>(anyhow::anyhow!("no socket"));
         let error = wait_for("an answer", Duration::ZERO, look).await.unwrap_err().to_string();
         assert!(error.contains("no socket"), "{error}");
     }

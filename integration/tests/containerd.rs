@@ -1,4 +1,14 @@
 //! The harness, then hostlet itself, on a real containerd. Needs root and what `integration/test.sh` installs.
 
+#[path = "containerd/adoption.rs"]
+mod adoption;
 #[path = "containerd/harness.rs"]
 mod harness;
+#[path = "containerd/manifests.rs"]
+mod manifests;
+#[path = "containerd/pods.rs"]
+mod pods;
+#[path = "containerd/restarts.rs"]
+mod restarts;
+#[path = "containerd/support.rs"]
+mod support;

@@ -9,7 +9,7 @@ use anyhow::{Context, Result};
 
 use super::host::Dirs;
 use super::netns::Netns;
-use super::shell::{integration_dir, lib, profile_dir};
+use super::shell::{integration_dir, lib, profile_dir, tail};
 use crate::wait::{Look, wait_for};
 
 const POD_SUBNET: &str = "10.88.0.0/16";
@@ -44,9 +44,9 @@ impl Containerd {
         &self.socket
     }
 
-    /// What containerd has logged.
-    pub(super) fn log(&self) -> String {
-        fs::read_to_string(&self.log).unwrap_or_default()
+    /// What containerd logged last.
+    pub(super) fn log_tail(&self) -> String {
+        tail(&self.log)
     }
 
     /// Ends containerd at once, as a crash would. Its shims, and so the pods, go on.
@@ -64,10 +64,10 @@ impl Containerd {
     }
 
     async fn wait_until_it_answers(&self) -> Result<()> {
-        wait_for("containerd answers", START_TIMEOUT, || async {
+        wait_for("containerd answers", START_TIMEOUT, async || {
             Ok(match lib("containerd_answers", [&self.socket]) {
                 Ok(_) => Look::Done(()),
-                Err(error) => Look::NotYet(format!("{error:#}\n{}", self.log())),
+                Err(error) => Look::NotYet(format!("{error:#}\n{}", self.log_tail())),
             })
         })
         .await

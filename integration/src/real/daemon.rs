@@ -13,7 +13,7 @@ use nix::unistd::Pid;
 
 use super::host::Dirs;
 use super::netns::Netns;
-use super::shell::{integration_dir, profile_dir, run, text};
+use super::shell::{integration_dir, profile_dir, run, tail, text};
 use crate::wait::{Look, wait_for};
 
 const START_TIMEOUT: Duration = Duration::from_secs(30);
@@ -57,19 +57,14 @@ impl Daemon {
     }
 
     async fn wait_until_it_answers(&mut self) -> Result<()> {
-        wait_for("hostlet answers", START_TIMEOUT, || {
-            let ended = self.child.try_wait();
-            let answer = self.pods();
-            let log = self.log();
-            async move {
-                if let Some(status) = ended.context("looking after hostlet")? {
-                    return Ok(Look::NotYet(format!("hostlet has ended ({status}):\n{log}")));
-                }
-                Ok(match answer {
-                    Ok(_) => Look::Done(()),
-                    Err(error) => Look::NotYet(format!("{error:#}\n{log}")),
-                })
+        wait_for("hostlet answers", START_TIMEOUT, async || {
+            if let Some(status) = self.child.try_wait().context("looking after hostlet")? {
+                return Ok(Look::NotYet(format!("hostlet has ended ({status}):\n{}", tail(&self.log))));
             }
+            Ok(match self.pods() {
+                Ok(_) => Look::Done(()),
+                Err(error) => Look::NotYet(format!("{error:#}\n{}", tail(&self.log))),
+            })
         })
         .await
     }
@@ -102,14 +97,9 @@ impl Daemon {
     pub async fn stop(mut self) -> Result<ExitStatus> {
         let pid = i32::try_from(self.child.id()).context("a pid out of range")?;
         kill(Pid::from_raw(pid), Signal::SIGTERM).context("sending SIGTERM to hostlet")?;
-        wait_for("hostlet ends on SIGTERM", STOP_TIMEOUT, || {
-            let ended = self.child.try_wait();
-            async move {
-                Ok(match ended.context("looking after hostlet")? {
-                    Some(status) => Look::Done(status),
-                    None => Look::NotYet("it runs".to_owned()),
-                })
-            }
+        wait_for("hostlet ends on SIGTERM", STOP_TIMEOUT, async || {
+            let ended = self.child.try_wait().context("looking after hostlet")?;
+            Ok(ended.map_or_else(|| Look::NotYet("it runs".to_owned()), Look::Done))
         })
         .await
     }
@@ -133,7 +123,7 @@ impl Drop for Daemon {
     )]
     fn drop(&mut self) {
         if std::thread::panicking() {
-            eprintln!("hostlet logged ({}):\n{}", self.log.display(), self.log());
+            eprintln!("hostlet logged last ({}):\n{}", self.log.display(), tail(&self.log));
         }
         if let Err(error) = self.end() {
             eprintln!("hostlet is not ended: {error:#}");

@@ -166,7 +166,7 @@ impl Drop for RealHost {
     )]
     fn drop(&mut self) {
         if std::thread::panicking() {
-            eprintln!("containerd of {} logged:\n{}", self.dirs.id, self.containerd.log());
+            eprintln!("containerd of {} logged last:\n{}", self.dirs.id, self.containerd.log_tail());
         }
         // Reaped here, where it is our child; the rest is found by name.
         let killed = self.containerd.kill();

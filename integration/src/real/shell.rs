@@ -34,6 +34,14 @@ pub(super) fn lib<A: AsRef<OsStr>>(function: &str, args: impl IntoIterator<Item 
         .args(args))
 }
 
+/// The last lines of a file, for a failed test's report; empty if there is no such file.
+pub(super) fn tail(file: &Path) -> String {
+    const LINES: usize = 40;
+    let text = std::fs::read_to_string(file).unwrap_or_default();
+    let lines: Vec<&str> = text.lines().collect();
+    lines[lines.len().saturating_sub(LINES)..].join("\n")
+}
+
 /// The directory of this crate in the source tree.
 pub(super) fn integration_dir() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))

@@ -23,8 +23,7 @@ async fn a_sandbox_serves_http_and_leaves_nothing() {
     assert_eq!(containers.iter().map(|c| &c.id).collect::<Vec<_>>(), [&container]);
 
     let ip = host.cri().sandbox_ip(&id).await.unwrap();
-    let page =
-        wait_for("the page", SOON, || async { host.http_get(&ip, "/").map(Look::Done) }).await.unwrap();
+    let page = wait_for("the page", SOON, async || host.http_get(&ip, "/").map(Look::Done)).await.unwrap();
     assert_eq!(page, "hello from web\n");
 
     // The pod still runs: dropping the host must remove it too.

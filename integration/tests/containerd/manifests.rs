@@ -1,0 +1,102 @@
+//! Manifests that change or go: the old pod ends first, within its grace period, and leaves nothing.
+
+use std::fs::File;
+use std::io::Read;
+
+use hostlet_integration::real::RealHost;
+use hostlet_integration::{Look, wait_for};
+use k8s_cri::v1::PodSandboxState;
+
+use crate::support::{
+    IDLE, SOON, is_ready, manifest, pod, uid, wait_for_pod, wait_until_empty, wait_until_ready,
+};
+
+/// Takes a second to end, and says so.
+const SLOW_END: &str = "trap 'echo told; sleep 1; echo ended; exit 0' TERM; echo up; sleep 100000 & wait";
+
+#[tokio::test]
+async fn an_edit_replaces_the_pod_after_the_old_one_ended() {
+    let host = RealHost::start().await.unwrap();
+    let daemon = host.start_hostlet("").await.unwrap();
+    host.write_manifest("app.json", &manifest("app", &[("old", SLOW_END)])).unwrap();
+    let old = wait_until_ready(&daemon, "app").await.unwrap();
+
+    host.write_manifest("app.json", &manifest("app", &[("new", IDLE)])).unwrap();
+    let new = wait_for("the edited pod", SOON, async || {
+        // At no look are there two pods of this name in the runtime.
+        let sandboxes = host.cri().sandboxes().await?;
+        let ready: Vec<_> =
+            sandboxes.iter().filter(|s| s.state == PodSandboxState::SandboxReady as i32).collect();
+        assert!(ready.len() <= 1, "{ready:?}");
+        Ok(match pod(&daemon, "app")? {
+            Some(pod) if uid(&pod) != uid(&old) && is_ready(&pod) => Look::Done(pod),
+            other => Look::NotYet(serde_json::to_string(&other)?),
+        })
+    });
+    let new = new.await.unwrap();
+    assert_eq!(new.spec.unwrap().containers[0].name, "new");
+}
+
+#[tokio::test]
+async fn a_removed_manifest_ends_its_pod_within_the_grace_period() {
+    let host = RealHost::start().await.unwrap();
+    let daemon = host.start_hostlet("").await.unwrap();
+    host.write_manifest("app.json", &manifest("app", &[("slow", SLOW_END)])).unwrap();
+    let pod = wait_until_ready(&daemon, "app").await.unwrap();
+    let directory = host.logs().join(format!("default_app-node1_{}", uid(&pod)));
+    // Held open: it can be read when it is removed with the pod.
+    let mut log = File::open(directory.join("slow/0.log")).unwrap();
+
+    host.remove_manifest("app.json").unwrap();
+    wait_until_empty(&host).await.unwrap();
+    let mut text = String::new();
+    log.read_to_string(&mut text).unwrap();
+    assert!(text.contains(" told\n") && text.contains(" ended\n"), "the container was not let end: {text}");
+
+    let gone = wait_for("no pod and no log directory", SOON, async || {
+        let pods = daemon.pods()?;
+        let left = format!("{} pods, log directory: {}", pods.len(), directory.exists());
+        Ok(if pods.is_empty() && !directory.exists() { Look::Done(()) } else { Look::NotYet(left) })
+    });
+    gone.await.unwrap();
+}
+
+#[tokio::test]
+async fn a_container_that_will_not_end_is_killed() {
+    let host = RealHost::start().await.unwrap();
+    let daemon = host.start_hostlet("").await.unwrap();
+    let stubborn = "trap '' TERM; while true; do sleep 1; done";
+    host.write_manifest("app.json", &manifest("app", &[("stubborn", stubborn)])).unwrap();
+    wait_until_ready(&daemon, "app").await.unwrap();
+    host.remove_manifest("app.json").unwrap();
+    wait_until_empty(&host).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_manifest_that_comes_back_runs_again() {
+    let host = RealHost::start().await.unwrap();
+    let daemon = host.start_hostlet("").await.unwrap();
+    let text = manifest("app", &[("slow", SLOW_END)]);
+    host.write_manifest("app.json", &text).unwrap();
+    let first = wait_until_ready(&daemon, "app").await.unwrap();
+    let first_sandbox = host.cri().sandboxes().await.unwrap().remove(0).id;
+
+    // The same file, so the same UID, back while the pod still ends.
+    host.remove_manifest("app.json").unwrap();
+    let ending = wait_for("the container is told to end", SOON, async || {
+        let log = host.logs().join(format!("default_app-node1_{}/slow/0.log", uid(&first)));
+        let log = std::fs::read_to_string(log)?;
+        Ok(if log.contains(" told\n") { Look::Done(()) } else { Look::NotYet(log) })
+    });
+    ending.await.unwrap();
+    host.write_manifest("app.json", &text).unwrap();
+    let again = wait_for("a new sandbox", SOON, async || {
+        let sandboxes = host.cri().sandboxes().await?;
+        let ready = |s: &&k8s_cri::v1::PodSandbox| s.state == PodSandboxState::SandboxReady as i32;
+        let fresh = sandboxes.iter().filter(ready).any(|s| s.id != first_sandbox);
+        Ok(if fresh { Look::Done(()) } else { Look::NotYet(format!("{sandboxes:?}")) })
+    });
+    again.await.unwrap();
+    let second = wait_for_pod(&daemon, "app", SOON, is_ready).await.unwrap();
+    assert_eq!(uid(&second), uid(&first));
+}

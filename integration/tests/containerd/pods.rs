@@ -1,0 +1,99 @@
+//! Pods that start: one, several containers, two hosts side by side, beside a manifest that cannot be read.
+
+use std::fs;
+
+use hostlet_integration::real::RealHost;
+use hostlet_integration::{Look, wait_for};
+
+use crate::support::{
+    IDLE, SOON, manifest, pod, running_containers, statuses, uid, wait_until_empty, wait_until_ready,
+};
+
+/// The quickstart's own sample, so that what a newcomer sees first is tested too.
+const WEB: &str = include_str!("../../samples/web.yaml");
+
+#[tokio::test]
+async fn a_pod_starts_serves_and_logs() {
+    let host = RealHost::start().await.unwrap();
+    let daemon = host.start_hostlet("").await.unwrap();
+    host.write_manifest("web.yaml", WEB).unwrap();
+    let pod = wait_until_ready(&daemon, "web").await.unwrap();
+
+    let ip = pod.status.as_ref().unwrap().pod_ip.clone().unwrap();
+    let address = format!("{ip}:8080");
+    let page = wait_for("the page", SOON, async || host.http_get(&address, "/").map(Look::Done));
+    assert_eq!(page.await.unwrap(), "Hello from the pod web-node1\n");
+
+    let sandboxes = host.cri().sandboxes().await.unwrap();
+    assert_eq!(sandboxes.len(), 1, "{sandboxes:?}");
+    let labels = &sandboxes[0].labels;
+    assert_eq!(labels["io.kubernetes.pod.name"], "web-node1");
+    assert_eq!(labels["io.kubernetes.pod.namespace"], "default");
+    assert_eq!(labels["io.kubernetes.pod.uid"], uid(&pod));
+    assert_eq!(labels["app"], "web");
+    let containers = host.cri().containers().await.unwrap();
+    assert_eq!(containers.len(), 1, "{containers:?}");
+    assert_eq!(containers[0].labels["io.kubernetes.container.name"], "httpd");
+    assert_eq!(containers[0].pod_sandbox_id, sandboxes[0].id);
+    assert_eq!(host.cri().sandbox_ip(&sandboxes[0].id).await.unwrap(), ip);
+
+    let log = host.logs().join(format!("default_web-node1_{}/httpd/0.log", uid(&pod)));
+    let log = fs::read_to_string(&log).unwrap();
+    assert!(log.contains(" stdout F serving /www on port 8080\n"), "{log}");
+}
+
+#[tokio::test]
+async fn the_containers_of_a_pod_share_its_network() {
+    let host = RealHost::start().await.unwrap();
+    let daemon = host.start_hostlet("").await.unwrap();
+    let server = "mkdir /www; echo shared > /www/page; exec httpd -f -p 80 -h /www";
+    let client = "until wget -q -O - http://127.0.0.1/page; do sleep 0.1; done; trap 'exit 0' TERM; sleep 100000 & wait";
+    let text = manifest("trio", &[("server", server), ("client", client), ("idle", IDLE)]);
+    host.write_manifest("trio.json", &text).unwrap();
+    let pod = wait_until_ready(&daemon, "trio").await.unwrap();
+    let mut names: Vec<_> = statuses(&pod).iter().map(|status| status.name.as_str()).collect();
+    names.sort_unstable();
+    assert_eq!(names, ["client", "idle", "server"]);
+
+    let log = host.logs().join(format!("default_trio-node1_{}/client/0.log", uid(&pod)));
+    let seen = wait_for("the page in the client's log", SOON, async || {
+        let log = fs::read_to_string(&log)?;
+        Ok(if log.contains("stdout F shared") { Look::Done(()) } else { Look::NotYet(log) })
+    });
+    seen.await.unwrap();
+    assert_eq!(host.cri().sandboxes().await.unwrap().len(), 1);
+    assert_eq!(running_containers(&host).await.unwrap().len(), 3);
+}
+
+#[tokio::test]
+async fn a_manifest_that_cannot_be_read_harms_no_other() {
+    let host = RealHost::start().await.unwrap();
+    let daemon = host.start_hostlet("").await.unwrap();
+    host.write_manifest("a-broken.yaml", "apiVersion: v1\nkind: Pod\nspec: [").unwrap();
+    host.write_manifest("b-good.yaml", &manifest("good", &[("idle", IDLE)])).unwrap();
+    wait_until_ready(&daemon, "good").await.unwrap();
+    let named = wait_for("the broken file in the log", SOON, async || {
+        let log = daemon.log();
+        Ok(if log.contains("a-broken.yaml") { Look::Done(()) } else { Look::NotYet(log) })
+    });
+    named.await.unwrap();
+}
+
+#[tokio::test]
+async fn two_hosts_side_by_side_do_not_meet() {
+    let (one, two) = (RealHost::start().await.unwrap(), RealHost::start().await.unwrap());
+    let daemon_one = one.start_hostlet("").await.unwrap();
+    let daemon_two = two.start_hostlet("").await.unwrap();
+    for host in [&one, &two] {
+        host.write_manifest("same.json", &manifest("same", &[("idle", IDLE)])).unwrap();
+    }
+    wait_until_ready(&daemon_one, "same").await.unwrap();
+    wait_until_ready(&daemon_two, "same").await.unwrap();
+    let before = running_containers(&two).await.unwrap();
+    assert_eq!(before.len(), 1);
+
+    one.remove_manifest("same.json").unwrap();
+    wait_until_empty(&one).await.unwrap();
+    assert!(pod(&daemon_two, "same").unwrap().is_some());
+    assert_eq!(running_containers(&two).await.unwrap(), before);
+}

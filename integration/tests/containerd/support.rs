@@ -1,0 +1,112 @@
+//! Manifests and waits the tests share.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use hostlet_integration::real::{BUSYBOX_IMAGE, Daemon, RealHost};
+use hostlet_integration::{Look, wait_for};
+use k8s_cri::v1::{ContainerState, PodSandboxState};
+use k8s_openapi::api::core::v1::{ContainerStatus, Pod};
+use serde_json::json;
+
+/// For what takes a healthy host a second or two.
+pub(crate) const SOON: Duration = Duration::from_secs(60);
+/// For what waits for a back-off or a periodic clean-up.
+pub(crate) const LATER: Duration = Duration::from_secs(180);
+
+/// A pod in the namespace `default` whose containers, given as name and script, run `sh -c`. It ends within 2 s.
+pub(crate) fn manifest(name: &str, containers: &[(&str, &str)]) -> String {
+    let containers: Vec<_> = containers
+        .iter()
+        .map(|(name, script)| json!({"name": name, "image": BUSYBOX_IMAGE, "command": ["sh", "-c", script]}))
+        .collect();
+    json!({
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name, "namespace": "default"},
+        "spec": {"terminationGracePeriodSeconds": 2, "containers": containers},
+    })
+    .to_string()
+}
+
+/// A script that does nothing until it is told to end.
+pub(crate) const IDLE: &str = "trap 'exit 0' TERM; sleep 100000 & wait";
+
+/// The statuses of a pod's containers.
+pub(crate) fn statuses(pod: &Pod) -> &[ContainerStatus] {
+    pod.status.as_ref().and_then(|status| status.container_statuses.as_deref()).unwrap_or_default()
+}
+
+/// The pod of the manifest `name`, as the daemon shows it. A static pod's name ends with the node's.
+pub(crate) fn pod(daemon: &Daemon, name: &str) -> Result<Option<Pod>> {
+    let name = format!("{name}-node1");
+    Ok(daemon.pods()?.into_iter().find(|pod| pod.metadata.name.as_ref() == Some(&name)))
+}
+
+/// Waits until the daemon shows the pod in a state that satisfies `wanted`.
+pub(crate) async fn wait_for_pod(
+    daemon: &Daemon,
+    name: &str,
+    timeout: Duration,
+    wanted: impl Fn(&Pod) -> bool,
+) -> Result<Pod> {
+    wait_for(&format!("the pod {name}"), timeout, async || {
+        Ok(match pod(daemon, name)? {
+            Some(pod) if wanted(&pod) => Look::Done(pod),
+            Some(pod) => Look::NotYet(serde_json::to_string(&pod.status)?),
+            None => Look::NotYet("no such pod".to_owned()),
+        })
+    })
+    .await
+}
+
+/// Whether a pod runs with all its containers ready.
+pub(crate) fn is_ready(pod: &Pod) -> bool {
+    let running = pod.status.as_ref().and_then(|status| status.phase.as_deref()) == Some("Running");
+    running && !statuses(pod).is_empty() && statuses(pod).iter().all(|status| status.ready)
+}
+
+/// Waits until the pod runs with all its containers ready.
+pub(crate) async fn wait_until_ready(daemon: &Daemon, name: &str) -> Result<Pod> {
+    wait_for_pod(daemon, name, SOON, is_ready).await
+}
+
+/// The UID of a pod.
+pub(crate) fn uid(pod: &Pod) -> String {
+    pod.metadata.uid.clone().unwrap_or_default()
+}
+
+/// The containers the runtime runs now: id to attempt.
+pub(crate) async fn running_containers(host: &RealHost) -> Result<BTreeMap<String, u32>> {
+    let containers = host.cri().containers().await?;
+    let running = containers.into_iter().filter(|c| c.state == ContainerState::ContainerRunning as i32);
+    running.map(|c| Ok((c.id, c.metadata.context("a container without metadata")?.attempt))).collect()
+}
+
+/// Waits until the runtime holds no sandbox and no container, of any state.
+pub(crate) async fn wait_until_empty(host: &RealHost) -> Result<()> {
+    wait_for("an empty runtime", LATER, async || {
+        let (sandboxes, containers) = (host.cri().sandboxes().await?, host.cri().containers().await?);
+        if sandboxes.is_empty() && containers.is_empty() {
+            return Ok(Look::Done(()));
+        }
+        let ready = sandboxes.iter().filter(|s| s.state == PodSandboxState::SandboxReady as i32).count();
+        Ok(Look::NotYet(format!(
+            "{} sandboxes, {ready} of them ready; containers: {containers:?}",
+            sandboxes.len()
+        )))
+    })
+    .await
+}
+
+/// Waits until the runtime holds no sandbox, of any state, but those of one pod.
+pub(crate) async fn wait_until_only(host: &RealHost, pod: &str) -> Result<()> {
+    wait_for(&format!("no sandbox but those of {pod}"), LATER, async || {
+        let sandboxes = host.cri().sandboxes().await?;
+        let others: Vec<_> =
+            sandboxes.iter().filter(|s| s.metadata.as_ref().is_none_or(|m| m.name != pod)).collect();
+        Ok(if others.is_empty() { Look::Done(()) } else { Look::NotYet(format!("{others:?}")) })
+    })
+    .await
+}
