@@ -247,6 +247,7 @@ end_leftovers() {
   fi
   service_stop "$NAME-containerd" containerd "$CONTAINERD_CONFIG" 20
   end_shims "$CONTAINERD_SOCKET" "$RUN/containerd"
+  ! has_systemd || systemctl stop "$CGROUP.slice" 2>/dev/null || true
   remove_cgroup "$CGROUP"
   remove_cgroup "$CGROUP.slice"
 }
@@ -281,7 +282,7 @@ down() {
   ! [ -e "/sys/class/net/$BRIDGE" ] || ip link delete "$BRIDGE"
   remove_nat_rules "$NAME"
   remove_cni_results "$NAME" "$STATE/containerd"
-  [ ! -d /var/log/containers ] || find /var/log/containers -lname "$LOG/pods/*" -delete
+  remove_log_links "$LOG/pods"
   [ ! -e "$STATE/before" ] || put_back
   # The state last: as long as it is there, an interrupted --down can be run again.
   rm -rf --one-file-system "$RUN" "$LOG" "$STATE"

@@ -90,6 +90,9 @@ remove_empty_portmap_chains() {
   done
 }
 
+# Removes the links of /var/log/containers that lead into a directory of pod logs.
+remove_log_links() { [ ! -d /var/log/containers ] || find /var/log/containers -lname "$1/*" -delete; }
+
 remove_netns() { ! [ -e "/run/netns/$1" ] || ip netns delete "$1"; }
 
 # Removes a directory in which nothing is mounted any more.

@@ -31,6 +31,7 @@ pub(super) fn remove(id: &str) -> Result<()> {
         lib("unmount_below", [dir])?;
     }
     lib("remove_cni_results", [Path::new(id), &root])?;
+    lib("remove_log_links", [&dirs.state.join("logs")])?;
     lib("remove_netns", [id])?;
     for dir in [&dirs.run, &dirs.state] {
         lib("remove_dir", [dir])?;
@@ -61,6 +62,9 @@ pub fn leftovers(id: &str) -> Result<Vec<String>> {
     let results =
         fs::read_dir("/var/lib/cni/results").into_iter().flatten().flatten().map(|entry| entry.path());
     left.extend(results.filter(|path| mentions(&path.to_string_lossy(), id)).map(|path| format!("{path:?}")));
+    let links = fs::read_dir("/var/log/containers").into_iter().flatten().flatten();
+    let targets = links.filter_map(|entry| fs::read_link(entry.path()).ok());
+    left.extend(targets.filter(|to| to.starts_with(&dirs.state)).map(|to| format!("link to {to:?}")));
     let paths = [dirs.state, dirs.run, Path::new("/run/netns").join(id)];
     left.extend(paths.iter().filter(|path| path.exists()).map(|path| format!("{path:?}")));
     Ok(left)
