@@ -24,8 +24,11 @@ pub const RELIST_PERIOD: Duration = Duration::from_secs(1);
 /// Without a successful relist for this long, the runtime counts as dead.
 pub const RELIST_THRESHOLD: Duration = Duration::from_secs(3 * 60);
 
-/// Pause before the event stream is opened again after it broke.
-const EVENTS_RETRY: Duration = Duration::from_secs(2);
+/// First pause before the event stream is opened again after it broke; doubles while it keeps breaking.
+const EVENTS_RETRY: Duration = Duration::from_secs(1);
+
+/// Longest pause before the event stream is opened again.
+const EVENTS_RETRY_MAX: Duration = Duration::from_secs(60);
 
 /// Pause before a runtime without events is asked again: it may have been upgraded under us.
 const EVENTS_ABSENT_RETRY: Duration = Duration::from_secs(10 * 60);
@@ -261,11 +264,12 @@ struct Events {
     runtime: Arc<dyn RuntimeService>,
     stream: Option<EventStream>,
     reopen_at: Instant,
+    pause: Duration,
 }
 
 impl Events {
     fn new(runtime: Arc<dyn RuntimeService>) -> Self {
-        Self { runtime, stream: None, reopen_at: Instant::now() }
+        Self { runtime, stream: None, reopen_at: Instant::now(), pause: EVENTS_RETRY }
     }
 
     /// The next hint. Cancel-safe: all state is in `self`. What is missed while the stream is down, the relist finds.
@@ -277,7 +281,10 @@ impl Events {
                 continue;
             };
             let pause = match stream.next().await {
-                Some(Ok(hint)) => return hint,
+                Some(Ok(hint)) => {
+                    self.pause = EVENTS_RETRY;
+                    return hint;
+                }
                 Some(Err(CriError::Unimplemented { .. })) => {
                     tracing::info!(
                         "the container runtime has no events; changes are found by the relist each second"
@@ -286,12 +293,19 @@ impl Events {
                 }
                 Some(Err(error)) => {
                     tracing::debug!(%error, "the container runtime's event stream broke");
-                    EVENTS_RETRY
+                    self.longer_pause()
                 }
-                None => EVENTS_RETRY,
+                None => self.longer_pause(),
             };
             self.stream = None;
             self.reopen_at = Instant::now() + pause;
         }
+    }
+
+    fn longer_pause(&mut self) -> Duration {
+        let pause = self.pause;
+        self.pause = (pause * 2).min(EVENTS_RETRY_MAX);
+        // Nodes whose runtimes were restarted together do not come back together.
+        pause.mul_f64(0.5 + rand::random::<f64>() / 2.0)
     }
 }

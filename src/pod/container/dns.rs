@@ -87,6 +87,10 @@ pub(super) fn pod_dns(
     let mut config = match Policy::of(pod) {
         Policy::None => DnsConfig::default(),
         Policy::Host => host_config(resolver, host),
+        // A node without even a cluster domain is alone: there is no cluster whose DNS a pod could miss.
+        Policy::Cluster if host.cluster_dns.is_empty() && host.cluster_domain.is_empty() => {
+            host_config(resolver, host)
+        }
         Policy::Cluster if host.cluster_dns.is_empty() => {
             warnings.push(DnsWarning {
                 reason: "MissingClusterDNS",

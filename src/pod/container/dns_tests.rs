@@ -66,6 +66,9 @@ fn without_cluster_dns_the_host_answers_and_the_pod_is_warned() {
     assert!(
         warnings[0].message.starts_with("pod: \"web_ns(u)\". kubelet does not have ClusterDNS IP configured")
     );
+    host.cluster_domain.clear();
+    let (config, warnings) = pod_dns((&pod(|_| ())).into(), resolver(), &host);
+    assert_eq!((config, warnings.len()), (resolver(), 0), "alone there is no cluster to miss");
 }
 
 #[test]

@@ -2,6 +2,7 @@
 
 use std::net::IpAddr;
 
+use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{ContainerStatus, HostIP, PodIP, PodStatus as ApiPodStatus};
 
 use super::conditions::conditions;
@@ -36,10 +37,16 @@ pub fn generate(input: &StatusInput<'_>) -> ApiPodStatus {
         pod_ips: list(texts(&ips), |ip| PodIP { ip }),
         qos_class: Some(qos_class(input.pod).as_str().to_owned()),
         reason,
-        start_time: previous.start_time.clone().or_else(|| Some(whole_seconds(input.now))),
+        start_time: previous.start_time.clone().or_else(|| Some(whole_seconds(first_sign(input)))),
         // Written by others than the kubelet.
         ..previous_of_others(previous)
     }
+}
+
+/// When the pod started, for a daemon that was not there: when the oldest of its sandboxes that is left was made.
+fn first_sign(input: &StatusInput<'_>) -> Timestamp {
+    let sandboxes = input.observed.sandboxes.iter().map(|sandbox| sandbox.created_at);
+    sandboxes.min().map_or(input.now, |made| made.min(input.now))
 }
 
 fn previous_of_others(previous: ApiPodStatus) -> ApiPodStatus {

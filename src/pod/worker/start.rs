@@ -176,7 +176,11 @@ impl Services {
             self.event(reference, Some(&container.name), event, &mut memory);
         };
         let ensured = self.images.ensure(request, &report).await;
-        ensured.map(|e| e.image).map_err(|error| waiting(error.reason(), error.to_string()))
+        let memory = told.into_inner().unwrap_or_else(PoisonError::into_inner);
+        ensured.map(|ensured| ensured.image).map_err(|error| {
+            self.failed(reference, container, error.reason(), memory);
+            waiting(error.reason(), error.to_string())
+        })
     }
 
     /// The attempt of a container the runtime knows nothing of. Logs that cannot be listed count as none: the runtime
