@@ -61,7 +61,7 @@ fn a_crash_loop_reads_as_the_stock_kubelets() {
         "hostIP": "192.0.2.1", "hostIPs": [{"ip": "192.0.2.1"}],
         "observedGeneration": 1, "phase": "Running",
         "podIP": "10.0.0.1", "podIPs": [{"ip": "10.0.0.1"}],
-        "qosClass": "BestEffort", "startTime": "1970-01-01T02:46:40Z"
+        "qosClass": "BestEffort", "startTime": "1970-01-01T00:15:00Z"
     });
     assert_eq!(serde_json::to_value(scene.status()).unwrap(), expected);
 }
