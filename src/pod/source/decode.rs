@@ -32,7 +32,7 @@ pub enum DecodeError {
         /// What it is, as far as it says.
         found: String,
     },
-    /// The document is a pod with fields that do not exist or have the wrong type.
+    /// The document is a pod with values of the wrong type.
     #[error("{0}")]
     Fields(Mistakes),
 }
@@ -61,8 +61,18 @@ impl fmt::Display for Mistakes {
     }
 }
 
-/// Reads the one pod a manifest file holds, and the document it came from.
-pub(super) fn decode_pod(bytes: &[u8]) -> Result<(Pod, Document), DecodeError> {
+/// The pod of a manifest, as far as the type system goes.
+pub(super) struct Decoded {
+    pub(super) pod: Pod,
+    /// Where each field stands.
+    pub(super) document: Document,
+    /// Fields a pod does not have, each with a sentence; they are not in `pod`.
+    pub(super) unknown: Vec<(String, String)>,
+}
+
+/// Reads the one pod a manifest file holds. Unknown fields are told beside the pod, so that whoever mends them learns of
+/// its other mistakes at the same time.
+pub(super) fn decode_pod(bytes: &[u8]) -> Result<Decoded, DecodeError> {
     let text = std::str::from_utf8(bytes).map_err(|error| DecodeError::NotUtf8(error.valid_up_to()))?;
     let mut documents =
         parse_documents(text).map_err(|error| DecodeError::Syntax(error.to_string()))?.into_iter();
@@ -72,12 +82,12 @@ pub(super) fn decode_pod(bytes: &[u8]) -> Result<(Pod, Document), DecodeError> {
     }
     let value = document.value();
     check_kind(&value)?;
-    match strict::decode(&value) {
-        Ok(pod) => Ok((pod, document)),
-        Err(flaws) => {
-            let sentence = |flaw: Flaw| (flaw.path.clone(), format!("{}: {}", flaw.path, flaw.message));
-            Err(DecodeError::Fields(Mistakes::locate(&document, flaws.into_iter().map(sentence))))
-        }
+    let (pod, flaws) = strict::decode(&value);
+    let sentence = |flaw: Flaw| (flaw.path.clone(), format!("{}: {}", flaw.path, flaw.message));
+    let unknown: Vec<_> = flaws.into_iter().map(sentence).collect();
+    match pod {
+        Some(pod) => Ok(Decoded { pod, document, unknown }),
+        None => Err(DecodeError::Fields(Mistakes::locate(&document, unknown.into_iter()))),
     }
 }
 
@@ -109,7 +119,14 @@ mod tests {
     use super::DecodeError;
 
     fn decode_pod(bytes: &[u8]) -> Result<Pod, DecodeError> {
-        super::decode_pod(bytes).map(|(pod, _)| pod)
+        let decoded = super::decode_pod(bytes)?;
+        match decoded.unknown.is_empty() {
+            true => Ok(decoded.pod),
+            false => Err(DecodeError::Fields(super::Mistakes::locate(
+                &decoded.document,
+                decoded.unknown.into_iter(),
+            ))),
+        }
     }
 
     const POD: &str =

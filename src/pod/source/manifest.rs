@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 
-use super::decode::{DecodeError, Mistakes, decode_pod};
+use super::decode::{DecodeError, Decoded, Mistakes, decode_pod};
 use super::identity;
 use super::state::StaticPod;
 use crate::pod::defaults::set_defaults;
@@ -45,13 +45,13 @@ pub fn read_manifest(
     node_name: &str,
     seen: Timestamp,
 ) -> Result<StaticPod, ManifestError> {
-    let (mut pod, document) = decode_pod(bytes)?;
+    let Decoded { mut pod, document, unknown } = decode_pod(bytes)?;
     identity::assign(&mut pod, file, node_name, seen);
     set_defaults(&mut pod);
     let errors = validate_static(&pod);
-    if !errors.is_empty() {
-        let sentences = errors.into_iter().map(|error| (error.path.clone(), error.to_string()));
-        let errors = Mistakes::locate(&document, sentences);
+    if !errors.is_empty() || !unknown.is_empty() {
+        let invalid = errors.into_iter().map(|error| (error.path.clone(), error.to_string()));
+        let errors = Mistakes::locate(&document, unknown.into_iter().chain(invalid));
         return Err(ManifestError::Invalid { pod: pod_ref(&pod).to_string(), errors });
     }
     let unsupported = unsupported(&pod);
@@ -97,6 +97,18 @@ mod tests {
         let error =
             read("{apiVersion: v1, kind: Pod, spec: {containers: [{name: c, image: a}]}}").unwrap_err();
         assert_eq!(error.to_string(), "line 1: metadata.name: Required value");
+    }
+
+    #[test]
+    fn unknown_fields_and_invalid_values_are_told_together() {
+        let error = read(
+            "apiVersion: v1\nkind: Pod\nmetadata: {name: web}\nspec:\n  containerz: []\n  containers:\n  - {name: a_, image: i}\n",
+        )
+        .unwrap_err();
+        let message = error.to_string();
+        let lines: Vec<&str> = message.lines().collect();
+        assert!(lines[0].starts_with("line 5: spec.containerz: unknown field"), "{message}");
+        assert!(lines[1].starts_with("line 7: spec.containers[0].name: Invalid value"), "{message}");
     }
 
     /// Every place in a value where another could stand.

@@ -21,18 +21,17 @@ pub(super) struct Flaw {
     pub(super) message: String,
 }
 
-/// Reads `value` as a `T`. Every unknown field is reported; of values with a wrong type only the first, since reading
-/// ends there.
-pub(super) fn decode<T: de::DeserializeOwned>(value: &Value) -> Result<T, Vec<Flaw>> {
+/// Reads `value` as a `T`, leaving unknown fields out. Every one of them is reported; of values with a wrong type only
+/// the first, since reading ends there, without a `T`.
+pub(super) fn decode<T: de::DeserializeOwned>(value: &Value) -> (Option<T>, Vec<Flaw>) {
     let flaws = RefCell::new(Vec::new());
     let read = T::deserialize(Node { value, path: &Path::Root, flaws: &flaws, bare_number: false });
     let mut flaws = flaws.into_inner();
     match read {
-        Ok(read) if flaws.is_empty() => Ok(read),
-        Ok(_) => Err(flaws),
+        Ok(read) => (Some(read), flaws),
         Err(error) => {
             flaws.push(Flaw { path: error.path.unwrap_or_default(), message: error.message });
-            Err(flaws)
+            (None, flaws)
         }
     }
 }
@@ -264,7 +263,7 @@ mod tests {
     use super::{Flaw, decode};
 
     fn flaws(value: serde_json::Value) -> Vec<(String, String)> {
-        let flaws: Vec<Flaw> = decode::<Pod>(&value).unwrap_err();
+        let flaws: Vec<Flaw> = decode::<Pod>(&value).1;
         flaws.into_iter().map(|flaw| (flaw.path, flaw.message)).collect()
     }
 
@@ -320,6 +319,7 @@ mod tests {
         let pod: Pod = decode(&json!({"apiVersion": "v1", "kind": "Pod", "metadata": null, "spec": {
             "hostNetwork": null, "containers": [{"name": "a", "resources": {
                 "limits": {"cpu": 1, "memory": "1Gi"}, "requests": {"cpu": 0.5}}}]}}))
+        .0
         .unwrap();
         let spec = pod.spec.unwrap();
         let resources = spec.containers[0].resources.clone().unwrap();
