@@ -27,6 +27,9 @@ pub(super) enum StopError {
     /// Every stop succeeded, and yet something runs.
     #[error("{0} still runs after it was stopped")]
     StillRunning(String),
+    /// Every removal succeeded, and yet the runtime has something of the pod.
+    #[error("the container runtime still has something of the pod after it was removed")]
+    StillThere,
     /// Something the pod left on the host could not be removed.
     #[error("cannot remove what the pod left on this host: {0}")]
     Leftover(String),
@@ -161,8 +164,18 @@ impl Services {
         let sandboxes = observed.sandboxes.iter().map(|s| self.runtime.remove_sandbox(&s.id));
         let removed: Result<(), CriError> = join_all(sandboxes).await.into_iter().collect();
         removed?;
-        self.pleg.relist(pod);
+        self.prove_removed(pod).await?;
         self.remove_files(pod, observed).await
+    }
+
+    /// Waits until the observed state shows that nothing is left: what is still shown when the pod is forgotten would be
+    /// taken for an orphan.
+    async fn prove_removed(&self, pod: &PodRef) -> Result<(), StopError> {
+        let removed = Instant::now();
+        self.pleg.relist(pod);
+        let left = self.pleg.cache().newer_than(pod, Some(removed)).await?;
+        let is_gone = left.containers.is_empty() && left.sandboxes.is_empty();
+        if is_gone { Ok(()) } else { Err(StopError::StillThere) }
     }
 
     async fn remove_files(&self, pod: &PodRef, observed: &PodStatus) -> Result<(), StopError> {
