@@ -1,0 +1,1 @@
+//! `hostlet config`: checks configuration files and shows what the daemon would run with. Starts nothing.
