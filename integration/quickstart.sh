@@ -286,7 +286,7 @@ down() {
   [ ! -e "$STATE/before" ] || put_back
   # The state last: as long as it is there, an interrupted --down can be run again.
   rm -rf --one-file-system "$RUN" "$LOG" "$STATE"
-  say "all removed (packages and the build in $TOP/target stay)"
+  say "all removed (the installed packages and the build stay)"
 }
 
 case ${1:-} in

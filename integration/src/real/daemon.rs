@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::Duration;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, anyhow, bail};
 use k8s_openapi::List;
 use k8s_openapi::api::core::v1::Pod;
 use nix::sys::signal::{Signal, kill};
@@ -59,14 +59,14 @@ impl Daemon {
     async fn wait_until_it_answers(&mut self) -> Result<()> {
         wait_for("hostlet answers", START_TIMEOUT, async || {
             if let Some(status) = self.child.try_wait().context("looking after hostlet")? {
-                return Ok(Look::NotYet(format!("hostlet has ended ({status}):\n{}", tail(&self.log))));
+                return Ok(Look::Done(Err(anyhow!("hostlet has ended ({status}):\n{}", tail(&self.log)))));
             }
             Ok(match self.pods() {
-                Ok(_) => Look::Done(()),
+                Ok(_) => Look::Done(Ok(())),
                 Err(error) => Look::NotYet(format!("{error:#}\n{}", tail(&self.log))),
             })
         })
-        .await
+        .await?
     }
 
     /// The pods as `hostlet pods -o json` shows them.

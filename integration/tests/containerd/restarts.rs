@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use anyhow::Result;
 use hostlet_integration::real::RealHost;
 use hostlet_integration::{Look, wait_for};
 
@@ -28,11 +29,11 @@ async fn a_crash_loop_counts_its_attempts_across_a_restart_of_the_daemon() {
     let last = statuses(&pod)[0].last_state.as_ref().and_then(|state| state.terminated.as_ref());
     assert_eq!(last.unwrap().exit_code, 3);
 
-    let seen = wait_for_attempt(&host, Attempts::new(), 1).await;
+    let seen = wait_for_attempt(&host, Attempts::new(), 1).await.unwrap();
     daemon.kill().unwrap();
     let daemon = host.start_hostlet("").await.unwrap();
     let next = newest(&seen) + 1;
-    wait_for_attempt(&host, seen, next).await;
+    wait_for_attempt(&host, seen, next).await.unwrap();
     drop(daemon);
 }
 
@@ -42,7 +43,7 @@ fn newest(seen: &Attempts) -> u32 {
 }
 
 /// Waits until the runtime holds attempt `wanted` or a later one. Two containers of one attempt fail the test.
-async fn wait_for_attempt(host: &RealHost, mut seen: Attempts, wanted: u32) -> Attempts {
+async fn wait_for_attempt(host: &RealHost, mut seen: Attempts, wanted: u32) -> Result<Attempts> {
     wait_for(&format!("attempt {wanted}"), LATER, async || {
         for container in host.cri().containers().await? {
             let attempt = container.metadata.map_or(0, |metadata| metadata.attempt);
@@ -51,9 +52,8 @@ async fn wait_for_attempt(host: &RealHost, mut seen: Attempts, wanted: u32) -> A
         }
         Ok(if newest(&seen) >= wanted { Look::Done(()) } else { Look::NotYet(format!("{seen:?}")) })
     })
-    .await
-    .unwrap();
-    seen
+    .await?;
+    Ok(seen)
 }
 
 #[tokio::test]
