@@ -28,19 +28,29 @@ pub(crate) struct Document {
 pub(crate) struct Lines(BTreeMap<String, usize>);
 
 impl Lines {
+    /// The lines of a document that says only one thing, as a flag does: all on line 1.
+    pub(crate) fn of_value(path: &str, value: &Value) -> Self {
+        let children = value.as_object().into_iter().flatten().map(|(name, _)| format!("{path}.{name}"));
+        Self(children.chain([path.to_owned()]).map(|path| (path, 1)).collect())
+    }
+
+    /// The line of the field at `path` itself, counted from 1.
+    pub(crate) fn own_line(&self, path: &str) -> Option<usize> {
+        self.0.get(path).copied()
+    }
+
     /// The line of the field at `path`, counted from 1; of the nearest field around it, if it has no line of its own.
     pub(crate) fn line(&self, path: &str) -> Option<usize> {
-        let mut path = path;
-        loop {
-            if let Some(line) = self.0.get(path) {
-                return Some(*line);
-            }
-            if path.is_empty() {
-                return None;
-            }
-            path = path.rfind(['.', '[']).map_or("", |end| &path[..end]);
-        }
+        enclosing(path).find_map(|path| self.own_line(path))
     }
+}
+
+/// `path`, and the paths of the fields around it, from the inside out; the document itself, which has the empty path, last.
+pub(crate) fn enclosing(path: &str) -> impl Iterator<Item = &str> {
+    std::iter::successors(Some(path), |path| {
+        let end = if path.is_empty() { return None } else { path.rfind(['.', '[']) };
+        Some(path.split_at(end.unwrap_or_default()).0)
+    })
 }
 
 /// What is wrong with a text as YAML or JSON.
