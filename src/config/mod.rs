@@ -1,5 +1,34 @@
 //! KubeletConfiguration v1beta1 file, drop-in directory and flags, merged into one validated struct. Does not know who uses it.
 
+mod decode;
+mod defaults;
+mod document;
+mod duration;
+mod error;
+mod files;
+mod flag_table;
+mod flag_value;
+mod flags;
+mod gates;
+mod hostlet;
+mod layers;
+mod load;
+mod merge;
+mod scalar;
+mod served;
 mod settings;
+mod show;
+mod spelling;
+mod validate;
+mod wire;
 
-pub use settings::Config;
+pub use defaults::Membership;
+pub use duration::{DurationError, GoDuration};
+pub use error::{ConfigError, ConfigErrors, ConfigWarning, Place};
+pub use flags::{FieldFlags, KubeletFlags, ProcessFlags, VersionForm, with_plain_names};
+pub use load::{Loaded, load};
+pub use settings::{
+    CgroupDriver, Cgroups, Config, Dns, HostRules, ImagePulls, LockFile, LogFormat, Logging, ParallelPulls,
+    PodDefaults, Runtime, Sources,
+};
+pub use show::EffectiveConfig;

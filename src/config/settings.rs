@@ -1,46 +1,325 @@
-//! The configuration the daemon runs with.
+//! What the daemon is told: the served part of the configuration, in the types it is used in. Built from a configuration
+//! that has its defaults and has been validated; reads nothing itself.
 
 use std::net::IpAddr;
-use std::path::PathBuf;
+use std::num::{NonZeroU32, NonZeroUsize};
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use crate::cri::CgroupDriver;
+use super::GoDuration;
+use super::flags::ProcessFlags;
+use super::hostlet::HostletConfiguration;
+use super::wire::{self, KubeletConfiguration};
 
-/// Validated configuration.
-#[derive(Clone, Debug)]
-#[allow(missing_docs)]
+/// Everything the daemon is told. Names in brackets are fields of KubeletConfiguration, or flags.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Config {
+    /// Name of the node: the host's own in lower case, unless overridden. (`--hostname-override`)
     pub node_name: String,
+    /// Addresses of the node that were given, primary first; at most one per family. (`--node-ip`)
     pub node_ips: Vec<IpAddr>,
+    /// Root of the daemon's own files. (`--root-dir`)
     pub root_dir: PathBuf,
-    pub lock_file: Option<PathBuf>,
-    pub static_pod_path: Option<PathBuf>,
-    pub pod_logs_dir: PathBuf,
-    pub sync_frequency: Duration,
-    pub file_check_frequency: Duration,
-    pub container_runtime_endpoint: String,
-    pub image_service_endpoint: Option<String>,
-    pub runtime_request_timeout: Duration,
-    pub registry_pull_qps: u32,
-    pub registry_burst: u32,
-    pub serialize_image_pulls: bool,
-    pub max_parallel_image_pulls: Option<std::num::NonZeroUsize>,
-    pub cgroup_driver: CgroupDriver,
-    pub cgroup_root: String,
-    pub cgroups_per_qos: bool,
-    pub cpu_cfs_quota: bool,
-    pub cpu_cfs_quota_period: Duration,
-    pub pod_pids_limit: Option<i64>,
-    pub single_process_oom_kill: Option<bool>,
-    pub seccomp_default: bool,
-    pub crash_loop_max: Duration,
-    pub resolv_conf: Option<PathBuf>,
-    pub cluster_dns: Vec<IpAddr>,
-    pub cluster_domain: String,
-    pub oom_score_adj: i32,
-    pub max_open_files: u64,
-    pub fail_swap_on: bool,
-    pub fail_cgroup_v1: bool,
+    /// Lock to hold while running. (`--lock-file`)
+    pub lock: Option<LockFile>,
+    /// The daemon's control socket. (`socket` of HostletConfiguration)
     pub socket: PathBuf,
-    pub max_concurrent_starts: usize,
+    /// How many sandboxes and containers may be starting at once. (`maxConcurrentStarts` of HostletConfiguration)
+    pub max_concurrent_starts: NonZeroUsize,
+    /// Where pods come from.
+    pub sources: Sources,
+    /// The container runtime.
+    pub runtime: Runtime,
+    /// How images are pulled.
+    pub pulls: ImagePulls,
+    /// How pods' cgroups are made.
+    pub cgroups: Cgroups,
+    /// What pods see of the network.
+    pub dns: Dns,
+    /// What every pod gets or may not have.
+    pub pods: PodDefaults,
+    /// What the host must be, and what the daemon is on it.
+    pub host: HostRules,
+    /// How the daemon logs.
+    pub logging: Logging,
+}
+
+/// A lock file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LockFile {
+    /// Path of the file.
+    pub path: PathBuf,
+    /// Whether to exit when somebody else wants the lock. (`--exit-on-lock-contention`)
+    pub exit_on_contention: bool,
+}
+
+/// Where pods come from, and how often they are looked at.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Sources {
+    /// Directory of manifests, or one manifest; none means there are no static pods. (`staticPodPath`)
+    pub static_pod_path: Option<PathBuf>,
+    /// How often the manifests are read even if nothing is seen to change. (`fileCheckFrequency`)
+    pub file_check_frequency: Duration,
+    /// How often a running pod is compared with its spec if nothing happens. (`syncFrequency`)
+    pub sync_frequency: Duration,
+}
+
+/// The container runtime.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Runtime {
+    /// Socket of its runtime service. (`containerRuntimeEndpoint`)
+    pub runtime_socket: PathBuf,
+    /// Socket of its image service. (`imageServiceEndpoint`)
+    pub image_socket: PathBuf,
+    /// How long a call may take that is not known to be long. (`runtimeRequestTimeout`)
+    pub request_timeout: Duration,
+}
+
+/// How images are pulled.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ImagePulls {
+    /// How many pulls may begin in a second; none means no limit. (`registryPullQPS`)
+    pub per_second: Option<NonZeroU32>,
+    /// How many may begin at once before that limit holds. (`registryBurst`)
+    pub burst: u32,
+    /// How many may run at once. (`serializeImagePulls`, `maxParallelImagePulls`)
+    pub parallel: ParallelPulls,
+}
+
+/// How many images may be pulled at once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ParallelPulls {
+    /// One after the other.
+    Serial,
+    /// This many.
+    AtMost(NonZeroUsize),
+    /// Any number.
+    Unlimited,
+}
+
+/// Who makes cgroups.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CgroupDriver {
+    /// The daemon itself, in the cgroup filesystem.
+    Cgroupfs,
+    /// systemd, asked over D-Bus.
+    Systemd,
+}
+
+/// How pods' cgroups are made.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Cgroups {
+    /// The driver to use if the runtime does not name one. (`cgroupDriver`)
+    pub driver: CgroupDriver,
+    /// The cgroup above `kubepods`; empty for the top. (`cgroupRoot`)
+    pub root: String,
+    /// Whether pods get cgroups of ours at all. (`cgroupsPerQOS`)
+    pub per_qos: bool,
+    /// How many processes a pod may have; none means no limit. (`podPidsLimit`)
+    pub pids_limit: Option<i64>,
+    /// Whether CPU limits become CFS quotas. (`cpuCFSQuota`)
+    pub cfs_quota: bool,
+    /// Period of the CFS quotas. (`cpuCFSQuotaPeriod`)
+    pub cfs_period: Duration,
+    /// Whether out of memory kills one process rather than the whole container; none leaves it to the cgroup version: one
+    /// process on v1, all on v2. (`singleProcessOOMKill`)
+    pub single_process_oom_kill: Option<bool>,
+}
+
+/// What pods see of the network.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Dns {
+    /// DNS domain of the cluster; empty for none. (`clusterDomain`)
+    pub cluster_domain: String,
+    /// Addresses of the cluster's DNS service. (`clusterDNS`)
+    pub cluster_dns: Vec<IpAddr>,
+    /// The resolver file that is the base of the pods'; none means an empty base. (`resolvConf`)
+    pub resolv_conf: Option<PathBuf>,
+}
+
+/// What every pod gets or may not have.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PodDefaults {
+    /// How many pods may run. (`maxPods`)
+    pub max_pods: usize,
+    /// Root of the pods' log directories. (`podLogsDir`)
+    pub logs_dir: PathBuf,
+    /// The longest wait before a crashing container is started again. (`crashLoopBackOff.maxContainerRestartPeriod`)
+    pub max_restart_wait: Duration,
+    /// Whether containers that name no seccomp profile get the runtime's default. (`seccompDefault`)
+    pub seccomp_default: bool,
+    /// Sysctls beyond the safe ones that pods may set: names, or starts of names followed by `*`. (`allowedUnsafeSysctls`)
+    pub allowed_unsafe_sysctls: Vec<String>,
+}
+
+/// What the host must be, and what the daemon is on it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HostRules {
+    /// Whether to refuse a host with active swap. (`failSwapOn`)
+    pub fail_swap_on: bool,
+    /// Whether to refuse a host with cgroup v1. (`failCgroupV1`)
+    pub fail_cgroup_v1: bool,
+    /// OOM score adjustment of the daemon. (`oomScoreAdj`)
+    pub oom_score_adj: i32,
+    /// How many files the daemon may have open. (`maxOpenFiles`)
+    pub max_open_files: u64,
+}
+
+/// How the daemon logs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Logging {
+    /// The shape of a line. (`logging.format`)
+    pub format: LogFormat,
+    /// How much is logged: 0 is what an operator needs, above 4 is for debugging. (`logging.verbosity`)
+    pub verbosity: u32,
+}
+
+/// The shape of a log line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LogFormat {
+    /// For people.
+    Text,
+    /// One JSON object a line.
+    Json,
+}
+
+/// The path of a unix socket named by a runtime endpoint: `unix:///path`, or a bare path. None for anything else.
+pub(super) fn socket_path(endpoint: &str) -> Option<&Path> {
+    let path = Path::new(endpoint.strip_prefix("unix://").unwrap_or(endpoint));
+    path.is_absolute().then_some(path)
+}
+
+/// The name of the node on a host called `hostname`, by upstream's rule: the override if there is one, in lower case.
+fn node_name(hostname: &str, name_override: Option<&str>) -> String {
+    name_override.filter(|name| !name.is_empty()).unwrap_or(hostname).trim().to_lowercase()
+}
+
+impl Config {
+    /// The settings in a complete and valid configuration. Whatever is missing nonetheless is taken as zero.
+    pub(super) fn new(
+        kubelet: &KubeletConfiguration,
+        hostlet: &HostletConfiguration,
+        flags: &ProcessFlags,
+        hostname: &str,
+    ) -> Self {
+        Self {
+            node_name: node_name(hostname, flags.hostname_override.as_deref()),
+            node_ips: flags.node_ip.clone(),
+            root_dir: flags.root_dir.clone(),
+            lock: flags
+                .lock_file
+                .clone()
+                .map(|path| LockFile { path, exit_on_contention: flags.exit_on_lock_contention }),
+            socket: hostlet.socket.clone().map(PathBuf::from).unwrap_or_default(),
+            max_concurrent_starts: hostlet.max_concurrent_starts.unwrap_or(NonZeroUsize::MIN),
+            sources: Sources {
+                static_pod_path: path(&kubelet.static_pod_path),
+                file_check_frequency: time(kubelet.file_check_frequency),
+                sync_frequency: time(kubelet.sync_frequency),
+            },
+            runtime: runtime(kubelet),
+            pulls: pulls(kubelet),
+            cgroups: cgroups(kubelet),
+            dns: Dns {
+                cluster_domain: kubelet.cluster_domain.clone().unwrap_or_default(),
+                cluster_dns: kubelet.cluster_dns.clone().unwrap_or_default(),
+                resolv_conf: path(&kubelet.resolv_conf),
+            },
+            pods: PodDefaults {
+                max_pods: usize::try_from(kubelet.max_pods.unwrap_or_default()).unwrap_or_default(),
+                logs_dir: path(&kubelet.pod_logs_dir).unwrap_or_default(),
+                max_restart_wait: time(kubelet.crash_loop_back_off.max_container_restart_period),
+                seccomp_default: kubelet.seccomp_default.unwrap_or_default(),
+                allowed_unsafe_sysctls: kubelet.allowed_unsafe_sysctls.clone().unwrap_or_default(),
+            },
+            host: HostRules {
+                fail_swap_on: kubelet.fail_swap_on.unwrap_or_default(),
+                fail_cgroup_v1: kubelet.fail_cgroup_v1.unwrap_or_default(),
+                oom_score_adj: kubelet.oom_score_adj.unwrap_or_default(),
+                max_open_files: kubelet
+                    .max_open_files
+                    .and_then(|files| files.try_into().ok())
+                    .unwrap_or_default(),
+            },
+            logging: Logging {
+                format: match kubelet.logging.format {
+                    Some(wire::LogFormat::Json) => LogFormat::Json,
+                    Some(wire::LogFormat::Text) | None => LogFormat::Text,
+                },
+                verbosity: kubelet.logging.verbosity.unwrap_or_default(),
+            },
+        }
+    }
+}
+
+fn time(field: Option<GoDuration>) -> Duration {
+    field.and_then(GoDuration::to_std).unwrap_or_default()
+}
+
+fn path(field: &Option<String>) -> Option<PathBuf> {
+    field.as_ref().filter(|path| !path.is_empty()).map(PathBuf::from)
+}
+
+fn runtime(kubelet: &KubeletConfiguration) -> Runtime {
+    let socket = |field: &Option<String>| field.as_deref().and_then(socket_path).map(Path::to_owned);
+    let runtime_socket = socket(&kubelet.container_runtime_endpoint).unwrap_or_default();
+    Runtime {
+        image_socket: socket(&kubelet.image_service_endpoint).unwrap_or_else(|| runtime_socket.clone()),
+        runtime_socket,
+        request_timeout: time(kubelet.runtime_request_timeout),
+    }
+}
+
+fn pulls(kubelet: &KubeletConfiguration) -> ImagePulls {
+    let count = |field: Option<i32>| field.and_then(|number| u32::try_from(number).ok()).unwrap_or_default();
+    let limit =
+        kubelet.max_parallel_image_pulls.and_then(|pulls| usize::try_from(pulls).ok()?.try_into().ok());
+    ImagePulls {
+        per_second: NonZeroU32::new(count(kubelet.registry_pull_qps)),
+        burst: count(kubelet.registry_burst),
+        parallel: match (kubelet.serialize_image_pulls, limit) {
+            (Some(false), Some(limit)) => ParallelPulls::AtMost(limit),
+            (Some(false), None) => ParallelPulls::Unlimited,
+            (Some(true) | None, _) => ParallelPulls::Serial,
+        },
+    }
+}
+
+fn cgroups(kubelet: &KubeletConfiguration) -> Cgroups {
+    Cgroups {
+        driver: match kubelet.cgroup_driver {
+            Some(wire::CgroupDriver::Systemd) => CgroupDriver::Systemd,
+            Some(wire::CgroupDriver::Cgroupfs) | None => CgroupDriver::Cgroupfs,
+        },
+        root: kubelet.cgroup_root.clone().unwrap_or_default(),
+        per_qos: kubelet.cgroups_per_qos.unwrap_or_default(),
+        pids_limit: kubelet.pod_pids_limit.filter(|limit| *limit > 0),
+        cfs_quota: kubelet.cpu_cfs_quota.unwrap_or_default(),
+        cfs_period: time(kubelet.cpu_cfs_quota_period),
+        single_process_oom_kill: kubelet.single_process_oom_kill,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::{node_name, socket_path};
+
+    #[test]
+    fn a_node_is_named_like_its_host() {
+        assert_eq!(node_name(" Host1.Example.ORG\n", None), "host1.example.org");
+        assert_eq!(node_name("host1", Some("")), "host1");
+        assert_eq!(node_name("host1", Some(" Node-7 ")), "node-7");
+    }
+
+    #[test]
+    fn endpoints_name_sockets() {
+        let path = Some(Path::new("/run/c.sock"));
+        assert_eq!(socket_path("unix:///run/c.sock"), path);
+        assert_eq!(socket_path("/run/c.sock"), path);
+        for endpoint in ["tcp://1.2.3.4:5", "unix://run/c.sock", "run/c.sock", ""] {
+            assert_eq!(socket_path(endpoint), None, "{endpoint}");
+        }
+    }
 }

@@ -1,0 +1,311 @@
+//! Text to documents: one or more YAML or JSON documents become JSON values that remember on which line each field
+//! stands. Duplicate fields are errors. Knows no schema, does no I/O, and never panics, whatever the text.
+
+use std::collections::{BTreeMap, HashMap};
+use std::fmt::Write as _;
+
+use serde_json::{Map, Value};
+use serde_saphyr::granit_parser::{Event, Parser, ScalarStyle, Span, Tag};
+
+use super::scalar;
+
+/// How many values one text may hold with its aliases written out: far above any real file, far below a danger.
+const MAX_NODES: usize = 100_000;
+/// How deep values may nest with aliases written out, so that whoever walks them may use recursion.
+const MAX_DEPTH: usize = 100;
+
+/// One document of a text.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Document {
+    /// What it holds; null if it is empty.
+    pub(crate) value: Value,
+    /// On which line each of its fields stands.
+    pub(crate) lines: Lines,
+}
+
+/// On which line of the text each field of a document stands. Fields are named by paths like `a.b[0].c`.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Lines(BTreeMap<String, usize>);
+
+impl Lines {
+    /// The lines of a document that says only one thing, as a flag does: all on line 1.
+    pub(crate) fn of_value(path: &str, value: &Value) -> Self {
+        let children = value.as_object().into_iter().flatten().map(|(name, _)| format!("{path}.{name}"));
+        Self(children.chain([path.to_owned()]).map(|path| (path, 1)).collect())
+    }
+
+    /// The line of the field at `path` itself, counted from 1.
+    pub(crate) fn own_line(&self, path: &str) -> Option<usize> {
+        self.0.get(path).copied()
+    }
+
+    /// The line of the field at `path`, counted from 1; of the nearest field around it, if it has no line of its own.
+    pub(crate) fn line(&self, path: &str) -> Option<usize> {
+        enclosing(path).find_map(|path| self.own_line(path))
+    }
+}
+
+/// `path`, and the paths of the fields around it, from the inside out; the document itself, which has the empty path, last.
+pub(crate) fn enclosing(path: &str) -> impl Iterator<Item = &str> {
+    std::iter::successors(Some(path), |path| {
+        let end = if path.is_empty() { return None } else { path.rfind(['.', '[']) };
+        Some(path.split_at(end.unwrap_or_default()).0)
+    })
+}
+
+/// What is wrong with a text as YAML or JSON.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{message}")]
+pub(crate) struct DocumentError {
+    /// Line, counted from 1.
+    pub(crate) line: usize,
+    /// Column, counted from 1.
+    pub(crate) column: usize,
+    /// What is wrong.
+    pub(crate) message: String,
+}
+
+/// Reads every document of `text`. Reports all duplicate fields and unusable values, and the first break of syntax,
+/// since there reading ends.
+pub(crate) fn parse_documents(text: &str) -> Result<Vec<Document>, Vec<DocumentError>> {
+    let mut builder = Builder::default();
+    for event in Parser::new_from_str(text) {
+        match event {
+            Ok((event, span)) => builder.take(event, span),
+            Err(error) => {
+                let (line, column) = (error.marker().line(), error.marker().col() + 1);
+                builder.errors.push(DocumentError { line, column, message: error.info() });
+                break;
+            }
+        }
+        if builder.overflowed {
+            break;
+        }
+    }
+    if builder.errors.is_empty() { Ok(builder.documents) } else { Err(builder.errors) }
+}
+
+/// A collection that is being read.
+enum Open {
+    List { items: Vec<Value> },
+    Object { fields: Map<String, Value>, key: Option<String> },
+}
+
+/// A collection that is being read, and what to know when it ends.
+struct Level {
+    open: Open,
+    /// Length of its own path.
+    path_len: usize,
+    anchor: usize,
+    /// Nodes read before it.
+    nodes_before: usize,
+}
+
+/// Builds values from parser events. Works without recursion, so that depth costs no stack.
+#[derive(Default)]
+struct Builder {
+    documents: Vec<Document>,
+    errors: Vec<DocumentError>,
+    levels: Vec<Level>,
+    /// Path of the node that comes next.
+    path: String,
+    lines: Lines,
+    root: Option<Value>,
+    /// Values that aliases may name, with their number of nodes.
+    anchors: HashMap<usize, (Value, usize)>,
+    nodes: usize,
+    overflowed: bool,
+}
+
+impl Builder {
+    fn take(&mut self, event: Event<'_>, span: Span) {
+        match event {
+            Event::DocumentStart(..) => {
+                self.lines = Lines::default();
+                self.root = None;
+                self.anchors.clear();
+            }
+            Event::DocumentEnd => {
+                let value = self.root.take().unwrap_or_default();
+                self.documents.push(Document { value, lines: std::mem::take(&mut self.lines) });
+            }
+            Event::Scalar(text, style, anchor, tag) => {
+                self.scalar(&text, style, anchor, tag.as_deref(), span)
+            }
+            Event::SequenceStart(_, anchor, tag) => {
+                self.check_tag(tag.as_deref(), span);
+                self.open(Open::List { items: Vec::new() }, anchor, span);
+            }
+            Event::MappingStart(_, anchor, tag) => {
+                self.check_tag(tag.as_deref(), span);
+                self.open(Open::Object { fields: Map::new(), key: None }, anchor, span);
+            }
+            Event::SequenceEnd | Event::MappingEnd => self.close(),
+            Event::Alias(anchor) => self.alias(anchor, span),
+            Event::UnresolvedAlias(name) => self.error(span, format!("there is no anchor &{name}")),
+            // Comments and the ends of the stream carry no values. The parser may learn more such events.
+            _ => {}
+        }
+    }
+
+    fn error(&mut self, span: Span, message: String) {
+        let (line, column) = (span.start.line(), span.start.col() + 1);
+        self.errors.push(DocumentError { line, column, message });
+    }
+
+    fn check_tag(&mut self, tag: Option<&Tag>, span: Span) {
+        if let Some(tag) = tag.filter(|tag| !tag.is_yaml_core_schema()) {
+            self.error(span, format!("the tag {} has no meaning here; remove it", tag.original()));
+        }
+    }
+
+    /// Makes room for `nodes` more values that nest `depth` deep; false once the limits are passed.
+    fn reserve(&mut self, nodes: usize, depth: usize, span: Span) -> bool {
+        self.nodes = self.nodes.saturating_add(nodes);
+        if self.overflowed {
+            return false;
+        }
+        if self.nodes > MAX_NODES {
+            self.overflowed = true;
+            self.error(span, format!("the text holds more than {MAX_NODES} values"));
+        } else if self.levels.len() + depth > MAX_DEPTH {
+            self.overflowed = true;
+            self.error(span, format!("the values nest more than {MAX_DEPTH} deep"));
+        }
+        !self.overflowed
+    }
+
+    fn scalar(&mut self, text: &str, style: ScalarStyle, anchor: usize, tag: Option<&Tag>, span: Span) {
+        if let Some(Level { open: Open::Object { fields, key: key @ None }, .. }) = self.levels.last_mut() {
+            *key = Some(text.to_owned());
+            let duplicate = fields.contains_key(text);
+            return self.enter_field(text, duplicate, span);
+        }
+        self.check_tag(tag, span);
+        let plain = style == ScalarStyle::Plain && tag.is_none_or(|tag| !tag.is_yaml_core_schema_tag("str"));
+        let value = if plain { scalar::resolve(text) } else { Some(Value::String(text.to_owned())) };
+        let value = value.unwrap_or_else(|| {
+            self.error(span, format!("{text} is not a number that can be used"));
+            Value::Null
+        });
+        if !self.reserve(1, 0, span) {
+            return;
+        }
+        if anchor != 0 {
+            self.anchors.insert(anchor, (value.clone(), 1));
+        }
+        self.enter_item(span);
+        self.put(value);
+    }
+
+    fn alias(&mut self, anchor: usize, span: Span) {
+        if let Some(Level { open: Open::Object { key: None, .. }, .. }) = self.levels.last() {
+            // The mapping's events stay in step: what follows is the value of this key.
+            self.error(span, "an alias cannot be the name of a field".to_owned());
+            return self.skip_key();
+        }
+        // Only a finished value is stored, so an alias inside its own anchor finds nothing.
+        let Some((value, nodes)) = self.anchors.get(&anchor) else {
+            self.error(span, "an alias cannot stand inside the value it names".to_owned());
+            self.enter_item(span);
+            return self.put(Value::Null);
+        };
+        let (nodes, depth) = (*nodes, depth(value));
+        if self.reserve(nodes, depth, span) {
+            let value = self.anchors.get(&anchor).map(|(value, _)| value.clone()).unwrap_or_default();
+            self.enter_item(span);
+            self.put(value);
+        }
+    }
+
+    fn open(&mut self, open: Open, anchor: usize, span: Span) {
+        if let Some(Level { open: Open::Object { key: None, .. }, .. }) = self.levels.last() {
+            self.error(span, "the name of a field must be plain text".to_owned());
+            self.skip_key();
+        }
+        let nodes_before = self.nodes;
+        if !self.reserve(1, 1, span) {
+            return;
+        }
+        self.enter_item(span);
+        self.levels.push(Level { open, path_len: self.path.len(), anchor, nodes_before });
+    }
+
+    fn close(&mut self) {
+        let Some(level) = self.levels.pop() else { return };
+        let value = match level.open {
+            Open::List { items } => Value::Array(items),
+            Open::Object { fields, .. } => Value::Object(fields),
+        };
+        if level.anchor != 0 {
+            self.anchors.insert(level.anchor, (value.clone(), self.nodes - level.nodes_before));
+        }
+        self.path.truncate(level.path_len);
+        self.put(value);
+    }
+
+    /// Names the field whose value comes next.
+    fn enter_field(&mut self, name: &str, duplicate: bool, span: Span) {
+        if !self.path.is_empty() {
+            self.path.push('.');
+        }
+        self.path.push_str(name);
+        if duplicate {
+            let first = self.lines.line(&self.path).unwrap_or_default();
+            self.error(span, format!("duplicate field {:?}, first set on line {first}", self.path));
+        } else {
+            self.lines.0.insert(self.path.clone(), span.start.line());
+        }
+    }
+
+    /// Gives a key that cannot be used a name, so that its value goes somewhere.
+    fn skip_key(&mut self) {
+        if let Some(Level { open: Open::Object { key, .. }, .. }) = self.levels.last_mut() {
+            *key = Some(String::new());
+        }
+    }
+
+    /// Names the list item, or the document itself, that begins here.
+    fn enter_item(&mut self, span: Span) {
+        let line = span.start.line();
+        match self.levels.last() {
+            None => {
+                self.lines.0.insert(String::new(), line);
+            }
+            Some(Level { open: Open::List { items }, .. }) => {
+                // Writing to a String cannot fail.
+                let _ = write!(self.path, "[{}]", items.len());
+                self.lines.0.insert(self.path.clone(), line);
+            }
+            Some(Level { open: Open::Object { .. }, .. }) => {}
+        }
+    }
+
+    /// Puts a finished value into what is open around it. Of duplicate fields the first stays.
+    fn put(&mut self, value: Value) {
+        let Some(level) = self.levels.last_mut() else {
+            self.root = Some(value);
+            return;
+        };
+        match &mut level.open {
+            Open::List { items } => items.push(value),
+            Open::Object { fields, key } => {
+                fields.entry(key.take().unwrap_or_default()).or_insert(value);
+            }
+        }
+        self.path.truncate(level.path_len);
+    }
+}
+
+/// How deep the collections in `value` nest.
+fn depth(value: &Value) -> usize {
+    match value {
+        Value::Array(items) => 1 + items.iter().map(depth).max().unwrap_or_default(),
+        Value::Object(fields) => 1 + fields.values().map(depth).max().unwrap_or_default(),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => 0,
+    }
+}
+
+#[cfg(test)]
+#[path = "document_tests.rs"]
+mod tests;

@@ -1,0 +1,197 @@
+//! Tests of reading documents.
+
+use proptest::prelude::*;
+use serde_json::{Value, json};
+
+use super::{Document, parse_documents};
+
+fn one(text: &str) -> Document {
+    let mut documents = parse_documents(text).unwrap();
+    assert_eq!(documents.len(), 1, "{text}");
+    documents.remove(0)
+}
+
+fn errors(text: &str) -> Vec<(usize, usize, String)> {
+    let errors = parse_documents(text).unwrap_err();
+    errors.into_iter().map(|error| (error.line, error.column, error.message)).collect()
+}
+
+#[test]
+fn fields_know_their_lines() {
+    let document = one("# head\nport: 1\nauth:\n  x509: {ca: a}\nlist:\n- a: 1\n\n- b:\n    c: 2\n");
+    assert_eq!(
+        document.value,
+        json!({"port": 1, "auth": {"x509": {"ca": "a"}}, "list": [{"a": 1}, {"b": {"c": 2}}]})
+    );
+    for (path, line) in [
+        ("", 2),
+        ("port", 2),
+        ("auth", 3),
+        ("auth.x509", 4),
+        ("auth.x509.ca", 4),
+        ("list", 5),
+        ("list[0]", 6),
+        ("list[1].b", 8),
+        ("list[1].b.c", 9),
+        // What is not there stands where it would belong.
+        ("list[1].b.d", 8),
+        ("auth.x509.key.size", 4),
+        ("nothing", 2),
+    ] {
+        assert_eq!(document.lines.line(path), Some(line), "{path}");
+    }
+}
+
+#[test]
+fn json_is_read_too() {
+    let document = one("{\n\t\"a\": [1, -2.5, null],\n\t\"b\": {\"c\": \"yes\\n\\u00e9\\/\"}\n}\n");
+    assert_eq!(document.value, json!({"a": [1, -2.5, null], "b": {"c": "yes\né/"}}));
+    assert_eq!(document.lines.line("b.c"), Some(3));
+}
+
+#[test]
+fn quoted_scalars_stay_text() {
+    let document = one("a: \"1\"\nb: 'true'\nc: |\n  2\nd: !!str 3\ne: 4\n");
+    assert_eq!(document.value, json!({"a": "1", "b": "true", "c": "2\n", "d": "3", "e": 4}));
+}
+
+#[test]
+fn several_documents_count_lines_through() {
+    let documents = parse_documents("a: 1\n---\nb: 2\n---\n").unwrap();
+    let values: Vec<&Value> = documents.iter().map(|document| &document.value).collect();
+    assert_eq!(values, [&json!({"a": 1}), &json!({"b": 2}), &Value::Null]);
+    assert_eq!(documents[1].lines.line("b"), Some(3));
+    assert_eq!(documents[1].lines.line("a"), Some(3));
+}
+
+#[test]
+fn a_text_without_content_has_no_documents() {
+    assert_eq!(parse_documents(""), Ok(Vec::new()));
+    assert_eq!(parse_documents("# only a comment\n"), Ok(Vec::new()));
+}
+
+#[test]
+fn every_duplicate_field_is_reported() {
+    assert_eq!(
+        errors("a: 1\nb:\n  c: 1\n  d: 2\n  c: {x: 1}\na: [3]\n"),
+        [
+            (5, 3, "duplicate field \"b.c\", first set on line 3".to_owned()),
+            (6, 1, "duplicate field \"a\", first set on line 1".to_owned()),
+        ]
+    );
+}
+
+#[test]
+fn broken_syntax_is_reported_where_it_breaks() {
+    let found = errors("a: 1\nb: [1, 2\nc: 3\n");
+    assert_eq!(found.len(), 1);
+    assert!(found[0].0 >= 2, "{found:?}");
+    assert!(!found[0].2.is_empty());
+    assert_eq!(errors("a: {b: 1").len(), 1);
+    assert_eq!(errors("a:\n\t- 1").len(), 1);
+}
+
+#[test]
+fn what_json_cannot_say_is_refused() {
+    assert_eq!(errors("a: .inf")[0].2, ".inf is not a number that can be used");
+    assert_eq!(errors("a: !secret b")[0].2, "the tag !secret has no meaning here; remove it");
+    assert_eq!(errors("? [a, b]\n: 1\n")[0].2, "the name of a field must be plain text");
+    assert_eq!(errors("a: &a b\n*a : 1\n")[0].2, "an alias cannot be the name of a field");
+    assert_eq!(errors("a: *b")[0].0, 1);
+}
+
+#[test]
+fn aliases_are_written_out() {
+    let document = one("a: &x {k: [1]}\nb: *x\nc: [*x, 2]\n");
+    assert_eq!(document.value, json!({"a": {"k": [1]}, "b": {"k": [1]}, "c": [{"k": [1]}, 2]}));
+    assert_eq!(document.lines.line("b.k"), Some(2));
+    assert_eq!(document.lines.line("c[0].k"), Some(3));
+    assert_eq!(errors("a: &x [*x]")[0].2, "an alias cannot stand inside the value it names");
+}
+
+#[test]
+fn small_texts_cannot_become_huge() {
+    let mut bomb = "a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n".to_owned();
+    for level in 1..20 {
+        let below = format!("*a{}", level - 1);
+        bomb += &format!("a{level}: &a{level} [{}]\n", vec![below; 10].join(", "));
+    }
+    assert_eq!(errors(&bomb)[0].2, "the text holds more than 100000 values");
+
+    assert!(parse_documents(&format!("{}{}", "[".repeat(100), "]".repeat(100))).is_ok());
+    let message = "the values nest more than 100 deep";
+    assert_eq!(errors(&format!("{}{}", "[".repeat(101), "]".repeat(101)))[0].2, message);
+    let nested =
+        format!("a: &a {}{}\nb: {}*a{}\n", "[".repeat(60), "]".repeat(60), "[".repeat(60), "]".repeat(60));
+    assert_eq!(errors(&nested)[0].2, message);
+}
+
+/// Texts that look enough like YAML to get far into the reader.
+fn yamlish() -> impl Strategy<Value = String> {
+    let piece = prop_oneof![
+        Just("a: "),
+        Just("b:\n"),
+        Just("- "),
+        Just("  "),
+        Just("\n"),
+        Just("{"),
+        Just("}"),
+        Just("["),
+        Just("]"),
+        Just(","),
+        Just("&x "),
+        Just("*x"),
+        Just("? "),
+        Just("!!str "),
+        Just("|\n"),
+        Just("\""),
+        Just("'"),
+        Just("---\n"),
+        Just("#c"),
+        Just("\t"),
+        Just("<<: "),
+        Just("%YAML 1.2\n"),
+        Just("é"),
+        Just("0x"),
+    ];
+    proptest::collection::vec(piece, 0..40).prop_map(|pieces| pieces.concat())
+}
+
+fn json_value() -> impl Strategy<Value = Value> {
+    let leaf = prop_oneof![
+        Just(Value::Null),
+        any::<bool>().prop_map(Value::from),
+        any::<i64>().prop_map(Value::from),
+        "[ -~]{0,12}".prop_map(Value::from),
+    ];
+    leaf.prop_recursive(4, 40, 5, |inner| {
+        prop_oneof![
+            proptest::collection::vec(inner.clone(), 0..5).prop_map(Value::from),
+            proptest::collection::btree_map("[ -~]{1,8}", inner, 0..5)
+                .prop_map(|fields| Value::Object(fields.into_iter().collect())),
+        ]
+    })
+}
+
+proptest! {
+    #[test]
+    fn no_text_makes_the_reader_panic(text in prop_oneof![any::<String>(), yamlish()]) {
+        if let Err(errors) = parse_documents(&text) {
+            prop_assert!(!errors.is_empty());
+        }
+    }
+
+    #[test]
+    fn json_reads_back_as_written(value in json_value(), pretty: bool) {
+        let text = if pretty { serde_json::to_string_pretty(&value) } else { serde_json::to_string(&value) }.unwrap();
+        let documents = parse_documents(&text).unwrap();
+        prop_assert_eq!(&documents[0].value, &value);
+    }
+
+    #[test]
+    fn yaml_reads_back_as_written(value in json_value()) {
+        let text = serde_saphyr::to_string(&value).unwrap();
+        let documents = parse_documents(&text).unwrap();
+        prop_assert_eq!(&documents[0].value, &value, "{}", text);
+    }
+}

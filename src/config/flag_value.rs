@@ -1,0 +1,193 @@
+//! Values of flags as text, to JSON as the configuration document would have them. Knows no flag by name.
+
+use serde_json::{Map, Value};
+
+/// How a flag's text is read. What the field itself takes is checked later, as for a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum FlagKind {
+    /// `true` or `false`; the flag alone means true.
+    Bool,
+    /// A number.
+    Number,
+    /// Text, or what is written as text: durations, paths, addresses.
+    Text,
+    /// `a,b`; repeated flags add to it.
+    List,
+    /// `a=1,b=2`; repeated flags add to it.
+    Map,
+    /// `memory.available<1Gi,...`; repeated flags add to it.
+    Thresholds,
+    /// `Gate=true,...`; repeated flags add to it.
+    Gates,
+    /// `Name:value,...`; a name that comes again adds a value.
+    Headers,
+    /// `key=value:Effect,...`.
+    Taints,
+    /// `node:memory=1Gi,hugepages-1Gi=2Gi;...`.
+    MemoryReservations,
+    /// `pattern=3,...`.
+    VModule,
+}
+
+/// The value that a flag given with `texts`, in this order, sets. Scalars take the last.
+pub(super) fn value(kind: FlagKind, texts: &[String]) -> Result<Value, String> {
+    let last = texts.last().map(String::as_str).unwrap_or_default();
+    let items =
+        || texts.iter().flat_map(|text| text.split(',')).map(str::trim).filter(|item| !item.is_empty());
+    match kind {
+        FlagKind::Bool => boolean(last).map(Value::Bool),
+        FlagKind::Number => number(last),
+        FlagKind::Text => Ok(Value::from(last)),
+        FlagKind::List => Ok(items().map(Value::from).collect()),
+        FlagKind::Map => pairs(items(), "=", |text| Ok(Value::from(text))),
+        FlagKind::Thresholds => pairs(items(), "<", |text| Ok(Value::from(text))),
+        FlagKind::Gates => pairs(items(), "=", |text| boolean(text).map(Value::Bool)),
+        FlagKind::Headers => headers(items()),
+        FlagKind::Taints => items().map(taint).collect(),
+        FlagKind::MemoryReservations => texts
+            .iter()
+            .flat_map(|text| text.split(';'))
+            .filter(|item| !item.is_empty())
+            .map(reservation)
+            .collect(),
+        FlagKind::VModule => items().map(vmodule).collect(),
+    }
+}
+
+/// By Go's `strconv.ParseBool`.
+fn boolean(text: &str) -> Result<bool, String> {
+    match text {
+        "1" | "t" | "T" | "true" | "TRUE" | "True" => Ok(true),
+        "0" | "f" | "F" | "false" | "FALSE" | "False" => Ok(false),
+        _ => Err(format!("{text:?} is neither true nor false")),
+    }
+}
+
+fn number(text: &str) -> Result<Value, String> {
+    text.parse::<i64>().map(Value::from).map_err(|_| format!("{text:?} is not a whole number"))
+}
+
+fn split<'t>(item: &'t str, separator: &str) -> Result<(&'t str, &'t str), String> {
+    let (name, value) = item
+        .split_once(separator)
+        .ok_or_else(|| format!("{item:?} should be a name and a value with {separator:?} between them"))?;
+    Ok((name.trim(), value.trim()))
+}
+
+fn pairs<'t>(
+    items: impl Iterator<Item = &'t str>,
+    separator: &str,
+    read: fn(&str) -> Result<Value, String>,
+) -> Result<Value, String> {
+    let pair = |item| {
+        let (name, value) = split(item, separator)?;
+        Ok((name.to_owned(), read(value)?))
+    };
+    items.map(pair).collect::<Result<Map<_, _>, String>>().map(Value::Object)
+}
+
+fn headers<'t>(items: impl Iterator<Item = &'t str>) -> Result<Value, String> {
+    let mut headers: Map<String, Value> = Map::new();
+    for item in items {
+        let (name, value) = split(item, ":")?;
+        let values = headers.entry(name.to_owned()).or_insert_with(|| Value::Array(Vec::new()));
+        if let Value::Array(values) = values {
+            values.push(Value::from(value));
+        }
+    }
+    Ok(Value::Object(headers))
+}
+
+fn taint(item: &str) -> Result<Value, String> {
+    let (taint, effect) =
+        item.rsplit_once(':').ok_or_else(|| format!("{item:?} should be like key=value:NoSchedule"))?;
+    let (key, value) = taint.split_once('=').unwrap_or((taint, ""));
+    Ok(serde_json::json!({"key": key, "value": value, "effect": effect}))
+}
+
+fn reservation(item: &str) -> Result<Value, String> {
+    let (node, limits) = split(item, ":")?;
+    let limits = pairs(limits.split(','), "=", |text| Ok(Value::from(text)))?;
+    Ok(serde_json::json!({"numaNode": number(node)?, "limits": limits}))
+}
+
+fn vmodule(item: &str) -> Result<Value, String> {
+    let (pattern, verbosity) = split(item, "=")?;
+    Ok(serde_json::json!({"filePattern": pattern, "verbosity": number(verbosity)?}))
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use serde_json::{Value, json};
+
+    use super::{FlagKind, value};
+
+    fn read(kind: FlagKind, texts: &[&str]) -> Result<Value, String> {
+        value(kind, &texts.iter().map(|text| (*text).to_owned()).collect::<Vec<_>>())
+    }
+
+    #[test]
+    fn texts_become_what_a_file_would_say() {
+        for (kind, texts, expected) in [
+            (FlagKind::Bool, &["false", "T"][..], json!(true)),
+            (FlagKind::Number, &["-999"], json!(-999)),
+            (FlagKind::Text, &["1m", "2m"], json!("2m")),
+            (FlagKind::List, &["a,b", "c"], json!(["a", "b", "c"])),
+            (FlagKind::List, &[""], json!([])),
+            (
+                FlagKind::Map,
+                &["cpu=1, memory=2Gi", "pid=5"],
+                json!({"cpu": "1", "memory": "2Gi", "pid": "5"}),
+            ),
+            (FlagKind::Thresholds, &["memory.available<5%"], json!({"memory.available": "5%"})),
+            (FlagKind::Gates, &["A=true,B=false"], json!({"A": true, "B": false})),
+            (FlagKind::Headers, &["X:1,Y:2", "X:3"], json!({"X": ["1", "3"], "Y": ["2"]})),
+            (
+                FlagKind::Taints,
+                &["a=b:NoSchedule,c:NoExecute"],
+                json!([
+                    {"key": "a", "value": "b", "effect": "NoSchedule"},
+                    {"key": "c", "value": "", "effect": "NoExecute"},
+                ]),
+            ),
+            (
+                FlagKind::MemoryReservations,
+                &["0:memory=1Gi,hugepages-1Gi=2Gi;1:memory=2Gi"],
+                json!([
+                    {"numaNode": 0, "limits": {"memory": "1Gi", "hugepages-1Gi": "2Gi"}},
+                    {"numaNode": 1, "limits": {"memory": "2Gi"}},
+                ]),
+            ),
+            (FlagKind::VModule, &["pod*=4"], json!([{"filePattern": "pod*", "verbosity": 4}])),
+        ] {
+            assert_eq!(read(kind, texts), Ok(expected), "{kind:?} {texts:?}");
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_read_is_named() {
+        for (kind, text) in [
+            (FlagKind::Bool, "maybe"),
+            (FlagKind::Number, "1.5"),
+            (FlagKind::Map, "cpu"),
+            (FlagKind::Thresholds, "memory.available=5%"),
+            (FlagKind::Gates, "A=on"),
+            (FlagKind::Headers, "X"),
+            (FlagKind::Taints, "a=b"),
+            (FlagKind::MemoryReservations, "memory=1Gi"),
+            (FlagKind::VModule, "pod*=high"),
+        ] {
+            assert!(read(kind, &[text]).is_err(), "{kind:?} {text}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn no_text_is_too_strange(text in "\\PC*|[a=<:;,0-9]*") {
+            for kind in [FlagKind::Taints, FlagKind::MemoryReservations, FlagKind::Headers, FlagKind::Gates] {
+                let _ = read(kind, &[&text]);
+            }
+        }
+    }
+}

@@ -1,0 +1,36 @@
+//! `HostletConfiguration` (`hostlet.dev/v1alpha1`): what hostlet has to set that KubeletConfiguration has no field for.
+
+use std::num::NonZeroUsize;
+
+use serde::{Deserialize, Serialize};
+
+/// The `apiVersion` of the document.
+pub(super) const API_VERSION: &str = "hostlet.dev/v1alpha1";
+/// The `kind` of the document.
+pub(super) const KIND: &str = "HostletConfiguration";
+
+const DEFAULT_SOCKET: &str = "/run/hostlet/hostlet.sock";
+
+/// The document. A field that is none is not set.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default, expecting = "an object")]
+pub(super) struct HostletConfiguration {
+    pub(super) api_version: Option<String>,
+    pub(super) kind: Option<String>,
+    /// How many sandboxes and containers may be starting at once.
+    pub(super) max_concurrent_starts: Option<NonZeroUsize>,
+    /// Path of the daemon's control socket.
+    pub(super) socket: Option<String>,
+}
+
+impl HostletConfiguration {
+    /// Gives every field that is not set its default.
+    pub(super) fn set_defaults(&mut self) {
+        self.api_version = Some(API_VERSION.to_owned());
+        self.kind = Some(KIND.to_owned());
+        self.max_concurrent_starts.get_or_insert(NonZeroUsize::MIN.saturating_add(2));
+        if self.socket.as_ref().is_none_or(String::is_empty) {
+            self.socket = Some(DEFAULT_SOCKET.to_owned());
+        }
+    }
+}

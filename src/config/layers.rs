@@ -1,0 +1,247 @@
+//! Files and flags as layers: each says something, is strictly checked by itself, and remembers where it says it. Reads no
+//! files and applies no defaults.
+
+use std::path::Path;
+
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+use super::decode::{Flaw, decode};
+use super::document::{Document, Lines, enclosing, parse_documents};
+use super::error::{ConfigError, Place};
+use super::files::TextFile;
+use super::flag_table::FieldFlag;
+use super::flag_value::{self, FlagKind};
+use super::hostlet::{self, HostletConfiguration};
+use super::merge::{merge, nested, without_nulls};
+use super::wire::{self, KubeletConfiguration};
+use super::{served, spelling};
+
+/// Fields that hold a path. In a file, a relative one starts at the file's directory (upstream:
+/// `KubeletConfigurationPathRefs`).
+const PATH_FIELDS: &[&str] = &[
+    "staticPodPath",
+    "authentication.x509.clientCAFile",
+    "tlsCertFile",
+    "tlsPrivateKeyFile",
+    "resolvConf",
+    "volumePluginDir",
+];
+
+const HOSTLET_FIELDS: &[&str] = &["apiVersion", "kind", "maxConcurrentStarts", "socket"];
+
+/// What one file or flag says about one document.
+#[derive(Debug)]
+struct Layer {
+    /// Where it says it; for a file, without a line.
+    at: Place,
+    lines: Lines,
+    value: Value,
+    /// Whether a map in it replaces the one below, rather than adding to it.
+    replaces: bool,
+}
+
+impl Layer {
+    fn place(&self, path: &str) -> Place {
+        at_line(&self.at, self.lines.line(path))
+    }
+}
+
+fn at_line(at: &Place, line: Option<usize>) -> Place {
+    match at {
+        Place::File { path, .. } => Place::File { path: path.clone(), line },
+        Place::Flag(_) | Place::Merged => at.clone(),
+    }
+}
+
+/// All that is said about one document, from the weakest word to the strongest.
+#[derive(Debug, Default)]
+pub(super) struct Layers(Vec<Layer>);
+
+impl Layers {
+    /// What all layers together say.
+    pub(super) fn merged(&self) -> Value {
+        let mut merged = Value::Object(serde_json::Map::new());
+        for layer in &self.0 {
+            if layer.replaces {
+                merge(&mut merged, emptied(&layer.value));
+            }
+            merge(&mut merged, layer.value.clone());
+        }
+        merged
+    }
+
+    /// Where the field at `path` is set last; none if no layer speaks of it.
+    pub(super) fn setter(&self, path: &str) -> Option<Place> {
+        let last = self.0.iter().rev().find(|layer| layer.lines.own_line(path).is_some())?;
+        Some(last.place(path))
+    }
+
+    /// Where to look for the value at `path`: at the field itself, or the nearest one around it that is set anywhere.
+    pub(super) fn place(&self, path: &str) -> Place {
+        let around = enclosing(path).take_while(|path| !path.is_empty());
+        around.into_iter().find_map(|path| self.setter(path)).unwrap_or(Place::Merged)
+    }
+}
+
+/// The same objects, with null for everything in them that is a map or a plain value.
+fn emptied(value: &Value) -> Value {
+    fn at(path: &str, value: &Value) -> Value {
+        match value {
+            Value::Object(fields) if path.is_empty() || served::is_object(path) => fields
+                .iter()
+                .map(|(name, value)| {
+                    let path = if path.is_empty() { name.clone() } else { format!("{path}.{name}") };
+                    (name.clone(), at(&path, value))
+                })
+                .collect(),
+            _ => Value::Null,
+        }
+    }
+    at("", value)
+}
+
+/// What all sources say, by document.
+#[derive(Debug, Default)]
+pub(super) struct Stack {
+    /// About KubeletConfiguration.
+    pub(super) kubelet: Layers,
+    /// About HostletConfiguration.
+    pub(super) hostlet: Layers,
+}
+
+/// The documents that are read here.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum DocumentKind {
+    Kubelet,
+    Hostlet,
+}
+
+impl Stack {
+    /// Lays a file over what is there. Reports everything that is wrong with it.
+    pub(super) fn add_file(&mut self, file: &TextFile) -> Result<(), Vec<ConfigError>> {
+        let at = Place::File { path: file.path.clone(), line: None };
+        let documents = parse_documents(&file.text).map_err(|errors| {
+            let syntax = |error: super::document::DocumentError| ConfigError::Syntax {
+                at: at_line(&at, Some(error.line)),
+                message: error.message,
+            };
+            errors.into_iter().map(syntax).collect::<Vec<_>>()
+        })?;
+        let documents: Vec<Document> =
+            documents.into_iter().filter(|document| !document.value.is_null()).collect();
+        if documents.is_empty() {
+            return Err(vec![ConfigError::Empty(file.path.clone())]);
+        }
+        let mut errors = Vec::new();
+        let mut seen = Vec::new();
+        for document in documents {
+            let at_document = at_line(&at, document.lines.line(""));
+            let kind = match kind_of(&document) {
+                Ok(kind) if !seen.contains(&kind) => kind,
+                Ok(_) => {
+                    let message = "the file already holds a document of this kind; join the two".to_owned();
+                    errors.push(ConfigError::Document { at: at_document, message });
+                    continue;
+                }
+                Err((path, message)) => {
+                    errors
+                        .push(ConfigError::Document { at: at_line(&at, document.lines.line(path)), message });
+                    continue;
+                }
+            };
+            seen.push(kind);
+            let Document { mut value, lines } = document;
+            if let Some(directory) = file.path.parent() {
+                resolve_paths(&mut value, directory);
+            }
+            let layer = Layer { at: at.clone(), lines, value, replaces: false };
+            errors.extend(check(&layer, kind));
+            match kind {
+                DocumentKind::Kubelet => self.kubelet.0.push(layer),
+                DocumentKind::Hostlet => self.hostlet.0.push(layer),
+            }
+        }
+        if errors.is_empty() { Ok(()) } else { Err(errors) }
+    }
+
+    /// Lays the value of a flag over what is there. Maps replace those below, but feature gates add to them.
+    pub(super) fn add_flag(
+        &mut self,
+        flag: &'static FieldFlag,
+        texts: &[String],
+    ) -> Result<(), Vec<ConfigError>> {
+        let at = Place::Flag(flag.name.to_owned());
+        let value = flag_value::value(flag.kind, texts).map_err(|message| {
+            vec![ConfigError::WrongValue { at: at.clone(), path: flag.path.to_owned(), message }]
+        })?;
+        let lines = Lines::of_value(flag.path, &value);
+        let replaces = flag.kind != FlagKind::Gates;
+        let layer = Layer { at, lines, value: nested(flag.path, value), replaces };
+        let errors = check(&layer, DocumentKind::Kubelet);
+        self.kubelet.0.push(layer);
+        if errors.is_empty() { Ok(()) } else { Err(errors) }
+    }
+}
+
+/// Which document this is; else the path of the field that says otherwise, and what is wrong.
+fn kind_of(document: &Document) -> Result<DocumentKind, (&'static str, String)> {
+    let expected = format!(
+        "expected apiVersion {:?} with kind {:?}, or apiVersion {:?} with kind {:?}",
+        wire::API_VERSION,
+        wire::KIND,
+        hostlet::API_VERSION,
+        hostlet::KIND
+    );
+    if !document.value.is_object() {
+        return Err(("", format!("found no object; {expected}")));
+    }
+    let text = |name: &str| document.value.get(name).and_then(Value::as_str);
+    match (text("apiVersion"), text("kind")) {
+        (Some(wire::API_VERSION), Some(wire::KIND)) => Ok(DocumentKind::Kubelet),
+        (Some(hostlet::API_VERSION), Some(hostlet::KIND)) => Ok(DocumentKind::Hostlet),
+        (None, _) => Err(("", format!("apiVersion is missing; {expected}"))),
+        (_, None) => Err(("", format!("kind is missing; {expected}"))),
+        (Some(version), Some(kind)) => {
+            let path = if [wire::KIND, hostlet::KIND].contains(&kind) { "apiVersion" } else { "kind" };
+            Err((path, format!("found apiVersion {version:?} with kind {kind:?}; {expected}")))
+        }
+    }
+}
+
+fn resolve_paths(value: &mut Value, directory: &Path) {
+    for field in PATH_FIELDS {
+        let target = field.split('.').try_fold(&mut *value, |value, name| value.get_mut(name));
+        if let Some(Value::String(path)) = target
+            && !path.is_empty()
+            && Path::new(path.as_str()).is_relative()
+        {
+            *path = directory.join(path.as_str()).to_string_lossy().into_owned();
+        }
+    }
+}
+
+/// Everything in a layer that does not fit its document.
+fn check(layer: &Layer, kind: DocumentKind) -> Vec<ConfigError> {
+    let value = without_nulls(layer.value.clone());
+    match kind {
+        DocumentKind::Kubelet => {
+            let known: Vec<&str> = served::FIELDS.iter().map(|(path, _)| *path).collect();
+            flaws::<KubeletConfiguration>(layer, &value, &known)
+        }
+        DocumentKind::Hostlet => flaws::<HostletConfiguration>(layer, &value, HOSTLET_FIELDS),
+    }
+}
+
+fn flaws<T: DeserializeOwned>(layer: &Layer, value: &Value, known: &[&str]) -> Vec<ConfigError> {
+    let Err(flaws) = decode::<T>(value, served::is_object) else { return Vec::new() };
+    let error = |flaw| match flaw {
+        Flaw::Unknown(path) => ConfigError::UnknownField {
+            at: layer.place(&path),
+            nearest: spelling::nearest_path(&path, known),
+            path,
+        },
+        Flaw::Wrong { path, message } => ConfigError::WrongValue { at: layer.place(&path), path, message },
+    };
+    flaws.into_iter().map(error).collect()
+}

@@ -1,0 +1,210 @@
+//! From flags to a configuration: defaults, then the file, then the drop-ins, then the flags, each stronger than the one
+//! before. Reports everything that is wrong at once.
+
+use std::net::IpAddr;
+
+use serde_json::Value;
+
+use super::decode::{Flaw, decode};
+use super::defaults::{Membership, set_defaults};
+use super::error::{ConfigError, ConfigErrors, ConfigWarning, Place};
+use super::files::{TextFile, read_drop_ins, read_text};
+use super::flag_table::IDLE_FLAGS;
+use super::flags::{KubeletFlags, ProcessFlags};
+use super::gates;
+use super::hostlet::HostletConfiguration;
+use super::layers::{Layers, Stack};
+use super::merge::field;
+use super::served::{self, Support};
+use super::settings::Config;
+use super::show::EffectiveConfig;
+use super::validate::validate;
+use super::wire::KubeletConfiguration;
+
+/// A configuration that can be used.
+#[derive(Clone, Debug)]
+pub struct Loaded {
+    /// What the daemon is told.
+    pub config: Config,
+    /// The whole of it, with defaults.
+    pub effective: EffectiveConfig,
+    /// Settings that change nothing.
+    pub warnings: Vec<ConfigWarning>,
+}
+
+/// Reads the files that `flags` name, and makes one configuration of all. `hostname` is the host's name, after which the
+/// node is called.
+pub fn load(flags: &KubeletFlags, hostname: &str) -> Result<Loaded, ConfigErrors> {
+    let (files, mut errors) = read_files(&flags.process);
+    errors.extend(process_breaches(&flags.process));
+    let mut stack = Stack::default();
+    for file in &files {
+        stack.add_file(file).unwrap_or_else(|wrong| errors.extend(wrong));
+    }
+    for (flag, texts) in &flags.fields.fields {
+        stack.add_flag(flag, texts).unwrap_or_else(|wrong| errors.extend(wrong));
+    }
+    if !errors.is_empty() {
+        return Err(errors.into());
+    }
+    let membership = match flags.process.kubeconfig {
+        Some(_) => Membership::Joined,
+        None => Membership::Alone,
+    };
+    let mut kubelet: KubeletConfiguration = read(&stack.kubelet)?;
+    set_defaults(&mut kubelet, membership);
+    let mut hostlet: HostletConfiguration = read(&stack.hostlet)?;
+    hostlet.set_defaults();
+    let effective = EffectiveConfig::new(&kubelet, &hostlet);
+
+    errors.extend(breaches(&kubelet, &hostlet, &stack));
+    let (refused, mut warnings) = unserved(&effective, membership, &stack.kubelet);
+    errors.extend(refused);
+    if !errors.is_empty() {
+        return Err(errors.into());
+    }
+    warnings.extend(idle_flags(flags));
+    warnings.extend(ignored_gates(&kubelet, &stack.kubelet));
+    let config = Config::new(&kubelet, &hostlet, &flags.process, hostname);
+    Ok(Loaded { config, effective, warnings })
+}
+
+fn read_files(flags: &ProcessFlags) -> (Vec<TextFile>, Vec<ConfigError>) {
+    let mut files = Vec::new();
+    let mut errors = Vec::new();
+    match flags.config.as_deref().map(read_text) {
+        Some(Ok(file)) => files.push(file),
+        Some(Err(error)) => errors.push(error),
+        None => {}
+    }
+    if let Some(directory) = &flags.config_dir {
+        let (drop_ins, failures) = read_drop_ins(directory);
+        files.extend(drop_ins);
+        errors.extend(failures);
+    }
+    (files, errors)
+}
+
+/// What is wrong with the flags that set no field.
+fn process_breaches(flags: &ProcessFlags) -> Vec<ConfigError> {
+    let mut errors = Vec::new();
+    let mut add = |flag, message: &str| errors.push(ConfigError::Flag { flag, message: message.to_owned() });
+    if flags.kubeconfig.is_some() {
+        add("kubeconfig", "joining a cluster is not supported yet; without this flag hostlet runs alone");
+    }
+    if flags.bootstrap_kubeconfig.is_some() {
+        add(
+            "bootstrap-kubeconfig",
+            "joining a cluster is not supported yet; without this flag hostlet runs alone",
+        );
+    }
+    if flags.exit_on_lock_contention && flags.lock_file.is_none() {
+        add("exit-on-lock-contention", "needs --lock-file");
+    }
+    if !flags.root_dir.is_absolute() {
+        add("root-dir", "must be an absolute path");
+    }
+    let one_family = |ips: &[IpAddr]| ips.len() == 2 && ips[0].is_ipv4() == ips[1].is_ipv4();
+    if flags.node_ip.len() > 2 || one_family(&flags.node_ip) {
+        add("node-ip", "takes one address, or one of each family");
+    }
+    errors
+}
+
+/// What the layers say, as a struct. Each was checked by itself, so nothing should be wrong here that was not reported.
+fn read<T: serde::de::DeserializeOwned>(layers: &Layers) -> Result<T, ConfigErrors> {
+    decode(&layers.merged(), served::is_object).map_err(|flaws| {
+        let error = |flaw| match flaw {
+            Flaw::Unknown(path) => ConfigError::UnknownField { at: layers.place(&path), path, nearest: None },
+            Flaw::Wrong { path, message } => {
+                ConfigError::WrongValue { at: layers.place(&path), path, message }
+            }
+        };
+        flaws.into_iter().map(error).collect::<Vec<_>>().into()
+    })
+}
+
+fn breaches(
+    kubelet: &KubeletConfiguration,
+    hostlet: &HostletConfiguration,
+    stack: &Stack,
+) -> Vec<ConfigError> {
+    let mut errors: Vec<ConfigError> = validate(kubelet)
+        .into_iter()
+        .map(|(path, message)| ConfigError::Invalid { at: stack.kubelet.place(&path), path, message })
+        .collect();
+    if hostlet.socket.as_ref().is_some_and(|socket| !socket.starts_with('/')) {
+        errors.push(ConfigError::Invalid {
+            at: stack.hostlet.place("socket"),
+            path: "socket".to_owned(),
+            message: "must be an absolute path".to_owned(),
+        });
+    }
+    errors
+}
+
+/// Fields that are set to something other than their default and not served: those that must not be ignored, and the others.
+fn unserved(
+    effective: &EffectiveConfig,
+    membership: Membership,
+    layers: &Layers,
+) -> (Vec<ConfigError>, Vec<ConfigWarning>) {
+    let mut defaults = KubeletConfiguration::default();
+    set_defaults(&mut defaults, membership);
+    let defaults = EffectiveConfig::new(&defaults, &HostletConfiguration::default());
+    let (mut refused, mut ignored) = (Vec::new(), Vec::new());
+    for (path, support) in served::FIELDS {
+        let differs = !same(field(effective.kubelet(), path), field(defaults.kubelet(), path));
+        let Some(at) = layers.setter(path).filter(|_| differs) else { continue };
+        let path = (*path).to_owned();
+        match support {
+            Support::Served => {}
+            Support::Refused(why) => {
+                refused.push(ConfigError::NotServed { at, path, message: (*why).to_owned() });
+            }
+            Support::Ignored(why) => {
+                ignored.push(ConfigWarning { at, path: Some(path), message: (*why).to_owned() });
+            }
+        }
+    }
+    (refused, ignored)
+}
+
+/// Whether two values mean the same: a field that is not set means zero.
+fn same(a: Option<&Value>, b: Option<&Value>) -> bool {
+    let zero = |value: &Value| match value {
+        Value::Null => true,
+        Value::Bool(value) => !value,
+        Value::Number(number) => number.as_f64() == Some(0.0),
+        Value::String(text) => text.is_empty() || text == "0s",
+        Value::Array(items) => items.is_empty(),
+        Value::Object(fields) => fields.is_empty(),
+    };
+    match (a, b) {
+        (Some(a), Some(b)) => a == b,
+        (Some(value), None) | (None, Some(value)) => zero(value),
+        (None, None) => true,
+    }
+}
+
+fn idle_flags(flags: &KubeletFlags) -> impl Iterator<Item = ConfigWarning> {
+    let given = IDLE_FLAGS.iter().filter(|flag| flags.fields.idle.contains(&flag.name));
+    given.map(|flag| ConfigWarning {
+        at: Place::Flag(flag.name.to_owned()),
+        path: None,
+        message: format!("{}, so this changes nothing", flag.why),
+    })
+}
+
+fn ignored_gates(kubelet: &KubeletConfiguration, layers: &Layers) -> impl Iterator<Item = ConfigWarning> {
+    let ignored = gates::ignored(kubelet.feature_gates.as_ref());
+    ignored.into_iter().map(|(path, message)| ConfigWarning {
+        at: layers.place(&path),
+        path: Some(path),
+        message,
+    })
+}
+
+#[cfg(test)]
+#[path = "load_tests.rs"]
+mod tests;

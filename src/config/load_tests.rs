@@ -1,0 +1,366 @@
+//! Tests of loading: files and flags in, configuration or errors out.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use clap::{Args, Command, FromArgMatches};
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use super::{Loaded, load};
+use crate::config::served::FIELDS;
+use crate::config::wire::KubeletConfiguration;
+use crate::config::{CgroupDriver, KubeletFlags, LogFormat, ParallelPulls};
+
+const HEAD: &str = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n";
+
+/// Files of a test, and what is loaded from them.
+struct Host {
+    dir: TempDir,
+}
+
+impl Host {
+    /// With these files, by path and text.
+    fn new(files: &[(&str, &str)]) -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        for (name, text) in files {
+            let path = dir.path().join(name);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, text).unwrap();
+        }
+        Self { dir }
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.dir.path().join(name)
+    }
+
+    /// What comes of the arguments, in which DIR stands for the directory of the files.
+    fn load(&self, arguments: &[&str]) -> Result<Loaded, String> {
+        let dir = self.dir.path().to_str().unwrap();
+        let arguments = ["hostlet"].iter().chain(arguments).map(|argument| argument.replace("DIR", dir));
+        let command = KubeletFlags::augment_args(Command::new("hostlet").disable_version_flag(true));
+        let matches = command.try_get_matches_from(arguments).map_err(|error| error.to_string())?;
+        let flags = KubeletFlags::from_arg_matches(&matches).map_err(|error| error.to_string())?;
+        load(&flags, "Host1").map_err(|errors| errors.to_string().replace(dir, "DIR"))
+    }
+
+    fn warnings(&self, arguments: &[&str]) -> Vec<String> {
+        let dir = self.dir.path().to_str().unwrap();
+        let warnings = self.load(arguments).unwrap().warnings;
+        warnings.iter().map(|warning| warning.to_string().replace(dir, "DIR")).collect()
+    }
+}
+
+/// What comes of one file with `text` after the head of a KubeletConfiguration, which has two lines.
+fn load_file(text: &str) -> Result<Loaded, String> {
+    Host::new(&[("a.yaml", &format!("{HEAD}{text}"))]).load(&["--config=DIR/a.yaml"])
+}
+
+fn errors(text: &str) -> Vec<String> {
+    load_file(text).unwrap_err().lines().map(str::to_owned).collect()
+}
+
+#[test]
+fn nothing_set_is_a_host_alone() {
+    let loaded = Host::new(&[]).load(&[]).unwrap();
+    assert_eq!(loaded.warnings, []);
+    let config = loaded.config;
+    assert_eq!(config.node_name, "host1");
+    assert_eq!(config.root_dir, Path::new("/var/lib/kubelet"));
+    assert_eq!(config.socket, Path::new("/run/hostlet/hostlet.sock"));
+    assert_eq!(config.max_concurrent_starts.get(), 3);
+    assert_eq!(config.sources.static_pod_path, None);
+    assert_eq!(config.sources.file_check_frequency, Duration::from_secs(20));
+    assert_eq!(config.runtime.runtime_socket, Path::new("/run/containerd/containerd.sock"));
+    assert_eq!(config.runtime.image_socket, config.runtime.runtime_socket);
+    assert_eq!(config.pulls.parallel, ParallelPulls::AtMost(4.try_into().unwrap()));
+    assert_eq!(config.pulls.per_second.unwrap().get(), 5);
+    assert_eq!(config.cgroups.pids_limit, None);
+    assert_eq!(config.pods.max_restart_wait, Duration::from_secs(300));
+    assert!(config.host.fail_swap_on && config.host.fail_cgroup_v1 && config.cgroups.per_qos);
+}
+
+#[test]
+fn what_a_file_sets_reaches_the_daemon() {
+    let text = "staticPodPath: manifests\nserializeImagePulls: true\ncgroupDriver: systemd\npodPidsLimit: 100\n\
+                logging: {format: json, verbosity: 4}\nresolvConf: \"\"\nsingleProcessOOMKill: false\n\
+                imageServiceEndpoint: /run/images.sock\nregistryPullQPS: 0\ncrashLoopBackOff:\n  \
+                maxContainerRestartPeriod: 10s\nclusterDNS: [10.0.0.10]\nallowedUnsafeSysctls: [net.core.somaxconn]\n---\n\
+                apiVersion: hostlet.dev/v1alpha1\nkind: HostletConfiguration\nmaxConcurrentStarts: 8\nsocket: /run/h.sock\n";
+    let host = Host::new(&[("a.yaml", &format!("{HEAD}{text}"))]);
+    let loaded = host.load(&["--config=DIR/a.yaml"]).unwrap();
+    assert_eq!(loaded.warnings, []);
+    let config = loaded.config;
+    assert_eq!(config.sources.static_pod_path, Some(host.path("manifests")));
+    assert_eq!(config.pulls.parallel, ParallelPulls::Serial);
+    assert_eq!(config.pulls.per_second, None);
+    assert_eq!(config.cgroups.driver, CgroupDriver::Systemd);
+    assert_eq!(config.cgroups.pids_limit, Some(100));
+    assert_eq!(config.cgroups.single_process_oom_kill, Some(false));
+    assert_eq!((config.logging.format, config.logging.verbosity), (LogFormat::Json, 4));
+    assert_eq!(config.dns.resolv_conf, None);
+    assert_eq!(config.dns.cluster_dns.len(), 1);
+    assert_eq!(config.runtime.image_socket, Path::new("/run/images.sock"));
+    assert_eq!(config.pods.max_restart_wait, Duration::from_secs(10));
+    assert_eq!((config.max_concurrent_starts.get(), config.socket.to_str()), (8, Some("/run/h.sock")));
+}
+
+#[test]
+fn stronger_sources_win() {
+    let drop_in = |text: &str| format!("{HEAD}{text}");
+    let host = Host::new(&[
+        (
+            "a.yaml",
+            &drop_in(
+                "maxPods: 10\nclusterDomain: a\nfeatureGates: {EventedPLEG: false}\nclusterDNS: [1.1.1.1, 2.2.2.2]\n",
+            ),
+        ),
+        (
+            "d/10.conf",
+            &drop_in("maxPods: 20\nclusterDNS: [3.3.3.3]\nlogging: {verbosity: 2}\nstaticPodPath: pods\n"),
+        ),
+        ("d/20/x.conf", &drop_in("maxPods: 30\nfeatureGates: {MemoryQoS: false}\nclusterDomain: null\n")),
+        (
+            "d/30.conf",
+            "{\"apiVersion\": \"hostlet.dev/v1alpha1\", \"kind\": \"HostletConfiguration\", \"maxConcurrentStarts\": 1}",
+        ),
+        ("d/ignored.yaml", "not: [read"),
+    ]);
+    let arguments = ["--config=DIR/a.yaml", "--config-dir=DIR/d"];
+    let loaded = host.load(&arguments).unwrap();
+    assert_eq!(loaded.config.pods.max_pods, 30);
+    assert_eq!(loaded.config.dns.cluster_domain, "");
+    assert_eq!(loaded.config.dns.cluster_dns.len(), 1);
+    assert_eq!(loaded.config.logging.verbosity, 2);
+    assert_eq!(loaded.config.max_concurrent_starts.get(), 1);
+    assert_eq!(loaded.config.sources.static_pod_path, Some(host.path("d/pods")));
+
+    let flags = ["--max-pods=40", "--feature-gates=NodeSwap=true", "--eviction-hard=memory.available<1Gi"];
+    let loaded = host.load(&[&arguments[..], &flags[..]].concat()).unwrap();
+    assert_eq!(loaded.config.pods.max_pods, 40);
+    let effective = loaded.effective.kubelet();
+    assert_eq!(
+        effective["featureGates"],
+        json!({"EventedPLEG": false, "MemoryQoS": false, "NodeSwap": true})
+    );
+    assert_eq!(effective["evictionHard"], json!({"memory.available": "1Gi"}));
+}
+
+#[test]
+fn a_map_in_a_flag_replaces_the_one_in_a_file() {
+    let host = Host::new(&[("a.yaml", &format!("{HEAD}evictionHard: {{nodefs.available: 3%}}\n"))]);
+    let loaded = host.load(&["--config=DIR/a.yaml", "--eviction-hard=memory.available<1Gi"]).unwrap();
+    assert_eq!(loaded.effective.kubelet()["evictionHard"], json!({"memory.available": "1Gi"}));
+    assert_eq!(
+        loaded.warnings.iter().map(ToString::to_string).collect::<Vec<_>>(),
+        ["--eviction-hard: evictionHard: hostlet does not evict pods yet, so thresholds change nothing"]
+    );
+}
+
+#[test]
+fn every_error_names_file_line_and_field() {
+    assert_eq!(
+        errors("staticPodPth: /a\nport: x\nmaxPods: 5\nlogging:\n  fromat: json\nmaxPods: 6\n"),
+        ["DIR/a.yaml:8: duplicate field \"maxPods\", first set on line 5"]
+    );
+    assert_eq!(
+        errors("staticPodPth: /a\nport: x\nlogging:\n  fromat: json\nclientCAFile: /ca\nsyncFrequency: 10\n"),
+        [
+            "DIR/a.yaml:3: unknown field \"staticPodPth\" (did you mean \"staticPodPath\"?)",
+            "DIR/a.yaml:4: port: found string \"x\", expected an integer of 32 bits",
+            "DIR/a.yaml:6: unknown field \"logging.fromat\" (did you mean \"logging.format\"?)",
+            "DIR/a.yaml:7: unknown field \"clientCAFile\" (did you mean \"authentication.x509.clientCAFile\"?)",
+            "DIR/a.yaml:8: syncFrequency: found integer `10`, expected a duration such as \"1m30s\"",
+        ]
+    );
+    assert_eq!(
+        errors("port: 0x1FFFF\nevictionSoft:\n  memory.available: 1Gi\n"),
+        [
+            "DIR/a.yaml:3: port: 131071 must be between 1 and 65535",
+            "DIR/a.yaml:5: evictionSoft.memory.available: needs an entry in evictionSoftGracePeriod",
+        ]
+    );
+}
+
+#[test]
+fn errors_of_all_sources_come_together() {
+    let host = Host::new(&[
+        ("a.yaml", &format!("{HEAD}port: x\n")),
+        ("d/1.conf", "maxPods: 5\n"),
+        ("d/2.conf", &format!("{HEAD}a: 1\n")),
+    ]);
+    let found = host
+        .load(&[
+            "--config=DIR/a.yaml",
+            "--config-dir=DIR/d",
+            "--max-pods=many",
+            "--sync-frequency=1",
+            "--kubeconfig=/k",
+        ])
+        .unwrap_err();
+    assert_eq!(
+        found.lines().collect::<Vec<_>>(),
+        [
+            "DIR/a.yaml:3: port: found string \"x\", expected an integer of 32 bits",
+            "DIR/d/1.conf:1: apiVersion is missing; expected apiVersion \"kubelet.config.k8s.io/v1beta1\" with kind \
+             \"KubeletConfiguration\", or apiVersion \"hostlet.dev/v1alpha1\" with kind \"HostletConfiguration\"",
+            "DIR/d/2.conf:3: unknown field \"a\"",
+            "--kubeconfig: joining a cluster is not supported yet; without this flag hostlet runs alone",
+            "--max-pods: maxPods: \"many\" is not a whole number",
+            "--sync-frequency: syncFrequency: \"1\" is not a duration; write a number with a unit, such as \"30s\", \
+             \"1m30s\" or \"100ms\"",
+        ]
+    );
+}
+
+#[test]
+fn documents_that_are_no_configuration_are_refused() {
+    let message = |text: &str| Host::new(&[("a.yaml", text)]).load(&["--config=DIR/a.yaml"]).unwrap_err();
+    assert!(message("").starts_with("DIR/a.yaml: the file is empty; it needs at least apiVersion"));
+    assert!(message("---\n# nothing\n").starts_with("DIR/a.yaml: the file is empty"));
+    assert!(message("- 1\n").starts_with("DIR/a.yaml:1: found no object; expected"));
+    let pod = message("\napiVersion: v1\nkind: Pod\n");
+    assert!(pod.starts_with("DIR/a.yaml:3: found apiVersion \"v1\" with kind \"Pod\"; expected"), "{pod}");
+    let old = message("kind: KubeletConfiguration\napiVersion: kubelet.config.k8s.io/v1\n");
+    assert!(old.starts_with("DIR/a.yaml:2: found apiVersion \"kubelet.config.k8s.io/v1\""), "{old}");
+    assert!(
+        message(&format!("{HEAD}---\n{HEAD}")).starts_with("DIR/a.yaml:4: the file already holds a document")
+    );
+    assert!(message(&format!("{HEAD}a: [\n")).starts_with("DIR/a.yaml:"));
+    assert!(message("apiVersion: hostlet.dev/v1alpha1\nkind: HostletConfiguration\nmaxConcurrentStarts: 0\nsokcet: a\n").contains(
+        "DIR/a.yaml:3: maxConcurrentStarts: found integer `0`, expected an integer above 0\n\
+         DIR/a.yaml:4: unknown field \"sokcet\" (did you mean \"socket\"?)"
+    ));
+    assert!(
+        message("apiVersion: hostlet.dev/v1alpha1\nkind: HostletConfiguration\nsocket: h.sock\n")
+            .contains("DIR/a.yaml:3: socket: must be")
+    );
+    let host = Host::new(&[]);
+    assert_eq!(
+        host.load(&["--config=DIR/none.yaml", "--config-dir=DIR/none.d"]).unwrap_err(),
+        "DIR/none.d: cannot list the directory: No such file or directory (os error 2)\n\
+         DIR/none.yaml: cannot open the file: No such file or directory (os error 2)"
+    );
+}
+
+#[test]
+fn what_is_not_served_is_refused_or_said() {
+    let host = Host::new(&[(
+        "a.yaml",
+        &format!(
+            "{HEAD}readOnlyPort: 10255\nauthorization: {{mode: Webhook}}\nrotateCertificates: true\ntlsCertFile: a.crt\nfeatureGates:\n  MemoryQoS: true\n"
+        ),
+    )]);
+    assert_eq!(
+        host.warnings(&["--config=DIR/a.yaml", "--cert-dir=/pki", "--node-labels=a=b"]),
+        [
+            "DIR/a.yaml:3: readOnlyPort: hostlet serves nothing over the network yet, so this changes nothing",
+            "DIR/a.yaml:6: tlsCertFile: hostlet serves nothing over the network yet, so this changes nothing",
+            "DIR/a.yaml:4: authorization.mode: hostlet serves nothing over the network yet, so this changes nothing",
+            "DIR/a.yaml:5: rotateCertificates: hostlet does not join clusters yet, so this changes nothing",
+            "--cert-dir: hostlet serves nothing over the network yet, so this changes nothing",
+            "--node-labels: hostlet does not join clusters yet, so this changes nothing",
+            "DIR/a.yaml:8: featureGates.MemoryQoS: hostlet does not depend on this gate; setting it changes nothing",
+        ]
+    );
+    assert_eq!(
+        errors(
+            "protectKernelDefaults: true\nshutdownGracePeriod: 30s\nsystemReserved: {cpu: 1}\nkubeReserved: {cpu: \"1\"}\n"
+        ),
+        ["DIR/a.yaml:5: systemReserved.cpu: found integer `1`, expected a string; put it in quotes"]
+    );
+    let found = errors(
+        "protectKernelDefaults: true\nshutdownGracePeriod: 30s\nstaticPodURL: http://a\ncpuManagerPolicy: static\n",
+    );
+    assert_eq!(found.len(), 4, "{found:?}");
+    assert_eq!(
+        found[0],
+        "DIR/a.yaml:3: protectKernelDefaults: hostlet does not check the kernel's settings yet; remove this"
+    );
+}
+
+#[test]
+fn defaults_and_zeros_written_out_are_no_news() {
+    // As kubeadm writes its file.
+    let loaded = load_file(
+        "authentication:\n  anonymous: {enabled: false}\n  webhook: {cacheTTL: 0s, enabled: false}\nauthorization:\n  \
+         mode: AlwaysAllow\n  webhook: {cacheAuthorizedTTL: 0s, cacheUnauthorizedTTL: 0s}\ncgroupDriver: systemd\n\
+         cpuManagerReconcilePeriod: 0s\nevictionPressureTransitionPeriod: 0s\nfileCheckFrequency: 0s\n\
+         healthzBindAddress: 127.0.0.1\nhealthzPort: 10248\nhttpCheckFrequency: 0s\nimageMaximumGCAge: 0s\n\
+         imageMinimumGCAge: 0s\nlogging: {flushFrequency: 0, options: {json: {infoBufferSize: \"0\"}}, verbosity: 0}\n\
+         memorySwap: {}\nnodeStatusReportFrequency: 0s\nrotateCertificates: false\nruntimeRequestTimeout: 0s\n\
+         shutdownGracePeriod: 0s\nshutdownGracePeriodCriticalPods: 0s\nstaticPodURL: \"\"\nreadOnlyPort: 0\n\
+         syncFrequency: 0s\nvolumeStatsAggPeriod: 0s\nsystemReserved: {}\nvolumePluginDir: \"\"\n",
+    )
+    .unwrap();
+    assert_eq!(loaded.warnings, []);
+}
+
+#[test]
+fn what_is_shown_can_be_given_back() {
+    let host = Host::new(&[]);
+    let flags = [
+        "--max-pods=7",
+        "--cluster-dns=fd00::a",
+        "--feature-gates=NodeSwap=true",
+        "--cluster-domain=yes",
+        "-v=3",
+    ];
+    for arguments in [&[][..], &flags[..]] {
+        let shown = host.load(arguments).unwrap().effective;
+        let text = shown.to_string();
+        assert!(
+            text.starts_with("apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n"),
+            "{text}"
+        );
+        fs::write(host.path("shown.yaml"), &text).unwrap();
+        let loaded = host.load(&["--config=DIR/shown.yaml"]).unwrap();
+        assert_eq!(loaded.effective, shown);
+        assert_eq!(loaded.warnings, []);
+    }
+}
+
+#[test]
+fn wrong_process_flags_are_refused() {
+    let host = Host::new(&[]);
+    for (arguments, message) in [
+        (["--exit-on-lock-contention", "--v=1"], "--exit-on-lock-contention: needs --lock-file"),
+        (["--node-ip=10.0.0.1", "--node-ip=10.0.0.2"], "--node-ip: takes one address, or one of each family"),
+        (["--root-dir=kubelet", "--v=1"], "--root-dir: must be an absolute path"),
+    ] {
+        assert_eq!(host.load(&arguments).unwrap_err(), message);
+    }
+}
+
+/// Paths of everything in a document that is no object of known fields.
+fn paths(value: &Value, path: &str, found: &mut BTreeSet<String>) {
+    let object = |path: &str| path.is_empty() || crate::config::served::is_object(path);
+    match value {
+        Value::Object(fields) if object(path) => {
+            for (name, value) in fields {
+                let path = if path.is_empty() { name.clone() } else { format!("{path}.{name}") };
+                paths(value, &path, found);
+            }
+        }
+        _ => {
+            found.insert(path.to_owned());
+        }
+    }
+}
+
+#[test]
+fn every_field_is_either_served_or_spoken_of() {
+    let full: Value = serde_json::from_str(include_str!("testdata/every_field.json")).unwrap();
+    let document: KubeletConfiguration = serde_json::from_value(full.clone()).unwrap();
+    let written = serde_json::to_value(&document).unwrap();
+    // A field that the test data leaves out would be null here.
+    assert_eq!(written, full);
+    let mut found = BTreeSet::new();
+    paths(&written, "", &mut found);
+    let table: BTreeSet<String> = FIELDS.iter().map(|(path, _)| (*path).to_owned()).collect();
+    assert_eq!(table.len(), FIELDS.len());
+    assert_eq!(found, table);
+}

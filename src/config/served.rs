@@ -1,0 +1,192 @@
+//! Which fields of KubeletConfiguration hostlet serves, and what it says when one that it does not serve is set to
+//! something other than its default. Every field of the document stands here exactly once; a test holds that.
+
+/// What happens to a field.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Support {
+    /// It does what the reference says.
+    Served,
+    /// It changes nothing, which is worth knowing.
+    Ignored(&'static str),
+    /// It changes nothing, and somebody's safety, or a promise to a workload, rests on it.
+    Refused(&'static str),
+}
+
+use Support::{Ignored, Refused, Served};
+
+const NO_SERVER: Support = Ignored("hostlet serves nothing over the network yet, so this changes nothing");
+const NO_CLUSTER: Support = Ignored("hostlet does not join clusters yet, so this changes nothing");
+const NO_EVICTION: Support = Ignored("hostlet does not evict pods yet, so thresholds change nothing");
+const NO_ROTATION: Support = Ignored("hostlet does not rotate container logs yet, so this changes nothing");
+const NO_IMAGE_GC: Support = Ignored("hostlet does not remove unused images yet, so this changes nothing");
+const NO_METRICS: Support = Ignored("hostlet has no metrics yet, so this changes nothing");
+const NO_EFFECT: Support = Ignored("this has no effect with container runtimes that are reached over CRI");
+const NO_URL: Support = Refused("hostlet does not read pods from a URL yet; use staticPodPath");
+const NO_RESERVATION: Support = Refused(
+    "hostlet does not keep resources from pods yet, so what this reserves would not be there; remove it",
+);
+const NO_PINNING: Support = Refused(
+    "hostlet does not place pods on CPUs and memory nodes yet, and pods would run without what this promises",
+);
+const NO_SHUTDOWN: Support = Refused(
+    "hostlet does not hold back a shutdown of the host yet, and pods would be killed without their grace",
+);
+const NO_VERIFICATION: Support =
+    Refused("hostlet does not check who may use an image that is already here; remove this");
+
+/// Every field that is no object of further known fields, by its path.
+pub(super) const FIELDS: &[(&str, Support)] = &[
+    ("apiVersion", Served),
+    ("kind", Served),
+    // Where pods come from.
+    ("staticPodPath", Served),
+    ("staticPodURL", NO_URL),
+    ("staticPodURLHeader", NO_URL),
+    ("syncFrequency", Served),
+    ("fileCheckFrequency", Served),
+    ("httpCheckFrequency", NO_URL),
+    // The kubelet's server.
+    ("enableServer", NO_SERVER),
+    ("address", NO_SERVER),
+    ("port", NO_SERVER),
+    ("readOnlyPort", NO_SERVER),
+    ("healthzPort", NO_SERVER),
+    ("healthzBindAddress", NO_SERVER),
+    ("tlsCertFile", NO_SERVER),
+    ("tlsPrivateKeyFile", NO_SERVER),
+    ("tlsCipherSuites", NO_SERVER),
+    ("tlsMinVersion", NO_SERVER),
+    ("serverTLSBootstrap", NO_SERVER),
+    ("authentication.x509.clientCAFile", NO_SERVER),
+    ("authentication.webhook.enabled", NO_SERVER),
+    ("authentication.webhook.cacheTTL", NO_SERVER),
+    ("authentication.anonymous.enabled", NO_SERVER),
+    ("authorization.mode", NO_SERVER),
+    ("authorization.webhook.cacheAuthorizedTTL", NO_SERVER),
+    ("authorization.webhook.cacheUnauthorizedTTL", NO_SERVER),
+    ("enableDebuggingHandlers", NO_SERVER),
+    ("enableContentionProfiling", NO_SERVER),
+    ("enableProfilingHandler", NO_SERVER),
+    ("enableDebugFlagsHandler", NO_SERVER),
+    ("enableSystemLogHandler", NO_SERVER),
+    ("enableSystemLogQuery", NO_SERVER),
+    ("streamingConnectionIdleTimeout", NO_SERVER),
+    ("showHiddenMetricsForVersion", NO_METRICS),
+    ("tracing.endpoint", NO_METRICS),
+    ("tracing.samplingRatePerMillion", NO_METRICS),
+    // The API server.
+    ("rotateCertificates", NO_CLUSTER),
+    ("eventRecordQPS", NO_CLUSTER),
+    ("eventBurst", NO_CLUSTER),
+    ("nodeStatusUpdateFrequency", NO_CLUSTER),
+    ("nodeStatusReportFrequency", NO_CLUSTER),
+    ("nodeLeaseDurationSeconds", NO_CLUSTER),
+    ("nodeStatusMaxImages", NO_CLUSTER),
+    ("contentType", NO_CLUSTER),
+    ("kubeAPIQPS", NO_CLUSTER),
+    ("kubeAPIBurst", NO_CLUSTER),
+    ("configMapAndSecretChangeDetectionStrategy", NO_CLUSTER),
+    ("enableControllerAttachDetach", NO_CLUSTER),
+    ("providerID", NO_CLUSTER),
+    ("registerNode", NO_CLUSTER),
+    ("registerWithTaints", NO_CLUSTER),
+    // The runtime and its images.
+    ("containerRuntimeEndpoint", Served),
+    ("imageServiceEndpoint", Served),
+    ("runtimeRequestTimeout", Served),
+    ("registryPullQPS", Served),
+    ("registryBurst", Served),
+    ("serializeImagePulls", Served),
+    ("maxParallelImagePulls", Served),
+    ("imagePullCredentialsVerificationPolicy", NO_VERIFICATION),
+    ("preloadedImagesVerificationAllowlist", NO_VERIFICATION),
+    ("imageMinimumGCAge", NO_IMAGE_GC),
+    ("imageMaximumGCAge", NO_IMAGE_GC),
+    ("imageGCHighThresholdPercent", NO_IMAGE_GC),
+    ("imageGCLowThresholdPercent", NO_IMAGE_GC),
+    ("crashLoopBackOff.maxContainerRestartPeriod", Served),
+    // The network of pods.
+    ("clusterDomain", Served),
+    ("clusterDNS", Served),
+    ("resolvConf", Served),
+    ("hairpinMode", NO_EFFECT),
+    ("podCIDR", NO_EFFECT),
+    ("makeIPTablesUtilChains", Ignored("hostlet writes no iptables rules, so this changes nothing")),
+    ("iptablesMasqueradeBit", NO_EFFECT),
+    ("iptablesDropBit", NO_EFFECT),
+    // The resources of pods.
+    ("cgroupRoot", Served),
+    ("cgroupsPerQOS", Served),
+    ("cgroupDriver", Served),
+    ("cpuCFSQuota", Served),
+    ("cpuCFSQuotaPeriod", Served),
+    ("podPidsLimit", Served),
+    ("singleProcessOOMKill", Served),
+    ("maxPods", Served),
+    ("podsPerCore", Refused("hostlet does not count pods per core yet; set maxPods")),
+    ("cpuManagerPolicy", NO_PINNING),
+    ("cpuManagerPolicyOptions", NO_PINNING),
+    ("cpuManagerReconcilePeriod", Ignored("hostlet has no CPU manager yet, so this changes nothing")),
+    ("memoryManagerPolicy", NO_PINNING),
+    ("topologyManagerPolicy", NO_PINNING),
+    ("topologyManagerScope", NO_PINNING),
+    ("topologyManagerPolicyOptions", NO_PINNING),
+    ("reservedMemory", NO_PINNING),
+    ("qosReserved", NO_RESERVATION),
+    ("systemReserved", NO_RESERVATION),
+    ("kubeReserved", NO_RESERVATION),
+    ("reservedSystemCPUs", NO_RESERVATION),
+    ("systemReservedCgroup", NO_RESERVATION),
+    ("kubeReservedCgroup", NO_RESERVATION),
+    ("enforceNodeAllocatable", Ignored("hostlet reserves nothing yet, so there is nothing to enforce")),
+    ("kubeletCgroups", Ignored("hostlet stays in the cgroup it was started in; set it in the service unit")),
+    ("systemCgroups", Ignored("hostlet does not move other processes into cgroups")),
+    ("memoryThrottlingFactor", Ignored("hostlet does not throttle memory yet, so this changes nothing")),
+    ("memoryReservationPolicy", Refused("hostlet does not protect the memory of pods yet; remove this")),
+    ("memorySwap.swapBehavior", Ignored("hostlet gives pods no swap yet")),
+    ("failSwapOn", Served),
+    ("failCgroupV1", Served),
+    // Eviction and disks.
+    ("evictionHard", NO_EVICTION),
+    ("evictionSoft", NO_EVICTION),
+    ("evictionSoftGracePeriod", NO_EVICTION),
+    ("evictionPressureTransitionPeriod", NO_EVICTION),
+    ("evictionMaxPodGracePeriod", NO_EVICTION),
+    ("evictionMinimumReclaim", NO_EVICTION),
+    ("mergeDefaultEvictionSettings", NO_EVICTION),
+    ("kernelMemcgNotification", NO_EVICTION),
+    ("localStorageCapacityIsolation", Ignored("hostlet does not limit local storage yet")),
+    ("volumeStatsAggPeriod", Ignored("hostlet does not measure volumes yet, so this changes nothing")),
+    ("volumePluginDir", Ignored("hostlet does not run volume plugins yet, so this changes nothing")),
+    // Logs.
+    ("podLogsDir", Served),
+    ("containerLogMaxSize", NO_ROTATION),
+    ("containerLogMaxFiles", NO_ROTATION),
+    ("containerLogMaxWorkers", NO_ROTATION),
+    ("containerLogMonitorInterval", NO_ROTATION),
+    ("logging.format", Served),
+    ("logging.verbosity", Served),
+    ("logging.flushFrequency", Ignored("hostlet writes each log line at once")),
+    ("logging.vmodule", Ignored("hostlet has no verbosity by source file")),
+    ("logging.options.text.splitStream", Ignored("hostlet logs to one stream")),
+    ("logging.options.text.infoBufferSize", Ignored("hostlet writes each log line at once")),
+    ("logging.options.json.splitStream", Ignored("hostlet logs to one stream")),
+    ("logging.options.json.infoBufferSize", Ignored("hostlet writes each log line at once")),
+    // The daemon and the host.
+    ("oomScoreAdj", Served),
+    ("maxOpenFiles", Served),
+    ("runOnce", Served),
+    ("featureGates", Served),
+    ("seccompDefault", Served),
+    ("allowedUnsafeSysctls", Served),
+    ("protectKernelDefaults", Refused("hostlet does not check the kernel's settings yet; remove this")),
+    ("userNamespaces.idsPerPod", Ignored("hostlet does not run pods in user namespaces yet")),
+    ("shutdownGracePeriod", NO_SHUTDOWN),
+    ("shutdownGracePeriodCriticalPods", NO_SHUTDOWN),
+    ("shutdownGracePeriodByPodPriority", NO_SHUTDOWN),
+];
+
+/// Whether the field at `path` takes an object of further known fields.
+pub(super) fn is_object(path: &str) -> bool {
+    FIELDS.iter().any(|(field, _)| field.strip_prefix(path).is_some_and(|rest| rest.starts_with('.')))
+}

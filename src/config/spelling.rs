@@ -1,0 +1,53 @@
+//! Guessing which name was meant.
+
+/// How like two names must be, from 0 to 1, for one to be suggested for the other.
+const LIKENESS: f64 = 0.8;
+
+/// The known name most like `name`, if any is like it at all.
+pub(super) fn nearest<'n>(name: &str, known: impl IntoIterator<Item = &'n str>) -> Option<&'n str> {
+    let lower = name.to_lowercase();
+    known
+        .into_iter()
+        .map(|candidate| (strsim::jaro_winkler(&lower, &candidate.to_lowercase()), candidate))
+        .filter(|(likeness, _)| *likeness > LIKENESS)
+        .max_by(|a, b| a.0.total_cmp(&b.0))
+        .map(|(_, candidate)| candidate)
+}
+
+/// The known path that `path` may have been meant for: one with the same last name elsewhere, or one beside it with a name
+/// like its own.
+pub(super) fn nearest_path<'n>(path: &str, known: &[&'n str]) -> Option<String> {
+    let (parent, name) = path.rsplit_once('.').unwrap_or(("", path));
+    let last = |path: &'n str| path.rsplit('.').next().unwrap_or(path);
+    if let Some(elsewhere) = known.iter().find(|path| last(path) == name) {
+        return Some((*elsewhere).to_owned());
+    }
+    let beside = known.iter().filter_map(|path| {
+        let rest = if parent.is_empty() { path } else { path.strip_prefix(parent)?.strip_prefix('.')? };
+        rest.split('.').next()
+    });
+    let nearest = nearest(name, beside)?;
+    Some(if parent.is_empty() { nearest.to_owned() } else { format!("{parent}.{nearest}") })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::nearest_path;
+
+    #[test]
+    fn slips_and_lost_indentation_are_recognised() {
+        let known = ["staticPodPath", "staticPodURL", "authentication.x509.clientCAFile", "logging.format"];
+        for (path, meant) in [
+            ("staticPodPth", Some("staticPodPath")),
+            ("StaticPodUrl", Some("staticPodURL")),
+            ("clientCAFile", Some("authentication.x509.clientCAFile")),
+            ("authentication.x509.clientCaFile", Some("authentication.x509.clientCAFile")),
+            ("authentification", Some("authentication")),
+            ("logging.fromat", Some("logging.format")),
+            ("list[0].thing", None),
+            ("zzz", None),
+        ] {
+            assert_eq!(nearest_path(path, &known).as_deref(), meant, "{path}");
+        }
+    }
+}

@@ -1,0 +1,129 @@
+//! Tests of the rules.
+
+use serde_json::{Value, json};
+
+use super::validate;
+use crate::config::defaults::{Membership, set_defaults};
+use crate::config::wire::KubeletConfiguration;
+
+fn breaches(set: Value) -> Vec<String> {
+    let mut kc: KubeletConfiguration = serde_json::from_value(set).unwrap();
+    set_defaults(&mut kc, Membership::Alone);
+    validate(&kc).into_iter().map(|(path, message)| format!("{path}: {message}")).collect()
+}
+
+#[test]
+fn the_defaults_break_no_rule() {
+    assert_eq!(breaches(json!({})), Vec::<String>::new());
+}
+
+#[test]
+fn each_rule_has_its_breach() {
+    for (set, breach) in [
+        (json!({"port": 70000}), "port: 70000 must be between 1 and 65535"),
+        (json!({"readOnlyPort": 10250}), "readOnlyPort: must not be the same as port"),
+        (json!({"healthzPort": -1}), "healthzPort: -1 must be between 0 and 65535"),
+        (json!({"oomScoreAdj": -1001}), "oomScoreAdj: -1001 must be between -1000 and 1000"),
+        (json!({"nodeLeaseDurationSeconds": -1}), "nodeLeaseDurationSeconds: -1 must be 1 or more"),
+        (json!({"maxPods": -1}), "maxPods: -1 must be 0 or more"),
+        (json!({"syncFrequency": "-1s"}), "syncFrequency: -1s must not be negative"),
+        (json!({"memoryThrottlingFactor": 1.5}), "memoryThrottlingFactor: 1.5 must be above 0 and at most 1"),
+        (
+            json!({"cpuCFSQuotaPeriod": "10ms"}),
+            "cpuCFSQuotaPeriod: 10ms is only possible with the feature gate CustomCPUCFSQuotaPeriod",
+        ),
+        (
+            json!({"cpuCFSQuotaPeriod": "2s", "featureGates": {"CustomCPUCFSQuotaPeriod": true}}),
+            "cpuCFSQuotaPeriod: 2s must be between 1ms and 1s",
+        ),
+        (
+            json!({"crashLoopBackOff": {"maxContainerRestartPeriod": "6m"}}),
+            "crashLoopBackOff.maxContainerRestartPeriod: 6m0s must be between 1s and 300s",
+        ),
+        (
+            json!({"containerRuntimeEndpoint": "tcp://127.0.0.1:1"}),
+            "containerRuntimeEndpoint: \"tcp://127.0.0.1:1\" is not a unix socket; write it like \
+             \"unix:///run/containerd/containerd.sock\"",
+        ),
+        (
+            json!({"imageGCLowThresholdPercent": 85}),
+            "imageGCLowThresholdPercent: must be below imageGCHighThresholdPercent",
+        ),
+        (json!({"imageMaximumGCAge": "1m"}), "imageMaximumGCAge: 1m0s must be above imageMinimumGCAge, 2m0s"),
+        (
+            json!({"serializeImagePulls": true, "maxParallelImagePulls": 3}),
+            "maxParallelImagePulls: cannot be above 1 while serializeImagePulls is true",
+        ),
+        (
+            json!({"preloadedImagesVerificationAllowlist": ["a"]}),
+            "preloadedImagesVerificationAllowlist: needs imagePullCredentialsVerificationPolicy: \
+             NeverVerifyAllowlistedImages",
+        ),
+        (json!({"podLogsDir": "logs"}), "podLogsDir: \"logs\" must be an absolute path"),
+        (
+            json!({"podLogsDir": "/a/../b"}),
+            "podLogsDir: \"/a/../b\" must not contain . or .., or a slash too many",
+        ),
+        (
+            json!({"podLogsDir": "/a/./b"}),
+            "podLogsDir: \"/a/./b\" must not contain . or .., or a slash too many",
+        ),
+        (json!({"podLogsDir": "/é"}), "podLogsDir: \"/é\" must be plain ASCII"),
+        (json!({"podLogsDir": "/a:b"}), "podLogsDir: \"/a:b\" must not contain a colon"),
+        (json!({"containerLogMaxFiles": 1}), "containerLogMaxFiles: 1 must be 2 or more"),
+        (json!({"containerLogMonitorInterval": "2s"}), "containerLogMonitorInterval: must be 3s or more"),
+        (
+            json!({"enforceNodeAllocatable": ["pods", "none"]}),
+            "enforceNodeAllocatable: \"none\" cannot stand beside others",
+        ),
+        (
+            json!({"enforceNodeAllocatable": ["kube-reserved"]}),
+            "enforceNodeAllocatable: \"kube-reserved\" needs kubeReservedCgroup",
+        ),
+        (
+            json!({"cgroupsPerQOS": false}),
+            "enforceNodeAllocatable: \"pods\" needs cgroupsPerQOS: true; set enforceNodeAllocatable: [none]",
+        ),
+        (
+            json!({"reservedMemory": [{"numaNode": 0, "limits": {"memory": "0"}}]}),
+            "reservedMemory[0].limits.memory: must not be zero",
+        ),
+        (
+            json!({"evictionSoft": {"memory.available": "1Gi"}}),
+            "evictionSoft.memory.available: needs an entry in evictionSoftGracePeriod",
+        ),
+        (json!({"shutdownGracePeriod": "500ms"}), "shutdownGracePeriod: 500ms must be zero, or 1s or more"),
+        (
+            json!({"shutdownGracePeriod": "5s", "shutdownGracePeriodCriticalPods": "6s"}),
+            "shutdownGracePeriodCriticalPods: must not be above shutdownGracePeriod",
+        ),
+        (json!({"systemCgroups": "/system"}), "systemCgroups: needs cgroupRoot"),
+        (json!({"runOnce": true}), "runOnce: is no longer possible; remove it"),
+        (
+            json!({"memoryReservationPolicy": "TieredReservation"}),
+            "memoryReservationPolicy: TieredReservation needs the feature gate MemoryQoS",
+        ),
+        (
+            json!({"allowedUnsafeSysctls": ["net.*", "vm.swappiness"]}),
+            "allowedUnsafeSysctls[1]: \"vm.swappiness\" is not namespaced; setting it in one pod would change the host",
+        ),
+        (
+            json!({"featureGates": {"CustomCPUCFSQuotaPriod": true}}),
+            "featureGates.CustomCPUCFSQuotaPriod: there is no such feature gate (did you mean \
+             \"CustomCPUCFSQuotaPeriod\"?)",
+        ),
+        (
+            json!({"featureGates": {"SidecarContainers": false}}),
+            "featureGates.SidecarContainers: cannot be set to false, the feature is locked to true",
+        ),
+    ] {
+        assert_eq!(breaches(set.clone()), [breach], "{set}");
+    }
+}
+
+#[test]
+fn all_breaches_are_reported_at_once() {
+    let found =
+        breaches(json!({"port": -1, "maxPods": -5, "podLogsDir": "", "runOnce": true, "cgroupRoot": ""}));
+    assert_eq!(found.len(), 3, "{found:?}");
+}

@@ -1,0 +1,51 @@
+//! `logging`: `LoggingConfiguration` of component-base.
+
+use serde::{Deserialize, Serialize};
+
+use super::scalars::{QuantityText, blank_is_unset, duration_or_nanos};
+use crate::config::GoDuration;
+
+/// How the daemon logs.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default, expecting = "an object")]
+pub(crate) struct Logging {
+    #[serde(deserialize_with = "blank_is_unset")]
+    pub(crate) format: Option<LogFormat>,
+    #[serde(deserialize_with = "duration_or_nanos")]
+    pub(crate) flush_frequency: Option<GoDuration>,
+    pub(crate) verbosity: Option<u32>,
+    pub(crate) vmodule: Option<Vec<VModule>>,
+    pub(crate) options: LogOptions,
+}
+
+/// The shape of a log line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum LogFormat {
+    Text,
+    Json,
+}
+
+/// The verbosity of some source files.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default, expecting = "an object")]
+pub(crate) struct VModule {
+    pub(crate) file_pattern: Option<String>,
+    pub(crate) verbosity: Option<u32>,
+}
+
+/// What is particular to each format.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default, expecting = "an object")]
+pub(crate) struct LogOptions {
+    pub(crate) text: OutputRouting,
+    pub(crate) json: OutputRouting,
+}
+
+/// Where lines go, and how many bytes are held back.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default, expecting = "an object")]
+pub(crate) struct OutputRouting {
+    pub(crate) split_stream: Option<bool>,
+    pub(crate) info_buffer_size: Option<QuantityText>,
+}

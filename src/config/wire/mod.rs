@@ -1,0 +1,18 @@
+//! `KubeletConfiguration` (`kubelet.config.k8s.io/v1beta1`) of Kubernetes 1.36 as it stands in a file: every field, all of
+//! them optional, under the names upstream gives them. Holds no defaults and no rules.
+
+mod auth;
+mod kubelet;
+mod logging;
+mod node;
+mod policies;
+mod scalars;
+
+pub(super) use auth::AuthorizationMode;
+pub(super) use kubelet::{API_VERSION, KIND, KubeletConfiguration};
+pub(super) use logging::LogFormat;
+pub(super) use policies::{
+    CgroupDriver, ChangeDetection, CpuManagerPolicy, CredentialsVerification, HairpinMode,
+    MemoryManagerPolicy, MemoryReservationPolicy, TopologyManagerPolicy, TopologyManagerScope,
+};
+pub(super) use scalars::QuantityText;
