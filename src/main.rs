@@ -1,80 +1,130 @@
-//! hostlet: temporary main.
-use hostlet::config::Config;
-use std::time::Duration;
+//! The program: reads the command line, then is the daemon or one of the commands a person types.
 
-fn main() {
-    let _ = hostlet::telemetry::init(hostlet::telemetry::TelemetryConfig {
-        format: hostlet::telemetry::LogFormat::Text,
-        verbosity: 3,
-        target: hostlet::telemetry::LogTarget::Stderr,
-    });
-    let base = std::path::PathBuf::from(std::env::var("HL_BASE").unwrap_or_default());
-    if std::env::args().nth(1).as_deref() == Some("pods") {
-        use clap::Parser;
-        #[derive(Parser)]
-        struct P {
-            _c: String,
-            #[command(flatten)]
-            p: hostlet::cli::PodsArgs,
+use std::io::Write;
+use std::process::ExitCode;
+
+use anyhow::Context;
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
+use hostlet::app;
+use hostlet::cli::{self, ConfigCommand, Exit, PodsArgs};
+use hostlet::config::{self, KubeletFlags, Loaded, VersionForm, load, with_plain_names};
+use hostlet::sys::Host;
+use hostlet::telemetry::{self, LogFormat, LogTarget, TelemetryConfig};
+use hostlet::types::error_chain;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio_util::sync::CancellationToken;
+
+/// A kubelet for Linux hosts. Without a command it is the daemon, and takes the kubelet's flags.
+#[derive(Parser)]
+#[command(name = "hostlet", args_conflicts_with_subcommands = true, disable_version_flag = true)]
+struct Cli {
+    #[command(subcommand)]
+    command: Option<Command>,
+    #[command(flatten)]
+    flags: KubeletFlags,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Show the pods of this node
+    Pods(PodsArgs),
+    /// Check or show configurations
+    #[command(subcommand)]
+    Config(ConfigCommand),
+}
+
+fn main() -> ExitCode {
+    let parsed = Cli::command()
+        .try_get_matches_from(with_plain_names(std::env::args_os()))
+        .and_then(|matches| Cli::from_arg_matches(&matches));
+    let cli = match parsed {
+        Ok(cli) => cli,
+        Err(error) => {
+            // Help is asked for and goes to stdout; everything else is a mistake.
+            let _ = error.print();
+            return if error.use_stderr() { Exit::Usage.into() } else { Exit::Ok.into() };
         }
-        let p = P::parse();
-        let rt = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-        match rt.block_on(hostlet::cli::pods(p.p)) {
-            Ok(e) => println!("{e:?}"),
-            Err(e) => println!("{}", hostlet::types::error_chain(&e)),
-        }
-        return;
-    }
-    let config = Config {
-        node_name: "node1".into(),
-        node_ips: vec![],
-        root_dir: base.join("root"),
-        lock_file: None,
-        static_pod_path: Some(base.join("manifests")),
-        pod_logs_dir: base.join("logs"),
-        sync_frequency: Duration::from_secs(60),
-        file_check_frequency: Duration::from_secs(20),
-        container_runtime_endpoint: std::env::var("HL_CRI").unwrap(),
-        image_service_endpoint: None,
-        runtime_request_timeout: Duration::from_secs(120),
-        registry_pull_qps: 5,
-        registry_burst: 10,
-        serialize_image_pulls: false,
-        max_parallel_image_pulls: None,
-        cgroup_driver: hostlet::cri::CgroupDriver::Cgroupfs,
-        cgroup_root: "/hl-dev".into(),
-        cgroups_per_qos: true,
-        cpu_cfs_quota: true,
-        cpu_cfs_quota_period: Duration::from_millis(100),
-        pod_pids_limit: None,
-        single_process_oom_kill: None,
-        seccomp_default: false,
-        crash_loop_max: Duration::from_secs(300),
-        resolv_conf: Some("/etc/resolv.conf".into()),
-        cluster_dns: vec![],
-        cluster_domain: String::new(),
-        oom_score_adj: -999,
-        max_open_files: 1000000,
-        fail_swap_on: true,
-        fail_cgroup_v1: false,
-        socket: base.join("hostlet.sock"),
-        max_concurrent_starts: 3,
     };
-    let rt = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
-    let cancel = tokio_util::sync::CancellationToken::new();
-    let c2 = cancel.clone();
-    let r = rt.block_on(async move {
-        let ctl = async move {
-            let _ = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate())
-                .unwrap()
-                .recv()
-                .await;
-            c2.cancel();
-        };
-        let (r, ()) = tokio::join!(hostlet::app::run(config, cancel), ctl);
-        r
-    });
-    if let Err(e) = r {
-        println!("{}", hostlet::types::error_chain(&e));
+    match run(cli) {
+        Ok(exit) => exit.into(),
+        Err(error) => {
+            let _ = writeln!(std::io::stderr(), "hostlet: {error:#}");
+            Exit::Failed.into()
+        }
     }
+}
+
+fn run(cli: Cli) -> anyhow::Result<Exit> {
+    match cli.command {
+        Some(Command::Pods(args)) => {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+            match runtime.block_on(cli::pods(args)) {
+                Ok(exit) => Ok(exit),
+                Err(error) => {
+                    let _ = writeln!(std::io::stderr(), "hostlet: {}", error_chain(&error));
+                    Ok(error.exit())
+                }
+            }
+        }
+        Some(Command::Config(command)) => Ok(cli::config(command, &hostname()?)?),
+        None => match cli.flags.process.version {
+            Some(VersionForm::True) => print_version("hostlet "),
+            Some(VersionForm::Raw) => print_version(""),
+            Some(VersionForm::False) | None => daemon(&cli.flags),
+        },
+    }
+}
+
+fn print_version(name: &str) -> anyhow::Result<Exit> {
+    writeln!(std::io::stdout(), "{name}{}", env!("CARGO_PKG_VERSION"))?;
+    Ok(Exit::Ok)
+}
+
+fn hostname() -> anyhow::Result<String> {
+    Host::new("/proc".as_ref()).hostname().context("finding the name of this host")
+}
+
+/// Runs the daemon until it is asked to end. A configuration that is wrong ends it before anything runs.
+fn daemon(flags: &KubeletFlags) -> anyhow::Result<Exit> {
+    let Loaded { config, warnings, .. } = match load(flags, &hostname()?) {
+        Ok(loaded) => loaded,
+        Err(errors) => {
+            let _ = writeln!(std::io::stderr(), "{errors}");
+            return Ok(Exit::Usage);
+        }
+    };
+    let format = match config.logging.format {
+        config::LogFormat::Text => LogFormat::Text,
+        config::LogFormat::Json => LogFormat::Json,
+    };
+    let verbosity = u8::try_from(config.logging.verbosity).unwrap_or(u8::MAX);
+    telemetry::init(TelemetryConfig { format, verbosity, target: LogTarget::detect(format) })?;
+    for warning in warnings {
+        tracing::warn!("{warning}");
+    }
+    // Two threads are plenty: the work is waiting for the runtime.
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
+    runtime.block_on(async {
+        let stop = CancellationToken::new();
+        let mut terminate = signal(SignalKind::terminate())?;
+        let mut interrupt = signal(SignalKind::interrupt())?;
+        // As upstream, a hang-up changes nothing; unhandled it would end the daemon.
+        let _hang_up = signal(SignalKind::hangup())?;
+        let daemon = app::run(config, stop.clone());
+        tokio::pin!(daemon);
+        let asked = async {
+            tokio::select! {
+                // Cancel-safe, both: a signal is taken only when `recv` returns.
+                _ = terminate.recv() => {}
+                _ = interrupt.recv() => {}
+            }
+        };
+        tokio::select! {
+            // Cancel-safe: the daemon is pinned outside and goes on below.
+            ended = &mut daemon => return ended.map_err(anyhow::Error::from),
+            () = asked => stop.cancel(),
+        }
+        daemon.await.map_err(anyhow::Error::from)
+    })?;
+    Ok(Exit::Ok)
 }

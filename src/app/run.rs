@@ -12,12 +12,12 @@ use super::runtime::{Met, meet};
 use super::startup::{StartupError, open_cgroups, prepare};
 use super::tasks::{TaskEnded, Tasks};
 use crate::cgroup::CgroupVersion;
-use crate::config::Config;
-use crate::cri::{CriClient, CriError, ImageService, RuntimeService, monitor};
+use crate::config::{self, Config, ParallelPulls};
+use crate::cri::{CgroupDriver, CriClient, ImageService, RuntimeService, monitor};
 use crate::image::{Images, PullLimits};
 use crate::log::LogLayout;
 use crate::pleg::Pleg;
-use crate::pod::admission::admit;
+use crate::pod::admission::{Limits, admit};
 use crate::pod::container::{HostSettings, KernelFacts};
 use crate::pod::source::{self, SourceConfig, SourceState};
 use crate::pod::table::{PodTable, WantedPods};
@@ -40,9 +40,6 @@ pub enum AppError {
     /// The host is not fit.
     #[error(transparent)]
     Startup(#[from] StartupError),
-    /// The runtime's endpoint makes no sense.
-    #[error("containerRuntimeEndpoint")]
-    Endpoint(#[source] CriError),
     /// The control socket could not be opened.
     #[error(transparent)]
     Control(#[from] ControlError),
@@ -58,32 +55,35 @@ pub enum AppError {
 pub async fn run(config: Config, cancel: CancellationToken) -> Result<(), AppError> {
     let dirs = HostDirs {
         root: config.root_dir.clone(),
-        pod_logs: config.pod_logs_dir.clone(),
+        pod_logs: config.pods.logs_dir.clone(),
         container_logs: CONTAINER_LOGS.into(),
     };
     let started = prepare(&config, &dirs, Path::new(PROC))?;
-    let endpoint = &config.container_runtime_endpoint;
-    let client = CriClient::new(endpoint, config.runtime_request_timeout).map_err(AppError::Endpoint)?;
-    let images: Arc<dyn ImageService> = match &config.image_service_endpoint {
-        None => Arc::new(client.clone()),
-        Some(other) => {
-            Arc::new(CriClient::new(other, config.runtime_request_timeout).map_err(AppError::Endpoint)?)
-        }
+    let client = CriClient::new(&config.runtime.runtime_socket, config.runtime.request_timeout);
+    let images: Arc<dyn ImageService> = if config.runtime.image_socket == config.runtime.runtime_socket {
+        Arc::new(client.clone())
+    } else {
+        Arc::new(CriClient::new(&config.runtime.image_socket, config.runtime.request_timeout))
     };
+    let calls = client.calls().clone();
     let runtime: Arc<dyn RuntimeService> = Arc::new(client);
     let listener = ControlServer::bind(&config.socket).await?;
 
     let mut tasks = Tasks::new(cancel.clone());
     let (source_in, source) = watch::channel(SourceState::default());
     let manifests = SourceConfig {
-        path: config.static_pod_path.clone(),
+        path: config.sources.static_pod_path.clone(),
         node_name: config.node_name.clone(),
-        check_frequency: config.file_check_frequency,
+        check_frequency: config.sources.file_check_frequency,
     };
     tasks.spawn("manifests", source::run(manifests, source_in, tasks.cancel()));
     let (wanted_in, wanted) = watch::channel(WantedPods::default());
     let (refused_in, refused) = watch::channel(Vec::new());
-    tasks.spawn("admission", admission(source.clone(), wanted_in, refused_in, tasks.cancel()));
+    let limits = Limits {
+        max_pods: config.pods.max_pods,
+        allowed_unsafe_sysctls: config.pods.allowed_unsafe_sysctls.clone(),
+    };
+    tasks.spawn("admission", admission(source.clone(), limits, wanted_in, refused_in, tasks.cancel()));
     let (status_in, runtime_status) = watch::channel(None);
     tasks.spawn("runtime monitor", monitor(runtime.clone(), status_in, tasks.cancel()));
     let (relister, pleg) = Pleg::new(runtime.clone());
@@ -95,7 +95,8 @@ pub async fn run(config: Config, cancel: CancellationToken) -> Result<(), AppErr
         refused,
         source,
         runtime: runtime_status.clone(),
-        relist: pleg.health(),
+        pleg: pleg.clone(),
+        calls,
     };
     tasks.spawn("control socket", server.run(listener, tasks.cancel()));
 
@@ -106,25 +107,29 @@ pub async fn run(config: Config, cancel: CancellationToken) -> Result<(), AppErr
             version = version.runtime_version,
             "met the container runtime"
         );
-        let (driver, opening) = (met.cgroup_driver.unwrap_or(config.cgroup_driver), config.clone());
+        let configured = match config.cgroups.driver {
+            config::CgroupDriver::Cgroupfs => CgroupDriver::Cgroupfs,
+            config::CgroupDriver::Systemd => CgroupDriver::Systemd,
+        };
+        let (driver, opening) = (met.cgroup_driver.unwrap_or(configured), config.clone());
         let opened = tokio::task::spawn_blocking(move || {
             open_cgroups(&opening, driver, Path::new(PROC), Path::new(CGROUP_MOUNT))
         });
         let (cgroup_version, cgroups) = opened.await??;
         let cgroups = cgroups.map(Arc::new);
         let logs =
-            LogLayout { pod_logs_dir: config.pod_logs_dir.clone(), containers_dir: CONTAINER_LOGS.into() };
+            LogLayout { pod_logs_dir: config.pods.logs_dir.clone(), containers_dir: CONTAINER_LOGS.into() };
         let services = Services {
             runtime,
             images: Images::new(images, pull_limits(&config)),
             pleg: pleg.clone(),
-            gate: StartGate::new(config.max_concurrent_starts),
+            gate: StartGate::new(config.max_concurrent_starts.get()),
             cgroups: cgroups.clone(),
             logs: logs.clone(),
             host: Arc::new(host_settings(&config, &met, cgroup_version, started.memory_capacity)),
             runtime_status,
             board: board.clone(),
-            crash_loop_cap: config.crash_loop_max,
+            crash_loop_cap: config.pods.max_restart_wait,
             clock: WallClock::system(),
             mountinfo: MOUNTINFO.into(),
         };
@@ -136,7 +141,7 @@ pub async fn run(config: Config, cancel: CancellationToken) -> Result<(), AppErr
             board,
         };
         let (table, _handle) =
-            PodTable::new(wanted, pleg, Arc::new(services), Arc::new(janitor), config.sync_frequency);
+            PodTable::new(wanted, pleg, Arc::new(services), Arc::new(janitor), config.sources.sync_frequency);
         tasks.spawn("pods", table.run(tasks.cancel()));
         tracing::info!(node = config.node_name, "hostlet runs");
     }
@@ -151,12 +156,13 @@ pub async fn run(config: Config, cancel: CancellationToken) -> Result<(), AppErr
 /// Judges what the manifests say, each time they say something new.
 async fn admission(
     mut source: watch::Receiver<SourceState>,
+    limits: Limits,
     wanted: watch::Sender<WantedPods>,
     refused: watch::Sender<Vec<k8s_openapi::api::core::v1::Pod>>,
     cancel: CancellationToken,
 ) {
     loop {
-        let (admitted, rejected) = admit(&source.borrow_and_update());
+        let (admitted, rejected) = admit(&source.borrow_and_update(), &limits);
         for pod in &rejected {
             let message = pod.status.as_ref().and_then(|s| s.message.as_deref());
             tracing::warn!(pod = %crate::pod::pod_ref(pod), message, "pod was refused");
@@ -175,12 +181,13 @@ async fn admission(
 }
 
 fn pull_limits(config: &Config) -> PullLimits {
-    PullLimits {
-        serialize: config.serialize_image_pulls,
-        max_parallel: config.max_parallel_image_pulls,
-        qps: config.registry_pull_qps,
-        burst: config.registry_burst,
-    }
+    let (serialize, max_parallel) = match config.pulls.parallel {
+        ParallelPulls::Serial => (true, None),
+        ParallelPulls::AtMost(bound) => (false, Some(bound)),
+        ParallelPulls::Unlimited => (false, None),
+    };
+    let qps = config.pulls.per_second.map_or(0, std::num::NonZeroU32::get);
+    PullLimits { serialize, max_parallel, qps, burst: config.pulls.burst }
 }
 
 fn host_settings(config: &Config, met: &Met, cgroups: CgroupVersion, memory_capacity: u64) -> HostSettings {
@@ -190,19 +197,19 @@ fn host_settings(config: &Config, met: &Met, cgroups: CgroupVersion, memory_capa
     };
     HostSettings {
         root_dir: config.root_dir.clone(),
-        pod_logs_dir: config.pod_logs_dir.clone(),
+        pod_logs_dir: config.pods.logs_dir.clone(),
         node_name: config.node_name.clone(),
         node_ips: if config.node_ips.is_empty() { node_ips() } else { config.node_ips.clone() },
-        cluster_domain: config.cluster_domain.clone(),
-        cluster_dns: config.cluster_dns.clone(),
-        resolv_conf: config.resolv_conf.clone(),
-        cpu_cfs_quota: config.cpu_cfs_quota,
-        cpu_cfs_quota_period: config.cpu_cfs_quota_period,
-        seccomp_default: config.seccomp_default,
+        cluster_domain: config.dns.cluster_domain.clone(),
+        cluster_dns: config.dns.cluster_dns.clone(),
+        resolv_conf: config.dns.resolv_conf.clone(),
+        cpu_cfs_quota: config.cgroups.cfs_quota,
+        cpu_cfs_quota_period: config.cgroups.cfs_period,
+        seccomp_default: config.pods.seccomp_default,
         memory_capacity,
         cgroup_v2,
         // One killed process at a time is all cgroup v1 can do.
-        single_process_oom_kill: config.single_process_oom_kill.unwrap_or(!cgroup_v2),
+        single_process_oom_kill: config.cgroups.single_process_oom_kill.unwrap_or(!cgroup_v2),
         runtime_name: met.version.runtime_name.clone(),
         kernel: KernelFacts::read(Path::new(SYS), Path::new(PROC), cgroup_v2),
     }

@@ -46,18 +46,18 @@ pub(super) struct Started {
 pub(super) fn prepare(config: &Config, dirs: &HostDirs, proc: &Path) -> Result<Started, StartupError> {
     root_check()?;
     let host = Host::new(proc);
-    let lock = match &config.lock_file {
+    let lock = match &config.lock {
         None => None,
-        Some(path) => match LockFile::acquire(path)? {
+        Some(wanted) => match LockFile::acquire(&wanted.path)? {
             Some(lock) => Some(lock),
-            None => return Err(StartupError::Locked(path.display().to_string())),
+            None => return Err(StartupError::Locked(wanted.path.display().to_string())),
         },
     };
-    if config.fail_swap_on && host.swap_active()? {
+    if config.host.fail_swap_on && host.swap_active()? {
         return Err(StartupError::Swap);
     }
-    warn_not_permitted("oom_score_adj", set_oom_score_adj(proc, config.oom_score_adj));
-    warn_not_permitted("the limit of open files", raise_open_files(config.max_open_files));
+    warn_not_permitted("oom_score_adj", set_oom_score_adj(proc, config.host.oom_score_adj));
+    warn_not_permitted("the limit of open files", raise_open_files(config.host.max_open_files));
     dirs.create()?;
     Ok(Started { lock, memory_capacity: host.memory_capacity()? })
 }
@@ -86,20 +86,20 @@ pub(super) fn open_cgroups(
 ) -> Result<(CgroupVersion, Option<Cgroups>), StartupError> {
     let cgroups = Cgroups::open(CgroupSettings {
         driver,
-        root: config.cgroup_root.clone(),
+        root: config.cgroups.root.clone(),
         mount: mount.to_owned(),
         proc: proc.to_owned(),
-        per_qos: config.cgroups_per_qos,
-        pids_limit: config.pod_pids_limit,
-        cfs_quota: config.cpu_cfs_quota,
-        cfs_period: config.cpu_cfs_quota_period,
+        per_qos: config.cgroups.per_qos,
+        pids_limit: config.cgroups.pids_limit,
+        cfs_quota: config.cgroups.cfs_quota,
+        cfs_period: config.cgroups.cfs_period,
     })
     .map_err(StartupError::Cgroups)?;
     let version = cgroups.version();
     match version {
-        CgroupVersion::V1 if config.fail_cgroup_v1 => return Err(StartupError::CgroupV1),
+        CgroupVersion::V1 if config.host.fail_cgroup_v1 => return Err(StartupError::CgroupV1),
         CgroupVersion::V1 | CgroupVersion::V2 => {}
     }
     cgroups.ensure_tree().map_err(StartupError::Cgroups)?;
-    Ok((version, config.cgroups_per_qos.then_some(cgroups)))
+    Ok((version, config.cgroups.per_qos.then_some(cgroups)))
 }

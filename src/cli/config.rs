@@ -1,1 +1,68 @@
 //! `hostlet config`: checks configuration files and shows what the daemon would run with. Starts nothing.
+
+use std::io::{self, Write};
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand};
+
+use super::exit::Exit;
+use crate::config::{ConfigErrors, KubeletFlags, Loaded, load};
+
+/// What to do with a configuration.
+#[derive(Clone, Debug, Subcommand)]
+pub enum ConfigCommand {
+    /// Check a configuration file as the daemon would at start
+    Check(CheckArgs),
+    /// Print what the daemon would run with, defaults included
+    Show(Box<KubeletFlags>),
+}
+
+/// Arguments of `hostlet config check`.
+#[derive(Clone, Debug, Args)]
+pub struct CheckArgs {
+    /// The file: KubeletConfiguration, HostletConfiguration or both, as YAML or JSON
+    pub file: PathBuf,
+    /// A directory of drop-ins to lay over it
+    #[arg(long, value_name = "DIR")]
+    pub config_dir: Option<PathBuf>,
+}
+
+/// Runs `hostlet config`.
+pub fn config(command: ConfigCommand, hostname: &str) -> io::Result<Exit> {
+    match command {
+        ConfigCommand::Check(args) => {
+            let mut flags = KubeletFlags::default();
+            flags.process.config = Some(args.file.clone());
+            flags.process.config_dir = args.config_dir;
+            match load(&flags, hostname) {
+                Ok(loaded) => {
+                    warn(&loaded)?;
+                    writeln!(io::stdout(), "{}: fine", args.file.display())?;
+                    Ok(Exit::Ok)
+                }
+                Err(errors) => refuse(&errors),
+            }
+        }
+        ConfigCommand::Show(flags) => match load(&flags, hostname) {
+            Ok(loaded) => {
+                warn(&loaded)?;
+                write!(io::stdout(), "{}", loaded.effective)?;
+                Ok(Exit::Ok)
+            }
+            Err(errors) => refuse(&errors),
+        },
+    }
+}
+
+/// What is set and changes nothing; beside the answer, so that scripts can read that.
+fn warn(loaded: &Loaded) -> io::Result<()> {
+    for warning in &loaded.warnings {
+        writeln!(io::stderr(), "warning: {warning}")?;
+    }
+    Ok(())
+}
+
+fn refuse(errors: &ConfigErrors) -> io::Result<Exit> {
+    writeln!(io::stderr(), "{errors}")?;
+    Ok(Exit::Usage)
+}

@@ -133,6 +133,14 @@ fn trouble(node: &NodeView) -> io::Result<()> {
     if let Some(trouble) = &node.trouble {
         writeln!(err, "\nThis node: {trouble}")?;
     }
+    for hung in &node.hung {
+        let pod = hung.pod.as_ref().map(|pod| format!(" of pod {pod}")).unwrap_or_default();
+        writeln!(
+            err,
+            "\nThe container runtime hangs: {} on {}{pod} for {} s.",
+            hung.call, hung.subject, hung.seconds
+        )?;
+    }
     for problem in &node.problems {
         writeln!(err, "\nManifest {} cannot be used:", problem.file)?;
         for line in problem.message.lines() {

@@ -1,5 +1,6 @@
 //! Typed client of the Container Runtime Interface: deadlines, runtime events, wire to types. Never retries, never decides.
 
+mod calls;
 mod client;
 mod error;
 #[cfg(any(test, feature = "fakes"))]
@@ -8,6 +9,7 @@ mod monitor;
 mod runtime;
 mod types;
 
+pub use calls::{Call, Calls, Subject};
 pub use client::CriClient;
 pub use error::{CriError, Operation};
 pub use monitor::monitor;

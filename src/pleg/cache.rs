@@ -7,7 +7,7 @@ use tokio::sync::oneshot;
 use tokio::time::Instant;
 
 use super::PodStatus;
-use crate::cri::CriError;
+use crate::cri::{CriError, Subject};
 use crate::types::{PodRef, PodUid};
 
 /// What was last observed of a pod: its status, or why it could not be inspected.
@@ -56,6 +56,24 @@ impl Cache {
     pub fn pods(&self) -> Vec<PodRef> {
         let state = self.lock();
         state.entries.values().filter_map(|e| e.observed.as_ref().ok().map(|s| s.pod.clone())).collect()
+    }
+
+    /// The pod that a call to the runtime is about, as far as it was observed.
+    pub fn pod_of(&self, subject: &Subject) -> Option<PodRef> {
+        let owns = |status: &PodStatus| match subject {
+            Subject::Sandbox(id) => status.sandboxes.iter().any(|s| s.id == *id),
+            Subject::Container(id) => status.containers.iter().any(|c| c.id == *id),
+            Subject::Pod(pod) => status.pod == *pod,
+            Subject::Node | Subject::Image(_) => false,
+        };
+        match subject {
+            Subject::Pod(pod) => Some(pod.clone()),
+            Subject::Sandbox(_) | Subject::Container(_) | Subject::Node | Subject::Image(_) => {
+                let state = self.lock();
+                let observed = state.entries.values().filter_map(|e| e.observed.as_ref().ok());
+                observed.filter(|status| owns(status)).map(|status| status.pod.clone()).next()
+            }
+        }
     }
 
     /// Whether reality has been listed at least once.

@@ -7,9 +7,13 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use jiff::Timestamp;
 use tokio::sync::oneshot;
+
+/// How long a start may keep others waiting. A runtime that is merely slow is faster.
+const PATIENCE: Duration = Duration::from_secs(15);
 
 /// The gate. Cheap to clone; all clones are one gate.
 #[derive(Clone)]
@@ -49,7 +53,7 @@ impl Ord for Waiter {
 }
 
 /// The right to have the runtime work on one start; given back when dropped.
-pub struct Permit {
+struct Permit {
     /// None once another permit stands for this one.
     state: Option<Arc<Mutex<State>>>,
 }
@@ -66,9 +70,23 @@ impl StartGate {
         Self { state: Arc::new(Mutex::new(state)) }
     }
 
+    /// Makes `call`, a start of a pod that was first seen at `seen`, when its turn comes. A call that hangs gives its turn
+    /// back after [`PATIENCE`], and goes on: it holds up its own pod, and no other.
+    pub async fn pass<T>(&self, seen: Timestamp, call: impl Future<Output = T>) -> T {
+        let permit = self.enter(seen).await;
+        tokio::pin!(call);
+        match tokio::time::timeout(PATIENCE, &mut call).await {
+            Ok(answer) => answer,
+            Err(_) => {
+                drop(permit);
+                call.await
+            }
+        }
+    }
+
     /// Waits for the right to start something of a pod that was first seen at `seen`. Dropping the future leaves the
     /// line; a permit that was on its way is given back.
-    pub async fn enter(&self, seen: Timestamp) -> Permit {
+    async fn enter(&self, seen: Timestamp) -> Permit {
         let (admit, admitted) = oneshot::channel();
         {
             let mut state = lock(&self.state);
@@ -143,6 +161,21 @@ mod tests {
         assert!(young.as_mut().now_or_never().is_none());
         drop(old_too.now_or_never().expect("then the other of its age"));
         assert!(young.now_or_never().is_some());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_start_that_hangs_gives_its_turn_back() {
+        let gate = StartGate::new(1);
+        let (answer, hung) = oneshot::channel::<&str>();
+        let mut hanging = Box::pin(gate.pass(at(0), hung));
+        assert!(hanging.as_mut().now_or_never().is_none());
+        tokio::select! {
+            _ = &mut hanging => panic!("nobody answered it"),
+            done = gate.pass(at(1), std::future::ready("done")) => assert_eq!(done, "done"),
+        }
+        answer.send("late").unwrap();
+        assert_eq!(hanging.await, Ok("late"));
+        assert_eq!(lock(&gate.state).free, 1);
     }
 
     #[tokio::test]

@@ -1,7 +1,5 @@
 //! Small pods and observations for the tests of this room.
 
-use std::sync::Arc;
-
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Container, Pod, PodSpec};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
@@ -35,11 +33,6 @@ pub(crate) fn pod(name: &str, uid: &str, policy: &str, containers: &[&str]) -> P
         }),
         status: None,
     }
-}
-
-/// A shared pod of restart policy Always with one container `c`.
-pub(crate) fn shared_pod(name: &str, uid: &str) -> Arc<Pod> {
-    Arc::new(pod(name, uid, "Always", &["c"]))
 }
 
 /// A container in this state, with identifier `<name>-<attempt>` in sandbox `s0`.

@@ -21,9 +21,9 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::view::{NodeView, Problem};
-use crate::cri::RuntimeStatus;
-use crate::pleg::Health;
+use super::view::{HungCall, NodeView, Problem};
+use crate::cri::{Call, Calls, RuntimeStatus};
+use crate::pleg::PlegHandle;
 use crate::pod::StatusBoard;
 use crate::pod::source::SourceState;
 
@@ -76,8 +76,10 @@ pub struct ControlServer {
     pub source: watch::Receiver<SourceState>,
     /// What the runtime says of itself.
     pub runtime: watch::Receiver<Option<RuntimeStatus>>,
-    /// How relisting goes.
-    pub relist: watch::Receiver<Health>,
+    /// What the runtime has, and how asking it goes.
+    pub pleg: PlegHandle,
+    /// Calls to the runtime under way.
+    pub calls: Calls,
 }
 
 impl ControlServer {
@@ -139,11 +141,29 @@ impl ControlServer {
             message: problem.message.clone(),
             since: problem.since,
         });
-        NodeView { node: self.node.clone(), pods, problems: problems.collect(), trouble: self.trouble() }
+        NodeView {
+            node: self.node.clone(),
+            pods,
+            problems: problems.collect(),
+            trouble: self.trouble(),
+            hung: self.hung(),
+        }
+    }
+
+    fn hung(&self) -> Vec<HungCall> {
+        let now = Instant::now();
+        let told = |call: Call| HungCall {
+            call: call.operation.to_string(),
+            subject: call.subject.to_string(),
+            pod: self.pleg.cache().pod_of(&call.subject).map(|pod| pod.to_string()),
+            seconds: now.duration_since(call.since).as_secs(),
+        };
+        self.calls.hung(now).into_iter().map(told).collect()
     }
 
     fn trouble(&self) -> Option<String> {
-        let relist = self.relist.borrow();
+        let health = self.pleg.health();
+        let relist = health.borrow();
         if let Some(error) = &relist.error {
             let how =
                 if relist.is_healthy(Instant::now()) { "for a moment" } else { "for more than 3 minutes" };

@@ -4,4 +4,4 @@ mod control;
 mod view;
 
 pub use control::{ControlError, ControlServer};
-pub use view::{NodeView, Problem};
+pub use view::{HungCall, NodeView, Problem};

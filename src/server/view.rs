@@ -17,6 +17,24 @@ pub struct NodeView {
     /// What keeps the node as a whole from running pods; none if nothing does.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub trouble: Option<String>,
+    /// Calls to the container runtime that take longer than they should.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub hung: Vec<HungCall>,
+}
+
+/// A call to the container runtime that takes longer than it should. It holds up its pod, and no other.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct HungCall {
+    /// The call, by its upstream name, e.g. `stop_container`.
+    pub call: String,
+    /// What it is about.
+    pub subject: String,
+    /// The pod it holds up, if it is one's.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pod: Option<String>,
+    /// How long it has taken so far.
+    pub seconds: u64,
 }
 
 /// A manifest that could not be used.

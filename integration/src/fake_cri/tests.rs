@@ -138,8 +138,8 @@ async fn what_a_runtime_may_lack_is_unimplemented_until_switched_on() {
 #[tokio::test]
 async fn hostlets_own_client_finds_faults_and_events_as_they_were_scripted() {
     let fake = FakeCri::start(FakeRuntime::new()).unwrap();
-    let client = CriClient::new(&fake.endpoint(), PATIENCE).unwrap();
-    let impatient = CriClient::new(&fake.endpoint(), Duration::from_millis(50)).unwrap();
+    let client = CriClient::new(&fake.socket(), PATIENCE);
+    let impatient = CriClient::new(&fake.socket(), Duration::from_millis(50));
 
     fake.runtime().faults().add(Rule::new(Operation::ListSandboxes, Fault::Hang).times(1));
     assert!(matches!(impatient.list_sandboxes(None).await, Err(CriError::TimedOut { .. })));
@@ -174,7 +174,7 @@ async fn hostlets_own_client_finds_faults_and_events_as_they_were_scripted() {
 #[tokio::test]
 async fn a_crash_cuts_calls_and_the_client_finds_the_runtime_again() {
     let mut fake = FakeCri::start(FakeRuntime::new()).unwrap();
-    let client = CriClient::new(&fake.endpoint(), PATIENCE).unwrap();
+    let client = CriClient::new(&fake.socket(), PATIENCE);
     client.run_sandbox(sandbox("u1"), "").await.unwrap();
     fake.runtime().faults().add(Rule::new(Operation::Status, Fault::Hang));
     let hung = client.status();

@@ -9,6 +9,7 @@ use tokio::net::UnixStream;
 use tonic::transport::{Channel, Endpoint};
 use tonic::{Code, Response, Status};
 
+use super::super::calls::{Calls, Subject};
 use super::super::wire::image_service_client::ImageServiceClient;
 use super::super::wire::runtime_service_client::RuntimeServiceClient;
 use super::super::{CriError, Operation};
@@ -16,20 +17,23 @@ use super::super::{CriError, Operation};
 /// Largest message either side sends; upstream's limit too.
 const MAX_MESSAGE_BYTES: usize = 16 << 20;
 
+/// An ordinary call that takes longer is told as hung: a healthy runtime answers in milliseconds.
+pub(super) const PATIENCE: Duration = Duration::from_secs(10);
+
 /// A client of one runtime endpoint. Cheap to clone; all clones share a connection.
 #[derive(Clone)]
 pub struct CriClient {
     channel: Channel,
     socket: PathBuf,
     timeout: Duration,
+    calls: Calls,
 }
 
 impl CriClient {
-    /// A client of the runtime at `endpoint` (`unix:///run/…` or a bare absolute path). Nothing is connected before the
-    /// first call. `timeout` is `runtimeRequestTimeout`: the deadline of an ordinary call.
-    pub fn new(endpoint: &str, timeout: Duration) -> Result<Self, CriError> {
-        let socket = socket_path(endpoint)?;
-        let path = socket.clone();
+    /// A client of the runtime on `socket`. Nothing is connected before the first call. `timeout` is
+    /// `runtimeRequestTimeout`: the deadline of an ordinary call.
+    pub fn new(socket: &Path, timeout: Duration) -> Self {
+        let path = socket.to_owned();
         // The URI is never dialled: the connector below decides where to go.
         let channel = Endpoint::from_static("http://cri.invalid").connect_with_connector_lazy(
             tower::service_fn(move |_| {
@@ -37,12 +41,12 @@ impl CriClient {
                 async move { Ok::<_, std::io::Error>(TokioIo::new(UnixStream::connect(path).await?)) }
             }),
         );
-        Ok(Self { channel, socket, timeout })
+        Self { channel, socket: socket.to_owned(), timeout, calls: Calls::default() }
     }
 
-    /// The socket this client talks to.
-    pub fn socket(&self) -> &Path {
-        &self.socket
+    /// The calls under way.
+    pub fn calls(&self) -> &Calls {
+        &self.calls
     }
 
     pub(super) fn channel(&self) -> Channel {
@@ -65,13 +69,26 @@ impl CriClient {
             .max_encoding_message_size(MAX_MESSAGE_BYTES)
     }
 
-    /// Awaits `call` for at most `deadline` and puts its failure into our words.
+    /// Awaits an ordinary call and puts its failure into our words.
+    pub(super) async fn call<T>(
+        &self,
+        operation: Operation,
+        subject: Subject,
+        call: impl Future<Output = Result<Response<T>, Status>> + Send,
+    ) -> Result<T, CriError> {
+        self.within(operation, subject, self.timeout, PATIENCE, call).await
+    }
+
+    /// Awaits `call` for at most `deadline`. After `patience` it counts as hung.
     pub(super) async fn within<T>(
         &self,
         operation: Operation,
+        subject: Subject,
         deadline: Duration,
+        patience: Duration,
         call: impl Future<Output = Result<Response<T>, Status>> + Send,
     ) -> Result<T, CriError> {
+        let _under_way = self.calls.begin(operation, subject, patience);
         match tokio::time::timeout(deadline, call).await {
             Ok(Ok(response)) => Ok(response.into_inner()),
             Ok(Err(status)) => Err(self.error(operation, &status)),
@@ -109,35 +126,14 @@ fn transport_cause(status: &Status) -> String {
     }
 }
 
-fn socket_path(endpoint: &str) -> Result<PathBuf, CriError> {
-    let path = endpoint.strip_prefix("unix://").unwrap_or(endpoint);
-    if path.starts_with('/') {
-        return Ok(PathBuf::from(path));
-    }
-    Err(CriError::Unreachable {
-        operation: Operation::Version,
-        endpoint: endpoint.to_owned(),
-        message: "not a unix socket: write it as unix:///run/containerd/containerd.sock".to_owned(),
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    #[test]
-    fn endpoints_are_unix_sockets_with_or_without_scheme() {
-        assert_eq!(socket_path("unix:///run/a.sock").unwrap(), Path::new("/run/a.sock"));
-        assert_eq!(socket_path("/run/a.sock").unwrap(), Path::new("/run/a.sock"));
-        for bad in ["tcp://127.0.0.1:1", "run/a.sock", "unix://a.sock", ""] {
-            assert!(socket_path(bad).unwrap_err().to_string().contains("unix:///run"), "{bad}");
-        }
-    }
-
     #[tokio::test]
     async fn a_missing_socket_is_unreachable_and_names_the_cause() {
         use super::super::super::RuntimeService;
-        let client = CriClient::new("/nonexistent/cri.sock", Duration::from_secs(5)).unwrap();
+        let client = CriClient::new(Path::new("/nonexistent/cri.sock"), Duration::from_secs(5));
         let error = client.version().await.unwrap_err();
         assert!(matches!(error, CriError::Unreachable { operation: Operation::Version, .. }), "{error:?}");
         let text = error.to_string();

@@ -2,6 +2,7 @@
 
 use async_trait::async_trait;
 
+use super::super::calls::Subject;
 use super::super::types::ImageInfo;
 use super::super::wire;
 use super::super::{CriError, ImageService, Operation};
@@ -17,7 +18,7 @@ impl ImageService for CriClient {
     async fn image_status(&self, image: &str) -> Result<Option<ImageInfo>, CriError> {
         let request = wire::ImageStatusRequest { image: Some(spec(image)), verbose: false };
         let call = async { self.image().image_status(request).await };
-        let answer = self.within(Operation::ImageStatus, self.timeout(), call).await?;
+        let answer = self.call(Operation::ImageStatus, Subject::Image(image.to_owned()), call).await?;
         Ok(answer.image.map(convert::image))
     }
 
@@ -37,7 +38,7 @@ impl ImageService for CriClient {
     async fn list_images(&self) -> Result<Vec<ImageInfo>, CriError> {
         let request = wire::ListImagesRequest { filter: None };
         let call = async { self.image().list_images(request).await };
-        let answer = self.within(Operation::ListImages, self.timeout(), call).await?;
+        let answer = self.call(Operation::ListImages, Subject::Node, call).await?;
         Ok(answer.images.into_iter().map(convert::image).collect())
     }
 }

@@ -5,17 +5,21 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 
+use super::super::calls::Subject;
 use super::super::types::{
     CgroupDriver, Container, ContainerStatus, RuntimeStatus, Sandbox, SandboxStatus, Version,
 };
 use super::super::wire;
 use super::super::{CriError, EventStream, Operation, RuntimeService};
-use super::connection::CriClient;
+use super::connection::{CriClient, PATIENCE};
 use super::convert;
-use crate::types::{ContainerId, POD_UID_LABEL, PodUid, SandboxId};
+use crate::types::{ContainerId, POD_UID_LABEL, PodRef, PodUid, SandboxId};
 
 /// The version a kubelet announces in the handshake (upstream's constant).
 const KUBELET_API_VERSION: &str = "0.1.0";
+
+/// A sandbox waits for its network plugin, which may take a while.
+const SANDBOX_PATIENCE: Duration = Duration::from_secs(30);
 
 /// Success when the object is gone already.
 fn gone_is_fine(result: Result<(), CriError>) -> Result<(), CriError> {
@@ -38,7 +42,7 @@ impl RuntimeService for CriClient {
     async fn version(&self) -> Result<Version, CriError> {
         let request = wire::VersionRequest { version: KUBELET_API_VERSION.to_owned() };
         let call = async { self.runtime().version(request).await };
-        let answer = self.within(Operation::Version, self.timeout(), call).await?;
+        let answer = self.call(Operation::Version, Subject::Node, call).await?;
         Ok(Version {
             runtime_name: answer.runtime_name,
             runtime_version: answer.runtime_version,
@@ -49,13 +53,13 @@ impl RuntimeService for CriClient {
     async fn status(&self) -> Result<RuntimeStatus, CriError> {
         let request = wire::StatusRequest { verbose: false };
         let call = async { self.runtime().status(request).await };
-        let answer = self.within(Operation::Status, self.timeout(), call).await?;
+        let answer = self.call(Operation::Status, Subject::Node, call).await?;
         Ok(convert::runtime_status(answer.status.ok_or_else(|| missing(Operation::Status, "status"))?))
     }
 
     async fn cgroup_driver(&self) -> Result<Option<CgroupDriver>, CriError> {
         let call = async { self.runtime().runtime_config(wire::RuntimeConfigRequest {}).await };
-        match self.within(Operation::RuntimeConfig, self.timeout(), call).await {
+        match self.call(Operation::RuntimeConfig, Subject::Node, call).await {
             Ok(answer) => Ok(answer.linux.map(|linux| match linux.cgroup_driver() {
                 wire::CgroupDriver::Systemd => CgroupDriver::Systemd,
                 wire::CgroupDriver::Cgroupfs => CgroupDriver::Cgroupfs,
@@ -70,10 +74,15 @@ impl RuntimeService for CriClient {
         config: wire::PodSandboxConfig,
         handler: &str,
     ) -> Result<SandboxId, CriError> {
+        let subject = config
+            .metadata
+            .as_ref()
+            .map_or(Subject::Node, |pod| Subject::Pod(PodRef::new(&pod.namespace, &pod.name, &pod.uid)));
         let request =
             wire::RunPodSandboxRequest { config: Some(config), runtime_handler: handler.to_owned() };
         let call = async { self.runtime().run_pod_sandbox(request).await };
-        let answer = self.within(Operation::RunSandbox, 2 * self.timeout(), call).await?;
+        let answer =
+            self.within(Operation::RunSandbox, subject, 2 * self.timeout(), SANDBOX_PATIENCE, call).await?;
         if answer.pod_sandbox_id.is_empty() {
             return Err(missing(Operation::RunSandbox, "sandbox id"));
         }
@@ -83,19 +92,19 @@ impl RuntimeService for CriClient {
     async fn stop_sandbox(&self, id: &SandboxId) -> Result<(), CriError> {
         let request = wire::StopPodSandboxRequest { pod_sandbox_id: id.to_string() };
         let call = async { self.runtime().stop_pod_sandbox(request).await };
-        gone_is_fine(self.within(Operation::StopSandbox, self.timeout(), call).await.map(drop))
+        gone_is_fine(self.call(Operation::StopSandbox, Subject::Sandbox(id.clone()), call).await.map(drop))
     }
 
     async fn remove_sandbox(&self, id: &SandboxId) -> Result<(), CriError> {
         let request = wire::RemovePodSandboxRequest { pod_sandbox_id: id.to_string() };
         let call = async { self.runtime().remove_pod_sandbox(request).await };
-        gone_is_fine(self.within(Operation::RemoveSandbox, self.timeout(), call).await.map(drop))
+        gone_is_fine(self.call(Operation::RemoveSandbox, Subject::Sandbox(id.clone()), call).await.map(drop))
     }
 
     async fn sandbox_status(&self, id: &SandboxId) -> Result<SandboxStatus, CriError> {
         let request = wire::PodSandboxStatusRequest { pod_sandbox_id: id.to_string(), verbose: false };
         let call = async { self.runtime().pod_sandbox_status(request).await };
-        let answer = self.within(Operation::SandboxStatus, self.timeout(), call).await?;
+        let answer = self.call(Operation::SandboxStatus, Subject::Sandbox(id.clone()), call).await?;
         let status = answer.status.ok_or_else(|| missing(Operation::SandboxStatus, "status"))?;
         Ok(convert::sandbox_status(status))
     }
@@ -105,7 +114,7 @@ impl RuntimeService for CriClient {
             wire::PodSandboxFilter { label_selector: pod_selector(pod), ..wire::PodSandboxFilter::default() };
         let request = wire::ListPodSandboxRequest { filter: Some(filter) };
         let call = async { self.runtime().list_pod_sandbox(request).await };
-        let answer = self.within(Operation::ListSandboxes, self.timeout(), call).await?;
+        let answer = self.call(Operation::ListSandboxes, Subject::Node, call).await?;
         Ok(answer.items.into_iter().filter_map(convert::sandbox).collect())
     }
 
@@ -121,7 +130,7 @@ impl RuntimeService for CriClient {
             sandbox_config: Some(sandbox_config),
         };
         let call = async { self.runtime().create_container(request).await };
-        let answer = self.within(Operation::CreateContainer, self.timeout(), call).await?;
+        let answer = self.call(Operation::CreateContainer, Subject::Sandbox(sandbox.clone()), call).await?;
         if answer.container_id.is_empty() {
             return Err(missing(Operation::CreateContainer, "container id"));
         }
@@ -131,7 +140,7 @@ impl RuntimeService for CriClient {
     async fn start_container(&self, id: &ContainerId) -> Result<(), CriError> {
         let request = wire::StartContainerRequest { container_id: id.to_string() };
         let call = async { self.runtime().start_container(request).await };
-        self.within(Operation::StartContainer, self.timeout(), call).await.map(drop)
+        self.call(Operation::StartContainer, Subject::Container(id.clone()), call).await.map(drop)
     }
 
     async fn stop_container(&self, id: &ContainerId, grace_seconds: i64) -> Result<(), CriError> {
@@ -140,19 +149,23 @@ impl RuntimeService for CriClient {
             wire::StopContainerRequest { container_id: id.to_string(), timeout: grace_seconds.max(0) };
         let call = async { self.runtime().stop_container(request).await };
         let deadline = self.timeout().saturating_add(grace);
-        gone_is_fine(self.within(Operation::StopContainer, deadline, call).await.map(drop))
+        let subject = Subject::Container(id.clone());
+        let patience = PATIENCE.saturating_add(grace);
+        gone_is_fine(self.within(Operation::StopContainer, subject, deadline, patience, call).await.map(drop))
     }
 
     async fn remove_container(&self, id: &ContainerId) -> Result<(), CriError> {
         let request = wire::RemoveContainerRequest { container_id: id.to_string() };
         let call = async { self.runtime().remove_container(request).await };
-        gone_is_fine(self.within(Operation::RemoveContainer, self.timeout(), call).await.map(drop))
+        gone_is_fine(
+            self.call(Operation::RemoveContainer, Subject::Container(id.clone()), call).await.map(drop),
+        )
     }
 
     async fn container_status(&self, id: &ContainerId) -> Result<ContainerStatus, CriError> {
         let request = wire::ContainerStatusRequest { container_id: id.to_string(), verbose: false };
         let call = async { self.runtime().container_status(request).await };
-        let answer = self.within(Operation::ContainerStatus, self.timeout(), call).await?;
+        let answer = self.call(Operation::ContainerStatus, Subject::Container(id.clone()), call).await?;
         convert::container_status(answer.status.ok_or_else(|| missing(Operation::ContainerStatus, "status"))?)
     }
 
@@ -161,7 +174,7 @@ impl RuntimeService for CriClient {
             wire::ContainerFilter { label_selector: pod_selector(pod), ..wire::ContainerFilter::default() };
         let request = wire::ListContainersRequest { filter: Some(filter) };
         let call = async { self.runtime().list_containers(request).await };
-        let answer = self.within(Operation::ListContainers, self.timeout(), call).await?;
+        let answer = self.call(Operation::ListContainers, Subject::Node, call).await?;
         Ok(answer.containers.into_iter().filter_map(convert::container).collect())
     }
 

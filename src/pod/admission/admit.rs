@@ -52,7 +52,9 @@ fn judge(pod: &StaticPod, used: usize, limits: &Limits) -> Option<Refusal> {
     let capacity = limits.max_pods;
     (used >= capacity).then(|| Refusal {
         reason: "OutOfpods",
-        message: format!("Node didn't have enough resource: pods, requested: 1, used: {used}, capacity: {capacity}"),
+        message: format!(
+            "Node didn't have enough resource: pods, requested: 1, used: {used}, capacity: {capacity}"
+        ),
     })
 }
 

@@ -48,10 +48,7 @@ impl Services {
         if let Ok(Err(error)) = tokio::task::spawn_blocking(move || logs.create_pod_dir(&owner)).await {
             tracing::warn!(pod = %reference, uid = %reference.uid, error = error_chain(&error), "cannot make the pod's log directory");
         }
-        let id = {
-            let _permit = self.gate.enter(seen(pod)).await;
-            self.runtime.run_sandbox(config.clone(), "").await?
-        };
+        let id = self.gate.pass(seen(pod), self.runtime.run_sandbox(config.clone(), "")).await?;
         let status = self.runtime.sandbox_status(&id).await?;
         tracing::debug!(pod = %reference, uid = %reference.uid, sandbox = %id, "sandbox made");
         Ok(PodSandbox { id, config, ips: status.ips })
@@ -80,10 +77,7 @@ impl Services {
                 (made, attempt)
             }
         };
-        let started = {
-            let _permit = self.gate.enter(seen(pod)).await;
-            self.runtime.start_container(&id).await
-        };
+        let started = self.gate.pass(seen(pod), self.runtime.start_container(&id)).await;
         if let Err(error) = started {
             self.failed(&reference, container, &error.to_string(), memory);
             return Err(waiting("RunContainerError", error.to_string()));
@@ -134,10 +128,8 @@ impl Services {
             self.failed(reference, container, &text, memory);
             return Err(waiting("CreateContainerError", text));
         }
-        let created = {
-            let _permit = self.gate.enter(seen(pod)).await;
-            self.runtime.create_container(&sandbox.id, config, sandbox.config.clone()).await
-        };
+        let creating = self.runtime.create_container(&sandbox.id, config, sandbox.config.clone());
+        let created = self.gate.pass(seen(pod), creating).await;
         match created {
             Ok(id) => {
                 self.announce(

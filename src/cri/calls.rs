@@ -1,0 +1,120 @@
+//! The calls under way, so that a runtime that hangs can be named: which call, on what, since when.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::Operation;
+use crate::types::{ContainerId, PodRef, SandboxId};
+
+/// What a call is about.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Subject {
+    /// The runtime as a whole.
+    Node,
+    /// A pod.
+    Pod(PodRef),
+    /// A sandbox.
+    Sandbox(SandboxId),
+    /// A container.
+    Container(ContainerId),
+    /// An image.
+    Image(String),
+}
+
+impl fmt::Display for Subject {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Node => f.write_str("this node"),
+            Self::Pod(pod) => write!(f, "pod {pod}"),
+            Self::Sandbox(id) => write!(f, "sandbox {id}"),
+            Self::Container(id) => write!(f, "container {id}"),
+            Self::Image(image) => write!(f, "image {image}"),
+        }
+    }
+}
+
+/// A call under way.
+#[derive(Clone, Debug)]
+pub struct Call {
+    /// Which call.
+    pub operation: Operation,
+    /// On what.
+    pub subject: Subject,
+    /// Since when.
+    pub since: Instant,
+    /// How long it may take before it is suspicious.
+    pub patience: Duration,
+}
+
+/// The calls under way of one client. Cheap to clone; all clones are one list.
+#[derive(Clone, Default)]
+pub struct Calls {
+    state: Arc<Mutex<State>>,
+}
+
+#[derive(Default)]
+struct State {
+    next: u64,
+    calls: HashMap<u64, Call>,
+}
+
+/// Keeps a call on the list until dropped.
+pub(super) struct UnderWay {
+    calls: Calls,
+    key: u64,
+}
+
+impl Calls {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        // Every statement under the lock leaves the list valid.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn begin(&self, operation: Operation, subject: Subject, patience: Duration) -> UnderWay {
+        let mut state = self.lock();
+        let key = state.next;
+        state.next += 1;
+        state.calls.insert(key, Call { operation, subject, since: Instant::now(), patience });
+        UnderWay { calls: self.clone(), key }
+    }
+
+    /// The calls that take longer than they should, longest first.
+    pub fn hung(&self, now: Instant) -> Vec<Call> {
+        let state = self.lock();
+        let overdue = |call: &&Call| now.duration_since(call.since) > call.patience;
+        let mut hung: Vec<Call> = state.calls.values().filter(overdue).cloned().collect();
+        hung.sort_by_key(|call| call.since);
+        hung
+    }
+}
+
+impl Drop for UnderWay {
+    fn drop(&mut self) {
+        self.calls.lock().calls.remove(&self.key);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_call_is_hung_once_it_is_overdue_and_gone_when_it_ends() {
+        let calls = Calls::default();
+        let slow =
+            calls.begin(Operation::StopContainer, Subject::Container("c".into()), Duration::from_secs(40));
+        tokio::time::advance(Duration::from_secs(11)).await;
+        let _other = calls.begin(Operation::ListSandboxes, Subject::Node, Duration::from_secs(10));
+        assert!(calls.hung(Instant::now()).is_empty());
+        tokio::time::advance(Duration::from_secs(30)).await;
+        let hung = calls.hung(Instant::now());
+        assert_eq!(hung.len(), 2);
+        assert_eq!(hung[0].subject.to_string(), "container c");
+        drop(slow);
+        assert_eq!(calls.hung(Instant::now())[0].operation, Operation::ListSandboxes);
+    }
+}
