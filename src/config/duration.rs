@@ -6,6 +6,8 @@ use std::time::Duration;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
+use crate::types::go_duration;
+
 const SECOND: i64 = 1_000_000_000;
 const MINUTE: i64 = 60 * SECOND;
 const HOUR: i64 = 60 * MINUTE;
@@ -124,43 +126,8 @@ fn scaled(whole: &str, fraction: &str, unit: i64) -> Option<i128> {
 
 impl fmt::Display for GoDuration {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.0 == 0 {
-            return f.write_str("0s");
-        }
         let sign = if self.0 < 0 { "-" } else { "" };
-        let nanos = self.0.unsigned_abs();
-        let second = SECOND.unsigned_abs();
-        if nanos < second {
-            let (unit, length) = match nanos {
-                0..1_000 => ("ns", 1),
-                1_000..1_000_000 => ("µs", 1_000),
-                _ => ("ms", 1_000_000),
-            };
-            return write!(f, "{sign}{}{unit}", Decimal(nanos, length));
-        }
-        let seconds = Decimal(nanos % MINUTE.unsigned_abs(), second);
-        let minutes = nanos / MINUTE.unsigned_abs();
-        match (minutes / 60, minutes % 60) {
-            (0, 0) => write!(f, "{sign}{seconds}s"),
-            (0, minutes) => write!(f, "{sign}{minutes}m{seconds}s"),
-            (hours, minutes) => write!(f, "{sign}{hours}h{minutes}m{seconds}s"),
-        }
-    }
-}
-
-/// `.0 / .1`, where `.1` is a power of ten, without trailing zeros.
-struct Decimal(u64, u64);
-
-impl fmt::Display for Decimal {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self(value, unit) = *self;
-        write!(f, "{}", value / unit)?;
-        if value % unit == 0 {
-            return Ok(());
-        }
-        let width = usize::try_from(unit.ilog10()).unwrap_or_default();
-        let fraction = format!("{:0width$}", value % unit);
-        write!(f, ".{}", fraction.trim_end_matches('0'))
+        write!(f, "{sign}{}", go_duration(Duration::from_nanos(self.0.unsigned_abs())))
     }
 }
 
