@@ -23,6 +23,7 @@ mod validate;
 mod wire;
 
 pub use defaults::Membership;
+pub(crate) use document::{Document, parse_documents};
 pub use duration::{DurationError, GoDuration};
 pub use error::{ConfigError, ConfigErrors, ConfigWarning, Place};
 pub use flags::{FieldFlags, KubeletFlags, ProcessFlags, VersionForm, with_plain_names};

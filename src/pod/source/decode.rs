@@ -5,8 +5,8 @@ use std::fmt;
 use k8s_openapi::api::core::v1::Pod;
 use serde_json::Value;
 
-use super::document::{Document, parse_documents};
 use super::strict::{self, Flaw};
+use crate::config::{Document, parse_documents};
 
 /// Why the bytes of a file are not one pod. Every message says what to change.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -39,13 +39,13 @@ pub enum DecodeError {
 
 /// Mistakes in a manifest, each with the line it stands on, from the top. `Display` gives one line for each.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Mistakes(Vec<(u64, String)>);
+pub struct Mistakes(Vec<(usize, String)>);
 
 impl Mistakes {
     /// Looks up the line of each mistake, given as the path of its field and the whole sentence about it.
     pub(super) fn locate(document: &Document, mistakes: impl Iterator<Item = (String, String)>) -> Self {
         let mut located: Vec<_> =
-            mistakes.map(|(path, sentence)| (document.line_of(&path), sentence)).collect();
+            mistakes.map(|(path, sentence)| (document.lines.line(&path).unwrap_or(1), sentence)).collect();
         located.sort_by_key(|(line, _)| *line);
         Self(located)
     }
@@ -74,15 +74,20 @@ pub(super) struct Decoded {
 /// its other mistakes at the same time.
 pub(super) fn decode_pod(bytes: &[u8]) -> Result<Decoded, DecodeError> {
     let text = std::str::from_utf8(bytes).map_err(|error| DecodeError::NotUtf8(error.valid_up_to()))?;
-    let mut documents =
-        parse_documents(text).map_err(|error| DecodeError::Syntax(error.to_string()))?.into_iter();
-    let document = documents.next().ok_or(DecodeError::Empty)?;
-    if documents.len() > 0 {
-        return Err(DecodeError::SeveralDocuments(documents.len() + 1));
+    let mut documents = parse_documents(text).map_err(|errors| {
+        let told = errors.iter().map(|e| format!("line {} column {}: {e}", e.line, e.column));
+        DecodeError::Syntax(told.collect::<Vec<_>>().join("\n"))
+    })?;
+    documents.retain(|document| !document.value.is_null());
+    let (document, others) = match documents.len() {
+        0 => return Err(DecodeError::Empty),
+        count => (documents.swap_remove(0), count - 1),
+    };
+    if others > 0 {
+        return Err(DecodeError::SeveralDocuments(others + 1));
     }
-    let value = document.value();
-    check_kind(&value)?;
-    let (pod, flaws) = strict::decode(&value);
+    check_kind(&document.value)?;
+    let (pod, flaws) = strict::decode(&document.value);
     let sentence = |flaw: Flaw| (flaw.path.clone(), format!("{}: {}", flaw.path, flaw.message));
     let unknown: Vec<_> = flaws.into_iter().map(sentence).collect();
     match pod {

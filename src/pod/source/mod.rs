@@ -1,7 +1,6 @@
 //! Sources of pods: the directory or file of manifests this host is to run.
 
 mod decode;
-mod document;
 mod files;
 mod identity;
 mod manifest;
