@@ -125,8 +125,12 @@ fn remove(value: &mut Value, segments: &[Segment]) -> bool {
 /// A message of the decoder in the words of the file's author.
 fn plain(message: &str) -> String {
     let Some((found, expected)) = message.split_once(", expected ") else { return message.to_owned() };
-    let (found, expected) =
-        (found.trim_start_matches("invalid type: ").trim_start_matches("invalid value: "), expected);
+    let found = found.trim_start_matches("invalid type: ").trim_start_matches("invalid value: ");
+    let found = match found {
+        "sequence" => "a list",
+        "map" => "an object",
+        other => other,
+    };
     let expected = match expected {
         "i32" => "an integer of 32 bits",
         "i64" => "an integer of 64 bits",
@@ -180,6 +184,7 @@ mod tests {
             "evictionHard": {"memory.available": 5},
             "authentication": {"x509": {"clientCA": "a"}, "webhook": {"enabled": 1}},
             "logging": {"vmodule": [{"file": "a"}], "verbosity": -1},
+            "kubeReserved": [],
             "memorySwap": [],
             "staticPodPth": "/x",
         }));
@@ -192,6 +197,7 @@ mod tests {
             ("clusterDomain", "found boolean `true`, expected a string; put it in quotes"),
             ("evictionHard.memory.available", "found integer `5`, expected a string; put it in quotes"),
             ("failSwapOn", "found string \"no\", expected a boolean"),
+            ("kubeReserved", "found a list, expected an object"),
             ("logging.verbosity", "found integer `-1`, expected an integer that is not negative"),
             ("logging.vmodule[0].file", "unknown"),
             ("maxPods", "found integer `99999999999`, expected an integer of 32 bits"),

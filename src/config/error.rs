@@ -66,10 +66,12 @@ pub enum ConfigError {
     )]
     Empty(PathBuf),
     /// A file is neither YAML nor JSON, or sets a field twice.
-    #[error("{at}: {message}")]
+    #[error("{at}:{column}: {message}")]
     Syntax {
-        /// Where reading failed.
+        /// The line where reading failed.
         at: Place,
+        /// The column in it, counted from 1.
+        column: usize,
         /// What is wrong there.
         message: String,
     },

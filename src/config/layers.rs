@@ -7,7 +7,7 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use super::decode::{Flaw, decode};
-use super::document::{Document, Lines, enclosing, parse_documents};
+use super::document::{Document, DocumentError, Lines, enclosing, parse_documents};
 use super::error::{ConfigError, Place};
 use super::files::TextFile;
 use super::flag_table::FieldFlag;
@@ -122,8 +122,9 @@ impl Stack {
     pub(super) fn add_file(&mut self, file: &TextFile) -> Result<(), Vec<ConfigError>> {
         let at = Place::File { path: file.path.clone(), line: None };
         let documents = parse_documents(&file.text).map_err(|errors| {
-            let syntax = |error: super::document::DocumentError| ConfigError::Syntax {
+            let syntax = |error: DocumentError| ConfigError::Syntax {
                 at: at_line(&at, Some(error.line)),
+                column: error.column,
                 message: error.message,
             };
             errors.into_iter().map(syntax).collect::<Vec<_>>()
@@ -225,10 +226,7 @@ fn resolve_paths(value: &mut Value, directory: &Path) {
 fn check(layer: &Layer, kind: DocumentKind) -> Vec<ConfigError> {
     let value = without_nulls(layer.value.clone());
     match kind {
-        DocumentKind::Kubelet => {
-            let known: Vec<&str> = served::FIELDS.iter().map(|(path, _)| *path).collect();
-            flaws::<KubeletConfiguration>(layer, &value, &known)
-        }
+        DocumentKind::Kubelet => flaws::<KubeletConfiguration>(layer, &value, &served::all_paths()),
         DocumentKind::Hostlet => flaws::<HostletConfiguration>(layer, &value, HOSTLET_FIELDS),
     }
 }

@@ -65,6 +65,7 @@ pub fn load(flags: &KubeletFlags, hostname: &str) -> Result<Loaded, ConfigErrors
     }
     warnings.extend(idle_flags(flags));
     warnings.extend(ignored_gates(&kubelet, &stack.kubelet));
+    warnings.sort_by(|a, b| a.at.cmp(&b.at));
     let config = Config::new(&kubelet, &hostlet, &flags.process, hostname);
     Ok(Loaded { config, effective, warnings })
 }

@@ -164,7 +164,7 @@ fn a_map_in_a_flag_replaces_the_one_in_a_file() {
 fn every_error_names_file_line_and_field() {
     assert_eq!(
         errors("staticPodPth: /a\nport: x\nmaxPods: 5\nlogging:\n  fromat: json\nmaxPods: 6\n"),
-        ["DIR/a.yaml:8: duplicate field \"maxPods\", first set on line 5"]
+        ["DIR/a.yaml:8:1: duplicate field \"maxPods\", first set on line 5"]
     );
     assert_eq!(
         errors("staticPodPth: /a\nport: x\nlogging:\n  fromat: json\nclientCAFile: /ca\nsyncFrequency: 10\n"),
@@ -258,12 +258,12 @@ fn what_is_not_served_is_refused_or_said() {
         host.warnings(&["--config=DIR/a.yaml", "--cert-dir=/pki", "--node-labels=a=b"]),
         [
             "DIR/a.yaml:3: readOnlyPort: hostlet serves nothing over the network yet, so this changes nothing",
-            "DIR/a.yaml:6: tlsCertFile: hostlet serves nothing over the network yet, so this changes nothing",
             "DIR/a.yaml:4: authorization.mode: hostlet serves nothing over the network yet, so this changes nothing",
             "DIR/a.yaml:5: rotateCertificates: hostlet does not join clusters yet, so this changes nothing",
+            "DIR/a.yaml:6: tlsCertFile: hostlet serves nothing over the network yet, so this changes nothing",
+            "DIR/a.yaml:8: featureGates.MemoryQoS: hostlet does not depend on this gate; setting it changes nothing",
             "--cert-dir: hostlet serves nothing over the network yet, so this changes nothing",
             "--node-labels: hostlet does not join clusters yet, so this changes nothing",
-            "DIR/a.yaml:8: featureGates.MemoryQoS: hostlet does not depend on this gate; setting it changes nothing",
         ]
     );
     assert_eq!(
@@ -309,7 +309,8 @@ fn what_is_shown_can_be_given_back() {
         "--cluster-domain=yes",
         "-v=3",
     ];
-    for arguments in [&[][..], &flags[..]] {
+    let long = format!("--cluster-domain={}", "a long one: \"#\", ".repeat(20));
+    for arguments in [&[][..], &flags[..], &[long.as_str()]] {
         let shown = host.load(arguments).unwrap().effective;
         let text = shown.to_string();
         assert!(

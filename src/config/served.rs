@@ -186,6 +186,24 @@ pub(super) const FIELDS: &[(&str, Support)] = &[
     ("shutdownGracePeriodByPodPriority", NO_SHUTDOWN),
 ];
 
+/// Fields of the objects that stand in lists.
+const ITEM_FIELDS: &[&str] = &[
+    "logging.vmodule[].filePattern",
+    "logging.vmodule[].verbosity",
+    "registerWithTaints[].effect",
+    "registerWithTaints[].key",
+    "registerWithTaints[].value",
+    "reservedMemory[].limits",
+    "reservedMemory[].numaNode",
+    "shutdownGracePeriodByPodPriority[].priority",
+    "shutdownGracePeriodByPodPriority[].shutdownGracePeriodSeconds",
+];
+
+/// The paths of all fields, those of list items with empty brackets.
+pub(super) fn all_paths() -> Vec<&'static str> {
+    FIELDS.iter().map(|(path, _)| *path).chain(ITEM_FIELDS.iter().copied()).collect()
+}
+
 /// Whether the field at `path` takes an object of further known fields.
 pub(super) fn is_object(path: &str) -> bool {
     FIELDS.iter().any(|(field, _)| field.strip_prefix(path).is_some_and(|rest| rest.starts_with('.')))

@@ -15,19 +15,29 @@ pub(super) fn nearest<'n>(name: &str, known: impl IntoIterator<Item = &'n str>) 
 }
 
 /// The known path that `path` may have been meant for: one with the same last name elsewhere, or one beside it with a name
-/// like its own.
-pub(super) fn nearest_path<'n>(path: &str, known: &[&'n str]) -> Option<String> {
+/// like its own. Known paths have empty brackets for list items.
+pub(super) fn nearest_path(path: &str, known: &[&str]) -> Option<String> {
     let (parent, name) = path.rsplit_once('.').unwrap_or(("", path));
-    let last = |path: &'n str| path.rsplit('.').next().unwrap_or(path);
-    if let Some(elsewhere) = known.iter().find(|path| last(path) == name) {
+    let last = |path: &str| path.rsplit('.').next() == Some(name);
+    if let Some(elsewhere) = known.iter().find(|path| last(path) && !path.contains('[')) {
         return Some((*elsewhere).to_owned());
     }
+    let any_item = without_indices(parent);
     let beside = known.iter().filter_map(|path| {
-        let rest = if parent.is_empty() { path } else { path.strip_prefix(parent)?.strip_prefix('.')? };
-        rest.split('.').next()
+        let rest = if parent.is_empty() { path } else { path.strip_prefix(&any_item)?.strip_prefix('.')? };
+        rest.split(['.', '[']).next()
     });
     let nearest = nearest(name, beside)?;
     Some(if parent.is_empty() { nearest.to_owned() } else { format!("{parent}.{nearest}") })
+}
+
+fn without_indices(path: &str) -> String {
+    let mut inside = false;
+    let keep = |c: &char| {
+        inside = *c == '[' || (inside && *c != ']');
+        !inside || *c == '['
+    };
+    path.chars().filter(keep).collect()
 }
 
 #[cfg(test)]
@@ -36,7 +46,13 @@ mod tests {
 
     #[test]
     fn slips_and_lost_indentation_are_recognised() {
-        let known = ["staticPodPath", "staticPodURL", "authentication.x509.clientCAFile", "logging.format"];
+        let known = [
+            "staticPodPath",
+            "staticPodURL",
+            "authentication.x509.clientCAFile",
+            "logging.format",
+            "taints[].effect",
+        ];
         for (path, meant) in [
             ("staticPodPth", Some("staticPodPath")),
             ("StaticPodUrl", Some("staticPodURL")),
@@ -44,6 +60,9 @@ mod tests {
             ("authentication.x509.clientCaFile", Some("authentication.x509.clientCAFile")),
             ("authentification", Some("authentication")),
             ("logging.fromat", Some("logging.format")),
+            ("taints[12].efect", Some("taints[12].effect")),
+            ("taint", Some("taints")),
+            ("effect", None),
             ("list[0].thing", None),
             ("zzz", None),
         ] {
