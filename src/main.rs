@@ -7,9 +7,9 @@ use anyhow::Context;
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use hostlet::app;
 use hostlet::cli::{self, ConfigCommand, Exit, PodsArgs};
-use hostlet::config::{self, KubeletFlags, Loaded, VersionForm, load, with_plain_names};
+use hostlet::config::{KubeletFlags, Loaded, VersionForm, load, with_plain_names};
 use hostlet::sys::Host;
-use hostlet::telemetry::{self, LogFormat, LogTarget, TelemetryConfig};
+use hostlet::telemetry::{self, LogTarget, TelemetryConfig};
 use hostlet::types::error_chain;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
@@ -93,10 +93,7 @@ fn daemon(flags: &KubeletFlags) -> anyhow::Result<Exit> {
             return Ok(Exit::Usage);
         }
     };
-    let format = match config.logging.format {
-        config::LogFormat::Text => LogFormat::Text,
-        config::LogFormat::Json => LogFormat::Json,
-    };
+    let format = config.logging.format;
     let verbosity = u8::try_from(config.logging.verbosity).unwrap_or(u8::MAX);
     telemetry::init(TelemetryConfig { format, verbosity, target: LogTarget::detect(format) })?;
     for warning in warnings {

@@ -12,8 +12,8 @@ use super::runtime::{Met, meet};
 use super::startup::{StartupError, open_cgroups, prepare};
 use super::tasks::{TaskEnded, Tasks};
 use crate::cgroup::CgroupVersion;
-use crate::config::{self, Config, ParallelPulls};
-use crate::cri::{CgroupDriver, CriClient, ImageService, RuntimeService, monitor};
+use crate::config::{Config, ParallelPulls};
+use crate::cri::{CriClient, ImageService, RuntimeService, monitor};
 use crate::image::{Images, PullLimits};
 use crate::log::LogLayout;
 use crate::pleg::Pleg;
@@ -107,11 +107,7 @@ pub async fn run(config: Config, cancel: CancellationToken) -> Result<(), AppErr
             version = version.runtime_version,
             "met the container runtime"
         );
-        let configured = match config.cgroups.driver {
-            config::CgroupDriver::Cgroupfs => CgroupDriver::Cgroupfs,
-            config::CgroupDriver::Systemd => CgroupDriver::Systemd,
-        };
-        let (driver, opening) = (met.cgroup_driver.unwrap_or(configured), config.clone());
+        let (driver, opening) = (met.cgroup_driver.unwrap_or(config.cgroups.driver), config.clone());
         let opened = tokio::task::spawn_blocking(move || {
             open_cgroups(&opening, driver, Path::new(PROC), Path::new(CGROUP_MOUNT))
         });

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
 
-use crate::cri::{CgroupDriver, CriError, RuntimeService, Version};
-use crate::types::error_chain;
+use crate::cri::{CriError, RuntimeService, Version};
+use crate::types::{CgroupDriver, error_chain};
 
 /// Pause between two tries.
 const RETRY: Duration = Duration::from_secs(1);

@@ -4,10 +4,10 @@ use std::path::Path;
 
 use crate::cgroup::{CgroupError, CgroupSettings, CgroupVersion, Cgroups};
 use crate::config::Config;
-use crate::cri::CgroupDriver;
 use crate::sys::{
     Applied, Host, HostDirs, LockFile, SysError, raise_open_files, root_check, set_oom_score_adj,
 };
+use crate::types::CgroupDriver;
 use crate::types::error_chain;
 
 /// Why this host is not fit.
@@ -46,11 +46,11 @@ pub(super) struct Started {
 pub(super) fn prepare(config: &Config, dirs: &HostDirs, proc: &Path) -> Result<Started, StartupError> {
     root_check()?;
     let host = Host::new(proc);
-    let lock = match &config.lock {
+    let lock = match &config.lock_file {
         None => None,
-        Some(wanted) => match LockFile::acquire(&wanted.path)? {
+        Some(path) => match LockFile::acquire(path)? {
             Some(lock) => Some(lock),
-            None => return Err(StartupError::Locked(wanted.path.display().to_string())),
+            None => return Err(StartupError::Locked(path.display().to_string())),
         },
     };
     if config.host.fail_swap_on && host.swap_active()? {

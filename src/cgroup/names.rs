@@ -1,6 +1,6 @@
 //! Where each cgroup is, as both drivers write it, and back from a directory's name to the pod. Pure path math.
 
-use crate::cri::CgroupDriver;
+use crate::types::CgroupDriver;
 use crate::types::{PodUid, QosClass};
 
 use super::CgroupError;

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use crate::cri::CgroupDriver;
+use crate::types::CgroupDriver;
 
 /// How this host's pod cgroups are made. Names in brackets are fields of KubeletConfiguration.
 #[derive(Clone, Debug)]

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use nix::unistd::Uid;
 
-use crate::cri::CgroupDriver;
+use crate::types::CgroupDriver;
 use crate::types::{PodUid, QosClass};
 
 use super::*;

@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-use crate::cri::CgroupDriver;
+use crate::types::CgroupDriver;
 use crate::types::{PodUid, QosClass};
 
 use super::hierarchy::{self, Hierarchy, Role};

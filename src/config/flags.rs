@@ -48,7 +48,7 @@ pub struct ProcessFlags {
     /// File to lock while running.
     #[arg(long, value_name = "FILE")]
     pub lock_file: Option<PathBuf>,
-    /// Exit when another process wants the lock.
+    /// Exit when another process wants the lock. Not served yet.
     #[arg(
         long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_value_t = false,
         default_missing_value = "true", action = ArgAction::Set

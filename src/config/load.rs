@@ -99,8 +99,11 @@ fn process_breaches(flags: &ProcessFlags) -> Vec<ConfigError> {
             "joining a cluster is not supported yet; without this flag hostlet runs alone",
         );
     }
-    if flags.exit_on_lock_contention && flags.lock_file.is_none() {
-        add("exit-on-lock-contention", "needs --lock-file");
+    if flags.exit_on_lock_contention {
+        add(
+            "exit-on-lock-contention",
+            "is not supported yet; without it hostlet holds its lock until it ends",
+        );
     }
     if !flags.root_dir.is_absolute() {
         add("root-dir", "must be an absolute path");

@@ -12,7 +12,9 @@ use tempfile::TempDir;
 use super::{Loaded, load};
 use crate::config::served::FIELDS;
 use crate::config::wire::KubeletConfiguration;
-use crate::config::{CgroupDriver, KubeletFlags, LogFormat, ParallelPulls};
+use crate::config::{KubeletFlags, ParallelPulls};
+use crate::telemetry::LogFormat;
+use crate::types::CgroupDriver;
 
 const HEAD: &str = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n";
 
@@ -328,7 +330,10 @@ fn what_is_shown_can_be_given_back() {
 fn wrong_process_flags_are_refused() {
     let host = Host::new(&[]);
     for (arguments, message) in [
-        (["--exit-on-lock-contention", "--v=1"], "--exit-on-lock-contention: needs --lock-file"),
+        (
+            ["--exit-on-lock-contention", "--v=1"],
+            "--exit-on-lock-contention: is not supported yet; without it hostlet holds its lock until it ends",
+        ),
         (["--node-ip=10.0.0.1", "--node-ip=10.0.0.2"], "--node-ip: takes one address, or one of each family"),
         (["--root-dir=kubelet", "--v=1"], "--root-dir: must be an absolute path"),
     ] {

@@ -29,7 +29,7 @@ pub use error::{ConfigError, ConfigErrors, ConfigWarning, Place};
 pub use flags::{FieldFlags, KubeletFlags, ProcessFlags, VersionForm, with_plain_names};
 pub use load::{Loaded, load};
 pub use settings::{
-    CgroupDriver, Cgroups, Config, Dns, HostRules, ImagePulls, LockFile, LogFormat, Logging, ParallelPulls,
-    PodDefaults, Runtime, Sources,
+    Cgroups, Config, Dns, HostRules, ImagePulls, Logging, ParallelPulls, PodDefaults, Runtime, Sources,
 };
 pub use show::EffectiveConfig;
+pub(crate) use spelling::nearest;

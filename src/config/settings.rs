@@ -10,6 +10,8 @@ use super::GoDuration;
 use super::flags::ProcessFlags;
 use super::hostlet::HostletConfiguration;
 use super::wire::{self, KubeletConfiguration};
+use crate::telemetry::LogFormat;
+use crate::types::CgroupDriver;
 
 /// Everything the daemon is told. Names in brackets are fields of KubeletConfiguration, or flags.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -20,8 +22,8 @@ pub struct Config {
     pub node_ips: Vec<IpAddr>,
     /// Root of the daemon's own files. (`--root-dir`)
     pub root_dir: PathBuf,
-    /// Lock to hold while running. (`--lock-file`)
-    pub lock: Option<LockFile>,
+    /// File to lock while running. (`--lock-file`)
+    pub lock_file: Option<PathBuf>,
     /// The daemon's control socket. (`socket` of HostletConfiguration)
     pub socket: PathBuf,
     /// How many sandboxes and containers may be starting at once. (`maxConcurrentStarts` of HostletConfiguration)
@@ -42,15 +44,6 @@ pub struct Config {
     pub host: HostRules,
     /// How the daemon logs.
     pub logging: Logging,
-}
-
-/// A lock file.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct LockFile {
-    /// Path of the file.
-    pub path: PathBuf,
-    /// Whether to exit when somebody else wants the lock. (`--exit-on-lock-contention`)
-    pub exit_on_contention: bool,
 }
 
 /// Where pods come from, and how often they are looked at.
@@ -95,15 +88,6 @@ pub enum ParallelPulls {
     AtMost(NonZeroUsize),
     /// Any number.
     Unlimited,
-}
-
-/// Who makes cgroups.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum CgroupDriver {
-    /// The daemon itself, in the cgroup filesystem.
-    Cgroupfs,
-    /// systemd, asked over D-Bus.
-    Systemd,
 }
 
 /// How pods' cgroups are made.
@@ -174,15 +158,6 @@ pub struct Logging {
     pub verbosity: u32,
 }
 
-/// The shape of a log line.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum LogFormat {
-    /// For people.
-    Text,
-    /// One JSON object a line.
-    Json,
-}
-
 /// The path of a unix socket named by a runtime endpoint: `unix:///path`, or a bare path. None for anything else.
 pub(super) fn socket_path(endpoint: &str) -> Option<&Path> {
     let path = Path::new(endpoint.strip_prefix("unix://").unwrap_or(endpoint));
@@ -206,10 +181,7 @@ impl Config {
             node_name: node_name(hostname, flags.hostname_override.as_deref()),
             node_ips: flags.node_ip.clone(),
             root_dir: flags.root_dir.clone(),
-            lock: flags
-                .lock_file
-                .clone()
-                .map(|path| LockFile { path, exit_on_contention: flags.exit_on_lock_contention }),
+            lock_file: flags.lock_file.clone(),
             socket: hostlet.socket.clone().map(PathBuf::from).unwrap_or_default(),
             max_concurrent_starts: hostlet.max_concurrent_starts.unwrap_or(NonZeroUsize::MIN),
             sources: Sources {

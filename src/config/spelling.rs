@@ -4,7 +4,7 @@
 const LIKENESS: f64 = 0.8;
 
 /// The known name most like `name`, if any is like it at all.
-pub(super) fn nearest<'n>(name: &str, known: impl IntoIterator<Item = &'n str>) -> Option<&'n str> {
+pub(crate) fn nearest<'n>(name: &str, known: impl IntoIterator<Item = &'n str>) -> Option<&'n str> {
     let lower = name.to_lowercase();
     known
         .into_iter()

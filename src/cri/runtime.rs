@@ -3,12 +3,10 @@
 use async_trait::async_trait;
 use futures::stream::BoxStream;
 
-use super::types::{
-    CgroupDriver, Container, ContainerStatus, ImageInfo, RuntimeStatus, Sandbox, SandboxStatus, Version,
-};
+use super::types::{Container, ContainerStatus, ImageInfo, RuntimeStatus, Sandbox, SandboxStatus, Version};
 use super::wire::{AuthConfig, ContainerConfig, PodSandboxConfig};
 use super::{CriError, Operation};
-use crate::types::{ContainerId, PodUid, SandboxId};
+use crate::types::{CgroupDriver, ContainerId, PodUid, SandboxId};
 
 /// What a runtime event is about. It says that something changed, never what it changed to.
 #[derive(Clone, Debug, PartialEq, Eq)]

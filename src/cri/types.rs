@@ -38,15 +38,6 @@ pub struct RuntimeStatus {
     pub network: RuntimeCondition,
 }
 
-/// How containers' cgroups are made.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum CgroupDriver {
-    /// Directories written directly.
-    Cgroupfs,
-    /// Slices and scopes asked of systemd.
-    Systemd,
-}
-
 /// Whether a sandbox can take containers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SandboxState {

@@ -1,6 +1,7 @@
 //! Small shared types. No I/O.
 
 mod backoff;
+mod cgroup_driver;
 mod clock;
 mod error_chain;
 mod event;
@@ -12,6 +13,7 @@ mod qos;
 mod quantity;
 
 pub use backoff::{Backoff, BackoffPolicy, Moment};
+pub use cgroup_driver::CgroupDriver;
 pub use clock::WallClock;
 pub use error_chain::error_chain;
 pub use event::{EventKind, PodEvent};

@@ -7,7 +7,8 @@ use futures::future::BoxFuture;
 use futures::stream::BoxStream;
 use hostlet::cri::fake::FakeRuntime;
 use hostlet::cri::wire::{self, runtime_service_server::RuntimeService};
-use hostlet::cri::{CgroupDriver, RuntimeCondition, RuntimeHint, RuntimeService as _};
+use hostlet::cri::{RuntimeCondition, RuntimeHint, RuntimeService as _};
+use hostlet::types::CgroupDriver;
 use hostlet::types::{ContainerId, POD_UID_LABEL, PodUid, SandboxId};
 use tonic::{Request, Response, Status, async_trait};
 

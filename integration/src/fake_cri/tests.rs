@@ -8,9 +8,8 @@ use hostlet::cri::fake::{EventMode, Failure, Fault, Rule};
 use hostlet::cri::wire::image_service_client::ImageServiceClient;
 use hostlet::cri::wire::runtime_service_client::RuntimeServiceClient;
 use hostlet::cri::wire::*;
-use hostlet::cri::{
-    CgroupDriver as Driver, CriClient, CriError, Operation, RuntimeHint, RuntimeService as _,
-};
+use hostlet::cri::{CriClient, CriError, Operation, RuntimeHint, RuntimeService as _};
+use hostlet::types::CgroupDriver as Driver;
 use hostlet::types::{CONTAINER_NAME_LABEL, POD_NAME_LABEL, POD_NAMESPACE_LABEL, POD_UID_LABEL};
 use hyper_util::rt::TokioIo;
 use tokio::net::UnixStream;

@@ -6,14 +6,12 @@ use std::time::Duration;
 use async_trait::async_trait;
 
 use super::super::calls::Subject;
-use super::super::types::{
-    CgroupDriver, Container, ContainerStatus, RuntimeStatus, Sandbox, SandboxStatus, Version,
-};
+use super::super::types::{Container, ContainerStatus, RuntimeStatus, Sandbox, SandboxStatus, Version};
 use super::super::wire;
 use super::super::{CriError, EventStream, Operation, RuntimeService};
 use super::connection::{CriClient, PATIENCE};
 use super::convert;
-use crate::types::{ContainerId, POD_UID_LABEL, PodRef, PodUid, SandboxId};
+use crate::types::{CgroupDriver, ContainerId, POD_UID_LABEL, PodRef, PodUid, SandboxId};
 
 /// The version a kubelet announces in the handshake (upstream's constant).
 const KUBELET_API_VERSION: &str = "0.1.0";

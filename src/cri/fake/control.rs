@@ -1,6 +1,6 @@
 //! What a test does to the runtime and asks of it behind the kubelet's back.
 
-use super::super::{CgroupDriver, Operation, RuntimeStatus, Version, wire};
+use super::super::{Operation, RuntimeStatus, Version, wire};
 use super::calls::Call;
 use super::containers::{Life, reason};
 use super::events::EventMode;
@@ -8,7 +8,7 @@ use super::images::Pull;
 use super::runtime::FakeRuntime;
 use super::script::Script;
 use super::view;
-use crate::types::{ContainerId, SandboxId};
+use crate::types::{CgroupDriver, ContainerId, SandboxId};
 
 /// What the runtime says of itself.
 impl FakeRuntime {

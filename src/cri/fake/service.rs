@@ -7,14 +7,14 @@ use async_trait::async_trait;
 use super::super::client::convert;
 use super::super::wire::{AuthConfig, ContainerConfig, PodSandboxConfig};
 use super::super::{
-    CgroupDriver, Container, ContainerStatus, CriError, EventStream, ImageInfo, ImageService, Operation,
-    RuntimeService, RuntimeStatus, Sandbox, SandboxStatus, Version,
+    Container, ContainerStatus, CriError, EventStream, ImageInfo, ImageService, Operation, RuntimeService,
+    RuntimeStatus, Sandbox, SandboxStatus, Version,
 };
 use super::containers::{Stopping, no_container};
 use super::runtime::{FakeRuntime, Request};
 use super::sandboxes::sandbox_name;
 use super::{events, view};
-use crate::types::{ContainerId, PodUid, SandboxId};
+use crate::types::{CgroupDriver, ContainerId, PodUid, SandboxId};
 
 impl FakeRuntime {
     /// A call that names no pod.

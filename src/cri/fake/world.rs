@@ -6,13 +6,14 @@ use std::fmt;
 use jiff::Timestamp;
 use tokio::time::Instant;
 
-use super::super::{CgroupDriver, RuntimeCondition, RuntimeStatus, Version};
+use super::super::{RuntimeCondition, RuntimeStatus, Version};
 use super::clock::{Allocator, Clock};
 use super::containers::ContainerRecord;
 use super::events::Hub;
 use super::images::Images;
 use super::sandboxes::SandboxRecord;
 use super::script::Script;
+use crate::types::CgroupDriver;
 use crate::types::{ContainerId, PodUid, SandboxId};
 
 /// The part of a late success that is still to come.

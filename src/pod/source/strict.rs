@@ -12,6 +12,8 @@ use serde::de::{self, DeserializeSeed, Deserializer, Unexpected, Visitor};
 use serde::forward_to_deserialize_any;
 use serde_json::{Map, Value};
 
+use crate::config::nearest;
+
 /// One thing in a document that does not fit the type it is read as.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Flaw {
@@ -99,7 +101,7 @@ impl<'de> Node<'de, '_> {
 
     fn report_unknown(&self, object: &Map<String, Value>, known: &[&str]) {
         for name in object.keys().filter(|name| !known.contains(&name.as_str())) {
-            let message = match nearest(name, known) {
+            let message = match nearest(name, known.iter().copied()) {
                 Some(nearest) => format!("unknown field, did you mean {nearest:?}?"),
                 None => "unknown field".to_owned(),
             };
@@ -107,17 +109,6 @@ impl<'de> Node<'de, '_> {
             self.flaws.borrow_mut().push(Flaw { path, message });
         }
     }
-}
-
-/// The known name most like `name`, if any is like it at all.
-fn nearest<'n>(name: &str, known: &[&'n str]) -> Option<&'n str> {
-    let lower = name.to_lowercase();
-    known
-        .iter()
-        .map(|candidate| (strsim::jaro_winkler(&lower, &candidate.to_lowercase()), *candidate))
-        .filter(|(likeness, _)| *likeness > 0.8)
-        .max_by(|a, b| a.0.total_cmp(&b.0))
-        .map(|(_, candidate)| candidate)
 }
 
 impl<'de> Deserializer<'de> for Node<'de, '_> {
