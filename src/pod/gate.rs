@@ -1,5 +1,5 @@
-//! The start gate: bounds how many sandbox and container starts the runtime works on at once, and lets the oldest pod go
-//! first.
+//! The start gate: bounds how many sandbox and container starts the runtime works on at once, and lets the pod of the
+//! highest priority go first, among equals the oldest.
 //!
 //! A runtime given a hundred starts at once makes every one of them slow; given a few at a time it finishes them one by
 //! one in the same total time. Kills never pass here.
@@ -27,9 +27,17 @@ struct State {
     arrivals: u64,
 }
 
-struct Waiter {
+/// A pod's place in the line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Turn {
+    /// The pod's priority; the higher goes first.
+    pub priority: Reverse<i32>,
     /// When the pod was first seen; the older goes first.
-    seen: Timestamp,
+    pub seen: Timestamp,
+}
+
+struct Waiter {
+    turn: Turn,
     /// Among pods seen at the same time, the order of arrival decides.
     arrival: u64,
     admit: oneshot::Sender<Permit>,
@@ -48,7 +56,7 @@ impl PartialOrd for Waiter {
 }
 impl Ord for Waiter {
     fn cmp(&self, other: &Self) -> std::cmp::Ordering {
-        (self.seen, self.arrival).cmp(&(other.seen, other.arrival))
+        (self.turn, self.arrival).cmp(&(other.turn, other.arrival))
     }
 }
 
@@ -70,10 +78,10 @@ impl StartGate {
         Self { state: Arc::new(Mutex::new(state)) }
     }
 
-    /// Makes `call`, a start of a pod that was first seen at `seen`, when its turn comes. A call that hangs gives its turn
+    /// Makes `call`, a start of a pod, when its turn comes. A call that hangs gives its turn
     /// back after [`PATIENCE`], and goes on: it holds up its own pod, and no other.
-    pub async fn pass<T>(&self, seen: Timestamp, call: impl Future<Output = T>) -> T {
-        let permit = self.enter(seen).await;
+    pub async fn pass<T>(&self, turn: Turn, call: impl Future<Output = T>) -> T {
+        let permit = self.enter(turn).await;
         tokio::pin!(call);
         match tokio::time::timeout(PATIENCE, &mut call).await {
             Ok(answer) => answer,
@@ -84,9 +92,9 @@ impl StartGate {
         }
     }
 
-    /// Waits for the right to start something of a pod that was first seen at `seen`. Dropping the future leaves the
+    /// Waits for the right to start something of a pod. Dropping the future leaves the
     /// line; a permit that was on its way is given back.
-    async fn enter(&self, seen: Timestamp) -> Permit {
+    async fn enter(&self, turn: Turn) -> Permit {
         let (admit, admitted) = oneshot::channel();
         {
             let mut state = lock(&self.state);
@@ -96,7 +104,7 @@ impl StartGate {
             }
             state.arrivals += 1;
             let arrival = state.arrivals;
-            state.queue.push(Reverse(Waiter { seen, arrival, admit }));
+            state.queue.push(Reverse(Waiter { turn, arrival, admit }));
         }
         match admitted.await {
             Ok(permit) => permit,
@@ -138,8 +146,22 @@ mod tests {
 
     use super::*;
 
-    fn at(second: i64) -> Timestamp {
-        Timestamp::from_second(second).unwrap()
+    fn at(second: i64) -> Turn {
+        Turn { priority: Reverse(0), seen: Timestamp::from_second(second).unwrap() }
+    }
+
+    #[tokio::test]
+    async fn a_higher_priority_goes_before_an_older_pod() {
+        let gate = StartGate::new(1);
+        let first = gate.enter(at(0)).await;
+        let mut old = Box::pin(gate.enter(at(1)));
+        let mut critical = Box::pin(gate.enter(Turn { priority: Reverse(2_000_000_000), ..at(9) }));
+        assert!(old.as_mut().now_or_never().is_none());
+        assert!(critical.as_mut().now_or_never().is_none());
+        drop(first);
+        assert!(old.as_mut().now_or_never().is_none());
+        drop(critical.now_or_never().expect("the critical pod enters"));
+        assert!(old.now_or_never().is_some());
     }
 
     #[tokio::test]

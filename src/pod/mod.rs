@@ -22,6 +22,6 @@ pub mod worker;
 pub use board::{StatusBoard, Told};
 pub use crash_loop::CrashLoops;
 pub use dirs::{PodDirError, pod_dirs, remove_pod_dir};
-pub use gate::StartGate;
+pub use gate::{StartGate, Turn};
 pub use identity::{is_static, pod_ref};
 pub use janitor::HostJanitor;

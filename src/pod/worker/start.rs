@@ -1,5 +1,6 @@
 //! Starting a sandbox and a container, each through the gate.
 
+use std::cmp::Reverse;
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -14,7 +15,7 @@ use crate::cri::{ContainerState, CriError};
 use crate::image::{ImageRequest, PullPolicy};
 use crate::pleg::PodStatus;
 use crate::pod::container::{container_config, container_mounts};
-use crate::pod::pod_ref;
+use crate::pod::{Turn, pod_ref};
 use crate::types::{CONFIG_SEEN_ANNOTATION, ContainerId, PodEvent, PodRef, SandboxId, error_chain};
 
 /// A sandbox that takes containers.
@@ -28,10 +29,13 @@ fn waiting(reason: &str, message: impl Into<String>) -> WaitingReason {
     WaitingReason { reason: reason.to_owned(), message: message.into() }
 }
 
-/// When the pod was first seen: what the gate orders by.
-fn seen(pod: &Pod) -> Timestamp {
+/// The pod's place at the start gate: at boot, critical pods come up first.
+fn turn(pod: &Pod) -> Turn {
     let annotation = pod.metadata.annotations.as_ref().and_then(|a| a.get(CONFIG_SEEN_ANNOTATION));
-    annotation.and_then(|text| text.parse().ok()).unwrap_or(Timestamp::UNIX_EPOCH)
+    Turn {
+        priority: Reverse(pod.spec.as_ref().and_then(|spec| spec.priority).unwrap_or(0)),
+        seen: annotation.and_then(|text| text.parse().ok()).unwrap_or(Timestamp::UNIX_EPOCH),
+    }
 }
 
 impl Services {
@@ -48,7 +52,7 @@ impl Services {
         if let Ok(Err(error)) = tokio::task::spawn_blocking(move || logs.create_pod_dir(&owner)).await {
             tracing::warn!(pod = %reference, uid = %reference.uid, error = error_chain(&error), "cannot make the pod's log directory");
         }
-        let id = self.gate.pass(seen(pod), self.runtime.run_sandbox(config.clone(), "")).await?;
+        let id = self.gate.pass(turn(pod), self.runtime.run_sandbox(config.clone(), "")).await?;
         let status = self.runtime.sandbox_status(&id).await?;
         tracing::debug!(pod = %reference, uid = %reference.uid, sandbox = %id, "sandbox made");
         Ok(PodSandbox { id, config, ips: status.ips })
@@ -77,7 +81,7 @@ impl Services {
                 (made, attempt)
             }
         };
-        let started = self.gate.pass(seen(pod), self.runtime.start_container(&id)).await;
+        let started = self.gate.pass(turn(pod), self.runtime.start_container(&id)).await;
         if let Err(error) = started {
             self.failed(&reference, container, &error.to_string(), memory);
             return Err(waiting("RunContainerError", error.to_string()));
@@ -129,7 +133,7 @@ impl Services {
             return Err(waiting("CreateContainerError", text));
         }
         let creating = self.runtime.create_container(&sandbox.id, config, sandbox.config.clone());
-        let created = self.gate.pass(seen(pod), creating).await;
+        let created = self.gate.pass(turn(pod), creating).await;
         match created {
             Ok(id) => {
                 self.announce(
