@@ -231,7 +231,11 @@ impl Lives {
                         entry.worker = Worker::Busy { work: work.clone(), again: false };
                         vec![Effect::Run(uid.clone(), work)]
                     }
-                    None => Vec::new(),
+                    // Nothing to do until somebody says so.
+                    None => {
+                        entry.worker = Worker::Idle { due: None };
+                        Vec::new()
+                    }
                 }
             }
         }

@@ -57,4 +57,10 @@ impl Memory {
             told: BTreeMap::new(),
         }
     }
+
+    /// What went wrong with a container (the empty name for the pod itself) went right: if it goes wrong again, that is
+    /// news.
+    pub fn recovered(&mut self, container: &str) {
+        self.told.retain(|(name, _), _| name != container);
+    }
 }

@@ -87,6 +87,7 @@ impl Services {
             return Err(waiting("RunContainerError", error.to_string()));
         }
         self.announce(&reference, Some(&container.name), &PodEvent::normal("Started", "Container started"));
+        memory.recovered(&container.name);
         if let Some(ended) = previous.filter(|p| p.state == ContainerState::Exited) {
             memory.crash_loops.restarted(ended, self.clock.now());
         }

@@ -40,7 +40,7 @@ impl Services {
             }
         };
         let plan = plan(pod, &observed, &memory.crash_loops, container_hash, self.clock.now());
-        self.remember_waits(&reference, &plan, memory);
+        self.remember_waits(pod, &reference, &plan, memory);
         self.tell(pod, &observed, Progress::Syncing(&plan), memory).await;
         if plan.has_ended {
             return Outcome::PodEnded;
@@ -64,20 +64,25 @@ impl Services {
         }
     }
 
-    /// Containers in back-off wait for that reason; those that are neither waiting nor to be started wait for none.
-    fn remember_waits(&self, pod: &PodRef, plan: &Plan, memory: &mut Memory) {
-        let starting: Vec<usize> = plan.start.iter().map(|s| s.index).collect();
-        if starting.is_empty() {
-            memory.waiting.clear();
-        }
+    /// Containers in back-off wait for that reason; those to be started keep the reason of the last try; the others wait
+    /// for none.
+    fn remember_waits(&self, pod: &Pod, reference: &PodRef, plan: &Plan, memory: &mut Memory) {
+        let containers = pod.spec.as_ref().map_or(&[][..], |spec| &spec.containers);
+        let starts = |name: &str| {
+            plan.start.iter().any(|start| containers.get(start.index).is_some_and(|c| c.name == name))
+        };
+        memory.waiting.retain(|name, _| starts(name));
         for wait in &plan.backing_off {
-            let who = format!("container={} pod={}_{}({})", wait.name, pod.name, pod.namespace, pod.uid);
+            let who = format!(
+                "container={} pod={}_{}({})",
+                wait.name, reference.name, reference.namespace, reference.uid
+            );
             let message = format!("back-off {} restarting failed {who}", go_duration(wait.pause));
             let text = format!(
                 "Back-off restarting failed container {} in pod {}_{}({})",
-                wait.name, pod.name, pod.namespace, pod.uid
+                wait.name, reference.name, reference.namespace, reference.uid
             );
-            self.event(pod, Some(&wait.name), PodEvent::warning("BackOff", text), memory);
+            self.event(reference, Some(&wait.name), PodEvent::warning("BackOff", text), memory);
             let reason = WaitingReason { reason: "CrashLoopBackOff".to_owned(), message };
             memory.waiting.insert(wait.name.clone(), reason);
         }
@@ -105,9 +110,13 @@ impl Services {
         let sandbox = match &plan.sandbox {
             SandboxPlan::Keep(id) => {
                 self.kill_unwanted(pod, reference, plan, memory).await?;
-                let attempt = observed.sandbox().map_or(0, |s| s.attempt);
-                let config = self.sandbox_config(pod, reference, attempt, memory).await?;
-                Some(PodSandbox { id: id.clone(), config, ips: observed.ips.clone() })
+                if plan.start.is_empty() {
+                    None
+                } else {
+                    let attempt = observed.sandbox().map_or(0, |s| s.attempt);
+                    let config = self.sandbox_config(pod, reference, attempt, memory).await?;
+                    Some(PodSandbox { id: id.clone(), config, ips: observed.ips.clone() })
+                }
             }
             SandboxPlan::Create { attempt, .. } => {
                 if observed.sandbox().is_some() {
@@ -218,6 +227,7 @@ impl Services {
         match self.run_sandbox(pod, reference, config).await {
             Ok(sandbox) => {
                 memory.sandbox_error = None;
+                memory.recovered("");
                 Ok(sandbox)
             }
             Err(error) => {
