@@ -192,7 +192,9 @@ show_next() {
   note "sudo $HOSTLET_BIN pods --socket $HOSTLET_SOCKET"
   note "sudo cp YOUR-POD.yaml $MANIFESTS/     (a pod starts; edit the file: it is replaced; remove it: it ends)"
   note "sudo tail -f $LOG/hostlet.log"
-  ! command -v crictl >/dev/null || note "sudo crictl -r unix://$CONTAINERD_SOCKET pods"
+  local crictl="sudo crictl -r unix://$CONTAINERD_SOCKET pods"
+  command -v crictl >/dev/null || crictl+="     (crictl comes with cri-tools, where the distribution has it)"
+  note "$crictl"
   note "sudo $here/quickstart.sh --down"
 }
 

@@ -109,12 +109,17 @@ impl ControlServer {
         Ok(listener)
     }
 
-    /// Serves until cancelled.
+    /// Serves until cancelled. Whoever watches then is cut off: they would never leave by themselves.
     pub async fn run(self, listener: UnixListener, cancel: CancellationToken) {
         let app = Router::new().route("/v1/pods", get(pods)).with_state(self);
-        let stop = async move { cancel.cancelled().await };
-        if let Err(error) = axum::serve(listener, app).with_graceful_shutdown(stop).await {
-            tracing::error!(%error, "the control socket is no longer served");
+        tokio::select! {
+            // Cancel-safe: the server is dropped with its connections.
+            () = cancel.cancelled() => {}
+            served = async { axum::serve(listener, app).await } => {
+                if let Err(error) = served {
+                    tracing::error!(%error, "the control socket is no longer served");
+                }
+            }
         }
     }
 
