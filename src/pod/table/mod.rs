@@ -1,7 +1,11 @@
 //! All pods of this node by UID, each with its worker.
 
 mod lives;
+#[cfg(test)]
+mod run_tests;
 mod task;
+#[cfg(test)]
+mod testing;
 mod workers;
 
 pub use lives::{Effect, LifeView, Lives};

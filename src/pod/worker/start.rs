@@ -77,15 +77,16 @@ impl Services {
                 (made, attempt)
             }
         };
+        // Counted whether or not it succeeds: what cannot be started at all must back off too.
+        if let Some(ended) = previous.filter(|p| p.state == ContainerState::Exited) {
+            memory.crash_loops.restarted(ended, self.clock.now());
+        }
         let started = self.gate.pass(seen(pod), self.runtime.start_container(&id)).await;
         if let Err(error) = started {
             self.failed(&reference, container, &error.to_string(), memory);
             return Err(waiting("RunContainerError", error.to_string()));
         }
         self.announce(&reference, Some(&container.name), &PodEvent::normal("Started", "Container started"));
-        if let Some(ended) = previous.filter(|p| p.state == ContainerState::Exited) {
-            memory.crash_loops.restarted(ended, self.clock.now());
-        }
         let logs = self.logs.clone();
         let name = container.name.clone();
         let owner = reference.clone();
