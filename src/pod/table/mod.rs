@@ -1,5 +1,7 @@
 //! All pods of this node by UID, each with its worker.
 
+#[cfg(test)]
+mod fault_tests;
 mod lives;
 #[cfg(test)]
 mod run_tests;

@@ -53,7 +53,7 @@ impl PodSyncer for Services {
     }
 
     async fn perform(&self, work: &Work, memory: &mut Memory) -> Outcome {
-        let outcome = match work {
+        match work {
             Work::Sync(pod) => self.sync(pod, memory).await,
             Work::Terminate { pod, grace_seconds, status } => {
                 self.terminate(pod, *grace_seconds, status.as_ref(), memory).await
@@ -62,9 +62,7 @@ impl PodSyncer for Services {
                 self.finish(pod, status.as_ref(), *content, memory).await
             }
             Work::Reap { pod, grace_seconds } => self.reap(pod, *grace_seconds, memory).await,
-        };
-        memory.last_work = Some(tokio::time::Instant::now());
-        outcome
+        }
     }
 }
 

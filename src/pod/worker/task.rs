@@ -7,6 +7,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use futures::FutureExt;
 use tokio::sync::mpsc;
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::{Memory, Outcome, Retry, Work};
@@ -51,6 +52,8 @@ pub async fn run(
                 performed = performing => performed,
             }
         };
+        // However it ended, it may have changed something: the next look must be younger.
+        memory.last_work = Some(Instant::now());
         let outcome = performed.unwrap_or_else(|panic| {
             let what = panic
                 .downcast_ref::<&str>()
