@@ -119,10 +119,13 @@ impl Lives {
             self.adopt(&update.subject, pod);
         }
         let Some(entry) = self.entries.get_mut(&uid) else { return Vec::new() };
+        let had_finished = matches!(entry.life.stage(), Stage::Finished);
         let step = entry.life.update(update);
         let mut effects = self.follow(&uid, step);
-        // A pod that finished without ever having started, e.g. one removed while it waited.
-        effects.extend(self.settle(&uid));
+        if !had_finished {
+            // A pod that finished without ever having started, e.g. one removed while it waited.
+            effects.extend(self.settle(&uid));
+        }
         effects
     }
 
@@ -164,11 +167,9 @@ impl Lives {
     /// Takes in how the work of a pod's worker ended. `chance` in `[0, 1)` lengthens the pause before the next look.
     pub fn completed(&mut self, uid: &PodUid, outcome: Outcome, now: Instant, chance: f64) -> Vec<Effect> {
         let Some(entry) = self.entries.get_mut(uid) else { return Vec::new() };
-        let idle = Worker::Idle { due: None };
-        let Worker::Busy { work, again } = std::mem::replace(&mut entry.worker, idle) else {
-            return Vec::new();
-        };
-        let step = entry.life.completed(&work, outcome);
+        let Worker::Busy { work, again } = &entry.worker else { return Vec::new() };
+        let again = *again;
+        let step = entry.life.completed(work, outcome);
         let jittered = |pause: Duration| now + pause.mul_f64(1.0 + JITTER * chance);
         let due = match outcome {
             Outcome::Done { due } => {
@@ -319,3 +320,10 @@ impl Lives {
         self.entries.get(uid)?.life.spec()
     }
 }
+
+#[cfg(test)]
+#[path = "lives_history_tests.rs"]
+mod history_tests;
+#[cfg(test)]
+#[path = "lives_tests.rs"]
+mod tests;

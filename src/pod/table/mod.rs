@@ -1,7 +1,13 @@
 //! All pods of this node by UID, each with its worker.
 
+#[cfg(test)]
+mod fault_tests;
 mod lives;
+#[cfg(test)]
+mod run_tests;
 mod task;
+#[cfg(test)]
+mod testing;
 mod workers;
 
 pub use lives::{Effect, LifeView, Lives};

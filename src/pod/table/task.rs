@@ -81,6 +81,8 @@ pub struct PodTable {
     janitor: Arc<dyn Janitor>,
     requests: mpsc::Receiver<Request>,
     desired: HashMap<PodUid, Arc<Pod>>,
+    /// Whether every source had been read when `desired` was taken. Not read from `wanted`, which may know more by now.
+    is_desired_complete: bool,
     /// When the next pass of housekeeping is due.
     housekeeping: Instant,
 }
@@ -103,6 +105,7 @@ impl PodTable {
             janitor,
             requests,
             desired: HashMap::new(),
+            is_desired_complete: false,
             housekeeping: Instant::now(),
         };
         (table, TableHandle { requests: sender })
@@ -172,6 +175,7 @@ impl PodTable {
     /// ending.
     fn take_wanted(&mut self) {
         let wanted = self.wanted.borrow_and_update().clone();
+        self.is_desired_complete = wanted.ready;
         let new: HashMap<PodUid, Arc<Pod>> =
             wanted.pods.iter().map(|pod| (pod_ref(pod).uid, pod.clone())).collect();
         let gone: Vec<PodUid> = self.desired.keys().filter(|uid| !new.contains_key(*uid)).cloned().collect();
@@ -211,7 +215,7 @@ impl PodTable {
     /// Forgets the finished, creates the forgotten that are wanted, ends what runs and is not wanted, and sweeps the host.
     /// Nothing of it before all sources were read and reality was listed.
     async fn housekeep(&mut self) {
-        if !self.wanted.borrow().ready || !self.pleg.cache().is_filled() {
+        if !self.is_desired_complete || !self.pleg.cache().is_filled() {
             self.housekeeping = Instant::now() + UNREADY_RETRY;
             return;
         }

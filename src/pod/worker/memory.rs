@@ -33,7 +33,7 @@ pub struct Memory {
     pub sandbox_error: Option<String>,
     /// What ended containers left in their termination logs.
     pub termination_messages: BTreeMap<ContainerId, String>,
-    /// When the last work ended: the next one wants to see the runtime as of later.
+    /// When the last work ended, was cancelled or panicked: the next one wants to see the runtime as of later.
     pub last_work: Option<Instant>,
     /// The status last told.
     pub status: Option<Arc<ApiStatus>>,

@@ -81,6 +81,10 @@ impl Services {
                 (made, attempt)
             }
         };
+        // Counted whether or not it succeeds: what cannot be started at all must back off too.
+        if let Some(ended) = previous.filter(|p| p.state == ContainerState::Exited) {
+            memory.crash_loops.restarted(ended, self.clock.now());
+        }
         let started = self.gate.pass(turn(pod), self.runtime.start_container(&id)).await;
         if let Err(error) = started {
             self.failed(&reference, container, &error.to_string(), memory);
@@ -88,9 +92,6 @@ impl Services {
         }
         self.announce(&reference, Some(&container.name), &PodEvent::normal("Started", "Container started"));
         memory.recovered(&container.name);
-        if let Some(ended) = previous.filter(|p| p.state == ContainerState::Exited) {
-            memory.crash_loops.restarted(ended, self.clock.now());
-        }
         let logs = self.logs.clone();
         let name = container.name.clone();
         let owner = reference.clone();

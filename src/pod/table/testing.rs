@@ -1,0 +1,303 @@
+//! A node for the tests of this room: the real table, workers and PLEG over a runtime in memory, in paused time. The
+//! daemon can be stopped and built anew while the runtime and the host's directories stay.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::{Pod, PodStatus};
+use tempfile::TempDir;
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep};
+use tokio_util::sync::CancellationToken;
+
+use super::{PodTable, TableHandle, WantedPods};
+use crate::cri::fake::{Call, FakeRuntime};
+use crate::cri::wire::{ContainerState, PodSandboxState};
+use crate::cri::{Operation, RuntimeCondition, RuntimeStatus};
+use crate::image::{Images, PullLimits};
+use crate::log::LogLayout;
+use crate::pleg::Pleg;
+use crate::pod::container::{HostSettings, testing::host};
+use crate::pod::worker::{PodSyncer, Services};
+use crate::pod::{HostJanitor, StartGate, StatusBoard, pod_ref};
+use crate::types::{CONFIG_SEEN_ANNOTATION, POD_UID_LABEL, PodUid, WallClock};
+
+/// Time between two looks of a test at the node.
+const LOOK: Duration = Duration::from_millis(10);
+
+/// Calls that change something.
+const CHANGES: [Operation; 7] = [
+    Operation::RunSandbox,
+    Operation::StopSandbox,
+    Operation::RemoveSandbox,
+    Operation::CreateContainer,
+    Operation::StartContainer,
+    Operation::StopContainer,
+    Operation::RemoveContainer,
+];
+
+/// Calls that pass the gate.
+pub(super) const STARTS: [Operation; 3] =
+    [Operation::RunSandbox, Operation::CreateContainer, Operation::StartContainer];
+
+/// One container as the runtime has it.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Seen {
+    pub(super) uid: String,
+    pub(super) name: String,
+    pub(super) attempt: u32,
+    pub(super) runs: bool,
+    pub(super) id: String,
+}
+
+type Wrap = Box<dyn Fn(Services) -> Arc<dyn PodSyncer>>;
+
+/// A host with a runtime, and the daemon on it if it runs.
+pub(super) struct Node {
+    pub(super) runtime: FakeRuntime,
+    clock: WallClock,
+    root: TempDir,
+    bound: usize,
+    wrap: Wrap,
+    wanted: WantedPods,
+    daemon: Option<Daemon>,
+}
+
+struct Daemon {
+    tasks: JoinSet<()>,
+    wanted: watch::Sender<WantedPods>,
+    table: TableHandle,
+    board: StatusBoard,
+}
+
+impl Node {
+    /// A node whose sources are read and want nothing; its daemon runs.
+    pub(super) fn new() -> Self {
+        Self::with(16, |services| Arc::new(services))
+    }
+
+    /// The same with a gate of `bound`, and with `wrap` around what performs the work.
+    pub(super) fn with(bound: usize, wrap: impl Fn(Services) -> Arc<dyn PodSyncer> + 'static) -> Self {
+        let base = "2026-01-01T00:00:00Z".parse().unwrap();
+        let runtime = FakeRuntime::starting_at(base);
+        runtime.add_image("img:latest");
+        let mut node = Self {
+            runtime,
+            clock: WallClock::of_tokio(base),
+            root: tempfile::tempdir().unwrap(),
+            bound,
+            wrap: Box::new(wrap),
+            wanted: WantedPods { ready: true, pods: Vec::new() },
+            daemon: None,
+        };
+        std::fs::write(node.root.path().join("mountinfo"), "").unwrap();
+        node.logs().create_roots().unwrap();
+        node.boot();
+        node
+    }
+
+    fn logs(&self) -> LogLayout {
+        let root = self.root.path();
+        LogLayout { pod_logs_dir: root.join("pod-logs"), containers_dir: root.join("container-logs") }
+    }
+
+    /// Builds the daemon anew and runs it.
+    pub(super) fn boot(&mut self) {
+        let runtime = Arc::new(self.runtime.clone());
+        let (pleg, pleg_handle) = Pleg::new(runtime.clone());
+        let board = StatusBoard::default();
+        let root = self.root.path();
+        let ready = RuntimeCondition { status: true, ..RuntimeCondition::default() };
+        let status = RuntimeStatus { runtime: ready.clone(), network: ready };
+        let limits = PullLimits { serialize: false, max_parallel: None, qps: 0, burst: 0 };
+        let services = Services {
+            runtime: runtime.clone(),
+            images: Images::new(runtime, limits),
+            pleg: pleg_handle.clone(),
+            gate: StartGate::new(self.bound),
+            cgroups: None,
+            logs: self.logs(),
+            host: Arc::new(HostSettings {
+                root_dir: root.to_owned(),
+                pod_logs_dir: self.logs().pod_logs_dir,
+                resolv_conf: None,
+                ..host()
+            }),
+            runtime_status: watch::channel(Some(status)).1,
+            board: board.clone(),
+            crash_loop_cap: Duration::from_secs(300),
+            clock: self.clock,
+            mountinfo: root.join("mountinfo"),
+        };
+        let janitor = HostJanitor {
+            root_dir: root.to_owned(),
+            mountinfo: root.join("mountinfo"),
+            logs: self.logs(),
+            cgroups: None,
+            board: board.clone(),
+        };
+        let (wanted, wanted_view) = watch::channel(self.wanted.clone());
+        let (table, handle) = PodTable::new(
+            wanted_view,
+            pleg_handle,
+            (self.wrap)(services),
+            Arc::new(janitor),
+            Duration::from_secs(60),
+        );
+        let mut tasks = JoinSet::new();
+        tasks.spawn(pleg.run(CancellationToken::new()));
+        tasks.spawn(table.run(CancellationToken::new()));
+        self.daemon = Some(Daemon { tasks, wanted, table: handle, board });
+    }
+
+    /// Ends the daemon in the middle of whatever it does.
+    pub(super) async fn stop(&mut self) {
+        if let Some(mut daemon) = self.daemon.take() {
+            daemon.tasks.shutdown().await;
+        }
+    }
+
+    /// What others may ask of the table.
+    pub(super) fn table(&self) -> TableHandle {
+        self.daemon.as_ref().unwrap().table.clone()
+    }
+
+    /// The sources want these pods from now on.
+    pub(super) fn want(&mut self, pods: impl IntoIterator<Item = Arc<Pod>>) {
+        self.tell(true, pods);
+    }
+
+    /// The same, while some source may not be read yet.
+    pub(super) fn tell(&mut self, ready: bool, pods: impl IntoIterator<Item = Arc<Pod>>) {
+        self.wanted = WantedPods { ready, pods: pods.into_iter().collect() };
+        if let Some(daemon) = &self.daemon {
+            daemon.wanted.send_replace(self.wanted.clone());
+        }
+    }
+
+    /// Waits until `look` is true; fails with what the node looks like when that takes longer than `within`.
+    pub(super) async fn until(&self, what: &str, within: Duration, look: impl Fn(&Self) -> bool) {
+        let deadline = Instant::now() + within;
+        while !look(self) {
+            assert!(Instant::now() < deadline, "not in {within:?}: {what}\n{}", self.picture());
+            sleep(LOOK).await;
+        }
+    }
+
+    /// What the runtime has, in words.
+    pub(super) fn picture(&self) -> String {
+        let sandboxes = self.runtime.wire_sandboxes();
+        let sandboxes: Vec<_> = sandboxes
+            .iter()
+            .map(|s| (&s.metadata, s.state, self.runtime.wire_sandbox_status(&s.id.as_str().into())))
+            .collect();
+        let calls: Vec<_> =
+            self.runtime.calls().into_iter().filter(|c| CHANGES.contains(&c.operation)).collect();
+        let last = &calls[calls.len().saturating_sub(30)..];
+        format!("{:#?}\n{sandboxes:?}\nlast calls: {last:#?}", self.containers())
+    }
+
+    /// All containers the runtime has, oldest attempt first.
+    pub(super) fn containers(&self) -> Vec<Seen> {
+        let seen = self.runtime.wire_containers().into_iter().map(|container| {
+            let metadata = container.metadata.unwrap_or_default();
+            Seen {
+                uid: container.labels.get(POD_UID_LABEL).cloned().unwrap_or_default(),
+                name: metadata.name,
+                attempt: metadata.attempt,
+                runs: container.state == ContainerState::ContainerRunning as i32,
+                id: container.id,
+            }
+        });
+        let mut seen: Vec<Seen> = seen.collect();
+        seen.sort();
+        seen
+    }
+
+    /// Name and attempt of the containers of a pod that run.
+    pub(super) fn running(&self, uid: &str) -> Vec<(String, u32)> {
+        let ours = self.containers().into_iter().filter(|c| c.uid == uid && c.runs);
+        ours.map(|c| (c.name, c.attempt)).collect()
+    }
+
+    /// The sandboxes of all pods: UID, attempt, and whether each is ready.
+    pub(super) fn sandboxes(&self) -> Vec<(String, u32, bool)> {
+        let sandboxes = self.runtime.wire_sandboxes().into_iter().map(|sandbox| {
+            let metadata = sandbox.metadata.unwrap_or_default();
+            (metadata.uid, metadata.attempt, sandbox.state == PodSandboxState::SandboxReady as i32)
+        });
+        let mut sandboxes: Vec<_> = sandboxes.collect();
+        sandboxes.sort();
+        sandboxes
+    }
+
+    /// Whether the runtime has anything of a pod.
+    pub(super) fn has(&self, uid: &str) -> bool {
+        self.containers().iter().any(|c| c.uid == uid) || self.sandboxes().iter().any(|(u, ..)| u == uid)
+    }
+
+    /// Everything the host has of pods, by the name of its directory.
+    pub(super) fn directories(&self) -> Vec<String> {
+        let names = |path: PathBuf| -> Vec<String> {
+            let Ok(entries) = std::fs::read_dir(path) else { return Vec::new() };
+            entries.map(|e| e.unwrap().file_name().into_string().unwrap()).collect()
+        };
+        let mut all = names(self.root.path().join("pods"));
+        all.extend(names(self.logs().pod_logs_dir));
+        all.extend(names(self.logs().containers_dir));
+        all.sort();
+        all
+    }
+
+    /// The calls about a pod that change something, oldest first.
+    pub(super) fn changes_of(&self, uid: &str) -> Vec<Call> {
+        let uid = PodUid::from(uid);
+        let calls = self.runtime.calls().into_iter();
+        calls.filter(|c| CHANGES.contains(&c.operation) && c.pod.as_ref() == Some(&uid)).collect()
+    }
+
+    /// The calls of one kind about a pod, oldest first.
+    pub(super) fn calls_of(&self, uid: &str, operation: Operation) -> Vec<Call> {
+        self.changes_of(uid).into_iter().filter(|c| c.operation == operation).collect()
+    }
+
+    /// The status told of a pod.
+    pub(super) fn status(&self, uid: &str) -> Option<Arc<PodStatus>> {
+        let told = self.daemon.as_ref()?.board.all();
+        told.into_iter().find(|told| pod_ref(&told.pod).uid.as_str() == uid).map(|told| told.status)
+    }
+
+    /// The phase told of a pod.
+    pub(super) fn phase(&self, uid: &str) -> Option<String> {
+        self.status(uid)?.phase.clone()
+    }
+
+    /// Exit codes of the ended containers told of a pod, by name.
+    pub(super) fn exit_codes(&self, uid: &str) -> BTreeMap<String, i32> {
+        let statuses = self.status(uid).and_then(|s| s.container_statuses.clone()).unwrap_or_default();
+        let ended = statuses.into_iter().filter_map(|s| Some((s.name, s.state?.terminated?.exit_code)));
+        ended.collect()
+    }
+}
+
+/// A static pod; `seconds` tells when it was first seen, which the gate goes by.
+pub(super) fn pod(name: &str, uid: &str, containers: &[&str]) -> Arc<Pod> {
+    pod_with(name, uid, "Always", containers)
+}
+
+/// The same with a restart policy.
+pub(super) fn pod_with(name: &str, uid: &str, policy: &str, containers: &[&str]) -> Arc<Pod> {
+    Arc::new(crate::pod::testing::pod(name, uid, policy, containers))
+}
+
+/// The same pod, first seen so many seconds after the epoch.
+pub(super) fn seen_at(pod: &Pod, second: i64) -> Arc<Pod> {
+    let mut pod = pod.clone();
+    let seen = Timestamp::from_second(second).unwrap().to_string();
+    pod.metadata.annotations.get_or_insert_default().insert(CONFIG_SEEN_ANNOTATION.to_owned(), seen);
+    Arc::new(pod)
+}
