@@ -1,8 +1,13 @@
-//! What hostlet's tests stand on: waits, a fake runtime on a socket, and a real host to run the daemon on. Holds no
-//! tests and no product code.
+//! What hostlet's tests stand on: waits, the daemon as a process, a fake runtime on a socket, and hosts of either a fake
+//! or a real runtime to run the daemon on. Holds no tests and no product code.
 
 pub mod fake_cri;
 pub mod real;
+
+mod daemon;
+mod manifests;
+mod shell;
 mod wait;
 
+pub use daemon::{Daemon, program};
 pub use wait::{Look, wait_for};

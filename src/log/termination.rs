@@ -25,20 +25,12 @@ const FALLBACK_TO_LOGS: &str = "FallbackToLogsOnError";
 /// The runtime's reason for a container that never ran, and so has no log.
 const CANNOT_RUN: &str = "ContainerCannotRun";
 
-/// `terminated.message` of an exited container: what the runtime says, then what the container left. Empty if neither
-/// has anything to say. A file that cannot be read is said so in the message, as upstream does.
+/// What an exited container left to say: the end of its termination log, or where its policy asks for it of its log. Empty
+/// if there is nothing. A file that cannot be read is said so in the message, as upstream does. What the runtime says of
+/// the end is not in it.
 ///
 /// Blocks on up to two files, of which it reads at most 4 KiB and 2 MiB.
 pub fn termination_message(status: &ContainerStatus) -> String {
-    let left = left_message(status);
-    match (&*status.message, &*left) {
-        ("", _) => left,
-        (runtime, "") => runtime.to_owned(),
-        (runtime, left) => format!("{runtime}: {left}"),
-    }
-}
-
-fn left_message(status: &ContainerStatus) -> String {
     if let Some(path) = &status.termination_log {
         match read_end(Path::new(path)) {
             Ok(message) if !message.is_empty() => return message,
@@ -158,13 +150,13 @@ mod tests {
     }
 
     #[test]
-    fn the_file_wins_over_the_log_and_follows_the_runtimes_message() {
+    fn the_file_wins_over_the_log_and_the_runtimes_message_is_not_repeated() {
         let mut bench = bench();
         bench.message("no disk\n");
         bench.log(["noise".to_owned()]);
         assert_eq!(termination_message(&bench.status), "no disk\n");
         bench.status.message = "OOM".to_owned();
-        assert_eq!(termination_message(&bench.status), "OOM: no disk\n");
+        assert_eq!(termination_message(&bench.status), "no disk\n");
     }
 
     #[test]

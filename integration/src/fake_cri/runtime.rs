@@ -1,6 +1,7 @@
 //! The RuntimeService on the wire.
 
 use std::collections::HashMap;
+use std::fs::File;
 
 use futures::StreamExt;
 use futures::future::BoxFuture;
@@ -24,6 +25,18 @@ pub(super) struct Runtimes {
 impl Runtimes {
     pub(super) fn new(fake: FakeRuntime) -> Self {
         Self { fake }
+    }
+
+    /// A container that starts has a log, if only an empty one.
+    fn open_log(&self, id: &ContainerId) -> Result<(), Status> {
+        let status = self.fake.wire_container_status(id).unwrap_or_default();
+        if status.log_path.is_empty() {
+            return Ok(());
+        }
+        let opened = File::options().create(true).append(true).open(&status.log_path);
+        opened
+            .map(drop)
+            .map_err(|error| Status::unknown(format!("failed to open {}: {error}", status.log_path)))
     }
 }
 
@@ -195,7 +208,11 @@ impl RuntimeService for Runtimes {
         request: Request<wire::StartContainerRequest>,
     ) -> Outcome<wire::StartContainerResponse> {
         let id = ContainerId::from(request.into_inner().container_id);
-        answer(self.fake.start_container(&id).await, |()| wire::StartContainerResponse {})
+        let started = self.fake.start_container(&id).await;
+        if started.is_ok() {
+            self.open_log(&id)?;
+        }
+        answer(started, |()| wire::StartContainerResponse {})
     }
 
     async fn stop_container(

@@ -9,7 +9,7 @@ use anyhow::{Context, Result};
 
 use super::host::Dirs;
 use super::netns::Netns;
-use super::shell::{integration_dir, lib, profile_dir, tail};
+use crate::shell::{integration_dir, lib, profile_dir, tail};
 use crate::wait::{Look, wait_for};
 
 const POD_SUBNET: &str = "10.88.0.0/16";

@@ -10,10 +10,11 @@ use anyhow::{Context, Result, bail};
 
 use super::containerd::Containerd;
 use super::cri::Cri;
-use super::daemon::Daemon;
 use super::leftovers::{remove, remove_abandoned};
 use super::netns::Netns;
-use super::shell::text;
+use crate::daemon::{Daemon, Setup};
+use crate::manifests;
+use crate::shell::text;
 
 /// Tells the hosts of one test process apart.
 static NEXT: AtomicU32 = AtomicU32::new(0);
@@ -119,21 +120,29 @@ impl RealHost {
 
     /// Starts the daemon and waits until it answers. `extra` is YAML of further `KubeletConfiguration` fields.
     pub async fn start_hostlet(&self, extra: &str) -> Result<Daemon> {
-        Daemon::start(&self.dirs, &self.netns, extra).await
+        let dirs = &self.dirs;
+        // Cgroups of its own, and no question to systemd, which a host of tests need not have.
+        let extra = format!("cgroupDriver: cgroupfs\ncgroupRoot: /{}\n{extra}", dirs.id);
+        let setup = Setup {
+            state: &dirs.state,
+            node: "node1",
+            runtime: self.socket(),
+            socket: &dirs.run.join("hostlet.sock"),
+            manifests: &self.manifests(),
+            logs: &self.logs(),
+            extra: &extra,
+        };
+        Daemon::start(&setup, |program| self.netns.command(&program.to_string_lossy())).await
     }
 
-    /// Writes a manifest the way a careful person does: hidden and then renamed, so that nobody reads half of it.
+    /// Writes a manifest, see [`manifests::write`].
     pub fn write_manifest(&self, name: &str, text: &str) -> Result<()> {
-        let hidden = self.manifests().join(format!(".{name}.new"));
-        let file = self.manifests().join(name);
-        fs::write(&hidden, text).with_context(|| format!("writing {}", hidden.display()))?;
-        fs::rename(&hidden, &file).with_context(|| format!("renaming {} into place", file.display()))
+        manifests::write(&self.manifests(), name, text)
     }
 
     /// Removes a manifest.
     pub fn remove_manifest(&self, name: &str) -> Result<()> {
-        let file = self.manifests().join(name);
-        fs::remove_file(&file).with_context(|| format!("removing {}", file.display()))
+        manifests::remove(&self.manifests(), name)
     }
 
     /// The body of `http://<address><path>`, asked for on this host's network.

@@ -10,7 +10,7 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
 use super::host::Dirs;
-use super::shell::lib;
+use crate::shell::lib;
 
 /// What runs on a host beside its pods.
 const PROGRAMS: [&str; 3] = ["containerd", "containerd-shim-runc-v2", "hostlet"];

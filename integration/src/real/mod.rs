@@ -2,14 +2,12 @@
 
 mod containerd;
 mod cri;
-mod daemon;
 mod host;
 mod leftovers;
 mod netns;
-mod shell;
 
+pub use crate::daemon::Daemon;
 pub use cri::{Cri, CriSandbox};
-pub use daemon::Daemon;
 pub use host::RealHost;
 pub use leftovers::leftovers;
 

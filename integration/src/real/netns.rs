@@ -5,7 +5,7 @@ use std::process::Command;
 
 use anyhow::Result;
 
-use super::shell::run;
+use crate::shell::run;
 
 /// The address of the host in its namespace.
 const NODE_IP: &str = "10.77.0.1";

@@ -3,6 +3,7 @@
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow, bail};
@@ -11,47 +12,97 @@ use k8s_openapi::api::core::v1::Pod;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
-use super::host::Dirs;
-use super::netns::Netns;
-use super::shell::{integration_dir, profile_dir, run, tail, text};
+use crate::shell::{integration_dir, profile_dir, run, tail, text};
 use crate::wait::{Look, wait_for};
 
-const START_TIMEOUT: Duration = Duration::from_secs(30);
-const STOP_TIMEOUT: Duration = Duration::from_secs(30);
+const START_TIMEOUT: Duration = Duration::from_secs(60);
+const STOP_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// Where a daemon is to run, and on what.
+#[derive(Debug)]
+pub(crate) struct Setup<'a> {
+    /// Its own directory, for its configuration, its root and its log. The next daemon on it finds all that.
+    pub(crate) state: &'a Path,
+    /// The node's name.
+    pub(crate) node: &'a str,
+    /// The runtime's socket.
+    pub(crate) runtime: &'a Path,
+    /// The control socket.
+    pub(crate) socket: &'a Path,
+    /// Where manifests are.
+    pub(crate) manifests: &'a Path,
+    /// Where pods' logs are.
+    pub(crate) logs: &'a Path,
+    /// YAML of further `KubeletConfiguration` fields.
+    pub(crate) extra: &'a str,
+}
+
+impl Setup<'_> {
+    fn configuration(&self) -> String {
+        format!(
+            "apiVersion: kubelet.config.k8s.io/v1beta1
+kind: KubeletConfiguration
+containerRuntimeEndpoint: unix://{runtime}
+staticPodPath: {manifests}
+podLogsDir: {logs}
+enableServer: false
+healthzPort: 0
+failCgroupV1: false
+failSwapOn: false
+{extra}
+---
+apiVersion: hostlet.dev/v1alpha1
+kind: HostletConfiguration
+socket: {socket}
+",
+            runtime = self.runtime.display(),
+            manifests = self.manifests.display(),
+            logs = self.logs.display(),
+            extra = self.extra,
+            socket = self.socket.display(),
+        )
+    }
+
+    /// Writes what the daemon reads at its start, and tells `daemon`, a command that will run it, where that is.
+    fn arrange(&self, daemon: &mut Command) -> Result<()> {
+        let config = self.state.join("config.yaml");
+        fs::write(&config, self.configuration()).with_context(|| format!("writing {}", config.display()))?;
+        let root_dir = self.state.join("kubelet");
+        fs::create_dir_all(&root_dir).with_context(|| format!("creating {}", root_dir.display()))?;
+        daemon.arg("--config").arg(&config).arg("--root-dir").arg(&root_dir);
+        daemon.args(["--hostname-override", self.node]);
+        Ok(())
+    }
+}
 
 /// A running hostlet. Dropping it kills the daemon, not the pods.
 #[derive(Debug)]
 pub struct Daemon {
     child: Child,
     program: PathBuf,
+    node: String,
     socket: PathBuf,
     log: PathBuf,
 }
 
 impl Daemon {
-    pub(super) async fn start(dirs: &Dirs, netns: &Netns, extra: &str) -> Result<Self> {
+    /// Starts the daemon and waits until it answers. `command` makes the command that runs a program where the daemon
+    /// is to run; as the very process that is spawned, for that is the one that gets signals.
+    pub(crate) async fn start(setup: &Setup<'_>, command: impl FnOnce(&Path) -> Command) -> Result<Self> {
         let program = program()?;
-        let config = dirs.state.join("config.yaml");
-        fs::write(&config, configuration(dirs, extra))
-            .with_context(|| format!("writing {}", config.display()))?;
-        let root_dir = dirs.state.join("kubelet");
-        fs::create_dir_all(&root_dir).with_context(|| format!("creating {}", root_dir.display()))?;
-        let log = dirs.state.join("hostlet.log");
+        let mut command = command(&program);
+        setup.arrange(&mut command)?;
+        let log = setup.state.join("hostlet.log");
         let stderr = File::options().create(true).append(true).open(&log);
         let stderr = stderr.with_context(|| format!("opening {}", log.display()))?;
-        let child = netns
-            .command(&program.to_string_lossy())
-            .arg("--config")
-            .arg(&config)
-            .arg("--root-dir")
-            .arg(&root_dir)
-            .args(["--hostname-override", "node1"])
+        let child = command
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(stderr)
             .spawn()
             .context("starting hostlet")?;
-        let mut daemon = Self { child, program, socket: control_socket(dirs), log };
+        let (node, socket) = (setup.node.to_owned(), setup.socket.to_owned());
+        let mut daemon = Self { child, program, node, socket, log };
         daemon.wait_until_it_answers().await?;
         Ok(daemon)
     }
@@ -77,10 +128,39 @@ impl Daemon {
         Ok(list.items)
     }
 
+    /// The pod of the manifest `name`, in any namespace. A static pod's name ends with the node's.
+    pub fn pod(&self, name: &str) -> Result<Option<Pod>> {
+        let name = format!("{name}-{}", self.node);
+        Ok(self.pods()?.into_iter().find(|pod| pod.metadata.name.as_ref() == Some(&name)))
+    }
+
+    /// Waits until the pod of the manifest `name` is shown in a state that satisfies `wanted`.
+    pub async fn wait_for_pod(
+        &self,
+        name: &str,
+        timeout: Duration,
+        wanted: impl Fn(&Pod) -> bool,
+    ) -> Result<Pod> {
+        wait_for(&format!("the pod {name}"), timeout, async || {
+            Ok(match self.pod(name)? {
+                Some(pod) if wanted(&pod) => Look::Done(pod),
+                Some(pod) => Look::NotYet(serde_json::to_string(&pod.status)?),
+                None => Look::NotYet("no such pod".to_owned()),
+            })
+        })
+        .await
+    }
+
     /// What a subcommand prints; an error if it ends with another exit code than 0.
     pub fn cli(&self, args: &[&str]) -> Result<String> {
+        run(&mut self.command(args))
+    }
+
+    /// A subcommand that will speak to this daemon.
+    pub fn command(&self, args: &[&str]) -> Command {
         let mut command = Command::new(&self.program);
-        run(command.args(args).arg("--socket").arg(&self.socket))
+        command.args(args).arg("--socket").arg(&self.socket);
+        command
     }
 
     /// The daemon's pid.
@@ -131,40 +211,21 @@ impl Drop for Daemon {
     }
 }
 
-fn control_socket(dirs: &Dirs) -> PathBuf {
-    dirs.run.join("hostlet.sock")
+/// The daemon's program, which also is the program of its subcommands: `HOSTLET_BIN` if set; else what cargo builds now,
+/// when cargo runs this test; else what it built beside this test.
+pub fn program() -> Result<PathBuf> {
+    static FOUND: Mutex<Option<PathBuf>> = Mutex::new(None);
+    // Held while cargo builds: the other tests of this process need what it builds.
+    let mut found = FOUND.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(program) = &*found {
+        return Ok(program.clone());
+    }
+    let program = find_program()?;
+    *found = Some(program.clone());
+    Ok(program)
 }
 
-fn configuration(dirs: &Dirs, extra: &str) -> String {
-    let Dirs { id, state, .. } = dirs;
-    let runtime = dirs.containerd_socket();
-    let (runtime, state, manifests) = (runtime.display(), state.display(), dirs.manifests());
-    format!(
-        "apiVersion: kubelet.config.k8s.io/v1beta1
-kind: KubeletConfiguration
-containerRuntimeEndpoint: unix://{runtime}
-staticPodPath: {manifests}
-podLogsDir: {state}/logs
-cgroupDriver: cgroupfs
-cgroupRoot: /{id}
-enableServer: false
-healthzPort: 0
-failCgroupV1: false
-failSwapOn: false
-{extra}
----
-apiVersion: hostlet.dev/v1alpha1
-kind: HostletConfiguration
-socket: {socket}
-",
-        manifests = manifests.display(),
-        socket = control_socket(dirs).display(),
-    )
-}
-
-/// The daemon's program: `HOSTLET_BIN` if set; else what cargo builds now, when cargo runs this test; else what it built
-/// beside this test.
-fn program() -> Result<PathBuf> {
+fn find_program() -> Result<PathBuf> {
     if let Some(program) = std::env::var_os("HOSTLET_BIN") {
         return Ok(program.into());
     }

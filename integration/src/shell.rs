@@ -11,13 +11,13 @@ use anyhow::{Context, Result, bail};
 const CALL: &str = r#"for piece in "$1"/lib/*.sh; do . "$piece"; done; shift; "$@""#;
 
 /// Runs a program to its end; what it printed, or an error with what it said.
-pub(super) fn run(command: &mut Command) -> Result<String> {
+pub(crate) fn run(command: &mut Command) -> Result<String> {
     let output = command.output().with_context(|| format!("{command:?}"))?;
     text(&output).with_context(|| format!("{command:?}"))
 }
 
 /// What a program that ended well printed; else an error with what it said.
-pub(super) fn text(output: &Output) -> Result<String> {
+pub(crate) fn text(output: &Output) -> Result<String> {
     let stdout = String::from_utf8_lossy(&output.stdout).into_owned();
     if !output.status.success() {
         bail!("{}: {stdout}{}", output.status, String::from_utf8_lossy(&output.stderr));
@@ -26,7 +26,7 @@ pub(super) fn text(output: &Output) -> Result<String> {
 }
 
 /// Calls a function of `integration/lib`; returns what it printed.
-pub(super) fn lib<A: AsRef<OsStr>>(function: &str, args: impl IntoIterator<Item = A>) -> Result<String> {
+pub(crate) fn lib<A: AsRef<OsStr>>(function: &str, args: impl IntoIterator<Item = A>) -> Result<String> {
     run(Command::new("bash")
         .args(["-euo", "pipefail", "-c", CALL, "bash"])
         .arg(integration_dir())
@@ -35,7 +35,7 @@ pub(super) fn lib<A: AsRef<OsStr>>(function: &str, args: impl IntoIterator<Item 
 }
 
 /// The last lines of a file, for a failed test's report; empty if there is no such file.
-pub(super) fn tail(file: &Path) -> String {
+pub(crate) fn tail(file: &Path) -> String {
     const LINES: usize = 40;
     let text = std::fs::read_to_string(file).unwrap_or_default();
     let lines: Vec<&str> = text.lines().collect();
@@ -43,12 +43,12 @@ pub(super) fn tail(file: &Path) -> String {
 }
 
 /// The directory of this crate in the source tree.
-pub(super) fn integration_dir() -> &'static Path {
+pub(crate) fn integration_dir() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
 }
 
 /// Where cargo builds, found from the running test: `<target>/<profile>/deps/<test>`.
-pub(super) fn profile_dir() -> Result<PathBuf> {
+pub(crate) fn profile_dir() -> Result<PathBuf> {
     let test = std::env::current_exe().context("the path of the running test")?;
     let dir = test.ancestors().nth(2).context("the test lies in no build directory")?;
     Ok(dir.to_path_buf())

@@ -1,0 +1,125 @@
+//! One host: a fake runtime, and directories for a daemon on it. Like the node, its pods carry a name of its own, so that
+//! what hosts of parallel tests leave in the one directory they share, that of log links, never meets.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use anyhow::{Context, Result};
+use hostlet::cri::fake::FakeRuntime;
+use jiff::Timestamp;
+use tempfile::TempDir;
+
+use super::FakeCri;
+use crate::daemon::{Daemon, Setup};
+use crate::manifests;
+
+/// Where a kubelet links container logs; there is no setting for it.
+const LOG_LINKS: &str = "/var/log/containers";
+
+/// Tells the hosts of one test process apart.
+static NEXT: AtomicU32 = AtomicU32::new(0);
+
+/// A fake runtime and a place for manifests. Dropping it removes everything it made; drop its daemons first.
+#[derive(Debug)]
+pub struct FakeHost {
+    node: String,
+    directory: TempDir,
+    /// The runtime; to be crashed, resumed and scripted.
+    pub cri: FakeCri,
+}
+
+impl FakeHost {
+    /// Makes a host whose runtime answers.
+    pub fn start() -> Result<Self> {
+        let node = format!("fake-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
+        // The daemon measures what the runtime dates by its own clock.
+        let cri = FakeCri::start(FakeRuntime::starting_at(Timestamp::now()))?;
+        let directory = tempfile::tempdir().context("making a directory for a host")?;
+        let host = Self { node, directory, cri };
+        for dir in [host.manifests(), host.logs()] {
+            fs::create_dir(&dir).with_context(|| format!("creating {}", dir.display()))?;
+        }
+        Ok(host)
+    }
+
+    /// The node's name.
+    pub fn node(&self) -> &str {
+        &self.node
+    }
+
+    /// The runtime's inside.
+    pub fn runtime(&self) -> &FakeRuntime {
+        self.cri.runtime()
+    }
+
+    /// A directory for whatever a test needs.
+    pub fn directory(&self) -> &Path {
+        self.directory.path()
+    }
+
+    /// The directory hostlet reads manifests from.
+    pub fn manifests(&self) -> PathBuf {
+        self.directory().join("manifests")
+    }
+
+    /// The directory pods' logs are in.
+    pub fn logs(&self) -> PathBuf {
+        self.directory().join("logs")
+    }
+
+    /// The daemon's control socket.
+    pub fn socket(&self) -> PathBuf {
+        self.directory().join("hostlet.sock")
+    }
+
+    /// Writes a manifest so that nobody reads half of it.
+    pub fn write_manifest(&self, name: &str, text: &str) -> Result<()> {
+        manifests::write(&self.manifests(), name, text)
+    }
+
+    /// Removes a manifest.
+    pub fn remove_manifest(&self, name: &str) -> Result<()> {
+        manifests::remove(&self.manifests(), name)
+    }
+
+    /// Starts the daemon without cgroups and waits until it answers. `extra` is YAML of further `KubeletConfiguration`
+    /// fields.
+    pub async fn start_hostlet(&self, extra: &str) -> Result<Daemon> {
+        let extra = format!("cgroupsPerQOS: false\nenforceNodeAllocatable: [none]\n{extra}");
+        let setup = Setup {
+            state: self.directory(),
+            node: &self.node,
+            runtime: &self.cri.socket(),
+            socket: &self.socket(),
+            manifests: &self.manifests(),
+            logs: &self.logs(),
+            extra: &extra,
+        };
+        Daemon::start(&setup, dies_with_us).await
+    }
+
+    /// The log links of this host's pods.
+    pub fn log_links(&self) -> Vec<PathBuf> {
+        let links = fs::read_dir(LOG_LINKS).into_iter().flatten().flatten().map(|entry| entry.path());
+        let ours = |link: &PathBuf| fs::read_link(link).is_ok_and(|log| log.starts_with(self.logs()));
+        links.filter(ours).collect()
+    }
+}
+
+impl Drop for FakeHost {
+    fn drop(&mut self) {
+        for link in self.log_links() {
+            // Gone already: a daemon that ends just now tidies up too.
+            let _ = fs::remove_file(link);
+        }
+    }
+}
+
+/// A command that runs a program which ends when the test does, even one that is killed and can drop nothing.
+fn dies_with_us(program: &Path) -> Command {
+    let mut command = Command::new("setpriv");
+    command.args(["--pdeathsig", "KILL"]).arg(program);
+    command
+}

@@ -1,0 +1,25 @@
+//! The real daemon on a fake CRI server: what a person sees of it, and how it bears a runtime that is away, slow, hung or
+//! wrong. Needs root, and no containerd.
+
+#[path = "fake_cri/config.rs"]
+mod config;
+#[path = "fake_cri/crashes.rs"]
+mod crashes;
+#[path = "fake_cri/errors.rs"]
+mod errors;
+#[path = "fake_cri/hung.rs"]
+mod hung;
+#[path = "fake_cri/images.rs"]
+mod images;
+#[path = "fake_cri/load.rs"]
+mod load;
+#[path = "fake_cri/manifests.rs"]
+mod manifests;
+#[path = "fake_cri/pods.rs"]
+mod pods;
+#[path = "fake_cri/quiet.rs"]
+mod quiet;
+#[path = "fake_cri/runtime.rs"]
+mod runtime;
+#[path = "fake_cri/support.rs"]
+mod support;

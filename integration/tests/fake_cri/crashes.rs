@@ -1,0 +1,71 @@
+//! A daemon that is killed while pods start: the next one goes on where it was, restarts nothing and doubles nothing.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use anyhow::Result;
+use hostlet::cri::Operation;
+use hostlet::cri::fake::{Fault, Rule};
+use hostlet_integration::fake_cri::FakeHost;
+use hostlet_integration::{Look, wait_for};
+use k8s_cri::v1::ContainerState;
+
+use crate::support::{LATER, SOON, containers_of, is_ready, manifest, running, sandboxes_of};
+
+/// What a pod of two containers takes to start, each of them once.
+const STARTING: [Operation; 3] =
+    [Operation::RunSandbox, Operation::CreateContainer, Operation::StartContainer];
+/// How many of these calls two pods of two containers take.
+const CALLS: usize = 10;
+
+fn starting_calls(host: &FakeHost) -> usize {
+    host.runtime().calls().iter().filter(|call| STARTING.contains(&call.operation)).count()
+}
+
+/// Waits until the runtime has got `wanted` calls that start something.
+async fn wait_for_calls(host: &FakeHost, wanted: usize) -> Result<()> {
+    wait_for("calls that start something", SOON, async || {
+        let calls = starting_calls(host);
+        Ok(if calls >= wanted { Look::Done(()) } else { Look::NotYet(format!("{calls} of {wanted}")) })
+    })
+    .await
+}
+
+#[tokio::test]
+async fn a_daemon_killed_at_any_moment_of_a_start_doubles_nothing() {
+    let host = FakeHost::start().unwrap();
+    for operation in STARTING {
+        let slow = Fault::Delay(Duration::from_millis(150));
+        host.runtime().faults().add(Rule::new(operation, slow));
+    }
+    let mut names = Vec::new();
+    let mut daemon = host.start_hostlet("").await.unwrap();
+    let mut before: BTreeMap<String, u32> = BTreeMap::new();
+    for round in 0..CALLS {
+        // A call later each time.
+        let wanted = starting_calls(&host) + round + 1;
+        for which in ["a", "b"] {
+            let name = format!("pod{round}{which}");
+            host.write_manifest(&format!("{name}.json"), &manifest(&name, &["one", "two"])).unwrap();
+            names.push(name);
+        }
+        wait_for_calls(&host, wanted).await.unwrap();
+        daemon.kill().unwrap();
+        let now = running(&host);
+        assert!(before.keys().all(|id| now.contains_key(id)), "round {round}: {before:?} → {now:?}");
+        before = now;
+        daemon = host.start_hostlet("").await.unwrap();
+    }
+    let runs = ContainerState::ContainerRunning;
+    for name in &names {
+        daemon.wait_for_pod(name, LATER, is_ready).await.unwrap();
+        let containers = containers_of(&host, name);
+        assert_eq!(containers, [("one".to_owned(), 0, runs), ("two".to_owned(), 0, runs)], "{name}");
+        assert_eq!(sandboxes_of(&host, name), [0], "{name}");
+    }
+    let now = running(&host);
+    assert!(before.keys().all(|id| now.contains_key(id)), "{before:?} → {now:?}");
+    assert!(host.runtime().calls_of(Operation::StopContainer).is_empty());
+    assert!(host.runtime().calls_of(Operation::RemoveContainer).is_empty());
+    assert_eq!(daemon.pods().unwrap().len(), names.len());
+}

@@ -1,0 +1,118 @@
+//! A runtime that hangs on one pod: the others start and stop as if nothing were, and a person is told which call it is.
+
+use hostlet::cri::Operation;
+use hostlet::cri::fake::{Fault, FaultPlan, Rule};
+use hostlet_integration::fake_cri::FakeHost;
+use hostlet_integration::{Daemon, Look, wait_for};
+
+use crate::support::{
+    SOON, is_ready, manifest, only_container, running, sandboxes_of, uid, wait_for_complaint,
+    wait_for_status, wait_until_gone, wait_until_ready, write_pods,
+};
+
+fn hang(faults: &FaultPlan, operation: Operation, pod: &str) {
+    faults.add(Rule::new(operation, Fault::Hang).pod(&uid(pod).as_str().into()));
+}
+
+/// Waits until a call of the kind arrived at the runtime and stays.
+async fn wait_until_hung(host: &FakeHost, operation: Operation) {
+    wait_for(&format!("a hung {operation}"), SOON, async || {
+        let calls = host.runtime().calls_of(operation);
+        let is_hung = calls.iter().any(|call| call.ended_at.is_none());
+        Ok(if is_hung { Look::Done(()) } else { Look::NotYet(format!("{calls:?}")) })
+    })
+    .await
+    .unwrap();
+}
+
+/// Pods of these names start, and end.
+async fn others_come_and_go(host: &FakeHost, daemon: &Daemon, names: &[&str]) {
+    write_pods(host, names).unwrap();
+    wait_until_ready(daemon, names).await.unwrap();
+    for name in names {
+        host.remove_manifest(&format!("{name}.json")).unwrap();
+        wait_until_gone(host, name).await.unwrap();
+    }
+}
+
+async fn wait_until_named(daemon: &Daemon, host: &FakeHost, call: &str, pod: &str) {
+    let pod = format!("of pod default/{pod}-{} ", host.node());
+    let told = |said: &str| {
+        said.lines().any(|line| line.contains("runtime hangs") && line.contains(call) && line.contains(&pod))
+    };
+    wait_for_complaint(daemon, &format!("{call} is named"), told).await.unwrap();
+}
+
+#[tokio::test]
+async fn three_hung_starts_stop_no_fourth_pod() {
+    let host = FakeHost::start().unwrap();
+    let daemon = host.start_hostlet("").await.unwrap();
+    let hung = ["hung1", "hung2", "hung3"];
+    // As many as may start at once.
+    for pod in hung {
+        hang(host.runtime().faults(), Operation::RunSandbox, pod);
+    }
+    write_pods(&host, &hung).unwrap();
+    wait_until_hung(&host, Operation::RunSandbox).await;
+    others_come_and_go(&host, &daemon, &["one", "two"]).await;
+    for pod in hung {
+        wait_for_status(&daemon, pod, &["ContainerCreating"]).await.unwrap();
+        wait_until_named(&daemon, &host, "run_podsandbox", pod).await;
+    }
+
+    // A pod whose start hangs can be taken back.
+    host.remove_manifest("hung1.json").unwrap();
+    let gone = wait_for("hung1 is not shown", SOON, async || {
+        Ok(daemon.pod("hung1")?.map_or(Look::Done(()), |pod| Look::NotYet(format!("{:?}", pod.status))))
+    });
+    gone.await.unwrap();
+    host.runtime().faults().clear();
+    host.runtime().faults().release();
+    wait_until_ready(&daemon, &["hung2", "hung3"]).await.unwrap();
+    assert_eq!(sandboxes_of(&host, "hung1"), [0; 0]);
+    assert_eq!(sandboxes_of(&host, "hung2"), [0]);
+    wait_for_complaint(&daemon, "no complaint", str::is_empty).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_hung_stop_holds_up_its_pod_alone() {
+    let host = FakeHost::start().unwrap();
+    let daemon = host.start_hostlet("").await.unwrap();
+    write_pods(&host, &["stuck", "stays"]).unwrap();
+    wait_until_ready(&daemon, &["stuck", "stays"]).await.unwrap();
+    hang(host.runtime().faults(), Operation::StopContainer, "stuck");
+    host.remove_manifest("stuck.json").unwrap();
+    wait_until_hung(&host, Operation::StopContainer).await;
+    others_come_and_go(&host, &daemon, &["one", "two"]).await;
+    wait_for_status(&daemon, "stuck", &["Terminating"]).await.unwrap();
+    wait_until_named(&daemon, &host, "stop_container", "stuck").await;
+    assert!(daemon.wait_for_pod("stays", SOON, is_ready).await.is_ok());
+
+    host.runtime().faults().clear();
+    host.runtime().faults().release();
+    wait_until_gone(&host, "stuck").await.unwrap();
+    wait_for_complaint(&daemon, "no complaint", str::is_empty).await.unwrap();
+    assert_eq!(running(&host).len(), 1);
+}
+
+#[tokio::test]
+async fn a_hung_inspection_holds_up_its_pod_alone() {
+    let host = FakeHost::start().unwrap();
+    let daemon = host.start_hostlet("").await.unwrap();
+    host.write_manifest("sick.json", &manifest("sick", &["main"])).unwrap();
+    wait_until_ready(&daemon, &["sick"]).await.unwrap();
+    hang(host.runtime().faults(), Operation::ContainerStatus, "sick");
+    // Something to inspect.
+    let first = only_container(&host, "sick").unwrap();
+    host.runtime().exit_container(&first.as_str().into(), 1);
+    wait_until_hung(&host, Operation::ContainerStatus).await;
+    others_come_and_go(&host, &daemon, &["one", "two"]).await;
+    wait_until_named(&daemon, &host, "container_status", "sick").await;
+    assert!(running(&host).is_empty(), "nothing is started of a pod whose state is not known");
+
+    host.runtime().faults().clear();
+    host.runtime().faults().release();
+    wait_until_ready(&daemon, &["sick"]).await.unwrap();
+    assert_eq!(running(&host).values().collect::<Vec<_>>(), [&1]);
+    wait_for_complaint(&daemon, "no complaint", str::is_empty).await.unwrap();
+}

@@ -1,0 +1,80 @@
+//! Images that cannot be had: what is shown, when it is tried again, and that nobody else waits.
+
+use std::time::Duration;
+
+use hostlet::cri::Operation;
+use hostlet::cri::fake::Pull;
+use hostlet_integration::fake_cri::FakeHost;
+use serde_json::json;
+
+use crate::support::{
+    LATER, is_ready, manifest_with, table, wait_for_status, wait_until_gone, wait_until_ready, write_pods,
+};
+
+fn write(host: &FakeHost, name: &str, image: &str, policy: &str) {
+    let container = json!({"name": "main", "image": image, "imagePullPolicy": policy});
+    let manifest = manifest_with(name, json!({"containers": [container]}));
+    host.write_manifest(&format!("{name}.json"), &manifest).unwrap();
+}
+
+fn answer(error: Option<&str>) -> Pull {
+    Pull { latency: Duration::ZERO, error: error.map(str::to_owned) }
+}
+
+#[tokio::test]
+async fn an_image_that_cannot_be_pulled_is_tried_again_later() {
+    let host = FakeHost::start().unwrap();
+    let daemon = host.start_hostlet("").await.unwrap();
+    host.runtime().script_pull("registry.local/broken:1", answer(Some("no route to registry.local")));
+    write(&host, "broken", "registry.local/broken:1", "Always");
+    write_pods(&host, &["other"]).unwrap();
+    wait_until_ready(&daemon, &["other"]).await.unwrap();
+
+    wait_for_status(&daemon, "broken", &["ErrImagePull"]).await.unwrap();
+    wait_for_status(&daemon, "broken", &["ImagePullBackOff"]).await.unwrap();
+    let wide = table(&daemon.cli(&["pods", "broken", "-o", "wide"]).unwrap());
+    assert!(wide[0]["MESSAGE"].contains("no route to registry.local"), "{wide:?}");
+    assert_eq!(wide[0]["READY"], "0/1");
+
+    host.runtime().script_pull("registry.local/broken:1", answer(None));
+    daemon.wait_for_pod("broken", LATER, is_ready).await.unwrap();
+}
+
+#[tokio::test]
+async fn what_is_wrong_with_an_image_is_the_status() {
+    let host = FakeHost::start().unwrap();
+    let daemon = host.start_hostlet("").await.unwrap();
+    write(&host, "never", "registry.local/absent:1", "Never");
+    write(&host, "invalid", "Registry.Local/UPPER:1", "IfNotPresent");
+    host.runtime().add_image("registry.local/present:1");
+    write(&host, "present", "registry.local/present:1", "Never");
+    wait_until_ready(&daemon, &["present"]).await.unwrap();
+    wait_for_status(&daemon, "never", &["ErrImageNeverPull"]).await.unwrap();
+    wait_for_status(&daemon, "invalid", &["InvalidImageName"]).await.unwrap();
+    assert!(host.runtime().calls_of(Operation::PullImage).is_empty());
+
+    // A manifest that names another image is another pod; it need not wait.
+    write(&host, "never", "registry.local/present:1", "Never");
+    daemon.wait_for_pod("never", LATER, is_ready).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_pull_that_does_not_end_holds_up_its_pod_alone() {
+    let host = FakeHost::start().unwrap();
+    let daemon = host.start_hostlet("").await.unwrap();
+    let never = Pull { latency: Duration::MAX, error: None };
+    for pod in ["slow1", "slow2", "slow3", "slow4"] {
+        let image = format!("registry.local/{pod}:1");
+        host.runtime().script_pull(&image, never.clone());
+        write(&host, pod, &image, "IfNotPresent");
+    }
+    wait_for_status(&daemon, "slow4", &["ContainerCreating"]).await.unwrap();
+    host.runtime().add_image("registry.local/present:1");
+    write(&host, "present", "registry.local/present:1", "IfNotPresent");
+    wait_until_ready(&daemon, &["present"]).await.unwrap();
+    // Taking the pods back ends their pulls.
+    for pod in ["slow1", "slow2", "slow3", "slow4"] {
+        host.remove_manifest(&format!("{pod}.json")).unwrap();
+        wait_until_gone(&host, pod).await.unwrap();
+    }
+}

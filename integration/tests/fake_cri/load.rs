@@ -1,0 +1,66 @@
+//! Many pods at once.
+
+use std::fs;
+use std::time::Duration;
+
+use anyhow::Result;
+use hostlet::cri::Operation;
+use hostlet_integration::fake_cri::FakeHost;
+use hostlet_integration::{Daemon, Look, wait_for};
+
+use crate::support::{is_ready, manifest, running};
+
+const PODS: usize = 200;
+const TIMEOUT: Duration = Duration::from_secs(300);
+
+fn open_files(daemon: &Daemon) -> usize {
+    fs::read_dir(format!("/proc/{}/fd", daemon.pid())).unwrap().count()
+}
+
+fn resident_kib(daemon: &Daemon) -> String {
+    let status = fs::read_to_string(format!("/proc/{}/status", daemon.pid())).unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+    line.unwrap_or_default().trim().to_owned()
+}
+
+async fn wait_for_ready_pods(daemon: &Daemon, wanted: usize) -> Result<()> {
+    wait_for(&format!("{wanted} ready pods"), TIMEOUT, async || {
+        let pods = daemon.pods()?;
+        let ready = pods.iter().filter(|pod| is_ready(pod)).count();
+        let told = || format!("{ready} ready of {}", pods.len());
+        Ok(if ready == wanted && pods.len() == wanted { Look::Done(()) } else { Look::NotYet(told()) })
+    })
+    .await
+}
+
+#[allow(clippy::print_stderr, reason = "a measurement for people, which no machine is held to")]
+#[tokio::test]
+async fn two_hundred_pods_run_and_no_file_is_left_open() {
+    let host = FakeHost::start().unwrap();
+    let daemon = host.start_hostlet("maxPods: 250").await.unwrap();
+    let write = |number: usize| {
+        let name = format!("pod{number}");
+        host.write_manifest(&format!("{name}.json"), &manifest(&name, &["main"])).unwrap();
+    };
+    (0..PODS).for_each(write);
+    wait_for_ready_pods(&daemon, PODS).await.unwrap();
+    assert_eq!(running(&host).len(), PODS);
+    assert_eq!(host.runtime().calls_of(Operation::CreateContainer).len(), PODS);
+    let files = open_files(&daemon);
+    eprintln!("{PODS} pods: {} resident, {files} open files", resident_kib(&daemon));
+
+    for number in 0..PODS / 4 {
+        host.remove_manifest(&format!("pod{number}.json")).unwrap();
+    }
+    wait_for_ready_pods(&daemon, PODS - PODS / 4).await.unwrap();
+    (0..PODS / 4).for_each(write);
+    wait_for_ready_pods(&daemon, PODS).await.unwrap();
+    assert_eq!(running(&host).len(), PODS);
+    // A connection of `hostlet pods` may be on its way out.
+    let settled = wait_for("no more open files than before", TIMEOUT, async || {
+        let now = open_files(&daemon);
+        Ok(if now <= files { Look::Done(()) } else { Look::NotYet(format!("{files} → {now}")) })
+    });
+    settled.await.unwrap();
+    eprintln!("after a quarter of them was replaced: {} resident", resident_kib(&daemon));
+}

@@ -1,0 +1,112 @@
+//! Files that are no good manifests: named, and no harm to the others.
+
+use std::fs::{self, File};
+
+use hostlet_integration::fake_cri::FakeHost;
+use hostlet_integration::{Look, wait_for};
+use k8s_cri::v1::ContainerState;
+use nix::sys::stat::Mode;
+use nix::unistd::mkfifo;
+use serde_json::json;
+
+use crate::support::{
+    SOON, complaints, containers_of, manifest, manifest_with, only_container, running, table, uid,
+    wait_for_complaint, wait_for_status, wait_until_gone, wait_until_ready, write_pods,
+};
+
+#[tokio::test]
+async fn what_cannot_be_read_is_named_and_harms_no_other() {
+    let host = FakeHost::start().unwrap();
+    let dir = host.manifests();
+    mkfifo(&dir.join("fifo.yaml"), Mode::S_IRWXU).unwrap();
+    fs::create_dir(dir.join("directory.yaml")).unwrap();
+    std::os::unix::fs::symlink("nowhere", dir.join("link.yaml")).unwrap();
+    // Sparse: large without taking any room.
+    File::create(dir.join("huge.yaml")).unwrap().set_len(1 << 40).unwrap();
+    fs::write(dir.join("binary.yaml"), [0xff, 0x00, 0xfe]).unwrap();
+    fs::write(dir.join("empty.yaml"), "").unwrap();
+    fs::write(dir.join("service.yaml"), "apiVersion: v1\nkind: Service\nmetadata: {name: a}\n").unwrap();
+    fs::write(dir.join("broken.yaml"), "apiVersion: v1\nkind: Pod\nspec: [").unwrap();
+    let invalid = manifest_with("Not_A_Name", json!({"containers": []}));
+    fs::write(dir.join("invalid.yaml"), invalid).unwrap();
+    fs::write(dir.join(".hidden.yaml"), "kind: [").unwrap();
+    let daemon = host.start_hostlet("").await.unwrap();
+    write_pods(&host, &["one", "two"]).unwrap();
+    wait_until_ready(&daemon, &["one", "two"]).await.unwrap();
+
+    let said = complaints(&daemon).unwrap();
+    let bad = ["fifo", "directory", "link", "huge", "binary", "empty", "service", "broken", "invalid"];
+    for name in bad {
+        let file = dir.join(format!("{name}.yaml"));
+        assert!(said.contains(&format!("Manifest {} cannot be used:\n  ", file.display())), "{name}: {said}");
+    }
+    assert_eq!(said.matches("cannot be used").count(), bad.len(), "{said}");
+    for part in ["metadata.name", "spec.containers"] {
+        assert!(said.contains(part), "all mistakes at once, {part} too: {said}");
+    }
+    assert_eq!(daemon.pods().unwrap().len(), 2);
+
+    for name in bad.iter().filter(|name| **name != "directory") {
+        host.remove_manifest(&format!("{name}.yaml")).unwrap();
+    }
+    fs::remove_dir(dir.join("directory.yaml")).unwrap();
+    wait_for_complaint(&daemon, "no complaint", str::is_empty).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_file_that_breaks_keeps_its_pod_and_a_mended_one_changes_it() {
+    let host = FakeHost::start().unwrap();
+    let daemon = host.start_hostlet("").await.unwrap();
+    write_pods(&host, &["web"]).unwrap();
+    host.write_manifest("late.json", "{").unwrap();
+    wait_until_ready(&daemon, &["web"]).await.unwrap();
+    let first = only_container(&host, "web").unwrap();
+
+    host.write_manifest("web.json", &manifest("web", &["main", "main"])).unwrap();
+    let goes_on = format!("Pod default/web-{} goes on as it was before.", host.node());
+    let said = wait_for_complaint(&daemon, "the break", |said| said.contains(&goes_on)).await.unwrap();
+    assert!(said.contains("spec.containers[1].name"), "{said}");
+    host.write_manifest("late.json", &manifest("late", &["main"])).unwrap();
+    wait_until_ready(&daemon, &["web", "late"]).await.unwrap();
+    assert!(running(&host).contains_key(&first), "the broken file harmed its pod");
+
+    host.write_manifest("web.json", &manifest("web", &["mended"])).unwrap();
+    let mended = wait_for("the mended container runs and no other", SOON, async || {
+        let mut containers = containers_of(&host, "web");
+        containers.retain(|(_, _, state)| *state == ContainerState::ContainerRunning);
+        let is_mended = containers.len() == 1 && containers[0].0 == "mended";
+        Ok(if is_mended { Look::Done(()) } else { Look::NotYet(format!("{containers:?}")) })
+    });
+    mended.await.unwrap();
+    wait_until_ready(&daemon, &["web"]).await.unwrap();
+    wait_for_complaint(&daemon, "no complaint", str::is_empty).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_pod_that_asks_for_too_much_is_shown_with_the_reason() {
+    let host = FakeHost::start().unwrap();
+    let daemon = host.start_hostlet("maxPods: 2").await.unwrap();
+    let share = json!({"name": "data", "nfs": {"server": "nfs.local", "path": "/data"}});
+    let container = json!({"name": "main", "image": "busybox:1"});
+    let spec = json!({"containers": [container], "volumes": [share]});
+    host.write_manifest("share.json", &manifest_with("share", spec)).unwrap();
+    wait_for_status(&daemon, "share", &["PodFeatureUnsupported"]).await.unwrap();
+    let wide = table(&daemon.cli(&["pods", "share", "-o", "wide"]).unwrap());
+    assert!(wide[0]["MESSAGE"].contains("spec.volumes[0]"), "{wide:?}");
+    let pod = daemon.pod("share").unwrap().unwrap();
+    assert_eq!(pod.status.unwrap().phase.as_deref(), Some("Failed"));
+    assert!(!host.runtime().wire_sandboxes().iter().any(|s| s.labels.values().any(|v| *v == uid("share"))));
+
+    write_pods(&host, &["one", "two"]).unwrap();
+    wait_until_ready(&daemon, &["one", "two"]).await.unwrap();
+    write_pods(&host, &["three"]).unwrap();
+    wait_for_status(&daemon, "three", &["OutOfpods"]).await.unwrap();
+    // A place that becomes free is taken.
+    host.remove_manifest("one.json").unwrap();
+    wait_until_gone(&host, "one").await.unwrap();
+    wait_until_ready(&daemon, &["three"]).await.unwrap();
+
+    host.write_manifest("share.json", &manifest("share", &["main"])).unwrap();
+    host.remove_manifest("two.json").unwrap();
+    wait_until_ready(&daemon, &["share"]).await.unwrap();
+}

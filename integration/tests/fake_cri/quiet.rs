@@ -1,0 +1,97 @@
+//! The log in bad times: what does not change is not told again and again.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use hostlet::cri::Operation;
+use hostlet::cri::fake::{Fault, Pull, Rule, Script};
+use hostlet_integration::Daemon;
+use hostlet_integration::fake_cri::FakeHost;
+use serde_json::json;
+
+use crate::support::{
+    SOON, is_ready, manifest, manifest_with, only_container, uid, wait_for_complaint, wait_for_status,
+    wait_until_ready, write_pods,
+};
+
+/// Long enough for several rounds of whatever is tried every second.
+const A_WHILE: Duration = Duration::from_secs(5);
+
+/// Lets some time pass and returns what was logged more than twice meanwhile. There is nothing to wait for: it is silence
+/// that is looked for.
+async fn repeated(daemon: &Daemon) -> Vec<String> {
+    let before = daemon.log().len();
+    tokio::time::sleep(A_WHILE).await;
+    let log = daemon.log();
+    let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
+    // A line begins with the time.
+    for text in log[before..].lines().filter_map(|line| line.split_once(' ')).map(|(_, text)| text) {
+        *counts.entry(text).or_default() += 1;
+    }
+    counts
+        .into_iter()
+        .filter(|(_, count)| *count > 2)
+        .map(|(text, count)| format!("{count} × {text}"))
+        .collect()
+}
+
+#[tokio::test]
+async fn a_runtime_that_never_came_is_told_of_once() {
+    let mut host = FakeHost::start().unwrap();
+    host.cri.crash();
+    let daemon = host.start_hostlet("").await.unwrap();
+    write_pods(&host, &["web"]).unwrap();
+    assert_eq!(repeated(&daemon).await, Vec::<String>::new());
+    assert!(daemon.log().contains("waiting for the container runtime"));
+}
+
+#[tokio::test]
+async fn a_runtime_that_went_is_told_of_once() {
+    let mut host = FakeHost::start().unwrap();
+    let daemon = host.start_hostlet("").await.unwrap();
+    write_pods(&host, &["web", "gone"]).unwrap();
+    wait_until_ready(&daemon, &["web", "gone"]).await.unwrap();
+    host.cri.crash();
+    // Work that cannot be done now: a start and a stop.
+    write_pods(&host, &["new"]).unwrap();
+    host.remove_manifest("gone.json").unwrap();
+    wait_for_complaint(&daemon, "the outage", |said| said.contains("This node:")).await.unwrap();
+    assert_eq!(repeated(&daemon).await, Vec::<String>::new());
+}
+
+#[tokio::test]
+async fn pods_that_fail_are_told_of_once() {
+    let host = FakeHost::start().unwrap();
+    let daemon = host.start_hostlet("").await.unwrap();
+    let runtime = host.runtime();
+    runtime.script("crashing", Script::exits(Duration::ZERO, 1));
+    host.write_manifest("crash.json", &manifest("crash", &["crashing", "sound"])).unwrap();
+    let fail = |operation, pod: &str| {
+        let rule = Rule::new(operation, Fault::fail("not today")).pod(&uid(pod).as_str().into());
+        runtime.faults().add(rule);
+    };
+    fail(Operation::RunSandbox, "sandbox");
+    fail(Operation::CreateContainer, "create");
+    write_pods(&host, &["sandbox", "create", "inspect", "stop"]).unwrap();
+    let unreachable = Pull { latency: Duration::ZERO, error: Some("no route to registry.local".to_owned()) };
+    runtime.script_pull("registry.local/broken:1", unreachable);
+    let spec = json!({"containers": [{"name": "main", "image": "registry.local/broken:1"}]});
+    host.write_manifest("image.json", &manifest_with("image", spec)).unwrap();
+    host.write_manifest("broken.yaml", "kind: [").unwrap();
+
+    for name in ["inspect", "stop"] {
+        daemon.wait_for_pod(name, SOON, is_ready).await.unwrap();
+    }
+    fail(Operation::ContainerStatus, "inspect");
+    fail(Operation::StopContainer, "stop");
+    let id = only_container(&host, "inspect").unwrap();
+    runtime.exit_container(&id.as_str().into(), 1);
+    host.remove_manifest("stop.json").unwrap();
+    wait_for_status(&daemon, "crash", &["CrashLoopBackOff"]).await.unwrap();
+    wait_for_status(&daemon, "image", &["ErrImagePull", "ImagePullBackOff"]).await.unwrap();
+    wait_for_status(&daemon, "create", &["CreateContainerError"]).await.unwrap();
+    assert_eq!(repeated(&daemon).await, Vec::<String>::new());
+    for told in ["FailedCreatePodSandBox", "cannot inspect the pod", "FailedKillPod", "broken.yaml"] {
+        assert!(daemon.log().contains(told), "{told}");
+    }
+}

@@ -1,0 +1,132 @@
+//! The runtime as a whole: away at the start, crashing and coming back, with and without what only newer ones have.
+
+use anyhow::Result;
+use hostlet::cri::fake::EventMode;
+use hostlet::cri::{CgroupDriver, Operation};
+use hostlet_integration::fake_cri::FakeHost;
+use hostlet_integration::{Look, wait_for};
+use k8s_cri::v1::ContainerState;
+
+use crate::support::{
+    SOON, containers_of, only_container, running, sandboxes_of, statuses, wait_for_complaint,
+    wait_until_gone, wait_until_ready, write_pods,
+};
+
+#[tokio::test]
+async fn a_runtime_that_is_not_there_yet_is_waited_for() {
+    let mut host = FakeHost::start().unwrap();
+    host.cri.crash();
+    let daemon = host.start_hostlet("").await.unwrap();
+    write_pods(&host, &["web"]).unwrap();
+    let socket = host.cri.socket().display().to_string();
+    let said = wait_for_complaint(&daemon, "why nothing runs", |said| said.contains(&socket)).await.unwrap();
+    assert!(said.contains("This node:") && said.contains("No such file"), "{said}");
+
+    host.cri.resume().unwrap();
+    wait_until_ready(&daemon, &["web"]).await.unwrap();
+    wait_for_complaint(&daemon, "no complaint", str::is_empty).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_daemon_without_a_runtime_ends_when_asked() {
+    let mut host = FakeHost::start().unwrap();
+    host.cri.crash();
+    let daemon = host.start_hostlet("").await.unwrap();
+    assert!(daemon.stop().await.unwrap().success());
+}
+
+#[tokio::test]
+async fn a_crash_of_the_runtime_restarts_nothing() {
+    let mut host = FakeHost::start().unwrap();
+    let daemon = host.start_hostlet("").await.unwrap();
+    write_pods(&host, &["one", "two", "three"]).unwrap();
+    wait_until_ready(&daemon, &["one", "two", "three"]).await.unwrap();
+    let before = running(&host);
+    assert_eq!(before.len(), 3);
+
+    for round in ["first", "second"] {
+        host.cri.crash();
+        let said =
+            wait_for_complaint(&daemon, "the outage", |said| said.contains("This node:")).await.unwrap();
+        assert!(said.contains(&*host.cri.socket().to_string_lossy()), "{said}");
+        wait_until_ready(&daemon, &["one", "two", "three"]).await.unwrap();
+        host.cri.resume().unwrap();
+        wait_for_complaint(&daemon, "no complaint", str::is_empty).await.unwrap();
+        // A pod that starts from nothing shows that the daemon has done its rounds.
+        write_pods(&host, &[round]).unwrap();
+        wait_until_ready(&daemon, &[round]).await.unwrap();
+    }
+    let after = running(&host);
+    assert!(before.keys().all(|id| after.contains_key(id)), "{before:?} → {after:?}");
+    assert_eq!(after.len(), 5);
+    assert_eq!(host.runtime().calls_of(Operation::CreateContainer).len(), 5);
+    for operation in [Operation::StopContainer, Operation::StopSandbox, Operation::RemoveContainer] {
+        assert!(host.runtime().calls_of(operation).is_empty(), "{operation}");
+    }
+}
+
+#[tokio::test]
+async fn pods_run_whether_or_not_the_runtime_names_its_cgroup_driver() {
+    for driver in [None, Some(CgroupDriver::Cgroupfs), Some(CgroupDriver::Systemd)] {
+        let host = FakeHost::start().unwrap();
+        host.runtime().set_cgroup_driver(driver);
+        let daemon = host.start_hostlet("").await.unwrap();
+        write_pods(&host, &["web"]).unwrap();
+        wait_until_ready(&daemon, &["web"]).await.unwrap();
+        assert_eq!(host.runtime().calls_of(Operation::RuntimeConfig).len(), 1);
+    }
+}
+
+/// A pod starts, loses its container, gets the next one, and ends, however the runtime tells of changes.
+async fn a_life_with_events(mode: EventMode) -> Result<()> {
+    let host = FakeHost::start()?;
+    host.runtime().set_event_mode(mode);
+    let daemon = host.start_hostlet("").await?;
+    write_pods(&host, &["web", "other"])?;
+    wait_until_ready(&daemon, &["web", "other"]).await?;
+    let neighbour = only_container(&host, "other")?;
+    host.runtime().exit_container(&only_container(&host, "web")?.into(), 1);
+    host.runtime().hang_up_events();
+    let restarted =
+        |pod: &_| statuses(pod).iter().all(|s| s.restart_count == 1 && s.ready) && !statuses(pod).is_empty();
+    daemon.wait_for_pod("web", SOON, restarted).await?;
+    let (exited, runs) = (ContainerState::ContainerExited, ContainerState::ContainerRunning);
+    let main = || "main".to_owned();
+    assert_eq!(containers_of(&host, "web"), [(main(), 0, exited), (main(), 1, runs)], "{mode:?}");
+    assert_eq!(sandboxes_of(&host, "web"), [0], "{mode:?}");
+
+    host.remove_manifest("web.json")?;
+    wait_until_gone(&host, "web").await?;
+    let only_other = wait_for("only the other pod shown", SOON, async || {
+        let pods = daemon.pods()?.len();
+        Ok(if pods == 1 { Look::Done(()) } else { Look::NotYet(format!("{pods} pods")) })
+    });
+    only_other.await?;
+    assert!(running(&host).contains_key(&neighbour), "{mode:?}");
+    Ok(())
+}
+
+#[tokio::test]
+async fn events_of_pods_will_do() {
+    a_life_with_events(EventMode::Pods).await.unwrap();
+}
+
+#[tokio::test]
+async fn events_of_objects_will_do() {
+    a_life_with_events(EventMode::Objects).await.unwrap();
+}
+
+#[tokio::test]
+async fn doubled_events_do_no_harm() {
+    a_life_with_events(EventMode::Duplicated).await.unwrap();
+}
+
+#[tokio::test]
+async fn lost_events_do_no_harm() {
+    a_life_with_events(EventMode::Lost).await.unwrap();
+}
+
+#[tokio::test]
+async fn no_events_at_all_will_do() {
+    a_life_with_events(EventMode::Unimplemented).await.unwrap();
+}

@@ -1,0 +1,166 @@
+//! Manifests, waits and views the tests share.
+
+use std::collections::BTreeMap;
+use std::process::Output;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use hostlet_integration::fake_cri::FakeHost;
+use hostlet_integration::{Daemon, Look, wait_for};
+use k8s_cri::v1::{Container, ContainerState};
+use k8s_openapi::api::core::v1::{ContainerStatus, Pod};
+use serde_json::{Value, json};
+
+/// For what takes an idle machine a second or two.
+pub(crate) const SOON: Duration = Duration::from_secs(90);
+/// For what waits for a back-off or for a hung call to be noticed.
+pub(crate) const LATER: Duration = Duration::from_secs(180);
+
+/// A pod in the namespace `default`. Its UID is its name's, so that faults can be meant for it before it is there.
+pub(crate) fn manifest(name: &str, containers: &[&str]) -> String {
+    let containers: Vec<Value> =
+        containers.iter().map(|name| json!({"name": name, "image": "busybox:1"})).collect();
+    manifest_with(name, json!({"containers": containers}))
+}
+
+/// The same with any spec.
+pub(crate) fn manifest_with(name: &str, mut spec: Value) -> String {
+    if spec.get("terminationGracePeriodSeconds").is_none() {
+        spec["terminationGracePeriodSeconds"] = json!(2);
+    }
+    let metadata = json!({"name": name, "namespace": "default", "uid": uid(name)});
+    json!({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}).to_string()
+}
+
+/// The UID of the pod of a [`manifest`].
+pub(crate) fn uid(name: &str) -> String {
+    format!("uid-of-{name}")
+}
+
+/// Writes the manifests of pods that have one container, `main`.
+pub(crate) fn write_pods(host: &FakeHost, names: &[&str]) -> Result<()> {
+    names.iter().try_for_each(|name| host.write_manifest(&format!("{name}.json"), &manifest(name, &["main"])))
+}
+
+/// The statuses of a pod's containers.
+pub(crate) fn statuses(pod: &Pod) -> &[ContainerStatus] {
+    pod.status.as_ref().and_then(|status| status.container_statuses.as_deref()).unwrap_or_default()
+}
+
+/// Whether a pod runs with all its containers ready.
+pub(crate) fn is_ready(pod: &Pod) -> bool {
+    let running = pod.status.as_ref().and_then(|status| status.phase.as_deref()) == Some("Running");
+    running && !statuses(pod).is_empty() && statuses(pod).iter().all(|status| status.ready)
+}
+
+/// Waits until each of these pods runs with all its containers ready.
+pub(crate) async fn wait_until_ready(daemon: &Daemon, names: &[&str]) -> Result<()> {
+    for name in names {
+        daemon.wait_for_pod(name, SOON, is_ready).await?;
+    }
+    Ok(())
+}
+
+/// Waits until the runtime has nothing of a pod.
+pub(crate) async fn wait_until_gone(host: &FakeHost, name: &str) -> Result<()> {
+    wait_for(&format!("the end of {name}"), SOON, async || {
+        let sandboxes = sandboxes_of(host, name);
+        Ok(if sandboxes.is_empty() { Look::Done(()) } else { Look::NotYet(format!("{sandboxes:?}")) })
+    })
+    .await
+}
+
+/// The sandboxes of a pod that the runtime has, of any state: their attempts.
+pub(crate) fn sandboxes_of(host: &FakeHost, name: &str) -> Vec<u32> {
+    let sandboxes = host.runtime().wire_sandboxes().into_iter().filter_map(|sandbox| sandbox.metadata);
+    sandboxes.filter(|metadata| metadata.uid == uid(name)).map(|metadata| metadata.attempt).collect()
+}
+
+/// The containers of a pod that the runtime has, of any state: name, attempt and state, in order.
+pub(crate) fn containers_of(host: &FakeHost, name: &str) -> Vec<(String, u32, ContainerState)> {
+    let uid = uid(name);
+    let ours = |c: &Container| c.labels.get("io.kubernetes.pod.uid").is_some_and(|label| *label == uid);
+    let mut found: Vec<_> = host
+        .runtime()
+        .wire_containers()
+        .into_iter()
+        .filter(ours)
+        .map(|c| (c.state(), c.metadata.unwrap_or_default()))
+        .map(|(state, metadata)| (metadata.name, metadata.attempt, state))
+        .collect();
+    found.sort();
+    found
+}
+
+/// The containers the runtime runs now: id to attempt.
+pub(crate) fn running(host: &FakeHost) -> BTreeMap<String, u32> {
+    let containers = host.runtime().wire_containers().into_iter();
+    let running = containers.filter(|c| c.state() == ContainerState::ContainerRunning);
+    running.map(|c| (c.id, c.metadata.unwrap_or_default().attempt)).collect()
+}
+
+/// The identifier of a pod's only container.
+pub(crate) fn only_container(host: &FakeHost, name: &str) -> Result<String> {
+    let uid = uid(name);
+    let containers = host.runtime().wire_containers();
+    let mut ours = containers.iter().filter(|c| c.labels["io.kubernetes.pod.uid"] == uid);
+    Ok(ours.next().with_context(|| format!("{name} has no container"))?.id.clone())
+}
+
+/// What `hostlet pods` prints, by pod and column. A column is found by where its heading stands.
+pub(crate) fn table(output: &str) -> Vec<BTreeMap<String, String>> {
+    let mut lines = output.lines();
+    let heading = lines.next().unwrap_or_default();
+    let words: Vec<&str> = heading.split_whitespace().collect();
+    let offset = |word: &&str| word.as_ptr().addr() - heading.as_ptr().addr();
+    let starts: Vec<usize> = words.iter().map(offset).collect();
+    let row = |line: &str| {
+        let ends = starts.iter().skip(1).copied().chain([line.len()]);
+        let cells = starts.iter().zip(ends);
+        let cells =
+            cells.map(|(start, end)| line.get(*start..end.min(line.len())).unwrap_or_default().trim());
+        words.iter().map(|word| (*word).to_owned()).zip(cells.map(str::to_owned)).collect()
+    };
+    lines.map(row).collect()
+}
+
+/// Waits until the STATUS of a pod is one of these, and returns which.
+pub(crate) async fn wait_for_status(daemon: &Daemon, name: &str, wanted: &[&str]) -> Result<String> {
+    wait_for(&format!("{name} shown as {wanted:?}"), LATER, async || {
+        let shown = daemon.cli(&["pods", name])?;
+        let row = table(&shown).into_iter().next().context("no line")?;
+        let status = row.get("STATUS").cloned().unwrap_or_default();
+        Ok(if wanted.contains(&status.as_str()) { Look::Done(status) } else { Look::NotYet(shown) })
+    })
+    .await
+}
+
+/// What `hostlet pods` says beside its answer.
+pub(crate) fn complaints(daemon: &Daemon) -> Result<String> {
+    let output = daemon.command(&["pods"]).output()?;
+    anyhow::ensure!(output.status.success(), "{output:?}");
+    Ok(stderr(&output))
+}
+
+/// Waits until `hostlet pods` says something that satisfies `wanted` beside its answer.
+pub(crate) async fn wait_for_complaint(
+    daemon: &Daemon,
+    what: &str,
+    wanted: impl Fn(&str) -> bool,
+) -> Result<String> {
+    wait_for(what, LATER, async || {
+        let said = complaints(daemon)?;
+        Ok(if wanted(&said) { Look::Done(said) } else { Look::NotYet(said) })
+    })
+    .await
+}
+
+/// A program's stderr as text.
+pub(crate) fn stderr(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+/// A program's stdout as text.
+pub(crate) fn stdout(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
