@@ -1,8 +1,9 @@
 //! The runtime as a whole: away at the start, crashing and coming back, with and without what only newer ones have.
 
 use anyhow::Result;
+use hostlet::cri::Operation;
 use hostlet::cri::fake::EventMode;
-use hostlet::cri::{CgroupDriver, Operation};
+use hostlet::types::CgroupDriver;
 use hostlet_integration::fake_cri::FakeHost;
 use hostlet_integration::{Look, wait_for};
 use k8s_cri::v1::ContainerState;
