@@ -42,6 +42,8 @@ impl Tasks {
     /// whole without it, and a supervisor starts it anew.
     pub(super) async fn run(mut self) -> Result<(), TaskEnded> {
         let ended = tokio::select! {
+            // Tasks that were asked to end before we came here have done as they were told.
+            biased;
             // Cancel-safe: waiting for a token takes nothing.
             () = self.cancel.cancelled() => None,
             // Cancel-safe: an ended task is taken off the set only when it is returned.
@@ -76,6 +78,19 @@ mod tests {
         tasks.spawn("deaf", std::future::pending());
         cancel.cancel();
         assert!(tasks.run().await.is_ok());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn tasks_that_ended_when_asked_are_no_error_however_late_that_is_noticed() {
+        for _ in 0..32 {
+            let cancel = CancellationToken::new();
+            let mut tasks = Tasks::new(cancel.clone());
+            let token = tasks.cancel();
+            tasks.spawn("polite", async move { token.cancelled().await });
+            cancel.cancel();
+            tokio::task::yield_now().await;
+            assert!(tasks.run().await.is_ok());
+        }
     }
 
     #[tokio::test(start_paused = true)]
