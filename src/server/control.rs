@@ -12,7 +12,7 @@ use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use axum::{Json, Router};
-use futures::stream;
+use futures::{StreamExt, stream};
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use serde::Deserialize;
@@ -29,6 +29,9 @@ use crate::pod::source::SourceState;
 
 /// Pause between two views of a watch, so that a busy node does not write without end.
 const WATCH_PAUSE: Duration = Duration::from_millis(200);
+
+/// How long those that are connected have for leaving when the daemon ends.
+const FAREWELL: Duration = Duration::from_millis(500);
 
 /// Why the socket could not be served.
 #[derive(Debug, thiserror::Error)]
@@ -109,13 +112,20 @@ impl ControlServer {
         Ok(listener)
     }
 
-    /// Serves until cancelled. Whoever watches then is cut off: they would never leave by themselves.
+    /// Serves until cancelled. Whoever watches then is told the end; whoever does not heed it is cut off.
     pub async fn run(self, listener: UnixListener, cancel: CancellationToken) {
-        let app = Router::new().route("/v1/pods", get(pods)).with_state(self);
+        let app = Router::new().route("/v1/pods", get(pods)).with_state((self, cancel.clone()));
+        let stop = cancel.clone();
+        let serving =
+            axum::serve(listener, app).with_graceful_shutdown(async move { stop.cancelled().await });
+        let overdue = async {
+            cancel.cancelled().await;
+            tokio::time::sleep(FAREWELL).await;
+        };
         tokio::select! {
             // Cancel-safe: the server is dropped with its connections.
-            () = cancel.cancelled() => {}
-            served = async { axum::serve(listener, app).await } => {
+            () = overdue => {}
+            served = async { serving.await } => {
                 if let Err(error) = served {
                     tracing::error!(%error, "the control socket is no longer served");
                 }
@@ -207,7 +217,10 @@ struct PodsQuery {
 }
 
 /// The view as JSON; with `watch=true` one view a line, now and after each change.
-async fn pods(State(server): State<ControlServer>, Query(query): Query<PodsQuery>) -> Response {
+async fn pods(
+    State((server, cancel)): State<(ControlServer, CancellationToken)>,
+    Query(query): Query<PodsQuery>,
+) -> Response {
     if !query.watch {
         return Json(server.view()).into_response();
     }
@@ -220,5 +233,6 @@ async fn pods(State(server): State<ControlServer>, Query(query): Query<PodsQuery
         line.push(b'\n');
         Some((Ok::<_, Infallible>(Bytes::from(line)), (server, board, false)))
     });
+    let views = views.take_until(cancel.cancelled_owned());
     ([(CONTENT_TYPE, "application/x-ndjson")], Body::from_stream(views)).into_response()
 }
