@@ -4,24 +4,25 @@ use std::fs;
 use std::path::PathBuf;
 use std::process::{Command, Output};
 
+use anyhow::{Context, Result};
 use hostlet_integration::fake_cri::FakeHost;
 use hostlet_integration::program;
 
 use crate::support::{stderr, stdout, wait_until_ready, write_pods};
 
 /// Runs the program to its end; a daemon that would go on is stopped, and seen by its exit code.
-fn hostlet(args: &[&str]) -> Output {
+fn hostlet(args: &[&str]) -> Result<Output> {
     let seconds = "60";
-    Command::new("timeout").arg(seconds).arg(program().unwrap()).args(args).output().unwrap()
+    Command::new("timeout").arg(seconds).arg(program()?).args(args).output().context("running hostlet")
 }
 
 /// A configuration file for the host, with these lines beside what it must have.
-fn config(host: &FakeHost, lines: &str) -> PathBuf {
+fn config(host: &FakeHost, lines: &str) -> Result<PathBuf> {
     let file = host.directory().join("bad.yaml");
     let head = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n";
     let endpoint = format!("containerRuntimeEndpoint: {}\n", host.cri.endpoint());
-    fs::write(&file, format!("{head}{endpoint}{lines}")).unwrap();
-    file
+    fs::write(&file, format!("{head}{endpoint}{lines}"))?;
+    Ok(file)
 }
 
 #[test]
@@ -37,17 +38,17 @@ fn a_wrong_configuration_ends_it_before_anything_runs() {
         ("cgroupsPerQOS: false\n", vec!["enforceNodeAllocatable"]),
     ];
     for (lines, expected) in cases {
-        let file = config(&host, lines);
+        let file = config(&host, lines).unwrap();
         let path = file.to_str().unwrap();
         let root = host.directory().join("root");
-        let output = hostlet(&["--config", path, "--root-dir", root.to_str().unwrap()]);
+        let output = hostlet(&["--config", path, "--root-dir", root.to_str().unwrap()]).unwrap();
         let said = stderr(&output);
         assert_eq!(output.status.code(), Some(64), "{lines}: {said}");
         assert!(expected.iter().all(|part| said.contains(part)), "{lines}: {said}");
         assert!(!root.exists(), "{lines}");
-        assert_eq!(hostlet(&["config", "check", path]).status.code(), Some(64), "{lines}");
+        assert_eq!(hostlet(&["config", "check", path]).unwrap().status.code(), Some(64), "{lines}");
     }
-    let absent = hostlet(&["--config", "/nonexistent/config.yaml"]);
+    let absent = hostlet(&["--config", "/nonexistent/config.yaml"]).unwrap();
     assert_eq!(absent.status.code(), Some(64));
     assert!(stderr(&absent).contains("/nonexistent/config.yaml"), "{}", stderr(&absent));
     assert!(host.runtime().calls().is_empty(), "the runtime was called");
@@ -56,11 +57,11 @@ fn a_wrong_configuration_ends_it_before_anything_runs() {
 #[test]
 fn a_good_configuration_is_called_fine_and_shown_whole() {
     let host = FakeHost::start().unwrap();
-    let file = config(&host, "maxPods: 7\n");
+    let file = config(&host, "maxPods: 7\n").unwrap();
     let path = file.to_str().unwrap();
-    let checked = hostlet(&["config", "check", path]);
+    let checked = hostlet(&["config", "check", path]).unwrap();
     assert_eq!((checked.status.code(), stderr(&checked).as_str()), (Some(0), ""));
-    let shown = stdout(&hostlet(&["config", "show", "--config", path, "--max-pods", "8"]));
+    let shown = stdout(&hostlet(&["config", "show", "--config", path, "--max-pods", "8"]).unwrap());
     assert!(shown.contains("maxPods: 8") && shown.contains("syncFrequency: 1m0s"), "{shown}");
     assert!(host.runtime().calls().is_empty());
 }
@@ -69,14 +70,14 @@ fn a_good_configuration_is_called_fine_and_shown_whole() {
 fn mistakes_on_the_command_line_are_usage_errors() {
     for args in [&["--no-such-flag"][..], &["nosuch"], &["--max-pods", "many"], &["pods", "--max-pods", "5"]]
     {
-        let output = hostlet(args);
+        let output = hostlet(args).unwrap();
         assert_eq!(output.status.code(), Some(64), "{args:?}: {}", stderr(&output));
         assert!(!stderr(&output).is_empty(), "{args:?}");
     }
-    let version = hostlet(&["--version"]);
+    let version = hostlet(&["--version"]).unwrap();
     assert_eq!(version.status.code(), Some(0));
     assert!(stdout(&version).starts_with("hostlet 0."), "{version:?}");
-    let help = hostlet(&["--help"]);
+    let help = hostlet(&["--help"]).unwrap();
     assert_eq!((help.status.code(), stderr(&help).as_str()), (Some(0), ""));
 }
 
@@ -88,7 +89,8 @@ async fn a_second_daemon_on_the_same_socket_is_refused() {
     wait_until_ready(&daemon, &["web"]).await.unwrap();
     let path = host.directory().join("config.yaml");
     let root = host.directory().join("kubelet");
-    let second = hostlet(&["--config", path.to_str().unwrap(), "--root-dir", root.to_str().unwrap()]);
+    let second =
+        hostlet(&["--config", path.to_str().unwrap(), "--root-dir", root.to_str().unwrap()]).unwrap();
     assert_eq!(second.status.code(), Some(1), "{second:?}");
     let socket = host.socket().display().to_string();
     assert!(stderr(&second).contains(&format!("another hostlet answers on {socket}")), "{}", stderr(&second));

@@ -1,5 +1,6 @@
 //! A runtime that hangs on one pod: the others start and stop as if nothing were, and a person is told which call it is.
 
+use anyhow::Result;
 use hostlet::cri::Operation;
 use hostlet::cri::fake::{Fault, FaultPlan, Rule};
 use hostlet_integration::fake_cri::FakeHost;
@@ -15,32 +16,34 @@ fn hang(faults: &FaultPlan, operation: Operation, pod: &str) {
 }
 
 /// Waits until a call of the kind arrived at the runtime and stays.
-async fn wait_until_hung(host: &FakeHost, operation: Operation) {
+async fn wait_until_hung(host: &FakeHost, operation: Operation) -> Result<()> {
     wait_for(&format!("a hung {operation}"), SOON, async || {
         let calls = host.runtime().calls_of(operation);
         let is_hung = calls.iter().any(|call| call.ended_at.is_none());
         Ok(if is_hung { Look::Done(()) } else { Look::NotYet(format!("{calls:?}")) })
     })
     .await
-    .unwrap();
 }
 
 /// Pods of these names start, and end.
-async fn others_come_and_go(host: &FakeHost, daemon: &Daemon, names: &[&str]) {
-    write_pods(host, names).unwrap();
-    wait_until_ready(daemon, names).await.unwrap();
+async fn others_come_and_go(host: &FakeHost, daemon: &Daemon, names: &[&str]) -> Result<()> {
+    write_pods(host, names)?;
+    wait_until_ready(daemon, names).await?;
     for name in names {
-        host.remove_manifest(&format!("{name}.json")).unwrap();
-        wait_until_gone(host, name).await.unwrap();
+        host.remove_manifest(&format!("{name}.json"))?;
+        wait_until_gone(host, name).await?;
     }
+    Ok(())
 }
 
-async fn wait_until_named(daemon: &Daemon, host: &FakeHost, call: &str, pod: &str) {
+/// Waits until `hostlet pods` says that the call hangs on the pod.
+async fn wait_until_named(daemon: &Daemon, host: &FakeHost, call: &str, pod: &str) -> Result<()> {
     let pod = format!("of pod default/{pod}-{} ", host.node());
     let told = |said: &str| {
         said.lines().any(|line| line.contains("runtime hangs") && line.contains(call) && line.contains(&pod))
     };
-    wait_for_complaint(daemon, &format!("{call} is named"), told).await.unwrap();
+    wait_for_complaint(daemon, &format!("{call} is named"), told).await?;
+    Ok(())
 }
 
 #[tokio::test]
@@ -53,11 +56,11 @@ async fn three_hung_starts_stop_no_fourth_pod() {
         hang(host.runtime().faults(), Operation::RunSandbox, pod);
     }
     write_pods(&host, &hung).unwrap();
-    wait_until_hung(&host, Operation::RunSandbox).await;
-    others_come_and_go(&host, &daemon, &["one", "two"]).await;
+    wait_until_hung(&host, Operation::RunSandbox).await.unwrap();
+    others_come_and_go(&host, &daemon, &["one", "two"]).await.unwrap();
     for pod in hung {
         wait_for_status(&daemon, pod, &["ContainerCreating"]).await.unwrap();
-        wait_until_named(&daemon, &host, "run_podsandbox", pod).await;
+        wait_until_named(&daemon, &host, "run_podsandbox", pod).await.unwrap();
     }
 
     // A pod whose start hangs can be taken back.
@@ -82,10 +85,10 @@ async fn a_hung_stop_holds_up_its_pod_alone() {
     wait_until_ready(&daemon, &["stuck", "stays"]).await.unwrap();
     hang(host.runtime().faults(), Operation::StopContainer, "stuck");
     host.remove_manifest("stuck.json").unwrap();
-    wait_until_hung(&host, Operation::StopContainer).await;
-    others_come_and_go(&host, &daemon, &["one", "two"]).await;
+    wait_until_hung(&host, Operation::StopContainer).await.unwrap();
+    others_come_and_go(&host, &daemon, &["one", "two"]).await.unwrap();
     wait_for_status(&daemon, "stuck", &["Terminating"]).await.unwrap();
-    wait_until_named(&daemon, &host, "stop_container", "stuck").await;
+    wait_until_named(&daemon, &host, "stop_container", "stuck").await.unwrap();
     assert!(daemon.wait_for_pod("stays", SOON, is_ready).await.is_ok());
 
     host.runtime().faults().clear();
@@ -105,9 +108,9 @@ async fn a_hung_inspection_holds_up_its_pod_alone() {
     // Something to inspect.
     let first = only_container(&host, "sick").unwrap();
     host.runtime().exit_container(&first.as_str().into(), 1);
-    wait_until_hung(&host, Operation::ContainerStatus).await;
-    others_come_and_go(&host, &daemon, &["one", "two"]).await;
-    wait_until_named(&daemon, &host, "container_status", "sick").await;
+    wait_until_hung(&host, Operation::ContainerStatus).await.unwrap();
+    others_come_and_go(&host, &daemon, &["one", "two"]).await.unwrap();
+    wait_until_named(&daemon, &host, "container_status", "sick").await.unwrap();
     assert!(running(&host).is_empty(), "nothing is started of a pod whose state is not known");
 
     host.runtime().faults().clear();

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use anyhow::Result;
 use hostlet::cri::Operation;
 use hostlet::cri::fake::Pull;
 use hostlet_integration::fake_cri::FakeHost;
@@ -11,10 +12,10 @@ use crate::support::{
     LATER, is_ready, manifest_with, table, wait_for_status, wait_until_gone, wait_until_ready, write_pods,
 };
 
-fn write(host: &FakeHost, name: &str, image: &str, policy: &str) {
+fn write(host: &FakeHost, name: &str, image: &str, policy: &str) -> Result<()> {
     let container = json!({"name": "main", "image": image, "imagePullPolicy": policy});
     let manifest = manifest_with(name, json!({"containers": [container]}));
-    host.write_manifest(&format!("{name}.json"), &manifest).unwrap();
+    host.write_manifest(&format!("{name}.json"), &manifest)
 }
 
 fn answer(error: Option<&str>) -> Pull {
@@ -26,7 +27,7 @@ async fn an_image_that_cannot_be_pulled_is_tried_again_later() {
     let host = FakeHost::start().unwrap();
     let daemon = host.start_hostlet("").await.unwrap();
     host.runtime().script_pull("registry.local/broken:1", answer(Some("no route to registry.local")));
-    write(&host, "broken", "registry.local/broken:1", "Always");
+    write(&host, "broken", "registry.local/broken:1", "Always").unwrap();
     write_pods(&host, &["other"]).unwrap();
     wait_until_ready(&daemon, &["other"]).await.unwrap();
 
@@ -44,17 +45,17 @@ async fn an_image_that_cannot_be_pulled_is_tried_again_later() {
 async fn what_is_wrong_with_an_image_is_the_status() {
     let host = FakeHost::start().unwrap();
     let daemon = host.start_hostlet("").await.unwrap();
-    write(&host, "never", "registry.local/absent:1", "Never");
-    write(&host, "invalid", "Registry.Local/UPPER:1", "IfNotPresent");
+    write(&host, "never", "registry.local/absent:1", "Never").unwrap();
+    write(&host, "invalid", "Registry.Local/UPPER:1", "IfNotPresent").unwrap();
     host.runtime().add_image("registry.local/present:1");
-    write(&host, "present", "registry.local/present:1", "Never");
+    write(&host, "present", "registry.local/present:1", "Never").unwrap();
     wait_until_ready(&daemon, &["present"]).await.unwrap();
     wait_for_status(&daemon, "never", &["ErrImageNeverPull"]).await.unwrap();
     wait_for_status(&daemon, "invalid", &["InvalidImageName"]).await.unwrap();
     assert!(host.runtime().calls_of(Operation::PullImage).is_empty());
 
     // A manifest that names another image is another pod; it need not wait.
-    write(&host, "never", "registry.local/present:1", "Never");
+    write(&host, "never", "registry.local/present:1", "Never").unwrap();
     daemon.wait_for_pod("never", LATER, is_ready).await.unwrap();
 }
 
@@ -66,11 +67,11 @@ async fn a_pull_that_does_not_end_holds_up_its_pod_alone() {
     for pod in ["slow1", "slow2", "slow3", "slow4"] {
         let image = format!("registry.local/{pod}:1");
         host.runtime().script_pull(&image, never.clone());
-        write(&host, pod, &image, "IfNotPresent");
+        write(&host, pod, &image, "IfNotPresent").unwrap();
     }
     wait_for_status(&daemon, "slow4", &["ContainerCreating"]).await.unwrap();
     host.runtime().add_image("registry.local/present:1");
-    write(&host, "present", "registry.local/present:1", "IfNotPresent");
+    write(&host, "present", "registry.local/present:1", "IfNotPresent").unwrap();
     wait_until_ready(&daemon, &["present"]).await.unwrap();
     // Taking the pods back ends their pulls.
     for pod in ["slow1", "slow2", "slow3", "slow4"] {

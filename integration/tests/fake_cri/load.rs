@@ -13,14 +13,15 @@ use crate::support::{is_ready, manifest, running};
 const PODS: usize = 200;
 const TIMEOUT: Duration = Duration::from_secs(300);
 
-fn open_files(daemon: &Daemon) -> usize {
-    fs::read_dir(format!("/proc/{}/fd", daemon.pid())).unwrap().count()
+fn open_files(daemon: &Daemon) -> Result<usize> {
+    Ok(fs::read_dir(format!("/proc/{}/fd", daemon.pid()))?.count())
 }
 
-fn resident_kib(daemon: &Daemon) -> String {
-    let status = fs::read_to_string(format!("/proc/{}/status", daemon.pid())).unwrap();
+/// The memory the daemon has now, as the kernel tells it.
+fn resident(daemon: &Daemon) -> Result<String> {
+    let status = fs::read_to_string(format!("/proc/{}/status", daemon.pid()))?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
-    line.unwrap_or_default().trim().to_owned()
+    Ok(line.unwrap_or_default().trim().to_owned())
 }
 
 async fn wait_for_ready_pods(daemon: &Daemon, wanted: usize) -> Result<()> {
@@ -46,8 +47,8 @@ async fn two_hundred_pods_run_and_no_file_is_left_open() {
     wait_for_ready_pods(&daemon, PODS).await.unwrap();
     assert_eq!(running(&host).len(), PODS);
     assert_eq!(host.runtime().calls_of(Operation::CreateContainer).len(), PODS);
-    let files = open_files(&daemon);
-    eprintln!("{PODS} pods: {} resident, {files} open files", resident_kib(&daemon));
+    let files = open_files(&daemon).unwrap();
+    eprintln!("{PODS} pods: {} resident, {files} open files", resident(&daemon).unwrap());
 
     for number in 0..PODS / 4 {
         host.remove_manifest(&format!("pod{number}.json")).unwrap();
@@ -58,9 +59,9 @@ async fn two_hundred_pods_run_and_no_file_is_left_open() {
     assert_eq!(running(&host).len(), PODS);
     // A connection of `hostlet pods` may be on its way out.
     let settled = wait_for("no more open files than before", TIMEOUT, async || {
-        let now = open_files(&daemon);
+        let now = open_files(&daemon)?;
         Ok(if now <= files { Look::Done(()) } else { Look::NotYet(format!("{files} → {now}")) })
     });
     settled.await.unwrap();
-    eprintln!("after a quarter of them was replaced: {} resident", resident_kib(&daemon));
+    eprintln!("after a quarter of them was replaced: {} resident", resident(&daemon).unwrap());
 }
