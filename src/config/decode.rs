@@ -5,6 +5,10 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 use serde_path_to_error::Segment;
 
+/// Most mistakes told of one document: more than anybody mends at once. Reading starts anew after each wrong value, so a
+/// document full of them would also take forever.
+const MOST_FLAWS: usize = 100;
+
 /// What does not fit.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Flaw {
@@ -30,6 +34,7 @@ pub(super) fn decode<T: DeserializeOwned>(
             Ok(read) if flaws.is_empty() && unknown.is_empty() => return Ok(read),
             Ok(_) => {
                 flaws.append(&mut unknown);
+                flaws.truncate(MOST_FLAWS);
                 return Err(flaws);
             }
             Err(error) => {
@@ -37,7 +42,8 @@ pub(super) fn decode<T: DeserializeOwned>(
                 let (path, message) = (joined(&segments), plain(&error.inner().to_string()));
                 flaws.push(Flaw::Wrong { path, message });
                 // Reading ends at the first wrong value. Without it, the next one is found.
-                if !remove(&mut rest, &segments) {
+                if !remove(&mut rest, &segments) || flaws.len() >= MOST_FLAWS {
+                    flaws.truncate(MOST_FLAWS);
                     return Err(flaws);
                 }
             }
@@ -212,6 +218,16 @@ mod tests {
             let start = if path == "address" { "invalid IP address syntax" } else { start };
             assert!(message.starts_with(start), "{path}: {message}");
         }
+    }
+
+    #[test]
+    fn of_a_document_full_of_mistakes_the_first_are_told() {
+        let gates: serde_json::Map<String, Value> =
+            (0..100_000).map(|n| (format!("G{n}"), json!(n))).collect();
+        assert_eq!(flaws(json!({"featureGates": gates})).len(), super::MOST_FLAWS);
+        let unknown: serde_json::Map<String, Value> =
+            (0..100_000).map(|n| (format!("u{n}"), json!(n))).collect();
+        assert_eq!(flaws(Value::Object(unknown)).len(), super::MOST_FLAWS);
     }
 
     #[test]

@@ -8,11 +8,18 @@ use serde_json::{Map, Value};
 use serde_saphyr::granit_parser::{Event, Parser, ScalarStyle, Span, Tag};
 
 use super::scalar;
+use crate::types::one_line;
 
 /// How many values one text may hold with its aliases written out: far above any real file, far below a danger.
 const MAX_NODES: usize = 100_000;
 /// How deep values may nest with aliases written out, so that whoever walks them may use recursion.
 const MAX_DEPTH: usize = 100;
+/// How many bytes of text the values of one text may hold with aliases written out, copies for aliases to come and the
+/// paths of all fields included.
+const MAX_BYTES: usize = 32 << 20;
+/// How many mistakes of one text are told, and how many bytes each may take: a text may be made of nothing else.
+const MAX_ERRORS: usize = 100;
+const MAX_MESSAGE: usize = 500;
 
 /// One document of a text.
 #[derive(Clone, Debug, PartialEq)]
@@ -65,8 +72,8 @@ pub(crate) struct DocumentError {
     pub(crate) message: String,
 }
 
-/// Reads every document of `text`. Reports all duplicate fields and unusable values, and the first break of syntax,
-/// since there reading ends.
+/// Reads every document of `text`. Reports all duplicate fields and unusable values, and the first break of syntax, since
+/// there reading ends; of very many mistakes the first.
 pub(crate) fn parse_documents(text: &str) -> Result<Vec<Document>, Vec<DocumentError>> {
     let mut builder = Builder::default();
     for event in Parser::new_from_str(text) {
@@ -74,7 +81,8 @@ pub(crate) fn parse_documents(text: &str) -> Result<Vec<Document>, Vec<DocumentE
             Ok((event, span)) => builder.take(event, span),
             Err(error) => {
                 let (line, column) = (error.marker().line(), error.marker().col() + 1);
-                builder.errors.push(DocumentError { line, column, message: error.info() });
+                let message = one_line(&error.info(), MAX_MESSAGE);
+                builder.errors.push(DocumentError { line, column, message });
                 break;
             }
         }
@@ -101,6 +109,15 @@ struct Level {
     nodes_before: usize,
 }
 
+/// A value that aliases may name.
+struct Anchored {
+    value: Value,
+    /// Number of nodes.
+    nodes: usize,
+    /// Bytes of text.
+    bytes: usize,
+}
+
 /// Builds values from parser events. Works without recursion, so that depth costs no stack.
 #[derive(Default)]
 struct Builder {
@@ -111,9 +128,10 @@ struct Builder {
     path: String,
     lines: Lines,
     root: Option<Value>,
-    /// Values that aliases may name, with their number of nodes.
-    anchors: HashMap<usize, (Value, usize)>,
+    anchors: HashMap<usize, Anchored>,
     nodes: usize,
+    /// Bytes of text held.
+    bytes: usize,
     overflowed: bool,
 }
 
@@ -140,7 +158,7 @@ impl Builder {
                 self.check_tag(tag.as_deref(), span);
                 self.open(Open::Object { fields: Map::new(), key: None }, anchor, span);
             }
-            Event::SequenceEnd | Event::MappingEnd => self.close(),
+            Event::SequenceEnd | Event::MappingEnd => self.close(span),
             Event::Alias(anchor) => self.alias(anchor, span),
             Event::UnresolvedAlias(name) => self.error(span, format!("there is no anchor &{name}")),
             // Comments and the ends of the stream carry no values. The parser may learn more such events.
@@ -150,7 +168,8 @@ impl Builder {
 
     fn error(&mut self, span: Span, message: String) {
         let (line, column) = (span.start.line(), span.start.col() + 1);
-        self.errors.push(DocumentError { line, column, message });
+        self.errors.push(DocumentError { line, column, message: one_line(&message, MAX_MESSAGE) });
+        self.overflowed |= self.errors.len() >= MAX_ERRORS;
     }
 
     fn check_tag(&mut self, tag: Option<&Tag>, span: Span) {
@@ -159,20 +178,38 @@ impl Builder {
         }
     }
 
-    /// Makes room for `nodes` more values that nest `depth` deep; false once the limits are passed.
-    fn reserve(&mut self, nodes: usize, depth: usize, span: Span) -> bool {
+    /// Makes room for `nodes` more values that hold `bytes` of text and nest `depth` deep; false once the limits are passed.
+    fn reserve(&mut self, nodes: usize, bytes: usize, depth: usize, span: Span) -> bool {
         self.nodes = self.nodes.saturating_add(nodes);
+        self.bytes = self.bytes.saturating_add(bytes);
         if self.overflowed {
             return false;
         }
         if self.nodes > MAX_NODES {
-            self.overflowed = true;
             self.error(span, format!("the text holds more than {MAX_NODES} values"));
+        } else if self.bytes > MAX_BYTES {
+            let most = MAX_BYTES >> 20;
+            self.error(
+                span,
+                format!("the text holds more than {most} MiB with its aliases and paths written out"),
+            );
         } else if self.levels.len() + depth > MAX_DEPTH {
-            self.overflowed = true;
             self.error(span, format!("the values nest more than {MAX_DEPTH} deep"));
+        } else {
+            return true;
         }
-        !self.overflowed
+        self.overflowed = true;
+        false
+    }
+
+    /// Keeps a copy of a value for the aliases that name it; false once the limits are passed.
+    fn keep(&mut self, anchor: usize, value: &Value, nodes: usize, span: Span) -> bool {
+        let bytes = bytes(value);
+        let room = self.reserve(0, bytes, 0, span);
+        if room {
+            self.anchors.insert(anchor, Anchored { value: value.clone(), nodes, bytes });
+        }
+        room
     }
 
     fn scalar(&mut self, text: &str, style: ScalarStyle, anchor: usize, tag: Option<&Tag>, span: Span) {
@@ -188,11 +225,8 @@ impl Builder {
             self.error(span, format!("{text} is not a number that can be used"));
             Value::Null
         });
-        if !self.reserve(1, 0, span) {
+        if !self.reserve(1, text.len(), 0, span) || (anchor != 0 && !self.keep(anchor, &value, 1, span)) {
             return;
-        }
-        if anchor != 0 {
-            self.anchors.insert(anchor, (value.clone(), 1));
         }
         self.enter_item(span);
         self.put(value);
@@ -205,14 +239,14 @@ impl Builder {
             return self.skip_key();
         }
         // Only a finished value is stored, so an alias inside its own anchor finds nothing.
-        let Some((value, nodes)) = self.anchors.get(&anchor) else {
+        let Some(Anchored { value, nodes, bytes }) = self.anchors.get(&anchor) else {
             self.error(span, "an alias cannot stand inside the value it names".to_owned());
             self.enter_item(span);
             return self.put(Value::Null);
         };
-        let (nodes, depth) = (*nodes, depth(value));
-        if self.reserve(nodes, depth, span) {
-            let value = self.anchors.get(&anchor).map(|(value, _)| value.clone()).unwrap_or_default();
+        let (nodes, bytes, depth) = (*nodes, *bytes, depth(value));
+        if self.reserve(nodes, bytes, depth, span) {
+            let value = self.anchors.get(&anchor).map(|anchored| anchored.value.clone()).unwrap_or_default();
             self.enter_item(span);
             self.put(value);
         }
@@ -224,21 +258,21 @@ impl Builder {
             self.skip_key();
         }
         let nodes_before = self.nodes;
-        if !self.reserve(1, 1, span) {
+        if !self.reserve(1, 0, 1, span) {
             return;
         }
         self.enter_item(span);
         self.levels.push(Level { open, path_len: self.path.len(), anchor, nodes_before });
     }
 
-    fn close(&mut self) {
+    fn close(&mut self, span: Span) {
         let Some(level) = self.levels.pop() else { return };
         let value = match level.open {
             Open::List { items } => Value::Array(items),
             Open::Object { fields, .. } => Value::Object(fields),
         };
-        if level.anchor != 0 {
-            self.anchors.insert(level.anchor, (value.clone(), self.nodes - level.nodes_before));
+        if level.anchor != 0 && !self.keep(level.anchor, &value, self.nodes - level.nodes_before, span) {
+            return;
         }
         self.path.truncate(level.path_len);
         self.put(value);
@@ -254,8 +288,14 @@ impl Builder {
             let first = self.lines.line(&self.path).unwrap_or_default();
             self.error(span, format!("duplicate field {:?}, first set on line {first}", self.path));
         } else {
-            self.lines.0.insert(self.path.clone(), span.start.line());
+            self.note_line(span);
         }
+    }
+
+    /// Notes where the field or list item at the present path stands. The next value finds out if that was too much.
+    fn note_line(&mut self, span: Span) {
+        self.bytes = self.bytes.saturating_add(self.path.len());
+        self.lines.0.insert(self.path.clone(), span.start.line());
     }
 
     /// Gives a key that cannot be used a name, so that its value goes somewhere.
@@ -267,15 +307,14 @@ impl Builder {
 
     /// Names the list item, or the document itself, that begins here.
     fn enter_item(&mut self, span: Span) {
-        let line = span.start.line();
         match self.levels.last() {
             None => {
-                self.lines.0.insert(String::new(), line);
+                self.lines.0.insert(String::new(), span.start.line());
             }
             Some(Level { open: Open::List { items }, .. }) => {
                 // Writing to a String cannot fail.
                 let _ = write!(self.path, "[{}]", items.len());
-                self.lines.0.insert(self.path.clone(), line);
+                self.note_line(span);
             }
             Some(Level { open: Open::Object { .. }, .. }) => {}
         }
@@ -303,6 +342,16 @@ fn depth(value: &Value) -> usize {
         Value::Array(items) => 1 + items.iter().map(depth).max().unwrap_or_default(),
         Value::Object(fields) => 1 + fields.values().map(depth).max().unwrap_or_default(),
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => 0,
+    }
+}
+
+/// How many bytes of text there are in `value`.
+fn bytes(value: &Value) -> usize {
+    match value {
+        Value::Array(items) => items.iter().map(bytes).sum(),
+        Value::Object(fields) => fields.iter().map(|(name, value)| name.len() + bytes(value)).sum(),
+        Value::String(text) => text.len(),
+        Value::Null | Value::Bool(_) | Value::Number(_) => 0,
     }
 }
 

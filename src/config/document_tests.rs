@@ -126,6 +126,29 @@ fn small_texts_cannot_become_huge() {
     assert_eq!(errors(&nested)[0].2, message);
 }
 
+#[test]
+fn what_is_long_cannot_be_multiplied() {
+    let message = "the text holds more than 32 MiB with its aliases and paths written out";
+    let long = "x".repeat(1 << 20);
+    let aliases = format!("a: &a {long}\nb: [{}]\n", vec!["*a"; 1000].join(", "));
+    assert_eq!(errors(&aliases)[0].2, message);
+    let paths = format!("? {long}\n: [{}]\n", vec!["1"; 1000].join(", "));
+    assert_eq!(errors(&paths)[0].2, message);
+    let anchors: String = (0..90).map(|n| format!("&a{n} [")).collect();
+    assert_eq!(errors(&format!("{anchors}{long}{}", "]".repeat(90)))[0].2, message);
+    assert!(parse_documents(&format!("a: &a {long}\nb: [*a, *a]\n? {long}\n: [1, 2]\n")).is_ok());
+}
+
+#[test]
+fn of_very_many_mistakes_the_first_are_told_and_none_at_length() {
+    assert_eq!(errors(&"a: 1\n".repeat(10_000)).len(), 100);
+    assert!(errors(&format!("[{}]", "*a,".repeat(10_000))).len() <= 100);
+    let long = "x".repeat(1 << 20);
+    let duplicate = errors(&format!("? {long}\n: 1\n? {long}\n: 1\n"));
+    assert!(duplicate[0].2.len() < 600, "{}", duplicate[0].2.len());
+    assert!(errors("\"a\\nb\": 1\n\"a\\nb\": 1\n").iter().all(|error| !error.2.contains('\n')));
+}
+
 /// Texts that look enough like YAML to get far into the reader.
 fn yamlish() -> impl Strategy<Value = String> {
     let piece = prop_oneof![

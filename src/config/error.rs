@@ -5,6 +5,11 @@ use std::fmt;
 use std::io;
 use std::path::PathBuf;
 
+use crate::types::one_line;
+
+/// Most bytes of one line about an error: it may quote names and values that somebody made long.
+const LINE_MOST: usize = 1000;
+
 /// Where a setting comes from.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Place {
@@ -185,7 +190,7 @@ impl fmt::Display for ConfigErrors {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (index, error) in self.0.iter().enumerate() {
             let separator = if index == 0 { "" } else { "\n" };
-            write!(f, "{separator}{error}")?;
+            write!(f, "{separator}{}", one_line(&error.to_string(), LINE_MOST))?;
             // Each line stands for itself, so it carries its cause; a list has no single source to chain to.
             if let Some(cause) = std::error::Error::source(error) {
                 write!(f, ": {cause}")?;

@@ -3,8 +3,14 @@
 /// How like two names must be, from 0 to 1, for one to be suggested for the other.
 const LIKENESS: f64 = 0.8;
 
+/// Longer names than any field has are like none; comparing takes time with the product of two lengths.
+const LONGEST: usize = 100;
+
 /// The known name most like `name`, if any is like it at all.
 pub(crate) fn nearest<'n>(name: &str, known: impl IntoIterator<Item = &'n str>) -> Option<&'n str> {
+    if name.len() > LONGEST {
+        return None;
+    }
     let lower = name.to_lowercase();
     known
         .into_iter()

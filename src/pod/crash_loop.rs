@@ -116,6 +116,22 @@ mod tests {
     }
 
     #[test]
+    fn a_clock_set_by_a_day_holds_no_container_back() {
+        const DAY: i64 = 86_400;
+        for step in [-DAY, DAY] {
+            let mut loops = CrashLoops::new(CAP);
+            loops.restarted(&ended(1, 10 * DAY, 10 * DAY + 1), at(10 * DAY + 1));
+            let status = ended(2, 10 * DAY + 1, 10 * DAY + 2);
+            assert_eq!(loops.in_force(&status, at(10 * DAY + 2)).unwrap().0.as_secs(), 20);
+            let now = 10 * DAY + 2 + step;
+            assert!(loops.in_force(&status, at(now)).is_none(), "the clock was set by {step} s");
+            loops.restarted(&status, at(now));
+            let again = ended(3, now, now + 1);
+            assert_eq!(loops.in_force(&again, at(now + 1)).unwrap().0.as_secs(), 40);
+        }
+    }
+
+    #[test]
     fn a_cap_below_ten_seconds_is_the_first_pause_too() {
         let mut loops = CrashLoops::new(Duration::from_secs(2));
         loops.restarted(&ended(0, 0, 1), at(1));

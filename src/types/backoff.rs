@@ -63,8 +63,11 @@ impl<T: Moment> Backoff<T> {
     }
 
     /// How much longer to wait, counted from `event`; `None` when the wait is over.
+    ///
+    /// An event that lies ahead by more than the whole delay shows that the clock was set back since. How long ago it was
+    /// cannot be known then, and waiting until the clock is there again might take days: the wait is over.
     pub fn remaining(&self, policy: &BackoffPolicy, event: T, now: T) -> Option<Duration> {
-        if self.expired(policy, event) {
+        if self.expired(policy, event) || event.since(now) > self.delay {
             return None;
         }
         self.delay.checked_sub(now.since(event)).filter(|left| !left.is_zero())
@@ -125,10 +128,29 @@ mod tests {
     #[test]
     fn a_clock_set_back_lengthens_no_wait() {
         let backoff = Backoff { delay: Duration::from_secs(10), updated: at(100) };
-        assert_eq!(backoff.remaining(&POLICY, at(100), at(40)), Some(Duration::from_secs(10)));
+        assert_eq!(backoff.remaining(&POLICY, at(100), at(95)), Some(Duration::from_secs(10)));
+        assert_eq!(backoff.remaining(&POLICY, at(100), at(89)), None);
+        assert_eq!(backoff.remaining(&POLICY, at(100), at(100 - 86_400)), None);
     }
 
     proptest! {
+        /// Whoever looks again when the wait should be over waits three times as long at most, whatever happens to the clock.
+        #[test]
+        fn waits_end_when_the_clock_is_set(step in -200_000i64..200_000, after in 0i64..400, delay in 1u64..300) {
+            let backoff = Backoff { delay: Duration::from_secs(delay), updated: at(1_000_000) };
+            let event = at(1_000_001);
+            let mut waited = Duration::ZERO;
+            let clock = |waited: Duration| {
+                let real = i64::try_from(waited.as_secs()).unwrap();
+                event + jiff::SignedDuration::from_secs(real + if real >= after { step } else { 0 })
+            };
+            while let Some(left) = backoff.remaining(&POLICY, event, clock(waited)) {
+                prop_assert!(left <= backoff.delay);
+                waited += left;
+                prop_assert!(waited <= 3 * backoff.delay, "still waiting after {waited:?}");
+            }
+        }
+
         /// Whatever the failures: a delay is within its bounds, is what is left right after it was set, and is over in time.
         #[test]
         fn delays_stay_in_bounds_and_end(gaps in proptest::collection::vec(0i64..2_000, 1..30)) {

@@ -50,7 +50,7 @@ fn sources(folders: &[&str]) -> std::io::Result<Vec<Source>> {
 }
 
 /// All sources that people write.
-const EVERYWHERE: [&str; 4] = ["src", "integration", "proto", "tests"];
+const EVERYWHERE: [&str; 5] = ["src", "fuzz", "integration", "proto", "tests"];
 
 fn complaints(sources: &[Source], rule: fn(&Source) -> Vec<String>) -> String {
     sources.iter().flat_map(rule).collect::<Vec<_>>().join("\n")

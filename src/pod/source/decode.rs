@@ -7,6 +7,13 @@ use serde_json::Value;
 
 use super::strict::{self, Flaw};
 use crate::config::{Document, parse_documents};
+use crate::types::one_line;
+
+/// How many mistakes of one manifest are told, and how many bytes each may take: a file may be made of nothing else.
+const MISTAKES_TOLD: usize = 100;
+const SENTENCE_MOST: usize = 1000;
+/// How many bytes of its kind a file's refusal repeats.
+const KIND_MOST: usize = 100;
 
 /// Why the bytes of a file are not one pod. Every message says what to change.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -37,7 +44,8 @@ pub enum DecodeError {
     Fields(Mistakes),
 }
 
-/// Mistakes in a manifest, each with the line it stands on, from the top. `Display` gives one line for each.
+/// Mistakes in a manifest, each with the line it stands on, from the top. `Display` gives one line for each; of very many,
+/// for the first.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Mistakes(Vec<(usize, String)>);
 
@@ -53,11 +61,16 @@ impl Mistakes {
 
 impl fmt::Display for Mistakes {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (index, (line, sentence)) in self.0.iter().enumerate() {
+        for (index, (line, sentence)) in self.0.iter().take(MISTAKES_TOLD).enumerate() {
             let separator = if index == 0 { "" } else { "\n" };
-            write!(f, "{separator}line {line}: {sentence}")?;
+            write!(f, "{separator}line {line}: {}", one_line(sentence, SENTENCE_MOST))?;
         }
-        Ok(())
+        match self.0.get(MISTAKES_TOLD) {
+            Some((line, _)) => {
+                write!(f, "\nline {line}: {} more mistakes from here on", self.0.len() - MISTAKES_TOLD)
+            }
+            None => Ok(()),
+        }
     }
 }
 
@@ -97,7 +110,7 @@ pub(super) fn decode_pod(bytes: &[u8]) -> Result<Decoded, DecodeError> {
 }
 
 fn check_kind(document: &Value) -> Result<(), DecodeError> {
-    let other = |found: &str| Err(DecodeError::OtherKind { found: found.to_owned() });
+    let other = |found: &str| Err(DecodeError::OtherKind { found: one_line(found, KIND_MOST) });
     let Value::Object(object) = document else {
         return match document {
             Value::Array(_) => Err(DecodeError::List("list".to_owned())),
@@ -109,7 +122,7 @@ fn check_kind(document: &Value) -> Result<(), DecodeError> {
     let text = |name: &str| object.get(name).and_then(Value::as_str);
     match (text("apiVersion"), text("kind")) {
         (Some("v1"), Some("Pod")) => Ok(()),
-        (_, Some(kind)) if kind.ends_with("List") => Err(DecodeError::List(kind.to_owned())),
+        (_, Some(kind)) if kind.ends_with("List") => Err(DecodeError::List(one_line(kind, KIND_MOST))),
         (Some(version), Some(kind)) => other(&format!("a {kind} of apiVersion {version}")),
         (None, Some(_)) => other("an object without apiVersion"),
         (_, None) => other("an object without kind"),
@@ -192,6 +205,21 @@ mod tests {
              line 8: spec.zzz: unknown field\n\
              line 9: spec.restartpolicy: unknown field, did you mean \"restartPolicy\"?"
         );
+    }
+
+    #[test]
+    fn messages_stay_readable_whatever_is_in_the_file() {
+        let told = |text: &str| decode_pod(text.as_bytes()).unwrap_err().to_string();
+        let unknown: String = (0..1000).map(|n| format!("  z{n}: 1\n")).collect();
+        let message = told(&format!("{POD}{unknown}"));
+        assert_eq!(message.lines().count(), 101);
+        assert!(message.ends_with("\nline 107: 900 more mistakes from here on"), "{message}");
+
+        let message =
+            told(&format!("{POD}  \"a\\nline 1: b\\e[2J\": 1\n  ? {}\n  : 1\n", "k".repeat(1 << 20)));
+        assert_eq!(message.lines().count(), 2, "{message}");
+        assert!(message.len() < 1500 && !message.contains('\u{1b}'), "{message}");
+        assert!(told(&format!("apiVersion: v1\nkind: {}\n", "K".repeat(1 << 20))).len() < 300);
     }
 
     proptest! {

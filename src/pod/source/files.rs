@@ -1,7 +1,7 @@
 //! Reads manifest files from disk, and only those that changed. Never waits on a file: what is not a regular file is
 //! refused before it is opened, and again after. Blocks its thread; knows nothing of pods.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File, FileType, Metadata, OpenOptions};
 use std::io::{self, Read};
 use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
@@ -52,26 +52,26 @@ impl Stamp {
 }
 
 impl Files {
-    /// Reads what changed at `path`: every file of a directory whose name does not begin with a dot, or the one file.
-    pub(super) fn read(&mut self, path: &Path, now: Timestamp) -> Pass {
+    /// Reads what changed at `path`: every file of a directory whose name does not begin with a dot, or the one file. Each
+    /// is read when it is asked for, so that only one is held at a time.
+    pub(super) fn read(&mut self, path: &Path, now: Timestamp) -> Pass<'_> {
         let listed = match fs::metadata(path) {
             Ok(metadata) if metadata.is_dir() => list(path),
-            Ok(_) => Ok(vec![path.to_owned()]),
+            Ok(_) => Ok(BTreeSet::from([path.to_owned()])),
             Err(error) => Err(error),
         };
         let files = match listed {
             Ok(files) => files,
             // Not there yet, or not any more: no manifests.
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => BTreeSet::new(),
             Err(error) => {
                 let message = format!("cannot list the manifests in {}: {error}", path.display());
                 return Pass::Failed { path: path.to_owned(), message };
             }
         };
-        let reads = files.into_iter().filter_map(|file| self.read_file(&file, now).map(|read| (file, read)));
-        let reads: BTreeMap<PathBuf, FileRead> = reads.collect();
-        self.stamps.retain(|file, _| reads.contains_key(file));
-        Pass::Listed(reads)
+        self.stamps.retain(|file, _| files.contains(file));
+        let read = move |file: PathBuf| self.read_file(&file, now).map(|read| (file, read));
+        Pass::Listed(Box::new(files.into_iter().filter_map(read)))
     }
 
     /// None where the file is gone since it was listed.
@@ -120,12 +120,12 @@ impl Files {
     }
 }
 
-fn list(directory: &Path) -> io::Result<Vec<PathBuf>> {
-    let mut files = Vec::new();
+fn list(directory: &Path) -> io::Result<BTreeSet<PathBuf>> {
+    let mut files = BTreeSet::new();
     for entry in fs::read_dir(directory)? {
         let name = entry?.file_name();
         if !name.as_encoded_bytes().starts_with(b".") {
-            files.push(directory.join(name));
+            files.insert(directory.join(name));
         }
     }
     Ok(files)
@@ -179,7 +179,6 @@ mod tests {
         match files.read(path, Timestamp::now() + 1.hour()) {
             Pass::Failed { message, .. } => vec![message],
             Pass::Listed(reads) => reads
-                .into_iter()
                 .map(|(file, read)| {
                     let name = file.file_name().unwrap().to_string_lossy().into_owned();
                     match read {
@@ -217,8 +216,8 @@ mod tests {
         fs::write(directory.path().join("a"), "1").unwrap();
         let mut files = Files::default();
         for _ in 0..2 {
-            let Pass::Listed(reads) = files.read(directory.path(), Timestamp::now()) else { panic!() };
-            assert!(reads.values().all(|read| matches!(read, FileRead::Bytes(_))));
+            let Pass::Listed(mut reads) = files.read(directory.path(), Timestamp::now()) else { panic!() };
+            assert!(reads.all(|(_, read)| matches!(read, FileRead::Bytes(_))));
         }
     }
 

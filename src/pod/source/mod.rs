@@ -2,6 +2,8 @@
 
 mod decode;
 mod files;
+#[cfg(test)]
+mod hostile_tests;
 mod identity;
 mod manifest;
 mod reader;

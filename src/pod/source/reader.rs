@@ -1,7 +1,7 @@
 //! What the manifests say, out of what was just read of them and what they said before. A file that stops making sense
 //! keeps the pod it defined; reading equal content again changes nothing. No I/O.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -15,10 +15,9 @@ use crate::pod::pod_ref;
 use crate::types::CONFIG_SEEN_ANNOTATION;
 
 /// What one pass over the disk found.
-#[derive(Debug)]
-pub(super) enum Pass {
-    /// All files there are. None where the path does not exist.
-    Listed(BTreeMap<PathBuf, FileRead>),
+pub(super) enum Pass<'d> {
+    /// All files there are, by name; they may be read only as they are taken. None where the path does not exist.
+    Listed(Box<dyn Iterator<Item = (PathBuf, FileRead)> + 'd>),
     /// The files could not be listed; what they said before stays.
     Failed {
         /// The directory.
@@ -72,7 +71,7 @@ impl Reader {
     }
 
     /// Takes in what a pass found. Answers whether that changed anything.
-    pub(super) fn apply(&mut self, pass: Pass, now: Timestamp) -> bool {
+    pub(super) fn apply(&mut self, pass: Pass<'_>, now: Timestamp) -> bool {
         let changed = match pass {
             Pass::Listed(files) => self.take_files(files, now) | self.listing.take().is_some(),
             Pass::Failed { path, message } => set_problem(&mut self.listing, &path, None, message, now),
@@ -101,11 +100,11 @@ impl Reader {
         }
     }
 
-    fn take_files(&mut self, files: BTreeMap<PathBuf, FileRead>, now: Timestamp) -> bool {
-        let before = self.files.len();
-        self.files.retain(|file, _| files.contains_key(file));
-        let mut changed = self.files.len() != before;
+    fn take_files(&mut self, files: impl Iterator<Item = (PathBuf, FileRead)>, now: Timestamp) -> bool {
+        let mut gone: BTreeSet<PathBuf> = self.files.keys().cloned().collect();
+        let mut changed = false;
         for (file, read) in files {
+            gone.remove(&file);
             let known = self.files.entry(file.clone()).or_default();
             changed |= match read {
                 FileRead::Unchanged => false,
@@ -116,7 +115,8 @@ impl Reader {
                 FileRead::Bytes(bytes) => known.take_bytes(&bytes, &file, &self.node_name, now),
             };
         }
-        changed
+        self.files.retain(|file, _| !gone.contains(file));
+        changed || !gone.is_empty()
     }
 
     /// Of several files with the same pod, the first by name has it.
@@ -203,7 +203,8 @@ fn set_problem(
 
 /// What is new in `next`: the problems that `before` did not have.
 pub(super) fn new_problems<'s>(before: &SourceState, next: &'s SourceState) -> Vec<&'s ManifestProblem> {
-    next.problems.iter().filter(|problem| !before.problems.contains(problem)).collect()
+    let known: HashSet<&ManifestProblem> = before.problems.iter().collect();
+    next.problems.iter().filter(|problem| !known.contains(problem)).collect()
 }
 
 /// The files that had a problem in `before` and have none in `next`.

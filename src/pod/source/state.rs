@@ -31,7 +31,7 @@ pub struct StaticPod {
 }
 
 /// A manifest that could not be used.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct ManifestProblem {
     /// The file, or the directory where that could not be read.
     pub file: PathBuf,

@@ -14,6 +14,9 @@ use serde_json::{Map, Value};
 
 use crate::config::nearest;
 
+/// For how many unknown fields the nearest known one is looked for: a document may be made of nothing else.
+const SUGGESTIONS: usize = 100;
+
 /// One thing in a document that does not fit the type it is read as.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Flaw {
@@ -101,7 +104,9 @@ impl<'de> Node<'de, '_> {
 
     fn report_unknown(&self, object: &Map<String, Value>, known: &[&str]) {
         for name in object.keys().filter(|name| !known.contains(&name.as_str())) {
-            let message = match nearest(name, known.iter().copied()) {
+            let told = self.flaws.borrow().len();
+            let nearest = if told < SUGGESTIONS { nearest(name, known.iter().copied()) } else { None };
+            let message = match nearest {
                 Some(nearest) => format!("unknown field, did you mean {nearest:?}?"),
                 None => "unknown field".to_owned(),
             };

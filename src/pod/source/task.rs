@@ -12,7 +12,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::{error, info, warn};
 
 use super::files::Files;
-use super::reader::{Pass, Reader, mended_files, new_problems};
+use super::reader::{Reader, mended_files, new_problems};
 use super::state::SourceState;
 use super::watch::Watch;
 
@@ -45,13 +45,13 @@ pub async fn run(config: SourceConfig, tx: watch::Sender<SourceState>, cancel: C
     // Events carry absolute paths. Without a working directory the path stays as it is, and only events are lost.
     let path = std::path::absolute(&path).unwrap_or(path);
     let changed = Arc::new(Notify::new());
-    let mut reader = Reader::new(&config.node_name);
-    let mut disk = Some(Disk::new(&path, &changed));
+    let fresh = || Disk::new(&path, &changed, &config.node_name);
+    let mut disk = Some(fresh());
     let check_frequency = config.check_frequency.max(CHECK_LEAST);
     loop {
         let now = Timestamp::now();
-        let ready = disk.take().unwrap_or_else(|| Disk::new(&path, &changed));
-        // Reading may block for long (a network file system), but only this task waits for it.
+        let ready = disk.take().unwrap_or_else(fresh);
+        // Reading may block for long (a network file system, thousands of files), but only this task waits for it.
         let read = tokio::task::spawn_blocking(move || ready.read(now));
         let pass = tokio::select! {
             biased;
@@ -59,9 +59,9 @@ pub async fn run(config: SourceConfig, tx: watch::Sender<SourceState>, cancel: C
             pass = read => pass,
         };
         match pass {
-            Ok((back, pass)) => {
+            Ok((back, changed)) => {
+                publish(&back.reader, changed, &tx);
                 disk = Some(back);
-                publish(&mut reader, pass, &tx, now);
             }
             Err(error) => {
                 error!(path = %path.display(), %error, "reading the manifests ended early; starting afresh")
@@ -81,19 +81,20 @@ struct Disk {
     path: PathBuf,
     files: Files,
     watch: Watch,
+    reader: Reader,
 }
 
 impl Disk {
-    fn new(path: &Path, changed: &Arc<Notify>) -> Self {
+    fn new(path: &Path, changed: &Arc<Notify>, node_name: &str) -> Self {
         let watch = Watch::new(path, Arc::clone(changed));
-        Self { path: path.to_owned(), files: Files::default(), watch }
+        Self { path: path.to_owned(), files: Files::default(), watch, reader: Reader::new(node_name) }
     }
 
-    /// Watches before it reads, so that no change falls between the two.
-    fn read(mut self, now: Timestamp) -> (Self, Pass) {
+    /// Watches before it reads, so that no change falls between the two. Answers whether anything changed.
+    fn read(mut self, now: Timestamp) -> (Self, bool) {
         self.watch.renew();
-        let pass = self.files.read(&self.path, now);
-        (self, pass)
+        let changed = self.reader.apply(self.files.read(&self.path, now), now);
+        (self, changed)
     }
 }
 
@@ -103,8 +104,7 @@ async fn settle(changed: &Notify) {
     while Instant::now() < end && timeout(QUIET, changed.notified()).await.is_ok() {}
 }
 
-fn publish(reader: &mut Reader, pass: Pass, tx: &watch::Sender<SourceState>, now: Timestamp) {
-    let changed = reader.apply(pass, now);
+fn publish(reader: &Reader, changed: bool, tx: &watch::Sender<SourceState>) {
     if !changed && tx.borrow().ready {
         return;
     }

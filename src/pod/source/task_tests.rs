@@ -118,6 +118,25 @@ async fn a_directory_replaced_in_one_go_is_still_watched() {
 }
 
 #[tokio::test]
+async fn a_directory_swapped_by_renames_is_still_watched() {
+    let root = tempfile::tempdir().unwrap();
+    let at = |name: &str| root.path().join(name);
+    fs::create_dir(at("manifests")).unwrap();
+    fs::write(at("manifests/a.yaml"), pod("a", "zero")).unwrap();
+    let mut source = Source::start(Some(&at("manifests")), FOREVER);
+    source.until_pods(&["zero"]).await;
+    for (index, image) in ["one", "two"].into_iter().enumerate() {
+        fs::create_dir(at("next")).unwrap();
+        fs::write(at("next/a.yaml"), pod("a", image)).unwrap();
+        fs::rename(at("manifests"), at(&format!("old{index}"))).unwrap();
+        fs::rename(at("next"), at("manifests")).unwrap();
+        source.until_pods(&[image]).await;
+        fs::write(at("manifests/b.yaml"), pod("b", "more")).unwrap();
+        source.until_pods(&[image, "more"]).await;
+    }
+}
+
+#[tokio::test]
 async fn one_file_may_be_the_source() {
     let root = tempfile::tempdir().unwrap();
     let file = root.path().join("pod.yaml");

@@ -1,0 +1,37 @@
+//! What must hold of hostlet's readers of outside data, whatever bytes they are given. A check panics where it does not
+//! hold. Used by the fuzz targets here and, without a fuzzer, by the test `fuzz` of hostlet.
+
+mod config;
+mod manifest;
+mod text;
+
+pub use config::config;
+pub use manifest::manifest;
+pub use text::{image_reference, log_line, quantity, resolv_conf};
+
+/// A check of one reader.
+pub type Check = fn(&[u8]);
+
+/// All checks, by the name of their target and of the directory of their corpus.
+pub const CHECKS: [(&str, Check); 6] = [
+    ("manifest", manifest),
+    ("config", config),
+    ("log_line", log_line),
+    ("image_reference", image_reference),
+    ("resolv_conf", resolv_conf),
+    ("quantity", quantity),
+];
+
+/// Most lines of one message about a file, and most bytes of each.
+const MOST_LINES: usize = 102;
+const MOST_BYTES: usize = 2000;
+
+/// A message is short enough to be read, and nothing from the file gets to the terminal as it is.
+fn check_message(message: &str) {
+    let lines: Vec<&str> = message.lines().collect();
+    assert!(!lines.is_empty() && lines.len() <= MOST_LINES, "{} lines", lines.len());
+    for line in lines {
+        assert!(line.len() <= MOST_BYTES, "a line of {} bytes", line.len());
+        assert!(!line.contains(char::is_control), "control characters in {line:?}");
+    }
+}

@@ -1,0 +1,93 @@
+//! Manifests: what is accepted can be run under safe names and reads back as the same pod; what is refused says where.
+
+use std::path::Path;
+
+use hostlet::pod::source::{DecodeError, ManifestError, StaticPod, read_manifest};
+use jiff::Timestamp;
+
+fn read(bytes: &[u8]) -> Result<StaticPod, ManifestError> {
+    read_manifest(bytes, Path::new("/manifests/pod.yaml"), "node", Timestamp::UNIX_EPOCH)
+}
+
+/// Checks that a manifest is answered with a pod that is fit to run, or with a message that helps.
+pub fn manifest(data: &[u8]) {
+    match read(data) {
+        Ok(pod) => {
+            check_names(&pod);
+            check_reads_back(&pod);
+        }
+        Err(error) => {
+            let message = error.to_string();
+            super::check_message(&message);
+            let told = message.strip_prefix("not YAML or JSON: ").unwrap_or(&message);
+            if names_lines(&error) {
+                for line in told.lines() {
+                    let number: String =
+                        line.chars().skip("line ".len()).take_while(char::is_ascii_digit).collect();
+                    assert!(line.starts_with("line ") && !number.is_empty(), "names no line: {line:?}");
+                }
+            }
+        }
+    }
+}
+
+fn names_lines(error: &ManifestError) -> bool {
+    match error {
+        ManifestError::Invalid { .. } => true,
+        ManifestError::Decode(error) => match error {
+            DecodeError::Syntax(_) | DecodeError::Fields(_) => true,
+            // These are about the whole file.
+            DecodeError::NotUtf8(_)
+            | DecodeError::Empty
+            | DecodeError::SeveralDocuments(_)
+            | DecodeError::List(_)
+            | DecodeError::OtherKind { .. } => false,
+        },
+    }
+}
+
+/// Names become directories, cgroups and host names.
+fn check_names(read: &StaticPod) {
+    let metadata = &read.pod.metadata;
+    let name = metadata.name.as_deref().unwrap_or_default();
+    assert!(is_name(name, 253, "-."), "pod name {name:?}");
+    let namespace = metadata.namespace.as_deref().unwrap_or_default();
+    assert!(is_name(namespace, 63, "-"), "namespace {namespace:?}");
+    let uid = metadata.uid.as_deref().unwrap_or_default();
+    assert!(is_name(&uid.to_ascii_lowercase(), 63, "-"), "uid {uid:?}");
+    let Some(spec) = &read.pod.spec else { panic!("a pod without a spec") };
+    let mut seen = Vec::new();
+    for container in spec.init_containers.iter().flatten().chain(&spec.containers) {
+        assert!(is_name(&container.name, 63, "-"), "container name {:?}", container.name);
+        assert!(!seen.contains(&&container.name), "two containers {:?}", container.name);
+        seen.push(&container.name);
+    }
+    assert!(!spec.containers.is_empty(), "a pod without containers");
+    for volume in spec.volumes.iter().flatten() {
+        assert!(is_name(&volume.name, 63, "-"), "volume name {:?}", volume.name);
+    }
+}
+
+/// Small letters and digits, with these characters between.
+fn is_name(text: &str, most: usize, between: &str) -> bool {
+    let plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit();
+    text.len() <= most
+        && text.starts_with(plain)
+        && text.ends_with(plain)
+        && text.chars().all(|c| plain(c) || between.contains(c))
+}
+
+/// A pod with all its defaults is a manifest of the same pod.
+fn check_reads_back(first: &StaticPod) {
+    let mut pod = first.pod.as_ref().clone();
+    // The name grows by the node's with each reading.
+    pod.metadata.name = Some("again".to_owned());
+    let Ok(text) = serde_json::to_vec(&pod) else { panic!("a pod that cannot be written") };
+    match read(&text) {
+        Ok(second) => {
+            assert_eq!(second.pod.spec, first.pod.spec, "another spec");
+            assert_eq!(second.unsupported, first.unsupported, "other unsupported fields");
+        }
+        Err(error) => panic!("does not read back: {error}\n{}", String::from_utf8_lossy(&text)),
+    }
+}

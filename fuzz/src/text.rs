@@ -1,0 +1,69 @@
+//! Small texts: what is read and written again means the same.
+
+use std::str::from_utf8;
+
+use hostlet::image::{Reference, with_default_tag};
+use hostlet::log::{LogLine, LogStream};
+use hostlet::pod::container::parse_resolv_conf;
+use hostlet::types::Quantity;
+
+/// A line of a container's log: its content is the end of the line, and its parts make the same line.
+pub fn log_line(data: &[u8]) {
+    let Ok(line) = LogLine::parse(data) else { return };
+    let ends = |text: &[u8]| text.ends_with(line.content);
+    assert!(ends(data) || ends(data.strip_suffix(b"\n").unwrap_or(data)), "content from elsewhere");
+    let stream = match line.stream {
+        LogStream::Stdout => "stdout",
+        LogStream::Stderr => "stderr",
+    };
+    let mut again = format!("{} {stream} F ", line.timestamp).into_bytes();
+    again.extend(line.content);
+    assert_eq!(LogLine::parse(&again), Ok(line), "another line");
+}
+
+/// A reference to an image: its parts make a reference with the same parts.
+pub fn image_reference(data: &[u8]) {
+    let Ok(text) = from_utf8(data) else { return };
+    let Ok(reference) = Reference::parse(text) else {
+        assert!(with_default_tag(text).is_err(), "a tag for what is no reference");
+        return;
+    };
+    let mut again = reference.name.clone();
+    if let Some(tag) = reference.tag {
+        again = format!("{again}:{tag}");
+    }
+    if let Some(digest) = reference.digest {
+        again = format!("{again}@{digest}");
+    }
+    assert_eq!(Reference::parse(&again), Ok(reference), "{again:?}");
+    let Ok(tagged) = with_default_tag(text) else { panic!("no tag for {text:?}") };
+    assert_eq!(with_default_tag(&tagged), Ok(tagged.clone()), "a second tag");
+    assert!(tagged.is_ascii() && !tagged.contains(char::is_whitespace), "{tagged:?}");
+}
+
+/// A resolver file: what is understood of it makes a file that says the same.
+pub fn resolv_conf(data: &[u8]) {
+    let Ok(first) = parse_resolv_conf(&String::from_utf8_lossy(data)) else { return };
+    // A domain may end with any number of dots, of which each reading takes one.
+    if first.searches.iter().any(|domain| domain.ends_with('.')) {
+        return;
+    }
+    let mut text: String = first.servers.iter().map(|server| format!("nameserver {server}\n")).collect();
+    if !first.searches.is_empty() {
+        text += &format!("search {}\n", first.searches.join(" "));
+    }
+    text += &format!("options {}\n", first.options.join(" "));
+    assert_eq!(parse_resolv_conf(&text), Ok(first), "{text:?}");
+}
+
+/// A quantity: written in canonical form it is the same amount, and that form is its own.
+pub fn quantity(data: &[u8]) {
+    let Ok(text) = from_utf8(data) else { return };
+    let Ok(first) = Quantity::parse(text) else { return };
+    let canonical = first.to_string();
+    assert_eq!(Quantity::parse(&canonical), Ok(first), "{text:?} as {canonical:?}");
+    let Ok(second) = Quantity::parse(&canonical) else { return };
+    assert_eq!(second.to_string(), canonical, "{text:?}");
+    assert_eq!((second.value(), second.milli_value()), (first.value(), first.milli_value()), "{text:?}");
+    assert!(first.is_negative() || first.value() >= 0, "{text:?}");
+}

@@ -1,0 +1,65 @@
+//! Inputs of a mebibyte and more: one thing, too often or too long.
+
+const MIB: usize = 1 << 20;
+
+/// Inputs for a target, each with what is special about it.
+pub(crate) fn inputs(target: &str) -> Vec<(&'static str, Vec<u8>)> {
+    let inputs = match target {
+        "manifest" => documents("apiVersion: v1\nkind: Pod\nmetadata:\n  name: a\n", "spec"),
+        "config" => documents(
+            "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n",
+            "featureGates",
+        ),
+        "log_line" => vec![
+            ("a line without end", format!("2026-01-02T03:04:05Z stdout F {}", "x".repeat(MIB))),
+            ("an endless time", "1".repeat(MIB)),
+            ("endless tags", format!("2026-01-02T03:04:05Z stdout {} x", "P:".repeat(MIB))),
+        ],
+        "image_reference" => vec![
+            ("a long path", "a/".repeat(MIB)),
+            ("a long domain", format!("{}/a", "a.".repeat(MIB))),
+            ("a long digest", format!("a@sha256:{}", "a".repeat(MIB))),
+            ("dashes", format!("a{}b", "-".repeat(MIB))),
+        ],
+        "resolv_conf" => vec![
+            ("many servers", "nameserver 10.0.0.1\n".repeat(MIB / 20)),
+            ("many domains", format!("search {}", "example.com ".repeat(MIB / 12))),
+            ("one option often", format!("options {}", "ndots:5 ".repeat(MIB / 8))),
+        ],
+        _ => vec![
+            ("many digits", "9".repeat(MIB)),
+            ("many decimals", format!("0.{}1", "0".repeat(MIB))),
+            ("a long binary number", format!("{}.{}Ki", "9".repeat(MIB), "9".repeat(MIB))),
+            ("a long exponent", format!("1e{}", "9".repeat(MIB))),
+        ],
+    };
+    inputs.into_iter().map(|(what, text)| (what, text.into_bytes())).collect()
+}
+
+/// Documents that begin with `head`, and have `field`.
+fn documents(head: &str, field: &str) -> Vec<(&'static str, String)> {
+    let long = "x".repeat(MIB);
+    let many = |piece: &str| piece.repeat(MIB / piece.len());
+    let fields: String = (0..20_000).map(|n| format!("  f{n}: 1\n")).collect();
+    vec![
+        ("nothing but brackets", many("[")),
+        ("nothing but braces", many("{a: ")),
+        ("nothing but dashes", many("- ")),
+        ("nothing but NULs", many("\0")),
+        ("nothing but tabs", many("\t")),
+        ("one word", long.clone()),
+        ("documents", many("---\n")),
+        ("directives", many("%YAML 1.2\n")),
+        ("unknown aliases", format!("{head}{field}: [{}]\n", many("*a, "))),
+        ("aliases of a long value", format!("a: &a {long}\n{head}{field}: [{}]\n", "*a, ".repeat(50_000))),
+        ("items under a long name", format!("{head}? {long}\n: [{}]\n", "1, ".repeat(50_000))),
+        (
+            "anchors around a long value",
+            format!("{head}{field}: {}{long}{}", "&a [".repeat(90), "]".repeat(90)),
+        ),
+        ("one field often", format!("{head}{}", "a: 1\n".repeat(50_000))),
+        ("one long field twice", format!("{head}? {long}\n: 1\n? {long}\n: 2\n")),
+        ("many fields", format!("{head}{field}:\n{fields}")),
+        ("a quoted control character often", format!("{head}\"{}\": 1\n", many("\\n"))),
+    ]
+}
