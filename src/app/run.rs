@@ -109,7 +109,8 @@ pub async fn run(config: Config, cancel: CancellationToken) -> Result<(), AppErr
             "met the container runtime"
         );
         if let Some(directory) = &config.image_preload_dir {
-            let preload = PreloadConfig { directory: directory.clone(), architecture: preload::architecture() };
+            let preload =
+                PreloadConfig { directory: directory.clone(), architecture: preload::architecture() };
             let store = Arc::new(Containerd::new(images.channel()));
             tasks.spawn("image preload", preload::run(preload, store, tasks.cancel()));
         }

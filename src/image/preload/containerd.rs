@@ -11,8 +11,8 @@ use containerd_client::services::v1::content_client::ContentClient;
 use containerd_client::services::v1::images_client::ImagesClient;
 use containerd_client::services::v1::leases_client::LeasesClient;
 use containerd_client::services::v1::{
-    AbortRequest, AddResourceRequest, CreateImageRequest, CreateRequest, DeleteRequest, GetImageRequest, Image,
-    Info, InfoRequest, Resource, UpdateImageRequest, UpdateRequest, WriteAction, WriteContentRequest,
+    AbortRequest, AddResourceRequest, CreateImageRequest, CreateRequest, DeleteRequest, GetImageRequest,
+    Image, Info, InfoRequest, Resource, UpdateImageRequest, UpdateRequest, WriteAction, WriteContentRequest,
     WriteContentResponse,
 };
 use containerd_client::types::Descriptor;
@@ -138,7 +138,8 @@ impl ImageStore for Containerd {
         let id = format!("hostlet-preload-{}-{}", std::process::id(), now.as_nanosecond());
         // Should nobody end it, because the daemon was killed.
         let end = now.checked_add(24.hours()).unwrap_or(Timestamp::MAX);
-        let create = CreateRequest { id, labels: HashMap::from([(EXPIRE_LABEL.to_owned(), end.to_string())]) };
+        let create =
+            CreateRequest { id, labels: HashMap::from([(EXPIRE_LABEL.to_owned(), end.to_string())]) };
         let answer = done(call("creating a lease", self.leases().create(request(create))).await?)?;
         Ok(answer.lease.map(|lease| lease.id).unwrap_or_default())
     }

@@ -170,9 +170,7 @@ pub(super) async fn write_documents(
 /// The records of a plan. Of one name given twice, the last counts.
 pub(super) fn records(plan: &Plan) -> BTreeMap<String, Target> {
     let images = plan.images.iter();
-    images
-        .flat_map(|image| image.records.iter().map(|name| (name.clone(), image.target.clone())))
-        .collect()
+    images.flat_map(|image| image.records.iter().map(|name| (name.clone(), image.target.clone()))).collect()
 }
 
 /// Makes the image records, IDs first, as when the runtime pulls.
@@ -180,8 +178,7 @@ pub(super) async fn write_records(
     store: &dyn ImageStore,
     records: &BTreeMap<String, Target>,
 ) -> Result<(), StoreError> {
-    let (ids, names): (Vec<_>, Vec<_>) =
-        records.iter().partition(|(name, _)| Digest::parse(name).is_some());
+    let (ids, names): (Vec<_>, Vec<_>) = records.iter().partition(|(name, _)| Digest::parse(name).is_some());
     for (name, target) in ids.into_iter().chain(names) {
         if store.target(name).await?.as_ref() != Some(&target.digest) {
             store.put(name, target).await?;

@@ -12,12 +12,8 @@ use super::ArchiveError;
 const UNPACKED_MOST: u64 = 64 << 30;
 
 /// How files that are not plain tar begin.
-const MAGICS: [(&[u8], &str); 4] = [
-    (b"\x28\xb5\x2f\xfd", "zstd"),
-    (b"\xfd7zXZ\0", "xz"),
-    (b"BZh", "bzip2"),
-    (b"\x04\x22\x4d\x18", "lz4"),
-];
+const MAGICS: [(&[u8], &str); 4] =
+    [(b"\x28\xb5\x2f\xfd", "zstd"), (b"\xfd7zXZ\0", "xz"), (b"BZh", "bzip2"), (b"\x04\x22\x4d\x18", "lz4")];
 const GZIP: &[u8] = b"\x1f\x8b";
 
 /// A file, or what stands in for one.

@@ -151,8 +151,7 @@ impl Planner<'_> {
             let media = |found: &Found| if found.compressed { DOCKER_LAYER_GZIP } else { DOCKER_LAYER };
             layers.push(self.docker_blob(layer, media)?);
         }
-        let manifest =
-            Manifest { schema_version: 2, media_type: DOCKER_MANIFEST.to_owned(), config, layers };
+        let manifest = Manifest { schema_version: 2, media_type: DOCKER_MANIFEST.to_owned(), config, layers };
         let content = serde_json::to_vec(&manifest)
             .map_err(|source| PlanError::Document { name: "manifest.json".to_owned(), source })?;
         let (digest, size) = (Digest::of(&content), content.len() as u64);
@@ -329,8 +328,8 @@ struct Name {
 
 impl Name {
     fn parse(name: &str) -> Result<Self, PlanError> {
-        let reference = Reference::parse(name)
-            .map_err(|source| PlanError::Name { name: name.to_owned(), source })?;
+        let reference =
+            Reference::parse(name).map_err(|source| PlanError::Name { name: name.to_owned(), source })?;
         let tagged = match (reference.tag, reference.digest) {
             (Some(tag), _) => Some(format!("{}:{tag}", reference.name)),
             (None, None) => Some(format!("{}:latest", reference.name)),

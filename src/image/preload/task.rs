@@ -96,9 +96,9 @@ impl Preload {
         let mut watch = Some(Watch::new(&self.directory, "image archives", Arc::clone(&changed)));
         let mut poll = Instant::now();
         loop {
-            let ready = watch.take().unwrap_or_else(|| {
-                Watch::new(&self.directory, "image archives", Arc::clone(&changed))
-            });
+            let ready = watch
+                .take()
+                .unwrap_or_else(|| Watch::new(&self.directory, "image archives", Arc::clone(&changed)));
             let directory = self.directory.clone();
             let listing = tokio::task::spawn_blocking(move || look(ready, &directory)).await;
             let listed = match listing {
@@ -239,8 +239,7 @@ impl Preload {
             let count = wanted.len();
             let (sender, mut pieces) = mpsc::channel::<Piece>(PIECES);
             let (file, cancel) = (path.to_owned(), self.cancel.clone());
-            let reader =
-                tokio::task::spawn_blocking(move || send(open(&file, cancel)?, &wanted, &sender));
+            let reader = tokio::task::spawn_blocking(move || send(open(&file, cancel)?, &wanted, &sender));
             let written = write_pieces(&*self.store, lease, plan, &mut pieces).await;
             // Ends the reader if the store failed.
             drop(pieces);
