@@ -67,8 +67,9 @@ make_pause() {
   rm -rf "$rootfs"
 }
 
+# usage: make_busybox ARCHIVE [REFERENCE]      Under another name, it is another image with other layers.
 make_busybox() {
-  local archive=$1 rootfs applet
+  local archive=$1 reference=${2:-$BUSYBOX_IMAGE} rootfs applet
   rootfs=$(mktemp -d)
   chmod 755 "$rootfs"
   mkdir -p "$rootfs"/{bin,dev,etc,home,proc,root,run,sys,tmp,usr/bin,var/tmp}
@@ -80,9 +81,27 @@ make_busybox() {
   ln -s /bin/env "$rootfs/usr/bin/env"
   printf 'root:x:0:0:root:/root:/bin/sh\nnobody:x:65534:65534:nobody:/:/bin/false\n' >"$rootfs/etc/passwd"
   printf 'root:x:0:\nnobody:x:65534:\n' >"$rootfs/etc/group"
-  make_image "$archive" "$BUSYBOX_IMAGE" "$rootfs" \
+  printf '%s\n' "$reference" >"$rootfs/etc/image"
+  make_image "$archive" "$reference" "$rootfs" \
     '{"Env":["PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"],"Cmd":["sh"]}'
   rm -rf "$rootfs"
+}
+
+# Makes of an OCI archive with one image what `docker save` would write, compressed.
+# usage: docker_archive OCI_ARCHIVE ARCHIVE REFERENCE
+docker_archive() {
+  local source=$1 archive=$2 reference=$3 work manifest
+  work=$(mktemp -d)
+  tar -C "$work" -xf "$source"
+  manifest=$work/blobs/sha256/$(jq -r '.manifests[0].digest | ltrimstr("sha256:")' "$work/index.json")
+  jq -c --arg reference "$reference" '[{
+    Config: ("blobs/sha256/" + (.config.digest | ltrimstr("sha256:"))),
+    RepoTags: [$reference],
+    Layers: [.layers[] | "blobs/sha256/" + (.digest | ltrimstr("sha256:"))]
+  }]' "$manifest" >"$work/manifest.json"
+  rm "$work/index.json" "$work/oci-layout" "$manifest"
+  plain_tar -C "$work" -czf "$archive" .
+  rm -rf "$work"
 }
 
 # Makes the archives in a directory; one that is newer than what it is made of stays.

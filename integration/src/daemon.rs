@@ -54,7 +54,9 @@ failSwapOn: false
 apiVersion: hostlet.dev/v1alpha1
 kind: HostletConfiguration
 socket: {socket}
+imagePreloadDir: {state}/archives
 ",
+            state = self.state.display(),
             runtime = self.runtime.display(),
             manifests = self.manifests.display(),
             logs = self.logs.display(),

@@ -8,6 +8,8 @@ mod harness;
 mod manifests;
 #[path = "containerd/pods.rs"]
 mod pods;
+#[path = "containerd/preload.rs"]
+mod preload;
 #[path = "containerd/restarts.rs"]
 mod restarts;
 #[path = "containerd/support.rs"]

@@ -13,7 +13,8 @@ use super::startup::{StartupError, open_cgroups, prepare};
 use super::tasks::{TaskEnded, Tasks};
 use crate::cgroup::CgroupVersion;
 use crate::config::{Config, ParallelPulls};
-use crate::cri::{CriClient, ImageService, RuntimeService, monitor};
+use crate::cri::{CriClient, RuntimeService, monitor};
+use crate::image::preload::{self, Containerd, PreloadConfig};
 use crate::image::{Images, PullLimits};
 use crate::log::LogLayout;
 use crate::pleg::Pleg;
@@ -60,10 +61,10 @@ pub async fn run(config: Config, cancel: CancellationToken) -> Result<(), AppErr
     };
     let started = prepare(&config, &dirs, Path::new(PROC))?;
     let client = CriClient::new(&config.runtime.runtime_socket, config.runtime.request_timeout);
-    let images: Arc<dyn ImageService> = if config.runtime.image_socket == config.runtime.runtime_socket {
-        Arc::new(client.clone())
+    let images = if config.runtime.image_socket == config.runtime.runtime_socket {
+        client.clone()
     } else {
-        Arc::new(CriClient::new(&config.runtime.image_socket, config.runtime.request_timeout))
+        CriClient::new(&config.runtime.image_socket, config.runtime.request_timeout)
     };
     let calls = client.calls().clone();
     let runtime: Arc<dyn RuntimeService> = Arc::new(client);
@@ -107,6 +108,12 @@ pub async fn run(config: Config, cancel: CancellationToken) -> Result<(), AppErr
             version = version.runtime_version,
             "met the container runtime"
         );
+        if let Some(directory) = &config.image_preload_dir {
+            let preload =
+                PreloadConfig { directory: directory.clone(), architecture: preload::architecture() };
+            let store = Arc::new(Containerd::new(images.channel()));
+            tasks.spawn("image preload", preload::run(preload, store, tasks.cancel()));
+        }
         let (driver, opening) = (met.cgroup_driver.unwrap_or(config.cgroups.driver), config.clone());
         let opened = tokio::task::spawn_blocking(move || {
             open_cgroups(&opening, driver, Path::new(PROC), Path::new(CGROUP_MOUNT))
@@ -117,7 +124,7 @@ pub async fn run(config: Config, cancel: CancellationToken) -> Result<(), AppErr
             LogLayout { pod_logs_dir: config.pods.logs_dir.clone(), containers_dir: CONTAINER_LOGS.into() };
         let services = Services {
             runtime,
-            images: Images::new(images, pull_limits(&config)),
+            images: Images::new(Arc::new(images), pull_limits(&config)),
             pleg: pleg.clone(),
             gate: StartGate::new(config.max_concurrent_starts.get()),
             cgroups: cgroups.clone(),

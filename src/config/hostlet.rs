@@ -17,6 +17,8 @@ const DEFAULT_SOCKET: &str = "/run/hostlet/hostlet.sock";
 pub(super) struct HostletConfiguration {
     pub(super) api_version: Option<String>,
     pub(super) kind: Option<String>,
+    /// Directory of image archives to import.
+    pub(super) image_preload_dir: Option<String>,
     /// How many sandboxes and containers may be starting at once.
     pub(super) max_concurrent_starts: Option<NonZeroUsize>,
     /// Path of the daemon's control socket.

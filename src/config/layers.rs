@@ -28,7 +28,7 @@ const PATH_FIELDS: &[&str] = &[
     "volumePluginDir",
 ];
 
-const HOSTLET_FIELDS: &[&str] = &["apiVersion", "kind", "maxConcurrentStarts", "socket"];
+const HOSTLET_FIELDS: &[&str] = &["apiVersion", "imagePreloadDir", "kind", "maxConcurrentStarts", "socket"];
 
 /// What one file or flag says about one document.
 #[derive(Debug)]

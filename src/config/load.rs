@@ -137,12 +137,14 @@ fn breaches(
         .into_iter()
         .map(|(path, message)| ConfigError::Invalid { at: stack.kubelet.place(&path), path, message })
         .collect();
-    if hostlet.socket.as_ref().is_some_and(|socket| !socket.starts_with('/')) {
-        errors.push(ConfigError::Invalid {
-            at: stack.hostlet.place("socket"),
-            path: "socket".to_owned(),
-            message: "must be an absolute path".to_owned(),
-        });
+    for (field, path) in [("socket", &hostlet.socket), ("imagePreloadDir", &hostlet.image_preload_dir)] {
+        if path.as_ref().is_some_and(|path| !path.is_empty() && !path.starts_with('/')) {
+            errors.push(ConfigError::Invalid {
+                at: stack.hostlet.place(field),
+                path: field.to_owned(),
+                message: "must be an absolute path".to_owned(),
+            });
+        }
     }
     errors
 }

@@ -74,6 +74,7 @@ fn nothing_set_is_a_host_alone() {
     assert_eq!(config.root_dir, Path::new("/var/lib/kubelet"));
     assert_eq!(config.socket, Path::new("/run/hostlet/hostlet.sock"));
     assert_eq!(config.max_concurrent_starts.get(), 3);
+    assert_eq!(config.image_preload_dir, None);
     assert_eq!(config.sources.static_pod_path, None);
     assert_eq!(config.sources.file_check_frequency, Duration::from_secs(20));
     assert_eq!(config.runtime.runtime_socket, Path::new("/run/containerd/containerd.sock"));
@@ -91,7 +92,8 @@ fn what_a_file_sets_reaches_the_daemon() {
                 logging: {format: json, verbosity: 4}\nresolvConf: \"\"\nsingleProcessOOMKill: false\n\
                 imageServiceEndpoint: /run/images.sock\nregistryPullQPS: 0\ncrashLoopBackOff:\n  \
                 maxContainerRestartPeriod: 10s\nclusterDNS: [10.0.0.10]\nallowedUnsafeSysctls: [net.core.somaxconn]\n---\n\
-                apiVersion: hostlet.dev/v1alpha1\nkind: HostletConfiguration\nmaxConcurrentStarts: 8\nsocket: /run/h.sock\n";
+                apiVersion: hostlet.dev/v1alpha1\nkind: HostletConfiguration\nmaxConcurrentStarts: 8\nsocket: /run/h.sock\n\
+                imagePreloadDir: /srv/images\n";
     let host = Host::new(&[("a.yaml", &format!("{HEAD}{text}"))]);
     let loaded = host.load(&["--config=DIR/a.yaml"]).unwrap();
     assert_eq!(loaded.warnings, []);
@@ -108,6 +110,8 @@ fn what_a_file_sets_reaches_the_daemon() {
     assert_eq!(config.runtime.image_socket, Path::new("/run/images.sock"));
     assert_eq!(config.pods.max_restart_wait, Duration::from_secs(10));
     assert_eq!((config.max_concurrent_starts.get(), config.socket.to_str()), (8, Some("/run/h.sock")));
+    assert_eq!(config.image_preload_dir.as_deref(), Some(Path::new("/srv/images")));
+    assert_eq!(loaded.effective.hostlet()["imagePreloadDir"], "/srv/images");
 }
 
 #[test]
@@ -239,6 +243,10 @@ fn documents_that_are_no_configuration_are_refused() {
     assert!(
         message("apiVersion: hostlet.dev/v1alpha1\nkind: HostletConfiguration\nsocket: h.sock\n")
             .contains("DIR/a.yaml:3: socket: must be")
+    );
+    assert!(
+        message("apiVersion: hostlet.dev/v1alpha1\nkind: HostletConfiguration\nimagePreloadDir: images\n")
+            .contains("DIR/a.yaml:3: imagePreloadDir: must be an absolute path")
     );
     let host = Host::new(&[]);
     assert_eq!(

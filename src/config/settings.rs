@@ -28,6 +28,8 @@ pub struct Config {
     pub socket: PathBuf,
     /// How many sandboxes and containers may be starting at once. (`maxConcurrentStarts` of HostletConfiguration)
     pub max_concurrent_starts: NonZeroUsize,
+    /// Directory of image archives to import; none for no such directory. (`imagePreloadDir` of HostletConfiguration)
+    pub image_preload_dir: Option<PathBuf>,
     /// Where pods come from.
     pub sources: Sources,
     /// The container runtime.
@@ -184,6 +186,7 @@ impl Config {
             lock_file: flags.lock_file.clone(),
             socket: hostlet.socket.clone().map(PathBuf::from).unwrap_or_default(),
             max_concurrent_starts: hostlet.max_concurrent_starts.unwrap_or(NonZeroUsize::MIN),
+            image_preload_dir: path(&hostlet.image_preload_dir),
             sources: Sources {
                 static_pod_path: path(&kubelet.static_pod_path),
                 file_check_frequency: time(kubelet.file_check_frequency),

@@ -1,9 +1,11 @@
-//! Images: references, pull policies, parallel pulls with a cap, back-off. Never removes an image, and keeps nothing on disk.
+//! Images: references, pull policies, parallel pulls with a cap, back-off, and archives that stand in for a registry. Never
+//! removes an image, and keeps nothing on disk.
 
 mod backoff;
 mod error;
 mod images;
 mod policy;
+pub mod preload;
 mod puller;
 mod reference;
 mod throttle;

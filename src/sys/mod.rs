@@ -5,9 +5,11 @@ mod error;
 mod host;
 mod limits;
 mod lock_file;
+mod watch;
 
 pub use dirs::HostDirs;
 pub use error::SysError;
 pub use host::{Host, root_check};
 pub use limits::{Applied, raise_open_files, set_oom_score_adj};
 pub use lock_file::LockFile;
+pub use watch::Watch;

@@ -14,7 +14,7 @@ use super::leftovers::{remove, remove_abandoned};
 use super::netns::Netns;
 use crate::daemon::{Daemon, Setup};
 use crate::manifests;
-use crate::shell::text;
+use crate::shell::{lib, run, text};
 
 /// Tells the hosts of one test process apart.
 static NEXT: AtomicU32 = AtomicU32::new(0);
@@ -55,6 +55,19 @@ impl Dirs {
     pub(super) fn manifests(&self) -> PathBuf {
         self.state.join("manifests")
     }
+
+    pub(super) fn archives(&self) -> PathBuf {
+        self.state.join("archives")
+    }
+}
+
+/// How an image archive is laid out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ArchiveForm {
+    /// An OCI image layout in a tar.
+    Oci,
+    /// What `docker save` writes, compressed.
+    Docker,
 }
 
 /// A host with a network of its own, a real containerd and a place for manifests. Dropping it removes everything it made,
@@ -111,6 +124,33 @@ impl RealHost {
     /// The directory hostlet reads manifests from.
     pub fn manifests(&self) -> PathBuf {
         self.dirs.manifests()
+    }
+
+    /// The directory hostlet imports image archives from. It is not there at first.
+    pub fn archives(&self) -> PathBuf {
+        self.dirs.archives()
+    }
+
+    /// Puts an OCI archive with an image of busybox, which nobody has yet, into the directory of archives, or what
+    /// `docker save` would make of it.
+    pub fn write_archive(&self, name: &str, reference: &str, form: ArchiveForm) -> Result<()> {
+        let (made, hidden) = (self.dirs.state.join(name), self.archives().join(format!(".{name}")));
+        fs::create_dir_all(self.archives()).context("making the directory of archives")?;
+        lib("make_busybox", [made.as_os_str(), reference.as_ref()])?;
+        match form {
+            ArchiveForm::Oci => {
+                fs::copy(&made, &hidden).context("copying an archive")?;
+            }
+            ArchiveForm::Docker => {
+                lib("docker_archive", [made.as_os_str(), hidden.as_os_str(), reference.as_ref()])?;
+            }
+        }
+        fs::rename(&hidden, self.archives().join(name)).context("renaming an archive into place")
+    }
+
+    /// Runs containerd's own client on the CRI's namespace.
+    pub fn ctr(&self, args: &[&str]) -> Result<String> {
+        run(Command::new("ctr").arg("-a").arg(self.socket()).args(["-n", "k8s.io"]).args(args))
     }
 
     /// The directory pods' logs are written to.

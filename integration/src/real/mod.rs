@@ -8,7 +8,7 @@ mod netns;
 
 pub use crate::daemon::Daemon;
 pub use cri::{Cri, CriSandbox};
-pub use host::RealHost;
+pub use host::{ArchiveForm, RealHost};
 pub use leftovers::leftovers;
 
 /// The sandbox image every [`RealHost`] holds: a process that waits.

@@ -49,7 +49,8 @@ impl CriClient {
         &self.calls
     }
 
-    pub(super) fn channel(&self) -> Channel {
+    /// The connection, for other services on the same socket.
+    pub fn channel(&self) -> Channel {
         self.channel.clone()
     }
 

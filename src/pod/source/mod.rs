@@ -14,7 +14,6 @@ mod strict;
 mod task;
 #[cfg(test)]
 mod task_tests;
-mod watch;
 
 pub use decode::{DecodeError, Mistakes};
 pub use manifest::{ManifestError, read_manifest};

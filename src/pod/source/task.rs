@@ -14,7 +14,7 @@ use tracing::{error, info, warn};
 use super::files::Files;
 use super::reader::{Reader, mended_files, new_problems};
 use super::state::SourceState;
-use super::watch::Watch;
+use crate::sys::Watch;
 
 /// After a change, reading waits until nothing changed for this long: editors write, rename and touch.
 const QUIET: Duration = Duration::from_millis(50);
@@ -86,7 +86,7 @@ struct Disk {
 
 impl Disk {
     fn new(path: &Path, changed: &Arc<Notify>, node_name: &str) -> Self {
-        let watch = Watch::new(path, Arc::clone(changed));
+        let watch = Watch::new(path, "manifests", Arc::clone(changed));
         Self { path: path.to_owned(), files: Files::default(), watch, reader: Reader::new(node_name) }
     }
 

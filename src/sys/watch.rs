@@ -1,4 +1,4 @@
-//! Tells when something happens where the manifests are. A hint only: what it misses, the periodic reading finds.
+//! Tells when something happens at a path. A hint only: what it misses, the periodic reading of its user finds.
 //! Blocks its caller while setting watches; the events come on the notifier's own thread and are only passed on.
 
 use std::collections::BTreeMap;
@@ -13,11 +13,13 @@ use notify::{Event, EventKind, RecommendedWatcher, RecursiveMode, Watcher};
 use tokio::sync::Notify;
 use tracing::warn;
 
-/// Watches the manifests' path, and the directory above it, in which the path may appear or be replaced.
-pub(super) struct Watch {
+/// Watches a path, and the directory above it, in which the path may appear or be replaced.
+#[derive(Debug)]
+pub struct Watch {
     path: PathBuf,
+    what: &'static str,
     changed: Arc<Notify>,
-    /// Set by events that end a watch: a directory on the way to the manifests was removed or renamed.
+    /// Set by events that end a watch: a directory on the way to the path was removed or renamed.
     stale: Arc<AtomicBool>,
     watcher: Option<RecommendedWatcher>,
     /// The directories watched, each with the device and inode it had.
@@ -27,14 +29,14 @@ pub(super) struct Watch {
 }
 
 impl Watch {
-    /// A watch that wakes `changed`. Nothing is watched before the first [`Watch::renew`].
-    pub(super) fn new(path: &Path, changed: Arc<Notify>) -> Self {
+    /// A watch on `path`, which must be absolute, that wakes `changed`. `what` is there, in plural, for the log. Nothing is watched before the first [`Watch::renew`].
+    pub fn new(path: &Path, what: &'static str, changed: Arc<Notify>) -> Self {
         let (path, stale) = (path.to_owned(), Arc::new(AtomicBool::new(false)));
-        Self { path, changed, stale, watcher: None, watched: BTreeMap::new(), failure: None }
+        Self { path, what, changed, stale, watcher: None, watched: BTreeMap::new(), failure: None }
     }
 
     /// Watches what is there now: a directory that was replaced, or appeared, needs a new watch.
-    pub(super) fn renew(&mut self) {
+    pub fn renew(&mut self) {
         match self.try_renew() {
             Ok(()) => self.failure = None,
             Err(error) => {
@@ -42,7 +44,7 @@ impl Watch {
                 let message = error.to_string();
                 if self.failure.as_ref() != Some(&message) {
                     warn!(path = %self.path.display(), error = message,
-                        "cannot watch the manifests for changes; they are only read periodically");
+                        "cannot watch the {} for changes; they are only read periodically", self.what);
                 }
                 self.failure = Some(message);
             }

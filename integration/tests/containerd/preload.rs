@@ -1,0 +1,54 @@
+//! Images that exist only as archives: those there at the start, one that lands, and a broken one beside them.
+
+use std::fs;
+
+use hostlet_integration::real::{ArchiveForm, BUSYBOX_IMAGE, PAUSE_IMAGE, RealHost};
+use hostlet_integration::{Look, wait_for};
+
+use crate::support::{IDLE, LATER, SOON, is_ready, manifest, statuses, wait_for_pod, wait_until_ready};
+
+/// The manifest of a pod that runs `image`, and never pulls it.
+fn preloaded(name: &str, image: &str) -> String {
+    let policy = format!("{image}\",\"imagePullPolicy\":\"Never");
+    manifest(name, &[("idle", IDLE)]).replace(BUSYBOX_IMAGE, &policy)
+}
+
+#[tokio::test]
+async fn pods_run_images_that_exist_only_as_archives() {
+    const FIRST: &str = "hostlet.local/first:1";
+    const SECOND: &str = "hostlet.local/second:1";
+    let host = RealHost::start().await.unwrap();
+    host.write_archive("first.tar", FIRST, ArchiveForm::Oci).unwrap();
+    fs::write(host.archives().join("broken.tar"), "no archive").unwrap();
+    let daemon = host.start_hostlet("").await.unwrap();
+    let imported = wait_for("the archive in the log", SOON, async || {
+        let log = daemon.log();
+        let told = log.contains(FIRST) && log.contains("broken.tar");
+        Ok(if told { Look::Done(()) } else { Look::NotYet(log) })
+    });
+    imported.await.unwrap();
+    // A removal that waits for the garbage collector: what nothing refers to is gone afterwards.
+    host.ctr(&["images", "tag", PAUSE_IMAGE, "hostlet.local/collect:1"]).unwrap();
+    host.ctr(&["images", "rm", "--sync", "hostlet.local/collect:1"]).unwrap();
+
+    host.write_manifest("first.json", &preloaded("first", FIRST)).unwrap();
+    let pod = wait_until_ready(&daemon, "first").await.unwrap();
+    let status = &statuses(&pod)[0];
+    assert_eq!(status.image, FIRST);
+    assert!(status.image_id.starts_with("hostlet.local/first@sha256:"), "{status:?}");
+
+    // The pod is there before its image.
+    host.write_manifest("second.json", &preloaded("second", SECOND)).unwrap();
+    let waits = |pod: &_| {
+        let waiting = statuses(pod).iter().filter_map(|status| status.state.as_ref()?.waiting.as_ref());
+        waiting.filter_map(|waiting| waiting.reason.as_deref()).any(|reason| reason == "ErrImageNeverPull")
+    };
+    wait_for_pod(&daemon, "second", SOON, waits).await.unwrap();
+    host.write_archive("second.tar.gz", SECOND, ArchiveForm::Docker).unwrap();
+    wait_for_pod(&daemon, "second", LATER, is_ready).await.unwrap();
+
+    daemon.stop().await.unwrap();
+    let daemon = host.start_hostlet("").await.unwrap();
+    wait_until_ready(&daemon, "first").await.unwrap();
+    assert_eq!(host.ctr(&["leases", "ls", "-q"]).unwrap().matches("hostlet").count(), 0);
+}

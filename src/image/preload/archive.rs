@@ -1,0 +1,185 @@
+//! Reads an image archive twice: first what is in it, then the content of the blobs that are wanted. Content goes through
+//! in pieces; only JSON documents are kept, and only so many. Blocks its thread; decides nothing.
+
+use std::collections::BTreeMap;
+
+use bytes::{Bytes, BytesMut};
+use sha2::{Digest as _, Sha256};
+use tokio::sync::mpsc;
+
+use super::input::Input;
+use super::walk::{Entry, Kind, Walk};
+use super::{ArchiveError, Digest};
+
+/// Largest document. containerd reads none above 8 MiB.
+const DOCUMENT_MOST: u64 = 4 << 20;
+/// How much is kept of one archive: documents, and the names of its files.
+const KEPT_MOST: usize = 32 << 20;
+/// What an entry costs beside its name and content, about.
+const ENTRY_COST: usize = 256;
+/// How much content is sent at a time, in bytes.
+const PIECE: usize = 256 << 10;
+/// How many links may lead to one another.
+const LINKS_MOST: usize = 8;
+
+/// What is in an archive.
+#[derive(Debug, Default)]
+pub(super) struct Survey {
+    files: BTreeMap<String, Found>,
+    links: BTreeMap<String, String>,
+}
+
+/// A file of an archive.
+#[derive(Clone, Debug)]
+pub(super) struct Found {
+    /// Length in bytes.
+    pub(super) size: u64,
+    /// Digest of its content. That of a large blob is what its name says, and is checked when it is sent.
+    pub(super) digest: Digest,
+    /// Its content, if it is a document.
+    pub(super) content: Option<Bytes>,
+    /// Whether it is compressed.
+    pub(super) compressed: bool,
+}
+
+/// A part of what an archive holds, in order.
+#[derive(Debug)]
+pub(super) enum Piece {
+    /// A blob begins.
+    Begin(Digest),
+    /// More of its content.
+    Content(Bytes),
+    /// It ends, and has its digest.
+    End,
+}
+
+impl Survey {
+    /// Reads what is in an archive.
+    pub(super) fn read(input: Input) -> Result<Self, ArchiveError> {
+        let mut walk = Walk::new(input);
+        let mut survey = Self::default();
+        let mut kept = 0;
+        while let Some(entry) = walk.next()? {
+            keep(&mut kept, entry.name.len() + ENTRY_COST)?;
+            match entry.kind {
+                Kind::Other => {}
+                Kind::Link(target) => {
+                    keep(&mut kept, target.len())?;
+                    survey.links.insert(entry.name, target);
+                }
+                Kind::File => {
+                    let found = look(&mut walk, &entry, &mut kept)?;
+                    if survey.files.insert(entry.name.clone(), found).is_some() {
+                        return Err(ArchiveError::Twice(entry.name));
+                    }
+                }
+            }
+        }
+        Ok(survey)
+    }
+
+    /// A file by its name, or that of a link to it. Answers the file's own name too.
+    pub(super) fn find(&self, name: &str) -> Option<(&str, &Found)> {
+        let mut found = self.files.get_key_value(name);
+        let mut link = self.links.get(name);
+        for _ in 0..LINKS_MOST {
+            let Some(target) = link.filter(|_| found.is_none()) else { break };
+            (found, link) = (self.files.get_key_value(target), self.links.get(target));
+        }
+        found.map(|(name, found)| (name.as_str(), found))
+    }
+
+    /// The files by digest.
+    pub(super) fn by_digest(&self) -> BTreeMap<&Digest, (&str, &Found)> {
+        self.files.iter().map(|(name, found)| (&found.digest, (name.as_str(), found))).collect()
+    }
+}
+
+fn keep(kept: &mut usize, more: usize) -> Result<(), ArchiveError> {
+    *kept += more;
+    if *kept > KEPT_MOST {
+        return Err(ArchiveError::TooMuch { what: "32 MiB of names and documents" });
+    }
+    Ok(())
+}
+
+fn look(walk: &mut Walk, entry: &Entry, kept: &mut usize) -> Result<Found, ArchiveError> {
+    let promised = Digest::of_blob_path(&entry.name);
+    let mut head = [0; 4];
+    let filled = walk.read_full(&mut head)?;
+    let head = &head[..filled];
+    let compressed = head.starts_with(b"\x1f\x8b") || head == b"\x28\xb5\x2f\xfd";
+    let document = matches!(head.first(), Some(b'{' | b'[')) && entry.size <= DOCUMENT_MOST;
+    let (digest, content) = if document {
+        let size = usize::try_from(entry.size).unwrap_or_default();
+        keep(kept, size)?;
+        let mut content = BytesMut::zeroed(size);
+        content[..filled].copy_from_slice(head);
+        walk.read_full(&mut content[filled..])?;
+        (Digest::of(&content), Some(content.freeze()))
+    } else if let Some(promised) = &promised {
+        (promised.clone(), None)
+    } else {
+        (digest_of_rest(walk, head)?, None)
+    };
+    match promised {
+        Some(expected) if expected != digest => {
+            Err(ArchiveError::WrongDigest { name: entry.name.clone(), expected })
+        }
+        Some(_) | None => Ok(Found { size: entry.size, digest, content, compressed }),
+    }
+}
+
+fn digest_of_rest(walk: &mut Walk, head: &[u8]) -> Result<Digest, ArchiveError> {
+    let mut hasher = Sha256::new_with_prefix(head);
+    let mut buffer = vec![0; 64 << 10];
+    loop {
+        match walk.read(&mut buffer)? {
+            0 => return Ok(Digest::finish(hasher)),
+            read => hasher.update(&buffer[..read]),
+        }
+    }
+}
+
+/// Sends the content of the files in `wanted`, named with their digests, in the archive's order. Ends early, without an
+/// error, when nobody takes the pieces any more.
+pub(super) fn send(
+    input: Input,
+    wanted: &BTreeMap<String, Digest>,
+    pieces: &mpsc::Sender<Piece>,
+) -> Result<(), ArchiveError> {
+    let mut walk = Walk::new(input);
+    let mut left = wanted.len();
+    while left > 0 {
+        let Some(entry) = walk.next()? else { return Ok(()) };
+        let Some(expected) = wanted.get(&entry.name).filter(|_| entry.kind == Kind::File) else { continue };
+        left -= 1;
+        if pieces.blocking_send(Piece::Begin(expected.clone())).is_err() {
+            return Ok(());
+        }
+        let mut hasher = Sha256::new();
+        loop {
+            let mut piece = BytesMut::zeroed(PIECE.min(usize::try_from(entry.size).unwrap_or(PIECE)));
+            let read = walk.read_full(&mut piece)?;
+            if read == 0 {
+                break;
+            }
+            piece.truncate(read);
+            hasher.update(&piece);
+            if pieces.blocking_send(Piece::Content(piece.freeze())).is_err() {
+                return Ok(());
+            }
+        }
+        if Digest::finish(hasher) != *expected {
+            return Err(ArchiveError::WrongDigest { name: entry.name, expected: expected.clone() });
+        }
+        if pieces.blocking_send(Piece::End).is_err() {
+            return Ok(());
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+#[path = "archive_tests.rs"]
+mod tests;

@@ -1,0 +1,22 @@
+//! Images without a registry: archives in a directory become images of containerd, at the start and when a file lands.
+//! Never removes an image, and never writes what a file says to a path of this host.
+
+mod archive;
+mod containerd;
+mod digest;
+mod directory;
+mod error;
+mod import;
+mod input;
+mod media;
+mod plan;
+#[cfg(test)]
+mod samples;
+mod task;
+mod walk;
+
+pub use containerd::Containerd;
+pub use digest::Digest;
+pub use error::{ArchiveError, PlanError, StoreError};
+pub use import::{BlobWriter, ImageStore, LeasedBlob, Target};
+pub use task::{PreloadConfig, architecture, run};

@@ -1,0 +1,274 @@
+//! Keeps the runtime's images true to the directory: imports each archive once it lies still, tells what is wrong with one,
+//! and looks from time to time whether the images are still there. Thin: the judgement is in [`Archives`] and the plan.
+
+use std::collections::BTreeMap;
+use std::fs::OpenOptions;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use nix::fcntl::OFlag;
+use tokio::sync::{Notify, mpsc};
+use tokio::time::{Instant, sleep, sleep_until};
+use tokio_util::sync::CancellationToken;
+
+use super::archive::{Piece, Survey, send};
+use super::directory::{Archives, Outcome, Seen, Tell, list};
+use super::import::{
+    ImageStore, ImportError, Target, is_present, missing, records, wanted, write_documents, write_pieces,
+    write_records,
+};
+use super::input::Input;
+use super::plan::{Plan, plan};
+use super::{ArchiveError, StoreError};
+use crate::sys::Watch;
+use crate::types::error_chain;
+
+/// How often everything is looked at, whatever inotify tells. It costs a few calls per image.
+const POLL: Duration = Duration::from_secs(60);
+/// Pause after a change: a file that is being copied changes all the time.
+const SETTLE: Duration = Duration::from_millis(200);
+/// Pause before the runtime is asked again to take an archive.
+const RETRY: Duration = Duration::from_secs(10);
+/// How many pieces of content may wait for the runtime: one is read while another is written.
+const PIECES: usize = 2;
+
+/// Where archives are, and for whom their images should be.
+#[derive(Clone, Debug)]
+pub struct PreloadConfig {
+    /// The directory. It need not be there yet.
+    pub directory: PathBuf,
+    /// The host's architecture as OCI images name it.
+    pub architecture: &'static str,
+}
+
+/// The architecture of this host as OCI images name it, which is Go's way.
+pub fn architecture() -> &'static str {
+    match std::env::consts::ARCH {
+        "x86_64" => "amd64",
+        "aarch64" => "arm64",
+        "x86" => "386",
+        "powerpc64" => "ppc64le",
+        other => other,
+    }
+}
+
+/// Imports what is in the directory, and what comes, until `cancel`. Of two archives with the same image name, the one
+/// imported last has it; at the start that is the last by file name.
+pub async fn run(config: PreloadConfig, store: Arc<dyn ImageStore>, cancel: CancellationToken) {
+    let work = Preload {
+        directory: std::path::absolute(&config.directory).unwrap_or_else(|_| config.directory.clone()),
+        architecture: config.architecture,
+        store,
+        cancel: cancel.clone(),
+        archives: Archives::default(),
+        listing_problem: None,
+    };
+    tokio::select! {
+        biased;
+        // Cancel-safe: what is half written is under a lease, and never becomes an image.
+        () = cancel.cancelled() => {}
+        unsupported = work.keep_true() => {
+            let reason = error_chain(&unsupported);
+            tracing::warn!(directory = %config.directory.display(), reason,
+                "images are not preloaded: that needs containerd; imagePreloadDir changes nothing here");
+            cancel.cancelled().await;
+        }
+    }
+}
+
+struct Preload {
+    directory: PathBuf,
+    architecture: &'static str,
+    store: Arc<dyn ImageStore>,
+    cancel: CancellationToken,
+    archives: Archives,
+    /// Why the directory could not be listed, as told.
+    listing_problem: Option<String>,
+}
+
+impl Preload {
+    /// Ends only if the runtime has no such services.
+    async fn keep_true(mut self) -> StoreError {
+        let changed = Arc::new(Notify::new());
+        let mut watch = Some(Watch::new(&self.directory, "image archives", Arc::clone(&changed)));
+        let mut poll = Instant::now();
+        loop {
+            let ready = watch
+                .take()
+                .unwrap_or_else(|| Watch::new(&self.directory, "image archives", Arc::clone(&changed)));
+            let directory = self.directory.clone();
+            let listing = tokio::task::spawn_blocking(move || look(ready, &directory)).await;
+            let listed = match listing {
+                Ok((back, listed)) => {
+                    watch = Some(back);
+                    listed.map_err(|error| error.to_string())
+                }
+                Err(error) => Err(error.to_string()),
+            };
+            let next = match self.heed(listed) {
+                Some(listed) => match self.round(&listed, &mut poll).await {
+                    Ok(next) => next,
+                    Err(unsupported) => return unsupported,
+                },
+                None => {
+                    poll = Instant::now() + POLL;
+                    None
+                }
+            };
+            let wake = next.map_or(poll, |next| next.min(poll));
+            tokio::select! {
+                () = changed.notified() => sleep(SETTLE).await, // cancel-safe: a permit not taken stays
+                () = sleep_until(wake) => {} // cancel-safe: the next round sleeps anew
+            }
+        }
+    }
+
+    /// The listing, if there is one. Tells once why there is none.
+    fn heed(&mut self, listed: Result<BTreeMap<PathBuf, Seen>, String>) -> Option<BTreeMap<PathBuf, Seen>> {
+        match listed {
+            Ok(listed) => {
+                self.listing_problem = None;
+                Some(listed)
+            }
+            Err(error) => {
+                if self.listing_problem.as_ref() != Some(&error) {
+                    let directory = self.directory.display();
+                    tracing::warn!(%directory, error, "cannot list the image archives");
+                }
+                self.listing_problem = Some(error);
+                None
+            }
+        }
+    }
+
+    /// Imports what is due. Answers when something will be, if nothing happens.
+    async fn round(
+        &mut self,
+        listed: &BTreeMap<PathBuf, Seen>,
+        poll: &mut Instant,
+    ) -> Result<Option<Instant>, StoreError> {
+        if *poll <= Instant::now() {
+            self.find_lost_images().await?;
+            *poll = Instant::now() + POLL;
+        }
+        let due = self.archives.take(listed, Instant::now());
+        let mut next = due.next;
+        for path in due.now {
+            let outcome = match self.import(&path).await {
+                Ok(records) => Outcome::Imported(records),
+                Err(ImportError::Store(error @ StoreError::Unsupported(_))) => return Err(error),
+                Err(error @ (ImportError::Archive(_) | ImportError::Plan(_))) => {
+                    Outcome::Broken(error_chain(&error))
+                }
+                Err(error @ (ImportError::Store(_) | ImportError::Reader(_))) => {
+                    let again = Instant::now() + RETRY;
+                    next = Some(next.map_or(again, |next| next.min(again)));
+                    Outcome::Failed(error_chain(&error), again)
+                }
+            };
+            self.note(&path, outcome);
+        }
+        Ok(next)
+    }
+
+    fn note(&mut self, path: &Path, outcome: Outcome) {
+        let file = path.display().to_string();
+        let images = match &outcome {
+            Outcome::Imported(records) => {
+                let names = records.keys().filter(|name| !name.starts_with("sha256:") && !name.contains('@'));
+                names.cloned().collect::<Vec<_>>().join(", ")
+            }
+            Outcome::Broken(_) | Outcome::Failed(..) => String::new(),
+        };
+        match self.archives.note(path, outcome) {
+            Some(Tell::Imported) => tracing::info!(file, images, "the images of an archive are there"),
+            Some(Tell::Problem(problem)) => tracing::warn!(file, problem, "image archive cannot be used"),
+            None => {}
+        }
+    }
+
+    /// Lets archives be imported again whose images somebody removed, or pointed elsewhere.
+    async fn find_lost_images(&mut self) -> Result<(), StoreError> {
+        let mut lost = Vec::new();
+        for (path, records) in self.archives.imported() {
+            match is_present(&*self.store, records).await {
+                Ok(true) => {}
+                Ok(false) => lost.push(path.clone()),
+                Err(error @ StoreError::Unsupported(_)) => return Err(error),
+                // The runtime is away; the next poll asks again.
+                Err(StoreError::Failed { .. } | StoreError::TimedOut { .. }) => return Ok(()),
+            }
+        }
+        lost.iter().for_each(|path| self.archives.again(path));
+        Ok(())
+    }
+
+    /// Makes sure that the images of an archive are in the runtime. Answers their records.
+    async fn import(&self, path: &Path) -> Result<BTreeMap<String, Target>, ImportError> {
+        let (file, cancel, architecture) = (path.to_owned(), self.cancel.clone(), self.architecture);
+        let planned = tokio::task::spawn_blocking(move || -> Result<Plan, ImportError> {
+            Ok(plan(&Survey::read(open(&file, cancel)?)?, architecture)?)
+        });
+        let plan = planned.await??;
+        let records = records(&plan);
+        if is_present(&*self.store, &records).await? {
+            return Ok(records);
+        }
+        let lease = self.store.lease().await?;
+        let imported = self.import_under(&lease, path, &plan, &records).await;
+        // A lease that cannot be ended ends by itself.
+        if let Err(error) = self.store.release(&lease).await {
+            tracing::debug!(lease, error = error_chain(&error), "cannot end the lease of an import");
+        }
+        imported.map(|()| records)
+    }
+
+    async fn import_under(
+        &self,
+        lease: &str,
+        path: &Path,
+        plan: &Plan,
+        records: &BTreeMap<String, Target>,
+    ) -> Result<(), ImportError> {
+        let mut missing = missing(&*self.store, lease, plan).await?;
+        let wanted = wanted(plan, &missing);
+        if !wanted.is_empty() {
+            let count = wanted.len();
+            let (sender, mut pieces) = mpsc::channel::<Piece>(PIECES);
+            let (file, cancel) = (path.to_owned(), self.cancel.clone());
+            let reader = tokio::task::spawn_blocking(move || send(open(&file, cancel)?, &wanted, &sender));
+            let written = write_pieces(&*self.store, lease, plan, &mut pieces).await;
+            // Ends the reader if the store failed.
+            drop(pieces);
+            let read = reader.await?;
+            let written = written?;
+            read?;
+            if written.len() < count {
+                // The file was replaced since it was surveyed: its new stamp will bring it back.
+                return Err(ArchiveError::Changed.into());
+            }
+            missing.retain(|digest| !written.contains(digest));
+        }
+        write_documents(&*self.store, lease, plan, &missing).await?;
+        Ok(write_records(&*self.store, records).await?)
+    }
+}
+
+fn look(mut watch: Watch, directory: &Path) -> (Watch, std::io::Result<BTreeMap<PathBuf, Seen>>) {
+    // Watched before it is read, so that no change falls between the two.
+    watch.renew();
+    (watch, list(directory, Timestamp::now()))
+}
+
+fn open(path: &Path, cancel: CancellationToken) -> Result<Input, ArchiveError> {
+    // Whatever was put in its place since it was listed must not block us.
+    let file = OpenOptions::new().read(true).custom_flags(OFlag::O_NONBLOCK.bits()).open(path);
+    Input::new(Box::new(file.map_err(ArchiveError::Open)?), cancel)
+}
+
+#[cfg(test)]
+#[path = "task_tests.rs"]
+mod tests;

@@ -1,0 +1,107 @@
+//! The task on a store in memory and a directory on disk.
+
+use std::fs::{self, File, FileTimes};
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use tokio_util::sync::CancellationToken;
+
+use super::super::StoreError;
+use super::super::samples::{MemoryStore, gzip, oci};
+use super::{PreloadConfig, run};
+
+/// Writes a file that lies still already.
+fn put(path: &Path, bytes: &[u8]) {
+    let hidden = path.with_file_name(".new");
+    fs::write(&hidden, bytes).unwrap();
+    let old = FileTimes::new().set_modified(SystemTime::now() - Duration::from_secs(3600));
+    File::options().write(true).open(&hidden).unwrap().set_times(old).unwrap();
+    fs::rename(&hidden, path).unwrap();
+}
+
+async fn until(store: &MemoryStore, what: &str, done: impl Fn(&MemoryStore) -> bool) {
+    let wait = async {
+        while !done(store) {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(60), wait)
+        .await
+        .unwrap_or_else(|_| panic!("waiting for {what}"));
+}
+
+fn has(store: &MemoryStore, name: &str) -> bool {
+    store.look(|memory| memory.images.contains_key(name))
+}
+
+fn start(directory: &Path, store: &MemoryStore) -> (CancellationToken, impl Future<Output = ()>) {
+    let cancel = CancellationToken::new();
+    let config = PreloadConfig { directory: directory.to_owned(), architecture: "amd64" };
+    (cancel.clone(), run(config, Arc::new(store.clone()), cancel))
+}
+
+#[tokio::test]
+async fn archives_are_imported_at_the_start_and_when_they_land() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = MemoryStore::default();
+    put(&directory.path().join("a.tar"), &oci("r.example/a:1", &[1; 700_000]));
+    put(&directory.path().join("broken.tar"), b"nothing of the kind");
+    let (cancel, task) = start(directory.path(), &store);
+    let test = async {
+        until(&store, "a", |store| has(store, "r.example/a:1")).await;
+        put(&directory.path().join("b.tar.gz"), &gzip(&oci("r.example/b:1", b"layer")));
+        until(&store, "b", |store| has(store, "r.example/b:1")).await;
+        until(&store, "no lease", |store| store.look(|memory| memory.leases.is_empty())).await;
+        cancel.cancel();
+    };
+    tokio::join!(task, test);
+
+    // A new daemon finds all there and writes nothing.
+    let written = store.look(|memory| std::mem::take(&mut memory.writes));
+    // Of a, the layer, configuration and manifest; b's configuration is the same.
+    assert_eq!(written, 5);
+    put(&directory.path().join("c.tar"), &oci("r.example/c:1", b"layer"));
+    let (cancel, task) = start(directory.path(), &store);
+    let test = async {
+        until(&store, "c", |store| has(store, "r.example/c:1")).await;
+        cancel.cancel();
+    };
+    tokio::join!(task, test);
+    assert_eq!(store.look(|memory| memory.writes), 0, "c has the content of b, and only names are new");
+}
+
+#[tokio::test]
+async fn a_runtime_without_the_services_is_left_alone() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = MemoryStore::default();
+    store.look(|memory| memory.failure = Some(|| StoreError::Unsupported("leases")));
+    put(&directory.path().join("a.tar"), &oci("r.example/a:1", b"layer"));
+    let (cancel, task) = start(directory.path(), &store);
+    let mut task = Box::pin(task);
+    let early = tokio::time::timeout(Duration::from_millis(300), &mut task).await;
+    assert!(early.is_err(), "the daemon goes on without");
+    cancel.cancel();
+    task.await;
+    assert_eq!(store.look(|memory| (memory.images.len(), memory.writes)), (0, 0));
+}
+
+#[tokio::test]
+async fn content_with_a_wrong_digest_makes_no_image() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = MemoryStore::default();
+    let layer = b"a layer that is recognised";
+    let mut bytes = oci("r.example/a:1", layer);
+    let at = bytes.windows(layer.len()).position(|window| window == layer).unwrap();
+    bytes[at] = b'A';
+    put(&directory.path().join("a.tar"), &bytes);
+    put(&directory.path().join("b.tar"), &oci("r.example/b:1", b"layer"));
+    let (cancel, task) = start(directory.path(), &store);
+    let test = async {
+        until(&store, "b", |store| has(store, "r.example/b:1")).await;
+        cancel.cancel();
+    };
+    tokio::join!(task, test);
+    assert!(!has(&store, "r.example/a:1"));
+    assert!(store.look(|memory| memory.leases.is_empty()));
+}
