@@ -4,7 +4,7 @@ use std::io::{self, Write};
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
-use jiff::{SignedDuration, Timestamp};
+use jiff::Timestamp;
 
 use super::client::{ClientError, about_pod};
 use super::exit::Exit;
@@ -79,10 +79,11 @@ pub async fn explain(args: ExplainArgs) -> Result<Exit, AboutError> {
 /// The explanation for people: the sentence, then what belongs to it, a line each.
 fn text(explanation: &Explanation, now: Timestamp) -> String {
     let sentence = explanation.sentence.trim_end_matches('.');
+    let end = if sentence.ends_with('?') { "" } else { "." };
     let mut text = match explanation.verdict {
-        Verdict::Unknown => format!("{sentence}.\n"),
+        Verdict::Unknown => format!("{sentence}{end}\n"),
         Verdict::Fine | Verdict::Completed | Verdict::UnderWay | Verdict::Wrong => {
-            format!("{}: {sentence}.\n", explanation.pod)
+            format!("{}: {sentence}{end}\n", explanation.pod)
         }
     };
     let mut line = |label: &str, value: Option<String>| {
@@ -99,11 +100,8 @@ fn text(explanation: &Explanation, now: Timestamp) -> String {
         "next:",
         explanation.next.map(|at| {
             let left = at.duration_since(now);
-            let when = if left > SignedDuration::ZERO {
-                format!("in {}", human_duration(left))
-            } else {
-                "now".to_owned()
-            };
+            let when =
+                if left.as_secs() > 0 { format!("in {}", human_duration(left)) } else { "now".to_owned() };
             format!("{} ({when})", clock(at))
         }),
     );

@@ -194,6 +194,8 @@ impl Timeline {
             (EventKind::Normal, "Killing") => Step::Killing,
             // A restart's back-off is a step of its own.
             (EventKind::Normal, _) | (EventKind::Warning, "BackOff") => return,
+            // Says by its bare reason what the event before it said in words.
+            (EventKind::Warning, "Failed") if is_bare(&event.message) => return,
             (EventKind::Warning, _) => Step::Failed,
         };
         let detail = match (step, container) {
@@ -291,6 +293,10 @@ impl Record {
         }
         entry.took_ms = Some(u64::try_from(took.as_millis()).unwrap_or(u64::MAX));
     }
+}
+
+fn is_bare(message: &str) -> bool {
+    message.strip_prefix("Error: ").is_some_and(|error| !error.contains(' '))
 }
 
 /// Whether a step has a beginning and an end.

@@ -57,7 +57,11 @@ impl ControlServer {
             .map(|(known, _)| self.explained(known, &problems, now))
             .collect();
         if explanations.is_empty() {
-            explanations.push(unknown(query, &named, &problems, &self.node));
+            let is_it = |pod: &PodRef| {
+                is_meant(query, Named { namespace: &pod.namespace, name: &pod.name }, &self.node)
+            };
+            let was_here = self.board.timeline().pods().iter().any(is_it);
+            explanations.push(unknown(query, &named, &problems, was_here, &self.node));
         }
         explanations.sort_by(|a, b| a.pod.cmp(&b.pod));
         explanations

@@ -40,14 +40,19 @@ fn waits(case: &Case<'_>, status: &ContainerStatus) -> Option<Explanation> {
         "CrashLoopBackOff" => return Some(crash_loop(case, status)),
         "CreateContainerConfigError" => {
             let sentence = format!("Container {name} cannot be made from what its manifest says: {message}");
-            Explanation::wrong(sentence).do_this("correct the container in the manifest")
+            Explanation::wrong(sentence).do_this(if is_root_refused(message) {
+                "set securityContext.runAsUser to a user other than 0, or remove runAsNonRoot"
+            } else {
+                "correct the container in the manifest"
+            })
         }
         "CreateContainerError" => {
             let sentence = format!("The container runtime cannot make container {name}: {}", words(message));
             Explanation::wrong(sentence).do_this(runtime_remedy(message))
         }
         "RunContainerError" => {
-            let sentence = format!("The container runtime cannot start container {name}: {}", words(message));
+            let sentence =
+                format!("The container runtime cannot start container {name}: {}", start_error(message));
             Explanation::wrong(sentence).do_this(runtime_remedy(message))
         }
         _ => return None,
@@ -76,7 +81,7 @@ fn crash_loop(case: &Case<'_>, status: &ContainerStatus) -> Explanation {
 fn how_it_ended(ended: &ContainerStateTerminated) -> String {
     let message = ended.message.as_deref().map(one_line).filter(|message| !message.is_empty());
     if could_not_start(ended) {
-        let why = message.map(|message| format!(": {}", cut(&message))).unwrap_or_default();
+        let why = message.map(|message| format!(": {}", cut(start_error(&message)))).unwrap_or_default();
         return format!("cannot be started{why}");
     }
     let how = match (ended.reason.as_deref(), ended.exit_code) {
@@ -93,6 +98,12 @@ fn how_it_ended(ended: &ContainerStateTerminated) -> String {
         Some(message) => format!("{how}, and said last: {:?}", cut(&message)),
         None => how,
     }
+}
+
+/// runc's own words: containerd wraps them in the names of all that handed them on, at times twice.
+fn start_error(message: &str) -> &str {
+    let own = message.rsplit_once("container process: ").map_or(words(message), |(_, own)| own);
+    own.strip_suffix(": unknown").unwrap_or(own)
 }
 
 fn could_not_start(ended: &ContainerStateTerminated) -> bool {
@@ -128,11 +139,14 @@ fn runtime_remedy(message: &str) -> &'static str {
         "the program may not be run: check its permissions in the image, runAsUser and securityContext"
     } else if message.contains("no command specified") {
         "the image names no program: give the container a command"
-    } else if message.contains("non-root") || message.contains("runAsNonRoot") {
-        "set runAsUser to a user other than 0, or remove runAsNonRoot"
     } else {
         "correct what the message names in the manifest, or look into the container runtime's log (journalctl -u containerd)"
     }
+}
+
+/// Whether `runAsNonRoot` keeps a container from running.
+fn is_root_refused(message: &str) -> bool {
+    message.contains("non-root") || message.contains("runAsNonRoot")
 }
 
 fn completed(case: &Case<'_>) -> Explanation {

@@ -18,7 +18,7 @@ pub(super) fn image(
         "InvalidImageName" => (
             format!(
                 "The image name {image:?} of container {container} makes no sense: {}",
-                last_words(message)
+                last_part(message)
             ),
             "correct spec.containers[].image in the manifest".to_owned(),
         ),
@@ -56,6 +56,11 @@ pub(super) fn image(
     } else {
         explanation.at(format!("image ({reason})")).next(case.retry_of(container))
     })
+}
+
+/// What is wrong with a name, without the name.
+fn last_part(message: &str) -> &str {
+    message.rsplit_once(": ").map_or(message, |(_, last)| last)
 }
 
 /// What the registry or the runtime said, without what hostlet put before it.

@@ -6,6 +6,8 @@ mod explanation;
 mod images;
 mod life;
 mod names;
+#[cfg(test)]
+mod tests;
 
 pub use case::{Case, HungCall, Standing};
 pub use explanation::{Explanation, Verdict};

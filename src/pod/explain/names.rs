@@ -33,7 +33,12 @@ pub fn nearest_names(query: &str, known: &[Named<'_>], node: &str) -> Vec<String
     let query = query.rsplit('/').next().unwrap_or(query).to_lowercase();
     let likeness = |pod: &Named<'_>| {
         let short = pod.name.strip_suffix(node).and_then(|start| start.strip_suffix('-'));
-        let like = |name: &str| strsim::jaro_winkler(&query, &name.to_lowercase());
+        let like = |name: &str| {
+            let name = name.to_lowercase();
+            // Of short names a single slip leaves little likeness.
+            let is_slip = strsim::damerau_levenshtein(&query, &name) <= 1;
+            if is_slip { 1.0 } else { strsim::jaro_winkler(&query, &name) }
+        };
         like(pod.name).max(short.map_or(0.0, like))
     };
     let mut like: Vec<(f64, &Named<'_>)> = known.iter().map(|pod| (likeness(pod), pod)).collect();
@@ -45,8 +50,14 @@ pub fn nearest_names(query: &str, known: &[Named<'_>], node: &str) -> Vec<String
     names
 }
 
-/// Explains a name that no pod has: a broken manifest may be why.
-pub fn unknown(query: &str, known: &[Named<'_>], problems: &[ManifestProblem], node: &str) -> Explanation {
+/// Explains a name that no pod has: a broken manifest may be why. `was_here` tells of a pod of that name that is gone.
+pub fn unknown(
+    query: &str,
+    known: &[Named<'_>],
+    problems: &[ManifestProblem],
+    was_here: bool,
+    node: &str,
+) -> Explanation {
     let names_it = |problem: &ManifestProblem| match &problem.pod {
         Some(pod) => {
             let (namespace, name) = pod.split_once('/').unwrap_or(("", pod));
@@ -78,16 +89,19 @@ pub fn unknown(query: &str, known: &[Named<'_>], problems: &[ManifestProblem], n
                 Explanation::new(Verdict::Unknown, format!("There is no pod {query} on this node{hint}")).do_this(
                     "see `hostlet pods` for the pods there are; a pod comes from a manifest in the directory staticPodPath",
                 );
+            if was_here {
+                let gone =
+                    "A pod of this name was here and is gone; `hostlet timeline` tells what became of it.";
+                explanation.also.push(gone.to_owned());
+            }
             let unnamed = problems.iter().filter(|problem| problem.pod.is_none());
-            explanation.also = unnamed
-                .map(|problem| {
-                    format!(
-                        "The manifest {} cannot be read, and may be the one: {}",
-                        problem.file.display(),
-                        one_line(&problem.message)
-                    )
-                })
-                .collect();
+            explanation.also.extend(unnamed.map(|problem| {
+                format!(
+                    "The manifest {} cannot be read, and may be the one: {}",
+                    problem.file.display(),
+                    one_line(&problem.message)
+                )
+            }));
             explanation
         }
     };
