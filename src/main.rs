@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use anyhow::Context;
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use hostlet::app;
-use hostlet::cli::{self, ConfigCommand, Exit, PodsArgs};
+use hostlet::cli::{self, AboutError, ConfigCommand, Exit, ExplainArgs, PodsArgs, TimelineArgs};
 use hostlet::config::{KubeletFlags, Loaded, VersionForm, load, with_plain_names};
 use hostlet::sys::Host;
 use hostlet::telemetry::{self, LogTarget, TelemetryConfig};
@@ -28,6 +28,10 @@ struct Cli {
 enum Command {
     /// Show the pods of this node
     Pods(PodsArgs),
+    /// Explain why a pod is as it is, and what to do
+    Explain(ExplainArgs),
+    /// Show what was done about a pod, step by step, and how long each step took
+    Timeline(TimelineArgs),
     /// Check or show configurations
     #[command(subcommand)]
     Config(ConfigCommand),
@@ -66,6 +70,8 @@ fn run(cli: Cli) -> anyhow::Result<Exit> {
                 }
             }
         }
+        Some(Command::Explain(args)) => about(cli::explain(args)),
+        Some(Command::Timeline(args)) => about(cli::timeline(args)),
         Some(Command::Config(command)) => Ok(cli::config(command, &hostname()?)?),
         None => match cli.flags.process.version {
             Some(VersionForm::True) => print_version("hostlet "),
@@ -73,6 +79,15 @@ fn run(cli: Cli) -> anyhow::Result<Exit> {
             Some(VersionForm::False) | None => daemon(&cli.flags),
         },
     }
+}
+
+/// Runs a command that asks the daemon about a pod.
+fn about(command: impl Future<Output = Result<Exit, AboutError>>) -> anyhow::Result<Exit> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    Ok(runtime.block_on(command).unwrap_or_else(|error| {
+        let _ = writeln!(std::io::stderr(), "hostlet: {}", error_chain(&error));
+        error.exit()
+    }))
 }
 
 fn print_version(name: &str) -> anyhow::Result<Exit> {

@@ -22,6 +22,7 @@ use crate::pod::admission::{Limits, admit};
 use crate::pod::container::{HostSettings, KernelFacts};
 use crate::pod::source::{self, SourceConfig, SourceState};
 use crate::pod::table::{PodTable, WantedPods};
+use crate::pod::timeline::Timeline;
 use crate::pod::worker::Services;
 use crate::pod::{HostJanitor, StartGate, StatusBoard};
 use crate::server::{ControlError, ControlServer};
@@ -78,18 +79,19 @@ pub async fn run(config: Config, cancel: CancellationToken) -> Result<(), AppErr
         check_frequency: config.sources.file_check_frequency,
     };
     tasks.spawn("manifests", source::run(manifests, source_in, tasks.cancel()));
+    let board = StatusBoard::default();
     let (wanted_in, wanted) = watch::channel(WantedPods::default());
     let (refused_in, refused) = watch::channel(Vec::new());
     let limits = Limits {
         max_pods: config.pods.max_pods,
         allowed_unsafe_sysctls: config.pods.allowed_unsafe_sysctls.clone(),
     };
-    tasks.spawn("admission", admission(source.clone(), limits, wanted_in, refused_in, tasks.cancel()));
+    let judged = Judged { wanted: wanted_in, refused: refused_in, timeline: board.timeline().clone() };
+    tasks.spawn("admission", admission(source.clone(), limits, judged, tasks.cancel()));
     let (status_in, runtime_status) = watch::channel(None);
     tasks.spawn("runtime monitor", monitor(runtime.clone(), status_in, tasks.cancel()));
     let (relister, pleg) = Pleg::new(runtime.clone());
     tasks.spawn("pleg", relister.run(tasks.cancel()));
-    let board = StatusBoard::default();
     let server = ControlServer {
         node: config.node_name.clone(),
         board: board.clone(),
@@ -156,22 +158,33 @@ pub async fn run(config: Config, cancel: CancellationToken) -> Result<(), AppErr
     Ok(())
 }
 
+/// Where the judgements go.
+struct Judged {
+    wanted: watch::Sender<WantedPods>,
+    refused: watch::Sender<Vec<k8s_openapi::api::core::v1::Pod>>,
+    timeline: Timeline,
+}
+
 /// Judges what the manifests say, each time they say something new.
 async fn admission(
     mut source: watch::Receiver<SourceState>,
     limits: Limits,
-    wanted: watch::Sender<WantedPods>,
-    refused: watch::Sender<Vec<k8s_openapi::api::core::v1::Pod>>,
+    judged: Judged,
     cancel: CancellationToken,
 ) {
+    let clock = WallClock::system();
     loop {
         let (admitted, rejected) = admit(&source.borrow_and_update(), &limits);
         for pod in &rejected {
             let message = pod.status.as_ref().and_then(|s| s.message.as_deref());
             tracing::warn!(pod = %crate::pod::pod_ref(pod), message, "pod was refused");
+            judged.timeline.refused(pod, clock.now());
         }
-        wanted.send_replace(admitted);
-        refused.send_replace(rejected);
+        for pod in &admitted.pods {
+            judged.timeline.admitted(pod, clock.now());
+        }
+        judged.wanted.send_replace(admitted);
+        judged.refused.send_replace(rejected);
         tokio::select! {
             // Cancel-safe: waiting for a token takes nothing.
             () = cancel.cancelled() => return,

@@ -8,8 +8,10 @@ use http_body_util::{BodyExt, Empty};
 use hyper::body::Incoming;
 use hyper::{Request, Response};
 use hyper_util::rt::TokioIo;
+use serde::de::DeserializeOwned;
 use tokio::net::UnixStream;
 
+use super::exit::Exit;
 use crate::server::NodeView;
 
 /// Why the daemon could not be asked.
@@ -45,9 +47,41 @@ pub enum ClientError {
     Request(#[source] hyper::http::Error),
 }
 
+impl ClientError {
+    /// The exit code this ends with.
+    pub fn exit(&self) -> Exit {
+        match self {
+            Self::NotRunning { .. } | Self::NotAllowed { .. } => Exit::Unavailable,
+            Self::HungUp(_) | Self::Status(_) | Self::Malformed(_) | Self::Request(_) => Exit::Failed,
+        }
+    }
+}
+
 /// The node and its pods, now.
 pub(super) async fn view(socket: &Path) -> Result<NodeView, ClientError> {
-    let answer = get(socket, "/v1/pods").await?;
+    fetch(socket, "/v1/pods").await
+}
+
+/// What a path answers about the pod of a name that a person typed.
+pub(super) async fn about_pod<T: DeserializeOwned>(
+    socket: &Path,
+    path: &str,
+    pod: &str,
+) -> Result<T, ClientError> {
+    fetch(socket, &format!("{path}?pod={}", url_encoded(pod))).await
+}
+
+/// A value for the query of a URL (RFC 3986, section 2).
+fn url_encoded(text: &str) -> String {
+    let encoded = |byte: u8| match byte {
+        b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => char::from(byte).to_string(),
+        _ => format!("%{byte:02X}"),
+    };
+    text.bytes().map(encoded).collect()
+}
+
+async fn fetch<T: DeserializeOwned>(socket: &Path, path: &str) -> Result<T, ClientError> {
+    let answer = get(socket, path).await?;
     let body = answer.into_body().collect().await.map_err(ClientError::HungUp)?.to_bytes();
     serde_json::from_slice(&body).map_err(ClientError::Malformed)
 }

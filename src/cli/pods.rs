@@ -63,18 +63,8 @@ impl PodsError {
     /// The exit code this ends with.
     pub fn exit(&self) -> Exit {
         match self {
-            Self::Client(ClientError::NotRunning { .. } | ClientError::NotAllowed { .. }) => {
-                Exit::Unavailable
-            }
-            Self::Client(
-                ClientError::HungUp(_)
-                | ClientError::Status(_)
-                | ClientError::Malformed(_)
-                | ClientError::Request(_),
-            )
-            | Self::Write(_)
-            | Self::Json(_)
-            | Self::Yaml(_) => Exit::Failed,
+            Self::Client(error) => error.exit(),
+            Self::Write(_) | Self::Json(_) | Self::Yaml(_) => Exit::Failed,
         }
     }
 }

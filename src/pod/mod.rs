@@ -1,11 +1,13 @@
 //! Pods: where they come from, the worker that owns each, and what it does to containers.
 
+mod activity;
 pub mod admission;
 mod board;
 pub mod container;
 mod crash_loop;
 pub mod defaults;
 mod dirs;
+pub mod explain;
 mod gate;
 mod identity;
 mod janitor;
@@ -15,10 +17,12 @@ pub mod status;
 pub mod table;
 #[cfg(test)]
 pub(crate) mod testing;
+pub mod timeline;
 pub mod validation;
 mod view;
 pub mod worker;
 
+pub use activity::{Activity, Doing};
 pub use board::{StatusBoard, Told};
 pub use crash_loop::CrashLoops;
 pub use dirs::{PodDirError, pod_dirs, remove_pod_dir};

@@ -114,7 +114,11 @@ impl ControlServer {
 
     /// Serves until cancelled. Whoever watches then is told the end; whoever does not heed it is cut off.
     pub async fn run(self, listener: UnixListener, cancel: CancellationToken) {
-        let app = Router::new().route("/v1/pods", get(pods)).with_state((self, cancel.clone()));
+        let app = Router::new()
+            .route("/v1/pods", get(pods))
+            .route("/v1/explain", get(super::explain::explain))
+            .route("/v1/timeline", get(super::timeline::timeline))
+            .with_state((self, cancel.clone()));
         let stop = cancel.clone();
         let serving =
             axum::serve(listener, app).with_graceful_shutdown(async move { stop.cancelled().await });
@@ -176,7 +180,7 @@ impl ControlServer {
         self.calls.hung(now).into_iter().map(told).collect()
     }
 
-    fn trouble(&self) -> Option<String> {
+    pub(super) fn trouble(&self) -> Option<String> {
         let health = self.pleg.health();
         let relist = health.borrow();
         if let Some(error) = &relist.error {

@@ -103,6 +103,14 @@ impl Lives {
         self.entries.values().map(|e| (e.life.pod(), e.life.stage().into()))
     }
 
+    /// When a pod's next work begins; none while it is under way or none is due.
+    pub fn due_of(&self, uid: &PodUid) -> Option<Instant> {
+        match self.entries.get(uid)?.worker {
+            Worker::Idle { due } => due,
+            Worker::Busy { .. } => None,
+        }
+    }
+
     /// Takes in an update of a pod.
     pub fn update(&mut self, update: PodUpdate) -> Vec<Effect> {
         let pod = match &update.subject {

@@ -130,6 +130,7 @@ impl PodTable {
                 // Cancel-safe: channels give an item only when `recv` returns it.
                 Some((uid, outcome)) = self.workers.next_done() => {
                     let effects = self.lives.completed(&uid, outcome, Instant::now(), rand::random());
+                    self.workers.scheduled(&uid, self.lives.due_of(&uid));
                     self.carry_out(effects);
                 }
                 // Cancel-safe: the queue gives a change only when `next` returns it.

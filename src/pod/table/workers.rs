@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::Effect;
@@ -40,6 +41,11 @@ impl Workers {
     /// The next work that ended; `None` never, as this end keeps a sender. Cancel-safe.
     pub(super) async fn next_done(&mut self) -> Option<(PodUid, Outcome)> {
         self.done_out.recv().await
+    }
+
+    /// Passes on when a pod's next work begins.
+    pub(super) fn scheduled(&self, uid: &PodUid, due: Option<Instant>) {
+        self.syncer.scheduled(uid, due);
     }
 
     pub(super) fn carry_out(&mut self, effect: Effect) {

@@ -29,6 +29,10 @@ pub struct Memory {
     pub crash_loops: CrashLoops,
     /// Why containers wait that should run, by name.
     pub waiting: BTreeMap<String, WaitingReason>,
+    /// When what containers wait for is tried again at the earliest, by name, as far as it is known.
+    pub retries: BTreeMap<String, Timestamp>,
+    /// What was last told to have gone wrong in the present work.
+    pub failure: Option<String>,
     /// Why the sandbox could not be made, if it could not.
     pub sandbox_error: Option<String>,
     /// What ended containers left in their termination logs.
@@ -49,6 +53,8 @@ impl Memory {
         Self {
             crash_loops: CrashLoops::new(crash_loop_cap),
             waiting: BTreeMap::new(),
+            retries: BTreeMap::new(),
+            failure: None,
             sandbox_error: None,
             termination_messages: BTreeMap::new(),
             last_work: None,

@@ -7,11 +7,12 @@ use k8s_openapi::api::core::v1::Pod;
 use super::plan::{Plan, SandboxPlan};
 use super::syncer::Services;
 use super::{Memory, StatusOverride};
-use crate::cri::ContainerState;
+use crate::cri::{ContainerState, ContainerStatus};
 use crate::log::termination_message;
 use crate::pleg::PodStatus;
 use crate::pod::Told;
 use crate::pod::status::{Lifecycle, StatusInput, generate};
+use crate::pod::timeline::Step;
 use crate::types::{EventKind, PodEvent, PodRef};
 
 /// How far a pod's life has come, and what of its work bears on its status.
@@ -78,14 +79,29 @@ impl Services {
             if !has_ended || memory.termination_messages.contains_key(&container.id) {
                 continue;
             }
+            self.note_end(&observed.pod, container);
             let ended = container.clone();
             let read = tokio::task::spawn_blocking(move || termination_message(&ended)).await;
             memory.termination_messages.insert(container.id.clone(), read.unwrap_or_default());
         }
     }
 
+    /// Notes that a container ended.
+    fn note_end(&self, pod: &PodRef, ended: &ContainerStatus) {
+        let reason = match ended.reason.as_str() {
+            "" | "Error" | "Completed" => String::new(),
+            reason => format!(", {reason}"),
+        };
+        let detail = format!("{}: exit code {}{reason}", ended.name, ended.exit_code);
+        self.board.timeline().mark(pod, Step::Ended, detail, self.clock.now());
+    }
+
     /// Tells an event, unless it is the same as the last one of its reason: work is tried again and again.
     pub(super) fn event(&self, pod: &PodRef, container: Option<&str>, event: PodEvent, memory: &mut Memory) {
+        match event.kind {
+            EventKind::Warning => memory.failure = Some(event.message.clone()),
+            EventKind::Normal => {}
+        }
         let key = (container.unwrap_or_default().to_owned(), event.reason);
         if memory.told.get(&key) == Some(&event.message) {
             return;
@@ -96,6 +112,7 @@ impl Services {
 
     /// Tells an event that happened once.
     pub(super) fn announce(&self, pod: &PodRef, container: Option<&str>, event: &PodEvent) {
+        self.board.timeline().event(pod, container, event, self.clock.now());
         let (uid, reason, message) = (&pod.uid, event.reason, event.message.as_str());
         match event.kind {
             EventKind::Normal => tracing::info!(%pod, %uid, container, reason, "{message}"),

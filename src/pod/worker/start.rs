@@ -12,10 +12,11 @@ use super::syncer::Services;
 use super::{Memory, WaitingReason};
 use crate::cri::wire::PodSandboxConfig;
 use crate::cri::{ContainerState, CriError};
-use crate::image::{ImageRequest, PullPolicy};
+use crate::image::{ImageError, ImageRequest, PullPolicy};
 use crate::pleg::PodStatus;
 use crate::pod::container::{container_config, container_mounts};
-use crate::pod::{Turn, pod_ref};
+use crate::pod::timeline::Step;
+use crate::pod::{Activity, Turn, pod_ref};
 use crate::types::{CONFIG_SEEN_ANNOTATION, ContainerId, PodEvent, PodRef, SandboxId, error_chain};
 
 /// A sandbox that takes containers.
@@ -52,8 +53,15 @@ impl Services {
         if let Ok(Err(error)) = tokio::task::spawn_blocking(move || logs.create_pod_dir(&owner)).await {
             tracing::warn!(pod = %reference, uid = %reference.uid, error = error_chain(&error), "cannot make the pod's log directory");
         }
-        let id = self.gate.pass(turn(pod), self.runtime.run_sandbox(config.clone(), "")).await?;
+        let making = async {
+            self.begin(reference, Activity::MakingSandbox);
+            self.runtime.run_sandbox(config.clone(), "").await
+        };
+        self.begin(reference, Activity::WaitingForTurn);
+        let id = self.gate.pass(turn(pod), making).await?;
         let status = self.runtime.sandbox_status(&id).await?;
+        let ips: Vec<String> = status.ips.iter().map(IpAddr::to_string).collect();
+        self.board.timeline().mark(reference, Step::Network, ips.join(", "), self.clock.now());
         tracing::debug!(pod = %reference, uid = %reference.uid, sandbox = %id, "sandbox made");
         Ok(PodSandbox { id, config, ips: status.ips })
     }
@@ -85,7 +93,12 @@ impl Services {
         if let Some(ended) = previous.filter(|p| p.state == ContainerState::Exited) {
             memory.crash_loops.restarted(ended, self.clock.now());
         }
-        let started = self.gate.pass(turn(pod), self.runtime.start_container(&id)).await;
+        let starting = async {
+            self.begin(&reference, Activity::StartingContainer { container: container.name.clone() });
+            self.runtime.start_container(&id).await
+        };
+        self.begin(&reference, Activity::WaitingForTurn);
+        let started = self.gate.pass(turn(pod), starting).await;
         if let Err(error) = started {
             self.failed(&reference, container, &error.to_string(), memory);
             return Err(waiting("RunContainerError", error.to_string()));
@@ -134,7 +147,11 @@ impl Services {
             self.failed(reference, container, &text, memory);
             return Err(waiting("CreateContainerError", text));
         }
-        let creating = self.runtime.create_container(&sandbox.id, config, sandbox.config.clone());
+        let creating = async {
+            self.begin(reference, Activity::CreatingContainer { container: container.name.clone() });
+            self.runtime.create_container(&sandbox.id, config, sandbox.config.clone()).await
+        };
+        self.begin(reference, Activity::WaitingForTurn);
         let created = self.gate.pass(turn(pod), creating).await;
         match created {
             Ok(id) => {
@@ -169,13 +186,22 @@ impl Services {
             sandbox: sandbox.config.clone(),
         };
         let told = Mutex::new(memory);
-        let report = |event| {
+        let report = |event: PodEvent| {
+            if event.reason == "Pulling" {
+                let (container, image) = (container.name.clone(), image.clone());
+                self.begin(reference, Activity::PullingImage { container, image });
+            }
             let mut memory = told.lock().unwrap_or_else(PoisonError::into_inner);
             self.event(reference, Some(&container.name), event, &mut memory);
         };
         let ensured = self.images.ensure(request, &report).await;
         let memory = told.into_inner().unwrap_or_else(PoisonError::into_inner);
         ensured.map(|ensured| ensured.image).map_err(|error| {
+            if let ImageError::BackOff { remaining, .. } = &error
+                && let Ok(at) = self.clock.now().checked_add(*remaining)
+            {
+                memory.retries.insert(container.name.clone(), at);
+            }
             self.failed(reference, container, error.reason(), memory);
             waiting(error.reason(), error.to_string())
         })

@@ -12,7 +12,8 @@ use super::syncer::Services;
 use super::{Content, Memory, Outcome, Retry, StatusOverride};
 use crate::cri::{ContainerState, CriError};
 use crate::pleg::PodStatus;
-use crate::pod::{pod_ref, remove_pod_dir};
+use crate::pod::timeline::Step;
+use crate::pod::{Activity, pod_ref, remove_pod_dir};
 use crate::types::{ContainerId, PodEvent, PodRef, error_chain};
 
 /// The runtime is never given less to stop a container, whatever the source of the grace period (as upstream).
@@ -53,6 +54,7 @@ impl Services {
         match stopped.await {
             Ok(observed) => {
                 self.tell(pod, &observed, Progress::Terminating(status), memory).await;
+                self.mark(&reference, Step::Stopped);
                 Outcome::Done { due: None }
             }
             Err(error) => {
@@ -75,13 +77,14 @@ impl Services {
         let finished = async {
             let observed = self.observe(&reference, memory).await?;
             self.tell(pod, &observed, Progress::Terminated(status), memory).await;
+            self.begin(&reference, Activity::CleaningUp);
             self.remove_cgroup(&reference).await?;
             match content {
                 Content::Keep => Ok(()),
                 Content::Remove => self.remove_everything(&reference, &observed).await,
             }
         };
-        self.conclude(&reference, finished.await)
+        self.conclude(&reference, content, finished.await, memory)
     }
 
     /// Stops and removes everything of a pod that only the runtime knows.
@@ -89,20 +92,38 @@ impl Services {
         let reaped = async {
             let observed = self.observe(pod, memory).await?;
             let observed = self.stop_and_prove(pod, &observed, grace_seconds).await?;
+            self.begin(pod, Activity::CleaningUp);
             self.remove_cgroup(pod).await?;
             self.remove_everything(pod, &observed).await
         };
-        self.conclude(pod, reaped.await)
+        self.conclude(pod, Content::Remove, reaped.await, memory)
     }
 
-    fn conclude(&self, pod: &PodRef, result: Result<(), StopError>) -> Outcome {
-        match result {
-            Ok(()) => Outcome::Done { due: None },
-            Err(error) => {
+    fn conclude(
+        &self,
+        pod: &PodRef,
+        content: Content,
+        result: Result<(), StopError>,
+        memory: &mut Memory,
+    ) -> Outcome {
+        match (result, content) {
+            (Ok(()), Content::Keep) => Outcome::Done { due: None },
+            (Ok(()), Content::Remove) => {
+                self.mark(pod, Step::Removed);
+                Outcome::Done { due: None }
+            }
+            (Err(error), _) => {
+                memory.failure = Some(error.to_string());
                 tracing::warn!(%pod, uid = %pod.uid, %error, "cannot clean up after the pod; trying again");
                 Outcome::Failed(Retry::BackOff)
             }
         }
+    }
+
+    fn mark(&self, pod: &PodRef, step: Step) {
+        // What the step before took is known now.
+        self.begin(pod, Activity::Idle);
+        self.board.timeline().mark(pod, step, String::new(), self.clock.now());
     }
 
     async fn stop_and_prove(
@@ -130,13 +151,22 @@ impl Services {
         observed: &PodStatus,
         grace_seconds: i64,
     ) -> Result<(), CriError> {
-        let running = observed.containers.iter().filter(|c| runs(c.state));
-        let stops = running.map(|container| {
+        let running: Vec<_> = observed.containers.iter().filter(|c| runs(c.state)).collect();
+        if !running.is_empty() {
+            self.begin(
+                pod,
+                Activity::StoppingContainers { grace_seconds: grace_seconds.max(MIN_STOP_SECONDS) },
+            );
+        }
+        let stops = running.into_iter().map(|container| {
             let message = format!("Stopping container {}", container.name);
             self.stop_container(pod, &container.name, &container.id, message, grace_seconds)
         });
         let stopped: Result<(), CriError> = join_all(stops).await.into_iter().collect();
         stopped?;
+        if !observed.sandboxes.is_empty() {
+            self.begin(pod, Activity::StoppingSandbox);
+        }
         join_all(observed.sandboxes.iter().map(|s| self.runtime.stop_sandbox(&s.id)))
             .await
             .into_iter()

@@ -72,6 +72,7 @@ impl Services {
             plan.start.iter().any(|start| containers.get(start.index).is_some_and(|c| c.name == name))
         };
         memory.waiting.retain(|name, _| starts(name));
+        memory.retries.clear();
         for wait in &plan.backing_off {
             let who = format!(
                 "container={} pod={}_{}({})",
@@ -85,6 +86,7 @@ impl Services {
             self.event(reference, Some(&wait.name), PodEvent::warning("BackOff", text), memory);
             let reason = WaitingReason { reason: "CrashLoopBackOff".to_owned(), message };
             memory.waiting.insert(wait.name.clone(), reason);
+            memory.retries.insert(wait.name.clone(), wait.until);
         }
     }
 

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use tokio::sync::watch;
+use tokio::time::Instant;
 
 use super::task::PodSyncer;
 use super::{Memory, Outcome, Work};
@@ -15,8 +16,8 @@ use crate::image::Images;
 use crate::log::LogLayout;
 use crate::pleg::{Observed, PlegHandle};
 use crate::pod::container::HostSettings;
-use crate::pod::{StartGate, StatusBoard};
-use crate::types::{PodRef, WallClock};
+use crate::pod::{Activity, StartGate, StatusBoard, pod_ref};
+use crate::types::{PodRef, PodUid, WallClock};
 
 /// The parts of the node that work on pods is done with. Shared by all workers.
 pub struct Services {
@@ -53,7 +54,8 @@ impl PodSyncer for Services {
     }
 
     async fn perform(&self, work: &Work, memory: &mut Memory) -> Outcome {
-        match work {
+        memory.failure = None;
+        let outcome = match work {
             Work::Sync(pod) => self.sync(pod, memory).await,
             Work::Terminate { pod, grace_seconds, status } => {
                 self.terminate(pod, *grace_seconds, status.as_ref(), memory).await
@@ -62,11 +64,41 @@ impl PodSyncer for Services {
                 self.finish(pod, status.as_ref(), *content, memory).await
             }
             Work::Reap { pod, grace_seconds } => self.reap(pod, *grace_seconds, memory).await,
-        }
+        };
+        self.rest(work, outcome, memory);
+        outcome
+    }
+
+    fn scheduled(&self, pod: &PodUid, due: Option<Instant>) {
+        let at = |due: Instant| {
+            let pause = due.saturating_duration_since(Instant::now());
+            self.clock.now().checked_add(pause).ok()
+        };
+        self.board.schedule(pod, due.and_then(at));
     }
 }
 
 impl Services {
+    /// Shows that a step of the work on a pod begins.
+    pub(super) fn begin(&self, pod: &PodRef, activity: Activity) {
+        self.board.begin(pod, activity, self.clock.now());
+    }
+
+    /// Shows what the worker waits for after its work ended.
+    fn rest(&self, work: &Work, outcome: Outcome, memory: &Memory) {
+        let pod = match work {
+            Work::Sync(pod) | Work::Terminate { pod, .. } | Work::Finish { pod, .. } => pod_ref(pod),
+            Work::Reap { pod, .. } => pod.clone(),
+        };
+        let activity = match outcome {
+            Outcome::Failed(_) => Activity::Retrying { error: memory.failure.clone() },
+            Outcome::Done { due: Some(_) } => Activity::BackingOff,
+            Outcome::Done { due: None } | Outcome::PodEnded | Outcome::Cancelled => Activity::Idle,
+        };
+        self.begin(&pod, activity);
+        self.board.retries(&pod.uid, memory.retries.clone());
+    }
+
     /// The pod as the runtime has it after our last work on it ended.
     pub(super) async fn observe(&self, pod: &PodRef, memory: &Memory) -> Observed {
         let cache = self.pleg.cache();

@@ -21,6 +21,11 @@ pub trait PodSyncer: Send + Sync + 'static {
 
     /// Performs `work`. Dropping the future cancels it: whatever was begun is found by the next look at the runtime.
     async fn perform(&self, work: &Work, memory: &mut Memory) -> Outcome;
+
+    /// Takes in when the pod's next work begins; none while it is under way. For showing only.
+    fn scheduled(&self, pod: &PodUid, due: Option<Instant>) {
+        let (_, _) = (pod, due);
+    }
 }
 
 /// Work, and how to end it early.

@@ -1,0 +1,144 @@
+//! `hostlet explain`: why a pod is as it is, in a few lines.
+
+use std::io::{self, Write};
+use std::path::PathBuf;
+
+use clap::{Args, ValueEnum};
+use jiff::Timestamp;
+
+use super::client::{ClientError, about_pod};
+use super::exit::Exit;
+use crate::pod::explain::{Explanation, Verdict};
+use crate::pod::status::human_duration;
+
+/// How to print what is known about a pod.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum AboutOutput {
+    /// For programs.
+    Json,
+}
+
+/// Arguments of `hostlet explain`.
+#[derive(Clone, Debug, Args)]
+pub struct ExplainArgs {
+    /// Name of the pod, with or without the node's name appended, with or without NAMESPACE/ before it
+    pub pod: String,
+    /// Print the explanation as an object
+    #[arg(short, long, value_enum)]
+    pub output: Option<AboutOutput>,
+    /// Socket of the daemon
+    #[arg(long, default_value = "/run/hostlet/hostlet.sock")]
+    pub socket: PathBuf,
+}
+
+/// Why nothing could be said about a pod.
+#[derive(Debug, thiserror::Error)]
+pub enum AboutError {
+    /// The daemon could not be asked.
+    #[error(transparent)]
+    Client(#[from] ClientError),
+    /// Nobody reads the output.
+    #[error("writing the answer")]
+    Write(#[from] io::Error),
+    /// The answer could not be written.
+    #[error("writing the answer as JSON")]
+    Json(#[from] serde_json::Error),
+}
+
+impl AboutError {
+    /// The exit code this ends with.
+    pub fn exit(&self) -> Exit {
+        match self {
+            Self::Client(error) => error.exit(),
+            Self::Write(_) | Self::Json(_) => Exit::Failed,
+        }
+    }
+}
+
+/// Runs `hostlet explain`: succeeds unless something is wrong with the pod, or there is none.
+pub async fn explain(args: ExplainArgs) -> Result<Exit, AboutError> {
+    let explanations: Vec<Explanation> = about_pod(&args.socket, "/v1/explain", &args.pod).await?;
+    let mut out = io::stdout().lock();
+    match args.output {
+        Some(AboutOutput::Json) => {
+            serde_json::to_writer_pretty(&mut out, &explanations)?;
+            writeln!(out)?;
+        }
+        None => {
+            let texts: Vec<String> = explanations.iter().map(|e| text(e, Timestamp::now())).collect();
+            write!(out, "{}", texts.join("\n"))?;
+        }
+    }
+    let is_well = |explanation: &Explanation| match explanation.verdict {
+        Verdict::Fine | Verdict::Completed | Verdict::UnderWay => true,
+        Verdict::Wrong | Verdict::Unknown => false,
+    };
+    Ok(if explanations.iter().all(is_well) { Exit::Ok } else { Exit::Failed })
+}
+
+/// The explanation for people: the sentence, then what belongs to it, a line each.
+fn text(explanation: &Explanation, now: Timestamp) -> String {
+    let sentence = explanation.sentence.trim_end_matches('.');
+    let end = if sentence.ends_with('?') { "" } else { "." };
+    let mut text = match explanation.verdict {
+        Verdict::Unknown => format!("{sentence}{end}\n"),
+        Verdict::Fine | Verdict::Completed | Verdict::UnderWay | Verdict::Wrong => {
+            format!("{}: {sentence}{end}\n", explanation.pod)
+        }
+    };
+    let mut line = |label: &str, value: Option<String>| {
+        if let Some(value) = value {
+            text.push_str(&format!("  {label:<11} {value}\n"));
+        }
+    };
+    line("step:", explanation.step.clone());
+    line(
+        "since:",
+        explanation.since.map(|at| format!("{} ({} ago)", clock(at), human_duration(now.duration_since(at)))),
+    );
+    line(
+        "next:",
+        explanation.next.map(|at| {
+            let left = at.duration_since(now);
+            let when =
+                if left.as_secs() > 0 { format!("in {}", human_duration(left)) } else { "now".to_owned() };
+            format!("{} ({when})", clock(at))
+        }),
+    );
+    line("what to do:", explanation.remedy.clone());
+    for sentence in &explanation.also {
+        line("also:", Some(sentence.clone()));
+    }
+    text
+}
+
+/// A time as people read it: to the second, in UTC.
+fn clock(at: Timestamp) -> String {
+    at.strftime("%Y-%m-%d %H:%M:%SZ").to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_sentence_comes_first_and_what_is_unknown_is_left_out() {
+        let at = |second| Timestamp::from_second(second).unwrap();
+        let explanation = Explanation {
+            pod: "default/web".to_owned(),
+            verdict: Verdict::Wrong,
+            sentence: "Container c ended with exit code 1".to_owned(),
+            step: Some("container c (CrashLoopBackOff)".to_owned()),
+            since: Some(at(0)),
+            next: Some(at(40)),
+            remedy: None,
+            also: vec!["One more thing.".to_owned()],
+        };
+        let expected = "default/web: Container c ended with exit code 1.\n\
+            \x20 step:       container c (CrashLoopBackOff)\n\
+            \x20 since:      1970-01-01 00:00:00Z (30s ago)\n\
+            \x20 next:       1970-01-01 00:00:40Z (in 10s)\n\
+            \x20 also:       One more thing.\n";
+        assert_eq!(text(&explanation, at(30)), expected);
+    }
+}

@@ -1,0 +1,103 @@
+//! What is known of the pod to be explained.
+
+use std::time::Duration;
+
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::{ContainerStatus, Pod, PodStatus};
+
+use crate::pod::source::ManifestProblem;
+use crate::pod::view::PodView;
+use crate::pod::{Activity, Doing};
+
+/// What this node makes of a pod.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Standing {
+    /// It should run.
+    Wanted,
+    /// It should run, and an earlier pod of the same name has not ended yet.
+    Behind,
+    /// This node does not take it; its status says why.
+    Refused,
+    /// No manifest asks for it any more.
+    Unwanted,
+}
+
+/// A call to the runtime about this pod that takes longer than it should.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HungCall {
+    /// The call, by its upstream name.
+    pub call: String,
+    /// What it is about.
+    pub subject: String,
+    /// How long it has taken so far.
+    pub took: Duration,
+}
+
+/// Everything an explanation is made from.
+#[derive(Clone, Debug)]
+pub struct Case<'a> {
+    /// The pod.
+    pub pod: &'a Pod,
+    /// What this node makes of it.
+    pub standing: Standing,
+    /// Its status; none before its worker told one.
+    pub status: Option<&'a PodStatus>,
+    /// Since when its containers are being stopped for good.
+    pub terminating_since: Option<Timestamp>,
+    /// What its worker does.
+    pub doing: Option<&'a Doing>,
+    /// Its containers that run by what was last seen in the runtime.
+    pub running: Vec<String>,
+    /// A call about it that hangs.
+    pub hung: Option<HungCall>,
+    /// What is wrong with its manifest as it is now.
+    pub problem: Option<&'a ManifestProblem>,
+    /// What keeps the node as a whole from running pods.
+    pub trouble: Option<String>,
+    /// The time.
+    pub now: Timestamp,
+}
+
+impl Case<'_> {
+    pub(super) fn view(&self) -> PodView<'_> {
+        PodView::from(self.pod)
+    }
+
+    /// `namespace/name`.
+    pub(super) fn name(&self) -> String {
+        let view = self.view();
+        format!("{}/{}", view.namespace, view.name)
+    }
+
+    /// The name to type after `hostlet logs`.
+    pub(super) fn logs(&self, container: &str) -> String {
+        let view = self.view();
+        let choice = if view.spec.containers.len() > 1 { format!(" -c {container}") } else { String::new() };
+        format!("hostlet logs {}{choice}", view.name)
+    }
+
+    pub(super) fn activity(&self) -> &Activity {
+        self.doing.map_or(&Activity::Idle, |doing| &doing.activity)
+    }
+
+    /// Since when the worker is at its present step.
+    pub(super) fn active_since(&self) -> Option<Timestamp> {
+        self.doing.map(|doing| doing.since)
+    }
+
+    /// When what failed for a container is tried again: not before its back-off is over, and then with the worker's next
+    /// work.
+    pub(super) fn retry_of(&self, container: &str) -> Option<Timestamp> {
+        let doing = self.doing?;
+        let back_off = doing.retries.get(container).copied().filter(|at| *at > self.now);
+        back_off.or(doing.next_work)
+    }
+
+    pub(super) fn next_work(&self) -> Option<Timestamp> {
+        self.doing.and_then(|doing| doing.next_work)
+    }
+
+    pub(super) fn statuses(&self) -> &[ContainerStatus] {
+        self.status.and_then(|status| status.container_statuses.as_deref()).unwrap_or_default()
+    }
+}

@@ -1,0 +1,262 @@
+//! The explanation of a pod: the first of these that holds is its cause. Containers are explained in `containers`.
+
+use jiff::SignedDuration;
+
+use super::case::{Case, Standing};
+use super::containers::containers;
+use super::explanation::{Explanation, Verdict, one_line};
+use crate::pod::Activity;
+use crate::pod::status::human_duration;
+
+/// Explains a pod.
+pub fn explain(case: &Case<'_>) -> Explanation {
+    let cause = refused(case)
+        .or_else(|| hung(case))
+        .or_else(|| ending(case))
+        .or_else(|| not_begun(case))
+        .or_else(|| sandbox(case))
+        .unwrap_or_else(|| containers(case));
+    let mut explanation = Explanation { pod: case.name(), ..cause };
+    if let Some(problem) = case.problem {
+        let file = problem.file.display();
+        let what = one_line(&problem.message);
+        if explanation.verdict == Verdict::Fine {
+            let now =
+                "The pod runs as an earlier version of its manifest says, because the manifest is broken now";
+            explanation = Explanation {
+                verdict: Verdict::Wrong,
+                sentence: format!("{now}: {file}: {what}"),
+                step: Some("reading the manifest".to_owned()),
+                since: Some(problem.since),
+                remedy: Some("correct the manifest; it is read again as soon as it changes".to_owned()),
+                ..explanation
+            };
+        } else {
+            explanation
+                .also
+                .push(format!("Its manifest {file} is broken, and changes in it do not count: {what}"));
+        }
+    }
+    explanation
+}
+
+fn refused(case: &Case<'_>) -> Option<Explanation> {
+    if case.standing != Standing::Refused {
+        return None;
+    }
+    let status = case.status?;
+    let message = status.message.as_deref().unwrap_or_default();
+    let message = message.strip_prefix("Pod was rejected: ").unwrap_or(message);
+    let remedy = match status.reason.as_deref() {
+        Some("PodFeatureUnsupported") => {
+            "remove these fields from the manifest; hostlet does not do yet what they ask for, and would run something else \
+             if it left them out by itself"
+        }
+        Some("SysctlForbidden") => {
+            "remove the sysctl from spec.securityContext.sysctls, or permit it with allowedUnsafeSysctls in the \
+             configuration"
+        }
+        Some("OutOfpods") => "remove manifests of other pods, or raise maxPods in the configuration",
+        Some(_) | None => "change the manifest as the message says",
+    };
+    let since = status.start_time.as_ref().map(|time| time.0);
+    let sentence = format!("This node does not take the pod: {message}");
+    Some(Explanation::wrong(sentence).at("admission").since(since).do_this(remedy))
+}
+
+fn hung(case: &Case<'_>) -> Option<Explanation> {
+    let hung = case.hung.as_ref()?;
+    let took = SignedDuration::try_from(hung.took).unwrap_or_default();
+    let sentence = format!(
+        "The container runtime has not answered for {}: {} on {}",
+        human_duration(took),
+        hung.call,
+        hung.subject
+    );
+    let remedy = "look into the container runtime's log (journalctl -u containerd); restarting the runtime ends the call \
+                  and leaves running containers alone";
+    let since = case.now.checked_sub(took).ok();
+    Some(Explanation::wrong(sentence).at(step(case.activity())).since(since).do_this(remedy))
+}
+
+/// A pod that is being ended.
+fn ending(case: &Case<'_>) -> Option<Explanation> {
+    let is_unwanted = case.standing == Standing::Unwanted;
+    if !is_unwanted && case.terminating_since.is_none() {
+        return None;
+    }
+    let since = case.terminating_since.or(case.active_since());
+    let why = if is_unwanted { ": its manifest was removed or replaced" } else { "" };
+    let explanation = match case.activity() {
+        Activity::Retrying { error } => {
+            let error = error.as_deref().unwrap_or("the container runtime gave no reason");
+            Explanation::wrong(format!("The pod cannot be ended: {error}"))
+                .next(case.next_work())
+                .do_this("look into the container runtime's log (journalctl -u containerd)")
+        }
+        Activity::StoppingContainers { grace_seconds } => {
+            let begun = case.active_since().unwrap_or(case.now);
+            let killed = begun.checked_add(SignedDuration::from_secs(*grace_seconds)).ok();
+            let left = killed.map_or(0, |at| at.duration_since(case.now).as_secs().max(0));
+            let who = if case.running.is_empty() {
+                "its containers end".to_owned()
+            } else {
+                still_run(&case.running)
+            };
+            Explanation::under_way(format!(
+                "The pod is being ended{why}; {who}, with {left} s left before the kill"
+            ))
+            .next(killed)
+            .do_this(
+                "wait; a container that takes all of its grace period does not end on SIGTERM: handle that signal in its \
+                 program, or lower terminationGracePeriodSeconds",
+            )
+        }
+        Activity::Idle
+        | Activity::WaitingForTurn
+        | Activity::MakingSandbox
+        | Activity::PullingImage { .. }
+        | Activity::CreatingContainer { .. }
+        | Activity::StartingContainer { .. }
+        | Activity::StoppingSandbox
+        | Activity::CleaningUp
+        | Activity::BackingOff => Explanation::under_way(format!("The pod is being ended{why}")),
+    };
+    Some(explanation.at(step(case.activity())).since(since))
+}
+
+fn still_run(names: &[String]) -> String {
+    match names {
+        [one] => format!("container {one} still runs"),
+        many => format!("containers {} still run", many.join(", ")),
+    }
+}
+
+/// A pod of which nothing is told yet.
+fn not_begun(case: &Case<'_>) -> Option<Explanation> {
+    if case.standing == Standing::Behind {
+        let sentence = "The pod waits until the earlier pod of the same name has ended: a changed manifest is a new pod, \
+                        and the two never run at once";
+        let wait =
+            "wait; the earlier pod has its terminationGracePeriodSeconds to end, see `hostlet timeline`";
+        return Some(Explanation::under_way(sentence).at("waiting for the predecessor").do_this(wait));
+    }
+    if case.status.is_some() {
+        return None;
+    }
+    Some(match (&case.trouble, case.activity()) {
+        (Some(trouble), _) => Explanation::wrong(format!("No pod can start on this node: {trouble}"))
+            .at("waiting for the container runtime")
+            .do_this(
+                "start the container runtime (systemctl start containerd), and check containerRuntimeEndpoint in the \
+                 configuration; hostlet goes on by itself",
+            ),
+        (None, activity) => Explanation::under_way("The pod was admitted, and its start begins")
+            .at(step(activity))
+            .since(case.active_since()),
+    })
+}
+
+/// A pod without a sandbox that will do.
+fn sandbox(case: &Case<'_>) -> Option<Explanation> {
+    let conditions = case.status?.conditions.as_deref().unwrap_or_default();
+    let condition =
+        conditions.iter().find(|c| c.type_ == "PodReadyToStartContainers" && c.status == "False")?;
+    let message = condition.message.as_deref()?;
+    let since = condition.last_transition_time.as_ref().map(|time| time.0);
+    let again = case.next_work();
+    if let Some(problem) = message.strip_prefix("network is not ready: ") {
+        let sentence = format!("The pod waits for the node's pod network: {problem}");
+        let remedy = "set the network up: a CNI configuration in /etc/cni/net.d and its plugins in /opt/cni/bin, or where \
+                      the container runtime looks for them; hostlet goes on by itself";
+        return Some(Explanation::wrong(sentence).at("network").since(since).next(again).do_this(remedy));
+    }
+    if let Some(problem) = message.strip_prefix("Failed to create pod sandbox: ") {
+        let remedy = if problem.contains("network") || problem.contains("cni") {
+            "check the CNI configuration (/etc/cni/net.d), its plugins (/opt/cni/bin), and whether its addresses are used up"
+        } else if problem.contains("image") {
+            "the container runtime cannot get its pause image: check sandbox_image in its configuration, or load that image"
+        } else {
+            "look into the container runtime's log (journalctl -u containerd)"
+        };
+        let sentence = format!("The pod's sandbox cannot be made: {}", words(problem));
+        return Some(Explanation::wrong(sentence).at("sandbox").since(since).next(again).do_this(remedy));
+    }
+    let is_past_sandbox = match case.activity() {
+        Activity::PullingImage { .. }
+        | Activity::CreatingContainer { .. }
+        | Activity::StartingContainer { .. }
+        | Activity::BackingOff => true,
+        Activity::Idle
+        | Activity::WaitingForTurn
+        | Activity::MakingSandbox
+        | Activity::StoppingContainers { .. }
+        | Activity::StoppingSandbox
+        | Activity::CleaningUp
+        | Activity::Retrying { .. } => false,
+    };
+    if is_past_sandbox {
+        return None;
+    }
+    Some(match case.activity() {
+        Activity::Retrying { error: Some(error) } => {
+            Explanation::wrong(format!("The pod cannot be started: {error}"))
+                .at("preparing the host")
+                .since(since)
+                .next(again)
+                .do_this("correct what the message names on this host; hostlet goes on by itself")
+        }
+        activity => starting(case, activity).since(case.active_since()),
+    })
+}
+
+/// A pod that is on its way up.
+pub(super) fn starting(case: &Case<'_>, activity: &Activity) -> Explanation {
+    let sentence = match activity {
+        Activity::WaitingForTurn => {
+            "The pod waits behind starts of other pods: only a few start at a time (maxConcurrentStarts), those of higher \
+             priority and those seen first before others"
+                .to_owned()
+        }
+        Activity::PullingImage { container, image } => {
+            format!("The pod is being started: the image {image} is being pulled for container {container}")
+        }
+        Activity::MakingSandbox => "The pod is being started: its sandbox and network are being made".to_owned(),
+        Activity::CreatingContainer { container } | Activity::StartingContainer { container } => {
+            format!("The pod is being started: container {container} is next")
+        }
+        Activity::Idle
+        | Activity::StoppingContainers { .. }
+        | Activity::StoppingSandbox
+        | Activity::CleaningUp
+        | Activity::BackingOff
+        | Activity::Retrying { .. } => "The pod is being started".to_owned(),
+    };
+    Explanation::under_way(sentence).at(step(activity)).since(case.active_since())
+}
+
+/// The step a worker is at, for people.
+pub(super) fn step(activity: &Activity) -> String {
+    match activity {
+        Activity::Idle => "looking at the pod".to_owned(),
+        Activity::WaitingForTurn => "waiting for its turn to start".to_owned(),
+        Activity::MakingSandbox => "making the sandbox".to_owned(),
+        Activity::PullingImage { image, .. } => format!("pulling the image {image}"),
+        Activity::CreatingContainer { container } => format!("making container {container}"),
+        Activity::StartingContainer { container } => format!("starting container {container}"),
+        Activity::StoppingContainers { .. } => "stopping containers".to_owned(),
+        Activity::StoppingSandbox => "taking down the sandbox".to_owned(),
+        Activity::CleaningUp => "removing what the pod left".to_owned(),
+        Activity::BackingOff => "waiting out a restart's back-off".to_owned(),
+        Activity::Retrying { .. } => "waiting to try again".to_owned(),
+    }
+}
+
+/// A runtime's message without the frame of its protocol.
+pub(super) fn words(message: &str) -> &str {
+    let message = message.trim();
+    match message.strip_prefix("rpc error: code = ").and_then(|rest| rest.split_once(" desc = ")) {
+        Some((_, description)) => description,
+        None => message,
+    }
+}

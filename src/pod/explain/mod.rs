@@ -1,0 +1,15 @@
+//! Why a pod is as it is, in words a newcomer can act on. Pure: facts and the time in, an explanation out.
+
+mod case;
+mod containers;
+mod explanation;
+mod images;
+mod life;
+mod names;
+#[cfg(test)]
+mod tests;
+
+pub use case::{Case, HungCall, Standing};
+pub use explanation::{Explanation, Verdict};
+pub use life::explain;
+pub use names::{Named, is_meant, nearest_names, unknown};
