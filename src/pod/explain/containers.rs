@@ -69,7 +69,7 @@ fn crash_loop(case: &Case<'_>, status: &ContainerStatus) -> Explanation {
         1 => ", restarted once so far".to_owned(),
         n => format!(", restarted {n} times so far"),
     };
-    let how = ended.map_or_else(|| "ends again and again".to_owned(), |ended| how_it_ended(ended));
+    let how = ended.map_or_else(|| "ends again and again".to_owned(), how_it_ended);
     Explanation::wrong(format!("Container {name} {how}{times}; it is restarted with growing pauses"))
         .at(format!("container {name} (CrashLoopBackOff)"))
         .since(ended.and_then(|ended| ended.finished_at.as_ref()).map(|time| time.0))
