@@ -47,23 +47,23 @@ async fn a_removed_pod_ends_within_its_grace_though_it_ignores_being_asked() {
     node.until("nor told of", SECOND, |n| n.status("u1").is_none()).await;
 }
 
+async fn evict(node: &Node, grace_seconds: Option<i64>) -> oneshot::Receiver<()> {
+    let (done, told) = oneshot::channel();
+    let status =
+        StatusOverride { phase: "Failed", reason: "Evicted".into(), message: "The node was low".into() };
+    let request = KillRequest { done: Some(done), evict: true, status: Some(status), grace_seconds };
+    node.table().kill(&"u1".into(), request).await;
+    told
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_kill_is_answered_when_no_container_runs_and_shortens_the_grace() {
     let node = running(&[("web", "u1")]).await;
     node.runtime.script("c", Script::forever().on_term(OnTerm::Ignores));
-    // The receiver is what is awaited later, wrapped so that nobody takes it for the kill itself.
-    let kill = async |grace_seconds| {
-        let (done, told) = oneshot::channel();
-        let status =
-            StatusOverride { phase: "Failed", reason: "Evicted".into(), message: "The node was low".into() };
-        let request = KillRequest { done: Some(done), evict: true, status: Some(status), grace_seconds };
-        node.table().kill(&"u1".into(), request).await;
-        (told,)
-    };
     let asked = Instant::now();
-    let (first,) = kill(None).await;
+    let first = evict(&node, None).await;
     sleep(5 * SECOND).await;
-    let (second,) = kill(Some(2)).await;
+    let second = evict(&node, Some(2)).await;
     assert!(first.await.is_err() && second.await.is_err(), "answered by being dropped");
     assert!(node.running("u1").is_empty());
     assert!(asked.elapsed() < 10 * SECOND, "{:?}", asked.elapsed());
@@ -74,7 +74,7 @@ async fn a_kill_is_answered_when_no_container_runs_and_shortens_the_grace() {
     // It stays so as long as its source names it.
     sleep(10 * MINUTE).await;
     assert!(!node.has("u1"));
-    assert!(kill(None).await.0.await.is_err());
+    assert!(evict(&node, None).await.await.is_err());
     let (done, told) = oneshot::channel();
     node.table().kill(&"nobody".into(), KillRequest { done: Some(done), ..KillRequest::default() }).await;
     assert!(told.await.is_err());

@@ -5,6 +5,8 @@ mod fault_tests;
 mod lives;
 #[cfg(test)]
 mod run_tests;
+#[cfg(test)]
+mod simulation_tests;
 mod task;
 #[cfg(test)]
 mod testing;
