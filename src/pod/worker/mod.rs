@@ -11,7 +11,7 @@ mod syncer;
 mod task;
 
 pub use memory::{Memory, WaitingReason};
-pub use plan::{BackingOff, Kill, Plan, RestartPolicy, SandboxPlan, Start, plan};
+pub use plan::{BackingOff, Kill, Leftovers, Plan, RestartPolicy, SandboxPlan, Start, plan};
 pub use state::{
     Content, KillRequest, Life, Outcome, PodUpdate, Retry, Stage, StatusOverride, Step, Subject, UpdateKind,
     Work,

@@ -3,7 +3,7 @@
 //! The order of the rules is the stock kubelet's `computePodActions`; clean-up of dead containers and sandboxes is part
 //! of the plan, so that a plan applied to its own result is empty.
 
-use std::collections::HashMap;
+use std::collections::HashSet;
 
 use std::time::Duration;
 
@@ -73,10 +73,8 @@ pub struct Plan {
     pub start: Vec<Start>,
     /// Containers that would be started but wait.
     pub backing_off: Vec<BackingOff>,
-    /// Dead containers nobody needs, last.
-    pub remove_containers: Vec<ContainerId>,
-    /// Dead and empty sandboxes nobody needs, after the containers.
-    pub remove_sandboxes: Vec<SandboxId>,
+    /// What nobody needs, last.
+    pub leftovers: Leftovers,
     /// Every container has run to its end under the pod's restart policy.
     pub has_ended: bool,
 }
@@ -92,8 +90,7 @@ impl Plan {
         sandbox_is_fine
             && self.kill.is_empty()
             && self.start.is_empty()
-            && self.remove_containers.is_empty()
-            && self.remove_sandboxes.is_empty()
+            && self.leftovers == Leftovers::default()
     }
 }
 
@@ -127,8 +124,7 @@ pub fn plan(
         kill: Vec::new(),
         start: Vec::new(),
         backing_off: Vec::new(),
-        remove_containers: Vec::new(),
-        remove_sandboxes: Vec::new(),
+        leftovers: Leftovers::default(),
         has_ended: false,
     };
     let mut running = 0;
@@ -168,7 +164,8 @@ pub fn plan(
         // The sandbox died with its containers, and all of them wait: a new one is made when the first may start.
         plan.sandbox = SandboxPlan::Stop;
     }
-    clean_up(&mut plan, observed);
+    let adopted: Vec<&ContainerId> = plan.start.iter().filter_map(|start| start.adopt.as_ref()).collect();
+    plan.leftovers = leftovers(observed, &adopted);
     plan
 }
 
@@ -315,38 +312,38 @@ fn strays(wanted: &[Container], observed: &PodStatus) -> Vec<Kill> {
         .collect()
 }
 
-/// Of each container one dead instance is kept, for its exit code and log; of the sandboxes the newest and those that
-/// still hold a container.
-fn clean_up(plan: &mut Plan, observed: &PodStatus) {
-    let adopted = |id: &ContainerId| plan.start.iter().any(|s| s.adopt.as_ref() == Some(id));
-    let mut dead_seen: HashMap<&str, u32> = HashMap::new();
-    let mut removed = Vec::new();
+/// Dead containers and sandboxes nobody needs.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Leftovers {
+    /// To be removed first.
+    pub containers: Vec<ContainerId>,
+    /// Empty once the containers are removed.
+    pub sandboxes: Vec<SandboxId>,
+}
+
+/// What is left over of a pod. Of each container one dead instance is kept, for its exit code and log; of the sandboxes
+/// the newest and those that still hold a container. Made containers in `adopted` are still to be started.
+pub(super) fn leftovers(observed: &PodStatus, adopted: &[&ContainerId]) -> Leftovers {
+    let mut seen: HashSet<&str> = HashSet::new();
+    let mut containers = Vec::new();
     for container in &observed.containers {
-        match container.state {
-            ContainerState::Running | ContainerState::Unknown => continue,
-            ContainerState::Created if adopted(&container.id) => continue,
+        let is_left = match container.state {
+            ContainerState::Running | ContainerState::Unknown => false,
             // Never ran: it has no exit code and no log worth keeping.
-            ContainerState::Created => removed.push(container.id.clone()),
-            ContainerState::Exited => {
-                let seen = dead_seen.entry(&container.name).or_default();
-                *seen += 1;
-                if *seen > 1 {
-                    removed.push(container.id.clone());
-                }
-            }
+            ContainerState::Created => !adopted.contains(&&container.id),
+            ContainerState::Exited => !seen.insert(&container.name),
+        };
+        if is_left {
+            containers.push(container.id.clone());
         }
     }
     let holds_container = |id: &SandboxId| {
-        observed.containers.iter().any(|c| c.sandbox.as_ref() == Some(id) && !removed.contains(&c.id))
+        observed.containers.iter().any(|c| c.sandbox.as_ref() == Some(id) && !containers.contains(&c.id))
     };
-    plan.remove_sandboxes = observed
-        .sandboxes
-        .iter()
-        .skip(1)
-        .filter(|s| s.state == SandboxState::NotReady && !holds_container(&s.id))
-        .map(|s| s.id.clone())
-        .collect();
-    plan.remove_containers = removed;
+    let older = observed.sandboxes.iter().skip(1);
+    let empty = older.filter(|s| s.state == SandboxState::NotReady && !holds_container(&s.id));
+    let sandboxes = empty.map(|s| s.id.clone()).collect();
+    Leftovers { containers, sandboxes }
 }
 
 #[cfg(test)]

@@ -129,11 +129,11 @@ fn a_container_made_but_not_started_is_adopted_only_in_its_own_sandbox() {
     let made = container("a", 0, ContainerState::Created);
     let plan = planned("Always", &["a"], &observed(vec![ready()], vec![made.clone()]));
     assert_eq!(plan.start, [Start { index: 0, adopt: Some(made.id.clone()) }]);
-    assert!(plan.remove_containers.is_empty());
+    assert!(plan.leftovers.containers.is_empty());
     let elsewhere = ContainerStatus { sandbox: Some("other".into()), ..made.clone() };
     let plan = planned("Always", &["a"], &observed(vec![ready()], vec![elsewhere]));
     assert_eq!(plan.start, [Start { index: 0, adopt: None }]);
-    assert_eq!(plan.remove_containers, [made.id]);
+    assert_eq!(plan.leftovers.containers, [made.id]);
 }
 
 #[test]
@@ -158,7 +158,7 @@ fn one_dead_instance_of_each_container_is_kept() {
         ],
     );
     let plan = planned("Always", &["a"], &status);
-    assert_eq!(plan.remove_containers, ["a-1".into(), "a-0".into()]);
+    assert_eq!(plan.leftovers.containers, ["a-1".into(), "a-0".into()]);
 }
 
 #[test]
@@ -241,12 +241,12 @@ impl World {
                 target.into_iter().for_each(|c| c.state = ContainerState::Running);
             }
         }
-        for id in &plan.remove_containers {
+        for id in &plan.leftovers.containers {
             if act() {
                 self.status.containers.retain(|c| c.id != *id);
             }
         }
-        for id in &plan.remove_sandboxes {
+        for id in &plan.leftovers.sandboxes {
             if act() {
                 self.status.sandboxes.retain(|s| s.id != *id);
             }

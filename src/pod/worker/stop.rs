@@ -7,6 +7,7 @@ use futures::future::join_all;
 use k8s_openapi::api::core::v1::Pod;
 use tokio::time::Instant;
 
+use super::plan::leftovers;
 use super::report::Progress;
 use super::syncer::Services;
 use super::{Content, Memory, Outcome, Retry, StatusOverride};
@@ -80,7 +81,10 @@ impl Services {
             self.begin(&reference, Activity::CleaningUp);
             self.remove_cgroup(&reference).await?;
             match content {
-                Content::Keep => Ok(()),
+                Content::Keep => {
+                    let left = leftovers(&observed, &[]);
+                    Ok(self.remove_leftovers(&reference, &observed, &left).await?)
+                }
                 Content::Remove => self.remove_everything(&reference, &observed).await,
             }
         };

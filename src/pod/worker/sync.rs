@@ -7,7 +7,7 @@ use futures::future::join_all;
 use k8s_openapi::api::core::v1::Pod;
 use tokio::time::Instant;
 
-use super::plan::{Plan, SandboxPlan, plan};
+use super::plan::{Leftovers, Plan, SandboxPlan, plan};
 use super::report::Progress;
 use super::start::PodSandbox;
 use super::syncer::Services;
@@ -150,7 +150,10 @@ impl Services {
                 }
             }
         }
-        self.remove_dead(reference, observed, plan).await;
+        if let Err(error) = self.remove_leftovers(reference, observed, &plan.leftovers).await {
+            // The next plan finds it again.
+            tracing::warn!(pod = %reference, uid = %reference.uid, %error, "cannot remove dead containers and sandboxes");
+        }
         result
     }
 
@@ -301,11 +304,17 @@ impl Services {
         }
     }
 
-    /// Removes dead containers and sandboxes nobody needs. What fails is found again by the next plan.
-    async fn remove_dead(&self, pod: &PodRef, observed: &PodStatus, plan: &Plan) {
-        for id in &plan.remove_containers {
+    /// Removes what is left over, with its logs: all that can be; then tells the first error.
+    pub(super) async fn remove_leftovers(
+        &self,
+        pod: &PodRef,
+        observed: &PodStatus,
+        left: &Leftovers,
+    ) -> Result<(), CriError> {
+        let mut result = Ok(());
+        for id in &left.containers {
             if let Err(error) = self.runtime.remove_container(id).await {
-                tracing::warn!(%pod, uid = %pod.uid, container = %id, %error, "cannot remove a dead container");
+                result = result.and(Err(error));
                 continue;
             }
             let Some(dead) = observed.containers.iter().find(|c| c.id == *id) else { continue };
@@ -313,11 +322,10 @@ impl Services {
                 tracing::warn!(%pod, uid = %pod.uid, error = error_chain(&error), "cannot remove a container's log");
             }
         }
-        for id in &plan.remove_sandboxes {
-            if let Err(error) = self.runtime.remove_sandbox(id).await {
-                tracing::warn!(%pod, uid = %pod.uid, sandbox = %id, %error, "cannot remove a dead sandbox");
-            }
+        for id in &left.sandboxes {
+            result = result.and(self.runtime.remove_sandbox(id).await);
         }
+        result
     }
 }
 
