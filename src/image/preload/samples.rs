@@ -199,7 +199,8 @@ impl BlobWriter for MemoryWriter {
         // Whatever it refers to must be there already.
         let blobs = self.store.look(|memory| memory.blobs.keys().cloned().collect::<Vec<_>>());
         assert!(self.labels.values().all(|child| blobs.iter().any(|blob| blob.as_str() == child)));
-        self.store.look(|memory| memory.blobs.insert(self.expected, self.labels));
+        let Self { store, expected, labels, .. } = *self;
+        store.look(|memory| memory.blobs.insert(expected, labels));
         Ok(())
     }
 }
