@@ -6,7 +6,9 @@ use std::process::ExitCode;
 use anyhow::Context;
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use hostlet::app;
-use hostlet::cli::{self, ConfigCommand, Exit, PodsArgs};
+use hostlet::cli::{
+    self, CommandError, CompletionsArgs, ConfigCommand, Exit, ImagesArgs, LogsArgs, PodsArgs,
+};
 use hostlet::config::{KubeletFlags, Loaded, VersionForm, load, with_plain_names};
 use hostlet::sys::Host;
 use hostlet::telemetry::{self, LogTarget, TelemetryConfig};
@@ -28,9 +30,15 @@ struct Cli {
 enum Command {
     /// Show the pods of this node
     Pods(PodsArgs),
+    /// Show what a container wrote
+    Logs(LogsArgs),
+    /// Show the images of the container runtime
+    Images(ImagesArgs),
     /// Check or show configurations
     #[command(subcommand)]
     Config(ConfigCommand),
+    /// Print completions for a shell
+    Completions(CompletionsArgs),
 }
 
 fn main() -> ExitCode {
@@ -56,23 +64,26 @@ fn main() -> ExitCode {
 
 fn run(cli: Cli) -> anyhow::Result<Exit> {
     match cli.command {
-        Some(Command::Pods(args)) => {
-            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-            match runtime.block_on(cli::pods(args)) {
-                Ok(exit) => Ok(exit),
-                Err(error) => {
-                    let _ = writeln!(std::io::stderr(), "hostlet: {}", error_chain(&error));
-                    Ok(error.exit())
-                }
-            }
-        }
+        Some(Command::Pods(args)) => ask(cli::pods(args)),
+        Some(Command::Logs(args)) => ask(cli::logs(args)),
+        Some(Command::Images(args)) => ask(cli::images(args)),
         Some(Command::Config(command)) => Ok(cli::config(command, &hostname()?)?),
+        Some(Command::Completions(args)) => Ok(cli::completions(&args, Cli::command())?),
         None => match cli.flags.process.version {
             Some(VersionForm::True) => print_version("hostlet "),
             Some(VersionForm::Raw) => print_version(""),
             Some(VersionForm::False) | None => daemon(&cli.flags),
         },
     }
+}
+
+/// Runs a command that asks the daemon.
+fn ask(command: impl Future<Output = Result<Exit, CommandError>>) -> anyhow::Result<Exit> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    runtime.block_on(command).or_else(|error| {
+        let _ = writeln!(std::io::stderr(), "hostlet: {}", error_chain(&error));
+        Ok(error.exit())
+    })
 }
 
 fn print_version(name: &str) -> anyhow::Result<Exit> {

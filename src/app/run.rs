@@ -97,6 +97,7 @@ pub async fn run(config: Config, cancel: CancellationToken) -> Result<(), AppErr
         runtime: runtime_status.clone(),
         pleg: pleg.clone(),
         calls,
+        images: images.clone(),
     };
     tasks.spawn("control socket", server.run(listener, tasks.cancel()));
 

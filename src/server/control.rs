@@ -4,6 +4,7 @@ use std::convert::Infallible;
 use std::io;
 use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::body::{Body, Bytes};
@@ -11,7 +12,7 @@ use axum::extract::{Query, State};
 use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
-use axum::{Json, Router};
+use axum::{Extension, Json, Router};
 use futures::stream;
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
@@ -21,8 +22,10 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+use super::images::images;
+use super::logs::logs;
 use super::view::{HungCall, NodeView, Problem};
-use crate::cri::{Call, Calls, RuntimeStatus};
+use crate::cri::{Call, Calls, ImageService, RuntimeStatus};
 use crate::pleg::PlegHandle;
 use crate::pod::StatusBoard;
 use crate::pod::source::SourceState;
@@ -80,6 +83,8 @@ pub struct ControlServer {
     pub pleg: PlegHandle,
     /// Calls to the runtime under way.
     pub calls: Calls,
+    /// What images the runtime has.
+    pub images: Arc<dyn ImageService>,
 }
 
 impl ControlServer {
@@ -111,14 +116,20 @@ impl ControlServer {
 
     /// Serves until cancelled.
     pub async fn run(self, listener: UnixListener, cancel: CancellationToken) {
-        let app = Router::new().route("/v1/pods", get(pods)).with_state(self);
+        let app = Router::new()
+            .route("/v1/pods", get(pods))
+            .route("/v1/logs", get(logs))
+            .route("/v1/images", get(images))
+            .layer(Extension(cancel.clone()))
+            .with_state(self);
         let stop = async move { cancel.cancelled().await };
         if let Err(error) = axum::serve(listener, app).with_graceful_shutdown(stop).await {
             tracing::error!(%error, "the control socket is no longer served");
         }
     }
 
-    fn view(&self) -> NodeView {
+    /// Every pod with its status, refused ones too, by namespace and name.
+    pub(super) fn pods(&self) -> Vec<Pod> {
         let mut pods: Vec<Pod> = self
             .board
             .all()
@@ -134,6 +145,10 @@ impl ControlServer {
         let key =
             |pod: &Pod| (pod.metadata.namespace.clone(), pod.metadata.name.clone(), pod.metadata.uid.clone());
         pods.sort_by_key(key);
+        pods
+    }
+
+    fn view(&self) -> NodeView {
         let source = self.source.borrow();
         let problems = source.problems.iter().map(|problem| Problem {
             file: problem.file.display().to_string(),
@@ -143,7 +158,7 @@ impl ControlServer {
         });
         NodeView {
             node: self.node.clone(),
-            pods,
+            pods: self.pods(),
             problems: problems.collect(),
             trouble: self.trouble(),
             hung: self.hung(),
