@@ -6,7 +6,10 @@ use std::process::ExitCode;
 use anyhow::Context;
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use hostlet::app;
-use hostlet::cli::{self, AboutError, ConfigCommand, Exit, ExplainArgs, PodsArgs, TimelineArgs};
+use hostlet::cli::{
+    self, CommandError, CompletionsArgs, ConfigCommand, Exit, ExplainArgs, ImagesArgs, LogsArgs, PodsArgs,
+    TimelineArgs,
+};
 use hostlet::config::{KubeletFlags, Loaded, VersionForm, load, with_plain_names};
 use hostlet::sys::Host;
 use hostlet::telemetry::{self, LogTarget, TelemetryConfig};
@@ -32,9 +35,15 @@ enum Command {
     Explain(ExplainArgs),
     /// Show what was done about a pod, step by step, and how long each step took
     Timeline(TimelineArgs),
+    /// Show what a container wrote
+    Logs(LogsArgs),
+    /// Show the images of the container runtime
+    Images(ImagesArgs),
     /// Check or show configurations
     #[command(subcommand)]
     Config(ConfigCommand),
+    /// Print completions for a shell
+    Completions(CompletionsArgs),
 }
 
 fn main() -> ExitCode {
@@ -60,19 +69,13 @@ fn main() -> ExitCode {
 
 fn run(cli: Cli) -> anyhow::Result<Exit> {
     match cli.command {
-        Some(Command::Pods(args)) => {
-            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-            match runtime.block_on(cli::pods(args)) {
-                Ok(exit) => Ok(exit),
-                Err(error) => {
-                    let _ = writeln!(std::io::stderr(), "hostlet: {}", error_chain(&error));
-                    Ok(error.exit())
-                }
-            }
-        }
-        Some(Command::Explain(args)) => about(cli::explain(args)),
-        Some(Command::Timeline(args)) => about(cli::timeline(args)),
+        Some(Command::Pods(args)) => ask(cli::pods(args)),
+        Some(Command::Explain(args)) => ask(cli::explain(args)),
+        Some(Command::Timeline(args)) => ask(cli::timeline(args)),
+        Some(Command::Logs(args)) => ask(cli::logs(args)),
+        Some(Command::Images(args)) => ask(cli::images(args)),
         Some(Command::Config(command)) => Ok(cli::config(command, &hostname()?)?),
+        Some(Command::Completions(args)) => Ok(cli::completions(&args, Cli::command())?),
         None => match cli.flags.process.version {
             Some(VersionForm::True) => print_version("hostlet "),
             Some(VersionForm::Raw) => print_version(""),
@@ -81,13 +84,13 @@ fn run(cli: Cli) -> anyhow::Result<Exit> {
     }
 }
 
-/// Runs a command that asks the daemon about a pod.
-fn about(command: impl Future<Output = Result<Exit, AboutError>>) -> anyhow::Result<Exit> {
+/// Runs a command that asks the daemon.
+fn ask(command: impl Future<Output = Result<Exit, CommandError>>) -> anyhow::Result<Exit> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    Ok(runtime.block_on(command).unwrap_or_else(|error| {
+    runtime.block_on(command).or_else(|error| {
         let _ = writeln!(std::io::stderr(), "hostlet: {}", error_chain(&error));
-        error.exit()
-    }))
+        Ok(error.exit())
+    })
 }
 
 fn print_version(name: &str) -> anyhow::Result<Exit> {

@@ -100,6 +100,7 @@ pub async fn run(config: Config, cancel: CancellationToken) -> Result<(), AppErr
         runtime: runtime_status.clone(),
         pleg: pleg.clone(),
         calls,
+        images: Arc::new(images.clone()),
     };
     tasks.spawn("control socket", server.run(listener, tasks.cancel()));
 

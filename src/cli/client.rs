@@ -4,7 +4,8 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use bytes::{Bytes, BytesMut};
-use http_body_util::{BodyExt, Empty};
+use clap::{Args, ValueHint};
+use http_body_util::{BodyExt, Empty, Limited};
 use hyper::body::Incoming;
 use hyper::{Request, Response};
 use hyper_util::rt::TokioIo;
@@ -12,7 +13,18 @@ use serde::de::DeserializeOwned;
 use tokio::net::UnixStream;
 
 use super::exit::Exit;
-use crate::server::NodeView;
+use crate::server::{ImageView, LogsQuery, NodeView};
+
+/// Longest text of an error that is read, in bytes.
+const MAX_REFUSAL: usize = 64 * 1024;
+
+/// Where the daemon is asked.
+#[derive(Clone, Debug, Args)]
+pub struct DaemonArgs {
+    /// Socket of the daemon
+    #[arg(long, default_value = "/run/hostlet/hostlet.sock", value_hint = ValueHint::FilePath)]
+    pub socket: PathBuf,
+}
 
 /// Why the daemon could not be asked.
 #[derive(Debug, thiserror::Error)]
@@ -36,15 +48,21 @@ pub enum ClientError {
     /// The conversation broke off.
     #[error("hostlet hung up")]
     HungUp(#[source] hyper::Error),
-    /// It answered with an error.
+    /// It answered with an error and no word.
     #[error("hostlet answered {0}")]
     Status(hyper::StatusCode),
+    /// It said why it does not answer as asked.
+    #[error("{0}")]
+    Refused(String),
     /// Its answer makes no sense: another version, perhaps.
     #[error("hostlet's answer makes no sense; are daemon and command of one version?")]
     Malformed(#[source] serde_json::Error),
     /// The request could not be made.
     #[error("making the request")]
     Request(#[source] hyper::http::Error),
+    /// What is asked for cannot be put into an address.
+    #[error("making the address of the request")]
+    Address(#[source] serde_urlencoded::ser::Error),
 }
 
 impl ClientError {
@@ -52,14 +70,19 @@ impl ClientError {
     pub fn exit(&self) -> Exit {
         match self {
             Self::NotRunning { .. } | Self::NotAllowed { .. } => Exit::Unavailable,
-            Self::HungUp(_) | Self::Status(_) | Self::Malformed(_) | Self::Request(_) => Exit::Failed,
+            Self::HungUp(_)
+            | Self::Status(_)
+            | Self::Refused(_)
+            | Self::Malformed(_)
+            | Self::Request(_)
+            | Self::Address(_) => Exit::Failed,
         }
     }
 }
 
 /// The node and its pods, now.
 pub(super) async fn view(socket: &Path) -> Result<NodeView, ClientError> {
-    fetch(socket, "/v1/pods").await
+    json(socket, "/v1/pods").await
 }
 
 /// What a path answers about the pod of a name that a person typed.
@@ -68,22 +91,43 @@ pub(super) async fn about_pod<T: DeserializeOwned>(
     path: &str,
     pod: &str,
 ) -> Result<T, ClientError> {
-    fetch(socket, &format!("{path}?pod={}", url_encoded(pod))).await
+    let query = serde_urlencoded::to_string([("pod", pod)]).map_err(ClientError::Address)?;
+    json(socket, &format!("{path}?{query}")).await
 }
 
-/// A value for the query of a URL (RFC 3986, section 2).
-fn url_encoded(text: &str) -> String {
-    let encoded = |byte: u8| match byte {
-        b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => char::from(byte).to_string(),
-        _ => format!("%{byte:02X}"),
-    };
-    text.bytes().map(encoded).collect()
+/// The images the runtime has.
+pub(super) async fn images(socket: &Path) -> Result<Vec<ImageView>, ClientError> {
+    json(socket, "/v1/images").await
 }
 
-async fn fetch<T: DeserializeOwned>(socket: &Path, path: &str) -> Result<T, ClientError> {
+async fn json<T: DeserializeOwned>(socket: &Path, path: &str) -> Result<T, ClientError> {
     let answer = get(socket, path).await?;
     let body = answer.into_body().collect().await.map_err(ClientError::HungUp)?.to_bytes();
     serde_json::from_slice(&body).map_err(ClientError::Malformed)
+}
+
+/// A container's log as it comes in.
+pub(super) struct Log {
+    body: Incoming,
+}
+
+impl Log {
+    /// Asks for a log.
+    pub(super) async fn start(socket: &Path, query: &LogsQuery) -> Result<Self, ClientError> {
+        let query = serde_urlencoded::to_string(query).map_err(ClientError::Address)?;
+        let answer = get(socket, &format!("/v1/logs?{query}")).await?;
+        Ok(Self { body: answer.into_body() })
+    }
+
+    /// The next piece; `None` at its end.
+    pub(super) async fn next(&mut self) -> Result<Option<Bytes>, ClientError> {
+        match self.body.frame().await {
+            None => Ok(None),
+            Some(Err(error)) => Err(ClientError::HungUp(error)),
+            // Nothing but data is sent.
+            Some(Ok(frame)) => Ok(Some(frame.into_data().unwrap_or_default())),
+        }
+    }
 }
 
 /// Views of the node, one now and one after each change.
@@ -140,5 +184,14 @@ async fn get(socket: &Path, path: &str) -> Result<Response<Incoming>, ClientErro
         .body(Empty::<Bytes>::new())
         .map_err(ClientError::Request)?;
     let answer = sender.send_request(request).await.map_err(ClientError::HungUp)?;
-    if answer.status().is_success() { Ok(answer) } else { Err(ClientError::Status(answer.status())) }
+    let status = answer.status();
+    if status.is_success() {
+        return Ok(answer);
+    }
+    let body = Limited::new(answer.into_body(), MAX_REFUSAL).collect().await;
+    let text = body.map(|body| String::from_utf8_lossy(&body.to_bytes()).trim().to_owned());
+    Err(match text {
+        Ok(text) if !text.is_empty() => ClientError::Refused(text),
+        Ok(_) | Err(_) => ClientError::Status(status),
+    })
 }

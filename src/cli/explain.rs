@@ -1,12 +1,12 @@
 //! `hostlet explain`: why a pod is as it is, in a few lines.
 
 use std::io::{self, Write};
-use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 use jiff::Timestamp;
 
-use super::client::{ClientError, about_pod};
+use super::client::{DaemonArgs, about_pod};
+use super::error::CommandError;
 use super::exit::Exit;
 use crate::pod::explain::{Explanation, Verdict};
 use crate::pod::status::human_duration;
@@ -26,38 +26,14 @@ pub struct ExplainArgs {
     /// Print the explanation as an object
     #[arg(short, long, value_enum)]
     pub output: Option<AboutOutput>,
-    /// Socket of the daemon
-    #[arg(long, default_value = "/run/hostlet/hostlet.sock")]
-    pub socket: PathBuf,
-}
-
-/// Why nothing could be said about a pod.
-#[derive(Debug, thiserror::Error)]
-pub enum AboutError {
-    /// The daemon could not be asked.
-    #[error(transparent)]
-    Client(#[from] ClientError),
-    /// Nobody reads the output.
-    #[error("writing the answer")]
-    Write(#[from] io::Error),
-    /// The answer could not be written.
-    #[error("writing the answer as JSON")]
-    Json(#[from] serde_json::Error),
-}
-
-impl AboutError {
-    /// The exit code this ends with.
-    pub fn exit(&self) -> Exit {
-        match self {
-            Self::Client(error) => error.exit(),
-            Self::Write(_) | Self::Json(_) => Exit::Failed,
-        }
-    }
+    /// The daemon to ask
+    #[command(flatten)]
+    pub daemon: DaemonArgs,
 }
 
 /// Runs `hostlet explain`: succeeds unless something is wrong with the pod, or there is none.
-pub async fn explain(args: ExplainArgs) -> Result<Exit, AboutError> {
-    let explanations: Vec<Explanation> = about_pod(&args.socket, "/v1/explain", &args.pod).await?;
+pub async fn explain(args: ExplainArgs) -> Result<Exit, CommandError> {
+    let explanations: Vec<Explanation> = about_pod(&args.daemon.socket, "/v1/explain", &args.pod).await?;
     let mut out = io::stdout().lock();
     match args.output {
         Some(AboutOutput::Json) => {

@@ -1,16 +1,24 @@
 //! The subcommands a person types. They talk to the daemon only through its socket.
 
 mod client;
+mod completions;
 mod config;
+mod error;
 mod exit;
 mod explain;
+mod images;
+mod logs;
 mod pods;
 mod table;
 mod timeline;
 
-pub use client::ClientError;
+pub use client::{ClientError, DaemonArgs};
+pub use completions::{CompletionsArgs, Shell, completions};
 pub use config::{CheckArgs, ConfigCommand, config};
+pub use error::CommandError;
 pub use exit::Exit;
-pub use explain::{AboutError, AboutOutput, ExplainArgs, explain};
-pub use pods::{Output, PodsArgs, PodsError, pods};
+pub use explain::{AboutOutput, ExplainArgs, explain};
+pub use images::{ImagesArgs, ImagesOutput, images};
+pub use logs::{LogsArgs, logs};
+pub use pods::{Output, PodsArgs, pods};
 pub use timeline::{TimelineArgs, timeline};

@@ -2,14 +2,14 @@
 
 use std::collections::HashMap;
 use std::io::{self, IsTerminal, Write};
-use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 use jiff::Timestamp;
 use k8s_openapi::List;
 use k8s_openapi::api::core::v1::Pod;
 
-use super::client::{ClientError, Watch, view};
+use super::client::{DaemonArgs, Watch, view};
+use super::error::CommandError;
 use super::exit::Exit;
 use super::table::{Colour, Width, pods_table};
 use crate::pod::status::summary;
@@ -37,44 +37,17 @@ pub struct PodsArgs {
     /// Go on printing pods as they change
     #[arg(short, long)]
     pub watch: bool,
-    /// Socket of the daemon
-    #[arg(long, default_value = "/run/hostlet/hostlet.sock")]
-    pub socket: PathBuf,
-}
-
-/// Why `hostlet pods` failed.
-#[derive(Debug, thiserror::Error)]
-pub enum PodsError {
-    /// The daemon could not be asked.
-    #[error(transparent)]
-    Client(#[from] ClientError),
-    /// Nobody reads the output.
-    #[error("writing the answer")]
-    Write(#[from] io::Error),
-    /// The objects could not be written.
-    #[error("writing the pods as JSON")]
-    Json(#[from] serde_json::Error),
-    /// The objects could not be written.
-    #[error("writing the pods as YAML")]
-    Yaml(#[from] serde_saphyr::ser::Error),
-}
-
-impl PodsError {
-    /// The exit code this ends with.
-    pub fn exit(&self) -> Exit {
-        match self {
-            Self::Client(error) => error.exit(),
-            Self::Write(_) | Self::Json(_) | Self::Yaml(_) => Exit::Failed,
-        }
-    }
+    /// The daemon to ask
+    #[command(flatten)]
+    pub daemon: DaemonArgs,
 }
 
 /// Runs `hostlet pods`.
-pub async fn pods(args: PodsArgs) -> Result<Exit, PodsError> {
+pub async fn pods(args: PodsArgs) -> Result<Exit, CommandError> {
     if args.watch {
         return watch(&args).await;
     }
-    let node = view(&args.socket).await?;
+    let node = view(&args.daemon.socket).await?;
     let shown = selected(&node, args.name.as_deref());
     let mut out = io::stdout().lock();
     print(&mut out, &shown, &args)?;
@@ -90,7 +63,7 @@ fn selected<'a>(node: &'a NodeView, name: Option<&str>) -> Vec<&'a Pod> {
     node.pods.iter().filter(|pod| matches(pod)).collect()
 }
 
-fn print(out: &mut impl Write, pods: &[&Pod], args: &PodsArgs) -> Result<(), PodsError> {
+fn print(out: &mut impl Write, pods: &[&Pod], args: &PodsArgs) -> Result<(), CommandError> {
     let list = || List::<Pod> { items: pods.iter().map(|pod| (*pod).clone()).collect(), ..List::default() };
     match args.output {
         Some(Output::Json) => {
@@ -153,8 +126,8 @@ fn trouble(node: &NodeView) -> io::Result<()> {
 }
 
 /// Prints every pod, then each again whenever its line changed.
-async fn watch(args: &PodsArgs) -> Result<Exit, PodsError> {
-    let mut watch = Watch::start(&args.socket).await?;
+async fn watch(args: &PodsArgs) -> Result<Exit, CommandError> {
+    let mut watch = Watch::start(&args.daemon.socket).await?;
     let mut shown: HashMap<String, (String, String)> = HashMap::new();
     let mut is_first = true;
     while let Some(node) = watch.next().await? {

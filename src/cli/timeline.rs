@@ -1,15 +1,15 @@
 //! `hostlet timeline`: what was done about a pod, step by step.
 
 use std::io::{self, Write};
-use std::path::PathBuf;
 
 use clap::Args;
 use comfy_table::{ContentArrangement, Table};
 use jiff::Timestamp;
 
-use super::client::about_pod;
+use super::client::{DaemonArgs, about_pod};
+use super::error::CommandError;
 use super::exit::Exit;
-use super::explain::{AboutError, AboutOutput};
+use super::explain::AboutOutput;
 use crate::pod::timeline::{Entry, Track};
 use crate::server::TimelineView;
 
@@ -21,14 +21,14 @@ pub struct TimelineArgs {
     /// Print the steps as objects
     #[arg(short, long, value_enum)]
     pub output: Option<AboutOutput>,
-    /// Socket of the daemon
-    #[arg(long, default_value = "/run/hostlet/hostlet.sock")]
-    pub socket: PathBuf,
+    /// The daemon to ask
+    #[command(flatten)]
+    pub daemon: DaemonArgs,
 }
 
 /// Runs `hostlet timeline`; fails if no pod of the name was heard of since the daemon started.
-pub async fn timeline(args: TimelineArgs) -> Result<Exit, AboutError> {
-    let view: TimelineView = about_pod(&args.socket, "/v1/timeline", &args.pod).await?;
+pub async fn timeline(args: TimelineArgs) -> Result<Exit, CommandError> {
+    let view: TimelineView = about_pod(&args.daemon.socket, "/v1/timeline", &args.pod).await?;
     let exit = if view.pods.is_empty() { Exit::Failed } else { Exit::Ok };
     let mut out = io::stdout().lock();
     match args.output {

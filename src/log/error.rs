@@ -13,6 +13,12 @@ pub enum LogError {
     /// A directory could not be listed.
     #[error("cannot list the log directory {}", path.display())]
     ReadDir { path: PathBuf, source: io::Error },
+    /// A log could not be opened.
+    #[error("cannot open the log {}", path.display())]
+    Open { path: PathBuf, source: io::Error },
+    /// A log could not be read on.
+    #[error("cannot read the log {}", path.display())]
+    Read { path: PathBuf, source: io::Error },
     /// A file or link could not be looked at.
     #[error("cannot inspect {}", path.display())]
     Inspect { path: PathBuf, source: io::Error },

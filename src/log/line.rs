@@ -37,12 +37,33 @@ pub enum LogLineError {
     Tag,
 }
 
-impl<'a> LogLine<'a> {
-    /// Parses a line, given with its line end if it has one. Tags but `P` (partial) as the first are ignored, for the
-    /// format may gain some.
-    pub fn parse(line: &'a [u8]) -> Result<Self, LogLineError> {
-        let (timestamp, rest) = field(line).ok_or(LogLineError::Timestamp)?;
-        let timestamp = std::str::from_utf8(timestamp)
+/// Whether what is written goes on in the next line of the same stream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Extent {
+    /// It ends here (`F`).
+    Full,
+    /// The runtime cut a longer line here (`P`).
+    Partial,
+}
+
+/// What stands before the content of a line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct LogHeader<'a> {
+    /// The time as the runtime wrote it.
+    pub(super) time: &'a [u8],
+    /// When it was written.
+    pub(super) timestamp: Timestamp,
+    /// Where to.
+    pub(super) stream: LogStream,
+    /// Whether it goes on.
+    pub(super) extent: Extent,
+}
+
+impl<'a> LogHeader<'a> {
+    /// The header and what follows it. Tags but `P` (partial) as the first are ignored, for the format may gain some.
+    pub(super) fn parse(line: &'a [u8]) -> Result<(Self, &'a [u8]), LogLineError> {
+        let (time, rest) = field(line).ok_or(LogLineError::Timestamp)?;
+        let timestamp = std::str::from_utf8(time)
             .ok()
             .and_then(|text| text.parse().ok())
             .ok_or(LogLineError::Timestamp)?;
@@ -53,9 +74,21 @@ impl<'a> LogLine<'a> {
             _ => return Err(LogLineError::Stream),
         };
         let (tags, content) = field(rest).ok_or(LogLineError::Tag)?;
-        let partial = tags.split(|b| *b == b':').next() == Some(b"P");
-        let content = if partial { content.strip_suffix(b"\n").unwrap_or(content) } else { content };
-        Ok(Self { timestamp, stream, content })
+        let is_partial = tags.split(|b| *b == b':').next() == Some(b"P");
+        let extent = if is_partial { Extent::Partial } else { Extent::Full };
+        Ok((Self { time, timestamp, stream, extent }, content))
+    }
+}
+
+impl<'a> LogLine<'a> {
+    /// Parses a line, given with its line end if it has one.
+    pub fn parse(line: &'a [u8]) -> Result<Self, LogLineError> {
+        let (header, content) = LogHeader::parse(line)?;
+        let content = match header.extent {
+            Extent::Full => content,
+            Extent::Partial => content.strip_suffix(b"\n").unwrap_or(content),
+        };
+        Ok(Self { timestamp: header.timestamp, stream: header.stream, content })
     }
 }
 

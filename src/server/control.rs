@@ -4,6 +4,7 @@ use std::convert::Infallible;
 use std::io;
 use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::body::{Body, Bytes};
@@ -21,8 +22,10 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+use super::images::images;
+use super::logs::logs;
 use super::view::{HungCall, NodeView, Problem};
-use crate::cri::{Call, Calls, RuntimeStatus};
+use crate::cri::{Call, Calls, ImageService, RuntimeStatus};
 use crate::pleg::PlegHandle;
 use crate::pod::StatusBoard;
 use crate::pod::source::SourceState;
@@ -83,6 +86,8 @@ pub struct ControlServer {
     pub pleg: PlegHandle,
     /// Calls to the runtime under way.
     pub calls: Calls,
+    /// What images the runtime has.
+    pub images: Arc<dyn ImageService>,
 }
 
 impl ControlServer {
@@ -118,6 +123,8 @@ impl ControlServer {
             .route("/v1/pods", get(pods))
             .route("/v1/explain", get(super::explain::explain))
             .route("/v1/timeline", get(super::timeline::timeline))
+            .route("/v1/logs", get(logs))
+            .route("/v1/images", get(images))
             .with_state((self, cancel.clone()));
         let stop = cancel.clone();
         let serving =
@@ -137,7 +144,8 @@ impl ControlServer {
         }
     }
 
-    fn view(&self) -> NodeView {
+    /// Every pod with its status, refused ones too, by namespace and name.
+    pub(super) fn pods(&self) -> Vec<Pod> {
         let mut pods: Vec<Pod> = self
             .board
             .all()
@@ -153,6 +161,10 @@ impl ControlServer {
         let key =
             |pod: &Pod| (pod.metadata.namespace.clone(), pod.metadata.name.clone(), pod.metadata.uid.clone());
         pods.sort_by_key(key);
+        pods
+    }
+
+    fn view(&self) -> NodeView {
         let source = self.source.borrow();
         let problems = source.problems.iter().map(|problem| Problem {
             file: problem.file.display().to_string(),
@@ -162,7 +174,7 @@ impl ControlServer {
         });
         NodeView {
             node: self.node.clone(),
-            pods,
+            pods: self.pods(),
             problems: problems.collect(),
             trouble: self.trouble(),
             hung: self.hung(),

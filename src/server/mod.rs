@@ -2,9 +2,16 @@
 
 mod control;
 mod explain;
+mod find;
+mod images;
+mod logs;
+mod refusal;
+#[cfg(test)]
+mod tests;
 mod timeline;
 mod view;
 
 pub use control::{ControlError, ControlServer};
+pub use logs::LogsQuery;
 pub use timeline::TimelineView;
-pub use view::{HungCall, NodeView, Problem};
+pub use view::{HungCall, ImageView, NodeView, Problem};

@@ -51,3 +51,17 @@ pub struct Problem {
     /// Since when.
     pub since: Timestamp,
 }
+
+/// An image the runtime has.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ImageView {
+    /// The runtime's identifier.
+    pub id: String,
+    /// Names with a tag.
+    pub tags: Vec<String>,
+    /// Names with a digest.
+    pub digests: Vec<String>,
+    /// Bytes on disk.
+    pub size: u64,
+}

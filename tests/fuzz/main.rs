@@ -3,6 +3,11 @@
 //!
 //! `HOSTLET_FUZZ_RUNS` sets how many mutations of each corpus are tried, `HOSTLET_FUZZ_SEED` from which seed.
 
+#![allow(
+    clippy::unwrap_used,
+    reason = "what fails in a test is to fail the test; clippy knows only functions marked as tests"
+)]
+
 #[allow(unreachable_pub)] // a library for the fuzz targets
 #[path = "../../fuzz/src/lib.rs"]
 mod checks;

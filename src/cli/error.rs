@@ -1,0 +1,33 @@
+//! How commands that ask the daemon fail.
+
+use std::io;
+
+use super::client::ClientError;
+use super::exit::Exit;
+
+/// Why a command failed.
+#[derive(Debug, thiserror::Error)]
+pub enum CommandError {
+    /// The daemon could not be asked.
+    #[error(transparent)]
+    Client(#[from] ClientError),
+    /// Nobody reads the output.
+    #[error("writing the answer")]
+    Write(#[from] io::Error),
+    /// The objects could not be written.
+    #[error("writing the answer as JSON")]
+    Json(#[from] serde_json::Error),
+    /// The objects could not be written.
+    #[error("writing the answer as YAML")]
+    Yaml(#[from] serde_saphyr::ser::Error),
+}
+
+impl CommandError {
+    /// The exit code this ends with.
+    pub fn exit(&self) -> Exit {
+        match self {
+            Self::Client(error) => error.exit(),
+            Self::Write(_) | Self::Json(_) | Self::Yaml(_) => Exit::Failed,
+        }
+    }
+}

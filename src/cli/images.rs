@@ -1,0 +1,164 @@
+//! `hostlet images`: the images the runtime has, as a table or JSON.
+
+use std::io::{self, Write};
+
+use clap::{Args, ValueEnum};
+use comfy_table::{ContentArrangement, Table};
+
+use super::client::{DaemonArgs, images as ask};
+use super::error::CommandError;
+use super::exit::Exit;
+use crate::server::ImageView;
+
+/// How much of an identifier is shown: as `crictl`, enough to name the image by.
+const SHORT_ID: usize = 13;
+const NONE: &str = "<none>";
+
+/// How to print.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum ImagesOutput {
+    /// A list of objects, sizes in bytes.
+    Json,
+}
+
+/// Arguments of `hostlet images`.
+#[derive(Clone, Debug, Args)]
+pub struct ImagesArgs {
+    /// Print whole objects
+    #[arg(short, long, value_enum)]
+    pub output: Option<ImagesOutput>,
+    /// The daemon to ask
+    #[command(flatten)]
+    pub daemon: DaemonArgs,
+}
+
+/// Runs `hostlet images`.
+pub async fn images(args: ImagesArgs) -> Result<Exit, CommandError> {
+    let images = ask(&args.daemon.socket).await?;
+    let mut out = io::stdout().lock();
+    match args.output {
+        Some(ImagesOutput::Json) => {
+            serde_json::to_writer_pretty(&mut out, &images)?;
+            writeln!(out)?;
+        }
+        None if images.is_empty() => writeln!(out, "No images.")?,
+        None => writeln!(out, "{}", images_table(&images))?,
+    }
+    Ok(Exit::Ok)
+}
+
+/// A line for each name of each image.
+fn images_table(images: &[ImageView]) -> String {
+    let mut table = Table::new();
+    table.load_preset(comfy_table::presets::NOTHING).set_content_arrangement(ContentArrangement::Disabled);
+    table.set_header(["IMAGE", "TAG", "IMAGE ID", "SIZE"]);
+    for image in images {
+        let id = image.id.rsplit(':').next().unwrap_or_default();
+        let id: String = id.chars().take(SHORT_ID).collect();
+        for (name, tag) in names(image) {
+            table.add_row([name, tag, &id, &human_size(image.size)]);
+        }
+    }
+    for column in table.column_iter_mut() {
+        column.set_padding((0, 2));
+    }
+    table.lines().map(|line| line.trim_end().to_owned()).collect::<Vec<_>>().join("\n")
+}
+
+/// Repositories and tags; of an image without a tag its repository alone.
+fn names(image: &ImageView) -> Vec<(&str, &str)> {
+    // The port of a registry comes after a colon too.
+    let tagged = |name: &'_ str| match name.rsplit_once(':') {
+        Some((_, tag)) if !tag.contains('/') => name.len() - tag.len() - 1,
+        Some(_) | None => name.len(),
+    };
+    let mut names: Vec<(&str, &str)> = image
+        .tags
+        .iter()
+        .map(|name| {
+            let (repository, tag) = name.split_at(tagged(name));
+            (repository, tag.strip_prefix(':').unwrap_or(NONE))
+        })
+        .collect();
+    if names.is_empty() {
+        let digest = image.digests.first().and_then(|name| name.split_once('@'));
+        names.push((digest.map_or(NONE, |(repository, _)| repository), NONE));
+    }
+    names
+}
+
+/// Three digits and a decimal unit, as `crictl` prints sizes.
+fn human_size(bytes: u64) -> String {
+    const UNITS: [&str; 6] = ["B", "kB", "MB", "GB", "TB", "PB"];
+    let mut size = bytes as f64;
+    let mut unit = 0;
+    // What rounds to a thousand is one of the next unit.
+    while size >= 999.5 && unit + 1 < UNITS.len() {
+        size /= 1000.0;
+        unit += 1;
+    }
+    let decimals = match size {
+        _ if unit == 0 => 0,
+        size if size < 9.995 => 2,
+        size if size < 99.95 => 1,
+        _ => 0,
+    };
+    let text = format!("{size:.decimals$}");
+    let text = if decimals == 0 { &text } else { text.trim_end_matches('0').trim_end_matches('.') };
+    format!("{text}{}", UNITS[unit])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_name_has_a_line() {
+        let image = |id: &str, tags: &[&str], digests: &[&str], size| ImageView {
+            id: id.to_owned(),
+            tags: tags.iter().map(|tag| (*tag).to_owned()).collect(),
+            digests: digests.iter().map(|digest| (*digest).to_owned()).collect(),
+            size,
+        };
+        let images = [
+            image(
+                "sha256:0123456789abcdef",
+                &["docker.io/library/busybox:1.36", "localhost:5000/b"],
+                &[],
+                4_261_550,
+            ),
+            image("sha256:fedc", &[], &["quay.io/x/y@sha256:00"], 735),
+            image("sha256:aa", &[], &[], 0),
+        ];
+        let table = images_table(&images);
+        let cells: Vec<Vec<&str>> = table.lines().map(|line| line.split_whitespace().collect()).collect();
+        assert_eq!(
+            cells,
+            [
+                vec!["IMAGE", "TAG", "IMAGE", "ID", "SIZE"],
+                vec!["docker.io/library/busybox", "1.36", "0123456789abc", "4.26MB"],
+                vec!["localhost:5000/b", "<none>", "0123456789abc", "4.26MB"],
+                vec!["quay.io/x/y", "<none>", "fedc", "735B"],
+                vec!["<none>", "<none>", "aa", "0B"],
+            ]
+        );
+        assert!(table.lines().all(|line| line.trim_end() == line), "{table}");
+    }
+
+    #[test]
+    fn sizes_have_three_digits() {
+        for (bytes, text) in [
+            (0, "0B"),
+            (999, "999B"),
+            (1000, "1kB"),
+            (1234, "1.23kB"),
+            (43_210, "43.2kB"),
+            (999_400, "999kB"),
+            (999_600, "1MB"),
+            (100_000_000, "100MB"),
+            (1_500_000_000, "1.5GB"),
+        ] {
+            assert_eq!(human_size(bytes), text, "{bytes}");
+        }
+    }
+}

@@ -1,0 +1,212 @@
+//! A log as a stream of text, once or as it grows. Files are read on threads for blocking work.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures::Stream;
+use futures::future::BoxFuture;
+use futures::stream::try_unfold;
+use notify::{Event, EventKind, RecommendedWatcher, RecursiveMode, Watcher};
+use tokio::sync::Notify;
+use tokio::time::sleep;
+
+use super::file::{LogOptions, LogReader, Piece};
+use crate::log::LogError;
+
+/// Pause before a log is looked at again though nothing was heard of it.
+const FALLBACK: Duration = Duration::from_secs(1);
+/// For how long a runtime that opened a new log may still write into the old one.
+const HAND_OVER: Duration = Duration::from_millis(100);
+
+/// How long to read.
+pub enum Until {
+    /// Up to the end the log has now.
+    Now,
+    /// As it grows, until this is done: the container has ended. What it wrote before is read to the end.
+    Ended(BoxFuture<'static, ()>),
+}
+
+/// Where the reading is.
+enum Phase {
+    /// Up to the end the log had at first.
+    Once { left: u64 },
+    /// Waiting for more at each end.
+    Following(Follow),
+    /// The file was rotated; what the runtime still wrote into it is read.
+    Leaving(Follow),
+    /// The container has ended; what is there is read, of all files.
+    Draining,
+    /// All was read.
+    Done,
+}
+
+struct Follow {
+    ended: BoxFuture<'static, ()>,
+    changed: Arc<Notify>,
+    /// Tells `changed`; none where the system gives no more watches, so that only [`FALLBACK`] is left.
+    _watcher: Option<RecommendedWatcher>,
+}
+
+/// A log opened for streaming.
+pub struct LogStreaming {
+    reader: LogReader,
+    phase: Phase,
+}
+
+impl LogStreaming {
+    /// Opens the log at `path` and finds the first line to show.
+    pub async fn open(path: PathBuf, options: LogOptions, until: Until) -> Result<Self, LogError> {
+        let opened = path.clone();
+        let opening = tokio::task::spawn_blocking(move || {
+            let phase = match until {
+                // Watched before it is read: what comes between the two is not missed.
+                Until::Ended(ended) => Some(Phase::Following(Follow::new(&opened, ended))),
+                Until::Now => None,
+            };
+            let reader = LogReader::open(&opened, &options)?;
+            let phase = match phase {
+                Some(phase) => phase,
+                None => Phase::Once { left: reader.left()? },
+            };
+            Ok(Self { reader, phase })
+        });
+        opening.await.map_err(|lost| LogError::Open { path, source: lost.into() })?
+    }
+
+    /// What the container wrote, in pieces that need not end with a line. Ends with an error if the log can be read no
+    /// further.
+    pub fn into_stream(self) -> impl Stream<Item = Result<Bytes, LogError>> + Send {
+        try_unfold(self, Self::next)
+    }
+
+    async fn next(mut self) -> Result<Option<(Bytes, Self)>, LogError> {
+        loop {
+            let text;
+            (text, self) = self.step().await?;
+            if !text.is_empty() {
+                return Ok(Some((text.into(), self)));
+            }
+            if matches!(self.phase, Phase::Done) {
+                return Ok(None);
+            }
+        }
+    }
+
+    /// Reads a piece, or does what is to be done at the end of a file.
+    async fn step(self) -> Result<(Vec<u8>, Self), LogError> {
+        let Self { reader, phase } = self;
+        let most = match &phase {
+            Phase::Once { left } => *left,
+            Phase::Following(_) | Phase::Leaving(_) | Phase::Draining | Phase::Done => u64::MAX,
+        };
+        let (mut reader, (piece, left)) = blocking(reader, move |reader| {
+            let before = reader.position();
+            let piece = reader.read(most)?;
+            Ok((piece, most.saturating_sub(reader.position().saturating_sub(before))))
+        })
+        .await?;
+        if let Piece::Text(text) = piece {
+            let phase = match phase {
+                Phase::Once { .. } => Phase::Once { left },
+                Phase::Following(_) | Phase::Leaving(_) | Phase::Draining | Phase::Done => phase,
+            };
+            return Ok((text, Self { reader, phase }));
+        }
+        let (text, phase) = match phase {
+            Phase::Once { .. } | Phase::Done => (reader.finish(), Phase::Done),
+            Phase::Following(follow) => {
+                let is_rotated;
+                (reader, is_rotated) = blocking(reader, |reader| reader.is_rotated()).await?;
+                if is_rotated {
+                    sleep(HAND_OVER).await;
+                    (Vec::new(), Phase::Leaving(follow))
+                } else {
+                    follow.wait(&mut reader).await
+                }
+            }
+            Phase::Leaving(follow) => {
+                let piece;
+                (reader, piece) = blocking(reader, LogReader::advance).await?;
+                (text_of(piece), Phase::Following(follow))
+            }
+            Phase::Draining => {
+                let piece;
+                (reader, piece) = blocking(reader, LogReader::advance).await?;
+                match piece {
+                    Piece::Text(text) => (text, Phase::Draining),
+                    Piece::End => (reader.finish(), Phase::Done),
+                }
+            }
+        };
+        Ok((text, Self { reader, phase }))
+    }
+}
+
+impl Follow {
+    fn new(path: &Path, ended: BoxFuture<'static, ()>) -> Self {
+        let changed = Arc::new(Notify::new());
+        let watcher = match watch(path, changed.clone()) {
+            Ok(watcher) => Some(watcher),
+            Err(error) => {
+                tracing::debug!(path = %path.display(), %error, "cannot watch a log; looking at it periodically");
+                None
+            }
+        };
+        Self { ended, changed, _watcher: watcher }
+    }
+
+    /// Waits for more to read, or for the container's end.
+    async fn wait(mut self, reader: &mut LogReader) -> (Vec<u8>, Phase) {
+        tokio::select! {
+            // Cancel-safe: it is not polled again once it is done.
+            () = &mut self.ended => (Vec::new(), Phase::Draining),
+            // Cancel-safe: a notification is taken only when `notified` returns.
+            () = self.changed.notified() => (Vec::new(), Phase::Following(self)),
+            // Cancel-safe: a pause keeps nothing.
+            () = sleep(FALLBACK) => (reader.settle(), Phase::Following(self)),
+        }
+    }
+}
+
+fn text_of(piece: Piece) -> Vec<u8> {
+    match piece {
+        Piece::Text(text) => text,
+        Piece::End => Vec::new(),
+    }
+}
+
+/// Watches the directory of a log: it stays while logs come and go.
+fn watch(path: &Path, changed: Arc<Notify>) -> notify::Result<RecommendedWatcher> {
+    let mut watcher = notify::recommended_watcher(move |event: notify::Result<Event>| {
+        let is_change = match event.map(|event| event.kind) {
+            // Our own reading is no change.
+            Ok(EventKind::Access(_)) => false,
+            // An error of the notifier means that something may have been missed.
+            Ok(
+                EventKind::Any
+                | EventKind::Create(_)
+                | EventKind::Modify(_)
+                | EventKind::Remove(_)
+                | EventKind::Other,
+            )
+            | Err(_) => true,
+        };
+        if is_change {
+            changed.notify_one();
+        }
+    })?;
+    watcher.watch(path.parent().unwrap_or(path), RecursiveMode::NonRecursive)?;
+    Ok(watcher)
+}
+
+/// Runs what blocks where it may. The reader is lost when this is dropped, which ends its stream anyway.
+async fn blocking<T: Send + 'static>(
+    mut reader: LogReader,
+    work: impl FnOnce(&mut LogReader) -> Result<T, LogError> + Send + 'static,
+) -> Result<(LogReader, T), LogError> {
+    let path = reader.path().to_owned();
+    let done = tokio::task::spawn_blocking(move || work(&mut reader).map(|done| (reader, done)));
+    done.await.map_err(|lost| LogError::Read { path, source: lost.into() })?
+}

@@ -1,0 +1,173 @@
+//! Streams over real files: rotation, ends, and what is written meanwhile.
+
+use std::fs::{self, OpenOptions};
+use std::io::Write;
+use std::path::PathBuf;
+use std::pin::Pin;
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures::{Stream, StreamExt};
+use tempfile::TempDir;
+use tokio::sync::oneshot;
+use tokio::time::timeout;
+
+use super::{LogOptions, LogStreaming, Until};
+use crate::log::LogError;
+
+/// How long something that must happen is waited for.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+struct Bench {
+    dir: TempDir,
+}
+
+impl Bench {
+    fn new() -> Self {
+        let bench = Self { dir: TempDir::new().unwrap() };
+        fs::write(bench.log(), "").unwrap();
+        bench
+    }
+
+    fn log(&self) -> PathBuf {
+        self.dir.path().join("0.log")
+    }
+
+    /// Has the container write a line.
+    fn write(&self, text: &str) {
+        self.write_to("0.log", text);
+    }
+
+    fn write_to(&self, file: &str, text: &str) {
+        let mut file = OpenOptions::new().create(true).append(true).open(self.dir.path().join(file)).unwrap();
+        writeln!(file, "2026-01-01T00:00:00Z stdout F {text}").unwrap();
+    }
+
+    fn rename(&self, to: &str) {
+        fs::rename(self.log(), self.dir.path().join(to)).unwrap();
+    }
+}
+
+struct Reading {
+    stream: Pin<Box<dyn Stream<Item = Result<Bytes, LogError>>>>,
+    text: String,
+}
+
+impl Reading {
+    async fn new(bench: &Bench, options: LogOptions, until: Until) -> Self {
+        let stream = LogStreaming::open(bench.log(), options, until).await.unwrap().into_stream();
+        Self { stream: Box::pin(stream), text: String::new() }
+    }
+
+    async fn follow(bench: &Bench, options: LogOptions) -> (Self, oneshot::Sender<()>) {
+        let (end, ended) = oneshot::channel();
+        let ended = async move {
+            let _ = ended.await;
+        };
+        (Self::new(bench, options, Until::Ended(Box::pin(ended))).await, end)
+    }
+
+    /// Reads until the text read ends so.
+    async fn until(&mut self, end: &str) -> &str {
+        while !self.text.ends_with(end) {
+            let piece = timeout(PATIENCE, self.stream.next()).await;
+            let piece = piece.unwrap_or_else(|_| panic!("waiting for {end:?}, read {:?}", self.text));
+            self.text += std::str::from_utf8(&piece.unwrap().unwrap()).unwrap();
+        }
+        &self.text
+    }
+
+    async fn rest(mut self) -> String {
+        while let Some(piece) = timeout(PATIENCE, self.stream.next()).await.unwrap() {
+            self.text += std::str::from_utf8(&piece.unwrap()).unwrap();
+        }
+        self.text
+    }
+}
+
+#[tokio::test]
+async fn without_following_it_ends_where_the_log_ended_at_first() {
+    let bench = Bench::new();
+    let line = "x".repeat(1000);
+    (0..200).for_each(|_| bench.write(&line));
+    let mut reading = Reading::new(&bench, LogOptions::default(), Until::Now).await;
+    reading.until("\n").await;
+    bench.write("later");
+    assert_eq!(reading.rest().await, (line + "\n").repeat(200));
+
+    let options = LogOptions { tail: Some(2), timestamps: true, ..LogOptions::default() };
+    bench.write("last");
+    let tail = Reading::new(&bench, options, Until::Now).await.rest().await;
+    assert_eq!(tail, "2026-01-01T00:00:00Z later\n2026-01-01T00:00:00Z last\n");
+}
+
+#[tokio::test]
+async fn a_log_that_is_not_there_says_so_at_once() {
+    let bench = Bench::new();
+    let path = bench.dir.path().join("1.log");
+    let error = LogStreaming::open(path, LogOptions::default(), Until::Now).await.err().unwrap();
+    assert!(matches!(error, LogError::Open { .. }), "{error}");
+}
+
+#[tokio::test]
+async fn following_goes_on_until_the_container_has_ended() {
+    let bench = Bench::new();
+    bench.write("before");
+    bench.write("last");
+    let options = LogOptions { tail: Some(1), ..LogOptions::default() };
+    let (mut reading, end) = Reading::follow(&bench, options).await;
+    assert_eq!(reading.until("last\n").await, "last\n");
+    bench.write("more");
+    assert_eq!(reading.until("more\n").await, "last\nmore\n");
+    bench.write("at the end");
+    end.send(()).unwrap();
+    assert_eq!(reading.rest().await, "last\nmore\nat the end\n");
+}
+
+#[tokio::test]
+async fn of_an_ended_container_all_is_read() {
+    let bench = Bench::new();
+    let line = "x".repeat(1000);
+    (0..200).for_each(|_| bench.write(&line));
+    let until = Until::Ended(Box::pin(std::future::ready(())));
+    let text = Reading::new(&bench, LogOptions::default(), until).await.rest().await;
+    assert_eq!(text, (line + "\n").repeat(200));
+}
+
+#[tokio::test]
+async fn following_finishes_a_rotated_file_then_goes_on_with_the_next() {
+    let bench = Bench::new();
+    bench.write("one");
+    let (mut reading, end) = Reading::follow(&bench, LogOptions::default()).await;
+    reading.until("one\n").await;
+    bench.rename("0.log.20260101-000001");
+    // The runtime has not reopened yet.
+    bench.write_to("0.log.20260101-000001", "two");
+    reading.until("two\n").await;
+    bench.write("three");
+    reading.until("three\n").await;
+    // Two rotations at once, the first of them with a late line.
+    bench.rename("0.log.20260101-000002");
+    bench.write("five");
+    bench.write_to("0.log.20260101-000002", "four");
+    bench.rename("0.log.20260101-000003");
+    bench.write("six");
+    reading.until("six\n").await;
+    bench.rename("0.log.20260101-000004");
+    bench.write("seven");
+    end.send(()).unwrap();
+    assert_eq!(reading.rest().await, "one\ntwo\nthree\nfour\nfive\nsix\nseven\n");
+}
+
+#[tokio::test]
+async fn an_emptied_log_is_read_from_its_start() {
+    let bench = Bench::new();
+    bench.write("a long line before the log was emptied");
+    let (mut reading, end) = Reading::follow(&bench, LogOptions::default()).await;
+    reading.until("emptied\n").await;
+    fs::write(bench.log(), "").unwrap();
+    bench.write("new");
+    reading.until("\nnew\n").await;
+    drop(end);
+    assert_eq!(reading.rest().await, "a long line before the log was emptied\nnew\n");
+}

@@ -1,0 +1,346 @@
+//! Which pod, container and instance of it a person means. Pure. Texts are `kubectl`'s and the kubelet's where they have one.
+
+use k8s_openapi::api::core::v1::{ContainerStatus, Pod};
+
+use crate::config::nearest;
+use crate::pod::pod_ref;
+use crate::types::ContainerId;
+
+/// The annotation that names the container meant when none is named (`kubectl logs` reads it too).
+const DEFAULT_CONTAINER: &str = "kubectl.kubernetes.io/default-container";
+
+/// Why it is not clear what is meant, or it is not there. `Display` is for people.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub(super) enum FindError {
+    /// The namespace was given twice.
+    #[error("the pod is named with namespace {0:?}, but namespace {1:?} was asked for")]
+    Namespaces(String, String),
+    /// No pod of this name.
+    #[error("pod {name:?} not found{hint}")]
+    NoPod {
+        /// As asked for.
+        name: String,
+        /// What may have been meant.
+        hint: String,
+    },
+    /// More than one.
+    #[error("more than one pod is called {name:?}, choose one of: [{}]", candidates.join(" "))]
+    ManyPods {
+        /// As asked for.
+        name: String,
+        /// `<namespace>/<name>` of each.
+        candidates: Vec<String>,
+    },
+    /// No container was named, and there are several.
+    #[error("a container name must be specified for pod {pod}, choose one of: [{}]", containers.join(" "))]
+    ManyContainers {
+        /// Name of the pod.
+        pod: String,
+        /// Its containers.
+        containers: Vec<String>,
+    },
+    /// The pod has no such container.
+    #[error("container {container} is not valid for pod {pod}, choose one of: [{}]", containers.join(" "))]
+    NoContainer {
+        /// Name of the pod.
+        pod: String,
+        /// As asked for.
+        container: String,
+        /// Its containers.
+        containers: Vec<String>,
+    },
+    /// The container has not run before this time.
+    #[error("previous terminated container {container:?} in pod {pod:?} not found")]
+    NoPrevious {
+        /// Name of the container.
+        container: String,
+        /// Name of the pod.
+        pod: String,
+    },
+    /// The container has not run yet.
+    #[error("container {container:?} in pod {pod:?} is {why}")]
+    NotStarted {
+        /// Name of the container.
+        container: String,
+        /// Name of the pod.
+        pod: String,
+        /// What it is instead.
+        why: String,
+    },
+}
+
+impl FindError {
+    /// Whether what was asked for is not there, rather than unclear or too early.
+    pub(super) fn is_not_found(&self) -> bool {
+        match self {
+            Self::NoPod { .. } | Self::NoContainer { .. } | Self::NoPrevious { .. } => true,
+            Self::Namespaces(..)
+            | Self::ManyPods { .. }
+            | Self::ManyContainers { .. }
+            | Self::NotStarted { .. } => false,
+        }
+    }
+}
+
+/// The pod called `asked`: its name, with or without the node's appended, perhaps as `<namespace>/<name>`. Of two
+/// incarnations of one static pod, the one that is not ending.
+pub(super) fn find_pod<'p>(
+    pods: &'p [Pod],
+    node: &str,
+    asked: &str,
+    namespace: Option<&str>,
+) -> Result<&'p Pod, FindError> {
+    let (namespace, name) = match (asked.split_once('/'), namespace) {
+        (Some((own, _)), Some(other)) if own != other => {
+            return Err(FindError::Namespaces(own.to_owned(), other.to_owned()));
+        }
+        (Some((own, name)), _) => (Some(own), name),
+        (None, namespace) => (namespace, asked),
+    };
+    let within: Vec<&Pod> =
+        pods.iter().filter(|pod| namespace.is_none_or(|ns| &*pod_ref(pod).namespace == ns)).collect();
+    let short = |pod: &'p Pod| short_name(pod, node);
+    let mut found: Vec<&Pod> = within.iter().copied().filter(|pod| full_name(pod) == name).collect();
+    if found.is_empty() {
+        found = within.iter().copied().filter(|pod| short(pod) == Some(name)).collect();
+    }
+    let Some(first) = found.first().copied() else {
+        let known = within.iter().flat_map(|pod| short(pod).into_iter().chain([full_name(pod)]));
+        let hint = nearest(name, known).map(|near| format!(" (did you mean {near:?}?)")).unwrap_or_default();
+        return Err(FindError::NoPod { name: asked.to_owned(), hint });
+    };
+    let mut candidates: Vec<String> = found.iter().map(|pod| pod_ref(pod).to_string()).collect();
+    candidates.sort();
+    candidates.dedup();
+    if candidates.len() > 1 {
+        return Err(FindError::ManyPods { name: asked.to_owned(), candidates });
+    }
+    Ok(found.iter().copied().find(|pod| pod.metadata.deletion_timestamp.is_none()).unwrap_or(first))
+}
+
+/// The container called `asked`, or the one meant when none is named.
+pub(super) fn find_container<'p>(pod: &'p Pod, asked: Option<&str>) -> Result<&'p str, FindError> {
+    let spec = pod.spec.as_ref();
+    let main = spec.into_iter().flat_map(|spec| &spec.containers);
+    let init = spec.into_iter().flat_map(|spec| spec.init_containers.iter().flatten());
+    let main: Vec<&str> = main.map(|container| container.name.as_str()).collect();
+    let all: Vec<&str> = main.iter().copied().chain(init.map(|container| container.name.as_str())).collect();
+    let names = || all.iter().map(|name| (*name).to_owned()).collect();
+    let default = pod.metadata.annotations.as_ref().and_then(|all| all.get(DEFAULT_CONTAINER));
+    match asked.or(default.map(String::as_str)) {
+        Some(asked) => {
+            all.iter().copied().find(|name| *name == asked).ok_or_else(|| FindError::NoContainer {
+                pod: full_name(pod).to_owned(),
+                container: asked.to_owned(),
+                containers: names(),
+            })
+        }
+        None => match main.as_slice() {
+            [only] => Ok(only),
+            _ => Err(FindError::ManyContainers { pod: full_name(pod).to_owned(), containers: names() }),
+        },
+    }
+}
+
+/// The instance of a container whose log is to be shown: the one that runs or, if none does, the one that ended last; with
+/// `previous` the one before that which the status tells of now (as the kubelet, `validateContainerLogStatus`).
+pub(super) fn find_instance(pod: &Pod, container: &str, previous: bool) -> Result<ContainerId, FindError> {
+    let status = status_of(pod, container);
+    let ended = status.and_then(|status| status.last_state.as_ref()?.terminated.as_ref());
+    let ended = ended.and_then(|ended| ended.container_id.as_deref()).filter(|id| !id.is_empty());
+    if previous {
+        return ended.map(bare_id).ok_or_else(|| no_previous(pod, container));
+    }
+    let state = status.and_then(|status| status.state.as_ref());
+    let current = state.and_then(|state| match (&state.running, &state.terminated) {
+        (Some(_), _) => status?.container_id.as_deref(),
+        (None, Some(over)) => over.container_id.as_deref(),
+        (None, None) => None,
+    });
+    let current = current.filter(|id| !id.is_empty());
+    current.or(ended).map(bare_id).ok_or_else(|| {
+        let why = match state {
+            Some(state) if state.terminated.is_some() => "terminated".to_owned(),
+            Some(state) => {
+                let waiting = state.waiting.as_ref().and_then(|waiting| waiting.reason.as_deref());
+                format!("waiting to start: {}", waiting.map_or("no logs yet", waiting_reason))
+            }
+            None => format!("not available{}", why_pod_is_not(pod)),
+        };
+        not_started(pod, container, why)
+    })
+}
+
+/// There is no instance before the present one, or its log is gone.
+pub(super) fn no_previous(pod: &Pod, container: &str) -> FindError {
+    FindError::NoPrevious { container: container.to_owned(), pod: full_name(pod).to_owned() }
+}
+
+/// There is no instance with a log.
+pub(super) fn not_started(pod: &Pod, container: &str, why: String) -> FindError {
+    FindError::NotStarted { container: container.to_owned(), pod: full_name(pod).to_owned(), why }
+}
+
+/// The kubelet has a plainer word for what happens most often.
+fn waiting_reason(reason: &str) -> &str {
+    match reason {
+        "ErrImagePull" => "image can't be pulled",
+        "ImagePullBackOff" => "trying and failing to pull image",
+        other => other,
+    }
+}
+
+/// What is told of the pod as a whole: it was refused, say.
+fn why_pod_is_not(pod: &Pod) -> String {
+    let status = pod.status.as_ref();
+    let told = [status.and_then(|s| s.reason.as_deref()), status.and_then(|s| s.message.as_deref())];
+    told.into_iter().flatten().map(|text| format!(": {text}")).collect()
+}
+
+fn status_of<'p>(pod: &'p Pod, container: &str) -> Option<&'p ContainerStatus> {
+    let status = pod.status.as_ref()?;
+    let all = status.container_statuses.iter().chain(&status.init_container_statuses).flatten();
+    all.into_iter().find(|status| status.name == container)
+}
+
+/// The API has `<runtime>://<id>`.
+fn bare_id(id: &str) -> ContainerId {
+    id.split_once("://").map_or(id, |(_, id)| id).into()
+}
+
+fn full_name(pod: &Pod) -> &str {
+    pod.metadata.name.as_deref().unwrap_or_default()
+}
+
+/// The name as its manifest has it.
+fn short_name<'p>(pod: &'p Pod, node: &str) -> Option<&'p str> {
+    full_name(pod).strip_suffix(node)?.strip_suffix('-')
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn pod(namespace: &str, name: &str) -> Pod {
+        with(namespace, name, &["c"], json!({}))
+    }
+
+    fn with(namespace: &str, name: &str, containers: &[&str], status: Value) -> Pod {
+        let containers: Vec<Value> = containers.iter().map(|name| json!({"name": name})).collect();
+        serde_json::from_value(json!({
+            "metadata": {"namespace": namespace, "name": name, "uid": format!("{namespace}-{name}")},
+            "spec": {"containers": containers},
+            "status": status,
+        }))
+        .unwrap()
+    }
+
+    fn found(pods: &[Pod], asked: &str, namespace: Option<&str>) -> Result<String, String> {
+        let pod = find_pod(pods, "node1", asked, namespace);
+        pod.map(|pod| pod_ref(pod).to_string()).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn a_pod_is_found_by_any_of_its_names() {
+        let pods = [pod("default", "web-node1"), pod("default", "web-node1-node1"), pod("b", "db-node1")];
+        for (asked, namespace, name) in [
+            ("web", None, "default/web-node1"),
+            ("web-node1", None, "default/web-node1"),
+            ("web-node1-node1", None, "default/web-node1-node1"),
+            ("default/web", None, "default/web-node1"),
+            ("default/web", Some("default"), "default/web-node1"),
+            ("db", Some("b"), "b/db-node1"),
+        ] {
+            assert_eq!(found(&pods, asked, namespace).as_deref(), Ok(name), "{asked}");
+        }
+    }
+
+    #[test]
+    fn what_is_unclear_or_missing_is_said_with_what_there_is() {
+        let pods = [pod("b", "web-node1"), pod("a", "web-node1"), pod("a", "other-node1")];
+        let error = |asked, namespace| found(&pods, asked, namespace).unwrap_err();
+        assert_eq!(
+            error("web", None),
+            r#"more than one pod is called "web", choose one of: [a/web-node1 b/web-node1]"#
+        );
+        assert_eq!(error("webb", None), r#"pod "webb" not found (did you mean "web"?)"#);
+        assert_eq!(error("b/other", None), r#"pod "b/other" not found"#);
+        assert_eq!(
+            error("b/web", Some("a")),
+            r#"the pod is named with namespace "b", but namespace "a" was asked for"#
+        );
+        assert!(find_pod(&pods, "node1", "zzz", None).unwrap_err().is_not_found());
+    }
+
+    #[test]
+    fn of_two_incarnations_the_one_that_stays_is_meant() {
+        let mut ending = pod("a", "web-node1");
+        ending.metadata.uid = Some("old".to_owned());
+        ending.metadata.deletion_timestamp =
+            Some(k8s_openapi::apimachinery::pkg::apis::meta::v1::Time(jiff::Timestamp::UNIX_EPOCH));
+        let pods = [ending.clone(), pod("a", "web-node1")];
+        let uid = |pods: &[Pod]| find_pod(pods, "node1", "web", None).unwrap().metadata.uid.clone().unwrap();
+        assert_eq!(uid(&pods), "a-web-node1");
+        assert_eq!(uid(&[ending]), "old");
+    }
+
+    #[test]
+    fn a_container_is_named_unless_there_is_one() {
+        let (one, mut two) = (pod("a", "p"), with("a", "p", &["x", "y"], json!({})));
+        assert_eq!(find_container(&one, None), Ok("c"));
+        assert_eq!(find_container(&two, Some("y")), Ok("y"));
+        assert_eq!(
+            find_container(&two, None).unwrap_err().to_string(),
+            "a container name must be specified for pod p, choose one of: [x y]"
+        );
+        assert_eq!(
+            find_container(&two, Some("z")).unwrap_err().to_string(),
+            "container z is not valid for pod p, choose one of: [x y]"
+        );
+        two.metadata.annotations = Some([(DEFAULT_CONTAINER.to_owned(), "y".to_owned())].into());
+        assert_eq!(find_container(&two, None), Ok("y"));
+    }
+
+    #[test]
+    fn the_instance_is_the_kubelets() {
+        let instance = |status: Value, previous| {
+            let pod = with("a", "p", &["c"], json!({"containerStatuses": [status]}));
+            find_instance(&pod, "c", previous).map(|id| id.to_string()).map_err(|error| error.to_string())
+        };
+        let status = |state: Value, last: Value| {
+            let base = json!({"name": "c", "image": "", "imageID": "", "ready": false, "restartCount": 0});
+            let mut status = base;
+            status["containerID"] = json!("containerd://now");
+            status["state"] = state;
+            status["lastState"] = last;
+            status
+        };
+        let over = |id: &str| json!({"terminated": {"exitCode": 1, "containerID": id}});
+        let (running, waiting) = (json!({"running": {}}), json!({"waiting": {"reason": "ErrImagePull"}}));
+        let backoff = json!({"waiting": {"reason": "CrashLoopBackOff"}});
+        let ok = |id: &str| Ok(id.to_owned());
+        assert_eq!(instance(status(running.clone(), over("containerd://old")), false), ok("now"));
+        assert_eq!(instance(status(running.clone(), over("containerd://old")), true), ok("old"));
+        assert_eq!(instance(status(over("containerd://now"), json!({})), false), ok("now"));
+        assert_eq!(instance(status(backoff.clone(), over("containerd://old")), false), ok("old"));
+        assert_eq!(
+            instance(status(running, json!({})), true).unwrap_err(),
+            r#"previous terminated container "c" in pod "p" not found"#
+        );
+        assert_eq!(
+            instance(status(waiting, json!({})), false).unwrap_err(),
+            r#"container "c" in pod "p" is waiting to start: image can't be pulled"#
+        );
+        assert_eq!(
+            instance(status(over(""), json!({})), false).unwrap_err(),
+            r#"container "c" in pod "p" is terminated"#
+        );
+        let refused = with("a", "p", &["c"], json!({"reason": "OutOfpods", "message": "too many"}));
+        assert_eq!(
+            find_instance(&refused, "c", false).unwrap_err().to_string(),
+            r#"container "c" in pod "p" is not available: OutOfpods: too many"#
+        );
+    }
+}

@@ -1,0 +1,138 @@
+//! `GET /v1/logs`: what a container wrote, decoded, once or as it comes.
+
+use std::io;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use axum::body::{Body, Bytes};
+use axum::extract::{Query, State};
+use axum::http::header::CONTENT_TYPE;
+use axum::response::{IntoResponse, Response};
+use futures::stream::{BoxStream, StreamExt, unfold};
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::Pod;
+use serde::{Deserialize, Serialize};
+use tokio::time::sleep;
+use tokio_util::sync::CancellationToken;
+
+use super::control::ControlServer;
+use super::find::{find_container, find_instance, find_pod, no_previous, not_started};
+use super::refusal::Refusal;
+use crate::cri::ContainerState;
+use crate::log::{LogError, LogOptions, LogStreaming, Until};
+use crate::pleg::PlegHandle;
+use crate::pod::pod_ref;
+use crate::types::{ContainerId, PodRef, error_chain};
+
+/// Pause before a container is looked at again though nothing was told of its pod.
+const RECHECK: Duration = Duration::from_secs(1);
+
+/// What is asked of `/v1/logs`, as the query of its address.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct LogsQuery {
+    /// Name of the pod, with or without the node's appended, or `<namespace>/<name>`.
+    pub pod: String,
+    /// Namespace of the pod; any if none.
+    pub namespace: Option<String>,
+    /// Name of the container; may be left out if there is one.
+    pub container: Option<String>,
+    /// Of the instance before the present one.
+    #[serde(default)]
+    pub previous: bool,
+    /// Only that many last lines.
+    pub tail: Option<u64>,
+    /// Only lines of this time or later.
+    pub since: Option<Timestamp>,
+    /// Each line starts with its time.
+    #[serde(default)]
+    pub timestamps: bool,
+    /// Go on until the container ends.
+    #[serde(default)]
+    pub follow: bool,
+}
+
+/// Answers with the text. When it breaks off, so does the connection, for an end without an error means that all was told.
+pub(super) async fn logs(
+    State((server, cancel)): State<(ControlServer, CancellationToken)>,
+    Query(query): Query<LogsQuery>,
+) -> Result<Response, Refusal> {
+    let pods = server.pods();
+    let pod = find_pod(&pods, &server.node, &query.pod, query.namespace.as_deref())?;
+    let container = find_container(pod, query.container.as_deref())?;
+    let id = find_instance(pod, container, query.previous)?;
+    let path = log_path(&server.pleg, &pod_ref(pod), &id)
+        .ok_or_else(|| without_log(pod, container, query.previous))?;
+    let options = LogOptions { tail: query.tail, since: query.since, timestamps: query.timestamps };
+    let until = if query.follow {
+        Until::Ended(Box::pin(ended(server.clone(), pod_ref(pod), id)))
+    } else {
+        Until::Now
+    };
+    let log = LogStreaming::open(path, options, until).await?.into_stream();
+    let body = Body::from_stream(until_cancelled(log.boxed(), cancel));
+    Ok(([(CONTENT_TYPE, "text/plain; charset=utf-8")], body).into_response())
+}
+
+/// Where the runtime writes the log of a container; none if it does not have the container any more.
+fn log_path(pleg: &PlegHandle, pod: &PodRef, id: &ContainerId) -> Option<PathBuf> {
+    let observed = pleg.cache().get(pod).ok()?;
+    let path = &observed.containers.iter().find(|container| container.id == *id)?.log_path;
+    (!path.is_empty()).then(|| path.into())
+}
+
+/// The container is in the pod's status, but not in the runtime.
+fn without_log(pod: &Pod, container: &str, previous: bool) -> Refusal {
+    if previous {
+        no_previous(pod, container).into()
+    } else {
+        not_started(pod, container, "not available: the container runtime does not have it".to_owned()).into()
+    }
+}
+
+/// Waits until a container has ended or is gone. One that cannot be inspected may still run.
+async fn ended(server: ControlServer, pod: PodRef, id: ContainerId) {
+    let mut told = server.board.changes();
+    let may_write = || match server.pleg.cache().get(&pod) {
+        Err(_) => true,
+        Ok(observed) => {
+            observed.containers.iter().filter(|container| container.id == id).any(|container| match container
+                .state
+            {
+                ContainerState::Created | ContainerState::Running | ContainerState::Unknown => true,
+                ContainerState::Exited => false,
+            })
+        }
+    };
+    while may_write() {
+        tokio::select! {
+            // Cancel-safe: a watch marks its value seen only when `changed` returns.
+            Ok(()) = told.changed() => {}
+            // Cancel-safe: a pause keeps nothing.
+            () = sleep(RECHECK) => {}
+        }
+    }
+}
+
+/// Breaks a log off when the daemon ends: a follower must not hold that up, nor take it for the container's end.
+fn until_cancelled(
+    log: BoxStream<'static, Result<Bytes, LogError>>,
+    cancel: CancellationToken,
+) -> BoxStream<'static, io::Result<Bytes>> {
+    let next = |state: Option<(BoxStream<'static, Result<Bytes, LogError>>, CancellationToken)>| async move {
+        let (mut log, cancel) = state?;
+        let piece = tokio::select! {
+            // Cancel-safe: the log is read no further.
+            () = cancel.cancelled() => return Some((Err(io::Error::other("hostlet ends")), None)),
+            // Cancel-safe: nothing of a stream's item is taken before it is there.
+            piece = log.next() => piece?,
+        };
+        match piece {
+            Ok(text) => Some((Ok(text), Some((log, cancel)))),
+            Err(error) => {
+                tracing::warn!(error = error_chain(&error), "a log that is being shown breaks off");
+                Some((Err(io::Error::other(error)), None))
+            }
+        }
+    };
+    unfold(Some((log, cancel)), next).boxed()
+}

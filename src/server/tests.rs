@@ -1,0 +1,234 @@
+//! The control socket as a client meets it: requests over a real unix socket, logs in real files, a runtime in memory.
+
+use std::fs::{self, OpenOptions};
+use std::io::Write;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::Pod;
+use serde_json::json;
+use tempfile::TempDir;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::UnixStream;
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+use tokio::time::timeout;
+use tokio_util::sync::CancellationToken;
+
+use super::ControlServer;
+use crate::cri::fake::FakeRuntime;
+use crate::cri::wire::{ContainerConfig, ContainerMetadata, ImageSpec, PodSandboxConfig, PodSandboxMetadata};
+use crate::cri::{Calls, RuntimeService};
+use crate::pleg::{Pleg, PlegHandle};
+use crate::pod::source::SourceState;
+use crate::pod::{StatusBoard, Told, pod_ref};
+use crate::types::{CONTAINER_NAME_LABEL, ContainerId, POD_NAME_LABEL, POD_NAMESPACE_LABEL, POD_UID_LABEL};
+
+/// How long something that must happen is waited for.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// A daemon's server with one running pod, `default/web-node1`, of one container, `c`.
+struct Bench {
+    dir: TempDir,
+    fake: FakeRuntime,
+    pleg: PlegHandle,
+    pod: Pod,
+    container: ContainerId,
+    cancel: CancellationToken,
+    _tasks: JoinSet<()>,
+}
+
+impl Bench {
+    async fn new() -> Self {
+        let dir = TempDir::new().unwrap();
+        fs::create_dir(dir.path().join("c")).unwrap();
+        let fake = FakeRuntime::new();
+        fake.add_image("docker.io/library/img:1");
+        let container = run_pod(&fake, &dir).await;
+        let runtime = Arc::new(fake.clone());
+        let (relister, pleg) = Pleg::new(runtime.clone());
+        let pod = pod(&container);
+        let board = StatusBoard::default();
+        let status = Arc::new(pod.status.clone().unwrap());
+        board.tell(Told { pod: Arc::new(pod.clone()), status, terminating_since: None });
+        let server = ControlServer {
+            node: "node1".to_owned(),
+            board,
+            refused: watch::channel(Vec::new()).1,
+            source: watch::channel(SourceState::default()).1,
+            runtime: watch::channel(None).1,
+            pleg: pleg.clone(),
+            calls: Calls::default(),
+            images: runtime,
+        };
+        let listener = ControlServer::bind(&dir.path().join("socket")).await.unwrap();
+        let (mut tasks, cancel) = (JoinSet::new(), CancellationToken::new());
+        tasks.spawn(relister.run(cancel.clone()));
+        tasks.spawn(server.run(listener, cancel.clone()));
+        pleg.cache().newer_than(&pod_ref(&pod), None).await.unwrap();
+        Self { dir, fake, pleg, pod, container, cancel, _tasks: tasks }
+    }
+
+    fn log(&self) -> PathBuf {
+        self.dir.path().join("c/0.log")
+    }
+
+    fn write(&self, line: &str) {
+        let mut file = OpenOptions::new().create(true).append(true).open(self.log()).unwrap();
+        writeln!(file, "2026-01-01T00:00:00Z {line}").unwrap();
+    }
+
+    /// Asks, and returns the status with all of the answer.
+    async fn get(&self, path: &str) -> (u16, String) {
+        let mut answer = self.start(path).await;
+        let text = answer.until_closed().await;
+        let status = text.split(' ').nth(1).unwrap().parse().unwrap();
+        (status, text)
+    }
+
+    async fn start(&self, path: &str) -> Answer {
+        let mut stream = UnixStream::connect(self.dir.path().join("socket")).await.unwrap();
+        let request = format!("GET {path} HTTP/1.1\r\nHost: hostlet\r\nConnection: close\r\n\r\n");
+        stream.write_all(request.as_bytes()).await.unwrap();
+        Answer { stream, text: String::new() }
+    }
+}
+
+/// An answer as raw text, chunk sizes and all.
+struct Answer {
+    stream: UnixStream,
+    text: String,
+}
+
+impl Answer {
+    async fn until(&mut self, part: &str) {
+        while !self.text.contains(part) {
+            assert!(self.more().await, "closed without {part:?}: {}", self.text);
+        }
+    }
+
+    async fn until_closed(&mut self) -> String {
+        while self.more().await {}
+        self.text.clone()
+    }
+
+    async fn more(&mut self) -> bool {
+        let mut buffer = [0; 4096];
+        let count = timeout(PATIENCE, self.stream.read(&mut buffer)).await;
+        let count = count.unwrap_or_else(|_| panic!("nothing more after {}", self.text)).unwrap();
+        self.text += std::str::from_utf8(&buffer[..count]).unwrap();
+        count > 0
+    }
+}
+
+async fn run_pod(fake: &FakeRuntime, dir: &TempDir) -> ContainerId {
+    let labels = [
+        (POD_NAME_LABEL, "web-node1"),
+        (POD_NAMESPACE_LABEL, "default"),
+        (POD_UID_LABEL, "uid-1"),
+        (CONTAINER_NAME_LABEL, "c"),
+    ];
+    let labels = labels.map(|(key, value)| (key.to_owned(), value.to_owned()));
+    let sandbox_config = PodSandboxConfig {
+        metadata: Some(PodSandboxMetadata {
+            name: "web-node1".to_owned(),
+            namespace: "default".to_owned(),
+            uid: "uid-1".to_owned(),
+            attempt: 0,
+        }),
+        labels: labels[..3].iter().cloned().collect(),
+        log_directory: dir.path().display().to_string(),
+        ..PodSandboxConfig::default()
+    };
+    let config = ContainerConfig {
+        metadata: Some(ContainerMetadata { name: "c".to_owned(), attempt: 0 }),
+        image: Some(ImageSpec { image: "docker.io/library/img:1".to_owned(), ..ImageSpec::default() }),
+        log_path: "c/0.log".to_owned(),
+        labels: labels.into_iter().collect(),
+        ..ContainerConfig::default()
+    };
+    let sandbox = fake.run_sandbox(sandbox_config.clone(), "").await.unwrap();
+    let container = fake.create_container(&sandbox, config, sandbox_config).await.unwrap();
+    fake.start_container(&container).await.unwrap();
+    container
+}
+
+fn pod(container: &ContainerId) -> Pod {
+    serde_json::from_value(json!({
+        "metadata": {"name": "web-node1", "namespace": "default", "uid": "uid-1"},
+        "spec": {"containers": [{"name": "c"}]},
+        "status": {"containerStatuses": [{
+            "name": "c", "image": "img", "imageID": "img", "ready": true, "restartCount": 0,
+            "containerID": format!("fake://{container}"), "state": {"running": {}},
+        }]},
+    }))
+    .unwrap()
+}
+
+#[tokio::test]
+async fn logs_are_decoded_and_cut_as_asked() {
+    let bench = Bench::new().await;
+    bench.write("stdout P one ");
+    bench.write("stdout F line");
+    bench.write("stderr F another");
+    let (status, text) = bench.get("/v1/logs?pod=web").await;
+    assert_eq!(status, 200);
+    assert!(text.contains("\r\none line\nanother\n\r\n"), "{text}");
+    let (_, text) = bench.get("/v1/logs?pod=default/web-node1&container=c&tail=1&timestamps=true").await;
+    assert!(text.contains("\r\n2026-01-01T00:00:00Z another\n\r\n"), "{text}");
+    let (_, text) = bench.get("/v1/logs?pod=web&since=2026-01-01T00:00:01Z").await;
+    assert!(!text.contains("another"), "{text}");
+}
+
+#[tokio::test]
+async fn what_cannot_be_shown_is_said() {
+    let bench = Bench::new().await;
+    for (query, status, said) in [
+        ("pod=webb", 404, r#"pod "webb" not found (did you mean "web"?)"#),
+        ("pod=web&namespace=other", 404, r#"pod "web" not found"#),
+        ("pod=web&container=d", 404, "container d is not valid for pod web-node1, choose one of: [c]"),
+        ("pod=web&previous=true", 404, r#"previous terminated container "c" in pod "web-node1" not found"#),
+        ("pod=web", 500, "cannot open the log"),
+        ("pod=web&tail=x", 400, "tail"),
+    ] {
+        let (found, text) = bench.get(&format!("/v1/logs?{query}")).await;
+        assert_eq!(found, status, "{query}: {text}");
+        assert!(text.contains(said), "{query}: {text}");
+    }
+}
+
+#[tokio::test]
+async fn following_ends_with_the_container() {
+    let bench = Bench::new().await;
+    bench.write("stdout F before");
+    let mut answer = bench.start("/v1/logs?pod=web&follow=true").await;
+    answer.until("before\n").await;
+    bench.write("stdout F later");
+    answer.until("later\n").await;
+    bench.write("stdout F last words");
+    bench.fake.stop_container(&bench.container, 0).await.unwrap();
+    bench.pleg.relist(&pod_ref(&bench.pod));
+    let text = answer.until_closed().await;
+    assert!(text.contains("last words\n"), "{text}");
+    assert!(text.ends_with("\r\n0\r\n\r\n"), "a whole answer: {text}");
+}
+
+#[tokio::test]
+async fn following_breaks_off_with_the_daemon() {
+    let bench = Bench::new().await;
+    bench.write("stdout F before");
+    let mut answer = bench.start("/v1/logs?pod=web&follow=true").await;
+    answer.until("before\n").await;
+    bench.cancel.cancel();
+    let text = answer.until_closed().await;
+    assert!(!text.ends_with("\r\n0\r\n\r\n"), "not the end of the log: {text}");
+}
+
+#[tokio::test]
+async fn images_are_the_runtimes() {
+    let bench = Bench::new().await;
+    let (status, text) = bench.get("/v1/images").await;
+    assert_eq!(status, 200, "{text}");
+    assert!(text.contains(r#""tags":["docker.io/library/img:1"]"#), "{text}");
+}
