@@ -1,11 +1,6 @@
 //! The real daemon on a fake CRI server: what a person sees of it, and how it bears a runtime that is away, slow, hung or
 //! wrong. Needs root, and no containerd.
 
-#![allow(
-    clippy::unwrap_used,
-    reason = "what fails in a test is to fail the test; clippy knows only functions marked as tests"
-)]
-
 #[path = "fake_cri/config.rs"]
 mod config;
 #[path = "fake_cri/crashes.rs"]

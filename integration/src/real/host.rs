@@ -175,7 +175,7 @@ impl RealHost {
         Daemon::start(&setup, |program| self.netns.command(&program.to_string_lossy())).await
     }
 
-    /// Writes a manifest, see [`manifests::write`].
+    /// Writes a manifest so that nobody reads half of it.
     pub fn write_manifest(&self, name: &str, text: &str) -> Result<()> {
         manifests::write(&self.manifests(), name, text)
     }
