@@ -2,9 +2,9 @@
 
 use k8s_openapi::api::core::v1::{ContainerStatus, Pod};
 
-use crate::config::nearest;
+use crate::pod::explain::{Named, is_meant, nearest_names};
 use crate::pod::pod_ref;
-use crate::types::ContainerId;
+use crate::types::{ContainerId, PodRef};
 
 /// The annotation that names the container meant when none is named (`kubectl logs` reads it too).
 const DEFAULT_CONTAINER: &str = "kubectl.kubernetes.io/default-container";
@@ -90,23 +90,30 @@ pub(super) fn find_pod<'p>(
     asked: &str,
     namespace: Option<&str>,
 ) -> Result<&'p Pod, FindError> {
-    let (namespace, name) = match (asked.split_once('/'), namespace) {
+    let query = match (asked.split_once('/'), namespace) {
         (Some((own, _)), Some(other)) if own != other => {
             return Err(FindError::Namespaces(own.to_owned(), other.to_owned()));
         }
-        (Some((own, name)), _) => (Some(own), name),
-        (None, namespace) => (namespace, asked),
+        (None, Some(namespace)) => format!("{namespace}/{asked}"),
+        (Some(_), _) | (None, None) => asked.to_owned(),
     };
-    let within: Vec<&Pod> =
-        pods.iter().filter(|pod| namespace.is_none_or(|ns| &*pod_ref(pod).namespace == ns)).collect();
-    let short = |pod: &'p Pod| short_name(pod, node);
-    let mut found: Vec<&Pod> = within.iter().copied().filter(|pod| full_name(pod) == name).collect();
-    if found.is_empty() {
-        found = within.iter().copied().filter(|pod| short(pod) == Some(name)).collect();
-    }
+    let names: Vec<PodRef> = pods.iter().map(pod_ref).collect();
+    let meant: Vec<&Pod> = pods
+        .iter()
+        .zip(&names)
+        .filter(|(_, name)| is_meant(&query, of(name), node))
+        .map(|(pod, _)| pod)
+        .collect();
+    // A whole name means no other pod whose name it is without the node's.
+    let name = query.rsplit('/').next().unwrap_or(&query);
+    let whole: Vec<&Pod> = meant.iter().copied().filter(|pod| full_name(pod) == name).collect();
+    let found = if whole.is_empty() { meant } else { whole };
     let Some(first) = found.first().copied() else {
-        let known = within.iter().flat_map(|pod| short(pod).into_iter().chain([full_name(pod)]));
-        let hint = nearest(name, known).map(|near| format!(" (did you mean {near:?}?)")).unwrap_or_default();
+        let known: Vec<Named<'_>> = names.iter().map(of).collect();
+        let hint = match nearest_names(&query, &known, node).as_slice() {
+            [] => String::new(),
+            near => format!("; did you mean {}?", near.join(" or ")),
+        };
         return Err(FindError::NoPod { name: asked.to_owned(), hint });
     };
     let mut candidates: Vec<String> = found.iter().map(|pod| pod_ref(pod).to_string()).collect();
@@ -212,9 +219,8 @@ fn full_name(pod: &Pod) -> &str {
     pod.metadata.name.as_deref().unwrap_or_default()
 }
 
-/// The name as its manifest has it.
-fn short_name<'p>(pod: &'p Pod, node: &str) -> Option<&'p str> {
-    full_name(pod).strip_suffix(node)?.strip_suffix('-')
+fn of(pod: &PodRef) -> Named<'_> {
+    Named { namespace: &pod.namespace, name: &pod.name }
 }
 
 #[cfg(test)]
@@ -265,8 +271,8 @@ mod tests {
             error("web", None),
             r#"more than one pod is called "web", choose one of: [a/web-node1 b/web-node1]"#
         );
-        assert_eq!(error("webb", None), r#"pod "webb" not found (did you mean "web"?)"#);
-        assert_eq!(error("b/other", None), r#"pod "b/other" not found"#);
+        assert_eq!(error("wep", None), r#"pod "wep" not found; did you mean web-node1?"#);
+        assert_eq!(error("b/other", None), r#"pod "b/other" not found; did you mean other-node1?"#);
         assert_eq!(
             error("b/web", Some("a")),
             r#"the pod is named with namespace "b", but namespace "a" was asked for"#

@@ -185,7 +185,7 @@ async fn logs_are_decoded_and_cut_as_asked() {
 async fn what_cannot_be_shown_is_said() {
     let bench = Bench::new().await;
     for (query, status, said) in [
-        ("pod=webb", 404, r#"pod "webb" not found (did you mean "web"?)"#),
+        ("pod=wep", 404, r#"pod "wep" not found; did you mean web-node1?"#),
         ("pod=web&namespace=other", 404, r#"pod "web" not found"#),
         ("pod=web&container=d", 404, "container d is not valid for pod web-node1, choose one of: [c]"),
         ("pod=web&previous=true", 404, r#"previous terminated container "c" in pod "web-node1" not found"#),

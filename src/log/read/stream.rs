@@ -8,12 +8,12 @@ use bytes::Bytes;
 use futures::Stream;
 use futures::future::BoxFuture;
 use futures::stream::try_unfold;
-use notify::{Event, EventKind, RecommendedWatcher, RecursiveMode, Watcher};
 use tokio::sync::Notify;
 use tokio::time::sleep;
 
 use super::file::{LogOptions, LogReader, Piece};
 use crate::log::LogError;
+use crate::sys::Watch;
 
 /// Pause before a log is looked at again though nothing was heard of it.
 const FALLBACK: Duration = Duration::from_secs(1);
@@ -45,8 +45,8 @@ enum Phase {
 struct Follow {
     ended: BoxFuture<'static, ()>,
     changed: Arc<Notify>,
-    /// Tells `changed`; none where the system gives no more watches, so that only [`FALLBACK`] is left.
-    _watcher: Option<RecommendedWatcher>,
+    /// Tells `changed`. It knows nothing of a file that was renamed, nor if the system gives no more watches.
+    _watch: Watch,
 }
 
 /// A log opened for streaming.
@@ -147,14 +147,9 @@ impl LogStreaming {
 impl Follow {
     fn new(path: &Path, ended: BoxFuture<'static, ()>) -> Self {
         let changed = Arc::new(Notify::new());
-        let watcher = match watch(path, changed.clone()) {
-            Ok(watcher) => Some(watcher),
-            Err(error) => {
-                tracing::debug!(path = %path.display(), %error, "cannot watch a log; looking at it periodically");
-                None
-            }
-        };
-        Self { ended, changed, _watcher: watcher }
+        let mut watch = Watch::new(path, "logs", changed.clone());
+        watch.renew();
+        Self { ended, changed, _watch: watch }
     }
 
     /// Waits for more to read, or for the container's end.
@@ -175,30 +170,6 @@ fn text_of(piece: Piece) -> Vec<u8> {
         Piece::Text(text) => text,
         Piece::End => Vec::new(),
     }
-}
-
-/// Watches the directory of a log: it stays while logs come and go.
-fn watch(path: &Path, changed: Arc<Notify>) -> notify::Result<RecommendedWatcher> {
-    let mut watcher = notify::recommended_watcher(move |event: notify::Result<Event>| {
-        let is_change = match event.map(|event| event.kind) {
-            // Our own reading is no change.
-            Ok(EventKind::Access(_)) => false,
-            // An error of the notifier means that something may have been missed.
-            Ok(
-                EventKind::Any
-                | EventKind::Create(_)
-                | EventKind::Modify(_)
-                | EventKind::Remove(_)
-                | EventKind::Other,
-            )
-            | Err(_) => true,
-        };
-        if is_change {
-            changed.notify_one();
-        }
-    })?;
-    watcher.watch(path.parent().unwrap_or(path), RecursiveMode::NonRecursive)?;
-    Ok(watcher)
 }
 
 /// Runs what blocks where it may. The reader is lost when this is dropped, which ends its stream anyway.
