@@ -190,6 +190,8 @@ show_web() {
 show_next() {
   say "to type next"
   note "sudo $HOSTLET_BIN pods --socket $HOSTLET_SOCKET"
+  note "sudo $HOSTLET_BIN logs web --socket $HOSTLET_SOCKET"
+  note "sudo $HOSTLET_BIN explain web --socket $HOSTLET_SOCKET"
   note "sudo cp YOUR-POD.yaml $MANIFESTS/     (a pod starts; edit the file: it is replaced; remove it: it ends)"
   note "sudo tail -f $LOG/hostlet.log"
   local crictl="sudo crictl -r unix://$CONTAINERD_SOCKET pods"
