@@ -35,6 +35,8 @@ pub(crate) struct Setup<'a> {
     pub(crate) logs: &'a Path,
     /// YAML of further `KubeletConfiguration` fields.
     pub(crate) extra: &'a str,
+    /// YAML of further `HostletConfiguration` fields.
+    pub(crate) hostlet: &'a str,
 }
 
 impl Setup<'_> {
@@ -55,6 +57,7 @@ apiVersion: hostlet.dev/v1alpha1
 kind: HostletConfiguration
 socket: {socket}
 imagePreloadDir: {state}/archives
+{hostlet}
 ",
             state = self.state.display(),
             runtime = self.runtime.display(),
@@ -62,6 +65,7 @@ imagePreloadDir: {state}/archives
             logs = self.logs.display(),
             extra = self.extra,
             socket = self.socket.display(),
+            hostlet = self.hostlet,
         )
     }
 
@@ -163,6 +167,16 @@ impl Daemon {
         let mut command = Command::new(&self.program);
         command.args(args).arg("--socket").arg(&self.socket);
         command
+    }
+
+    /// The control socket.
+    pub fn socket(&self) -> &Path {
+        &self.socket
+    }
+
+    /// The program that runs.
+    pub fn program(&self) -> &Path {
+        &self.program
     }
 
     /// The daemon's pid.

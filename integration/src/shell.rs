@@ -47,9 +47,10 @@ pub(crate) fn integration_dir() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
 }
 
-/// Where cargo builds, found from the running test: `<target>/<profile>/deps/<test>`.
+/// Where cargo builds, found from the running program: `<target>/<profile>`, or `deps` in it for a test.
 pub(crate) fn profile_dir() -> Result<PathBuf> {
-    let test = std::env::current_exe().context("the path of the running test")?;
-    let dir = test.ancestors().nth(2).context("the test lies in no build directory")?;
-    Ok(dir.to_path_buf())
+    let program = std::env::current_exe().context("the path of the running program")?;
+    let dir = program.parent().context("the program lies in no build directory")?;
+    let profile = if dir.ends_with("deps") { dir.parent().unwrap_or(dir) } else { dir };
+    Ok(profile.to_path_buf())
 }

@@ -79,7 +79,7 @@ impl StartGate {
     }
 
     /// Makes `call`, a start of a pod, when its turn comes. A call that hangs gives its turn
-    /// back after [`PATIENCE`], and goes on: it holds up its own pod, and no other.
+    /// back after 15 s, and goes on: it holds up its own pod, and no other.
     pub async fn pass<T>(&self, turn: Turn, call: impl Future<Output = T>) -> T {
         let permit = self.enter(turn).await;
         tokio::pin!(call);

@@ -96,6 +96,7 @@ impl FakeHost {
             manifests: &self.manifests(),
             logs: &self.logs(),
             extra: &extra,
+            hostlet: "",
         };
         Daemon::start(&setup, dies_with_us).await
     }

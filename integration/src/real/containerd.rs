@@ -44,6 +44,11 @@ impl Containerd {
         &self.socket
     }
 
+    /// Its pid.
+    pub(super) fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
     /// What containerd logged last.
     pub(super) fn log_tail(&self) -> String {
         tail(&self.log)

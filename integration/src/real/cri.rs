@@ -119,14 +119,24 @@ impl Cri {
         name: &str,
         command: &[&str],
     ) -> Result<String> {
-        let config = ContainerConfig {
-            metadata: Some(ContainerMetadata { name: name.to_owned(), attempt: 0 }),
-            image: Some(ImageSpec { image: super::BUSYBOX_IMAGE.to_owned(), ..Default::default() }),
-            command: command.iter().map(|&word| word.to_owned()).collect(),
-            labels: sandbox.config.labels.clone(),
-            log_path: format!("{name}.log"),
-            ..Default::default()
-        };
+        let mut config = container_config(super::BUSYBOX_IMAGE, name, 0);
+        config.command = command.iter().map(|&word| word.to_owned()).collect();
+        self.start_container(sandbox, sandbox_id, config).await
+    }
+
+    /// Creates and starts the `attempt`th container of the pause image, which ends at once on SIGTERM; its id.
+    pub async fn run_pause(&self, sandbox: &CriSandbox, sandbox_id: &str, attempt: u32) -> Result<String> {
+        self.start_container(sandbox, sandbox_id, container_config(super::PAUSE_IMAGE, "pause", attempt))
+            .await
+    }
+
+    async fn start_container(
+        &self,
+        sandbox: &CriSandbox,
+        sandbox_id: &str,
+        mut config: ContainerConfig,
+    ) -> Result<String> {
+        config.labels = sandbox.config.labels.clone();
         let request = CreateContainerRequest {
             pod_sandbox_id: sandbox_id.to_owned(),
             config: Some(config),
@@ -141,7 +151,12 @@ impl Cri {
 
     /// Stops a container, with SIGKILL at once: what a crash looks like.
     pub async fn kill_container(&self, id: &str) -> Result<()> {
-        let request = StopContainerRequest { container_id: id.to_owned(), timeout: 0 };
+        self.stop_container(id, 0).await
+    }
+
+    /// Stops a container: SIGTERM, and SIGKILL after `grace` seconds.
+    pub async fn stop_container(&self, id: &str, grace: i64) -> Result<()> {
+        let request = StopContainerRequest { container_id: id.to_owned(), timeout: grace };
         self.runtime().stop_container(request).await.with_context(|| format!("stopping {id}"))?;
         Ok(())
     }
@@ -153,5 +168,14 @@ impl Cri {
         let request = RemovePodSandboxRequest { pod_sandbox_id: id.to_owned() };
         self.runtime().remove_pod_sandbox(request).await.with_context(|| format!("removing {id}"))?;
         Ok(())
+    }
+}
+
+fn container_config(image: &str, name: &str, attempt: u32) -> ContainerConfig {
+    ContainerConfig {
+        metadata: Some(ContainerMetadata { name: name.to_owned(), attempt }),
+        image: Some(ImageSpec { image: image.to_owned(), ..Default::default() }),
+        log_path: format!("{name}.{attempt}.log"),
+        ..Default::default()
     }
 }

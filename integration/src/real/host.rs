@@ -116,6 +116,11 @@ impl RealHost {
         self.containerd.socket()
     }
 
+    /// containerd's pid.
+    pub fn containerd_pid(&self) -> u32 {
+        self.containerd.pid()
+    }
+
     /// What the runtime itself says, past hostlet.
     pub fn cri(&self) -> &Cri {
         &self.cri
@@ -160,6 +165,11 @@ impl RealHost {
 
     /// Starts the daemon and waits until it answers. `extra` is YAML of further `KubeletConfiguration` fields.
     pub async fn start_hostlet(&self, extra: &str) -> Result<Daemon> {
+        self.start_hostlet_with(extra, "").await
+    }
+
+    /// The same with YAML of further `HostletConfiguration` fields.
+    pub async fn start_hostlet_with(&self, extra: &str, hostlet: &str) -> Result<Daemon> {
         let dirs = &self.dirs;
         // Cgroups of its own, and no question to systemd, which a host of tests need not have.
         let extra = format!("cgroupDriver: cgroupfs\ncgroupRoot: /{}\n{extra}", dirs.id);
@@ -171,6 +181,7 @@ impl RealHost {
             manifests: &self.manifests(),
             logs: &self.logs(),
             extra: &extra,
+            hostlet,
         };
         Daemon::start(&setup, |program| self.netns.command(&program.to_string_lossy())).await
     }

@@ -1,0 +1,25 @@
+#!/usr/bin/env bash
+# Measures hostlet against bare CRI calls made in the same run, and prints one table: time to start, end and restart
+# pods, memory, CPU. Installs nothing; builds the release. Takes about ten minutes on two idle cores.
+#
+# usage: sudo integration/bench.sh [--json FILE] [SCENARIO...]    (--help names the scenarios; default: all)
+#
+# HOSTLET_BIN=PATH measures a hostlet that is built already.
+set -euo pipefail
+
+here=$(dirname "${BASH_SOURCE[0]}")
+# shellcheck source=integration/lib/common.sh
+. "$here/lib/common.sh"
+
+need_root "$@"
+target=$(cd "$TOP" && as_builder cargo metadata --no-deps --format-version 1 | jq -r .target_directory)
+# The harness only waits: it needs no optimizing, and a second one of this size would take minutes.
+(cd "$TOP" && as_builder cargo build --locked --quiet --package hostlet-integration --bin bench)
+if [ -z "${HOSTLET_BIN:-}" ]; then
+  (cd "$TOP" && as_builder cargo build --release --locked --quiet --bin hostlet)
+  export HOSTLET_BIN=$target/release/hostlet
+fi
+printf '%s cores, %s, Linux %s, containerd %s, %s\n' "$(nproc)" \
+  "$(awk -F': ' '/^model name/ {print $2; exit}' /proc/cpuinfo)" "$(uname -r)" \
+  "$(containerd --version | awk '{print $3}')" "$(runc --version | head -n 1)"
+exec "$target/debug/bench" "$@"

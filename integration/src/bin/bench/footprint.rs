@@ -1,0 +1,102 @@
+//! What hostlet costs while nothing changes: memory by number of pods, CPU, wake-ups, bytes written; and its size on disk.
+
+use std::fs;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use hostlet_integration::Daemon;
+use hostlet_integration::fake_cri::FakeHost;
+use hostlet_integration::real::PAUSE_IMAGE;
+use tokio::time::sleep;
+
+use crate::lab::{Lab, manifest, until_shown};
+use crate::process::{activity, cpu_seconds, memory};
+use crate::report::{Row, Target, Unit};
+
+/// How long an idle daemon is watched.
+const WATCH: Duration = Duration::from_secs(30);
+/// How long a daemon is left alone before its memory is read: beyond several relists.
+const SETTLE: Duration = Duration::from_secs(5);
+const TICK: Duration = Duration::from_millis(100);
+
+/// On a real runtime, at 0, 50 and 110 pods.
+pub(crate) async fn real(lab: &Lab) -> Result<Vec<Row>> {
+    let daemon = lab.daemon("").await?;
+    let size = fs::metadata(daemon.program()).context("the size of the program")?.len();
+    let mut rows = vec![
+        Row::new("size of the program", Unit::Megabytes)
+            .hostlet(size as f64 / 1e6)
+            .target(Target::AtMost(15.0)),
+    ];
+    let mut names = Vec::new();
+    for (pods, target) in [(0, Some(12.0)), (50, None), (110, Some(20.0))] {
+        let cpu = cpu_seconds(daemon.pid())?;
+        while names.len() < pods {
+            let name = lab.name();
+            lab.write_pod(&name)?;
+            names.push(name);
+        }
+        until_shown(&daemon, pods, TICK).await?;
+        if pods == 110 {
+            let used = cpu_seconds(daemon.pid())? - cpu;
+            rows.push(Row::new("CPU to start 60 more pods", Unit::Milliseconds).hostlet(used * 1000.0));
+        }
+        rows.extend(memory_rows(&daemon, &format!("{pods} pods"), target).await?);
+    }
+    rows.extend(idle(lab, &daemon, names.len()).await?);
+    for name in &names {
+        lab.remove_pod(name)?;
+    }
+    until_shown(&daemon, 0, TICK).await?;
+    lab.until_empty(lab.watcher.mark(), 0).await?;
+    rows.extend(memory_rows(&daemon, "0 pods again", None).await?);
+    Ok(rows)
+}
+
+async fn idle(lab: &Lab, daemon: &Daemon, pods: usize) -> Result<Vec<Row>> {
+    let (hostlet, containerd) =
+        tokio::join!(activity(daemon.pid(), WATCH), activity(lab.host.containerd_pid(), WATCH));
+    let (hostlet, containerd) = (hostlet?, containerd?);
+    let row = |metric: &str, unit| Row::new(format!("idle with {pods} pods: {metric}"), unit);
+    Ok(vec![
+        row("CPU", Unit::Millicores).hostlet(hostlet.millicores).target(Target::AtMost(5.0)),
+        row("CPU of containerd", Unit::Millicores).hostlet(containerd.millicores),
+        row("voluntary context switches", Unit::PerSecond).hostlet(hostlet.wakeups),
+        row("written in 30 s", Unit::Bytes).hostlet(hostlet.written).target(Target::AtMost(0.0)),
+    ])
+}
+
+/// On a fake runtime, with 500 pods.
+pub(crate) async fn fake() -> Result<Vec<Row>> {
+    const PODS: usize = 500;
+    let host = FakeHost::start()?;
+    host.runtime().add_image(PAUSE_IMAGE);
+    let daemon = host.start_hostlet("maxPods: 500").await?;
+    for number in 0..PODS {
+        let name = format!("p{number}");
+        host.write_manifest(&format!("{name}.json"), &manifest(&name))?;
+    }
+    until_shown(&daemon, PODS, Duration::from_secs(1)).await?;
+    let mut rows = memory_rows(&daemon, "500 pods, fake runtime", Some(45.0)).await?;
+    let activity = activity(daemon.pid(), WATCH).await?;
+    let row = Row::new("idle with 500 pods, fake runtime: CPU", Unit::Millicores);
+    rows.push(row.hostlet(activity.millicores));
+    Ok(rows)
+}
+
+async fn memory_rows(daemon: &Daemon, when: &str, target: Option<f64>) -> Result<Vec<Row>> {
+    sleep(SETTLE).await;
+    let memory = memory(daemon.pid())?;
+    let row = |metric: &str, bytes: f64| {
+        Row::new(format!("memory with {when}: {metric}"), Unit::Megabytes).hostlet(bytes / 1e6)
+    };
+    let rss = row("RSS", memory.rss);
+    Ok(vec![
+        match target {
+            Some(limit) => rss.target(Target::AtMost(limit)),
+            None => rss,
+        },
+        row("private", memory.private),
+        row("peak RSS", memory.peak),
+    ])
+}

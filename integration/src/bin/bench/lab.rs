@@ -1,0 +1,214 @@
+//! The host everything is measured on, and the two ways to make a pod on it: bare CRI calls, and hostlet. Both make the
+//! same pod: one sandbox, one container of the pause image, which ends at once on SIGTERM.
+
+use std::cell::Cell;
+use std::collections::HashSet;
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use futures::{StreamExt, TryStreamExt, stream};
+use hostlet::server::NodeView;
+use hostlet_integration::Daemon;
+use hostlet_integration::real::{CriSandbox, PAUSE_IMAGE, RealHost};
+use k8s_cri::v1::ContainerState;
+use serde_json::json;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::UnixStream;
+use tokio::time::{Instant, sleep};
+
+use crate::watch::{Event, Watcher, What};
+
+/// Longer than anything here takes on a slow machine.
+pub(crate) const LONG: Duration = Duration::from_secs(180);
+/// Between two looks at the CRI or at the control socket, once an event said that it is time to look.
+pub(crate) const TICK: Duration = Duration::from_millis(1);
+/// The grace period of every pod, seconds. Nothing here needs it.
+const GRACE: i64 = 10;
+
+/// A host with a real containerd.
+pub(crate) struct Lab {
+    pub(crate) host: RealHost,
+    pub(crate) watcher: Watcher,
+    names: Cell<usize>,
+}
+
+/// A pod made by bare CRI calls.
+pub(crate) struct BarePod {
+    pub(crate) sandbox: CriSandbox,
+    pub(crate) sandbox_id: String,
+    pub(crate) container_id: String,
+}
+
+impl Lab {
+    /// Makes the host, and on it the first pod, which nobody measures: everything is in the page cache afterwards.
+    pub(crate) async fn start() -> Result<Self> {
+        let host = RealHost::start().await?;
+        let watcher = Watcher::start(host.socket()).await?;
+        let lab = Self { host, watcher, names: Cell::new(0) };
+        let pod = lab.start_bare().await?;
+        lab.stop_bare(pod).await?;
+        Ok(lab)
+    }
+
+    /// A daemon with the default settings and these further ones of `HostletConfiguration`.
+    pub(crate) async fn daemon(&self, hostlet: &str) -> Result<Daemon> {
+        // The default, 110, said aloud: the batches are as large.
+        let daemon = self.host.start_hostlet_with("maxPods: 110", hostlet).await?;
+        // Past its first relists, so that its start is not measured with its work.
+        sleep(Duration::from_secs(2)).await;
+        Ok(daemon)
+    }
+
+    /// A name no pod had yet.
+    pub(crate) fn name(&self) -> String {
+        self.names.set(self.names.get() + 1);
+        format!("p{}", self.names.get())
+    }
+
+    /// The calls a kubelet cannot do without: RunPodSandbox, CreateContainer, StartContainer.
+    pub(crate) async fn start_bare(&self) -> Result<BarePod> {
+        let sandbox = CriSandbox::new(&self.name(), self.host.id(), &self.host.logs());
+        let sandbox_id = self.host.cri().run_sandbox(&sandbox).await?;
+        let container_id = self.host.cri().run_pause(&sandbox, &sandbox_id, 0).await?;
+        Ok(BarePod { sandbox, sandbox_id, container_id })
+    }
+
+    /// And back: StopContainer, StopPodSandbox, RemovePodSandbox.
+    pub(crate) async fn stop_bare(&self, pod: BarePod) -> Result<()> {
+        self.host.cri().stop_container(&pod.container_id, GRACE).await?;
+        self.host.cri().remove_sandbox(&pod.sandbox_id).await
+    }
+
+    /// Starts so many pods by bare calls, so many of them at a time. When each ran, from the beginning.
+    pub(crate) async fn start_bare_batch(
+        &self,
+        pods: usize,
+        at_once: usize,
+    ) -> Result<Vec<(BarePod, Duration)>> {
+        let begin = Instant::now();
+        stream::iter(0..pods)
+            .map(|_| async {
+                let pod = self.start_bare().await?;
+                Ok((pod, begin.elapsed()))
+            })
+            .buffer_unordered(at_once)
+            .try_collect()
+            .await
+    }
+
+    /// Removes pods by bare calls, four at a time.
+    pub(crate) async fn stop_bare_batch(&self, pods: Vec<(BarePod, Duration)>) -> Result<()> {
+        stream::iter(pods)
+            .map(|(pod, _)| self.stop_bare(pod))
+            .buffer_unordered(4)
+            .try_for_each(|()| async { Ok(()) })
+            .await
+    }
+
+    /// Writes the manifest of a pod.
+    pub(crate) fn write_pod(&self, name: &str) -> Result<()> {
+        self.host.write_manifest(&format!("{name}.json"), &manifest(name))
+    }
+
+    /// Removes it.
+    pub(crate) fn remove_pod(&self, name: &str) -> Result<()> {
+        self.host.remove_manifest(&format!("{name}.json"))
+    }
+
+    /// Waits until so many pods made since `mark` run as the CRI itself shows them; when the process of each container
+    /// started. There must be no other pods.
+    pub(crate) async fn until_running(&self, mark: usize, pods: usize) -> Result<Vec<Instant>> {
+        let what = "all pods started";
+        // A sandbox and a container each; more if a start had to be repeated.
+        self.watcher
+            .wait(mark, what, LONG, |events| (starts(events).count() >= 2 * pods).then_some(()))
+            .await?;
+        let end = Instant::now() + LONG;
+        loop {
+            let containers = self.host.cri().containers().await?;
+            let running: HashSet<String> = containers
+                .into_iter()
+                .filter(|container| container.state == ContainerState::ContainerRunning as i32)
+                .map(|container| container.id)
+                .collect();
+            if running.len() == pods {
+                let events = self.watcher.since(mark);
+                return Ok(starts(&events).filter(|e| running.contains(&e.id)).map(|e| e.at).collect());
+            }
+            if Instant::now() >= end {
+                bail!("not within {LONG:?}: {what}; running: {running:?}");
+            }
+            // containerd tells a start a little before its CRI plugin takes note of it.
+            sleep(TICK).await;
+        }
+    }
+
+    /// Waits until the runtime has nothing at all, after so many removals since `mark`.
+    pub(crate) async fn until_empty(&self, mark: usize, removals: usize) -> Result<()> {
+        let removed = |events: &[Event]| events.iter().filter(|e| e.what == What::Removed).count();
+        self.watcher
+            .wait(mark, "all pods removed", LONG, |events| (removed(events) >= removals).then_some(()))
+            .await?;
+        while !self.host.cri().sandboxes().await?.is_empty()
+            || !self.host.cri().containers().await?.is_empty()
+        {
+            sleep(TICK).await;
+        }
+        Ok(())
+    }
+}
+
+/// Waits until `hostlet pods` shows exactly so many pods, all of them running and ready.
+pub(crate) async fn until_shown(daemon: &Daemon, pods: usize, tick: Duration) -> Result<()> {
+    let end = Instant::now() + LONG;
+    loop {
+        let view = view(daemon.socket()).await?;
+        let ready = view.pods.iter().filter(|pod| is_ready(pod)).count();
+        if view.pods.len() == pods && ready == pods {
+            return Ok(());
+        }
+        if Instant::now() >= end {
+            bail!("not within {LONG:?}: {pods} pods ready; last seen: {ready} of {}", view.pods.len());
+        }
+        sleep(tick).await;
+    }
+}
+
+fn is_ready(pod: &k8s_openapi::api::core::v1::Pod) -> bool {
+    let Some(status) = &pod.status else { return false };
+    status.phase.as_deref() == Some("Running")
+        && status
+            .conditions
+            .iter()
+            .flatten()
+            .any(|condition| condition.type_ == "Ready" && condition.status == "True")
+}
+
+fn starts(events: &[Event]) -> impl Iterator<Item = &Event> {
+    events.iter().filter(|event| matches!(event.what, What::Started(_)))
+}
+
+/// The pod both ways make, as a manifest.
+pub(crate) fn manifest(name: &str) -> String {
+    json!({
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name, "namespace": "default"},
+        "spec": {
+            "terminationGracePeriodSeconds": GRACE,
+            "containers": [{"name": "pause", "image": PAUSE_IMAGE}],
+        },
+    })
+    .to_string()
+}
+
+/// What `hostlet pods` is made of, without the cost of starting that program.
+async fn view(socket: &Path) -> Result<NodeView> {
+    let mut stream = UnixStream::connect(socket).await.context("connecting to the control socket")?;
+    stream.write_all(b"GET /v1/pods HTTP/1.0\r\n\r\n").await.context("asking for the pods")?;
+    let mut answer = Vec::new();
+    stream.read_to_end(&mut answer).await.context("reading the pods")?;
+    let split = answer.windows(4).position(|four| four == b"\r\n\r\n").context("no end of the head")?;
+    serde_json::from_slice(&answer[split + 4..]).context("decoding the pods")
+}

@@ -1,0 +1,100 @@
+//! hostlet's bench: one command, one table, with ratios against bare CRI calls made in the same run. `integration/bench.sh`
+//! builds what it needs and runs it. Judges; changes nothing of hostlet.
+
+mod batch;
+mod footprint;
+mod lab;
+mod process;
+mod report;
+mod single;
+mod stats;
+mod watch;
+
+use std::fs;
+use std::path::PathBuf;
+
+use anyhow::{Context, Result, bail};
+
+use crate::lab::Lab;
+use crate::report::Row;
+
+const USAGE: &str = "usage: bench [--json FILE] [SCENARIO...]
+  start     one pod at a time: created -> runs
+  end       one pod at a time: deleted -> gone
+  restart   container killed -> the next one runs
+  batch50   50 pods at once
+  batch110  110 pods at once
+  memory    memory with 0, 50, 110 pods; idle CPU, wake-ups, writes
+  fake500   memory with 500 pods on a fake runtime
+  gate      110 pods at once by maxConcurrentStarts: where its default comes from
+Without a scenario: all of them.";
+
+/// The scenarios, in the order they run.
+const SCENARIOS: [&str; 8] = ["start", "end", "restart", "batch50", "batch110", "memory", "fake500", "gate"];
+
+struct Args {
+    json: Option<PathBuf>,
+    scenarios: Vec<String>,
+}
+
+fn args() -> Result<Args> {
+    let mut parsed = Args { json: None, scenarios: Vec::new() };
+    let mut args = std::env::args().skip(1);
+    while let Some(arg) = args.next() {
+        match arg.as_str() {
+            "--json" => parsed.json = Some(args.next().context("--json needs a file")?.into()),
+            "--help" | "-h" => {
+                print(&format!("{USAGE}\n"));
+                std::process::exit(0);
+            }
+            name if SCENARIOS.contains(&name) => parsed.scenarios.push(arg),
+            _ => bail!("unknown argument: {arg}\n{USAGE}"),
+        }
+    }
+    if parsed.scenarios.is_empty() {
+        parsed.scenarios = SCENARIOS.map(str::to_owned).to_vec();
+    }
+    Ok(parsed)
+}
+
+#[tokio::main(flavor = "current_thread")]
+async fn main() -> Result<()> {
+    let args = args()?;
+    let lab = Lab::start().await?;
+    let mut rows = Vec::new();
+    for name in SCENARIOS.iter().filter(|name| args.scenarios.iter().any(|wanted| wanted == *name)) {
+        note(&format!("{name} ..."));
+        rows.extend(scenario(name, &lab).await.with_context(|| format!("scenario {name}"))?);
+    }
+    print(&report::table(&rows));
+    if let Some(file) = args.json {
+        let text = serde_json::to_string_pretty(&report::json(&rows))?;
+        fs::write(&file, text).with_context(|| format!("writing {}", file.display()))?;
+    }
+    Ok(())
+}
+
+async fn scenario(name: &str, lab: &Lab) -> Result<Vec<Row>> {
+    match name {
+        "start" => single::start(lab).await,
+        "end" => single::end(lab).await,
+        "restart" => single::restart(lab).await,
+        "batch50" => batch::run(lab, 50).await,
+        "batch110" => batch::run(lab, 110).await,
+        "memory" => footprint::real(lab).await,
+        "fake500" => footprint::fake().await,
+        "gate" => batch::gate(lab, 110).await,
+        _ => bail!("no scenario {name}"),
+    }
+}
+
+/// Tells how far the bench is, beside the table.
+#[allow(clippy::print_stderr, reason = "a program of its own: stderr is where its progress goes")]
+pub(crate) fn note(text: &str) {
+    eprintln!("{text}");
+}
+
+#[allow(clippy::print_stdout, reason = "a program of its own: the table is its output")]
+fn print(text: &str) {
+    print!("{text}");
+}

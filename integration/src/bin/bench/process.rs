@@ -1,0 +1,119 @@
+//! What the kernel says of a process: memory, CPU, switches, bytes. Reads procfs only.
+
+use std::fs;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use tokio::time::Instant;
+
+/// Memory of a process, bytes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Memory {
+    /// All that is resident, pages of the program's file among them.
+    pub(crate) rss: f64,
+    /// The part nobody shares.
+    pub(crate) private: f64,
+    /// The most that ever was resident.
+    pub(crate) peak: f64,
+}
+
+/// What a process did in a while.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Activity {
+    /// Thousandths of a core.
+    pub(crate) millicores: f64,
+    /// Voluntary context switches a second: how often it woke up.
+    pub(crate) wakeups: f64,
+    /// Bytes it caused to be written to storage.
+    pub(crate) written: f64,
+}
+
+/// Reads a process's memory.
+pub(crate) fn memory(pid: u32) -> Result<Memory> {
+    let status = read(pid, "status")?;
+    let smaps = read(pid, "smaps_rollup")?;
+    let kib = |text: &str, key: &str| field(text, key).map(|kib| kib * 1024.0);
+    Ok(Memory {
+        rss: kib(&status, "VmRSS:")?,
+        private: kib(&smaps, "Private_Clean:")? + kib(&smaps, "Private_Dirty:")?,
+        peak: kib(&status, "VmHWM:")?,
+    })
+}
+
+/// Watches a process for `duration`.
+pub(crate) async fn activity(pid: u32, duration: Duration) -> Result<Activity> {
+    let before = Totals::read(pid)?;
+    tokio::time::sleep(duration).await;
+    let after = Totals::read(pid)?;
+    let seconds = after.at.duration_since(before.at).as_secs_f64();
+    Ok(Activity {
+        millicores: (after.cpu_seconds - before.cpu_seconds) / seconds * 1000.0,
+        wakeups: (after.switches - before.switches) / seconds,
+        written: after.written - before.written,
+    })
+}
+
+/// CPU time a process has used so far, seconds.
+pub(crate) fn cpu_seconds(pid: u32) -> Result<f64> {
+    let stat = read(pid, "stat")?;
+    // The name, in parentheses, may hold spaces; utime and stime are the 14th and 15th field of proc_pid_stat(5).
+    let fields = stat.rsplit_once(") ").context("no name in stat")?.1;
+    let ticks: Vec<f64> = fields.split(' ').skip(11).take(2).filter_map(|field| field.parse().ok()).collect();
+    let hertz = nix::unistd::sysconf(nix::unistd::SysconfVar::CLK_TCK)?.context("no clock ticks")?;
+    Ok(ticks.iter().sum::<f64>() / hertz as f64)
+}
+
+struct Totals {
+    at: Instant,
+    cpu_seconds: f64,
+    switches: f64,
+    written: f64,
+}
+
+impl Totals {
+    fn read(pid: u32) -> Result<Self> {
+        let mut switches = 0.0;
+        let tasks = fs::read_dir(format!("/proc/{pid}/task")).context("listing threads")?;
+        for task in tasks.flatten() {
+            // A thread may end while it is looked at.
+            let status = fs::read_to_string(task.path().join("status")).unwrap_or_default();
+            switches += field(&status, "voluntary_ctxt_switches:").unwrap_or(0.0);
+        }
+        Ok(Self {
+            at: Instant::now(),
+            cpu_seconds: cpu_seconds(pid)?,
+            switches,
+            written: field(&read(pid, "io")?, "write_bytes:")?,
+        })
+    }
+}
+
+fn read(pid: u32, file: &str) -> Result<String> {
+    let path = format!("/proc/{pid}/{file}");
+    fs::read_to_string(&path).with_context(|| format!("reading {path}"))
+}
+
+/// The number behind `key`, which begins a line.
+fn field(text: &str, key: &str) -> Result<f64> {
+    let rest = text.lines().find_map(|line| line.strip_prefix(key)).with_context(|| format!("no {key}"))?;
+    let number = rest.split_whitespace().next().with_context(|| format!("nothing behind {key}"))?;
+    number.parse().with_context(|| format!("{key} {number}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn this_process_has_memory_and_used_cpu() {
+        let memory = memory(std::process::id()).unwrap();
+        assert!(memory.rss > 0.0 && memory.private > 0.0 && memory.peak > 0.0, "{memory:?}");
+        assert!(cpu_seconds(std::process::id()).unwrap() >= 0.0);
+    }
+
+    #[test]
+    fn a_key_is_a_whole_one() {
+        let text = "nonvoluntary_ctxt_switches:\t7\nvoluntary_ctxt_switches:\t5\n";
+        assert_eq!(field(text, "voluntary_ctxt_switches:").unwrap(), 5.0);
+    }
+}

@@ -1,0 +1,37 @@
+//! Samples and their middle. Pure.
+
+use std::time::Duration;
+
+/// The middle one of some durations, in milliseconds; NaN if there are none.
+pub(crate) fn median_ms(samples: &[Duration]) -> f64 {
+    median(&samples.iter().map(|sample| ms(*sample)).collect::<Vec<_>>())
+}
+
+/// The middle one of some numbers, or the mean of the middle two; NaN if there are none.
+pub(crate) fn median(samples: &[f64]) -> f64 {
+    let mut sorted = samples.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    match (sorted.len() / 2, sorted.len() % 2) {
+        (0, 0) => f64::NAN,
+        (half, 0) => f64::midpoint(sorted[half - 1], sorted[half]),
+        (half, _) => sorted[half],
+    }
+}
+
+/// A duration in milliseconds.
+pub(crate) fn ms(duration: Duration) -> f64 {
+    duration.as_secs_f64() * 1000.0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_middle_of_odd_and_even() {
+        assert_eq!(median(&[3.0, 1.0, 2.0]), 2.0);
+        assert_eq!(median(&[4.0, 1.0, 2.0, 3.0]), 2.5);
+        assert!(median(&[]).is_nan());
+        assert_eq!(median_ms(&[Duration::from_millis(7)]), 7.0);
+    }
+}
