@@ -17,6 +17,9 @@ use hostlet::types::error_chain;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
+/// Threads for file work that blocks. More than one or two work at once only when a disk hangs.
+const BLOCKING_THREADS: usize = 8;
+
 /// A kubelet for Linux hosts. Without a command it is the daemon, and takes the kubelet's flags.
 #[derive(Parser)]
 #[command(name = "hostlet", args_conflicts_with_subcommands = true, disable_version_flag = true)]
@@ -117,8 +120,13 @@ fn daemon(flags: &KubeletFlags) -> anyhow::Result<Exit> {
     for warning in warnings {
         tracing::warn!("{warning}");
     }
-    // Two threads are plenty: the work is waiting for the runtime.
-    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
+    // Two threads are plenty: the work is waiting for the runtime. The others are for short file work; each one costs
+    // memory, and without a bound five hundred pods that start at once would have a hundred of them.
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .max_blocking_threads(BLOCKING_THREADS)
+        .enable_all()
+        .build()?;
     runtime.block_on(async {
         let stop = CancellationToken::new();
         let mut terminate = signal(SignalKind::terminate())?;

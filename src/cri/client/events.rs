@@ -1,12 +1,13 @@
 //! Runtime events as hints: the CRI's `GetContainerEvents` where the runtime has it (containerd 1.7 and later), else
 //! containerd's own event service, which answers on the same socket.
 
+use std::time::Duration;
+
 use containerd_client::events as ctrd;
 use containerd_client::services::v1::SubscribeRequest;
 use containerd_client::services::v1::events_client::EventsClient;
-use futures::StreamExt;
 use futures::future::Either;
-use futures::stream::{self, TryStreamExt};
+use futures::stream::{self, Stream, StreamExt, TryStreamExt};
 use prost::Message;
 
 use super::super::wire;
@@ -14,13 +15,19 @@ use super::super::{CriError, EventStream, Operation, RuntimeHint};
 use super::connection::CriClient;
 use crate::types::POD_UID_LABEL;
 
-/// Events of containers that a kubelet may care for. Sandboxes are tasks too, so their deaths come as `/tasks/exit`.
+/// Events of containers that a kubelet may care for. Sandboxes are tasks too. Their ends come as `/tasks/delete`: at
+/// `/tasks/exit` containerd's CRI still has to delete the task, and goes on telling that the container runs.
 const CONTAINERD_FILTERS: [&str; 4] = [
     "namespace==k8s.io,topic==\"/tasks/start\"",
-    "namespace==k8s.io,topic==\"/tasks/exit\"",
+    "namespace==k8s.io,topic==\"/tasks/delete\"",
     "namespace==k8s.io,topic==\"/tasks/oom\"",
     "namespace==k8s.io,topic==\"/containers/delete\"",
 ];
+
+/// How long after each other the hints of one end follow. containerd tells of it before its CRI takes note, which has to
+/// write a file first; what is later still, the relist of each second finds.
+const AFTER_AN_END: [Duration; 3] =
+    [Duration::from_millis(3), Duration::from_millis(12), Duration::from_millis(50)];
 
 /// The client's events. A runtime sends no answer before its first event, so nobody can be told beforehand whether it
 /// has any: the CRI's stream is tried first, and if it turns out to be unimplemented, containerd's takes its place.
@@ -65,20 +72,40 @@ fn containerd_events(client: CriClient) -> EventStream {
     };
     stream::once(open)
         .try_flatten()
-        .try_filter_map(|envelope: containerd_client::types::Envelope| async move {
-            Ok(envelope
-                .event
-                .and_then(|event| object_of(&event.type_url, &event.value))
-                .map(RuntimeHint::Object))
+        .flat_map_unordered(None, |envelope: Result<containerd_client::types::Envelope, CriError>| {
+            match envelope {
+                Err(error) => stream::iter([Err(error)]).boxed(),
+                Ok(envelope) => envelope.event.map_or_else(
+                    || stream::empty().boxed(),
+                    |event| hints(&event.type_url, &event.value).map(Ok).boxed(),
+                ),
+            }
         })
         .boxed()
+}
+
+/// The hints an event of containerd gives, each when there may be something to see.
+fn hints(type_url: &str, value: &[u8]) -> impl Stream<Item = RuntimeHint> + Send + use<> {
+    let pauses: &[Duration] = if is_end(type_url) { &AFTER_AN_END } else { &[Duration::ZERO] };
+    let object = object_of(type_url, value);
+    stream::iter(
+        object.map(|object| pauses.iter().map(move |pause| (object.clone(), *pause))).into_iter().flatten(),
+    )
+    .then(|(object, pause)| async move {
+        tokio::time::sleep(pause).await;
+        RuntimeHint::Object(object)
+    })
+}
+
+fn is_end(type_url: &str) -> bool {
+    type_url.ends_with("containerd.events.TaskDelete")
 }
 
 /// The container an event of containerd is about; `None` for events we did not ask for or cannot read.
 fn object_of(type_url: &str, value: &[u8]) -> Option<String> {
     let id = match type_url.rsplit('/').next()? {
         "containerd.events.TaskStart" => ctrd::TaskStart::decode(value).ok()?.container_id,
-        "containerd.events.TaskExit" => ctrd::TaskExit::decode(value).ok()?.container_id,
+        "containerd.events.TaskDelete" => ctrd::TaskDelete::decode(value).ok()?.container_id,
         "containerd.events.TaskOOM" => ctrd::TaskOom::decode(value).ok()?.container_id,
         "containerd.events.ContainerDelete" => ctrd::ContainerDelete::decode(value).ok()?.id,
         _ => return None,
@@ -92,17 +119,27 @@ mod tests {
 
     #[test]
     fn containerd_events_name_their_container() {
-        let exit = ctrd::TaskExit { container_id: "c1".into(), ..Default::default() };
-        assert_eq!(object_of("containerd.events.TaskExit", &exit.encode_to_vec()), Some("c1".to_owned()));
+        let end = ctrd::TaskDelete { container_id: "c1".into(), ..Default::default() };
+        assert_eq!(object_of("containerd.events.TaskDelete", &end.encode_to_vec()), Some("c1".to_owned()));
         let delete = ctrd::ContainerDelete { id: "c2".into() };
         let url = "type.googleapis.com/containerd.events.ContainerDelete";
         assert_eq!(object_of(url, &delete.encode_to_vec()), Some("c2".to_owned()));
     }
 
+    #[tokio::test(start_paused = true)]
+    async fn an_end_is_hinted_at_until_it_can_be_seen() {
+        let end = ctrd::TaskDelete { container_id: "c1".into(), ..Default::default() };
+        let hinted: Vec<_> = hints("containerd.events.TaskDelete", &end.encode_to_vec()).collect().await;
+        assert_eq!(hinted, vec![RuntimeHint::Object("c1".to_owned()); AFTER_AN_END.len()]);
+        let start = ctrd::TaskStart { container_id: "c2".into(), ..Default::default() };
+        let hinted: Vec<_> = hints("containerd.events.TaskStart", &start.encode_to_vec()).collect().await;
+        assert_eq!(hinted, [RuntimeHint::Object("c2".to_owned())]);
+    }
+
     #[test]
     fn other_or_broken_events_are_left_out() {
         assert_eq!(object_of("containerd.events.ImageCreate", b""), None);
-        assert_eq!(object_of("containerd.events.TaskExit", b"\xff\xff"), None);
+        assert_eq!(object_of("containerd.events.TaskDelete", b"\xff\xff"), None);
         assert_eq!(object_of("", b""), None);
     }
 }
