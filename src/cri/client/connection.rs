@@ -71,29 +71,35 @@ impl CriClient {
     }
 
     /// Awaits an ordinary call and puts its failure into our words.
-    pub(super) async fn call<T>(
-        &self,
+    pub(super) fn call<'a, T: Send + 'a>(
+        &'a self,
         operation: Operation,
         subject: Subject,
-        call: impl Future<Output = Result<Response<T>, Status>> + Send,
-    ) -> Result<T, CriError> {
-        self.within(operation, subject, self.timeout, PATIENCE, call).await
+        call: impl Future<Output = Result<Response<T>, Status>> + Send + 'a,
+    ) -> impl Future<Output = Result<T, CriError>> + Send + 'a {
+        self.within(operation, subject, self.timeout, PATIENCE, call)
     }
 
     /// Awaits `call` for at most `deadline`. After `patience` it counts as hung.
-    pub(super) async fn within<T>(
-        &self,
+    ///
+    /// Boxed before anything awaits it: the future of a call is up to 18 KiB, and would be held once more by each future
+    /// around it, in every pod that waits at the start gate.
+    pub(super) fn within<'a, T: Send + 'a>(
+        &'a self,
         operation: Operation,
         subject: Subject,
         deadline: Duration,
         patience: Duration,
-        call: impl Future<Output = Result<Response<T>, Status>> + Send,
-    ) -> Result<T, CriError> {
-        let _under_way = self.calls.begin(operation, subject, patience);
-        match tokio::time::timeout(deadline, call).await {
-            Ok(Ok(response)) => Ok(response.into_inner()),
-            Ok(Err(status)) => Err(self.error(operation, &status)),
-            Err(_) => Err(CriError::TimedOut { operation, deadline }),
+        call: impl Future<Output = Result<Response<T>, Status>> + Send + 'a,
+    ) -> impl Future<Output = Result<T, CriError>> + Send + 'a {
+        let call = Box::pin(call);
+        async move {
+            let _under_way = self.calls.begin(operation, subject, patience);
+            match tokio::time::timeout(deadline, call).await {
+                Ok(Ok(response)) => Ok(response.into_inner()),
+                Ok(Err(status)) => Err(self.error(operation, &status)),
+                Err(_) => Err(CriError::TimedOut { operation, deadline }),
+            }
         }
     }
 
