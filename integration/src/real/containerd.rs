@@ -68,6 +68,14 @@ impl Containerd {
         self.wait_until_it_answers().await
     }
 
+    /// Has it send no message of more than `bytes`, from its next start on.
+    pub(super) fn limit_messages(&self, bytes: usize) -> Result<()> {
+        let text = fs::read_to_string(&self.config).context("reading containerd's configuration")?;
+        let limited = text.replacen("[grpc]\n", &format!("[grpc]\n  max_send_message_size = {bytes}\n"), 1);
+        anyhow::ensure!(limited != text, "no [grpc] in {text}");
+        fs::write(&self.config, limited).context("writing containerd's configuration")
+    }
+
     async fn wait_until_it_answers(&self) -> Result<()> {
         wait_for("containerd answers", START_TIMEOUT, async || {
             Ok(match lib("containerd_answers", [&self.socket]) {

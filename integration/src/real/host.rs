@@ -213,6 +213,12 @@ impl RealHost {
         self.containerd.restart(&self.netns).await
     }
 
+    /// The same, after which containerd sends no message of more than `bytes`.
+    pub async fn restart_containerd_with_small_messages(&mut self, bytes: usize) -> Result<()> {
+        self.containerd.limit_messages(bytes)?;
+        self.restart_containerd().await
+    }
+
     /// A command that will run `program` on this host's network.
     pub fn command(&self, program: &str) -> Command {
         self.netns.command(program)

@@ -7,6 +7,7 @@ mod control;
 mod events;
 mod faults;
 mod images;
+mod lists;
 mod runtime;
 mod sandboxes;
 mod script;

@@ -35,6 +35,8 @@ pub(super) struct World {
     pub(super) version: Version,
     pub(super) status: RuntimeStatus,
     pub(super) cgroup_driver: Option<CgroupDriver>,
+    /// The largest list that is sent, in bytes on the wire.
+    pub(super) message_limit: usize,
     late: BTreeMap<(Instant, u64), LateEffect>,
     late_count: u64,
     /// Reserved names and who has them.
@@ -62,6 +64,7 @@ impl World {
             },
             status: RuntimeStatus { runtime: ready.clone(), network: ready },
             cgroup_driver: None,
+            message_limit: usize::MAX,
             late: BTreeMap::new(),
             late_count: 0,
             names: HashMap::new(),
