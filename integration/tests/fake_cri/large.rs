@@ -14,10 +14,10 @@ struct Crowd {
     annotations: usize,
 }
 
-fn large(name: &str, annotations: usize) -> String {
-    let mut pod: Value = serde_json::from_str(&manifest(name, &["main"])).unwrap();
+fn large(name: &str, annotations: usize) -> Result<String> {
+    let mut pod: Value = serde_json::from_str(&manifest(name, &["main"]))?;
     pod["metadata"]["annotations"] = json!({"example.com/notes": "x".repeat(annotations)});
-    pod.to_string()
+    Ok(pod.to_string())
 }
 
 fn name(number: usize) -> String {
@@ -57,7 +57,7 @@ async fn pods_with_large_annotations_live_and_die(host: FakeHost, crowd: Crowd) 
     let Crowd { pods, annotations } = crowd;
     let daemon = host.start_hostlet("").await?;
     for number in 0..pods {
-        host.write_manifest(&format!("{}.json", name(number)), &large(&name(number), annotations))?;
+        host.write_manifest(&format!("{}.json", name(number)), &large(&name(number), annotations)?)?;
     }
     wait_until_running(&host, pods).await?;
     wait_until_told(&daemon, 1).await?;
