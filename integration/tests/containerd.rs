@@ -12,6 +12,8 @@ mod manifests;
 mod pods;
 #[path = "containerd/preload.rs"]
 mod preload;
+#[path = "containerd/pulls.rs"]
+mod pulls;
 #[path = "containerd/restarts.rs"]
 mod restarts;
 #[path = "containerd/support.rs"]

@@ -13,9 +13,9 @@ use super::startup::{StartupError, open_cgroups, prepare};
 use super::tasks::{TaskEnded, Tasks};
 use crate::cgroup::CgroupVersion;
 use crate::config::{Config, ParallelPulls};
-use crate::cri::{CriClient, RuntimeService, monitor};
+use crate::cri::{CriClient, ImageService, RuntimeService, monitor};
 use crate::image::preload::{self, Containerd, PreloadConfig};
-use crate::image::{Images, PullLimits};
+use crate::image::{ContainerdArrivals, Images, PullLimits};
 use crate::log::LogLayout;
 use crate::pleg::Pleg;
 use crate::pod::admission::{Limits, admit};
@@ -92,6 +92,9 @@ pub async fn run(config: Config, cancel: CancellationToken) -> Result<(), AppErr
     tasks.spawn("runtime monitor", monitor(runtime.clone(), status_in, tasks.cancel()));
     let (relister, pleg) = Pleg::new(runtime.clone());
     tasks.spawn("pleg", relister.run(tasks.cancel()));
+    let store = images.channel();
+    let runtime_images: Arc<dyn ImageService> = Arc::new(images);
+    let images = Images::new(runtime_images.clone(), pull_limits(&config));
     let server = ControlServer {
         node: config.node_name.clone(),
         board: board.clone(),
@@ -100,7 +103,9 @@ pub async fn run(config: Config, cancel: CancellationToken) -> Result<(), AppErr
         runtime: runtime_status.clone(),
         pleg: pleg.clone(),
         calls,
-        images: Arc::new(images.clone()),
+        runtime_images,
+        images: images.clone(),
+        arrivals: Arc::new(ContainerdArrivals::new(store.clone())),
     };
     tasks.spawn("control socket", server.run(listener, tasks.cancel()));
 
@@ -114,7 +119,7 @@ pub async fn run(config: Config, cancel: CancellationToken) -> Result<(), AppErr
         if let Some(directory) = &config.image_preload_dir {
             let preload =
                 PreloadConfig { directory: directory.clone(), architecture: preload::architecture() };
-            let store = Arc::new(Containerd::new(images.channel()));
+            let store = Arc::new(Containerd::new(store));
             tasks.spawn("image preload", preload::run(preload, store, tasks.cancel()));
         }
         let (driver, opening) = (met.cgroup_driver.unwrap_or(config.cgroups.driver), config.clone());
@@ -127,7 +132,7 @@ pub async fn run(config: Config, cancel: CancellationToken) -> Result<(), AppErr
             LogLayout { pod_logs_dir: config.pods.logs_dir.clone(), containers_dir: CONTAINER_LOGS.into() };
         let services = Services {
             runtime,
-            images: Images::new(Arc::new(images), pull_limits(&config)),
+            images,
             pleg: pleg.clone(),
             gate: StartGate::new(config.max_concurrent_starts.get()),
             cgroups: cgroups.clone(),

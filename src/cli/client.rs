@@ -13,7 +13,7 @@ use serde::de::DeserializeOwned;
 use tokio::net::UnixStream;
 
 use super::exit::Exit;
-use crate::server::{ImageView, LogsQuery, NodeView};
+use crate::server::{ImageView, LogsQuery, NodeView, PullsView};
 
 /// Longest text of an error that is read, in bytes.
 const MAX_REFUSAL: usize = 64 * 1024;
@@ -98,6 +98,11 @@ pub(super) async fn about_pod<T: DeserializeOwned>(
 /// The images the runtime has.
 pub(super) async fn images(socket: &Path) -> Result<Vec<ImageView>, ClientError> {
     json(socket, "/v1/images").await
+}
+
+/// The pulls under way.
+pub(super) async fn pulls(socket: &Path) -> Result<PullsView, ClientError> {
+    json(socket, "/v1/pulls").await
 }
 
 async fn json<T: DeserializeOwned>(socket: &Path, path: &str) -> Result<T, ClientError> {

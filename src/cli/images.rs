@@ -4,11 +4,14 @@ use std::io::{self, Write};
 
 use clap::{Args, ValueEnum};
 use comfy_table::{ContentArrangement, Table};
+use jiff::Timestamp;
 
-use super::client::{DaemonArgs, images as ask};
+use super::client::{DaemonArgs, images as ask, pulls};
 use super::error::CommandError;
 use super::exit::Exit;
+use super::pulls::pull_lines;
 use crate::server::ImageView;
+use crate::types::human_size;
 
 /// How much of an identifier is shown: as `crictl`, enough to name the image by.
 const SHORT_ID: usize = 13;
@@ -35,6 +38,7 @@ pub struct ImagesArgs {
 /// Runs `hostlet images`.
 pub async fn images(args: ImagesArgs) -> Result<Exit, CommandError> {
     let images = ask(&args.daemon.socket).await?;
+    let pulls = pulls(&args.daemon.socket).await?;
     let mut out = io::stdout().lock();
     match args.output {
         Some(ImagesOutput::Json) => {
@@ -43,6 +47,9 @@ pub async fn images(args: ImagesArgs) -> Result<Exit, CommandError> {
         }
         None if images.is_empty() => writeln!(out, "No images.")?,
         None => writeln!(out, "{}", images_table(&images))?,
+    }
+    for line in pull_lines(&pulls, Timestamp::now()) {
+        writeln!(io::stderr(), "\n{line}")?;
     }
     Ok(Exit::Ok)
 }
@@ -87,27 +94,6 @@ fn names(image: &ImageView) -> Vec<(&str, &str)> {
     names
 }
 
-/// Three digits and a decimal unit, as `crictl` prints sizes.
-fn human_size(bytes: u64) -> String {
-    const UNITS: [&str; 6] = ["B", "kB", "MB", "GB", "TB", "PB"];
-    let mut size = bytes as f64;
-    let mut unit = 0;
-    // What rounds to a thousand is one of the next unit.
-    while size >= 999.5 && unit + 1 < UNITS.len() {
-        size /= 1000.0;
-        unit += 1;
-    }
-    let decimals = match size {
-        _ if unit == 0 => 0,
-        size if size < 9.995 => 2,
-        size if size < 99.95 => 1,
-        _ => 0,
-    };
-    let text = format!("{size:.decimals$}");
-    let text = if decimals == 0 { &text } else { text.trim_end_matches('0').trim_end_matches('.') };
-    format!("{text}{}", UNITS[unit])
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -143,22 +129,5 @@ mod tests {
             ]
         );
         assert!(table.lines().all(|line| line.trim_end() == line), "{table}");
-    }
-
-    #[test]
-    fn sizes_have_three_digits() {
-        for (bytes, text) in [
-            (0, "0B"),
-            (999, "999B"),
-            (1000, "1kB"),
-            (1234, "1.23kB"),
-            (43_210, "43.2kB"),
-            (999_400, "999kB"),
-            (999_600, "1MB"),
-            (100_000_000, "100MB"),
-            (1_500_000_000, "1.5GB"),
-        ] {
-            assert_eq!(human_size(bytes), text, "{bytes}");
-        }
     }
 }

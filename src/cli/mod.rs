@@ -9,6 +9,7 @@ mod explain;
 mod images;
 mod logs;
 mod pods;
+mod pulls;
 mod table;
 mod timeline;
 

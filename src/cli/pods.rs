@@ -8,9 +8,10 @@ use jiff::Timestamp;
 use k8s_openapi::List;
 use k8s_openapi::api::core::v1::Pod;
 
-use super::client::{DaemonArgs, Watch, view};
+use super::client::{DaemonArgs, Watch, pulls, view};
 use super::error::CommandError;
 use super::exit::Exit;
+use super::pulls::pull_lines;
 use super::table::{Colour, Width, pods_table};
 use crate::pod::status::summary;
 use crate::server::NodeView;
@@ -48,10 +49,14 @@ pub async fn pods(args: PodsArgs) -> Result<Exit, CommandError> {
         return watch(&args).await;
     }
     let node = view(&args.daemon.socket).await?;
+    let pulls = pulls(&args.daemon.socket).await?;
     let shown = selected(&node, args.name.as_deref());
     let mut out = io::stdout().lock();
     print(&mut out, &shown, &args)?;
     trouble(&node)?;
+    for line in pull_lines(&pulls, Timestamp::now()) {
+        writeln!(io::stderr(), "\n{line}")?;
+    }
     Ok(if shown.is_empty() && args.name.is_some() { Exit::Failed } else { Exit::Ok })
 }
 

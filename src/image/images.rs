@@ -7,7 +7,7 @@ use tokio::time::Instant;
 
 use super::backoff::PullBackoffs;
 use super::puller::{PullError, Puller, lock};
-use super::{ImageError, PullLimits, PullPolicy, with_default_tag};
+use super::{ImageError, PullLimits, PullPolicy, PullUnderWay, with_default_tag};
 use crate::cri::wire::PodSandboxConfig;
 use crate::cri::{ImageInfo, ImageService};
 use crate::types::{PodEvent, PodRef, go_duration, go_quoted};
@@ -105,6 +105,11 @@ impl Images {
                 self.pull(request.pod, requested, &image, request.sandbox, report).await
             }
         }
+    }
+
+    /// The pulls under way, the oldest first.
+    pub fn pulls(&self) -> Vec<PullUnderWay> {
+        self.inner.puller.under_way()
     }
 
     async fn pull(

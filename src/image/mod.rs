@@ -6,6 +6,7 @@ mod error;
 mod images;
 mod policy;
 pub mod preload;
+mod progress;
 mod puller;
 mod reference;
 mod throttle;
@@ -13,7 +14,8 @@ mod throttle;
 pub use error::ImageError;
 pub use images::{EnsuredImage, ImageRequest, Images, PulledIn};
 pub use policy::PullPolicy;
-pub use puller::PullLimits;
+pub use progress::{Arrivals, ContainerdArrivals};
+pub use puller::{PullLimits, PullUnderWay};
 pub use reference::{Reference, ReferenceError, with_default_tag};
 
 #[cfg(test)]

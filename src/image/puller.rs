@@ -38,6 +38,17 @@ pub(super) struct Pulled {
     pub(super) took: Duration,
 }
 
+/// A pull under way.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PullUnderWay {
+    /// The image, with its tag.
+    pub image: String,
+    /// When it was asked for.
+    pub asked: Instant,
+    /// When its turn came; none while it waits for that.
+    pub started: Option<Instant>,
+}
+
 /// Why a pull failed. `Display` is upstream's text.
 #[derive(Clone, Debug, thiserror::Error)]
 pub(super) enum PullError {
@@ -80,6 +91,19 @@ impl Puller {
         pull.await
     }
 
+    /// The pulls under way, the oldest first.
+    pub(super) fn under_way(&self) -> Vec<PullUnderWay> {
+        let pulls = lock(&self.in_flight.pulls);
+        let entries = pulls.by_image.iter().map(|(image, entry)| PullUnderWay {
+            image: image.clone(),
+            asked: entry.asked,
+            started: entry.started,
+        });
+        let mut entries: Vec<PullUnderWay> = entries.collect();
+        entries.sort_by_key(|pull| pull.asked);
+        entries
+    }
+
     /// The pull itself. `ticket` lives as long as the future does.
     fn start(
         &self,
@@ -92,7 +116,6 @@ impl Puller {
         let throttle = self.throttle.clone();
         let image = image.to_owned();
         async move {
-            let _ticket = ticket;
             let _turn = match &turns {
                 // Never closed, so an error cannot be; going on without a turn would be right even then.
                 Some(turns) => turns.acquire().await.ok(),
@@ -104,9 +127,11 @@ impl Puller {
             {
                 return Err(PullError::Throttled);
             }
+            ticket.started(started);
             let reference =
                 service.pull_image(&image, None, Some(sandbox)).await.map_err(PullError::Runtime)?;
             let image = inspect(&*service, &image, &reference).await?;
+            drop(ticket);
             Ok(Pulled { image, took: started.elapsed() })
         }
         .boxed()
@@ -133,8 +158,15 @@ struct InFlight {
 
 #[derive(Default)]
 struct Pulls {
-    by_image: HashMap<String, (u64, WeakPull)>,
+    by_image: HashMap<String, Entry>,
     last_ticket: u64,
+}
+
+struct Entry {
+    ticket: u64,
+    pull: WeakPull,
+    asked: Instant,
+    started: Option<Instant>,
 }
 
 impl InFlight {
@@ -144,14 +176,15 @@ impl InFlight {
         start: impl FnOnce(Ticket) -> BoxFuture<'static, Result<Pulled, PullError>>,
     ) -> SharedPull {
         let mut pulls = lock(&self.pulls);
-        if let Some(pull) = pulls.by_image.get(image).and_then(|(_, pull)| pull.upgrade()) {
+        if let Some(pull) = pulls.by_image.get(image).and_then(|entry| entry.pull.upgrade()) {
             return pull;
         }
         pulls.last_ticket += 1;
         let number = pulls.last_ticket;
         let pull = start(Ticket { in_flight: self.clone(), image: image.to_owned(), number }).shared();
         if let Some(weak) = pull.downgrade() {
-            pulls.by_image.insert(image.to_owned(), (number, weak));
+            let entry = Entry { ticket: number, pull: weak, asked: Instant::now(), started: None };
+            pulls.by_image.insert(image.to_owned(), entry);
         }
         pull
     }
@@ -164,11 +197,21 @@ struct Ticket {
     number: u64,
 }
 
+impl Ticket {
+    /// The pull's turn has come.
+    fn started(&self, at: Instant) {
+        let mut pulls = lock(&self.in_flight.pulls);
+        if let Some(entry) = pulls.by_image.get_mut(&self.image).filter(|entry| entry.ticket == self.number) {
+            entry.started = Some(at);
+        }
+    }
+}
+
 impl Drop for Ticket {
     fn drop(&mut self) {
         let mut pulls = lock(&self.in_flight.pulls);
         // A pull that was dropped may have a successor of the same name by now.
-        if pulls.by_image.get(&self.image).is_some_and(|(number, _)| *number == self.number) {
+        if pulls.by_image.get(&self.image).is_some_and(|entry| entry.ticket == self.number) {
             pulls.by_image.remove(&self.image);
         }
     }

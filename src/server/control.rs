@@ -24,8 +24,10 @@ use tokio_util::sync::CancellationToken;
 
 use super::images::images;
 use super::logs::logs;
+use super::pulls::pulls;
 use super::view::{HungCall, NodeView, Problem};
 use crate::cri::{Call, Calls, ImageService, RuntimeStatus};
+use crate::image::{Arrivals, Images};
 use crate::pleg::PlegHandle;
 use crate::pod::StatusBoard;
 use crate::pod::source::SourceState;
@@ -87,7 +89,11 @@ pub struct ControlServer {
     /// Calls to the runtime under way.
     pub calls: Calls,
     /// What images the runtime has.
-    pub images: Arc<dyn ImageService>,
+    pub runtime_images: Arc<dyn ImageService>,
+    /// What images are being pulled.
+    pub images: Images,
+    /// How much of these has arrived.
+    pub arrivals: Arc<dyn Arrivals>,
 }
 
 impl ControlServer {
@@ -125,6 +131,7 @@ impl ControlServer {
             .route("/v1/timeline", get(super::timeline::timeline))
             .route("/v1/logs", get(logs))
             .route("/v1/images", get(images))
+            .route("/v1/pulls", get(pulls))
             .with_state((self, cancel.clone()));
         let stop = cancel.clone();
         let serving =

@@ -11,7 +11,7 @@ use serde::Deserialize;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::ControlServer;
+use super::{ControlServer, PullsView};
 use crate::cri::{Call, ContainerState, Subject};
 use crate::pod::explain::{
     Case, Explanation, HungCall, Named, Standing, explain as explained, is_meant, unknown,
@@ -31,7 +31,8 @@ pub(super) async fn explain(
     State((server, _)): State<(ControlServer, CancellationToken)>,
     Query(query): Query<PodQuery>,
 ) -> Json<Vec<Explanation>> {
-    Json(server.explanations(&query.pod, Timestamp::now()))
+    let now = Timestamp::now();
+    Json(server.explanations(&query.pod, &server.pulls(now).await, now))
 }
 
 /// A pod as the parts of the daemon know it.
@@ -42,7 +43,7 @@ struct Known {
 }
 
 impl ControlServer {
-    fn explanations(&self, query: &str, now: Timestamp) -> Vec<Explanation> {
+    fn explanations(&self, query: &str, pulls: &PullsView, now: Timestamp) -> Vec<Explanation> {
         let known = self.known();
         let problems = self.source.borrow().problems.clone();
         let names: Vec<PodRef> = known.iter().map(|known| pod_ref(&known.pod)).collect();
@@ -54,7 +55,7 @@ impl ControlServer {
                 // Of two pods of one name the later one is meant; it waits for the other.
                 known.standing != Standing::Unwanted || named.iter().filter(|n| n == name).count() == 1
             })
-            .map(|(known, _)| self.explained(known, &problems, now))
+            .map(|(known, _)| self.explained(known, pulls, &problems, now))
             .collect();
         if explanations.is_empty() {
             let is_it = |pod: &PodRef| {
@@ -101,7 +102,13 @@ impl ControlServer {
         known
     }
 
-    fn explained(&self, known: &Known, problems: &[ManifestProblem], now: Timestamp) -> Explanation {
+    fn explained(
+        &self,
+        known: &Known,
+        pulls: &PullsView,
+        problems: &[ManifestProblem],
+        now: Timestamp,
+    ) -> Explanation {
         let pod = pod_ref(&known.pod);
         let doing = self.board.doing(&pod.uid);
         let observed = self.pleg.cache().get(&pod);
@@ -117,6 +124,7 @@ impl ControlServer {
             doing: doing.as_ref(),
             running: running.collect(),
             hung: self.hung_call(&pod, doing.as_ref()),
+            pull: pulls.of(&pod),
             problem: problems.iter().find(|problem| problem.pod.as_deref() == Some(&pod.to_string())),
             trouble: self.trouble(),
             now,

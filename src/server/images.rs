@@ -12,7 +12,7 @@ use super::view::ImageView;
 pub(super) async fn images(
     State((server, _)): State<(ControlServer, CancellationToken)>,
 ) -> Result<Json<Vec<ImageView>>, Refusal> {
-    let listed = server.images.list_images().await?;
+    let listed = server.runtime_images.list_images().await?;
     let mut images: Vec<ImageView> = listed
         .into_iter()
         .map(|image| ImageView { id: image.id, tags: image.tags, digests: image.digests, size: image.size })

@@ -5,6 +5,7 @@ mod explain;
 mod find;
 mod images;
 mod logs;
+mod pulls;
 mod refusal;
 #[cfg(test)]
 mod tests;
@@ -14,4 +15,4 @@ mod view;
 pub use control::{ControlError, ControlServer};
 pub use logs::LogsQuery;
 pub use timeline::TimelineView;
-pub use view::{HungCall, ImageView, NodeView, Problem};
+pub use view::{HungCall, ImageView, NodeView, Problem, PullView, PullsView};

@@ -3,9 +3,11 @@
 use std::fs::{self, OpenOptions};
 use std::io::Write;
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use async_trait::async_trait;
+use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
 use serde_json::json;
 use tempfile::TempDir;
@@ -17,12 +19,13 @@ use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
 use super::ControlServer;
-use crate::cri::fake::FakeRuntime;
+use crate::cri::fake::{FakeRuntime, Pull};
 use crate::cri::wire::{ContainerConfig, ContainerMetadata, ImageSpec, PodSandboxConfig, PodSandboxMetadata};
 use crate::cri::{Calls, RuntimeService};
+use crate::image::{Arrivals, ImageRequest, Images, PullLimits, PullPolicy};
 use crate::pleg::{Pleg, PlegHandle};
 use crate::pod::source::SourceState;
-use crate::pod::{StatusBoard, Told, pod_ref};
+use crate::pod::{Activity, StatusBoard, Told, pod_ref};
 use crate::types::{CONTAINER_NAME_LABEL, ContainerId, POD_NAME_LABEL, POD_NAMESPACE_LABEL, POD_UID_LABEL};
 
 /// How long something that must happen is waited for.
@@ -35,8 +38,23 @@ struct Bench {
     pleg: PlegHandle,
     pod: Pod,
     container: ContainerId,
+    board: StatusBoard,
+    /// Pulls one image at a time.
+    images: Images,
+    /// What is said to have arrived.
+    arrived: Arc<Mutex<Option<u64>>>,
     cancel: CancellationToken,
     _tasks: JoinSet<()>,
+}
+
+/// Says what a test says.
+struct Arrived(Arc<Mutex<Option<u64>>>);
+
+#[async_trait]
+impl Arrivals for Arrived {
+    async fn bytes_since(&self, _: Timestamp) -> Option<u64> {
+        *self.0.lock().unwrap()
+    }
 }
 
 impl Bench {
@@ -50,24 +68,29 @@ impl Bench {
         let (relister, pleg) = Pleg::new(runtime.clone());
         let pod = pod(&container);
         let board = StatusBoard::default();
+        let limits = PullLimits { serialize: true, max_parallel: None, qps: 0, burst: 0 };
+        let images = Images::new(runtime.clone(), limits);
+        let arrived: Arc<Mutex<Option<u64>>> = Arc::default();
         let status = Arc::new(pod.status.clone().unwrap());
         board.tell(Told { pod: Arc::new(pod.clone()), status, terminating_since: None });
         let server = ControlServer {
             node: "node1".to_owned(),
-            board,
+            board: board.clone(),
             refused: watch::channel(Vec::new()).1,
             source: watch::channel(SourceState::default()).1,
             runtime: watch::channel(None).1,
             pleg: pleg.clone(),
             calls: Calls::default(),
-            images: runtime,
+            images: images.clone(),
+            arrivals: Arc::new(Arrived(arrived.clone())),
+            runtime_images: runtime,
         };
         let listener = ControlServer::bind(&dir.path().join("socket")).await.unwrap();
         let (mut tasks, cancel) = (JoinSet::new(), CancellationToken::new());
         tasks.spawn(relister.run(cancel.clone()));
         tasks.spawn(server.run(listener, cancel.clone()));
         pleg.cache().newer_than(&pod_ref(&pod), None).await.unwrap();
-        Self { dir, fake, pleg, pod, container, cancel, _tasks: tasks }
+        Self { dir, fake, pleg, pod, container, board, images, arrived, cancel, _tasks: tasks }
     }
 
     fn log(&self) -> PathBuf {
@@ -231,4 +254,49 @@ async fn images_are_the_runtimes() {
     let (status, text) = bench.get("/v1/images").await;
     assert_eq!(status, 200, "{text}");
     assert!(text.contains(r#""tags":["docker.io/library/img:1"]"#), "{text}");
+}
+
+#[tokio::test]
+async fn a_pull_is_told_with_whom_it_is_for_and_what_has_arrived() {
+    let bench = Bench::new().await;
+    let (_, text) = bench.get("/v1/pulls").await;
+    assert!(text.contains("{\"pulls\":[]}"), "{text}");
+    let never = Pull { latency: Duration::MAX, error: None };
+    for image in ["docker.io/library/slow:1", "docker.io/library/later:1"] {
+        bench.fake.script_pull(image, never.clone());
+    }
+    let pod = pod_ref(&bench.pod);
+    let pull = |image| {
+        let request = ImageRequest {
+            pod: &pod,
+            image,
+            policy: PullPolicy::Always,
+            sandbox: PodSandboxConfig::default(),
+        };
+        bench.images.ensure(request, &|_| {})
+    };
+    let activity = Activity::PullingImage { container: "c".to_owned(), image: "slow:1".to_owned() };
+    bench.board.begin(&pod, activity, Timestamp::now());
+    let look = async {
+        *bench.arrived.lock().unwrap() = Some(1234);
+        let (_, pulls) = bench.get("/v1/pulls").await;
+        for part in [
+            "\"image\":\"slow:1\",\"pods\":[\"default/web-node1\"]",
+            "\"waitsForTurn\":false},{\"image\":\"later:1\",\"pods\":[]",
+            "\"waitsForTurn\":true}],\"bytes\":1234}",
+        ] {
+            assert!(pulls.contains(part), "{part} not in {pulls}");
+        }
+        // A runtime that does not tell.
+        *bench.arrived.lock().unwrap() = None;
+        let (_, pulls) = bench.get("/v1/pulls").await;
+        assert!(pulls.contains("\"waitsForTurn\":true}]}"), "{pulls}");
+    };
+    tokio::select! {
+        _ = pull("slow:1") => panic!("the pull ended"),
+        _ = pull("later:1") => panic!("the pull ended"),
+        () = look => {}
+    }
+    let (_, text) = bench.get("/v1/pulls").await;
+    assert!(text.contains("{\"pulls\":[]}"), "pulls that nobody waits for are over: {text}");
 }

@@ -4,6 +4,9 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
 use serde::{Deserialize, Serialize};
 
+use crate::pod::explain::PullSoFar;
+use crate::types::PodRef;
+
 /// This node and its pods, at one moment.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -50,6 +53,42 @@ pub struct Problem {
     pub message: String,
     /// Since when.
     pub since: Timestamp,
+}
+
+/// The pulls under way.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct PullsView {
+    /// Each of them, the oldest first.
+    pub pulls: Vec<PullView>,
+    /// Bytes that have arrived since the oldest began, of all of them together: the runtime does not tell them apart. None
+    /// if it does not tell.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub bytes: Option<u64>,
+}
+
+impl PullsView {
+    /// The pull that a pod waits for.
+    pub fn of(&self, pod: &PodRef) -> Option<PullSoFar> {
+        let name = pod.to_string();
+        let pull = self.pulls.iter().find(|pull| pull.pods.contains(&name))?;
+        let pulls = self.pulls.iter().filter(|pull| !pull.waits_for_turn).count();
+        Some(PullSoFar { since: pull.since, waits_for_turn: pull.waits_for_turn, bytes: self.bytes, pulls })
+    }
+}
+
+/// A pull under way.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct PullView {
+    /// The image, with its tag.
+    pub image: String,
+    /// The pods that wait for it.
+    pub pods: Vec<String>,
+    /// When the runtime began to pull; when it was asked for, while it waits for its turn.
+    pub since: Timestamp,
+    /// Whether it waits until fewer pulls are under way.
+    pub waits_for_turn: bool,
 }
 
 /// An image the runtime has.

@@ -12,6 +12,7 @@ mod one_line;
 mod pod_ref;
 mod qos;
 mod quantity;
+mod size;
 
 pub use backoff::{Backoff, BackoffPolicy, Moment};
 pub use cgroup_driver::CgroupDriver;
@@ -25,3 +26,4 @@ pub use one_line::one_line;
 pub use pod_ref::PodRef;
 pub use qos::QosClass;
 pub use quantity::{Quantity, QuantityError};
+pub use size::human_size;

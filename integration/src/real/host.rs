@@ -12,6 +12,7 @@ use super::containerd::Containerd;
 use super::cri::Cri;
 use super::leftovers::{remove, remove_abandoned};
 use super::netns::Netns;
+use super::registry::SlowRegistry;
 use crate::daemon::{Daemon, Setup};
 use crate::manifests;
 use crate::shell::{lib, run, text};
@@ -151,6 +152,11 @@ impl RealHost {
             }
         }
         fs::rename(&hidden, self.archives().join(name)).context("renaming an archive into place")
+    }
+
+    /// Serves an image from a registry on this host that stops just before its end.
+    pub fn slow_registry(&self) -> Result<SlowRegistry> {
+        SlowRegistry::start(&self.dirs.state, &self.netns)
     }
 
     /// Runs containerd's own client on the CRI's namespace.

@@ -5,11 +5,13 @@ mod cri;
 mod host;
 mod leftovers;
 mod netns;
+mod registry;
 
 pub use crate::daemon::Daemon;
 pub use cri::{Cri, CriSandbox};
 pub use host::{ArchiveForm, RealHost};
 pub use leftovers::leftovers;
+pub use registry::SlowRegistry;
 
 /// The sandbox image every [`RealHost`] holds: a process that waits.
 pub const PAUSE_IMAGE: &str = "hostlet.local/pause:1";

@@ -9,7 +9,8 @@ use hostlet_integration::fake_cri::FakeHost;
 use serde_json::json;
 
 use crate::support::{
-    LATER, is_ready, manifest_with, table, wait_for_status, wait_until_gone, wait_until_ready, write_pods,
+    LATER, is_ready, manifest_with, table, wait_for_complaint, wait_for_status, wait_until_gone,
+    wait_until_ready, write_pods,
 };
 
 fn write(host: &FakeHost, name: &str, image: &str, policy: &str) -> Result<()> {
@@ -70,6 +71,11 @@ async fn a_pull_that_does_not_end_holds_up_its_pod_alone() {
         write(&host, pod, &image, "IfNotPresent").unwrap();
     }
     wait_for_status(&daemon, "slow4", &["ContainerCreating"]).await.unwrap();
+    // This runtime does not tell what has arrived.
+    let told = |said: &str| {
+        said.matches("is being pulled for default/slow").count() == 4 && !said.contains("arrived")
+    };
+    wait_for_complaint(&daemon, "four pulls", told).await.unwrap();
     host.runtime().add_image("registry.local/present:1");
     write(&host, "present", "registry.local/present:1", "IfNotPresent").unwrap();
     wait_until_ready(&daemon, &["present"]).await.unwrap();

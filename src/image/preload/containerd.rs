@@ -29,6 +29,8 @@ use crate::cri::containerd::request;
 
 /// The label of images that the CRI may use.
 const MANAGED: (&str, &str) = ("io.cri-containerd.image", "managed");
+/// How the references of content that is being preloaded begin.
+pub const PRELOAD_REFERENCE: &str = "hostlet-preload-";
 /// When a lease that nobody ends does.
 const EXPIRE_LABEL: &str = "containerd.io/gc.expire";
 /// Content is written to disk within a call, and synced at its end.
@@ -162,7 +164,7 @@ impl ImageStore for Containerd {
     }
 
     async fn write(&self, blob: LeasedBlob<'_>) -> Result<Box<dyn BlobWriter>, StoreError> {
-        let reference = format!("hostlet-preload-{}", blob.digest);
+        let reference = format!("{PRELOAD_REFERENCE}{}", blob.digest);
         // What an earlier try left would have to be compared; it is quicker to begin anew.
         let abort = AbortRequest { r#ref: reference.clone() };
         found(call("giving up an earlier write", self.content().abort(request(abort))).await?)?;

@@ -15,7 +15,7 @@ mod samples;
 mod task;
 mod walk;
 
-pub use containerd::Containerd;
+pub use containerd::{Containerd, PRELOAD_REFERENCE};
 pub use digest::Digest;
 pub use error::{ArchiveError, PlanError, StoreError};
 pub use import::{BlobWriter, ImageStore, LeasedBlob, Target};

@@ -33,6 +33,19 @@ pub struct HungCall {
     pub took: Duration,
 }
 
+/// The pull of an image that a pod waits for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PullSoFar {
+    /// Since when.
+    pub since: Timestamp,
+    /// It waits until fewer pulls are under way.
+    pub waits_for_turn: bool,
+    /// Bytes that have arrived, if the runtime tells that.
+    pub bytes: Option<u64>,
+    /// How many pulls these bytes are of: the runtime does not tell them apart.
+    pub pulls: usize,
+}
+
 /// Everything an explanation is made from.
 #[derive(Clone, Debug)]
 pub struct Case<'a> {
@@ -50,6 +63,8 @@ pub struct Case<'a> {
     pub running: Vec<String>,
     /// A call about it that hangs.
     pub hung: Option<HungCall>,
+    /// The pull it waits for.
+    pub pull: Option<PullSoFar>,
     /// What is wrong with its manifest as it is now.
     pub problem: Option<&'a ManifestProblem>,
     /// What keeps the node as a whole from running pods.

@@ -2,7 +2,7 @@
 
 use super::case::Case;
 use super::explanation::Explanation;
-use super::life::words;
+use super::life::{with_pull, words};
 use crate::pod::Activity;
 
 /// Explains a container that waits for its image; none if it waits for something else.
@@ -52,7 +52,10 @@ pub(super) fn image(
     let is_pulling =
         matches!(case.activity(), Activity::PullingImage { container: pulled, .. } if pulled == container);
     Some(if is_pulling {
-        explanation.at(format!("pulling the image {image} once more")).since(case.active_since())
+        with_pull(
+            case,
+            explanation.at(format!("pulling the image {image} once more")).since(case.active_since()),
+        )
     } else {
         explanation.at(format!("image ({reason})")).next(case.retry_of(container))
     })

@@ -7,6 +7,7 @@ use super::containers::containers;
 use super::explanation::{Explanation, Verdict, one_line};
 use crate::pod::Activity;
 use crate::pod::status::human_duration;
+use crate::types::human_size;
 
 /// Explains a pod.
 pub fn explain(case: &Case<'_>) -> Explanation {
@@ -232,7 +233,41 @@ pub(super) fn starting(case: &Case<'_>, activity: &Activity) -> Explanation {
         | Activity::BackingOff
         | Activity::Retrying { .. } => "The pod is being started".to_owned(),
     };
-    Explanation::under_way(sentence).at(step(activity)).since(case.active_since())
+    let explanation = Explanation::under_way(sentence).at(step(activity)).since(case.active_since());
+    match activity {
+        Activity::PullingImage { .. } => with_pull(case, explanation),
+        Activity::Idle
+        | Activity::WaitingForTurn
+        | Activity::MakingSandbox
+        | Activity::CreatingContainer { .. }
+        | Activity::StartingContainer { .. }
+        | Activity::StoppingContainers { .. }
+        | Activity::StoppingSandbox
+        | Activity::CleaningUp
+        | Activity::BackingOff
+        | Activity::Retrying { .. } => explanation,
+    }
+}
+
+/// Adds how far the pull has come that the pod waits for.
+pub(super) fn with_pull(case: &Case<'_>, mut explanation: Explanation) -> Explanation {
+    let Some(pull) = &case.pull else { return explanation };
+    let took = human_duration(case.now.duration_since(pull.since));
+    explanation.also.push(match (pull.waits_for_turn, pull.bytes) {
+        (true, _) => format!(
+            "The pull has waited {took} for its turn: only so many go on at once (maxParallelImagePulls, \
+             serializeImagePulls)."
+        ),
+        (false, None) => format!("The pull has taken {took} so far."),
+        (false, Some(bytes)) => {
+            let others = match pull.pulls {
+                0 | 1 => String::new(),
+                pulls => format!(", together with what the other {} pulls brought", pulls - 1),
+            };
+            format!("The pull has taken {took} so far, and {} have arrived{others}.", human_size(bytes))
+        }
+    });
+    explanation
 }
 
 /// The step a worker is at, for people.

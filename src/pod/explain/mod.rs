@@ -9,7 +9,7 @@ mod names;
 #[cfg(test)]
 mod tests;
 
-pub use case::{Case, HungCall, Standing};
+pub use case::{Case, HungCall, PullSoFar, Standing};
 pub use explanation::{Explanation, Verdict};
 pub use life::explain;
 pub use names::{Named, is_meant, nearest_names, unknown};

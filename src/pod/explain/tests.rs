@@ -8,7 +8,8 @@ use k8s_openapi::api::core::v1::{Pod, PodStatus};
 use serde_json::{Value, json};
 
 use super::{
-    Case, Explanation, HungCall, Named, Standing, Verdict, explain, is_meant, nearest_names, unknown,
+    Case, Explanation, HungCall, Named, PullSoFar, Standing, Verdict, explain, is_meant, nearest_names,
+    unknown,
 };
 use crate::pod::source::ManifestProblem;
 use crate::pod::{Activity, Doing, testing};
@@ -28,6 +29,7 @@ struct Facts {
     terminating_since: Option<Timestamp>,
     running: Vec<String>,
     hung: Option<HungCall>,
+    pull: Option<PullSoFar>,
     problem: Option<ManifestProblem>,
     trouble: Option<String>,
 }
@@ -47,6 +49,7 @@ impl Facts {
             terminating_since: None,
             running: Vec::new(),
             hung: None,
+            pull: None,
             problem: None,
             trouble: None,
         }
@@ -104,6 +107,7 @@ impl Facts {
             doing: Some(&self.doing),
             running: self.running.clone(),
             hung: self.hung.clone(),
+            pull: self.pull.clone(),
             problem: self.problem.as_ref(),
             trouble: self.trouble.clone(),
             now: at(NOW),
@@ -249,6 +253,26 @@ fn a_pull_that_is_tried_again_right_now_says_so() {
     let first = Facts::new().waiting("ContainerCreating", "").doing(pulling);
     let said = first.says(Verdict::UnderWay, "the image img is being pulled for container c", "");
     assert_eq!(said.since, Some(at(990)));
+}
+
+#[test]
+fn a_pull_tells_how_long_it_takes_and_what_has_arrived() {
+    let pulling = Activity::PullingImage { container: "c".to_owned(), image: "img".to_owned() };
+    let mut facts = Facts::new().waiting("ContainerCreating", "").doing(pulling);
+    let pull =
+        |bytes, pulls, waits_for_turn| Some(PullSoFar { since: at(970), waits_for_turn, bytes, pulls });
+    for (pull, said) in [
+        (pull(None, 1, false), "The pull has taken 30s so far."),
+        (pull(Some(34_500_000), 1, false), "The pull has taken 30s so far, and 34.5MB have arrived."),
+        (pull(Some(34_500_000), 3, false), "together with what the other 2 pulls brought."),
+        (pull(None, 2, true), "The pull has waited 30s for its turn"),
+    ] {
+        facts.pull = pull;
+        let explanation = facts.says(Verdict::UnderWay, "the image img is being pulled", "");
+        assert!(explanation.also[0].contains(said), "{explanation:?}");
+    }
+    facts = facts.waiting("ErrImagePull", "not found");
+    assert!(facts.explained().also[0].contains("has waited 30s"));
 }
 
 #[test]

@@ -1,0 +1,154 @@
+//! A registry of one image on a host's loopback, which keeps back the end of the image's layer until it is told to go on.
+//! Just enough HTTP for a runtime's pull.
+
+use std::fs::{self, File};
+use std::io::{BufRead, BufReader, Write};
+use std::net::{TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::mpsc;
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::thread;
+
+use anyhow::{Context, Result, anyhow};
+use nix::sched::{CloneFlags, setns};
+
+use super::netns::Netns;
+use crate::shell::{lib, run};
+
+/// Bytes of a layer that are kept back.
+const KEPT_BACK: usize = 64 << 10;
+
+/// The registry. It ends with the test's process.
+#[derive(Debug)]
+pub struct SlowRegistry {
+    reference: String,
+    gate: Arc<Gate>,
+}
+
+/// Holds up the end of layers until it is opened.
+#[derive(Debug, Default)]
+struct Gate {
+    is_open: Mutex<bool>,
+    opened: Condvar,
+}
+
+/// What is served: an OCI layout.
+struct Served {
+    blobs: PathBuf,
+    manifest: String,
+    layer: PathBuf,
+    gate: Arc<Gate>,
+}
+
+impl SlowRegistry {
+    /// Makes an image of busybox in `dir`, and serves it in `netns`.
+    pub(super) fn start(dir: &Path, netns: &Netns) -> Result<Self> {
+        let (archive, layout) = (dir.join("registry.tar"), dir.join("registry"));
+        fs::create_dir(&layout).with_context(|| format!("creating {}", layout.display()))?;
+        lib("make_busybox", [archive.as_os_str(), "hostlet.local/registry:1".as_ref()])?;
+        run(Command::new("tar").arg("-C").arg(&layout).arg("-xf").arg(&archive))?;
+        let digest = fs::read_to_string(dir.join("registry.tar.digest")).context("the image's digest")?;
+        let blobs = layout.join("blobs/sha256");
+        let size = |path: &PathBuf| fs::metadata(path).map_or(0, |file| file.len());
+        let all: Vec<PathBuf> =
+            fs::read_dir(&blobs)?.map(|entry| Ok(entry?.path())).collect::<Result<_>>()?;
+        let layer = all.into_iter().max_by_key(size).context("an image without blobs")?;
+        let gate = Arc::new(Gate::default());
+        let served = Served { blobs, manifest: digest.trim().to_owned(), layer, gate: gate.clone() };
+        let port = serve(served, netns)?;
+        Ok(Self { reference: format!("127.0.0.1:{port}/slow:1"), gate })
+    }
+
+    /// The image's name.
+    pub fn reference(&self) -> &str {
+        &self.reference
+    }
+
+    /// Sends the rest.
+    pub fn go_on(&self) {
+        *self.gate.is_open.lock().unwrap_or_else(PoisonError::into_inner) = true;
+        self.gate.opened.notify_all();
+    }
+}
+
+impl Gate {
+    fn pass(&self) {
+        let closed = self.is_open.lock().unwrap_or_else(PoisonError::into_inner);
+        drop(self.opened.wait_while(closed, |is_open| !*is_open).unwrap_or_else(PoisonError::into_inner));
+    }
+}
+
+/// Serves from a thread in the network namespace; returns the port.
+fn serve(served: Served, netns: &Netns) -> Result<u16> {
+    let path = netns.path();
+    let (port_in, port) = mpsc::sync_channel(1);
+    thread::spawn(move || {
+        let listening = listen(&path);
+        let listener = match listening {
+            Ok((listener, port)) => {
+                drop(port_in.send(Ok(port)));
+                listener
+            }
+            Err(error) => return drop(port_in.send(Err(error))),
+        };
+        let served = Arc::new(served);
+        for stream in listener.incoming().flatten() {
+            let served = served.clone();
+            // One that hangs up has what it wanted.
+            thread::spawn(move || drop(answer(stream, &served)));
+        }
+    });
+    port.recv().map_err(|_| anyhow!("the registry's thread has ended"))?
+}
+
+fn listen(netns: &Path) -> Result<(TcpListener, u16)> {
+    let file = File::open(netns).with_context(|| format!("opening {}", netns.display()))?;
+    setns(file, CloneFlags::CLONE_NEWNET).context("entering the host's network")?;
+    let listener = TcpListener::bind("127.0.0.1:0").context("listening")?;
+    let port = listener.local_addr().context("the registry's port")?.port();
+    Ok((listener, port))
+}
+
+fn answer(stream: TcpStream, served: &Served) -> Result<()> {
+    let mut lines = BufReader::new(stream.try_clone()?).lines();
+    let request = lines.next().context("no request")??;
+    while !lines.next().context("no end of headers")??.is_empty() {}
+    let (method, path) = request.split_once(' ').context("no path")?;
+    let path = path.split(' ').next().unwrap_or_default();
+    let (kind, name) =
+        path.strip_prefix("/v2/slow/").and_then(|rest| rest.split_once('/')).unwrap_or_default();
+    let digest = if kind == "manifests" && name == "1" { &served.manifest } else { name };
+    let blob = served.blobs.join(digest.trim_start_matches("sha256:"));
+    let mut stream = stream;
+    let Ok(bytes) = fs::read(&blob) else {
+        return Ok(write!(
+            stream,
+            "HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
+        )?);
+    };
+    let media = match kind {
+        "manifests" => "application/vnd.oci.image.manifest.v1+json",
+        _ => "application/octet-stream",
+    };
+    write!(
+        stream,
+        "HTTP/1.1 200 OK\r\nContent-Type: {media}\r\nDocker-Content-Digest: {digest}\r\n\
+         Content-Length: {}\r\nConnection: close\r\n\r\n",
+        bytes.len()
+    )?;
+    if method == "HEAD" {
+        return Ok(());
+    }
+    let (first, rest) = bytes.split_at(if blob == served.layer {
+        bytes.len().saturating_sub(KEPT_BACK)
+    } else {
+        bytes.len()
+    });
+    stream.write_all(first)?;
+    if !rest.is_empty() {
+        served.gate.pass();
+        stream.write_all(rest)?;
+    }
+    Ok(())
+}

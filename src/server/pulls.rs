@@ -1,0 +1,59 @@
+//! `GET /v1/pulls`: which images are being pulled, for whom, and how much has arrived.
+
+use axum::Json;
+use axum::extract::State;
+use jiff::{SignedDuration, Timestamp};
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use super::control::ControlServer;
+use super::view::{PullView, PullsView};
+use crate::image::with_default_tag;
+use crate::pod::{Activity, pod_ref};
+use crate::types::PodUid;
+
+/// The pulls under way, the oldest first.
+pub(super) async fn pulls(State((server, _)): State<(ControlServer, CancellationToken)>) -> Json<PullsView> {
+    Json(server.pulls(Timestamp::now()).await)
+}
+
+impl ControlServer {
+    /// What is known of the pulls under way. Asks the runtime how much has arrived if there are any.
+    pub(super) async fn pulls(&self, now: Timestamp) -> PullsView {
+        let under_way = self.images.pulls();
+        let at = Instant::now();
+        let since = |moment: Instant| {
+            let ago = SignedDuration::try_from(at.duration_since(moment)).unwrap_or_default();
+            now.checked_sub(ago).unwrap_or(now)
+        };
+        let pulls: Vec<PullView> = under_way
+            .iter()
+            .map(|pull| PullView {
+                pods: self.waiting_for(&pull.image),
+                image: pull.image.clone(),
+                since: since(pull.started.unwrap_or(pull.asked)),
+                waits_for_turn: pull.started.is_none(),
+            })
+            .collect();
+        let first = pulls.iter().filter(|pull| !pull.waits_for_turn).map(|pull| pull.since).min();
+        let bytes = match first {
+            Some(first) => self.arrivals.bytes_since(first).await,
+            None => None,
+        };
+        PullsView { pulls, bytes }
+    }
+
+    /// The pods whose workers wait for this image.
+    fn waiting_for(&self, image: &str) -> Vec<String> {
+        let waits = |uid: &PodUid| match self.board.doing(uid).map(|doing| doing.activity) {
+            Some(Activity::PullingImage { image: wanted, .. }) => {
+                with_default_tag(&wanted).is_ok_and(|wanted| wanted == image)
+            }
+            Some(_) | None => false,
+        };
+        let pods = self.board.all().into_iter().map(|told| pod_ref(&told.pod));
+        let mut pods: Vec<String> = pods.filter(|pod| waits(&pod.uid)).map(|pod| pod.to_string()).collect();
+        pods.sort();
+        pods
+    }
+}
