@@ -2,6 +2,8 @@
 
 mod connect;
 mod error;
+#[cfg(any(test, feature = "fakes"))]
+pub mod fake;
 pub mod patch;
 
 pub use connect::{ConnectError, Connection, connect};
