@@ -11,6 +11,7 @@ use k8s_openapi::api::core::v1::PodStatus as ApiStatus;
 use tokio::time::Instant;
 
 use crate::pod::CrashLoops;
+use crate::pod::status::Lifecycle;
 use crate::types::ContainerId;
 
 /// Why a container waits, as `state.waiting` tells it.
@@ -43,6 +44,8 @@ pub struct Memory {
     pub status: Option<Arc<ApiStatus>>,
     /// Since when the pod is told to be terminating.
     pub terminating_since: Option<Timestamp>,
+    /// How far its life was last told to have come.
+    pub lifecycle: Option<Lifecycle>,
     /// The events last logged, by object and reason, so that none is repeated while nothing changes.
     pub told: BTreeMap<(String, &'static str), String>,
 }
@@ -60,6 +63,7 @@ impl Memory {
             last_work: None,
             status: None,
             terminating_since: None,
+            lifecycle: None,
             told: BTreeMap::new(),
         }
     }
