@@ -9,6 +9,7 @@ use async_trait::async_trait;
 use k8s_openapi::api::core::v1::Pod;
 
 use super::StatusBoard;
+use super::admission::AdmittedPods;
 use super::dirs::{pod_dirs, remove_pod_dir};
 use super::resources::{pod_cpu_request, qos_class};
 use super::table::Janitor;
@@ -26,6 +27,8 @@ pub struct HostJanitor {
     pub logs: LogLayout,
     /// Pod cgroups; none with `cgroupsPerQOS: false`.
     pub cgroups: Option<Arc<Cgroups>>,
+    /// What is stored of pods.
+    pub admitted: AdmittedPods,
     /// Where pod statuses are told.
     pub board: StatusBoard,
 }
@@ -80,6 +83,7 @@ impl Janitor for HostJanitor {
 
     fn forget(&self, known: &HashSet<PodUid>) {
         self.board.keep(known);
+        self.admitted.keep(known);
     }
 }
 
