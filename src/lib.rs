@@ -3,6 +3,7 @@
 //! The rooms and the way data takes through them are drawn in `ARCHITECTURE.md`. A room imports only
 //! rooms of a lower level; the `tidy` test holds that.
 
+pub mod api;
 pub mod app;
 pub mod cgroup;
 pub mod cli;

@@ -12,5 +12,7 @@ mod pods;
 mod preload;
 #[path = "containerd/restarts.rs"]
 mod restarts;
+#[path = "containerd/storm/mod.rs"]
+mod storm;
 #[path = "containerd/support.rs"]
 mod support;

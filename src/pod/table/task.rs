@@ -11,6 +11,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::lives::{Effect, Lives};
+use super::sweep::{Sweep, Swept};
 use super::workers::Workers;
 use crate::cri::ContainerState;
 use crate::pleg::PlegHandle;
@@ -42,9 +43,12 @@ pub struct WantedPods {
 /// Keeps the host in order around the pods.
 #[async_trait]
 pub trait Janitor: Send + Sync + 'static {
-    /// Removes what belongs to no pod in `known`: directories, logs, cgroups; and links to logs that are gone, but for
-    /// those of `running` containers. Errors are logged, and tried again at the next pass.
-    async fn sweep(&self, known: HashSet<PodUid>, running: HashSet<ContainerId>);
+    /// The pods that the host has something of: directories, logs, cgroups. Takes as long as the disk does.
+    async fn found(&self) -> HashSet<PodUid>;
+
+    /// Removes what the host has of pods that are `gone`; and links to logs that are gone, but for those of `running`
+    /// containers. Errors are logged, and tried again at the next pass.
+    async fn remove(&self, gone: HashSet<PodUid>, running: HashSet<ContainerId>);
 
     /// Takes in which pods may use resources, for what is shared between them.
     async fn share(&self, active: Vec<Arc<Pod>>);
@@ -79,6 +83,7 @@ pub struct PodTable {
     pleg: PlegHandle,
     wanted: watch::Receiver<WantedPods>,
     janitor: Arc<dyn Janitor>,
+    sweep: Sweep,
     requests: mpsc::Receiver<Request>,
     desired: HashMap<PodUid, Arc<Pod>>,
     /// Pods of the daemon before this one that no source has named yet.
@@ -104,6 +109,7 @@ impl PodTable {
             workers: Workers::new(syncer),
             pleg,
             wanted,
+            sweep: Sweep::new(janitor.clone()),
             janitor,
             requests,
             desired: HashMap::new(),
@@ -162,7 +168,13 @@ impl PodTable {
                     self.carry_out(effects);
                 }
                 // Cancel-safe: as above.
-                () = tokio::time::sleep_until(self.housekeeping) => self.housekeep().await,
+                () = tokio::time::sleep_until(self.housekeeping) => self.housekeep(),
+                // Cancel-safe: what is under way lives in the sweep.
+                swept = self.sweep.next() => match swept {
+                    Swept::Found(found) => self.remove_left(found),
+                    // Pods that were held back come with it.
+                    Swept::Done => self.create_missing(),
+                },
             }
         }
     }
@@ -181,6 +193,11 @@ impl PodTable {
     }
 
     fn update(&mut self, kind: UpdateKind, pod: Arc<Pod>) {
+        let uid = pod_ref(&pod).uid;
+        // Comes when the sweep is done; one that is removed again until then never was.
+        if self.sweep.is_removing(&uid) && self.lives.stage(&uid).is_none() {
+            return;
+        }
         let effects = self.lives.update(PodUpdate { kind, subject: Subject::Spec(pod), kill: None });
         self.carry_out(effects);
     }
@@ -233,9 +250,9 @@ impl PodTable {
         self.carry_out(effects);
     }
 
-    /// Forgets the finished, creates the forgotten that are wanted, ends what runs and is not wanted, and sweeps the host.
-    /// Nothing of it before all sources were read and reality was listed.
-    async fn housekeep(&mut self) {
+    /// Forgets the finished, creates the forgotten that are wanted, ends what runs and is not wanted, and has the host
+    /// swept. Nothing of it before all sources were read and reality was listed.
+    fn housekeep(&mut self) {
         if !self.is_desired_complete || !self.pleg.cache().is_filled() {
             self.housekeeping = Instant::now() + UNREADY_RETRY;
             return;
@@ -244,28 +261,37 @@ impl PodTable {
         let wanted: HashSet<PodUid> = self.desired.keys().cloned().collect();
         let effects = self.lives.sync_known(&wanted);
         self.carry_out(effects);
-        let missing: Vec<Arc<Pod>> = self
-            .desired
-            .iter()
-            .filter(|(uid, _)| self.lives.stage(uid).is_none())
-            .map(|(_, pod)| pod.clone())
-            .collect();
+        self.create_missing();
+        self.end_orphans();
+        let known: HashSet<PodUid> = self.lives.all().map(|(pod, _)| pod.uid.clone()).collect();
+        self.janitor.forget(&known);
+        self.sweep.share(self.desired.values().cloned().collect());
+        self.sweep.begin();
+    }
+
+    /// Creates the wanted pods that have no life.
+    fn create_missing(&mut self) {
+        let is_missing = |uid: &PodUid| self.lives.stage(uid).is_none();
+        let missing: Vec<Arc<Pod>> =
+            self.desired.iter().filter(|(uid, _)| is_missing(uid)).map(|(_, pod)| pod.clone()).collect();
         for pod in missing {
             self.update(UpdateKind::Create, pod);
         }
-        self.end_orphans();
-        let mut known: HashSet<PodUid> = self.lives.all().map(|(pod, _)| pod.uid.clone()).collect();
-        self.janitor.forget(&known);
-        self.janitor.share(self.desired.values().cloned().collect()).await;
+    }
+
+    /// Has the sweep remove what it found of pods that are neither known nor wanted nor in the runtime.
+    fn remove_left(&mut self, found: HashSet<PodUid>) {
+        let mut gone = found;
+        gone.retain(|uid| self.lives.stage(uid).is_none() && !self.desired.contains_key(uid));
         let mut running = HashSet::new();
         for pod in self.pleg.cache().pods() {
             if let Ok(status) = self.pleg.cache().get(&pod) {
                 let containers = status.containers.iter().filter(|c| c.state == ContainerState::Running);
                 running.extend(containers.map(|c| c.id.clone()));
             }
-            known.insert(pod.uid);
+            gone.remove(&pod.uid);
         }
-        self.janitor.sweep(known, running).await;
+        self.sweep.remove(gone, running);
     }
 
     /// Ends and removes what the runtime has of pods nobody knows.

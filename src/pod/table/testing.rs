@@ -14,7 +14,7 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
 
-use super::{PodTable, TableHandle, WantedPods};
+use super::{Janitor, PodTable, TableHandle, WantedPods};
 use crate::cri::fake::{Call, FakeRuntime};
 use crate::cri::wire::{ContainerState, PodSandboxState};
 use crate::cri::{Operation, RuntimeCondition, RuntimeStatus};
@@ -57,6 +57,7 @@ pub(super) struct Seen {
 }
 
 type Wrap = Box<dyn Fn(Services) -> Arc<dyn PodSyncer>>;
+type WrapJanitor = Box<dyn Fn(HostJanitor) -> Arc<dyn Janitor>>;
 
 /// A host with a runtime, and the daemon on it if it runs.
 pub(super) struct Node {
@@ -65,6 +66,7 @@ pub(super) struct Node {
     root: TempDir,
     bound: usize,
     wrap: Wrap,
+    wrap_janitor: WrapJanitor,
     wanted: WantedPods,
     daemon: Option<Daemon>,
 }
@@ -84,6 +86,15 @@ impl Node {
 
     /// The same with a gate of `bound`, and with `wrap` around what performs the work.
     pub(super) fn with(bound: usize, wrap: impl Fn(Services) -> Arc<dyn PodSyncer> + 'static) -> Self {
+        Self::wrapped(bound, Box::new(wrap), Box::new(|janitor| Arc::new(janitor)))
+    }
+
+    /// The same with `wrap` around what sweeps the host.
+    pub(super) fn with_janitor(wrap: impl Fn(HostJanitor) -> Arc<dyn Janitor> + 'static) -> Self {
+        Self::wrapped(16, Box::new(|services| Arc::new(services)), Box::new(wrap))
+    }
+
+    fn wrapped(bound: usize, wrap: Wrap, wrap_janitor: WrapJanitor) -> Self {
         let base = "2026-01-01T00:00:00Z".parse().unwrap();
         let runtime = FakeRuntime::starting_at(base);
         runtime.add_image("img:latest");
@@ -92,7 +103,8 @@ impl Node {
             clock: WallClock::of_tokio(base),
             root: tempfile::tempdir().unwrap(),
             bound,
-            wrap: Box::new(wrap),
+            wrap,
+            wrap_janitor,
             wanted: WantedPods { ready: true, pods: Vec::new() },
             daemon: None,
         };
@@ -150,7 +162,7 @@ impl Node {
             wanted_view,
             pleg_handle,
             (self.wrap)(services),
-            Arc::new(janitor),
+            (self.wrap_janitor)(janitor),
             Duration::from_secs(60),
         );
         let mut tasks = JoinSet::new();
@@ -256,6 +268,11 @@ impl Node {
         all.extend(names(self.logs().containers_dir));
         all.sort();
         all
+    }
+
+    /// An earlier daemon left the directory of a pod.
+    pub(super) fn leave_directory(&self, uid: &str) {
+        std::fs::create_dir_all(self.root.path().join("pods").join(uid)).unwrap();
     }
 
     /// The calls about a pod that change something, oldest first.
