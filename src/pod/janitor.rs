@@ -10,6 +10,7 @@ use k8s_openapi::api::core::v1::Pod;
 use tokio::task::JoinError;
 
 use super::StatusBoard;
+use super::admission::AdmittedPods;
 use super::dirs::{pod_dirs, remove_pod_dir};
 use super::resources::{pod_cpu_request, qos_class};
 use super::table::Janitor;
@@ -27,6 +28,8 @@ pub struct HostJanitor {
     pub logs: LogLayout,
     /// Pod cgroups; none with `cgroupsPerQOS: false`.
     pub cgroups: Option<Arc<Cgroups>>,
+    /// What is stored of pods.
+    pub admitted: AdmittedPods,
     /// Where pod statuses are told.
     pub board: StatusBoard,
 }
@@ -76,6 +79,7 @@ impl Janitor for HostJanitor {
 
     fn forget(&self, known: &HashSet<PodUid>) {
         self.board.keep(known);
+        self.admitted.keep(known);
     }
 }
 

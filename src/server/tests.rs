@@ -68,6 +68,7 @@ impl Bench {
             pleg: pleg.clone(),
             calls: Calls::default(),
             images: runtime,
+            store: watch::channel(None).1,
         };
         let listener = ControlServer::bind(&dir.path().join("socket")).await.unwrap();
         let (mut tasks, cancel) = (JoinSet::new(), CancellationToken::new());

@@ -86,6 +86,8 @@ pub struct PodTable {
     sweep: Sweep,
     requests: mpsc::Receiver<Request>,
     desired: HashMap<PodUid, Arc<Pod>>,
+    /// Pods of the daemon before this one that no source has named yet.
+    inherited: HashMap<PodUid, Arc<Pod>>,
     /// Whether every source had been read when `desired` was taken. Not read from `wanted`, which may know more by now.
     is_desired_complete: bool,
     /// When the next pass of housekeeping is due.
@@ -111,10 +113,21 @@ impl PodTable {
             janitor,
             requests,
             desired: HashMap::new(),
+            inherited: HashMap::new(),
             is_desired_complete: false,
             housekeeping: Instant::now(),
         };
         (table, TableHandle { requests: sender })
+    }
+
+    /// The same after a daemon that had admitted these, in that order. Those that no source names are ended, once every
+    /// source was read: before a successor of the same full name starts, and though the runtime may have nothing of them.
+    pub fn after(mut self, inherited: impl IntoIterator<Item = Arc<Pod>>) -> Self {
+        for pod in inherited {
+            self.lives.take_over(pod.clone());
+            self.inherited.insert(pod_ref(&pod).uid, pod);
+        }
+        self
     }
 
     /// Runs until cancelled. Work under way is dropped then: pods go on running.
@@ -200,6 +213,13 @@ impl PodTable {
         for uid in gone {
             if let Some(pod) = self.desired.remove(&uid) {
                 tracing::info!(pod = %pod_ref(&pod), %uid, "pod removed from its source");
+                self.update(UpdateKind::Kill, pod);
+            }
+        }
+        self.inherited.retain(|uid, _| !new.contains_key(uid));
+        if wanted.ready {
+            for (uid, pod) in std::mem::take(&mut self.inherited) {
+                tracing::info!(pod = %pod_ref(&pod), %uid, "pod was removed from its source while hostlet was not running");
                 self.update(UpdateKind::Kill, pod);
             }
         }

@@ -21,9 +21,11 @@ use crate::cri::{Operation, RuntimeCondition, RuntimeStatus};
 use crate::image::{Images, PullLimits};
 use crate::log::LogLayout;
 use crate::pleg::Pleg;
+use crate::pod::admission::AdmittedPods;
 use crate::pod::container::{HostSettings, testing::host};
 use crate::pod::worker::{PodSyncer, Services};
 use crate::pod::{HostJanitor, StartGate, StatusBoard, pod_ref};
+use crate::store::Store;
 use crate::types::{CONFIG_SEEN_ANNOTATION, POD_UID_LABEL, PodUid, WallClock};
 
 /// Time between two looks of a test at the node.
@@ -122,13 +124,14 @@ impl Node {
         let runtime = Arc::new(self.runtime.clone());
         let (pleg, pleg_handle) = Pleg::new(runtime.clone());
         let board = StatusBoard::default();
+        let store = Store::default();
         let root = self.root.path();
         let ready = RuntimeCondition { status: true, ..RuntimeCondition::default() };
         let status = RuntimeStatus { runtime: ready.clone(), network: ready };
         let limits = PullLimits { serialize: false, max_parallel: None, qps: 0, burst: 0 };
         let services = Services {
             runtime: runtime.clone(),
-            images: Images::new(runtime, limits),
+            images: Images::new(runtime, limits, store.clone(), self.clock),
             pleg: pleg_handle.clone(),
             gate: StartGate::new(self.bound),
             cgroups: None,
@@ -142,6 +145,7 @@ impl Node {
             runtime_status: watch::channel(Some(status)).1,
             board: board.clone(),
             crash_loop_cap: Duration::from_secs(300),
+            store: store.clone(),
             clock: self.clock,
             mountinfo: root.join("mountinfo"),
         };
@@ -150,6 +154,7 @@ impl Node {
             mountinfo: root.join("mountinfo"),
             logs: self.logs(),
             cgroups: None,
+            admitted: AdmittedPods::new(store).0,
             board: board.clone(),
         };
         let (wanted, wanted_view) = watch::channel(self.wanted.clone());

@@ -1,10 +1,8 @@
 //! What a worker remembers of its pod from one piece of work to the next. All of it can be lost: a new daemon starts
-//! with none.
+//! with none but the back-offs that were stored.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-
-use std::time::Duration;
 
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::PodStatus as ApiStatus;
@@ -51,10 +49,10 @@ pub struct Memory {
 }
 
 impl Memory {
-    /// Nothing remembered. `crash_loop_cap` is the longest pause of a crash loop.
-    pub fn new(crash_loop_cap: Duration) -> Self {
+    /// Nothing remembered but these back-offs.
+    pub fn new(crash_loops: CrashLoops) -> Self {
         Self {
-            crash_loops: CrashLoops::new(crash_loop_cap),
+            crash_loops,
             waiting: BTreeMap::new(),
             retries: BTreeMap::new(),
             failure: None,

@@ -16,8 +16,8 @@ use crate::types::{PodRef, PodUid};
 /// Performs the work of pods. All pods share one; what it keeps of a pod between two pieces of work is in its `Memory`.
 #[async_trait]
 pub trait PodSyncer: Send + Sync + 'static {
-    /// An empty memory for a pod heard of for the first time.
-    fn memory(&self) -> Memory;
+    /// The memory of a pod heard of for the first time.
+    fn memory(&self, pod: &PodRef) -> Memory;
 
     /// Performs `work`. Dropping the future cancels it: whatever was begun is found by the next look at the runtime.
     async fn perform(&self, work: &Work, memory: &mut Memory) -> Outcome;
@@ -49,7 +49,7 @@ pub async fn run(
     mut inbox: mpsc::Receiver<Job>,
     done: mpsc::Sender<(PodUid, Outcome)>,
 ) {
-    let mut memory = syncer.memory();
+    let mut memory = syncer.memory(&pod);
     while let Some(Job { work, cancel }) = inbox.recv().await {
         let performed = {
             // Boxed, so that an idle worker does not hold the space of a busy one. The memory is plain values, of which
