@@ -14,6 +14,7 @@ use super::resources::{pod_cpu_request, qos_class};
 use super::table::Janitor;
 use crate::cgroup::Cgroups;
 use crate::log::LogLayout;
+use crate::sys::file_work;
 use crate::types::{ContainerId, PodUid, QosClass, error_chain};
 
 /// The janitor of this host.
@@ -35,7 +36,7 @@ impl Janitor for HostJanitor {
     async fn sweep(&self, known: HashSet<PodUid>, running: HashSet<ContainerId>) {
         let (root, mountinfo) = (self.root_dir.clone(), self.mountinfo.clone());
         let (logs, cgroups) = (self.logs.clone(), self.cgroups.clone());
-        let swept = tokio::task::spawn_blocking(move || {
+        let swept = file_work(move || {
             let is_left = |uid: &PodUid| !known.contains(uid);
             match pod_dirs(&root) {
                 Ok(uids) => {
@@ -72,7 +73,7 @@ impl Janitor for HostJanitor {
         let Some(cgroups) = self.cgroups.clone() else { return };
         let burstable = active.iter().filter(|pod| qos_class(pod) == QosClass::Burstable);
         let milli_cpu: i64 = burstable.map(|pod| pod_cpu_request(pod)).sum();
-        let updated = tokio::task::spawn_blocking(move || cgroups.update_qos(milli_cpu)).await;
+        let updated = file_work(move || cgroups.update_qos(milli_cpu)).await;
         if let Ok(Err(error)) = updated {
             tracing::warn!(error = error_chain(&error), "cannot update the cgroup of burstable pods");
         }

@@ -2,6 +2,7 @@
 
 mod dirs;
 mod error;
+mod file_work;
 mod host;
 mod limits;
 mod lock_file;
@@ -9,6 +10,7 @@ mod watch;
 
 pub use dirs::HostDirs;
 pub use error::SysError;
+pub use file_work::file_work;
 pub use host::{Host, root_check};
 pub use limits::{Applied, raise_open_files, set_oom_score_adj};
 pub use lock_file::LockFile;

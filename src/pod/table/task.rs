@@ -1,11 +1,13 @@
 //! The table's task: brings together what the sources want, what the runtime has and where each pod is in its life.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
 use k8s_openapi::api::core::v1::Pod;
+use rand::Rng;
+use rand::rngs::StdRng;
 use tokio::sync::{mpsc, watch};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -80,21 +82,23 @@ pub struct PodTable {
     wanted: watch::Receiver<WantedPods>,
     janitor: Arc<dyn Janitor>,
     requests: mpsc::Receiver<Request>,
-    desired: HashMap<PodUid, Arc<Pod>>,
+    desired: BTreeMap<PodUid, Arc<Pod>>,
     /// Whether every source had been read when `desired` was taken. Not read from `wanted`, which may know more by now.
     is_desired_complete: bool,
     /// When the next pass of housekeeping is due.
     housekeeping: Instant,
+    chance: StdRng,
 }
 
 impl PodTable {
-    /// A table over what `wanted` names. `resync` is `syncFrequency`.
+    /// A table over what `wanted` names. `resync` is `syncFrequency`; `chance` keeps pods from marching in step.
     pub fn new(
         wanted: watch::Receiver<WantedPods>,
         pleg: PlegHandle,
         syncer: Arc<dyn PodSyncer>,
         janitor: Arc<dyn Janitor>,
         resync: Duration,
+        chance: StdRng,
     ) -> (Self, TableHandle) {
         let (sender, requests) = mpsc::channel(REQUESTS);
         let table = Self {
@@ -104,9 +108,10 @@ impl PodTable {
             wanted,
             janitor,
             requests,
-            desired: HashMap::new(),
+            desired: BTreeMap::new(),
             is_desired_complete: false,
             housekeeping: Instant::now(),
+            chance,
         };
         (table, TableHandle { requests: sender })
     }
@@ -119,20 +124,34 @@ impl PodTable {
         let mut wanted_ended = false;
         loop {
             let due = self.lives.next_due();
+            // Biased, so that what happens at one moment is taken in in the same order in every run: orders first, what the
+            // runtime tells last. None of them starves the others: wishes and changes are conflated, outcomes and
+            // moments that are due come from work given out here.
             tokio::select! {
+                biased;
                 // Cancel-safe: waiting for a token takes nothing.
                 () = cancel.cancelled() => return,
+                // Cancel-safe: channels give an item only when `recv` returns it.
+                Some(Request::Kill(uid, kill)) = self.requests.recv() => self.kill(&uid, kill),
                 // Cancel-safe: a watch marks its value seen only when `changed` returns.
                 changed = wanted.changed(), if !wanted_ended => match changed {
                     Ok(()) => self.take_wanted(),
                     Err(_) => wanted_ended = true,
                 },
-                // Cancel-safe: channels give an item only when `recv` returns it.
+                // Cancel-safe: as for the other channel.
                 Some((uid, outcome)) = self.workers.next_done() => {
-                    let effects = self.lives.completed(&uid, outcome, Instant::now(), rand::random());
+                    let chance = self.chance.random();
+                    let effects = self.lives.completed(&uid, outcome, Instant::now(), chance);
                     self.workers.scheduled(&uid, self.lives.due_of(&uid));
                     self.carry_out(effects);
                 }
+                // Cancel-safe: a sleep to a fixed moment takes nothing.
+                () = sleep_until(due) => {
+                    let effects = self.lives.due(Instant::now());
+                    self.carry_out(effects);
+                }
+                // Cancel-safe: as above.
+                () = tokio::time::sleep_until(self.housekeeping) => self.housekeep().await,
                 // Cancel-safe: the queue gives a change only when `next` returns it.
                 change = changes.next() => {
                     let effects = self.lives.wake(&change.uid);
@@ -141,15 +160,6 @@ impl PodTable {
                         self.ask_for_housekeeping();
                     }
                 }
-                // Cancel-safe: as for the other channel.
-                Some(Request::Kill(uid, kill)) = self.requests.recv() => self.kill(&uid, kill),
-                // Cancel-safe: a sleep to a fixed moment takes nothing.
-                () = sleep_until(due) => {
-                    let effects = self.lives.due(Instant::now());
-                    self.carry_out(effects);
-                }
-                // Cancel-safe: as above.
-                () = tokio::time::sleep_until(self.housekeeping) => self.housekeep().await,
             }
         }
     }
@@ -177,9 +187,8 @@ impl PodTable {
     fn take_wanted(&mut self) {
         let wanted = self.wanted.borrow_and_update().clone();
         self.is_desired_complete = wanted.ready;
-        let new: HashMap<PodUid, Arc<Pod>> =
-            wanted.pods.iter().map(|pod| (pod_ref(pod).uid, pod.clone())).collect();
-        let gone: Vec<PodUid> = self.desired.keys().filter(|uid| !new.contains_key(*uid)).cloned().collect();
+        let new: HashSet<PodUid> = wanted.pods.iter().map(|pod| pod_ref(pod).uid).collect();
+        let gone: Vec<PodUid> = self.desired.keys().filter(|uid| !new.contains(*uid)).cloned().collect();
         for uid in gone {
             if let Some(pod) = self.desired.remove(&uid) {
                 tracing::info!(pod = %pod_ref(&pod), %uid, "pod removed from its source");

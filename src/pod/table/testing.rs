@@ -8,6 +8,8 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Pod, PodStatus};
+use rand::SeedableRng;
+use rand::rngs::StdRng;
 use tempfile::TempDir;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
@@ -108,7 +110,7 @@ impl Node {
     /// Builds the daemon anew and runs it.
     pub(super) fn boot(&mut self) {
         let runtime = Arc::new(self.runtime.clone());
-        let (pleg, pleg_handle) = Pleg::new(runtime.clone());
+        let (pleg, pleg_handle) = Pleg::new(runtime.clone(), StdRng::seed_from_u64(1));
         let board = StatusBoard::default();
         let root = self.root.path();
         let ready = RuntimeCondition { status: true, ..RuntimeCondition::default() };
@@ -130,7 +132,7 @@ impl Node {
             runtime_status: watch::channel(Some(status)).1,
             board: board.clone(),
             crash_loop_cap: Duration::from_secs(300),
-            clock: self.clock,
+            clock: self.clock.clone(),
             mountinfo: root.join("mountinfo"),
         };
         let janitor = HostJanitor {
@@ -147,6 +149,7 @@ impl Node {
             (self.wrap)(services),
             Arc::new(janitor),
             Duration::from_secs(60),
+            StdRng::seed_from_u64(2),
         );
         let mut tasks = JoinSet::new();
         tasks.spawn(pleg.run(CancellationToken::new()));
