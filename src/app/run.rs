@@ -4,6 +4,8 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use rand::SeedableRng;
+use rand::rngs::StdRng;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
@@ -102,7 +104,7 @@ pub async fn run(config: Config, cancel: CancellationToken) -> Result<(), AppErr
     tasks.spawn("admission", admission(source.clone(), limits, judged, tasks.cancel()));
     let (status_in, runtime_status) = watch::channel(None);
     tasks.spawn("runtime monitor", monitor(runtime.clone(), status_in, tasks.cancel()));
-    let (relister, pleg) = Pleg::new(runtime.clone());
+    let (relister, pleg) = Pleg::new(runtime.clone(), StdRng::from_os_rng());
     tasks.spawn("pleg", relister.run(tasks.cancel()));
     let server = ControlServer {
         node: config.node_name.clone(),
@@ -161,8 +163,14 @@ pub async fn run(config: Config, cancel: CancellationToken) -> Result<(), AppErr
             admitted,
             board,
         };
-        let (table, _handle) =
-            PodTable::new(wanted, pleg, Arc::new(services), Arc::new(janitor), config.sources.sync_frequency);
+        let (table, _handle) = PodTable::new(
+            wanted,
+            pleg,
+            Arc::new(services),
+            Arc::new(janitor),
+            config.sources.sync_frequency,
+            StdRng::from_os_rng(),
+        );
         let table = table.after(inherited.into_iter().map(|inherited| inherited.pod));
         tasks.spawn("pods", table.run(tasks.cancel()));
         tracing::info!(node = config.node_name, "hostlet runs");

@@ -1,7 +1,7 @@
 //! Asking the runtime: listings of everything or of one pod, and the inspection of what a listing found. Writes nothing.
 
 use std::cmp::Reverse;
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 
 use futures::future::try_join_all;
 
@@ -11,10 +11,10 @@ use crate::cri::{ContainerStatus, CriError, RuntimeService, SandboxState};
 use crate::types::PodRef;
 
 /// Lists everything, grouped by pod.
-pub(super) async fn list_all(runtime: &dyn RuntimeService) -> Result<HashMap<PodRef, Listing>, CriError> {
+pub(super) async fn list_all(runtime: &dyn RuntimeService) -> Result<BTreeMap<PodRef, Listing>, CriError> {
     let (sandboxes, containers) =
         tokio::try_join!(runtime.list_sandboxes(None), runtime.list_containers(None))?;
-    let mut pods: HashMap<PodRef, Listing> = HashMap::new();
+    let mut pods: BTreeMap<PodRef, Listing> = BTreeMap::new();
     for sandbox in sandboxes {
         pods.entry(sandbox.pod.clone()).or_default().sandboxes.push(sandbox);
     }

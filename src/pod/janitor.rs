@@ -16,6 +16,7 @@ use super::resources::{pod_cpu_request, qos_class};
 use super::table::Janitor;
 use crate::cgroup::Cgroups;
 use crate::log::LogLayout;
+use crate::sys::file_work;
 use crate::types::{ContainerId, PodUid, QosClass, error_chain};
 
 /// The janitor of this host.
@@ -44,7 +45,7 @@ impl Janitor for HostJanitor {
             found.extend(listed("cgroups", cgroups.map_or(Ok(Vec::new()), |cgroups| cgroups.list_pods())));
             found.into_iter().collect()
         };
-        ended(tokio::task::spawn_blocking(look).await)
+        ended(file_work(look).await)
     }
 
     async fn remove(&self, gone: HashSet<PodUid>, running: HashSet<ContainerId>) {
@@ -64,14 +65,14 @@ impl Janitor for HostJanitor {
                 told(&uid, "cgroup", cgroups.remove_pod(&uid));
             }
         };
-        ended(tokio::task::spawn_blocking(remove).await);
+        ended(file_work(remove).await);
     }
 
     async fn share(&self, active: Vec<Arc<Pod>>) {
         let Some(cgroups) = self.cgroups.clone() else { return };
         let burstable = active.iter().filter(|pod| qos_class(pod) == QosClass::Burstable);
         let milli_cpu: i64 = burstable.map(|pod| pod_cpu_request(pod)).sum();
-        let updated = tokio::task::spawn_blocking(move || cgroups.update_qos(milli_cpu)).await;
+        let updated = file_work(move || cgroups.update_qos(milli_cpu)).await;
         if let Ok(Err(error)) = updated {
             tracing::warn!(error = error_chain(&error), "cannot update the cgroup of burstable pods");
         }

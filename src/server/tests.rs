@@ -7,6 +7,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Pod;
+use rand::SeedableRng;
+use rand::rngs::StdRng;
 use serde_json::json;
 use tempfile::TempDir;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -48,7 +50,7 @@ impl Bench {
         fake.add_image("docker.io/library/img:1");
         let container = run_pod(&fake, &dir).await;
         let runtime = Arc::new(fake.clone());
-        let (relister, pleg) = Pleg::new(runtime.clone());
+        let (relister, pleg) = Pleg::new(runtime.clone(), StdRng::seed_from_u64(1));
         let pod = pod(&container);
         let board = StatusBoard::default();
         let status = Arc::new(pod.status.clone().unwrap());

@@ -8,6 +8,8 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Pod, PodStatus};
+use rand::SeedableRng;
+use rand::rngs::StdRng;
 use tempfile::TempDir;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
@@ -122,7 +124,7 @@ impl Node {
     /// Builds the daemon anew and runs it.
     pub(super) fn boot(&mut self) {
         let runtime = Arc::new(self.runtime.clone());
-        let (pleg, pleg_handle) = Pleg::new(runtime.clone());
+        let (pleg, pleg_handle) = Pleg::new(runtime.clone(), StdRng::seed_from_u64(1));
         let board = StatusBoard::default();
         let store = Store::default();
         let root = self.root.path();
@@ -131,7 +133,7 @@ impl Node {
         let limits = PullLimits { serialize: false, max_parallel: None, qps: 0, burst: 0 };
         let services = Services {
             runtime: runtime.clone(),
-            images: Images::new(runtime, limits, store.clone(), self.clock),
+            images: Images::new(runtime, limits, store.clone(), self.clock.clone()),
             pleg: pleg_handle.clone(),
             gate: StartGate::new(self.bound),
             cgroups: None,
@@ -146,7 +148,7 @@ impl Node {
             board: board.clone(),
             crash_loop_cap: Duration::from_secs(300),
             store: store.clone(),
-            clock: self.clock,
+            clock: self.clock.clone(),
             mountinfo: root.join("mountinfo"),
         };
         let janitor = HostJanitor {
@@ -164,6 +166,7 @@ impl Node {
             (self.wrap)(services),
             (self.wrap_janitor)(janitor),
             Duration::from_secs(60),
+            StdRng::seed_from_u64(2),
         );
         let mut tasks = JoinSet::new();
         tasks.spawn(pleg.run(CancellationToken::new()));

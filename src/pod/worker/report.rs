@@ -13,6 +13,7 @@ use crate::pleg::PodStatus;
 use crate::pod::Told;
 use crate::pod::status::{Lifecycle, StatusInput, generate};
 use crate::pod::timeline::Step;
+use crate::sys::file_work;
 use crate::types::{EventKind, PodEvent, PodRef};
 
 /// How far a pod's life has come, and what of its work bears on its status.
@@ -86,7 +87,7 @@ impl Services {
             }
             self.note_end(&observed.pod, container);
             let ended = container.clone();
-            let read = tokio::task::spawn_blocking(move || termination_message(&ended)).await;
+            let read = file_work(move || termination_message(&ended)).await;
             memory.termination_messages.insert(container.id.clone(), read.unwrap_or_default());
         }
     }
