@@ -4,6 +4,8 @@
 mod adoption;
 #[path = "containerd/harness.rs"]
 mod harness;
+#[path = "containerd/large.rs"]
+mod large;
 #[path = "containerd/manifests.rs"]
 mod manifests;
 #[path = "containerd/pods.rs"]

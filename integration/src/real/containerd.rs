@@ -70,6 +70,14 @@ impl Containerd {
         Ok(())
     }
 
+    /// Has it send no message of more than `bytes`, from its next start on.
+    pub(super) fn limit_messages(&self, bytes: usize) -> Result<()> {
+        let text = fs::read_to_string(&self.config).context("reading containerd's configuration")?;
+        let limited = text.replacen("[grpc]\n", &format!("[grpc]\n  max_send_message_size = {bytes}\n"), 1);
+        anyhow::ensure!(limited != text, "no [grpc] in {text}");
+        fs::write(&self.config, limited).context("writing containerd's configuration")
+    }
+
     /// Sends it a signal, e.g. SIGSTOP: what a machine under too much load looks like to others.
     pub(super) fn signal(&self, signal: Signal) -> Result<()> {
         let pid = i32::try_from(self.child.id()).context("a pid out of range")?;

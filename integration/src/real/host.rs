@@ -273,6 +273,12 @@ impl RealHost {
         Ok(belongings.into_iter().filter(|thing| !owners.own(thing)).map(|thing| thing.to_string()).collect())
     }
 
+    /// The same, after which containerd sends no message of more than `bytes`.
+    pub async fn restart_containerd_with_small_messages(&mut self, bytes: usize) -> Result<()> {
+        self.containerd.limit_messages(bytes)?;
+        self.restart_containerd().await
+    }
+
     /// A command that will run `program` on this host's network.
     pub fn command(&self, program: &str) -> Command {
         self.netns.command(program)

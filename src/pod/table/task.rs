@@ -290,15 +290,16 @@ impl PodTable {
 
     /// Has the sweep remove what it found of pods that are neither known nor wanted nor in the runtime.
     fn remove_left(&mut self, found: HashSet<PodUid>) {
+        let cache = self.pleg.cache();
+        let is_known = |uid: &PodUid| self.lives.stage(uid).is_some() || self.desired.contains_key(uid);
         let mut gone = found;
-        gone.retain(|uid| self.lives.stage(uid).is_none() && !self.desired.contains_key(uid));
+        gone.retain(|uid| !is_known(uid) && !cache.may_have(uid));
         let mut running = HashSet::new();
-        for pod in self.pleg.cache().pods() {
-            if let Ok(status) = self.pleg.cache().get(&pod) {
+        for pod in cache.pods() {
+            if let Ok(status) = cache.get(&pod) {
                 let containers = status.containers.iter().filter(|c| c.state == ContainerState::Running);
                 running.extend(containers.map(|c| c.id.clone()));
             }
-            gone.remove(&pod.uid);
         }
         self.sweep.remove(gone, running);
     }
