@@ -11,6 +11,7 @@ pub mod explain;
 mod gate;
 mod identity;
 mod janitor;
+pub mod mirror;
 pub mod resources;
 pub mod source;
 pub mod status;
