@@ -16,5 +16,7 @@ mod preload;
 mod pulls;
 #[path = "containerd/restarts.rs"]
 mod restarts;
+#[path = "containerd/storm/mod.rs"]
+mod storm;
 #[path = "containerd/support.rs"]
 mod support;

@@ -6,6 +6,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use proptest::prelude::*;
+use rand::SeedableRng;
+use rand::rngs::StdRng;
 use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
@@ -135,7 +137,7 @@ pub(super) async fn run_pod(fake: &FakeRuntime, uid: &str) -> (SandboxId, Contai
 
 /// Runs `history` beside a PLEG over `fake`.
 pub(super) async fn beside_pleg<T>(fake: &FakeRuntime, history: impl AsyncFnOnce(PlegHandle) -> T) -> T {
-    let (pleg, handle) = Pleg::new(Arc::new(fake.clone()));
+    let (pleg, handle) = Pleg::new(Arc::new(fake.clone()), StdRng::seed_from_u64(1));
     tokio::select! {
         () = pleg.run(CancellationToken::new()) => panic!("PLEG ended by itself"),
         result = history(handle) => result,

@@ -1,7 +1,7 @@
 //! Asking the runtime: listings of everything or of one pod, and the inspection of what a listing found. Writes nothing.
 
 use std::cmp::Reverse;
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 
 use futures::future::{self, try_join_all};
 use futures::stream::{self, StreamExt, TryStreamExt};
@@ -15,10 +15,10 @@ use crate::types::PodRef;
 const AT_ONCE: usize = 8;
 
 /// Lists everything, grouped by pod.
-pub(super) async fn list_all(runtime: &dyn RuntimeService) -> Result<HashMap<PodRef, Listing>, CriError> {
+pub(super) async fn list_all(runtime: &dyn RuntimeService) -> Result<BTreeMap<PodRef, Listing>, CriError> {
     let (sandboxes, containers) =
         tokio::try_join!(runtime.list_sandboxes(None), runtime.list_containers(None))?;
-    let mut pods: HashMap<PodRef, Listing> = HashMap::new();
+    let mut pods: BTreeMap<PodRef, Listing> = BTreeMap::new();
     for sandbox in sandboxes {
         pods.entry(sandbox.pod.clone()).or_default().sandboxes.push(sandbox);
     }
@@ -32,7 +32,7 @@ pub(super) async fn list_all(runtime: &dyn RuntimeService) -> Result<HashMap<Pod
 pub(super) async fn list_pod_by_pod(
     runtime: &dyn RuntimeService,
     known: Vec<PodRef>,
-) -> Result<HashMap<PodRef, Listing>, CriError> {
+) -> Result<BTreeMap<PodRef, Listing>, CriError> {
     let mut pods = runtime.list_pods().await?;
     pods.extend(known);
     let listings = stream::iter(pods).map(|pod| async move {

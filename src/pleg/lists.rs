@@ -1,7 +1,7 @@
 //! How everything is listed: in two lists, or pod by pod while those are larger than a message may be. Knows nothing of
 //! what was listed before.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -21,7 +21,7 @@ pub(super) struct Listed {
     /// When it began.
     pub(super) as_of: Instant,
     /// What there is, by pod.
-    pub(super) result: Result<HashMap<PodRef, Listing>, CriError>,
+    pub(super) result: Result<BTreeMap<PodRef, Listing>, CriError>,
     /// What became of the lists of everything, if they were asked for.
     whole: Option<Whole>,
 }

@@ -1,12 +1,14 @@
 //! The relist loop: everything every second, one pod at once on a hint. Each pod is inspected on its own, so that a hung
 //! call delays that pod alone.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use futures::future::{BoxFuture, FutureExt, OptionFuture};
 use futures::stream::{FuturesUnordered, StreamExt};
+use rand::Rng;
+use rand::rngs::StdRng;
 use tokio::sync::watch;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -98,11 +100,12 @@ pub struct Pleg {
     lists: Lists,
     records: Records,
     inspections: FuturesUnordered<BoxFuture<'static, Done>>,
+    chance: StdRng,
 }
 
 impl Pleg {
-    /// A PLEG over `runtime`, and the handle for everybody else.
-    pub fn new(runtime: Arc<dyn RuntimeService>) -> (Self, PlegHandle) {
+    /// A PLEG over `runtime`, and the handle for everybody else. `chance` keeps nodes from marching in step.
+    pub fn new(runtime: Arc<dyn RuntimeService>, chance: StdRng) -> (Self, PlegHandle) {
         let (health, health_view) = watch::channel(Health { last_relist: Instant::now(), error: None });
         let handle = PlegHandle {
             hints: Hints::default(),
@@ -119,6 +122,7 @@ impl Pleg {
             health,
             records: Records::default(),
             inspections: FuturesUnordered::new(),
+            chance,
         };
         (pleg, handle)
     }
@@ -128,9 +132,12 @@ impl Pleg {
         let mut listing: OptionFuture<BoxFuture<'static, Listed>> = None.into();
         let mut next_relist = Instant::now();
         let mut is_listing = false;
-        let mut events = Events::new(self.runtime.clone());
+        let mut events = Events::new(self.runtime.clone(), self.chance.clone());
         loop {
+            // Biased, so that what happens at one moment is taken in in the same order in every run. The runtime's events,
+            // the one thing that comes as fast as somebody else likes, are last.
             tokio::select! {
+                biased;
                 // Cancel-safe: waiting for a token takes nothing.
                 () = cancel.cancelled() => return,
                 // Cancel-safe: a sleep to a fixed moment takes nothing.
@@ -168,7 +175,7 @@ impl Pleg {
         }
     }
 
-    fn take_listing(&mut self, as_of: Instant, result: Result<HashMap<PodRef, Listing>, CriError>) {
+    fn take_listing(&mut self, as_of: Instant, result: Result<BTreeMap<PodRef, Listing>, CriError>) {
         let found = match result {
             Ok(found) => found,
             Err(error) => {
@@ -258,11 +265,12 @@ struct Events {
     stream: Option<EventStream>,
     reopen_at: Instant,
     pause: Duration,
+    chance: StdRng,
 }
 
 impl Events {
-    fn new(runtime: Arc<dyn RuntimeService>) -> Self {
-        Self { runtime, stream: None, reopen_at: Instant::now(), pause: EVENTS_RETRY }
+    fn new(runtime: Arc<dyn RuntimeService>, chance: StdRng) -> Self {
+        Self { runtime, stream: None, reopen_at: Instant::now(), pause: EVENTS_RETRY, chance }
     }
 
     /// The next hint. Cancel-safe: all state is in `self`. What is missed while the stream is down, the relist finds.
@@ -299,6 +307,6 @@ impl Events {
         let pause = self.pause;
         self.pause = (pause * 2).min(EVENTS_RETRY_MAX);
         // Nodes whose runtimes were restarted together do not come back together.
-        pause.mul_f64(0.5 + rand::random::<f64>() / 2.0)
+        pause.mul_f64(0.5 + self.chance.random::<f64>() / 2.0)
     }
 }

@@ -10,11 +10,13 @@ use k8s_openapi::api::core::v1::Pod;
 use tokio::task::JoinError;
 
 use super::StatusBoard;
+use super::admission::AdmittedPods;
 use super::dirs::{pod_dirs, remove_pod_dir};
 use super::resources::{pod_cpu_request, qos_class};
 use super::table::Janitor;
 use crate::cgroup::Cgroups;
 use crate::log::LogLayout;
+use crate::sys::file_work;
 use crate::types::{ContainerId, PodUid, QosClass, error_chain};
 
 /// The janitor of this host.
@@ -27,6 +29,8 @@ pub struct HostJanitor {
     pub logs: LogLayout,
     /// Pod cgroups; none with `cgroupsPerQOS: false`.
     pub cgroups: Option<Arc<Cgroups>>,
+    /// What is stored of pods.
+    pub admitted: AdmittedPods,
     /// Where pod statuses are told.
     pub board: StatusBoard,
 }
@@ -41,7 +45,7 @@ impl Janitor for HostJanitor {
             found.extend(listed("cgroups", cgroups.map_or(Ok(Vec::new()), |cgroups| cgroups.list_pods())));
             found.into_iter().collect()
         };
-        ended(tokio::task::spawn_blocking(look).await)
+        ended(file_work(look).await)
     }
 
     async fn remove(&self, gone: HashSet<PodUid>, running: HashSet<ContainerId>) {
@@ -61,14 +65,14 @@ impl Janitor for HostJanitor {
                 told(&uid, "cgroup", cgroups.remove_pod(&uid));
             }
         };
-        ended(tokio::task::spawn_blocking(remove).await);
+        ended(file_work(remove).await);
     }
 
     async fn share(&self, active: Vec<Arc<Pod>>) {
         let Some(cgroups) = self.cgroups.clone() else { return };
         let burstable = active.iter().filter(|pod| qos_class(pod) == QosClass::Burstable);
         let milli_cpu: i64 = burstable.map(|pod| pod_cpu_request(pod)).sum();
-        let updated = tokio::task::spawn_blocking(move || cgroups.update_qos(milli_cpu)).await;
+        let updated = file_work(move || cgroups.update_qos(milli_cpu)).await;
         if let Ok(Err(error)) = updated {
             tracing::warn!(error = error_chain(&error), "cannot update the cgroup of burstable pods");
         }
@@ -76,6 +80,7 @@ impl Janitor for HostJanitor {
 
     fn forget(&self, known: &HashSet<PodUid>) {
         self.board.keep(known);
+        self.admitted.keep(known);
     }
 }
 

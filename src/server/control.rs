@@ -94,6 +94,8 @@ pub struct ControlServer {
     pub images: Images,
     /// How much of these has arrived.
     pub arrivals: Arc<dyn Arrivals>,
+    /// What is wrong with the local store.
+    pub store: watch::Receiver<Option<String>>,
 }
 
 impl ControlServer {
@@ -184,6 +186,7 @@ impl ControlServer {
             pods: self.pods(),
             problems: problems.collect(),
             trouble: self.trouble(),
+            store: self.store.borrow().clone(),
             hung: self.hung(),
         }
     }
@@ -227,6 +230,7 @@ impl ControlServer {
             changed = self.refused.changed() => changed.is_ok(),
             changed = self.source.changed() => changed.is_ok(),
             changed = self.runtime.changed() => changed.is_ok(),
+            changed = self.store.changed() => changed.is_ok(),
         };
         tokio::time::sleep(WATCH_PAUSE).await;
         changed

@@ -9,6 +9,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
+use rand::SeedableRng;
+use rand::rngs::StdRng;
 use serde_json::json;
 use tempfile::TempDir;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -25,8 +27,12 @@ use crate::cri::{Calls, RuntimeService};
 use crate::image::{Arrivals, ImageRequest, Images, PullLimits, PullPolicy};
 use crate::pleg::{Pleg, PlegHandle};
 use crate::pod::source::SourceState;
+use crate::pod::status::Lifecycle;
 use crate::pod::{Activity, StatusBoard, Told, pod_ref};
-use crate::types::{CONTAINER_NAME_LABEL, ContainerId, POD_NAME_LABEL, POD_NAMESPACE_LABEL, POD_UID_LABEL};
+use crate::store::Store;
+use crate::types::{
+    CONTAINER_NAME_LABEL, ContainerId, POD_NAME_LABEL, POD_NAMESPACE_LABEL, POD_UID_LABEL, WallClock,
+};
 
 /// How long something that must happen is waited for.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -65,14 +71,20 @@ impl Bench {
         fake.add_image("docker.io/library/img:1");
         let container = run_pod(&fake, &dir).await;
         let runtime = Arc::new(fake.clone());
-        let (relister, pleg) = Pleg::new(runtime.clone());
+        let (relister, pleg) = Pleg::new(runtime.clone(), StdRng::seed_from_u64(1));
         let pod = pod(&container);
         let board = StatusBoard::default();
         let limits = PullLimits { serialize: true, max_parallel: None, qps: 0, burst: 0 };
-        let images = Images::new(runtime.clone(), limits);
+        let images = Images::new(runtime.clone(), limits, Store::default(), WallClock::system());
         let arrived: Arc<Mutex<Option<u64>>> = Arc::default();
         let status = Arc::new(pod.status.clone().unwrap());
-        board.tell(Told { pod: Arc::new(pod.clone()), status, terminating_since: None });
+        board.tell(Told {
+            pod: Arc::new(pod.clone()),
+            status,
+            terminating_since: None,
+            lifecycle: Lifecycle::Active,
+            has_finished: false,
+        });
         let server = ControlServer {
             node: "node1".to_owned(),
             board: board.clone(),
@@ -84,6 +96,7 @@ impl Bench {
             images: images.clone(),
             arrivals: Arc::new(Arrived(arrived.clone())),
             runtime_images: runtime,
+            store: watch::channel(None).1,
         };
         let listener = ControlServer::bind(&dir.path().join("socket")).await.unwrap();
         let (mut tasks, cancel) = (JoinSet::new(), CancellationToken::new());

@@ -1,16 +1,19 @@
 //! A host made of real parts: network namespace, containerd, the daemon. Needs root; leaves nothing behind.
 
+mod belongings;
 mod containerd;
 mod cri;
 mod host;
 mod leftovers;
 mod netns;
+mod processes;
 mod registry;
 
 pub use crate::daemon::Daemon;
 pub use cri::{Cri, CriSandbox};
 pub use host::{ArchiveForm, RealHost};
 pub use leftovers::leftovers;
+pub use processes::ContainerProcess;
 pub use registry::SlowRegistry;
 
 /// The sandbox image every [`RealHost`] holds: a process that waits.

@@ -1,11 +1,13 @@
 //! The table's task: brings together what the sources want, what the runtime has and where each pod is in its life.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
 use k8s_openapi::api::core::v1::Pod;
+use rand::Rng;
+use rand::rngs::StdRng;
 use tokio::sync::{mpsc, watch};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -85,21 +87,25 @@ pub struct PodTable {
     janitor: Arc<dyn Janitor>,
     sweep: Sweep,
     requests: mpsc::Receiver<Request>,
-    desired: HashMap<PodUid, Arc<Pod>>,
+    desired: BTreeMap<PodUid, Arc<Pod>>,
+    /// Pods of the daemon before this one that no source has named yet.
+    inherited: BTreeMap<PodUid, Arc<Pod>>,
     /// Whether every source had been read when `desired` was taken. Not read from `wanted`, which may know more by now.
     is_desired_complete: bool,
     /// When the next pass of housekeeping is due.
     housekeeping: Instant,
+    chance: StdRng,
 }
 
 impl PodTable {
-    /// A table over what `wanted` names. `resync` is `syncFrequency`.
+    /// A table over what `wanted` names. `resync` is `syncFrequency`; `chance` keeps pods from marching in step.
     pub fn new(
         wanted: watch::Receiver<WantedPods>,
         pleg: PlegHandle,
         syncer: Arc<dyn PodSyncer>,
         janitor: Arc<dyn Janitor>,
         resync: Duration,
+        chance: StdRng,
     ) -> (Self, TableHandle) {
         let (sender, requests) = mpsc::channel(REQUESTS);
         let table = Self {
@@ -110,11 +116,23 @@ impl PodTable {
             sweep: Sweep::new(janitor.clone()),
             janitor,
             requests,
-            desired: HashMap::new(),
+            desired: BTreeMap::new(),
+            inherited: BTreeMap::new(),
             is_desired_complete: false,
             housekeeping: Instant::now(),
+            chance,
         };
         (table, TableHandle { requests: sender })
+    }
+
+    /// The same after a daemon that had admitted these, in that order. Those that no source names are ended, once every
+    /// source was read: before a successor of the same full name starts, and though the runtime may have nothing of them.
+    pub fn after(mut self, inherited: impl IntoIterator<Item = Arc<Pod>>) -> Self {
+        for pod in inherited {
+            self.lives.take_over(pod.clone());
+            self.inherited.insert(pod_ref(&pod).uid, pod);
+        }
+        self
     }
 
     /// Runs until cancelled. Work under way is dropped then: pods go on running.
@@ -125,30 +143,27 @@ impl PodTable {
         let mut wanted_ended = false;
         loop {
             let due = self.lives.next_due();
+            // Biased, so that what happens at one moment is taken in in the same order in every run: orders first, what the
+            // runtime tells last. None of them starves the others: wishes and changes are conflated, outcomes and
+            // moments that are due come from work given out here.
             tokio::select! {
+                biased;
                 // Cancel-safe: waiting for a token takes nothing.
                 () = cancel.cancelled() => return,
+                // Cancel-safe: channels give an item only when `recv` returns it.
+                Some(Request::Kill(uid, kill)) = self.requests.recv() => self.kill(&uid, kill),
                 // Cancel-safe: a watch marks its value seen only when `changed` returns.
                 changed = wanted.changed(), if !wanted_ended => match changed {
                     Ok(()) => self.take_wanted(),
                     Err(_) => wanted_ended = true,
                 },
-                // Cancel-safe: channels give an item only when `recv` returns it.
+                // Cancel-safe: as for the other channel.
                 Some((uid, outcome)) = self.workers.next_done() => {
-                    let effects = self.lives.completed(&uid, outcome, Instant::now(), rand::random());
+                    let chance = self.chance.random();
+                    let effects = self.lives.completed(&uid, outcome, Instant::now(), chance);
                     self.workers.scheduled(&uid, self.lives.due_of(&uid));
                     self.carry_out(effects);
                 }
-                // Cancel-safe: the queue gives a change only when `next` returns it.
-                change = changes.next() => {
-                    let effects = self.lives.wake(&change.uid);
-                    self.carry_out(effects);
-                    if self.lives.stage(&change.uid).is_none() {
-                        self.ask_for_housekeeping();
-                    }
-                }
-                // Cancel-safe: as for the other channel.
-                Some(Request::Kill(uid, kill)) = self.requests.recv() => self.kill(&uid, kill),
                 // Cancel-safe: a sleep to a fixed moment takes nothing.
                 () = sleep_until(due) => {
                     let effects = self.lives.due(Instant::now());
@@ -162,6 +177,14 @@ impl PodTable {
                     // Pods that were held back come with it.
                     Swept::Done => self.create_missing(),
                 },
+                // Cancel-safe: the queue gives a change only when `next` returns it.
+                change = changes.next() => {
+                    let effects = self.lives.wake(&change.uid);
+                    self.carry_out(effects);
+                    if self.lives.stage(&change.uid).is_none() {
+                        self.ask_for_housekeeping();
+                    }
+                }
             }
         }
     }
@@ -194,12 +217,18 @@ impl PodTable {
     fn take_wanted(&mut self) {
         let wanted = self.wanted.borrow_and_update().clone();
         self.is_desired_complete = wanted.ready;
-        let new: HashMap<PodUid, Arc<Pod>> =
-            wanted.pods.iter().map(|pod| (pod_ref(pod).uid, pod.clone())).collect();
-        let gone: Vec<PodUid> = self.desired.keys().filter(|uid| !new.contains_key(*uid)).cloned().collect();
+        let new: HashSet<PodUid> = wanted.pods.iter().map(|pod| pod_ref(pod).uid).collect();
+        let gone: Vec<PodUid> = self.desired.keys().filter(|uid| !new.contains(*uid)).cloned().collect();
         for uid in gone {
             if let Some(pod) = self.desired.remove(&uid) {
                 tracing::info!(pod = %pod_ref(&pod), %uid, "pod removed from its source");
+                self.update(UpdateKind::Kill, pod);
+            }
+        }
+        self.inherited.retain(|uid, _| !new.contains(uid));
+        if wanted.ready {
+            for (uid, pod) in std::mem::take(&mut self.inherited) {
+                tracing::info!(pod = %pod_ref(&pod), %uid, "pod was removed from its source while hostlet was not running");
                 self.update(UpdateKind::Kill, pod);
             }
         }

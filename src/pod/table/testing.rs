@@ -8,6 +8,8 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Pod, PodStatus};
+use rand::SeedableRng;
+use rand::rngs::StdRng;
 use tempfile::TempDir;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
@@ -21,9 +23,11 @@ use crate::cri::{Operation, RuntimeCondition, RuntimeStatus};
 use crate::image::{Images, PullLimits};
 use crate::log::LogLayout;
 use crate::pleg::Pleg;
+use crate::pod::admission::AdmittedPods;
 use crate::pod::container::{HostSettings, testing::host};
 use crate::pod::worker::{PodSyncer, Services};
 use crate::pod::{HostJanitor, StartGate, StatusBoard, pod_ref};
+use crate::store::Store;
 use crate::types::{CONFIG_SEEN_ANNOTATION, POD_UID_LABEL, PodUid, WallClock};
 
 /// Time between two looks of a test at the node.
@@ -120,15 +124,16 @@ impl Node {
     /// Builds the daemon anew and runs it.
     pub(super) fn boot(&mut self) {
         let runtime = Arc::new(self.runtime.clone());
-        let (pleg, pleg_handle) = Pleg::new(runtime.clone());
+        let (pleg, pleg_handle) = Pleg::new(runtime.clone(), StdRng::seed_from_u64(1));
         let board = StatusBoard::default();
+        let store = Store::default();
         let root = self.root.path();
         let ready = RuntimeCondition { status: true, ..RuntimeCondition::default() };
         let status = RuntimeStatus { runtime: ready.clone(), network: ready };
         let limits = PullLimits { serialize: false, max_parallel: None, qps: 0, burst: 0 };
         let services = Services {
             runtime: runtime.clone(),
-            images: Images::new(runtime, limits),
+            images: Images::new(runtime, limits, store.clone(), self.clock.clone()),
             pleg: pleg_handle.clone(),
             gate: StartGate::new(self.bound),
             cgroups: None,
@@ -142,7 +147,8 @@ impl Node {
             runtime_status: watch::channel(Some(status)).1,
             board: board.clone(),
             crash_loop_cap: Duration::from_secs(300),
-            clock: self.clock,
+            store: store.clone(),
+            clock: self.clock.clone(),
             mountinfo: root.join("mountinfo"),
         };
         let janitor = HostJanitor {
@@ -150,6 +156,7 @@ impl Node {
             mountinfo: root.join("mountinfo"),
             logs: self.logs(),
             cgroups: None,
+            admitted: AdmittedPods::new(store).0,
             board: board.clone(),
         };
         let (wanted, wanted_view) = watch::channel(self.wanted.clone());
@@ -159,6 +166,7 @@ impl Node {
             (self.wrap)(services),
             (self.wrap_janitor)(janitor),
             Duration::from_secs(60),
+            StdRng::seed_from_u64(2),
         );
         let mut tasks = JoinSet::new();
         tasks.spawn(pleg.run(CancellationToken::new()));
