@@ -16,3 +16,4 @@ pub mod server;
 pub mod sys;
 pub mod telemetry;
 pub mod types;
+pub mod volume;

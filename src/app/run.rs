@@ -26,8 +26,10 @@ use crate::pod::timeline::Timeline;
 use crate::pod::worker::Services;
 use crate::pod::{HostJanitor, StartGate, StatusBoard};
 use crate::server::{ControlError, ControlServer};
-use crate::sys::HostDirs;
+use crate::sys::{HostDirs, KernelMounts};
 use crate::types::WallClock;
+use crate::volume::objects::Standalone;
+use crate::volume::{VolumeSettings, Volumes};
 
 const PROC: &str = "/proc";
 const SYS: &str = "/sys";
@@ -125,6 +127,15 @@ pub async fn run(config: Config, cancel: CancellationToken) -> Result<(), AppErr
         let cgroups = cgroups.map(Arc::new);
         let logs =
             LogLayout { pod_logs_dir: config.pods.logs_dir.clone(), containers_dir: CONTAINER_LOGS.into() };
+        let mounts = Arc::new(KernelMounts { mountinfo: MOUNTINFO.into() });
+        let (volume_task, volumes) = Volumes::new(VolumeSettings {
+            root: config.root_dir.clone(),
+            node: started.amounts,
+            mounts: mounts.clone(),
+            objects: Arc::new(Standalone),
+            clock: WallClock::system(),
+        });
+        tasks.spawn("volumes", volume_task.run(tasks.cancel()));
         let services = Services {
             runtime,
             images: Images::new(Arc::new(images), pull_limits(&config)),
@@ -137,15 +148,10 @@ pub async fn run(config: Config, cancel: CancellationToken) -> Result<(), AppErr
             board: board.clone(),
             crash_loop_cap: config.pods.max_restart_wait,
             clock: WallClock::system(),
-            mountinfo: MOUNTINFO.into(),
+            volumes,
+            mounts: mounts.clone(),
         };
-        let janitor = HostJanitor {
-            root_dir: config.root_dir.clone(),
-            mountinfo: MOUNTINFO.into(),
-            logs,
-            cgroups,
-            board,
-        };
+        let janitor = HostJanitor { root_dir: config.root_dir.clone(), mounts, logs, cgroups, board };
         let (table, _handle) =
             PodTable::new(wanted, pleg, Arc::new(services), Arc::new(janitor), config.sources.sync_frequency);
         tasks.spawn("pods", table.run(tasks.cancel()));

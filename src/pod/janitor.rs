@@ -14,14 +14,16 @@ use super::resources::{pod_cpu_request, qos_class};
 use super::table::Janitor;
 use crate::cgroup::Cgroups;
 use crate::log::LogLayout;
+use crate::sys::Mounts;
 use crate::types::{ContainerId, PodUid, QosClass, error_chain};
+use crate::volume;
 
 /// The janitor of this host.
 pub struct HostJanitor {
     /// Root of hostlet's own files.
     pub root_dir: PathBuf,
-    /// `/proc/self/mountinfo`.
-    pub mountinfo: PathBuf,
+    /// The host's mounts.
+    pub mounts: Arc<dyn Mounts>,
     /// Where container logs are.
     pub logs: LogLayout,
     /// Pod cgroups; none with `cgroupsPerQOS: false`.
@@ -33,14 +35,17 @@ pub struct HostJanitor {
 #[async_trait]
 impl Janitor for HostJanitor {
     async fn sweep(&self, known: HashSet<PodUid>, running: HashSet<ContainerId>) {
-        let (root, mountinfo) = (self.root_dir.clone(), self.mountinfo.clone());
+        let (root, mounts) = (self.root_dir.clone(), self.mounts.clone());
         let (logs, cgroups) = (self.logs.clone(), self.cgroups.clone());
         let swept = tokio::task::spawn_blocking(move || {
             let is_left = |uid: &PodUid| !known.contains(uid);
             match pod_dirs(&root) {
                 Ok(uids) => {
                     for uid in uids.into_iter().filter(is_left) {
-                        told(&uid, "directory", remove_pod_dir(&root, &uid, &mountinfo));
+                        match volume::tear_down(&root, &uid, &*mounts) {
+                            Ok(()) => told(&uid, "directory", remove_pod_dir(&root, &uid, &*mounts)),
+                            failed => told(&uid, "volumes", failed),
+                        }
                     }
                 }
                 Err(error) => {
