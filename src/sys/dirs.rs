@@ -42,6 +42,12 @@ impl HostDirs {
         Ok(stat.blocks() as u64 * stat.fragment_size() as u64)
     }
 
+    /// The file of the local store, in a directory of its own that the store makes: names in the root are the stock
+    /// kubelet's.
+    pub fn store(&self) -> PathBuf {
+        self.root.join("hostlet/store.redb")
+    }
+
     /// A directory for each pod, in the root.
     pub fn pods(&self) -> PathBuf {
         self.root.join("pods")

@@ -17,7 +17,7 @@ use super::error::{VolumeError, VolumeProblem};
 use super::layout::PodLayout;
 use super::objects::ObjectSource;
 use super::sources::Sources;
-use crate::sys::Mounts;
+use crate::sys::{Mounts, file_work};
 use crate::types::{Backoff, BackoffPolicy, PodUid, WallClock};
 
 /// How soon what failed is tried again without anybody asking. News of an object are taken in at once.
@@ -133,7 +133,7 @@ impl Keeper {
         let now = self.shared.clock.now();
         let snapshot = self.sources.snapshot(now);
         let (layout, shared) = (self.layout.clone(), self.shared.clone());
-        let applied = tokio::task::spawn_blocking(move || {
+        let applied = file_work(move || {
             let context = Context {
                 pod: &subject.pod,
                 memory_limit: subject.memory_limit,
@@ -162,7 +162,7 @@ impl Keeper {
         self.sources = Sources::new(self.shared.objects.clone());
         self.retry = None;
         let (shared, uid) = (self.shared.clone(), self.uid.clone());
-        let down = tokio::task::spawn_blocking(move || apply::tear_down(&shared.root, &uid, &*shared.mounts));
+        let down = file_work(move || apply::tear_down(&shared.root, &uid, &*shared.mounts));
         // A panic is told as such by the runtime's hook.
         down.await.unwrap_or(Err(VolumeError::Ended))
     }

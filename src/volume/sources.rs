@@ -15,6 +15,7 @@ use super::desired::{Snapshot, TokenKey, references, token_requests};
 use super::layout::{DATA, Kind, PodLayout};
 use super::objects::{Known, ObjectError, ObjectRef, ObjectSource, Token, TokenRequest};
 use super::token::{is_due, read_token, refresh_at};
+use crate::sys::file_work;
 use crate::types::error_chain;
 
 /// How long objects that are asked for the first time are waited for, before the volume is told to be without.
@@ -57,7 +58,7 @@ impl Sources {
         for (key, request) in new {
             let path = token_path(layout, &key);
             let seconds = request.expiration_seconds;
-            let read = tokio::task::spawn_blocking(move || read_token(&path, seconds)).await;
+            let read = file_work(move || read_token(&path, seconds)).await;
             let held = Held { request, token: read.ok().flatten(), jitter: rand::random(), error: None };
             self.tokens.insert(key, held);
         }

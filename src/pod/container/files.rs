@@ -1,13 +1,13 @@
 //! Files a pod's containers need before they start: its directory, `/etc/hosts`, termination logs, the host's resolver
 //! file. I/O only; what goes into them is decided elsewhere. Never removes anything.
 
+use std::fs;
 use std::io;
 use std::net::IpAddr;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use k8s_openapi::api::core::v1::{Container, Pod};
-use tokio::fs;
 
 use super::dns::{self, DnsWarning, ResolvConfError, parse_resolv_conf};
 use super::hostname::hostname_and_domain;
@@ -15,6 +15,7 @@ use super::paths::{container_dir, pod_dir};
 use super::{ConfigError, HostSettings, hosts};
 use crate::cri::wire::{DnsConfig, Mount, MountPropagation};
 use crate::pod::view::PodView;
+use crate::sys::file_work;
 use crate::volume::PodVolumes;
 
 const ETC_HOSTS: &str = "/etc/hosts";
@@ -98,12 +99,12 @@ pub async fn container_mounts(
     let mut mounts = volume_mounts(container, volumes, host);
     if has_managed_hosts(view, container, pod_ips) {
         let path = pod_dir(view.uid, host).join("etc-hosts");
-        write_in_place(&path, &hosts_content(view, pod_ips, host).await?, ETC_HOSTS_MODE).await?;
+        write_in_place(&path, hosts_content(view, pod_ips, host).await?, ETC_HOSTS_MODE).await?;
         mounts.push(mount(&path, ETC_HOSTS, host));
     }
     if let Some(wanted) = container.termination_message_path.as_deref().filter(|path| !path.is_empty()) {
         let path = dir.join(format!("{:08x}", rand::random::<u32>()));
-        write_in_place(&path, b"", TERMINATION_LOG_MODE).await?;
+        write_in_place(&path, Vec::new(), TERMINATION_LOG_MODE).await?;
         mounts.push(mount(&path, wanted, host));
     }
     Ok(mounts)
@@ -164,22 +165,30 @@ fn mount(host_path: &Path, container_path: &str, host: &HostSettings) -> Mount {
 }
 
 async fn make_dir(path: &Path) -> Result<(), FilesError> {
-    let made = fs::DirBuilder::new().recursive(true).mode(DIR_MODE).create(path).await;
+    let dir = path.to_owned();
+    let made = blocking(move || fs::DirBuilder::new().recursive(true).mode(DIR_MODE).create(dir)).await;
     made.map_err(|source| FilesError::MakeDir { path: path.to_owned(), source })
 }
 
 async fn read(path: &Path) -> Result<Vec<u8>, FilesError> {
-    fs::read(path).await.map_err(|source| FilesError::Read { path: path.to_owned(), source })
+    let file = path.to_owned();
+    let read = blocking(move || fs::read(file)).await;
+    read.map_err(|source| FilesError::Read { path: path.to_owned(), source })
 }
 
 /// Writes into the file itself: a renamed one would not be seen through the mounts of containers that already run. The
 /// mode is set afterwards because the umask of this process cuts that of a new file.
-async fn write_in_place(path: &Path, content: &[u8], mode: u32) -> Result<(), FilesError> {
-    let written = async {
-        fs::write(path, content).await?;
-        fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).await
-    };
+async fn write_in_place(path: &Path, content: Vec<u8>, mode: u32) -> Result<(), FilesError> {
+    let file = path.to_owned();
+    let written = blocking(move || {
+        fs::write(&file, content)?;
+        fs::set_permissions(&file, fs::Permissions::from_mode(mode))
+    });
     written.await.map_err(|source| FilesError::Write { path: path.to_owned(), source })
+}
+
+async fn blocking<T: Send + 'static>(work: impl FnOnce() -> io::Result<T> + Send + 'static) -> io::Result<T> {
+    file_work(work).await.unwrap_or_else(|panic| Err(io::Error::other(panic)))
 }
 
 #[cfg(test)]

@@ -17,6 +17,8 @@ use crate::pleg::PodStatus;
 use crate::pod::container::{container_config, container_mounts};
 use crate::pod::timeline::Step;
 use crate::pod::{Activity, Turn, pod_ref};
+use crate::store::Table;
+use crate::sys::file_work;
 use crate::types::{CONFIG_SEEN_ANNOTATION, ContainerId, PodEvent, PodRef, SandboxId, error_chain};
 use crate::volume::PodVolumes;
 
@@ -51,7 +53,7 @@ impl Services {
         let logs = self.logs.clone();
         let owner = reference.clone();
         // The runtime makes the directory too when it must; a failure here shows when the first log is opened.
-        if let Ok(Err(error)) = tokio::task::spawn_blocking(move || logs.create_pod_dir(&owner)).await {
+        if let Ok(Err(error)) = file_work(move || logs.create_pod_dir(&owner)).await {
             tracing::warn!(pod = %reference, uid = %reference.uid, error = error_chain(&error), "cannot make the pod's log directory");
         }
         let making = async {
@@ -93,6 +95,7 @@ impl Services {
         // Counted whether or not it succeeds: what cannot be started at all must back off too.
         if let Some(ended) = previous.filter(|p| p.state == ContainerState::Exited) {
             memory.crash_loops.restarted(ended, self.clock.now());
+            self.store.put(Table::CrashLoops, reference.uid.as_str(), &memory.crash_loops.stored());
         }
         let starting = async {
             self.begin(&reference, Activity::StartingContainer { container: container.name.clone() });
@@ -109,9 +112,7 @@ impl Services {
         let logs = self.logs.clone();
         let name = container.name.clone();
         let owner = reference.clone();
-        if let Ok(Err(error)) =
-            tokio::task::spawn_blocking(move || logs.link_log(&owner, &name, attempt, &id)).await
-        {
+        if let Ok(Err(error)) = file_work(move || logs.link_log(&owner, &name, attempt, &id)).await {
             tracing::warn!(pod = %reference, uid = %reference.uid, container = container.name, error = error_chain(&error), "cannot link the container's log");
         }
         Ok(())
@@ -142,7 +143,7 @@ impl Services {
         };
         let logs = self.logs.clone();
         let (owner, name) = (reference.clone(), container.name.clone());
-        let made = tokio::task::spawn_blocking(move || logs.create_container_dir(&owner, &name)).await;
+        let made = file_work(move || logs.create_container_dir(&owner, &name)).await;
         if let Ok(Err(error)) = made {
             let text = error_chain(&error);
             self.failed(reference, container, &text, memory);
@@ -213,7 +214,7 @@ impl Services {
     async fn attempt_from_logs(&self, pod: &PodRef, container: &str) -> u32 {
         let logs = self.logs.clone();
         let (owner, name) = (pod.clone(), container.to_owned());
-        match tokio::task::spawn_blocking(move || logs.next_attempt(&owner, &name)).await {
+        match file_work(move || logs.next_attempt(&owner, &name)).await {
             Ok(Ok(attempt)) => attempt,
             Ok(Err(error)) => {
                 tracing::warn!(%pod, uid = %pod.uid, container, error = error_chain(&error), "cannot count the container's logs");

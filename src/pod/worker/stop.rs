@@ -15,6 +15,7 @@ use crate::cri::{ContainerState, CriError};
 use crate::pleg::PodStatus;
 use crate::pod::timeline::Step;
 use crate::pod::{Activity, pod_ref, remove_pod_dir};
+use crate::sys::file_work;
 use crate::types::{ContainerId, PodEvent, PodRef, error_chain};
 
 /// The runtime is never given less to stop a container, whatever the source of the grace period (as upstream).
@@ -251,7 +252,7 @@ fn runs(state: ContainerState) -> bool {
 
 /// Runs short file work off the async threads.
 async fn blocking(work: impl FnOnce() -> Result<(), String> + Send + 'static) -> Result<(), StopError> {
-    match tokio::task::spawn_blocking(work).await {
+    match file_work(work).await {
         Ok(result) => result.map_err(StopError::Leftover),
         Err(error) => Err(StopError::Leftover(error.to_string())),
     }

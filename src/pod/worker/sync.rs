@@ -17,6 +17,7 @@ use crate::pleg::PodStatus;
 use crate::pod::container::{container_hash, make_pod_dir, pod_dns};
 use crate::pod::resources::{pod_resources, qos_class};
 use crate::pod::{container, pod_ref};
+use crate::sys::file_work;
 use crate::types::{PodEvent, PodRef, error_chain, go_duration};
 
 /// Why a step could not be done to its end. What the pod's owner should know was told as an event where it happened.
@@ -176,8 +177,7 @@ impl Services {
         if let Some(cgroups) = self.cgroups.clone() {
             let (uid, pod) = (reference.uid.clone(), pod.clone());
             let resources = pod_resources(&pod, self.host.cpu_cfs_quota_period);
-            let made =
-                tokio::task::spawn_blocking(move || cgroups.ensure_pod(&uid, qos_class(&pod), &resources));
+            let made = file_work(move || cgroups.ensure_pod(&uid, qos_class(&pod), &resources));
             let problem = match made.await {
                 Ok(Ok(())) => None,
                 Ok(Err(error)) => Some(error_chain(&error)),
