@@ -29,8 +29,10 @@ use crate::pod::worker::Services;
 use crate::pod::{HostJanitor, StartGate, StatusBoard};
 use crate::server::{ControlError, ControlServer};
 use crate::store::Store;
-use crate::sys::HostDirs;
+use crate::sys::{HostDirs, KernelMounts};
 use crate::types::WallClock;
+use crate::volume::objects::Standalone;
+use crate::volume::{VolumeSettings, Volumes};
 
 const PROC: &str = "/proc";
 const SYS: &str = "/sys";
@@ -140,6 +142,15 @@ pub async fn run(config: Config, cancel: CancellationToken) -> Result<(), AppErr
         let cgroups = cgroups.map(Arc::new);
         let logs =
             LogLayout { pod_logs_dir: config.pods.logs_dir.clone(), containers_dir: CONTAINER_LOGS.into() };
+        let mounts = Arc::new(KernelMounts { mountinfo: MOUNTINFO.into() });
+        let (volume_task, volumes) = Volumes::new(VolumeSettings {
+            root: config.root_dir.clone(),
+            node: started.amounts,
+            mounts: mounts.clone(),
+            objects: Arc::new(Standalone),
+            clock: WallClock::system(),
+        });
+        tasks.spawn("volumes", volume_task.run(tasks.cancel()));
         let services = Services {
             runtime,
             images: Images::new(Arc::new(images), pull_limits(&config), store.clone(), WallClock::system()),
@@ -153,16 +164,11 @@ pub async fn run(config: Config, cancel: CancellationToken) -> Result<(), AppErr
             crash_loop_cap: config.pods.max_restart_wait,
             store,
             clock: WallClock::system(),
-            mountinfo: MOUNTINFO.into(),
+            volumes,
+            mounts: mounts.clone(),
         };
-        let janitor = HostJanitor {
-            root_dir: config.root_dir.clone(),
-            mountinfo: MOUNTINFO.into(),
-            logs,
-            cgroups,
-            admitted,
-            board,
-        };
+        let janitor =
+            HostJanitor { root_dir: config.root_dir.clone(), mounts, logs, cgroups, admitted, board };
         let (table, _handle) = PodTable::new(
             wanted,
             pleg,

@@ -1,4 +1,4 @@
-//! The host: memory, names, own process limits, kernel facts. Does not know what a pod is.
+//! The host: memory, names, mounts, own process limits, kernel facts. Does not know what a pod is.
 
 mod changes;
 mod dirs;
@@ -7,6 +7,8 @@ mod file_work;
 mod host;
 mod limits;
 mod lock_file;
+mod mounts;
+mod remove;
 mod watch;
 
 pub use changes::{Changes, Progress};
@@ -16,4 +18,6 @@ pub use file_work::file_work;
 pub use host::{Host, root_check};
 pub use limits::{Applied, raise_open_files, set_oom_score_adj};
 pub use lock_file::LockFile;
+pub use mounts::{KernelMounts, Mount, MountTable, Mounts};
+pub use remove::{real_path, remove_tree};
 pub use watch::Watch;

@@ -167,6 +167,11 @@ impl RealHost {
         run(Command::new("ctr").arg("-a").arg(self.socket()).args(["-n", "k8s.io"]).args(args))
     }
 
+    /// The daemon's own directory, with what it keeps for each pod.
+    pub fn kubelet_root(&self) -> PathBuf {
+        self.dirs.state.join("kubelet")
+    }
+
     /// The directory pods' logs are written to.
     pub fn logs(&self) -> PathBuf {
         self.dirs.state.join("logs")

@@ -20,6 +20,7 @@ use crate::pod::{Activity, Turn, pod_ref};
 use crate::store::Table;
 use crate::sys::file_work;
 use crate::types::{CONFIG_SEEN_ANNOTATION, ContainerId, PodEvent, PodRef, SandboxId, error_chain};
+use crate::volume::PodVolumes;
 
 /// A sandbox that takes containers.
 pub(super) struct PodSandbox {
@@ -75,7 +76,7 @@ impl Services {
         container: &Container,
         start: &Start,
         observed: &PodStatus,
-        sandbox: &PodSandbox,
+        place: (&PodSandbox, &PodVolumes),
         memory: &mut Memory,
     ) -> Result<(), WaitingReason> {
         let reference = pod_ref(pod);
@@ -87,7 +88,7 @@ impl Services {
                     Some(previous) => previous.attempt + 1,
                     None => self.attempt_from_logs(&reference, &container.name).await,
                 };
-                let made = self.make_container(pod, &reference, container, attempt, sandbox, memory).await?;
+                let made = self.make_container(pod, &reference, container, attempt, place, memory).await?;
                 (made, attempt)
             }
         };
@@ -123,12 +124,12 @@ impl Services {
         reference: &PodRef,
         container: &Container,
         attempt: u32,
-        sandbox: &PodSandbox,
+        (sandbox, volumes): (&PodSandbox, &PodVolumes),
         memory: &mut Memory,
     ) -> Result<ContainerId, WaitingReason> {
         let image = self.pull(reference, container, sandbox, memory).await?;
         let config = async {
-            let mounts = container_mounts(pod, container, &sandbox.ips, &self.host).await?;
+            let mounts = container_mounts(pod, container, volumes, &sandbox.ips, &self.host).await?;
             let config = container_config(pod, container, attempt, &image, &sandbox.ips, mounts, &self.host)?;
             Ok::<_, crate::pod::container::FilesError>(config)
         };

@@ -80,6 +80,7 @@ impl Services {
             let observed = self.observe(&reference, memory).await?;
             self.tell(pod, &observed, Progress::Terminated(status), memory).await;
             self.begin(&reference, Activity::CleaningUp);
+            self.take_down_volumes(&reference).await?;
             self.remove_cgroup(&reference).await?;
             match content {
                 Content::Keep => {
@@ -98,6 +99,7 @@ impl Services {
             let observed = self.observe(pod, memory).await?;
             let observed = self.stop_and_prove(pod, &observed, grace_seconds).await?;
             self.begin(pod, Activity::CleaningUp);
+            self.take_down_volumes(pod).await?;
             self.remove_cgroup(pod).await?;
             self.remove_everything(pod, &observed).await
         };
@@ -214,7 +216,7 @@ impl Services {
     }
 
     async fn remove_files(&self, pod: &PodRef, observed: &PodStatus) -> Result<(), StopError> {
-        let (logs, host, mountinfo) = (self.logs.clone(), self.host.clone(), self.mountinfo.clone());
+        let (logs, host, mounts) = (self.logs.clone(), self.host.clone(), self.mounts.clone());
         let containers: Vec<_> =
             observed.containers.iter().map(|c| (c.name.clone(), c.id.clone(), c.attempt)).collect();
         let pod = pod.clone();
@@ -223,9 +225,15 @@ impl Services {
                 logs.remove_container_logs(&pod, &name, attempt, &id).map_err(|e| error_chain(&e))?;
             }
             logs.remove_pod_dir(&pod).map_err(|e| error_chain(&e))?;
-            remove_pod_dir(&host.root_dir, &pod.uid, &mountinfo).map_err(|e| error_chain(&e))
+            remove_pod_dir(&host.root_dir, &pod.uid, &*mounts).map_err(|e| error_chain(&e))
         })
         .await
+    }
+
+    /// Before the cgroup, which volumes in memory are charged to.
+    async fn take_down_volumes(&self, pod: &PodRef) -> Result<(), StopError> {
+        let down = self.volumes.tear_down(&pod.uid).await;
+        down.map_err(|error| StopError::Leftover(error_chain(&error)))
     }
 
     async fn remove_cgroup(&self, pod: &PodRef) -> Result<(), StopError> {

@@ -21,7 +21,7 @@ use crate::sys::file_work;
 use crate::types::{PodEvent, PodRef, error_chain, go_duration};
 
 /// Why a step could not be done to its end. What the pod's owner should know was told as an event where it happened.
-enum Stopped {
+pub(super) enum Stopped {
     /// The cause tends to pass.
     Soon,
     /// Try again after the ordinary back-off.
@@ -48,6 +48,8 @@ impl Services {
         }
         let is_first = memory.last_work.is_none();
         if plan.is_empty(&observed) && !is_first {
+            // Nothing waits for them, but the pod's labels may be in them.
+            self.set_up_volumes(pod, &reference, memory).await;
             return Outcome::Done { due: self.next_restart(&plan) };
         }
         let performed = self.perform_plan(pod, &reference, &observed, &plan, is_first, memory).await;
@@ -114,11 +116,14 @@ impl Services {
             SandboxPlan::Keep(id) => {
                 self.kill_unwanted(pod, reference, plan, memory).await?;
                 if plan.start.is_empty() {
+                    // Nothing waits for them, but a new daemon has to keep them up to date.
+                    self.set_up_volumes(pod, reference, memory).await;
                     None
                 } else {
                     let attempt = observed.sandbox().map_or(0, |s| s.attempt);
+                    let volumes = self.need_volumes(pod, reference, memory).await?;
                     let config = self.sandbox_config(pod, reference, attempt, memory).await?;
-                    Some(PodSandbox { id: id.clone(), config, ips: observed.ips.clone() })
+                    Some((PodSandbox { id: id.clone(), config, ips: observed.ips.clone() }, volumes))
                 }
             }
             SandboxPlan::Create { attempt, .. } => {
@@ -127,7 +132,8 @@ impl Services {
                     self.event(reference, None, PodEvent::normal("SandboxChanged", text), memory);
                 }
                 self.stop_all(pod, reference, observed, memory).await?;
-                Some(self.make_sandbox(pod, reference, *attempt, memory).await?)
+                let volumes = self.need_volumes(pod, reference, memory).await?;
+                Some((self.make_sandbox(pod, reference, *attempt, memory).await?, volumes))
             }
             SandboxPlan::Stop => {
                 self.stop_all(pod, reference, observed, memory).await?;
@@ -135,12 +141,15 @@ impl Services {
             }
         };
         let mut result = Ok(());
-        if let Some(sandbox) = sandbox {
+        if let Some((sandbox, volumes)) = sandbox {
             for start in &plan.start {
                 let Some(container) = pod.spec.as_ref().and_then(|s| s.containers.get(start.index)) else {
                     continue;
                 };
-                match self.start_container(pod, container, start, observed, &sandbox, memory).await {
+                match self
+                    .start_container(pod, container, start, observed, (&sandbox, &volumes), memory)
+                    .await
+                {
                     Ok(()) => {
                         memory.waiting.remove(&container.name);
                     }
