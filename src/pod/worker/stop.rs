@@ -38,6 +38,15 @@ pub(super) enum StopError {
     Leftover(String),
 }
 
+impl StopError {
+    fn retry(&self) -> Retry {
+        match self {
+            Self::Runtime(error) => Retry::after(error),
+            Self::StillRunning(_) | Self::StillThere | Self::Leftover(_) => Retry::BackOff,
+        }
+    }
+}
+
 impl Services {
     /// Stops the containers of a pod and proves that none is left running.
     pub(super) async fn terminate(
@@ -62,7 +71,7 @@ impl Services {
             Err(error) => {
                 let event = PodEvent::warning("FailedKillPod", format!("error killing pod: {error}"));
                 self.event(&reference, None, event, memory);
-                Outcome::Failed(Retry::BackOff)
+                Outcome::Failed(error.retry())
             }
         }
     }
@@ -122,7 +131,7 @@ impl Services {
             (Err(error), _) => {
                 memory.failure = Some(error.to_string());
                 tracing::warn!(%pod, uid = %pod.uid, %error, "cannot clean up after the pod; trying again");
-                Outcome::Failed(Retry::BackOff)
+                Outcome::Failed(error.retry())
             }
         }
     }

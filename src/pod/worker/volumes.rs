@@ -4,9 +4,8 @@ use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::Pod;
 
-use super::Memory;
-use super::sync::Stopped;
 use super::syncer::Services;
+use super::{Memory, Retry};
 use crate::pod::Activity;
 use crate::pod::resources::pod_resources;
 use crate::types::{PodEvent, PodRef, error_chain};
@@ -46,7 +45,7 @@ impl Services {
         pod: &Arc<Pod>,
         reference: &PodRef,
         memory: &mut Memory,
-    ) -> Result<PodVolumes, Stopped> {
+    ) -> Result<PodVolumes, Retry> {
         let wanted = pod.spec.as_ref().and_then(|spec| spec.volumes.as_deref()).unwrap_or_default();
         if wanted.is_empty() {
             return Ok(PodVolumes::default());
@@ -59,6 +58,6 @@ impl Services {
         if let Some(problem) = volumes.problems.first() {
             memory.failure = Some(problem.to_string());
         }
-        Err(Stopped::BackOff)
+        Err(Retry::BackOff)
     }
 }
