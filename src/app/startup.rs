@@ -40,6 +40,8 @@ pub(super) struct Started {
     pub(super) lock: Option<LockFile>,
     /// Memory of the machine, bytes.
     pub(super) memory_capacity: u64,
+    /// CPUs of the machine.
+    pub(super) cpus: usize,
 }
 
 /// Checks the host and prepares this process. `proc` is where procfs is mounted.
@@ -59,7 +61,7 @@ pub(super) fn prepare(config: &Config, dirs: &HostDirs, proc: &Path) -> Result<S
     warn_not_permitted("oom_score_adj", set_oom_score_adj(proc, config.host.oom_score_adj));
     warn_not_permitted("the limit of open files", raise_open_files(config.host.max_open_files));
     dirs.create()?;
-    Ok(Started { lock, memory_capacity: host.memory_capacity()? })
+    Ok(Started { lock, memory_capacity: host.memory_capacity()?, cpus: host.cpu_count()? })
 }
 
 /// Neither limit keeps pods from running, so the daemon goes on with a warning.

@@ -124,7 +124,7 @@ impl Node {
         let board = StatusBoard::default();
         let root = self.root.path();
         let ready = RuntimeCondition { status: true, ..RuntimeCondition::default() };
-        let status = RuntimeStatus { runtime: ready.clone(), network: ready };
+        let status = RuntimeStatus { runtime: ready.clone(), network: ready, ..RuntimeStatus::default() };
         let limits = PullLimits { serialize: false, max_parallel: None, qps: 0, burst: 0 };
         let services = Services {
             runtime: runtime.clone(),
