@@ -11,6 +11,7 @@ pub mod config;
 pub mod cri;
 pub mod image;
 pub mod log;
+pub mod node;
 pub mod pleg;
 pub mod pod;
 pub mod server;

@@ -30,7 +30,7 @@ use crate::pod::{HostJanitor, StartGate, StatusBoard};
 use crate::server::{ControlError, ControlServer};
 use crate::store::Store;
 use crate::sys::{HostDirs, KernelMounts};
-use crate::types::WallClock;
+use crate::types::{WallClock, architecture};
 use crate::volume::objects::Standalone;
 use crate::volume::{VolumeSettings, Volumes};
 
@@ -94,7 +94,7 @@ pub async fn run(config: Config, cancel: CancellationToken) -> Result<(), AppErr
     let (wanted_in, wanted) = watch::channel(WantedPods::default());
     let (refused_in, refused) = watch::channel(Vec::new());
     let limits = Limits {
-        max_pods: config.pods.max_pods,
+        max_pods: config.pods.most_pods(started.cpus),
         allowed_unsafe_sysctls: config.pods.allowed_unsafe_sysctls.clone(),
     };
     let judged = Judged {
@@ -105,7 +105,10 @@ pub async fn run(config: Config, cancel: CancellationToken) -> Result<(), AppErr
     };
     tasks.spawn("admission", admission(source.clone(), limits, judged, tasks.cancel()));
     let (status_in, runtime_status) = watch::channel(None);
-    tasks.spawn("runtime monitor", monitor(runtime.clone(), status_in, tasks.cancel()));
+    tasks.spawn(
+        "runtime monitor",
+        monitor(runtime.clone(), status_in, watch::Sender::new(None), tasks.cancel()),
+    );
     let (relister, pleg) = Pleg::new(runtime.clone(), StdRng::from_os_rng());
     tasks.spawn("pleg", relister.run(tasks.cancel()));
     let server = ControlServer {
@@ -129,8 +132,7 @@ pub async fn run(config: Config, cancel: CancellationToken) -> Result<(), AppErr
             "met the container runtime"
         );
         if let Some(directory) = &config.image_preload_dir {
-            let preload =
-                PreloadConfig { directory: directory.clone(), architecture: preload::architecture() };
+            let preload = PreloadConfig { directory: directory.clone(), architecture: architecture() };
             let store = Arc::new(Containerd::new(images.channel()));
             tasks.spawn("image preload", preload::run(preload, store, tasks.cancel()));
         }

@@ -43,6 +43,8 @@ pub(super) struct Started {
     pub(super) memory_capacity: u64,
     /// What containers can use of this machine.
     pub(super) amounts: NodeAmounts,
+    /// CPUs of the machine.
+    pub(super) cpus: usize,
 }
 
 /// Checks the host and prepares this process. `proc` is where procfs is mounted.
@@ -64,12 +66,13 @@ pub(super) fn prepare(config: &Config, dirs: &HostDirs, proc: &Path) -> Result<S
     dirs.create()?;
     let memory_capacity = host.memory_capacity()?;
     let whole = |amount: u64| i64::try_from(amount).unwrap_or(i64::MAX);
+    let cpus = host.cpu_count()?;
     let amounts = NodeAmounts {
-        milli_cpu: i64::try_from(host.cpu_count()?).unwrap_or(i64::MAX).saturating_mul(1_000),
+        milli_cpu: i64::try_from(cpus).unwrap_or(i64::MAX).saturating_mul(1_000),
         memory: whole(memory_capacity),
         ephemeral_storage: whole(dirs.capacity()?),
     };
-    Ok(Started { lock, memory_capacity, amounts })
+    Ok(Started { lock, memory_capacity, amounts, cpus })
 }
 
 /// Neither limit keeps pods from running, so the daemon goes on with a warning.

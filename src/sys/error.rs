@@ -22,6 +22,14 @@ pub enum SysError {
         /// Why.
         source: io::Error,
     },
+    /// A filesystem could not be measured.
+    #[error("cannot measure the filesystem of {}", path.display())]
+    Filesystem {
+        /// A path on it.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
     /// A file could not be written.
     #[error("cannot write {value} to {}", path.display())]
     Write {

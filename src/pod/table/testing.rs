@@ -132,7 +132,7 @@ impl Node {
         let store = Store::default();
         let root = self.root.path();
         let ready = RuntimeCondition { status: true, ..RuntimeCondition::default() };
-        let status = RuntimeStatus { runtime: ready.clone(), network: ready };
+        let status = RuntimeStatus { runtime: ready.clone(), network: ready, ..RuntimeStatus::default() };
         let limits = PullLimits { serialize: false, max_parallel: None, qps: 0, burst: 0 };
         let mounts = Arc::new(KernelMounts { mountinfo: root.join("mountinfo") });
         let (volume_task, volumes) = Volumes::new(VolumeSettings {
