@@ -29,8 +29,10 @@ use crate::pod::worker::Services;
 use crate::pod::{HostJanitor, StartGate, StatusBoard};
 use crate::server::{ControlError, ControlServer};
 use crate::store::Store;
-use crate::sys::HostDirs;
-use crate::types::WallClock;
+use crate::sys::{HostDirs, KernelMounts};
+use crate::types::{WallClock, architecture};
+use crate::volume::objects::Standalone;
+use crate::volume::{VolumeSettings, Volumes};
 
 const PROC: &str = "/proc";
 const SYS: &str = "/sys";
@@ -92,7 +94,7 @@ pub async fn run(config: Config, cancel: CancellationToken) -> Result<(), AppErr
     let (wanted_in, wanted) = watch::channel(WantedPods::default());
     let (refused_in, refused) = watch::channel(Vec::new());
     let limits = Limits {
-        max_pods: config.pods.max_pods,
+        max_pods: config.pods.most_pods(started.cpus),
         allowed_unsafe_sysctls: config.pods.allowed_unsafe_sysctls.clone(),
     };
     let judged = Judged {
@@ -103,7 +105,10 @@ pub async fn run(config: Config, cancel: CancellationToken) -> Result<(), AppErr
     };
     tasks.spawn("admission", admission(source.clone(), limits, judged, tasks.cancel()));
     let (status_in, runtime_status) = watch::channel(None);
-    tasks.spawn("runtime monitor", monitor(runtime.clone(), status_in, tasks.cancel()));
+    tasks.spawn(
+        "runtime monitor",
+        monitor(runtime.clone(), status_in, watch::Sender::new(None), tasks.cancel()),
+    );
     let (relister, pleg) = Pleg::new(runtime.clone(), StdRng::from_os_rng());
     tasks.spawn("pleg", relister.run(tasks.cancel()));
     let content = images.channel();
@@ -133,8 +138,7 @@ pub async fn run(config: Config, cancel: CancellationToken) -> Result<(), AppErr
             "met the container runtime"
         );
         if let Some(directory) = &config.image_preload_dir {
-            let preload =
-                PreloadConfig { directory: directory.clone(), architecture: preload::architecture() };
+            let preload = PreloadConfig { directory: directory.clone(), architecture: architecture() };
             let store = Arc::new(Containerd::new(content));
             tasks.spawn("image preload", preload::run(preload, store, tasks.cancel()));
         }
@@ -146,6 +150,15 @@ pub async fn run(config: Config, cancel: CancellationToken) -> Result<(), AppErr
         let cgroups = cgroups.map(Arc::new);
         let logs =
             LogLayout { pod_logs_dir: config.pods.logs_dir.clone(), containers_dir: CONTAINER_LOGS.into() };
+        let mounts = Arc::new(KernelMounts { mountinfo: MOUNTINFO.into() });
+        let (volume_task, volumes) = Volumes::new(VolumeSettings {
+            root: config.root_dir.clone(),
+            node: started.amounts,
+            mounts: mounts.clone(),
+            objects: Arc::new(Standalone),
+            clock: WallClock::system(),
+        });
+        tasks.spawn("volumes", volume_task.run(tasks.cancel()));
         let services = Services {
             runtime,
             images,
@@ -159,16 +172,11 @@ pub async fn run(config: Config, cancel: CancellationToken) -> Result<(), AppErr
             crash_loop_cap: config.pods.max_restart_wait,
             store,
             clock: WallClock::system(),
-            mountinfo: MOUNTINFO.into(),
+            volumes,
+            mounts: mounts.clone(),
         };
-        let janitor = HostJanitor {
-            root_dir: config.root_dir.clone(),
-            mountinfo: MOUNTINFO.into(),
-            logs,
-            cgroups,
-            admitted,
-            board,
-        };
+        let janitor =
+            HostJanitor { root_dir: config.root_dir.clone(), mounts, logs, cgroups, admitted, board };
         let (table, _handle) = PodTable::new(
             wanted,
             pleg,

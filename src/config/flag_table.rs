@@ -47,7 +47,6 @@ const fn idle_bool(name: &'static str, default: &'static str, why: &'static str)
 }
 
 const NO_SERVER: &str = "hostlet serves nothing over the network yet";
-const NO_CLUSTER: &str = "hostlet does not join clusters yet";
 const NO_CADVISOR: &str = "hostlet does not embed cAdvisor";
 const NO_PROVIDERS: &str = "hostlet pulls images without credential providers yet";
 const CLEAN_UP: &str = "hostlet keeps one dead container of each, whatever its age";
@@ -176,8 +175,6 @@ pub(super) const FIELD_FLAGS: &[FieldFlag] = &[
 /// Flags that change nothing.
 pub(super) const IDLE_FLAGS: &[IdleFlag] = &[
     idle("cert-dir", "/var/lib/kubelet/pki", NO_SERVER),
-    idle("cloud-provider", "", NO_CLUSTER),
-    idle("node-labels", "", NO_CLUSTER),
     idle("image-credential-provider-config", "", NO_PROVIDERS),
     idle("image-credential-provider-bin-dir", "", NO_PROVIDERS),
     idle("runtime-cgroups", "", "hostlet does not report what the runtime uses yet"),
@@ -185,7 +182,6 @@ pub(super) const IDLE_FLAGS: &[IdleFlag] = &[
     idle("minimum-container-ttl-duration", "0s", CLEAN_UP),
     idle("maximum-dead-containers-per-container", "1", CLEAN_UP),
     idle("maximum-dead-containers", "-1", CLEAN_UP),
-    idle_bool("experimental-allocatable-ignore-eviction", "false", "hostlet reserves nothing yet"),
     idle("experimental-mounter-path", "", "hostlet mounts volumes itself"),
     idle("application-metrics-count-limit", "100", NO_CADVISOR),
     idle("boot-id-file", "/proc/sys/kernel/random/boot_id", NO_CADVISOR),

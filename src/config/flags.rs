@@ -42,6 +42,18 @@ pub struct ProcessFlags {
     /// Address of the node; two, with a comma between them, for dual stack.
     #[arg(long, value_name = "IP", value_delimiter = ',')]
     pub node_ip: Vec<IpAddr>,
+    /// Labels the node is registered with: KEY=VALUE, with commas between them.
+    #[arg(long, value_name = "LABELS", value_delimiter = ',')]
+    pub node_labels: Vec<String>,
+    /// Who tells what the node's cloud knows of it: `external` for a cloud controller manager, nothing for nobody.
+    #[arg(long, value_name = "PROVIDER", default_value = "")]
+    pub cloud_provider: String,
+    /// Do not keep from pods what the hard eviction thresholds say.
+    #[arg(
+        long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_value_t = false,
+        default_missing_value = "true", action = ArgAction::Set, hide_short_help = true
+    )]
+    pub experimental_allocatable_ignore_eviction: bool,
     /// Directory for the daemon's own files.
     #[arg(long, value_name = "DIR", default_value = DEFAULT_ROOT_DIR)]
     pub root_dir: PathBuf,
@@ -70,6 +82,9 @@ impl Default for ProcessFlags {
             bootstrap_kubeconfig: None,
             hostname_override: None,
             node_ip: Vec::new(),
+            node_labels: Vec::new(),
+            cloud_provider: String::new(),
+            experimental_allocatable_ignore_eviction: false,
             root_dir: PathBuf::from(DEFAULT_ROOT_DIR),
             lock_file: None,
             exit_on_lock_contention: false,

@@ -93,9 +93,9 @@ fn what_upstream_removed_is_unknown() {
 #[test]
 fn flags_that_change_nothing_are_remembered_when_they_would() {
     let flags =
-        parse(&["--housekeeping-interval=10s", "--cloud-provider=external", "--storage-driver-secure"])
+        parse(&["--housekeeping-interval=10s", "--containerd-namespace=k", "--storage-driver-secure"])
             .unwrap();
-    assert_eq!(flags.fields.idle, ["cloud-provider", "storage-driver-secure"]);
+    assert_eq!(flags.fields.idle, ["containerd-namespace", "storage-driver-secure"]);
 }
 
 #[test]

@@ -15,6 +15,7 @@ use super::gates;
 use super::hostlet::HostletConfiguration;
 use super::layers::{Layers, Stack};
 use super::merge::field;
+use super::node;
 use super::served::{self, Support};
 use super::settings::Config;
 use super::show::EffectiveConfig;
@@ -90,6 +91,12 @@ fn read_files(flags: &ProcessFlags) -> (Vec<TextFile>, Vec<ConfigError>) {
 fn process_breaches(flags: &ProcessFlags) -> Vec<ConfigError> {
     let mut errors = Vec::new();
     let mut add = |flag, message: &str| errors.push(ConfigError::Flag { flag, message: message.to_owned() });
+    for wrong in flags.node_labels.iter().filter_map(|text| node::label(text).err()) {
+        add("node-labels", &wrong);
+    }
+    if !["", node::EXTERNAL].contains(&flags.cloud_provider.as_str()) {
+        add("cloud-provider", "takes external, or nothing: Kubernetes has no other cloud providers any more");
+    }
     if flags.kubeconfig.is_some() {
         add("kubeconfig", "joining a cluster is not supported yet; without this flag hostlet runs alone");
     }
@@ -171,6 +178,14 @@ fn unserved(
             Support::Ignored(why) => {
                 ignored.push(ConfigWarning { at, path: Some(path), message: (*why).to_owned() });
             }
+            Support::Joined { joined, alone } => match membership {
+                Membership::Alone => {
+                    refused.push(ConfigError::NotServed { at, path, message: (*alone).to_owned() });
+                }
+                Membership::Joined => {
+                    ignored.push(ConfigWarning { at, path: Some(path), message: (*joined).to_owned() });
+                }
+            },
         }
     }
     (refused, ignored)

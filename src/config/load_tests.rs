@@ -162,7 +162,10 @@ fn a_map_in_a_flag_replaces_the_one_in_a_file() {
     assert_eq!(loaded.effective.kubelet()["evictionHard"], json!({"memory.available": "1Gi"}));
     assert_eq!(
         loaded.warnings.iter().map(ToString::to_string).collect::<Vec<_>>(),
-        ["--eviction-hard: evictionHard: hostlet does not evict pods yet, so thresholds change nothing"]
+        [
+            "--eviction-hard: evictionHard: hostlet does not evict pods yet; a node of a cluster offers less by \
+          memory.available and nodefs.available"
+        ]
     );
 }
 
@@ -265,7 +268,7 @@ fn what_is_not_served_is_refused_or_said() {
         ),
     )]);
     assert_eq!(
-        host.warnings(&["--config=DIR/a.yaml", "--cert-dir=/pki", "--node-labels=a=b"]),
+        host.warnings(&["--config=DIR/a.yaml", "--cert-dir=/pki"]),
         [
             "DIR/a.yaml:3: readOnlyPort: hostlet serves nothing over the network yet, so this changes nothing",
             "DIR/a.yaml:4: authorization.mode: hostlet serves nothing over the network yet, so this changes nothing",
@@ -273,7 +276,6 @@ fn what_is_not_served_is_refused_or_said() {
             "DIR/a.yaml:6: tlsCertFile: hostlet serves nothing over the network yet, so this changes nothing",
             "DIR/a.yaml:8: featureGates.MemoryQoS: hostlet does not depend on this gate; setting it changes nothing",
             "--cert-dir: hostlet serves nothing over the network yet, so this changes nothing",
-            "--node-labels: hostlet does not join clusters yet, so this changes nothing",
         ]
     );
     assert_eq!(
@@ -281,6 +283,10 @@ fn what_is_not_served_is_refused_or_said() {
             "protectKernelDefaults: true\nshutdownGracePeriod: 30s\nsystemReserved: {cpu: 1}\nkubeReserved: {cpu: \"1\"}\n"
         ),
         ["DIR/a.yaml:5: systemReserved.cpu: found integer `1`, expected a string; put it in quotes"]
+    );
+    assert_eq!(
+        errors("kubeReserved: {disk: \"1\", cpu: \"-1\"}\nsystemReserved: {memory: much}\nreservedSystemCPUs: a\nevictionHard: {memory: 1%}\n").len(),
+        8
     );
     let found = errors(
         "protectKernelDefaults: true\nshutdownGracePeriod: 30s\nstaticPodURL: http://a\ncpuManagerPolicy: static\n",
@@ -377,4 +383,45 @@ fn every_field_is_either_served_or_spoken_of() {
     let table: BTreeSet<String> = FIELDS.iter().map(|(path, _)| (*path).to_owned()).collect();
     assert_eq!(table.len(), FIELDS.len());
     assert_eq!(found, table);
+}
+
+#[test]
+fn what_the_node_is_told() {
+    let host = Host::new(&[(
+        "a.yaml",
+        &format!(
+            "{HEAD}nodeStatusUpdateFrequency: 4s\nnodeLeaseDurationSeconds: 20\nnodeStatusMaxImages: -1\nproviderID: x://y\n\
+             registerWithTaints: [{{key: a, effect: NoSchedule}}]\npodsPerCore: 3\n"
+        ),
+    )]);
+    let loaded = host
+        .load(&[
+            "--config=DIR/a.yaml",
+            "--node-labels=a=b,c=",
+            "--cloud-provider=external",
+            "--register-node=false",
+        ])
+        .unwrap();
+    assert!(loaded.warnings.is_empty(), "{:?}", loaded.warnings);
+    let (node, pods) = (loaded.config.node, loaded.config.pods);
+    assert!(node.external_cloud && !node.register && node.controller_attach_detach);
+    assert_eq!(
+        node.labels.into_iter().collect::<Vec<_>>(),
+        [("a", "b"), ("c", "")].map(|(k, v)| (k.to_owned(), v.to_owned()))
+    );
+    assert_eq!(
+        (node.status_update_frequency, node.status_report_frequency),
+        (Duration::from_secs(4), Duration::from_secs(4))
+    );
+    assert_eq!((node.lease_duration, node.max_images), (Duration::from_secs(20), None));
+    assert_eq!((node.provider_id.as_deref(), node.taints[0].key.as_str()), (Some("x://y"), "a"));
+    assert_eq!((pods.most_pods(2), pods.most_pods(100)), (6, 110));
+    let threshold = |signal: &str| loaded.effective.kubelet()["evictionHard"][signal].clone();
+    assert_eq!(threshold("memory.available"), "100Mi");
+    assert_eq!(node.reserved.eviction_storage, Some(crate::config::Threshold::Part(0.1)));
+    let without = host.load(&["--experimental-allocatable-ignore-eviction"]).unwrap();
+    assert_eq!(without.config.node.reserved.eviction_memory, None);
+    let wrong = host.load(&["--node-labels=node-role.kubernetes.io/x=", "--cloud-provider=aws"]).unwrap_err();
+    assert!(wrong.contains("--node-labels: a node must not give itself"), "{wrong}");
+    assert!(wrong.contains("--cloud-provider: takes external"), "{wrong}");
 }

@@ -14,6 +14,7 @@ mod hostlet;
 mod layers;
 mod load;
 mod merge;
+mod node;
 mod scalar;
 mod served;
 mod settings;
@@ -28,6 +29,7 @@ pub use duration::{DurationError, GoDuration};
 pub use error::{ConfigError, ConfigErrors, ConfigWarning, Place};
 pub use flags::{FieldFlags, KubeletFlags, ProcessFlags, VersionForm, with_plain_names};
 pub use load::{Loaded, load};
+pub use node::{Node, Reserved, Threshold};
 pub use settings::{
     Cgroups, Config, Dns, HostRules, ImagePulls, Logging, ParallelPulls, PodDefaults, Runtime, Sources,
 };

@@ -10,9 +10,16 @@ pub(super) enum Support {
     Ignored(&'static str),
     /// It changes nothing, and somebody's safety, or a promise to a workload, rests on it.
     Refused(&'static str),
+    /// In a cluster it does what is said here, which is not all of it; alone it changes nothing and is refused.
+    Joined {
+        /// What a node of a cluster does not do.
+        joined: &'static str,
+        /// Why it is refused alone.
+        alone: &'static str,
+    },
 }
 
-use Support::{Ignored, Refused, Served};
+use Support::{Ignored, Joined, Refused, Served};
 
 const NO_SERVER: Support = Ignored("hostlet serves nothing over the network yet, so this changes nothing");
 const NO_CLUSTER: Support = Ignored("hostlet does not join clusters yet, so this changes nothing");
@@ -25,6 +32,11 @@ const NO_URL: Support = Refused("hostlet does not read pods from a URL yet; use 
 const NO_RESERVATION: Support = Refused(
     "hostlet does not keep resources from pods yet, so what this reserves would not be there; remove it",
 );
+const RESERVATION: Support = Joined {
+    joined: "the node offers less by what this reserves, but hostlet does not limit the cgroup of all pods yet, so \
+             pods that use more than they asked for can take it",
+    alone: "hostlet does not keep resources from pods yet, so what this reserves would not be there; remove it",
+};
 const NO_PINNING: Support = Refused(
     "hostlet does not place pods on CPUs and memory nodes yet, and pods would run without what this promises",
 );
@@ -78,18 +90,18 @@ pub(super) const FIELDS: &[(&str, Support)] = &[
     ("rotateCertificates", NO_CLUSTER),
     ("eventRecordQPS", NO_CLUSTER),
     ("eventBurst", NO_CLUSTER),
-    ("nodeStatusUpdateFrequency", NO_CLUSTER),
-    ("nodeStatusReportFrequency", NO_CLUSTER),
-    ("nodeLeaseDurationSeconds", NO_CLUSTER),
-    ("nodeStatusMaxImages", NO_CLUSTER),
+    ("nodeStatusUpdateFrequency", Served),
+    ("nodeStatusReportFrequency", Served),
+    ("nodeLeaseDurationSeconds", Served),
+    ("nodeStatusMaxImages", Served),
     ("contentType", NO_CLUSTER),
     ("kubeAPIQPS", NO_CLUSTER),
     ("kubeAPIBurst", NO_CLUSTER),
     ("configMapAndSecretChangeDetectionStrategy", NO_CLUSTER),
-    ("enableControllerAttachDetach", NO_CLUSTER),
-    ("providerID", NO_CLUSTER),
-    ("registerNode", NO_CLUSTER),
-    ("registerWithTaints", NO_CLUSTER),
+    ("enableControllerAttachDetach", Served),
+    ("providerID", Served),
+    ("registerNode", Served),
+    ("registerWithTaints", Served),
     // The runtime and its images.
     ("containerRuntimeEndpoint", Served),
     ("imageServiceEndpoint", Served),
@@ -123,7 +135,7 @@ pub(super) const FIELDS: &[(&str, Support)] = &[
     ("podPidsLimit", Served),
     ("singleProcessOOMKill", Served),
     ("maxPods", Served),
-    ("podsPerCore", Refused("hostlet does not count pods per core yet; set maxPods")),
+    ("podsPerCore", Served),
     ("cpuManagerPolicy", NO_PINNING),
     ("cpuManagerPolicyOptions", NO_PINNING),
     ("cpuManagerReconcilePeriod", Ignored("hostlet has no CPU manager yet, so this changes nothing")),
@@ -133,9 +145,9 @@ pub(super) const FIELDS: &[(&str, Support)] = &[
     ("topologyManagerPolicyOptions", NO_PINNING),
     ("reservedMemory", NO_PINNING),
     ("qosReserved", NO_RESERVATION),
-    ("systemReserved", NO_RESERVATION),
-    ("kubeReserved", NO_RESERVATION),
-    ("reservedSystemCPUs", NO_RESERVATION),
+    ("systemReserved", RESERVATION),
+    ("kubeReserved", RESERVATION),
+    ("reservedSystemCPUs", RESERVATION),
     ("systemReservedCgroup", NO_RESERVATION),
     ("kubeReservedCgroup", NO_RESERVATION),
     ("enforceNodeAllocatable", Ignored("hostlet reserves nothing yet, so there is nothing to enforce")),
@@ -147,7 +159,12 @@ pub(super) const FIELDS: &[(&str, Support)] = &[
     ("failSwapOn", Served),
     ("failCgroupV1", Served),
     // Eviction and disks.
-    ("evictionHard", NO_EVICTION),
+    (
+        "evictionHard",
+        Ignored(
+            "hostlet does not evict pods yet; a node of a cluster offers less by memory.available and nodefs.available",
+        ),
+    ),
     ("evictionSoft", NO_EVICTION),
     ("evictionSoftGracePeriod", NO_EVICTION),
     ("evictionPressureTransitionPeriod", NO_EVICTION),
@@ -155,7 +172,7 @@ pub(super) const FIELDS: &[(&str, Support)] = &[
     ("evictionMinimumReclaim", NO_EVICTION),
     ("mergeDefaultEvictionSettings", NO_EVICTION),
     ("kernelMemcgNotification", NO_EVICTION),
-    ("localStorageCapacityIsolation", Ignored("hostlet does not limit local storage yet")),
+    ("localStorageCapacityIsolation", Served),
     ("volumeStatsAggPeriod", Ignored("hostlet does not measure volumes yet, so this changes nothing")),
     ("volumePluginDir", Ignored("hostlet does not run volume plugins yet, so this changes nothing")),
     // Logs.

@@ -9,17 +9,20 @@ use std::time::Duration;
 use super::GoDuration;
 use super::flags::ProcessFlags;
 use super::hostlet::HostletConfiguration;
+use super::node::Node;
 use super::wire::{self, KubeletConfiguration};
 use crate::telemetry::LogFormat;
 use crate::types::CgroupDriver;
 
 /// Everything the daemon is told. Names in brackets are fields of KubeletConfiguration, or flags.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Config {
     /// Name of the node: the host's own in lower case, unless overridden. (`--hostname-override`)
     pub node_name: String,
     /// Addresses of the node that were given, primary first; at most one per family. (`--node-ip`)
     pub node_ips: Vec<IpAddr>,
+    /// The node as an object of a cluster.
+    pub node: Node,
     /// Root of the daemon's own files. (`--root-dir`)
     pub root_dir: PathBuf,
     /// File to lock while running. (`--lock-file`)
@@ -128,6 +131,8 @@ pub struct Dns {
 pub struct PodDefaults {
     /// How many pods may run. (`maxPods`)
     pub max_pods: usize,
+    /// How many of them for each CPU; 0 for no such limit. (`podsPerCore`)
+    pub pods_per_core: usize,
     /// Root of the pods' log directories. (`podLogsDir`)
     pub logs_dir: PathBuf,
     /// The longest wait before a crashing container is started again. (`crashLoopBackOff.maxContainerRestartPeriod`)
@@ -136,6 +141,16 @@ pub struct PodDefaults {
     pub seccomp_default: bool,
     /// Sysctls beyond the safe ones that pods may set: names, or starts of names followed by `*`. (`allowedUnsafeSysctls`)
     pub allowed_unsafe_sysctls: Vec<String>,
+}
+
+impl PodDefaults {
+    /// How many pods may run on a host with so many CPUs.
+    pub fn most_pods(&self, cpus: usize) -> usize {
+        match self.pods_per_core {
+            0 => self.max_pods,
+            each => self.max_pods.min(cpus.saturating_mul(each)),
+        }
+    }
 }
 
 /// What the host must be, and what the daemon is on it.
@@ -182,6 +197,7 @@ impl Config {
         Self {
             node_name: node_name(hostname, flags.hostname_override.as_deref()),
             node_ips: flags.node_ip.clone(),
+            node: Node::new(kubelet, flags),
             root_dir: flags.root_dir.clone(),
             lock_file: flags.lock_file.clone(),
             socket: hostlet.socket.clone().map(PathBuf::from).unwrap_or_default(),
@@ -201,7 +217,8 @@ impl Config {
                 resolv_conf: path(&kubelet.resolv_conf),
             },
             pods: PodDefaults {
-                max_pods: usize::try_from(kubelet.max_pods.unwrap_or_default()).unwrap_or_default(),
+                max_pods: count(kubelet.max_pods),
+                pods_per_core: count(kubelet.pods_per_core),
                 logs_dir: path(&kubelet.pod_logs_dir).unwrap_or_default(),
                 max_restart_wait: time(kubelet.crash_loop_back_off.max_container_restart_period),
                 seccomp_default: kubelet.seccomp_default.unwrap_or_default(),
@@ -227,7 +244,11 @@ impl Config {
     }
 }
 
-fn time(field: Option<GoDuration>) -> Duration {
+fn count(field: Option<i32>) -> usize {
+    field.and_then(|number| number.try_into().ok()).unwrap_or_default()
+}
+
+pub(super) fn time(field: Option<GoDuration>) -> Duration {
     field.and_then(GoDuration::to_std).unwrap_or_default()
 }
 

@@ -6,8 +6,10 @@ use std::path::{Component, Path};
 
 use super::GoDuration;
 use super::gates;
+use super::node;
 use super::settings::socket_path;
 use super::wire::{CredentialsVerification, KubeletConfiguration, MemoryReservationPolicy, QuantityText};
+use crate::types::Quantity;
 
 /// A breach of a rule: the field's path, and the rule.
 pub(super) type Breach = (String, String);
@@ -51,6 +53,7 @@ pub(super) fn validate(kc: &KubeletConfiguration) -> Vec<Breach> {
     logs(kc, &mut breaches);
     node_allocatable(kc, &mut breaches);
     reserved_memory(kc, &mut breaches);
+    reservations(kc, &mut breaches);
     eviction(kc, &mut breaches);
     shutdown(kc, &mut breaches);
     exclusions(kc, &mut breaches);
@@ -97,6 +100,8 @@ fn times(kc: &KubeletConfiguration, breaches: &mut Breaches) {
         ("fileCheckFrequency", kc.file_check_frequency),
         ("httpCheckFrequency", kc.http_check_frequency),
         ("runtimeRequestTimeout", kc.runtime_request_timeout),
+        ("nodeStatusUpdateFrequency", kc.node_status_update_frequency),
+        ("nodeStatusReportFrequency", kc.node_status_report_frequency),
         ("imageMinimumGCAge", kc.image_minimum_gc_age),
         ("imageMaximumGCAge", kc.image_maximum_gc_age),
     ] {
@@ -172,7 +177,7 @@ fn logs(kc: &KubeletConfiguration, breaches: &mut Breaches) {
         breaches.add("containerLogMonitorInterval", "must be 3s or more");
     }
     let size = kc.container_log_max_size.as_deref().unwrap_or_default();
-    if let Err(error) = crate::types::Quantity::parse(size) {
+    if let Err(error) = Quantity::parse(size) {
         breaches.add("containerLogMaxSize", format!("{size:?}: {error}"));
     }
 }
@@ -262,7 +267,40 @@ fn reserved_memory(kc: &KubeletConfiguration, breaches: &mut Breaches) {
     }
 }
 
+/// What is kept from pods: resources there are, in amounts there are.
+fn reservations(kc: &KubeletConfiguration, breaches: &mut Breaches) {
+    for (field, amounts) in [("kubeReserved", &kc.kube_reserved), ("systemReserved", &kc.system_reserved)] {
+        for (resource, text) in amounts.iter().flatten() {
+            let path = format!("{field}.{resource}");
+            if !node::RESERVABLE.contains(&resource.as_str()) {
+                breaches.add(&path, format!("must be one of {}", node::RESERVABLE.join(", ")));
+            }
+            match Quantity::parse(text) {
+                Ok(amount) if amount.is_negative() => {
+                    breaches.add(&path, format!("{text:?} must not be negative"));
+                }
+                Ok(_) => {}
+                Err(error) => breaches.add(&path, format!("{text:?}: {error}")),
+            }
+        }
+    }
+    let cpus = kc.reserved_system_cpus.as_deref().filter(|cpus| !cpus.is_empty());
+    if let Some(Err(wrong)) = cpus.map(node::cpu_set) {
+        breaches.add("reservedSystemCPUs", wrong);
+    }
+}
+
 fn eviction(kc: &KubeletConfiguration, breaches: &mut Breaches) {
+    for (field, thresholds) in [("evictionHard", &kc.eviction_hard), ("evictionSoft", &kc.eviction_soft)] {
+        for (signal, text) in thresholds.iter().flatten() {
+            let path = format!("{field}.{signal}");
+            if !node::EVICTION_SIGNALS.contains(&signal.as_str()) {
+                breaches.add(&path, format!("must be one of {}", node::EVICTION_SIGNALS.join(", ")));
+            } else if let Err(wrong) = node::threshold(text) {
+                breaches.add(&path, wrong);
+            }
+        }
+    }
     for signal in kc.eviction_soft.iter().flat_map(|soft| soft.keys()) {
         if !kc.eviction_soft_grace_period.as_ref().is_some_and(|periods| periods.contains_key(signal)) {
             breaches.add(&format!("evictionSoft.{signal}"), "needs an entry in evictionSoftGracePeriod");

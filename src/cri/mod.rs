@@ -16,8 +16,8 @@ pub use error::{CriError, Operation};
 pub use monitor::monitor;
 pub use runtime::{EventStream, ImageService, RuntimeHint, RuntimeService};
 pub use types::{
-    Container, ContainerState, ContainerStatus, ImageInfo, RuntimeCondition, RuntimeStatus, Sandbox,
-    SandboxState, SandboxStatus, Version,
+    Container, ContainerState, ContainerStatus, ImageInfo, RuntimeCondition, RuntimeFeatures, RuntimeHandler,
+    RuntimeStatus, Sandbox, SandboxState, SandboxStatus, Version,
 };
 
 /// The CRI's own messages, for those who build sandbox and container configurations.

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::watch;
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::{RuntimeService, RuntimeStatus};
@@ -15,10 +16,11 @@ const PERIOD: Duration = Duration::from_secs(5);
 const PERIOD_UNREADY: Duration = Duration::from_secs(1);
 
 /// Publishes the runtime's status until cancelled. A runtime that does not answer keeps its last status: that it does not
-/// answer shows in its relisting.
+/// answer shows in its relisting, and in `ready_at`, which is when it last said that it is ready.
 pub async fn monitor(
     runtime: Arc<dyn RuntimeService>,
     status: watch::Sender<Option<RuntimeStatus>>,
+    ready_at: watch::Sender<Option<Instant>>,
     cancel: CancellationToken,
 ) {
     loop {
@@ -29,10 +31,13 @@ pub async fn monitor(
             answer = runtime.status() => answer,
         };
         if let Ok(new) = answer {
+            if new.runtime.status {
+                ready_at.send_replace(Some(Instant::now()));
+            }
             status.send_if_modified(|old| {
                 let changed = old.as_ref() != Some(&new);
                 if changed {
-                    tell(&new);
+                    tell(old.as_ref(), &new);
                     *old = Some(new);
                 }
                 changed
@@ -49,8 +54,15 @@ pub async fn monitor(
     }
 }
 
-fn tell(status: &RuntimeStatus) {
-    for (condition, what) in [(&status.runtime, "container runtime"), (&status.network, "pod network")] {
+fn tell(old: Option<&RuntimeStatus>, new: &RuntimeStatus) {
+    let conditions = [
+        (old.map(|old| &old.runtime), &new.runtime, "container runtime"),
+        (old.map(|old| &old.network), &new.network, "pod network"),
+    ];
+    for (before, condition, what) in conditions {
+        if before == Some(condition) {
+            continue;
+        }
         if condition.status {
             tracing::info!("the {what} is ready");
         } else {

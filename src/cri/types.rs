@@ -36,6 +36,28 @@ pub struct RuntimeStatus {
     pub runtime: RuntimeCondition,
     /// `NetworkReady`: the runtime's network plugin is configured.
     pub network: RuntimeCondition,
+    /// Its handlers, in its order; empty when it does not say (before containerd 2).
+    pub handlers: Vec<RuntimeHandler>,
+    /// What it can do; none when it does not say (before containerd 2).
+    pub features: Option<RuntimeFeatures>,
+}
+
+/// A way to run pods, as a RuntimeClass names it.
+#[derive(Clone, Debug, PartialEq, Eq, Default)]
+pub struct RuntimeHandler {
+    /// Its name; empty for the one that pods get without a RuntimeClass.
+    pub name: String,
+    /// Whether it mounts volumes read-only with everything beneath them.
+    pub recursive_read_only_mounts: bool,
+    /// Whether it runs pods in user namespaces.
+    pub user_namespaces: bool,
+}
+
+/// What a runtime can do, whatever the handler.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct RuntimeFeatures {
+    /// Whether it honours a pod's `supplementalGroupsPolicy`.
+    pub supplemental_groups_policy: bool,
 }
 
 /// Whether a sandbox can take containers.

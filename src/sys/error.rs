@@ -22,6 +22,14 @@ pub enum SysError {
         /// Why.
         source: io::Error,
     },
+    /// A filesystem could not be measured.
+    #[error("cannot measure the filesystem of {}", path.display())]
+    Filesystem {
+        /// A path on it.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
     /// A file could not be written.
     #[error("cannot write {value} to {}", path.display())]
     Write {
@@ -74,6 +82,36 @@ pub enum SysError {
     #[error("cannot lock {}", path.display())]
     Lock {
         /// The file.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// A tmpfs could not be mounted.
+    #[error("cannot mount a tmpfs on {}", path.display())]
+    MountTmpfs {
+        /// The directory.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// What is mounted on a directory could not be unmounted.
+    #[error("cannot unmount {}", path.display())]
+    Unmount {
+        /// The directory.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// A directory cannot be removed because something is mounted on it or below.
+    #[error("{} is not removed, as something is mounted in it", path.display())]
+    Mounted {
+        /// The directory.
+        path: PathBuf,
+    },
+    /// A directory or file could not be removed.
+    #[error("cannot remove {}", path.display())]
+    Remove {
+        /// The directory or file.
         path: PathBuf,
         /// Why.
         source: io::Error,

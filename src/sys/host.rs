@@ -27,11 +27,12 @@ impl Host {
 
     /// Memory of the machine, bytes.
     pub fn memory_capacity(&self) -> Result<u64, SysError> {
-        let path = self.proc.join("meminfo");
-        match Meminfo::from_file(&path) {
-            Ok(info) => Ok(info.mem_total),
-            Err(source) => Err(SysError::ReadProc { path, source: Box::new(source) }),
-        }
+        self.meminfo().map(|info| info.mem_total)
+    }
+
+    /// Swap of the machine, bytes.
+    pub fn swap_capacity(&self) -> Result<u64, SysError> {
+        self.meminfo().map(|info| info.swap_total)
     }
 
     /// Whether any swap is in use. A kernel without swap has none.
@@ -58,6 +59,16 @@ impl Host {
         self.line("sys/kernel/random/boot_id")
     }
 
+    /// The kernel's release, e.g. `6.1.0-18-amd64`.
+    pub fn kernel_version(&self) -> Result<String, SysError> {
+        self.line("sys/kernel/osrelease")
+    }
+
+    fn meminfo(&self) -> Result<Meminfo, SysError> {
+        let path = self.proc.join("meminfo");
+        Meminfo::from_file(&path).map_err(|source| SysError::ReadProc { path, source: Box::new(source) })
+    }
+
     fn line(&self, file: &str) -> Result<String, SysError> {
         self.text(file).map(|text| text.trim().to_owned())
     }
@@ -77,6 +88,7 @@ pub fn root_check() -> Result<(), SysError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::sys::testing::MEMINFO;
 
     fn fake(files: &[(&str, &str)]) -> (tempfile::TempDir, Host) {
         let dir = tempfile::tempdir().unwrap();
@@ -88,10 +100,6 @@ mod tests {
         let host = Host::new(dir.path());
         (dir, host)
     }
-
-    const MEMINFO: &str = "MemTotal:        3975224 kB\nMemFree: 1 kB\nBuffers: 1 kB\nCached: 1 kB\nSwapCached: 0 kB\n\
-        Active: 1 kB\nInactive: 1 kB\nSwapTotal: 0 kB\nSwapFree: 0 kB\nDirty: 0 kB\nWriteback: 0 kB\nMapped: 1 kB\n\
-        Slab: 1 kB\nCommitted_AS: 1 kB\nVmallocTotal: 1 kB\nVmallocUsed: 0 kB\nVmallocChunk: 0 kB\n";
 
     #[test]
     fn facts_of_a_made_up_machine() {

@@ -1,5 +1,6 @@
-//! The host: memory, names, own process limits, kernel facts. Does not know what a pod is.
+//! The host: memory, names, mounts, own process limits, kernel facts. Does not know what a pod is.
 
+mod addresses;
 mod changes;
 mod dirs;
 mod error;
@@ -7,8 +8,14 @@ mod file_work;
 mod host;
 mod limits;
 mod lock_file;
+mod machine;
+mod mounts;
+mod remove;
+#[cfg(test)]
+mod testing;
 mod watch;
 
+pub use addresses::{is_own_ip, outgoing_ips};
 pub use changes::{Changes, Progress};
 pub use dirs::HostDirs;
 pub use error::SysError;
@@ -16,4 +23,7 @@ pub use file_work::file_work;
 pub use host::{Host, root_check};
 pub use limits::{Applied, raise_open_files, set_oom_score_adj};
 pub use lock_file::LockFile;
+pub use machine::Machine;
+pub use mounts::{KernelMounts, Mount, MountTable, Mounts};
+pub use remove::{real_path, remove_tree};
 pub use watch::Watch;

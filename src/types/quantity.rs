@@ -69,6 +69,25 @@ impl Quantity {
         Ok(Self { nanos, notation: scale.notation(magnitude) })
     }
 
+    /// A number of bytes, written with binary suffixes where they lose nothing.
+    pub fn bytes(bytes: u64) -> Self {
+        Self { nanos: (i128::from(bytes) * NANOS).min(MAX_NANOS), notation: Notation::BinarySi }
+    }
+
+    /// Thousandths of a unit, written with decimal suffixes: millicores, and counts a thousandfold.
+    pub fn milli(thousandths: u64) -> Self {
+        Self {
+            nanos: (i128::from(thousandths) * (NANOS / 1000)).min(MAX_NANOS),
+            notation: Notation::DecimalSi,
+        }
+    }
+
+    /// What is left after `other` is taken away, at least nothing; written as this one is.
+    #[must_use]
+    pub fn less(self, other: Self) -> Self {
+        Self { nanos: (self.nanos - other.nanos).max(0), ..self }
+    }
+
     /// Whole units, rounded away from zero: bytes of memory, a count.
     pub fn value(&self) -> i64 {
         self.rounded_to(NANOS)
@@ -324,6 +343,16 @@ mod tests {
         ] {
             assert_eq!(quantity(text).to_string(), canonical, "{text}");
         }
+    }
+
+    #[test]
+    fn made_of_numbers_and_taken_from_each_other() {
+        assert_eq!(Quantity::bytes(24_684_096 << 10).to_string(), "24684096Ki");
+        assert_eq!(Quantity::bytes(0).to_string(), "0");
+        assert_eq!(Quantity::milli(1_500).to_string(), "1500m");
+        assert_eq!(Quantity::milli(1_000_000).to_string(), "1k");
+        assert_eq!(Quantity::bytes(1 << 30).less(quantity("100M")).to_string(), "973741824");
+        assert_eq!(quantity("1").less(quantity("2")).to_string(), "0");
     }
 
     #[test]

@@ -7,7 +7,7 @@ use futures::future::BoxFuture;
 use futures::stream::BoxStream;
 use hostlet::cri::fake::FakeRuntime;
 use hostlet::cri::wire::{self, runtime_service_server::RuntimeService};
-use hostlet::cri::{RuntimeCondition, RuntimeHint, RuntimeService as _};
+use hostlet::cri::{RuntimeCondition, RuntimeHandler, RuntimeHint, RuntimeService as _};
 use hostlet::types::CgroupDriver;
 use hostlet::types::{ContainerId, POD_UID_LABEL, SandboxId};
 use tonic::{Request, Response, Status, async_trait};
@@ -40,6 +40,14 @@ impl Runtimes {
 fn condition(name: &str, condition: RuntimeCondition) -> wire::RuntimeCondition {
     let RuntimeCondition { status, reason, message } = condition;
     wire::RuntimeCondition { r#type: name.to_owned(), status, reason, message }
+}
+
+fn handler(handler: RuntimeHandler) -> wire::RuntimeHandler {
+    let features = wire::RuntimeHandlerFeatures {
+        recursive_read_only_mounts: handler.recursive_read_only_mounts,
+        user_namespaces: handler.user_namespaces,
+    };
+    wire::RuntimeHandler { name: handler.name, features: Some(features) }
 }
 
 /// A hint as the CRI's event: of a pod, by the labels of a sandbox; of an object, by its identifier alone.
@@ -94,6 +102,10 @@ impl RuntimeService for Runtimes {
                     condition("RuntimeReady", status.runtime),
                     condition("NetworkReady", status.network),
                 ],
+            }),
+            runtime_handlers: status.handlers.into_iter().map(handler).collect(),
+            features: status.features.map(|features| wire::RuntimeFeatures {
+                supplemental_groups_policy: features.supplemental_groups_policy,
             }),
             ..wire::StatusResponse::default()
         })

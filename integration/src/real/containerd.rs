@@ -16,6 +16,8 @@ use crate::shell::{integration_dir, lib, profile_dir, tail};
 use crate::wait::{Look, wait_for};
 
 const POD_SUBNET: &str = "10.88.0.0/16";
+/// The bridge of the pods in the host's network.
+pub(super) const BRIDGE: &str = "cni0";
 const START_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// A running containerd.
@@ -99,7 +101,7 @@ impl Containerd {
 fn write_config(dirs: &Dirs, config: &Path) -> Result<()> {
     let networks = dirs.state.join("cni");
     fs::create_dir_all(&networks).with_context(|| format!("creating {}", networks.display()))?;
-    let network = lib("cni_config", [&dirs.id, "cni0", POD_SUBNET, &dirs.addresses().to_string_lossy()])?;
+    let network = lib("cni_config", [&dirs.id, BRIDGE, POD_SUBNET, &dirs.addresses().to_string_lossy()])?;
     let text = lib(
         "containerd_config",
         [dirs.containerd_root().as_path(), &dirs.containerd_state(), &networks, Path::new("false")],

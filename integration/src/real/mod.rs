@@ -11,7 +11,7 @@ mod registry;
 
 pub use crate::daemon::Daemon;
 pub use cri::{Cri, CriSandbox};
-pub use host::{ArchiveForm, RealHost};
+pub use host::{AfterReboot, ArchiveForm, RealHost};
 pub use leftovers::leftovers;
 pub use processes::ContainerProcess;
 pub use registry::SlowRegistry;

@@ -6,8 +6,8 @@ use std::net::IpAddr;
 use jiff::Timestamp;
 
 use super::super::types::{
-    Container, ContainerState, ContainerStatus, ImageInfo, RuntimeStatus, Sandbox, SandboxState,
-    SandboxStatus,
+    Container, ContainerState, ContainerStatus, ImageInfo, RuntimeFeatures, RuntimeHandler, RuntimeStatus,
+    Sandbox, SandboxState, SandboxStatus,
 };
 use super::super::{CriError, Operation, RuntimeCondition, wire};
 use crate::types::{
@@ -137,9 +137,23 @@ pub(in crate::cri) fn container_status(wire: wire::ContainerStatus) -> Result<Co
     })
 }
 
-pub(in crate::cri) fn runtime_status(wire: wire::RuntimeStatus) -> RuntimeStatus {
-    let mut status = RuntimeStatus::default();
-    for condition in wire.conditions {
+pub(in crate::cri) fn runtime_status(wire: wire::StatusResponse) -> RuntimeStatus {
+    let handler = |wire: wire::RuntimeHandler| {
+        let features = wire.features.unwrap_or_default();
+        RuntimeHandler {
+            name: wire.name,
+            recursive_read_only_mounts: features.recursive_read_only_mounts,
+            user_namespaces: features.user_namespaces,
+        }
+    };
+    let mut status = RuntimeStatus {
+        handlers: wire.runtime_handlers.into_iter().map(handler).collect(),
+        features: wire.features.map(|features| RuntimeFeatures {
+            supplemental_groups_policy: features.supplemental_groups_policy,
+        }),
+        ..RuntimeStatus::default()
+    };
+    for condition in wire.status.into_iter().flat_map(|status| status.conditions) {
         let target = match condition.r#type.as_str() {
             "RuntimeReady" => &mut status.runtime,
             "NetworkReady" => &mut status.network,

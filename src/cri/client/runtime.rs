@@ -53,7 +53,10 @@ impl RuntimeService for CriClient {
         let request = wire::StatusRequest { verbose: false };
         let call = async { self.runtime().status(request).await };
         let answer = self.call(Operation::Status, Subject::Node, call).await?;
-        Ok(convert::runtime_status(answer.status.ok_or_else(|| missing(Operation::Status, "status"))?))
+        match answer.status {
+            None => Err(missing(Operation::Status, "status")),
+            Some(_) => Ok(convert::runtime_status(answer)),
+        }
     }
 
     async fn cgroup_driver(&self) -> Result<Option<CgroupDriver>, CriError> {

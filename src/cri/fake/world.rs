@@ -71,7 +71,7 @@ impl World {
                 runtime_version: "1.6.20".to_owned(),
                 api_version: "v1".to_owned(),
             },
-            status: RuntimeStatus { runtime: ready.clone(), network: ready },
+            status: RuntimeStatus { runtime: ready.clone(), network: ready, ..RuntimeStatus::default() },
             cgroup_driver: None,
             outage: None,
             history: Vec::new(),

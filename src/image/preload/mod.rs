@@ -19,4 +19,4 @@ pub use containerd::{Containerd, PRELOAD_REFERENCE};
 pub use digest::Digest;
 pub use error::{ArchiveError, PlanError, StoreError};
 pub use import::{BlobWriter, ImageStore, LeasedBlob, Target};
-pub use task::{PreloadConfig, architecture, run};
+pub use task::{PreloadConfig, run};

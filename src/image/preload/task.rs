@@ -44,17 +44,6 @@ pub struct PreloadConfig {
     pub architecture: &'static str,
 }
 
-/// The architecture of this host as OCI images name it, which is Go's way.
-pub fn architecture() -> &'static str {
-    match std::env::consts::ARCH {
-        "x86_64" => "amd64",
-        "aarch64" => "arm64",
-        "x86" => "386",
-        "powerpc64" => "ppc64le",
-        other => other,
-    }
-}
-
 /// Imports what is in the directory, and what comes, until `cancel`. Of two archives with the same image name, the one
 /// imported last has it; at the start that is the last by file name.
 pub async fn run(config: PreloadConfig, store: Arc<dyn ImageStore>, cancel: CancellationToken) {

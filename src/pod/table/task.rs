@@ -17,8 +17,8 @@ use super::sweep::{Sweep, Swept};
 use super::workers::Workers;
 use crate::cri::ContainerState;
 use crate::pleg::PlegHandle;
-use crate::pod::pod_ref;
 use crate::pod::worker::{KillRequest, PodSyncer, PodUpdate, Subject, UpdateKind};
+use crate::pod::{Turn, pod_ref};
 use crate::types::{ContainerId, PodUid};
 
 /// Pause between two passes of housekeeping when nothing asks for one earlier: the kubelet's container GC period.
@@ -213,9 +213,9 @@ impl PodTable {
     }
 
     /// Compares what the sources want with what they wanted: removals first, so that a static pod's successor finds it
-    /// ending.
+    /// ending; then the pods in the order in which they may pass the start gate.
     fn take_wanted(&mut self) {
-        let wanted = self.wanted.borrow_and_update().clone();
+        let mut wanted = self.wanted.borrow_and_update().clone();
         self.is_desired_complete = wanted.ready;
         let new: HashSet<PodUid> = wanted.pods.iter().map(|pod| pod_ref(pod).uid).collect();
         let gone: Vec<PodUid> = self.desired.keys().filter(|uid| !new.contains(*uid)).cloned().collect();
@@ -232,6 +232,7 @@ impl PodTable {
                 self.update(UpdateKind::Kill, pod);
             }
         }
+        wanted.pods.sort_by_key(|pod| Turn::of(pod));
         for pod in wanted.pods {
             let reference = pod_ref(&pod);
             match self.desired.insert(reference.uid.clone(), pod.clone()) {

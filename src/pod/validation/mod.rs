@@ -6,7 +6,6 @@ mod env;
 mod error;
 mod handlers;
 mod metadata;
-pub(crate) mod names;
 mod network;
 mod references;
 mod resources;
@@ -21,6 +20,8 @@ use k8s_openapi::api::core::v1::Pod;
 
 pub use error::{FieldError, FieldErrorKind, FieldPath};
 pub use unsupported::unsupported;
+
+pub(crate) use crate::types::names;
 
 /// Everything the API server would refuse of `pod`, which has its defaults already. Empty: the pod is valid.
 pub fn validate(pod: &Pod) -> Vec<FieldError> {

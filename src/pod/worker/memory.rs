@@ -11,6 +11,7 @@ use tokio::time::Instant;
 use crate::pod::CrashLoops;
 use crate::pod::status::Lifecycle;
 use crate::types::ContainerId;
+use crate::volume::VolumeProblem;
 
 /// Why a container waits, as `state.waiting` tells it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -34,6 +35,8 @@ pub struct Memory {
     pub failure: Option<String>,
     /// Why the sandbox could not be made, if it could not.
     pub sandbox_error: Option<String>,
+    /// What was last told to be wrong with the pod's volumes.
+    pub volume_problems: Vec<VolumeProblem>,
     /// What ended containers left in their termination logs.
     pub termination_messages: BTreeMap<ContainerId, String>,
     /// When the last work ended, was cancelled or panicked: the next one wants to see the runtime as of later.
@@ -57,6 +60,7 @@ impl Memory {
             retries: BTreeMap::new(),
             failure: None,
             sandbox_error: None,
+            volume_problems: Vec::new(),
             termination_messages: BTreeMap::new(),
             last_work: None,
             status: None,

@@ -1,15 +1,13 @@
 //! Starting a sandbox and a container, each through the gate.
 
-use std::cmp::Reverse;
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Container, Pod};
 
 use super::plan::Start;
 use super::syncer::Services;
-use super::{Memory, WaitingReason};
+use super::{Memory, Retry, WaitingReason};
 use crate::cri::wire::PodSandboxConfig;
 use crate::cri::{ContainerState, CriError};
 use crate::image::{ImageError, ImageRequest, PullPolicy};
@@ -19,7 +17,8 @@ use crate::pod::timeline::Step;
 use crate::pod::{Activity, Turn, pod_ref};
 use crate::store::Table;
 use crate::sys::file_work;
-use crate::types::{CONFIG_SEEN_ANNOTATION, ContainerId, PodEvent, PodRef, SandboxId, error_chain};
+use crate::types::{ContainerId, PodEvent, PodRef, SandboxId, error_chain};
+use crate::volume::PodVolumes;
 
 /// A sandbox that takes containers.
 pub(super) struct PodSandbox {
@@ -28,17 +27,14 @@ pub(super) struct PodSandbox {
     pub(super) ips: Vec<IpAddr>,
 }
 
-fn waiting(reason: &str, message: impl Into<String>) -> WaitingReason {
-    WaitingReason { reason: reason.to_owned(), message: message.into() }
+/// Why a container could not be started, and when to try again.
+pub(super) struct NotStarted {
+    pub(super) waiting: WaitingReason,
+    pub(super) retry: Retry,
 }
 
-/// The pod's place at the start gate: at boot, critical pods come up first.
-fn turn(pod: &Pod) -> Turn {
-    let annotation = pod.metadata.annotations.as_ref().and_then(|a| a.get(CONFIG_SEEN_ANNOTATION));
-    Turn {
-        priority: Reverse(pod.spec.as_ref().and_then(|spec| spec.priority).unwrap_or(0)),
-        seen: annotation.and_then(|text| text.parse().ok()).unwrap_or(Timestamp::UNIX_EPOCH),
-    }
+fn not_started(reason: &str, message: impl Into<String>, retry: Retry) -> NotStarted {
+    NotStarted { waiting: WaitingReason { reason: reason.to_owned(), message: message.into() }, retry }
 }
 
 impl Services {
@@ -60,7 +56,7 @@ impl Services {
             self.runtime.run_sandbox(config.clone(), "").await
         };
         self.begin(reference, Activity::WaitingForTurn);
-        let id = self.gate.pass(turn(pod), making).await?;
+        let id = self.gate.pass(Turn::of(pod), making).await?;
         let status = self.runtime.sandbox_status(&id).await?;
         let ips: Vec<String> = status.ips.iter().map(IpAddr::to_string).collect();
         self.board.timeline().mark(reference, Step::Network, ips.join(", "), self.clock.now());
@@ -75,9 +71,9 @@ impl Services {
         container: &Container,
         start: &Start,
         observed: &PodStatus,
-        sandbox: &PodSandbox,
+        place: (&PodSandbox, &PodVolumes),
         memory: &mut Memory,
-    ) -> Result<(), WaitingReason> {
+    ) -> Result<(), NotStarted> {
         let reference = pod_ref(pod);
         let previous = observed.container(&container.name);
         let (id, attempt) = match &start.adopt {
@@ -87,7 +83,7 @@ impl Services {
                     Some(previous) => previous.attempt + 1,
                     None => self.attempt_from_logs(&reference, &container.name).await,
                 };
-                let made = self.make_container(pod, &reference, container, attempt, sandbox, memory).await?;
+                let made = self.make_container(pod, &reference, container, attempt, place, memory).await?;
                 (made, attempt)
             }
         };
@@ -101,10 +97,10 @@ impl Services {
             self.runtime.start_container(&id).await
         };
         self.begin(&reference, Activity::WaitingForTurn);
-        let started = self.gate.pass(turn(pod), starting).await;
+        let started = self.gate.pass(Turn::of(pod), starting).await;
         if let Err(error) = started {
             self.failed(&reference, container, &error.to_string(), memory);
-            return Err(waiting("RunContainerError", error.to_string()));
+            return Err(not_started("RunContainerError", error.to_string(), Retry::after(&error)));
         }
         self.announce(&reference, Some(&container.name), &PodEvent::normal("Started", "Container started"));
         memory.recovered(&container.name);
@@ -123,12 +119,12 @@ impl Services {
         reference: &PodRef,
         container: &Container,
         attempt: u32,
-        sandbox: &PodSandbox,
+        (sandbox, volumes): (&PodSandbox, &PodVolumes),
         memory: &mut Memory,
-    ) -> Result<ContainerId, WaitingReason> {
+    ) -> Result<ContainerId, NotStarted> {
         let image = self.pull(reference, container, sandbox, memory).await?;
         let config = async {
-            let mounts = container_mounts(pod, container, &sandbox.ips, &self.host).await?;
+            let mounts = container_mounts(pod, container, volumes, &sandbox.ips, &self.host).await?;
             let config = container_config(pod, container, attempt, &image, &sandbox.ips, mounts, &self.host)?;
             Ok::<_, crate::pod::container::FilesError>(config)
         };
@@ -137,7 +133,7 @@ impl Services {
             Err(error) => {
                 let text = error_chain(&error);
                 self.failed(reference, container, &text, memory);
-                return Err(waiting("CreateContainerConfigError", text));
+                return Err(not_started("CreateContainerConfigError", text, Retry::BackOff));
             }
         };
         let logs = self.logs.clone();
@@ -146,14 +142,14 @@ impl Services {
         if let Ok(Err(error)) = made {
             let text = error_chain(&error);
             self.failed(reference, container, &text, memory);
-            return Err(waiting("CreateContainerError", text));
+            return Err(not_started("CreateContainerError", text, Retry::BackOff));
         }
         let creating = async {
             self.begin(reference, Activity::CreatingContainer { container: container.name.clone() });
             self.runtime.create_container(&sandbox.id, config, sandbox.config.clone()).await
         };
         self.begin(reference, Activity::WaitingForTurn);
-        let created = self.gate.pass(turn(pod), creating).await;
+        let created = self.gate.pass(Turn::of(pod), creating).await;
         match created {
             Ok(id) => {
                 self.announce(
@@ -165,7 +161,7 @@ impl Services {
             }
             Err(error) => {
                 self.failed(reference, container, &error.to_string(), memory);
-                Err(waiting("CreateContainerError", error.to_string()))
+                Err(not_started("CreateContainerError", error.to_string(), Retry::after(&error)))
             }
         }
     }
@@ -176,7 +172,7 @@ impl Services {
         container: &Container,
         sandbox: &PodSandbox,
         memory: &mut Memory,
-    ) -> Result<crate::cri::ImageInfo, WaitingReason> {
+    ) -> Result<crate::cri::ImageInfo, NotStarted> {
         let image = container.image.clone().unwrap_or_default();
         // Defaulting has set the policy; without one, nothing is fetched that is here already.
         let policy = container.image_pull_policy.as_deref().and_then(PullPolicy::from_api);
@@ -204,7 +200,12 @@ impl Services {
                 memory.retries.insert(container.name.clone(), at);
             }
             self.failed(reference, container, error.reason(), memory);
-            waiting(error.reason(), error.to_string())
+            let retry = match &error {
+                // No registry was asked, only the runtime.
+                ImageError::Inspect { .. } => Retry::Soon,
+                _ => Retry::BackOff,
+            };
+            not_started(error.reason(), error.to_string(), retry)
         })
     }
 

@@ -1,0 +1,276 @@
+//! What the node is told to be in a cluster: the served settings about its API object, and how their texts are read.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::Taint;
+
+use super::flags::ProcessFlags;
+use super::settings::time;
+use super::wire::KubeletConfiguration;
+use crate::types::{Quantity, names};
+
+/// The node as an object of a cluster. Names in brackets are fields of KubeletConfiguration, or flags.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Node {
+    /// Whether to make the Node if there is none. (`registerNode`)
+    pub register: bool,
+    /// Taints it is made with. (`registerWithTaints`)
+    pub taints: Vec<Taint>,
+    /// Labels it is made with, beside the well-known ones. (`--node-labels`)
+    pub labels: BTreeMap<String, String>,
+    /// Its identifier at the cloud it runs in; none if nobody says. (`providerID`)
+    pub provider_id: Option<String>,
+    /// Whether a cloud controller manager tells addresses and topology. (`--cloud-provider=external`)
+    pub external_cloud: bool,
+    /// Whether controllers attach its volumes. (`enableControllerAttachDetach`)
+    pub controller_attach_detach: bool,
+    /// How often its status is computed. (`nodeStatusUpdateFrequency`)
+    pub status_update_frequency: Duration,
+    /// How often its status is sent though nothing changed. (`nodeStatusReportFrequency`)
+    pub status_report_frequency: Duration,
+    /// How long its lease lives unless renewed. (`nodeLeaseDurationSeconds`)
+    pub lease_duration: Duration,
+    /// How many images it tells; none for all. (`nodeStatusMaxImages`)
+    pub max_images: Option<usize>,
+    /// Whether it tells how much ephemeral storage it has. (`localStorageCapacityIsolation`)
+    pub local_storage_isolation: bool,
+    /// What is kept from pods.
+    pub reserved: Reserved,
+}
+
+/// What of the machine is kept from pods.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Reserved {
+    /// For the daemons of Kubernetes and of the system, by resource. (`kubeReserved`, `systemReserved`)
+    pub resources: BTreeMap<String, Vec<Quantity>>,
+    /// How many CPUs are named for the system, which is what is reserved of them then. (`reservedSystemCPUs`)
+    pub system_cpus: Option<usize>,
+    /// Memory below which pods are evicted. (`evictionHard`, `memory.available`)
+    pub eviction_memory: Option<Threshold>,
+    /// Space on the filesystem of the daemon's directory below which pods are evicted. (`evictionHard`,
+    /// `nodefs.available`)
+    pub eviction_storage: Option<Threshold>,
+}
+
+/// How little may be left of something.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Threshold {
+    /// So much.
+    Amount(Quantity),
+    /// This part of the whole, above 0 and below 1. In single precision, as upstream has it: it shows in the result.
+    Part(f32),
+}
+
+/// Resources that may be kept from pods.
+pub(super) const RESERVABLE: [&str; 4] = ["cpu", "memory", "ephemeral-storage", "pid"];
+
+/// Signals that eviction may be set for.
+pub(super) const EVICTION_SIGNALS: [&str; 9] = [
+    "memory.available",
+    "allocatableMemory.available",
+    "nodefs.available",
+    "nodefs.inodesFree",
+    "imagefs.available",
+    "imagefs.inodesFree",
+    "containerfs.available",
+    "containerfs.inodesFree",
+    "pid.available",
+];
+
+impl Node {
+    /// The settings in a complete and valid configuration.
+    pub(super) fn new(kubelet: &KubeletConfiguration, flags: &ProcessFlags) -> Self {
+        let set = |text: &Option<String>| text.clone().filter(|text| !text.is_empty());
+        Self {
+            register: kubelet.register_node.unwrap_or_default(),
+            taints: kubelet.register_with_taints.clone().unwrap_or_default(),
+            labels: flags.node_labels.iter().filter_map(|text| label(text).ok()).collect(),
+            provider_id: set(&kubelet.provider_id),
+            external_cloud: flags.cloud_provider == EXTERNAL,
+            controller_attach_detach: kubelet.enable_controller_attach_detach.unwrap_or_default(),
+            status_update_frequency: time(kubelet.node_status_update_frequency),
+            status_report_frequency: time(kubelet.node_status_report_frequency),
+            lease_duration: Duration::from_secs(
+                kubelet.node_lease_duration_seconds.and_then(|s| s.try_into().ok()).unwrap_or_default(),
+            ),
+            // -1 is no limit.
+            max_images: usize::try_from(kubelet.node_status_max_images.unwrap_or_default()).ok(),
+            local_storage_isolation: kubelet.local_storage_capacity_isolation.unwrap_or_default(),
+            reserved: Reserved::new(kubelet, flags.experimental_allocatable_ignore_eviction),
+        }
+    }
+}
+
+impl Reserved {
+    fn new(kubelet: &KubeletConfiguration, ignore_eviction: bool) -> Self {
+        let mut resources: BTreeMap<String, Vec<Quantity>> = BTreeMap::new();
+        let reservations = kubelet.kube_reserved.iter().chain(&kubelet.system_reserved).flatten();
+        for (resource, text) in reservations {
+            if let Ok(amount) = Quantity::parse(text) {
+                resources.entry(resource.clone()).or_default().push(amount);
+            }
+        }
+        let hard = kubelet.eviction_hard.iter().flatten().filter(|_| !ignore_eviction);
+        let threshold = |signal: &str| {
+            let (_, text) = hard.clone().find(|(name, _)| *name == signal)?;
+            threshold(text).ok().flatten()
+        };
+        let set = kubelet.reserved_system_cpus.as_deref().filter(|set| !set.is_empty());
+        Self {
+            resources,
+            system_cpus: set.and_then(|set| cpu_set(set).ok()).map(|set| set.len()),
+            eviction_memory: threshold("memory.available"),
+            eviction_storage: threshold("nodefs.available"),
+        }
+    }
+}
+
+/// The one value `--cloud-provider` may have but nothing.
+pub(super) const EXTERNAL: &str = "external";
+
+/// A label from `key=value`.
+pub(super) fn label(text: &str) -> Result<(String, String), String> {
+    let (key, value) = text
+        .split_once('=')
+        .ok_or_else(|| format!("{text:?} should be a key and a value with \"=\" between them"))?;
+    let (key, value) = (key.trim(), value.trim());
+    if let Some(wrong) = names::qualified_name(key).into_iter().next() {
+        return Err(format!("{key:?} is no key of a label: {wrong}"));
+    }
+    if let Some(wrong) = names::label_value(value).into_iter().next() {
+        return Err(format!("{value:?} is no value of a label: {wrong}"));
+    }
+    if !may_set(key) {
+        return Err(format!(
+            "a node must not give itself the label {key:?}: of the names of Kubernetes only those of \
+             kubelet.kubernetes.io/ and node.kubernetes.io/ are open to it, and {}",
+            OWN_LABELS.join(", ")
+        ));
+    }
+    Ok((key.to_owned(), value.to_owned()))
+}
+
+/// Labels that a node may give itself though they are Kubernetes' own.
+const OWN_LABELS: [&str; 11] = [
+    "kubernetes.io/hostname",
+    "kubernetes.io/os",
+    "kubernetes.io/arch",
+    "beta.kubernetes.io/os",
+    "beta.kubernetes.io/arch",
+    "node.kubernetes.io/instance-type",
+    "beta.kubernetes.io/instance-type",
+    "topology.kubernetes.io/zone",
+    "topology.kubernetes.io/region",
+    "failure-domain.beta.kubernetes.io/zone",
+    "failure-domain.beta.kubernetes.io/region",
+];
+
+/// Whether a node may give itself a label of this key. Admission of the API server forbids others, so that a node cannot
+/// draw pods to itself (<https://kubernetes.io/docs/reference/access-authn-authz/admission-controllers/#noderestriction>).
+fn may_set(key: &str) -> bool {
+    let Some((domain, _)) = key.split_once('/') else { return true };
+    let within = |of: &str| domain == of || domain.strip_suffix(of).is_some_and(|rest| rest.ends_with('.'));
+    let is_kubernetes = ["kubernetes.io", "k8s.io"].into_iter().any(within);
+    let is_open = ["kubelet.kubernetes.io", "node.kubernetes.io"].into_iter().any(within);
+    !is_kubernetes || is_open || OWN_LABELS.contains(&key)
+}
+
+/// A threshold from `100Mi` or `10%`; none for one that never holds.
+pub(super) fn threshold(text: &str) -> Result<Option<Threshold>, String> {
+    if let Some(percent) = text.strip_suffix('%') {
+        let percent: f32 =
+            percent.parse().map_err(|_| format!("{text:?} should be a number before the percent sign"))?;
+        return match percent {
+            // Upstream's way to turn a threshold off.
+            0.0 | 100.0 => Ok(None),
+            0.0..100.0 => Ok(Some(Threshold::Part(percent / 100.0))),
+            _ => Err(format!("{text:?} must be between 0% and 100%")),
+        };
+    }
+    let amount = Quantity::parse(text).map_err(|error| format!("{text:?}: {error}"))?;
+    if amount.is_negative() || amount == Quantity::bytes(0) {
+        return Err(format!("{text:?} must be above zero"));
+    }
+    Ok(Some(Threshold::Amount(amount)))
+}
+
+/// CPUs from the kernel's notation of lists: `0-2,4`.
+pub(super) fn cpu_set(text: &str) -> Result<BTreeSet<u32>, String> {
+    let mut set = BTreeSet::new();
+    for range in text.split(',') {
+        let (first, last) = range.split_once('-').unwrap_or((range, range));
+        let number = |text: &str| text.trim().parse::<u32>().ok().filter(|cpu| *cpu < MOST_CPUS);
+        let (Some(first), Some(last)) = (number(first), number(last)) else {
+            return Err(format!("{text:?} is no list of CPUs such as \"0-2,4\""));
+        };
+        if first > last {
+            return Err(format!("{text:?} has a range that ends before it begins"));
+        }
+        set.extend(first..=last);
+    }
+    Ok(set)
+}
+
+/// More CPUs than any machine has: a list is never written out to more.
+const MOST_CPUS: u32 = 1 << 16;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn labels_that_a_node_may_give_itself() {
+        for good in [
+            "a=b",
+            "a=",
+            "example.com/pool=blue",
+            "kubernetes.io/arch=amd64",
+            "node.kubernetes.io/x=y",
+            "a.kubelet.kubernetes.io/x=y",
+            "topology.kubernetes.io/zone=z1",
+            "notkubernetes.io/x=y",
+        ] {
+            assert!(label(good).is_ok(), "{good}: {:?}", label(good));
+        }
+        for bad in [
+            "a",
+            "=b",
+            "a b=c",
+            "a=b c",
+            "kubernetes.io/x=y",
+            "node-role.kubernetes.io/control-plane=",
+            "node-restriction.kubernetes.io/x=y",
+            "k8s.io/x=y",
+            "x.k8s.io/x=y",
+            "notnode.kubernetes.io/x=y",
+        ] {
+            assert!(label(bad).is_err(), "{bad}");
+        }
+        let error = label("node-role.kubernetes.io/x=").unwrap_err();
+        assert!(
+            error.starts_with("a node must not give itself the label \"node-role.kubernetes.io/x\""),
+            "{error}"
+        );
+    }
+
+    #[test]
+    fn thresholds_are_amounts_or_parts() {
+        let amount = Threshold::Amount(Quantity::parse("100Mi").unwrap());
+        assert_eq!(threshold("100Mi"), Ok(Some(amount)));
+        assert_eq!(threshold("10%"), Ok(Some(Threshold::Part(0.1))));
+        assert_eq!(threshold("0%"), Ok(None));
+        assert_eq!(threshold("100%"), Ok(None));
+        for bad in ["", "%", "-1%", "101%", "NaN%", "0", "-1Mi", "much"] {
+            assert!(threshold(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn sets_of_cpus() {
+        assert_eq!(cpu_set("0-2,4, 4").unwrap().len(), 4);
+        for bad in ["", "a", "2-1", "0-", "0,,1", "0-4294967295"] {
+            assert!(cpu_set(bad).is_err(), "{bad}");
+        }
+    }
+}

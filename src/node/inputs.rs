@@ -1,0 +1,63 @@
+//! What the status is made of as it comes in: watches, so that nobody waits for anybody.
+
+use tokio::sync::watch;
+use tokio::time::Instant;
+
+use super::health::{Health, unready};
+use super::{Facts, HostFacts, RuntimeFacts};
+use crate::cri::RuntimeStatus;
+use crate::pleg;
+
+/// Watches of everything that is observed of this node.
+#[derive(Clone)]
+pub struct Inputs {
+    /// The host; none before it was looked at, and nothing is told of the node until then.
+    pub host: watch::Receiver<Option<HostFacts>>,
+    /// What the runtime has.
+    pub runtime: watch::Receiver<RuntimeFacts>,
+    /// What the runtime says of itself.
+    pub status: watch::Receiver<Option<RuntimeStatus>>,
+    /// When the runtime last said that it is ready.
+    pub ready_at: watch::Receiver<Option<Instant>>,
+    /// How relisting goes.
+    pub pleg: watch::Receiver<pleg::Health>,
+    /// What else keeps the node from being ready, in upstream's words: storage, a shutdown.
+    pub others: watch::Receiver<Vec<String>>,
+}
+
+impl Inputs {
+    /// What keeps the node from being ready at `now`.
+    pub(super) fn unready(&self, now: Instant) -> Vec<String> {
+        let status = self.status.borrow();
+        let (pleg, others) = (self.pleg.borrow(), self.others.borrow());
+        let health = Health {
+            status: status.as_ref(),
+            ready_at: *self.ready_at.borrow(),
+            pleg: &pleg,
+            others: &others,
+        };
+        unready(&health, now)
+    }
+
+    /// Everything as it is at `now`; none before the host was looked at.
+    pub(super) fn facts(&self, now: Instant) -> Option<Facts> {
+        Some(Facts {
+            host: self.host.borrow().clone()?,
+            runtime: self.runtime.borrow().clone(),
+            status: self.status.borrow().clone(),
+            unready: self.unready(now),
+        })
+    }
+
+    /// Waits until something changes that may change readiness at once. Cancel-safe. A watch nobody writes any more never
+    /// changes.
+    pub(super) async fn changed(&mut self) {
+        tokio::select! {
+            // Cancel-safe, all: a watch marks its value seen only when `changed` returns.
+            Ok(()) = self.host.changed() => {}
+            Ok(()) = self.status.changed() => {}
+            Ok(()) = self.others.changed() => {}
+            else => std::future::pending().await,
+        }
+    }
+}

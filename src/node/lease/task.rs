@@ -1,0 +1,186 @@
+//! The task that renews the lease.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use k8s_openapi::api::coordination::v1::Lease;
+use k8s_openapi::api::core::v1::Node;
+use kube::api::PostParams;
+use kube::{Api, Client};
+use tokio::sync::watch;
+use tokio::time::{Instant, sleep};
+use tokio_util::sync::CancellationToken;
+
+use super::spec::{NAMESPACE, pause, renewed};
+use crate::api::Refusal;
+use crate::node::Settings;
+use crate::node::request::{RequestError, within};
+use crate::telemetry::Changed;
+use crate::types::{Backoff, BackoffPolicy, WallClock, error_chain};
+
+/// How often a renewal is tried at once; upstream's constant.
+const ATTEMPTS: u32 = 5;
+
+/// Pauses while the lease can be neither read nor made; upstream's constants.
+const BACKOFF: BackoffPolicy = BackoffPolicy {
+    initial: Duration::from_millis(200),
+    max: Duration::from_secs(7),
+    reset_after: Duration::MAX,
+};
+
+/// Renews the lease of this node.
+pub struct LeaseTask {
+    settings: Arc<Settings>,
+    leases: Api<Lease>,
+    node: watch::Receiver<Option<Arc<Node>>>,
+    clock: WallClock,
+    /// The lease as we last wrote it. Nobody else writes it as a rule, so it is renewed without being read again.
+    latest: Option<Lease>,
+    trouble: Changed<String>,
+}
+
+impl LeaseTask {
+    /// `client` should be one of its own, without a rate limit. `node` shows the Node once there is one: a lease is made
+    /// when it is there, and renewed whatever becomes of it.
+    pub fn new(
+        client: Client,
+        settings: Arc<Settings>,
+        node: watch::Receiver<Option<Arc<Node>>>,
+        clock: WallClock,
+    ) -> Self {
+        let leases = Api::namespaced(client, NAMESPACE);
+        Self { settings, leases, node, clock, latest: None, trouble: Changed::new() }
+    }
+
+    /// Renews until cancelled. Cancel it last: a node that shuts down lives until it is down.
+    pub async fn run(mut self, cancel: CancellationToken) {
+        tokio::select! {
+            // Cancel-safe: waiting for a token takes nothing.
+            () = cancel.cancelled() => {}
+            // Cancel-safe: a renewal that is dropped took effect or not; either is well.
+            () = self.work() => {}
+        }
+    }
+
+    async fn work(&mut self) {
+        loop {
+            self.renew().await;
+            let pause = sleep(pause(self.settings.node.lease_duration, rand::random()));
+            tokio::pin!(pause);
+            tokio::select! {
+                // Cancel-safe: the pause is over or not.
+                () = &mut pause => {}
+                // Cancel-safe: a watch marks its value seen only when `changed` returns.
+                Ok(()) = self.node.changed(), if self.latest.is_none() => {}
+            }
+        }
+    }
+
+    async fn renew(&mut self) {
+        if let Some(latest) = self.latest.take()
+            && self.update(latest).await
+        {
+            return;
+        }
+        match self.ensure().await {
+            Some((lease, true)) => self.latest = Some(lease),
+            Some((lease, false)) => {
+                self.update(lease).await;
+            }
+            None => {}
+        }
+    }
+
+    /// Renews `base` in a few attempts; whether one of them did it.
+    async fn update(&mut self, mut base: Lease) -> bool {
+        for _ in 0..ATTEMPTS {
+            let lease = self.renewed(Some(&base));
+            let name = &self.settings.name;
+            let parameters = PostParams::default();
+            let error = match within(self.limit(), self.leases.replace(name, &parameters, &lease)).await {
+                Ok(lease) => {
+                    self.latest = Some(lease);
+                    self.trouble = Changed::new();
+                    return true;
+                }
+                Err(error) => error,
+            };
+            match error.refusal() {
+                // Somebody wrote it meanwhile, or our own write whose answer was lost.
+                Refusal::Conflict => match self.ensure().await {
+                    Some((lease, false)) => base = lease,
+                    Some((lease, true)) => {
+                        self.latest = Some(lease);
+                        return true;
+                    }
+                    None => return false,
+                },
+                // It cannot be renewed but only made again.
+                Refusal::NotFound => return false,
+                Refusal::AlreadyExists
+                | Refusal::Forbidden
+                | Refusal::Invalid
+                | Refusal::TooMany(_)
+                | Refusal::Unavailable => {
+                    self.complain(&error);
+                    sleep(error.retry_after().min(pause(self.settings.node.lease_duration, 0.0))).await;
+                }
+            }
+        }
+        false
+    }
+
+    /// The lease, and whether it was made just now; for as long as that takes. None while there is neither a lease nor a
+    /// node that could own one.
+    async fn ensure(&mut self) -> Option<(Lease, bool)> {
+        let mut backoff = None;
+        loop {
+            let error = match self.get_or_create().await {
+                Ok(answer) => return answer,
+                Err(error) => error,
+            };
+            self.complain(&error);
+            let now = Instant::now();
+            let next = Backoff::next(backoff, &BACKOFF, now, now);
+            backoff = Some(next);
+            sleep(next.delay.max(error.retry_after())).await;
+        }
+    }
+
+    async fn get_or_create(&mut self) -> Result<Option<(Lease, bool)>, RequestError> {
+        match within(self.limit(), self.leases.get(&self.settings.name)).await {
+            Ok(lease) => return Ok(Some((lease, false))),
+            Err(error) if error.refusal() == Refusal::NotFound => {}
+            Err(error) => return Err(error),
+        }
+        if self.node.borrow_and_update().is_none() {
+            return Ok(None);
+        }
+        let lease = self.renewed(None);
+        let made = within(self.limit(), self.leases.create(&PostParams::default(), &lease)).await?;
+        self.trouble = Changed::new();
+        Ok(Some((made, true)))
+    }
+
+    fn renewed(&self, base: Option<&Lease>) -> Lease {
+        let node = self.node.borrow().clone();
+        let Settings { name, node: settings, .. } = &*self.settings;
+        renewed(base, name, settings.lease_duration, node.as_deref(), self.clock.now())
+    }
+
+    fn limit(&self) -> Duration {
+        self.settings.request_timeout()
+    }
+
+    /// Trouble that lasts is told once.
+    fn complain(&mut self, error: &RequestError) {
+        let error = error_chain(error);
+        if self.trouble.see(error.clone()) {
+            tracing::warn!(
+                node = self.settings.name,
+                error,
+                "cannot renew the lease of the node; trying again"
+            );
+        }
+    }
+}

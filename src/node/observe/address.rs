@@ -1,0 +1,137 @@
+//! Which addresses are the node's. Pure; upstream's order.
+
+use std::net::IpAddr;
+
+/// Why a node has no address to tell.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub(super) enum AddressError {
+    /// An address that was given cannot be a node's.
+    #[error("--node-ip {ip} {what}")]
+    Unfit {
+        /// The address.
+        ip: IpAddr,
+        /// What is wrong with it.
+        what: &'static str,
+    },
+    /// None was given, and none found.
+    #[error("cannot find an address of this node: no route leads out of this host; give one with --node-ip")]
+    NotFound,
+}
+
+/// What is known of the host's addresses.
+pub(super) struct Known<'a> {
+    /// Addresses that were given. (`--node-ip`)
+    pub(super) given: &'a [IpAddr],
+    /// What DNS says of the node's name, in its order.
+    pub(super) by_name: &'a [IpAddr],
+    /// Addresses that packets to the world leave with, at most one of a family.
+    pub(super) outgoing: &'a [IpAddr],
+    /// Whether an address is one of this host's.
+    pub(super) is_own: &'a dyn Fn(IpAddr) -> bool,
+}
+
+/// Whether nothing was given that can be told as it is, so that the name has to be looked up.
+pub(super) fn needs_lookup(given: &[IpAddr], name: &str) -> bool {
+    given.first().is_none_or(IpAddr::is_unspecified) && name.parse::<IpAddr>().is_err()
+}
+
+/// The addresses to tell, primary first: those that were given; the name, if it is an address; the one DNS has of the name,
+/// if it is of this host; the one of the default route. An unspecified address that was given asks for its family.
+pub(super) fn choose(name: &str, known: &Known<'_>) -> Result<Vec<IpAddr>, AddressError> {
+    let specified: Vec<IpAddr> = known.given.iter().copied().filter(|ip| !ip.is_unspecified()).collect();
+    for ip in &specified {
+        if let Some(what) = unfit(*ip, known.is_own) {
+            return Err(AddressError::Unfit { ip: *ip, what });
+        }
+    }
+    match (known.given.first(), &specified[..]) {
+        (_, [_, _, ..]) => return Ok(specified),
+        (Some(first), _) if !first.is_unspecified() => return Ok(vec![*first]),
+        (Some(_) | None, _) => {}
+    }
+    if let Ok(ip) = name.parse() {
+        return Ok(vec![ip]);
+    }
+    let wants_v6 = known.given.first().is_some_and(IpAddr::is_ipv6);
+    let preferred =
+        |ips: Vec<IpAddr>| ips.iter().copied().find(|ip| ip.is_ipv6() == wants_v6).or(ips.first().copied());
+    let named = known.by_name.iter().copied().filter(|ip| unfit(*ip, known.is_own).is_none()).collect();
+    let found = preferred(named).or_else(|| preferred(known.outgoing.to_vec()));
+    found.map(|ip| vec![ip]).ok_or(AddressError::NotFound)
+}
+
+/// Why an address cannot be a node's.
+fn unfit(ip: IpAddr, is_own: &dyn Fn(IpAddr) -> bool) -> Option<&'static str> {
+    let is_link_local = match ip {
+        IpAddr::V4(ip) => ip.is_link_local(),
+        IpAddr::V6(ip) => ip.is_unicast_link_local(),
+    };
+    match ip {
+        _ if ip.is_loopback() => Some("is an address of the loopback interface"),
+        _ if ip.is_multicast() => Some("is a multicast address"),
+        _ if is_link_local => Some("is good on one link only"),
+        _ if ip.is_unspecified() => Some("is no address"),
+        _ if !is_own(ip) => Some("is not an address of this host"),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ips(texts: &[&str]) -> Vec<IpAddr> {
+        texts.iter().map(|text| text.parse().unwrap()).collect()
+    }
+
+    fn chosen(
+        name: &str,
+        given: &[&str],
+        by_name: &[&str],
+        outgoing: &[&str],
+    ) -> Result<Vec<IpAddr>, String> {
+        let is_own = |ip: IpAddr| ip.to_string().starts_with("10.") || ip.to_string().starts_with("fd");
+        let (given, by_name, outgoing) = (ips(given), ips(by_name), ips(outgoing));
+        let known = Known { given: &given, by_name: &by_name, outgoing: &outgoing, is_own: &is_own };
+        choose(name, &known).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn what_was_given_comes_first() {
+        assert_eq!(chosen("n", &["10.0.0.1"], &["10.0.0.2"], &["10.0.0.3"]), Ok(ips(&["10.0.0.1"])));
+        assert_eq!(chosen("n", &["fd00::1", "10.0.0.1"], &[], &[]), Ok(ips(&["fd00::1", "10.0.0.1"])));
+        for (ip, what) in [
+            ("127.0.0.1", "loopback"),
+            ("224.0.0.1", "multicast"),
+            ("169.254.0.1", "one link"),
+            ("fe80::1", "one link"),
+            ("192.0.2.1", "not an address of this host"),
+        ] {
+            let error = chosen("n", &[ip], &[], &["10.0.0.3"]).unwrap_err();
+            assert!(error.contains(ip) && error.contains(what), "{error}");
+        }
+    }
+
+    #[test]
+    fn otherwise_it_is_found() {
+        assert_eq!(chosen("10.0.0.9", &[], &[], &["10.0.0.3"]), Ok(ips(&["10.0.0.9"])));
+        assert_eq!(
+            chosen("n", &[], &["127.0.1.1", "fd00::2", "10.0.0.2"], &["10.0.0.3"]),
+            Ok(ips(&["10.0.0.2"]))
+        );
+        assert_eq!(chosen("n", &["::"], &["10.0.0.2", "fd00::2"], &[]), Ok(ips(&["fd00::2"])));
+        assert_eq!(
+            chosen("n", &["0.0.0.0"], &["127.0.1.1"], &["10.0.0.3", "fd00::3"]),
+            Ok(ips(&["10.0.0.3"]))
+        );
+        assert_eq!(chosen("n", &["::"], &[], &["10.0.0.3", "fd00::3"]), Ok(ips(&["fd00::3"])));
+        assert_eq!(chosen("n", &[], &[], &["fd00::3"]), Ok(ips(&["fd00::3"])));
+        assert!(chosen("n", &[], &["127.0.1.1"], &[]).unwrap_err().starts_with("cannot find an address"));
+    }
+
+    #[test]
+    fn names_are_looked_up_only_when_it_matters() {
+        assert!(needs_lookup(&[], "n") && needs_lookup(&ips(&["::"]), "n"));
+        assert!(!needs_lookup(&ips(&["10.0.0.1"]), "n") && !needs_lookup(&[], "10.0.0.1"));
+    }
+}

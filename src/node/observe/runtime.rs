@@ -1,0 +1,82 @@
+//! Looking at what the runtime has.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::watch;
+use tokio::time::sleep;
+use tokio_util::sync::CancellationToken;
+
+use crate::cri::{CriError, ImageService, RuntimeService};
+use crate::node::RuntimeFacts;
+
+/// Pause between two looks; upstream lists images for the status as often.
+const PERIOD: Duration = Duration::from_secs(30);
+
+/// Pause after a look that failed.
+const PERIOD_FAILING: Duration = Duration::from_secs(1);
+
+/// Shows the runtime's version and images until cancelled. A runtime that does not answer leaves what was seen before; that
+/// it does not answer is for others to tell.
+pub async fn observe_runtime(
+    runtime: Arc<dyn RuntimeService>,
+    images: Arc<dyn ImageService>,
+    facts: watch::Sender<RuntimeFacts>,
+    cancel: CancellationToken,
+) {
+    loop {
+        let looked = tokio::select! {
+            // Cancel-safe: waiting for a token takes nothing.
+            () = cancel.cancelled() => return,
+            // Cancel-safe: asking changes nothing.
+            looked = look(&*runtime, &*images) => looked,
+        };
+        let pause = match looked {
+            Ok(seen) => {
+                facts.send_if_modified(|old| {
+                    let changed = *old != seen;
+                    *old = seen;
+                    changed
+                });
+                PERIOD
+            }
+            Err(_) => PERIOD_FAILING,
+        };
+        tokio::select! {
+            // Cancel-safe: as above.
+            () = cancel.cancelled() => return,
+            // Cancel-safe: a pause takes nothing.
+            () = sleep(pause) => {}
+        }
+    }
+}
+
+async fn look(runtime: &dyn RuntimeService, images: &dyn ImageService) -> Result<RuntimeFacts, CriError> {
+    let version = runtime.version().await?;
+    let images = images.list_images().await?;
+    Ok(RuntimeFacts { version: Some(version), images })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cri::fake::FakeRuntime;
+
+    #[tokio::test(start_paused = true)]
+    async fn images_that_come_are_seen() {
+        let fake = FakeRuntime::new();
+        fake.add_image("docker.io/library/a:1");
+        let (show, mut facts) = watch::channel(RuntimeFacts::default());
+        let cancel = CancellationToken::new();
+        let runtime = Arc::new(fake.clone());
+        let task = observe_runtime(runtime.clone(), runtime, show, cancel.clone());
+        let seen = async {
+            let first = facts.wait_for(|facts| facts.images.len() == 1).await.unwrap().clone();
+            assert!(first.version.is_some());
+            fake.add_image("docker.io/library/b:1");
+            facts.wait_for(|facts| facts.images.len() == 2).await.unwrap();
+            cancel.cancel();
+        };
+        tokio::join!(task, seen);
+    }
+}

@@ -1,0 +1,68 @@
+//! `allocatable`: what pods can have, which is what the machine has without what is kept from them
+//! (<https://kubernetes.io/docs/tasks/administer-cluster/reserve-compute-resources/>).
+
+use k8s_openapi::api::core::v1::NodeStatus;
+
+use super::capacity::{HUGE_PAGES, Resources, written};
+use crate::config::{Reserved, Threshold};
+use crate::types::Quantity;
+
+/// Comes after the capacity is set.
+pub(super) fn set(status: &mut NodeStatus, reserved: &Reserved) {
+    let capacity = status.capacity.clone().unwrap_or_default();
+    let mut allocatable: Resources =
+        capacity.iter().map(|(name, amount)| (name.clone(), left(name, &amount.0, reserved))).collect();
+    // Huge pages are memory that is no longer there for anything else.
+    if let Some(memory) = allocatable.get("memory").and_then(|memory| Quantity::parse(&memory.0).ok()) {
+        let huge = capacity.iter().filter(|(name, _)| name.starts_with(HUGE_PAGES));
+        let huge = huge.filter_map(|(_, amount)| Quantity::parse(&amount.0).ok());
+        allocatable.insert("memory".to_owned(), written(huge.fold(memory, Quantity::less)));
+    }
+    status.allocatable = Some(allocatable);
+}
+
+/// What is left of a resource for pods.
+fn left(
+    name: &str,
+    capacity: &str,
+    reserved: &Reserved,
+) -> k8s_openapi::apimachinery::pkg::api::resource::Quantity {
+    let Ok(whole) = Quantity::parse(capacity) else {
+        // Somebody else's resource, in a notation of their own.
+        return k8s_openapi::apimachinery::pkg::api::resource::Quantity(capacity.to_owned());
+    };
+    written(reservations(name, whole, reserved).into_iter().fold(whole, Quantity::less))
+}
+
+/// What is kept of a resource of which there is `whole`.
+fn reservations(name: &str, whole: Quantity, reserved: &Reserved) -> Vec<Quantity> {
+    if let ("cpu", Some(cpus)) = (name, reserved.system_cpus) {
+        return vec![Quantity::milli(u64::try_from(cpus).unwrap_or(u64::MAX).saturating_mul(1000))];
+    }
+    let mut kept = reserved.resources.get(name).cloned().unwrap_or_default();
+    let threshold = match name {
+        "memory" => reserved.eviction_memory,
+        "ephemeral-storage" => reserved.eviction_storage,
+        _ => None,
+    };
+    kept.extend(threshold.map(|threshold| match threshold {
+        Threshold::Amount(amount) => amount,
+        Threshold::Part(part) => part_of(whole, part),
+    }));
+    kept
+}
+
+/// A part of an amount in whole units, cut off as upstream cuts it off.
+fn part_of(whole: Quantity, part: f32) -> Quantity {
+    #[expect(
+        clippy::cast_precision_loss,
+        reason = "upstream reckons so, and the result is compared with its"
+    )]
+    let bytes = whole.value() as f64 * f64::from(part);
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "a part of a u64, at least 0"
+    )]
+    Quantity::bytes(bytes as u64)
+}

@@ -1,0 +1,17 @@
+//! The status of the node: one setter a file, each a pure function of facts and of the status as it is.
+
+mod addresses;
+mod allocatable;
+mod capacity;
+mod conditions;
+mod images;
+mod info;
+mod ready;
+mod runtime;
+#[cfg(test)]
+mod tests;
+mod update;
+
+#[cfg(test)]
+use conditions::aggregate;
+pub(super) use update::{beat, update};

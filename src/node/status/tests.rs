@@ -1,0 +1,261 @@
+//! The status as a whole against what a stock kubelet told of such a machine, and each setter by itself.
+
+use std::net::IpAddr;
+
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::{NodeCondition, NodeStatus};
+use k8s_openapi::apimachinery::pkg::api::resource;
+use serde_json::{Value, json};
+
+use super::{aggregate, beat, update};
+use crate::config::Threshold;
+use crate::cri::ImageInfo;
+use crate::node::testing::{facts, settings};
+use crate::node::{Facts, NodeEvent, Settings};
+use crate::types::Quantity;
+
+fn at(text: &str) -> Timestamp {
+    text.parse().unwrap()
+}
+
+fn noon() -> Timestamp {
+    at("2026-11-21T12:00:00Z")
+}
+
+fn made(settings: &Settings, facts: &Facts) -> NodeStatus {
+    let mut status = NodeStatus::default();
+    update(&mut status, settings, facts, noon());
+    status
+}
+
+fn reasons(events: Vec<NodeEvent>) -> Vec<&'static str> {
+    events.into_iter().map(|event| event.reason).collect()
+}
+
+/// The Node that a kubelet 1.36.3 kept for a machine with these facts.
+fn stock() -> Value {
+    serde_json::from_str(include_str!("testdata/stock_node.json")).unwrap()
+}
+
+#[test]
+fn the_status_is_that_of_the_stock_kubelet() {
+    let mut status = NodeStatus::default();
+    update(&mut status, &settings(), &facts(), at("2026-11-21T07:04:55Z"));
+    beat(&mut status, at("2026-11-21T07:51:05Z"));
+    let mut expected = stock()["status"].clone();
+    // It had become ready a second after it registered.
+    expected["conditions"][3]["lastTransitionTime"] = json!("2026-11-21T07:04:55Z");
+    // What the stock kubelet declares is not served yet.
+    expected.as_object_mut().unwrap().remove("declaredFeatures");
+    assert_eq!(serde_json::to_value(&status).unwrap(), expected);
+}
+
+#[test]
+fn nothing_changes_when_nothing_changed() {
+    let status = made(&settings(), &facts());
+    let mut again = status.clone();
+    let events = update(&mut again, &settings(), &facts(), at("2026-11-21T13:00:00Z"));
+    assert_eq!((again, events), (status, Vec::new()));
+}
+
+#[test]
+fn what_is_others_stays() {
+    let mut status = made(&settings(), &facts());
+    let theirs = NodeCondition {
+        type_: "NetworkUnavailable".to_owned(),
+        status: "False".to_owned(),
+        ..NodeCondition::default()
+    };
+    status.conditions.as_mut().unwrap().insert(0, theirs.clone());
+    status
+        .capacity
+        .as_mut()
+        .unwrap()
+        .insert("example.com/dongle".to_owned(), resource::Quantity("4".to_owned()));
+    update(&mut status, &settings(), &facts(), noon());
+    beat(&mut status, at("2026-11-21T13:00:00Z"));
+    assert_eq!(status.conditions.as_ref().unwrap()[0], theirs);
+    assert_eq!(status.capacity.unwrap()["example.com/dongle"].0, "4");
+    assert_eq!(status.allocatable.unwrap()["example.com/dongle"].0, "4");
+}
+
+#[test]
+fn what_another_kubelet_declared_is_taken_back() {
+    let mut status: NodeStatus = serde_json::from_value(stock()["status"].clone()).unwrap();
+    status.volumes_in_use = Some(vec!["kubernetes.io/csi/d^v".to_owned()]);
+    update(&mut status, &settings(), &facts(), noon());
+    assert_eq!((status.declared_features, status.volumes_in_use), (None, None));
+}
+
+#[test]
+fn pages_and_storage_that_are_gone_are_gone() {
+    let mut status = made(&settings(), &facts());
+    let mut settings = settings();
+    settings.node.local_storage_isolation = false;
+    let mut facts = facts();
+    facts.host.machine.huge_pages.remove(&(1 << 30));
+    update(&mut status, &settings, &facts, noon());
+    let names: Vec<String> = status.capacity.unwrap().into_keys().collect();
+    assert_eq!(names, ["cpu", "hugepages-2Mi", "memory", "pods"]);
+}
+
+#[test]
+fn allocatable_is_capacity_less_what_is_kept() {
+    let amount = |text: &str| Quantity::parse(text).unwrap();
+    let mut settings = settings();
+    let reserved = &mut settings.node.reserved;
+    reserved.resources.insert("cpu".to_owned(), vec![amount("100m"), amount("0.25")]);
+    reserved.resources.insert("memory".to_owned(), vec![amount("1Gi"), amount("512Mi")]);
+    reserved.resources.insert("ephemeral-storage".to_owned(), vec![amount("1Gi")]);
+    reserved.eviction_memory = Some(Threshold::Part(0.5));
+    reserved.eviction_storage = Some(Threshold::Amount(amount("1Gi")));
+    let mut facts = facts();
+    facts.host.machine.memory = 8 << 30;
+    facts.host.machine.filesystem = 10 << 30;
+    facts.host.machine.huge_pages = [(2 << 20, 512 << 20)].into();
+    let allocatable = |settings: &Settings| {
+        let all = made(settings, &facts).allocatable.unwrap();
+        ["cpu", "memory", "ephemeral-storage", "hugepages-2Mi", "pods"].map(|name| all[name].0.clone())
+    };
+    // 8 - 1 - 0.5 - 4 - 0.5 GiB of memory.
+    assert_eq!(allocatable(&settings), ["1650m", "2Gi", "8Gi", "512Mi", "250"]);
+    settings.node.reserved.system_cpus = Some(1);
+    settings.node.reserved.resources.insert("memory".to_owned(), vec![amount("20Gi")]);
+    let [cpu, memory, ..] = allocatable(&settings);
+    assert_eq!((cpu.as_str(), memory.as_str()), ("1", "0"));
+}
+
+#[test]
+fn addresses_keep_their_order_and_the_name_comes_last() {
+    let mut facts = facts();
+    facts.host.addresses = vec!["fd00::1".parse().unwrap(), "10.0.0.1".parse().unwrap()];
+    let told = |settings: &Settings, facts: &Facts, before: Option<&str>| {
+        let mut status = NodeStatus::default();
+        if let Some(address) = before {
+            status.addresses =
+                serde_json::from_value(json!([{"type": "ExternalIP", "address": address}])).unwrap();
+        }
+        update(&mut status, settings, facts, noon());
+        let addresses = status.addresses.unwrap_or_default().into_iter();
+        addresses.map(|a| format!("{}={}", a.type_, a.address)).collect::<Vec<_>>().join(" ")
+    };
+    let mut settings = settings();
+    let both = "InternalIP=fd00::1 InternalIP=10.0.0.1 Hostname=node1";
+    assert_eq!(told(&settings, &facts, None), both);
+    assert_eq!(told(&settings, &facts, Some("1.2.3.4")), both);
+    settings.node.external_cloud = true;
+    assert_eq!(told(&settings, &facts, None), "Hostname=node1");
+    assert_eq!(told(&settings, &facts, Some("1.2.3.4")), "ExternalIP=1.2.3.4");
+    settings.node_ips = vec![IpAddr::from([10, 0, 0, 1])];
+    assert_eq!(told(&settings, &facts, None), both);
+    settings.node.external_cloud = false;
+    facts.host.addresses.clear();
+    assert_eq!(
+        told(&settings, &facts, Some("1.2.3.4")),
+        "ExternalIP=1.2.3.4",
+        "none found is no reason to forget"
+    );
+}
+
+#[test]
+fn images_are_the_largest_with_few_names() {
+    let mut facts = facts();
+    let names = |kind: &str, most: usize| (0..most).map(|n| format!("{kind}{n}")).collect::<Vec<_>>();
+    let image = |id: &str, size: u64| ImageInfo { id: id.to_owned(), size, ..ImageInfo::default() };
+    facts.runtime.images = vec![
+        image("a", 1),
+        image("b", 2),
+        image("c", 2),
+        ImageInfo { tags: names("t", 4), digests: names("d", 3), ..image("e", 3) },
+        ImageInfo { tags: vec!["<none>:<none>".to_owned()], ..image("f", 4) },
+    ];
+    let mut settings = settings();
+    let told = |settings: &Settings| {
+        let images = made(settings, &facts).images.unwrap_or_default().into_iter();
+        images.map(|i| (i.size_bytes.unwrap(), i.names.unwrap_or_default().join(" "))).collect::<Vec<_>>()
+    };
+    settings.node.max_images = Some(2);
+    assert_eq!(told(&settings), [(4, String::new()), (3, "d0 d1 d2 t0 t1".to_owned())]);
+    settings.node.max_images = None;
+    assert_eq!(told(&settings).len(), 5);
+    settings.node.max_images = Some(0);
+    assert!(told(&settings).is_empty());
+}
+
+#[test]
+fn a_runtime_that_has_not_answered_leaves_what_was_told() {
+    let mut status = made(&settings(), &facts());
+    let before = status.clone();
+    let mut silent = facts();
+    (silent.status, silent.runtime.version) = (None, None);
+    update(&mut status, &settings(), &silent, noon());
+    assert_eq!(status, before);
+}
+
+#[test]
+fn readiness_has_reasons_and_a_time() {
+    let mut status = NodeStatus::default();
+    let mut facts = facts();
+    let ready = |status: &NodeStatus| {
+        let c = status.conditions.as_ref().unwrap().iter().find(|c| c.type_ == "Ready").unwrap().clone();
+        let since = c.last_transition_time.unwrap().0.to_string();
+        (c.status, c.reason.unwrap(), c.message.unwrap(), since)
+    };
+    facts.unready = vec!["container runtime is down".to_owned()];
+    let events = reasons(update(&mut status, &settings(), &facts, at("2026-11-21T12:00:00Z")));
+    assert_eq!(events, ["NodeHasSufficientMemory", "NodeHasNoDiskPressure", "NodeHasSufficientPID"]);
+    let not_ready = |message: &str| {
+        let [status, reason, since] = ["False", "KubeletNotReady", "2026-11-21T12:00:00Z"].map(str::to_owned);
+        (status, reason, message.to_owned(), since)
+    };
+    assert_eq!(ready(&status), not_ready("container runtime is down"));
+
+    facts.unready = ["a", "b", "a"].map(str::to_owned).to_vec();
+    let events = update(&mut status, &settings(), &facts, at("2026-11-21T12:00:10Z"));
+    assert_eq!((ready(&status), events), (not_ready("[a, b]"), Vec::new()));
+
+    facts.unready.clear();
+    let events = update(&mut status, &settings(), &facts, at("2026-11-21T12:00:20Z"));
+    assert_eq!(events, [NodeEvent::status("node1", "NodeReady")]);
+    assert_eq!(events[0].message, "Node node1 status is now: NodeReady");
+    let [condition, reason, message, since] =
+        ["True", "KubeletReady", "kubelet is posting ready status", "2026-11-21T12:00:20Z"]
+            .map(str::to_owned);
+    assert_eq!(ready(&status), (condition, reason, message, since));
+
+    facts.unready = vec!["c".to_owned()];
+    assert_eq!(reasons(update(&mut status, &settings(), &facts, noon())), ["NodeNotReady"]);
+}
+
+#[test]
+fn errors_are_told_together_each_once() {
+    let told = |errors: &[&str]| aggregate(&errors.iter().map(|e| (*e).to_owned()).collect::<Vec<_>>());
+    assert_eq!(told(&[]), None);
+    assert_eq!(told(&["a", "a"]).as_deref(), Some("a"));
+    assert_eq!(told(&["a", "b", "a"]).as_deref(), Some("[a, b]"));
+}
+
+#[test]
+fn a_reboot_is_told_once() {
+    let mut status = made(&settings(), &facts());
+    let mut facts = facts();
+    facts.host.machine.boot_id = "another".to_owned();
+    let events = update(&mut status, &settings(), &facts, noon());
+    assert_eq!(events[0].message, "Node node1 has been rebooted, boot id: another");
+    assert_eq!(reasons(events), ["Rebooted"]);
+    assert!(update(&mut status, &settings(), &facts, noon()).is_empty());
+}
+
+#[test]
+fn swap_is_told_when_there_is_some() {
+    let mut facts = facts();
+    facts.host.machine.swap = 4096;
+    let info = made(&settings(), &facts).node_info.unwrap();
+    assert_eq!(info.swap.unwrap().capacity, Some(4096));
+}
+
+#[test]
+fn without_a_server_there_is_no_port() {
+    let settings = Settings { server_port: None, ..settings() };
+    assert_eq!(made(&settings, &facts()).daemon_endpoints, None);
+}

@@ -1,0 +1,47 @@
+//! All setters in their order.
+
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::{DaemonEndpoint, NodeDaemonEndpoints, NodeStatus};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+
+use super::{addresses, allocatable, capacity, conditions, images, info, ready, runtime};
+use crate::node::{Facts, NodeEvent, Settings};
+
+/// Conditions that are ours to write.
+const OWN_CONDITIONS: [&str; 4] = ["MemoryPressure", "DiskPressure", "PIDPressure", "Ready"];
+
+/// Brings `status` up to date, and says what is worth an event. Heartbeats of conditions that are there stay: see [`beat`].
+pub(in crate::node) fn update(
+    status: &mut NodeStatus,
+    settings: &Settings,
+    facts: &Facts,
+    now: Timestamp,
+) -> Vec<NodeEvent> {
+    let name = &settings.name;
+    addresses::set(status, settings, &facts.host);
+    capacity::set(status, settings, &facts.host.machine);
+    allocatable::set(status, &settings.node.reserved);
+    let mut events = Vec::new();
+    events.extend(info::set(status, name, &facts.host.machine, facts.runtime.version.as_ref()));
+    images::set(status, &facts.runtime.images, settings.node.max_images);
+    runtime::set(status, facts.status.as_ref());
+    status.daemon_endpoints = settings
+        .server_port
+        .map(|port| NodeDaemonEndpoints { kubelet_endpoint: Some(DaemonEndpoint { port: port.into() }) });
+    // The scheduler and the API server act on what a node declares, and the attach-detach controller on the volumes it says
+    // are in use. What another kubelet left there is not true of this one.
+    status.declared_features = None;
+    status.volumes_in_use = None;
+    events.extend(conditions::set_pressures(status, name, now));
+    events.extend(ready::set(status, settings, &facts.unready, now));
+    events
+}
+
+/// Marks our conditions as confirmed now, which is done when a status is sent.
+pub(in crate::node) fn beat(status: &mut NodeStatus, now: Timestamp) {
+    for condition in status.conditions.iter_mut().flatten() {
+        if OWN_CONDITIONS.contains(&condition.type_.as_str()) {
+            condition.last_heartbeat_time = Some(Time(now));
+        }
+    }
+}

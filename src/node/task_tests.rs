@@ -1,0 +1,368 @@
+//! The status task against an API server that goes wrong, in paused time.
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::{Node, NodeCondition};
+use serde_json::{Value, json};
+use tokio::sync::watch;
+use tokio::time::{Instant, sleep, timeout};
+use tokio_util::sync::CancellationToken;
+
+use super::testing::{facts, settings};
+use super::{HostFacts, Inputs, LeaseTask, NodeEvent, RuntimeFacts, Settings, StatusTask};
+use crate::api::fake::{ApiFault, ApiRule, FakeApi};
+use crate::cri::RuntimeStatus;
+use crate::pleg;
+use crate::types::WallClock;
+
+const PATH: &str = "/api/v1/nodes/node1";
+
+/// A node with its task, the API server, and everything the task watches.
+struct Bed {
+    api: FakeApi,
+    host: watch::Sender<Option<HostFacts>>,
+    _runtime: watch::Sender<RuntimeFacts>,
+    status: watch::Sender<Option<RuntimeStatus>>,
+    ready_at: watch::Sender<Option<Instant>>,
+    pleg: watch::Sender<pleg::Health>,
+    others: watch::Sender<Vec<String>>,
+    node: watch::Receiver<Option<Arc<Node>>>,
+    events: Arc<Mutex<Vec<NodeEvent>>>,
+    clock: WallClock,
+    tasks: tokio::task::JoinSet<()>,
+}
+
+impl Bed {
+    /// A node that is ready but for its host, which nobody looked at yet.
+    fn new(settings: Settings) -> Self {
+        let clock = WallClock::of_tokio("2026-11-21T12:00:00Z".parse().unwrap());
+        let api = FakeApi::new(clock.clone());
+        let facts = facts();
+        let (host, host_view) = watch::channel(None);
+        let (runtime, runtime_view) = watch::channel(facts.runtime);
+        let (status, status_view) = watch::channel(facts.status);
+        let (ready_at, ready_view) = watch::channel(Some(Instant::now()));
+        let (pleg, pleg_view) = watch::channel(pleg::Health { last_relist: Instant::now(), error: None });
+        let (others, others_view) = watch::channel(Vec::new());
+        let inputs = Inputs {
+            host: host_view,
+            runtime: runtime_view,
+            status: status_view,
+            ready_at: ready_view,
+            pleg: pleg_view,
+            others: others_view,
+        };
+        let (node_in, node) = watch::channel(None);
+        let events = Arc::new(Mutex::new(Vec::new()));
+        let sink = events.clone();
+        let tell = Arc::new(move |event| sink.lock().unwrap().push(event));
+        let settings = Arc::new(settings);
+        let task = StatusTask::new(api.client(), settings.clone(), inputs, tell, clock.clone(), node_in);
+        let lease = LeaseTask::new(api.client(), settings, node.clone(), clock.clone());
+        let mut tasks = tokio::task::JoinSet::new();
+        tasks.spawn(task.run(CancellationToken::new()));
+        tasks.spawn(lease.run(CancellationToken::new()));
+        // The runtime and its relisting go on being well, until somebody takes them away.
+        let (beat_ready, beat_pleg) = (ready_at.clone(), pleg.clone());
+        tasks.spawn(async move {
+            loop {
+                sleep(Duration::from_secs(5)).await;
+                let now = Instant::now();
+                beat_ready.send_if_modified(|at| {
+                    at.as_mut().is_some_and(|at| {
+                        *at = now;
+                        true
+                    })
+                });
+                beat_pleg.send_if_modified(|health| {
+                    let is_well = health.error.is_none();
+                    if is_well {
+                        health.last_relist = now;
+                    }
+                    is_well
+                });
+            }
+        });
+        Self { api, host, _runtime: runtime, status, ready_at, pleg, others, node, events, clock, tasks }
+    }
+
+    /// A node that was just registered and is ready.
+    async fn registered(settings: Settings) -> Self {
+        let bed = Self::new(settings);
+        bed.look();
+        bed.until(|node| ready(node) == "True").await;
+        bed
+    }
+
+    /// The host is looked at.
+    fn look(&self) {
+        self.host.send_replace(Some(facts().host));
+    }
+
+    fn stored(&self) -> Option<Node> {
+        self.api.get(PATH)
+    }
+
+    async fn until(&self, holds: impl Fn(&Node) -> bool) {
+        let waiting = async {
+            while !self.stored().is_some_and(|node| holds(&node)) {
+                sleep(Duration::from_millis(10)).await;
+            }
+        };
+        let done = timeout(Duration::from_secs(3600), waiting).await;
+        assert!(done.is_ok(), "the node is {:?}", self.stored());
+    }
+
+    /// How long it takes until something holds.
+    async fn time_until(&self, holds: impl Fn(&Node) -> bool) -> Duration {
+        let start = Instant::now();
+        self.until(holds).await;
+        start.elapsed()
+    }
+
+    /// Somebody else changes the node.
+    fn edit(&self, change: impl FnOnce(&mut Value)) {
+        let mut node = serde_json::to_value(self.stored().unwrap()).unwrap();
+        change(&mut node);
+        let node: Node = serde_json::from_value(node).unwrap();
+        self.api.put(PATH, &node);
+    }
+
+    fn reasons(&self) -> Vec<&'static str> {
+        self.events.lock().unwrap().iter().map(|event| event.reason).collect()
+    }
+
+    fn patches(&self) -> usize {
+        self.api.requests_of("PATCH", "/status").len()
+    }
+}
+
+fn condition(node: &Node, type_: &str) -> Option<NodeCondition> {
+    node.status.as_ref()?.conditions.as_ref()?.iter().find(|c| c.type_ == type_).cloned()
+}
+
+fn ready(node: &Node) -> String {
+    condition(node, "Ready").map(|condition| condition.status).unwrap_or_default()
+}
+
+fn message(node: &Node) -> String {
+    condition(node, "Ready").and_then(|condition| condition.message).unwrap_or_default()
+}
+
+fn refuse(code: u16, reason: &'static str, retry_after: u32) -> ApiFault {
+    ApiFault::Refuse { code, reason, retry_after }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_node_is_registered_ready_and_shown() {
+    let mut bed = Bed::new(settings());
+    sleep(Duration::from_secs(60)).await;
+    assert!(bed.api.requests_of("POST", "/nodes").is_empty(), "not before the host was looked at");
+    bed.look();
+    assert!(bed.time_until(|node| ready(node) == "True").await < Duration::from_secs(1));
+    let shown = bed.node.wait_for(Option::is_some).await.unwrap().clone().unwrap();
+    assert_eq!(shown.metadata.uid, bed.stored().unwrap().metadata.uid);
+    assert_eq!(bed.reasons(), ["NodeHasSufficientMemory", "NodeHasNoDiskPressure", "NodeHasSufficientPID"]);
+    assert_eq!(bed.tasks.len(), 3);
+}
+
+#[tokio::test(start_paused = true)]
+async fn at_the_start_readiness_is_told_within_a_moment() {
+    let bed = Bed::new(settings());
+    bed.ready_at.send_replace(None);
+    bed.look();
+    bed.until(|node| ready(node) == "False").await;
+    bed.ready_at.send_replace(Some(Instant::now()));
+    assert!(bed.time_until(|node| ready(node) == "True").await <= Duration::from_millis(150));
+    assert_eq!(bed.reasons().last(), Some(&"NodeReady"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn readiness_that_changes_is_told_at_once() {
+    let bed = Bed::registered(settings()).await;
+    sleep(Duration::from_secs(3)).await;
+    bed.status.send_modify(|status| status.as_mut().unwrap().network.status = false);
+    assert!(bed.time_until(|node| ready(node) == "False").await < Duration::from_millis(50));
+    let stored = bed.stored().unwrap();
+    assert!(message(&stored).starts_with("container runtime network not ready: NetworkReady=false reason:"));
+    bed.status.send_modify(|status| status.as_mut().unwrap().network.status = true);
+    bed.others.send_replace(vec!["node is shutting down".to_owned()]);
+    bed.until(|node| message(node) == "node is shutting down").await;
+    bed.others.send_replace(Vec::new());
+    bed.until(|node| ready(node) == "True").await;
+    assert_eq!(bed.reasons()[3..], ["NodeNotReady", "NodeReady"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_silent_runtime_makes_the_node_unready() {
+    let bed = Bed::registered(settings()).await;
+    let last = *bed.ready_at.borrow();
+    bed.ready_at.send_replace(None);
+    bed.until(|node| message(node).starts_with("container runtime status check may not")).await;
+    bed.ready_at.send_replace(last);
+    bed.until(|node| ready(node) == "True").await;
+    bed.pleg.send_modify(|health| {
+        let operation = crate::cri::Operation::ListSandboxes;
+        health.error = Some(crate::cri::CriError::Unimplemented { operation });
+    });
+    let time = bed.time_until(|node| message(node).starts_with("PLEG is not healthy")).await;
+    assert!(time < Duration::from_secs(182), "{time:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_status_that_does_not_change_is_sent_now_and_then() {
+    let bed = Bed::registered(settings()).await;
+    let before = bed.patches();
+    sleep(Duration::from_secs(3600)).await;
+    let sent = bed.patches() - before;
+    assert!((11..=13).contains(&sent), "each 5 minutes, not {sent} in an hour");
+    let beat = condition(&bed.stored().unwrap(), "MemoryPressure").unwrap().last_heartbeat_time.unwrap().0;
+    assert!(bed.clock.now().duration_since(beat).as_secs() < 320);
+    let reads = bed.api.requests_of("GET", PATH).len();
+    assert!((340..=362).contains(&reads), "each 10 s, and a little more, not {reads} in an hour");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_others_write_survives_a_day() {
+    let bed = Bed::registered(settings()).await;
+    let theirs = |turn: usize| json!({"type": "NetworkUnavailable", "status": if turn.is_multiple_of(2) { "False" } else { "True" }});
+    for turn in 0..144 {
+        bed.edit(|node| {
+            node["metadata"]["labels"][format!("theirs-{turn}")] = json!("x");
+            node["metadata"]["annotations"]["theirs"] = json!(turn.to_string());
+            node["spec"]["taints"] = json!([{"key": format!("t{turn}"), "effect": "NoSchedule"}]);
+            let conditions = node["status"]["conditions"].as_array_mut().unwrap();
+            conditions.retain(|condition| condition["type"] != "NetworkUnavailable");
+            conditions.insert(turn % 3, theirs(turn));
+            node["status"]["volumesAttached"] = json!([{"name": format!("v{turn}"), "devicePath": ""}]);
+        });
+        // Ours change as well, beside theirs.
+        let memory = (1 + u64::try_from(turn).unwrap()) << 30;
+        bed.host.send_modify(|host| host.as_mut().unwrap().machine.memory = memory);
+        bed.status.send_modify(|status| status.as_mut().unwrap().network.status = turn % 5 != 0);
+        sleep(Duration::from_secs(600)).await;
+        let node = bed.stored().unwrap();
+        let (spec, status) = (node.spec.clone().unwrap(), node.status.clone().unwrap());
+        let labels = node.metadata.labels.as_ref().unwrap();
+        assert!((0..=turn).all(|turn| labels.contains_key(&format!("theirs-{turn}"))));
+        assert_eq!(node.metadata.annotations.as_ref().unwrap()["theirs"], turn.to_string());
+        assert_eq!(spec.taints.unwrap()[0].key, format!("t{turn}"));
+        let network = condition(&node, "NetworkUnavailable").unwrap();
+        assert_eq!(json!({"type": network.type_, "status": network.status}), theirs(turn));
+        assert_eq!(status.volumes_attached.unwrap()[0].name, format!("v{turn}"));
+        assert_eq!(status.capacity.unwrap()["memory"].0, crate::types::Quantity::bytes(memory).to_string());
+        assert_eq!(ready(&node) == "True", turn % 5 != 0);
+        assert_eq!(status.conditions.unwrap().len(), 5);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_change_gets_through_whatever_goes_wrong_once() {
+    let faults = [
+        refuse(409, "Conflict", 0),
+        refuse(429, "TooManyRequests", 3),
+        refuse(500, "InternalError", 0),
+        ApiFault::Reset,
+        ApiFault::LostAnswer,
+        ApiFault::Delay(Duration::from_secs(3)),
+        ApiFault::Delay(Duration::from_secs(12)),
+        ApiFault::Hang,
+    ];
+    for method in ["GET", "PATCH"] {
+        for fault in &faults {
+            let bed = Bed::registered(settings()).await;
+            bed.api.fail(ApiRule::once(method, PATH, fault.clone()));
+            bed.others.send_replace(vec!["node is shutting down".to_owned()]);
+            let time = bed.time_until(|node| ready(node) == "False").await;
+            assert!(time < Duration::from_secs(11), "{method} {fault:?}: {time:?}");
+            sleep(Duration::from_secs(60)).await;
+            let told = bed.reasons().into_iter().filter(|reason| *reason == "NodeNotReady").count();
+            assert_eq!(told, 1, "{method} {fault:?}: an event for a change, however often it was sent");
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn registration_gets_through_whatever_goes_wrong_once() {
+    let faults = [
+        refuse(409, "Conflict", 0),
+        refuse(429, "TooManyRequests", 3),
+        refuse(403, "Forbidden", 0),
+        refuse(500, "InternalError", 0),
+        ApiFault::Reset,
+        ApiFault::LostAnswer,
+        ApiFault::Delay(Duration::from_secs(12)),
+        ApiFault::Hang,
+    ];
+    for fault in faults {
+        let bed = Bed::new(settings());
+        bed.api.fail(ApiRule::once("POST", "/nodes", fault.clone()));
+        bed.look();
+        let time = bed.time_until(|node| ready(node) == "True").await;
+        assert!(time < Duration::from_secs(11), "{fault:?}: {time:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn registration_waits_for_an_api_server_with_growing_pauses() {
+    let bed = Bed::new(settings());
+    bed.api.fail(ApiRule::always("POST", "/nodes", ApiFault::Reset));
+    bed.look();
+    sleep(Duration::from_secs(3600)).await;
+    let tries = bed.api.requests_of("POST", "/nodes").len();
+    assert!((500..600).contains(&tries), "one each 7 s in the end, not {tries} in an hour");
+    bed.api.heal();
+    assert!(bed.time_until(|node| ready(node) == "True").await < Duration::from_secs(8));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_node_that_is_deleted_registers_again() {
+    let bed = Bed::registered(settings()).await;
+    let first = bed.stored().unwrap().metadata.uid;
+    bed.api.delete(PATH, None);
+    let time = bed.time_until(|node| ready(node) == "True").await;
+    assert!(time < Duration::from_secs(11), "{time:?}");
+    assert_ne!(bed.stored().unwrap().metadata.uid, first);
+    // In the middle of a round: it was read, and is gone when it is to be patched.
+    let gone = ApiFault::Refuse { code: 404, reason: "NotFound", retry_after: 0 };
+    bed.api.fail(ApiRule::once("PATCH", "/status", gone));
+    bed.others.send_replace(vec!["x".to_owned()]);
+    assert!(bed.time_until(|node| message(node) == "x").await < Duration::from_secs(11));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_node_that_may_not_register_waits_until_somebody_makes_it() {
+    let mut settings = settings();
+    settings.node.register = false;
+    let bed = Bed::new(settings);
+    bed.look();
+    sleep(Duration::from_secs(60)).await;
+    assert!(bed.api.requests_of("POST", "/nodes").is_empty());
+    let bare: Node = serde_json::from_value(json!({"metadata": {"name": "node1"}})).unwrap();
+    bed.api.put(PATH, &bare);
+    assert!(bed.time_until(|node| ready(node) == "True").await < Duration::from_secs(11));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_node_closed_for_pods_is_told_once() {
+    let bed = Bed::registered(settings()).await;
+    for closed in [true, false] {
+        bed.edit(|node| node["spec"]["unschedulable"] = json!(closed));
+        sleep(Duration::from_secs(60)).await;
+    }
+    assert_eq!(bed.reasons()[3..], ["NodeNotSchedulable", "NodeSchedulable"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_lease_is_renewed_while_the_status_hangs() {
+    let bed = Bed::registered(settings()).await;
+    bed.api.fail(ApiRule::always("", PATH, ApiFault::Hang));
+    bed.others.send_replace(vec!["x".to_owned()]);
+    let before = bed.api.requests_of("PUT", "leases").len();
+    sleep(Duration::from_secs(600)).await;
+    let renewals = bed.api.requests_of("PUT", "leases").len() - before;
+    assert!(renewals >= 57, "{renewals} renewals in 10 minutes");
+    bed.api.heal();
+    assert!(bed.time_until(|node| message(node) == "x").await < Duration::from_secs(61));
+}

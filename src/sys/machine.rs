@@ -1,0 +1,143 @@
+//! What a node tells of its machine: sizes and identities. Reads only; an identity that cannot be read is empty.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use nix::sys::statvfs::statvfs;
+
+use super::{Host, SysError};
+
+/// Facts of a machine as its node tells them.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Machine {
+    /// CPUs that are online.
+    pub cpus: usize,
+    /// Memory, bytes.
+    pub memory: u64,
+    /// Swap, bytes; 0 for none.
+    pub swap: u64,
+    /// Bytes set aside for huge pages, by page size in bytes. A size of which there are no pages counts too.
+    pub huge_pages: BTreeMap<u64, u64>,
+    /// Size of the filesystem of the daemon's own directory, bytes.
+    pub filesystem: u64,
+    /// Identity of this installation of the operating system.
+    pub machine_id: String,
+    /// Identity of the hardware, or of the virtual machine.
+    pub system_uuid: String,
+    /// Identity of this boot.
+    pub boot_id: String,
+    /// Release of the kernel.
+    pub kernel_version: String,
+    /// Name and version of the operating system, for people.
+    pub os_image: String,
+}
+
+impl Machine {
+    /// Reads the facts beneath `root`, which is `/` outside tests. `own` is the daemon's own directory (`--root-dir`).
+    pub fn read(root: &Path, own: &Path) -> Result<Self, SysError> {
+        let host = Host::new(&root.join("proc"));
+        let machine_id = first(root, &["etc/machine-id", "var/lib/dbus/machine-id"]);
+        let uuids = ["sys/class/dmi/id/product_uuid", "proc/device-tree/vm,uuid"];
+        Ok(Self {
+            cpus: host.cpu_count()?,
+            memory: host.memory_capacity()?,
+            swap: host.swap_capacity()?,
+            huge_pages: huge_pages(&root.join("sys/kernel/mm/hugepages")),
+            filesystem: filesystem(own)?,
+            system_uuid: first(root, &uuids).or_else(|| machine_id.clone()).unwrap_or_default(),
+            machine_id: machine_id.unwrap_or_default(),
+            boot_id: host.boot_id()?,
+            kernel_version: host.kernel_version()?,
+            os_image: os_image(root).unwrap_or_else(|| "Linux".to_owned()),
+        })
+    }
+}
+
+/// The first of these files that says anything.
+fn first(root: &Path, files: &[&str]) -> Option<String> {
+    files.iter().find_map(|file| {
+        let text = fs::read_to_string(root.join(file)).ok()?;
+        // The device tree ends its texts with a null.
+        let text = text.trim_matches(|c: char| c.is_whitespace() || c == '\0');
+        (!text.is_empty()).then(|| text.to_owned())
+    })
+}
+
+/// `PRETTY_NAME` (os-release(5)).
+fn os_image(root: &Path) -> Option<String> {
+    let files = ["etc/os-release", "usr/lib/os-release"];
+    let text = files.iter().find_map(|file| fs::read_to_string(root.join(file)).ok())?;
+    let name = text.lines().find_map(|line| line.strip_prefix("PRETTY_NAME="))?;
+    Some(name.trim().trim_matches(['"', '\'']).to_owned())
+}
+
+fn huge_pages(dir: &Path) -> BTreeMap<u64, u64> {
+    // A kernel without huge pages has no such directory.
+    let Ok(entries) = fs::read_dir(dir) else { return BTreeMap::new() };
+    let pool = |entry: fs::DirEntry| {
+        let name = entry.file_name().into_string().ok()?;
+        let size = name.strip_prefix("hugepages-")?.strip_suffix("kB")?.parse::<u64>().ok()? << 10;
+        let pages = fs::read_to_string(entry.path().join("nr_hugepages")).ok()?;
+        Some((size, size.saturating_mul(pages.trim().parse().ok()?)))
+    };
+    entries.filter_map(|entry| pool(entry.ok()?)).collect()
+}
+
+fn filesystem(path: &Path) -> Result<u64, SysError> {
+    match statvfs(path) {
+        Ok(facts) => Ok(facts.fragment_size().saturating_mul(facts.blocks())),
+        Err(source) => Err(SysError::Filesystem { path: PathBuf::from(path), source: source.into() }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sys::testing::MEMINFO;
+
+    #[test]
+    fn facts_of_a_made_up_machine() {
+        let root = tempfile::tempdir().unwrap();
+        let files = [
+            ("proc/meminfo", MEMINFO),
+            ("proc/cpuinfo", "processor\t: 0\n\nprocessor\t: 1\n\n"),
+            ("proc/sys/kernel/random/boot_id", "9fdb3f13-fb26-4189-b823-05c64dea1875\n"),
+            ("proc/sys/kernel/osrelease", "6.1.0-18-amd64\n"),
+            ("proc/device-tree/vm,uuid", "4c4c4544-0042\0"),
+            ("etc/machine-id", "\n"),
+            ("var/lib/dbus/machine-id", "0123456789abcdef\n"),
+            ("usr/lib/os-release", "NAME=\"Debian\"\nPRETTY_NAME=\"Debian GNU/Linux 12 (bookworm)\"\n"),
+            ("sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages", "3\n"),
+            ("sys/kernel/mm/hugepages/hugepages-1048576kB/nr_hugepages", "0\n"),
+        ];
+        for (file, text) in files {
+            let path = root.path().join(file);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, text).unwrap();
+        }
+        let machine = Machine::read(root.path(), root.path()).unwrap();
+        assert!(machine.filesystem > 0);
+        let expected = Machine {
+            cpus: 2,
+            memory: 3_975_224 << 10,
+            swap: 2048 << 10,
+            huge_pages: BTreeMap::from([(2 << 20, 6 << 20), (1 << 30, 0)]),
+            filesystem: machine.filesystem,
+            machine_id: "0123456789abcdef".to_owned(),
+            system_uuid: "4c4c4544-0042".to_owned(),
+            boot_id: "9fdb3f13-fb26-4189-b823-05c64dea1875".to_owned(),
+            kernel_version: "6.1.0-18-amd64".to_owned(),
+            os_image: "Debian GNU/Linux 12 (bookworm)".to_owned(),
+        };
+        assert_eq!(machine, expected);
+    }
+
+    #[test]
+    fn this_machine_can_be_read_and_a_missing_directory_is_named() {
+        let machine = Machine::read(Path::new("/"), Path::new("/")).unwrap();
+        assert!(machine.cpus > 0 && machine.memory > 0 && machine.filesystem > 0);
+        let error = Machine::read(Path::new("/"), Path::new("/nowhere")).unwrap_err();
+        assert_eq!(error.to_string(), "cannot measure the filesystem of /nowhere");
+    }
+}
