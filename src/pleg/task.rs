@@ -15,7 +15,7 @@ use super::diff::Listing;
 use super::hints::Hints;
 use super::records::{Records, Todo};
 use super::{Cache, ChangeQueue, PodStatus, inspect};
-use crate::cri::{CriError, EventStream, RuntimeHint, RuntimeService};
+use crate::cri::{CriError, EventStream, FIRST_ANSWER_RETRY, RuntimeHint, RuntimeService};
 use crate::types::PodRef;
 
 /// Pause between two relists of everything.
@@ -140,8 +140,9 @@ impl Pleg {
                 // Cancel-safe: the future lives outside the loop and is polled on by reference.
                 Some((as_of, result)) = &mut listing, if is_listing => {
                     is_listing = false;
-                    next_relist = Instant::now() + RELIST_PERIOD;
                     self.take_listing(as_of, result);
+                    let period = if self.cache.is_filled() { RELIST_PERIOD } else { FIRST_ANSWER_RETRY };
+                    next_relist = Instant::now() + period;
                 }
                 // Cancel-safe: the inspections live in `self`.
                 Some(done) = self.inspections.next() => self.take_inspection(done),
