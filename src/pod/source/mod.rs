@@ -1,5 +1,6 @@
-//! Sources of pods: the directory or file of manifests this host is to run.
+//! Sources of pods: the directory or file of manifests this host is to run, and the API server.
 
+pub mod api;
 mod decode;
 mod files;
 #[cfg(test)]

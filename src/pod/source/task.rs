@@ -14,7 +14,7 @@ use tracing::{error, info, warn};
 use super::files::Files;
 use super::pace::Pace;
 use super::reader::{Reader, mended_files, new_problems};
-use super::state::SourceState;
+use super::state::{SourceState, StaticPod};
 use crate::sys::{Changes, Watch};
 
 /// The shortest period of full readings; a shorter one would only burn the processor.
@@ -32,8 +32,14 @@ pub struct SourceConfig {
 }
 
 /// Publishes what the manifests say, until `cancel`. The first state comes when everything was read once; after that
-/// one comes only when something changed.
-pub async fn run(config: SourceConfig, tx: watch::Sender<SourceState>, cancel: CancellationToken) {
+/// one comes only when something changed. `inherited` is what a daemon before this one had read of them, oldest first: what
+/// cannot be read now is as it was then, just as what cannot be read any more stays as it is.
+pub async fn run(
+    config: SourceConfig,
+    inherited: Vec<StaticPod>,
+    tx: watch::Sender<SourceState>,
+    cancel: CancellationToken,
+) {
     let Some(path) = config.path else {
         tx.send_replace(SourceState { ready: true, ..SourceState::default() });
         cancel.cancelled().await;
@@ -42,13 +48,17 @@ pub async fn run(config: SourceConfig, tx: watch::Sender<SourceState>, cancel: C
     // Events carry absolute paths. Without a working directory the path stays as it is, and only events are lost.
     let path = std::path::absolute(&path).unwrap_or(path);
     let changed = Arc::new(Changes::default());
-    let fresh = || Disk::new(&path, &changed, &config.node_name);
-    let mut disk = Some(fresh());
+    let fresh = |known: &[StaticPod]| Disk::new(&path, &changed, &config.node_name, known);
+    let mut disk = Some(fresh(&inherited));
+    drop(inherited);
     let mut pace = Pace::default();
     let check_frequency = config.check_frequency.max(CHECK_LEAST);
     loop {
         let now = Timestamp::now();
-        let ready = disk.take().unwrap_or_else(fresh);
+        let ready = disk.take().unwrap_or_else(|| {
+            let known: Vec<StaticPod> = tx.borrow().pods.iter().map(|pod| StaticPod::clone(pod)).collect();
+            fresh(&known)
+        });
         // Reading may block for long (a network file system, thousands of files), but only this task waits for it.
         let read = tokio::task::spawn_blocking(move || ready.read(now));
         let pass = tokio::select! {
@@ -84,9 +94,13 @@ struct Disk {
 }
 
 impl Disk {
-    fn new(path: &Path, changed: &Arc<Changes>, node_name: &str) -> Self {
+    fn new(path: &Path, changed: &Arc<Changes>, node_name: &str, known: &[StaticPod]) -> Self {
         let watch = Watch::new(path, "manifests", Arc::clone(changed));
-        Self { path: path.to_owned(), files: Files::default(), watch, reader: Reader::new(node_name) }
+        // Of manifests elsewhere nothing is read here, so nothing could be said of them either.
+        let is_here = |pod: &&StaticPod| pod.file == path || pod.file.parent() == Some(path);
+        let known: Vec<StaticPod> = known.iter().filter(is_here).cloned().collect();
+        let reader = Reader::new(node_name, &known);
+        Self { path: path.to_owned(), files: Files::default(), watch, reader }
     }
 
     /// Watches before it reads, so that no change falls between the two. Answers whether anything changed.
