@@ -1,14 +1,9 @@
 //! Meeting the runtime: waits for it, for ever if need be, and learns what must be known before the first pod.
 
-use std::time::Duration;
-
 use tokio_util::sync::CancellationToken;
 
-use crate::cri::{CriError, RuntimeService, Version};
+use crate::cri::{CriError, FIRST_ANSWER_RETRY, RuntimeService, Version};
 use crate::types::{CgroupDriver, error_chain};
-
-/// Pause between two tries.
-const RETRY: Duration = Duration::from_secs(1);
 
 /// What is learned of the runtime.
 #[derive(Clone, Debug)]
@@ -40,7 +35,7 @@ pub(super) async fn meet(runtime: &dyn RuntimeService, cancel: &CancellationToke
             // Cancel-safe: as above.
             () = cancel.cancelled() => return None,
             // Cancel-safe: a pause takes nothing.
-            () = tokio::time::sleep(RETRY) => {}
+            () = tokio::time::sleep(FIRST_ANSWER_RETRY) => {}
         }
     }
 }

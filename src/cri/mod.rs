@@ -20,5 +20,9 @@ pub use types::{
     RuntimeStatus, Sandbox, SandboxState, SandboxStatus, Version,
 };
 
+/// Pause before a runtime that never answered yet is asked again. At boot all pods wait for its first answers, and a
+/// connection that is refused costs next to nothing.
+pub const FIRST_ANSWER_RETRY: std::time::Duration = std::time::Duration::from_millis(200);
+
 /// The CRI's own messages, for those who build sandbox and container configurations.
 pub use k8s_cri::v1 as wire;

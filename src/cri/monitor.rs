@@ -7,7 +7,7 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::{RuntimeService, RuntimeStatus};
+use super::{FIRST_ANSWER_RETRY, RuntimeService, RuntimeStatus};
 
 /// Pause between two questions.
 const PERIOD: Duration = Duration::from_secs(5);
@@ -43,8 +43,11 @@ pub async fn monitor(
                 changed
             });
         }
-        let is_ready = status.borrow().as_ref().is_some_and(|s| s.runtime.status && s.network.status);
-        let pause = if is_ready { PERIOD } else { PERIOD_UNREADY };
+        let pause = match &*status.borrow() {
+            None => FIRST_ANSWER_RETRY,
+            Some(status) if status.runtime.status && status.network.status => PERIOD,
+            Some(_) => PERIOD_UNREADY,
+        };
         tokio::select! {
             // Cancel-safe: as above.
             () = cancel.cancelled() => return,
@@ -68,5 +71,30 @@ fn tell(old: Option<&RuntimeStatus>, new: &RuntimeStatus) {
         } else {
             tracing::warn!(reason = condition.reason, message = condition.message, "the {what} is not ready");
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::time::{Instant, timeout};
+
+    use super::*;
+    use crate::cri::Operation;
+    use crate::cri::fake::{Failure, FakeRuntime, Fault, Rule};
+
+    #[tokio::test(start_paused = true)]
+    async fn until_its_first_answer_a_runtime_is_asked_often() {
+        let fake = FakeRuntime::new();
+        let gone = Fault::Fail { after: Duration::ZERO, failure: Failure::Unreachable };
+        fake.faults().add(Rule::new(Operation::Status, gone).times(7));
+        let (status_in, mut status) = watch::channel(None);
+        let begin = Instant::now();
+        let asking = monitor(Arc::new(fake.clone()), status_in, CancellationToken::new());
+        let answered = timeout(PERIOD, status.wait_for(Option::is_some));
+        tokio::select! {
+            () = asking => panic!("nobody cancelled it"),
+            answered = answered => assert!(answered.unwrap().is_ok()),
+        }
+        assert_eq!(begin.elapsed().as_millis(), 7 * FIRST_ANSWER_RETRY.as_millis());
     }
 }

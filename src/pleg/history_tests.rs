@@ -361,6 +361,18 @@ async fn a_pod_whose_inspection_hangs_harms_no_other() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn what_was_never_listed_is_listed_soon_after_the_runtime_answers() {
+    let fake = runtime();
+    let gone = Fault::Fail { after: Duration::ZERO, failure: Failure::Unreachable };
+    fake.faults().add(Rule::new(Operation::ListContainers, gone).times(4));
+    beside_pleg(&fake, async |pleg| {
+        let listed = timeout(RELIST_PERIOD, pleg.cache().newer_than(&pod("u0"), None)).await;
+        assert!(listed.unwrap().unwrap().containers.is_empty());
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_runtime_that_does_not_answer_is_unhealthy_until_it_does() {
     let fake = runtime();
     beside_pleg(&fake, async |pleg| {

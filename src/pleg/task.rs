@@ -18,7 +18,7 @@ use super::hints::Hints;
 use super::lists::{Listed, Lists};
 use super::records::{Records, Todo};
 use super::{Cache, ChangeQueue, PodStatus, inspect};
-use crate::cri::{CriError, EventStream, RuntimeHint, RuntimeService};
+use crate::cri::{CriError, EventStream, FIRST_ANSWER_RETRY, RuntimeHint, RuntimeService};
 use crate::types::PodRef;
 
 /// Pause between two relists of everything.
@@ -148,9 +148,10 @@ impl Pleg {
                 // Cancel-safe: the future lives outside the loop and is polled on by reference.
                 Some(listed) = &mut listing, if is_listing => {
                     is_listing = false;
-                    next_relist = Instant::now() + RELIST_PERIOD;
                     self.lists.ended(&listed);
                     self.take_listing(listed.as_of, listed.result);
+                    let period = if self.cache.is_filled() { RELIST_PERIOD } else { FIRST_ANSWER_RETRY };
+                    next_relist = Instant::now() + period;
                 }
                 // Cancel-safe: the inspections live in `self`.
                 Some(done) = self.inspections.next() => self.take_inspection(done),

@@ -2,6 +2,7 @@
 //! reason and tried again.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures::future::join_all;
 use k8s_openapi::api::core::v1::Pod;
@@ -19,6 +20,9 @@ use crate::pod::resources::{pod_resources, qos_class};
 use crate::pod::{container, pod_ref};
 use crate::sys::file_work;
 use crate::types::{PodEvent, PodRef, error_chain, go_duration};
+
+/// How long a pod waits for the runtime's first word on its network before that is told as a failure.
+const FIRST_STATUS: Duration = Duration::from_secs(1);
 
 impl Services {
     /// One step of a pod that should run.
@@ -86,7 +90,7 @@ impl Services {
     fn next_restart(&self, plan: &Plan) -> Option<Instant> {
         let until = plan.backing_off.iter().map(|wait| wait.until).min()?;
         let pause = until.duration_since(self.clock.now());
-        Some(Instant::now() + std::time::Duration::try_from(pause).unwrap_or_default())
+        Some(Instant::now() + Duration::try_from(pause).unwrap_or_default())
     }
 
     /// Performs a plan as far as it can be. What cannot be done the pod's owner is told as an event where it happens; the
@@ -227,7 +231,7 @@ impl Services {
         attempt: u32,
         memory: &mut Memory,
     ) -> Result<PodSandbox, Retry> {
-        self.check_network(pod, reference, memory)?;
+        self.check_network(pod, reference, memory).await?;
         let config = self.sandbox_config(pod, reference, attempt, memory).await?;
         match self.run_sandbox(pod, reference, config).await {
             Ok(sandbox) => {
@@ -256,10 +260,13 @@ impl Services {
         retry
     }
 
-    fn check_network(&self, pod: &Pod, reference: &PodRef, memory: &mut Memory) -> Result<(), Retry> {
+    async fn check_network(&self, pod: &Pod, reference: &PodRef, memory: &mut Memory) -> Result<(), Retry> {
         if pod.spec.as_ref().and_then(|s| s.host_network).unwrap_or(false) {
             return Ok(());
         }
+        // At boot the first status comes any moment. A later answer is heeded at the next try.
+        let mut first = self.runtime_status.clone();
+        let _ = tokio::time::timeout(FIRST_STATUS, first.wait_for(Option::is_some)).await;
         let problem = match &*self.runtime_status.borrow() {
             Some(status) if status.network.status => return Ok(()),
             Some(status) => format!(

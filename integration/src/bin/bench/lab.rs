@@ -35,6 +35,8 @@ pub(crate) struct Lab {
 
 /// A pod made by bare CRI calls.
 pub(crate) struct BarePod {
+    /// How long its sandbox took.
+    pub(crate) sandbox_took: Duration,
     pub(crate) sandbox: CriSandbox,
     pub(crate) sandbox_id: String,
     pub(crate) container_id: String,
@@ -69,9 +71,11 @@ impl Lab {
     /// The calls a kubelet cannot do without: RunPodSandbox, CreateContainer, StartContainer.
     pub(crate) async fn start_bare(&self) -> Result<BarePod> {
         let sandbox = CriSandbox::new(&self.name(), self.host.id(), &self.host.logs());
+        let begin = Instant::now();
         let sandbox_id = self.host.cri().run_sandbox(&sandbox).await?;
+        let sandbox_took = begin.elapsed();
         let container_id = self.host.cri().run_pause(&sandbox, &sandbox_id, 0).await?;
-        Ok(BarePod { sandbox, sandbox_id, container_id })
+        Ok(BarePod { sandbox_took, sandbox, sandbox_id, container_id })
     }
 
     /// And back: StopContainer, StopPodSandbox, RemovePodSandbox.
@@ -203,12 +207,18 @@ pub(crate) fn manifest(name: &str) -> String {
     .to_string()
 }
 
-/// What `hostlet pods` is made of, without the cost of starting that program.
+/// What `hostlet pods` is made of.
 async fn view(socket: &Path) -> Result<NodeView> {
+    serde_json::from_slice(&ask(socket, "/v1/pods").await?).context("decoding the pods")
+}
+
+/// Asks the daemon, without the cost of starting a program for that. The answer is JSON.
+pub(crate) async fn ask(socket: &Path, what: &str) -> Result<Vec<u8>> {
     let mut stream = UnixStream::connect(socket).await.context("connecting to the control socket")?;
-    stream.write_all(b"GET /v1/pods HTTP/1.0\r\n\r\n").await.context("asking for the pods")?;
+    let request = format!("GET {what} HTTP/1.0\r\n\r\n");
+    stream.write_all(request.as_bytes()).await.with_context(|| format!("asking for {what}"))?;
     let mut answer = Vec::new();
-    stream.read_to_end(&mut answer).await.context("reading the pods")?;
+    stream.read_to_end(&mut answer).await.with_context(|| format!("reading {what}"))?;
     let split = answer.windows(4).position(|four| four == b"\r\n\r\n").context("no end of the head")?;
-    serde_json::from_slice(&answer[split + 4..]).context("decoding the pods")
+    Ok(answer.split_off(split + 4))
 }

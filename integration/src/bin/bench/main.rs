@@ -8,6 +8,7 @@ mod process;
 mod report;
 mod single;
 mod stats;
+mod steps;
 mod watch;
 
 use std::fs;

@@ -1,5 +1,7 @@
 //! What the kernel says of a process: memory, CPU, switches, bytes. Reads procfs only.
 
+use std::collections::HashMap;
+use std::ffi::OsString;
 use std::fs;
 use std::time::Duration;
 
@@ -48,7 +50,7 @@ pub(crate) async fn activity(pid: u32, duration: Duration) -> Result<Activity> {
     let seconds = after.at.duration_since(before.at).as_secs_f64();
     Ok(Activity {
         millicores: (after.cpu_seconds - before.cpu_seconds) / seconds * 1000.0,
-        wakeups: (after.switches - before.switches) / seconds,
+        wakeups: after.switches_since(&before) / seconds,
         written: after.written - before.written,
     })
 }
@@ -66,18 +68,19 @@ pub(crate) fn cpu_seconds(pid: u32) -> Result<f64> {
 struct Totals {
     at: Instant,
     cpu_seconds: f64,
-    switches: f64,
+    /// By thread: one that ends takes its count along.
+    switches: HashMap<OsString, f64>,
     written: f64,
 }
 
 impl Totals {
     fn read(pid: u32) -> Result<Self> {
-        let mut switches = 0.0;
+        let mut switches = HashMap::new();
         let tasks = fs::read_dir(format!("/proc/{pid}/task")).context("listing threads")?;
         for task in tasks.flatten() {
             // A thread may end while it is looked at.
             let status = fs::read_to_string(task.path().join("status")).unwrap_or_default();
-            switches += field(&status, "voluntary_ctxt_switches:").unwrap_or(0.0);
+            switches.insert(task.file_name(), field(&status, "voluntary_ctxt_switches:").unwrap_or(0.0));
         }
         Ok(Self {
             at: Instant::now(),
@@ -85,6 +88,12 @@ impl Totals {
             switches,
             written: field(&read(pid, "io")?, "write_bytes:")?,
         })
+    }
+
+    /// Those of the threads that are still there.
+    fn switches_since(&self, before: &Self) -> f64 {
+        let since = |(thread, now): (&OsString, &f64)| now - before.switches.get(thread).unwrap_or(&0.0);
+        self.switches.iter().map(since).sum()
     }
 }
 
@@ -109,6 +118,18 @@ mod tests {
         let memory = memory(std::process::id()).unwrap();
         assert!(memory.rss > 0.0 && memory.private > 0.0 && memory.peak > 0.0, "{memory:?}");
         assert!(cpu_seconds(std::process::id()).unwrap() >= 0.0);
+    }
+
+    #[test]
+    fn a_thread_that_ends_takes_nothing_away() {
+        let totals = |switches: &[(&str, f64)]| Totals {
+            at: Instant::now(),
+            cpu_seconds: 0.0,
+            switches: switches.iter().map(|(thread, count)| (OsString::from(thread), *count)).collect(),
+            written: 0.0,
+        };
+        let before = totals(&[("1", 5.0), ("2", 1000.0)]);
+        assert_eq!(totals(&[("1", 8.0), ("3", 2.0)]).switches_since(&before), 5.0);
     }
 
     #[test]

@@ -9,17 +9,17 @@ use anyhow::{Context, Result, bail};
 use containerd_client::events as ctrd;
 use containerd_client::services::v1::SubscribeRequest;
 use containerd_client::services::v1::events_client::EventsClient;
+use jiff::Timestamp;
 use prost::Message;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
-const TOPICS: [&str; 4] = ["/tasks/start", "/tasks/exit", "/containers/create", "/containers/delete"];
+const TOPICS: [&str; 3] = ["/tasks/start", "/tasks/exit", "/containers/delete"];
 
 /// What happened to a container or a sandbox.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum What {
-    Created,
     /// Its process runs, with this pid.
     Started(u32),
     Exited,
@@ -30,6 +30,8 @@ pub(crate) enum What {
 #[derive(Clone, Debug)]
 pub(crate) struct Event {
     pub(crate) at: Instant,
+    /// The same by the clock on the wall.
+    pub(crate) wall: Timestamp,
     pub(crate) id: String,
     pub(crate) what: What,
 }
@@ -58,12 +60,12 @@ impl Watcher {
             let mut events =
                 EventsClient::new(channel).subscribe(SubscribeRequest { filters }).await?.into_inner();
             while let Some(envelope) = events.message().await? {
-                let at = Instant::now();
+                let (at, wall) = (Instant::now(), Timestamp::now());
                 let Some((id, what)) = envelope.event.and_then(|e| read(&e.type_url, &e.value)) else {
                     continue;
                 };
                 let mut seen = lock(&log);
-                seen.push(Event { at, id, what });
+                seen.push(Event { at, wall, id, what });
                 count_in.send_replace(seen.len());
             }
             Ok(())
@@ -106,9 +108,6 @@ impl Watcher {
 
 fn read(type_url: &str, value: &[u8]) -> Option<(String, What)> {
     match type_url.rsplit('/').next()? {
-        "containerd.events.ContainerCreate" => {
-            Some((ctrd::ContainerCreate::decode(value).ok()?.id, What::Created))
-        }
         "containerd.events.ContainerDelete" => {
             Some((ctrd::ContainerDelete::decode(value).ok()?.id, What::Removed))
         }
