@@ -3,23 +3,26 @@
 
 mod config;
 mod manifest;
+mod store;
 mod text;
 
 pub use config::config;
 pub use manifest::manifest;
+pub use store::store_file;
 pub use text::{image_reference, log_line, quantity, resolv_conf};
 
 /// A check of one reader.
 pub type Check = fn(&[u8]);
 
 /// All checks, by the name of their target and of the directory of their corpus.
-pub const CHECKS: [(&str, Check); 6] = [
+pub const CHECKS: [(&str, Check); 7] = [
     ("manifest", manifest),
     ("config", config),
     ("log_line", log_line),
     ("image_reference", image_reference),
     ("resolv_conf", resolv_conf),
     ("quantity", quantity),
+    ("store_file", store_file),
 ];
 
 /// Most lines of one message about a file, and most bytes of each.

@@ -23,5 +23,7 @@ mod pods;
 mod quiet;
 #[path = "fake_cri/runtime.rs"]
 mod runtime;
+#[path = "fake_cri/store.rs"]
+mod store;
 #[path = "fake_cri/support.rs"]
 mod support;

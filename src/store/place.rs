@@ -28,6 +28,10 @@ pub(super) fn open(path: &Path) -> Result<(StoreFile, Identity), FileError> {
     match open_file(path) {
         Ok(file) => {
             let identity = check(&file)?;
+            // It is made under another name, so it never was. redb would take it for a new one.
+            if file.metadata().is_ok_and(|metadata| metadata.len() == 0) {
+                return Err(FileError::Damaged("it is empty".to_owned()));
+            }
             Ok((StoreFile::open(FileBackend::new(file)?)?, identity))
         }
         Err(error) if error.kind() == io::ErrorKind::NotFound => create(path),

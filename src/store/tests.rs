@@ -109,6 +109,7 @@ async fn is_set_aside(what: &str, spoil: impl FnOnce(&Path), found: &str) {
 
 #[tokio::test]
 async fn what_is_no_store_is_set_aside_and_replaced() {
+    is_set_aside("nothing", |path| fs::write(path, "").unwrap(), "it is empty").await;
     is_set_aside("text", |path| fs::write(path, "hello, world\n".repeat(400)).unwrap(), "redb").await;
     is_set_aside("zeroes", |path| fs::write(path, vec![0; 1 << 20]).unwrap(), "redb").await;
     let cut = |path: &Path| File::options().write(true).open(path).unwrap().set_len(5000).unwrap();

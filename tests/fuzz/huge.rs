@@ -26,6 +26,11 @@ pub(crate) fn inputs(target: &str) -> Vec<(&'static str, Vec<u8>)> {
             ("many domains", format!("search {}", "example.com ".repeat(MIB / 12))),
             ("one option often", format!("options {}", "ndots:5 ".repeat(MIB / 8))),
         ],
+        "store_file" => vec![
+            ("nothing but NULs", "\0".repeat(MIB)),
+            ("nothing but a letter", "x".repeat(MIB)),
+            ("flipped bits everywhere", format!("C{}", "abcd1efgh2ijkl3".repeat(MIB / 15))),
+        ],
         _ => vec![
             ("many digits", "9".repeat(MIB)),
             ("many decimals", format!("0.{}1", "0".repeat(MIB))),

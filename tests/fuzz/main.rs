@@ -85,6 +85,11 @@ fn quantities() {
     run("quantity");
 }
 
+#[test]
+fn store_files() {
+    run("store_file");
+}
+
 /// Every input here once took gigabytes, or minutes, or could; none may take the memory of the host.
 #[test]
 fn huge_inputs_take_bounded_memory() {

@@ -1,0 +1,298 @@
+//! What a daemon remembers of the one before it, and what it does without: the file of the store damaged, the disk full.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use hostlet::cri::Operation;
+use hostlet::cri::fake::{OnTerm, Pull, Script};
+use hostlet_integration::fake_cri::FakeHost;
+use hostlet_integration::{Daemon, Look, wait_for};
+use jiff::Timestamp;
+use k8s_cri::v1::ContainerState;
+use nix::mount::{MntFlags, MsFlags, mount, umount2};
+use serde_json::json;
+
+use crate::support::{
+    LATER, SOON, complaints, containers_of, is_ready, manifest, manifest_with, only_container, running, uid,
+    wait_for_complaint, wait_for_status, wait_until_gone, wait_until_ready, write_pods,
+};
+
+fn home(host: &FakeHost) -> PathBuf {
+    host.directory().join("kubelet/hostlet")
+}
+
+fn file(host: &FakeHost) -> PathBuf {
+    home(host).join("store.redb")
+}
+
+/// Waits until what is known of these pods is in the file. There is no other way to see it than to look into a copy.
+async fn wait_until_stored(host: &FakeHost, what: &str, wanted: impl Fn(&[u8]) -> bool) -> Result<()> {
+    wait_for(what, SOON, async || {
+        let stored = fs::read(file(host)).is_ok_and(|bytes| wanted(&bytes));
+        Ok(if stored { Look::Done(()) } else { Look::NotYet("not in the file".to_owned()) })
+    })
+    .await
+}
+
+fn has(bytes: &[u8], text: &str) -> bool {
+    bytes.windows(text.len()).any(|window| window == text.as_bytes())
+}
+
+async fn wait_until_admitted_is_stored(host: &FakeHost, names: &[&str]) -> Result<()> {
+    let rows: Vec<String> = names.iter().map(|name| format!("\"uid\":\"{}\"", uid(name))).collect();
+    wait_until_stored(host, "the pods are stored", |bytes| rows.iter().all(|row| has(bytes, row))).await
+}
+
+/// The time a pod's container in back-off is started again, as `hostlet explain` tells it.
+fn next_start(daemon: &Daemon, name: &str) -> Result<Timestamp> {
+    let output = daemon.command(&["explain", name, "-o", "json"]).output()?;
+    let told: serde_json::Value = serde_json::from_slice(&output.stdout).context("explain")?;
+    let next = told[0]["next"].as_str().with_context(|| format!("no time in {told}"))?;
+    Ok(next.parse()?)
+}
+
+#[tokio::test]
+async fn a_crash_loop_goes_on_with_its_very_pause() {
+    let host = FakeHost::start().unwrap();
+    host.runtime().script("crashing", Script::exits(Duration::ZERO, 1));
+    host.write_manifest("loop.json", &manifest("loop", &["crashing"])).unwrap();
+    let daemon = host.start_hostlet("").await.unwrap();
+    let starts = || host.runtime().calls_of(Operation::StartContainer).len();
+    wait_for("two restarts", LATER, async || {
+        Ok(if starts() >= 3 { Look::Done(()) } else { Look::NotYet(format!("{} starts", starts())) })
+    })
+    .await
+    .unwrap();
+    wait_for_status(&daemon, "loop", &["CrashLoopBackOff"]).await.unwrap();
+    let before = next_start(&daemon, "loop").unwrap();
+    let count = starts();
+    daemon.stop().await.unwrap();
+    let daemon = host.start_hostlet("").await.unwrap();
+    wait_for_status(&daemon, "loop", &["CrashLoopBackOff"]).await.unwrap();
+    assert_eq!(next_start(&daemon, "loop").unwrap(), before);
+    assert_eq!(starts(), count);
+}
+
+#[tokio::test]
+async fn a_failed_pull_waits_on_in_the_next_daemon() {
+    let host = FakeHost::start().unwrap();
+    let image = "registry.local/broken:1";
+    let unreachable = Pull { latency: Duration::ZERO, error: Some("no route to registry.local".to_owned()) };
+    host.runtime().script_pull(image, unreachable);
+    let spec = json!({"containers": [{"name": "main", "image": image}]});
+    host.write_manifest("image.json", &manifest_with("image", spec)).unwrap();
+    let daemon = host.start_hostlet("").await.unwrap();
+    let pulls = || host.runtime().calls_of(Operation::PullImage).len();
+    wait_for("three pulls", LATER, async || {
+        Ok(if pulls() >= 3 { Look::Done(()) } else { Look::NotYet(format!("{} pulls", pulls())) })
+    })
+    .await
+    .unwrap();
+    daemon.stop().await.unwrap();
+    let count = pulls();
+    let daemon = host.start_hostlet("").await.unwrap();
+    wait_for_status(&daemon, "image", &["ImagePullBackOff"]).await.unwrap();
+    assert_eq!(pulls(), count, "the new daemon pulled at once");
+}
+
+#[tokio::test]
+async fn a_manifest_that_breaks_while_no_daemon_runs_keeps_its_pod() {
+    let mut host = FakeHost::start().unwrap();
+    write_pods(&host, &["broken", "gone", "sound"]).unwrap();
+    let daemon = host.start_hostlet("").await.unwrap();
+    wait_until_ready(&daemon, &["broken", "gone", "sound"]).await.unwrap();
+    wait_until_admitted_is_stored(&host, &["broken", "gone", "sound"]).await.unwrap();
+    let container = only_container(&host, "broken").unwrap();
+    daemon.kill().unwrap();
+
+    host.write_manifest("broken.json", "{").unwrap();
+    host.remove_manifest("gone.json").unwrap();
+    let daemon = host.start_hostlet("").await.unwrap();
+    wait_until_gone(&host, "gone").await.unwrap();
+    wait_until_ready(&daemon, &["broken", "sound"]).await.unwrap();
+    assert!(running(&host).contains_key(&container), "the pod of the broken manifest was ended");
+    let said = complaints(&daemon).unwrap();
+    assert!(said.contains("broken.json cannot be used"), "{said}");
+    daemon.stop().await.unwrap();
+
+    // The host reboots: the runtime has nothing.
+    host.cri.crash();
+    host.cri = hostlet_integration::fake_cri::FakeCri::start(hostlet::cri::fake::FakeRuntime::starting_at(
+        Timestamp::now(),
+    ))
+    .unwrap();
+    let daemon = host.start_hostlet("").await.unwrap();
+    wait_until_ready(&daemon, &["broken", "sound"]).await.unwrap();
+    assert!(containers_of(&host, "gone").is_empty());
+    // Mended at last.
+    host.write_manifest("broken.json", &manifest("broken", &["mended"])).unwrap();
+    wait_for_complaint(&daemon, "no complaint", str::is_empty).await.unwrap();
+}
+
+/// A manifest whose pod gets another UID with each edit.
+fn edited(name: &str, version: &str) -> String {
+    let spec = json!({"containers": [{"name": "deaf", "image": "busybox:1", "args": [version]}]});
+    let mut pod: serde_json::Value = serde_json::from_str(&manifest_with(name, spec)).unwrap();
+    pod["metadata"]["uid"] = json!(format!("{}-{version}", uid(name)));
+    pod.to_string()
+}
+
+#[tokio::test]
+async fn a_pod_edited_while_no_daemon_runs_ends_before_its_successor_starts() {
+    let host = FakeHost::start().unwrap();
+    host.runtime().script("deaf", Script::forever().on_term(OnTerm::Ignores));
+    host.write_manifest("web.json", &edited("web", "v1")).unwrap();
+    let daemon = host.start_hostlet("").await.unwrap();
+    wait_until_ready(&daemon, &["web"]).await.unwrap();
+    wait_until_admitted_is_stored(&host, &["web-v1"]).await.unwrap();
+    daemon.kill().unwrap();
+
+    host.write_manifest("web.json", &edited("web", "v2")).unwrap();
+    let daemon = host.start_hostlet("").await.unwrap();
+    // In the middle of that, once more: the first version still ends.
+    let stops = || host.runtime().calls_of(Operation::StopContainer).len();
+    wait_for("the first version is being stopped", SOON, async || {
+        Ok(if stops() > 0 { Look::Done(()) } else { Look::NotYet("no stop".to_owned()) })
+    })
+    .await
+    .unwrap();
+    daemon.kill().unwrap();
+    let daemon = host.start_hostlet("").await.unwrap();
+    daemon
+        .wait_for_pod("web", LATER, |pod| is_ready(pod) && pod.metadata.uid == Some("uid-of-web-v2".into()))
+        .await
+        .unwrap();
+
+    let calls = host.runtime().calls();
+    let of = |version: &str| {
+        let uid = format!("{}-{version}", uid("web"));
+        calls.iter().filter(move |call| call.pod.as_ref().is_some_and(|pod| pod.as_str() == uid))
+    };
+    let last_stop =
+        of("v1").filter(|c| c.operation == Operation::StopSandbox).filter_map(|c| c.ended_at).max();
+    let first_start = of("v2").filter(|c| c.operation == Operation::RunSandbox).map(|c| c.at).min();
+    assert!(last_stop.unwrap() <= first_start.unwrap(), "{last_stop:?} {first_start:?}\n{calls:#?}");
+}
+
+#[tokio::test]
+async fn pods_that_run_are_not_refused_because_others_are_read_first() {
+    let host = FakeHost::start().unwrap();
+    write_pods(&host, &["x", "y"]).unwrap();
+    let daemon = host.start_hostlet("maxPods: 2").await.unwrap();
+    wait_until_ready(&daemon, &["x", "y"]).await.unwrap();
+    wait_until_admitted_is_stored(&host, &["x", "y"]).await.unwrap();
+    let before = running(&host);
+    daemon.kill().unwrap();
+    write_pods(&host, &["a", "b"]).unwrap();
+    let daemon = host.start_hostlet("maxPods: 2").await.unwrap();
+    wait_for_status(&daemon, "a", &["OutOfpods"]).await.unwrap();
+    wait_for_status(&daemon, "b", &["OutOfpods"]).await.unwrap();
+    wait_until_ready(&daemon, &["x", "y"]).await.unwrap();
+    assert_eq!(running(&host), before);
+}
+
+fn set_aside(host: &FakeHost) -> Vec<String> {
+    let entries = fs::read_dir(home(host)).unwrap().map(|e| e.unwrap().file_name().into_string().unwrap());
+    entries.filter(|name| name.contains(".aside-")).collect()
+}
+
+#[tokio::test]
+async fn a_damaged_store_is_set_aside_told_and_made_anew() {
+    let host = FakeHost::start().unwrap();
+    write_pods(&host, &["web"]).unwrap();
+    let daemon = host.start_hostlet("").await.unwrap();
+    wait_until_ready(&daemon, &["web"]).await.unwrap();
+    wait_until_admitted_is_stored(&host, &["web"]).await.unwrap();
+    let before = running(&host);
+    daemon.kill().unwrap();
+    fs::write(file(&host), "this is no store\n".repeat(1000)).unwrap();
+
+    let daemon = host.start_hostlet("").await.unwrap();
+    wait_until_ready(&daemon, &["web"]).await.unwrap();
+    let said = complaints(&daemon).unwrap();
+    assert!(said.contains("The store: ") && said.contains("a new one was begun"), "{said}");
+    assert!(daemon.log().contains("the store was not usable and was set aside"));
+    assert_eq!(set_aside(&host).len(), 1);
+    assert_eq!(running(&host), before);
+    wait_until_admitted_is_stored(&host, &["web"]).await.unwrap();
+    daemon.kill().unwrap();
+
+    let daemon = host.start_hostlet("").await.unwrap();
+    wait_until_ready(&daemon, &["web"]).await.unwrap();
+    assert_eq!(complaints(&daemon).unwrap(), "");
+    assert_eq!(running(&host), before);
+}
+
+/// A file system in memory, as large as a test wants; gone with it.
+struct Tmpfs(PathBuf);
+
+impl Tmpfs {
+    fn mount(at: &Path, options: &str) -> Self {
+        fs::create_dir_all(at).unwrap();
+        mount(Some("hostlet-test"), at, Some("tmpfs"), MsFlags::empty(), Some(options)).unwrap();
+        Self(at.to_owned())
+    }
+
+    fn remount(&self, options: &str) {
+        let flags = MsFlags::MS_REMOUNT;
+        mount(None::<&str>, &self.0, None::<&str>, flags, Some(options)).unwrap();
+    }
+}
+
+impl Drop for Tmpfs {
+    fn drop(&mut self) {
+        let _ = umount2(&self.0, MntFlags::MNT_DETACH);
+    }
+}
+
+#[tokio::test]
+async fn a_full_disk_is_told_and_costs_no_pod() {
+    let host = FakeHost::start().unwrap();
+    let disk = Tmpfs::mount(&home(&host), "size=16k,mode=700");
+    let daemon = host.start_hostlet("").await.unwrap();
+    let names: Vec<String> = (0..40).map(|n| format!("pod{n}")).collect();
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    write_pods(&host, &names).unwrap();
+    wait_until_ready(&daemon, &names).await.unwrap();
+    let full = |said: &str| said.contains("The store: ") && said.contains("No space left on device");
+    wait_for_complaint(&daemon, "the full disk", full).await.unwrap();
+    let before = running(&host);
+    daemon.kill().unwrap();
+    let daemon = host.start_hostlet("").await.unwrap();
+    wait_until_ready(&daemon, &names).await.unwrap();
+    assert_eq!(running(&host), before);
+    wait_for_complaint(&daemon, "the full disk", full).await.unwrap();
+
+    disk.remount("size=8m");
+    wait_for_complaint(&daemon, "no complaint", str::is_empty).await.unwrap();
+    wait_until_admitted_is_stored(&host, &names).await.unwrap();
+    drop(daemon);
+    drop(disk);
+}
+
+#[tokio::test]
+async fn a_file_system_gone_read_only_still_tells_what_it_has() {
+    let host = FakeHost::start().unwrap();
+    let disk = Tmpfs::mount(&home(&host), "size=8m,mode=700");
+    write_pods(&host, &["broken"]).unwrap();
+    let daemon = host.start_hostlet("").await.unwrap();
+    wait_until_ready(&daemon, &["broken"]).await.unwrap();
+    wait_until_admitted_is_stored(&host, &["broken"]).await.unwrap();
+    let before: BTreeMap<String, u32> = running(&host);
+    daemon.kill().unwrap();
+    disk.remount("ro");
+    host.write_manifest("broken.json", "{").unwrap();
+    let daemon = host.start_hostlet("").await.unwrap();
+    wait_until_ready(&daemon, &["broken"]).await.unwrap();
+    assert_eq!(running(&host), before);
+    let said = complaints(&daemon).unwrap();
+    assert!(said.contains("The store: ") && said.contains("Read-only file system"), "{said}");
+    assert!(
+        containers_of(&host, "broken").iter().all(|(.., state)| *state == ContainerState::ContainerRunning)
+    );
+    drop(daemon);
+    drop(disk);
+}
