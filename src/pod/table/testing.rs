@@ -2,7 +2,7 @@
 //! daemon can be stopped and built anew while the runtime and the host's directories stay.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -25,7 +25,7 @@ use crate::log::LogLayout;
 use crate::pleg::Pleg;
 use crate::pod::container::{HostSettings, testing::host};
 use crate::pod::worker::{PodSyncer, Services};
-use crate::pod::{HostJanitor, StartGate, StatusBoard, pod_ref};
+use crate::pod::{Activity, HostJanitor, StartGate, StatusBoard, Told, pod_ref};
 use crate::types::{CONFIG_SEEN_ANNOTATION, POD_UID_LABEL, PodUid, WallClock};
 
 /// Time between two looks of a test at the node.
@@ -65,6 +65,8 @@ pub(super) struct Node {
     root: TempDir,
     bound: usize,
     wrap: Wrap,
+    /// Seeds the chance of each daemon.
+    chance: StdRng,
     wanted: WantedPods,
     daemon: Option<Daemon>,
 }
@@ -84,15 +86,25 @@ impl Node {
 
     /// The same with a gate of `bound`, and with `wrap` around what performs the work.
     pub(super) fn with(bound: usize, wrap: impl Fn(Services) -> Arc<dyn PodSyncer> + 'static) -> Self {
+        Self::seeded(1, bound, wrap)
+    }
+
+    /// The same; `seed` decides what its daemons leave to chance.
+    pub(super) fn seeded(
+        seed: u64,
+        bound: usize,
+        wrap: impl Fn(Services) -> Arc<dyn PodSyncer> + 'static,
+    ) -> Self {
         let base = "2026-01-01T00:00:00Z".parse().unwrap();
         let runtime = FakeRuntime::starting_at(base);
         runtime.add_image("img:latest");
         let mut node = Self {
             runtime,
             clock: WallClock::of_tokio(base),
-            root: tempfile::tempdir().unwrap(),
+            root: directory(),
             bound,
             wrap: Box::new(wrap),
+            chance: StdRng::seed_from_u64(seed),
             wanted: WantedPods { ready: true, pods: Vec::new() },
             daemon: None,
         };
@@ -110,7 +122,7 @@ impl Node {
     /// Builds the daemon anew and runs it.
     pub(super) fn boot(&mut self) {
         let runtime = Arc::new(self.runtime.clone());
-        let (pleg, pleg_handle) = Pleg::new(runtime.clone(), StdRng::seed_from_u64(1));
+        let (pleg, pleg_handle) = Pleg::new(runtime.clone(), StdRng::from_rng(&mut self.chance));
         let board = StatusBoard::default();
         let root = self.root.path();
         let ready = RuntimeCondition { status: true, ..RuntimeCondition::default() };
@@ -149,7 +161,7 @@ impl Node {
             (self.wrap)(services),
             Arc::new(janitor),
             Duration::from_secs(60),
-            StdRng::seed_from_u64(2),
+            StdRng::from_rng(&mut self.chance),
         );
         let mut tasks = JoinSet::new();
         tasks.spawn(pleg.run(CancellationToken::new()));
@@ -162,6 +174,27 @@ impl Node {
         if let Some(mut daemon) = self.daemon.take() {
             daemon.tasks.shutdown().await;
         }
+    }
+
+    /// Whether the daemon runs.
+    pub(super) fn is_up(&self) -> bool {
+        self.daemon.is_some()
+    }
+
+    /// Where the host's files are.
+    pub(super) fn root(&self) -> &Path {
+        self.root.path()
+    }
+
+    /// The time of day.
+    pub(super) fn now(&self) -> Timestamp {
+        self.clock.now()
+    }
+
+    /// Sets the host's clock, so many seconds on or back.
+    pub(super) fn set_clock(&self, seconds: i64) {
+        self.clock.set(seconds);
+        self.runtime.set_clock(seconds);
     }
 
     /// What others may ask of the table.
@@ -268,6 +301,16 @@ impl Node {
         self.changes_of(uid).into_iter().filter(|c| c.operation == operation).collect()
     }
 
+    /// What is told of all pods; nothing while the daemon does not run.
+    pub(super) fn told(&self) -> Vec<Told> {
+        self.daemon.as_ref().map(|daemon| daemon.board.all()).unwrap_or_default()
+    }
+
+    /// What a pod's worker is doing.
+    pub(super) fn activity(&self, uid: &str) -> Option<Activity> {
+        Some(self.daemon.as_ref()?.board.doing(&uid.into())?.activity)
+    }
+
     /// The status told of a pod.
     pub(super) fn status(&self, uid: &str) -> Option<Arc<PodStatus>> {
         let told = self.daemon.as_ref()?.board.all();
@@ -285,6 +328,11 @@ impl Node {
         let ended = statuses.into_iter().filter_map(|s| Some((s.name, s.state?.terminated?.exit_code)));
         ended.collect()
     }
+}
+
+/// A directory in memory, where there is such a place: a simulation makes and removes thousands of files.
+fn directory() -> TempDir {
+    tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap()
 }
 
 /// A static pod; `seconds` tells when it was first seen, which the gate goes by.
