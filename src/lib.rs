@@ -3,6 +3,7 @@
 //! The rooms and the way data takes through them are drawn in `ARCHITECTURE.md`. A room imports only
 //! rooms of a lower level; the `tidy` test holds that.
 
+pub mod api;
 pub mod app;
 pub mod cgroup;
 pub mod cli;
@@ -13,6 +14,7 @@ pub mod log;
 pub mod pleg;
 pub mod pod;
 pub mod server;
+pub mod store;
 pub mod sys;
 pub mod telemetry;
 pub mod types;

@@ -4,6 +4,8 @@
 mod adoption;
 #[path = "containerd/harness.rs"]
 mod harness;
+#[path = "containerd/large.rs"]
+mod large;
 #[path = "containerd/manifests.rs"]
 mod manifests;
 #[path = "containerd/pods.rs"]
@@ -12,5 +14,7 @@ mod pods;
 mod preload;
 #[path = "containerd/restarts.rs"]
 mod restarts;
+#[path = "containerd/storm/mod.rs"]
+mod storm;
 #[path = "containerd/support.rs"]
 mod support;

@@ -58,6 +58,12 @@ impl Cache {
         state.entries.values().filter_map(|e| e.observed.as_ref().ok().map(|s| s.pod.clone())).collect()
     }
 
+    /// Whether the runtime may have something of the pod: it was seen, though perhaps not inspected yet, or in vain.
+    pub fn may_have(&self, uid: &PodUid) -> bool {
+        let state = self.lock();
+        state.entries.contains_key(uid) || state.stale.contains(uid)
+    }
+
     /// The pod that a call to the runtime is about, as far as it was observed.
     pub fn pod_of(&self, subject: &Subject) -> Option<PodRef> {
         let owns = |status: &PodStatus| match subject {

@@ -68,6 +68,11 @@ impl Records {
         todo
     }
 
+    /// The pods with a record.
+    pub(super) fn pods(&self) -> impl Iterator<Item = &PodRef> {
+        self.pods.values().map(|record| &record.pod)
+    }
+
     /// Somebody says the pod may have changed. Whether to list and inspect it now.
     pub(super) fn hinted(&mut self, pod: &PodRef) -> bool {
         let record = self.record(pod);

@@ -15,6 +15,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::diff::Listing;
 use super::hints::Hints;
+use super::lists::{Listed, Lists};
 use super::records::{Records, Todo};
 use super::{Cache, ChangeQueue, PodStatus, inspect};
 use crate::cri::{CriError, EventStream, RuntimeHint, RuntimeService};
@@ -89,8 +90,6 @@ struct Done {
     result: Result<(Listing, PodStatus), CriError>,
 }
 
-type ListAll = (Instant, Result<BTreeMap<PodRef, Listing>, CriError>);
-
 /// The relist loop, to be run by the app.
 pub struct Pleg {
     runtime: Arc<dyn RuntimeService>,
@@ -98,6 +97,7 @@ pub struct Pleg {
     cache: Cache,
     changes: ChangeQueue,
     health: watch::Sender<Health>,
+    lists: Lists,
     records: Records,
     inspections: FuturesUnordered<BoxFuture<'static, Done>>,
     chance: StdRng,
@@ -114,6 +114,7 @@ impl Pleg {
             health: health_view,
         };
         let pleg = Self {
+            lists: Lists::new(runtime.clone()),
             runtime,
             hints: handle.hints.clone(),
             cache: handle.cache.clone(),
@@ -128,7 +129,7 @@ impl Pleg {
 
     /// Relists until cancelled.
     pub async fn run(mut self, cancel: CancellationToken) {
-        let mut listing: OptionFuture<BoxFuture<'static, ListAll>> = None.into();
+        let mut listing: OptionFuture<BoxFuture<'static, Listed>> = None.into();
         let mut next_relist = Instant::now();
         let mut is_listing = false;
         let mut events = Events::new(self.runtime.clone(), self.chance.clone());
@@ -141,14 +142,15 @@ impl Pleg {
                 () = cancel.cancelled() => return,
                 // Cancel-safe: a sleep to a fixed moment takes nothing.
                 () = tokio::time::sleep_until(next_relist), if !is_listing => {
-                    listing = Some(self.list_all()).into();
+                    listing = Some(self.lists.begin(self.records.pods().cloned().collect())).into();
                     is_listing = true;
                 }
                 // Cancel-safe: the future lives outside the loop and is polled on by reference.
-                Some((as_of, result)) = &mut listing, if is_listing => {
+                Some(listed) = &mut listing, if is_listing => {
                     is_listing = false;
                     next_relist = Instant::now() + RELIST_PERIOD;
-                    self.take_listing(as_of, result);
+                    self.lists.ended(&listed);
+                    self.take_listing(listed.as_of, listed.result);
                 }
                 // Cancel-safe: the inspections live in `self`.
                 Some(done) = self.inspections.next() => self.take_inspection(done),
@@ -171,15 +173,6 @@ impl Pleg {
                 }
             }
         }
-    }
-
-    fn list_all(&self) -> BoxFuture<'static, ListAll> {
-        let runtime = self.runtime.clone();
-        async move {
-            let as_of = Instant::now();
-            (as_of, inspect::list_all(&*runtime).await)
-        }
-        .boxed()
     }
 
     fn take_listing(&mut self, as_of: Instant, result: Result<BTreeMap<PodRef, Listing>, CriError>) {

@@ -14,6 +14,7 @@ mod janitor;
 pub mod resources;
 pub mod source;
 pub mod status;
+pub mod status_manager;
 pub mod table;
 #[cfg(test)]
 pub(crate) mod testing;

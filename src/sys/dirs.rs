@@ -33,6 +33,12 @@ impl HostDirs {
         create(&self.container_logs, 0o755)
     }
 
+    /// The file of the local store, in a directory of its own that the store makes: names in the root are the stock
+    /// kubelet's.
+    pub fn store(&self) -> PathBuf {
+        self.root.join("hostlet/store.redb")
+    }
+
     /// A directory for each pod, in the root.
     pub fn pods(&self) -> PathBuf {
         self.root.join("pods")

@@ -1,5 +1,6 @@
 //! The host: memory, names, own process limits, kernel facts. Does not know what a pod is.
 
+mod changes;
 mod dirs;
 mod error;
 mod file_work;
@@ -8,6 +9,7 @@ mod limits;
 mod lock_file;
 mod watch;
 
+pub use changes::{Changes, Progress};
 pub use dirs::HostDirs;
 pub use error::SysError;
 pub use file_work::file_work;

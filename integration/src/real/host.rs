@@ -1,17 +1,21 @@
 //! One host: its names and directories, its start and its end. Everything it makes carries its id, so that what a killed
 //! test left behind can be found and removed by the next one.
 
+use std::collections::HashSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use anyhow::{Context, Result, bail};
+use nix::sys::signal::Signal;
 
+use super::belongings::{Owners, belongings};
 use super::containerd::Containerd;
 use super::cri::Cri;
 use super::leftovers::{remove, remove_abandoned};
 use super::netns::Netns;
+use super::processes::{ContainerProcess, container_processes};
 use crate::daemon::{Daemon, Setup};
 use crate::manifests;
 use crate::shell::{lib, run, text};
@@ -50,6 +54,11 @@ impl Dirs {
 
     pub(super) fn containerd_socket(&self) -> PathBuf {
         self.containerd_state().join("containerd.sock")
+    }
+
+    /// Where the network plugin keeps account of the addresses it gave.
+    pub(super) fn addresses(&self) -> PathBuf {
+        self.state.join("addresses")
     }
 
     pub(super) fn manifests(&self) -> PathBuf {
@@ -170,6 +179,17 @@ impl RealHost {
 
     /// The same with YAML of further `HostletConfiguration` fields.
     pub async fn start_hostlet_with(&self, extra: &str, hostlet: &str) -> Result<Daemon> {
+        let mut daemon = self.launch_hostlet_with(extra, hostlet)?;
+        daemon.wait_until_it_answers().await?;
+        Ok(daemon)
+    }
+
+    /// Starts the daemon and does not wait for anything.
+    pub fn launch_hostlet(&self, extra: &str) -> Result<Daemon> {
+        self.launch_hostlet_with(extra, "")
+    }
+
+    fn launch_hostlet_with(&self, extra: &str, hostlet: &str) -> Result<Daemon> {
         let dirs = &self.dirs;
         // Cgroups of its own, and no question to systemd, which a host of tests need not have.
         let extra = format!("cgroupDriver: cgroupfs\ncgroupRoot: /{}\n{extra}", dirs.id);
@@ -183,7 +203,7 @@ impl RealHost {
             extra: &extra,
             hostlet,
         };
-        Daemon::start(&setup, |program| self.netns.command(&program.to_string_lossy())).await
+        Daemon::launch(&setup, |program| self.netns.command(&program.to_string_lossy()))
     }
 
     /// Writes a manifest so that nobody reads half of it.
@@ -210,7 +230,53 @@ impl RealHost {
 
     /// Kills containerd and starts it again; the pods go on.
     pub async fn restart_containerd(&mut self) -> Result<()> {
-        self.containerd.restart(&self.netns).await
+        self.kill_containerd()?;
+        self.launch_containerd()?;
+        self.wait_for_containerd().await
+    }
+
+    /// Kills containerd; its shims, and so the pods, go on. Fine if it is dead.
+    pub fn kill_containerd(&mut self) -> Result<()> {
+        self.containerd.kill()
+    }
+
+    /// Starts containerd again once it was killed, and does not wait for anything.
+    pub fn launch_containerd(&mut self) -> Result<()> {
+        self.containerd.launch(&self.netns)
+    }
+
+    /// Waits until containerd answers.
+    pub async fn wait_for_containerd(&self) -> Result<()> {
+        self.containerd.wait_until_it_answers().await
+    }
+
+    /// Stops containerd where it is: it keeps its connections and answers nothing, until it is thawed.
+    pub fn freeze_containerd(&self) -> Result<()> {
+        self.containerd.signal(Signal::SIGSTOP)
+    }
+
+    /// Lets a frozen containerd go on.
+    pub fn thaw_containerd(&self) -> Result<()> {
+        self.containerd.signal(Signal::SIGCONT)
+    }
+
+    /// The first processes of the containers of all pods.
+    pub fn container_processes(&self) -> Result<Vec<ContainerProcess>> {
+        container_processes(&self.dirs.id)
+    }
+
+    /// What the host holds for pods and nobody needs any more, one line a thing, if the pods with the UIDs `pods` are those
+    /// that are wanted and all else rests.
+    pub async fn strays(&self, pods: &HashSet<String>) -> Result<Vec<String>> {
+        let owners = Owners::ask(&self.cri, pods).await?;
+        let belongings = belongings(self, &self.dirs)?;
+        Ok(belongings.into_iter().filter(|thing| !owners.own(thing)).map(|thing| thing.to_string()).collect())
+    }
+
+    /// The same, after which containerd sends no message of more than `bytes`.
+    pub async fn restart_containerd_with_small_messages(&mut self, bytes: usize) -> Result<()> {
+        self.containerd.limit_messages(bytes)?;
+        self.restart_containerd().await
     }
 
     /// A command that will run `program` on this host's network.

@@ -15,7 +15,7 @@ use super::super::wire::runtime_service_client::RuntimeServiceClient;
 use super::super::{CriError, Operation};
 
 /// Largest message either side sends; upstream's limit too.
-const MAX_MESSAGE_BYTES: usize = 16 << 20;
+pub(super) const MAX_MESSAGE_BYTES: usize = 16 << 20;
 
 /// An ordinary call that takes longer is told as hung: a healthy runtime answers in milliseconds.
 pub(super) const PATIENCE: Duration = Duration::from_secs(10);
@@ -114,6 +114,13 @@ impl CriClient {
                 endpoint: self.socket.display().to_string(),
                 message: transport_cause(status),
             },
+            // As tonic and as Go's gRPC say it; of the latter's other uses no list is full of.
+            Code::OutOfRange if message.contains("message length too large") => {
+                CriError::TooLarge { operation, message }
+            }
+            Code::ResourceExhausted if message.contains("message larger than max") => {
+                CriError::TooLarge { operation, message }
+            }
             Code::DeadlineExceeded => CriError::TimedOut { operation, deadline: self.timeout },
             _ => CriError::Failed { operation, message },
         }

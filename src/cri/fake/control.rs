@@ -28,6 +28,11 @@ impl FakeRuntime {
         self.with(|world, _| world.cgroup_driver = driver);
     }
 
+    /// The largest list that is sent, in bytes on the wire; without any limit at first.
+    pub fn set_message_limit(&self, bytes: usize) {
+        self.with(|world, _| world.message_limit = bytes);
+    }
+
     /// How changes are told from now on.
     pub fn set_event_mode(&self, mode: EventMode) {
         self.with(|world, _| world.hub.set_mode(mode));

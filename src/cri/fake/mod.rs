@@ -8,6 +8,7 @@ mod events;
 mod faults;
 mod history;
 mod images;
+mod lists;
 mod restart;
 mod runtime;
 mod sandboxes;

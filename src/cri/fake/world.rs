@@ -43,6 +43,8 @@ pub(super) struct World {
     pub(super) outage: Option<Outage>,
     /// What became of containers so far.
     pub(super) history: Vec<Happened>,
+    /// The largest list that is sent, in bytes on the wire.
+    pub(super) message_limit: usize,
     late: BTreeMap<(Instant, u64), LateEffect>,
     late_count: u64,
     /// Reserved names and who has them.
@@ -73,6 +75,7 @@ impl World {
             cgroup_driver: None,
             outage: None,
             history: Vec::new(),
+            message_limit: usize::MAX,
             late: BTreeMap::new(),
             late_count: 0,
             names: HashMap::new(),

@@ -4,9 +4,9 @@ use std::path::{Path, PathBuf};
 
 use jiff::Timestamp;
 
-use super::SourceState;
 use super::files::Files;
 use super::reader::Reader;
+use super::{SourceState, StaticPod};
 
 /// A reader of one directory.
 pub(crate) struct DirectoryReader {
@@ -16,9 +16,9 @@ pub(crate) struct DirectoryReader {
 }
 
 impl DirectoryReader {
-    /// One that has read nothing yet.
-    pub(crate) fn new(path: &Path) -> Self {
-        Self { path: path.to_owned(), files: Files::default(), reader: Reader::new("node") }
+    /// One that has read nothing yet, after one that read this.
+    pub(crate) fn new(path: &Path, inherited: &[StaticPod]) -> Self {
+        Self { path: path.to_owned(), files: Files::default(), reader: Reader::new("node", inherited) }
     }
 
     /// What the manifests say, read at `now`.

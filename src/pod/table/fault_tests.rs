@@ -14,6 +14,7 @@ use crate::cri::Operation;
 use crate::cri::fake::{Failure, Fault, OnTerm, Rule, Script};
 use crate::pod::pod_ref;
 use crate::pod::worker::{KillRequest, Memory, Outcome, PodSyncer, Services, StatusOverride, Work};
+use crate::types::PodRef;
 
 const SECOND: Duration = Duration::from_secs(1);
 const MINUTE: Duration = Duration::from_secs(60);
@@ -245,8 +246,8 @@ struct Panicky {
 
 #[async_trait]
 impl PodSyncer for Panicky {
-    fn memory(&self) -> Memory {
-        self.services.memory()
+    fn memory(&self, pod: &PodRef) -> Memory {
+        self.services.memory(pod)
     }
 
     async fn perform(&self, work: &Work, memory: &mut Memory) -> Outcome {

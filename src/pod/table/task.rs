@@ -13,6 +13,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::lives::{Effect, Lives};
+use super::sweep::{Sweep, Swept};
 use super::workers::Workers;
 use crate::cri::ContainerState;
 use crate::pleg::PlegHandle;
@@ -44,9 +45,12 @@ pub struct WantedPods {
 /// Keeps the host in order around the pods.
 #[async_trait]
 pub trait Janitor: Send + Sync + 'static {
-    /// Removes what belongs to no pod in `known`: directories, logs, cgroups; and links to logs that are gone, but for
-    /// those of `running` containers. Errors are logged, and tried again at the next pass.
-    async fn sweep(&self, known: HashSet<PodUid>, running: HashSet<ContainerId>);
+    /// The pods that the host has something of: directories, logs, cgroups. Takes as long as the disk does.
+    async fn found(&self) -> HashSet<PodUid>;
+
+    /// Removes what the host has of pods that are `gone`; and links to logs that are gone, but for those of `running`
+    /// containers. Errors are logged, and tried again at the next pass.
+    async fn remove(&self, gone: HashSet<PodUid>, running: HashSet<ContainerId>);
 
     /// Takes in which pods may use resources, for what is shared between them.
     async fn share(&self, active: Vec<Arc<Pod>>);
@@ -81,8 +85,11 @@ pub struct PodTable {
     pleg: PlegHandle,
     wanted: watch::Receiver<WantedPods>,
     janitor: Arc<dyn Janitor>,
+    sweep: Sweep,
     requests: mpsc::Receiver<Request>,
     desired: BTreeMap<PodUid, Arc<Pod>>,
+    /// Pods of the daemon before this one that no source has named yet.
+    inherited: BTreeMap<PodUid, Arc<Pod>>,
     /// Whether every source had been read when `desired` was taken. Not read from `wanted`, which may know more by now.
     is_desired_complete: bool,
     /// When the next pass of housekeeping is due.
@@ -106,14 +113,26 @@ impl PodTable {
             workers: Workers::new(syncer),
             pleg,
             wanted,
+            sweep: Sweep::new(janitor.clone()),
             janitor,
             requests,
             desired: BTreeMap::new(),
+            inherited: BTreeMap::new(),
             is_desired_complete: false,
             housekeeping: Instant::now(),
             chance,
         };
         (table, TableHandle { requests: sender })
+    }
+
+    /// The same after a daemon that had admitted these, in that order. Those that no source names are ended, once every
+    /// source was read: before a successor of the same full name starts, and though the runtime may have nothing of them.
+    pub fn after(mut self, inherited: impl IntoIterator<Item = Arc<Pod>>) -> Self {
+        for pod in inherited {
+            self.lives.take_over(pod.clone());
+            self.inherited.insert(pod_ref(&pod).uid, pod);
+        }
+        self
     }
 
     /// Runs until cancelled. Work under way is dropped then: pods go on running.
@@ -151,7 +170,13 @@ impl PodTable {
                     self.carry_out(effects);
                 }
                 // Cancel-safe: as above.
-                () = tokio::time::sleep_until(self.housekeeping) => self.housekeep().await,
+                () = tokio::time::sleep_until(self.housekeeping) => self.housekeep(),
+                // Cancel-safe: what is under way lives in the sweep.
+                swept = self.sweep.next() => match swept {
+                    Swept::Found(found) => self.remove_left(found),
+                    // Pods that were held back come with it.
+                    Swept::Done => self.create_missing(),
+                },
                 // Cancel-safe: the queue gives a change only when `next` returns it.
                 change = changes.next() => {
                     let effects = self.lives.wake(&change.uid);
@@ -178,6 +203,11 @@ impl PodTable {
     }
 
     fn update(&mut self, kind: UpdateKind, pod: Arc<Pod>) {
+        let uid = pod_ref(&pod).uid;
+        // Comes when the sweep is done; one that is removed again until then never was.
+        if self.sweep.is_removing(&uid) && self.lives.stage(&uid).is_none() {
+            return;
+        }
         let effects = self.lives.update(PodUpdate { kind, subject: Subject::Spec(pod), kill: None });
         self.carry_out(effects);
     }
@@ -192,6 +222,13 @@ impl PodTable {
         for uid in gone {
             if let Some(pod) = self.desired.remove(&uid) {
                 tracing::info!(pod = %pod_ref(&pod), %uid, "pod removed from its source");
+                self.update(UpdateKind::Kill, pod);
+            }
+        }
+        self.inherited.retain(|uid, _| !new.contains(uid));
+        if wanted.ready {
+            for (uid, pod) in std::mem::take(&mut self.inherited) {
+                tracing::info!(pod = %pod_ref(&pod), %uid, "pod was removed from its source while hostlet was not running");
                 self.update(UpdateKind::Kill, pod);
             }
         }
@@ -222,9 +259,9 @@ impl PodTable {
         self.carry_out(effects);
     }
 
-    /// Forgets the finished, creates the forgotten that are wanted, ends what runs and is not wanted, and sweeps the host.
-    /// Nothing of it before all sources were read and reality was listed.
-    async fn housekeep(&mut self) {
+    /// Forgets the finished, creates the forgotten that are wanted, ends what runs and is not wanted, and has the host
+    /// swept. Nothing of it before all sources were read and reality was listed.
+    fn housekeep(&mut self) {
         if !self.is_desired_complete || !self.pleg.cache().is_filled() {
             self.housekeeping = Instant::now() + UNREADY_RETRY;
             return;
@@ -233,28 +270,38 @@ impl PodTable {
         let wanted: HashSet<PodUid> = self.desired.keys().cloned().collect();
         let effects = self.lives.sync_known(&wanted);
         self.carry_out(effects);
-        let missing: Vec<Arc<Pod>> = self
-            .desired
-            .iter()
-            .filter(|(uid, _)| self.lives.stage(uid).is_none())
-            .map(|(_, pod)| pod.clone())
-            .collect();
+        self.create_missing();
+        self.end_orphans();
+        let known: HashSet<PodUid> = self.lives.all().map(|(pod, _)| pod.uid.clone()).collect();
+        self.janitor.forget(&known);
+        self.sweep.share(self.desired.values().cloned().collect());
+        self.sweep.begin();
+    }
+
+    /// Creates the wanted pods that have no life.
+    fn create_missing(&mut self) {
+        let is_missing = |uid: &PodUid| self.lives.stage(uid).is_none();
+        let missing: Vec<Arc<Pod>> =
+            self.desired.iter().filter(|(uid, _)| is_missing(uid)).map(|(_, pod)| pod.clone()).collect();
         for pod in missing {
             self.update(UpdateKind::Create, pod);
         }
-        self.end_orphans();
-        let mut known: HashSet<PodUid> = self.lives.all().map(|(pod, _)| pod.uid.clone()).collect();
-        self.janitor.forget(&known);
-        self.janitor.share(self.desired.values().cloned().collect()).await;
+    }
+
+    /// Has the sweep remove what it found of pods that are neither known nor wanted nor in the runtime.
+    fn remove_left(&mut self, found: HashSet<PodUid>) {
+        let cache = self.pleg.cache();
+        let is_known = |uid: &PodUid| self.lives.stage(uid).is_some() || self.desired.contains_key(uid);
+        let mut gone = found;
+        gone.retain(|uid| !is_known(uid) && !cache.may_have(uid));
         let mut running = HashSet::new();
-        for pod in self.pleg.cache().pods() {
-            if let Ok(status) = self.pleg.cache().get(&pod) {
+        for pod in cache.pods() {
+            if let Ok(status) = cache.get(&pod) {
                 let containers = status.containers.iter().filter(|c| c.state == ContainerState::Running);
                 running.extend(containers.map(|c| c.id.clone()));
             }
-            known.insert(pod.uid);
         }
-        self.janitor.sweep(known, running).await;
+        self.sweep.remove(gone, running);
     }
 
     /// Ends and removes what the runtime has of pods nobody knows.

@@ -16,16 +16,19 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
 
-use super::{PodTable, TableHandle, WantedPods};
+use super::{Janitor, PodTable, TableHandle, WantedPods};
 use crate::cri::fake::{Call, FakeRuntime};
 use crate::cri::wire::{ContainerState, PodSandboxState};
 use crate::cri::{Operation, RuntimeCondition, RuntimeStatus};
 use crate::image::{Images, PullLimits};
 use crate::log::LogLayout;
 use crate::pleg::Pleg;
+use crate::pod::admission::{AdmittedPods, InheritedPod};
 use crate::pod::container::{HostSettings, testing::host};
+use crate::pod::source::SourceState;
 use crate::pod::worker::{PodSyncer, Services};
 use crate::pod::{Activity, HostJanitor, StartGate, StatusBoard, Told, pod_ref};
+use crate::store::Store;
 use crate::types::{CONFIG_SEEN_ANNOTATION, POD_UID_LABEL, PodUid, WallClock};
 
 /// Time between two looks of a test at the node.
@@ -57,6 +60,7 @@ pub(super) struct Seen {
 }
 
 type Wrap = Box<dyn Fn(Services) -> Arc<dyn PodSyncer>>;
+type WrapJanitor = Box<dyn Fn(HostJanitor) -> Arc<dyn Janitor>>;
 
 /// A host with a runtime, and the daemon on it if it runs.
 pub(super) struct Node {
@@ -65,8 +69,11 @@ pub(super) struct Node {
     root: TempDir,
     bound: usize,
     wrap: Wrap,
+    wrap_janitor: WrapJanitor,
     /// Seeds the chance of each daemon.
     chance: StdRng,
+    /// What of the store is on disk: a daemon begins with it.
+    disk: Store,
     wanted: WantedPods,
     daemon: Option<Daemon>,
 }
@@ -76,6 +83,8 @@ struct Daemon {
     wanted: watch::Sender<WantedPods>,
     table: TableHandle,
     board: StatusBoard,
+    store: Store,
+    admitted: AdmittedPods,
 }
 
 impl Node {
@@ -89,12 +98,21 @@ impl Node {
         Self::seeded(1, bound, wrap)
     }
 
+    /// The same with `wrap` around what sweeps the host.
+    pub(super) fn with_janitor(wrap: impl Fn(HostJanitor) -> Arc<dyn Janitor> + 'static) -> Self {
+        Self::wrapped(1, 16, Box::new(|services| Arc::new(services)), Box::new(wrap))
+    }
+
     /// The same; `seed` decides what its daemons leave to chance.
     pub(super) fn seeded(
         seed: u64,
         bound: usize,
         wrap: impl Fn(Services) -> Arc<dyn PodSyncer> + 'static,
     ) -> Self {
+        Self::wrapped(seed, bound, Box::new(wrap), Box::new(|janitor| Arc::new(janitor)))
+    }
+
+    fn wrapped(seed: u64, bound: usize, wrap: Wrap, wrap_janitor: WrapJanitor) -> Self {
         let base = "2026-01-01T00:00:00Z".parse().unwrap();
         let runtime = FakeRuntime::starting_at(base);
         runtime.add_image("img:latest");
@@ -103,8 +121,10 @@ impl Node {
             clock: WallClock::of_tokio(base),
             root: directory(),
             bound,
-            wrap: Box::new(wrap),
+            wrap,
+            wrap_janitor,
             chance: StdRng::seed_from_u64(seed),
+            disk: Store::default(),
             wanted: WantedPods { ready: true, pods: Vec::new() },
             daemon: None,
         };
@@ -124,13 +144,15 @@ impl Node {
         let runtime = Arc::new(self.runtime.clone());
         let (pleg, pleg_handle) = Pleg::new(runtime.clone(), StdRng::from_rng(&mut self.chance));
         let board = StatusBoard::default();
+        let store = self.disk.copy();
+        let (admitted, inherited) = AdmittedPods::new(store.clone());
         let root = self.root.path();
         let ready = RuntimeCondition { status: true, ..RuntimeCondition::default() };
         let status = RuntimeStatus { runtime: ready.clone(), network: ready };
         let limits = PullLimits { serialize: false, max_parallel: None, qps: 0, burst: 0 };
         let services = Services {
             runtime: runtime.clone(),
-            images: Images::new(runtime, limits),
+            images: Images::new(runtime, limits, store.clone(), self.clock.clone()),
             pleg: pleg_handle.clone(),
             gate: StartGate::new(self.bound),
             cgroups: None,
@@ -144,6 +166,7 @@ impl Node {
             runtime_status: watch::channel(Some(status)).1,
             board: board.clone(),
             crash_loop_cap: Duration::from_secs(300),
+            store: store.clone(),
             clock: self.clock.clone(),
             mountinfo: root.join("mountinfo"),
         };
@@ -152,6 +175,7 @@ impl Node {
             mountinfo: root.join("mountinfo"),
             logs: self.logs(),
             cgroups: None,
+            admitted: admitted.clone(),
             board: board.clone(),
         };
         let (wanted, wanted_view) = watch::channel(self.wanted.clone());
@@ -159,14 +183,15 @@ impl Node {
             wanted_view,
             pleg_handle,
             (self.wrap)(services),
-            Arc::new(janitor),
+            (self.wrap_janitor)(janitor),
             Duration::from_secs(60),
             StdRng::from_rng(&mut self.chance),
         );
+        let table = table.after(inherited.into_iter().map(|inherited| inherited.pod));
         let mut tasks = JoinSet::new();
         tasks.spawn(pleg.run(CancellationToken::new()));
         tasks.spawn(table.run(CancellationToken::new()));
-        self.daemon = Some(Daemon { tasks, wanted, table: handle, board });
+        self.daemon = Some(Daemon { tasks, wanted, table: handle, board, store, admitted });
     }
 
     /// Ends the daemon in the middle of whatever it does.
@@ -174,6 +199,25 @@ impl Node {
         if let Some(mut daemon) = self.daemon.take() {
             daemon.tasks.shutdown().await;
         }
+    }
+
+    /// The daemon notes which pods it admits.
+    pub(super) fn note(&self, source: &SourceState, wanted: &WantedPods) {
+        if let Some(daemon) = &self.daemon {
+            daemon.admitted.note(source, wanted, self.clock.now());
+        }
+    }
+
+    /// The store of the daemon is on disk as it is now.
+    pub(super) fn sync_store(&mut self) {
+        if let Some(daemon) = &self.daemon {
+            self.disk = daemon.store.copy();
+        }
+    }
+
+    /// The pods that the next daemon will know of this one.
+    pub(super) fn bequeathed(&self) -> Vec<InheritedPod> {
+        AdmittedPods::new(self.disk.copy()).1
     }
 
     /// Whether the daemon runs.
@@ -287,6 +331,11 @@ impl Node {
         all.extend(names(self.logs().containers_dir));
         all.sort();
         all
+    }
+
+    /// An earlier daemon left the directory of a pod.
+    pub(super) fn leave_directory(&self, uid: &str) {
+        std::fs::create_dir_all(self.root.path().join("pods").join(uid)).unwrap();
     }
 
     /// The calls about a pod that change something, oldest first.

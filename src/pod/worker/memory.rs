@@ -1,16 +1,15 @@
 //! What a worker remembers of its pod from one piece of work to the next. All of it can be lost: a new daemon starts
-//! with none.
+//! with none but the back-offs that were stored.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-
-use std::time::Duration;
 
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::PodStatus as ApiStatus;
 use tokio::time::Instant;
 
 use crate::pod::CrashLoops;
+use crate::pod::status::Lifecycle;
 use crate::types::ContainerId;
 
 /// Why a container waits, as `state.waiting` tells it.
@@ -43,15 +42,17 @@ pub struct Memory {
     pub status: Option<Arc<ApiStatus>>,
     /// Since when the pod is told to be terminating.
     pub terminating_since: Option<Timestamp>,
+    /// How far its life was last told to have come.
+    pub lifecycle: Option<Lifecycle>,
     /// The events last logged, by object and reason, so that none is repeated while nothing changes.
     pub told: BTreeMap<(String, &'static str), String>,
 }
 
 impl Memory {
-    /// Nothing remembered. `crash_loop_cap` is the longest pause of a crash loop.
-    pub fn new(crash_loop_cap: Duration) -> Self {
+    /// Nothing remembered but these back-offs.
+    pub fn new(crash_loops: CrashLoops) -> Self {
         Self {
-            crash_loops: CrashLoops::new(crash_loop_cap),
+            crash_loops,
             waiting: BTreeMap::new(),
             retries: BTreeMap::new(),
             failure: None,
@@ -60,6 +61,7 @@ impl Memory {
             last_work: None,
             status: None,
             terminating_since: None,
+            lifecycle: None,
             told: BTreeMap::new(),
         }
     }

@@ -63,13 +63,18 @@ impl Services {
             (true, None) => Some(self.clock.now()),
             (true, since) => since,
         };
-        if memory.status.as_deref() == Some(&status) && memory.terminating_since == terminating_since {
+        let is_news = memory.status.as_deref() != Some(&status)
+            || memory.terminating_since != terminating_since
+            || memory.lifecycle != Some(lifecycle);
+        if !is_news {
             return;
         }
         let status = Arc::new(status);
         memory.status = Some(status.clone());
         memory.terminating_since = terminating_since;
-        self.board.tell(Told { pod: pod.clone(), status, terminating_since });
+        memory.lifecycle = Some(lifecycle);
+        let pod = pod.clone();
+        self.board.tell(Told { pod, status, terminating_since, lifecycle, has_finished: false });
     }
 
     /// Reads what containers that ended since the last look left; forgets what belongs to containers that are gone.

@@ -17,6 +17,7 @@ use crate::pleg::PodStatus;
 use crate::pod::container::{container_config, container_mounts};
 use crate::pod::timeline::Step;
 use crate::pod::{Activity, Turn, pod_ref};
+use crate::store::Table;
 use crate::sys::file_work;
 use crate::types::{CONFIG_SEEN_ANNOTATION, ContainerId, PodEvent, PodRef, SandboxId, error_chain};
 
@@ -93,6 +94,7 @@ impl Services {
         // Counted whether or not it succeeds: what cannot be started at all must back off too.
         if let Some(ended) = previous.filter(|p| p.state == ContainerState::Exited) {
             memory.crash_loops.restarted(ended, self.clock.now());
+            self.store.put(Table::CrashLoops, reference.uid.as_str(), &memory.crash_loops.stored());
         }
         let starting = async {
             self.begin(&reference, Activity::StartingContainer { container: container.name.clone() });

@@ -186,7 +186,7 @@ pub struct Life {
     spec: Option<Arc<Pod>>,
     stage: Stage,
     content: Content,
-    /// Something of it was seen in the runtime before it was started here.
+    /// Something of it was seen in the runtime, or may be there, before it was started here.
     seen_running: bool,
     /// The UID was wanted anew while this life was ending.
     restart_requested: bool,
@@ -210,6 +210,11 @@ impl Life {
             restart_requested: false,
             runtime_grace,
         }
+    }
+
+    /// A daemon before this one may have started it: ending it means to stop it.
+    pub fn may_run(&mut self) {
+        self.seen_running = true;
     }
 
     /// The pod.

@@ -16,7 +16,8 @@ use crate::image::Images;
 use crate::log::LogLayout;
 use crate::pleg::{Observed, PlegHandle};
 use crate::pod::container::HostSettings;
-use crate::pod::{Activity, StartGate, StatusBoard, pod_ref};
+use crate::pod::{Activity, CrashLoops, StartGate, StatusBoard, pod_ref};
+use crate::store::{Store, Table};
 use crate::types::{PodRef, PodUid, WallClock};
 
 /// The parts of the node that work on pods is done with. Shared by all workers.
@@ -41,6 +42,8 @@ pub struct Services {
     pub board: StatusBoard,
     /// Longest pause of a crash loop.
     pub crash_loop_cap: Duration,
+    /// Where what a new daemon must know is kept.
+    pub store: Store,
     /// The time of day.
     pub clock: WallClock,
     /// The kernel's list of mounts, `/proc/self/mountinfo`: no directory is removed across a mount.
@@ -49,8 +52,9 @@ pub struct Services {
 
 #[async_trait]
 impl PodSyncer for Services {
-    fn memory(&self) -> Memory {
-        Memory::new(self.crash_loop_cap)
+    fn memory(&self, pod: &PodRef) -> Memory {
+        let stored = self.store.get(Table::CrashLoops, pod.uid.as_str());
+        Memory::new(CrashLoops::new(self.crash_loop_cap, stored.unwrap_or_default()))
     }
 
     async fn perform(&self, work: &Work, memory: &mut Memory) -> Outcome {
@@ -75,6 +79,10 @@ impl PodSyncer for Services {
             self.clock.now().checked_add(pause).ok()
         };
         self.board.schedule(pod, due.and_then(at));
+    }
+
+    fn finished(&self, pod: &PodUid) {
+        self.board.finished(pod);
     }
 }
 

@@ -11,7 +11,7 @@ use super::world::World;
 use crate::cri::Operation;
 use crate::cri::fake::{EventMode, Failure, Fault, Restart, Rule};
 
-const PODS: usize = 6;
+const PODS: usize = 4;
 const SECOND: Duration = Duration::from_secs(1);
 const MINUTE: Duration = Duration::from_secs(60);
 const DAY: i64 = 86_400;
@@ -46,13 +46,14 @@ impl World {
             90..130 => self.remove(),
             130..150 => self.put_back(),
             150..170 => self.damage(),
-            170..500 => self.fault(),
-            500..580 => {
+            170..180 => self.change_weather(),
+            180..500 if self.random.random_bool(self.foulness) => self.fault(),
+            500..560 => {
                 self.trace.step("hung calls go on".to_owned());
                 self.node.runtime.faults().release();
             }
-            580..620 => self.end_daemon().await,
-            620..680 => {
+            580..600 => self.end_daemon().await,
+            600..640 => {
                 let polls = self.random.random_range(0..60);
                 self.trace.step(format!("the daemon will end in {polls} polls"));
                 self.fuse.light(polls);
@@ -130,6 +131,14 @@ impl World {
         }
     }
 
+    /// Whether calls fail often, now and then or not at all from now on: where all fail, little else happens.
+    fn change_weather(&mut self) {
+        self.foulness = *[0.0, 0.02, 0.1, 0.1, 1.0].choose(&mut self.random).unwrap();
+        self.trace.step(format!("the foulness is {}", self.foulness));
+        self.node.runtime.faults().clear();
+        self.node.runtime.faults().release();
+    }
+
     fn fault(&mut self) {
         let operation = *OPERATIONS.choose(&mut self.random).unwrap();
         let times = self.random.random_range(1..4);
@@ -152,6 +161,10 @@ impl World {
     async fn end_daemon(&mut self) {
         let pause = self.duration(5 * SECOND);
         self.trace.step(format!("the daemon ends for {pause:?}"));
+        if self.random.random_bool(0.5) {
+            // It was asked to, and leaves nothing unwritten.
+            self.node.sync_store();
+        }
         self.node.stop().await;
         if self.random.random_bool(0.3) {
             self.edit_some(2);

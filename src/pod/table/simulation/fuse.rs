@@ -10,7 +10,7 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use crate::pod::worker::{Memory, Outcome, PodSyncer, Services, Work};
-use crate::types::PodUid;
+use crate::types::{PodRef, PodUid};
 
 /// Burns by one with each poll of a worker. All clones are one fuse.
 #[derive(Clone, Default)]
@@ -85,8 +85,8 @@ pub(super) struct Fused {
 
 #[async_trait]
 impl PodSyncer for Fused {
-    fn memory(&self) -> Memory {
-        self.services.memory()
+    fn memory(&self, pod: &PodRef) -> Memory {
+        self.services.memory(pod)
     }
 
     async fn perform(&self, work: &Work, memory: &mut Memory) -> Outcome {
@@ -100,5 +100,9 @@ impl PodSyncer for Fused {
 
     fn scheduled(&self, pod: &PodUid, due: Option<Instant>) {
         self.services.scheduled(pod, due);
+    }
+
+    fn finished(&self, pod: &PodUid) {
+        self.services.finished(pod);
     }
 }

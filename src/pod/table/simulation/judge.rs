@@ -1,6 +1,6 @@
 //! What must hold at every moment, judged from what was asked of the runtime, what became of containers and what is told.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use jiff::Timestamp;
@@ -11,6 +11,7 @@ use super::model::Instance;
 use super::trace::{Line, Trace};
 use crate::cri::Operation;
 use crate::cri::fake::{Call, Happened, What};
+use crate::pod::admission::InheritedPod;
 use crate::pod::{Told, pod_ref};
 use crate::types::PodRef;
 
@@ -46,6 +47,8 @@ pub(super) struct Judge {
     bound: usize,
     /// Counts daemons.
     daemon: usize,
+    /// The pods that the present one knew from the start.
+    inherited: BTreeSet<String>,
     calls: usize,
     history: usize,
     /// Starts that were not answered when last looked at.
@@ -55,12 +58,21 @@ pub(super) struct Judge {
 
 impl Judge {
     pub(super) fn new(bound: usize) -> Self {
-        Self { bound, daemon: 0, calls: 0, history: 0, open: Vec::new(), pods: BTreeMap::new() }
+        Self {
+            bound,
+            daemon: 0,
+            inherited: BTreeSet::new(),
+            calls: 0,
+            history: 0,
+            open: Vec::new(),
+            pods: BTreeMap::new(),
+        }
     }
 
-    /// A new daemon runs.
-    pub(super) fn booted(&mut self) {
+    /// A new daemon runs that knows of these pods of the one before.
+    pub(super) fn booted(&mut self, inherited: &[InheritedPod]) {
         self.daemon += 1;
+        self.inherited = inherited.iter().map(|pod| pod_ref(&pod.pod).uid.to_string()).collect();
     }
 
     /// The daemon is told to run a pod.
@@ -184,18 +196,19 @@ impl Judge {
         Ok(())
     }
 
-    /// A static pod starts after the one before it of its name ended. A new daemon does not know of one that was edited while
-    /// none ran.
+    /// A static pod starts after the one before it of its name ended, if the daemon can know of that one: it was told of it,
+    /// or found it in its store.
     fn predecessor(&self, uid: &str, call: &Call) -> Result<(), String> {
         let Some(known) = self.pods.get(uid) else { return Ok(()) };
         let others = self.pods.iter().filter(|(other, k)| *other != uid && k.full_name == known.full_name);
         // Told and taken back at one moment, it was never known.
-        let is_known = |k: &Known| {
-            k.daemon.is_some_and(|(daemon, since)| {
-                daemon == self.daemon && k.unwanted.is_none_or(|end| end > since)
-            })
+        let is_known = |other: &String, k: &Known| {
+            self.inherited.contains(other)
+                || k.daemon.is_some_and(|(daemon, since)| {
+                    daemon == self.daemon && k.unwanted.is_none_or(|end| end > since)
+                })
         };
-        for (other, before) in others.filter(|(_, k)| is_known(k)) {
+        for (other, before) in others.filter(|(other, k)| is_known(other, k)) {
             if let Some(runs) = before.containers.values().find(|i| i.ended.is_none()) {
                 return Err(format!("{uid}: {} while {} of {other} runs", call.operation, runs.id));
             }
@@ -249,8 +262,9 @@ impl Judge {
                 return Err(format!("{uid}: started at {:?}, now {:?}", before.start, now.start));
             }
         }
-        for (name, count) in known.told.iter().flat_map(|before| &before.restarts) {
-            if !known.is_excused && now.restarts.get(name).is_some_and(|now| now < count) {
+        let before = known.told.as_ref().filter(|before| !known.is_excused && before.daemon == now.daemon);
+        for (name, count) in before.iter().flat_map(|before| &before.restarts) {
+            if now.restarts.get(name).is_some_and(|now| now < count) {
                 return Err(format!("{uid}: {name} had {count} restarts, now {:?}", now.restarts));
             }
         }

@@ -9,7 +9,7 @@ use super::trace::Trace;
 use super::world::World;
 
 /// Steps before each calm.
-const STEPS: usize = 2000;
+const STEPS: usize = 2500;
 const ALL_STEPS: u64 = 100_000;
 
 /// One line a seed: the number, and after it what it found.

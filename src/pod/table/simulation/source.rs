@@ -1,6 +1,6 @@
 //! What the node is to run: pods in a few slots, told as they are or written down as manifests and read back.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -10,8 +10,9 @@ use k8s_openapi::api::core::v1::{EnvVar, Pod};
 
 use super::super::WantedPods;
 use super::super::testing::pod_with;
-use crate::pod::admission::{Limits, admit};
+use crate::pod::admission::{InheritedPod, Limits, admit};
 use crate::pod::source::testing::DirectoryReader;
+use crate::pod::source::{SourceState, StaticPod};
 
 /// A pod as its owner writes it.
 #[derive(Clone, Debug, PartialEq)]
@@ -48,12 +49,17 @@ impl Wish {
     }
 }
 
+fn static_pod(slot: usize, pod: &Arc<Pod>) -> Arc<StaticPod> {
+    let file = PathBuf::from(format!("{slot}.yaml"));
+    Arc::new(StaticPod { pod: pod.clone(), file, unsupported: Vec::new() })
+}
+
 /// Where the pods come from.
 pub(super) enum Source {
     /// A value; an unchanged pod stays the same value.
     Told(BTreeMap<usize, (Wish, Arc<Pod>)>),
     /// A directory. It outlives daemons; what was read of it does not.
-    Directory { path: PathBuf, reader: DirectoryReader },
+    Directory { path: PathBuf, reader: Box<DirectoryReader> },
 }
 
 impl Source {
@@ -64,7 +70,7 @@ impl Source {
     pub(super) fn directory(root: &Path) -> Self {
         let path = root.join("manifests");
         fs::create_dir(&path).unwrap();
-        Self::Directory { reader: DirectoryReader::new(&path), path }
+        Self::Directory { reader: Box::new(DirectoryReader::new(&path, &[])), path }
     }
 
     /// Puts a wish into a slot, in place of the one there is.
@@ -99,25 +105,27 @@ impl Source {
         fs::write(file, &whole[..whole.len() / 2]).is_ok()
     }
 
-    /// A new daemon knows nothing of what was read before.
-    pub(super) fn forget(&mut self) {
+    /// A new daemon knows of what was read before what was stored of it.
+    pub(super) fn forget(&mut self, inherited: &[InheritedPod]) {
         if let Self::Directory { path, reader } = self {
-            *reader = DirectoryReader::new(path);
+            let known: Vec<StaticPod> = inherited.iter().filter_map(InheritedPod::of_manifest).collect();
+            **reader = DirectoryReader::new(path, &known);
         }
     }
 
     /// What the node is to run as of now.
-    pub(super) fn read(&mut self, now: Timestamp) -> WantedPods {
-        match self {
-            Self::Told(pods) => {
-                WantedPods { ready: true, pods: pods.values().map(|(_, pod)| pod.clone()).collect() }
-            }
-            Self::Directory { reader, .. } => {
-                let limits = Limits { max_pods: 110, allowed_unsafe_sysctls: Vec::new() };
-                let (wanted, refused) = admit(&reader.read(now), &limits);
-                assert!(refused.is_empty(), "{refused:?}");
-                wanted
-            }
-        }
+    pub(super) fn read(&mut self, now: Timestamp) -> (SourceState, WantedPods) {
+        let state = match self {
+            Self::Told(pods) => SourceState {
+                ready: true,
+                pods: pods.iter().map(|(slot, (_, pod))| static_pod(*slot, pod)).collect(),
+                problems: Vec::new(),
+            },
+            Self::Directory { reader, .. } => reader.read(now),
+        };
+        let limits = Limits { max_pods: 110, allowed_unsafe_sysctls: Vec::new() };
+        let (wanted, refused) = admit(&state, &HashMap::new(), &limits);
+        assert!(refused.is_empty(), "{refused:?}");
+        (state, wanted)
     }
 }

@@ -1,0 +1,73 @@
+//! What was seen to run, and what must never be seen: a container twice at once, or again where once is all it may.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use anyhow::{Result, bail};
+use hostlet_integration::real::{ContainerProcess, RealHost};
+use tokio::time::{Instant, sleep};
+
+use super::pods::{Kind, Mark, StormPod};
+
+/// Between two looks.
+const PAUSE: Duration = Duration::from_millis(50);
+
+/// All processes seen so far.
+#[derive(Debug, Default)]
+pub(super) struct History {
+    seen: BTreeMap<Mark, BTreeSet<(i32, u64)>>,
+    /// What each pod does, by its manifest's name.
+    kinds: BTreeMap<String, Kind>,
+    /// Versions of pods that went and came back as they were: these start again.
+    returned: BTreeSet<(String, usize)>,
+}
+
+impl History {
+    /// Takes note that a manifest is written.
+    pub(super) fn written(&mut self, pod: &StormPod) {
+        self.kinds.insert(pod.name.clone(), pod.kind);
+        if self.seen.keys().any(|mark| mark.pod == pod.name && mark.version == pod.version) {
+            self.returned.insert((pod.name.clone(), pod.version));
+        }
+    }
+
+    /// Looks again and again for a while.
+    pub(super) async fn watch(&mut self, host: &RealHost, time: Duration) -> Result<()> {
+        let end = Instant::now() + time;
+        loop {
+            self.look(host)?;
+            if Instant::now() >= end {
+                return Ok(());
+            }
+            sleep(PAUSE.min(end - Instant::now())).await;
+        }
+    }
+
+    /// What runs now.
+    pub(super) fn look(&mut self, host: &RealHost) -> Result<BTreeMap<Mark, ContainerProcess>> {
+        let mut running: BTreeMap<Mark, ContainerProcess> = BTreeMap::new();
+        for process in host.container_processes()? {
+            let Some(mark) = Mark::of(&process.command) else { continue };
+            let twin = running.iter().find(|(m, _)| m.pod == mark.pod && m.container == mark.container);
+            // The twin may have ended since it was seen: two run at once only if it is still there.
+            if let Some((other, twin)) = twin.filter(|(_, twin)| twin.is_alive() && process.is_alive()) {
+                bail!("{mark} runs twice: {process:?} beside {other} {twin:?}");
+            }
+            self.seen.entry(mark.clone()).or_default().insert((process.pid, process.started));
+            running.insert(mark, process);
+        }
+        self.check_restarts()?;
+        Ok(running)
+    }
+
+    fn check_restarts(&self) -> Result<()> {
+        for (mark, processes) in &self.seen {
+            let runs_once = self.kinds.get(&mark.pod).is_some_and(|kind| kind.runs_once());
+            let has_returned = self.returned.contains(&(mark.pod.clone(), mark.version));
+            if runs_once && !has_returned && processes.len() > 1 {
+                bail!("{mark} was started again, and nothing asked for it: (pid, start) {processes:?}");
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,69 @@
+//! What an error of the API server means to whoever asked.
+
+use std::time::Duration;
+
+use kube::Error;
+
+/// Why a request came to nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    /// There is no such object (404).
+    NotFound,
+    /// An object of this name is there already (409 `AlreadyExists`).
+    AlreadyExists,
+    /// The object changed meanwhile, or is not the one of this UID (409).
+    Conflict,
+    /// The credentials do not permit it (401 or 403): an administrator's matter, or of a node that is not registered yet.
+    Forbidden,
+    /// The request itself is wrong (any other 4xx): the same again will be refused again.
+    Invalid,
+    /// The server asks for fewer requests (429); how long to wait, if it says so.
+    TooMany(Option<Duration>),
+    /// The server failed, or cannot be reached: the same again may succeed.
+    Unavailable,
+}
+
+/// What `error` means.
+pub fn refusal(error: &Error) -> Refusal {
+    let Error::Api(status) = error else { return Refusal::Unavailable };
+    match status.code {
+        404 => Refusal::NotFound,
+        409 if status.is_already_exists() => Refusal::AlreadyExists,
+        409 => Refusal::Conflict,
+        401 | 403 => Refusal::Forbidden,
+        429 => {
+            let seconds = status.details.as_ref().map_or(0, |details| details.retry_after_seconds);
+            Refusal::TooMany((seconds > 0).then(|| Duration::from_secs(seconds.into())))
+        }
+        // A request that took the server too long, which it says with a client's code.
+        408 => Refusal::Unavailable,
+        400..500 => Refusal::Invalid,
+        _ => Refusal::Unavailable,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use kube::core::Status;
+    use kube::core::response::reason;
+
+    use super::*;
+
+    fn of(code: u16, reason: &str) -> Refusal {
+        refusal(&Error::Api(Status::failure("no", reason).with_code(code).boxed()))
+    }
+
+    #[test]
+    fn each_answer_has_its_meaning() {
+        assert_eq!(of(404, reason::NOT_FOUND), Refusal::NotFound);
+        assert_eq!(of(409, reason::ALREADY_EXISTS), Refusal::AlreadyExists);
+        assert_eq!(of(409, reason::CONFLICT), Refusal::Conflict);
+        assert_eq!(of(403, reason::FORBIDDEN), Refusal::Forbidden);
+        assert_eq!(of(401, reason::UNAUTHORIZED), Refusal::Forbidden);
+        assert_eq!(of(422, reason::INVALID), Refusal::Invalid);
+        assert_eq!(of(429, reason::TOO_MANY_REQUESTS), Refusal::TooMany(None));
+        assert_eq!(of(408, reason::TIMEOUT), Refusal::Unavailable);
+        assert_eq!(of(500, reason::INTERNAL_ERROR), Refusal::Unavailable);
+        assert_eq!(refusal(&Error::TlsRequired), Refusal::Unavailable);
+    }
+}

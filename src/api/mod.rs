@@ -1,0 +1,10 @@
+//! The API server's side: a client made from a kubeconfig, what its errors mean, patches. Never knows the runtime.
+
+mod connect;
+mod error;
+#[cfg(any(test, feature = "fakes"))]
+pub mod fake;
+pub mod patch;
+
+pub use connect::{ConnectError, Connection, connect};
+pub use error::{Refusal, refusal};
