@@ -71,7 +71,8 @@ pub(super) async fn inspect(
     let mut sandboxes: Vec<_> = sandboxes.into_iter().flatten().collect();
     let mut containers: Vec<_> = containers.into_iter().flatten().collect();
     sandboxes.sort_by_key(|s| Reverse((s.attempt, s.created_at)));
-    containers.sort_by_key(|c| Reverse((c.created_at, c.attempt)));
+    // By attempt first here too: a clock that was set back makes a newer container look older.
+    containers.sort_by_key(|c| Reverse((c.attempt, c.created_at)));
     let ips = match sandboxes.first() {
         Some(newest) if newest.state == SandboxState::Ready => newest.ips.clone(),
         _ => Vec::new(),

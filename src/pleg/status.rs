@@ -14,7 +14,7 @@ pub struct PodStatus {
     pub ips: Vec<IpAddr>,
     /// Sandboxes, newest first: by attempt, ties by creation time.
     pub sandboxes: Vec<SandboxStatus>,
-    /// Containers of all sandboxes, newest first.
+    /// Containers of all sandboxes, newest first: by attempt, ties by creation time.
     pub containers: Vec<ContainerStatus>,
 }
 

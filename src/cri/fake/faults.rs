@@ -147,7 +147,10 @@ impl FaultPlan {
     }
 
     pub(super) fn next(&self, operation: Operation, pod: Option<&PodUid>) -> Option<Fault> {
-        self.rules().iter_mut().find_map(|rule| rule.strikes(operation, pod))
+        let mut rules = self.rules();
+        let fault = rules.iter_mut().find_map(|rule| rule.strikes(operation, pod));
+        rules.retain(|rule| rule.times != Some(0));
+        fault
     }
 
     pub(super) async fn hang(&self) {

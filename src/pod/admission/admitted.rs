@@ -9,7 +9,7 @@ use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::Pod;
 use serde::{Deserialize, Serialize};
 
@@ -69,7 +69,25 @@ struct Admitted {
 #[derive(Clone)]
 pub struct AdmittedPods {
     store: Store,
-    admitted: Arc<Mutex<HashMap<PodUid, Admitted>>>,
+    state: Arc<Mutex<State>>,
+}
+
+#[derive(Default)]
+struct State {
+    admitted: HashMap<PodUid, Admitted>,
+    /// When the last of them was admitted, and of those that are ending.
+    last: Option<Timestamp>,
+}
+
+impl State {
+    /// A time for a pod admitted now. It is later than all before, whatever the clock was set to since: the times are the
+    /// order in which pods of one name run.
+    fn next_time(&mut self, now: Timestamp) -> Timestamp {
+        let after = |last: Timestamp| last.checked_add(SignedDuration::from_nanos(1)).unwrap_or(last);
+        let at = self.last.map_or(now, |last| now.max(after(last)));
+        self.last = Some(at);
+        at
+    }
 }
 
 impl AdmittedPods {
@@ -88,51 +106,56 @@ impl AdmittedPods {
             let admitted = Admitted { at: inherited.admitted_at, pod: inherited.pod.clone() };
             (pod_ref(&inherited.pod).uid, admitted)
         });
-        let admitted = Arc::new(Mutex::new(admitted.collect()));
-        (Self { store, admitted }, inherited)
+        let last = inherited.last().map(|inherited| inherited.admitted_at);
+        let state = State { admitted: admitted.collect(), last };
+        (Self { store, state: Arc::new(Mutex::new(state)) }, inherited)
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<PodUid, Admitted>> {
-        // Every statement under the lock leaves the map valid.
-        self.admitted.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, State> {
+        // Every statement under the lock leaves the state valid.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// When each of them was admitted.
     pub fn times(&self) -> HashMap<PodUid, Timestamp> {
-        self.lock().iter().map(|(uid, admitted)| (uid.clone(), admitted.at)).collect()
+        self.lock().admitted.iter().map(|(uid, admitted)| (uid.clone(), admitted.at)).collect()
     }
 
     /// These of the source's pods are admitted now, and no others.
     pub fn note(&self, source: &SourceState, wanted: &WantedPods, now: Timestamp) {
         let files: HashMap<PodUid, &PathBuf> =
             source.pods.iter().map(|pod| (pod_ref(&pod.pod).uid, &pod.file)).collect();
-        let mut admitted = self.lock();
+        let mut state = self.lock();
         let mut named = HashSet::new();
         for pod in &wanted.pods {
             let uid = pod_ref(pod).uid;
             named.insert(uid.clone());
-            let known = admitted.get(&uid);
+            let known = state.admitted.get(&uid);
             if known.is_some_and(|known| Arc::ptr_eq(&known.pod, pod)) {
                 continue;
             }
-            let at = known.map_or(now, |known| known.at);
+            let at = match known {
+                Some(known) => known.at,
+                None => state.next_time(now),
+            };
             if let Some(file) = files.get(&uid) {
                 let row = Row { source: Origin::File((*file).clone()), pod: &**pod, admitted_at: at };
                 self.store.put(Table::AdmittedPods, uid.as_str(), &row);
             }
-            admitted.insert(uid, Admitted { at, pod: pod.clone() });
+            state.admitted.insert(uid, Admitted { at, pod: pod.clone() });
         }
         // A source that was not read yet may still name the others.
         if wanted.ready {
-            admitted.retain(|uid, _| named.contains(uid));
+            state.admitted.retain(|uid, _| named.contains(uid));
         }
     }
 
     /// Forgets what is stored of pods whose life has come to its end: those that are not in `known`. A pod that was
     /// admitted a moment ago may not be known yet.
     pub fn keep(&self, known: &HashSet<PodUid>) {
-        let admitted = self.lock();
-        self.store.retain(Table::AdmittedPods, |uid| known.contains(uid) || admitted.contains_key(uid));
+        let state = self.lock();
+        let is_admitted = |uid: &str| state.admitted.contains_key(uid);
+        self.store.retain(Table::AdmittedPods, |uid| known.contains(uid) || is_admitted(uid));
         self.store.retain(Table::CrashLoops, |uid| known.contains(uid));
         self.store.retain(Table::ImagePulls, |uid| known.contains(uid));
     }

@@ -82,6 +82,20 @@ fn times_of_admission_last_as_long_as_the_source_names_the_pod() {
 }
 
 #[test]
+fn a_clock_set_back_does_not_turn_the_order_round() {
+    let store = Store::default();
+    let (admitted, _) = AdmittedPods::new(store.clone());
+    let all = pods(&["c", "b", "a"]);
+    note(&admitted, &all[..1], true, 90_000);
+    // A successor of the same name comes while the one before it ends.
+    note(&admitted, &all[1..2], true, 3_600);
+    assert_eq!(inherited(&store), ["c", "b"]);
+    let (next, _) = AdmittedPods::new(store.clone());
+    note(&next, &all[2..], true, 10);
+    assert_eq!(inherited(&store), ["c", "b", "a"]);
+}
+
+#[test]
 fn what_waits_is_forgotten_with_its_pod() {
     let store = Store::default();
     let (admitted, _) = AdmittedPods::new(store.clone());

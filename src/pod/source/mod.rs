@@ -16,6 +16,8 @@ mod strict;
 mod task;
 #[cfg(test)]
 mod task_tests;
+#[cfg(test)]
+pub(crate) mod testing;
 
 pub use decode::{DecodeError, Mistakes};
 pub use manifest::{ManifestError, read_manifest};

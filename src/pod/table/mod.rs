@@ -6,7 +6,7 @@ mod lives;
 #[cfg(test)]
 mod run_tests;
 #[cfg(test)]
-mod simulation_tests;
+mod simulation;
 mod sweep;
 #[cfg(test)]
 mod sweep_tests;

@@ -194,3 +194,16 @@ async fn kills_pass_while_the_gate_is_full() {
     node.runtime.faults().release();
     node.until("the others run", MINUTE, |n| n.running("u2").len() + n.running("u3").len() == 2).await;
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_clock_set_back_makes_no_running_container_old() {
+    let mut node = Node::new();
+    node.runtime.script("c", Script::runs([Run::Exits { after: SECOND, code: 1 }, Run::Forever]));
+    node.want([pod("web", "u1", &["c"])]);
+    node.until("it runs", SECOND, |n| n.running("u1").len() == 1).await;
+    node.set_clock(-24 * 3600);
+    node.until("it was restarted", 2 * MINUTE, |n| n.running("u1") == [("c".to_owned(), 1)]).await;
+    sleep(5 * MINUTE).await;
+    assert_eq!(node.running("u1"), [("c".to_owned(), 1)], "{}", node.picture());
+    assert_eq!(starts(&node, "u1"), 2);
+}

@@ -80,6 +80,7 @@ impl Sweep {
     pub(super) async fn next(&mut self) -> Swept {
         loop {
             tokio::select! {
+                biased;
                 // Cancel-safe: the future lives in `self`.
                 () = under_way(&mut self.sharing) => {
                     self.sharing = None;

@@ -2,7 +2,7 @@
 //! daemon can be stopped and built anew while the runtime and the host's directories stay.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -23,10 +23,11 @@ use crate::cri::{Operation, RuntimeCondition, RuntimeStatus};
 use crate::image::{Images, PullLimits};
 use crate::log::LogLayout;
 use crate::pleg::Pleg;
-use crate::pod::admission::AdmittedPods;
+use crate::pod::admission::{AdmittedPods, InheritedPod};
 use crate::pod::container::{HostSettings, testing::host};
+use crate::pod::source::SourceState;
 use crate::pod::worker::{PodSyncer, Services};
-use crate::pod::{HostJanitor, StartGate, StatusBoard, pod_ref};
+use crate::pod::{Activity, HostJanitor, StartGate, StatusBoard, Told, pod_ref};
 use crate::store::Store;
 use crate::sys::KernelMounts;
 use crate::types::{CONFIG_SEEN_ANNOTATION, POD_UID_LABEL, PodUid, WallClock};
@@ -72,6 +73,10 @@ pub(super) struct Node {
     bound: usize,
     wrap: Wrap,
     wrap_janitor: WrapJanitor,
+    /// Seeds the chance of each daemon.
+    chance: StdRng,
+    /// What of the store is on disk: a daemon begins with it.
+    disk: Store,
     wanted: WantedPods,
     daemon: Option<Daemon>,
 }
@@ -81,6 +86,8 @@ struct Daemon {
     wanted: watch::Sender<WantedPods>,
     table: TableHandle,
     board: StatusBoard,
+    store: Store,
+    admitted: AdmittedPods,
 }
 
 impl Node {
@@ -91,25 +98,36 @@ impl Node {
 
     /// The same with a gate of `bound`, and with `wrap` around what performs the work.
     pub(super) fn with(bound: usize, wrap: impl Fn(Services) -> Arc<dyn PodSyncer> + 'static) -> Self {
-        Self::wrapped(bound, Box::new(wrap), Box::new(|janitor| Arc::new(janitor)))
+        Self::seeded(1, bound, wrap)
     }
 
     /// The same with `wrap` around what sweeps the host.
     pub(super) fn with_janitor(wrap: impl Fn(HostJanitor) -> Arc<dyn Janitor> + 'static) -> Self {
-        Self::wrapped(16, Box::new(|services| Arc::new(services)), Box::new(wrap))
+        Self::wrapped(1, 16, Box::new(|services| Arc::new(services)), Box::new(wrap))
     }
 
-    fn wrapped(bound: usize, wrap: Wrap, wrap_janitor: WrapJanitor) -> Self {
+    /// The same; `seed` decides what its daemons leave to chance.
+    pub(super) fn seeded(
+        seed: u64,
+        bound: usize,
+        wrap: impl Fn(Services) -> Arc<dyn PodSyncer> + 'static,
+    ) -> Self {
+        Self::wrapped(seed, bound, Box::new(wrap), Box::new(|janitor| Arc::new(janitor)))
+    }
+
+    fn wrapped(seed: u64, bound: usize, wrap: Wrap, wrap_janitor: WrapJanitor) -> Self {
         let base = "2026-01-01T00:00:00Z".parse().unwrap();
         let runtime = FakeRuntime::starting_at(base);
         runtime.add_image("img:latest");
         let mut node = Self {
             runtime,
             clock: WallClock::of_tokio(base),
-            root: tempfile::tempdir().unwrap(),
+            root: directory(),
             bound,
             wrap,
             wrap_janitor,
+            chance: StdRng::seed_from_u64(seed),
+            disk: Store::default(),
             wanted: WantedPods { ready: true, pods: Vec::new() },
             daemon: None,
         };
@@ -127,9 +145,10 @@ impl Node {
     /// Builds the daemon anew and runs it.
     pub(super) fn boot(&mut self) {
         let runtime = Arc::new(self.runtime.clone());
-        let (pleg, pleg_handle) = Pleg::new(runtime.clone(), StdRng::seed_from_u64(1));
+        let (pleg, pleg_handle) = Pleg::new(runtime.clone(), StdRng::from_rng(&mut self.chance));
         let board = StatusBoard::default();
-        let store = Store::default();
+        let store = self.disk.copy();
+        let (admitted, inherited) = AdmittedPods::new(store.clone());
         let root = self.root.path();
         let ready = RuntimeCondition { status: true, ..RuntimeCondition::default() };
         let status = RuntimeStatus { runtime: ready.clone(), network: ready, ..RuntimeStatus::default() };
@@ -168,7 +187,7 @@ impl Node {
             mounts,
             logs: self.logs(),
             cgroups: None,
-            admitted: AdmittedPods::new(store).0,
+            admitted: admitted.clone(),
             board: board.clone(),
         };
         let (wanted, wanted_view) = watch::channel(self.wanted.clone());
@@ -178,13 +197,14 @@ impl Node {
             (self.wrap)(services),
             (self.wrap_janitor)(janitor),
             Duration::from_secs(60),
-            StdRng::seed_from_u64(2),
+            StdRng::from_rng(&mut self.chance),
         );
+        let table = table.after(inherited.into_iter().map(|inherited| inherited.pod));
         let mut tasks = JoinSet::new();
         tasks.spawn(volume_task.run(CancellationToken::new()));
         tasks.spawn(pleg.run(CancellationToken::new()));
         tasks.spawn(table.run(CancellationToken::new()));
-        self.daemon = Some(Daemon { tasks, wanted, table: handle, board });
+        self.daemon = Some(Daemon { tasks, wanted, table: handle, board, store, admitted });
     }
 
     /// Ends the daemon in the middle of whatever it does.
@@ -192,6 +212,46 @@ impl Node {
         if let Some(mut daemon) = self.daemon.take() {
             daemon.tasks.shutdown().await;
         }
+    }
+
+    /// The daemon notes which pods it admits.
+    pub(super) fn note(&self, source: &SourceState, wanted: &WantedPods) {
+        if let Some(daemon) = &self.daemon {
+            daemon.admitted.note(source, wanted, self.clock.now());
+        }
+    }
+
+    /// The store of the daemon is on disk as it is now.
+    pub(super) fn sync_store(&mut self) {
+        if let Some(daemon) = &self.daemon {
+            self.disk = daemon.store.copy();
+        }
+    }
+
+    /// The pods that the next daemon will know of this one.
+    pub(super) fn bequeathed(&self) -> Vec<InheritedPod> {
+        AdmittedPods::new(self.disk.copy()).1
+    }
+
+    /// Whether the daemon runs.
+    pub(super) fn is_up(&self) -> bool {
+        self.daemon.is_some()
+    }
+
+    /// Where the host's files are.
+    pub(super) fn root(&self) -> &Path {
+        self.root.path()
+    }
+
+    /// The time of day.
+    pub(super) fn now(&self) -> Timestamp {
+        self.clock.now()
+    }
+
+    /// Sets the host's clock, so many seconds on or back.
+    pub(super) fn set_clock(&self, seconds: i64) {
+        self.clock.set(seconds);
+        self.runtime.set_clock(seconds);
     }
 
     /// What others may ask of the table.
@@ -303,6 +363,16 @@ impl Node {
         self.changes_of(uid).into_iter().filter(|c| c.operation == operation).collect()
     }
 
+    /// What is told of all pods; nothing while the daemon does not run.
+    pub(super) fn told(&self) -> Vec<Told> {
+        self.daemon.as_ref().map(|daemon| daemon.board.all()).unwrap_or_default()
+    }
+
+    /// What a pod's worker is doing.
+    pub(super) fn activity(&self, uid: &str) -> Option<Activity> {
+        Some(self.daemon.as_ref()?.board.doing(&uid.into())?.activity)
+    }
+
     /// The status told of a pod.
     pub(super) fn status(&self, uid: &str) -> Option<Arc<PodStatus>> {
         let told = self.daemon.as_ref()?.board.all();
@@ -320,6 +390,11 @@ impl Node {
         let ended = statuses.into_iter().filter_map(|s| Some((s.name, s.state?.terminated?.exit_code)));
         ended.collect()
     }
+}
+
+/// A directory in memory, where there is such a place: a simulation makes and removes thousands of files.
+fn directory() -> TempDir {
+    tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap()
 }
 
 /// A static pod; `seconds` tells when it was first seen, which the gate goes by.

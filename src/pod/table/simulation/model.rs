@@ -1,0 +1,93 @@
+//! What is known of a pod's containers from what became of them, and the least pause before each next start. Pure.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use crate::cri::fake::{Happened, What};
+use crate::types::{ContainerId, SandboxId};
+
+const FIRST_PAUSE: Duration = Duration::from_secs(10);
+const LONGEST_PAUSE: Duration = Duration::from_secs(300);
+/// After a run this long the count may start anew. The rule says ten minutes from the decision to start to the end; what is
+/// seen here is the start itself, which a slow runtime made later.
+const LONG_RUN: Duration = Duration::from_secs(400);
+
+/// The latest instance of a container.
+#[derive(Clone, Debug)]
+pub(super) struct Instance {
+    pub(super) id: ContainerId,
+    pub(super) attempt: u32,
+    pub(super) sandbox: SandboxId,
+    pub(super) started: Instant,
+    pub(super) ended: Option<Instant>,
+    /// Whether somebody had asked for its end.
+    pub(super) was_stopped: bool,
+    /// Whether it is of an earlier life of its pod.
+    is_buried: bool,
+    /// How often it was started anew after it ended by itself, since the count last began.
+    restarts: u32,
+}
+
+impl Instance {
+    /// The next instance; or why there must not be one now.
+    pub(super) fn begin(before: Option<&Self>, happened: &Happened) -> Result<Self, String> {
+        let next = Self {
+            id: happened.id.clone(),
+            attempt: happened.attempt,
+            sandbox: happened.sandbox.clone(),
+            started: happened.at,
+            ended: None,
+            was_stopped: false,
+            is_buried: false,
+            restarts: 0,
+        };
+        let Some(before) = before else { return Ok(next) };
+        let Some(ended) = before.ended else { return Err(format!("runs already as {}", before.id)) };
+        if before.is_buried {
+            return Ok(next);
+        }
+        if before.attempt >= next.attempt {
+            return Err(format!("attempt {} after attempt {}", next.attempt, before.attempt));
+        }
+        // In another sandbox, or after a stop, it is no restart for which a pause must be kept.
+        if before.was_stopped || before.sandbox != next.sandbox {
+            return Ok(next);
+        }
+        let counted = if ended - before.started > LONG_RUN { 0 } else { before.restarts };
+        let pause = match counted {
+            0 => Duration::ZERO,
+            n => (FIRST_PAUSE * (1 << (n - 1).min(8))).min(LONGEST_PAUSE),
+        };
+        let waited = next.started - ended;
+        if waited < pause {
+            return Err(format!("restart {} only {waited:?} after its end, not {pause:?}", counted + 1));
+        }
+        Ok(Self { restarts: counted + 1, ..next })
+    }
+
+    /// Something became of it.
+    pub(super) fn take(&mut self, happened: &Happened) {
+        match happened.what {
+            What::Ended { .. } | What::Removed => {
+                self.ended.get_or_insert(happened.at);
+            }
+            What::Started => {}
+        }
+    }
+
+    /// Its pod ended, and may begin a new life while it still runs.
+    pub(super) fn bury(&mut self) {
+        self.is_buried = true;
+    }
+
+    /// What happened to it tells nothing of how long the next must wait.
+    pub(super) fn excuse(&mut self) {
+        self.was_stopped = true;
+    }
+
+    /// Whether it ran at that time.
+    pub(super) fn ran_at(&self, at: Instant) -> bool {
+        self.started < at && self.ended.is_none_or(|ended| ended >= at)
+    }
+}
