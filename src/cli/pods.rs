@@ -12,7 +12,7 @@ use super::client::{DaemonArgs, Watch, pulls, view};
 use super::error::CommandError;
 use super::exit::Exit;
 use super::pulls::pull_lines;
-use super::table::{Colour, Width, pods_table};
+use super::table::{Colour, Width, aligned_pods_table, pods_table};
 use crate::pod::status::summary;
 use crate::server::NodeView;
 
@@ -138,6 +138,7 @@ async fn watch(args: &PodsArgs) -> Result<Exit, CommandError> {
     let mut watch = Watch::start(&args.daemon.socket).await?;
     let mut shown: HashMap<String, (String, String)> = HashMap::new();
     let mut is_first = true;
+    let mut widths = Vec::new();
     while let Some(node) = watch.next().await? {
         let now = Timestamp::now();
         let changed: Vec<&Pod> = selected(&node, args.name.as_deref())
@@ -157,7 +158,7 @@ async fn watch(args: &PodsArgs) -> Result<Exit, CommandError> {
             Some(Output::Json | Output::Yaml) => print(&mut out, &changed, args)?,
             Some(Output::Wide) | None => {
                 let width = if args.output.is_some() { Width::Wide } else { Width::Narrow };
-                let text = pods_table(&changed, width, colour(), now);
+                let text = aligned_pods_table(&changed, width, colour(), now, &mut widths);
                 for line in text.lines().skip(usize::from(!is_first)) {
                     writeln!(out, "{line}")?;
                 }

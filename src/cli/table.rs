@@ -1,6 +1,6 @@
 //! Pods as a table. Pure: what is printed is decided here, printing is not.
 
-use comfy_table::{ContentArrangement, Table};
+use comfy_table::{ColumnConstraint, ContentArrangement, Table};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
 
@@ -25,10 +25,24 @@ pub(super) enum Colour {
 }
 
 const NARROW: [&str; 8] = ["NAMESPACE", "NAME", "READY", "STATUS", "RESTARTS", "AGE", "IP", "QOS"];
+/// Spaces between two columns.
+const PADDING: u16 = 2;
 const WIDE: [&str; 2] = ["UID", "MESSAGE"];
 
 /// The pods, one a line under a heading.
 pub(super) fn pods_table(pods: &[&Pod], width: Width, colour: Colour, now: Timestamp) -> String {
+    aligned_pods_table(pods, width, colour, now, &mut Vec::new())
+}
+
+/// The same, of columns as wide as in the tables before it whose widths are in `widths`: lines of several tables stand
+/// below one heading.
+pub(super) fn aligned_pods_table(
+    pods: &[&Pod],
+    width: Width,
+    colour: Colour,
+    now: Timestamp,
+    widths: &mut Vec<u16>,
+) -> String {
     let mut table = Table::new();
     table.load_preset(comfy_table::presets::NOTHING).set_content_arrangement(ContentArrangement::Disabled);
     let wide: &[&str] = match width {
@@ -50,8 +64,12 @@ pub(super) fn pods_table(pods: &[&Pod], width: Width, colour: Colour, now: Times
         }
         table.add_row(cells);
     }
-    for column in table.column_iter_mut() {
-        column.set_padding((0, 2));
+    let own = table.column_max_content_widths();
+    widths.resize(own.len(), 0);
+    for ((column, own), known) in table.column_iter_mut().zip(own).zip(widths) {
+        *known = own.max(*known);
+        let at_least = comfy_table::Width::Fixed(known.saturating_add(PADDING));
+        column.set_padding((0, PADDING)).set_constraint(ColumnConstraint::LowerBoundary(at_least));
     }
     table.lines().map(|line| line.trim_end().to_owned()).collect::<Vec<_>>().join("\n")
 }
@@ -91,6 +109,18 @@ mod tests {
             "status": {"phase": "Running", "message": reason, "qosClass": "BestEffort", "podIP": "10.0.0.1"},
         }))
         .unwrap()
+    }
+
+    #[test]
+    fn tables_below_one_heading_are_aligned() {
+        let (long, short) = (pod("a-long-name", None), pod("b", None));
+        let mut widths = Vec::new();
+        let mut table =
+            |pod| aligned_pods_table(&[pod], Width::Narrow, Colour::Off, Timestamp::now(), &mut widths);
+        let first = table(&long);
+        let second = table(&short);
+        let column = |text: &str| text.lines().last().map(|line| line.find("0/1"));
+        assert_eq!(column(&first), column(&second), "{first}\n{second}");
     }
 
     #[test]

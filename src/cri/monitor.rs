@@ -89,7 +89,8 @@ mod tests {
         fake.faults().add(Rule::new(Operation::Status, gone).times(7));
         let (status_in, mut status) = watch::channel(None);
         let begin = Instant::now();
-        let asking = monitor(Arc::new(fake.clone()), status_in, CancellationToken::new());
+        let asking =
+            monitor(Arc::new(fake.clone()), status_in, watch::Sender::new(None), CancellationToken::new());
         let answered = timeout(PERIOD, status.wait_for(Option::is_some));
         tokio::select! {
             () = asking => panic!("nobody cancelled it"),
