@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Installs what the tests need and runs them all: style, lints, documentation, then every test of the workspace, those
-# on a real containerd included (they need root, and start instances of their own).
+# on a real containerd included (they need root, and start instances of their own): on the containerd that is installed
+# and, where there is Go to build it, on containerd 2.
 #
 # usage: sudo integration/test.sh
 set -euo pipefail
@@ -10,6 +11,8 @@ here=$(dirname "${BASH_SOURCE[0]}")
 . "$here/lib/common.sh"
 # shellcheck source=integration/lib/packages.sh
 . "$here/lib/packages.sh"
+# shellcheck source=integration/lib/containerd2.sh
+. "$here/lib/containerd2.sh"
 
 [ $# -eq 0 ] || die "no arguments are known: $*"
 need_root "$@"
@@ -47,9 +50,23 @@ mapfile -t programs < <(jq -r 'select(.reason == "compiler-artifact" and .profil
 HOSTLET_BIN=$(as_builder cargo metadata --no-deps --format-version 1 | jq -r .target_directory)/debug/hostlet
 export HOSTLET_BIN
 failed=()
+# Tests run in the directory of their package, as cargo has it.
+run_program() { (cd "$here" && "$1") || failed+=("$(basename "$1")$2"); }
 for program in "${programs[@]}"; do
   note "$(basename "$program")"
-  # Tests run in the directory of their package, as cargo has it.
-  (cd "$here" && "$program") || failed+=("$(basename "$program")")
+  run_program "$program" ""
 done
+
+# The tests find containerd, its shim and ctr on the path: another containerd is another path.
+if go=$(go_program); then
+  say "tests on containerd $CONTAINERD2_VERSION"
+  build_containerd2 "$go"
+  PATH=$(containerd2_dir):$PATH
+  for program in "${programs[@]}"; do
+    [[ "$(basename "$program")" != containerd-* ]] || run_program "$program" " on containerd $CONTAINERD2_VERSION"
+  done
+else
+  warn "NOT TESTED on containerd $CONTAINERD2_VERSION: there is no Go to build it with (https://go.dev/dl/); the tests ran on" \
+    "$(containerd --version | awk '{print $3}') alone"
+fi
 [ "${#failed[@]}" -eq 0 ] || die "failed: ${failed[*]}"

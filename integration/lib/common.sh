@@ -46,11 +46,19 @@ has_capability() {
   [ $(((16#$effective >> $1) & 1)) -eq 1 ]
 }
 
+# Whether somebody else than root called, through sudo.
+called_by_sudo() { [ "$(id -u)" -eq 0 ] && [ -n "${SUDO_USER:-}" ] && [ "$SUDO_USER" != root ]; }
+
+# The home of the person who called.
+builder_home() {
+  if called_by_sudo; then getent passwd "$SUDO_USER" | cut -d: -f6; else printf '%s\n' "$HOME"; fi
+}
+
 # Runs a command as the person who called sudo, so that what a build writes stays theirs.
 as_builder() {
-  if [ "$(id -u)" -eq 0 ] && [ -n "${SUDO_USER:-}" ] && [ "$SUDO_USER" != root ]; then
+  if called_by_sudo; then
     local home
-    home=$(getent passwd "$SUDO_USER" | cut -d: -f6)
+    home=$(builder_home)
     runuser -u "$SUDO_USER" -- env HOME="$home" PATH="$home/.cargo/bin:$PATH" "$@"
   else
     env PATH="$HOME/.cargo/bin:$PATH" "$@"
