@@ -8,8 +8,11 @@ mod netns;
 
 pub use crate::daemon::Daemon;
 pub use cri::{Cri, CriSandbox};
+pub(crate) use host::Dirs;
 pub use host::{ArchiveForm, RealHost};
 pub use leftovers::leftovers;
+pub(crate) use leftovers::remove;
+pub(crate) use netns::Netns;
 
 /// The sandbox image every [`RealHost`] holds: a process that waits.
 pub const PAUSE_IMAGE: &str = "hostlet.local/pause:1";
