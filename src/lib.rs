@@ -14,6 +14,8 @@ pub mod log;
 pub mod pleg;
 pub mod pod;
 pub mod server;
+pub mod store;
 pub mod sys;
 pub mod telemetry;
 pub mod types;
+pub mod volume;

@@ -21,7 +21,7 @@ make_cluster_network() {
   ip -n "$NAME" link set host0 up
   ip -n "$NAME" route add default via "$CLUSTER_NOBODY"
   ip route add "$SUBNET" via "$CLUSTER_ADDRESS"
-  in_cluster sysctl -qw net.ipv4.ip_forward=1
+  in_cluster sh -c 'echo 1 >/proc/sys/net/ipv4/ip_forward'
 }
 
 # Prints the argument that tells a program of the cluster from others of its name.

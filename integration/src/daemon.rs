@@ -92,9 +92,9 @@ pub struct Daemon {
 }
 
 impl Daemon {
-    /// Starts the daemon and waits until it answers. `command` makes the command that runs a program where the daemon
-    /// is to run; as the very process that is spawned, for that is the one that gets signals.
-    pub(crate) async fn start(setup: &Setup<'_>, command: impl FnOnce(&Path) -> Command) -> Result<Self> {
+    /// Starts the daemon. `command` makes the command that runs a program where the daemon is to run; as the very process
+    /// that is spawned, for that is the one that gets signals.
+    pub(crate) fn launch(setup: &Setup<'_>, command: impl FnOnce(&Path) -> Command) -> Result<Self> {
         let program = program()?;
         let mut command = command(&program);
         setup.arrange(&mut command)?;
@@ -108,12 +108,11 @@ impl Daemon {
             .spawn()
             .context("starting hostlet")?;
         let (node, socket) = (setup.node.to_owned(), setup.socket.to_owned());
-        let mut daemon = Self { child, program, node, socket, log };
-        daemon.wait_until_it_answers().await?;
-        Ok(daemon)
+        Ok(Self { child, program, node, socket, log })
     }
 
-    async fn wait_until_it_answers(&mut self) -> Result<()> {
+    /// Waits until the daemon answers; fails at once if it has ended.
+    pub async fn wait_until_it_answers(&mut self) -> Result<()> {
         wait_for("hostlet answers", START_TIMEOUT, async || {
             if let Some(status) = self.child.try_wait().context("looking after hostlet")? {
                 return Ok(Look::Done(Err(anyhow!("hostlet has ended ({status}):\n{}", tail(&self.log)))));

@@ -2,6 +2,9 @@
 
 mod connect;
 mod error;
+pub mod events;
+#[cfg(any(test, feature = "fakes"))]
+pub mod fake;
 pub mod patch;
 
 pub use connect::{ConnectError, Connection, connect};

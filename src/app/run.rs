@@ -4,6 +4,8 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use rand::SeedableRng;
+use rand::rngs::StdRng;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
@@ -18,7 +20,7 @@ use crate::image::preload::{self, Containerd, PreloadConfig};
 use crate::image::{Images, PullLimits};
 use crate::log::LogLayout;
 use crate::pleg::Pleg;
-use crate::pod::admission::{Limits, admit};
+use crate::pod::admission::{AdmittedPods, InheritedPod, Limits, admit};
 use crate::pod::container::{HostSettings, KernelFacts};
 use crate::pod::source::{self, SourceConfig, SourceState};
 use crate::pod::table::{PodTable, WantedPods};
@@ -26,8 +28,11 @@ use crate::pod::timeline::Timeline;
 use crate::pod::worker::Services;
 use crate::pod::{HostJanitor, StartGate, StatusBoard};
 use crate::server::{ControlError, ControlServer};
-use crate::sys::HostDirs;
+use crate::store::Store;
+use crate::sys::{HostDirs, KernelMounts};
 use crate::types::WallClock;
+use crate::volume::objects::Standalone;
+use crate::volume::{VolumeSettings, Volumes};
 
 const PROC: &str = "/proc";
 const SYS: &str = "/sys";
@@ -71,14 +76,20 @@ pub async fn run(config: Config, cancel: CancellationToken) -> Result<(), AppErr
     let runtime: Arc<dyn RuntimeService> = Arc::new(client);
     let listener = ControlServer::bind(&config.socket).await?;
 
+    // After the socket: whoever finds a daemon running touches nothing of it.
+    let (store, keeper) = Store::open(dirs.store()).await;
+    let (admitted, inherited) = AdmittedPods::new(store.clone());
+
     let mut tasks = Tasks::new(cancel.clone());
+    tasks.spawn("store", keeper.run(tasks.cancel()));
     let (source_in, source) = watch::channel(SourceState::default());
     let manifests = SourceConfig {
         path: config.sources.static_pod_path.clone(),
         node_name: config.node_name.clone(),
         check_frequency: config.sources.file_check_frequency,
     };
-    tasks.spawn("manifests", source::run(manifests, source_in, tasks.cancel()));
+    let known = inherited.iter().filter_map(InheritedPod::of_manifest).collect();
+    tasks.spawn("manifests", source::run(manifests, known, source_in, tasks.cancel()));
     let board = StatusBoard::default();
     let (wanted_in, wanted) = watch::channel(WantedPods::default());
     let (refused_in, refused) = watch::channel(Vec::new());
@@ -86,11 +97,16 @@ pub async fn run(config: Config, cancel: CancellationToken) -> Result<(), AppErr
         max_pods: config.pods.max_pods,
         allowed_unsafe_sysctls: config.pods.allowed_unsafe_sysctls.clone(),
     };
-    let judged = Judged { wanted: wanted_in, refused: refused_in, timeline: board.timeline().clone() };
+    let judged = Judged {
+        wanted: wanted_in,
+        refused: refused_in,
+        admitted: admitted.clone(),
+        timeline: board.timeline().clone(),
+    };
     tasks.spawn("admission", admission(source.clone(), limits, judged, tasks.cancel()));
     let (status_in, runtime_status) = watch::channel(None);
     tasks.spawn("runtime monitor", monitor(runtime.clone(), status_in, tasks.cancel()));
-    let (relister, pleg) = Pleg::new(runtime.clone());
+    let (relister, pleg) = Pleg::new(runtime.clone(), StdRng::from_os_rng());
     tasks.spawn("pleg", relister.run(tasks.cancel()));
     let server = ControlServer {
         node: config.node_name.clone(),
@@ -101,6 +117,7 @@ pub async fn run(config: Config, cancel: CancellationToken) -> Result<(), AppErr
         pleg: pleg.clone(),
         calls,
         images: Arc::new(images.clone()),
+        store: store.trouble(),
     };
     tasks.spawn("control socket", server.run(listener, tasks.cancel()));
 
@@ -125,9 +142,18 @@ pub async fn run(config: Config, cancel: CancellationToken) -> Result<(), AppErr
         let cgroups = cgroups.map(Arc::new);
         let logs =
             LogLayout { pod_logs_dir: config.pods.logs_dir.clone(), containers_dir: CONTAINER_LOGS.into() };
+        let mounts = Arc::new(KernelMounts { mountinfo: MOUNTINFO.into() });
+        let (volume_task, volumes) = Volumes::new(VolumeSettings {
+            root: config.root_dir.clone(),
+            node: started.amounts,
+            mounts: mounts.clone(),
+            objects: Arc::new(Standalone),
+            clock: WallClock::system(),
+        });
+        tasks.spawn("volumes", volume_task.run(tasks.cancel()));
         let services = Services {
             runtime,
-            images: Images::new(Arc::new(images), pull_limits(&config)),
+            images: Images::new(Arc::new(images), pull_limits(&config), store.clone(), WallClock::system()),
             pleg: pleg.clone(),
             gate: StartGate::new(config.max_concurrent_starts.get()),
             cgroups: cgroups.clone(),
@@ -136,18 +162,22 @@ pub async fn run(config: Config, cancel: CancellationToken) -> Result<(), AppErr
             runtime_status,
             board: board.clone(),
             crash_loop_cap: config.pods.max_restart_wait,
+            store,
             clock: WallClock::system(),
-            mountinfo: MOUNTINFO.into(),
+            volumes,
+            mounts: mounts.clone(),
         };
-        let janitor = HostJanitor {
-            root_dir: config.root_dir.clone(),
-            mountinfo: MOUNTINFO.into(),
-            logs,
-            cgroups,
-            board,
-        };
-        let (table, _handle) =
-            PodTable::new(wanted, pleg, Arc::new(services), Arc::new(janitor), config.sources.sync_frequency);
+        let janitor =
+            HostJanitor { root_dir: config.root_dir.clone(), mounts, logs, cgroups, admitted, board };
+        let (table, _handle) = PodTable::new(
+            wanted,
+            pleg,
+            Arc::new(services),
+            Arc::new(janitor),
+            config.sources.sync_frequency,
+            StdRng::from_os_rng(),
+        );
+        let table = table.after(inherited.into_iter().map(|inherited| inherited.pod));
         tasks.spawn("pods", table.run(tasks.cancel()));
         tracing::info!(node = config.node_name, "hostlet runs");
     }
@@ -163,6 +193,7 @@ pub async fn run(config: Config, cancel: CancellationToken) -> Result<(), AppErr
 struct Judged {
     wanted: watch::Sender<WantedPods>,
     refused: watch::Sender<Vec<k8s_openapi::api::core::v1::Pod>>,
+    admitted: AdmittedPods,
     timeline: Timeline,
 }
 
@@ -175,7 +206,9 @@ async fn admission(
 ) {
     let clock = WallClock::system();
     loop {
-        let (admitted, rejected) = admit(&source.borrow_and_update(), &limits);
+        let state = source.borrow_and_update().clone();
+        let (admitted, rejected) = admit(&state, &judged.admitted.times(), &limits);
+        judged.admitted.note(&state, &admitted, clock.now());
         for pod in &rejected {
             let message = pod.status.as_ref().and_then(|s| s.message.as_deref());
             tracing::warn!(pod = %crate::pod::pod_ref(pod), message, "pod was refused");

@@ -96,6 +96,9 @@ fn trouble(node: &NodeView) -> io::Result<()> {
     if let Some(trouble) = &node.trouble {
         writeln!(err, "\nThis node: {trouble}")?;
     }
+    if let Some(trouble) = &node.store {
+        writeln!(err, "\nThe store: {trouble}.")?;
+    }
     for hung in &node.hung {
         let pod = hung.pod.as_ref().map(|pod| format!(" of pod {pod}")).unwrap_or_default();
         writeln!(

@@ -1,13 +1,15 @@
-//! Which pods must wait before an image is pulled for them again. Pure; in memory only, as upstream: a daemon that
-//! restarts tries at once.
+//! Which pods must wait before an image is pulled for them again. Pure. In-process waits are on tokio's clock; what is
+//! stored for the next daemon has wall-clock times.
 
 use std::collections::HashMap;
 use std::time::Duration;
 
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
 use tokio::time::Instant;
 
 use super::ImageError;
-use crate::types::{Backoff, BackoffPolicy, PodUid};
+use crate::types::{Backoff, BackoffPolicy, Moment, PodUid};
 
 /// Upstream's figures: 10 s doubling to 5 min, forgotten after twice the cap.
 const POLICY: BackoffPolicy = BackoffPolicy {
@@ -22,7 +24,25 @@ const MAX_ENTRIES: usize = 4096;
 
 struct Entry {
     backoff: Backoff<Instant>,
-    failure: ImageError,
+    /// What the runtime said.
+    message: String,
+}
+
+/// The present moment on both clocks.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Now {
+    pub(super) tokio: Instant,
+    pub(super) wall: Timestamp,
+}
+
+/// A failed pull as it is stored.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct StoredPull {
+    image: String,
+    delay_ms: u64,
+    failed: Timestamp,
+    message: String,
 }
 
 /// The failed pulls of all pods, by pod and by image as the spec names it: a pod with a new image starts afresh.
@@ -32,20 +52,48 @@ pub(super) struct PullBackoffs {
 }
 
 impl PullBackoffs {
+    /// Goes on with what was stored, by pod.
+    pub(super) fn new(stored: Vec<(String, Vec<StoredPull>)>, now: Now) -> Self {
+        let entries = stored.into_iter().flat_map(|(pod, pulls)| {
+            let pod = PodUid::from(pod);
+            pulls.into_iter().map(move |pull| {
+                let backoff = resumed(&pull, now);
+                ((pod.clone(), pull.image), Entry { backoff, message: pull.message })
+            })
+        });
+        let live = entries.filter(|(_, entry)| !entry.backoff.expired(&POLICY, now.tokio));
+        Self { entries: live.take(MAX_ENTRIES).collect() }
+    }
+
+    /// What is to be stored of a pod, in order.
+    pub(super) fn stored(&self, pod: &PodUid, now: Now) -> Vec<StoredPull> {
+        let of_pod = self.entries.iter().filter(|((of, _), _)| of == pod);
+        let stored = of_pod.map(|((_, image), entry)| StoredPull {
+            image: image.clone(),
+            delay_ms: u64::try_from(entry.backoff.delay.as_millis()).unwrap_or(u64::MAX),
+            failed: now.wall.checked_sub(now.tokio.since(entry.backoff.updated)).unwrap_or(now.wall),
+            message: entry.message.clone(),
+        });
+        let mut stored: Vec<_> = stored.collect();
+        stored.sort_by(|a, b| a.image.cmp(&b.image));
+        stored
+    }
+
     /// The error to report instead of pulling, while it is too early.
     pub(super) fn in_force(&self, pod: &PodUid, image: &str, now: Instant) -> Option<ImageError> {
         let entry = self.entries.get(&(pod.clone(), image.to_owned()))?;
         let remaining = entry.backoff.remaining(&POLICY, entry.backoff.updated, now)?;
+        let failure = ImageError::of_pull(image, entry.message.clone());
         Some(ImageError::BackOff {
             image: image.to_owned(),
-            last_reason: entry.failure.reason(),
-            last_message: entry.failure.to_string(),
+            last_reason: failure.reason(),
+            last_message: failure.to_string(),
             remaining,
         })
     }
 
-    /// A pull failed.
-    pub(super) fn failed(&mut self, pod: &PodUid, image: &str, failure: ImageError, now: Instant) {
+    /// A pull failed, and the runtime said this.
+    pub(super) fn failed(&mut self, pod: &PodUid, image: &str, message: String, now: Instant) {
         self.entries.retain(|_, entry| !entry.backoff.expired(&POLICY, now));
         let key = (pod.clone(), image.to_owned());
         let previous = self.entries.get(&key).map(|entry| entry.backoff);
@@ -56,16 +104,26 @@ impl PullBackoffs {
             }
         }
         let backoff = Backoff::next(previous, &POLICY, now, now);
-        self.entries.insert(key, Entry { backoff, failure });
+        self.entries.insert(key, Entry { backoff, message });
     }
+}
+
+/// A stored back-off on this process' clock. The wall clock may have been set since: a failure that lies ahead by more than
+/// its delay is over, as everywhere ([`Backoff::remaining`]), and no wait gets longer than it was.
+fn resumed(pull: &StoredPull, now: Now) -> Backoff<Instant> {
+    let delay = Duration::from_millis(pull.delay_ms).min(POLICY.max);
+    let stored = Backoff { delay, updated: pull.failed };
+    let left = stored.remaining(&POLICY, pull.failed, now.wall).unwrap_or_default();
+    let age = Moment::since(now.wall, pull.failed).max(delay - left);
+    Backoff { delay, updated: now.tokio.checked_sub(age).unwrap_or(now.tokio) }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn failure() -> ImageError {
-        ImageError::Pull { message: "no such host".to_owned() }
+    fn failure() -> String {
+        "no such host".to_owned()
     }
 
     #[test]
@@ -83,6 +141,62 @@ mod tests {
 
         backoffs.failed(&"last".into(), "img", failure(), start + Duration::from_secs(700));
         assert_eq!(backoffs.entries.len(), 1);
+    }
+
+    const DAY: i64 = 86_400;
+
+    fn at(second: i64) -> Timestamp {
+        Timestamp::from_second(second).unwrap()
+    }
+
+    fn remaining(backoffs: &PullBackoffs, now: Instant) -> Option<u64> {
+        match backoffs.in_force(&"p".into(), "img", now)? {
+            ImageError::BackOff { remaining, .. } => Some(remaining.as_secs()),
+            other => panic!("{other}"),
+        }
+    }
+
+    #[test]
+    fn a_new_daemon_waits_for_the_rest_and_doubles_on() {
+        let start = Instant::now();
+        let after = |seconds| start + Duration::from_secs(seconds);
+        let mut backoffs = PullBackoffs::default();
+        for seconds in [0, 10, 30] {
+            backoffs.failed(&"p".into(), "img", failure(), after(seconds));
+        }
+        let stored = backoffs.stored(&"p".into(), Now { tokio: after(33), wall: at(1033) });
+        assert_eq!((stored.len(), stored[0].failed, stored[0].delay_ms), (1, at(1030), 40_000));
+        // Another process, whose clock has nothing to do with ours.
+        let now = Instant::now();
+        let mut next = PullBackoffs::new(vec![("p".to_owned(), stored)], Now { tokio: now, wall: at(1040) });
+        assert_eq!(remaining(&next, now), Some(30));
+        let told = next.in_force(&"p".into(), "img", now).unwrap().to_string();
+        assert_eq!(told, "Back-off pulling image \"img\": ErrImagePull: no such host");
+        let later = now + Duration::from_secs(30);
+        assert_eq!(remaining(&next, later), None);
+        next.failed(&"p".into(), "img", failure(), later);
+        assert_eq!(remaining(&next, later), Some(80));
+    }
+
+    #[test]
+    fn a_clock_that_was_set_meanwhile_prolongs_no_wait() {
+        let now = Instant::now();
+        let pull = |delay_ms| StoredPull {
+            image: "img".to_owned(),
+            delay_ms,
+            failed: at(10 * DAY),
+            message: failure(),
+        };
+        let left = |delay_ms, second| {
+            let wall = at(second);
+            let stored = vec![("p".to_owned(), vec![pull(delay_ms)])];
+            remaining(&PullBackoffs::new(stored, Now { tokio: now, wall }), now)
+        };
+        assert_eq!(left(40_000, 10 * DAY), Some(40));
+        assert_eq!(left(40_000, 10 * DAY - 5), Some(40));
+        assert_eq!(left(40_000, 9 * DAY), None);
+        assert_eq!(left(40_000, 11 * DAY), None);
+        assert_eq!(left(u64::MAX, 10 * DAY), Some(300));
     }
 
     #[test]

@@ -5,12 +5,13 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::backoff::PullBackoffs;
+use super::backoff::{Now, PullBackoffs};
 use super::puller::{PullError, Puller, lock};
 use super::{ImageError, PullLimits, PullPolicy, with_default_tag};
 use crate::cri::wire::PodSandboxConfig;
 use crate::cri::{ImageInfo, ImageService};
-use crate::types::{PodEvent, PodRef, go_duration, go_quoted};
+use crate::store::{Store, Table};
+use crate::types::{PodEvent, PodRef, PodUid, WallClock, go_duration, go_quoted};
 
 /// An image that a container of a pod needs.
 #[derive(Clone, Debug)]
@@ -53,13 +54,17 @@ struct Inner {
     service: Arc<dyn ImageService>,
     puller: Puller,
     backoffs: Mutex<PullBackoffs>,
+    store: Store,
+    clock: WallClock,
 }
 
 impl Images {
-    /// Pulls through `service` within `limits`.
-    pub fn new(service: Arc<dyn ImageService>, limits: PullLimits) -> Self {
-        let puller = Puller::new(service.clone(), limits, Instant::now());
-        Self { inner: Arc::new(Inner { service, puller, backoffs: Mutex::default() }) }
+    /// Pulls through `service` within `limits`. Back-offs are kept in `store`, and go on from there.
+    pub fn new(service: Arc<dyn ImageService>, limits: PullLimits, store: Store, clock: WallClock) -> Self {
+        let now = Now { tokio: Instant::now(), wall: clock.now() };
+        let puller = Puller::new(service.clone(), limits, now.tokio);
+        let backoffs = Mutex::new(PullBackoffs::new(store.all(Table::ImagePulls), now));
+        Self { inner: Arc::new(Inner { service, puller, backoffs, store, clock }) }
     }
 
     /// Makes sure that the runtime has an image, by its policy, and tells `report` what happens on the way, in
@@ -140,11 +145,17 @@ impl Images {
                     "Failed",
                     format!("Failed to pull image {}: {message}", go_quoted(requested)),
                 ));
-                let error = ImageError::of_pull(requested, message);
-                lock(&self.inner.backoffs).failed(&pod.uid, requested, error.clone(), Instant::now());
-                Err(error)
+                self.failed(&pod.uid, requested, message.clone());
+                Err(ImageError::of_pull(requested, message))
             }
         }
+    }
+
+    fn failed(&self, pod: &PodUid, requested: &str, message: String) {
+        let now = Now { tokio: Instant::now(), wall: self.inner.clock.now() };
+        let mut backoffs = lock(&self.inner.backoffs);
+        backoffs.failed(pod, requested, message, now.tokio);
+        self.inner.store.put(Table::ImagePulls, pod.as_str(), &backoffs.stored(pod, now));
     }
 }
 

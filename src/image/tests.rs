@@ -12,7 +12,8 @@ use tokio::time::{Instant, advance, sleep};
 use super::*;
 use crate::cri::wire::{AuthConfig, PodSandboxConfig};
 use crate::cri::{CriError, ImageInfo, ImageService, Operation};
-use crate::types::{EventKind, PodEvent, PodRef};
+use crate::store::Store;
+use crate::types::{EventKind, PodEvent, PodRef, WallClock};
 
 /// A runtime's images: pulls take a second, and fail as told.
 #[derive(Default)]
@@ -98,7 +99,8 @@ struct Bench {
 impl Bench {
     fn new(limits: PullLimits) -> Self {
         let registry = Arc::new(Registry::default());
-        Self { images: Images::new(registry.clone(), limits), registry, events: Arc::default() }
+        let images = Images::new(registry.clone(), limits, Store::default(), WallClock::system());
+        Self { images, registry, events: Arc::default() }
     }
 
     fn broken(self, image: &str, message: &str) -> Self {

@@ -3,6 +3,7 @@
 use std::collections::HashSet;
 use std::fs;
 use std::io::ErrorKind;
+use std::path::PathBuf;
 
 use super::error::LogError;
 use super::layout::{LogLayout, file_names, remove_file, remove_tree};
@@ -28,30 +29,35 @@ impl LogCleanUp {
 }
 
 impl LogLayout {
-    /// Removes the log directories of pods that are not `known`. Only to be called once all sources of pods are ready.
-    pub fn remove_unknown_pods(&self, known: &HashSet<PodUid>) -> LogCleanUp {
-        let mut done = LogCleanUp::default();
+    /// The pods that have a log directory, with the directory. Nothing whose name a kubelet would not give.
+    pub fn pods(&self) -> Result<Vec<(PodUid, PathBuf)>, LogError> {
         let failed = |source| LogError::ReadDir { path: self.pod_logs_dir.clone(), source };
         let entries = match fs::read_dir(&self.pod_logs_dir) {
             Ok(entries) => entries,
-            Err(e) if e.kind() == ErrorKind::NotFound => return done,
-            Err(e) => {
-                done.failed.push(failed(e));
-                return done;
-            }
+            Err(e) if e.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
+            Err(e) => return Err(failed(e)),
         };
+        let mut pods = Vec::new();
         for entry in entries {
-            let (entry, file_type) = match entry.and_then(|entry| entry.file_type().map(|t| (entry, t))) {
-                Ok(found) => found,
-                Err(e) => {
-                    done.failed.push(failed(e));
-                    continue;
-                }
-            };
-            let pod = entry.file_name().to_str().and_then(parse_pod_dir_name);
-            if file_type.is_dir() && pod.is_some_and(|pod| !known.contains(&pod.uid)) {
-                done.count(remove_tree(&entry.path()));
+            let entry = entry.map_err(failed)?;
+            let is_dir = entry.file_type().map_err(failed)?.is_dir();
+            if let Some(pod) = entry.file_name().to_str().and_then(parse_pod_dir_name).filter(|_| is_dir) {
+                pods.push((pod.uid, entry.path()));
             }
+        }
+        Ok(pods)
+    }
+
+    /// Removes the log directories of pods that are `gone`. Only to be called once all sources of pods are ready.
+    pub fn remove_pods(&self, gone: &HashSet<PodUid>) -> LogCleanUp {
+        let mut done = LogCleanUp::default();
+        match self.pods() {
+            Ok(pods) => {
+                for (_, path) in pods.into_iter().filter(|(uid, _)| gone.contains(uid)) {
+                    done.count(remove_tree(&path));
+                }
+            }
+            Err(e) => done.failed.push(e),
         }
         done
     }
@@ -101,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn only_directories_of_unknown_pods_are_removed() {
+    fn only_directories_of_pods_that_are_gone_are_removed() {
         let root = TempDir::new().unwrap();
         let layout = layout(&root);
         let (kept, gone) = (PodRef::new("ns", "kept", "uid-1"), PodRef::new("ns", "gone", "uid-2"));
@@ -115,12 +121,16 @@ mod tests {
         let file = layout.pod_logs_dir.join("ns_gone_uid-3");
         fs::write(&file, "x").unwrap();
 
-        let done = layout.remove_unknown_pods(&HashSet::from([kept.uid.clone()]));
+        let mut found: Vec<_> = layout.pods().unwrap().into_iter().map(|(uid, _)| uid.to_string()).collect();
+        found.sort();
+        assert_eq!(found, ["uid-1", "uid-2"]);
+        let asked = HashSet::from([gone.uid.clone(), "uid-3".into()]);
+        let done = layout.remove_pods(&asked);
         assert_eq!((done.removed, done.failed.len()), (1, 0));
         assert!(layout.log_file(&kept, "c", 0).exists());
         assert!(!layout.pod_dir(&gone).exists());
         assert!(foreign.exists() && file.exists());
-        assert_eq!(layout.remove_unknown_pods(&HashSet::from([kept.uid])).removed, 0);
+        assert_eq!(layout.remove_pods(&asked).removed, 0);
     }
 
     #[test]
@@ -156,7 +166,7 @@ mod tests {
         let root = TempDir::new().unwrap();
         let nowhere =
             LogLayout { pod_logs_dir: root.path().join("a"), containers_dir: root.path().join("b") };
-        assert!(nowhere.remove_unknown_pods(&HashSet::new()).failed.is_empty());
+        assert!(nowhere.remove_pods(&HashSet::new()).failed.is_empty());
         assert!(nowhere.remove_dangling_links(&HashSet::new()).failed.is_empty());
     }
 }

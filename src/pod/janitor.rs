@@ -7,72 +7,76 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use k8s_openapi::api::core::v1::Pod;
+use tokio::task::JoinError;
 
 use super::StatusBoard;
+use super::admission::AdmittedPods;
 use super::dirs::{pod_dirs, remove_pod_dir};
 use super::resources::{pod_cpu_request, qos_class};
 use super::table::Janitor;
 use crate::cgroup::Cgroups;
 use crate::log::LogLayout;
+use crate::sys::{Mounts, file_work};
 use crate::types::{ContainerId, PodUid, QosClass, error_chain};
+use crate::volume;
 
 /// The janitor of this host.
 pub struct HostJanitor {
     /// Root of hostlet's own files.
     pub root_dir: PathBuf,
-    /// `/proc/self/mountinfo`.
-    pub mountinfo: PathBuf,
+    /// The host's mounts.
+    pub mounts: Arc<dyn Mounts>,
     /// Where container logs are.
     pub logs: LogLayout,
     /// Pod cgroups; none with `cgroupsPerQOS: false`.
     pub cgroups: Option<Arc<Cgroups>>,
+    /// What is stored of pods.
+    pub admitted: AdmittedPods,
     /// Where pod statuses are told.
     pub board: StatusBoard,
 }
 
 #[async_trait]
 impl Janitor for HostJanitor {
-    async fn sweep(&self, known: HashSet<PodUid>, running: HashSet<ContainerId>) {
-        let (root, mountinfo) = (self.root_dir.clone(), self.mountinfo.clone());
+    async fn found(&self) -> HashSet<PodUid> {
+        let (root, logs, cgroups) = (self.root_dir.clone(), self.logs.clone(), self.cgroups.clone());
+        let look = move || {
+            let mut found = listed("directories", pod_dirs(&root));
+            found.extend(listed("logs", logs.pods()).into_iter().map(|(uid, _)| uid));
+            found.extend(listed("cgroups", cgroups.map_or(Ok(Vec::new()), |cgroups| cgroups.list_pods())));
+            found.into_iter().collect()
+        };
+        ended(file_work(look).await)
+    }
+
+    async fn remove(&self, gone: HashSet<PodUid>, running: HashSet<ContainerId>) {
+        let (root, mounts) = (self.root_dir.clone(), self.mounts.clone());
         let (logs, cgroups) = (self.logs.clone(), self.cgroups.clone());
-        let swept = tokio::task::spawn_blocking(move || {
-            let is_left = |uid: &PodUid| !known.contains(uid);
-            match pod_dirs(&root) {
-                Ok(uids) => {
-                    for uid in uids.into_iter().filter(is_left) {
-                        told(&uid, "directory", remove_pod_dir(&root, &uid, &mountinfo));
-                    }
-                }
-                Err(error) => {
-                    tracing::warn!(error = error_chain(&error), "cannot look for orphaned pod directories")
+        let remove = move || {
+            let are_gone = |uids: Vec<PodUid>| uids.into_iter().filter(|uid| gone.contains(uid));
+            for uid in are_gone(listed("directories", pod_dirs(&root))) {
+                match volume::tear_down(&root, &uid, &*mounts) {
+                    Ok(()) => told(&uid, "directory", remove_pod_dir(&root, &uid, &*mounts)),
+                    failed => told(&uid, "volumes", failed),
                 }
             }
-            let failed = logs.remove_unknown_pods(&known).failed;
+            let failed = logs.remove_pods(&gone).failed;
             for error in failed.into_iter().chain(logs.remove_dangling_links(&running).failed) {
                 tracing::warn!(error = error_chain(&error), "cannot remove the logs of a pod that is gone");
             }
             let Some(cgroups) = cgroups else { return };
-            match cgroups.list_pods() {
-                Ok(uids) => {
-                    for uid in uids.into_iter().filter(is_left) {
-                        told(&uid, "cgroup", cgroups.remove_pod(&uid));
-                    }
-                }
-                Err(error) => {
-                    tracing::warn!(error = error_chain(&error), "cannot look for orphaned pod cgroups")
-                }
+            for uid in are_gone(listed("cgroups", cgroups.list_pods())) {
+                told(&uid, "cgroup", cgroups.remove_pod(&uid));
             }
-        });
-        if let Err(error) = swept.await {
-            tracing::error!(%error, "sweeping the host ended early");
-        }
+        };
+        ended(file_work(remove).await);
     }
 
     async fn share(&self, active: Vec<Arc<Pod>>) {
         let Some(cgroups) = self.cgroups.clone() else { return };
         let burstable = active.iter().filter(|pod| qos_class(pod) == QosClass::Burstable);
         let milli_cpu: i64 = burstable.map(|pod| pod_cpu_request(pod)).sum();
-        let updated = tokio::task::spawn_blocking(move || cgroups.update_qos(milli_cpu)).await;
+        let updated = file_work(move || cgroups.update_qos(milli_cpu)).await;
         if let Ok(Err(error)) = updated {
             tracing::warn!(error = error_chain(&error), "cannot update the cgroup of burstable pods");
         }
@@ -80,7 +84,24 @@ impl Janitor for HostJanitor {
 
     fn forget(&self, known: &HashSet<PodUid>) {
         self.board.keep(known);
+        self.admitted.keep(known);
     }
+}
+
+/// What was listed; nothing, and a line in the log, when it could not be.
+fn listed<T, E: std::error::Error>(what: &str, result: Result<Vec<T>, E>) -> Vec<T> {
+    result.unwrap_or_else(|error| {
+        tracing::warn!(error = error_chain(&error), "cannot look for the {what} of pods that are gone");
+        Vec::new()
+    })
+}
+
+/// What blocking work gave; the default if it panicked.
+fn ended<T: Default>(result: Result<T, JoinError>) -> T {
+    result.unwrap_or_else(|error| {
+        tracing::error!(%error, "sweeping the host ended early");
+        T::default()
+    })
 }
 
 fn told<E: std::error::Error>(uid: &PodUid, what: &str, result: Result<(), E>) {

@@ -88,6 +88,8 @@ pub struct ControlServer {
     pub calls: Calls,
     /// What images the runtime has.
     pub images: Arc<dyn ImageService>,
+    /// What is wrong with the local store.
+    pub store: watch::Receiver<Option<String>>,
 }
 
 impl ControlServer {
@@ -177,6 +179,7 @@ impl ControlServer {
             pods: self.pods(),
             problems: problems.collect(),
             trouble: self.trouble(),
+            store: self.store.borrow().clone(),
             hung: self.hung(),
         }
     }
@@ -220,6 +223,7 @@ impl ControlServer {
             changed = self.refused.changed() => changed.is_ok(),
             changed = self.source.changed() => changed.is_ok(),
             changed = self.runtime.changed() => changed.is_ok(),
+            changed = self.store.changed() => changed.is_ok(),
         };
         tokio::time::sleep(WATCH_PAUSE).await;
         changed

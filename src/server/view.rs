@@ -17,6 +17,9 @@ pub struct NodeView {
     /// What keeps the node as a whole from running pods; none if nothing does.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub trouble: Option<String>,
+    /// What is wrong with the local store; none if nothing is. Pods run all the same.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub store: Option<String>,
     /// Calls to the container runtime that take longer than they should.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub hung: Vec<HungCall>,

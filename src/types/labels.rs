@@ -31,3 +31,5 @@ pub const CONFIG_SOURCE_ANNOTATION: &str = "kubernetes.io/config.source";
 pub const CONFIG_SEEN_ANNOTATION: &str = "kubernetes.io/config.seen";
 /// Pod annotation of a static pod: its hash, equal to its UID.
 pub const CONFIG_HASH_ANNOTATION: &str = "kubernetes.io/config.hash";
+/// UID of the static pod that an API object shows: the object is its mirror.
+pub const CONFIG_MIRROR_ANNOTATION: &str = "kubernetes.io/config.mirror";

@@ -98,7 +98,9 @@ impl FakeHost {
             extra: &extra,
             hostlet: "",
         };
-        Daemon::start(&setup, dies_with_us).await
+        let mut daemon = Daemon::launch(&setup, dies_with_us)?;
+        daemon.wait_until_it_answers().await?;
+        Ok(daemon)
     }
 
     /// The log links of this host's pods.

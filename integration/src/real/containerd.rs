@@ -1,4 +1,5 @@
-//! The distribution's containerd as a child process, with everything of its own. Knows its start, its end and its images.
+//! The first containerd on the path as a child process, with everything of its own. Knows its start, its end and its
+//! images.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -6,12 +7,16 @@ use std::process::{Child, Stdio};
 use std::time::Duration;
 
 use anyhow::{Context, Result};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 
 use super::host::Dirs;
 use super::netns::Netns;
 use crate::shell::{integration_dir, lib, profile_dir, tail};
 use crate::wait::{Look, wait_for};
 
+/// The bridge of the pods in the host's network.
+pub(super) const BRIDGE: &str = "cni0";
 const START_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// A running containerd.
@@ -61,14 +66,28 @@ impl Containerd {
         Ok(())
     }
 
-    /// Starts it again on the same directories.
-    pub(super) async fn restart(&mut self, netns: &Netns) -> Result<()> {
-        self.kill()?;
+    /// Starts it again on the same directories once it was killed. Does not wait until it answers.
+    pub(super) fn launch(&mut self, netns: &Netns) -> Result<()> {
         self.child = spawn(netns, &self.config, &self.log)?;
-        self.wait_until_it_answers().await
+        Ok(())
     }
 
-    async fn wait_until_it_answers(&self) -> Result<()> {
+    /// Has it send no message of more than `bytes`, from its next start on.
+    pub(super) fn limit_messages(&self, bytes: usize) -> Result<()> {
+        let text = fs::read_to_string(&self.config).context("reading containerd's configuration")?;
+        let limited = text.replacen("[grpc]\n", &format!("[grpc]\n  max_send_message_size = {bytes}\n"), 1);
+        anyhow::ensure!(limited != text, "no [grpc] in {text}");
+        fs::write(&self.config, limited).context("writing containerd's configuration")
+    }
+
+    /// Sends it a signal, e.g. SIGSTOP: what a machine under too much load looks like to others.
+    pub(super) fn signal(&self, signal: Signal) -> Result<()> {
+        let pid = i32::try_from(self.child.id()).context("a pid out of range")?;
+        kill(Pid::from_raw(pid), signal).with_context(|| format!("sending {signal} to containerd"))
+    }
+
+    /// Waits until the CRI answers.
+    pub(super) async fn wait_until_it_answers(&self) -> Result<()> {
         wait_for("containerd answers", START_TIMEOUT, async || {
             Ok(match lib("containerd_answers", [&self.socket]) {
                 Ok(_) => Look::Done(()),
@@ -82,8 +101,7 @@ impl Containerd {
 fn write_config(dirs: &Dirs, config: &Path, pods: &str) -> Result<()> {
     let networks = dirs.state.join("cni");
     fs::create_dir_all(&networks).with_context(|| format!("creating {}", networks.display()))?;
-    let addresses = dirs.state.join("addresses");
-    let network = lib("cni_config", [&dirs.id, "cni0", pods, &addresses.to_string_lossy()])?;
+    let network = lib("cni_config", [&dirs.id, BRIDGE, pods, &dirs.addresses().to_string_lossy()])?;
     let text = lib(
         "containerd_config",
         [dirs.containerd_root().as_path(), &dirs.containerd_state(), &networks, Path::new("false")],

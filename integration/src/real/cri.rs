@@ -107,6 +107,18 @@ impl Cri {
         Ok(status.and_then(|status| status.network).context("a sandbox without network")?.ip)
     }
 
+    /// The file of a sandbox's network namespace; none if it is the host's.
+    pub async fn sandbox_netns(&self, id: &str) -> Result<Option<String>> {
+        let request = PodSandboxStatusRequest { pod_sandbox_id: id.to_owned(), verbose: true };
+        let answer = self.runtime().pod_sandbox_status(request).await;
+        let info = answer.with_context(|| format!("status of {id}"))?.into_inner().info;
+        let info = info.get("info").context("a status without details")?;
+        let info: serde_json::Value = serde_json::from_str(info).context("details of a sandbox")?;
+        let namespaces = info["runtimeSpec"]["linux"]["namespaces"].as_array().cloned().unwrap_or_default();
+        let network = namespaces.iter().find(|namespace| namespace["type"] == "network");
+        Ok(network.and_then(|network| Some(network["path"].as_str()?.to_owned())))
+    }
+
     /// Starts a sandbox; its id.
     pub async fn run_sandbox(&self, sandbox: &CriSandbox) -> Result<String> {
         let request =

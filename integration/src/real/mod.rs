@@ -1,18 +1,21 @@
 //! A host made of real parts: network namespace, containerd, the daemon. Needs root; leaves nothing behind.
 
+mod belongings;
 mod containerd;
 mod cri;
 mod host;
 mod leftovers;
 mod netns;
+mod processes;
 
 pub use crate::daemon::Daemon;
 pub use cri::{Cri, CriSandbox};
 pub(crate) use host::Dirs;
-pub use host::{ArchiveForm, RealHost};
+pub use host::{AfterReboot, ArchiveForm, RealHost};
 pub use leftovers::leftovers;
 pub(crate) use leftovers::remove;
 pub(crate) use netns::Netns;
+pub use processes::ContainerProcess;
 
 /// The sandbox image every [`RealHost`] holds: a process that waits.
 pub const PAUSE_IMAGE: &str = "hostlet.local/pause:1";

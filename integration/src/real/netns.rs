@@ -35,7 +35,7 @@ impl Netns {
             "link set host0 up",
             &format!("route add default via {NOBODY} dev host0"),
         ])?;
-        run(netns.command("sysctl").args(["-qw", "net.ipv4.ip_forward=1"]))?;
+        run(netns.command("sh").args(["-c", "echo 1 >/proc/sys/net/ipv4/ip_forward"]))?;
         Ok(netns)
     }
 

@@ -1,14 +1,17 @@
 //! The judgement: refusals carry upstream's reasons and messages, so that people and programs know them.
 
+use std::collections::HashMap;
+
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Pod, PodStatus};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 use super::sysctls::forbidden_sysctl;
+use crate::pod::pod_ref;
 use crate::pod::source::{SourceState, StaticPod};
 use crate::pod::status::Phase;
 use crate::pod::table::WantedPods;
-use crate::types::CONFIG_SEEN_ANNOTATION;
+use crate::types::{CONFIG_SEEN_ANNOTATION, PodUid};
 
 /// What this node gives to pods.
 #[derive(Clone, Debug)]
@@ -25,10 +28,18 @@ struct Refusal {
 }
 
 /// The pods that may run, and those that are refused, each with a status that says why. Of more pods than may run, those
-/// seen first run.
-pub fn admit(source: &SourceState, limits: &Limits) -> (WantedPods, Vec<Pod>) {
+/// run that were admitted before (`admitted` says when), then those seen first: a pod that runs gives way neither to one
+/// that comes, nor to one that a new daemon happens to read first.
+pub fn admit(
+    source: &SourceState,
+    admitted: &HashMap<PodUid, Timestamp>,
+    limits: &Limits,
+) -> (WantedPods, Vec<Pod>) {
     let mut pods: Vec<_> = source.pods.iter().collect();
-    pods.sort_by_key(|pod| seen(&pod.pod));
+    pods.sort_by_key(|pod| {
+        let at = admitted.get(&pod_ref(&pod.pod).uid).copied();
+        (at.is_none(), at, seen(&pod.pod))
+    });
     let mut wanted = WantedPods { ready: source.ready, pods: Vec::new() };
     let mut refused = Vec::new();
     for pod in pods {
@@ -109,7 +120,7 @@ mod tests {
     #[test]
     fn of_too_many_pods_the_first_seen_run() {
         let source = source(vec![pod_seen("late", 9), pod_seen("first", 1), pod_seen("second", 2)]);
-        let (wanted, refused) = admit(&source, &limits(2));
+        let (wanted, refused) = admit(&source, &HashMap::new(), &limits(2));
         let names: Vec<_> = wanted.pods.iter().map(|p| p.metadata.name.clone().unwrap()).collect();
         assert_eq!(names, ["first", "second"]);
         let (reason, message) = status(&refused[0]);
@@ -118,12 +129,23 @@ mod tests {
     }
 
     #[test]
+    fn what_was_admitted_stays_admitted_whatever_is_seen_first() {
+        let source = source(vec![pod_seen("new", 1), pod_seen("later", 9), pod_seen("sooner", 9)]);
+        let at = |second| Timestamp::from_second(second).unwrap();
+        let admitted = HashMap::from([("later".into(), at(5)), ("sooner".into(), at(4))]);
+        let (wanted, refused) = admit(&source, &admitted, &limits(2));
+        let names: Vec<_> = wanted.pods.iter().map(|p| p.metadata.name.clone().unwrap()).collect();
+        assert_eq!(names, ["sooner", "later"]);
+        assert_eq!(refused[0].metadata.name.as_deref(), Some("new"));
+    }
+
+    #[test]
     fn unsupported_fields_are_named() {
         let mut source = source(vec![pod_seen("a", 1)]);
         let unsupported = vec![FieldError::required(&FieldPath::root("spec"), "x")];
         let refused = StaticPod { unsupported, ..StaticPod::clone(&source.pods[0]) };
         source.pods[0] = Arc::new(refused);
-        let (wanted, refused) = admit(&source, &limits(9));
+        let (wanted, refused) = admit(&source, &HashMap::new(), &limits(9));
         assert!(wanted.ready && wanted.pods.is_empty());
         let (reason, message) = status(&refused[0]);
         assert_eq!(reason, "PodFeatureUnsupported");

@@ -37,7 +37,7 @@ struct Source {
 
 impl Source {
     fn new() -> Self {
-        Self { files: Files::default(), reader: Reader::new("n") }
+        Self { files: Files::default(), reader: Reader::new("n", &[]) }
     }
 
     /// Reads once; answers how many files were read rather than found unchanged.

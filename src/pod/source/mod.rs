@@ -1,11 +1,13 @@
-//! Sources of pods: the directory or file of manifests this host is to run.
+//! Sources of pods: the directory or file of manifests this host is to run, and the API server.
 
+pub mod api;
 mod decode;
 mod files;
 #[cfg(test)]
 mod hostile_tests;
 mod identity;
 mod manifest;
+mod pace;
 mod reader;
 #[cfg(test)]
 mod reader_tests;

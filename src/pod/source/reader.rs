@@ -61,10 +61,20 @@ struct Known {
 }
 
 impl Reader {
-    pub(super) fn new(node_name: &str) -> Self {
+    /// A reader that has read nothing yet. `inherited` is what was read before it, oldest first: what each file said
+    /// last counts as if this reader had read it. So a file that is broken or cannot be read from the start keeps its pod,
+    /// and equal content gives the very pod it gave then, first seen when it was. A pod of another node is none of ours.
+    pub(super) fn new(node_name: &str, inherited: &[StaticPod]) -> Self {
+        let of_node = |pod: &&StaticPod| {
+            pod.pod.spec.as_ref().and_then(|spec| spec.node_name.as_deref()) == Some(node_name)
+        };
+        let known = |pod: &StaticPod| {
+            let known = Known { pod: Some(Arc::new(pod.clone())), ..Known::default() };
+            (pod.file.clone(), known)
+        };
         Self {
             node_name: node_name.to_owned(),
-            files: BTreeMap::new(),
+            files: inherited.iter().filter(of_node).map(known).collect(),
             listing: None,
             conflicts: BTreeMap::new(),
         }

@@ -8,8 +8,8 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
 use proptest::prelude::*;
 
-use super::SourceState;
 use super::reader::{FileRead, Pass, Reader, mended_files, new_problems};
+use super::{SourceState, StaticPod};
 use crate::types::CONFIG_SEEN_ANNOTATION;
 
 fn at(second: i64) -> Timestamp {
@@ -35,7 +35,7 @@ fn names(reader: &Reader) -> Vec<String> {
 
 #[test]
 fn equal_content_changes_nothing() {
-    let mut reader = Reader::new("n");
+    let mut reader = Reader::new("n", &[]);
     assert!(reader.apply(listed([("a", bytes(&pod("a", "x")))]), at(1)));
     let first = reader.state();
     assert!(!reader.apply(listed([("a", bytes(&pod("a", "x")))]), at(2)));
@@ -56,7 +56,7 @@ fn equal_content_changes_nothing() {
 
 #[test]
 fn a_file_that_breaks_keeps_its_pod_and_names_its_problem_once() {
-    let mut reader = Reader::new("n");
+    let mut reader = Reader::new("n", &[]);
     reader.apply(listed([("a", bytes(&pod("a", "x"))), ("b", bytes(&pod("b", "x")))]), at(1));
     let good = reader.state();
 
@@ -83,7 +83,7 @@ fn a_file_that_breaks_keeps_its_pod_and_names_its_problem_once() {
 
 #[test]
 fn a_file_that_never_was_good_gives_only_a_problem() {
-    let mut reader = Reader::new("n");
+    let mut reader = Reader::new("n", &[]);
     reader.apply(listed([("a", bytes(b"apiVersion: v1\nkind: Pod\nspec: {}\nmetadata: {name: A}"))]), at(1));
     let state = reader.state();
     assert_eq!(state.pods, Vec::new());
@@ -93,7 +93,7 @@ fn a_file_that_never_was_good_gives_only_a_problem() {
 
 #[test]
 fn removed_files_take_their_pods_and_problems_along() {
-    let mut reader = Reader::new("n");
+    let mut reader = Reader::new("n", &[]);
     reader.apply(listed([("a", bytes(&pod("a", "x"))), ("b", bytes(b"["))]), at(1));
     assert!(reader.apply(listed([]), at(2)));
     assert_eq!(reader.state(), SourceState { ready: true, ..Default::default() });
@@ -102,7 +102,7 @@ fn removed_files_take_their_pods_and_problems_along() {
 
 #[test]
 fn what_cannot_be_listed_stays() {
-    let mut reader = Reader::new("n");
+    let mut reader = Reader::new("n", &[]);
     reader.apply(listed([("/m/a", bytes(&pod("a", "x")))]), at(1));
     let failed = || Pass::Failed { path: "/m".into(), message: "not permitted".into() };
     assert!(reader.apply(failed(), at(2)));
@@ -115,7 +115,7 @@ fn what_cannot_be_listed_stays() {
 
 #[test]
 fn of_two_files_with_one_pod_the_first_by_name_has_it() {
-    let mut reader = Reader::new("n");
+    let mut reader = Reader::new("n", &[]);
     reader.apply(listed([("b", bytes(&pod("same", "x")))]), at(1));
     reader.apply(listed([("a", bytes(&pod("same", "z"))), ("b", FileRead::Unchanged)]), at(2));
     let state = reader.state();
@@ -128,13 +128,76 @@ fn of_two_files_with_one_pod_the_first_by_name_has_it() {
     assert_eq!(reader.state().problems, []);
 }
 
+/// What a reader knows at the end, as the next daemon's reader inherits it.
+fn inherited(reader: &Reader) -> Vec<StaticPod> {
+    reader.state().pods.iter().map(|pod| StaticPod::clone(pod)).collect()
+}
+
+#[test]
+fn a_new_reader_goes_on_where_the_one_before_ended() {
+    let mut before = Reader::new("n", &[]);
+    before.apply(
+        listed([("a", bytes(&pod("a", "x"))), ("b", bytes(&pod("b", "x"))), ("c", bytes(&pod("c", "x")))]),
+        at(1),
+    );
+    let good = before.state();
+
+    // Broken or unreadable from the start: as if it had become so.
+    let mut reader = Reader::new("n", &inherited(&before));
+    reader.apply(
+        listed([
+            ("a", bytes(b"{half")),
+            ("b", FileRead::Refused("not permitted".into())),
+            ("c", bytes(&pod("c", "x"))),
+        ]),
+        at(5),
+    );
+    let state = reader.state();
+    assert_eq!(state.pods, good.pods, "first seen when they were");
+    let told: Vec<_> = state.problems.iter().map(|problem| (problem.file.clone(), problem.since)).collect();
+    assert_eq!(told, [(PathBuf::from("a"), at(5)), (PathBuf::from("b"), at(5))]);
+    // And it ends as it does then.
+    reader.apply(listed([("a", bytes(&pod("a", "z"))), ("c", FileRead::Unchanged)]), at(6));
+    assert_eq!(names(&reader), ["a-n", "c-n"]);
+    assert_eq!(reader.state().problems, []);
+
+    // Edited, and gone.
+    let mut reader = Reader::new("n", &inherited(&before));
+    reader.apply(listed([("a", bytes(&pod("a", "z"))), ("b", bytes(&pod("b", "x")))]), at(5));
+    assert_eq!(names(&reader), ["a-n", "b-n"]);
+    assert_ne!(reader.state().pods[0], good.pods[0]);
+
+    // No file can be listed.
+    let mut reader = Reader::new("n", &inherited(&before));
+    reader.apply(Pass::Failed { path: "/m".into(), message: "not permitted".into() }, at(5));
+    assert_eq!(reader.state().pods, good.pods);
+
+    // Another node's pods are none of ours.
+    let mut reader = Reader::new("other", &inherited(&before));
+    reader.apply(listed([("a", bytes(b"{half"))]), at(5));
+    assert_eq!(names(&reader), Vec::<String>::new());
+}
+
+#[test]
+fn of_two_inherited_pods_of_a_file_the_newer_counts() {
+    let mut reader = Reader::new("n", &[]);
+    let mut all = Vec::new();
+    for image in ["x", "z"] {
+        reader.apply(listed([("a", bytes(&pod("a", image)))]), at(1));
+        all.extend(inherited(&reader));
+    }
+    let mut next = Reader::new("n", &all);
+    next.apply(listed([("a", bytes(b"{half"))]), at(5));
+    assert_eq!(*next.state().pods[0], all[1]);
+}
+
 #[test]
 fn one_uid_belongs_to_one_pod() {
     let with_uid = |name: &str| {
         format!("{{apiVersion: v1, kind: Pod, metadata: {{name: {name}, uid: u1}}, spec: {{containers: [{{name: c, image: x}}]}}}}")
             .into_bytes()
     };
-    let mut reader = Reader::new("n");
+    let mut reader = Reader::new("n", &[]);
     reader.apply(listed([("a", bytes(&with_uid("a"))), ("b", bytes(&with_uid("b")))]), at(1));
     assert_eq!(names(&reader), ["a-n"]);
     assert!(reader.state().problems[0].message.contains("uid u1"));
@@ -177,7 +240,7 @@ proptest! {
     #[test]
     fn a_history_ends_where_a_fresh_read_of_the_good_versions_ends(edits in edits()) {
         const BAD: [&[u8]; 3] = [b"", b"{half", b"apiVersion: v1\nkind: Pod\nmetadata: {name: x}"];
-        let mut reader = Reader::new("n");
+        let mut reader = Reader::new("n", &[]);
         let mut present: BTreeMap<PathBuf, Vec<u8>> = BTreeMap::new();
         let mut good: BTreeMap<PathBuf, Vec<u8>> = BTreeMap::new();
         for (step, edit) in edits.into_iter().enumerate() {
@@ -218,7 +281,7 @@ proptest! {
             let changed = reader.apply(pass, now);
             prop_assert!(changed || reader.state() == before, "a change was not told");
 
-            let mut fresh = Reader::new("n");
+            let mut fresh = Reader::new("n", &[]);
             let all = good.iter().map(|(file, content)| (file.clone(), FileRead::Bytes(content.clone())));
             fresh.apply(Pass::Listed(Box::new(all)), now);
             prop_assert_eq!(timeless(&reader), timeless(&fresh));

@@ -1,13 +1,14 @@
 //! The source on a real directory: everything waits on the published state, nothing on the clock.
 
-use std::fs;
+use std::fs::{self, File};
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use tokio::sync::watch;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-use super::{SourceConfig, SourceState, run};
+use super::{SourceConfig, SourceState, StaticPod, run};
 
 const FOREVER: Duration = Duration::from_secs(3600);
 
@@ -19,11 +20,16 @@ struct Source {
 
 impl Source {
     fn start(path: Option<&Path>, check_frequency: Duration) -> Self {
+        Self::start_after(Vec::new(), path, check_frequency)
+    }
+
+    /// After a daemon that knew these.
+    fn start_after(known: Vec<StaticPod>, path: Option<&Path>, check_frequency: Duration) -> Self {
         let (tx, rx) = watch::channel(SourceState::default());
         let cancel = CancellationToken::new();
         let config = SourceConfig { path: path.map(Path::to_owned), node_name: "n".into(), check_frequency };
         let mut tasks = tokio::task::JoinSet::new();
-        tasks.spawn(run(config, tx, cancel.clone()));
+        tasks.spawn(run(config, known, tx, cancel.clone()));
         Self { rx, tasks, _stop: cancel.drop_guard() }
     }
 
@@ -81,6 +87,24 @@ async fn events_alone_keep_the_state_true() {
     source.until_pods(&["three"]).await;
     fs::remove_file(at("b.yaml")).unwrap();
     source.until_pods(&[]).await;
+}
+
+#[tokio::test]
+async fn a_half_written_file_holds_up_no_other_and_is_mended_by_its_end() {
+    let root = tempfile::tempdir().unwrap();
+    let mut source = Source::start(Some(root.path()), FOREVER);
+    source.until_pods(&[]).await;
+    let text = pod("a", "one");
+    let (half, rest) = text.split_at(text.len() / 2);
+    let mut slow = File::create(root.path().join("a.yaml")).unwrap();
+    slow.write_all(half.as_bytes()).unwrap();
+    fs::write(root.path().join("b.yaml"), pod("b", "two")).unwrap();
+    source.until_pods(&["two"]).await;
+
+    slow.write_all(rest.as_bytes()).unwrap();
+    drop(slow);
+    let whole = source.until_pods(&["one", "two"]).await;
+    assert!(whole.problems.is_empty(), "{:?}", whole.problems);
 }
 
 #[tokio::test]
@@ -161,6 +185,25 @@ async fn what_events_miss_the_next_reading_finds() {
     source.until_pods(&["one"]).await;
     fs::write(&target, pod("a", "two-and-more")).unwrap();
     source.until_pods(&["two-and-more"]).await;
+}
+
+#[tokio::test]
+async fn what_was_known_before_counts_only_where_manifests_are_read() {
+    let (root, elsewhere) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    fs::write(root.path().join("a.yaml"), pod("a", "one")).unwrap();
+    let before = Source::start(Some(root.path()), FOREVER).until_pods(&["one"]).await;
+    let known = || before.pods.iter().map(|pod| StaticPod::clone(pod)).collect();
+
+    fs::write(root.path().join("a.yaml"), "{half").unwrap();
+    let mut source = Source::start_after(known(), Some(root.path()), FOREVER);
+    let state = source.until_pods(&["one"]).await;
+    assert_eq!(state.problems.len(), 1);
+    // The name of the directory is a file's, so that listing it fails.
+    let file = elsewhere.path().join("file");
+    fs::write(&file, pod("b", "two")).unwrap();
+    let mut source = Source::start_after(known(), Some(&file.join("below")), FOREVER);
+    let state = source.until_pods(&[]).await;
+    assert!(state.problems[0].message.contains("cannot list"), "{state:?}");
 }
 
 #[tokio::test]

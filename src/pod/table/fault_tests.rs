@@ -14,6 +14,7 @@ use crate::cri::Operation;
 use crate::cri::fake::{Failure, Fault, OnTerm, Rule, Script};
 use crate::pod::pod_ref;
 use crate::pod::worker::{KillRequest, Memory, Outcome, PodSyncer, Services, StatusOverride, Work};
+use crate::types::PodRef;
 
 const SECOND: Duration = Duration::from_secs(1);
 const MINUTE: Duration = Duration::from_secs(60);
@@ -245,8 +246,8 @@ struct Panicky {
 
 #[async_trait]
 impl PodSyncer for Panicky {
-    fn memory(&self) -> Memory {
-        self.services.memory()
+    fn memory(&self, pod: &PodRef) -> Memory {
+        self.services.memory(pod)
     }
 
     async fn perform(&self, work: &Work, memory: &mut Memory) -> Outcome {
@@ -291,4 +292,26 @@ async fn a_static_uid_that_comes_again_runs_again() {
         node.until("nothing is left", MINUTE, |n| !n.has("u2") && n.status("u2").is_none()).await;
     }
     assert_eq!(node.calls_of("u2", Operation::StartContainer).len(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_met_a_runtime_that_was_away_waits_no_back_off() {
+    let starts = [Operation::RunSandbox, Operation::CreateContainer, Operation::StartContainer];
+    let ends = [Operation::StopContainer, Operation::StopSandbox, Operation::RemoveSandbox];
+    let away = |operation| {
+        let failure = Fault::Fail { after: Duration::ZERO, failure: Failure::Unreachable };
+        Rule::new(operation, failure).times(1)
+    };
+    for operation in starts {
+        let mut node = Node::new();
+        node.runtime.faults().add(away(operation));
+        node.want([pod("web", "u1", &["c"])]);
+        node.until(operation.as_str(), 3 * SECOND, |n| n.running("u1").len() == 1).await;
+    }
+    for operation in ends {
+        let mut node = running(&[("web", "u1")]).await;
+        node.runtime.faults().add(away(operation));
+        node.want([]);
+        node.until(operation.as_str(), 5 * SECOND, |n| !n.has("u1")).await;
+    }
 }

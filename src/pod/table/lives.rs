@@ -1,7 +1,8 @@
 //! The lives of all pods, and what couples them: static pods of one full name run one after the other. Pure: `now` and
 //! chance come in as arguments, what to do goes out as effects.
 
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
+use std::sync::Arc;
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Pod;
@@ -74,11 +75,14 @@ struct Entry {
 /// The lives of all pods on this node.
 #[derive(Debug)]
 pub struct Lives {
-    entries: HashMap<PodUid, Entry>,
+    /// In order, so that whoever is told of several pods at once tells of them in the same order in every run.
+    entries: BTreeMap<PodUid, Entry>,
     /// Which static pod of a full name runs.
     static_running: HashMap<String, PodUid>,
     /// Which static pods of a full name come next, in order of arrival.
     static_waiting: HashMap<String, VecDeque<PodUid>>,
+    /// Pods taken over that nobody has said anything about yet.
+    unclaimed: HashSet<PodUid>,
     resync: Duration,
 }
 
@@ -86,9 +90,10 @@ impl Lives {
     /// No pods. `resync` is the pause after which an unchanged pod is looked at again (`syncFrequency`).
     pub fn new(resync: Duration) -> Self {
         Self {
-            entries: HashMap::new(),
+            entries: BTreeMap::new(),
             static_running: HashMap::new(),
             static_waiting: HashMap::new(),
+            unclaimed: HashSet::new(),
             resync,
         }
     }
@@ -111,6 +116,22 @@ impl Lives {
         }
     }
 
+    /// Takes over a pod of the daemon before this one, in the order they were admitted, before any update. It may run
+    /// still, so it holds its full name. Nothing is done about it until an update says whether it is wanted.
+    pub fn take_over(&mut self, spec: Arc<Pod>) {
+        let pod = pod_ref(&spec);
+        let (uid, name) = (pod.uid.clone(), pod.full_name());
+        self.adopt(&Subject::Spec(spec), pod);
+        if let Some(entry) = self.entries.get_mut(&uid) {
+            entry.life.may_run();
+        }
+        if !self.static_running.contains_key(&name) && self.static_waiting.contains_key(&name) {
+            self.static_waiting.remove(&name);
+            self.static_running.insert(name, uid.clone());
+        }
+        self.unclaimed.insert(uid);
+    }
+
     /// Takes in an update of a pod.
     pub fn update(&mut self, update: PodUpdate) -> Vec<Effect> {
         let pod = match &update.subject {
@@ -126,6 +147,7 @@ impl Lives {
             }
             self.adopt(&update.subject, pod);
         }
+        self.unclaimed.remove(&uid);
         let Some(entry) = self.entries.get_mut(&uid) else { return Vec::new() };
         let had_finished = matches!(entry.life.stage(), Stage::Finished);
         let step = entry.life.update(update);
@@ -254,6 +276,9 @@ impl Lives {
     /// name runs. Takes it out of the line.
     fn may_start(&mut self, uid: &PodUid) -> bool {
         let Some(entry) = self.entries.get(uid) else { return false };
+        if self.unclaimed.contains(uid) {
+            return false;
+        }
         if !matches!(entry.life.stage(), Stage::Waiting) || !entry.life.is_static() {
             return true;
         }
@@ -263,9 +288,10 @@ impl Lives {
         }
         let Some(line) = self.static_waiting.get_mut(&name) else { return false };
         let entries = &self.entries;
-        let still_waits =
-            |u: &PodUid| entries.get(u).is_some_and(|e| matches!(e.life.stage(), Stage::Waiting));
-        while line.front().is_some_and(|first| !still_waits(first)) {
+        // One that was taken over and is ending now stands in line until it has ended.
+        let still_stands =
+            |u: &PodUid| entries.get(u).is_some_and(|e| !matches!(e.life.stage(), Stage::Finished));
+        while line.front().is_some_and(|first| !still_stands(first)) {
             line.pop_front();
         }
         if line.front() != Some(uid) {
@@ -311,6 +337,7 @@ impl Lives {
 
     fn forget(&mut self, uid: &PodUid) {
         let Some(entry) = self.entries.remove(uid) else { return };
+        self.unclaimed.remove(uid);
         let name = entry.life.pod().full_name();
         if self.static_running.get(&name) == Some(uid) {
             self.static_running.remove(&name);
@@ -324,7 +351,7 @@ impl Lives {
     }
 
     /// The newest spec of a pod.
-    pub fn spec(&self, uid: &PodUid) -> Option<&std::sync::Arc<Pod>> {
+    pub fn spec(&self, uid: &PodUid) -> Option<&Arc<Pod>> {
         self.entries.get(uid)?.life.spec()
     }
 }

@@ -413,3 +413,58 @@ fn a_pod_wanted_while_its_leftovers_are_reaped_starts_anew_afterwards() {
     assert_eq!(table.end("u1", DONE), ["stop u1"]);
     assert_eq!(table.update(update(UpdateKind::Create, &pod)), ["run u1 sync v1"]);
 }
+
+#[test]
+fn a_pod_taken_over_waits_for_its_source_to_speak() {
+    let old = spec("web", "old", "v1");
+    let mut table = Table::new();
+    table.lives.take_over(old.clone());
+    assert!(short(&table.lives.wake(&uid("old"))).is_empty(), "nobody said yet that it is wanted");
+    assert!(table.lives.due(table.now + RESYNC).is_empty());
+    assert_eq!(table.stage("old"), Some(LifeView::Waiting));
+    assert_eq!(table.update(update(UpdateKind::Create, &old)), ["run old sync v1"]);
+}
+
+#[test]
+fn a_successor_waits_for_a_pod_taken_over_to_end() {
+    let (old, new) = (spec("web", "old", "v1"), spec("web", "new", "v2"));
+    let mut table = Table::new();
+    table.lives.take_over(old.clone());
+    assert_eq!(table.update(update(UpdateKind::Kill, &old)), ["run old terminate 30"]);
+    assert!(table.update(update(UpdateKind::Create, &new)).is_empty());
+    assert!(table.sync_known(&["new"]).is_empty());
+    assert_eq!(table.end("old", DONE), ["run old finish remove"]);
+    assert_eq!(table.end("old", DONE), ["stop old", "run new sync v2"]);
+}
+
+#[test]
+fn a_successor_waits_for_every_pod_of_its_name_taken_over() {
+    // A daemon was killed while the first ended and the second waited for that; then the manifest was edited again.
+    let pods = ["v1", "v2", "v3"].map(|version| spec("web", version, version));
+    let [first, second, third] = &pods;
+    for ends_last in ["v1", "v2"] {
+        let mut table = Table::new();
+        table.lives.take_over(first.clone());
+        table.lives.take_over(second.clone());
+        table.update(update(UpdateKind::Kill, first));
+        table.update(update(UpdateKind::Kill, second));
+        assert!(table.update(update(UpdateKind::Create, third)).is_empty());
+        let ends_first = if ends_last == "v1" { "v2" } else { "v1" };
+        table.end(ends_first, DONE);
+        assert_eq!(table.end(ends_first, DONE), [format!("stop {ends_first}")]);
+        table.end(ends_last, DONE);
+        assert_eq!(table.end(ends_last, DONE), [format!("stop {ends_last}"), "run v3 sync v3".to_owned()]);
+    }
+}
+
+#[test]
+fn the_second_of_a_name_taken_over_runs_once_the_first_has_ended() {
+    let (first, second) = (spec("web", "v1", "v1"), spec("web", "v2", "v2"));
+    let mut table = Table::new();
+    table.lives.take_over(first.clone());
+    table.lives.take_over(second.clone());
+    table.update(update(UpdateKind::Kill, &first));
+    assert!(table.update(update(UpdateKind::Create, &second)).is_empty());
+    table.end("v1", DONE);
+    assert_eq!(table.end("v1", DONE), ["stop v1", "run v2 sync v2"]);
+}

@@ -7,6 +7,9 @@ mod lives;
 mod run_tests;
 #[cfg(test)]
 mod simulation_tests;
+mod sweep;
+#[cfg(test)]
+mod sweep_tests;
 mod task;
 #[cfg(test)]
 mod testing;

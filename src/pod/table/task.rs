@@ -1,21 +1,24 @@
 //! The table's task: brings together what the sources want, what the runtime has and where each pod is in its life.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
 use k8s_openapi::api::core::v1::Pod;
+use rand::Rng;
+use rand::rngs::StdRng;
 use tokio::sync::{mpsc, watch};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::lives::{Effect, Lives};
+use super::sweep::{Sweep, Swept};
 use super::workers::Workers;
 use crate::cri::ContainerState;
 use crate::pleg::PlegHandle;
-use crate::pod::pod_ref;
 use crate::pod::worker::{KillRequest, PodSyncer, PodUpdate, Subject, UpdateKind};
+use crate::pod::{Turn, pod_ref};
 use crate::types::{ContainerId, PodUid};
 
 /// Pause between two passes of housekeeping when nothing asks for one earlier: the kubelet's container GC period.
@@ -42,9 +45,12 @@ pub struct WantedPods {
 /// Keeps the host in order around the pods.
 #[async_trait]
 pub trait Janitor: Send + Sync + 'static {
-    /// Removes what belongs to no pod in `known`: directories, logs, cgroups; and links to logs that are gone, but for
-    /// those of `running` containers. Errors are logged, and tried again at the next pass.
-    async fn sweep(&self, known: HashSet<PodUid>, running: HashSet<ContainerId>);
+    /// The pods that the host has something of: directories, logs, cgroups. Takes as long as the disk does.
+    async fn found(&self) -> HashSet<PodUid>;
+
+    /// Removes what the host has of pods that are `gone`; and links to logs that are gone, but for those of `running`
+    /// containers. Errors are logged, and tried again at the next pass.
+    async fn remove(&self, gone: HashSet<PodUid>, running: HashSet<ContainerId>);
 
     /// Takes in which pods may use resources, for what is shared between them.
     async fn share(&self, active: Vec<Arc<Pod>>);
@@ -79,22 +85,27 @@ pub struct PodTable {
     pleg: PlegHandle,
     wanted: watch::Receiver<WantedPods>,
     janitor: Arc<dyn Janitor>,
+    sweep: Sweep,
     requests: mpsc::Receiver<Request>,
-    desired: HashMap<PodUid, Arc<Pod>>,
+    desired: BTreeMap<PodUid, Arc<Pod>>,
+    /// Pods of the daemon before this one that no source has named yet.
+    inherited: BTreeMap<PodUid, Arc<Pod>>,
     /// Whether every source had been read when `desired` was taken. Not read from `wanted`, which may know more by now.
     is_desired_complete: bool,
     /// When the next pass of housekeeping is due.
     housekeeping: Instant,
+    chance: StdRng,
 }
 
 impl PodTable {
-    /// A table over what `wanted` names. `resync` is `syncFrequency`.
+    /// A table over what `wanted` names. `resync` is `syncFrequency`; `chance` keeps pods from marching in step.
     pub fn new(
         wanted: watch::Receiver<WantedPods>,
         pleg: PlegHandle,
         syncer: Arc<dyn PodSyncer>,
         janitor: Arc<dyn Janitor>,
         resync: Duration,
+        chance: StdRng,
     ) -> (Self, TableHandle) {
         let (sender, requests) = mpsc::channel(REQUESTS);
         let table = Self {
@@ -102,13 +113,26 @@ impl PodTable {
             workers: Workers::new(syncer),
             pleg,
             wanted,
+            sweep: Sweep::new(janitor.clone()),
             janitor,
             requests,
-            desired: HashMap::new(),
+            desired: BTreeMap::new(),
+            inherited: BTreeMap::new(),
             is_desired_complete: false,
             housekeeping: Instant::now(),
+            chance,
         };
         (table, TableHandle { requests: sender })
+    }
+
+    /// The same after a daemon that had admitted these, in that order. Those that no source names are ended, once every
+    /// source was read: before a successor of the same full name starts, and though the runtime may have nothing of them.
+    pub fn after(mut self, inherited: impl IntoIterator<Item = Arc<Pod>>) -> Self {
+        for pod in inherited {
+            self.lives.take_over(pod.clone());
+            self.inherited.insert(pod_ref(&pod).uid, pod);
+        }
+        self
     }
 
     /// Runs until cancelled. Work under way is dropped then: pods go on running.
@@ -119,20 +143,40 @@ impl PodTable {
         let mut wanted_ended = false;
         loop {
             let due = self.lives.next_due();
+            // Biased, so that what happens at one moment is taken in in the same order in every run: orders first, what the
+            // runtime tells last. None of them starves the others: wishes and changes are conflated, outcomes and
+            // moments that are due come from work given out here.
             tokio::select! {
+                biased;
                 // Cancel-safe: waiting for a token takes nothing.
                 () = cancel.cancelled() => return,
+                // Cancel-safe: channels give an item only when `recv` returns it.
+                Some(Request::Kill(uid, kill)) = self.requests.recv() => self.kill(&uid, kill),
                 // Cancel-safe: a watch marks its value seen only when `changed` returns.
                 changed = wanted.changed(), if !wanted_ended => match changed {
                     Ok(()) => self.take_wanted(),
                     Err(_) => wanted_ended = true,
                 },
-                // Cancel-safe: channels give an item only when `recv` returns it.
+                // Cancel-safe: as for the other channel.
                 Some((uid, outcome)) = self.workers.next_done() => {
-                    let effects = self.lives.completed(&uid, outcome, Instant::now(), rand::random());
+                    let chance = self.chance.random();
+                    let effects = self.lives.completed(&uid, outcome, Instant::now(), chance);
                     self.workers.scheduled(&uid, self.lives.due_of(&uid));
                     self.carry_out(effects);
                 }
+                // Cancel-safe: a sleep to a fixed moment takes nothing.
+                () = sleep_until(due) => {
+                    let effects = self.lives.due(Instant::now());
+                    self.carry_out(effects);
+                }
+                // Cancel-safe: as above.
+                () = tokio::time::sleep_until(self.housekeeping) => self.housekeep(),
+                // Cancel-safe: what is under way lives in the sweep.
+                swept = self.sweep.next() => match swept {
+                    Swept::Found(found) => self.remove_left(found),
+                    // Pods that were held back come with it.
+                    Swept::Done => self.create_missing(),
+                },
                 // Cancel-safe: the queue gives a change only when `next` returns it.
                 change = changes.next() => {
                     let effects = self.lives.wake(&change.uid);
@@ -141,15 +185,6 @@ impl PodTable {
                         self.ask_for_housekeeping();
                     }
                 }
-                // Cancel-safe: as for the other channel.
-                Some(Request::Kill(uid, kill)) = self.requests.recv() => self.kill(&uid, kill),
-                // Cancel-safe: a sleep to a fixed moment takes nothing.
-                () = sleep_until(due) => {
-                    let effects = self.lives.due(Instant::now());
-                    self.carry_out(effects);
-                }
-                // Cancel-safe: as above.
-                () = tokio::time::sleep_until(self.housekeeping) => self.housekeep().await,
             }
         }
     }
@@ -168,24 +203,36 @@ impl PodTable {
     }
 
     fn update(&mut self, kind: UpdateKind, pod: Arc<Pod>) {
+        let uid = pod_ref(&pod).uid;
+        // Comes when the sweep is done; one that is removed again until then never was.
+        if self.sweep.is_removing(&uid) && self.lives.stage(&uid).is_none() {
+            return;
+        }
         let effects = self.lives.update(PodUpdate { kind, subject: Subject::Spec(pod), kill: None });
         self.carry_out(effects);
     }
 
     /// Compares what the sources want with what they wanted: removals first, so that a static pod's successor finds it
-    /// ending.
+    /// ending; then the pods in the order in which they may pass the start gate.
     fn take_wanted(&mut self) {
-        let wanted = self.wanted.borrow_and_update().clone();
+        let mut wanted = self.wanted.borrow_and_update().clone();
         self.is_desired_complete = wanted.ready;
-        let new: HashMap<PodUid, Arc<Pod>> =
-            wanted.pods.iter().map(|pod| (pod_ref(pod).uid, pod.clone())).collect();
-        let gone: Vec<PodUid> = self.desired.keys().filter(|uid| !new.contains_key(*uid)).cloned().collect();
+        let new: HashSet<PodUid> = wanted.pods.iter().map(|pod| pod_ref(pod).uid).collect();
+        let gone: Vec<PodUid> = self.desired.keys().filter(|uid| !new.contains(*uid)).cloned().collect();
         for uid in gone {
             if let Some(pod) = self.desired.remove(&uid) {
                 tracing::info!(pod = %pod_ref(&pod), %uid, "pod removed from its source");
                 self.update(UpdateKind::Kill, pod);
             }
         }
+        self.inherited.retain(|uid, _| !new.contains(uid));
+        if wanted.ready {
+            for (uid, pod) in std::mem::take(&mut self.inherited) {
+                tracing::info!(pod = %pod_ref(&pod), %uid, "pod was removed from its source while hostlet was not running");
+                self.update(UpdateKind::Kill, pod);
+            }
+        }
+        wanted.pods.sort_by_key(|pod| Turn::of(pod));
         for pod in wanted.pods {
             let reference = pod_ref(&pod);
             match self.desired.insert(reference.uid.clone(), pod.clone()) {
@@ -213,9 +260,9 @@ impl PodTable {
         self.carry_out(effects);
     }
 
-    /// Forgets the finished, creates the forgotten that are wanted, ends what runs and is not wanted, and sweeps the host.
-    /// Nothing of it before all sources were read and reality was listed.
-    async fn housekeep(&mut self) {
+    /// Forgets the finished, creates the forgotten that are wanted, ends what runs and is not wanted, and has the host
+    /// swept. Nothing of it before all sources were read and reality was listed.
+    fn housekeep(&mut self) {
         if !self.is_desired_complete || !self.pleg.cache().is_filled() {
             self.housekeeping = Instant::now() + UNREADY_RETRY;
             return;
@@ -224,28 +271,38 @@ impl PodTable {
         let wanted: HashSet<PodUid> = self.desired.keys().cloned().collect();
         let effects = self.lives.sync_known(&wanted);
         self.carry_out(effects);
-        let missing: Vec<Arc<Pod>> = self
-            .desired
-            .iter()
-            .filter(|(uid, _)| self.lives.stage(uid).is_none())
-            .map(|(_, pod)| pod.clone())
-            .collect();
+        self.create_missing();
+        self.end_orphans();
+        let known: HashSet<PodUid> = self.lives.all().map(|(pod, _)| pod.uid.clone()).collect();
+        self.janitor.forget(&known);
+        self.sweep.share(self.desired.values().cloned().collect());
+        self.sweep.begin();
+    }
+
+    /// Creates the wanted pods that have no life.
+    fn create_missing(&mut self) {
+        let is_missing = |uid: &PodUid| self.lives.stage(uid).is_none();
+        let missing: Vec<Arc<Pod>> =
+            self.desired.iter().filter(|(uid, _)| is_missing(uid)).map(|(_, pod)| pod.clone()).collect();
         for pod in missing {
             self.update(UpdateKind::Create, pod);
         }
-        self.end_orphans();
-        let mut known: HashSet<PodUid> = self.lives.all().map(|(pod, _)| pod.uid.clone()).collect();
-        self.janitor.forget(&known);
-        self.janitor.share(self.desired.values().cloned().collect()).await;
+    }
+
+    /// Has the sweep remove what it found of pods that are neither known nor wanted nor in the runtime.
+    fn remove_left(&mut self, found: HashSet<PodUid>) {
+        let cache = self.pleg.cache();
+        let is_known = |uid: &PodUid| self.lives.stage(uid).is_some() || self.desired.contains_key(uid);
+        let mut gone = found;
+        gone.retain(|uid| !is_known(uid) && !cache.may_have(uid));
         let mut running = HashSet::new();
-        for pod in self.pleg.cache().pods() {
-            if let Ok(status) = self.pleg.cache().get(&pod) {
+        for pod in cache.pods() {
+            if let Ok(status) = cache.get(&pod) {
                 let containers = status.containers.iter().filter(|c| c.state == ContainerState::Running);
                 running.extend(containers.map(|c| c.id.clone()));
             }
-            known.insert(pod.uid);
         }
-        self.janitor.sweep(known, running).await;
+        self.sweep.remove(gone, running);
     }
 
     /// Ends and removes what the runtime has of pods nobody knows.

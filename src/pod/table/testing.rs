@@ -8,23 +8,30 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Pod, PodStatus};
+use rand::SeedableRng;
+use rand::rngs::StdRng;
 use tempfile::TempDir;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
 
-use super::{PodTable, TableHandle, WantedPods};
+use super::{Janitor, PodTable, TableHandle, WantedPods};
 use crate::cri::fake::{Call, FakeRuntime};
 use crate::cri::wire::{ContainerState, PodSandboxState};
 use crate::cri::{Operation, RuntimeCondition, RuntimeStatus};
 use crate::image::{Images, PullLimits};
 use crate::log::LogLayout;
 use crate::pleg::Pleg;
+use crate::pod::admission::AdmittedPods;
 use crate::pod::container::{HostSettings, testing::host};
 use crate::pod::worker::{PodSyncer, Services};
 use crate::pod::{HostJanitor, StartGate, StatusBoard, pod_ref};
+use crate::store::Store;
+use crate::sys::KernelMounts;
 use crate::types::{CONFIG_SEEN_ANNOTATION, POD_UID_LABEL, PodUid, WallClock};
+use crate::volume::objects::Standalone;
+use crate::volume::{NodeAmounts, VolumeSettings, Volumes};
 
 /// Time between two looks of a test at the node.
 const LOOK: Duration = Duration::from_millis(10);
@@ -55,6 +62,7 @@ pub(super) struct Seen {
 }
 
 type Wrap = Box<dyn Fn(Services) -> Arc<dyn PodSyncer>>;
+type WrapJanitor = Box<dyn Fn(HostJanitor) -> Arc<dyn Janitor>>;
 
 /// A host with a runtime, and the daemon on it if it runs.
 pub(super) struct Node {
@@ -63,6 +71,7 @@ pub(super) struct Node {
     root: TempDir,
     bound: usize,
     wrap: Wrap,
+    wrap_janitor: WrapJanitor,
     wanted: WantedPods,
     daemon: Option<Daemon>,
 }
@@ -82,6 +91,15 @@ impl Node {
 
     /// The same with a gate of `bound`, and with `wrap` around what performs the work.
     pub(super) fn with(bound: usize, wrap: impl Fn(Services) -> Arc<dyn PodSyncer> + 'static) -> Self {
+        Self::wrapped(bound, Box::new(wrap), Box::new(|janitor| Arc::new(janitor)))
+    }
+
+    /// The same with `wrap` around what sweeps the host.
+    pub(super) fn with_janitor(wrap: impl Fn(HostJanitor) -> Arc<dyn Janitor> + 'static) -> Self {
+        Self::wrapped(16, Box::new(|services| Arc::new(services)), Box::new(wrap))
+    }
+
+    fn wrapped(bound: usize, wrap: Wrap, wrap_janitor: WrapJanitor) -> Self {
         let base = "2026-01-01T00:00:00Z".parse().unwrap();
         let runtime = FakeRuntime::starting_at(base);
         runtime.add_image("img:latest");
@@ -90,7 +108,8 @@ impl Node {
             clock: WallClock::of_tokio(base),
             root: tempfile::tempdir().unwrap(),
             bound,
-            wrap: Box::new(wrap),
+            wrap,
+            wrap_janitor,
             wanted: WantedPods { ready: true, pods: Vec::new() },
             daemon: None,
         };
@@ -108,15 +127,24 @@ impl Node {
     /// Builds the daemon anew and runs it.
     pub(super) fn boot(&mut self) {
         let runtime = Arc::new(self.runtime.clone());
-        let (pleg, pleg_handle) = Pleg::new(runtime.clone());
+        let (pleg, pleg_handle) = Pleg::new(runtime.clone(), StdRng::seed_from_u64(1));
         let board = StatusBoard::default();
+        let store = Store::default();
         let root = self.root.path();
         let ready = RuntimeCondition { status: true, ..RuntimeCondition::default() };
         let status = RuntimeStatus { runtime: ready.clone(), network: ready };
         let limits = PullLimits { serialize: false, max_parallel: None, qps: 0, burst: 0 };
+        let mounts = Arc::new(KernelMounts { mountinfo: root.join("mountinfo") });
+        let (volume_task, volumes) = Volumes::new(VolumeSettings {
+            root: root.to_owned(),
+            node: NodeAmounts { milli_cpu: 2_000, memory: 8 << 30, ephemeral_storage: 1 << 30 },
+            mounts: mounts.clone(),
+            objects: Arc::new(Standalone),
+            clock: self.clock.clone(),
+        });
         let services = Services {
             runtime: runtime.clone(),
-            images: Images::new(runtime, limits),
+            images: Images::new(runtime, limits, store.clone(), self.clock.clone()),
             pleg: pleg_handle.clone(),
             gate: StartGate::new(self.bound),
             cgroups: None,
@@ -130,14 +158,17 @@ impl Node {
             runtime_status: watch::channel(Some(status)).1,
             board: board.clone(),
             crash_loop_cap: Duration::from_secs(300),
-            clock: self.clock,
-            mountinfo: root.join("mountinfo"),
+            store: store.clone(),
+            clock: self.clock.clone(),
+            volumes,
+            mounts: mounts.clone(),
         };
         let janitor = HostJanitor {
             root_dir: root.to_owned(),
-            mountinfo: root.join("mountinfo"),
+            mounts,
             logs: self.logs(),
             cgroups: None,
+            admitted: AdmittedPods::new(store).0,
             board: board.clone(),
         };
         let (wanted, wanted_view) = watch::channel(self.wanted.clone());
@@ -145,10 +176,12 @@ impl Node {
             wanted_view,
             pleg_handle,
             (self.wrap)(services),
-            Arc::new(janitor),
+            (self.wrap_janitor)(janitor),
             Duration::from_secs(60),
+            StdRng::seed_from_u64(2),
         );
         let mut tasks = JoinSet::new();
+        tasks.spawn(volume_task.run(CancellationToken::new()));
         tasks.spawn(pleg.run(CancellationToken::new()));
         tasks.spawn(table.run(CancellationToken::new()));
         self.daemon = Some(Daemon { tasks, wanted, table: handle, board });
@@ -251,6 +284,11 @@ impl Node {
         all.extend(names(self.logs().containers_dir));
         all.sort();
         all
+    }
+
+    /// An earlier daemon left the directory of a pod.
+    pub(super) fn leave_directory(&self, uid: &str) {
+        std::fs::create_dir_all(self.root.path().join("pods").join(uid)).unwrap();
     }
 
     /// The calls about a pod that change something, oldest first.

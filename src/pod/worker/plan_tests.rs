@@ -15,7 +15,7 @@ fn at(second: i64) -> Timestamp {
 }
 
 fn loops() -> CrashLoops {
-    CrashLoops::new(Duration::from_secs(300))
+    CrashLoops::new(Duration::from_secs(300), Vec::new())
 }
 
 fn observed(sandboxes: Vec<SandboxStatus>, containers: Vec<ContainerStatus>) -> PodStatus {

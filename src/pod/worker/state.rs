@@ -10,6 +10,7 @@ use k8s_openapi::api::core::v1::Pod;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
+use crate::cri::CriError;
 use crate::types::PodRef;
 
 /// Shortest grace period: a pod deleted with 0 must still be stopped (as upstream).
@@ -168,6 +169,21 @@ pub enum Retry {
     BackOff,
 }
 
+impl Retry {
+    /// After a call that failed. A runtime that went away is back in a moment: what it was asked waits no longer.
+    pub(super) fn after(error: &CriError) -> Self {
+        match error {
+            CriError::Unreachable { .. } => Self::Soon,
+            CriError::TimedOut { .. }
+            | CriError::NotFound { .. }
+            | CriError::Unimplemented { .. }
+            | CriError::Failed { .. }
+            | CriError::TooLarge { .. }
+            | CriError::Malformed { .. } => Self::BackOff,
+        }
+    }
+}
+
 /// What an update or the end of work leads to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
@@ -186,7 +202,7 @@ pub struct Life {
     spec: Option<Arc<Pod>>,
     stage: Stage,
     content: Content,
-    /// Something of it was seen in the runtime before it was started here.
+    /// Something of it was seen in the runtime, or may be there, before it was started here.
     seen_running: bool,
     /// The UID was wanted anew while this life was ending.
     restart_requested: bool,
@@ -210,6 +226,11 @@ impl Life {
             restart_requested: false,
             runtime_grace,
         }
+    }
+
+    /// A daemon before this one may have started it: ending it means to stop it.
+    pub fn may_run(&mut self) {
+        self.seen_running = true;
     }
 
     /// The pod.

@@ -1,6 +1,5 @@
 //! What all work on pods needs, and the first fork of the way: sync, terminate, finish or reap.
 
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -16,8 +15,11 @@ use crate::image::Images;
 use crate::log::LogLayout;
 use crate::pleg::{Observed, PlegHandle};
 use crate::pod::container::HostSettings;
-use crate::pod::{Activity, StartGate, StatusBoard, pod_ref};
+use crate::pod::{Activity, CrashLoops, StartGate, StatusBoard, pod_ref};
+use crate::store::{Store, Table};
+use crate::sys::Mounts;
 use crate::types::{PodRef, PodUid, WallClock};
+use crate::volume::Volumes;
 
 /// The parts of the node that work on pods is done with. Shared by all workers.
 pub struct Services {
@@ -41,16 +43,21 @@ pub struct Services {
     pub board: StatusBoard,
     /// Longest pause of a crash loop.
     pub crash_loop_cap: Duration,
+    /// Where what a new daemon must know is kept.
+    pub store: Store,
     /// The time of day.
     pub clock: WallClock,
-    /// The kernel's list of mounts, `/proc/self/mountinfo`: no directory is removed across a mount.
-    pub mountinfo: PathBuf,
+    /// Sets up the pods' volumes and takes them down.
+    pub volumes: Volumes,
+    /// The host's mounts: no directory is removed across one.
+    pub mounts: Arc<dyn Mounts>,
 }
 
 #[async_trait]
 impl PodSyncer for Services {
-    fn memory(&self) -> Memory {
-        Memory::new(self.crash_loop_cap)
+    fn memory(&self, pod: &PodRef) -> Memory {
+        let stored = self.store.get(Table::CrashLoops, pod.uid.as_str());
+        Memory::new(CrashLoops::new(self.crash_loop_cap, stored.unwrap_or_default()))
     }
 
     async fn perform(&self, work: &Work, memory: &mut Memory) -> Outcome {
@@ -75,6 +82,10 @@ impl PodSyncer for Services {
             self.clock.now().checked_add(pause).ok()
         };
         self.board.schedule(pod, due.and_then(at));
+    }
+
+    fn finished(&self, pod: &PodUid) {
+        self.board.finished(pod);
     }
 }
 

@@ -16,8 +16,8 @@ use crate::types::{PodRef, PodUid};
 /// Performs the work of pods. All pods share one; what it keeps of a pod between two pieces of work is in its `Memory`.
 #[async_trait]
 pub trait PodSyncer: Send + Sync + 'static {
-    /// An empty memory for a pod heard of for the first time.
-    fn memory(&self) -> Memory;
+    /// The memory of a pod heard of for the first time.
+    fn memory(&self, pod: &PodRef) -> Memory;
 
     /// Performs `work`. Dropping the future cancels it: whatever was begun is found by the next look at the runtime.
     async fn perform(&self, work: &Work, memory: &mut Memory) -> Outcome;
@@ -25,6 +25,11 @@ pub trait PodSyncer: Send + Sync + 'static {
     /// Takes in when the pod's next work begins; none while it is under way. For showing only.
     fn scheduled(&self, pod: &PodUid, due: Option<Instant>) {
         let (_, _) = (pod, due);
+    }
+
+    /// Takes in that a pod's life is over. For showing only.
+    fn finished(&self, pod: &PodUid) {
+        let _ = pod;
     }
 }
 
@@ -44,7 +49,7 @@ pub async fn run(
     mut inbox: mpsc::Receiver<Job>,
     done: mpsc::Sender<(PodUid, Outcome)>,
 ) {
-    let mut memory = syncer.memory();
+    let mut memory = syncer.memory(&pod);
     while let Some(Job { work, cancel }) = inbox.recv().await {
         let performed = {
             // Boxed, so that an idle worker does not hold the space of a busy one. The memory is plain values, of which

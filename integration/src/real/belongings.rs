@@ -1,0 +1,266 @@
+//! Everything a host holds for pods, wherever it is kept, and who it belongs to: so that a test can say that nothing was
+//! left behind.
+//!
+//! Some things are left out, as nobody but those who leave them can know of them, and none of them runs anything:
+//!
+//! - rules of address translation: the plugin `bridge` that is killed between the removal of an interface and of its rules
+//!   does not find these again;
+//! - a shim without a process of a container, its bundle, and what runc took down: containerd that is killed while it
+//!   starts or ends a shim forgets it, or keeps it, but under no name that the CRI has;
+//! - a network namespace in which even loopback is down: containerd that is killed before it took down that it made one
+//!   forgets it. The first plugin, `loopback`, comes later;
+//! - a snapshot of no container: containerd that is killed while it makes one keeps it for a day, by a lease;
+//! - the cgroup of a container that is dead or never began (`runc init` waits in it): it goes with its pod's. containerd
+//!   1.6 that is killed while it makes a task finds the task in its own way afterwards, and has no call to remove it.
+
+use std::collections::{BTreeSet, HashSet};
+use std::fmt;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result};
+use k8s_cri::v1::{ContainerState, PodSandboxState};
+
+use super::cri::Cri;
+use super::host::{Dirs, RealHost};
+use crate::shell::{lib, run};
+
+/// Length of the ids containerd gives.
+const ID: usize = 64;
+/// How deep in its directories containerd has one per sandbox or container.
+const DEPTH: usize = 3;
+/// Where containerd has the bundles of its shims.
+const BUNDLES: &str = "io.containerd.runtime.v2.task";
+/// Where runc keeps account of its containers.
+const RUNC: &str = "runc";
+
+/// What kind of thing it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Kind {
+    Container,
+    Directory,
+    LogLink,
+    Task,
+    Shim,
+    Mount,
+    Netns,
+    Lease,
+    CniResult,
+    Cgroup,
+    PodDirectory,
+    LogDirectory,
+}
+
+/// What keeps a thing.
+enum Keeper {
+    /// A sandbox or container that the runtime lists, dead or alive.
+    Listed,
+    /// A sandbox that is ready or a container that runs.
+    Alive,
+    /// A pod that has such a sandbox, and the sandbox or container in a cgroup of its own.
+    AliveInPod,
+    /// A pod that is wanted.
+    Pod,
+}
+
+impl Kind {
+    fn keeper(self) -> Keeper {
+        match self {
+            Self::Container | Self::Directory => Keeper::Listed,
+            Self::Task | Self::Shim | Self::Mount | Self::Netns | Self::Lease | Self::CniResult => {
+                Keeper::Alive
+            }
+            Self::Cgroup => Keeper::AliveInPod,
+            Self::PodDirectory | Self::LogDirectory | Self::LogLink => Keeper::Pod,
+        }
+    }
+}
+
+/// One thing. Its name holds the id or UID of what it belongs to.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Belonging {
+    kind: Kind,
+    name: String,
+}
+
+impl fmt::Display for Belonging {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?} {}", self.kind, self.name)
+    }
+}
+
+/// Those to whom things may belong.
+#[derive(Debug, Default)]
+pub(super) struct Owners {
+    /// Sandboxes and containers, by id.
+    listed: HashSet<String>,
+    /// Those that are ready or run, by id; and the files of their network namespaces.
+    alive: HashSet<String>,
+    /// UIDs of the pods with a ready sandbox.
+    alive_pods: HashSet<String>,
+    /// UIDs of the pods that are wanted.
+    pods: HashSet<String>,
+}
+
+impl Owners {
+    /// Asks the runtime; `pods` are the UIDs of those wanted.
+    pub(super) async fn ask(cri: &Cri, pods: &HashSet<String>) -> Result<Self> {
+        let mut owners = Self { pods: pods.clone(), ..Self::default() };
+        for sandbox in cri.sandboxes().await? {
+            if sandbox.state == PodSandboxState::SandboxReady as i32 {
+                owners.alive.insert(sandbox.id.clone());
+                owners.alive.extend(cri.sandbox_netns(&sandbox.id).await?);
+                owners.alive_pods.extend(sandbox.metadata.map(|metadata| metadata.uid));
+            }
+            owners.listed.insert(sandbox.id);
+        }
+        for container in cri.containers().await? {
+            if container.state == ContainerState::ContainerRunning as i32 {
+                owners.alive.insert(container.id.clone());
+            }
+            owners.listed.insert(container.id);
+        }
+        Ok(owners)
+    }
+
+    /// Whether something belongs to one of them.
+    pub(super) fn own(&self, thing: &Belonging) -> bool {
+        let names = |ids: &HashSet<String>| ids.iter().any(|id| thing.name.contains(id.as_str()));
+        match thing.kind.keeper() {
+            Keeper::Listed => names(&self.listed),
+            Keeper::Alive => names(&self.alive),
+            Keeper::AliveInPod => {
+                let is_pods = thing.name.rsplit('/').next().is_some_and(|last| last.starts_with("pod"));
+                names(&self.alive_pods) && (is_pods || names(&self.alive))
+            }
+            Keeper::Pod => names(&self.pods),
+        }
+    }
+}
+
+/// Everything of pods on a host.
+pub(super) fn belongings(host: &RealHost, dirs: &Dirs) -> Result<BTreeSet<Belonging>> {
+    let mut found = BTreeSet::new();
+    let mut add =
+        |kind, names: Vec<String>| found.extend(names.into_iter().map(|name| Belonging { kind, name }));
+    add(Kind::Container, words(&host.ctr(&["containers", "ls", "-q"])?));
+    add(Kind::Task, words(&host.ctr(&["tasks", "ls", "-q"])?));
+    let mut directories = Vec::new();
+    for top in [dirs.containerd_root(), dirs.containerd_state()] {
+        with_ids(&top, DEPTH, &mut directories)?;
+    }
+    add(Kind::Directory, directories);
+    // The link's target names the pod.
+    let links = entries(Path::new("/var/log/containers"))?.into_iter();
+    let targets = links.filter_map(|link| fs::read_link(link).ok());
+    add(Kind::LogLink, targets.filter(|to| to.starts_with(host.logs())).map(text).collect());
+    let socket = dirs.containerd_socket();
+    let shims = words(&lib("pids_of", ["containerd-shim-runc-v2".as_ref(), socket.as_os_str()])?);
+    add(Kind::Shim, shims.iter().filter(|pid| has_children(pid)).map(|pid| command_line(pid)).collect());
+    let mounts = fs::read_to_string("/proc/self/mountinfo").context("reading /proc/self/mountinfo")?;
+    let points = mounts.lines().filter_map(|line| line.split(' ').nth(4));
+    let ours =
+        points.filter(|point| [&dirs.state, &dirs.run].iter().any(|dir| Path::new(point).starts_with(dir)));
+    let (namespaces, mounts): (Vec<&str>, Vec<&str>) = ours.partition(|point| point.contains("/netns/"));
+    add(Kind::Mount, mounts.into_iter().map(str::to_owned).collect());
+    let used = namespaces.into_iter().filter(|namespace| has_network(namespace));
+    add(Kind::Netns, used.map(str::to_owned).collect());
+    for lease in entries(&dirs.addresses().join(&dirs.id))? {
+        let holder = fs::read_to_string(&lease).with_context(|| format!("reading {}", lease.display()))?;
+        // The file of the last address and the lock hold no lease.
+        if lease.file_name().is_some_and(|name| name.to_string_lossy().parse::<std::net::IpAddr>().is_ok()) {
+            add(Kind::Lease, vec![format!("{} of {}", lease.display(), holder.replace("\r\n", " "))]);
+        }
+    }
+    let results = paths(Path::new("/var/lib/cni/results"))?;
+    add(
+        Kind::CniResult,
+        results.into_iter().filter(|path| path.contains(&format!("/{}-", dirs.id))).collect(),
+    );
+    for top in lib("cgroup_dirs", [&dirs.id])?.lines() {
+        let mut cgroups = Vec::new();
+        pod_cgroups(Path::new(top), false, &mut cgroups);
+        add(Kind::Cgroup, cgroups);
+    }
+    add(Kind::PodDirectory, paths(&dirs.state.join("kubelet/pods"))?);
+    add(Kind::LogDirectory, paths(&host.logs())?);
+    Ok(found)
+}
+
+fn words(text: &str) -> Vec<String> {
+    text.split_whitespace().map(str::to_owned).collect()
+}
+
+fn text(path: PathBuf) -> String {
+    path.to_string_lossy().into_owned()
+}
+
+/// What is in a directory; nothing if there is none.
+fn entries(dir: &Path) -> Result<Vec<PathBuf>> {
+    match fs::read_dir(dir) {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(Vec::new()),
+        read => Ok(read
+            .with_context(|| format!("reading {}", dir.display()))?
+            .flatten()
+            .map(|e| e.path())
+            .collect()),
+    }
+}
+
+fn paths(dir: &Path) -> Result<Vec<String>> {
+    Ok(entries(dir)?.into_iter().map(text).collect())
+}
+
+fn command_line(pid: &str) -> String {
+    let arguments = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+    format!("{pid}: {}", String::from_utf8_lossy(&arguments).replace('\0', " "))
+}
+
+/// Whether a process has children: those of a shim are containers, or about to be.
+fn has_children(pid: &str) -> bool {
+    let all = procfs::process::all_processes().into_iter().flatten().flatten();
+    all.filter_map(|process| process.stat().ok()).any(|stat| stat.ppid.to_string() == pid)
+}
+
+/// Whether a network plugin was at work in a network namespace.
+fn has_network(namespace: &str) -> bool {
+    let up = run(Command::new("nsenter")
+        .arg(format!("--net={namespace}"))
+        .args(["ip", "-o", "link", "show", "up"]));
+    // One that cannot be entered any more is told as it is.
+    up.map_or(true, |links| !links.is_empty())
+}
+
+/// The directories below `dir` that are named by an id.
+fn with_ids(dir: &Path, depth: usize, found: &mut Vec<String>) -> Result<()> {
+    for entry in entries(dir)? {
+        let name = entry.file_name().unwrap_or_default().to_string_lossy();
+        if !entry.is_dir() || name == BUNDLES || name == RUNC {
+            continue;
+        }
+        if name.len() == ID && name.bytes().all(|byte| byte.is_ascii_hexdigit()) {
+            found.push(text(entry));
+        } else if depth > 1 {
+            with_ids(&entry, depth - 1, found)?;
+        }
+    }
+    Ok(())
+}
+
+/// Whether a container's process runs in a cgroup.
+fn has_begun(cgroup: &Path) -> bool {
+    let pids = fs::read_to_string(cgroup.join("cgroup.procs")).unwrap_or_default();
+    pids.lines().any(|pid| !command_line(pid).ends_with("runc init "))
+}
+
+/// The cgroups of pods, and those in them in which something runs. One that goes meanwhile is not there.
+fn pod_cgroups(dir: &Path, in_pod: bool, found: &mut Vec<String>) {
+    for entry in entries(dir).unwrap_or_default().into_iter().filter(|entry| entry.is_dir()) {
+        let is_pod = entry.file_name().is_some_and(|name| name.to_string_lossy().starts_with("pod"));
+        pod_cgroups(&entry, in_pod || is_pod, found);
+        if is_pod || in_pod && has_begun(&entry) {
+            found.push(text(entry));
+        }
+    }
+}

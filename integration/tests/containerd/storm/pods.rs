@@ -1,0 +1,157 @@
+//! The pods of the storm: their kinds, their manifests, and what may be said of their processes.
+
+use std::collections::BTreeMap;
+
+use hostlet_integration::real::BUSYBOX_IMAGE;
+use serde_json::json;
+
+use crate::support::IDLE;
+
+/// First word of the name under which every container of the storm runs.
+const MARK: &str = "storm";
+
+/// What a pod does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Kind {
+    /// Runs until it is told to end.
+    Plain,
+    /// The same with three containers.
+    Trio,
+    /// The same on the host's network.
+    HostNetwork,
+    /// Does not end on SIGTERM.
+    Deaf,
+    /// Fails soon, again and again.
+    Crash,
+    /// Runs once, for a moment.
+    Job,
+    /// Runs until it succeeds, which is at once.
+    Retry,
+}
+
+impl Kind {
+    const ALL: [Self; 7] =
+        [Self::Plain, Self::Trio, Self::HostNetwork, Self::Deaf, Self::Crash, Self::Job, Self::Retry];
+
+    /// The kind of the `index`th pod: all kinds come equally often.
+    pub(super) fn of(index: usize) -> Self {
+        Self::ALL[index % Self::ALL.len()]
+    }
+
+    fn containers(self) -> &'static [&'static str] {
+        match self {
+            Self::Trio => &["one", "two", "three"],
+            _ => &["main"],
+        }
+    }
+
+    fn script(self) -> &'static str {
+        match self {
+            Self::Plain | Self::Trio | Self::HostNetwork => IDLE,
+            Self::Deaf => "trap '' TERM; while true; do sleep 1; done",
+            Self::Crash => "sleep 0.2; exit 3",
+            Self::Job => "sleep 0.5",
+            Self::Retry => "true",
+        }
+    }
+
+    /// Whether its containers run for ever.
+    pub(super) fn is_lasting(self) -> bool {
+        match self {
+            Self::Plain | Self::Trio | Self::HostNetwork | Self::Deaf => true,
+            Self::Crash | Self::Job | Self::Retry => false,
+        }
+    }
+
+    /// Whether a container of one pod is started once at most.
+    pub(super) fn runs_once(self) -> bool {
+        self.is_lasting() || self == Self::Job
+    }
+}
+
+/// One pod, in one version of its manifest.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct StormPod {
+    /// The manifest's name.
+    pub(super) name: String,
+    /// What it does.
+    pub(super) kind: Kind,
+    /// Counts the edits of the manifest.
+    pub(super) version: usize,
+}
+
+impl StormPod {
+    /// The file of its manifest.
+    pub(super) fn file(&self) -> String {
+        format!("{}.json", self.name)
+    }
+
+    /// Its manifest.
+    pub(super) fn manifest(&self) -> String {
+        let names = self.kind.containers().iter();
+        let containers: Vec<_> = names
+            .map(|name| {
+                let command = ["sh", "-c", self.kind.script(), &self.mark(name)];
+                json!({"name": name, "image": BUSYBOX_IMAGE, "command": command})
+            })
+            .collect();
+        let policy = match self.kind {
+            Kind::Job => "Never",
+            Kind::Retry => "OnFailure",
+            _ => "Always",
+        };
+        json!({
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {"name": self.name, "namespace": "default"},
+            "spec": {
+                "terminationGracePeriodSeconds": 1,
+                "restartPolicy": policy,
+                "hostNetwork": self.kind == Kind::HostNetwork,
+                "containers": containers,
+            },
+        })
+        .to_string()
+    }
+
+    fn mark(&self, container: &str) -> String {
+        Mark { pod: self.name.clone(), version: self.version, container: container.to_owned() }.to_string()
+    }
+
+    /// Under which names its containers run.
+    pub(super) fn marks(&self) -> Vec<Mark> {
+        let (pod, version) = (&self.name, self.version);
+        let mark = |&name: &&str| Mark { pod: pod.clone(), version, container: name.to_owned() };
+        self.kind.containers().iter().map(mark).collect()
+    }
+}
+
+/// Whose process it is: the last word of its command line.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Mark {
+    /// The manifest's name.
+    pub(super) pod: String,
+    /// The manifest's version.
+    pub(super) version: usize,
+    /// The container's name.
+    pub(super) container: String,
+}
+
+impl std::fmt::Display for Mark {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{MARK}/{}/{}/{}", self.pod, self.version, self.container)
+    }
+}
+
+impl Mark {
+    /// Reads it from a command line; none if the process is not of the storm.
+    pub(super) fn of(command: &[String]) -> Option<Self> {
+        let words: Vec<&str> = command.last()?.split('/').collect();
+        let [MARK, pod, version, container] = words[..] else { return None };
+        let version = version.parse().ok()?;
+        Some(Self { pod: pod.to_owned(), version, container: container.to_owned() })
+    }
+}
+
+/// The pods there are at one moment, by name.
+pub(super) type Present = BTreeMap<String, StormPod>;

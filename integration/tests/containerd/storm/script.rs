@@ -1,0 +1,142 @@
+//! What happens in a storm, made from a seed and nothing else, so that it can be told and had again.
+
+use std::time::Duration;
+
+use rand::rngs::StdRng;
+use rand::seq::IndexedRandom;
+use rand::{Rng, SeedableRng};
+
+use super::pods::{Kind, Present, StormPod};
+
+/// Pods that nobody touches.
+const CALM: [Kind; 6] = [Kind::Plain, Kind::Trio, Kind::HostNetwork, Kind::Deaf, Kind::Plain, Kind::Trio];
+/// Pods that come, change and go.
+const RESTLESS: usize = 14;
+
+/// A change of a manifest.
+#[derive(Clone, Debug)]
+pub(super) enum Change {
+    /// It is written: a new one, a new version, or one that was there before.
+    Write(StormPod),
+    /// It is removed.
+    Remove(StormPod),
+}
+
+/// What befalls daemon and runtime.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Fault {
+    None,
+    /// SIGKILL of hostlet.
+    KillDaemon,
+    /// SIGKILL of containerd.
+    KillRuntime,
+    /// Both, hostlet first.
+    KillBoth,
+    /// Both, containerd first.
+    KillBothRuntimeFirst,
+    /// containerd is stopped, and goes on where it was.
+    FreezeRuntime,
+    /// containerd is stopped and killed so.
+    FreezeAndKillRuntime,
+}
+
+/// How patient a daemon that is started is: `runtimeRequestTimeout`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Patience {
+    /// The default.
+    Ordinary,
+    /// So short that calls time out and take effect later.
+    Short,
+}
+
+/// One round.
+#[derive(Clone, Debug)]
+pub(super) struct Round {
+    /// At its beginning.
+    pub(super) changes: Vec<Change>,
+    /// Then.
+    pub(super) work: Duration,
+    /// Then.
+    pub(super) fault: Fault,
+    /// Until what was killed or frozen is started again.
+    pub(super) outage: Duration,
+    /// Of the daemon, if it is started.
+    pub(super) patience: Patience,
+}
+
+/// Makes storms.
+pub(super) struct Script {
+    rng: StdRng,
+    /// The pods that there are now.
+    pub(super) present: Present,
+    /// The last version of each restless pod.
+    last: Vec<StormPod>,
+}
+
+impl Script {
+    /// The storm of a seed.
+    pub(super) fn new(seed: u64) -> Self {
+        let pod = |name: String, kind| StormPod { name, kind, version: 0 };
+        let last = (0..RESTLESS).map(|index| pod(format!("restless-{index}"), Kind::of(index))).collect();
+        let mut script = Self { rng: StdRng::seed_from_u64(seed), present: Present::new(), last };
+        for pod in Self::calm() {
+            script.present.insert(pod.name.clone(), pod);
+        }
+        script
+    }
+
+    /// The pods that run from the beginning to the end.
+    pub(super) fn calm() -> Vec<StormPod> {
+        let pods = CALM.iter().enumerate();
+        pods.map(|(index, &kind)| StormPod { name: format!("calm-{index}"), kind, version: 0 }).collect()
+    }
+
+    /// The next round.
+    pub(super) fn round(&mut self) -> Round {
+        let changes = (0..self.rng.random_range(1..=2)).map(|_| self.change()).collect();
+        // Mostly in the middle of the work that the changes make; now and then when it is done.
+        let work = if self.rng.random_ratio(1, 10) { 1000..3000 } else { 0..400 };
+        let work = self.millis(work);
+        let fault = self.fault();
+        let outage = match fault {
+            Fault::FreezeRuntime | Fault::FreezeAndKillRuntime => 100..1500,
+            _ => 0..150,
+        };
+        let outage = self.millis(outage);
+        let patience = if self.rng.random_ratio(1, 3) { Patience::Short } else { Patience::Ordinary };
+        Round { changes, work, fault, outage, patience }
+    }
+
+    fn change(&mut self) -> Change {
+        let index = self.rng.random_range(0..self.last.len());
+        let pod = &mut self.last[index];
+        let is_present = self.present.contains_key(&pod.name);
+        if is_present && self.rng.random_ratio(1, 2) {
+            self.present.remove(&pod.name);
+            return Change::Remove(pod.clone());
+        }
+        // A manifest that comes back as it was is a pod with the same UID.
+        if is_present || self.rng.random_ratio(3, 4) {
+            pod.version += 1;
+        }
+        self.present.insert(pod.name.clone(), pod.clone());
+        Change::Write(pod.clone())
+    }
+
+    fn fault(&mut self) -> Fault {
+        const FAULTS: [(Fault, u32); 7] = [
+            (Fault::None, 2),
+            (Fault::KillDaemon, 6),
+            (Fault::KillRuntime, 5),
+            (Fault::KillBoth, 2),
+            (Fault::KillBothRuntimeFirst, 2),
+            (Fault::FreezeRuntime, 2),
+            (Fault::FreezeAndKillRuntime, 1),
+        ];
+        FAULTS.choose_weighted(&mut self.rng, |(_, weight)| *weight).map_or(Fault::None, |(fault, _)| *fault)
+    }
+
+    fn millis(&mut self, range: std::ops::Range<u64>) -> Duration {
+        Duration::from_millis(self.rng.random_range(range))
+    }
+}

@@ -1,0 +1,161 @@
+//! The storm itself. `HOSTLET_STORM_ROUNDS` and `HOSTLET_STORM_SEED` set its length and have the same one again, as far
+//! as the machine's own timing lets it be the same.
+
+use std::collections::BTreeSet;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use anyhow::{Context, Result};
+use hostlet_integration::real::{Daemon, RealHost};
+use hostlet_integration::{Look, wait_for};
+
+use super::history::History;
+use super::pods::Present;
+use super::script::{Change, Fault, Patience, Round, Script};
+use super::settled::unsettled;
+use crate::support::LATER;
+
+const ROUNDS: u64 = 200;
+/// After so many rounds all must come to rest.
+const SPELL: u64 = 50;
+
+struct Storm {
+    host: RealHost,
+    /// None while it is dead.
+    daemon: Option<Daemon>,
+    history: History,
+}
+
+#[tokio::test]
+async fn nothing_is_lost_doubled_or_left_behind_in_a_storm_of_kills() {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let seed = setting("HOSTLET_STORM_SEED").unwrap_or(now.subsec_nanos().into());
+    let rounds = setting("HOSTLET_STORM_ROUNDS").unwrap_or(ROUNDS);
+    println!("HOSTLET_STORM_SEED={seed} HOSTLET_STORM_ROUNDS={rounds}");
+    let mut storm =
+        Storm { host: RealHost::start().await.unwrap(), daemon: None, history: History::default() };
+    storm.run(seed, rounds).await.with_context(|| format!("HOSTLET_STORM_SEED={seed}")).unwrap();
+}
+
+fn setting(name: &str) -> Option<u64> {
+    std::env::var(name).ok().map(|text| text.parse().unwrap())
+}
+
+impl Storm {
+    async fn run(&mut self, seed: u64, rounds: u64) -> Result<()> {
+        let mut script = Script::new(seed);
+        for pod in script.present.values() {
+            self.history.written(pod);
+            self.host.write_manifest(&pod.file(), &pod.manifest())?;
+        }
+        self.launch_daemon(Patience::Ordinary)?;
+        self.settle(&script.present).await.context("before the storm")?;
+        let calm = self.calm_containers().await?;
+        for number in 1..=rounds {
+            let round = script.round();
+            self.round(&round).await.with_context(|| format!("round {number}: {round:?}"))?;
+            if number % SPELL == 0 || number == rounds {
+                self.come_to_rest(&script.present).await.with_context(|| format!("after round {number}"))?;
+            }
+        }
+        assert_eq!(self.calm_containers().await?, calm, "the containers nobody touched");
+        for pod in script.present.values() {
+            self.host.remove_manifest(&pod.file())?;
+        }
+        self.settle(&Present::new()).await.context("after the end")
+    }
+
+    async fn round(&mut self, round: &Round) -> Result<()> {
+        for change in &round.changes {
+            match change {
+                Change::Write(pod) => {
+                    self.history.written(pod);
+                    self.host.write_manifest(&pod.file(), &pod.manifest())?;
+                }
+                Change::Remove(pod) => self.host.remove_manifest(&pod.file())?,
+            }
+        }
+        self.history.watch(&self.host, round.work).await?;
+        match round.fault {
+            Fault::None => {}
+            Fault::KillDaemon => self.kill_daemon()?,
+            Fault::KillRuntime => self.host.kill_containerd()?,
+            Fault::KillBoth => {
+                self.kill_daemon()?;
+                self.host.kill_containerd()?;
+            }
+            Fault::KillBothRuntimeFirst => {
+                self.host.kill_containerd()?;
+                self.kill_daemon()?;
+            }
+            Fault::FreezeRuntime | Fault::FreezeAndKillRuntime => self.host.freeze_containerd()?,
+        }
+        self.history.watch(&self.host, round.outage).await?;
+        match round.fault {
+            Fault::None | Fault::KillDaemon => {}
+            Fault::KillRuntime | Fault::KillBoth | Fault::KillBothRuntimeFirst => {
+                self.host.launch_containerd()?
+            }
+            Fault::FreezeRuntime => self.host.thaw_containerd()?,
+            Fault::FreezeAndKillRuntime => {
+                self.host.kill_containerd()?;
+                self.host.launch_containerd()?;
+            }
+        }
+        if self.daemon.is_none() {
+            self.launch_daemon(round.patience)?;
+        }
+        Ok(())
+    }
+
+    fn kill_daemon(&mut self) -> Result<()> {
+        self.daemon.take().map_or(Ok(()), Daemon::kill)
+    }
+
+    fn launch_daemon(&mut self, patience: Patience) -> Result<()> {
+        let timeout = match patience {
+            Patience::Ordinary => "",
+            Patience::Short => "runtimeRequestTimeout: 1s\n",
+        };
+        // Short pauses, so that containers that crash have a part in the storm.
+        let extra = format!("crashLoopBackOff:\n  maxContainerRestartPeriod: 2s\n{timeout}");
+        self.daemon = Some(self.host.launch_hostlet(&extra)?);
+        Ok(())
+    }
+
+    /// Ends the faults, and waits until all is as it should be.
+    async fn come_to_rest(&mut self, present: &Present) -> Result<()> {
+        self.kill_daemon()?;
+        self.launch_daemon(Patience::Ordinary)?;
+        self.settle(present).await
+    }
+
+    async fn settle(&mut self, present: &Present) -> Result<()> {
+        self.host.wait_for_containerd().await?;
+        let daemon = self.daemon.as_ref().context("no daemon")?;
+        let (host, history) = (&self.host, &mut self.history);
+        wait_for("all at rest", LATER, async || {
+            // What must never be is not waited for.
+            let running = match history.look(host).await {
+                Ok(running) => running,
+                Err(error) => return Ok(Look::Done(Err(error))),
+            };
+            let wrong = unsettled(host, daemon, present, &running).await?;
+            Ok(if wrong.is_empty() { Look::Done(Ok(())) } else { Look::NotYet(wrong.join("\n")) })
+        })
+        .await?
+    }
+
+    /// The containers of the pods nobody touches: id, attempt and start.
+    async fn calm_containers(&self) -> Result<BTreeSet<(String, String, u32, i64)>> {
+        let mut found = BTreeSet::new();
+        for container in self.host.cri().containers().await? {
+            let pod = container.labels.get("io.kubernetes.pod.name").cloned().unwrap_or_default();
+            if pod.starts_with("calm-") {
+                let started = self.host.cri().container_status(&container.id).await?.started_at;
+                let attempt = container.metadata.map_or(0, |metadata| metadata.attempt);
+                found.insert((pod, container.id, attempt, started));
+            }
+        }
+        Ok(found)
+    }
+}

@@ -1,0 +1,269 @@
+//! The objects, their versions and their history, and what each verb does to them.
+
+use std::collections::BTreeMap;
+
+use jiff::Timestamp;
+use serde_json::{Map, Value, json};
+
+use super::path::{Resource, Target};
+use crate::api::patch;
+
+/// A request that is refused: code, reason, message.
+pub(super) type Refused = (u16, &'static str, String);
+
+/// One change of an object.
+#[derive(Clone, Debug)]
+pub(super) struct Change {
+    pub(super) version: u64,
+    pub(super) resource: Resource,
+    /// `ADDED`, `MODIFIED` or `DELETED`.
+    pub(super) kind: &'static str,
+    pub(super) object: Value,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Objects {
+    all: BTreeMap<(Resource, String, String), Value>,
+    pub(super) version: u64,
+    pub(super) history: Vec<Change>,
+    /// Watches from before this version are told that they are too old.
+    pub(super) compacted: u64,
+    made: u64,
+}
+
+impl Objects {
+    fn key(target: &Target) -> (Resource, String, String) {
+        (target.resource.clone(), target.namespace.clone(), target.name.clone().unwrap_or_default())
+    }
+
+    pub(super) fn list(&self, target: &Target) -> Vec<Value> {
+        let is_in = |((resource, namespace, _), _): &(&(Resource, String, String), &Value)| {
+            *resource == target.resource && (target.namespace.is_empty() || *namespace == target.namespace)
+        };
+        self.all.iter().filter(is_in).map(|(_, object)| object.clone()).collect()
+    }
+
+    pub(super) fn get(&self, target: &Target) -> Result<Value, Refused> {
+        self.all.get(&Self::key(target)).cloned().ok_or_else(|| not_found(target))
+    }
+
+    pub(super) fn create(
+        &mut self,
+        target: &Target,
+        mut object: Value,
+        now: Timestamp,
+    ) -> Result<Value, Refused> {
+        self.made += 1;
+        let metadata = fields(&mut object, "metadata");
+        if let (None, Some(prefix)) =
+            (metadata.get("name"), metadata.get("generateName").and_then(Value::as_str))
+        {
+            let name = format!("{prefix}{:05}", self.made);
+            metadata.insert("name".to_owned(), name.into());
+        }
+        let Some(name) = metadata.get("name").and_then(Value::as_str).map(str::to_owned) else {
+            return Err((422, "Invalid", "metadata.name: Required value".to_owned()));
+        };
+        let target = Target { name: Some(name.clone()), ..target.clone() };
+        let key = Self::key(&target);
+        if self.all.contains_key(&key) {
+            return Err((409, "AlreadyExists", format!("{} \"{name}\" already exists", target.resource.0)));
+        }
+        if !target.namespace.is_empty() {
+            metadata.insert("namespace".to_owned(), target.namespace.clone().into());
+        }
+        metadata.insert("uid".to_owned(), format!("00000000-0000-4000-8000-{:012}", self.made).into());
+        metadata.insert("creationTimestamp".to_owned(), seconds(now).into());
+        if target.resource.0 == "v1/pods" {
+            metadata.insert("generation".to_owned(), 1.into());
+            fields(&mut object, "status").entry("phase").or_insert_with(|| "Pending".into());
+        }
+        Ok(self.store(key, object, "ADDED"))
+    }
+
+    pub(super) fn replace(&mut self, target: &Target, mut object: Value) -> Result<Value, Refused> {
+        let old = self.get(target)?;
+        precondition(&old, &object)?;
+        if target.subresource.as_deref() == Some("status") {
+            let status = object["status"].take();
+            object = old.clone();
+            object["status"] = status;
+        } else {
+            object["metadata"]["uid"] = old["metadata"]["uid"].clone();
+            object["metadata"]["creationTimestamp"] = old["metadata"]["creationTimestamp"].clone();
+        }
+        Ok(self.changed(target, &old, object))
+    }
+
+    /// Applies a patch of this content type.
+    pub(super) fn patch(&mut self, target: &Target, kind: &str, patch: &Value) -> Result<Value, Refused> {
+        let old = self.get(target)?;
+        precondition(&old, patch)?;
+        let mut new = old.clone();
+        if kind.contains("strategic-merge-patch") {
+            patch::apply::strategic(&mut new, patch);
+        } else if kind.contains("merge-patch") {
+            merge(&mut new, patch);
+        } else {
+            return Err((
+                415,
+                "UnsupportedMediaType",
+                format!("the fake does not know patches of type {kind}"),
+            ));
+        }
+        let new = match target.subresource.as_deref() {
+            Some("status") => {
+                let mut kept = old.clone();
+                kept["status"] = new["status"].take();
+                kept
+            }
+            _ => new,
+        };
+        Ok(self.changed(target, &old, new))
+    }
+
+    /// Deletes an object; a pod that is bound to a node and has not ended is marked first, to be deleted by its kubelet.
+    pub(super) fn delete(
+        &mut self,
+        target: &Target,
+        options: &Value,
+        now: Timestamp,
+    ) -> Result<Value, Refused> {
+        let old = self.get(target)?;
+        if let Some(uid) = options["preconditions"]["uid"].as_str()
+            && old["metadata"]["uid"] != uid
+        {
+            return Err((
+                409,
+                "Conflict",
+                format!("the UID in the precondition ({uid}) is not that of the object"),
+            ));
+        }
+        let asked = options["gracePeriodSeconds"].as_i64();
+        let grace = asked.or(old["spec"]["terminationGracePeriodSeconds"].as_i64()).unwrap_or(30);
+        let has_ended = matches!(old["status"]["phase"].as_str(), Some("Succeeded" | "Failed"));
+        let is_bound = target.resource.0 == "v1/pods" && old["spec"]["nodeName"].is_string();
+        let is_graceful = is_bound && !has_ended && grace > 0;
+        let blocked = old["metadata"]["finalizers"].as_array().is_some_and(|all| !all.is_empty());
+        if !is_graceful && !blocked {
+            let key = Self::key(target);
+            self.all.remove(&key);
+            self.version += 1;
+            let mut object = old;
+            object["metadata"]["resourceVersion"] = self.version.to_string().into();
+            self.remember(target, "DELETED", object.clone());
+            return Ok(object);
+        }
+        let mut new = old.clone();
+        let metadata = fields(&mut new, "metadata");
+        let shorter =
+            metadata.get("deletionGracePeriodSeconds").and_then(Value::as_i64).is_none_or(|g| grace < g);
+        if shorter {
+            let due = now.checked_add(std::time::Duration::from_secs(grace.unsigned_abs())).unwrap_or(now);
+            metadata.insert("deletionTimestamp".to_owned(), seconds(due).into());
+            metadata.insert("deletionGracePeriodSeconds".to_owned(), grace.into());
+            let generation = metadata.get("generation").and_then(Value::as_i64).unwrap_or(0);
+            metadata.insert("generation".to_owned(), (generation + 1).into());
+        }
+        Ok(self.changed(target, &old, new))
+    }
+
+    /// Stores what changed. What is equal stays at its version and nobody hears of it; what was waiting for its last
+    /// finalizer goes.
+    fn changed(&mut self, target: &Target, old: &Value, mut new: Value) -> Value {
+        if *old == new {
+            return new;
+        }
+        let is_pod = target.resource.0 == "v1/pods";
+        if is_pod && old["spec"] != new["spec"] {
+            let generation = old["metadata"]["generation"].as_i64().unwrap_or(0);
+            new["metadata"]["generation"] = (generation + 1).into();
+        }
+        self.store(Self::key(target), new, "MODIFIED")
+    }
+
+    fn store(&mut self, key: (Resource, String, String), mut object: Value, kind: &'static str) -> Value {
+        self.version += 1;
+        object["metadata"]["resourceVersion"] = self.version.to_string().into();
+        let (api_version, object_kind) = kind_of(&key.0);
+        object["apiVersion"] = api_version.into();
+        object["kind"] = object_kind.into();
+        let change = Change { version: self.version, resource: key.0.clone(), kind, object: object.clone() };
+        self.history.push(change);
+        self.all.insert(key, object.clone());
+        object
+    }
+
+    fn remember(&mut self, target: &Target, kind: &'static str, object: Value) {
+        self.history.push(Change { version: self.version, resource: target.resource.clone(), kind, object });
+    }
+}
+
+/// `apiVersion` and `kind` of a resource.
+pub(super) fn kind_of(resource: &Resource) -> (String, String) {
+    let (version, plural) = resource.0.rsplit_once('/').unwrap_or(("v1", &resource.0));
+    let kind = match plural {
+        "nodes" => "Node",
+        "pods" => "Pod",
+        "services" => "Service",
+        "events" => "Event",
+        "leases" => "Lease",
+        "secrets" => "Secret",
+        "configmaps" => "ConfigMap",
+        "serviceaccounts" => "ServiceAccount",
+        "namespaces" => "Namespace",
+        other => other,
+    };
+    (version.to_owned(), kind.to_owned())
+}
+
+fn not_found(target: &Target) -> Refused {
+    let name = target.name.as_deref().unwrap_or_default();
+    let plural = target.resource.0.rsplit('/').next().unwrap_or_default();
+    (404, "NotFound", format!("{plural} \"{name}\" not found"))
+}
+
+/// A UID or version that the request names must be the object's.
+fn precondition(old: &Value, request: &Value) -> Result<(), Refused> {
+    for field in ["uid", "resourceVersion"] {
+        let named = &request["metadata"][field];
+        if named.is_string() && *named != old["metadata"][field] {
+            let message = format!("the {field} in the precondition ({named}) is not that of the object");
+            return Err((409, "Conflict", message));
+        }
+    }
+    Ok(())
+}
+
+/// RFC 7396.
+fn merge(target: &mut Value, patch: &Value) {
+    let Value::Object(patch) = patch else {
+        *target = patch.clone();
+        return;
+    };
+    if !target.is_object() {
+        *target = json!({});
+    }
+    let Value::Object(target) = target else { return };
+    for (field, value) in patch {
+        if value.is_null() {
+            target.remove(field);
+        } else {
+            merge(target.entry(field.clone()).or_insert(Value::Null), value);
+        }
+    }
+}
+
+fn fields<'a>(object: &'a mut Value, field: &str) -> &'a mut Map<String, Value> {
+    if !object[field].is_object() {
+        object[field] = json!({});
+    }
+    match &mut object[field] {
+        Value::Object(fields) => fields,
+        _ => unreachable!("it was just made an object"),
+    }
+}
+
+fn seconds(moment: Timestamp) -> String {
+    moment.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
+}

@@ -1,0 +1,148 @@
+//! The handle of the fake: its state, what tests read and change in it.
+
+#![allow(clippy::expect_used, reason = "a test that asks the fake for nonsense is to fail at once")]
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use bytes::Bytes;
+use http_body_util::combinators::UnsyncBoxBody;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+use tokio::sync::watch;
+use tokio::time::Instant;
+
+use super::faults::ApiRule;
+use super::objects::Objects;
+use super::path::Target;
+use crate::types::WallClock;
+
+/// The body of an answer: the whole of it, or the lines of a watch.
+pub type AnswerBody = UnsyncBoxBody<Bytes, std::io::Error>;
+
+/// A request as the server saw it.
+#[derive(Clone, Debug)]
+pub struct Recorded {
+    /// When it came.
+    pub at: Instant,
+    /// The method; `WATCH` for a watch.
+    pub method: String,
+    /// Path without query.
+    pub path: String,
+    /// Its body; null for none.
+    pub body: Value,
+    /// The status of the answer; 0 if it got none.
+    pub code: u16,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct State {
+    pub(super) objects: Objects,
+    pub(super) rules: Vec<ApiRule>,
+    pub(super) requests: Vec<Recorded>,
+    pub(super) bookmarks: u64,
+    pub(super) tokens: u64,
+}
+
+/// An API server in memory. Cheap to clone; all clones are one server.
+#[derive(Clone)]
+pub struct FakeApi {
+    state: Arc<Mutex<State>>,
+    pub(super) changed: watch::Sender<u64>,
+    pub(super) clock: WallClock,
+}
+
+impl FakeApi {
+    /// A server without objects, whose time of day is `clock`'s.
+    pub fn new(clock: WallClock) -> Self {
+        Self { state: Arc::default(), changed: watch::Sender::new(0), clock }
+    }
+
+    pub(super) fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn wake(&self) {
+        self.changed.send_modify(|turn| *turn += 1);
+    }
+
+    /// Lets requests go wrong. Earlier rules come first.
+    pub fn fail(&self, rule: ApiRule) {
+        self.lock().rules.push(rule);
+    }
+
+    /// No request goes wrong any more.
+    pub fn heal(&self) {
+        self.lock().rules.clear();
+    }
+
+    /// The requests so far.
+    pub fn requests(&self) -> Vec<Recorded> {
+        self.lock().requests.clone()
+    }
+
+    /// Requests by method and part of the path.
+    pub fn requests_of(&self, method: &str, path: &str) -> Vec<Recorded> {
+        self.requests().into_iter().filter(|r| r.method == method && r.path.contains(path)).collect()
+    }
+
+    /// Tells all watches the newest version.
+    pub fn bookmark(&self) {
+        self.lock().bookmarks += 1;
+        self.wake();
+    }
+
+    /// Forgets the history: watches that do not know the newest version are told that theirs is too old.
+    pub fn compact(&self) {
+        let mut state = self.lock();
+        state.objects.compacted = state.objects.version;
+        state.objects.history.clear();
+        drop(state);
+        self.wake();
+    }
+
+    /// Creates or replaces the object at a path such as `/api/v1/namespaces/default/pods/web`, as somebody else would.
+    pub fn put<T: Serialize + DeserializeOwned>(&self, path: &str, object: &T) -> T {
+        let target = Target::of(path).expect("a path of the API");
+        let object = serde_json::to_value(object).expect("an object");
+        let mut state = self.lock();
+        let stored = match state.objects.get(&target) {
+            Ok(old) => {
+                let mut new = object;
+                new["metadata"]["resourceVersion"] = old["metadata"]["resourceVersion"].clone();
+                new["metadata"]["uid"] = old["metadata"]["uid"].clone();
+                state.objects.replace(&target, new)
+            }
+            Err(_) => state.objects.create(&target, object, self.clock.now()),
+        };
+        drop(state);
+        self.wake();
+        serde_json::from_value(stored.expect("the object is acceptable")).expect("an object of this type")
+    }
+
+    /// The object at a path; none if there is none.
+    pub fn get<T: DeserializeOwned>(&self, path: &str) -> Option<T> {
+        let target = Target::of(path)?;
+        let object = self.lock().objects.get(&target).ok()?;
+        serde_json::from_value(object).ok()
+    }
+
+    /// All objects of a path such as `/api/v1/pods`.
+    pub fn list<T: DeserializeOwned>(&self, path: &str) -> Vec<T> {
+        let target = Target::of(path).expect("a path of the API");
+        let all = self.lock().objects.list(&target);
+        all.into_iter().filter_map(|object| serde_json::from_value(object).ok()).collect()
+    }
+
+    /// Deletes the object at a path as somebody else would, with this grace period in seconds, if given.
+    pub fn delete(&self, path: &str, grace_seconds: Option<i64>) {
+        let target = Target::of(path).expect("a path of the API");
+        let options = match grace_seconds {
+            Some(seconds) => serde_json::json!({"gracePeriodSeconds": seconds}),
+            None => Value::Null,
+        };
+        // Nothing there is as good as deleted.
+        let _ = self.lock().objects.delete(&target, &options, self.clock.now());
+        self.wake();
+    }
+}

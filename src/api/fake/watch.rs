@@ -1,0 +1,109 @@
+//! A watch: what happened since a version, then what happens.
+
+use std::collections::VecDeque;
+
+use bytes::Bytes;
+use futures::stream::{self, Stream};
+use serde_json::{Value, json};
+use tokio::sync::watch;
+
+use super::objects::{Change, kind_of};
+use super::path::{Selector, Target};
+use super::server::FakeApi;
+
+/// How a watch goes wrong.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum WatchFault {
+    None,
+    /// A reset after so many events.
+    Cut(usize),
+    /// Silence after so many events.
+    HalfOpen(usize),
+}
+
+/// What a watch looks at, and how far it has come.
+pub(super) struct Watching {
+    pub(super) api: FakeApi,
+    pub(super) target: Target,
+    pub(super) selector: Selector,
+    /// What the watcher knows.
+    pub(super) version: u64,
+    pub(super) fault: WatchFault,
+    pub(super) changed: watch::Receiver<u64>,
+    pub(super) waiting: VecDeque<Bytes>,
+    pub(super) told: usize,
+    /// Bookmarks asked of the server so far, as the watcher knows.
+    pub(super) bookmarks: u64,
+}
+
+impl Watching {
+    /// The lines of the watch, one event each.
+    pub(super) fn lines(self) -> impl Stream<Item = Result<Bytes, std::io::Error>> + Send {
+        stream::unfold(Some(self), |watching| async {
+            let mut watching = watching?;
+            let line = watching.next().await;
+            let goes_on = line.as_ref().is_ok_and(|line| !line.is_empty());
+            match line {
+                Ok(line) if line.is_empty() => None,
+                line => Some((line, goes_on.then_some(watching))),
+            }
+        })
+    }
+
+    async fn next(&mut self) -> Result<Bytes, std::io::Error> {
+        loop {
+            match self.fault {
+                WatchFault::Cut(after) if self.told >= after => {
+                    return Err(std::io::Error::from(std::io::ErrorKind::ConnectionReset));
+                }
+                WatchFault::HalfOpen(after) if self.told >= after => return std::future::pending().await,
+                WatchFault::None | WatchFault::Cut(_) | WatchFault::HalfOpen(_) => {}
+            }
+            if let Some(line) = self.waiting.pop_front() {
+                self.told += 1;
+                return Ok(line);
+            }
+            if !self.look() && self.changed.changed().await.is_err() {
+                return Ok(Bytes::new());
+            }
+        }
+    }
+
+    /// Takes in what happened since; whether anything is to be told.
+    fn look(&mut self) -> bool {
+        self.changed.borrow_and_update();
+        let state = self.api.lock();
+        if self.version < state.objects.compacted {
+            let status = json!({"kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": "Expired",
+                "message": "too old resource version", "code": 410});
+            self.waiting.push_back(line("ERROR", &status));
+            self.version = u64::MAX;
+            return true;
+        }
+        for change in &state.objects.history {
+            if change.version > self.version && self.is_meant(change) {
+                self.waiting.push_back(line(change.kind, &change.object));
+            }
+        }
+        self.version = self.version.max(state.objects.version);
+        if state.bookmarks > self.bookmarks {
+            self.bookmarks = state.bookmarks;
+            let (version, kind) = kind_of(&self.target.resource);
+            let bookmark = json!({"apiVersion": version, "kind": kind,
+                "metadata": {"resourceVersion": self.version.to_string(), "creationTimestamp": null}});
+            self.waiting.push_back(line("BOOKMARK", &bookmark));
+        }
+        !self.waiting.is_empty()
+    }
+
+    fn is_meant(&self, change: &Change) -> bool {
+        let namespace = change.object["metadata"]["namespace"].as_str().unwrap_or_default();
+        change.resource == self.target.resource
+            && (self.target.namespace.is_empty() || self.target.namespace == namespace)
+            && self.selector.selects(&change.object)
+    }
+}
+
+fn line(kind: &str, object: &Value) -> Bytes {
+    Bytes::from(format!("{}\n", json!({"type": kind, "object": object})))
+}

@@ -1,0 +1,139 @@
+//! Which pods are admitted, and which still were when the daemon before this one ended. Neither can be observed: a manifest
+//! may be broken by now, and a pod that the runtime has lost with the host's power shows nowhere.
+//!
+//! A pod has a row in the store from its admission until a source no longer names it *and* its life has come to its end. So
+//! a daemon that is killed while it ends a pod leaves one that knows the pod and ends it, before any successor of the
+//! same name starts.
+
+use std::collections::{HashMap, HashSet};
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::Pod;
+use serde::{Deserialize, Serialize};
+
+use crate::pod::pod_ref;
+use crate::pod::source::{SourceState, StaticPod};
+use crate::pod::table::WantedPods;
+use crate::pod::validation::unsupported;
+use crate::store::{Store, Table};
+use crate::types::PodUid;
+
+/// A row of the store.
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Row<P> {
+    source: Origin,
+    pod: P,
+    admitted_at: Timestamp,
+}
+
+/// The source that named a pod.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+enum Origin {
+    /// This manifest.
+    File(PathBuf),
+}
+
+/// A pod that the daemon before this one had admitted, and whose life may not have come to its end.
+#[derive(Clone, Debug, PartialEq)]
+pub struct InheritedPod {
+    origin: Origin,
+    /// The pod.
+    pub pod: Arc<Pod>,
+    admitted_at: Timestamp,
+}
+
+impl InheritedPod {
+    /// The pod as its manifest gave it; none if it is not from a manifest.
+    pub fn of_manifest(&self) -> Option<StaticPod> {
+        match &self.origin {
+            Origin::File(file) => Some(StaticPod {
+                pod: self.pod.clone(),
+                file: file.clone(),
+                unsupported: unsupported(&self.pod),
+            }),
+        }
+    }
+}
+
+/// An admitted pod that its source still names.
+struct Admitted {
+    at: Timestamp,
+    pod: Arc<Pod>,
+}
+
+/// The admitted pods. Cheap to clone; all clones are one.
+#[derive(Clone)]
+pub struct AdmittedPods {
+    store: Store,
+    admitted: Arc<Mutex<HashMap<PodUid, Admitted>>>,
+}
+
+impl AdmittedPods {
+    /// What the store has of them: to go on with, and as it is, in order of admission.
+    pub fn new(store: Store) -> (Self, Vec<InheritedPod>) {
+        let rows = store.all::<Row<Pod>>(Table::AdmittedPods).into_iter();
+        let mut inherited: Vec<InheritedPod> = rows
+            .map(|(_, row)| InheritedPod {
+                origin: row.source,
+                pod: Arc::new(row.pod),
+                admitted_at: row.admitted_at,
+            })
+            .collect();
+        inherited.sort_by_key(|inherited| inherited.admitted_at);
+        let admitted = inherited.iter().map(|inherited| {
+            let admitted = Admitted { at: inherited.admitted_at, pod: inherited.pod.clone() };
+            (pod_ref(&inherited.pod).uid, admitted)
+        });
+        let admitted = Arc::new(Mutex::new(admitted.collect()));
+        (Self { store, admitted }, inherited)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<PodUid, Admitted>> {
+        // Every statement under the lock leaves the map valid.
+        self.admitted.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// When each of them was admitted.
+    pub fn times(&self) -> HashMap<PodUid, Timestamp> {
+        self.lock().iter().map(|(uid, admitted)| (uid.clone(), admitted.at)).collect()
+    }
+
+    /// These of the source's pods are admitted now, and no others.
+    pub fn note(&self, source: &SourceState, wanted: &WantedPods, now: Timestamp) {
+        let files: HashMap<PodUid, &PathBuf> =
+            source.pods.iter().map(|pod| (pod_ref(&pod.pod).uid, &pod.file)).collect();
+        let mut admitted = self.lock();
+        let mut named = HashSet::new();
+        for pod in &wanted.pods {
+            let uid = pod_ref(pod).uid;
+            named.insert(uid.clone());
+            let known = admitted.get(&uid);
+            if known.is_some_and(|known| Arc::ptr_eq(&known.pod, pod)) {
+                continue;
+            }
+            let at = known.map_or(now, |known| known.at);
+            if let Some(file) = files.get(&uid) {
+                let row = Row { source: Origin::File((*file).clone()), pod: &**pod, admitted_at: at };
+                self.store.put(Table::AdmittedPods, uid.as_str(), &row);
+            }
+            admitted.insert(uid, Admitted { at, pod: pod.clone() });
+        }
+        // A source that was not read yet may still name the others.
+        if wanted.ready {
+            admitted.retain(|uid, _| named.contains(uid));
+        }
+    }
+
+    /// Forgets what is stored of pods whose life has come to its end: those that are not in `known`. A pod that was
+    /// admitted a moment ago may not be known yet.
+    pub fn keep(&self, known: &HashSet<PodUid>) {
+        let admitted = self.lock();
+        self.store.retain(Table::AdmittedPods, |uid| known.contains(uid) || admitted.contains_key(uid));
+        self.store.retain(Table::CrashLoops, |uid| known.contains(uid));
+        self.store.retain(Table::ImagePulls, |uid| known.contains(uid));
+    }
+}

@@ -1,0 +1,171 @@
+//! What the events of the watch add up to. Pure.
+//!
+//! The pod that workers get is replaced only when something changed that bears on what runs: its metadata or its spec,
+//! or its phase becoming terminal. What a kubelet itself writes, the status, comes back with every patch and must wake
+//! nobody; it is kept beside the pod for those who compare it with what was meant to be written.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::{Pod, PodStatus};
+use kube::runtime::watcher::Event;
+
+use crate::pod::pod_ref;
+use crate::pod::status::Phase;
+use crate::pod::validation::{FieldError, unsupported};
+use crate::types::{CONFIG_MIRROR_ANNOTATION, CONFIG_SEEN_ANNOTATION, CONFIG_SOURCE_ANNOTATION, PodUid};
+
+/// All that the API server says at one time. Every state is complete: a reader that missed some has lost nothing.
+#[derive(Clone, Debug, Default)]
+pub struct ApiState {
+    /// Whether everything was listed once. Before that, a pod that is absent is not known to be unwanted.
+    pub ready: bool,
+    /// The pods assigned to this node, but for mirrors.
+    pub pods: BTreeMap<PodUid, Arc<ApiPod>>,
+    /// The mirrors of this node's static pods, by namespace and name.
+    pub mirrors: BTreeMap<(String, String), Arc<Mirror>>,
+    /// Why the API server cannot be read at present.
+    pub problem: Option<String>,
+}
+
+/// A pod that the API server assigned to this node.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ApiPod {
+    /// The pod, with the annotations that tell its source. The same value as long as nothing changed that bears on what
+    /// runs; its status is the one it had then.
+    pub pod: Arc<Pod>,
+    /// Its status as the API server has it now.
+    pub status: Arc<PodStatus>,
+    /// Its `resourceVersion`; opaque but for equality.
+    pub version: String,
+    /// What it asks for that hostlet does not do. Not empty: the pod is to be refused with these sentences.
+    pub unsupported: Vec<FieldError>,
+}
+
+/// The API object that shows a static pod.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Mirror {
+    /// The object.
+    pub pod: Arc<Pod>,
+}
+
+impl Mirror {
+    /// UID of the static pod it was made for (`kubernetes.io/config.mirror`).
+    pub fn mirrored(&self) -> &str {
+        mirrored(&self.pod).unwrap_or_default()
+    }
+}
+
+fn mirrored(pod: &Pod) -> Option<&str> {
+    pod.metadata.annotations.as_ref()?.get(CONFIG_MIRROR_ANNOTATION).map(String::as_str)
+}
+
+/// The state, and the listing under way that is to replace it.
+#[derive(Debug, Default)]
+pub(super) struct ApiPods {
+    state: ApiState,
+    listing: Option<Vec<Pod>>,
+}
+
+impl ApiPods {
+    pub(super) fn state(&self) -> &ApiState {
+        &self.state
+    }
+
+    /// Takes in an event seen at `now`. Answers whether the state changed.
+    pub(super) fn apply(&mut self, event: Event<Pod>, now: Timestamp) -> bool {
+        match event {
+            Event::Init => {
+                self.listing = Some(Vec::new());
+                false
+            }
+            Event::InitApply(pod) => {
+                self.listing.get_or_insert_default().push(pod);
+                false
+            }
+            Event::InitDone => {
+                let old = std::mem::take(&mut self.state);
+                for pod in self.listing.take().unwrap_or_default() {
+                    self.put(pod, &old, now);
+                }
+                self.state.ready = true;
+                true
+            }
+            Event::Apply(pod) => {
+                let old = self.state.clone();
+                self.put(pod, &old, now);
+                self.state.problem = None;
+                true
+            }
+            Event::Delete(pod) => {
+                let (key, uid) = (name_of(&pod), pod_ref(&pod).uid);
+                self.state.pods.remove(&uid);
+                if self.state.mirrors.get(&key).is_some_and(|mirror| pod_ref(&mirror.pod).uid == uid) {
+                    self.state.mirrors.remove(&key);
+                }
+                self.state.problem = None;
+                true
+            }
+        }
+    }
+
+    /// The API server could not be read, for this reason. Answers whether that is news.
+    pub(super) fn failed(&mut self, problem: String) -> bool {
+        let is_news = self.state.problem.as_ref() != Some(&problem);
+        self.state.problem = Some(problem);
+        is_news
+    }
+
+    fn put(&mut self, mut pod: Pod, old: &ApiState, now: Timestamp) {
+        // Half of the object's size, and of no use here.
+        pod.metadata.managed_fields = None;
+        if mirrored(&pod).is_some() {
+            self.state.mirrors.insert(name_of(&pod), Arc::new(Mirror { pod: Arc::new(pod) }));
+            return;
+        }
+        let uid = pod_ref(&pod).uid;
+        let version = pod.metadata.resource_version.take().unwrap_or_default();
+        let before = old.pods.get(&uid);
+        let status = Arc::new(pod.status.clone().unwrap_or_default());
+        if let Some(before) = before
+            && before.version == version
+        {
+            self.state.pods.insert(uid, before.clone());
+            return;
+        }
+        let seen = before.and_then(|before| seen(&before.pod)).unwrap_or_else(|| now.to_string());
+        let annotations = pod.metadata.annotations.get_or_insert_default();
+        annotations.insert(CONFIG_SOURCE_ANNOTATION.to_owned(), "api".to_owned());
+        annotations.insert(CONFIG_SEEN_ANNOTATION.to_owned(), seen);
+        let (pod, unsupported) = match before {
+            Some(before) if is_effectively_equal(&before.pod, &pod) => {
+                (before.pod.clone(), before.unsupported.clone())
+            }
+            Some(_) | None => {
+                let unsupported = unsupported(&pod);
+                (Arc::new(pod), unsupported)
+            }
+        };
+        self.state.pods.insert(uid, Arc::new(ApiPod { pod, status, version, unsupported }));
+    }
+}
+
+/// Whether two versions of a pod ask the same of a node. Only a phase that became terminal counts of the status: it was
+/// written by somebody who gave the pod up.
+fn is_effectively_equal(a: &Pod, b: &Pod) -> bool {
+    a.metadata == b.metadata && a.spec == b.spec && has_ended(a) == has_ended(b)
+}
+
+fn has_ended(pod: &Pod) -> bool {
+    let phase = pod.status.as_ref().and_then(|status| Phase::parse(status.phase.as_deref()?));
+    phase.is_some_and(Phase::is_terminal)
+}
+
+fn seen(pod: &Pod) -> Option<String> {
+    pod.metadata.annotations.as_ref()?.get(CONFIG_SEEN_ANNOTATION).cloned()
+}
+
+fn name_of(pod: &Pod) -> (String, String) {
+    (pod.metadata.namespace.clone().unwrap_or_default(), pod.metadata.name.clone().unwrap_or_default())
+}

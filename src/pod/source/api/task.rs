@@ -1,0 +1,52 @@
+//! Watches this node's pods and publishes what they add up to, for as long as the daemon runs.
+
+use futures::StreamExt;
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::Pod;
+use kube::runtime::{WatchStreamExt, watcher};
+use kube::{Api, Client};
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
+
+use super::pods::{ApiPods, ApiState};
+use crate::types::error_chain;
+
+/// How long the server keeps one watch open, seconds. kube takes a watch that is silent for 5 s longer for dead, so this
+/// bounds how long a connection that only seems to live can hide changes.
+const WATCH_SECONDS: u32 = 120;
+
+/// Publishes the pods assigned to `node_name`, until `cancel`. The first state comes when they were listed once, or could
+/// not be; whatever goes wrong after that is told in the state and tried again with a back-off of up to 30 s, from where
+/// the watch was if the server still knows, else from a new listing.
+pub async fn run(client: Client, node_name: String, tx: watch::Sender<ApiState>, cancel: CancellationToken) {
+    let pods: Api<Pod> = Api::all(client);
+    // The Node authorizer wants exactly this selector.
+    let config =
+        watcher::Config::default().fields(&format!("spec.nodeName={node_name}")).timeout(WATCH_SECONDS);
+    let mut events = watcher(pods, config).default_backoff().boxed();
+    let mut state = ApiPods::default();
+    loop {
+        let event = tokio::select! {
+            // Cancel-safe: waiting for a token takes nothing.
+            () = cancel.cancelled() => return,
+            // Cancel-safe: a stream gives an item only when `next` returns it.
+            event = events.next() => event,
+        };
+        let changed = match event {
+            Some(Ok(event)) => state.apply(event, Timestamp::now()),
+            Some(Err(error)) => {
+                let problem = error_chain(&error);
+                let is_news = state.failed(problem.clone());
+                if is_news {
+                    tracing::warn!(error = problem, "cannot watch this node's pods; trying again");
+                }
+                is_news
+            }
+            // kube's watcher never ends; if one did, the last state stays true for as long as anybody knows.
+            None => return cancel.cancelled().await,
+        };
+        if changed {
+            tx.send_replace(state.state().clone());
+        }
+    }
+}

@@ -1,0 +1,170 @@
+//! All rows, and which of them the file does not have yet. Pure.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use super::table::{Pace, Table};
+
+/// A row's place.
+pub(super) type Key = (Table, String);
+/// A row's bytes. Shared, never changed.
+pub(super) type Value = Arc<[u8]>;
+/// Rows as they are to be in the file; none for a row that is to go.
+pub(super) type Changes = BTreeMap<Key, Option<Value>>;
+
+/// All rows. A row that changes twice before it is written is written once, as it was last.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Contents {
+    rows: BTreeMap<Key, Value>,
+    unwritten: BTreeSet<Key>,
+}
+
+impl Contents {
+    /// The contents of a file.
+    pub(super) fn of_file(rows: BTreeMap<Key, Value>) -> Self {
+        Self { rows, unwritten: BTreeSet::new() }
+    }
+
+    pub(super) fn get(&self, table: Table, key: &str) -> Option<&Value> {
+        self.rows.get(&(table, key.to_owned()))
+    }
+
+    pub(super) fn of_table(&self, table: Table) -> impl Iterator<Item = (&str, &Value)> {
+        let rows = self.rows.range((table, String::new())..);
+        rows.take_while(move |((of, _), _)| *of == table).map(|((_, key), value)| (key.as_str(), value))
+    }
+
+    /// Answers whether that changed anything.
+    pub(super) fn put(&mut self, table: Table, key: &str, value: Vec<u8>) -> bool {
+        let place = (table, key.to_owned());
+        if self.rows.get(&place).is_some_and(|known| **known == *value) {
+            return false;
+        }
+        self.rows.insert(place.clone(), value.into());
+        self.unwritten.insert(place);
+        true
+    }
+
+    /// Removes the rows of a table whose key is not to be kept. Answers whether that changed anything.
+    pub(super) fn retain(&mut self, table: Table, keep: impl Fn(&str) -> bool) -> bool {
+        let gone: Vec<Key> = self
+            .of_table(table)
+            .filter(|(key, _)| !keep(key))
+            .map(|(key, _)| (table, key.to_owned()))
+            .collect();
+        for place in &gone {
+            self.rows.remove(place);
+        }
+        let changed = !gone.is_empty();
+        self.unwritten.extend(gone);
+        changed
+    }
+
+    /// How soon something is to be written; none if the file has everything.
+    pub(super) fn pace(&self) -> Option<Pace> {
+        self.unwritten.iter().map(|(table, _)| table.pace()).min()
+    }
+
+    /// What the file does not have yet. It counts as written from here on; see [`Self::put_back`].
+    pub(super) fn take_changes(&mut self) -> Changes {
+        let places = std::mem::take(&mut self.unwritten);
+        let value = |place: &Key| self.rows.get(place).cloned();
+        places.into_iter().map(|place| (value(&place), place)).map(|(value, place)| (place, value)).collect()
+    }
+
+    /// These were not written after all.
+    pub(super) fn put_back(&mut self, changes: Changes) {
+        self.unwritten.extend(changes.into_keys());
+    }
+
+    /// Everything, as changes of a file that may have anything in it, `file`.
+    pub(super) fn changes_of(&self, file: &BTreeMap<Key, Value>) -> Changes {
+        let gone = file.keys().filter(|place| !self.rows.contains_key(*place));
+        let differ = self.rows.iter().filter(|(place, value)| file.get(*place) != Some(*value));
+        let differ = differ.map(|(place, value)| (place.clone(), Some(value.clone())));
+        gone.map(|place| (place.clone(), None)).chain(differ).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn apply(file: &mut BTreeMap<Key, Value>, changes: &Changes) {
+        for (place, value) in changes {
+            match value {
+                Some(value) => drop(file.insert(place.clone(), value.clone())),
+                None => drop(file.remove(place)),
+            }
+        }
+    }
+
+    #[derive(Clone, Debug)]
+    enum Edit {
+        Put(Table, u8, u8),
+        Retain(Table, u8),
+        /// A write that reaches the file, or does not.
+        Write(bool),
+        /// The file was replaced by one of an earlier time, or by none.
+        Replace,
+    }
+
+    fn edits() -> impl Strategy<Value = Vec<Edit>> {
+        let table = || prop::sample::select(Table::ALL.to_vec());
+        let edit = prop_oneof![
+            6 => (table(), 0u8..6, 0u8..3).prop_map(|(table, key, value)| Edit::Put(table, key, value)),
+            1 => (table(), 0u8..6).prop_map(|(table, bound)| Edit::Retain(table, bound)),
+            3 => any::<bool>().prop_map(Edit::Write),
+            1 => Just(Edit::Replace),
+        ];
+        proptest::collection::vec(edit, 0..60)
+    }
+
+    proptest! {
+        /// After any history the file has, once the changes are written, exactly the rows; and of what it has already,
+        /// nothing is written.
+        #[test]
+        fn changes_make_the_file_equal(edits in edits()) {
+            let mut contents = Contents::default();
+            let mut file = BTreeMap::new();
+            for edit in edits {
+                match edit {
+                    Edit::Put(table, key, value) => {
+                        let before = contents.rows.clone();
+                        let changed = contents.put(table, &key.to_string(), vec![value]);
+                        prop_assert_eq!(changed, before != contents.rows);
+                    }
+                    Edit::Retain(table, bound) => {
+                        let keep = |key: &str| key.parse::<u8>().unwrap() < bound;
+                        contents.retain(table, keep);
+                        prop_assert!(contents.of_table(table).all(|(key, _)| keep(key)));
+                    }
+                    Edit::Write(succeeds) => {
+                        let changes = contents.take_changes();
+                        prop_assert_eq!(contents.pace(), None);
+                        match succeeds {
+                            true => apply(&mut file, &changes),
+                            false => contents.put_back(changes),
+                        }
+                    }
+                    Edit::Replace => {
+                        file.clear();
+                        let all = contents.changes_of(&file);
+                        contents.put_back(all);
+                    }
+                }
+            }
+            let mut by_difference = file.clone();
+            let difference = contents.changes_of(&file);
+            apply(&mut by_difference, &difference);
+            prop_assert_eq!(&by_difference, &contents.rows);
+            let changes = contents.take_changes();
+            prop_assert!(difference.keys().all(|place| changes.contains_key(place)));
+            apply(&mut file, &changes);
+            prop_assert_eq!(&file, &contents.rows);
+            prop_assert!(contents.changes_of(&file).is_empty());
+        }
+    }
+}

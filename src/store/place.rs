@@ -1,0 +1,145 @@
+//! Where the file is, and who may touch it. A file that somebody else could have written is not believed: it decides which
+//! pods run. Blocks its thread.
+
+use std::fs::{self, DirBuilder, File, Metadata, OpenOptions, Permissions};
+use std::io;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+
+use jiff::Timestamp;
+use nix::errno::Errno;
+use nix::fcntl::OFlag;
+use redb::backends::FileBackend;
+
+use super::error::FileError;
+use super::file::StoreFile;
+
+/// How many files that were set aside are kept: enough to look into what happened, and no way to fill a disk.
+const KEPT: usize = 3;
+/// No store is larger, in bytes; one that is would not be read into memory.
+const SIZE_MOST: u64 = 256 * 1024 * 1024;
+
+/// Opens the file; makes it, and its directory, if it is not there.
+pub(super) fn open(path: &Path) -> Result<(StoreFile, Identity), FileError> {
+    if let Some(directory) = path.parent() {
+        let made = DirBuilder::new().recursive(true).mode(0o700).create(directory);
+        made.map_err(FileError::io("make the directory of"))?;
+    }
+    match open_file(path) {
+        Ok(file) => {
+            let identity = check(&file)?;
+            Ok((StoreFile::open(FileBackend::new(file)?)?, identity))
+        }
+        Err(error) if error.kind() == io::ErrorKind::NotFound => create(path),
+        // A symbolic link, a directory: whatever it leads to, it is not the file that was written here.
+        Err(error)
+            if [Errno::ELOOP, Errno::EISDIR].map(|no| Some(no as i32)).contains(&error.raw_os_error()) =>
+        {
+            Err(FileError::Damaged(format!("it is not a regular file: {error}")))
+        }
+        Err(source) => Err(FileError::Io { operation: "open", source }),
+    }
+}
+
+/// Whether the file at `path` is this one still. One that was removed could be written on without an error, and would be
+/// found by nobody.
+pub(super) fn is_at(path: &Path, identity: Identity) -> bool {
+    fs::symlink_metadata(path).is_ok_and(|metadata| Identity::of(&metadata) == identity)
+}
+
+/// Tells a file from another that got its name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Identity {
+    device: u64,
+    inode: u64,
+}
+
+impl Identity {
+    fn of(metadata: &Metadata) -> Self {
+        Self { device: metadata.dev(), inode: metadata.ino() }
+    }
+}
+
+/// What can be read where nothing can be written.
+pub(super) fn open_read_only(path: &Path) -> Result<StoreFile, FileError> {
+    let file =
+        OpenOptions::new().read(true).custom_flags(flags()).open(path).map_err(FileError::io("open"))?;
+    check(&file)?;
+    let mut bytes = Vec::new();
+    io::Read::read_to_end(&mut io::Read::take(file, SIZE_MOST), &mut bytes).map_err(FileError::io("read"))?;
+    StoreFile::of_bytes(&bytes)
+}
+
+/// Never through a link, and never waiting for the other end of a pipe.
+fn flags() -> i32 {
+    (OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK | OFlag::O_CLOEXEC).bits()
+}
+
+fn open_file(path: &Path) -> io::Result<File> {
+    OpenOptions::new().read(true).write(true).custom_flags(flags()).open(path)
+}
+
+/// Checks that nobody else could have written the file, and closes it to others.
+fn check(file: &File) -> Result<Identity, FileError> {
+    let metadata = file.metadata().map_err(FileError::io("look at"))?;
+    let damaged = |what: String| Err(FileError::Damaged(what));
+    if !metadata.is_file() {
+        return damaged("it is not a regular file".to_owned());
+    }
+    if metadata.len() > SIZE_MOST {
+        return damaged(format!("its {} bytes are more than a store has", metadata.len()));
+    }
+    let owner = metadata.uid();
+    if owner != nix::unistd::geteuid().as_raw() {
+        return damaged(format!("it belongs to user {owner}"));
+    }
+    let mode = metadata.mode() & 0o777;
+    if mode & 0o022 != 0 {
+        return damaged(format!("others may write it (mode {mode:04o})"));
+    }
+    if mode & 0o077 != 0 {
+        file.set_permissions(Permissions::from_mode(0o600)).map_err(FileError::io("close others out of"))?;
+    }
+    Ok(Identity::of(&metadata))
+}
+
+/// Makes the file under another name first: it is whole when it gets its own.
+fn create(path: &Path) -> Result<(StoreFile, Identity), FileError> {
+    let new = path.with_added_extension("new");
+    match fs::remove_file(&new) {
+        Ok(()) => {}
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+        Err(source) => return Err(FileError::Io { operation: "make way for", source }),
+    }
+    let mut options = OpenOptions::new();
+    options.read(true).write(true).create_new(true).mode(0o600).custom_flags(flags());
+    let file = options.open(&new).map_err(FileError::io("create"))?;
+    let identity = check(&file)?;
+    let made = StoreFile::open(FileBackend::new(file)?)?;
+    fs::rename(&new, path).map_err(FileError::io("give its name to"))?;
+    Ok((made, identity))
+}
+
+/// Renames what is at `path`, so that a new file can take its place, and forgets the oldest of those before. Answers the
+/// new name.
+pub(super) fn set_aside(path: &Path, now: Timestamp) -> Result<PathBuf, FileError> {
+    let stamp = now.strftime("%Y%m%dT%H%M%S%.3fZ");
+    let aside = path.with_added_extension(format!("aside-{stamp}"));
+    fs::rename(path, &aside).map_err(FileError::io("set aside"))?;
+    let mut all = set_asides(path).unwrap_or_default();
+    all.sort();
+    let surplus = all.len().saturating_sub(KEPT);
+    for old in all.into_iter().take(surplus) {
+        // A directory in place of the file may hold anything, so it stays; this is no more than tidying up.
+        let _ = fs::remove_file(old);
+    }
+    Ok(aside)
+}
+
+fn set_asides(path: &Path) -> io::Result<Vec<PathBuf>> {
+    let (Some(directory), Some(name)) = (path.parent(), path.file_name()) else { return Ok(Vec::new()) };
+    let start = format!("{}.aside-", name.to_string_lossy());
+    let entries = fs::read_dir(directory)?.filter_map(Result::ok);
+    let ours = entries.filter(|entry| entry.file_name().to_string_lossy().starts_with(&start));
+    Ok(ours.map(|entry| entry.path()).collect())
+}

@@ -1,0 +1,50 @@
+//! The tables there are, and how soon a change of each is to be on disk. To add one is to add a variant here; what is in its
+//! rows is the business of the room that puts them.
+
+/// A table: rows of JSON by the UID of the pod they are about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Table {
+    /// The pods that were admitted and have not come to their end.
+    AdmittedPods,
+    /// How long the containers of a pod that crash again and again wait.
+    CrashLoops,
+    /// How long the pulls of a pod's images that fail again and again wait.
+    ImagePulls,
+}
+
+/// How soon a change is to be on disk.
+///
+/// Every write is one transaction, and is synced: the file has one pair of headers for all tables, so a write that is not
+/// synced would put the synced ones before it at risk when the power fails. Unsynced writes would not save wear
+/// either, as what changes seldom reaches the disk in any case. What saves wear is to write less often.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Pace {
+    /// As soon as a burst of changes is over.
+    Soon,
+    /// The first one soon, the next ones together and a good while later. For what is only a little wrong if it is lost.
+    Seldom,
+}
+
+impl Table {
+    pub(super) const ALL: [Self; 3] = [Self::AdmittedPods, Self::CrashLoops, Self::ImagePulls];
+
+    /// Its name in the file. The number is that of the form its rows have: rows of another form are another table, so that
+    /// a hostlet which does not know that form leaves them alone.
+    pub(super) const fn name(self) -> &'static str {
+        match self {
+            Self::AdmittedPods => "admitted-pods/1",
+            Self::CrashLoops => "crash-loops/1",
+            Self::ImagePulls => "image-pulls/1",
+        }
+    }
+
+    pub(super) const fn pace(self) -> Pace {
+        match self {
+            // Without its row a pod whose manifest breaks is lost.
+            Self::AdmittedPods => Pace::Soon,
+            // Without the last ones a container or a pull waits for the wrong time once. A host on which every container
+            // crashes would write without end.
+            Self::CrashLoops | Self::ImagePulls => Pace::Seldom,
+        }
+    }
+}

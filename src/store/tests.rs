@@ -1,0 +1,359 @@
+//! The store on real files: what comes back, what becomes of files that are no stores, and how much is written.
+
+use std::collections::BTreeMap;
+use std::fs::{self, File, Permissions};
+use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+
+use super::file::StoreFile;
+use super::{Keeper, Store, Table, place};
+
+const PODS: Table = Table::AdmittedPods;
+
+fn at(directory: &tempfile::TempDir) -> PathBuf {
+    directory.path().join("hostlet/store.redb")
+}
+
+fn rows(store: &Store) -> BTreeMap<String, u32> {
+    store.all(PODS).into_iter().collect()
+}
+
+fn row(key: &str, value: u32) -> BTreeMap<String, u32> {
+    BTreeMap::from([(key.to_owned(), value)])
+}
+
+/// The files that were set aside.
+fn aside(path: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(path.parent().unwrap()).unwrap().map(|entry| entry.unwrap().path());
+    let mut aside: Vec<_> = entries.filter(|p| p.to_string_lossy().contains(".aside-")).collect();
+    aside.sort();
+    aside
+}
+
+/// A store whose file has one row, closed.
+async fn prepare(path: &Path) {
+    let (store, mut keeper) = Store::open(path.to_owned()).await;
+    store.put(PODS, "a", &1);
+    assert!(keeper.write());
+}
+
+#[tokio::test]
+async fn what_was_written_comes_back() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = at(&directory);
+    let (store, mut keeper) = Store::open(path.clone()).await;
+    assert_eq!(rows(&store), BTreeMap::new());
+    store.put(PODS, "a", &1);
+    store.put(PODS, "b", &2);
+    store.put(Table::CrashLoops, "a", &"x");
+    assert!(keeper.write());
+    store.put(PODS, "b", &3);
+    store.retain(PODS, |key| key == "b");
+    assert!(keeper.write());
+    drop(keeper);
+
+    let (store, _keeper) = Store::open(path.clone()).await;
+    assert_eq!(rows(&store), row("b", 3));
+    assert_eq!(store.get::<String>(Table::CrashLoops, "a").as_deref(), Some("x"));
+    assert_eq!(store.get::<u32>(Table::CrashLoops, "a"), None, "a row of another form counts as none");
+    assert_eq!(*store.trouble().borrow(), None);
+    assert_eq!(fs::metadata(&path).unwrap().mode() & 0o777, 0o600);
+    assert_eq!(fs::metadata(path.parent().unwrap()).unwrap().mode() & 0o777, 0o700);
+}
+
+#[tokio::test]
+async fn a_daemon_that_is_killed_leaves_what_it_wrote() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = at(&directory);
+    let (store, mut keeper) = Store::open(path.clone()).await;
+    let mut copies = Vec::new();
+    for value in 0..5 {
+        store.put(PODS, "a", &value);
+        assert!(keeper.write());
+        // What is on disk when the daemon is killed now: the file as it is, never closed.
+        let copy = directory.path().join(format!("copy{value}"));
+        fs::copy(&path, &copy).unwrap();
+        fs::set_permissions(&copy, Permissions::from_mode(0o600)).unwrap();
+        copies.push(copy);
+    }
+    for (value, copy) in (0..).zip(copies) {
+        let (store, _keeper) = Store::open(copy).await;
+        assert_eq!((rows(&store), store.trouble().borrow().clone()), (row("a", value), None));
+    }
+}
+
+/// Whatever is in the place of the file is set aside, told, and replaced by a store that works.
+async fn is_set_aside(what: &str, spoil: impl FnOnce(&Path), found: &str) {
+    let directory = tempfile::tempdir().unwrap();
+    let path = at(&directory);
+    prepare(&path).await;
+    spoil(&path);
+    let (store, mut keeper) = Store::open(path.clone()).await;
+    assert_eq!(rows(&store), BTreeMap::new(), "{what}");
+    let told = store.trouble().borrow().clone().unwrap();
+    assert!(
+        told.contains(found) && told.contains(".aside-") && told.contains("a new one was begun"),
+        "{what}: {told}"
+    );
+    assert_eq!(aside(&path).len(), 1, "{what}");
+    store.put(PODS, "b", &2);
+    assert!(keeper.write(), "{what}");
+    drop(keeper);
+    let (store, _keeper) = Store::open(path).await;
+    assert_eq!((rows(&store), store.trouble().borrow().clone()), (row("b", 2), None), "{what}");
+}
+
+#[tokio::test]
+async fn what_is_no_store_is_set_aside_and_replaced() {
+    is_set_aside("text", |path| fs::write(path, "hello, world\n".repeat(400)).unwrap(), "redb").await;
+    is_set_aside("zeroes", |path| fs::write(path, vec![0; 1 << 20]).unwrap(), "redb").await;
+    let cut = |path: &Path| File::options().write(true).open(path).unwrap().set_len(5000).unwrap();
+    is_set_aside("truncated", cut, "truncated").await;
+    let flip = |path: &Path| {
+        let mut bytes = fs::read(path).unwrap();
+        // In the middle of every page but the first, where the headers are: some of them are free.
+        for byte in bytes.iter_mut().skip(4096 + 2000).step_by(4096) {
+            *byte ^= 1;
+        }
+        fs::write(path, bytes).unwrap();
+    };
+    is_set_aside("flipped bits", flip, "orrupt").await;
+    let version = |path: &Path| {
+        let mut bytes = fs::read(path).unwrap();
+        // The version byte of each of the two commit slots.
+        for slot in [64, 192] {
+            bytes[slot] = 77;
+        }
+        fs::write(path, bytes).unwrap();
+    };
+    is_set_aside("another version", version, "version").await;
+    let open = |path: &Path| fs::set_permissions(path, Permissions::from_mode(0o666)).unwrap();
+    is_set_aside("writable by all", open, "others may write it").await;
+    let link = |path: &Path| {
+        fs::rename(path, path.with_extension("elsewhere")).unwrap();
+        symlink(path.with_extension("elsewhere"), path).unwrap();
+    };
+    is_set_aside("a link", link, "not a regular file").await;
+    let directory = |path: &Path| {
+        fs::remove_file(path).unwrap();
+        fs::create_dir(path).unwrap();
+    };
+    is_set_aside("a directory", directory, "not a regular file").await;
+    let fifo = |path: &Path| {
+        fs::remove_file(path).unwrap();
+        nix::unistd::mkfifo(path, nix::sys::stat::Mode::S_IRWXU).unwrap();
+    };
+    is_set_aside("a pipe", fifo, "not a regular file").await;
+}
+
+#[tokio::test]
+async fn a_file_that_others_could_only_read_is_closed_to_them() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = at(&directory);
+    prepare(&path).await;
+    fs::set_permissions(&path, Permissions::from_mode(0o644)).unwrap();
+    let (store, _keeper) = Store::open(path.clone()).await;
+    assert_eq!(rows(&store), row("a", 1));
+    assert_eq!(fs::metadata(&path).unwrap().mode() & 0o777, 0o600);
+}
+
+#[tokio::test]
+async fn only_the_newest_files_set_aside_are_kept() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = at(&directory);
+    fs::create_dir(path.parent().unwrap()).unwrap();
+    for n in 0..6 {
+        fs::write(&path, format!("no store {n}")).unwrap();
+        fs::set_permissions(&path, Permissions::from_mode(0o600)).unwrap();
+        drop(Store::open(path.clone()).await);
+        // Names tell milliseconds apart.
+        tokio::time::sleep(Duration::from_millis(2)).await;
+    }
+    let kept: Vec<_> = aside(&path).iter().map(|p| fs::read_to_string(p).unwrap()).collect();
+    assert_eq!(kept, ["no store 3", "no store 4", "no store 5"]);
+}
+
+#[tokio::test]
+async fn a_file_that_is_damaged_while_it_is_used_is_replaced_from_memory() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = at(&directory);
+    let (store, mut keeper) = Store::open(path.clone()).await;
+    for n in 0..50 {
+        store.put(PODS, &format!("key{n}"), &"x".repeat(4000));
+    }
+    assert!(keeper.write());
+    let length = fs::metadata(&path).unwrap().len();
+    fs::write(&path, vec![0xaa; usize::try_from(length).unwrap()]).unwrap();
+    // Until redb reads what is not in its memory it has not noticed.
+    for n in 0..50 {
+        store.put(PODS, &format!("key{n}"), &format!("{n}"));
+        assert!(keeper.write());
+    }
+    drop(keeper);
+    let (store, _keeper) = Store::open(path.clone()).await;
+    let stored: BTreeMap<String, String> = store.all(PODS).into_iter().collect();
+    match aside(&path).len() {
+        // Noticed at the next opening, as another daemon began with nothing; or while it was used, and nothing is lost.
+        0 => panic!("the damage was not noticed: {stored:?}"),
+        _ => assert!(stored.is_empty() || stored.len() == 50, "{stored:?}"),
+    }
+}
+
+#[tokio::test]
+async fn where_nothing_can_be_made_the_daemon_goes_on_and_tries_again() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = at(&directory);
+    fs::write(path.parent().unwrap(), "a file in place of the directory").unwrap();
+    let (store, mut keeper) = Store::open(path.clone()).await;
+    let told = store.trouble().borrow().clone().unwrap();
+    assert!(told.contains("cannot be used: cannot make the directory of it"), "{told}");
+    store.put(PODS, "a", &1);
+    assert!(!keeper.write());
+    assert!(!keeper.write());
+    assert_eq!(rows(&store), row("a", 1));
+
+    fs::remove_file(path.parent().unwrap()).unwrap();
+    assert!(keeper.write());
+    assert_eq!(*store.trouble().borrow(), None);
+    drop(keeper);
+    assert_eq!(rows(&Store::open(path).await.0), row("a", 1));
+}
+
+#[tokio::test]
+async fn rows_are_read_where_nothing_can_be_written() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = at(&directory);
+    prepare(&path).await;
+    // As on a file system that is read-only: root may write to any file, but not to one that runs.
+    let bytes = fs::read(&path).unwrap();
+    let read = StoreFile::of_bytes(&bytes).unwrap().read().unwrap();
+    assert_eq!(read.len(), 1);
+    assert_eq!(place::open_read_only(&path).unwrap().read().unwrap(), read);
+    assert_eq!(fs::read(&path).unwrap(), bytes, "reading changed the file");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_file_that_another_daemon_lets_go_of_is_taken_over() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = at(&directory);
+    prepare(&path).await;
+    let held = place::open(&path).unwrap();
+    let mut tasks = JoinSet::new();
+    tasks.spawn(Store::open(path.clone()));
+    tokio::time::sleep(Duration::from_secs(3)).await;
+    drop(held);
+    let (store, keeper) = tasks.join_next().await.unwrap().unwrap();
+    assert_eq!((rows(&store), store.trouble().borrow().clone()), (row("a", 1), None));
+
+    // One that does not let go.
+    let (other, mut second) = Store::open(path.clone()).await;
+    assert!(other.trouble().borrow().clone().unwrap().contains("another process has it open"));
+    other.put(PODS, "b", &2);
+    assert!(!second.write());
+    assert!(aside(&path).is_empty(), "a file in use is not damaged");
+    drop(keeper);
+    assert!(second.write());
+    assert_eq!(*other.trouble().borrow(), None);
+}
+
+/// A keeper that runs; what it wrote is seen in copies of its file.
+struct Running {
+    directory: tempfile::TempDir,
+    store: Store,
+    tasks: JoinSet<()>,
+    cancel: CancellationToken,
+}
+
+impl Running {
+    async fn start() -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let (store, keeper): (Store, Keeper) = Store::open(at(&directory)).await;
+        let (mut tasks, cancel) = (JoinSet::new(), CancellationToken::new());
+        tasks.spawn(keeper.run(cancel.clone()));
+        Self { directory, store, tasks, cancel }
+    }
+
+    /// What a daemon would find that starts now.
+    fn on_disk(&self, table: Table) -> BTreeMap<String, u32> {
+        let rows = StoreFile::of_bytes(&fs::read(at(&self.directory)).unwrap()).unwrap().read().unwrap();
+        let of_table = rows.into_iter().filter(|((of, _), _)| *of == table);
+        of_table.map(|((_, key), value)| (key, serde_json::from_slice(&value).unwrap())).collect()
+    }
+
+    fn version(&self) -> (i64, i64) {
+        let metadata = fs::metadata(at(&self.directory)).unwrap();
+        (metadata.mtime(), metadata.mtime_nsec())
+    }
+
+    async fn seconds(&self, seconds: u64) {
+        tokio::time::sleep(Duration::from_secs(seconds)).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_burst_is_written_soon_and_then_nothing_while_nothing_changes() {
+    let running = Running::start().await;
+    for n in 0..100 {
+        running.store.put(PODS, &n.to_string(), &n);
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    running.seconds(1).await;
+    assert_eq!(running.on_disk(PODS).len(), 100);
+    let version = running.version();
+    for _ in 0..50 {
+        running.store.put(PODS, "7", &7);
+        running.seconds(3600).await;
+    }
+    // There and back between two writes.
+    running.store.put(PODS, "7", &8);
+    running.store.put(PODS, "7", &7);
+    running.seconds(3600).await;
+    assert_eq!(running.version(), version);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_written_seldom_goes_with_what_is_written_soon_and_with_the_end() {
+    let mut running = Running::start().await;
+    let loops = |n: u32| running.store.put(Table::CrashLoops, "a", &n);
+    let on_disk = || running.on_disk(Table::CrashLoops);
+    loops(1);
+    running.seconds(1).await;
+    assert_eq!(on_disk(), row("a", 1), "the first one soon");
+    loops(2);
+    running.seconds(10).await;
+    assert_eq!(on_disk(), row("a", 1));
+    loops(3);
+    running.seconds(20).await;
+    assert_eq!(on_disk(), row("a", 3), "the next ones together and later");
+    loops(4);
+    running.store.put(PODS, "p", &1);
+    running.seconds(1).await;
+    assert_eq!(on_disk(), row("a", 4));
+    loops(5);
+    running.cancel.cancel();
+    running.tasks.join_next().await.unwrap().unwrap();
+    assert_eq!(running.on_disk(Table::CrashLoops), row("a", 5));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_write_that_fails_is_tried_again_until_it_succeeds() {
+    let running = Running::start().await;
+    running.store.put(PODS, "a", &1);
+    running.seconds(1).await;
+    // The directory goes, and its place is taken.
+    let home = at(&running.directory).parent().unwrap().to_owned();
+    fs::rename(&home, home.with_extension("gone")).unwrap();
+    fs::write(&home, "").unwrap();
+    running.store.put(PODS, "b", &2);
+    running.seconds(3600).await;
+    let told = running.store.trouble().borrow().clone().unwrap();
+    assert!(told.contains("cannot make the directory"), "{told}");
+    fs::remove_file(&home).unwrap();
+    running.seconds(600).await;
+    assert_eq!(running.on_disk(PODS), BTreeMap::from([("a".to_owned(), 1), ("b".to_owned(), 2)]));
+    assert_eq!(*running.store.trouble().borrow(), None);
+}
