@@ -1,11 +1,13 @@
 #!/usr/bin/env bash
-# From a fresh Debian or Ubuntu host to a running pod, without a cluster and without a registry.
+# From a fresh Debian or Ubuntu host to a running pod, without a registry: alone on the host, or in a cluster.
 #
-# usage: sudo integration/quickstart.sh           install what is missing, build, start, show a pod
-#        sudo integration/quickstart.sh --down    remove everything the above made (installed packages stay)
+# usage: sudo integration/quickstart.sh             install what is missing, build, start, show a pod
+#        sudo integration/quickstart.sh --cluster   the same as the node of a cluster with a control plane of its own
+#        sudo integration/quickstart.sh --down      remove everything the above made (installed packages stay)
 #
 # It runs a containerd of its own (root, state, socket, network, cgroup), so that the host's is neither needed nor
-# touched. HOSTLET_BIN=PATH takes a hostlet that is built already.
+# touched. HOSTLET_BIN=PATH takes a hostlet that is built already. The control plane is built with Go (the first time
+# takes about ten minutes) or taken from KUBEBUILDER_ASSETS; with HOSTLET_TEST_KUBELET=stock its node is a stock kubelet.
 set -euo pipefail
 
 here=$(dirname "${BASH_SOURCE[0]}")
@@ -21,6 +23,18 @@ here=$(dirname "${BASH_SOURCE[0]}")
 . "$here/lib/service.sh"
 # shellcheck source=integration/lib/cleanup.sh
 . "$here/lib/cleanup.sh"
+# shellcheck source=integration/lib/cgroup.sh
+. "$here/lib/cgroup.sh"
+# shellcheck source=integration/lib/containerd2.sh
+. "$here/lib/containerd2.sh"
+# shellcheck source=integration/lib/kubernetes.sh
+. "$here/lib/kubernetes.sh"
+# shellcheck source=integration/lib/pki.sh
+. "$here/lib/pki.sh"
+# shellcheck source=integration/lib/control_plane.sh
+. "$here/lib/control_plane.sh"
+# shellcheck source=integration/lib/quickstart_cluster.sh
+. "$here/lib/quickstart_cluster.sh"
 
 NAME=hostlet-quickstart
 STATE=/var/lib/$NAME
@@ -34,6 +48,19 @@ CONTAINERD_SOCKET=$RUN/containerd/containerd.sock
 HOSTLET_CONFIG=$STATE/config.yaml
 HOSTLET_SOCKET=$RUN/hostlet.sock
 MANIFESTS=$STATE/manifests
+# What runs the node: hostlet, or the stock kubelet to compare with.
+AGENT=hostlet
+# What runs a program on the node's network: nothing on the host's own.
+ON_NODE=()
+# Where the cluster is, with --cluster.
+CONTROL_PLANE_DIR=$STATE/control-plane
+CLUSTER_CABLE=hostlet-api
+HOST_ADDRESS=10.244.223.1
+CLUSTER_ADDRESS=10.244.223.2
+# Nobody has it: what is routed there goes nowhere.
+CLUSTER_NOBODY=10.244.223.6
+CLUSTER_NODE=node1
+CLUSTER_KUBECONFIG=$CONTROL_PLANE_DIR/admin.conf
 
 # Whether a file holds exactly this.
 holds() { [ -e "$1" ] && [ "$(cat "$1")" = "$2" ]; }
@@ -86,7 +113,7 @@ start_containerd() {
   service_stop "$NAME-containerd" containerd "$CONTAINERD_CONFIG" 20
   put "$STATE/cni/net.d/10-$NAME.conflist" "$network"
   put "$CONTAINERD_CONFIG" "$config"
-  service_start "$NAME-containerd" "$LOG/containerd.log" "$(command -v containerd)" --config "$CONTAINERD_CONFIG"
+  service_start "$NAME-containerd" "$LOG/containerd.log" "${ON_NODE[@]}" "$(command -v containerd)" --config "$CONTAINERD_CONFIG"
   wait_until 30 "containerd answers (its log: $LOG/containerd.log)" containerd_answers "$CONTAINERD_SOCKET" || {
     tail -n 20 "$LOG/containerd.log" >&2
     exit 1
@@ -107,12 +134,16 @@ podLogsDir: $LOG/pods
 cgroupDriver: $(cgroup_driver)
 cgroupRoot: /$CGROUP
 resolvConf: $resolv
-# Nothing listens on the network, so a kubelet on the same host is not in the way.
-enableServer: false
 healthzPort: 0
 YAML
+  if has_cluster; then
+    cluster_config
+  else
+    printf '# Nothing listens on the network, so a kubelet on the same host is not in the way.\nenableServer: false\n'
+  fi
   has_cgroup_v2 || printf '# This host still has cgroup version 1.\nfailCgroupV1: false\n'
   [ "$(wc -l </proc/swaps)" -le 1 ] || printf '# This host swaps.\nfailSwapOn: false\n'
+  [ "$AGENT" = hostlet ] || return 0
   cat <<YAML
 ---
 apiVersion: hostlet.dev/v1alpha1
@@ -134,11 +165,11 @@ hostlet_up() {
 }
 
 start_hostlet() {
-  local config pid
+  local config pid flags=()
   mkdir -p "$MANIFESTS" "$STATE/kubelet" "$LOG/pods"
   config=$(hostlet_config)
   [ "$(wc -l </proc/swaps)" -le 1 ] || note "this host swaps: hostlet is told to start all the same (failSwapOn: false)"
-  pid=$(pids_of hostlet "$HOSTLET_CONFIG")
+  pid=$(pids_of "$AGENT" "$HOSTLET_CONFIG")
   if [ -n "$pid" ]; then
     # Of a program that was built anew since, the kernel says "(deleted)".
     if holds "$HOSTLET_CONFIG" "$config" && [ "$(readlink "/proc/$pid/exe")" = "$(readlink -f "$HOSTLET_BIN")" ]; then
@@ -146,10 +177,18 @@ start_hostlet() {
       return
     fi
     note "hostlet: its program or configuration changed; restarting it (the pods go on)"
-    service_stop "$NAME" hostlet "$HOSTLET_CONFIG" 30
+    service_stop "$NAME" "$AGENT" "$HOSTLET_CONFIG" 30
   fi
   put "$HOSTLET_CONFIG" "$config"
-  service_start "$NAME" "$LOG/hostlet.log" "$HOSTLET_BIN" --config "$HOSTLET_CONFIG" --root-dir "$STATE/kubelet"
+  if has_cluster; then
+    flags=(--kubeconfig "$CONTROL_PLANE_DIR/node.conf" --hostname-override "$CLUSTER_NODE" --node-ip "$CLUSTER_ADDRESS")
+  fi
+  service_start "$NAME" "$LOG/$AGENT.log" "${ON_NODE[@]}" "$HOSTLET_BIN" --config "$HOSTLET_CONFIG" \
+    --root-dir "$STATE/kubelet" "${flags[@]}"
+  if [ "$AGENT" != hostlet ]; then
+    note "$AGENT: started, configured by $HOSTLET_CONFIG"
+    return
+  fi
   wait_until 30 "hostlet answers" hostlet_up || exit 1
   note "hostlet: started, configured by $HOSTLET_CONFIG"
 }
@@ -200,8 +239,39 @@ show_next() {
   note "sudo $here/quickstart.sh --down"
 }
 
+# The same on a network with a control plane, and with a Deployment instead of a manifest.
+up_cluster() {
+  need_root "$@"
+  ! [ -e "$STATE" ] || has_cluster || die "a quickstart without a cluster is here: $here/quickstart.sh --down removes it"
+  say "installing what is missing"
+  install_packages
+  say "building"
+  note_before
+  build_kubernetes "${CONTROL_PLANE[@]}" kube-proxy kubectl
+  if [ "${HOSTLET_TEST_KUBELET:-hostlet}" = stock ]; then
+    AGENT=kubelet
+    build_kubernetes kubelet
+    HOSTLET_BIN=$(kubernetes_program kubelet)
+  else
+    install_rust
+    build_hostlet
+  fi
+  build_images "$STATE/images"
+  say "starting"
+  ON_NODE=(nsenter --net="/run/netns/$NAME")
+  make_cluster_network
+  start_control_plane
+  start_containerd
+  import_images "$CONTAINERD_SOCKET" "$STATE/images"
+  [ "$(cgroup_driver)" = systemd ] || make_cgroup "$CGROUP"
+  start_hostlet
+  show_deployment
+  show_next_in_cluster
+}
+
 up() {
   need_root "$@"
+  ! has_cluster || die "a quickstart with a cluster is here: $here/quickstart.sh --down removes it"
   say "installing what is missing"
   install_packages
   install_rust
@@ -236,7 +306,11 @@ nothing_runs() {
 end_pods() {
   find "$MANIFESTS" -mindepth 1 -delete 2>/dev/null || true
   service_running containerd "$CONTAINERD_CONFIG" || return 0
-  if service_running hostlet "$HOSTLET_CONFIG"; then
+  if has_cluster && [ -e "$CLUSTER_KUBECONFIG" ]; then
+    cluster_kubectl delete deployments,daemonsets,statefulsets,jobs,pods --all --all-namespaces --timeout=50s \
+      >/dev/null 2>&1 || true
+  fi
+  if service_running hostlet "$HOSTLET_CONFIG" || service_running kubelet "$HOSTLET_CONFIG"; then
     wait_until 60 "hostlet has ended all pods" nothing_runs || warn "ending what is left by force"
   fi
 }
@@ -279,11 +353,14 @@ down() {
   end_pods
   say "stopping hostlet and containerd"
   service_stop "$NAME" hostlet "$HOSTLET_CONFIG" 30
+  service_stop "$NAME" kubelet "$HOSTLET_CONFIG" 30
+  stop_control_plane
   end_leftovers
   say "removing networks, files and cgroups"
   unmount_below "$RUN"
   unmount_below "$STATE"
   ! [ -e "/sys/class/net/$BRIDGE" ] || ip link delete "$BRIDGE"
+  remove_cluster_network
   remove_nat_rules "$NAME"
   remove_cni_results "$NAME" "$STATE/containerd"
   remove_log_links "$LOG/pods"
@@ -295,6 +372,7 @@ down() {
 
 case ${1:-} in
   "") up "$@" ;;
+  --cluster) up_cluster "$@" ;;
   --down) down "$@" ;;
   -h | --help) sed -n '2,/^set/{/^#/s/^# \{0,1\}//p}' "${BASH_SOURCE[0]}" ;;
   *) die "unknown argument: $1 (try --help)" ;;

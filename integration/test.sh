@@ -53,6 +53,11 @@ failed=()
 # Tests run in the directory of their package, as cargo has it.
 run_program() { (cd "$here" && "$1") || failed+=("$(basename "$1")$2"); }
 for program in "${programs[@]}"; do
+  # hostlet does not join clusters yet: the tests of a cluster run on the stock kubelet, for who asks for it.
+  if [[ "$(basename "$program")" = cluster-* && "${HOSTLET_TEST_KUBELET:-hostlet}" != stock ]]; then
+    note "$(basename "$program"): left out (HOSTLET_TEST_KUBELET=stock runs it on the stock kubelet)"
+    continue
+  fi
   note "$(basename "$program")"
   run_program "$program" ""
 done

@@ -35,6 +35,7 @@ missing_packages() {
   command -v iptables >/dev/null || echo iptables
   command -v jq >/dev/null || echo jq
   command -v curl >/dev/null || echo curl
+  command -v openssl >/dev/null || echo openssl
   [ -e /etc/ssl/certs/ca-certificates.crt ] || echo ca-certificates
 }
 

@@ -1,6 +1,7 @@
-//! What hostlet's tests stand on: waits, the daemon as a process, a fake runtime on a socket, and hosts of either a fake
-//! or a real runtime to run the daemon on. Holds no tests and no product code.
+//! What hostlet's tests stand on: waits, the daemon as a process, a fake runtime on a socket, hosts of either a fake or a
+//! real runtime to run the daemon on, and a cluster for them to join. Holds no tests and no product code.
 
+pub mod cluster;
 pub mod fake_cri;
 pub mod real;
 

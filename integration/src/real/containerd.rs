@@ -15,7 +15,6 @@ use super::netns::Netns;
 use crate::shell::{integration_dir, lib, profile_dir, tail};
 use crate::wait::{Look, wait_for};
 
-const POD_SUBNET: &str = "10.88.0.0/16";
 /// The bridge of the pods in the host's network.
 pub(super) const BRIDGE: &str = "cni0";
 const START_TIMEOUT: Duration = Duration::from_secs(60);
@@ -30,10 +29,11 @@ pub(super) struct Containerd {
 }
 
 impl Containerd {
-    /// Starts containerd in `netns` and imports the two local images, built if need be.
-    pub(super) async fn start(dirs: &Dirs, netns: &Netns) -> Result<Self> {
+    /// Starts containerd in `netns`, with addresses of the subnet `pods`, and imports the two local images, built if
+    /// need be.
+    pub(super) async fn start(dirs: &Dirs, netns: &Netns, pods: &str) -> Result<Self> {
         let config = dirs.state.join("containerd.toml");
-        write_config(dirs, &config)?;
+        write_config(dirs, &config, pods)?;
         let log = dirs.state.join("containerd.log");
         let child = spawn(netns, &config, &log)?;
         let containerd = Self { child, socket: dirs.containerd_socket(), config, log };
@@ -98,10 +98,10 @@ impl Containerd {
     }
 }
 
-fn write_config(dirs: &Dirs, config: &Path) -> Result<()> {
+fn write_config(dirs: &Dirs, config: &Path, pods: &str) -> Result<()> {
     let networks = dirs.state.join("cni");
     fs::create_dir_all(&networks).with_context(|| format!("creating {}", networks.display()))?;
-    let network = lib("cni_config", [&dirs.id, BRIDGE, POD_SUBNET, &dirs.addresses().to_string_lossy()])?;
+    let network = lib("cni_config", [&dirs.id, BRIDGE, pods, &dirs.addresses().to_string_lossy()])?;
     let text = lib(
         "containerd_config",
         [dirs.containerd_root().as_path(), &dirs.containerd_state(), &networks, Path::new("false")],

@@ -10,7 +10,7 @@ use k8s_cri::v1::{
     Container, ContainerConfig, ContainerMetadata, ContainerStatus, ContainerStatusRequest,
     CreateContainerRequest, ImageSpec, LinuxPodSandboxConfig, ListContainersRequest, ListPodSandboxRequest,
     PodSandbox, PodSandboxConfig, PodSandboxMetadata, PodSandboxStatusRequest, RemovePodSandboxRequest,
-    RunPodSandboxRequest, StartContainerRequest, StopContainerRequest, StopPodSandboxRequest,
+    RunPodSandboxRequest, StartContainerRequest, StatusRequest, StopContainerRequest, StopPodSandboxRequest,
 };
 use tonic::transport::{Channel, Endpoint};
 
@@ -88,6 +88,15 @@ impl Cri {
         let request = ContainerStatusRequest { container_id: id.to_owned(), verbose: false };
         let answer = self.runtime().container_status(request).await;
         answer.with_context(|| format!("status of {id}"))?.into_inner().status.context("an empty status")
+    }
+
+    /// The names of the runtime handlers the runtime tells of, sorted; the default one has none.
+    pub async fn runtime_handlers(&self) -> Result<Vec<String>> {
+        let status =
+            self.runtime().status(StatusRequest { verbose: false }).await.context("the runtime's status")?;
+        let mut names: Vec<_> = status.into_inner().runtime_handlers.into_iter().map(|h| h.name).collect();
+        names.sort();
+        Ok(names)
     }
 
     /// The IP of a sandbox.

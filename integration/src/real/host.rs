@@ -14,7 +14,7 @@ use super::belongings::{Belonging, Owners, belongings};
 use super::containerd::{BRIDGE, Containerd};
 use super::cri::Cri;
 use super::leftovers::{end, remove, remove_abandoned, remove_dir};
-use super::netns::Netns;
+use super::netns::{LONELY_ADDRESS, Netns};
 use super::processes::{ContainerProcess, container_processes};
 use super::registry::SlowRegistry;
 use crate::daemon::{Daemon, Setup};
@@ -23,19 +23,34 @@ use crate::shell::{lib, run, text};
 
 /// Tells the hosts of one test process apart.
 static NEXT: AtomicU32 = AtomicU32::new(0);
+/// The pods' addresses on a host that stands alone.
+const LONELY_PODS: &str = "10.88.0.0/16";
 
 /// The directories of a host.
 #[derive(Clone, Debug)]
-pub(super) struct Dirs {
+pub(crate) struct Dirs {
     /// `hl-<pid of the test>-<number>`: also the name of the network namespace and of the cgroup.
-    pub(super) id: String,
+    pub(crate) id: String,
     /// What is on disk.
-    pub(super) state: PathBuf,
+    pub(crate) state: PathBuf,
     /// Sockets and mounts.
-    pub(super) run: PathBuf,
+    pub(crate) run: PathBuf,
 }
 
 impl Dirs {
+    /// The directories of a new host, made. Fails with a clear message if not root.
+    pub(crate) fn create() -> Result<Self> {
+        if !nix::unistd::geteuid().is_root() {
+            bail!("tests on real parts need root: run them with `sudo integration/test.sh`");
+        }
+        remove_abandoned();
+        let dirs = Self::of(&format!("hl-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed)));
+        for dir in [&dirs.run, &dirs.manifests(), &dirs.logs()] {
+            fs::create_dir_all(dir).with_context(|| format!("creating {}", dir.display()))?;
+        }
+        Ok(dirs)
+    }
+
     pub(super) fn of(id: &str) -> Self {
         Self {
             id: id.to_owned(),
@@ -64,6 +79,10 @@ impl Dirs {
 
     pub(super) fn manifests(&self) -> PathBuf {
         self.state.join("manifests")
+    }
+
+    pub(crate) fn logs(&self) -> PathBuf {
+        self.state.join("logs")
     }
 
     pub(super) fn archives(&self) -> PathBuf {
@@ -102,25 +121,22 @@ pub struct RealHost {
 impl RealHost {
     /// Makes a host: network namespace, containerd, images. Fails with a clear message if not root.
     pub async fn start() -> Result<Self> {
-        if !nix::unistd::geteuid().is_root() {
-            bail!("tests on a real containerd need root: run them with `sudo integration/test.sh`");
-        }
-        remove_abandoned();
-        let id = format!("hl-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
-        let dirs = Dirs::of(&id);
-        let made = Self::make(&dirs).await;
+        Self::start_at(LONELY_ADDRESS, LONELY_PODS).await
+    }
+
+    /// The same with its own address and a subnet for its pods, so that it can be one of several.
+    pub(crate) async fn start_at(address: &str, pods: &str) -> Result<Self> {
+        let dirs = Dirs::create()?;
+        let made = Self::make(&dirs, address, pods).await;
         if made.is_err() {
-            remove(&id)?;
+            remove(&dirs.id)?;
         }
         made
     }
 
-    async fn make(dirs: &Dirs) -> Result<Self> {
-        for dir in [&dirs.run, &dirs.manifests(), &dirs.state.join("logs")] {
-            fs::create_dir_all(dir).with_context(|| format!("creating {}", dir.display()))?;
-        }
-        let netns = Netns::create(&dirs.id)?;
-        let containerd = Containerd::start(dirs, &netns).await?;
+    async fn make(dirs: &Dirs, address: &str, pods: &str) -> Result<Self> {
+        let netns = Netns::create(&dirs.id, address)?;
+        let containerd = Containerd::start(dirs, &netns, pods).await?;
         let cri = Cri::connect(containerd.socket()).await?;
         Ok(Self { dirs: dirs.clone(), netns, containerd, cri })
     }
@@ -198,7 +214,17 @@ impl RealHost {
 
     /// The directory pods' logs are written to.
     pub fn logs(&self) -> PathBuf {
-        self.dirs.state.join("logs")
+        self.dirs.logs()
+    }
+
+    /// Its directories.
+    pub(crate) fn dirs(&self) -> &Dirs {
+        &self.dirs
+    }
+
+    /// Its network.
+    pub(crate) fn netns(&self) -> &Netns {
+        &self.netns
     }
 
     /// Starts the daemon and waits until it answers. `extra` is YAML of further `KubeletConfiguration` fields.

@@ -13,10 +13,20 @@ use super::host::Dirs;
 use crate::shell::lib;
 
 /// What runs on a host beside its pods.
-const PROGRAMS: [&str; 3] = ["containerd", "containerd-shim-runc-v2", "hostlet"];
+const PROGRAMS: [&str; 9] = [
+    "containerd",
+    "containerd-shim-runc-v2",
+    "etcd",
+    "hostlet",
+    "kube-apiserver",
+    "kube-controller-manager",
+    "kube-proxy",
+    "kube-scheduler",
+    "kubelet",
+];
 
 /// Removes all that a host made: processes, pods, mounts, cgroups, network namespace, directories.
-pub(super) fn remove(id: &str) -> Result<()> {
+pub(crate) fn remove(id: &str) -> Result<()> {
     let dirs = Dirs::of(id);
     end(&dirs)?;
     lib("remove_cni_results", [Path::new(id), &dirs.containerd_root()])?;

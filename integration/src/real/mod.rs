@@ -11,8 +11,11 @@ mod registry;
 
 pub use crate::daemon::Daemon;
 pub use cri::{Cri, CriSandbox};
+pub(crate) use host::Dirs;
 pub use host::{AfterReboot, ArchiveForm, RealHost};
 pub use leftovers::leftovers;
+pub(crate) use leftovers::remove;
+pub(crate) use netns::Netns;
 pub use processes::ContainerProcess;
 pub use registry::SlowRegistry;
 

@@ -1,5 +1,7 @@
 //! What a daemon remembers of the one before it, and what it does without: the file of the store damaged, the disk full.
 
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on is to fail")]
+
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -1,0 +1,83 @@
+# shellcheck shell=bash
+# The programs of a Kubernetes control plane, and the stock kubelet to compare with: each built from its Go module, once
+# per version, or taken from KUBEBUILDER_ASSETS. Sourced after common.sh and containerd2.sh.
+
+KUBERNETES_VERSION=1.36.3
+ETCD_VERSION=3.6.8
+
+# Where they are kept between runs, beside what cargo keeps for a person.
+kubernetes_dir() {
+  printf '%s/hostlet-tests/kubernetes-%s\n' "${XDG_CACHE_HOME:-$(builder_home)/.cache}" "$KUBERNETES_VERSION"
+}
+
+etcd_dir() { printf '%s/hostlet-tests/etcd-%s\n' "${XDG_CACHE_HOME:-$(builder_home)/.cache}" "$ETCD_VERSION"; }
+
+# Prints the path of one of the programs: the one of KUBEBUILDER_ASSETS, else the built one. Fails if there is neither.
+# usage: kubernetes_program NAME
+kubernetes_program() {
+  local name=$1 file
+  for file in "${KUBEBUILDER_ASSETS:-/nonexistent}/$name" "$(kubernetes_dir)/$name" "$(etcd_dir)/$name"; do
+    if [ -x "$file" ]; then
+      printf '%s\n' "$file"
+      return
+    fi
+  done
+  return 1
+}
+
+# Builds those of the programs that are not there: etcd, or commands of k8s.io/kubernetes. The first time takes about
+# eight minutes of two cores for a control plane. Several processes may ask at once; one builds.
+# usage: build_kubernetes NAME...
+build_kubernetes() {
+  local name go missing=()
+  for name in "$@"; do
+    kubernetes_program "$name" >/dev/null || missing+=("$name")
+  done
+  [ "${#missing[@]}" -gt 0 ] || return 0
+  go=$(go_program) ||
+    die "missing: ${missing[*]}; they are built with Go (https://go.dev/dl/), or taken from the directory KUBEBUILDER_ASSETS"
+  note "building with Go (the first time takes some minutes): ${missing[*]}"
+  for name in "${missing[@]}"; do
+    case $name in
+      etcd) build_go_program "$go" "$(etcd_dir)" etcd go.etcd.io/etcd/server/v3 "$ETCD_VERSION" "" ;;
+      *)
+        build_go_program "$go" "$(kubernetes_dir)" "$name" k8s.io/kubernetes "$KUBERNETES_VERSION" "cmd/$name"
+        ;;
+    esac
+  done
+}
+
+# Builds one program of a Go module into a directory, as the builder. A module of our own needs it: `go install` refuses
+# modules that replace others, as Kubernetes does its staging modules, which are published with versions of their own.
+# usage: build_go_program GO DIRECTORY NAME MODULE VERSION PACKAGE
+build_go_program() {
+  as_builder bash -euo pipefail -s "$@" <<'BUILD'
+go=$1 dir=$2 name=$3 module=$4 version=$5 package=$module${6:+/$6}
+mkdir -p "$dir"
+exec 9>"$dir/.lock"
+flock 9
+[ ! -x "$dir/$name" ] || exit 0
+work=$(mktemp -d "$dir/.building.XXXXXX")
+trap 'rm -rf "$work"' EXIT
+cd "$work"
+export CGO_ENABLED=0 GOFLAGS=-mod=mod
+{
+  "$go" mod init hostlet.dev/tests
+  if [ "$module" = k8s.io/kubernetes ]; then
+    mod=$("$go" mod download -json "$module@v$version" | sed -n 's/.*"GoMod": "\(.*\)".*/\1/p')
+    sed -n "s,^\t*\(k8s.io/[^ ]*\) => ./staging/.*,replace \1 => \1 v0.${version#1.},p" "$mod" >>go.mod
+  fi
+  "$go" get "$module@v$version"
+} >log 2>&1 || { cat log >&2; exit 1; }
+flags="-s -w"
+if [ "$module" = k8s.io/kubernetes ]; then
+  minor=${version#1.}
+  for variables in k8s.io/component-base/version k8s.io/client-go/pkg/version; do
+    flags+=" -X $variables.gitVersion=v$version -X $variables.gitMajor=1 -X $variables.gitMinor=${minor%%.*}"
+    flags+=" -X $variables.gitTreeState=clean"
+  done
+fi
+"$go" build -trimpath -ldflags "$flags" -o built "$package" 2>log || { cat log >&2; exit 1; }
+mv built "$dir/$name" # Half a program never has the name.
+BUILD
+}

@@ -1,0 +1,117 @@
+//! The program that makes a host a node: hostlet, or the stock kubelet to compare with. Both get the same configuration and
+//! the same flags, written here and nowhere else.
+
+use std::ffi::OsString;
+use std::fs;
+use std::path::PathBuf;
+
+use anyhow::{Context, Result, bail};
+use serde_json::{Value, json};
+
+use super::control_plane::{Cluster, Place};
+use crate::daemon;
+use crate::real::RealHost;
+use crate::shell::lib;
+
+/// Which program the tests put on their nodes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Agent {
+    /// hostlet.
+    Hostlet,
+    /// The kubelet of Kubernetes: what it does defines what the tests expect.
+    Stock,
+}
+
+impl Agent {
+    /// hostlet, unless `HOSTLET_TEST_KUBELET=stock`.
+    pub fn chosen() -> Result<Self> {
+        match std::env::var("HOSTLET_TEST_KUBELET").as_deref() {
+            Err(_) | Ok("hostlet") => Ok(Self::Hostlet),
+            Ok("stock") => Ok(Self::Stock),
+            Ok(other) => bail!("HOSTLET_TEST_KUBELET={other}: neither hostlet nor stock"),
+        }
+    }
+
+    /// The path of the program, built before if need be.
+    pub(super) fn program(self) -> Result<PathBuf> {
+        match self {
+            Self::Hostlet => daemon::program(),
+            Self::Stock => {
+                lib("build_kubernetes", ["kubelet"])?;
+                Ok(PathBuf::from(lib("kubernetes_program", ["kubelet"])?.trim()))
+            }
+        }
+    }
+
+    /// Writes what the program reads at its start to the host's directory and returns its arguments. `extra` are further
+    /// fields of `KubeletConfiguration`.
+    pub(super) fn arrange(
+        self,
+        cluster: &Cluster,
+        place: &Place,
+        labels: &str,
+        host: &RealHost,
+        extra: &Value,
+    ) -> Result<Vec<OsString>> {
+        let state = &host.dirs().state;
+        let (kubeconfig, certificate, key) = cluster.certify(place)?;
+        let resolv = state.join("resolv.conf");
+        let mut config = json!({
+            "apiVersion": "kubelet.config.k8s.io/v1beta1",
+            "kind": "KubeletConfiguration",
+            "containerRuntimeEndpoint": format!("unix://{}", host.socket().display()),
+            "staticPodPath": host.manifests(),
+            "fileCheckFrequency": "1s",
+            "podLogsDir": host.logs(),
+            "volumePluginDir": state.join("volume-plugins"),
+            "cgroupDriver": "cgroupfs",
+            "cgroupRoot": format!("/{}", host.id()),
+            "failCgroupV1": false,
+            "failSwapOn": false,
+            "tlsCertFile": certificate,
+            "tlsPrivateKeyFile": key,
+            "authentication": {
+                "anonymous": {"enabled": false},
+                "webhook": {"enabled": true},
+                "x509": {"clientCAFile": cluster.ca()},
+            },
+            "authorization": {"mode": "Webhook"},
+            // A node whose agent died is noticed soon: see the control plane's grace period.
+            "nodeLeaseDurationSeconds": 20,
+            "healthzPort": 0,
+            "clusterDNS": ["10.96.0.10"],
+            "clusterDomain": "cluster.local",
+            "resolvConf": resolv,
+            // The machine's disk is others' too.
+            "evictionHard": {"memory.available": "50Mi", "nodefs.available": "1%", "imagefs.available": "1%"},
+        });
+        if let (Some(config), Some(extra)) = (config.as_object_mut(), extra.as_object()) {
+            config.extend(extra.clone());
+        }
+        // JSON is YAML.
+        let mut text = config.to_string();
+        if self == Self::Hostlet {
+            let own = json!({
+                "apiVersion": "hostlet.dev/v1alpha1",
+                "kind": "HostletConfiguration",
+                "socket": host.dirs().run.join("hostlet.sock"),
+            });
+            text = format!("{text}\n---\n{own}");
+        }
+        let (config, credentials) = (state.join("config.yaml"), state.join("node.conf"));
+        for (file, text) in
+            [(&config, text.as_str()), (&credentials, &kubeconfig), (&resolv, "nameserver 10.96.0.10\n")]
+        {
+            fs::write(file, text).with_context(|| format!("writing {}", file.display()))?;
+        }
+        let flags = [
+            ("--config", config.into_os_string()),
+            ("--kubeconfig", credentials.into_os_string()),
+            ("--hostname-override", place.name.clone().into()),
+            ("--node-ip", place.address.clone().into()),
+            ("--node-labels", labels.into()),
+            ("--root-dir", state.join("kubelet").into_os_string()),
+        ];
+        Ok(flags.into_iter().flat_map(|(flag, value)| [flag.into(), value]).collect())
+    }
+}

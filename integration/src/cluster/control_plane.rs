@@ -1,0 +1,208 @@
+//! The control plane: its programs as child processes in a network namespace that is the hub of all nodes' networks.
+
+use std::fs::{self, File};
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use kube::Client;
+use kube::config::{Config, KubeConfigOptions, Kubeconfig};
+use tokio::sync::Mutex;
+
+use super::gateway::Gateway;
+use crate::real::{Dirs, Netns, remove};
+use crate::shell::{lib, run, tail};
+use crate::wait::{Look, wait_for};
+
+/// The API server's address in the hub.
+const ADDRESS: Ipv4Addr = Ipv4Addr::new(10, 77, 0, 1);
+const PORT: u16 = 6443;
+/// All pods of all nodes.
+const PODS: &str = "10.88.0.0/16";
+const START_TIMEOUT: Duration = Duration::from_secs(120);
+
+/// The cluster that tests share as long as one of them uses it.
+static SHARED: Mutex<Weak<Cluster>> = Mutex::const_new(Weak::new());
+
+/// A running control plane. Dropping it ends it.
+#[derive(Debug)]
+pub struct Cluster {
+    dirs: Dirs,
+    netns: Netns,
+    programs: Vec<Child>,
+    /// Held open.
+    _gateway: Gateway,
+    joined: AtomicU8,
+}
+
+/// Where a host is in the cluster's network.
+#[derive(Clone, Debug)]
+pub(super) struct Place {
+    /// The node's name.
+    pub(super) name: String,
+    /// Its address.
+    pub(super) address: String,
+    /// The subnet of its pods.
+    pub(super) pods: String,
+}
+
+impl Cluster {
+    /// The cluster of this process: started by the first who asks, ended by the last who lets go.
+    pub async fn shared() -> Result<Arc<Self>> {
+        let mut shared = SHARED.lock().await;
+        if let Some(cluster) = shared.upgrade() {
+            return Ok(cluster);
+        }
+        let cluster = Arc::new(Self::start().await?);
+        *shared = Arc::downgrade(&cluster);
+        Ok(cluster)
+    }
+
+    /// Starts a control plane and waits until it serves; builds its programs before if they are not there.
+    pub async fn start() -> Result<Self> {
+        lib(
+            "build_kubernetes",
+            ["etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubectl"],
+        )?;
+        let dirs = Dirs::create()?;
+        let made = Self::make(&dirs).await;
+        if made.is_err() {
+            remove(&dirs.id)?;
+        }
+        made
+    }
+
+    async fn make(dirs: &Dirs) -> Result<Self> {
+        let netns = Netns::create(&dirs.id, &ADDRESS.to_string())?;
+        lib("prepare_control_plane", [dirs.state.as_os_str(), ADDRESS.to_string().as_ref()])?;
+        let gateway = Gateway::open(&netns.path(), SocketAddr::from((ADDRESS, PORT)))?;
+        let server = format!("https://127.0.0.1:{}", gateway.port());
+        let pki = dirs.state.join("pki");
+        let kubeconfig = lib("kubeconfig", [pki.as_os_str(), "admin".as_ref(), server.as_ref()])?;
+        let joined = AtomicU8::new(0);
+        let mut cluster = Self { dirs: dirs.clone(), netns, programs: Vec::new(), _gateway: gateway, joined };
+        fs::write(cluster.kubeconfig(), kubeconfig).context("writing a kubeconfig")?;
+        for program in ["etcd", "kube-apiserver"] {
+            cluster.start_program(program)?;
+        }
+        cluster.wait_until_it_serves().await?;
+        for program in ["kube-controller-manager", "kube-scheduler"] {
+            cluster.start_program(program)?;
+        }
+        Ok(cluster)
+    }
+
+    fn start_program(&mut self, name: &str) -> Result<()> {
+        let child = self.spawn(&self.netns, name, &self.log(name), &[])?;
+        self.programs.push(child);
+        Ok(())
+    }
+
+    /// Starts one of the cluster's programs on a network, with some arguments beside the usual ones.
+    pub(super) fn spawn(&self, netns: &Netns, name: &str, log: &Path, more: &[String]) -> Result<Child> {
+        let address = ADDRESS.to_string();
+        let args = lib("control_plane_args", [name.as_ref(), self.dirs.state.as_os_str(), address.as_ref()])?;
+        let mut command = netns.command(lib("kubernetes_program", [name])?.trim());
+        command.args(args.lines()).args(more);
+        spawn_logged(&mut command, log).with_context(|| format!("starting {name}"))
+    }
+
+    async fn wait_until_it_serves(&mut self) -> Result<()> {
+        let client = self.client().await?;
+        wait_for("the API server is ready", START_TIMEOUT, async || {
+            for child in &mut self.programs {
+                if let Some(status) = child.try_wait().context("looking after a program")? {
+                    bail!(
+                        "a program has ended ({status}):\n{}",
+                        tail(&self.dirs.logs().join("kube-apiserver.log"))
+                    );
+                }
+            }
+            let ready = http::Request::get("/readyz").body(Vec::new()).context("a request")?;
+            Ok(match client.request_text(ready).await {
+                Ok(_) => Look::Done(()),
+                Err(error) => Look::NotYet(format!("{error}")),
+            })
+        })
+        .await
+    }
+
+    fn log(&self, program: &str) -> PathBuf {
+        self.dirs.logs().join(format!("{program}.log"))
+    }
+
+    /// A kubeconfig of an administrator, of use to this machine's processes.
+    pub fn kubeconfig(&self) -> PathBuf {
+        self.dirs.state.join("outside.conf")
+    }
+
+    /// A client with all rights. It belongs to the runtime it is made in.
+    pub async fn client(&self) -> Result<Client> {
+        let kubeconfig = Kubeconfig::read_from(self.kubeconfig()).context("reading the kubeconfig")?;
+        let config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await;
+        Client::try_from(config.context("using the kubeconfig")?).context("making a client")
+    }
+
+    /// Runs kubectl with all rights.
+    pub fn kubectl(&self, args: &[&str]) -> Result<String> {
+        let program = lib("kubernetes_program", ["kubectl"])?;
+        run(Command::new(program.trim()).arg("--kubeconfig").arg(self.kubeconfig()).args(args))
+    }
+
+    /// The CA of all its certificates.
+    pub(super) fn ca(&self) -> PathBuf {
+        self.dirs.state.join("pki/ca.crt")
+    }
+
+    /// Makes a node's certificates: its certificate and key for the API server, as kubeconfig, and those to serve with.
+    pub(super) fn certify(&self, place: &Place) -> Result<(String, PathBuf, PathBuf)> {
+        let pki = self.dirs.state.join("pki");
+        let (name, address) = (&place.name, &place.address);
+        lib("make_node_certificates", [pki.as_os_str(), name.as_ref(), address.as_ref()])?;
+        let server = format!("https://{ADDRESS}:{PORT}");
+        let kubeconfig = lib("kubeconfig", [pki.as_os_str(), name.as_ref(), server.as_ref()])?;
+        Ok((kubeconfig, pki.join(format!("{name}-serving.crt")), pki.join(format!("{name}-serving.key"))))
+    }
+
+    /// A place for one more host. A place is never given twice.
+    pub(super) fn place(&self) -> Place {
+        let number = self.joined.fetch_add(1, Ordering::Relaxed) + 1;
+        Place {
+            name: format!("node{number}"),
+            address: format!("10.77.1.{number}"),
+            pods: format!("10.88.{number}.0/24"),
+        }
+    }
+
+    /// Connects a host's network with the API server's, and so with all other hosts'.
+    pub(super) fn connect(&self, place: &Place, netns: &Netns) -> Result<()> {
+        netns.connect(&self.netns, &place.name)?;
+        self.netns.ip(&[&format!("route add {} via {}", place.pods, place.address)])?;
+        netns.ip(&[&format!("route add {PODS} via {ADDRESS}")])
+    }
+}
+
+impl Drop for Cluster {
+    #[allow(clippy::print_stderr, reason = "a failed clean-up is no secret")]
+    fn drop(&mut self) {
+        for child in &mut self.programs {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+        if let Err(error) = remove(&self.dirs.id) {
+            eprintln!("the control plane {} is not removed: {error:#}", self.dirs.id);
+        }
+    }
+}
+
+/// Starts a program whose output is appended to a file.
+pub(super) fn spawn_logged(command: &mut Command, log: &Path) -> Result<Child> {
+    let file = File::options().create(true).append(true).open(log);
+    let file = file.with_context(|| format!("opening {}", log.display()))?;
+    let second = file.try_clone().context("a second handle of a log")?;
+    Ok(command.stdin(Stdio::null()).stdout(second).stderr(file).spawn()?)
+}

@@ -1,0 +1,178 @@
+//! A host that is a node: its containerd, its place in the cluster's network, and the agent that runs on it.
+
+use std::fs;
+use std::path::PathBuf;
+use std::process::{Child, Command};
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context, Result, anyhow};
+use k8s_openapi::api::core::v1::Node as ApiNode;
+use kube::{Api, Client};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use serde_json::Value;
+
+use super::agent::Agent;
+use super::control_plane::{Cluster, Place, spawn_logged};
+use crate::real::RealHost;
+use crate::shell::{lib, run, tail};
+use crate::wait::{Look, wait_for};
+
+const READY_TIMEOUT: Duration = Duration::from_secs(90);
+const STOP_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// A node. Dropping it removes the host and all that ran on it; the Node object stays.
+#[derive(Debug)]
+pub struct Node {
+    cluster: Arc<Cluster>,
+    place: Place,
+    labels: String,
+    extra: Value,
+    agent: Option<Child>,
+    proxy: Option<Child>,
+    host: RealHost,
+}
+
+impl Node {
+    /// Makes a host, connects it and starts the chosen agent on it. Returns without waiting for it to be ready. `labels`
+    /// are the node's own; `extra` are further fields of `KubeletConfiguration`.
+    pub(super) async fn join(cluster: &Arc<Cluster>, labels: &str, extra: &Value) -> Result<Self> {
+        let place = cluster.place();
+        let host = RealHost::start_at(&place.address, &place.pods).await?;
+        cluster.connect(&place, host.netns())?;
+        lib("make_cgroup", [host.id()])?;
+        let (labels, extra) = (labels.to_owned(), extra.clone());
+        let mut node =
+            Self { cluster: cluster.clone(), place, labels, extra, agent: None, proxy: None, host };
+        node.start_agent()?;
+        Ok(node)
+    }
+
+    /// Starts the agent.
+    pub fn start_agent(&mut self) -> Result<()> {
+        let agent = Agent::chosen()?;
+        let program = agent.program()?;
+        let args = agent.arrange(&self.cluster, &self.place, &self.labels, &self.host, &self.extra)?;
+        let mut command = self.host.command(&program.to_string_lossy());
+        let child = spawn_logged(command.args(args), &self.log())?;
+        self.agent = Some(child);
+        Ok(())
+    }
+
+    /// Starts kube-proxy, so that services have their addresses on this node.
+    pub fn start_proxy(&mut self) -> Result<()> {
+        let log = self.host.dirs().state.join("kube-proxy.log");
+        let name = format!("--hostname-override={}", self.place.name);
+        self.proxy = Some(self.cluster.spawn(self.host.netns(), "kube-proxy", &log, &[name])?);
+        Ok(())
+    }
+
+    /// Ends the agent as a crash does.
+    pub fn kill_agent(&mut self) -> Result<()> {
+        end(self.agent.take())
+    }
+
+    /// Ends the agent as systemd does, with SIGTERM, and waits for its end.
+    pub async fn stop_agent(&mut self) -> Result<()> {
+        let mut child = self.agent.take().context("no agent runs")?;
+        let pid = i32::try_from(child.id()).context("a pid out of range")?;
+        kill(Pid::from_raw(pid), Signal::SIGTERM).context("sending SIGTERM to the agent")?;
+        wait_for("the agent ends on SIGTERM", STOP_TIMEOUT, async || {
+            let ended = child.try_wait().context("looking after the agent")?;
+            Ok(ended.map_or_else(|| Look::NotYet("it runs".to_owned()), |_| Look::Done(())))
+        })
+        .await
+    }
+
+    /// Waits until the Node object says that it is ready, and returns it.
+    pub async fn wait_until_ready(&mut self, client: &Client) -> Result<ApiNode> {
+        let nodes: Api<ApiNode> = Api::all(client.clone());
+        let (name, log) = (self.place.name.clone(), self.log());
+        wait_for(&format!("{name} is ready"), READY_TIMEOUT, async || {
+            if let Some(child) = &mut self.agent
+                && let Some(status) = child.try_wait().context("looking after the agent")?
+            {
+                return Ok(Look::Done(Err(anyhow!("the agent has ended ({status}):\n{}", tail(&log)))));
+            }
+            let node = nodes.get(&name).await?;
+            let ready = condition(&node, "Ready").is_some_and(|(status, _)| status == "True");
+            Ok(if ready { Look::Done(Ok(node)) } else { Look::NotYet(format!("{:?}", node.status)) })
+        })
+        .await?
+    }
+
+    /// The node's name.
+    pub fn name(&self) -> &str {
+        &self.place.name
+    }
+
+    /// The node's address.
+    pub fn address(&self) -> &str {
+        &self.place.address
+    }
+
+    /// The host.
+    pub fn host(&self) -> &RealHost {
+        &self.host
+    }
+
+    /// The agent's own directory.
+    pub fn root_dir(&self) -> PathBuf {
+        self.host.dirs().state.join("kubelet")
+    }
+
+    /// What pods have left on this host, a line a thing: nothing, when no pod is there. Sandboxes and containers in any
+    /// state, directories of pods and of their logs, cgroups, mounts.
+    pub async fn leftovers(&self) -> Result<Vec<String>> {
+        let sandboxes = self.host.cri().sandboxes().await?.into_iter().map(|it| format!("sandbox {}", it.id));
+        let containers =
+            self.host.cri().containers().await?.into_iter().map(|it| format!("container {}", it.id));
+        let mut left: Vec<String> = sandboxes.chain(containers).collect();
+        for dir in [self.root_dir().join("pods"), self.host.logs()] {
+            let entries = fs::read_dir(dir).into_iter().flatten().flatten();
+            left.extend(entries.map(|entry| entry.path().display().to_string()));
+        }
+        for top in lib("cgroup_dirs", [self.host.id()])?.lines() {
+            let pods = run(Command::new("find").args([top, "-type", "d", "-path", "*/pod*"]))?;
+            left.extend(pods.lines().map(|dir| format!("cgroup {dir}")));
+        }
+        let mounts = fs::read_to_string("/proc/self/mountinfo").context("reading /proc/self/mountinfo")?;
+        let pods = self.root_dir().join("pods").display().to_string();
+        left.extend(mounts.lines().filter(|line| line.contains(&pods)).map(|line| format!("mount {line}")));
+        Ok(left)
+    }
+
+    /// Where the agent logs.
+    fn log(&self) -> PathBuf {
+        self.host.dirs().state.join("agent.log")
+    }
+}
+
+impl Drop for Node {
+    #[allow(clippy::print_stderr, reason = "a failed test shows the agent's log; a failed kill is no secret")]
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            eprintln!("the agent of {} logged last:\n{}", self.place.name, tail(&self.log()));
+        }
+        for child in [self.agent.take(), self.proxy.take()] {
+            if let Err(error) = end(child) {
+                eprintln!("{} is not ended: {error:#}", self.place.name);
+            }
+        }
+    }
+}
+
+/// The status and reason of a node's condition.
+fn condition<'a>(node: &'a ApiNode, kind: &str) -> Option<(&'a str, &'a str)> {
+    let conditions = node.status.as_ref()?.conditions.as_ref()?;
+    let condition = conditions.iter().find(|condition| condition.type_ == kind)?;
+    Some((&condition.status, condition.reason.as_deref().unwrap_or_default()))
+}
+
+fn end(child: Option<Child>) -> Result<()> {
+    let Some(mut child) = child else { return Ok(()) };
+    child.kill().context("killing a program")?;
+    child.wait().context("waiting for a program's end")?;
+    Ok(())
+}

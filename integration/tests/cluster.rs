@@ -1,0 +1,26 @@
+//! Nodes in a real cluster: hostlet's, or with `HOSTLET_TEST_KUBELET=stock` the stock kubelet's, which is what these tests
+//! were written against. Needs root, and Go or `KUBEBUILDER_ASSETS` for the control plane.
+//!
+//! What they compare with is in `golden/`, recorded by `HOSTLET_TEST_KUBELET=stock HOSTLET_TEST_RECORD=1`.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+#[path = "cluster/admission.rs"]
+mod admission;
+#[path = "cluster/controllers.rs"]
+mod controllers;
+#[path = "cluster/deletion.rs"]
+mod deletion;
+#[path = "cluster/many.rs"]
+mod many;
+#[path = "cluster/nodes.rs"]
+mod nodes;
+#[path = "cluster/services.rs"]
+mod services;
+#[path = "cluster/static_pods.rs"]
+mod static_pods;
+#[path = "cluster/status.rs"]
+mod status;
+#[path = "cluster/support.rs"]
+mod support;
+#[path = "cluster/volumes.rs"]
+mod volumes;

@@ -1,0 +1,159 @@
+//! The Node object: what a node tells of itself, and what happens to it when the agent dies.
+
+use std::fs;
+use std::time::Duration;
+
+use hostlet_integration::cluster::{Tenant, check};
+use k8s_openapi::api::coordination::v1::Lease;
+use k8s_openapi::api::core::v1::{Node, NodeCondition, NodeStatus, Pod};
+use kube::Api;
+use kube::api::{Patch, PatchParams};
+use serde_json::json;
+
+use crate::support::{IDLE, SOON, container_id, is_ready, pod, run, statuses, wait_for_object};
+
+/// The condition of a kind.
+fn condition<'a>(node: &'a Node, kind: &str) -> Option<&'a NodeCondition> {
+    node.status.as_ref()?.conditions.as_ref()?.iter().find(|condition| condition.type_ == kind)
+}
+
+fn status(node: &Node) -> NodeStatus {
+    node.status.clone().unwrap_or_default()
+}
+
+#[tokio::test]
+async fn a_node_registers_with_all_that_a_kubelet_tells() {
+    let mut tenant = Tenant::new("register", 1).await.unwrap();
+    let client = tenant.client();
+    let node = tenant.nodes[0].wait_until_ready(&client).await.unwrap();
+    let seen = status(&node);
+    let info = seen.node_info.clone().unwrap();
+    let conditions: Vec<_> = seen.conditions.iter().flatten().collect();
+    let told = json!({
+        "labels": node.metadata.labels,
+        "annotations": node.metadata.annotations,
+        "spec": node.spec,
+        "addresses": seen.addresses,
+        "conditions": conditions,
+        "daemonEndpoints": seen.daemon_endpoints,
+        "operatingSystem": info.operating_system,
+        "architecture": info.architecture,
+        "kubeProxyVersion": info.kube_proxy_version,
+    });
+    let names = [
+        (tenant.namespace(), "(tenant)"),
+        (tenant.nodes[0].address(), "(address)"),
+        (tenant.nodes[0].name(), "(node)"),
+    ];
+    check("node", &told, &names).unwrap();
+
+    assert!(info.kubelet_version.starts_with("v1."), "{info:?}");
+    assert!(info.container_runtime_version.starts_with("containerd://"), "{info:?}");
+    assert_eq!(info.kernel_version, fs::read_to_string("/proc/sys/kernel/osrelease").unwrap().trim());
+    assert_eq!(info.boot_id, fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap().trim());
+
+    let (capacity, allocatable) = (seen.capacity.unwrap(), seen.allocatable.unwrap());
+    let meminfo = fs::read_to_string("/proc/meminfo").unwrap();
+    let total = meminfo.split_whitespace().nth(1).unwrap().parse::<u64>().unwrap();
+    assert_eq!(capacity["memory"].0, format!("{total}Ki"));
+    // The hard eviction threshold of the tests' configuration is not for pods.
+    assert_eq!(allocatable["memory"].0, format!("{}Ki", total - 50 * 1024));
+    assert_eq!(capacity["cpu"].0, std::thread::available_parallelism().unwrap().to_string());
+    assert_eq!(capacity["cpu"], allocatable["cpu"]);
+    assert_eq!((capacity["pods"].0.as_str(), allocatable["pods"].0.as_str()), ("110", "110"));
+    assert!(capacity["ephemeral-storage"].0.ends_with("Ki"), "{capacity:?}");
+
+    let images: Vec<String> =
+        seen.images.into_iter().flatten().flat_map(|image| image.names.unwrap_or_default()).collect();
+    for name in ["hostlet.local/pause:1", "hostlet.local/busybox:1"] {
+        assert!(images.iter().any(|image| image == name), "{images:?}");
+    }
+    let handlers = tenant.nodes[0].host().cri().runtime_handlers().await.unwrap();
+    let told =
+        seen.runtime_handlers.unwrap_or_default().into_iter().map(|handler| handler.name.unwrap_or_default());
+    let mut told: Vec<String> = told.collect();
+    told.sort();
+    assert_eq!(told, handlers);
+}
+
+#[tokio::test]
+async fn a_lease_is_kept_and_belongs_to_the_node() {
+    let mut tenant = Tenant::new("lease", 1).await.unwrap();
+    let client = tenant.client();
+    let node = tenant.nodes[0].wait_until_ready(&client).await.unwrap();
+    let leases: Api<Lease> = Api::namespaced(client, "kube-node-lease");
+    let owned = |lease: &Lease| lease.metadata.owner_references.is_some();
+    let lease = wait_for_object(&leases, tenant.nodes[0].name(), SOON, owned).await.unwrap();
+    let owner = &lease.metadata.owner_references.clone().unwrap()[0];
+    assert_eq!((owner.api_version.as_str(), owner.kind.as_str()), ("v1", "Node"));
+    assert_eq!(
+        (&owner.name, Some(&owner.uid)),
+        (node.metadata.name.as_ref().unwrap(), node.metadata.uid.as_ref())
+    );
+    let spec = lease.spec.unwrap();
+    assert_eq!(spec.holder_identity.as_deref(), Some(tenant.nodes[0].name()));
+    assert_eq!(spec.lease_duration_seconds, Some(20));
+    let renewed = |lease: &Lease| lease.spec.as_ref().is_some_and(|now| now.renew_time > spec.renew_time);
+    wait_for_object(&leases, tenant.nodes[0].name(), SOON, renewed).await.unwrap();
+}
+
+#[tokio::test]
+async fn what_others_put_on_a_node_stays() {
+    let often = json!({"nodeStatusUpdateFrequency": "1s", "nodeStatusReportFrequency": "2s"});
+    let mut tenant = Tenant::with("others", 1, &often).await.unwrap();
+    let nodes: Api<Node> = Api::all(tenant.client());
+    let name = tenant.nodes[0].name().to_owned();
+    let theirs = json!({
+        "metadata": {"labels": {"example.com/rack": "7"}, "annotations": {"example.com/note": "kept"}},
+        "spec": {"taints": [{"key": "example.com/mine", "value": "x", "effect": "PreferNoSchedule"}]},
+    });
+    nodes.patch(&name, &PatchParams::default(), &Patch::Strategic(theirs)).await.unwrap();
+    let now = "2026-01-01T00:00:00Z";
+    let theirs = json!({"status": {"conditions": [{
+        "type": "ExampleHealthy", "status": "True", "reason": "Checked", "message": "by a test",
+        "lastHeartbeatTime": now, "lastTransitionTime": now,
+    }]}});
+    nodes.patch_status(&name, &PatchParams::default(), &Patch::Strategic(theirs)).await.unwrap();
+
+    for restart in [false, true] {
+        if restart {
+            tenant.nodes[0].stop_agent().await.unwrap();
+            tenant.nodes[0].start_agent().unwrap();
+        }
+        let before = nodes.get(&name).await.unwrap();
+        let heartbeat = condition(&before, "Ready").unwrap().last_heartbeat_time.clone();
+        let later =
+            |node: &Node| condition(node, "Ready").is_some_and(|ready| ready.last_heartbeat_time > heartbeat);
+        let node = wait_for_object(&nodes, &name, SOON, later).await.unwrap();
+        assert_eq!(node.metadata.labels.as_ref().unwrap()["example.com/rack"], "7");
+        assert_eq!(node.metadata.annotations.as_ref().unwrap()["example.com/note"], "kept");
+        let taints = node.spec.clone().unwrap_or_default().taints.unwrap_or_default();
+        assert!(taints.iter().any(|taint| taint.key == "example.com/mine"), "{taints:?}");
+        let theirs = condition(&node, "ExampleHealthy").unwrap();
+        assert_eq!((theirs.status.as_str(), theirs.reason.as_deref()), ("True", Some("Checked")));
+    }
+}
+
+#[tokio::test]
+async fn a_node_is_not_ready_without_its_agent_and_ready_with_it_again() {
+    let mut tenant = Tenant::new("outage", 1).await.unwrap();
+    let nodes: Api<Node> = Api::all(tenant.client());
+    let before = run(&tenant, pod("lives-on", IDLE)).await.unwrap();
+    let node = tenant.nodes[0].name().to_owned();
+    tenant.nodes[0].kill_agent().unwrap();
+    let unknown = |node: &Node| condition(node, "Ready").is_some_and(|ready| ready.status == "Unknown");
+    let lost = wait_for_object(&nodes, &node, SOON, unknown).await.unwrap();
+    assert_eq!(condition(&lost, "Ready").unwrap().reason.as_deref(), Some("NodeStatusUnknown"));
+    let pods = tenant.api::<Pod>();
+    wait_for_object(&pods, "lives-on", SOON, |pod| !is_ready(pod)).await.unwrap();
+
+    tenant.nodes[0].start_agent().unwrap();
+    let ready = |node: &Node| {
+        let ready = condition(node, "Ready").is_some_and(|ready| ready.status == "True");
+        ready && node.spec.as_ref().is_some_and(|spec| spec.taints.as_ref().is_none_or(Vec::is_empty))
+    };
+    wait_for_object(&nodes, &node, Duration::from_secs(120), ready).await.unwrap();
+    let after = wait_for_object(&pods, "lives-on", SOON, is_ready).await.unwrap();
+    assert_eq!(container_id(&before), container_id(&after));
+    assert_eq!(statuses(&after)[0].restart_count, 0);
+}

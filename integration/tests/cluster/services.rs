@@ -1,0 +1,61 @@
+//! Services as pods meet them: variables in their environment, and addresses.
+
+use hostlet_integration::cluster::Tenant;
+use hostlet_integration::{Look, wait_for};
+use k8s_openapi::api::core::v1::Service;
+use serde_json::json;
+
+use crate::support::{IDLE, SOON, ip, pod, run};
+
+const SERVE_ENVIRONMENT: &str = "mkdir /www; env | sort > /www/env; exec httpd -f -p 8080 -h /www";
+
+#[tokio::test]
+async fn services_are_in_the_environment_and_have_their_addresses() {
+    let mut tenant = Tenant::new("services", 2).await.unwrap();
+    for node in &mut tenant.nodes {
+        node.start_proxy().unwrap();
+    }
+    let service = json!({
+        "metadata": {"name": "front-door"},
+        "spec": {"selector": {"app": "web"}, "ports": [{"name": "http", "port": 80, "targetPort": 8080}]},
+    });
+    let service: Service = tenant.create(service).await.unwrap();
+    let address = service.spec.unwrap().cluster_ip.unwrap();
+
+    let mut with = pod("with", SERVE_ENVIRONMENT);
+    with["metadata"]["labels"] = json!({"app": "web"});
+    let with = run(&tenant, with).await.unwrap();
+    let mut without = pod("without", SERVE_ENVIRONMENT);
+    without["spec"]["enableServiceLinks"] = json!(false);
+    let without = run(&tenant, without).await.unwrap();
+    run(&tenant, pod("other", IDLE)).await.unwrap();
+
+    let host = tenant.nodes[0].host();
+    let environment = host.http_get(&format!("{}:8080", ip(&with)), "/env").unwrap();
+    for line in [
+        format!("FRONT_DOOR_SERVICE_HOST={address}"),
+        "FRONT_DOOR_SERVICE_PORT=80".to_owned(),
+        "FRONT_DOOR_SERVICE_PORT_HTTP=80".to_owned(),
+        format!("FRONT_DOOR_PORT=tcp://{address}:80"),
+        format!("FRONT_DOOR_PORT_80_TCP=tcp://{address}:80"),
+        format!("FRONT_DOOR_PORT_80_TCP_ADDR={address}"),
+        "FRONT_DOOR_PORT_80_TCP_PORT=80".to_owned(),
+        "FRONT_DOOR_PORT_80_TCP_PROTO=tcp".to_owned(),
+        "KUBERNETES_SERVICE_HOST=10.96.0.1".to_owned(),
+        "KUBERNETES_SERVICE_PORT=443".to_owned(),
+    ] {
+        assert!(environment.lines().any(|other| other == line), "no {line} in\n{environment}");
+    }
+    let environment = host.http_get(&format!("{}:8080", ip(&without)), "/env").unwrap();
+    assert!(!environment.contains("FRONT_DOOR"), "{environment}");
+    // The API server is told to every pod.
+    assert!(environment.contains("KUBERNETES_SERVICE_HOST=10.96.0.1"), "{environment}");
+
+    for node in &tenant.nodes {
+        let answers = wait_for("the service answers on every node", SOON, async || {
+            let page = node.host().http_get(&address, "/env")?;
+            Ok(if page.contains("FRONT_DOOR_SERVICE_HOST") { Look::Done(()) } else { Look::NotYet(page) })
+        });
+        answers.await.unwrap();
+    }
+}
