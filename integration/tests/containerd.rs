@@ -25,3 +25,5 @@ mod restarts;
 mod storm;
 #[path = "containerd/support.rs"]
 mod support;
+#[path = "containerd/volumes.rs"]
+mod volumes;
