@@ -18,3 +18,4 @@ pub mod store;
 pub mod sys;
 pub mod telemetry;
 pub mod types;
+pub mod volume;

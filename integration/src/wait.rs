@@ -25,12 +25,13 @@ pub async fn wait_for<T>(
     mut look: impl AsyncFnMut() -> Result<Look<T>>,
 ) -> Result<T> {
     let end = Instant::now() + timeout;
+    let mut seen = "nothing".to_owned();
     loop {
-        let seen = match tokio::time::timeout_at(end, look()).await {
+        seen = match tokio::time::timeout_at(end, look()).await {
             Ok(Ok(Look::Done(found))) => return Ok(found),
             Ok(Ok(Look::NotYet(seen))) => seen,
             Ok(Err(error)) => format!("error: {error:#}"),
-            Err(_) => "a look that did not end".to_owned(),
+            Err(_) => format!("a look that did not end; before it: {seen}"),
         };
         if Instant::now() >= end {
             bail!("not within {timeout:?}: {what}; last seen: {seen}");

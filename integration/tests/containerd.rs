@@ -1,9 +1,16 @@
-//! The harness, then hostlet itself, on a real containerd. Needs root and what `integration/test.sh` installs.
+//! The harness, then hostlet itself, on a real containerd: the first on the path. Needs root and what
+//! `integration/test.sh` installs.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers too")]
+#![allow(clippy::print_stdout, reason = "a test tells its seed, and what it measured")]
 
 #[path = "containerd/adoption.rs"]
 mod adoption;
+#[path = "containerd/boot.rs"]
+mod boot;
 #[path = "containerd/harness.rs"]
 mod harness;
+#[path = "containerd/large.rs"]
+mod large;
 #[path = "containerd/manifests.rs"]
 mod manifests;
 #[path = "containerd/pods.rs"]

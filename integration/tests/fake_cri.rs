@@ -11,6 +11,8 @@ mod errors;
 mod hung;
 #[path = "fake_cri/images.rs"]
 mod images;
+#[path = "fake_cri/large.rs"]
+mod large;
 #[path = "fake_cri/load.rs"]
 mod load;
 #[path = "fake_cri/manifests.rs"]

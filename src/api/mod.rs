@@ -2,6 +2,7 @@
 
 mod connect;
 mod error;
+pub mod events;
 #[cfg(any(test, feature = "fakes"))]
 pub mod fake;
 pub mod patch;

@@ -52,6 +52,8 @@ fn objects(old: &Map<String, Value>, new: &Map<String, Value>) -> Map<String, Va
             (Some(Value::Object(before)), Value::Object(now)) => {
                 patch.insert(field.clone(), Value::Object(objects(before, now)));
             }
+            // The API leaves empty lists out.
+            (None, Value::Array(now)) if now.is_empty() => {}
             (before, Value::Array(now)) => lists(field, before, now, &mut patch),
             (_, now) => {
                 patch.insert(field.clone(), now.clone());
@@ -123,7 +125,7 @@ fn keys(key: &str, items: &[Value]) -> Vec<Value> {
 }
 
 #[cfg(any(test, feature = "fakes"))]
-pub(super) mod apply {
+pub(crate) mod apply {
     //! What an API server makes of such a patch, for the fake one and for tests of the patches.
 
     use serde_json::{Map, Value};

@@ -4,6 +4,8 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use rand::SeedableRng;
+use rand::rngs::StdRng;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
@@ -27,8 +29,10 @@ use crate::pod::worker::Services;
 use crate::pod::{HostJanitor, StartGate, StatusBoard};
 use crate::server::{ControlError, ControlServer};
 use crate::store::Store;
-use crate::sys::HostDirs;
+use crate::sys::{HostDirs, KernelMounts};
 use crate::types::WallClock;
+use crate::volume::objects::Standalone;
+use crate::volume::{VolumeSettings, Volumes};
 
 const PROC: &str = "/proc";
 const SYS: &str = "/sys";
@@ -102,7 +106,7 @@ pub async fn run(config: Config, cancel: CancellationToken) -> Result<(), AppErr
     tasks.spawn("admission", admission(source.clone(), limits, judged, tasks.cancel()));
     let (status_in, runtime_status) = watch::channel(None);
     tasks.spawn("runtime monitor", monitor(runtime.clone(), status_in, tasks.cancel()));
-    let (relister, pleg) = Pleg::new(runtime.clone());
+    let (relister, pleg) = Pleg::new(runtime.clone(), StdRng::from_os_rng());
     tasks.spawn("pleg", relister.run(tasks.cancel()));
     let server = ControlServer {
         node: config.node_name.clone(),
@@ -138,6 +142,15 @@ pub async fn run(config: Config, cancel: CancellationToken) -> Result<(), AppErr
         let cgroups = cgroups.map(Arc::new);
         let logs =
             LogLayout { pod_logs_dir: config.pods.logs_dir.clone(), containers_dir: CONTAINER_LOGS.into() };
+        let mounts = Arc::new(KernelMounts { mountinfo: MOUNTINFO.into() });
+        let (volume_task, volumes) = Volumes::new(VolumeSettings {
+            root: config.root_dir.clone(),
+            node: started.amounts,
+            mounts: mounts.clone(),
+            objects: Arc::new(Standalone),
+            clock: WallClock::system(),
+        });
+        tasks.spawn("volumes", volume_task.run(tasks.cancel()));
         let services = Services {
             runtime,
             images: Images::new(Arc::new(images), pull_limits(&config), store.clone(), WallClock::system()),
@@ -151,18 +164,19 @@ pub async fn run(config: Config, cancel: CancellationToken) -> Result<(), AppErr
             crash_loop_cap: config.pods.max_restart_wait,
             store,
             clock: WallClock::system(),
-            mountinfo: MOUNTINFO.into(),
+            volumes,
+            mounts: mounts.clone(),
         };
-        let janitor = HostJanitor {
-            root_dir: config.root_dir.clone(),
-            mountinfo: MOUNTINFO.into(),
-            logs,
-            cgroups,
-            admitted,
-            board,
-        };
-        let (table, _handle) =
-            PodTable::new(wanted, pleg, Arc::new(services), Arc::new(janitor), config.sources.sync_frequency);
+        let janitor =
+            HostJanitor { root_dir: config.root_dir.clone(), mounts, logs, cgroups, admitted, board };
+        let (table, _handle) = PodTable::new(
+            wanted,
+            pleg,
+            Arc::new(services),
+            Arc::new(janitor),
+            config.sources.sync_frequency,
+            StdRng::from_os_rng(),
+        );
         let table = table.after(inherited.into_iter().map(|inherited| inherited.pod));
         tasks.spawn("pods", table.run(tasks.cancel()));
         tracing::info!(node = config.node_name, "hostlet runs");

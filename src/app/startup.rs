@@ -9,6 +9,7 @@ use crate::sys::{
 };
 use crate::types::CgroupDriver;
 use crate::types::error_chain;
+use crate::volume::NodeAmounts;
 
 /// Why this host is not fit.
 #[derive(Debug, thiserror::Error)]
@@ -40,6 +41,8 @@ pub(super) struct Started {
     pub(super) lock: Option<LockFile>,
     /// Memory of the machine, bytes.
     pub(super) memory_capacity: u64,
+    /// What containers can use of this machine.
+    pub(super) amounts: NodeAmounts,
 }
 
 /// Checks the host and prepares this process. `proc` is where procfs is mounted.
@@ -59,7 +62,14 @@ pub(super) fn prepare(config: &Config, dirs: &HostDirs, proc: &Path) -> Result<S
     warn_not_permitted("oom_score_adj", set_oom_score_adj(proc, config.host.oom_score_adj));
     warn_not_permitted("the limit of open files", raise_open_files(config.host.max_open_files));
     dirs.create()?;
-    Ok(Started { lock, memory_capacity: host.memory_capacity()? })
+    let memory_capacity = host.memory_capacity()?;
+    let whole = |amount: u64| i64::try_from(amount).unwrap_or(i64::MAX);
+    let amounts = NodeAmounts {
+        milli_cpu: i64::try_from(host.cpu_count()?).unwrap_or(i64::MAX).saturating_mul(1_000),
+        memory: whole(memory_capacity),
+        ephemeral_storage: whole(dirs.capacity()?),
+    };
+    Ok(Started { lock, memory_capacity, amounts })
 }
 
 /// Neither limit keeps pods from running, so the daemon goes on with a warning.

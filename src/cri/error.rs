@@ -25,6 +25,8 @@ pub enum Operation {
     ListImages,
     ImageStatus,
     PullImage,
+    /// Hostlet's own name: of what stands in for lists that are too large.
+    ListPods,
 }
 
 impl Operation {
@@ -49,6 +51,7 @@ impl Operation {
             Self::ListImages => "list_images",
             Self::ImageStatus => "image_status",
             Self::PullImage => "pull_image",
+            Self::ListPods => "list_pods",
         }
     }
 }
@@ -102,6 +105,14 @@ pub enum CriError {
         /// What the runtime says.
         message: String,
     },
+    /// The answer is larger than a message may be: the runtime does not send it, or we do not take it.
+    #[error("{operation}: the answer does not fit into one message: {message}")]
+    TooLarge {
+        /// The call.
+        operation: Operation,
+        /// What the sender or our side says of the sizes.
+        message: String,
+    },
     /// The runtime answered with something that makes no sense, e.g. without the pod's labels.
     #[error("{operation}: the container runtime's answer is malformed: {message}")]
     Malformed {
@@ -121,6 +132,7 @@ impl CriError {
             | Self::TimedOut { .. }
             | Self::Unimplemented { .. }
             | Self::Failed { .. }
+            | Self::TooLarge { .. }
             | Self::Malformed { .. } => false,
         }
     }

@@ -2,6 +2,7 @@
 
 mod calls;
 mod client;
+pub mod containerd;
 mod error;
 #[cfg(any(test, feature = "fakes"))]
 pub mod fake;

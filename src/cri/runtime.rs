@@ -1,12 +1,14 @@
 //! The seam: what hostlet asks of a container runtime. The gRPC client serves it, and so does the fake.
 
+use std::collections::HashSet;
+
 use async_trait::async_trait;
 use futures::stream::BoxStream;
 
 use super::types::{Container, ContainerStatus, ImageInfo, RuntimeStatus, Sandbox, SandboxStatus, Version};
 use super::wire::{AuthConfig, ContainerConfig, PodSandboxConfig};
 use super::{CriError, Operation};
-use crate::types::{CgroupDriver, ContainerId, PodUid, SandboxId};
+use crate::types::{CgroupDriver, ContainerId, PodRef, PodUid, SandboxId};
 
 /// What a runtime event is about. It says that something changed, never what it changed to.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -71,6 +73,10 @@ pub trait RuntimeService: Send + Sync + 'static {
     /// All containers that carry a pod's labels, in any state; of one pod if given. Order is the runtime's.
     async fn list_containers(&self, pod: Option<&PodUid>) -> Result<Vec<Container>, CriError>;
 
+    /// The pods that the runtime has a sandbox or container of: for when a list of these is too large to be sent. Of a
+    /// runtime other than containerd those pods are missing whose lists are too large even by state.
+    async fn list_pods(&self) -> Result<HashSet<PodRef>, CriError>;
+
     /// Subscribes to hints of changes. Nothing is asked of the runtime before the stream is polled.
     fn events(&self) -> EventStream;
 }
@@ -102,6 +108,7 @@ impl CriError {
             | Self::NotFound { operation, .. }
             | Self::Unimplemented { operation }
             | Self::Failed { operation, .. }
+            | Self::TooLarge { operation, .. }
             | Self::Malformed { operation, .. } => *operation,
         }
     }

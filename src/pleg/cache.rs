@@ -1,6 +1,6 @@
 //! The observed state of every pod, with waits for "newer than". Written by the relist only.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::oneshot;
@@ -21,7 +21,7 @@ pub struct Cache {
 
 #[derive(Default)]
 struct State {
-    entries: HashMap<PodUid, Entry>,
+    entries: BTreeMap<PodUid, Entry>,
     /// Pods known to have changed since their entry was written: the global time does not speak for them.
     stale: HashSet<PodUid>,
     /// Every pod that is not stale is as its entry says (or absent) at least until this moment.
@@ -56,6 +56,12 @@ impl Cache {
     pub fn pods(&self) -> Vec<PodRef> {
         let state = self.lock();
         state.entries.values().filter_map(|e| e.observed.as_ref().ok().map(|s| s.pod.clone())).collect()
+    }
+
+    /// Whether the runtime may have something of the pod: it was seen, though perhaps not inspected yet, or in vain.
+    pub fn may_have(&self, uid: &PodUid) -> bool {
+        let state = self.lock();
+        state.entries.contains_key(uid) || state.stale.contains(uid)
     }
 
     /// The pod that a call to the runtime is about, as far as it was observed.

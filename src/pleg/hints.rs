@@ -1,6 +1,6 @@
 //! Requests to relist one pod now: conflated per pod. They say that something may have changed, never what.
 
-use std::collections::HashSet;
+use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use tokio::sync::Notify;
@@ -15,7 +15,7 @@ pub(super) struct Hints {
 
 #[derive(Default)]
 struct Inner {
-    pods: Mutex<HashSet<PodRef>>,
+    pods: Mutex<BTreeSet<PodRef>>,
     filled: Notify,
 }
 
@@ -26,7 +26,7 @@ impl Hints {
     }
 
     /// All pods hinted at since the last call; waits for the first. Cancel-safe.
-    pub(super) async fn next(&self) -> HashSet<PodRef> {
+    pub(super) async fn next(&self) -> BTreeSet<PodRef> {
         loop {
             let pods = std::mem::take(&mut *self.inner.pods.lock().unwrap_or_else(PoisonError::into_inner));
             if !pods.is_empty() {

@@ -6,10 +6,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use proptest::prelude::*;
+use rand::SeedableRng;
+use rand::rngs::StdRng;
 use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
 use super::diff::{Listing, ObjectState};
+use super::inspect;
 use super::{LifecycleEvent, ObjectId, Pleg, PlegHandle, RELIST_PERIOD, RELIST_THRESHOLD};
 use crate::cri::fake::{EventMode, Failure, FakeRuntime, Fault, Rule, Script};
 use crate::cri::wire::{ContainerConfig, ContainerMetadata, ImageSpec, PodSandboxConfig, PodSandboxMetadata};
@@ -19,6 +22,9 @@ use crate::types::{
 };
 
 const PODS: [&str; 3] = ["u0", "u1", "u2"];
+
+/// Bytes that a list of one pod seldom has more of, and a list of all pods often has.
+const LIST_OF_A_POD: usize = 1000;
 
 /// One thing that happens. Numbers choose among what is there.
 #[derive(Clone, Debug)]
@@ -38,6 +44,8 @@ enum Step {
     HangUp,
     Fault(Operation, Fault, usize),
     Release,
+    /// No list with more bytes than this is sent.
+    Limit(usize),
     Wait(u64),
 }
 
@@ -79,11 +87,12 @@ fn step() -> impl Strategy<Value = Step> {
         1 => Just(Step::HangUp),
         2 => (asked, fault, 1..4_usize).prop_map(|(operation, fault, times)| Step::Fault(operation, fault, times)),
         1 => Just(Step::Release),
+        1 => prop_oneof![Just(LIST_OF_A_POD), Just(usize::MAX)].prop_map(Step::Limit),
         4 => (1..2500_u64).prop_map(Step::Wait),
     ]
 }
 
-fn pod(uid: &str) -> PodRef {
+pub(super) fn pod(uid: &str) -> PodRef {
     PodRef::new("default", uid, uid)
 }
 
@@ -110,7 +119,7 @@ fn container_config(uid: &str, name: &str, attempt: u32) -> ContainerConfig {
     }
 }
 
-fn runtime() -> FakeRuntime {
+pub(super) fn runtime() -> FakeRuntime {
     let fake = FakeRuntime::new();
     fake.add_image("img");
     fake.script("short", Script::exits(Duration::from_millis(700), 1));
@@ -118,7 +127,7 @@ fn runtime() -> FakeRuntime {
 }
 
 /// A pod with one running container.
-async fn run_pod(fake: &FakeRuntime, uid: &str) -> (SandboxId, ContainerId) {
+pub(super) async fn run_pod(fake: &FakeRuntime, uid: &str) -> (SandboxId, ContainerId) {
     let sandbox = fake.run_sandbox(sandbox_config(uid, 0), "").await.unwrap();
     let config = container_config(uid, "c", 0);
     let container = fake.create_container(&sandbox, config, sandbox_config(uid, 0)).await.unwrap();
@@ -127,8 +136,8 @@ async fn run_pod(fake: &FakeRuntime, uid: &str) -> (SandboxId, ContainerId) {
 }
 
 /// Runs `history` beside a PLEG over `fake`.
-async fn beside_pleg<T>(fake: &FakeRuntime, history: impl AsyncFnOnce(PlegHandle) -> T) -> T {
-    let (pleg, handle) = Pleg::new(Arc::new(fake.clone()));
+pub(super) async fn beside_pleg<T>(fake: &FakeRuntime, history: impl AsyncFnOnce(PlegHandle) -> T) -> T {
+    let (pleg, handle) = Pleg::new(Arc::new(fake.clone()), StdRng::seed_from_u64(1));
     tokio::select! {
         () = pleg.run(CancellationToken::new()) => panic!("PLEG ended by itself"),
         result = history(handle) => result,
@@ -204,6 +213,7 @@ async fn perform(fake: &FakeRuntime, pleg: &PlegHandle, step: Step, attempt: u32
             fake.faults().add(Rule::new(operation, fault).times(times));
         }
         Step::Release => fake.faults().release(),
+        Step::Limit(bytes) => fake.set_message_limit(bytes),
         Step::Wait(millis) => sleep(Duration::from_millis(millis)).await,
     }
 }
@@ -229,6 +239,12 @@ async fn to_be_told(fake: &FakeRuntime) -> BTreeMap<ObjectId, LifecycleEvent> {
     };
     let states = Listing { sandboxes, containers }.states();
     states.into_iter().map(|(id, state)| (id, event(state))).collect()
+}
+
+/// Listing one pod after the other finds what one list of everything does.
+async fn assert_pod_by_pod_is_everything(fake: &FakeRuntime) {
+    let everything = inspect::list_all(fake).await.unwrap();
+    assert_eq!(inspect::list_pod_by_pod(fake, vec![pod("gone")]).await.unwrap(), everything);
 }
 
 async fn assert_cache_is_reality(fake: &FakeRuntime, pleg: &PlegHandle) {
@@ -273,6 +289,8 @@ async fn history(steps: Vec<Step>) {
         }
         fake.faults().clear();
         fake.faults().release();
+        fake.set_message_limit(usize::MAX);
+        assert_pod_by_pod_is_everything(&fake).await;
         // From here on nothing changes: processes that end by themselves have ended, delayed calls have answered.
         sleep(Duration::from_secs(5)).await;
         let settled = Instant::now();

@@ -1,20 +1,24 @@
 //! Asking the runtime: listings of everything or of one pod, and the inspection of what a listing found. Writes nothing.
 
 use std::cmp::Reverse;
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 
-use futures::future::try_join_all;
+use futures::future::{self, try_join_all};
+use futures::stream::{self, StreamExt, TryStreamExt};
 
 use super::PodStatus;
 use super::diff::Listing;
 use crate::cri::{ContainerStatus, CriError, RuntimeService, SandboxState};
 use crate::types::PodRef;
 
+/// How many pods are listed at once when they are listed one by one: enough to keep a runtime busy.
+const AT_ONCE: usize = 8;
+
 /// Lists everything, grouped by pod.
-pub(super) async fn list_all(runtime: &dyn RuntimeService) -> Result<HashMap<PodRef, Listing>, CriError> {
+pub(super) async fn list_all(runtime: &dyn RuntimeService) -> Result<BTreeMap<PodRef, Listing>, CriError> {
     let (sandboxes, containers) =
         tokio::try_join!(runtime.list_sandboxes(None), runtime.list_containers(None))?;
-    let mut pods: HashMap<PodRef, Listing> = HashMap::new();
+    let mut pods: BTreeMap<PodRef, Listing> = BTreeMap::new();
     for sandbox in sandboxes {
         pods.entry(sandbox.pod.clone()).or_default().sandboxes.push(sandbox);
     }
@@ -22,6 +26,24 @@ pub(super) async fn list_all(runtime: &dyn RuntimeService) -> Result<HashMap<Pod
         pods.entry(container.pod.clone()).or_default().containers.push(container);
     }
     Ok(pods)
+}
+
+/// Lists everything that belongs to a pod that the runtime names, or that is `known`, pod by pod.
+pub(super) async fn list_pod_by_pod(
+    runtime: &dyn RuntimeService,
+    known: Vec<PodRef>,
+) -> Result<BTreeMap<PodRef, Listing>, CriError> {
+    let mut pods = runtime.list_pods().await?;
+    pods.extend(known);
+    let listings = stream::iter(pods).map(|pod| async move {
+        let listing = list_pod(runtime, &pod).await?;
+        Ok((pod, listing))
+    });
+    listings
+        .buffer_unordered(AT_ONCE)
+        .try_filter(|(_, listing)| future::ready(!listing.is_empty()))
+        .try_collect()
+        .await
 }
 
 /// Lists one pod.

@@ -7,6 +7,9 @@ mod hints;
 #[cfg(test)]
 mod history_tests;
 mod inspect;
+mod lists;
+#[cfg(test)]
+mod lists_tests;
 mod records;
 mod status;
 mod task;

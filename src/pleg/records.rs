@@ -1,7 +1,7 @@
 //! What was last told of each pod, and which pods are being inspected. Pure bookkeeping: decides what to inspect and
 //! which events follow; asks and writes nothing itself.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashSet};
 
 use tokio::time::Instant;
 
@@ -40,12 +40,12 @@ struct Record {
 
 #[derive(Default)]
 pub(super) struct Records {
-    pods: HashMap<PodUid, Record>,
+    pods: BTreeMap<PodUid, Record>,
 }
 
 impl Records {
     /// Takes in a full listing that began at `as_of`.
-    pub(super) fn listed_all(&mut self, mut found: HashMap<PodRef, Listing>, as_of: Instant) -> Vec<Todo> {
+    pub(super) fn listed_all(&mut self, mut found: BTreeMap<PodRef, Listing>, as_of: Instant) -> Vec<Todo> {
         let mut todo = Vec::new();
         for pod in found.keys() {
             self.record(pod);
@@ -66,6 +66,11 @@ impl Records {
             }
         }
         todo
+    }
+
+    /// The pods with a record.
+    pub(super) fn pods(&self) -> impl Iterator<Item = &PodRef> {
+        self.pods.values().map(|record| &record.pod)
     }
 
     /// Somebody says the pod may have changed. Whether to list and inspect it now.

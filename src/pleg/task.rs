@@ -1,18 +1,21 @@
 //! The relist loop: everything every second, one pod at once on a hint. Each pod is inspected on its own, so that a hung
 //! call delays that pod alone.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use futures::future::{BoxFuture, FutureExt, OptionFuture};
 use futures::stream::{FuturesUnordered, StreamExt};
+use rand::Rng;
+use rand::rngs::StdRng;
 use tokio::sync::watch;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::diff::Listing;
 use super::hints::Hints;
+use super::lists::{Listed, Lists};
 use super::records::{Records, Todo};
 use super::{Cache, ChangeQueue, PodStatus, inspect};
 use crate::cri::{CriError, EventStream, RuntimeHint, RuntimeService};
@@ -87,8 +90,6 @@ struct Done {
     result: Result<(Listing, PodStatus), CriError>,
 }
 
-type ListAll = (Instant, Result<HashMap<PodRef, Listing>, CriError>);
-
 /// The relist loop, to be run by the app.
 pub struct Pleg {
     runtime: Arc<dyn RuntimeService>,
@@ -96,13 +97,15 @@ pub struct Pleg {
     cache: Cache,
     changes: ChangeQueue,
     health: watch::Sender<Health>,
+    lists: Lists,
     records: Records,
     inspections: FuturesUnordered<BoxFuture<'static, Done>>,
+    chance: StdRng,
 }
 
 impl Pleg {
-    /// A PLEG over `runtime`, and the handle for everybody else.
-    pub fn new(runtime: Arc<dyn RuntimeService>) -> (Self, PlegHandle) {
+    /// A PLEG over `runtime`, and the handle for everybody else. `chance` keeps nodes from marching in step.
+    pub fn new(runtime: Arc<dyn RuntimeService>, chance: StdRng) -> (Self, PlegHandle) {
         let (health, health_view) = watch::channel(Health { last_relist: Instant::now(), error: None });
         let handle = PlegHandle {
             hints: Hints::default(),
@@ -111,6 +114,7 @@ impl Pleg {
             health: health_view,
         };
         let pleg = Self {
+            lists: Lists::new(runtime.clone()),
             runtime,
             hints: handle.hints.clone(),
             cache: handle.cache.clone(),
@@ -118,30 +122,35 @@ impl Pleg {
             health,
             records: Records::default(),
             inspections: FuturesUnordered::new(),
+            chance,
         };
         (pleg, handle)
     }
 
     /// Relists until cancelled.
     pub async fn run(mut self, cancel: CancellationToken) {
-        let mut listing: OptionFuture<BoxFuture<'static, ListAll>> = None.into();
+        let mut listing: OptionFuture<BoxFuture<'static, Listed>> = None.into();
         let mut next_relist = Instant::now();
         let mut is_listing = false;
-        let mut events = Events::new(self.runtime.clone());
+        let mut events = Events::new(self.runtime.clone(), self.chance.clone());
         loop {
+            // Biased, so that what happens at one moment is taken in in the same order in every run. The runtime's events,
+            // the one thing that comes as fast as somebody else likes, are last.
             tokio::select! {
+                biased;
                 // Cancel-safe: waiting for a token takes nothing.
                 () = cancel.cancelled() => return,
                 // Cancel-safe: a sleep to a fixed moment takes nothing.
                 () = tokio::time::sleep_until(next_relist), if !is_listing => {
-                    listing = Some(self.list_all()).into();
+                    listing = Some(self.lists.begin(self.records.pods().cloned().collect())).into();
                     is_listing = true;
                 }
                 // Cancel-safe: the future lives outside the loop and is polled on by reference.
-                Some((as_of, result)) = &mut listing, if is_listing => {
+                Some(listed) = &mut listing, if is_listing => {
                     is_listing = false;
                     next_relist = Instant::now() + RELIST_PERIOD;
-                    self.take_listing(as_of, result);
+                    self.lists.ended(&listed);
+                    self.take_listing(listed.as_of, listed.result);
                 }
                 // Cancel-safe: the inspections live in `self`.
                 Some(done) = self.inspections.next() => self.take_inspection(done),
@@ -166,16 +175,7 @@ impl Pleg {
         }
     }
 
-    fn list_all(&self) -> BoxFuture<'static, ListAll> {
-        let runtime = self.runtime.clone();
-        async move {
-            let as_of = Instant::now();
-            (as_of, inspect::list_all(&*runtime).await)
-        }
-        .boxed()
-    }
-
-    fn take_listing(&mut self, as_of: Instant, result: Result<HashMap<PodRef, Listing>, CriError>) {
+    fn take_listing(&mut self, as_of: Instant, result: Result<BTreeMap<PodRef, Listing>, CriError>) {
         let found = match result {
             Ok(found) => found,
             Err(error) => {
@@ -265,11 +265,12 @@ struct Events {
     stream: Option<EventStream>,
     reopen_at: Instant,
     pause: Duration,
+    chance: StdRng,
 }
 
 impl Events {
-    fn new(runtime: Arc<dyn RuntimeService>) -> Self {
-        Self { runtime, stream: None, reopen_at: Instant::now(), pause: EVENTS_RETRY }
+    fn new(runtime: Arc<dyn RuntimeService>, chance: StdRng) -> Self {
+        Self { runtime, stream: None, reopen_at: Instant::now(), pause: EVENTS_RETRY, chance }
     }
 
     /// The next hint. Cancel-safe: all state is in `self`. What is missed while the stream is down, the relist finds.
@@ -306,6 +307,6 @@ impl Events {
         let pause = self.pause;
         self.pause = (pause * 2).min(EVENTS_RETRY_MAX);
         // Nodes whose runtimes were restarted together do not come back together.
-        pause.mul_f64(0.5 + rand::random::<f64>() / 2.0)
+        pause.mul_f64(0.5 + self.chance.random::<f64>() / 2.0)
     }
 }

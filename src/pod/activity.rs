@@ -13,6 +13,8 @@ pub enum Activity {
     Idle,
     /// Waits at the start gate, behind starts of other pods.
     WaitingForTurn,
+    /// Has the pod's volumes set up.
+    SettingUpVolumes,
     /// Has the runtime make the sandbox and its network.
     MakingSandbox,
     /// Has the runtime pull an image, or waits for a pull's turn.

@@ -8,6 +8,7 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Pod, PodStatus};
 use tokio::sync::watch;
 
+use super::status::Lifecycle;
 use super::timeline::Timeline;
 use super::{Activity, Doing, pod_ref};
 use crate::types::{PodRef, PodUid};
@@ -21,6 +22,10 @@ pub struct Told {
     pub status: Arc<PodStatus>,
     /// Since when its running containers are being stopped for good; none if they are not.
     pub terminating_since: Option<Timestamp>,
+    /// How far its life has come.
+    pub lifecycle: Lifecycle,
+    /// Its life is over: nothing of it is left to be given back.
+    pub has_finished: bool,
 }
 
 /// All pods told of. Cheap to clone; all clones are one board.
@@ -58,6 +63,14 @@ impl StatusBoard {
     pub fn tell(&self, told: Told) {
         self.lock().insert(pod_ref(&told.pod).uid, told);
         self.version.send_modify(|version| *version += 1);
+    }
+
+    /// A pod's life is over.
+    pub fn finished(&self, pod: &PodUid) {
+        if let Some(told) = self.lock().get_mut(pod) {
+            told.has_finished = true;
+            self.version.send_modify(|version| *version += 1);
+        }
     }
 
     /// A pod's worker begins a step. Nobody is woken by it: steps are looked up, not watched.

@@ -5,19 +5,15 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use crate::sys::{Mounts, SysError, real_path};
 use crate::types::PodUid;
 
 /// Why a pod's directory could not be removed.
 #[derive(Debug, thiserror::Error)]
 pub enum PodDirError {
     /// The list of mounts could not be read.
-    #[error("reading the mounts from {}", path.display())]
-    Mounts {
-        /// The kernel's file.
-        path: PathBuf,
-        /// Why.
-        source: io::Error,
-    },
+    #[error("reading the mounts")]
+    Mounts(#[source] SysError),
     /// Something is mounted below it.
     #[error("{} is still mounted", path.display())]
     Mounted {
@@ -60,16 +56,16 @@ pub fn pod_dirs(root: &Path) -> Result<Vec<PodUid>, PodDirError> {
     Ok(uids)
 }
 
-/// Removes the directory of a pod: the files hostlet makes there, and directories that are empty. Blocking. A directory
-/// that is not there is fine; one that holds something else stays, with an error that names it. `mountinfo` is
-/// `/proc/self/mountinfo` (proc_pid_mountinfo(5)).
-pub fn remove_pod_dir(root: &Path, uid: &PodUid, mountinfo: &Path) -> Result<(), PodDirError> {
+/// Removes the directory of a pod whose volumes are taken down: the files hostlet makes there, and directories that are
+/// empty. Blocking. A directory that is not there is fine; one that holds something else stays, with an error that names it.
+pub fn remove_pod_dir(root: &Path, uid: &PodUid, mounts: &dyn Mounts) -> Result<(), PodDirError> {
     let dir = root.join("pods").join(uid.as_str());
     if !dir.exists() {
         return Ok(());
     }
-    if let Some(path) = mount_below(&dir, mountinfo)? {
-        return Err(PodDirError::Mounted { path });
+    let table = mounts.table().map_err(PodDirError::Mounts)?;
+    if let Some(mount) = table.within(&real_path(&dir)).next() {
+        return Err(PodDirError::Mounted { path: mount.point.clone() });
     }
     remove_file(&dir.join("etc-hosts"))?;
     let containers = dir.join("containers");
@@ -81,19 +77,11 @@ pub fn remove_pod_dir(root: &Path, uid: &PodUid, mountinfo: &Path) -> Result<(),
         remove_empty(&container)?;
     }
     remove_empty(&containers)?;
-    // A stock kubelet that ran here leaves these, empty once its volumes are gone.
+    // Empty once the volumes are gone, and once those are that a stock kubelet left.
     for left in ["volumes", "plugins", "volume-subpaths", "volumeDevices"] {
         remove_empty_tree(&dir.join(left))?;
     }
     remove_empty(&dir)
-}
-
-fn mount_below(dir: &Path, mountinfo: &Path) -> Result<Option<PathBuf>, PodDirError> {
-    let mounts_error = |source| PodDirError::Mounts { path: mountinfo.to_owned(), source };
-    let text = fs::read_to_string(mountinfo).map_err(mounts_error)?;
-    // The fifth field is the mount point; spaces in it are written \040.
-    let points = text.lines().filter_map(|line| line.split(' ').nth(4));
-    Ok(points.map(|point| PathBuf::from(point.replace("\\040", " "))).find(|point| point.starts_with(dir)))
 }
 
 fn entries(dir: &Path) -> Result<Vec<PathBuf>, PodDirError> {
@@ -132,6 +120,11 @@ fn gone_is_fine(path: &Path, result: io::Result<()>) -> Result<(), PodDirError> 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::sys::KernelMounts;
+
+    fn mounts(root: &Path) -> KernelMounts {
+        KernelMounts { mountinfo: root.join("mountinfo") }
+    }
 
     fn pod(root: &Path) -> PathBuf {
         let dir = root.join("pods/u1");
@@ -149,7 +142,7 @@ mod tests {
         let dir = pod(root.path());
         assert_eq!(pod_dirs(root.path()).unwrap(), ["u1".into()]);
         for _ in 0..2 {
-            remove_pod_dir(root.path(), &"u1".into(), &root.path().join("mountinfo")).unwrap();
+            remove_pod_dir(root.path(), &"u1".into(), &mounts(root.path())).unwrap();
             assert!(!dir.exists());
         }
         assert!(pod_dirs(root.path()).unwrap().is_empty());
@@ -161,7 +154,7 @@ mod tests {
         let dir = pod(root.path());
         let data = dir.join("volumes/kubernetes.io~empty-dir/data");
         fs::write(&data, "precious").unwrap();
-        let error = remove_pod_dir(root.path(), &"u1".into(), &root.path().join("mountinfo")).unwrap_err();
+        let error = remove_pod_dir(root.path(), &"u1".into(), &mounts(root.path())).unwrap_err();
         assert!(error.to_string().contains("volumes/kubernetes.io~empty-dir"), "{error}");
         assert_eq!(fs::read_to_string(data).unwrap(), "precious");
     }
@@ -173,7 +166,7 @@ mod tests {
         let mounted = dir.join("volumes/kubernetes.io~empty-dir");
         let line = format!("36 35 98:0 / {} rw - tmpfs tmpfs rw\n", mounted.display());
         fs::write(root.path().join("mountinfo"), line).unwrap();
-        let error = remove_pod_dir(root.path(), &"u1".into(), &root.path().join("mountinfo")).unwrap_err();
+        let error = remove_pod_dir(root.path(), &"u1".into(), &mounts(root.path())).unwrap_err();
         assert!(matches!(error, PodDirError::Mounted { path } if path == mounted));
         assert!(dir.join("etc-hosts").exists());
     }

@@ -3,6 +3,9 @@
 //!
 //! A runtime given a hundred starts at once makes every one of them slow; given a few at a time it finishes them one by
 //! one in the same total time. Kills never pass here.
+//!
+//! A new daemon has all its pods to start at once, and which of them comes here first is chance. So the gate opens a
+//! moment after the first one came.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -10,10 +13,17 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use jiff::Timestamp;
+use k8s_openapi::api::core::v1::Pod;
 use tokio::sync::oneshot;
+use tokio::time::Instant;
+
+use crate::types::CONFIG_SEEN_ANNOTATION;
 
 /// How long a start may keep others waiting. A runtime that is merely slow is faster.
 const PATIENCE: Duration = Duration::from_secs(15);
+
+/// How long the gate waits for others after the first pod came.
+const GATHERING: Duration = Duration::from_millis(50);
 
 /// The gate. Cheap to clone; all clones are one gate.
 #[derive(Clone)]
@@ -25,6 +35,8 @@ struct State {
     free: usize,
     queue: BinaryHeap<Reverse<Waiter>>,
     arrivals: u64,
+    /// When the first may enter; none before the first came.
+    opens: Option<Instant>,
 }
 
 /// A pod's place in the line.
@@ -34,6 +46,17 @@ pub struct Turn {
     pub priority: Reverse<i32>,
     /// When the pod was first seen; the older goes first.
     pub seen: Timestamp,
+}
+
+impl Turn {
+    /// A pod's place: at boot, critical pods come up first.
+    pub fn of(pod: &Pod) -> Self {
+        let annotation = pod.metadata.annotations.as_ref().and_then(|a| a.get(CONFIG_SEEN_ANNOTATION));
+        Self {
+            priority: Reverse(pod.spec.as_ref().and_then(|spec| spec.priority).unwrap_or(0)),
+            seen: annotation.and_then(|text| text.parse().ok()).unwrap_or(Timestamp::UNIX_EPOCH),
+        }
+    }
 }
 
 struct Waiter {
@@ -74,7 +97,7 @@ fn lock(state: &Mutex<State>) -> MutexGuard<'_, State> {
 impl StartGate {
     /// A gate for `bound` starts at once; at least one.
     pub fn new(bound: usize) -> Self {
-        let state = State { free: bound.max(1), queue: BinaryHeap::new(), arrivals: 0 };
+        let state = State { free: bound.max(1), queue: BinaryHeap::new(), arrivals: 0, opens: None };
         Self { state: Arc::new(Mutex::new(state)) }
     }
 
@@ -96,16 +119,19 @@ impl StartGate {
     /// line; a permit that was on its way is given back.
     async fn enter(&self, turn: Turn) -> Permit {
         let (admit, admitted) = oneshot::channel();
-        {
+        let now = Instant::now();
+        let opens = {
             let mut state = lock(&self.state);
-            if state.free > 0 {
-                state.free -= 1;
-                return Permit { state: Some(self.state.clone()) };
-            }
             state.arrivals += 1;
             let arrival = state.arrivals;
             state.queue.push(Reverse(Waiter { turn, arrival, admit }));
+            *state.opens.get_or_insert(now + GATHERING)
+        };
+        if now < opens {
+            tokio::time::sleep_until(opens).await;
         }
+        // Whoever comes first after the gate opened, or after a place got free, lets in those whose turn it is.
+        admit_next(&self.state);
         match admitted.await {
             Ok(permit) => permit,
             // Unreachable: the queue lives as long as this gate. A permit beyond the bound is the harmless answer.
@@ -118,25 +144,31 @@ impl StartGate {
     }
 }
 
+/// Gives the free places to those first in line.
+fn admit_next(state: &Arc<Mutex<State>>) {
+    loop {
+        let waiter = {
+            let mut state = lock(state);
+            if state.free == 0 {
+                return;
+            }
+            let Some(Reverse(waiter)) = state.queue.pop() else { return };
+            state.free -= 1;
+            waiter
+        };
+        if let Err(mut refused) = waiter.admit.send(Permit { state: Some(state.clone()) }) {
+            // The waiter left the line: its place goes to the next one, here and not by being dropped.
+            refused.state = None;
+            lock(state).free += 1;
+        }
+    }
+}
+
 impl Drop for Permit {
     fn drop(&mut self) {
         let Some(state) = self.state.take() else { return };
-        loop {
-            let next = {
-                let mut state = lock(&state);
-                let next = state.queue.pop();
-                if next.is_none() {
-                    state.free += 1;
-                }
-                next
-            };
-            let Some(Reverse(waiter)) = next else { return };
-            match waiter.admit.send(Permit { state: Some(state.clone()) }) {
-                Ok(()) => return,
-                // The waiter left the line: its permit goes to the next one, here and not by being dropped.
-                Err(mut refused) => refused.state = None,
-            }
-        }
+        lock(&state).free += 1;
+        admit_next(&state);
     }
 }
 
@@ -148,6 +180,18 @@ mod tests {
 
     fn at(second: i64) -> Turn {
         Turn { priority: Reverse(0), seen: Timestamp::from_second(second).unwrap() }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn of_many_that_come_at_once_the_first_to_enter_is_the_one_of_the_highest_priority() {
+        let gate = StartGate::new(1);
+        let order = &Mutex::new(Vec::new());
+        let starts = [0, 7, 3, 2_000_001_000, 5].map(|priority| {
+            let turn = Turn { priority: Reverse(priority), ..at(0) };
+            gate.pass(turn, async move { order.lock().unwrap().push(priority) })
+        });
+        futures::future::join_all(starts).await;
+        assert_eq!(*order.lock().unwrap(), [2_000_001_000, 7, 5, 3, 0]);
     }
 
     #[tokio::test]

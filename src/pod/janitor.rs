@@ -16,14 +16,16 @@ use super::resources::{pod_cpu_request, qos_class};
 use super::table::Janitor;
 use crate::cgroup::Cgroups;
 use crate::log::LogLayout;
+use crate::sys::{Mounts, file_work};
 use crate::types::{ContainerId, PodUid, QosClass, error_chain};
+use crate::volume;
 
 /// The janitor of this host.
 pub struct HostJanitor {
     /// Root of hostlet's own files.
     pub root_dir: PathBuf,
-    /// `/proc/self/mountinfo`.
-    pub mountinfo: PathBuf,
+    /// The host's mounts.
+    pub mounts: Arc<dyn Mounts>,
     /// Where container logs are.
     pub logs: LogLayout,
     /// Pod cgroups; none with `cgroupsPerQOS: false`.
@@ -44,16 +46,19 @@ impl Janitor for HostJanitor {
             found.extend(listed("cgroups", cgroups.map_or(Ok(Vec::new()), |cgroups| cgroups.list_pods())));
             found.into_iter().collect()
         };
-        ended(tokio::task::spawn_blocking(look).await)
+        ended(file_work(look).await)
     }
 
     async fn remove(&self, gone: HashSet<PodUid>, running: HashSet<ContainerId>) {
-        let (root, mountinfo) = (self.root_dir.clone(), self.mountinfo.clone());
+        let (root, mounts) = (self.root_dir.clone(), self.mounts.clone());
         let (logs, cgroups) = (self.logs.clone(), self.cgroups.clone());
         let remove = move || {
             let are_gone = |uids: Vec<PodUid>| uids.into_iter().filter(|uid| gone.contains(uid));
             for uid in are_gone(listed("directories", pod_dirs(&root))) {
-                told(&uid, "directory", remove_pod_dir(&root, &uid, &mountinfo));
+                match volume::tear_down(&root, &uid, &*mounts) {
+                    Ok(()) => told(&uid, "directory", remove_pod_dir(&root, &uid, &*mounts)),
+                    failed => told(&uid, "volumes", failed),
+                }
             }
             let failed = logs.remove_pods(&gone).failed;
             for error in failed.into_iter().chain(logs.remove_dangling_links(&running).failed) {
@@ -64,14 +69,14 @@ impl Janitor for HostJanitor {
                 told(&uid, "cgroup", cgroups.remove_pod(&uid));
             }
         };
-        ended(tokio::task::spawn_blocking(remove).await);
+        ended(file_work(remove).await);
     }
 
     async fn share(&self, active: Vec<Arc<Pod>>) {
         let Some(cgroups) = self.cgroups.clone() else { return };
         let burstable = active.iter().filter(|pod| qos_class(pod) == QosClass::Burstable);
         let milli_cpu: i64 = burstable.map(|pod| pod_cpu_request(pod)).sum();
-        let updated = tokio::task::spawn_blocking(move || cgroups.update_qos(milli_cpu)).await;
+        let updated = file_work(move || cgroups.update_qos(milli_cpu)).await;
         if let Ok(Err(error)) = updated {
             tracing::warn!(error = error_chain(&error), "cannot update the cgroup of burstable pods");
         }

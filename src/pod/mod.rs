@@ -11,9 +11,11 @@ pub mod explain;
 mod gate;
 mod identity;
 mod janitor;
+pub mod mirror;
 pub mod resources;
 pub mod source;
 pub mod status;
+pub mod status_manager;
 pub mod table;
 #[cfg(test)]
 pub(crate) mod testing;

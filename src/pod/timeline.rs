@@ -30,6 +30,8 @@ pub enum Step {
     Refused,
     /// Waited for starts of other pods.
     Turn,
+    /// The volumes were set up.
+    Volumes,
     /// The sandbox was made.
     Sandbox,
     /// The sandbox has its addresses.
@@ -159,6 +161,7 @@ impl Timeline {
         let begun = match activity {
             Activity::Idle | Activity::Retrying { .. } => None,
             Activity::WaitingForTurn => Some((Step::Turn, String::new())),
+            Activity::SettingUpVolumes => Some((Step::Volumes, String::new())),
             Activity::MakingSandbox => Some((Step::Sandbox, String::new())),
             Activity::PullingImage { container, image } => {
                 Some((Step::Pull, format!("{container}: {image}")))
@@ -303,6 +306,7 @@ fn is_bare(message: &str) -> bool {
 fn takes_time(step: Step) -> bool {
     match step {
         Step::Turn
+        | Step::Volumes
         | Step::Sandbox
         | Step::Pull
         | Step::Create

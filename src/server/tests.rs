@@ -7,6 +7,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Pod;
+use rand::SeedableRng;
+use rand::rngs::StdRng;
 use serde_json::json;
 use tempfile::TempDir;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -22,6 +24,7 @@ use crate::cri::wire::{ContainerConfig, ContainerMetadata, ImageSpec, PodSandbox
 use crate::cri::{Calls, RuntimeService};
 use crate::pleg::{Pleg, PlegHandle};
 use crate::pod::source::SourceState;
+use crate::pod::status::Lifecycle;
 use crate::pod::{StatusBoard, Told, pod_ref};
 use crate::types::{CONTAINER_NAME_LABEL, ContainerId, POD_NAME_LABEL, POD_NAMESPACE_LABEL, POD_UID_LABEL};
 
@@ -47,11 +50,17 @@ impl Bench {
         fake.add_image("docker.io/library/img:1");
         let container = run_pod(&fake, &dir).await;
         let runtime = Arc::new(fake.clone());
-        let (relister, pleg) = Pleg::new(runtime.clone());
+        let (relister, pleg) = Pleg::new(runtime.clone(), StdRng::seed_from_u64(1));
         let pod = pod(&container);
         let board = StatusBoard::default();
         let status = Arc::new(pod.status.clone().unwrap());
-        board.tell(Told { pod: Arc::new(pod.clone()), status, terminating_since: None });
+        board.tell(Told {
+            pod: Arc::new(pod.clone()),
+            status,
+            terminating_since: None,
+            lifecycle: Lifecycle::Active,
+            has_finished: false,
+        });
         let server = ControlServer {
             node: "node1".to_owned(),
             board,

@@ -5,6 +5,8 @@ use std::fs::DirBuilder;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Component, Path, PathBuf};
 
+use nix::sys::statvfs::statvfs;
+
 use super::SysError;
 
 /// Where the daemon keeps its files.
@@ -31,6 +33,13 @@ impl HostDirs {
         create(&self.pods(), 0o750)?;
         create(&self.pod_logs, 0o750)?;
         create(&self.container_logs, 0o755)
+    }
+
+    /// Size of the filesystem that the root is on, bytes.
+    pub fn capacity(&self) -> Result<u64, SysError> {
+        let found = statvfs(&self.root);
+        let stat = found.map_err(|errno| SysError::Read { path: self.root.clone(), source: errno.into() })?;
+        Ok(stat.blocks() as u64 * stat.fragment_size() as u64)
     }
 
     /// The file of the local store, in a directory of its own that the store makes: names in the root are the stock
@@ -97,6 +106,7 @@ mod tests {
         assert_eq!(mode(&dirs.pods()), 0o750);
         assert_eq!(mode(&dirs.pod_logs), 0o750);
         assert!(dirs.container_logs.is_dir());
+        assert!(dirs.capacity().unwrap() > 1 << 20);
         fs::set_permissions(&dirs.root, fs::Permissions::from_mode(0o711)).unwrap();
         dirs.create().unwrap();
         assert_eq!(mode(&dirs.root), 0o711);

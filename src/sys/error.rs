@@ -78,4 +78,34 @@ pub enum SysError {
         /// Why.
         source: io::Error,
     },
+    /// A tmpfs could not be mounted.
+    #[error("cannot mount a tmpfs on {}", path.display())]
+    MountTmpfs {
+        /// The directory.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// What is mounted on a directory could not be unmounted.
+    #[error("cannot unmount {}", path.display())]
+    Unmount {
+        /// The directory.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// A directory cannot be removed because something is mounted on it or below.
+    #[error("{} is not removed, as something is mounted in it", path.display())]
+    Mounted {
+        /// The directory.
+        path: PathBuf,
+    },
+    /// A directory or file could not be removed.
+    #[error("cannot remove {}", path.display())]
+    Remove {
+        /// The directory or file.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
 }

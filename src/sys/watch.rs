@@ -10,15 +10,16 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use notify::event::{AccessKind, AccessMode, ModifyKind};
 use notify::{Event, EventKind, RecommendedWatcher, RecursiveMode, Watcher};
-use tokio::sync::Notify;
 use tracing::warn;
+
+use super::Changes;
 
 /// Watches a path, and the directory above it, in which the path may appear or be replaced.
 #[derive(Debug)]
 pub struct Watch {
     path: PathBuf,
     what: &'static str,
-    changed: Arc<Notify>,
+    changed: Arc<Changes>,
     /// Set by events that end a watch: a directory on the way to the path was removed or renamed.
     stale: Arc<AtomicBool>,
     watcher: Option<RecommendedWatcher>,
@@ -29,8 +30,9 @@ pub struct Watch {
 }
 
 impl Watch {
-    /// A watch on `path`, which must be absolute, that wakes `changed`. `what` is there, in plural, for the log. Nothing is watched before the first [`Watch::renew`].
-    pub fn new(path: &Path, what: &'static str, changed: Arc<Notify>) -> Self {
+    /// A watch on `path`, which must be absolute, that tells `changed`. `what` is there, in plural, for the log. Nothing is
+    /// watched before the first [`Watch::renew`].
+    pub fn new(path: &Path, what: &'static str, changed: Arc<Changes>) -> Self {
         let (path, stale) = (path.to_owned(), Arc::new(AtomicBool::new(false)));
         Self { path, what, changed, stale, watcher: None, watched: BTreeMap::new(), failure: None }
     }
@@ -65,7 +67,7 @@ impl Watch {
         }
         if directories(&self.path) != wanted {
             // What appeared while the watches were set raised no event.
-            self.changed.notify_one();
+            self.changed.tell();
         }
         (self.watcher, self.watched) = (Some(watcher), wanted);
         Ok(())
@@ -73,14 +75,17 @@ impl Watch {
 
     fn waker(&self) -> impl Fn(notify::Result<Event>) + Send + 'static {
         let (path, changed, stale) = (self.path.clone(), Arc::clone(&self.changed), Arc::clone(&self.stale));
-        move |event| {
-            // An error of the notifier means that something may have been missed.
-            if event.as_ref().is_ok_and(|event| ends_watch(event, &path)) {
-                stale.store(true, Ordering::SeqCst);
+        move |event: notify::Result<Event>| match event {
+            Ok(event) => {
+                if ends_watch(&event, &path) {
+                    stale.store(true, Ordering::SeqCst);
+                }
+                if concerns(&event, &path) {
+                    changed.heed(&event);
+                }
             }
-            if event.map_or(true, |event| concerns(&event, &path)) {
-                changed.notify_one();
-            }
+            // Something may have been missed.
+            Err(_) => changed.tell(),
         }
     }
 }

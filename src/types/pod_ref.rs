@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::PodUid;
 
 /// Names one pod. Cheap to clone.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct PodRef {
     /// Namespace of the pod.
     pub namespace: Arc<str>,

@@ -1,6 +1,5 @@
 //! The RuntimeService on the wire.
 
-use std::collections::HashMap;
 use std::fs::File;
 
 use futures::StreamExt;
@@ -10,12 +9,10 @@ use hostlet::cri::fake::FakeRuntime;
 use hostlet::cri::wire::{self, runtime_service_server::RuntimeService};
 use hostlet::cri::{RuntimeCondition, RuntimeHint, RuntimeService as _};
 use hostlet::types::CgroupDriver;
-use hostlet::types::{ContainerId, POD_UID_LABEL, PodUid, SandboxId};
+use hostlet::types::{ContainerId, POD_UID_LABEL, SandboxId};
 use tonic::{Request, Response, Status, async_trait};
 
 use super::status::{Outcome, answer, missing, status};
-
-type Labels = HashMap<String, String>;
 
 /// Serves a runtime's sandboxes and containers.
 pub(super) struct Runtimes {
@@ -38,29 +35,6 @@ impl Runtimes {
             .map(drop)
             .map_err(|error| Status::unknown(format!("failed to open {}: {error}", status.log_path)))
     }
-}
-
-/// Whether `labels` has everything `selector` asks for.
-fn selects(selector: &Labels, labels: &Labels) -> bool {
-    selector.iter().all(|(key, value)| labels.get(key) == Some(value))
-}
-
-/// The pod a selector asks for, so that faults of one pod befall lists of that pod.
-fn pod_of(selector: &Labels) -> Option<PodUid> {
-    selector.get(POD_UID_LABEL).map(|uid| uid.as_str().into())
-}
-
-fn sandbox_wanted(filter: &wire::PodSandboxFilter, sandbox: &wire::PodSandbox) -> bool {
-    (filter.id.is_empty() || sandbox.id.starts_with(&filter.id))
-        && filter.state.as_ref().is_none_or(|wanted| wanted.state == sandbox.state)
-        && selects(&filter.label_selector, &sandbox.labels)
-}
-
-fn container_wanted(filter: &wire::ContainerFilter, container: &wire::Container) -> bool {
-    (filter.id.is_empty() || container.id.starts_with(&filter.id))
-        && filter.state.as_ref().is_none_or(|wanted| wanted.state == container.state)
-        && (filter.pod_sandbox_id.is_empty() || container.pod_sandbox_id == filter.pod_sandbox_id)
-        && selects(&filter.label_selector, &container.labels)
 }
 
 fn condition(name: &str, condition: RuntimeCondition) -> wire::RuntimeCondition {
@@ -182,12 +156,7 @@ impl RuntimeService for Runtimes {
         request: Request<wire::ListPodSandboxRequest>,
     ) -> Outcome<wire::ListPodSandboxResponse> {
         let filter = request.into_inner().filter.unwrap_or_default();
-        let pod = pod_of(&filter.label_selector);
-        answer(self.fake.list_sandboxes(pod.as_ref()).await, |_| {
-            let mut items = self.fake.wire_sandboxes();
-            items.retain(|sandbox| sandbox_wanted(&filter, sandbox));
-            wire::ListPodSandboxResponse { items }
-        })
+        answer(self.fake.sandboxes_like(filter).await, |listed| listed)
     }
 
     async fn create_container(
@@ -237,12 +206,7 @@ impl RuntimeService for Runtimes {
         request: Request<wire::ListContainersRequest>,
     ) -> Outcome<wire::ListContainersResponse> {
         let filter = request.into_inner().filter.unwrap_or_default();
-        let pod = pod_of(&filter.label_selector);
-        answer(self.fake.list_containers(pod.as_ref()).await, |_| {
-            let mut containers = self.fake.wire_containers();
-            containers.retain(|container| container_wanted(&filter, container));
-            wire::ListContainersResponse { containers }
-        })
+        answer(self.fake.containers_like(filter).await, |listed| listed)
     }
 
     async fn container_status(

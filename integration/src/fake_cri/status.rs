@@ -19,6 +19,7 @@ pub(super) fn status(error: CriError) -> Status {
         CriError::NotFound { .. } => Status::not_found(message),
         CriError::Unimplemented { .. } => Status::unimplemented(message),
         CriError::Failed { .. } => Status::unknown(message),
+        CriError::TooLarge { message, .. } => Status::resource_exhausted(message),
         CriError::Malformed { .. } => Status::internal(message),
     }
 }

@@ -16,6 +16,8 @@ use crate::shell::{integration_dir, lib, profile_dir, tail};
 use crate::wait::{Look, wait_for};
 
 const POD_SUBNET: &str = "10.88.0.0/16";
+/// The bridge of the pods in the host's network.
+pub(super) const BRIDGE: &str = "cni0";
 const START_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// A running containerd.
@@ -70,6 +72,14 @@ impl Containerd {
         Ok(())
     }
 
+    /// Has it send no message of more than `bytes`, from its next start on.
+    pub(super) fn limit_messages(&self, bytes: usize) -> Result<()> {
+        let text = fs::read_to_string(&self.config).context("reading containerd's configuration")?;
+        let limited = text.replacen("[grpc]\n", &format!("[grpc]\n  max_send_message_size = {bytes}\n"), 1);
+        anyhow::ensure!(limited != text, "no [grpc] in {text}");
+        fs::write(&self.config, limited).context("writing containerd's configuration")
+    }
+
     /// Sends it a signal, e.g. SIGSTOP: what a machine under too much load looks like to others.
     pub(super) fn signal(&self, signal: Signal) -> Result<()> {
         let pid = i32::try_from(self.child.id()).context("a pid out of range")?;
@@ -91,7 +101,7 @@ impl Containerd {
 fn write_config(dirs: &Dirs, config: &Path) -> Result<()> {
     let networks = dirs.state.join("cni");
     fs::create_dir_all(&networks).with_context(|| format!("creating {}", networks.display()))?;
-    let network = lib("cni_config", [&dirs.id, "cni0", POD_SUBNET, &dirs.addresses().to_string_lossy()])?;
+    let network = lib("cni_config", [&dirs.id, BRIDGE, POD_SUBNET, &dirs.addresses().to_string_lossy()])?;
     let text = lib(
         "containerd_config",
         [dirs.containerd_root().as_path(), &dirs.containerd_state(), &networks, Path::new("false")],

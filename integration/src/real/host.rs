@@ -1,7 +1,7 @@
 //! One host: its names and directories, its start and its end. Everything it makes carries its id, so that what a killed
 //! test left behind can be found and removed by the next one.
 
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -10,10 +10,10 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use anyhow::{Context, Result, bail};
 use nix::sys::signal::Signal;
 
-use super::belongings::{Owners, belongings};
-use super::containerd::Containerd;
+use super::belongings::{Belonging, Owners, belongings};
+use super::containerd::{BRIDGE, Containerd};
 use super::cri::Cri;
-use super::leftovers::{remove, remove_abandoned};
+use super::leftovers::{end, remove, remove_abandoned, remove_dir};
 use super::netns::Netns;
 use super::processes::{ContainerProcess, container_processes};
 use crate::daemon::{Daemon, Setup};
@@ -68,6 +68,15 @@ impl Dirs {
     pub(super) fn archives(&self) -> PathBuf {
         self.state.join("archives")
     }
+}
+
+/// What containerd knows after a reboot of the pods that ran before. Images stay.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AfterReboot {
+    /// Nothing: its data was lost.
+    NothingKnown,
+    /// That they were, as after any power cut: the disk is as it was.
+    DeadKnown,
 }
 
 /// How an image archive is laid out.
@@ -167,6 +176,20 @@ impl RealHost {
         run(Command::new("ctr").arg("-a").arg(self.socket()).args(["-n", "k8s.io"]).args(args))
     }
 
+    /// The daemon's own directory, with what it keeps for each pod.
+    pub fn kubelet_root(&self) -> PathBuf {
+        self.dirs.state.join("kubelet")
+    }
+
+    /// Has containerd remove what nothing refers to, as it does by itself now and then: snapshots, images' content.
+    pub fn collect_garbage(&self) -> Result<()> {
+        const GARBAGE: &str = "hostlet.local/garbage:1";
+        // Only a removal can wait for the collector.
+        self.ctr(&["images", "tag", "--force", super::PAUSE_IMAGE, GARBAGE])?;
+        self.ctr(&["images", "rm", "--sync", GARBAGE])?;
+        Ok(())
+    }
+
     /// The directory pods' logs are written to.
     pub fn logs(&self) -> PathBuf {
         self.dirs.state.join("logs")
@@ -260,17 +283,46 @@ impl RealHost {
         self.containerd.signal(Signal::SIGCONT)
     }
 
+    /// Ends all that runs at once and takes away what does not outlast a reboot: sockets, mounts, cgroups, interfaces. The
+    /// daemon must be dead.
+    pub async fn power_off(&mut self, after: AfterReboot) -> Result<()> {
+        if after == AfterReboot::NothingKnown {
+            for sandbox in self.cri.sandboxes().await? {
+                self.cri.remove_sandbox(&sandbox.id).await?;
+            }
+        }
+        self.kill_containerd()?;
+        end(&self.dirs)?;
+        remove_dir(&self.dirs.containerd_state())?;
+        run(Command::new("ip").args(["-n", &self.dirs.id, "link", "delete", BRIDGE]))?;
+        Ok(())
+    }
+
     /// The first processes of the containers of all pods.
     pub fn container_processes(&self) -> Result<Vec<ContainerProcess>> {
         container_processes(&self.dirs.id)
     }
 
     /// What the host holds for pods and nobody needs any more, one line a thing, if the pods with the UIDs `pods` are those
-    /// that are wanted and all else rests.
+    /// that are wanted. Only what is there at two looks: containers may end and start meanwhile.
     pub async fn strays(&self, pods: &HashSet<String>) -> Result<Vec<String>> {
+        let first = self.strays_now(pods).await?;
+        if first.is_empty() {
+            return Ok(Vec::new());
+        }
+        let second = self.strays_now(pods).await?;
+        Ok(first.intersection(&second).map(ToString::to_string).collect())
+    }
+
+    async fn strays_now(&self, pods: &HashSet<String>) -> Result<BTreeSet<Belonging>> {
         let owners = Owners::ask(&self.cri, pods).await?;
-        let belongings = belongings(self, &self.dirs)?;
-        Ok(belongings.into_iter().filter(|thing| !owners.own(thing)).map(|thing| thing.to_string()).collect())
+        Ok(belongings(self, &self.dirs)?.into_iter().filter(|thing| !owners.own(thing)).collect())
+    }
+
+    /// The same, after which containerd sends no message of more than `bytes`.
+    pub async fn restart_containerd_with_small_messages(&mut self, bytes: usize) -> Result<()> {
+        self.containerd.limit_messages(bytes)?;
+        self.restart_containerd().await
     }
 
     /// A command that will run `program` on this host's network.

@@ -18,24 +18,35 @@ const PROGRAMS: [&str; 3] = ["containerd", "containerd-shim-runc-v2", "hostlet"]
 /// Removes all that a host made: processes, pods, mounts, cgroups, network namespace, directories.
 pub(super) fn remove(id: &str) -> Result<()> {
     let dirs = Dirs::of(id);
-    for pid in processes(id) {
+    end(&dirs)?;
+    lib("remove_cni_results", [Path::new(id), &dirs.containerd_root()])?;
+    lib("remove_log_links", [&dirs.state.join("logs")])?;
+    lib("remove_netns", [id])?;
+    for dir in [&dirs.run, &dirs.state] {
+        remove_dir(dir)?;
+    }
+    Ok(())
+}
+
+/// Ends all processes of a host, pods' too, and removes its cgroups and mounts.
+pub(super) fn end(dirs: &Dirs) -> Result<()> {
+    for pid in processes(&dirs.id) {
         match kill(Pid::from_raw(pid), Signal::SIGKILL) {
             Ok(()) | Err(Errno::ESRCH) => {}
             Err(error) => return Err(error).with_context(|| format!("killing {pid}")),
         }
     }
-    let (root, state) = (dirs.containerd_root(), dirs.containerd_state());
-    lib("end_shims", [&dirs.containerd_socket(), &state])?;
-    lib("remove_cgroup", [id])?;
+    lib("end_shims", [&dirs.containerd_socket(), &dirs.containerd_state()])?;
+    lib("remove_cgroup", [&dirs.id])?;
     for dir in [&dirs.run, &dirs.state] {
         lib("unmount_below", [dir])?;
     }
-    lib("remove_cni_results", [Path::new(id), &root])?;
-    lib("remove_log_links", [&dirs.state.join("logs")])?;
-    lib("remove_netns", [id])?;
-    for dir in [&dirs.run, &dirs.state] {
-        lib("remove_dir", [dir])?;
-    }
+    Ok(())
+}
+
+/// Removes a directory in which nothing is mounted any more.
+pub(super) fn remove_dir(dir: &Path) -> Result<()> {
+    lib("remove_dir", [dir])?;
     Ok(())
 }
 

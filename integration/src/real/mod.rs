@@ -10,7 +10,7 @@ mod processes;
 
 pub use crate::daemon::Daemon;
 pub use cri::{Cri, CriSandbox};
-pub use host::{ArchiveForm, RealHost};
+pub use host::{AfterReboot, ArchiveForm, RealHost};
 pub use leftovers::leftovers;
 pub use processes::ContainerProcess;
 

@@ -19,12 +19,14 @@ pub struct ContainerProcess {
     pub started: u64,
     /// Its command line.
     pub command: Vec<String>,
+    /// The container's id: the name of its cgroup.
+    pub container: String,
 }
 
 impl ContainerProcess {
     /// Whether it still runs.
     pub fn is_alive(&self) -> bool {
-        look(self.pid).ok().flatten().is_some_and(|now| now == *self)
+        look(self.pid, &self.container).ok().flatten().is_some_and(|now| now == *self)
     }
 }
 
@@ -35,8 +37,8 @@ pub(super) fn container_processes(name: &str) -> Result<Vec<ContainerProcess>> {
         collect(&top, &mut pids)?;
     }
     let mut found = Vec::new();
-    for pid in pids {
-        found.extend(look(pid)?);
+    for (pid, container) in pids {
+        found.extend(look(pid, &container)?);
     }
     Ok(found)
 }
@@ -48,11 +50,13 @@ fn top_cgroup(name: &str) -> Option<PathBuf> {
     std::iter::once(unified).chain(others).find(|dir| dir.join("cgroup.procs").exists())
 }
 
-/// Takes the processes of a cgroup and those below it. One that is gone has none.
-fn collect(cgroup: &Path, pids: &mut Vec<i32>) -> Result<()> {
+/// Takes the processes of a cgroup and those below it, with the cgroup's name. One that is gone has none.
+fn collect(cgroup: &Path, pids: &mut Vec<(i32, String)>) -> Result<()> {
     let Ok(procs) = fs::read_to_string(cgroup.join("cgroup.procs")) else { return Ok(()) };
+    let name = cgroup.file_name().unwrap_or_default().to_string_lossy();
     for pid in procs.lines() {
-        pids.push(pid.parse().with_context(|| format!("a pid in {}: {pid}", cgroup.display()))?);
+        let pid = pid.parse().with_context(|| format!("a pid in {}: {pid}", cgroup.display()))?;
+        pids.push((pid, name.to_string()));
     }
     for entry in fs::read_dir(cgroup).into_iter().flatten().flatten() {
         if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
@@ -63,18 +67,16 @@ fn collect(cgroup: &Path, pids: &mut Vec<i32>) -> Result<()> {
 }
 
 /// A process, if it is a container's first and has not ended.
-fn look(pid: i32) -> Result<Option<ContainerProcess>> {
+fn look(pid: i32, container: &str) -> Result<Option<ContainerProcess>> {
     let seen = || {
         let process = Process::new(pid)?;
         let (stat, status) = (process.stat()?, process.status()?);
         let is_first = status.nspid.as_ref().is_some_and(|ids| ids.len() > 1 && ids.last() == Some(&1));
         // Of a zombie there is no command line.
         let command = process.cmdline()?;
-        Ok((is_first && !command.is_empty()).then_some(ContainerProcess {
-            pid,
-            started: stat.starttime,
-            command,
-        }))
+        let container = container.to_owned();
+        let process = ContainerProcess { pid, started: stat.starttime, command, container };
+        Ok((is_first && !process.command.is_empty()).then_some(process))
     };
     match seen() {
         Ok(found) => Ok(found),

@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use hostlet_integration::real::{ArchiveForm, BUSYBOX_IMAGE, PAUSE_IMAGE, RealHost};
+use hostlet_integration::real::{ArchiveForm, BUSYBOX_IMAGE, RealHost};
 use hostlet_integration::{Look, wait_for};
 
 use crate::support::{IDLE, LATER, SOON, is_ready, manifest, statuses, wait_for_pod, wait_until_ready};
@@ -27,9 +27,7 @@ async fn pods_run_images_that_exist_only_as_archives() {
         Ok(if told { Look::Done(()) } else { Look::NotYet(log) })
     });
     imported.await.unwrap();
-    // A removal that waits for the garbage collector: what nothing refers to is gone afterwards.
-    host.ctr(&["images", "tag", PAUSE_IMAGE, "hostlet.local/collect:1"]).unwrap();
-    host.ctr(&["images", "rm", "--sync", "hostlet.local/collect:1"]).unwrap();
+    host.collect_garbage().unwrap();
 
     host.write_manifest("first.json", &preloaded("first", FIRST)).unwrap();
     let pod = wait_until_ready(&daemon, "first").await.unwrap();

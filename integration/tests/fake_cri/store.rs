@@ -1,5 +1,10 @@
 //! What a daemon remembers of the one before it, and what it does without: the file of the store damaged, the disk full.
 
+#![allow(
+    clippy::unwrap_used,
+    reason = "what fails in a test is to fail the test; clippy knows only functions marked as tests"
+)]
+
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};

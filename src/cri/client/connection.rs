@@ -15,7 +15,7 @@ use super::super::wire::runtime_service_client::RuntimeServiceClient;
 use super::super::{CriError, Operation};
 
 /// Largest message either side sends; upstream's limit too.
-const MAX_MESSAGE_BYTES: usize = 16 << 20;
+pub(super) const MAX_MESSAGE_BYTES: usize = 16 << 20;
 
 /// An ordinary call that takes longer is told as hung: a healthy runtime answers in milliseconds.
 pub(super) const PATIENCE: Duration = Duration::from_secs(10);
@@ -107,16 +107,28 @@ impl CriClient {
     pub(super) fn error(&self, operation: Operation, status: &Status) -> CriError {
         let message = status.message().to_owned();
         match status.code() {
+            // Only what our own side met has a source; a connection that breaks under a call has no code of its own.
+            Code::Unknown if std::error::Error::source(status).is_some() => {
+                self.unreachable(operation, status)
+            }
             Code::NotFound => CriError::NotFound { operation, message },
             Code::Unimplemented => CriError::Unimplemented { operation },
-            Code::Unavailable => CriError::Unreachable {
-                operation,
-                endpoint: self.socket.display().to_string(),
-                message: transport_cause(status),
-            },
+            Code::Unavailable => self.unreachable(operation, status),
+            // As tonic and as Go's gRPC say it; of the latter's other uses no list is full of.
+            Code::OutOfRange if message.contains("message length too large") => {
+                CriError::TooLarge { operation, message }
+            }
+            Code::ResourceExhausted if message.contains("message larger than max") => {
+                CriError::TooLarge { operation, message }
+            }
             Code::DeadlineExceeded => CriError::TimedOut { operation, deadline: self.timeout },
             _ => CriError::Failed { operation, message },
         }
+    }
+
+    fn unreachable(&self, operation: Operation, status: &Status) -> CriError {
+        let endpoint = self.socket.display().to_string();
+        CriError::Unreachable { operation, endpoint, message: transport_cause(status) }
     }
 }
 
@@ -136,6 +148,23 @@ fn transport_cause(status: &Status) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[tokio::test]
+    async fn a_connection_that_breaks_under_a_call_is_unreachable() {
+        use super::super::super::RuntimeService;
+        use tokio::io::AsyncReadExt;
+        let dir = tempfile::tempdir().unwrap();
+        let socket = dir.path().join("cri.sock");
+        let listener = tokio::net::UnixListener::bind(&socket).unwrap();
+        let client = CriClient::new(&socket, Duration::from_secs(60));
+        let dies_under_a_call = async {
+            let (mut connection, _) = listener.accept().await.unwrap();
+            connection.read_exact(&mut [0; 64]).await.unwrap();
+        };
+        let (answer, ()) = tokio::join!(client.version(), dies_under_a_call);
+        let error = answer.unwrap_err();
+        assert!(matches!(error, CriError::Unreachable { operation: Operation::Version, .. }), "{error:?}");
+    }
 
     #[tokio::test]
     async fn a_missing_socket_is_unreachable_and_names_the_cause() {

@@ -19,7 +19,7 @@ use crate::types::{
 type Map = HashMap<String, String>;
 
 /// The pod named by the labels; `None` for an object that no kubelet made.
-fn pod_of(labels: &Map) -> Option<PodRef> {
+pub(in crate::cri) fn pod_of(labels: &Map) -> Option<PodRef> {
     Some(PodRef::new(
         labels.get(POD_NAMESPACE_LABEL)?,
         labels.get(POD_NAME_LABEL)?,

@@ -1,6 +1,7 @@
 //! The RuntimeService calls and their deadlines: an ordinary call has `runtimeRequestTimeout`, a sandbox start twice
 //! that, a stop that plus its grace period (as upstream).
 
+use std::collections::HashSet;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -174,6 +175,10 @@ impl RuntimeService for CriClient {
         let call = async { self.runtime().list_containers(request).await };
         let answer = self.call(Operation::ListContainers, Subject::Node, call).await?;
         Ok(answer.containers.into_iter().filter_map(convert::container).collect())
+    }
+
+    async fn list_pods(&self) -> Result<HashSet<PodRef>, CriError> {
+        super::pods::list(self).await
     }
 
     fn events(&self) -> EventStream {

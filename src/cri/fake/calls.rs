@@ -37,6 +37,11 @@ impl CallLog {
         self.calls().clone()
     }
 
+    pub(super) fn after(&self, first: usize) -> (Vec<Call>, usize) {
+        let calls = self.calls();
+        (calls.get(first..).unwrap_or_default().to_vec(), calls.len())
+    }
+
     fn calls(&self) -> MutexGuard<'_, Vec<Call>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -22,6 +22,12 @@ impl Clock {
         Self { start: Instant::now(), base: nanos(base.as_nanosecond()), last_creation: i64::MIN }
     }
 
+    /// The clock is set, so many seconds on or back.
+    pub(super) fn step(&mut self, seconds: i64) {
+        self.base = self.base.saturating_add(seconds.saturating_mul(1_000_000_000));
+        self.last_creation = i64::MIN;
+    }
+
     /// Nanoseconds since the epoch at `at`, as the CRI writes time.
     pub(super) fn at(&self, at: Instant) -> i64 {
         self.base.saturating_add(nanos(at.saturating_duration_since(self.start).as_nanos()))

@@ -6,6 +6,7 @@ use tokio::time::Instant;
 
 use super::super::{CriError, Operation, SandboxState, wire};
 use super::clock::later;
+use super::history::What;
 use super::script::{OnTerm, Run, Script};
 use super::world::World;
 use crate::types::{ContainerId, PodUid, SandboxId};
@@ -132,8 +133,8 @@ impl World {
         *earlier += 1;
         let started_at = self.clock.at(now);
         match run {
-            Run::Forever => self.begin(id, started_at, None),
-            Run::Exits { after, code } => self.begin(id, started_at, Some((later(now, after), code))),
+            Run::Forever => self.begin(id, now, started_at, None),
+            Run::Exits { after, code } => self.begin(id, now, started_at, Some((later(now, after), code))),
             Run::StartError(message) => {
                 self.end(id, now, 128, "StartError", &message);
                 return Err(CriError::Failed { operation, message });
@@ -142,7 +143,8 @@ impl World {
         Ok(())
     }
 
-    fn begin(&mut self, id: &ContainerId, started_at: i64, end: Option<(Instant, i32)>) {
+    fn begin(&mut self, id: &ContainerId, now: Instant, started_at: i64, end: Option<(Instant, i32)>) {
+        self.note(id, now, What::Started);
         if let Some(record) = self.containers.get_mut(id) {
             record.life = Life::Running { started_at, end };
             let pod = record.pod.clone();
@@ -206,6 +208,7 @@ impl World {
     pub(super) fn exit(&mut self, id: &ContainerId, at: Instant, code: i32, reason: &str) {
         if self.is_running(id) {
             self.end(id, at, code, reason, "");
+            self.note(id, at, What::Ended { code });
         }
     }
 
@@ -241,6 +244,7 @@ impl World {
     }
 
     pub(super) fn forget_container(&mut self, id: &ContainerId) -> Option<ContainerRecord> {
+        self.note(id, self.now(), What::Removed);
         self.release_names(id.as_str());
         self.containers.remove(id)
     }

@@ -4,6 +4,7 @@ use super::super::{Operation, RuntimeStatus, Version, wire};
 use super::calls::Call;
 use super::containers::{Life, reason};
 use super::events::EventMode;
+use super::history::Happened;
 use super::images::Pull;
 use super::runtime::FakeRuntime;
 use super::script::Script;
@@ -27,6 +28,11 @@ impl FakeRuntime {
         self.with(|world, _| world.cgroup_driver = driver);
     }
 
+    /// The largest list that is sent, in bytes on the wire; without any limit at first.
+    pub fn set_message_limit(&self, bytes: usize) {
+        self.with(|world, _| world.message_limit = bytes);
+    }
+
     /// How changes are told from now on.
     pub fn set_event_mode(&self, mode: EventMode) {
         self.with(|world, _| world.hub.set_mode(mode));
@@ -46,6 +52,11 @@ impl FakeRuntime {
     /// How containers of this name behave from their next start or stop on, in every pod.
     pub fn script(&self, container_name: &str, script: Script) {
         self.with(|world, _| world.scripts.insert(container_name.to_owned(), script));
+    }
+
+    /// Sets the wall clock, so many seconds on or back.
+    pub fn set_clock(&self, seconds: i64) {
+        self.with(|world, _| world.clock.step(seconds));
     }
 
     /// A running container's process ends now.
@@ -108,6 +119,16 @@ impl FakeRuntime {
     /// All calls so far, oldest first.
     pub fn calls(&self) -> Vec<Call> {
         self.log().snapshot()
+    }
+
+    /// The calls after the first so many, oldest first, and how many there are in all.
+    pub fn calls_after(&self, first: usize) -> (Vec<Call>, usize) {
+        self.log().after(first)
+    }
+
+    /// What became of containers after the first so many changes, oldest first.
+    pub fn history_after(&self, first: usize) -> Vec<Happened> {
+        self.with(|world, _| world.history.get(first..).unwrap_or_default().to_vec())
     }
 
     /// The calls of one kind so far, oldest first.

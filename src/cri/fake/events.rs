@@ -1,5 +1,7 @@
 //! The event hub: hints of what changed, and the ways in which hints get lost.
 
+use std::time::Duration;
+
 use futures::StreamExt;
 use futures::stream;
 
@@ -19,6 +21,8 @@ pub enum EventMode {
     Objects,
     /// Each change twice.
     Duplicated,
+    /// Each change once, by its pod, so much later.
+    Late(Duration),
     /// Changes are not told.
     Lost,
     /// The runtime has no events.
@@ -53,7 +57,7 @@ impl Hub {
     pub(super) fn publish(&mut self, pod: &PodUid, object: &str) {
         let by_pod = || RuntimeHint::Pod(pod.clone());
         match self.mode {
-            EventMode::Pods => self.hints.push(by_pod()),
+            EventMode::Pods | EventMode::Late(_) => self.hints.push(by_pod()),
             EventMode::Objects => self.hints.push(RuntimeHint::Object(object.to_owned())),
             EventMode::Duplicated => self.hints.extend([by_pod(), by_pod()]),
             EventMode::Lost | EventMode::Unimplemented => {}
@@ -112,9 +116,11 @@ async fn open(runtime: &FakeRuntime) -> Result<Cursor, CriError> {
     let request = Request::new(operation, None, "");
     let subscribe = move |world: &mut World, _| match world.hub.mode() {
         EventMode::Unimplemented => Err(CriError::Unimplemented { operation }),
-        EventMode::Pods | EventMode::Objects | EventMode::Duplicated | EventMode::Lost => {
-            Ok(world.hub.subscribe())
-        }
+        EventMode::Pods
+        | EventMode::Objects
+        | EventMode::Duplicated
+        | EventMode::Late(_)
+        | EventMode::Lost => Ok(world.hub.subscribe()),
     };
     runtime.call(request, subscribe).await
 }

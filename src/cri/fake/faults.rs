@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use tokio::sync::watch;
+use tokio::sync::Notify;
 
 use super::super::{CriError, Operation};
 use crate::types::PodUid;
@@ -123,17 +123,11 @@ impl Rule {
 }
 
 /// The faults of one runtime. Cheap to clone; all clones are one plan. The first rule that fits decides.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct FaultPlan {
     rules: Arc<Mutex<Vec<Rule>>>,
-    /// Counts releases; a hung call waits for the next.
-    released: watch::Sender<u64>,
-}
-
-impl Default for FaultPlan {
-    fn default() -> Self {
-        Self { rules: Arc::default(), released: watch::Sender::new(0) }
-    }
+    /// A hung call waits for the next release.
+    released: Arc<Notify>,
 }
 
 impl FaultPlan {
@@ -149,7 +143,7 @@ impl FaultPlan {
 
     /// Lets every call that hangs now do its work.
     pub fn release(&self) {
-        self.released.send_modify(|count| *count += 1);
+        self.released.notify_waiters();
     }
 
     pub(super) fn next(&self, operation: Operation, pod: Option<&PodUid>) -> Option<Fault> {
@@ -157,10 +151,7 @@ impl FaultPlan {
     }
 
     pub(super) async fn hang(&self) {
-        let mut released = self.released.subscribe();
-        if released.changed().await.is_err() {
-            std::future::pending().await
-        }
+        self.released.notified().await;
     }
 
     fn rules(&self) -> MutexGuard<'_, Vec<Rule>> {

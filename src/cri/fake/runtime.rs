@@ -1,16 +1,20 @@
 //! The handle: state behind a lock, and the way every call takes through the log and the fault plan.
 
+use std::pin::pin;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use jiff::Timestamp;
-use tokio::sync::watch;
+use tokio::sync::Notify;
+use tokio::task::yield_now;
 use tokio::time::{Instant, sleep, sleep_until};
 
 use super::super::{CriError, Operation};
 use super::calls::CallLog;
 use super::clock::later;
-use super::faults::{Fault, FaultPlan};
+use super::faults::{Failure, Fault, FaultPlan};
+use super::restart::Restart;
 use super::world::World;
 use crate::types::PodUid;
 
@@ -26,8 +30,11 @@ pub struct FakeRuntime {
 #[derive(Debug)]
 struct Inner {
     world: Mutex<World>,
-    /// The world's revision, for those who wait.
-    revision: watch::Sender<u64>,
+    /// Wakes those who wait, in the order in which they began to, when the world's revision grew.
+    changed: Notify,
+    /// Ends the calls in flight.
+    restarted: Notify,
+    takes_turns: AtomicBool,
     faults: FaultPlan,
     calls: CallLog,
 }
@@ -67,7 +74,9 @@ impl FakeRuntime {
     pub fn starting_at(base: Timestamp) -> Self {
         let inner = Inner {
             world: Mutex::new(World::new(base)),
-            revision: watch::Sender::new(0),
+            changed: Notify::new(),
+            restarted: Notify::new(),
+            takes_turns: AtomicBool::new(false),
             faults: FaultPlan::default(),
             calls: CallLog::default(),
         };
@@ -85,16 +94,19 @@ impl FakeRuntime {
 
     /// Looks at or changes the world as it is now, and wakes those who wait if it changed.
     pub(super) fn with<T>(&self, act: impl FnOnce(&mut World, Instant) -> T) -> T {
-        let (result, revision) = {
+        let (result, is_changed) = {
             let mut world = self.inner.world.lock().unwrap_or_else(PoisonError::into_inner);
+            let before = world.revision();
             let now = Instant::now();
             world.settle(now);
             let result = act(&mut world, now);
             // What the act scheduled for now is there when it returns.
             world.settle(now);
-            (result, world.revision())
+            (result, world.revision() != before)
         };
-        self.inner.revision.send_if_modified(|known| std::mem::replace(known, revision) != revision);
+        if is_changed {
+            self.inner.changed.notify_waiters();
+        }
         result
     }
 
@@ -109,10 +121,10 @@ impl FakeRuntime {
         deadline: Option<Instant>,
         mut look: impl FnMut(&mut World, Instant) -> Option<T>,
     ) -> T {
-        let mut revision = self.inner.revision.subscribe();
         loop {
-            // Seen before looking, so that a change after the look wakes us.
-            revision.mark_unchanged();
+            // In line before looking, so that a change after the look wakes us.
+            let mut changed = pin!(self.inner.changed.notified());
+            changed.as_mut().enable();
             let (found, due) = self.with(|world, now| (look(world, now), world.next_due()));
             if let Some(found) = found {
                 return found;
@@ -126,8 +138,9 @@ impl FakeRuntime {
             };
             // Both arms only wait: dropping either loses nothing, the loop looks at the world itself.
             tokio::select! {
+                biased;
                 () = timer => {}
-                _ = revision.changed() => {}
+                () = changed => {}
             }
         }
     }
@@ -148,9 +161,30 @@ impl FakeRuntime {
         request: Request,
         effect: impl FnOnce(&mut World, Instant) -> Result<T, CriError> + Send + 'static,
     ) -> Result<T, CriError> {
-        let Request { operation, pod, target, reserves } = request;
-        let fault = self.faults().next(operation, pod.as_ref());
-        let _guard = self.log().begin(operation, pod, target);
+        let operation = request.operation;
+        let fault = self.faults().next(operation, request.pod.as_ref());
+        let _guard = self.log().begin(operation, request.pod.clone(), request.target.clone());
+        // In line before looking, so that no restart goes unnoticed.
+        let mut restarted = pin!(self.inner.restarted.notified());
+        restarted.as_mut().enable();
+        // Both arms may be dropped: a call that a restart cuts off has done its work or never will.
+        tokio::select! {
+            biased;
+            () = restarted => Err(Failure::Unreachable.of(operation)),
+            answer = self.answer(latency, request, fault, effect) => answer,
+        }
+    }
+
+    async fn answer<T: Send + 'static>(
+        &self,
+        latency: Duration,
+        request: Request,
+        fault: Option<Fault>,
+        effect: impl FnOnce(&mut World, Instant) -> Result<T, CriError> + Send + 'static,
+    ) -> Result<T, CriError> {
+        let operation = request.operation;
+        self.turn().await;
+        self.with(|world, now| world.serves(operation, now))?;
         match fault {
             None => {}
             Some(Fault::Delay(delay)) => pause(delay).await,
@@ -160,13 +194,33 @@ impl FakeRuntime {
                 return Err(failure.of(operation));
             }
             Some(Fault::LateSuccess { answer_after, failure, lands_after }) => {
-                self.with(|world, now| land(world, later(now, lands_after), reserves, effect));
+                self.with(|world, now| land(world, later(now, lands_after), request.reserves, effect));
                 pause(answer_after).await;
                 return Err(failure.of(operation));
             }
         }
         pause(latency).await;
-        self.with(effect)
+        let answer = self.with(effect);
+        self.turn().await;
+        answer
+    }
+
+    /// From now on every call takes a turn of the scheduler on the way there and one on the way back, as calls over a
+    /// socket do: moments at which a caller may be gone.
+    pub fn take_turns(&self) {
+        self.inner.takes_turns.store(true, Ordering::Relaxed);
+    }
+
+    async fn turn(&self) {
+        if self.inner.takes_turns.load(Ordering::Relaxed) {
+            yield_now().await;
+        }
+    }
+
+    /// The runtime ends and comes back; see [`Restart`]. Calls in flight end, and what was to land later never does.
+    pub fn restart(&self, restart: Restart) {
+        self.with(|world, now| world.restart(restart, now));
+        self.inner.restarted.notify_waiters();
     }
 }
 

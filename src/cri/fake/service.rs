@@ -1,20 +1,22 @@
 //! The seam's traits, served from memory.
 
+use std::collections::HashSet;
 use std::time::Duration;
 
 use async_trait::async_trait;
 
 use super::super::client::convert;
-use super::super::wire::{AuthConfig, ContainerConfig, PodSandboxConfig};
+use super::super::wire::{AuthConfig, ContainerConfig, ContainerFilter, PodSandboxConfig, PodSandboxFilter};
 use super::super::{
     Container, ContainerStatus, CriError, EventStream, ImageInfo, ImageService, Operation, RuntimeService,
     RuntimeStatus, Sandbox, SandboxStatus, Version,
 };
 use super::containers::{Stopping, no_container};
+use super::lists::selector_of;
 use super::runtime::{FakeRuntime, Request};
 use super::sandboxes::sandbox_name;
 use super::{events, view};
-use crate::types::{CgroupDriver, ContainerId, PodUid, SandboxId};
+use crate::types::{CgroupDriver, ContainerId, PodRef, PodUid, SandboxId};
 
 impl FakeRuntime {
     /// A call that names no pod.
@@ -92,14 +94,9 @@ impl RuntimeService for FakeRuntime {
     }
 
     async fn list_sandboxes(&self, pod: Option<&PodUid>) -> Result<Vec<Sandbox>, CriError> {
-        let request = Request::new(Operation::ListSandboxes, pod.cloned(), "");
-        let pod = pod.cloned();
-        self.call(request, move |world, _| {
-            let views = world.sandboxes.iter().map(|(id, record)| view::sandbox(id, record));
-            let ours = views.filter_map(convert::sandbox);
-            Ok(ours.filter(|sandbox| pod.as_ref().is_none_or(|pod| sandbox.pod.uid == *pod)).collect())
-        })
-        .await
+        let label_selector = selector_of(pod);
+        let filter = PodSandboxFilter { label_selector, ..PodSandboxFilter::default() };
+        Ok(self.sandboxes_like(filter).await?.items.into_iter().filter_map(convert::sandbox).collect())
     }
 
     async fn create_container(
@@ -162,12 +159,22 @@ impl RuntimeService for FakeRuntime {
     }
 
     async fn list_containers(&self, pod: Option<&PodUid>) -> Result<Vec<Container>, CriError> {
-        let request = Request::new(Operation::ListContainers, pod.cloned(), "");
-        let pod = pod.cloned();
-        self.call(request, move |world, _| {
-            let views = world.containers.iter().map(|(id, record)| view::container(id, record));
-            let ours = views.filter_map(convert::container);
-            Ok(ours.filter(|container| pod.as_ref().is_none_or(|pod| container.pod.uid == *pod)).collect())
+        let label_selector = selector_of(pod);
+        let filter = ContainerFilter { label_selector, ..ContainerFilter::default() };
+        Ok(self
+            .containers_like(filter)
+            .await?
+            .containers
+            .into_iter()
+            .filter_map(convert::container)
+            .collect())
+    }
+
+    async fn list_pods(&self) -> Result<HashSet<PodRef>, CriError> {
+        self.call(Self::plain(Operation::ListPods), |world, _| {
+            let sandboxes = world.sandboxes.values().map(|record| &record.config.labels);
+            let containers = world.containers.values().map(|record| &record.config.labels);
+            Ok(sandboxes.chain(containers).filter_map(convert::pod_of).collect())
         })
         .await
     }

@@ -7,10 +7,12 @@ use jiff::Timestamp;
 use tokio::time::Instant;
 
 use super::super::{RuntimeCondition, RuntimeStatus, Version};
-use super::clock::{Allocator, Clock};
+use super::clock::{Allocator, Clock, later};
 use super::containers::ContainerRecord;
-use super::events::Hub;
+use super::events::{EventMode, Hub};
+use super::history::{Happened, What};
 use super::images::Images;
+use super::restart::Outage;
 use super::sandboxes::SandboxRecord;
 use super::script::Script;
 use crate::types::CgroupDriver;
@@ -21,6 +23,8 @@ type LateEffect = Box<dyn FnOnce(&mut World, Instant) + Send>;
 
 /// The whole state.
 pub(super) struct World {
+    /// The moment it is at.
+    now: Instant,
     pub(super) clock: Clock,
     pub(super) allocator: Allocator,
     pub(super) sandboxes: BTreeMap<SandboxId, SandboxRecord>,
@@ -35,6 +39,12 @@ pub(super) struct World {
     pub(super) version: Version,
     pub(super) status: RuntimeStatus,
     pub(super) cgroup_driver: Option<CgroupDriver>,
+    /// None while the runtime never ended.
+    pub(super) outage: Option<Outage>,
+    /// What became of containers so far.
+    pub(super) history: Vec<Happened>,
+    /// The largest list that is sent, in bytes on the wire.
+    pub(super) message_limit: usize,
     late: BTreeMap<(Instant, u64), LateEffect>,
     late_count: u64,
     /// Reserved names and who has them.
@@ -46,6 +56,7 @@ impl World {
     pub(super) fn new(base: Timestamp) -> Self {
         let ready = RuntimeCondition { status: true, ..RuntimeCondition::default() };
         Self {
+            now: Instant::now(),
             clock: Clock::new(base),
             allocator: Allocator::default(),
             sandboxes: BTreeMap::new(),
@@ -62,11 +73,19 @@ impl World {
             },
             status: RuntimeStatus { runtime: ready.clone(), network: ready },
             cgroup_driver: None,
+            outage: None,
+            history: Vec::new(),
+            message_limit: usize::MAX,
             late: BTreeMap::new(),
             late_count: 0,
             names: HashMap::new(),
             revision: 0,
         }
+    }
+
+    /// The moment it is at.
+    pub(super) fn now(&self) -> Instant {
+        self.now
     }
 
     /// Grows with every change that somebody may wait for.
@@ -77,7 +96,17 @@ impl World {
     /// Something of `pod` changed: those who wait look again, and subscribers are told.
     pub(super) fn changed(&mut self, pod: &PodUid, object: &str) {
         self.touch();
-        self.hub.publish(pod, object);
+        match self.hub.mode() {
+            EventMode::Late(by) => {
+                let (pod, object, at) = (pod.clone(), object.to_owned(), later(self.now, by));
+                self.schedule(at, Box::new(move |world, _| world.hub.publish(&pod, &object)));
+            }
+            EventMode::Pods
+            | EventMode::Objects
+            | EventMode::Duplicated
+            | EventMode::Lost
+            | EventMode::Unimplemented => self.hub.publish(pod, object),
+        }
     }
 
     /// Something changed that no event tells of.
@@ -87,6 +116,7 @@ impl World {
 
     /// Lets everything happen that fell due by `now`, in order.
     pub(super) fn settle(&mut self, now: Instant) {
+        self.now = now;
         while let Some(due) = self.next_due().filter(|due| *due <= now) {
             if self.exits.first().is_some_and(|(at, _)| *at == due) {
                 if let Some((at, id)) = self.exits.pop_first() {
@@ -111,6 +141,29 @@ impl World {
         self.late_count += 1;
         self.late.insert((at, self.late_count), effect);
         self.touch();
+    }
+
+    /// Nothing that was to happen later will: names reserved for it are free again.
+    pub(super) fn forget_unlanded(&mut self) {
+        self.late.clear();
+        let (sandboxes, containers) = (&self.sandboxes, &self.containers);
+        self.names
+            .retain(|_, id| sandboxes.contains_key(id.as_str()) || containers.contains_key(id.as_str()));
+    }
+
+    /// Something became of a container.
+    pub(super) fn note(&mut self, id: &ContainerId, at: Instant, what: What) {
+        let Some(record) = self.containers.get(id) else { return };
+        let metadata = record.config.metadata.clone().unwrap_or_default();
+        self.history.push(Happened {
+            at,
+            pod: record.pod.clone(),
+            sandbox: record.sandbox.clone(),
+            id: id.clone(),
+            name: metadata.name,
+            attempt: metadata.attempt,
+            what,
+        });
     }
 
     /// Reserves a name, as containerd does before it makes anything; fails with its words when somebody else has it.

@@ -21,13 +21,12 @@ use jiff::{Timestamp, ToSpan};
 use tokio::sync::mpsc;
 use tonic::metadata::MetadataValue;
 use tonic::transport::Channel;
-use tonic::{Code, Request, Response, Status, Streaming};
+use tonic::{Code, Response, Status, Streaming};
 
 use super::import::{BlobWriter, ImageStore, LeasedBlob, Target};
 use super::{Digest, StoreError};
+use crate::cri::containerd::request;
 
-/// The namespace of the CRI's images and containers.
-const NAMESPACE: &str = "k8s.io";
 /// The label of images that the CRI may use.
 const MANAGED: (&str, &str) = ("io.cri-containerd.image", "managed");
 /// When a lease that nobody ends does.
@@ -63,12 +62,6 @@ impl Containerd {
         let request = request(GetImageRequest { name: name.to_owned() });
         Ok(found(call("looking for an image", self.images().get(request)).await?)?.and_then(|got| got.image))
     }
-}
-
-fn request<T>(message: T) -> Request<T> {
-    let mut request = Request::new(message);
-    request.metadata_mut().insert("containerd-namespace", MetadataValue::from_static(NAMESPACE));
-    request
 }
 
 /// A call's answer, or the status it failed with and what was tried.

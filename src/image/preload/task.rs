@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use nix::fcntl::OFlag;
-use tokio::sync::{Notify, mpsc};
+use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep, sleep_until};
 use tokio_util::sync::CancellationToken;
 
@@ -23,7 +23,7 @@ use super::import::{
 use super::input::Input;
 use super::plan::{Plan, plan};
 use super::{ArchiveError, StoreError};
-use crate::sys::Watch;
+use crate::sys::{Changes, Watch};
 use crate::types::error_chain;
 
 /// How often everything is looked at, whatever inotify tells. It costs a few calls per image.
@@ -92,7 +92,7 @@ struct Preload {
 impl Preload {
     /// Ends only if the runtime has no such services.
     async fn keep_true(mut self) -> StoreError {
-        let changed = Arc::new(Notify::new());
+        let changed = Arc::new(Changes::default());
         let mut watch = Some(Watch::new(&self.directory, "image archives", Arc::clone(&changed)));
         let mut poll = Instant::now();
         loop {
@@ -120,7 +120,7 @@ impl Preload {
             };
             let wake = next.map_or(poll, |next| next.min(poll));
             tokio::select! {
-                () = changed.notified() => sleep(SETTLE).await, // cancel-safe: a permit not taken stays
+                () = changed.next() => sleep(SETTLE).await, // cancel-safe: a change not taken stays
                 () = sleep_until(wake) => {} // cancel-safe: the next round sleeps anew
             }
         }

@@ -8,12 +8,11 @@ use bytes::Bytes;
 use futures::Stream;
 use futures::future::BoxFuture;
 use futures::stream::try_unfold;
-use tokio::sync::Notify;
 use tokio::time::sleep;
 
 use super::file::{LogOptions, LogReader, Piece};
 use crate::log::LogError;
-use crate::sys::Watch;
+use crate::sys::{Changes, Watch};
 
 /// Pause before a log is looked at again though nothing was heard of it.
 const FALLBACK: Duration = Duration::from_secs(1);
@@ -44,7 +43,7 @@ enum Phase {
 
 struct Follow {
     ended: BoxFuture<'static, ()>,
-    changed: Arc<Notify>,
+    changed: Arc<Changes>,
     /// Tells `changed`. It knows nothing of a file that was renamed, nor if the system gives no more watches.
     _watch: Watch,
 }
@@ -146,7 +145,7 @@ impl LogStreaming {
 
 impl Follow {
     fn new(path: &Path, ended: BoxFuture<'static, ()>) -> Self {
-        let changed = Arc::new(Notify::new());
+        let changed = Arc::new(Changes::default());
         let mut watch = Watch::new(path, "logs", changed.clone());
         watch.renew();
         Self { ended, changed, _watch: watch }
@@ -157,8 +156,8 @@ impl Follow {
         tokio::select! {
             // Cancel-safe: it is not polled again once it is done.
             () = &mut self.ended => (Vec::new(), Phase::Draining),
-            // Cancel-safe: a notification is taken only when `notified` returns.
-            () = self.changed.notified() => (Vec::new(), Phase::Following(self)),
+            // Cancel-safe: a change is taken only when `next` returns.
+            () = self.changed.next() => (Vec::new(), Phase::Following(self)),
             // Cancel-safe: a pause keeps nothing.
             () = sleep(FALLBACK) => (reader.settle(), Phase::Following(self)),
         }

@@ -7,6 +7,7 @@ use k8s_openapi::api::core::v1::{Container, Pod};
 use super::annotations::{container_annotations, container_labels};
 use super::env::environment;
 use super::expand::expand;
+use super::files::container_path;
 use super::linux_resources::container_resources;
 use super::paths::container_log;
 use super::security::container_context;
@@ -64,7 +65,7 @@ pub fn container_config(
 
 /// A container must never start without a volume it mounts.
 fn check_volumes(container: &Container, mounts: &[Mount]) -> Result<(), ConfigError> {
-    let mounted = |path: &str| mounts.iter().any(|mount| mount.container_path == path);
+    let mounted = |path: &str| mounts.iter().any(|mount| mount.container_path == container_path(path));
     match container.volume_mounts.iter().flatten().find(|wanted| !mounted(&wanted.mount_path)) {
         None => Ok(()),
         Some(missing) => Err(ConfigError::MissingVolume {

@@ -114,6 +114,7 @@ fn ending(case: &Case<'_>) -> Option<Explanation> {
         }
         Activity::Idle
         | Activity::WaitingForTurn
+        | Activity::SettingUpVolumes
         | Activity::MakingSandbox
         | Activity::PullingImage { .. }
         | Activity::CreatingContainer { .. }
@@ -189,6 +190,7 @@ fn sandbox(case: &Case<'_>) -> Option<Explanation> {
         | Activity::BackingOff => true,
         Activity::Idle
         | Activity::WaitingForTurn
+        | Activity::SettingUpVolumes
         | Activity::MakingSandbox
         | Activity::StoppingContainers { .. }
         | Activity::StoppingSandbox
@@ -221,6 +223,7 @@ pub(super) fn starting(case: &Case<'_>, activity: &Activity) -> Explanation {
         Activity::PullingImage { container, image } => {
             format!("The pod is being started: the image {image} is being pulled for container {container}")
         }
+        Activity::SettingUpVolumes => "The pod is being started: its volumes are being set up".to_owned(),
         Activity::MakingSandbox => "The pod is being started: its sandbox and network are being made".to_owned(),
         Activity::CreatingContainer { container } | Activity::StartingContainer { container } => {
             format!("The pod is being started: container {container} is next")
@@ -240,6 +243,7 @@ pub(super) fn step(activity: &Activity) -> String {
     match activity {
         Activity::Idle => "looking at the pod".to_owned(),
         Activity::WaitingForTurn => "waiting for its turn to start".to_owned(),
+        Activity::SettingUpVolumes => "setting up the volumes".to_owned(),
         Activity::MakingSandbox => "making the sandbox".to_owned(),
         Activity::PullingImage { image, .. } => format!("pulling the image {image}"),
         Activity::CreatingContainer { container } => format!("making container {container}"),

@@ -7,6 +7,7 @@ mod files;
 mod hostile_tests;
 mod identity;
 mod manifest;
+mod pace;
 mod reader;
 #[cfg(test)]
 mod reader_tests;

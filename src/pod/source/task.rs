@@ -1,25 +1,22 @@
 //! Keeps the state of the source true to the disk: reads on every change that inotify tells of, and all of it
-//! periodically. Thin: the disk is [`Files`] and [`Watch`], the judgement is [`Reader`].
+//! periodically. Thin: the disk is [`Files`] and [`Watch`], when to read it is [`Pace`], the judgement is [`Reader`].
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
-use tokio::sync::{Notify, watch};
-use tokio::time::{Instant, sleep, timeout};
+use tokio::sync::watch;
+use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 use tracing::{error, info, warn};
 
 use super::files::Files;
+use super::pace::Pace;
 use super::reader::{Reader, mended_files, new_problems};
 use super::state::{SourceState, StaticPod};
-use crate::sys::Watch;
+use crate::sys::{Changes, Watch};
 
-/// After a change, reading waits until nothing changed for this long: editors write, rename and touch.
-const QUIET: Duration = Duration::from_millis(50);
-/// But no longer than this, however busy the directory is.
-const QUIET_MOST: Duration = Duration::from_secs(1);
 /// The shortest period of full readings; a shorter one would only burn the processor.
 const CHECK_LEAST: Duration = Duration::from_secs(1);
 
@@ -50,10 +47,11 @@ pub async fn run(
     };
     // Events carry absolute paths. Without a working directory the path stays as it is, and only events are lost.
     let path = std::path::absolute(&path).unwrap_or(path);
-    let changed = Arc::new(Notify::new());
+    let changed = Arc::new(Changes::default());
     let fresh = |known: &[StaticPod]| Disk::new(&path, &changed, &config.node_name, known);
     let mut disk = Some(fresh(&inherited));
     drop(inherited);
+    let mut pace = Pace::default();
     let check_frequency = config.check_frequency.max(CHECK_LEAST);
     loop {
         let now = Timestamp::now();
@@ -77,10 +75,11 @@ pub async fn run(
                 error!(path = %path.display(), %error, "reading the manifests ended early; starting afresh")
             }
         }
+        pace.has_read();
         tokio::select! {
             biased;
             () = cancel.cancelled() => return, // cancel-safe: nothing is lost on the way out
-            () = changed.notified() => settle(&changed).await, // cancel-safe: a permit not taken stays
+            () = changed.next() => pace.settle(&changed).await, // cancel-safe: a change not taken stays
             () = sleep(check_frequency) => {} // cancel-safe: the next round sleeps anew
         }
     }
@@ -95,7 +94,7 @@ struct Disk {
 }
 
 impl Disk {
-    fn new(path: &Path, changed: &Arc<Notify>, node_name: &str, known: &[StaticPod]) -> Self {
+    fn new(path: &Path, changed: &Arc<Changes>, node_name: &str, known: &[StaticPod]) -> Self {
         let watch = Watch::new(path, "manifests", Arc::clone(changed));
         // Of manifests elsewhere nothing is read here, so nothing could be said of them either.
         let is_here = |pod: &&StaticPod| pod.file == path || pod.file.parent() == Some(path);
@@ -110,12 +109,6 @@ impl Disk {
         let changed = self.reader.apply(self.files.read(&self.path, now), now);
         (self, changed)
     }
-}
-
-/// Waits until the changes pause.
-async fn settle(changed: &Notify) {
-    let end = Instant::now() + QUIET_MOST;
-    while Instant::now() < end && timeout(QUIET, changed.notified()).await.is_ok() {}
 }
 
 fn publish(reader: &Reader, changed: bool, tx: &watch::Sender<SourceState>) {

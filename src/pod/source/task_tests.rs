@@ -1,6 +1,7 @@
 //! The source on a real directory: everything waits on the published state, nothing on the clock.
 
-use std::fs;
+use std::fs::{self, File};
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -86,6 +87,24 @@ async fn events_alone_keep_the_state_true() {
     source.until_pods(&["three"]).await;
     fs::remove_file(at("b.yaml")).unwrap();
     source.until_pods(&[]).await;
+}
+
+#[tokio::test]
+async fn a_half_written_file_holds_up_no_other_and_is_mended_by_its_end() {
+    let root = tempfile::tempdir().unwrap();
+    let mut source = Source::start(Some(root.path()), FOREVER);
+    source.until_pods(&[]).await;
+    let text = pod("a", "one");
+    let (half, rest) = text.split_at(text.len() / 2);
+    let mut slow = File::create(root.path().join("a.yaml")).unwrap();
+    slow.write_all(half.as_bytes()).unwrap();
+    fs::write(root.path().join("b.yaml"), pod("b", "two")).unwrap();
+    source.until_pods(&["two"]).await;
+
+    slow.write_all(rest.as_bytes()).unwrap();
+    drop(slow);
+    let whole = source.until_pods(&["one", "two"]).await;
+    assert!(whole.problems.is_empty(), "{:?}", whole.problems);
 }
 
 #[tokio::test]

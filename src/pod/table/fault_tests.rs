@@ -293,3 +293,25 @@ async fn a_static_uid_that_comes_again_runs_again() {
     }
     assert_eq!(node.calls_of("u2", Operation::StartContainer).len(), 2);
 }
+
+#[tokio::test(start_paused = true)]
+async fn what_met_a_runtime_that_was_away_waits_no_back_off() {
+    let starts = [Operation::RunSandbox, Operation::CreateContainer, Operation::StartContainer];
+    let ends = [Operation::StopContainer, Operation::StopSandbox, Operation::RemoveSandbox];
+    let away = |operation| {
+        let failure = Fault::Fail { after: Duration::ZERO, failure: Failure::Unreachable };
+        Rule::new(operation, failure).times(1)
+    };
+    for operation in starts {
+        let mut node = Node::new();
+        node.runtime.faults().add(away(operation));
+        node.want([pod("web", "u1", &["c"])]);
+        node.until(operation.as_str(), 3 * SECOND, |n| n.running("u1").len() == 1).await;
+    }
+    for operation in ends {
+        let mut node = running(&[("web", "u1")]).await;
+        node.runtime.faults().add(away(operation));
+        node.want([]);
+        node.until(operation.as_str(), 5 * SECOND, |n| !n.has("u1")).await;
+    }
+}

@@ -1,7 +1,7 @@
 //! The lives of all pods, and what couples them: static pods of one full name run one after the other. Pure: `now` and
 //! chance come in as arguments, what to do goes out as effects.
 
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -75,7 +75,8 @@ struct Entry {
 /// The lives of all pods on this node.
 #[derive(Debug)]
 pub struct Lives {
-    entries: HashMap<PodUid, Entry>,
+    /// In order, so that whoever is told of several pods at once tells of them in the same order in every run.
+    entries: BTreeMap<PodUid, Entry>,
     /// Which static pod of a full name runs.
     static_running: HashMap<String, PodUid>,
     /// Which static pods of a full name come next, in order of arrival.
@@ -89,7 +90,7 @@ impl Lives {
     /// No pods. `resync` is the pause after which an unchanged pod is looked at again (`syncFrequency`).
     pub fn new(resync: Duration) -> Self {
         Self {
-            entries: HashMap::new(),
+            entries: BTreeMap::new(),
             static_running: HashMap::new(),
             static_waiting: HashMap::new(),
             unclaimed: HashSet::new(),

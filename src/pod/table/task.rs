@@ -1,11 +1,13 @@
 //! The table's task: brings together what the sources want, what the runtime has and where each pod is in its life.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
 use k8s_openapi::api::core::v1::Pod;
+use rand::Rng;
+use rand::rngs::StdRng;
 use tokio::sync::{mpsc, watch};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -15,8 +17,8 @@ use super::sweep::{Sweep, Swept};
 use super::workers::Workers;
 use crate::cri::ContainerState;
 use crate::pleg::PlegHandle;
-use crate::pod::pod_ref;
 use crate::pod::worker::{KillRequest, PodSyncer, PodUpdate, Subject, UpdateKind};
+use crate::pod::{Turn, pod_ref};
 use crate::types::{ContainerId, PodUid};
 
 /// Pause between two passes of housekeeping when nothing asks for one earlier: the kubelet's container GC period.
@@ -85,23 +87,25 @@ pub struct PodTable {
     janitor: Arc<dyn Janitor>,
     sweep: Sweep,
     requests: mpsc::Receiver<Request>,
-    desired: HashMap<PodUid, Arc<Pod>>,
+    desired: BTreeMap<PodUid, Arc<Pod>>,
     /// Pods of the daemon before this one that no source has named yet.
-    inherited: HashMap<PodUid, Arc<Pod>>,
+    inherited: BTreeMap<PodUid, Arc<Pod>>,
     /// Whether every source had been read when `desired` was taken. Not read from `wanted`, which may know more by now.
     is_desired_complete: bool,
     /// When the next pass of housekeeping is due.
     housekeeping: Instant,
+    chance: StdRng,
 }
 
 impl PodTable {
-    /// A table over what `wanted` names. `resync` is `syncFrequency`.
+    /// A table over what `wanted` names. `resync` is `syncFrequency`; `chance` keeps pods from marching in step.
     pub fn new(
         wanted: watch::Receiver<WantedPods>,
         pleg: PlegHandle,
         syncer: Arc<dyn PodSyncer>,
         janitor: Arc<dyn Janitor>,
         resync: Duration,
+        chance: StdRng,
     ) -> (Self, TableHandle) {
         let (sender, requests) = mpsc::channel(REQUESTS);
         let table = Self {
@@ -112,10 +116,11 @@ impl PodTable {
             sweep: Sweep::new(janitor.clone()),
             janitor,
             requests,
-            desired: HashMap::new(),
-            inherited: HashMap::new(),
+            desired: BTreeMap::new(),
+            inherited: BTreeMap::new(),
             is_desired_complete: false,
             housekeeping: Instant::now(),
+            chance,
         };
         (table, TableHandle { requests: sender })
     }
@@ -138,30 +143,27 @@ impl PodTable {
         let mut wanted_ended = false;
         loop {
             let due = self.lives.next_due();
+            // Biased, so that what happens at one moment is taken in in the same order in every run: orders first, what the
+            // runtime tells last. None of them starves the others: wishes and changes are conflated, outcomes and
+            // moments that are due come from work given out here.
             tokio::select! {
+                biased;
                 // Cancel-safe: waiting for a token takes nothing.
                 () = cancel.cancelled() => return,
+                // Cancel-safe: channels give an item only when `recv` returns it.
+                Some(Request::Kill(uid, kill)) = self.requests.recv() => self.kill(&uid, kill),
                 // Cancel-safe: a watch marks its value seen only when `changed` returns.
                 changed = wanted.changed(), if !wanted_ended => match changed {
                     Ok(()) => self.take_wanted(),
                     Err(_) => wanted_ended = true,
                 },
-                // Cancel-safe: channels give an item only when `recv` returns it.
+                // Cancel-safe: as for the other channel.
                 Some((uid, outcome)) = self.workers.next_done() => {
-                    let effects = self.lives.completed(&uid, outcome, Instant::now(), rand::random());
+                    let chance = self.chance.random();
+                    let effects = self.lives.completed(&uid, outcome, Instant::now(), chance);
                     self.workers.scheduled(&uid, self.lives.due_of(&uid));
                     self.carry_out(effects);
                 }
-                // Cancel-safe: the queue gives a change only when `next` returns it.
-                change = changes.next() => {
-                    let effects = self.lives.wake(&change.uid);
-                    self.carry_out(effects);
-                    if self.lives.stage(&change.uid).is_none() {
-                        self.ask_for_housekeeping();
-                    }
-                }
-                // Cancel-safe: as for the other channel.
-                Some(Request::Kill(uid, kill)) = self.requests.recv() => self.kill(&uid, kill),
                 // Cancel-safe: a sleep to a fixed moment takes nothing.
                 () = sleep_until(due) => {
                     let effects = self.lives.due(Instant::now());
@@ -175,6 +177,14 @@ impl PodTable {
                     // Pods that were held back come with it.
                     Swept::Done => self.create_missing(),
                 },
+                // Cancel-safe: the queue gives a change only when `next` returns it.
+                change = changes.next() => {
+                    let effects = self.lives.wake(&change.uid);
+                    self.carry_out(effects);
+                    if self.lives.stage(&change.uid).is_none() {
+                        self.ask_for_housekeeping();
+                    }
+                }
             }
         }
     }
@@ -203,26 +213,26 @@ impl PodTable {
     }
 
     /// Compares what the sources want with what they wanted: removals first, so that a static pod's successor finds it
-    /// ending.
+    /// ending; then the pods in the order in which they may pass the start gate.
     fn take_wanted(&mut self) {
-        let wanted = self.wanted.borrow_and_update().clone();
+        let mut wanted = self.wanted.borrow_and_update().clone();
         self.is_desired_complete = wanted.ready;
-        let new: HashMap<PodUid, Arc<Pod>> =
-            wanted.pods.iter().map(|pod| (pod_ref(pod).uid, pod.clone())).collect();
-        let gone: Vec<PodUid> = self.desired.keys().filter(|uid| !new.contains_key(*uid)).cloned().collect();
+        let new: HashSet<PodUid> = wanted.pods.iter().map(|pod| pod_ref(pod).uid).collect();
+        let gone: Vec<PodUid> = self.desired.keys().filter(|uid| !new.contains(*uid)).cloned().collect();
         for uid in gone {
             if let Some(pod) = self.desired.remove(&uid) {
                 tracing::info!(pod = %pod_ref(&pod), %uid, "pod removed from its source");
                 self.update(UpdateKind::Kill, pod);
             }
         }
-        self.inherited.retain(|uid, _| !new.contains_key(uid));
+        self.inherited.retain(|uid, _| !new.contains(uid));
         if wanted.ready {
             for (uid, pod) in std::mem::take(&mut self.inherited) {
                 tracing::info!(pod = %pod_ref(&pod), %uid, "pod was removed from its source while hostlet was not running");
                 self.update(UpdateKind::Kill, pod);
             }
         }
+        wanted.pods.sort_by_key(|pod| Turn::of(pod));
         for pod in wanted.pods {
             let reference = pod_ref(&pod);
             match self.desired.insert(reference.uid.clone(), pod.clone()) {
@@ -281,15 +291,16 @@ impl PodTable {
 
     /// Has the sweep remove what it found of pods that are neither known nor wanted nor in the runtime.
     fn remove_left(&mut self, found: HashSet<PodUid>) {
+        let cache = self.pleg.cache();
+        let is_known = |uid: &PodUid| self.lives.stage(uid).is_some() || self.desired.contains_key(uid);
         let mut gone = found;
-        gone.retain(|uid| self.lives.stage(uid).is_none() && !self.desired.contains_key(uid));
+        gone.retain(|uid| !is_known(uid) && !cache.may_have(uid));
         let mut running = HashSet::new();
-        for pod in self.pleg.cache().pods() {
-            if let Ok(status) = self.pleg.cache().get(&pod) {
+        for pod in cache.pods() {
+            if let Ok(status) = cache.get(&pod) {
                 let containers = status.containers.iter().filter(|c| c.state == ContainerState::Running);
                 running.extend(containers.map(|c| c.id.clone()));
             }
-            gone.remove(&pod.uid);
         }
         self.sweep.remove(gone, running);
     }

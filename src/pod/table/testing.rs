@@ -8,6 +8,8 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Pod, PodStatus};
+use rand::SeedableRng;
+use rand::rngs::StdRng;
 use tempfile::TempDir;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
@@ -26,7 +28,10 @@ use crate::pod::container::{HostSettings, testing::host};
 use crate::pod::worker::{PodSyncer, Services};
 use crate::pod::{HostJanitor, StartGate, StatusBoard, pod_ref};
 use crate::store::Store;
+use crate::sys::KernelMounts;
 use crate::types::{CONFIG_SEEN_ANNOTATION, POD_UID_LABEL, PodUid, WallClock};
+use crate::volume::objects::Standalone;
+use crate::volume::{NodeAmounts, VolumeSettings, Volumes};
 
 /// Time between two looks of a test at the node.
 const LOOK: Duration = Duration::from_millis(10);
@@ -122,16 +127,24 @@ impl Node {
     /// Builds the daemon anew and runs it.
     pub(super) fn boot(&mut self) {
         let runtime = Arc::new(self.runtime.clone());
-        let (pleg, pleg_handle) = Pleg::new(runtime.clone());
+        let (pleg, pleg_handle) = Pleg::new(runtime.clone(), StdRng::seed_from_u64(1));
         let board = StatusBoard::default();
         let store = Store::default();
         let root = self.root.path();
         let ready = RuntimeCondition { status: true, ..RuntimeCondition::default() };
         let status = RuntimeStatus { runtime: ready.clone(), network: ready };
         let limits = PullLimits { serialize: false, max_parallel: None, qps: 0, burst: 0 };
+        let mounts = Arc::new(KernelMounts { mountinfo: root.join("mountinfo") });
+        let (volume_task, volumes) = Volumes::new(VolumeSettings {
+            root: root.to_owned(),
+            node: NodeAmounts { milli_cpu: 2_000, memory: 8 << 30, ephemeral_storage: 1 << 30 },
+            mounts: mounts.clone(),
+            objects: Arc::new(Standalone),
+            clock: self.clock.clone(),
+        });
         let services = Services {
             runtime: runtime.clone(),
-            images: Images::new(runtime, limits, store.clone(), self.clock),
+            images: Images::new(runtime, limits, store.clone(), self.clock.clone()),
             pleg: pleg_handle.clone(),
             gate: StartGate::new(self.bound),
             cgroups: None,
@@ -146,12 +159,13 @@ impl Node {
             board: board.clone(),
             crash_loop_cap: Duration::from_secs(300),
             store: store.clone(),
-            clock: self.clock,
-            mountinfo: root.join("mountinfo"),
+            clock: self.clock.clone(),
+            volumes,
+            mounts: mounts.clone(),
         };
         let janitor = HostJanitor {
             root_dir: root.to_owned(),
-            mountinfo: root.join("mountinfo"),
+            mounts,
             logs: self.logs(),
             cgroups: None,
             admitted: AdmittedPods::new(store).0,
@@ -164,8 +178,10 @@ impl Node {
             (self.wrap)(services),
             (self.wrap_janitor)(janitor),
             Duration::from_secs(60),
+            StdRng::seed_from_u64(2),
         );
         let mut tasks = JoinSet::new();
+        tasks.spawn(volume_task.run(CancellationToken::new()));
         tasks.spawn(pleg.run(CancellationToken::new()));
         tasks.spawn(table.run(CancellationToken::new()));
         self.daemon = Some(Daemon { tasks, wanted, table: handle, board });

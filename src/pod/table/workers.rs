@@ -61,6 +61,7 @@ impl Workers {
             Effect::Stop(uid) => {
                 // Closing the inbox ends the task.
                 self.workers.remove(&uid);
+                self.syncer.finished(&uid);
             }
         }
     }

@@ -422,7 +422,8 @@ fn what_is_not_served_is_said_field_by_field() {
             "initContainers": [{"name": "i", "image": "a"}], "activeDeadlineSeconds": 5, "resources": {"limits": {"cpu": "1"}},
             "readinessGates": [{"conditionType": "x"}], "runtimeClassName": "kata", "overhead": {"cpu": "1"}, "hostUsers": false,
             "hostnameOverride": "h", "automountServiceAccountToken": true, "imagePullSecrets": [{"name": "s"}],
-            "serviceAccountName": "robot", "os": {"name": "windows"}, "volumes": [{"name": "v", "hostPath": {"path": "/"}}],
+            "serviceAccountName": "robot", "os": {"name": "windows"}, "volumes": [{"name": "v", "nfs": {"server": "s", "path": "/"}},
+                {"name": "huge", "emptyDir": {"medium": "HugePages"}}, {"name": "limited", "emptyDir": {"sizeLimit": "1Gi"}}],
             "nodeSelector": {"a": "b"}, "schedulingGates": [{"name": "g"}],
             "affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": []}}},
             "securityContext": {"appArmorProfile": {"type": "Unconfined"}, "supplementalGroupsPolicy": "Strict"},
@@ -442,7 +443,9 @@ fn what_is_not_served_is_said_field_by_field() {
             "spec.imagePullSecrets",
             "spec.automountServiceAccountToken",
             "spec.os.name",
-            "spec.volumes[0]",
+            "spec.volumes[0].nfs",
+            "spec.volumes[1].emptyDir.medium",
+            "spec.volumes[2].emptyDir.sizeLimit",
             "spec.nodeSelector",
             "spec.affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution",
             "spec.schedulingGates",
@@ -475,6 +478,38 @@ fn what_is_not_served_is_said_field_by_field() {
             "spec.containers[0].resources.limits[ephemeral-storage]",
             "spec.containers[0].resources.limits[hugepages-2Mi]",
             "spec.containers[0].securityContext.appArmorProfile",
+        ],
+    );
+}
+
+#[test]
+fn volumes_of_the_node_itself_are_served_but_for_parts_of_them() {
+    let pod_of = |mounts: Value| {
+        pod(json!({
+            "volumes": [{"name": "e", "emptyDir": {}}, {"name": "m", "emptyDir": {"medium": "Memory", "sizeLimit": "1Mi"}},
+                {"name": "h", "hostPath": {"path": "/srv"}},
+                {"name": "d", "downwardAPI": {"items": [{"path": "a", "fieldRef": {"fieldPath": "metadata.name"}}]}},
+                {"name": "p", "projected": {"sources": [
+                    {"downwardAPI": {"items": [{"path": "a", "fieldRef": {"fieldPath": "metadata.name"}}]}}]}}],
+            "containers": [{"name": "c", "image": "a", "volumeMounts": mounts}]
+        }))
+    };
+    not_served(
+        &pod_of(
+            json!([{"name": "e", "mountPath": "/e"}, {"name": "h", "mountPath": "/h", "readOnly": true}]),
+        ),
+        &[],
+    );
+    not_served(
+        &pod_of(json!([
+            {"name": "e", "mountPath": "/a", "subPath": "x"}, {"name": "e", "mountPath": "/b", "subPathExpr": "$(X)"},
+            {"name": "e", "mountPath": "/c", "readOnly": true, "recursiveReadOnly": "Enabled"},
+            {"name": "e", "mountPath": "/d", "readOnly": true, "recursiveReadOnly": "IfPossible"}
+        ])),
+        &[
+            "spec.containers[0].volumeMounts[0].subPath",
+            "spec.containers[0].volumeMounts[1].subPathExpr",
+            "spec.containers[0].volumeMounts[2].recursiveReadOnly",
         ],
     );
 }

@@ -5,7 +5,7 @@
 //! affinity, `schedulerName`, `preemptionPolicy`, `schedulingGroup`) ask nothing of a node and are accepted. Those that
 //! would keep the pod away from this node (`nodeSelector`, required node affinity, scheduling gates) are not.
 
-use k8s_openapi::api::core::v1::{AppArmorProfile, Container, Pod, PodSpec, ResourceRequirements};
+use k8s_openapi::api::core::v1::{AppArmorProfile, Container, Pod, PodSpec, ResourceRequirements, Volume};
 
 use super::resources::HUGE_PAGES;
 use super::volumes::sources;
@@ -89,9 +89,32 @@ fn check_pod(spec: &PodSpec, path: &FieldPath, found: &mut Found) {
     let os = spec.os.as_ref().map(|os| os.name.as_str());
     found.add(os.is_some_and(|os| os != "linux"), &path.child("os").child("name"), "pods run on Linux only");
     for (index, volume) in list(&spec.volumes).iter().enumerate() {
-        let kind = sources(volume).join(", ");
-        let sentence = format!("volumes of type {kind} are not mounted");
-        found.add(true, &path.child("volumes").index(index), &sentence);
+        check_volume(volume, &path.child("volumes").index(index), found);
+    }
+}
+
+/// The kinds of volume that the node itself makes, with what is in them.
+const VOLUMES: [&str; 6] = ["configMap", "downwardAPI", "emptyDir", "hostPath", "projected", "secret"];
+
+fn check_volume(volume: &Volume, path: &FieldPath, found: &mut Found) {
+    for kind in sources(volume).iter().filter(|kind| !VOLUMES.contains(&kind.as_str())) {
+        found.add(true, &path.child(kind), &format!("volumes of type {kind} are not mounted"));
+    }
+    if let Some(directory) = &volume.empty_dir {
+        let path = path.child("emptyDir");
+        let medium = text(&directory.medium);
+        let huge = "huge pages are not mounted";
+        found.add(!matches!(medium, "" | "Memory"), &path.child("medium"), huge);
+        let unlimited = medium.is_empty() && directory.size_limit.is_some();
+        found.add(unlimited, &path.child("sizeLimit"), "the size of a directory on disk is not limited");
+    }
+    let parts = volume.projected.iter().flat_map(|projected| list(&projected.sources));
+    for (index, part) in parts.enumerate() {
+        let path = path.child("projected").child("sources").index(index);
+        let bundle = part.cluster_trust_bundle.is_some();
+        found.add(bundle, &path.child("clusterTrustBundle"), "trust bundles are not read");
+        let certificate = part.pod_certificate.is_some();
+        found.add(certificate, &path.child("podCertificate"), "certificates are not requested");
     }
 }
 
@@ -131,7 +154,6 @@ fn check_app_armor(profile: Option<&AppArmorProfile>, path: &FieldPath, found: &
 
 fn check_container(container: &Container, path: &FieldPath, found: &mut Found) {
     let fields = [
-        ("volumeMounts", !list(&container.volume_mounts).is_empty(), "volumes are not mounted"),
         ("volumeDevices", !list(&container.volume_devices).is_empty(), "block devices are not attached"),
         ("livenessProbe", container.liveness_probe.is_some(), "probes are not run"),
         ("readinessProbe", container.readiness_probe.is_some(), "probes are not run"),
@@ -156,6 +178,7 @@ fn check_container(container: &Container, path: &FieldPath, found: &mut Found) {
         let set = policy.restart_policy != "NotRequired";
         found.add(set, &path.child("resizePolicy").index(index), "containers are not resized in place");
     }
+    check_mounts(container, path, found);
     check_env(container, path, found);
     if let Some(requirements) = &container.resources {
         check_resources(requirements, &path.child("resources"), found);
@@ -166,6 +189,19 @@ fn check_container(container: &Container, path: &FieldPath, found: &mut Found) {
         found.add(context.windows_options.is_some(), &path.child("windowsOptions"), "pods run on Linux only");
         let unmasked = context.proc_mount.as_deref() == Some("Unmasked");
         found.add(unmasked, &path.child("procMount"), "/proc is always masked");
+    }
+}
+
+/// Volumes are mounted whole, and read-only as far as their own filesystem goes.
+fn check_mounts(container: &Container, path: &FieldPath, found: &mut Found) {
+    for (index, mount) in list(&container.volume_mounts).iter().enumerate() {
+        let path = path.child("volumeMounts").index(index);
+        for (field, part) in [("subPath", &mount.sub_path), ("subPathExpr", &mount.sub_path_expr)] {
+            found.add(!text(part).is_empty(), &path.child(field), "parts of a volume are not mounted");
+        }
+        let recursive = text(&mount.recursive_read_only) == "Enabled";
+        let sentence = "mounts in a volume are not made read-only";
+        found.add(recursive, &path.child("recursiveReadOnly"), sentence);
     }
 }
 

@@ -9,7 +9,9 @@ use k8s_openapi::api::core::v1::PodStatus as ApiStatus;
 use tokio::time::Instant;
 
 use crate::pod::CrashLoops;
+use crate::pod::status::Lifecycle;
 use crate::types::ContainerId;
+use crate::volume::VolumeProblem;
 
 /// Why a container waits, as `state.waiting` tells it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -33,6 +35,8 @@ pub struct Memory {
     pub failure: Option<String>,
     /// Why the sandbox could not be made, if it could not.
     pub sandbox_error: Option<String>,
+    /// What was last told to be wrong with the pod's volumes.
+    pub volume_problems: Vec<VolumeProblem>,
     /// What ended containers left in their termination logs.
     pub termination_messages: BTreeMap<ContainerId, String>,
     /// When the last work ended, was cancelled or panicked: the next one wants to see the runtime as of later.
@@ -41,6 +45,8 @@ pub struct Memory {
     pub status: Option<Arc<ApiStatus>>,
     /// Since when the pod is told to be terminating.
     pub terminating_since: Option<Timestamp>,
+    /// How far its life was last told to have come.
+    pub lifecycle: Option<Lifecycle>,
     /// The events last logged, by object and reason, so that none is repeated while nothing changes.
     pub told: BTreeMap<(String, &'static str), String>,
 }
@@ -54,10 +60,12 @@ impl Memory {
             retries: BTreeMap::new(),
             failure: None,
             sandbox_error: None,
+            volume_problems: Vec::new(),
             termination_messages: BTreeMap::new(),
             last_work: None,
             status: None,
             terminating_since: None,
+            lifecycle: None,
             told: BTreeMap::new(),
         }
     }

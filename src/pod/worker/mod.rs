@@ -9,6 +9,7 @@ mod stop;
 mod sync;
 mod syncer;
 mod task;
+mod volumes;
 
 pub use memory::{Memory, WaitingReason};
 pub use plan::{BackingOff, Kill, Leftovers, Plan, RestartPolicy, SandboxPlan, Start, plan};

@@ -13,6 +13,7 @@ use crate::pleg::PodStatus;
 use crate::pod::Told;
 use crate::pod::status::{Lifecycle, StatusInput, generate};
 use crate::pod::timeline::Step;
+use crate::sys::file_work;
 use crate::types::{EventKind, PodEvent, PodRef};
 
 /// How far a pod's life has come, and what of its work bears on its status.
@@ -62,13 +63,18 @@ impl Services {
             (true, None) => Some(self.clock.now()),
             (true, since) => since,
         };
-        if memory.status.as_deref() == Some(&status) && memory.terminating_since == terminating_since {
+        let is_news = memory.status.as_deref() != Some(&status)
+            || memory.terminating_since != terminating_since
+            || memory.lifecycle != Some(lifecycle);
+        if !is_news {
             return;
         }
         let status = Arc::new(status);
         memory.status = Some(status.clone());
         memory.terminating_since = terminating_since;
-        self.board.tell(Told { pod: pod.clone(), status, terminating_since });
+        memory.lifecycle = Some(lifecycle);
+        let pod = pod.clone();
+        self.board.tell(Told { pod, status, terminating_since, lifecycle, has_finished: false });
     }
 
     /// Reads what containers that ended since the last look left; forgets what belongs to containers that are gone.
@@ -81,7 +87,7 @@ impl Services {
             }
             self.note_end(&observed.pod, container);
             let ended = container.clone();
-            let read = tokio::task::spawn_blocking(move || termination_message(&ended)).await;
+            let read = file_work(move || termination_message(&ended)).await;
             memory.termination_messages.insert(container.id.clone(), read.unwrap_or_default());
         }
     }

@@ -1,15 +1,13 @@
 //! Starting a sandbox and a container, each through the gate.
 
-use std::cmp::Reverse;
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Container, Pod};
 
 use super::plan::Start;
 use super::syncer::Services;
-use super::{Memory, WaitingReason};
+use super::{Memory, Retry, WaitingReason};
 use crate::cri::wire::PodSandboxConfig;
 use crate::cri::{ContainerState, CriError};
 use crate::image::{ImageError, ImageRequest, PullPolicy};
@@ -18,7 +16,9 @@ use crate::pod::container::{container_config, container_mounts};
 use crate::pod::timeline::Step;
 use crate::pod::{Activity, Turn, pod_ref};
 use crate::store::Table;
-use crate::types::{CONFIG_SEEN_ANNOTATION, ContainerId, PodEvent, PodRef, SandboxId, error_chain};
+use crate::sys::file_work;
+use crate::types::{ContainerId, PodEvent, PodRef, SandboxId, error_chain};
+use crate::volume::PodVolumes;
 
 /// A sandbox that takes containers.
 pub(super) struct PodSandbox {
@@ -27,17 +27,14 @@ pub(super) struct PodSandbox {
     pub(super) ips: Vec<IpAddr>,
 }
 
-fn waiting(reason: &str, message: impl Into<String>) -> WaitingReason {
-    WaitingReason { reason: reason.to_owned(), message: message.into() }
+/// Why a container could not be started, and when to try again.
+pub(super) struct NotStarted {
+    pub(super) waiting: WaitingReason,
+    pub(super) retry: Retry,
 }
 
-/// The pod's place at the start gate: at boot, critical pods come up first.
-fn turn(pod: &Pod) -> Turn {
-    let annotation = pod.metadata.annotations.as_ref().and_then(|a| a.get(CONFIG_SEEN_ANNOTATION));
-    Turn {
-        priority: Reverse(pod.spec.as_ref().and_then(|spec| spec.priority).unwrap_or(0)),
-        seen: annotation.and_then(|text| text.parse().ok()).unwrap_or(Timestamp::UNIX_EPOCH),
-    }
+fn not_started(reason: &str, message: impl Into<String>, retry: Retry) -> NotStarted {
+    NotStarted { waiting: WaitingReason { reason: reason.to_owned(), message: message.into() }, retry }
 }
 
 impl Services {
@@ -51,7 +48,7 @@ impl Services {
         let logs = self.logs.clone();
         let owner = reference.clone();
         // The runtime makes the directory too when it must; a failure here shows when the first log is opened.
-        if let Ok(Err(error)) = tokio::task::spawn_blocking(move || logs.create_pod_dir(&owner)).await {
+        if let Ok(Err(error)) = file_work(move || logs.create_pod_dir(&owner)).await {
             tracing::warn!(pod = %reference, uid = %reference.uid, error = error_chain(&error), "cannot make the pod's log directory");
         }
         let making = async {
@@ -59,7 +56,7 @@ impl Services {
             self.runtime.run_sandbox(config.clone(), "").await
         };
         self.begin(reference, Activity::WaitingForTurn);
-        let id = self.gate.pass(turn(pod), making).await?;
+        let id = self.gate.pass(Turn::of(pod), making).await?;
         let status = self.runtime.sandbox_status(&id).await?;
         let ips: Vec<String> = status.ips.iter().map(IpAddr::to_string).collect();
         self.board.timeline().mark(reference, Step::Network, ips.join(", "), self.clock.now());
@@ -74,9 +71,9 @@ impl Services {
         container: &Container,
         start: &Start,
         observed: &PodStatus,
-        sandbox: &PodSandbox,
+        place: (&PodSandbox, &PodVolumes),
         memory: &mut Memory,
-    ) -> Result<(), WaitingReason> {
+    ) -> Result<(), NotStarted> {
         let reference = pod_ref(pod);
         let previous = observed.container(&container.name);
         let (id, attempt) = match &start.adopt {
@@ -86,7 +83,7 @@ impl Services {
                     Some(previous) => previous.attempt + 1,
                     None => self.attempt_from_logs(&reference, &container.name).await,
                 };
-                let made = self.make_container(pod, &reference, container, attempt, sandbox, memory).await?;
+                let made = self.make_container(pod, &reference, container, attempt, place, memory).await?;
                 (made, attempt)
             }
         };
@@ -100,19 +97,17 @@ impl Services {
             self.runtime.start_container(&id).await
         };
         self.begin(&reference, Activity::WaitingForTurn);
-        let started = self.gate.pass(turn(pod), starting).await;
+        let started = self.gate.pass(Turn::of(pod), starting).await;
         if let Err(error) = started {
             self.failed(&reference, container, &error.to_string(), memory);
-            return Err(waiting("RunContainerError", error.to_string()));
+            return Err(not_started("RunContainerError", error.to_string(), Retry::after(&error)));
         }
         self.announce(&reference, Some(&container.name), &PodEvent::normal("Started", "Container started"));
         memory.recovered(&container.name);
         let logs = self.logs.clone();
         let name = container.name.clone();
         let owner = reference.clone();
-        if let Ok(Err(error)) =
-            tokio::task::spawn_blocking(move || logs.link_log(&owner, &name, attempt, &id)).await
-        {
+        if let Ok(Err(error)) = file_work(move || logs.link_log(&owner, &name, attempt, &id)).await {
             tracing::warn!(pod = %reference, uid = %reference.uid, container = container.name, error = error_chain(&error), "cannot link the container's log");
         }
         Ok(())
@@ -124,12 +119,12 @@ impl Services {
         reference: &PodRef,
         container: &Container,
         attempt: u32,
-        sandbox: &PodSandbox,
+        (sandbox, volumes): (&PodSandbox, &PodVolumes),
         memory: &mut Memory,
-    ) -> Result<ContainerId, WaitingReason> {
+    ) -> Result<ContainerId, NotStarted> {
         let image = self.pull(reference, container, sandbox, memory).await?;
         let config = async {
-            let mounts = container_mounts(pod, container, &sandbox.ips, &self.host).await?;
+            let mounts = container_mounts(pod, container, volumes, &sandbox.ips, &self.host).await?;
             let config = container_config(pod, container, attempt, &image, &sandbox.ips, mounts, &self.host)?;
             Ok::<_, crate::pod::container::FilesError>(config)
         };
@@ -138,23 +133,23 @@ impl Services {
             Err(error) => {
                 let text = error_chain(&error);
                 self.failed(reference, container, &text, memory);
-                return Err(waiting("CreateContainerConfigError", text));
+                return Err(not_started("CreateContainerConfigError", text, Retry::BackOff));
             }
         };
         let logs = self.logs.clone();
         let (owner, name) = (reference.clone(), container.name.clone());
-        let made = tokio::task::spawn_blocking(move || logs.create_container_dir(&owner, &name)).await;
+        let made = file_work(move || logs.create_container_dir(&owner, &name)).await;
         if let Ok(Err(error)) = made {
             let text = error_chain(&error);
             self.failed(reference, container, &text, memory);
-            return Err(waiting("CreateContainerError", text));
+            return Err(not_started("CreateContainerError", text, Retry::BackOff));
         }
         let creating = async {
             self.begin(reference, Activity::CreatingContainer { container: container.name.clone() });
             self.runtime.create_container(&sandbox.id, config, sandbox.config.clone()).await
         };
         self.begin(reference, Activity::WaitingForTurn);
-        let created = self.gate.pass(turn(pod), creating).await;
+        let created = self.gate.pass(Turn::of(pod), creating).await;
         match created {
             Ok(id) => {
                 self.announce(
@@ -166,7 +161,7 @@ impl Services {
             }
             Err(error) => {
                 self.failed(reference, container, &error.to_string(), memory);
-                Err(waiting("CreateContainerError", error.to_string()))
+                Err(not_started("CreateContainerError", error.to_string(), Retry::after(&error)))
             }
         }
     }
@@ -177,7 +172,7 @@ impl Services {
         container: &Container,
         sandbox: &PodSandbox,
         memory: &mut Memory,
-    ) -> Result<crate::cri::ImageInfo, WaitingReason> {
+    ) -> Result<crate::cri::ImageInfo, NotStarted> {
         let image = container.image.clone().unwrap_or_default();
         // Defaulting has set the policy; without one, nothing is fetched that is here already.
         let policy = container.image_pull_policy.as_deref().and_then(PullPolicy::from_api);
@@ -205,7 +200,12 @@ impl Services {
                 memory.retries.insert(container.name.clone(), at);
             }
             self.failed(reference, container, error.reason(), memory);
-            waiting(error.reason(), error.to_string())
+            let retry = match &error {
+                // No registry was asked, only the runtime.
+                ImageError::Inspect { .. } => Retry::Soon,
+                _ => Retry::BackOff,
+            };
+            not_started(error.reason(), error.to_string(), retry)
         })
     }
 
@@ -214,7 +214,7 @@ impl Services {
     async fn attempt_from_logs(&self, pod: &PodRef, container: &str) -> u32 {
         let logs = self.logs.clone();
         let (owner, name) = (pod.clone(), container.to_owned());
-        match tokio::task::spawn_blocking(move || logs.next_attempt(&owner, &name)).await {
+        match file_work(move || logs.next_attempt(&owner, &name)).await {
             Ok(Ok(attempt)) => attempt,
             Ok(Err(error)) => {
                 tracing::warn!(%pod, uid = %pod.uid, container, error = error_chain(&error), "cannot count the container's logs");

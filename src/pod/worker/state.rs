@@ -10,6 +10,7 @@ use k8s_openapi::api::core::v1::Pod;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
+use crate::cri::CriError;
 use crate::types::PodRef;
 
 /// Shortest grace period: a pod deleted with 0 must still be stopped (as upstream).
@@ -166,6 +167,21 @@ pub enum Retry {
     Soon,
     /// After the ordinary back-off.
     BackOff,
+}
+
+impl Retry {
+    /// After a call that failed. A runtime that went away is back in a moment: what it was asked waits no longer.
+    pub(super) fn after(error: &CriError) -> Self {
+        match error {
+            CriError::Unreachable { .. } => Self::Soon,
+            CriError::TimedOut { .. }
+            | CriError::NotFound { .. }
+            | CriError::Unimplemented { .. }
+            | CriError::Failed { .. }
+            | CriError::TooLarge { .. }
+            | CriError::Malformed { .. } => Self::BackOff,
+        }
+    }
 }
 
 /// What an update or the end of work leads to.

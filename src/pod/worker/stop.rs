@@ -15,6 +15,7 @@ use crate::cri::{ContainerState, CriError};
 use crate::pleg::PodStatus;
 use crate::pod::timeline::Step;
 use crate::pod::{Activity, pod_ref, remove_pod_dir};
+use crate::sys::file_work;
 use crate::types::{ContainerId, PodEvent, PodRef, error_chain};
 
 /// The runtime is never given less to stop a container, whatever the source of the grace period (as upstream).
@@ -35,6 +36,15 @@ pub(super) enum StopError {
     /// Something the pod left on the host could not be removed.
     #[error("cannot remove what the pod left on this host: {0}")]
     Leftover(String),
+}
+
+impl StopError {
+    fn retry(&self) -> Retry {
+        match self {
+            Self::Runtime(error) => Retry::after(error),
+            Self::StillRunning(_) | Self::StillThere | Self::Leftover(_) => Retry::BackOff,
+        }
+    }
 }
 
 impl Services {
@@ -61,7 +71,7 @@ impl Services {
             Err(error) => {
                 let event = PodEvent::warning("FailedKillPod", format!("error killing pod: {error}"));
                 self.event(&reference, None, event, memory);
-                Outcome::Failed(Retry::BackOff)
+                Outcome::Failed(error.retry())
             }
         }
     }
@@ -79,6 +89,7 @@ impl Services {
             let observed = self.observe(&reference, memory).await?;
             self.tell(pod, &observed, Progress::Terminated(status), memory).await;
             self.begin(&reference, Activity::CleaningUp);
+            self.take_down_volumes(&reference).await?;
             self.remove_cgroup(&reference).await?;
             match content {
                 Content::Keep => {
@@ -97,6 +108,7 @@ impl Services {
             let observed = self.observe(pod, memory).await?;
             let observed = self.stop_and_prove(pod, &observed, grace_seconds).await?;
             self.begin(pod, Activity::CleaningUp);
+            self.take_down_volumes(pod).await?;
             self.remove_cgroup(pod).await?;
             self.remove_everything(pod, &observed).await
         };
@@ -119,7 +131,7 @@ impl Services {
             (Err(error), _) => {
                 memory.failure = Some(error.to_string());
                 tracing::warn!(%pod, uid = %pod.uid, %error, "cannot clean up after the pod; trying again");
-                Outcome::Failed(Retry::BackOff)
+                Outcome::Failed(error.retry())
             }
         }
     }
@@ -213,7 +225,7 @@ impl Services {
     }
 
     async fn remove_files(&self, pod: &PodRef, observed: &PodStatus) -> Result<(), StopError> {
-        let (logs, host, mountinfo) = (self.logs.clone(), self.host.clone(), self.mountinfo.clone());
+        let (logs, host, mounts) = (self.logs.clone(), self.host.clone(), self.mounts.clone());
         let containers: Vec<_> =
             observed.containers.iter().map(|c| (c.name.clone(), c.id.clone(), c.attempt)).collect();
         let pod = pod.clone();
@@ -222,9 +234,15 @@ impl Services {
                 logs.remove_container_logs(&pod, &name, attempt, &id).map_err(|e| error_chain(&e))?;
             }
             logs.remove_pod_dir(&pod).map_err(|e| error_chain(&e))?;
-            remove_pod_dir(&host.root_dir, &pod.uid, &mountinfo).map_err(|e| error_chain(&e))
+            remove_pod_dir(&host.root_dir, &pod.uid, &*mounts).map_err(|e| error_chain(&e))
         })
         .await
+    }
+
+    /// Before the cgroup, which volumes in memory are charged to.
+    async fn take_down_volumes(&self, pod: &PodRef) -> Result<(), StopError> {
+        let down = self.volumes.tear_down(&pod.uid).await;
+        down.map_err(|error| StopError::Leftover(error_chain(&error)))
     }
 
     async fn remove_cgroup(&self, pod: &PodRef) -> Result<(), StopError> {
@@ -243,7 +261,7 @@ fn runs(state: ContainerState) -> bool {
 
 /// Runs short file work off the async threads.
 async fn blocking(work: impl FnOnce() -> Result<(), String> + Send + 'static) -> Result<(), StopError> {
-    match tokio::task::spawn_blocking(work).await {
+    match file_work(work).await {
         Ok(result) => result.map_err(StopError::Leftover),
         Err(error) => Err(StopError::Leftover(error.to_string())),
     }

@@ -9,7 +9,7 @@ use tokio::time::Instant;
 
 use super::plan::{Leftovers, Plan, SandboxPlan, plan};
 use super::report::Progress;
-use super::start::PodSandbox;
+use super::start::{NotStarted, PodSandbox};
 use super::syncer::Services;
 use super::{Memory, Outcome, Retry, WaitingReason};
 use crate::cri::CriError;
@@ -17,15 +17,8 @@ use crate::pleg::PodStatus;
 use crate::pod::container::{container_hash, make_pod_dir, pod_dns};
 use crate::pod::resources::{pod_resources, qos_class};
 use crate::pod::{container, pod_ref};
+use crate::sys::file_work;
 use crate::types::{PodEvent, PodRef, error_chain, go_duration};
-
-/// Why a step could not be done to its end. What the pod's owner should know was told as an event where it happened.
-enum Stopped {
-    /// The cause tends to pass.
-    Soon,
-    /// Try again after the ordinary back-off.
-    BackOff,
-}
 
 impl Services {
     /// One step of a pod that should run.
@@ -36,7 +29,7 @@ impl Services {
             Err(error) => {
                 let event = PodEvent::warning("FailedSync", format!("error determining status: {error}"));
                 self.event(&reference, None, event, memory);
-                return Outcome::Failed(Retry::BackOff);
+                return Outcome::Failed(Retry::after(&error));
             }
         };
         let plan = plan(pod, &observed, &memory.crash_loops, container_hash, self.clock.now());
@@ -47,6 +40,8 @@ impl Services {
         }
         let is_first = memory.last_work.is_none();
         if plan.is_empty(&observed) && !is_first {
+            // Nothing waits for them, but the pod's labels may be in them.
+            self.set_up_volumes(pod, &reference, memory).await;
             return Outcome::Done { due: self.next_restart(&plan) };
         }
         let performed = self.perform_plan(pod, &reference, &observed, &plan, is_first, memory).await;
@@ -54,12 +49,9 @@ impl Services {
         self.pleg.relist(&reference);
         match performed {
             Ok(()) => Outcome::Done { due: self.next_restart(&plan) },
-            Err(stopped) => {
+            Err(retry) => {
                 self.tell(pod, &observed, Progress::Syncing(&plan), memory).await;
-                Outcome::Failed(match stopped {
-                    Stopped::Soon => Retry::Soon,
-                    Stopped::BackOff => Retry::BackOff,
-                })
+                Outcome::Failed(retry)
             }
         }
     }
@@ -97,6 +89,8 @@ impl Services {
         Some(Instant::now() + std::time::Duration::try_from(pause).unwrap_or_default())
     }
 
+    /// Performs a plan as far as it can be. What cannot be done the pod's owner is told as an event where it happens; the
+    /// error is when to try again.
     async fn perform_plan(
         &self,
         pod: &Arc<Pod>,
@@ -105,7 +99,7 @@ impl Services {
         plan: &Plan,
         is_first: bool,
         memory: &mut Memory,
-    ) -> Result<(), Stopped> {
+    ) -> Result<(), Retry> {
         if is_first || matches!(plan.sandbox, SandboxPlan::Create { .. }) {
             self.prepare_host(pod, reference, memory).await?;
         }
@@ -113,11 +107,14 @@ impl Services {
             SandboxPlan::Keep(id) => {
                 self.kill_unwanted(pod, reference, plan, memory).await?;
                 if plan.start.is_empty() {
+                    // Nothing waits for them, but a new daemon has to keep them up to date.
+                    self.set_up_volumes(pod, reference, memory).await;
                     None
                 } else {
                     let attempt = observed.sandbox().map_or(0, |s| s.attempt);
+                    let volumes = self.need_volumes(pod, reference, memory).await?;
                     let config = self.sandbox_config(pod, reference, attempt, memory).await?;
-                    Some(PodSandbox { id: id.clone(), config, ips: observed.ips.clone() })
+                    Some((PodSandbox { id: id.clone(), config, ips: observed.ips.clone() }, volumes))
                 }
             }
             SandboxPlan::Create { attempt, .. } => {
@@ -126,7 +123,8 @@ impl Services {
                     self.event(reference, None, PodEvent::normal("SandboxChanged", text), memory);
                 }
                 self.stop_all(pod, reference, observed, memory).await?;
-                Some(self.make_sandbox(pod, reference, *attempt, memory).await?)
+                let volumes = self.need_volumes(pod, reference, memory).await?;
+                Some((self.make_sandbox(pod, reference, *attempt, memory).await?, volumes))
             }
             SandboxPlan::Stop => {
                 self.stop_all(pod, reference, observed, memory).await?;
@@ -134,18 +132,21 @@ impl Services {
             }
         };
         let mut result = Ok(());
-        if let Some(sandbox) = sandbox {
+        if let Some((sandbox, volumes)) = sandbox {
             for start in &plan.start {
                 let Some(container) = pod.spec.as_ref().and_then(|s| s.containers.get(start.index)) else {
                     continue;
                 };
-                match self.start_container(pod, container, start, observed, &sandbox, memory).await {
+                match self
+                    .start_container(pod, container, start, observed, (&sandbox, &volumes), memory)
+                    .await
+                {
                     Ok(()) => {
                         memory.waiting.remove(&container.name);
                     }
-                    Err(reason) => {
-                        memory.waiting.insert(container.name.clone(), reason);
-                        result = Err(Stopped::BackOff);
+                    Err(NotStarted { waiting, retry }) => {
+                        memory.waiting.insert(container.name.clone(), waiting);
+                        result = Err(retry);
                     }
                 }
             }
@@ -163,12 +164,11 @@ impl Services {
         pod: &Arc<Pod>,
         reference: &PodRef,
         memory: &mut Memory,
-    ) -> Result<(), Stopped> {
+    ) -> Result<(), Retry> {
         if let Some(cgroups) = self.cgroups.clone() {
             let (uid, pod) = (reference.uid.clone(), pod.clone());
             let resources = pod_resources(&pod, self.host.cpu_cfs_quota_period);
-            let made =
-                tokio::task::spawn_blocking(move || cgroups.ensure_pod(&uid, qos_class(&pod), &resources));
+            let made = file_work(move || cgroups.ensure_pod(&uid, qos_class(&pod), &resources));
             let problem = match made.await {
                 Ok(Ok(())) => None,
                 Ok(Err(error)) => Some(error_chain(&error)),
@@ -177,13 +177,13 @@ impl Services {
             if let Some(problem) = problem {
                 let text = format!("unable to ensure pod container exists: {problem}");
                 self.event(reference, None, PodEvent::warning("FailedCreatePodContainer", text), memory);
-                return Err(Stopped::BackOff);
+                return Err(Retry::BackOff);
             }
         }
         make_pod_dir(reference.uid.as_str(), &self.host).await.map_err(|error| {
             let text = format!("error making pod data directories: {}", error_chain(&error));
             self.event(reference, None, PodEvent::warning("FailedMakePodDataDirectories", text), memory);
-            Stopped::BackOff
+            Retry::BackOff
         })
     }
 
@@ -193,7 +193,7 @@ impl Services {
         reference: &PodRef,
         plan: &Plan,
         memory: &mut Memory,
-    ) -> Result<(), Stopped> {
+    ) -> Result<(), Retry> {
         let grace = grace_seconds(pod);
         let kills = plan
             .kill
@@ -209,15 +209,15 @@ impl Services {
         reference: &PodRef,
         observed: &PodStatus,
         memory: &mut Memory,
-    ) -> Result<(), Stopped> {
+    ) -> Result<(), Retry> {
         let stopped = self.stop_everything(reference, observed, grace_seconds(pod)).await;
         stopped.map_err(|error| self.failed_kill(reference, &error, memory))
     }
 
-    fn failed_kill(&self, pod: &PodRef, error: &CriError, memory: &mut Memory) -> Stopped {
+    fn failed_kill(&self, pod: &PodRef, error: &CriError, memory: &mut Memory) -> Retry {
         let event = PodEvent::warning("FailedKillPod", format!("error killing pod: {error}"));
         self.event(pod, None, event, memory);
-        Stopped::BackOff
+        Retry::after(error)
     }
 
     async fn make_sandbox(
@@ -226,7 +226,7 @@ impl Services {
         reference: &PodRef,
         attempt: u32,
         memory: &mut Memory,
-    ) -> Result<PodSandbox, Stopped> {
+    ) -> Result<PodSandbox, Retry> {
         self.check_network(pod, reference, memory)?;
         let config = self.sandbox_config(pod, reference, attempt, memory).await?;
         match self.run_sandbox(pod, reference, config).await {
@@ -237,26 +237,26 @@ impl Services {
             }
             Err(error) => {
                 let text = format!("Failed to create pod sandbox: {error}");
-                Err(self.no_sandbox(reference, "FailedCreatePodSandBox", text, Stopped::BackOff, memory))
+                Err(self.no_sandbox(reference, "FailedCreatePodSandBox", text, Retry::after(&error), memory))
             }
         }
     }
 
-    /// Tells why there is no sandbox, and remembers it for the status.
+    /// Tells why there is no sandbox, and remembers it for the status; when to try again.
     fn no_sandbox(
         &self,
         pod: &PodRef,
         reason: &'static str,
         message: String,
-        stopped: Stopped,
+        retry: Retry,
         memory: &mut Memory,
-    ) -> Stopped {
+    ) -> Retry {
         self.event(pod, None, PodEvent::warning(reason, message.clone()), memory);
         memory.sandbox_error = Some(message);
-        stopped
+        retry
     }
 
-    fn check_network(&self, pod: &Pod, reference: &PodRef, memory: &mut Memory) -> Result<(), Stopped> {
+    fn check_network(&self, pod: &Pod, reference: &PodRef, memory: &mut Memory) -> Result<(), Retry> {
         if pod.spec.as_ref().and_then(|s| s.host_network).unwrap_or(false) {
             return Ok(());
         }
@@ -269,7 +269,7 @@ impl Services {
             None => "container runtime status check may not have completed yet".to_owned(),
         };
         let text = format!("network is not ready: {problem}");
-        Err(self.no_sandbox(reference, "NetworkNotReady", text, Stopped::Soon, memory))
+        Err(self.no_sandbox(reference, "NetworkNotReady", text, Retry::Soon, memory))
     }
 
     async fn sandbox_config(
@@ -278,7 +278,7 @@ impl Services {
         reference: &PodRef,
         attempt: u32,
         memory: &mut Memory,
-    ) -> Result<crate::cri::wire::PodSandboxConfig, Stopped> {
+    ) -> Result<crate::cri::wire::PodSandboxConfig, Retry> {
         let config = async {
             let (dns, warnings) = pod_dns(pod, &self.host).await.map_err(|e| error_chain(&e))?;
             let parent = match &self.cgroups {
@@ -299,7 +299,7 @@ impl Services {
             }
             Err(error) => {
                 let text = format!("Failed to create pod sandbox: {error}");
-                Err(self.no_sandbox(reference, "FailedCreatePodSandBox", text, Stopped::BackOff, memory))
+                Err(self.no_sandbox(reference, "FailedCreatePodSandBox", text, Retry::BackOff, memory))
             }
         }
     }

@@ -1,6 +1,5 @@
 //! What all work on pods needs, and the first fork of the way: sync, terminate, finish or reap.
 
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -18,7 +17,9 @@ use crate::pleg::{Observed, PlegHandle};
 use crate::pod::container::HostSettings;
 use crate::pod::{Activity, CrashLoops, StartGate, StatusBoard, pod_ref};
 use crate::store::{Store, Table};
+use crate::sys::Mounts;
 use crate::types::{PodRef, PodUid, WallClock};
+use crate::volume::Volumes;
 
 /// The parts of the node that work on pods is done with. Shared by all workers.
 pub struct Services {
@@ -46,8 +47,10 @@ pub struct Services {
     pub store: Store,
     /// The time of day.
     pub clock: WallClock,
-    /// The kernel's list of mounts, `/proc/self/mountinfo`: no directory is removed across a mount.
-    pub mountinfo: PathBuf,
+    /// Sets up the pods' volumes and takes them down.
+    pub volumes: Volumes,
+    /// The host's mounts: no directory is removed across one.
+    pub mounts: Arc<dyn Mounts>,
 }
 
 #[async_trait]
@@ -79,6 +82,10 @@ impl PodSyncer for Services {
             self.clock.now().checked_add(pause).ok()
         };
         self.board.schedule(pod, due.and_then(at));
+    }
+
+    fn finished(&self, pod: &PodUid) {
+        self.board.finished(pod);
     }
 }
 

@@ -25,12 +25,12 @@ const USAGE: &str = "usage: bench [--json FILE] [SCENARIO...]
   batch50   50 pods at once
   batch110  110 pods at once
   memory    memory with 0, 50, 110 pods; idle CPU, wake-ups, writes
-  fake500   memory with 500 pods on a fake runtime
+  fake      the same with 0, 110, 500 pods on a fake runtime
   gate      110 pods at once by maxConcurrentStarts: where its default comes from
 Without a scenario: all of them.";
 
 /// The scenarios, in the order they run.
-const SCENARIOS: [&str; 8] = ["start", "end", "restart", "batch50", "batch110", "memory", "fake500", "gate"];
+const SCENARIOS: [&str; 8] = ["start", "end", "restart", "batch50", "batch110", "memory", "fake", "gate"];
 
 struct Args {
     json: Option<PathBuf>,
@@ -82,7 +82,7 @@ async fn scenario(name: &str, lab: &Lab) -> Result<Vec<Row>> {
         "batch50" => batch::run(lab, 50).await,
         "batch110" => batch::run(lab, 110).await,
         "memory" => footprint::real(lab).await,
-        "fake500" => footprint::fake().await,
+        "fake" => footprint::fake().await,
         "gate" => batch::gate(lab, 110).await,
         _ => bail!("no scenario {name}"),
     }

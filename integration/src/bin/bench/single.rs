@@ -11,7 +11,7 @@ use tokio::time::{Instant, sleep};
 
 use crate::lab::{BarePod, LONG, Lab, TICK, until_shown};
 use crate::report::{Row, Target, Unit};
-use crate::stats::median_ms;
+use crate::stats::{median_ms, p90_ms};
 use crate::watch::{Event, What};
 
 /// Samples of each figure.
@@ -37,6 +37,9 @@ pub(crate) async fn start(lab: &Lab) -> Result<Vec<Row>> {
     };
     Ok(vec![
         row("one pod: created -> runs, p50", &runs).target(Target::Added(8.0)),
+        Row::new("one pod: created -> runs, p90", Unit::Milliseconds)
+            .bare(p90_ms(&bare))
+            .hostlet(p90_ms(&runs)),
         row("one pod: created -> Ready in `hostlet pods`, p50", &shown),
     ])
 }
@@ -94,8 +97,13 @@ pub(crate) async fn restart(lab: &Lab) -> Result<Vec<Row>> {
             .bare(median_ms(&bare))
             .hostlet(median_ms(&runs))
             .target(Target::Added(50.0)),
+        // The decision itself is a little before its first trace in the runtime.
         Row::new("container killed -> next one's record created, p50", Unit::Milliseconds)
-            .hostlet(median_ms(&decided)),
+            .hostlet(median_ms(&decided))
+            .target(Target::AtMost(50.0)),
+        Row::new("container killed -> next one's record created, p90", Unit::Milliseconds)
+            .hostlet(p90_ms(&decided))
+            .target(Target::AtMost(50.0)),
     ])
 }
 

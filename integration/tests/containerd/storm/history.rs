@@ -5,17 +5,22 @@ use std::time::Duration;
 
 use anyhow::{Result, bail};
 use hostlet_integration::real::{ContainerProcess, RealHost};
-use tokio::time::{Instant, sleep};
+use k8s_cri::v1::{Container, ContainerState};
+use tokio::time::{Instant, sleep, timeout};
 
 use super::pods::{Kind, Mark, StormPod};
 
 /// Between two looks.
 const PAUSE: Duration = Duration::from_millis(50);
+/// How long a look waits for the runtime, which may be dead or frozen.
+const PATIENCE: Duration = Duration::from_millis(100);
 
 /// All processes seen so far.
 #[derive(Debug, Default)]
 pub(super) struct History {
-    seen: BTreeMap<Mark, BTreeSet<(i32, u64)>>,
+    /// The containers that the runtime said were running. Not all whose process was seen: a runtime whose client is gone
+    /// takes back the start of a container, which then has run for a moment.
+    started: BTreeMap<Mark, BTreeSet<String>>,
     /// What each pod does, by its manifest's name.
     kinds: BTreeMap<String, Kind>,
     /// Versions of pods that went and came back as they were: these start again.
@@ -26,7 +31,7 @@ impl History {
     /// Takes note that a manifest is written.
     pub(super) fn written(&mut self, pod: &StormPod) {
         self.kinds.insert(pod.name.clone(), pod.kind);
-        if self.seen.keys().any(|mark| mark.pod == pod.name && mark.version == pod.version) {
+        if self.started.keys().any(|mark| mark.pod == pod.name && mark.version == pod.version) {
             self.returned.insert((pod.name.clone(), pod.version));
         }
     }
@@ -35,7 +40,7 @@ impl History {
     pub(super) async fn watch(&mut self, host: &RealHost, time: Duration) -> Result<()> {
         let end = Instant::now() + time;
         loop {
-            self.look(host)?;
+            self.look(host).await?;
             if Instant::now() >= end {
                 return Ok(());
             }
@@ -44,7 +49,7 @@ impl History {
     }
 
     /// What runs now.
-    pub(super) fn look(&mut self, host: &RealHost) -> Result<BTreeMap<Mark, ContainerProcess>> {
+    pub(super) async fn look(&mut self, host: &RealHost) -> Result<BTreeMap<Mark, ContainerProcess>> {
         let mut running: BTreeMap<Mark, ContainerProcess> = BTreeMap::new();
         for process in host.container_processes()? {
             let Some(mark) = Mark::of(&process.command) else { continue };
@@ -53,19 +58,27 @@ impl History {
             if let Some((other, twin)) = twin.filter(|(_, twin)| twin.is_alive() && process.is_alive()) {
                 bail!("{mark} runs twice: {process:?} beside {other} {twin:?}");
             }
-            self.seen.entry(mark.clone()).or_default().insert((process.pid, process.started));
             running.insert(mark, process);
+        }
+        if let Ok(Ok(containers)) = timeout(PATIENCE, host.cri().containers()).await {
+            let runs = |c: &Container| c.state == ContainerState::ContainerRunning as i32;
+            let started: BTreeSet<String> = containers.into_iter().filter(runs).map(|c| c.id).collect();
+            for (mark, process) in &running {
+                if started.contains(&process.container) {
+                    self.started.entry(mark.clone()).or_default().insert(process.container.clone());
+                }
+            }
         }
         self.check_restarts()?;
         Ok(running)
     }
 
     fn check_restarts(&self) -> Result<()> {
-        for (mark, processes) in &self.seen {
+        for (mark, containers) in &self.started {
             let runs_once = self.kinds.get(&mark.pod).is_some_and(|kind| kind.runs_once());
             let has_returned = self.returned.contains(&(mark.pod.clone(), mark.version));
-            if runs_once && !has_returned && processes.len() > 1 {
-                bail!("{mark} was started again, and nothing asked for it: (pid, start) {processes:?}");
+            if runs_once && !has_returned && containers.len() > 1 {
+                bail!("{mark} was started again, and nothing asked for it: {containers:?}");
             }
         }
         Ok(())

@@ -79,7 +79,7 @@ async fn wrong_sandboxes(host: &RealHost, uids: &HashSet<String>) -> Result<Vec<
     Ok(wrong)
 }
 
-/// Of each container at most one runs and one more is kept for its exit code.
+/// Of each container at most one runs, and one more is kept for its exit code; or two, while one has just ended.
 async fn wrong_containers(host: &RealHost) -> Result<Vec<String>> {
     let mut kept: BTreeMap<(String, bool), usize> = BTreeMap::new();
     for container in host.cri().containers().await? {
@@ -87,6 +87,6 @@ async fn wrong_containers(host: &RealHost) -> Result<Vec<String>> {
         let name = format!("{}/{}", label("io.kubernetes.pod.uid"), label("io.kubernetes.container.name"));
         *kept.entry((name, container.state == ContainerState::ContainerExited as i32)).or_default() += 1;
     }
-    let twice = kept.into_iter().filter(|(_, count)| *count > 1);
-    Ok(twice.map(|((name, exited), count)| format!("{count} of {name}, exited: {exited}")).collect())
+    let many = kept.into_iter().filter(|((_, exited), count)| *count > 1 + usize::from(*exited));
+    Ok(many.map(|((name, exited), count)| format!("{count} of {name}, exited: {exited}")).collect())
 }

@@ -135,7 +135,7 @@ impl Storm {
         let (host, history) = (&self.host, &mut self.history);
         wait_for("all at rest", LATER, async || {
             // What must never be is not waited for.
-            let running = match history.look(host) {
+            let running = match history.look(host).await {
                 Ok(running) => running,
                 Err(error) => return Ok(Look::Done(Err(error))),
             };

@@ -1,0 +1,45 @@
+//! Lists that containerd does not send, as they are larger than a message may be.
+
+use hostlet_integration::real::RealHost;
+use hostlet_integration::{Look, wait_for};
+use serde_json::{Value, json};
+
+use crate::support::{IDLE, SOON, manifest, running_containers, wait_until_ready};
+
+/// What a message may have, and what a pod has in annotations: one pod fits, five do not.
+const LIMIT: usize = 100_000;
+const ANNOTATIONS: usize = 40_000;
+const PODS: [&str; 5] = ["one", "two", "three", "four", "five"];
+
+#[tokio::test]
+async fn pods_whose_list_is_not_sent_are_found_and_adopted() {
+    let mut host = RealHost::start().await.unwrap();
+    host.restart_containerd_with_small_messages(LIMIT).await.unwrap();
+    let daemon = host.start_hostlet("").await.unwrap();
+    for name in PODS {
+        let mut pod: Value = serde_json::from_str(&manifest(name, &[("idle", IDLE)])).unwrap();
+        pod["metadata"]["annotations"] = json!({"example.com/notes": "x".repeat(ANNOTATIONS)});
+        host.write_manifest(&format!("{name}.json"), &pod.to_string()).unwrap();
+    }
+    for name in PODS {
+        wait_until_ready(&daemon, name).await.unwrap();
+    }
+    host.cri().sandboxes().await.expect_err("a list that is too large");
+    let started = running_containers(&host).await.unwrap();
+    daemon.kill().unwrap();
+
+    // Nothing but containerd's own list of containers tells a new daemon of a pod that no manifest names any more.
+    host.remove_manifest("one.json").unwrap();
+    let daemon = host.start_hostlet("").await.unwrap();
+    for name in &PODS[1..] {
+        wait_until_ready(&daemon, name).await.unwrap();
+    }
+    let left = wait_for("the end of one pod", SOON, async || {
+        let running = running_containers(&host).await?;
+        let is_gone = running.len() == PODS.len() - 1;
+        Ok(if is_gone { Look::Done(running) } else { Look::NotYet(format!("{running:?}")) })
+    });
+    let left = left.await.unwrap();
+    assert!(left.iter().all(|container| started.contains_key(container.0)), "{started:?} {left:?}");
+    assert_eq!(daemon.log().matches("asking pod by pod").count(), 2, "{}", daemon.log());
+}

@@ -1,0 +1,169 @@
+//! Volumes in a real runtime on real mounts: what containers see of them, what a restart leaves, what removal leaves, and
+//! that removal stops at a mount.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use hostlet_integration::real::{BUSYBOX_IMAGE, Daemon, RealHost};
+use hostlet_integration::{Look, wait_for};
+use serde_json::{Value, json};
+
+use crate::support::{IDLE, LATER, SOON, pod, uid, wait_until_empty, wait_until_ready};
+
+/// A pod with one container, `main`, and these volumes at `/<name>` each.
+fn manifest(name: &str, script: &str, volumes: &Value) -> String {
+    let names = volumes.as_array().unwrap().iter().map(|volume| volume["name"].as_str().unwrap());
+    let mounts: Vec<_> = names.map(|name| json!({"name": name, "mountPath": format!("/{name}")})).collect();
+    json!({
+        "apiVersion": "v1", "kind": "Pod",
+        "metadata": {"name": name, "namespace": "default", "labels": {"app": name}},
+        "spec": {
+            "terminationGracePeriodSeconds": 2,
+            "securityContext": {"fsGroup": 3000},
+            "containers": [{
+                "name": "main", "image": BUSYBOX_IMAGE, "command": ["sh", "-c", script], "volumeMounts": mounts
+            }],
+            "volumes": volumes
+        }
+    })
+    .to_string()
+}
+
+fn labels() -> Value {
+    json!({"items": [{"path": "labels", "fieldRef": {"fieldPath": "metadata.labels"}}]})
+}
+
+fn pod_dir(host: &RealHost, uid: &str) -> PathBuf {
+    host.kubelet_root().join("pods").join(uid)
+}
+
+async fn wait_for_log(host: &RealHost, name: &str, uid: &str, wanted: &str) -> String {
+    let log = host.logs().join(format!("default_{name}-node1_{uid}/main/0.log"));
+    let seen = wait_for(&format!("{wanted:?} in the log"), SOON, async || {
+        let log = fs::read_to_string(&log)?;
+        Ok(if log.contains(wanted) { Look::Done(log) } else { Look::NotYet(log) })
+    });
+    seen.await.unwrap()
+}
+
+async fn wait_until_gone(daemon: &Daemon, dir: &Path) {
+    let gone = wait_for("the pod's directory to go", LATER, async || {
+        let left = daemon.pods()?.len();
+        let log = daemon.log();
+        Ok(if dir.exists() { Look::NotYet(format!("{left} pods; {log}")) } else { Look::Done(()) })
+    });
+    gone.await.unwrap();
+}
+
+#[tokio::test]
+async fn containers_see_their_volumes_and_nothing_is_left() {
+    let host = RealHost::start().await.unwrap();
+    let daemon = host.start_hostlet("").await.unwrap();
+    let shared = host.kubelet_root().parent().unwrap().join("shared/dir");
+    let volumes = json!([
+        {"name": "empty", "emptyDir": {}},
+        {"name": "mem", "emptyDir": {"medium": "Memory", "sizeLimit": "1Mi"}},
+        {"name": "host", "hostPath": {"path": shared, "type": "DirectoryOrCreate"}},
+        {"name": "down", "downwardAPI": labels()},
+        {"name": "proj", "projected": {"sources": [{"downwardAPI": labels()}]}}
+    ]);
+    let script = format!(
+        "stat -c '%a %g' /empty /mem; grep -c ' /mem tmpfs' /proc/mounts; cat /down/labels /proj/labels; \
+         touch /down/x || echo read-only; echo data > /empty/f; echo data > /host/f; \
+         dd if=/dev/zero of=/mem/f bs=1M count=2 || echo bounded; echo end; {IDLE}"
+    );
+    host.write_manifest("vol.json", &manifest("vol", &script, &volumes)).unwrap();
+    let pod = wait_until_ready(&daemon, "vol").await.unwrap();
+    let log = wait_for_log(&host, "vol", &uid(&pod), "end").await;
+    let said: Vec<_> = log.lines().filter_map(|line| line.split(" F ").nth(1)).collect();
+    let wanted = ["2777 3000", "3777 3000", "1", "app=\"vol\"", "app=\"vol\"", "read-only", "bounded", "end"];
+    // Labels have no line end of their own, so the two files may share a line.
+    let text = said.join("\n");
+    for wanted in wanted {
+        assert!(text.contains(wanted), "{wanted}: {log}");
+    }
+
+    host.remove_manifest("vol.json").unwrap();
+    wait_until_gone(&daemon, &pod_dir(&host, &uid(&pod))).await;
+    wait_until_empty(&host).await.unwrap();
+    assert_eq!(fs::read_to_string(shared.join("f")).unwrap(), "data\n");
+}
+
+#[tokio::test]
+async fn a_restart_keeps_volumes_and_what_was_missed_is_taken_down() {
+    let host = RealHost::start().await.unwrap();
+    let daemon = host.start_hostlet("").await.unwrap();
+    let volumes =
+        json!([{"name": "mem", "emptyDir": {"medium": "Memory"}}, {"name": "down", "downwardAPI": labels()}]);
+    let script = format!("echo kept > /mem/f; echo up; {IDLE}");
+    host.write_manifest("vol.json", &manifest("vol", &script, &volumes)).unwrap();
+    let pod = wait_until_ready(&daemon, "vol").await.unwrap();
+    wait_for_log(&host, "vol", &uid(&pod), "up").await;
+    let dir = pod_dir(&host, &uid(&pod));
+    let file = dir.join("volumes/kubernetes.io~empty-dir/mem/f");
+    drop(daemon);
+    let daemon = host.start_hostlet("").await.unwrap();
+    wait_until_ready(&daemon, "vol").await.unwrap();
+    assert_eq!(fs::read_to_string(&file).unwrap(), "kept\n");
+    // Removed while no daemon runs.
+    drop(daemon);
+    host.remove_manifest("vol.json").unwrap();
+    let daemon = host.start_hostlet("").await.unwrap();
+    wait_until_gone(&daemon, &dir).await;
+    wait_until_empty(&host).await.unwrap();
+}
+
+#[tokio::test]
+async fn removal_stops_at_a_mount_that_is_not_ours() {
+    let host = RealHost::start().await.unwrap();
+    let daemon = host.start_hostlet("").await.unwrap();
+    let volumes = json!([{"name": "empty", "emptyDir": {}}]);
+    host.write_manifest("vol.json", &manifest("vol", IDLE, &volumes)).unwrap();
+    let pod = wait_until_ready(&daemon, "vol").await.unwrap();
+    let dir = pod_dir(&host, &uid(&pod));
+    let precious = host.kubelet_root().parent().unwrap().join("precious");
+    fs::create_dir_all(&precious).unwrap();
+    fs::write(precious.join("f"), "mine").unwrap();
+    let point = dir.join("volumes/kubernetes.io~empty-dir/empty/disk");
+    fs::create_dir(&point).unwrap();
+    // Of the same filesystem, so that nothing but the list of mounts tells it from a directory.
+    let bound = Command::new("mount").arg("--bind").arg(&precious).arg(&point).status().unwrap();
+    assert!(bound.success());
+
+    host.remove_manifest("vol.json").unwrap();
+    let told = wait_for("the mount in the log", LATER, async || {
+        let log = daemon.log();
+        Ok(if log.contains("has something mounted in it") { Look::Done(()) } else { Look::NotYet(log) })
+    })
+    .await;
+    let kept = fs::read_to_string(precious.join("f"));
+    // Whatever was found, the mount must not outlive the test.
+    assert!(Command::new("umount").arg(&point).status().unwrap().success());
+    told.unwrap();
+    assert_eq!(kept.unwrap(), "mine");
+    wait_until_gone(&daemon, &dir).await;
+    assert!(precious.join("f").exists());
+}
+
+#[tokio::test]
+async fn a_host_path_of_another_type_keeps_the_pod_from_starting_and_says_so() {
+    let host = RealHost::start().await.unwrap();
+    let daemon = host.start_hostlet("").await.unwrap();
+    let path = host.kubelet_root().parent().unwrap().join("later");
+    let volumes = json!([{"name": "host", "hostPath": {"path": path, "type": "Directory"}}]);
+    host.write_manifest("vol.json", &manifest("vol", IDLE, &volumes)).unwrap();
+    let said = format!(
+        "MountVolume.SetUp failed for volume \"host\" : hostPath type check failed: {} is not a directory",
+        path.display()
+    );
+    let explained = wait_for("the explanation", SOON, async || {
+        let explained = daemon.cli(&["explain", "vol"])?;
+        Ok(if explained.contains(&said) { Look::Done(()) } else { Look::NotYet(explained) })
+    });
+    explained.await.unwrap();
+    assert!(host.cri().sandboxes().await.unwrap().is_empty());
+    assert!(pod(&daemon, "vol").unwrap().is_some());
+    fs::create_dir(&path).unwrap();
+    wait_until_ready(&daemon, "vol").await.unwrap();
+}

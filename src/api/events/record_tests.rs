@@ -1,0 +1,91 @@
+//! The task against an API server on which things go wrong.
+
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::{Event, ObjectReference};
+use tokio_util::sync::{CancellationToken, DropGuard};
+
+use super::{EventRecorder, Happening, recorder};
+use crate::api::fake::{ApiFault, ApiRule, FakeApi};
+use crate::types::{EventKind, WallClock};
+
+fn start() -> (FakeApi, EventRecorder, DropGuard) {
+    let api = FakeApi::new(WallClock::system());
+    let (recorder, sink) = recorder(api.client(), "n1".to_owned(), WallClock::system());
+    let cancel = CancellationToken::new();
+    #[expect(clippy::disallowed_methods, reason = "a task of a test")]
+    tokio::spawn(sink.run(cancel.clone()));
+    (api, recorder, cancel.drop_guard())
+}
+
+fn happening(message: &str) -> Happening {
+    let object = ObjectReference {
+        api_version: Some("v1".to_owned()),
+        kind: Some("Pod".to_owned()),
+        namespace: Some("default".to_owned()),
+        name: Some("web".to_owned()),
+        uid: Some("u".to_owned()),
+        field_path: Some("spec.containers{c}".to_owned()),
+        ..ObjectReference::default()
+    };
+    Happening { object, kind: EventKind::Normal, reason: "Pulled".to_owned(), message: message.to_owned() }
+}
+
+fn events(api: &FakeApi) -> Vec<Event> {
+    api.list("/api/v1/namespaces/default/events")
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_event_says_what_a_stock_kubelets_says() {
+    let (api, recorder, _running) = start();
+    recorder.tell(happening("there"));
+    recorder.tell(happening("there"));
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    let [event] = &events(&api)[..] else { panic!("{:?}", events(&api)) };
+    assert!(event.metadata.name.as_deref().unwrap().starts_with("web."));
+    assert_eq!(event.count, Some(2));
+    assert_eq!(event.type_.as_deref(), Some("Normal"));
+    let source = event.source.as_ref().unwrap();
+    assert_eq!((source.component.as_deref(), source.host.as_deref()), (Some("kubelet"), Some("n1")));
+    assert_eq!(event.reporting_component.as_deref(), Some("kubelet"));
+    assert_eq!(event.reporting_instance.as_deref(), Some("n1"));
+    assert_eq!(event.involved_object.field_path.as_deref(), Some("spec.containers{c}"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_passes_is_tried_again_and_what_does_not_is_dropped() {
+    let (api, recorder, _running) = start();
+    api.fail(ApiRule { times: 3, ..ApiRule::always("POST", "/events", ApiFault::Reset) });
+    recorder.tell(happening("late"));
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    assert_eq!(events(&api).len(), 1);
+    let refuse = ApiFault::Refuse { code: 403, reason: "Forbidden", retry_after: 0 };
+    api.fail(ApiRule::once("POST", "/events", refuse));
+    recorder.tell(happening("forbidden"));
+    recorder.tell(happening("next"));
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    let messages: Vec<_> = events(&api).into_iter().filter_map(|event| event.message).collect();
+    assert_eq!(messages, ["late", "next"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_count_whose_object_expired_begins_a_new_one() {
+    let (api, recorder, _running) = start();
+    recorder.tell(happening("there"));
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    let name = events(&api)[0].metadata.name.clone().unwrap();
+    api.delete(&format!("/api/v1/namespaces/default/events/{name}"), None);
+    recorder.tell(happening("there"));
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    assert_eq!(events(&api)[0].count, Some(2));
+}
+
+#[tokio::test(start_paused = true)]
+async fn nobody_waits_for_a_server_that_hangs() {
+    let (api, recorder, _running) = start();
+    api.fail(ApiRule::always("", "/events", ApiFault::Hang));
+    for n in 0..5000 {
+        recorder.tell(happening(&n.to_string()));
+    }
+    assert!(events(&api).is_empty());
+}

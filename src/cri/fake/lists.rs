@@ -1,0 +1,81 @@
+//! The lists: what the CRI's filters let through, and no more than fits into one message.
+
+use std::collections::HashMap;
+
+use prost::Message;
+
+use super::super::{CriError, Operation, wire};
+use super::runtime::{FakeRuntime, Request};
+use super::view;
+use crate::types::{POD_UID_LABEL, PodUid};
+
+type Labels = HashMap<String, String>;
+
+/// Whether `labels` has everything `selector` asks for.
+fn selects(selector: &Labels, labels: &Labels) -> bool {
+    selector.iter().all(|(key, value)| labels.get(key) == Some(value))
+}
+
+/// The pod a selector asks for, so that faults of one pod befall lists of that pod.
+fn pod_of(selector: &Labels) -> Option<PodUid> {
+    selector.get(POD_UID_LABEL).map(|uid| uid.as_str().into())
+}
+
+pub(super) fn selector_of(pod: Option<&PodUid>) -> Labels {
+    pod.map(|uid| (POD_UID_LABEL.to_owned(), uid.to_string())).into_iter().collect()
+}
+
+fn sandbox_wanted(filter: &wire::PodSandboxFilter, sandbox: &wire::PodSandbox) -> bool {
+    (filter.id.is_empty() || sandbox.id.starts_with(&filter.id))
+        && filter.state.as_ref().is_none_or(|wanted| wanted.state == sandbox.state)
+        && selects(&filter.label_selector, &sandbox.labels)
+}
+
+fn container_wanted(filter: &wire::ContainerFilter, container: &wire::Container) -> bool {
+    (filter.id.is_empty() || container.id.starts_with(&filter.id))
+        && filter.state.as_ref().is_none_or(|wanted| wanted.state == container.state)
+        && (filter.pod_sandbox_id.is_empty() || container.pod_sandbox_id == filter.pod_sandbox_id)
+        && selects(&filter.label_selector, &container.labels)
+}
+
+/// The message, unless it is larger than `limit`: then the words of Go's gRPC.
+fn sent<T: Message>(operation: Operation, limit: usize, message: T) -> Result<T, CriError> {
+    let size = message.encoded_len();
+    if size <= limit {
+        return Ok(message);
+    }
+    let message = format!("grpc: trying to send message larger than max ({size} vs. {limit})");
+    Err(CriError::TooLarge { operation, message })
+}
+
+impl FakeRuntime {
+    /// The sandboxes that `filter` lets through, as the CRI writes them. A call like any other.
+    pub async fn sandboxes_like(
+        &self,
+        filter: wire::PodSandboxFilter,
+    ) -> Result<wire::ListPodSandboxResponse, CriError> {
+        let operation = Operation::ListSandboxes;
+        let request = Request::new(operation, pod_of(&filter.label_selector), "");
+        self.call(request, move |world, _| {
+            let all = world.sandboxes.iter().map(|(id, record)| view::sandbox(id, record));
+            let items = all.filter(|sandbox| sandbox_wanted(&filter, sandbox)).collect();
+            sent(operation, world.message_limit, wire::ListPodSandboxResponse { items })
+        })
+        .await
+    }
+
+    /// The containers that `filter` lets through, as the CRI writes them. A call like any other.
+    pub async fn containers_like(
+        &self,
+        filter: wire::ContainerFilter,
+    ) -> Result<wire::ListContainersResponse, CriError> {
+        let operation = Operation::ListContainers;
+        let request = Request::new(operation, pod_of(&filter.label_selector), "");
+        self.call(request, move |world, _| {
+            let all = world.containers.iter().map(|(id, record)| view::container(id, record));
+            let containers = all.filter(|container| container_wanted(&filter, container)).collect();
+            sent(operation, world.message_limit, wire::ListContainersResponse { containers })
+        })
+        .await
+    }
+}

@@ -1,0 +1,64 @@
+//! The end of the runtime itself, and its coming back. Pure.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::super::{CriError, Operation, SandboxState};
+use super::clock::later;
+use super::faults::Failure;
+use super::world::World;
+use crate::types::{ContainerId, SandboxId};
+
+/// How the runtime ends and comes back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Restart {
+    /// How long nobody answers.
+    pub down: Duration,
+    /// How long it answers that it is not ready, after that: it reads back what it had.
+    pub recovering: Duration,
+    /// Whether everything that runs ends with it, as when the host does.
+    pub takes_pods_along: bool,
+}
+
+/// Until when the runtime is not what it should be.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Outage {
+    down_until: Instant,
+    recovering_until: Instant,
+}
+
+impl World {
+    pub(super) fn restart(&mut self, restart: Restart, now: Instant) {
+        let down_until = later(now, restart.down);
+        let recovering_until = later(down_until, restart.recovering);
+        self.outage = Some(Outage { down_until, recovering_until });
+        self.forget_unlanded();
+        if restart.takes_pods_along {
+            let containers: Vec<ContainerId> = self.containers.keys().cloned().collect();
+            for id in containers {
+                // What containerd tells of a process it finds gone.
+                self.exit(&id, now, 255, "Unknown");
+            }
+            let sandboxes: Vec<SandboxId> = self.sandboxes.keys().cloned().collect();
+            for id in sandboxes {
+                if self.sandboxes.get(&id).is_some_and(|record| record.state == SandboxState::Ready) {
+                    self.kill_sandbox(&id);
+                }
+            }
+        }
+        self.hub.hang_up();
+        self.touch();
+    }
+
+    /// Whether a call is answered at all.
+    pub(super) fn serves(&self, operation: Operation, now: Instant) -> Result<(), CriError> {
+        match self.outage {
+            Some(outage) if now < outage.down_until => Err(Failure::Unreachable.of(operation)),
+            Some(outage) if now < outage.recovering_until => {
+                Err(Failure::Failed("server is not initialized yet".to_owned()).of(operation))
+            }
+            Some(_) | None => Ok(()),
+        }
+    }
+}

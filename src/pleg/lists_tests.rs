@@ -1,0 +1,83 @@
+//! PLEG over a runtime whose lists do not fit into a message: it sees what it would have seen in them, and does not ask for
+//! them each second.
+
+use std::time::Duration;
+
+use tokio::time::{Instant, sleep};
+
+use super::history_tests::{beside_pleg, pod, run_pod, runtime};
+use super::{RELIST_PERIOD, RELIST_THRESHOLD};
+use crate::cri::Operation;
+use crate::cri::fake::{Failure, FakeRuntime, Fault, Rule};
+
+const PODS: usize = 20;
+const MINUTE: Duration = Duration::from_secs(60);
+
+/// A runtime with pods whose lists are larger than it sends, but for those of one pod.
+async fn crowded() -> FakeRuntime {
+    let fake = runtime();
+    for number in 0..PODS {
+        run_pod(&fake, &format!("u{number}")).await;
+    }
+    fake.set_message_limit(1000);
+    fake
+}
+
+/// How many lists of everything were asked for.
+fn whole_lists(fake: &FakeRuntime) -> usize {
+    fake.calls_of(Operation::ListSandboxes).iter().filter(|call| call.pod.is_none()).count()
+}
+
+#[tokio::test(start_paused = true)]
+async fn every_pod_is_seen_though_no_list_of_them_is_sent() {
+    let fake = crowded().await;
+    beside_pleg(&fake, async |pleg| {
+        sleep(5 * RELIST_PERIOD).await;
+        assert_eq!(pleg.cache().pods().len(), PODS);
+        assert!(pleg.health().borrow().error.is_none());
+        // What comes, what goes and what changes is seen too.
+        let (_, container) = run_pod(&fake, "new").await;
+        sleep(2 * RELIST_PERIOD).await;
+        let status = pleg.cache().get(&pod("new")).unwrap();
+        assert_eq!(status.containers[0].id, container);
+        fake.remove_behind_back(status.sandboxes[0].id.as_str());
+        sleep(2 * RELIST_PERIOD).await;
+        assert_eq!(pleg.cache().pods().len(), PODS);
+        sleep(RELIST_THRESHOLD).await;
+        assert!(pleg.health().borrow().is_healthy(Instant::now()));
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn lists_that_were_too_large_are_asked_for_again_only_after_a_while() {
+    let fake = crowded().await;
+    beside_pleg(&fake, async |pleg| {
+        sleep(9 * MINUTE).await;
+        assert_eq!(whole_lists(&fake), 1);
+        sleep(9 * MINUTE).await;
+        assert_eq!(whole_lists(&fake), 2);
+        fake.set_message_limit(usize::MAX);
+        sleep(4 * MINUTE).await;
+        assert!(whole_lists(&fake) > 60, "one a second again: {}", whole_lists(&fake));
+        assert_eq!(pleg.cache().pods().len(), PODS);
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_runtime_that_cannot_name_its_pods_is_a_failed_relist() {
+    let fake = crowded().await;
+    let fault = Fault::Fail { after: Duration::ZERO, failure: Failure::Unreachable };
+    fake.faults().add(Rule::new(Operation::ListPods, fault));
+    beside_pleg(&fake, async |pleg| {
+        sleep(5 * RELIST_PERIOD).await;
+        assert!(!pleg.cache().is_filled());
+        assert!(pleg.health().borrow().error.is_some());
+        fake.faults().clear();
+        sleep(2 * RELIST_PERIOD).await;
+        assert_eq!(pleg.cache().pods().len(), PODS);
+        assert!(pleg.health().borrow().error.is_none());
+    })
+    .await;
+}

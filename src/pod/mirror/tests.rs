@@ -1,0 +1,143 @@
+//! Mirrors against an API server on which others delete and things go wrong.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::Pod;
+use serde_json::json;
+use tokio::sync::watch;
+use tokio_util::sync::{CancellationToken, DropGuard};
+
+use super::{Mirrors, Owner};
+use crate::api::fake::{ApiFault, ApiRule, FakeApi};
+use crate::pod::source::api::{self, ApiState};
+use crate::pod::table::WantedPods;
+use crate::types::WallClock;
+
+const PODS: &str = "/api/v1/namespaces/default/pods";
+
+struct Setup {
+    api: FakeApi,
+    wanted: watch::Sender<WantedPods>,
+    owner: watch::Sender<Option<Owner>>,
+    _running: DropGuard,
+}
+
+impl Setup {
+    fn new() -> Self {
+        let api = FakeApi::new(WallClock::system());
+        let cancel = CancellationToken::new();
+        let (tx, seen) = watch::channel(ApiState::default());
+        let (wanted, wanted_out) = watch::channel(WantedPods::default());
+        let (owner, owner_out) = watch::channel(None);
+        let mirrors = Mirrors::new(api.client(), wanted_out, seen, owner_out);
+        #[expect(clippy::disallowed_methods, reason = "tasks of a test")]
+        {
+            tokio::spawn(api::run(api.client(), "n1".to_owned(), tx, cancel.clone()));
+            tokio::spawn(mirrors.run(cancel.clone()));
+        }
+        Self { api, wanted, owner, _running: cancel.drop_guard() }
+    }
+
+    fn registered() -> Self {
+        let setup = Self::new();
+        setup.owner.send_replace(Some(Owner { name: "n1".to_owned(), uid: "node".to_owned() }));
+        setup
+    }
+
+    /// The manifests define this version of the pod `web`, or nothing.
+    fn manifest(&self, hash: Option<&str>) {
+        let pod = |hash: &str| {
+            json!({"metadata": {"name": "web-n1", "namespace": "default", "uid": hash, "annotations":
+                {"kubernetes.io/config.hash": hash, "kubernetes.io/config.source": "file"}},
+                "spec": {"nodeName": "n1", "containers": [{"name": "c"}]}, "status": {"phase": "Pending"}})
+        };
+        let pods = hash.into_iter().map(|hash| Arc::new(serde_json::from_value::<Pod>(pod(hash)).unwrap()));
+        self.wanted.send_replace(WantedPods { ready: true, pods: pods.collect() });
+    }
+
+    /// What the server has, as (hash, UID).
+    async fn shown(&self) -> Vec<(String, String)> {
+        tokio::time::sleep(Duration::from_secs(120)).await;
+        let mirrors = self.api.list::<Pod>(PODS).into_iter();
+        let of = |pod: Pod| {
+            let hash = pod.metadata.annotations.unwrap()["kubernetes.io/config.mirror"].clone();
+            (hash, pod.metadata.uid.unwrap())
+        };
+        mirrors.map(of).collect()
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_static_pod_gets_a_mirror_once_the_node_is_there_and_loses_it_with_its_manifest() {
+    let setup = Setup::new();
+    setup.manifest(Some("h1"));
+    assert!(setup.shown().await.is_empty());
+    setup.owner.send_replace(Some(Owner { name: "n1".to_owned(), uid: "node".to_owned() }));
+    assert_eq!(setup.shown().await[0].0, "h1");
+    let mirror: Pod = setup.api.get(&format!("{PODS}/web-n1")).unwrap();
+    let owner = &mirror.metadata.owner_references.unwrap()[0];
+    assert_eq!((owner.kind.as_str(), owner.uid.as_str(), owner.controller), ("Node", "node", Some(true)));
+    assert_eq!(setup.api.requests_of("POST", "/pods").len(), 1);
+    setup.manifest(None);
+    assert!(setup.shown().await.is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_mirror_that_somebody_deletes_comes_again() {
+    let setup = Setup::registered();
+    setup.manifest(Some("h1"));
+    let before = setup.shown().await;
+    for grace in [Some(0), Some(30)] {
+        setup.api.delete(&format!("{PODS}/web-n1"), grace);
+        let after = setup.shown().await;
+        assert_eq!(after[0].0, "h1");
+        assert_ne!(after[0].1, before[0].1);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_edited_pod_gets_another_mirror() {
+    let setup = Setup::registered();
+    setup.manifest(Some("h1"));
+    let before = setup.shown().await;
+    setup.manifest(Some("h2"));
+    let after = setup.shown().await;
+    assert_eq!(after[0].0, "h2");
+    assert_ne!(after[0].1, before[0].1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn nothing_is_removed_before_all_manifests_were_read() {
+    let setup = Setup::registered();
+    setup.manifest(Some("h1"));
+    let before = setup.shown().await;
+    setup.wanted.send_replace(WantedPods::default());
+    assert_eq!(setup.shown().await, before);
+}
+
+#[tokio::test(start_paused = true)]
+async fn whatever_goes_wrong_there_is_one_mirror_in_the_end() {
+    let refuse = |code, reason| ApiFault::Refuse { code, reason, retry_after: 3 };
+    let faults = [
+        ApiFault::Reset,
+        ApiFault::LostAnswer,
+        ApiFault::Hang,
+        refuse(403, "Forbidden"),
+        refuse(429, "TooManyRequests"),
+        refuse(500, "InternalError"),
+    ];
+    for fault in faults {
+        let setup = Setup::registered();
+        setup.api.fail(ApiRule { times: 2, ..ApiRule::always("POST", "/pods", fault.clone()) });
+        setup.api.fail(ApiRule { times: 2, ..ApiRule::always("DELETE", "/pods", fault.clone()) });
+        setup.manifest(Some("h1"));
+        assert_eq!(setup.shown().await.len(), 1, "{fault:?}");
+        setup.manifest(Some("h2"));
+        let shown = setup.shown().await;
+        assert_eq!(shown.len(), 1, "{fault:?}");
+        assert_eq!(shown[0].0, "h2", "{fault:?}");
+        setup.manifest(None);
+        assert!(setup.shown().await.is_empty(), "{fault:?}");
+    }
+}

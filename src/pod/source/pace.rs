@@ -1,0 +1,133 @@
+//! When to read after a change: as soon as it is complete, and seldom while there is no end of changes. Knows time and
+//! what was told, no files.
+
+use std::time::Duration;
+
+use tokio::time::{Instant, timeout_at};
+
+use crate::sys::{Changes, Progress};
+
+/// What is complete is read when nothing else was told for this long: changes come in groups.
+const READY: Duration = Duration::from_millis(2);
+/// The same after something went: editors rename a file away before they write it anew, scripts remove and copy. Read in
+/// between, that would end a pod.
+const REMOVED: Duration = Duration::from_millis(10);
+/// A file that is being written is read when it was not written to for this long, though nobody closed it.
+const QUIET: Duration = Duration::from_millis(50);
+/// Nothing waits longer than this, however busy the directory is.
+const MOST: Duration = Duration::from_secs(1);
+
+/// The pace of readings.
+#[derive(Debug, Default)]
+pub(super) struct Pace {
+    pause: Duration,
+    last_read: Option<Instant>,
+}
+
+impl Pace {
+    /// Waits, once a change was told, until it is to be read. A change soon after a reading waits twice as long as the one
+    /// before, so that thousands of them, one by one, need few readings.
+    pub(super) async fn settle(&mut self, changes: &Changes) {
+        let begin = Instant::now();
+        let is_soon = self.last_read.is_some_and(|read| begin.duration_since(read) < QUIET);
+        self.pause = if is_soon { (self.pause * 2).clamp(READY, QUIET) } else { READY };
+        let end = begin + MOST;
+        loop {
+            let progress = changes.progress();
+            let pause = match progress {
+                Progress::Complete => self.pause,
+                Progress::Removed => self.pause.max(REMOVED),
+                Progress::Writing => QUIET,
+            };
+            let until = end.min(Instant::now() + pause);
+            if timeout_at(until, changes.next()).await.is_ok() && Instant::now() < end {
+                continue;
+            }
+            if progress == Progress::Writing {
+                changes.forget_writing();
+            }
+            return;
+        }
+    }
+
+    /// A reading ended.
+    pub(super) fn has_read(&mut self) {
+        self.last_read = Some(Instant::now());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use notify::event::{AccessKind, AccessMode, CreateKind, DataChange, ModifyKind, RemoveKind, RenameMode};
+    use notify::{Event, EventKind};
+    use tokio::time::{sleep, sleep_until};
+
+    use super::*;
+
+    const CREATE: EventKind = EventKind::Create(CreateKind::File);
+    const WRITE: EventKind = EventKind::Modify(ModifyKind::Data(DataChange::Any));
+    const CLOSE: EventKind = EventKind::Access(AccessKind::Close(AccessMode::Write));
+    const REMOVE: EventKind = EventKind::Remove(RemoveKind::File);
+    const FROM: EventKind = EventKind::Modify(ModifyKind::Name(RenameMode::From));
+    const TO: EventKind = EventKind::Modify(ModifyKind::Name(RenameMode::To));
+
+    /// When there are readings, of events at these moments. Both in milliseconds from the beginning.
+    async fn readings(events: impl IntoIterator<Item = (u64, EventKind, &str)>) -> Vec<u128> {
+        let (changes, begin, mut readings) = (Changes::default(), Instant::now(), Vec::new());
+        let read = async {
+            let mut pace = Pace::default();
+            loop {
+                changes.next().await;
+                pace.settle(&changes).await;
+                readings.push(begin.elapsed().as_millis());
+                pace.has_read();
+            }
+        };
+        let write = async {
+            for (at, kind, path) in events {
+                sleep_until(begin + Duration::from_millis(at)).await;
+                changes.heed(&Event::new(kind).add_path(path.into()));
+            }
+            sleep(MOST * 2).await;
+        };
+        tokio::select! { () = read => {}, () = write => {} }
+        readings
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_is_complete_is_read_at_once() {
+        assert_eq!(readings([(0, CREATE, "a"), (0, WRITE, "a"), (1, CLOSE, "a")]).await, [3]);
+        assert_eq!(readings([(0, TO, "a")]).await, [2]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_file_that_is_written_waits_for_its_end() {
+        let slow = [(0, CREATE, "a"), (30, WRITE, "a"), (60, WRITE, "a"), (61, CLOSE, "b"), (90, CLOSE, "a")];
+        assert_eq!(readings(slow).await, [92]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_is_never_closed_does_not_wait_for_ever_nor_slow_down_the_next() {
+        assert_eq!(readings([(0, CREATE, "link"), (200, TO, "a")]).await, [50, 202]);
+        let long = (0..300).map(|n| (n * 7, WRITE, "a"));
+        assert_eq!(readings(long).await, [1000, 2001, 2093 + 50]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_goes_may_come_back_before_it_is_read() {
+        assert_eq!(readings([(0, REMOVE, "a")]).await, [10]);
+        assert_eq!(readings([(0, REMOVE, "a"), (5, CREATE, "a"), (6, CLOSE, "a")]).await, [8]);
+        let editor = [(0, FROM, "a"), (0, TO, "a~"), (0, CREATE, "a"), (40, WRITE, "a"), (41, CLOSE, "a")];
+        assert_eq!(readings(editor).await, [43]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn thousands_of_changes_need_few_readings() {
+        for pause in [0, 1, 3, 10, 40] {
+            let files = (0..2000).flat_map(|n| [(n * pause, CREATE, "a"), (n * pause, CLOSE, "a")]);
+            let readings = readings(files).await.len() as u64;
+            let seconds = 2000 * pause / 1000;
+            assert!(readings <= 10 + seconds, "{readings} readings, a file each {pause} ms");
+        }
+    }
+}

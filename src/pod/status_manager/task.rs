@@ -1,0 +1,371 @@
+//! The task: compares what is told of each pod with its object, and writes what differs. One write a pod at a time, a
+//! bounded number at once; what fails is planned anew from what is told then, so that an old status is never sent late.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::future::BoxFuture;
+use futures::stream::{FuturesUnordered, StreamExt};
+use k8s_openapi::api::core::v1::{Pod, PodStatus};
+use kube::api::{DeleteParams, Patch, PatchParams, Preconditions};
+use kube::{Api, Client};
+use tokio::sync::watch;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use super::plan::{Live, Told, Urgency, Write, plan};
+use crate::api::{Refusal, refusal};
+use crate::pod::source::api::ApiState;
+use crate::pod::status::Lifecycle;
+use crate::pod::{StatusBoard, is_static, pod_ref};
+use crate::types::{Backoff, BackoffPolicy, PodUid, error_chain};
+
+/// How long a change nobody waits for may wait for others to the same pod. Upstream promises 10 s.
+const SOON: Duration = Duration::from_secs(2);
+
+/// Writes under way at once: enough for many pods on a slow server, few enough to leave its fair share to others.
+const WRITES: usize = 16;
+
+/// How long one request may take. A write that took effect unsaid is found by the watch.
+const DEADLINE: Duration = Duration::from_secs(30);
+
+const RETRY: BackoffPolicy = BackoffPolicy {
+    initial: Duration::from_millis(200),
+    max: Duration::from_secs(10),
+    reset_after: Duration::from_secs(60),
+};
+
+/// Where statuses come from, and what is there.
+#[derive(Clone)]
+pub struct StatusSources {
+    /// What workers tell of their pods.
+    pub board: StatusBoard,
+    /// The pods that were refused, each with the status that says why.
+    pub refused: watch::Receiver<Vec<Pod>>,
+    /// The objects.
+    pub api: watch::Receiver<ApiState>,
+}
+
+/// The status manager, to be run by the app.
+pub struct StatusManager {
+    client: Client,
+    sources: StatusSources,
+    entries: BTreeMap<PodUid, Entry>,
+    writes: FuturesUnordered<BoxFuture<'static, (PodUid, Written)>>,
+}
+
+/// What is told of a pod, as owned values that are cheap to compare.
+#[derive(Clone, Debug)]
+struct Said {
+    status: Arc<PodStatus>,
+    lifecycle: Lifecycle,
+    has_finished: bool,
+}
+
+/// The object of a pod.
+#[derive(Clone, Debug)]
+struct Object {
+    namespace: String,
+    name: String,
+    uid: String,
+    version: String,
+    status: Arc<PodStatus>,
+    is_deleting: bool,
+    is_mirror: bool,
+    restart_policy: String,
+}
+
+#[derive(Debug, Default)]
+struct Entry {
+    said: Option<Said>,
+    object: Option<Object>,
+    /// The version and status our last write made, which the watch may still be behind of.
+    written: Option<(String, Arc<PodStatus>)>,
+    /// The next write and when it is due.
+    next: Option<(Instant, Write)>,
+    is_busy: bool,
+    /// The object of this version wants no more writes: it is gone, or what is told of it cannot be.
+    settled: Option<String>,
+    retry: Option<Backoff<Instant>>,
+    not_before: Option<Instant>,
+}
+
+enum Written {
+    /// The object as it is now.
+    Patched(Box<Pod>),
+    Deleted,
+    Failed(kube::Error),
+    TimedOut,
+}
+
+impl StatusManager {
+    /// A manager that writes with `client`.
+    pub fn new(client: Client, sources: StatusSources) -> Self {
+        Self { client, sources, entries: BTreeMap::new(), writes: FuturesUnordered::new() }
+    }
+
+    /// Runs until cancelled. Writes under way are dropped then; the next daemon finds what they left.
+    pub async fn run(mut self, cancel: CancellationToken) {
+        let mut board = self.sources.board.changes();
+        let mut refused = self.sources.refused.clone();
+        let mut api = self.sources.api.clone();
+        loop {
+            self.look(Instant::now());
+            self.start(Instant::now());
+            let due = self.next_due();
+            let is_open = tokio::select! {
+                // Cancel-safe: waiting for a token takes nothing.
+                () = cancel.cancelled() => return,
+                // Cancel-safe: a watch marks its value seen only when `changed` returns.
+                changed = board.changed() => changed.is_ok(),
+                // Cancel-safe: as above.
+                changed = refused.changed() => changed.is_ok(),
+                // Cancel-safe: as above.
+                changed = api.changed() => changed.is_ok(),
+                // Cancel-safe: a stream gives an item only when `next` returns it.
+                Some((uid, written)) = self.writes.next() => {
+                    self.finished(&uid, written, Instant::now());
+                    true
+                }
+                // Cancel-safe: a sleep to a fixed moment takes nothing.
+                () = sleep_until(due) => true,
+            };
+            if !is_open {
+                // Its sources end only with the daemon.
+                return cancel.cancelled().await;
+            }
+        }
+    }
+
+    /// Takes in what is told and what is there, and plans anew for the pods of which anything changed.
+    fn look(&mut self, now: Instant) {
+        let mut told: BTreeMap<PodUid, (Said, Arc<Pod>)> = BTreeMap::new();
+        for pod in self.sources.refused.borrow().iter() {
+            let status = Arc::new(pod.status.clone().unwrap_or_default());
+            let said = Said { status, lifecycle: Lifecycle::Terminated, has_finished: true };
+            told.insert(pod_ref(pod).uid, (said, Arc::new(pod.clone())));
+        }
+        for all in self.sources.board.all() {
+            let said = Said { status: all.status, lifecycle: all.lifecycle, has_finished: all.has_finished };
+            told.insert(pod_ref(&all.pod).uid, (said, all.pod));
+        }
+        let api = self.sources.api.borrow().clone();
+        self.entries.retain(|uid, entry| told.contains_key(uid) || entry.is_busy);
+        for (uid, (said, pod)) in told {
+            let object = object_of(&api, &uid, &pod);
+            let entry = self.entries.entry(uid.clone()).or_default();
+            if entry.take_in(said, object) {
+                entry.plan(&uid, now);
+            }
+        }
+    }
+
+    /// Starts the writes that are due, as many as may run.
+    fn start(&mut self, now: Instant) {
+        for (uid, entry) in &mut self.entries {
+            if self.writes.len() >= WRITES {
+                return;
+            }
+            if entry.is_busy || entry.due().is_none_or(|due| due > now) {
+                continue;
+            }
+            let (Some((_, write)), Some(object)) = (entry.next.take(), &entry.object) else { continue };
+            entry.is_busy = true;
+            let pods: Api<Pod> = Api::namespaced(self.client.clone(), &object.namespace);
+            let (uid, name, object_uid) = (uid.clone(), object.name.clone(), object.uid.clone());
+            self.writes.push(Box::pin(async move {
+                let written = tokio::time::timeout(DEADLINE, perform(pods, name, object_uid, write)).await;
+                (uid, written.unwrap_or(Written::TimedOut))
+            }));
+        }
+    }
+
+    fn next_due(&self) -> Option<Instant> {
+        if self.writes.len() >= WRITES {
+            return None;
+        }
+        self.entries.values().filter(|entry| !entry.is_busy).filter_map(Entry::due).min()
+    }
+
+    fn finished(&mut self, uid: &PodUid, written: Written, now: Instant) {
+        let Some(entry) = self.entries.get_mut(uid) else { return };
+        entry.is_busy = false;
+        entry.settle(uid, written, now);
+        entry.plan(uid, now);
+    }
+}
+
+impl Entry {
+    /// Whether anything differs from what was known.
+    fn take_in(&mut self, said: Said, object: Option<Object>) -> bool {
+        let same_said = self.said.as_ref().is_some_and(|old| {
+            Arc::ptr_eq(&old.status, &said.status)
+                && old.lifecycle == said.lifecycle
+                && old.has_finished == said.has_finished
+        });
+        let key = |object: &Option<Object>| object.as_ref().map(|o| (o.uid.clone(), o.version.clone()));
+        let same_object = key(&self.object) == key(&object);
+        // An object of another UID starts afresh, as a mirror that was made again does.
+        if self.object.as_ref().map(|o| &o.uid) != object.as_ref().map(|o| &o.uid) {
+            self.written = None;
+            self.settled = None;
+        }
+        self.said = Some(said);
+        self.object = object;
+        !same_said || !same_object
+    }
+
+    /// Plans the next write. One that waits keeps the moment it is due.
+    fn plan(&mut self, uid: &PodUid, now: Instant) {
+        let before = self.next.take();
+        let (Some(said), Some(object)) = (&self.said, &self.object) else { return };
+        if self.settled.as_ref() == Some(&object.version) || self.is_busy {
+            return;
+        }
+        let status = match &self.written {
+            Some((version, status)) if !is_newer(&object.version, version) => status,
+            Some(_) | None => &object.status,
+        };
+        let told = Told { status: &said.status, lifecycle: said.lifecycle, has_finished: said.has_finished };
+        let live = Live {
+            uid: &object.uid,
+            status,
+            is_deleting: object.is_deleting,
+            is_mirror: object.is_mirror,
+            restart_policy: &object.restart_policy,
+        };
+        let write = plan(told, live);
+        let wanted = match &write {
+            Write::Nothing => return,
+            Write::Impossible(container) => {
+                let pod = format!("{}/{}", object.namespace, object.name);
+                tracing::error!(pod, %uid, container, "a container that ended for good is told to be alive; not written");
+                return;
+            }
+            Write::Patch(_, Urgency::Now) | Write::Delete => now,
+            Write::Patch(_, Urgency::Soon) => before.map_or(now + SOON, |(due, _)| due),
+        };
+        self.next = Some((wanted, write));
+    }
+
+    fn due(&self) -> Option<Instant> {
+        let (due, _) = self.next.as_ref()?;
+        Some(self.not_before.map_or(*due, |not_before| not_before.max(*due)))
+    }
+
+    /// Takes in how a write ended.
+    fn settle(&mut self, uid: &PodUid, written: Written, now: Instant) {
+        let Some(object) = &self.object else { return };
+        let pod = format!("{}/{}", object.namespace, object.name);
+        let error = match written {
+            Written::Patched(pod) => {
+                let Pod { metadata, status, .. } = *pod;
+                let status = Arc::new(status.unwrap_or_default());
+                self.written = Some((metadata.resource_version.unwrap_or_default(), status));
+                (self.retry, self.not_before) = (None, None);
+                return;
+            }
+            Written::Deleted => {
+                tracing::info!(pod, %uid, "pod ended; its object was deleted");
+                self.settled = Some(object.version.clone());
+                return;
+            }
+            Written::TimedOut => {
+                self.wait(None, now);
+                tracing::warn!(pod, %uid, "the API server did not answer a write in time; trying again");
+                return;
+            }
+            Written::Failed(error) => error,
+        };
+        match refusal(&error) {
+            // The watch will say so too.
+            Refusal::NotFound => self.settled = Some(object.version.clone()),
+            Refusal::TooMany(pause) => self.wait(pause, now),
+            Refusal::Conflict
+            | Refusal::AlreadyExists
+            | Refusal::Forbidden
+            | Refusal::Invalid
+            | Refusal::Unavailable => {
+                self.wait(None, now);
+                let error = error_chain(&error);
+                tracing::warn!(pod, %uid, error, "cannot write the pod's status; trying again");
+            }
+        }
+    }
+
+    fn wait(&mut self, pause: Option<Duration>, now: Instant) {
+        let next = Backoff::next(self.retry, &RETRY, now, now);
+        self.retry = Some(next);
+        self.not_before = Some(now + pause.unwrap_or(next.delay));
+    }
+}
+
+/// Whether version `a` of an object is newer than `b`. Versions are comparable as numbers (KEP-5504); of a server whose
+/// versions are not, any other version than our own counts as newer.
+fn is_newer(a: &str, b: &str) -> bool {
+    match (a.parse::<u128>(), b.parse::<u128>()) {
+        (Ok(a), Ok(b)) => a >= b,
+        _ => a != b,
+    }
+}
+
+/// The object that shows a pod: its own, or the mirror that was made for it.
+fn object_of(api: &ApiState, uid: &PodUid, pod: &Pod) -> Option<Object> {
+    let text = |text: &Option<String>| text.clone().unwrap_or_default();
+    let policy =
+        |pod: &Pod| pod.spec.as_ref().and_then(|spec| spec.restart_policy.clone()).unwrap_or_default();
+    if is_static(pod) {
+        let key = (text(&pod.metadata.namespace), text(&pod.metadata.name));
+        let mirror = &api.mirrors.get(&key).filter(|mirror| mirror.mirrored() == uid.as_str())?.pod;
+        return Some(Object {
+            namespace: key.0,
+            name: key.1,
+            uid: text(&mirror.metadata.uid),
+            version: text(&mirror.metadata.resource_version),
+            status: Arc::new(mirror.status.clone().unwrap_or_default()),
+            is_deleting: mirror.metadata.deletion_timestamp.is_some(),
+            is_mirror: true,
+            restart_policy: policy(mirror),
+        });
+    }
+    let found = api.pods.get(uid)?;
+    let metadata = &found.pod.metadata;
+    Some(Object {
+        namespace: text(&metadata.namespace),
+        name: text(&metadata.name),
+        uid: uid.to_string(),
+        version: found.version.clone(),
+        status: found.status.clone(),
+        is_deleting: metadata.deletion_timestamp.is_some(),
+        is_mirror: false,
+        restart_policy: policy(&found.pod),
+    })
+}
+
+async fn perform(pods: Api<Pod>, name: String, uid: String, write: Write) -> Written {
+    match write {
+        Write::Patch(change, _) => {
+            let patched = pods.patch_status(&name, &PatchParams::default(), &Patch::Strategic(change)).await;
+            patched.map_or_else(Written::Failed, |pod| Written::Patched(Box::new(pod)))
+        }
+        Write::Delete => {
+            let only_this = Preconditions { uid: Some(uid), resource_version: None };
+            let params = DeleteParams::default().grace_period(0).preconditions(only_this);
+            match pods.delete(&name, &params).await {
+                Ok(_) => Written::Deleted,
+                Err(error) if refusal(&error) == Refusal::NotFound => Written::Deleted,
+                Err(error) => Written::Failed(error),
+            }
+        }
+        // Neither is ever due.
+        Write::Nothing | Write::Impossible(_) => Written::Deleted,
+    }
+}
+
+async fn sleep_until(moment: Option<Instant>) {
+    match moment {
+        Some(moment) => tokio::time::sleep_until(moment).await,
+        None => std::future::pending().await,
+    }
+}

@@ -1,0 +1,165 @@
+//! Mounts: reading the kernel's list of them, and mounting and unmounting a tmpfs. Never unmounts lazily: a mount that is
+//! busy is told.
+
+use std::ffi::OsString;
+use std::fs;
+use std::io;
+use std::os::unix::ffi::OsStringExt;
+use std::path::{Path, PathBuf};
+
+use nix::errno::Errno;
+use nix::mount::{MntFlags, MsFlags, mount, umount2};
+
+use super::SysError;
+
+/// One mount, as this process sees it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Mount {
+    /// Where it is mounted, without symbolic links.
+    pub point: PathBuf,
+    /// The type of its filesystem, e.g. `tmpfs`.
+    pub filesystem: String,
+}
+
+/// The mounts of a moment, in the order in which they were made.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct MountTable(Vec<Mount>);
+
+impl MountTable {
+    /// Reads the text of `/proc/<pid>/mountinfo` (proc_pid_mountinfo(5)). A line that is not of that form is left out.
+    pub fn parse(text: &[u8]) -> Self {
+        Self(text.split(|byte| *byte == b'\n').filter_map(parse_line).collect())
+    }
+
+    /// What is mounted at `point` itself, the lowest first: mounts can cover one another.
+    pub fn at<'a>(&'a self, point: &'a Path) -> impl Iterator<Item = &'a Mount> {
+        self.0.iter().filter(move |mount| mount.point == point)
+    }
+
+    /// What is mounted at `dir` or below.
+    pub fn within<'a>(&'a self, dir: &'a Path) -> impl Iterator<Item = &'a Mount> {
+        self.0.iter().filter(move |mount| mount.point.starts_with(dir))
+    }
+}
+
+impl FromIterator<Mount> for MountTable {
+    fn from_iter<T: IntoIterator<Item = Mount>>(mounts: T) -> Self {
+        Self(mounts.into_iter().collect())
+    }
+}
+
+/// `36 35 98:0 /root /point options tags… - type source options`.
+fn parse_line(line: &[u8]) -> Option<Mount> {
+    let mut fields = line.split(|byte| *byte == b' ');
+    let point = PathBuf::from(OsString::from_vec(unescape(fields.nth(4)?)));
+    fields.by_ref().find(|field| *field == b"-")?;
+    Some(Mount { point, filesystem: String::from_utf8_lossy(fields.next()?).into_owned() })
+}
+
+/// The kernel writes spaces, tabs, newlines and backslashes of a path as a backslash and three octal digits.
+fn unescape(field: &[u8]) -> Vec<u8> {
+    let mut plain = Vec::with_capacity(field.len());
+    let mut rest = field;
+    while let Some((first, tail)) = rest.split_first() {
+        let octal = |digits: &[u8]| u8::from_str_radix(std::str::from_utf8(digits).ok()?, 8).ok();
+        match (first, tail.get(..3).and_then(octal)) {
+            (b'\\', Some(byte)) => {
+                plain.push(byte);
+                rest = &tail[3..];
+            }
+            (byte, _) => {
+                plain.push(*byte);
+                rest = tail;
+            }
+        }
+    }
+    plain
+}
+
+/// The mounts of the host. Blocking. The seam that tests replace, as mounting takes root.
+pub trait Mounts: Send + Sync + 'static {
+    /// All mounts.
+    fn table(&self) -> Result<MountTable, SysError>;
+
+    /// Mounts an empty tmpfs of at most `size` bytes on a directory, one that is never swapped out where the kernel can
+    /// hold to that.
+    fn mount_tmpfs(&self, dir: &Path, size: u64) -> Result<(), SysError>;
+
+    /// Unmounts what was mounted last at `dir`.
+    fn unmount(&self, dir: &Path) -> Result<(), SysError>;
+}
+
+/// The mounts as the kernel has them.
+#[derive(Clone, Debug)]
+pub struct KernelMounts {
+    /// Its list, `/proc/self/mountinfo`.
+    pub mountinfo: PathBuf,
+}
+
+impl Mounts for KernelMounts {
+    fn table(&self) -> Result<MountTable, SysError> {
+        let read = fs::read(&self.mountinfo);
+        let text = read.map_err(|source| SysError::Read { path: self.mountinfo.clone(), source })?;
+        Ok(MountTable::parse(&text))
+    }
+
+    fn mount_tmpfs(&self, dir: &Path, size: u64) -> Result<(), SysError> {
+        let with = |options: &str| mount(Some("tmpfs"), dir, Some("tmpfs"), MsFlags::empty(), Some(options));
+        let size = format!("size={size}");
+        // `noswap` came with Linux 6.3; a kernel without it knows no such option.
+        let mounted = match with(&format!("{size},noswap")) {
+            Err(Errno::EINVAL) => with(&size),
+            other => other,
+        };
+        mounted.map_err(|errno| SysError::MountTmpfs { path: dir.to_owned(), source: io::Error::from(errno) })
+    }
+
+    fn unmount(&self, dir: &Path) -> Result<(), SysError> {
+        let unmounted = umount2(dir, MntFlags::UMOUNT_NOFOLLOW);
+        unmounted.map_err(|errno| SysError::Unmount { path: dir.to_owned(), source: io::Error::from(errno) })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const TEXT: &[u8] = b"25 1 254:0 / / rw,relatime shared:1 - ext4 /dev/vda rw\n\
+        288 44 0:167 / /lib/pods/u/volumes/a rw,relatime shared:23 - tmpfs tmpfs rw,size=16384k\n\
+        289 44 0:168 / /lib/pods/u/volumes/a rw - tmpfs tmpfs rw\n\
+        290 44 0:169 / /lib/pods/u/with\\040space\\134 rw master:1 propagate_from:2 - fuse.x x rw\n\
+        nonsense\n\n1 2 3 4 5 6\n";
+
+    #[test]
+    fn mounts_are_found_at_and_within() {
+        let table = MountTable::parse(TEXT);
+        let types = |mounts: Vec<&Mount>| mounts.iter().map(|m| m.filesystem.clone()).collect::<Vec<_>>();
+        assert_eq!(types(table.at(Path::new("/lib/pods/u/volumes/a")).collect()), ["tmpfs", "tmpfs"]);
+        assert_eq!(types(table.within(Path::new("/lib/pods/u")).collect()), ["tmpfs", "tmpfs", "fuse.x"]);
+        assert_eq!(table.at(Path::new("/lib/pods/u/with space\\")).count(), 1);
+        assert_eq!(
+            table.within(Path::new("/lib/pods/u/vol")).count(),
+            0,
+            "a beginning of a name is no directory"
+        );
+        assert_eq!(table.within(Path::new("/")).count(), 4);
+    }
+
+    #[test]
+    fn the_mounts_of_this_process_can_be_read() {
+        let mounts = KernelMounts { mountinfo: "/proc/self/mountinfo".into() };
+        assert!(mounts.table().unwrap().within(Path::new("/")).count() > 0);
+        let error = KernelMounts { mountinfo: "/nowhere".into() }.table().unwrap_err();
+        assert_eq!(error.to_string(), "cannot read /nowhere");
+    }
+
+    proptest! {
+        #[test]
+        fn any_text_can_be_read(text in prop::collection::vec(any::<u8>(), 0..200)) {
+            let table = MountTable::parse(&text);
+            prop_assert!(table.0.len() <= text.split(|byte| *byte == b'\n').count());
+        }
+    }
+}

@@ -1,0 +1,187 @@
+//! Removing a directory with everything in it. Never follows a symbolic link, and never goes across a mount: what is
+//! mounted there belongs to somebody else.
+
+use std::ffi::{CString, OsStr};
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use nix::dir::Dir;
+use nix::errno::Errno;
+use nix::fcntl::{OFlag, OpenHow, ResolveFlag, open, openat, openat2, renameat};
+use nix::sys::stat::{Mode, fstat};
+use nix::unistd::{UnlinkatFlags, unlinkat};
+
+use super::SysError;
+
+/// How a directory is opened: itself, not what a link in its place points at.
+const DIRECTORY: OFlag =
+    OFlag::O_RDONLY.union(OFlag::O_DIRECTORY).union(OFlag::O_NOFOLLOW).union(OFlag::O_CLOEXEC);
+
+/// Removes whatever is at `path`: a directory with its content, a file, or a link but not its target. What is not there
+/// is fine. Stops with an error at the first mount. Blocking. However deep the directories are, it takes three open files
+/// and no more of the stack: directories in `path` are first moved up to its first level.
+pub fn remove_tree(path: &Path) -> Result<(), SysError> {
+    let failed = |errno: Errno| match errno {
+        Errno::EXDEV | Errno::EBUSY => SysError::Mounted { path: path.to_owned() },
+        errno => SysError::Remove { path: path.to_owned(), source: io::Error::from(errno) },
+    };
+    match remove(path) {
+        Ok(()) | Err(Errno::ENOENT) => Ok(()),
+        Err(errno) => Err(failed(errno)),
+    }
+}
+
+fn remove(path: &Path) -> Result<(), Errno> {
+    let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else { return Err(Errno::EINVAL) };
+    let parent = open(parent, OFlag::O_DIRECTORY | OFlag::O_CLOEXEC, Mode::empty())?;
+    let Some(top) = unlink(&parent, name)? else { return Ok(()) };
+    // Directories that are still to be emptied; all of them are entries of `top`.
+    let mut waiting: Vec<CString> = Vec::new();
+    let mut moved: u64 = 0;
+    for entry in names(&top)? {
+        if unlink_file(&top, &entry)? == Entry::Directory {
+            waiting.push(entry);
+        }
+    }
+    while let Some(name) = waiting.pop() {
+        let dir = open_inside(&top, &name)?;
+        for entry in names(&dir)? {
+            if unlink_file(&dir, &entry)? == Entry::Directory {
+                waiting.push(move_up(&dir, &entry, &top, &mut moved)?);
+            }
+        }
+        unlinkat(&top, name.as_c_str(), UnlinkatFlags::RemoveDir)?;
+    }
+    unlinkat(&parent, name, UnlinkatFlags::RemoveDir)
+}
+
+/// Removes what is no directory; a directory is opened instead.
+fn unlink(parent: &OwnedFd, name: &OsStr) -> Result<Option<OwnedFd>, Errno> {
+    let name = CString::new(name.as_bytes()).map_err(|_| Errno::EINVAL)?;
+    match unlink_file(parent, &name)? {
+        Entry::Gone => Ok(None),
+        Entry::Directory => open_inside(parent, &name).map(Some),
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Entry {
+    Gone,
+    Directory,
+}
+
+fn unlink_file(dir: &OwnedFd, name: &CString) -> Result<Entry, Errno> {
+    match unlinkat(dir, name.as_c_str(), UnlinkatFlags::NoRemoveDir) {
+        Ok(()) | Err(Errno::ENOENT) => Ok(Entry::Gone),
+        Err(Errno::EISDIR) => Ok(Entry::Directory),
+        Err(errno) => Err(errno),
+    }
+}
+
+/// Gives a directory another name in `top`, on the same filesystem. The kernel refuses that for a mount.
+fn move_up(dir: &OwnedFd, name: &CString, top: &OwnedFd, moved: &mut u64) -> Result<CString, Errno> {
+    loop {
+        *moved += 1;
+        let fresh = CString::new(format!(".removing-{moved}")).map_err(|_| Errno::EINVAL)?;
+        // A directory takes the place of an empty one at most, which is to go as well; any other is in the way.
+        match renameat(dir, name.as_c_str(), top, fresh.as_c_str()) {
+            Ok(()) => return Ok(fresh),
+            Err(Errno::ENOTEMPTY | Errno::EEXIST | Errno::ENOTDIR) => {}
+            Err(errno) => return Err(errno),
+        }
+    }
+}
+
+/// Opens a directory of `dir` unless something is mounted on it.
+fn open_inside(dir: &OwnedFd, name: &CString) -> Result<OwnedFd, Errno> {
+    let resolve =
+        ResolveFlag::RESOLVE_NO_XDEV | ResolveFlag::RESOLVE_NO_SYMLINKS | ResolveFlag::RESOLVE_BENEATH;
+    match openat2(dir, name.as_c_str(), OpenHow::new().flags(DIRECTORY).resolve(resolve)) {
+        // Before Linux 5.6 only another device can be told from the same one.
+        Err(Errno::ENOSYS) => {
+            let opened = openat(dir, name.as_c_str(), DIRECTORY, Mode::empty())?;
+            let same = fstat(dir.as_fd())?.st_dev == fstat(opened.as_fd())?.st_dev;
+            if same { Ok(opened) } else { Err(Errno::EXDEV) }
+        }
+        other => other,
+    }
+}
+
+/// All entries, read before any is removed.
+fn names(dir: &OwnedFd) -> Result<Vec<CString>, Errno> {
+    // Opened anew: reading moves the position that copies of a descriptor share.
+    let mut dir = Dir::openat(dir, ".", DIRECTORY, Mode::empty())?;
+    let mut names = Vec::new();
+    for entry in dir.iter() {
+        let name = entry?.file_name().to_owned();
+        if !matches!(name.as_bytes(), b"." | b"..") {
+            names.push(name);
+        }
+    }
+    Ok(names)
+}
+
+/// Where a path really is: mounts are listed without symbolic links. What is not there stays as it is written.
+pub fn real_path(path: &Path) -> PathBuf {
+    path.canonicalize().unwrap_or_else(|_| path.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+
+    #[test]
+    fn a_tree_is_removed_and_nothing_beside_it() {
+        let root = tempfile::tempdir().unwrap();
+        let at = |path: &str| root.path().join(path);
+        fs::create_dir_all(at("outside/dir")).unwrap();
+        fs::write(at("outside/file"), "precious").unwrap();
+        fs::create_dir_all(at("tree/a/b/c")).unwrap();
+        fs::create_dir_all(at("tree/.removing-1/x")).unwrap();
+        fs::write(at("tree/a/b/file"), "").unwrap();
+        symlink(at("outside"), at("tree/link")).unwrap();
+        symlink("../../outside", at("tree/a/link")).unwrap();
+        symlink("nowhere", at("tree/a/b/dangling")).unwrap();
+        for _ in 0..2 {
+            remove_tree(&at("tree")).unwrap();
+            assert!(!at("tree").exists());
+        }
+        assert_eq!(fs::read_to_string(at("outside/file")).unwrap(), "precious");
+        assert!(at("outside/dir").is_dir());
+    }
+
+    #[test]
+    fn a_file_and_a_link_are_removed_themselves() {
+        let root = tempfile::tempdir().unwrap();
+        let at = |path: &str| root.path().join(path);
+        fs::create_dir(at("dir")).unwrap();
+        fs::write(at("dir/file"), "").unwrap();
+        symlink("dir", at("link")).unwrap();
+        remove_tree(&at("link")).unwrap();
+        assert!(at("dir/file").exists() && !at("link").exists());
+        remove_tree(&at("dir/file")).unwrap();
+        assert!(!at("dir/file").exists());
+        remove_tree(&at("nowhere/at/all")).unwrap();
+    }
+
+    #[test]
+    fn any_depth_is_removed() {
+        let root = tempfile::tempdir().unwrap();
+        let tree = root.path().join("tree");
+        fs::create_dir(&tree).unwrap();
+        // Deeper than any path can be written, made the way a container can: from the inside.
+        let mut inside = open(&tree, DIRECTORY, Mode::empty()).unwrap();
+        for _ in 0..2_000 {
+            nix::sys::stat::mkdirat(&inside, "deeper", Mode::S_IRWXU).unwrap();
+            inside = openat(&inside, "deeper", DIRECTORY, Mode::empty()).unwrap();
+        }
+        drop(inside);
+        remove_tree(&tree).unwrap();
+        assert!(!tree.exists());
+    }
+}

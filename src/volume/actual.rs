@@ -1,0 +1,218 @@
+//! What there is of a volume on the host: its mark, its place, and the files in it. Only reads, and never follows a link
+//! that a container could have made. Everything a plan needs is found here, so a new daemon needs no memory.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::OsString;
+use std::fs;
+use std::io;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::path::{Path, PathBuf};
+
+use super::error::HostError;
+use super::kinds::host_path::Found;
+use super::layout::{DATA, Kind, PodLayout};
+use crate::sys::{MountTable, real_path};
+
+/// The filesystem that volumes in memory are.
+const TMPFS: &str = "tmpfs";
+
+/// What is at a volume's place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Root {
+    Absent,
+    Directory,
+    Tmpfs,
+    /// Something that is not ours is mounted there.
+    Foreign,
+    NotADirectory,
+}
+
+/// One file as it is.
+#[derive(Clone, PartialEq, Eq)]
+pub(super) struct Present {
+    pub(super) data: Vec<u8>,
+    pub(super) mode: u32,
+    pub(super) uid: u32,
+    pub(super) gid: u32,
+}
+
+/// What is in a volume that we write.
+#[derive(Clone, Default, PartialEq, Eq)]
+pub(super) struct Tree {
+    /// The directory that holds the files as they are shown.
+    pub(super) version: Option<String>,
+    /// The files in it; none if something in it is no file.
+    pub(super) files: Option<BTreeMap<String, Present>>,
+    /// The names that lead to files, with the owner of each link.
+    pub(super) links: BTreeMap<String, u32>,
+    /// Everything else.
+    pub(super) strays: BTreeSet<OsString>,
+}
+
+/// A volume as it is.
+#[derive(Clone, PartialEq, Eq)]
+pub(super) struct Actual {
+    /// Whether it was made to the end once.
+    pub(super) ready: bool,
+    pub(super) root: Root,
+    /// What is in it, if we write it.
+    pub(super) tree: Tree,
+}
+
+/// What is left of a volume of a pod that has ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Leftover {
+    /// Its name.
+    pub(super) name: String,
+    /// Its directory, if it is there.
+    pub(super) dir: Option<PathBuf>,
+    /// Its mark, if it is there.
+    pub(super) meta: Option<PathBuf>,
+    /// How many times a tmpfs of ours is mounted on it.
+    pub(super) tmpfs: usize,
+    /// Whether something that is not ours is mounted on it or in it.
+    pub(super) foreign: bool,
+}
+
+/// An I/O error that says what was tried where.
+pub(super) fn failed(operation: &'static str, path: &Path) -> impl FnOnce(io::Error) -> HostError {
+    let path = path.to_owned();
+    move |source| HostError::File { operation, path, source }
+}
+
+/// Looks at a volume.
+pub(super) fn look(root: &Path, meta: &Path, kind: Kind, mounts: &MountTable) -> Result<Actual, HostError> {
+    let found = root_of(root, mounts)?;
+    let has_tree = kind.is_written_by_us() && matches!(found, Root::Directory | Root::Tmpfs);
+    let tree = if has_tree { tree_of(root)? } else { Tree::default() };
+    Ok(Actual { ready: meta.join("ready").exists(), root: found, tree })
+}
+
+fn root_of(root: &Path, mounts: &MountTable) -> Result<Root, HostError> {
+    let Some(metadata) = if_there(root, "look at", fs::symlink_metadata(root))? else {
+        return Ok(Root::Absent);
+    };
+    let root = real_path(root);
+    Ok(match mounts.at(&root).last() {
+        _ if !metadata.is_dir() => Root::NotADirectory,
+        None => Root::Directory,
+        Some(mount) if mount.filesystem == TMPFS => Root::Tmpfs,
+        Some(_) => Root::Foreign,
+    })
+}
+
+fn tree_of(root: &Path) -> Result<Tree, HostError> {
+    let mut tree = Tree { version: version(root), ..Tree::default() };
+    for entry in entries(root)? {
+        let name = entry.to_str().map(str::to_owned);
+        match name {
+            Some(name) if tree.version.as_ref() == Some(&name) => {
+                tree.files = files_of(&root.join(&name))?;
+            }
+            Some(name) if name == DATA && is_link(&root.join(DATA)) => {}
+            Some(name) if leads_to_data(root, &name) => {
+                let path = root.join(&name);
+                let metadata = fs::symlink_metadata(&path).map_err(failed("look at", &path))?;
+                tree.links.insert(name, metadata.uid());
+            }
+            Some(_) | None => drop(tree.strays.insert(entry)),
+        }
+    }
+    Ok(tree)
+}
+
+/// The directory that the link to the data names, if it is one of the volume's own.
+fn version(root: &Path) -> Option<String> {
+    let target = fs::read_link(root.join(DATA)).ok()?.into_os_string().into_string().ok()?;
+    let is_ours = target.starts_with("..") && target.len() > 2 && !target.contains('/') && target != DATA;
+    let is_dir = || fs::symlink_metadata(root.join(&target)).is_ok_and(|metadata| metadata.is_dir());
+    (is_ours && is_dir()).then_some(target)
+}
+
+fn is_link(path: &Path) -> bool {
+    fs::symlink_metadata(path).is_ok_and(|metadata| metadata.is_symlink())
+}
+
+fn leads_to_data(root: &Path, name: &str) -> bool {
+    !name.starts_with("..")
+        && fs::read_link(root.join(name)).is_ok_and(|target| target == Path::new(DATA).join(name))
+}
+
+/// The files below a directory; none if there is anything that is neither a file nor a directory.
+fn files_of(dir: &Path) -> Result<Option<BTreeMap<String, Present>>, HostError> {
+    let mut files = BTreeMap::new();
+    let mut waiting = vec![String::new()];
+    while let Some(inside) = waiting.pop() {
+        for entry in entries(&dir.join(&inside))? {
+            let Some(name) = entry.to_str() else { return Ok(None) };
+            let relative = if inside.is_empty() { name.to_owned() } else { format!("{inside}/{name}") };
+            let path = dir.join(&relative);
+            let metadata = fs::symlink_metadata(&path).map_err(failed("look at", &path))?;
+            if metadata.is_dir() {
+                waiting.push(relative);
+            } else if metadata.is_file() {
+                let data = fs::read(&path).map_err(failed("read", &path))?;
+                let mode = metadata.mode() & 0o7777;
+                files.insert(relative, Present { data, mode, uid: metadata.uid(), gid: metadata.gid() });
+            } else {
+                return Ok(None);
+            }
+        }
+    }
+    Ok(Some(files))
+}
+
+/// What is left of a pod's volumes: those that have a directory, then marks without one.
+pub(super) fn leftovers(layout: &PodLayout, mounts: &MountTable) -> Result<Vec<Leftover>, HostError> {
+    let mut metas: BTreeSet<PathBuf> =
+        entries(&layout.metas())?.into_iter().map(|entry| layout.metas().join(entry)).collect();
+    let mut found = Vec::new();
+    for kind in Kind::ALL {
+        for entry in entries(&layout.volumes(kind))? {
+            let name = entry.to_string_lossy().into_owned();
+            // The volume itself may be a link, which is looked at and not followed.
+            let real = real_path(&layout.volumes(kind)).join(&entry);
+            let tmpfs = mounts.at(&real).filter(|mount| mount.filesystem == TMPFS).count();
+            let foreign = mounts.within(&real).count() > tmpfs;
+            let meta = metas.take(&layout.meta(kind, &name));
+            found.push(Leftover { name, dir: Some(layout.volumes(kind).join(&entry)), meta, tmpfs, foreign });
+        }
+    }
+    found.extend(metas.into_iter().map(|meta| {
+        let name = meta.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        Leftover { name, dir: None, meta: Some(meta), tmpfs: 0, foreign: false }
+    }));
+    Ok(found)
+}
+
+/// What is at a path of the host, links followed.
+pub(super) fn found_at(path: &Path) -> Result<Found, HostError> {
+    let Some(metadata) = if_there(path, "look at", fs::metadata(path))? else { return Ok(Found::Nothing) };
+    let is = metadata.file_type();
+    Ok(if is.is_dir() {
+        Found::Directory
+    } else if is.is_file() {
+        Found::File
+    } else if is.is_socket() {
+        Found::Socket
+    } else if is.is_char_device() {
+        Found::CharDevice
+    } else if is.is_block_device() {
+        Found::BlockDevice
+    } else {
+        Found::Other
+    })
+}
+
+fn entries(dir: &Path) -> Result<Vec<OsString>, HostError> {
+    let Some(entries) = if_there(dir, "read", fs::read_dir(dir))? else { return Ok(Vec::new()) };
+    entries.map(|entry| entry.map(|entry| entry.file_name()).map_err(failed("read", dir))).collect()
+}
+
+fn if_there<T>(path: &Path, operation: &'static str, result: io::Result<T>) -> Result<Option<T>, HostError> {
+    match result {
+        Ok(found) => Ok(Some(found)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(failed(operation, path)(error)),
+    }
+}

@@ -1,0 +1,189 @@
+//! What each volume of a pod is to be: from its spec, and from what is known of the objects it refers to. Pure.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use k8s_openapi::api::core::v1::{Pod, Volume};
+
+use super::error::ContentError;
+use super::files::{Files, check_tree};
+use super::kinds::{config_map, downward_api, empty_dir, host_path, projected, secret};
+use super::layout::{Kind, group_file_mode};
+use super::objects::{Known, Object, ObjectError, ObjectRef, TokenRequest};
+
+/// What containers can use of this node; what they get where they name no limit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NodeAmounts {
+    /// CPU, thousandths of a core.
+    pub milli_cpu: i64,
+    /// Memory, bytes.
+    pub memory: i64,
+    /// Local disk, bytes.
+    pub ephemeral_storage: i64,
+}
+
+/// What is known of the objects and tokens that a pod's volumes are made from.
+#[derive(Debug, Default)]
+pub(super) struct Snapshot {
+    pub(super) objects: BTreeMap<ObjectRef, Known>,
+    /// Tokens by volume and path.
+    pub(super) tokens: BTreeMap<TokenKey, Result<String, ObjectError>>,
+}
+
+/// Which token of a pod: the name of its volume, and the path it has there.
+pub(super) type TokenKey = (String, String);
+
+impl Snapshot {
+    /// The object, an empty one where a missing one is fine.
+    pub(super) fn object(
+        &self,
+        object: &ObjectRef,
+        optional: bool,
+    ) -> Result<std::sync::Arc<Object>, ContentError> {
+        match self.objects.get(object) {
+            Some(Known::Found(object)) => Ok(object.clone()),
+            Some(Known::Failed(ObjectError::NotFound(_))) if optional => Ok(Default::default()),
+            Some(Known::Failed(error)) => Err(error.clone().into()),
+            Some(Known::Pending) | None => {
+                Err(ContentError::Pending { kind: object.kind.to_string(), name: object.name.clone() })
+            }
+        }
+    }
+}
+
+/// What volumes are made from, besides their own spec.
+#[derive(Clone, Copy)]
+pub(super) struct Context<'a> {
+    pub(super) pod: &'a Pod,
+    /// What limits the memory of the pod as a whole, bytes.
+    pub(super) memory_limit: Option<u64>,
+    pub(super) node: &'a NodeAmounts,
+    pub(super) snapshot: &'a Snapshot,
+}
+
+impl Context<'_> {
+    pub(super) fn namespace(&self) -> &str {
+        self.pod.metadata.namespace.as_deref().unwrap_or_default()
+    }
+
+    /// The group that the pod's volumes belong to.
+    pub(super) fn group(&self) -> Option<u32> {
+        let context = self.pod.spec.as_ref()?.security_context.as_ref()?;
+        context.fs_group.and_then(|group| u32::try_from(group).ok())
+    }
+}
+
+/// Where a volume keeps what is in it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Store {
+    Disk,
+    /// A tmpfs of at most so many bytes.
+    Memory(u64),
+}
+
+/// What a volume holds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Content {
+    /// What containers put there.
+    Theirs,
+    /// These files.
+    Ours(Files),
+    /// What it should hold cannot be had now. What it holds already stays.
+    Unknown(ContentError),
+}
+
+/// A volume with a directory of its own.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Desired {
+    pub(super) kind: Kind,
+    pub(super) store: Store,
+    /// The group it belongs to.
+    pub(super) group: Option<u32>,
+    pub(super) content: Content,
+}
+
+/// A volume of a pod.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Wanted {
+    /// One with a directory of its own.
+    Own(Desired),
+    /// Something of the host.
+    Host { path: PathBuf, is: host_path::Is },
+    /// One that cannot be made.
+    Refused(ContentError),
+}
+
+/// What `volume` is to be.
+pub(super) fn desired(volume: &Volume, context: &Context<'_>) -> Wanted {
+    let ours = |kind: Kind, store: Store, files: Result<Files, ContentError>| {
+        let files = files.and_then(|files| check_tree(&files).map(|()| files).map_err(Into::into));
+        let content = match files {
+            Ok(files) => Content::Ours(with_group(files, context.group())),
+            Err(error) => Content::Unknown(error),
+        };
+        Wanted::Own(Desired { kind, store, group: context.group(), content })
+    };
+    // Never on a disk that outlives the pod; as upstream, ConfigMaps may be.
+    let memory = Store::Memory(empty_dir::memory_size(None, context));
+    if let Some(source) = &volume.empty_dir {
+        match empty_dir::store(source, context) {
+            Ok(store) => Wanted::Own(Desired {
+                kind: Kind::EmptyDir,
+                store,
+                group: context.group(),
+                content: Content::Theirs,
+            }),
+            Err(error) => Wanted::Refused(error),
+        }
+    } else if let Some(source) = &volume.host_path {
+        match host_path::Is::from_api(source.type_.as_deref()) {
+            Ok(is) => Wanted::Host { path: source.path.clone().into(), is },
+            Err(error) => Wanted::Refused(error),
+        }
+    } else if let Some(source) = &volume.config_map {
+        ours(Kind::ConfigMap, Store::Disk, config_map::files(source, context))
+    } else if let Some(source) = &volume.secret {
+        ours(Kind::Secret, memory, secret::files(source, context))
+    } else if let Some(source) = &volume.downward_api {
+        ours(Kind::DownwardApi, memory, downward_api::files(source, context))
+    } else if let Some(source) = &volume.projected {
+        ours(Kind::Projected, memory, projected::files(&volume.name, source, context))
+    } else {
+        Wanted::Refused(ContentError::Unsupported(format!("the type of volume {:?}", volume.name)))
+    }
+}
+
+fn with_group(mut files: Files, group: Option<u32>) -> Files {
+    if group.is_some() {
+        for file in files.values_mut() {
+            file.mode = group_file_mode(file.mode, true);
+        }
+    }
+    files
+}
+
+/// The objects that the volumes of a pod are made from.
+pub(super) fn references(pod: &Pod) -> Vec<ObjectRef> {
+    let namespace = pod.metadata.namespace.as_deref().unwrap_or_default();
+    let volumes = pod.spec.iter().flat_map(|spec| spec.volumes.iter().flatten());
+    let references = volumes.flat_map(|volume| {
+        let own = [
+            volume.config_map.as_ref().map(|source| config_map::reference(&source.name, namespace)),
+            volume.secret.as_ref().map(|source| {
+                secret::reference(source.secret_name.as_deref().unwrap_or_default(), namespace)
+            }),
+        ];
+        let projected = volume.projected.iter().flat_map(|source| projected::references(source, namespace));
+        own.into_iter().flatten().chain(projected).collect::<Vec<_>>()
+    });
+    references.collect()
+}
+
+/// The tokens that the volumes of a pod hold.
+pub(super) fn token_requests(pod: &Pod) -> BTreeMap<TokenKey, TokenRequest> {
+    let volumes = pod.spec.iter().flat_map(|spec| spec.volumes.iter().flatten());
+    volumes
+        .filter_map(|volume| Some((volume, volume.projected.as_ref()?)))
+        .flat_map(|(volume, source)| projected::token_requests(&volume.name, source, pod))
+        .collect()
+}

@@ -1,0 +1,144 @@
+//! Why a volume cannot be given to its pod, or taken from it. Holds no logic.
+
+use std::time::Duration;
+
+use super::files::PathError;
+use super::objects::ObjectError;
+use crate::sys::SysError;
+use crate::types::error_chain;
+
+/// Why the content of a volume cannot be made. The wording is upstream's.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ContentError {
+    /// An object the volume is made from cannot be had.
+    #[error(transparent)]
+    Object(#[from] ObjectError),
+    /// An object the volume is made from was asked for and has not come yet.
+    #[error("timed out waiting for the {kind} {name:?}")]
+    Pending {
+        /// What it is.
+        kind: String,
+        /// Its name.
+        name: String,
+    },
+    /// A key that the object does not have, and that is not optional.
+    #[error("references non-existent {what} key: {key}")]
+    MissingKey {
+        /// `config` or `secret`.
+        what: &'static str,
+        /// The key.
+        key: String,
+    },
+    /// A token that cannot be had.
+    #[error("failed to fetch token: {0}")]
+    Token(ObjectError),
+    /// A file cannot have the path it is to have.
+    #[error(transparent)]
+    Path(#[from] PathError),
+    /// A field that the downward API does not have.
+    #[error("unsupported fieldPath: {0}")]
+    Field(String),
+    /// A resource that the downward API does not have.
+    #[error("unsupported container resource : {0}")]
+    Resource(String),
+    /// A container that the pod does not have.
+    #[error("container {0} not found")]
+    Container(String),
+    /// A source or medium that hostlet does not serve.
+    #[error("{0} is not supported")]
+    Unsupported(String),
+    /// Several of these.
+    #[error("[{}]", texts(.0))]
+    Several(Vec<ContentError>),
+}
+
+fn texts(errors: &[ContentError]) -> String {
+    errors.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
+}
+
+impl ContentError {
+    /// All of `errors` as one, as far as there are any.
+    pub(super) fn all(mut errors: Vec<Self>) -> Result<(), Self> {
+        match errors.len() {
+            0 | 1 => errors.pop().map_or(Ok(()), Err),
+            _ => Err(Self::Several(errors)),
+        }
+    }
+}
+
+/// Why something on the host is not as a volume needs it.
+#[derive(Debug, thiserror::Error)]
+pub enum HostError {
+    /// An operation on the host failed.
+    #[error(transparent)]
+    Sys(#[from] SysError),
+    /// A file or directory could not be read or made.
+    #[error("cannot {operation} {}", path.display())]
+    File {
+        /// What was tried.
+        operation: &'static str,
+        /// Where.
+        path: std::path::PathBuf,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// Something that we did not mount is mounted in the volume.
+    #[error("{} has something mounted in it that is not the volume's own", path.display())]
+    ForeignMount {
+        /// The volume's directory.
+        path: std::path::PathBuf,
+    },
+    /// The volume's place is taken.
+    #[error("{} is not a directory", path.display())]
+    NotADirectory {
+        /// The place.
+        path: std::path::PathBuf,
+    },
+    /// A UID that cannot be the name of a directory.
+    #[error("{0:?} is not the UID of a pod")]
+    Uid(String),
+    /// Nothing of the kind that a `hostPath` asks for. The wording is upstream's.
+    #[error("{0}")]
+    HostPath(String),
+}
+
+/// Why a pod's volume is not as it should be. `Display` is the message of upstream's event `FailedMount`.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("MountVolume.SetUp failed for volume {volume:?} : {cause}")]
+pub struct VolumeProblem {
+    /// Name of the volume.
+    pub volume: String,
+    /// Why, with all its causes.
+    pub cause: String,
+}
+
+impl VolumeProblem {
+    pub(super) fn new(volume: &str, error: &(dyn std::error::Error + 'static)) -> Self {
+        Self { volume: volume.to_owned(), cause: error_chain(error) }
+    }
+}
+
+/// Why the volumes of a pod could not be worked on at all.
+#[derive(Debug, thiserror::Error)]
+pub enum VolumeError {
+    /// The volumes' task ended: the daemon is shutting down.
+    #[error("the volumes of this node are shut down")]
+    Ended,
+    /// The pod's earlier work goes on; probably the host's disk hangs.
+    #[error("earlier work on the pod's volumes has not ended")]
+    Busy,
+    /// It takes longer than it should.
+    #[error("no answer within {} s", .0.as_secs())]
+    TimedOut(Duration),
+    /// What is on the host could not be read.
+    #[error("cannot look at the pod's volumes")]
+    Look(#[source] HostError),
+    /// A volume could not be taken down.
+    #[error("UnmountVolume.TearDown failed for volume {volume:?}")]
+    TearDown {
+        /// Its name.
+        volume: String,
+        /// Why.
+        source: HostError,
+    },
+}

@@ -1,0 +1,147 @@
+//! Performs single operations on the host; decides nothing. Blocking. Each operation can be repeated, and none follows a
+//! link in a volume.
+
+use std::fs::{self, DirBuilder, OpenOptions, Permissions};
+use std::io::{self, Write};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt, fchown, lchown, symlink};
+use std::path::Path;
+
+use nix::fcntl::OFlag;
+
+use super::actual::failed;
+use super::error::HostError;
+use super::files::{Files, parents};
+use super::kinds::host_path::Make;
+use super::layout::{DATA, DIR_MODE, NEW_DATA, PARENT_MODE, POD_MODE, ROOT_MODE, group_dir_mode};
+use super::plan::Operation;
+use crate::sys::{Mounts, SysError, real_path, remove_tree};
+
+/// Mode of a directory that is made for a `hostPath`.
+const HOST_DIR_MODE: u32 = 0o755;
+/// Mode of a file that is made for a `hostPath`.
+const HOST_FILE_MODE: u32 = 0o644;
+
+/// Performs one operation.
+pub(super) fn execute(operation: &Operation, mounts: &dyn Mounts) -> Result<(), HostError> {
+    match operation {
+        Operation::MakeRoot { dir } => make_root(dir),
+        Operation::Mount { dir, size } => Ok(mounts.mount_tmpfs(dir, *size)?),
+        Operation::Give { dir, group, written_by_us } => give(dir, *group, *written_by_us),
+        Operation::Mark { meta } => mark(meta),
+        Operation::Unmark { meta } => Ok(remove_tree(meta)?),
+        Operation::Write { dir, version, files, group } => write(&dir.join(version), files, *group),
+        Operation::Link { dir, name, uid, group } => {
+            link(&Path::new(DATA).join(name), &dir.join(name), *uid, *group)
+        }
+        Operation::Publish { dir, version, group } => publish(dir, version, *group),
+        Operation::Discard { dir, name } => Ok(remove_tree(&dir.join(name))?),
+        Operation::Unmount { dir } => Ok(mounts.unmount(dir)?),
+        Operation::Remove { dir } => remove(dir, mounts),
+    }
+}
+
+/// Makes what a `hostPath` lets us make.
+pub(super) fn make_on_host(path: &Path, make: Make) -> Result<(), HostError> {
+    match make {
+        Make::Directory => {
+            let made = DirBuilder::new().recursive(true).mode(HOST_DIR_MODE).create(path);
+            made.map_err(failed("make directory", path))
+        }
+        Make::File => {
+            let mut options = OpenOptions::new();
+            let made = options.write(true).create(true).truncate(false).mode(HOST_FILE_MODE).open(path);
+            made.map(drop).map_err(failed("make file", path))
+        }
+    }
+}
+
+/// The modes are set after the making, as the umask of this process cuts what is made.
+fn make_root(dir: &Path) -> Result<(), HostError> {
+    if let Some(parent) = dir.parent() {
+        if let Some(volumes) = parent.parent() {
+            make_dirs(volumes, POD_MODE)?;
+        }
+        make_dirs(parent, PARENT_MODE)?;
+    }
+    match fs::create_dir(dir) {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+        made => made.map_err(failed("make directory", dir))?,
+    }
+    set_mode(dir, ROOT_MODE)
+}
+
+fn make_dirs(dir: &Path, mode: u32) -> Result<(), HostError> {
+    DirBuilder::new().recursive(true).mode(mode).create(dir).map_err(failed("make directory", dir))
+}
+
+fn set_mode(path: &Path, mode: u32) -> Result<(), HostError> {
+    fs::set_permissions(path, Permissions::from_mode(mode)).map_err(failed("set the mode of", path))
+}
+
+fn give(dir: &Path, group: u32, written_by_us: bool) -> Result<(), HostError> {
+    let mode = fs::symlink_metadata(dir).map_err(failed("look at", dir))?.permissions().mode() & 0o7777;
+    // The owner first: a change of it takes the setgid bit away.
+    lchown(dir, None, Some(group)).map_err(failed("set the group of", dir))?;
+    set_mode(dir, group_dir_mode(mode, written_by_us))
+}
+
+fn mark(meta: &Path) -> Result<(), HostError> {
+    make_dirs(meta, POD_MODE)?;
+    let ready = meta.join("ready");
+    let mut options = OpenOptions::new();
+    let made = options.write(true).create(true).truncate(false).mode(HOST_FILE_MODE).open(&ready);
+    made.map(drop).map_err(failed("make file", &ready))
+}
+
+fn write(version: &Path, files: &Files, group: Option<u32>) -> Result<(), HostError> {
+    let dir_mode = group.map_or(DIR_MODE, |_| group_dir_mode(DIR_MODE, true));
+    let make_dir = |dir: &Path| {
+        match fs::create_dir(dir) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => return Ok(()),
+            made => made.map_err(failed("make directory", dir))?,
+        }
+        lchown(dir, None, group).map_err(failed("set the group of", dir))?;
+        set_mode(dir, dir_mode)
+    };
+    make_dir(version)?;
+    for (path, file) in files {
+        for parent in parents(path) {
+            make_dir(&version.join(parent))?;
+        }
+        let path = version.join(path);
+        // Readable for others only once it is theirs.
+        let mut options = OpenOptions::new();
+        options.write(true).create_new(true).mode(0o600).custom_flags(OFlag::O_NOFOLLOW.bits());
+        let mut opened = options.open(&path).map_err(failed("make file", &path))?;
+        opened.write_all(&file.data).map_err(failed("write", &path))?;
+        fchown(&opened, file.uid, group).map_err(failed("set the owner of", &path))?;
+        let mode = Permissions::from_mode(file.mode);
+        opened.set_permissions(mode).map_err(failed("set the mode of", &path))?;
+    }
+    Ok(())
+}
+
+fn link(target: &Path, path: &Path, uid: Option<u32>, group: Option<u32>) -> Result<(), HostError> {
+    symlink(target, path).map_err(failed("make link", path))?;
+    lchown(path, uid, group).map_err(failed("set the owner of", path))
+}
+
+/// A rename is what readers see as one moment.
+fn publish(dir: &Path, version: &str, group: Option<u32>) -> Result<(), HostError> {
+    let (new, data) = (dir.join(NEW_DATA), dir.join(DATA));
+    remove_tree(&new)?;
+    link(Path::new(version), &new, None, group)?;
+    fs::rename(&new, &data).map_err(failed("replace", &data))
+}
+
+/// The table of mounts is read again: only that proves that nothing is mounted any more.
+fn remove(dir: &Path, mounts: &dyn Mounts) -> Result<(), HostError> {
+    let place = match (dir.parent(), dir.file_name()) {
+        (Some(parent), Some(name)) => real_path(parent).join(name),
+        (_, _) => dir.to_owned(),
+    };
+    if mounts.table()?.within(&place).next().is_some() {
+        return Err(SysError::Mounted { path: dir.to_owned() }.into());
+    }
+    Ok(remove_tree(dir)?)
+}

@@ -1,0 +1,89 @@
+//! Volumes from a ConfigMap. Pure.
+
+use k8s_openapi::api::core::v1::{ConfigMapProjection, ConfigMapVolumeSource};
+
+use super::keys::keyed_files;
+use crate::volume::desired::Context;
+use crate::volume::error::ContentError;
+use crate::volume::files::Files;
+use crate::volume::objects::{ObjectKind, ObjectRef};
+
+const WHAT: &str = "config";
+
+pub(in crate::volume) fn reference(name: &str, namespace: &str) -> ObjectRef {
+    ObjectRef { kind: ObjectKind::ConfigMap, namespace: namespace.to_owned(), name: name.to_owned() }
+}
+
+pub(in crate::volume) fn files(
+    source: &ConfigMapVolumeSource,
+    context: &Context<'_>,
+) -> Result<Files, ContentError> {
+    let optional = source.optional.unwrap_or(false);
+    let object = context.snapshot.object(&reference(&source.name, context.namespace()), optional)?;
+    keyed_files(&object, source.items.as_deref(), source.default_mode, optional, WHAT)
+}
+
+/// The same as a part of a projected volume.
+pub(super) fn projected(
+    source: &ConfigMapProjection,
+    default_mode: Option<i32>,
+    context: &Context<'_>,
+) -> Result<Files, ContentError> {
+    let optional = source.optional.unwrap_or(false);
+    let object = context.snapshot.object(&reference(&source.name, context.namespace()), optional)?;
+    keyed_files(&object, source.items.as_deref(), default_mode, optional, WHAT)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use crate::volume::kinds::testing::{Pod, found, texts};
+    use crate::volume::objects::{Known, ObjectError, ObjectKind};
+
+    #[test]
+    fn all_keys_or_those_that_are_named_with_their_modes() {
+        let pod = Pod::new(json!({})).knows(
+            ObjectKind::ConfigMap,
+            "cm",
+            found(&[("k", "v"), ("other.txt", "hello")], &[("bin", &[0, 255])]),
+        );
+        let files = pod.files(json!({"configMap": {"name": "cm", "defaultMode": 0o600}})).unwrap();
+        assert_eq!(texts(&files), ["600 bin=\u{0}\u{fffd}", "600 k=v", "600 other.txt=hello"]);
+        let items = json!([{"key": "k", "path": "deep/./er/k", "mode": 0o440}, {"key": "bin", "path": "b"}]);
+        let files = pod.files(json!({"configMap": {"name": "cm", "items": items}})).unwrap();
+        assert_eq!(texts(&files), ["644 b=\u{0}\u{fffd}", "440 deep/er/k=v"]);
+    }
+
+    #[test]
+    fn what_is_missing_is_an_error_unless_it_is_optional() {
+        let absent = Known::Failed(ObjectError::NotFound("configmap \"cm\" not found".into()));
+        let pod = Pod::new(json!({})).knows(ObjectKind::ConfigMap, "cm", absent);
+        let source = |optional: bool| json!({"configMap": {"name": "cm", "optional": optional, "items": [{"key": "x", "path": "x"}]}});
+        assert_eq!(pod.files(source(false)).unwrap_err().to_string(), "configmap \"cm\" not found");
+        assert!(pod.files(source(true)).unwrap().is_empty());
+        let pod = Pod::new(json!({})).knows(ObjectKind::ConfigMap, "cm", found(&[("k", "v")], &[]));
+        let error = pod.files(source(false)).unwrap_err();
+        assert_eq!(error.to_string(), "references non-existent config key: x");
+        assert!(pod.files(source(true)).unwrap().is_empty());
+        let silent = Known::Failed(ObjectError::Unavailable("connection refused".into()));
+        let pod = Pod::new(json!({})).knows(ObjectKind::ConfigMap, "cm", silent);
+        assert_eq!(pod.files(source(true)).unwrap_err().to_string(), "connection refused");
+        let pod = Pod::new(json!({}));
+        let error = pod.files(source(true)).unwrap_err();
+        assert_eq!(error.to_string(), "timed out waiting for the configmap \"cm\"");
+    }
+
+    #[test]
+    fn no_path_leaves_the_volume() {
+        let pod =
+            Pod::new(json!({})).knows(ObjectKind::ConfigMap, "cm", found(&[("k", "v"), ("l", "w")], &[]));
+        for path in ["../k", "/etc/passwd", "a/../../k", "..data", "", "a/\u{0}"] {
+            let items = json!([{"key": "k", "path": path}]);
+            pod.files(json!({"configMap": {"name": "cm", "items": items}})).unwrap_err();
+        }
+        let items = json!([{"key": "k", "path": "a"}, {"key": "l", "path": "a/b"}]);
+        let error = pod.files(json!({"configMap": {"name": "cm", "items": items}})).unwrap_err();
+        assert_eq!(error.to_string(), "invalid path: is both a file and a directory: a");
+    }
+}

@@ -1,0 +1,14 @@
+//! The kinds of volume, each in a file: what it refers to, and the files or the place that make it. Pure.
+
+pub(super) mod config_map;
+pub(super) mod downward_api;
+pub(super) mod empty_dir;
+pub(super) mod host_path;
+mod keys;
+pub(super) mod projected;
+mod resource_field;
+pub(super) mod secret;
+#[cfg(test)]
+mod testing;
+
+pub use resource_field::resource_value;

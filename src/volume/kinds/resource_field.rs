@@ -1,0 +1,123 @@
+//! A container's requests and limits as the downward API shows them, in files and in the environment. Pure.
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::api::core::v1::{Container, Pod, ResourceFieldSelector};
+use k8s_openapi::apimachinery::pkg::api::resource::Quantity as ApiQuantity;
+
+use crate::types::Quantity;
+use crate::volume::desired::NodeAmounts;
+use crate::volume::error::ContentError;
+
+/// The amount that `field` selects of the container named `container`, in units of its divisor, rounded up. A limit that is
+/// not set is what the node has.
+pub fn resource_value(
+    pod: &Pod,
+    container: &str,
+    field: &ResourceFieldSelector,
+    node: &NodeAmounts,
+) -> Result<String, ContentError> {
+    let unsupported = || ContentError::Resource(field.resource.clone());
+    let container = find(pod, container).ok_or_else(|| ContentError::Container(container.to_owned()))?;
+    let (list, resource) = field.resource.split_once('.').ok_or_else(unsupported)?;
+    let resources = container.resources.as_ref();
+    let (amounts, default) = match list {
+        "limits" => (resources.and_then(|r| r.limits.as_ref()), node_amount(resource, node)),
+        "requests" => (resources.and_then(|r| r.requests.as_ref()), Some(0)),
+        _ => return Err(unsupported()),
+    };
+    let known =
+        matches!(resource, "cpu" | "memory" | "ephemeral-storage") || resource.starts_with("hugepages-");
+    if !known {
+        return Err(unsupported());
+    }
+    // CPU is counted in thousandths, so that a divisor can be finer than a core.
+    let count = |quantity: &Quantity| match resource {
+        "cpu" => quantity.milli_value(),
+        _ => quantity.value(),
+    };
+    let parse = |quantity: &ApiQuantity| Quantity::parse(&quantity.0).map_err(|_| unsupported());
+    let amount = match amount(amounts, resource).map(parse).transpose()?.map(|amount| count(&amount)) {
+        Some(amount) if amount != 0 => amount,
+        Some(_) | None => default.unwrap_or(0),
+    };
+    let divisor = field.divisor.as_ref().map(parse).transpose()?.map(|divisor| count(&divisor));
+    let one = if resource == "cpu" { 1_000 } else { 1 };
+    let divisor = divisor.filter(|divisor| *divisor > 0).unwrap_or(one);
+    let up = i64::from(amount % divisor > 0);
+    Ok((amount / divisor + up).to_string())
+}
+
+fn amount<'a>(amounts: Option<&'a BTreeMap<String, ApiQuantity>>, resource: &str) -> Option<&'a ApiQuantity> {
+    amounts?.get(resource)
+}
+
+fn node_amount(resource: &str, node: &NodeAmounts) -> Option<i64> {
+    match resource {
+        "cpu" => Some(node.milli_cpu),
+        "memory" => Some(node.memory),
+        "ephemeral-storage" => Some(node.ephemeral_storage),
+        _ => None,
+    }
+}
+
+fn find<'a>(pod: &'a Pod, name: &str) -> Option<&'a Container> {
+    let spec = pod.spec.as_ref()?;
+    spec.containers
+        .iter()
+        .chain(spec.init_containers.iter().flatten())
+        .find(|container| container.name == name)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::volume::kinds::testing::{NODE, Pod as TestPod};
+
+    fn of(resource: &str, divisor: Option<&str>) -> Result<String, String> {
+        let resources: Value = json!({
+            "requests": {"cpu": "250m", "memory": "32Mi", "hugepages-2Mi": "4Mi"},
+            "limits": {"cpu": "1500m", "memory": "64Mi"}
+        });
+        let pod = TestPod::new(json!({"containers": [{"name": "c", "resources": resources}, {"name": "d"}]}));
+        let field: ResourceFieldSelector =
+            serde_json::from_value(json!({"resource": resource, "divisor": divisor.unwrap_or("0")})).unwrap();
+        resource_value(&pod.pod, "c", &field, &NODE).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn amounts_are_rounded_up_to_units_of_the_divisor() {
+        for (resource, divisor, value) in [
+            ("limits.cpu", None, "2"),
+            ("limits.cpu", Some("1m"), "1500"),
+            ("requests.cpu", None, "1"),
+            ("requests.cpu", Some("1m"), "250"),
+            ("limits.memory", None, "67108864"),
+            ("limits.memory", Some("1Mi"), "64"),
+            ("requests.memory", Some("1Gi"), "1"),
+            ("requests.hugepages-2Mi", Some("1Mi"), "4"),
+            ("limits.hugepages-2Mi", None, "0"),
+            ("requests.ephemeral-storage", None, "0"),
+        ] {
+            assert_eq!(of(resource, divisor).unwrap(), value, "{resource} {divisor:?}");
+        }
+        for wrong in ["limits.gpu", "cpu", "claims.cpu"] {
+            assert_eq!(of(wrong, None).unwrap_err(), format!("unsupported container resource : {wrong}"));
+        }
+    }
+
+    #[test]
+    fn without_a_limit_there_is_what_the_node_has() {
+        let of = |resource: &str| {
+            let pod = TestPod::new(json!({"containers": [{"name": "d"}]}));
+            let field = ResourceFieldSelector { resource: resource.to_owned(), ..Default::default() };
+            resource_value(&pod.pod, "d", &field, &NODE).unwrap()
+        };
+        assert_eq!(of("limits.cpu"), "4");
+        assert_eq!(of("limits.memory"), NODE.memory.to_string());
+        assert_eq!(of("limits.ephemeral-storage"), NODE.ephemeral_storage.to_string());
+        assert_eq!(of("requests.cpu"), "0");
+    }
+}

@@ -1,0 +1,55 @@
+//! Volumes from a Secret, kept in memory. Pure.
+
+use k8s_openapi::api::core::v1::{SecretProjection, SecretVolumeSource};
+
+use super::keys::keyed_files;
+use crate::volume::desired::Context;
+use crate::volume::error::ContentError;
+use crate::volume::files::Files;
+use crate::volume::objects::{ObjectKind, ObjectRef};
+
+const WHAT: &str = "secret";
+
+pub(in crate::volume) fn reference(name: &str, namespace: &str) -> ObjectRef {
+    ObjectRef { kind: ObjectKind::Secret, namespace: namespace.to_owned(), name: name.to_owned() }
+}
+
+pub(in crate::volume) fn files(
+    source: &SecretVolumeSource,
+    context: &Context<'_>,
+) -> Result<Files, ContentError> {
+    let optional = source.optional.unwrap_or(false);
+    let name = source.secret_name.as_deref().unwrap_or_default();
+    let object = context.snapshot.object(&reference(name, context.namespace()), optional)?;
+    keyed_files(&object, source.items.as_deref(), source.default_mode, optional, WHAT)
+}
+
+/// The same as a part of a projected volume.
+pub(super) fn projected(
+    source: &SecretProjection,
+    default_mode: Option<i32>,
+    context: &Context<'_>,
+) -> Result<Files, ContentError> {
+    let optional = source.optional.unwrap_or(false);
+    let object = context.snapshot.object(&reference(&source.name, context.namespace()), optional)?;
+    keyed_files(&object, source.items.as_deref(), default_mode, optional, WHAT)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use crate::volume::kinds::testing::{Pod, found, texts};
+    use crate::volume::objects::ObjectKind;
+
+    #[test]
+    fn a_secret_is_readable_for_its_group_and_no_other() {
+        let secret = found(&[], &[("password", b"s3cret")]);
+        let source = json!({"secret": {"secretName": "sec", "defaultMode": 0o400}});
+        let pod =
+            Pod::new(json!({"securityContext": {"fsGroup": 3000}})).knows(ObjectKind::Secret, "sec", secret);
+        assert_eq!(texts(&pod.files(source).unwrap()), ["440 password=s3cret"]);
+        let items = json!({"secret": {"secretName": "sec", "items": [{"key": "x", "path": "x"}]}});
+        assert_eq!(pod.files(items).unwrap_err().to_string(), "references non-existent secret key: x");
+    }
+}

@@ -1,0 +1,90 @@
+//! A pod and what is known of its objects, for the tests of the kinds.
+
+use std::sync::Arc;
+
+use k8s_openapi::api::core::v1 as api;
+use serde_json::{Value, json};
+
+use crate::volume::desired::{Content, Context, Snapshot, Wanted, desired};
+use crate::volume::error::ContentError;
+use crate::volume::files::Files;
+use crate::volume::objects::{Known, Object, ObjectError, ObjectKind, ObjectRef};
+pub(super) use crate::volume::testing::NODE;
+
+/// Pod `ns/web`.
+pub(super) struct Pod {
+    pub(super) pod: api::Pod,
+    pub(super) memory_limit: Option<u64>,
+    snapshot: Snapshot,
+}
+
+impl Pod {
+    pub(super) fn new(spec: Value) -> Self {
+        let mut spec = spec;
+        if spec.get("containers").is_none() {
+            spec["containers"] = json!([]);
+        }
+        let pod = serde_json::from_value(json!({
+            "metadata": {
+                "name": "web", "namespace": "ns", "uid": "uid-1",
+                "labels": {"tier": "b", "app": "web"}, "annotations": {"note": "a \"b\"\nc"}
+            },
+            "spec": spec
+        }));
+        Self { pod: pod.unwrap(), memory_limit: None, snapshot: Snapshot::default() }
+    }
+
+    pub(super) fn knows(mut self, kind: ObjectKind, name: &str, known: Known) -> Self {
+        let object = ObjectRef { kind, namespace: "ns".into(), name: name.into() };
+        self.snapshot.objects.insert(object, known);
+        self
+    }
+
+    /// The token at `path` of the volume `v`.
+    pub(super) fn holds(mut self, path: &str, token: Result<String, ObjectError>) -> Self {
+        self.snapshot.tokens.insert(("v".into(), path.into()), token);
+        self
+    }
+
+    /// What the volume `v` with this source is to be.
+    pub(super) fn wanted(&self, source: Value) -> Wanted {
+        let mut volume = source;
+        volume["name"] = json!("v");
+        let volume: api::Volume = serde_json::from_value(volume).unwrap();
+        let context = Context {
+            pod: &self.pod,
+            memory_limit: self.memory_limit,
+            node: &NODE,
+            snapshot: &self.snapshot,
+        };
+        desired(&volume, &context)
+    }
+
+    /// The files of that volume.
+    pub(super) fn files(&self, source: Value) -> Result<Files, ContentError> {
+        match self.wanted(source) {
+            Wanted::Own(desired) => match desired.content {
+                Content::Ours(files) => Ok(files),
+                Content::Unknown(error) => Err(error),
+                Content::Theirs => panic!("the volume holds what containers put there"),
+            },
+            wanted => panic!("no volume with files: {wanted:?}"),
+        }
+    }
+}
+
+/// An object with this text and these bytes.
+pub(super) fn found(text: &[(&str, &str)], binary: &[(&str, &[u8])]) -> Known {
+    Known::Found(Arc::new(Object {
+        text: text.iter().map(|(key, value)| (key.to_string(), value.to_string())).collect(),
+        binary: binary.iter().map(|(key, value)| (key.to_string(), value.to_vec())).collect(),
+    }))
+}
+
+/// `mode path=content` of each file.
+pub(super) fn texts(files: &Files) -> Vec<String> {
+    let text = |(path, file): (&String, &crate::volume::files::File)| {
+        format!("{:o} {path}={}", file.mode, String::from_utf8_lossy(&file.data))
+    };
+    files.iter().map(text).collect()
+}

@@ -1,0 +1,175 @@
+//! From what a volume is to be and what it is, the operations that make it so. Pure. What is as it should be is left
+//! alone, and what was begun and not ended is found again and ended: a plan needs no memory of the one before.
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+
+use super::actual::{Actual, Leftover, Present, Root, Tree};
+use super::desired::{Content, Desired, Store};
+use super::error::{ContentError, HostError};
+use super::files::{Files, top_names};
+
+/// One change of the host. In the order of a plan, each can be the last that is done.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Operation {
+    /// Makes the volume's directory, open to all.
+    MakeRoot { dir: PathBuf },
+    /// Mounts a tmpfs on it.
+    Mount { dir: PathBuf, size: u64 },
+    /// Gives it to a group.
+    Give { dir: PathBuf, group: u32, written_by_us: bool },
+    /// Notes that it was made to the end.
+    Mark { meta: PathBuf },
+    /// Takes the note back.
+    Unmark { meta: PathBuf },
+    /// Writes files into a new directory of their own, where nobody sees them.
+    Write { dir: PathBuf, version: String, files: Files, group: Option<u32> },
+    /// Makes a name that leads to a file, or a directory of files.
+    Link { dir: PathBuf, name: String, uid: Option<u32>, group: Option<u32> },
+    /// Shows the files of that directory, all at once.
+    Publish { dir: PathBuf, version: String, group: Option<u32> },
+    /// Removes one entry of the volume's directory.
+    Discard { dir: PathBuf, name: OsString },
+    /// Unmounts what was mounted last on the volume's directory.
+    Unmount { dir: PathBuf },
+    /// Removes the directory with everything in it, unless something is mounted there.
+    Remove { dir: PathBuf },
+}
+
+/// What is to be done about one volume, and what its pod gets.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Plan {
+    pub(super) operations: Vec<Operation>,
+    /// Why the volume does not hold what it should.
+    pub(super) problem: Option<ContentError>,
+    /// Whether the volume can be used once the operations are done.
+    pub(super) usable: bool,
+}
+
+/// The way from `actual` to `desired`. `version` is a name for a directory of new files; a fresh one each time.
+pub(super) fn set_up(
+    desired: &Desired,
+    actual: &Actual,
+    root: &Path,
+    meta: &Path,
+    version: &str,
+) -> Result<Plan, HostError> {
+    let has_place = match (desired.store, actual.root) {
+        (_, Root::NotADirectory) => return Err(HostError::NotADirectory { path: root.to_owned() }),
+        (_, Root::Foreign) | (Store::Disk, Root::Tmpfs) => {
+            return Err(HostError::ForeignMount { path: root.to_owned() });
+        }
+        (_, Root::Absent) | (Store::Memory(_), Root::Directory) => false,
+        (Store::Disk, Root::Directory) | (Store::Memory(_), Root::Tmpfs) => true,
+    };
+    let is_made = has_place && actual.ready;
+    // What is in the directory will be covered by the mount.
+    let tree = if has_place { actual.tree.clone() } else { Tree::default() };
+    if let Content::Unknown(error) = &desired.content {
+        let usable = is_made && tree.version.is_some();
+        return Ok(Plan { operations: Vec::new(), problem: Some(error.clone()), usable });
+    }
+    let mut operations = Vec::new();
+    if !is_made {
+        make(desired, actual, has_place, root, meta, &mut operations);
+    }
+    if let Content::Ours(files) = &desired.content {
+        fill(files, desired.group, &tree, root, version, &mut operations);
+    }
+    Ok(Plan { operations, problem: None, usable: true })
+}
+
+fn make(
+    desired: &Desired,
+    actual: &Actual,
+    has_place: bool,
+    root: &Path,
+    meta: &Path,
+    operations: &mut Vec<Operation>,
+) {
+    let (dir, meta) = (root.to_owned(), meta.to_owned());
+    if actual.ready {
+        // As after a restart of the machine. Until the volume is made again, nobody should take it for made.
+        operations.push(Operation::Unmark { meta: meta.clone() });
+    }
+    match desired.store {
+        Store::Disk => operations.push(Operation::MakeRoot { dir: dir.clone() }),
+        Store::Memory(_) if has_place => {}
+        Store::Memory(size) => {
+            operations.push(Operation::MakeRoot { dir: dir.clone() });
+            operations.push(Operation::Mount { dir: dir.clone(), size });
+        }
+    }
+    if let Some(group) = desired.group {
+        let written_by_us = desired.kind.is_written_by_us();
+        operations.push(Operation::Give { dir, group, written_by_us });
+    }
+    operations.push(Operation::Mark { meta });
+}
+
+/// Upstream's order: the files, the new names, the switch, then what is not needed any more.
+fn fill(
+    files: &Files,
+    group: Option<u32>,
+    tree: &Tree,
+    root: &Path,
+    version: &str,
+    operations: &mut Vec<Operation>,
+) {
+    let dir = || root.to_owned();
+    let discard = |name: &OsString| Operation::Discard { dir: dir(), name: name.clone() };
+    // Of earlier tries that were cut short, or in the way of a name.
+    operations.extend(tree.strays.iter().map(discard));
+    let old = tree
+        .version
+        .as_ref()
+        .filter(|_| !tree.files.as_ref().is_some_and(|present| same(files, group, present)));
+    let is_current = tree.version.is_some() && old.is_none();
+    if !is_current {
+        let (version, files) = (version.to_owned(), files.clone());
+        operations.push(Operation::Write { dir: dir(), version, files, group });
+    }
+    let names = top_names(files);
+    let fits = |name: &str, uid: Option<u32>| {
+        tree.links.get(name).is_some_and(|owner| uid.is_none_or(|uid| uid == *owner))
+    };
+    for (name, uid) in names.iter().filter(|(name, uid)| !fits(name, **uid)) {
+        if tree.links.contains_key(*name) {
+            operations.push(discard(&OsString::from(name)));
+        }
+        operations.push(Operation::Link { dir: dir(), name: (*name).to_owned(), uid: *uid, group });
+    }
+    if !is_current {
+        operations.push(Operation::Publish { dir: dir(), version: version.to_owned(), group });
+    }
+    let stale = tree.links.keys().filter(|name| !names.contains_key(name.as_str()));
+    operations.extend(stale.map(|name| discard(&OsString::from(name))));
+    operations.extend(old.map(|old| discard(&OsString::from(old))));
+}
+
+fn same(files: &Files, group: Option<u32>, present: &BTreeMap<String, Present>) -> bool {
+    files.len() == present.len()
+        && files.iter().all(|(path, file)| {
+            present.get(path).is_some_and(|present| {
+                present.data == file.data
+                    && present.mode == file.mode
+                    && file.uid.is_none_or(|uid| uid == present.uid)
+                    && group.is_none_or(|group| group == present.gid)
+            })
+        })
+}
+
+/// The way from what is left of a volume to nothing.
+pub(super) fn tear_down(left: &Leftover) -> Result<Vec<Operation>, HostError> {
+    let mut operations = Vec::new();
+    operations.extend(left.meta.clone().map(|meta| Operation::Unmark { meta }));
+    if let Some(dir) = &left.dir {
+        if left.foreign {
+            return Err(HostError::ForeignMount { path: dir.clone() });
+        }
+        operations.extend((0..left.tmpfs).map(|_| Operation::Unmount { dir: dir.clone() }));
+        operations.push(Operation::Remove { dir: dir.clone() });
+    }
+    Ok(operations)
+}

@@ -1,0 +1,223 @@
+//! The room as its users see it: volumes that appear when their objects do, change with them, renew their tokens, and
+//! survive the daemon.
+
+use std::time::Duration;
+
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::Pod;
+use serde_json::{Value, json};
+
+use super::*;
+use crate::volume::objects::{FakeObjects, Known, ObjectError, ObjectKind};
+use crate::volume::testing::{Host, NODE, UID, pod};
+
+/// Far more than a test on a busy machine needs, and less than its patience.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+struct Room {
+    host: Host,
+    objects: FakeObjects,
+    volumes: Volumes,
+    _tasks: JoinSet<()>,
+}
+
+impl Room {
+    fn new() -> Self {
+        let base: Timestamp = "2026-11-21T07:00:00Z".parse().unwrap();
+        Self::on(Host::new(), FakeObjects::new(WallClock::of_tokio(base)), WallClock::of_tokio(base))
+    }
+
+    fn on(host: Host, objects: FakeObjects, clock: WallClock) -> Self {
+        let (task, volumes) = Volumes::new(VolumeSettings {
+            root: host.root.path().to_owned(),
+            node: NODE,
+            mounts: Arc::new(host.mounts.clone()),
+            objects: Arc::new(objects.clone()),
+            clock,
+        });
+        let mut tasks = JoinSet::new();
+        tasks.spawn(task.run(CancellationToken::new()));
+        Self { host, objects, volumes, _tasks: tasks }
+    }
+
+    async fn set_up(&self, pod: &Arc<Pod>) -> PodVolumes {
+        self.volumes.set_up(Subject { pod: pod.clone(), memory_limit: None }).await.unwrap()
+    }
+
+    /// Waits until a file of a volume has this content.
+    async fn wait_for(&self, path: &str, content: Option<&str>) {
+        let waited = tokio::time::timeout(PATIENCE, async {
+            while self.host.read(path).as_deref() != content {
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
+        });
+        let seen = || format!("{path} holds {:?}, not {content:?}", self.host.read(path));
+        waited.await.unwrap_or_else(|_| panic!("{}", seen()));
+    }
+}
+
+fn config_map(name: &str) -> Value {
+    json!([{"name": "v", "configMap": {"name": name}}])
+}
+
+const FILE: &str = "kubernetes.io~configmap/v/k";
+const TOKEN: &str = "kubernetes.io~projected/v/token";
+
+fn token_volume() -> Value {
+    json!([{"name": "v", "projected": {"sources": [
+        {"serviceAccountToken": {"path": "token", "expirationSeconds": 3600}}]}}])
+}
+
+#[tokio::test]
+async fn a_change_of_an_object_is_in_the_file_without_anybody_asking() {
+    let room = Room::new();
+    room.objects.put(ObjectKind::ConfigMap, "ns", "cm", &[("k", "one")]);
+    let pod = pod(config_map("cm"));
+    let volumes = room.set_up(&pod).await;
+    assert!(volumes.problems.is_empty() && volumes.mounted["v"].read_only);
+    assert_eq!(room.host.read(FILE).unwrap(), "one");
+    for content in ["two", "three"] {
+        room.objects.put(ObjectKind::ConfigMap, "ns", "cm", &[("k", content)]);
+        room.wait_for(FILE, Some(content)).await;
+    }
+    room.objects.put(ObjectKind::ConfigMap, "ns", "cm", &[("other", "x")]);
+    room.wait_for(FILE, None).await;
+}
+
+#[tokio::test]
+async fn a_missing_object_is_told_and_its_appearance_too() {
+    let room = Room::new();
+    let pod = pod(json!([
+        {"name": "v", "configMap": {"name": "cm"}}, {"name": "e", "emptyDir": {}},
+        {"name": "o", "secret": {"secretName": "none", "optional": true}}
+    ]));
+    let volumes = room.set_up(&pod).await;
+    assert_eq!(volumes.mounted.keys().collect::<Vec<_>>(), ["e", "o"]);
+    let texts: Vec<_> = volumes.problems.iter().map(ToString::to_string).collect();
+    assert_eq!(texts, ["MountVolume.SetUp failed for volume \"v\" : configmap \"cm\" not found"]);
+    room.objects.put(ObjectKind::ConfigMap, "ns", "cm", &[("k", "here")]);
+    let changed = tokio::time::timeout(PATIENCE, room.volumes.changed()).await.unwrap();
+    assert_eq!(changed, UID.into());
+    assert_eq!(room.set_up(&pod).await.problems, []);
+    assert_eq!(room.host.read(FILE).unwrap(), "here");
+    // Deleted while the pod runs: told, and what is there stays.
+    room.objects.remove(ObjectKind::ConfigMap, "ns", "cm");
+    let changed = tokio::time::timeout(PATIENCE, room.volumes.changed()).await.unwrap();
+    assert_eq!(changed, UID.into());
+    let volumes = room.set_up(&pod).await;
+    assert_eq!((volumes.mounted.len(), volumes.problems.len()), (3, 1));
+    assert_eq!(room.host.read(FILE).unwrap(), "here");
+}
+
+#[tokio::test]
+async fn labels_that_change_are_in_the_file_with_the_next_sync() {
+    let room = Room::new();
+    let items = json!([{"path": "k", "fieldRef": {"fieldPath": "metadata.labels"}}]);
+    let mut pod = pod(json!([{"name": "v", "downwardAPI": {"items": items}}]));
+    room.set_up(&pod).await;
+    let file = "kubernetes.io~downward-api/v/k";
+    assert_eq!(room.host.read(file).unwrap(), "app=\"web\"");
+    Arc::make_mut(&mut pod).metadata.labels = Some([("app".to_owned(), "new".to_owned())].into());
+    room.set_up(&pod).await;
+    assert_eq!(room.host.read(file).unwrap(), "app=\"new\"");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_object_that_does_not_come_is_not_waited_for_forever() {
+    let room = Room::new();
+    room.objects.set(ObjectKind::ConfigMap, "ns", "cm", Known::Pending);
+    let pod = pod(config_map("cm"));
+    let volumes = room.set_up(&pod).await;
+    let expected = "MountVolume.SetUp failed for volume \"v\" : timed out waiting for the configmap \"cm\"";
+    assert_eq!(volumes.problems[0].to_string(), expected);
+    // A worker that gives up waiting can have the volumes taken down at once.
+    let before = tokio::time::Instant::now();
+    let given_up = tokio::time::timeout(Duration::from_secs(1), room.set_up(&pod)).await;
+    assert!(given_up.is_err());
+    room.volumes.tear_down(&UID.into()).await.unwrap();
+    assert!(before.elapsed() < Duration::from_secs(2), "{:?}", before.elapsed());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_token_is_renewed_before_it_expires_and_used_as_long_as_it_lives() {
+    let room = Room::new();
+    room.set_up(&pod(token_volume())).await;
+    assert_eq!(room.host.read(TOKEN).unwrap(), "token-1");
+    tokio::time::sleep(Duration::from_secs(2_800)).await;
+    assert_eq!(room.host.read(TOKEN).unwrap(), "token-1");
+    room.objects.fail_tokens(Some(ObjectError::Unavailable("connection refused".into())));
+    tokio::time::sleep(Duration::from_secs(100)).await;
+    assert!(room.objects.tokens() > 2, "tried again and again");
+    assert_eq!(room.host.read(TOKEN).unwrap(), "token-1");
+    room.objects.fail_tokens(None);
+    let tried = room.objects.tokens();
+    tokio::time::sleep(Duration::from_secs(120)).await;
+    let token = format!("token-{}", tried + 1);
+    assert_eq!(room.host.read(TOKEN), Some(token));
+    tokio::time::sleep(Duration::from_secs(2_700)).await;
+    assert_eq!(room.objects.tokens(), tried + 1, "renewed once, and not again while it is fresh");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_new_daemon_finds_the_token_that_is_there() {
+    use base64::Engine;
+    use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+
+    let base: Timestamp = "2026-11-21T07:00:00Z".parse().unwrap();
+    let room = Room::new();
+    let pod = pod(token_volume());
+    room.set_up(&pod).await;
+    // As an API server issues it.
+    let claims = format!("{{\"iat\": {}, \"exp\": {}}}", base.as_second(), base.as_second() + 3600);
+    let token = format!("e30.{}.c2ln", URL_SAFE_NO_PAD.encode(claims));
+    let data = room.host.at("volumes/kubernetes.io~projected/v/..data/token");
+    std::fs::write(data, &token).unwrap();
+    let (host, objects) = (room.host, room.objects);
+    let asked = objects.tokens();
+    drop(room._tasks);
+    let room = Room::on(host, objects, WallClock::of_tokio(base));
+    assert_eq!(room.set_up(&pod).await.problems, []);
+    assert_eq!(room.host.read(TOKEN), Some(token));
+    assert_eq!(room.objects.tokens(), asked);
+    tokio::time::sleep(Duration::from_secs(2_900)).await;
+    assert_eq!(room.objects.tokens(), asked + 1);
+}
+
+#[tokio::test]
+async fn volumes_are_taken_down_by_a_daemon_that_never_set_them_up() {
+    let room = Room::new();
+    room.objects.put(ObjectKind::Secret, "ns", "s", &[("k", "v")]);
+    let pod = pod(json!([{"name": "s", "secret": {"secretName": "s"}}, {"name": "e", "emptyDir": {}}]));
+    assert_eq!(room.set_up(&pod).await.problems, []);
+    assert_eq!(room.host.mounts.points().len(), 1);
+    let (host, objects) = (room.host, room.objects);
+    drop(room._tasks);
+    let room = Room::on(host, objects, WallClock::system());
+    room.volumes.tear_down(&UID.into()).await.unwrap();
+    assert!(room.host.mounts.points().is_empty());
+    assert!(!room.host.at("volumes/kubernetes.io~empty-dir/e").exists());
+}
+
+#[tokio::test]
+async fn a_busy_volume_is_told_and_goes_when_asked_again_and_then_nothing_is_watched() {
+    let room = Room::new();
+    room.objects.put(ObjectKind::Secret, "ns", "s", &[("k", "v")]);
+    room.set_up(&pod(json!([{"name": "v", "secret": {"secretName": "s"}}]))).await;
+    assert_eq!(room.objects.watchers(ObjectKind::Secret, "ns", "s"), 1);
+    room.host.mounts.set_busy(true);
+    room.volumes.tear_down(&UID.into()).await.unwrap_err();
+    room.objects.put(ObjectKind::Secret, "ns", "s", &[("k", "late")]);
+    room.host.mounts.set_busy(false);
+    room.volumes.tear_down(&UID.into()).await.unwrap();
+    assert!(room.host.mounts.points().is_empty());
+    assert_eq!(room.objects.watchers(ObjectKind::Secret, "ns", "s"), 0);
+}
+
+#[tokio::test]
+async fn a_pod_without_volumes_and_a_uid_that_leads_elsewhere() {
+    let room = Room::new();
+    assert_eq!(room.set_up(&pod(json!([]))).await, PodVolumes::default());
+    room.volumes.tear_down(&"never-heard-of".into()).await.unwrap();
+    let error = room.volumes.tear_down(&"../..".into()).await.unwrap_err();
+    assert!(matches!(error, VolumeError::Look(_)), "{error}");
+}

@@ -1,0 +1,129 @@
+//! A host for the tests of this room: a directory of its own, and mounts that are only written down.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use k8s_openapi::api::core::v1::Pod;
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use super::desired::NodeAmounts;
+use crate::sys::{Mount, MountTable, Mounts, SysError};
+
+/// A node with 4 cores, 8 GiB of memory and 100 GiB of disk.
+pub(super) const NODE: NodeAmounts =
+    NodeAmounts { milli_cpu: 4_000, memory: 8 << 30, ephemeral_storage: 100 << 30 };
+
+/// UID of every pod in these tests.
+pub(super) const UID: &str = "uid-1";
+
+/// Mounts without a kernel. A directory is empty once it is mounted on, and again once it is unmounted.
+#[derive(Clone, Default)]
+pub(super) struct FakeMounts(Arc<Mutex<Inner>>);
+
+#[derive(Default)]
+struct Inner {
+    mounts: Vec<Mount>,
+    sizes: Vec<u64>,
+    busy: bool,
+}
+
+impl FakeMounts {
+    /// Puts something into the list that nobody asked for.
+    pub(super) fn add(&self, point: &Path, filesystem: &str) {
+        let mount = Mount { point: point.to_owned(), filesystem: filesystem.to_owned() };
+        self.with(|inner| inner.mounts.push(mount));
+    }
+
+    /// Makes unmounting fail, or succeed again.
+    pub(super) fn set_busy(&self, busy: bool) {
+        self.with(|inner| inner.busy = busy);
+    }
+
+    /// The mount points.
+    pub(super) fn points(&self) -> Vec<PathBuf> {
+        self.with(|inner| inner.mounts.iter().map(|mount| mount.point.clone()).collect())
+    }
+
+    /// The sizes asked for.
+    pub(super) fn sizes(&self) -> Vec<u64> {
+        self.with(|inner| inner.sizes.clone())
+    }
+
+    fn with<T>(&self, work: impl FnOnce(&mut Inner) -> T) -> T {
+        work(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+fn clear(dir: &Path) {
+    fs::remove_dir_all(dir).unwrap();
+    fs::create_dir(dir).unwrap();
+}
+
+impl Mounts for FakeMounts {
+    fn table(&self) -> Result<MountTable, SysError> {
+        Ok(self.with(|inner| inner.mounts.iter().cloned().collect()))
+    }
+
+    fn mount_tmpfs(&self, dir: &Path, size: u64) -> Result<(), SysError> {
+        clear(dir);
+        let point = dir.canonicalize().unwrap();
+        self.with(|inner| {
+            inner.mounts.push(Mount { point, filesystem: "tmpfs".into() });
+            inner.sizes.push(size);
+        });
+        Ok(())
+    }
+
+    fn unmount(&self, dir: &Path) -> Result<(), SysError> {
+        let point = dir.canonicalize().unwrap();
+        let unmounted = self.with(|inner| {
+            let last = inner.mounts.iter().rposition(|mount| mount.point == point);
+            last.filter(|_| !inner.busy).map(|at| inner.mounts.remove(at))
+        });
+        match unmounted {
+            Some(_) => {
+                clear(dir);
+                Ok(())
+            }
+            None => {
+                let source = std::io::Error::from_raw_os_error(nix::libc::EBUSY);
+                Err(SysError::Unmount { path: dir.to_owned(), source })
+            }
+        }
+    }
+}
+
+/// The daemon's directory, with that of one pod.
+pub(super) struct Host {
+    pub(super) root: TempDir,
+    pub(super) mounts: FakeMounts,
+}
+
+impl Host {
+    pub(super) fn new() -> Self {
+        let root = tempfile::tempdir().unwrap();
+        fs::create_dir_all(root.path().join("pods").join(UID)).unwrap();
+        Self { root, mounts: FakeMounts::default() }
+    }
+
+    /// A path in the pod's directory.
+    pub(super) fn at(&self, path: &str) -> PathBuf {
+        self.root.path().join("pods").join(UID).join(path)
+    }
+
+    /// A file of a volume as a container reads it.
+    pub(super) fn read(&self, path: &str) -> Option<String> {
+        fs::read_to_string(self.at("volumes").join(path)).ok()
+    }
+}
+
+/// A pod with these volumes.
+pub(super) fn pod(volumes: Value) -> Arc<Pod> {
+    let pod = json!({
+        "metadata": {"name": "web", "namespace": "ns", "uid": UID, "labels": {"app": "web"}},
+        "spec": {"serviceAccountName": "sa", "containers": [{"name": "c"}], "volumes": volumes}
+    });
+    Arc::new(serde_json::from_value(pod).unwrap())
+}

@@ -1,0 +1,113 @@
+//! How long a service account's token is used, and what a new daemon learns of one from the file it is in. Pure but for
+//! the reading of that file.
+
+use std::fs;
+use std::path::Path;
+use std::time::Duration;
+
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use jiff::{SignedDuration, Timestamp};
+use serde::Deserialize;
+
+use super::objects::Token;
+
+/// No token is used for longer, however long it is valid.
+const MAX_USE: SignedDuration = SignedDuration::from_hours(24);
+/// Tokens are renewed up to so much earlier, so that those that were issued together are not renewed together.
+const MAX_JITTER: SignedDuration = SignedDuration::from_secs(10);
+
+/// When a token is to be replaced: at 80 % of its life, or after 24 h, less a jitter. `jitter` is from 0 to 1.
+pub(super) fn refresh_at(token: &Token, jitter: f64) -> Timestamp {
+    let life = token.expires.duration_since(token.issued).max(SignedDuration::ZERO);
+    let used = (life / 5 * 4).min(MAX_USE);
+    let earlier = SignedDuration::try_from_secs_f64(MAX_JITTER.as_secs_f64() * jitter.clamp(0.0, 1.0));
+    let used = used - earlier.unwrap_or_default();
+    token.issued.saturating_add(used.max(SignedDuration::ZERO)).unwrap_or(token.expires)
+}
+
+/// Whether a token is to be replaced now. One from the future is: the clock was set back, and what its times mean is not
+/// known any more.
+pub(super) fn is_due(token: &Token, now: Timestamp, jitter: f64) -> bool {
+    now >= refresh_at(token, jitter) || now < token.issued
+}
+
+/// The claims of a token that tell its life (RFC 7519), seconds since the epoch.
+#[derive(Deserialize)]
+struct Claims {
+    iat: i64,
+    exp: i64,
+}
+
+/// The token in the file at `path`, asked for with a life of `seconds`; none if there is none, or if it does not tell its
+/// life. The API server may let it live longer than it said, so what was asked for bounds its use.
+pub(super) fn read_token(path: &Path, seconds: i64) -> Option<Token> {
+    parse_token(fs::read_to_string(path).ok()?, seconds)
+}
+
+fn parse_token(value: String, seconds: i64) -> Option<Token> {
+    let payload = URL_SAFE_NO_PAD.decode(value.split('.').nth(1)?).ok()?;
+    let claims: Claims = serde_json::from_slice(&payload).ok()?;
+    let issued = Timestamp::from_second(claims.iat).ok()?;
+    let asked = Duration::from_secs(u64::try_from(seconds).ok()?);
+    let expires = Timestamp::from_second(claims.exp).ok()?.min(issued.saturating_add(asked).ok()?);
+    Some(Token { value, issued, expires })
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn token(life: i64) -> Token {
+        let issued = Timestamp::from_second(1_000_000).unwrap();
+        Token { value: String::new(), issued, expires: issued + SignedDuration::from_secs(life) }
+    }
+
+    fn after(token: &Token, jitter: f64) -> i64 {
+        refresh_at(token, jitter).duration_since(token.issued).as_secs()
+    }
+
+    #[test]
+    fn at_four_fifths_of_its_life_or_after_a_day() {
+        assert_eq!(after(&token(3600), 0.0), 2880);
+        assert_eq!(after(&token(3600), 1.0), 2870);
+        assert_eq!(after(&token(600), 0.5), 475);
+        assert_eq!(after(&token(7 * 86_400), 0.0), 86_400);
+        assert_eq!(after(&token(5), 1.0), 0);
+        let token = token(3600);
+        let at = |seconds| token.issued + SignedDuration::from_secs(seconds);
+        assert!(!is_due(&token, at(0), 1.0) && !is_due(&token, at(2869), 1.0));
+        assert!(is_due(&token, at(2880), 0.0) && is_due(&token, at(-1), 0.0));
+    }
+
+    fn encoded(claims: &str) -> String {
+        format!("e30.{}.c2ln", URL_SAFE_NO_PAD.encode(claims))
+    }
+
+    #[test]
+    fn a_token_tells_its_life() {
+        let read = |claims: &str| parse_token(encoded(claims), 3607);
+        let token = read("{\"iat\": 1000000, \"exp\": 1003607, \"aud\": [\"x\"]}").unwrap();
+        assert_eq!((token.issued.as_second(), token.expires.as_second()), (1_000_000, 1_003_607));
+        // The API server's own extension to a year, which is for clients that do not read the file again.
+        let token = read("{\"iat\": 1000000, \"exp\": 32536000}").unwrap();
+        assert_eq!(token.expires.as_second(), 1_003_607);
+        for other in ["{\"exp\": 1}", "{\"iat\": 99999999999999, \"exp\": 1}", "nonsense"] {
+            assert_eq!(read(other), None, "{other}");
+        }
+        for other in ["", "a", "a.b", "..", "a.!.c", "opaque-token"] {
+            assert_eq!(parse_token(other.to_owned(), 3607), None, "{other}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn a_token_is_replaced_while_it_is_valid(life in 1i64..10_000_000, jitter in 0.0f64..1.0) {
+            let token = token(life);
+            let at = refresh_at(&token, jitter);
+            prop_assert!(at >= token.issued && at < token.expires);
+        }
+    }
+}
