@@ -306,6 +306,8 @@ async fn a_pull_is_told_with_whom_it_is_for_and_what_has_arrived() {
         assert!(pulls.contains("\"waitsForTurn\":true}]}"), "{pulls}");
     };
     tokio::select! {
+        // In this order, so that the second waits for the first.
+        biased;
         _ = pull("slow:1") => panic!("the pull ended"),
         _ = pull("later:1") => panic!("the pull ended"),
         () = look => {}
