@@ -8,7 +8,7 @@ use k8s_openapi::api::core::v1::Taint;
 use super::flags::ProcessFlags;
 use super::settings::time;
 use super::wire::KubeletConfiguration;
-use crate::types::{Quantity, names};
+use crate::types::{NODE_LABELS, Quantity, names};
 
 /// The node as an object of a cluster. Names in brackets are fields of KubeletConfiguration, or flags.
 #[derive(Clone, Debug, PartialEq)]
@@ -145,26 +145,11 @@ pub(super) fn label(text: &str) -> Result<(String, String), String> {
         return Err(format!(
             "a node must not give itself the label {key:?}: of the names of Kubernetes only those of \
              kubelet.kubernetes.io/ and node.kubernetes.io/ are open to it, and {}",
-            OWN_LABELS.join(", ")
+            NODE_LABELS.join(", ")
         ));
     }
     Ok((key.to_owned(), value.to_owned()))
 }
-
-/// Labels that a node may give itself though they are Kubernetes' own.
-const OWN_LABELS: [&str; 11] = [
-    "kubernetes.io/hostname",
-    "kubernetes.io/os",
-    "kubernetes.io/arch",
-    "beta.kubernetes.io/os",
-    "beta.kubernetes.io/arch",
-    "node.kubernetes.io/instance-type",
-    "beta.kubernetes.io/instance-type",
-    "topology.kubernetes.io/zone",
-    "topology.kubernetes.io/region",
-    "failure-domain.beta.kubernetes.io/zone",
-    "failure-domain.beta.kubernetes.io/region",
-];
 
 /// Whether a node may give itself a label of this key. Admission of the API server forbids others, so that a node cannot
 /// draw pods to itself (<https://kubernetes.io/docs/reference/access-authn-authz/admission-controllers/#noderestriction>).
@@ -173,7 +158,7 @@ fn may_set(key: &str) -> bool {
     let within = |of: &str| domain == of || domain.strip_suffix(of).is_some_and(|rest| rest.ends_with('.'));
     let is_kubernetes = ["kubernetes.io", "k8s.io"].into_iter().any(within);
     let is_open = ["kubelet.kubernetes.io", "node.kubernetes.io"].into_iter().any(within);
-    !is_kubernetes || is_open || OWN_LABELS.contains(&key)
+    !is_kubernetes || is_open || NODE_LABELS.contains(&key)
 }
 
 /// A threshold from `100Mi` or `10%`; none for one that never holds.

@@ -1,12 +1,9 @@
 //! The queue of changed pods: conflated per pod, so that a slow reader costs memory per pod and never loses a change.
 
-use std::collections::{BTreeMap, HashMap, VecDeque};
-use std::sync::{Arc, Mutex, PoisonError};
-
-use tokio::sync::Notify;
+use std::collections::BTreeMap;
 
 use super::{LifecycleEvent, ObjectId};
-use crate::types::PodUid;
+use crate::types::{Conflated, PodUid};
 
 /// What happened to a pod since its changes were last read; the latest event of each of its objects.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -20,53 +17,21 @@ pub struct PodChange {
 /// Changed pods, in the order of their first unread change. One reader.
 #[derive(Clone, Default)]
 pub struct ChangeQueue {
-    inner: Arc<Inner>,
-}
-
-#[derive(Default)]
-struct Inner {
-    queue: Mutex<Queue>,
-    filled: Notify,
-}
-
-#[derive(Default)]
-struct Queue {
-    order: VecDeque<PodUid>,
-    events: HashMap<PodUid, BTreeMap<ObjectId, LifecycleEvent>>,
+    pods: Conflated<BTreeMap<ObjectId, LifecycleEvent>>,
 }
 
 impl ChangeQueue {
     /// Adds events of a pod.
     pub(super) fn push(&self, uid: &PodUid, events: Vec<(ObjectId, LifecycleEvent)>) {
-        if events.is_empty() {
-            return;
+        if !events.is_empty() {
+            self.pods.push(uid, |unread| unread.extend(events));
         }
-        {
-            let mut queue = self.inner.queue.lock().unwrap_or_else(PoisonError::into_inner);
-            let known = queue.events.contains_key(uid);
-            queue.events.entry(uid.clone()).or_default().extend(events);
-            if !known {
-                queue.order.push_back(uid.clone());
-            }
-        }
-        self.inner.filled.notify_one();
     }
 
     /// The next changed pod. Cancel-safe: a change is taken only when it is returned.
     pub async fn next(&self) -> PodChange {
-        loop {
-            if let Some(change) = self.take() {
-                return change;
-            }
-            self.inner.filled.notified().await;
-        }
-    }
-
-    fn take(&self) -> Option<PodChange> {
-        let mut queue = self.inner.queue.lock().unwrap_or_else(PoisonError::into_inner);
-        let uid = queue.order.pop_front()?;
-        let events = queue.events.remove(&uid).unwrap_or_default();
-        Some(PodChange { uid, events })
+        let (uid, events) = self.pods.next().await;
+        PodChange { uid, events }
     }
 }
 
@@ -97,6 +62,6 @@ mod tests {
             BTreeMap::from([event("1", LifecycleEvent::Died), event("3", LifecycleEvent::Started)])
         );
         assert_eq!(queue.next().await.uid, "b".into());
-        assert!(queue.take().is_none());
+        assert!(queue.pods.take().is_none());
     }
 }

@@ -33,3 +33,18 @@ pub const CONFIG_SEEN_ANNOTATION: &str = "kubernetes.io/config.seen";
 pub const CONFIG_HASH_ANNOTATION: &str = "kubernetes.io/config.hash";
 /// UID of the static pod that an API object shows: the object is its mirror.
 pub const CONFIG_MIRROR_ANNOTATION: &str = "kubernetes.io/config.mirror";
+
+/// Node labels of Kubernetes' own that tell a fact of the node, which its kubelet sets and keeps true.
+pub const NODE_LABELS: [&str; 11] = [
+    "kubernetes.io/hostname",
+    "kubernetes.io/os",
+    "kubernetes.io/arch",
+    "beta.kubernetes.io/os",
+    "beta.kubernetes.io/arch",
+    "node.kubernetes.io/instance-type",
+    "beta.kubernetes.io/instance-type",
+    "topology.kubernetes.io/zone",
+    "topology.kubernetes.io/region",
+    "failure-domain.beta.kubernetes.io/zone",
+    "failure-domain.beta.kubernetes.io/region",
+];

@@ -3,6 +3,7 @@
 mod backoff;
 mod cgroup_driver;
 mod clock;
+mod conflated;
 mod error_chain;
 mod event;
 mod go_text;
@@ -19,6 +20,7 @@ mod size;
 pub use backoff::{Backoff, BackoffPolicy, Moment};
 pub use cgroup_driver::CgroupDriver;
 pub use clock::WallClock;
+pub use conflated::Conflated;
 pub use error_chain::error_chain;
 pub use event::{EventKind, PodEvent};
 pub use go_text::{go_duration, go_quoted};

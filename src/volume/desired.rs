@@ -168,9 +168,9 @@ pub(super) fn references(pod: &Pod) -> Vec<ObjectRef> {
     let volumes = pod.spec.iter().flat_map(|spec| spec.volumes.iter().flatten());
     let references = volumes.flat_map(|volume| {
         let own = [
-            volume.config_map.as_ref().map(|source| config_map::reference(&source.name, namespace)),
+            volume.config_map.as_ref().map(|source| ObjectRef::config_map(&source.name, namespace)),
             volume.secret.as_ref().map(|source| {
-                secret::reference(source.secret_name.as_deref().unwrap_or_default(), namespace)
+                ObjectRef::secret(source.secret_name.as_deref().unwrap_or_default(), namespace)
             }),
         ];
         let projected = volume.projected.iter().flat_map(|source| projected::references(source, namespace));

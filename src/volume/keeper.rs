@@ -11,14 +11,13 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
 
 use super::apply::{self, PodVolumes};
-use super::changes::Changed;
 use super::desired::{Context, NodeAmounts, desired};
 use super::error::{VolumeError, VolumeProblem};
 use super::layout::PodLayout;
 use super::objects::ObjectSource;
 use super::sources::Sources;
 use crate::sys::{Mounts, file_work};
-use crate::types::{Backoff, BackoffPolicy, PodUid, WallClock};
+use crate::types::{Backoff, BackoffPolicy, Conflated, PodUid, WallClock};
 
 /// How soon what failed is tried again without anybody asking. News of an object are taken in at once.
 const RETRY: BackoffPolicy = BackoffPolicy {
@@ -43,7 +42,7 @@ pub(super) struct Shared {
     pub(super) mounts: Arc<dyn Mounts>,
     pub(super) objects: Arc<dyn ObjectSource>,
     pub(super) clock: WallClock,
-    pub(super) changed: Changed,
+    pub(super) changed: Conflated<()>,
 }
 
 /// Something asked of a keeper.
@@ -125,7 +124,7 @@ impl Keeper {
             for problem in &self.problems {
                 tracing::warn!(uid = %self.uid, "{problem}");
             }
-            self.shared.changed.push(&self.uid);
+            self.shared.changed.push(&self.uid, |()| {});
         }
     }
 

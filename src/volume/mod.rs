@@ -14,7 +14,6 @@
 
 mod actual;
 mod apply;
-mod changes;
 mod desired;
 mod error;
 mod execute;

@@ -11,14 +11,13 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use super::apply::PodVolumes;
-use super::changes::Changed;
 use super::desired::NodeAmounts;
 use super::error::{HostError, VolumeError};
 use super::keeper::{Job, Keeper, Shared, Subject};
 use super::layout::PodLayout;
 use super::objects::ObjectSource;
 use crate::sys::Mounts;
-use crate::types::{PodUid, WallClock};
+use crate::types::{Conflated, PodUid, WallClock};
 
 /// How long a pod's worker waits for its volumes (upstream's bound).
 const DEADLINE: Duration = Duration::from_secs(2 * 60 + 3);
@@ -53,14 +52,14 @@ struct Request {
 #[derive(Clone)]
 pub struct Volumes {
     requests: mpsc::Sender<Request>,
-    changed: Changed,
+    changed: Conflated<()>,
 }
 
 impl Volumes {
     /// The room's task, and the handle to it.
     pub fn new(settings: VolumeSettings) -> (VolumeTask, Self) {
         let (sender, requests) = mpsc::channel(REQUESTS);
-        let changed = Changed::default();
+        let changed = Conflated::default();
         let VolumeSettings { root, node, mounts, objects, clock } = settings;
         let shared = Arc::new(Shared { root, node, mounts, objects, clock, changed: changed.clone() });
         let task = VolumeTask { shared, requests, keepers: HashMap::new(), tasks: JoinSet::new() };
@@ -91,7 +90,7 @@ impl Volumes {
 
     /// The next pod whose volumes have news for its worker, which should sync it. Has one reader. Cancel-safe.
     pub async fn changed(&self) -> PodUid {
-        self.changed.next().await
+        self.changed.next().await.0
     }
 
     async fn ask<T>(&self, uid: PodUid, job: Job, answer: oneshot::Receiver<T>) -> Result<T, VolumeError> {

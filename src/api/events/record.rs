@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::{Event, EventSource, ObjectReference};
+use k8s_openapi::api::core::v1::{Event, EventSource};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
 use kube::api::{Patch, PatchParams, PostParams};
 use kube::{Api, Client};
@@ -163,7 +163,7 @@ impl EventSink {
                 namespace: Some(namespace.to_owned()),
                 ..ObjectMeta::default()
             },
-            involved_object: ObjectReference { ..happening.object.clone() },
+            involved_object: happening.object.clone(),
             type_: Some(happening.kind.as_str().to_owned()),
             reason: Some(happening.reason.clone()),
             message: Some(count.message.clone()),

@@ -5,29 +5,15 @@ use serde_json::{Value, json};
 
 use super::initial::{ATTACH_DETACH, PROVIDED_IPS};
 use crate::api::patch;
-
-/// Labels that tell a fact of this node, and are told again to a Node that has them otherwise. What else it was to be
-/// labelled with at its making is for administrators to change since.
-const FACTS: [&str; 11] = [
-    "kubernetes.io/hostname",
-    "kubernetes.io/os",
-    "kubernetes.io/arch",
-    "beta.kubernetes.io/os",
-    "beta.kubernetes.io/arch",
-    "node.kubernetes.io/instance-type",
-    "beta.kubernetes.io/instance-type",
-    "topology.kubernetes.io/zone",
-    "topology.kubernetes.io/region",
-    "failure-domain.beta.kubernetes.io/zone",
-    "failure-domain.beta.kubernetes.io/region",
-];
+use crate::types::NODE_LABELS;
 
 /// The patch that makes `existing` ours, given the Node we would have made; none if it is.
 pub(super) fn adopt(initial: &Node, existing: &Node) -> Option<Value> {
     let mut ours = existing.clone();
     let labels = ours.metadata.labels.get_or_insert_default();
     for (key, value) in initial.metadata.labels.iter().flatten() {
-        if FACTS.contains(&key.as_str()) {
+        // What else it was to be labelled with at its making is for administrators to change since.
+        if NODE_LABELS.contains(&key.as_str()) {
             labels.insert(key.clone(), value.clone());
         }
     }

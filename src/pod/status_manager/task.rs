@@ -10,6 +10,7 @@ use futures::stream::{FuturesUnordered, StreamExt};
 use k8s_openapi::api::core::v1::{Pod, PodStatus};
 use kube::api::{DeleteParams, Patch, PatchParams, Preconditions};
 use kube::{Api, Client};
+use serde_json::Value;
 use tokio::sync::watch;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -19,6 +20,7 @@ use crate::api::{Refusal, refusal};
 use crate::pod::source::api::ApiState;
 use crate::pod::status::Lifecycle;
 use crate::pod::{StatusBoard, is_static, pod_ref};
+use crate::telemetry::Changed;
 use crate::types::{Backoff, BackoffPolicy, PodUid, error_chain};
 
 /// How long a change nobody waits for may wait for others to the same pod. Upstream promises 10 s.
@@ -52,7 +54,9 @@ pub struct StatusManager {
     client: Client,
     sources: StatusSources,
     entries: BTreeMap<PodUid, Entry>,
-    writes: FuturesUnordered<BoxFuture<'static, (PodUid, Written)>>,
+    writes: FuturesUnordered<BoxFuture<'static, (PodUid, String, Written)>>,
+    /// What writes last failed for: a server that is down is told of once, not once a pod.
+    trouble: Changed<String>,
 }
 
 /// What is told of a pod, as owned values that are cheap to compare.
@@ -83,12 +87,21 @@ struct Entry {
     /// The version and status our last write made, which the watch may still be behind of.
     written: Option<(String, Arc<PodStatus>)>,
     /// The next write and when it is due.
-    next: Option<(Instant, Write)>,
+    next: Option<(Instant, Request)>,
     is_busy: bool,
-    /// The object of this version wants no more writes: it is gone, or what is told of it cannot be.
-    settled: Option<String>,
+    /// The object wants no more writes: it was deleted, though the watch may still be behind of that.
+    is_gone: bool,
     retry: Option<Backoff<Instant>>,
     not_before: Option<Instant>,
+}
+
+/// A write that is due or under way.
+#[derive(Debug)]
+enum Request {
+    /// This strategic merge patch of the status.
+    Patch(Value),
+    /// The object is deleted.
+    Delete,
 }
 
 enum Written {
@@ -102,7 +115,13 @@ enum Written {
 impl StatusManager {
     /// A manager that writes with `client`.
     pub fn new(client: Client, sources: StatusSources) -> Self {
-        Self { client, sources, entries: BTreeMap::new(), writes: FuturesUnordered::new() }
+        Self {
+            client,
+            sources,
+            entries: BTreeMap::new(),
+            writes: FuturesUnordered::new(),
+            trouble: Changed::new(),
+        }
     }
 
     /// Runs until cancelled. Writes under way are dropped then; the next daemon finds what they left.
@@ -124,8 +143,8 @@ impl StatusManager {
                 // Cancel-safe: as above.
                 changed = api.changed() => changed.is_ok(),
                 // Cancel-safe: a stream gives an item only when `next` returns it.
-                Some((uid, written)) = self.writes.next() => {
-                    self.finished(&uid, written, Instant::now());
+                Some((uid, object, written)) = self.writes.next() => {
+                    self.finished(&uid, object, written, Instant::now());
                     true
                 }
                 // Cancel-safe: a sleep to a fixed moment takes nothing.
@@ -170,13 +189,14 @@ impl StatusManager {
             if entry.is_busy || entry.due().is_none_or(|due| due > now) {
                 continue;
             }
-            let (Some((_, write)), Some(object)) = (entry.next.take(), &entry.object) else { continue };
+            let (Some((_, request)), Some(object)) = (entry.next.take(), &entry.object) else { continue };
             entry.is_busy = true;
             let pods: Api<Pod> = Api::namespaced(self.client.clone(), &object.namespace);
-            let (uid, name, object_uid) = (uid.clone(), object.name.clone(), object.uid.clone());
+            let (uid, name) = (uid.clone(), object.name.clone());
+            let of = object.uid.clone();
             self.writes.push(Box::pin(async move {
-                let written = tokio::time::timeout(DEADLINE, perform(pods, name, object_uid, write)).await;
-                (uid, written.unwrap_or(Written::TimedOut))
+                let written = tokio::time::timeout(DEADLINE, perform(pods, name, of.clone(), request)).await;
+                (uid, of, written.unwrap_or(Written::TimedOut))
             }));
         }
     }
@@ -188,10 +208,19 @@ impl StatusManager {
         self.entries.values().filter(|entry| !entry.is_busy).filter_map(Entry::due).min()
     }
 
-    fn finished(&mut self, uid: &PodUid, written: Written, now: Instant) {
+    fn finished(&mut self, uid: &PodUid, object: String, written: Written, now: Instant) {
         let Some(entry) = self.entries.get_mut(uid) else { return };
         entry.is_busy = false;
-        entry.settle(uid, written, now);
+        let was_written = matches!(written, Written::Patched(_) | Written::Deleted);
+        let error = entry.settle(&object, written, now);
+        if was_written && error.is_none() {
+            self.trouble = Changed::new();
+        }
+        if let Some(error) = error
+            && self.trouble.see(error.clone())
+        {
+            tracing::warn!(%uid, error, "cannot write the status of a pod; trying again");
+        }
         entry.plan(uid, now);
     }
 }
@@ -209,7 +238,7 @@ impl Entry {
         // An object of another UID starts afresh, as a mirror that was made again does.
         if self.object.as_ref().map(|o| &o.uid) != object.as_ref().map(|o| &o.uid) {
             self.written = None;
-            self.settled = None;
+            self.is_gone = false;
         }
         self.said = Some(said);
         self.object = object;
@@ -220,7 +249,7 @@ impl Entry {
     fn plan(&mut self, uid: &PodUid, now: Instant) {
         let before = self.next.take();
         let (Some(said), Some(object)) = (&self.said, &self.object) else { return };
-        if self.settled.as_ref() == Some(&object.version) || self.is_busy {
+        if self.is_gone || self.is_busy {
             return;
         }
         let status = match &self.written {
@@ -235,18 +264,20 @@ impl Entry {
             is_mirror: object.is_mirror,
             restart_policy: &object.restart_policy,
         };
-        let write = plan(told, live);
-        let wanted = match &write {
-            Write::Nothing => return,
+        self.next = match plan(told, live) {
+            Write::Nothing => None,
             Write::Impossible(container) => {
                 let pod = format!("{}/{}", object.namespace, object.name);
                 tracing::error!(pod, %uid, container, "a container that ended for good is told to be alive; not written");
-                return;
+                None
             }
-            Write::Patch(_, Urgency::Now) | Write::Delete => now,
-            Write::Patch(_, Urgency::Soon) => before.map_or(now + SOON, |(due, _)| due),
+            Write::Delete => Some((now, Request::Delete)),
+            Write::Patch(change, Urgency::Now) => Some((now, Request::Patch(change))),
+            Write::Patch(change, Urgency::Soon) => {
+                let due = before.map_or(now + SOON, |(due, _)| due);
+                Some((due, Request::Patch(change)))
+            }
         };
-        self.next = Some((wanted, write));
     }
 
     fn due(&self) -> Option<Instant> {
@@ -254,44 +285,44 @@ impl Entry {
         Some(self.not_before.map_or(*due, |not_before| not_before.max(*due)))
     }
 
-    /// Takes in how a write ended.
-    fn settle(&mut self, uid: &PodUid, written: Written, now: Instant) {
-        let Some(object) = &self.object else { return };
-        let pod = format!("{}/{}", object.namespace, object.name);
+    /// Takes in how a write of this object ended. Answers what went wrong, if anything did.
+    fn settle(&mut self, object: &str, written: Written, now: Instant) -> Option<String> {
+        // A mirror may have been made again meanwhile: nothing that was learned is about that one.
+        if self.object.as_ref().is_none_or(|present| present.uid != object) {
+            return None;
+        }
         let error = match written {
             Written::Patched(pod) => {
                 let Pod { metadata, status, .. } = *pod;
                 let status = Arc::new(status.unwrap_or_default());
                 self.written = Some((metadata.resource_version.unwrap_or_default(), status));
                 (self.retry, self.not_before) = (None, None);
-                return;
+                return None;
             }
             Written::Deleted => {
-                tracing::info!(pod, %uid, "pod ended; its object was deleted");
-                self.settled = Some(object.version.clone());
-                return;
+                self.is_gone = true;
+                return None;
             }
             Written::TimedOut => {
                 self.wait(None, now);
-                tracing::warn!(pod, %uid, "the API server did not answer a write in time; trying again");
-                return;
+                return Some("the API server did not answer in time".to_owned());
             }
             Written::Failed(error) => error,
         };
         match refusal(&error) {
             // The watch will say so too.
-            Refusal::NotFound => self.settled = Some(object.version.clone()),
+            Refusal::NotFound => {
+                self.is_gone = true;
+                return None;
+            }
             Refusal::TooMany(pause) => self.wait(pause, now),
             Refusal::Conflict
             | Refusal::AlreadyExists
             | Refusal::Forbidden
             | Refusal::Invalid
-            | Refusal::Unavailable => {
-                self.wait(None, now);
-                let error = error_chain(&error);
-                tracing::warn!(pod, %uid, error, "cannot write the pod's status; trying again");
-            }
+            | Refusal::Unavailable => self.wait(None, now),
         }
+        Some(error_chain(&error))
     }
 
     fn wait(&mut self, pause: Option<Duration>, now: Instant) {
@@ -343,13 +374,13 @@ fn object_of(api: &ApiState, uid: &PodUid, pod: &Pod) -> Option<Object> {
     })
 }
 
-async fn perform(pods: Api<Pod>, name: String, uid: String, write: Write) -> Written {
-    match write {
-        Write::Patch(change, _) => {
+async fn perform(pods: Api<Pod>, name: String, uid: String, request: Request) -> Written {
+    match request {
+        Request::Patch(change) => {
             let patched = pods.patch_status(&name, &PatchParams::default(), &Patch::Strategic(change)).await;
             patched.map_or_else(Written::Failed, |pod| Written::Patched(Box::new(pod)))
         }
-        Write::Delete => {
+        Request::Delete => {
             let only_this = Preconditions { uid: Some(uid), resource_version: None };
             let params = DeleteParams::default().grace_period(0).preconditions(only_this);
             match pods.delete(&name, &params).await {
@@ -358,8 +389,6 @@ async fn perform(pods: Api<Pod>, name: String, uid: String, write: Write) -> Wri
                 Err(error) => Written::Failed(error),
             }
         }
-        // Neither is ever due.
-        Write::Nothing | Write::Impossible(_) => Written::Deleted,
     }
 }
 

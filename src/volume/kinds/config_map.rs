@@ -6,20 +6,17 @@ use super::keys::keyed_files;
 use crate::volume::desired::Context;
 use crate::volume::error::ContentError;
 use crate::volume::files::Files;
-use crate::volume::objects::{ObjectKind, ObjectRef};
+use crate::volume::objects::ObjectRef;
 
 const WHAT: &str = "config";
-
-pub(in crate::volume) fn reference(name: &str, namespace: &str) -> ObjectRef {
-    ObjectRef { kind: ObjectKind::ConfigMap, namespace: namespace.to_owned(), name: name.to_owned() }
-}
 
 pub(in crate::volume) fn files(
     source: &ConfigMapVolumeSource,
     context: &Context<'_>,
 ) -> Result<Files, ContentError> {
     let optional = source.optional.unwrap_or(false);
-    let object = context.snapshot.object(&reference(&source.name, context.namespace()), optional)?;
+    let object =
+        context.snapshot.object(&ObjectRef::config_map(&source.name, context.namespace()), optional)?;
     keyed_files(&object, source.items.as_deref(), source.default_mode, optional, WHAT)
 }
 
@@ -30,7 +27,8 @@ pub(super) fn projected(
     context: &Context<'_>,
 ) -> Result<Files, ContentError> {
     let optional = source.optional.unwrap_or(false);
-    let object = context.snapshot.object(&reference(&source.name, context.namespace()), optional)?;
+    let object =
+        context.snapshot.object(&ObjectRef::config_map(&source.name, context.namespace()), optional)?;
     keyed_files(&object, source.items.as_deref(), default_mode, optional, WHAT)
 }
 

@@ -81,8 +81,8 @@ fn service_account(pod: &Pod) -> String {
 
 pub(in crate::volume) fn references(source: &ProjectedVolumeSource, namespace: &str) -> Vec<ObjectRef> {
     let of = source.sources.iter().flatten().flat_map(|source| {
-        let map = source.config_map.as_ref().map(|source| config_map::reference(&source.name, namespace));
-        let secret = source.secret.as_ref().map(|source| secret::reference(&source.name, namespace));
+        let map = source.config_map.as_ref().map(|source| ObjectRef::config_map(&source.name, namespace));
+        let secret = source.secret.as_ref().map(|source| ObjectRef::secret(&source.name, namespace));
         map.into_iter().chain(secret)
     });
     of.collect()

@@ -6,13 +6,9 @@ use super::keys::keyed_files;
 use crate::volume::desired::Context;
 use crate::volume::error::ContentError;
 use crate::volume::files::Files;
-use crate::volume::objects::{ObjectKind, ObjectRef};
+use crate::volume::objects::ObjectRef;
 
 const WHAT: &str = "secret";
-
-pub(in crate::volume) fn reference(name: &str, namespace: &str) -> ObjectRef {
-    ObjectRef { kind: ObjectKind::Secret, namespace: namespace.to_owned(), name: name.to_owned() }
-}
 
 pub(in crate::volume) fn files(
     source: &SecretVolumeSource,
@@ -20,7 +16,7 @@ pub(in crate::volume) fn files(
 ) -> Result<Files, ContentError> {
     let optional = source.optional.unwrap_or(false);
     let name = source.secret_name.as_deref().unwrap_or_default();
-    let object = context.snapshot.object(&reference(name, context.namespace()), optional)?;
+    let object = context.snapshot.object(&ObjectRef::secret(name, context.namespace()), optional)?;
     keyed_files(&object, source.items.as_deref(), source.default_mode, optional, WHAT)
 }
 
@@ -31,7 +27,7 @@ pub(super) fn projected(
     context: &Context<'_>,
 ) -> Result<Files, ContentError> {
     let optional = source.optional.unwrap_or(false);
-    let object = context.snapshot.object(&reference(&source.name, context.namespace()), optional)?;
+    let object = context.snapshot.object(&ObjectRef::secret(&source.name, context.namespace()), optional)?;
     keyed_files(&object, source.items.as_deref(), default_mode, optional, WHAT)
 }
 

@@ -39,6 +39,18 @@ pub struct ObjectRef {
     pub name: String,
 }
 
+impl ObjectRef {
+    /// The ConfigMap of this name.
+    pub fn config_map(name: &str, namespace: &str) -> Self {
+        Self { kind: ObjectKind::ConfigMap, namespace: namespace.to_owned(), name: name.to_owned() }
+    }
+
+    /// The Secret of this name.
+    pub fn secret(name: &str, namespace: &str) -> Self {
+        Self { kind: ObjectKind::Secret, namespace: namespace.to_owned(), name: name.to_owned() }
+    }
+}
+
 /// What is in an object, in the one shape that ConfigMaps and Secrets share.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct Object {

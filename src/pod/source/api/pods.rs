@@ -85,16 +85,17 @@ impl ApiPods {
                 false
             }
             Event::InitDone => {
-                let old = std::mem::take(&mut self.state);
+                let mut old = std::mem::take(&mut self.state).pods;
                 for pod in self.listing.take().unwrap_or_default() {
-                    self.put(pod, &old, now);
+                    let before = old.remove(&pod_ref(&pod).uid);
+                    self.put(pod, before, now);
                 }
                 self.state.ready = true;
                 true
             }
             Event::Apply(pod) => {
-                let old = self.state.clone();
-                self.put(pod, &old, now);
+                let before = self.state.pods.remove(&pod_ref(&pod).uid);
+                self.put(pod, before, now);
                 self.state.problem = None;
                 true
             }
@@ -117,7 +118,7 @@ impl ApiPods {
         is_news
     }
 
-    fn put(&mut self, mut pod: Pod, old: &ApiState, now: Timestamp) {
+    fn put(&mut self, mut pod: Pod, before: Option<Arc<ApiPod>>, now: Timestamp) {
         // Half of the object's size, and of no use here.
         pod.metadata.managed_fields = None;
         if mirrored(&pod).is_some() {
@@ -126,15 +127,14 @@ impl ApiPods {
         }
         let uid = pod_ref(&pod).uid;
         let version = pod.metadata.resource_version.take().unwrap_or_default();
-        let before = old.pods.get(&uid);
         let status = Arc::new(pod.status.clone().unwrap_or_default());
-        if let Some(before) = before
+        if let Some(before) = &before
             && before.version == version
         {
             self.state.pods.insert(uid, before.clone());
             return;
         }
-        let seen = before.and_then(|before| seen(&before.pod)).unwrap_or_else(|| now.to_string());
+        let seen = before.as_ref().and_then(|before| seen(&before.pod)).unwrap_or_else(|| now.to_string());
         let annotations = pod.metadata.annotations.get_or_insert_default();
         annotations.insert(CONFIG_SOURCE_ANNOTATION.to_owned(), "api".to_owned());
         annotations.insert(CONFIG_SEEN_ANNOTATION.to_owned(), seen);

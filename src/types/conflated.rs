@@ -1,0 +1,91 @@
+//! A queue of pods with news, conflated per pod: a slow reader costs memory per pod, and nothing is ever dropped.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use tokio::sync::Notify;
+
+use super::PodUid;
+
+/// Pods with news, in the order of their first unread news, and what is to be said of each. One reader; all clones are one
+/// queue.
+#[derive(Debug)]
+pub struct Conflated<V> {
+    inner: Arc<Inner<V>>,
+}
+
+#[derive(Debug)]
+struct Inner<V> {
+    queue: Mutex<Queue<V>>,
+    filled: Notify,
+}
+
+#[derive(Debug)]
+struct Queue<V> {
+    order: VecDeque<PodUid>,
+    news: HashMap<PodUid, V>,
+}
+
+impl<V> Default for Conflated<V> {
+    fn default() -> Self {
+        let queue = Mutex::new(Queue { order: VecDeque::new(), news: HashMap::new() });
+        Self { inner: Arc::new(Inner { queue, filled: Notify::new() }) }
+    }
+}
+
+impl<V> Clone for Conflated<V> {
+    fn clone(&self) -> Self {
+        Self { inner: self.inner.clone() }
+    }
+}
+
+impl<V: Default> Conflated<V> {
+    /// Adds news of a pod: `add` is given what is unread of it.
+    pub fn push(&self, uid: &PodUid, add: impl FnOnce(&mut V)) {
+        {
+            let mut queue = self.inner.queue.lock().unwrap_or_else(PoisonError::into_inner);
+            if !queue.news.contains_key(uid) {
+                queue.order.push_back(uid.clone());
+            }
+            add(queue.news.entry(uid.clone()).or_default());
+        }
+        self.inner.filled.notify_one();
+    }
+
+    /// The next pod and its news. Cancel-safe: they are taken only when they are returned.
+    pub async fn next(&self) -> (PodUid, V) {
+        loop {
+            if let Some(next) = self.take() {
+                return next;
+            }
+            self.inner.filled.notified().await;
+        }
+    }
+
+    /// The next pod and its news, if there are any.
+    pub fn take(&self) -> Option<(PodUid, V)> {
+        let mut queue = self.inner.queue.lock().unwrap_or_else(PoisonError::into_inner);
+        let uid = queue.order.pop_front()?;
+        let news = queue.news.remove(&uid).unwrap_or_default();
+        Some((uid, news))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn news_of_one_pod_are_conflated_and_none_is_lost() {
+        let queue = Conflated::<u32>::default();
+        for _ in 0..10_000 {
+            queue.push(&"a".into(), |count| *count += 1);
+            queue.push(&"b".into(), |count| *count += 2);
+        }
+        assert_eq!(queue.next().await, ("a".into(), 10_000));
+        assert_eq!(queue.next().await, ("b".into(), 20_000));
+        assert_eq!(queue.take(), None);
+        queue.push(&"a".into(), |count| *count += 1);
+        assert_eq!(queue.next().await, ("a".into(), 1));
+    }
+}
