@@ -14,7 +14,7 @@ use crate::cri::Operation;
 use crate::cri::fake::{Failure, Fault, OnTerm, Rule, Script};
 use crate::pod::pod_ref;
 use crate::pod::worker::{KillRequest, Memory, Outcome, PodSyncer, Services, StatusOverride, Work};
-use crate::types::PodRef;
+use crate::types::{PodRef, PodUid};
 
 const SECOND: Duration = Duration::from_secs(1);
 const MINUTE: Duration = Duration::from_secs(60);
@@ -259,6 +259,10 @@ impl PodSyncer for Panicky {
             panic!("on purpose");
         }
         self.services.perform(work, memory).await
+    }
+
+    async fn news(&self) -> PodUid {
+        self.services.news().await
     }
 }
 

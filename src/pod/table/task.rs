@@ -139,13 +139,14 @@ impl PodTable {
     pub async fn run(mut self, cancel: CancellationToken) {
         self.take_wanted();
         let changes = self.pleg.changes().clone();
+        let syncer = self.workers.syncer().clone();
         let mut wanted = self.wanted.clone();
         let mut wanted_ended = false;
         loop {
             let due = self.lives.next_due();
             // Biased, so that what happens at one moment is taken in in the same order in every run: orders first, what the
-            // runtime tells last. None of them starves the others: wishes and changes are conflated, outcomes and
-            // moments that are due come from work given out here.
+            // runtime tells last. None of them starves the others: wishes, changes and news are conflated, outcomes
+            // and moments that are due come from work given out here.
             tokio::select! {
                 biased;
                 // Cancel-safe: waiting for a token takes nothing.
@@ -184,6 +185,11 @@ impl PodTable {
                     if self.lives.stage(&change.uid).is_none() {
                         self.ask_for_housekeeping();
                     }
+                }
+                // Cancel-safe: news are taken only when they are returned.
+                uid = syncer.news() => {
+                    let effects = self.lives.wake(&uid);
+                    self.carry_out(effects);
                 }
             }
         }

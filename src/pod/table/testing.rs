@@ -31,7 +31,7 @@ use crate::pod::{Activity, HostJanitor, StartGate, StatusBoard, Told, pod_ref};
 use crate::store::Store;
 use crate::sys::KernelMounts;
 use crate::types::{CONFIG_SEEN_ANNOTATION, POD_UID_LABEL, PodUid, WallClock};
-use crate::volume::objects::Standalone;
+use crate::volume::objects::FakeObjects;
 use crate::volume::{NodeAmounts, VolumeSettings, Volumes};
 
 /// Time between two looks of a test at the node.
@@ -68,6 +68,8 @@ type WrapJanitor = Box<dyn Fn(HostJanitor) -> Arc<dyn Janitor>>;
 /// A host with a runtime, and the daemon on it if it runs.
 pub(super) struct Node {
     pub(super) runtime: FakeRuntime,
+    /// The ConfigMaps and Secrets there are.
+    pub(super) objects: FakeObjects,
     clock: WallClock,
     root: TempDir,
     bound: usize,
@@ -119,9 +121,11 @@ impl Node {
         let base = "2026-01-01T00:00:00Z".parse().unwrap();
         let runtime = FakeRuntime::starting_at(base);
         runtime.add_image("img:latest");
+        let clock = WallClock::of_tokio(base);
         let mut node = Self {
             runtime,
-            clock: WallClock::of_tokio(base),
+            objects: FakeObjects::new(clock.clone()),
+            clock,
             root: directory(),
             bound,
             wrap,
@@ -158,7 +162,7 @@ impl Node {
             root: root.to_owned(),
             node: NodeAmounts { milli_cpu: 2_000, memory: 8 << 30, ephemeral_storage: 1 << 30 },
             mounts: mounts.clone(),
-            objects: Arc::new(Standalone),
+            objects: Arc::new(self.objects.clone()),
             clock: self.clock.clone(),
         });
         let services = Services {

@@ -76,6 +76,10 @@ impl PodSyncer for Services {
         outcome
     }
 
+    async fn news(&self) -> PodUid {
+        self.volumes.changed().await
+    }
+
     fn scheduled(&self, pod: &PodUid, due: Option<Instant>) {
         let at = |due: Instant| {
             let pause = due.saturating_duration_since(Instant::now());
