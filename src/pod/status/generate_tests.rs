@@ -23,6 +23,7 @@ fn evicted() -> Option<StatusOverride> {
         phase: "Failed",
         reason: "Evicted".into(),
         message: "The node was low on memory.".into(),
+        disruption: None,
     })
 }
 

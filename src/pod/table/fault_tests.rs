@@ -50,8 +50,12 @@ async fn a_removed_pod_ends_within_its_grace_though_it_ignores_being_asked() {
 
 async fn evict(node: &Node, grace_seconds: Option<i64>) -> oneshot::Receiver<()> {
     let (done, told) = oneshot::channel();
-    let status =
-        StatusOverride { phase: "Failed", reason: "Evicted".into(), message: "The node was low".into() };
+    let status = StatusOverride {
+        phase: "Failed",
+        reason: "Evicted".into(),
+        message: "The node was low".into(),
+        disruption: None,
+    };
     let request = KillRequest { done: Some(done), evict: true, status: Some(status), grace_seconds };
     node.table().kill(&"u1".into(), request).await;
     told

@@ -17,7 +17,7 @@ use super::sweep::{Sweep, Swept};
 use super::workers::Workers;
 use crate::cri::ContainerState;
 use crate::pleg::PlegHandle;
-use crate::pod::worker::{KillRequest, PodSyncer, PodUpdate, Subject, UpdateKind};
+use crate::pod::worker::{KillRequest, PodSyncer, PodUpdate, StatusOverride, Subject, UpdateKind};
 use crate::pod::{Turn, pod_ref};
 use crate::types::{ContainerId, PodUid};
 
@@ -40,6 +40,18 @@ pub struct WantedPods {
     pub ready: bool,
     /// The pods, oldest source entry first.
     pub pods: Vec<Arc<Pod>>,
+    /// Those of them that are to be ended for good, and what they are to end as.
+    pub ended: BTreeMap<PodUid, StatusOverride>,
+}
+
+impl WantedPods {
+    /// Whether this wants the very same pods.
+    pub fn is_same(&self, other: &Self) -> bool {
+        self.ready == other.ready
+            && self.ended == other.ended
+            && self.pods.len() == other.pods.len()
+            && self.pods.iter().zip(&other.pods).all(|(a, b)| Arc::ptr_eq(a, b))
+    }
 }
 
 /// Keeps the host in order around the pods.
@@ -90,6 +102,8 @@ pub struct PodTable {
     desired: BTreeMap<PodUid, Arc<Pod>>,
     /// Pods of the daemon before this one that no source has named yet.
     inherited: BTreeMap<PodUid, Arc<Pod>>,
+    /// Pods that were ended because the wish was so.
+    ended: HashSet<PodUid>,
     /// Whether every source had been read when `desired` was taken. Not read from `wanted`, which may know more by now.
     is_desired_complete: bool,
     /// When the next pass of housekeeping is due.
@@ -118,6 +132,7 @@ impl PodTable {
             requests,
             desired: BTreeMap::new(),
             inherited: BTreeMap::new(),
+            ended: HashSet::new(),
             is_desired_complete: false,
             housekeeping: Instant::now(),
             chance,
@@ -253,6 +268,12 @@ impl PodTable {
                 Some(_) => {}
             }
         }
+        for (uid, status) in wanted.ended {
+            if self.ended.insert(uid.clone()) {
+                self.kill(&uid, KillRequest { evict: true, status: Some(status), ..KillRequest::default() });
+            }
+        }
+        self.ended.retain(|uid| new.contains(uid));
         self.ask_for_housekeeping();
     }
 

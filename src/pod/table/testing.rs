@@ -132,7 +132,7 @@ impl Node {
             wrap_janitor,
             chance: StdRng::seed_from_u64(seed),
             disk: Store::default(),
-            wanted: WantedPods { ready: true, pods: Vec::new() },
+            wanted: WantedPods { ready: true, ..WantedPods::default() },
             daemon: None,
         };
         std::fs::write(node.root.path().join("mountinfo"), "").unwrap();
@@ -180,6 +180,7 @@ impl Node {
             }),
             runtime_status: watch::channel(Some(status)).1,
             board: board.clone(),
+            events: Arc::new(|_, _, _| {}),
             crash_loop_cap: Duration::from_secs(300),
             store: store.clone(),
             clock: self.clock.clone(),
@@ -270,7 +271,7 @@ impl Node {
 
     /// The same, while some source may not be read yet.
     pub(super) fn tell(&mut self, ready: bool, pods: impl IntoIterator<Item = Arc<Pod>>) {
-        self.wanted = WantedPods { ready, pods: pods.into_iter().collect() };
+        self.wanted = WantedPods { ready, pods: pods.into_iter().collect(), ..WantedPods::default() };
         if let Some(daemon) = &self.daemon {
             daemon.wanted.send_replace(self.wanted.clone());
         }
