@@ -36,7 +36,7 @@ use crate::server::{ControlError, ControlServer};
 use crate::store::Store;
 use crate::sys::{HostDirs, KernelMounts, Machine};
 use crate::types::{PodEvent, PodRef, WallClock, architecture};
-use crate::volume::objects::Standalone;
+use crate::volume::objects::{ObjectSource, Standalone};
 use crate::volume::{NodeAmounts, VolumeSettings, Volumes};
 
 const ROOT: &str = "/";
@@ -146,7 +146,7 @@ pub async fn run(config: Config, cancel: CancellationToken) -> Result<(), AppErr
         Images::new(runtime_images.clone(), pull_limits(&config), store.clone(), WallClock::system());
     let outputs = ClusterOutputs { api: api_in, node: node_in };
     // Those who read need somebody who could write, be it nobody who ever does.
-    let _alone = match cluster {
+    let (objects, _alone): (Arc<dyn ObjectSource>, _) = match cluster {
         Some(cluster) => {
             let inputs = ClusterInputs {
                 settings,
@@ -160,10 +160,9 @@ pub async fn run(config: Config, cancel: CancellationToken) -> Result<(), AppErr
                 wanted: wanted.clone(),
                 known: inherited.iter().filter_map(InheritedPod::of_api).collect(),
             };
-            cluster.spawn(&mut tasks, &config, inputs, outputs);
-            None
+            (Arc::new(cluster.spawn(&mut tasks, &config, inputs, outputs)), None)
         }
-        None => Some(outputs),
+        None => (Arc::new(Standalone), Some(outputs)),
     };
     let server = ControlServer {
         node: config.node_name.clone(),
@@ -210,7 +209,7 @@ pub async fn run(config: Config, cancel: CancellationToken) -> Result<(), AppErr
                 ephemeral_storage: allocatable.ephemeral_storage.unwrap_or_default(),
             },
             mounts: mounts.clone(),
-            objects: Arc::new(Standalone),
+            objects,
             clock: WallClock::system(),
         });
         tasks.spawn("volumes", volume_task.run(tasks.cancel()));
