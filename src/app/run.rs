@@ -36,7 +36,7 @@ use crate::server::{ControlError, ControlServer};
 use crate::store::Store;
 use crate::sys::{HostDirs, KernelMounts, Machine};
 use crate::types::{PodEvent, PodRef, WallClock, architecture};
-use crate::volume::objects::Standalone;
+use crate::volume::objects::{ObjectSource, Standalone};
 use crate::volume::{NodeAmounts, VolumeSettings, Volumes};
 
 const ROOT: &str = "/";
@@ -202,6 +202,7 @@ pub async fn run(config: Config, cancel: CancellationToken) -> Result<(), AppErr
         let logs =
             LogLayout { pod_logs_dir: config.pods.logs_dir.clone(), containers_dir: CONTAINER_LOGS.into() };
         let mounts = Arc::new(KernelMounts { mountinfo: MOUNTINFO.into() });
+        let objects: Arc<dyn ObjectSource> = Arc::new(Standalone);
         let (volume_task, volumes) = Volumes::new(VolumeSettings {
             root: config.root_dir.clone(),
             node: NodeAmounts {
@@ -210,7 +211,7 @@ pub async fn run(config: Config, cancel: CancellationToken) -> Result<(), AppErr
                 ephemeral_storage: allocatable.ephemeral_storage.unwrap_or_default(),
             },
             mounts: mounts.clone(),
-            objects: Arc::new(Standalone),
+            objects: objects.clone(),
             clock: WallClock::system(),
         });
         tasks.spawn("volumes", volume_task.run(tasks.cancel()));
@@ -229,6 +230,7 @@ pub async fn run(config: Config, cancel: CancellationToken) -> Result<(), AppErr
             store,
             clock: WallClock::system(),
             volumes,
+            objects,
             mounts: mounts.clone(),
         };
         let janitor =

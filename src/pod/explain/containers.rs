@@ -42,6 +42,8 @@ fn waits(case: &Case<'_>, status: &ContainerStatus) -> Option<Explanation> {
             let sentence = format!("Container {name} cannot be made from what its manifest says: {message}");
             Explanation::wrong(sentence).do_this(if is_root_refused(message) {
                 "set securityContext.runAsUser to a user other than 0, or remove runAsNonRoot"
+            } else if lacks_object(message) {
+                "create what the message names, and the container starts at once; or correct the container"
             } else {
                 "correct the container in the manifest"
             })
@@ -147,6 +149,12 @@ fn runtime_remedy(message: &str) -> &'static str {
 /// Whether `runAsNonRoot` keeps a container from running.
 fn is_root_refused(message: &str) -> bool {
     message.contains("non-root") || message.contains("runAsNonRoot")
+}
+
+/// Whether a ConfigMap or Secret, or a key of one, keeps a container from being made.
+fn lacks_object(message: &str) -> bool {
+    let is_absent = message.starts_with("configmap ") || message.starts_with("secret ");
+    (is_absent && message.ends_with(" not found")) || message.starts_with("couldn't find key ")
 }
 
 fn completed(case: &Case<'_>) -> Explanation {
