@@ -27,6 +27,7 @@ use crate::pod::source::api::{self, ApiState};
 use crate::pod::status_manager::{StatusManager, StatusSources};
 use crate::pod::table::WantedPods;
 use crate::types::{PodEvent, PodRef, WallClock, architecture};
+use crate::volume::objects::ApiObjects;
 
 /// Clients of the API server.
 pub(super) struct Cluster {
@@ -80,14 +81,14 @@ impl Cluster {
         Arc::new(move |pod, container, event| recorder.tell(of_pod(pod, container, event)))
     }
 
-    /// Starts everything that speaks with the API server.
+    /// Starts everything that speaks with the API server. Answers what gives pods their objects.
     pub(super) fn spawn(
         self,
         tasks: &mut Tasks,
         config: &Config,
         inputs: ClusterInputs,
         outputs: ClusterOutputs,
-    ) {
+    ) -> ApiObjects {
         let clock = WallClock::system();
         let Self { client, node_client, recorder, sink } = self;
         tasks.spawn("events", sink.run(tasks.cancel()));
@@ -98,6 +99,8 @@ impl Cluster {
         let sources = StatusSources { board: inputs.board, refused: inputs.refused, api: api.clone() };
         tasks.spawn("status manager", StatusManager::new(client.clone(), sources).run(tasks.cancel()));
         let node = outputs.node.subscribe();
+        let (objects_task, objects) = ApiObjects::new(client.clone());
+        tasks.spawn("objects", objects_task.run(tasks.cancel()));
         let mirrors = Mirrors::new(client, inputs.wanted, api, node.clone());
         tasks.spawn("mirrors", mirrors.run(tasks.cancel()));
 
@@ -133,6 +136,7 @@ impl Cluster {
         tasks.spawn("node status", status.run(tasks.cancel()));
         let lease = LeaseTask::new(node_client, inputs.settings, node, clock);
         tasks.spawn("lease", lease.run(tasks.cancel()));
+        objects
     }
 }
 

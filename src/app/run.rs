@@ -146,7 +146,7 @@ pub async fn run(config: Config, cancel: CancellationToken) -> Result<(), AppErr
         Images::new(runtime_images.clone(), pull_limits(&config), store.clone(), WallClock::system());
     let outputs = ClusterOutputs { api: api_in, node: node_in };
     // Those who read need somebody who could write, be it nobody who ever does.
-    let _alone = match cluster {
+    let (objects, _alone): (Arc<dyn ObjectSource>, _) = match cluster {
         Some(cluster) => {
             let inputs = ClusterInputs {
                 settings,
@@ -160,10 +160,9 @@ pub async fn run(config: Config, cancel: CancellationToken) -> Result<(), AppErr
                 wanted: wanted.clone(),
                 known: inherited.iter().filter_map(InheritedPod::of_api).collect(),
             };
-            cluster.spawn(&mut tasks, &config, inputs, outputs);
-            None
+            (Arc::new(cluster.spawn(&mut tasks, &config, inputs, outputs)), None)
         }
-        None => Some(outputs),
+        None => (Arc::new(Standalone), Some(outputs)),
     };
     let server = ControlServer {
         node: config.node_name.clone(),
@@ -202,7 +201,6 @@ pub async fn run(config: Config, cancel: CancellationToken) -> Result<(), AppErr
         let logs =
             LogLayout { pod_logs_dir: config.pods.logs_dir.clone(), containers_dir: CONTAINER_LOGS.into() };
         let mounts = Arc::new(KernelMounts { mountinfo: MOUNTINFO.into() });
-        let objects: Arc<dyn ObjectSource> = Arc::new(Standalone);
         let (volume_task, volumes) = Volumes::new(VolumeSettings {
             root: config.root_dir.clone(),
             node: NodeAmounts {
