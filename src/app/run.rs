@@ -210,7 +210,7 @@ pub async fn run(config: Config, cancel: CancellationToken) -> Result<(), AppErr
                 ephemeral_storage: allocatable.ephemeral_storage.unwrap_or_default(),
             },
             mounts: mounts.clone(),
-            objects,
+            objects: objects.clone(),
             clock: WallClock::system(),
         });
         tasks.spawn("volumes", volume_task.run(tasks.cancel()));
@@ -229,6 +229,7 @@ pub async fn run(config: Config, cancel: CancellationToken) -> Result<(), AppErr
             store,
             clock: WallClock::system(),
             volumes,
+            objects,
             mounts: mounts.clone(),
         };
         let janitor =

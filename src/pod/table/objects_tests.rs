@@ -47,3 +47,79 @@ async fn a_pod_whose_volume_has_no_object_starts_as_soon_as_it_has() {
     sleep(MINUTE).await;
     assert_eq!(node.changes_of("u1").len(), 3);
 }
+
+/// A pod whose container takes a variable from a ConfigMap.
+fn pod_with_variable() -> Arc<Pod> {
+    let source = json!({"configMapKeyRef": {"name": "cm", "key": "k"}});
+    let env = json!([{"name": "A", "valueFrom": source}]);
+    let container = json!({"name": "c", "image": "img", "imagePullPolicy": "IfNotPresent", "env": env});
+    pod_that(json!({"containers": [container]}))
+}
+
+/// Why the pod's container waits: reason and message.
+fn waits(node: &Node) -> Option<(String, String)> {
+    let status = node.status("u1")?;
+    let waiting = status.container_statuses.as_ref()?[0].state.as_ref()?.waiting.clone()?;
+    Some((waiting.reason?, waiting.message.unwrap_or_default()))
+}
+
+/// The variable's value in the newest container.
+fn variable(node: &Node) -> Option<String> {
+    let newest = node.containers().pop()?;
+    let config = node.runtime.container_config(&newest.id.as_str().into())?;
+    config.envs.into_iter().find(|variable| variable.key == "A").map(|variable| variable.value)
+}
+
+fn config_error(message: &str) -> Option<(String, String)> {
+    Some(("CreateContainerConfigError".to_owned(), message.to_owned()))
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_container_whose_variable_has_no_object_starts_as_soon_as_it_has() {
+    let mut node = Node::new();
+    node.want([pod_with_variable()]);
+    let absent = config_error("configmap \"cm\" not found");
+    node.until("it is told", SECOND, |n| waits(n) == absent).await;
+    sleep(MINUTE).await;
+    node.objects.put(ObjectKind::ConfigMap, "default", "cm", &[("other", "x")]);
+    let keyless = config_error("couldn't find key k in ConfigMap default/cm");
+    node.until("the key is missed", AT_ONCE, |n| waits(n) == keyless).await;
+    node.objects.put(ObjectKind::ConfigMap, "default", "cm", &[("k", "one")]);
+    node.until("it runs", AT_ONCE, |n| n.running("u1").len() == 1).await;
+    assert_eq!(variable(&node).as_deref(), Some("one"));
+    // Whoever runs keeps what it has; its successor gets what there is then, also if nobody can say so any more.
+    let before = node.changes_of("u1").len();
+    node.objects.put(ObjectKind::ConfigMap, "default", "cm", &[("k", "two")]);
+    sleep(5 * MINUTE).await;
+    assert_eq!(node.changes_of("u1").len(), before);
+    let container = node.containers().remove(0).id;
+    node.runtime.exit_container(&container.as_str().into(), 1);
+    node.until("it was restarted", MINUTE, |n| n.running("u1") == [("c".to_owned(), 1)]).await;
+    assert_eq!(variable(&node).as_deref(), Some("two"));
+    assert_eq!(node.objects.watchers(ObjectKind::ConfigMap, "default", "cm"), 1);
+    node.want([]);
+    node.until("it is gone", MINUTE, |n| !n.has("u1")).await;
+    assert_eq!(node.objects.watchers(ObjectKind::ConfigMap, "default", "cm"), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_api_server_that_hangs_holds_up_a_start_and_nothing_else() {
+    let mut node = Node::new();
+    node.objects.set(ObjectKind::ConfigMap, "default", "cm", Known::Pending);
+    let pod = pod_with_variable();
+    node.want([pod.clone()]);
+    let pending = config_error("timed out waiting for the configmap \"cm\"");
+    node.until("it is told", 11 * SECOND, |n| waits(n) == pending).await;
+    sleep(MINUTE).await;
+    node.objects.put(ObjectKind::ConfigMap, "default", "cm", &[("k", "v")]);
+    node.until("it runs", AT_ONCE, |n| n.running("u1").len() == 1).await;
+    node.want([]);
+    node.until("it is gone", MINUTE, |n| !n.has("u1") && n.status("u1").is_none()).await;
+
+    // Removed while its start waits for the first answer.
+    node.objects.set(ObjectKind::ConfigMap, "default", "cm", Known::Pending);
+    node.want([pod]);
+    node.until("it has a sandbox", SECOND, |n| n.has("u1")).await;
+    node.want([]);
+    node.until("it is gone", 5 * SECOND, |n| !n.has("u1")).await;
+}

@@ -17,7 +17,7 @@ use super::sweep::{Sweep, Swept};
 use super::workers::Workers;
 use crate::cri::ContainerState;
 use crate::pleg::PlegHandle;
-use crate::pod::worker::{KillRequest, PodSyncer, PodUpdate, StatusOverride, Subject, UpdateKind};
+use crate::pod::worker::{KillRequest, PodSyncer, PodUpdate, Report, StatusOverride, Subject, UpdateKind};
 use crate::pod::{Turn, pod_ref};
 use crate::types::{ContainerId, PodUid};
 
@@ -174,10 +174,16 @@ impl PodTable {
                     Err(_) => wanted_ended = true,
                 },
                 // Cancel-safe: as for the other channel.
-                Some((uid, outcome)) = self.workers.next_done() => {
-                    let chance = self.chance.random();
-                    let effects = self.lives.completed(&uid, outcome, Instant::now(), chance);
-                    self.workers.scheduled(&uid, self.lives.due_of(&uid));
+                Some((uid, report)) = self.workers.next_report() => {
+                    let effects = match report {
+                        Report::Done(outcome) => {
+                            let chance = self.chance.random();
+                            let effects = self.lives.completed(&uid, outcome, Instant::now(), chance);
+                            self.workers.scheduled(&uid, self.lives.due_of(&uid));
+                            effects
+                        }
+                        Report::News => self.lives.wake(&uid),
+                    };
                     self.carry_out(effects);
                 }
                 // Cancel-safe: a sleep to a fixed moment takes nothing.

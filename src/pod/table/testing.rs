@@ -185,6 +185,7 @@ impl Node {
             store: store.clone(),
             clock: self.clock.clone(),
             volumes,
+            objects: Arc::new(self.objects.clone()),
             mounts: mounts.clone(),
         };
         let janitor = HostJanitor {

@@ -133,7 +133,6 @@ fn check_container(container: &Container, path: &FieldPath, found: &mut Found) {
         ("readinessProbe", container.readiness_probe.is_some(), "probes are not run"),
         ("startupProbe", container.startup_probe.is_some(), "probes are not run"),
         ("lifecycle", container.lifecycle.is_some(), "lifecycle hooks and stop signals are not heeded"),
-        ("envFrom", !list(&container.env_from).is_empty(), "there is no API server to read the objects from"),
         (
             "restartPolicy",
             container.restart_policy.is_some(),
@@ -179,18 +178,12 @@ fn check_mounts(container: &Container, path: &FieldPath, found: &mut Found) {
     }
 }
 
-/// Of the sources of a variable, only the pod's own fields are at hand.
+/// Variables come from the pod's own fields, from ConfigMaps and from Secrets.
 fn check_env(container: &Container, path: &FieldPath, found: &mut Found) {
     for (index, variable) in list(&container.env).iter().enumerate() {
         let Some(source) = &variable.value_from else { continue };
         let path = path.child("env").index(index).child("valueFrom");
         let fields = [
-            (
-                "configMapKeyRef",
-                source.config_map_key_ref.is_some(),
-                "there is no API server to read config maps from",
-            ),
-            ("secretKeyRef", source.secret_key_ref.is_some(), "there is no API server to read secrets from"),
             (
                 "resourceFieldRef",
                 source.resource_field_ref.is_some(),

@@ -12,7 +12,7 @@ use crate::cri::wire::PodSandboxConfig;
 use crate::cri::{ContainerState, CriError};
 use crate::image::{ImageError, ImageRequest, PullPolicy};
 use crate::pleg::PodStatus;
-use crate::pod::container::{container_config, container_mounts};
+use crate::pod::container::{EnvSources, container_config, container_mounts};
 use crate::pod::timeline::Step;
 use crate::pod::{Activity, Turn, pod_ref};
 use crate::store::Table;
@@ -123,15 +123,17 @@ impl Services {
         memory: &mut Memory,
     ) -> Result<ContainerId, NotStarted> {
         let image = self.pull(reference, container, sandbox, memory).await?;
+        let sources = EnvSources { pod_ips: &sandbox.ips, objects: memory.env.of(&container.name).await };
         let config = async {
             let mounts = container_mounts(pod, container, volumes, &sandbox.ips, &self.host).await?;
-            let config = container_config(pod, container, attempt, &image, &sandbox.ips, mounts, &self.host)?;
+            let config = container_config(pod, container, attempt, &image, &sources, mounts, &self.host)?;
             Ok::<_, crate::pod::container::FilesError>(config)
         };
         let config = match config.await {
             Ok(config) => config,
             Err(error) => {
                 let text = error_chain(&error);
+                memory.env.lacks(&container.name);
                 self.failed(reference, container, &text, memory);
                 return Err(not_started("CreateContainerConfigError", text, Retry::BackOff));
             }

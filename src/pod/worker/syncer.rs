@@ -8,7 +8,7 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 
 use super::task::PodSyncer;
-use super::{Memory, Outcome, Work};
+use super::{EnvObjects, Memory, Outcome, Work};
 use crate::cgroup::Cgroups;
 use crate::cri::{RuntimeService, RuntimeStatus};
 use crate::image::Images;
@@ -20,6 +20,7 @@ use crate::store::{Store, Table};
 use crate::sys::Mounts;
 use crate::types::{PodRef, PodUid, WallClock};
 use crate::volume::Volumes;
+use crate::volume::objects::ObjectSource;
 
 /// The parts of the node that work on pods is done with. Shared by all workers.
 pub struct Services {
@@ -51,6 +52,8 @@ pub struct Services {
     pub clock: WallClock,
     /// Sets up the pods' volumes and takes them down.
     pub volumes: Volumes,
+    /// Where the ConfigMaps and Secrets of environments come from.
+    pub objects: Arc<dyn ObjectSource>,
     /// The host's mounts: no directory is removed across one.
     pub mounts: Arc<dyn Mounts>,
 }
@@ -64,6 +67,13 @@ impl PodSyncer for Services {
 
     async fn perform(&self, work: &Work, memory: &mut Memory) -> Outcome {
         memory.failure = None;
+        match work {
+            Work::Sync(pod) => memory.env.follow(pod, &*self.objects),
+            // Nothing of it starts any more.
+            Work::Terminate { .. } | Work::Finish { .. } | Work::Reap { .. } => {
+                memory.env = EnvObjects::default();
+            }
+        }
         let outcome = match work {
             Work::Sync(pod) => self.sync(pod, memory).await,
             Work::Terminate { pod, grace_seconds, status } => {

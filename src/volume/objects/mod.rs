@@ -6,9 +6,11 @@ mod api;
 mod fake;
 mod source;
 mod standalone;
+mod watched;
 
 pub use api::{ApiObjects, ObjectsTask};
 #[cfg(any(test, feature = "fakes"))]
 pub use fake::FakeObjects;
 pub use source::{Known, Object, ObjectError, ObjectKind, ObjectRef, ObjectSource, Token, TokenRequest};
 pub use standalone::Standalone;
+pub use watched::{Objects, Watched};
