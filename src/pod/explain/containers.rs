@@ -42,6 +42,8 @@ fn waits(case: &Case<'_>, status: &ContainerStatus) -> Option<Explanation> {
             let sentence = format!("Container {name} cannot be made from what its manifest says: {message}");
             Explanation::wrong(sentence).do_this(if is_root_refused(message) {
                 "set securityContext.runAsUser to a user other than 0, or remove runAsNonRoot"
+            } else if message.starts_with("services have not yet been read") {
+                "nothing: hostlet starts it as soon as the API server has told of its services"
             } else if lacks_object(message) {
                 "create what the message names, and the container starts at once; or correct the container"
             } else {

@@ -279,6 +279,12 @@ fn a_pull_tells_how_long_it_takes_and_what_has_arrived() {
 fn containers_that_cannot_be_made_name_the_reason() {
     for (reason, message, sentence, remedy) in [
         ("CreateContainerConfigError", "no field", "what its manifest says: no field", "in the manifest"),
+        (
+            "CreateContainerConfigError",
+            "services have not yet been read at least",
+            "have not yet",
+            "API server",
+        ),
         ("CreateContainerConfigError", "secret \"x\" not found", "secret \"x\" not found", "starts at once"),
         (
             "CreateContainerConfigError",
