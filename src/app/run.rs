@@ -177,6 +177,7 @@ pub async fn run(config: Config, cancel: CancellationToken) -> Result<(), AppErr
         runtime_images,
         images: images.clone(),
         arrivals: Arc::new(ContainerdArrivals::new(content.clone())),
+        preload_dir: config.image_preload_dir.clone(),
         store: store.trouble(),
     };
     tasks.spawn("control socket", server.run(listener, tasks.cancel()));
