@@ -27,6 +27,7 @@ use crate::pod::admission::{
     Admission, AdmissionInputs, AdmittedPods, Allocatable, InheritedPod, Judged, NodeView,
 };
 use crate::pod::container::{HostSettings, KernelFacts};
+use crate::pod::service_env::ServiceEnv;
 use crate::pod::source::api::ApiState;
 use crate::pod::source::{self, SourceConfig, SourceState};
 use crate::pod::table::{PodTable, WantedPods};
@@ -230,6 +231,7 @@ pub async fn run(config: Config, cancel: CancellationToken) -> Result<(), AppErr
             clock: WallClock::system(),
             volumes,
             objects,
+            service_env: ServiceEnv::none(),
             mounts: mounts.clone(),
         };
         let janitor =

@@ -14,6 +14,7 @@ mod identity;
 mod janitor;
 pub mod mirror;
 pub mod resources;
+pub mod service_env;
 pub mod source;
 pub mod status;
 pub mod status_manager;

@@ -1,5 +1,5 @@
-//! Environment of a container: plain values, the pod's own fields, ConfigMaps and Secrets. Pure: what is known of the
-//! objects comes in. An object that is not there is an error unless it may be absent, never an empty value.
+//! Environment of a container: plain values, the pod's own fields, ConfigMaps, Secrets and services. Pure: what is known of
+//! these comes in. An object that is not there is an error unless it may be absent, never an empty value.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -9,6 +9,7 @@ use k8s_openapi::api::core::v1::{Container, EnvFromSource, EnvVar, EnvVarSource}
 
 use super::expand::expand;
 use super::{ConfigError, HostSettings};
+use crate::pod::service_env::ServiceVariables;
 use crate::pod::view::{PodView, primary_first};
 use crate::volume::objects::{Known, Object, ObjectError, ObjectKind, ObjectRef, Objects};
 
@@ -19,6 +20,8 @@ pub struct EnvSources<'a> {
     pub pod_ips: &'a [IpAddr],
     /// What is known of the objects that [`env_references`] names.
     pub objects: Objects,
+    /// Variables of services; none before the services are known.
+    pub services: Option<ServiceVariables>,
 }
 
 /// The objects that the environment of a container is made from.
@@ -67,13 +70,14 @@ impl Environment {
 }
 
 /// Environment of a container. References in a value see the variables declared before it; what `env` declares replaces
-/// what `envFrom` brings.
+/// what `envFrom` brings; of services it has what is not declared.
 pub(super) fn environment(
     pod: PodView<'_>,
     container: &Container,
     sources: &EnvSources<'_>,
     host: &HostSettings,
 ) -> Result<Environment, ConfigError> {
+    let services = sources.services.as_ref().ok_or(ConfigError::ServicesUnknown)?;
     let mut environment = Environment::default();
     for source in container.env_from.iter().flatten() {
         take_all(pod, source, sources, &mut environment)?;
@@ -81,10 +85,17 @@ pub(super) fn environment(
     for variable in container.env.iter().flatten() {
         let value = match (variable.value.as_deref(), &variable.value_from) {
             (None | Some(""), Some(source)) => resolve(pod, variable, source, sources, host)?,
-            (value, _) => Some(expand(value.unwrap_or_default(), |name| environment.get(name))),
+            (value, _) => Some(expand(value.unwrap_or_default(), |name| {
+                environment.get(name).or_else(|| services.get(name).map(String::as_str))
+            })),
         };
         if let Some(value) = value {
             environment.set(&variable.name, value);
+        }
+    }
+    for (name, value) in services {
+        if environment.get(name).is_none() {
+            environment.set(name, value.clone());
         }
     }
     Ok(environment)
@@ -265,13 +276,25 @@ mod tests {
         .into()
     }
 
-    /// The environment of a container with these fields.
-    fn made(mut container: Value) -> Result<Vec<(String, String)>, ConfigError> {
+    /// The environment of a container with these fields, on a host without services.
+    fn made(container: Value) -> Result<Vec<(String, String)>, ConfigError> {
+        made_with(container, ServiceVariables::new())
+    }
+
+    fn with_services(container: Value) -> Result<Vec<(String, String)>, ConfigError> {
+        let services = [("SVC_HOST", "10.0.0.9"), ("k", "never"), ("GREETING", "never")];
+        made_with(container, services.map(|(name, value)| (name.to_owned(), value.to_owned())).into())
+    }
+
+    fn made_with(
+        mut container: Value,
+        services: ServiceVariables,
+    ) -> Result<Vec<(String, String)>, ConfigError> {
         container["name"] = "c".into();
         let pod: Pod = pod(json!({"containers": [container], "serviceAccountName": "sa"}));
         let ips = ["fd00::2".parse().unwrap(), "10.0.0.2".parse().unwrap()];
         let container = &pod.spec.as_ref().unwrap().containers[0];
-        let mut sources = EnvSources { pod_ips: &ips, objects: objects() };
+        let mut sources = EnvSources { pod_ips: &ips, objects: objects(), services: Some(services) };
         let references = env_references(container, "ns");
         sources.objects.retain(|object, _| references.contains(object));
         environment((&pod).into(), container, &sources, &host()).map(Environment::into_variables)
@@ -339,6 +362,19 @@ mod tests {
         ]);
         let all = ["k=v", "other.txt=$(k)", "kpassword=s3cret"];
         assert_eq!(texts(made(json!({"envFrom": from, "env": env}))), all);
+    }
+
+    #[test]
+    fn services_fill_what_is_not_declared_and_can_be_referred_to() {
+        let env = json!([{"name": "GREETING", "value": "$(SVC_HOST) $(k)"}, {"name": "k", "value": "mine"},
+            {"name": "AFTER", "value": "$(k)"}]);
+        let all = ["GREETING=10.0.0.9 never", "k=mine", "AFTER=mine", "SVC_HOST=10.0.0.9"];
+        assert_eq!(texts(with_services(json!({"env": env}))), all);
+        let pod = pod(json!({"containers": [{"name": "c"}]}));
+        let container = &pod.spec.as_ref().unwrap().containers[0];
+        let error = environment((&pod).into(), container, &EnvSources::default(), &host()).unwrap_err();
+        let text = "services have not yet been read at least once, cannot construct envvars";
+        assert_eq!(error.to_string(), text);
     }
 
     #[test]

@@ -71,6 +71,9 @@ pub enum ConfigError {
         /// The Secret.
         name: String,
     },
+    /// What is said of services is not known yet.
+    #[error("services have not yet been read at least once, cannot construct envvars")]
+    ServicesUnknown,
     /// An environment variable from a source hostlet does not serve.
     #[error("environment variable {variable:?}: {kind} is not supported")]
     EnvSource {

@@ -3,12 +3,16 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use k8s_openapi::api::core::v1::{Pod, PodSpec};
+use k8s_openapi::api::core::v1::{Pod, PodSpec, Service};
 use serde_json::{Value, json};
 use tokio::time::sleep;
+use tokio_util::sync::CancellationToken;
 
 use super::testing::{Node, pod};
+use crate::api::fake::{ApiFault, ApiRule, FakeApi};
 use crate::pod::Activity;
+use crate::pod::service_env::ServiceEnv;
+use crate::types::{CONFIG_SOURCE_ANNOTATION, WallClock};
 use crate::volume::objects::{Known, ObjectError, ObjectKind};
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -122,4 +126,38 @@ async fn an_api_server_that_hangs_holds_up_a_start_and_nothing_else() {
     node.until("it has a sandbox", SECOND, |n| n.has("u1")).await;
     node.want([]);
     node.until("it is gone", 5 * SECOND, |n| !n.has("u1")).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pod_of_the_cluster_starts_once_services_are_known_and_a_static_pod_before() {
+    let api = FakeApi::new(WallClock::system());
+    let kubernetes = json!({"spec": {"clusterIP": "10.96.0.1", "ports": [{"name": "https", "port": 443}]}});
+    let mut kubernetes: Service = serde_json::from_value(kubernetes).unwrap();
+    kubernetes.metadata.name = Some("kubernetes".to_owned());
+    api.put("/api/v1/namespaces/default/services/kubernetes", &kubernetes);
+    api.fail(ApiRule::always("GET", "/services", ApiFault::Reset));
+    let mut node = Node::new();
+    node.stop().await;
+    let (task, service_env) = ServiceEnv::new(api.client());
+    let mut tasks = tokio::task::JoinSet::new();
+    tasks.spawn(task.run(CancellationToken::new()));
+    node.service_env = service_env;
+    node.boot();
+    let mut of_cluster = pod_that(json!({}));
+    let annotations = Arc::make_mut(&mut of_cluster).metadata.annotations.as_mut().unwrap();
+    annotations.insert(CONFIG_SOURCE_ANNOTATION.to_owned(), "api".to_owned());
+    node.want([of_cluster, pod("static", "u2", &["c"])]);
+    node.until("the static pod runs", SECOND, |n| n.running("u2").len() == 1).await;
+    let unknown = config_error("services have not yet been read at least once, cannot construct envvars");
+    node.until("it is told", 11 * SECOND, |n| waits(n) == unknown).await;
+    assert!(node.running("u1").is_empty());
+    // The look at what was done so far: while time stands still only the relist of the next second counts as later.
+    sleep(2 * SECOND).await;
+    api.heal();
+    node.until("services are known", MINUTE, |n| n.service_env.is_listed()).await;
+    node.until("it runs", AT_ONCE, |n| n.running("u1").len() == 1).await;
+    let container = node.containers().into_iter().find(|c| c.uid == "u1").unwrap();
+    let envs = node.runtime.container_config(&container.id.as_str().into()).unwrap().envs;
+    let host = envs.iter().find(|variable| variable.key == "KUBERNETES_SERVICE_HOST").unwrap();
+    assert_eq!((host.value.as_str(), envs.len()), ("10.96.0.1", 8));
 }

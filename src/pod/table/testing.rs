@@ -25,6 +25,7 @@ use crate::log::LogLayout;
 use crate::pleg::Pleg;
 use crate::pod::admission::{AdmittedPods, InheritedPod};
 use crate::pod::container::{HostSettings, testing::host};
+use crate::pod::service_env::ServiceEnv;
 use crate::pod::source::SourceState;
 use crate::pod::worker::{PodSyncer, Services};
 use crate::pod::{Activity, HostJanitor, StartGate, StatusBoard, Told, pod_ref};
@@ -70,6 +71,8 @@ pub(super) struct Node {
     pub(super) runtime: FakeRuntime,
     /// The ConfigMaps and Secrets there are.
     pub(super) objects: FakeObjects,
+    /// What the daemon knows of services; a daemon that starts takes it over.
+    pub(super) service_env: ServiceEnv,
     clock: WallClock,
     root: TempDir,
     bound: usize,
@@ -125,6 +128,7 @@ impl Node {
         let mut node = Self {
             runtime,
             objects: FakeObjects::new(clock.clone()),
+            service_env: ServiceEnv::none(),
             clock,
             root: directory(),
             bound,
@@ -186,6 +190,7 @@ impl Node {
             clock: self.clock.clone(),
             volumes,
             objects: Arc::new(self.objects.clone()),
+            service_env: self.service_env.clone(),
             mounts: mounts.clone(),
         };
         let janitor = HostJanitor {

@@ -1,6 +1,6 @@
 //! The worker that owns one pod's life: its state machine, the plan of a step, and the performing of it.
 
-mod env_objects;
+mod env_needs;
 mod memory;
 mod plan;
 mod report;
@@ -12,7 +12,7 @@ mod syncer;
 mod task;
 mod volumes;
 
-pub use env_objects::EnvObjects;
+pub use env_needs::EnvNeeds;
 pub use memory::{Memory, WaitingReason};
 pub use plan::{BackingOff, Kill, Leftovers, Plan, RestartPolicy, SandboxPlan, Start, plan};
 pub use state::{

@@ -8,13 +8,14 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 
 use super::task::PodSyncer;
-use super::{EnvObjects, Memory, Outcome, Work};
+use super::{EnvNeeds, Memory, Outcome, Work};
 use crate::cgroup::Cgroups;
 use crate::cri::{RuntimeService, RuntimeStatus};
 use crate::image::Images;
 use crate::log::LogLayout;
 use crate::pleg::{Observed, PlegHandle};
 use crate::pod::container::HostSettings;
+use crate::pod::service_env::ServiceEnv;
 use crate::pod::{Activity, CrashLoops, PodEvents, StartGate, StatusBoard, pod_ref};
 use crate::store::{Store, Table};
 use crate::sys::Mounts;
@@ -54,6 +55,8 @@ pub struct Services {
     pub volumes: Volumes,
     /// Where the ConfigMaps and Secrets of environments come from.
     pub objects: Arc<dyn ObjectSource>,
+    /// Variables of the cluster's services.
+    pub service_env: ServiceEnv,
     /// The host's mounts: no directory is removed across one.
     pub mounts: Arc<dyn Mounts>,
 }
@@ -71,7 +74,7 @@ impl PodSyncer for Services {
             Work::Sync(pod) => memory.env.follow(pod, &*self.objects),
             // Nothing of it starts any more.
             Work::Terminate { .. } | Work::Finish { .. } | Work::Reap { .. } => {
-                memory.env = EnvObjects::default();
+                memory.env = EnvNeeds::default();
             }
         }
         let outcome = match work {
