@@ -83,6 +83,11 @@ pub async fn run(config: Config, cancel: CancellationToken) -> Result<(), AppErr
     let settings = Arc::new(node_settings(&config, &started.machine));
     let own = OwnNode::new(&settings, &started.machine);
     let allocatable = Allocatable::of(&own.allocatable);
+    let amounts = NodeAmounts {
+        milli_cpu: allocatable.milli_cpu,
+        memory: allocatable.memory,
+        ephemeral_storage: allocatable.ephemeral_storage.unwrap_or_default(),
+    };
     let client = CriClient::new(&config.runtime.runtime_socket, config.runtime.request_timeout);
     let images = if config.runtime.image_socket == config.runtime.runtime_socket {
         client.clone()
@@ -147,7 +152,7 @@ pub async fn run(config: Config, cancel: CancellationToken) -> Result<(), AppErr
         Images::new(runtime_images.clone(), pull_limits(&config), store.clone(), WallClock::system());
     let outputs = ClusterOutputs { api: api_in, node: node_in };
     // Those who read need somebody who could write, be it nobody who ever does.
-    let (objects, _alone): (Arc<dyn ObjectSource>, _) = match cluster {
+    let (objects, service_env, _alone): (Arc<dyn ObjectSource>, _, _) = match cluster {
         Some(cluster) => {
             let inputs = ClusterInputs {
                 settings,
@@ -161,9 +166,10 @@ pub async fn run(config: Config, cancel: CancellationToken) -> Result<(), AppErr
                 wanted: wanted.clone(),
                 known: inherited.iter().filter_map(InheritedPod::of_api).collect(),
             };
-            (Arc::new(cluster.spawn(&mut tasks, &config, inputs, outputs)), None)
+            let (objects, services) = cluster.spawn(&mut tasks, &config, inputs, outputs);
+            (Arc::new(objects), services, None)
         }
-        None => (Arc::new(Standalone), Some(outputs)),
+        None => (Arc::new(Standalone), ServiceEnv::none(), Some(outputs)),
     };
     let server = ControlServer {
         node: config.node_name.clone(),
@@ -205,11 +211,7 @@ pub async fn run(config: Config, cancel: CancellationToken) -> Result<(), AppErr
         let mounts = Arc::new(KernelMounts { mountinfo: MOUNTINFO.into() });
         let (volume_task, volumes) = Volumes::new(VolumeSettings {
             root: config.root_dir.clone(),
-            node: NodeAmounts {
-                milli_cpu: allocatable.milli_cpu,
-                memory: allocatable.memory,
-                ephemeral_storage: allocatable.ephemeral_storage.unwrap_or_default(),
-            },
+            node: amounts,
             mounts: mounts.clone(),
             objects: objects.clone(),
             clock: WallClock::system(),
@@ -222,7 +224,7 @@ pub async fn run(config: Config, cancel: CancellationToken) -> Result<(), AppErr
             gate: StartGate::new(config.max_concurrent_starts.get()),
             cgroups: cgroups.clone(),
             logs: logs.clone(),
-            host: Arc::new(host_settings(&config, &met, cgroup_version, started.machine.memory)),
+            host: Arc::new(host_settings(&config, &met, cgroup_version, amounts, started.machine.memory)),
             runtime_status,
             board: board.clone(),
             events,
@@ -231,7 +233,7 @@ pub async fn run(config: Config, cancel: CancellationToken) -> Result<(), AppErr
             clock: WallClock::system(),
             volumes,
             objects,
-            service_env: ServiceEnv::none(),
+            service_env,
             mounts: mounts.clone(),
         };
         let janitor =
@@ -277,7 +279,13 @@ fn pull_limits(config: &Config) -> PullLimits {
     PullLimits { serialize, max_parallel, qps, burst: config.pulls.burst }
 }
 
-fn host_settings(config: &Config, met: &Met, cgroups: CgroupVersion, memory_capacity: u64) -> HostSettings {
+fn host_settings(
+    config: &Config,
+    met: &Met,
+    cgroups: CgroupVersion,
+    allocatable: NodeAmounts,
+    memory_capacity: u64,
+) -> HostSettings {
     let cgroup_v2 = match cgroups {
         CgroupVersion::V1 => false,
         CgroupVersion::V2 => true,
@@ -293,6 +301,7 @@ fn host_settings(config: &Config, met: &Met, cgroups: CgroupVersion, memory_capa
         cpu_cfs_quota: config.cgroups.cfs_quota,
         cpu_cfs_quota_period: config.cgroups.cfs_period,
         seccomp_default: config.pods.seccomp_default,
+        allocatable,
         memory_capacity,
         cgroup_v2,
         // One killed process at a time is all cgroup v1 can do.

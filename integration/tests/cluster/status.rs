@@ -28,6 +28,15 @@ async fn compared(tenant: &Tenant, object: Value, record: &str, wanted: impl Fn(
         // The stock kubelet sometimes tells the limit that version 1 of cgroups has for none: 9007199254740988Ki.
         status.as_object_mut().unwrap().remove("resources");
     }
+    // The stock kubelet says in an event only why a pod has no sandbox yet; hostlet says it here too.
+    for condition in status["conditions"].as_array_mut().into_iter().flatten() {
+        if condition["type"] == "PodReadyToStartContainers" {
+            condition
+                .as_object_mut()
+                .unwrap()
+                .retain(|field, _| !["reason", "message"].contains(&field.as_str()));
+        }
+    }
     check(record, &status, &names).unwrap();
 }
 
@@ -114,7 +123,6 @@ async fn the_status_of_a_rich_pod_equals_the_stock_kubelets() {
         {"name": "empty", "mountPath": "/empty"},
         {"name": "mem", "mountPath": "/mem"},
         {"name": "cm", "mountPath": "/cm"},
-        {"name": "cm", "mountPath": "/cmfile", "subPath": "k"},
         {"name": "sec", "mountPath": "/sec", "readOnly": true},
         {"name": "down", "mountPath": "/down"},
     ]);

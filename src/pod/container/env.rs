@@ -12,6 +12,7 @@ use super::{ConfigError, HostSettings};
 use crate::pod::service_env::ServiceVariables;
 use crate::pod::view::{PodView, primary_first};
 use crate::volume::objects::{Known, Object, ObjectError, ObjectKind, ObjectRef, Objects};
+use crate::volume::resource_value;
 
 /// What an environment is made from, besides the pod and the host.
 #[derive(Clone, Debug, Default)]
@@ -84,7 +85,7 @@ pub(super) fn environment(
     }
     for variable in container.env.iter().flatten() {
         let value = match (variable.value.as_deref(), &variable.value_from) {
-            (None | Some(""), Some(source)) => resolve(pod, variable, source, sources, host)?,
+            (None | Some(""), Some(source)) => resolve(pod, container, variable, source, sources, host)?,
             (value, _) => Some(expand(value.unwrap_or_default(), |name| {
                 environment.get(name).or_else(|| services.get(name).map(String::as_str))
             })),
@@ -133,6 +134,7 @@ fn take_all(
 /// The value of a variable; none for one from an object or a key that is absent and may be.
 fn resolve(
     pod: PodView<'_>,
+    container: &Container,
     variable: &EnvVar,
     source: &EnvVarSource,
     sources: &EnvSources<'_>,
@@ -145,8 +147,9 @@ fn resolve(
         key_value(&ObjectRef::config_map(&map.name, pod.namespace), &map.key, map.optional, sources)
     } else if let Some(secret) = &source.secret_key_ref {
         key_value(&ObjectRef::secret(&secret.name, pod.namespace), &secret.key, secret.optional, sources)
-    } else if source.resource_field_ref.is_some() {
-        Err(unsupported("resourceFieldRef"))
+    } else if let Some(field) = &source.resource_field_ref {
+        let own = field.container_name.as_deref().filter(|name| !name.is_empty());
+        Ok(Some(resource_value(pod.spec, own.unwrap_or(&container.name), field, &host.allocatable)?))
     } else if source.file_key_ref.is_some() {
         Err(unsupported("fileKeyRef"))
     } else {
@@ -340,6 +343,8 @@ mod tests {
         ] {
             assert_eq!(one(json!({"fieldRef": {"fieldPath": path}})).unwrap(), value, "{path}");
         }
+        // Without a limit of its own a container may use what the node has.
+        assert_eq!(one(json!({"resourceFieldRef": {"resource": "limits.cpu"}})).unwrap(), "4");
         let field = |path| one(json!({"fieldRef": {"fieldPath": path}})).unwrap_err().to_string();
         assert_eq!(field("status.phase"), "field label not supported: status.phase");
         assert_eq!(field("spec.x['y']"), "field label does not support subscript: spec.x['y']");
@@ -399,8 +404,8 @@ mod tests {
                 "the value of key png in Secret ns/image is not UTF-8 and cannot be put into the environment",
             ),
             (
-                json!({"resourceFieldRef": {"resource": "limits.cpu"}}),
-                "environment variable \"X\": resourceFieldRef is not supported",
+                json!({"resourceFieldRef": {"resource": "limits.gpu"}}),
+                "unsupported container resource : limits.gpu",
             ),
         ] {
             assert_eq!(error(source), expected);

@@ -1,5 +1,6 @@
 //! Why a sandbox or container cannot be configured as its pod asks.
 
+use crate::volume::ContentError;
 use crate::volume::objects::{ObjectError, ObjectRef};
 
 /// A pod that cannot be configured. `Display` is what the pod's owner sees, in upstream's words where upstream has the
@@ -41,6 +42,9 @@ pub enum ConfigError {
     /// A policy the CRI does not know.
     #[error("unsupported supplementalGroupsPolicy: {0}")]
     SupplementalGroupsPolicy(String),
+    /// A resource of the container cannot be shown.
+    #[error(transparent)]
+    Resource(#[from] ContentError),
     /// An object that an environment variable is made from cannot be had.
     #[error(transparent)]
     Object(#[from] ObjectError),

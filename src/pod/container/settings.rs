@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use super::kernel::KernelFacts;
+use crate::volume::NodeAmounts;
 
 /// The host as the configurations of sandboxes and containers see it.
 #[derive(Clone, Debug)]
@@ -29,6 +30,8 @@ pub struct HostSettings {
     pub cpu_cfs_quota_period: Duration,
     /// Whether an unset seccomp profile means the runtime's default rather than none.
     pub seccomp_default: bool,
+    /// What pods can have of this node.
+    pub allocatable: NodeAmounts,
     /// Memory of the machine, bytes.
     pub memory_capacity: u64,
     /// Whether cgroups are the unified hierarchy.

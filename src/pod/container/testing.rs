@@ -6,6 +6,7 @@ use k8s_openapi::api::core::v1::Pod;
 use serde_json::{Value, json};
 
 use super::{HostSettings, KernelFacts};
+use crate::volume::NodeAmounts;
 
 /// A node on cgroup v1 with cluster DNS and 8 GiB of memory.
 pub(crate) fn host() -> HostSettings {
@@ -20,6 +21,7 @@ pub(crate) fn host() -> HostSettings {
         cpu_cfs_quota: true,
         cpu_cfs_quota_period: Duration::from_millis(100),
         seccomp_default: false,
+        allocatable: NodeAmounts { milli_cpu: 4_000, memory: 8 << 30, ephemeral_storage: 100 << 30 },
         memory_capacity: 8 << 30,
         cgroup_v2: false,
         single_process_oom_kill: true,

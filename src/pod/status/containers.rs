@@ -4,7 +4,7 @@
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{
     Container, ContainerState as ApiState, ContainerStateRunning, ContainerStateTerminated,
-    ContainerStateWaiting, ContainerStatus as ApiStatus,
+    ContainerStateWaiting, ContainerStatus as ApiStatus, VolumeMount, VolumeMountStatus,
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
@@ -69,7 +69,24 @@ impl OneContainer<'_> {
             None => self.not_seen(),
         };
         self.overlay(&mut status, newest);
+        status.volume_mounts = self.volume_mounts();
         status
+    }
+
+    /// The mounts as they are made: what is below a read-only one is never read-only too.
+    fn volume_mounts(&self) -> Option<Vec<VolumeMountStatus>> {
+        let told = |mount: &VolumeMount| {
+            let read_only = mount.read_only.filter(|read_only| *read_only);
+            VolumeMountStatus {
+                mount_path: mount.mount_path.clone(),
+                name: mount.name.clone(),
+                read_only,
+                recursive_read_only: read_only.map(|_| "Disabled".to_owned()),
+                ..VolumeMountStatus::default()
+            }
+        };
+        let mounts = self.container.volume_mounts.as_deref().filter(|mounts| !mounts.is_empty())?;
+        Some(mounts.iter().map(told).collect())
     }
 
     fn seen(&self, newest: &ContainerStatus, before: Option<&ContainerStatus>) -> ApiStatus {

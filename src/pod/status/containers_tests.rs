@@ -35,6 +35,22 @@ fn never_made() {
 }
 
 #[test]
+fn mounts_are_told_whether_the_container_was_made_or_not() {
+    let mut scene = Scene::of("Always", Vec::new());
+    let mounts =
+        json!([{"name": "a", "mountPath": "/a"}, {"name": "b", "mountPath": "/b", "readOnly": true}]);
+    let spec = scene.pod.spec.as_mut().unwrap();
+    spec.containers[0].volume_mounts = serde_json::from_value(mounts).unwrap();
+    let told = json!([
+        {"name": "a", "mountPath": "/a"},
+        {"name": "b", "mountPath": "/b", "readOnly": true, "recursiveReadOnly": "Disabled"}
+    ]);
+    assert_eq!(regular(&scene)["volumeMounts"], told);
+    scene.observed.containers = vec![container("c", 0, ContainerState::Running)];
+    assert_eq!(regular(&scene)["volumeMounts"], told);
+}
+
+#[test]
 fn running() {
     let scene = Scene::of("Always", vec![running_since("c", 2, 1002), exited("c", 1, 3), exited("c", 0, 4)]);
     let expected = json!({

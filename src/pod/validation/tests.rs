@@ -453,7 +453,7 @@ fn what_is_not_served_is_said_field_by_field() {
             "livenessProbe": handler, "readinessProbe": handler, "startupProbe": handler, "lifecycle": {"preStop": handler},
             "envFrom": [{"secretRef": {"name": "s"}}], "restartPolicy": "Always",
             "resizePolicy": [{"resourceName": "cpu", "restartPolicy": "RestartContainer"}],
-            "env": [{"name": "A", "valueFrom": {"resourceFieldRef": {"resource": "limits.cpu"}}},
+            "env": [{"name": "A", "valueFrom": {"fileKeyRef": {"volumeName": "v", "path": "p", "key": "k"}}},
                 {"name": "B", "valueFrom": {"configMapKeyRef": {"name": "c", "key": "k"}}}],
             "resources": {"limits": {"cpu": "1", "ephemeral-storage": "1Gi", "hugepages-2Mi": "2Mi", "a.b/gpu": "1"}},
             "securityContext": {"appArmorProfile": {"type": "Localhost", "localhostProfile": "x"}}
@@ -465,7 +465,7 @@ fn what_is_not_served_is_said_field_by_field() {
             "spec.containers[0].lifecycle",
             "spec.containers[0].restartPolicy",
             "spec.containers[0].resizePolicy[0]",
-            "spec.containers[0].env[0].valueFrom.resourceFieldRef",
+            "spec.containers[0].env[0].valueFrom.fileKeyRef",
             "spec.containers[0].resources.limits[a.b/gpu]",
             "spec.containers[0].resources.limits[ephemeral-storage]",
             "spec.containers[0].resources.limits[hugepages-2Mi]",

@@ -183,14 +183,8 @@ fn check_env(container: &Container, path: &FieldPath, found: &mut Found) {
     for (index, variable) in list(&container.env).iter().enumerate() {
         let Some(source) = &variable.value_from else { continue };
         let path = path.child("env").index(index).child("valueFrom");
-        let fields = [
-            (
-                "resourceFieldRef",
-                source.resource_field_ref.is_some(),
-                "resources are not shown in the environment",
-            ),
-            ("fileKeyRef", source.file_key_ref.is_some(), "variables are not read from files in volumes"),
-        ];
+        let fields =
+            [("fileKeyRef", source.file_key_ref.is_some(), "variables are not read from files in volumes")];
         for (field, set, sentence) in fields {
             found.add(set, &path.child(field), sentence);
         }

@@ -50,7 +50,9 @@ fn value(item: &DownwardAPIVolumeFile, context: &Context<'_>) -> Result<String, 
     match &item.resource_field_ref {
         Some(field) => {
             let container = field.container_name.as_deref().unwrap_or_default();
-            resource_value(context.pod, container, field, context.node)
+            let spec = context.pod.spec.as_ref();
+            let spec = spec.ok_or_else(|| ContentError::Container(container.to_owned()))?;
+            resource_value(spec, container, field, context.node)
         }
         None => Ok(String::new()),
     }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use k8s_openapi::api::core::v1::{Container, Pod, ResourceFieldSelector};
+use k8s_openapi::api::core::v1::{Container, PodSpec, ResourceFieldSelector};
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity as ApiQuantity;
 
 use crate::types::Quantity;
@@ -12,13 +12,13 @@ use crate::volume::error::ContentError;
 /// The amount that `field` selects of the container named `container`, in units of its divisor, rounded up. A limit that is
 /// not set is what the node has.
 pub fn resource_value(
-    pod: &Pod,
+    spec: &PodSpec,
     container: &str,
     field: &ResourceFieldSelector,
     node: &NodeAmounts,
 ) -> Result<String, ContentError> {
     let unsupported = || ContentError::Resource(field.resource.clone());
-    let container = find(pod, container).ok_or_else(|| ContentError::Container(container.to_owned()))?;
+    let container = find(spec, container).ok_or_else(|| ContentError::Container(container.to_owned()))?;
     let (list, resource) = field.resource.split_once('.').ok_or_else(unsupported)?;
     let resources = container.resources.as_ref();
     let (amounts, default) = match list {
@@ -61,8 +61,7 @@ fn node_amount(resource: &str, node: &NodeAmounts) -> Option<i64> {
     }
 }
 
-fn find<'a>(pod: &'a Pod, name: &str) -> Option<&'a Container> {
-    let spec = pod.spec.as_ref()?;
+fn find<'a>(spec: &'a PodSpec, name: &str) -> Option<&'a Container> {
     spec.containers
         .iter()
         .chain(spec.init_containers.iter().flatten())
@@ -84,7 +83,7 @@ mod tests {
         let pod = TestPod::new(json!({"containers": [{"name": "c", "resources": resources}, {"name": "d"}]}));
         let field: ResourceFieldSelector =
             serde_json::from_value(json!({"resource": resource, "divisor": divisor.unwrap_or("0")})).unwrap();
-        resource_value(&pod.pod, "c", &field, &NODE).map_err(|error| error.to_string())
+        resource_value(pod.pod.spec.as_ref().unwrap(), "c", &field, &NODE).map_err(|error| error.to_string())
     }
 
     #[test]
@@ -113,7 +112,7 @@ mod tests {
         let of = |resource: &str| {
             let pod = TestPod::new(json!({"containers": [{"name": "d"}]}));
             let field = ResourceFieldSelector { resource: resource.to_owned(), ..Default::default() };
-            resource_value(&pod.pod, "d", &field, &NODE).unwrap()
+            resource_value(pod.pod.spec.as_ref().unwrap(), "d", &field, &NODE).unwrap()
         };
         assert_eq!(of("limits.cpu"), "4");
         assert_eq!(of("limits.memory"), NODE.memory.to_string());
