@@ -27,6 +27,7 @@ use super::logs::logs;
 use super::pulls::pulls;
 use super::view::{HungCall, NodeView, Problem};
 use crate::cri::{Call, Calls, ImageService, RuntimeStatus};
+use crate::image::preload::PreloadProblem;
 use crate::image::{Arrivals, Images};
 use crate::pleg::PlegHandle;
 use crate::pod::StatusBoard;
@@ -95,8 +96,8 @@ pub struct ControlServer {
     pub images: Images,
     /// How much of these has arrived.
     pub arrivals: Arc<dyn Arrivals>,
-    /// Where image archives are imported from, if from anywhere.
-    pub preload_dir: Option<PathBuf>,
+    /// Where image archives are imported from, if from anywhere, and what is wrong with them.
+    pub preload: Option<(PathBuf, watch::Receiver<Vec<PreloadProblem>>)>,
     /// What is wrong with the local store.
     pub store: watch::Receiver<Option<String>>,
 }
@@ -191,7 +192,21 @@ impl ControlServer {
             trouble: self.trouble().map(|trouble| trouble.to_string()),
             store: self.store.borrow().clone(),
             hung: self.hung(),
+            archives: self.archives(),
         }
+    }
+
+    /// What is wrong with image archives.
+    pub(super) fn archives(&self) -> Vec<Problem> {
+        let Some((_, problems)) = &self.preload else { return Vec::new() };
+        let told = problems.borrow();
+        let shown = told.iter().map(|problem| Problem {
+            file: problem.path.display().to_string(),
+            pod: None,
+            message: problem.message.clone(),
+            since: problem.since,
+        });
+        shown.collect()
     }
 
     fn hung(&self) -> Vec<HungCall> {
@@ -236,9 +251,20 @@ impl ControlServer {
             changed = self.source.changed() => changed.is_ok(),
             changed = self.runtime.changed() => changed.is_ok(),
             changed = self.store.changed() => changed.is_ok(),
+            changed = changed_if(&mut self.preload) => changed.is_ok(),
         };
         tokio::time::sleep(WATCH_PAUSE).await;
         changed
+    }
+}
+
+/// Waits for ever where nothing is preloaded. Cancel-safe as a watch is.
+async fn changed_if<T>(
+    preload: &mut Option<(PathBuf, watch::Receiver<T>)>,
+) -> Result<(), watch::error::RecvError> {
+    match preload {
+        Some((_, problems)) => problems.changed().await,
+        None => std::future::pending().await,
     }
 }
 

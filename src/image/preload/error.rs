@@ -15,7 +15,9 @@ pub enum ArchiveError {
     #[error("cannot read on; the file may be cut short")]
     Read(#[source] io::Error),
     /// It is compressed in a way that is not known here.
-    #[error("is compressed with {0}; only plain and gzip-compressed tar archives are read")]
+    #[error(
+        "is compressed with {0}; unpack it, or compress it with gzip: only plain and gzip-compressed archives are read"
+    )]
     Compression(&'static str),
     /// A header is not one of tar.
     #[error("is not a tar archive, or a damaged one: {0}")]
@@ -95,8 +97,13 @@ pub enum PlanError {
         source: ReferenceError,
     },
     /// All images are for other hosts.
-    #[error("has no image for linux/{0}")]
-    OtherPlatform(String),
+    #[error("has no image for this host, which is linux/{wanted}, only for {found}")]
+    OtherPlatform {
+        /// The architecture of this host.
+        wanted: String,
+        /// For what it has images.
+        found: String,
+    },
 }
 
 /// The runtime did not take an image.

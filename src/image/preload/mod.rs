@@ -17,6 +17,7 @@ mod walk;
 
 pub use containerd::{Containerd, PRELOAD_REFERENCE};
 pub use digest::Digest;
+pub use directory::PreloadProblem;
 pub use error::{ArchiveError, PlanError, StoreError};
 pub use import::{BlobWriter, ImageStore, LeasedBlob, Target};
 pub use task::{PreloadConfig, run};

@@ -10,12 +10,12 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use nix::fcntl::OFlag;
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, sleep, sleep_until};
 use tokio_util::sync::CancellationToken;
 
 use super::archive::{Piece, Survey, send};
-use super::directory::{Archives, Outcome, Seen, Tell, list};
+use super::directory::{Archives, Outcome, PreloadProblem, Seen, Tell, list};
 use super::import::{
     ImageStore, ImportError, Target, is_present, missing, records, wanted, write_documents, write_pieces,
     write_records,
@@ -46,7 +46,13 @@ pub struct PreloadConfig {
 
 /// Imports what is in the directory, and what comes, until `cancel`. Of two archives with the same image name, the one
 /// imported last has it; at the start that is the last by file name.
-pub async fn run(config: PreloadConfig, store: Arc<dyn ImageStore>, cancel: CancellationToken) {
+/// `told` has what is wrong.
+pub async fn run(
+    config: PreloadConfig,
+    store: Arc<dyn ImageStore>,
+    told: watch::Sender<Vec<PreloadProblem>>,
+    cancel: CancellationToken,
+) {
     let work = Preload {
         directory: std::path::absolute(&config.directory).unwrap_or_else(|_| config.directory.clone()),
         architecture: config.architecture,
@@ -54,6 +60,7 @@ pub async fn run(config: PreloadConfig, store: Arc<dyn ImageStore>, cancel: Canc
         cancel: cancel.clone(),
         archives: Archives::default(),
         listing_problem: None,
+        told: told.clone(),
     };
     tokio::select! {
         biased;
@@ -61,6 +68,8 @@ pub async fn run(config: PreloadConfig, store: Arc<dyn ImageStore>, cancel: Canc
         () = cancel.cancelled() => {}
         unsupported = work.keep_true() => {
             let reason = error_chain(&unsupported);
+            let message = format!("is not read: {reason}");
+            told.send_replace(vec![PreloadProblem { path: config.directory.clone(), message, since: Timestamp::now() }]);
             tracing::warn!(directory = %config.directory.display(), reason,
                 "images are not preloaded: that needs containerd; imagePreloadDir changes nothing here");
             cancel.cancelled().await;
@@ -74,8 +83,9 @@ struct Preload {
     store: Arc<dyn ImageStore>,
     cancel: CancellationToken,
     archives: Archives,
-    /// Why the directory could not be listed, as told.
-    listing_problem: Option<String>,
+    /// Why the directory could not be listed, as told, and since when.
+    listing_problem: Option<(String, Timestamp)>,
+    told: watch::Sender<Vec<PreloadProblem>>,
 }
 
 impl Preload {
@@ -97,7 +107,8 @@ impl Preload {
                 }
                 Err(error) => Err(error.to_string()),
             };
-            let next = match self.heed(listed) {
+            let heeded = self.heed(listed);
+            let next = match heeded {
                 Some(listed) => match self.round(&listed, &mut poll).await {
                     Ok(next) => next,
                     Err(unsupported) => return unsupported,
@@ -107,6 +118,7 @@ impl Preload {
                     None
                 }
             };
+            self.tell();
             let wake = next.map_or(poll, |next| next.min(poll));
             tokio::select! {
                 () = changed.next() => sleep(SETTLE).await, // cancel-safe: a change not taken stays
@@ -123,14 +135,29 @@ impl Preload {
                 Some(listed)
             }
             Err(error) => {
-                if self.listing_problem.as_ref() != Some(&error) {
+                if self.listing_problem.as_ref().is_none_or(|(told, _)| *told != error) {
                     let directory = self.directory.display();
                     tracing::warn!(%directory, error, "cannot list the image archives");
+                    self.listing_problem = Some((error, Timestamp::now()));
                 }
-                self.listing_problem = Some(error);
                 None
             }
         }
+    }
+
+    /// Shows what is wrong, if that is news.
+    fn tell(&self) {
+        let listing = self.listing_problem.iter().map(|(error, since)| PreloadProblem {
+            path: self.directory.clone(),
+            message: format!("cannot be listed: {error}"),
+            since: *since,
+        });
+        let problems: Vec<PreloadProblem> = listing.chain(self.archives.problems()).collect();
+        self.told.send_if_modified(|told| {
+            let is_news = *told != problems;
+            *told = problems;
+            is_news
+        });
     }
 
     /// Imports what is due. Answers when something will be, if nothing happens.
@@ -159,6 +186,7 @@ impl Preload {
                 }
             };
             self.note(&path, outcome);
+            self.tell();
         }
         Ok(next)
     }
@@ -172,7 +200,7 @@ impl Preload {
             }
             Outcome::Broken(_) | Outcome::Failed(..) => String::new(),
         };
-        match self.archives.note(path, outcome) {
+        match self.archives.note(path, outcome, Timestamp::now()) {
             Some(Tell::Imported) => tracing::info!(file, images, "the images of an archive are there"),
             Some(Tell::Problem(problem)) => tracing::warn!(file, problem, "image archive cannot be used"),
             None => {}

@@ -96,7 +96,9 @@ fn an_image_without_a_registry_comes_by_the_directory_that_is_configured() {
         "put an archive with the image (docker save, skopeo copy) into /images",
     );
     assert!(!said.remedy.unwrap().contains("ctr "));
+    facts.archives = vec![("/images/x.tar.zst".to_owned(), "is compressed with zstd".to_owned())];
     let pull = facts.waiting("ErrImagePull", "not found");
+    assert_eq!(pull.explained().also, ["The image archive /images/x.tar.zst is compressed with zstd."]);
     pull.says(Verdict::Wrong, "does not have it", "or put an archive with the image");
 }
 
