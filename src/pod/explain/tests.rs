@@ -64,6 +64,12 @@ fn a_crash_loop_tells_exit_code_last_words_and_the_next_restart() {
 }
 
 #[test]
+fn nothing_that_a_program_or_runtime_says_moves_the_cursor() {
+    let said = Facts::new().waiting("CreateContainerError", "no\n\u{1b}[2J users found").explained();
+    assert!(said.sentence.contains("no \\u{1b}[2J users found"), "{said:?}");
+}
+
+#[test]
 fn of_several_containers_the_logs_of_the_right_one_are_named() {
     let mut facts = Facts::new().crashed(json!({"exitCode": 1}));
     facts.pod = testing::pod("web-n", "u", "Always", &["a", "c"]);
