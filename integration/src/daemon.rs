@@ -33,6 +33,8 @@ pub(crate) struct Setup<'a> {
     pub(crate) manifests: &'a Path,
     /// Where pods' logs are.
     pub(crate) logs: &'a Path,
+    /// The kubeconfig of the cluster it joins; none to run alone.
+    pub(crate) kubeconfig: Option<&'a Path>,
     /// YAML of further `KubeletConfiguration` fields.
     pub(crate) extra: &'a str,
     /// YAML of further `HostletConfiguration` fields.
@@ -77,6 +79,9 @@ imagePreloadDir: {state}/archives
         fs::create_dir_all(&root_dir).with_context(|| format!("creating {}", root_dir.display()))?;
         daemon.arg("--config").arg(&config).arg("--root-dir").arg(&root_dir);
         daemon.args(["--hostname-override", self.node]);
+        if let Some(kubeconfig) = self.kubeconfig {
+            daemon.arg("--kubeconfig").arg(kubeconfig);
+        }
         Ok(())
     }
 }
@@ -146,8 +151,19 @@ impl Daemon {
         timeout: Duration,
         wanted: impl Fn(&Pod) -> bool,
     ) -> Result<Pod> {
+        self.wait_for_api_pod(&format!("{name}-{}", self.node), timeout, wanted).await
+    }
+
+    /// The same of a pod that the API server gave, which has just its name.
+    pub async fn wait_for_api_pod(
+        &self,
+        name: &str,
+        timeout: Duration,
+        wanted: impl Fn(&Pod) -> bool,
+    ) -> Result<Pod> {
         wait_for(&format!("the pod {name}"), timeout, async || {
-            Ok(match self.pod(name)? {
+            let shown = self.pods()?.into_iter().find(|pod| pod.metadata.name.as_deref() == Some(name));
+            Ok(match shown {
                 Some(pod) if wanted(&pod) => Look::Done(pod),
                 Some(pod) => Look::NotYet(serde_json::to_string(&pod.status)?),
                 None => Look::NotYet("no such pod".to_owned()),

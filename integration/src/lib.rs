@@ -6,9 +6,11 @@ pub mod fake_cri;
 pub mod real;
 
 mod daemon;
+mod fake_api;
 mod manifests;
 mod shell;
 mod wait;
 
 pub use daemon::{Daemon, program};
+pub use fake_api::FakeApiServer;
 pub use wait::{Look, wait_for};

@@ -31,8 +31,10 @@ use crate::image::preload::PreloadProblem;
 use crate::image::{Arrivals, Images};
 use crate::pleg::PlegHandle;
 use crate::pod::StatusBoard;
+use crate::pod::admission::RefusedPod;
 use crate::pod::explain::Trouble;
 use crate::pod::source::SourceState;
+use crate::pod::source::api::ApiState;
 
 /// Pause between two views of a watch, so that a busy node does not write without end.
 const WATCH_PAUSE: Duration = Duration::from_millis(200);
@@ -81,9 +83,11 @@ pub struct ControlServer {
     /// Statuses of pods.
     pub board: StatusBoard,
     /// Pods that were refused.
-    pub refused: watch::Receiver<Vec<Pod>>,
+    pub refused: watch::Receiver<Vec<RefusedPod>>,
     /// What the manifests say.
     pub source: watch::Receiver<SourceState>,
+    /// What the API server says.
+    pub api: watch::Receiver<ApiState>,
     /// What the runtime says of itself.
     pub runtime: watch::Receiver<Option<RuntimeStatus>>,
     /// What the runtime has, and how asking it goes.
@@ -170,7 +174,7 @@ impl ControlServer {
                 pod
             })
             .collect();
-        pods.extend(self.refused.borrow().iter().cloned());
+        pods.extend(self.refused.borrow().iter().map(RefusedPod::told));
         let key =
             |pod: &Pod| (pod.metadata.namespace.clone(), pod.metadata.name.clone(), pod.metadata.uid.clone());
         pods.sort_by_key(key);
@@ -191,6 +195,7 @@ impl ControlServer {
             problems: problems.collect(),
             trouble: self.trouble().map(|trouble| trouble.to_string()),
             store: self.store.borrow().clone(),
+            api: self.api.borrow().problem.clone(),
             hung: self.hung(),
             archives: self.archives(),
         }
@@ -249,6 +254,7 @@ impl ControlServer {
             changed = board.changed() => changed.is_ok(),
             changed = self.refused.changed() => changed.is_ok(),
             changed = self.source.changed() => changed.is_ok(),
+            changed = self.api.changed() => changed.is_ok(),
             changed = self.runtime.changed() => changed.is_ok(),
             changed = self.store.changed() => changed.is_ok(),
             changed = changed_if(&mut self.preload) => changed.is_ok(),

@@ -83,18 +83,20 @@ impl ControlServer {
         let mut told: HashMap<PodUid, Told> =
             self.board.all().into_iter().map(|told| (pod_ref(&told.pod).uid, told)).collect();
         let refused = self.refused.borrow().clone();
-        let is_refused = |uid: &PodUid| refused.iter().any(|pod| pod_ref(pod).uid == *uid);
+        let is_refused = |uid: &PodUid| refused.iter().any(|refused| pod_ref(&refused.pod).uid == *uid);
         let mut known: Vec<Known> = Vec::new();
-        for wanted in &self.source.borrow().pods {
-            let uid = pod_ref(&wanted.pod).uid;
+        let manifests: Vec<_> =
+            self.source.borrow().pods.iter().map(|pod| (pod.pod.clone(), Some(pod.file.clone()))).collect();
+        let api: Vec<_> = self.api.borrow().pods.values().map(|pod| (pod.pod.clone(), None)).collect();
+        for (pod, file) in manifests.into_iter().chain(api) {
+            let uid = pod_ref(&pod).uid;
             if !is_refused(&uid) {
                 let told = told.remove(&uid);
-                let (pod, file) = (wanted.pod.clone(), Some(wanted.file.clone()));
                 known.push(Known { pod, standing: Standing::Wanted, told, file });
             }
         }
-        known.extend(refused.into_iter().map(|pod| Known {
-            pod: Arc::new(pod),
+        known.extend(refused.into_iter().map(|refused| Known {
+            pod: Arc::new(refused.told()),
             standing: Standing::Refused,
             told: None,
             file: None,

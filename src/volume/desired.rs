@@ -9,7 +9,7 @@ use super::error::ContentError;
 use super::files::{Files, check_tree};
 use super::kinds::{config_map, downward_api, empty_dir, host_path, projected, secret};
 use super::layout::{Kind, group_file_mode};
-use super::objects::{Known, Object, ObjectError, ObjectRef, TokenRequest};
+use super::objects::{Known, Object, ObjectError, ObjectRef, Objects, TokenRequest};
 
 /// What containers can use of this node; what they get where they name no limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,7 +25,7 @@ pub struct NodeAmounts {
 /// What is known of the objects and tokens that a pod's volumes are made from.
 #[derive(Debug, Default)]
 pub(super) struct Snapshot {
-    pub(super) objects: BTreeMap<ObjectRef, Known>,
+    pub(super) objects: Objects,
     /// Tokens by volume and path.
     pub(super) tokens: BTreeMap<TokenKey, Result<String, ObjectError>>,
 }

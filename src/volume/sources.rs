@@ -4,22 +4,17 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Duration;
 
-use futures::future::{FutureExt, join_all, pending, select_all};
+use futures::future::join_all;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
-use tokio::sync::watch;
 
 use super::desired::{Snapshot, TokenKey, references, token_requests};
 use super::layout::{DATA, Kind, PodLayout};
-use super::objects::{Known, ObjectError, ObjectRef, ObjectSource, Token, TokenRequest};
+use super::objects::{ObjectError, ObjectSource, Token, TokenRequest, Watched};
 use super::token::{is_due, read_token, refresh_at};
 use crate::sys::file_work;
 use crate::types::error_chain;
-
-/// How long objects that are asked for the first time are waited for, before the volume is told to be without.
-const FIRST_ANSWER: Duration = Duration::from_secs(10);
 
 /// A token of the pod.
 #[derive(Debug)]
@@ -35,23 +30,19 @@ struct Held {
 /// The sources of a pod's volumes.
 pub(super) struct Sources {
     objects: Arc<dyn ObjectSource>,
-    watched: BTreeMap<ObjectRef, watch::Receiver<Known>>,
+    watched: Watched,
     tokens: BTreeMap<TokenKey, Held>,
 }
 
 impl Sources {
     /// None yet.
     pub(super) fn new(objects: Arc<dyn ObjectSource>) -> Self {
-        Self { objects, watched: BTreeMap::new(), tokens: BTreeMap::new() }
+        Self { objects, watched: Watched::default(), tokens: BTreeMap::new() }
     }
 
     /// Watches what `pod` refers to, and nothing else. Tokens that were written before are taken from their files.
     pub(super) async fn follow(&mut self, pod: &Pod, layout: &PodLayout) {
-        let wanted = references(pod);
-        self.watched.retain(|object, _| wanted.contains(object));
-        for object in wanted {
-            self.watched.entry(object).or_insert_with_key(|object| self.objects.watch(object));
-        }
+        self.watched.follow(&references(pod), &*self.objects);
         let requests = token_requests(pod);
         self.tokens.retain(|key, held| requests.get(key) == Some(&held.request));
         let new: Vec<_> = requests.into_iter().filter(|(key, _)| !self.tokens.contains_key(key)).collect();
@@ -66,12 +57,7 @@ impl Sources {
 
     /// Waits for objects that were asked for and never known, for a while. Cancel-safe.
     pub(super) async fn first_answers(&mut self) {
-        let known = join_all(self.watched.values_mut().map(|receiver| async move {
-            // An error means that there will be no more news: what is known is all there is.
-            let _ = receiver.wait_for(|known| *known != Known::Pending).await;
-        }));
-        // What is not known then is told as pending.
-        let _ = tokio::time::timeout(FIRST_ANSWER, known).await;
+        self.watched.first_answers().await;
     }
 
     /// Replaces tokens that are due. Cancel-safe but for a token that is lost on its way, and asked for again.
@@ -81,17 +67,13 @@ impl Sources {
 
     /// What is known now. Later news wake [`Sources::changed`].
     pub(super) fn snapshot(&mut self, now: Timestamp) -> Snapshot {
-        let objects = self
-            .watched
-            .iter_mut()
-            .map(|(object, receiver)| (object.clone(), receiver.borrow_and_update().clone()));
         let tokens = self.tokens.iter().map(|(key, held)| {
             let usable = held.token.as_ref().filter(|token| now < token.expires);
             let absent = || ObjectError::Unavailable("the token has expired".to_owned());
             let value = usable.map(|token| token.value.clone());
             (key.clone(), value.ok_or_else(|| held.error.clone().unwrap_or_else(absent)))
         });
-        Snapshot { objects: objects.collect(), tokens: tokens.collect() }
+        Snapshot { objects: self.watched.snapshot(), tokens: tokens.collect() }
     }
 
     /// When the next token is to be replaced.
@@ -109,20 +91,7 @@ impl Sources {
 
     /// Waits for news of an object. Cancel-safe: news stay news until they are in a snapshot.
     pub(super) async fn changed(&mut self) {
-        let news = self.watched.values_mut().map(|receiver| {
-            async move {
-                if receiver.changed().await.is_err() {
-                    // Its source is gone, and has no news any more.
-                    pending::<()>().await;
-                }
-            }
-            .boxed()
-        });
-        let news: Vec<_> = news.collect();
-        if news.is_empty() {
-            return pending().await;
-        }
-        select_all(news).await;
+        self.watched.changed().await;
     }
 }
 

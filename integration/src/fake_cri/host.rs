@@ -13,6 +13,7 @@ use tempfile::TempDir;
 
 use super::FakeCri;
 use crate::daemon::{Daemon, Setup};
+use crate::fake_api::FakeApiServer;
 use crate::manifests;
 
 /// Where a kubelet links container logs; there is no setting for it.
@@ -87,6 +88,18 @@ impl FakeHost {
     /// Starts the daemon without cgroups and waits until it answers. `extra` is YAML of further `KubeletConfiguration`
     /// fields.
     pub async fn start_hostlet(&self, extra: &str) -> Result<Daemon> {
+        self.launch(None, extra).await
+    }
+
+    /// The same as a node of the cluster of this API server.
+    pub async fn join(&self, server: &FakeApiServer, extra: &str) -> Result<Daemon> {
+        let kubeconfig = self.directory().join("kubeconfig");
+        fs::write(&kubeconfig, server.kubeconfig())
+            .with_context(|| format!("writing {}", kubeconfig.display()))?;
+        self.launch(Some(&kubeconfig), extra).await
+    }
+
+    async fn launch(&self, kubeconfig: Option<&Path>, extra: &str) -> Result<Daemon> {
         let extra = format!("cgroupsPerQOS: false\nenforceNodeAllocatable: [none]\n{extra}");
         let setup = Setup {
             state: self.directory(),
@@ -95,6 +108,7 @@ impl FakeHost {
             socket: &self.socket(),
             manifests: &self.manifests(),
             logs: &self.logs(),
+            kubeconfig,
             extra: &extra,
             hostlet: "",
         };

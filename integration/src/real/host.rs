@@ -267,6 +267,7 @@ impl RealHost {
             socket: &dirs.run.join("hostlet.sock"),
             manifests: &self.manifests(),
             logs: &self.logs(),
+            kubeconfig: None,
             extra: &extra,
             hostlet,
         };

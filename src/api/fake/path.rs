@@ -51,22 +51,33 @@ pub(super) fn parameters(query: Option<&str>) -> BTreeMap<String, String> {
         .collect()
 }
 
-/// A field selector of the fields a kubelet selects by: `metadata.name`, `metadata.namespace`, `spec.nodeName`.
+/// A field selector of the fields a kubelet selects by: `metadata.name`, `metadata.namespace`, `spec.nodeName`,
+/// `spec.clusterIP`.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Selector(Vec<(String, String)>);
+pub(super) struct Selector(Vec<Term>);
+
+#[derive(Clone, Debug)]
+struct Term {
+    field: String,
+    value: String,
+    /// Whether the field is to have the value, or not to have it.
+    equal: bool,
+}
 
 impl Selector {
     pub(super) fn of(text: Option<&String>) -> Self {
         let term = |term: &str| {
-            term.split_once('=').map(|(f, v)| (f.to_owned(), v.trim_start_matches('=').to_owned()))
+            let (field, value) = term.split_once('=')?;
+            let (field, equal) = field.strip_suffix('!').map_or((field, true), |field| (field, false));
+            Some(Term { field: field.to_owned(), value: value.trim_start_matches('=').to_owned(), equal })
         };
         Self(text.map(|text| text.split(',').filter_map(term).collect()).unwrap_or_default())
     }
 
     pub(super) fn selects(&self, object: &serde_json::Value) -> bool {
-        self.0.iter().all(|(field, wanted)| {
-            let found = field.split('.').fold(object, |object, part| &object[part]);
-            found.as_str().unwrap_or_default() == wanted
+        self.0.iter().all(|term| {
+            let found = term.field.split('.').fold(object, |object, part| &object[part]);
+            (found.as_str().unwrap_or_default() == term.value) == term.equal
         })
     }
 }

@@ -1,11 +1,9 @@
 //! Configuration of a container, as a stock kubelet sends it. Pure: what must exist on disk, `files` has made before.
 
-use std::net::IpAddr;
-
 use k8s_openapi::api::core::v1::{Container, Pod};
 
 use super::annotations::{container_annotations, container_labels};
-use super::env::environment;
+use super::env::{EnvSources, environment};
 use super::expand::expand;
 use super::files::container_path;
 use super::linux_resources::container_resources;
@@ -19,19 +17,19 @@ use crate::cri::wire::{
 use crate::pod::view::PodView;
 
 /// Configuration of one container of a pod. `attempt` is the restart count it will run under, `image` the image as found or
-/// pulled, `pod_ips` the addresses of its sandbox, `mounts` what [`super::container_mounts`] made.
+/// pulled, `sources` what its environment is made from, `mounts` what [`super::container_mounts`] made.
 pub fn container_config(
     pod: &Pod,
     container: &Container,
     attempt: u32,
     image: &ImageInfo,
-    pod_ips: &[IpAddr],
+    sources: &EnvSources<'_>,
     mounts: Vec<Mount>,
     host: &HostSettings,
 ) -> Result<ContainerConfig, ConfigError> {
     let (api, pod) = (pod, PodView::from(pod));
     check_volumes(container, &mounts)?;
-    let environment = environment(pod, container, pod_ips, host)?;
+    let environment = environment(pod, container, sources, host)?;
     let expanded = |words: &Option<Vec<String>>| {
         words.iter().flatten().map(|word| expand(word, |name| environment.get(name))).collect()
     };

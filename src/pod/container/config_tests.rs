@@ -17,6 +17,11 @@ fn image() -> ImageInfo {
     ImageInfo { id: IMAGE_ID.into(), uid: Some(0), ..Default::default() }
 }
 
+/// What is known on a host without services.
+fn no_services() -> EnvSources<'static> {
+    EnvSources { services: Some(Default::default()), ..EnvSources::default() }
+}
+
 fn texts(pairs: &[(&str, &str)]) -> HashMap<String, String> {
     pairs.iter().map(|(key, value)| (key.to_string(), value.to_string())).collect()
 }
@@ -42,7 +47,8 @@ fn equals_the_stock_kubelets() {
     let pod = full_pod();
     let main = &pod.spec.as_ref().unwrap().containers[0];
     let ips = ["10.88.7.89".parse().unwrap()];
-    let config = container_config(&pod, main, 0, &image(), &ips, mounts.clone(), &host()).unwrap();
+    let sources = EnvSources { pod_ips: &ips, ..no_services() };
+    let config = container_config(&pod, main, 0, &image(), &sources, mounts.clone(), &host()).unwrap();
     let variable = |key: &str, value: &str| KeyValue { key: key.into(), value: value.into() };
     let expected = ContainerConfig {
         metadata: Some(ContainerMetadata { name: "main".into(), attempt: 0 }),
@@ -143,7 +149,7 @@ fn the_streams_the_working_directory_and_the_attempt_are_passed_on() {
         json!({"name": "c", "image": "i", "stdin": true, "stdinOnce": true, "tty": true, "workingDir": "/w"});
     let pod = pod(json!({"containers": [container]}));
     let container = &pod.spec.as_ref().unwrap().containers[0];
-    let config = container_config(&pod, container, 7, &image(), &[], Vec::new(), &host()).unwrap();
+    let config = container_config(&pod, container, 7, &image(), &no_services(), Vec::new(), &host()).unwrap();
     assert!(config.stdin && config.stdin_once && config.tty);
     assert_eq!((config.working_dir.as_str(), config.log_path.as_str()), ("/w", "c/7.log"));
     assert_eq!(config.metadata.unwrap().attempt, 7);
@@ -154,7 +160,7 @@ fn the_streams_the_working_directory_and_the_attempt_are_passed_on() {
 fn a_container_never_starts_without_its_volumes() {
     let pod = pod(json!({"containers": [{"name": "c", "volumeMounts": [{"name": "v", "mountPath": "/v"}]}]}));
     let container = &pod.spec.as_ref().unwrap().containers[0];
-    let config = |mounts| container_config(&pod, container, 0, &image(), &[], mounts, &host());
+    let config = |mounts| container_config(&pod, container, 0, &image(), &no_services(), mounts, &host());
     assert_eq!(
         config(Vec::new()).unwrap_err().to_string(),
         "cannot find volume \"v\" to mount into container \"c\""

@@ -1,5 +1,7 @@
 //! Why a sandbox or container cannot be configured as its pod asks.
 
+use crate::volume::objects::{ObjectError, ObjectRef};
+
 /// A pod that cannot be configured. `Display` is what the pod's owner sees, in upstream's words where upstream has the
 /// error: of a container as message of `CreateContainerConfigError`, of a sandbox in the event of its failed creation.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -39,22 +41,39 @@ pub enum ConfigError {
     /// A policy the CRI does not know.
     #[error("unsupported supplementalGroupsPolicy: {0}")]
     SupplementalGroupsPolicy(String),
-    /// An environment variable from a ConfigMap, without an API server to get it from.
-    #[error("couldn't get configMap {namespace}/{name}, no kubeClient defined")]
-    ConfigMap {
+    /// An object that an environment variable is made from cannot be had.
+    #[error(transparent)]
+    Object(#[from] ObjectError),
+    /// An object that an environment variable is made from was asked for and has not come yet.
+    #[error("timed out waiting for the {} {:?}", .0.kind, .0.name)]
+    ObjectPending(ObjectRef),
+    /// An object without a key that an environment variable is made from.
+    #[error("couldn't find key {key} in {kind} {namespace}/{name}")]
+    MissingKey {
+        /// The key.
+        key: String,
+        /// `ConfigMap` or `Secret`.
+        kind: &'static str,
         /// Namespace of the pod.
         namespace: String,
-        /// The ConfigMap.
+        /// Name of the object.
         name: String,
     },
-    /// An environment variable from a Secret, without an API server to get it from.
-    #[error("couldn't get secret {namespace}/{name}, no kubeClient defined")]
-    Secret {
+    /// A value that is no text, while the runtime takes no other.
+    #[error(
+        "the value of key {key} in Secret {namespace}/{name} is not UTF-8 and cannot be put into the environment"
+    )]
+    NotText {
+        /// The key.
+        key: String,
         /// Namespace of the pod.
         namespace: String,
         /// The Secret.
         name: String,
     },
+    /// What is said of services is not known yet.
+    #[error("services have not yet been read at least once, cannot construct envvars")]
+    ServicesUnknown,
     /// An environment variable from a source hostlet does not serve.
     #[error("environment variable {variable:?}: {kind} is not supported")]
     EnvSource {

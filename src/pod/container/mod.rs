@@ -24,6 +24,7 @@ pub(crate) mod testing;
 
 pub use config::container_config;
 pub use dns::{DnsWarning, ResolvConfError, parse_resolv_conf};
+pub use env::{EnvSources, env_references};
 pub use error::ConfigError;
 pub use files::{FilesError, container_mounts, make_pod_dir, pod_dns};
 pub use hash::container_hash;

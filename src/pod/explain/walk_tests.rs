@@ -380,9 +380,25 @@ fn containers_that_cannot_be_configured() {
             "a user's number",
         ),
         (
-            "couldn't get configMap default/web, no kubeClient defined",
-            "this node has no API server",
-            "env[].value",
+            "services have not yet been read at least once, cannot construct envvars",
+            "has not told of them yet",
+            "API server can be reached",
+        ),
+        (r#"timed out waiting for the secret "x""#, "has not come yet", "API server can be reached"),
+        (
+            r#"cannot read configmap "x": client error (Connect): tcp connect error"#,
+            "does not give an object",
+            "API server can be reached",
+        ),
+        (
+            r#"secrets "x" is forbidden: User "system:node:n1" cannot list resource "secrets" in API group """#,
+            "does not let this node read",
+            "what the node may read",
+        ),
+        (
+            "the value of key png in Secret ns/image is not UTF-8 and cannot be put into the environment",
+            "no text",
+            "as a volume",
         ),
         (r#"configmap "nope" not found"#, "a ConfigMap that its environment is made from", "optional: true"),
         (r#"secret "nope" not found"#, "a Secret that its environment is made from", "optional: true"),
@@ -605,6 +621,16 @@ fn steps_that_only_an_event_tells() {
             "add the key",
         ),
         (r#"timed out waiting for the configmap "x""#, "has not come yet", "API server"),
+        (
+            r#"cannot read configmap "x": client error (Connect): tcp connect error"#,
+            "does not give an object",
+            "API server can be reached",
+        ),
+        (
+            r#"configmaps "x" is forbidden: User "system:node:n1" cannot list resource"#,
+            "does not let this node read",
+            "what the node may read",
+        ),
         (
             "failed to fetch token: serviceaccounts \"x\" not found",
             "does not give a token",

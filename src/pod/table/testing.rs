@@ -25,13 +25,14 @@ use crate::log::LogLayout;
 use crate::pleg::Pleg;
 use crate::pod::admission::{AdmittedPods, InheritedPod};
 use crate::pod::container::{HostSettings, testing::host};
+use crate::pod::service_env::ServiceEnv;
 use crate::pod::source::SourceState;
 use crate::pod::worker::{PodSyncer, Services};
 use crate::pod::{Activity, HostJanitor, StartGate, StatusBoard, Told, pod_ref};
 use crate::store::Store;
 use crate::sys::KernelMounts;
 use crate::types::{CONFIG_SEEN_ANNOTATION, POD_UID_LABEL, PodUid, WallClock};
-use crate::volume::objects::Standalone;
+use crate::volume::objects::FakeObjects;
 use crate::volume::{NodeAmounts, VolumeSettings, Volumes};
 
 /// Time between two looks of a test at the node.
@@ -68,6 +69,10 @@ type WrapJanitor = Box<dyn Fn(HostJanitor) -> Arc<dyn Janitor>>;
 /// A host with a runtime, and the daemon on it if it runs.
 pub(super) struct Node {
     pub(super) runtime: FakeRuntime,
+    /// The ConfigMaps and Secrets there are.
+    pub(super) objects: FakeObjects,
+    /// What the daemon knows of services; a daemon that starts takes it over.
+    pub(super) service_env: ServiceEnv,
     clock: WallClock,
     root: TempDir,
     bound: usize,
@@ -119,16 +124,19 @@ impl Node {
         let base = "2026-01-01T00:00:00Z".parse().unwrap();
         let runtime = FakeRuntime::starting_at(base);
         runtime.add_image("img:latest");
+        let clock = WallClock::of_tokio(base);
         let mut node = Self {
             runtime,
-            clock: WallClock::of_tokio(base),
+            objects: FakeObjects::new(clock.clone()),
+            service_env: ServiceEnv::none(),
+            clock,
             root: directory(),
             bound,
             wrap,
             wrap_janitor,
             chance: StdRng::seed_from_u64(seed),
             disk: Store::default(),
-            wanted: WantedPods { ready: true, pods: Vec::new() },
+            wanted: WantedPods { ready: true, ..WantedPods::default() },
             daemon: None,
         };
         std::fs::write(node.root.path().join("mountinfo"), "").unwrap();
@@ -158,7 +166,7 @@ impl Node {
             root: root.to_owned(),
             node: NodeAmounts { milli_cpu: 2_000, memory: 8 << 30, ephemeral_storage: 1 << 30 },
             mounts: mounts.clone(),
-            objects: Arc::new(Standalone),
+            objects: Arc::new(self.objects.clone()),
             clock: self.clock.clone(),
         });
         let services = Services {
@@ -176,10 +184,13 @@ impl Node {
             }),
             runtime_status: watch::channel(Some(status)).1,
             board: board.clone(),
+            events: Arc::new(|_, _, _| {}),
             crash_loop_cap: Duration::from_secs(300),
             store: store.clone(),
             clock: self.clock.clone(),
             volumes,
+            objects: Arc::new(self.objects.clone()),
+            service_env: self.service_env.clone(),
             mounts: mounts.clone(),
         };
         let janitor = HostJanitor {
@@ -266,7 +277,7 @@ impl Node {
 
     /// The same, while some source may not be read yet.
     pub(super) fn tell(&mut self, ready: bool, pods: impl IntoIterator<Item = Arc<Pod>>) {
-        self.wanted = WantedPods { ready, pods: pods.into_iter().collect() };
+        self.wanted = WantedPods { ready, pods: pods.into_iter().collect(), ..WantedPods::default() };
         if let Some(daemon) = &self.daemon {
             daemon.wanted.send_replace(self.wanted.clone());
         }

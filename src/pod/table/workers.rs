@@ -11,11 +11,11 @@ use tokio_util::sync::CancellationToken;
 
 use super::Effect;
 use crate::pod::pod_ref;
-use crate::pod::worker::{self, Job, Outcome, PodSyncer, Work};
+use crate::pod::worker::{self, Job, PodSyncer, Report, Work};
 use crate::types::{PodRef, PodUid};
 
-/// Ended work that may wait to be taken in. The table takes it in as fast as it comes; workers wait for a place.
-const DONE_QUEUE: usize = 64;
+/// Reports that may wait to be taken in. The table takes them in as fast as they come; workers wait for a place.
+const REPORTS: usize = 64;
 
 struct Worker {
     inbox: mpsc::Sender<Job>,
@@ -28,19 +28,24 @@ pub(super) struct Workers {
     workers: HashMap<PodUid, Worker>,
     /// Owns the tasks: dropped with the table, they end.
     tasks: JoinSet<()>,
-    done_in: mpsc::Sender<(PodUid, Outcome)>,
-    done_out: mpsc::Receiver<(PodUid, Outcome)>,
+    reports_in: mpsc::Sender<(PodUid, Report)>,
+    reports: mpsc::Receiver<(PodUid, Report)>,
 }
 
 impl Workers {
     pub(super) fn new(syncer: Arc<dyn PodSyncer>) -> Self {
-        let (done_in, done_out) = mpsc::channel(DONE_QUEUE);
-        Self { syncer, workers: HashMap::new(), tasks: JoinSet::new(), done_in, done_out }
+        let (reports_in, reports) = mpsc::channel(REPORTS);
+        Self { syncer, workers: HashMap::new(), tasks: JoinSet::new(), reports_in, reports }
     }
 
-    /// The next work that ended; `None` never, as this end keeps a sender. Cancel-safe.
-    pub(super) async fn next_done(&mut self) -> Option<(PodUid, Outcome)> {
-        self.done_out.recv().await
+    /// The next word of a worker; `None` never, as this end keeps a sender. Cancel-safe.
+    pub(super) async fn next_report(&mut self) -> Option<(PodUid, Report)> {
+        self.reports.recv().await
+    }
+
+    /// What performs the work.
+    pub(super) fn syncer(&self) -> &Arc<dyn PodSyncer> {
+        &self.syncer
     }
 
     /// Passes on when a pod's next work begins.
@@ -94,7 +99,7 @@ impl Workers {
     fn start(&mut self, pod: PodRef) -> mpsc::Sender<Job> {
         // One place: a worker has one piece of work at a time.
         let (inbox, jobs) = mpsc::channel(1);
-        self.tasks.spawn(worker::run(pod, self.syncer.clone(), jobs, self.done_in.clone()));
+        self.tasks.spawn(worker::run(pod, self.syncer.clone(), jobs, self.reports_in.clone()));
         inbox
     }
 }

@@ -8,6 +8,7 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1::PodStatus as ApiStatus;
 use tokio::time::Instant;
 
+use super::EnvNeeds;
 use crate::pod::CrashLoops;
 use crate::pod::status::Lifecycle;
 use crate::types::ContainerId;
@@ -37,6 +38,8 @@ pub struct Memory {
     pub sandbox_error: Option<String>,
     /// What was last told to be wrong with the pod's volumes.
     pub volume_problems: Vec<VolumeProblem>,
+    /// What its containers' environments are made from.
+    pub env: EnvNeeds,
     /// What ended containers left in their termination logs.
     pub termination_messages: BTreeMap<ContainerId, String>,
     /// When the last work ended, was cancelled or panicked: the next one wants to see the runtime as of later.
@@ -61,6 +64,7 @@ impl Memory {
             failure: None,
             sandbox_error: None,
             volume_problems: Vec::new(),
+            env: EnvNeeds::default(),
             termination_messages: BTreeMap::new(),
             last_work: None,
             status: None,

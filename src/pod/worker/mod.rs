@@ -1,5 +1,6 @@
 //! The worker that owns one pod's life: its state machine, the plan of a step, and the performing of it.
 
+mod env_needs;
 mod memory;
 mod plan;
 mod report;
@@ -11,6 +12,7 @@ mod syncer;
 mod task;
 mod volumes;
 
+pub use env_needs::EnvNeeds;
 pub use memory::{Memory, WaitingReason};
 pub use plan::{BackingOff, Kill, Leftovers, Plan, RestartPolicy, SandboxPlan, Start, plan};
 pub use state::{
@@ -18,4 +20,4 @@ pub use state::{
     Work,
 };
 pub use syncer::Services;
-pub use task::{Job, PodSyncer, run};
+pub use task::{Job, PodSyncer, Report, run};

@@ -12,9 +12,9 @@ use crate::cri::wire::PodSandboxConfig;
 use crate::cri::{ContainerState, CriError};
 use crate::image::{ImageError, ImageRequest, PullPolicy};
 use crate::pleg::PodStatus;
-use crate::pod::container::{container_config, container_mounts};
+use crate::pod::container::{EnvSources, container_config, container_mounts};
 use crate::pod::timeline::Step;
-use crate::pod::{Activity, Turn, pod_ref};
+use crate::pod::{Activity, Turn, is_static, pod_ref};
 use crate::store::Table;
 use crate::sys::file_work;
 use crate::types::{ContainerId, PodEvent, PodRef, SandboxId, error_chain};
@@ -123,15 +123,17 @@ impl Services {
         memory: &mut Memory,
     ) -> Result<ContainerId, NotStarted> {
         let image = self.pull(reference, container, sandbox, memory).await?;
+        let sources = self.env_sources(pod, container, sandbox, memory).await;
         let config = async {
             let mounts = container_mounts(pod, container, volumes, &sandbox.ips, &self.host).await?;
-            let config = container_config(pod, container, attempt, &image, &sandbox.ips, mounts, &self.host)?;
+            let config = container_config(pod, container, attempt, &image, &sources, mounts, &self.host)?;
             Ok::<_, crate::pod::container::FilesError>(config)
         };
         let config = match config.await {
             Ok(config) => config,
             Err(error) => {
                 let text = error_chain(&error);
+                memory.env.lacks(&container.name);
                 self.failed(reference, container, &text, memory);
                 return Err(not_started("CreateContainerConfigError", text, Retry::BackOff));
             }
@@ -164,6 +166,31 @@ impl Services {
                 Err(not_started("CreateContainerError", error.to_string(), Retry::after(&error)))
             }
         }
+    }
+
+    /// What a container's environment is made from. What is not known yet is waited for, but not for long.
+    async fn env_sources<'s>(
+        &self,
+        pod: &Pod,
+        container: &Container,
+        sandbox: &'s PodSandbox,
+        memory: &mut Memory,
+    ) -> EnvSources<'s> {
+        let objects = memory.env.of(&container.name).await;
+        let namespace = pod.metadata.namespace.as_deref().unwrap_or_default();
+        let links = pod.spec.as_ref().and_then(|spec| spec.enable_service_links).unwrap_or(true);
+        let variables = || self.service_env.variables(namespace, links);
+        let services = if is_static(pod) {
+            // It starts without an API server too, with those of the services that are known.
+            Some(variables().unwrap_or_default())
+        } else {
+            self.service_env.first_answer().await;
+            variables()
+        };
+        if services.is_none() {
+            memory.env.lacks_services(&self.service_env);
+        }
+        EnvSources { pod_ips: &sandbox.ips, objects, services }
     }
 
     async fn pull(

@@ -8,18 +8,20 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 
 use super::task::PodSyncer;
-use super::{Memory, Outcome, Work};
+use super::{EnvNeeds, Memory, Outcome, Work};
 use crate::cgroup::Cgroups;
 use crate::cri::{RuntimeService, RuntimeStatus};
 use crate::image::Images;
 use crate::log::LogLayout;
 use crate::pleg::{Observed, PlegHandle};
 use crate::pod::container::HostSettings;
-use crate::pod::{Activity, CrashLoops, StartGate, StatusBoard, pod_ref};
+use crate::pod::service_env::ServiceEnv;
+use crate::pod::{Activity, CrashLoops, PodEvents, StartGate, StatusBoard, pod_ref};
 use crate::store::{Store, Table};
 use crate::sys::Mounts;
 use crate::types::{PodRef, PodUid, WallClock};
 use crate::volume::Volumes;
+use crate::volume::objects::ObjectSource;
 
 /// The parts of the node that work on pods is done with. Shared by all workers.
 pub struct Services {
@@ -41,6 +43,8 @@ pub struct Services {
     pub runtime_status: watch::Receiver<Option<RuntimeStatus>>,
     /// Where pod statuses are told.
     pub board: StatusBoard,
+    /// Where events are told, beside the log and the timeline.
+    pub events: PodEvents,
     /// Longest pause of a crash loop.
     pub crash_loop_cap: Duration,
     /// Where what a new daemon must know is kept.
@@ -49,6 +53,10 @@ pub struct Services {
     pub clock: WallClock,
     /// Sets up the pods' volumes and takes them down.
     pub volumes: Volumes,
+    /// Where the ConfigMaps and Secrets of environments come from.
+    pub objects: Arc<dyn ObjectSource>,
+    /// Variables of the cluster's services.
+    pub service_env: ServiceEnv,
     /// The host's mounts: no directory is removed across one.
     pub mounts: Arc<dyn Mounts>,
 }
@@ -62,6 +70,13 @@ impl PodSyncer for Services {
 
     async fn perform(&self, work: &Work, memory: &mut Memory) -> Outcome {
         memory.failure = None;
+        match work {
+            Work::Sync(pod) => memory.env.follow(pod, &*self.objects),
+            // Nothing of it starts any more.
+            Work::Terminate { .. } | Work::Finish { .. } | Work::Reap { .. } => {
+                memory.env = EnvNeeds::default();
+            }
+        }
         let outcome = match work {
             Work::Sync(pod) => self.sync(pod, memory).await,
             Work::Terminate { pod, grace_seconds, status } => {
@@ -74,6 +89,10 @@ impl PodSyncer for Services {
         };
         self.rest(work, outcome, memory);
         outcome
+    }
+
+    async fn news(&self) -> PodUid {
+        self.volumes.changed().await
     }
 
     fn scheduled(&self, pod: &PodUid, due: Option<Instant>) {

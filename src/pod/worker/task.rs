@@ -22,6 +22,9 @@ pub trait PodSyncer: Send + Sync + 'static {
     /// Performs `work`. Dropping the future cancels it: whatever was begun is found by the next look at the runtime.
     async fn perform(&self, work: &Work, memory: &mut Memory) -> Outcome;
 
+    /// The next pod that has news of something beside the runtime which its work may wait for. Has one reader. Cancel-safe.
+    async fn news(&self) -> PodUid;
+
     /// Takes in when the pod's next work begins; none while it is under way. For showing only.
     fn scheduled(&self, pod: &PodUid, due: Option<Instant>) {
         let (_, _) = (pod, due);
@@ -42,15 +45,37 @@ pub struct Job {
     pub cancel: CancellationToken,
 }
 
-/// Performs jobs until the inbox is closed. A panic in the work is reported and counts as a failure of that work alone.
+/// What a worker tells the table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Report {
+    /// Its work ended.
+    Done(Outcome),
+    /// There is news of something that its last work lacked: it should work again.
+    News,
+}
+
+/// Performs jobs until the inbox is closed, and reports. A panic in the work is reported and counts as a failure of that work alone.
 pub async fn run(
     pod: PodRef,
     syncer: Arc<dyn PodSyncer>,
     mut inbox: mpsc::Receiver<Job>,
-    done: mpsc::Sender<(PodUid, Outcome)>,
+    reports: mpsc::Sender<(PodUid, Report)>,
 ) {
     let mut memory = syncer.memory(&pod);
-    while let Some(Job { work, cancel }) = inbox.recv().await {
+    loop {
+        let job = tokio::select! {
+            biased;
+            // Cancel-safe: a job is taken only when it is returned.
+            job = inbox.recv() => job,
+            // Cancel-safe: news stay news until they were told.
+            () = memory.env.news() => {
+                if reports.send((pod.uid.clone(), Report::News)).await.is_err() {
+                    return;
+                }
+                continue;
+            }
+        };
+        let Some(Job { work, cancel }) = job else { return };
         let performed = {
             // Boxed, so that an idle worker does not hold the space of a busy one. The memory is plain values, of which
             // a panic in the middle can lose an update but break none.
@@ -73,7 +98,7 @@ pub async fn run(
             tracing::error!(pod = %pod, uid = %pod.uid, panic = what, "the pod's worker panicked; it will try again");
             Outcome::Failed(Retry::BackOff)
         });
-        if done.send((pod.uid.clone(), outcome)).await.is_err() {
+        if reports.send((pod.uid.clone(), Report::Done(outcome))).await.is_err() {
             return;
         }
     }

@@ -28,9 +28,29 @@ pub(super) const RULES: &[Rule] = &[
         "set securityContext.runAsUser to a user's number",
     ),
     rule(
-        &["no kubeclient defined"],
-        "its environment is made from an object of a cluster, and this node has no API server",
-        "write the value into the manifest (env[].value)",
+        &["services have not yet been read"],
+        "its environment tells of the cluster's services, and the API server has not told of them yet",
+        "see that the API server can be reached from this node; hostlet goes on by itself",
+    ),
+    rule(
+        &["timed out waiting for the"],
+        "an object that its environment is made from has not come yet",
+        "see that the API server can be reached from this node; hostlet goes on by itself",
+    ),
+    rule(
+        &["cannot read"],
+        "the API server does not give an object that its environment is made from",
+        "see that the API server can be reached from this node; hostlet goes on by itself",
+    ),
+    rule(
+        &["is forbidden"],
+        "the API server does not let this node read an object that its environment is made from",
+        "see that the pod, its namespace and the object's name are right, and what the node may read; hostlet goes on by itself",
+    ),
+    rule(
+        &["is not utf-8"],
+        "its environment takes a value that is no text",
+        "mount the Secret as a volume, or put text under that key; hostlet goes on by itself",
     ),
     rule(&["configmap", "not found"], "a ConfigMap that its environment is made from does not exist", OBJECT),
     rule(&["secret", "not found"], "a Secret that its environment is made from does not exist", OBJECT),

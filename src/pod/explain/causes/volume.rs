@@ -39,6 +39,16 @@ pub(super) const RULES: &[Rule] = &[
         "see that the API server can be reached from this node; hostlet goes on by itself",
     ),
     rule(
+        &["for volume", "cannot read"],
+        "the API server does not give an object that a volume is made from",
+        "see that the API server can be reached from this node; hostlet goes on by itself",
+    ),
+    rule(
+        &["for volume", "is forbidden"],
+        "the API server does not let this node read an object that a volume is made from",
+        "see that the pod, its namespace and the object's name are right, and what the node may read; hostlet goes on by itself",
+    ),
+    rule(
         &["for volume", "configmap", "not found"],
         "the ConfigMap that a volume is made from does not exist",
         "make it in the pod's namespace, correct its name in spec.volumes, or set optional: true; hostlet goes on by itself",

@@ -1,0 +1,111 @@
+//! An API server in memory behind a real port of loopback, so that the daemon meets it as it meets any other. Its faults
+//! are scripted; it can be taken away and given back.
+
+use std::net::{SocketAddr, TcpListener as StdListener};
+use std::sync::Arc;
+
+use anyhow::{Context, Result};
+use bytes::Bytes;
+use hostlet::api::fake::{AnswerBody, FakeApi};
+use hostlet::types::WallClock;
+use http::{Request, Response};
+use http_body_util::BodyExt;
+use hyper::body::Incoming;
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper_util::rt::TokioIo;
+use tokio::net::TcpListener;
+use tokio::runtime::{Builder, Runtime};
+use tokio::task::JoinSet;
+
+/// The server and the port it has for life.
+pub struct FakeApiServer {
+    api: FakeApi,
+    address: SocketAddr,
+    /// An executor of its own: dropping it cuts every connection, as a server that dies does.
+    executor: Option<Runtime>,
+}
+
+impl FakeApiServer {
+    /// Serves an empty cluster.
+    pub fn start() -> Result<Self> {
+        let address = SocketAddr::from(([127, 0, 0, 1], 0));
+        let mut server = Self { api: FakeApi::new(WallClock::system()), address, executor: None };
+        server.resume()?;
+        Ok(server)
+    }
+
+    /// What is served.
+    pub fn api(&self) -> &FakeApi {
+        &self.api
+    }
+
+    /// A kubeconfig that leads here.
+    pub fn kubeconfig(&self) -> String {
+        format!(
+            "apiVersion: v1
+kind: Config
+clusters: [{{name: fake, cluster: {{server: 'http://{}'}}}}]
+users: [{{name: node}}]
+contexts: [{{name: node, context: {{cluster: fake, user: node}}}}]
+current-context: node
+",
+            self.address
+        )
+    }
+
+    /// Cuts all connections and refuses new ones. What it has stays.
+    pub fn stop(&mut self) {
+        if let Some(executor) = self.executor.take() {
+            executor.shutdown_background();
+        }
+    }
+
+    /// Serves again, at the same port.
+    pub fn resume(&mut self) -> Result<()> {
+        self.stop();
+        let executor = Builder::new_multi_thread()
+            .worker_threads(1)
+            .thread_name("fake-api")
+            .enable_all()
+            .build()
+            .context("making the fake API server's executor")?;
+        let listener = StdListener::bind(self.address).context("listening on loopback")?;
+        self.address = listener.local_addr().context("asking for the port")?;
+        listener.set_nonblocking(true).context("preparing the listener")?;
+        let listener = {
+            let _context = executor.enter();
+            TcpListener::from_std(listener).context("preparing the listener")?
+        };
+        executor.spawn(serve(listener, self.api.clone()));
+        self.executor = Some(executor);
+        Ok(())
+    }
+}
+
+impl Drop for FakeApiServer {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+async fn serve(listener: TcpListener, api: FakeApi) {
+    let api = Arc::new(api);
+    let mut connections = JoinSet::new();
+    loop {
+        let Ok((stream, _)) = listener.accept().await else { return };
+        let api = api.clone();
+        connections.spawn(async move {
+            let service = service_fn(|request| answer(&api, request));
+            // An error is a connection that was cut, by either side.
+            let _ = http1::Builder::new().serve_connection(TokioIo::new(stream), service).await;
+        });
+    }
+}
+
+/// An error cuts the connection.
+async fn answer(api: &FakeApi, request: Request<Incoming>) -> Result<Response<AnswerBody>, std::io::Error> {
+    let (head, body) = request.into_parts();
+    let body: Bytes = body.collect().await.map_err(std::io::Error::other)?.to_bytes();
+    api.answer(Request::from_parts(head, body)).await
+}

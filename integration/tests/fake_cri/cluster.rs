@@ -1,0 +1,182 @@
+//! The daemon as a node of a cluster whose API server fails as it likes.
+
+use std::time::Duration;
+
+use anyhow::Result;
+use hostlet::api::fake::{ApiFault, ApiRule, FakeApi};
+use hostlet::cri::fake::Restart;
+use hostlet_integration::fake_cri::FakeHost;
+use hostlet_integration::{FakeApiServer, Look, wait_for};
+use k8s_cri::v1::ContainerState;
+use k8s_openapi::api::coordination::v1::Lease;
+use k8s_openapi::api::core::v1::{Event, Node, Pod};
+use serde_json::{Value, json};
+
+use crate::support::{LATER, SOON, is_ready};
+
+const PODS: &str = "/api/v1/namespaces/default/pods";
+
+fn path(name: &str) -> String {
+    format!("{PODS}/{name}")
+}
+
+/// Gives the node a pod that has one container, `main`.
+fn give(server: &FakeApiServer, host: &FakeHost, name: &str, more: Value) -> Result<()> {
+    let mut spec = json!({
+        "nodeName": host.node(), "restartPolicy": "Always", "terminationGracePeriodSeconds": 2,
+        "containers": [{"name": "main", "image": "busybox:1", "imagePullPolicy": "IfNotPresent"}]
+    });
+    for (field, value) in more.as_object().into_iter().flatten() {
+        spec[field] = value.clone();
+    }
+    let pod = json!({"metadata": {"name": name, "namespace": "default"}, "spec": spec});
+    server.api().put(&path(name), &serde_json::from_value::<Pod>(pod)?);
+    Ok(())
+}
+
+async fn wait_for_shown(api: &FakeApi, name: &str, is_it: impl Fn(&Pod) -> bool) -> Result<Pod> {
+    wait_for(&format!("pod {name} as wanted on the API server"), SOON, async || {
+        let shown = api.get::<Pod>(&path(name));
+        Ok(match shown {
+            Some(pod) if is_it(&pod) => Look::Done(pod),
+            other => Look::NotYet(format!("{:?}", other.and_then(|pod| pod.status))),
+        })
+    })
+    .await
+}
+
+async fn wait_until_deleted(server: &FakeApiServer, host: &FakeHost, name: &str) -> Result<()> {
+    wait_for(&format!("the end of {name}"), LATER, async || {
+        let left: Vec<_> = host
+            .runtime()
+            .wire_containers()
+            .into_iter()
+            .filter(|c| c.labels.get("io.kubernetes.pod.name").is_some_and(|pod| pod == name))
+            .collect();
+        let runs = left.iter().any(|c| c.state() == ContainerState::ContainerRunning);
+        let shown = server.api().get::<Pod>(&path(name)).is_some();
+        Ok(if runs || shown { Look::NotYet(format!("shown: {shown}, {left:?}")) } else { Look::Done(()) })
+    })
+    .await
+}
+
+/// How often each container was made, by name of the pod.
+fn attempts(host: &FakeHost, name: &str) -> Vec<u32> {
+    let containers = host.runtime().wire_containers().into_iter();
+    let own = containers.filter(|c| c.labels.get("io.kubernetes.pod.name").is_some_and(|pod| pod == name));
+    let mut attempts: Vec<u32> = own.filter_map(|c| Some(c.metadata?.attempt)).collect();
+    attempts.sort_unstable();
+    attempts
+}
+
+#[tokio::test]
+async fn a_node_joins_runs_what_it_is_given_and_tells_how_that_went() {
+    let (host, server) = (FakeHost::start().unwrap(), FakeApiServer::start().unwrap());
+    host.runtime().add_image("busybox:1");
+    let daemon = host.join(&server, "").await.unwrap();
+    give(&server, &host, "a", json!({})).unwrap();
+    give(&server, &host, "once", json!({"restartPolicy": "Never"})).unwrap();
+    give(&server, &host, "misplaced", json!({"nodeSelector": {"no": "such"}})).unwrap();
+    let shown = wait_for_shown(server.api(), "a", is_ready).await.unwrap();
+    assert_eq!(shown.status.unwrap().qos_class.as_deref(), Some("BestEffort"));
+    let refused = wait_for_shown(server.api(), "misplaced", |pod| {
+        pod.status.as_ref().is_some_and(|status| status.phase.as_deref() == Some("Failed"))
+    });
+    assert_eq!(refused.await.unwrap().status.unwrap().reason.as_deref(), Some("NodeAffinity"));
+
+    let node: Node = server.api().get(&format!("/api/v1/nodes/{}", host.node())).unwrap();
+    let ready = node.status.unwrap().conditions.unwrap().into_iter().find(|c| c.type_ == "Ready").unwrap();
+    assert_eq!(ready.status, "True");
+    let leases = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases";
+    assert!(server.api().get::<Lease>(&format!("{leases}/{}", host.node())).is_some());
+    let started = |event: &Event| event.reason.as_deref() == Some("Started");
+    wait_for("events", SOON, async || {
+        let events = server.api().list::<Event>("/api/v1/namespaces/default/events");
+        let field =
+            events.iter().find(|event| started(event)).and_then(|e| e.involved_object.field_path.clone());
+        Ok(field.map_or(Look::NotYet(format!("{} events", events.len())), Look::Done))
+    })
+    .await
+    .unwrap();
+
+    for name in ["a", "once", "misplaced"] {
+        server.api().delete(&path(name), Some(1));
+    }
+    // An API server deletes a pod that has failed by itself.
+    for (name, times) in [("a", 1), ("once", 1), ("misplaced", 0)] {
+        wait_until_deleted(&server, &host, name).await.unwrap();
+        let deletes = server.api().requests_of("DELETE", &path(name));
+        assert_eq!(deletes.len(), times, "{name}: {deletes:?}");
+    }
+    daemon.stop().await.unwrap();
+}
+
+#[tokio::test]
+async fn whatever_the_api_server_does_to_requests_pods_come_and_go_once() {
+    let refuse = |code, reason, retry_after| ApiFault::Refuse { code, reason, retry_after };
+    let faults = [
+        ApiFault::Reset,
+        ApiFault::LostAnswer,
+        ApiFault::Delay(Duration::from_secs(2)),
+        refuse(409, "Conflict", 0),
+        refuse(500, "InternalError", 0),
+        refuse(429, "TooManyRequests", 1),
+    ];
+    let (host, server) = (FakeHost::start().unwrap(), FakeApiServer::start().unwrap());
+    host.runtime().add_image("busybox:1");
+    for fault in &faults {
+        for method in ["GET", "POST", "PATCH", "DELETE", "WATCH"] {
+            server.api().fail(ApiRule { times: 2, ..ApiRule::always(method, "", fault.clone()) });
+        }
+    }
+    let daemon = host.join(&server, "").await.unwrap();
+    let names: Vec<String> = (0..4).map(|number| format!("p{number}")).collect();
+    for name in &names {
+        give(&server, &host, name, json!({})).unwrap();
+    }
+    for name in &names {
+        wait_for_shown(server.api(), name, is_ready).await.unwrap();
+        assert_eq!(attempts(&host, name), [0], "{name} was made once");
+    }
+    for (name, fault) in names.iter().zip(&faults) {
+        for method in ["PATCH", "DELETE"] {
+            server.api().fail(ApiRule { times: 1, ..ApiRule::always(method, &path(name), fault.clone()) });
+        }
+        server.api().delete(&path(name), Some(1));
+    }
+    for name in &names {
+        wait_until_deleted(&server, &host, name).await.unwrap();
+    }
+    daemon.stop().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_node_without_its_api_server_goes_on_and_so_does_a_new_daemon_and_a_host_that_was_off() {
+    let (host, mut server) = (FakeHost::start().unwrap(), FakeApiServer::start().unwrap());
+    host.runtime().add_image("busybox:1");
+    let daemon = host.join(&server, "").await.unwrap();
+    for name in ["stays", "goes"] {
+        give(&server, &host, name, json!({})).unwrap();
+        wait_for_shown(server.api(), name, is_ready).await.unwrap();
+    }
+    // A burst of changes is one write of the store.
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    server.stop();
+    daemon.kill().unwrap();
+    // Somebody deletes a pod of a node that nobody reaches.
+    server.api().delete(&path("goes"), Some(1));
+    // The host loses all that runs on it.
+    let gone = Duration::ZERO;
+    host.runtime().restart(Restart { down: gone, recovering: gone, takes_pods_along: true });
+    let daemon = host.join(&server, "").await.unwrap();
+    for name in ["stays", "goes"] {
+        daemon.wait_for_api_pod(name, SOON, is_ready).await.unwrap();
+    }
+    let output = daemon.command(&["pods"]).output().unwrap();
+    let told = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(told.contains("The API server cannot be read"), "{told}");
+    server.resume().unwrap();
+    wait_until_deleted(&server, &host, "goes").await.unwrap();
+    wait_for_shown(server.api(), "stays", is_ready).await.unwrap();
+    daemon.stop().await.unwrap();
+}

@@ -1,0 +1,109 @@
+//! The watch of services against an API server on which things go wrong.
+
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::Service;
+use serde_json::json;
+use tokio::time::{sleep, timeout};
+use tokio_util::sync::{CancellationToken, DropGuard};
+
+use super::known::tests::{kubernetes, service};
+use super::*;
+use crate::api::fake::{ApiFault, ApiRule, FakeApi};
+use crate::types::WallClock;
+
+struct Room {
+    api: FakeApi,
+    env: ServiceEnv,
+    _running: DropGuard,
+}
+
+fn start(api: FakeApi) -> Room {
+    let (task, env) = ServiceEnv::new(api.client());
+    let cancel = CancellationToken::new();
+    #[expect(clippy::disallowed_methods, reason = "a task of a test")]
+    tokio::spawn(task.run(cancel.clone()));
+    Room { api, env, _running: cancel.drop_guard() }
+}
+
+fn put(api: &FakeApi, service: &Service) {
+    let (namespace, name) =
+        (service.metadata.namespace.clone().unwrap(), service.metadata.name.clone().unwrap());
+    api.put(&format!("/api/v1/namespaces/{namespace}/services/{name}"), service);
+}
+
+impl Room {
+    fn host(&self, variable: &str) -> Option<String> {
+        self.env.variables("shop", true)?.remove(variable)
+    }
+
+    async fn until(&self, variable: &str, value: Option<&str>) {
+        let waited = timeout(Duration::from_secs(600), async {
+            while self.host(variable).as_deref() != value {
+                sleep(Duration::from_millis(1)).await;
+            }
+        });
+        assert!(waited.await.is_ok(), "{variable} is {:?}, not {value:?}", self.host(variable));
+    }
+}
+
+fn web(address: &str) -> Service {
+    service("shop", "web", json!({"clusterIP": address, "ports": [{"port": 80}]}))
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_first_listing_is_waited_for_and_what_follows_is_known_at_once() {
+    let api = FakeApi::new(WallClock::system());
+    put(&api, &kubernetes());
+    put(&api, &service("shop", "headless", json!({"clusterIP": "None"})));
+    let room = start(api);
+    assert_eq!(room.env.variables("shop", true), None);
+    timeout(Duration::from_secs(1), room.env.first_answer()).await.unwrap();
+    assert_eq!(room.host("KUBERNETES_SERVICE_HOST").as_deref(), Some("10.96.0.1"));
+    for address in ["10.0.0.1", "10.0.0.2"] {
+        put(&room.api, &web(address));
+        sleep(Duration::from_millis(20)).await;
+        assert_eq!(room.host("WEB_SERVICE_HOST").as_deref(), Some(address));
+    }
+    room.api.delete("/api/v1/namespaces/shop/services/web", None);
+    room.until("WEB_SERVICE_HOST", None).await;
+    assert!(room.env.is_listed());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_does_not_answer_is_waited_for_but_not_for_long_and_then_told() {
+    let api = FakeApi::new(WallClock::system());
+    put(&api, &web("10.0.0.1"));
+    api.fail(ApiRule { times: 3, ..ApiRule::always("GET", "/services", ApiFault::Hang) });
+    let room = start(api);
+    timeout(Duration::from_secs(11), room.env.first_answer()).await.unwrap();
+    assert!(!room.env.is_listed());
+    let again = timeout(Duration::from_millis(1), room.env.first_answer()).await;
+    assert!(again.is_ok(), "each container waits anew");
+    timeout(Duration::from_secs(120), room.env.listed()).await.unwrap();
+    assert_eq!(room.host("WEB_SERVICE_HOST").as_deref(), Some("10.0.0.1"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn changes_come_through_faults_and_what_was_known_stays_known() {
+    let room = start(FakeApi::new(WallClock::system()));
+    room.env.listed().await;
+    let refuse = |code, reason| ApiFault::Refuse { code, reason, retry_after: 1 };
+    let faults = [
+        ApiFault::CutWatch(1),
+        ApiFault::HalfOpenWatch(0),
+        ApiFault::Hang,
+        ApiFault::Reset,
+        refuse(410, "Expired"),
+        refuse(429, "TooManyRequests"),
+        refuse(403, "Forbidden"),
+    ];
+    for (number, fault) in faults.into_iter().enumerate() {
+        room.api.fail(ApiRule { times: 2, ..ApiRule::always("WATCH", "/services", fault) });
+        room.api.compact();
+        let address = format!("10.0.0.{number}");
+        put(&room.api, &web(&address));
+        assert!(room.env.is_listed());
+        room.until("WEB_SERVICE_HOST", Some(&address)).await;
+    }
+}
