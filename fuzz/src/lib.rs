@@ -1,11 +1,13 @@
 //! What must hold of hostlet's readers of outside data, whatever bytes they are given. A check panics where it does not
 //! hold. Used by the fuzz targets here and, without a fuzzer, by the test `fuzz` of hostlet.
 
+mod archive;
 mod config;
 mod manifest;
 mod store;
 mod text;
 
+pub use archive::image_archive;
 pub use config::config;
 pub use manifest::manifest;
 pub use store::store_file;
@@ -15,7 +17,7 @@ pub use text::{image_reference, log_line, quantity, resolv_conf};
 pub type Check = fn(&[u8]);
 
 /// All checks, by the name of their target and of the directory of their corpus.
-pub const CHECKS: [(&str, Check); 7] = [
+pub const CHECKS: [(&str, Check); 8] = [
     ("manifest", manifest),
     ("config", config),
     ("log_line", log_line),
@@ -23,6 +25,7 @@ pub const CHECKS: [(&str, Check); 7] = [
     ("resolv_conf", resolv_conf),
     ("quantity", quantity),
     ("store_file", store_file),
+    ("image_archive", image_archive),
 ];
 
 /// Most lines of one message about a file, and most bytes of each.

@@ -24,9 +24,13 @@ pub fn log_line(data: &[u8]) {
 /// A reference to an image: its parts make a reference with the same parts.
 pub fn image_reference(data: &[u8]) {
     let Ok(text) = from_utf8(data) else { return };
-    let Ok(reference) = Reference::parse(text) else {
-        assert!(with_default_tag(text).is_err(), "a tag for what is no reference");
-        return;
+    let reference = match Reference::parse(text) {
+        Ok(reference) => reference,
+        Err(error) => {
+            super::check_message(&error.to_string());
+            assert!(with_default_tag(text).is_err(), "a tag for what is no reference");
+            return;
+        }
     };
     let mut again = reference.name.clone();
     if let Some(tag) = reference.tag {

@@ -104,6 +104,28 @@ docker_archive() {
   rm -rf "$work"
 }
 
+# Compresses the layer of an OCI archive with one image by zstd, which its manifest then says.
+# usage: zstd_layer OCI_ARCHIVE ARCHIVE
+zstd_layer() {
+  local source=$1 archive=$2 work old layer manifest
+  work=$(mktemp -d)
+  tar -C "$work" -xf "$source"
+  old=$(jq -r '.manifests[0].digest | ltrimstr("sha256:")' "$work/index.json")
+  layer=$(jq -r '.layers[0].digest | ltrimstr("sha256:")' "$work/blobs/sha256/$old")
+  zstd --quiet --rm -o "$work/layer" "$work/blobs/sha256/$layer"
+  layer=$(add_blob "$work" "$work/layer")
+  jq -c --arg digest "sha256:$layer" --argjson size "$(blob_size "$work" "$layer")" \
+    '.layers[0] = {mediaType: "application/vnd.oci.image.layer.v1.tar+zstd", digest: $digest, size: $size}' \
+    "$work/blobs/sha256/$old" >"$work/manifest"
+  manifest=$(add_blob "$work" "$work/manifest")
+  jq -c --arg digest "sha256:$manifest" --argjson size "$(blob_size "$work" "$manifest")" \
+    '.manifests[0].digest = $digest | .manifests[0].size = $size' "$work/index.json" >"$work/index"
+  mv "$work/index" "$work/index.json"
+  rm "$work/blobs/sha256/$old"
+  plain_tar -C "$work" -cf "$archive" .
+  rm -rf "$work"
+}
+
 # Makes the archives in a directory; one that is newer than what it is made of stays.
 # usage: build_images DIRECTORY
 build_images() (

@@ -34,6 +34,7 @@ missing_packages() {
   command -v ip >/dev/null || echo iproute2
   command -v iptables >/dev/null || echo iptables
   command -v jq >/dev/null || echo jq
+  command -v zstd >/dev/null || echo zstd
   command -v curl >/dev/null || echo curl
   command -v openssl >/dev/null || echo openssl
   [ -e /etc/ssl/certs/ca-certificates.crt ] || echo ca-certificates

@@ -150,6 +150,7 @@ pub async fn run(config: Config, cancel: CancellationToken) -> Result<(), AppErr
     let runtime_images: Arc<dyn ImageService> = Arc::new(images);
     let images =
         Images::new(runtime_images.clone(), pull_limits(&config), store.clone(), WallClock::system());
+    let preload_told = watch::Sender::new(Vec::new());
     let outputs = ClusterOutputs { api: api_in, node: node_in };
     // Those who read need somebody who could write, be it nobody who ever does.
     let (objects, service_env, _alone): (Arc<dyn ObjectSource>, _, _) = match cluster {
@@ -183,7 +184,7 @@ pub async fn run(config: Config, cancel: CancellationToken) -> Result<(), AppErr
         runtime_images,
         images: images.clone(),
         arrivals: Arc::new(ContainerdArrivals::new(content.clone())),
-        preload_dir: config.image_preload_dir.clone(),
+        preload: config.image_preload_dir.clone().map(|directory| (directory, preload_told.subscribe())),
         store: store.trouble(),
     };
     tasks.spawn("control socket", server.run(listener, tasks.cancel()));
@@ -198,7 +199,7 @@ pub async fn run(config: Config, cancel: CancellationToken) -> Result<(), AppErr
         if let Some(directory) = &config.image_preload_dir {
             let preload = PreloadConfig { directory: directory.clone(), architecture: architecture() };
             let store = Arc::new(Containerd::new(content));
-            tasks.spawn("image preload", preload::run(preload, store, tasks.cancel()));
+            tasks.spawn("image preload", preload::run(preload, store, preload_told, tasks.cancel()));
         }
         let (driver, opening) = (met.cgroup_driver.unwrap_or(config.cgroups.driver), config.clone());
         let opened = tokio::task::spawn_blocking(move || {

@@ -70,7 +70,11 @@ fn text(explanation: &Explanation, now: Timestamp) -> String {
     line("step:", explanation.step.clone());
     line(
         "since:",
-        explanation.since.map(|at| format!("{} ({} ago)", clock(at), human_duration(now.duration_since(at)))),
+        explanation.since.map(|at| match now.duration_since(at) {
+            // The clock was set back since.
+            ago if ago.is_negative() => clock(at),
+            ago => format!("{} ({} ago)", clock(at), human_duration(ago)),
+        }),
     );
     line(
         "next:",
@@ -116,5 +120,7 @@ mod tests {
             \x20 next:       1970-01-01 00:00:40Z (in 10s)\n\
             \x20 also:       One more thing.\n";
         assert_eq!(text(&explanation, at(30)), expected);
+        let set_back = text(&explanation, at(-86_400));
+        assert!(set_back.contains("since:      1970-01-01 00:00:00Z\n"), "{set_back}");
     }
 }

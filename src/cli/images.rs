@@ -6,9 +6,10 @@ use clap::{Args, ValueEnum};
 use comfy_table::{ContentArrangement, Table};
 use jiff::Timestamp;
 
-use super::client::{DaemonArgs, images as ask, pulls};
+use super::client::{DaemonArgs, images as ask, pulls, view};
 use super::error::CommandError;
 use super::exit::Exit;
+use super::pods::archive_problems;
 use super::pulls::pull_lines;
 use crate::server::ImageView;
 use crate::types::human_size;
@@ -48,6 +49,7 @@ pub async fn images(args: ImagesArgs) -> Result<Exit, CommandError> {
         None if images.is_empty() => writeln!(out, "No images.")?,
         None => writeln!(out, "{}", images_table(&images))?,
     }
+    archive_problems(&mut io::stderr().lock(), &view(&args.daemon.socket).await?.archives)?;
     for line in pull_lines(&pulls, Timestamp::now()) {
         writeln!(io::stderr(), "\n{line}")?;
     }

@@ -14,7 +14,7 @@ use super::exit::Exit;
 use super::pulls::pull_lines;
 use super::table::{Colour, Width, aligned_pods_table, pods_table};
 use crate::pod::status::summary;
-use crate::server::NodeView;
+use crate::server::{NodeView, Problem};
 
 /// How to print.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -115,6 +115,7 @@ fn trouble(node: &NodeView) -> io::Result<()> {
             hung.call, hung.subject, hung.seconds
         )?;
     }
+    archive_problems(&mut err, &node.archives)?;
     for problem in &node.problems {
         writeln!(err, "\nManifest {} cannot be used:", problem.file)?;
         for line in problem.message.lines() {
@@ -132,6 +133,14 @@ fn trouble(node: &NodeView) -> io::Result<()> {
                 writeln!(err, "  Pod {pod} goes on as it was before.")?;
             }
         }
+    }
+    Ok(())
+}
+
+/// Image archives that could not be used.
+pub(super) fn archive_problems(err: &mut impl Write, problems: &[Problem]) -> io::Result<()> {
+    for problem in problems {
+        writeln!(err, "\nImage archive {} {}.", problem.file, problem.message)?;
     }
     Ok(())
 }

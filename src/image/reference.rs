@@ -3,6 +3,8 @@
 
 use std::borrow::Cow;
 
+use crate::types::one_line;
+
 /// Where short names live.
 const DEFAULT_DOMAIN: &str = "docker.io";
 /// An older name of the same registry.
@@ -21,7 +23,7 @@ pub enum ReferenceError {
     #[error("invalid reference format")]
     Format,
     /// The part up to the tag has capital letters.
-    #[error("invalid reference format: repository name ({0}) must be lowercase")]
+    #[error("invalid reference format: repository name ({}) must be lowercase", one_line(.0, MAX_PATH))]
     UppercaseName(String),
     /// What is taken for the registry makes sense only in lower case.
     #[error("repository name must be lowercase")]
@@ -30,7 +32,7 @@ pub enum ReferenceError {
     #[error("repository name must not be more than {MAX_PATH} characters")]
     TooLong,
     /// It is the ID of an image, not a name.
-    #[error("invalid repository name ({0}), cannot specify 64-byte hexadecimal strings")]
+    #[error("invalid repository name ({}), cannot specify 64-byte hexadecimal strings", one_line(.0, MAX_PATH))]
     Identifier(String),
     /// The digest's characters do not fit its algorithm.
     #[error("invalid checksum digest format")]

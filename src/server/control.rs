@@ -27,6 +27,7 @@ use super::logs::logs;
 use super::pulls::pulls;
 use super::view::{HungCall, NodeView, Problem};
 use crate::cri::{Call, Calls, ImageService, RuntimeStatus};
+use crate::image::preload::PreloadProblem;
 use crate::image::{Arrivals, Images};
 use crate::pleg::PlegHandle;
 use crate::pod::StatusBoard;
@@ -99,8 +100,8 @@ pub struct ControlServer {
     pub images: Images,
     /// How much of these has arrived.
     pub arrivals: Arc<dyn Arrivals>,
-    /// Where image archives are imported from, if from anywhere.
-    pub preload_dir: Option<PathBuf>,
+    /// Where image archives are imported from, if from anywhere, and what is wrong with them.
+    pub preload: Option<(PathBuf, watch::Receiver<Vec<PreloadProblem>>)>,
     /// What is wrong with the local store.
     pub store: watch::Receiver<Option<String>>,
 }
@@ -196,7 +197,21 @@ impl ControlServer {
             store: self.store.borrow().clone(),
             api: self.api.borrow().problem.clone(),
             hung: self.hung(),
+            archives: self.archives(),
         }
+    }
+
+    /// What is wrong with image archives.
+    pub(super) fn archives(&self) -> Vec<Problem> {
+        let Some((_, problems)) = &self.preload else { return Vec::new() };
+        let told = problems.borrow();
+        let shown = told.iter().map(|problem| Problem {
+            file: problem.path.display().to_string(),
+            pod: None,
+            message: problem.message.clone(),
+            since: problem.since,
+        });
+        shown.collect()
     }
 
     fn hung(&self) -> Vec<HungCall> {
@@ -242,9 +257,20 @@ impl ControlServer {
             changed = self.api.changed() => changed.is_ok(),
             changed = self.runtime.changed() => changed.is_ok(),
             changed = self.store.changed() => changed.is_ok(),
+            changed = changed_if(&mut self.preload) => changed.is_ok(),
         };
         tokio::time::sleep(WATCH_PAUSE).await;
         changed
+    }
+}
+
+/// Waits for ever where nothing is preloaded. Cancel-safe as a watch is.
+async fn changed_if<T>(
+    preload: &mut Option<(PathBuf, watch::Receiver<T>)>,
+) -> Result<(), watch::error::RecvError> {
+    match preload {
+        Some((_, problems)) => problems.changed().await,
+        None => std::future::pending().await,
     }
 }
 

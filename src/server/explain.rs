@@ -132,6 +132,8 @@ impl ControlServer {
         let running = running.filter(|c| c.state == ContainerState::Running).map(|c| c.name.to_string());
         let told_status = known.told.as_ref().map(|told| &*told.status);
         let name = pod.to_string();
+        let archives =
+            self.archives().into_iter().map(|problem| (problem.file, problem.message)).collect::<Vec<_>>();
         let mut of_this = problems.iter().filter(|problem| problem.pod.as_ref() == Some(&name));
         let own_status = known.pod.status.as_ref().filter(|_| known.standing == Standing::Refused);
         explained(&Case {
@@ -150,7 +152,8 @@ impl ControlServer {
                 .or(of_this.next()),
             trouble: self.trouble(),
             log_ends,
-            preload_dir: self.preload_dir.as_deref(),
+            preload_dir: self.preload.as_ref().map(|(directory, _)| &**directory),
+            archives: &archives,
             now,
         })
     }

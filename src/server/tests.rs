@@ -98,7 +98,7 @@ impl Bench {
             images: images.clone(),
             arrivals: Arc::new(Arrived(arrived.clone())),
             runtime_images: runtime,
-            preload_dir: None,
+            preload: None,
             store: watch::channel(None).1,
         };
         let listener = ControlServer::bind(&dir.path().join("socket")).await.unwrap();

@@ -29,6 +29,9 @@ pub struct NodeView {
     /// Calls to the container runtime that take longer than they should.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub hung: Vec<HungCall>,
+    /// Image archives that could not be used.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub archives: Vec<Problem>,
 }
 
 /// A call to the container runtime that takes longer than it should. It holds up its pod, and no other.
@@ -46,7 +49,7 @@ pub struct HungCall {
     pub seconds: u64,
 }
 
-/// A manifest that could not be used.
+/// A manifest or an image archive that could not be used.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Problem {

@@ -1,5 +1,7 @@
 //! Inputs of a mebibyte and more: one thing, too often or too long.
 
+use std::io::Write;
+
 const MIB: usize = 1 << 20;
 
 /// Inputs for a target, each with what is special about it.
@@ -26,6 +28,7 @@ pub(crate) fn inputs(target: &str) -> Vec<(&'static str, Vec<u8>)> {
             ("many domains", format!("search {}", "example.com ".repeat(MIB / 12))),
             ("one option often", format!("options {}", "ndots:5 ".repeat(MIB / 8))),
         ],
+        "image_archive" => return archives(),
         "store_file" => vec![
             ("nothing but NULs", "\0".repeat(MIB)),
             ("nothing but a letter", "x".repeat(MIB)),
@@ -39,6 +42,58 @@ pub(crate) fn inputs(target: &str) -> Vec<(&'static str, Vec<u8>)> {
         ],
     };
     inputs.into_iter().map(|(what, text)| (what, text.into_bytes())).collect()
+}
+
+/// Image archives: their headers promise much, their documents are long, or they unpack to far more than they are.
+fn archives() -> Vec<(&'static str, Vec<u8>)> {
+    let layout = "=== oci-layout\n{\"imageLayoutVersion\":\"1.0.0\"}\n=== index.json\n";
+    let described = |text: String| format!("FILES\n{layout}{text}").into_bytes();
+    let file = |name: &str, size: u64| {
+        let mut header = tar::Header::new_gnu();
+        header.set_path(name).unwrap();
+        header.set_size(size);
+        header.set_cksum();
+        header.as_bytes().to_vec()
+    };
+    let many: Vec<u8> = (0..200_000).flat_map(|number| file(&format!("file{number}"), 0)).collect();
+    let zeros = vec![0; 4 * MIB];
+    let bomb = |name: &str| {
+        let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+        gzip.write_all(&file(name, (8 * zeros.len()) as u64)).unwrap();
+        (0..8).for_each(|_| gzip.write_all(&zeros).unwrap());
+        gzip.finish().unwrap()
+    };
+    let entry =
+        "{\"mediaType\":\"application/vnd.oci.image.manifest.v1+json\",\"digest\":\"sha256:0\",\"size\":1},";
+    vec![
+        ("many files", many),
+        ("a file that promises everything", file("a", u64::MAX / 2)),
+        ("many mebibytes in a few kilobytes", bomb("a")),
+        ("the same as a document", bomb("index.json")),
+        ("nothing but brackets", described("[".repeat(3 * MIB))),
+        ("many manifests", described(format!("{{\"manifests\":[{}", entry.repeat(3 * MIB / entry.len())))),
+        (
+            "many names",
+            described(format!("{{\"manifests\":[{{\"annotations\":{{{}", "\"a\":\"b\",".repeat(MIB / 4))),
+        ),
+        (
+            "a name without end",
+            described(format!(
+                "{{\"manifests\":[{{\"digest\":\"sha256:{}\",\"size\":1,\"annotations\":{{\"io.containerd.image.name\":\"{}\"}}}}]}}",
+                "0".repeat(64),
+                "A".repeat(MIB)
+            )),
+        ),
+        (
+            "a kind of content without end",
+            described(format!(
+                "{{\"manifests\":[{{\"mediaType\":\"{}\",\"digest\":\"sha256:{}\",\"size\":1,\"annotations\":{{\"io.containerd.image.name\":\"a:1\"}}}}]}}",
+                "a".repeat(MIB),
+                "0".repeat(64),
+            )),
+        ),
+        ("nothing but NULs", vec![0; 4 * MIB]),
+    ]
 }
 
 /// Documents that begin with `head`, and have `field`.

@@ -90,6 +90,11 @@ fn store_files() {
     run("store_file");
 }
 
+#[test]
+fn image_archives() {
+    run("image_archive");
+}
+
 /// Every input here once took gigabytes, or minutes, or could; none may take the memory of the host.
 #[test]
 fn huge_inputs_take_bounded_memory() {

@@ -104,6 +104,8 @@ pub enum AfterReboot {
 pub enum ArchiveForm {
     /// An OCI image layout in a tar.
     Oci,
+    /// The same with its layer compressed by zstd.
+    OciZstd,
     /// What `docker save` writes, compressed.
     Docker,
 }
@@ -180,6 +182,9 @@ impl RealHost {
         match form {
             ArchiveForm::Oci => {
                 fs::copy(&made, &hidden).context("copying an archive")?;
+            }
+            ArchiveForm::OciZstd => {
+                lib("zstd_layer", [made.as_os_str(), hidden.as_os_str()])?;
             }
             ArchiveForm::Docker => {
                 lib("docker_archive", [made.as_os_str(), hidden.as_os_str(), reference.as_ref()])?;

@@ -50,3 +50,31 @@ async fn pods_run_images_that_exist_only_as_archives() {
     wait_until_ready(&daemon, "first").await.unwrap();
     assert_eq!(host.ctr(&["leases", "ls", "-q"]).unwrap().matches("hostlet").count(), 0);
 }
+
+#[tokio::test]
+async fn layers_may_be_compressed_with_zstd_and_what_cannot_be_used_is_shown() {
+    const ZSTD: &str = "hostlet.local/zstd:1";
+    const ARCHIVE: &[u8] = b"\x28\xb5\x2f\xfd a whole archive";
+    let host = RealHost::start().await.unwrap();
+    host.write_archive("layer.tar", ZSTD, ArchiveForm::OciZstd).unwrap();
+    fs::write(host.archives().join("whole.tar.zst"), ARCHIVE).unwrap();
+    let daemon = host.start_hostlet("").await.unwrap();
+    host.write_manifest("zstd.json", &preloaded("zstd", ZSTD)).unwrap();
+    wait_for_pod(&daemon, "zstd", LATER, is_ready).await.unwrap();
+
+    host.write_manifest("whole.json", &preloaded("whole", "hostlet.local/whole:1")).unwrap();
+    let problem = "whole.tar.zst is compressed with zstd; unpack it, or compress it with gzip";
+    for args in [&["images"][..], &["pods"], &["explain", "whole"]] {
+        let what = format!("the problem in hostlet {args:?}");
+        let shown = wait_for(&what, SOON, async || {
+            let output = daemon.command(args).output()?;
+            let said = format!(
+                "{}{}",
+                String::from_utf8_lossy(&output.stdout),
+                String::from_utf8_lossy(&output.stderr)
+            );
+            Ok(if said.contains(problem) { Look::Done(()) } else { Look::NotYet(said) })
+        });
+        shown.await.unwrap();
+    }
+}

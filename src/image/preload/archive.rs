@@ -38,8 +38,8 @@ pub(super) struct Found {
     pub(super) digest: Digest,
     /// Its content, if it is a document.
     pub(super) content: Option<Bytes>,
-    /// Whether it is compressed.
-    pub(super) compressed: bool,
+    /// Whether it is compressed with gzip. Whatever else a layer is compressed with, containerd finds out by itself.
+    pub(super) is_gzip: bool,
 }
 
 /// A part of what an archive holds, in order.
@@ -108,7 +108,7 @@ fn look(walk: &mut Walk, entry: &Entry, kept: &mut usize) -> Result<Found, Archi
     let mut head = [0; 4];
     let filled = walk.read_full(&mut head)?;
     let head = &head[..filled];
-    let compressed = head.starts_with(b"\x1f\x8b") || head == b"\x28\xb5\x2f\xfd";
+    let is_gzip = head.starts_with(b"\x1f\x8b");
     let document = matches!(head.first(), Some(b'{' | b'[')) && entry.size <= DOCUMENT_MOST;
     let (digest, content) = if document {
         let size = usize::try_from(entry.size).unwrap_or_default();
@@ -126,7 +126,7 @@ fn look(walk: &mut Walk, entry: &Entry, kept: &mut usize) -> Result<Found, Archi
         Some(expected) if expected != digest => {
             Err(ArchiveError::WrongDigest { name: entry.name.clone(), expected })
         }
-        Some(_) | None => Ok(Found { size: entry.size, digest, content, compressed }),
+        Some(_) | None => Ok(Found { size: entry.size, digest, content, is_gzip }),
     }
 }
 

@@ -15,8 +15,9 @@ use super::import::Target;
 
 /// A file that did not change for this long has been copied whole.
 const QUIET: Duration = Duration::from_secs(2);
-/// How names of archives end.
-const ENDINGS: [&str; 3] = [".tar", ".tar.gz", ".tgz"];
+/// How names of archives end; the last ones are of archives that cannot be read, which has to be said.
+const ENDINGS: [&str; 9] =
+    [".tar", ".tar.gz", ".tgz", ".tar.zst", ".tzst", ".tar.xz", ".txz", ".tar.bz2", ".tar.lz4"];
 
 /// What tells one version of a file from another without reading it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -87,6 +88,17 @@ pub(super) enum Outcome {
     Failed(String, Instant),
 }
 
+/// What is wrong with an archive, or with the directory of archives.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PreloadProblem {
+    /// The file or directory.
+    pub path: PathBuf,
+    /// What is wrong; goes on after its name.
+    pub message: String,
+    /// Since when.
+    pub since: Timestamp,
+}
+
 /// What is known of one archive.
 #[derive(Debug)]
 struct Known {
@@ -95,8 +107,8 @@ struct Known {
     since: Instant,
     /// None before it was tried.
     outcome: Option<Outcome>,
-    /// The problem that was told last.
-    told: Option<String>,
+    /// The problem that was told last, and since when it is there.
+    told: Option<(String, Timestamp)>,
 }
 
 /// What is known of all archives.
@@ -139,7 +151,7 @@ impl Archives {
     }
 
     /// Notes what became of an archive. Answers what is to be told: a problem, once; or that one is over.
-    pub(super) fn note(&mut self, path: &Path, outcome: Outcome) -> Option<Tell> {
+    pub(super) fn note(&mut self, path: &Path, outcome: Outcome, now: Timestamp) -> Option<Tell> {
         if let Outcome::Imported(records) = &outcome {
             // A name is the last one's: two archives would take it from each other for ever.
             for known in self.0.values_mut() {
@@ -152,8 +164,10 @@ impl Archives {
         let tell = match &outcome {
             Outcome::Imported(_) => Some(Tell::Imported),
             Outcome::Broken(problem) | Outcome::Failed(problem, _) => {
-                let news = known.told.as_ref() != Some(problem);
-                known.told = Some(problem.clone());
+                let news = known.told.as_ref().is_none_or(|(told, _)| told != problem);
+                if news {
+                    known.told = Some((problem.clone(), now));
+                }
                 news.then(|| Tell::Problem(problem.clone()))
             }
         };
@@ -162,6 +176,14 @@ impl Archives {
         }
         known.outcome = Some(outcome);
         tell
+    }
+
+    /// What is wrong with archives now.
+    pub(super) fn problems(&self) -> impl Iterator<Item = PreloadProblem> {
+        self.0.iter().filter_map(|(path, known)| {
+            let (message, since) = known.told.clone()?;
+            Some(PreloadProblem { path: path.clone(), message, since })
+        })
     }
 
     /// The archives whose images should be in the runtime.

@@ -12,6 +12,8 @@ use tokio::time::Instant;
 use super::super::Digest;
 use super::{Archives, Outcome, Seen, Stamp, Target, Tell, list};
 
+const EPOCH: Timestamp = Timestamp::UNIX_EPOCH;
+
 fn listing(size: u64, quiet: bool) -> BTreeMap<PathBuf, Seen> {
     let stamp = Stamp { device: 1, inode: 1, size, modified: (0, 0), changed: (0, 0) };
     BTreeMap::from([(PathBuf::from("a.tar"), Seen { stamp, quiet })])
@@ -33,7 +35,7 @@ async fn a_file_is_due_once_it_lies_still() {
     assert_eq!(archives.take(&listing(2, false), start + 3 * second).now.len(), 1);
     assert_eq!(Archives::default().take(&listing(2, true), start).now.len(), 1);
 
-    archives.note(Path::new("a.tar"), Outcome::Imported(records()));
+    archives.note(Path::new("a.tar"), Outcome::Imported(records()), EPOCH);
     assert_eq!(archives.take(&listing(2, true), start + 9 * second).now.len(), 0);
     archives.again(Path::new("a.tar"));
     assert_eq!(archives.take(&listing(2, true), start + 9 * second).now.len(), 1);
@@ -44,16 +46,22 @@ async fn a_problem_is_told_once_and_again_when_it_is_another() {
     let (mut archives, now, path) = (Archives::default(), Instant::now(), Path::new("a.tar"));
     let broken = |text: &str| Outcome::Broken(text.to_owned());
     archives.take(&listing(1, true), now);
-    assert_eq!(archives.note(path, broken("one")), Some(Tell::Problem("one".to_owned())));
+    assert_eq!(archives.note(path, broken("one"), EPOCH), Some(Tell::Problem("one".to_owned())));
     assert!(archives.take(&listing(1, true), now).now.is_empty(), "broken until it changes");
     assert_eq!(archives.take(&listing(2, true), now).now.len(), 1);
-    assert_eq!(archives.note(path, broken("one")), None);
+    assert_eq!(archives.note(path, broken("one"), EPOCH), None);
     archives.take(&listing(3, true), now);
-    assert_eq!(archives.note(path, broken("two")), Some(Tell::Problem("two".to_owned())));
+    let later = EPOCH + 1.hour();
+    assert_eq!(archives.note(path, broken("two"), later), Some(Tell::Problem("two".to_owned())));
+    let told = |archives: &Archives| {
+        archives.problems().map(|problem| (problem.message, problem.since)).collect::<Vec<_>>()
+    };
+    assert_eq!(told(&archives), [("two".to_owned(), later)]);
     archives.take(&listing(4, true), now);
-    assert_eq!(archives.note(path, Outcome::Imported(records())), Some(Tell::Imported));
+    assert_eq!(archives.note(path, Outcome::Imported(records()), EPOCH), Some(Tell::Imported));
+    assert_eq!(told(&archives), []);
     archives.take(&BTreeMap::new(), now);
-    assert_eq!(archives.note(path, broken("gone")), None);
+    assert_eq!(archives.note(path, broken("gone"), EPOCH), None);
 }
 
 #[tokio::test(start_paused = true)]
@@ -63,7 +71,7 @@ async fn a_name_belongs_to_the_archive_imported_last() {
     listed.insert("b.tar".into(), listed[Path::new("a.tar")]);
     archives.take(&listed, now);
     for path in ["a.tar", "b.tar"] {
-        archives.note(Path::new(path), Outcome::Imported(records()));
+        archives.note(Path::new(path), Outcome::Imported(records()), EPOCH);
     }
     let watched: Vec<_> = archives.imported().map(|(path, records)| (path.clone(), records.len())).collect();
     assert_eq!(watched, [("a.tar".into(), 0), ("b.tar".into(), 1)]);
@@ -74,7 +82,7 @@ fn only_regular_files_named_like_archives_are_listed() {
     let directory = tempfile::tempdir().unwrap();
     let at = |name: &str| directory.path().join(name);
     assert!(list(&at("none"), Timestamp::now()).unwrap().is_empty());
-    for name in ["a.tar", "b.tar.gz", "c.tgz", ".d.tar", "e.tar.part", "f.tar.digest", "g"] {
+    for name in ["a.tar", "b.tar.gz", "c.tgz", ".d.tar", "e.tar.part", "f.tar.digest", "g", "k.tar.zst"] {
         fs::write(at(name), "").unwrap();
     }
     fs::create_dir(at("h.tar")).unwrap();
@@ -82,6 +90,6 @@ fn only_regular_files_named_like_archives_are_listed() {
     std::os::unix::fs::symlink("nowhere", at("j.tar")).unwrap();
     let quiet =
         |now| list(directory.path(), now).unwrap().into_values().map(|seen| seen.quiet).collect::<Vec<_>>();
-    assert_eq!(quiet(Timestamp::now() + 1.hour()), [true; 3]);
-    assert_eq!(quiet(Timestamp::now() - 1.hour()), [false; 3], "a clock that was set back says nothing");
+    assert_eq!(quiet(Timestamp::now() + 1.hour()), [true; 4]);
+    assert_eq!(quiet(Timestamp::now() - 1.hour()), [false; 4], "a clock that was set back says nothing");
 }

@@ -8,7 +8,7 @@ use tokio::sync::mpsc;
 
 use super::archive::Piece;
 use super::plan::{Content, Plan, PlannedBlob};
-use super::{ArchiveError, Digest, PlanError, StoreError};
+use super::{Digest, StoreError};
 
 /// What an image record points to.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -58,23 +58,6 @@ pub trait BlobWriter: Send {
     async fn write(&mut self, content: Bytes) -> Result<(), StoreError>;
     /// Makes it a blob of the store.
     async fn commit(self: Box<Self>) -> Result<(), StoreError>;
-}
-
-/// Why an archive was not imported.
-#[derive(Debug, thiserror::Error)]
-pub(super) enum ImportError {
-    /// The file is at fault; it is of no use before it changes.
-    #[error(transparent)]
-    Archive(#[from] ArchiveError),
-    /// What the file says is at fault.
-    #[error(transparent)]
-    Plan(#[from] PlanError),
-    /// The runtime is at fault.
-    #[error(transparent)]
-    Store(#[from] StoreError),
-    /// The reader panicked.
-    #[error("reading the archive ended early")]
-    Reader(#[from] tokio::task::JoinError),
 }
 
 /// Whether all records of a plan point where they should.

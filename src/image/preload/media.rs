@@ -1,8 +1,11 @@
 //! The JSON documents of images, as far as they matter here: OCI image-spec 1.1 and what `docker save` writes.
 
 use std::collections::BTreeMap;
+use std::fmt;
 
 use serde::{Deserialize, Serialize};
+
+use crate::types::one_line;
 
 /// The media type of the manifest that is made of what `docker save` wrote.
 pub(super) const DOCKER_MANIFEST: &str = "application/vnd.docker.distribution.manifest.v2+json";
@@ -52,6 +55,14 @@ pub(super) struct Platform {
     os: String,
     #[serde(default)]
     architecture: String,
+}
+
+impl fmt::Display for Platform {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let os = if self.os.is_empty() { "linux" } else { &self.os };
+        let architecture = if self.architecture.is_empty() { "any" } else { &self.architecture };
+        f.write_str(&one_line(&format!("{os}/{architecture}"), 64))
+    }
 }
 
 impl Platform {

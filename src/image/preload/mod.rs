@@ -6,6 +6,7 @@ mod containerd;
 mod digest;
 mod directory;
 mod error;
+mod file;
 mod import;
 mod input;
 mod media;
@@ -17,6 +18,8 @@ mod walk;
 
 pub use containerd::{Containerd, PRELOAD_REFERENCE};
 pub use digest::Digest;
+pub use directory::PreloadProblem;
 pub use error::{ArchiveError, PlanError, StoreError};
+pub use file::{ImportError, import_file};
 pub use import::{BlobWriter, ImageStore, LeasedBlob, Target};
 pub use task::{PreloadConfig, run};

@@ -1,6 +1,6 @@
 //! What of an archive is to be imported: which blobs, what refers to what, and under which names. Pure.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use bytes::Bytes;
 use serde::de::DeserializeOwned;
@@ -69,6 +69,7 @@ pub(super) fn plan(survey: &Survey, architecture: &str) -> Result<Plan, PlanErro
         architecture,
         plan: Plan::default(),
         known: HashMap::new(),
+        foreign: BTreeSet::new(),
     };
     // With both, the OCI layout counts, as for containerd: newer `docker save` writes both.
     let found = match (survey.find("oci-layout"), survey.find("manifest.json")) {
@@ -81,7 +82,10 @@ pub(super) fn plan(survey: &Survey, architecture: &str) -> Result<Plan, PlanErro
     }
     Err(match found {
         Seen::Unnamed => PlanError::NoName,
-        Seen::Foreign => PlanError::OtherPlatform(architecture.to_owned()),
+        Seen::Foreign => PlanError::OtherPlatform {
+            wanted: architecture.to_owned(),
+            found: planner.foreign.into_iter().collect::<Vec<_>>().join(", "),
+        },
     })
 }
 
@@ -100,6 +104,8 @@ struct Planner<'s> {
     plan: Plan,
     /// What was planned already, with the configuration of the image it leads to; none if it is for another platform.
     known: HashMap<Digest, Option<Digest>>,
+    /// The other platforms that there are images for.
+    foreign: BTreeSet<String>,
 }
 
 impl Planner<'_> {
@@ -148,7 +154,7 @@ impl Planner<'_> {
         let config = self.docker_blob(&image.config, |_| DOCKER_CONFIG)?;
         let mut layers = Vec::new();
         for layer in image.layers.iter().flatten() {
-            let media = |found: &Found| if found.compressed { DOCKER_LAYER_GZIP } else { DOCKER_LAYER };
+            let media = |found: &Found| if found.is_gzip { DOCKER_LAYER_GZIP } else { DOCKER_LAYER };
             layers.push(self.docker_blob(layer, media)?);
         }
         let manifest = Manifest { schema_version: 2, media_type: DOCKER_MANIFEST.to_owned(), config, layers };
@@ -201,7 +207,10 @@ impl Planner<'_> {
     /// Plans what a descriptor leads to on this platform. Answers the configuration of the image; none if there is no image
     /// for this platform.
     fn add(&mut self, descriptor: &Descriptor, depth: usize) -> Result<Option<Digest>, PlanError> {
-        if descriptor.platform.as_ref().is_some_and(|platform| !platform.fits(self.architecture)) {
+        if let Some(platform) =
+            descriptor.platform.as_ref().filter(|platform| !platform.fits(self.architecture))
+        {
+            self.foreign.insert(platform.to_string());
             return Ok(None);
         }
         let digest = digest(&descriptor.digest)?;
@@ -254,11 +263,16 @@ impl Planner<'_> {
     }
 
     /// Whether an image's configuration is for this platform. One that says nothing, or is too large to look at, is.
-    fn fits(&self, name: &str, config: &Found) -> Result<bool, PlanError> {
+    fn fits(&mut self, name: &str, config: &Found) -> Result<bool, PlanError> {
         if config.content.is_none() {
             return Ok(true);
         }
-        Ok(document::<Platform>(name, config)?.fits(self.architecture))
+        let platform: Platform = document(name, config)?;
+        let fits = platform.fits(self.architecture);
+        if !fits {
+            self.foreign.insert(platform.to_string());
+        }
+        Ok(fits)
     }
 
     fn push(&mut self, name: &str, found: &Found, labels: BTreeMap<String, String>) {

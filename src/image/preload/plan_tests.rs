@@ -73,7 +73,9 @@ fn of_an_index_only_what_runs_here_is_taken() {
     assert_eq!(plan.blobs[3].labels["containerd.io/gc.ref.content.m.0"], plan.blobs[2].digest.as_str());
     assert_eq!(plan.images[0].target.digest, plan.blobs[3].digest);
     let arm = super::plan(&survey(&archive).unwrap(), "riscv64").unwrap_err();
-    assert_eq!(arm.to_string(), "has no image for linux/riscv64");
+    let told =
+        "has no image for this host, which is linux/riscv64, only for linux/amd64, linux/arm64, linux/s390x";
+    assert_eq!(arm.to_string(), told);
 }
 
 #[test]

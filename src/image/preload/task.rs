@@ -2,27 +2,19 @@
 //! and looks from time to time whether the images are still there. Thin: the judgement is in [`Archives`] and the plan.
 
 use std::collections::BTreeMap;
-use std::fs::OpenOptions;
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
-use nix::fcntl::OFlag;
-use tokio::sync::mpsc;
+use tokio::sync::watch;
 use tokio::time::{Instant, sleep, sleep_until};
 use tokio_util::sync::CancellationToken;
 
-use super::archive::{Piece, Survey, send};
-use super::directory::{Archives, Outcome, Seen, Tell, list};
-use super::import::{
-    ImageStore, ImportError, Target, is_present, missing, records, wanted, write_documents, write_pieces,
-    write_records,
-};
-use super::input::Input;
-use super::plan::{Plan, plan};
-use super::{ArchiveError, StoreError};
+use super::StoreError;
+use super::directory::{Archives, Outcome, PreloadProblem, Seen, Tell, list};
+use super::file::{ImportError, import_file};
+use super::import::{ImageStore, is_present};
 use crate::sys::{Changes, Watch};
 use crate::types::error_chain;
 
@@ -32,8 +24,6 @@ const POLL: Duration = Duration::from_secs(60);
 const SETTLE: Duration = Duration::from_millis(200);
 /// Pause before the runtime is asked again to take an archive.
 const RETRY: Duration = Duration::from_secs(10);
-/// How many pieces of content may wait for the runtime: one is read while another is written.
-const PIECES: usize = 2;
 
 /// Where archives are, and for whom their images should be.
 #[derive(Clone, Debug)]
@@ -46,7 +36,13 @@ pub struct PreloadConfig {
 
 /// Imports what is in the directory, and what comes, until `cancel`. Of two archives with the same image name, the one
 /// imported last has it; at the start that is the last by file name.
-pub async fn run(config: PreloadConfig, store: Arc<dyn ImageStore>, cancel: CancellationToken) {
+/// `told` has what is wrong.
+pub async fn run(
+    config: PreloadConfig,
+    store: Arc<dyn ImageStore>,
+    told: watch::Sender<Vec<PreloadProblem>>,
+    cancel: CancellationToken,
+) {
     let work = Preload {
         directory: std::path::absolute(&config.directory).unwrap_or_else(|_| config.directory.clone()),
         architecture: config.architecture,
@@ -54,6 +50,7 @@ pub async fn run(config: PreloadConfig, store: Arc<dyn ImageStore>, cancel: Canc
         cancel: cancel.clone(),
         archives: Archives::default(),
         listing_problem: None,
+        told: told.clone(),
     };
     tokio::select! {
         biased;
@@ -61,6 +58,8 @@ pub async fn run(config: PreloadConfig, store: Arc<dyn ImageStore>, cancel: Canc
         () = cancel.cancelled() => {}
         unsupported = work.keep_true() => {
             let reason = error_chain(&unsupported);
+            let message = format!("is not read: {reason}");
+            told.send_replace(vec![PreloadProblem { path: config.directory.clone(), message, since: Timestamp::now() }]);
             tracing::warn!(directory = %config.directory.display(), reason,
                 "images are not preloaded: that needs containerd; imagePreloadDir changes nothing here");
             cancel.cancelled().await;
@@ -74,8 +73,9 @@ struct Preload {
     store: Arc<dyn ImageStore>,
     cancel: CancellationToken,
     archives: Archives,
-    /// Why the directory could not be listed, as told.
-    listing_problem: Option<String>,
+    /// Why the directory could not be listed, as told, and since when.
+    listing_problem: Option<(String, Timestamp)>,
+    told: watch::Sender<Vec<PreloadProblem>>,
 }
 
 impl Preload {
@@ -97,7 +97,8 @@ impl Preload {
                 }
                 Err(error) => Err(error.to_string()),
             };
-            let next = match self.heed(listed) {
+            let heeded = self.heed(listed);
+            let next = match heeded {
                 Some(listed) => match self.round(&listed, &mut poll).await {
                     Ok(next) => next,
                     Err(unsupported) => return unsupported,
@@ -107,6 +108,7 @@ impl Preload {
                     None
                 }
             };
+            self.tell();
             let wake = next.map_or(poll, |next| next.min(poll));
             tokio::select! {
                 () = changed.next() => sleep(SETTLE).await, // cancel-safe: a change not taken stays
@@ -123,14 +125,29 @@ impl Preload {
                 Some(listed)
             }
             Err(error) => {
-                if self.listing_problem.as_ref() != Some(&error) {
+                if self.listing_problem.as_ref().is_none_or(|(told, _)| *told != error) {
                     let directory = self.directory.display();
                     tracing::warn!(%directory, error, "cannot list the image archives");
+                    self.listing_problem = Some((error, Timestamp::now()));
                 }
-                self.listing_problem = Some(error);
                 None
             }
         }
+    }
+
+    /// Shows what is wrong, if that is news.
+    fn tell(&self) {
+        let listing = self.listing_problem.iter().map(|(error, since)| PreloadProblem {
+            path: self.directory.clone(),
+            message: format!("cannot be listed: {error}"),
+            since: *since,
+        });
+        let problems: Vec<PreloadProblem> = listing.chain(self.archives.problems()).collect();
+        self.told.send_if_modified(|told| {
+            let is_news = *told != problems;
+            *told = problems;
+            is_news
+        });
     }
 
     /// Imports what is due. Answers when something will be, if nothing happens.
@@ -146,7 +163,8 @@ impl Preload {
         let due = self.archives.take(listed, Instant::now());
         let mut next = due.next;
         for path in due.now {
-            let outcome = match self.import(&path).await {
+            let imported = import_file(&path, self.architecture, &*self.store, &self.cancel).await;
+            let outcome = match imported {
                 Ok(records) => Outcome::Imported(records),
                 Err(ImportError::Store(error @ StoreError::Unsupported(_))) => return Err(error),
                 Err(error @ (ImportError::Archive(_) | ImportError::Plan(_))) => {
@@ -159,6 +177,7 @@ impl Preload {
                 }
             };
             self.note(&path, outcome);
+            self.tell();
         }
         Ok(next)
     }
@@ -172,7 +191,7 @@ impl Preload {
             }
             Outcome::Broken(_) | Outcome::Failed(..) => String::new(),
         };
-        match self.archives.note(path, outcome) {
+        match self.archives.note(path, outcome, Timestamp::now()) {
             Some(Tell::Imported) => tracing::info!(file, images, "the images of an archive are there"),
             Some(Tell::Problem(problem)) => tracing::warn!(file, problem, "image archive cannot be used"),
             None => {}
@@ -194,68 +213,12 @@ impl Preload {
         lost.iter().for_each(|path| self.archives.again(path));
         Ok(())
     }
-
-    /// Makes sure that the images of an archive are in the runtime. Answers their records.
-    async fn import(&self, path: &Path) -> Result<BTreeMap<String, Target>, ImportError> {
-        let (file, cancel, architecture) = (path.to_owned(), self.cancel.clone(), self.architecture);
-        let planned = tokio::task::spawn_blocking(move || -> Result<Plan, ImportError> {
-            Ok(plan(&Survey::read(open(&file, cancel)?)?, architecture)?)
-        });
-        let plan = planned.await??;
-        let records = records(&plan);
-        if is_present(&*self.store, &records).await? {
-            return Ok(records);
-        }
-        let lease = self.store.lease().await?;
-        let imported = self.import_under(&lease, path, &plan, &records).await;
-        // A lease that cannot be ended ends by itself.
-        if let Err(error) = self.store.release(&lease).await {
-            tracing::debug!(lease, error = error_chain(&error), "cannot end the lease of an import");
-        }
-        imported.map(|()| records)
-    }
-
-    async fn import_under(
-        &self,
-        lease: &str,
-        path: &Path,
-        plan: &Plan,
-        records: &BTreeMap<String, Target>,
-    ) -> Result<(), ImportError> {
-        let mut missing = missing(&*self.store, lease, plan).await?;
-        let wanted = wanted(plan, &missing);
-        if !wanted.is_empty() {
-            let count = wanted.len();
-            let (sender, mut pieces) = mpsc::channel::<Piece>(PIECES);
-            let (file, cancel) = (path.to_owned(), self.cancel.clone());
-            let reader = tokio::task::spawn_blocking(move || send(open(&file, cancel)?, &wanted, &sender));
-            let written = write_pieces(&*self.store, lease, plan, &mut pieces).await;
-            // Ends the reader if the store failed.
-            drop(pieces);
-            let read = reader.await?;
-            let written = written?;
-            read?;
-            if written.len() < count {
-                // The file was replaced since it was surveyed: its new stamp will bring it back.
-                return Err(ArchiveError::Changed.into());
-            }
-            missing.retain(|digest| !written.contains(digest));
-        }
-        write_documents(&*self.store, lease, plan, &missing).await?;
-        Ok(write_records(&*self.store, records).await?)
-    }
 }
 
 fn look(mut watch: Watch, directory: &Path) -> (Watch, std::io::Result<BTreeMap<PathBuf, Seen>>) {
     // Watched before it is read, so that no change falls between the two.
     watch.renew();
     (watch, list(directory, Timestamp::now()))
-}
-
-fn open(path: &Path, cancel: CancellationToken) -> Result<Input, ArchiveError> {
-    // Whatever was put in its place since it was listed must not block us.
-    let file = OpenOptions::new().read(true).custom_flags(OFlag::O_NONBLOCK.bits()).open(path);
-    Input::new(Box::new(file.map_err(ArchiveError::Open)?), cancel)
 }
 
 #[cfg(test)]

@@ -5,11 +5,14 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
+use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
+use serde_json::json;
+
 use super::super::StoreError;
-use super::super::samples::{MemoryStore, gzip, oci};
-use super::{PreloadConfig, run};
+use super::super::samples::{MemoryStore, Sample, gzip, oci};
+use super::{PreloadConfig, PreloadProblem, run};
 
 /// Writes a file that lies still already.
 fn put(path: &Path, bytes: &[u8]) {
@@ -36,9 +39,17 @@ fn has(store: &MemoryStore, name: &str) -> bool {
 }
 
 fn start(directory: &Path, store: &MemoryStore) -> (CancellationToken, impl Future<Output = ()>) {
+    start_telling(directory, store, watch::Sender::new(Vec::new()))
+}
+
+fn start_telling(
+    directory: &Path,
+    store: &MemoryStore,
+    told: watch::Sender<Vec<PreloadProblem>>,
+) -> (CancellationToken, impl Future<Output = ()>) {
     let cancel = CancellationToken::new();
     let config = PreloadConfig { directory: directory.to_owned(), architecture: "amd64" };
-    (cancel.clone(), run(config, Arc::new(store.clone()), cancel))
+    (cancel.clone(), run(config, Arc::new(store.clone()), told, cancel))
 }
 
 #[tokio::test]
@@ -69,6 +80,39 @@ async fn archives_are_imported_at_the_start_and_when_they_land() {
     };
     tokio::join!(task, test);
     assert_eq!(store.look(|memory| memory.writes), 0, "c has the content of b, and only names are new");
+}
+
+#[tokio::test]
+async fn what_is_wrong_with_an_archive_is_shown_until_it_is_mended() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = MemoryStore::default();
+    let mut foreign = Sample::default();
+    let mut root = foreign.image("s390x", b"layer");
+    root["annotations"] = json!({"io.containerd.image.name": "r.example/foreign:1"});
+    put(&directory.path().join("a.tar"), &[b'x'; 1024]);
+    put(&directory.path().join("b.tar.zst"), b"\x28\xb5\x2f\xfd....");
+    put(&directory.path().join("c.tar"), &foreign.layout(&[root]).end());
+    put(&directory.path().join("d.tar"), &oci("r.example/d:1", b"layer")[..2000]);
+    let told = watch::Sender::new(Vec::new());
+    let mut problems = told.subscribe();
+    let (cancel, task) = start_telling(directory.path(), &store, told);
+    let test = async {
+        let shown = problems.wait_for(|problems| problems.len() == 4).await.unwrap().clone();
+        for (problem, (name, message)) in shown.iter().zip([
+            ("a.tar", "is not a tar archive"),
+            ("b.tar.zst", "is compressed with zstd; unpack it, or compress it with gzip"),
+            ("c.tar", "has no image for this host, which is linux/amd64, only for linux/s390x"),
+            ("d.tar", "may be cut short"),
+        ]) {
+            assert!(problem.path.ends_with(name) && problem.message.contains(message), "{problem:?}");
+        }
+        put(&directory.path().join("d.tar"), &oci("r.example/d:1", b"layer"));
+        fs::remove_file(directory.path().join("a.tar")).unwrap();
+        problems.wait_for(|problems| problems.len() == 2).await.unwrap();
+        assert!(has(&store, "r.example/d:1"));
+        cancel.cancel();
+    };
+    tokio::join!(task, test);
 }
 
 #[tokio::test]

@@ -97,6 +97,8 @@ pub struct Case<'a> {
     pub log_ends: BTreeMap<String, String>,
     /// Where image archives are imported from, if from anywhere.
     pub preload_dir: Option<&'a Path>,
+    /// Image archives that cannot be used, and why.
+    pub archives: &'a [(String, String)],
     /// The time.
     pub now: Timestamp,
 }

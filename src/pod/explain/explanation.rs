@@ -86,8 +86,9 @@ impl Explanation {
     }
 }
 
-/// Messages of runtimes and programs span lines; a sentence does not.
+/// Messages of runtimes and programs span lines, and may hold what moves a terminal's cursor; a sentence does neither.
 pub(super) fn one_line(text: &str) -> String {
-    let lines: Vec<&str> = text.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
+    let lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
+    let lines: Vec<String> = lines.map(|line| crate::types::one_line(line, usize::MAX)).collect();
     lines.join(" ")
 }

@@ -56,7 +56,11 @@ pub(super) fn image(
         }
         _ => return None,
     };
-    let explanation = Explanation::wrong(sentence).do_this(remedy);
+    let mut explanation = Explanation::wrong(sentence).do_this(remedy);
+    if reason != "InvalidImageName" {
+        let told = |(file, problem): &(String, String)| format!("The image archive {file} {problem}.");
+        explanation.also.extend(case.archives.iter().map(told));
+    }
     let is_pulling =
         matches!(case.activity(), Activity::PullingImage { container: pulled, .. } if pulled == container);
     Some(if is_pulling {

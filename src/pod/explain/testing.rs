@@ -34,6 +34,7 @@ pub(super) struct Facts {
     pub(super) trouble: Option<Trouble>,
     pub(super) log_ends: BTreeMap<String, String>,
     pub(super) preload_dir: Option<PathBuf>,
+    pub(super) archives: Vec<(String, String)>,
 }
 
 impl Facts {
@@ -56,6 +57,7 @@ impl Facts {
             trouble: None,
             log_ends: BTreeMap::new(),
             preload_dir: None,
+            archives: Vec::new(),
         }
     }
 
@@ -120,6 +122,7 @@ impl Facts {
             trouble: self.trouble.clone(),
             log_ends: self.log_ends.clone(),
             preload_dir: self.preload_dir.as_deref(),
+            archives: &self.archives,
             file: Some(Path::new(OWN_FILE)),
             now: at(NOW),
         })

@@ -64,6 +64,12 @@ fn a_crash_loop_tells_exit_code_last_words_and_the_next_restart() {
 }
 
 #[test]
+fn nothing_that_a_program_or_runtime_says_moves_the_cursor() {
+    let said = Facts::new().waiting("CreateContainerError", "no\n\u{1b}[2J users found").explained();
+    assert!(said.sentence.contains("no \\u{1b}[2J users found"), "{said:?}");
+}
+
+#[test]
 fn of_several_containers_the_logs_of_the_right_one_are_named() {
     let mut facts = Facts::new().crashed(json!({"exitCode": 1}));
     facts.pod = testing::pod("web-n", "u", "Always", &["a", "c"]);
@@ -96,7 +102,9 @@ fn an_image_without_a_registry_comes_by_the_directory_that_is_configured() {
         "put an archive with the image (docker save, skopeo copy) into /images",
     );
     assert!(!said.remedy.unwrap().contains("ctr "));
+    facts.archives = vec![("/images/x.tar.zst".to_owned(), "is compressed with zstd".to_owned())];
     let pull = facts.waiting("ErrImagePull", "not found");
+    assert_eq!(pull.explained().also, ["The image archive /images/x.tar.zst is compressed with zstd."]);
     pull.says(Verdict::Wrong, "does not have it", "or put an archive with the image");
 }
 

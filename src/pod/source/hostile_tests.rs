@@ -231,6 +231,13 @@ fn an_unreadable_file_is_told_and_read_once_it_may_be() {
     fs::set_permissions(&file, fs::Permissions::from_mode(0o600)).unwrap();
     source.pass(directory.path(), later());
     assert_eq!((source.images(), source.problems()), (vec!["one".to_owned()], vec![]));
+
+    // A file that opens, and that nobody can read: nothing is mapped at the beginning of a process's memory.
+    symlink("/proc/self/mem", directory.path().join("failing")).unwrap();
+    source.pass(directory.path(), later());
+    let problems = source.problems();
+    assert!(problems[0].1.starts_with("cannot read the file: Input/output error"), "{problems:?}");
+    assert_eq!(source.images(), ["one"]);
 }
 
 #[test]
