@@ -27,6 +27,10 @@ state = "$state"
 [plugins.'io.containerd.internal.v1.opt']
   path = "$root/opt"
 
+# Its socket is the same for every containerd of the host.
+[plugins.'io.containerd.nri.v1.nri']
+  disable = true
+
 [plugins.'io.containerd.cri.v1.images'.pinned_images]
   sandbox = "$PAUSE_IMAGE"
 

@@ -7,6 +7,8 @@
 mod adoption;
 #[path = "containerd/boot.rs"]
 mod boot;
+#[path = "containerd/explain.rs"]
+mod explain;
 #[path = "containerd/harness.rs"]
 mod harness;
 #[path = "containerd/large.rs"]

@@ -15,8 +15,9 @@ use hyper_util::rt::TokioExecutor;
 use kube::Client;
 use kube::client::{Body, ConfigExt};
 use kube::config::{Config, KubeConfigOptions, Kubeconfig, KubeconfigError};
-use tower::ServiceBuilder;
 use tower::limit::RateLimitLayer;
+use tower::timeout::TimeoutLayer;
+use tower::{BoxError, ServiceBuilder};
 
 /// How long a connection may take to be made.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
@@ -24,6 +25,9 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 /// How long a connection in use may be silent. An API server sends something on every watch about once a minute
 /// (a bookmark), so a watch that is silent for longer is dead, even if its far end still acknowledges packets.
 const SILENCE: Duration = Duration::from_secs(150);
+
+/// How long the server may take until its answer begins. Whoever wants it sooner has a deadline of his own.
+const ANSWER: Duration = Duration::from_secs(30);
 
 /// When the kernel asks whether the far end of a silent connection is still there, and how often until it gives up.
 const KEEPALIVE: Duration = Duration::from_secs(15);
@@ -91,15 +95,31 @@ pub async fn connect(connection: &Connection) -> Result<Client, ConnectError> {
     });
     let service = ServiceBuilder::new()
         .option_layer(limit)
+        .map_err(in_words)
+        .layer(answer_deadline())
         .layer(config.base_uri_layer())
         .option_layer(config.auth_layer().map_err(refused)?)
         .map_request(move |mut request: http::Request<Body>| {
             request.headers_mut().insert(USER_AGENT, agent.clone());
             request
         })
-        .map_err(tower::BoxError::from)
+        .map_err(BoxError::from)
         .service(http);
     Ok(Client::new(service, config.default_namespace))
+}
+
+/// Gives up requests whose answer does not begin, also those that open a watch. The time that a rate limit holds a request
+/// back does not count.
+pub(super) fn answer_deadline() -> TimeoutLayer {
+    TimeoutLayer::new(ANSWER)
+}
+
+/// The deadline's own error says nothing of what was waited for.
+pub(super) fn in_words(error: BoxError) -> BoxError {
+    if error.is::<tower::timeout::error::Elapsed>() {
+        return format!("the API server did not answer within {} s", ANSWER.as_secs()).into();
+    }
+    error
 }
 
 async fn read(path: &Path) -> Result<Config, KubeconfigError> {

@@ -4,6 +4,8 @@ use std::time::Duration;
 
 use kube::Error;
 
+use crate::types::error_chain;
+
 /// Why a request came to nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refusal {
@@ -39,6 +41,16 @@ pub fn refusal(error: &Error) -> Refusal {
         408 => Refusal::Unavailable,
         400..500 => Refusal::Invalid,
         _ => Refusal::Unavailable,
+    }
+}
+
+/// What `error` says: the server's own words, if it had any.
+pub fn message(error: &Error) -> String {
+    match error {
+        Error::Api(status) if !status.message.is_empty() => status.message.clone(),
+        // Its own text repeats its cause.
+        Error::Service(cause) => error_chain(&**cause),
+        error => error_chain(error),
     }
 }
 

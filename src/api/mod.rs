@@ -5,7 +5,9 @@ mod error;
 pub mod events;
 #[cfg(any(test, feature = "fakes"))]
 pub mod fake;
+mod follow;
 pub mod patch;
 
 pub use connect::{ConnectError, Connection, connect};
-pub use error::{Refusal, refusal};
+pub use error::{Refusal, message, refusal};
+pub use follow::{Trouble, follow};

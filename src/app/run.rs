@@ -9,31 +9,37 @@ use rand::rngs::StdRng;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
+use super::cluster::{Cluster, ClusterInputs, ClusterOutputs};
 use super::node_ip::node_ips;
 use super::runtime::{Met, meet};
 use super::startup::{StartupError, open_cgroups, prepare};
 use super::tasks::{TaskEnded, Tasks};
+use crate::api::ConnectError;
 use crate::cgroup::CgroupVersion;
 use crate::config::{Config, ParallelPulls};
 use crate::cri::{CriClient, ImageService, RuntimeService, monitor};
 use crate::image::preload::{self, Containerd, PreloadConfig};
 use crate::image::{ContainerdArrivals, Images, PullLimits};
 use crate::log::LogLayout;
+use crate::node::{OwnNode, Settings};
 use crate::pleg::Pleg;
-use crate::pod::admission::{AdmittedPods, InheritedPod, Limits, admit};
+use crate::pod::admission::{
+    Admission, AdmissionInputs, AdmittedPods, Allocatable, InheritedPod, Judged, NodeView,
+};
 use crate::pod::container::{HostSettings, KernelFacts};
+use crate::pod::source::api::ApiState;
 use crate::pod::source::{self, SourceConfig, SourceState};
 use crate::pod::table::{PodTable, WantedPods};
-use crate::pod::timeline::Timeline;
 use crate::pod::worker::Services;
-use crate::pod::{HostJanitor, StartGate, StatusBoard};
+use crate::pod::{HostJanitor, PodEvents, StartGate, StatusBoard};
 use crate::server::{ControlError, ControlServer};
 use crate::store::Store;
-use crate::sys::{HostDirs, KernelMounts};
-use crate::types::{WallClock, architecture};
-use crate::volume::objects::Standalone;
-use crate::volume::{VolumeSettings, Volumes};
+use crate::sys::{HostDirs, KernelMounts, Machine};
+use crate::types::{PodEvent, PodRef, WallClock, architecture};
+use crate::volume::objects::{ObjectSource, Standalone};
+use crate::volume::{NodeAmounts, VolumeSettings, Volumes};
 
+const ROOT: &str = "/";
 const PROC: &str = "/proc";
 const SYS: &str = "/sys";
 const CGROUP_MOUNT: &str = "/sys/fs/cgroup";
@@ -47,6 +53,9 @@ pub enum AppError {
     /// The host is not fit.
     #[error(transparent)]
     Startup(#[from] StartupError),
+    /// The kubeconfig cannot be used.
+    #[error(transparent)]
+    Cluster(#[from] ConnectError),
     /// The control socket could not be opened.
     #[error(transparent)]
     Control(#[from] ControlError),
@@ -65,7 +74,14 @@ pub async fn run(config: Config, cancel: CancellationToken) -> Result<(), AppErr
         pod_logs: config.pods.logs_dir.clone(),
         container_logs: CONTAINER_LOGS.into(),
     };
-    let started = prepare(&config, &dirs, Path::new(PROC))?;
+    let started = prepare(&config, &dirs, Path::new(ROOT))?;
+    let cluster = match &config.cluster {
+        Some(joined) => Some(Cluster::new(joined, &config.node_name).await?),
+        None => None,
+    };
+    let settings = Arc::new(node_settings(&config, &started.machine));
+    let own = OwnNode::new(&settings, &started.machine);
+    let allocatable = Allocatable::of(&own.allocatable);
     let client = CriClient::new(&config.runtime.runtime_socket, config.runtime.request_timeout);
     let images = if config.runtime.image_socket == config.runtime.runtime_socket {
         client.clone()
@@ -93,39 +109,74 @@ pub async fn run(config: Config, cancel: CancellationToken) -> Result<(), AppErr
     let board = StatusBoard::default();
     let (wanted_in, wanted) = watch::channel(WantedPods::default());
     let (refused_in, refused) = watch::channel(Vec::new());
-    let limits = Limits {
-        max_pods: config.pods.most_pods(started.cpus),
+    // Alone there is nothing to wait for.
+    let (api_in, api) = watch::channel(ApiState { ready: cluster.is_none(), ..ApiState::default() });
+    let (node_in, node) = watch::channel(None);
+    let nobody = |_: &PodRef, _: Option<&str>, _: &PodEvent| {};
+    let events = cluster.as_ref().map_or_else(|| -> PodEvents { Arc::new(nobody) }, Cluster::pod_events);
+    let inputs = AdmissionInputs {
+        manifests: source.clone(),
+        api: api.clone(),
+        own: NodeView {
+            name: config.node_name.clone(),
+            labels: own.labels,
+            taints: config.node.taints.clone(),
+            allocatable,
+        },
+        node,
+        board: board.clone(),
         allowed_unsafe_sysctls: config.pods.allowed_unsafe_sysctls.clone(),
     };
     let judged = Judged {
         wanted: wanted_in,
         refused: refused_in,
         admitted: admitted.clone(),
-        timeline: board.timeline().clone(),
+        events: events.clone(),
+        clock: WallClock::system(),
     };
-    tasks.spawn("admission", admission(source.clone(), limits, judged, tasks.cancel()));
+    tasks.spawn("admission", Admission::new(inputs, judged).run(tasks.cancel()));
     let (status_in, runtime_status) = watch::channel(None);
-    tasks.spawn(
-        "runtime monitor",
-        monitor(runtime.clone(), status_in, watch::Sender::new(None), tasks.cancel()),
-    );
+    let (ready_in, ready_at) = watch::channel(None);
+    tasks.spawn("runtime monitor", monitor(runtime.clone(), status_in, ready_in, tasks.cancel()));
     let (relister, pleg) = Pleg::new(runtime.clone(), StdRng::from_os_rng());
     tasks.spawn("pleg", relister.run(tasks.cancel()));
     let content = images.channel();
     let runtime_images: Arc<dyn ImageService> = Arc::new(images);
     let images =
         Images::new(runtime_images.clone(), pull_limits(&config), store.clone(), WallClock::system());
+    let outputs = ClusterOutputs { api: api_in, node: node_in };
+    // Those who read need somebody who could write, be it nobody who ever does.
+    let (objects, _alone): (Arc<dyn ObjectSource>, _) = match cluster {
+        Some(cluster) => {
+            let inputs = ClusterInputs {
+                settings,
+                runtime: runtime.clone(),
+                images: runtime_images.clone(),
+                runtime_status: runtime_status.clone(),
+                ready_at,
+                pleg: pleg.health(),
+                board: board.clone(),
+                refused: refused.clone(),
+                wanted: wanted.clone(),
+                known: inherited.iter().filter_map(InheritedPod::of_api).collect(),
+            };
+            (Arc::new(cluster.spawn(&mut tasks, &config, inputs, outputs)), None)
+        }
+        None => (Arc::new(Standalone), Some(outputs)),
+    };
     let server = ControlServer {
         node: config.node_name.clone(),
         board: board.clone(),
         refused,
         source,
+        api,
         runtime: runtime_status.clone(),
         pleg: pleg.clone(),
         calls,
         runtime_images,
         images: images.clone(),
         arrivals: Arc::new(ContainerdArrivals::new(content.clone())),
+        preload_dir: config.image_preload_dir.clone(),
         store: store.trouble(),
     };
     tasks.spawn("control socket", server.run(listener, tasks.cancel()));
@@ -153,9 +204,13 @@ pub async fn run(config: Config, cancel: CancellationToken) -> Result<(), AppErr
         let mounts = Arc::new(KernelMounts { mountinfo: MOUNTINFO.into() });
         let (volume_task, volumes) = Volumes::new(VolumeSettings {
             root: config.root_dir.clone(),
-            node: started.amounts,
+            node: NodeAmounts {
+                milli_cpu: allocatable.milli_cpu,
+                memory: allocatable.memory,
+                ephemeral_storage: allocatable.ephemeral_storage.unwrap_or_default(),
+            },
             mounts: mounts.clone(),
-            objects: Arc::new(Standalone),
+            objects,
             clock: WallClock::system(),
         });
         tasks.spawn("volumes", volume_task.run(tasks.cancel()));
@@ -166,9 +221,10 @@ pub async fn run(config: Config, cancel: CancellationToken) -> Result<(), AppErr
             gate: StartGate::new(config.max_concurrent_starts.get()),
             cgroups: cgroups.clone(),
             logs: logs.clone(),
-            host: Arc::new(host_settings(&config, &met, cgroup_version, started.memory_capacity)),
+            host: Arc::new(host_settings(&config, &met, cgroup_version, started.machine.memory)),
             runtime_status,
             board: board.clone(),
+            events,
             crash_loop_cap: config.pods.max_restart_wait,
             store,
             clock: WallClock::system(),
@@ -197,44 +253,14 @@ pub async fn run(config: Config, cancel: CancellationToken) -> Result<(), AppErr
     Ok(())
 }
 
-/// Where the judgements go.
-struct Judged {
-    wanted: watch::Sender<WantedPods>,
-    refused: watch::Sender<Vec<k8s_openapi::api::core::v1::Pod>>,
-    admitted: AdmittedPods,
-    timeline: Timeline,
-}
-
-/// Judges what the manifests say, each time they say something new.
-async fn admission(
-    mut source: watch::Receiver<SourceState>,
-    limits: Limits,
-    judged: Judged,
-    cancel: CancellationToken,
-) {
-    let clock = WallClock::system();
-    loop {
-        let state = source.borrow_and_update().clone();
-        let (admitted, rejected) = admit(&state, &judged.admitted.times(), &limits);
-        judged.admitted.note(&state, &admitted, clock.now());
-        for pod in &rejected {
-            let message = pod.status.as_ref().and_then(|s| s.message.as_deref());
-            tracing::warn!(pod = %crate::pod::pod_ref(pod), message, "pod was refused");
-            judged.timeline.refused(pod, clock.now());
-        }
-        for pod in &admitted.pods {
-            judged.timeline.admitted(pod, clock.now());
-        }
-        judged.wanted.send_replace(admitted);
-        judged.refused.send_replace(rejected);
-        tokio::select! {
-            // Cancel-safe: waiting for a token takes nothing.
-            () = cancel.cancelled() => return,
-            // Cancel-safe: a watch marks its value seen only when `changed` returns.
-            changed = source.changed() => if changed.is_err() {
-                return cancel.cancelled().await;
-            }
-        }
+fn node_settings(config: &Config, machine: &Machine) -> Settings {
+    Settings {
+        name: config.node_name.clone(),
+        node_ips: config.node_ips.clone(),
+        max_pods: config.pods.most_pods(machine.cpus),
+        // hostlet serves nothing over the network yet.
+        server_port: None,
+        node: config.node.clone(),
     }
 }
 

@@ -5,11 +5,10 @@ use std::path::Path;
 use crate::cgroup::{CgroupError, CgroupSettings, CgroupVersion, Cgroups};
 use crate::config::Config;
 use crate::sys::{
-    Applied, Host, HostDirs, LockFile, SysError, raise_open_files, root_check, set_oom_score_adj,
+    Applied, Host, HostDirs, LockFile, Machine, SysError, raise_open_files, root_check, set_oom_score_adj,
 };
 use crate::types::CgroupDriver;
 use crate::types::error_chain;
-use crate::volume::NodeAmounts;
 
 /// Why this host is not fit.
 #[derive(Debug, thiserror::Error)]
@@ -39,17 +38,14 @@ pub enum StartupError {
 pub(super) struct Started {
     /// Held as long as the daemon runs.
     pub(super) lock: Option<LockFile>,
-    /// Memory of the machine, bytes.
-    pub(super) memory_capacity: u64,
-    /// What containers can use of this machine.
-    pub(super) amounts: NodeAmounts,
-    /// CPUs of the machine.
-    pub(super) cpus: usize,
+    /// The machine.
+    pub(super) machine: Machine,
 }
 
-/// Checks the host and prepares this process. `proc` is where procfs is mounted.
-pub(super) fn prepare(config: &Config, dirs: &HostDirs, proc: &Path) -> Result<Started, StartupError> {
+/// Checks the host and prepares this process. `root` is `/`, beneath which the host's facts are.
+pub(super) fn prepare(config: &Config, dirs: &HostDirs, root: &Path) -> Result<Started, StartupError> {
     root_check()?;
+    let proc = &root.join("proc");
     let host = Host::new(proc);
     let lock = match &config.lock_file {
         None => None,
@@ -64,15 +60,7 @@ pub(super) fn prepare(config: &Config, dirs: &HostDirs, proc: &Path) -> Result<S
     warn_not_permitted("oom_score_adj", set_oom_score_adj(proc, config.host.oom_score_adj));
     warn_not_permitted("the limit of open files", raise_open_files(config.host.max_open_files));
     dirs.create()?;
-    let memory_capacity = host.memory_capacity()?;
-    let whole = |amount: u64| i64::try_from(amount).unwrap_or(i64::MAX);
-    let cpus = host.cpu_count()?;
-    let amounts = NodeAmounts {
-        milli_cpu: i64::try_from(cpus).unwrap_or(i64::MAX).saturating_mul(1_000),
-        memory: whole(memory_capacity),
-        ephemeral_storage: whole(dirs.capacity()?),
-    };
-    Ok(Started { lock, memory_capacity, amounts, cpus })
+    Ok(Started { lock, machine: Machine::read(root, &dirs.root)? })
 }
 
 /// Neither limit keeps pods from running, so the daemon goes on with a warning.

@@ -104,6 +104,9 @@ fn trouble(node: &NodeView) -> io::Result<()> {
     if let Some(trouble) = &node.store {
         writeln!(err, "\nThe store: {trouble}.")?;
     }
+    if let Some(trouble) = &node.api {
+        writeln!(err, "\nThe API server cannot be read: {trouble}.")?;
+    }
     for hung in &node.hung {
         let pod = hung.pod.as_ref().map(|pod| format!(" of pod {pod}")).unwrap_or_default();
         writeln!(

@@ -97,13 +97,10 @@ fn process_breaches(flags: &ProcessFlags) -> Vec<ConfigError> {
     if !["", node::EXTERNAL].contains(&flags.cloud_provider.as_str()) {
         add("cloud-provider", "takes external, or nothing: Kubernetes has no other cloud providers any more");
     }
-    if flags.kubeconfig.is_some() {
-        add("kubeconfig", "joining a cluster is not supported yet; without this flag hostlet runs alone");
-    }
     if flags.bootstrap_kubeconfig.is_some() {
         add(
             "bootstrap-kubeconfig",
-            "joining a cluster is not supported yet; without this flag hostlet runs alone",
+            "hostlet does not ask the cluster for its certificate yet; give it a --kubeconfig with one",
         );
     }
     if flags.exit_on_lock_contention {

@@ -217,7 +217,6 @@ fn errors_of_all_sources_come_together() {
             "DIR/d/1.conf:1: apiVersion is missing; expected apiVersion \"kubelet.config.k8s.io/v1beta1\" with kind \
              \"KubeletConfiguration\", or apiVersion \"hostlet.dev/v1alpha1\" with kind \"HostletConfiguration\"",
             "DIR/d/2.conf:3: unknown field \"a\"",
-            "--kubeconfig: joining a cluster is not supported yet; without this flag hostlet runs alone",
             "--max-pods: maxPods: \"many\" is not a whole number",
             "--sync-frequency: syncFrequency: \"1\" is not a duration; write a number with a unit, such as \"30s\", \
              \"1m30s\" or \"100ms\"",
@@ -272,7 +271,7 @@ fn what_is_not_served_is_refused_or_said() {
         [
             "DIR/a.yaml:3: readOnlyPort: hostlet serves nothing over the network yet, so this changes nothing",
             "DIR/a.yaml:4: authorization.mode: hostlet serves nothing over the network yet, so this changes nothing",
-            "DIR/a.yaml:5: rotateCertificates: hostlet does not join clusters yet, so this changes nothing",
+            "DIR/a.yaml:5: rotateCertificates: hostlet does not ask the cluster for certificates yet, so this changes nothing",
             "DIR/a.yaml:6: tlsCertFile: hostlet serves nothing over the network yet, so this changes nothing",
             "DIR/a.yaml:8: featureGates.MemoryQoS: hostlet does not depend on this gate; setting it changes nothing",
             "--cert-dir: hostlet serves nothing over the network yet, so this changes nothing",

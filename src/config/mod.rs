@@ -31,7 +31,8 @@ pub use flags::{FieldFlags, KubeletFlags, ProcessFlags, VersionForm, with_plain_
 pub use load::{Loaded, load};
 pub use node::{Node, Reserved, Threshold};
 pub use settings::{
-    Cgroups, Config, Dns, HostRules, ImagePulls, Logging, ParallelPulls, PodDefaults, Runtime, Sources,
+    Cgroups, Cluster, Config, Dns, HostRules, ImagePulls, Logging, ParallelPulls, PodDefaults, Runtime,
+    Sources,
 };
 pub use show::EffectiveConfig;
 pub(crate) use spelling::nearest;

@@ -22,8 +22,9 @@ pub(super) enum Support {
 use Support::{Ignored, Joined, Refused, Served};
 
 const NO_SERVER: Support = Ignored("hostlet serves nothing over the network yet, so this changes nothing");
-const NO_CLUSTER: Support = Ignored("hostlet does not join clusters yet, so this changes nothing");
 const NO_EVICTION: Support = Ignored("hostlet does not evict pods yet, so thresholds change nothing");
+const NO_CERTIFICATES: Support =
+    Ignored("hostlet does not ask the cluster for certificates yet, so this changes nothing");
 const NO_ROTATION: Support = Ignored("hostlet does not rotate container logs yet, so this changes nothing");
 const NO_IMAGE_GC: Support = Ignored("hostlet does not remove unused images yet, so this changes nothing");
 const NO_METRICS: Support = Ignored("hostlet has no metrics yet, so this changes nothing");
@@ -87,17 +88,20 @@ pub(super) const FIELDS: &[(&str, Support)] = &[
     ("tracing.endpoint", NO_METRICS),
     ("tracing.samplingRatePerMillion", NO_METRICS),
     // The API server.
-    ("rotateCertificates", NO_CLUSTER),
-    ("eventRecordQPS", NO_CLUSTER),
-    ("eventBurst", NO_CLUSTER),
+    ("rotateCertificates", NO_CERTIFICATES),
+    ("eventRecordQPS", Served),
+    ("eventBurst", Served),
     ("nodeStatusUpdateFrequency", Served),
     ("nodeStatusReportFrequency", Served),
     ("nodeLeaseDurationSeconds", Served),
     ("nodeStatusMaxImages", Served),
-    ("contentType", NO_CLUSTER),
-    ("kubeAPIQPS", NO_CLUSTER),
-    ("kubeAPIBurst", NO_CLUSTER),
-    ("configMapAndSecretChangeDetectionStrategy", NO_CLUSTER),
+    ("contentType", Ignored("hostlet speaks JSON with the API server, so this changes nothing")),
+    ("kubeAPIQPS", Served),
+    ("kubeAPIBurst", Served),
+    (
+        "configMapAndSecretChangeDetectionStrategy",
+        Ignored("hostlet always watches what pods refer to, so this changes nothing"),
+    ),
     ("enableControllerAttachDetach", Served),
     ("providerID", Served),
     ("registerNode", Served),

@@ -21,6 +21,8 @@ pub struct Config {
     pub node_name: String,
     /// Addresses of the node that were given, primary first; at most one per family. (`--node-ip`)
     pub node_ips: Vec<IpAddr>,
+    /// The cluster to join; none to run alone.
+    pub cluster: Option<Cluster>,
     /// The node as an object of a cluster.
     pub node: Node,
     /// Root of the daemon's own files. (`--root-dir`)
@@ -49,6 +51,17 @@ pub struct Config {
     pub host: HostRules,
     /// How the daemon logs.
     pub logging: Logging,
+}
+
+/// A cluster to join.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Cluster {
+    /// Where the API server is, and with which credentials. (`--kubeconfig`)
+    pub kubeconfig: PathBuf,
+    /// Requests a second in the long run, and at once; none for no limit. (`kubeAPIQPS`, `kubeAPIBurst`)
+    pub requests: Option<(NonZeroU32, NonZeroU32)>,
+    /// The same for events. (`eventRecordQPS`, `eventBurst`)
+    pub events: Option<(NonZeroU32, NonZeroU32)>,
 }
 
 /// Where pods come from, and how often they are looked at.
@@ -197,6 +210,11 @@ impl Config {
         Self {
             node_name: node_name(hostname, flags.hostname_override.as_deref()),
             node_ips: flags.node_ip.clone(),
+            cluster: flags.kubeconfig.as_ref().map(|kubeconfig| Cluster {
+                kubeconfig: kubeconfig.clone(),
+                requests: rate(kubelet.kube_api_qps, kubelet.kube_api_burst),
+                events: rate(kubelet.event_record_qps, kubelet.event_burst),
+            }),
             node: Node::new(kubelet, flags),
             root_dir: flags.root_dir.clone(),
             lock_file: flags.lock_file.clone(),
@@ -242,6 +260,12 @@ impl Config {
             },
         }
     }
+}
+
+/// A rate and the burst it permits, which is at least one.
+fn rate(qps: Option<i32>, burst: Option<i32>) -> Option<(NonZeroU32, NonZeroU32)> {
+    let number = |field: Option<i32>| NonZeroU32::new(field?.try_into().ok()?);
+    Some((number(qps)?, number(burst).unwrap_or(NonZeroU32::MIN)))
 }
 
 fn count(field: Option<i32>) -> usize {

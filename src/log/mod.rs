@@ -20,4 +20,4 @@ pub use line::{LogLine, LogLineError, LogStream};
 pub use names::container_log_path;
 pub use read::{LogOptions, LogStreaming, Until};
 pub use tail::tail_start;
-pub use termination::termination_message;
+pub use termination::{log_end, termination_message};

@@ -44,7 +44,7 @@ pub fn termination_message(status: &ContainerStatus) -> String {
     if !falls_back {
         return String::new();
     }
-    read_log_end(Path::new(&status.log_path))
+    log_end(Path::new(&status.log_path))
         .unwrap_or_else(|e| format!("Error on reading termination message from logs: {e}"))
 }
 
@@ -59,8 +59,8 @@ fn read_end(path: &Path) -> io::Result<String> {
     Ok(text_of(&bytes))
 }
 
-/// What was written in the last lines of a log, both streams in their order.
-fn read_log_end(path: &Path) -> io::Result<String> {
+/// What was written in the last lines of a log, both streams in their order: at most 2 KiB. Blocks.
+pub fn log_end(path: &Path) -> io::Result<String> {
     let mut file = open(path)?;
     let start = tail_start(&mut file, MAX_LOG_LINES, LOG_WINDOW)?;
     file.seek(SeekFrom::Start(start))?;

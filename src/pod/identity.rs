@@ -10,6 +10,15 @@ pub fn pod_ref(pod: &Pod) -> PodRef {
     PodRef::new(&text(&pod.metadata.namespace), &text(&pod.metadata.name), &text(&pod.metadata.uid))
 }
 
+/// Pods are critical from this priority on (`scheduling.SystemCriticalPriority`).
+const CRITICAL_PRIORITY: i32 = 2_000_000_000;
+
+/// Whether others give way to the pod: one of this host's own sources, or one of a priority that only admission gives.
+pub fn is_critical(pod: &Pod) -> bool {
+    let priority = pod.spec.as_ref().and_then(|spec| spec.priority);
+    is_static(pod) || priority.is_some_and(|priority| priority >= CRITICAL_PRIORITY)
+}
+
 /// Whether the pod comes from a source on this host (a file or a URL) rather than from the API server.
 pub fn is_static(pod: &Pod) -> bool {
     let annotations = pod.metadata.annotations.as_ref();

@@ -131,9 +131,8 @@ impl Timeline {
     }
 
     /// This node does not take a pod; its status says why. As for [`Timeline::admitted`].
-    pub fn refused(&self, pod: &Pod, now: Timestamp) {
-        let message = pod.status.as_ref().and_then(|status| status.message.clone());
-        self.judged(pod, Step::Refused, message.unwrap_or_default(), now);
+    pub fn refused(&self, pod: &Pod, message: &str, now: Timestamp) {
+        self.judged(pod, Step::Refused, message.to_owned(), now);
     }
 
     fn judged(&self, pod: &Pod, verdict: Step, detail: String, now: Timestamp) {

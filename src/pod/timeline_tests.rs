@@ -103,8 +103,8 @@ fn pods_that_are_gone_are_bounded_and_come_back_whole() {
 #[test]
 fn a_pod_that_is_admitted_after_all_says_so() {
     let timeline = Timeline::default();
-    timeline.refused(&manifest(0), at(1));
-    timeline.refused(&manifest(0), at(2));
+    timeline.refused(&manifest(0), "", at(1));
+    timeline.refused(&manifest(0), "", at(2));
     timeline.admitted(&manifest(0), at(3));
     let expected = [(Step::Seen, None, 1), (Step::Refused, None, 1), (Step::Admitted, None, 1)];
     assert_eq!(steps(&timeline, "a"), expected);

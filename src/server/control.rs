@@ -30,7 +30,10 @@ use crate::cri::{Call, Calls, ImageService, RuntimeStatus};
 use crate::image::{Arrivals, Images};
 use crate::pleg::PlegHandle;
 use crate::pod::StatusBoard;
+use crate::pod::admission::RefusedPod;
+use crate::pod::explain::Trouble;
 use crate::pod::source::SourceState;
+use crate::pod::source::api::ApiState;
 
 /// Pause between two views of a watch, so that a busy node does not write without end.
 const WATCH_PAUSE: Duration = Duration::from_millis(200);
@@ -79,9 +82,11 @@ pub struct ControlServer {
     /// Statuses of pods.
     pub board: StatusBoard,
     /// Pods that were refused.
-    pub refused: watch::Receiver<Vec<Pod>>,
+    pub refused: watch::Receiver<Vec<RefusedPod>>,
     /// What the manifests say.
     pub source: watch::Receiver<SourceState>,
+    /// What the API server says.
+    pub api: watch::Receiver<ApiState>,
     /// What the runtime says of itself.
     pub runtime: watch::Receiver<Option<RuntimeStatus>>,
     /// What the runtime has, and how asking it goes.
@@ -94,6 +99,8 @@ pub struct ControlServer {
     pub images: Images,
     /// How much of these has arrived.
     pub arrivals: Arc<dyn Arrivals>,
+    /// Where image archives are imported from, if from anywhere.
+    pub preload_dir: Option<PathBuf>,
     /// What is wrong with the local store.
     pub store: watch::Receiver<Option<String>>,
 }
@@ -166,7 +173,7 @@ impl ControlServer {
                 pod
             })
             .collect();
-        pods.extend(self.refused.borrow().iter().cloned());
+        pods.extend(self.refused.borrow().iter().map(RefusedPod::told));
         let key =
             |pod: &Pod| (pod.metadata.namespace.clone(), pod.metadata.name.clone(), pod.metadata.uid.clone());
         pods.sort_by_key(key);
@@ -185,8 +192,9 @@ impl ControlServer {
             node: self.node.clone(),
             pods: self.pods(),
             problems: problems.collect(),
-            trouble: self.trouble(),
+            trouble: self.trouble().map(|trouble| trouble.to_string()),
             store: self.store.borrow().clone(),
+            api: self.api.borrow().problem.clone(),
             hung: self.hung(),
         }
     }
@@ -202,23 +210,25 @@ impl ControlServer {
         self.calls.hung(now).into_iter().map(told).collect()
     }
 
-    pub(super) fn trouble(&self) -> Option<String> {
+    pub(super) fn trouble(&self) -> Option<Trouble> {
         let health = self.pleg.health();
         let relist = health.borrow();
         if let Some(error) = &relist.error {
             let how =
                 if relist.is_healthy(Instant::now()) { "for a moment" } else { "for more than 3 minutes" };
-            return Some(format!("the container runtime has not answered {how}: {error}"));
+            let what = format!("the container runtime has not answered {how}: {error}");
+            return Some(Trouble::Runtime(what));
         }
         match &*self.runtime.borrow() {
             Some(status) if !status.runtime.status => {
-                Some(format!("the container runtime is not ready: {}", status.runtime.message))
+                let what = format!("the container runtime is not ready: {}", status.runtime.message);
+                Some(Trouble::Runtime(what))
             }
             Some(status) if !status.network.status => {
-                Some(format!("the pod network is not ready: {}", status.network.message))
+                Some(Trouble::Network(format!("the pod network is not ready: {}", status.network.message)))
             }
             Some(_) => None,
-            None => Some("the container runtime has not answered yet".to_owned()),
+            None => Some(Trouble::Runtime("the container runtime has not answered yet".to_owned())),
         }
     }
 
@@ -229,6 +239,7 @@ impl ControlServer {
             changed = board.changed() => changed.is_ok(),
             changed = self.refused.changed() => changed.is_ok(),
             changed = self.source.changed() => changed.is_ok(),
+            changed = self.api.changed() => changed.is_ok(),
             changed = self.runtime.changed() => changed.is_ok(),
             changed = self.store.changed() => changed.is_ok(),
         };

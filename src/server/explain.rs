@@ -1,6 +1,7 @@
 //! `GET /v1/explain?pod=NAME`: gathers what is known of the pods of a name and has it explained. Decides nothing.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use axum::Json;
@@ -13,12 +14,17 @@ use tokio_util::sync::CancellationToken;
 
 use super::{ControlServer, PullsView};
 use crate::cri::{Call, ContainerState, Subject};
+use crate::log::log_end;
 use crate::pod::explain::{
     Case, Explanation, HungCall, Named, Standing, explain as explained, is_meant, unknown,
 };
 use crate::pod::source::ManifestProblem;
 use crate::pod::{Activity, Doing, Told, pod_ref};
-use crate::types::{PodRef, PodUid};
+use crate::sys::file_work;
+use crate::types::{PodRef, PodUid, one_line};
+
+/// Bytes of a log's last line that are shown.
+const MAX_LINE: usize = 300;
 
 /// Which pod.
 #[derive(Deserialize)]
@@ -32,7 +38,7 @@ pub(super) async fn explain(
     Query(query): Query<PodQuery>,
 ) -> Json<Vec<Explanation>> {
     let now = Timestamp::now();
-    Json(server.explanations(&query.pod, &server.pulls(now).await, now))
+    Json(server.explanations(&query.pod, &server.pulls(now).await, now).await)
 }
 
 /// A pod as the parts of the daemon know it.
@@ -40,23 +46,27 @@ struct Known {
     pod: Arc<Pod>,
     standing: Standing,
     told: Option<Told>,
+    /// Its manifest, if it is still from one.
+    file: Option<PathBuf>,
 }
 
 impl ControlServer {
-    fn explanations(&self, query: &str, pulls: &PullsView, now: Timestamp) -> Vec<Explanation> {
+    async fn explanations(&self, query: &str, pulls: &PullsView, now: Timestamp) -> Vec<Explanation> {
         let known = self.known();
         let problems = self.source.borrow().problems.clone();
         let names: Vec<PodRef> = known.iter().map(|known| pod_ref(&known.pod)).collect();
         let named: Vec<Named<'_>> =
             names.iter().map(|pod| Named { namespace: &pod.namespace, name: &pod.name }).collect();
         let meant = known.iter().zip(&named).filter(|(_, name)| is_meant(query, **name, &self.node));
-        let mut explanations: Vec<Explanation> = meant
-            .filter(|(known, name)| {
-                // Of two pods of one name the later one is meant; it waits for the other.
-                known.standing != Standing::Unwanted || named.iter().filter(|n| n == name).count() == 1
-            })
-            .map(|(known, _)| self.explained(known, pulls, &problems, now))
-            .collect();
+        let meant = meant.filter(|(known, name)| {
+            // Of two pods of one name the later one is meant; it waits for the other.
+            known.standing != Standing::Unwanted || named.iter().filter(|n| n == name).count() == 1
+        });
+        let mut explanations = Vec::new();
+        for (known, _) in meant {
+            let log_ends = self.log_ends(known).await;
+            explanations.push(self.explained(known, pulls, &problems, log_ends, now));
+        }
         if explanations.is_empty() {
             let is_it = |pod: &PodRef| {
                 is_meant(query, Named { namespace: &pod.namespace, name: &pod.name }, &self.node)
@@ -73,19 +83,23 @@ impl ControlServer {
         let mut told: HashMap<PodUid, Told> =
             self.board.all().into_iter().map(|told| (pod_ref(&told.pod).uid, told)).collect();
         let refused = self.refused.borrow().clone();
-        let is_refused = |uid: &PodUid| refused.iter().any(|pod| pod_ref(pod).uid == *uid);
+        let is_refused = |uid: &PodUid| refused.iter().any(|refused| pod_ref(&refused.pod).uid == *uid);
         let mut known: Vec<Known> = Vec::new();
-        for wanted in &self.source.borrow().pods {
-            let uid = pod_ref(&wanted.pod).uid;
+        let manifests: Vec<_> =
+            self.source.borrow().pods.iter().map(|pod| (pod.pod.clone(), Some(pod.file.clone()))).collect();
+        let api: Vec<_> = self.api.borrow().pods.values().map(|pod| (pod.pod.clone(), None)).collect();
+        for (pod, file) in manifests.into_iter().chain(api) {
+            let uid = pod_ref(&pod).uid;
             if !is_refused(&uid) {
                 let told = told.remove(&uid);
-                known.push(Known { pod: wanted.pod.clone(), standing: Standing::Wanted, told });
+                known.push(Known { pod, standing: Standing::Wanted, told, file });
             }
         }
-        known.extend(refused.into_iter().map(|pod| Known {
-            pod: Arc::new(pod),
+        known.extend(refused.into_iter().map(|refused| Known {
+            pod: Arc::new(refused.told()),
             standing: Standing::Refused,
             told: None,
+            file: None,
         }));
         for known in &mut known {
             let name = pod_ref(&known.pod).full_name();
@@ -98,6 +112,7 @@ impl ControlServer {
             pod: told.pod.clone(),
             standing: Standing::Unwanted,
             told: Some(told),
+            file: None,
         }));
         known
     }
@@ -107,6 +122,7 @@ impl ControlServer {
         known: &Known,
         pulls: &PullsView,
         problems: &[ManifestProblem],
+        log_ends: BTreeMap<String, String>,
         now: Timestamp,
     ) -> Explanation {
         let pod = pod_ref(&known.pod);
@@ -115,6 +131,8 @@ impl ControlServer {
         let running = observed.iter().flat_map(|status| &status.containers);
         let running = running.filter(|c| c.state == ContainerState::Running).map(|c| c.name.to_string());
         let told_status = known.told.as_ref().map(|told| &*told.status);
+        let name = pod.to_string();
+        let mut of_this = problems.iter().filter(|problem| problem.pod.as_ref() == Some(&name));
         let own_status = known.pod.status.as_ref().filter(|_| known.standing == Standing::Refused);
         explained(&Case {
             pod: &known.pod,
@@ -125,27 +143,70 @@ impl ControlServer {
             running: running.collect(),
             hung: self.hung_call(&pod, doing.as_ref()),
             pull: pulls.of(&pod),
-            problem: problems.iter().find(|problem| problem.pod.as_deref() == Some(&pod.to_string())),
+            file: known.file.as_deref(),
+            problem: of_this
+                .clone()
+                .find(|problem| known.file.as_ref() == Some(&problem.file))
+                .or(of_this.next()),
             trouble: self.trouble(),
+            log_ends,
+            preload_dir: self.preload_dir.as_deref(),
             now,
         })
     }
 
-    /// The call that holds up a pod longest, if one hangs.
+    /// The call that holds up a pod longest, if one hangs; else one that may hold up all.
     fn hung_call(&self, pod: &PodRef, doing: Option<&Doing>) -> Option<HungCall> {
         let now = Instant::now();
-        let is_about = |call: &Call| match &call.subject {
+        let is_about = |call: &&Call| match &call.subject {
             Subject::Image(pulled) => match doing.map(|doing| &doing.activity) {
                 Some(Activity::PullingImage { image, .. }) => pulled.starts_with(image.as_str()),
                 Some(_) | None => false,
             },
-            subject => self.pleg.cache().pod_of(subject).is_some_and(|of| of.uid == pod.uid),
+            Subject::Node => false,
+            subject @ (Subject::Pod(_) | Subject::Sandbox(_) | Subject::Container(_)) => {
+                self.pleg.cache().pod_of(subject).is_some_and(|of| of.uid == pod.uid)
+            }
         };
-        let call = self.calls.hung(now).into_iter().find(is_about)?;
+        let hung = self.calls.hung(now);
+        let own = hung.iter().find(is_about);
+        let call = own.or_else(|| hung.iter().find(|call| call.subject == Subject::Node))?;
         Some(HungCall {
             call: call.operation.to_string(),
             subject: call.subject.to_string(),
             took: now.duration_since(call.since),
+            is_of_node: own.is_none(),
         })
+    }
+
+    /// The last line of the logs of the pod's containers that ended badly and left no message.
+    async fn log_ends(&self, known: &Known) -> BTreeMap<String, String> {
+        let Some(told) = &known.told else { return BTreeMap::new() };
+        let Ok(observed) = self.pleg.cache().get(&pod_ref(&known.pod)) else { return BTreeMap::new() };
+        let mut logs: Vec<(String, PathBuf)> = Vec::new();
+        for status in told.status.container_statuses.iter().flatten() {
+            let states = [&status.state, &status.last_state].into_iter().flatten();
+            let Some(ended) = states.filter_map(|state| state.terminated.as_ref()).next() else { continue };
+            let left_message = ended.message.as_deref().is_some_and(|message| !message.trim().is_empty());
+            let id = ended.container_id.as_deref().and_then(|id| id.split_once("://")).map(|(_, id)| id);
+            let seen = observed.containers.iter().find(|seen| Some(seen.id.as_str()) == id);
+            if let Some(seen) = seen
+                && ended.exit_code != 0
+                && !left_message
+                && !seen.log_path.is_empty()
+            {
+                logs.push((status.name.clone(), PathBuf::from(&seen.log_path)));
+            }
+        }
+        let read = file_work(move || {
+            let line = |(name, path): (String, PathBuf)| {
+                // A log that cannot be read is one that says nothing: an explanation is made without it.
+                let end = log_end(&path).unwrap_or_default();
+                let last = end.lines().rev().find(|line| !line.trim().is_empty())?;
+                Some((name, one_line(last.trim(), MAX_LINE)))
+            };
+            logs.into_iter().filter_map(line).collect()
+        });
+        read.await.unwrap_or_default()
     }
 }

@@ -27,6 +27,7 @@ use crate::cri::{Calls, RuntimeService};
 use crate::image::{Arrivals, ImageRequest, Images, PullLimits, PullPolicy};
 use crate::pleg::{Pleg, PlegHandle};
 use crate::pod::source::SourceState;
+use crate::pod::source::api::ApiState;
 use crate::pod::status::Lifecycle;
 use crate::pod::{Activity, StatusBoard, Told, pod_ref};
 use crate::store::Store;
@@ -90,12 +91,14 @@ impl Bench {
             board: board.clone(),
             refused: watch::channel(Vec::new()).1,
             source: watch::channel(SourceState::default()).1,
+            api: watch::channel(ApiState::default()).1,
             runtime: watch::channel(None).1,
             pleg: pleg.clone(),
             calls: Calls::default(),
             images: images.clone(),
             arrivals: Arc::new(Arrived(arrived.clone())),
             runtime_images: runtime,
+            preload_dir: None,
             store: watch::channel(None).1,
         };
         let listener = ControlServer::bind(&dir.path().join("socket")).await.unwrap();

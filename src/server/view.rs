@@ -23,6 +23,9 @@ pub struct NodeView {
     /// What is wrong with the local store; none if nothing is. Pods run all the same.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub store: Option<String>,
+    /// Why the API server cannot be read; none if it can be, or there is none. Pods run all the same.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub api: Option<String>,
     /// Calls to the container runtime that take longer than they should.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub hung: Vec<HungCall>,

@@ -111,12 +111,13 @@ fn subscriber(
     tracing_subscriber::registry().with(layer.with_filter(filter))
 }
 
-/// What is logged: of the libraries only warnings, unless the environment says otherwise.
+/// What is logged: of the libraries only warnings, unless the environment says otherwise. Of what kube warns about, each
+/// refused listing, we tell ourselves when it matters.
 fn filter(verbosity: u8, from_environment: Option<&str>) -> Result<EnvFilter, TelemetryError> {
     let directives = match (from_environment.filter(|value| !value.is_empty()), verbosity) {
         (Some(value), _) => value,
-        (None, 0..=2) => "warn,hostlet=info",
-        (None, 3..=4) => "warn,hostlet=debug",
+        (None, 0..=2) => "warn,kube_runtime=error,hostlet=info",
+        (None, 3..=4) => "warn,kube_runtime=error,hostlet=debug",
         (None, 5..) => "warn,hostlet=trace",
     };
     EnvFilter::builder()

@@ -88,6 +88,12 @@ impl Quantity {
         Self { nanos: (self.nanos - other.nanos).max(0), ..self }
     }
 
+    /// Both amounts together; written as this one is.
+    #[must_use]
+    pub fn plus(self, other: Self) -> Self {
+        Self { nanos: (self.nanos + other.nanos).min(MAX_NANOS), ..self }
+    }
+
     /// Whole units, rounded away from zero: bytes of memory, a count.
     pub fn value(&self) -> i64 {
         self.rounded_to(NANOS)

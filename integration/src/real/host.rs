@@ -212,6 +212,13 @@ impl RealHost {
         Ok(())
     }
 
+    /// A directory of a test's own on this host, made. Goes with the host.
+    pub fn directory(&self, name: &str) -> Result<PathBuf> {
+        let path = self.dirs.state.join(name);
+        fs::create_dir(&path).with_context(|| format!("creating {}", path.display()))?;
+        Ok(path)
+    }
+
     /// The directory pods' logs are written to.
     pub fn logs(&self) -> PathBuf {
         self.dirs.logs()

@@ -89,8 +89,11 @@ impl Objects {
             object = old.clone();
             object["status"] = status;
         } else {
-            object["metadata"]["uid"] = old["metadata"]["uid"].clone();
-            object["metadata"]["creationTimestamp"] = old["metadata"]["creationTimestamp"].clone();
+            for field in ["namespace", "uid", "creationTimestamp"] {
+                if !old["metadata"][field].is_null() {
+                    object["metadata"][field] = old["metadata"][field].clone();
+                }
+            }
         }
         Ok(self.changed(target, &old, object))
     }

@@ -11,12 +11,14 @@ use kube::Client;
 use kube::client::Body;
 use serde_json::{Value, json};
 use tokio::time::Instant;
+use tower::ServiceBuilder;
 
 use super::faults::{ApiFault, due};
 use super::objects::{Refused, kind_of};
 use super::path::{Selector, Target, parameters};
 use super::server::{AnswerBody, FakeApi, Recorded, State};
 use super::watch::{WatchFault, Watching};
+use crate::api::connect::{answer_deadline, in_words};
 
 /// The connection broke.
 fn reset() -> std::io::Error {
@@ -24,7 +26,7 @@ fn reset() -> std::io::Error {
 }
 
 impl FakeApi {
-    /// A client of this server.
+    /// A client of this server, with the deadline that all clients have.
     pub fn client(&self) -> Client {
         let api = self.clone();
         let service = tower::service_fn(move |request: Request<Body>| {
@@ -35,6 +37,7 @@ impl FakeApi {
                 api.answer(Request::from_parts(head, body)).await
             }
         });
+        let service = ServiceBuilder::new().map_err(in_words).layer(answer_deadline()).service(service);
         Client::new(service, "default")
     }
 

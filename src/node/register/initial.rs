@@ -44,7 +44,7 @@ pub(in crate::node) fn initial(settings: &Settings, facts: &Facts, now: Timestam
 }
 
 /// The labels every node has, and those it was given, which win.
-fn labels(settings: &Settings) -> BTreeMap<String, String> {
+pub(in crate::node) fn labels(settings: &Settings) -> BTreeMap<String, String> {
     let every = [
         ("beta.kubernetes.io/arch", architecture()),
         ("beta.kubernetes.io/os", "linux"),

@@ -7,4 +7,4 @@ mod initial;
 mod tests;
 
 pub(super) use attempt::{Registered, attempt};
-pub(super) use initial::initial;
+pub(super) use initial::{initial, labels};

@@ -14,4 +14,4 @@ mod update;
 
 #[cfg(test)]
 use conditions::aggregate;
-pub(super) use update::{beat, update};
+pub(super) use update::{beat, resources, update};

@@ -6,6 +6,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 use super::{addresses, allocatable, capacity, conditions, images, info, ready, runtime};
 use crate::node::{Facts, NodeEvent, Settings};
+use crate::sys::Machine;
 
 /// Conditions that are ours to write.
 const OWN_CONDITIONS: [&str; 4] = ["MemoryPressure", "DiskPressure", "PIDPressure", "Ready"];
@@ -19,8 +20,7 @@ pub(in crate::node) fn update(
 ) -> Vec<NodeEvent> {
     let name = &settings.name;
     addresses::set(status, settings, &facts.host);
-    capacity::set(status, settings, &facts.host.machine);
-    allocatable::set(status, &settings.node.reserved);
+    resources(status, settings, &facts.host.machine);
     let mut events = Vec::new();
     events.extend(info::set(status, name, &facts.host.machine, facts.runtime.version.as_ref()));
     images::set(status, &facts.runtime.images, settings.node.max_images);
@@ -35,6 +35,12 @@ pub(in crate::node) fn update(
     events.extend(conditions::set_pressures(status, name, now));
     events.extend(ready::set(status, settings, &facts.unready, now));
     events
+}
+
+/// Capacity, and what of it pods can have.
+pub(in crate::node) fn resources(status: &mut NodeStatus, settings: &Settings, machine: &Machine) {
+    capacity::set(status, settings, machine);
+    allocatable::set(status, &settings.node.reserved);
 }
 
 /// Marks our conditions as confirmed now, which is done when a status is sent.

@@ -35,6 +35,8 @@ struct Row<P> {
 enum Origin {
     /// This manifest.
     File(PathBuf),
+    /// The API server.
+    Api,
 }
 
 /// A pod that the daemon before this one had admitted, and whose life may not have come to its end.
@@ -55,6 +57,15 @@ impl InheritedPod {
                 file: file.clone(),
                 unsupported: unsupported(&self.pod),
             }),
+            Origin::Api => None,
+        }
+    }
+
+    /// The pod as the API server gave it; none if it is not from there.
+    pub fn of_api(&self) -> Option<Arc<Pod>> {
+        match &self.origin {
+            Origin::File(_) => None,
+            Origin::Api => Some(self.pod.clone()),
         }
     }
 }
@@ -121,10 +132,10 @@ impl AdmittedPods {
         self.lock().admitted.iter().map(|(uid, admitted)| (uid.clone(), admitted.at)).collect()
     }
 
-    /// These of the source's pods are admitted now, and no others.
-    pub fn note(&self, source: &SourceState, wanted: &WantedPods, now: Timestamp) {
+    /// These pods are admitted now, and no others. Those that no manifest names are the API server's.
+    pub fn note(&self, manifests: &SourceState, wanted: &WantedPods, now: Timestamp) {
         let files: HashMap<PodUid, &PathBuf> =
-            source.pods.iter().map(|pod| (pod_ref(&pod.pod).uid, &pod.file)).collect();
+            manifests.pods.iter().map(|pod| (pod_ref(&pod.pod).uid, &pod.file)).collect();
         let mut state = self.lock();
         let mut named = HashSet::new();
         for pod in &wanted.pods {
@@ -138,10 +149,9 @@ impl AdmittedPods {
                 Some(known) => known.at,
                 None => state.next_time(now),
             };
-            if let Some(file) = files.get(&uid) {
-                let row = Row { source: Origin::File((*file).clone()), pod: &**pod, admitted_at: at };
-                self.store.put(Table::AdmittedPods, uid.as_str(), &row);
-            }
+            let source = files.get(&uid).map_or(Origin::Api, |file| Origin::File((*file).clone()));
+            let row = Row { source, pod: &**pod, admitted_at: at };
+            self.store.put(Table::AdmittedPods, uid.as_str(), &row);
             state.admitted.insert(uid, Admitted { at, pod: pod.clone() });
         }
         // A source that was not read yet may still name the others.

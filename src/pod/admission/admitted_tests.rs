@@ -31,7 +31,8 @@ fn pods(uids: &[&str]) -> Vec<Arc<StaticPod>> {
 
 fn note(admitted: &AdmittedPods, pods: &[Arc<StaticPod>], ready: bool, second: i64) {
     let source = SourceState { ready, pods: pods.to_vec(), problems: Vec::new() };
-    let wanted = WantedPods { ready, pods: pods.iter().map(|pod| pod.pod.clone()).collect() };
+    let wanted =
+        WantedPods { ready, pods: pods.iter().map(|pod| pod.pod.clone()).collect(), ..WantedPods::default() };
     admitted.note(&source, &wanted, at(second));
 }
 

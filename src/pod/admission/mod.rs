@@ -1,10 +1,18 @@
-//! Which of the pods a source names may run on this node, and the memory of which may. Never changes a pod.
+//! Which of the pods that the sources name may run on this node, and the memory of which may. Never changes a pod.
 
-mod admit;
 mod admitted;
 #[cfg(test)]
 mod admitted_tests;
+mod affinity;
+mod fit;
+mod judge;
+mod node;
+mod refusal;
 mod sysctls;
+mod task;
+mod victims;
 
-pub use admit::{Limits, admit};
 pub use admitted::{AdmittedPods, InheritedPod};
+pub use node::{Allocatable, NodeView};
+pub use refusal::RefusedPod;
+pub use task::{Admission, AdmissionInputs, Judged};

@@ -1,5 +1,8 @@
 //! What is known of the pod to be explained.
 
+use std::collections::BTreeMap;
+use std::fmt;
+use std::path::Path;
 use std::time::Duration;
 
 use jiff::Timestamp;
@@ -31,6 +34,25 @@ pub struct HungCall {
     pub subject: String,
     /// How long it has taken so far.
     pub took: Duration,
+    /// It is about the whole node, so it may not hold up this pod.
+    pub is_of_node: bool,
+}
+
+/// What keeps the node as a whole from running pods.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Trouble {
+    /// The runtime does not answer, or says that it is not ready.
+    Runtime(String),
+    /// The runtime says that the pod network is not ready.
+    Network(String),
+}
+
+impl fmt::Display for Trouble {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Runtime(what) | Self::Network(what) => f.write_str(what),
+        }
+    }
 }
 
 /// The pull of an image that a pod waits for.
@@ -65,10 +87,16 @@ pub struct Case<'a> {
     pub hung: Option<HungCall>,
     /// The pull it waits for.
     pub pull: Option<PullSoFar>,
-    /// What is wrong with its manifest as it is now.
+    /// The manifest it is from, if it is still from one.
+    pub file: Option<&'a Path>,
+    /// What is wrong with its manifest as it is now, or with another one of the same pod.
     pub problem: Option<&'a ManifestProblem>,
     /// What keeps the node as a whole from running pods.
-    pub trouble: Option<String>,
+    pub trouble: Option<Trouble>,
+    /// The last line of the logs of containers that ended badly, by their names.
+    pub log_ends: BTreeMap<String, String>,
+    /// Where image archives are imported from, if from anywhere.
+    pub preload_dir: Option<&'a Path>,
     /// The time.
     pub now: Timestamp,
 }

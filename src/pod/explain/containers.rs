@@ -4,14 +4,13 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{ContainerStateTerminated, ContainerStatus};
 
 use super::case::Case;
-use super::explanation::{Explanation, Verdict, one_line};
+use super::causes::{OF_CONFIG, OF_CONTAINER, find};
+use super::endings::{UNKNOWN, because, how_it_ended, remedy_of_end};
+use super::explanation::{Explanation, Verdict};
 use super::images::image;
-use super::life::{starting, step, words};
+use super::life::{failed_step, starting, step};
 use crate::pod::Activity;
 use crate::pod::status::{Phase, human_duration};
-
-/// Characters of a message that are quoted: more is for the log.
-const MAX_QUOTED: usize = 300;
 
 /// Explains a pod by its containers.
 pub(super) fn containers(case: &Case<'_>) -> Explanation {
@@ -38,22 +37,15 @@ fn waits(case: &Case<'_>, status: &ContainerStatus) -> Option<Explanation> {
     }
     let explanation = match reason {
         "CrashLoopBackOff" => return Some(crash_loop(case, status)),
-        "CreateContainerConfigError" => {
-            let sentence = format!("Container {name} cannot be made from what its manifest says: {message}");
-            Explanation::wrong(sentence).do_this(if is_root_refused(message) {
-                "set securityContext.runAsUser to a user other than 0, or remove runAsNonRoot"
-            } else {
-                "correct the container in the manifest"
-            })
-        }
-        "CreateContainerError" => {
-            let sentence = format!("The container runtime cannot make container {name}: {}", words(message));
-            Explanation::wrong(sentence).do_this(runtime_remedy(message))
-        }
-        "RunContainerError" => {
-            let sentence =
-                format!("The container runtime cannot start container {name}: {}", start_error(message));
-            Explanation::wrong(sentence).do_this(runtime_remedy(message))
+        "CreateContainerConfigError" | "CreateContainerError" | "RunContainerError" => {
+            let (what, group) = match reason {
+                "CreateContainerConfigError" => ("made from what its manifest says", OF_CONFIG),
+                "CreateContainerError" => ("made", OF_CONTAINER),
+                _ => ("started", OF_CONTAINER),
+            };
+            let cause = find(group, message);
+            Explanation::wrong(format!("Container {name} cannot be {what}{}", because(cause, message)))
+                .do_this(cause.map_or(UNKNOWN, |cause| cause.remedy))
         }
         _ => return None,
     };
@@ -65,88 +57,17 @@ fn crash_loop(case: &Case<'_>, status: &ContainerStatus) -> Explanation {
     let last = status.last_state.as_ref().and_then(|last| last.terminated.as_ref());
     let ended = last.or_else(|| status.state.as_ref()?.terminated.as_ref());
     let times = match status.restart_count {
-        0 => String::new(),
-        1 => ", restarted once so far".to_owned(),
-        n => format!(", restarted {n} times so far"),
+        0 => "; it is restarted".to_owned(),
+        1 => "; restarted once so far".to_owned(),
+        n => format!("; restarted {n} times so far"),
     };
-    let how = ended.map_or_else(|| "ends again and again".to_owned(), how_it_ended);
-    Explanation::wrong(format!("Container {name} {how}{times}; it is restarted with growing pauses"))
+    let how =
+        ended.map_or_else(|| "ends again and again".to_owned(), |ended| how_it_ended(case, name, ended));
+    Explanation::wrong(format!("Container {name} {how}{times}, with growing pauses"))
         .at(format!("container {name} (CrashLoopBackOff)"))
         .since(ended.and_then(|ended| ended.finished_at.as_ref()).map(|time| time.0))
         .next(case.retry_of(name))
-        .do_this(crash_remedy(case, name, ended))
-}
-
-/// `ended with exit code 1, and said last: "no such table"`.
-fn how_it_ended(ended: &ContainerStateTerminated) -> String {
-    let message = ended.message.as_deref().map(one_line).filter(|message| !message.is_empty());
-    if could_not_start(ended) {
-        let why = message.map(|message| format!(": {}", cut(start_error(&message)))).unwrap_or_default();
-        return format!("cannot be started{why}");
-    }
-    let how = match (ended.reason.as_deref(), ended.exit_code) {
-        (Some("OOMKilled"), _) => "was killed because it used more memory than its limit".to_owned(),
-        (_, 0) => "ended by itself with exit code 0, which is success".to_owned(),
-        (_, 126) => "ended with exit code 126: its command is no program that can be run".to_owned(),
-        (_, 127) => "ended with exit code 127: its command was not found".to_owned(),
-        (_, 137) => "was killed (exit code 137)".to_owned(),
-        (_, 139) => "crashed (exit code 139, segmentation fault)".to_owned(),
-        (_, 143) => "was told to end (exit code 143, SIGTERM)".to_owned(),
-        (_, code) => format!("ended with exit code {code}"),
-    };
-    match message {
-        Some(message) => format!("{how}, and said last: {:?}", cut(&message)),
-        None => how,
-    }
-}
-
-/// runc's own words: containerd wraps them in the names of all that handed them on, at times twice.
-fn start_error(message: &str) -> &str {
-    let own = message.rsplit_once("container process: ").map_or(words(message), |(_, own)| own);
-    own.strip_suffix(": unknown").unwrap_or(own)
-}
-
-fn could_not_start(ended: &ContainerStateTerminated) -> bool {
-    matches!(ended.reason.as_deref(), Some("StartError" | "ContainerCannotRun"))
-}
-
-fn crash_remedy(case: &Case<'_>, name: &str, ended: Option<&ContainerStateTerminated>) -> String {
-    let logs = format!("see what it wrote: {} --previous", case.logs(name));
-    let Some(ended) = ended else { return logs };
-    if could_not_start(ended) {
-        return runtime_remedy(ended.message.as_deref().unwrap_or_default()).to_owned();
-    }
-    match (ended.reason.as_deref(), ended.exit_code) {
-        (Some("OOMKilled"), _) => {
-            format!("raise resources.limits.memory of container {name}, or have it use less; {logs}")
-        }
-        (_, 0) => format!(
-            "if it is meant to end, set restartPolicy to OnFailure or Never; if it is meant to stay, its program must not \
-             go into the background; {logs}"
-        ),
-        (_, 126 | 127) => {
-            format!("check command and args of container {name} against what is in its image; {logs}")
-        }
-        (_, _) => logs,
-    }
-}
-
-/// What to do about a container that the runtime refuses.
-fn runtime_remedy(message: &str) -> &'static str {
-    if message.contains("executable file not found") || message.contains("no such file or directory") {
-        "check command and args of the container: the program must be in its image, at that path"
-    } else if message.contains("permission denied") {
-        "the program may not be run: check its permissions in the image, runAsUser and securityContext"
-    } else if message.contains("no command specified") {
-        "the image names no program: give the container a command"
-    } else {
-        "correct what the message names in the manifest, or look into the container runtime's log (journalctl -u containerd)"
-    }
-}
-
-/// Whether `runAsNonRoot` keeps a container from running.
-fn is_root_refused(message: &str) -> bool {
-    message.contains("non-root") || message.contains("runAsNonRoot")
+        .do_this(remedy_of_end(case, name, ended, &format!("{} --previous", case.logs(name))))
 }
 
 fn completed(case: &Case<'_>) -> Explanation {
@@ -174,13 +95,13 @@ fn failed(case: &Case<'_>) -> Explanation {
     let name = &status.name;
     Explanation::wrong(format!(
         "Container {name} {}; restartPolicy {policy} does not restart it",
-        how_it_ended(ended)
+        how_it_ended(case, name, ended)
     ))
     .at("done")
     .since(ended.finished_at.as_ref().map(|time| time.0))
     .do_this(format!(
-        "see what it wrote: {}; then correct and change the manifest to run it anew",
-        case.logs(name)
+        "{}; then correct and change the manifest to run it anew",
+        remedy_of_end(case, name, Some(ended), &case.logs(name))
     ))
 }
 
@@ -191,14 +112,7 @@ fn ended(status: &ContainerStatus) -> Option<&ContainerStateTerminated> {
 /// Work that failed without a container's status saying why.
 fn retries(case: &Case<'_>) -> Option<Explanation> {
     let Activity::Retrying { error } = case.activity() else { return None };
-    let error = error.as_deref().unwrap_or("no reason was given");
-    Some(
-        Explanation::wrong(format!("The last step for this pod failed: {}", words(error)))
-            .at(step(case.activity()))
-            .since(case.active_since())
-            .next(case.next_work())
-            .do_this("correct what the message names; hostlet goes on by itself"),
-    )
+    Some(failed_step(case, error.as_deref()).since(case.active_since()))
 }
 
 /// Containers that are not up yet, with nothing wrong.
@@ -209,13 +123,14 @@ fn going_on(case: &Case<'_>) -> Option<Explanation> {
     };
     let status = case.statuses().iter().find(|status| !is_up(status))?;
     let Some(ended) = ended(status) else { return Some(starting(case, case.activity())) };
-    let again = format!("Container {} {}; it is being restarted", status.name, how_it_ended(ended));
+    let name = &status.name;
+    let again = format!("Container {name} {}; it is being restarted", how_it_ended(case, name, ended));
+    let logs = format!("{} --previous", case.logs(name));
     Some(
-        Explanation::wrong(again).at(step(case.activity())).since(case.active_since()).do_this(crash_remedy(
-            case,
-            &status.name,
-            Some(ended),
-        )),
+        Explanation::wrong(again)
+            .at(step(case.activity()))
+            .since(case.active_since())
+            .do_this(remedy_of_end(case, name, Some(ended), &logs)),
     )
 }
 
@@ -244,20 +159,10 @@ fn runs(case: &Case<'_>) -> Explanation {
     if restarts > 0 {
         let last = case.statuses().iter().find_map(|status| {
             let ended = status.last_state.as_ref()?.terminated.as_ref()?;
-            Some(format!("container {} {}", status.name, how_it_ended(ended)))
+            Some(format!("container {} {}", status.name, how_it_ended(case, &status.name, ended)))
         });
         let last = last.map(|last| format!(", the last one after {last}")).unwrap_or_default();
         explanation.also.push(format!("There were {restarts} restarts{last}."));
     }
     explanation
-}
-
-/// At most [`MAX_QUOTED`] characters, with the end of longer texts: what a program says last tells most.
-fn cut(text: &str) -> String {
-    let count = text.chars().count();
-    if count <= MAX_QUOTED {
-        return text.to_owned();
-    }
-    let end: String = text.chars().skip(count - MAX_QUOTED).collect();
-    format!("… {end}")
 }

@@ -2,12 +2,18 @@
 
 use jiff::SignedDuration;
 
-use super::case::{Case, Standing};
+use super::case::{Case, Standing, Trouble};
+use super::causes::{OF_SANDBOX, OF_STEP, find, manifest_remedy};
 use super::containers::containers;
+use super::endings::because;
 use super::explanation::{Explanation, Verdict, one_line};
 use crate::pod::Activity;
 use crate::pod::status::human_duration;
 use crate::types::human_size;
+
+const RUNTIME_LOG: &str = "look into the container runtime's log (journalctl -u containerd)";
+const START_RUNTIME: &str = "start the container runtime (systemctl start containerd), and check containerRuntimeEndpoint in the \
+     configuration; hostlet goes on by itself";
 
 /// Explains a pod.
 pub fn explain(case: &Case<'_>) -> Explanation {
@@ -17,26 +23,28 @@ pub fn explain(case: &Case<'_>) -> Explanation {
         .or_else(|| not_begun(case))
         .or_else(|| sandbox(case))
         .unwrap_or_else(|| containers(case));
+    let cause = with_runtime(case, cause);
     let mut explanation = Explanation { pod: case.name(), ..cause };
-    if let Some(problem) = case.problem {
-        let file = problem.file.display();
-        let what = one_line(&problem.message);
-        if explanation.verdict == Verdict::Fine {
-            let now =
-                "The pod runs as an earlier version of its manifest says, because the manifest is broken now";
-            explanation = Explanation {
-                verdict: Verdict::Wrong,
-                sentence: format!("{now}: {file}: {what}"),
-                step: Some("reading the manifest".to_owned()),
-                since: Some(problem.since),
-                remedy: Some("correct the manifest; it is read again as soon as it changes".to_owned()),
-                ..explanation
-            };
-        } else {
-            explanation
-                .also
-                .push(format!("Its manifest {file} is broken, and changes in it do not count: {what}"));
-        }
+    let Some(problem) = case.problem else { return explanation };
+    let file = problem.file.display();
+    let what = one_line(&problem.message);
+    if case.file.is_some_and(|own| own != problem.file) {
+        explanation.also.push(format!("The manifest {file} names this pod too, and is not used: {what}."));
+    } else if explanation.verdict == Verdict::Fine {
+        let now =
+            "The pod runs as an earlier version of its manifest says, because the manifest is broken now";
+        explanation = Explanation {
+            verdict: Verdict::Wrong,
+            sentence: format!("{now}: {file}: {what}"),
+            step: Some("reading the manifest".to_owned()),
+            since: Some(problem.since),
+            remedy: Some(manifest_remedy(&problem.message)),
+            ..explanation
+        };
+    } else {
+        explanation
+            .also
+            .push(format!("Its manifest {file} is broken, and changes in it do not count: {what}"));
     }
     explanation
 }
@@ -58,6 +66,22 @@ fn refused(case: &Case<'_>) -> Option<Explanation> {
              configuration"
         }
         Some("OutOfpods") => "remove manifests of other pods, or raise maxPods in the configuration",
+        Some("NodePorts") => {
+            "change hostPort (with hostNetwork: containerPort) of this pod or of the one that has the port already"
+        }
+        Some("NodeAffinity") => {
+            "remove spec.nodeSelector and required node affinity, or give this node the labels they ask for (nodeLabels)"
+        }
+        Some("PodOSNotSupported") => {
+            "remove spec.os and spec.nodeSelector, or set them to linux: this node runs Linux"
+        }
+        Some("AppArmor") => {
+            "load the AppArmor profile on this host (apparmor_parser -r FILE), or remove appArmorProfile"
+        }
+        Some(reason) if reason.starts_with("OutOf") => {
+            "lower resources.requests in the manifest, remove other pods, or reserve less for the host (systemReserved, \
+             kubeReserved)"
+        }
         Some(_) | None => "change the manifest as the message says",
     };
     let since = status.start_time.as_ref().map(|time| time.0);
@@ -65,7 +89,12 @@ fn refused(case: &Case<'_>) -> Option<Explanation> {
     Some(Explanation::wrong(sentence).at("admission").since(since).do_this(remedy))
 }
 
+/// A call about this pod that hangs.
 fn hung(case: &Case<'_>) -> Option<Explanation> {
+    case.hung.as_ref().filter(|hung| !hung.is_of_node).and_then(|_| call_that_hangs(case))
+}
+
+fn call_that_hangs(case: &Case<'_>) -> Option<Explanation> {
     let hung = case.hung.as_ref()?;
     let took = SignedDuration::try_from(hung.took).unwrap_or_default();
     let sentence = format!(
@@ -80,6 +109,32 @@ fn hung(case: &Case<'_>) -> Option<Explanation> {
     Some(Explanation::wrong(sentence).at(step(case.activity())).since(since).do_this(remedy))
 }
 
+/// A runtime that does not answer at all is the cause of whatever goes wrong or on; what was found of the pod is older.
+fn with_runtime(case: &Case<'_>, mut found: Explanation) -> Explanation {
+    let of_node = case.hung.as_ref().filter(|hung| hung.is_of_node).and_then(|_| call_that_hangs(case));
+    let away = match &case.trouble {
+        Some(Trouble::Runtime(what)) => {
+            let remedy = find(OF_STEP, what).map_or(START_RUNTIME, |rule| rule.remedy);
+            let sentence = format!("Nothing can be done for the pod: {what}");
+            Some(Explanation::wrong(sentence).at("waiting for the container runtime").do_this(remedy))
+        }
+        Some(Trouble::Network(_)) | None => of_node,
+    };
+    let Some(away) = away else { return found };
+    match found.verdict {
+        Verdict::Wrong | Verdict::UnderWay if case.standing != Standing::Refused => {
+            let mut also = vec![format!("Before that: {}.", found.sentence.trim_end_matches('.'))];
+            also.append(&mut found.also);
+            Explanation { also, ..away }
+        }
+        Verdict::Fine => {
+            found.also.push(format!("This is as it was last seen. {}.", away.sentence));
+            found
+        }
+        Verdict::Wrong | Verdict::UnderWay | Verdict::Completed | Verdict::Unknown => found,
+    }
+}
+
 /// A pod that is being ended.
 fn ending(case: &Case<'_>) -> Option<Explanation> {
     let is_unwanted = case.standing == Standing::Unwanted;
@@ -91,9 +146,10 @@ fn ending(case: &Case<'_>) -> Option<Explanation> {
     let explanation = match case.activity() {
         Activity::Retrying { error } => {
             let error = error.as_deref().unwrap_or("the container runtime gave no reason");
-            Explanation::wrong(format!("The pod cannot be ended: {error}"))
+            let cause = find(OF_STEP, error);
+            Explanation::wrong(format!("The pod cannot be ended{}", because(cause, error)))
                 .next(case.next_work())
-                .do_this("look into the container runtime's log (journalctl -u containerd)")
+                .do_this(cause.map_or(RUNTIME_LOG, |cause| cause.remedy))
         }
         Activity::StoppingContainers { grace_seconds } => {
             let begun = case.active_since().unwrap_or(case.now);
@@ -146,17 +202,8 @@ fn not_begun(case: &Case<'_>) -> Option<Explanation> {
     if case.status.is_some() {
         return None;
     }
-    Some(match (&case.trouble, case.activity()) {
-        (Some(trouble), _) => Explanation::wrong(format!("No pod can start on this node: {trouble}"))
-            .at("waiting for the container runtime")
-            .do_this(
-                "start the container runtime (systemctl start containerd), and check containerRuntimeEndpoint in the \
-                 configuration; hostlet goes on by itself",
-            ),
-        (None, activity) => Explanation::under_way("The pod was admitted, and its start begins")
-            .at(step(activity))
-            .since(case.active_since()),
-    })
+    let begins = Explanation::under_way("The pod was admitted, and its start begins");
+    Some(begins.at(step(case.activity())).since(case.active_since()))
 }
 
 /// A pod without a sandbox that will do.
@@ -174,15 +221,14 @@ fn sandbox(case: &Case<'_>) -> Option<Explanation> {
         return Some(Explanation::wrong(sentence).at("network").since(since).next(again).do_this(remedy));
     }
     if let Some(problem) = message.strip_prefix("Failed to create pod sandbox: ") {
-        let remedy = if problem.contains("network") || problem.contains("cni") {
-            "check the CNI configuration (/etc/cni/net.d), its plugins (/opt/cni/bin), and whether its addresses are used up"
-        } else if problem.contains("image") {
-            "the container runtime cannot get its pause image: check sandbox_image in its configuration, or load that image"
-        } else {
-            "look into the container runtime's log (journalctl -u containerd)"
-        };
-        let sentence = format!("The pod's sandbox cannot be made: {}", words(problem));
-        return Some(Explanation::wrong(sentence).at("sandbox").since(since).next(again).do_this(remedy));
+        let cause = find(OF_SANDBOX, problem);
+        return Some(
+            Explanation::wrong(format!("The pod's sandbox cannot be made{}", because(cause, problem)))
+                .at("sandbox")
+                .since(since)
+                .next(again)
+                .do_this(cause.map_or(RUNTIME_LOG, |cause| cause.remedy)),
+        );
     }
     let is_past_sandbox = match case.activity() {
         Activity::PullingImage { .. }
@@ -202,15 +248,24 @@ fn sandbox(case: &Case<'_>) -> Option<Explanation> {
         return None;
     }
     Some(match case.activity() {
-        Activity::Retrying { error: Some(error) } => {
-            Explanation::wrong(format!("The pod cannot be started: {error}"))
-                .at("preparing the host")
-                .since(since)
-                .next(again)
-                .do_this("correct what the message names on this host; hostlet goes on by itself")
-        }
+        Activity::Retrying { error: Some(error) } => failed_step(case, Some(error)).since(since),
         activity => starting(case, activity).since(case.active_since()),
     })
+}
+
+/// A step that failed and of which nothing but its event tells.
+pub(super) fn failed_step(case: &Case<'_>, error: Option<&str>) -> Explanation {
+    let error = error.unwrap_or("no reason was given");
+    let cause = find(OF_STEP, error);
+    // Upstream's words for a volume; the step itself is over by now.
+    let is_volume = error.contains("SetUp failed for volume") || error.contains("attach or mount volumes");
+    let at = if is_volume { step(&Activity::SettingUpVolumes) } else { step(case.activity()) };
+    Explanation::wrong(format!("The pod cannot go on{}", because(cause, error)))
+        .at(at)
+        .next(case.next_work())
+        .do_this(
+            cause.map_or("correct what the message names; hostlet goes on by itself", |cause| cause.remedy),
+        )
 }
 
 /// A pod that is on its way up.
@@ -276,14 +331,5 @@ pub(super) fn step(activity: &Activity) -> String {
         Activity::CleaningUp => "removing what the pod left".to_owned(),
         Activity::BackingOff => "waiting out a restart's back-off".to_owned(),
         Activity::Retrying { .. } => "waiting to try again".to_owned(),
-    }
-}
-
-/// A runtime's message without the frame of its protocol.
-pub(super) fn words(message: &str) -> &str {
-    let message = message.trim();
-    match message.strip_prefix("rpc error: code = ").and_then(|rest| rest.split_once(" desc = ")) {
-        Some((_, description)) => description,
-        None => message,
     }
 }

@@ -1,5 +1,6 @@
 //! Which pod is meant by the name a person typed, and what to say when there is none.
 
+use super::causes::manifest_remedy;
 use super::explanation::{Explanation, Verdict, one_line};
 use crate::pod::source::ManifestProblem;
 
@@ -58,25 +59,25 @@ pub fn unknown(
     was_here: bool,
     node: &str,
 ) -> Explanation {
-    let names_it = |problem: &ManifestProblem| match &problem.pod {
-        Some(pod) => {
+    // A manifest that cannot be read names no pod, and one may name the wrong pod; files are mostly called as theirs.
+    let names_it = |problem: &ManifestProblem| {
+        let named = problem.pod.as_deref().is_some_and(|pod| {
             let (namespace, name) = pod.split_once('/').unwrap_or(("", pod));
             is_meant(query, Named { namespace, name }, node)
-        }
-        // A manifest that cannot be read names no pod; files are mostly called as their pod.
-        None => problem.file.file_stem().is_some_and(|stem| stem.to_str() == query.rsplit('/').next()),
+        });
+        named || problem.file.file_stem().is_some_and(|stem| stem.to_str() == query.rsplit('/').next())
     };
     let explanation = match problems.iter().find(|problem| names_it(problem)) {
         Some(problem) => {
             let sentence = format!(
-                "There is no pod {query}, because its manifest is broken: {}: {}",
+                "There is no pod {query}, because its manifest cannot be used: {}: {}",
                 problem.file.display(),
                 one_line(&problem.message)
             );
             Explanation::wrong(sentence)
                 .at("reading the manifest")
                 .since(Some(problem.since))
-                .do_this("correct the manifest; it is read again as soon as it changes")
+                .do_this(manifest_remedy(&problem.message))
         }
         None => {
             let near = nearest_names(query, known, node);

@@ -6,5 +6,4 @@ mod task;
 #[cfg(test)]
 mod tests;
 
-pub use plan::Owner;
 pub use task::Mirrors;

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 
-use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::api::core::v1::{Node, Pod};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 
 use crate::pod::source::api::Mirror;
@@ -11,11 +11,18 @@ use crate::types::{CONFIG_HASH_ANNOTATION, CONFIG_MIRROR_ANNOTATION};
 
 /// The Node that mirrors belong to: they go with it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Owner {
+pub(super) struct Owner {
     /// `metadata.name`.
-    pub name: String,
+    name: String,
     /// `metadata.uid`.
-    pub uid: String,
+    uid: String,
+}
+
+impl Owner {
+    pub(super) fn of(node: &Node) -> Self {
+        let text = |text: &Option<String>| text.clone().unwrap_or_default();
+        Self { name: text(&node.metadata.name), uid: text(&node.metadata.uid) }
+    }
 }
 
 /// Namespace and name.

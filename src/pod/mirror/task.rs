@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::api::{DeleteParams, PostParams, Preconditions};
 use kube::{Api, Client};
 use tokio::sync::watch;
@@ -35,21 +35,21 @@ pub struct Mirrors {
     client: Client,
     wanted: watch::Receiver<WantedPods>,
     api: watch::Receiver<ApiState>,
-    owner: watch::Receiver<Option<Owner>>,
+    node: watch::Receiver<Option<Arc<Node>>>,
     /// When the mirror of a name may be looked at again.
     not_before: HashMap<Name, Instant>,
     failures: HashMap<Name, Backoff<Instant>>,
 }
 
 impl Mirrors {
-    /// Mirrors of the static pods in `wanted`, beside what `api` shows, belonging to the Node once it is registered.
+    /// Mirrors of the static pods in `wanted`, beside what `api` shows, belonging to the Node (`node`) once it is registered.
     pub fn new(
         client: Client,
         wanted: watch::Receiver<WantedPods>,
         api: watch::Receiver<ApiState>,
-        owner: watch::Receiver<Option<Owner>>,
+        node: watch::Receiver<Option<Arc<Node>>>,
     ) -> Self {
-        Self { client, wanted, api, owner, not_before: HashMap::new(), failures: HashMap::new() }
+        Self { client, wanted, api, node, not_before: HashMap::new(), failures: HashMap::new() }
     }
 
     /// Runs until cancelled. Mirrors stay.
@@ -64,7 +64,7 @@ impl Mirrors {
                 // Cancel-safe: as above.
                 Ok(()) = self.api.changed() => {}
                 // Cancel-safe: as above.
-                Ok(()) = self.owner.changed() => {}
+                Ok(()) = self.node.changed() => {}
                 // Cancel-safe: a sleep to a fixed moment takes nothing.
                 () = sleep_until(due) => {}
             }
@@ -75,7 +75,7 @@ impl Mirrors {
     async fn pass(&mut self) -> Option<Instant> {
         let wanted = self.wanted.borrow_and_update().clone();
         let api = self.api.borrow_and_update().clone();
-        let owner = self.owner.borrow_and_update().clone()?;
+        let owner = Owner::of(self.node.borrow_and_update().as_deref()?);
         if !api.ready {
             return None;
         }

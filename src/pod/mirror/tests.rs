@@ -3,12 +3,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::api::core::v1::{Node, Pod};
 use serde_json::json;
 use tokio::sync::watch;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-use super::{Mirrors, Owner};
+use super::Mirrors;
 use crate::api::fake::{ApiFault, ApiRule, FakeApi};
 use crate::pod::source::api::{self, ApiState};
 use crate::pod::table::WantedPods;
@@ -19,7 +19,7 @@ const PODS: &str = "/api/v1/namespaces/default/pods";
 struct Setup {
     api: FakeApi,
     wanted: watch::Sender<WantedPods>,
-    owner: watch::Sender<Option<Owner>>,
+    node: watch::Sender<Option<Arc<Node>>>,
     _running: DropGuard,
 }
 
@@ -29,20 +29,25 @@ impl Setup {
         let cancel = CancellationToken::new();
         let (tx, seen) = watch::channel(ApiState::default());
         let (wanted, wanted_out) = watch::channel(WantedPods::default());
-        let (owner, owner_out) = watch::channel(None);
-        let mirrors = Mirrors::new(api.client(), wanted_out, seen, owner_out);
+        let (node, node_out) = watch::channel(None);
+        let mirrors = Mirrors::new(api.client(), wanted_out, seen, node_out);
         #[expect(clippy::disallowed_methods, reason = "tasks of a test")]
         {
-            tokio::spawn(api::run(api.client(), "n1".to_owned(), tx, cancel.clone()));
+            tokio::spawn(api::run(api.client(), "n1".to_owned(), Vec::new(), tx, cancel.clone()));
             tokio::spawn(mirrors.run(cancel.clone()));
         }
-        Self { api, wanted, owner, _running: cancel.drop_guard() }
+        Self { api, wanted, node, _running: cancel.drop_guard() }
     }
 
     fn registered() -> Self {
         let setup = Self::new();
-        setup.owner.send_replace(Some(Owner { name: "n1".to_owned(), uid: "node".to_owned() }));
+        setup.register();
         setup
+    }
+
+    fn register(&self) {
+        let node = json!({"metadata": {"name": "n1", "uid": "node"}});
+        self.node.send_replace(Some(Arc::new(serde_json::from_value(node).unwrap())));
     }
 
     /// The manifests define this version of the pod `web`, or nothing.
@@ -53,7 +58,7 @@ impl Setup {
                 "spec": {"nodeName": "n1", "containers": [{"name": "c"}]}, "status": {"phase": "Pending"}})
         };
         let pods = hash.into_iter().map(|hash| Arc::new(serde_json::from_value::<Pod>(pod(hash)).unwrap()));
-        self.wanted.send_replace(WantedPods { ready: true, pods: pods.collect() });
+        self.wanted.send_replace(WantedPods { ready: true, pods: pods.collect(), ..WantedPods::default() });
     }
 
     /// What the server has, as (hash, UID).
@@ -73,7 +78,7 @@ async fn a_static_pod_gets_a_mirror_once_the_node_is_there_and_loses_it_with_its
     let setup = Setup::new();
     setup.manifest(Some("h1"));
     assert!(setup.shown().await.is_empty());
-    setup.owner.send_replace(Some(Owner { name: "n1".to_owned(), uid: "node".to_owned() }));
+    setup.register();
     assert_eq!(setup.shown().await[0].0, "h1");
     let mirror: Pod = setup.api.get(&format!("{PODS}/web-n1")).unwrap();
     let owner = &mirror.metadata.owner_references.unwrap()[0];

@@ -40,14 +40,6 @@ impl Amounts {
         Self::of(resources.and_then(|resources| resources.limits.as_ref()))
     }
 
-    pub(super) fn plus(self, other: Self) -> Self {
-        self.merge(other, i64::saturating_add)
-    }
-
-    fn max(self, other: Self) -> Self {
-        self.merge(other, i64::max)
-    }
-
     fn merge(self, other: Self, merge: impl Fn(i64, i64) -> i64) -> Self {
         let both = |a: Option<i64>, b: Option<i64>| match (a, b) {
             (Some(a), Some(b)) => Some(merge(a, b)),
@@ -59,6 +51,24 @@ impl Amounts {
     /// These amounts, and where one is missing that of `other`.
     fn or(self, other: Self) -> Self {
         Self { milli_cpu: self.milli_cpu.or(other.milli_cpu), memory: self.memory.or(other.memory) }
+    }
+}
+
+/// What containers need one by one, and so together.
+pub(super) trait Together: Clone + Default {
+    /// What both need at once.
+    fn plus(self, other: Self) -> Self;
+    /// What is enough for either.
+    fn max(self, other: Self) -> Self;
+}
+
+impl Together for Amounts {
+    fn plus(self, other: Self) -> Self {
+        self.merge(other, i64::saturating_add)
+    }
+
+    fn max(self, other: Self) -> Self {
+        self.merge(other, i64::max)
     }
 }
 
@@ -103,21 +113,25 @@ pub(super) struct Everywhere {
 
 /// Regular containers and sidecars run together; an init container runs beside the sidecars started before it. The pod
 /// needs the larger of the two. `each` sees what counts for each container.
-fn together(pod: &Pod, list: impl Fn(&Container) -> Amounts, mut each: impl FnMut(Amounts)) -> Amounts {
+pub(super) fn together<T: Together>(
+    pod: &Pod,
+    list: impl Fn(&Container) -> T,
+    mut each: impl FnMut(&T),
+) -> T {
     let view = PodView::from(pod);
-    let mut sidecars = Amounts::default();
-    let mut init_peak = Amounts::default();
+    let mut sidecars = T::default();
+    let mut init_peak = T::default();
     for container in view.init_containers() {
-        let running = sidecars.plus(list(container));
+        let running = sidecars.clone().plus(list(container));
         if container.restart_policy.as_deref() == Some("Always") {
-            sidecars = running;
+            sidecars = running.clone();
         }
-        each(running);
+        each(&running);
         init_peak = init_peak.max(running);
     }
     let regular = view.spec.containers.iter().fold(sidecars, |sum, container| {
         let amounts = list(container);
-        each(amounts);
+        each(&amounts);
         sum.plus(amounts)
     });
     regular.max(init_peak)

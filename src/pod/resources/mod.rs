@@ -6,8 +6,10 @@ mod pod_cgroup;
 mod qos;
 #[cfg(test)]
 mod testing;
+mod whole;
 
 pub use amounts::{Amounts, pod_limits, pod_requests};
 pub use oom::oom_score_adj;
 pub use pod_cgroup::{pod_cpu_request, pod_resources};
 pub use qos::qos_class;
+pub use whole::whole_resources;

@@ -5,14 +5,12 @@ use k8s_openapi::api::core::v1::{Container, Pod};
 
 use super::amounts::{Amounts, containers_request};
 use super::qos_class;
-use crate::pod::is_static;
+use crate::pod::is_critical;
 use crate::pod::view::PodView;
 use crate::types::QosClass;
 
 const GUARANTEED_SCORE: i64 = -997;
 const BEST_EFFORT_SCORE: i64 = 1000;
-/// Pods are critical from this priority on.
-const CRITICAL_PRIORITY: i32 = 2_000_000_000;
 const NODE_CRITICAL_CLASS: &str = "system-node-critical";
 
 /// The `oom_score_adj` of a container's processes: from -1000 (never killed) to 1000 (first). A burstable container's is
@@ -60,9 +58,7 @@ fn share_of_the_rest(pod: &Pod) -> i64 {
 /// The class name alone does not count: any pod may claim it, but only admission gives the priority that goes with it.
 /// Pods of this host's own sources are critical by themselves.
 fn is_node_critical(pod: &Pod) -> bool {
-    let spec = PodView::from(pod).spec;
-    let critical = is_static(pod) || spec.priority.is_some_and(|priority| priority >= CRITICAL_PRIORITY);
-    critical && spec.priority_class_name.as_deref() == Some(NODE_CRITICAL_CLASS)
+    is_critical(pod) && PodView::from(pod).spec.priority_class_name.as_deref() == Some(NODE_CRITICAL_CLASS)
 }
 
 #[cfg(test)]

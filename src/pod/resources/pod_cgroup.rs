@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Pod;
 
-use super::amounts::{Amounts, containers_limit};
+use super::amounts::{Amounts, Together, containers_limit};
 use super::{pod_limits, pod_requests, qos_class};
 use crate::cgroup::{MIN_SHARES, PodResources, cpu_quota, cpu_shares};
 use crate::pod::view::PodView;

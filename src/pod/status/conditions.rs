@@ -15,6 +15,10 @@ const INITIALIZED: &str = "Initialized";
 const READY: &str = "Ready";
 const CONTAINERS_READY: &str = "ContainersReady";
 const SCHEDULED: &str = "PodScheduled";
+/// Whoever ends a pod for reasons of its own says so in this condition.
+pub const DISRUPTION_TARGET: &str = "DisruptionTarget";
+/// The reason a kubelet gives in it.
+pub const TERMINATION_BY_KUBELET: &str = "TerminationByKubelet";
 /// The kubelet's own conditions, in the order it writes them.
 const OWNED: [&str; 5] = [READY_TO_START, INITIALIZED, READY, CONTAINERS_READY, SCHEDULED];
 
@@ -71,6 +75,18 @@ pub(super) fn conditions(
             reason: verdict.reason,
             status: status.to_owned(),
             type_: type_.to_owned(),
+        });
+    }
+    let disruption = input.status_override.and_then(|status| status.disruption);
+    if let Some(message) = disruption.filter(|_| !conditions.iter().any(|c| c.type_ == DISRUPTION_TARGET)) {
+        conditions.push(PodCondition {
+            last_probe_time: None,
+            last_transition_time: Some(whole_seconds(input.now)),
+            message: Some(message.to_owned()),
+            observed_generation: pod.meta.generation.filter(|generation| *generation != 0),
+            reason: Some(TERMINATION_BY_KUBELET.to_owned()),
+            status: "True".to_owned(),
+            type_: DISRUPTION_TARGET.to_owned(),
         });
     }
     conditions

@@ -281,7 +281,7 @@ fn waiting(reason: Option<&str>, message: Option<&str>) -> ApiState {
 }
 
 /// The API keeps whole seconds; finer ones would make every comparison with it differ.
-pub(super) fn whole_seconds(time: Timestamp) -> Time {
+pub fn whole_seconds(time: Timestamp) -> Time {
     Time(Timestamp::from_second(time.as_second()).unwrap_or(time))
 }
 

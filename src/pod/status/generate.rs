@@ -11,7 +11,7 @@ use super::input::{Lifecycle, StatusInput};
 use super::phase::{Phase, phase};
 use crate::cri::SandboxState;
 use crate::pod::is_static;
-use crate::pod::resources::qos_class;
+use crate::pod::resources::{qos_class, whole_resources};
 use crate::pod::view::{PodView, primary_first};
 
 /// The pod's status as of now.
@@ -21,10 +21,12 @@ pub fn generate(input: &StatusInput<'_>) -> ApiPodStatus {
     let statuses = container_statuses(input, Kind::Regular);
     let all: Vec<ContainerStatus> = init_statuses.iter().chain(&statuses).cloned().collect();
     let (phase, reason, message) = outcome(input, pod, &all);
+    let resources = whole_resources(input.pod);
     let ips = pod_ips(input, pod);
     let texts = |ips: &[IpAddr]| ips.iter().map(IpAddr::to_string).collect::<Vec<_>>();
     let previous = input.previous.cloned().unwrap_or_default();
     ApiPodStatus {
+        allocated_resources: resources.requests.clone(),
         conditions: Some(conditions(input, &all, phase)),
         container_statuses: Some(statuses),
         host_ip: input.host_ips.first().map(IpAddr::to_string),
@@ -37,6 +39,7 @@ pub fn generate(input: &StatusInput<'_>) -> ApiPodStatus {
         pod_ips: list(texts(&ips), |ip| PodIP { ip }),
         qos_class: Some(qos_class(input.pod).as_str().to_owned()),
         reason,
+        resources: Some(resources),
         start_time: previous.start_time.clone().or_else(|| Some(whole_seconds(first_sign(input)))),
         // Written by others than the kubelet.
         ..previous_of_others(previous)

@@ -23,11 +23,12 @@ fn evicted() -> Option<StatusOverride> {
         phase: "Failed",
         reason: "Evicted".into(),
         message: "The node was low on memory.".into(),
+        disruption: None,
     })
 }
 
-/// All of it, as a stock kubelet 1.36 reports such a pod (but for `user` and the pod-wide resources, which the runtime or
-/// a resize would have to tell).
+/// All of it, as a stock kubelet 1.36 reports such a pod (but for `user`, which the runtime would have to
+/// tell).
 #[test]
 fn a_crash_loop_reads_as_the_stock_kubelets() {
     let mut scene = Scene::of("Always", vec![exited("c", 4, 3)]).waiting_for("c", "CrashLoopBackOff");
@@ -61,7 +62,7 @@ fn a_crash_loop_reads_as_the_stock_kubelets() {
         "hostIP": "192.0.2.1", "hostIPs": [{"ip": "192.0.2.1"}],
         "observedGeneration": 1, "phase": "Running",
         "podIP": "10.0.0.1", "podIPs": [{"ip": "10.0.0.1"}],
-        "qosClass": "BestEffort", "startTime": "1970-01-01T00:15:00Z"
+        "qosClass": "BestEffort", "resources": {}, "startTime": "1970-01-01T00:15:00Z"
     });
     assert_eq!(serde_json::to_value(scene.status()).unwrap(), expected);
 }

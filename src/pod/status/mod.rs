@@ -13,6 +13,8 @@ mod summary;
 mod testing;
 
 pub use age::human_duration;
+pub use conditions::{DISRUPTION_TARGET, TERMINATION_BY_KUBELET};
+pub use containers::whole_seconds;
 pub use generate::generate;
 pub use input::{Lifecycle, StatusInput};
 pub use phase::Phase;

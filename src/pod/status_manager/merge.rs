@@ -5,7 +5,7 @@
 
 use k8s_openapi::api::core::v1::{PodCondition, PodStatus};
 
-use crate::pod::status::{Lifecycle, Phase};
+use crate::pod::status::{DISRUPTION_TARGET, Lifecycle, Phase, TERMINATION_BY_KUBELET};
 
 /// Condition types that kubelets own (upstream `PodConditionByKubelet`); `DisruptionTarget` is shared: ours is told, theirs
 /// stays.
@@ -50,12 +50,20 @@ fn keep_what_others_write(status: &mut PodStatus, live: &PodStatus) {
     status.node_allocatable_resource_claim_statuses = live.node_allocatable_resource_claim_statuses.clone();
     status.start_time = live.start_time.clone().or_else(|| status.start_time.take());
     let mut own = status.conditions.take().unwrap_or_default();
+    // Those of others are told as they were when the pod was last read; the server knows better.
+    own.retain(is_ours);
     let others = live.conditions.iter().flatten().filter(|condition| {
         !OWNED.contains(&&*condition.type_) && !own.iter().any(|ours| ours.type_ == condition.type_)
     });
     let others: Vec<PodCondition> = others.cloned().collect();
     own.extend(others);
     status.conditions = (!own.is_empty()).then_some(own);
+}
+
+fn is_ours(condition: &PodCondition) -> bool {
+    let is_disruption = condition.type_ == DISRUPTION_TARGET;
+    OWNED.contains(&&*condition.type_)
+        || (is_disruption && condition.reason.as_deref() == Some(TERMINATION_BY_KUBELET))
 }
 
 /// A condition that says the same as before has said so since then.

@@ -17,6 +17,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::plan::{Live, Told, Urgency, Write, plan};
 use crate::api::{Refusal, refusal};
+use crate::pod::admission::RefusedPod;
 use crate::pod::source::api::ApiState;
 use crate::pod::status::Lifecycle;
 use crate::pod::{StatusBoard, is_static, pod_ref};
@@ -44,7 +45,7 @@ pub struct StatusSources {
     /// What workers tell of their pods.
     pub board: StatusBoard,
     /// The pods that were refused, each with the status that says why.
-    pub refused: watch::Receiver<Vec<Pod>>,
+    pub refused: watch::Receiver<Vec<RefusedPod>>,
     /// The objects.
     pub api: watch::Receiver<ApiState>,
 }
@@ -160,10 +161,10 @@ impl StatusManager {
     /// Takes in what is told and what is there, and plans anew for the pods of which anything changed.
     fn look(&mut self, now: Instant) {
         let mut told: BTreeMap<PodUid, (Said, Arc<Pod>)> = BTreeMap::new();
-        for pod in self.sources.refused.borrow().iter() {
-            let status = Arc::new(pod.status.clone().unwrap_or_default());
+        for refused in self.sources.refused.borrow().iter() {
+            let status = refused.status.clone();
             let said = Said { status, lifecycle: Lifecycle::Terminated, has_finished: true };
-            told.insert(pod_ref(pod).uid, (said, Arc::new(pod.clone())));
+            told.insert(pod_ref(&refused.pod).uid, (said, refused.pod.clone()));
         }
         for all in self.sources.board.all() {
             let said = Said { status: all.status, lifecycle: all.lifecycle, has_finished: all.has_finished };
@@ -343,6 +344,10 @@ fn is_newer(a: &str, b: &str) -> bool {
 
 /// The object that shows a pod: its own, or the mirror that was made for it.
 fn object_of(api: &ApiState, uid: &PodUid, pod: &Pod) -> Option<Object> {
+    if !api.ready {
+        // What an earlier daemon knew of it is no base for a patch.
+        return None;
+    }
     let text = |text: &Option<String>| text.clone().unwrap_or_default();
     let policy =
         |pod: &Pod| pod.spec.as_ref().and_then(|spec| spec.restart_policy.clone()).unwrap_or_default();

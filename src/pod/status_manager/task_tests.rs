@@ -11,6 +11,7 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::{StatusManager, StatusSources};
 use crate::api::fake::{ApiFault, ApiRule, FakeApi};
+use crate::pod::admission::RefusedPod;
 use crate::pod::source::api::{self, ApiState};
 use crate::pod::status::Lifecycle;
 use crate::pod::{StatusBoard, Told};
@@ -22,7 +23,7 @@ const SETTLING: Duration = Duration::from_secs(300);
 struct Setup {
     api: FakeApi,
     board: StatusBoard,
-    refused: watch::Sender<Vec<Pod>>,
+    refused: watch::Sender<Vec<RefusedPod>>,
     _running: DropGuard,
 }
 
@@ -37,7 +38,7 @@ impl Setup {
         let manager = StatusManager::new(api.client(), sources);
         #[expect(clippy::disallowed_methods, reason = "tasks of a test")]
         {
-            tokio::spawn(api::run(api.client(), "n1".to_owned(), tx, cancel.clone()));
+            tokio::spawn(api::run(api.client(), "n1".to_owned(), Vec::new(), tx, cancel.clone()));
             tokio::spawn(manager.run(cancel.clone()));
         }
         Self { api, board, refused, _running: cancel.drop_guard() }
@@ -174,10 +175,7 @@ async fn a_pod_made_again_under_the_name_does_not_get_the_status_of_its_predeces
 #[tokio::test(start_paused = true)]
 async fn a_refused_pod_shows_why_and_can_be_deleted() {
     let setup = Setup::new();
-    let mut pod = Pod::clone(&setup.pod());
-    let status = json!({"phase": "Failed", "reason": "OutOfpods", "message": "Pod was rejected: no"});
-    pod.status = Some(serde_json::from_value(status).unwrap());
-    setup.refused.send_replace(vec![pod]);
+    setup.refused.send_replace(vec![RefusedPod::because(&setup.pod(), "OutOfpods", "no")]);
     setup.settle().await;
     assert_eq!(setup.shown().unwrap().reason.as_deref(), Some("OutOfpods"));
     setup.api.put(POD, &{

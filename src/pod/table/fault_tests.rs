@@ -14,7 +14,7 @@ use crate::cri::Operation;
 use crate::cri::fake::{Failure, Fault, OnTerm, Rule, Script};
 use crate::pod::pod_ref;
 use crate::pod::worker::{KillRequest, Memory, Outcome, PodSyncer, Services, StatusOverride, Work};
-use crate::types::PodRef;
+use crate::types::{PodRef, PodUid};
 
 const SECOND: Duration = Duration::from_secs(1);
 const MINUTE: Duration = Duration::from_secs(60);
@@ -50,8 +50,12 @@ async fn a_removed_pod_ends_within_its_grace_though_it_ignores_being_asked() {
 
 async fn evict(node: &Node, grace_seconds: Option<i64>) -> oneshot::Receiver<()> {
     let (done, told) = oneshot::channel();
-    let status =
-        StatusOverride { phase: "Failed", reason: "Evicted".into(), message: "The node was low".into() };
+    let status = StatusOverride {
+        phase: "Failed",
+        reason: "Evicted".into(),
+        message: "The node was low".into(),
+        disruption: None,
+    };
     let request = KillRequest { done: Some(done), evict: true, status: Some(status), grace_seconds };
     node.table().kill(&"u1".into(), request).await;
     told
@@ -259,6 +263,10 @@ impl PodSyncer for Panicky {
             panic!("on purpose");
         }
         self.services.perform(work, memory).await
+    }
+
+    async fn news(&self) -> PodUid {
+        self.services.news().await
     }
 }
 

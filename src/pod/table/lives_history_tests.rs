@@ -153,6 +153,7 @@ impl Model {
                     phase: "Failed",
                     reason: "Evicted".to_owned(),
                     message: String::new(),
+                    disruption: None,
                 });
                 let request = KillRequest { done: Some(done), evict: *evict, status, grace_seconds: *grace };
                 let effects = self.update(*pod, UpdateKind::Kill, Look::Plain, Some(request));

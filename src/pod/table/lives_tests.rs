@@ -235,7 +235,12 @@ fn what_an_evicted_pod_held_is_removed() {
 fn of_several_final_statuses_the_last_wins() {
     let pod = spec("a", "u1", "v1");
     let asked = |reason: &str| {
-        let status = StatusOverride { phase: "Failed", reason: reason.to_owned(), message: String::new() };
+        let status = StatusOverride {
+            phase: "Failed",
+            reason: reason.to_owned(),
+            message: String::new(),
+            disruption: None,
+        };
         kill(&pod, KillRequest { status: Some(status), ..KillRequest::default() })
     };
     let mut table = Table::with_syncing(&pod);

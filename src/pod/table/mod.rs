@@ -4,6 +4,8 @@
 mod fault_tests;
 mod lives;
 #[cfg(test)]
+mod objects_tests;
+#[cfg(test)]
 mod run_tests;
 #[cfg(test)]
 mod simulation;

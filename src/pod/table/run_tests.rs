@@ -11,7 +11,7 @@ use crate::cri::Operation;
 use crate::cri::fake::{Fault, OnTerm, Rule, Run, Script};
 use crate::pod::Activity;
 use crate::pod::worker::{Content, Memory, Outcome, PodSyncer, Services, Work};
-use crate::types::PodRef;
+use crate::types::{PodRef, PodUid};
 
 const SECOND: Duration = Duration::from_secs(1);
 const MINUTE: Duration = Duration::from_secs(60);
@@ -177,6 +177,10 @@ struct Recorder {
 impl PodSyncer for Recorder {
     fn memory(&self, pod: &PodRef) -> Memory {
         self.services.memory(pod)
+    }
+
+    async fn news(&self) -> PodUid {
+        self.services.news().await
     }
 
     async fn perform(&self, work: &Work, memory: &mut Memory) -> Outcome {

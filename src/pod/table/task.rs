@@ -17,7 +17,7 @@ use super::sweep::{Sweep, Swept};
 use super::workers::Workers;
 use crate::cri::ContainerState;
 use crate::pleg::PlegHandle;
-use crate::pod::worker::{KillRequest, PodSyncer, PodUpdate, Subject, UpdateKind};
+use crate::pod::worker::{KillRequest, PodSyncer, PodUpdate, StatusOverride, Subject, UpdateKind};
 use crate::pod::{Turn, pod_ref};
 use crate::types::{ContainerId, PodUid};
 
@@ -40,6 +40,18 @@ pub struct WantedPods {
     pub ready: bool,
     /// The pods, oldest source entry first.
     pub pods: Vec<Arc<Pod>>,
+    /// Those of them that are to be ended for good, and what they are to end as.
+    pub ended: BTreeMap<PodUid, StatusOverride>,
+}
+
+impl WantedPods {
+    /// Whether this wants the very same pods.
+    pub fn is_same(&self, other: &Self) -> bool {
+        self.ready == other.ready
+            && self.ended == other.ended
+            && self.pods.len() == other.pods.len()
+            && self.pods.iter().zip(&other.pods).all(|(a, b)| Arc::ptr_eq(a, b))
+    }
 }
 
 /// Keeps the host in order around the pods.
@@ -90,6 +102,8 @@ pub struct PodTable {
     desired: BTreeMap<PodUid, Arc<Pod>>,
     /// Pods of the daemon before this one that no source has named yet.
     inherited: BTreeMap<PodUid, Arc<Pod>>,
+    /// Pods that were ended because the wish was so.
+    ended: HashSet<PodUid>,
     /// Whether every source had been read when `desired` was taken. Not read from `wanted`, which may know more by now.
     is_desired_complete: bool,
     /// When the next pass of housekeeping is due.
@@ -118,6 +132,7 @@ impl PodTable {
             requests,
             desired: BTreeMap::new(),
             inherited: BTreeMap::new(),
+            ended: HashSet::new(),
             is_desired_complete: false,
             housekeeping: Instant::now(),
             chance,
@@ -139,13 +154,14 @@ impl PodTable {
     pub async fn run(mut self, cancel: CancellationToken) {
         self.take_wanted();
         let changes = self.pleg.changes().clone();
+        let syncer = self.workers.syncer().clone();
         let mut wanted = self.wanted.clone();
         let mut wanted_ended = false;
         loop {
             let due = self.lives.next_due();
             // Biased, so that what happens at one moment is taken in in the same order in every run: orders first, what the
-            // runtime tells last. None of them starves the others: wishes and changes are conflated, outcomes and
-            // moments that are due come from work given out here.
+            // runtime tells last. None of them starves the others: wishes, changes and news are conflated, outcomes
+            // and moments that are due come from work given out here.
             tokio::select! {
                 biased;
                 // Cancel-safe: waiting for a token takes nothing.
@@ -184,6 +200,11 @@ impl PodTable {
                     if self.lives.stage(&change.uid).is_none() {
                         self.ask_for_housekeeping();
                     }
+                }
+                // Cancel-safe: news are taken only when they are returned.
+                uid = syncer.news() => {
+                    let effects = self.lives.wake(&uid);
+                    self.carry_out(effects);
                 }
             }
         }
@@ -247,6 +268,12 @@ impl PodTable {
                 Some(_) => {}
             }
         }
+        for (uid, status) in wanted.ended {
+            if self.ended.insert(uid.clone()) {
+                self.kill(&uid, KillRequest { evict: true, status: Some(status), ..KillRequest::default() });
+            }
+        }
+        self.ended.retain(|uid| new.contains(uid));
         self.ask_for_housekeeping();
     }
 

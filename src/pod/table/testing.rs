@@ -31,7 +31,7 @@ use crate::pod::{Activity, HostJanitor, StartGate, StatusBoard, Told, pod_ref};
 use crate::store::Store;
 use crate::sys::KernelMounts;
 use crate::types::{CONFIG_SEEN_ANNOTATION, POD_UID_LABEL, PodUid, WallClock};
-use crate::volume::objects::Standalone;
+use crate::volume::objects::FakeObjects;
 use crate::volume::{NodeAmounts, VolumeSettings, Volumes};
 
 /// Time between two looks of a test at the node.
@@ -68,6 +68,8 @@ type WrapJanitor = Box<dyn Fn(HostJanitor) -> Arc<dyn Janitor>>;
 /// A host with a runtime, and the daemon on it if it runs.
 pub(super) struct Node {
     pub(super) runtime: FakeRuntime,
+    /// The ConfigMaps and Secrets there are.
+    pub(super) objects: FakeObjects,
     clock: WallClock,
     root: TempDir,
     bound: usize,
@@ -121,16 +123,18 @@ impl Node {
         let base = "2026-01-01T00:00:00Z".parse().unwrap();
         let runtime = FakeRuntime::starting_at(base);
         runtime.add_image("img:latest");
+        let clock = WallClock::of_tokio(base);
         let mut node = Self {
             runtime,
-            clock: WallClock::of_tokio(base),
+            objects: FakeObjects::new(clock.clone()),
+            clock,
             root: directory(),
             bound,
             wrap,
             wrap_janitor,
             chance: StdRng::seed_from_u64(seed),
             disk: Store::default(),
-            wanted: WantedPods { ready: true, pods: Vec::new() },
+            wanted: WantedPods { ready: true, ..WantedPods::default() },
             status: watch::Sender::new(Some(ready())),
             daemon: None,
         };
@@ -159,7 +163,7 @@ impl Node {
             root: root.to_owned(),
             node: NodeAmounts { milli_cpu: 2_000, memory: 8 << 30, ephemeral_storage: 1 << 30 },
             mounts: mounts.clone(),
-            objects: Arc::new(Standalone),
+            objects: Arc::new(self.objects.clone()),
             clock: self.clock.clone(),
         });
         let services = Services {
@@ -177,6 +181,7 @@ impl Node {
             }),
             runtime_status: self.status.subscribe(),
             board: board.clone(),
+            events: Arc::new(|_, _, _| {}),
             crash_loop_cap: Duration::from_secs(300),
             store: store.clone(),
             clock: self.clock.clone(),
@@ -277,7 +282,7 @@ impl Node {
 
     /// The same, while some source may not be read yet.
     pub(super) fn tell(&mut self, ready: bool, pods: impl IntoIterator<Item = Arc<Pod>>) {
-        self.wanted = WantedPods { ready, pods: pods.into_iter().collect() };
+        self.wanted = WantedPods { ready, pods: pods.into_iter().collect(), ..WantedPods::default() };
         if let Some(daemon) = &self.daemon {
             daemon.wanted.send_replace(self.wanted.clone());
         }

@@ -43,6 +43,11 @@ impl Workers {
         self.done_out.recv().await
     }
 
+    /// What performs the work.
+    pub(super) fn syncer(&self) -> &Arc<dyn PodSyncer> {
+        &self.syncer
+    }
+
     /// Passes on when a pod's next work begins.
     pub(super) fn scheduled(&self, uid: &PodUid, due: Option<Instant>) {
         self.syncer.scheduled(uid, due);

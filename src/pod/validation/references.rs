@@ -12,6 +12,9 @@ pub(super) fn check(spec: &PodSpec, path: &FieldPath, errors: &mut Errors) {
     if !matches!(text(&spec.service_account_name), "" | "default") {
         refuse(&path.child("serviceAccountName"), "a service account");
     }
+    if spec.automount_service_account_token == Some(true) {
+        refuse(&path.child("automountServiceAccountToken"), "a token, which only an API server issues");
+    }
     for (index, _) in list(&spec.image_pull_secrets).iter().enumerate() {
         refuse(&path.child("imagePullSecrets").index(index), "secrets");
     }

@@ -1,9 +1,9 @@
 //! The fields of a valid pod that hostlet does not act on: each gives its own sentence, so that a pod is refused with a
 //! reason instead of running as something its author did not ask for.
 //!
-//! Fields that only speak to the scheduler (tolerations, pod affinity, topology spread constraints, preferred node
-//! affinity, `schedulerName`, `preemptionPolicy`, `schedulingGroup`) ask nothing of a node and are accepted. Those that
-//! would keep the pod away from this node (`nodeSelector`, required node affinity, scheduling gates) are not.
+//! Fields that only speak to the scheduler (pod affinity, topology spread constraints, preferred node affinity,
+//! `schedulerName`, `preemptionPolicy`, `schedulingGroup`) ask nothing of a node and are accepted. Those that keep a pod
+//! away from a node (`nodeSelector`, required node affinity, tolerations) are heeded in `pod::admission`.
 
 use k8s_openapi::api::core::v1::{AppArmorProfile, Container, Pod, PodSpec, ResourceRequirements, Volume};
 
@@ -29,7 +29,6 @@ pub fn unsupported(pod: &Pod) -> Vec<FieldError> {
     let Some(spec) = &pod.spec else { return found.0 };
     let path = FieldPath::root("spec");
     check_pod(spec, &path, &mut found);
-    check_placement(spec, &path, &mut found);
     check_pod_security(spec, &path.child("securityContext"), &mut found);
     for (index, container) in spec.containers.iter().enumerate() {
         check_container(container, &path.child("containers").index(index), &mut found);
@@ -48,12 +47,6 @@ impl Found {
 }
 
 fn check_pod(spec: &PodSpec, path: &FieldPath, found: &mut Found) {
-    let account =
-        [("serviceAccountName", &spec.service_account_name), ("serviceAccount", &spec.service_account)];
-    for (field, name) in account {
-        let set = !matches!(text(name), "" | "default");
-        found.add(set, &path.child(field), "there is no API server that could vouch for a service account");
-    }
     let of_pod =
         spec.resources.as_ref().is_some_and(|resources| *resources != ResourceRequirements::default());
     let overhead = spec.overhead.as_ref().is_some_and(|overhead| !overhead.is_empty());
@@ -69,6 +62,11 @@ fn check_pod(spec: &PodSpec, path: &FieldPath, found: &mut Found) {
         ("resourceClaims", !list(&spec.resource_claims).is_empty(), "claimed devices are not prepared"),
         ("readinessGates", !list(&spec.readiness_gates).is_empty(), "nothing could open a readiness gate"),
         ("runtimeClassName", !text(&spec.runtime_class_name).is_empty(), "runtime classes are not resolved"),
+        (
+            "schedulingGates",
+            !list(&spec.scheduling_gates).is_empty(),
+            "a pod that names its node is not scheduled, so no gate could hold it back",
+        ),
         ("overhead", overhead, "overhead is not added to the pod's cgroup"),
         ("hostUsers", spec.host_users == Some(false), "pods do not get a user namespace"),
         ("hostnameOverride", !text(&spec.hostname_override).is_empty(), "the hostname is not overridden"),
@@ -77,17 +75,10 @@ fn check_pod(spec: &PodSpec, path: &FieldPath, found: &mut Found) {
             !list(&spec.image_pull_secrets).is_empty(),
             "there is no API server to read the secrets from",
         ),
-        (
-            "automountServiceAccountToken",
-            spec.automount_service_account_token == Some(true),
-            "there is no API server to issue a token",
-        ),
     ];
     for (field, set, sentence) in fields {
         found.add(set, &path.child(field), sentence);
     }
-    let os = spec.os.as_ref().map(|os| os.name.as_str());
-    found.add(os.is_some_and(|os| os != "linux"), &path.child("os").child("name"), "pods run on Linux only");
     for (index, volume) in list(&spec.volumes).iter().enumerate() {
         check_volume(volume, &path.child("volumes").index(index), found);
     }
@@ -116,23 +107,6 @@ fn check_volume(volume: &Volume, path: &FieldPath, found: &mut Found) {
         let certificate = part.pod_certificate.is_some();
         found.add(certificate, &path.child("podCertificate"), "certificates are not requested");
     }
-}
-
-/// What would keep the pod away from this node, were there a scheduler to heed it.
-fn check_placement(spec: &PodSpec, path: &FieldPath, found: &mut Found) {
-    let selector = spec.node_selector.as_ref().is_some_and(|selector| !selector.is_empty());
-    found.add(selector, &path.child("nodeSelector"), "a pod from a manifest runs here, whatever it selects");
-    let affinity = spec.affinity.as_ref().and_then(|affinity| affinity.node_affinity.as_ref());
-    found.add(
-        affinity.is_some_and(|node| node.required_during_scheduling_ignored_during_execution.is_some()),
-        &path.child("affinity").child("nodeAffinity").child("requiredDuringSchedulingIgnoredDuringExecution"),
-        "a pod from a manifest runs here, whatever it requires",
-    );
-    found.add(
-        !list(&spec.scheduling_gates).is_empty(),
-        &path.child("schedulingGates"),
-        "a pod from a manifest is not scheduled, so no gate could hold it back",
-    );
 }
 
 fn check_pod_security(spec: &PodSpec, path: &FieldPath, found: &mut Found) {

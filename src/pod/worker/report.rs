@@ -50,7 +50,8 @@ impl Services {
             sandbox_error,
             lifecycle,
             status_override,
-            previous: memory.status.as_deref(),
+            // What an earlier daemon told goes on.
+            previous: memory.status.as_deref().or(pod.status.as_ref()),
             now: self.clock.now(),
             runtime_name: &self.host.runtime_name,
             host_ips: &self.host.node_ips,
@@ -119,6 +120,7 @@ impl Services {
     /// Tells an event that happened once.
     pub(super) fn announce(&self, pod: &PodRef, container: Option<&str>, event: &PodEvent) {
         self.board.timeline().event(pod, container, event, self.clock.now());
+        (self.events)(pod, container, event);
         let (uid, reason, message) = (&pod.uid, event.reason, event.message.as_str());
         match event.kind {
             EventKind::Normal => tracing::info!(%pod, %uid, container, reason, "{message}"),

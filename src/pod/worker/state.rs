@@ -54,6 +54,8 @@ pub struct StatusOverride {
     pub reason: String,
     /// `status.message`.
     pub message: String,
+    /// Message of the condition `DisruptionTarget`; none if the pod is not ended for the node's sake.
+    pub disruption: Option<&'static str>,
 }
 
 /// How to kill.

@@ -15,7 +15,7 @@ use crate::image::Images;
 use crate::log::LogLayout;
 use crate::pleg::{Observed, PlegHandle};
 use crate::pod::container::HostSettings;
-use crate::pod::{Activity, CrashLoops, StartGate, StatusBoard, pod_ref};
+use crate::pod::{Activity, CrashLoops, PodEvents, StartGate, StatusBoard, pod_ref};
 use crate::store::{Store, Table};
 use crate::sys::Mounts;
 use crate::types::{PodRef, PodUid, WallClock};
@@ -41,6 +41,8 @@ pub struct Services {
     pub runtime_status: watch::Receiver<Option<RuntimeStatus>>,
     /// Where pod statuses are told.
     pub board: StatusBoard,
+    /// Where events are told, beside the log and the timeline.
+    pub events: PodEvents,
     /// Longest pause of a crash loop.
     pub crash_loop_cap: Duration,
     /// Where what a new daemon must know is kept.
@@ -74,6 +76,10 @@ impl PodSyncer for Services {
         };
         self.rest(work, outcome, memory);
         outcome
+    }
+
+    async fn news(&self) -> PodUid {
+        self.volumes.changed().await
     }
 
     fn scheduled(&self, pod: &PodUid, due: Option<Instant>) {

@@ -22,6 +22,9 @@ pub trait PodSyncer: Send + Sync + 'static {
     /// Performs `work`. Dropping the future cancels it: whatever was begun is found by the next look at the runtime.
     async fn perform(&self, work: &Work, memory: &mut Memory) -> Outcome;
 
+    /// The next pod that has news of something beside the runtime which its work may wait for. Has one reader. Cancel-safe.
+    async fn news(&self) -> PodUid;
+
     /// Takes in when the pod's next work begins; none while it is under way. For showing only.
     fn scheduled(&self, pod: &PodUid, due: Option<Instant>) {
         let (_, _) = (pod, due);

@@ -69,6 +69,18 @@ pub(super) struct ApiPods {
 }
 
 impl ApiPods {
+    /// What an earlier daemon knew, until the API server says what there is.
+    pub(super) fn after(known: impl IntoIterator<Item = Arc<Pod>>) -> Self {
+        let mut state = ApiState::default();
+        for pod in known {
+            let status = Arc::new(pod.status.clone().unwrap_or_default());
+            let unsupported = unsupported(&pod);
+            let known = ApiPod { pod: pod.clone(), status, version: String::new(), unsupported };
+            state.pods.insert(pod_ref(&pod).uid, Arc::new(known));
+        }
+        Self { state, listing: None }
+    }
+
     pub(super) fn state(&self) -> &ApiState {
         &self.state
     }

@@ -1,5 +1,7 @@
 //! Watches this node's pods and publishes what they add up to, for as long as the daemon runs.
 
+use std::sync::Arc;
+
 use futures::StreamExt;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
@@ -18,13 +20,22 @@ const WATCH_SECONDS: u32 = 120;
 /// Publishes the pods assigned to `node_name`, until `cancel`. The first state comes when they were listed once, or could
 /// not be; whatever goes wrong after that is told in the state and tried again with a back-off of up to 30 s, from where
 /// the watch was if the server still knows, else from a new listing.
-pub async fn run(client: Client, node_name: String, tx: watch::Sender<ApiState>, cancel: CancellationToken) {
+///
+/// Until the first listing the state is what an earlier daemon knew: `known`.
+pub async fn run(
+    client: Client,
+    node_name: String,
+    known: Vec<Arc<Pod>>,
+    tx: watch::Sender<ApiState>,
+    cancel: CancellationToken,
+) {
     let pods: Api<Pod> = Api::all(client);
     // The Node authorizer wants exactly this selector.
     let config =
         watcher::Config::default().fields(&format!("spec.nodeName={node_name}")).timeout(WATCH_SECONDS);
     let mut events = watcher(pods, config).default_backoff().boxed();
-    let mut state = ApiPods::default();
+    let mut state = ApiPods::after(known);
+    tx.send_replace(state.state().clone());
     loop {
         let event = tokio::select! {
             // Cancel-safe: waiting for a token takes nothing.

@@ -23,7 +23,7 @@ fn start(api: FakeApi) -> Source {
     let (tx, state) = watch::channel(ApiState::default());
     let cancel = CancellationToken::new();
     #[expect(clippy::disallowed_methods, reason = "a task of a test")]
-    tokio::spawn(run(api.client(), "n1".to_owned(), tx, cancel.clone()));
+    tokio::spawn(run(api.client(), "n1".to_owned(), Vec::new(), tx, cancel.clone()));
     Source { api, state, _running: cancel.drop_guard() }
 }
 

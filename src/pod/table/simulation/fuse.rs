@@ -98,6 +98,10 @@ impl PodSyncer for Fused {
         fused.await
     }
 
+    async fn news(&self) -> PodUid {
+        self.services.news().await
+    }
+
     fn scheduled(&self, pod: &PodUid, due: Option<Instant>) {
         self.services.scheduled(pod, due);
     }

@@ -1,0 +1,174 @@
+//! The daemon's side of a cluster: clients of the API server, and the tasks that speak with it. What they say among
+//! themselves goes through watches, so that a server that is away holds up nobody.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use k8s_openapi::api::core::v1::{Node, ObjectReference, Pod};
+use kube::Client;
+use tokio::sync::watch;
+use tokio::time::Instant;
+
+use super::tasks::Tasks;
+use crate::api::events::{EventRecorder, EventSink, Happening, recorder};
+use crate::api::{ConnectError, Connection, connect};
+use crate::config::{Cluster as Joined, Config};
+use crate::cri::{ImageService, RuntimeService, RuntimeStatus};
+use crate::node::{
+    HostObserver, Inputs, LeaseTask, NodeEvent, NodeEvents, RuntimeFacts, Settings, StatusTask,
+    observe_runtime,
+};
+use crate::pleg;
+use crate::pod::PodEvents;
+use crate::pod::StatusBoard;
+use crate::pod::admission::RefusedPod;
+use crate::pod::mirror::Mirrors;
+use crate::pod::source::api::{self, ApiState};
+use crate::pod::status_manager::{StatusManager, StatusSources};
+use crate::pod::table::WantedPods;
+use crate::types::{PodEvent, PodRef, WallClock, architecture};
+use crate::volume::objects::ApiObjects;
+
+/// Clients of the API server.
+pub(super) struct Cluster {
+    /// For pods and what they refer to, within `kubeAPIQPS`.
+    client: Client,
+    /// For the Node and its lease, which wait behind nobody.
+    node_client: Client,
+    recorder: EventRecorder,
+    sink: EventSink,
+}
+
+/// What the tasks of a cluster go by.
+pub(super) struct ClusterInputs {
+    pub(super) settings: Arc<Settings>,
+    pub(super) runtime: Arc<dyn RuntimeService>,
+    pub(super) images: Arc<dyn ImageService>,
+    pub(super) runtime_status: watch::Receiver<Option<RuntimeStatus>>,
+    pub(super) ready_at: watch::Receiver<Option<Instant>>,
+    pub(super) pleg: watch::Receiver<pleg::Health>,
+    pub(super) board: StatusBoard,
+    pub(super) refused: watch::Receiver<Vec<RefusedPod>>,
+    pub(super) wanted: watch::Receiver<WantedPods>,
+    /// Pods of the API server that the daemon before this one had admitted.
+    pub(super) known: Vec<Arc<Pod>>,
+}
+
+/// What the tasks of a cluster tell.
+pub(super) struct ClusterOutputs {
+    pub(super) api: watch::Sender<ApiState>,
+    pub(super) node: watch::Sender<Option<Arc<Node>>>,
+}
+
+impl Cluster {
+    /// Makes the clients. The server may be away; the kubeconfig must be there.
+    pub(super) async fn new(joined: &Joined, node_name: &str) -> Result<Self, ConnectError> {
+        let connection = |limit| Connection {
+            kubeconfig: joined.kubeconfig.clone(),
+            user_agent: format!("hostlet/v{} (linux/{})", env!("CARGO_PKG_VERSION"), architecture()),
+            limit,
+        };
+        let client = connect(&connection(joined.requests)).await?;
+        let node_client = connect(&connection(None)).await?;
+        let event_client = connect(&connection(joined.events)).await?;
+        let (recorder, sink) = recorder(event_client, node_name.to_owned(), WallClock::system());
+        Ok(Self { client, node_client, recorder, sink })
+    }
+
+    /// Where events of pods go.
+    pub(super) fn pod_events(&self) -> PodEvents {
+        let recorder = self.recorder.clone();
+        Arc::new(move |pod, container, event| recorder.tell(of_pod(pod, container, event)))
+    }
+
+    /// Starts everything that speaks with the API server. Answers what gives pods their objects.
+    pub(super) fn spawn(
+        self,
+        tasks: &mut Tasks,
+        config: &Config,
+        inputs: ClusterInputs,
+        outputs: ClusterOutputs,
+    ) -> ApiObjects {
+        let clock = WallClock::system();
+        let Self { client, node_client, recorder, sink } = self;
+        tasks.spawn("events", sink.run(tasks.cancel()));
+
+        let (node_name, api) = (config.node_name.clone(), outputs.api.subscribe());
+        let watching = api::run(client.clone(), node_name.clone(), inputs.known, outputs.api, tasks.cancel());
+        tasks.spawn("API pods", watching);
+        let sources = StatusSources { board: inputs.board, refused: inputs.refused, api: api.clone() };
+        tasks.spawn("status manager", StatusManager::new(client.clone(), sources).run(tasks.cancel()));
+        let node = outputs.node.subscribe();
+        let (objects_task, objects) = ApiObjects::new(client.clone());
+        tasks.spawn("objects", objects_task.run(tasks.cancel()));
+        let mirrors = Mirrors::new(client, inputs.wanted, api, node.clone());
+        tasks.spawn("mirrors", mirrors.run(tasks.cancel()));
+
+        let (host_in, host) = watch::channel(None);
+        let observer = HostObserver {
+            settings: inputs.settings.clone(),
+            root: Path::new("/").to_owned(),
+            own: config.root_dir.clone(),
+        };
+        tasks.spawn("host observer", observer.run(host_in, tasks.cancel()));
+        let (facts_in, runtime) = watch::channel(RuntimeFacts::default());
+        let observing = observe_runtime(inputs.runtime, inputs.images, facts_in, tasks.cancel());
+        tasks.spawn("runtime observer", observing);
+        let events: NodeEvents = Arc::new(move |event| recorder.tell(of_node(&node_name, event)));
+        events(NodeEvent::starting());
+        let observed = Inputs {
+            host,
+            runtime,
+            status: inputs.runtime_status,
+            ready_at: inputs.ready_at,
+            pleg: inputs.pleg,
+            // Nothing else keeps it from being ready yet.
+            others: watch::channel(Vec::new()).1,
+        };
+        let status = StatusTask::new(
+            node_client.clone(),
+            inputs.settings.clone(),
+            observed,
+            events,
+            clock.clone(),
+            outputs.node,
+        );
+        tasks.spawn("node status", status.run(tasks.cancel()));
+        let lease = LeaseTask::new(node_client, inputs.settings, node, clock);
+        tasks.spawn("lease", lease.run(tasks.cancel()));
+        objects
+    }
+}
+
+fn of_pod(pod: &PodRef, container: Option<&str>, event: &PodEvent) -> Happening {
+    Happening {
+        object: ObjectReference {
+            api_version: Some("v1".to_owned()),
+            kind: Some("Pod".to_owned()),
+            namespace: Some(pod.namespace.to_string()),
+            name: Some(pod.name.to_string()),
+            uid: Some(pod.uid.to_string()),
+            field_path: container.map(|name| format!("spec.containers{{{name}}}")),
+            resource_version: None,
+        },
+        kind: event.kind,
+        reason: event.reason.to_owned(),
+        message: event.message.clone(),
+    }
+}
+
+/// Upstream refers to a Node by its name in place of its UID.
+fn of_node(name: &str, event: NodeEvent) -> Happening {
+    Happening {
+        object: ObjectReference {
+            api_version: Some("v1".to_owned()),
+            kind: Some("Node".to_owned()),
+            name: Some(name.to_owned()),
+            uid: Some(name.to_owned()),
+            ..ObjectReference::default()
+        },
+        kind: event.kind,
+        reason: event.reason.to_owned(),
+        message: event.message,
+    }
+}

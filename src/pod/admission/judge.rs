@@ -1,0 +1,262 @@
+//! The judgement: which of the pods that the sources name may run here. Pure, but for the memory of who was refused and who
+//! makes room.
+//!
+//! A pod is judged once. One that was admitted runs until its source drops it, also under a new daemon: what changed on
+//! the node since is no reason to end what runs. One that the API server gave us and that was refused stays refused. A
+//! refused manifest is judged again with every change of the sources: nobody else could make another pod of it.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::Pod;
+
+use super::fit::{Lack, Unfit, fit};
+use super::node::NodeView;
+use super::refusal::{Refusal, RefusedPod, seen};
+use super::sysctls::forbidden_sysctl;
+use super::victims::victims;
+use crate::pod::source::SourceState;
+use crate::pod::source::api::ApiState;
+use crate::pod::status::Phase;
+use crate::pod::table::WantedPods;
+use crate::pod::validation::FieldError;
+use crate::pod::view::PodView;
+use crate::pod::worker::StatusOverride;
+use crate::pod::{is_critical, pod_ref};
+use crate::types::PodUid;
+
+const OS_LABEL: &str = "kubernetes.io/os";
+
+/// Reason and message of a pod that makes room; upstream's.
+pub(super) const PREEMPTING: &str = "Preempting";
+pub(super) const PREEMPTED: &str = "Preempted in order to admit critical pod";
+
+/// What its condition `DisruptionTarget` says; upstream's.
+const DISRUPTION: &str = "Pod was preempted by Kubelet to accommodate a critical pod.";
+
+/// What is judged, and by what.
+pub(super) struct Asked<'a> {
+    pub(super) manifests: &'a SourceState,
+    pub(super) api: &'a ApiState,
+    /// When which pods were admitted, by this daemon or one before it.
+    pub(super) admitted: &'a HashMap<PodUid, Timestamp>,
+    /// Pods of which nothing runs any more, nor will.
+    pub(super) ended: &'a HashSet<PodUid>,
+    pub(super) node: &'a NodeView,
+    /// Whether the labels and taints in `node` are those of the cluster. New pods of the API server wait for that.
+    pub(super) is_node_known: bool,
+}
+
+/// What came of it.
+#[derive(Debug, Default)]
+pub(super) struct Judgement {
+    pub(super) wanted: WantedPods,
+    pub(super) refused: Vec<RefusedPod>,
+    /// Whether a pod waits until others have made room.
+    pub(super) is_waiting: bool,
+}
+
+/// A pod that a source names.
+#[derive(Clone, Copy)]
+struct Candidate<'a> {
+    pod: &'a Arc<Pod>,
+    unsupported: &'a [FieldError],
+    is_manifest: bool,
+}
+
+/// Judges.
+#[derive(Debug)]
+pub(super) struct Judge {
+    allowed_unsafe_sysctls: Vec<String>,
+    refused: HashMap<PodUid, RefusedPod>,
+    /// Pods that were told to make room.
+    preempted: BTreeMap<PodUid, StatusOverride>,
+}
+
+enum Verdict {
+    Admitted,
+    Refused(Refusal),
+    /// Others are making room for it.
+    Waits,
+}
+
+impl Judge {
+    pub(super) fn new(allowed_unsafe_sysctls: Vec<String>) -> Self {
+        Self { allowed_unsafe_sysctls, refused: HashMap::new(), preempted: BTreeMap::new() }
+    }
+
+    pub(super) fn judge(&mut self, asked: &Asked<'_>) -> Judgement {
+        let candidates = candidates(asked);
+        let uids: HashSet<PodUid> = candidates.iter().map(|c| pod_ref(c.pod).uid).collect();
+        self.refused.retain(|uid, _| uids.contains(uid));
+        self.preempted.retain(|uid, _| uids.contains(uid));
+        let mut judgement = Judgement::default();
+        judgement.wanted.ready = asked.manifests.ready && asked.api.ready;
+        let mut new = Vec::new();
+        for candidate in candidates {
+            let uid = pod_ref(candidate.pod).uid;
+            match self.refused.get(&uid) {
+                Some(refused) if !candidate.is_manifest => judgement.refused.push(refused.clone()),
+                Some(_) => new.push(candidate),
+                None if asked.admitted.contains_key(&uid) || is_leaving(candidate.pod) => {
+                    judgement.wanted.pods.push(candidate.pod.clone());
+                }
+                None => new.push(candidate),
+            }
+        }
+        for candidate in new {
+            if !candidate.is_manifest && !asked.is_node_known {
+                continue;
+            }
+            match self.verdict(candidate, asked, &judgement.wanted.pods) {
+                Verdict::Admitted => {
+                    self.refused.remove(&pod_ref(candidate.pod).uid);
+                    judgement.wanted.pods.push(candidate.pod.clone());
+                }
+                Verdict::Refused(refusal) => judgement.refused.push(self.refuse(candidate.pod, refusal)),
+                Verdict::Waits => judgement.is_waiting = true,
+            }
+        }
+        judgement.wanted.ended = self.preempted.clone();
+        judgement
+    }
+
+    /// A refusal that stands is the same value, so that nobody takes it for news.
+    fn refuse(&mut self, pod: &Arc<Pod>, refusal: Refusal) -> RefusedPod {
+        let refused = RefusedPod::new(pod, refusal);
+        let known = self.refused.entry(pod_ref(pod).uid).or_insert_with(|| refused.clone());
+        if *known != refused {
+            *known = refused;
+        }
+        known.clone()
+    }
+
+    fn verdict(&mut self, candidate: Candidate<'_>, asked: &Asked<'_>, wanted: &[Arc<Pod>]) -> Verdict {
+        let pod = candidate.pod;
+        if let Some(refusal) = self.unfit_anywhere(candidate) {
+            return Verdict::Refused(refusal);
+        }
+        let active: Vec<&Arc<Pod>> = wanted.iter().filter(|other| is_active(other, asked.ended)).collect();
+        let staying: Vec<Arc<Pod>> = active
+            .iter()
+            .filter(|other| !self.preempted.contains_key(&pod_ref(other).uid))
+            .map(|other| Arc::clone(other))
+            .collect();
+        let beside = |others: &[&Arc<Pod>]| {
+            let others: Vec<&Pod> = others.iter().map(|other| &***other).collect();
+            fit(pod, asked.node, &others)
+        };
+        let unfit = match beside(&active) {
+            Ok(()) => return Verdict::Admitted,
+            Err(unfit) => unfit,
+        };
+        let refused = |unfit: &Unfit| unfit.refusal().map_or(Verdict::Waits, Verdict::Refused);
+        if !is_critical(pod) {
+            return refused(&unfit);
+        }
+        match beside(&staying.iter().collect::<Vec<_>>()) {
+            Ok(()) => Verdict::Waits,
+            Err(unfit @ Unfit::Never(_)) => refused(&unfit),
+            Err(Unfit::Lacking(lacks)) => match victims(pod, &lacks, &staying) {
+                Some(victims) => {
+                    let end = |victim: &Arc<Pod>| (pod_ref(victim).uid, make_room());
+                    self.preempted.extend(victims.iter().map(end));
+                    Verdict::Waits
+                }
+                None => Verdict::Refused(no_room(&lacks)),
+            },
+        }
+    }
+
+    /// Why no room would help.
+    fn unfit_anywhere(&self, candidate: Candidate<'_>) -> Option<Refusal> {
+        let refusal = |reason, message| Some(Refusal { reason, message });
+        if !candidate.unsupported.is_empty() {
+            // Upstream's reason for what its node-declared-features check refuses.
+            return refusal("PodFeatureUnsupported", sentences(candidate.unsupported));
+        }
+        let pod = candidate.pod;
+        if let Some(message) = forbidden_sysctl(pod, &self.allowed_unsafe_sysctls) {
+            return refusal("SysctlForbidden", message);
+        }
+        let label = pod.metadata.labels.as_ref().and_then(|labels| labels.get(OS_LABEL));
+        if label.is_some_and(|os| os != "linux") {
+            let message = "Failed to admit pod as the `kubernetes.io/os` label doesn't match node label";
+            return refusal("PodOSSelectorNodeLabelDoesNotMatch", message.to_owned());
+        }
+        let os = PodView::from(&**pod).spec.os.as_ref();
+        if os.is_some_and(|os| os.name != "linux") {
+            let message = "Failed to admit pod as the OS field doesn't match node OS";
+            return refusal("PodOSNotSupported", message.to_owned());
+        }
+        None
+    }
+}
+
+/// The pods that the sources name: those admitted before in that order, then manifests as they were seen, which are this
+/// node's own, then the API server's as they were made.
+fn candidates<'a>(asked: &Asked<'a>) -> Vec<Candidate<'a>> {
+    let manifests = asked.manifests.pods.iter().map(|pod| Candidate {
+        pod: &pod.pod,
+        unsupported: &pod.unsupported,
+        is_manifest: true,
+    });
+    let api = asked.api.pods.values().map(|pod| Candidate {
+        pod: &pod.pod,
+        unsupported: &pod.unsupported,
+        is_manifest: false,
+    });
+    let mut all: Vec<Candidate<'_>> = manifests.chain(api).collect();
+    all.sort_by_cached_key(|candidate| {
+        let at = asked.admitted.get(&pod_ref(candidate.pod).uid).copied();
+        let created = candidate.pod.metadata.creation_timestamp.as_ref().map(|time| time.0);
+        (at.is_none(), at, !candidate.is_manifest, created, seen(candidate.pod))
+    });
+    all
+}
+
+/// Whether the pod is on its way out already: there is nothing to judge.
+fn is_leaving(pod: &Pod) -> bool {
+    pod.metadata.deletion_timestamp.is_some() || has_ended(pod)
+}
+
+fn has_ended(pod: &Pod) -> bool {
+    let phase = pod.status.as_ref().and_then(|status| Phase::parse(status.phase.as_deref()?));
+    phase.is_some_and(Phase::is_terminal)
+}
+
+/// Whether the pod holds resources.
+fn is_active(pod: &Pod, ended: &HashSet<PodUid>) -> bool {
+    !has_ended(pod) && !ended.contains(&pod_ref(pod).uid)
+}
+
+fn make_room() -> StatusOverride {
+    StatusOverride {
+        phase: Phase::Failed.as_str(),
+        reason: PREEMPTING.to_owned(),
+        message: PREEMPTED.to_owned(),
+        disruption: Some(DISRUPTION),
+    }
+}
+
+fn no_room(lacks: &[Lack]) -> Refusal {
+    let wanted: String =
+        lacks.iter().map(|lack| format!("(res: {}, q: {}), ", lack.resource, lack.missing())).collect();
+    Refusal {
+        reason: "UnexpectedAdmissionError",
+        message: format!(
+            "Unexpected error while attempting to recover from admission failure: preemption: error finding a set of \
+             pods to preempt: no set of running pods found to reclaim resources: [{wanted}]"
+        ),
+    }
+}
+
+/// What a pod asks for that hostlet does not do, as one text.
+pub(super) fn sentences(unsupported: &[FieldError]) -> String {
+    unsupported.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")
+}
+
+#[cfg(test)]
+#[path = "judge_tests.rs"]
+mod tests;

@@ -1,0 +1,178 @@
+//! The task that has the pods judged each time the sources, the node or the room on it change, and tells what came of it.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+
+use k8s_openapi::api::core::v1::{Node, Pod};
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
+
+use super::AdmittedPods;
+use super::judge::{Asked, Judge, Judgement, PREEMPTED, PREEMPTING, sentences};
+use super::node::NodeView;
+use super::refusal::RefusedPod;
+use crate::pod::source::SourceState;
+use crate::pod::source::api::ApiState;
+use crate::pod::status::{Lifecycle, Phase};
+use crate::pod::table::WantedPods;
+use crate::pod::{PodEvents, StatusBoard, pod_ref};
+use crate::types::{PodEvent, PodUid, WallClock};
+
+/// What admission goes by.
+pub struct AdmissionInputs {
+    /// What the manifests say.
+    pub manifests: watch::Receiver<SourceState>,
+    /// What the API server says; alone on a host, ready and empty.
+    pub api: watch::Receiver<ApiState>,
+    /// The node as it knows itself.
+    pub own: NodeView,
+    /// The Node as the API server shows it; none before it is registered, and alone on a host.
+    pub node: watch::Receiver<Option<Arc<Node>>>,
+    /// Which pods have ended.
+    pub board: StatusBoard,
+    /// Sysctls beyond the safe ones: names, or starts of names followed by `*`. (`allowedUnsafeSysctls`)
+    pub allowed_unsafe_sysctls: Vec<String>,
+}
+
+/// Where the judgements go.
+pub struct Judged {
+    /// The pods that may run.
+    pub wanted: watch::Sender<WantedPods>,
+    /// Those that may not.
+    pub refused: watch::Sender<Vec<RefusedPod>>,
+    /// What is remembered of them.
+    pub admitted: AdmittedPods,
+    /// Events of them.
+    pub events: PodEvents,
+    /// The time of day.
+    pub clock: WallClock,
+}
+
+/// Judges, to be run by the app.
+pub struct Admission {
+    inputs: AdmissionInputs,
+    judged: Judged,
+    judge: Judge,
+    /// What was told of pods that run and ask for more than hostlet does.
+    told: HashMap<PodUid, String>,
+}
+
+impl Admission {
+    /// Goes by `inputs`; tells `judged`.
+    pub fn new(inputs: AdmissionInputs, judged: Judged) -> Self {
+        let judge = Judge::new(inputs.allowed_unsafe_sysctls.clone());
+        Self { inputs, judged, judge, told: HashMap::new() }
+    }
+
+    /// Judges until cancelled.
+    pub async fn run(mut self, cancel: CancellationToken) {
+        let mut changes = self.inputs.board.changes();
+        loop {
+            let is_waiting = self.judge();
+            tokio::select! {
+                // Cancel-safe: waiting for a token takes nothing.
+                () = cancel.cancelled() => return,
+                // Cancel-safe, all: a watch marks its value seen only when `changed` returns.
+                Ok(()) = self.inputs.manifests.changed() => {}
+                Ok(()) = self.inputs.api.changed() => {}
+                Ok(()) = self.inputs.node.changed() => {}
+                // Pods end all the time; that matters only to those who wait for room.
+                Ok(()) = changes.changed(), if is_waiting => {}
+            }
+        }
+    }
+
+    /// Judges once. Answers whether a pod waits for room.
+    fn judge(&mut self) -> bool {
+        let manifests = self.inputs.manifests.borrow_and_update().clone();
+        let api = self.inputs.api.borrow_and_update().clone();
+        let shown = self.inputs.node.borrow_and_update().clone();
+        let node = shown.as_ref().map_or_else(|| self.inputs.own.clone(), |node| self.inputs.own.shown(node));
+        let ended: HashSet<PodUid> = self
+            .inputs
+            .board
+            .all()
+            .into_iter()
+            .filter(|told| told.lifecycle == Lifecycle::Terminated)
+            .map(|told| pod_ref(&told.pod).uid)
+            .collect();
+        let judgement = self.judge.judge(&Asked {
+            manifests: &manifests,
+            api: &api,
+            admitted: &self.judged.admitted.times(),
+            ended: &ended,
+            node: &node,
+            is_node_known: shown.is_some(),
+        });
+        self.judged.admitted.note(&manifests, &judgement.wanted, self.judged.clock.now());
+        self.say_what_is_not_done(&api, &judgement);
+        let is_waiting = judgement.is_waiting;
+        self.tell(judgement);
+        is_waiting
+    }
+
+    fn tell(&self, judgement: Judgement) {
+        let now = self.judged.clock.now();
+        let timeline = self.inputs.board.timeline();
+        let known: HashSet<PodUid> =
+            self.judged.refused.borrow().iter().map(|refused| pod_ref(&refused.pod).uid).collect();
+        for refused in &judgement.refused {
+            timeline.refused(&refused.pod, refused.status.message.as_deref().unwrap_or_default(), now);
+            let pod = pod_ref(&refused.pod);
+            if !known.contains(&pod.uid) {
+                let event = refused.event();
+                let (reason, message) = (event.reason, &event.message);
+                tracing::warn!(%pod, uid = %pod.uid, reason, message, "pod was refused");
+                (self.judged.events)(&pod, None, &event);
+            }
+        }
+        let known = self.judged.wanted.borrow().ended.clone();
+        for uid in judgement.wanted.ended.keys().filter(|uid| !known.contains_key(*uid)) {
+            if let Some(pod) = judgement.wanted.pods.iter().find(|pod| pod_ref(pod).uid == *uid) {
+                (self.judged.events)(&pod_ref(pod), None, &PodEvent::warning(PREEMPTING, PREEMPTED));
+            }
+        }
+        for pod in &judgement.wanted.pods {
+            timeline.admitted(pod, now);
+        }
+        self.judged.wanted.send_if_modified(|wanted| {
+            let is_news = !wanted.is_same(&judgement.wanted);
+            *wanted = judgement.wanted;
+            is_news
+        });
+        self.judged.refused.send_if_modified(|refused| {
+            let is_news = *refused != judgement.refused;
+            *refused = judgement.refused;
+            is_news
+        });
+    }
+
+    /// A pod that runs may be changed so that it asks for more than hostlet does: it runs on as it is, and says so.
+    fn say_what_is_not_done(&mut self, api: &ApiState, judgement: &Judgement) {
+        self.told.retain(|uid, _| api.pods.contains_key(uid));
+        for pod in &judgement.wanted.pods {
+            let reference = pod_ref(pod);
+            let Some(asked) = api.pods.get(&reference.uid).filter(|asked| !asked.unsupported.is_empty())
+            else {
+                self.told.remove(&reference.uid);
+                continue;
+            };
+            let message = sentences(&asked.unsupported);
+            if is_over(pod) || self.told.get(&reference.uid) == Some(&message) {
+                continue;
+            }
+            tracing::warn!(pod = %reference, uid = %reference.uid, message, "a pod asks for what hostlet does not do");
+            (self.judged.events)(
+                &reference,
+                None,
+                &PodEvent::warning("PodFeatureUnsupported", message.clone()),
+            );
+            self.told.insert(reference.uid, message);
+        }
+    }
+}
+
+fn is_over(pod: &Pod) -> bool {
+    let phase = pod.status.as_ref().and_then(|status| Phase::parse(status.phase.as_deref()?));
+    pod.metadata.deletion_timestamp.is_some() || phase.is_some_and(Phase::is_terminal)
+}
