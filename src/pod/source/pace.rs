@@ -7,8 +7,8 @@ use tokio::time::{Instant, timeout_at};
 
 use crate::sys::{Changes, Progress};
 
-/// What is complete is read when nothing else was told for this long: changes come in groups.
-const READY: Duration = Duration::from_millis(2);
+/// What is complete is read at once. What comes soon after a reading waits at least this long: changes come in groups.
+const NEXT: Duration = Duration::from_millis(4);
 /// The same after something went: editors rename a file away before they write it anew, scripts remove and copy. Read in
 /// between, that would end a pod.
 const REMOVED: Duration = Duration::from_millis(10);
@@ -30,7 +30,7 @@ impl Pace {
     pub(super) async fn settle(&mut self, changes: &Changes) {
         let begin = Instant::now();
         let is_soon = self.last_read.is_some_and(|read| begin.duration_since(read) < QUIET);
-        self.pause = if is_soon { (self.pause * 2).clamp(READY, QUIET) } else { READY };
+        self.pause = if is_soon { (self.pause * 2).clamp(NEXT, QUIET) } else { Duration::ZERO };
         let end = begin + MOST;
         loop {
             let progress = changes.progress();
@@ -96,19 +96,19 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn what_is_complete_is_read_at_once() {
-        assert_eq!(readings([(0, CREATE, "a"), (0, WRITE, "a"), (1, CLOSE, "a")]).await, [3]);
-        assert_eq!(readings([(0, TO, "a")]).await, [2]);
+        assert_eq!(readings([(0, CREATE, "a"), (0, WRITE, "a"), (1, CLOSE, "a")]).await, [1]);
+        assert_eq!(readings([(0, TO, "a")]).await, [0]);
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_file_that_is_written_waits_for_its_end() {
         let slow = [(0, CREATE, "a"), (30, WRITE, "a"), (60, WRITE, "a"), (61, CLOSE, "b"), (90, CLOSE, "a")];
-        assert_eq!(readings(slow).await, [92]);
+        assert_eq!(readings(slow).await, [90]);
     }
 
     #[tokio::test(start_paused = true)]
     async fn what_is_never_closed_does_not_wait_for_ever_nor_slow_down_the_next() {
-        assert_eq!(readings([(0, CREATE, "link"), (200, TO, "a")]).await, [50, 202]);
+        assert_eq!(readings([(0, CREATE, "link"), (200, TO, "a")]).await, [50, 200]);
         let long = (0..300).map(|n| (n * 7, WRITE, "a"));
         assert_eq!(readings(long).await, [1000, 2001, 2093 + 50]);
     }
@@ -116,9 +116,9 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn what_goes_may_come_back_before_it_is_read() {
         assert_eq!(readings([(0, REMOVE, "a")]).await, [10]);
-        assert_eq!(readings([(0, REMOVE, "a"), (5, CREATE, "a"), (6, CLOSE, "a")]).await, [8]);
+        assert_eq!(readings([(0, REMOVE, "a"), (5, CREATE, "a"), (6, CLOSE, "a")]).await, [6]);
         let editor = [(0, FROM, "a"), (0, TO, "a~"), (0, CREATE, "a"), (40, WRITE, "a"), (41, CLOSE, "a")];
-        assert_eq!(readings(editor).await, [43]);
+        assert_eq!(readings(editor).await, [41]);
     }
 
     #[tokio::test(start_paused = true)]

@@ -103,8 +103,13 @@ impl OneContainer<'_> {
     fn converted(&self, seen: &ContainerStatus) -> ApiStatus {
         let container_id = format!("{}://{}", self.input.runtime_name, seen.id);
         let attempt = i32::try_from(seen.attempt).unwrap_or(i32::MAX);
+        let restarts = match seen.state {
+            // Not one before it starts: should it be removed, the next one made is of the same attempt.
+            ContainerState::Created => (attempt - 1).max(0),
+            ContainerState::Running | ContainerState::Exited | ContainerState::Unknown => attempt,
+        };
         let was_running = self.old.is_some_and(|old| running(old).is_some());
-        let mut restart_count = attempt.max(self.old.map_or(0, |old| old.restart_count));
+        let mut restart_count = restarts.max(self.old.map_or(0, |old| old.restart_count));
         let state = match seen.state {
             ContainerState::Running => {
                 // The instances before were removed, so the attempts started over: this is a restart all the same.

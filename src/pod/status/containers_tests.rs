@@ -150,6 +150,25 @@ fn a_container_the_runtime_lost_track_of_counts_as_killed() {
 }
 
 #[test]
+fn a_container_that_was_made_and_never_started_is_no_restart() {
+    let history = || {
+        [
+            vec![container("c", 1, ContainerState::Created), exited("c", 0, 1)],
+            vec![exited("c", 0, 1)],
+            vec![running_since("c", 1, 2000), exited("c", 0, 1)],
+        ]
+    };
+    let mut scene = Scene::of("Always", Vec::new());
+    let told = history().map(|seen| {
+        scene.observed.containers = seen;
+        scene.step().container_statuses.unwrap()[0].restart_count
+    });
+    assert_eq!(told, [0, 0, 1], "by one daemon");
+    let told = history().map(|seen| regular(&Scene::of("Always", seen))["restartCount"].clone());
+    assert_eq!(told, [json!(0), json!(0), json!(1)], "by a new daemon each time");
+}
+
+#[test]
 fn what_ended_stays_ended_after_its_removal() {
     let mut scene = Scene::of("Never", vec![exited("c", 0, 7)]);
     let before = scene.step().container_statuses;

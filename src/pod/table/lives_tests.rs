@@ -136,6 +136,22 @@ fn a_life_goes_through_all_its_stages() {
 }
 
 #[test]
+fn of_a_pod_that_its_source_names_no_more_nothing_is_kept() {
+    let pod = spec("a", "u1", "v1");
+    let mut table = Table::with_syncing(&pod);
+    assert!(table.end("u1", DONE).is_empty());
+    assert_eq!(table.update(update(UpdateKind::Remove, &pod)), ["run u1 terminate 30"]);
+    assert_eq!(table.end("u1", DONE), ["run u1 finish remove"]);
+
+    let ended = spec("b", "u2", "v1");
+    let mut table = Table::with_syncing(&ended);
+    assert_eq!(table.end("u2", Outcome::PodEnded), ["run u2 terminate 30"]);
+    assert_eq!(table.end("u2", DONE), ["run u2 finish keep"]);
+    table.update(update(UpdateKind::Remove, &ended));
+    assert_eq!(table.end("u2", DONE), ["run u2 finish remove"], "removed while its content was being kept");
+}
+
+#[test]
 fn deletion_end_of_run_and_a_final_phase_terminate() {
     let pod = spec("a", "u1", "v1");
     let deleted = {

@@ -1,12 +1,17 @@
 //! Pods that start, crash and end on a whole node in memory: which calls are made, when, and what is told.
 
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use tokio::time::sleep;
+use async_trait::async_trait;
+use tokio::time::{Instant, sleep};
 
 use super::testing::{Node, STARTS, pod, pod_with, seen_at};
 use crate::cri::Operation;
 use crate::cri::fake::{Fault, OnTerm, Rule, Run, Script};
+use crate::pod::Activity;
+use crate::pod::worker::{Content, Memory, Outcome, PodSyncer, Services, Work};
+use crate::types::{PodRef, PodUid};
 
 const SECOND: Duration = Duration::from_secs(1);
 const MINUTE: Duration = Duration::from_secs(60);
@@ -42,6 +47,30 @@ async fn a_pod_starts_with_each_call_once_and_in_order() {
     assert_eq!(node.phase("u1").as_deref(), Some("Running"));
     let statuses = node.status("u1").unwrap().container_statuses.clone().unwrap();
     assert!(statuses.iter().all(|s| s.ready && s.restart_count == 0), "{statuses:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pod_waits_a_second_for_the_runtimes_first_word_on_its_network() {
+    let mut node = Node::new();
+    node.status_is_awaited();
+    node.want([pod("web", "u1", &["c"])]);
+    sleep(Duration::from_millis(900)).await;
+    assert!(node.runtime.calls().iter().all(|call| call.operation != Operation::RunSandbox));
+    node.status_came();
+    // The gate opens 50 ms after the first pod came; a failure would be tried again after a second.
+    node.until("it starts at once", Duration::from_millis(100), |n| n.running("u1").len() == 1).await;
+
+    node.status_is_awaited();
+    node.want([pod("late", "u2", &["c"])]);
+    let failed = |n: &Node| match n.activity("u2") {
+        Some(Activity::Retrying { error: Some(error) }) => error.contains("may not have completed yet"),
+        _ => false,
+    };
+    let begin = Instant::now();
+    node.until("that it waits is told", 2 * SECOND, failed).await;
+    assert!(begin.elapsed() >= SECOND, "{:?}", begin.elapsed());
+    node.status_came();
+    node.until("it starts with the next try", 2 * SECOND, |n| n.running("u2").len() == 1).await;
 }
 
 #[tokio::test(start_paused = true)]
@@ -136,6 +165,47 @@ async fn a_sandbox_that_died_is_replaced_with_everything_in_it() {
     sleep(5 * MINUTE).await;
     let ready: Vec<_> = node.sandboxes().into_iter().filter(|(.., ready)| *ready).collect();
     assert_eq!(ready, [("u1".to_owned(), 1, true)]);
+}
+
+/// Ends pods in no time, before any housekeeping, and writes down what is to become of their content.
+struct Recorder {
+    services: Services,
+    ends: Arc<Mutex<Vec<&'static str>>>,
+}
+
+#[async_trait]
+impl PodSyncer for Recorder {
+    fn memory(&self, pod: &PodRef) -> Memory {
+        self.services.memory(pod)
+    }
+
+    async fn news(&self) -> PodUid {
+        self.services.news().await
+    }
+
+    async fn perform(&self, work: &Work, memory: &mut Memory) -> Outcome {
+        let end = match work {
+            Work::Sync(_) => return self.services.perform(work, memory).await,
+            Work::Terminate { .. } => None,
+            Work::Finish { content: Content::Keep, .. } => Some("kept"),
+            Work::Finish { content: Content::Remove, .. } => Some("removed"),
+            Work::Reap { .. } => Some("reaped"),
+        };
+        self.ends.lock().unwrap().extend(end);
+        Outcome::Done { due: None }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pod_that_its_source_names_no_more_is_removed_without_waiting_for_housekeeping() {
+    let ends = Arc::new(Mutex::new(Vec::new()));
+    let recorded = ends.clone();
+    let mut node = Node::with(16, move |services| Arc::new(Recorder { services, ends: recorded.clone() }));
+    node.want([pod("web", "u1", &["c"])]);
+    node.until("it runs", SECOND, |n| n.running("u1").len() == 1).await;
+    node.want([]);
+    node.until("it ends", 5 * SECOND, |_| !ends.lock().unwrap().is_empty()).await;
+    assert_eq!(ends.lock().unwrap()[0], "removed");
 }
 
 #[tokio::test(start_paused = true)]

@@ -249,14 +249,14 @@ impl PodTable {
         for uid in gone {
             if let Some(pod) = self.desired.remove(&uid) {
                 tracing::info!(pod = %pod_ref(&pod), %uid, "pod removed from its source");
-                self.update(UpdateKind::Kill, pod);
+                self.update(UpdateKind::Remove, pod);
             }
         }
         self.inherited.retain(|uid, _| !new.contains(uid));
         if wanted.ready {
             for (uid, pod) in std::mem::take(&mut self.inherited) {
                 tracing::info!(pod = %pod_ref(&pod), %uid, "pod was removed from its source while hostlet was not running");
-                self.update(UpdateKind::Kill, pod);
+                self.update(UpdateKind::Remove, pod);
             }
         }
         wanted.pods.sort_by_key(|pod| Turn::of(pod));

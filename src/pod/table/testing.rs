@@ -83,6 +83,8 @@ pub(super) struct Node {
     /// What of the store is on disk: a daemon begins with it.
     disk: Store,
     wanted: WantedPods,
+    /// What the runtime last said of itself.
+    status: watch::Sender<Option<RuntimeStatus>>,
     daemon: Option<Daemon>,
 }
 
@@ -137,6 +139,7 @@ impl Node {
             chance: StdRng::seed_from_u64(seed),
             disk: Store::default(),
             wanted: WantedPods { ready: true, ..WantedPods::default() },
+            status: watch::Sender::new(Some(ready())),
             daemon: None,
         };
         std::fs::write(node.root.path().join("mountinfo"), "").unwrap();
@@ -158,8 +161,6 @@ impl Node {
         let store = self.disk.copy();
         let (admitted, inherited) = AdmittedPods::new(store.clone());
         let root = self.root.path();
-        let ready = RuntimeCondition { status: true, ..RuntimeCondition::default() };
-        let status = RuntimeStatus { runtime: ready.clone(), network: ready, ..RuntimeStatus::default() };
         let limits = PullLimits { serialize: false, max_parallel: None, qps: 0, burst: 0 };
         let mounts = Arc::new(KernelMounts { mountinfo: root.join("mountinfo") });
         let (volume_task, volumes) = Volumes::new(VolumeSettings {
@@ -182,7 +183,7 @@ impl Node {
                 resolv_conf: None,
                 ..host()
             }),
-            runtime_status: watch::channel(Some(status)).1,
+            runtime_status: self.status.subscribe(),
             board: board.clone(),
             events: Arc::new(|_, _, _| {}),
             crash_loop_cap: Duration::from_secs(300),
@@ -242,6 +243,16 @@ impl Node {
     /// The pods that the next daemon will know of this one.
     pub(super) fn bequeathed(&self) -> Vec<InheritedPod> {
         AdmittedPods::new(self.disk.copy()).1
+    }
+
+    /// The runtime has not said yet how it is.
+    pub(super) fn status_is_awaited(&self) {
+        self.status.send_replace(None);
+    }
+
+    /// The runtime says that it is ready, and its network.
+    pub(super) fn status_came(&self) {
+        self.status.send_replace(Some(ready()));
     }
 
     /// Whether the daemon runs.
@@ -401,6 +412,12 @@ impl Node {
         let ended = statuses.into_iter().filter_map(|s| Some((s.name, s.state?.terminated?.exit_code)));
         ended.collect()
     }
+}
+
+/// What a runtime that is ready says of itself.
+fn ready() -> RuntimeStatus {
+    let ready = RuntimeCondition { status: true, ..RuntimeCondition::default() };
+    RuntimeStatus { runtime: ready.clone(), network: ready, ..RuntimeStatus::default() }
 }
 
 /// A directory in memory, where there is such a place: a simulation makes and removes thousands of files.

@@ -44,6 +44,9 @@ pub struct Memory {
     pub termination_messages: BTreeMap<ContainerId, String>,
     /// When the last work ended, was cancelled or panicked: the next one wants to see the runtime as of later.
     pub last_work: Option<Instant>,
+    /// The last change that the present work made, set by work that then saw what came of it and changed nothing more:
+    /// what it saw is good enough for the next.
+    pub settled: Option<Instant>,
     /// The status last told.
     pub status: Option<Arc<ApiStatus>>,
     /// Since when the pod is told to be terminating.
@@ -67,6 +70,7 @@ impl Memory {
             env: EnvNeeds::default(),
             termination_messages: BTreeMap::new(),
             last_work: None,
+            settled: None,
             status: None,
             terminating_since: None,
             lifecycle: None,

@@ -27,6 +27,8 @@ pub enum UpdateKind {
     Sync,
     /// Its containers must not run any more.
     Kill,
+    /// The same, and nothing of it is kept: its source names it no more.
+    Remove,
 }
 
 /// Which pod an update is about.
@@ -287,6 +289,9 @@ impl Life {
                 true
             }
         };
+        if kind == UpdateKind::Remove {
+            self.content = Content::Remove;
+        }
         match &self.stage {
             Stage::Waiting | Stage::Syncing => self.maybe_terminate(kind, is_orphan, kill),
             Stage::Terminating { .. } => self.kill_again(kill),
@@ -304,7 +309,11 @@ impl Life {
         if is_deleted {
             self.content = Content::Remove;
         }
-        if !is_deleted && !has_ended && kind != UpdateKind::Kill {
+        let is_asked = match kind {
+            UpdateKind::Kill | UpdateKind::Remove => true,
+            UpdateKind::Create | UpdateKind::Update | UpdateKind::Sync => false,
+        };
+        if !is_deleted && !has_ended && !is_asked {
             return Step::Advance;
         }
         self.terminate(kill.unwrap_or_default());

@@ -63,9 +63,10 @@ impl Services {
             self.stop_and_prove(&reference, &observed, grace_seconds).await
         };
         match stopped.await {
-            Ok(observed) => {
+            Ok((observed, stopped)) => {
                 self.tell(pod, &observed, Progress::Terminating(status), memory).await;
                 self.mark(&reference, Step::Stopped);
+                memory.settled = Some(stopped);
                 Outcome::Done { due: None }
             }
             Err(error) => {
@@ -106,7 +107,7 @@ impl Services {
     pub(super) async fn reap(&self, pod: &PodRef, grace_seconds: i64, memory: &mut Memory) -> Outcome {
         let reaped = async {
             let observed = self.observe(pod, memory).await?;
-            let observed = self.stop_and_prove(pod, &observed, grace_seconds).await?;
+            let (observed, _) = self.stop_and_prove(pod, &observed, grace_seconds).await?;
             self.begin(pod, Activity::CleaningUp);
             self.take_down_volumes(pod).await?;
             self.remove_cgroup(pod).await?;
@@ -142,12 +143,13 @@ impl Services {
         self.board.timeline().mark(pod, step, String::new(), self.clock.now());
     }
 
+    /// Stops all of a pod; what a look later than the last stop then saw, and when that stop ended.
     async fn stop_and_prove(
         &self,
         pod: &PodRef,
         observed: &PodStatus,
         grace_seconds: i64,
-    ) -> Result<Arc<PodStatus>, StopError> {
+    ) -> Result<(Arc<PodStatus>, Instant), StopError> {
         self.stop_everything(pod, observed, grace_seconds).await?;
         let stopped = Instant::now();
         self.pleg.relist(pod);
@@ -155,7 +157,7 @@ impl Services {
         match observed.containers.iter().find(|c| runs(c.state)) {
             Some(left) => Err(StopError::StillRunning(format!("container {}", left.name))),
             None if observed.may_run() => Err(StopError::StillRunning("the sandbox".to_owned())),
-            None => Ok(observed),
+            None => Ok((observed, stopped)),
         }
     }
 

@@ -87,8 +87,9 @@ pub async fn run(
                 performed = performing => performed,
             }
         };
-        // However the work ended: what comes next wants to see the runtime as of now, with whatever a cancelled call did.
-        memory.last_work = Some(Instant::now());
+        // However the work ended: what comes next wants to see the runtime as of now, with whatever a cancelled call did;
+        // unless that was seen already.
+        memory.last_work = Some(memory.settled.take().unwrap_or_else(Instant::now));
         let outcome = performed.unwrap_or_else(|panic| {
             let what = panic
                 .downcast_ref::<&str>()
