@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Installs what the tests need and runs them all: style, lints, documentation, then every test of the workspace, those
 # on a real containerd included (they need root, and start instances of their own): on the containerd that is installed
-# and, where there is Go to build it, on containerd 2.
+# and, where there is Go to build them, on containerd 2 and in clusters of Kubernetes.
 #
 # usage: sudo integration/test.sh
 set -euo pipefail
@@ -13,6 +13,10 @@ here=$(dirname "${BASH_SOURCE[0]}")
 . "$here/lib/packages.sh"
 # shellcheck source=integration/lib/containerd2.sh
 . "$here/lib/containerd2.sh"
+# shellcheck source=integration/lib/kubernetes.sh
+. "$here/lib/kubernetes.sh"
+# shellcheck source=integration/lib/control_plane.sh
+. "$here/lib/control_plane.sh"
 
 [ $# -eq 0 ] || die "no arguments are known: $*"
 need_root "$@"
@@ -56,11 +60,23 @@ run_program() {
   shift 2
   (cd "$here" && "$program" "$@") || failed+=("$(basename "$program")$label")
 }
+cluster_programs=("${CONTROL_PLANE[@]}" kube-proxy kubectl)
+can_have_cluster() {
+  local name
+  ! go_program >/dev/null || return 0
+  for name in "${cluster_programs[@]}"; do kubernetes_program "$name" >/dev/null || return 1; done
+}
 for program in "${programs[@]}"; do
-  # hostlet does not join clusters yet: the tests of a cluster run on the stock kubelet, for who asks for it.
-  if [[ "$(basename "$program")" = cluster-* && "${HOSTLET_TEST_KUBELET:-hostlet}" != stock ]]; then
-    note "$(basename "$program"): left out (HOSTLET_TEST_KUBELET=stock runs it on the stock kubelet)"
-    continue
+  if [[ "$(basename "$program")" = cluster-* ]]; then
+    if ! can_have_cluster; then
+      warn "NOT TESTED in a cluster: there is no Go to build a control plane with (https://go.dev/dl/)"
+      continue
+    fi
+    # Not from within a test, which would seem to hang.
+    if ! (build_kubernetes "${cluster_programs[@]}"); then
+      failed+=("$(basename "$program"), whose control plane does not build")
+      continue
+    fi
   fi
   note "$(basename "$program")"
   run_program "$program" ""
