@@ -23,6 +23,7 @@ use crate::pod::PodEvents;
 use crate::pod::StatusBoard;
 use crate::pod::admission::RefusedPod;
 use crate::pod::mirror::Mirrors;
+use crate::pod::service_env::ServiceEnv;
 use crate::pod::source::api::{self, ApiState};
 use crate::pod::status_manager::{StatusManager, StatusSources};
 use crate::pod::table::WantedPods;
@@ -81,14 +82,15 @@ impl Cluster {
         Arc::new(move |pod, container, event| recorder.tell(of_pod(pod, container, event)))
     }
 
-    /// Starts everything that speaks with the API server. Answers what gives pods their objects.
+    /// Starts everything that speaks with the API server. Answers what gives pods their objects, and their variables of
+    /// services.
     pub(super) fn spawn(
         self,
         tasks: &mut Tasks,
         config: &Config,
         inputs: ClusterInputs,
         outputs: ClusterOutputs,
-    ) -> ApiObjects {
+    ) -> (ApiObjects, ServiceEnv) {
         let clock = WallClock::system();
         let Self { client, node_client, recorder, sink } = self;
         tasks.spawn("events", sink.run(tasks.cancel()));
@@ -101,6 +103,8 @@ impl Cluster {
         let node = outputs.node.subscribe();
         let (objects_task, objects) = ApiObjects::new(client.clone());
         tasks.spawn("objects", objects_task.run(tasks.cancel()));
+        let (services_task, service_env) = ServiceEnv::new(client.clone());
+        tasks.spawn("services", services_task.run(tasks.cancel()));
         let mirrors = Mirrors::new(client, inputs.wanted, api, node.clone());
         tasks.spawn("mirrors", mirrors.run(tasks.cancel()));
 
@@ -136,7 +140,7 @@ impl Cluster {
         tasks.spawn("node status", status.run(tasks.cancel()));
         let lease = LeaseTask::new(node_client, inputs.settings, node, clock);
         tasks.spawn("lease", lease.run(tasks.cancel()));
-        objects
+        (objects, service_env)
     }
 }
 

@@ -147,7 +147,7 @@ pub async fn run(config: Config, cancel: CancellationToken) -> Result<(), AppErr
         Images::new(runtime_images.clone(), pull_limits(&config), store.clone(), WallClock::system());
     let outputs = ClusterOutputs { api: api_in, node: node_in };
     // Those who read need somebody who could write, be it nobody who ever does.
-    let (objects, _alone): (Arc<dyn ObjectSource>, _) = match cluster {
+    let (objects, service_env, _alone): (Arc<dyn ObjectSource>, _, _) = match cluster {
         Some(cluster) => {
             let inputs = ClusterInputs {
                 settings,
@@ -161,9 +161,10 @@ pub async fn run(config: Config, cancel: CancellationToken) -> Result<(), AppErr
                 wanted: wanted.clone(),
                 known: inherited.iter().filter_map(InheritedPod::of_api).collect(),
             };
-            (Arc::new(cluster.spawn(&mut tasks, &config, inputs, outputs)), None)
+            let (objects, service_env) = cluster.spawn(&mut tasks, &config, inputs, outputs);
+            (Arc::new(objects), service_env, None)
         }
-        None => (Arc::new(Standalone), Some(outputs)),
+        None => (Arc::new(Standalone), ServiceEnv::none(), Some(outputs)),
     };
     let server = ControlServer {
         node: config.node_name.clone(),
@@ -231,7 +232,7 @@ pub async fn run(config: Config, cancel: CancellationToken) -> Result<(), AppErr
             clock: WallClock::system(),
             volumes,
             objects,
-            service_env: ServiceEnv::none(),
+            service_env,
             mounts: mounts.clone(),
         };
         let janitor =
