@@ -10,7 +10,7 @@ use kube::Api;
 use kube::api::{Patch, PatchParams, PostParams};
 use serde_json::json;
 
-use crate::support::{LATER, delete, ip, pod, run, wait_until_clean, wait_until_gone};
+use crate::support::{LATER, SOON, delete, ip, pod, run, wait_until_clean, wait_until_gone};
 
 /// Serves what `show` prints about the directory `/v`: type, mode, owner and path of everything, and each file's text.
 const SERVE_VOLUMES: &str = r#"
@@ -74,7 +74,9 @@ async fn volumes_look_as_on_a_stock_kubelets_node_and_follow_their_objects() {
     ]);
     let running = run(&tenant, object).await.unwrap();
     let page = |path: &str| node.host().http_get(&format!("{}:8080", ip(&running)), path);
-    page("/token").unwrap();
+    // It is ready as soon as its container runs; its server takes a moment.
+    let served = wait_for("the pod's server", SOON, async || page("/token").map(Look::Done));
+    served.await.unwrap();
     let lines = |path: &str| page(path).unwrap().lines().map(str::to_owned).collect::<Vec<_>>();
     let seen = json!({"tree": lines("/tree"), "texts": lines("/texts"), "mounts": lines("/mounts")});
     check("volumes", &seen, &[(tenant.namespace(), "(namespace)")]).unwrap();
