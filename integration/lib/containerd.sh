@@ -5,7 +5,7 @@
 # The version of the installed containerd, e.g. 1.6.20 or 2.1.9.
 containerd_version() { containerd --version | awk '{print $3}' | sed 's/^v//; s/[^0-9.].*//'; }
 
-# Prints the configuration.
+# Prints the configuration. Registries that need settings of their own have them in ROOT/certs.d/HOST:PORT/hosts.toml.
 # usage: containerd_config ROOT STATE CNI_CONF_DIR SYSTEMD_CGROUP     SYSTEMD_CGROUP: true or false
 containerd_config() {
   local root=$1 state=$2 conf=$3 systemd=$4 version bins restrict=false
@@ -30,6 +30,9 @@ state = "$state"
 # Its socket is the same for every containerd of the host.
 [plugins.'io.containerd.nri.v1.nri']
   disable = true
+
+[plugins.'io.containerd.cri.v1.images'.registry]
+  config_path = "$root/certs.d"
 
 [plugins.'io.containerd.cri.v1.images'.pinned_images]
   sandbox = "$PAUSE_IMAGE"
@@ -65,6 +68,9 @@ state = "$state"
   sandbox_image = "$PAUSE_IMAGE"
   restrict_oom_score_adj = $restrict
   netns_mounts_under_state_dir = true
+
+  [plugins."io.containerd.grpc.v1.cri".registry]
+    config_path = "$root/certs.d"
 
   [plugins."io.containerd.grpc.v1.cri".cni]
     bin_dir = "$bins"

@@ -195,7 +195,7 @@ impl RealHost {
 
     /// Serves an image from a registry on this host that stops just before its end.
     pub fn slow_registry(&self) -> Result<SlowRegistry> {
-        SlowRegistry::start(&self.dirs.state, &self.netns)
+        SlowRegistry::start(&self.dirs.state, &self.dirs.containerd_root().join("certs.d"), &self.netns)
     }
 
     /// Runs containerd's own client on the CRI's namespace.

@@ -42,8 +42,9 @@ struct Served {
 }
 
 impl SlowRegistry {
-    /// Makes an image of busybox in `dir`, and serves it in `netns`.
-    pub(super) fn start(dir: &Path, netns: &Netns) -> Result<Self> {
+    /// Makes an image of busybox in `dir`, and serves it in `netns`. A containerd that has its settings of registries in
+    /// `settings` is told to speak plain HTTP to it.
+    pub(super) fn start(dir: &Path, settings: &Path, netns: &Netns) -> Result<Self> {
         let (archive, layout) = (dir.join("registry.tar"), dir.join("registry"));
         fs::create_dir(&layout).with_context(|| format!("creating {}", layout.display()))?;
         lib("make_busybox", [archive.as_os_str(), "hostlet.local/registry:1".as_ref()])?;
@@ -57,7 +58,12 @@ impl SlowRegistry {
         let gate = Arc::new(Gate::default());
         let served = Served { blobs, manifest: digest.trim().to_owned(), layer, gate: gate.clone() };
         let port = serve(served, netns)?;
-        Ok(Self { reference: format!("127.0.0.1:{port}/slow:1"), gate })
+        let host = format!("127.0.0.1:{port}");
+        let own = settings.join(&host);
+        fs::create_dir_all(&own).with_context(|| format!("creating {}", own.display()))?;
+        fs::write(own.join("hosts.toml"), format!("server = \"http://{host}\"\n"))
+            .context("writing hosts.toml")?;
+        Ok(Self { reference: format!("{host}/slow:1"), gate })
     }
 
     /// The image's name.
