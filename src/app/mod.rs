@@ -2,6 +2,10 @@
 
 mod cluster;
 mod node_ip;
+mod node_side;
+mod parts;
+mod paths;
+mod pods;
 mod run;
 mod runtime;
 mod startup;

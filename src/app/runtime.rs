@@ -1,9 +1,60 @@
-//! Meeting the runtime: waits for it, for ever if need be, and learns what must be known before the first pod.
+//! The runtime's side: clients of it, those who look at it all the time, and meeting it, which may take for ever: it is
+//! learned then what must be known before the first pod.
 
+use std::sync::Arc;
+
+use rand::SeedableRng;
+use rand::rngs::StdRng;
+use tokio::sync::watch;
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
+use tonic::transport::Channel;
 
-use crate::cri::{CriError, FIRST_ANSWER_RETRY, RuntimeService, Version};
+use super::tasks::Tasks;
+use crate::config::Config;
+use crate::cri::{
+    Calls, CriClient, CriError, FIRST_ANSWER_RETRY, ImageService, RuntimeService, RuntimeStatus, Version,
+    monitor,
+};
+use crate::pleg::{Pleg, PlegHandle};
 use crate::types::{CgroupDriver, error_chain};
+
+/// The runtime as the other parts reach it.
+pub(super) struct RuntimeSide {
+    pub(super) runtime: Arc<dyn RuntimeService>,
+    pub(super) images: Arc<dyn ImageService>,
+    /// Containerd's own services, on the socket of the image service.
+    pub(super) content: Channel,
+    /// Calls under way.
+    pub(super) calls: Calls,
+    /// What it says of itself; none before it answered.
+    pub(super) status: watch::Receiver<Option<RuntimeStatus>>,
+    /// When it last said that it is ready.
+    pub(super) ready_at: watch::Receiver<Option<Instant>>,
+    /// What it has.
+    pub(super) pleg: PlegHandle,
+}
+
+impl RuntimeSide {
+    /// Starts looking at it.
+    pub(super) fn start(config: &Config, tasks: &mut Tasks) -> Self {
+        let client = CriClient::new(&config.runtime.runtime_socket, config.runtime.request_timeout);
+        let images = if config.runtime.image_socket == config.runtime.runtime_socket {
+            client.clone()
+        } else {
+            CriClient::new(&config.runtime.image_socket, config.runtime.request_timeout)
+        };
+        let calls = client.calls().clone();
+        let runtime: Arc<dyn RuntimeService> = Arc::new(client);
+        let (status_in, status) = watch::channel(None);
+        let (ready_in, ready_at) = watch::channel(None);
+        tasks.spawn("runtime monitor", monitor(runtime.clone(), status_in, ready_in, tasks.cancel()));
+        let (relister, pleg) = Pleg::new(runtime.clone(), StdRng::from_os_rng());
+        tasks.spawn("pleg", relister.run(tasks.cancel()));
+        let content = images.channel();
+        Self { runtime, images: Arc::new(images), content, calls, status, ready_at, pleg }
+    }
+}
 
 /// What is learned of the runtime.
 #[derive(Clone, Debug)]

@@ -254,7 +254,8 @@ impl ControlServer {
             changed = board.changed() => changed.is_ok(),
             changed = self.refused.changed() => changed.is_ok(),
             changed = self.source.changed() => changed.is_ok(),
-            changed = self.api.changed() => changed.is_ok(),
+            // Alone on a host nobody ever tells more.
+            Ok(()) = self.api.changed() => true,
             changed = self.runtime.changed() => changed.is_ok(),
             changed = self.store.changed() => changed.is_ok(),
             changed = changed_if(&mut self.preload) => changed.is_ok(),

@@ -1,0 +1,124 @@
+//! The pods' side, which begins once the runtime answers: images to preload, cgroups, volumes, workers and their table.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use rand::SeedableRng;
+use rand::rngs::StdRng;
+
+use super::node_ip::node_ips;
+use super::node_side::NodeSide;
+use super::parts::Parts;
+use super::paths::{CGROUP_MOUNT, CONTAINER_LOGS, MOUNTINFO, PROC, SYS};
+use super::run::AppError;
+use super::runtime::Met;
+use super::startup::open_cgroups;
+use super::tasks::Tasks;
+use crate::cgroup::CgroupVersion;
+use crate::config::Config;
+use crate::image::preload::{self, Containerd, PreloadConfig};
+use crate::log::LogLayout;
+use crate::pod::container::{HostSettings, KernelFacts};
+use crate::pod::table::PodTable;
+use crate::pod::worker::Services;
+use crate::pod::{HostJanitor, StartGate};
+use crate::sys::KernelMounts;
+use crate::types::{WallClock, architecture};
+use crate::volume::{VolumeSettings, Volumes};
+
+impl Parts {
+    /// Starts everything that works on pods.
+    pub(super) async fn start_pods(
+        self,
+        config: &Config,
+        met: &Met,
+        tasks: &mut Tasks,
+    ) -> Result<(), AppError> {
+        if let Some(directory) = &config.image_preload_dir {
+            let preload = PreloadConfig { directory: directory.clone(), architecture: architecture() };
+            let store = Arc::new(Containerd::new(self.runtime.content.clone()));
+            tasks.spawn("image preload", preload::run(preload, store, self.preload, tasks.cancel()));
+        }
+        let (driver, opening) = (met.cgroup_driver.unwrap_or(config.cgroups.driver), config.clone());
+        let opened = tokio::task::spawn_blocking(move || {
+            open_cgroups(&opening, driver, Path::new(PROC), Path::new(CGROUP_MOUNT))
+        });
+        let (cgroup_version, cgroups) = opened.await??;
+        let cgroups = cgroups.map(Arc::new);
+        let logs =
+            LogLayout { pod_logs_dir: config.pods.logs_dir.clone(), containers_dir: CONTAINER_LOGS.into() };
+        let mounts = Arc::new(KernelMounts { mountinfo: MOUNTINFO.into() });
+        let (volume_task, volumes) = Volumes::new(VolumeSettings {
+            root: config.root_dir.clone(),
+            node: self.node.amounts,
+            mounts: mounts.clone(),
+            objects: self.objects.clone(),
+            clock: WallClock::system(),
+        });
+        tasks.spawn("volumes", volume_task.run(tasks.cancel()));
+        let services = Services {
+            runtime: self.runtime.runtime,
+            images: self.images,
+            pleg: self.runtime.pleg.clone(),
+            gate: StartGate::new(config.max_concurrent_starts.get()),
+            cgroups: cgroups.clone(),
+            logs: logs.clone(),
+            host: Arc::new(host_settings(config, met, cgroup_version, &self.node)),
+            runtime_status: self.runtime.status,
+            board: self.board.clone(),
+            events: self.events,
+            crash_loop_cap: config.pods.max_restart_wait,
+            store: self.store,
+            clock: WallClock::system(),
+            volumes,
+            objects: self.objects,
+            service_env: self.service_env,
+            mounts: mounts.clone(),
+        };
+        let janitor = HostJanitor {
+            root_dir: config.root_dir.clone(),
+            mounts,
+            logs,
+            cgroups,
+            admitted: self.admitted,
+            board: self.board,
+        };
+        let (table, _handle) = PodTable::new(
+            self.wanted,
+            self.runtime.pleg,
+            Arc::new(services),
+            Arc::new(janitor),
+            config.sources.sync_frequency,
+            StdRng::from_os_rng(),
+        );
+        let table = table.after(self.inherited.into_iter().map(|inherited| inherited.pod));
+        tasks.spawn("pods", table.run(tasks.cancel()));
+        Ok(())
+    }
+}
+
+fn host_settings(config: &Config, met: &Met, cgroups: CgroupVersion, node: &NodeSide) -> HostSettings {
+    let cgroup_v2 = match cgroups {
+        CgroupVersion::V1 => false,
+        CgroupVersion::V2 => true,
+    };
+    HostSettings {
+        root_dir: config.root_dir.clone(),
+        pod_logs_dir: config.pods.logs_dir.clone(),
+        node_name: config.node_name.clone(),
+        node_ips: if config.node_ips.is_empty() { node_ips() } else { config.node_ips.clone() },
+        cluster_domain: config.dns.cluster_domain.clone(),
+        cluster_dns: config.dns.cluster_dns.clone(),
+        resolv_conf: config.dns.resolv_conf.clone(),
+        cpu_cfs_quota: config.cgroups.cfs_quota,
+        cpu_cfs_quota_period: config.cgroups.cfs_period,
+        seccomp_default: config.pods.seccomp_default,
+        allocatable: node.amounts,
+        memory_capacity: node.memory,
+        cgroup_v2,
+        // One killed process at a time is all cgroup v1 can do.
+        single_process_oom_kill: config.cgroups.single_process_oom_kill.unwrap_or(!cgroup_v2),
+        runtime_name: met.version.runtime_name.clone(),
+        kernel: KernelFacts::read(Path::new(SYS), Path::new(PROC), cgroup_v2),
+    }
+}
