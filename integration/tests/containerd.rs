@@ -13,6 +13,8 @@ mod explain;
 mod harness;
 #[path = "containerd/large.rs"]
 mod large;
+#[path = "containerd/late.rs"]
+mod late;
 #[path = "containerd/manifests.rs"]
 mod manifests;
 #[path = "containerd/pods.rs"]
