@@ -47,21 +47,24 @@ pub struct Connection {
 /// Why no client could be made.
 #[derive(Debug, thiserror::Error)]
 pub enum ConnectError {
-    /// The file cannot be used.
-    #[error("cannot use the kubeconfig {path}: {source}")]
+    /// The file cannot be used. What is wrong is a text, not a source: kube's errors tell their sources themselves.
+    #[error(
+        "--kubeconfig {}: {problem}; it must name a cluster, and the credentials of this node in a context that is current",
+        path.display()
+    )]
     Kubeconfig {
         /// The file.
         path: PathBuf,
         /// What is wrong with it.
-        source: Box<KubeconfigError>,
+        problem: String,
     },
-    /// The credentials or certificates in it cannot be used.
-    #[error("cannot use the credentials in the kubeconfig {path}")]
+    /// The credentials or certificates in it cannot be used. As above.
+    #[error("--kubeconfig {}: {problem}; correct or replace the credentials it names", path.display())]
     Credentials {
         /// The file.
         path: PathBuf,
         /// What is wrong with them.
-        source: Box<kube::Error>,
+        problem: String,
     },
     /// The user agent is no header value.
     #[error("the user agent has characters that HTTP does not permit")]
@@ -71,9 +74,11 @@ pub enum ConnectError {
 /// Makes a client. Connects to nothing yet: the server may be down for as long as it likes.
 pub async fn connect(connection: &Connection) -> Result<Client, ConnectError> {
     let path = &connection.kubeconfig;
-    let unusable = |source| ConnectError::Kubeconfig { path: path.clone(), source: Box::new(source) };
+    let unusable =
+        |error: KubeconfigError| ConnectError::Kubeconfig { path: path.clone(), problem: first_line(&error) };
     let config = read(path).await.map_err(unusable)?;
-    let refused = |source| ConnectError::Credentials { path: path.clone(), source: Box::new(source) };
+    let refused =
+        |error: kube::Error| ConnectError::Credentials { path: path.clone(), problem: first_line(&error) };
 
     let mut tcp = HttpConnector::new();
     tcp.enforce_http(false);
@@ -122,7 +127,48 @@ pub(super) fn in_words(error: BoxError) -> BoxError {
     error
 }
 
+/// What follows is a drawing of the place in the file.
+fn first_line(error: &dyn std::error::Error) -> String {
+    error.to_string().lines().next().unwrap_or_default().to_owned()
+}
+
 async fn read(path: &Path) -> Result<Config, KubeconfigError> {
     let kubeconfig = Kubeconfig::read_from(path)?;
     Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn what_is_wrong_with_a_kubeconfig_is_told_once_with_its_file_and_a_remedy() {
+        let dir = tempfile::TempDir::new().unwrap();
+        let user = "users: [{name: u, user: {client-certificate: /none.crt, client-key: /none.key}}]";
+        let whole = format!(
+            "clusters: [{{name: a, cluster: {{server: 'https://127.0.0.1:1'}}}}]\n{user}\n\
+             contexts: [{{name: c, context: {{cluster: a, user: u}}}}]\ncurrent-context: c\n"
+        );
+        for (text, problem, remedy) in [
+            (None, "No such file or directory", "must name a cluster"),
+            (Some("a: ["), "failed to parse", "must name a cluster"),
+            (Some("clusters: []"), "current context", "must name a cluster"),
+            (Some(whole.as_str()), "/none.crt", "replace the credentials"),
+        ] {
+            let kubeconfig = dir.path().join("kubeconfig");
+            let _ = std::fs::remove_file(&kubeconfig);
+            if let Some(text) = text {
+                std::fs::write(&kubeconfig, text).unwrap();
+            }
+            let connection = Connection { kubeconfig, user_agent: "test".to_owned(), limit: None };
+            let error = connect(&connection).await.err().unwrap();
+            let told = crate::types::error_chain(&error);
+            assert!(
+                told.starts_with(&format!("--kubeconfig {}: ", dir.path().join("kubeconfig").display())),
+                "{told}"
+            );
+            assert!(told.contains(remedy) && told.matches(problem).count() == 1, "{told}");
+            assert_eq!(told.lines().count(), 1, "{told}");
+        }
+    }
 }
