@@ -27,6 +27,7 @@ use crate::pod::service_env::ServiceEnv;
 use crate::pod::source::api::{self, ApiState};
 use crate::pod::status_manager::{StatusManager, StatusSources};
 use crate::pod::table::WantedPods;
+use crate::store::Store;
 use crate::types::{PodEvent, PodRef, WallClock, architecture};
 use crate::volume::objects::ApiObjects;
 
@@ -51,6 +52,7 @@ pub(super) struct ClusterInputs {
     pub(super) board: StatusBoard,
     pub(super) refused: watch::Receiver<Vec<RefusedPod>>,
     pub(super) wanted: watch::Receiver<WantedPods>,
+    pub(super) store: Store,
     /// Pods of the API server that the daemon before this one had admitted.
     pub(super) known: Vec<Arc<Pod>>,
 }
@@ -103,7 +105,7 @@ impl Cluster {
         let node = outputs.node.subscribe();
         let (objects_task, objects) = ApiObjects::new(client.clone());
         tasks.spawn("objects", objects_task.run(tasks.cancel()));
-        let (services_task, services) = ServiceEnv::new(client.clone());
+        let (services_task, services) = ServiceEnv::new(client.clone(), inputs.store);
         tasks.spawn("services", services_task.run(tasks.cancel()));
         let mirrors = Mirrors::new(client, inputs.wanted, api, node.clone());
         tasks.spawn("mirrors", mirrors.run(tasks.cancel()));

@@ -97,6 +97,7 @@ impl Parts {
                     board: board.clone(),
                     refused: refused.clone(),
                     wanted: wanted.clone(),
+                    store: store.clone(),
                     known: inherited.iter().filter_map(InheritedPod::of_api).collect(),
                 };
                 let (objects, services) = cluster.spawn(tasks, config, inputs, outputs);

@@ -1,7 +1,7 @@
 //! The tables there are, and how soon a change of each is to be on disk. To add one is to add a variant here; what is in its
 //! rows is the business of the room that puts them.
 
-/// A table: rows of JSON by the UID of the pod they are about.
+/// A table: rows of JSON by the UID of the pod they are about, or by the name of what they are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Table {
     /// The pods that were admitted and have not come to their end.
@@ -10,6 +10,8 @@ pub enum Table {
     CrashLoops,
     /// How long the pulls of a pod's images that fail again and again wait.
     ImagePulls,
+    /// The services of the cluster: containers start with their variables, also before the API server answers.
+    Services,
 }
 
 /// How soon a change is to be on disk.
@@ -26,7 +28,8 @@ pub(super) enum Pace {
 }
 
 impl Table {
-    pub(super) const ALL: [Self; 3] = [Self::AdmittedPods, Self::CrashLoops, Self::ImagePulls];
+    pub(super) const ALL: [Self; 4] =
+        [Self::AdmittedPods, Self::CrashLoops, Self::ImagePulls, Self::Services];
 
     /// Its name in the file. The number is that of the form its rows have: rows of another form are another table, so that
     /// a hostlet which does not know that form leaves them alone.
@@ -35,6 +38,7 @@ impl Table {
             Self::AdmittedPods => "admitted-pods/1",
             Self::CrashLoops => "crash-loops/1",
             Self::ImagePulls => "image-pulls/1",
+            Self::Services => "services/1",
         }
     }
 
@@ -45,6 +49,8 @@ impl Table {
             // Without the last ones a container or a pull waits for the wrong time once. A host on which every container
             // crashes would write without end.
             Self::CrashLoops | Self::ImagePulls => Pace::Seldom,
+            // Without the last ones a container that starts while the API server is away has variables of a while ago.
+            Self::Services => Pace::Seldom,
         }
     }
 }

@@ -9,7 +9,7 @@ use hostlet_integration::fake_cri::FakeHost;
 use hostlet_integration::{FakeApiServer, Look, wait_for};
 use k8s_cri::v1::ContainerState;
 use k8s_openapi::api::coordination::v1::Lease;
-use k8s_openapi::api::core::v1::{Event, Node, Pod};
+use k8s_openapi::api::core::v1::{Event, Node, Pod, Service};
 use serde_json::{Value, json};
 
 use crate::support::{LATER, SOON, is_ready};
@@ -155,6 +155,12 @@ async fn a_node_without_its_api_server_goes_on_and_so_does_a_new_daemon_and_a_ho
     let (host, mut server) = (FakeHost::start().unwrap(), FakeApiServer::start().unwrap());
     host.runtime().add_image("busybox:1");
     let daemon = host.join(&server, "").await.unwrap();
+    let service = json!({
+        "metadata": {"name": "kubernetes", "namespace": "default"},
+        "spec": {"clusterIP": "10.96.0.1", "ports": [{"name": "https", "port": 443, "protocol": "TCP"}]}
+    });
+    let service: Service = serde_json::from_value(service).unwrap();
+    server.api().put("/api/v1/namespaces/default/services/kubernetes", &service);
     for name in ["stays", "goes"] {
         give(&server, &host, name, json!({})).unwrap();
         wait_for_shown(server.api(), name, is_ready).await.unwrap();

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
 
-use super::fit::{Lack, Unfit, fit};
+use super::fit::{Unfit, fit};
 use super::node::NodeView;
 use super::refusal::{Refusal, RefusedPod, seen};
 use super::sysctls::forbidden_sysctl;
@@ -164,7 +164,8 @@ impl Judge {
                     self.preempted.extend(victims.iter().map(end));
                     Verdict::Waits
                 }
-                None => Verdict::Refused(no_room(&lacks)),
+                // Upstream says UnexpectedAdmissionError then, and no more than the amounts; what is lacking says more.
+                None => refused(&Unfit::Lacking(lacks)),
             },
         }
     }
@@ -237,18 +238,6 @@ fn make_room() -> StatusOverride {
         reason: PREEMPTING.to_owned(),
         message: PREEMPTED.to_owned(),
         disruption: Some(DISRUPTION),
-    }
-}
-
-fn no_room(lacks: &[Lack]) -> Refusal {
-    let wanted: String =
-        lacks.iter().map(|lack| format!("(res: {}, q: {}), ", lack.resource, lack.missing())).collect();
-    Refusal {
-        reason: "UnexpectedAdmissionError",
-        message: format!(
-            "Unexpected error while attempting to recover from admission failure: preemption: error finding a set of \
-             pods to preempt: no set of running pods found to reclaim resources: [{wanted}]"
-        ),
     }
 }
 

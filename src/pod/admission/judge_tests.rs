@@ -158,7 +158,7 @@ fn a_refused_pod_of_the_api_server_stays_refused_and_a_manifest_gets_another_cha
 
     let mut world = World::new(9);
     world.manifest(asking("greedy", "file", 1, "3"));
-    assert_eq!(refused(&world.judge()), [pair("greedy", "UnexpectedAdmissionError")]);
+    assert_eq!(refused(&world.judge()), [pair("greedy", "OutOfcpu")]);
     world.node.allocatable.milli_cpu = 4000;
     assert_eq!(names(&world.judge()), ["greedy"]);
 }

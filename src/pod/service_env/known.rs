@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 
 use k8s_openapi::api::core::v1::Service;
 use kube::runtime::watcher::Event;
+use serde::{Deserialize, Serialize};
 
 /// Variables by name.
 pub type ServiceVariables = BTreeMap<String, String>;
@@ -13,7 +14,8 @@ pub type ServiceVariables = BTreeMap<String, String>;
 const MASTER_NAMESPACE: &str = "default";
 const MASTER_SERVICES: [&str; 1] = ["kubernetes"];
 
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
 struct Port {
     name: Box<str>,
     number: i32,
@@ -22,8 +24,9 @@ struct Port {
 }
 
 /// One service that has an address.
-#[derive(Debug, PartialEq, Eq)]
-struct Known {
+#[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Known {
     address: Box<str>,
     ports: Box<[Port]>,
 }
@@ -71,6 +74,10 @@ impl Known {
     }
 }
 
+fn row_key(namespace: &str, name: &str) -> String {
+    format!("{namespace}/{name}")
+}
+
 fn variable_name(name: &str) -> String {
     name.replace('-', "_").to_uppercase()
 }
@@ -89,6 +96,26 @@ impl KnownServices {
     /// Those of a host without an API server: none, and that is known.
     pub(super) fn none() -> Self {
         Self { is_listed: true, ..Self::default() }
+    }
+
+    /// What a daemon before this one knew: good enough until the API server says more. Nothing is not: a cluster has
+    /// the service of its API server at least.
+    pub(super) fn after(rows: impl IntoIterator<Item = (String, Known)>) -> Self {
+        let mut services = ByName::new();
+        for (key, known) in rows {
+            if let Some((namespace, name)) = key.split_once('/') {
+                services.entry(namespace.into()).or_default().insert(name.into(), known);
+            }
+        }
+        let is_listed = !services.is_empty();
+        Self { services, listing: ByName::new(), is_listed }
+    }
+
+    /// All services, each with the key it is stored by.
+    pub(super) fn rows(&self) -> impl Iterator<Item = (String, &Known)> {
+        self.services.iter().flat_map(|(namespace, services)| {
+            services.iter().map(move |(name, known)| (row_key(namespace, name), known))
+        })
     }
 
     /// Whether all services were listed once.

@@ -1,10 +1,11 @@
 //! The watch of the cluster's services, and the handle by which pods get their variables.
 
+use std::collections::HashSet;
 use std::ops::ControlFlow;
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Service;
-use kube::runtime::watcher::Config;
+use kube::runtime::watcher::{Config, Event};
 use kube::{Api, Client};
 use tokio::sync::watch;
 use tokio::time::{Instant, timeout_at};
@@ -12,6 +13,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::known::{KnownServices, ServiceVariables};
 use crate::api::follow;
+use crate::store::{Store, Table};
 use crate::telemetry::Changed;
 
 /// How long after the daemon's start a container waits for the first listing before it is told to be without.
@@ -26,10 +28,10 @@ pub struct ServiceEnv {
 }
 
 impl ServiceEnv {
-    /// The services of an API server, and the task that watches them.
-    pub fn new(client: Client) -> (ServicesTask, Self) {
-        let (known, receiver) = watch::channel(KnownServices::default());
-        let task = ServicesTask { client, known };
+    /// The services of an API server, and the task that watches them. Until it answers they are as they were stored.
+    pub fn new(client: Client, store: Store) -> (ServicesTask, Self) {
+        let (known, receiver) = watch::channel(KnownServices::after(store.all(Table::Services)));
+        let task = ServicesTask { client, known, store };
         (task, Self { known: receiver, patience: Instant::now() + FIRST_ANSWER })
     }
 
@@ -70,6 +72,7 @@ impl ServiceEnv {
 pub struct ServicesTask {
     client: Client,
     known: watch::Sender<KnownServices>,
+    store: Store,
 }
 
 impl ServicesTask {
@@ -83,7 +86,11 @@ impl ServicesTask {
                 Ok(event) => {
                     trouble = Changed::new();
                     // In place, as a cluster may have thousands. Only who waits for the first listing is woken.
+                    let is_whole = !matches!(event, Event::Init | Event::InitApply(_));
                     self.known.send_modify(|known| known.apply(event));
+                    if is_whole {
+                        keep(&self.known.borrow(), &self.store);
+                    }
                 }
                 Err(error) => {
                     if trouble.see(error.message.clone()) {
@@ -103,4 +110,13 @@ impl ServicesTask {
             () = following => {}
         }
     }
+}
+
+/// Stores what is known. What is stored already costs a look; services change seldom.
+fn keep(known: &KnownServices, store: &Store) {
+    let keys: HashSet<String> = known.rows().map(|(key, _)| key).collect();
+    for (key, service) in known.rows() {
+        store.put(Table::Services, &key, service);
+    }
+    store.retain(Table::Services, |key| keys.contains(key));
 }

@@ -10,6 +10,7 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use super::known::tests::{kubernetes, service};
 use super::*;
 use crate::api::fake::{ApiFault, ApiRule, FakeApi};
+use crate::store::Store;
 use crate::types::WallClock;
 
 struct Room {
@@ -19,7 +20,11 @@ struct Room {
 }
 
 fn start(api: FakeApi) -> Room {
-    let (task, env) = ServiceEnv::new(api.client());
+    start_with(api, Store::default())
+}
+
+fn start_with(api: FakeApi, store: Store) -> Room {
+    let (task, env) = ServiceEnv::new(api.client(), store);
     let cancel = CancellationToken::new();
     #[expect(clippy::disallowed_methods, reason = "a task of a test")]
     tokio::spawn(task.run(cancel.clone()));
@@ -106,4 +111,26 @@ async fn changes_come_through_faults_and_what_was_known_stays_known() {
         assert!(room.env.is_listed());
         room.until("WEB_SERVICE_HOST", Some(&address)).await;
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_new_daemon_without_its_api_server_knows_the_services_of_the_one_before() {
+    let api = FakeApi::new(WallClock::system());
+    for known in [kubernetes(), web("10.0.0.1"), service("shop", "gone", json!({"clusterIP": "10.0.0.9"}))] {
+        put(&api, &known);
+    }
+    let store = Store::default();
+    let room = start_with(api, store.clone());
+    room.until("WEB_SERVICE_HOST", Some("10.0.0.1")).await;
+    put(&room.api, &web("10.0.0.2"));
+    room.api.delete("/api/v1/namespaces/shop/services/gone", None);
+    room.until("WEB_SERVICE_HOST", Some("10.0.0.2")).await;
+    room.until("GONE_SERVICE_HOST", None).await;
+    let told = room.env.variables("shop", true);
+    drop(room);
+
+    let away = FakeApi::new(WallClock::system());
+    away.fail(ApiRule::always("", "", ApiFault::Reset));
+    let next = start_with(away, store.copy());
+    assert_eq!(next.env.variables("shop", true), told);
 }

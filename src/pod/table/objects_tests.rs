@@ -12,6 +12,7 @@ use super::testing::{Node, pod};
 use crate::api::fake::{ApiFault, ApiRule, FakeApi};
 use crate::pod::Activity;
 use crate::pod::service_env::ServiceEnv;
+use crate::store::Store;
 use crate::types::{CONFIG_SOURCE_ANNOTATION, WallClock};
 use crate::volume::objects::{Known, ObjectError, ObjectKind};
 
@@ -138,7 +139,7 @@ async fn a_pod_of_the_cluster_starts_once_services_are_known_and_a_static_pod_be
     api.fail(ApiRule::always("GET", "/services", ApiFault::Reset));
     let mut node = Node::new();
     node.stop().await;
-    let (task, service_env) = ServiceEnv::new(api.client());
+    let (task, service_env) = ServiceEnv::new(api.client(), Store::default());
     let mut tasks = tokio::task::JoinSet::new();
     tasks.spawn(task.run(CancellationToken::new()));
     node.service_env = service_env;
