@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Measures hostlet against bare CRI calls made in the same run, and prints one table: time to start, end and restart
-# pods, memory, CPU. Installs nothing; builds the release. Takes about ten minutes on two idle cores.
+# Measures hostlet against bare CRI calls, and in a real cluster against the stock kubelet, made in the same run, and prints
+# one table: time to start, end and restart pods, memory, CPU, requests to the API server. Installs nothing; builds the
+# release, and for a cluster what integration/lib/kubernetes.sh names. Takes about twenty minutes on two idle cores.
 #
 # usage: sudo integration/bench.sh [--json FILE] [SCENARIO...]    (--help names the scenarios; default: all)
 #

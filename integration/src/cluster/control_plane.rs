@@ -153,6 +153,11 @@ impl Cluster {
         run(Command::new(program.trim()).arg("--kubeconfig").arg(self.kubeconfig()).args(args))
     }
 
+    /// What nodes have asked of the API server: audit events, as JSON, one a line.
+    pub fn audit_log(&self) -> PathBuf {
+        self.dirs.state.join("audit.log")
+    }
+
     /// The CA of all its certificates.
     pub(super) fn ca(&self) -> PathBuf {
         self.dirs.state.join("pki/ca.crt")

@@ -27,6 +27,7 @@ const STOP_TIMEOUT: Duration = Duration::from_secs(60);
 pub struct Node {
     cluster: Arc<Cluster>,
     place: Place,
+    kind: Agent,
     labels: String,
     extra: Value,
     agent: Option<Child>,
@@ -35,25 +36,29 @@ pub struct Node {
 }
 
 impl Node {
-    /// Makes a host, connects it and starts the chosen agent on it. Returns without waiting for it to be ready. `labels`
-    /// are the node's own; `extra` are further fields of `KubeletConfiguration`.
-    pub(super) async fn join(cluster: &Arc<Cluster>, labels: &str, extra: &Value) -> Result<Self> {
+    /// Makes a host, connects it and starts the agent on it. Returns without waiting for it to be ready. `labels` are the
+    /// node's own; `extra` are further fields of `KubeletConfiguration`.
+    pub(super) async fn join(
+        cluster: &Arc<Cluster>,
+        kind: Agent,
+        labels: &str,
+        extra: &Value,
+    ) -> Result<Self> {
         let place = cluster.place();
         let host = RealHost::start_at(&place.address, &place.pods).await?;
         cluster.connect(&place, host.netns())?;
         lib("make_cgroup", [host.id()])?;
         let (labels, extra) = (labels.to_owned(), extra.clone());
         let mut node =
-            Self { cluster: cluster.clone(), place, labels, extra, agent: None, proxy: None, host };
+            Self { cluster: cluster.clone(), place, kind, labels, extra, agent: None, proxy: None, host };
         node.start_agent()?;
         Ok(node)
     }
 
     /// Starts the agent.
     pub fn start_agent(&mut self) -> Result<()> {
-        let agent = Agent::chosen()?;
-        let program = agent.program()?;
-        let args = agent.arrange(&self.cluster, &self.place, &self.labels, &self.host, &self.extra)?;
+        let program = self.kind.program()?;
+        let args = self.kind.arrange(&self.cluster, &self.place, &self.labels, &self.host, &self.extra)?;
         let mut command = self.host.command(&program.to_string_lossy());
         let child = spawn_logged(command.args(args), &self.log())?;
         self.agent = Some(child);
@@ -105,6 +110,16 @@ impl Node {
     /// The node's name.
     pub fn name(&self) -> &str {
         &self.place.name
+    }
+
+    /// What runs on it.
+    pub fn agent(&self) -> Agent {
+        self.kind
+    }
+
+    /// The pid of its agent.
+    pub fn agent_pid(&self) -> Result<u32> {
+        Ok(self.agent.as_ref().context("no agent runs")?.id())
     }
 
     /// The node's address.

@@ -15,6 +15,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
+use super::agent::Agent;
 use super::control_plane::Cluster;
 use super::node::Node;
 use crate::wait::{Look, wait_for};
@@ -52,13 +53,20 @@ impl Tenant {
 
     /// The same with further fields of `KubeletConfiguration` for its nodes.
     pub async fn with(name: &str, nodes: usize, extra: &Value) -> Result<Self> {
+        Self::of(name, &vec![Agent::chosen()?; nodes], extra).await
+    }
+
+    /// The same with a node for each of these agents, in their order.
+    pub async fn of(name: &str, agents: &[Agent], extra: &Value) -> Result<Self> {
         let cluster = Cluster::shared().await?;
         let client = cluster.client().await?;
         let namespace = format!("{name}-{}", NEXT.fetch_add(1, Ordering::Relaxed));
         let mut tenant = Self { nodes: Vec::new(), client, namespace, cluster };
         tenant.make_namespace().await?;
         let labels = format!("{LABEL}={}", tenant.namespace);
-        tenant.nodes = try_join_all((0..nodes).map(|_| Node::join(&tenant.cluster, &labels, extra))).await?;
+        tenant.nodes =
+            try_join_all(agents.iter().map(|agent| Node::join(&tenant.cluster, *agent, &labels, extra)))
+                .await?;
         for node in &mut tenant.nodes {
             node.wait_until_ready(&tenant.client).await?;
         }

@@ -17,13 +17,13 @@ const ROUNDS: usize = 3;
 
 /// How one batch went, milliseconds.
 #[derive(Clone, Copy, Debug)]
-struct Batch {
-    all: f64,
-    middle: f64,
+pub(crate) struct Batch {
+    pub(crate) all: f64,
+    pub(crate) middle: f64,
     /// All shown Ready by hostlet.
     shown: f64,
     /// All deleted at once → all gone.
-    gone: f64,
+    pub(crate) gone: f64,
 }
 
 /// So many pods at once.
@@ -78,7 +78,8 @@ pub(crate) async fn gate(lab: &Lab, pods: usize) -> Result<Vec<Row>> {
     Ok(rows)
 }
 
-async fn bare(lab: &Lab, pods: usize, at_once: usize) -> Result<Batch> {
+/// By bare calls, so many pods at a time.
+pub(crate) async fn bare(lab: &Lab, pods: usize, at_once: usize) -> Result<Batch> {
     let made = lab.start_bare_batch(pods, at_once).await?;
     let took: Vec<Duration> = made.iter().map(|(_, took)| *took).collect();
     let all = took.iter().max().copied().unwrap_or_default();
@@ -121,7 +122,7 @@ async fn settle() {
 }
 
 /// A batch takes long: tells how it went at once.
-fn progress(what: &str, batch: Batch) {
+pub(crate) fn progress(what: &str, batch: Batch) {
     crate::note(&format!(
         "{what}: all {:.0} ms, middle {:.0} ms, gone {:.0} ms",
         batch.all, batch.middle, batch.gone

@@ -1,7 +1,8 @@
-//! hostlet's bench: one command, one table, with ratios against bare CRI calls made in the same run. `integration/bench.sh`
-//! builds what it needs and runs it. Judges; changes nothing of hostlet.
+//! hostlet's bench: one command, one table, with ratios against bare CRI calls, and in a cluster against the stock kubelet,
+//! made in the same run. `integration/bench.sh` builds what it needs and runs it. Judges; changes nothing of hostlet.
 
 mod batch;
+mod cluster;
 mod footprint;
 mod lab;
 mod process;
@@ -16,6 +17,7 @@ use std::path::PathBuf;
 
 use anyhow::{Context, Result, bail};
 
+use crate::cluster::ClusterLab;
 use crate::lab::Lab;
 use crate::report::Row;
 
@@ -28,10 +30,35 @@ const USAGE: &str = "usage: bench [--json FILE] [SCENARIO...]
   memory    memory with 0, 50, 110 pods; idle CPU, wake-ups, writes
   fake      the same with 0, 110, 500 pods on a fake runtime
   gate      110 pods at once by maxConcurrentStarts: where its default comes from
+In a real cluster, on a node beside one with the stock kubelet, taking turns:
+  cluster-start     one pod at a time: created -> Ready on a watch
+  cluster-end       one pod at a time: deleted -> gone on a watch
+  cluster-restart   container killed -> the next one runs
+  cluster-requests  requests to the API server in a pod's life
+  cluster-110       110 pods at once: created -> Ready, deleted -> gone
+  cluster-idle      memory and CPU with 110 pods
+  cluster           all of these
 Without a scenario: all of them.";
 
 /// The scenarios, in the order they run.
-const SCENARIOS: [&str; 8] = ["start", "end", "restart", "batch50", "batch110", "memory", "fake", "gate"];
+const SCENARIOS: [&str; 14] = [
+    "start",
+    "end",
+    "restart",
+    "batch50",
+    "batch110",
+    "memory",
+    "fake",
+    "gate",
+    "cluster-start",
+    "cluster-end",
+    "cluster-restart",
+    "cluster-requests",
+    "cluster-110",
+    "cluster-idle",
+];
+/// What the names of those in a cluster begin with, and the name for all of them.
+const CLUSTER: &str = "cluster";
 
 struct Args {
     json: Option<PathBuf>,
@@ -48,6 +75,10 @@ fn args() -> Result<Args> {
                 print(&format!("{USAGE}\n"));
                 std::process::exit(0);
             }
+            CLUSTER => {
+                let of_cluster = SCENARIOS.iter().filter(|name| name.starts_with(CLUSTER));
+                parsed.scenarios.extend(of_cluster.map(|name| (*name).to_owned()));
+            }
             name if SCENARIOS.contains(&name) => parsed.scenarios.push(arg),
             _ => bail!("unknown argument: {arg}\n{USAGE}"),
         }
@@ -62,10 +93,17 @@ fn args() -> Result<Args> {
 async fn main() -> Result<()> {
     let args = args()?;
     let lab = Lab::start().await?;
+    let cluster = if args.scenarios.iter().any(|name| name.starts_with(CLUSTER)) {
+        Some(ClusterLab::start().await.context("bringing up a cluster")?)
+    } else {
+        None
+    };
     let mut rows = Vec::new();
     for name in SCENARIOS.iter().filter(|name| args.scenarios.iter().any(|wanted| wanted == *name)) {
         note(&format!("{name} ..."));
-        rows.extend(scenario(name, &lab).await.with_context(|| format!("scenario {name}"))?);
+        rows.extend(
+            scenario(name, &lab, cluster.as_ref()).await.with_context(|| format!("scenario {name}"))?,
+        );
     }
     print(&report::table(&rows));
     if let Some(file) = args.json {
@@ -75,7 +113,8 @@ async fn main() -> Result<()> {
     Ok(())
 }
 
-async fn scenario(name: &str, lab: &Lab) -> Result<Vec<Row>> {
+async fn scenario(name: &str, lab: &Lab, cluster: Option<&ClusterLab>) -> Result<Vec<Row>> {
+    let cluster = || cluster.context("no cluster");
     match name {
         "start" => single::start(lab).await,
         "end" => single::end(lab).await,
@@ -85,6 +124,12 @@ async fn scenario(name: &str, lab: &Lab) -> Result<Vec<Row>> {
         "memory" => footprint::real(lab).await,
         "fake" => footprint::fake().await,
         "gate" => batch::gate(lab, 110).await,
+        "cluster-start" => cluster::start(lab, cluster()?).await,
+        "cluster-end" => cluster::end(lab, cluster()?).await,
+        "cluster-restart" => cluster::restart(lab, cluster()?).await,
+        "cluster-requests" => cluster::requests(cluster()?).await,
+        "cluster-110" => cluster::many(lab, cluster()?).await,
+        "cluster-idle" => cluster::idle(cluster()?).await,
         _ => bail!("no scenario {name}"),
     }
 }

@@ -15,7 +15,7 @@ use crate::lab::{BarePod, LONG, Lab, TICK, until_shown};
 use crate::report::{Row, Target, Unit};
 use crate::stats::{median_ms, p90_ms};
 use crate::steps::{StartParts, decided, start_parts};
-use crate::watch::{Event, What};
+use crate::watch::{Event, Watcher, What};
 
 /// Samples of each figure.
 const SAMPLES: usize = 25;
@@ -81,7 +81,7 @@ pub(crate) async fn restart(lab: &Lab) -> Result<Vec<Row>> {
     for _ in 0..SAMPLES {
         let mark = lab.watcher.mark();
         let pod = lab.start_bare().await?;
-        let (begin, _) = kill_container(lab, mark, &pod.container_id).await?;
+        let (begin, _) = kill_container(&lab.watcher, mark, &pod.container_id).await?;
         until_exited(lab, &pod.container_id).await?;
         seen.push(begin.elapsed());
         lab.host.cri().run_pause(&pod.sandbox, &pod.sandbox_id, 1).await?;
@@ -93,14 +93,8 @@ pub(crate) async fn restart(lab: &Lab) -> Result<Vec<Row>> {
         let (name, ..) = start_pod(lab, &daemon).await?;
         let containers = lab.host.cri().containers().await?;
         let container = containers.first().context("the pod has no container")?;
-        let (killed, wall) = kill_container(lab, mark, &container.id).await?;
-        let is_next = |event: &&Event| event.id != container.id && matches!(event.what, What::Started(_));
-        let runs_again = lab
-            .watcher
-            .wait(mark, "the next container runs", LONG, |events| {
-                events.iter().filter(|event| event.at > killed).find(is_next).map(|event| event.at)
-            })
-            .await?;
+        let (killed, wall) = kill_container(&lab.watcher, mark, &container.id).await?;
+        let runs_again = until_next(&lab.watcher, mark, &container.id, killed).await?;
         runs.push(runs_again.duration_since(killed));
         until_shown(&daemon, 1, TICK).await?;
         decisions.push(decided(&daemon, &name, wall).await?);
@@ -122,7 +116,7 @@ pub(crate) async fn restart(lab: &Lab) -> Result<Vec<Row>> {
 }
 
 /// Waits until the CRI shows that a container has ended: before that nobody can know how it ended.
-async fn until_exited(lab: &Lab, id: &str) -> Result<()> {
+pub(crate) async fn until_exited(lab: &Lab, id: &str) -> Result<()> {
     let end = Instant::now() + LONG;
     while lab.host.cri().container_status(id).await?.state != ContainerState::ContainerExited as i32 {
         if Instant::now() >= end {
@@ -134,9 +128,8 @@ async fn until_exited(lab: &Lab, id: &str) -> Result<()> {
 }
 
 /// Kills a container's process; when containerd told its exit.
-async fn kill_container(lab: &Lab, mark: usize, id: &str) -> Result<(Instant, Timestamp)> {
-    let pid = lab
-        .watcher
+pub(crate) async fn kill_container(watcher: &Watcher, mark: usize, id: &str) -> Result<(Instant, Timestamp)> {
+    let pid = watcher
         .wait(mark, "the container's pid", LONG, |events| {
             events.iter().find_map(|event| match event.what {
                 What::Started(pid) if event.id == id => Some(pid),
@@ -145,10 +138,20 @@ async fn kill_container(lab: &Lab, mark: usize, id: &str) -> Result<(Instant, Ti
         })
         .await?;
     kill(Pid::from_raw(i32::try_from(pid)?), Signal::SIGKILL).context("killing the container's process")?;
-    lab.watcher
+    watcher
         .wait(mark, "the container's exit", LONG, |events| {
             let exit = events.iter().find(|event| event.id == id && event.what == What::Exited)?;
             Some((exit.at, exit.wall))
+        })
+        .await
+}
+
+/// When another container than `id` started, after `killed`.
+pub(crate) async fn until_next(watcher: &Watcher, mark: usize, id: &str, killed: Instant) -> Result<Instant> {
+    let is_next = |event: &&Event| event.id != id && matches!(event.what, What::Started(_));
+    watcher
+        .wait(mark, "the next container runs", LONG, |events| {
+            events.iter().filter(|event| event.at > killed).find(is_next).map(|event| event.at)
         })
         .await
 }
@@ -176,7 +179,7 @@ async fn end_pod(lab: &Lab, daemon: &Daemon, name: &str) -> Result<Duration> {
     Ok(took)
 }
 
-async fn stop_bare(lab: &Lab, pod: BarePod) -> Result<Duration> {
+pub(crate) async fn stop_bare(lab: &Lab, pod: BarePod) -> Result<Duration> {
     let begin = Instant::now();
     lab.stop_bare(pod).await?;
     let took = begin.elapsed();
@@ -185,6 +188,6 @@ async fn stop_bare(lab: &Lab, pod: BarePod) -> Result<Duration> {
 }
 
 /// Lets the shims of the pod that ended end too.
-async fn pause() {
+pub(crate) async fn pause() {
     sleep(Duration::from_millis(233)).await;
 }

@@ -1,0 +1,144 @@
+//! The cluster everything is measured in: a node of each agent, the pods, and what is seen of them.
+
+use std::cell::Cell;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use futures::future::try_join_all;
+use futures::{StreamExt, TryStreamExt, stream};
+use hostlet_integration::cluster::{Agent, Node, Tenant};
+use hostlet_integration::real::PAUSE_IMAGE;
+use k8s_openapi::api::core::v1::Pod;
+use kube::api::{Api, DeleteParams, PostParams};
+use serde_json::json;
+use tokio::time::Instant;
+
+use super::pods::PodWatch;
+use crate::watch::Watcher;
+
+/// Seconds. The pause container ends at once; what needs this is an agent that waits without need.
+const GRACE: u32 = 1;
+
+/// Whether a pod has a token of its service account, as a pod has that does not refuse it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Token {
+    With,
+    Without,
+}
+
+/// A node that takes its turn.
+pub(super) struct Side {
+    pub(super) agent: Agent,
+    /// Its place among the tenant's nodes.
+    index: usize,
+    /// containerd's events on it.
+    pub(super) watcher: Watcher,
+}
+
+/// A cluster with a node of hostlet's and one of the stock kubelet's.
+pub(crate) struct ClusterLab {
+    pub(super) sides: [Side; 2],
+    tenant: Tenant,
+    pods: PodWatch,
+    api: Api<Pod>,
+    names: Cell<usize>,
+}
+
+impl ClusterLab {
+    /// Brings it up, and runs the first pod on each node, which nobody measures.
+    pub(crate) async fn start() -> Result<Self> {
+        let agents = [Agent::Hostlet, Agent::Stock];
+        let tenant = Tenant::of("bench", &agents, &json!({"maxPods": 110})).await?;
+        let side = async |index: usize| -> Result<Side> {
+            let watcher = Watcher::start(tenant.nodes[index].host().socket()).await?;
+            Ok(Side { agent: agents[index], index, watcher })
+        };
+        let sides = [side(0).await?, side(1).await?];
+        let pods = PodWatch::start(tenant.client(), tenant.namespace()).await?;
+        let api = tenant.api();
+        let lab = Self { sides, tenant, pods, api, names: Cell::new(0) };
+        for side in &lab.sides {
+            let (name, _) = lab.run_one(side, Token::With).await?;
+            lab.end_one(side, name).await?;
+        }
+        Ok(lab)
+    }
+
+    /// The node of a side.
+    pub(super) fn node(&self, side: &Side) -> &Node {
+        &self.tenant.nodes[side.index]
+    }
+
+    /// Where the API server tells what nodes ask of it.
+    pub(super) fn audit_log(&self) -> std::path::PathBuf {
+        self.tenant.cluster().audit_log()
+    }
+
+    /// Makes pods on a node at once; their names, and how long after the beginning each was Ready.
+    pub(super) async fn run(
+        &self,
+        side: &Side,
+        count: usize,
+        token: Token,
+    ) -> Result<(Vec<String>, Vec<Duration>)> {
+        let node = self.node(side).name();
+        let pods: Vec<(String, Pod)> = (0..count).map(|_| self.pod(node, token)).collect::<Result<_>>()?;
+        let names: Vec<String> = pods.iter().map(|(name, _)| name.clone()).collect();
+        let begin = Instant::now();
+        try_join_all(pods.iter().map(async |(_, pod)| self.api.create(&PostParams::default(), pod).await))
+            .await
+            .context("creating pods")?;
+        let what = format!("pods ready on {:?}", side.agent);
+        let ready = self.pods.wait(&names, &what, |times| times.ready).await?;
+        Ok((names, ready.into_iter().map(|at| at.duration_since(begin)).collect()))
+    }
+
+    /// Deletes pods of a node at once; how long until the last was gone.
+    pub(super) async fn end(&self, side: &Side, names: &[String]) -> Result<Duration> {
+        let begin = Instant::now();
+        let params = DeleteParams::default();
+        try_join_all(names.iter().map(async |name| self.api.delete(name, &params).await))
+            .await
+            .context("deleting pods")?;
+        let what = format!("pods gone from {:?}", side.agent);
+        let gone = self.pods.wait(names, &what, |times| times.gone).await?;
+        let last = gone.into_iter().max().context("no pods")?;
+        Ok(last.duration_since(begin))
+    }
+
+    /// One pod, from its creation until it was Ready.
+    pub(super) async fn run_one(&self, side: &Side, token: Token) -> Result<(String, Duration)> {
+        let (names, took) = self.run(side, 1, token).await?;
+        let pod = names.into_iter().zip(took).next();
+        pod.context("no pod")
+    }
+
+    /// And its end.
+    pub(super) async fn end_one(&self, side: &Side, name: String) -> Result<Duration> {
+        self.end(side, &[name]).await
+    }
+
+    /// Removes what pods that are gone have left in the runtime of a node. The stock kubelet does it once a minute, and so in
+    /// another's turn.
+    pub(super) async fn clean(&self, side: &Side) -> Result<()> {
+        let cri = self.node(side).host().cri();
+        let sandboxes = cri.sandboxes().await?;
+        stream::iter(&sandboxes).map(|it| cri.remove_sandbox(&it.id)).buffer_unordered(4).try_collect().await
+    }
+
+    fn pod(&self, node: &str, token: Token) -> Result<(String, Pod)> {
+        self.names.set(self.names.get() + 1);
+        let name = format!("p{}", self.names.get());
+        let pod = json!({
+            "metadata": {"name": name},
+            "spec": {
+                // Straight to the node: the scheduler's time is nobody's here.
+                "nodeName": node,
+                "terminationGracePeriodSeconds": GRACE,
+                "automountServiceAccountToken": token == Token::With,
+                "containers": [{"name": "pause", "image": PAUSE_IMAGE}],
+            },
+        });
+        Ok((name, serde_json::from_value(pod)?))
+    }
+}

@@ -1,0 +1,65 @@
+//! As many pods as a node takes, at once.
+
+use std::time::Duration;
+
+use anyhow::Result;
+use tokio::time::sleep;
+
+use super::lab::{ClusterLab, Token};
+use crate::batch;
+use crate::lab::Lab;
+use crate::report::{Row, Target, Unit};
+use crate::stats::{median, median_ms, ms};
+
+pub(super) const PODS: usize = 110;
+/// Turns of each agent.
+const ROUNDS: usize = 2;
+/// Bare calls, so many pods of them at a time: close to the best, as the scenario `batch110` finds it.
+const BARE_AT_ONCE: usize = 4;
+/// Lets what a batch left in the background come to an end.
+const SETTLE: Duration = Duration::from_secs(3);
+
+#[derive(Default)]
+struct Figures {
+    last: Vec<f64>,
+    middle: Vec<f64>,
+    gone: Vec<f64>,
+}
+
+/// 110 pods created at once, and deleted at once.
+pub(crate) async fn many(lab: &Lab, cluster: &ClusterLab) -> Result<Vec<Row>> {
+    let bare = batch::bare(lab, PODS, BARE_AT_ONCE).await?;
+    batch::progress(&format!("{PODS} pods, bare, {BARE_AT_ONCE} at once"), bare);
+    let mut figures = [Figures::default(), Figures::default()];
+    for _ in 0..ROUNDS {
+        for (side, figures) in cluster.sides.iter().zip(&mut figures) {
+            let (names, ready) = cluster.run(side, PODS, Token::Without).await?;
+            let last = ms(ready.iter().max().copied().unwrap_or_default());
+            sleep(SETTLE).await;
+            let gone = ms(cluster.end(side, &names).await?);
+            sleep(SETTLE).await;
+            cluster.clean(side).await?;
+            sleep(SETTLE).await;
+            let middle = median_ms(&ready);
+            crate::note(&format!(
+                "{PODS} pods, {:?}: last ready {last:.0} ms, middle {middle:.0} ms, gone {gone:.0} ms",
+                side.agent
+            ));
+            figures.last.push(last);
+            figures.middle.push(middle);
+            figures.gone.push(gone);
+        }
+    }
+    let row = |metric: &str, bare: f64, of: fn(&Figures) -> &[f64]| {
+        let [hostlet, stock] = &figures;
+        Row::new(format!("cluster, {PODS} pods at once: {metric}"), Unit::Milliseconds)
+            .bare(bare)
+            .hostlet(median(of(hostlet)))
+            .stock(median(of(stock)))
+    };
+    Ok(vec![
+        row("the last is Ready", bare.all, |it| &it.last).target(Target::OfStock(0.65)),
+        row("the middle pod is Ready", bare.middle, |it| &it.middle).target(Target::OfStock(0.45)),
+        row("deleted -> the last is gone", bare.gone, |it| &it.gone).target(Target::OfStock(0.6)),
+    ])
+}

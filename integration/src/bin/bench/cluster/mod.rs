@@ -1,0 +1,15 @@
+//! hostlet and the stock kubelet as nodes of one real cluster, on the same containerd, in turns, beside bare CRI calls on a
+//! host of their own.
+
+mod idle;
+mod lab;
+mod many;
+mod pods;
+mod requests;
+mod single;
+
+pub(crate) use idle::idle;
+pub(crate) use lab::ClusterLab;
+pub(crate) use many::many;
+pub(crate) use requests::requests;
+pub(crate) use single::{end, restart, start};
