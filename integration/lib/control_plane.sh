@@ -10,7 +10,8 @@ SERVICE_SUBNET=10.96.0.0/16
 KUBERNETES_SERVICE=10.96.0.1
 POD_SUBNETS=10.88.0.0/16
 
-# Makes what the control plane reads: certificates, kubeconfigs, and which requests are worth an audit event: those of nodes. SERVER is the API server as its other parts reach it.
+# Makes what the control plane reads: certificates, kubeconfigs, and which requests are worth an audit event, which are
+# those of nodes. SERVER is the API server as its other parts reach it.
 # usage: prepare_control_plane DIRECTORY ADDRESS
 prepare_control_plane() {
   local dir=$1 address=$2 client
@@ -44,6 +45,7 @@ control_plane_args() {
       printf '%s\n' --etcd-servers=http://127.0.0.1:2379 --advertise-address="$address" \
         --service-cluster-ip-range="$SERVICE_SUBNET" --allow-privileged \
         --audit-policy-file="$dir/audit-policy.yaml" --audit-log-path="$dir/audit.log" \
+        --audit-log-maxsize=50 --audit-log-maxbackup=1 \
         --tls-cert-file="$pki/apiserver.crt" --tls-private-key-file="$pki/apiserver.key" \
         --client-ca-file="$pki/ca.crt" --authorization-mode=Node,RBAC --enable-admission-plugins=NodeRestriction \
         --service-account-issuer=https://kubernetes.default.svc.cluster.local \
