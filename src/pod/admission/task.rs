@@ -55,20 +55,48 @@ pub struct Admission {
     judge: Judge,
     /// What was told of pods that run and ask for more than hostlet does.
     told: HashMap<PodUid, String>,
+    /// What was judged last.
+    judged_of: Option<Question>,
+    /// Whether a pod waits for room.
+    is_waiting: bool,
+}
+
+/// What a judgement is made from, but for what has ended. Two are the same if they ask about the very same pods.
+struct Question {
+    manifests: SourceState,
+    api: ApiState,
+    node: NodeView,
+    is_node_known: bool,
+}
+
+impl Question {
+    /// The API server tells all the time what we have told it; most of its news is about statuses alone.
+    fn is_same(&self, other: &Self) -> bool {
+        let manifests = || self.manifests.pods.iter().zip(&other.manifests.pods);
+        let api = || self.api.pods.values().zip(other.api.pods.values());
+        self.manifests.ready == other.manifests.ready
+            && self.api.ready == other.api.ready
+            && self.is_node_known == other.is_node_known
+            && self.manifests.pods.len() == other.manifests.pods.len()
+            && self.api.pods.len() == other.api.pods.len()
+            && manifests().all(|(a, b)| Arc::ptr_eq(a, b))
+            && api().all(|(a, b)| Arc::ptr_eq(&a.pod, &b.pod))
+            && self.node == other.node
+    }
 }
 
 impl Admission {
     /// Goes by `inputs`; tells `judged`.
     pub fn new(inputs: AdmissionInputs, judged: Judged) -> Self {
         let judge = Judge::new(inputs.allowed_unsafe_sysctls.clone());
-        Self { inputs, judged, judge, told: HashMap::new() }
+        Self { inputs, judged, judge, told: HashMap::new(), judged_of: None, is_waiting: false }
     }
 
     /// Judges until cancelled.
     pub async fn run(mut self, cancel: CancellationToken) {
         let mut changes = self.inputs.board.changes();
         loop {
-            let is_waiting = self.judge();
+            self.look();
             tokio::select! {
                 // Cancel-safe: waiting for a token takes nothing.
                 () = cancel.cancelled() => return,
@@ -77,17 +105,29 @@ impl Admission {
                 Ok(()) = self.inputs.api.changed() => {}
                 Ok(()) = self.inputs.node.changed() => {}
                 // Pods end all the time; that matters only to those who wait for room.
-                Ok(()) = changes.changed(), if is_waiting => {}
+                Ok(()) = changes.changed(), if self.is_waiting => {}
             }
         }
     }
 
-    /// Judges once. Answers whether a pod waits for room.
-    fn judge(&mut self) -> bool {
-        let manifests = self.inputs.manifests.borrow_and_update().clone();
-        let api = self.inputs.api.borrow_and_update().clone();
+    /// Judges, if there is anything new to judge.
+    fn look(&mut self) {
         let shown = self.inputs.node.borrow_and_update().clone();
-        let node = shown.as_ref().map_or_else(|| self.inputs.own.clone(), |node| self.inputs.own.shown(node));
+        let own = &self.inputs.own;
+        let question = Question {
+            manifests: self.inputs.manifests.borrow_and_update().clone(),
+            api: self.inputs.api.borrow_and_update().clone(),
+            node: shown.as_ref().map_or_else(|| own.clone(), |node| own.shown(node)),
+            is_node_known: shown.is_some(),
+        };
+        let is_old = self.judged_of.as_ref().is_some_and(|last| last.is_same(&question));
+        if !is_old || self.is_waiting {
+            self.judge(&question);
+        }
+        self.judged_of = Some(question);
+    }
+
+    fn judge(&mut self, question: &Question) {
         let ended: HashSet<PodUid> = self
             .inputs
             .board
@@ -97,18 +137,17 @@ impl Admission {
             .map(|told| pod_ref(&told.pod).uid)
             .collect();
         let judgement = self.judge.judge(&Asked {
-            manifests: &manifests,
-            api: &api,
+            manifests: &question.manifests,
+            api: &question.api,
             admitted: &self.judged.admitted.times(),
             ended: &ended,
-            node: &node,
-            is_node_known: shown.is_some(),
+            node: &question.node,
+            is_node_known: question.is_node_known,
         });
-        self.judged.admitted.note(&manifests, &judgement.wanted, self.judged.clock.now());
-        self.say_what_is_not_done(&api, &judgement);
-        let is_waiting = judgement.is_waiting;
+        self.judged.admitted.note(&question.manifests, &judgement.wanted, self.judged.clock.now());
+        self.say_what_is_not_done(&question.api, &judgement);
+        self.is_waiting = judgement.is_waiting;
         self.tell(judgement);
-        is_waiting
     }
 
     fn tell(&self, judgement: Judgement) {
@@ -176,3 +215,7 @@ fn is_over(pod: &Pod) -> bool {
     let phase = pod.status.as_ref().and_then(|status| Phase::parse(status.phase.as_deref()?));
     pod.metadata.deletion_timestamp.is_some() || phase.is_some_and(Phase::is_terminal)
 }
+
+#[cfg(test)]
+#[path = "task_tests.rs"]
+mod tests;
