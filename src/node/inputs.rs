@@ -29,9 +29,11 @@ impl Inputs {
     /// What keeps the node from being ready at `now`.
     pub(super) fn unready(&self, now: Instant) -> Vec<String> {
         let status = self.status.borrow();
+        // A node that is told to be ready is told with which runtime.
+        let is_known = self.runtime.borrow().version.is_some();
         let (pleg, others) = (self.pleg.borrow(), self.others.borrow());
         let health = Health {
-            status: status.as_ref(),
+            status: status.as_ref().filter(|_| is_known),
             ready_at: *self.ready_at.borrow(),
             pleg: &pleg,
             others: &others,
@@ -55,6 +57,7 @@ impl Inputs {
         tokio::select! {
             // Cancel-safe, all: a watch marks its value seen only when `changed` returns.
             Ok(()) = self.host.changed() => {}
+            Ok(()) = self.runtime.changed() => {}
             Ok(()) = self.status.changed() => {}
             Ok(()) = self.others.changed() => {}
             else => std::future::pending().await,
