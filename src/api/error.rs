@@ -25,6 +25,21 @@ pub enum Refusal {
     Unavailable,
 }
 
+impl Refusal {
+    /// How long the server wants to be left alone; zero if it does not.
+    pub fn wished_pause(&self) -> Duration {
+        match self {
+            Self::TooMany(wish) => wish.unwrap_or(Duration::from_secs(1)),
+            Self::NotFound
+            | Self::AlreadyExists
+            | Self::Conflict
+            | Self::Forbidden
+            | Self::Invalid
+            | Self::Unavailable => Duration::ZERO,
+        }
+    }
+}
+
 /// What `error` means.
 pub fn refusal(error: &Error) -> Refusal {
     let Error::Api(status) = error else { return Refusal::Unavailable };

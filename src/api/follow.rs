@@ -62,7 +62,7 @@ pub async fn follow<K>(
                     backoff = Some(next);
                     // Not all in step: after a failure of the server everybody comes at once.
                     let pause = next.delay.mul_f64(rand::random_range(0.5..1.0));
-                    let wished = wished_pause(&trouble.refusal);
+                    let wished = trouble.refusal.wished_pause();
                     if tell(Err(trouble)).is_break() {
                         return;
                     }
@@ -103,18 +103,5 @@ fn trouble(error: &watcher::Error) -> Trouble {
         watcher::Error::NoResourceVersion => {
             Trouble { refusal: Refusal::Unavailable, message: error.to_string() }
         }
-    }
-}
-
-/// How long the server wants to be left alone.
-fn wished_pause(refusal: &Refusal) -> Duration {
-    match refusal {
-        Refusal::TooMany(wish) => wish.unwrap_or(Duration::from_secs(1)),
-        Refusal::NotFound
-        | Refusal::AlreadyExists
-        | Refusal::Conflict
-        | Refusal::Forbidden
-        | Refusal::Invalid
-        | Refusal::Unavailable => Duration::ZERO,
     }
 }

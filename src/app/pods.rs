@@ -83,7 +83,7 @@ impl Parts {
             admitted: self.admitted,
             board: self.board,
         };
-        let (table, _handle) = PodTable::new(
+        let table = PodTable::new(
             self.wanted,
             self.runtime.pleg,
             Arc::new(services),

@@ -27,15 +27,7 @@ impl RequestError {
 
     /// How long the server wants to be left alone; zero if it does not say.
     pub(super) fn retry_after(&self) -> Duration {
-        match self.refusal() {
-            Refusal::TooMany(wait) => wait.unwrap_or_default(),
-            Refusal::NotFound
-            | Refusal::AlreadyExists
-            | Refusal::Conflict
-            | Refusal::Forbidden
-            | Refusal::Invalid
-            | Refusal::Unavailable => Duration::ZERO,
-        }
+        self.refusal().wished_pause()
     }
 }
 

@@ -1,7 +1,8 @@
 //! Lists that containerd does not send, as they are larger than a message may be.
 
+use anyhow::{Result, ensure};
 use hostlet_integration::real::RealHost;
-use hostlet_integration::{Look, wait_for};
+use hostlet_integration::{Daemon, Look, wait_for};
 use serde_json::{Value, json};
 
 use crate::support::{IDLE, SOON, manifest, running_containers, wait_until_ready};
@@ -25,6 +26,8 @@ async fn pods_whose_list_is_not_sent_are_found_and_adopted() {
         wait_until_ready(&daemon, name).await.unwrap();
     }
     host.cri().sandboxes().await.expect_err("a list that is too large");
+    // The pods may all run before the daemon lists again, and this is about a daemon that lives with such lists.
+    wait_until_told(&daemon, 1).await.unwrap();
     let started = running_containers(&host).await.unwrap();
     daemon.kill().unwrap();
 
@@ -41,5 +44,15 @@ async fn pods_whose_list_is_not_sent_are_found_and_adopted() {
     });
     let left = left.await.unwrap();
     assert!(left.iter().all(|container| started.contains_key(container.0)), "{started:?} {left:?}");
-    assert_eq!(daemon.log().matches("asking pod by pod").count(), 2, "{}", daemon.log());
+    wait_until_told(&daemon, 2).await.unwrap();
+}
+
+/// Waits until daemons, with one log for all, told `times` that lists are too large.
+async fn wait_until_told(daemon: &Daemon, times: usize) -> Result<()> {
+    wait_for("a list that is too large is told", SOON, async || {
+        let told = daemon.log().matches("asking pod by pod").count();
+        ensure!(told <= times, "told {told} times instead of {times}");
+        Ok(if told == times { Look::Done(()) } else { Look::NotYet(format!("told {told} times")) })
+    })
+    .await
 }

@@ -6,14 +6,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use tokio::sync::oneshot;
 use tokio::time::{Instant, sleep};
 
 use super::testing::{Node, pod, pod_with};
 use crate::cri::Operation;
 use crate::cri::fake::{Failure, Fault, OnTerm, Rule, Script};
 use crate::pod::pod_ref;
-use crate::pod::worker::{KillRequest, Memory, Outcome, PodSyncer, Services, StatusOverride, Work};
+use crate::pod::worker::{Memory, Outcome, PodSyncer, Services, StatusOverride, Work};
 use crate::types::{PodRef, PodUid};
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -48,41 +47,39 @@ async fn a_removed_pod_ends_within_its_grace_though_it_ignores_being_asked() {
     node.until("nor told of", SECOND, |n| n.status("u1").is_none()).await;
 }
 
-async fn evict(node: &Node, grace_seconds: Option<i64>) -> oneshot::Receiver<()> {
-    let (done, told) = oneshot::channel();
-    let status = StatusOverride {
-        phase: "Failed",
-        reason: "Evicted".into(),
-        message: "The node was low".into(),
-        disruption: None,
-    };
-    let request = KillRequest { done: Some(done), evict: true, status: Some(status), grace_seconds };
-    node.table().kill(&"u1".into(), request).await;
-    told
-}
-
 #[tokio::test(start_paused = true)]
-async fn a_kill_is_answered_when_no_container_runs_and_shortens_the_grace() {
-    let node = running(&[("web", "u1")]).await;
+async fn a_pod_that_is_to_end_for_good_ends_and_stays_ended_while_its_source_names_it() {
+    let mut node = running(&[("web", "u1"), ("other", "u2")]).await;
     node.runtime.script("c", Script::forever().on_term(OnTerm::Ignores));
     let asked = Instant::now();
-    let first = evict(&node, None).await;
-    sleep(5 * SECOND).await;
-    let second = evict(&node, Some(2)).await;
-    assert!(first.await.is_err() && second.await.is_err(), "answered by being dropped");
-    assert!(node.running("u1").is_empty());
-    assert!(asked.elapsed() < 10 * SECOND, "{:?}", asked.elapsed());
+    node.end_for_good("u1", evicted());
+    node.until("all are dead", MINUTE, |n| n.running("u1").is_empty()).await;
+    assert!(asked.elapsed() <= 31 * SECOND, "{:?}", asked.elapsed());
     node.until("its content is gone", MINUTE, |n| !n.has("u1")).await;
     let status = node.status("u1").unwrap();
     assert_eq!((status.phase.as_deref(), status.reason.as_deref()), (Some("Failed"), Some("Evicted")));
 
-    // It stays so as long as its source names it.
     sleep(10 * MINUTE).await;
     assert!(!node.has("u1"));
-    assert!(evict(&node, None).await.await.is_err());
-    let (done, told) = oneshot::channel();
-    node.table().kill(&"nobody".into(), KillRequest { done: Some(done), ..KillRequest::default() }).await;
-    assert!(told.await.is_err());
+    assert_eq!(node.running("u2").len(), 1, "its neighbour is left alone");
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_wish_to_end_a_pod_nobody_knows_is_no_matter() {
+    let mut node = running(&[("web", "u1")]).await;
+    node.end_for_good("nobody", evicted());
+    sleep(MINUTE).await;
+    assert_eq!(node.running("u1").len(), 1);
+    assert!(node.status("nobody").is_none());
+}
+
+fn evicted() -> StatusOverride {
+    StatusOverride {
+        phase: "Failed",
+        reason: "Evicted".into(),
+        message: "The node was low".into(),
+        disruption: None,
+    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -18,4 +18,4 @@ mod testing;
 mod workers;
 
 pub use lives::{Effect, LifeView, Lives};
-pub use task::{Janitor, PodTable, TableHandle, WantedPods};
+pub use task::{Janitor, PodTable, WantedPods};

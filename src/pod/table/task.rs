@@ -8,7 +8,7 @@ use async_trait::async_trait;
 use k8s_openapi::api::core::v1::Pod;
 use rand::Rng;
 use rand::rngs::StdRng;
-use tokio::sync::{mpsc, watch};
+use tokio::sync::watch;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
@@ -29,9 +29,6 @@ const HOUSEKEEPING_DELAY: Duration = Duration::from_millis(200);
 
 /// Pause before the runtime's leftovers are looked at again when they could not be judged yet.
 const UNREADY_RETRY: Duration = Duration::from_secs(1);
-
-/// Requests that may wait; whoever asks waits for a place.
-const REQUESTS: usize = 16;
 
 /// The pods all sources want.
 #[derive(Clone, Debug, Default)]
@@ -71,25 +68,6 @@ pub trait Janitor: Send + Sync + 'static {
     fn forget(&self, known: &HashSet<PodUid>);
 }
 
-enum Request {
-    Kill(PodUid, KillRequest),
-}
-
-/// What others ask of the table.
-#[derive(Clone)]
-pub struct TableHandle {
-    requests: mpsc::Sender<Request>,
-}
-
-impl TableHandle {
-    /// Ends a pod for good, as an eviction does. It stays ended as long as its source names it by this UID. A pod that
-    /// is not known is left alone; its `done` is dropped at once.
-    pub async fn kill(&self, uid: &PodUid, request: KillRequest) {
-        // Refused only when the daemon is shutting down: then pods are left running.
-        let _ = self.requests.send(Request::Kill(uid.clone(), request)).await;
-    }
-}
-
 /// The table, to be run by the app.
 pub struct PodTable {
     lives: Lives,
@@ -98,7 +76,6 @@ pub struct PodTable {
     wanted: watch::Receiver<WantedPods>,
     janitor: Arc<dyn Janitor>,
     sweep: Sweep,
-    requests: mpsc::Receiver<Request>,
     desired: BTreeMap<PodUid, Arc<Pod>>,
     /// Pods of the daemon before this one that no source has named yet.
     inherited: BTreeMap<PodUid, Arc<Pod>>,
@@ -120,24 +97,21 @@ impl PodTable {
         janitor: Arc<dyn Janitor>,
         resync: Duration,
         chance: StdRng,
-    ) -> (Self, TableHandle) {
-        let (sender, requests) = mpsc::channel(REQUESTS);
-        let table = Self {
+    ) -> Self {
+        Self {
             lives: Lives::new(resync),
             workers: Workers::new(syncer),
             pleg,
             wanted,
             sweep: Sweep::new(janitor.clone()),
             janitor,
-            requests,
             desired: BTreeMap::new(),
             inherited: BTreeMap::new(),
             ended: HashSet::new(),
             is_desired_complete: false,
             housekeeping: Instant::now(),
             chance,
-        };
-        (table, TableHandle { requests: sender })
+        }
     }
 
     /// The same after a daemon that had admitted these, in that order. Those that no source names are ended, once every
@@ -166,14 +140,12 @@ impl PodTable {
                 biased;
                 // Cancel-safe: waiting for a token takes nothing.
                 () = cancel.cancelled() => return,
-                // Cancel-safe: channels give an item only when `recv` returns it.
-                Some(Request::Kill(uid, kill)) = self.requests.recv() => self.kill(&uid, kill),
                 // Cancel-safe: a watch marks its value seen only when `changed` returns.
                 changed = wanted.changed(), if !wanted_ended => match changed {
                     Ok(()) => self.take_wanted(),
                     Err(_) => wanted_ended = true,
                 },
-                // Cancel-safe: as for the other channel.
+                // Cancel-safe: a channel gives an item only when `recv` returns it.
                 Some((uid, report)) = self.workers.next_report() => {
                     let effects = match report {
                         Report::Done(outcome) => {
@@ -276,19 +248,19 @@ impl PodTable {
         }
         for (uid, status) in wanted.ended {
             if self.ended.insert(uid.clone()) {
-                self.kill(&uid, KillRequest { evict: true, status: Some(status), ..KillRequest::default() });
+                self.end_for_good(&uid, status);
             }
         }
         self.ended.retain(|uid| new.contains(uid));
         self.ask_for_housekeeping();
     }
 
-    fn kill(&mut self, uid: &PodUid, kill: KillRequest) {
+    fn end_for_good(&mut self, uid: &PodUid, status: StatusOverride) {
         let Some(pod) = self.lives.spec(uid).cloned() else { return };
         let effects = self.lives.update(PodUpdate {
             kind: UpdateKind::Kill,
             subject: Subject::Spec(pod),
-            kill: Some(kill),
+            kill: Some(KillRequest { evict: true, status: Some(status), ..KillRequest::default() }),
         });
         self.carry_out(effects);
     }

@@ -16,7 +16,7 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
 
-use super::{Janitor, PodTable, TableHandle, WantedPods};
+use super::{Janitor, PodTable, WantedPods};
 use crate::cri::fake::{Call, FakeRuntime};
 use crate::cri::wire::{ContainerState, PodSandboxState};
 use crate::cri::{Operation, RuntimeCondition, RuntimeStatus};
@@ -27,7 +27,7 @@ use crate::pod::admission::{AdmittedPods, InheritedPod};
 use crate::pod::container::{HostSettings, testing::host};
 use crate::pod::service_env::ServiceEnv;
 use crate::pod::source::SourceState;
-use crate::pod::worker::{PodSyncer, Services};
+use crate::pod::worker::{PodSyncer, Services, StatusOverride};
 use crate::pod::{Activity, HostJanitor, StartGate, StatusBoard, Told, pod_ref};
 use crate::store::Store;
 use crate::sys::KernelMounts;
@@ -91,7 +91,6 @@ pub(super) struct Node {
 struct Daemon {
     tasks: JoinSet<()>,
     wanted: watch::Sender<WantedPods>,
-    table: TableHandle,
     board: StatusBoard,
     store: Store,
     admitted: AdmittedPods,
@@ -203,7 +202,7 @@ impl Node {
             board: board.clone(),
         };
         let (wanted, wanted_view) = watch::channel(self.wanted.clone());
-        let (table, handle) = PodTable::new(
+        let table = PodTable::new(
             wanted_view,
             pleg_handle,
             (self.wrap)(services),
@@ -216,7 +215,7 @@ impl Node {
         tasks.spawn(volume_task.run(CancellationToken::new()));
         tasks.spawn(pleg.run(CancellationToken::new()));
         tasks.spawn(table.run(CancellationToken::new()));
-        self.daemon = Some(Daemon { tasks, wanted, table: handle, board, store, admitted });
+        self.daemon = Some(Daemon { tasks, wanted, board, store, admitted });
     }
 
     /// Ends the daemon in the middle of whatever it does.
@@ -276,11 +275,6 @@ impl Node {
         self.runtime.set_clock(seconds);
     }
 
-    /// What others may ask of the table.
-    pub(super) fn table(&self) -> TableHandle {
-        self.daemon.as_ref().unwrap().table.clone()
-    }
-
     /// The sources want these pods from now on.
     pub(super) fn want(&mut self, pods: impl IntoIterator<Item = Arc<Pod>>) {
         self.tell(true, pods);
@@ -289,6 +283,14 @@ impl Node {
     /// The same, while some source may not be read yet.
     pub(super) fn tell(&mut self, ready: bool, pods: impl IntoIterator<Item = Arc<Pod>>) {
         self.wanted = WantedPods { ready, pods: pods.into_iter().collect(), ..WantedPods::default() };
+        if let Some(daemon) = &self.daemon {
+            daemon.wanted.send_replace(self.wanted.clone());
+        }
+    }
+
+    /// This pod is to end for good as well, and as this.
+    pub(super) fn end_for_good(&mut self, uid: &str, status: StatusOverride) {
+        self.wanted.ended.insert(uid.into(), status);
         if let Some(daemon) = &self.daemon {
             daemon.wanted.send_replace(self.wanted.clone());
         }

@@ -1,17 +1,17 @@
 //! Watches this node's pods and publishes what they add up to, for as long as the daemon runs.
 
+use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use futures::StreamExt;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
-use kube::runtime::{WatchStreamExt, watcher};
+use kube::runtime::watcher;
 use kube::{Api, Client};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use super::pods::{ApiPods, ApiState};
-use crate::types::error_chain;
+use crate::api::follow;
 
 /// How long the server keeps one watch open, seconds. kube takes a watch that is silent for 5 s longer for dead, so this
 /// bounds how long a connection that only seems to live can hide changes.
@@ -33,31 +33,28 @@ pub async fn run(
     // The Node authorizer wants exactly this selector.
     let config =
         watcher::Config::default().fields(&format!("spec.nodeName={node_name}")).timeout(WATCH_SECONDS);
-    let mut events = watcher(pods, config).default_backoff().boxed();
     let mut state = ApiPods::after(known);
     tx.send_replace(state.state().clone());
-    loop {
-        let event = tokio::select! {
-            // Cancel-safe: waiting for a token takes nothing.
-            () = cancel.cancelled() => return,
-            // Cancel-safe: a stream gives an item only when `next` returns it.
-            event = events.next() => event,
-        };
-        let changed = match event {
-            Some(Ok(event)) => state.apply(event, Timestamp::now()),
-            Some(Err(error)) => {
-                let problem = error_chain(&error);
-                let is_news = state.failed(problem.clone());
+    let following = follow(pods, config, |news| {
+        let changed = match news {
+            Ok(event) => state.apply(event, Timestamp::now()),
+            Err(trouble) => {
+                let is_news = state.failed(trouble.message.clone());
                 if is_news {
-                    tracing::warn!(error = problem, "cannot watch this node's pods; trying again");
+                    tracing::warn!(error = trouble.message, "cannot watch this node's pods; trying again");
                 }
                 is_news
             }
-            // kube's watcher never ends; if one did, the last state stays true for as long as anybody knows.
-            None => return cancel.cancelled().await,
         };
         if changed {
             tx.send_replace(state.state().clone());
         }
+        ControlFlow::Continue(())
+    });
+    tokio::select! {
+        // Cancel-safe: waiting for a token takes nothing.
+        () = cancel.cancelled() => {}
+        // Cancel-safe: what is known was told.
+        () = following => {}
     }
 }
