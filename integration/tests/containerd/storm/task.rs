@@ -14,15 +14,15 @@ use super::script::{Change, Fault, Patience, Round, Script};
 use super::settled::unsettled;
 use crate::support::LATER;
 
-/// Without `HOSTLET_STORM_ROUNDS`. Of 200, one storm in a few still finds a shim of containerd that nobody ends.
-const ROUNDS: u64 = 20;
+/// Without `HOSTLET_STORM_ROUNDS`.
+const ROUNDS: u64 = 200;
 /// After so many rounds all must come to rest.
 const SPELL: u64 = 50;
 
 struct Storm {
-    host: RealHost,
-    /// None while it is dead.
+    /// None while it is dead. Dropped before the host, whose directory has its log.
     daemon: Option<Daemon>,
+    host: RealHost,
     history: History,
 }
 
