@@ -11,7 +11,7 @@ use tracing_subscriber::{Layer, Registry, fmt};
 
 use super::journal::stderr_is_journal;
 
-/// Overrides the verbosity, in the language of `tracing_subscriber::filter::Targets`, e.g. `hostlet::pleg=trace,info`.
+/// Overrides the verbosity, in the language of `tracing_subscriber::filter::Targets`, e.g. `hostlet::pleg=debug,info`.
 const FILTER_VARIABLE: &str = "HOSTLET_LOG";
 /// Asks for no colours when set to anything (no-color.org).
 const NO_COLOR_VARIABLE: &str = "NO_COLOR";
