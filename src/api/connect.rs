@@ -4,7 +4,7 @@
 //! limit and TCP keep-alive.
 
 use std::num::NonZeroU32;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use http::header::{HeaderValue, USER_AGENT};
@@ -15,10 +15,12 @@ use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::{TokioExecutor, TokioTimer};
 use kube::Client;
 use kube::client::{Body, ConfigExt};
-use kube::config::{Config, KubeConfigOptions, Kubeconfig, KubeconfigError};
+use kube::config::{Config, KubeConfigOptions};
 use tower::limit::RateLimitLayer;
 use tower::timeout::TimeoutLayer;
 use tower::{BoxError, ServiceBuilder};
+
+use super::kubeconfig;
 
 /// How long a connection may take to be made.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
@@ -80,11 +82,15 @@ pub enum ConnectError {
 /// Makes a client. Connects to nothing yet: the server may be down for as long as it likes.
 pub async fn connect(connection: &Connection) -> Result<Client, ConnectError> {
     let path = &connection.kubeconfig;
-    let unusable =
-        |error: KubeconfigError| ConnectError::Kubeconfig { path: path.clone(), problem: first_line(&error) };
-    let config = read(path).await.map_err(unusable)?;
+    let unusable = |error: &dyn std::error::Error| ConnectError::Kubeconfig {
+        path: path.clone(),
+        problem: error.to_string(),
+    };
+    let kubeconfig = kubeconfig::read(path).map_err(|error| unusable(&error))?;
+    let config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await;
+    let config = config.map_err(|error| unusable(&error))?;
     let refused =
-        |error: kube::Error| ConnectError::Credentials { path: path.clone(), problem: first_line(&error) };
+        |error: kube::Error| ConnectError::Credentials { path: path.clone(), problem: error.to_string() };
 
     let mut tcp = HttpConnector::new();
     tcp.enforce_http(false);
@@ -150,16 +156,6 @@ fn tls(config: &Config, tcp: HttpConnector) -> Result<HttpsConnector<HttpConnect
     Ok(builder.enable_all_versions().wrap_connector(tcp))
 }
 
-/// What follows is a drawing of the place in the file.
-fn first_line(error: &dyn std::error::Error) -> String {
-    error.to_string().lines().next().unwrap_or_default().to_owned()
-}
-
-async fn read(path: &Path) -> Result<Config, KubeconfigError> {
-    let kubeconfig = Kubeconfig::read_from(path)?;
-    Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -174,7 +170,7 @@ mod tests {
         );
         for (text, problem, remedy) in [
             (None, "No such file or directory", "must name a cluster"),
-            (Some("a: ["), "failed to parse", "must name a cluster"),
+            (Some("a: ["), "line 1 column", "must name a cluster"),
             (Some("clusters: []"), "current context", "must name a cluster"),
             (Some(whole.as_str()), "/none.crt", "replace the credentials"),
         ] {

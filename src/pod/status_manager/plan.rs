@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 use super::merge::merged;
 use crate::api::patch;
 use crate::pod::status::{Lifecycle, Phase};
+use crate::types::json::to_value;
 
 /// What is told of a pod.
 #[derive(Clone, Copy, Debug)]
@@ -58,7 +59,7 @@ pub(super) fn plan(told: Told<'_>, live: Live<'_>) -> Write {
     }
     let wanted = merged(told.status, told.lifecycle, live.status);
     // Both are plain data of strings and numbers, which always become JSON.
-    let as_value = |status: &PodStatus| serde_json::to_value(status).unwrap_or_default();
+    let as_value = |status: &PodStatus| to_value(status).unwrap_or_default();
     if let Some(change) = patch::strategic(&as_value(live.status), &as_value(&wanted)) {
         let urgency = if is_urgent(live.status, &wanted) { Urgency::Now } else { Urgency::Soon };
         return Write::Patch(json!({"metadata": {"uid": live.uid}, "status": change}), urgency);

@@ -8,15 +8,15 @@ use std::time::Duration;
 use futures::future::BoxFuture;
 use futures::stream::{FuturesUnordered, StreamExt};
 use k8s_openapi::api::core::v1::{Pod, PodStatus};
+use kube::Client;
 use kube::api::{DeleteParams, Patch, PatchParams, Preconditions};
-use kube::{Api, Client};
 use serde_json::Value;
 use tokio::sync::watch;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::plan::{Live, Told, Urgency, Write, plan};
-use crate::api::{Refusal, refusal};
+use crate::api::{Objects, Refusal, Wire, refusal};
 use crate::pod::admission::RefusedPod;
 use crate::pod::source::api::ApiState;
 use crate::pod::status::Lifecycle;
@@ -193,7 +193,7 @@ impl StatusManager {
             }
             let (Some((_, request)), Some(object)) = (entry.next.take(), &entry.object) else { continue };
             entry.is_busy = true;
-            let pods: Api<Pod> = Api::namespaced(self.client.clone(), &object.namespace);
+            let pods = Objects::<Pod>::namespaced(self.client.clone(), &object.namespace);
             let (uid, name) = (uid.clone(), object.name.clone());
             let of = object.uid.clone();
             self.writes.push(Box::pin(async move {
@@ -381,11 +381,11 @@ fn object_of(api: &ApiState, uid: &PodUid, pod: &Pod) -> Option<Object> {
     })
 }
 
-async fn perform(pods: Api<Pod>, name: String, uid: String, request: Request) -> Written {
+async fn perform(pods: Objects<Pod>, name: String, uid: String, request: Request) -> Written {
     match request {
         Request::Patch(change) => {
             let patched = pods.patch_status(&name, &PatchParams::default(), &Patch::Strategic(change)).await;
-            patched.map_or_else(Written::Failed, |pod| Written::Patched(Box::new(pod)))
+            patched.map_or_else(Written::Failed, |Wire(pod)| Written::Patched(Box::new(pod)))
         }
         Request::Delete => {
             let only_this = Preconditions { uid: Some(uid), resource_version: None };
