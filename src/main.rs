@@ -11,7 +11,7 @@ use hostlet::cli::{
     TimelineArgs,
 };
 use hostlet::config::{KubeletFlags, Loaded, VersionForm, load, with_plain_names};
-use hostlet::sys::Host;
+use hostlet::sys::{Host, share_one_heap};
 use hostlet::telemetry::{self, LogTarget, TelemetryConfig};
 use hostlet::types::error_chain;
 use tokio::signal::unix::{SignalKind, signal};
@@ -114,6 +114,7 @@ fn daemon(flags: &KubeletFlags) -> anyhow::Result<Exit> {
             return Ok(Exit::Usage);
         }
     };
+    share_one_heap();
     let format = config.logging.format;
     let verbosity = u8::try_from(config.logging.verbosity).unwrap_or(u8::MAX);
     telemetry::init(TelemetryConfig { format, verbosity, target: LogTarget::detect(format) })?;

@@ -4,23 +4,31 @@
 //! limit and TCP keep-alive.
 
 use std::num::NonZeroU32;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use http::header::{HeaderValue, USER_AGENT};
+use hyper_rustls::{FixedServerNameResolver, HttpsConnector, HttpsConnectorBuilder};
 use hyper_timeout::TimeoutConnector;
 use hyper_util::client::legacy::Client as HttpClient;
 use hyper_util::client::legacy::connect::HttpConnector;
-use hyper_util::rt::TokioExecutor;
+use hyper_util::rt::{TokioExecutor, TokioTimer};
 use kube::Client;
 use kube::client::{Body, ConfigExt};
-use kube::config::{Config, KubeConfigOptions, Kubeconfig, KubeconfigError};
+use kube::config::{Config, KubeConfigOptions};
 use tower::limit::RateLimitLayer;
 use tower::timeout::TimeoutLayer;
 use tower::{BoxError, ServiceBuilder};
 
+use super::kubeconfig;
+
 /// How long a connection may take to be made.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// How often a silent connection of HTTP/2 is asked for a sign of life, and how long the answer may take: the times of
+/// client-go. One connection has all watches, so all of them would be deaf with it.
+const PING: Duration = Duration::from_secs(30);
+const PING_ANSWER: Duration = Duration::from_secs(15);
 
 /// How long a connection in use may be silent. An API server sends something on every watch about once a minute
 /// (a bookmark), so a watch that is silent for longer is dead, even if its far end still acknowledges packets.
@@ -74,11 +82,15 @@ pub enum ConnectError {
 /// Makes a client. Connects to nothing yet: the server may be down for as long as it likes.
 pub async fn connect(connection: &Connection) -> Result<Client, ConnectError> {
     let path = &connection.kubeconfig;
-    let unusable =
-        |error: KubeconfigError| ConnectError::Kubeconfig { path: path.clone(), problem: first_line(&error) };
-    let config = read(path).await.map_err(unusable)?;
+    let unusable = |error: &dyn std::error::Error| ConnectError::Kubeconfig {
+        path: path.clone(),
+        problem: error.to_string(),
+    };
+    let kubeconfig = kubeconfig::read(path).map_err(|error| unusable(&error))?;
+    let config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await;
+    let config = config.map_err(|error| unusable(&error))?;
     let refused =
-        |error: kube::Error| ConnectError::Credentials { path: path.clone(), problem: first_line(&error) };
+        |error: kube::Error| ConnectError::Credentials { path: path.clone(), problem: error.to_string() };
 
     let mut tcp = HttpConnector::new();
     tcp.enforce_http(false);
@@ -86,12 +98,17 @@ pub async fn connect(connection: &Connection) -> Result<Client, ConnectError> {
     tcp.set_keepalive(Some(KEEPALIVE));
     tcp.set_keepalive_interval(Some(KEEPALIVE));
     tcp.set_keepalive_retries(Some(KEEPALIVE_TRIES));
-    let tls = config.rustls_https_connector_with_connector(tcp).map_err(refused)?;
+    let tls = tls(&config, tcp).map_err(refused)?;
     let mut connector = TimeoutConnector::new(tls);
     connector.set_connect_timeout(Some(CONNECT_TIMEOUT));
     connector.set_read_timeout(Some(SILENCE));
     connector.set_write_timeout(Some(SILENCE));
-    let http: HttpClient<_, Body> = HttpClient::builder(TokioExecutor::new()).build(connector);
+    let http: HttpClient<_, Body> = HttpClient::builder(TokioExecutor::new())
+        .timer(TokioTimer::new())
+        .http2_keep_alive_interval(PING)
+        .http2_keep_alive_timeout(PING_ANSWER)
+        .http2_keep_alive_while_idle(true)
+        .build(connector);
 
     let agent = HeaderValue::from_str(&connection.user_agent).map_err(ConnectError::UserAgent)?;
     let limit = connection.limit.map(|(qps, burst)| {
@@ -127,14 +144,16 @@ pub(super) fn in_words(error: BoxError) -> BoxError {
     error
 }
 
-/// What follows is a drawing of the place in the file.
-fn first_line(error: &dyn std::error::Error) -> String {
-    error.to_string().lines().next().unwrap_or_default().to_owned()
-}
-
-async fn read(path: &Path) -> Result<Config, KubeconfigError> {
-    let kubeconfig = Kubeconfig::read_from(path)?;
-    Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await
+/// TLS with HTTP/2 where the server speaks it: requests and watches share one connection. kube's own connector speaks HTTP/1.1,
+/// which takes a connection for each watch and for each request while others are under way.
+fn tls(config: &Config, tcp: HttpConnector) -> Result<HttpsConnector<HttpConnector>, kube::Error> {
+    let mut builder =
+        HttpsConnectorBuilder::new().with_tls_config(config.rustls_client_config()?).https_or_http();
+    if let Some(name) = &config.tls_server_name {
+        let name = name.clone().try_into().map_err(|error| kube::Error::Service(Box::new(error)))?;
+        builder = builder.with_server_name_resolver(FixedServerNameResolver::new(name));
+    }
+    Ok(builder.enable_all_versions().wrap_connector(tcp))
 }
 
 #[cfg(test)]
@@ -151,7 +170,7 @@ mod tests {
         );
         for (text, problem, remedy) in [
             (None, "No such file or directory", "must name a cluster"),
-            (Some("a: ["), "failed to parse", "must name a cluster"),
+            (Some("a: ["), "line 1 column", "must name a cluster"),
             (Some("clusters: []"), "current context", "must name a cluster"),
             (Some(whole.as_str()), "/none.crt", "replace the credentials"),
         ] {

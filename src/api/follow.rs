@@ -6,12 +6,13 @@ use std::ops::ControlFlow;
 use std::time::Duration;
 
 use futures::StreamExt;
+use kube::Resource;
 use kube::runtime::watcher::{self, Config, Event, watcher};
-use kube::{Api, Resource};
 use serde::de::DeserializeOwned;
 use tokio::time::{Instant, sleep};
 
 use super::error::{Refusal, message, refusal};
+use super::objects::{Objects, Wire};
 use crate::types::{Backoff, BackoffPolicy};
 
 /// Pauses after failures. The first ones are short: a node is often refused an object of a pod that was bound to it a moment
@@ -34,7 +35,7 @@ pub struct Trouble {
 /// Tells of the objects that `config` selects and of their changes, and of what keeps them from being read, until `tell`
 /// breaks it off. After trouble it goes on from where it was if the server still knows, else from a new listing.
 pub async fn follow<K>(
-    api: Api<K>,
+    api: Objects<K>,
     config: Config,
     mut tell: impl FnMut(Result<Event<K>, Trouble>) -> ControlFlow<()>,
 ) where
@@ -50,7 +51,7 @@ pub async fn follow<K>(
                     if matches!(event, Event::Apply(_) | Event::Delete(_)) {
                         backoff = None;
                     }
-                    if tell(Ok(event)).is_break() {
+                    if tell(Ok(unwrapped(event))).is_break() {
                         return;
                     }
                 }
@@ -73,6 +74,16 @@ pub async fn follow<K>(
                 }
             }
         }
+    }
+}
+
+fn unwrapped<K>(event: Event<Wire<K>>) -> Event<K> {
+    match event {
+        Event::Apply(Wire(object)) => Event::Apply(object),
+        Event::Delete(Wire(object)) => Event::Delete(object),
+        Event::Init => Event::Init,
+        Event::InitApply(Wire(object)) => Event::InitApply(object),
+        Event::InitDone => Event::InitDone,
     }
 }
 

@@ -6,8 +6,11 @@ pub mod events;
 #[cfg(any(test, feature = "fakes"))]
 pub mod fake;
 mod follow;
+mod kubeconfig;
+mod objects;
 pub mod patch;
 
 pub use connect::{ConnectError, Connection, connect};
 pub use error::{Refusal, message, refusal};
 pub use follow::{Trouble, follow};
+pub use objects::{Objects, Wire};

@@ -14,6 +14,7 @@ use tokio::net::UnixStream;
 
 use super::exit::Exit;
 use crate::server::{ImageView, LogsQuery, NodeView, PullsView};
+use crate::types::json;
 
 /// Longest text of an error that is read, in bytes.
 const MAX_REFUSAL: usize = 64 * 1024;
@@ -108,7 +109,7 @@ pub(super) async fn pulls(socket: &Path) -> Result<PullsView, ClientError> {
 async fn json<T: DeserializeOwned>(socket: &Path, path: &str) -> Result<T, ClientError> {
     let answer = get(socket, path).await?;
     let body = answer.into_body().collect().await.map_err(ClientError::HungUp)?.to_bytes();
-    serde_json::from_slice(&body).map_err(ClientError::Malformed)
+    json::from_slice(&body).map_err(ClientError::Malformed)
 }
 
 /// A container's log as it comes in.
@@ -153,7 +154,7 @@ impl Watch {
         loop {
             if let Some(end) = self.buffer.iter().position(|byte| *byte == b'\n') {
                 let line = self.buffer.split_to(end + 1);
-                return serde_json::from_slice(&line).map(Some).map_err(ClientError::Malformed);
+                return json::from_slice(&line).map(Some).map_err(ClientError::Malformed);
             }
             match self.body.frame().await {
                 None => return Ok(None),

@@ -15,6 +15,7 @@ use super::pulls::pull_lines;
 use super::table::{Colour, Width, aligned_pods_table, pods_table};
 use crate::pod::status::summary;
 use crate::server::{NodeView, Problem};
+use crate::types::json;
 
 /// How to print.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -69,13 +70,16 @@ fn selected<'a>(node: &'a NodeView, name: Option<&str>) -> Vec<&'a Pod> {
 }
 
 fn print(out: &mut impl Write, pods: &[&Pod], args: &PodsArgs) -> Result<(), CommandError> {
-    let list = || List::<Pod> { items: pods.iter().map(|pod| (*pod).clone()).collect(), ..List::default() };
+    let list = || {
+        let items = pods.iter().map(|pod| (*pod).clone()).collect();
+        json::to_value(&List::<Pod> { items, ..List::default() })
+    };
     match args.output {
         Some(Output::Json) => {
-            serde_json::to_writer_pretty(&mut *out, &list())?;
+            serde_json::to_writer_pretty(&mut *out, &list()?)?;
             writeln!(out)?;
         }
-        Some(Output::Yaml) => write!(out, "{}", serde_saphyr::to_string(&list())?)?,
+        Some(Output::Yaml) => write!(out, "{}", serde_saphyr::to_string(&list()?)?)?,
         Some(Output::Wide) => table(out, pods, Width::Wide)?,
         None => table(out, pods, Width::Narrow)?,
     }

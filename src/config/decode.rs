@@ -1,9 +1,12 @@
 //! JSON values to typed structs, strictly: every unknown field and every wrong value is found at once, with its path. Does
 //! not know where the value came from.
 
+use std::cell::RefCell;
+
 use serde::de::DeserializeOwned;
 use serde_json::Value;
-use serde_path_to_error::Segment;
+
+use crate::types::json;
 
 /// Most mistakes told of one document: more than anybody mends at once. Reading starts anew after each wrong value, so a
 /// document full of them would also take forever.
@@ -18,32 +21,25 @@ pub(super) enum Flaw {
     Wrong { path: String, message: String },
 }
 
-/// Reads `value`, which holds no nulls, as a `T`. `is_object` says of a field whether it takes an object of known fields.
-pub(super) fn decode<T: DeserializeOwned>(
-    value: &Value,
-    is_object: fn(&str) -> bool,
-) -> Result<T, Vec<Flaw>> {
+/// Reads `value`, which holds no nulls, as a `T`.
+pub(super) fn decode<T: DeserializeOwned>(value: &Value) -> Result<T, Vec<Flaw>> {
     let mut rest = value.clone();
     let mut flaws = Vec::new();
-    take_stray_lists(&mut rest, "", is_object, &mut flaws);
     loop {
-        let mut unknown = Vec::new();
-        let mut note = |path: serde_ignored::Path<'_>| unknown.push(Flaw::Unknown(ignored(&path)));
-        let decoder = serde_ignored::Deserializer::new(&rest, &mut note);
-        match serde_path_to_error::deserialize::<_, T>(decoder) {
-            Ok(read) if flaws.is_empty() && unknown.is_empty() => return Ok(read),
-            Ok(_) => {
-                flaws.append(&mut unknown);
+        let unknown = RefCell::new(Vec::new());
+        let read =
+            json::from_value_telling(&rest, &|field| unknown.borrow_mut().push(Flaw::Unknown(field.path)));
+        match read {
+            Ok(read) => {
+                flaws.append(&mut unknown.into_inner());
                 flaws.truncate(MOST_FLAWS);
-                return Err(flaws);
+                return if flaws.is_empty() { Ok(read) } else { Err(flaws) };
             }
-            Err(error) => {
-                let segments: Vec<Segment> = error.path().iter().cloned().collect();
-                let (path, message) = (joined(&segments), plain(&error.inner().to_string()));
-                flaws.push(Flaw::Wrong { path, message });
+            Err(json::Mismatch { path, message }) => {
                 // Reading ends at the first wrong value. Without it, the next one is found.
-                if !remove(&mut rest, &segments) || flaws.len() >= MOST_FLAWS {
-                    flaws.truncate(MOST_FLAWS);
+                let is_removed = remove(&mut rest, &path);
+                flaws.push(Flaw::Wrong { path, message: plain(&message) });
+                if !is_removed || flaws.len() >= MOST_FLAWS {
                     return Err(flaws);
                 }
             }
@@ -51,81 +47,18 @@ pub(super) fn decode<T: DeserializeOwned>(
     }
 }
 
-/// Takes out lists that stand where an object should. A derived struct would take their items for its fields, one by one.
-fn take_stray_lists(value: &mut Value, path: &str, is_object: fn(&str) -> bool, flaws: &mut Vec<Flaw>) {
-    match value {
-        Value::Object(fields) => fields.retain(|name, value| {
-            let path = if path.is_empty() { name.clone() } else { format!("{path}.{name}") };
-            let stray = value.is_array() && is_object(&path);
-            if stray {
-                flaws.push(stray_list(path));
-            } else {
-                take_stray_lists(value, &path, is_object, flaws);
-            }
-            !stray
+/// Removes the field the path leads to, or the list it leads into; false if there is none. Names may have dots in them.
+fn remove(value: &mut Value, path: &str) -> bool {
+    let Value::Object(object) = value else { return false };
+    let is_list = |name: &str| path.strip_prefix(name).is_some_and(|rest| rest.starts_with('['));
+    let found = object.keys().find(|name| *name == path || is_list(name)).cloned();
+    match found {
+        Some(name) => object.remove(&name).is_some(),
+        None => object.iter_mut().any(|(name, value)| {
+            let rest = path.strip_prefix(name.as_str()).and_then(|rest| rest.strip_prefix('.'));
+            rest.is_some_and(|rest| remove(value, rest))
         }),
-        Value::Array(items) => {
-            for (index, item) in items.iter_mut().enumerate() {
-                let path = format!("{path}[{index}]");
-                // No field takes a list of lists.
-                if item.is_array() {
-                    *item = Value::Object(serde_json::Map::new());
-                    flaws.push(stray_list(path));
-                } else {
-                    take_stray_lists(item, &path, is_object, flaws);
-                }
-            }
-        }
-        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
     }
-}
-
-fn stray_list(path: String) -> Flaw {
-    Flaw::Wrong { path, message: "found a list, expected an object".to_owned() }
-}
-
-/// A path as `serde_ignored` has it, in the words of this module.
-fn ignored(path: &serde_ignored::Path<'_>) -> String {
-    use serde_ignored::Path;
-    match path {
-        Path::Root => String::new(),
-        Path::Seq { parent, index } => format!("{}[{index}]", ignored(parent)),
-        Path::Map { parent, key } => match ignored(parent) {
-            parent if parent.is_empty() => key.clone(),
-            parent => format!("{parent}.{key}"),
-        },
-        Path::Some { parent } | Path::NewtypeStruct { parent } | Path::NewtypeVariant { parent } => {
-            ignored(parent)
-        }
-    }
-}
-
-fn joined(segments: &[Segment]) -> String {
-    let mut path = String::new();
-    for segment in segments {
-        match segment {
-            Segment::Seq { index } => path.push_str(&format!("[{index}]")),
-            Segment::Map { key } | Segment::Enum { variant: key } => {
-                if !path.is_empty() {
-                    path.push('.');
-                }
-                path.push_str(key);
-            }
-            Segment::Unknown => {}
-        }
-    }
-    path
-}
-
-/// Removes the field the path leads to, or the list it leads into; false if there is none.
-fn remove(value: &mut Value, segments: &[Segment]) -> bool {
-    let fields: Vec<&String> = segments
-        .iter()
-        .map_while(|segment| if let Segment::Map { key } = segment { Some(key) } else { None })
-        .collect();
-    let Some((last, parents)) = fields.split_last() else { return false };
-    let parent = parents.iter().try_fold(value, |value, name| value.get_mut(name.as_str()));
-    parent.and_then(Value::as_object_mut).is_some_and(|object| object.remove(last.as_str()).is_some())
 }
 
 /// A message of the decoder in the words of the file's author.
@@ -147,12 +80,10 @@ fn plain(message: &str) -> String {
         "a map" => "an object",
         other => other,
     };
-    let unquoted = ["boolean", "integer", "floating point"].iter().any(|kind| found.starts_with(kind));
-    let remedy = if unquoted && expected == "a string" { "; put it in quotes" } else { "" };
     if found.starts_with("unknown variant") {
         return format!("{}, expected {expected}", found.replacen("unknown variant ", "unknown value ", 1));
     }
-    format!("found {found}, expected {expected}{remedy}")
+    format!("found {found}, expected {expected}")
 }
 
 #[cfg(test)]
@@ -163,15 +94,14 @@ mod tests {
     use crate::config::wire::KubeletConfiguration;
 
     fn flaws(value: Value) -> Vec<(String, String)> {
-        let mut flaws: Vec<(String, String)> =
-            decode::<KubeletConfiguration>(&value, |path| path == "memorySwap")
-                .unwrap_err()
-                .into_iter()
-                .map(|flaw| match flaw {
-                    Flaw::Unknown(path) => (path, "unknown".to_owned()),
-                    Flaw::Wrong { path, message } => (path, message),
-                })
-                .collect();
+        let mut flaws: Vec<(String, String)> = decode::<KubeletConfiguration>(&value)
+            .unwrap_err()
+            .into_iter()
+            .map(|flaw| match flaw {
+                Flaw::Unknown(path) => (path, "unknown".to_owned()),
+                Flaw::Wrong { path, message } => (path, message),
+            })
+            .collect();
         flaws.sort();
         flaws
     }
@@ -200,8 +130,8 @@ mod tests {
             ("authentication.x509.clientCA", "unknown"),
             ("cgroupDriver", "unknown value `docker`, expected `cgroupfs` or `systemd`"),
             ("clusterDNS[1]", ""),
-            ("clusterDomain", "found boolean `true`, expected a string; put it in quotes"),
-            ("evictionHard.memory.available", "found integer `5`, expected a string; put it in quotes"),
+            ("clusterDomain", "true is not text; put it in quotes"),
+            ("evictionHard.memory.available", "5 is not text; put it in quotes"),
             ("failSwapOn", "found string \"no\", expected a boolean"),
             ("kubeReserved", "found a list, expected an object"),
             ("logging.verbosity", "found integer `-1`, expected an integer that is not negative"),
@@ -236,7 +166,7 @@ mod tests {
             "cgroupDriver": "", "address": "", "memorySwap": {"swapBehavior": ""},
             "logging": {"flushFrequency": 5_000_000_000_i64, "options": {"json": {"infoBufferSize": 0}}},
         });
-        let read: KubeletConfiguration = decode(&value, |_| false).unwrap();
+        let read: KubeletConfiguration = decode(&value).unwrap();
         assert_eq!(read.cgroup_driver, None);
         assert_eq!(read.logging.flush_frequency.unwrap().to_string(), "5s");
     }

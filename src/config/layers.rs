@@ -232,7 +232,7 @@ fn check(layer: &Layer, kind: DocumentKind) -> Vec<ConfigError> {
 }
 
 fn flaws<T: DeserializeOwned>(layer: &Layer, value: &Value, known: &[&str]) -> Vec<ConfigError> {
-    let Err(flaws) = decode::<T>(value, served::is_object) else { return Vec::new() };
+    let Err(flaws) = decode::<T>(value) else { return Vec::new() };
     let error = |flaw| match flaw {
         Flaw::Unknown(path) => ConfigError::UnknownField {
             at: layer.place(&path),

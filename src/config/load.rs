@@ -121,7 +121,7 @@ fn process_breaches(flags: &ProcessFlags) -> Vec<ConfigError> {
 
 /// What the layers say, as a struct. Each was checked by itself, so nothing should be wrong here that was not reported.
 fn read<T: serde::de::DeserializeOwned>(layers: &Layers) -> Result<T, ConfigErrors> {
-    decode(&layers.merged(), served::is_object).map_err(|flaws| {
+    decode(&layers.merged()).map_err(|flaws| {
         let error = |flaw| match flaw {
             Flaw::Unknown(path) => ConfigError::UnknownField { at: layers.place(&path), path, nearest: None },
             Flaw::Wrong { path, message } => {

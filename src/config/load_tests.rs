@@ -281,7 +281,7 @@ fn what_is_not_served_is_refused_or_said() {
         errors(
             "protectKernelDefaults: true\nshutdownGracePeriod: 30s\nsystemReserved: {cpu: 1}\nkubeReserved: {cpu: \"1\"}\n"
         ),
-        ["DIR/a.yaml:5: systemReserved.cpu: found integer `1`, expected a string; put it in quotes"]
+        ["DIR/a.yaml:5: systemReserved.cpu: 1 is not text; put it in quotes"]
     );
     assert_eq!(
         errors("kubeReserved: {disk: \"1\", cpu: \"-1\"}\nsystemReserved: {memory: much}\nreservedSystemCPUs: a\nevictionHard: {memory: 1%}\n").len(),

@@ -8,6 +8,7 @@ use serde_json::Value;
 use super::hostlet::HostletConfiguration;
 use super::merge::without_nulls;
 use super::wire::KubeletConfiguration;
+use crate::types::json;
 
 /// The whole configuration that holds. Displayed, it is YAML of two documents, which `--config` would take as they are.
 #[derive(Clone, Debug, PartialEq)]
@@ -35,7 +36,7 @@ impl EffectiveConfig {
 /// The document as JSON, without the fields that are not set.
 fn value(document: &impl Serialize) -> Value {
     // The documents are plain data with text for keys; there is nothing in them that JSON has no word for.
-    without_nulls(serde_json::to_value(document).unwrap_or_default())
+    without_nulls(json::to_value(document).unwrap_or_default())
 }
 
 impl fmt::Display for EffectiveConfig {

@@ -3,10 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use k8s_openapi::api::core::v1::Node;
+use k8s_openapi::api::core::v1::{Node, NodeStatus};
+use kube::Client;
 use kube::api::{GetParams, Patch, PatchParams};
-use kube::{Api, Client};
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep, sleep_until};
 use tokio_util::sync::CancellationToken;
@@ -16,8 +16,9 @@ use super::register::{Registered, attempt, initial};
 use super::request::{RequestError, within};
 use super::status::{beat, update};
 use super::{Facts, Inputs, NodeEvent, NodeEvents, Settings};
-use crate::api::{Refusal, patch};
+use crate::api::{Objects, Refusal, Wire, patch};
 use crate::telemetry::Changed;
+use crate::types::json::to_value;
 use crate::types::{Backoff, BackoffPolicy, WallClock, error_chain};
 
 /// How often a status is tried to be sent in one round; upstream's constant.
@@ -33,7 +34,7 @@ const REGISTER_BACKOFF: BackoffPolicy = BackoffPolicy {
 /// Keeps the node's API object true.
 pub struct StatusTask {
     settings: Arc<Settings>,
-    nodes: Api<Node>,
+    nodes: Objects<Node>,
     inputs: Inputs,
     events: NodeEvents,
     clock: WallClock,
@@ -66,7 +67,7 @@ impl StatusTask {
     ) -> Self {
         Self {
             settings,
-            nodes: Api::all(client),
+            nodes: Objects::all(client),
             inputs,
             events,
             clock,
@@ -189,7 +190,7 @@ impl StatusTask {
             0 => GetParams::at(known.as_deref().unwrap_or("0")),
             _ => GetParams::default(),
         };
-        let base = within(limit, self.nodes.get_with(&name, &version)).await?;
+        let Wire(base) = within(limit, self.nodes.get_with(&name, &version)).await?;
         let facts = self.facts().await;
         let before = base.status.clone().unwrap_or_default();
         let mut status = before.clone();
@@ -207,13 +208,13 @@ impl StatusTask {
             return Ok(());
         }
         beat(&mut status, self.clock.now());
-        let patch = patch::strategic(&json!({"status": before}), &json!({"status": status}));
+        let patch = patch::strategic(&in_status(&before), &in_status(&status));
         // Of the Node that was read, not of another one of its name.
         let mut patch = patch.unwrap_or_else(|| json!({}));
         patch["metadata"] = json!({"uid": base.metadata.uid});
         let parameters = PatchParams::default();
         let patch = Patch::Strategic(patch);
-        let patched = within(limit, self.nodes.patch_status(&name, &parameters, &patch)).await?;
+        let Wire(patched) = within(limit, self.nodes.patch_status(&name, &parameters, &patch)).await?;
         self.seen(patched);
         let now = Instant::now();
         pace.sent(now, changed, rand::random());
@@ -253,4 +254,9 @@ impl StatusTask {
             tracing::warn!(node = self.settings.name, error, "cannot {what}; trying again");
         }
     }
+}
+
+fn in_status(status: &NodeStatus) -> Value {
+    // Plain data of strings and numbers, which always becomes JSON.
+    json!({"status": to_value(status).unwrap_or_default()})
 }

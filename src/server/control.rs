@@ -7,12 +7,13 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use axum::Router;
 use axum::body::{Body, Bytes};
 use axum::extract::{Query, State};
+use axum::http::StatusCode;
 use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
-use axum::{Json, Router};
 use futures::{StreamExt, stream};
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
@@ -22,6 +23,7 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+use super::http;
 use super::images::images;
 use super::logs::logs;
 use super::pulls::pulls;
@@ -143,9 +145,7 @@ impl ControlServer {
             .route("/v1/images", get(images))
             .route("/v1/pulls", get(pulls))
             .with_state((self, cancel.clone()));
-        let stop = cancel.clone();
-        let serving =
-            axum::serve(listener, app).with_graceful_shutdown(async move { stop.cancelled().await });
+        let serving = http::serve(listener, app, &cancel);
         let overdue = async {
             cancel.cancelled().await;
             tokio::time::sleep(FAREWELL).await;
@@ -153,11 +153,7 @@ impl ControlServer {
         tokio::select! {
             // Cancel-safe: the server is dropped with its connections.
             () = overdue => {}
-            served = async { serving.await } => {
-                if let Err(error) = served {
-                    tracing::error!(%error, "the control socket is no longer served");
-                }
-            }
+            () = serving => {}
         }
     }
 
@@ -287,7 +283,10 @@ async fn pods(
     Query(query): Query<PodsQuery>,
 ) -> Response {
     if !query.watch {
-        return Json(server.view()).into_response();
+        return match serde_json::to_vec(&server.view()) {
+            Ok(view) => ([(CONTENT_TYPE, "application/json")], view).into_response(),
+            Err(error) => (StatusCode::INTERNAL_SERVER_ERROR, error.to_string()).into_response(),
+        };
     }
     let board = server.board.changes();
     let views = stream::unfold((server, board, true), |(mut server, mut board, first)| async move {

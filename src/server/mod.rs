@@ -3,6 +3,7 @@
 mod control;
 mod explain;
 mod find;
+mod http;
 mod images;
 mod logs;
 mod pulls;

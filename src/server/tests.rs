@@ -84,7 +84,7 @@ impl Bench {
             status,
             terminating_since: None,
             lifecycle: Lifecycle::Active,
-            has_finished: false,
+            has_given_back: false,
         });
         let server = ControlServer {
             node: "node1".to_owned(),

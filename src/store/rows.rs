@@ -8,6 +8,7 @@ use tokio::sync::{Notify, watch};
 
 use super::contents::Contents;
 use super::table::Table;
+use crate::types::json;
 
 /// The rows. Cheap to clone; all clones are one store. The default one is empty and has no file: what is put into it is gone
 /// with it.
@@ -96,7 +97,7 @@ impl Store {
 }
 
 fn decode<T: DeserializeOwned>(table: Table, key: &str, value: &[u8]) -> Option<T> {
-    let row = serde_json::from_slice(value);
+    let row = json::from_slice(value);
     let told = |error: &serde_json::Error| {
         tracing::warn!(table = table.name(), key, %error, "cannot read a row of the store; going on without");
     };

@@ -21,7 +21,7 @@ pub use dirs::HostDirs;
 pub use error::SysError;
 pub use file_work::file_work;
 pub use host::{Host, root_check};
-pub use limits::{Applied, raise_open_files, set_oom_score_adj};
+pub use limits::{Applied, raise_open_files, set_oom_score_adj, share_one_heap};
 pub use lock_file::LockFile;
 pub use machine::Machine;
 pub use mounts::{KernelMounts, Mount, MountTable, Mounts};

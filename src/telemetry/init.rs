@@ -3,15 +3,15 @@
 use std::io::{self, IsTerminal};
 
 use tracing::Subscriber;
-use tracing_subscriber::filter::ParseError;
+use tracing_subscriber::filter::{ParseError, Targets};
 use tracing_subscriber::fmt::MakeWriter;
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::{SubscriberInitExt, TryInitError};
-use tracing_subscriber::{EnvFilter, Layer, Registry, fmt};
+use tracing_subscriber::{Layer, Registry, fmt};
 
 use super::journal::stderr_is_journal;
 
-/// Overrides the verbosity, in the language of `tracing_subscriber::EnvFilter`, e.g. `hostlet::pleg=trace,info`.
+/// Overrides the verbosity, in the language of `tracing_subscriber::filter::Targets`, e.g. `hostlet::pleg=debug,info`.
 const FILTER_VARIABLE: &str = "HOSTLET_LOG";
 /// Asks for no colours when set to anything (no-color.org).
 const NO_COLOR_VARIABLE: &str = "NO_COLOR";
@@ -106,23 +106,21 @@ pub fn init(config: TelemetryConfig) -> Result<(), TelemetryError> {
 
 fn subscriber(
     layer: Box<dyn Layer<Registry> + Send + Sync>,
-    filter: EnvFilter,
+    filter: Targets,
 ) -> impl Subscriber + Send + Sync {
     tracing_subscriber::registry().with(layer.with_filter(filter))
 }
 
 /// What is logged: of the libraries only warnings, unless the environment says otherwise. Of what kube warns about, each
 /// refused listing, we tell ourselves when it matters.
-fn filter(verbosity: u8, from_environment: Option<&str>) -> Result<EnvFilter, TelemetryError> {
+fn filter(verbosity: u8, from_environment: Option<&str>) -> Result<Targets, TelemetryError> {
     let directives = match (from_environment.filter(|value| !value.is_empty()), verbosity) {
         (Some(value), _) => value,
         (None, 0..=2) => "warn,kube_runtime=error,hostlet=info",
         (None, 3..=4) => "warn,kube_runtime=error,hostlet=debug",
         (None, 5..) => "warn,hostlet=trace",
     };
-    EnvFilter::builder()
-        .parse(directives)
-        .map_err(|source| TelemetryError::Filter { value: directives.to_owned(), source })
+    directives.parse().map_err(|source| TelemetryError::Filter { value: directives.to_owned(), source })
 }
 
 /// A layer that writes a line per event.

@@ -8,6 +8,7 @@ mod error_chain;
 mod event;
 mod go_text;
 mod ids;
+pub mod json;
 mod labels;
 pub(crate) mod names;
 mod one_line;

@@ -11,6 +11,7 @@ use jiff::{SignedDuration, Timestamp};
 use serde::Deserialize;
 
 use super::objects::Token;
+use crate::types::json;
 
 /// No token is used for longer, however long it is valid.
 const MAX_USE: SignedDuration = SignedDuration::from_hours(24);
@@ -47,7 +48,7 @@ pub(super) fn read_token(path: &Path, seconds: i64) -> Option<Token> {
 
 fn parse_token(value: String, seconds: i64) -> Option<Token> {
     let payload = URL_SAFE_NO_PAD.decode(value.split('.').nth(1)?).ok()?;
-    let claims: Claims = serde_json::from_slice(&payload).ok()?;
+    let claims: Claims = json::from_slice(&payload).ok()?;
     let issued = Timestamp::from_second(claims.iat).ok()?;
     let asked = Duration::from_secs(u64::try_from(seconds).ok()?);
     let expires = Timestamp::from_second(claims.exp).ok()?.min(issued.saturating_add(asked).ok()?);

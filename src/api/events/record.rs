@@ -7,15 +7,15 @@ use std::time::Duration;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Event, EventSource};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
+use kube::Client;
 use kube::api::{Patch, PatchParams, PostParams};
-use kube::{Api, Client};
 use serde_json::json;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::correlate::{Correlator, Count, Happening};
-use crate::api::{Refusal, refusal};
+use crate::api::{Objects, Refusal, Wire, refusal};
 use crate::types::{WallClock, error_chain};
 
 /// Happenings that may wait to be written. A pod's start has about five; beyond a thousand nobody reads them.
@@ -142,7 +142,7 @@ impl EventSink {
     ) -> Result<String, kube::Error> {
         // What is in no namespace has its events in this one.
         let namespace = happening.object.namespace.as_deref().unwrap_or("default");
-        let events: Api<Event> = Api::namespaced(self.client.clone(), namespace);
+        let events = Objects::<Event>::namespaced(self.client.clone(), namespace);
         if let Some(name) = &count.name {
             let change = json!({"count": count.count, "lastTimestamp": Time(at), "message": count.message});
             events.patch(name, &PatchParams::default(), &Patch::Strategic(change)).await?;
@@ -150,7 +150,7 @@ impl EventSink {
         }
         let event = self.event(happening, at, count, namespace);
         let name = event.metadata.name.clone().unwrap_or_default();
-        events.create(&PostParams::default(), &event).await?;
+        events.create(&PostParams::default(), &Wire(event)).await?;
         Ok(name)
     }
 

@@ -13,6 +13,7 @@ use super::media::{
 };
 use super::{Digest, PlanError};
 use crate::image::Reference;
+use crate::types::json;
 
 /// Labels by which containerd's garbage collector finds what a blob refers to; the keys are those of its own importer.
 const CONFIG_LABEL: &str = "containerd.io/gc.ref.content.config";
@@ -317,7 +318,7 @@ fn digest(text: &str) -> Result<Digest, PlanError> {
 
 fn document<T: DeserializeOwned>(name: &str, found: &Found) -> Result<T, PlanError> {
     let content = found.content.as_ref().ok_or_else(|| PlanError::NoDocument(name.to_owned()))?;
-    serde_json::from_slice(content).map_err(|source| PlanError::Document { name: name.to_owned(), source })
+    json::from_slice(content).map_err(|source| PlanError::Document { name: name.to_owned(), source })
 }
 
 /// What a manifest refers to, for containerd's garbage collector.

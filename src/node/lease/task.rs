@@ -5,14 +5,14 @@ use std::time::Duration;
 
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::Node;
+use kube::Client;
 use kube::api::PostParams;
-use kube::{Api, Client};
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
 
 use super::spec::{NAMESPACE, pause, renewed};
-use crate::api::Refusal;
+use crate::api::{Objects, Refusal, Wire};
 use crate::node::Settings;
 use crate::node::request::{RequestError, within};
 use crate::telemetry::Changed;
@@ -31,7 +31,7 @@ const BACKOFF: BackoffPolicy = BackoffPolicy {
 /// Renews the lease of this node.
 pub struct LeaseTask {
     settings: Arc<Settings>,
-    leases: Api<Lease>,
+    leases: Objects<Lease>,
     node: watch::Receiver<Option<Arc<Node>>>,
     clock: WallClock,
     /// The lease as we last wrote it. Nobody else writes it as a rule, so it is renewed without being read again.
@@ -48,7 +48,7 @@ impl LeaseTask {
         node: watch::Receiver<Option<Arc<Node>>>,
         clock: WallClock,
     ) -> Self {
-        let leases = Api::namespaced(client, NAMESPACE);
+        let leases = Objects::namespaced(client, NAMESPACE);
         Self { settings, leases, node, clock, latest: None, trouble: Changed::new() }
     }
 
@@ -94,11 +94,11 @@ impl LeaseTask {
     /// Renews `base` in a few attempts; whether one of them did it.
     async fn update(&mut self, mut base: Lease) -> bool {
         for _ in 0..ATTEMPTS {
-            let lease = self.renewed(Some(&base));
+            let lease = Wire(self.renewed(Some(&base)));
             let name = &self.settings.name;
             let parameters = PostParams::default();
             let error = match within(self.limit(), self.leases.replace(name, &parameters, &lease)).await {
-                Ok(lease) => {
+                Ok(Wire(lease)) => {
                     self.latest = Some(lease);
                     self.trouble = Changed::new();
                     return true;
@@ -149,15 +149,15 @@ impl LeaseTask {
 
     async fn get_or_create(&mut self) -> Result<Option<(Lease, bool)>, RequestError> {
         match within(self.limit(), self.leases.get(&self.settings.name)).await {
-            Ok(lease) => return Ok(Some((lease, false))),
+            Ok(Wire(lease)) => return Ok(Some((lease, false))),
             Err(error) if error.refusal() == Refusal::NotFound => {}
             Err(error) => return Err(error),
         }
         if self.node.borrow_and_update().is_none() {
             return Ok(None);
         }
-        let lease = self.renewed(None);
-        let made = within(self.limit(), self.leases.create(&PostParams::default(), &lease)).await?;
+        let lease = Wire(self.renewed(None));
+        let Wire(made) = within(self.limit(), self.leases.create(&PostParams::default(), &lease)).await?;
         self.trouble = Changed::new();
         Ok(Some((made, true)))
     }

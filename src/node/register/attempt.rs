@@ -3,11 +3,10 @@
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Node;
-use kube::Api;
 use kube::api::{Patch, PatchParams, PostParams};
 
 use super::adopt::adopt;
-use crate::api::Refusal;
+use crate::api::{Objects, Refusal, Wire};
 use crate::node::request::{RequestError, within};
 
 /// How it went.
@@ -20,12 +19,12 @@ pub(in crate::node) enum Registered {
 
 /// May be repeated after any failure: what an attempt with a lost answer made, the next one adopts.
 pub(in crate::node) async fn attempt(
-    nodes: &Api<Node>,
+    nodes: &Objects<Node>,
     initial: &Node,
     limit: Duration,
 ) -> Result<Registered, RequestError> {
-    let error = match within(limit, nodes.create(&PostParams::default(), initial)).await {
-        Ok(node) => return Ok(Registered::Created(node)),
+    let error = match within(limit, nodes.create(&PostParams::default(), &Wire(initial.clone()))).await {
+        Ok(Wire(node)) => return Ok(Registered::Created(node)),
         Err(error) => error,
     };
     match error.refusal() {
@@ -39,7 +38,7 @@ pub(in crate::node) async fn attempt(
     }
     let name = initial.metadata.name.as_deref().unwrap_or_default();
     let existing = match within(limit, nodes.get(name)).await {
-        Ok(existing) => existing,
+        Ok(Wire(existing)) => existing,
         // Then that it may not be made is what matters.
         Err(missing) if missing.refusal() == Refusal::NotFound => return Err(error),
         Err(other) => return Err(other),
@@ -48,7 +47,9 @@ pub(in crate::node) async fn attempt(
         None => Ok(Registered::Adopted(existing)),
         Some(patch) => {
             let (parameters, patch) = (PatchParams::default(), Patch::Strategic(patch));
-            within(limit, nodes.patch(name, &parameters, &patch)).await.map(Registered::Adopted)
+            within(limit, nodes.patch(name, &parameters, &patch))
+                .await
+                .map(|Wire(node)| Registered::Adopted(node))
         }
     }
 }

@@ -4,13 +4,12 @@ use std::net::IpAddr;
 
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Node, Taint};
-use kube::Api;
 use serde_json::{Value, json};
 
 use super::adopt::adopt;
 use super::{Registered, attempt, initial};
-use crate::api::Refusal;
 use crate::api::fake::{ApiFault, ApiRule, FakeApi};
+use crate::api::{Objects, Refusal};
 use crate::node::Settings;
 use crate::node::testing::{facts, settings};
 use crate::types::WallClock;
@@ -114,9 +113,9 @@ fn an_existing_node_gets_facts_and_keeps_the_rest() {
     assert_eq!(adopt(&made(&settings), &known).unwrap()["spec"], Value::Null, "it cannot be changed");
 }
 
-fn server() -> (FakeApi, Api<Node>) {
+fn server() -> (FakeApi, Objects<Node>) {
     let api = FakeApi::new(WallClock::system());
-    let nodes = Api::all(api.client());
+    let nodes = Objects::all(api.client());
     (api, nodes)
 }
 

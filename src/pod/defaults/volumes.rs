@@ -4,6 +4,7 @@ use k8s_openapi::api::core::v1::{DownwardAPIVolumeFile, Volume};
 use serde_json::Value;
 
 use super::or_text;
+use crate::types::json;
 
 /// Mode of files that a volume makes, where it does not say.
 const FILE_MODE: i32 = 0o644;
@@ -42,7 +43,7 @@ pub(super) fn set(volume: &mut Volume) {
 
 /// Whether any of the thirty kinds of volume is named: on the wire a volume is its name and one key more.
 fn has_source(volume: &Volume) -> bool {
-    match serde_json::to_value(volume) {
+    match json::to_value(volume) {
         Ok(Value::Object(object)) => object.len() > 1,
         Ok(_) | Err(_) => true,
     }

@@ -5,14 +5,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::{Node, Pod};
+use kube::Client;
 use kube::api::{DeleteParams, PostParams, Preconditions};
-use kube::{Api, Client};
 use tokio::sync::watch;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::plan::{Action, Name, Owner, plan};
-use crate::api::{Refusal, refusal};
+use crate::api::{Objects, Refusal, Wire, refusal};
 use crate::pod::is_static;
 use crate::pod::source::api::ApiState;
 use crate::pod::table::WantedPods;
@@ -99,11 +99,11 @@ impl Mirrors {
 
     /// Makes one request. Answers how long to wait if it failed.
     async fn perform(&mut self, (namespace, name): &Name, action: Action) -> Result<(), Duration> {
-        let pods: Api<Pod> = Api::namespaced(self.client.clone(), namespace);
+        let pods = Objects::<Pod>::namespaced(self.client.clone(), namespace);
         let pod = format!("{namespace}/{name}");
         let asked = async {
             match action {
-                Action::Create(mirror) => pods.create(&PostParams::default(), &mirror).await.map(drop),
+                Action::Create(mirror) => pods.create(&PostParams::default(), &Wire(*mirror)).await.map(drop),
                 Action::Delete(uid) => {
                     let only_this = Preconditions { uid: Some(uid), resource_version: None };
                     let at_once = DeleteParams::default().grace_period(0).preconditions(only_this);

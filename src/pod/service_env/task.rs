@@ -5,14 +5,14 @@ use std::ops::ControlFlow;
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Service;
+use kube::Client;
 use kube::runtime::watcher::{Config, Event};
-use kube::{Api, Client};
 use tokio::sync::watch;
 use tokio::time::{Instant, timeout_at};
 use tokio_util::sync::CancellationToken;
 
 use super::known::{KnownServices, ServiceVariables};
-use crate::api::follow;
+use crate::api::{Objects, follow};
 use crate::store::{Store, Table};
 use crate::telemetry::Changed;
 
@@ -81,7 +81,7 @@ impl ServicesTask {
         // Headless services have no variables, and may be many. As upstream.
         let config = Config::default().fields("spec.clusterIP!=None");
         let mut trouble = Changed::new();
-        let following = follow(Api::<Service>::all(self.client), config, |news| {
+        let following = follow(Objects::<Service>::all(self.client), config, |news| {
             match news {
                 Ok(event) => {
                     trouble = Changed::new();

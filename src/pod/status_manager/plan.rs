@@ -6,14 +6,15 @@ use serde_json::{Value, json};
 use super::merge::merged;
 use crate::api::patch;
 use crate::pod::status::{Lifecycle, Phase};
+use crate::types::json::to_value;
 
 /// What is told of a pod.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Told<'a> {
     pub(super) status: &'a PodStatus,
     pub(super) lifecycle: Lifecycle,
-    /// Nothing of it is left to be given back.
-    pub(super) has_finished: bool,
+    /// It holds nothing of the host any more.
+    pub(super) has_given_back: bool,
 }
 
 /// The object that shows the pod.
@@ -58,13 +59,13 @@ pub(super) fn plan(told: Told<'_>, live: Live<'_>) -> Write {
     }
     let wanted = merged(told.status, told.lifecycle, live.status);
     // Both are plain data of strings and numbers, which always become JSON.
-    let as_value = |status: &PodStatus| serde_json::to_value(status).unwrap_or_default();
+    let as_value = |status: &PodStatus| to_value(status).unwrap_or_default();
     if let Some(change) = patch::strategic(&as_value(live.status), &as_value(&wanted)) {
         let urgency = if is_urgent(live.status, &wanted) { Urgency::Now } else { Urgency::Soon };
         return Write::Patch(json!({"metadata": {"uid": live.uid}, "status": change}), urgency);
     }
     let has_ended = live.status.phase.as_deref().and_then(Phase::parse).is_some_and(Phase::is_terminal);
-    if live.is_deleting && !live.is_mirror && told.has_finished && has_ended {
+    if live.is_deleting && !live.is_mirror && told.has_given_back && has_ended {
         return Write::Delete;
     }
     Write::Nothing

@@ -8,15 +8,15 @@ use std::time::Duration;
 use futures::future::BoxFuture;
 use futures::stream::{FuturesUnordered, StreamExt};
 use k8s_openapi::api::core::v1::{Pod, PodStatus};
+use kube::Client;
 use kube::api::{DeleteParams, Patch, PatchParams, Preconditions};
-use kube::{Api, Client};
 use serde_json::Value;
 use tokio::sync::watch;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::plan::{Live, Told, Urgency, Write, plan};
-use crate::api::{Refusal, refusal};
+use crate::api::{Objects, Refusal, Wire, refusal};
 use crate::pod::admission::RefusedPod;
 use crate::pod::source::api::ApiState;
 use crate::pod::status::Lifecycle;
@@ -65,7 +65,7 @@ pub struct StatusManager {
 struct Said {
     status: Arc<PodStatus>,
     lifecycle: Lifecycle,
-    has_finished: bool,
+    has_given_back: bool,
 }
 
 /// The object of a pod.
@@ -163,11 +163,12 @@ impl StatusManager {
         let mut told: BTreeMap<PodUid, (Said, Arc<Pod>)> = BTreeMap::new();
         for refused in self.sources.refused.borrow().iter() {
             let status = refused.status.clone();
-            let said = Said { status, lifecycle: Lifecycle::Terminated, has_finished: true };
+            let said = Said { status, lifecycle: Lifecycle::Terminated, has_given_back: true };
             told.insert(pod_ref(&refused.pod).uid, (said, refused.pod.clone()));
         }
         for all in self.sources.board.all() {
-            let said = Said { status: all.status, lifecycle: all.lifecycle, has_finished: all.has_finished };
+            let said =
+                Said { status: all.status, lifecycle: all.lifecycle, has_given_back: all.has_given_back };
             told.insert(pod_ref(&all.pod).uid, (said, all.pod));
         }
         let api = self.sources.api.borrow().clone();
@@ -192,7 +193,7 @@ impl StatusManager {
             }
             let (Some((_, request)), Some(object)) = (entry.next.take(), &entry.object) else { continue };
             entry.is_busy = true;
-            let pods: Api<Pod> = Api::namespaced(self.client.clone(), &object.namespace);
+            let pods = Objects::<Pod>::namespaced(self.client.clone(), &object.namespace);
             let (uid, name) = (uid.clone(), object.name.clone());
             let of = object.uid.clone();
             self.writes.push(Box::pin(async move {
@@ -232,7 +233,7 @@ impl Entry {
         let same_said = self.said.as_ref().is_some_and(|old| {
             Arc::ptr_eq(&old.status, &said.status)
                 && old.lifecycle == said.lifecycle
-                && old.has_finished == said.has_finished
+                && old.has_given_back == said.has_given_back
         });
         let key = |object: &Option<Object>| object.as_ref().map(|o| (o.uid.clone(), o.version.clone()));
         let same_object = key(&self.object) == key(&object);
@@ -257,7 +258,8 @@ impl Entry {
             Some((version, status)) if !is_newer(&object.version, version) => status,
             Some(_) | None => &object.status,
         };
-        let told = Told { status: &said.status, lifecycle: said.lifecycle, has_finished: said.has_finished };
+        let told =
+            Told { status: &said.status, lifecycle: said.lifecycle, has_given_back: said.has_given_back };
         let live = Live {
             uid: &object.uid,
             status,
@@ -379,11 +381,11 @@ fn object_of(api: &ApiState, uid: &PodUid, pod: &Pod) -> Option<Object> {
     })
 }
 
-async fn perform(pods: Api<Pod>, name: String, uid: String, request: Request) -> Written {
+async fn perform(pods: Objects<Pod>, name: String, uid: String, request: Request) -> Written {
     match request {
         Request::Patch(change) => {
             let patched = pods.patch_status(&name, &PatchParams::default(), &Patch::Strategic(change)).await;
-            patched.map_or_else(Written::Failed, |pod| Written::Patched(Box::new(pod)))
+            patched.map_or_else(Written::Failed, |Wire(pod)| Written::Patched(Box::new(pod)))
         }
         Request::Delete => {
             let only_this = Preconditions { uid: Some(uid), resource_version: None };

@@ -6,7 +6,7 @@ use k8s_openapi::api::core::v1::{Container, Volume, VolumeMount};
 use serde_json::Value;
 
 use super::{Errors, FieldError, FieldPath, each_invalid, list, names, one_of, required, text};
-use crate::types::Quantity;
+use crate::types::{Quantity, json};
 
 pub(super) fn check_volumes(volumes: &[Volume], path: &FieldPath, errors: &mut Errors) {
     let mut taken = BTreeSet::new();
@@ -28,7 +28,7 @@ pub(super) fn check_volumes(volumes: &[Volume], path: &FieldPath, errors: &mut E
 
 /// The kinds of volume that `volume` names: on the wire every key but its name is one.
 pub(super) fn sources(volume: &Volume) -> Vec<String> {
-    match serde_json::to_value(volume) {
+    match json::to_value(volume) {
         Ok(Value::Object(object)) => object.keys().filter(|key| *key != "name").cloned().collect(),
         Ok(_) | Err(_) => Vec::new(),
     }

@@ -21,7 +21,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::{Known, Object, ObjectError, ObjectKind, ObjectRef, ObjectSource, Token, TokenRequest};
-use crate::api::{Refusal, Trouble, follow, message, refusal};
+use crate::api::{Objects, Refusal, Trouble, follow, message, refusal};
 
 /// How long an object may be refused, or the server be away, before those who know nothing of the object are told: most of
 /// it passes, and they wait.
@@ -204,7 +204,7 @@ where
     K: Resource<Scope = NamespaceResourceScope, DynamicType = ()>,
     K: Into<Object> + Immutable + Clone + DeserializeOwned + Debug + Send + 'static,
 {
-    let api = Api::<K>::namespaced(client.clone(), &object.namespace);
+    let api = Objects::<K>::namespaced(client.clone(), &object.namespace);
     let config = Config::default().fields(&format!("metadata.name={}", object.name));
     let asked = Instant::now();
     let mut is_listed = false;

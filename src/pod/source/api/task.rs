@@ -5,13 +5,13 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
+use kube::Client;
 use kube::runtime::watcher;
-use kube::{Api, Client};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use super::pods::{ApiPods, ApiState};
-use crate::api::follow;
+use crate::api::{Objects, follow};
 
 /// How long the server keeps one watch open, seconds. kube takes a watch that is silent for 5 s longer for dead, so this
 /// bounds how long a connection that only seems to live can hide changes.
@@ -29,7 +29,7 @@ pub async fn run(
     tx: watch::Sender<ApiState>,
     cancel: CancellationToken,
 ) {
-    let pods: Api<Pod> = Api::all(client);
+    let pods = Objects::<Pod>::all(client);
     // The Node authorizer wants exactly this selector.
     let config =
         watcher::Config::default().fields(&format!("spec.nodeName={node_name}")).timeout(WATCH_SECONDS);

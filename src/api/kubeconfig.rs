@@ -1,0 +1,116 @@
+//! Reading a kubeconfig. Its fields are kube's; its text is read as hostlet's other files are.
+
+use std::io;
+use std::path::{MAIN_SEPARATOR, Path};
+
+use kube::config::{Kubeconfig, KubeconfigError};
+use serde_json::Value;
+
+use crate::config::parse_documents;
+use crate::types::json;
+
+/// Fields that name a file; relative ones are meant from where the kubeconfig is.
+const CLUSTER_FILES: [&str; 1] = ["certificate-authority"];
+const USER_FILES: [&str; 3] = ["client-certificate", "client-key", "tokenFile"];
+
+/// Why a file is no kubeconfig.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum ReadError {
+    #[error("it cannot be read: {0}")]
+    Read(io::Error),
+    #[error("line {line} column {column}: {message}")]
+    Syntax { line: usize, column: usize, message: String },
+    #[error("{0}")]
+    Field(json::Mismatch),
+    #[error("{0}")]
+    Merge(KubeconfigError),
+}
+
+/// Reads the file at `path`; of several documents in it the first says what a later one says too.
+pub(super) fn read(path: &Path) -> Result<Kubeconfig, ReadError> {
+    let text = std::fs::read_to_string(path).map_err(ReadError::Read)?;
+    let documents = parse_documents(&text).map_err(|errors| {
+        let first = errors.into_iter().next();
+        let (line, column, message) = first.map(|e| (e.line, e.column, e.message)).unwrap_or_default();
+        ReadError::Syntax { line, column, message }
+    })?;
+    let mut merged = Kubeconfig::default();
+    for mut document in documents.into_iter().filter(|document| !document.value.is_null()) {
+        if let Some(directory) = path.parent() {
+            resolve(&mut document.value, directory);
+        }
+        let read = json::from_value(&document.value).map_err(ReadError::Field)?;
+        merged = merged.merge(read).map_err(ReadError::Merge)?;
+    }
+    Ok(merged)
+}
+
+/// Makes the paths in a kubeconfig absolute, as client-go does.
+fn resolve(kubeconfig: &mut Value, directory: &Path) {
+    for cluster in each(kubeconfig, "clusters", "cluster") {
+        CLUSTER_FILES.iter().for_each(|field| make_absolute(cluster.get_mut(*field), directory));
+    }
+    for user in each(kubeconfig, "users", "user") {
+        USER_FILES.iter().for_each(|field| make_absolute(user.get_mut(*field), directory));
+        // A bare name is looked for on the PATH.
+        let command = user.get_mut("exec").and_then(|exec| exec.get_mut("command"));
+        let is_path = |command: &&mut Value| command.as_str().is_some_and(|it| it.contains(MAIN_SEPARATOR));
+        make_absolute(command.filter(is_path), directory);
+    }
+}
+
+fn each<'v>(kubeconfig: &'v mut Value, list: &str, field: &'v str) -> impl Iterator<Item = &'v mut Value> {
+    let items = kubeconfig.get_mut(list).and_then(Value::as_array_mut);
+    items.into_iter().flatten().filter_map(move |item| item.get_mut(field))
+}
+
+fn make_absolute(file: Option<&mut Value>, directory: &Path) {
+    if let Some(Value::String(file)) = file
+        && !file.is_empty()
+        && let Some(path) = directory.join(&*file).to_str()
+    {
+        *file = path.to_owned();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn relative_files_are_meant_from_where_the_kubeconfig_is() {
+        let dir = tempfile::TempDir::new().unwrap();
+        let path = dir.path().join("kubeconfig");
+        let text = "clusters: [{name: c, cluster: {certificate-authority: ca.crt}}]\nusers:\n\
+                    - {name: a, user: {client-certificate: /abs.crt, client-key: pki/a.key, tokenFile: token}}\n\
+                    - {name: b, user: {exec: {command: bin/login}}}\n\
+                    - {name: c, user: {exec: {command: aws}}}\n---\n---\ncurrent-context: later\n";
+        std::fs::write(&path, text).unwrap();
+        let read = read(&path).unwrap();
+        let here = |name: &str| Some(dir.path().join(name).display().to_string());
+        let cluster = read.clusters[0].cluster.as_ref().unwrap();
+        assert_eq!(cluster.certificate_authority, here("ca.crt"));
+        let user = |at: usize| read.auth_infos[at].auth_info.clone().unwrap();
+        assert_eq!(user(0).client_certificate.as_deref(), Some("/abs.crt"));
+        assert_eq!(user(0).client_key, here("pki/a.key"));
+        assert_eq!(user(0).token_file, here("token"));
+        assert_eq!(user(1).exec.unwrap().command, here("bin/login"));
+        assert_eq!(user(2).exec.unwrap().command.as_deref(), Some("aws"));
+        assert_eq!(read.current_context.as_deref(), Some("later"));
+    }
+
+    #[test]
+    fn a_mistake_is_told_with_its_place() {
+        let dir = tempfile::TempDir::new().unwrap();
+        let path = dir.path().join("kubeconfig");
+        for (text, told) in [
+            ("a: [", "line 1 column "),
+            ("users: [{name: u, user: {token: 5}}]", "users[0].user.token: 5 is not text; put it in quotes"),
+            ("- a", "invalid type: sequence, expected an object"),
+        ] {
+            std::fs::write(&path, text).unwrap();
+            let error = read(&path).unwrap_err().to_string();
+            assert!(error.starts_with(told), "{error}");
+        }
+    }
+}
