@@ -31,7 +31,7 @@ remove_cgroup() {
     find "$top" -name cgroup.procs -exec cat {} + 2>/dev/null | sort -u | while read -r pid; do
       kill -KILL "$pid" 2>/dev/null || true
     done
-    wait_until 5 "the cgroup $top is gone" remove_cgroup_dirs "$top" || true
+    wait_until 60 "the cgroup $top is gone" remove_cgroup_dirs "$top" || true
   done
 }
 

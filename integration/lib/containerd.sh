@@ -116,7 +116,7 @@ JSON
 # Whether a containerd answers on a socket, with its CRI plugin loaded.
 containerd_answers() {
   local plugins
-  plugins=$(timeout 5 ctr -a "$1" plugins ls 2>&1) || {
+  plugins=$(timeout 30 ctr -a "$1" plugins ls 2>&1) || {
     printf '%s\n' "$plugins"
     return 1
   }

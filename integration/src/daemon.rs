@@ -15,7 +15,7 @@ use nix::unistd::Pid;
 use crate::shell::{integration_dir, profile_dir, run, tail, text};
 use crate::wait::{Look, wait_for};
 
-const START_TIMEOUT: Duration = Duration::from_secs(60);
+const START_TIMEOUT: Duration = Duration::from_secs(120);
 const STOP_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Where a daemon is to run, and on what.

@@ -14,7 +14,7 @@ use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpSocket};
 use tokio::runtime::{Builder, Runtime};
 use tokio::task::JoinSet;
 
@@ -22,6 +22,8 @@ use tokio::task::JoinSet;
 pub struct FakeApiServer {
     api: FakeApi,
     address: SocketAddr,
+    /// Bound to the address and never listened on: while the server is away, nobody else is given its port.
+    _reserved: TcpSocket,
     /// An executor of its own: dropping it cuts every connection, as a server that dies does.
     executor: Option<Runtime>,
 }
@@ -29,8 +31,13 @@ pub struct FakeApiServer {
 impl FakeApiServer {
     /// Serves an empty cluster.
     pub fn start() -> Result<Self> {
-        let address = SocketAddr::from(([127, 0, 0, 1], 0));
-        let mut server = Self { api: FakeApi::new(WallClock::system()), address, executor: None };
+        let reserved = TcpSocket::new_v4().context("making a socket")?;
+        // As the listener does, so that both may have the port.
+        reserved.set_reuseaddr(true).context("preparing a socket")?;
+        reserved.bind(SocketAddr::from(([127, 0, 0, 1], 0))).context("taking a port of loopback")?;
+        let address = reserved.local_addr().context("asking for the port")?;
+        let api = FakeApi::new(WallClock::system());
+        let mut server = Self { api, address, _reserved: reserved, executor: None };
         server.resume()?;
         Ok(server)
     }
@@ -71,7 +78,6 @@ current-context: node
             .build()
             .context("making the fake API server's executor")?;
         let listener = StdListener::bind(self.address).context("listening on loopback")?;
-        self.address = listener.local_addr().context("asking for the port")?;
         listener.set_nonblocking(true).context("preparing the listener")?;
         let listener = {
             let _context = executor.enter();

@@ -8,10 +8,11 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use http::header::{HeaderValue, USER_AGENT};
+use hyper_rustls::{FixedServerNameResolver, HttpsConnector, HttpsConnectorBuilder};
 use hyper_timeout::TimeoutConnector;
 use hyper_util::client::legacy::Client as HttpClient;
 use hyper_util::client::legacy::connect::HttpConnector;
-use hyper_util::rt::TokioExecutor;
+use hyper_util::rt::{TokioExecutor, TokioTimer};
 use kube::Client;
 use kube::client::{Body, ConfigExt};
 use kube::config::{Config, KubeConfigOptions};
@@ -23,6 +24,11 @@ use super::kubeconfig;
 
 /// How long a connection may take to be made.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// How often a silent connection of HTTP/2 is asked for a sign of life, and how long the answer may take: the times of
+/// client-go. One connection has all watches, so all of them would be deaf with it.
+const PING: Duration = Duration::from_secs(30);
+const PING_ANSWER: Duration = Duration::from_secs(15);
 
 /// How long a connection in use may be silent. An API server sends something on every watch about once a minute
 /// (a bookmark), so a watch that is silent for longer is dead, even if its far end still acknowledges packets.
@@ -92,12 +98,17 @@ pub async fn connect(connection: &Connection) -> Result<Client, ConnectError> {
     tcp.set_keepalive(Some(KEEPALIVE));
     tcp.set_keepalive_interval(Some(KEEPALIVE));
     tcp.set_keepalive_retries(Some(KEEPALIVE_TRIES));
-    let tls = config.rustls_https_connector_with_connector(tcp).map_err(refused)?;
+    let tls = tls(&config, tcp).map_err(refused)?;
     let mut connector = TimeoutConnector::new(tls);
     connector.set_connect_timeout(Some(CONNECT_TIMEOUT));
     connector.set_read_timeout(Some(SILENCE));
     connector.set_write_timeout(Some(SILENCE));
-    let http: HttpClient<_, Body> = HttpClient::builder(TokioExecutor::new()).build(connector);
+    let http: HttpClient<_, Body> = HttpClient::builder(TokioExecutor::new())
+        .timer(TokioTimer::new())
+        .http2_keep_alive_interval(PING)
+        .http2_keep_alive_timeout(PING_ANSWER)
+        .http2_keep_alive_while_idle(true)
+        .build(connector);
 
     let agent = HeaderValue::from_str(&connection.user_agent).map_err(ConnectError::UserAgent)?;
     let limit = connection.limit.map(|(qps, burst)| {
@@ -131,6 +142,18 @@ pub(super) fn in_words(error: BoxError) -> BoxError {
         return format!("the API server did not answer within {} s", ANSWER.as_secs()).into();
     }
     error
+}
+
+/// TLS with HTTP/2 where the server speaks it: requests and watches share one connection. kube's own connector speaks HTTP/1.1,
+/// which takes a connection for each watch and for each request while others are under way.
+fn tls(config: &Config, tcp: HttpConnector) -> Result<HttpsConnector<HttpConnector>, kube::Error> {
+    let mut builder =
+        HttpsConnectorBuilder::new().with_tls_config(config.rustls_client_config()?).https_or_http();
+    if let Some(name) = &config.tls_server_name {
+        let name = name.clone().try_into().map_err(|error| kube::Error::Service(Box::new(error)))?;
+        builder = builder.with_server_name_resolver(FixedServerNameResolver::new(name));
+    }
+    Ok(builder.enable_all_versions().wrap_connector(tcp))
 }
 
 #[cfg(test)]

@@ -24,8 +24,9 @@ pub struct Told {
     pub terminating_since: Option<Timestamp>,
     /// How far its life has come.
     pub lifecycle: Lifecycle,
-    /// Its life is over: nothing of it is left to be given back.
-    pub has_finished: bool,
+    /// It has ended, and what it held of the host is given back: its volumes and its cgroup. What the runtime still has of
+    /// it keeps nobody waiting.
+    pub has_given_back: bool,
 }
 
 /// All pods told of. Cheap to clone; all clones are one board.
@@ -65,10 +66,10 @@ impl StatusBoard {
         self.version.send_modify(|version| *version += 1);
     }
 
-    /// A pod's life is over.
-    pub fn finished(&self, pod: &PodUid) {
+    /// A pod that has ended holds nothing of the host any more.
+    pub fn gave_back(&self, pod: &PodUid) {
         if let Some(told) = self.lock().get_mut(pod) {
-            told.has_finished = true;
+            told.has_given_back = true;
             self.version.send_modify(|version| *version += 1);
         }
     }

@@ -36,7 +36,7 @@ use crate::types::{
 };
 
 /// How long something that must happen is waited for.
-const PATIENCE: Duration = Duration::from_secs(20);
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A daemon's server with one running pod, `default/web-node1`, of one container, `c`.
 struct Bench {
@@ -84,7 +84,7 @@ impl Bench {
             status,
             terminating_since: None,
             lifecycle: Lifecycle::Active,
-            has_finished: false,
+            has_given_back: false,
         });
         let server = ControlServer {
             node: "node1".to_owned(),

@@ -6,6 +6,8 @@
 //! costs nothing while the daemon lives: it is written anew from memory.
 
 mod contents;
+#[cfg(test)]
+mod crash_tests;
 mod error;
 mod file;
 mod keeper;

@@ -23,7 +23,7 @@ const ADDRESS: Ipv4Addr = Ipv4Addr::new(10, 77, 0, 1);
 const PORT: u16 = 6443;
 /// All pods of all nodes.
 const PODS: &str = "10.88.0.0/16";
-const START_TIMEOUT: Duration = Duration::from_secs(120);
+const START_TIMEOUT: Duration = Duration::from_secs(240);
 
 /// The cluster that tests share as long as one of them uses it.
 static SHARED: Mutex<Weak<Cluster>> = Mutex::const_new(Weak::new());

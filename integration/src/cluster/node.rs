@@ -19,7 +19,7 @@ use crate::real::RealHost;
 use crate::shell::{lib, run, tail};
 use crate::wait::{Look, wait_for};
 
-const READY_TIMEOUT: Duration = Duration::from_secs(90);
+const READY_TIMEOUT: Duration = Duration::from_secs(180);
 const STOP_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// A node. Dropping it removes the host and all that ran on it; the Node object stays.
@@ -90,7 +90,8 @@ impl Node {
         .await
     }
 
-    /// Waits until the Node object says that it is ready, and returns it.
+    /// Waits until the Node object says that it is ready, and a controller has believed it, so that pods are sent to it.
+    /// Returns it.
     pub async fn wait_until_ready(&mut self, client: &Client) -> Result<ApiNode> {
         let nodes: Api<ApiNode> = Api::all(client.clone());
         let (name, log) = (self.place.name.clone(), self.log());
@@ -102,7 +103,8 @@ impl Node {
             }
             let node = nodes.get(&name).await?;
             let ready = condition(&node, "Ready").is_some_and(|(status, _)| status == "True");
-            Ok(if ready { Look::Done(Ok(node)) } else { Look::NotYet(format!("{:?}", node.status)) })
+            let usable = ready && !is_tainted(&node);
+            Ok(if usable { Look::Done(Ok(node)) } else { Look::NotYet(format!("{node:?}")) })
         })
         .await?
     }
@@ -176,6 +178,12 @@ impl Drop for Node {
             }
         }
     }
+}
+
+/// Whether a controller keeps pods from a node: it takes that back a moment after the node has become ready.
+fn is_tainted(node: &ApiNode) -> bool {
+    let taints = node.spec.iter().flat_map(|spec| spec.taints.iter().flatten());
+    taints.into_iter().any(|taint| taint.key.starts_with("node.kubernetes.io/"))
 }
 
 /// The status and reason of a node's condition.

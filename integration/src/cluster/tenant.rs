@@ -22,7 +22,7 @@ use crate::wait::{Look, wait_for};
 
 /// The label that tells whose node it is.
 const LABEL: &str = "hostlet.dev/tenant";
-const NAMESPACE_TIMEOUT: Duration = Duration::from_secs(60);
+const NAMESPACE_TIMEOUT: Duration = Duration::from_secs(120);
 
 /// Tells the namespaces of one test process apart.
 static NEXT: AtomicU32 = AtomicU32::new(0);

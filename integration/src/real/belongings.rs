@@ -5,7 +5,7 @@
 //!
 //! - rules of address translation: the plugin `bridge` that is killed between the removal of an interface and of its rules
 //!   does not find these again;
-//! - a shim without a process of a container, its bundle, and what runc took down: containerd that is killed while it
+//! - a shim without a container that has begun, its bundle, and what runc took down: containerd that is killed while it
 //!   starts or ends a shim forgets it, or keeps it, but under no name that the CRI has;
 //! - a network namespace in which even loopback is down: containerd that is killed before it took down that it made one
 //!   forgets it. The first plugin, `loopback`, comes later;
@@ -13,7 +13,7 @@
 //! - the cgroup of a container that is dead or never began (`runc init` waits in it): it goes with its pod's. containerd
 //!   1.6 that is killed while it makes a task finds the task in its own way afterwards, and has no call to remove it.
 
-use std::collections::{BTreeSet, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::fmt;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -44,6 +44,9 @@ enum Kind {
     Task,
     Shim,
     Mount,
+    /// The shared memory of a sandbox. containerd 2 unmounts it when it stops the sandbox, and of one that was found dead
+    /// only when it is removed.
+    SharedMemory,
     Netns,
     Lease,
     CniResult,
@@ -67,7 +70,7 @@ enum Keeper {
 impl Kind {
     fn keeper(self) -> Keeper {
         match self {
-            Self::Container | Self::Directory => Keeper::Listed,
+            Self::Container | Self::Directory | Self::SharedMemory => Keeper::Listed,
             Self::Task | Self::Shim | Self::Mount | Self::Netns | Self::Lease | Self::CniResult => {
                 Keeper::Alive
             }
@@ -157,12 +160,17 @@ pub(super) fn belongings(host: &RealHost, dirs: &Dirs) -> Result<BTreeSet<Belong
     add(Kind::LogLink, targets.filter(|to| to.starts_with(host.logs())).map(text).collect());
     let socket = dirs.containerd_socket();
     let shims = words(&lib("pids_of", ["containerd-shim-runc-v2".as_ref(), socket.as_os_str()])?);
-    add(Kind::Shim, shims.iter().filter(|pid| has_children(pid)).map(|pid| command_line(pid)).collect());
+    add(Kind::Shim, shims_at_work(&shims));
     let mounts = fs::read_to_string("/proc/self/mountinfo").context("reading /proc/self/mountinfo")?;
     let points = mounts.lines().filter_map(|line| line.split(' ').nth(4));
     let ours =
         points.filter(|point| [&dirs.state, &dirs.run].iter().any(|dir| Path::new(point).starts_with(dir)));
     let (namespaces, mounts): (Vec<&str>, Vec<&str>) = ours.partition(|point| point.contains("/netns/"));
+    let (memory, mounts): (Vec<&str>, Vec<&str>) = mounts.into_iter().partition(|point| {
+        let mut names = point.rsplit('/');
+        names.next() == Some("shm") && names.nth(1) == Some("sandboxes")
+    });
+    add(Kind::SharedMemory, memory.into_iter().map(str::to_owned).collect());
     add(Kind::Mount, mounts.into_iter().map(str::to_owned).collect());
     let used = namespaces.into_iter().filter(|namespace| has_network(namespace));
     add(Kind::Netns, used.map(str::to_owned).collect());
@@ -217,10 +225,20 @@ fn command_line(pid: &str) -> String {
     format!("{pid}: {}", String::from_utf8_lossy(&arguments).replace('\0', " "))
 }
 
-/// Whether a process has children: those of a shim are containers, or about to be.
-fn has_children(pid: &str) -> bool {
+/// Those shims that have containers, or programs that make them.
+fn shims_at_work(pids: &[String]) -> Vec<String> {
     let all = procfs::process::all_processes().into_iter().flatten().flatten();
-    all.filter_map(|process| process.stat().ok()).any(|stat| stat.ppid.to_string() == pid)
+    let mut at_work: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    for stat in all.filter_map(|process| process.stat().ok()).filter(|stat| stat.state != 'Z') {
+        let (child, parent) = (command_line(&stat.pid.to_string()), stat.ppid.to_string());
+        if pids.contains(&parent) && !never_began(&child) {
+            at_work.entry(parent).or_default().push(child);
+        }
+    }
+    let named = |(pid, children): (String, Vec<String>)| {
+        format!("{} with {}", command_line(&pid), children.join(", "))
+    };
+    at_work.into_iter().map(named).collect()
 }
 
 /// Whether a network plugin was at work in a network namespace.
@@ -251,7 +269,12 @@ fn with_ids(dir: &Path, depth: usize, found: &mut Vec<String>) -> Result<()> {
 /// Whether a container's process runs in a cgroup.
 fn has_begun(cgroup: &Path) -> bool {
     let pids = fs::read_to_string(cgroup.join("cgroup.procs")).unwrap_or_default();
-    pids.lines().any(|pid| !command_line(pid).ends_with("runc init "))
+    pids.lines().any(|pid| !never_began(&command_line(pid)))
+}
+
+/// Whether a process waits to become a container's first.
+fn never_began(command_line: &str) -> bool {
+    command_line.ends_with("runc init ")
 }
 
 /// The cgroups of pods, and those in them in which something runs. One that goes meanwhile is not there.

@@ -17,7 +17,7 @@ use crate::wait::{Look, wait_for};
 
 /// The bridge of the pods in the host's network.
 pub(super) const BRIDGE: &str = "cni0";
-const START_TIMEOUT: Duration = Duration::from_secs(60);
+const START_TIMEOUT: Duration = Duration::from_secs(120);
 
 /// A running containerd.
 #[derive(Debug)]

@@ -2,7 +2,7 @@
 //! test left behind can be found and removed by the next one.
 
 use std::collections::{BTreeSet, HashSet};
-use std::fs;
+use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -17,6 +17,7 @@ use super::leftovers::{end, remove, remove_abandoned, remove_dir};
 use super::netns::{LONELY_ADDRESS, Netns};
 use super::processes::{ContainerProcess, container_processes};
 use super::registry::SlowRegistry;
+use super::uncancelled;
 use crate::daemon::{Daemon, Setup};
 use crate::manifests;
 use crate::shell::{lib, run, text};
@@ -246,24 +247,33 @@ impl RealHost {
 
     /// The same with YAML of further `HostletConfiguration` fields.
     pub async fn start_hostlet_with(&self, extra: &str, hostlet: &str) -> Result<Daemon> {
-        let mut daemon = self.launch_hostlet_with(extra, hostlet)?;
+        let mut daemon = self.launch_hostlet_with(extra, hostlet, self.socket())?;
+        daemon.wait_until_it_answers().await?;
+        Ok(daemon)
+    }
+
+    /// Starts the daemon on a way to containerd on which it cannot take a call back, and waits until it answers.
+    pub async fn start_hostlet_that_cannot_cancel(&self, extra: &str) -> Result<Daemon> {
+        let socket = self.dirs.run.join("uncancelled.sock");
+        uncancelled::serve(&socket, self.socket())?;
+        let mut daemon = self.launch_hostlet_with(extra, "", &socket)?;
         daemon.wait_until_it_answers().await?;
         Ok(daemon)
     }
 
     /// Starts the daemon and does not wait for anything.
     pub fn launch_hostlet(&self, extra: &str) -> Result<Daemon> {
-        self.launch_hostlet_with(extra, "")
+        self.launch_hostlet_with(extra, "", self.socket())
     }
 
-    fn launch_hostlet_with(&self, extra: &str, hostlet: &str) -> Result<Daemon> {
+    fn launch_hostlet_with(&self, extra: &str, hostlet: &str, runtime: &Path) -> Result<Daemon> {
         let dirs = &self.dirs;
         // Cgroups of its own, and no question to systemd, which a host of tests need not have.
         let extra = format!("cgroupDriver: cgroupfs\ncgroupRoot: /{}\n{extra}", dirs.id);
         let setup = Setup {
             state: &dirs.state,
             node: "node1",
-            runtime: self.socket(),
+            runtime,
             socket: &dirs.run.join("hostlet.sock"),
             manifests: &self.manifests(),
             logs: &self.logs(),
@@ -284,12 +294,22 @@ impl RealHost {
         manifests::remove(&self.manifests(), name)
     }
 
+    /// Holds up the network of pods: nobody is given an address before what this returns is dropped.
+    pub fn hold_up_addresses(&self) -> Result<File> {
+        let dir = self.dirs.addresses().join(&self.dirs.id);
+        fs::create_dir_all(&dir).with_context(|| format!("creating {}", dir.display()))?;
+        // The network plugin's own lock, which it waits for.
+        let lock = File::create(dir.join("lock")).context("making the lock of the addresses")?;
+        lock.lock().context("locking the addresses")?;
+        Ok(lock)
+    }
+
     /// The body of `http://<address><path>`, asked for on this host's network.
     pub fn http_get(&self, address: &str, path: &str) -> Result<String> {
         let output = self
             .netns
             .command("curl")
-            .args(["--silent", "--show-error", "--fail", "--noproxy", "*", "--max-time", "5"])
+            .args(["--silent", "--show-error", "--fail", "--noproxy", "*", "--max-time", "30"])
             .arg(format!("http://{address}{path}"))
             .output()
             .context("running curl")?;

@@ -3,6 +3,7 @@
 
 use std::fs;
 use std::path::Path;
+use std::time::Duration;
 
 use anyhow::{Context, Result};
 use nix::errno::Errno;
@@ -11,6 +12,11 @@ use nix::unistd::Pid;
 
 use super::host::Dirs;
 use crate::shell::lib;
+
+/// How often it is looked whether killed processes are gone: for a minute.
+const END_LOOKS: u32 = 3000;
+/// Between two of these looks.
+const END_PAUSE: Duration = Duration::from_millis(20);
 
 /// What runs on a host beside its pods.
 const PROGRAMS: [&str; 9] = [
@@ -45,6 +51,13 @@ pub(super) fn end(dirs: &Dirs) -> Result<()> {
             Ok(()) | Err(Errno::ESRCH) => {}
             Err(error) => return Err(error).with_context(|| format!("killing {pid}")),
         }
+    }
+    // A process that was killed is there for a moment more, and holds what it holds.
+    for _ in 0..END_LOOKS {
+        if processes(&dirs.id).is_empty() {
+            break;
+        }
+        std::thread::sleep(END_PAUSE);
     }
     lib("end_shims", [&dirs.containerd_socket(), &dirs.containerd_state()])?;
     lib("remove_cgroup", [&dirs.id])?;

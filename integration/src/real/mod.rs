@@ -8,6 +8,7 @@ mod leftovers;
 mod netns;
 mod processes;
 mod registry;
+mod uncancelled;
 
 pub use crate::daemon::Daemon;
 pub use cri::{Cri, CriSandbox};

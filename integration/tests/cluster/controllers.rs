@@ -36,6 +36,11 @@ async fn a_deployment_is_scheduled_scaled_rolled_and_deleted() {
     let tenant = Tenant::new("deployment", 2).await.unwrap();
     let mut object = json!({"metadata": {"name": "web"}, "spec": spec(IDLE)});
     object["spec"]["replicas"] = json!(3);
+    // Otherwise it is no more than likely that both nodes get some.
+    object["spec"]["template"]["spec"]["topologySpreadConstraints"] = json!([{
+        "maxSkew": 1, "topologyKey": "kubernetes.io/hostname", "whenUnsatisfiable": "DoNotSchedule",
+        "labelSelector": {"matchLabels": {"app": "web"}},
+    }]);
     tenant.create_controller::<Deployment>(object).await.unwrap();
     let first = wait_for_pods(&tenant, "3 pods", SOON, |pods| settled(pods, 3)).await.unwrap();
     let nodes: BTreeSet<&str> = first.iter().map(node_name).collect();

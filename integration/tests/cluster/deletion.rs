@@ -21,13 +21,20 @@ async fn graceful_deletion_lets_the_pod_end_and_tells_how_it_ended() {
     let tenant = Tenant::new("graceful", 1).await.unwrap();
     let dir = tenant.nodes[0].root_dir().join("../shared");
     fs::create_dir_all(&dir).unwrap();
-    let mut object =
-        pod("slow", "trap 'sleep 1; echo ended > /shared/said; exit 3' TERM; sleep 100000 & wait");
-    object["spec"]["terminationGracePeriodSeconds"] = json!(20);
+    let mut object = pod(
+        "slow",
+        "trap 'sleep 1; echo ended > /shared/said; exit 3' TERM; touch /shared/up; sleep 100000 & wait",
+    );
+    object["spec"]["terminationGracePeriodSeconds"] = json!(60);
     object["spec"]["containers"][0]["volumeMounts"] = json!([{"name": "shared", "mountPath": "/shared"}]);
     object["spec"]["volumes"] =
         json!([{"name": "shared", "hostPath": {"path": dir.canonicalize().unwrap()}}]);
     let running = run(&tenant, object).await.unwrap();
+    // The first process of a container is deaf to SIGTERM until it has said that it is not.
+    let up = wait_for("the script can be told to end", SOON, async || {
+        Ok(if dir.join("up").exists() { Look::Done(()) } else { Look::NotYet("not yet".to_owned()) })
+    });
+    up.await.unwrap();
 
     let api = tenant.api::<Pod>();
     let from = running.metadata.resource_version.clone().unwrap();

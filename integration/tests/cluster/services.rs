@@ -2,7 +2,7 @@
 
 use hostlet_integration::cluster::Tenant;
 use hostlet_integration::{Look, wait_for};
-use k8s_openapi::api::core::v1::Service;
+use k8s_openapi::api::core::v1::{Pod, Service};
 use serde_json::json;
 
 use crate::support::{IDLE, SOON, ip, pod, run};
@@ -12,15 +12,18 @@ const SERVE_ENVIRONMENT: &str = "mkdir /www; env | sort > /www/env; exec httpd -
 #[tokio::test]
 async fn services_are_in_the_environment_and_have_their_addresses() {
     let mut tenant = Tenant::new("services", 2).await.unwrap();
-    for node in &mut tenant.nodes {
-        node.start_proxy().unwrap();
-    }
     let service = json!({
         "metadata": {"name": "front-door"},
         "spec": {"selector": {"app": "web"}, "ports": [{"name": "http", "port": 80, "targetPort": 8080}]},
     });
     let service: Service = tenant.create(service).await.unwrap();
     let address = service.spec.unwrap().cluster_ip.unwrap();
+    // A kubelet learns of a service when it comes to that, and starts pods meanwhile; but none before its first listing.
+    for node in &mut tenant.nodes {
+        node.stop_agent().await.unwrap();
+        node.start_agent().unwrap();
+        node.start_proxy().unwrap();
+    }
 
     let mut with = pod("with", SERVE_ENVIRONMENT);
     with["metadata"]["labels"] = json!({"app": "web"});
@@ -31,7 +34,14 @@ async fn services_are_in_the_environment_and_have_their_addresses() {
     run(&tenant, pod("other", IDLE)).await.unwrap();
 
     let host = tenant.nodes[0].host();
-    let environment = host.http_get(&format!("{}:8080", ip(&with)), "/env").unwrap();
+    // A pod is ready as soon as its container runs; its server takes a moment.
+    let served = async |pod: &Pod| {
+        let address = format!("{}:8080", ip(pod));
+        let page =
+            wait_for("the pod's server", SOON, async || host.http_get(&address, "/env").map(Look::Done));
+        page.await.unwrap()
+    };
+    let environment = served(&with).await;
     for line in [
         format!("FRONT_DOOR_SERVICE_HOST={address}"),
         "FRONT_DOOR_SERVICE_PORT=80".to_owned(),
@@ -46,7 +56,7 @@ async fn services_are_in_the_environment_and_have_their_addresses() {
     ] {
         assert!(environment.lines().any(|other| other == line), "no {line} in\n{environment}");
     }
-    let environment = host.http_get(&format!("{}:8080", ip(&without)), "/env").unwrap();
+    let environment = served(&without).await;
     assert!(!environment.contains("FRONT_DOOR"), "{environment}");
     // The API server is told to every pod.
     assert!(environment.contains("KUBERNETES_SERVICE_HOST=10.96.0.1"), "{environment}");

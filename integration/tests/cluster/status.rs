@@ -1,5 +1,6 @@
 //! Statuses and events of pods, field by field as the stock kubelet reports them.
 
+use anyhow::Result;
 use hostlet_integration::cluster::{Tenant, check};
 use hostlet_integration::real::BUSYBOX_IMAGE;
 use hostlet_integration::{Look, wait_for};
@@ -7,23 +8,35 @@ use k8s_openapi::api::core::v1::{ConfigMap, Event, Pod, Secret};
 use kube::api::ListParams;
 use serde_json::{Value, json};
 
-use crate::support::{
-    IDLE, LATER, SOON, container, delete, phase, pod, run, statuses, uid, wait_for_object, wait_until_gone,
-};
+use crate::support::{IDLE, LATER, SOON, container, delete, phase, pod, run, statuses, uid, wait_until_gone};
 
-/// Waits until a pod's status is one to compare, and compares it with the record.
+/// Makes a pod and waits until its status is one to compare and equals the record. A pod whose containers have ended still has
+/// its sandbox for a moment, and an agent may tell of both at once or one by one.
 async fn compared(tenant: &Tenant, object: Value, record: &str, wanted: impl Fn(&Pod) -> bool) {
     let name = object["metadata"]["name"].as_str().unwrap().to_owned();
     tenant.create_pod(object).await.unwrap();
-    let pod = wait_for_object(&tenant.api::<Pod>(), &name, LATER, wanted).await.unwrap();
-    let (uid, token) = (uid(&pod), token_volume(&pod));
+    let api = tenant.api::<Pod>();
+    let equal = wait_for(record, LATER, async || {
+        let pod = api.get(&name).await?;
+        if !wanted(&pod) {
+            return Ok(Look::NotYet(serde_json::to_string(&pod.status)?));
+        }
+        check_status(tenant, &pod, record)?;
+        Ok(Look::Done(()))
+    });
+    equal.await.unwrap();
+}
+
+/// Compares a pod's status with the record.
+fn check_status(tenant: &Tenant, pod: &Pod, record: &str) -> Result<()> {
+    let (uid, token) = (uid(pod), token_volume(pod));
     let names = [
         (uid.as_str(), "(uid)"),
         (token.as_str(), "(token)"),
         (tenant.namespace(), "(namespace)"),
         (tenant.nodes[0].name(), "(node)"),
     ];
-    let mut status = serde_json::to_value(pod.status).unwrap();
+    let mut status = serde_json::to_value(&pod.status)?;
     if status["qosClass"] == "BestEffort" {
         // The stock kubelet sometimes tells the limit that version 1 of cgroups has for none: 9007199254740988Ki.
         status.as_object_mut().unwrap().remove("resources");
@@ -37,7 +50,7 @@ async fn compared(tenant: &Tenant, object: Value, record: &str, wanted: impl Fn(
                 .retain(|field, _| !["reason", "message"].contains(&field.as_str()));
         }
     }
-    check(record, &status, &names).unwrap();
+    check(record, &status, &names)
 }
 
 /// The name of the volume that the API server adds for a token; a name that no text holds if there is none.
@@ -192,24 +205,27 @@ async fn events_equal_the_stock_kubelets() {
         [("lives", "Killing"), ("crash", "BackOff"), ("nopull", "Failed"), ("huge", "OutOfcpu")]
     {
         let fields = format!("involvedObject.name={pod},source=kubelet");
-        let what = format!("the event {last} of {pod}");
+        // Events come one by one, and not in the order of what they tell of.
+        let what = format!("the events of {pod}");
         let told = wait_for(&what, SOON, async || {
             let mut events = api.list(&ListParams::default().fields(&fields)).await?.items;
-            events.sort_by_key(|event| event.reason.clone());
-            let there = events.iter().any(|event| event.reason.as_deref() == Some(last));
-            Ok(if there { Look::Done(events) } else { Look::NotYet(format!("{events:?}")) })
+            events.sort_by_key(|event| (event.reason.clone(), event.message.clone()));
+            if !events.iter().any(|event| event.reason.as_deref() == Some(last)) {
+                return Ok(Look::NotYet(format!("{events:?}")));
+            }
+            let mut lines: Vec<Value> = events.iter().map(line).collect();
+            // How often an event came is not compared, and each wording only once.
+            lines.dedup();
+            let uid = pods.get_opt(pod).await?.as_ref().map_or("(none)".to_owned(), uid);
+            let names = [
+                (uid.as_str(), "(uid)"),
+                (capacity.as_str(), "capacity: (all)"),
+                (tenant.namespace(), "(namespace)"),
+                (node, "(node)"),
+            ];
+            check(&format!("events-{pod}"), &Value::from(lines), &names)?;
+            Ok(Look::Done(()))
         });
-        let told = told.await.unwrap();
-        let mut lines: Vec<Value> = told.iter().map(line).collect();
-        // How often an event came is not compared, and each wording only once.
-        lines.dedup();
-        let uid = pods.get_opt(pod).await.unwrap().as_ref().map_or("(none)".to_owned(), uid);
-        let names = [
-            (uid.as_str(), "(uid)"),
-            (capacity.as_str(), "capacity: (all)"),
-            (tenant.namespace(), "(namespace)"),
-            (node, "(node)"),
-        ];
-        check(&format!("events-{pod}"), &Value::from(lines), &names).unwrap();
+        told.await.unwrap();
     }
 }

@@ -16,9 +16,9 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 /// For what takes a healthy node a second or two.
-pub(crate) const SOON: Duration = Duration::from_secs(90);
+pub(crate) const SOON: Duration = Duration::from_secs(180);
 /// For what waits for a back-off, a periodic clean-up, or many pods.
-pub(crate) const LATER: Duration = Duration::from_secs(300);
+pub(crate) const LATER: Duration = Duration::from_secs(600);
 
 /// A script that does nothing until it is told to end.
 pub(crate) const IDLE: &str = "trap 'exit 0' TERM; sleep 100000 & wait";

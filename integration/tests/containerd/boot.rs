@@ -8,7 +8,7 @@ use k8s_cri::v1::PodSandboxState;
 use serde_json::Value;
 use tokio::time::Instant;
 
-use crate::support::{IDLE, SOON, is_ready, manifest, wait_until_ready};
+use crate::support::{IDLE, SOON, is_ready, manifest, wait_until_no_strays, wait_until_ready};
 
 /// Name, priority class and priority, in the order in which the pods are to come up. By name they are the other way round.
 const PODS: [(&str, &str, i64); 8] = [
@@ -88,9 +88,5 @@ async fn boot(after: AfterReboot) {
     }
     assert_eq!(order, wanted);
     let uids = daemon.pods().unwrap().iter().map(crate::support::uid).collect();
-    let clean = wait_for("nothing left of the time before", Duration::from_secs(90), async || {
-        let strays = host.strays(&uids).await?;
-        Ok(if strays.is_empty() { Look::Done(()) } else { Look::NotYet(strays.join("\n")) })
-    });
-    clean.await.unwrap();
+    wait_until_no_strays(&host, &uids).await.unwrap();
 }

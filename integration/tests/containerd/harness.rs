@@ -1,11 +1,10 @@
 //! The harness by itself: containerd, a sandbox and a container by hand, and nothing left afterwards.
 
-use std::time::Duration;
-
 use hostlet_integration::real::{CriSandbox, RealHost, leftovers};
 use hostlet_integration::{Look, wait_for};
 
-const SOON: Duration = Duration::from_secs(30);
+use crate::support::SOON;
+
 const SERVE: &str =
     "mkdir /www && echo hello from $HOSTNAME > /www/index.html && exec httpd -f -p 80 -h /www";
 

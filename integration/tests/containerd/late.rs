@@ -1,5 +1,6 @@
-//! A create that outlives its deadline and takes effect later. A seccomp profile that is a named pipe holds it up: containerd
-//! reads it while it makes a container, and waits until somebody writes.
+//! Calls that outlive their deadline and take effect later. A create is held up by a seccomp profile that is a named pipe:
+//! containerd reads it while it makes a container, and waits until somebody writes. A sandbox is held up by the lock of the
+//! network's addresses; containerd gives it up when its client does, so here it does not learn of that.
 
 use std::collections::HashSet;
 use std::fs::{self, File};
@@ -13,7 +14,10 @@ use hostlet_integration::{Look, wait_for};
 use nix::sys::stat::Mode;
 use serde_json::json;
 
-use crate::support::{IDLE, LATER, is_ready, uid, wait_for_pod};
+use crate::support::{
+    IDLE, LATER, is_ready, manifest, running_containers, uid, wait_for_pod, wait_until_empty,
+    wait_until_no_strays,
+};
 
 /// A profile that permits everything.
 const PROFILE: &[u8] = br#"{"defaultAction": "SCMP_ACT_ALLOW"}"#;
@@ -65,9 +69,13 @@ async fn a_create_that_succeeds_after_its_deadline_is_adopted() {
     wait_for_log(&daemon, "create_container: no answer within 2s").await.unwrap();
     // The next tries meet the first one, which goes on in the runtime.
     wait_for_log(&daemon, "failed to reserve container name").await.unwrap();
-    let explained = daemon.command(&["explain", "late"]).output().unwrap();
-    let explained = String::from_utf8_lossy(&explained.stdout).into_owned();
-    assert!(explained.contains("still works on an earlier attempt of the same name"), "{explained}");
+    let explained = wait_for("the explanation", LATER, async || {
+        let output = daemon.command(&["explain", "late"]).output()?;
+        let said = String::from_utf8_lossy(&output.stdout).into_owned();
+        let is_said = said.contains("still works on an earlier attempt of the same name");
+        Ok(if is_said { Look::Done(()) } else { Look::NotYet(said) })
+    });
+    explained.await.unwrap();
 
     // Once: whoever made another container would wait for ever.
     let fed = feed(&pipe);
@@ -76,5 +84,29 @@ async fn a_create_that_succeeds_after_its_deadline_is_adopted() {
     let containers = host.cri().containers().await.unwrap();
     let [container] = &containers[..] else { panic!("{containers:?}") };
     assert_eq!(container.metadata.as_ref().map(|metadata| metadata.attempt), Some(0));
-    assert_eq!(host.strays(&HashSet::from([uid(&pod)])).await.unwrap(), Vec::<String>::new());
+    wait_until_no_strays(&host, &HashSet::from([uid(&pod)])).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_sandbox_that_succeeds_after_its_deadline_is_adopted() {
+    let host = RealHost::start().await.unwrap();
+    let held = host.hold_up_addresses().unwrap();
+    let daemon = host.start_hostlet_that_cannot_cancel(SHORT).await.unwrap();
+    host.write_manifest("late.json", &manifest("late", &[("c", IDLE)])).unwrap();
+    // A start of a sandbox has twice the time of other calls.
+    wait_for_log(&daemon, "run_podsandbox: no answer within 4s").await.unwrap();
+    // The next tries meet the first one, which goes on in the runtime.
+    wait_for_log(&daemon, "failed to reserve sandbox name").await.unwrap();
+
+    drop(held);
+    let pod = wait_for_pod(&daemon, "late", LATER, is_ready).await.unwrap();
+    let sandboxes = host.cri().sandboxes().await.unwrap();
+    let [sandbox] = &sandboxes[..] else { panic!("{sandboxes:?}") };
+    assert_eq!(sandbox.metadata.as_ref().map(|metadata| metadata.attempt), Some(0));
+    assert_eq!(running_containers(&host).await.unwrap().values().collect::<Vec<_>>(), [&0]);
+    wait_until_no_strays(&host, &HashSet::from([uid(&pod)])).await.unwrap();
+
+    host.remove_manifest("late.json").unwrap();
+    wait_until_empty(&host).await.unwrap();
+    wait_until_no_strays(&host, &HashSet::new()).await.unwrap();
 }

@@ -1,4 +1,4 @@
-//! Manifests that change or go: the old pod ends first, within its grace period, and leaves nothing.
+//! Manifests that change or go: the old pod ends first, is let end, and leaves nothing.
 
 use std::fs::File;
 use std::io::Read;
@@ -6,20 +6,29 @@ use std::io::Read;
 use hostlet_integration::real::RealHost;
 use hostlet_integration::{Look, wait_for};
 use k8s_cri::v1::PodSandboxState;
+use serde_json::{Value, json};
 
 use crate::support::{
-    IDLE, SOON, is_ready, manifest, pod, uid, wait_for_pod, wait_until_empty, wait_until_ready,
+    IDLE, SOON, is_ready, manifest, pod, uid, wait_for_log, wait_for_pod, wait_until_empty, wait_until_ready,
 };
 
-/// Takes a second to end, and says so.
+/// Takes a second to end, and says so. Until it is up, the first process of a container is deaf to SIGTERM.
 const SLOW_END: &str = "trap 'echo told; sleep 1; echo ended; exit 0' TERM; echo up; sleep 100000 & wait";
+
+/// A pod whose container `slow` is let end, however slow the host is.
+fn slow() -> String {
+    let mut pod: Value = serde_json::from_str(&manifest("app", &[("slow", SLOW_END)])).unwrap();
+    pod["spec"]["terminationGracePeriodSeconds"] = json!(60);
+    pod.to_string()
+}
 
 #[tokio::test]
 async fn an_edit_replaces_the_pod_after_the_old_one_ended() {
     let host = RealHost::start().await.unwrap();
     let daemon = host.start_hostlet("").await.unwrap();
-    host.write_manifest("app.json", &manifest("app", &[("old", SLOW_END)])).unwrap();
+    host.write_manifest("app.json", &slow()).unwrap();
     let old = wait_until_ready(&daemon, "app").await.unwrap();
+    wait_for_log(&host, &old, "slow", " up\n").await.unwrap();
 
     host.write_manifest("app.json", &manifest("app", &[("new", IDLE)])).unwrap();
     let new = wait_for("the edited pod", SOON, async || {
@@ -38,11 +47,12 @@ async fn an_edit_replaces_the_pod_after_the_old_one_ended() {
 }
 
 #[tokio::test]
-async fn a_removed_manifest_ends_its_pod_within_the_grace_period() {
+async fn a_removed_manifest_lets_its_pod_end() {
     let host = RealHost::start().await.unwrap();
     let daemon = host.start_hostlet("").await.unwrap();
-    host.write_manifest("app.json", &manifest("app", &[("slow", SLOW_END)])).unwrap();
+    host.write_manifest("app.json", &slow()).unwrap();
     let pod = wait_until_ready(&daemon, "app").await.unwrap();
+    wait_for_log(&host, &pod, "slow", " up\n").await.unwrap();
     let directory = host.logs().join(format!("default_app-node1_{}", uid(&pod)));
     // Held open: it can be read when it is removed with the pod.
     let mut log = File::open(directory.join("slow/0.log")).unwrap();
@@ -76,19 +86,15 @@ async fn a_container_that_will_not_end_is_killed() {
 async fn a_manifest_that_comes_back_runs_again() {
     let host = RealHost::start().await.unwrap();
     let daemon = host.start_hostlet("").await.unwrap();
-    let text = manifest("app", &[("slow", SLOW_END)]);
+    let text = slow();
     host.write_manifest("app.json", &text).unwrap();
     let first = wait_until_ready(&daemon, "app").await.unwrap();
+    wait_for_log(&host, &first, "slow", " up\n").await.unwrap();
     let first_sandbox = host.cri().sandboxes().await.unwrap().remove(0).id;
 
     // The same file, so the same UID, back while the pod still ends.
     host.remove_manifest("app.json").unwrap();
-    let ending = wait_for("the container is told to end", SOON, async || {
-        let log = host.logs().join(format!("default_app-node1_{}/slow/0.log", uid(&first)));
-        let log = std::fs::read_to_string(log)?;
-        Ok(if log.contains(" told\n") { Look::Done(()) } else { Look::NotYet(log) })
-    });
-    ending.await.unwrap();
+    wait_for_log(&host, &first, "slow", " told\n").await.unwrap();
     host.write_manifest("app.json", &text).unwrap();
     let again = wait_for("a new sandbox", SOON, async || {
         let sandboxes = host.cri().sandboxes().await?;

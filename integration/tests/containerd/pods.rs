@@ -1,12 +1,11 @@
 //! Pods that start: one, several containers, two hosts side by side, beside a manifest that cannot be read.
 
-use std::fs;
-
 use hostlet_integration::real::RealHost;
 use hostlet_integration::{Look, wait_for};
 
 use crate::support::{
-    IDLE, SOON, manifest, pod, running_containers, statuses, uid, wait_until_empty, wait_until_ready,
+    IDLE, SOON, manifest, pod, running_containers, statuses, uid, wait_for_log, wait_until_empty,
+    wait_until_ready,
 };
 
 /// The quickstart's own sample, so that what a newcomer sees first is tested too.
@@ -37,9 +36,7 @@ async fn a_pod_starts_serves_and_logs() {
     assert_eq!(containers[0].pod_sandbox_id, sandboxes[0].id);
     assert_eq!(host.cri().sandbox_ip(&sandboxes[0].id).await.unwrap(), ip);
 
-    let log = host.logs().join(format!("default_web-node1_{}/httpd/0.log", uid(&pod)));
-    let log = fs::read_to_string(&log).unwrap();
-    assert!(log.contains(" stdout F serving /www on port 8080\n"), "{log}");
+    wait_for_log(&host, &pod, "httpd", " stdout F serving /www on port 8080\n").await.unwrap();
 }
 
 #[tokio::test]
@@ -55,12 +52,7 @@ async fn the_containers_of_a_pod_share_its_network() {
     names.sort_unstable();
     assert_eq!(names, ["client", "idle", "server"]);
 
-    let log = host.logs().join(format!("default_trio-node1_{}/client/0.log", uid(&pod)));
-    let seen = wait_for("the page in the client's log", SOON, async || {
-        let log = fs::read_to_string(&log)?;
-        Ok(if log.contains("stdout F shared") { Look::Done(()) } else { Look::NotYet(log) })
-    });
-    seen.await.unwrap();
+    wait_for_log(&host, &pod, "client", "stdout F shared").await.unwrap();
     assert_eq!(host.cri().sandboxes().await.unwrap().len(), 1);
     assert_eq!(running_containers(&host).await.unwrap().len(), 3);
 }

@@ -1,6 +1,7 @@
 //! Manifests and waits the tests share.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
+use std::fs;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
@@ -11,9 +12,9 @@ use k8s_openapi::api::core::v1::{ContainerStatus, Pod};
 use serde_json::json;
 
 /// For what takes a healthy host a second or two.
-pub(crate) const SOON: Duration = Duration::from_secs(60);
+pub(crate) const SOON: Duration = Duration::from_secs(120);
 /// For what waits for a back-off or a periodic clean-up.
-pub(crate) const LATER: Duration = Duration::from_secs(180);
+pub(crate) const LATER: Duration = Duration::from_secs(300);
 
 /// A pod in the namespace `default` whose containers, given as name and script, run `sh -c`. It ends within 2 s.
 pub(crate) fn manifest(name: &str, containers: &[(&str, &str)]) -> String {
@@ -70,6 +71,26 @@ pub(crate) fn is_ready(pod: &Pod) -> bool {
 /// Waits until the pod runs with all its containers ready.
 pub(crate) async fn wait_until_ready(daemon: &Daemon, name: &str) -> Result<Pod> {
     wait_for_pod(daemon, name, SOON, is_ready).await
+}
+
+/// Waits until a container of a pod in the namespace `default`, in its first attempt, has logged this.
+pub(crate) async fn wait_for_log(host: &RealHost, pod: &Pod, container: &str, text: &str) -> Result<String> {
+    let name = pod.metadata.name.clone().unwrap_or_default();
+    let log = host.logs().join(format!("default_{name}_{}/{container}/0.log", uid(pod)));
+    wait_for(&format!("{text:?} in the log of {container}"), SOON, async || {
+        let log = fs::read_to_string(&log)?;
+        Ok(if log.contains(text) { Look::Done(log) } else { Look::NotYet(log) })
+    })
+    .await
+}
+
+/// Waits until the host holds nothing for pods but for those with these UIDs.
+pub(crate) async fn wait_until_no_strays(host: &RealHost, uids: &HashSet<String>) -> Result<()> {
+    wait_for("nothing left behind", LATER, async || {
+        let strays = host.strays(uids).await?;
+        Ok(if strays.is_empty() { Look::Done(()) } else { Look::NotYet(strays.join("\n")) })
+    })
+    .await
 }
 
 /// The UID of a pod.

@@ -11,7 +11,7 @@ use hostlet_integration::real::{BUSYBOX_IMAGE, Daemon, RealHost};
 use hostlet_integration::{Look, wait_for};
 use serde_json::{Value, json};
 
-use crate::support::{IDLE, LATER, SOON, pod, uid, wait_until_empty, wait_until_ready};
+use crate::support::{IDLE, LATER, SOON, pod, uid, wait_for_log, wait_until_empty, wait_until_ready};
 
 /// A pod with one container, `main`, and these volumes at `/<name>` each.
 fn manifest(name: &str, script: &str, volumes: &Value) -> String {
@@ -38,16 +38,6 @@ fn labels() -> Value {
 
 fn pod_dir(host: &RealHost, uid: &str) -> PathBuf {
     host.kubelet_root().join("pods").join(uid)
-}
-
-async fn wait_for_log(host: &RealHost, name: &str, uid: &str, wanted: &str) -> String {
-    let log = host.logs().join(format!("default_{name}-node1_{uid}/main/0.log"));
-    let what = format!("{wanted:?} in the log");
-    let seen = wait_for(&what, SOON, async || {
-        let log = fs::read_to_string(&log)?;
-        Ok(if log.contains(wanted) { Look::Done(log) } else { Look::NotYet(log) })
-    });
-    seen.await.unwrap()
 }
 
 async fn wait_until_gone(daemon: &Daemon, dir: &Path) {
@@ -78,7 +68,7 @@ async fn containers_see_their_volumes_and_nothing_is_left() {
     );
     host.write_manifest("vol.json", &manifest("vol", &script, &volumes)).unwrap();
     let pod = wait_until_ready(&daemon, "vol").await.unwrap();
-    let log = wait_for_log(&host, "vol", &uid(&pod), "end").await;
+    let log = wait_for_log(&host, &pod, "main", "end").await.unwrap();
     let said: Vec<_> = log.lines().filter_map(|line| line.split(" F ").nth(1)).collect();
     let wanted = ["2777 3000", "3777 3000", "1", "app=\"vol\"", "app=\"vol\"", "read-only", "bounded", "end"];
     // Labels have no line end of their own, so the two files may share a line.
@@ -102,7 +92,7 @@ async fn a_restart_keeps_volumes_and_what_was_missed_is_taken_down() {
     let script = format!("echo kept > /mem/f; echo up; {IDLE}");
     host.write_manifest("vol.json", &manifest("vol", &script, &volumes)).unwrap();
     let pod = wait_until_ready(&daemon, "vol").await.unwrap();
-    wait_for_log(&host, "vol", &uid(&pod), "up").await;
+    wait_for_log(&host, &pod, "main", "up").await.unwrap();
     let dir = pod_dir(&host, &uid(&pod));
     let file = dir.join("volumes/kubernetes.io~empty-dir/mem/f");
     drop(daemon);

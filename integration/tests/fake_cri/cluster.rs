@@ -5,6 +5,7 @@ use std::time::Duration;
 use anyhow::Result;
 use hostlet::api::fake::{ApiFault, ApiRule, FakeApi};
 use hostlet::cri::fake::Restart;
+use hostlet::store::Table;
 use hostlet_integration::fake_cri::FakeHost;
 use hostlet_integration::{FakeApiServer, Look, wait_for};
 use k8s_cri::v1::ContainerState;
@@ -12,7 +13,7 @@ use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::{Event, Node, Pod, Service};
 use serde_json::{Value, json};
 
-use crate::support::{LATER, SOON, is_ready};
+use crate::support::{LATER, SOON, is_ready, wait_for_complaint, wait_until_stored};
 
 const PODS: &str = "/api/v1/namespaces/default/pods";
 
@@ -84,11 +85,18 @@ async fn a_node_joins_runs_what_it_is_given_and_tells_how_that_went() {
     });
     assert_eq!(refused.await.unwrap().status.unwrap().reason.as_deref(), Some("NodeAffinity"));
 
-    let node: Node = server.api().get(&format!("/api/v1/nodes/{}", host.node())).unwrap();
-    let ready = node.status.unwrap().conditions.unwrap().into_iter().find(|c| c.type_ == "Ready").unwrap();
-    assert_eq!(ready.status, "True");
-    let leases = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases";
-    assert!(server.api().get::<Lease>(&format!("{leases}/{}", host.node())).is_some());
+    // Neither is waited for by a pod.
+    wait_for("a ready node and its lease", SOON, async || {
+        let node = server.api().get::<Node>(&format!("/api/v1/nodes/{}", host.node()));
+        let conditions = node.and_then(|node| node.status?.conditions).unwrap_or_default();
+        let is_ready = conditions.iter().any(|c| c.type_ == "Ready" && c.status == "True");
+        let leases = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases";
+        let has_lease = server.api().get::<Lease>(&format!("{leases}/{}", host.node())).is_some();
+        let seen = || format!("lease: {has_lease}, {conditions:?}");
+        Ok(if is_ready && has_lease { Look::Done(()) } else { Look::NotYet(seen()) })
+    })
+    .await
+    .unwrap();
     let started = |event: &Event| event.reason.as_deref() == Some("Started");
     wait_for("events", SOON, async || {
         let events = server.api().list::<Event>("/api/v1/namespaces/default/events");
@@ -165,8 +173,9 @@ async fn a_node_without_its_api_server_goes_on_and_so_does_a_new_daemon_and_a_ho
         give(&server, &host, name, json!({})).unwrap();
         wait_for_shown(server.api(), name, is_ready).await.unwrap();
     }
-    // A burst of changes is one write of the store.
-    tokio::time::sleep(Duration::from_secs(1)).await;
+    // What the next daemon cannot ask for. Services are written seldom.
+    wait_until_stored(&host, Table::AdmittedPods, |stored| stored.len() == 2).await.unwrap();
+    wait_until_stored(&host, Table::Services, |stored| !stored.is_empty()).await.unwrap();
     server.stop();
     daemon.kill().unwrap();
     // Somebody deletes a pod of a node that nobody reaches.
@@ -178,9 +187,8 @@ async fn a_node_without_its_api_server_goes_on_and_so_does_a_new_daemon_and_a_ho
     for name in ["stays", "goes"] {
         daemon.wait_for_api_pod(name, SOON, is_ready).await.unwrap();
     }
-    let output = daemon.command(&["pods"]).output().unwrap();
-    let told = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(told.contains("The API server cannot be read"), "{told}");
+    let told = |said: &str| said.contains("The API server cannot be read");
+    wait_for_complaint(&daemon, "the API server that is away", told).await.unwrap();
     server.resume().unwrap();
     wait_until_deleted(&server, &host, "goes").await.unwrap();
     wait_for_shown(server.api(), "stays", is_ready).await.unwrap();

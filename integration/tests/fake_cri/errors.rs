@@ -6,10 +6,11 @@ use hostlet::cri::Operation;
 use hostlet::cri::fake::{Failure, Fault, Rule, Run, Script};
 use hostlet_integration::fake_cri::FakeHost;
 use k8s_cri::v1::ContainerState;
+use k8s_openapi::api::core::v1::Pod;
 
 use crate::support::{
-    LATER, containers_of, is_ready, manifest, sandboxes_of, statuses, table, uid, wait_for_status,
-    wait_until_ready, write_pods,
+    LATER, containers_of, is_ready, manifest, sandboxes_of, statuses, uid, wait_for_log, wait_for_message,
+    wait_for_status, wait_until_ready, write_pods,
 };
 
 const RUNS: ContainerState = ContainerState::ContainerRunning;
@@ -31,16 +32,16 @@ async fn a_sandbox_that_fails_is_tried_again() {
     wait_until_ready(&daemon, &["other"]).await.unwrap();
     wait_for_status(&daemon, "sandbox", &["ContainerCreating"]).await.unwrap();
     wait_for_status(&daemon, "create", &["CreateContainerError"]).await.unwrap();
-    let message =
-        |name: &str| table(&daemon.cli(&["pods", name, "-o", "wide"]).unwrap())[0]["MESSAGE"].clone();
-    assert_eq!(message("sandbox"), "Failed to create pod sandbox: no room for a sandbox");
-    assert_eq!(message("create"), "no room for a container");
-    assert!(daemon.log().contains("FailedCreatePodSandBox"));
+    // Its status is the same before it failed.
+    let message = "Failed to create pod sandbox: no room for a sandbox";
+    wait_for_message(&daemon, "sandbox", |told| told == message).await.unwrap();
+    wait_for_message(&daemon, "create", |told| told == "no room for a container").await.unwrap();
+    wait_for_log(&daemon, "FailedCreatePodSandBox").await.unwrap();
 
     host.runtime().faults().clear();
     for name in ["sandbox", "create"] {
         daemon.wait_for_pod(name, LATER, is_ready).await.unwrap();
-        assert_eq!(message(name), "");
+        wait_for_message(&daemon, name, str::is_empty).await.unwrap();
         assert_eq!(sandboxes_of(&host, name), [0]);
         assert_eq!(containers_of(&host, name), [main_at(0)]);
     }
@@ -89,11 +90,15 @@ async fn a_container_that_cannot_start_says_so_and_backs_off() {
     host.write_manifest("pod.json", &manifest("pod", &["broken", "sound"])).unwrap();
     let failed = ["RunContainerError", "CrashLoopBackOff"];
     wait_for_status(&daemon, "pod", &failed).await.unwrap();
-    wait_for_status(&daemon, "pod", &["CrashLoopBackOff"]).await.unwrap();
-    let pod = daemon.pod("pod").unwrap().unwrap();
+    let backs_off = |pod: &Pod| {
+        let [broken, sound] = statuses(pod) else { return false };
+        let waiting = broken.state.clone().and_then(|state| state.waiting?.reason);
+        // Its neighbour runs.
+        waiting.as_deref() == Some("CrashLoopBackOff") && sound.ready
+    };
+    let pod = daemon.wait_for_pod("pod", LATER, backs_off).await.unwrap();
     let last = statuses(&pod)[0].last_state.clone().unwrap().terminated.unwrap();
     assert_eq!((last.reason.as_deref(), last.message.as_deref()), (Some("StartError"), Some(message)));
-    assert!(statuses(&pod)[1].ready, "its neighbour runs");
     let pod = daemon.wait_for_pod("pod", LATER, is_ready).await.unwrap();
     let restarts: Vec<_> = statuses(&pod).iter().map(|s| (s.name.as_str(), s.restart_count)).collect();
     assert_eq!(restarts, [("broken", 2), ("sound", 0)]);

@@ -5,9 +5,10 @@ use hostlet::cri::Operation;
 use hostlet::cri::fake::{Fault, FaultPlan, Rule};
 use hostlet_integration::fake_cri::FakeHost;
 use hostlet_integration::{Daemon, Look, wait_for};
+use k8s_openapi::api::core::v1::Pod;
 
 use crate::support::{
-    SOON, is_ready, manifest, only_container, running, sandboxes_of, uid, wait_for_complaint,
+    SOON, is_ready, manifest, only_container, running, sandboxes_of, statuses, uid, wait_for_complaint,
     wait_for_status, wait_until_gone, wait_until_ready, write_pods,
 };
 
@@ -72,7 +73,7 @@ async fn three_hung_starts_stop_no_fourth_pod() {
     host.runtime().faults().clear();
     host.runtime().faults().release();
     wait_until_ready(&daemon, &["hung2", "hung3"]).await.unwrap();
-    assert_eq!(sandboxes_of(&host, "hung1"), [0; 0]);
+    wait_until_gone(&host, "hung1").await.unwrap();
     assert_eq!(sandboxes_of(&host, "hung2"), [0]);
     wait_for_complaint(&daemon, "no complaint", str::is_empty).await.unwrap();
 }
@@ -115,7 +116,9 @@ async fn a_hung_inspection_holds_up_its_pod_alone() {
 
     host.runtime().faults().clear();
     host.runtime().faults().release();
-    wait_until_ready(&daemon, &["sick"]).await.unwrap();
+    // It was shown as ready all the time that nobody knew better.
+    let restarted = |pod: &Pod| is_ready(pod) && statuses(pod)[0].restart_count == 1;
+    daemon.wait_for_pod("sick", SOON, restarted).await.unwrap();
     assert_eq!(running(&host).values().collect::<Vec<_>>(), [&1]);
     wait_for_complaint(&daemon, "no complaint", str::is_empty).await.unwrap();
 }

@@ -9,7 +9,7 @@ use hostlet_integration::fake_cri::FakeHost;
 use serde_json::json;
 
 use crate::support::{
-    LATER, is_ready, manifest_with, table, wait_for_complaint, wait_for_status, wait_until_gone,
+    LATER, is_ready, manifest_with, wait_for_complaint, wait_for_message, wait_for_status, wait_until_gone,
     wait_until_ready, write_pods,
 };
 
@@ -34,9 +34,9 @@ async fn an_image_that_cannot_be_pulled_is_tried_again_later() {
 
     wait_for_status(&daemon, "broken", &["ErrImagePull"]).await.unwrap();
     wait_for_status(&daemon, "broken", &["ImagePullBackOff"]).await.unwrap();
-    let wide = table(&daemon.cli(&["pods", "broken", "-o", "wide"]).unwrap());
-    assert!(wide[0]["MESSAGE"].contains("no route to registry.local"), "{wide:?}");
-    assert_eq!(wide[0]["READY"], "0/1");
+    let why = |told: &str| told.contains("no route to registry.local");
+    let row = wait_for_message(&daemon, "broken", why).await.unwrap();
+    assert_eq!(row["READY"], "0/1");
 
     host.runtime().script_pull("registry.local/broken:1", answer(None));
     daemon.wait_for_pod("broken", LATER, is_ready).await.unwrap();

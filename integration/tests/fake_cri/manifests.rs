@@ -10,8 +10,8 @@ use nix::unistd::mkfifo;
 use serde_json::json;
 
 use crate::support::{
-    SOON, complaints, containers_of, manifest, manifest_with, only_container, running, table, uid,
-    wait_for_complaint, wait_for_status, wait_until_gone, wait_until_ready, write_pods,
+    SOON, containers_of, manifest, manifest_with, only_container, running, uid, wait_for_complaint,
+    wait_for_message, wait_for_status, wait_until_gone, wait_until_ready, write_pods,
 };
 
 #[tokio::test]
@@ -34,13 +34,14 @@ async fn what_cannot_be_read_is_named_and_harms_no_other() {
     write_pods(&host, &["one", "two"]).unwrap();
     wait_until_ready(&daemon, &["one", "two"]).await.unwrap();
 
-    let said = complaints(&daemon).unwrap();
     let bad = ["fifo", "directory", "link", "huge", "binary", "empty", "service", "broken", "invalid"];
+    // One that may be half written is told of later.
+    let all = |said: &str| said.matches("cannot be used").count() == bad.len();
+    let said = wait_for_complaint(&daemon, "all bad files", all).await.unwrap();
     for name in bad {
         let file = dir.join(format!("{name}.yaml"));
         assert!(said.contains(&format!("Manifest {} cannot be used:\n  ", file.display())), "{name}: {said}");
     }
-    assert_eq!(said.matches("cannot be used").count(), bad.len(), "{said}");
     for part in ["metadata.name", "spec.containers"] {
         assert!(said.contains(part), "all mistakes at once, {part} too: {said}");
     }
@@ -91,8 +92,7 @@ async fn a_pod_that_asks_for_too_much_is_shown_with_the_reason() {
     let spec = json!({"containers": [container], "volumes": [share]});
     host.write_manifest("share.json", &manifest_with("share", spec)).unwrap();
     wait_for_status(&daemon, "share", &["PodFeatureUnsupported"]).await.unwrap();
-    let wide = table(&daemon.cli(&["pods", "share", "-o", "wide"]).unwrap());
-    assert!(wide[0]["MESSAGE"].contains("spec.volumes[0]"), "{wide:?}");
+    wait_for_message(&daemon, "share", |told| told.contains("spec.volumes[0]")).await.unwrap();
     let pod = daemon.pod("share").unwrap().unwrap();
     assert_eq!(pod.status.unwrap().phase.as_deref(), Some("Failed"));
     assert!(!host.runtime().wire_sandboxes().iter().any(|s| s.labels.values().any(|v| *v == uid("share"))));

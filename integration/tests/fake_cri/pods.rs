@@ -122,10 +122,16 @@ async fn log_links_come_and_go_with_their_containers() {
     let daemon = host.start_hostlet("").await.unwrap();
     host.write_manifest("web.json", &manifest("web", &["one", "two"])).unwrap();
     wait_until_ready(&daemon, &["web"]).await.unwrap();
-    let mut targets: Vec<_> = host.log_links().iter().map(|link| fs::read_link(link).unwrap()).collect();
-    targets.sort();
     let directory = host.logs().join(format!("default_web-{}_{}", host.node(), uid("web")));
-    assert_eq!(targets, [directory.join("one/0.log"), directory.join("two/0.log")]);
+    // A link is made after its container was started.
+    let both = wait_for("a link for each container", SOON, async || {
+        let mut targets: Vec<_> =
+            host.log_links().iter().map(fs::read_link).collect::<std::io::Result<_>>()?;
+        targets.sort();
+        let wanted = [directory.join("one/0.log"), directory.join("two/0.log")];
+        Ok(if targets == wanted { Look::Done(()) } else { Look::NotYet(format!("{targets:?}")) })
+    });
+    both.await.unwrap();
 
     host.remove_manifest("web.json").unwrap();
     wait_until_gone(&host, "web").await.unwrap();

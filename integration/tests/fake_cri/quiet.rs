@@ -10,8 +10,8 @@ use hostlet_integration::fake_cri::FakeHost;
 use serde_json::json;
 
 use crate::support::{
-    SOON, is_ready, manifest, manifest_with, only_container, uid, wait_for_complaint, wait_for_status,
-    wait_until_ready, write_pods,
+    SOON, is_ready, manifest, manifest_with, only_container, uid, wait_for_complaint, wait_for_log,
+    wait_for_status, wait_until_ready, write_pods,
 };
 
 /// Long enough for several rounds of whatever is tried every second.
@@ -42,7 +42,7 @@ async fn a_runtime_that_never_came_is_told_of_once() {
     let daemon = host.start_hostlet("").await.unwrap();
     write_pods(&host, &["web"]).unwrap();
     assert_eq!(repeated(&daemon).await, Vec::<String>::new());
-    assert!(daemon.log().contains("waiting for the container runtime"));
+    wait_for_log(&daemon, "waiting for the container runtime").await.unwrap();
 }
 
 #[tokio::test]
@@ -92,6 +92,6 @@ async fn pods_that_fail_are_told_of_once() {
     wait_for_status(&daemon, "create", &["CreateContainerError"]).await.unwrap();
     assert_eq!(repeated(&daemon).await, Vec::<String>::new());
     for told in ["FailedCreatePodSandBox", "cannot inspect the pod", "FailedKillPod", "broken.yaml"] {
-        assert!(daemon.log().contains(told), "{told}");
+        wait_for_log(&daemon, told).await.unwrap();
     }
 }

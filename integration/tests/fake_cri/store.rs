@@ -10,50 +10,38 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use hostlet::cri::Operation;
 use hostlet::cri::fake::{OnTerm, Pull, Script};
+use hostlet::store::Table;
 use hostlet_integration::fake_cri::FakeHost;
 use hostlet_integration::{Daemon, Look, wait_for};
 use jiff::Timestamp;
 use k8s_cri::v1::ContainerState;
+use k8s_openapi::api::core::v1::{ContainerStatus, Pod};
 use nix::mount::{MntFlags, MsFlags, mount, umount2};
 use serde_json::json;
 
 use crate::support::{
-    LATER, SOON, complaints, containers_of, is_ready, manifest, manifest_with, only_container, running, uid,
-    wait_for_complaint, wait_for_status, wait_until_gone, wait_until_ready, write_pods,
+    LATER, SOON, containers_of, home, is_ready, manifest, manifest_with, only_container, running, statuses,
+    store_file, uid, wait_for_complaint, wait_for_log, wait_for_status, wait_until_gone, wait_until_ready,
+    wait_until_stored, write_pods,
 };
 
-fn home(host: &FakeHost) -> PathBuf {
-    host.directory().join("kubelet/hostlet")
+/// Waits until the next daemon would know these pods.
+async fn wait_until_admitted_is_stored(host: &FakeHost, names: &[&str]) -> Result<()> {
+    let uids: Vec<String> = names.iter().map(|name| uid(name)).collect();
+    wait_until_stored(host, Table::AdmittedPods, |stored| uids.iter().all(|uid| stored.contains(uid))).await
 }
 
-fn file(host: &FakeHost) -> PathBuf {
-    home(host).join("store.redb")
-}
-
-/// Waits until what is known of these pods is in the file. There is no other way to see it than to look into a copy.
-async fn wait_until_stored(host: &FakeHost, what: &str, wanted: impl Fn(&[u8]) -> bool) -> Result<()> {
-    wait_for(what, SOON, async || {
-        let stored = fs::read(file(host)).is_ok_and(|bytes| wanted(&bytes));
-        Ok(if stored { Look::Done(()) } else { Look::NotYet("not in the file".to_owned()) })
+/// Waits until `hostlet explain` tells when what failed is tried again, and returns that time. One that is over was that of the
+/// try before.
+async fn wait_for_next_try(daemon: &Daemon, name: &str) -> Result<Timestamp> {
+    wait_for("the time of the next try", SOON, async || {
+        let output = daemon.command(&["explain", name, "-o", "json"]).output()?;
+        let told: serde_json::Value = serde_json::from_slice(&output.stdout).context("explain")?;
+        let next = told[0]["next"].as_str().map(str::parse::<Timestamp>).transpose()?;
+        let next = next.filter(|next| *next > Timestamp::now());
+        Ok(next.map_or_else(|| Look::NotYet(told.to_string()), Look::Done))
     })
     .await
-}
-
-fn has(bytes: &[u8], text: &str) -> bool {
-    bytes.windows(text.len()).any(|window| window == text.as_bytes())
-}
-
-async fn wait_until_admitted_is_stored(host: &FakeHost, names: &[&str]) -> Result<()> {
-    let rows: Vec<String> = names.iter().map(|name| format!("\"uid\":\"{}\"", uid(name))).collect();
-    wait_until_stored(host, "the pods are stored", |bytes| rows.iter().all(|row| has(bytes, row))).await
-}
-
-/// The time a pod's container in back-off is started again, as `hostlet explain` tells it.
-fn next_start(daemon: &Daemon, name: &str) -> Result<Timestamp> {
-    let output = daemon.command(&["explain", name, "-o", "json"]).output()?;
-    let told: serde_json::Value = serde_json::from_slice(&output.stdout).context("explain")?;
-    let next = told[0]["next"].as_str().with_context(|| format!("no time in {told}"))?;
-    Ok(next.parse()?)
 }
 
 #[tokio::test]
@@ -63,18 +51,19 @@ async fn a_crash_loop_goes_on_with_its_very_pause() {
     host.write_manifest("loop.json", &manifest("loop", &["crashing"])).unwrap();
     let daemon = host.start_hostlet("").await.unwrap();
     let starts = || host.runtime().calls_of(Operation::StartContainer).len();
-    wait_for("two restarts", LATER, async || {
-        Ok(if starts() >= 3 { Look::Done(()) } else { Look::NotYet(format!("{} starts", starts())) })
-    })
-    .await
-    .unwrap();
-    wait_for_status(&daemon, "loop", &["CrashLoopBackOff"]).await.unwrap();
-    let before = next_start(&daemon, "loop").unwrap();
+    // Not before the daemon has seen the end of the third: its pause is the one that is to go on.
+    let restarted_twice = |pod: &Pod| {
+        let reason = |status: &ContainerStatus| status.state.clone()?.waiting?.reason;
+        let waits = |status: &ContainerStatus| reason(status).as_deref() == Some("CrashLoopBackOff");
+        statuses(pod).iter().any(|status| status.restart_count == 2 && waits(status))
+    };
+    daemon.wait_for_pod("loop", LATER, restarted_twice).await.unwrap();
+    let before = wait_for_next_try(&daemon, "loop").await.unwrap();
     let count = starts();
     daemon.stop().await.unwrap();
     let daemon = host.start_hostlet("").await.unwrap();
     wait_for_status(&daemon, "loop", &["CrashLoopBackOff"]).await.unwrap();
-    assert_eq!(next_start(&daemon, "loop").unwrap(), before);
+    assert_eq!(wait_for_next_try(&daemon, "loop").await.unwrap(), before);
     assert_eq!(starts(), count);
 }
 
@@ -93,6 +82,8 @@ async fn a_failed_pull_waits_on_in_the_next_daemon() {
     })
     .await
     .unwrap();
+    // A daemon that ends before it has the third answer does not know of it.
+    wait_for_next_try(&daemon, "image").await.unwrap();
     daemon.stop().await.unwrap();
     let count = pulls();
     let daemon = host.start_hostlet("").await.unwrap();
@@ -116,8 +107,8 @@ async fn a_manifest_that_breaks_while_no_daemon_runs_keeps_its_pod() {
     wait_until_gone(&host, "gone").await.unwrap();
     wait_until_ready(&daemon, &["broken", "sound"]).await.unwrap();
     assert!(running(&host).contains_key(&container), "the pod of the broken manifest was ended");
-    let said = complaints(&daemon).unwrap();
-    assert!(said.contains("broken.json cannot be used"), "{said}");
+    let named = |said: &str| said.contains("broken.json cannot be used");
+    wait_for_complaint(&daemon, "the broken file", named).await.unwrap();
     daemon.stop().await.unwrap();
 
     // The host reboots: the runtime has nothing.
@@ -210,13 +201,13 @@ async fn a_damaged_store_is_set_aside_told_and_made_anew() {
     wait_until_admitted_is_stored(&host, &["web"]).await.unwrap();
     let before = running(&host);
     daemon.kill().unwrap();
-    fs::write(file(&host), "this is no store\n".repeat(1000)).unwrap();
+    fs::write(store_file(&host), "this is no store\n".repeat(1000)).unwrap();
 
     let daemon = host.start_hostlet("").await.unwrap();
     wait_until_ready(&daemon, &["web"]).await.unwrap();
-    let said = complaints(&daemon).unwrap();
-    assert!(said.contains("The store: ") && said.contains("a new one was begun"), "{said}");
-    assert!(daemon.log().contains("the store was not usable and was set aside"));
+    let told = |said: &str| said.contains("The store: ") && said.contains("a new one was begun");
+    wait_for_complaint(&daemon, "the store that was set aside", told).await.unwrap();
+    wait_for_log(&daemon, "the store was not usable and was set aside").await.unwrap();
     assert_eq!(set_aside(&host).len(), 1);
     assert_eq!(running(&host), before);
     wait_until_admitted_is_stored(&host, &["web"]).await.unwrap();
@@ -224,7 +215,7 @@ async fn a_damaged_store_is_set_aside_told_and_made_anew() {
 
     let daemon = host.start_hostlet("").await.unwrap();
     wait_until_ready(&daemon, &["web"]).await.unwrap();
-    assert_eq!(complaints(&daemon).unwrap(), "");
+    wait_for_complaint(&daemon, "no complaint", str::is_empty).await.unwrap();
     assert_eq!(running(&host), before);
 }
 
@@ -290,8 +281,8 @@ async fn a_file_system_gone_read_only_still_tells_what_it_has() {
     let daemon = host.start_hostlet("").await.unwrap();
     wait_until_ready(&daemon, &["broken"]).await.unwrap();
     assert_eq!(running(&host), before);
-    let said = complaints(&daemon).unwrap();
-    assert!(said.contains("The store: ") && said.contains("Read-only file system"), "{said}");
+    let told = |said: &str| said.contains("The store: ") && said.contains("Read-only file system");
+    wait_for_complaint(&daemon, "the read-only file system", told).await.unwrap();
     assert!(
         containers_of(&host, "broken").iter().all(|(.., state)| *state == ContainerState::ContainerRunning)
     );

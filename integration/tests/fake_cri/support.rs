@@ -1,10 +1,13 @@
 //! Manifests, waits and views the tests share.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::PathBuf;
 use std::process::Output;
 use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
+use hostlet::store::{Store, Table};
 use hostlet_integration::fake_cri::FakeHost;
 use hostlet_integration::{Daemon, Look, wait_for};
 use k8s_cri::v1::{Container, ContainerState};
@@ -12,9 +15,9 @@ use k8s_openapi::api::core::v1::{ContainerStatus, Pod};
 use serde_json::{Value, json};
 
 /// For what takes an idle machine a second or two.
-pub(crate) const SOON: Duration = Duration::from_secs(90);
+pub(crate) const SOON: Duration = Duration::from_secs(120);
 /// For what waits for a back-off or for a hung call to be noticed.
-pub(crate) const LATER: Duration = Duration::from_secs(180);
+pub(crate) const LATER: Duration = Duration::from_secs(300);
 
 /// A pod in the namespace `default`. Its UID is its name's, so that faults can be meant for it before it is there.
 pub(crate) fn manifest(name: &str, containers: &[&str]) -> String {
@@ -151,6 +154,65 @@ pub(crate) async fn wait_for_complaint(
     wait_for(what, LATER, async || {
         let said = complaints(daemon)?;
         Ok(if wanted(&said) { Look::Done(said) } else { Look::NotYet(said) })
+    })
+    .await
+}
+
+/// Waits until the daemons of a host have logged this.
+pub(crate) async fn wait_for_log(daemon: &Daemon, text: &str) -> Result<()> {
+    wait_for(&format!("{text:?} in the log"), SOON, async || {
+        let log = daemon.log();
+        Ok(if log.contains(text) { Look::Done(()) } else { Look::NotYet(log) })
+    })
+    .await
+}
+
+/// Waits until the MESSAGE of a pod satisfies `wanted`, and returns its line.
+pub(crate) async fn wait_for_message(
+    daemon: &Daemon,
+    name: &str,
+    wanted: impl Fn(&str) -> bool,
+) -> Result<BTreeMap<String, String>> {
+    wait_for(&format!("the message of {name}"), LATER, async || {
+        let row = table(&daemon.cli(&["pods", name, "-o", "wide"])?).into_iter().next().context("no line")?;
+        let is_it = row.get("MESSAGE").is_some_and(|message| wanted(message));
+        Ok(if is_it { Look::Done(row) } else { Look::NotYet(format!("{row:?}")) })
+    })
+    .await
+}
+
+/// Where the daemon keeps what is its own.
+pub(crate) fn home(host: &FakeHost) -> PathBuf {
+    host.directory().join("kubelet/hostlet")
+}
+
+/// The file of the store.
+pub(crate) fn store_file(host: &FakeHost) -> PathBuf {
+    home(host).join("store.redb")
+}
+
+/// The keys of a table's rows that a daemon would find that starts now: those of the store's last commit, read from a copy.
+/// Bytes that are in the file are not enough: without the commit's end nobody finds them.
+async fn stored(host: &FakeHost, table: Table) -> Result<BTreeSet<String>> {
+    let directory = tempfile::tempdir().context("a directory for a copy of the store")?;
+    let copy = directory.path().join("store.redb");
+    fs::copy(store_file(host), &copy).context("copying the store")?;
+    let (store, _keeper) = Store::open(copy).await;
+    if let Some(trouble) = &*store.trouble().borrow() {
+        bail!("{trouble}");
+    }
+    Ok(store.all::<Value>(table).into_iter().map(|(key, _)| key).collect())
+}
+
+/// Waits until the keys of a table's rows that are stored satisfy `wanted`.
+pub(crate) async fn wait_until_stored(
+    host: &FakeHost,
+    table: Table,
+    wanted: impl Fn(&BTreeSet<String>) -> bool,
+) -> Result<()> {
+    wait_for(&format!("rows of {table:?} in the store"), SOON, async || {
+        let keys = stored(host, table).await?;
+        Ok(if wanted(&keys) { Look::Done(()) } else { Look::NotYet(format!("{keys:?}")) })
     })
     .await
 }

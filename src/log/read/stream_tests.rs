@@ -16,7 +16,7 @@ use super::{LogOptions, LogStreaming, Until};
 use crate::log::LogError;
 
 /// How long something that must happen is waited for.
-const PATIENCE: Duration = Duration::from_secs(20);
+const PATIENCE: Duration = Duration::from_secs(60);
 
 struct Bench {
     dir: TempDir,

@@ -128,7 +128,7 @@ async fn who_waits_for_room_runs_when_those_who_make_it_have_ended() {
         status: Arc::new(PodStatus::default()),
         terminating_since: None,
         lifecycle: Lifecycle::Terminated,
-        has_finished: false,
+        has_given_back: false,
     });
     room.settle().await;
     assert_eq!(room.wanted(), ["small", "vital"]);

@@ -35,7 +35,7 @@ impl Source {
 
     async fn until(&mut self, wanted: impl Fn(&SourceState) -> bool) -> SourceState {
         let waiting = self.rx.wait_for(|state| wanted(state));
-        if let Ok(state) = tokio::time::timeout(Duration::from_secs(20), waiting).await {
+        if let Ok(state) = tokio::time::timeout(Duration::from_secs(60), waiting).await {
             return state.unwrap().clone();
         }
         panic!("not reached; last: {:#?}", self.rx.borrow().clone())

@@ -22,7 +22,7 @@ fn live(status: &PodStatus) -> Live<'_> {
 }
 
 fn told(status: &PodStatus) -> Told<'_> {
-    Told { status, lifecycle: Lifecycle::Active, has_finished: false }
+    Told { status, lifecycle: Lifecycle::Active, has_given_back: false }
 }
 
 const EARLY: &str = "2026-01-01T00:00:00Z";
@@ -99,11 +99,11 @@ fn readiness_and_phase_are_urgent_and_the_rest_is_not() {
 #[test]
 fn an_object_is_deleted_only_when_it_was_asked_to_go_and_shows_the_end_of_a_pod_that_is_gone() {
     let ended = status(json!({"phase": "Succeeded"}));
-    let over = |status| Told { status, lifecycle: Lifecycle::Terminated, has_finished: true };
+    let over = |status| Told { status, lifecycle: Lifecycle::Terminated, has_given_back: true };
     let going = |status| Live { is_deleting: true, ..live(status) };
     assert_eq!(plan(over(&ended), going(&ended)), Write::Delete);
     assert_eq!(plan(over(&ended), live(&ended)), Write::Nothing);
-    assert_eq!(plan(Told { has_finished: false, ..over(&ended) }, going(&ended)), Write::Nothing);
+    assert_eq!(plan(Told { has_given_back: false, ..over(&ended) }, going(&ended)), Write::Nothing);
     assert_eq!(plan(over(&ended), Live { is_mirror: true, ..going(&ended) }), Write::Nothing);
     let running = status(json!({"phase": "Running"}));
     assert!(
@@ -153,7 +153,7 @@ proptest! {
     /// Whatever is there, one patch makes it as told, and a second finds nothing to do.
     #[test]
     fn one_patch_is_enough(ours in any_status(), there in any_status()) {
-        let over = Told { status: &ours, lifecycle: Lifecycle::Terminated, has_finished: false };
+        let over = Told { status: &ours, lifecycle: Lifecycle::Terminated, has_given_back: false };
         if let Write::Patch(change, _) = plan(over, live(&there)) {
             let mut object = json!({"status": there});
             patch::apply::strategic(&mut object, &change);

@@ -13,8 +13,8 @@ use crate::types::json::to_value;
 pub(super) struct Told<'a> {
     pub(super) status: &'a PodStatus,
     pub(super) lifecycle: Lifecycle,
-    /// Nothing of it is left to be given back.
-    pub(super) has_finished: bool,
+    /// It holds nothing of the host any more.
+    pub(super) has_given_back: bool,
 }
 
 /// The object that shows the pod.
@@ -65,7 +65,7 @@ pub(super) fn plan(told: Told<'_>, live: Live<'_>) -> Write {
         return Write::Patch(json!({"metadata": {"uid": live.uid}, "status": change}), urgency);
     }
     let has_ended = live.status.phase.as_deref().and_then(Phase::parse).is_some_and(Phase::is_terminal);
-    if live.is_deleting && !live.is_mirror && told.has_finished && has_ended {
+    if live.is_deleting && !live.is_mirror && told.has_given_back && has_ended {
         return Write::Delete;
     }
     Write::Nothing

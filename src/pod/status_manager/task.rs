@@ -65,7 +65,7 @@ pub struct StatusManager {
 struct Said {
     status: Arc<PodStatus>,
     lifecycle: Lifecycle,
-    has_finished: bool,
+    has_given_back: bool,
 }
 
 /// The object of a pod.
@@ -163,11 +163,12 @@ impl StatusManager {
         let mut told: BTreeMap<PodUid, (Said, Arc<Pod>)> = BTreeMap::new();
         for refused in self.sources.refused.borrow().iter() {
             let status = refused.status.clone();
-            let said = Said { status, lifecycle: Lifecycle::Terminated, has_finished: true };
+            let said = Said { status, lifecycle: Lifecycle::Terminated, has_given_back: true };
             told.insert(pod_ref(&refused.pod).uid, (said, refused.pod.clone()));
         }
         for all in self.sources.board.all() {
-            let said = Said { status: all.status, lifecycle: all.lifecycle, has_finished: all.has_finished };
+            let said =
+                Said { status: all.status, lifecycle: all.lifecycle, has_given_back: all.has_given_back };
             told.insert(pod_ref(&all.pod).uid, (said, all.pod));
         }
         let api = self.sources.api.borrow().clone();
@@ -232,7 +233,7 @@ impl Entry {
         let same_said = self.said.as_ref().is_some_and(|old| {
             Arc::ptr_eq(&old.status, &said.status)
                 && old.lifecycle == said.lifecycle
-                && old.has_finished == said.has_finished
+                && old.has_given_back == said.has_given_back
         });
         let key = |object: &Option<Object>| object.as_ref().map(|o| (o.uid.clone(), o.version.clone()));
         let same_object = key(&self.object) == key(&object);
@@ -257,7 +258,8 @@ impl Entry {
             Some((version, status)) if !is_newer(&object.version, version) => status,
             Some(_) | None => &object.status,
         };
-        let told = Told { status: &said.status, lifecycle: said.lifecycle, has_finished: said.has_finished };
+        let told =
+            Told { status: &said.status, lifecycle: said.lifecycle, has_given_back: said.has_given_back };
         let live = Live {
             uid: &object.uid,
             status,

@@ -58,13 +58,13 @@ impl Setup {
             status,
             terminating_since: None,
             lifecycle,
-            has_finished: false,
+            has_given_back: false,
         });
     }
 
     fn end(&self, pod: &Arc<Pod>) {
         self.tell(pod, json!({"phase": "Succeeded"}), Lifecycle::Terminated);
-        self.board.finished(&crate::pod::pod_ref(pod).uid);
+        self.board.gave_back(&crate::pod::pod_ref(pod).uid);
     }
 
     fn shown(&self) -> Option<PodStatus> {

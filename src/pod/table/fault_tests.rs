@@ -73,6 +73,16 @@ async fn the_wish_to_end_a_pod_nobody_knows_is_no_matter() {
     assert!(node.status("nobody").is_none());
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_pod_that_ended_gives_back_what_it_held_before_its_remains_are_removed() {
+    let mut node = running(&[("web", "u1")]).await;
+    node.runtime.faults().add(Rule::new(Operation::RemoveContainer, Fault::Hang));
+    node.want([]);
+    let gave_back = |n: &Node| n.told().iter().any(|told| told.has_given_back);
+    node.until("it has given back what it held", MINUTE, gave_back).await;
+    assert!(node.has("u1") && node.running("u1").is_empty());
+}
+
 fn evicted() -> StatusOverride {
     StatusOverride {
         phase: "Failed",

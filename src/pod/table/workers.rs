@@ -66,7 +66,6 @@ impl Workers {
             Effect::Stop(uid) => {
                 // Closing the inbox ends the task.
                 self.workers.remove(&uid);
-                self.syncer.finished(&uid);
             }
         }
     }

@@ -75,7 +75,7 @@ impl Services {
         memory.terminating_since = terminating_since;
         memory.lifecycle = Some(lifecycle);
         let pod = pod.clone();
-        self.board.tell(Told { pod, status, terminating_since, lifecycle, has_finished: false });
+        self.board.tell(Told { pod, status, terminating_since, lifecycle, has_given_back: false });
     }
 
     /// Reads what containers that ended since the last look left; forgets what belongs to containers that are gone.

@@ -92,6 +92,9 @@ impl Services {
             self.begin(&reference, Activity::CleaningUp);
             self.take_down_volumes(&reference).await?;
             self.remove_cgroup(&reference).await?;
+            // Its object may go now. Removing what the runtime has of it is half of the work that is left, and nobody
+            // waits for that: a daemon that ends meanwhile leaves orphans, which the next one removes.
+            self.board.gave_back(&reference.uid);
             match content {
                 Content::Keep => {
                     let left = leftovers(&observed, &[]);

@@ -102,10 +102,6 @@ impl PodSyncer for Services {
         };
         self.board.schedule(pod, due.and_then(at));
     }
-
-    fn finished(&self, pod: &PodUid) {
-        self.board.finished(pod);
-    }
 }
 
 impl Services {

@@ -29,11 +29,6 @@ pub trait PodSyncer: Send + Sync + 'static {
     fn scheduled(&self, pod: &PodUid, due: Option<Instant>) {
         let (_, _) = (pod, due);
     }
-
-    /// Takes in that a pod's life is over. For showing only.
-    fn finished(&self, pod: &PodUid) {
-        let _ = pod;
-    }
 }
 
 /// Work, and how to end it early.

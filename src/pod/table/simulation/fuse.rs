@@ -105,8 +105,4 @@ impl PodSyncer for Fused {
     fn scheduled(&self, pod: &PodUid, due: Option<Instant>) {
         self.services.scheduled(pod, due);
     }
-
-    fn finished(&self, pod: &PodUid) {
-        self.services.finished(pod);
-    }
 }
