@@ -17,7 +17,8 @@ use k8s_openapi::api::core::v1::Pod;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
-use crate::types::CONFIG_SEEN_ANNOTATION;
+use super::pod_ref;
+use crate::types::{CONFIG_SEEN_ANNOTATION, PodUid};
 
 /// How long a start may keep others waiting. A runtime that is merely slow is faster.
 const PATIENCE: Duration = Duration::from_secs(15);
@@ -39,13 +40,16 @@ struct State {
     opens: Option<Instant>,
 }
 
-/// A pod's place in the line.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+/// A pod's place in the line: the same for all its calls.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Turn {
     /// The pod's priority; the higher goes first.
     pub priority: Reverse<i32>,
     /// When the pod was first seen; the older goes first.
     pub seen: Timestamp,
+    /// Which pod it is. Many are seen at the same moment, as files or in a list; without this all their sandboxes would
+    /// be made before the first of their containers.
+    pub uid: PodUid,
 }
 
 impl Turn {
@@ -55,13 +59,14 @@ impl Turn {
         Self {
             priority: Reverse(pod.spec.as_ref().and_then(|spec| spec.priority).unwrap_or(0)),
             seen: annotation.and_then(|text| text.parse().ok()).unwrap_or(Timestamp::UNIX_EPOCH),
+            uid: pod_ref(pod).uid,
         }
     }
 }
 
 struct Waiter {
     turn: Turn,
-    /// Among pods seen at the same time, the order of arrival decides.
+    /// Among the calls of a pod, the order of arrival decides.
     arrival: u64,
     admit: oneshot::Sender<Permit>,
 }
@@ -79,7 +84,7 @@ impl PartialOrd for Waiter {
 }
 impl Ord for Waiter {
     fn cmp(&self, other: &Self) -> std::cmp::Ordering {
-        (self.turn, self.arrival).cmp(&(other.turn, other.arrival))
+        (&self.turn, self.arrival).cmp(&(&other.turn, other.arrival))
     }
 }
 
@@ -179,7 +184,26 @@ mod tests {
     use super::*;
 
     fn at(second: i64) -> Turn {
-        Turn { priority: Reverse(0), seen: Timestamp::from_second(second).unwrap() }
+        Turn { priority: Reverse(0), seen: Timestamp::from_second(second).unwrap(), uid: "u".into() }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn of_pods_seen_at_the_same_time_one_is_started_whole_before_the_next() {
+        let gate = StartGate::new(1);
+        let order = &Mutex::new(Vec::new());
+        let pods = ["a", "b", "c"].map(|uid| {
+            let (gate, turn) = (gate.clone(), Turn { uid: uid.into(), ..at(0) });
+            async move {
+                for call in ["sandbox", "container"] {
+                    gate.pass(turn.clone(), async { order.lock().unwrap().push(format!("{uid} {call}")) })
+                        .await;
+                }
+            }
+        });
+        futures::future::join_all(pods).await;
+        // The second has entered before the first can ask again; the third waits for both.
+        let calls = ["a sandbox", "b sandbox", "a container", "b container", "c sandbox", "c container"];
+        assert_eq!(*order.lock().unwrap(), calls);
     }
 
     #[tokio::test(start_paused = true)]
