@@ -84,6 +84,8 @@ impl Services {
             memory.waiting.insert(wait.name.clone(), reason);
             memory.retries.insert(wait.name.clone(), wait.until);
         }
+        // Before the status that says so: whoever reads that asks until when.
+        self.board.retries(&reference.uid, memory.retries.clone());
     }
 
     /// When the first container in back-off may start again.
