@@ -15,7 +15,7 @@ use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::{TokioExecutor, TokioTimer};
 use kube::Client;
 use kube::client::{Body, ConfigExt};
-use kube::config::{Config, KubeConfigOptions};
+use kube::config::{Config, KubeConfigOptions, NamedCluster};
 use tower::limit::RateLimitLayer;
 use tower::timeout::TimeoutLayer;
 use tower::{BoxError, ServiceBuilder};
@@ -66,6 +66,18 @@ pub enum ConnectError {
         /// What is wrong with it.
         problem: String,
     },
+    /// It names a proxy.
+    #[error(
+        "--kubeconfig {}: clusters[{cluster}].cluster.proxy-url: hostlet does not speak to an API server through a proxy yet; \
+         remove it, and let this node reach the server itself",
+        path.display()
+    )]
+    Proxy {
+        /// The file.
+        path: PathBuf,
+        /// Which cluster in it.
+        cluster: usize,
+    },
     /// The credentials or certificates in it cannot be used. As above.
     #[error("--kubeconfig {}: {problem}; correct or replace the credentials it names", path.display())]
     Credentials {
@@ -87,6 +99,16 @@ pub async fn connect(connection: &Connection) -> Result<Client, ConnectError> {
         problem: error.to_string(),
     };
     let kubeconfig = kubeconfig::read(path).map_err(|error| unusable(&error))?;
+    let has_proxy = |named: &NamedCluster| {
+        named
+            .cluster
+            .as_ref()
+            .and_then(|cluster| cluster.proxy_url.as_deref())
+            .is_some_and(|url| !url.is_empty())
+    };
+    if let Some(cluster) = kubeconfig.clusters.iter().position(has_proxy) {
+        return Err(ConnectError::Proxy { path: path.clone(), cluster });
+    }
     let config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await;
     let config = config.map_err(|error| unusable(&error))?;
     let refused =
@@ -120,6 +142,7 @@ pub async fn connect(connection: &Connection) -> Result<Client, ConnectError> {
         .map_err(in_words)
         .layer(answer_deadline())
         .layer(config.base_uri_layer())
+        .layer(config.extra_headers_layer().map_err(refused)?)
         .option_layer(config.auth_layer().map_err(refused)?)
         .map_request(move |mut request: http::Request<Body>| {
             request.headers_mut().insert(USER_AGENT, agent.clone());
@@ -158,6 +181,8 @@ fn tls(config: &Config, tcp: HttpConnector) -> Result<HttpsConnector<HttpConnect
 
 #[cfg(test)]
 mod tests {
+    use tokio::io::AsyncReadExt;
+
     use super::*;
 
     #[tokio::test]
@@ -168,11 +193,13 @@ mod tests {
             "clusters: [{{name: a, cluster: {{server: 'https://127.0.0.1:1'}}}}]\n{user}\n\
              contexts: [{{name: c, context: {{cluster: a, user: u}}}}]\ncurrent-context: c\n"
         );
+        let proxied = whole.replace("server:", "proxy-url: 'http://127.0.0.1:2', server:");
         for (text, problem, remedy) in [
             (None, "No such file or directory", "must name a cluster"),
             (Some("a: ["), "line 1 column", "must name a cluster"),
             (Some("clusters: []"), "current context", "must name a cluster"),
             (Some(whole.as_str()), "/none.crt", "replace the credentials"),
+            (Some(proxied.as_str()), "clusters[0].cluster.proxy-url", "remove it"),
         ] {
             let kubeconfig = dir.path().join("kubeconfig");
             let _ = std::fs::remove_file(&kubeconfig);
@@ -189,5 +216,29 @@ mod tests {
             assert!(told.contains(remedy) && told.matches(problem).count() == 1, "{told}");
             assert_eq!(told.lines().count(), 1, "{told}");
         }
+    }
+
+    #[tokio::test]
+    async fn whom_the_kubeconfig_acts_as_is_told_to_the_server() {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let dir = tempfile::TempDir::new().unwrap();
+        let kubeconfig = dir.path().join("kubeconfig");
+        let text = format!(
+            "clusters: [{{name: a, cluster: {{server: 'http://{}'}}}}]\nusers: [{{name: u, user: {{as: somebody}}}}]\n\
+             contexts: [{{name: c, context: {{cluster: a, user: u}}}}]\ncurrent-context: c\n",
+            listener.local_addr().unwrap()
+        );
+        std::fs::write(&kubeconfig, text).unwrap();
+        let connection = Connection { kubeconfig, user_agent: "test".to_owned(), limit: None };
+        let client = connect(&connection).await.unwrap();
+        let asked = client.apiserver_version();
+        let heard = async {
+            let (mut stream, _) = listener.accept().await.unwrap();
+            let mut request = vec![0; 4096];
+            let length = stream.read(&mut request).await.unwrap();
+            String::from_utf8_lossy(&request[..length]).into_owned()
+        };
+        let (_, heard) = tokio::join!(asked, heard);
+        assert!(heard.contains("impersonate-user: somebody"), "{heard}");
     }
 }

@@ -1,5 +1,5 @@
-//! The daemon's own limits: how readily the kernel kills it, how many files it may open, how many heaps it has. A host that does not permit
-//! a change is a value, not an error: the daemon runs on with a warning.
+//! The daemon's own limits: how readily the kernel kills it, how many files it may open, how many heaps it has. A host that
+//! does not permit a change is a value, not an error: the daemon runs on with a warning.
 
 use std::fs;
 use std::io::{self, ErrorKind};

@@ -231,7 +231,7 @@ impl PodTable {
                 self.update(UpdateKind::Remove, pod);
             }
         }
-        wanted.pods.sort_by_key(|pod| Turn::of(pod));
+        wanted.pods.sort_by_cached_key(|pod| Turn::of(pod));
         for pod in wanted.pods {
             let reference = pod_ref(&pod);
             match self.desired.insert(reference.uid.clone(), pod.clone()) {
