@@ -121,10 +121,9 @@ fn daemon(flags: &KubeletFlags) -> anyhow::Result<Exit> {
     for warning in warnings {
         tracing::warn!("{warning}");
     }
-    // Two threads are plenty: the work is waiting for the runtime. The others are for short file work; each one costs
-    // memory, and without a bound five hundred pods that start at once would have a hundred of them.
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(2)
+    // One thread is plenty: the work is waiting for the runtime and the API server. The others are for what a disk may hold
+    // up; each one costs memory, and without a bound five hundred pods that start at once would have a hundred of them.
+    let runtime = tokio::runtime::Builder::new_current_thread()
         .max_blocking_threads(BLOCKING_THREADS)
         .enable_all()
         .build()?;

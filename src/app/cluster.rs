@@ -28,7 +28,7 @@ use crate::pod::source::api::{self, ApiState};
 use crate::pod::status_manager::{StatusManager, StatusSources};
 use crate::pod::table::WantedPods;
 use crate::store::Store;
-use crate::types::{PodEvent, PodRef, WallClock, architecture};
+use crate::types::{Lull, PodEvent, PodRef, WallClock, architecture};
 use crate::volume::objects::ApiObjects;
 
 /// Clients of the API server.
@@ -49,6 +49,7 @@ pub(super) struct ClusterInputs {
     pub(super) runtime_status: watch::Receiver<Option<RuntimeStatus>>,
     pub(super) ready_at: watch::Receiver<Option<Instant>>,
     pub(super) pleg: watch::Receiver<pleg::Health>,
+    pub(super) lull: Lull,
     pub(super) board: StatusBoard,
     pub(super) refused: watch::Receiver<Vec<RefusedPod>>,
     pub(super) wanted: watch::Receiver<WantedPods>,
@@ -95,7 +96,7 @@ impl Cluster {
     ) -> (ApiObjects, ServiceEnv) {
         let clock = WallClock::system();
         let Self { client, node_client, recorder, sink } = self;
-        tasks.spawn("events", sink.run(tasks.cancel()));
+        tasks.spawn("events", sink.run(inputs.lull, tasks.cancel()));
 
         let (node_name, api) = (config.node_name.clone(), outputs.api.subscribe());
         let watching = api::run(client.clone(), node_name.clone(), inputs.known, outputs.api, tasks.cancel());

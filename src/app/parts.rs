@@ -94,6 +94,7 @@ impl Parts {
                     runtime_status: runtime.status.clone(),
                     ready_at: runtime.ready_at.clone(),
                     pleg: runtime.pleg.health(),
+                    lull: runtime.calls.lull(),
                     board: board.clone(),
                     refused: refused.clone(),
                     wanted: wanted.clone(),

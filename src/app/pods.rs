@@ -61,6 +61,7 @@ impl Parts {
             images: self.images,
             pleg: self.runtime.pleg.clone(),
             gate: StartGate::new(config.max_concurrent_starts.get()),
+            lull: self.runtime.calls.lull(),
             cgroups: cgroups.clone(),
             logs: logs.clone(),
             host: Arc::new(host_settings(config, met, cgroup_version, &self.node)),

@@ -8,7 +8,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::Operation;
-use crate::types::{ContainerId, PodRef, SandboxId};
+use crate::types::{ContainerId, Lull, PodRef, SandboxId};
 
 /// What a call is about.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -54,6 +54,7 @@ pub struct Call {
 #[derive(Clone, Default)]
 pub struct Calls {
     state: Arc<Mutex<State>>,
+    lull: Lull,
 }
 
 #[derive(Default)]
@@ -75,11 +76,19 @@ impl Calls {
     }
 
     pub(super) fn begin(&self, operation: Operation, subject: Subject, patience: Duration) -> UnderWay {
+        if operation.is_work() {
+            self.lull.note_work();
+        }
         let mut state = self.lock();
         let key = state.next;
         state.next += 1;
         state.calls.insert(key, Call { operation, subject, since: Instant::now(), patience });
         UnderWay { calls: self.clone(), key }
+    }
+
+    /// When no start or stop went on.
+    pub fn lull(&self) -> Lull {
+        self.lull.clone()
     }
 
     /// The calls that take longer than they should, longest first.
@@ -94,7 +103,10 @@ impl Calls {
 
 impl Drop for UnderWay {
     fn drop(&mut self) {
-        self.calls.lock().calls.remove(&self.key);
+        let call = self.calls.lock().calls.remove(&self.key);
+        if call.is_some_and(|call| call.operation.is_work()) {
+            self.calls.lull.note_work();
+        }
     }
 }
 

@@ -30,6 +30,18 @@ pub enum Operation {
 }
 
 impl Operation {
+    /// Whether it starts or stops something: work that people wait for.
+    pub(super) fn is_work(self) -> bool {
+        matches!(
+            self,
+            Self::RunSandbox
+                | Self::StopSandbox
+                | Self::CreateContainer
+                | Self::StartContainer
+                | Self::StopContainer
+        )
+    }
+
     /// The upstream label value.
     pub fn as_str(self) -> &'static str {
         match self {

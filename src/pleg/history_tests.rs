@@ -332,6 +332,33 @@ async fn an_event_is_seen_long_before_the_next_relist() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn what_the_runtime_tells_of_a_pod_at_work_is_looked_at_when_the_work_ends() {
+    let fake = runtime();
+    beside_pleg(&fake, async |pleg| {
+        let (sandbox, id) = run_pod(&fake, "u0").await;
+        sleep(3 * RELIST_PERIOD + RELIST_PERIOD / 10).await;
+        let state = || pleg.cache().get(&pod("u0")).unwrap().containers[0].state;
+        let moment = Duration::from_millis(1);
+        let (first, second) = (pleg.at_work(&pod("u0")), pleg.at_work(&pod("u0")));
+        let asked = fake.calls().len();
+        fake.exit_container(&id, 7);
+        sleep(moment).await;
+        assert_eq!((fake.calls().len(), state()), (asked, ContainerState::Running));
+        drop(first);
+        sleep(moment).await;
+        assert_eq!(state(), ContainerState::Exited);
+        let another = container_config("u0", "d", 0);
+        fake.create_container(&sandbox, another, sandbox_config("u0", 0)).await.unwrap();
+        sleep(moment).await;
+        assert_eq!(pleg.cache().get(&pod("u0")).unwrap().containers.len(), 1, "somebody is still at work");
+        sleep(RELIST_PERIOD).await;
+        assert_eq!(pleg.cache().get(&pod("u0")).unwrap().containers.len(), 2, "the relist sees it");
+        drop(second);
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_pod_whose_inspection_hangs_harms_no_other() {
     let fake = runtime();
     beside_pleg(&fake, async |pleg| {

@@ -1,5 +1,6 @@
 //! Pod lifecycle event generator: relists the runtime, diffs, and is the only writer of the observed state. Never starts or stops anything.
 
+mod at_work;
 mod cache;
 mod changes;
 mod diff;
@@ -14,6 +15,7 @@ mod records;
 mod status;
 mod task;
 
+pub use at_work::AtWork;
 pub use cache::{Cache, Observed};
 pub use changes::{ChangeQueue, PodChange};
 pub use diff::{LifecycleEvent, ObjectId};

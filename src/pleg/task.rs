@@ -13,6 +13,7 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+use super::at_work::{AtWork, Working};
 use super::diff::Listing;
 use super::hints::Hints;
 use super::lists::{Listed, Lists};
@@ -56,6 +57,7 @@ impl Health {
 #[derive(Clone)]
 pub struct PlegHandle {
     hints: Hints,
+    working: Working,
     cache: Cache,
     changes: ChangeQueue,
     health: watch::Receiver<Health>,
@@ -65,6 +67,12 @@ impl PlegHandle {
     /// Asks for a relist of this pod now: after one of our own calls on it ended.
     pub fn relist(&self, pod: &PodRef) {
         self.hints.push(pod.clone());
+    }
+
+    /// Says that work on this pod begins, which will change what the runtime has of it, and when dropped that it ended:
+    /// the pod is relisted then, and until then not for what the runtime tells of it.
+    pub fn at_work(&self, pod: &PodRef) -> AtWork {
+        self.working.begin(pod, &self.hints)
     }
 
     /// The observed state of every pod.
@@ -94,6 +102,7 @@ struct Done {
 pub struct Pleg {
     runtime: Arc<dyn RuntimeService>,
     hints: Hints,
+    working: Working,
     cache: Cache,
     changes: ChangeQueue,
     health: watch::Sender<Health>,
@@ -109,6 +118,7 @@ impl Pleg {
         let (health, health_view) = watch::channel(Health { last_relist: Instant::now(), error: None });
         let handle = PlegHandle {
             hints: Hints::default(),
+            working: Working::default(),
             cache: Cache::default(),
             changes: ChangeQueue::default(),
             health: health_view,
@@ -117,6 +127,7 @@ impl Pleg {
             lists: Lists::new(runtime.clone()),
             runtime,
             hints: handle.hints.clone(),
+            working: handle.working.clone(),
             cache: handle.cache.clone(),
             changes: handle.changes.clone(),
             health,
@@ -168,7 +179,7 @@ impl Pleg {
                         RuntimeHint::Pod(uid) => self.records.pod(uid),
                     };
                     // A pod never listed before is not known by name yet; the next relist finds it.
-                    if let Some(pod) = pod.cloned() {
+                    if let Some(pod) = pod.filter(|pod| !self.working.has(&pod.uid)).cloned() {
                         self.hint(&pod);
                     }
                 }

@@ -10,7 +10,7 @@ use tokio::sync::watch;
 
 use super::status::Lifecycle;
 use super::timeline::Timeline;
-use super::{Activity, Doing, pod_ref};
+use super::{Activity, Doing, pod_uid};
 use crate::types::{PodRef, PodUid};
 
 /// A pod and what is told of it.
@@ -62,7 +62,7 @@ impl StatusBoard {
 
     /// Tells of a pod.
     pub fn tell(&self, told: Told) {
-        self.lock().insert(pod_ref(&told.pod).uid, told);
+        self.lock().insert(pod_uid(&told.pod), told);
         self.version.send_modify(|version| *version += 1);
     }
 

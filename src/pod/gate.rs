@@ -17,7 +17,7 @@ use k8s_openapi::api::core::v1::Pod;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
-use super::pod_ref;
+use super::pod_uid;
 use crate::types::{CONFIG_SEEN_ANNOTATION, PodUid};
 
 /// How long a start may keep others waiting. A runtime that is merely slow is faster.
@@ -59,7 +59,7 @@ impl Turn {
         Self {
             priority: Reverse(pod.spec.as_ref().and_then(|spec| spec.priority).unwrap_or(0)),
             seen: annotation.and_then(|text| text.parse().ok()).unwrap_or(Timestamp::UNIX_EPOCH),
-            uid: pod_ref(pod).uid,
+            uid: pod_uid(pod),
         }
     }
 }

@@ -2,12 +2,20 @@
 
 use k8s_openapi::api::core::v1::Pod;
 
-use crate::types::{CONFIG_SOURCE_ANNOTATION, PodRef};
+use crate::types::{CONFIG_SOURCE_ANNOTATION, PodRef, PodUid};
 
 /// Namespace, name and UID of a pod; empty texts where the object has none, which validation has ruled out.
 pub fn pod_ref(pod: &Pod) -> PodRef {
-    let text = |part: &Option<String>| part.clone().unwrap_or_default();
-    PodRef::new(&text(&pod.metadata.namespace), &text(&pod.metadata.name), &text(&pod.metadata.uid))
+    fn text(part: &Option<String>) -> &str {
+        part.as_deref().unwrap_or_default()
+    }
+    let metadata = &pod.metadata;
+    PodRef::new(text(&metadata.namespace), text(&metadata.name), text(&metadata.uid))
+}
+
+/// The UID of a pod alone.
+pub fn pod_uid(pod: &Pod) -> PodUid {
+    pod.metadata.uid.as_deref().unwrap_or_default().into()
 }
 
 /// Pods are critical from this priority on (`scheduling.SystemCriticalPriority`).

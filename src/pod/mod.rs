@@ -32,5 +32,5 @@ pub use crash_loop::CrashLoops;
 pub use dirs::{PodDirError, pod_dirs, remove_pod_dir};
 pub use events::PodEvents;
 pub use gate::{StartGate, Turn};
-pub use identity::{is_critical, is_static, pod_ref};
+pub use identity::{is_critical, is_static, pod_ref, pod_uid};
 pub use janitor::HostJanitor;

@@ -19,7 +19,7 @@ use crate::pod::explain::{
     Case, Explanation, HungCall, Named, Standing, explain as explained, is_meant, unknown,
 };
 use crate::pod::source::ManifestProblem;
-use crate::pod::{Activity, Doing, Told, pod_ref};
+use crate::pod::{Activity, Doing, Told, pod_ref, pod_uid};
 use crate::sys::file_work;
 use crate::types::{PodRef, PodUid, one_line};
 
@@ -81,15 +81,15 @@ impl ControlServer {
     /// Every pod that is wanted, refused, or still there.
     fn known(&self) -> Vec<Known> {
         let mut told: HashMap<PodUid, Told> =
-            self.board.all().into_iter().map(|told| (pod_ref(&told.pod).uid, told)).collect();
+            self.board.all().into_iter().map(|told| (pod_uid(&told.pod), told)).collect();
         let refused = self.refused.borrow().clone();
-        let is_refused = |uid: &PodUid| refused.iter().any(|refused| pod_ref(&refused.pod).uid == *uid);
+        let is_refused = |uid: &PodUid| refused.iter().any(|refused| pod_uid(&refused.pod) == *uid);
         let mut known: Vec<Known> = Vec::new();
         let manifests: Vec<_> =
             self.source.borrow().pods.iter().map(|pod| (pod.pod.clone(), Some(pod.file.clone()))).collect();
         let api: Vec<_> = self.api.borrow().pods.values().map(|pod| (pod.pod.clone(), None)).collect();
         for (pod, file) in manifests.into_iter().chain(api) {
-            let uid = pod_ref(&pod).uid;
+            let uid = pod_uid(&pod);
             if !is_refused(&uid) {
                 let told = told.remove(&uid);
                 known.push(Known { pod, standing: Standing::Wanted, told, file });

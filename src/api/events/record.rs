@@ -1,4 +1,5 @@
-//! The recorder that everybody tells, and the task that writes.
+//! The recorder that everybody tells, and the task that writes: trouble at once, the ordinary course of things when no
+//! pod starts or stops. The API server's work on an event is taken from those on a small host.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -16,9 +17,9 @@ use tokio_util::sync::CancellationToken;
 
 use super::correlate::{Correlator, Count, Happening};
 use crate::api::{Objects, Refusal, Wire, refusal};
-use crate::types::{WallClock, error_chain};
+use crate::types::{EventKind, Lull, WallClock, error_chain};
 
-/// Happenings that may wait to be written. A pod's start has about five; beyond a thousand nobody reads them.
+/// Happenings of a kind that may wait to be written. A pod's start has about five; beyond a thousand nobody reads them.
 const QUEUE: usize = 1000;
 
 /// What a kubelet calls itself in events.
@@ -31,10 +32,19 @@ const PAUSE: Duration = Duration::from_secs(10);
 /// How long one try may take.
 const DEADLINE: Duration = Duration::from_secs(30);
 
+/// A happening that was told.
+#[derive(Debug)]
+struct Told {
+    at: Timestamp,
+    since: Instant,
+    happening: Happening,
+}
+
 /// Where events are told. Cheap to clone; never blocks.
 #[derive(Clone, Debug)]
 pub struct EventRecorder {
-    queue: mpsc::Sender<(Timestamp, Happening)>,
+    trouble: mpsc::Sender<Told>,
+    ordinary: mpsc::Sender<Told>,
     dropped: Arc<AtomicU64>,
     clock: WallClock,
 }
@@ -43,7 +53,11 @@ impl EventRecorder {
     /// Tells of a happening. When the server has not taken earlier ones for long, it is dropped: nobody may wait for
     /// events.
     pub fn tell(&self, happening: Happening) {
-        if self.queue.try_send((self.clock.now(), happening)).is_err() {
+        let queue = match happening.kind {
+            EventKind::Warning => &self.trouble,
+            EventKind::Normal => &self.ordinary,
+        };
+        if queue.try_send(Told { at: self.clock.now(), since: Instant::now(), happening }).is_err() {
             self.dropped.fetch_add(1, Ordering::Relaxed);
         }
     }
@@ -53,7 +67,10 @@ impl EventRecorder {
 pub struct EventSink {
     client: Client,
     node_name: String,
-    queue: mpsc::Receiver<(Timestamp, Happening)>,
+    trouble: mpsc::Receiver<Told>,
+    ordinary: mpsc::Receiver<Told>,
+    /// The first of the ordinary ones, which waits for a lull.
+    waiting: Option<Told>,
     dropped: Arc<AtomicU64>,
     correlator: Correlator,
     /// Distinguishes the names of events of one nanosecond.
@@ -63,25 +80,37 @@ pub struct EventSink {
 /// A recorder of the kubelet on `node_name` and what writes for it with `client`, which is to limit itself to
 /// `eventRecordQPS` and `eventBurst`.
 pub fn recorder(client: Client, node_name: String, clock: WallClock) -> (EventRecorder, EventSink) {
-    let (sender, queue) = mpsc::channel(QUEUE);
+    let (tell_trouble, trouble) = mpsc::channel(QUEUE);
+    let (tell_ordinary, ordinary) = mpsc::channel(QUEUE);
     let dropped = Arc::new(AtomicU64::new(0));
-    let recorder = EventRecorder { queue: sender, dropped: dropped.clone(), clock };
+    let recorder =
+        EventRecorder { trouble: tell_trouble, ordinary: tell_ordinary, dropped: dropped.clone(), clock };
     let correlator = Correlator::default();
-    (recorder, EventSink { client, node_name, queue, dropped, correlator, last_name: 0 })
+    let sink =
+        EventSink { client, node_name, trouble, ordinary, waiting: None, dropped, correlator, last_name: 0 };
+    (recorder, sink)
 }
 
 impl EventSink {
     /// Writes until cancelled; what was not written by then is lost.
-    pub async fn run(mut self, cancel: CancellationToken) {
+    pub async fn run(mut self, lull: Lull, cancel: CancellationToken) {
         loop {
+            let since = self.waiting.as_ref().map(|told| told.since);
             let told = tokio::select! {
+                biased;
                 // Cancel-safe: waiting for a token takes nothing.
                 () = cancel.cancelled() => return,
                 // Cancel-safe: a channel gives an item only when `recv` returns it.
-                told = self.queue.recv() => told,
+                Some(told) = self.trouble.recv() => Some(told),
+                // Cancel-safe: as above.
+                Some(told) = self.ordinary.recv(), if since.is_none() => {
+                    self.waiting = Some(told);
+                    None
+                }
+                // Cancel-safe: waiting for a lull takes nothing.
+                () = lull.begins(since), if since.is_some() => self.waiting.take(),
             };
-            // Every recorder is gone: nothing will be told.
-            let Some((at, happening)) = told else { return cancel.cancelled().await };
+            let Some(Told { at, happening, .. }) = told else { continue };
             let Some(count) = self.correlator.observe(&happening, at, Instant::now()) else { continue };
             tokio::select! {
                 // Cancel-safe: waiting for a token takes nothing.

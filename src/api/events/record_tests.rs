@@ -7,14 +7,18 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::{EventRecorder, Happening, recorder};
 use crate::api::fake::{ApiFault, ApiRule, FakeApi};
-use crate::types::{EventKind, WallClock};
+use crate::types::{EventKind, Lull, WallClock};
 
 fn start() -> (FakeApi, EventRecorder, DropGuard) {
+    start_beside(&Lull::default())
+}
+
+fn start_beside(lull: &Lull) -> (FakeApi, EventRecorder, DropGuard) {
     let api = FakeApi::new(WallClock::system());
     let (recorder, sink) = recorder(api.client(), "n1".to_owned(), WallClock::system());
     let cancel = CancellationToken::new();
     #[expect(clippy::disallowed_methods, reason = "a task of a test")]
-    tokio::spawn(sink.run(cancel.clone()));
+    tokio::spawn(sink.run(lull.clone(), cancel.clone()));
     (api, recorder, cancel.drop_guard())
 }
 
@@ -88,4 +92,34 @@ async fn nobody_waits_for_a_server_that_hangs() {
         recorder.tell(happening(&n.to_string()));
     }
     assert!(events(&api).is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn while_pods_start_only_trouble_is_told_at_once_and_nothing_waits_for_long() {
+    let lull = Lull::default();
+    let (api, recorder, _running) = start_beside(&lull);
+    let told = || events(&api).into_iter().filter_map(|event| event.message).collect::<Vec<_>>();
+    let starting = async {
+        loop {
+            lull.note_work();
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+    };
+    let seen = async {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+        recorder.tell(happening("pulled"));
+        recorder.tell(happening("created"));
+        recorder.tell(Happening { kind: EventKind::Warning, ..happening("failed") });
+        tokio::time::sleep(Duration::from_secs(5)).await;
+        assert_eq!(told(), ["failed"]);
+        tokio::time::sleep(Duration::from_secs(11)).await;
+        assert_eq!(told(), ["failed", "pulled", "created"]);
+        recorder.tell(happening("started"));
+    };
+    tokio::select! {
+        () = starting => panic!("it never ends"),
+        () = seen => {}
+    }
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    assert_eq!(told().len(), 4, "none starts any more");
 }

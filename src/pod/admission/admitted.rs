@@ -13,7 +13,7 @@ use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::Pod;
 use serde::{Deserialize, Serialize};
 
-use crate::pod::pod_ref;
+use crate::pod::pod_uid;
 use crate::pod::source::{SourceState, StaticPod};
 use crate::pod::table::WantedPods;
 use crate::pod::validation::unsupported;
@@ -115,7 +115,7 @@ impl AdmittedPods {
         inherited.sort_by_key(|inherited| inherited.admitted_at);
         let admitted = inherited.iter().map(|inherited| {
             let admitted = Admitted { at: inherited.admitted_at, pod: inherited.pod.clone() };
-            (pod_ref(&inherited.pod).uid, admitted)
+            (pod_uid(&inherited.pod), admitted)
         });
         let last = inherited.last().map(|inherited| inherited.admitted_at);
         let state = State { admitted: admitted.collect(), last };
@@ -135,11 +135,11 @@ impl AdmittedPods {
     /// These pods are admitted now, and no others. Those that no manifest names are the API server's.
     pub fn note(&self, manifests: &SourceState, wanted: &WantedPods, now: Timestamp) {
         let files: HashMap<PodUid, &PathBuf> =
-            manifests.pods.iter().map(|pod| (pod_ref(&pod.pod).uid, &pod.file)).collect();
+            manifests.pods.iter().map(|pod| (pod_uid(&pod.pod), &pod.file)).collect();
         let mut state = self.lock();
         let mut named = HashSet::new();
         for pod in &wanted.pods {
-            let uid = pod_ref(pod).uid;
+            let uid = pod_uid(pod);
             named.insert(uid.clone());
             let known = state.admitted.get(&uid);
             if known.is_some_and(|known| Arc::ptr_eq(&known.pod, pod)) {

@@ -9,7 +9,7 @@ use k8s_openapi::api::core::v1::Pod;
 use proptest::prelude::*;
 
 use super::AdmittedPods;
-use crate::pod::pod_ref;
+use crate::pod::pod_uid;
 use crate::pod::source::{SourceState, StaticPod, read_manifest};
 use crate::pod::table::WantedPods;
 use crate::pod::testing;
@@ -39,7 +39,7 @@ fn note(admitted: &AdmittedPods, pods: &[Arc<StaticPod>], ready: bool, second: i
 /// What the next daemon inherits, by UID, in order.
 fn inherited(store: &Store) -> Vec<String> {
     let (_, inherited) = AdmittedPods::new(store.copy());
-    inherited.iter().map(|pod| pod_ref(&pod.pod).uid.to_string()).collect()
+    inherited.iter().map(|pod| pod_uid(&pod.pod).to_string()).collect()
 }
 
 fn known(uids: &[&str]) -> HashSet<PodUid> {

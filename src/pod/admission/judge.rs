@@ -23,7 +23,7 @@ use crate::pod::table::WantedPods;
 use crate::pod::validation::FieldError;
 use crate::pod::view::PodView;
 use crate::pod::worker::StatusOverride;
-use crate::pod::{is_critical, pod_ref};
+use crate::pod::{is_critical, pod_uid};
 use crate::types::PodUid;
 
 const OS_LABEL: &str = "kubernetes.io/os";
@@ -88,14 +88,14 @@ impl Judge {
 
     pub(super) fn judge(&mut self, asked: &Asked<'_>) -> Judgement {
         let candidates = candidates(asked);
-        let uids: HashSet<PodUid> = candidates.iter().map(|c| pod_ref(c.pod).uid).collect();
+        let uids: HashSet<PodUid> = candidates.iter().map(|c| pod_uid(c.pod)).collect();
         self.refused.retain(|uid, _| uids.contains(uid));
         self.preempted.retain(|uid, _| uids.contains(uid));
         let mut judgement = Judgement::default();
         judgement.wanted.ready = asked.manifests.ready && asked.api.ready;
         let mut new = Vec::new();
         for candidate in candidates {
-            let uid = pod_ref(candidate.pod).uid;
+            let uid = pod_uid(candidate.pod);
             match self.refused.get(&uid) {
                 Some(refused) if !candidate.is_manifest => judgement.refused.push(refused.clone()),
                 Some(_) => new.push(candidate),
@@ -111,7 +111,7 @@ impl Judge {
             }
             match self.verdict(candidate, asked, &judgement.wanted.pods) {
                 Verdict::Admitted => {
-                    self.refused.remove(&pod_ref(candidate.pod).uid);
+                    self.refused.remove(&pod_uid(candidate.pod));
                     judgement.wanted.pods.push(candidate.pod.clone());
                 }
                 Verdict::Refused(refusal) => judgement.refused.push(self.refuse(candidate.pod, refusal)),
@@ -125,7 +125,7 @@ impl Judge {
     /// A refusal that stands is the same value, so that nobody takes it for news.
     fn refuse(&mut self, pod: &Arc<Pod>, refusal: Refusal) -> RefusedPod {
         let refused = RefusedPod::new(pod, refusal);
-        let known = self.refused.entry(pod_ref(pod).uid).or_insert_with(|| refused.clone());
+        let known = self.refused.entry(pod_uid(pod)).or_insert_with(|| refused.clone());
         if *known != refused {
             *known = refused;
         }
@@ -140,7 +140,7 @@ impl Judge {
         let active: Vec<&Arc<Pod>> = wanted.iter().filter(|other| is_active(other, asked.ended)).collect();
         let staying: Vec<Arc<Pod>> = active
             .iter()
-            .filter(|other| !self.preempted.contains_key(&pod_ref(other).uid))
+            .filter(|other| !self.preempted.contains_key(&pod_uid(other)))
             .map(|other| Arc::clone(other))
             .collect();
         let beside = |others: &[&Arc<Pod>]| {
@@ -160,7 +160,7 @@ impl Judge {
             Err(unfit @ Unfit::Never(_)) => refused(&unfit),
             Err(Unfit::Lacking(lacks)) => match victims(pod, &lacks, &staying) {
                 Some(victims) => {
-                    let end = |victim: &Arc<Pod>| (pod_ref(victim).uid, make_room());
+                    let end = |victim: &Arc<Pod>| (pod_uid(victim), make_room());
                     self.preempted.extend(victims.iter().map(end));
                     Verdict::Waits
                 }
@@ -210,7 +210,7 @@ fn candidates<'a>(asked: &Asked<'a>) -> Vec<Candidate<'a>> {
     });
     let mut all: Vec<Candidate<'_>> = manifests.chain(api).collect();
     all.sort_by_cached_key(|candidate| {
-        let at = asked.admitted.get(&pod_ref(candidate.pod).uid).copied();
+        let at = asked.admitted.get(&pod_uid(candidate.pod)).copied();
         let created = candidate.pod.metadata.creation_timestamp.as_ref().map(|time| time.0);
         (at.is_none(), at, !candidate.is_manifest, created, seen(candidate.pod))
     });
@@ -229,7 +229,7 @@ fn has_ended(pod: &Pod) -> bool {
 
 /// Whether the pod holds resources.
 fn is_active(pod: &Pod, ended: &HashSet<PodUid>) -> bool {
-    !has_ended(pod) && !ended.contains(&pod_ref(pod).uid)
+    !has_ended(pod) && !ended.contains(&pod_uid(pod))
 }
 
 fn make_room() -> StatusOverride {

@@ -6,6 +6,7 @@ use serde_json::json;
 
 use super::super::node::Allocatable;
 use super::*;
+use crate::pod::pod_ref;
 use crate::pod::source::StaticPod;
 use crate::pod::source::api::ApiPod;
 use crate::pod::validation::FieldPath;
@@ -49,7 +50,7 @@ impl World {
     }
 
     fn give_unsupported(&mut self, pod: Pod, unsupported: Vec<FieldError>) {
-        let uid = pod_ref(&pod).uid;
+        let uid = pod_uid(&pod);
         let status = Arc::new(pod.status.clone().unwrap_or_default());
         let given = ApiPod { pod: Arc::new(pod), status, version: "1".to_owned(), unsupported };
         self.api.pods.insert(uid, Arc::new(given));
@@ -67,7 +68,7 @@ impl World {
             is_node_known: self.is_node_known,
         });
         let now = Timestamp::from_second(self.judgements).unwrap();
-        let uids: Vec<PodUid> = judgement.wanted.pods.iter().map(|pod| pod_ref(pod).uid).collect();
+        let uids: Vec<PodUid> = judgement.wanted.pods.iter().map(|pod| pod_uid(pod)).collect();
         self.admitted.retain(|uid, _| uids.contains(uid));
         for uid in uids {
             self.admitted.entry(uid).or_insert(now);

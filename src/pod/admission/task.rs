@@ -15,7 +15,7 @@ use crate::pod::source::SourceState;
 use crate::pod::source::api::ApiState;
 use crate::pod::status::{Lifecycle, Phase};
 use crate::pod::table::WantedPods;
-use crate::pod::{PodEvents, StatusBoard, pod_ref};
+use crate::pod::{PodEvents, StatusBoard, pod_ref, pod_uid};
 use crate::types::{PodEvent, PodUid, WallClock};
 
 /// What admission goes by.
@@ -134,7 +134,7 @@ impl Admission {
             .all()
             .into_iter()
             .filter(|told| told.lifecycle == Lifecycle::Terminated)
-            .map(|told| pod_ref(&told.pod).uid)
+            .map(|told| pod_uid(&told.pod))
             .collect();
         let judgement = self.judge.judge(&Asked {
             manifests: &question.manifests,
@@ -154,7 +154,7 @@ impl Admission {
         let now = self.judged.clock.now();
         let timeline = self.inputs.board.timeline();
         let known: HashSet<PodUid> =
-            self.judged.refused.borrow().iter().map(|refused| pod_ref(&refused.pod).uid).collect();
+            self.judged.refused.borrow().iter().map(|refused| pod_uid(&refused.pod)).collect();
         for refused in &judgement.refused {
             timeline.refused(&refused.pod, refused.status.message.as_deref().unwrap_or_default(), now);
             let pod = pod_ref(&refused.pod);
@@ -167,7 +167,7 @@ impl Admission {
         }
         let known = self.judged.wanted.borrow().ended.clone();
         for uid in judgement.wanted.ended.keys().filter(|uid| !known.contains_key(*uid)) {
-            if let Some(pod) = judgement.wanted.pods.iter().find(|pod| pod_ref(pod).uid == *uid) {
+            if let Some(pod) = judgement.wanted.pods.iter().find(|pod| pod_uid(pod) == *uid) {
                 (self.judged.events)(&pod_ref(pod), None, &PodEvent::warning(PREEMPTING, PREEMPTED));
             }
         }

@@ -76,7 +76,7 @@ impl Room {
             version: version.to_owned(),
             unsupported: Vec::new(),
         };
-        self.api.send_modify(|state| drop(state.pods.insert(pod_ref(pod).uid, Arc::new(given))));
+        self.api.send_modify(|state| drop(state.pods.insert(pod_uid(pod), Arc::new(given))));
     }
 
     async fn settle(&self) {

@@ -18,9 +18,9 @@ use tokio_util::sync::CancellationToken;
 use super::plan::{Live, Told, Urgency, Write, plan};
 use crate::api::{Objects, Refusal, Wire, refusal};
 use crate::pod::admission::RefusedPod;
-use crate::pod::source::api::ApiState;
+use crate::pod::source::api::{ApiPod, ApiState, Mirror};
 use crate::pod::status::Lifecycle;
-use crate::pod::{StatusBoard, is_static, pod_ref};
+use crate::pod::{StatusBoard, is_static, pod_uid};
 use crate::telemetry::Changed;
 use crate::types::{Backoff, BackoffPolicy, PodUid, error_chain};
 
@@ -69,8 +69,10 @@ struct Said {
 }
 
 /// The object of a pod.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 struct Object {
+    /// What it was read from.
+    shown: Shown,
     namespace: String,
     name: String,
     uid: String,
@@ -79,6 +81,15 @@ struct Object {
     is_deleting: bool,
     is_mirror: bool,
     restart_policy: String,
+}
+
+/// Where the API server's state has an object: the same value as long as nothing of it changed.
+#[derive(Clone, Debug)]
+enum Shown {
+    /// The pod's own.
+    Pod(Arc<ApiPod>),
+    /// The mirror of a static pod.
+    Mirror(Arc<Mirror>),
 }
 
 #[derive(Debug, Default)]
@@ -164,19 +175,19 @@ impl StatusManager {
         for refused in self.sources.refused.borrow().iter() {
             let status = refused.status.clone();
             let said = Said { status, lifecycle: Lifecycle::Terminated, has_given_back: true };
-            told.insert(pod_ref(&refused.pod).uid, (said, refused.pod.clone()));
+            told.insert(pod_uid(&refused.pod), (said, refused.pod.clone()));
         }
         for all in self.sources.board.all() {
             let said =
                 Said { status: all.status, lifecycle: all.lifecycle, has_given_back: all.has_given_back };
-            told.insert(pod_ref(&all.pod).uid, (said, all.pod));
+            told.insert(pod_uid(&all.pod), (said, all.pod));
         }
         let api = self.sources.api.borrow().clone();
         self.entries.retain(|uid, entry| told.contains_key(uid) || entry.is_busy);
         for (uid, (said, pod)) in told {
-            let object = object_of(&api, &uid, &pod);
+            let shown = shown(&api, &uid, &pod);
             let entry = self.entries.entry(uid.clone()).or_default();
-            if entry.take_in(said, object) {
+            if entry.take_in(said, shown) {
                 entry.plan(&uid, now);
             }
         }
@@ -229,22 +240,29 @@ impl StatusManager {
 
 impl Entry {
     /// Whether anything differs from what was known.
-    fn take_in(&mut self, said: Said, object: Option<Object>) -> bool {
+    fn take_in(&mut self, said: Said, shown: Option<Shown>) -> bool {
         let same_said = self.said.as_ref().is_some_and(|old| {
             Arc::ptr_eq(&old.status, &said.status)
                 && old.lifecycle == said.lifecycle
                 && old.has_given_back == said.has_given_back
         });
-        let key = |object: &Option<Object>| object.as_ref().map(|o| (o.uid.clone(), o.version.clone()));
-        let same_object = key(&self.object) == key(&object);
+        self.said = Some(said);
+        let is_known = match (&self.object, &shown) {
+            (Some(object), Some(shown)) => object.shown.is(shown),
+            (None, None) => true,
+            _ => false,
+        };
+        if is_known {
+            return !same_said;
+        }
+        let object = shown.map(Object::new);
         // An object of another UID starts afresh, as a mirror that was made again does.
         if self.object.as_ref().map(|o| &o.uid) != object.as_ref().map(|o| &o.uid) {
             self.written = None;
             self.is_gone = false;
         }
-        self.said = Some(said);
         self.object = object;
-        !same_said || !same_object
+        true
     }
 
     /// Plans the next write. One that waits keeps the moment it is due.
@@ -345,40 +363,53 @@ fn is_newer(a: &str, b: &str) -> bool {
 }
 
 /// The object that shows a pod: its own, or the mirror that was made for it.
-fn object_of(api: &ApiState, uid: &PodUid, pod: &Pod) -> Option<Object> {
+fn shown(api: &ApiState, uid: &PodUid, pod: &Pod) -> Option<Shown> {
     if !api.ready {
         // What an earlier daemon knew of it is no base for a patch.
         return None;
     }
-    let text = |text: &Option<String>| text.clone().unwrap_or_default();
-    let policy =
-        |pod: &Pod| pod.spec.as_ref().and_then(|spec| spec.restart_policy.clone()).unwrap_or_default();
-    if is_static(pod) {
-        let key = (text(&pod.metadata.namespace), text(&pod.metadata.name));
-        let mirror = &api.mirrors.get(&key).filter(|mirror| mirror.mirrored() == uid.as_str())?.pod;
-        return Some(Object {
-            namespace: key.0,
-            name: key.1,
-            uid: text(&mirror.metadata.uid),
-            version: text(&mirror.metadata.resource_version),
-            status: Arc::new(mirror.status.clone().unwrap_or_default()),
-            is_deleting: mirror.metadata.deletion_timestamp.is_some(),
-            is_mirror: true,
-            restart_policy: policy(mirror),
-        });
+    if !is_static(pod) {
+        return api.pods.get(uid).cloned().map(Shown::Pod);
     }
-    let found = api.pods.get(uid)?;
-    let metadata = &found.pod.metadata;
-    Some(Object {
-        namespace: text(&metadata.namespace),
-        name: text(&metadata.name),
-        uid: uid.to_string(),
-        version: found.version.clone(),
-        status: found.status.clone(),
-        is_deleting: metadata.deletion_timestamp.is_some(),
-        is_mirror: false,
-        restart_policy: policy(&found.pod),
-    })
+    let text = |text: &Option<String>| text.clone().unwrap_or_default();
+    let key = (text(&pod.metadata.namespace), text(&pod.metadata.name));
+    let mirror = api.mirrors.get(&key).filter(|mirror| mirror.mirrored() == uid.as_str())?;
+    Some(Shown::Mirror(mirror.clone()))
+}
+
+impl Shown {
+    fn is(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Pod(a), Self::Pod(b)) => Arc::ptr_eq(a, b),
+            (Self::Mirror(a), Self::Mirror(b)) => Arc::ptr_eq(a, b),
+            (Self::Pod(_), Self::Mirror(_)) | (Self::Mirror(_), Self::Pod(_)) => false,
+        }
+    }
+}
+
+impl Object {
+    fn new(shown: Shown) -> Self {
+        let (pod, version, status, is_mirror) = match &shown {
+            Shown::Pod(api) => (&api.pod, Some(api.version.clone()), api.status.clone(), false),
+            Shown::Mirror(mirror) => {
+                let status = mirror.pod.status.clone().unwrap_or_default();
+                (&mirror.pod, mirror.pod.metadata.resource_version.clone(), Arc::new(status), true)
+            }
+        };
+        let text = |text: &Option<String>| text.clone().unwrap_or_default();
+        let metadata = &pod.metadata;
+        Self {
+            namespace: text(&metadata.namespace),
+            name: text(&metadata.name),
+            uid: text(&metadata.uid),
+            version: version.unwrap_or_default(),
+            status,
+            is_deleting: metadata.deletion_timestamp.is_some(),
+            is_mirror,
+            restart_policy: pod.spec.as_ref().map(|spec| text(&spec.restart_policy)).unwrap_or_default(),
+            shown,
+        }
+    }
 }
 
 async fn perform(pods: Objects<Pod>, name: String, uid: String, request: Request) -> Written {

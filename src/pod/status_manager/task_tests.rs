@@ -64,7 +64,7 @@ impl Setup {
 
     fn end(&self, pod: &Arc<Pod>) {
         self.tell(pod, json!({"phase": "Succeeded"}), Lifecycle::Terminated);
-        self.board.gave_back(&crate::pod::pod_ref(pod).uid);
+        self.board.gave_back(&crate::pod::pod_uid(pod));
     }
 
     fn shown(&self) -> Option<PodStatus> {

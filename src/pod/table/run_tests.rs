@@ -11,7 +11,7 @@ use crate::cri::Operation;
 use crate::cri::fake::{Fault, OnTerm, Rule, Run, Script};
 use crate::pod::Activity;
 use crate::pod::worker::{Content, Memory, Outcome, PodSyncer, Services, Work};
-use crate::types::{PodRef, PodUid};
+use crate::types::{CONFIG_SOURCE_ANNOTATION, Lull, PodRef, PodUid};
 
 const SECOND: Duration = Duration::from_secs(1);
 const MINUTE: Duration = Duration::from_secs(60);
@@ -206,6 +206,38 @@ async fn a_pod_that_its_source_names_no_more_is_removed_without_waiting_for_hous
     node.want([]);
     node.until("it ends", 5 * SECOND, |_| !ends.lock().unwrap().is_empty()).await;
     assert_eq!(ends.lock().unwrap()[0], "removed");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_deleted_pod_left_in_the_runtime_is_removed_when_none_starts_or_stops() {
+    let lull = Lull::default();
+    let shared = lull.clone();
+    let mut node = Node::with(16, move |services| Arc::new(Services { lull: shared.clone(), ..services }));
+    let of_source = |name: &str, uid: &str, source: &str| {
+        let mut pod = (*pod(name, uid, &["c"])).clone();
+        let source = (CONFIG_SOURCE_ANNOTATION.to_owned(), source.to_owned());
+        pod.metadata.annotations.get_or_insert_default().extend([source]);
+        Arc::new(pod)
+    };
+    node.want([of_source("of-api", "u1", "api"), of_source("of-file", "u2", "file")]);
+    node.until("both run", SECOND, |n| n.running("u1").len() + n.running("u2").len() == 2).await;
+    node.want([]);
+    let others_start = async {
+        loop {
+            lull.note_work();
+            sleep(SECOND / 10).await;
+        }
+    };
+    let seen = async {
+        node.until("the static pod, which a successor may wait for, is gone", LOOKS, |n| !n.has("u2")).await;
+        sleep(5 * SECOND).await;
+        assert!(node.has("u1") && node.running("u1").is_empty());
+    };
+    tokio::select! {
+        () = others_start => panic!("it never ends"),
+        () = seen => {}
+    }
+    node.until("the other one is gone too", LOOKS, |n| !n.has("u1") && n.directories().is_empty()).await;
 }
 
 #[tokio::test(start_paused = true)]

@@ -18,7 +18,7 @@ use super::workers::Workers;
 use crate::cri::ContainerState;
 use crate::pleg::PlegHandle;
 use crate::pod::worker::{KillRequest, PodSyncer, PodUpdate, Report, StatusOverride, Subject, UpdateKind};
-use crate::pod::{Turn, pod_ref};
+use crate::pod::{Turn, pod_ref, pod_uid};
 use crate::types::{ContainerId, PodUid};
 
 /// Pause between two passes of housekeeping when nothing asks for one earlier: the kubelet's container GC period.
@@ -119,7 +119,7 @@ impl PodTable {
     pub fn after(mut self, inherited: impl IntoIterator<Item = Arc<Pod>>) -> Self {
         for pod in inherited {
             self.lives.take_over(pod.clone());
-            self.inherited.insert(pod_ref(&pod).uid, pod);
+            self.inherited.insert(pod_uid(&pod), pod);
         }
         self
     }
@@ -202,7 +202,7 @@ impl PodTable {
     }
 
     fn update(&mut self, kind: UpdateKind, pod: Arc<Pod>) {
-        let uid = pod_ref(&pod).uid;
+        let uid = pod_uid(&pod);
         // Comes when the sweep is done; one that is removed again until then never was.
         if self.sweep.is_removing(&uid) && self.lives.stage(&uid).is_none() {
             return;
@@ -216,7 +216,7 @@ impl PodTable {
     fn take_wanted(&mut self) {
         let mut wanted = self.wanted.borrow_and_update().clone();
         self.is_desired_complete = wanted.ready;
-        let new: HashSet<PodUid> = wanted.pods.iter().map(|pod| pod_ref(pod).uid).collect();
+        let new: HashSet<PodUid> = wanted.pods.iter().map(|pod| pod_uid(pod)).collect();
         let gone: Vec<PodUid> = self.desired.keys().filter(|uid| !new.contains(*uid)).cloned().collect();
         for uid in gone {
             if let Some(pod) = self.desired.remove(&uid) {

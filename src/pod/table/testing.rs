@@ -28,10 +28,10 @@ use crate::pod::container::{HostSettings, testing::host};
 use crate::pod::service_env::ServiceEnv;
 use crate::pod::source::SourceState;
 use crate::pod::worker::{PodSyncer, Services, StatusOverride};
-use crate::pod::{Activity, HostJanitor, StartGate, StatusBoard, Told, pod_ref};
+use crate::pod::{Activity, HostJanitor, StartGate, StatusBoard, Told, pod_uid};
 use crate::store::Store;
 use crate::sys::KernelMounts;
-use crate::types::{CONFIG_SEEN_ANNOTATION, POD_UID_LABEL, PodUid, WallClock};
+use crate::types::{CONFIG_SEEN_ANNOTATION, Lull, POD_UID_LABEL, PodUid, WallClock};
 use crate::volume::objects::FakeObjects;
 use crate::volume::{NodeAmounts, VolumeSettings, Volumes};
 
@@ -174,6 +174,7 @@ impl Node {
             images: Images::new(runtime, limits, store.clone(), self.clock.clone()),
             pleg: pleg_handle.clone(),
             gate: StartGate::new(self.bound),
+            lull: Lull::default(),
             cgroups: None,
             logs: self.logs(),
             host: Arc::new(HostSettings {
@@ -400,7 +401,7 @@ impl Node {
     /// The status told of a pod.
     pub(super) fn status(&self, uid: &str) -> Option<Arc<PodStatus>> {
         let told = self.daemon.as_ref()?.board.all();
-        told.into_iter().find(|told| pod_ref(&told.pod).uid.as_str() == uid).map(|told| told.status)
+        told.into_iter().find(|told| pod_uid(&told.pod).as_str() == uid).map(|told| told.status)
     }
 
     /// The phase told of a pod.

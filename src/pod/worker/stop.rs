@@ -14,7 +14,7 @@ use super::{Content, Memory, Outcome, Retry, StatusOverride};
 use crate::cri::{ContainerState, CriError};
 use crate::pleg::PodStatus;
 use crate::pod::timeline::Step;
-use crate::pod::{Activity, pod_ref, remove_pod_dir};
+use crate::pod::{Activity, is_static, pod_ref, remove_pod_dir};
 use crate::sys::file_work;
 use crate::types::{ContainerId, PodEvent, PodRef, error_chain};
 
@@ -100,7 +100,13 @@ impl Services {
                     let left = leftovers(&observed, &[]);
                     Ok(self.remove_leftovers(&reference, &observed, &left).await?)
                 }
-                Content::Remove => self.remove_everything(&reference, &observed).await,
+                Content::Remove => {
+                    // A static pod's successor waits for this.
+                    if !is_static(pod) {
+                        self.lull.begins(None).await;
+                    }
+                    self.remove_everything(&reference, &observed).await
+                }
             }
         };
         self.conclude(&reference, content, finished.await, memory)
@@ -153,9 +159,10 @@ impl Services {
         observed: &PodStatus,
         grace_seconds: i64,
     ) -> Result<(Arc<PodStatus>, Instant), StopError> {
+        let at_work = self.pleg.at_work(pod);
         self.stop_everything(pod, observed, grace_seconds).await?;
         let stopped = Instant::now();
-        self.pleg.relist(pod);
+        drop(at_work);
         let observed = self.pleg.cache().newer_than(pod, Some(stopped)).await?;
         match observed.containers.iter().find(|c| runs(c.state)) {
             Some(left) => Err(StopError::StillRunning(format!("container {}", left.name))),
@@ -209,24 +216,21 @@ impl Services {
 
     /// Removes the stopped containers, their logs and links, the sandboxes and the pod's directories.
     async fn remove_everything(&self, pod: &PodRef, observed: &PodStatus) -> Result<(), StopError> {
+        let at_work = self.pleg.at_work(pod);
         let containers = observed.containers.iter().map(|c| self.runtime.remove_container(&c.id));
         let removed: Result<(), CriError> = join_all(containers).await.into_iter().collect();
         removed?;
         let sandboxes = observed.sandboxes.iter().map(|s| self.runtime.remove_sandbox(&s.id));
         let removed: Result<(), CriError> = join_all(sandboxes).await.into_iter().collect();
         removed?;
-        self.prove_removed(pod).await?;
-        self.remove_files(pod, observed).await
-    }
-
-    /// Waits until the observed state shows that nothing is left: what is still shown when the pod is forgotten would be
-    /// taken for an orphan.
-    async fn prove_removed(&self, pod: &PodRef) -> Result<(), StopError> {
         let removed = Instant::now();
-        self.pleg.relist(pod);
+        drop(at_work);
+        // What is still shown when the pod is forgotten would be taken for an orphan.
         let left = self.pleg.cache().newer_than(pod, Some(removed)).await?;
-        let is_gone = left.containers.is_empty() && left.sandboxes.is_empty();
-        if is_gone { Ok(()) } else { Err(StopError::StillThere) }
+        if !(left.containers.is_empty() && left.sandboxes.is_empty()) {
+            return Err(StopError::StillThere);
+        }
+        self.remove_files(pod, observed).await
     }
 
     async fn remove_files(&self, pod: &PodRef, observed: &PodStatus) -> Result<(), StopError> {

@@ -48,9 +48,11 @@ impl Services {
             self.set_up_volumes(pod, &reference, memory).await;
             return Outcome::Done { due: self.next_restart(&plan) };
         }
+        let at_work = self.pleg.at_work(&reference);
         let performed = self.perform_plan(pod, &reference, &observed, &plan, is_first, memory).await;
         // What was done shows at once, and wakes this worker for a look at it.
-        self.pleg.relist(&reference);
+        memory.settled = Some(Instant::now());
+        drop(at_work);
         match performed {
             Ok(()) => Outcome::Done { due: self.next_restart(&plan) },
             Err(retry) => {

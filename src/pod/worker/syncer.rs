@@ -19,7 +19,7 @@ use crate::pod::service_env::ServiceEnv;
 use crate::pod::{Activity, CrashLoops, PodEvents, StartGate, StatusBoard, pod_ref};
 use crate::store::{Store, Table};
 use crate::sys::Mounts;
-use crate::types::{PodRef, PodUid, WallClock};
+use crate::types::{Lull, PodRef, PodUid, WallClock};
 use crate::volume::Volumes;
 use crate::volume::objects::ObjectSource;
 
@@ -33,6 +33,8 @@ pub struct Services {
     pub pleg: PlegHandle,
     /// Bounds concurrent starts.
     pub gate: StartGate,
+    /// When none starts or stops.
+    pub lull: Lull,
     /// Pod cgroups; none with `cgroupsPerQOS: false`.
     pub cgroups: Option<Arc<Cgroups>>,
     /// Where container logs are.

@@ -11,7 +11,7 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Pod, PodStatus};
 use kube::runtime::watcher::Event;
 
-use crate::pod::pod_ref;
+use crate::pod::pod_uid;
 use crate::pod::status::Phase;
 use crate::pod::validation::{FieldError, unsupported};
 use crate::types::{CONFIG_MIRROR_ANNOTATION, CONFIG_SEEN_ANNOTATION, CONFIG_SOURCE_ANNOTATION, PodUid};
@@ -76,7 +76,7 @@ impl ApiPods {
             let status = Arc::new(pod.status.clone().unwrap_or_default());
             let unsupported = unsupported(&pod);
             let known = ApiPod { pod: pod.clone(), status, version: String::new(), unsupported };
-            state.pods.insert(pod_ref(&pod).uid, Arc::new(known));
+            state.pods.insert(pod_uid(&pod), Arc::new(known));
         }
         Self { state, listing: None }
     }
@@ -99,22 +99,22 @@ impl ApiPods {
             Event::InitDone => {
                 let mut old = std::mem::take(&mut self.state).pods;
                 for pod in self.listing.take().unwrap_or_default() {
-                    let before = old.remove(&pod_ref(&pod).uid);
+                    let before = old.remove(&pod_uid(&pod));
                     self.put(pod, before, now);
                 }
                 self.state.ready = true;
                 true
             }
             Event::Apply(pod) => {
-                let before = self.state.pods.remove(&pod_ref(&pod).uid);
+                let before = self.state.pods.remove(&pod_uid(&pod));
                 self.put(pod, before, now);
                 self.state.problem = None;
                 true
             }
             Event::Delete(pod) => {
-                let (key, uid) = (name_of(&pod), pod_ref(&pod).uid);
+                let (key, uid) = (name_of(&pod), pod_uid(&pod));
                 self.state.pods.remove(&uid);
-                if self.state.mirrors.get(&key).is_some_and(|mirror| pod_ref(&mirror.pod).uid == uid) {
+                if self.state.mirrors.get(&key).is_some_and(|mirror| pod_uid(&mirror.pod) == uid) {
                     self.state.mirrors.remove(&key);
                 }
                 self.state.problem = None;
@@ -137,7 +137,7 @@ impl ApiPods {
             self.state.mirrors.insert(name_of(&pod), Arc::new(Mirror { pod: Arc::new(pod) }));
             return;
         }
-        let uid = pod_ref(&pod).uid;
+        let uid = pod_uid(&pod);
         let version = pod.metadata.resource_version.take().unwrap_or_default();
         let status = Arc::new(pod.status.clone().unwrap_or_default());
         if let Some(before) = &before

@@ -12,7 +12,7 @@ use super::trace::{Line, Trace};
 use crate::cri::Operation;
 use crate::cri::fake::{Call, Happened, What};
 use crate::pod::admission::InheritedPod;
-use crate::pod::{Told, pod_ref};
+use crate::pod::{Told, pod_uid};
 use crate::types::PodRef;
 
 /// For how long a start counts as one of those the gate bounds.
@@ -72,7 +72,7 @@ impl Judge {
     /// A new daemon runs that knows of these pods of the one before.
     pub(super) fn booted(&mut self, inherited: &[InheritedPod]) {
         self.daemon += 1;
-        self.inherited = inherited.iter().map(|pod| pod_ref(&pod.pod).uid.to_string()).collect();
+        self.inherited = inherited.iter().map(|pod| pod_uid(&pod.pod).to_string()).collect();
     }
 
     /// The daemon is told to run a pod.
@@ -240,7 +240,7 @@ impl Judge {
 
     /// What is told never goes back while one daemon tells it.
     fn told(&mut self, told: &Told) -> Result<(), String> {
-        let uid = pod_ref(&told.pod).uid;
+        let uid = pod_uid(&told.pod);
         let Some(known) = self.pods.get_mut(uid.as_str()) else { return Ok(()) };
         if known.unwanted.is_some() {
             return Ok(());

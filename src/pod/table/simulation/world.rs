@@ -16,6 +16,7 @@ use super::source::{Source, Wish};
 use super::trace::Trace;
 use crate::cri::fake::{EventMode, OnTerm, Script, What};
 use crate::pod::pod_ref;
+use crate::pod::pod_uid;
 
 const SECOND: Duration = Duration::from_secs(1);
 const MINUTE: Duration = Duration::from_secs(60);
@@ -92,7 +93,7 @@ impl World {
     pub(super) fn tell(&mut self) {
         let (state, wanted) = self.source.read(self.node.now());
         self.node.note(&state, &wanted);
-        let pods = wanted.pods.iter().map(|pod| (pod_ref(pod).uid.to_string(), pod.clone()));
+        let pods = wanted.pods.iter().map(|pod| (pod_uid(pod).to_string(), pod.clone()));
         let new: BTreeMap<String, Arc<Pod>> = pods.collect();
         for (uid, pod) in &self.wanted {
             match new.get(uid) {

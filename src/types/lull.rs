@@ -1,0 +1,73 @@
+//! When the work that people wait for pauses, so that what nobody waits for is done then.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+/// How long nothing may have been noted for it to be a lull: longer than one step of a pod's start leaves between two.
+const QUIET: Duration = Duration::from_millis(250);
+
+/// What waits for a lull waits no longer than this, however busy the node is.
+const PATIENCE: Duration = Duration::from_secs(15);
+
+/// Knows when work last went on. Cheap to clone; all clones are one.
+#[derive(Clone, Debug, Default)]
+pub struct Lull {
+    last: Arc<Mutex<Option<Instant>>>,
+}
+
+impl Lull {
+    fn lock(&self) -> MutexGuard<'_, Option<Instant>> {
+        // Every statement under the lock leaves the value valid.
+        self.last.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Work begins or ends. Work that takes long is not noted between: it waits itself, as a container's end within its
+    /// grace period does.
+    pub fn note_work(&self) {
+        *self.lock() = Some(Instant::now());
+    }
+
+    /// Waits until no work was noted for 250 ms, though no longer than 15 s `since` the wait began, or from now.
+    pub async fn begins(&self, since: Option<Instant>) {
+        let latest = since.unwrap_or_else(Instant::now) + PATIENCE;
+        loop {
+            let quiet = self.lock().map(|last| (last + QUIET).min(latest));
+            match quiet {
+                Some(quiet) if quiet > Instant::now() => tokio::time::sleep_until(quiet).await,
+                Some(_) | None => return,
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_lull_begins_a_moment_after_the_last_work_and_not_later_than_patience_allows() {
+        let (lull, start) = (Lull::default(), Instant::now());
+        lull.begins(None).await;
+        assert_eq!(start.elapsed(), Duration::ZERO, "nothing was ever done");
+        lull.note_work();
+        let worked_on = async {
+            tokio::time::sleep(QUIET / 2).await;
+            lull.note_work();
+        };
+        tokio::join!(lull.begins(None), worked_on);
+        assert_eq!(start.elapsed(), QUIET / 2 + QUIET);
+        let always = async {
+            loop {
+                lull.note_work();
+                tokio::time::sleep(QUIET / 2).await;
+            }
+        };
+        let start = Instant::now();
+        tokio::select! {
+            () = always => panic!("it never ends"),
+            () = lull.begins(None) => assert_eq!(start.elapsed(), PATIENCE),
+        }
+    }
+}
