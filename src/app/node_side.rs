@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use crate::cgroup::AllPods;
 use crate::config::Config;
 use crate::node::{OwnNode, Settings};
 use crate::pod::admission::{Allocatable, NodeView};
@@ -16,6 +17,8 @@ pub(super) struct NodeSide {
     pub(super) view: NodeView,
     /// What pods can have of it, as they see it themselves.
     pub(super) amounts: NodeAmounts,
+    /// What all of them together can have.
+    pub(super) all_pods: AllPods,
     /// Memory of the machine, bytes.
     pub(super) memory: u64,
 }
@@ -37,6 +40,11 @@ impl NodeSide {
                 milli_cpu: allocatable.milli_cpu,
                 memory: allocatable.memory,
                 ephemeral_storage: allocatable.ephemeral_storage.unwrap_or_default(),
+            },
+            all_pods: AllPods {
+                milli_cpu: own.unreserved.cpu.milli_value(),
+                memory: own.unreserved.memory.value(),
+                pids: own.unreserved.pids.value(),
             },
             memory: machine.memory,
         }

@@ -40,8 +40,9 @@ impl Parts {
             tasks.spawn("image preload", preload::run(preload, store, self.preload, tasks.cancel()));
         }
         let (driver, opening) = (met.cgroup_driver.unwrap_or(config.cgroups.driver), config.clone());
+        let all_pods = self.node.all_pods;
         let opened = tokio::task::spawn_blocking(move || {
-            open_cgroups(&opening, driver, Path::new(PROC), Path::new(CGROUP_MOUNT))
+            open_cgroups(&opening, driver, all_pods, Path::new(PROC), Path::new(CGROUP_MOUNT))
         });
         let (cgroup_version, cgroups) = opened.await??;
         let cgroups = cgroups.map(Arc::new);

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use crate::cgroup::{CgroupError, CgroupSettings, CgroupVersion, Cgroups};
+use crate::cgroup::{AllPods, CgroupError, CgroupSettings, CgroupVersion, Cgroups};
 use crate::config::Config;
 use crate::sys::{
     Applied, Host, HostDirs, LockFile, Machine, SysError, raise_open_files, root_check, set_oom_score_adj,
@@ -82,6 +82,7 @@ fn warn_not_permitted(what: &str, applied: Result<Applied, SysError>) {
 pub(super) fn open_cgroups(
     config: &Config,
     driver: CgroupDriver,
+    all_pods: AllPods,
     proc: &Path,
     mount: &Path,
 ) -> Result<(CgroupVersion, Option<Cgroups>), StartupError> {
@@ -91,6 +92,7 @@ pub(super) fn open_cgroups(
         mount: mount.to_owned(),
         proc: proc.to_owned(),
         per_qos: config.cgroups.per_qos,
+        all_pods: config.cgroups.limit_all_pods.then_some(all_pods),
         pids_limit: config.cgroups.pids_limit,
         cfs_quota: config.cgroups.cfs_quota,
         cfs_period: config.cgroups.cfs_period,
@@ -102,5 +104,9 @@ pub(super) fn open_cgroups(
         CgroupVersion::V1 | CgroupVersion::V2 => {}
     }
     cgroups.ensure_tree().map_err(StartupError::Cgroups)?;
+    if let Err(error) = cgroups.limit_all_pods() {
+        let error = error_chain(&error);
+        tracing::warn!(error, "cannot limit what all pods use together; housekeeping tries again");
+    }
     Ok((version, config.cgroups.per_qos.then_some(cgroups)))
 }

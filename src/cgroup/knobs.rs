@@ -6,8 +6,8 @@
 use std::path::Path;
 use std::time::Duration;
 
-use super::shares::cpu_weight;
-use super::{CgroupError, CgroupVersion, PodResources, files};
+use super::shares::{cpu_shares, cpu_weight};
+use super::{AllPods, CgroupError, CgroupVersion, PodResources, files};
 
 /// From here on v1 shows a memory limit that is none: the largest page-aligned number, for any size of page.
 const V1_NO_LIMIT: u64 = (i64::MAX as u64) & !0xffff;
@@ -50,6 +50,11 @@ pub(super) fn of_pod(
     ];
     knobs.extend(pids.filter(|limit| *limit > 0).map(Knob::Pids));
     knobs
+}
+
+/// The settings of the cgroup above all pods.
+pub(super) fn of_all_pods(all: &AllPods) -> Vec<Knob> {
+    vec![Knob::CpuShares(cpu_shares(all.milli_cpu)), Knob::Memory(Some(all.memory)), Knob::Pids(all.pids)]
 }
 
 impl Knob {

@@ -17,6 +17,6 @@ mod tests;
 
 pub use error::CgroupError;
 pub use hierarchy::CgroupVersion;
-pub use settings::{CgroupSettings, PodResources};
+pub use settings::{AllPods, CgroupSettings, PodResources};
 pub use shares::{MAX_SHARES, MIN_SHARES, cpu_quota, cpu_shares};
 pub use tree::Cgroups;

@@ -18,12 +18,25 @@ pub struct CgroupSettings {
     pub proc: PathBuf,
     /// Whether pods get cgroups of ours at all; if not, every operation does nothing. (`cgroupsPerQOS`)
     pub per_qos: bool,
+    /// What all pods may use together; none for no limit of ours. (`enforceNodeAllocatable: [pods]`)
+    pub all_pods: Option<AllPods>,
     /// How many processes a pod may have; `None` or not above zero: no limit of ours. (`podPidsLimit`)
     pub pids_limit: Option<i64>,
     /// Whether CPU limits become quotas. (`cpuCFSQuota`)
     pub cfs_quota: bool,
     /// The period a quota counts over. (`cpuCFSQuotaPeriod`)
     pub cfs_period: Duration,
+}
+
+/// What the cgroup above all pods is set to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AllPods {
+    /// Thousandths of a core, for the weight beside what else runs on the host.
+    pub milli_cpu: i64,
+    /// Bytes.
+    pub memory: i64,
+    /// Processes and threads.
+    pub pids: i64,
 }
 
 /// What a pod's cgroup is set to.

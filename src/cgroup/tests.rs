@@ -23,6 +23,7 @@ fn settings(root: &str, mount: &Path, proc: &Path) -> CgroupSettings {
         mount: mount.into(),
         proc: proc.into(),
         per_qos: true,
+        all_pods: Some(AllPods { milli_cpu: 1500, memory: 1 << 30, pids: 1000 }),
         pids_limit: Some(50),
         cfs_quota: true,
         cfs_period: Duration::from_millis(100),
@@ -113,6 +114,11 @@ mod on_v1 {
         lab.cgroups.ensure_tree().unwrap();
         assert_eq!(lab.read("cpu.shares", "besteffort"), "2");
         assert_ne!(lab.read("cpuset.cpus", "burstable"), "");
+
+        lab.cgroups.limit_all_pods().unwrap();
+        assert_eq!(lab.read("cpu.shares", ""), "1536");
+        assert_eq!(lab.read("memory.limit_in_bytes", ""), (1_u64 << 30).to_string());
+        assert_eq!(lab.read("pids.max", ""), "1000");
 
         lab.cgroups.update_qos(1500).unwrap();
         assert_eq!(lab.read("cpu.shares", "burstable"), "1536");

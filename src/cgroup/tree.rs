@@ -62,6 +62,18 @@ impl Cgroups {
         self.apply(&self.layout.qos(QosClass::BestEffort), &[Knob::CpuShares(MIN_SHARES)])
     }
 
+    /// Limits all pods together, where that was asked for. The tree must be there. The kernel may refuse while they use more:
+    /// then call again later.
+    pub fn limit_all_pods(&self) -> Result<(), CgroupError> {
+        match &self.settings.all_pods {
+            Some(all) if self.settings.per_qos => {
+                // Guaranteed pods are in no class of their own: theirs is the cgroup above all.
+                self.apply(&self.layout.qos(QosClass::Guaranteed), &knobs::of_all_pods(all))
+            }
+            Some(_) | None => Ok(()),
+        }
+    }
+
     /// The CRI's `cgroup_parent` of a pod: its cgroup's path below the mount, for either driver. Empty when pods get no
     /// cgroups of ours.
     pub fn parent(&self, uid: &PodUid, qos: QosClass) -> Result<String, CgroupError> {

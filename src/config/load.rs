@@ -175,14 +175,6 @@ fn unserved(
             Support::Ignored(why) => {
                 ignored.push(ConfigWarning { at, path: Some(path), message: (*why).to_owned() });
             }
-            Support::Joined { joined, alone } => match membership {
-                Membership::Alone => {
-                    refused.push(ConfigError::NotServed { at, path, message: (*alone).to_owned() });
-                }
-                Membership::Joined => {
-                    ignored.push(ConfigWarning { at, path: Some(path), message: (*joined).to_owned() });
-                }
-            },
         }
     }
     (refused, ignored)

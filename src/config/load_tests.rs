@@ -285,7 +285,7 @@ fn what_is_not_served_is_refused_or_said() {
     );
     assert_eq!(
         errors("kubeReserved: {disk: \"1\", cpu: \"-1\"}\nsystemReserved: {memory: much}\nreservedSystemCPUs: a\nevictionHard: {memory: 1%}\n").len(),
-        8
+        5
     );
     let found = errors(
         "protectKernelDefaults: true\nshutdownGracePeriod: 30s\nstaticPodURL: http://a\ncpuManagerPolicy: static\n",
@@ -423,4 +423,16 @@ fn what_the_node_is_told() {
     let wrong = host.load(&["--node-labels=node-role.kubernetes.io/x=", "--cloud-provider=aws"]).unwrap_err();
     assert!(wrong.contains("--node-labels: a node must not give itself"), "{wrong}");
     assert!(wrong.contains("--cloud-provider: takes external"), "{wrong}");
+}
+
+#[test]
+fn what_is_reserved_is_kept_from_all_pods_together_unless_told_otherwise() {
+    let text = "systemReserved: {memory: 1Gi}\nkubeReserved: {cpu: 100m, pid: \"10\"}\n";
+    let host = Host::new(&[("a.yaml", &format!("{HEAD}{text}"))]);
+    let loaded = host.load(&["--config=DIR/a.yaml"]).unwrap();
+    assert!(loaded.warnings.is_empty(), "{:?}", loaded.warnings);
+    assert!(loaded.config.cgroups.limit_all_pods);
+    assert_eq!(loaded.config.node.reserved.resources["memory"], [crate::types::Quantity::bytes(1 << 30)]);
+    let without = host.load(&["--config=DIR/a.yaml", "--enforce-node-allocatable=none"]).unwrap();
+    assert!(!without.config.cgroups.limit_all_pods);
 }

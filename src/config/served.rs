@@ -10,16 +10,9 @@ pub(super) enum Support {
     Ignored(&'static str),
     /// It changes nothing, and somebody's safety, or a promise to a workload, rests on it.
     Refused(&'static str),
-    /// In a cluster it does what is said here, which is not all of it; alone it changes nothing and is refused.
-    Joined {
-        /// What a node of a cluster does not do.
-        joined: &'static str,
-        /// Why it is refused alone.
-        alone: &'static str,
-    },
 }
 
-use Support::{Ignored, Joined, Refused, Served};
+use Support::{Ignored, Refused, Served};
 
 const NO_SERVER: Support = Ignored("hostlet serves nothing over the network yet, so this changes nothing");
 const NO_EVICTION: Support = Ignored("hostlet does not evict pods yet, so thresholds change nothing");
@@ -30,14 +23,8 @@ const NO_IMAGE_GC: Support = Ignored("hostlet does not remove unused images yet,
 const NO_METRICS: Support = Ignored("hostlet has no metrics yet, so this changes nothing");
 const NO_EFFECT: Support = Ignored("this has no effect with container runtimes that are reached over CRI");
 const NO_URL: Support = Refused("hostlet does not read pods from a URL yet; use staticPodPath");
-const NO_RESERVATION: Support = Refused(
-    "hostlet does not keep resources from pods yet, so what this reserves would not be there; remove it",
-);
-const RESERVATION: Support = Joined {
-    joined: "the node offers less by what this reserves, but hostlet does not limit the cgroup of all pods yet, so \
-             pods that use more than they asked for can take it",
-    alone: "hostlet does not keep resources from pods yet, so what this reserves would not be there; remove it",
-};
+const NO_RESERVED_CGROUP: Support =
+    Refused("hostlet limits what pods use together, but not the host's own daemons yet; remove this");
 const NO_PINNING: Support = Refused(
     "hostlet does not place pods on CPUs and memory nodes yet, and pods would run without what this promises",
 );
@@ -148,13 +135,14 @@ pub(super) const FIELDS: &[(&str, Support)] = &[
     ("topologyManagerScope", NO_PINNING),
     ("topologyManagerPolicyOptions", NO_PINNING),
     ("reservedMemory", NO_PINNING),
-    ("qosReserved", NO_RESERVATION),
-    ("systemReserved", RESERVATION),
-    ("kubeReserved", RESERVATION),
-    ("reservedSystemCPUs", RESERVATION),
-    ("systemReservedCgroup", NO_RESERVATION),
-    ("kubeReservedCgroup", NO_RESERVATION),
-    ("enforceNodeAllocatable", Ignored("hostlet reserves nothing yet, so there is nothing to enforce")),
+    ("qosReserved", Refused("hostlet does not reserve memory for classes of pods yet; remove this")),
+    ("systemReserved", Served),
+    ("kubeReserved", Served),
+    ("reservedSystemCPUs", Served),
+    ("systemReservedCgroup", NO_RESERVED_CGROUP),
+    ("kubeReservedCgroup", NO_RESERVED_CGROUP),
+    // Of what it may name, the cgroups of reservations are refused.
+    ("enforceNodeAllocatable", Served),
     ("kubeletCgroups", Ignored("hostlet stays in the cgroup it was started in; set it in the service unit")),
     ("systemCgroups", Ignored("hostlet does not move other processes into cgroups")),
     ("memoryThrottlingFactor", Ignored("hostlet does not throttle memory yet, so this changes nothing")),

@@ -117,6 +117,8 @@ pub struct Cgroups {
     pub root: String,
     /// Whether pods get cgroups of ours at all. (`cgroupsPerQOS`)
     pub per_qos: bool,
+    /// Whether all pods together are limited to what is not reserved. (`enforceNodeAllocatable: [pods]`)
+    pub limit_all_pods: bool,
     /// How many processes a pod may have; none means no limit. (`podPidsLimit`)
     pub pids_limit: Option<i64>,
     /// Whether CPU limits become CFS quotas. (`cpuCFSQuota`)
@@ -313,6 +315,7 @@ fn cgroups(kubelet: &KubeletConfiguration) -> Cgroups {
         },
         root: kubelet.cgroup_root.clone().unwrap_or_default(),
         per_qos: kubelet.cgroups_per_qos.unwrap_or_default(),
+        limit_all_pods: kubelet.enforce_node_allocatable.iter().flatten().any(|what| what == "pods"),
         pids_limit: kubelet.pod_pids_limit.filter(|limit| *limit > 0),
         cfs_quota: kubelet.cpu_cfs_quota.unwrap_or_default(),
         cfs_period: time(kubelet.cpu_cfs_quota_period),

@@ -7,7 +7,7 @@ use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 
 use super::Settings;
 use super::register::labels;
-use super::status::resources;
+use super::status::{Unreserved, resources};
 use crate::sys::Machine;
 
 /// The node by its own account.
@@ -17,6 +17,8 @@ pub struct OwnNode {
     pub labels: BTreeMap<String, String>,
     /// What pods can have of it, by resource.
     pub allocatable: BTreeMap<String, Quantity>,
+    /// What pods are to be held to together.
+    pub unreserved: Unreserved,
 }
 
 impl OwnNode {
@@ -24,6 +26,10 @@ impl OwnNode {
     pub fn new(settings: &Settings, machine: &Machine) -> Self {
         let mut status = NodeStatus::default();
         resources(&mut status, settings, machine);
-        Self { labels: labels(settings), allocatable: status.allocatable.unwrap_or_default() }
+        Self {
+            labels: labels(settings),
+            allocatable: status.allocatable.unwrap_or_default(),
+            unreserved: Unreserved::of(settings, machine),
+        }
     }
 }

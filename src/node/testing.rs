@@ -47,6 +47,7 @@ pub(super) fn facts() -> Facts {
     Facts {
         host: HostFacts {
             machine: Machine {
+                pids: 32_768,
                 cpus: 2,
                 memory: 24_684_096 << 10,
                 swap: 0,

@@ -76,9 +76,13 @@ impl Janitor for HostJanitor {
         let Some(cgroups) = self.cgroups.clone() else { return };
         let burstable = active.iter().filter(|pod| qos_class(pod) == QosClass::Burstable);
         let milli_cpu: i64 = burstable.map(|pod| pod_cpu_request(pod)).sum();
-        let updated = file_work(move || cgroups.update_qos(milli_cpu)).await;
-        if let Ok(Err(error)) = updated {
+        let updated = file_work(move || (cgroups.update_qos(milli_cpu), cgroups.limit_all_pods())).await;
+        let Ok((burstable, all)) = updated else { return };
+        if let Err(error) = burstable {
             tracing::warn!(error = error_chain(&error), "cannot update the cgroup of burstable pods");
+        }
+        if let Err(error) = all {
+            tracing::warn!(error = error_chain(&error), "cannot limit what all pods use together");
         }
     }
 

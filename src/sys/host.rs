@@ -54,6 +54,11 @@ impl Host {
         }
     }
 
+    /// Processes and threads that the kernel takes at once: identifiers and memory both bound them.
+    pub fn pid_capacity(&self) -> Result<u64, SysError> {
+        Ok(self.number("sys/kernel/pid_max")?.min(self.number("sys/kernel/threads-max")?))
+    }
+
     /// The kernel's identifier of this boot: another one after each reboot.
     pub fn boot_id(&self) -> Result<String, SysError> {
         self.line("sys/kernel/random/boot_id")
@@ -67,6 +72,14 @@ impl Host {
     fn meminfo(&self) -> Result<Meminfo, SysError> {
         let path = self.proc.join("meminfo");
         Meminfo::from_file(&path).map_err(|source| SysError::ReadProc { path, source: Box::new(source) })
+    }
+
+    fn number(&self, file: &str) -> Result<u64, SysError> {
+        let line = self.line(file)?;
+        line.parse().map_err(|error| SysError::Read {
+            path: self.proc.join(file),
+            source: std::io::Error::new(std::io::ErrorKind::InvalidData, error),
+        })
     }
 
     fn line(&self, file: &str) -> Result<String, SysError> {

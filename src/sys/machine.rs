@@ -17,6 +17,8 @@ pub struct Machine {
     pub memory: u64,
     /// Swap, bytes; 0 for none.
     pub swap: u64,
+    /// Processes and threads the kernel takes at once.
+    pub pids: u64,
     /// Bytes set aside for huge pages, by page size in bytes. A size of which there are no pages counts too.
     pub huge_pages: BTreeMap<u64, u64>,
     /// Size of the filesystem of the daemon's own directory, bytes.
@@ -43,6 +45,7 @@ impl Machine {
             cpus: host.cpu_count()?,
             memory: host.memory_capacity()?,
             swap: host.swap_capacity()?,
+            pids: host.pid_capacity()?,
             huge_pages: huge_pages(&root.join("sys/kernel/mm/hugepages")),
             filesystem: filesystem(own)?,
             system_uuid: first(root, &uuids).or_else(|| machine_id.clone()).unwrap_or_default(),
@@ -102,6 +105,8 @@ mod tests {
         let files = [
             ("proc/meminfo", MEMINFO),
             ("proc/cpuinfo", "processor\t: 0\n\nprocessor\t: 1\n\n"),
+            ("proc/sys/kernel/pid_max", "4194304\n"),
+            ("proc/sys/kernel/threads-max", "31050\n"),
             ("proc/sys/kernel/random/boot_id", "9fdb3f13-fb26-4189-b823-05c64dea1875\n"),
             ("proc/sys/kernel/osrelease", "6.1.0-18-amd64\n"),
             ("proc/device-tree/vm,uuid", "4c4c4544-0042\0"),
@@ -122,6 +127,7 @@ mod tests {
             cpus: 2,
             memory: 3_975_224 << 10,
             swap: 2048 << 10,
+            pids: 31_050,
             huge_pages: BTreeMap::from([(2 << 20, 6 << 20), (1 << 30, 0)]),
             filesystem: machine.filesystem,
             machine_id: "0123456789abcdef".to_owned(),

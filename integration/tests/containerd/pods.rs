@@ -40,6 +40,24 @@ async fn a_pod_starts_serves_and_logs() {
 }
 
 #[tokio::test]
+async fn pods_are_held_together_to_what_is_not_reserved() {
+    let host = RealHost::start().await.unwrap();
+    let daemon = host.start_hostlet("kubeReserved: {memory: 1Gi}\n").await.unwrap();
+    host.write_manifest("idle.json", &manifest("idle", &[("idle", IDLE)])).unwrap();
+    wait_until_ready(&daemon, "idle").await.unwrap();
+    let of_machine = std::fs::read_to_string("/proc/meminfo").unwrap();
+    let total = of_machine.lines().find_map(|line| line.strip_prefix("MemTotal:")).unwrap();
+    let total: u64 = total.trim().trim_end_matches(" kB").parse().unwrap();
+    let kubepods = format!("{}/kubepods", host.id());
+    let limit =
+        [("memory/", "memory.limit_in_bytes"), ("", "memory.max")].iter().find_map(|(hierarchy, file)| {
+            std::fs::read_to_string(format!("/sys/fs/cgroup/{hierarchy}{kubepods}/{file}")).ok()
+        });
+    let limit: u64 = limit.unwrap().trim().parse().unwrap();
+    assert_eq!(limit, (total << 10) - (1 << 30));
+}
+
+#[tokio::test]
 async fn the_containers_of_a_pod_share_its_network() {
     let host = RealHost::start().await.unwrap();
     let daemon = host.start_hostlet("").await.unwrap();

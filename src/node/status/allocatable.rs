@@ -3,9 +3,36 @@
 
 use k8s_openapi::api::core::v1::NodeStatus;
 
-use super::capacity::{HUGE_PAGES, Resources, written};
+use super::capacity::{HUGE_PAGES, Resources, whole, written};
 use crate::config::{Reserved, Threshold};
+use crate::node::Settings;
+use crate::sys::Machine;
 use crate::types::Quantity;
+
+/// What of the machine is not reserved: what all pods together may use. Eviction keeps free what it keeps by itself.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Unreserved {
+    /// Cores.
+    pub cpu: Quantity,
+    /// Bytes of memory.
+    pub memory: Quantity,
+    /// Processes and threads.
+    pub pids: Quantity,
+}
+
+impl Unreserved {
+    /// Of this machine.
+    pub(in crate::node) fn of(settings: &Settings, machine: &Machine) -> Self {
+        let left = |name: &str, whole: Quantity| {
+            reservations(name, &settings.node.reserved).into_iter().fold(whole, Quantity::less)
+        };
+        Self {
+            cpu: left("cpu", whole(machine.cpus)),
+            memory: left("memory", Quantity::bytes(machine.memory)),
+            pids: left("pid", Quantity::milli(machine.pids.saturating_mul(1000))),
+        }
+    }
+}
 
 /// Comes after the capacity is set.
 pub(super) fn set(status: &mut NodeStatus, reserved: &Reserved) {
@@ -31,15 +58,22 @@ fn left(
         // Somebody else's resource, in a notation of their own.
         return k8s_openapi::apimachinery::pkg::api::resource::Quantity(capacity.to_owned());
     };
-    written(reservations(name, whole, reserved).into_iter().fold(whole, Quantity::less))
+    written(kept(name, whole, reserved).into_iter().fold(whole, Quantity::less))
 }
 
-/// What is kept of a resource of which there is `whole`.
-fn reservations(name: &str, whole: Quantity, reserved: &Reserved) -> Vec<Quantity> {
-    if let ("cpu", Some(cpus)) = (name, reserved.system_cpus) {
-        return vec![Quantity::milli(u64::try_from(cpus).unwrap_or(u64::MAX).saturating_mul(1000))];
+/// What is reserved of a resource.
+fn reservations(name: &str, reserved: &Reserved) -> Vec<Quantity> {
+    match (name, reserved.system_cpus) {
+        ("cpu", Some(cpus)) => {
+            vec![Quantity::milli(u64::try_from(cpus).unwrap_or(u64::MAX).saturating_mul(1000))]
+        }
+        _ => reserved.resources.get(name).cloned().unwrap_or_default(),
     }
-    let mut kept = reserved.resources.get(name).cloned().unwrap_or_default();
+}
+
+/// What is kept of a resource of which there is `whole`: what is reserved, and what eviction keeps free.
+fn kept(name: &str, whole: Quantity, reserved: &Reserved) -> Vec<Quantity> {
+    let mut kept = reservations(name, reserved);
     let threshold = match name {
         "memory" => reserved.eviction_memory,
         "ephemeral-storage" => reserved.eviction_storage,

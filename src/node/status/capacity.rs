@@ -24,7 +24,6 @@ pub(super) fn set(status: &mut NodeStatus, settings: &Settings, machine: &Machin
 
 /// What the machine has, by resource.
 fn own(settings: &Settings, machine: &Machine) -> impl Iterator<Item = (String, Quantity)> {
-    let whole = |count: usize| Quantity::milli(u64::try_from(count).unwrap_or(u64::MAX).saturating_mul(1000));
     let storage = settings.node.local_storage_isolation.then(|| Quantity::bytes(machine.filesystem));
     let fixed = [
         ("cpu", Some(whole(machine.cpus))),
@@ -39,6 +38,11 @@ fn own(settings: &Settings, machine: &Machine) -> impl Iterator<Item = (String, 
             (format!("{HUGE_PAGES}{}", Quantity::bytes(*size)), Quantity::bytes(*bytes))
         }),
     )
+}
+
+/// So many of something.
+pub(super) fn whole(count: usize) -> Quantity {
+    Quantity::milli(u64::try_from(count).unwrap_or(u64::MAX).saturating_mul(1000))
 }
 
 /// As the API has it.

@@ -12,6 +12,7 @@ mod runtime;
 mod tests;
 mod update;
 
+pub use allocatable::Unreserved;
 #[cfg(test)]
 use conditions::aggregate;
 pub(super) use update::{beat, resources, update};

@@ -11,7 +11,7 @@ use super::{aggregate, beat, update};
 use crate::config::Threshold;
 use crate::cri::ImageInfo;
 use crate::node::testing::{facts, settings};
-use crate::node::{Facts, NodeEvent, Settings};
+use crate::node::{Facts, NodeEvent, Settings, Unreserved};
 use crate::types::Quantity;
 
 fn at(text: &str) -> Timestamp {
@@ -123,6 +123,25 @@ fn allocatable_is_capacity_less_what_is_kept() {
     settings.node.reserved.resources.insert("memory".to_owned(), vec![amount("20Gi")]);
     let [cpu, memory, ..] = allocatable(&settings);
     assert_eq!((cpu.as_str(), memory.as_str()), ("1", "0"));
+}
+
+#[test]
+fn all_pods_together_are_held_to_what_is_not_reserved_whatever_eviction_keeps_free() {
+    let (mut settings, facts) = (settings(), facts());
+    let machine = &facts.host.machine;
+    let of = |settings: &Settings| {
+        let Unreserved { cpu, memory, pids } = Unreserved::of(settings, machine);
+        (cpu.to_string(), memory.to_string(), pids.to_string())
+    };
+    let amounts = |cpu: &str, memory: &str, pids: &str| (cpu.to_owned(), memory.to_owned(), pids.to_owned());
+    assert_eq!(of(&settings), amounts("2", "24684096Ki", "32768"));
+    let quantity = |text: &str| Quantity::parse(text).unwrap();
+    let reserved = &mut settings.node.reserved;
+    reserved.resources.insert("memory".to_owned(), vec![quantity("1Gi"), quantity("96Ki")]);
+    reserved.resources.insert("pid".to_owned(), vec![quantity("768")]);
+    reserved.system_cpus = Some(1);
+    reserved.eviction_memory = Some(Threshold::Amount(quantity("100Mi")));
+    assert_eq!(of(&settings), amounts("1", "23635424Ki", "32k"));
 }
 
 #[test]

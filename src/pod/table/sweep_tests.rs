@@ -1,7 +1,7 @@
 //! A disk that hangs: the sweep waits for it, the pods do not. A whole node in memory, in paused time.
 
 use std::collections::HashSet;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -32,6 +32,8 @@ enum Hangs {
 struct OnBadDisk {
     janitor: HostJanitor,
     hangs: watch::Receiver<Hangs>,
+    /// For how many pods each sharing was.
+    shared: Arc<Mutex<Vec<usize>>>,
 }
 
 impl OnBadDisk {
@@ -53,6 +55,7 @@ impl Janitor for OnBadDisk {
     }
 
     async fn share(&self, active: Vec<Arc<Pod>>) {
+        self.shared.lock().unwrap().push(active.len());
         self.while_not(Hangs::Sharing).await;
         self.janitor.share(active).await;
     }
@@ -64,7 +67,24 @@ impl Janitor for OnBadDisk {
 
 fn node_on_bad_disk(hangs: &watch::Sender<Hangs>) -> Node {
     let hangs = hangs.subscribe();
-    Node::with_janitor(move |janitor| Arc::new(OnBadDisk { janitor, hangs: hangs.clone() }))
+    Node::with_janitor(move |janitor| {
+        Arc::new(OnBadDisk { janitor, hangs: hangs.clone(), shared: Arc::default() })
+    })
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_pods_share_follows_them_while_a_source_cannot_be_read() {
+    let shared = Arc::new(Mutex::new(Vec::new()));
+    let (recorded, hangs) = (shared.clone(), watch::Sender::new(Hangs::Nothing).subscribe());
+    let mut node = Node::with_janitor(move |janitor| {
+        Arc::new(OnBadDisk { janitor, hangs: hangs.clone(), shared: recorded.clone() })
+    });
+    node.tell(false, [pod("web", "u1", &["c"]), pod("db", "u2", &["c"])]);
+    sleep(5 * MINUTE).await;
+    assert_eq!(*shared.lock().unwrap(), [2], "once, for nothing else changed");
+    node.tell(true, [pod("web", "u1", &["c"])]);
+    sleep(MINUTE).await;
+    assert_eq!(shared.lock().unwrap().last(), Some(&1));
 }
 
 #[tokio::test(start_paused = true)]

@@ -85,6 +85,8 @@ pub struct PodTable {
     is_desired_complete: bool,
     /// When the next pass of housekeeping is due.
     housekeeping: Instant,
+    /// Whether `desired` changed since what pods share was last told of it.
+    is_share_due: bool,
     chance: StdRng,
 }
 
@@ -110,6 +112,7 @@ impl PodTable {
             ended: HashSet::new(),
             is_desired_complete: false,
             housekeeping: Instant::now(),
+            is_share_due: true,
             chance,
         }
     }
@@ -252,6 +255,7 @@ impl PodTable {
             }
         }
         self.ended.retain(|uid| new.contains(uid));
+        self.is_share_due = true;
         self.ask_for_housekeeping();
     }
 
@@ -268,7 +272,13 @@ impl PodTable {
     /// Forgets the finished, creates the forgotten that are wanted, ends what runs and is not wanted, and has the host
     /// swept. Nothing of it before all sources were read and reality was listed.
     fn housekeep(&mut self) {
-        if !self.is_desired_complete || !self.pleg.cache().is_filled() {
+        let is_ready = self.is_desired_complete && self.pleg.cache().is_filled();
+        // Not held up by a source that cannot be read: the pods of the others run, and those of the daemon before this one.
+        if std::mem::take(&mut self.is_share_due) || is_ready {
+            let active = self.desired.values().chain(self.inherited.values());
+            self.sweep.share(active.cloned().collect());
+        }
+        if !is_ready {
             self.housekeeping = Instant::now() + UNREADY_RETRY;
             return;
         }
@@ -280,7 +290,6 @@ impl PodTable {
         self.end_orphans();
         let known: HashSet<PodUid> = self.lives.all().map(|(pod, _)| pod.uid.clone()).collect();
         self.janitor.forget(&known);
-        self.sweep.share(self.desired.values().cloned().collect());
         self.sweep.begin();
     }
 
