@@ -64,6 +64,7 @@ mod tests {
                 tokio::time::sleep(QUIET / 2).await;
             }
         };
+        lull.note_work();
         let start = Instant::now();
         tokio::select! {
             () = always => panic!("it never ends"),
