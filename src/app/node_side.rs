@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use super::startup::StartupError;
 use crate::cgroup::AllPods;
 use crate::config::Config;
 use crate::node::{OwnNode, Settings};
@@ -24,11 +25,14 @@ pub(super) struct NodeSide {
 }
 
 impl NodeSide {
-    pub(super) fn new(config: &Config, machine: Machine) -> Self {
+    pub(super) fn new(config: &Config, machine: Machine) -> Result<Self, StartupError> {
         let settings = settings(config, &machine);
         let own = OwnNode::new(&settings, &machine);
+        if let Some(resource) = own.unreserved.used_up() {
+            return Err(StartupError::Reserved(resource));
+        }
         let allocatable = Allocatable::of(&own.allocatable);
-        Self {
+        Ok(Self {
             settings: Arc::new(settings),
             view: NodeView {
                 name: config.node_name.clone(),
@@ -47,7 +51,7 @@ impl NodeSide {
                 pids: own.unreserved.pids.value(),
             },
             memory: machine.memory,
-        }
+        })
     }
 }
 

@@ -46,6 +46,7 @@ pub async fn run(config: Config, cancel: CancellationToken) -> Result<(), AppErr
         container_logs: CONTAINER_LOGS.into(),
     };
     let started = prepare(&config, &dirs, Path::new(ROOT))?;
+    let node = NodeSide::new(&config, started.machine)?;
     let cluster = match &config.cluster {
         Some(joined) => Some(Cluster::new(joined, &config.node_name).await?),
         None => None,
@@ -57,7 +58,6 @@ pub async fn run(config: Config, cancel: CancellationToken) -> Result<(), AppErr
     tasks.spawn("store", keeper.run(tasks.cancel()));
 
     let runtime = RuntimeSide::start(&config, &mut tasks);
-    let node = NodeSide::new(&config, started.machine);
     let parts = Parts::start(&config, node, runtime, store, cluster, &mut tasks);
     tasks.spawn("control socket", parts.server(&config).run(listener, tasks.cancel()));
 

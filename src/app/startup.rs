@@ -19,6 +19,11 @@ pub enum StartupError {
     /// Another kubelet holds the lock.
     #[error("another process holds {0}: stop it, or give this one another --lock-file")]
     Locked(String),
+    /// Pods would have nothing of a resource; of memory or processes that would end all of them.
+    #[error(
+        "{0}: systemReserved, kubeReserved and reservedSystemCPUs leave pods nothing of what this machine has; reserve less"
+    )]
+    Reserved(&'static str),
     /// Swap is on.
     #[error("swap is on, and failSwapOn is true: turn it off (swapoff -a), or set failSwapOn: false")]
     Swap,

@@ -30,7 +30,7 @@ pub struct ProcessFlags {
     /// Directory of drop-ins: its *.conf files are laid over --config in the order of their names.
     #[arg(long, value_name = "DIR")]
     pub config_dir: Option<PathBuf>,
-    /// How to reach the API server of a cluster. Not served yet.
+    /// How to reach the API server of a cluster.
     #[arg(long, value_name = "FILE")]
     pub kubeconfig: Option<PathBuf>,
     /// How to ask for a first certificate of a cluster. Not served yet.

@@ -32,6 +32,12 @@ impl Unreserved {
             pids: left("pid", Quantity::milli(machine.pids.saturating_mul(1000))),
         }
     }
+
+    /// The first resource of which nothing is left, by its name among the reservations.
+    pub fn used_up(&self) -> Option<&'static str> {
+        let left = [("cpu", self.cpu), ("memory", self.memory), ("pid", self.pids)];
+        left.into_iter().find(|(_, left)| left.value() == 0).map(|(name, _)| name)
+    }
 }
 
 /// Comes after the capacity is set.

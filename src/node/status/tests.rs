@@ -142,6 +142,9 @@ fn all_pods_together_are_held_to_what_is_not_reserved_whatever_eviction_keeps_fr
     reserved.system_cpus = Some(1);
     reserved.eviction_memory = Some(Threshold::Amount(quantity("100Mi")));
     assert_eq!(of(&settings), amounts("1", "23635424Ki", "32k"));
+    assert_eq!(Unreserved::of(&settings, machine).used_up(), None);
+    settings.node.reserved.resources.insert("memory".to_owned(), vec![quantity("1Ti")]);
+    assert_eq!(Unreserved::of(&settings, machine).used_up(), Some("memory"));
 }
 
 #[test]
