@@ -25,6 +25,8 @@ say "installing what is missing"
 install_packages
 install_rust
 cd "$TOP"
+# A failed test says what it saw; backtraces of the test harness would bury that.
+export RUST_BACKTRACE=0
 
 say "style, lints, documentation"
 as_builder cargo fmt --all --check

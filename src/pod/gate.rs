@@ -4,18 +4,17 @@
 //! A runtime given a hundred starts at once makes every one of them slow; given a few at a time it finishes them one by
 //! one in the same total time. Kills never pass here.
 //!
-//! A new daemon has all its pods to start at once, and which of them comes here first is chance. So the gate opens a
-//! moment after the first one came.
+//! A new daemon has all its pods to start at once, and which of them comes here first is chance: one has a dead sandbox
+//! to stop before, the other has not. So a start waits a moment for those of more important pods that are on their way.
 
 use std::cmp::Reverse;
-use std::collections::BinaryHeap;
+use std::collections::{BTreeSet, BinaryHeap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
 use tokio::sync::oneshot;
-use tokio::time::Instant;
 
 use super::pod_uid;
 use crate::types::{CONFIG_SEEN_ANNOTATION, PodUid};
@@ -23,8 +22,9 @@ use crate::types::{CONFIG_SEEN_ANNOTATION, PodUid};
 /// How long a start may keep others waiting. A runtime that is merely slow is faster.
 const PATIENCE: Duration = Duration::from_secs(15);
 
-/// How long the gate waits for others after the first pod came.
-const GATHERING: Duration = Duration::from_millis(50);
+/// How long a start waits for those of more important pods that are on their way. Pods that take longer, for a volume
+/// perhaps, are not waited for again.
+const GATHERING: Duration = Duration::from_secs(2);
 
 /// The gate. Cheap to clone; all clones are one gate.
 #[derive(Clone)]
@@ -36,8 +36,21 @@ struct State {
     free: usize,
     queue: BinaryHeap<Reverse<Waiter>>,
     arrivals: u64,
-    /// When the first may enter; none before the first came.
-    opens: Option<Instant>,
+    /// The pods that are being made ready for their first start.
+    on_the_way: BTreeSet<Turn>,
+}
+
+impl State {
+    /// The first in line, if there is a place for it and nobody more important is on the way.
+    fn next(&mut self) -> Option<Waiter> {
+        let Reverse(first) = self.queue.peek()?;
+        let is_held = self.on_the_way.first().is_some_and(|expected| expected.priority < first.turn.priority);
+        if self.free == 0 || is_held {
+            return None;
+        }
+        self.free -= 1;
+        self.queue.pop().map(|Reverse(waiter)| waiter)
+    }
 }
 
 /// A pod's place in the line: the same for all its calls.
@@ -60,6 +73,21 @@ impl Turn {
             priority: Reverse(pod.spec.as_ref().and_then(|spec| spec.priority).unwrap_or(0)),
             seen: annotation.and_then(|text| text.parse().ok()).unwrap_or(Timestamp::UNIX_EPOCH),
             uid: pod_uid(pod),
+        }
+    }
+}
+
+/// A pod is being made ready for its first start. Ends when it comes to the gate or, if it does not, when this is dropped.
+#[must_use]
+pub struct OnTheWay {
+    turn: Turn,
+    state: Arc<Mutex<State>>,
+}
+
+impl Drop for OnTheWay {
+    fn drop(&mut self) {
+        if lock(&self.state).on_the_way.remove(&self.turn) {
+            admit_next(&self.state);
         }
     }
 }
@@ -102,8 +130,15 @@ fn lock(state: &Mutex<State>) -> MutexGuard<'_, State> {
 impl StartGate {
     /// A gate for `bound` starts at once; at least one.
     pub fn new(bound: usize) -> Self {
-        let state = State { free: bound.max(1), queue: BinaryHeap::new(), arrivals: 0, opens: None };
+        let state =
+            State { free: bound.max(1), queue: BinaryHeap::new(), arrivals: 0, on_the_way: BTreeSet::new() };
         Self { state: Arc::new(Mutex::new(state)) }
+    }
+
+    /// A pod will come here: starts of less important pods wait for it, 2 s at most.
+    pub fn expect(&self, turn: Turn) -> OnTheWay {
+        lock(&self.state).on_the_way.insert(turn.clone());
+        OnTheWay { turn, state: self.state.clone() }
     }
 
     /// Makes `call`, a start of a pod, when its turn comes. A call that hangs gives its turn
@@ -123,21 +158,25 @@ impl StartGate {
     /// Waits for the right to start something of a pod. Dropping the future leaves the
     /// line; a permit that was on its way is given back.
     async fn enter(&self, turn: Turn) -> Permit {
-        let (admit, admitted) = oneshot::channel();
-        let now = Instant::now();
-        let opens = {
+        let (admit, mut admitted) = oneshot::channel();
+        let priority = turn.priority;
+        {
             let mut state = lock(&self.state);
+            state.on_the_way.remove(&turn);
             state.arrivals += 1;
             let arrival = state.arrivals;
             state.queue.push(Reverse(Waiter { turn, arrival, admit }));
-            *state.opens.get_or_insert(now + GATHERING)
-        };
-        if now < opens {
-            tokio::time::sleep_until(opens).await;
         }
-        // Whoever comes first after the gate opened, or after a place got free, lets in those whose turn it is.
         admit_next(&self.state);
-        match admitted.await {
+        let admitted = match tokio::time::timeout(GATHERING, &mut admitted).await {
+            Ok(admitted) => admitted,
+            Err(_) => {
+                lock(&self.state).on_the_way.retain(|expected| expected.priority >= priority);
+                admit_next(&self.state);
+                admitted.await
+            }
+        };
+        match admitted {
             Ok(permit) => permit,
             // Unreachable: the queue lives as long as this gate. A permit beyond the bound is the harmless answer.
             Err(_) => {
@@ -152,15 +191,7 @@ impl StartGate {
 /// Gives the free places to those first in line.
 fn admit_next(state: &Arc<Mutex<State>>) {
     loop {
-        let waiter = {
-            let mut state = lock(state);
-            if state.free == 0 {
-                return;
-            }
-            let Some(Reverse(waiter)) = state.queue.pop() else { return };
-            state.free -= 1;
-            waiter
-        };
+        let Some(waiter) = lock(state).next() else { return };
         if let Err(mut refused) = waiter.admit.send(Permit { state: Some(state.clone()) }) {
             // The waiter left the line: its place goes to the next one, here and not by being dropped.
             refused.state = None;
@@ -180,6 +211,7 @@ impl Drop for Permit {
 #[cfg(test)]
 mod tests {
     use futures::FutureExt;
+    use tokio::time::Instant;
 
     use super::*;
 
@@ -195,8 +227,11 @@ mod tests {
             let (gate, turn) = (gate.clone(), Turn { uid: uid.into(), ..at(0) });
             async move {
                 for call in ["sandbox", "container"] {
-                    gate.pass(turn.clone(), async { order.lock().unwrap().push(format!("{uid} {call}")) })
-                        .await;
+                    let starting = async {
+                        order.lock().unwrap().push(format!("{uid} {call}"));
+                        tokio::time::sleep(Duration::from_millis(1)).await;
+                    };
+                    gate.pass(turn.clone(), starting).await;
                 }
             }
         });
@@ -206,16 +241,45 @@ mod tests {
         assert_eq!(*order.lock().unwrap(), calls);
     }
 
+    fn of_priority(priority: i32) -> Turn {
+        Turn { priority: Reverse(priority), uid: priority.to_string().as_str().into(), ..at(0) }
+    }
+
     #[tokio::test(start_paused = true)]
-    async fn of_many_that_come_at_once_the_first_to_enter_is_the_one_of_the_highest_priority() {
+    async fn of_pods_on_their_way_the_most_important_enters_first_however_late_it_comes() {
         let gate = StartGate::new(1);
         let order = &Mutex::new(Vec::new());
-        let starts = [0, 7, 3, 2_000_001_000, 5].map(|priority| {
-            let turn = Turn { priority: Reverse(priority), ..at(0) };
-            gate.pass(turn, async move { order.lock().unwrap().push(priority) })
+        // Each is on the way for longer, the more important it is.
+        let starts = [0, 3, 5, 7, 900].map(|priority| {
+            let (gate, turn) = (gate.clone(), of_priority(priority));
+            let expected = gate.expect(turn.clone());
+            async move {
+                tokio::time::sleep(Duration::from_millis(u64::from(priority.unsigned_abs()))).await;
+                gate.pass(turn, async { order.lock().unwrap().push(priority) }).await;
+                drop(expected);
+            }
         });
         futures::future::join_all(starts).await;
-        assert_eq!(*order.lock().unwrap(), [2_000_001_000, 7, 5, 3, 0]);
+        assert_eq!(*order.lock().unwrap(), [900, 7, 5, 3, 0]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_pod_that_does_not_come_is_not_waited_for_again() {
+        let gate = StartGate::new(1);
+        let start = Instant::now();
+        let turned_back = gate.expect(of_priority(9));
+        let mut waiting = Box::pin(gate.enter(of_priority(1)));
+        assert!(waiting.as_mut().now_or_never().is_none());
+        drop(turned_back);
+        drop(waiting.now_or_never().expect("nobody is on the way any more"));
+
+        let stuck = gate.expect(of_priority(9));
+        drop(gate.enter(of_priority(9)).now_or_never().expect("nobody is more important"));
+        let stuck_too = gate.expect(of_priority(8));
+        drop(gate.enter(of_priority(1)).await);
+        assert_eq!(start.elapsed(), GATHERING);
+        assert!(gate.enter(of_priority(1)).now_or_never().is_some());
+        drop((stuck, stuck_too));
     }
 
     #[tokio::test]

@@ -80,6 +80,11 @@ pub struct Plan {
 }
 
 impl Plan {
+    /// Whether something is to be started.
+    pub fn has_starts(&self) -> bool {
+        matches!(self.sandbox, SandboxPlan::Create { .. }) || !self.start.is_empty()
+    }
+
     /// Whether there is nothing to do.
     pub fn is_empty(&self, observed: &PodStatus) -> bool {
         let sandbox_is_fine = match &self.sandbox {

@@ -17,7 +17,7 @@ use crate::cri::CriError;
 use crate::pleg::PodStatus;
 use crate::pod::container::{container_hash, make_pod_dir, pod_dns};
 use crate::pod::resources::{pod_resources, qos_class};
-use crate::pod::{container, pod_ref};
+use crate::pod::{Turn, container, pod_ref};
 use crate::sys::file_work;
 use crate::types::{PodEvent, PodRef, error_chain, go_duration};
 
@@ -28,6 +28,9 @@ impl Services {
     /// One step of a pod that should run.
     pub(super) async fn sync(&self, pod: &Arc<Pod>, memory: &mut Memory) -> Outcome {
         let reference = pod_ref(pod);
+        let is_first = memory.last_work.is_none();
+        // Before the first look: which pod's answer comes first is chance.
+        let on_the_way = is_first.then(|| self.gate.expect(Turn::of(pod)));
         let observed = match self.observe(&reference, memory).await {
             Ok(observed) => observed,
             Err(error) => {
@@ -37,12 +40,12 @@ impl Services {
             }
         };
         let plan = plan(pod, &observed, &memory.crash_loops, container_hash, self.clock.now());
+        let on_the_way = on_the_way.filter(|_| plan.has_starts());
         self.remember_waits(pod, &reference, &plan, memory);
         self.tell(pod, &observed, Progress::Syncing(&plan), memory).await;
         if plan.has_ended {
             return Outcome::PodEnded;
         }
-        let is_first = memory.last_work.is_none();
         if plan.is_empty(&observed) && !is_first {
             // Nothing waits for them, but the pod's labels may be in them.
             self.set_up_volumes(pod, &reference, memory).await;
@@ -52,7 +55,7 @@ impl Services {
         let performed = self.perform_plan(pod, &reference, &observed, &plan, is_first, memory).await;
         // What was done shows at once, and wakes this worker for a look at it.
         memory.settled = Some(Instant::now());
-        drop(at_work);
+        drop((at_work, on_the_way));
         match performed {
             Ok(()) => Outcome::Done { due: self.next_restart(&plan) },
             Err(retry) => {
