@@ -54,6 +54,8 @@ pub(super) struct ClusterInputs {
     pub(super) refused: watch::Receiver<Vec<RefusedPod>>,
     pub(super) wanted: watch::Receiver<WantedPods>,
     pub(super) store: Store,
+    /// Where events of the node go.
+    pub(super) events: NodeEvents,
     /// Pods of the API server that the daemon before this one had admitted.
     pub(super) known: Vec<Arc<Pod>>,
 }
@@ -85,6 +87,12 @@ impl Cluster {
         Arc::new(move |pod, container, event| recorder.tell(of_pod(pod, container, event)))
     }
 
+    /// Where events of the node go.
+    pub(super) fn node_events(&self, node_name: &str) -> NodeEvents {
+        let (recorder, node_name) = (self.recorder.clone(), node_name.to_owned());
+        Arc::new(move |event| recorder.tell(of_node(&node_name, event)))
+    }
+
     /// Starts everything that speaks with the API server. Answers what gives pods their objects and the variables
     /// of services.
     pub(super) fn spawn(
@@ -95,7 +103,7 @@ impl Cluster {
         outputs: ClusterOutputs,
     ) -> (ApiObjects, ServiceEnv) {
         let clock = WallClock::system();
-        let Self { client, node_client, recorder, sink } = self;
+        let Self { client, node_client, recorder: _, sink } = self;
         tasks.spawn("events", sink.run(inputs.lull, tasks.cancel()));
 
         let (node_name, api) = (config.node_name.clone(), outputs.api.subscribe());
@@ -121,8 +129,7 @@ impl Cluster {
         let (facts_in, runtime) = watch::channel(RuntimeFacts::default());
         let observing = observe_runtime(inputs.runtime, inputs.images, facts_in, tasks.cancel());
         tasks.spawn("runtime observer", observing);
-        let events: NodeEvents = Arc::new(move |event| recorder.tell(of_node(&node_name, event)));
-        events(NodeEvent::starting());
+        (inputs.events)(NodeEvent::starting());
         let observed = Inputs {
             host,
             runtime,
@@ -136,7 +143,7 @@ impl Cluster {
             node_client.clone(),
             inputs.settings.clone(),
             observed,
-            events,
+            inputs.events,
             clock.clone(),
             outputs.node,
         );

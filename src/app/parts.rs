@@ -13,6 +13,7 @@ use crate::config::{Config, ParallelPulls};
 use crate::cri::RuntimeService;
 use crate::image::preload::PreloadProblem;
 use crate::image::{ContainerdArrivals, Images, PullLimits};
+use crate::node::NodeEvents;
 use crate::pod::admission::{Admission, AdmissionInputs, AdmittedPods, InheritedPod, Judged, RefusedPod};
 use crate::pod::service_env::ServiceEnv;
 use crate::pod::source::api::ApiState;
@@ -31,6 +32,7 @@ pub(super) struct Parts {
     pub(super) store: Store,
     pub(super) board: StatusBoard,
     pub(super) events: PodEvents,
+    pub(super) node_events: NodeEvents,
     pub(super) images: Images,
     pub(super) admitted: AdmittedPods,
     /// What the daemon before this one had admitted.
@@ -62,6 +64,10 @@ impl Parts {
         let (node_in, node_out) = watch::channel(None);
         let nobody = |_: &PodRef, _: Option<&str>, _: &PodEvent| {};
         let events = cluster.as_ref().map_or_else(|| -> PodEvents { Arc::new(nobody) }, Cluster::pod_events);
+        let node_events: NodeEvents = match &cluster {
+            Some(cluster) => cluster.node_events(&config.node_name),
+            None => Arc::new(|_| {}),
+        };
 
         let (wanted_in, wanted) = watch::channel(WantedPods::default());
         let (refused_in, refused) = watch::channel(Vec::new());
@@ -99,6 +105,7 @@ impl Parts {
                     refused: refused.clone(),
                     wanted: wanted.clone(),
                     store: store.clone(),
+                    events: node_events.clone(),
                     known: inherited.iter().filter_map(InheritedPod::of_api).collect(),
                 };
                 let (objects, services) = cluster.spawn(tasks, config, inputs, outputs);
@@ -112,6 +119,7 @@ impl Parts {
             store,
             board,
             events,
+            node_events,
             images,
             admitted,
             inherited,

@@ -14,14 +14,15 @@ use super::run::AppError;
 use super::runtime::Met;
 use super::startup::open_cgroups;
 use super::tasks::Tasks;
-use crate::cgroup::CgroupVersion;
+use crate::cgroup::{CgroupVersion, Cgroups};
 use crate::config::Config;
 use crate::image::preload::{self, Containerd, PreloadConfig};
 use crate::log::LogLayout;
+use crate::node::NodeEvent;
 use crate::pod::container::{HostSettings, KernelFacts};
 use crate::pod::table::PodTable;
 use crate::pod::worker::Services;
-use crate::pod::{HostJanitor, StartGate};
+use crate::pod::{HostJanitor, PodsLimit, StartGate};
 use crate::sys::KernelMounts;
 use crate::types::{WallClock, architecture};
 use crate::volume::{VolumeSettings, Volumes};
@@ -45,7 +46,17 @@ impl Parts {
             open_cgroups(&opening, driver, all_pods, Path::new(PROC), Path::new(CGROUP_MOUNT))
         });
         let (cgroup_version, cgroups) = opened.await??;
+        match cgroup_version {
+            CgroupVersion::V1 => (self.node_events)(NodeEvent::cgroup_v1()),
+            CgroupVersion::V2 => {}
+        }
         let cgroups = cgroups.map(Arc::new);
+        let limit =
+            |cgroups: &Arc<Cgroups>| Arc::new(PodsLimit::new(cgroups.clone(), self.node_events.clone()));
+        let pods_limit = cgroups.as_ref().map(limit);
+        if let Some(limit) = pods_limit.clone() {
+            tokio::task::spawn_blocking(move || limit.apply()).await?;
+        }
         let logs =
             LogLayout { pod_logs_dir: config.pods.logs_dir.clone(), containers_dir: CONTAINER_LOGS.into() };
         let mounts = Arc::new(KernelMounts { mountinfo: MOUNTINFO.into() });
@@ -82,6 +93,7 @@ impl Parts {
             mounts,
             logs,
             cgroups,
+            pods_limit,
             admitted: self.admitted,
             board: self.board,
         };

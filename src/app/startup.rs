@@ -109,9 +109,5 @@ pub(super) fn open_cgroups(
         CgroupVersion::V1 | CgroupVersion::V2 => {}
     }
     cgroups.ensure_tree().map_err(StartupError::Cgroups)?;
-    if let Err(error) = cgroups.limit_all_pods() {
-        let error = error_chain(&error);
-        tracing::warn!(error, "cannot limit what all pods use together; housekeeping tries again");
-    }
     Ok((version, config.cgroups.per_qos.then_some(cgroups)))
 }

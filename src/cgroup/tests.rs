@@ -115,7 +115,7 @@ mod on_v1 {
         assert_eq!(lab.read("cpu.shares", "besteffort"), "2");
         assert_ne!(lab.read("cpuset.cpus", "burstable"), "");
 
-        lab.cgroups.limit_all_pods().unwrap();
+        assert!(lab.cgroups.limit_all_pods().unwrap());
         assert_eq!(lab.read("cpu.shares", ""), "1536");
         assert_eq!(lab.read("memory.limit_in_bytes", ""), (1_u64 << 30).to_string());
         assert_eq!(lab.read("pids.max", ""), "1000");

@@ -62,15 +62,16 @@ impl Cgroups {
         self.apply(&self.layout.qos(QosClass::BestEffort), &[Knob::CpuShares(MIN_SHARES)])
     }
 
-    /// Limits all pods together, where that was asked for. The tree must be there. The kernel may refuse while they use more:
-    /// then call again later.
-    pub fn limit_all_pods(&self) -> Result<(), CgroupError> {
+    /// Limits all pods together, and answers whether that was asked for. The tree must be there. The kernel may refuse while
+    /// they use more: then call again later.
+    pub fn limit_all_pods(&self) -> Result<bool, CgroupError> {
         match &self.settings.all_pods {
             Some(all) if self.settings.per_qos => {
                 // Guaranteed pods are in no class of their own: theirs is the cgroup above all.
-                self.apply(&self.layout.qos(QosClass::Guaranteed), &knobs::of_all_pods(all))
+                self.apply(&self.layout.qos(QosClass::Guaranteed), &knobs::of_all_pods(all))?;
+                Ok(true)
             }
-            Some(_) | None => Ok(()),
+            Some(_) | None => Ok(false),
         }
     }
 

@@ -30,6 +30,18 @@ impl NodeEvent {
         Self { kind: EventKind::Warning, reason: "CgroupV1", message: message.to_owned() }
     }
 
+    /// All pods together are limited to what is not reserved.
+    pub fn allocatable_enforced() -> Self {
+        let message = "Updated Node Allocatable limit across pods".to_owned();
+        Self { kind: EventKind::Normal, reason: "NodeAllocatableEnforced", message }
+    }
+
+    /// They are not, yet.
+    pub fn allocatable_not_enforced(error: &str) -> Self {
+        let message = format!("Failed to update Node Allocatable Limits: {error}");
+        Self { kind: EventKind::Warning, reason: "FailedNodeAllocatableEnforcement", message }
+    }
+
     /// A condition of the node changed.
     pub(super) fn status(node: &str, reason: &'static str) -> Self {
         let message = format!("Node {node} status is now: {reason}");

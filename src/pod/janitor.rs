@@ -12,6 +12,7 @@ use tokio::task::JoinError;
 use super::StatusBoard;
 use super::admission::AdmittedPods;
 use super::dirs::{pod_dirs, remove_pod_dir};
+use super::pods_limit::PodsLimit;
 use super::resources::{pod_cpu_request, qos_class};
 use super::table::Janitor;
 use crate::cgroup::Cgroups;
@@ -30,6 +31,8 @@ pub struct HostJanitor {
     pub logs: LogLayout,
     /// Pod cgroups; none with `cgroupsPerQOS: false`.
     pub cgroups: Option<Arc<Cgroups>>,
+    /// What holds all pods together; none without `cgroups`.
+    pub pods_limit: Option<Arc<PodsLimit>>,
     /// What is stored of pods.
     pub admitted: AdmittedPods,
     /// Where pod statuses are told.
@@ -76,14 +79,16 @@ impl Janitor for HostJanitor {
         let Some(cgroups) = self.cgroups.clone() else { return };
         let burstable = active.iter().filter(|pod| qos_class(pod) == QosClass::Burstable);
         let milli_cpu: i64 = burstable.map(|pod| pod_cpu_request(pod)).sum();
-        let updated = file_work(move || (cgroups.update_qos(milli_cpu), cgroups.limit_all_pods())).await;
-        let Ok((burstable, all)) = updated else { return };
-        if let Err(error) = burstable {
-            tracing::warn!(error = error_chain(&error), "cannot update the cgroup of burstable pods");
-        }
-        if let Err(error) = all {
-            tracing::warn!(error = error_chain(&error), "cannot limit what all pods use together");
-        }
+        let limit = self.pods_limit.clone();
+        let update = move || {
+            if let Err(error) = cgroups.update_qos(milli_cpu) {
+                tracing::warn!(error = error_chain(&error), "cannot update the cgroup of burstable pods");
+            }
+            if let Some(limit) = limit {
+                limit.apply();
+            }
+        };
+        ended(file_work(update).await);
     }
 
     fn forget(&self, known: &HashSet<PodUid>) {

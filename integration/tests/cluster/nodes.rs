@@ -1,16 +1,18 @@
 //! The Node object: what a node tells of itself, and what happens to it when the agent dies.
 
 use std::fs;
+use std::path::Path;
 use std::time::Duration;
 
 use hostlet_integration::cluster::{Agent, Tenant, check};
+use hostlet_integration::{Look, wait_for};
 use k8s_openapi::api::coordination::v1::Lease;
-use k8s_openapi::api::core::v1::{Node, NodeCondition, NodeStatus, Pod};
+use k8s_openapi::api::core::v1::{Event, Node, NodeCondition, NodeStatus, Pod};
 use kube::Api;
-use kube::api::{Patch, PatchParams};
-use serde_json::json;
+use kube::api::{ListParams, Patch, PatchParams};
+use serde_json::{Value, json};
 
-use crate::support::{IDLE, SOON, container_id, is_ready, pod, run, statuses, wait_for_object};
+use crate::support::{IDLE, SOON, container_id, is_ready, line, pod, run, statuses, wait_for_object};
 
 /// The condition of a kind.
 fn condition<'a>(node: &'a Node, kind: &str) -> Option<&'a NodeCondition> {
@@ -88,6 +90,32 @@ async fn a_node_registers_with_all_that_a_kubelet_tells() {
     let mut told: Vec<String> = told.collect();
     told.sort();
     assert_eq!(told, handlers);
+}
+
+#[tokio::test]
+async fn events_of_a_node_that_starts_equal_the_stock_kubelets() {
+    // Only hosts with cgroup v1 are told of it; and the stock kubelet sometimes looks at the disk before it knows its size.
+    const CHANCE: [&str; 2] = ["CgroupV1", "InvalidDiskCapacity"];
+    let tenant = Tenant::new("nodeevents", 1).await.unwrap();
+    let node = tenant.nodes[0].name();
+    let events: Api<Event> = Api::namespaced(tenant.client(), "default");
+    let fields = ListParams::default().fields(&format!("involvedObject.name={node},source=kubelet"));
+    let told = wait_for("the events of the node", SOON, async || {
+        let mut told = events.list(&fields).await?.items;
+        told.sort_by_key(|event| event.reason.clone());
+        let is_told = |reason: &str| told.iter().any(|event| event.reason.as_deref() == Some(reason));
+        if !(is_told("NodeReady") && is_told("NodeAllocatableEnforced")) {
+            return Ok(Look::NotYet(format!("{told:?}")));
+        }
+        let on_v1 = !Path::new("/sys/fs/cgroup/cgroup.controllers").exists();
+        anyhow::ensure!(is_told("CgroupV1") == on_v1, "cgroup v1: {on_v1}, events: {told:?}");
+        let steady =
+            told.iter().filter(|event| !CHANCE.contains(&event.reason.as_deref().unwrap_or_default()));
+        let lines: Vec<Value> = steady.map(line).collect();
+        check("events-node", &Value::from(lines), &[(node, "(node)")])?;
+        Ok(Look::Done(()))
+    });
+    told.await.unwrap();
 }
 
 #[tokio::test]

@@ -8,7 +8,9 @@ use k8s_openapi::api::core::v1::{ConfigMap, Event, Pod, Secret};
 use kube::api::ListParams;
 use serde_json::{Value, json};
 
-use crate::support::{IDLE, LATER, SOON, container, delete, phase, pod, run, statuses, uid, wait_until_gone};
+use crate::support::{
+    IDLE, LATER, SOON, container, delete, line, phase, pod, run, statuses, uid, wait_until_gone,
+};
 
 /// Makes a pod and waits until its status is one to compare and equals the record. A pod whose containers have ended still has
 /// its sandbox for a moment, and an agent may tell of both at once or one by one.
@@ -182,21 +184,6 @@ async fn the_status_of_a_rich_pod_equals_the_stock_kubelets() {
         },
     });
     compared(&tenant, object, "status-rich", crate::support::is_ready).await;
-}
-
-/// What an event says, without when and how often.
-fn line(event: &Event) -> Value {
-    json!({
-        "type": event.type_,
-        "reason": event.reason,
-        "message": event.message,
-        "component": event.source.as_ref().and_then(|source| source.component.clone()),
-        "host": event.source.as_ref().and_then(|source| source.host.clone()),
-        "reportingComponent": event.reporting_component,
-        "kind": event.involved_object.kind,
-        "apiVersion": event.involved_object.api_version,
-        "fieldPath": event.involved_object.field_path,
-    })
 }
 
 #[tokio::test]

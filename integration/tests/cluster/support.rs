@@ -7,7 +7,7 @@ use anyhow::Result;
 use hostlet_integration::cluster::{Node, Tenant};
 use hostlet_integration::real::BUSYBOX_IMAGE;
 use hostlet_integration::{Look, wait_for};
-use k8s_openapi::api::core::v1::{ContainerStatus, Pod};
+use k8s_openapi::api::core::v1::{ContainerStatus, Event, Pod};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::Api;
 use kube::api::{DeleteParams, ListParams};
@@ -153,4 +153,19 @@ pub(crate) async fn wait_until_clean(node: &Node) -> Result<()> {
         Ok(if left.is_empty() { Look::Done(()) } else { Look::NotYet(left.join("\n")) })
     })
     .await
+}
+
+/// What an event says, without when and how often.
+pub(crate) fn line(event: &Event) -> Value {
+    json!({
+        "type": event.type_,
+        "reason": event.reason,
+        "message": event.message,
+        "component": event.source.as_ref().and_then(|source| source.component.clone()),
+        "host": event.source.as_ref().and_then(|source| source.host.clone()),
+        "reportingComponent": event.reporting_component,
+        "kind": event.involved_object.kind,
+        "apiVersion": event.involved_object.api_version,
+        "fieldPath": event.involved_object.field_path,
+    })
 }

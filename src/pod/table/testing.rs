@@ -199,6 +199,7 @@ impl Node {
             mounts,
             logs: self.logs(),
             cgroups: None,
+            pods_limit: None,
             admitted: admitted.clone(),
             board: board.clone(),
         };
