@@ -39,6 +39,10 @@ impl Pace {
                 Progress::Removed => self.pause.max(REMOVED),
                 Progress::Writing => QUIET,
             };
+            if pause.is_zero() {
+                // A timer would wait for the next millisecond.
+                return;
+            }
             let until = end.min(Instant::now() + pause);
             if timeout_at(until, changes.next()).await.is_ok() && Instant::now() < end {
                 continue;
