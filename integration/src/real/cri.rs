@@ -9,8 +9,9 @@ use k8s_cri::v1::runtime_service_client::RuntimeServiceClient;
 use k8s_cri::v1::security_profile::ProfileType;
 use k8s_cri::v1::{
     Container, ContainerConfig, ContainerMetadata, ContainerStatus, ContainerStatusRequest,
-    CreateContainerRequest, ImageSpec, LinuxPodSandboxConfig, LinuxSandboxSecurityContext,
-    ListContainersRequest, ListPodSandboxRequest, PodSandbox, PodSandboxConfig, PodSandboxMetadata,
+    CreateContainerRequest, ImageSpec, LinuxContainerConfig, LinuxContainerSecurityContext,
+    LinuxPodSandboxConfig, LinuxSandboxSecurityContext, ListContainersRequest, ListPodSandboxRequest,
+    NamespaceMode, NamespaceOption, PodSandbox, PodSandboxConfig, PodSandboxMetadata,
     PodSandboxStatusRequest, RemovePodSandboxRequest, RunPodSandboxRequest, SecurityProfile,
     StartContainerRequest, StatusRequest, StopContainerRequest, StopPodSandboxRequest,
 };
@@ -18,6 +19,24 @@ use tonic::transport::{Channel, Endpoint};
 
 /// Longer than any call of a healthy runtime takes, on a slow machine too.
 const DEADLINE: Duration = Duration::from_secs(60);
+
+/// What kubelets hide from containers.
+const MASKED_PATHS: [&str; 12] = [
+    "/proc/asound",
+    "/proc/acpi",
+    "/proc/interrupts",
+    "/proc/kcore",
+    "/proc/keys",
+    "/proc/latency_stats",
+    "/proc/timer_list",
+    "/proc/timer_stats",
+    "/proc/sched_debug",
+    "/proc/scsi",
+    "/sys/firmware",
+    "/sys/devices/virtual/powercap",
+];
+/// What they show, and let nobody change.
+const READONLY_PATHS: [&str; 5] = ["/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys", "/proc/sysrq-trigger"];
 
 /// A CRI client.
 #[derive(Clone, Debug)]
@@ -159,10 +178,19 @@ impl Cri {
         self.start_container(sandbox, sandbox_id, config).await
     }
 
-    /// Creates and starts the `attempt`th container of the pause image, which ends at once on SIGTERM; its id.
+    /// Creates and starts the `attempt`th container of the pause image, which ends at once on SIGTERM; its id. What the
+    /// kernel tells of the host is hidden from it, as every kubelet has it, which takes runc a mount for each path.
     pub async fn run_pause(&self, sandbox: &CriSandbox, sandbox_id: &str, attempt: u32) -> Result<String> {
-        self.start_container(sandbox, sandbox_id, container_config(super::PAUSE_IMAGE, "pause", attempt))
-            .await
+        let own_pids = NamespaceOption { pid: NamespaceMode::Container as i32, ..Default::default() };
+        let hidden = LinuxContainerSecurityContext {
+            namespace_options: Some(own_pids),
+            masked_paths: MASKED_PATHS.map(str::to_owned).into(),
+            readonly_paths: READONLY_PATHS.map(str::to_owned).into(),
+            ..Default::default()
+        };
+        let mut config = container_config(super::PAUSE_IMAGE, "pause", attempt);
+        config.linux = Some(LinuxContainerConfig { security_context: Some(hidden), ..Default::default() });
+        self.start_container(sandbox, sandbox_id, config).await
     }
 
     async fn start_container(
