@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::startup::StartupError;
 use crate::cgroup::AllPods;
 use crate::config::Config;
-use crate::node::{OwnNode, Settings};
+use crate::node::{OwnNode, Settings, overdrawn};
 use crate::pod::admission::{Allocatable, NodeView};
 use crate::sys::Machine;
 use crate::volume::NodeAmounts;
@@ -27,10 +27,10 @@ pub(super) struct NodeSide {
 impl NodeSide {
     pub(super) fn new(config: &Config, machine: Machine) -> Result<Self, StartupError> {
         let settings = settings(config, &machine);
-        let own = OwnNode::new(&settings, &machine);
-        if let Some(resource) = own.unreserved.used_up() {
+        if let Some(resource) = overdrawn(&settings, &machine) {
             return Err(StartupError::Reserved(resource));
         }
+        let own = OwnNode::new(&settings, &machine);
         let allocatable = Allocatable::of(&own.allocatable);
         Ok(Self {
             settings: Arc::new(settings),

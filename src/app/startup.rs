@@ -21,7 +21,7 @@ pub enum StartupError {
     Locked(String),
     /// Pods would have nothing of a resource; of memory or processes that would end all of them.
     #[error(
-        "{0}: systemReserved, kubeReserved and reservedSystemCPUs leave pods nothing of what this machine has; reserve less"
+        "{0}: systemReserved, kubeReserved and reservedSystemCPUs leave pods nothing, or ask for more than this machine has; reserve less"
     )]
     Reserved(&'static str),
     /// Swap is on.

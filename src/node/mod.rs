@@ -25,5 +25,5 @@ pub use lease::LeaseTask;
 pub use observe::{HostObserver, observe_runtime};
 pub use own::OwnNode;
 pub use settings::Settings;
-pub use status::Unreserved;
+pub use status::{Unreserved, overdrawn};
 pub use task::StatusTask;

@@ -51,6 +51,13 @@ impl State {
         self.free -= 1;
         self.queue.pop().map(|Reverse(waiter)| waiter)
     }
+
+    /// Expects nobody more important than `priority` any more, if only they keep the places free.
+    fn give_up(&mut self, priority: Reverse<i32>) {
+        if self.free > 0 {
+            self.on_the_way.retain(|expected| expected.priority >= priority);
+        }
+    }
 }
 
 /// A pod's place in the line: the same for all its calls.
@@ -168,21 +175,19 @@ impl StartGate {
             state.queue.push(Reverse(Waiter { turn, arrival, admit }));
         }
         admit_next(&self.state);
-        let admitted = match tokio::time::timeout(GATHERING, &mut admitted).await {
-            Ok(admitted) => admitted,
-            Err(_) => {
-                lock(&self.state).on_the_way.retain(|expected| expected.priority >= priority);
-                admit_next(&self.state);
-                admitted.await
-            }
-        };
-        match admitted {
-            Ok(permit) => permit,
-            // Unreachable: the queue lives as long as this gate. A permit beyond the bound is the harmless answer.
-            Err(_) => {
-                let mut state = lock(&self.state);
-                state.free = state.free.saturating_sub(1);
-                Permit { state: Some(self.state.clone()) }
+        loop {
+            match tokio::time::timeout(GATHERING, &mut admitted).await {
+                Ok(Ok(permit)) => return permit,
+                // Unreachable: the queue lives as long as this gate. A permit beyond the bound is the harmless answer.
+                Ok(Err(_)) => {
+                    let mut state = lock(&self.state);
+                    state.free = state.free.saturating_sub(1);
+                    return Permit { state: Some(self.state.clone()) };
+                }
+                Err(_) => {
+                    lock(&self.state).give_up(priority);
+                    admit_next(&self.state);
+                }
             }
         }
     }
@@ -280,6 +285,22 @@ mod tests {
         assert_eq!(start.elapsed(), GATHERING);
         assert!(gate.enter(of_priority(1)).now_or_never().is_some());
         drop((stuck, stuck_too));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_start_that_waited_for_a_place_waits_no_longer_for_a_pod_that_does_not_come() {
+        let gate = StartGate::new(1);
+        let busy = gate.enter(of_priority(1)).await;
+        let mut waiting = Box::pin(gate.enter(of_priority(1)));
+        let full = tokio::time::timeout(GATHERING + GATHERING / 2, &mut waiting).await;
+        assert!(full.is_err(), "there was a place");
+        let stuck = gate.expect(of_priority(9));
+        drop(busy);
+        assert!(waiting.as_mut().now_or_never().is_none(), "the more important one goes first");
+        let start = Instant::now();
+        let late = tokio::time::timeout(10 * GATHERING, waiting).await;
+        assert!(late.is_ok() && start.elapsed() <= GATHERING);
+        drop(stuck);
     }
 
     #[tokio::test]

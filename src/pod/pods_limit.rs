@@ -39,3 +39,70 @@ impl PodsLimit {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::path::Path;
+    use std::time::Duration;
+
+    use super::*;
+    use crate::cgroup::{AllPods, CgroupSettings};
+    use crate::types::CgroupDriver;
+
+    /// A tree of cgroup v2 made of plain files.
+    fn cgroups(dir: &Path) -> Arc<Cgroups> {
+        let (proc, mount) = (dir.join("proc"), dir.join("cgroup"));
+        fs::create_dir_all(proc.join("self")).unwrap();
+        let line = format!("31 20 0:28 / {} rw - cgroup2 cgroup rw", mount.display());
+        fs::write(proc.join("self/mountinfo"), line).unwrap();
+        for cgroup in [mount.clone(), mount.join("kubepods")] {
+            fs::create_dir_all(&cgroup).unwrap();
+            let files = [
+                ("cgroup.controllers", "cpuset cpu io memory pids"),
+                ("cgroup.subtree_control", ""),
+                ("cpu.weight", "39"),
+                ("memory.max", "max"),
+                ("pids.max", "max"),
+            ];
+            for (file, value) in files {
+                fs::write(cgroup.join(file), value).unwrap();
+            }
+        }
+        let settings = CgroupSettings {
+            driver: CgroupDriver::Cgroupfs,
+            root: String::new(),
+            mount,
+            proc,
+            per_qos: true,
+            all_pods: Some(AllPods { milli_cpu: 1500, memory: 1 << 30, pids: 1000 }),
+            pids_limit: None,
+            cfs_quota: true,
+            cfs_period: Duration::from_millis(100),
+        };
+        Arc::new(Cgroups::open(settings).unwrap())
+    }
+
+    #[test]
+    fn what_the_kernel_refuses_is_set_later_and_each_is_told_once() {
+        let dir = tempfile::tempdir().unwrap();
+        let told = Arc::new(Mutex::new(Vec::new()));
+        let events: NodeEvents = {
+            let told = told.clone();
+            Arc::new(move |event: NodeEvent| told.lock().unwrap().push(event.reason))
+        };
+        let limit = PodsLimit::new(cgroups(dir.path()), events);
+        let memory = dir.path().join("cgroup/kubepods/memory.max");
+        fs::remove_file(&memory).unwrap();
+        fs::create_dir(&memory).unwrap();
+        limit.apply();
+        limit.apply();
+        assert_eq!(*told.lock().unwrap(), ["FailedNodeAllocatableEnforcement"]);
+        fs::remove_dir(&memory).unwrap();
+        fs::write(&memory, "max").unwrap();
+        limit.apply();
+        limit.apply();
+        assert_eq!(*told.lock().unwrap(), ["FailedNodeAllocatableEnforcement", "NodeAllocatableEnforced"]);
+        assert_eq!(fs::read_to_string(&memory).unwrap(), (1_u64 << 30).to_string());
+    }
+}

@@ -5,6 +5,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
+use hostlet::pod::container::{MASKED_PATHS, READONLY_PATHS};
 use k8s_cri::v1::runtime_service_client::RuntimeServiceClient;
 use k8s_cri::v1::security_profile::ProfileType;
 use k8s_cri::v1::{
@@ -19,24 +20,6 @@ use tonic::transport::{Channel, Endpoint};
 
 /// Longer than any call of a healthy runtime takes, on a slow machine too.
 const DEADLINE: Duration = Duration::from_secs(60);
-
-/// What kubelets hide from containers.
-const MASKED_PATHS: [&str; 12] = [
-    "/proc/asound",
-    "/proc/acpi",
-    "/proc/interrupts",
-    "/proc/kcore",
-    "/proc/keys",
-    "/proc/latency_stats",
-    "/proc/timer_list",
-    "/proc/timer_stats",
-    "/proc/sched_debug",
-    "/proc/scsi",
-    "/sys/firmware",
-    "/sys/devices/virtual/powercap",
-];
-/// What they show, and let nobody change.
-const READONLY_PATHS: [&str; 5] = ["/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys", "/proc/sysrq-trigger"];
 
 /// A CRI client.
 #[derive(Clone, Debug)]

@@ -23,21 +23,31 @@ pub struct Unreserved {
 impl Unreserved {
     /// Of this machine.
     pub(in crate::node) fn of(settings: &Settings, machine: &Machine) -> Self {
-        let left = |name: &str, whole: Quantity| {
+        let [cpu, memory, pids] = amounts(machine).map(|(name, whole)| {
             reservations(name, &settings.node.reserved).into_iter().fold(whole, Quantity::less)
-        };
-        Self {
-            cpu: left("cpu", whole(machine.cpus)),
-            memory: left("memory", Quantity::bytes(machine.memory)),
-            pids: left("pid", Quantity::milli(machine.pids.saturating_mul(1000))),
-        }
+        });
+        Self { cpu, memory, pids }
     }
+}
 
-    /// The first resource of which nothing is left, by its name among the reservations.
-    pub fn used_up(&self) -> Option<&'static str> {
-        let left = [("cpu", self.cpu), ("memory", self.memory), ("pid", self.pids)];
-        left.into_iter().find(|(_, left)| left.value() == 0).map(|(name, _)| name)
-    }
+/// The first resource that is reserved so far that no node can be made of this machine, by its name among the reservations:
+/// above what there is, as upstream has it. Of memory and processes all there is is too much as well: pods held to none end.
+pub fn overdrawn(settings: &Settings, machine: &Machine) -> Option<&'static str> {
+    let is_overdrawn = |(name, whole): &(&str, Quantity)| {
+        let reserved = reservations(name, &settings.node.reserved);
+        let reserved = reserved.into_iter().fold(Quantity::bytes(0), Quantity::plus);
+        reserved > *whole || (reserved == *whole && *name != "cpu")
+    };
+    amounts(machine).into_iter().find(is_overdrawn).map(|(name, _)| name)
+}
+
+/// What the machine has of what pods are held to together.
+fn amounts(machine: &Machine) -> [(&'static str, Quantity); 3] {
+    [
+        ("cpu", whole(machine.cpus)),
+        ("memory", Quantity::bytes(machine.memory)),
+        ("pid", Quantity::milli(machine.pids.saturating_mul(1000))),
+    ]
 }
 
 /// Comes after the capacity is set.

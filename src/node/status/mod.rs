@@ -12,7 +12,7 @@ mod runtime;
 mod tests;
 mod update;
 
-pub use allocatable::Unreserved;
+pub use allocatable::{Unreserved, overdrawn};
 #[cfg(test)]
 use conditions::aggregate;
 pub(super) use update::{beat, resources, update};

@@ -142,9 +142,23 @@ fn all_pods_together_are_held_to_what_is_not_reserved_whatever_eviction_keeps_fr
     reserved.system_cpus = Some(1);
     reserved.eviction_memory = Some(Threshold::Amount(quantity("100Mi")));
     assert_eq!(of(&settings), amounts("1", "23635424Ki", "32k"));
-    assert_eq!(Unreserved::of(&settings, machine).used_up(), None);
-    settings.node.reserved.resources.insert("memory".to_owned(), vec![quantity("1Ti")]);
-    assert_eq!(Unreserved::of(&settings, machine).used_up(), Some("memory"));
+}
+
+#[test]
+fn reservations_above_what_the_machine_has_are_found() {
+    let (mut settings, facts) = (settings(), facts());
+    let mut overdrawn = |reserved: &[(&str, &[&str])]| {
+        let amounts = |amounts: &[&str]| amounts.iter().map(|text| Quantity::parse(text).unwrap()).collect();
+        let reserved = reserved.iter().map(|(name, parts)| ((*name).to_owned(), amounts(parts)));
+        settings.node.reserved.resources = reserved.collect();
+        super::overdrawn(&settings, &facts.host.machine)
+    };
+    assert_eq!(overdrawn(&[]), None);
+    assert_eq!(overdrawn(&[("cpu", &["1500m", "500m"]), ("memory", &["1Gi"])]), None);
+    assert_eq!(overdrawn(&[("cpu", &["1500m", "501m"])]), Some("cpu"));
+    assert_eq!(overdrawn(&[("memory", &["24684096Ki"])]), Some("memory"));
+    assert_eq!(overdrawn(&[("memory", &["24684095Ki"])]), None);
+    assert_eq!(overdrawn(&[("pid", &["32k", "768"])]), Some("pid"));
 }
 
 #[test]

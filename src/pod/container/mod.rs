@@ -31,4 +31,5 @@ pub use hash::container_hash;
 pub use kernel::KernelFacts;
 pub use paths::{container_dir, pod_dir, pod_logs};
 pub use sandbox::sandbox_config;
+pub use security::{MASKED_PATHS, READONLY_PATHS};
 pub use settings::HostSettings;

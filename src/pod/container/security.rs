@@ -17,7 +17,7 @@ use crate::cri::wire::{
 use crate::pod::view::PodView;
 
 /// Hidden from containers: they tell tenants of the host and of one another.
-const MASKED_PATHS: [&str; 12] = [
+pub const MASKED_PATHS: [&str; 12] = [
     "/proc/asound",
     "/proc/acpi",
     "/proc/interrupts",
@@ -31,7 +31,9 @@ const MASKED_PATHS: [&str; 12] = [
     "/sys/firmware",
     "/sys/devices/virtual/powercap",
 ];
-const READONLY_PATHS: [&str; 5] = ["/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys", "/proc/sysrq-trigger"];
+/// Shown to containers, and not to be written: they are the host's.
+pub const READONLY_PATHS: [&str; 5] =
+    ["/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys", "/proc/sysrq-trigger"];
 /// Legacy annotation with a container's AppArmor profile, followed by the container's name.
 const APPARMOR_ANNOTATION: &str = "container.apparmor.security.beta.kubernetes.io/";
 
