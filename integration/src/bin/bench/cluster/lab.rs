@@ -93,8 +93,8 @@ impl ClusterLab {
         Ok((names, ready.into_iter().map(|at| at.duration_since(begin)).collect()))
     }
 
-    /// Deletes pods of a node at once; how long until the last was gone.
-    pub(super) async fn end(&self, side: &Side, names: &[String]) -> Result<Duration> {
+    /// Deletes pods of a node at once; how long after that each was gone.
+    pub(super) async fn end(&self, side: &Side, names: &[String]) -> Result<Vec<Duration>> {
         let begin = Instant::now();
         let params = DeleteParams::default();
         try_join_all(names.iter().map(async |name| self.api.delete(name, &params).await))
@@ -102,8 +102,7 @@ impl ClusterLab {
             .context("deleting pods")?;
         let what = format!("pods gone from {:?}", side.agent);
         let gone = self.pods.wait(names, &what, |times| times.gone).await?;
-        let last = gone.into_iter().max().context("no pods")?;
-        Ok(last.duration_since(begin))
+        Ok(gone.into_iter().map(|at| at.duration_since(begin)).collect())
     }
 
     /// One pod, from its creation until it was Ready.
@@ -115,7 +114,7 @@ impl ClusterLab {
 
     /// And its end.
     pub(super) async fn end_one(&self, side: &Side, name: String) -> Result<Duration> {
-        self.end(side, &[name]).await
+        self.end(side, &[name]).await?.pop().context("no pod")
     }
 
     /// Removes what pods that are gone have left in the runtime of a node. The stock kubelet does it once a minute, and so in
