@@ -104,12 +104,17 @@ impl Cluster {
     ) -> (ApiObjects, ServiceEnv) {
         let clock = WallClock::system();
         let Self { client, node_client, recorder: _, sink } = self;
-        tasks.spawn("events", sink.run(inputs.lull, tasks.cancel()));
+        tasks.spawn("events", sink.run(inputs.lull.clone(), tasks.cancel()));
 
         let (node_name, api) = (config.node_name.clone(), outputs.api.subscribe());
         let watching = api::run(client.clone(), node_name.clone(), inputs.known, outputs.api, tasks.cancel());
         tasks.spawn("API pods", watching);
-        let sources = StatusSources { board: inputs.board, refused: inputs.refused, api: api.clone() };
+        let sources = StatusSources {
+            board: inputs.board,
+            refused: inputs.refused,
+            api: api.clone(),
+            lull: inputs.lull,
+        };
         tasks.spawn("status manager", StatusManager::new(client.clone(), sources).run(tasks.cancel()));
         let node = outputs.node.subscribe();
         let (objects_task, objects) = ApiObjects::new(client.clone());

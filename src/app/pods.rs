@@ -22,7 +22,7 @@ use crate::node::NodeEvent;
 use crate::pod::container::{HostSettings, KernelFacts};
 use crate::pod::table::PodTable;
 use crate::pod::worker::Services;
-use crate::pod::{HostJanitor, PodsLimit, StartGate};
+use crate::pod::{HostJanitor, PodsLimit, StartGate, StopGate};
 use crate::sys::KernelMounts;
 use crate::types::{WallClock, architecture};
 use crate::volume::{VolumeSettings, Volumes};
@@ -68,12 +68,14 @@ impl Parts {
             clock: WallClock::system(),
         });
         tasks.spawn("volumes", volume_task.run(tasks.cancel()));
+        let lull = self.runtime.calls.lull();
         let services = Services {
             runtime: self.runtime.runtime,
             images: self.images,
             pleg: self.runtime.pleg.clone(),
             gate: StartGate::new(config.max_concurrent_starts.get()),
-            lull: self.runtime.calls.lull(),
+            stops: StopGate::default(),
+            lull: lull.clone(),
             cgroups: cgroups.clone(),
             logs: logs.clone(),
             host: Arc::new(host_settings(config, met, cgroup_version, &self.node)),
@@ -89,6 +91,7 @@ impl Parts {
             mounts: mounts.clone(),
         };
         let janitor = HostJanitor {
+            lull,
             root_dir: config.root_dir.clone(),
             mounts,
             logs,

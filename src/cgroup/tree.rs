@@ -129,7 +129,7 @@ impl Cgroups {
                 .hierarchies
                 .iter()
                 .map(|hierarchy| self.directory(hierarchy, &name))
-                .filter(|dir| dir.is_dir())
+                .filter(|dir| self.is_left(dir))
                 .collect();
             if directories.is_empty() {
                 continue;
@@ -161,6 +161,15 @@ impl Cgroups {
             }
         }
         Ok(uids.into_iter().collect())
+    }
+
+    /// Whether a pod's cgroup is there, and is more than an empty one that goes at once: what the runtime made below it is
+    /// gone by then, most of the time.
+    fn is_left(&self, directory: &Path) -> bool {
+        match self.settings.driver {
+            CgroupDriver::Cgroupfs => files::remove(directory).is_err(),
+            CgroupDriver::Systemd => directory.is_dir(),
+        }
     }
 
     fn controlling(&self) -> impl Iterator<Item = &Hierarchy> {

@@ -4,10 +4,12 @@
 use std::collections::HashSet;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use k8s_openapi::api::core::v1::Pod;
 use tokio::task::JoinError;
+use tokio::time::Instant;
 
 use super::StatusBoard;
 use super::admission::AdmittedPods;
@@ -18,13 +20,18 @@ use super::table::Janitor;
 use crate::cgroup::Cgroups;
 use crate::log::LogLayout;
 use crate::sys::{Mounts, file_work};
-use crate::types::{ContainerId, PodUid, QosClass, error_chain};
+use crate::types::{ContainerId, Lull, PodUid, QosClass, error_chain};
 use crate::volume;
+
+/// How long a look over the host may wait for a lull: each pod that comes or goes asks for one.
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// The janitor of this host.
 pub struct HostJanitor {
     /// Root of hostlet's own files.
     pub root_dir: PathBuf,
+    /// When no pod starts or stops.
+    pub lull: Lull,
     /// The host's mounts.
     pub mounts: Arc<dyn Mounts>,
     /// Where container logs are.
@@ -42,6 +49,7 @@ pub struct HostJanitor {
 #[async_trait]
 impl Janitor for HostJanitor {
     async fn found(&self) -> HashSet<PodUid> {
+        self.lull.begins(Instant::now() + PATIENCE).await;
         let (root, logs, cgroups) = (self.root_dir.clone(), self.logs.clone(), self.cgroups.clone());
         let look = move || {
             let mut found = listed("directories", pod_dirs(&root));

@@ -19,6 +19,7 @@ pub mod service_env;
 pub mod source;
 pub mod status;
 pub mod status_manager;
+mod stop_gate;
 pub mod table;
 #[cfg(test)]
 pub(crate) mod testing;
@@ -36,3 +37,4 @@ pub use gate::{StartGate, Turn};
 pub use identity::{is_critical, is_static, pod_ref, pod_uid};
 pub use janitor::HostJanitor;
 pub use pods_limit::PodsLimit;
+pub use stop_gate::StopGate;

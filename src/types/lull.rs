@@ -8,9 +8,6 @@ use tokio::time::Instant;
 /// How long nothing may have been noted for it to be a lull: longer than one step of a pod's start leaves between two.
 const QUIET: Duration = Duration::from_millis(250);
 
-/// What waits for a lull waits no longer than this, however busy the node is.
-const PATIENCE: Duration = Duration::from_secs(15);
-
 /// Knows when work last went on. Cheap to clone; all clones are one.
 #[derive(Clone, Debug, Default)]
 pub struct Lull {
@@ -29,16 +26,21 @@ impl Lull {
         *self.lock() = Some(Instant::now());
     }
 
-    /// Waits until no work was noted for 250 ms, though no longer than 15 s `since` the wait began, or from now.
-    pub async fn begins(&self, since: Option<Instant>) {
-        let latest = since.unwrap_or_else(Instant::now) + PATIENCE;
+    /// Waits until no work was noted for 250 ms, though no longer than until `latest`, however busy the node is.
+    pub async fn begins(&self, latest: Instant) {
         loop {
-            let quiet = self.lock().map(|last| (last + QUIET).min(latest));
-            match quiet {
-                Some(quiet) if quiet > Instant::now() => tokio::time::sleep_until(quiet).await,
+            match self.expected() {
+                Some(quiet) if quiet.min(latest) > Instant::now() => {
+                    tokio::time::sleep_until(quiet.min(latest)).await;
+                }
                 Some(_) | None => return,
             }
         }
+    }
+
+    /// When the lull begins or has begun, unless more work is noted before; none if no work was noted yet.
+    pub fn expected(&self) -> Option<Instant> {
+        self.lock().map(|last| last + QUIET)
     }
 }
 
@@ -49,14 +51,16 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_lull_begins_a_moment_after_the_last_work_and_not_later_than_patience_allows() {
         let (lull, start) = (Lull::default(), Instant::now());
-        lull.begins(None).await;
-        assert_eq!(start.elapsed(), Duration::ZERO, "nothing was ever done");
+        let patience = Duration::from_secs(15);
+        assert_eq!(lull.expected(), None, "nothing was ever done");
+        lull.begins(start + patience).await;
+        assert_eq!(start.elapsed(), Duration::ZERO);
         lull.note_work();
         let worked_on = async {
             tokio::time::sleep(QUIET / 2).await;
             lull.note_work();
         };
-        tokio::join!(lull.begins(None), worked_on);
+        tokio::join!(lull.begins(start + patience), worked_on);
         assert_eq!(start.elapsed(), QUIET / 2 + QUIET);
         let always = async {
             loop {
@@ -68,7 +72,7 @@ mod tests {
         let start = Instant::now();
         tokio::select! {
             () = always => panic!("it never ends"),
-            () = lull.begins(None) => assert_eq!(start.elapsed(), PATIENCE),
+            () = lull.begins(start + patience) => assert_eq!(start.elapsed(), patience),
         }
     }
 }

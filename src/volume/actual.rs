@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use super::error::HostError;
 use super::kinds::host_path::Found;
 use super::layout::{DATA, Kind, PodLayout};
-use crate::sys::{MountTable, real_path};
+use crate::sys::{MountTable, Mounts, real_path};
 
 /// The filesystem that volumes in memory are.
 const TMPFS: &str = "tmpfs";
@@ -163,20 +163,24 @@ fn files_of(dir: &Path) -> Result<Option<BTreeMap<String, Present>>, HostError> 
 }
 
 /// What is left of a pod's volumes: those that have a directory, then marks without one.
-pub(super) fn leftovers(layout: &PodLayout, mounts: &MountTable) -> Result<Vec<Leftover>, HostError> {
+pub(super) fn leftovers(layout: &PodLayout, mounts: &dyn Mounts) -> Result<Vec<Leftover>, HostError> {
     let mut metas: BTreeSet<PathBuf> =
         entries(&layout.metas())?.into_iter().map(|entry| layout.metas().join(entry)).collect();
-    let mut found = Vec::new();
+    let mut volumes = Vec::new();
     for kind in Kind::ALL {
-        for entry in entries(&layout.volumes(kind))? {
-            let name = entry.to_string_lossy().into_owned();
-            // The volume itself may be a link, which is looked at and not followed.
-            let real = real_path(&layout.volumes(kind)).join(&entry);
-            let tmpfs = mounts.at(&real).filter(|mount| mount.filesystem == TMPFS).count();
-            let foreign = mounts.within(&real).count() > tmpfs;
-            let meta = metas.take(&layout.meta(kind, &name));
-            found.push(Leftover { name, dir: Some(layout.volumes(kind).join(&entry)), meta, tmpfs, foreign });
-        }
+        volumes.extend(entries(&layout.volumes(kind))?.into_iter().map(|entry| (kind, entry)));
+    }
+    // The list of a host with many pods is long, and read for those alone that need it.
+    let mounts = if volumes.is_empty() { MountTable::default() } else { mounts.table()? };
+    let mut found = Vec::new();
+    for (kind, entry) in volumes {
+        let name = entry.to_string_lossy().into_owned();
+        // The volume itself may be a link, which is looked at and not followed.
+        let real = real_path(&layout.volumes(kind)).join(&entry);
+        let tmpfs = mounts.at(&real).filter(|mount| mount.filesystem == TMPFS).count();
+        let foreign = mounts.within(&real).count() > tmpfs;
+        let meta = metas.take(&layout.meta(kind, &name));
+        found.push(Leftover { name, dir: Some(layout.volumes(kind).join(&entry)), meta, tmpfs, foreign });
     }
     found.extend(metas.into_iter().map(|meta| {
         let name = meta.file_name().unwrap_or_default().to_string_lossy().into_owned();

@@ -102,9 +102,8 @@ pub fn tear_down(root: &Path, uid: &PodUid, mounts: &dyn Mounts) -> Result<(), V
     let Some(layout) = PodLayout::new(root, uid) else {
         return Err(VolumeError::Look(HostError::Uid(uid.to_string())));
     };
-    let table = mounts.table().map_err(|error| VolumeError::Look(error.into()))?;
     let mut result = Ok(());
-    for left in leftovers(&layout, &table).map_err(VolumeError::Look)? {
+    for left in leftovers(&layout, mounts).map_err(VolumeError::Look)? {
         let done = plan::tear_down(&left)
             .and_then(|operations| operations.iter().try_for_each(|operation| execute(operation, mounts)));
         result = result.and(done.map_err(|source| VolumeError::TearDown { volume: left.name, source }));

@@ -355,8 +355,7 @@ proptest! {
         let names = fs::read_dir(dir).unwrap().count();
         prop_assert_eq!(names, 2 + crate::volume::files::top_names(files).len());
 
-        let table = host.mounts.table().unwrap();
-        let operations: Vec<_> = leftovers(&host.layout(), &table)
+        let operations: Vec<_> = leftovers(&host.layout(), &host.mounts)
             .unwrap()
             .iter()
             .flat_map(|left| plan::tear_down(left).unwrap())
@@ -365,7 +364,7 @@ proptest! {
             execute(operation, &host.mounts).unwrap();
         }
         host.tear_down().unwrap();
-        prop_assert_eq!(leftovers(&host.layout(), &host.mounts.table().unwrap()).unwrap(), []);
+        prop_assert_eq!(leftovers(&host.layout(), &host.mounts).unwrap(), []);
         prop_assert!(host.mounts.points().is_empty());
     }
 }

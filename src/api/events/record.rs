@@ -25,6 +25,9 @@ const QUEUE: usize = 1000;
 /// What a kubelet calls itself in events.
 const COMPONENT: &str = "kubelet";
 
+/// How long an event that tells of no trouble may wait for a lull, however busy the node is.
+const PATIENCE: Duration = Duration::from_secs(30);
+
 /// Tries of one event, and the pause between two.
 const TRIES: usize = 12;
 const PAUSE: Duration = Duration::from_secs(10);
@@ -96,6 +99,7 @@ impl EventSink {
     pub async fn run(mut self, lull: Lull, cancel: CancellationToken) {
         loop {
             let since = self.waiting.as_ref().map(|told| told.since);
+            let latest = since.unwrap_or_else(Instant::now) + PATIENCE;
             let told = tokio::select! {
                 biased;
                 // Cancel-safe: waiting for a token takes nothing.
@@ -108,7 +112,7 @@ impl EventSink {
                     None
                 }
                 // Cancel-safe: waiting for a lull takes nothing.
-                () = lull.begins(since), if since.is_some() => self.waiting.take(),
+                () = lull.begins(latest), if since.is_some() => self.waiting.take(),
             };
             let Some(Told { at, happening, .. }) = told else { continue };
             let Some(count) = self.correlator.observe(&happening, at, Instant::now()) else { continue };

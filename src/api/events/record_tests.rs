@@ -110,9 +110,9 @@ async fn while_pods_start_only_trouble_is_told_at_once_and_nothing_waits_for_lon
         recorder.tell(happening("pulled"));
         recorder.tell(happening("created"));
         recorder.tell(Happening { kind: EventKind::Warning, ..happening("failed") });
-        tokio::time::sleep(Duration::from_secs(5)).await;
+        tokio::time::sleep(Duration::from_secs(15)).await;
         assert_eq!(told(), ["failed"]);
-        tokio::time::sleep(Duration::from_secs(11)).await;
+        tokio::time::sleep(Duration::from_secs(16)).await;
         assert_eq!(told(), ["failed", "pulled", "created"]);
         recorder.tell(happening("started"));
     };

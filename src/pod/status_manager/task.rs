@@ -22,10 +22,14 @@ use crate::pod::source::api::{ApiPod, ApiState, Mirror};
 use crate::pod::status::Lifecycle;
 use crate::pod::{StatusBoard, is_static, pod_uid};
 use crate::telemetry::Changed;
-use crate::types::{Backoff, BackoffPolicy, PodUid, error_chain};
+use crate::types::{Backoff, BackoffPolicy, Lull, PodUid, error_chain};
 
-/// How long a change nobody waits for may wait for others to the same pod. Upstream promises 10 s.
+/// How long a change nobody waits for waits for others to the same pod.
 const SOON: Duration = Duration::from_secs(2);
+
+/// How long it may wait beyond that, while pods start and stop: for the next change, and for the API server to have less to
+/// do. Upstream promises 10 s in all.
+const PATIENCE: Duration = Duration::from_secs(8);
 
 /// Writes under way at once: enough for many pods on a slow server, few enough to leave its fair share to others.
 const WRITES: usize = 16;
@@ -48,6 +52,8 @@ pub struct StatusSources {
     pub refused: watch::Receiver<Vec<RefusedPod>>,
     /// The objects.
     pub api: watch::Receiver<ApiState>,
+    /// When no pod starts or stops.
+    pub lull: Lull,
 }
 
 /// The status manager, to be run by the app.
@@ -98,8 +104,7 @@ struct Entry {
     object: Option<Object>,
     /// The version and status our last write made, which the watch may still be behind of.
     written: Option<(String, Arc<PodStatus>)>,
-    /// The next write and when it is due.
-    next: Option<(Instant, Request)>,
+    next: Option<Next>,
     is_busy: bool,
     /// The object wants no more writes: it was deleted, though the watch may still be behind of that.
     is_gone: bool,
@@ -107,7 +112,16 @@ struct Entry {
     not_before: Option<Instant>,
 }
 
-/// A write that is due or under way.
+/// The next write of a pod.
+#[derive(Debug)]
+struct Next {
+    due: Instant,
+    /// Until when it waits for a lull, if it does.
+    latest: Instant,
+    request: Request,
+}
+
+/// What is written.
 #[derive(Debug)]
 enum Request {
     /// This strategic merge patch of the status.
@@ -144,7 +158,7 @@ impl StatusManager {
         loop {
             self.look(Instant::now());
             self.start(Instant::now());
-            let due = self.next_due();
+            let due = self.next_due(self.sources.lull.expected());
             let is_open = tokio::select! {
                 // Cancel-safe: waiting for a token takes nothing.
                 () = cancel.cancelled() => return,
@@ -195,14 +209,17 @@ impl StatusManager {
 
     /// Starts the writes that are due, as many as may run.
     fn start(&mut self, now: Instant) {
+        let quiet = self.sources.lull.expected();
         for (uid, entry) in &mut self.entries {
             if self.writes.len() >= WRITES {
                 return;
             }
-            if entry.is_busy || entry.due().is_none_or(|due| due > now) {
+            if entry.is_busy || entry.due(quiet).is_none_or(|due| due > now) {
                 continue;
             }
-            let (Some((_, request)), Some(object)) = (entry.next.take(), &entry.object) else { continue };
+            let (Some(Next { request, .. }), Some(object)) = (entry.next.take(), &entry.object) else {
+                continue;
+            };
             entry.is_busy = true;
             let pods = Objects::<Pod>::namespaced(self.client.clone(), &object.namespace);
             let (uid, name) = (uid.clone(), object.name.clone());
@@ -214,11 +231,12 @@ impl StatusManager {
         }
     }
 
-    fn next_due(&self) -> Option<Instant> {
+    /// When the next write is due, if the next lull is to be expected at `quiet`.
+    fn next_due(&self, quiet: Option<Instant>) -> Option<Instant> {
         if self.writes.len() >= WRITES {
             return None;
         }
-        self.entries.values().filter(|entry| !entry.is_busy).filter_map(Entry::due).min()
+        self.entries.values().filter(|entry| !entry.is_busy).filter_map(|entry| entry.due(quiet)).min()
     }
 
     fn finished(&mut self, uid: &PodUid, object: String, written: Written, now: Instant) {
@@ -292,18 +310,21 @@ impl Entry {
                 tracing::error!(pod, %uid, container, "a container that ended for good is told to be alive; not written");
                 None
             }
-            Write::Delete => Some((now, Request::Delete)),
-            Write::Patch(change, Urgency::Now) => Some((now, Request::Patch(change))),
+            Write::Delete => Some(Next { due: now, latest: now, request: Request::Delete }),
+            Write::Patch(change, Urgency::Now) => {
+                Some(Next { due: now, latest: now, request: Request::Patch(change) })
+            }
             Write::Patch(change, Urgency::Soon) => {
-                let due = before.map_or(now + SOON, |(due, _)| due);
-                Some((due, Request::Patch(change)))
+                let due = before.map_or(now + SOON, |before| before.due);
+                Some(Next { due, latest: due + PATIENCE, request: Request::Patch(change) })
             }
         };
     }
 
-    fn due(&self) -> Option<Instant> {
-        let (due, _) = self.next.as_ref()?;
-        Some(self.not_before.map_or(*due, |not_before| not_before.max(*due)))
+    fn due(&self, quiet: Option<Instant>) -> Option<Instant> {
+        let Next { due, latest, .. } = self.next.as_ref()?;
+        let due = quiet.map_or(*due, |quiet| quiet.min(*latest).max(*due));
+        Some(self.not_before.map_or(due, |not_before| not_before.max(due)))
     }
 
     /// Takes in how a write of this object ended. Answers what went wrong, if anything did.

@@ -15,7 +15,7 @@ use crate::pod::admission::RefusedPod;
 use crate::pod::source::api::{self, ApiState};
 use crate::pod::status::Lifecycle;
 use crate::pod::{StatusBoard, Told};
-use crate::types::WallClock;
+use crate::types::{Lull, WallClock};
 
 const POD: &str = "/api/v1/namespaces/default/pods/a";
 const SETTLING: Duration = Duration::from_secs(300);
@@ -24,6 +24,7 @@ struct Setup {
     api: FakeApi,
     board: StatusBoard,
     refused: watch::Sender<Vec<RefusedPod>>,
+    lull: Lull,
     _running: DropGuard,
 }
 
@@ -34,14 +35,16 @@ impl Setup {
         let (tx, seen) = watch::channel(ApiState::default());
         let (refused, refused_out) = watch::channel(Vec::new());
         let board = StatusBoard::default();
-        let sources = StatusSources { board: board.clone(), refused: refused_out, api: seen };
+        let lull = Lull::default();
+        let sources =
+            StatusSources { board: board.clone(), refused: refused_out, api: seen, lull: lull.clone() };
         let manager = StatusManager::new(api.client(), sources);
         #[expect(clippy::disallowed_methods, reason = "tasks of a test")]
         {
             tokio::spawn(api::run(api.client(), "n1".to_owned(), Vec::new(), tx, cancel.clone()));
             tokio::spawn(manager.run(cancel.clone()));
         }
-        Self { api, board, refused, _running: cancel.drop_guard() }
+        Self { api, board, refused, lull, _running: cancel.drop_guard() }
     }
 
     /// A pod as the API server gives it to this node.
@@ -97,6 +100,37 @@ async fn what_others_wait_for_goes_at_once_and_the_rest_together() {
     setup.settle().await;
     assert_eq!(setup.shown().unwrap().pod_ip.as_deref(), Some("10.0.0.3"));
     assert_eq!(setup.api.requests_of("PATCH", "/status").len(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn while_pods_start_and_stop_the_rest_waits_for_a_lull_but_for_10_s_at_most() {
+    let setup = Setup::new();
+    let pod = setup.pod();
+    setup.tell(&pod, ready("True"), Lifecycle::Active);
+    tokio::time::sleep(Duration::from_millis(50)).await;
+    let patches = || setup.api.requests_of("PATCH", "/status").len();
+    let change = |ip: &str| {
+        let mut status = ready("True");
+        status["podIP"] = ip.into();
+        setup.tell(&pod, status, Lifecycle::Active);
+    };
+    let work = async |seconds: u32| {
+        for _ in 0..10 * seconds {
+            setup.lull.note_work();
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+    };
+    change("10.0.0.1");
+    work(5).await;
+    assert_eq!(patches(), 1);
+    tokio::time::sleep(Duration::from_millis(500)).await;
+    assert_eq!(patches(), 2, "nothing goes on any more");
+    change("10.0.0.2");
+    work(9).await;
+    assert_eq!(patches(), 2);
+    work(2).await;
+    assert_eq!(patches(), 3);
+    assert_eq!(setup.shown().unwrap().pod_ip.as_deref(), Some("10.0.0.2"));
 }
 
 #[tokio::test(start_paused = true)]

@@ -28,7 +28,7 @@ use crate::pod::container::{HostSettings, testing::host};
 use crate::pod::service_env::ServiceEnv;
 use crate::pod::source::SourceState;
 use crate::pod::worker::{PodSyncer, Services, StatusOverride};
-use crate::pod::{Activity, HostJanitor, StartGate, StatusBoard, Told, pod_uid};
+use crate::pod::{Activity, HostJanitor, StartGate, StatusBoard, StopGate, Told, pod_uid};
 use crate::store::Store;
 use crate::sys::KernelMounts;
 use crate::types::{CONFIG_SEEN_ANNOTATION, Lull, POD_UID_LABEL, PodUid, WallClock};
@@ -174,6 +174,7 @@ impl Node {
             images: Images::new(runtime, limits, store.clone(), self.clock.clone()),
             pleg: pleg_handle.clone(),
             gate: StartGate::new(self.bound),
+            stops: StopGate::default(),
             lull: Lull::default(),
             cgroups: None,
             logs: self.logs(),
@@ -195,6 +196,7 @@ impl Node {
             mounts: mounts.clone(),
         };
         let janitor = HostJanitor {
+            lull: Lull::default(),
             root_dir: root.to_owned(),
             mounts,
             logs: self.logs(),

@@ -1,8 +1,10 @@
 //! Stopping pods: their containers within the grace period, then their sandboxes, then what is left on the host. Kills
-//! never pass the start gate.
+//! never pass the start gate; the ends of many pods at once have one of their own.
 
 use std::sync::Arc;
+use std::time::Duration;
 
+use futures::FutureExt;
 use futures::future::join_all;
 use k8s_openapi::api::core::v1::Pod;
 use tokio::time::Instant;
@@ -20,6 +22,10 @@ use crate::types::{ContainerId, PodEvent, PodRef, error_chain};
 
 /// The runtime is never given less to stop a container, whatever the source of the grace period (as upstream).
 const MIN_STOP_SECONDS: i64 = 2;
+
+/// How long what the runtime has of a pod that is gone may wait for a lull, however busy the node is: as long as upstream
+/// lets it lie.
+const REMOVAL_PATIENCE: Duration = Duration::from_secs(60);
 
 /// Why a pod could not be stopped or cleaned up.
 #[derive(Debug, thiserror::Error)]
@@ -63,8 +69,8 @@ impl Services {
             self.stop_and_prove(&reference, &observed, grace_seconds).await
         };
         match stopped.await {
-            Ok((observed, stopped)) => {
-                self.tell(pod, &observed, Progress::Terminating(status), memory).await;
+            // What ended is told with the pod's end, which follows at once: one write to the API server.
+            Ok((_, stopped)) => {
                 self.mark(&reference, Step::Stopped);
                 memory.settled = Some(stopped);
                 Outcome::Done { due: None }
@@ -103,7 +109,7 @@ impl Services {
                 Content::Remove => {
                     // A static pod's successor waits for this.
                     if !is_static(pod) {
-                        self.lull.begins(None).await;
+                        self.lull.begins(Instant::now() + REMOVAL_PATIENCE).await;
                     }
                     self.remove_everything(&reference, &observed).await
                 }
@@ -160,7 +166,10 @@ impl Services {
         grace_seconds: i64,
     ) -> Result<(Arc<PodStatus>, Instant), StopError> {
         let at_work = self.pleg.at_work(pod);
-        self.stop_everything(pod, observed, grace_seconds).await?;
+        let mut stopping = self.stops.begin();
+        stopping.containers(self.stop_containers(pod, observed, grace_seconds)).await?;
+        stopping.sandboxes(self.stop_sandboxes(pod, observed)).await?;
+        drop(stopping);
         let stopped = Instant::now();
         drop(at_work);
         let observed = self.pleg.cache().newer_than(pod, Some(stopped)).await?;
@@ -171,14 +180,13 @@ impl Services {
         }
     }
 
-    /// Stops all running containers at once, then all sandboxes. Sandboxes that are down are stopped too: that is how
-    /// the runtime gives back a network it may still hold.
-    pub(super) async fn stop_everything(
-        &self,
-        pod: &PodRef,
-        observed: &PodStatus,
+    /// Stops all running containers at once. Shows that before it has a place at the gate.
+    pub(super) fn stop_containers<'s>(
+        &'s self,
+        pod: &'s PodRef,
+        observed: &'s PodStatus,
         grace_seconds: i64,
-    ) -> Result<(), CriError> {
+    ) -> impl Future<Output = Result<(), CriError>> + use<'s> {
         let running: Vec<_> = observed.containers.iter().filter(|c| runs(c.state)).collect();
         if !running.is_empty() {
             self.begin(
@@ -186,12 +194,15 @@ impl Services {
                 Activity::StoppingContainers { grace_seconds: grace_seconds.max(MIN_STOP_SECONDS) },
             );
         }
-        let stops = running.into_iter().map(|container| {
+        let stops = running.into_iter().map(move |container| {
             let message = format!("Stopping container {}", container.name);
             self.stop_container(pod, &container.name, &container.id, message, grace_seconds)
         });
-        let stopped: Result<(), CriError> = join_all(stops).await.into_iter().collect();
-        stopped?;
+        join_all(stops).map(|stopped| stopped.into_iter().collect())
+    }
+
+    /// Stops all sandboxes at once, those that are down too: that is how the runtime gives back a network it may still hold.
+    pub(super) async fn stop_sandboxes(&self, pod: &PodRef, observed: &PodStatus) -> Result<(), CriError> {
         if !observed.sandboxes.is_empty() {
             self.begin(pod, Activity::StoppingSandbox);
         }

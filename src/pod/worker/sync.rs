@@ -221,8 +221,11 @@ impl Services {
         observed: &PodStatus,
         memory: &mut Memory,
     ) -> Result<(), Retry> {
-        let stopped = self.stop_everything(reference, observed, grace_seconds(pod)).await;
-        stopped.map_err(|error| self.failed_kill(reference, &error, memory))
+        let stopped = async {
+            self.stop_containers(reference, observed, grace_seconds(pod)).await?;
+            self.stop_sandboxes(reference, observed).await
+        };
+        stopped.await.map_err(|error| self.failed_kill(reference, &error, memory))
     }
 
     fn failed_kill(&self, pod: &PodRef, error: &CriError, memory: &mut Memory) -> Retry {

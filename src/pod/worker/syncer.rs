@@ -16,7 +16,7 @@ use crate::log::LogLayout;
 use crate::pleg::{Observed, PlegHandle};
 use crate::pod::container::HostSettings;
 use crate::pod::service_env::ServiceEnv;
-use crate::pod::{Activity, CrashLoops, PodEvents, StartGate, StatusBoard, pod_ref};
+use crate::pod::{Activity, CrashLoops, PodEvents, StartGate, StatusBoard, StopGate, pod_ref};
 use crate::store::{Store, Table};
 use crate::sys::Mounts;
 use crate::types::{Lull, PodRef, PodUid, WallClock};
@@ -33,6 +33,8 @@ pub struct Services {
     pub pleg: PlegHandle,
     /// Bounds concurrent starts.
     pub gate: StartGate,
+    /// Bounds concurrent ends.
+    pub stops: StopGate,
     /// When none starts or stops.
     pub lull: Lull,
     /// Pod cgroups; none with `cgroupsPerQOS: false`.
