@@ -129,7 +129,7 @@ impl Cgroups {
                 .hierarchies
                 .iter()
                 .map(|hierarchy| self.directory(hierarchy, &name))
-                .filter(|dir| self.is_left(dir))
+                .filter(|dir| !self.remove_empty(dir))
                 .collect();
             if directories.is_empty() {
                 continue;
@@ -163,12 +163,12 @@ impl Cgroups {
         Ok(uids.into_iter().collect())
     }
 
-    /// Whether a pod's cgroup is there, and is more than an empty one that goes at once: what the runtime made below it is
-    /// gone by then, most of the time.
-    fn is_left(&self, directory: &Path) -> bool {
+    /// Removes a pod's cgroup if it is empty, as it is once the runtime has removed its own, and answers whether it is gone.
+    /// One of systemd's is left to systemd.
+    fn remove_empty(&self, directory: &Path) -> bool {
         match self.settings.driver {
-            CgroupDriver::Cgroupfs => files::remove(directory).is_err(),
-            CgroupDriver::Systemd => directory.is_dir(),
+            CgroupDriver::Cgroupfs => files::remove(directory).is_ok(),
+            CgroupDriver::Systemd => !directory.is_dir(),
         }
     }
 
