@@ -19,8 +19,9 @@ use super::correlate::{Correlator, Count, Happening};
 use crate::api::{Objects, Refusal, Wire, refusal};
 use crate::types::{EventKind, Lull, WallClock, error_chain};
 
-/// Happenings of a kind that may wait to be written. A pod's start has about five; beyond a thousand nobody reads them.
-const QUEUE: usize = 1000;
+/// Happenings of a kind that may wait to be written. Each container that starts has three: a whole node's, while all its pods
+/// start and none is written before a lull.
+const QUEUE: usize = 4000;
 
 /// What a kubelet calls itself in events.
 const COMPONENT: &str = "kubelet";

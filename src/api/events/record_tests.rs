@@ -123,3 +123,23 @@ async fn while_pods_start_only_trouble_is_told_at_once_and_nothing_waits_for_lon
     tokio::time::sleep(Duration::from_secs(1)).await;
     assert_eq!(told().len(), 4, "none starts any more");
 }
+
+#[tokio::test(start_paused = true)]
+async fn of_a_node_full_of_pods_that_start_at_once_no_event_is_lost() {
+    let lull = Lull::default();
+    let (api, recorder, _running) = start_beside(&lull);
+    lull.note_work();
+    for pod in 0..110 {
+        for container in 0..4 {
+            for reason in ["Pulled", "Created", "Started"] {
+                let mut one = happening(reason);
+                one.reason = reason.to_owned();
+                one.object.uid = Some(format!("{pod}"));
+                one.object.field_path = Some(format!("spec.containers{{c{container}}}"));
+                recorder.tell(one);
+            }
+        }
+    }
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    assert_eq!(events(&api).len(), 110 * 4 * 3);
+}

@@ -65,6 +65,26 @@ impl Setup {
         });
     }
 
+    /// A running pod whose first status is written, as its first patch.
+    async fn running_pod(&self) -> Arc<Pod> {
+        let pod = self.pod();
+        self.tell(&pod, ready("True"), Lifecycle::Active);
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        assert_eq!(self.patches(), 1);
+        pod
+    }
+
+    /// Tells of an address, which nobody waits for.
+    fn tell_ip(&self, pod: &Arc<Pod>, ip: &str) {
+        let mut status = ready("True");
+        status["podIP"] = ip.into();
+        self.tell(pod, status, Lifecycle::Active);
+    }
+
+    fn patches(&self) -> usize {
+        self.api.requests_of("PATCH", "/status").len()
+    }
+
     fn end(&self, pod: &Arc<Pod>) {
         self.tell(pod, json!({"phase": "Succeeded"}), Lifecycle::Terminated);
         self.board.gave_back(&crate::pod::pod_uid(pod));
@@ -86,50 +106,37 @@ fn ready(value: &str) -> Value {
 #[tokio::test(start_paused = true)]
 async fn what_others_wait_for_goes_at_once_and_the_rest_together() {
     let setup = Setup::new();
-    let pod = setup.pod();
-    setup.tell(&pod, ready("True"), Lifecycle::Active);
-    tokio::time::sleep(Duration::from_millis(50)).await;
-    assert_eq!(setup.api.requests_of("PATCH", "/status").len(), 1);
+    let pod = setup.running_pod().await;
     for ip in ["10.0.0.1", "10.0.0.2", "10.0.0.3"] {
-        let mut status = ready("True");
-        status["podIP"] = ip.into();
-        setup.tell(&pod, status, Lifecycle::Active);
+        setup.tell_ip(&pod, ip);
         tokio::time::sleep(Duration::from_millis(200)).await;
     }
-    assert_eq!(setup.api.requests_of("PATCH", "/status").len(), 1, "it waits for more of its kind");
+    assert_eq!(setup.patches(), 1, "it waits for more of its kind");
     setup.settle().await;
     assert_eq!(setup.shown().unwrap().pod_ip.as_deref(), Some("10.0.0.3"));
-    assert_eq!(setup.api.requests_of("PATCH", "/status").len(), 2);
+    assert_eq!(setup.patches(), 2);
 }
 
 #[tokio::test(start_paused = true)]
 async fn while_pods_start_and_stop_the_rest_waits_for_a_lull_but_for_10_s_at_most() {
     let setup = Setup::new();
-    let pod = setup.pod();
-    setup.tell(&pod, ready("True"), Lifecycle::Active);
-    tokio::time::sleep(Duration::from_millis(50)).await;
-    let patches = || setup.api.requests_of("PATCH", "/status").len();
-    let change = |ip: &str| {
-        let mut status = ready("True");
-        status["podIP"] = ip.into();
-        setup.tell(&pod, status, Lifecycle::Active);
-    };
+    let pod = setup.running_pod().await;
     let work = async |seconds: u32| {
         for _ in 0..10 * seconds {
             setup.lull.note_work();
             tokio::time::sleep(Duration::from_millis(100)).await;
         }
     };
-    change("10.0.0.1");
+    setup.tell_ip(&pod, "10.0.0.1");
     work(5).await;
-    assert_eq!(patches(), 1);
+    assert_eq!(setup.patches(), 1);
     tokio::time::sleep(Duration::from_millis(500)).await;
-    assert_eq!(patches(), 2, "nothing goes on any more");
-    change("10.0.0.2");
+    assert_eq!(setup.patches(), 2, "nothing goes on any more");
+    setup.tell_ip(&pod, "10.0.0.2");
     work(9).await;
-    assert_eq!(patches(), 2);
+    assert_eq!(setup.patches(), 2);
     work(2).await;
-    assert_eq!(patches(), 3);
+    assert_eq!(setup.patches(), 3);
     assert_eq!(setup.shown().unwrap().pod_ip.as_deref(), Some("10.0.0.2"));
 }
 
