@@ -124,9 +124,24 @@ impl Ord for Waiter {
 }
 
 /// The right to have the runtime work on one start; given back when dropped.
-struct Permit {
+pub struct Permit {
     /// None once another permit stands for this one.
     state: Option<Arc<Mutex<State>>>,
+}
+
+impl Permit {
+    /// Makes `call`, the start, and then gives the permit back. A call that hangs gives it back after 15 s, and goes on: it
+    /// holds up its own pod, and no other.
+    pub async fn during<T>(self, call: impl Future<Output = T>) -> T {
+        tokio::pin!(call);
+        match tokio::time::timeout(PATIENCE, &mut call).await {
+            Ok(answer) => answer,
+            Err(_) => {
+                drop(self);
+                call.await
+            }
+        }
+    }
 }
 
 fn lock(state: &Mutex<State>) -> MutexGuard<'_, State> {
@@ -148,23 +163,9 @@ impl StartGate {
         OnTheWay { turn, state: self.state.clone() }
     }
 
-    /// Makes `call`, a start of a pod, when its turn comes. A call that hangs gives its turn
-    /// back after 15 s, and goes on: it holds up its own pod, and no other.
-    pub async fn pass<T>(&self, turn: Turn, call: impl Future<Output = T>) -> T {
-        let permit = self.enter(turn).await;
-        tokio::pin!(call);
-        match tokio::time::timeout(PATIENCE, &mut call).await {
-            Ok(answer) => answer,
-            Err(_) => {
-                drop(permit);
-                call.await
-            }
-        }
-    }
-
     /// Waits for the right to start something of a pod. Dropping the future leaves the
     /// line; a permit that was on its way is given back.
-    async fn enter(&self, turn: Turn) -> Permit {
+    pub async fn enter(&self, turn: Turn) -> Permit {
         let (admit, mut admitted) = oneshot::channel();
         let priority = turn.priority;
         {
@@ -236,7 +237,7 @@ mod tests {
                         order.lock().unwrap().push(format!("{uid} {call}"));
                         tokio::time::sleep(Duration::from_millis(1)).await;
                     };
-                    gate.pass(turn.clone(), starting).await;
+                    gate.enter(turn.clone()).await.during(starting).await;
                 }
             }
         });
@@ -260,7 +261,7 @@ mod tests {
             let expected = gate.expect(turn.clone());
             async move {
                 tokio::time::sleep(Duration::from_millis(u64::from(priority.unsigned_abs()))).await;
-                gate.pass(turn, async { order.lock().unwrap().push(priority) }).await;
+                gate.enter(turn).await.during(async { order.lock().unwrap().push(priority) }).await;
                 drop(expected);
             }
         });
@@ -342,11 +343,12 @@ mod tests {
     async fn a_start_that_hangs_gives_its_turn_back() {
         let gate = StartGate::new(1);
         let (answer, hung) = oneshot::channel::<&str>();
-        let mut hanging = Box::pin(gate.pass(at(0), hung));
+        let mut hanging = Box::pin(async { gate.enter(at(0)).await.during(hung).await });
+        let next = async { gate.enter(at(1)).await.during(std::future::ready("done")).await };
         assert!(hanging.as_mut().now_or_never().is_none());
         tokio::select! {
             _ = &mut hanging => panic!("nobody answered it"),
-            done = gate.pass(at(1), std::future::ready("done")) => assert_eq!(done, "done"),
+            done = next => assert_eq!(done, "done"),
         }
         answer.send("late").unwrap();
         assert_eq!(hanging.await, Ok("late"));

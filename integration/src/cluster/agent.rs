@@ -94,7 +94,7 @@ impl Agent {
             let own = json!({
                 "apiVersion": "hostlet.dev/v1alpha1",
                 "kind": "HostletConfiguration",
-                "socket": host.dirs().run.join("hostlet.sock"),
+                "socket": host.hostlet_socket(),
             });
             text = format!("{text}\n---\n{own}");
         }

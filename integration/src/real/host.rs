@@ -154,6 +154,11 @@ impl RealHost {
         self.containerd.socket()
     }
 
+    /// Where hostlet's control socket is, if hostlet runs here.
+    pub fn hostlet_socket(&self) -> PathBuf {
+        self.dirs.run.join("hostlet.sock")
+    }
+
     /// containerd's pid.
     pub fn containerd_pid(&self) -> u32 {
         self.containerd.pid()
@@ -274,7 +279,7 @@ impl RealHost {
             state: &dirs.state,
             node: "node1",
             runtime,
-            socket: &dirs.run.join("hostlet.sock"),
+            socket: &self.hostlet_socket(),
             manifests: &self.manifests(),
             logs: &self.logs(),
             kubeconfig: None,

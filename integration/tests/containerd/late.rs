@@ -1,4 +1,4 @@
-//! Calls that outlive their deadline and take effect later. A create is held up by a seccomp profile that is a named pipe:
+//! Calls that outlive their deadline, or whoever made them, and take effect later. A create is held up by a seccomp profile that is a named pipe:
 //! containerd reads it while it makes a container, and waits until somebody writes. A sandbox is held up by the lock of the
 //! network's addresses; containerd gives it up when its client does, so here it does not learn of that.
 
@@ -7,12 +7,15 @@ use std::fs::{self, File};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::thread;
+use std::time::Duration;
 
 use anyhow::Result;
 use hostlet_integration::real::{BUSYBOX_IMAGE, Daemon, RealHost};
 use hostlet_integration::{Look, wait_for};
+use k8s_cri::v1::PodSandboxState;
 use nix::sys::stat::Mode;
 use serde_json::json;
+use tokio::time::sleep;
 
 use crate::support::{
     IDLE, LATER, is_ready, manifest, running_containers, uid, wait_for_pod, wait_until_empty,
@@ -109,4 +112,33 @@ async fn a_sandbox_that_succeeds_after_its_deadline_is_adopted() {
     host.remove_manifest("late.json").unwrap();
     wait_until_empty(&host).await.unwrap();
     wait_until_no_strays(&host, &HashSet::new()).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_sandbox_that_is_being_made_when_hostlet_is_asked_to_end_is_adopted() {
+    let host = RealHost::start().await.unwrap();
+    let held = host.hold_up_addresses().unwrap();
+    let daemon = host.start_hostlet("").await.unwrap();
+    host.write_manifest("late.json", &manifest("late", &[("c", IDLE)])).unwrap();
+    let asked = wait_for("the call for the sandbox", LATER, async || {
+        let timeline = daemon.cli(&["timeline", "late"]).unwrap_or_else(|error| error.to_string());
+        let is_asked = timeline.lines().any(|line| line.split_whitespace().any(|word| word == "sandbox"));
+        Ok(if is_asked { Look::Done(()) } else { Look::NotYet(timeline) })
+    });
+    asked.await.unwrap();
+
+    let release = async {
+        sleep(Duration::from_millis(500)).await;
+        drop(held);
+    };
+    let (ended, ()) = tokio::join!(daemon.stop(), release);
+    assert!(ended.unwrap().success());
+    let before = host.cri().sandboxes().await.unwrap();
+    assert_eq!(before.iter().map(|it| it.state()).collect::<Vec<_>>(), [PodSandboxState::SandboxReady]);
+
+    let daemon = host.start_hostlet("").await.unwrap();
+    let pod = wait_for_pod(&daemon, "late", LATER, is_ready).await.unwrap();
+    let after = host.cri().sandboxes().await.unwrap();
+    assert_eq!(after.iter().map(|it| &it.id).collect::<Vec<_>>(), [&before[0].id]);
+    wait_until_no_strays(&host, &HashSet::from([uid(&pod)])).await.unwrap();
 }

@@ -127,7 +127,7 @@ impl PodTable {
         self
     }
 
-    /// Runs until cancelled. Work under way is dropped then: pods go on running.
+    /// Runs until cancelled. Work under way is cancelled then: pods go on running.
     pub async fn run(mut self, cancel: CancellationToken) {
         self.take_wanted();
         let changes = self.pleg.changes().clone();
@@ -142,7 +142,7 @@ impl PodTable {
             tokio::select! {
                 biased;
                 // Cancel-safe: waiting for a token takes nothing.
-                () = cancel.cancelled() => return,
+                () = cancel.cancelled() => return self.workers.end().await,
                 // Cancel-safe: a watch marks its value seen only when `changed` returns.
                 changed = wanted.changed(), if !wanted_ended => match changed {
                     Ok(()) => self.take_wanted(),

@@ -90,6 +90,7 @@ pub(super) struct Node {
 
 struct Daemon {
     tasks: JoinSet<()>,
+    cancel: CancellationToken,
     wanted: watch::Sender<WantedPods>,
     board: StatusBoard,
     store: Store,
@@ -216,16 +217,25 @@ impl Node {
         );
         let table = table.after(inherited.into_iter().map(|inherited| inherited.pod));
         let mut tasks = JoinSet::new();
-        tasks.spawn(volume_task.run(CancellationToken::new()));
-        tasks.spawn(pleg.run(CancellationToken::new()));
-        tasks.spawn(table.run(CancellationToken::new()));
-        self.daemon = Some(Daemon { tasks, wanted, board, store, admitted });
+        let cancel = CancellationToken::new();
+        tasks.spawn(volume_task.run(cancel.clone()));
+        tasks.spawn(pleg.run(cancel.clone()));
+        tasks.spawn(table.run(cancel.clone()));
+        self.daemon = Some(Daemon { tasks, cancel, wanted, board, store, admitted });
     }
 
     /// Ends the daemon in the middle of whatever it does.
     pub(super) async fn stop(&mut self) {
         if let Some(mut daemon) = self.daemon.take() {
             daemon.tasks.shutdown().await;
+        }
+    }
+
+    /// Asks the daemon to end, and waits until it has.
+    pub(super) async fn end(&mut self) {
+        if let Some(daemon) = self.daemon.take() {
+            daemon.cancel.cancel();
+            daemon.tasks.join_all().await;
         }
     }
 

@@ -53,6 +53,17 @@ impl Workers {
         self.syncer.scheduled(uid, due);
     }
 
+    /// Cancels all work and waits until the workers have ended.
+    pub(super) async fn end(mut self) {
+        for worker in self.workers.values() {
+            worker.cancel.cancel();
+        }
+        // Without their inboxes they end, and without a reader none waits to report.
+        self.workers.clear();
+        drop(self.reports);
+        while self.tasks.join_next().await.is_some() {}
+    }
+
     pub(super) fn carry_out(&mut self, effect: Effect) {
         // Ended tasks are taken off the set as we go; a worker catches its own panics.
         while self.tasks.try_join_next().is_some() {}

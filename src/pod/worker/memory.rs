@@ -9,6 +9,7 @@ use k8s_openapi::api::core::v1::PodStatus as ApiStatus;
 use tokio::time::Instant;
 
 use super::EnvNeeds;
+use super::begun::Begun;
 use crate::pod::CrashLoops;
 use crate::pod::status::Lifecycle;
 use crate::types::ContainerId;
@@ -42,6 +43,8 @@ pub struct Memory {
     pub env: EnvNeeds,
     /// What ended containers left in their termination logs.
     pub termination_messages: BTreeMap<ContainerId, String>,
+    /// Calls to the runtime that cancelled work was in the middle of.
+    pub begun: Begun,
     /// When the last work ended, was cancelled or panicked: the next one wants to see the runtime as of later.
     pub last_work: Option<Instant>,
     /// The last change that the present work made, set by work that then saw what came of it and changed nothing more:
@@ -69,6 +72,7 @@ impl Memory {
             volume_problems: Vec::new(),
             env: EnvNeeds::default(),
             termination_messages: BTreeMap::new(),
+            begun: Begun::default(),
             last_work: None,
             settled: None,
             status: None,

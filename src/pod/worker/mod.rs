@@ -1,5 +1,6 @@
 //! The worker that owns one pod's life: its state machine, the plan of a step, and the performing of it.
 
+mod begun;
 mod env_needs;
 mod memory;
 mod plan;

@@ -44,6 +44,7 @@ impl Services {
         pod: &Pod,
         reference: &PodRef,
         config: PodSandboxConfig,
+        memory: &Memory,
     ) -> Result<PodSandbox, CriError> {
         let logs = self.logs.clone();
         let owner = reference.clone();
@@ -51,12 +52,12 @@ impl Services {
         if let Ok(Err(error)) = file_work(move || logs.create_pod_dir(&owner)).await {
             tracing::warn!(pod = %reference, uid = %reference.uid, error = error_chain(&error), "cannot make the pod's log directory");
         }
-        let making = async {
-            self.begin(reference, Activity::MakingSandbox);
-            self.runtime.run_sandbox(config.clone(), "").await
-        };
         self.begin(reference, Activity::WaitingForTurn);
-        let id = self.gate.pass(Turn::of(pod), making).await?;
+        let permit = self.gate.enter(Turn::of(pod)).await;
+        self.begin(reference, Activity::MakingSandbox);
+        let (runtime, wanted) = (self.runtime.clone(), config.clone());
+        let call = async move { runtime.run_sandbox(wanted, "").await };
+        let id = memory.begun.keep(permit.during(call)).await?;
         let status = self.runtime.sandbox_status(&id).await?;
         let ips: Vec<String> = status.ips.iter().map(IpAddr::to_string).collect();
         self.board.timeline().mark(reference, Step::Network, ips.join(", "), self.clock.now());
@@ -92,22 +93,26 @@ impl Services {
             memory.crash_loops.restarted(ended, self.clock.now());
             self.store.put(Table::CrashLoops, reference.uid.as_str(), &memory.crash_loops.stored());
         }
-        let starting = async {
-            self.begin(&reference, Activity::StartingContainer { container: container.name.clone() });
-            self.runtime.start_container(&id).await
-        };
         self.begin(&reference, Activity::WaitingForTurn);
-        let started = self.gate.pass(Turn::of(pod), starting).await;
-        if let Err(error) = started {
-            self.failed(&reference, container, &error.to_string(), memory);
-            return Err(not_started("RunContainerError", error.to_string(), Retry::after(&error)));
-        }
+        let permit = self.gate.enter(Turn::of(pod)).await;
+        self.begin(&reference, Activity::StartingContainer { container: container.name.clone() });
+        let (runtime, logs) = (self.runtime.clone(), self.logs.clone());
+        let (owner, name) = (reference.clone(), container.name.clone());
+        let call = async move {
+            permit.during(runtime.start_container(&id)).await?;
+            // Part of the start: nobody else links the log of a container that runs.
+            Ok::<_, CriError>(file_work(move || logs.link_log(&owner, &name, attempt, &id)).await)
+        };
+        let linked = match memory.begun.keep(call).await {
+            Ok(linked) => linked,
+            Err(error) => {
+                self.failed(&reference, container, &error.to_string(), memory);
+                return Err(not_started("RunContainerError", error.to_string(), Retry::after(&error)));
+            }
+        };
         self.announce(&reference, Some(&container.name), &PodEvent::normal("Started", "Container started"));
         memory.recovered(&container.name);
-        let logs = self.logs.clone();
-        let name = container.name.clone();
-        let owner = reference.clone();
-        if let Ok(Err(error)) = file_work(move || logs.link_log(&owner, &name, attempt, &id)).await {
+        if let Ok(Err(error)) = linked {
             tracing::warn!(pod = %reference, uid = %reference.uid, container = container.name, error = error_chain(&error), "cannot link the container's log");
         }
         Ok(())
@@ -146,13 +151,12 @@ impl Services {
             self.failed(reference, container, &text, memory);
             return Err(not_started("CreateContainerError", text, Retry::BackOff));
         }
-        let creating = async {
-            self.begin(reference, Activity::CreatingContainer { container: container.name.clone() });
-            self.runtime.create_container(&sandbox.id, config, sandbox.config.clone()).await
-        };
         self.begin(reference, Activity::WaitingForTurn);
-        let created = self.gate.pass(Turn::of(pod), creating).await;
-        match created {
+        let permit = self.gate.enter(Turn::of(pod)).await;
+        self.begin(reference, Activity::CreatingContainer { container: container.name.clone() });
+        let (runtime, sandbox, within) = (self.runtime.clone(), sandbox.id.clone(), sandbox.config.clone());
+        let call = async move { runtime.create_container(&sandbox, config, within).await };
+        match memory.begun.keep(permit.during(call)).await {
             Ok(id) => {
                 self.announce(
                     reference,

@@ -243,7 +243,7 @@ impl Services {
     ) -> Result<PodSandbox, Retry> {
         self.check_network(pod, reference, memory).await?;
         let config = self.sandbox_config(pod, reference, attempt, memory).await?;
-        match self.run_sandbox(pod, reference, config).await {
+        match self.run_sandbox(pod, reference, config, memory).await {
             Ok(sandbox) => {
                 memory.sandbox_error = None;
                 memory.recovered("");

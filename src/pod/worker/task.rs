@@ -19,7 +19,8 @@ pub trait PodSyncer: Send + Sync + 'static {
     /// The memory of a pod heard of for the first time.
     fn memory(&self, pod: &PodRef) -> Memory;
 
-    /// Performs `work`. Dropping the future cancels it: whatever was begun is found by the next look at the runtime.
+    /// Performs `work`. Dropping the future cancels it: calls that should not end half-way are in the memory's `begun`, and
+    /// whatever came of the others is found by the next look at the runtime.
     async fn perform(&self, work: &Work, memory: &mut Memory) -> Outcome;
 
     /// The next pod that has news of something beside the runtime which its work may wait for. Has one reader. Cancel-safe.
@@ -82,6 +83,7 @@ pub async fn run(
                 performed = performing => performed,
             }
         };
+        memory.begun.finish().await;
         // However the work ended: what comes next wants to see the runtime as of now, with whatever a cancelled call did;
         // unless that was seen already.
         memory.last_work = Some(memory.settled.take().unwrap_or_else(Instant::now));

@@ -35,7 +35,7 @@ pub(crate) async fn start(lab: &Lab) -> Result<Vec<Row>> {
         let written = Timestamp::now();
         let (name, runs, shown) = start_pod(lab, &daemon).await?;
         hostlet.push((runs, shown));
-        parts.push(start_parts(&daemon, &name, written).await?);
+        parts.push(start_parts(daemon.socket(), &name, written).await?);
         end_pod(lab, &daemon, &name).await?;
     }
     let row = |metric: &str| Row::new(format!("one pod: {metric}"), Unit::Milliseconds);
@@ -97,7 +97,7 @@ pub(crate) async fn restart(lab: &Lab) -> Result<Vec<Row>> {
         let runs_again = until_next(&lab.watcher, mark, &container.id, killed).await?;
         runs.push(runs_again.duration_since(killed));
         until_shown(&daemon, 1, TICK).await?;
-        decisions.push(decided(&daemon, &name, wall).await?);
+        decisions.push(decided(daemon.socket(), &name, wall).await?);
         end_pod(lab, &daemon, &name).await?;
     }
     Ok(vec![
@@ -187,7 +187,8 @@ pub(crate) async fn stop_bare(lab: &Lab, pod: BarePod) -> Result<Duration> {
     Ok(took)
 }
 
-/// Lets the shims of the pod that ended end too.
+/// Lets the shims of the pod that ended end too, and hostlet do what it leaves for a quiet moment, so that neither is done
+/// in the turn of another.
 pub(crate) async fn pause() {
-    sleep(Duration::from_millis(233)).await;
+    sleep(Duration::from_millis(733)).await;
 }

@@ -1,12 +1,12 @@
 //! What hostlet's own timeline says of a pod: which part of the time is the runtime's, and which is hostlet's. Measures
 //! nothing itself.
 
+use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
 use hostlet::pod::timeline::{Entry, Step};
 use hostlet::server::TimelineView;
-use hostlet_integration::Daemon;
 use jiff::Timestamp;
 
 use crate::lab::ask;
@@ -14,7 +14,7 @@ use crate::lab::ask;
 /// The parts of one start.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct StartParts {
-    /// From the manifest's being written to the call for the sandbox.
+    /// From the pod's being created, as a manifest or in the API, to the call for the sandbox.
     pub(crate) before: Duration,
     /// RunPodSandbox.
     pub(crate) sandbox: Duration,
@@ -24,13 +24,20 @@ pub(crate) struct StartParts {
     pub(crate) container: Duration,
 }
 
-/// The parts of the start of the pod `name`, whose manifest was written at `written`.
-pub(crate) async fn start_parts(daemon: &Daemon, name: &str, written: Timestamp) -> Result<StartParts> {
-    let entries = entries(daemon, name).await?;
+impl StartParts {
+    /// From the pod's being created to its container's running.
+    pub(crate) fn all(&self) -> Duration {
+        self.before + self.sandbox + self.between + self.container
+    }
+}
+
+/// The parts of the start of the pod `name`, created at `created`, as the daemon with this control socket tells them.
+pub(crate) async fn start_parts(socket: &Path, name: &str, created: Timestamp) -> Result<StartParts> {
+    let entries = entries(socket, name).await?;
     let (sandbox, create) = (last(&entries, Step::Sandbox)?, last(&entries, Step::Create)?);
     let (sandbox_end, start_end) = (end(sandbox)?, end(last(&entries, Step::Start)?)?);
     Ok(StartParts {
-        before: between(written, sandbox.at),
+        before: between(created, sandbox.at),
         sandbox: between(sandbox.at, sandbox_end),
         between: between(sandbox_end, create.at),
         container: between(create.at, start_end),
@@ -38,12 +45,12 @@ pub(crate) async fn start_parts(daemon: &Daemon, name: &str, written: Timestamp)
 }
 
 /// How long after `moment` hostlet decided to make the pod's newest container.
-pub(crate) async fn decided(daemon: &Daemon, name: &str, moment: Timestamp) -> Result<Duration> {
-    Ok(between(moment, last(&entries(daemon, name).await?, Step::Create)?.at))
+pub(crate) async fn decided(socket: &Path, name: &str, moment: Timestamp) -> Result<Duration> {
+    Ok(between(moment, last(&entries(socket, name).await?, Step::Create)?.at))
 }
 
-async fn entries(daemon: &Daemon, name: &str) -> Result<Vec<Entry>> {
-    let answer = ask(daemon.socket(), &format!("/v1/timeline?pod={name}")).await?;
+async fn entries(socket: &Path, name: &str) -> Result<Vec<Entry>> {
+    let answer = ask(socket, &format!("/v1/timeline?pod={name}")).await?;
     let view: TimelineView = serde_json::from_slice(&answer).context("decoding a timeline")?;
     let track = view.pods.into_iter().next().with_context(|| format!("no timeline of {name}"))?;
     Ok(track.entries.into())

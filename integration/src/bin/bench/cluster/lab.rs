@@ -5,15 +5,16 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use futures::future::try_join_all;
-use futures::{StreamExt, TryStreamExt, stream};
+use futures::{StreamExt, stream};
 use hostlet_integration::cluster::{Agent, Node, Tenant};
 use hostlet_integration::real::PAUSE_IMAGE;
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::{Api, DeleteParams, PostParams};
 use serde_json::json;
-use tokio::time::Instant;
+use tokio::time::{Instant, sleep};
 
 use super::pods::PodWatch;
+use crate::lab::LONG;
 use crate::watch::Watcher;
 
 /// Seconds. The pause container ends at once; what needs this is an agent that waits without need.
@@ -121,8 +122,17 @@ impl ClusterLab {
     /// another's turn.
     pub(super) async fn clean(&self, side: &Side) -> Result<()> {
         let cri = self.node(side).host().cri();
-        let sandboxes = cri.sandboxes().await?;
-        stream::iter(&sandboxes).map(|it| cri.remove_sandbox(&it.id)).buffer_unordered(4).try_collect().await
+        let end = Instant::now() + LONG;
+        loop {
+            let sandboxes = cri.sandboxes().await?;
+            let removals = stream::iter(&sandboxes).map(|it| cri.remove_sandbox(&it.id)).buffer_unordered(4);
+            let removed: Vec<Result<()>> = removals.collect().await;
+            match removed.into_iter().collect() {
+                // The agent may be removing some of them itself: what two remove at once fails for one of them.
+                Err(_) if Instant::now() < end => sleep(Duration::from_millis(100)).await,
+                done => return done,
+            }
+        }
     }
 
     fn pod(&self, node: &str, token: Token) -> Result<(String, Pod)> {

@@ -4,6 +4,8 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
+use hostlet_integration::cluster::Agent;
+use jiff::Timestamp;
 use tokio::time::Instant;
 
 use super::lab::{ClusterLab, Side, Token};
@@ -11,24 +13,33 @@ use crate::lab::Lab;
 use crate::report::{Row, Target, Unit};
 use crate::single::{kill_container, pause, stop_bare, until_exited, until_next};
 use crate::stats::{median_ms, p90_ms};
+use crate::steps::{StartParts, start_parts};
 
 /// Samples of each figure.
 const SAMPLES: usize = 12;
 
 /// Create → Ready as a watch sees it.
 pub(crate) async fn start(lab: &Lab, cluster: &ClusterLab) -> Result<Vec<Row>> {
-    let mut bare = Vec::new();
+    let (mut bare, mut bare_parts, mut parts) = (Vec::new(), Vec::new(), Vec::new());
     let mut plain = [Vec::new(), Vec::new()];
     let mut with_token = [Vec::new(), Vec::new()];
     for _ in 0..SAMPLES {
         let begin = Instant::now();
         let pod = lab.start_bare().await?;
-        bare.push(begin.elapsed());
+        let took = begin.elapsed();
+        bare.push(took);
+        bare_parts.push((pod.sandbox_took, took - pod.sandbox_took));
         stop_bare(lab, pod).await?;
         for (token, all) in [(Token::Without, &mut plain), (Token::With, &mut with_token)] {
             for (side, took) in cluster.sides.iter().zip(all) {
+                let created = Timestamp::now();
                 let (name, ready) = cluster.run_one(side, token).await?;
                 took.push(ready);
+                if side.agent == Agent::Hostlet && token == Token::Without {
+                    let socket = cluster.node(side).host().hostlet_socket();
+                    let of_it = start_parts(&socket, &name, created).await?;
+                    parts.push((of_it, ready.saturating_sub(of_it.all())));
+                }
                 cluster.end_one(side, name).await?;
                 pause().await;
             }
@@ -36,8 +47,20 @@ pub(crate) async fn start(lab: &Lab, cluster: &ClusterLab) -> Result<Vec<Row>> {
     }
     let row =
         |metric: &str| Row::new(format!("cluster, one pod: created -> Ready{metric}"), Unit::Milliseconds);
+    let of = |part: fn(&(StartParts, Duration)) -> Duration| {
+        median_ms(&parts.iter().map(part).collect::<Vec<_>>())
+    };
+    let of_bare = |part: fn(&(Duration, Duration)) -> Duration| {
+        median_ms(&bare_parts.iter().map(part).collect::<Vec<_>>())
+    };
     Ok(vec![
         beside(row(", p50"), &bare, &plain, median_ms).target(Target::Added(12.0)),
+        row(", of that, created -> sandbox asked for").hostlet(of(|(parts, _)| parts.before)),
+        row(", of that, the sandbox").bare(of_bare(|parts| parts.0)).hostlet(of(|(parts, _)| parts.sandbox)),
+        row(", of that, the container")
+            .bare(of_bare(|parts| parts.1))
+            .hostlet(of(|(parts, _)| parts.between + parts.container)),
+        row(", of that, it runs -> Ready seen").hostlet(of(|(_, after)| *after)),
         beside(row(", p90"), &bare, &plain, p90_ms).target(Target::OfStock(1.0)),
         beside(row(" with a token, p50"), &bare, &with_token, median_ms).target(Target::OfStock(1.0)),
         beside(row(" with a token, p90"), &bare, &with_token, p90_ms).target(Target::OfStock(1.0)),
