@@ -5,6 +5,7 @@
 //! as failed. So a call that was begun goes on for a while when the work it belongs to is cancelled.
 
 use std::fmt;
+use std::panic::AssertUnwindSafe;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll};
@@ -55,10 +56,11 @@ impl<T> Future for Kept<T> {
     type Output = T;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<T> {
-        let Some(call) = &mut self.call else { return Poll::Pending };
+        // Out of its place, so that a call that panics is not kept.
+        let Some(mut call) = self.call.take() else { return Poll::Pending };
         let ended = call.poll_unpin(context);
-        if ended.is_ready() {
-            self.call = None;
+        if ended.is_pending() {
+            self.call = Some(call);
         }
         ended
     }
@@ -67,7 +69,8 @@ impl<T> Future for Kept<T> {
 impl<T> Drop for Kept<T> {
     fn drop(&mut self) {
         if let Some(call) = self.call.take() {
-            let call = call.map(drop).boxed();
+            // Nobody is left to catch its panic: the worker would end with it.
+            let call = AssertUnwindSafe(call).catch_unwind().map(drop).boxed();
             self.begun.calls.lock().unwrap_or_else(PoisonError::into_inner).push(call);
         }
     }
@@ -111,6 +114,23 @@ mod tests {
         assert_eq!((ended.load(Ordering::Relaxed), start.elapsed()), (1, Duration::from_secs(2) + PATIENCE));
         begun.finish().await;
         assert_eq!(start.elapsed(), Duration::from_secs(2) + PATIENCE);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_call_that_panics_harms_nobody_but_its_caller() {
+        let begun = Begun::default();
+        let call = async {
+            sleep(Duration::from_secs(2)).await;
+            panic!("on purpose")
+        };
+        let caught = AssertUnwindSafe(begun.keep::<()>(call)).catch_unwind().await;
+        assert!(caught.is_err() && begun.calls.lock().unwrap().is_empty());
+        let call = async {
+            sleep(Duration::from_secs(2)).await;
+            panic!("on purpose")
+        };
+        assert!(timeout(Duration::from_secs(1), begun.keep::<()>(call)).await.is_err());
+        begun.finish().await;
     }
 
     #[tokio::test(start_paused = true)]
