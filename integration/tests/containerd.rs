@@ -7,6 +7,8 @@
 mod adoption;
 #[path = "containerd/boot.rs"]
 mod boot;
+#[path = "containerd/broken_results.rs"]
+mod broken_results;
 #[path = "containerd/explain.rs"]
 mod explain;
 #[path = "containerd/harness.rs"]

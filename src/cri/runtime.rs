@@ -29,6 +29,9 @@ pub trait RuntimeService: Send + Sync + 'static {
     /// The version handshake.
     async fn version(&self) -> Result<Version, CriError>;
 
+    /// Which run of the runtime answers: another text after each of its restarts. None when that cannot be told.
+    async fn instance(&self) -> Option<String>;
+
     /// Readiness of the runtime and of its network.
     async fn status(&self) -> Result<RuntimeStatus, CriError>;
 

@@ -17,12 +17,16 @@ pub(super) type Changes = BTreeMap<Key, Option<Value>>;
 pub(super) struct Contents {
     rows: BTreeMap<Key, Value>,
     unwritten: BTreeSet<Key>,
+    /// Counts the changes.
+    version: u64,
+    /// Somebody waits until what is unwritten is written.
+    is_awaited: bool,
 }
 
 impl Contents {
     /// The contents of a file.
     pub(super) fn of_file(rows: BTreeMap<Key, Value>) -> Self {
-        Self { rows, unwritten: BTreeSet::new() }
+        Self { rows, ..Self::default() }
     }
 
     pub(super) fn get(&self, table: Table, key: &str) -> Option<&Value> {
@@ -42,6 +46,7 @@ impl Contents {
         }
         self.rows.insert(place.clone(), value.into());
         self.unwritten.insert(place);
+        self.version += 1;
         true
     }
 
@@ -57,16 +62,29 @@ impl Contents {
         }
         let changed = !gone.is_empty();
         self.unwritten.extend(gone);
+        self.version += u64::from(changed);
         changed
     }
 
     /// How soon something is to be written; none if the file has everything.
     pub(super) fn pace(&self) -> Option<Pace> {
-        self.unwritten.iter().map(|(table, _)| table.pace()).min()
+        let pace = self.unwritten.iter().map(|(table, _)| table.pace()).min()?;
+        Some(if self.is_awaited { Pace::Now } else { pace })
+    }
+
+    /// Grows with every change.
+    pub(super) fn version(&self) -> u64 {
+        self.version
+    }
+
+    /// Somebody waits until what is unwritten is written.
+    pub(super) fn is_awaited(&mut self) {
+        self.is_awaited = true;
     }
 
     /// What the file does not have yet. It counts as written from here on; see [`Self::put_back`].
     pub(super) fn take_changes(&mut self) -> Changes {
+        self.is_awaited = false;
         let places = std::mem::take(&mut self.unwritten);
         let value = |place: &Key| self.rows.get(place).cloned();
         places.into_iter().map(|place| (value(&place), place)).map(|(value, place)| (place, value)).collect()

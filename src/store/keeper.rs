@@ -16,7 +16,7 @@ use super::error::FileError;
 use super::file::StoreFile;
 use super::pace::due;
 use super::place::{self, Identity};
-use super::rows::Store;
+use super::rows::{Store, Tried};
 use crate::types::{Backoff, BackoffPolicy};
 
 /// How long the daemon before this one may take to let go of the file: it has five seconds for its end.
@@ -88,6 +88,7 @@ impl Keeper {
             Err(error) => return Some(error),
         };
         *self.store.contents() = Contents::of_file(rows);
+        self.store.set_tried(Tried { version: 0, is_written: error.is_none() });
         error
     }
 
@@ -120,7 +121,10 @@ impl Keeper {
 
     /// Brings the file up to date. Blocking. Answers whether that succeeded.
     pub fn write(&mut self) -> bool {
-        let changes = self.store.contents().take_changes();
+        let (changes, version) = {
+            let mut contents = self.store.contents();
+            (contents.take_changes(), contents.version())
+        };
         let written = match self.file.take().filter(|open| place::is_at(&self.path, open.identity)) {
             Some(open) => open.file.write(&changes).map(|_| open),
             None => self.write_all(),
@@ -137,11 +141,13 @@ impl Keeper {
             Ok(open) => {
                 self.file = Some(open);
                 self.tell(None);
+                self.store.set_tried(Tried { version, is_written: true });
                 true
             }
             Err(error) => {
                 self.store.contents().put_back(changes);
                 self.tell(Some(&error));
+                self.store.set_tried(Tried { version, is_written: false });
                 false
             }
         }

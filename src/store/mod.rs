@@ -2,8 +2,9 @@
 //! that a look at the runtime or at the manifests would tell, and knows nothing of what its rows mean.
 //!
 //! The daemon works on the rows in memory ([`Store`]); they are the truth. The file is a copy of them that the [`Keeper`]
-//! brings up to date a moment later. So nobody ever waits for the disk, and whatever happens to the file (damage, a full disk)
-//! costs nothing while the daemon lives: it is written anew from memory.
+//! brings up to date a moment later. So nobody waits for the disk but who must know that a row outlives a kill
+//! ([`Store::written`]), and whatever happens to the file (damage, a full disk) costs nothing while the daemon lives: it is
+//! written anew from memory.
 
 mod contents;
 #[cfg(test)]

@@ -15,6 +15,7 @@ const SELDOM: Duration = Duration::from_secs(30);
 pub(super) fn due(pace: Pace, changed: Instant, last: Option<Instant>) -> Instant {
     let burst = changed + BURST;
     match (pace, last) {
+        (Pace::Now, _) => changed,
         (Pace::Seldom, Some(last)) => burst.max(last + SELDOM),
         (Pace::Soon, _) | (Pace::Seldom, None) => burst,
     }
@@ -28,6 +29,7 @@ mod tests {
     fn what_may_wait_waits_for_its_turn_and_what_may_not_does_not() {
         let start = Instant::now();
         let after = |seconds| start + Duration::from_secs(seconds);
+        assert_eq!(due(Pace::Now, after(5), Some(after(5))), after(5));
         assert_eq!(due(Pace::Soon, after(5), Some(after(5))), after(5) + BURST);
         assert_eq!(due(Pace::Seldom, after(5), None), after(5) + BURST);
         assert_eq!(due(Pace::Seldom, after(5), Some(after(1))), after(31));

@@ -1,6 +1,7 @@
-//! The handle on the rows in memory. Every operation is short, and none waits for the disk.
+//! The handle on the rows in memory. Every operation is short, and only one, which says so, waits for the disk.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -9,6 +10,18 @@ use tokio::sync::{Notify, watch};
 use super::contents::Contents;
 use super::table::Table;
 use crate::types::json;
+
+/// How far the file has come.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Tried {
+    /// The version of the rows that was last tried to be written.
+    pub(super) version: u64,
+    /// Whether that succeeded.
+    pub(super) is_written: bool,
+}
+
+/// The longest that anybody waits for the disk.
+const DISK_PATIENCE: Duration = Duration::from_secs(5);
 
 /// The rows. Cheap to clone; all clones are one store. The default one is empty and has no file: what is put into it is gone
 /// with it.
@@ -21,6 +34,7 @@ pub struct Store {
 struct Shared {
     contents: Mutex<Contents>,
     changed: Notify,
+    tried: watch::Sender<Option<Tried>>,
     trouble: watch::Sender<Option<String>>,
 }
 
@@ -65,6 +79,27 @@ impl Store {
         if self.contents().retain(table, keep) {
             self.shared.changed.notify_one();
         }
+    }
+
+    /// Waits until what was put before is on the disk: for what must be known even if the daemon is killed in the next moment.
+    /// Does not wait for a file that there is none of or that cannot be written, nor longer than five seconds.
+    pub async fn written(&self) {
+        let version = {
+            let mut contents = self.contents();
+            contents.is_awaited();
+            contents.version()
+        };
+        self.shared.changed.notify_one();
+        let mut tried = self.shared.tried.subscribe();
+        let is_over = |tried: &Option<Tried>| tried.is_none_or(|t| t.version >= version || !t.is_written);
+        if tokio::time::timeout(DISK_PATIENCE, tried.wait_for(is_over)).await.is_err() {
+            tracing::warn!("the store's file takes more than five seconds to be written; going on");
+        }
+    }
+
+    /// How far the file has come; a store of which this was never said has none.
+    pub(super) fn set_tried(&self, tried: Tried) {
+        self.shared.tried.send_replace(Some(tried));
     }
 
     /// What is wrong with the file, in a sentence or several; none if nothing is.

@@ -358,3 +358,37 @@ async fn a_write_that_fails_is_tried_again_until_it_succeeds() {
     assert_eq!(running.on_disk(PODS), BTreeMap::from([("a".to_owned(), 1), ("b".to_owned(), 2)]));
     assert_eq!(*running.store.trouble().borrow(), None);
 }
+
+#[tokio::test(start_paused = true)]
+async fn who_waits_for_the_disk_finds_the_row_there_at_once() {
+    let running = Running::start().await;
+    for n in 0..5 {
+        running.store.put(Table::CrashLoops, "a", &n);
+        running.store.put(Table::AskedStarts, "a", &n);
+        running.store.written().await;
+        for table in [Table::CrashLoops, Table::AskedStarts] {
+            assert_eq!(running.on_disk(table), row("a", n));
+        }
+    }
+    running.store.written().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn nobody_waits_for_a_file_that_there_is_none_of_or_that_cannot_be_written() {
+    let start = tokio::time::Instant::now();
+    let without = Store::default();
+    without.put(PODS, "a", &1);
+    without.written().await;
+    assert_eq!(start.elapsed(), Duration::ZERO);
+
+    let running = Running::start().await;
+    let home = at(&running.directory).parent().unwrap().to_owned();
+    fs::rename(&home, home.with_extension("gone")).unwrap();
+    fs::write(&home, "").unwrap();
+    running.store.put(PODS, "a", &1);
+    running.store.written().await;
+    let start = tokio::time::Instant::now();
+    running.store.put(PODS, "a", &2);
+    running.store.written().await;
+    assert_eq!(start.elapsed(), Duration::ZERO);
+}

@@ -2,6 +2,7 @@
 
 mod addresses;
 mod changes;
+mod cni_results;
 mod dirs;
 mod error;
 mod file_work;
@@ -17,6 +18,7 @@ mod watch;
 
 pub use addresses::{is_own_ip, outgoing_ips};
 pub use changes::{Changes, Progress};
+pub use cni_results::{CNI_RESULTS, is_of_broken_result, remove_broken_results};
 pub use dirs::HostDirs;
 pub use error::SysError;
 pub use file_work::file_work;

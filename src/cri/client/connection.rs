@@ -54,6 +54,11 @@ impl CriClient {
         self.channel.clone()
     }
 
+    /// Where the runtime listens.
+    pub(super) fn socket(&self) -> &Path {
+        &self.socket
+    }
+
     pub(super) fn timeout(&self) -> Duration {
         self.timeout
     }

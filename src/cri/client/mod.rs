@@ -4,6 +4,7 @@ mod connection;
 pub(super) mod convert;
 mod events;
 mod image;
+mod instance;
 mod pods;
 mod runtime;
 

@@ -49,6 +49,10 @@ impl RuntimeService for CriClient {
         })
     }
 
+    async fn instance(&self) -> Option<String> {
+        super::instance::of(self.socket()).await
+    }
+
     async fn status(&self) -> Result<RuntimeStatus, CriError> {
         let request = wire::StatusRequest { verbose: false };
         let call = async { self.runtime().status(request).await };

@@ -34,6 +34,7 @@ impl World {
         let recovering_until = later(down_until, restart.recovering);
         self.outage = Some(Outage { down_until, recovering_until });
         self.forget_unlanded();
+        self.restarts += 1;
         if restart.takes_pods_along {
             let containers: Vec<ContainerId> = self.containers.keys().cloned().collect();
             for id in containers {

@@ -41,6 +41,10 @@ impl RuntimeService for FakeRuntime {
         self.call(Self::plain(Operation::Version), |world, _| Ok(world.version.clone())).await
     }
 
+    async fn instance(&self) -> Option<String> {
+        Some(self.with(|world, _| format!("run {}", world.restarts)))
+    }
+
     async fn status(&self) -> Result<RuntimeStatus, CriError> {
         self.call(Self::plain(Operation::Status), |world, _| Ok(world.status.clone())).await
     }

@@ -41,6 +41,8 @@ pub(super) struct World {
     pub(super) cgroup_driver: Option<CgroupDriver>,
     /// None while the runtime never ended.
     pub(super) outage: Option<Outage>,
+    /// How often it ended and came back.
+    pub(super) restarts: u32,
     /// What became of containers so far.
     pub(super) history: Vec<Happened>,
     /// The largest list that is sent, in bytes on the wire.
@@ -74,6 +76,7 @@ impl World {
             status: RuntimeStatus { runtime: ready.clone(), network: ready, ..RuntimeStatus::default() },
             cgroup_driver: None,
             outage: None,
+            restarts: 0,
             history: Vec::new(),
             message_limit: usize::MAX,
             late: BTreeMap::new(),

@@ -166,6 +166,7 @@ impl AdmittedPods {
         let state = self.lock();
         let is_admitted = |uid: &str| state.admitted.contains_key(uid);
         self.store.retain(Table::AdmittedPods, |uid| known.contains(uid) || is_admitted(uid));
+        self.store.retain(Table::AskedStarts, |uid| known.contains(uid));
         self.store.retain(Table::CrashLoops, |uid| known.contains(uid));
         self.store.retain(Table::ImagePulls, |uid| known.contains(uid));
     }

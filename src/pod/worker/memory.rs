@@ -9,6 +9,7 @@ use k8s_openapi::api::core::v1::PodStatus as ApiStatus;
 use tokio::time::Instant;
 
 use super::EnvNeeds;
+use super::asked::AskedStarts;
 use super::begun::Begun;
 use crate::pod::CrashLoops;
 use crate::pod::status::Lifecycle;
@@ -43,6 +44,10 @@ pub struct Memory {
     pub env: EnvNeeds,
     /// What ended containers left in their termination logs.
     pub termination_messages: BTreeMap<ContainerId, String>,
+    /// Starts that were asked for, of containers that are to run once.
+    pub asked: AskedStarts,
+    /// Whether its containers must not run again when nobody knows whether they ran.
+    pub runs_once: bool,
     /// Calls to the runtime that cancelled work was in the middle of.
     pub begun: Begun,
     /// When the last work ended, was cancelled or panicked: the next one wants to see the runtime as of later.
@@ -61,10 +66,12 @@ pub struct Memory {
 }
 
 impl Memory {
-    /// Nothing remembered but these back-offs.
-    pub fn new(crash_loops: CrashLoops) -> Self {
+    /// Nothing remembered but these back-offs and starts.
+    pub fn new(crash_loops: CrashLoops, asked: AskedStarts) -> Self {
         Self {
             crash_loops,
+            asked,
+            runs_once: false,
             waiting: BTreeMap::new(),
             retries: BTreeMap::new(),
             failure: None,

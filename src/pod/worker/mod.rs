@@ -1,5 +1,6 @@
 //! The worker that owns one pod's life: its state machine, the plan of a step, and the performing of it.
 
+mod asked;
 mod begun;
 mod env_needs;
 mod memory;
@@ -13,6 +14,7 @@ mod syncer;
 mod task;
 mod volumes;
 
+pub use asked::AskedStarts;
 pub use env_needs::EnvNeeds;
 pub use memory::{Memory, WaitingReason};
 pub use plan::{BackingOff, Kill, Leftovers, Plan, RestartPolicy, SandboxPlan, Start, plan};

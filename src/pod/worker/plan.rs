@@ -49,6 +49,8 @@ pub struct Start {
     pub index: usize,
     /// Made already by a sync that did not get to start it: only start it.
     pub adopt: Option<ContainerId>,
+    /// Made already, never ran, and is not to be started as it is: the new one takes its place and its attempt.
+    pub replace: Option<ContainerId>,
 }
 
 /// A container that waits until it may be started again.
@@ -104,11 +106,18 @@ enum Wish {
     /// It runs as it should, or has ended for good.
     Leave { ended: bool },
     /// It should run and does not; the container whose end or absence says so.
-    Start { adopt: Option<ContainerId> },
+    Start { adopt: Option<ContainerId>, replace: Option<ContainerId> },
     /// It waits out its back-off.
     Wait(BackingOff),
     /// The running one must go first.
     Replace(Kill),
+}
+
+impl Wish {
+    /// It should run, and nothing of it was made yet.
+    fn anew() -> Self {
+        Self::Start { adopt: None, replace: None }
+    }
 }
 
 /// Makes the plan for a pod. `hash` gives the hash a container of the spec has today.
@@ -144,11 +153,11 @@ pub fn plan(
         match wish {
             Wish::Leave { ended: true } => ended += 1,
             Wish::Leave { ended: false } => running += 1,
-            Wish::Start { adopt } => plan.start.push(Start { index, adopt }),
+            Wish::Start { adopt, replace } => plan.start.push(Start { index, adopt, replace }),
             Wish::Wait(wait) => plan.backing_off.push(wait),
             Wish::Replace(kill) => {
                 plan.kill.push(kill);
-                plan.start.push(Start { index, adopt: None });
+                plan.start.push(Start { index, adopt: None, replace: None });
             }
         }
     }
@@ -169,8 +178,8 @@ pub fn plan(
         // The sandbox died with its containers, and all of them wait: a new one is made when the first may start.
         plan.sandbox = SandboxPlan::Stop;
     }
-    let adopted: Vec<&ContainerId> = plan.start.iter().filter_map(|start| start.adopt.as_ref()).collect();
-    plan.leftovers = leftovers(observed, &adopted);
+    let made = plan.start.iter().flat_map(|start| start.adopt.iter().chain(&start.replace));
+    plan.leftovers = leftovers(observed, &made.collect::<Vec<_>>());
     plan
 }
 
@@ -247,7 +256,7 @@ fn wish_in_sandbox(
     hash: u32,
     now: Timestamp,
 ) -> Wish {
-    let Some(status) = status else { return Wish::Start { adopt: None } };
+    let Some(status) = status else { return Wish::anew() };
     match status.state {
         ContainerState::Running => {
             if status.hash == Some(hash) {
@@ -261,8 +270,11 @@ fn wish_in_sandbox(
         }
         ContainerState::Created => {
             let is_here = status.sandbox.as_ref() == observed.sandbox().map(|s| &s.id);
-            let adopt = (is_here && status.hash == Some(hash)).then(|| status.id.clone());
-            Wish::Start { adopt }
+            if is_here && status.hash == Some(hash) {
+                Wish::Start { adopt: Some(status.id.clone()), replace: None }
+            } else {
+                Wish::Start { adopt: None, replace: Some(status.id.clone()) }
+            }
         }
         ContainerState::Unknown => Wish::Replace(Kill {
             id: status.id.clone(),
@@ -280,12 +292,11 @@ fn wish_in_new_sandbox(
     crash_loops: &CrashLoops,
     now: Timestamp,
 ) -> Wish {
-    let Some(status) = status else { return Wish::Start { adopt: None } };
+    let Some(status) = status else { return Wish::anew() };
     match status.state {
         ContainerState::Exited => restart(status, policy, crash_loops, now),
-        ContainerState::Created | ContainerState::Running | ContainerState::Unknown => {
-            Wish::Start { adopt: None }
-        }
+        ContainerState::Created => Wish::Start { adopt: None, replace: Some(status.id.clone()) },
+        ContainerState::Running | ContainerState::Unknown => Wish::anew(),
     }
 }
 
@@ -295,7 +306,7 @@ fn restart(ended: &ContainerStatus, policy: RestartPolicy, crash_loops: &CrashLo
     }
     match crash_loops.in_force(ended, now) {
         Some((pause, until)) => Wish::Wait(BackingOff { name: ended.name.to_string(), pause, until }),
-        None => Wish::Start { adopt: None },
+        None => Wish::anew(),
     }
 }
 
@@ -327,15 +338,15 @@ pub struct Leftovers {
 }
 
 /// What is left over of a pod. Of each container one dead instance is kept, for its exit code and log; of the sandboxes
-/// the newest and those that still hold a container. Made containers in `adopted` are still to be started.
-pub(super) fn leftovers(observed: &PodStatus, adopted: &[&ContainerId]) -> Leftovers {
+/// the newest and those that still hold a container. The made containers in `needed` are seen to by whoever starts them.
+pub(super) fn leftovers(observed: &PodStatus, needed: &[&ContainerId]) -> Leftovers {
     let mut seen: HashSet<&str> = HashSet::new();
     let mut containers = Vec::new();
     for container in &observed.containers {
         let is_left = match container.state {
             ContainerState::Running | ContainerState::Unknown => false,
             // Never ran: it has no exit code and no log worth keeping.
-            ContainerState::Created => !adopted.contains(&&container.id),
+            ContainerState::Created => !needed.contains(&&container.id),
             ContainerState::Exited => !seen.insert(&container.name),
         };
         if is_left {

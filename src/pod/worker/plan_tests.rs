@@ -120,7 +120,7 @@ fn a_changed_definition_replaces_a_running_container_whatever_the_policy() {
     for policy in ["Always", "OnFailure", "Never"] {
         let plan = planned(policy, &["a"], &observed(vec![ready()], vec![old.clone()]));
         assert_eq!(plan.kill[0].message, "Container a definition changed, will be restarted");
-        assert_eq!(plan.start, [Start { index: 0, adopt: None }]);
+        assert_eq!(plan.start, [Start { index: 0, adopt: None, replace: None }]);
     }
 }
 
@@ -128,12 +128,13 @@ fn a_changed_definition_replaces_a_running_container_whatever_the_policy() {
 fn a_container_made_but_not_started_is_adopted_only_in_its_own_sandbox() {
     let made = container("a", 0, ContainerState::Created);
     let plan = planned("Always", &["a"], &observed(vec![ready()], vec![made.clone()]));
-    assert_eq!(plan.start, [Start { index: 0, adopt: Some(made.id.clone()) }]);
+    assert_eq!(plan.start, [Start { index: 0, adopt: Some(made.id.clone()), replace: None }]);
     assert!(plan.leftovers.containers.is_empty());
     let elsewhere = ContainerStatus { sandbox: Some("other".into()), ..made.clone() };
     let plan = planned("Always", &["a"], &observed(vec![ready()], vec![elsewhere]));
-    assert_eq!(plan.start, [Start { index: 0, adopt: None }]);
-    assert_eq!(plan.leftovers.containers, [made.id]);
+    assert_eq!(plan.start, [Start { index: 0, adopt: None, replace: Some(made.id) }]);
+    // Its place is taken before: its name is that of the one to come.
+    assert!(plan.leftovers.containers.is_empty());
 }
 
 #[test]
@@ -223,7 +224,14 @@ impl World {
                         return;
                     }
                     let name = names[start.index];
-                    let attempt = self.status.container(name).map_or(0, |c| c.attempt + 1);
+                    let mut attempt = self.status.container(name).map_or(0, |c| c.attempt + 1);
+                    if let Some(replaced) = &start.replace {
+                        attempt -= 1;
+                        self.status.containers.retain(|c| c.id != *replaced);
+                        if !act() {
+                            return;
+                        }
+                    }
                     self.made += 1;
                     let made = ContainerStatus {
                         id: format!("made-{}", self.made).into(),

@@ -9,7 +9,7 @@ use super::plan::Start;
 use super::syncer::Services;
 use super::{Memory, Retry, WaitingReason};
 use crate::cri::wire::PodSandboxConfig;
-use crate::cri::{ContainerState, CriError};
+use crate::cri::{ContainerState, ContainerStatus, CriError};
 use crate::image::{ImageError, ImageRequest, PullPolicy};
 use crate::pleg::PodStatus;
 use crate::pod::container::{EnvSources, container_config, container_mounts};
@@ -31,6 +31,12 @@ pub(super) struct PodSandbox {
 pub(super) struct NotStarted {
     pub(super) waiting: WaitingReason,
     pub(super) retry: Retry,
+}
+
+/// Which attempt a container is, and which one that never ran is to make room for it.
+struct Made<'a> {
+    attempt: u32,
+    replaced: Option<&'a ContainerStatus>,
 }
 
 fn not_started(reason: &str, message: impl Into<String>, retry: Retry) -> NotStarted {
@@ -80,12 +86,14 @@ impl Services {
         let (id, attempt) = match &start.adopt {
             Some(id) => (id.clone(), previous.map_or(0, |c| c.attempt)),
             None => {
-                let attempt = match previous {
-                    Some(previous) => previous.attempt + 1,
-                    None => self.attempt_from_logs(&reference, &container.name).await,
+                let replaced = previous.filter(|p| Some(&p.id) == start.replace.as_ref());
+                let attempt = match (previous, replaced) {
+                    (_, Some(replaced)) => replaced.attempt,
+                    (Some(previous), None) => previous.attempt + 1,
+                    (None, None) => self.attempt_from_logs(&reference, &container.name).await,
                 };
-                let made = self.make_container(pod, &reference, container, attempt, place, memory).await?;
-                (made, attempt)
+                let made = Made { attempt, replaced };
+                (self.make_container(pod, &reference, container, made, place, memory).await?, attempt)
             }
         };
         // Counted whether or not it succeeds: what cannot be started at all must back off too.
@@ -96,6 +104,7 @@ impl Services {
         self.begin(&reference, Activity::WaitingForTurn);
         let permit = self.gate.enter(Turn::of(pod)).await;
         self.begin(&reference, Activity::StartingContainer { container: container.name.clone() });
+        self.note_start(&reference, &id, observed, memory).await;
         let (runtime, logs) = (self.runtime.clone(), self.logs.clone());
         let (owner, name) = (reference.clone(), container.name.clone());
         let call = async move {
@@ -118,12 +127,22 @@ impl Services {
         Ok(())
     }
 
+    /// Notes a start, on the disk too, if the container must not run again when nobody knows whether it ran.
+    async fn note_start(&self, pod: &PodRef, id: &ContainerId, observed: &PodStatus, memory: &mut Memory) {
+        if !memory.runs_once {
+            return;
+        }
+        memory.asked.note(id, self.runtime.instance().await, observed);
+        self.store.put(Table::AskedStarts, pod.uid.as_str(), &memory.asked);
+        self.store.written().await;
+    }
+
     async fn make_container(
         &self,
         pod: &Arc<Pod>,
         reference: &PodRef,
         container: &Container,
-        attempt: u32,
+        Made { attempt, replaced }: Made<'_>,
         (sandbox, volumes): (&PodSandbox, &PodVolumes),
         memory: &mut Memory,
     ) -> Result<ContainerId, NotStarted> {
@@ -154,6 +173,9 @@ impl Services {
         self.begin(reference, Activity::WaitingForTurn);
         let permit = self.gate.enter(Turn::of(pod)).await;
         self.begin(reference, Activity::CreatingContainer { container: container.name.clone() });
+        if let Some(replaced) = replaced {
+            self.make_room(reference, container, replaced, memory).await?;
+        }
         let (runtime, sandbox, within) = (self.runtime.clone(), sandbox.id.clone(), sandbox.config.clone());
         let call = async move { runtime.create_container(&sandbox, config, within).await };
         match memory.begun.keep(permit.during(call)).await {
@@ -170,6 +192,28 @@ impl Services {
                 Err(not_started("CreateContainerError", error.to_string(), Retry::after(&error)))
             }
         }
+    }
+
+    /// Removes a container that never ran, whose name and log the one to come will have. Its log goes first: should this
+    /// end in between, no log counts an attempt that was none.
+    async fn make_room(
+        &self,
+        pod: &PodRef,
+        container: &Container,
+        replaced: &ContainerStatus,
+        memory: &mut Memory,
+    ) -> Result<(), NotStarted> {
+        let logs = self.logs.clone();
+        let (owner, id, attempt) = (pod.clone(), replaced.id.clone(), replaced.attempt);
+        let name = replaced.name.clone();
+        let removed = file_work(move || logs.remove_container_logs(&owner, &name, attempt, &id)).await;
+        if let Ok(Err(error)) = removed {
+            tracing::warn!(%pod, uid = %pod.uid, error = error_chain(&error), "cannot remove a container's log");
+        }
+        self.runtime.remove_container(&replaced.id).await.map_err(|error| {
+            self.failed(pod, container, &error.to_string(), memory);
+            not_started("CreateContainerError", error.to_string(), Retry::after(&error))
+        })
     }
 
     /// What a container's environment is made from. What is not known yet is waited for, but not for long.

@@ -1,6 +1,7 @@
 //! Stopping pods: their containers within the grace period, then their sandboxes, then what is left on the host. Kills
 //! never pass the start gate; the ends of many pods at once have one of their own.
 
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -17,8 +18,8 @@ use crate::cri::{ContainerState, CriError};
 use crate::pleg::PodStatus;
 use crate::pod::timeline::Step;
 use crate::pod::{Activity, is_static, pod_ref, remove_pod_dir};
-use crate::sys::file_work;
-use crate::types::{ContainerId, PodEvent, PodRef, error_chain};
+use crate::sys::{CNI_RESULTS, file_work, is_of_broken_result, remove_broken_results};
+use crate::types::{ContainerId, PodEvent, PodRef, SandboxId, error_chain};
 
 /// The runtime is never given less to stop a container, whatever the source of the grace period (as upstream).
 const MIN_STOP_SECONDS: i64 = 2;
@@ -206,10 +207,34 @@ impl Services {
         if !observed.sandboxes.is_empty() {
             self.begin(pod, Activity::StoppingSandbox);
         }
-        join_all(observed.sandboxes.iter().map(|s| self.runtime.stop_sandbox(&s.id)))
-            .await
-            .into_iter()
-            .collect()
+        join_all(observed.sandboxes.iter().map(|s| self.stop_sandbox(pod, &s.id))).await.into_iter().collect()
+    }
+
+    /// Stops one sandbox, also where the runtime was killed while its network was noted.
+    async fn stop_sandbox(&self, pod: &PodRef, id: &SandboxId) -> Result<(), CriError> {
+        let stopped = self.runtime.stop_sandbox(id).await;
+        let Err(error) = &stopped else { return stopped };
+        if !is_of_broken_result(&error.to_string()) {
+            return stopped;
+        }
+        let sandbox = id.clone();
+        let removed =
+            file_work(move || remove_broken_results(Path::new(CNI_RESULTS), sandbox.as_str())).await;
+        let uid = &pod.uid;
+        match removed {
+            Ok(Ok(removed)) if !removed.is_empty() => {
+                let files: Vec<_> = removed.iter().map(|file| file.display().to_string()).collect();
+                let files = files.join(", ");
+                tracing::warn!(%pod, %uid, files, "removed what a killed container runtime left of the pod's network result");
+                self.runtime.stop_sandbox(id).await
+            }
+            Ok(Ok(_)) | Err(_) => stopped,
+            Ok(Err(problem)) => {
+                let error = error_chain(&problem);
+                tracing::warn!(%pod, %uid, error, "cannot look for broken network results in {CNI_RESULTS}");
+                stopped
+            }
+        }
     }
 
     /// Stops one container.

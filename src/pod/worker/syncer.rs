@@ -1,5 +1,6 @@
 //! What all work on pods needs, and the first fork of the way: sync, terminate, finish or reap.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -8,17 +9,17 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 
 use super::task::PodSyncer;
-use super::{EnvNeeds, Memory, Outcome, Work};
+use super::{EnvNeeds, Memory, Outcome, RestartPolicy, Work, asked};
 use crate::cgroup::Cgroups;
-use crate::cri::{RuntimeService, RuntimeStatus};
+use crate::cri::{ContainerStatus, RuntimeService, RuntimeStatus};
 use crate::image::Images;
 use crate::log::LogLayout;
-use crate::pleg::{Observed, PlegHandle};
+use crate::pleg::{Observed, PlegHandle, PodStatus};
 use crate::pod::container::HostSettings;
 use crate::pod::service_env::ServiceEnv;
 use crate::pod::{Activity, CrashLoops, PodEvents, StartGate, StatusBoard, StopGate, pod_ref};
 use crate::store::{Store, Table};
-use crate::sys::Mounts;
+use crate::sys::{Mounts, file_work};
 use crate::types::{Lull, PodRef, PodUid, WallClock};
 use crate::volume::Volumes;
 use crate::volume::objects::ObjectSource;
@@ -69,11 +70,19 @@ pub struct Services {
 impl PodSyncer for Services {
     fn memory(&self, pod: &PodRef) -> Memory {
         let stored = self.store.get(Table::CrashLoops, pod.uid.as_str());
-        Memory::new(CrashLoops::new(self.crash_loop_cap, stored.unwrap_or_default()))
+        let asked = self.store.get(Table::AskedStarts, pod.uid.as_str());
+        let crash_loops = CrashLoops::new(self.crash_loop_cap, stored.unwrap_or_default());
+        Memory::new(crash_loops, asked.unwrap_or_default())
     }
 
     async fn perform(&self, work: &Work, memory: &mut Memory) -> Outcome {
         memory.failure = None;
+        memory.runs_once = match work {
+            Work::Sync(pod) | Work::Terminate { pod, .. } | Work::Finish { pod, .. } => {
+                RestartPolicy::of(pod) != RestartPolicy::Always
+            }
+            Work::Reap { .. } => false,
+        };
         match work {
             Work::Sync(pod) => memory.env.follow(pod, &*self.objects),
             // Nothing of it starts any more.
@@ -129,12 +138,28 @@ impl Services {
         self.board.retries(&pod.uid, memory.retries.clone());
     }
 
-    /// The pod as the runtime has it after our last work on it ended.
+    /// The pod as the runtime has it after our last work on it ended, with what really came of starts that were cut short.
     pub(super) async fn observe(&self, pod: &PodRef, memory: &Memory) -> Observed {
         let cache = self.pleg.cache();
         if !cache.is_newer(pod, memory.last_work) {
             self.pleg.relist(pod);
         }
-        cache.newer_than(pod, memory.last_work).await
+        let observed = cache.newer_than(pod, memory.last_work).await?;
+        Ok(self.with_lost_starts(&observed, memory).await.map_or(observed, Arc::new))
+    }
+
+    /// None where the runtime has told all.
+    async fn with_lost_starts(&self, observed: &PodStatus, memory: &Memory) -> Option<PodStatus> {
+        let unclear = observed.containers.iter().filter(|c| memory.runs_once && asked::is_unclear(c));
+        let logs: Vec<_> = unclear.map(|c| (c.id.clone(), c.log_path.clone())).collect();
+        let (mut runtime, mut logged) = (None, HashSet::new());
+        if !logs.is_empty() {
+            runtime = self.runtime.instance().await;
+            let says = |path: &str| std::fs::metadata(path).is_ok_and(|log| log.len() > 0);
+            let look = move || logs.into_iter().filter(|(_, path)| says(path)).map(|(id, _)| id).collect();
+            logged = file_work(look).await.unwrap_or_default();
+        }
+        let has_logged = |c: &ContainerStatus| logged.contains(&c.id);
+        asked::as_it_was(observed, &memory.asked, memory.runs_once, runtime.as_deref(), has_logged)
     }
 }
