@@ -2,7 +2,7 @@
 # A containerd 2, which no distribution of today's tests has: built from its Go module, once per version. Sourced after
 # common.sh.
 
-CONTAINERD2_VERSION=2.1.9
+CONTAINERD2_VERSION=2.4.2
 
 # Where it is kept between runs, beside what cargo keeps for a person.
 containerd2_dir() {

@@ -2,8 +2,8 @@
 # The programs of a Kubernetes control plane, and the stock kubelet to compare with: each built from its Go module, once
 # per version, or taken from KUBEBUILDER_ASSETS. Sourced after common.sh and containerd2.sh.
 
-KUBERNETES_VERSION=1.36.3
-ETCD_VERSION=3.6.8
+KUBERNETES_VERSION=1.37.2
+ETCD_VERSION=3.7.3
 
 # Where they are kept between runs, beside what cargo keeps for a person.
 kubernetes_dir() {

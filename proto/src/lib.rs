@@ -1,1 +1,3 @@
-//! Wire definitions.
+//! Wire definitions that no well-kept crate has. Only what hostlet uses; no behaviour.
+
+pub mod cri;

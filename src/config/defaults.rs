@@ -1,4 +1,4 @@
-//! The defaults of KubeletConfiguration, applied once, after everything is merged. They are upstream's of Kubernetes 1.36
+//! The defaults of KubeletConfiguration, applied once, after everything is merged. They are upstream's of Kubernetes 1.37
 //! but for a host that runs alone, which gets safe and fast ones. Validates nothing.
 
 use std::collections::BTreeMap;
@@ -145,7 +145,6 @@ fn resources(kc: &mut KubeletConfiguration) {
     kc.shutdown_grace_period_critical_pods.get_or_insert(GoDuration::default());
     kc.crash_loop_back_off.max_container_restart_period.get_or_insert(GoDuration::from_secs(300));
     kc.seccomp_default.get_or_insert(false);
-    kc.memory_throttling_factor.get_or_insert(0.9);
     kc.memory_reservation_policy.get_or_insert(MemoryReservationPolicy::None);
     kc.local_storage_capacity_isolation.get_or_insert(true);
     text(&mut kc.container_runtime_endpoint, "unix:///run/containerd/containerd.sock");
@@ -213,7 +212,7 @@ mod tests {
         without_nulls(serde_json::to_value(&kc).unwrap())
     }
 
-    /// What a kubelet 1.36 without a setting says at `/configz`, and the thresholds it adds for itself.
+    /// What a kubelet 1.37 without a setting says at `/configz`, and the thresholds it adds for itself.
     fn upstream() -> Value {
         serde_json::from_str(include_str!("testdata/upstream_defaults.json")).unwrap()
     }

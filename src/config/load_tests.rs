@@ -263,7 +263,7 @@ fn what_is_not_served_is_refused_or_said() {
     let host = Host::new(&[(
         "a.yaml",
         &format!(
-            "{HEAD}readOnlyPort: 10255\nauthorization: {{mode: Webhook}}\nrotateCertificates: true\ntlsCertFile: a.crt\nfeatureGates:\n  MemoryQoS: true\n"
+            "{HEAD}readOnlyPort: 10255\nauthorization: {{mode: Webhook}}\nrotateCertificates: true\ntlsCertFile: a.crt\nfeatureGates:\n  MemoryQoS: false\n"
         ),
     )]);
     assert_eq!(

@@ -9,6 +9,7 @@ mod files;
 mod flag_table;
 mod flag_value;
 mod flags;
+mod gate_table;
 mod gates;
 mod hostlet;
 mod layers;

@@ -55,6 +55,7 @@ pub(super) const FIELDS: &[(&str, Support)] = &[
     ("tlsCertFile", NO_SERVER),
     ("tlsPrivateKeyFile", NO_SERVER),
     ("tlsCipherSuites", NO_SERVER),
+    ("tlsCurvePreferences", NO_SERVER),
     ("tlsMinVersion", NO_SERVER),
     ("serverTLSBootstrap", NO_SERVER),
     ("authentication.x509.clientCAFile", NO_SERVER),
@@ -188,6 +189,12 @@ pub(super) const FIELDS: &[(&str, Support)] = &[
     ("featureGates", Served),
     ("seccompDefault", Served),
     ("allowedUnsafeSysctls", Served),
+    (
+        "defaultPodSysctls",
+        Refused(
+            "hostlet sets only the sysctls that a pod names itself; name them in securityContext.sysctls",
+        ),
+    ),
     ("protectKernelDefaults", Refused("hostlet does not check the kernel's settings yet; remove this")),
     ("userNamespaces.idsPerPod", Ignored("hostlet does not run pods in user namespaces yet")),
     ("shutdownGracePeriod", NO_SHUTDOWN),

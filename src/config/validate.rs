@@ -11,6 +11,9 @@ use super::settings::socket_path;
 use super::wire::{CredentialsVerification, KubeletConfiguration, MemoryReservationPolicy, QuantityText};
 use crate::types::Quantity;
 
+/// The default of memoryThrottlingFactor before Kubernetes 1.37, which files may still have without the gate it needs.
+const FORMER_THROTTLING_FACTOR: f64 = 0.9;
+
 /// A breach of a rule: the field's path, and the rule.
 pub(super) type Breach = (String, String);
 
@@ -91,6 +94,10 @@ fn numbers(kc: &KubeletConfiguration, breaches: &mut Breaches) {
     }
     if let Some(factor) = kc.memory_throttling_factor.filter(|factor| *factor <= 0.0 || *factor > 1.0) {
         breaches.add("memoryThrottlingFactor", format!("{factor} must be above 0 and at most 1"));
+    }
+    let memory_qos = gates::enabled("MemoryQoS", kc.feature_gates.as_ref());
+    if !memory_qos && kc.memory_throttling_factor.is_some_and(|factor| factor != FORMER_THROTTLING_FACTOR) {
+        breaches.add("memoryThrottlingFactor", "is only possible with the feature gate MemoryQoS");
     }
 }
 

@@ -29,13 +29,14 @@ fn each_rule_has_its_breach() {
         (json!({"syncFrequency": "-1s"}), "syncFrequency: -1s must not be negative"),
         (json!({"memoryThrottlingFactor": 1.5}), "memoryThrottlingFactor: 1.5 must be above 0 and at most 1"),
         (
-            json!({"cpuCFSQuotaPeriod": "10ms"}),
-            "cpuCFSQuotaPeriod: 10ms is only possible with the feature gate CustomCPUCFSQuotaPeriod",
+            json!({"memoryThrottlingFactor": 0.8, "featureGates": {"MemoryQoS": false}}),
+            "memoryThrottlingFactor: is only possible with the feature gate MemoryQoS",
         ),
         (
-            json!({"cpuCFSQuotaPeriod": "2s", "featureGates": {"CustomCPUCFSQuotaPeriod": true}}),
-            "cpuCFSQuotaPeriod: 2s must be between 1ms and 1s",
+            json!({"cpuCFSQuotaPeriod": "10ms", "featureGates": {"CustomCPUCFSQuotaPeriod": false}}),
+            "cpuCFSQuotaPeriod: 10ms is only possible with the feature gate CustomCPUCFSQuotaPeriod",
         ),
+        (json!({"cpuCFSQuotaPeriod": "2s"}), "cpuCFSQuotaPeriod: 2s must be between 1ms and 1s"),
         (
             json!({"crashLoopBackOff": {"maxContainerRestartPeriod": "6m"}}),
             "crashLoopBackOff.maxContainerRestartPeriod: 6m0s must be between 1s and 300s",
@@ -100,7 +101,7 @@ fn each_rule_has_its_breach() {
         (json!({"systemCgroups": "/system"}), "systemCgroups: needs cgroupRoot"),
         (json!({"runOnce": true}), "runOnce: is no longer possible; remove it"),
         (
-            json!({"memoryReservationPolicy": "TieredReservation"}),
+            json!({"memoryReservationPolicy": "TieredReservation", "featureGates": {"MemoryQoS": false}}),
             "memoryReservationPolicy: TieredReservation needs the feature gate MemoryQoS",
         ),
         (

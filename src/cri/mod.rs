@@ -16,8 +16,8 @@ pub use error::{CriError, Operation};
 pub use monitor::monitor;
 pub use runtime::{EventStream, ImageService, RuntimeHint, RuntimeService};
 pub use types::{
-    Container, ContainerState, ContainerStatus, ImageInfo, RuntimeCondition, RuntimeFeatures, RuntimeHandler,
-    RuntimeStatus, Sandbox, SandboxState, SandboxStatus, Version,
+    Container, ContainerState, ContainerStatus, ImageInfo, LinuxUser, RuntimeCondition, RuntimeFeatures,
+    RuntimeHandler, RuntimeStatus, Sandbox, SandboxState, SandboxStatus, Version,
 };
 
 /// Pause before a runtime that never answered yet is asked again. At boot all pods wait for its first answers, and a

@@ -172,6 +172,19 @@ pub struct ContainerStatus {
     pub termination_log: Option<String>,
     /// `File` or `FallbackToLogsOnError` (annotation); empty when unknown.
     pub termination_policy: String,
+    /// As whom its first process started; none before containerd 2.
+    pub user: Option<Box<LinuxUser>>,
+}
+
+/// The identities of a process.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LinuxUser {
+    /// Its user.
+    pub uid: i64,
+    /// Its primary group.
+    pub gid: i64,
+    /// Its further groups.
+    pub supplemental_groups: Vec<i64>,
 }
 
 /// An image as inspected.

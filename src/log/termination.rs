@@ -134,6 +134,7 @@ mod tests {
             log_path: root.path().join("0.log").to_str().unwrap().to_owned(),
             termination_log: Some(root.path().join("message").to_str().unwrap().to_owned()),
             termination_policy: FALLBACK_TO_LOGS.to_owned(),
+            user: None,
         };
         Bench { root, status }
     }

@@ -58,13 +58,14 @@ pub(super) fn facts() -> Facts {
                 boot_id: nulls,
                 kernel_version: "6.18.44-fc-v595".to_owned(),
                 os_image: "Debian GNU/Linux 12 (bookworm)".to_owned(),
+                in_user_namespace: false,
             },
             addresses: vec!["10.77.0.1".parse().unwrap()],
         },
         runtime: RuntimeFacts {
             version: Some(Version {
                 runtime_name: "containerd".to_owned(),
-                runtime_version: "2.1.9".to_owned(),
+                runtime_version: "2.4.2".to_owned(),
                 api_version: "v1".to_owned(),
             }),
             images: images(),

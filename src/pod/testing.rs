@@ -56,6 +56,7 @@ pub(crate) fn container(name: &str, attempt: u32, state: ContainerState) -> Cont
         log_path: String::new(),
         termination_log: None,
         termination_policy: String::new(),
+        user: None,
     }
 }
 

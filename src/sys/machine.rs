@@ -33,6 +33,8 @@ pub struct Machine {
     pub kernel_version: String,
     /// Name and version of the operating system, for people.
     pub os_image: String,
+    /// Whether the daemon runs in a user namespace other than the machine's own (user_namespaces(7)).
+    pub in_user_namespace: bool,
 }
 
 impl Machine {
@@ -53,6 +55,7 @@ impl Machine {
             boot_id: host.boot_id()?,
             kernel_version: host.kernel_version()?,
             os_image: os_image(root).unwrap_or_else(|| "Linux".to_owned()),
+            in_user_namespace: in_user_namespace(root),
         })
     }
 }
@@ -65,6 +68,13 @@ fn first(root: &Path, files: &[&str]) -> Option<String> {
         let text = text.trim_matches(|c: char| c.is_whitespace() || c == '\0');
         (!text.is_empty()).then(|| text.to_owned())
     })
+}
+
+/// The machine's own user namespace maps every ID to itself, in one line. A kernel without user namespaces has no map.
+fn in_user_namespace(root: &Path) -> bool {
+    let Ok(map) = fs::read_to_string(root.join("proc/self/uid_map")) else { return false };
+    let numbers: Vec<&str> = map.split_whitespace().collect();
+    numbers != ["0", "0", "4294967295"]
 }
 
 /// `PRETTY_NAME` (os-release(5)).
@@ -110,6 +120,7 @@ mod tests {
             ("proc/sys/kernel/random/boot_id", "9fdb3f13-fb26-4189-b823-05c64dea1875\n"),
             ("proc/sys/kernel/osrelease", "6.1.0-18-amd64\n"),
             ("proc/device-tree/vm,uuid", "4c4c4544-0042\0"),
+            ("proc/self/uid_map", "         0     100000      65536\n"),
             ("etc/machine-id", "\n"),
             ("var/lib/dbus/machine-id", "0123456789abcdef\n"),
             ("usr/lib/os-release", "NAME=\"Debian\"\nPRETTY_NAME=\"Debian GNU/Linux 12 (bookworm)\"\n"),
@@ -135,6 +146,7 @@ mod tests {
             boot_id: "9fdb3f13-fb26-4189-b823-05c64dea1875".to_owned(),
             kernel_version: "6.1.0-18-amd64".to_owned(),
             os_image: "Debian GNU/Linux 12 (bookworm)".to_owned(),
+            in_user_namespace: true,
         };
         assert_eq!(machine, expected);
     }

@@ -2,7 +2,7 @@
 
 /// The version of Kubernetes whose kubelet this one acts as. Others compare it with the API server's: a kubelet may be up
 /// to three minor versions older, and not newer (<https://kubernetes.io/releases/version-skew-policy/>).
-pub const KUBERNETES_VERSION: &str = "v1.36.3";
+pub const KUBERNETES_VERSION: &str = "v1.37.2";
 
 /// The architecture of this host as Go names it, and with it Kubernetes and OCI images.
 pub fn architecture() -> &'static str {

@@ -74,6 +74,11 @@ impl Quantity {
         Self { nanos: (i128::from(bytes) * NANOS).min(MAX_NANOS), notation: Notation::BinarySi }
     }
 
+    /// A number of anything, bytes included, written with decimal suffixes where they lose nothing.
+    pub fn count(number: u64) -> Self {
+        Self { nanos: (i128::from(number) * NANOS).min(MAX_NANOS), notation: Notation::DecimalSi }
+    }
+
     /// Thousandths of a unit, written with decimal suffixes: millicores, and counts a thousandfold.
     pub fn milli(thousandths: u64) -> Self {
         Self {

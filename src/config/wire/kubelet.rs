@@ -47,6 +47,7 @@ pub(crate) struct KubeletConfiguration {
     pub(crate) tls_cert_file: Option<String>,
     pub(crate) tls_private_key_file: Option<String>,
     pub(crate) tls_cipher_suites: Option<Vec<String>>,
+    pub(crate) tls_curve_preferences: Option<Vec<i32>>,
     #[serde(deserialize_with = "blank_is_unset")]
     pub(crate) tls_min_version: Option<TlsVersion>,
     pub(crate) rotate_certificates: Option<bool>,
@@ -176,6 +177,7 @@ pub(crate) struct KubeletConfiguration {
     pub(crate) enable_debug_flags_handler: Option<bool>,
     pub(crate) seccomp_default: Option<bool>,
     pub(crate) memory_throttling_factor: Option<f64>,
+    pub(crate) default_pod_sysctls: Option<BTreeMap<String, String>>,
     #[serde(deserialize_with = "blank_is_unset")]
     pub(crate) memory_reservation_policy: Option<MemoryReservationPolicy>,
     pub(crate) register_with_taints: Option<Vec<Taint>>,

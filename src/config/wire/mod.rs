@@ -1,4 +1,4 @@
-//! `KubeletConfiguration` (`kubelet.config.k8s.io/v1beta1`) of Kubernetes 1.36 as it stands in a file: every field, all of
+//! `KubeletConfiguration` (`kubelet.config.k8s.io/v1beta1`) of Kubernetes 1.37 as it stands in a file: every field, all of
 //! them optional, under the names upstream gives them. Holds no defaults and no rules.
 
 mod auth;

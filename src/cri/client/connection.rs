@@ -13,6 +13,7 @@ use super::super::calls::{Calls, Subject};
 use super::super::wire::image_service_client::ImageServiceClient;
 use super::super::wire::runtime_service_client::RuntimeServiceClient;
 use super::super::{CriError, Operation};
+use super::streams::StreamSupport;
 
 /// Largest message either side sends; upstream's limit too.
 pub(super) const MAX_MESSAGE_BYTES: usize = 16 << 20;
@@ -27,6 +28,7 @@ pub struct CriClient {
     socket: PathBuf,
     timeout: Duration,
     calls: Calls,
+    streams: StreamSupport,
 }
 
 impl CriClient {
@@ -41,7 +43,13 @@ impl CriClient {
                 async move { Ok::<_, std::io::Error>(TokioIo::new(UnixStream::connect(path).await?)) }
             }),
         );
-        Self { channel, socket: socket.to_owned(), timeout, calls: Calls::default() }
+        Self {
+            channel,
+            socket: socket.to_owned(),
+            timeout,
+            calls: Calls::default(),
+            streams: StreamSupport::default(),
+        }
     }
 
     /// The calls under way.
@@ -57,6 +65,10 @@ impl CriClient {
     /// Where the runtime listens.
     pub(super) fn socket(&self) -> &Path {
         &self.socket
+    }
+
+    pub(super) fn streams(&self) -> &StreamSupport {
+        &self.streams
     }
 
     pub(super) fn timeout(&self) -> Duration {
@@ -118,6 +130,8 @@ impl CriClient {
             }
             Code::NotFound => CriError::NotFound { operation, message },
             Code::Unimplemented => CriError::Unimplemented { operation },
+            // As containerd 2.2 says it of a call that it knows by name only.
+            Code::Unknown if message.contains("not implemented") => CriError::Unimplemented { operation },
             Code::Unavailable => self.unreachable(operation, status),
             // As tonic and as Go's gRPC say it; of the latter's other uses no list is full of.
             Code::OutOfRange if message.contains("message length too large") => {
@@ -132,6 +146,7 @@ impl CriClient {
     }
 
     fn unreachable(&self, operation: Operation, status: &Status) -> CriError {
+        self.streams.ask_again();
         let endpoint = self.socket.display().to_string();
         CriError::Unreachable { operation, endpoint, message: transport_cause(status) }
     }

@@ -6,8 +6,8 @@ use std::net::IpAddr;
 use jiff::Timestamp;
 
 use super::super::types::{
-    Container, ContainerState, ContainerStatus, ImageInfo, RuntimeFeatures, RuntimeHandler, RuntimeStatus,
-    Sandbox, SandboxState, SandboxStatus,
+    Container, ContainerState, ContainerStatus, ImageInfo, LinuxUser, RuntimeFeatures, RuntimeHandler,
+    RuntimeStatus, Sandbox, SandboxState, SandboxStatus,
 };
 use super::super::{CriError, Operation, RuntimeCondition, wire};
 use crate::types::{
@@ -128,6 +128,10 @@ pub(in crate::cri) fn container_status(wire: wire::ContainerStatus) -> Result<Co
             .unwrap_or_default()
             .to_owned(),
         termination_log,
+        user: wire.user.and_then(|user| user.linux).map(|user| {
+            let wire::LinuxContainerUser { uid, gid, supplemental_groups } = user;
+            Box::new(LinuxUser { uid, gid, supplemental_groups })
+        }),
         image: wire.image.map(|i| i.image).unwrap_or_default(),
         image_ref: wire.image_ref,
         reason: wire.reason,

@@ -1,6 +1,7 @@
 //! The ImageService calls.
 
 use async_trait::async_trait;
+use hostlet_proto::cri;
 
 use super::super::calls::Subject;
 use super::super::types::ImageInfo;
@@ -8,6 +9,7 @@ use super::super::wire;
 use super::super::{CriError, ImageService, Operation};
 use super::connection::CriClient;
 use super::convert;
+use super::streams::{self, StreamedList};
 
 fn spec(image: &str) -> wire::ImageSpec {
     wire::ImageSpec { image: image.to_owned(), ..wire::ImageSpec::default() }
@@ -36,6 +38,12 @@ impl ImageService for CriClient {
     }
 
     async fn list_images(&self) -> Result<Vec<ImageInfo>, CriError> {
+        let list = StreamedList { operation: Operation::ListImages, method: cri::STREAM_IMAGES };
+        let items = |batch: cri::StreamImagesResponse| batch.images;
+        let request = cri::StreamImagesRequest { filter: None };
+        if let Some(images) = streams::collect(self, list, request, items).await? {
+            return Ok(images.into_iter().map(convert::image).collect());
+        }
         let request = wire::ListImagesRequest { filter: None };
         let call = async { self.image().list_images(request).await };
         let answer = self.call(Operation::ListImages, Subject::Node, call).await?;

@@ -7,5 +7,6 @@ mod image;
 mod instance;
 mod pods;
 mod runtime;
+mod streams;
 
 pub use connection::CriClient;

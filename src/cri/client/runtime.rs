@@ -5,6 +5,7 @@ use std::collections::HashSet;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use hostlet_proto::cri;
 
 use super::super::calls::Subject;
 use super::super::types::{Container, ContainerStatus, RuntimeStatus, Sandbox, SandboxStatus, Version};
@@ -12,6 +13,7 @@ use super::super::wire;
 use super::super::{CriError, EventStream, Operation, RuntimeService};
 use super::connection::{CriClient, PATIENCE};
 use super::convert;
+use super::streams::{self, StreamedList};
 use crate::types::{CgroupDriver, ContainerId, POD_UID_LABEL, PodRef, PodUid, SandboxId};
 
 /// The version a kubelet announces in the handshake (upstream's constant).
@@ -118,6 +120,15 @@ impl RuntimeService for CriClient {
     async fn list_sandboxes(&self, pod: Option<&PodUid>) -> Result<Vec<Sandbox>, CriError> {
         let filter =
             wire::PodSandboxFilter { label_selector: pod_selector(pod), ..wire::PodSandboxFilter::default() };
+        if pod.is_none() {
+            let list =
+                StreamedList { operation: Operation::ListSandboxes, method: cri::STREAM_POD_SANDBOXES };
+            let request = cri::StreamPodSandboxesRequest { filter: Some(filter.clone()) };
+            let items = |batch: cri::StreamPodSandboxesResponse| batch.pod_sandboxes;
+            if let Some(sandboxes) = streams::collect(self, list, request, items).await? {
+                return Ok(sandboxes.into_iter().filter_map(convert::sandbox).collect());
+            }
+        }
         let request = wire::ListPodSandboxRequest { filter: Some(filter) };
         let call = async { self.runtime().list_pod_sandbox(request).await };
         let answer = self.call(Operation::ListSandboxes, Subject::Node, call).await?;
@@ -178,6 +189,14 @@ impl RuntimeService for CriClient {
     async fn list_containers(&self, pod: Option<&PodUid>) -> Result<Vec<Container>, CriError> {
         let filter =
             wire::ContainerFilter { label_selector: pod_selector(pod), ..wire::ContainerFilter::default() };
+        if pod.is_none() {
+            let list = StreamedList { operation: Operation::ListContainers, method: cri::STREAM_CONTAINERS };
+            let request = cri::StreamContainersRequest { filter: Some(filter.clone()) };
+            let items = |batch: cri::StreamContainersResponse| batch.containers;
+            if let Some(containers) = streams::collect(self, list, request, items).await? {
+                return Ok(containers.into_iter().filter_map(convert::container).collect());
+            }
+        }
         let request = wire::ListContainersRequest { filter: Some(filter) };
         let call = async { self.runtime().list_containers(request).await };
         let answer = self.call(Operation::ListContainers, Subject::Node, call).await?;

@@ -24,7 +24,8 @@ pub(super) fn set(status: &mut NodeStatus, settings: &Settings, machine: &Machin
 
 /// What the machine has, by resource.
 fn own(settings: &Settings, machine: &Machine) -> impl Iterator<Item = (String, Quantity)> {
-    let storage = settings.node.local_storage_isolation.then(|| Quantity::bytes(machine.filesystem));
+    // In plain bytes since 1.37, unlike memory.
+    let storage = settings.node.local_storage_isolation.then(|| Quantity::count(machine.filesystem));
     let fixed = [
         ("cpu", Some(whole(machine.cpus))),
         ("memory", Some(Quantity::bytes(machine.memory))),

@@ -30,6 +30,7 @@ pub(super) fn set(
         machine_id: machine.machine_id.clone(),
         operating_system: "linux".to_owned(),
         os_image: machine.os_image.clone(),
+        running_in_user_namespace: Some(machine.in_user_namespace),
         swap: (machine.swap > 0).then(|| NodeSwapStatus { capacity: i64::try_from(machine.swap).ok() }),
         system_uuid: machine.system_uuid.clone(),
     });

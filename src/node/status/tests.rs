@@ -32,7 +32,7 @@ fn reasons(events: Vec<NodeEvent>) -> Vec<&'static str> {
     events.into_iter().map(|event| event.reason).collect()
 }
 
-/// The Node that a kubelet 1.36.3 kept for a machine with these facts.
+/// The Node that a stock kubelet kept for a machine with these facts, in the form of 1.37.2.
 fn stock() -> Value {
     serde_json::from_str(include_str!("testdata/stock_node.json")).unwrap()
 }
@@ -118,7 +118,7 @@ fn allocatable_is_capacity_less_what_is_kept() {
         ["cpu", "memory", "ephemeral-storage", "hugepages-2Mi", "pods"].map(|name| all[name].0.clone())
     };
     // 8 - 1 - 0.5 - 4 - 0.5 GiB of memory.
-    assert_eq!(allocatable(&settings), ["1650m", "2Gi", "8Gi", "512Mi", "250"]);
+    assert_eq!(allocatable(&settings), ["1650m", "2Gi", "8589934592", "512Mi", "250"]);
     settings.node.reserved.system_cpus = Some(1);
     settings.node.reserved.resources.insert("memory".to_owned(), vec![amount("20Gi")]);
     let [cpu, memory, ..] = allocatable(&settings);

@@ -3,7 +3,7 @@
 use k8s_openapi::api::core::v1::Pod;
 
 /// Sysctls that are namespaced and isolated well enough for every pod.
-const SAFE: [&str; 12] = [
+const SAFE: [&str; 14] = [
     "kernel.shm_rmid_forced",
     "net.ipv4.ip_local_port_range",
     "net.ipv4.tcp_syncookies",
@@ -16,6 +16,8 @@ const SAFE: [&str; 12] = [
     "net.ipv4.tcp_keepalive_probes",
     "net.ipv4.tcp_rmem",
     "net.ipv4.tcp_wmem",
+    "net.ipv4.tcp_slow_start_after_idle",
+    "net.ipv4.tcp_notsent_lowat",
 ];
 
 /// What is wrong with the first sysctl the pod may not set; none if it may set all. `allowed` are patterns beyond the safe

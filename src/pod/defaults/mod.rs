@@ -1,5 +1,5 @@
 //! The values the API server fills into a pod where its author left them out (`SetObjectDefaults_Pod` and the priority
-//! admission of Kubernetes 1.36). Alone on a host there is no API server, so the pod is filled in here. Never refuses
+//! admission of Kubernetes 1.37). Alone on a host there is no API server, so the pod is filled in here. Never refuses
 //! anything, and filling in twice changes nothing.
 
 mod containers;
@@ -71,7 +71,7 @@ mod tests {
         serde_json::to_value(pod.spec).unwrap()
     }
 
-    /// What Kubernetes 1.36 makes of a pod that says almost nothing.
+    /// What Kubernetes 1.37 makes of a pod that says almost nothing.
     #[test]
     fn a_bare_pod_becomes_what_the_api_server_makes_of_it() {
         assert_eq!(

@@ -1,16 +1,16 @@
 //! The QoS class of a pod (Kubernetes docs, "Pod Quality of Service Classes").
 
-use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::api::core::v1::{Pod, ResourceRequirements};
 
 use super::amounts::Amounts;
 use crate::pod::view::PodView;
 use crate::types::QosClass;
 
 /// The QoS class of a pod. Only cpu and memory count, and only amounts above zero; resources of the pod as a whole count
-/// instead of its containers'.
+/// instead of its containers' if there are any (an empty `resources` is ignored since 1.37).
 pub fn qos_class(pod: &Pod) -> QosClass {
     let view = PodView::from(pod);
-    let resources: Vec<_> = match &view.spec.resources {
+    let resources: Vec<_> = match view.spec.resources.as_ref().filter(|own| names_any(own)) {
         Some(own) => vec![Some(own)],
         None => {
             let containers = view.spec.containers.iter().chain(view.init_containers());
@@ -30,6 +30,11 @@ pub fn qos_class(pod: &Pod) -> QosClass {
         limits.milli_cpu.is_some() && limits.memory.is_some() && requests == limits
     };
     if amounts.iter().all(guaranteed) { QosClass::Guaranteed } else { QosClass::Burstable }
+}
+
+/// Whether anything is requested or limited.
+fn names_any(resources: &ResourceRequirements) -> bool {
+    [&resources.requests, &resources.limits].into_iter().flatten().any(|list| !list.is_empty())
 }
 
 fn positive(amounts: Amounts) -> Amounts {
@@ -80,6 +85,8 @@ mod tests {
             "initContainers": [{"name": "i"}],
             "containers": [{"name": "c", "resources": full}]
         });
+        assert_eq!(qos_class(&pod(spec.clone())), QosClass::Burstable);
+        spec["resources"] = json!({"requests": {}});
         assert_eq!(qos_class(&pod(spec.clone())), QosClass::Burstable);
         spec["resources"] = full;
         assert_eq!(qos_class(&pod(spec.clone())), QosClass::Guaranteed);

@@ -4,13 +4,14 @@
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{
     Container, ContainerState as ApiState, ContainerStateRunning, ContainerStateTerminated,
-    ContainerStateWaiting, ContainerStatus as ApiStatus, VolumeMount, VolumeMountStatus,
+    ContainerStateWaiting, ContainerStatus as ApiStatus, ContainerUser, LinuxContainerUser, VolumeMount,
+    VolumeMountStatus,
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 use super::input::{Lifecycle, StatusInput};
 use super::restart::{is_sidecar, restarts};
-use crate::cri::{ContainerState, ContainerStatus};
+use crate::cri::{ContainerState, ContainerStatus, LinuxUser};
 use crate::pod::view::PodView;
 
 /// Bytes of termination messages shown of one pod, shared equally by its containers.
@@ -51,6 +52,13 @@ pub(super) fn container_statuses(input: &StatusInput<'_>, kind: Kind) -> Vec<Api
     statuses
 }
 
+/// As whom a container's process started (KEP-3619); only newer runtimes tell it.
+fn user(user: &LinuxUser) -> ContainerUser {
+    let groups = Some(user.supplemental_groups.clone()).filter(|groups| !groups.is_empty());
+    let linux = LinuxContainerUser { uid: user.uid, gid: user.gid, supplemental_groups: groups };
+    ContainerUser { linux: Some(linux) }
+}
+
 struct OneContainer<'a> {
     input: &'a StatusInput<'a>,
     pod: PodView<'a>,
@@ -69,6 +77,7 @@ impl OneContainer<'_> {
             None => self.not_seen(),
         };
         self.overlay(&mut status, newest);
+        status.user = newest.and_then(|newest| newest.user.as_deref()).map(user);
         status.volume_mounts = self.volume_mounts();
         status
     }

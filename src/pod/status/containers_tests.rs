@@ -235,3 +235,13 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn the_user_is_told_of_a_runtime_that_tells_it() {
+    let mut seen = container("c", 0, ContainerState::Running);
+    let told = |seen: &ContainerStatus| regular(&Scene::of("Always", vec![seen.clone()]))["user"].clone();
+    assert_eq!(told(&seen), Value::Null);
+    seen.user = Some(Box::new(LinuxUser { uid: 1000, gid: 2000, supplemental_groups: vec![2000, 3000] }));
+    let expected = json!({"linux": {"uid": 1000, "gid": 2000, "supplementalGroups": [2000, 3000]}});
+    assert_eq!(told(&seen), expected);
+}

@@ -286,6 +286,7 @@ fn wanted_token(request: &TokenRequest) -> authentication::TokenRequest {
                 name: Some(request.pod_name.clone()),
                 uid: Some(request.pod_uid.clone()),
             }),
+            ..Default::default()
         }),
         ..Default::default()
     }

@@ -1,0 +1,41 @@
+# shellcheck shell=bash
+# The test programs of this package: how they are built, and run with what they test on. Sourced after common.sh,
+# packages.sh, containerd2.sh, kubernetes.sh and control_plane.sh.
+
+# What a cluster's tests need besides the agent.
+CLUSTER_PROGRAMS=("${CONTROL_PLANE[@]}" kube-proxy kubectl)
+
+# The programs that failed so far, for people.
+failed=()
+
+# Builds hostlet and the test programs as whoever called, so that a person's build directory never gets files of root's.
+# Sets `programs`, and exports HOSTLET_BIN.
+build_suites() {
+  local built
+  as_builder cargo build --locked --quiet --bin hostlet
+  built=$(as_builder cargo test --package hostlet-integration --locked --no-run --message-format=json)
+  mapfile -t programs < <(jq -r 'select(.reason == "compiler-artifact" and .profile.test and .executable) | .executable' \
+    <<<"$built")
+  [ "${#programs[@]}" -gt 0 ] || die "no test program was built"
+  HOSTLET_BIN=$(as_builder cargo metadata --no-deps --format-version 1 | jq -r .target_directory)/debug/hostlet
+  export HOSTLET_BIN
+}
+
+# Runs the test program of a suite, in the directory of its package, as cargo has it. A failure is noted in `failed`.
+# usage: run_suite SUITE LABEL [FILTER...]
+run_suite() {
+  local suite=$1 label=$2 program
+  shift 2
+  for program in "${programs[@]}"; do
+    [[ "$(basename "$program")" = "$suite"-* ]] || continue
+    note "$suite$label"
+    (cd "$TOP/integration" && "$program" "$@") || failed+=("$suite$label")
+  done
+}
+
+# Whether the programs of a cluster are there or can be built.
+can_have_cluster() {
+  local name
+  ! go_program >/dev/null || return 0
+  for name in "${CLUSTER_PROGRAMS[@]}"; do kubernetes_program "$name" >/dev/null || return 1; done
+}

@@ -1,0 +1,46 @@
+#!/usr/bin/env bash
+# Runs the tests on a real containerd and in a real cluster with everything they are to work with: the containerd that is
+# installed and containerd 2, and in clusters of both hostlet and the stock kubelet. Takes about an hour of two cores, and
+# builds what is missing with Go before.
+#
+# usage: sudo integration/matrix.sh
+set -euo pipefail
+
+here=$(dirname "${BASH_SOURCE[0]}")
+# shellcheck source=integration/lib/common.sh
+. "$here/lib/common.sh"
+# shellcheck source=integration/lib/packages.sh
+. "$here/lib/packages.sh"
+# shellcheck source=integration/lib/containerd2.sh
+. "$here/lib/containerd2.sh"
+# shellcheck source=integration/lib/kubernetes.sh
+. "$here/lib/kubernetes.sh"
+# shellcheck source=integration/lib/control_plane.sh
+. "$here/lib/control_plane.sh"
+# shellcheck source=integration/lib/containerd.sh
+. "$here/lib/containerd.sh"
+# shellcheck source=integration/lib/suites.sh
+. "$here/lib/suites.sh"
+
+[ $# -eq 0 ] || die "no arguments are known: $*"
+need_root "$@"
+say "installing and building what is missing"
+install_packages
+install_rust
+cd "$TOP"
+export RUST_BACKTRACE=0
+go=$(go_program) || die "the matrix needs Go to build what it tests with (https://go.dev/dl/)"
+build_containerd2 "$go"
+build_kubernetes "${CLUSTER_PROGRAMS[@]}" kubelet
+build_suites
+
+installed=$PATH
+for path in "$installed" "$(containerd2_dir):$installed"; do
+  PATH=$path
+  label=" on containerd $(containerd_version)"
+  say "tests$label"
+  run_suite containerd "$label"
+  HOSTLET_TEST_KUBELET=hostlet run_suite cluster "$label, hostlet"
+  HOSTLET_TEST_KUBELET=stock run_suite cluster "$label, stock kubelet"
+done
+[ "${#failed[@]}" -eq 0 ] || die "failed: ${failed[*]}"
