@@ -12,6 +12,8 @@ use crate::types::{ContainerId, PodRef};
 /// Mode of the directories a log collector must get through; the one of all pods is closed to it unless it is root.
 const POD_DIR_MODE: u32 = 0o755;
 const ROOT_MODE: u32 = 0o750;
+/// No container comes to a later attempt, not with a restart each second for thirty years.
+const LAST_ATTEMPT: u32 = 1_000_000_000;
 
 /// The two directories logs are found by.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -55,11 +57,12 @@ impl LogLayout {
     }
 
     /// The attempt that follows those whose logs are left; 0 if there are none. For a container the runtime knows
-    /// nothing of any more, so that its logs are not appended to those of an earlier one.
+    /// nothing of any more, so that its logs are not appended to those of an earlier one. A name that tells an attempt which
+    /// no container comes to is somebody else's: taken for one, it would leave none to follow it.
     pub fn next_attempt(&self, pod: &PodRef, container: &str) -> Result<u32, LogError> {
         let names = file_names(&self.container_dir(pod, container))?;
-        let last = names.iter().filter_map(|name| attempt_of(name)).max();
-        Ok(last.map_or(0, |last| last.saturating_add(1)))
+        let attempts = names.iter().filter_map(|name| attempt_of(name));
+        Ok(attempts.filter(|attempt| *attempt <= LAST_ATTEMPT).max().map_or(0, |last| last + 1))
     }
 
     /// Links a started container's log under the name log collectors look for, in place of any link of that name. Any
@@ -241,6 +244,19 @@ mod tests {
         }
         fs::create_dir(bench.layout.container_dir(&bench.pod, "c").join("7.log")).unwrap();
         assert_eq!(bench.layout.next_attempt(&bench.pod, "c").unwrap(), 5);
+    }
+
+    #[test]
+    fn a_log_of_an_attempt_that_no_container_comes_to_does_not_count() {
+        let bench = bench();
+        for name in
+            ["4294967295.log", "4294967294.log.20250102-030405.gz", "2147483647.log", "1000000001.log"]
+        {
+            bench.write(name);
+        }
+        assert_eq!(bench.layout.next_attempt(&bench.pod, "c").unwrap(), 0);
+        bench.write("2.log");
+        assert_eq!(bench.layout.next_attempt(&bench.pod, "c").unwrap(), 3);
     }
 
     #[test]

@@ -123,7 +123,7 @@ impl OneContainer<'_> {
             ContainerState::Running => {
                 // The instances before were removed, so the attempts started over: this is a restart all the same.
                 let ended = self.old.filter(|old| terminated(old).is_some() && old.restart_count >= attempt);
-                restart_count += i32::from(ended.is_some());
+                restart_count = restart_count.saturating_add(i32::from(ended.is_some()));
                 let started_at = seen.started_at.map(whole_seconds);
                 ApiState { running: Some(ContainerStateRunning { started_at }), ..ApiState::default() }
             }

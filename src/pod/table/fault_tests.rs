@@ -2,7 +2,7 @@
 //! and daemons that end in the middle.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -330,6 +330,64 @@ async fn a_panic_in_one_worker_is_tried_again_and_harms_nobody() {
     node.until("the good one runs", SECOND, |n| n.running("u2").len() == 1).await;
     assert!(!node.has("u1"));
     node.until("the bad one too", 16 * SECOND, |n| n.running("u1").len() == 1).await;
+}
+
+/// Performs the work of all pods but `u1`, whose workers die, each in another way.
+struct Mortal {
+    services: Services,
+    workers: AtomicUsize,
+}
+
+/// Panics when it is dropped.
+struct Bomb;
+
+impl Drop for Bomb {
+    fn drop(&mut self) {
+        if !std::thread::panicking() {
+            panic!("on purpose");
+        }
+    }
+}
+
+#[async_trait]
+impl PodSyncer for Mortal {
+    fn memory(&self, pod: &PodRef) -> Memory {
+        if pod.uid.as_str() == "u1" && self.workers.fetch_add(1, Ordering::Relaxed) == 0 {
+            panic!("on purpose");
+        }
+        self.services.memory(pod)
+    }
+
+    async fn perform(&self, work: &Work, memory: &mut Memory) -> Outcome {
+        let outcome = self.services.perform(work, memory).await;
+        if let Work::Sync(pod) = work
+            && pod_ref(pod).uid.as_str() == "u1"
+            && outcome == (Outcome::Done { due: None })
+        {
+            // Goes off when the work is cancelled.
+            let _bomb = Bomb;
+            std::future::pending::<()>().await;
+        }
+        outcome
+    }
+
+    async fn news(&self) -> PodUid {
+        self.services.news().await
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_worker_that_dies_is_followed_by_another() {
+    let mut node = Node::with(16, |services| Arc::new(Mortal { services, workers: AtomicUsize::new(0) }));
+    node.want([pod("bad", "u1", &["c"]), pod("good", "u2", &["c"])]);
+    node.until("the good one runs", SECOND, |n| n.running("u2").len() == 1).await;
+    assert!(!node.has("u1"), "its worker died before it had a memory");
+    node.until("the bad one runs", 16 * SECOND, |n| n.running("u1").len() == 1).await;
+    assert_eq!(node.calls_of("u1", Operation::StartContainer).len(), 1);
+    // The end of the work that is cancelled for it is the end of its worker.
+    node.want([pod("good", "u2", &["c"])]);
+    node.until("the bad one is gone", 2 * MINUTE, |n| !n.has("u1") && n.status("u1").is_none()).await;
+    assert_eq!(node.calls_of("u2", Operation::StartContainer).len(), 1);
 }
 
 #[tokio::test(start_paused = true)]

@@ -14,10 +14,12 @@ use tokio_util::sync::CancellationToken;
 
 use super::lives::{Effect, Lives};
 use super::sweep::{Sweep, Swept};
-use super::workers::Workers;
+use super::workers::{Word, Workers};
 use crate::cri::ContainerState;
 use crate::pleg::PlegHandle;
-use crate::pod::worker::{KillRequest, PodSyncer, PodUpdate, Report, StatusOverride, Subject, UpdateKind};
+use crate::pod::worker::{
+    KillRequest, Outcome, PodSyncer, PodUpdate, Report, Retry, StatusOverride, Subject, UpdateKind,
+};
 use crate::pod::{Turn, pod_ref, pod_uid};
 use crate::types::{ContainerId, PodUid};
 
@@ -148,16 +150,13 @@ impl PodTable {
                     Ok(()) => self.take_wanted(),
                     Err(_) => wanted_ended = true,
                 },
-                // Cancel-safe: a channel gives an item only when `recv` returns it.
-                Some((uid, report)) = self.workers.next_report() => {
-                    let effects = match report {
-                        Report::Done(outcome) => {
-                            let chance = self.chance.random();
-                            let effects = self.lives.completed(&uid, outcome, Instant::now(), chance);
-                            self.workers.scheduled(&uid, self.lives.due_of(&uid));
-                            effects
-                        }
-                        Report::News => self.lives.wake(&uid),
+                // Cancel-safe: a word is taken only when it is returned.
+                (uid, word) = self.workers.next_word() => {
+                    let effects = match word {
+                        Word::Said(Report::Done(outcome)) => self.completed(&uid, outcome),
+                        Word::Said(Report::News) => self.lives.wake(&uid),
+                        // Of no matter if it had nothing to do.
+                        Word::Died => self.completed(&uid, Outcome::Failed(Retry::BackOff)),
                     };
                     self.carry_out(effects);
                 }
@@ -189,6 +188,13 @@ impl PodTable {
                 }
             }
         }
+    }
+
+    fn completed(&mut self, uid: &PodUid, outcome: Outcome) -> Vec<Effect> {
+        let chance = self.chance.random();
+        let effects = self.lives.completed(uid, outcome, Instant::now(), chance);
+        self.workers.scheduled(uid, self.lives.due_of(uid));
+        effects
     }
 
     fn carry_out(&mut self, effects: Vec<Effect>) {

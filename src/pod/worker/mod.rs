@@ -23,4 +23,4 @@ pub use state::{
     Work,
 };
 pub use syncer::Services;
-pub use task::{Job, PodSyncer, Report, run};
+pub use task::{Job, PodSyncer, Report, panic_text, run};

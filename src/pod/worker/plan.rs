@@ -244,7 +244,7 @@ fn sandbox_plan(observed: &PodStatus, host_network: bool) -> SandboxPlan {
     } else {
         return SandboxPlan::Keep(newest.id.clone());
     };
-    SandboxPlan::Create { attempt: newest.attempt + 1, reason }
+    SandboxPlan::Create { attempt: newest.attempt.saturating_add(1), reason }
 }
 
 fn wish_in_sandbox(

@@ -89,7 +89,7 @@ impl Services {
                 let replaced = previous.filter(|p| Some(&p.id) == start.replace.as_ref());
                 let attempt = match (previous, replaced) {
                     (_, Some(replaced)) => replaced.attempt,
-                    (Some(previous), None) => previous.attempt + 1,
+                    (Some(previous), None) => previous.attempt.saturating_add(1),
                     (None, None) => self.attempt_from_logs(&reference, &container.name).await,
                 };
                 let made = Made { attempt, replaced };

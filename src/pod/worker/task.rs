@@ -1,6 +1,7 @@
 //! The task of one pod's worker: takes work, performs it, tells how it ended. One task a pod UID, so that work of one
 //! pod never overlaps.
 
+use std::any::Any;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 
@@ -51,13 +52,16 @@ pub enum Report {
 }
 
 /// Performs jobs until the inbox is closed, and reports. A panic in the work is reported and counts as a failure of that work alone.
+/// `died` is when a worker of the pod before this one died, if one did: like work of its own, what that did is to be seen first.
 pub async fn run(
     pod: PodRef,
     syncer: Arc<dyn PodSyncer>,
     mut inbox: mpsc::Receiver<Job>,
     reports: mpsc::Sender<(PodUid, Report)>,
+    died: Option<Instant>,
 ) {
     let mut memory = syncer.memory(&pod);
+    memory.last_work = died;
     loop {
         let job = tokio::select! {
             biased;
@@ -88,16 +92,18 @@ pub async fn run(
         // unless that was seen already.
         memory.last_work = Some(memory.settled.take().unwrap_or_else(Instant::now));
         let outcome = performed.unwrap_or_else(|panic| {
-            let what = panic
-                .downcast_ref::<&str>()
-                .map(|text| (*text).to_owned())
-                .or_else(|| panic.downcast_ref::<String>().cloned())
-                .unwrap_or_else(|| "unknown".to_owned());
-            tracing::error!(pod = %pod, uid = %pod.uid, panic = what, "the pod's worker panicked; it will try again");
+            let panic = panic_text(&*panic);
+            tracing::error!(pod = %pod, uid = %pod.uid, panic, "the pod's worker panicked; it will try again");
             Outcome::Failed(Retry::BackOff)
         });
         if reports.send((pod.uid.clone(), Report::Done(outcome))).await.is_err() {
             return;
         }
     }
+}
+
+/// What a panic says.
+pub fn panic_text(panic: &(dyn Any + Send)) -> String {
+    let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
+    text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_else(|| "unknown".to_owned())
 }
