@@ -85,3 +85,127 @@ where
         Err(error) => Err(error),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::convert::Infallible;
+    use std::future::{Ready, ready};
+    use std::sync::atomic::AtomicUsize;
+    use std::task::{Context, Poll};
+    use std::time::Duration;
+
+    use futures::future::{BoxFuture, FutureExt};
+    use futures::stream::{self, BoxStream, StreamExt};
+    use hostlet_proto::cri::{StreamContainersRequest, StreamContainersResponse};
+    use tonic::body::Body;
+    use tonic::server::{Grpc, NamedService, ServerStreamingService};
+    use tower::Service;
+
+    use super::super::super::{RuntimeService, wire};
+    use super::*;
+
+    /// A runtime that knows one call: a stream of containers, two batches of them, if it streams at all.
+    #[derive(Clone)]
+    struct Streams {
+        streams: bool,
+        asked: Arc<AtomicUsize>,
+    }
+
+    impl NamedService for Streams {
+        const NAME: &'static str = "runtime.v1.RuntimeService";
+    }
+
+    impl ServerStreamingService<StreamContainersRequest> for Streams {
+        type Response = StreamContainersResponse;
+        type ResponseStream = BoxStream<'static, Result<StreamContainersResponse, Status>>;
+        type Future = Ready<Result<Response<Self::ResponseStream>, Status>>;
+
+        fn call(&mut self, _: Request<StreamContainersRequest>) -> Self::Future {
+            self.asked.fetch_add(1, Ordering::Relaxed);
+            if !self.streams {
+                return ready(Err(Status::unknown("stream is not implemented yet")));
+            }
+            let batch = |names: &[&str]| StreamContainersResponse {
+                containers: names.iter().map(|name| container(name)).collect(),
+            };
+            ready(Ok(Response::new(stream::iter([Ok(batch(&["a", "b"])), Ok(batch(&["c"]))]).boxed())))
+        }
+    }
+
+    impl Service<http::Request<Body>> for Streams {
+        type Response = http::Response<Body>;
+        type Error = Infallible;
+        type Future = BoxFuture<'static, Result<Self::Response, Infallible>>;
+
+        fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+            Poll::Ready(Ok(()))
+        }
+
+        fn call(&mut self, request: http::Request<Body>) -> Self::Future {
+            let service = self.clone();
+            async move {
+                if request.uri().path() != hostlet_proto::cri::STREAM_CONTAINERS {
+                    return Ok(Status::unimplemented("no other call").into_http());
+                }
+                Ok(Grpc::new(ProstCodec::default()).server_streaming(service, request).await)
+            }
+            .boxed()
+        }
+    }
+
+    fn container(name: &str) -> wire::Container {
+        let labels = [
+            ("io.kubernetes.pod.namespace", "default"),
+            ("io.kubernetes.pod.name", "p"),
+            ("io.kubernetes.pod.uid", "u"),
+            ("io.kubernetes.container.name", name),
+        ];
+        wire::Container {
+            id: name.to_owned(),
+            labels: labels.map(|(key, value)| (key.to_owned(), value.to_owned())).into(),
+            ..wire::Container::default()
+        }
+    }
+
+    /// A client of such a runtime, and how often that was asked for its stream. The server ends with the test.
+    async fn client_of(streams: bool) -> (CriClient, Arc<AtomicUsize>, tempfile::TempDir) {
+        let dir = tempfile::tempdir().unwrap();
+        let socket = dir.path().join("cri.sock");
+        let listener = tokio::net::UnixListener::bind(&socket).unwrap();
+        let asked = Arc::new(AtomicUsize::new(0));
+        let service = Streams { streams, asked: asked.clone() };
+        let incoming = stream::unfold(listener, |listener| async move {
+            let accepted = listener.accept().await.map(|(connection, _)| connection);
+            Some((accepted, listener))
+        });
+        let server = tonic::transport::Server::builder().add_service(service).serve_with_incoming(incoming);
+        #[expect(clippy::disallowed_methods, reason = "a task of a test")]
+        tokio::spawn(server);
+        (CriClient::new(&socket, Duration::from_secs(60)), asked, dir)
+    }
+
+    #[tokio::test]
+    async fn all_batches_make_one_list() {
+        let (client, _, _dir) = client_of(true).await;
+        let listed = client.list_containers(None).await.unwrap();
+        let names: Vec<&str> = listed.iter().map(|container| &*container.name).collect();
+        assert_eq!(names, ["a", "b", "c"]);
+    }
+
+    #[tokio::test]
+    async fn a_runtime_without_streams_is_asked_once_a_connection() {
+        let (client, asked, _dir) = client_of(false).await;
+        for _ in 0..3 {
+            // Nor does this one have plain lists, which is how they are seen to be asked for.
+            let error = client.list_containers(None).await.unwrap_err();
+            assert!(
+                matches!(error, CriError::Unimplemented { operation: Operation::ListContainers }),
+                "{error:?}"
+            );
+        }
+        assert_eq!(asked.load(Ordering::Relaxed), 1);
+        client.streams().ask_again();
+        client.list_containers(None).await.unwrap_err();
+        assert_eq!(asked.load(Ordering::Relaxed), 2);
+    }
+}
