@@ -1,5 +1,7 @@
 //! Reading who a pod is from its object.
 
+use std::cmp::Reverse;
+
 use k8s_openapi::api::core::v1::Pod;
 
 use crate::types::{CONFIG_SOURCE_ANNOTATION, PodRef, PodUid};
@@ -27,8 +29,61 @@ pub fn is_critical(pod: &Pod) -> bool {
     is_static(pod) || priority.is_some_and(|priority| priority >= CRITICAL_PRIORITY)
 }
 
+/// Priority of the class `system-node-critical` (upstream's constant).
+const NODE_CRITICAL_PRIORITY: i32 = 2_000_001_000;
+
+/// How important a pod is among those that wait for the same; the more important, the smaller. Static pods rank as critical
+/// for the node, as they have no priority but what their manifests say; among themselves that decides.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Rank(Reverse<(i32, i32)>);
+
+impl Rank {
+    /// The rank of a pod.
+    pub fn of(pod: &Pod) -> Self {
+        let own = pod.spec.as_ref().and_then(|spec| spec.priority).unwrap_or(0);
+        let rank = if is_static(pod) { own.max(NODE_CRITICAL_PRIORITY) } else { own };
+        Self(Reverse((rank, own)))
+    }
+
+    /// That of a pod of the API server's with this priority.
+    #[cfg(test)]
+    pub(crate) fn of_priority(priority: i32) -> Self {
+        Self(Reverse((priority, priority)))
+    }
+}
+
 /// Whether the pod comes from a source on this host (a file or a URL) rather than from the API server.
 pub fn is_static(pod: &Pod) -> bool {
     let annotations = pod.metadata.annotations.as_ref();
     annotations.and_then(|a| a.get(CONFIG_SOURCE_ANNOTATION)).is_some_and(|source| source != "api")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::pod::testing::pod;
+
+    #[test]
+    fn static_pods_rank_as_critical_and_among_themselves_by_their_priority() {
+        let of = |source: &str, priority: Option<i32>| {
+            let mut pod = pod("p", "u", "Always", &["c"]);
+            let annotations = pod.metadata.annotations.get_or_insert_default();
+            annotations.insert(CONFIG_SOURCE_ANNOTATION.to_owned(), source.to_owned());
+            pod.spec.get_or_insert_default().priority = priority;
+            Rank::of(&pod)
+        };
+        let ranked = [
+            of("file", Some(i32::MAX)),
+            of("api", Some(NODE_CRITICAL_PRIORITY)),
+            of("file", Some(7)),
+            of("file", None),
+            of("http", Some(-1)),
+            of("api", Some(CRITICAL_PRIORITY)),
+            of("api", Some(1)),
+            of("api", None),
+            of("api", Some(-1)),
+        ];
+        assert!(ranked.is_sorted_by(|a, b| a < b), "{ranked:?}");
+        assert_eq!(of("api", None), Rank::default());
+    }
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use tokio::time::{Instant, sleep};
 
-use super::testing::{Node, pod, pod_with};
+use super::testing::{Node, pod, pod_with, seen_at};
 use crate::cri::Operation;
 use crate::cri::fake::{Failure, Fault, OnTerm, Rule, Script};
 use crate::pod::pod_ref;
@@ -62,6 +62,56 @@ async fn a_pod_that_is_to_end_for_good_ends_and_stays_ended_while_its_source_nam
     sleep(10 * MINUTE).await;
     assert!(!node.has("u1"));
     assert_eq!(node.running("u2").len(), 1, "its neighbour is left alone");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_the_node_needs_back_waits_for_no_other_pods_end() {
+    // Of which a few at a time are told to end, and none ends before its grace period is over.
+    let others: Vec<_> = (0..300).map(|pod| format!("a{pod:03}")).collect();
+    for is_asked_before in [false, true] {
+        let mut node = Node::new();
+        node.runtime.script("c", Script::forever().on_term(OnTerm::Ignores));
+        let all = others.iter().map(String::as_str).chain(["needed"]);
+        node.want(all.clone().map(|uid| pod(uid, uid, &["c"])));
+        node.until("all run", MINUTE, |n| all.clone().all(|uid| n.running(uid).len() == 1)).await;
+        // No look at them has to be waited for then.
+        sleep(10 * SECOND).await;
+        let kept = (!is_asked_before).then(|| pod("needed", "needed", &["c"]));
+        node.want(kept);
+        sleep(Duration::from_millis(1)).await;
+        assert!(node.calls_of("needed", Operation::StopContainer).is_empty());
+        let asked = Instant::now();
+        node.end_for_good("needed", evicted());
+        let is_told = |n: &Node| !n.calls_of("needed", Operation::StopContainer).is_empty();
+        node.until("it is told to end", MINUTE, is_told).await;
+        let waited = node.calls_of("needed", Operation::StopContainer)[0].at - asked;
+        assert!(waited < Duration::from_millis(100), "{waited:?}");
+        let told =
+            others.iter().filter(|uid| !node.calls_of(uid, Operation::StopContainer).is_empty()).count();
+        assert!(told < others.len(), "all of them had places");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn pods_whose_network_fails_do_not_keep_the_pod_from_its_start_that_mends_it() {
+    let mut node = Node::with(2, |services| Arc::new(services));
+    let hung = Fault::Fail { after: 20 * SECOND, failure: Failure::TimedOut };
+    let old: Vec<_> = (0..10).map(|pod| format!("old{pod}")).collect();
+    for uid in &old {
+        node.runtime.faults().add(Rule::new(Operation::RunSandbox, hung.clone()).pod(&uid.as_str().into()));
+    }
+    let pods = || old.iter().map(|uid| seen_at(&pod(uid, uid, &["c"]), 0)).collect::<Vec<_>>();
+    node.want(pods());
+    sleep(10 * MINUTE).await;
+    assert!(old.iter().all(|uid| node.calls_of(uid, Operation::RunSandbox).len() > 2), "each is tried again");
+    let young = seen_at(&pod("young", "young", &["c"]), 600);
+    node.want(pods().into_iter().chain([young]));
+    // It waits for a place three times.
+    node.until("the young one runs", 50 * SECOND, |n| n.running("young").len() == 1).await;
+    let tries = || old.iter().map(|uid| node.calls_of(uid, Operation::RunSandbox).len()).min();
+    let before = tries();
+    sleep(10 * MINUTE).await;
+    assert!(tries() > before, "and the others are still tried");
 }
 
 #[tokio::test(start_paused = true)]

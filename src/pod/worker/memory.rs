@@ -11,6 +11,7 @@ use tokio::time::Instant;
 use super::EnvNeeds;
 use super::asked::AskedStarts;
 use super::begun::Begun;
+use crate::cri::CriError;
 use crate::pod::CrashLoops;
 use crate::pod::status::Lifecycle;
 use crate::types::ContainerId;
@@ -34,6 +35,8 @@ pub struct Memory {
     pub waiting: BTreeMap<String, WaitingReason>,
     /// When what containers wait for is tried again at the earliest, by name, as far as it is known.
     pub retries: BTreeMap<String, Timestamp>,
+    /// How many of its starts failed since one succeeded.
+    pub failed_starts: u32,
     /// What was last told to have gone wrong in the present work.
     pub failure: Option<String>,
     /// Why the sandbox could not be made, if it could not.
@@ -74,6 +77,7 @@ impl Memory {
             runs_once: false,
             waiting: BTreeMap::new(),
             retries: BTreeMap::new(),
+            failed_starts: 0,
             failure: None,
             sandbox_error: None,
             volume_problems: Vec::new(),
@@ -86,6 +90,13 @@ impl Memory {
             terminating_since: None,
             lifecycle: None,
             told: BTreeMap::new(),
+        }
+    }
+
+    /// A start that had passed the gate failed. What meets a runtime that is away says nothing of the pod.
+    pub(super) fn start_failed(&mut self, error: &CriError) {
+        if !matches!(error, CriError::Unreachable { .. }) {
+            self.failed_starts = self.failed_starts.saturating_add(1);
         }
     }
 

@@ -50,7 +50,7 @@ impl Services {
         pod: &Pod,
         reference: &PodRef,
         config: PodSandboxConfig,
-        memory: &Memory,
+        memory: &mut Memory,
     ) -> Result<PodSandbox, CriError> {
         let logs = self.logs.clone();
         let owner = reference.clone();
@@ -59,11 +59,13 @@ impl Services {
             tracing::warn!(pod = %reference, uid = %reference.uid, error = error_chain(&error), "cannot make the pod's log directory");
         }
         self.begin(reference, Activity::WaitingForTurn);
-        let permit = self.gate.enter(Turn::of(pod)).await;
+        let permit = self.gate.enter(Turn::of(pod).after(memory.failed_starts)).await;
         self.begin(reference, Activity::MakingSandbox);
         let (runtime, wanted) = (self.runtime.clone(), config.clone());
         let call = async move { runtime.run_sandbox(wanted, "").await };
-        let id = memory.begun.keep(permit.during(call)).await?;
+        let made = memory.begun.keep(permit.during(call)).await;
+        let id = made.inspect_err(|error| memory.start_failed(error))?;
+        memory.failed_starts = 0;
         let status = self.runtime.sandbox_status(&id).await?;
         let ips: Vec<String> = status.ips.iter().map(IpAddr::to_string).collect();
         self.board.timeline().mark(reference, Step::Network, ips.join(", "), self.clock.now());
@@ -102,7 +104,7 @@ impl Services {
             self.store.put(Table::CrashLoops, reference.uid.as_str(), &memory.crash_loops.stored());
         }
         self.begin(&reference, Activity::WaitingForTurn);
-        let permit = self.gate.enter(Turn::of(pod)).await;
+        let permit = self.gate.enter(Turn::of(pod).after(memory.failed_starts)).await;
         self.begin(&reference, Activity::StartingContainer { container: container.name.clone() });
         self.note_start(&reference, &id, observed, memory).await;
         let (runtime, logs) = (self.runtime.clone(), self.logs.clone());
@@ -115,10 +117,12 @@ impl Services {
         let linked = match memory.begun.keep(call).await {
             Ok(linked) => linked,
             Err(error) => {
+                memory.start_failed(&error);
                 self.failed(&reference, container, &error.to_string(), memory);
                 return Err(not_started("RunContainerError", error.to_string(), Retry::after(&error)));
             }
         };
+        memory.failed_starts = 0;
         self.announce(&reference, Some(&container.name), &PodEvent::normal("Started", "Container started"));
         memory.recovered(&container.name);
         if let Ok(Err(error)) = linked {
@@ -171,7 +175,7 @@ impl Services {
             return Err(not_started("CreateContainerError", text, Retry::BackOff));
         }
         self.begin(reference, Activity::WaitingForTurn);
-        let permit = self.gate.enter(Turn::of(pod)).await;
+        let permit = self.gate.enter(Turn::of(pod).after(memory.failed_starts)).await;
         self.begin(reference, Activity::CreatingContainer { container: container.name.clone() });
         if let Some(replaced) = replaced {
             self.make_room(reference, container, replaced, memory).await?;
@@ -188,6 +192,7 @@ impl Services {
                 Ok(id)
             }
             Err(error) => {
+                memory.start_failed(&error);
                 self.failed(reference, container, &error.to_string(), memory);
                 Err(not_started("CreateContainerError", error.to_string(), Retry::after(&error)))
             }

@@ -11,6 +11,7 @@ use tokio::sync::oneshot;
 use tokio::time::Instant;
 
 use crate::cri::CriError;
+use crate::pod::Urgency;
 use crate::types::PodRef;
 
 /// Shortest grace period: a pod deleted with 0 must still be stopped (as upstream).
@@ -104,6 +105,8 @@ pub enum Stage {
         grace_seconds: i64,
         /// Status to end with.
         status: Option<StatusOverride>,
+        /// Raised once the node needs what the pod holds.
+        urgency: Urgency,
         /// Dropped when the stage is left.
         waiting: Vec<oneshot::Sender<()>>,
     },
@@ -129,6 +132,8 @@ pub enum Work {
         grace_seconds: i64,
         /// Status to end with.
         status: Option<StatusOverride>,
+        /// Whether it waits for the ends of other pods; may be raised while it does.
+        urgency: Urgency,
     },
     /// Give back what it held.
     Finish {
@@ -342,9 +347,14 @@ impl Life {
             self.stage = Stage::Finished;
             return;
         }
+        let urgency = Urgency::default();
+        if kill.evict {
+            urgency.raise();
+        }
         self.stage = Stage::Terminating {
             grace_seconds: self.grace(None, kill.grace_seconds),
             status: kill.status,
+            urgency,
             waiting: kill.done.into_iter().collect(),
         };
     }
@@ -357,9 +367,12 @@ impl Life {
         if kill.evict {
             self.content = Content::Remove;
         }
-        let Stage::Terminating { grace_seconds, status, waiting } = &mut self.stage else {
+        let Stage::Terminating { grace_seconds, status, urgency, waiting } = &mut self.stage else {
             return Step::Stay;
         };
+        if kill.evict {
+            urgency.raise();
+        }
         *grace_seconds = new;
         if kill.status.is_some() {
             *status = kill.status;
@@ -394,11 +407,14 @@ impl Life {
         match (&self.stage, &self.spec) {
             (Stage::Waiting | Stage::Finished, _) | (Stage::Syncing, None) => None,
             (Stage::Syncing, Some(spec)) => Some(Work::Sync(spec.clone())),
-            (Stage::Terminating { grace_seconds, status, .. }, Some(spec)) => Some(Work::Terminate {
-                pod: spec.clone(),
-                grace_seconds: *grace_seconds,
-                status: status.clone(),
-            }),
+            (Stage::Terminating { grace_seconds, status, urgency, .. }, Some(spec)) => {
+                Some(Work::Terminate {
+                    pod: spec.clone(),
+                    grace_seconds: *grace_seconds,
+                    status: status.clone(),
+                    urgency: urgency.clone(),
+                })
+            }
             (Stage::Terminating { grace_seconds, .. }, None) => {
                 Some(Work::Reap { pod: self.pod.clone(), grace_seconds: *grace_seconds })
             }

@@ -17,7 +17,7 @@ use super::{Content, Memory, Outcome, Retry, StatusOverride};
 use crate::cri::{ContainerState, CriError};
 use crate::pleg::PodStatus;
 use crate::pod::timeline::Step;
-use crate::pod::{Activity, is_static, pod_ref, remove_pod_dir};
+use crate::pod::{Activity, Rank, Stopping, Urgency, is_static, pod_ref, remove_pod_dir};
 use crate::sys::{CNI_RESULTS, file_work, is_of_broken_result, remove_broken_results};
 use crate::types::{ContainerId, PodEvent, PodRef, SandboxId, error_chain};
 
@@ -61,13 +61,15 @@ impl Services {
         pod: &Arc<Pod>,
         grace_seconds: i64,
         status: Option<&StatusOverride>,
+        urgency: &Urgency,
         memory: &mut Memory,
     ) -> Outcome {
         let reference = pod_ref(pod);
+        let stopping = self.stops.begin(Rank::of(pod), urgency.clone());
         let stopped = async {
             let observed = self.observe(&reference, memory).await?;
             self.tell(pod, &observed, Progress::Terminating(status), memory).await;
-            self.stop_and_prove(&reference, &observed, grace_seconds).await
+            self.stop_and_prove(&reference, &observed, grace_seconds, stopping).await
         };
         match stopped.await {
             // What ended is told with the pod's end, which follows at once: one write to the API server.
@@ -123,7 +125,8 @@ impl Services {
     pub(super) async fn reap(&self, pod: &PodRef, grace_seconds: i64, memory: &mut Memory) -> Outcome {
         let reaped = async {
             let observed = self.observe(pod, memory).await?;
-            let (observed, _) = self.stop_and_prove(pod, &observed, grace_seconds).await?;
+            let stopping = self.stops.begin(Rank::default(), Urgency::default());
+            let (observed, _) = self.stop_and_prove(pod, &observed, grace_seconds, stopping).await?;
             self.begin(pod, Activity::CleaningUp);
             self.take_down_volumes(pod).await?;
             self.remove_cgroup(pod).await?;
@@ -165,9 +168,9 @@ impl Services {
         pod: &PodRef,
         observed: &PodStatus,
         grace_seconds: i64,
+        mut stopping: Stopping,
     ) -> Result<(Arc<PodStatus>, Instant), StopError> {
         let at_work = self.pleg.at_work(pod);
-        let mut stopping = self.stops.begin();
         stopping.containers(self.stop_containers(pod, observed, grace_seconds)).await?;
         stopping.sandboxes(self.stop_sandboxes(pod, observed)).await?;
         drop(stopping);

@@ -92,8 +92,8 @@ impl PodSyncer for Services {
         }
         let outcome = match work {
             Work::Sync(pod) => self.sync(pod, memory).await,
-            Work::Terminate { pod, grace_seconds, status } => {
-                self.terminate(pod, *grace_seconds, status.as_ref(), memory).await
+            Work::Terminate { pod, grace_seconds, status, urgency } => {
+                self.terminate(pod, *grace_seconds, status.as_ref(), urgency, memory).await
             }
             Work::Finish { pod, status, content } => {
                 self.finish(pod, status.as_ref(), *content, memory).await
