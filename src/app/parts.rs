@@ -42,6 +42,8 @@ pub(super) struct Parts {
     pub(super) service_env: ServiceEnv,
     /// What is wrong with archives of images.
     pub(super) preload: watch::Sender<Vec<PreloadProblem>>,
+    /// Which shims that containerd forgot cannot be ended.
+    pub(super) shims: watch::Sender<Option<String>>,
     manifests: watch::Receiver<SourceState>,
     api: watch::Receiver<ApiState>,
     refused: watch::Receiver<Vec<RefusedPod>>,
@@ -127,6 +129,7 @@ impl Parts {
             objects,
             service_env,
             preload: watch::Sender::new(Vec::new()),
+            shims: watch::Sender::new(None),
             manifests,
             api,
             refused,
@@ -155,6 +158,7 @@ impl Parts {
             arrivals: Arc::new(ContainerdArrivals::new(self.runtime.content.clone())),
             preload: config.image_preload_dir.clone().map(preload),
             store: self.store.trouble(),
+            shims: self.shims.subscribe(),
         }
     }
 }

@@ -22,7 +22,7 @@ use crate::node::NodeEvent;
 use crate::pod::container::{HostSettings, KernelFacts};
 use crate::pod::table::PodTable;
 use crate::pod::worker::Services;
-use crate::pod::{HostJanitor, PodsLimit, StartGate, StopGate};
+use crate::pod::{HostJanitor, LeftoverShims, PodsLimit, StartGate, StopGate};
 use crate::sys::KernelMounts;
 use crate::types::{WallClock, architecture};
 use crate::volume::{VolumeSettings, Volumes};
@@ -68,6 +68,18 @@ impl Parts {
             clock: WallClock::system(),
         });
         tasks.spawn("volumes", volume_task.run(tasks.cancel()));
+        if met.version.runtime_name == "containerd" {
+            let shims = LeftoverShims {
+                client: self.runtime.client.clone(),
+                socket: config.runtime.runtime_socket.clone(),
+                proc: PROC.into(),
+                mounts: mounts.clone(),
+                told: self.shims,
+            };
+            tasks.spawn("leftover shims", shims.run(tasks.cancel()));
+        } else {
+            tracing::debug!(runtime = met.version.runtime_name, "shims are looked for on containerd only");
+        }
         let lull = self.runtime.calls.lull();
         let services = Services {
             runtime: self.runtime.runtime,

@@ -22,6 +22,8 @@ use crate::types::{CgroupDriver, error_chain};
 /// The runtime as the other parts reach it.
 pub(super) struct RuntimeSide {
     pub(super) runtime: Arc<dyn RuntimeService>,
+    /// The client behind `runtime`, for containerd's own services.
+    pub(super) client: CriClient,
     pub(super) images: Arc<dyn ImageService>,
     /// Containerd's own services, on the socket of the image service.
     pub(super) content: Channel,
@@ -45,14 +47,14 @@ impl RuntimeSide {
             CriClient::new(&config.runtime.image_socket, config.runtime.request_timeout)
         };
         let calls = client.calls().clone();
-        let runtime: Arc<dyn RuntimeService> = Arc::new(client);
+        let runtime: Arc<dyn RuntimeService> = Arc::new(client.clone());
         let (status_in, status) = watch::channel(None);
         let (ready_in, ready_at) = watch::channel(None);
         tasks.spawn("runtime monitor", monitor(runtime.clone(), status_in, ready_in, tasks.cancel()));
         let (relister, pleg) = Pleg::new(runtime.clone(), StdRng::from_os_rng());
         tasks.spawn("pleg", relister.run(tasks.cancel()));
         let content = images.channel();
-        Self { runtime, images: Arc::new(images), content, calls, status, ready_at, pleg }
+        Self { runtime, client, images: Arc::new(images), content, calls, status, ready_at, pleg }
     }
 }
 

@@ -108,6 +108,9 @@ fn trouble(node: &NodeView) -> io::Result<()> {
     if let Some(trouble) = &node.store {
         writeln!(err, "\nThe store: {trouble}.")?;
     }
+    if let Some(trouble) = &node.shims {
+        writeln!(err, "\nThis node: {trouble}.")?;
+    }
     if let Some(trouble) = &node.api {
         writeln!(err, "\nThe API server cannot be read: {trouble}.")?;
     }

@@ -4,7 +4,7 @@ use tonic::Request;
 use tonic::metadata::MetadataValue;
 
 /// The namespace of what the CRI has in containerd.
-const NAMESPACE: &str = "k8s.io";
+pub const NAMESPACE: &str = "k8s.io";
 
 /// A request about what the CRI has.
 pub fn request<T>(message: T) -> Request<T> {

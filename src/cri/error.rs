@@ -27,6 +27,8 @@ pub enum Operation {
     PullImage,
     /// Hostlet's own name: of what stands in for lists that are too large.
     ListPods,
+    /// Hostlet's own name: of what containerd itself has under an id.
+    StoredContainer,
 }
 
 impl Operation {
@@ -64,6 +66,7 @@ impl Operation {
             Self::ImageStatus => "image_status",
             Self::PullImage => "pull_image",
             Self::ListPods => "list_pods",
+            Self::StoredContainer => "stored_container",
         }
     }
 }

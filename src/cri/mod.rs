@@ -11,7 +11,8 @@ mod runtime;
 mod types;
 
 pub use calls::{Call, Calls, Subject};
-pub use client::CriClient;
+pub use client::{CriClient, Stored};
+pub use containerd::NAMESPACE as CRI_NAMESPACE;
 pub use error::{CriError, Operation};
 pub use monitor::monitor;
 pub use runtime::{EventStream, ImageService, RuntimeHint, RuntimeService};

@@ -106,6 +106,8 @@ pub struct ControlServer {
     pub preload: Option<(PathBuf, watch::Receiver<Vec<PreloadProblem>>)>,
     /// What is wrong with the local store.
     pub store: watch::Receiver<Option<String>>,
+    /// Which shims that containerd forgot cannot be ended.
+    pub shims: watch::Receiver<Option<String>>,
 }
 
 impl ControlServer {
@@ -191,6 +193,7 @@ impl ControlServer {
             problems: problems.collect(),
             trouble: self.trouble().map(|trouble| trouble.to_string()),
             store: self.store.borrow().clone(),
+            shims: self.shims.borrow().clone(),
             api: self.api.borrow().problem.clone(),
             hung: self.hung(),
             archives: self.archives(),
@@ -254,6 +257,8 @@ impl ControlServer {
             Ok(()) = self.api.changed() => true,
             changed = self.runtime.changed() => changed.is_ok(),
             changed = self.store.changed() => changed.is_ok(),
+            // On another runtime than containerd nobody ever tells more.
+            Ok(()) = self.shims.changed() => true,
             changed = changed_if(&mut self.preload) => changed.is_ok(),
         };
         tokio::time::sleep(WATCH_PAUSE).await;

@@ -136,7 +136,7 @@ impl ControlServer {
             self.archives().into_iter().map(|problem| (problem.file, problem.message)).collect::<Vec<_>>();
         let mut of_this = problems.iter().filter(|problem| problem.pod.as_ref() == Some(&name));
         let own_status = known.pod.status.as_ref().filter(|_| known.standing == Standing::Refused);
-        explained(&Case {
+        let mut explanation = explained(&Case {
             pod: &known.pod,
             standing: known.standing.clone(),
             status: told_status.or(own_status),
@@ -155,7 +155,9 @@ impl ControlServer {
             preload_dir: self.preload.as_ref().map(|(directory, _)| &**directory),
             archives: &archives,
             now,
-        })
+        });
+        explanation.also.extend(self.shims.borrow().as_ref().map(|shims| format!("On this node {shims}.")));
+        explanation
     }
 
     /// The call that holds up a pod longest, if one hangs; else one that may hold up all.

@@ -100,6 +100,7 @@ impl Bench {
             runtime_images: runtime,
             preload: None,
             store: watch::channel(None).1,
+            shims: watch::channel(None).1,
         };
         let listener = ControlServer::bind(&dir.path().join("socket")).await.unwrap();
         let (mut tasks, cancel) = (JoinSet::new(), CancellationToken::new());

@@ -23,6 +23,9 @@ pub struct NodeView {
     /// What is wrong with the local store; none if nothing is. Pods run all the same.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub store: Option<String>,
+    /// Which processes of containerd's are left over and cannot be ended; none if there are none. Pods run all the same.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub shims: Option<String>,
     /// Why the API server cannot be read; none if it can be, or there is none. Pods run all the same.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub api: Option<String>,

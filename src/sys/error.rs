@@ -108,6 +108,20 @@ pub enum SysError {
         /// The directory.
         path: PathBuf,
     },
+    /// A process does not end, though it was killed.
+    #[error("cannot kill the process {pid}")]
+    Kill {
+        /// The process.
+        pid: i32,
+        /// Why.
+        source: io::Error,
+    },
+    /// Work on the host's files panicked.
+    #[error("work on the host's files ended early")]
+    Step {
+        /// How.
+        source: tokio::task::JoinError,
+    },
     /// A directory or file could not be removed.
     #[error("cannot remove {}", path.display())]
     Remove {

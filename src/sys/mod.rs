@@ -12,8 +12,9 @@ mod lock_file;
 mod machine;
 mod mounts;
 mod remove;
+mod shims;
 #[cfg(test)]
-mod testing;
+pub(crate) mod testing;
 mod watch;
 
 pub use addresses::{is_own_ip, outgoing_ips};
@@ -28,4 +29,5 @@ pub use lock_file::LockFile;
 pub use machine::Machine;
 pub use mounts::{KernelMounts, Mount, MountTable, Mounts};
 pub use remove::{real_path, remove_tree};
+pub use shims::{Shim, end_shim, shims};
 pub use watch::Watch;

@@ -2,6 +2,7 @@
 //! test left behind can be found and removed by the next one.
 
 use std::collections::{BTreeSet, HashSet};
+use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -17,6 +18,7 @@ use super::leftovers::{end, remove, remove_abandoned, remove_dir};
 use super::netns::{LONELY_ADDRESS, Netns};
 use super::processes::{ContainerProcess, container_processes};
 use super::registry::SlowRegistry;
+use super::trap::Trap;
 use super::uncancelled;
 use crate::daemon::{Daemon, Setup};
 use crate::manifests;
@@ -264,6 +266,22 @@ impl RealHost {
         let mut daemon = self.launch_hostlet_with(extra, "", &socket)?;
         daemon.wait_until_it_answers().await?;
         Ok(daemon)
+    }
+
+    /// Puts a trap for the daemon in containerd's way, which must not be restarted from then on.
+    pub fn lay_trap(&self) -> Result<Trap> {
+        Trap::lay(self.socket(), self.kubelet_root().join("hostlet/store.redb"))
+    }
+
+    /// The shims of this host's containerd that no sandbox stands behind, one line a process.
+    pub async fn shims_of_nobody(&self) -> Result<Vec<String>> {
+        let shims = lib("pids_of", [OsStr::new("containerd-shim-runc-v2"), self.socket().as_os_str()])?;
+        let listed: HashSet<String> = self.cri.sandboxes().await?.into_iter().map(|s| s.id).collect();
+        let line = |pid: &str| fs::read_to_string(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+        let lines = shims.split_whitespace().map(|pid| (pid, line(pid)));
+        let of_nobody =
+            lines.filter(|(_, line)| !line.is_empty() && !listed.iter().any(|id| line.contains(id)));
+        Ok(of_nobody.map(|(pid, line)| format!("{pid}: {}", line.replace('\0', " "))).collect())
     }
 
     /// Starts the daemon and does not wait for anything.

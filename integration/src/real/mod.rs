@@ -8,6 +8,7 @@ mod leftovers;
 mod netns;
 mod processes;
 mod registry;
+mod trap;
 mod uncancelled;
 
 pub use crate::daemon::Daemon;
@@ -19,6 +20,7 @@ pub(crate) use leftovers::remove;
 pub(crate) use netns::Netns;
 pub use processes::ContainerProcess;
 pub use registry::SlowRegistry;
+pub use trap::{Moment, Trap};
 
 /// The sandbox image every [`RealHost`] holds: a process that waits.
 pub const PAUSE_IMAGE: &str = "hostlet.local/pause:1";

@@ -5,8 +5,10 @@ pub(super) mod convert;
 mod events;
 mod image;
 mod instance;
+mod owners;
 mod pods;
 mod runtime;
 mod streams;
 
 pub use connection::CriClient;
+pub use owners::Stored;

@@ -1,0 +1,71 @@
+//! What the runtime has under an id, whoever made it: for those who find something on the host and ask whose it is.
+
+use std::collections::HashSet;
+
+use containerd_client::services::v1::containers_client::ContainersClient;
+use containerd_client::services::v1::{DeleteContainerRequest, GetContainerRequest};
+use tonic::Code;
+
+use super::super::calls::Subject;
+use super::super::containerd::request;
+use super::super::{CriError, Operation, wire};
+use super::connection::{CriClient, MAX_MESSAGE_BYTES};
+
+/// By this label containerd tells the CRI's containers from others in the same namespace.
+const KIND: &str = "io.cri-containerd.kind";
+
+/// What containerd itself has under an id.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stored {
+    /// Nothing.
+    Nothing,
+    /// A sandbox or container that the CRI made.
+    OfCri,
+    /// Something that somebody else made.
+    OfOthers,
+}
+
+impl CriClient {
+    /// The ids of all sandboxes and containers that the CRI lists, whether or not they are a pod's.
+    pub async fn listed_ids(&self) -> Result<HashSet<String>, CriError> {
+        let call = async { self.runtime().list_pod_sandbox(wire::ListPodSandboxRequest::default()).await };
+        let sandboxes = self.call(Operation::ListSandboxes, Subject::Node, call).await?;
+        let call = async { self.runtime().list_containers(wire::ListContainersRequest::default()).await };
+        let containers = self.call(Operation::ListContainers, Subject::Node, call).await?;
+        let mut ids: HashSet<String> = sandboxes.items.into_iter().map(|sandbox| sandbox.id).collect();
+        ids.extend(containers.containers.into_iter().flat_map(|c| [c.id, c.pod_sandbox_id]));
+        Ok(ids)
+    }
+
+    /// What containerd itself has under this id. Not for other runtimes.
+    pub async fn stored(&self, id: &str) -> Result<Stored, CriError> {
+        let call = async {
+            let message = request(GetContainerRequest { id: id.to_owned() });
+            self.containers().get(message).await
+        };
+        match self.call(Operation::StoredContainer, Subject::Container(id.into()), call).await {
+            Ok(answer) => {
+                let is_cris = answer.container.is_some_and(|stored| stored.labels.contains_key(KIND));
+                Ok(if is_cris { Stored::OfCri } else { Stored::OfOthers })
+            }
+            Err(error) if error.is_not_found() => Ok(Stored::Nothing),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Has containerd forget a container of which nothing runs; what only that holds it removes by itself. Unknown is success.
+    pub async fn forget_stored(&self, id: &str) -> Result<(), CriError> {
+        let call = async {
+            let message = request(DeleteContainerRequest { id: id.to_owned() });
+            match self.containers().delete(message).await {
+                Err(status) if status.code() == Code::NotFound => Ok(tonic::Response::new(())),
+                other => other,
+            }
+        };
+        self.call(Operation::StoredContainer, Subject::Container(id.into()), call).await
+    }
+
+    fn containers(&self) -> ContainersClient<tonic::transport::Channel> {
+        ContainersClient::new(self.channel()).max_decoding_message_size(MAX_MESSAGE_BYTES)
+    }
+}

@@ -1,0 +1,78 @@
+//! Which shims are left over: those that nobody stands behind, at each look for so long. Pure.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use crate::cri::Stored;
+use crate::sys::Shim;
+
+/// How long a shim may be unknown to containerd: it notes a container before it starts the shim.
+const UNKNOWN: Duration = Duration::from_secs(60);
+/// How long one may be known to containerd while the CRI does not list it: it lists a sandbox once that runs, and forgets
+/// one whose making fails.
+const UNLISTED: Duration = Duration::from_secs(300);
+
+/// Since when which shims are seen that no sandbox and no container of the CRI stands behind, by their processes.
+#[derive(Debug, Default)]
+pub(super) struct Sightings(BTreeMap<(i32, u64), Instant>);
+
+impl Sightings {
+    /// Takes in all such shims of a look; those that are left over.
+    pub(super) fn left_over(&mut self, unlisted: Vec<(Shim, Stored)>, now: Instant) -> Vec<(Shim, Stored)> {
+        let key = |shim: &Shim| (shim.pid, shim.started);
+        let seen =
+            unlisted.iter().map(|(shim, _)| (key(shim), self.0.get(&key(shim)).copied().unwrap_or(now)));
+        self.0 = seen.collect();
+        let is_left_over = |(shim, stored): &(Shim, Stored)| {
+            let since = self.0.get(&key(shim)).copied().unwrap_or(now);
+            let patience = match stored {
+                Stored::Nothing => UNKNOWN,
+                Stored::OfCri => UNLISTED,
+                // Somebody else's, in the CRI's namespace.
+                Stored::OfOthers => return false,
+            };
+            now.duration_since(since) >= patience
+        };
+        unlisted.into_iter().filter(is_left_over).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sys::testing::shim;
+
+    #[test]
+    fn a_shim_is_left_over_once_it_was_seen_so_for_long_enough() {
+        let start = Instant::now();
+        for (stored, patience) in
+            [(Stored::Nothing, Some(60)), (Stored::OfCri, Some(300)), (Stored::OfOthers, None)]
+        {
+            let mut sightings = Sightings::default();
+            let mut left = |second| {
+                let found = vec![(shim(1, 10), stored)];
+                !sightings.left_over(found, start + Duration::from_secs(second)).is_empty()
+            };
+            let first = (0..1000).find(|second| left(*second));
+            assert_eq!(first, patience, "{stored:?}");
+        }
+    }
+
+    #[test]
+    fn one_that_is_known_in_between_begins_anew_and_so_does_another_process() {
+        let start = Instant::now();
+        let at = |second| start + Duration::from_secs(second);
+        let mut sightings = Sightings::default();
+        let mut left = |shims: Vec<Shim>, second| {
+            let found = shims.into_iter().map(|shim| (shim, Stored::Nothing)).collect();
+            sightings.left_over(found, at(second)).len()
+        };
+        assert_eq!(left(vec![shim(1, 10)], 0), 0);
+        assert_eq!(left(vec![], 50), 0);
+        assert_eq!(left(vec![shim(1, 10)], 70), 0);
+        assert_eq!(left(vec![shim(1, 11)], 130), 0, "the pid has another process");
+        assert_eq!(left(vec![shim(1, 11), shim(2, 10)], 190), 1);
+    }
+}
