@@ -208,7 +208,7 @@ impl StatusTask {
             return Ok(());
         }
         beat(&mut status, self.clock.now());
-        let patch = patch::strategic(&in_status(&before), &in_status(&status));
+        let patch = patch::strategic(patch::Kind::Node, &in_status(&before), &in_status(&status));
         // Of the Node that was read, not of another one of its name.
         let mut patch = patch.unwrap_or_else(|| json!({}));
         patch["metadata"] = json!({"uid": base.metadata.uid});

@@ -22,6 +22,8 @@ pub enum ApiFault {
     Delay(Duration),
     /// It is never answered and has no effect.
     Hang,
+    /// It takes effect but for the field at this pointer of its body, as a webhook may have it.
+    Strip(&'static str),
     /// A watch is opened and ends with a reset after so many events.
     CutWatch(usize),
     /// A watch is opened and is silent for ever after so many events, whatever happens.

@@ -6,9 +6,13 @@ mod objects;
 mod path;
 mod serve;
 mod server;
+mod strategic;
 #[cfg(test)]
 mod tests;
+mod validate;
 mod watch;
 
 pub use faults::{ApiFault, ApiRule};
 pub use server::{AnswerBody, FakeApi, Recorded};
+#[cfg(test)]
+pub(crate) use strategic::apply_strategic;

@@ -6,7 +6,8 @@ use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
 use super::path::{Resource, Target};
-use crate::api::patch;
+use super::strategic::apply_strategic;
+use super::validate;
 
 /// A request that is refused: code, reason, message.
 pub(super) type Refused = (u16, &'static str, String);
@@ -95,7 +96,16 @@ impl Objects {
                 }
             }
         }
+        let object = Self::accepted(target, &old, object)?;
         Ok(self.changed(target, &old, object))
+    }
+
+    /// The object as it is stored, unless it is refused.
+    fn accepted(target: &Target, old: &Value, mut new: Value) -> Result<Value, Refused> {
+        if target.resource.0 == "v1/pods" && target.subresource.as_deref() == Some("status") {
+            validate::pod_status(old, &mut new)?;
+        }
+        Ok(new)
     }
 
     /// Applies a patch of this content type.
@@ -104,7 +114,8 @@ impl Objects {
         precondition(&old, patch)?;
         let mut new = old.clone();
         if kind.contains("strategic-merge-patch") {
-            patch::apply::strategic(&mut new, patch);
+            let (_, kind) = kind_of(&target.resource);
+            apply_strategic(&kind, &mut new, patch).map_err(|error| (400, "BadRequest", error))?;
         } else if kind.contains("merge-patch") {
             merge(&mut new, patch);
         } else {
@@ -122,6 +133,7 @@ impl Objects {
             }
             _ => new,
         };
+        let new = Self::accepted(target, &old, new)?;
         Ok(self.changed(target, &old, new))
     }
 

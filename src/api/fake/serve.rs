@@ -47,7 +47,7 @@ impl FakeApi {
         let query = parameters(request.uri().query());
         let is_watch = query.get("watch").is_some_and(|value| value == "true" || value == "1");
         let method = if is_watch { "WATCH".to_owned() } else { request.method().to_string() };
-        let body: Value = serde_json::from_slice(request.body()).unwrap_or_default();
+        let mut body: Value = serde_json::from_slice(request.body()).unwrap_or_default();
         let (fault, number) = {
             let mut state = self.lock();
             let fault = due(&mut state.rules, &method, &path);
@@ -67,6 +67,7 @@ impl FakeApi {
             Some(ApiFault::Hang) => return std::future::pending().await,
             Some(ApiFault::Delay(time)) => tokio::time::sleep(time).await,
             Some(ApiFault::LostAnswer) => is_lost = true,
+            Some(ApiFault::Strip(pointer)) => strip(&mut body, pointer),
             Some(ApiFault::CutWatch(after)) => watch_fault = WatchFault::Cut(after),
             Some(ApiFault::HalfOpenWatch(after)) => watch_fault = WatchFault::HalfOpen(after),
         }
@@ -162,6 +163,13 @@ impl FakeApi {
             .headers_mut()
             .insert(http::header::CONTENT_TYPE, http::HeaderValue::from_static("application/json"));
         response
+    }
+}
+
+fn strip(body: &mut Value, pointer: &str) {
+    let Some((parent, field)) = pointer.rsplit_once('/') else { return };
+    if let Some(fields) = body.pointer_mut(parent).and_then(Value::as_object_mut) {
+        fields.remove(field);
     }
 }
 

@@ -70,6 +70,24 @@ async fn a_status_patch_changes_nothing_but_the_status_and_checks_the_uid() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_status_that_cannot_be_is_refused_in_the_servers_words() {
+    let (_, pods) = server();
+    pods.create(&PostParams::default(), &pod("a", "n1")).await.unwrap();
+    let patch = async |status: serde_json::Value| {
+        let patch = Patch::Strategic(json!({"status": status}));
+        pods.patch_status("a", &PatchParams::default(), &patch).await.map_err(|error| error.to_string())
+    };
+    patch(json!({"hostIP": "192.0.2.1", "hostIPs": [{"ip": "192.0.2.1"}]})).await.unwrap();
+    // As a list of its own it would replace the other; it is merged by `ip`.
+    let error = patch(json!({"hostIP": "192.0.2.2", "hostIPs": [{"ip": "192.0.2.2"}]})).await.unwrap_err();
+    assert!(error.contains("may specify no more than one IP for each IP family"), "{error}");
+    let error = patch(json!({"podIPs": [{"address": "192.0.2.2"}]})).await.unwrap_err();
+    assert!(error.contains("does not contain declared merge key: ip"), "{error}");
+    let error = patch(json!({"hostIP": "192.0.2.2"})).await.unwrap_err();
+    assert!(error.contains("must be equal to `hostIP`"), "{error}");
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_watch_tells_what_happened_and_what_happens() {
     let (api, pods) = server();
     pods.create(&PostParams::default(), &pod("a", "n1")).await.unwrap();

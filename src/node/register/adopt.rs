@@ -35,7 +35,7 @@ pub(super) fn adopt(initial: &Node, existing: &Node) -> Option<Value> {
             "providerID": node.spec.as_ref().and_then(|spec| spec.provider_id.clone()).unwrap_or_default(),
         })
     };
-    let mut change = patch::strategic(&part(existing), &part(&ours))?;
+    let mut change = patch::strategic(patch::Kind::Node, &part(existing), &part(&ours))?;
     let mut patch = json!({"metadata": {"uid": existing.metadata.uid}});
     for field in ["labels", "annotations"] {
         if change[field].is_object() {

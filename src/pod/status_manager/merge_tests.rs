@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::merge::merged;
 use super::plan::{Live, Told, Urgency, Write, plan};
-use crate::api::patch;
+use crate::api::fake::apply_strategic;
 use crate::pod::status::Lifecycle;
 
 fn status(value: Value) -> PodStatus {
@@ -156,7 +156,7 @@ proptest! {
         let over = Told { status: &ours, lifecycle: Lifecycle::Terminated, has_given_back: false };
         if let Write::Patch(change, _) = plan(over, live(&there)) {
             let mut object = json!({"status": there});
-            patch::apply::strategic(&mut object, &change);
+            apply_strategic("Pod", &mut object, &change).unwrap();
             let after: PodStatus = serde_json::from_value(object["status"].take()).unwrap();
             prop_assert_eq!(plan(over, live(&after)), Write::Nothing);
         }

@@ -4,7 +4,7 @@ use k8s_openapi::api::core::v1::{ContainerStatus, PodStatus};
 use serde_json::{Value, json};
 
 use super::merge::merged;
-use crate::api::patch;
+use crate::api::patch::{self, Kind};
 use crate::pod::status::{Lifecycle, Phase};
 use crate::types::json::to_value;
 
@@ -60,7 +60,7 @@ pub(super) fn plan(told: Told<'_>, live: Live<'_>) -> Write {
     let wanted = merged(told.status, told.lifecycle, live.status);
     // Both are plain data of strings and numbers, which always become JSON.
     let as_value = |status: &PodStatus| to_value(status).unwrap_or_default();
-    if let Some(change) = patch::strategic(&as_value(live.status), &as_value(&wanted)) {
+    if let Some(change) = patch::strategic(Kind::PodStatus, &as_value(live.status), &as_value(&wanted)) {
         let urgency = if is_urgent(live.status, &wanted) { Urgency::Now } else { Urgency::Soon };
         return Write::Patch(json!({"metadata": {"uid": live.uid}, "status": change}), urgency);
     }

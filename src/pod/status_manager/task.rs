@@ -43,6 +43,14 @@ const RETRY: BackoffPolicy = BackoffPolicy {
     reset_after: Duration::from_secs(60),
 };
 
+/// What is written again though the API server takes it, as something there does not keep it (a webhook, a server that does
+/// not know the field): seldom, as it may be kept one day.
+const NOT_KEPT: BackoffPolicy = BackoffPolicy {
+    initial: Duration::from_secs(2),
+    max: Duration::from_secs(600),
+    reset_after: Duration::from_secs(3600),
+};
+
 /// Where statuses come from, and what is there.
 #[derive(Clone)]
 pub struct StatusSources {
@@ -110,6 +118,10 @@ struct Entry {
     is_gone: bool,
     retry: Option<Backoff<Instant>>,
     not_before: Option<Instant>,
+    /// What was told when the write under way, or the last one, was made.
+    sent: Option<Arc<PodStatus>>,
+    /// The API server took the last patch and did not keep it.
+    not_kept: Option<Backoff<Instant>>,
 }
 
 /// The next write of a pod.
@@ -221,6 +233,7 @@ impl StatusManager {
                 continue;
             };
             entry.is_busy = true;
+            entry.sent = entry.said.as_ref().map(|said| said.status.clone());
             let pods = Objects::<Pod>::namespaced(self.client.clone(), &object.namespace);
             let (uid, name) = (uid.clone(), object.name.clone());
             let of = object.uid.clone();
@@ -253,6 +266,9 @@ impl StatusManager {
             tracing::warn!(%uid, error, "cannot write the status of a pod; trying again");
         }
         entry.plan(uid, now);
+        if was_written {
+            entry.look_whether_it_was_kept(uid, now);
+        }
     }
 }
 
@@ -264,6 +280,10 @@ impl Entry {
                 && old.lifecycle == said.lifecycle
                 && old.has_given_back == said.has_given_back
         });
+        if !same_said && self.not_kept.is_some() {
+            // Only what was sent before waits.
+            self.not_before = None;
+        }
         self.said = Some(said);
         let is_known = match (&self.object, &shown) {
             (Some(object), Some(shown)) => object.shown.is(shown),
@@ -278,6 +298,7 @@ impl Entry {
         if self.object.as_ref().map(|o| &o.uid) != object.as_ref().map(|o| &o.uid) {
             self.written = None;
             self.is_gone = false;
+            (self.sent, self.not_kept) = (None, None);
         }
         self.object = object;
         true
@@ -352,10 +373,12 @@ impl Entry {
             Written::Failed(error) => error,
         };
         match refusal(&error) {
-            // The watch will say so too.
+            // The watch will say so too, if it is true. If not, the server erred, or something between it and us.
             Refusal::NotFound => {
-                self.is_gone = true;
-                return None;
+                self.wait(None, now);
+                if self.retry.is_none_or(|retry| retry.delay < RETRY.max) {
+                    return None;
+                }
             }
             Refusal::TooMany(pause) => self.wait(pause, now),
             Refusal::Conflict
@@ -365,6 +388,30 @@ impl Entry {
             | Refusal::Unavailable => self.wait(None, now),
         }
         Some(error_chain(&error))
+    }
+
+    /// After a write that the API server took: whether there is still something to write though nothing new was told.
+    fn look_whether_it_was_kept(&mut self, uid: &PodUid, now: Instant) {
+        let (Some(sent), Some(said), Some(object)) = (&self.sent, &self.said, &self.object) else { return };
+        if !Arc::ptr_eq(sent, &said.status) {
+            return;
+        }
+        let Some(Next { request: Request::Patch(again), .. }) = &self.next else {
+            self.not_kept = None;
+            return;
+        };
+        let next = Backoff::next(self.not_kept, &NOT_KEPT, now, now);
+        if self.not_kept.is_some_and(|before| before.delay == NOT_KEPT.initial) {
+            let pod = format!("{}/{}", object.namespace, object.name);
+            let lost = again["status"].to_string();
+            tracing::warn!(
+                pod, %uid, lost,
+                "the API server takes the status of a pod but does not keep all of it; look for an admission webhook that \
+                 changes pods/status; trying again, ever more seldom"
+            );
+        }
+        self.not_kept = Some(next);
+        self.not_before = Some(now + next.delay);
     }
 
     fn wait(&mut self, pause: Option<Duration>, now: Instant) {
@@ -444,7 +491,6 @@ async fn perform(pods: Objects<Pod>, name: String, uid: String, request: Request
             let params = DeleteParams::default().grace_period(0).preconditions(only_this);
             match pods.delete(&name, &params).await {
                 Ok(_) => Written::Deleted,
-                Err(error) if refusal(&error) == Refusal::NotFound => Written::Deleted,
                 Err(error) => Written::Failed(error),
             }
         }

@@ -251,6 +251,59 @@ async fn a_static_pod_shows_in_its_mirror_which_it_never_deletes() {
     assert!(setup.api.requests_of("DELETE", "/pods/a").is_empty());
 }
 
+/// The daemon was started with another `--node-ip` while the pod ran.
+#[tokio::test(start_paused = true)]
+async fn a_node_that_got_another_address_tells_it_of_pods_that_ran_before() {
+    let setup = Setup::new();
+    let pod = setup.pod();
+    let at = |ip: &str| json!({"phase": "Running", "hostIP": ip, "hostIPs": [{"ip": ip}]});
+    for ip in ["192.0.2.1", "192.0.2.2"] {
+        setup.tell(&pod, at(ip), Lifecycle::Active);
+        setup.settle().await;
+        let shown = setup.shown().unwrap();
+        let all: Vec<_> = shown.host_ips.iter().flatten().map(|host| host.ip.as_str()).collect();
+        assert_eq!((shown.host_ip.as_deref(), &all[..]), (Some(ip), &[ip][..]));
+    }
+}
+
+/// Something between us and the API server answers 404 once though the pod is there.
+#[tokio::test(start_paused = true)]
+async fn a_stray_answer_that_there_is_no_such_pod_is_not_believed() {
+    for (method, path) in [("PATCH", "/pods/a/status"), ("DELETE", "/pods/a")] {
+        let setup = Setup::new();
+        let pod = setup.running_pod().await;
+        let stray = ApiFault::Refuse { code: 404, reason: "NotFound", retry_after: 0 };
+        setup.api.fail(ApiRule::once(method, path, stray));
+        setup.tell(&pod, ready("False"), Lifecycle::Active);
+        setup.settle().await;
+        let conditions = setup.shown().unwrap().conditions.unwrap();
+        assert_eq!(conditions[0].status, "False", "{method}");
+        setup.api.delete(POD, Some(30));
+        setup.end(&pod);
+        setup.settle().await;
+        assert_eq!(setup.shown(), None, "{method}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_webhook_strips_is_sent_ever_more_seldom_and_news_at_once() {
+    let setup = Setup::new();
+    setup.api.fail(ApiRule::always("PATCH", "/pods/a/status", ApiFault::Strip("/status/podIP")));
+    let pod = setup.pod();
+    setup.tell_ip(&pod, "10.0.0.1");
+    tokio::time::sleep(Duration::from_secs(3600)).await;
+    let patches = setup.patches();
+    assert!((2..15).contains(&patches), "{patches}");
+    let mut unready = ready("False");
+    unready["podIP"] = "10.0.0.1".into();
+    setup.tell(&pod, unready, Lifecycle::Active);
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    assert_eq!(setup.shown().unwrap().conditions.unwrap()[0].status, "False");
+    setup.api.heal();
+    tokio::time::sleep(Duration::from_secs(3600)).await;
+    assert_eq!(setup.shown().unwrap().pod_ip.as_deref(), Some("10.0.0.1"));
+}
+
 #[derive(Clone, Debug)]
 enum Event {
     Tell(bool, u8),
