@@ -1,6 +1,8 @@
 //! The real daemon on a fake CRI server: what a person sees of it, and how it bears a runtime that is away, slow, hung or
 //! wrong. Needs root, and no containerd.
 
+#[path = "fake_cri/away.rs"]
+mod away;
 #[path = "fake_cri/cluster.rs"]
 mod cluster;
 #[path = "fake_cri/config.rs"]

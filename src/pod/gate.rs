@@ -432,6 +432,7 @@ mod tests {
         };
         tokio::select! {
             _ = old => unreachable!("they fail for ever"),
+            () = sleep(Duration::from_secs(3600)) => panic!("it had no turn"),
             waited = young => assert!(waited <= PATIENCE, "{waited:?}"),
         }
     }
@@ -515,6 +516,7 @@ mod tests {
                 tokio::select! {
                     _ = failing, if !bad.is_empty() => unreachable!("they fail for ever"),
                     _ = all => {}
+                    () = sleep(Duration::from_secs(7200)) => panic!("one of them had no turn"),
                 }
                 // A call that hangs is over only after its time, and its pod waits ten seconds and for its turn.
                 let longest = Duration::from_secs(40 + 10) + AGED + PATIENCE * u32::try_from(4 * bad.len() + good.len()).unwrap();

@@ -11,6 +11,7 @@ mod limits;
 mod lock_file;
 mod machine;
 mod mounts;
+mod path_work;
 mod remove;
 mod shims;
 #[cfg(test)]
@@ -28,6 +29,7 @@ pub use limits::{Applied, raise_open_files, set_oom_score_adj, share_one_heap};
 pub use lock_file::LockFile;
 pub use machine::Machine;
 pub use mounts::{KernelMounts, Mount, MountTable, Mounts};
+pub use path_work::{PathError, PathWork};
 pub use remove::{real_path, remove_tree};
 pub use shims::{Shim, end_shim, shims};
 pub use watch::Watch;

@@ -36,6 +36,12 @@ impl MountTable {
         self.0.iter().filter(move |mount| mount.point == point)
     }
 
+    /// What `path` is on, as far as its name tells.
+    pub fn of(&self, path: &Path) -> Option<&Mount> {
+        let above = self.0.iter().filter(|mount| path.starts_with(&mount.point));
+        above.max_by_key(|mount| mount.point.components().count())
+    }
+
     /// What is mounted at `dir` or below.
     pub fn within<'a>(&'a self, dir: &'a Path) -> impl Iterator<Item = &'a Mount> {
         self.0.iter().filter(move |mount| mount.point.starts_with(dir))

@@ -1,4 +1,5 @@
-//! Looks, plans and performs, for all volumes of a pod. Blocking. A volume that fails does not keep the others.
+//! Looks, plans and performs, for all volumes of a pod. Blocking. A volume that fails does not keep the others. What is the
+//! host's is checked apart, as that may block for ever.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -66,8 +67,7 @@ fn set_up_one(
 ) -> Result<(Option<Mounted>, Option<VolumeProblem>), HostError> {
     match wanted {
         Wanted::Refused(error) => Ok((None, Some(VolumeProblem::new(name, &error)))),
-        Wanted::Host { path, is } => {
-            set_up_host_path(&path, is)?;
+        Wanted::Host { path } => {
             Ok((Some(Mounted { host_path: path, read_only: false, relabel: false }), None))
         }
         Wanted::Own(desired) => {
@@ -84,11 +84,9 @@ fn set_up_one(
     }
 }
 
-fn set_up_host_path(path: &Path, is: host_path::Is) -> Result<(), HostError> {
-    if is == host_path::Is::Anything {
-        // Not even looked at: it may be on a server that does not answer.
-        return Ok(());
-    }
+/// Checks what a pod says of a path of the host, and makes what is missing if it may. Blocking, and that for ever on a
+/// filesystem whose server is away.
+pub(super) fn check_host_path(path: &Path, is: host_path::Is) -> Result<(), HostError> {
     match host_path::check(path, is, found_at(path)?)? {
         Some(make) => make_on_host(path, make),
         None => Ok(()),

@@ -245,23 +245,16 @@ fn a_busy_volume_is_told_and_the_others_go() {
 #[test]
 fn host_paths_are_checked_made_and_never_removed() {
     let host = Host::new();
-    let wanted = |path: &Path, is: host_path::Is| {
-        let wanted = Wanted::Host { path: path.to_owned(), is };
-        super::set_up(&host.layout(), vec![("h".to_owned(), wanted)], &host.mounts, now(), 1)
-    };
     let (dir, file) = (host.root.path().join("made/dir"), host.root.path().join("file"));
-    assert_eq!(wanted(&dir, host_path::Is::Directory).mounted.len(), 0);
-    let mounted = wanted(&dir, host_path::Is::DirectoryOrCreate).mounted;
-    assert_eq!(mounted["h"], Mounted { host_path: dir.clone(), read_only: false, relabel: false });
-    assert_eq!(wanted(&file, host_path::Is::FileOrCreate).problems, []);
+    assert!(check_host_path(&dir, host_path::Is::Directory).is_err() && !dir.exists());
+    check_host_path(&dir, host_path::Is::DirectoryOrCreate).unwrap();
+    check_host_path(&file, host_path::Is::FileOrCreate).unwrap();
     assert!(dir.is_dir() && file.is_file());
-    let problem = wanted(&dir, host_path::Is::File).problems.remove(0).to_string();
-    let expected = format!(
-        "MountVolume.SetUp failed for volume \"h\" : hostPath type check failed: {} is not a file",
-        dir.display()
-    );
-    assert_eq!(problem, expected);
-    assert_eq!(wanted(Path::new("/nowhere/at/all"), host_path::Is::Anything).problems, []);
+    let error = check_host_path(&dir, host_path::Is::File).unwrap_err();
+    assert_eq!(error.to_string(), format!("hostPath type check failed: {} is not a file", dir.display()));
+    let wanted = vec![("h".to_owned(), Wanted::Host { path: dir.clone() })];
+    let volumes = super::set_up(&host.layout(), wanted, &host.mounts, now(), 1);
+    assert_eq!(volumes.mounted["h"], Mounted { host_path: dir.clone(), read_only: false, relabel: false });
     host.tear_down().unwrap();
     assert!(dir.is_dir() && file.is_file());
 }

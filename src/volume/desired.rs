@@ -107,8 +107,8 @@ pub(super) struct Desired {
 pub(super) enum Wanted {
     /// One with a directory of its own.
     Own(Desired),
-    /// Something of the host.
-    Host { path: PathBuf, is: host_path::Is },
+    /// Something of the host; what it must be is checked apart.
+    Host { path: PathBuf },
     /// One that cannot be made.
     Refused(ContentError),
 }
@@ -137,7 +137,7 @@ pub(super) fn desired(volume: &Volume, context: &Context<'_>) -> Wanted {
         }
     } else if let Some(source) = &volume.host_path {
         match host_path::Is::from_api(source.type_.as_deref()) {
-            Ok(is) => Wanted::Host { path: source.path.clone().into(), is },
+            Ok(_) => Wanted::Host { path: source.path.clone().into() },
             Err(error) => Wanted::Refused(error),
         }
     } else if let Some(source) = &volume.config_map {
@@ -160,6 +160,18 @@ fn with_group(mut files: Files, group: Option<u32>) -> Files {
         }
     }
     files
+}
+
+/// The volumes of a pod that are paths of the host of which it says what they must be, by name. The others are not even
+/// looked at.
+pub(super) fn typed_host_paths(pod: &Pod) -> Vec<(String, PathBuf, host_path::Is)> {
+    let volumes = pod.spec.iter().flat_map(|spec| spec.volumes.iter().flatten());
+    let typed = volumes.filter_map(|volume| {
+        let source = volume.host_path.as_ref()?;
+        let is = host_path::Is::from_api(source.type_.as_deref()).ok()?;
+        (is != host_path::Is::Anything).then(|| (volume.name.clone(), PathBuf::from(&source.path), is))
+    });
+    typed.collect()
 }
 
 /// The objects that the volumes of a pod are made from.

@@ -5,18 +5,19 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures::future::join_all;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
 
 use super::apply::{self, PodVolumes};
-use super::desired::{Context, NodeAmounts, desired};
+use super::desired::{Context, NodeAmounts, desired, typed_host_paths};
 use super::error::{VolumeError, VolumeProblem};
 use super::layout::PodLayout;
 use super::objects::ObjectSource;
 use super::sources::Sources;
-use crate::sys::{Mounts, file_work};
+use crate::sys::{Mounts, PathWork, file_work};
 use crate::types::{Backoff, BackoffPolicy, Conflated, PodUid, WallClock};
 
 /// How soon what failed is tried again without anybody asking. News of an object are taken in at once.
@@ -40,6 +41,7 @@ pub(super) struct Shared {
     pub(super) root: std::path::PathBuf,
     pub(super) node: NodeAmounts,
     pub(super) mounts: Arc<dyn Mounts>,
+    pub(super) paths: PathWork,
     pub(super) objects: Arc<dyn ObjectSource>,
     pub(super) clock: WallClock,
     pub(super) changed: Conflated<()>,
@@ -101,16 +103,17 @@ impl Keeper {
         self.sources.follow(&subject.pod, &self.layout).await;
         self.subject = Some(subject.clone());
         let now = self.shared.clock.now();
-        tokio::select! {
-            // Cancel-safe: nothing was done to the host yet. The worker has other work, which may need us.
+        let unfit = tokio::select! {
+            // Cancel-safe: nothing was done in the pod's directory yet. The worker has other work, which may need us.
             () = reply.closed() => return,
             // Cancel-safe: what was had is kept.
-            () = async {
+            unfit = async {
                 self.sources.renew(now).await;
                 self.sources.first_answers().await;
-            } => {}
-        }
-        let volumes = self.apply(subject).await;
+                unfit_host_paths(&subject.pod, &self.shared).await
+            } => unfit,
+        };
+        let volumes = self.apply(subject, unfit).await;
         let _ = reply.send(volumes);
     }
 
@@ -118,8 +121,9 @@ impl Keeper {
     async fn refresh(&mut self) {
         let Some(subject) = self.subject.clone() else { return };
         self.sources.renew(self.shared.clock.now()).await;
+        let unfit = unfit_host_paths(&subject.pod, &self.shared).await;
         let before = std::mem::take(&mut self.problems);
-        self.apply(subject).await;
+        self.apply(subject, unfit).await;
         if self.problems != before {
             for problem in &self.problems {
                 tracing::warn!(uid = %self.uid, "{problem}");
@@ -128,7 +132,8 @@ impl Keeper {
         }
     }
 
-    async fn apply(&mut self, subject: Subject) -> PodVolumes {
+    /// `unfit` is what is wrong with paths of the host.
+    async fn apply(&mut self, subject: Subject, unfit: Vec<VolumeProblem>) -> PodVolumes {
         let now = self.shared.clock.now();
         let snapshot = self.sources.snapshot(now);
         let (layout, shared) = (self.layout.clone(), self.shared.clone());
@@ -143,10 +148,14 @@ impl Keeper {
             let wanted = volumes.map(|volume| (volume.name.clone(), desired(volume, &context))).collect();
             apply::set_up(&layout, wanted, &*shared.mounts, now, rand::random())
         });
-        let volumes = applied.await.unwrap_or_else(|error| PodVolumes {
+        let mut volumes = applied.await.unwrap_or_else(|error| PodVolumes {
             problems: vec![VolumeProblem::new("", &error)],
             ..PodVolumes::default()
         });
+        for problem in unfit {
+            volumes.mounted.remove(&problem.volume);
+            volumes.problems.push(problem);
+        }
         let failed = !volumes.problems.is_empty() || self.sources.has_failed_tokens();
         self.retry = failed.then(|| {
             let now = Instant::now();
@@ -174,6 +183,27 @@ impl Keeper {
         let renewal = self.sources.next_renewal()?;
         Some(Instant::now() + until(self.shared.clock.now(), renewal))
     }
+}
+
+/// What is wrong with the paths of the host that a pod wants. One that does not answer keeps this pod alone.
+async fn unfit_host_paths(pod: &Pod, shared: &Arc<Shared>) -> Vec<VolumeProblem> {
+    let typed = typed_host_paths(pod);
+    if typed.is_empty() {
+        return Vec::new();
+    }
+    let mounts = shared.mounts.clone();
+    // Without the list each path is taken to be on a filesystem of its own.
+    let mounts = file_work(move || mounts.table()).await.ok().and_then(Result::ok).unwrap_or_default();
+    let checks = typed.into_iter().map(async |(name, path, is)| {
+        let looked_at = path.clone();
+        let checked = shared.paths.run(&path, &mounts, move || apply::check_host_path(&looked_at, is)).await;
+        match checked {
+            Ok(Ok(())) => None,
+            Ok(Err(error)) => Some(VolumeProblem::new(&name, &error)),
+            Err(error) => Some(VolumeProblem::new(&name, &error)),
+        }
+    });
+    join_all(checks).await.into_iter().flatten().collect()
 }
 
 fn until(now: Timestamp, then: Timestamp) -> Duration {

@@ -16,7 +16,7 @@ use super::error::{HostError, VolumeError};
 use super::keeper::{Job, Keeper, Shared, Subject};
 use super::layout::PodLayout;
 use super::objects::ObjectSource;
-use crate::sys::Mounts;
+use crate::sys::{Mounts, PathWork};
 use crate::types::{Conflated, PodUid, WallClock};
 
 /// How long a pod's worker waits for its volumes (upstream's bound).
@@ -61,7 +61,15 @@ impl Volumes {
         let (sender, requests) = mpsc::channel(REQUESTS);
         let changed = Conflated::default();
         let VolumeSettings { root, node, mounts, objects, clock } = settings;
-        let shared = Arc::new(Shared { root, node, mounts, objects, clock, changed: changed.clone() });
+        let shared = Arc::new(Shared {
+            root,
+            node,
+            mounts,
+            paths: PathWork::default(),
+            objects,
+            clock,
+            changed: changed.clone(),
+        });
         let task = VolumeTask { shared, requests, keepers: HashMap::new(), tasks: JoinSet::new() };
         (task, Self { requests: sender, changed })
     }

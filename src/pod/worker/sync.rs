@@ -335,7 +335,10 @@ impl Services {
                 continue;
             }
             let Some(dead) = observed.containers.iter().find(|c| c.id == *id) else { continue };
-            if let Err(error) = self.logs.remove_container_logs(pod, &dead.name, dead.attempt, id) {
+            let (logs, owner, id) = (self.logs.clone(), pod.clone(), id.clone());
+            let (name, attempt) = (dead.name.clone(), dead.attempt);
+            let removed = file_work(move || logs.remove_container_logs(&owner, &name, attempt, &id));
+            if let Ok(Err(error)) = removed.await {
                 tracing::warn!(%pod, uid = %pod.uid, error = error_chain(&error), "cannot remove a container's log");
             }
         }

@@ -1,0 +1,297 @@
+//! Work on paths that pods name, apart from the daemon's own file work. Such a path may be on a server that is away: the
+//! kernel then keeps the thread that asks for it, and nothing ends that. So the threads for it are few, none waits for what
+//! another one waits for already, and whoever asks waits for a while and no longer.
+
+use std::any::Any;
+use std::collections::BTreeMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+use std::{io, thread};
+
+use tokio::sync::{OwnedMutexGuard, OwnedSemaphorePermit, Semaphore, oneshot};
+use tokio::time::{Instant, timeout_at};
+
+use super::{MountTable, file_work};
+
+/// How many paths may keep a thread at once.
+const THREADS: usize = 4;
+
+/// How long whoever asks waits: longer than a server that is merely slow takes.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// What such a thread needs, bytes.
+const STACK: usize = 256 * 1024;
+
+/// Types of filesystems that something else than this kernel answers for, or what they begin with.
+const REMOTE: [&str; 12] =
+    ["nfs", "cifs", "smb", "fuse", "ceph", "9p", "virtiofs", "autofs", "afs", "lustre", "beegfs", "gpfs"];
+
+/// Why there is no answer for a path.
+#[derive(Debug, thiserror::Error)]
+pub enum PathError {
+    /// It keeps whoever looks at it.
+    #[error(
+        "{} does not answer: the filesystem it is on is away, perhaps a network filesystem whose server is down; tried \
+         again until it is back",
+        path.display()
+    )]
+    Stuck {
+        /// The path.
+        path: PathBuf,
+    },
+    /// Others keep all threads.
+    #[error(
+        "{} was not looked at: all that may look at paths of pods wait for others that do not answer ({})",
+        path.display(), listed(stuck)
+    )]
+    Busy {
+        /// The path.
+        path: PathBuf,
+        /// What the others wait for.
+        stuck: Vec<PathBuf>,
+    },
+    /// There is no thread to be had.
+    #[error("cannot start a thread to look at {}", path.display())]
+    Thread {
+        /// The path.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// The work panicked.
+    #[error("the work on {} ended early", path.display())]
+    Panicked {
+        /// The path.
+        path: PathBuf,
+    },
+}
+
+fn listed(paths: &[PathBuf]) -> String {
+    paths.iter().map(|path| path.display().to_string()).collect::<Vec<_>>().join(", ")
+}
+
+/// The threads for paths that pods name. Clones share them.
+#[derive(Clone, Debug)]
+pub struct PathWork {
+    places: Arc<Semaphore>,
+    units: Arc<Mutex<BTreeMap<PathBuf, Arc<Unit>>>>,
+    patience: Duration,
+}
+
+/// What hangs as one: a remote filesystem, or a path.
+#[derive(Debug, Default)]
+struct Unit {
+    turn: Arc<tokio::sync::Mutex<()>>,
+    /// Since when a thread is at it.
+    since: Mutex<Option<Instant>>,
+}
+
+/// Kept by a thread until its work is done.
+struct Held {
+    unit: Arc<Unit>,
+    _place: OwnedSemaphorePermit,
+    _turn: OwnedMutexGuard<()>,
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        *lock(&self.unit.since) = None;
+    }
+}
+
+impl Default for PathWork {
+    fn default() -> Self {
+        Self::new(THREADS, PATIENCE)
+    }
+}
+
+impl PathWork {
+    fn new(threads: usize, patience: Duration) -> Self {
+        Self { places: Arc::new(Semaphore::new(threads)), units: Arc::default(), patience }
+    }
+
+    /// Does `work` on `path`, which may block for ever, on a thread for it, within ten seconds. Work that takes longer goes
+    /// on until the kernel lets it go; meanwhile whoever asks for the same path, or for another one on the same remote
+    /// filesystem of `mounts`, is refused at once. Unit tests do it in place, as [`file_work`].
+    ///
+    /// # Errors
+    /// There is no answer in time, for one of the reasons of [`PathError`].
+    pub async fn run<T: Send + 'static>(
+        &self,
+        path: &Path,
+        mounts: &MountTable,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> Result<T, PathError> {
+        if cfg!(test) {
+            file_work(work).await.map_err(|_| PathError::Panicked { path: path.to_owned() })
+        } else {
+            self.run_on_thread(path, mounts, work).await
+        }
+    }
+
+    async fn run_on_thread<T: Send + 'static>(
+        &self,
+        path: &Path,
+        mounts: &MountTable,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> Result<T, PathError> {
+        let stuck = || PathError::Stuck { path: path.to_owned() };
+        let deadline = Instant::now() + self.patience;
+        let unit = self.unit(unit_of(path, mounts));
+        if unit.is_stuck(self.patience) {
+            return Err(stuck());
+        }
+        let turn = timeout_at(deadline, unit.turn.clone().lock_owned()).await.map_err(|_| stuck())?;
+        let place = timeout_at(deadline, self.places.clone().acquire_owned()).await;
+        let Ok(Ok(place)) = place else {
+            return Err(PathError::Busy { path: path.to_owned(), stuck: self.under_way() });
+        };
+        *lock(&unit.since) = Some(Instant::now());
+        let held = Held { unit, _place: place, _turn: turn };
+        let (reply, answer) = oneshot::channel::<Result<T, Box<dyn Any + Send>>>();
+        let on_thread = move || {
+            let done = catch_unwind(AssertUnwindSafe(work));
+            drop(held);
+            // Whoever asked may be gone.
+            let _ = reply.send(done);
+        };
+        let started = thread::Builder::new().name("pod-paths".to_owned()).stack_size(STACK).spawn(on_thread);
+        started.map_err(|source| PathError::Thread { path: path.to_owned(), source })?;
+        match timeout_at(deadline, answer).await {
+            Ok(Ok(Ok(done))) => Ok(done),
+            Ok(Ok(Err(_)) | Err(_)) => Err(PathError::Panicked { path: path.to_owned() }),
+            Err(_) => Err(stuck()),
+        }
+    }
+
+    fn unit(&self, name: PathBuf) -> Arc<Unit> {
+        let mut units = lock(&self.units);
+        // Those that nobody is at, nor waits for.
+        units.retain(|_, unit| Arc::strong_count(unit) > 1);
+        units.entry(name).or_default().clone()
+    }
+
+    fn under_way(&self) -> Vec<PathBuf> {
+        let units = lock(&self.units);
+        let busy = units.iter().filter(|(_, unit)| lock(&unit.since).is_some());
+        busy.map(|(name, _)| name.clone()).collect()
+    }
+}
+
+impl Unit {
+    /// Whether a thread has been at it for longer than anybody waits.
+    fn is_stuck(&self, patience: Duration) -> bool {
+        lock(&self.since).is_some_and(|since| since.elapsed() >= patience)
+    }
+}
+
+fn lock<T>(value: &Mutex<T>) -> MutexGuard<'_, T> {
+    // Every statement under the lock leaves the value valid.
+    value.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// What `path` hangs with: the remote filesystem it is on, as far as its name tells; else itself.
+fn unit_of(path: &Path, mounts: &MountTable) -> PathBuf {
+    let mount =
+        mounts.of(path).filter(|mount| REMOTE.iter().any(|remote| mount.filesystem.starts_with(remote)));
+    mount.map_or_else(|| path.to_owned(), |mount| mount.point.clone())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::sync::mpsc;
+
+    use super::*;
+
+    const SHORT: Duration = Duration::from_millis(200);
+    const LONG: Duration = Duration::from_secs(120);
+
+    /// The same threads, asked by somebody more or less patient.
+    fn with(threads: &PathWork, patience: Duration) -> PathWork {
+        PathWork { patience, ..threads.clone() }
+    }
+
+    fn mounts() -> MountTable {
+        MountTable::parse(
+            b"25 1 254:0 / / rw - ext4 /dev/vda rw\n\
+            26 25 0:40 / /mnt/nfs rw - nfs4 server:/ rw\n\
+            27 25 0:41 / /data rw - xfs /dev/vdb rw\n\
+            28 25 0:42 / /mnt/s3 rw - fuse.s3fs s3 rw\n",
+        )
+    }
+
+    #[test]
+    fn paths_on_one_remote_filesystem_hang_together_and_others_alone() {
+        for (path, unit) in [
+            ("/mnt/nfs", "/mnt/nfs"),
+            ("/mnt/nfs/a/b", "/mnt/nfs"),
+            ("/mnt/nfsd", "/mnt/nfsd"),
+            ("/mnt/s3/x", "/mnt/s3"),
+            ("/data/a", "/data/a"),
+            ("/etc", "/etc"),
+        ] {
+            assert_eq!(unit_of(Path::new(path), &mounts()), Path::new(unit), "{path}");
+        }
+        assert_eq!(unit_of(Path::new("/x"), &MountTable::default()), Path::new("/x"));
+    }
+
+    #[tokio::test]
+    async fn paths_on_a_server_that_is_away_keep_one_thread_and_nobody_else() {
+        let threads = PathWork::new(2, SHORT);
+        let (release, hang) = mpsc::channel::<()>();
+        let hang = Arc::new(Mutex::new(hang));
+        let begun = Arc::new(AtomicUsize::new(0));
+        for _ in 0..2 {
+            for pod in 0..8 {
+                let (hang, begun) = (hang.clone(), begun.clone());
+                let work = move || {
+                    begun.fetch_add(1, Ordering::SeqCst);
+                    let _ = lock(&hang).recv();
+                };
+                let path = PathBuf::from(format!("/mnt/nfs/{pod}"));
+                let error = threads.run_on_thread(&path, &mounts(), work).await.unwrap_err();
+                assert!(matches!(&error, PathError::Stuck { path: told } if *told == path), "{error:?}");
+                assert!(error.to_string().starts_with(&format!("/mnt/nfs/{pod} does not answer")), "{error}");
+            }
+        }
+        assert!(begun.load(Ordering::SeqCst) <= 1);
+        let patient = with(&threads, LONG);
+        assert_eq!(patient.run_on_thread(Path::new("/data/a"), &mounts(), || 7).await.unwrap(), 7);
+        drop(release);
+        // Waits for the thread that was let go; nobody is refused for having been stuck once.
+        let again = patient.run_on_thread(Path::new("/mnt/nfs/0"), &mounts(), || 8).await;
+        assert_eq!((again.unwrap(), begun.load(Ordering::SeqCst)), (8, 1));
+    }
+
+    #[tokio::test]
+    async fn who_finds_no_thread_is_told_what_keeps_them_and_finds_one_when_they_are_back() {
+        let threads = PathWork::new(2, SHORT);
+        let mut releases = Vec::new();
+        for path in ["/a", "/b"] {
+            let (release, hang) = mpsc::channel::<()>();
+            releases.push(release);
+            let stuck = threads.run_on_thread(Path::new(path), &mounts(), move || hang.recv().is_ok()).await;
+            assert!(matches!(stuck, Err(PathError::Stuck { .. })), "{stuck:?}");
+        }
+        let refused = threads.run_on_thread(Path::new("/c"), &mounts(), || ()).await.unwrap_err();
+        let told = "/c was not looked at: all that may look at paths of pods wait for others that do not answer (/a, /b)";
+        assert_eq!(refused.to_string(), told);
+        releases.pop();
+        with(&threads, LONG).run_on_thread(Path::new("/c"), &mounts(), || ()).await.unwrap();
+        drop(releases);
+        with(&threads, LONG).run_on_thread(Path::new("/a"), &mounts(), || ()).await.unwrap();
+    }
+
+    #[tokio::test]
+    async fn work_that_panics_is_told_and_gives_its_thread_back() {
+        let threads = PathWork::new(1, LONG);
+        for _ in 0..3 {
+            let panicked = threads.run_on_thread(Path::new("/a"), &mounts(), || panic!("on purpose")).await;
+            assert!(matches!(panicked, Err(PathError::Panicked { .. })), "{panicked:?}");
+        }
+        threads.run_on_thread(Path::new("/a"), &mounts(), || ()).await.unwrap();
+    }
+}
