@@ -14,6 +14,8 @@ mod deletion;
 mod many;
 #[path = "cluster/nodes.rs"]
 mod nodes;
+#[path = "cluster/objects.rs"]
+mod objects;
 #[path = "cluster/services.rs"]
 mod services;
 #[path = "cluster/static_pods.rs"]

@@ -21,16 +21,12 @@ use tower::timeout::TimeoutLayer;
 use tower::{BoxError, ServiceBuilder};
 
 use super::kubeconfig;
+use super::pool::{Connections, Pool, Purpose};
 
 /// How long a connection may take to be made.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// How often a silent connection of HTTP/2 is asked for a sign of life, and how long the answer may take: the times of
-/// client-go. One connection has all watches, so all of them would be deaf with it.
-const PING: Duration = Duration::from_secs(30);
-const PING_ANSWER: Duration = Duration::from_secs(15);
-
-/// How long a connection in use may be silent. An API server sends something on every watch about once a minute
+/// How long a connection of HTTP/1.1 in use may be silent. An API server sends something on every watch about once a minute
 /// (a bookmark), so a watch that is silent for longer is dead, even if its far end still acknowledges packets.
 const SILENCE: Duration = Duration::from_secs(150);
 
@@ -50,6 +46,10 @@ pub struct Connection {
     pub user_agent: String,
     /// Requests a second in the long run, and at once; `None` for no limit (`kubeAPIQPS`, `kubeAPIBurst`).
     pub limit: Option<(NonZeroU32, NonZeroU32)>,
+    /// What the client is for.
+    pub purpose: Purpose,
+    /// Where its connections are counted.
+    pub connections: Connections,
 }
 
 /// Why no client could be made.
@@ -123,14 +123,11 @@ pub async fn connect(connection: &Connection) -> Result<Client, ConnectError> {
     let tls = tls(&config, tcp).map_err(refused)?;
     let mut connector = TimeoutConnector::new(tls);
     connector.set_connect_timeout(Some(CONNECT_TIMEOUT));
-    connector.set_read_timeout(Some(SILENCE));
-    connector.set_write_timeout(Some(SILENCE));
-    let http: HttpClient<_, Body> = HttpClient::builder(TokioExecutor::new())
-        .timer(TokioTimer::new())
-        .http2_keep_alive_interval(PING)
-        .http2_keep_alive_timeout(PING_ANSWER)
-        .http2_keep_alive_while_idle(true)
-        .build(connector);
+    let mut http1 = connector.clone();
+    http1.set_read_timeout(Some(SILENCE));
+    http1.set_write_timeout(Some(SILENCE));
+    let http1 = HttpClient::builder(TokioExecutor::new()).timer(TokioTimer::new()).build(http1);
+    let http = Pool::new(connector, http1, connection.purpose, &connection.connections);
 
     let agent = HeaderValue::from_str(&connection.user_agent).map_err(ConnectError::UserAgent)?;
     let limit = connection.limit.map(|(qps, burst)| {
@@ -167,8 +164,8 @@ pub(super) fn in_words(error: BoxError) -> BoxError {
     error
 }
 
-/// TLS with HTTP/2 where the server speaks it: requests and watches share one connection. kube's own connector speaks HTTP/1.1,
-/// which takes a connection for each watch and for each request while others are under way.
+/// TLS with HTTP/2 where the server speaks it. kube's own connector speaks HTTP/1.1, which takes a connection for each watch
+/// and for each request while others are under way.
 fn tls(config: &Config, tcp: HttpConnector) -> Result<HttpsConnector<HttpConnector>, kube::Error> {
     let mut builder =
         HttpsConnectorBuilder::new().with_tls_config(config.rustls_client_config()?).https_or_http();
@@ -184,6 +181,16 @@ mod tests {
     use tokio::io::AsyncReadExt;
 
     use super::*;
+
+    fn connection(kubeconfig: PathBuf) -> Connection {
+        Connection {
+            kubeconfig,
+            user_agent: "test".to_owned(),
+            limit: None,
+            purpose: Purpose::Pods,
+            connections: Connections::default(),
+        }
+    }
 
     #[tokio::test]
     async fn what_is_wrong_with_a_kubeconfig_is_told_once_with_its_file_and_a_remedy() {
@@ -206,7 +213,7 @@ mod tests {
             if let Some(text) = text {
                 std::fs::write(&kubeconfig, text).unwrap();
             }
-            let connection = Connection { kubeconfig, user_agent: "test".to_owned(), limit: None };
+            let connection = connection(kubeconfig);
             let error = connect(&connection).await.err().unwrap();
             let told = crate::types::error_chain(&error);
             assert!(
@@ -229,7 +236,7 @@ mod tests {
             listener.local_addr().unwrap()
         );
         std::fs::write(&kubeconfig, text).unwrap();
-        let connection = Connection { kubeconfig, user_agent: "test".to_owned(), limit: None };
+        let connection = connection(kubeconfig);
         let client = connect(&connection).await.unwrap();
         let asked = client.apiserver_version();
         let heard = async {

@@ -19,11 +19,14 @@ pub enum Refusal {
     Forbidden,
     /// The request itself is wrong (any other 4xx): the same again will be refused again.
     Invalid,
-    /// The server asks for fewer requests (429); how long to wait, if it says so.
+    /// The server asks for fewer requests (429); how long to wait, if it says so, but at most 30 s.
     TooMany(Option<Duration>),
     /// The server failed, or cannot be reached: the same again may succeed.
     Unavailable,
 }
+
+/// The longest pause that is kept because a server asks for it. A broken one, or one in front of it, may ask for years.
+const MAX_RETRY_AFTER: Duration = Duration::from_secs(30);
 
 impl Refusal {
     /// How long the server wants to be left alone; zero if it does not.
@@ -50,7 +53,7 @@ pub fn refusal(error: &Error) -> Refusal {
         401 | 403 => Refusal::Forbidden,
         429 => {
             let seconds = status.details.as_ref().map_or(0, |details| details.retry_after_seconds);
-            Refusal::TooMany((seconds > 0).then(|| Duration::from_secs(seconds.into())))
+            Refusal::TooMany((seconds > 0).then(|| Duration::from_secs(seconds.into()).min(MAX_RETRY_AFTER)))
         }
         // A request that took the server too long, which it says with a client's code.
         408 => Refusal::Unavailable,
@@ -89,6 +92,14 @@ mod tests {
         assert_eq!(of(401, reason::UNAUTHORIZED), Refusal::Forbidden);
         assert_eq!(of(422, reason::INVALID), Refusal::Invalid);
         assert_eq!(of(429, reason::TOO_MANY_REQUESTS), Refusal::TooMany(None));
+        let mut busy = Status::failure("no", reason::TOO_MANY_REQUESTS).with_code(429);
+        let details =
+            |seconds: u32| serde_json::from_value(serde_json::json!({"retryAfterSeconds": seconds})).unwrap();
+        for (asked, kept) in [(3, 3), (u32::MAX, 30)] {
+            busy.details = Some(details(asked));
+            let kept = Some(Duration::from_secs(kept));
+            assert_eq!(refusal(&Error::Api(busy.clone().boxed())), Refusal::TooMany(kept));
+        }
         assert_eq!(of(408, reason::TIMEOUT), Refusal::Unavailable);
         assert_eq!(of(500, reason::INTERNAL_ERROR), Refusal::Unavailable);
         assert_eq!(refusal(&Error::TlsRequired), Refusal::Unavailable);

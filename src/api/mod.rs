@@ -9,8 +9,10 @@ mod follow;
 mod kubeconfig;
 mod objects;
 pub mod patch;
+mod pool;
 
 pub use connect::{ConnectError, Connection, connect};
 pub use error::{Refusal, message, refusal};
 pub use follow::{Trouble, follow};
 pub use objects::{Objects, Wire};
+pub use pool::{Connections, LaneCounts, Purpose};

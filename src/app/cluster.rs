@@ -11,7 +11,7 @@ use tokio::time::Instant;
 
 use super::tasks::Tasks;
 use crate::api::events::{EventRecorder, EventSink, Happening, recorder};
-use crate::api::{ConnectError, Connection, connect};
+use crate::api::{ConnectError, Connection, Connections, Purpose, connect};
 use crate::config::{Cluster as Joined, Config};
 use crate::cri::{ImageService, RuntimeService, RuntimeStatus};
 use crate::node::{
@@ -39,6 +39,7 @@ pub(super) struct Cluster {
     node_client: Client,
     recorder: EventRecorder,
     sink: EventSink,
+    connections: Connections,
 }
 
 /// What the tasks of a cluster go by.
@@ -69,16 +70,24 @@ pub(super) struct ClusterOutputs {
 impl Cluster {
     /// Makes the clients. The server may be away; the kubeconfig must be there.
     pub(super) async fn new(joined: &Joined, node_name: &str) -> Result<Self, ConnectError> {
-        let connection = |limit| Connection {
+        let connections = Connections::default();
+        let connection = |purpose, limit| Connection {
             kubeconfig: joined.kubeconfig.clone(),
             user_agent: format!("hostlet/v{} (linux/{})", env!("CARGO_PKG_VERSION"), architecture()),
             limit,
+            purpose,
+            connections: connections.clone(),
         };
-        let client = connect(&connection(joined.requests)).await?;
-        let node_client = connect(&connection(None)).await?;
-        let event_client = connect(&connection(joined.events)).await?;
+        let client = connect(&connection(Purpose::Pods, joined.requests)).await?;
+        let node_client = connect(&connection(Purpose::Node, None)).await?;
+        let event_client = connect(&connection(Purpose::Events, joined.events)).await?;
         let (recorder, sink) = recorder(event_client, node_name.to_owned(), WallClock::system());
-        Ok(Self { client, node_client, recorder, sink })
+        Ok(Self { client, node_client, recorder, sink, connections })
+    }
+
+    /// The connections to the API server.
+    pub(super) fn connections(&self) -> Connections {
+        self.connections.clone()
     }
 
     /// Where events of pods go.
@@ -103,7 +112,7 @@ impl Cluster {
         outputs: ClusterOutputs,
     ) -> (ApiObjects, ServiceEnv) {
         let clock = WallClock::system();
-        let Self { client, node_client, recorder: _, sink } = self;
+        let Self { client, node_client, recorder: _, sink, connections: _ } = self;
         tasks.spawn("events", sink.run(inputs.lull.clone(), tasks.cancel()));
 
         let (node_name, api) = (config.node_name.clone(), outputs.api.subscribe());

@@ -9,6 +9,7 @@ use super::cluster::{Cluster, ClusterInputs, ClusterOutputs};
 use super::node_side::NodeSide;
 use super::runtime::RuntimeSide;
 use super::tasks::Tasks;
+use crate::api::Connections;
 use crate::config::{Config, ParallelPulls};
 use crate::cri::RuntimeService;
 use crate::image::preload::PreloadProblem;
@@ -47,6 +48,7 @@ pub(super) struct Parts {
     manifests: watch::Receiver<SourceState>,
     api: watch::Receiver<ApiState>,
     refused: watch::Receiver<Vec<RefusedPod>>,
+    connections: Connections,
 }
 
 impl Parts {
@@ -93,6 +95,7 @@ impl Parts {
         let images =
             Images::new(runtime.images.clone(), pull_limits(config), store.clone(), WallClock::system());
         let outputs = ClusterOutputs { api: api_in, node: node_in };
+        let connections = cluster.as_ref().map(Cluster::connections).unwrap_or_default();
         let (objects, service_env): (Arc<dyn ObjectSource>, _) = match cluster {
             Some(cluster) => {
                 let inputs = ClusterInputs {
@@ -133,6 +136,7 @@ impl Parts {
             manifests,
             api,
             refused,
+            connections,
         }
     }
 
@@ -159,6 +163,7 @@ impl Parts {
             preload: config.image_preload_dir.clone().map(preload),
             store: self.store.trouble(),
             shims: self.shims.subscribe(),
+            connections: self.connections.clone(),
         }
     }
 }

@@ -13,6 +13,7 @@ use serde::de::DeserializeOwned;
 use tokio::net::UnixStream;
 
 use super::exit::Exit;
+use crate::api::LaneCounts;
 use crate::server::{ImageView, LogsQuery, NodeView, PullsView};
 use crate::types::json;
 
@@ -99,6 +100,11 @@ pub(super) async fn about_pod<T: DeserializeOwned>(
 /// The images the runtime has.
 pub(super) async fn images(socket: &Path) -> Result<Vec<ImageView>, ClientError> {
     json(socket, "/v1/images").await
+}
+
+/// The connections to the API server.
+pub(super) async fn connections(socket: &Path) -> Result<Vec<LaneCounts>, ClientError> {
+    json(socket, "/v1/connections").await
 }
 
 /// The pulls under way.

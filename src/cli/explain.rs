@@ -1,13 +1,15 @@
-//! `hostlet explain`: why a pod is as it is, in a few lines.
+//! `hostlet explain`: why a pod is as it is, in a few lines; without a pod, what is known of the node as a whole.
 
 use std::io::{self, Write};
 
 use clap::{Args, ValueEnum};
 use jiff::Timestamp;
 
-use super::client::{DaemonArgs, about_pod};
+use super::client::{DaemonArgs, about_pod, connections, view};
 use super::error::CommandError;
 use super::exit::Exit;
+use super::pods::trouble;
+use crate::api::LaneCounts;
 use crate::pod::explain::{Explanation, Verdict};
 use crate::pod::status::human_duration;
 
@@ -21,9 +23,10 @@ pub enum AboutOutput {
 /// Arguments of `hostlet explain`.
 #[derive(Clone, Debug, Args)]
 pub struct ExplainArgs {
-    /// Name of the pod, with or without the node's name appended, with or without NAMESPACE/ before it
-    pub pod: String,
-    /// Print the explanation as an object
+    /// Name of the pod, with or without the node's name appended, with or without NAMESPACE/ before it; without a name, the
+    /// node is explained
+    pub pod: Option<String>,
+    /// Print the explanation of a pod as an object
     #[arg(short, long, value_enum)]
     pub output: Option<AboutOutput>,
     /// The daemon to ask
@@ -33,7 +36,8 @@ pub struct ExplainArgs {
 
 /// Runs `hostlet explain`: succeeds unless something is wrong with the pod, or there is none.
 pub async fn explain(args: ExplainArgs) -> Result<Exit, CommandError> {
-    let explanations: Vec<Explanation> = about_pod(&args.daemon.socket, "/v1/explain", &args.pod).await?;
+    let Some(pod) = &args.pod else { return node(&args).await };
+    let explanations: Vec<Explanation> = about_pod(&args.daemon.socket, "/v1/explain", pod).await?;
     let mut out = io::stdout().lock();
     match args.output {
         Some(AboutOutput::Json) => {
@@ -50,6 +54,32 @@ pub async fn explain(args: ExplainArgs) -> Result<Exit, CommandError> {
         Verdict::Wrong | Verdict::Unknown => false,
     };
     Ok(if explanations.iter().all(is_well) { Exit::Ok } else { Exit::Failed })
+}
+
+/// Explains the node: what is wrong with it, and its connections to the API server.
+async fn node(args: &ExplainArgs) -> Result<Exit, CommandError> {
+    let node = view(&args.daemon.socket).await?;
+    let connections = connections(&args.daemon.socket).await?;
+    let mut out = Vec::new();
+    trouble(&node, &mut out)?;
+    let is_well = out.is_empty();
+    let first = if is_well { "nothing is known to be wrong with it" } else { "not all is well with it" };
+    let mut text = format!("Node {}: {first}; {} pods.\n", node.node, node.pods.len());
+    text.push_str(&String::from_utf8_lossy(&out));
+    if !connections.is_empty() {
+        text.push_str(&format!("\nConnections to the API server:\n{}", table(&connections)));
+    }
+    write!(io::stdout().lock(), "{text}")?;
+    Ok(if is_well { Exit::Ok } else { Exit::Failed })
+}
+
+/// A line for each kind of connection.
+fn table(connections: &[LaneCounts]) -> String {
+    let line = |lane: &LaneCounts| {
+        let LaneCounts { purpose, open, streams, made, lost } = lane;
+        format!("  {purpose:<15} {open} open, {streams} streams; {made} made, {lost} lost so far\n")
+    };
+    connections.iter().map(line).collect()
 }
 
 /// The explanation for people: the sentence, then what belongs to it, a line each.

@@ -54,7 +54,7 @@ pub async fn pods(args: PodsArgs) -> Result<Exit, CommandError> {
     let shown = selected(&node, args.name.as_deref());
     let mut out = io::stdout().lock();
     print(&mut out, &shown, &args)?;
-    trouble(&node)?;
+    trouble(&node, &mut io::stderr().lock())?;
     for line in pull_lines(&pulls, Timestamp::now()) {
         writeln!(io::stderr(), "\n{line}")?;
     }
@@ -100,8 +100,7 @@ fn colour() -> Colour {
 }
 
 /// What keeps the node or a manifest from running pods; beside the answer, so that scripts can read that.
-fn trouble(node: &NodeView) -> io::Result<()> {
-    let mut err = io::stderr().lock();
+pub(super) fn trouble(node: &NodeView, err: &mut impl Write) -> io::Result<()> {
     if let Some(trouble) = &node.trouble {
         writeln!(err, "\nThis node: {trouble}")?;
     }
@@ -122,7 +121,7 @@ fn trouble(node: &NodeView) -> io::Result<()> {
             hung.call, hung.subject, hung.seconds
         )?;
     }
-    archive_problems(&mut err, &node.archives)?;
+    archive_problems(err, &node.archives)?;
     for problem in &node.problems {
         writeln!(err, "\nManifest {} cannot be used:", problem.file)?;
         for line in problem.message.lines() {

@@ -114,8 +114,8 @@ fn each_rule_has_its_breach() {
              \"CustomCPUCFSQuotaPeriod\"?)",
         ),
         (
-            json!({"featureGates": {"SidecarContainers": false}}),
-            "featureGates.SidecarContainers: cannot be set to false, the feature is locked to true",
+            json!({"featureGates": {"ImageVolume": false}}),
+            "featureGates.ImageVolume: cannot be set to false, the feature is locked to true",
         ),
     ] {
         assert_eq!(breaches(set.clone()), [breach], "{set}");

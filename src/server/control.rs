@@ -23,11 +23,13 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+use super::connections::connections;
 use super::http;
 use super::images::images;
 use super::logs::logs;
 use super::pulls::pulls;
 use super::view::{HungCall, NodeView, Problem};
+use crate::api::Connections;
 use crate::cri::{Call, Calls, ImageService, RuntimeStatus};
 use crate::image::preload::PreloadProblem;
 use crate::image::{Arrivals, Images};
@@ -108,6 +110,8 @@ pub struct ControlServer {
     pub store: watch::Receiver<Option<String>>,
     /// Which shims that containerd forgot cannot be ended.
     pub shims: watch::Receiver<Option<String>>,
+    /// The connections to the API server.
+    pub connections: Connections,
 }
 
 impl ControlServer {
@@ -146,6 +150,7 @@ impl ControlServer {
             .route("/v1/logs", get(logs))
             .route("/v1/images", get(images))
             .route("/v1/pulls", get(pulls))
+            .route("/v1/connections", get(connections))
             .with_state((self, cancel.clone()));
         let serving = http::serve(listener, app, &cancel);
         let overdue = async {

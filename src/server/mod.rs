@@ -1,5 +1,6 @@
 //! What the daemon serves to people and peers on this host.
 
+mod connections;
 mod control;
 mod explain;
 mod find;

@@ -21,6 +21,7 @@ use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
 use super::ControlServer;
+use crate::api::Connections;
 use crate::cri::fake::{FakeRuntime, Pull};
 use crate::cri::wire::{ContainerConfig, ContainerMetadata, ImageSpec, PodSandboxConfig, PodSandboxMetadata};
 use crate::cri::{Calls, RuntimeService};
@@ -101,6 +102,7 @@ impl Bench {
             preload: None,
             store: watch::channel(None).1,
             shims: watch::channel(None).1,
+            connections: Connections::default(),
         };
         let listener = ControlServer::bind(&dir.path().join("socket")).await.unwrap();
         let (mut tasks, cancel) = (JoinSet::new(), CancellationToken::new());

@@ -143,7 +143,8 @@ impl LeaseTask {
             let now = Instant::now();
             let next = Backoff::next(backoff, &BACKOFF, now, now);
             backoff = Some(next);
-            sleep(next.delay.max(error.retry_after())).await;
+            let wished = error.retry_after().min(pause(self.settings.node.lease_duration, 0.0));
+            sleep(next.delay.max(wished)).await;
         }
     }
 

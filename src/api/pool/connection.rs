@@ -1,0 +1,137 @@
+//! One connection of HTTP/2, and the places for streams on it.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use bytes::Bytes;
+use http_body::{Frame, SizeHint};
+use hyper::body::Incoming;
+use hyper::client::conn::http2::SendRequest;
+use kube::client::Body;
+use tokio::time::Instant;
+
+use super::lane::Lane;
+
+/// The most streams on one connection, however many the server permits: they share its flow control.
+const MAX_STREAMS: usize = 250;
+
+/// A request that was given up without an answer after so long makes its connection suspect.
+const SUSPECT: Duration = Duration::from_secs(4);
+
+/// A connection that a lane may use.
+#[derive(Debug)]
+pub(super) struct Connection {
+    sender: SendRequest<Body>,
+    /// The streams that the server permits.
+    permitted: usize,
+    use_: Arc<Use>,
+}
+
+#[derive(Debug, Default)]
+struct Use {
+    streams: AtomicUsize,
+    is_retired: AtomicBool,
+}
+
+impl Connection {
+    pub(super) fn new(sender: SendRequest<Body>, permitted: usize) -> Self {
+        Self { sender, permitted, use_: Arc::default() }
+    }
+
+    /// Whether it may carry one more stream. A tenth of what the server permits is left free: it forgets an ended stream
+    /// later than we do, and what is one too many waits in line behind watches that never end.
+    pub(super) fn has_room(&self) -> bool {
+        let limit = (self.permitted - self.permitted / 10).clamp(1, MAX_STREAMS);
+        self.is_usable() && self.streams() < limit
+    }
+
+    /// Whether it may carry anything more at all.
+    pub(super) fn is_usable(&self) -> bool {
+        !self.use_.is_retired.load(Ordering::Relaxed) && !self.sender.is_closed()
+    }
+
+    /// The streams it carries.
+    pub(super) fn streams(&self) -> usize {
+        self.use_.streams.load(Ordering::Relaxed)
+    }
+
+    /// A place for one stream.
+    pub(super) fn place(&self, lane: &Arc<Lane>) -> Place {
+        self.use_.streams.fetch_add(1, Ordering::Relaxed);
+        lane.stream_began();
+        Place {
+            sender: self.sender.clone(),
+            use_: self.use_.clone(),
+            lane: lane.clone(),
+            taken_at: Instant::now(),
+            is_answered: false,
+        }
+    }
+}
+
+/// A stream's place on a connection; free again when it is dropped.
+pub(super) struct Place {
+    pub(super) sender: SendRequest<Body>,
+    use_: Arc<Use>,
+    lane: Arc<Lane>,
+    taken_at: Instant,
+    is_answered: bool,
+}
+
+impl Place {
+    /// The server answered.
+    pub(super) fn answered(&mut self) {
+        self.is_answered = true;
+    }
+
+    /// Nothing more is to be asked on this connection.
+    pub(super) fn retire(&self) {
+        self.use_.is_retired.store(true, Ordering::Relaxed);
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        if !self.is_answered && self.taken_at.elapsed() >= SUSPECT {
+            // Whoever asks again is to have another connection, whatever is wrong with this one.
+            self.retire();
+        }
+        self.use_.streams.fetch_sub(1, Ordering::Relaxed);
+        self.lane.stream_ended();
+    }
+}
+
+/// The body of an answer, which keeps its place until all of it was read.
+pub(crate) struct AnswerBody {
+    body: Incoming,
+    _place: Option<Place>,
+}
+
+impl AnswerBody {
+    pub(super) fn new(body: Incoming, place: Option<Place>) -> Self {
+        Self { body, _place: place }
+    }
+}
+
+impl http_body::Body for AnswerBody {
+    type Data = Bytes;
+    type Error = hyper::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
+        Pin::new(&mut self.body).poll_frame(context)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}

@@ -1,0 +1,213 @@
+//! The pool as a service of HTTP requests, and which lane each takes. A server that does not speak HTTP/2 is left to a client
+//! that makes a connection for each request.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context, Poll};
+
+use futures::future::BoxFuture;
+use http::uri::Scheme;
+use http::{Request, Response, Uri};
+use hyper::rt::{Read, Write};
+use hyper_util::client::legacy::Client as HttpClient;
+use hyper_util::client::legacy::connect::{Connect, Connection as Connected};
+use kube::client::Body;
+use tower::{BoxError, Service, ServiceExt};
+
+use super::connection::{AnswerBody, Place};
+use super::dial::add_http2;
+use super::lane::{Connections, Lane};
+
+/// How often a request that never left us is given to another connection.
+const TRIES: usize = 3;
+
+/// What connections are made with.
+pub(in crate::api) trait Connector:
+    Connect + Service<Uri, Response: Io, Error: Into<BoxError>, Future: Send> + Clone + Send + Sync + 'static
+{
+}
+
+impl<C> Connector for C where
+    C: Connect
+        + Service<Uri, Response: Io, Error: Into<BoxError>, Future: Send>
+        + Clone
+        + Send
+        + Sync
+        + 'static
+{
+}
+
+/// What a connection is made of.
+pub(in crate::api) trait Io: Read + Write + Connected + Unpin + Send + 'static {}
+
+impl<T: Read + Write + Connected + Unpin + Send + 'static> Io for T {}
+
+/// No connection could be made.
+#[derive(Debug, thiserror::Error)]
+#[error("no connection to the API server: {0}")]
+struct Unreachable(String);
+
+/// The connections of one client. Cheap to clone.
+pub(in crate::api) struct Pool<C> {
+    inner: Arc<Inner<C>>,
+}
+
+impl<C> Clone for Pool<C> {
+    fn clone(&self) -> Self {
+        Self { inner: self.inner.clone() }
+    }
+}
+
+struct Inner<C> {
+    connector: C,
+    requests: Arc<Lane>,
+    watches: Arc<Lane>,
+    /// Once the server turned out not to speak HTTP/2.
+    is_http1: AtomicBool,
+    http1: HttpClient<C, Body>,
+}
+
+impl<C: Connector> Pool<C> {
+    /// A pool that makes connections with `connector`, or leaves all to `http1` once the server turned out not to speak
+    /// HTTP/2. Its connections are counted in `connections`.
+    pub(in crate::api) fn new(
+        connector: C,
+        http1: HttpClient<C, Body>,
+        purpose: Purpose,
+        connections: &Connections,
+    ) -> Self {
+        let requests = Lane::new(purpose.requests());
+        connections.add(requests.clone());
+        let watches = match purpose.watches() {
+            None => requests.clone(),
+            Some(name) => {
+                let watches = Lane::new(name);
+                connections.add(watches.clone());
+                watches
+            }
+        };
+        let is_http1 = AtomicBool::new(false);
+        Self { inner: Arc::new(Inner { connector, requests, watches, is_http1, http1 }) }
+    }
+}
+
+/// What a client is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Purpose {
+    /// Pods and what they refer to. Watches have connections apart.
+    Pods,
+    /// The Node and its lease, which wait behind nobody.
+    Node,
+    /// Events.
+    Events,
+}
+
+impl Purpose {
+    fn requests(self) -> &'static str {
+        match self {
+            Self::Pods => "requests",
+            Self::Node => "node and lease",
+            Self::Events => "events",
+        }
+    }
+
+    /// The connections of watches; none where they share those of requests.
+    fn watches(self) -> Option<&'static str> {
+        match self {
+            Self::Pods => Some("watches"),
+            Self::Node | Self::Events => None,
+        }
+    }
+}
+
+impl<C: Connector> Inner<C> {
+    async fn send(&self, mut request: Request<Body>) -> Result<Response<AnswerBody>, BoxError> {
+        let lane = if is_watch(request.uri()) { &self.watches } else { &self.requests };
+        let mut tries = 0;
+        loop {
+            let Some(mut place) = self.place(lane, request.uri()).await? else {
+                let answer = self.http1.request(request).await?;
+                return Ok(answer.map(|body| AnswerBody::new(body, None)));
+            };
+            tries += 1;
+            match place.sender.try_send_request(request).await {
+                Ok(answer) => {
+                    place.answered();
+                    return Ok(answer.map(|body| AnswerBody::new(body, Some(place))));
+                }
+                Err(mut error) => match error.take_message().filter(|_| tries < TRIES) {
+                    // It never left: the connection was closed meanwhile.
+                    Some(unsent) => {
+                        place.retire();
+                        request = unsent;
+                    }
+                    None => return Err(error.into_error().into()),
+                },
+            }
+        }
+    }
+
+    /// A place for a request to `uri`; none if the server does not speak HTTP/2.
+    async fn place(&self, lane: &Arc<Lane>, uri: &Uri) -> Result<Option<Place>, Unreachable> {
+        // Without TLS nobody can be asked what they speak.
+        if self.is_http1.load(Ordering::Relaxed) || uri.scheme() != Some(&Scheme::HTTPS) {
+            return Ok(None);
+        }
+        if let Some(place) = lane.place() {
+            return Ok(Some(place));
+        }
+        let failures = lane.failures();
+        let _dialing = lane.dialing.lock().await;
+        if let Some(place) = lane.place() {
+            return Ok(Some(place));
+        }
+        // Whoever dialed while we waited failed: so would we, one after the other.
+        if let Some(why) = lane.failed_since(failures) {
+            return Err(Unreachable(why));
+        }
+        match self.dial(lane, uri).await {
+            Ok(true) => match lane.place() {
+                Some(place) => Ok(Some(place)),
+                None => Err(Unreachable("it was closed as soon as it was made".to_owned())),
+            },
+            Ok(false) => Ok(None),
+            Err(error) => {
+                let why = crate::types::error_chain(&*error);
+                lane.failed(&why);
+                Err(Unreachable(why))
+            }
+        }
+    }
+
+    /// Makes a connection; whether it speaks HTTP/2.
+    async fn dial(&self, lane: &Arc<Lane>, uri: &Uri) -> Result<bool, BoxError> {
+        let io = self.connector.clone().oneshot(uri.clone()).await.map_err(Into::into)?;
+        if !io.connected().is_negotiated_h2() {
+            self.is_http1.store(true, Ordering::Relaxed);
+            return Ok(false);
+        }
+        add_http2(io, lane).await?;
+        Ok(true)
+    }
+}
+
+/// Whether a request opens a watch.
+fn is_watch(uri: &Uri) -> bool {
+    let mut fields = uri.query().unwrap_or_default().split('&');
+    fields.any(|field| matches!(field, "watch=true" | "watch=1"))
+}
+
+impl<C: Connector> Service<Request<Body>> for Pool<C> {
+    type Response = Response<AnswerBody>;
+    type Error = BoxError;
+    type Future = BoxFuture<'static, Result<Self::Response, BoxError>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: Request<Body>) -> Self::Future {
+        let inner = self.inner.clone();
+        Box::pin(async move { inner.send(request).await })
+    }
+}

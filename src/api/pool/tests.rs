@@ -1,0 +1,276 @@
+//! Tests of the pool against servers of HTTP/2 in memory, in paused time.
+
+use std::convert::Infallible;
+use std::io;
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures::future::{BoxFuture, FutureExt, join_all};
+use futures::stream;
+use http::{Request, Response, Uri};
+use http_body::Frame;
+use http_body_util::combinators::BoxBody;
+use http_body_util::{BodyExt, Full, StreamBody};
+use hyper::body::Incoming;
+use hyper::rt::{Read, ReadBufCursor, Write};
+use hyper_util::client::legacy::Client as HttpClient;
+use hyper_util::client::legacy::connect::{Connected, Connection};
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use kube::client::Body;
+use tokio::io::DuplexStream;
+use tokio::sync::watch;
+use tokio::time::{Instant, timeout};
+use tower::{Service, ServiceExt};
+
+use super::*;
+
+/// A server that permits so many streams on a connection and answers requests at once, watches without end.
+#[derive(Clone)]
+struct Server {
+    streams: u32,
+    speaks_http2: bool,
+    is_away: bool,
+    /// How often somebody dialed.
+    dialed: Arc<AtomicUsize>,
+    /// The most streams that were open on one connection.
+    busiest: Arc<AtomicUsize>,
+    /// Connections made before this number grew are silent from then on.
+    silence: watch::Sender<usize>,
+}
+
+impl Server {
+    fn new(streams: u32) -> Self {
+        Self {
+            streams,
+            speaks_http2: true,
+            is_away: false,
+            dialed: Arc::default(),
+            busiest: Arc::default(),
+            silence: watch::Sender::new(0),
+        }
+    }
+
+    fn dialed(&self) -> usize {
+        self.dialed.load(Ordering::Relaxed)
+    }
+
+    /// All connections there are fall silent, and stay open.
+    fn fall_silent(&self) {
+        self.silence.send_modify(|times| *times += 1);
+    }
+
+    fn pool(&self) -> (Pool<Self>, Connections) {
+        let connections = Connections::default();
+        let http1 = HttpClient::builder(TokioExecutor::new()).build(self.clone());
+        (Pool::new(self.clone(), http1, Purpose::Pods, &connections), connections)
+    }
+}
+
+async fn serve(server: Server, far: DuplexStream) {
+    let mut silence = server.silence.subscribe();
+    let silenced = *silence.borrow();
+    let open = Arc::new(AtomicUsize::new(0));
+    let busiest = server.busiest.clone();
+    let answer = hyper::service::service_fn(move |request: Request<Incoming>| {
+        let (open, busiest) = (open.clone(), busiest.clone());
+        async move {
+            let is_watch = request.uri().query() == Some("watch=true");
+            let body: BoxBody<Bytes, Infallible> = if is_watch {
+                busiest.fetch_max(open.fetch_add(1, Ordering::Relaxed) + 1, Ordering::Relaxed);
+                StreamBody::new(stream::pending::<Result<Frame<Bytes>, Infallible>>()).boxed()
+            } else {
+                Full::new(Bytes::from("done")).boxed()
+            };
+            Ok::<_, Infallible>(Response::new(body))
+        }
+    });
+    let io = TokioIo::new(far);
+    let served = async {
+        if server.speaks_http2 {
+            let mut builder = hyper::server::conn::http2::Builder::new(TokioExecutor::new());
+            let _ = builder.max_concurrent_streams(server.streams).serve_connection(io, answer).await;
+        } else {
+            let _ = hyper::server::conn::http1::Builder::new().serve_connection(io, answer).await;
+        }
+    };
+    let mut served = pin!(served);
+    let silent = async { silence.wait_for(|times| *times > silenced).await.is_ok() };
+    tokio::select! {
+        // Cancel-safe: the connection is not dropped but left alone.
+        () = &mut served => return,
+        // Cancel-safe: a watch is only read.
+        _ = silent => {}
+    }
+    std::future::pending().await
+}
+
+/// The near end of a connection, as TLS would have negotiated it.
+struct Near {
+    io: TokioIo<DuplexStream>,
+    is_http2: bool,
+}
+
+impl Connection for Near {
+    fn connected(&self) -> Connected {
+        if self.is_http2 { Connected::new().negotiated_h2() } else { Connected::new() }
+    }
+}
+
+impl Read for Near {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: ReadBufCursor<'_>,
+    ) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.io).poll_read(context, buffer)
+    }
+}
+
+impl Write for Near {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.io).poll_write(context, bytes)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.io).poll_flush(context)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.io).poll_shutdown(context)
+    }
+}
+
+impl Service<Uri> for Server {
+    type Response = Near;
+    type Error = io::Error;
+    type Future = BoxFuture<'static, io::Result<Near>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, _: Uri) -> Self::Future {
+        let server = self.clone();
+        async move {
+            server.dialed.fetch_add(1, Ordering::Relaxed);
+            tokio::time::sleep(Duration::from_secs(1)).await;
+            if server.is_away {
+                return Err(io::Error::from(io::ErrorKind::ConnectionRefused));
+            }
+            let (near, far) = tokio::io::duplex(1 << 16);
+            let is_http2 = server.speaks_http2;
+            #[expect(clippy::disallowed_methods, reason = "a task of a test")]
+            tokio::spawn(serve(server, far));
+            Ok(Near { io: TokioIo::new(near), is_http2 })
+        }
+        .boxed()
+    }
+}
+
+type Answer = Result<Response<super::connection::AnswerBody>, tower::BoxError>;
+
+async fn ask(pool: &Pool<Server>, path: &str) -> Answer {
+    let request = Request::get(format!("https://server{path}")).body(Body::empty()).unwrap();
+    pool.clone().oneshot(request).await
+}
+
+async fn is_done(answer: Answer) -> bool {
+    answer.unwrap().into_body().collect().await.unwrap().to_bytes() == "done"
+}
+
+fn open(connections: &Connections) -> Vec<(String, usize, usize)> {
+    connections.counts().into_iter().map(|lane| (lane.purpose, lane.open, lane.streams)).collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn any_number_of_watches_leaves_requests_alone_and_keeps_to_the_servers_limit() {
+    let server = Server::new(10);
+    let (pool, connections) = server.pool();
+    let watches = join_all((0..25).map(|_| ask(&pool, "/pods?watch=true"))).await;
+    assert!(watches.iter().all(Result::is_ok));
+    assert!(is_done(ask(&pool, "/pods").await).await);
+    let three = vec![("requests".to_owned(), 1, 0), ("watches".to_owned(), 3, 25)];
+    assert_eq!(open(&connections), three);
+    assert!(server.busiest.load(Ordering::Relaxed) <= 10);
+
+    drop(watches);
+    let one = vec![("requests".to_owned(), 1, 0), ("watches".to_owned(), 1, 0)];
+    let closed = async {
+        while open(&connections) != one {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    timeout(Duration::from_secs(60), closed).await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_connection_that_fell_silent_is_replaced_within_ten_seconds() {
+    let server = Server::new(100);
+    let (pool, connections) = server.pool();
+    assert!(is_done(ask(&pool, "/lease").await).await);
+    // Hours of nothing to say are no reason for another one.
+    tokio::time::sleep(Duration::from_secs(3 * 3600)).await;
+    assert!(is_done(ask(&pool, "/lease").await).await);
+    assert_eq!(server.dialed(), 1);
+
+    server.fall_silent();
+    let since = Instant::now();
+    assert!(ask(&pool, "/lease").await.is_err());
+    assert!(since.elapsed() <= Duration::from_secs(10), "{:?}", since.elapsed());
+    assert!(is_done(ask(&pool, "/lease").await).await);
+    assert_eq!((server.dialed(), connections.counts()[0].lost), (2, 1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_watch_on_a_connection_that_fell_silent_ends_within_ten_seconds() {
+    let server = Server::new(100);
+    let (pool, _) = server.pool();
+    let watch = ask(&pool, "/pods?watch=true").await.unwrap();
+    server.fall_silent();
+    let ended = timeout(Duration::from_secs(11), watch.into_body().collect()).await;
+    assert!(ended.unwrap().is_err());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_that_was_given_up_is_asked_again_on_another_connection() {
+    let server = Server::new(100);
+    let (pool, _) = server.pool();
+    assert!(is_done(ask(&pool, "/lease").await).await);
+    server.fall_silent();
+    assert!(timeout(Duration::from_secs(4), ask(&pool, "/lease")).await.is_err());
+    assert!(is_done(ask(&pool, "/lease").await).await);
+    assert_eq!(server.dialed(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_crowd_makes_one_connection_and_fails_together() {
+    let server = Server::new(100);
+    let (pool, _) = server.pool();
+    join_all((0..50).map(|_| ask(&pool, "/pods"))).await;
+    assert_eq!(server.dialed(), 1);
+
+    let away = Server { is_away: true, ..Server::new(100) };
+    let (pool, _) = away.pool();
+    let since = Instant::now();
+    let answers = join_all((0..50).map(|_| ask(&pool, "/pods"))).await;
+    let told = answers.into_iter().map(|answer| answer.map(drop).unwrap_err().to_string());
+    assert!(told.into_iter().all(|error| error.starts_with("no connection to the API server: ")));
+    assert!(since.elapsed() < Duration::from_secs(3) && away.dialed() <= 2, "{:?}", since.elapsed());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_speaks_http1_is_served_too() {
+    let server = Server { speaks_http2: false, ..Server::new(100) };
+    let (pool, _) = server.pool();
+    let watch = ask(&pool, "/pods?watch=true").await.unwrap();
+    assert!(is_done(ask(&pool, "/pods").await).await);
+    drop(watch);
+}
