@@ -9,6 +9,8 @@ mod cluster;
 mod config;
 #[path = "fake_cri/crashes.rs"]
 mod crashes;
+#[path = "fake_cri/credentials.rs"]
+mod credentials;
 #[path = "fake_cri/errors.rs"]
 mod errors;
 #[path = "fake_cri/hung.rs"]

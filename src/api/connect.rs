@@ -1,13 +1,14 @@
-//! A client of the API server, made from a kubeconfig.
+//! A client of the API server, which has whatever credentials there are when a request is sent.
 //!
 //! The stack of layers is our own because kube's logs every answer it takes for a failure, and has no place for a rate
 //! limit and TCP keep-alive.
 
 use std::num::NonZeroU32;
-use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use http::header::{HeaderValue, USER_AGENT};
+use http::header::{AUTHORIZATION, HeaderValue, USER_AGENT};
+use http::{Request, Response, StatusCode};
 use hyper_rustls::{FixedServerNameResolver, HttpsConnector, HttpsConnectorBuilder};
 use hyper_timeout::TimeoutConnector;
 use hyper_util::client::legacy::Client as HttpClient;
@@ -15,13 +16,14 @@ use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::{TokioExecutor, TokioTimer};
 use kube::Client;
 use kube::client::{Body, ConfigExt};
-use kube::config::{Config, KubeConfigOptions, NamedCluster};
+use kube::config::Config;
 use tower::limit::RateLimitLayer;
 use tower::timeout::TimeoutLayer;
-use tower::{BoxError, ServiceBuilder};
+use tower::util::BoxCloneService;
+use tower::{BoxError, ServiceBuilder, ServiceExt, service_fn};
 
-use super::kubeconfig;
-use super::pool::{Connections, Pool, Purpose};
+use super::credentials::{Credentials, Login};
+use super::pool::{AnswerBody, Connections, Pool, Purpose};
 
 /// How long a connection may take to be made.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
@@ -40,8 +42,6 @@ const KEEPALIVE_TRIES: u32 = 3;
 /// How hostlet speaks to the API server.
 #[derive(Clone, Debug)]
 pub struct Connection {
-    /// The kubeconfig.
-    pub kubeconfig: PathBuf,
     /// `User-Agent`.
     pub user_agent: String,
     /// Requests a second in the long run, and at once; `None` for no limit (`kubeAPIQPS`, `kubeAPIBurst`).
@@ -55,99 +55,97 @@ pub struct Connection {
 /// Why no client could be made.
 #[derive(Debug, thiserror::Error)]
 pub enum ConnectError {
-    /// The file cannot be used. What is wrong is a text, not a source: kube's errors tell their sources themselves.
-    #[error(
-        "--kubeconfig {}: {problem}; it must name a cluster, and the credentials of this node in a context that is current",
-        path.display()
-    )]
-    Kubeconfig {
-        /// The file.
-        path: PathBuf,
-        /// What is wrong with it.
-        problem: String,
-    },
-    /// It names a proxy.
-    #[error(
-        "--kubeconfig {}: clusters[{cluster}].cluster.proxy-url: hostlet does not speak to an API server through a proxy yet; \
-         remove it, and let this node reach the server itself",
-        path.display()
-    )]
-    Proxy {
-        /// The file.
-        path: PathBuf,
-        /// Which cluster in it.
-        cluster: usize,
-    },
-    /// The credentials or certificates in it cannot be used. As above.
-    #[error("--kubeconfig {}: {problem}; correct or replace the credentials it names", path.display())]
-    Credentials {
-        /// The file.
-        path: PathBuf,
-        /// What is wrong with them.
-        problem: String,
-    },
     /// The user agent is no header value.
     #[error("the user agent has characters that HTTP does not permit")]
     UserAgent(#[source] http::header::InvalidHeaderValue),
 }
 
-/// Makes a client. Connects to nothing yet: the server may be down for as long as it likes.
-pub async fn connect(connection: &Connection) -> Result<Client, ConnectError> {
-    let path = &connection.kubeconfig;
-    let unusable = |error: &dyn std::error::Error| ConnectError::Kubeconfig {
-        path: path.clone(),
-        problem: error.to_string(),
-    };
-    let kubeconfig = kubeconfig::read(path).map_err(|error| unusable(&error))?;
-    let has_proxy = |named: &NamedCluster| {
-        named
-            .cluster
-            .as_ref()
-            .and_then(|cluster| cluster.proxy_url.as_deref())
-            .is_some_and(|url| !url.is_empty())
-    };
-    if let Some(cluster) = kubeconfig.clusters.iter().position(has_proxy) {
-        return Err(ConnectError::Proxy { path: path.clone(), cluster });
-    }
-    let config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await;
-    let config = config.map_err(|error| unusable(&error))?;
-    let refused =
-        |error: kube::Error| ConnectError::Credentials { path: path.clone(), problem: error.to_string() };
+/// Makes a client. Connects to nothing yet: the server may be down for as long as it likes, and there may be no
+/// credentials yet; requests say so.
+pub fn connect(connection: &Connection, credentials: Credentials) -> Result<Client, ConnectError> {
+    let agent = HeaderValue::from_str(&connection.user_agent).map_err(ConnectError::UserAgent)?;
+    let limit = connection.limit.map(|(qps, burst)| {
+        let window = Duration::from_secs_f64(f64::from(burst.get()) / f64::from(qps.get()));
+        RateLimitLayer::new(burst.get().into(), window)
+    });
+    let (purpose, connections) = (connection.purpose, connection.connections.clone());
+    let sender = Arc::new(Sender { credentials, agent, purpose, connections, current: Mutex::new(None) });
+    let service =
+        ServiceBuilder::new().option_layer(limit).map_err(in_words).layer(answer_deadline()).service(
+            service_fn(move |request| {
+                let sender = sender.clone();
+                async move { sender.send(request).await }
+            }),
+        );
+    // All requests name their namespace.
+    Ok(Client::new(service, "default"))
+}
 
+/// Sends requests on connections that share an identity.
+type Transport = BoxCloneService<Request<Body>, Response<AnswerBody>, BoxError>;
+
+/// Sends requests with the credentials of the moment.
+struct Sender {
+    credentials: Credentials,
+    agent: HeaderValue,
+    purpose: Purpose,
+    connections: Connections,
+    /// The connections, and what they were made with.
+    current: Mutex<Option<(Arc<Login>, Transport)>>,
+}
+
+impl Sender {
+    async fn send(&self, mut request: Request<Body>) -> Result<Response<AnswerBody>, BoxError> {
+        let ready = self.credentials.get().await?;
+        let transport = self.transport(&ready.login)?;
+        let headers = request.headers_mut();
+        headers.insert(USER_AGENT, self.agent.clone());
+        if let Some(authorization) = &ready.login.authorization {
+            headers.insert(AUTHORIZATION, authorization.clone());
+        }
+        let answer = transport.oneshot(request).await?;
+        if answer.status() == StatusCode::UNAUTHORIZED {
+            self.credentials.rejected(&ready);
+        }
+        Ok(answer)
+    }
+
+    /// The connections that serve this login; new ones if it has another certificate. What is under way on the old ones ends
+    /// there.
+    fn transport(&self, login: &Arc<Login>) -> Result<Transport, kube::Error> {
+        let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((known, transport)) = &*current
+            && known.shares_connections(login)
+        {
+            return Ok(transport.clone());
+        }
+        let transport = transport(&login.config, self.purpose, &self.connections)?;
+        *current = Some((login.clone(), transport.clone()));
+        Ok(transport)
+    }
+}
+
+/// Connections to the server that `config` names, counted in `connections`.
+fn transport(config: &Config, purpose: Purpose, connections: &Connections) -> Result<Transport, kube::Error> {
     let mut tcp = HttpConnector::new();
     tcp.enforce_http(false);
     tcp.set_nodelay(true);
     tcp.set_keepalive(Some(KEEPALIVE));
     tcp.set_keepalive_interval(Some(KEEPALIVE));
     tcp.set_keepalive_retries(Some(KEEPALIVE_TRIES));
-    let tls = tls(&config, tcp).map_err(refused)?;
-    let mut connector = TimeoutConnector::new(tls);
+    let mut connector = TimeoutConnector::new(tls(config, tcp)?);
     connector.set_connect_timeout(Some(CONNECT_TIMEOUT));
     let mut http1 = connector.clone();
     http1.set_read_timeout(Some(SILENCE));
     http1.set_write_timeout(Some(SILENCE));
     let http1 = HttpClient::builder(TokioExecutor::new()).timer(TokioTimer::new()).build(http1);
-    let http = Pool::new(connector, http1, connection.purpose, &connection.connections);
-
-    let agent = HeaderValue::from_str(&connection.user_agent).map_err(ConnectError::UserAgent)?;
-    let limit = connection.limit.map(|(qps, burst)| {
-        let window = Duration::from_secs_f64(f64::from(burst.get()) / f64::from(qps.get()));
-        RateLimitLayer::new(burst.get().into(), window)
-    });
+    let http = Pool::new(connector, http1, purpose, connections);
     let service = ServiceBuilder::new()
-        .option_layer(limit)
-        .map_err(in_words)
-        .layer(answer_deadline())
         .layer(config.base_uri_layer())
-        .layer(config.extra_headers_layer().map_err(refused)?)
-        .option_layer(config.auth_layer().map_err(refused)?)
-        .map_request(move |mut request: http::Request<Body>| {
-            request.headers_mut().insert(USER_AGENT, agent.clone());
-            request
-        })
+        .layer(config.extra_headers_layer()?)
         .map_err(BoxError::from)
         .service(http);
-    Ok(Client::new(service, config.default_namespace))
+    Ok(BoxCloneService::new(service))
 }
 
 /// Gives up requests whose answer does not begin, also those that open a watch. The time that a rate limit holds a request
@@ -178,74 +176,87 @@ fn tls(config: &Config, tcp: HttpConnector) -> Result<HttpsConnector<HttpConnect
 
 #[cfg(test)]
 mod tests {
-    use tokio::io::AsyncReadExt;
+    use std::path::Path;
+
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::net::TcpListener;
+    use tokio_util::sync::{CancellationToken, DropGuard};
 
     use super::*;
+    use crate::types::WallClock;
 
-    fn connection(kubeconfig: PathBuf) -> Connection {
-        Connection {
-            kubeconfig,
-            user_agent: "test".to_owned(),
-            limit: None,
-            purpose: Purpose::Pods,
-            connections: Connections::default(),
-        }
-    }
-
-    #[tokio::test]
-    async fn what_is_wrong_with_a_kubeconfig_is_told_once_with_its_file_and_a_remedy() {
-        let dir = tempfile::TempDir::new().unwrap();
-        let user = "users: [{name: u, user: {client-certificate: /none.crt, client-key: /none.key}}]";
-        let whole = format!(
-            "clusters: [{{name: a, cluster: {{server: 'https://127.0.0.1:1'}}}}]\n{user}\n\
-             contexts: [{{name: c, context: {{cluster: a, user: u}}}}]\ncurrent-context: c\n"
-        );
-        let proxied = whole.replace("server:", "proxy-url: 'http://127.0.0.1:2', server:");
-        for (text, problem, remedy) in [
-            (None, "No such file or directory", "must name a cluster"),
-            (Some("a: ["), "line 1 column", "must name a cluster"),
-            (Some("clusters: []"), "current context", "must name a cluster"),
-            (Some(whole.as_str()), "/none.crt", "replace the credentials"),
-            (Some(proxied.as_str()), "clusters[0].cluster.proxy-url", "remove it"),
-        ] {
-            let kubeconfig = dir.path().join("kubeconfig");
-            let _ = std::fs::remove_file(&kubeconfig);
-            if let Some(text) = text {
-                std::fs::write(&kubeconfig, text).unwrap();
-            }
-            let connection = connection(kubeconfig);
-            let error = connect(&connection).await.err().unwrap();
-            let told = crate::types::error_chain(&error);
-            assert!(
-                told.starts_with(&format!("--kubeconfig {}: ", dir.path().join("kubeconfig").display())),
-                "{told}"
-            );
-            assert!(told.contains(remedy) && told.matches(problem).count() == 1, "{told}");
-            assert_eq!(told.lines().count(), 1, "{told}");
-        }
-    }
-
-    #[tokio::test]
-    async fn whom_the_kubeconfig_acts_as_is_told_to_the_server() {
-        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let dir = tempfile::TempDir::new().unwrap();
-        let kubeconfig = dir.path().join("kubeconfig");
+    /// A client with the credentials of a kubeconfig, for a server that the test is.
+    async fn client(dir: &Path, user: &str) -> (Client, TcpListener, DropGuard) {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let kubeconfig = dir.join("kubeconfig");
         let text = format!(
-            "clusters: [{{name: a, cluster: {{server: 'http://{}'}}}}]\nusers: [{{name: u, user: {{as: somebody}}}}]\n\
+            "clusters: [{{name: a, cluster: {{server: 'http://{}'}}}}]\nusers: [{{name: u, user: {user}}}]\n\
              contexts: [{{name: c, context: {{cluster: a, user: u}}}}]\ncurrent-context: c\n",
             listener.local_addr().unwrap()
         );
         std::fs::write(&kubeconfig, text).unwrap();
-        let connection = connection(kubeconfig);
-        let client = connect(&connection).await.unwrap();
-        let asked = client.apiserver_version();
-        let heard = async {
-            let (mut stream, _) = listener.accept().await.unwrap();
-            let mut request = vec![0; 4096];
-            let length = stream.read(&mut request).await.unwrap();
-            String::from_utf8_lossy(&request[..length]).into_owned()
+        let (task, credentials) = Credentials::new(kubeconfig, WallClock::system());
+        let cancel = CancellationToken::new();
+        #[expect(clippy::disallowed_methods, reason = "a task of a test")]
+        tokio::spawn(task.run(cancel.clone()));
+        let connection = Connection {
+            user_agent: "test".to_owned(),
+            limit: None,
+            purpose: Purpose::Pods,
+            connections: Connections::default(),
         };
-        let (_, heard) = tokio::join!(asked, heard);
+        (connect(&connection, credentials).unwrap(), listener, cancel.drop_guard())
+    }
+
+    /// Hears a request on a new connection, and answers it with this status and no more.
+    async fn hear(listener: &TcpListener, status: &str) -> String {
+        let (mut stream, _) = listener.accept().await.unwrap();
+        let mut request = vec![0; 4096];
+        let length = stream.read(&mut request).await.unwrap();
+        let answer = format!("HTTP/1.1 {status}\r\ncontent-length: 0\r\nconnection: close\r\n\r\n");
+        stream.write_all(answer.as_bytes()).await.unwrap();
+        String::from_utf8_lossy(&request[..length]).into_owned()
+    }
+
+    #[tokio::test]
+    async fn whom_the_kubeconfig_acts_as_is_told_to_the_server() {
+        let dir = tempfile::TempDir::new().unwrap();
+        let (client, listener, _running) = client(dir.path(), "{as: somebody, token: t}").await;
+        let (_, heard) = tokio::join!(client.apiserver_version(), hear(&listener, "200 OK"));
         assert!(heard.contains("impersonate-user: somebody"), "{heard}");
+        assert!(heard.contains("authorization: Bearer t") && heard.contains("user-agent: test"), "{heard}");
+    }
+
+    #[tokio::test]
+    async fn a_token_that_the_server_rejects_is_read_anew() {
+        let dir = tempfile::TempDir::new().unwrap();
+        let token = dir.path().join("token");
+        std::fs::write(&token, "one").unwrap();
+        let (client, listener, _running) = client(dir.path(), "{tokenFile: token}").await;
+        let (_, heard) = tokio::join!(client.apiserver_version(), hear(&listener, "401 Unauthorized"));
+        assert!(heard.contains("Bearer one"), "{heard}");
+        let new = dir.path().join("new");
+        std::fs::write(&new, "two").unwrap();
+        std::fs::rename(&new, &token).unwrap();
+        let renewed = async {
+            loop {
+                let (_, heard) =
+                    tokio::join!(client.apiserver_version(), hear(&listener, "401 Unauthorized"));
+                if heard.contains("Bearer two") {
+                    return;
+                }
+            }
+        };
+        tokio::time::timeout(Duration::from_secs(60), renewed).await.unwrap();
+    }
+
+    #[tokio::test]
+    async fn without_credentials_a_request_says_what_is_wrong_with_them() {
+        let dir = tempfile::TempDir::new().unwrap();
+        let (client, _listener, _running) = client(dir.path(), "{tokenFile: none}").await;
+        let error = super::super::message(&client.apiserver_version().await.unwrap_err());
+        let kubeconfig = dir.path().join("kubeconfig");
+        assert!(error.contains(&format!("--kubeconfig {}: ", kubeconfig.display())), "{error}");
+        assert!(error.contains("none cannot be read: No such file"), "{error}");
     }
 }

@@ -3,13 +3,18 @@
 
 use std::fmt::Debug;
 use std::ops::ControlFlow;
+use std::sync::Arc;
 use std::time::Duration;
 
-use futures::StreamExt;
-use kube::Resource;
+use futures::{FutureExt, StreamExt};
+use http::Request;
+use kube::client::Body;
 use kube::runtime::watcher::{self, Config, Event, watcher};
+use kube::{Client, Resource};
 use serde::de::DeserializeOwned;
+use tokio::sync::Notify;
 use tokio::time::{Instant, sleep};
+use tower::service_fn;
 
 use super::error::{Refusal, message, refusal};
 use super::objects::{Objects, Wire};
@@ -32,6 +37,48 @@ pub struct Trouble {
     pub message: String,
 }
 
+/// What is told of followed objects.
+#[derive(Debug)]
+pub enum News<K> {
+    /// They changed, or were listed.
+    Event(Event<K>),
+    /// They cannot be read at present.
+    Trouble(Trouble),
+    /// They can be read again, though nothing changed meanwhile.
+    Recovered,
+}
+
+/// Like [`follow`], of the objects that `api` finds with a client, and tells when trouble is over too: a watch that is open
+/// again says nothing by itself until something changes, which may take hours.
+pub async fn follow_with_recovery<K>(
+    client: Client,
+    api: impl FnOnce(Client) -> Objects<K>,
+    config: Config,
+    tell: impl FnMut(News<K>) -> ControlFlow<()>,
+) where
+    K: Resource + Clone + DeserializeOwned + Debug + Send + 'static,
+{
+    let answered = Arc::<Notify>::default();
+    let api = api(noticing(client, answered.clone()));
+    run(api, config, Some(answered), tell).await;
+}
+
+/// A client that tells of each request that is answered with success; of one that opens a watch, when it is open.
+fn noticing(client: Client, answered: Arc<Notify>) -> Client {
+    let namespace = client.default_namespace().to_owned();
+    let service = service_fn(move |request: Request<Body>| {
+        let (client, answered) = (client.clone(), answered.clone());
+        async move {
+            let answer = client.send(request).await?;
+            if answer.status().is_success() {
+                answered.notify_one();
+            }
+            Ok::<_, kube::Error>(answer)
+        }
+    });
+    Client::new(service, namespace)
+}
+
 /// Tells of the objects that `config` selects and of their changes, and of what keeps them from being read, until `tell`
 /// breaks it off. After trouble it goes on from where it was if the server still knows, else from a new listing.
 pub async fn follow<K>(
@@ -41,21 +88,54 @@ pub async fn follow<K>(
 ) where
     K: Resource + Clone + DeserializeOwned + Debug + Send + 'static,
 {
+    let tell = |news| match news {
+        News::Event(event) => tell(Ok(event)),
+        News::Trouble(trouble) => tell(Err(trouble)),
+        News::Recovered => ControlFlow::Continue(()),
+    };
+    run(api, config, None, tell).await;
+}
+
+/// Follows; `answered` is notified of answers, if anybody wants to know.
+async fn run<K>(
+    api: Objects<K>,
+    config: Config,
+    answered: Option<Arc<Notify>>,
+    mut tell: impl FnMut(News<K>) -> ControlFlow<()>,
+) where
+    K: Resource + Clone + DeserializeOwned + Debug + Send + 'static,
+{
     let mut backoff = None;
+    let mut is_troubled = false;
     loop {
         // Boxed: most of what it needs is for the short time in which an event is read.
         let mut events = watcher(api.clone(), config.clone()).boxed();
-        while let Some(event) = events.next().await {
-            match event {
-                Ok(event) => {
-                    if matches!(event, Event::Apply(_) | Event::Delete(_)) {
-                        backoff = None;
+        loop {
+            let event = tokio::select! {
+                // What happened is told in its order: an event says itself that trouble is over.
+                biased;
+                // Cancel-safe: the stream keeps what it is at.
+                event = events.next() => event,
+                // Cancel-safe: a notice is taken only when it is returned.
+                () = notice(answered.as_deref()), if is_troubled => {
+                    (is_troubled, backoff) = (false, None);
+                    if tell(News::Recovered).is_break() {
+                        return;
                     }
-                    if tell(Ok(unwrapped(event))).is_break() {
+                    continue;
+                }
+            };
+            match event {
+                None => break,
+                Some(Ok(event)) => {
+                    if matches!(event, Event::Apply(_) | Event::Delete(_)) {
+                        (is_troubled, backoff) = (false, None);
+                    }
+                    if tell(News::Event(unwrapped(event))).is_break() {
                         return;
                     }
                 }
-                Err(error) => {
+                Some(Err(error)) => {
                     let is_lost = is_place_lost(&error);
                     let trouble = trouble(&error);
                     let now = Instant::now();
@@ -64,8 +144,13 @@ pub async fn follow<K>(
                     // Not all in step: after a failure of the server everybody comes at once.
                     let pause = next.delay.mul_f64(rand::random_range(0.5..1.0));
                     let wished = trouble.refusal.wished_pause();
-                    if tell(Err(trouble)).is_break() {
+                    if tell(News::Trouble(trouble)).is_break() {
                         return;
+                    }
+                    is_troubled = true;
+                    if let Some(answered) = &answered {
+                        // An answer from before the trouble says nothing of its end.
+                        let _ = answered.notified().now_or_never();
                     }
                     sleep(pause.max(wished)).await;
                     if is_lost {
@@ -74,6 +159,13 @@ pub async fn follow<K>(
                 }
             }
         }
+    }
+}
+
+async fn notice(answered: Option<&Notify>) {
+    match answered {
+        Some(answered) => answered.notified().await,
+        None => std::future::pending().await,
     }
 }
 

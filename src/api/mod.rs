@@ -1,6 +1,7 @@
 //! The API server's side: a client made from a kubeconfig, what its errors mean, patches. Never knows the runtime.
 
 mod connect;
+mod credentials;
 mod error;
 pub mod events;
 #[cfg(any(test, feature = "fakes"))]
@@ -12,7 +13,8 @@ pub mod patch;
 mod pool;
 
 pub use connect::{ConnectError, Connection, connect};
+pub use credentials::{Credentials, CredentialsTask};
 pub use error::{Refusal, message, refusal};
-pub use follow::{Trouble, follow};
+pub use follow::{News, Trouble, follow, follow_with_recovery};
 pub use objects::{Objects, Wire};
 pub use pool::{Connections, LaneCounts, Purpose};

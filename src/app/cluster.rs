@@ -4,19 +4,19 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use k8s_openapi::api::core::v1::{Node, ObjectReference, Pod};
+use k8s_openapi::api::core::v1::{ObjectReference, Pod};
 use kube::Client;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
 use super::tasks::Tasks;
 use crate::api::events::{EventRecorder, EventSink, Happening, recorder};
-use crate::api::{ConnectError, Connection, Connections, Purpose, connect};
+use crate::api::{ConnectError, Connection, Connections, Credentials, CredentialsTask, Purpose, connect};
 use crate::config::{Cluster as Joined, Config};
 use crate::cri::{ImageService, RuntimeService, RuntimeStatus};
 use crate::node::{
-    HostObserver, Inputs, LeaseTask, NodeEvent, NodeEvents, RuntimeFacts, Settings, StatusTask,
-    observe_runtime,
+    HostObserver, Inputs, LeaseTask, NodeAddresses, NodeEvent, NodeEvents, NodeReader, NodeSight,
+    RuntimeFacts, Settings, StatusTask, observe_runtime, watch_node,
 };
 use crate::pleg;
 use crate::pod::PodEvents;
@@ -33,6 +33,7 @@ use crate::volume::objects::ApiObjects;
 
 /// Clients of the API server.
 pub(super) struct Cluster {
+    keeper: CredentialsTask,
     /// For pods and what they refer to, within `kubeAPIQPS`.
     client: Client,
     /// For the Node and its lease, which wait behind nobody.
@@ -45,6 +46,7 @@ pub(super) struct Cluster {
 /// What the tasks of a cluster go by.
 pub(super) struct ClusterInputs {
     pub(super) settings: Arc<Settings>,
+    pub(super) addresses: NodeAddresses,
     pub(super) runtime: Arc<dyn RuntimeService>,
     pub(super) images: Arc<dyn ImageService>,
     pub(super) runtime_status: watch::Receiver<Option<RuntimeStatus>>,
@@ -64,25 +66,25 @@ pub(super) struct ClusterInputs {
 /// What the tasks of a cluster tell.
 pub(super) struct ClusterOutputs {
     pub(super) api: watch::Sender<ApiState>,
-    pub(super) node: watch::Sender<Option<Arc<Node>>>,
+    pub(super) node: NodeSight,
 }
 
 impl Cluster {
-    /// Makes the clients. The server may be away; the kubeconfig must be there.
-    pub(super) async fn new(joined: &Joined, node_name: &str) -> Result<Self, ConnectError> {
+    /// Makes the clients. The server may be away, and the kubeconfig or what it names too: pods come first.
+    pub(super) fn new(joined: &Joined, node_name: &str) -> Result<Self, ConnectError> {
         let connections = Connections::default();
         let connection = |purpose, limit| Connection {
-            kubeconfig: joined.kubeconfig.clone(),
             user_agent: format!("hostlet/v{} (linux/{})", env!("CARGO_PKG_VERSION"), architecture()),
             limit,
             purpose,
             connections: connections.clone(),
         };
-        let client = connect(&connection(Purpose::Pods, joined.requests)).await?;
-        let node_client = connect(&connection(Purpose::Node, None)).await?;
-        let event_client = connect(&connection(Purpose::Events, joined.events)).await?;
+        let (keeper, credentials) = Credentials::new(joined.kubeconfig.clone(), WallClock::system());
+        let client = connect(&connection(Purpose::Pods, joined.requests), credentials.clone())?;
+        let node_client = connect(&connection(Purpose::Node, None), credentials.clone())?;
+        let event_client = connect(&connection(Purpose::Events, joined.events), credentials)?;
         let (recorder, sink) = recorder(event_client, node_name.to_owned(), WallClock::system());
-        Ok(Self { client, node_client, recorder, sink, connections })
+        Ok(Self { keeper, client, node_client, recorder, sink, connections })
     }
 
     /// The connections to the API server.
@@ -102,6 +104,12 @@ impl Cluster {
         Arc::new(move |event| recorder.tell(of_node(&node_name, event)))
     }
 
+    /// What reads the Node anew.
+    pub(super) fn node_reader(&self, settings: &Settings, sight: NodeSight) -> NodeReader {
+        let limit = settings.request_timeout();
+        NodeReader::new(self.node_client.clone(), settings.name.clone(), limit, sight)
+    }
+
     /// Starts everything that speaks with the API server. Answers what gives pods their objects and the variables
     /// of services.
     pub(super) fn spawn(
@@ -112,7 +120,8 @@ impl Cluster {
         outputs: ClusterOutputs,
     ) -> (ApiObjects, ServiceEnv) {
         let clock = WallClock::system();
-        let Self { client, node_client, recorder: _, sink, connections: _ } = self;
+        let Self { keeper, client, node_client, recorder: _, sink, connections: _ } = self;
+        tasks.spawn("credentials", keeper.run(tasks.cancel()));
         tasks.spawn("events", sink.run(inputs.lull.clone(), tasks.cancel()));
 
         let (node_name, api) = (config.node_name.clone(), outputs.api.subscribe());
@@ -126,6 +135,9 @@ impl Cluster {
         };
         tasks.spawn("status manager", StatusManager::new(client.clone(), sources).run(tasks.cancel()));
         let node = outputs.node.subscribe();
+        let watching =
+            watch_node(node_client.clone(), config.node_name.clone(), outputs.node.clone(), tasks.cancel());
+        tasks.spawn("node watch", watching);
         let (objects_task, objects) = ApiObjects::new(client.clone());
         tasks.spawn("objects", objects_task.run(tasks.cancel()));
         let (services_task, services) = ServiceEnv::new(client.clone(), inputs.store);
@@ -134,11 +146,7 @@ impl Cluster {
         tasks.spawn("mirrors", mirrors.run(tasks.cancel()));
 
         let (host_in, host) = watch::channel(None);
-        let observer = HostObserver {
-            settings: inputs.settings.clone(),
-            root: Path::new("/").to_owned(),
-            own: config.root_dir.clone(),
-        };
+        let observer = HostObserver { root: Path::new("/").to_owned(), own: config.root_dir.clone() };
         tasks.spawn("host observer", observer.run(host_in, tasks.cancel()));
         let (facts_in, runtime) = watch::channel(RuntimeFacts::default());
         let observing = observe_runtime(inputs.runtime, inputs.images, facts_in, tasks.cancel());
@@ -146,6 +154,7 @@ impl Cluster {
         (inputs.events)(NodeEvent::starting());
         let observed = Inputs {
             host,
+            addresses: inputs.addresses,
             runtime,
             status: inputs.runtime_status,
             ready_at: inputs.ready_at,

@@ -1,7 +1,6 @@
 //! Wiring: builds every part, is the only place that spawns tasks, and orders the shutdown. Decides nothing about pods.
 
 mod cluster;
-mod node_ip;
 mod node_side;
 mod parts;
 mod paths;

@@ -14,7 +14,7 @@ use crate::config::{Config, ParallelPulls};
 use crate::cri::RuntimeService;
 use crate::image::preload::PreloadProblem;
 use crate::image::{ContainerdArrivals, Images, PullLimits};
-use crate::node::NodeEvents;
+use crate::node::{AddressObserver, NodeAddresses, NodeEvents, NodeSight};
 use crate::pod::admission::{Admission, AdmissionInputs, AdmittedPods, InheritedPod, Judged, RefusedPod};
 use crate::pod::service_env::ServiceEnv;
 use crate::pod::source::api::ApiState;
@@ -41,6 +41,7 @@ pub(super) struct Parts {
     pub(super) wanted: watch::Receiver<WantedPods>,
     pub(super) objects: Arc<dyn ObjectSource>,
     pub(super) service_env: ServiceEnv,
+    pub(super) addresses: NodeAddresses,
     /// What is wrong with archives of images.
     pub(super) preload: watch::Sender<Vec<PreloadProblem>>,
     /// Which shims that containerd forgot cannot be ended.
@@ -65,7 +66,13 @@ impl Parts {
         let board = StatusBoard::default();
         // Alone there is no API server to wait for.
         let (api_in, api) = watch::channel(ApiState { ready: cluster.is_none(), ..ApiState::default() });
-        let (node_in, node_out) = watch::channel(None);
+        let sight = NodeSight::default();
+        let (show_addresses, addresses) = NodeAddresses::new();
+        let observer = AddressObserver {
+            settings: node.settings.clone(),
+            node: cluster.is_some().then(|| sight.subscribe()),
+        };
+        tasks.spawn("addresses", observer.run(show_addresses, tasks.cancel()));
         let nobody = |_: &PodRef, _: Option<&str>, _: &PodEvent| {};
         let events = cluster.as_ref().map_or_else(|| -> PodEvents { Arc::new(nobody) }, Cluster::pod_events);
         let node_events: NodeEvents = match &cluster {
@@ -79,7 +86,8 @@ impl Parts {
             manifests: manifests.clone(),
             api: api.clone(),
             own: node.view.clone(),
-            node: node_out,
+            node: sight.subscribe(),
+            reader: cluster.as_ref().map(|cluster| cluster.node_reader(&node.settings, sight.clone())),
             board: board.clone(),
             allowed_unsafe_sysctls: config.pods.allowed_unsafe_sysctls.clone(),
         };
@@ -94,12 +102,13 @@ impl Parts {
 
         let images =
             Images::new(runtime.images.clone(), pull_limits(config), store.clone(), WallClock::system());
-        let outputs = ClusterOutputs { api: api_in, node: node_in };
+        let outputs = ClusterOutputs { api: api_in, node: sight };
         let connections = cluster.as_ref().map(Cluster::connections).unwrap_or_default();
         let (objects, service_env): (Arc<dyn ObjectSource>, _) = match cluster {
             Some(cluster) => {
                 let inputs = ClusterInputs {
                     settings: node.settings.clone(),
+                    addresses: addresses.clone(),
                     runtime: runtime.runtime.clone(),
                     images: runtime.images.clone(),
                     runtime_status: runtime.status.clone(),
@@ -131,6 +140,7 @@ impl Parts {
             wanted,
             objects,
             service_env,
+            addresses,
             preload: watch::Sender::new(Vec::new()),
             shims: watch::Sender::new(None),
             manifests,

@@ -2,11 +2,12 @@
 
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use rand::SeedableRng;
 use rand::rngs::StdRng;
+use tokio::time::timeout;
 
-use super::node_ip::node_ips;
 use super::node_side::NodeSide;
 use super::parts::Parts;
 use super::paths::{CGROUP_MOUNT, CONTAINER_LOGS, MOUNTINFO, PROC, SYS};
@@ -18,7 +19,7 @@ use crate::cgroup::{CgroupVersion, Cgroups};
 use crate::config::Config;
 use crate::image::preload::{self, Containerd, PreloadConfig};
 use crate::log::LogLayout;
-use crate::node::NodeEvent;
+use crate::node::{NodeAddresses, NodeEvent};
 use crate::pod::container::{HostSettings, KernelFacts};
 use crate::pod::table::PodTable;
 use crate::pod::worker::Services;
@@ -27,10 +28,13 @@ use crate::sys::KernelMounts;
 use crate::types::{WallClock, architecture};
 use crate::volume::{VolumeSettings, Volumes};
 
+/// How long the first pods wait for the addresses of the node.
+const FIRST_ADDRESSES: Duration = Duration::from_secs(1);
+
 impl Parts {
     /// Starts everything that works on pods.
     pub(super) async fn start_pods(
-        self,
+        mut self,
         config: &Config,
         met: &Met,
         tasks: &mut Tasks,
@@ -80,6 +84,8 @@ impl Parts {
         } else {
             tracing::debug!(runtime = met.version.runtime_name, "shims are looked for on containerd only");
         }
+        // Most often known by now. Statuses with addresses spare those without, but pods wait for no name server.
+        let _ = timeout(FIRST_ADDRESSES, self.addresses.known()).await;
         let lull = self.runtime.calls.lull();
         let services = Services {
             runtime: self.runtime.runtime,
@@ -90,7 +96,7 @@ impl Parts {
             lull: lull.clone(),
             cgroups: cgroups.clone(),
             logs: logs.clone(),
-            host: Arc::new(host_settings(config, met, cgroup_version, &self.node)),
+            host: Arc::new(host_settings(config, met, cgroup_version, &self.node, self.addresses.clone())),
             runtime_status: self.runtime.status,
             board: self.board.clone(),
             events: self.events,
@@ -120,13 +126,19 @@ impl Parts {
             config.sources.sync_frequency,
             StdRng::from_os_rng(),
         );
-        let table = table.after(self.inherited.into_iter().map(|inherited| inherited.pod));
+        let table = table.at(self.addresses).after(self.inherited.into_iter().map(|inherited| inherited.pod));
         tasks.spawn("pods", table.run(tasks.cancel()));
         Ok(())
     }
 }
 
-fn host_settings(config: &Config, met: &Met, cgroups: CgroupVersion, node: &NodeSide) -> HostSettings {
+fn host_settings(
+    config: &Config,
+    met: &Met,
+    cgroups: CgroupVersion,
+    node: &NodeSide,
+    addresses: NodeAddresses,
+) -> HostSettings {
     let cgroup_v2 = match cgroups {
         CgroupVersion::V1 => false,
         CgroupVersion::V2 => true,
@@ -135,7 +147,7 @@ fn host_settings(config: &Config, met: &Met, cgroups: CgroupVersion, node: &Node
         root_dir: config.root_dir.clone(),
         pod_logs_dir: config.pods.logs_dir.clone(),
         node_name: config.node_name.clone(),
-        node_ips: if config.node_ips.is_empty() { node_ips() } else { config.node_ips.clone() },
+        node_ips: addresses,
         cluster_domain: config.dns.cluster_domain.clone(),
         cluster_dns: config.dns.cluster_dns.clone(),
         resolv_conf: config.dns.resolv_conf.clone(),

@@ -24,7 +24,7 @@ pub enum AppError {
     /// The host is not fit.
     #[error(transparent)]
     Startup(#[from] StartupError),
-    /// The kubeconfig cannot be used.
+    /// No client of the API server could be made.
     #[error(transparent)]
     Cluster(#[from] ConnectError),
     /// The control socket could not be opened.
@@ -48,7 +48,7 @@ pub async fn run(config: Config, cancel: CancellationToken) -> Result<(), AppErr
     let started = prepare(&config, &dirs, Path::new(ROOT))?;
     let node = NodeSide::new(&config, started.machine)?;
     let cluster = match &config.cluster {
-        Some(joined) => Some(Cluster::new(joined, &config.node_name).await?),
+        Some(joined) => Some(Cluster::new(joined, &config.node_name)?),
         None => None,
     };
     let listener = ControlServer::bind(&config.socket).await?;

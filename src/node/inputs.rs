@@ -4,15 +4,18 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 
 use super::health::{Health, unready};
-use super::{Facts, HostFacts, RuntimeFacts};
+use super::{Facts, HostFacts, NodeAddresses, RuntimeFacts};
 use crate::cri::RuntimeStatus;
 use crate::pleg;
+use crate::sys::Machine;
 
 /// Watches of everything that is observed of this node.
 #[derive(Clone)]
 pub struct Inputs {
     /// The host; none before it was looked at, and nothing is told of the node until then.
-    pub host: watch::Receiver<Option<HostFacts>>,
+    pub host: watch::Receiver<Option<Machine>>,
+    /// Its addresses; the same holds for them.
+    pub addresses: NodeAddresses,
     /// What the runtime has.
     pub runtime: watch::Receiver<RuntimeFacts>,
     /// What the runtime says of itself.
@@ -41,10 +44,13 @@ impl Inputs {
         unready(&health, now)
     }
 
-    /// Everything as it is at `now`; none before the host was looked at.
+    /// Everything as it is at `now`; none before the host was looked at, and its addresses
+    /// looked for.
     pub(super) fn facts(&self, now: Instant) -> Option<Facts> {
+        let machine = self.host.borrow().clone()?;
+        let addresses = self.addresses.is_known().then(|| self.addresses.now().to_vec())?;
         Some(Facts {
-            host: self.host.borrow().clone()?,
+            host: HostFacts { machine, addresses },
             runtime: self.runtime.borrow().clone(),
             status: self.status.borrow().clone(),
             unready: self.unready(now),
@@ -57,6 +63,7 @@ impl Inputs {
         tokio::select! {
             // Cancel-safe, all: a watch marks its value seen only when `changed` returns.
             Ok(()) = self.host.changed() => {}
+            () = self.addresses.changed() => {}
             Ok(()) = self.runtime.changed() => {}
             Ok(()) = self.status.changed() => {}
             Ok(()) = self.others.changed() => {}

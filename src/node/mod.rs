@@ -1,5 +1,6 @@
 //! The node as an object of a cluster: registered, its status told, its lease renewed. Never touches a pod.
 
+mod addresses;
 mod event;
 mod facts;
 mod health;
@@ -11,6 +12,7 @@ mod pace;
 mod register;
 mod request;
 mod settings;
+mod sight;
 mod status;
 mod task;
 #[cfg(test)]
@@ -18,12 +20,14 @@ mod task_tests;
 #[cfg(test)]
 mod testing;
 
+pub use addresses::NodeAddresses;
 pub use event::{NodeEvent, NodeEvents};
 pub use facts::{Facts, HostFacts, RuntimeFacts};
 pub use inputs::Inputs;
 pub use lease::LeaseTask;
-pub use observe::{HostObserver, observe_runtime};
+pub use observe::{AddressObserver, HostObserver, observe_runtime};
 pub use own::OwnNode;
 pub use settings::Settings;
+pub use sight::{NodeReader, NodeSight, watch_node};
 pub use status::{Unreserved, overdrawn};
 pub use task::StatusTask;

@@ -7,7 +7,6 @@ use k8s_openapi::api::core::v1::{Node, NodeStatus};
 use kube::Client;
 use kube::api::{GetParams, Patch, PatchParams};
 use serde_json::{Value, json};
-use tokio::sync::watch;
 use tokio::time::{Instant, sleep, sleep_until};
 use tokio_util::sync::CancellationToken;
 
@@ -15,7 +14,7 @@ use super::pace::Pace;
 use super::register::{Registered, attempt, initial};
 use super::request::{RequestError, within};
 use super::status::{beat, update};
-use super::{Facts, Inputs, NodeEvent, NodeEvents, Settings};
+use super::{Facts, Inputs, NodeEvent, NodeEvents, NodeSight, Settings};
 use crate::api::{Objects, Refusal, Wire, patch};
 use crate::telemetry::Changed;
 use crate::types::json::to_value;
@@ -39,7 +38,7 @@ pub struct StatusTask {
     events: NodeEvents,
     clock: WallClock,
     /// The Node as the API server last showed it.
-    node: watch::Sender<Option<Arc<Node>>>,
+    sight: NodeSight,
     /// Events of changes that could not be told yet.
     pending: Vec<NodeEvent>,
     unschedulable: bool,
@@ -55,15 +54,15 @@ enum Round {
 }
 
 impl StatusTask {
-    /// `client` should be one of its own, without a rate limit: a status must not wait behind other requests. `node` is
-    /// told the Node as it was last seen, with the labels and taints that others gave it.
+    /// `client` should be one of its own, without a rate limit: a status must not wait behind other requests. `sight`
+    /// is shown the Node whenever it is read or written.
     pub fn new(
         client: Client,
         settings: Arc<Settings>,
         inputs: Inputs,
         events: NodeEvents,
         clock: WallClock,
-        node: watch::Sender<Option<Arc<Node>>>,
+        sight: NodeSight,
     ) -> Self {
         Self {
             settings,
@@ -71,7 +70,7 @@ impl StatusTask {
             inputs,
             events,
             clock,
-            node,
+            sight,
             pending: Vec::new(),
             unschedulable: false,
             trouble: Changed::new(),
@@ -95,15 +94,21 @@ impl StatusTask {
         if self.settings.node.register {
             self.register(&mut pace).await;
         }
+        let mut told = self.inputs.addresses.now();
         loop {
             let now = Instant::now();
+            let addresses = self.inputs.addresses.now();
+            if addresses != told {
+                // Whoever wants to reach the node does not wait for its next time.
+                pace.forget();
+            }
             let ready = self.inputs.unready(now).is_empty();
             if pace.is_due(now, ready) {
                 match self.round(&mut pace).await {
-                    Round::Done => {}
+                    Round::Done => told = addresses,
                     Round::Gone if self.settings.node.register => {
                         tracing::warn!(node = self.settings.name, "the Node is gone; registering again");
-                        self.node.send_replace(None);
+                        self.sight.gone();
                         self.register(&mut pace).await;
                     }
                     Round::Gone | Round::Failed => pace.failed(Instant::now(), rand::random()),
@@ -185,7 +190,7 @@ impl StatusTask {
         let limit = self.settings.request_timeout();
         let name = self.settings.name.clone();
         // First from the API server's cache, but no older than what is known here; after trouble, the newest there is.
-        let known = self.node.borrow().as_ref().and_then(|node| node.metadata.resource_version.clone());
+        let known = self.sight.version();
         let version = match number {
             0 => GetParams::at(known.as_deref().unwrap_or("0")),
             _ => GetParams::default(),
@@ -230,14 +235,7 @@ impl StatusTask {
             let reason = if unschedulable { "NodeNotSchedulable" } else { "NodeSchedulable" };
             self.tell(vec![NodeEvent::status(&self.settings.name, reason)]);
         }
-        self.node.send_if_modified(|known| {
-            let version = |node: &Node| node.metadata.resource_version.clone();
-            let changed = known.as_deref().map(version) != Some(version(&node));
-            if changed {
-                *known = Some(Arc::new(node));
-            }
-            changed
-        });
+        self.sight.saw(node);
     }
 
     fn tell(&self, events: Vec<NodeEvent>) {

@@ -1,5 +1,6 @@
 //! The status task against an API server that goes wrong, in paused time.
 
+use std::net::IpAddr;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -10,10 +11,11 @@ use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
 use super::testing::{facts, settings};
-use super::{HostFacts, Inputs, LeaseTask, NodeEvent, RuntimeFacts, Settings, StatusTask};
+use super::{Inputs, LeaseTask, NodeAddresses, NodeEvent, NodeSight, RuntimeFacts, Settings, StatusTask};
 use crate::api::fake::{ApiFault, ApiRule, FakeApi};
 use crate::cri::RuntimeStatus;
 use crate::pleg;
+use crate::sys::Machine;
 use crate::types::WallClock;
 
 const PATH: &str = "/api/v1/nodes/node1";
@@ -21,7 +23,8 @@ const PATH: &str = "/api/v1/nodes/node1";
 /// A node with its task, the API server, and everything the task watches.
 struct Bed {
     api: FakeApi,
-    host: watch::Sender<Option<HostFacts>>,
+    host: watch::Sender<Option<Machine>>,
+    addresses: watch::Sender<Option<Arc<[IpAddr]>>>,
     _runtime: watch::Sender<RuntimeFacts>,
     status: watch::Sender<Option<RuntimeStatus>>,
     ready_at: watch::Sender<Option<Instant>>,
@@ -45,20 +48,24 @@ impl Bed {
         let (ready_at, ready_view) = watch::channel(Some(Instant::now()));
         let (pleg, pleg_view) = watch::channel(pleg::Health { last_relist: Instant::now(), error: None });
         let (others, others_view) = watch::channel(Vec::new());
+        let (addresses, addresses_view) = NodeAddresses::new();
+        addresses.send_replace(Some(facts.host.addresses.into()));
         let inputs = Inputs {
             host: host_view,
+            addresses: addresses_view,
             runtime: runtime_view,
             status: status_view,
             ready_at: ready_view,
             pleg: pleg_view,
             others: others_view,
         };
-        let (node_in, node) = watch::channel(None);
+        let sight = NodeSight::default();
+        let node = sight.subscribe();
         let events = Arc::new(Mutex::new(Vec::new()));
         let sink = events.clone();
         let tell = Arc::new(move |event| sink.lock().unwrap().push(event));
         let settings = Arc::new(settings);
-        let task = StatusTask::new(api.client(), settings.clone(), inputs, tell, clock.clone(), node_in);
+        let task = StatusTask::new(api.client(), settings.clone(), inputs, tell, clock.clone(), sight);
         let lease = LeaseTask::new(api.client(), settings, node.clone(), clock.clone());
         let mut tasks = tokio::task::JoinSet::new();
         tasks.spawn(task.run(CancellationToken::new()));
@@ -84,7 +91,20 @@ impl Bed {
                 });
             }
         });
-        Self { api, host, _runtime: runtime, status, ready_at, pleg, others, node, events, clock, tasks }
+        Self {
+            api,
+            host,
+            addresses,
+            _runtime: runtime,
+            status,
+            ready_at,
+            pleg,
+            others,
+            node,
+            events,
+            clock,
+            tasks,
+        }
     }
 
     /// A node that was just registered and is ready.
@@ -97,7 +117,7 @@ impl Bed {
 
     /// The host is looked at.
     fn look(&self) {
-        self.host.send_replace(Some(facts().host));
+        self.host.send_replace(Some(facts().host.machine));
     }
 
     fn stored(&self) -> Option<Node> {
@@ -239,7 +259,7 @@ async fn what_others_write_survives_a_day() {
         });
         // Ours change as well, beside theirs.
         let memory = (1 + u64::try_from(turn).unwrap()) << 30;
-        bed.host.send_modify(|host| host.as_mut().unwrap().machine.memory = memory);
+        bed.host.send_modify(|host| host.as_mut().unwrap().memory = memory);
         bed.status.send_modify(|status| status.as_mut().unwrap().network.status = turn % 5 != 0);
         sleep(Duration::from_secs(600)).await;
         let node = bed.stored().unwrap();
@@ -365,4 +385,17 @@ async fn the_lease_is_renewed_while_the_status_hangs() {
     assert!(renewals >= 57, "{renewals} renewals in 10 minutes");
     bed.api.heal();
     assert!(bed.time_until(|node| message(node) == "x").await < Duration::from_secs(61));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_new_address_is_told_at_once() {
+    let bed = Bed::registered(settings()).await;
+    let ip: IpAddr = "10.77.0.2".parse().unwrap();
+    bed.addresses.send_replace(Some([ip].into()));
+    let has_it = |node: &Node| {
+        let mut addresses = node.status.iter().flat_map(|status| status.addresses.iter().flatten());
+        addresses.any(|address| address.type_ == "InternalIP" && address.address == ip.to_string())
+    };
+    let taken = bed.time_until(has_it).await;
+    assert!(taken < Duration::from_secs(1), "{taken:?}");
 }

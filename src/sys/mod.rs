@@ -1,5 +1,6 @@
 //! The host: memory, names, mounts, own process limits, kernel facts. Does not know what a pod is.
 
+mod address_changes;
 mod addresses;
 mod changes;
 mod cni_results;
@@ -18,6 +19,7 @@ mod shims;
 pub(crate) mod testing;
 mod watch;
 
+pub use address_changes::AddressChanges;
 pub use addresses::{is_own_ip, outgoing_ips};
 pub use changes::{Changes, Progress};
 pub use cni_results::{CNI_RESULTS, is_of_broken_result, remove_broken_results};

@@ -65,6 +65,16 @@ impl Node {
         Ok(())
     }
 
+    /// Gives the host a further address, which the agent is to tell as the node's from its next start on. Returns it. The API
+    /// server's host does not know the way to it.
+    pub fn readdress(&mut self) -> Result<String> {
+        let number = self.place.address.rsplit('.').next().unwrap_or_default().to_owned();
+        let address = format!("10.77.2.{number}");
+        self.host.netns().ip(&[&format!("address add {address}/32 dev lo")])?;
+        self.place.address.clone_from(&address);
+        Ok(address)
+    }
+
     /// Starts kube-proxy, so that services have their addresses on this node.
     pub fn start_proxy(&mut self) -> Result<()> {
         let log = self.host.dirs().state.join("kube-proxy.log");

@@ -99,6 +99,15 @@ impl FakeHost {
         self.launch(Some(&kubeconfig), extra).await
     }
 
+    /// The same with this kubeconfig, if any: the flag names a file in any case.
+    pub async fn join_by(&self, text: Option<&str>) -> Result<Daemon> {
+        let kubeconfig = self.directory().join("kubeconfig");
+        if let Some(text) = text {
+            fs::write(&kubeconfig, text).with_context(|| format!("writing {}", kubeconfig.display()))?;
+        }
+        self.launch(Some(&kubeconfig), "").await
+    }
+
     async fn launch(&self, kubeconfig: Option<&Path>, extra: &str) -> Result<Daemon> {
         let extra = format!("cgroupsPerQOS: false\nenforceNodeAllocatable: [none]\n{extra}");
         let setup = Setup {

@@ -1,7 +1,9 @@
 //! Pods the kubelet refuses: their phase, reason and message.
 
 use hostlet_integration::cluster::{Tenant, check};
-use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::api::core::v1::{Node, Pod};
+use kube::Api;
+use kube::api::{Patch, PatchParams};
 use serde_json::{Value, json};
 
 use crate::support::{IDLE, SOON, phase, pod, run, wait_for_object};
@@ -44,4 +46,26 @@ async fn pods_that_do_not_fit_fail_with_upstreams_reasons() {
     let mut sysctl = pod("sysctl", IDLE);
     sysctl["spec"]["securityContext"] = json!({"sysctls": [{"name": "net.core.somaxconn", "value": "1"}]});
     refused(&tenant, sysctl, "refused-sysctl").await;
+}
+
+#[tokio::test]
+async fn a_pod_is_judged_by_the_label_its_node_was_given_just_before() {
+    let tenant = Tenant::new("labelled", 1).await.unwrap();
+    let name = tenant.nodes[0].name().to_owned();
+    let nodes: Api<Node> = Api::all(tenant.client());
+    for rack in ["1", "2", "3"] {
+        let label = json!({"metadata": {"labels": {format!("example.com/rack-{rack}"): ""}}});
+        nodes.patch(&name, &PatchParams::default(), &Patch::Strategic(label)).await.unwrap();
+        let mut fits = pod(&format!("fits-{rack}"), "true");
+        fits["spec"]["nodeName"] = json!(name);
+        fits["spec"]["restartPolicy"] = json!("Never");
+        fits["spec"]["nodeSelector"] = json!({format!("example.com/rack-{rack}"): ""});
+        tenant.create_pod(fits).await.unwrap();
+    }
+    for rack in ["1", "2", "3"] {
+        let pods = tenant.api::<Pod>();
+        let ended = |pod: &Pod| matches!(phase(pod), "Succeeded" | "Failed");
+        let pod = wait_for_object(&pods, &format!("fits-{rack}"), SOON, ended).await.unwrap();
+        assert_eq!(phase(&pod), "Succeeded", "{:?}", pod.status);
+    }
 }

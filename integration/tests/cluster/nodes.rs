@@ -199,3 +199,36 @@ async fn a_node_is_not_ready_without_its_agent_and_ready_with_it_again() {
     assert_eq!(container_id(&before), container_id(&after));
     assert_eq!(statuses(&after)[0].restart_count, 0);
 }
+
+#[tokio::test]
+async fn a_node_that_starts_with_another_address_tells_it_with_its_first_status_and_its_pods_too() {
+    let mut tenant = Tenant::new("readdress", 1).await.unwrap();
+    let mut on_host = pod("on-host", IDLE);
+    on_host["spec"]["hostNetwork"] = json!(true);
+    run(&tenant, on_host).await.unwrap();
+    run(&tenant, pod("beside", IDLE)).await.unwrap();
+    tenant.nodes[0].stop_agent().await.unwrap();
+    let address = tenant.nodes[0].readdress().unwrap();
+    tenant.nodes[0].start_agent().unwrap();
+
+    let nodes: Api<Node> = Api::all(tenant.client());
+    let told = |node: &Node| {
+        let internal = |(kind, told): (&str, &str)| kind == "InternalIP" && told == address;
+        let addresses = status(node).addresses.unwrap_or_default();
+        addresses.iter().any(|told| internal((&told.type_, &told.address)))
+    };
+    let node = wait_for_object(&nodes, tenant.nodes[0].name(), SOON, told).await.unwrap();
+    let internal = status(&node).addresses.into_iter().flatten().filter(|told| told.type_ == "InternalIP");
+    assert_eq!(internal.count(), 1, "the one before is gone");
+    let pods = tenant.api::<Pod>();
+    for name in ["on-host", "beside"] {
+        let follows = |pod: &Pod| {
+            let status = pod.status.clone().unwrap_or_default();
+            let hosts: Vec<String> = status.host_ips.into_iter().flatten().map(|host| host.ip).collect();
+            status.host_ip.as_ref() == Some(&address) && hosts == [address.clone()]
+        };
+        let seen = wait_for_object(&pods, name, SOON, follows).await.unwrap();
+        let pod_ip = seen.status.unwrap_or_default().pod_ip;
+        assert_eq!(pod_ip.as_ref() == Some(&address), name == "on-host", "{pod_ip:?}");
+    }
+}

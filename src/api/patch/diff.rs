@@ -116,8 +116,8 @@ fn lists(strategy: Strategy, field: &str, before: &[Value], now: &[Value], patch
         Strategy::Keyed { key, .. } if is_whole(field, key, before, now) => {
             let mut items = now.to_vec();
             items.push(Value::Object(Map::from_iter([("$patch".to_owned(), "replace".into())])));
+            // In their own order: an API server refuses to be told an order beside the directive.
             patch.insert(field.to_owned(), Value::Array(items));
-            patch.insert(order, Value::Array(keys(key, now)));
         }
         Strategy::Keyed { key, item } => {
             let items = keyed(key, item, before, now);

@@ -28,13 +28,30 @@ pub struct LaneCounts {
 pub struct Connections(Arc<Mutex<Vec<Arc<Lane>>>>);
 
 impl Connections {
+    /// Counts one more lane. One of the same purpose whose client was made anew is counted for as long as it carries
+    /// anything.
     pub(super) fn add(&self, lane: Arc<Lane>) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).push(lane);
+        let mut lanes = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        lanes.retain(|known| Arc::strong_count(known) > 1);
+        lanes.push(lane);
     }
 
-    /// The counts of each kind.
+    /// The counts of each purpose.
     pub fn counts(&self) -> Vec<LaneCounts> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).iter().map(|lane| lane.counts()).collect()
+        let mut all: Vec<LaneCounts> = Vec::new();
+        for lane in self.0.lock().unwrap_or_else(PoisonError::into_inner).iter() {
+            let counts = lane.counts();
+            match all.iter_mut().find(|known| known.purpose == counts.purpose) {
+                Some(known) => {
+                    known.open += counts.open;
+                    known.streams += counts.streams;
+                    known.made += counts.made;
+                    known.lost += counts.lost;
+                }
+                None => all.push(counts),
+            }
+        }
+        all
     }
 }
 

@@ -9,6 +9,7 @@ mod service;
 #[cfg(test)]
 mod tests;
 
+pub(super) use connection::AnswerBody;
 pub use lane::{Connections, LaneCounts};
 pub(super) use service::Pool;
 pub use service::Purpose;

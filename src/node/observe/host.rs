@@ -1,33 +1,24 @@
 //! Looking at the host.
 
-use std::net::IpAddr;
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::watch;
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
-use super::address::{AddressError, Known, choose, needs_lookup};
-use crate::node::{HostFacts, Settings};
-use crate::sys::{Machine, SysError, is_own_ip, outgoing_ips};
+use crate::sys::{Machine, SysError};
 use crate::telemetry::Changed;
 use crate::types::error_chain;
 
-/// Pause between two looks. Memory, disks and addresses rarely change.
+/// Pause between two looks. Memory and disks rarely change.
 const PERIOD: Duration = Duration::from_secs(60);
 
-/// Pause after a look that failed. Not shorter: each look may leave a thread behind that waits for a name server.
+/// Pause after a look that failed.
 const PERIOD_FAILING: Duration = Duration::from_secs(5);
-
-/// How long DNS may take to say which address the node's name has.
-const LOOKUP: Duration = Duration::from_secs(5);
 
 /// Looks at the host.
 pub struct HostObserver {
-    /// What the node is to be.
-    pub settings: Arc<Settings>,
     /// `/`, but in tests.
     pub root: PathBuf,
     /// The daemon's own directory. (`--root-dir`)
@@ -36,7 +27,7 @@ pub struct HostObserver {
 
 impl HostObserver {
     /// Shows the host until cancelled.
-    pub async fn run(self, host: watch::Sender<Option<HostFacts>>, cancel: CancellationToken) {
+    pub async fn run(self, host: watch::Sender<Option<Machine>>, cancel: CancellationToken) {
         let mut trouble = Changed::new();
         loop {
             let looked = tokio::select! {
@@ -46,13 +37,13 @@ impl HostObserver {
                 looked = self.look() => looked,
             };
             let problem = match looked {
-                Ok((facts, problem)) => {
+                Ok(machine) => {
                     host.send_if_modified(|old| {
-                        let changed = old.as_ref() != Some(&facts);
-                        *old = Some(facts);
+                        let changed = old.as_ref() != Some(&machine);
+                        *old = Some(machine);
                         changed
                     });
-                    problem.map(|error| error.to_string())
+                    None
                 }
                 Err(error) => Some(error_chain(&error)),
             };
@@ -71,53 +62,30 @@ impl HostObserver {
         }
     }
 
-    /// The facts, and why there is no address if there is none.
-    async fn look(&self) -> Result<(HostFacts, Option<AddressError>), SysError> {
+    async fn look(&self) -> Result<Machine, SysError> {
         let (root, own) = (self.root.clone(), self.own.clone());
         let reading = tokio::task::spawn_blocking(move || Machine::read(&root, &own)).await;
         // It does not panic, and is not cancelled but with the runtime itself.
-        let machine = reading.unwrap_or_else(|_| Ok(Machine::default()))?;
-        let Settings { name, node_ips, .. } = &*self.settings;
-        let by_name = if needs_lookup(node_ips, name) { lookup(name).await } else { Vec::new() };
-        let known =
-            Known { given: node_ips, by_name: &by_name, outgoing: &outgoing_ips(), is_own: &is_own_ip };
-        let (addresses, problem) = match choose(name, &known) {
-            Ok(addresses) => (addresses, None),
-            Err(error) => (Vec::new(), Some(error)),
-        };
-        Ok((HostFacts { machine, addresses }, problem))
-    }
-}
-
-/// What DNS says; nothing if it says nothing in time.
-async fn lookup(name: &str) -> Vec<IpAddr> {
-    match tokio::time::timeout(LOOKUP, tokio::net::lookup_host((name, 0))).await {
-        Ok(Ok(found)) => found.map(|address| address.ip()).collect(),
-        Ok(Err(_)) | Err(_) => Vec::new(),
+        reading.unwrap_or_else(|_| Ok(Machine::default()))
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::node::testing;
 
     #[tokio::test]
     async fn this_host_is_shown() {
-        let mut settings = testing::settings();
-        // A name that needs no lookup.
-        settings.name = "10.0.0.9".to_owned();
         let (show, mut host) = watch::channel(None);
         let cancel = CancellationToken::new();
-        let observer = HostObserver { settings: Arc::new(settings), root: "/".into(), own: "/".into() };
+        let observer = HostObserver { root: "/".into(), own: "/".into() };
         let task = observer.run(show, cancel.clone());
         let seen = async {
-            let facts = host.wait_for(Option::is_some).await.unwrap().clone().unwrap();
+            let machine = host.wait_for(Option::is_some).await.unwrap().clone().unwrap();
             cancel.cancel();
-            facts
+            machine
         };
-        let ((), facts) = tokio::join!(task, seen);
-        assert!(facts.machine.memory > 0);
-        assert_eq!(facts.addresses, ["10.0.0.9".parse::<IpAddr>().unwrap()]);
+        let ((), machine) = tokio::join!(task, seen);
+        assert!(machine.memory > 0);
     }
 }

@@ -2,8 +2,10 @@
 //! server or a runtime that hangs delays nobody.
 
 mod address;
+mod addresses;
 mod host;
 mod runtime;
 
+pub use addresses::AddressObserver;
 pub use host::HostObserver;
 pub use runtime::observe_runtime;

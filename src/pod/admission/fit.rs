@@ -104,7 +104,12 @@ pub(super) enum Unfit {
     /// Only for want of these; ending others would help.
     Lacking(Vec<Lack>),
     /// Whatever ends.
-    Never(Refusal),
+    Never {
+        /// Why.
+        refusal: Refusal,
+        /// Whether others could change that at any moment: it is for the labels or taints of the Node.
+        by_node: bool,
+    },
 }
 
 impl Unfit {
@@ -112,7 +117,7 @@ impl Unfit {
     pub(super) fn refusal(&self) -> Option<Refusal> {
         match self {
             Self::Lacking(lacks) => lacks.first().map(Lack::refusal),
-            Self::Never(refusal) => Some(refusal.clone()),
+            Self::Never { refusal, by_node: _ } => Some(refusal.clone()),
         }
     }
 }
@@ -120,10 +125,10 @@ impl Unfit {
 /// Whether `pod` fits on `node` beside `others`.
 pub(super) fn fit(pod: &Pod, node: &NodeView, others: &[&Pod]) -> Result<(), Unfit> {
     let lacks = lacks(pod, node, others);
-    let Some(other) = misplaced(pod, node, others) else {
+    let Some((other, by_node)) = misplaced(pod, node, others) else {
         return if lacks.is_empty() { Ok(()) } else { Err(Unfit::Lacking(lacks)) };
     };
-    Err(Unfit::Never(lacks.first().map_or(other, Lack::refusal)))
+    Err(Unfit::Never { refusal: lacks.first().map_or(other, Lack::refusal), by_node })
 }
 
 fn lacks(pod: &Pod, node: &NodeView, others: &[&Pod]) -> Vec<Lack> {
@@ -145,25 +150,26 @@ fn lacks(pod: &Pod, node: &NodeView, others: &[&Pod]) -> Vec<Lack> {
     lacks.collect()
 }
 
-/// What but resources keeps a pod from running here.
-fn misplaced(pod: &Pod, node: &NodeView, others: &[&Pod]) -> Option<Refusal> {
+/// What but resources keeps a pod from running here, and whether that is the Node's labels or taints.
+fn misplaced(pod: &Pod, node: &NodeView, others: &[&Pod]) -> Option<(Refusal, bool)> {
     let spec = PodView::from(pod).spec;
-    let failed = |predicate: &'static str, detail: &str| {
-        Some(Refusal { reason: predicate, message: format!("Predicate {predicate} failed: {detail}") })
+    let failed = |predicate: &'static str, detail: &str, by_node| {
+        let message = format!("Predicate {predicate} failed: {detail}");
+        Some((Refusal { reason: predicate, message }, by_node))
     };
     if !affinity::matches(spec, &node.name, &node.labels) {
-        return failed("NodeAffinity", "node(s) didn't match Pod's node affinity/selector");
+        return failed("NodeAffinity", "node(s) didn't match Pod's node affinity/selector", true);
     }
     let taken: HashSet<HostPort> = others.iter().flat_map(|other| host_ports(other)).collect();
     if host_ports(pod).iter().any(|port| taken.iter().any(|other| port.conflicts(other))) {
-        return failed("NodePorts", "node(s) didn't have free ports for the requested pod ports");
+        return failed("NodePorts", "node(s) didn't have free ports for the requested pod ports", false);
     }
     let tolerations = spec.tolerations.as_deref().unwrap_or_default();
     let is_untolerated = |taint: &Taint| {
         taint.effect == "NoExecute" && !tolerations.iter().any(|toleration| tolerates(toleration, taint))
     };
     if !is_static(pod) && node.taints.iter().any(is_untolerated) {
-        return failed("TaintToleration", "node(s) had taints that the pod didn't tolerate");
+        return failed("TaintToleration", "node(s) had taints that the pod didn't tolerate", true);
     }
     None
 }
@@ -318,7 +324,7 @@ mod tests {
         let mut misplaced = asking(json!({"cpu": "9"}));
         misplaced.spec.as_mut().unwrap().node_selector = Some([("a".to_owned(), "b".to_owned())].into());
         let unfit = fit(&misplaced, &node(), &[]).unwrap_err();
-        assert!(matches!(&unfit, Unfit::Never(refusal) if refusal.reason == "OutOfcpu"), "{unfit:?}");
+        assert!(matches!(&unfit, Unfit::Never { refusal, .. } if refusal.reason == "OutOfcpu"), "{unfit:?}");
         misplaced.spec.as_mut().unwrap().containers.clear();
         assert_eq!(
             told(&misplaced, &[]).1,

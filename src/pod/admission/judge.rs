@@ -2,7 +2,8 @@
 //! makes room.
 //!
 //! A pod is judged once. One that was admitted runs until its source drops it, also under a new daemon: what changed on
-//! the node since is no reason to end what runs. One that the API server gave us and that was refused stays refused. A
+//! the node since is no reason to end what runs. One that the API server gave us and that was refused stays refused, so
+//! it is not refused for labels or taints of the Node before that was read anew. A
 //! refused manifest is judged again with every change of the sources: nobody else could make another pod of it.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -46,6 +47,9 @@ pub(super) struct Asked<'a> {
     pub(super) node: &'a NodeView,
     /// Whether the labels and taints in `node` are those of the cluster. New pods of the API server wait for that.
     pub(super) is_node_known: bool,
+    /// The API server's pods for which the Node was read since they came; none if there is no Node to read, and every judgement
+    /// is sure. Others are not refused for labels and taints, which may have changed just before they came.
+    pub(super) sure: Option<&'a HashSet<PodUid>>,
 }
 
 /// What came of it.
@@ -55,6 +59,8 @@ pub(super) struct Judgement {
     pub(super) refused: Vec<RefusedPod>,
     /// Whether a pod waits until others have made room.
     pub(super) is_waiting: bool,
+    /// Pods that the Node, as it was last seen, does not take. They wait until it was read anew.
+    pub(super) doubtful: HashSet<PodUid>,
 }
 
 /// A pod that a source names.
@@ -79,6 +85,8 @@ enum Verdict {
     Refused(Refusal),
     /// Others are making room for it.
     Waits,
+    /// The Node does not take it, if it still is what was last seen.
+    Doubtful,
 }
 
 impl Judge {
@@ -116,6 +124,7 @@ impl Judge {
                 }
                 Verdict::Refused(refusal) => judgement.refused.push(self.refuse(candidate.pod, refusal)),
                 Verdict::Waits => judgement.is_waiting = true,
+                Verdict::Doubtful => drop(judgement.doubtful.insert(pod_uid(candidate.pod))),
             }
         }
         judgement.wanted.ended = self.preempted.clone();
@@ -151,13 +160,17 @@ impl Judge {
             Ok(()) => return Verdict::Admitted,
             Err(unfit) => unfit,
         };
-        let refused = |unfit: &Unfit| unfit.refusal().map_or(Verdict::Waits, Verdict::Refused);
+        let is_sure = candidate.is_manifest || asked.sure.is_none_or(|sure| sure.contains(&pod_uid(pod)));
+        let refused = |unfit: &Unfit| match unfit {
+            Unfit::Never { by_node: true, .. } if !is_sure => Verdict::Doubtful,
+            unfit => unfit.refusal().map_or(Verdict::Waits, Verdict::Refused),
+        };
         if !is_critical(pod) {
             return refused(&unfit);
         }
         match beside(&staying.iter().collect::<Vec<_>>()) {
             Ok(()) => Verdict::Waits,
-            Err(unfit @ Unfit::Never(_)) => refused(&unfit),
+            Err(unfit @ Unfit::Never { .. }) => refused(&unfit),
             Err(Unfit::Lacking(lacks)) => match victims(pod, &lacks, &staying) {
                 Some(victims) => {
                     let end = |victim: &Arc<Pod>| (pod_uid(victim), make_room());

@@ -1,5 +1,6 @@
 //! Judgements of pods of both sources, one after the other.
 
+use k8s_openapi::api::core::v1::Taint;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use proptest::prelude::*;
 use serde_json::json;
@@ -21,6 +22,7 @@ struct World {
     ended: HashSet<PodUid>,
     node: NodeView,
     is_node_known: bool,
+    sure: Option<HashSet<PodUid>>,
     judgements: i64,
 }
 
@@ -35,6 +37,7 @@ impl World {
             ended: HashSet::new(),
             node: NodeView { name: "n1".to_owned(), allocatable, ..NodeView::default() },
             is_node_known: true,
+            sure: None,
             judgements: 0,
         }
     }
@@ -66,6 +69,7 @@ impl World {
             ended: &self.ended,
             node: &self.node,
             is_node_known: self.is_node_known,
+            sure: self.sure.as_ref(),
         });
         let now = Timestamp::from_second(self.judgements).unwrap();
         let uids: Vec<PodUid> = judgement.wanted.pods.iter().map(|pod| pod_uid(pod)).collect();
@@ -275,4 +279,20 @@ proptest! {
             before = wanted;
         }
     }
+}
+
+#[test]
+fn nobody_is_refused_by_a_node_that_may_have_changed() {
+    let mut world = World::new(9);
+    world.sure = Some(HashSet::new());
+    let effect = "NoExecute".to_owned();
+    world.node.taints = vec![Taint { key: "k".to_owned(), effect, ..Taint::default() }];
+    world.give(api("given", 1, "0"));
+    let judgement = world.judge();
+    assert!(judgement.refused.is_empty() && judgement.wanted.pods.is_empty());
+    assert_eq!(judgement.doubtful.len(), 1);
+    world.sure = Some(judgement.doubtful);
+    let judgement = world.judge();
+    assert_eq!(refused(&judgement), [pair("given", "TaintToleration")]);
+    assert!(judgement.doubtful.is_empty());
 }

@@ -8,6 +8,7 @@ mod fit;
 mod judge;
 mod node;
 mod refusal;
+mod reread;
 mod sysctls;
 mod task;
 mod victims;

@@ -11,6 +11,8 @@ use super::AdmittedPods;
 use super::judge::{Asked, Judge, Judgement, PREEMPTED, PREEMPTING, sentences};
 use super::node::NodeView;
 use super::refusal::RefusedPod;
+use super::reread::Reread;
+use crate::node::NodeReader;
 use crate::pod::source::SourceState;
 use crate::pod::source::api::ApiState;
 use crate::pod::status::{Lifecycle, Phase};
@@ -28,6 +30,8 @@ pub struct AdmissionInputs {
     pub own: NodeView,
     /// The Node as the API server shows it; none before it is registered, and alone on a host.
     pub node: watch::Receiver<Option<Arc<Node>>>,
+    /// Reads the Node anew, into `node`; none alone on a host.
+    pub reader: Option<NodeReader>,
     /// Which pods have ended.
     pub board: StatusBoard,
     /// Sysctls beyond the safe ones: names, or starts of names followed by `*`. (`allowedUnsafeSysctls`)
@@ -59,6 +63,8 @@ pub struct Admission {
     judged_of: Option<Question>,
     /// Whether a pod waits for room.
     is_waiting: bool,
+    /// The reading of the Node for pods that it does not take as it was last seen.
+    reread: Reread,
 }
 
 /// What a judgement is made from, but for what has ended. Two are the same if they ask about the very same pods.
@@ -87,9 +93,10 @@ impl Question {
 
 impl Admission {
     /// Goes by `inputs`; tells `judged`.
-    pub fn new(inputs: AdmissionInputs, judged: Judged) -> Self {
+    pub fn new(mut inputs: AdmissionInputs, judged: Judged) -> Self {
         let judge = Judge::new(inputs.allowed_unsafe_sysctls.clone());
-        Self { inputs, judged, judge, told: HashMap::new(), judged_of: None, is_waiting: false }
+        let reread = Reread::new(inputs.reader.take());
+        Self { inputs, judged, judge, told: HashMap::new(), judged_of: None, is_waiting: false, reread }
     }
 
     /// Judges until cancelled.
@@ -106,6 +113,8 @@ impl Admission {
                 Ok(()) = self.inputs.node.changed() => {}
                 // Pods end all the time; that matters only to those who wait for room.
                 Ok(()) = changes.changed(), if self.is_waiting => {}
+                // Cancel-safe: see there.
+                () = self.reread.done() => self.judged_of = None,
             }
         }
     }
@@ -143,7 +152,9 @@ impl Admission {
             ended: &ended,
             node: &question.node,
             is_node_known: question.is_node_known,
+            sure: self.reread.sure(),
         });
+        self.reread.ask(judgement.doubtful.clone());
         self.judged.admitted.note(&question.manifests, &judgement.wanted, self.judged.clock.now());
         self.say_what_is_not_done(&question.api, &judgement);
         self.is_waiting = judgement.is_waiting;

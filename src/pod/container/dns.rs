@@ -117,7 +117,7 @@ fn host_config(resolver: DnsConfig, host: &HostSettings) -> DnsConfig {
         return resolver;
     }
     let loopback = |ip: &IpAddr| if ip.is_ipv6() { "::1" } else { "127.0.0.1" }.to_owned();
-    let mut servers: Vec<String> = host.node_ips.iter().map(loopback).collect();
+    let mut servers: Vec<String> = host.node_ips.now().iter().map(loopback).collect();
     if servers.is_empty() {
         servers.push("127.0.0.1".to_owned());
     }

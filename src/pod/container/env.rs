@@ -221,6 +221,7 @@ fn field_value(
         return Ok(map.as_ref().and_then(|map| map.get(key)).cloned().unwrap_or_default());
     }
     let text = |value: &str| Ok(value.to_owned());
+    let node_ips = host.node_ips.now();
     let list = |ips: &[IpAddr]| ips.iter().map(IpAddr::to_string).collect::<Vec<_>>().join(",");
     match path {
         "metadata.name" => text(pod.name),
@@ -229,13 +230,13 @@ fn field_value(
         // Of a manifest the field is not set by a scheduler; the pod runs on this node all the same.
         "spec.nodeName" => text(pod.spec.node_name.as_deref().unwrap_or(&host.node_name)),
         "spec.serviceAccountName" => text(pod.spec.service_account_name.as_deref().unwrap_or_default()),
-        "status.hostIP" => Ok(host.node_ips.first().ok_or(ConfigError::NoHostAddress)?.to_string()),
-        "status.hostIPs" if host.node_ips.is_empty() => Err(ConfigError::NoHostAddress),
-        "status.hostIPs" => Ok(list(&host.node_ips)),
+        "status.hostIP" => Ok(node_ips.first().ok_or(ConfigError::NoHostAddress)?.to_string()),
+        "status.hostIPs" if node_ips.is_empty() => Err(ConfigError::NoHostAddress),
+        "status.hostIPs" => Ok(list(&node_ips)),
         "status.podIP" => {
-            Ok(primary_first(pod_ips, &host.node_ips).first().map(IpAddr::to_string).unwrap_or_default())
+            Ok(primary_first(pod_ips, &node_ips).first().map(IpAddr::to_string).unwrap_or_default())
         }
-        "status.podIPs" => Ok(list(&primary_first(pod_ips, &host.node_ips))),
+        "status.podIPs" => Ok(list(&primary_first(pod_ips, &node_ips))),
         _ => Err(ConfigError::FieldPath(path.to_owned())),
     }
 }

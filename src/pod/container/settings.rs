@@ -1,10 +1,12 @@
-//! What of the host and of the node's configuration the builders need. Built once at start; never changes.
+//! What of the host and of the node's configuration the builders need. Built once at start; nothing of it changes
+//! but the addresses.
 
 use std::net::IpAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use super::kernel::KernelFacts;
+use crate::node::NodeAddresses;
 use crate::volume::NodeAmounts;
 
 /// The host as the configurations of sandboxes and containers see it.
@@ -17,7 +19,7 @@ pub struct HostSettings {
     /// Name of the node.
     pub node_name: String,
     /// Addresses of the node, primary first; at most one per family.
-    pub node_ips: Vec<IpAddr>,
+    pub node_ips: NodeAddresses,
     /// DNS domain of the cluster; empty for none.
     pub cluster_domain: String,
     /// Addresses of the cluster's DNS service; empty for none.

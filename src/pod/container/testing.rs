@@ -6,6 +6,7 @@ use k8s_openapi::api::core::v1::Pod;
 use serde_json::{Value, json};
 
 use super::{HostSettings, KernelFacts};
+use crate::node::NodeAddresses;
 use crate::volume::NodeAmounts;
 
 /// A node on cgroup v1 with cluster DNS and 8 GiB of memory.
@@ -14,7 +15,7 @@ pub(crate) fn host() -> HostSettings {
         root_dir: "/var/lib/kubelet".into(),
         pod_logs_dir: "/var/log/pods".into(),
         node_name: "node1".into(),
-        node_ips: vec!["192.0.2.1".parse().unwrap()],
+        node_ips: NodeAddresses::fixed(["192.0.2.1".parse().unwrap()]),
         cluster_domain: "cluster.local".into(),
         cluster_dns: vec!["10.96.0.10".parse().unwrap()],
         resolv_conf: Some("/etc/resolv.conf".into()),

@@ -1,6 +1,8 @@
 //! All pods of this node by UID, each with its worker.
 
 #[cfg(test)]
+mod address_tests;
+#[cfg(test)]
 mod cut_short_tests;
 #[cfg(test)]
 mod fault_tests;

@@ -16,6 +16,7 @@ use super::lives::{Effect, Lives};
 use super::sweep::{Sweep, Swept};
 use super::workers::{Word, Workers};
 use crate::cri::ContainerState;
+use crate::node::NodeAddresses;
 use crate::pleg::PlegHandle;
 use crate::pod::worker::{
     KillRequest, Outcome, PodSyncer, PodUpdate, Report, Retry, StatusOverride, Subject, UpdateKind,
@@ -90,6 +91,8 @@ pub struct PodTable {
     /// Whether `desired` changed since what pods share was last told of it.
     is_share_due: bool,
     chance: StdRng,
+    /// What statuses say of the node's addresses.
+    addresses: NodeAddresses,
 }
 
 impl PodTable {
@@ -116,7 +119,15 @@ impl PodTable {
             housekeeping: Instant::now(),
             is_share_due: true,
             chance,
+            addresses: NodeAddresses::fixed([]),
         }
+    }
+
+    /// The same on a node with these addresses: when they change, all pods are worked on anew, as their statuses have them, and
+    /// as a container may wait for one.
+    pub fn at(mut self, addresses: NodeAddresses) -> Self {
+        self.addresses = addresses;
+        self
     }
 
     /// The same after a daemon that had admitted these, in that order. Those that no source names are ended, once every
@@ -136,6 +147,7 @@ impl PodTable {
         let syncer = self.workers.syncer().clone();
         let mut wanted = self.wanted.clone();
         let mut wanted_ended = false;
+        let mut addresses = self.addresses.clone();
         loop {
             let due = self.lives.next_due();
             // Biased, so that what happens at one moment is taken in in the same order in every run: orders first, what the
@@ -181,6 +193,8 @@ impl PodTable {
                         self.ask_for_housekeeping();
                     }
                 }
+                // Cancel-safe: see there.
+                () = addresses.changed() => self.wake_all(),
                 // Cancel-safe: news are taken only when they are returned.
                 uid = syncer.news() => {
                     let effects = self.lives.wake(&uid);
@@ -195,6 +209,14 @@ impl PodTable {
         let effects = self.lives.completed(uid, outcome, Instant::now(), chance);
         self.workers.scheduled(uid, self.lives.due_of(uid));
         effects
+    }
+
+    fn wake_all(&mut self) {
+        let uids: Vec<PodUid> = self.desired.keys().cloned().collect();
+        for uid in uids {
+            let effects = self.lives.wake(&uid);
+            self.carry_out(effects);
+        }
     }
 
     fn carry_out(&mut self, effects: Vec<Effect>) {

@@ -2,6 +2,7 @@
 //! daemon can be stopped and built anew while the runtime and the host's directories stay.
 
 use std::collections::BTreeMap;
+use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,6 +23,7 @@ use crate::cri::wire::{ContainerState, PodSandboxState};
 use crate::cri::{Operation, RuntimeCondition, RuntimeStatus};
 use crate::image::{Images, PullLimits};
 use crate::log::LogLayout;
+use crate::node::NodeAddresses;
 use crate::pleg::Pleg;
 use crate::pod::admission::{AdmittedPods, InheritedPod};
 use crate::pod::container::{HostSettings, testing::host};
@@ -73,6 +75,8 @@ pub(super) struct Node {
     pub(super) objects: FakeObjects,
     /// What the daemon knows of services; a daemon that starts takes it over.
     pub(super) service_env: ServiceEnv,
+    /// Where the node's addresses are shown, and what daemons see of them.
+    pub(super) addresses: (watch::Sender<Option<Arc<[IpAddr]>>>, NodeAddresses),
     clock: WallClock,
     root: TempDir,
     bound: usize,
@@ -131,6 +135,7 @@ impl Node {
             runtime,
             objects: FakeObjects::new(clock.clone()),
             service_env: ServiceEnv::none(),
+            addresses: NodeAddresses::new(),
             clock,
             root: directory(),
             bound,
@@ -144,6 +149,7 @@ impl Node {
         };
         std::fs::write(node.root.path().join("mountinfo"), "").unwrap();
         node.logs().create_roots().unwrap();
+        node.readdress(Some("192.0.2.1"));
         node.boot();
         node
     }
@@ -183,6 +189,7 @@ impl Node {
                 root_dir: root.to_owned(),
                 pod_logs_dir: self.logs().pod_logs_dir,
                 resolv_conf: None,
+                node_ips: self.addresses.1.clone(),
                 ..host()
             }),
             runtime_status: self.status.subscribe(),
@@ -215,13 +222,20 @@ impl Node {
             Duration::from_secs(60),
             StdRng::from_rng(&mut self.chance),
         );
-        let table = table.after(inherited.into_iter().map(|inherited| inherited.pod));
+        let table =
+            table.at(self.addresses.1.clone()).after(inherited.into_iter().map(|inherited| inherited.pod));
         let mut tasks = JoinSet::new();
         let cancel = CancellationToken::new();
         tasks.spawn(volume_task.run(cancel.clone()));
         tasks.spawn(pleg.run(cancel.clone()));
         tasks.spawn(table.run(cancel.clone()));
         self.daemon = Some(Daemon { tasks, cancel, wanted, board, store, admitted });
+    }
+
+    /// The node has this address from now on, or none.
+    pub(super) fn readdress(&self, ip: Option<&str>) {
+        let ips: Arc<[IpAddr]> = ip.into_iter().map(|ip| ip.parse().unwrap()).collect();
+        self.addresses.0.send_replace(Some(ips));
     }
 
     /// Ends the daemon in the middle of whatever it does.

@@ -54,7 +54,7 @@ impl Services {
             previous: memory.status.as_deref().or(pod.status.as_ref()),
             now: self.clock.now(),
             runtime_name: &self.host.runtime_name,
-            host_ips: &self.host.node_ips,
+            host_ips: &self.host.node_ips.now(),
         });
         // A pod that ran to its end is stopped too, but nobody would call it terminating.
         let is_stopping = lifecycle != Lifecycle::Active

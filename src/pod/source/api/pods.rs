@@ -130,6 +130,11 @@ impl ApiPods {
         is_news
     }
 
+    /// The API server can be read again. Answers whether that is news.
+    pub(super) fn recovered(&mut self) -> bool {
+        self.state.problem.take().is_some()
+    }
+
     fn put(&mut self, mut pod: Pod, before: Option<Arc<ApiPod>>, now: Timestamp) {
         // Half of the object's size, and of no use here.
         pod.metadata.managed_fields = None;

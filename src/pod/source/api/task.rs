@@ -11,7 +11,7 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use super::pods::{ApiPods, ApiState};
-use crate::api::{Objects, follow};
+use crate::api::{News, Objects, follow_with_recovery};
 
 /// How long the server keeps one watch open, seconds. kube takes a watch that is silent for 5 s longer for dead, so this
 /// bounds how long a connection that only seems to live can hide changes.
@@ -29,16 +29,16 @@ pub async fn run(
     tx: watch::Sender<ApiState>,
     cancel: CancellationToken,
 ) {
-    let pods = Objects::<Pod>::all(client);
     // The Node authorizer wants exactly this selector.
     let config =
         watcher::Config::default().fields(&format!("spec.nodeName={node_name}")).timeout(WATCH_SECONDS);
     let mut state = ApiPods::after(known);
     tx.send_replace(state.state().clone());
-    let following = follow(pods, config, |news| {
+    let following = follow_with_recovery(client, Objects::<Pod>::all, config, |news| {
         let changed = match news {
-            Ok(event) => state.apply(event, Timestamp::now()),
-            Err(trouble) => {
+            News::Event(event) => state.apply(event, Timestamp::now()),
+            News::Recovered => state.recovered(),
+            News::Trouble(trouble) => {
                 let is_news = state.failed(trouble.message.clone());
                 if is_news {
                     tracing::warn!(error = trouble.message, "cannot watch this node's pods; trying again");

@@ -5,6 +5,7 @@ use std::time::Duration;
 use k8s_openapi::api::core::v1::Pod;
 use serde_json::json;
 use tokio::sync::watch;
+use tokio::time::timeout;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::{ApiState, run};
@@ -98,4 +99,18 @@ async fn changes_come_through_cut_half_open_and_expired_watches() {
     source.put("f", "n1");
     wanted.push("f");
     source.names(&wanted).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_problem_ends_when_the_watch_is_open_again_though_nothing_changed() {
+    let mut source = start(FakeApi::new(WallClock::system()));
+    source.put("a", "n1");
+    source.names(&["a"]).await;
+    source.api.fail(ApiRule { times: 3, ..ApiRule::always("WATCH", "/pods", ApiFault::Reset) });
+    let has_problem = |state: &ApiState| state.problem.is_some();
+    timeout(Duration::from_secs(600), source.state.wait_for(has_problem)).await.unwrap().unwrap();
+    let is_over = |state: &ApiState| state.problem.is_none();
+    timeout(Duration::from_secs(600), source.state.wait_for(is_over)).await.unwrap().unwrap();
+    source.names(&["a"]).await;
+    assert_eq!(source.api.requests_of("GET", "/pods").len(), 1, "listed once");
 }

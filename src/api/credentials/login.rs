@@ -1,0 +1,292 @@
+//! One attempt to find out to whom requests go and who sends them: a kubeconfig, the files it names, its credential plugin.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use http::HeaderValue;
+use jiff::Timestamp;
+use kube::Config;
+use kube::client::ConfigExt;
+use kube::config::{KubeConfigOptions, Kubeconfig, NamedCluster};
+use serde_json::Value;
+
+use super::plugin::{self, PluginError, bearer};
+use crate::api::kubeconfig;
+use crate::sys::file_work;
+use crate::types::{error_chain, json};
+
+/// Why there are no credentials. What is wrong is a text where a source of kube's would repeat itself.
+#[derive(Debug, thiserror::Error)]
+pub(in crate::api) enum LoginError {
+    /// The file cannot be used.
+    #[error(
+        "--kubeconfig {}: {problem}; it must name a cluster, and the credentials of this node in a context that is current",
+        path.display()
+    )]
+    Kubeconfig { path: PathBuf, problem: String },
+    /// It names a proxy.
+    #[error(
+        "--kubeconfig {}: clusters[{cluster}].cluster.proxy-url: hostlet does not speak to an API server through a proxy yet; \
+         remove it, and let this node reach the server itself",
+        path.display()
+    )]
+    Proxy { path: PathBuf, cluster: usize },
+    /// The credentials or certificates in it cannot be used.
+    #[error("--kubeconfig {}: {problem}; correct or replace the credentials it names", path.display())]
+    Credentials { path: PathBuf, problem: String },
+    /// Its plugin issued none.
+    #[error("--kubeconfig {}: the credential plugin {command}: {}", path.display(), error_chain(problem))]
+    Plugin { path: PathBuf, command: String, problem: PluginError },
+}
+
+/// To whom requests go, and who sends them.
+#[derive(Clone, Debug)]
+pub(in crate::api) struct Login {
+    /// The cluster, and what its connections are made with: no credentials in it need a plugin or a file any more.
+    pub(in crate::api) config: Arc<Config>,
+    /// `Authorization`, if requests have one.
+    pub(in crate::api) authorization: Option<HeaderValue>,
+    /// What the connections depend on.
+    identity: Identity,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+struct Identity {
+    certificate: Value,
+    root_cert: Option<Vec<Vec<u8>>>,
+}
+
+impl Login {
+    /// Whether connections that were made for the other one serve this one too.
+    pub(in crate::api) fn shares_connections(&self, other: &Self) -> bool {
+        self.identity == other.identity
+    }
+}
+
+/// What an attempt gave, and when the next one should be.
+#[derive(Clone, Debug)]
+pub(super) struct Obtained {
+    pub(super) login: Login,
+    /// Whether another attempt could give something else: a plugin or a file is asked.
+    pub(super) is_renewable: bool,
+    /// Whether that is a plugin.
+    pub(super) is_issued: bool,
+    /// When it expires, if a plugin said so.
+    pub(super) expires: Option<Timestamp>,
+}
+
+/// Where credentials come from. The kubeconfig is read until it can be used, and not again: what runs stays with its cluster.
+#[derive(Debug)]
+pub(super) struct Origin {
+    path: PathBuf,
+    kubeconfig: Option<Kubeconfig>,
+}
+
+impl Origin {
+    pub(super) fn new(path: PathBuf) -> Self {
+        Self { path, kubeconfig: None }
+    }
+
+    /// Makes an attempt. Cancel-safe.
+    pub(super) async fn obtain(&mut self) -> Result<Obtained, LoginError> {
+        let kubeconfig = match self.kubeconfig.clone() {
+            Some(kubeconfig) => kubeconfig,
+            None => self.read().await?,
+        };
+        let obtained = self.log_in(kubeconfig.clone()).await?;
+        self.kubeconfig = Some(kubeconfig);
+        Ok(obtained)
+    }
+
+    async fn read(&self) -> Result<Kubeconfig, LoginError> {
+        let path = self.path.clone();
+        let read = file_work(move || kubeconfig::read(&path).map_err(|error| error.to_string())).await;
+        let kubeconfig = read.unwrap_or_else(|error| Err(error.to_string()));
+        let kubeconfig = kubeconfig.map_err(|problem| self.unusable(problem))?;
+        match kubeconfig.clusters.iter().position(has_proxy) {
+            Some(cluster) => Err(LoginError::Proxy { path: self.path.clone(), cluster }),
+            None => Ok(kubeconfig),
+        }
+    }
+
+    async fn log_in(&self, kubeconfig: Kubeconfig) -> Result<Obtained, LoginError> {
+        // It reads the CA's file.
+        let config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await;
+        let mut config = config.map_err(|error| self.unusable(error.to_string()))?;
+        let exec = config.auth_info.exec.take();
+        let auth = json::to_value(&config.auth_info).map_err(|error| self.refused(error.to_string()))?;
+        let read = file_work(move || read_files(auth)).await;
+        let files =
+            read.unwrap_or_else(|error| Err(error.to_string())).map_err(|problem| self.refused(problem))?;
+        let Files { mut auth, mut authorization, is_read } = files;
+        let mut expires = None;
+        let is_issued = exec.is_some() && authorization.is_none();
+        if let Some(exec) = exec.filter(|_| is_issued) {
+            let issued = plugin::run(&exec).await.map_err(|problem| LoginError::Plugin {
+                path: self.path.clone(),
+                command: exec.command.clone().unwrap_or_default(),
+                problem,
+            })?;
+            (authorization, expires) = (issued.authorization, issued.expires);
+            if let Some((certificate, key)) = issued.certificate {
+                auth["client-certificate-data"] = certificate.into();
+                auth["client-key-data"] = key.into();
+            }
+        }
+        config.auth_info = json::from_value(&auth).map_err(|error| self.refused(error.to_string()))?;
+        // Whether a connection could be made with it is known before anybody tries.
+        config.rustls_client_config().map_err(|error| self.refused(error.to_string()))?;
+        config.extra_headers_layer().map_err(|error| self.refused(error.to_string()))?;
+        let identity = Identity { certificate: auth, root_cert: config.root_cert.clone() };
+        let login = Login { config: Arc::new(config), authorization, identity };
+        Ok(Obtained { login, is_renewable: is_read || is_issued, is_issued, expires })
+    }
+
+    fn unusable(&self, problem: String) -> LoginError {
+        LoginError::Kubeconfig { path: self.path.clone(), problem }
+    }
+
+    fn refused(&self, problem: String) -> LoginError {
+        LoginError::Credentials { path: self.path.clone(), problem }
+    }
+}
+
+fn has_proxy(named: &NamedCluster) -> bool {
+    let url = named.cluster.as_ref().and_then(|cluster| cluster.proxy_url.as_deref());
+    url.is_some_and(|url| !url.is_empty())
+}
+
+/// What a user entry says without its plugin.
+struct Files {
+    /// The entry, with the content of its files in it and without what is in the header.
+    auth: Value,
+    authorization: Option<HeaderValue>,
+    /// Whether a file was read.
+    is_read: bool,
+}
+
+/// Reads the files that a user entry names. Of several ways to log in one wins, as with client-go.
+fn read_files(mut auth: Value) -> Result<Files, String> {
+    let mut take = |field: &str| {
+        let taken = auth.as_object_mut().and_then(|auth| auth.remove(field));
+        taken.as_ref().and_then(Value::as_str).filter(|text| !text.is_empty()).map(str::to_owned)
+    };
+    let (token, token_file) = (take("token"), take("tokenFile"));
+    let (username, password) = (take("username"), take("password"));
+    let (certificate, key) = (take("client-certificate"), take("client-key"));
+    let provider = auth.as_object_mut().and_then(|auth| auth.remove("auth-provider"));
+    let mut is_read = false;
+    let mut read = |path: &str| {
+        is_read = true;
+        std::fs::read(Path::new(path)).map_err(|error| format!("{path} cannot be read: {error}"))
+    };
+    for (field, path) in [("client-certificate-data", certificate), ("client-key-data", key)] {
+        let is_given = auth[field].as_str().is_some_and(|data| !data.is_empty());
+        if let Some(path) = path.filter(|_| !is_given) {
+            auth[field] = STANDARD.encode(read(&path)?).into();
+        }
+    }
+    let in_file =
+        token_file.map(|path| read(&path).map(|token| String::from_utf8_lossy(&token).into_owned()));
+    let token = match (in_file, token) {
+        (Some(Ok(in_file)), _) if !in_file.trim().is_empty() => Some(in_file),
+        (Some(Err(problem)), None) => return Err(problem),
+        (Some(Ok(_)), None) => return Err("the token's file is empty".to_owned()),
+        (_, token) => token,
+    };
+    let provided = provider.map(|provider| id_token(&provider)).transpose()?;
+    let authorization = match (token.or(provided), username, password) {
+        (Some(token), _, _) => {
+            Some(bearer(&token).ok_or("the token has characters that HTTP does not permit")?)
+        }
+        (None, Some(username), Some(password)) => {
+            let pair = STANDARD.encode(format!("{username}:{password}"));
+            let mut header =
+                HeaderValue::try_from(format!("Basic {pair}")).map_err(|error| error.to_string())?;
+            header.set_sensitive(true);
+            Some(header)
+        }
+        (None, _, _) => None,
+    };
+    Ok(Files { auth, authorization, is_read })
+}
+
+/// The token of a provider of former days that can be used as it is.
+fn id_token(provider: &Value) -> Result<String, String> {
+    let token = provider["config"]["id-token"].as_str().filter(|_| provider["name"] == "oidc");
+    let name = &provider["name"];
+    token
+        .map(str::to_owned)
+        .ok_or_else(|| format!("auth-provider {name} is not there any more; use a credential plugin (exec)"))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    const SERVER: &str = "clusters: [{name: a, cluster: {server: 'https://127.0.0.1:1'}}]";
+    const CONTEXT: &str = "contexts: [{name: c, context: {cluster: a, user: u}}]\ncurrent-context: c\n";
+
+    fn kubeconfig(user: &str) -> String {
+        format!("{SERVER}\nusers: [{{name: u, user: {user}}}]\n{CONTEXT}")
+    }
+
+    #[tokio::test]
+    async fn what_is_wrong_is_told_once_with_its_file_and_a_remedy() {
+        let dir = tempfile::TempDir::new().unwrap();
+        let path = dir.path().join("kubeconfig");
+        let files = kubeconfig("{client-certificate: /none.crt, client-key: /none.key}");
+        let proxied = files.replace("server:", "proxy-url: 'http://127.0.0.1:2', server:");
+        let damaged = kubeconfig(&format!(
+            "{{client-certificate-data: {0}, client-key-data: {0}}}",
+            STANDARD.encode("-----BEGIN CERTIFICATE-----\nnone\n-----END CERTIFICATE-----\n")
+        ));
+        let old = kubeconfig("{auth-provider: {name: gcp, config: {}}}");
+        let failing = kubeconfig(
+            "{exec: {apiVersion: client.authentication.k8s.io/v1, command: 'false', interactiveMode: Never}}",
+        );
+        for (text, problem, remedy) in [
+            (None, "No such file or directory", "must name a cluster"),
+            (Some("a: ["), "line 1 column", "must name a cluster"),
+            (Some("clusters: []"), "current context", "must name a cluster"),
+            (Some(files.as_str()), "/none.crt", "replace the credentials"),
+            (Some(damaged.as_str()), "", "replace the credentials"),
+            (Some(old.as_str()), "gcp", "use a credential plugin"),
+            (Some(proxied.as_str()), "clusters[0].cluster.proxy-url", "remove it"),
+            (Some(failing.as_str()), "exit status: 1", "credential plugin false"),
+        ] {
+            let _ = std::fs::remove_file(&path);
+            if let Some(text) = text {
+                std::fs::write(&path, text).unwrap();
+            }
+            let error = Origin::new(path.clone()).obtain().await.unwrap_err();
+            let told = error_chain(&error);
+            assert!(told.starts_with(&format!("--kubeconfig {}: ", path.display())), "{told}");
+            assert!(
+                told.contains(remedy) && (problem.is_empty() || told.matches(problem).count() == 1),
+                "{told}"
+            );
+            assert_eq!(told.lines().count(), 1, "{told}");
+        }
+    }
+
+    #[test]
+    fn one_way_to_log_in_wins() {
+        let dir = tempfile::TempDir::new().unwrap();
+        let file = dir.path().join("token");
+        std::fs::write(&file, "from-file\n").unwrap();
+        let file = file.display().to_string();
+        let header = |auth: Value| read_files(auth).map(|files| files.authorization);
+        assert_eq!(header(json!({"token": "t", "tokenFile": file})).unwrap(), bearer("from-file"));
+        assert_eq!(header(json!({"token": "t", "tokenFile": "/none"})).unwrap(), bearer("t"));
+        assert!(header(json!({"tokenFile": "/none"})).unwrap_err().contains("/none cannot be read"));
+        assert_eq!(header(json!({"username": "u", "password": "p"})).unwrap().unwrap(), "Basic dTpw");
+        let provider = json!({"name": "oidc", "config": {"id-token": "i"}});
+        assert_eq!(header(json!({"auth-provider": provider})).unwrap(), bearer("i"));
+        assert_eq!(header(json!({"as": "somebody"})).unwrap(), None);
+    }
+}

@@ -1,0 +1,312 @@
+//! Credential plugins (Kubernetes docs, "client-go credential plugins"): runs one, and reads what it issued. Never longer than a
+//! time limit, and never leaves a process behind.
+
+use std::process::{ExitStatus, Stdio};
+use std::time::Duration;
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use http::HeaderValue;
+use jiff::Timestamp;
+use kube::config::{ExecConfig, ExecInteractiveMode};
+use nix::sys::signal::{Signal, killpg};
+use nix::unistd::Pid;
+use serde::Deserialize;
+use serde_json::{Value, json};
+use tokio::io::{AsyncRead, AsyncReadExt};
+use tokio::process::Command;
+
+use crate::config::parse_documents;
+use crate::types::json;
+
+/// How long a plugin may take. Those of clouds take seconds, and minutes when their servers are away.
+const LIMIT: Duration = Duration::from_secs(60);
+
+/// How much of what it says is read. A certificate with its key is a few KiB.
+const MOST_OUTPUT: u64 = 1 << 20;
+
+/// How much of its complaints is told, bytes.
+const MOST_TOLD: usize = 300;
+
+/// API versions of what a plugin is told and answers.
+const VERSIONS: [&str; 2] = ["client.authentication.k8s.io/v1", "client.authentication.k8s.io/v1beta1"];
+
+/// Why a plugin issued nothing.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum PluginError {
+    #[error("it names no command")]
+    NoCommand,
+    #[error("apiVersion {0:?}: write client.authentication.k8s.io/v1")]
+    Version(String),
+    #[error("interactiveMode Always: hostlet has nobody to ask; write IfAvailable or Never")]
+    Interactive,
+    #[error("provideClusterInfo: what it is to be told of the cluster cannot be told")]
+    ClusterInfo,
+    #[error("it cannot be started{hint}")]
+    Start { hint: String, source: std::io::Error },
+    #[error("what it says cannot be read")]
+    Read(#[source] std::io::Error),
+    #[error("it did not end within {} s and was ended", LIMIT.as_secs())]
+    TimedOut,
+    #[error("it failed ({status}){said}")]
+    Failed { status: ExitStatus, said: String },
+    #[error("what it says is no ExecCredential: {0}")]
+    Syntax(String),
+    #[error("it answers in {found:?}, and was asked in {asked}")]
+    OtherVersion { asked: &'static str, found: String },
+    #[error(
+        "its answer has neither status.token nor both status.clientCertificateData and status.clientKeyData"
+    )]
+    Nothing,
+    #[error("status.expirationTimestamp {0:?} is no time")]
+    Expiration(String),
+    #[error("status.token has characters that HTTP does not permit")]
+    Token,
+}
+
+/// What a plugin issued.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Issued {
+    /// `Authorization`.
+    pub(super) authorization: Option<HeaderValue>,
+    /// Certificate and key in base64 of PEM, as a kubeconfig has them.
+    pub(super) certificate: Option<(String, String)>,
+    /// When it expires; none if it does not say.
+    pub(super) expires: Option<Timestamp>,
+}
+
+#[derive(Deserialize)]
+struct Answer {
+    #[serde(rename = "apiVersion", default)]
+    api_version: String,
+    status: Option<AnswerStatus>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct AnswerStatus {
+    token: Option<String>,
+    client_certificate_data: Option<String>,
+    client_key_data: Option<String>,
+    expiration_timestamp: Option<String>,
+}
+
+/// Ends a plugin and whatever it started, if it is dropped before it ended.
+struct Group(Option<Pid>);
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        if let Some(group) = self.0 {
+            // One that has ended meanwhile needs no end.
+            let _ = killpg(group, Signal::SIGKILL);
+        }
+    }
+}
+
+/// Runs the plugin. Cancel-safe: one that is under way is ended with its process group.
+pub(super) async fn run(exec: &ExecConfig) -> Result<Issued, PluginError> {
+    let (mut command, version) = command(exec)?;
+    let hint = exec.install_hint.as_deref().map(|hint| format!(" ({})", clip(hint))).unwrap_or_default();
+    let mut child = command.spawn().map_err(|source| PluginError::Start { hint, source })?;
+    let mut group = Group(child.id().and_then(|id| i32::try_from(id).ok()).map(Pid::from_raw));
+    let (output, errors) = (child.stdout.take(), child.stderr.take());
+    let ended = tokio::time::timeout(LIMIT, async {
+        let (output, errors, status) = tokio::join!(read(output), read(errors), child.wait());
+        Ok::<_, std::io::Error>((output?, errors?, status?))
+    });
+    let (output, errors, status) =
+        ended.await.map_err(|_| PluginError::TimedOut)?.map_err(PluginError::Read)?;
+    // Its process group may be another one's by now.
+    group.0 = None;
+    if !status.success() {
+        let said = clip(&String::from_utf8_lossy(&errors));
+        let said = if said.is_empty() { said } else { format!(": {said}") };
+        return Err(PluginError::Failed { status, said });
+    }
+    parse(&String::from_utf8_lossy(&output), version)
+}
+
+fn command(exec: &ExecConfig) -> Result<(Command, &'static str), PluginError> {
+    let asked = exec.api_version.as_deref().unwrap_or_default();
+    let version = VERSIONS.into_iter().find(|version| *version == asked);
+    let version = version.ok_or_else(|| PluginError::Version(asked.to_owned()))?;
+    if exec.interactive_mode == Some(ExecInteractiveMode::Always) {
+        return Err(PluginError::Interactive);
+    }
+    let mut spec = json!({"interactive": false});
+    if exec.provide_cluster_info {
+        let cluster = exec.cluster.as_ref().and_then(|cluster| json::to_value(cluster).ok());
+        spec["cluster"] = cluster.ok_or(PluginError::ClusterInfo)?;
+    }
+    let info = json!({"apiVersion": version, "kind": "ExecCredential", "spec": spec});
+    let program = exec.command.as_deref().filter(|command| !command.is_empty());
+    let mut command = Command::new(program.ok_or(PluginError::NoCommand)?);
+    command.args(exec.args.iter().flatten());
+    for variable in exec.env.iter().flatten() {
+        if let (Some(name), Some(value)) = (variable.get("name"), variable.get("value")) {
+            command.env(name, value);
+        }
+    }
+    command.env("KUBERNETES_EXEC_INFO", info.to_string());
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
+    Ok((command, version))
+}
+
+/// Reads to the end, and keeps the start.
+async fn read(from: Option<impl AsyncRead + Unpin>) -> std::io::Result<Vec<u8>> {
+    let mut kept = Vec::new();
+    if let Some(mut from) = from {
+        (&mut from).take(MOST_OUTPUT).read_to_end(&mut kept).await?;
+        tokio::io::copy(&mut from, &mut tokio::io::sink()).await?;
+    }
+    Ok(kept)
+}
+
+/// One line of what somebody says.
+fn clip(text: &str) -> String {
+    let line = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    match line.char_indices().nth(MOST_TOLD) {
+        Some((end, _)) => format!("{}…", line.get(..end).unwrap_or_default()),
+        None => line,
+    }
+}
+
+/// What a plugin said, JSON or YAML.
+fn parse(text: &str, asked: &'static str) -> Result<Issued, PluginError> {
+    let documents = parse_documents(text).map_err(|errors| {
+        let first = errors.into_iter().next();
+        PluginError::Syntax(first.map(|error| clip(&error.message)).unwrap_or_default())
+    })?;
+    let value = documents.into_iter().next().map_or(Value::Null, |document| document.value);
+    // What is in it is secret, so that no more than the kind of a mistake is told.
+    let answer: Answer =
+        json::from_value(&value).map_err(|_| PluginError::Syntax("a field has the wrong type".to_owned()))?;
+    if answer.api_version != asked {
+        return Err(PluginError::OtherVersion { asked, found: clip(&answer.api_version) });
+    }
+    let status = answer.status.ok_or(PluginError::Nothing)?;
+    let given = |text: Option<String>| text.filter(|text| !text.is_empty());
+    let expires = given(status.expiration_timestamp)
+        .map(|at| at.parse().map_err(|_| PluginError::Expiration(clip(&at))));
+    let token = given(status.token);
+    let authorization = token.map(|token| bearer(&token).ok_or(PluginError::Token)).transpose()?;
+    let pair = given(status.client_certificate_data).zip(given(status.client_key_data));
+    if authorization.is_none() && pair.is_none() {
+        return Err(PluginError::Nothing);
+    }
+    let certificate = pair.map(|(certificate, key)| (STANDARD.encode(certificate), STANDARD.encode(key)));
+    Ok(Issued { authorization, certificate, expires: expires.transpose()? })
+}
+
+/// The header that carries a token; none if it cannot be in one.
+pub(super) fn bearer(token: &str) -> Option<HeaderValue> {
+    let mut header = HeaderValue::try_from(format!("Bearer {}", token.trim())).ok()?;
+    header.set_sensitive(true);
+    Some(header)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::types::error_chain;
+
+    fn plugin(script: &str) -> ExecConfig {
+        serde_json::from_value(json!({
+            "apiVersion": VERSIONS[0], "command": "sh", "args": ["-c", script], "interactiveMode": "Never",
+            "env": [{"name": "GREETING", "value": "hello"}],
+        }))
+        .unwrap()
+    }
+
+    fn answer(status: &str) -> String {
+        format!(
+            "echo '{{\"apiVersion\": \"{}\", \"kind\": \"ExecCredential\", \"status\": {status}}}'",
+            VERSIONS[0]
+        )
+    }
+
+    #[tokio::test]
+    async fn what_is_issued_is_read() {
+        let issued =
+            run(&plugin(&answer(r#"{"token": "t", "expirationTimestamp": "2030-01-01T00:00:00Z"}"#)))
+                .await
+                .unwrap();
+        assert_eq!(issued.authorization, bearer("t"));
+        assert_eq!(issued.expires, Some("2030-01-01T00:00:00Z".parse().unwrap()));
+        let issued =
+            run(&plugin(&answer(r#"{"clientCertificateData": "c", "clientKeyData": "k"}"#))).await.unwrap();
+        assert_eq!(issued.certificate, Some((STANDARD.encode("c"), STANDARD.encode("k"))));
+        let yaml = format!("printf 'apiVersion: {}\\nstatus:\\n  token: t\\n'", VERSIONS[0]);
+        assert_eq!(run(&plugin(&yaml)).await.unwrap().authorization, bearer("t"));
+    }
+
+    #[tokio::test]
+    async fn it_is_told_what_is_asked_and_has_its_variables() {
+        let script = r#"[ "$GREETING" = hello ] && case "$KUBERNETES_EXEC_INFO" in *'"interactive":false'*) ;; *) exit 3 ;; esac; "#;
+        assert!(run(&plugin(&format!("{script}{}", answer(r#"{"token": "t"}"#)))).await.is_ok());
+    }
+
+    #[tokio::test]
+    async fn whatever_is_wrong_is_told_in_few_words_and_without_secrets() {
+        let never = ExecConfig {
+            command: Some("/none/such".to_owned()),
+            install_hint: Some("get it".to_owned()),
+            ..plugin("")
+        };
+        let asks = ExecConfig { interactive_mode: Some(ExecInteractiveMode::Always), ..plugin("") };
+        let old = ExecConfig {
+            api_version: Some("client.authentication.k8s.io/v1alpha1".to_owned()),
+            ..plugin("")
+        };
+        for (exec, told) in [
+            (
+                plugin("echo no; echo 'cannot log in' >&2; exit 7"),
+                "it failed (exit status: 7): cannot log in",
+            ),
+            (plugin("yes x | tr -d '\\n' | head -c 3000000 >&2; exit 1"), "…"),
+            (plugin("echo '{'"), "no ExecCredential"),
+            (plugin(&answer(r#"{"token": 5432}"#)), "a field has the wrong type"),
+            (plugin(&answer(r#"{"clientKeyData": "k"}"#)), "neither status.token nor both"),
+            (plugin(&answer(r#"{"token": "t", "expirationTimestamp": "soon"}"#)), "\"soon\" is no time"),
+            (plugin("echo '{\"apiVersion\": \"x/v1\"}'"), "it answers in \"x/v1\""),
+            (never, "it cannot be started (get it): No such file"),
+            (asks, "interactiveMode Always"),
+            (old, "v1alpha1"),
+        ] {
+            let error = error_chain(&run(&exec).await.unwrap_err());
+            assert!(
+                error.contains(told) && error.len() < 600 && error.lines().count() == 1,
+                "{told}: {error}"
+            );
+            assert!(!error.contains("5432"), "{error}");
+        }
+    }
+
+    #[tokio::test]
+    async fn one_that_hangs_is_ended_with_what_it_started() {
+        let dir = tempfile::TempDir::new().unwrap();
+        let noted = dir.path().join("pid");
+        let script = format!("sleep 100000 & echo $! > {0}.new; mv {0}.new {0}; wait", noted.display());
+        let exec = plugin(&script);
+        let started = async {
+            while !noted.exists() {
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+        };
+        // Dropped as a time limit drops it.
+        tokio::select! {
+            issued = run(&exec) => panic!("{issued:?}"),
+            () = started => {}
+        }
+        let pid: i32 = std::fs::read_to_string(&noted).unwrap().trim().parse().unwrap();
+        let gone = async {
+            // A zombie counts as gone: nobody may be there to reap it.
+            while std::fs::read_to_string(format!("/proc/{pid}/stat"))
+                .is_ok_and(|stat| !stat.contains(") Z "))
+            {
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+        };
+        tokio::time::timeout(Duration::from_secs(60), gone).await.unwrap();
+    }
+}
