@@ -16,6 +16,8 @@ mod many;
 mod nodes;
 #[path = "cluster/objects.rs"]
 mod objects;
+#[path = "cluster/restarts.rs"]
+mod restarts;
 #[path = "cluster/services.rs"]
 mod services;
 #[path = "cluster/static_pods.rs"]

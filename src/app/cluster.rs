@@ -22,7 +22,7 @@ use crate::pleg;
 use crate::pod::PodEvents;
 use crate::pod::StatusBoard;
 use crate::pod::admission::RefusedPod;
-use crate::pod::mirror::Mirrors;
+use crate::pod::mirror::{MirrorSources, Mirrors};
 use crate::pod::service_env::ServiceEnv;
 use crate::pod::source::api::{self, ApiState};
 use crate::pod::status_manager::{StatusManager, StatusSources};
@@ -120,6 +120,7 @@ impl Cluster {
         outputs: ClusterOutputs,
     ) -> (ApiObjects, ServiceEnv) {
         let clock = WallClock::system();
+        let events = self.pod_events();
         let Self { keeper, client, node_client, recorder: _, sink, connections: _ } = self;
         tasks.spawn("credentials", keeper.run(tasks.cancel()));
         tasks.spawn("events", sink.run(inputs.lull.clone(), tasks.cancel()));
@@ -128,7 +129,7 @@ impl Cluster {
         let watching = api::run(client.clone(), node_name.clone(), inputs.known, outputs.api, tasks.cancel());
         tasks.spawn("API pods", watching);
         let sources = StatusSources {
-            board: inputs.board,
+            board: inputs.board.clone(),
             refused: inputs.refused,
             api: api.clone(),
             lull: inputs.lull,
@@ -142,8 +143,15 @@ impl Cluster {
         tasks.spawn("objects", objects_task.run(tasks.cancel()));
         let (services_task, services) = ServiceEnv::new(client.clone(), inputs.store);
         tasks.spawn("services", services_task.run(tasks.cancel()));
-        let mirrors = Mirrors::new(client, inputs.wanted, api, node.clone());
-        tasks.spawn("mirrors", mirrors.run(tasks.cancel()));
+        let sources = MirrorSources {
+            wanted: inputs.wanted,
+            api,
+            node: node.clone(),
+            board: inputs.board,
+            events,
+            clock: clock.clone(),
+        };
+        tasks.spawn("mirrors", Mirrors::new(client, sources).run(tasks.cancel()));
 
         let (host_in, host) = watch::channel(None);
         let observer = HostObserver { root: Path::new("/").to_owned(), own: config.root_dir.clone() };

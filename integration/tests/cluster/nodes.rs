@@ -12,7 +12,9 @@ use kube::Api;
 use kube::api::{ListParams, Patch, PatchParams};
 use serde_json::{Value, json};
 
-use crate::support::{IDLE, SOON, container_id, is_ready, line, pod, run, statuses, wait_for_object};
+use crate::support::{
+    IDLE, SOON, container_id, delete, is_ready, line, pod, run, statuses, wait_for_object, wait_until_gone,
+};
 
 /// The condition of a kind.
 fn condition<'a>(node: &'a Node, kind: &str) -> Option<&'a NodeCondition> {
@@ -230,5 +232,7 @@ async fn a_node_that_starts_with_another_address_tells_it_with_its_first_status_
         let seen = wait_for_object(&pods, name, SOON, follows).await.unwrap();
         let pod_ip = seen.status.unwrap_or_default().pod_ip;
         assert_eq!(pod_ip.as_ref() == Some(&address), name == "on-host", "{pod_ip:?}");
+        delete(&tenant, name, None).await.unwrap();
+        wait_until_gone(&pods, name).await.unwrap();
     }
 }

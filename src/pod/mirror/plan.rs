@@ -7,7 +7,7 @@ use k8s_openapi::api::core::v1::{Node, Pod};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 
 use crate::pod::source::api::Mirror;
-use crate::types::{CONFIG_HASH_ANNOTATION, CONFIG_MIRROR_ANNOTATION};
+use crate::types::{CONFIG_HASH_ANNOTATION, CONFIG_MIRROR_ANNOTATION, PodUid};
 
 /// The Node that mirrors belong to: they go with it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -35,17 +35,25 @@ pub(super) enum Action {
     Create(Box<Pod>),
     /// Delete the object of this UID at once.
     Delete(String),
+    /// Leave it until the static pod that it shows has ended.
+    Wait,
 }
 
 /// What to do so that exactly the static pods have mirrors. A mirror of another version of its pod is removed first; the
-/// new one is made when it is gone. `are_all_known` says whether every manifest was read: before that, a mirror without a
-/// pod is not known to be left over.
+/// new one is made when it is gone. A mirror is removed once the pod that it shows has ended: until then it says what still
+/// runs here, and the scheduler counts it. `alive` are the pods that have not. `are_all_known` says whether every manifest was
+/// read: before that, a mirror without a pod is not known to be left over.
 pub(super) fn plan(
     statics: &[Arc<Pod>],
     mirrors: &BTreeMap<Name, Arc<Mirror>>,
     owner: &Owner,
+    alive: &HashSet<PodUid>,
     are_all_known: bool,
 ) -> BTreeMap<Name, Action> {
+    let remove = |mirror: &Mirror| {
+        let is_alive = alive.contains(&PodUid::from(mirror.mirrored()));
+        if is_alive { Action::Wait } else { delete(mirror) }
+    };
     let mut actions = BTreeMap::new();
     let mut mirrored = HashSet::new();
     for pod in statics {
@@ -55,7 +63,10 @@ pub(super) fn plan(
             None => {
                 actions.insert(name, Action::Create(Box::new(mirror_of(pod, owner))));
             }
-            Some(mirror) if mirror.mirrored() != hash(pod) || is_going(mirror) => {
+            Some(mirror) if mirror.mirrored() != hash(pod) => {
+                actions.insert(name, remove(mirror));
+            }
+            Some(mirror) if is_going(mirror) => {
                 actions.insert(name, delete(mirror));
             }
             Some(_) => {}
@@ -63,7 +74,7 @@ pub(super) fn plan(
     }
     if are_all_known {
         let left = mirrors.iter().filter(|(name, _)| !mirrored.contains(*name));
-        actions.extend(left.map(|(name, mirror)| (name.clone(), delete(mirror))));
+        actions.extend(left.map(|(name, mirror)| (name.clone(), remove(mirror))));
     }
     actions
 }
@@ -101,6 +112,6 @@ fn hash(pod: &Pod) -> &str {
     annotations.and_then(|annotations| annotations.get(CONFIG_HASH_ANNOTATION)).map_or("", String::as_str)
 }
 
-fn name_of(pod: &Pod) -> Name {
+pub(super) fn name_of(pod: &Pod) -> Name {
     (pod.metadata.namespace.clone().unwrap_or_default(), pod.metadata.name.clone().unwrap_or_default())
 }

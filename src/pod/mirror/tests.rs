@@ -1,6 +1,6 @@
 //! Mirrors against an API server on which others delete and things go wrong.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::{Node, Pod};
@@ -8,10 +8,12 @@ use serde_json::json;
 use tokio::sync::watch;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-use super::Mirrors;
+use super::{MirrorSources, Mirrors};
 use crate::api::fake::{ApiFault, ApiRule, FakeApi};
 use crate::pod::source::api::{self, ApiState};
+use crate::pod::status::Lifecycle;
 use crate::pod::table::WantedPods;
+use crate::pod::{StatusBoard, Told};
 use crate::types::WallClock;
 
 const PODS: &str = "/api/v1/namespaces/default/pods";
@@ -20,6 +22,8 @@ struct Setup {
     api: FakeApi,
     wanted: watch::Sender<WantedPods>,
     node: watch::Sender<Option<Arc<Node>>>,
+    board: StatusBoard,
+    told: Arc<Mutex<Vec<String>>>,
     _running: DropGuard,
 }
 
@@ -30,13 +34,23 @@ impl Setup {
         let (tx, seen) = watch::channel(ApiState::default());
         let (wanted, wanted_out) = watch::channel(WantedPods::default());
         let (node, node_out) = watch::channel(None);
-        let mirrors = Mirrors::new(api.client(), wanted_out, seen, node_out);
+        let (board, told) = (StatusBoard::default(), Arc::new(Mutex::new(Vec::new())));
+        let heard = told.clone();
+        let sources = MirrorSources {
+            wanted: wanted_out,
+            api: seen,
+            node: node_out,
+            board: board.clone(),
+            events: Arc::new(move |_, _, event| heard.lock().unwrap().push(event.message.clone())),
+            clock: WallClock::system(),
+        };
+        let mirrors = Mirrors::new(api.client(), sources);
         #[expect(clippy::disallowed_methods, reason = "tasks of a test")]
         {
             tokio::spawn(api::run(api.client(), "n1".to_owned(), Vec::new(), tx, cancel.clone()));
             tokio::spawn(mirrors.run(cancel.clone()));
         }
-        Self { api, wanted, node, _running: cancel.drop_guard() }
+        Self { api, wanted, node, board, told, _running: cancel.drop_guard() }
     }
 
     fn registered() -> Self {
@@ -52,13 +66,26 @@ impl Setup {
 
     /// The manifests define this version of the pod `web`, or nothing.
     fn manifest(&self, hash: Option<&str>) {
-        let pod = |hash: &str| {
-            json!({"metadata": {"name": "web-n1", "namespace": "default", "uid": hash, "annotations":
-                {"kubernetes.io/config.hash": hash, "kubernetes.io/config.source": "file"}},
-                "spec": {"nodeName": "n1", "containers": [{"name": "c"}]}, "status": {"phase": "Pending"}})
-        };
-        let pods = hash.into_iter().map(|hash| Arc::new(serde_json::from_value::<Pod>(pod(hash)).unwrap()));
+        let pods = hash.into_iter().map(Self::pod);
         self.wanted.send_replace(WantedPods { ready: true, pods: pods.collect(), ..WantedPods::default() });
+    }
+
+    fn pod(hash: &str) -> Arc<Pod> {
+        let pod = json!({"metadata": {"name": "web-n1", "namespace": "default", "uid": hash, "annotations":
+                {"kubernetes.io/config.hash": hash, "kubernetes.io/config.source": "file"}},
+                "spec": {"nodeName": "n1", "containers": [{"name": "c"}]}, "status": {"phase": "Pending"}});
+        Arc::new(serde_json::from_value(pod).unwrap())
+    }
+
+    /// The life of this version of the pod has come so far.
+    fn life(&self, hash: &str, lifecycle: Lifecycle) {
+        self.board.tell(Told {
+            pod: Self::pod(hash),
+            status: Arc::default(),
+            terminating_since: None,
+            lifecycle,
+            has_given_back: false,
+        });
     }
 
     /// What the server has, as (hash, UID).
@@ -110,6 +137,47 @@ async fn an_edited_pod_gets_another_mirror() {
     let after = setup.shown().await;
     assert_eq!(after[0].0, "h2");
     assert_ne!(after[0].1, before[0].1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_mirror_stays_until_the_pod_that_it_shows_has_ended() {
+    let setup = Setup::registered();
+    setup.manifest(Some("h1"));
+    setup.life("h1", Lifecycle::Active);
+    let before = setup.shown().await;
+    setup.manifest(Some("h2"));
+    assert_eq!(setup.shown().await, before, "it was not asked to end yet");
+    setup.life("h1", Lifecycle::Terminating);
+    assert_eq!(setup.shown().await, before, "it has its grace period");
+    setup.life("h1", Lifecycle::Terminated);
+    assert_eq!(setup.shown().await[0].0, "h2");
+    setup.life("h2", Lifecycle::Active);
+    setup.manifest(None);
+    assert_eq!(setup.shown().await.len(), 1);
+    setup.life("h2", Lifecycle::Terminated);
+    assert!(setup.shown().await.is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_mirror_that_cannot_be_made_is_told_with_the_reason() {
+    let setup = Setup::registered();
+    let refuse = ApiFault::Refuse { code: 403, reason: "Forbidden", retry_after: 0 };
+    setup.api.fail(ApiRule::always("POST", "/pods", refuse));
+    setup.manifest(Some("h1"));
+    setup.shown().await;
+    let told = setup.told.lock().unwrap().clone();
+    assert!(told[0].contains("Failed to create the mirror pod: "), "{told:?}");
+    setup.api.heal();
+    assert_eq!(setup.shown().await.len(), 1);
+
+    let setup = Setup::registered();
+    let other =
+        json!({"metadata": {"name": "web-n1"}, "spec": {"nodeName": "n2", "containers": [{"name": "c"}]}});
+    setup.api.put(&format!("{PODS}/web-n1"), &serde_json::from_value::<Pod>(other).unwrap());
+    setup.manifest(Some("h1"));
+    tokio::time::sleep(Duration::from_secs(120)).await;
+    let told = setup.told.lock().unwrap().clone();
+    assert!(told[0].contains("no mirror of it"), "{told:?}");
 }
 
 #[tokio::test(start_paused = true)]

@@ -19,8 +19,10 @@ const SCHEDULED: &str = "PodScheduled";
 pub const DISRUPTION_TARGET: &str = "DisruptionTarget";
 /// The reason a kubelet gives in it.
 pub const TERMINATION_BY_KUBELET: &str = "TerminationByKubelet";
+/// A resize was asked for that was not made. Told by whoever keeps the pod's resources as they are, in the pod's status.
+pub const RESIZE_PENDING: &str = "PodResizePending";
 /// The kubelet's own conditions, in the order it writes them.
-const OWNED: [&str; 5] = [READY_TO_START, INITIALIZED, READY, CONTAINERS_READY, SCHEDULED];
+pub(super) const OWNED: [&str; 5] = [READY_TO_START, INITIALIZED, READY, CONTAINERS_READY, SCHEDULED];
 
 /// Whether a condition holds; where not, or not as usual, why.
 #[derive(Clone, Debug, PartialEq)]
@@ -92,21 +94,28 @@ pub(super) fn conditions(
     conditions
 }
 
-/// Whether a sandbox with its network stands; if not, what the last attempt to make one met. A stock kubelet says that in
-/// an event only; alone on a host, events are read by nobody.
+/// Whether a sandbox with its network stands; if not, why not: what the last attempt to make one met, where upstream says that
+/// in an event only (alone on a host, events are read by nobody), else upstream's word for what is lacking.
 fn ready_to_start(input: &StatusInput<'_>, pod: PodView<'_>) -> Verdict {
+    let Some(lacking) = lacking_sandbox(input, pod) else { return Verdict::TRUE };
+    let message = input.sandbox_error.unwrap_or(lacking);
+    Verdict::FALSE.because("PodSandboxNotReady").saying(message.to_owned())
+}
+
+/// What keeps the pod's sandbox from taking containers (upstream `PodSandboxChanged`).
+fn lacking_sandbox(input: &StatusInput<'_>, pod: PodView<'_>) -> Option<&'static str> {
     let sandboxes = &input.observed.sandboxes;
-    let ready = sandboxes.iter().filter(|sandbox| sandbox.state == SandboxState::Ready).count();
-    let usable = sandboxes.first().is_some_and(|newest| {
-        newest.state == SandboxState::Ready
-            && ready == 1
-            && newest.host_network == pod.host_network()
-            && (newest.host_network || !newest.ips.is_empty())
-    });
-    match input.sandbox_error {
-        _ if usable => Verdict::TRUE,
-        None => Verdict::FALSE,
-        Some(error) => Verdict::FALSE.because("PodSandboxNotReady").saying(error.to_owned()),
+    let Some(newest) = sandboxes.first() else { return Some("no pod sandbox exists") };
+    if sandboxes.iter().filter(|sandbox| sandbox.state == SandboxState::Ready).count() > 1 {
+        Some("multiple pod sandboxes are ready and need to be reconciled")
+    } else if newest.state != SandboxState::Ready {
+        Some("pod sandbox is not ready")
+    } else if newest.host_network != pod.host_network() {
+        Some("network namespace mode changed and sandbox needs to be recreated")
+    } else if !newest.host_network && newest.ips.is_empty() {
+        Some("pod sandbox has no IP address")
+    } else {
+        None
     }
 }
 

@@ -58,7 +58,7 @@ fn finished_pods() {
     let mut done = Scene::of("Never", vec![exited("c", 0, 0)]);
     done.observed.sandboxes = vec![sandbox(0, SandboxState::NotReady)];
     let expected = [
-        plain(READY_TO_START, "False"),
+        why(READY_TO_START, "PodSandboxNotReady", Some("pod sandbox is not ready")),
         (INITIALIZED.into(), "True".into(), Some("PodCompleted".into()), None),
         why(READY, "PodCompleted", None),
         why(CONTAINERS_READY, "PodCompleted", None),
@@ -98,6 +98,11 @@ fn what_kept_the_sandbox_from_standing_is_told() {
     scene.observed.sandboxes.clear();
     let told = ("False".into(), Some("PodSandboxNotReady".into()), Some("no network".into()));
     assert_eq!(one(&scene, READY_TO_START), told);
+    scene.sandbox_error = None;
+    let lacks = |text: &str| ("False".into(), Some("PodSandboxNotReady".into()), Some(text.into()));
+    assert_eq!(one(&scene, READY_TO_START), lacks("no pod sandbox exists"));
+    scene.observed.sandboxes.push(sandbox(0, SandboxState::NotReady));
+    assert_eq!(one(&scene, READY_TO_START), lacks("pod sandbox is not ready"));
 }
 
 #[test]

@@ -9,8 +9,15 @@ use crate::pod::status::{DISRUPTION_TARGET, Lifecycle, Phase, TERMINATION_BY_KUB
 
 /// Condition types that kubelets own (upstream `PodConditionByKubelet`); `DisruptionTarget` is shared: ours is told, theirs
 /// stays.
-const OWNED: [&str; 5] =
-    ["PodReadyToStartContainers", "Initialized", "Ready", "ContainersReady", "PodScheduled"];
+const OWNED: [&str; 7] = [
+    "PodReadyToStartContainers",
+    "Initialized",
+    "Ready",
+    "ContainersReady",
+    "PodScheduled",
+    "PodResizePending",
+    "PodResizeInProgress",
+];
 
 /// The status to be written. `told` is what is told of the pod, `live` what the API server has.
 pub(super) fn merged(told: &PodStatus, lifecycle: Lifecycle, live: &PodStatus) -> PodStatus {

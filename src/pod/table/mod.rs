@@ -13,6 +13,8 @@ mod objects_tests;
 mod run_tests;
 #[cfg(test)]
 mod simulation;
+#[cfg(test)]
+mod status_tests;
 mod sweep;
 #[cfg(test)]
 mod sweep_tests;

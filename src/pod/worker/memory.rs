@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::PodStatus as ApiStatus;
+use k8s_openapi::api::core::v1::{Pod, PodStatus as ApiStatus};
 use tokio::time::Instant;
 
 use super::EnvNeeds;
@@ -26,6 +26,15 @@ pub struct WaitingReason {
     pub message: String,
 }
 
+/// An event that was told.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ToldEvent {
+    /// What it said.
+    pub message: String,
+    /// When it was last told to the API server.
+    pub at: Instant,
+}
+
 /// A worker's memory of its pod.
 #[derive(Debug)]
 pub struct Memory {
@@ -41,8 +50,8 @@ pub struct Memory {
     pub failure: Option<String>,
     /// Why the sandbox could not be made, if it could not.
     pub sandbox_error: Option<String>,
-    /// What was last told to be wrong with the pod's volumes.
-    pub volume_problems: Vec<VolumeProblem>,
+    /// What was last told to be wrong with the pod's volumes, and when the API server was last told.
+    pub volume_problems: Vec<(VolumeProblem, Instant)>,
     /// What its containers' environments are made from.
     pub env: EnvNeeds,
     /// What ended containers left in their termination logs.
@@ -60,12 +69,14 @@ pub struct Memory {
     pub settled: Option<Instant>,
     /// The status last told.
     pub status: Option<Arc<ApiStatus>>,
+    /// The pod whose status, as its source gave it, that one goes on from.
+    pub heeded: Option<Arc<Pod>>,
     /// Since when the pod is told to be terminating.
     pub terminating_since: Option<Timestamp>,
     /// How far its life was last told to have come.
     pub lifecycle: Option<Lifecycle>,
-    /// The events last logged, by object and reason, so that none is repeated while nothing changes.
-    pub told: BTreeMap<(String, &'static str), String>,
+    /// The events last told, by object and reason, so that none is logged again while nothing changes.
+    pub told: BTreeMap<(String, &'static str), ToldEvent>,
 }
 
 impl Memory {
@@ -87,6 +98,7 @@ impl Memory {
             last_work: None,
             settled: None,
             status: None,
+            heeded: None,
             terminating_since: None,
             lifecycle: None,
             told: BTreeMap::new(),

@@ -1,20 +1,27 @@
 //! Telling of a pod: its status on the board, its events in the log. Nothing is repeated while nothing changes.
 
 use std::sync::Arc;
+use std::time::Duration;
 
-use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::api::core::v1::{Pod, PodStatus as ApiStatus};
+use tokio::time::Instant;
 
+use super::memory::ToldEvent;
 use super::plan::{Plan, SandboxPlan};
 use super::syncer::Services;
 use super::{Memory, StatusOverride};
 use crate::cri::{ContainerState, ContainerStatus};
 use crate::log::termination_message;
 use crate::pleg::PodStatus;
-use crate::pod::Told;
-use crate::pod::status::{Lifecycle, StatusInput, generate};
+use crate::pod::status::{Lifecycle, StatusInput, generate, newest};
 use crate::pod::timeline::Step;
+use crate::pod::{Told, is_static};
 use crate::sys::file_work;
 use crate::types::{EventKind, PodEvent, PodRef};
+
+/// How long an event that is told again and again is not told to the API server again: as long as a stock kubelet's shortest
+/// pause between two tries.
+const REPEAT: Duration = Duration::from_secs(10);
 
 /// How far a pod's life has come, and what of its work bears on its status.
 pub(super) enum Progress<'a> {
@@ -36,12 +43,15 @@ impl Services {
         memory: &mut Memory,
     ) {
         self.read_termination_messages(observed, memory).await;
-        let (lifecycle, status_override, needed_sandbox) = match progress {
-            Progress::Syncing(plan) => (Lifecycle::Active, None, needed_sandbox(plan)),
-            Progress::Terminating(status) => (Lifecycle::Terminating, status, None),
-            Progress::Terminated(status) => (Lifecycle::Terminated, status, None),
+        let (lifecycle, status_override, needs_sandbox) = match progress {
+            Progress::Syncing(plan) => {
+                (Lifecycle::Active, None, matches!(plan.sandbox, SandboxPlan::Create { .. }))
+            }
+            Progress::Terminating(status) => (Lifecycle::Terminating, status, false),
+            Progress::Terminated(status) => (Lifecycle::Terminated, status, false),
         };
-        let sandbox_error = needed_sandbox.map(|reason| memory.sandbox_error.as_deref().unwrap_or(reason));
+        let previous = previous(pod, memory);
+        let sandbox_error = memory.sandbox_error.as_deref().filter(|_| needs_sandbox);
         let status = generate(&StatusInput {
             pod,
             observed,
@@ -50,8 +60,7 @@ impl Services {
             sandbox_error,
             lifecycle,
             status_override,
-            // What an earlier daemon told goes on.
-            previous: memory.status.as_deref().or(pod.status.as_ref()),
+            previous: previous.as_ref(),
             now: self.clock.now(),
             runtime_name: &self.host.runtime_name,
             host_ips: &self.host.node_ips.now(),
@@ -103,18 +112,41 @@ impl Services {
         self.board.timeline().mark(pod, Step::Ended, detail, self.clock.now());
     }
 
-    /// Tells an event, unless it is the same as the last one of its reason: work is tried again and again.
+    /// Tells an event. Work is tried again and again: an event that is the same as the last one of its reason is not logged
+    /// again, and the API server, where equal events are counted in one object that lives for an hour after the last, is told of it now and
+    /// then.
     pub(super) fn event(&self, pod: &PodRef, container: Option<&str>, event: PodEvent, memory: &mut Memory) {
         match event.kind {
             EventKind::Warning => memory.failure = Some(event.message.clone()),
             EventKind::Normal => {}
         }
         let key = (container.unwrap_or_default().to_owned(), event.reason);
-        if memory.told.get(&key) == Some(&event.message) {
-            return;
+        let now = Instant::now();
+        match memory.told.get_mut(&key) {
+            Some(told) if told.message == event.message => {
+                told.at = self.repeat(pod, container, &event, told.at, now);
+            }
+            Some(_) | None => {
+                self.announce(pod, container, &event);
+                memory.told.insert(key, ToldEvent { message: event.message, at: now });
+            }
         }
-        self.announce(pod, container, &event);
-        memory.told.insert(key, event.message);
+    }
+
+    /// Tells the API server once more of an event that it was told `at`, if that was long ago. Answers when it was last told.
+    pub(super) fn repeat(
+        &self,
+        pod: &PodRef,
+        container: Option<&str>,
+        event: &PodEvent,
+        at: Instant,
+        now: Instant,
+    ) -> Instant {
+        if now.saturating_duration_since(at) < REPEAT {
+            return at;
+        }
+        (self.events)(pod, container, event);
+        now
     }
 
     /// Tells an event that happened once.
@@ -129,10 +161,15 @@ impl Services {
     }
 }
 
-/// Why the pod has no sandbox that will do, if that is so.
-fn needed_sandbox(plan: &Plan) -> Option<&'static str> {
-    match &plan.sandbox {
-        SandboxPlan::Create { reason, .. } => Some(reason),
-        SandboxPlan::Keep(_) | SandboxPlan::Stop => None,
+/// The status to go on from: the last one told, and what the API server knows beyond it whenever that gave the pod anew: after a
+/// restart of the daemon, and when others wrote what bears on the pod's readiness.
+fn previous(pod: &Arc<Pod>, memory: &mut Memory) -> Option<ApiStatus> {
+    let is_heeded = memory.heeded.as_ref().is_some_and(|heeded| Arc::ptr_eq(heeded, pod));
+    memory.heeded = Some(pod.clone());
+    match (memory.status.as_deref(), &pod.status) {
+        (Some(own), Some(api)) if !is_heeded && !is_static(pod) => Some(newest(own, api)),
+        (Some(own), _) => Some(own.clone()),
+        // What an earlier daemon told goes on.
+        (None, given) => given.clone(),
     }
 }

@@ -9,7 +9,7 @@ use super::plan::Start;
 use super::syncer::Services;
 use super::{Memory, Retry, WaitingReason};
 use crate::cri::wire::PodSandboxConfig;
-use crate::cri::{ContainerState, ContainerStatus, CriError};
+use crate::cri::{ContainerState, ContainerStatus, CriError, SandboxStatus};
 use crate::image::{ImageError, ImageRequest, PullPolicy};
 use crate::pleg::PodStatus;
 use crate::pod::container::{EnvSources, container_config, container_mounts};
@@ -44,14 +44,14 @@ fn not_started(reason: &str, message: impl Into<String>, retry: Retry) -> NotSta
 }
 
 impl Services {
-    /// Makes the sandbox and reads its addresses.
+    /// Makes the sandbox and reads its state with its addresses.
     pub(super) async fn run_sandbox(
         &self,
         pod: &Pod,
         reference: &PodRef,
         config: PodSandboxConfig,
         memory: &mut Memory,
-    ) -> Result<PodSandbox, CriError> {
+    ) -> Result<(PodSandbox, SandboxStatus), CriError> {
         let logs = self.logs.clone();
         let owner = reference.clone();
         // The runtime makes the directory too when it must; a failure here shows when the first log is opened.
@@ -70,7 +70,7 @@ impl Services {
         let ips: Vec<String> = status.ips.iter().map(IpAddr::to_string).collect();
         self.board.timeline().mark(reference, Step::Network, ips.join(", "), self.clock.now());
         tracing::debug!(pod = %reference, uid = %reference.uid, sandbox = %id, "sandbox made");
-        Ok(PodSandbox { id, config, ips: status.ips })
+        Ok((PodSandbox { id, config, ips: status.ips.clone() }, status))
     }
 
     /// Starts one container: its image, its files, its configuration, then the runtime's create and start.

@@ -13,7 +13,7 @@ use super::report::Progress;
 use super::start::{NotStarted, PodSandbox};
 use super::syncer::Services;
 use super::{Memory, Outcome, Retry, WaitingReason};
-use crate::cri::CriError;
+use crate::cri::{CriError, SandboxState, SandboxStatus};
 use crate::pleg::PodStatus;
 use crate::pod::container::{container_hash, make_pod_dir, pod_dns};
 use crate::pod::resources::{pod_resources, qos_class};
@@ -31,7 +31,7 @@ impl Services {
         let is_first = memory.last_work.is_none();
         // Before the first look: which pod's answer comes first is chance.
         let on_the_way = is_first.then(|| self.gate.expect(Turn::of(pod)));
-        let observed = match self.observe(&reference, memory).await {
+        let mut observed = match self.observe(&reference, memory).await {
             Ok(observed) => observed,
             Err(error) => {
                 let event = PodEvent::warning("FailedSync", format!("error determining status: {error}"));
@@ -52,7 +52,7 @@ impl Services {
             return Outcome::Done { due: self.next_restart(&plan) };
         }
         let at_work = self.pleg.at_work(&reference);
-        let performed = self.perform_plan(pod, &reference, &observed, &plan, is_first, memory).await;
+        let performed = self.perform_plan(pod, &reference, &mut observed, &plan, is_first, memory).await;
         // What was done shows at once, and wakes this worker for a look at it.
         memory.settled = Some(Instant::now());
         drop((at_work, on_the_way));
@@ -100,13 +100,13 @@ impl Services {
         Some(Instant::now() + Duration::try_from(pause).unwrap_or_default())
     }
 
-    /// Performs a plan as far as it can be. What cannot be done the pod's owner is told as an event where it happens; the
+    /// Performs a plan as far as it can be; a sandbox that was made is put into what is observed. What cannot be done the pod's owner is told as an event where it happens; the
     /// error is when to try again.
     async fn perform_plan(
         &self,
         pod: &Arc<Pod>,
         reference: &PodRef,
-        observed: &PodStatus,
+        observed: &mut Arc<PodStatus>,
         plan: &Plan,
         is_first: bool,
         memory: &mut Memory,
@@ -135,7 +135,11 @@ impl Services {
                 }
                 self.stop_all(pod, reference, observed, memory).await?;
                 let volumes = self.need_volumes(pod, reference, memory).await?;
-                Some((self.make_sandbox(pod, reference, *attempt, memory).await?, volumes))
+                let (sandbox, made) = self.make_sandbox(pod, reference, *attempt, memory).await?;
+                // Told now: until the containers run, images may be pulled for long.
+                replace_sandbox(Arc::make_mut(observed), made);
+                self.tell(pod, observed, Progress::Syncing(plan), memory).await;
+                Some((sandbox, volumes))
             }
             SandboxPlan::Stop => {
                 self.stop_all(pod, reference, observed, memory).await?;
@@ -240,7 +244,7 @@ impl Services {
         reference: &PodRef,
         attempt: u32,
         memory: &mut Memory,
-    ) -> Result<PodSandbox, Retry> {
+    ) -> Result<(PodSandbox, SandboxStatus), Retry> {
         self.check_network(pod, reference, memory).await?;
         let config = self.sandbox_config(pod, reference, attempt, memory).await?;
         match self.run_sandbox(pod, reference, config, memory).await {
@@ -347,6 +351,15 @@ impl Services {
         }
         result
     }
+}
+
+/// A sandbox was made in place of those that were there, which are stopped.
+fn replace_sandbox(observed: &mut PodStatus, made: SandboxStatus) {
+    for old in &mut observed.sandboxes {
+        old.state = SandboxState::NotReady;
+    }
+    observed.ips.clone_from(&made.ips);
+    observed.sandboxes.insert(0, made);
 }
 
 /// The grace period of containers that are stopped while their pod goes on.

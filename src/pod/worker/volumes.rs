@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::Pod;
+use tokio::time::Instant;
 
 use super::syncer::Services;
 use super::{Memory, Retry};
@@ -15,7 +16,7 @@ use crate::volume::{PodVolumes, Subject};
 const FAILED_MOUNT: &str = "FailedMount";
 
 impl Services {
-    /// Has the pod's volumes set up, or brought up to date, and tells what is wrong with them, once.
+    /// Has the pod's volumes set up, or brought up to date, and tells what is wrong with them.
     pub(super) async fn set_up_volumes(
         &self,
         pod: &Arc<Pod>,
@@ -32,9 +33,19 @@ impl Services {
                 return PodVolumes::default();
             }
         };
-        let known = std::mem::replace(&mut memory.volume_problems, volumes.problems.clone());
-        for problem in volumes.problems.iter().filter(|problem| !known.contains(problem)) {
-            self.announce(reference, None, &PodEvent::warning(FAILED_MOUNT, problem.to_string()));
+        let now = Instant::now();
+        let known = std::mem::take(&mut memory.volume_problems);
+        for problem in &volumes.problems {
+            let event = PodEvent::warning(FAILED_MOUNT, problem.to_string());
+            let told = known.iter().find(|(known, _)| known == problem).map(|(_, told)| *told);
+            let at = match told {
+                None => {
+                    self.announce(reference, None, &event);
+                    now
+                }
+                Some(told) => self.repeat(reference, None, &event, told, now),
+            };
+            memory.volume_problems.push((problem.clone(), at));
         }
         volumes
     }

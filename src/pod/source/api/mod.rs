@@ -3,6 +3,7 @@
 mod pods;
 #[cfg(test)]
 mod pods_tests;
+mod resize;
 mod task;
 #[cfg(test)]
 mod task_tests;

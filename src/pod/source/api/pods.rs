@@ -11,6 +11,7 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Pod, PodStatus};
 use kube::runtime::watcher::Event;
 
+use super::resize::keep_resources;
 use crate::pod::pod_uid;
 use crate::pod::status::Phase;
 use crate::pod::validation::{FieldError, unsupported};
@@ -33,7 +34,8 @@ pub struct ApiState {
 #[derive(Clone, Debug, PartialEq)]
 pub struct ApiPod {
     /// The pod, with the annotations that tell its source. The same value as long as nothing changed that bears on what
-    /// runs; its status is the one it had then.
+    /// runs, or on its readiness; its status is the one it had then. Its resources are those it was given when it came: what
+    /// was asked for since shows as its condition `PodResizePending`.
     pub pod: Arc<Pod>,
     /// Its status as the API server has it now.
     pub status: Arc<PodStatus>,
@@ -155,8 +157,11 @@ impl ApiPods {
         let annotations = pod.metadata.annotations.get_or_insert_default();
         annotations.insert(CONFIG_SOURCE_ANNOTATION.to_owned(), "api".to_owned());
         annotations.insert(CONFIG_SEEN_ANNOTATION.to_owned(), seen);
+        if let Some(before) = &before {
+            keep_resources(&mut pod, &before.pod, now);
+        }
         let (pod, unsupported) = match before {
-            Some(before) if is_effectively_equal(&before.pod, &pod) => {
+            Some(before) if is_effectively_equal(&before.pod, &pod) && !knows_more(&pod, &before) => {
                 (before.pod.clone(), before.unsupported.clone())
             }
             Some(_) | None => {
@@ -172,6 +177,22 @@ impl ApiPods {
 /// written by somebody who gave the pod up.
 fn is_effectively_equal(a: &Pod, b: &Pod) -> bool {
     a.metadata == b.metadata && a.spec == b.spec && has_ended(a) == has_ended(b)
+}
+
+/// Whether the API server's status of a pod says what is not known of it: an earlier daemon wrote it, or somebody opened or
+/// closed one of its readiness gates.
+fn knows_more(pod: &Pod, before: &ApiPod) -> bool {
+    let is_from_store = before.version.is_empty();
+    (is_from_store && pod.status != before.pod.status) || gates(pod) != gates(&before.pod)
+}
+
+/// Conditions that the pod's readiness gates name, and whether they hold.
+fn gates(pod: &Pod) -> Vec<(&str, Option<&str>)> {
+    let named = pod.spec.as_ref().and_then(|spec| spec.readiness_gates.as_deref()).unwrap_or_default();
+    let conditions = pod.status.as_ref().and_then(|status| status.conditions.as_deref()).unwrap_or_default();
+    let of =
+        |name: &str| conditions.iter().find(|condition| condition.type_ == name).map(|c| c.status.as_str());
+    named.iter().map(|gate| (gate.condition_type.as_str(), of(&gate.condition_type))).collect()
 }
 
 fn has_ended(pod: &Pod) -> bool {

@@ -69,6 +69,68 @@ fn a_status_of_our_own_wakes_nobody_and_a_new_spec_does() {
     assert_eq!(third.pod.metadata.managed_fields, None);
 }
 
+/// The daemon before this one stored the pod when it admitted it.
+#[test]
+fn what_the_server_has_takes_the_place_of_the_status_that_was_stored() {
+    let stored = Arc::new(pod("a", 1, json!({"/status": {"phase": "Pending"}})));
+    let mut state = ApiPods::after([stored]);
+    relist(&mut state, [pod("a", 7, json!({"/status": {"phase": "Running"}}))], 1);
+    let known = of(&state, "a");
+    assert_eq!(known.pod.status.as_ref().unwrap().phase.as_deref(), Some("Running"));
+}
+
+#[test]
+fn a_readiness_gate_that_opens_wakes_and_another_condition_does_not() {
+    let gated = |version, conditions: Value| {
+        let gates = json!([{"conditionType": "example.com/gate"}]);
+        pod("a", version, json!({"/spec/readinessGates": gates, "/status": {"conditions": conditions}}))
+    };
+    let condition = |kind: &str, status: &str| json!({"type": kind, "status": status});
+    let mut state = listed([gated(1, json!([condition("example.com/gate", "False")]))]);
+    let before = of(&state, "a");
+    let both = json!([condition("example.com/gate", "False"), condition("example.com/x", "True")]);
+    state.apply(Event::Apply(gated(2, both)), at(2));
+    assert!(Arc::ptr_eq(&before.pod, &of(&state, "a").pod));
+    state.apply(Event::Apply(gated(3, json!([condition("example.com/gate", "True")]))), at(3));
+    let after = of(&state, "a");
+    assert_eq!(after.pod.status.as_ref().unwrap().conditions.as_ref().unwrap()[0].status, "True");
+}
+
+#[test]
+fn a_resize_is_pending_for_ever_and_the_pod_keeps_what_it_has() {
+    let sized = |version, generation: i64, cpu: &str| {
+        let containers = json!([{"name": "c", "image": "i", "resources": {"requests": {"cpu": cpu}}}]);
+        let change = json!({"/spec/containers": containers, "/metadata/generation": generation, "/status": {"phase": "Running"}});
+        pod("a", version, change)
+    };
+    let pending = |state: &ApiPods| {
+        let known = of(state, "a");
+        let status = known.pod.status.clone().unwrap();
+        let requests =
+            known.pod.spec.as_ref().unwrap().containers[0].resources.clone().unwrap().requests.unwrap();
+        let condition = status.conditions.into_iter().flatten().find(|c| c.type_ == "PodResizePending");
+        (requests["cpu"].0.clone(), condition)
+    };
+    let mut state = listed([sized(1, 1, "1")]);
+    assert_eq!(pending(&state), ("1".to_owned(), None));
+    state.apply(Event::Apply(sized(2, 2, "2")), at(2));
+    let (cpu, condition) = pending(&state);
+    let condition = condition.unwrap();
+    assert_eq!(
+        (cpu.as_str(), condition.status.as_str(), condition.observed_generation),
+        ("1", "True", Some(2))
+    );
+    assert_eq!(condition.reason.as_deref(), Some("Infeasible"));
+    assert_eq!(condition.message.as_deref(), Some("In-place pod resize is not supported on this node"));
+    // Also under the next daemon, which knows the pod as the store has it.
+    let mut next = ApiPods::after([of(&state, "a").pod.clone()]);
+    relist(&mut next, [sized(2, 2, "2")], 9);
+    assert!(pending(&next).1.is_some());
+    assert_eq!(pending(&next).0, "1");
+    state.apply(Event::Apply(sized(3, 3, "1")), at(3));
+    assert_eq!(pending(&state), ("1".to_owned(), None), "it was taken back");
+}
+
 #[test]
 fn a_phase_that_somebody_ended_counts() {
     let mut state = listed([pod("a", 1, json!({"/status": {"phase": "Running"}}))]);
