@@ -52,6 +52,7 @@ pub async fn run(config: Config, cancel: CancellationToken) -> Result<(), AppErr
         None => None,
     };
     let listener = ControlServer::bind(&config.socket).await?;
+    let socket = ControlServer::identity(&config.socket);
     // After the socket: whoever finds a daemon running touches nothing of it.
     let (store, keeper) = Store::open(dirs.store()).await;
     let mut tasks = Tasks::new(cancel.clone());
@@ -72,9 +73,12 @@ pub async fn run(config: Config, cancel: CancellationToken) -> Result<(), AppErr
         tracing::info!(node = config.node_name, "hostlet runs");
     }
     tasks.run().await?;
+    // A socket that is left is replaced by the next daemon, which may have done so already; one that is gone tells the truth
+    // at once.
+    if ControlServer::identity(&config.socket) == socket {
+        let _ = std::fs::remove_file(&config.socket);
+    }
     drop(started.lock);
-    // A socket that is left is replaced by the next daemon; one that is gone tells the truth at once.
-    let _ = std::fs::remove_file(&config.socket);
     tracing::info!("hostlet ended; pods go on running");
     Ok(())
 }

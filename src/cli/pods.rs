@@ -13,6 +13,7 @@ use super::error::CommandError;
 use super::exit::Exit;
 use super::pulls::pull_lines;
 use super::table::{Colour, Width, aligned_pods_table, pods_table};
+use crate::pod::explain::{Named, is_meant};
 use crate::pod::status::summary;
 use crate::server::{NodeView, Problem};
 use crate::types::json;
@@ -62,11 +63,12 @@ pub async fn pods(args: PodsArgs) -> Result<Exit, CommandError> {
 }
 
 fn selected<'a>(node: &'a NodeView, name: Option<&str>) -> Vec<&'a Pod> {
-    let matches = |pod: &Pod| {
-        let own = pod.metadata.name.as_deref().unwrap_or_default();
-        name.is_none_or(|name| own == name || own.strip_suffix(&format!("-{}", node.node)) == Some(name))
+    let matches = |pod: &&Pod| {
+        let namespace = pod.metadata.namespace.as_deref().unwrap_or_default();
+        let own = Named { namespace, name: pod.metadata.name.as_deref().unwrap_or_default() };
+        name.is_none_or(|name| is_meant(name, own, &node.node))
     };
-    node.pods.iter().filter(|pod| matches(pod)).collect()
+    node.pods.iter().filter(matches).collect()
 }
 
 fn print(out: &mut impl Write, pods: &[&Pod], args: &PodsArgs) -> Result<(), CommandError> {
@@ -186,4 +188,35 @@ async fn watch(args: &PodsArgs) -> Result<Exit, CommandError> {
         is_first = false;
     }
     Ok(Exit::Ok)
+}
+
+#[cfg(test)]
+mod tests {
+    use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+
+    use super::*;
+
+    #[test]
+    fn a_pod_is_found_by_every_name_that_logs_and_explain_take() {
+        let pod = |namespace: &str, name: &str| Pod {
+            metadata: ObjectMeta {
+                namespace: Some(namespace.to_owned()),
+                name: Some(name.to_owned()),
+                ..ObjectMeta::default()
+            },
+            ..Pod::default()
+        };
+        let node = NodeView {
+            node: "node1".to_owned(),
+            pods: vec![pod("default", "web-node1"), pod("other", "web")],
+            ..NodeView::default()
+        };
+        let found = |name: &str| selected(&node, Some(name)).len();
+        assert_eq!(selected(&node, None).len(), 2);
+        assert_eq!(
+            (found("web"), found("web-node1"), found("default/web"), found("other/web")),
+            (2, 1, 1, 1)
+        );
+        assert_eq!((found("none/web"), found("we")), (0, 0));
+    }
 }

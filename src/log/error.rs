@@ -3,6 +3,8 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
+use crate::sys::SysError;
+
 /// A failed operation on a log directory, file or link.
 #[derive(Debug, thiserror::Error)]
 #[allow(missing_docs, reason = "the fields are the path and what the operating system says of it")]
@@ -37,6 +39,9 @@ pub enum LogError {
     /// A file, link or directory could not be removed.
     #[error("cannot remove {}", path.display())]
     Remove { path: PathBuf, source: io::Error },
+    /// A directory with all in it could not be removed.
+    #[error("cannot remove the log directory {}", path.display())]
+    RemoveTree { path: PathBuf, source: SysError },
 }
 
 /// Makes an I/O error one of ours.

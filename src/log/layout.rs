@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 
 use super::error::{LogError, at};
 use super::names::{attempt_of, link_name, log_name, parse_pod_dir_name, pod_dir_name};
+use crate::sys;
 use crate::types::{ContainerId, PodRef};
 
 /// Mode of the directories a log collector must get through; the one of all pods is closed to it unless it is root.
@@ -159,8 +160,9 @@ pub(super) fn remove_file(path: &Path) -> Result<(), LogError> {
     removed(fs::remove_file(path), path)
 }
 
+/// A pod's directory, but nothing that somebody mounted in it.
 pub(super) fn remove_tree(path: &Path) -> Result<(), LogError> {
-    removed(fs::remove_dir_all(path), path)
+    sys::remove_tree(path).map_err(|source| LogError::RemoveTree { path: path.to_owned(), source })
 }
 
 fn removed(outcome: std::io::Result<()>, path: &Path) -> Result<(), LogError> {

@@ -2,7 +2,7 @@
 
 use std::convert::Infallible;
 use std::io;
-use std::os::unix::fs::{FileTypeExt, PermissionsExt};
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,8 +17,9 @@ use axum::routing::get;
 use futures::{StreamExt, stream};
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use nix::sys::stat::{Mode, fchmod};
 use serde::Deserialize;
-use tokio::net::{UnixListener, UnixStream};
+use tokio::net::{UnixListener, UnixSocket, UnixStream};
 use tokio::sync::watch;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -42,6 +43,9 @@ use crate::pod::source::api::ApiState;
 
 /// Pause between two views of a watch, so that a busy node does not write without end.
 const WATCH_PAUSE: Duration = Duration::from_millis(200);
+
+/// How many may wait to be let in: a handful of people and scripts.
+const BACKLOG: u32 = 64;
 
 /// How long those that are connected have for leaving when the daemon ends.
 const FAREWELL: Duration = Duration::from_millis(500);
@@ -136,9 +140,16 @@ impl ControlServer {
                 std::fs::remove_file(path).map_err(listen)?;
             }
         }
-        let listener = UnixListener::bind(path).map_err(listen)?;
-        std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600)).map_err(listen)?;
-        Ok(listener)
+        // The mode is set before the socket has a name, so that nobody else can open it at any moment.
+        let socket = UnixSocket::new_stream().map_err(listen)?;
+        fchmod(&socket, Mode::S_IRUSR | Mode::S_IWUSR).map_err(|errno| listen(errno.into()))?;
+        socket.bind(path).map_err(listen)?;
+        socket.listen(BACKLOG).map_err(listen)
+    }
+
+    /// What tells this socket from another one of the same path; none if there is none.
+    pub fn identity(path: &Path) -> Option<(u64, u64)> {
+        std::fs::symlink_metadata(path).ok().map(|found| (found.dev(), found.ino()))
     }
 
     /// Serves until cancelled. Whoever watches then is told the end; whoever does not heed it is cut off.

@@ -2,6 +2,7 @@
 
 use std::fs::{self, OpenOptions};
 use std::io::Write;
+use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -320,4 +321,21 @@ async fn a_pull_is_told_with_whom_it_is_for_and_what_has_arrived() {
     }
     let (_, text) = bench.get("/v1/pulls").await;
     assert!(text.contains("{\"pulls\":[]}"), "pulls that nobody waits for are over: {text}");
+}
+
+#[tokio::test]
+async fn the_socket_is_its_owners_alone_and_another_one_of_its_path_is_told_apart() {
+    let dir = TempDir::new().unwrap();
+    let path = dir.path().join("socket");
+    assert_eq!(ControlServer::identity(&path), None);
+    let listener = ControlServer::bind(&path).await.unwrap();
+    let own = ControlServer::identity(&path);
+    let found = std::fs::metadata(&path).unwrap();
+    assert_eq!(found.permissions().mode() & 0o777, 0o600);
+    assert!(UnixStream::connect(&path).await.is_ok());
+    // Kept open, so that its inode is not given to the next one.
+    let before = std::fs::hard_link(&path, dir.path().join("kept"));
+    drop(listener);
+    let _successor = ControlServer::bind(&path).await.unwrap();
+    assert!(before.is_ok() && ControlServer::identity(&path) != own);
 }

@@ -9,6 +9,10 @@ use nix::sys::statvfs::statvfs;
 
 use super::SysError;
 
+/// What drivers' pods mount from the root as directories that must be there, with upstream's modes.
+const FOR_DRIVERS: [(&str, u32); 4] =
+    [("plugins", 0o750), ("plugins_registry", 0o750), ("device-plugins", 0o750), ("pod-resources", 0o750)];
+
 /// Where the daemon keeps its files.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HostDirs {
@@ -31,6 +35,9 @@ impl HostDirs {
         }
         create(&self.root, 0o750)?;
         create(&self.pods(), 0o750)?;
+        for (name, mode) in FOR_DRIVERS {
+            create(&self.root.join(name), mode)?;
+        }
         create(&self.pod_logs, 0o750)?;
         create(&self.container_logs, 0o755)
     }
@@ -104,6 +111,9 @@ mod tests {
         // An ordinary umask (022) takes nothing from 0750.
         assert_eq!(mode(&dirs.root), 0o750);
         assert_eq!(mode(&dirs.pods()), 0o750);
+        for (name, wanted) in FOR_DRIVERS {
+            assert_eq!(mode(&dirs.root.join(name)), wanted, "{name}");
+        }
         assert_eq!(mode(&dirs.pod_logs), 0o750);
         assert!(dirs.container_logs.is_dir());
         assert!(dirs.capacity().unwrap() > 1 << 20);

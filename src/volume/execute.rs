@@ -1,6 +1,7 @@
 //! Performs single operations on the host; decides nothing. Blocking. Each operation can be repeated, and none follows a
 //! link in a volume.
 
+use std::collections::BTreeSet;
 use std::fs::{self, DirBuilder, OpenOptions, Permissions};
 use std::io::{self, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt, fchown, lchown, symlink};
@@ -117,8 +118,17 @@ fn write(version: &Path, files: &Files, group: Option<u32>) -> Result<(), HostEr
         fchown(&opened, file.uid, group).map_err(failed("set the owner of", &path))?;
         let mode = Permissions::from_mode(file.mode);
         opened.set_permissions(mode).map_err(failed("set the mode of", &path))?;
+        opened.sync_all().map_err(failed("write to the disk", &path))?;
     }
-    Ok(())
+    let dirs: BTreeSet<&str> = files.keys().flat_map(|path| parents(path)).collect();
+    dirs.into_iter().try_for_each(|dir| sync(&version.join(dir)))?;
+    sync(version)
+}
+
+/// Has the entries of a directory on the disk: after a power cut a volume holds what it was counted to hold.
+fn sync(dir: &Path) -> Result<(), HostError> {
+    let synced = fs::File::open(dir).and_then(|dir| dir.sync_all());
+    synced.map_err(failed("write to the disk", dir))
 }
 
 fn link(target: &Path, path: &Path, uid: Option<u32>, group: Option<u32>) -> Result<(), HostError> {
@@ -131,7 +141,8 @@ fn publish(dir: &Path, version: &str, group: Option<u32>) -> Result<(), HostErro
     let (new, data) = (dir.join(NEW_DATA), dir.join(DATA));
     remove_tree(&new)?;
     link(Path::new(version), &new, None, group)?;
-    fs::rename(&new, &data).map_err(failed("replace", &data))
+    fs::rename(&new, &data).map_err(failed("replace", &data))?;
+    sync(dir)
 }
 
 /// The table of mounts is read again: only that proves that nothing is mounted any more.

@@ -19,6 +19,9 @@ const MAX_MESSAGE_BYTES: usize = 12 << 10;
 /// Exit code reported of a container nobody saw ending: as if killed.
 const UNKNOWN_EXIT_CODE: i32 = 137;
 const STATUS_UNKNOWN: &str = "ContainerStatusUnknown";
+/// Upstream's words for a container that ran and of which nothing is left.
+const USED_TO_RUN: &str =
+    "The container could not be located when the pod was deleted.  The container used to be Running";
 
 /// Which list of a pod's containers.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -149,8 +152,13 @@ impl OneContainer<'_> {
     /// How the container ended before, when the runtime no longer has that instance.
     fn last_state(&self, container_id: &str) -> ApiState {
         let Some(old) = self.old else { return ApiState::default() };
+        let is_another = old.container_id.as_deref() != Some(container_id);
         match terminated(old) {
-            Some(state) if old.container_id.as_deref() != Some(container_id) => ended(state.clone()),
+            Some(state) if is_another => ended(state.clone()),
+            // It ended while nobody looked, and nothing of it is left.
+            None if is_another && old.container_id.is_some() && running(old).is_some() => {
+                ended(unlocated(USED_TO_RUN))
+            }
             _ => old.last_state.clone().unwrap_or_default(),
         }
     }
@@ -191,8 +199,7 @@ impl OneContainer<'_> {
         let has_history = status.last_state.as_ref().is_some_and(|last| last.terminated.is_some());
         if self.old.is_some_and(|old| running(old).is_some()) && !has_history {
             // It ran, so it must not look as if it never had: that would make the pod Pending again.
-            let message = "The container could not be located when the pod was deleted.  The container used to be Running";
-            status.last_state = Some(ended(unlocated(message)));
+            status.last_state = Some(ended(unlocated(USED_TO_RUN)));
             if self.input.lifecycle == Lifecycle::Active {
                 status.restart_count = status.restart_count.saturating_add(1);
             }

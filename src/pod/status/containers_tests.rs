@@ -245,3 +245,17 @@ fn the_user_is_told_of_a_runtime_that_tells_it() {
     let expected = json!({"linux": {"uid": 1000, "gid": 2000, "supplementalGroups": [2000, 3000]}});
     assert_eq!(told(&seen), expected);
 }
+
+#[test]
+fn a_container_that_ended_while_nobody_looked_is_the_last_state_of_the_next() {
+    let ran = regular(&Scene::of("Always", vec![running_since("c", 0, 1000)]));
+    let mut scene = Scene::of("Always", vec![running_since("c", 1, 1002)]);
+    let status = json!({"phase": "Running", "containerStatuses": [ran]});
+    scene.previous = Some(serde_json::from_value(status).unwrap());
+    let told = regular(&scene);
+    assert_eq!(told["lastState"]["terminated"]["reason"], "ContainerStatusUnknown");
+    assert_eq!(
+        (&told["lastState"]["terminated"]["exitCode"], &told["restartCount"]),
+        (&json!(137), &json!(1))
+    );
+}

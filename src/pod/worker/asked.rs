@@ -54,6 +54,9 @@ pub(super) fn is_unclear(container: &ContainerStatus) -> bool {
     container.state == ContainerState::Created
 }
 
+/// How containerd says that whoever asked went away: it took its work back, or killed the program that was to start the shim.
+const TAKEN_BACK: [&str; 2] = ["context canceled", "failed to start shim: start failed: : signal: killed"];
+
 /// Whether the runtime's record proves that the process of this container never ran: its start was taken back by whoever
 /// asked for it, before containerd told the shim to begin the process.
 fn never_ran(container: &ContainerStatus) -> bool {
@@ -61,7 +64,7 @@ fn never_ran(container: &ContainerStatus) -> bool {
     container.state == ContainerState::Exited
         && (container.reason.as_str(), container.exit_code) == START_ERROR
         && !container.started_at.is_some_and(began)
-        && container.message.contains("context canceled")
+        && TAKEN_BACK.iter().any(|words| container.message.contains(words))
         // From here on the shim may have begun it all the same.
         && !container.message.starts_with("failed to start containerd task")
         && !container.message.starts_with("failed to update container")
@@ -163,8 +166,10 @@ mod tests {
 
     #[test]
     fn a_start_that_was_taken_back_before_the_process_began_was_none() {
-        for once in [true, false] {
-            let was = became(start_error(CANCELED), &AskedStarts::default(), once).unwrap();
+        let killed =
+            "failed to create containerd task: failed to start shim: start failed: : signal: killed: unknown";
+        for (once, message) in [(true, CANCELED), (false, CANCELED), (true, killed)] {
+            let was = became(start_error(message), &AskedStarts::default(), once).unwrap();
             assert_eq!((was.state, was.attempt, was.hash), (ContainerState::Created, 2, None));
         }
     }
