@@ -64,7 +64,9 @@ async fn node(args: &ExplainArgs) -> Result<Exit, CommandError> {
     trouble(&node, &mut out)?;
     let is_well = out.is_empty();
     let first = if is_well { "nothing is known to be wrong with it" } else { "not all is well with it" };
-    let mut text = format!("Node {}: {first}; {} pods.\n", node.node, node.pods.len());
+    let pods = node.pods.len();
+    let noun = if pods == 1 { "pod" } else { "pods" };
+    let mut text = format!("Node {}: {first}; {pods} {noun}.\n", node.node);
     text.push_str(&String::from_utf8_lossy(&out));
     if !connections.is_empty() {
         text.push_str(&format!("\nConnections to the API server:\n{}", table(&connections)));
