@@ -3,20 +3,31 @@
 //! The rooms and the way data takes through them are drawn in `ARCHITECTURE.md`. A room imports only
 //! rooms of a lower level; the `tidy` test holds that.
 
+pub mod admission;
 pub mod api;
 pub mod app;
 pub mod cgroup;
 pub mod cli;
 pub mod config;
 pub mod cri;
+pub mod cri_config;
+pub mod explain;
+pub mod gate;
+pub mod housekeeping;
 pub mod image;
+pub mod lifecycle;
 pub mod log;
 pub mod node;
+pub mod objects;
 pub mod pleg;
 pub mod pod;
+pub mod publish;
 pub mod server;
+pub mod source;
+pub mod status;
 pub mod store;
 pub mod sys;
 pub mod telemetry;
 pub mod types;
 pub mod volume;
+pub mod worker;

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use hostlet::pod::source::{DecodeError, ManifestError, StaticPod, read_manifest};
+use hostlet::source::{DecodeError, ManifestError, StaticPod, read_manifest};
 use jiff::Timestamp;
 
 fn read(bytes: &[u8]) -> Result<StaticPod, ManifestError> {

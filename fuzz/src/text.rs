@@ -2,9 +2,9 @@
 
 use std::str::from_utf8;
 
+use hostlet::cri_config::parse_resolv_conf;
 use hostlet::image::{Reference, with_default_tag};
 use hostlet::log::{LogLine, LogStream};
-use hostlet::pod::container::parse_resolv_conf;
 use hostlet::types::Quantity;
 
 /// A line of a container's log: its content is the end of the line, and its parts make the same line.

@@ -8,7 +8,7 @@ use crate::types::error_chain;
 
 /// Why a request came to nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Refusal {
+pub enum ApiErrorKind {
     /// There is no such object (404).
     NotFound,
     /// An object of this name is there already (409 `AlreadyExists`).
@@ -28,7 +28,7 @@ pub enum Refusal {
 /// The longest pause that is kept because a server asks for it. A broken one, or one in front of it, may ask for years.
 const MAX_RETRY_AFTER: Duration = Duration::from_secs(30);
 
-impl Refusal {
+impl ApiErrorKind {
     /// How long the server wants to be left alone; zero if it does not.
     pub fn wished_pause(&self) -> Duration {
         match self {
@@ -44,21 +44,23 @@ impl Refusal {
 }
 
 /// What `error` means.
-pub fn refusal(error: &Error) -> Refusal {
-    let Error::Api(status) = error else { return Refusal::Unavailable };
+pub fn error_kind(error: &Error) -> ApiErrorKind {
+    let Error::Api(status) = error else { return ApiErrorKind::Unavailable };
     match status.code {
-        404 => Refusal::NotFound,
-        409 if status.is_already_exists() => Refusal::AlreadyExists,
-        409 => Refusal::Conflict,
-        401 | 403 => Refusal::Forbidden,
+        404 => ApiErrorKind::NotFound,
+        409 if status.is_already_exists() => ApiErrorKind::AlreadyExists,
+        409 => ApiErrorKind::Conflict,
+        401 | 403 => ApiErrorKind::Forbidden,
         429 => {
             let seconds = status.details.as_ref().map_or(0, |details| details.retry_after_seconds);
-            Refusal::TooMany((seconds > 0).then(|| Duration::from_secs(seconds.into()).min(MAX_RETRY_AFTER)))
+            ApiErrorKind::TooMany(
+                (seconds > 0).then(|| Duration::from_secs(seconds.into()).min(MAX_RETRY_AFTER)),
+            )
         }
         // A request that took the server too long, which it says with a client's code.
-        408 => Refusal::Unavailable,
-        400..500 => Refusal::Invalid,
-        _ => Refusal::Unavailable,
+        408 => ApiErrorKind::Unavailable,
+        400..500 => ApiErrorKind::Invalid,
+        _ => ApiErrorKind::Unavailable,
     }
 }
 
@@ -79,29 +81,29 @@ mod tests {
 
     use super::*;
 
-    fn of(code: u16, reason: &str) -> Refusal {
-        refusal(&Error::Api(Status::failure("no", reason).with_code(code).boxed()))
+    fn of(code: u16, reason: &str) -> ApiErrorKind {
+        error_kind(&Error::Api(Status::failure("no", reason).with_code(code).boxed()))
     }
 
     #[test]
     fn each_answer_has_its_meaning() {
-        assert_eq!(of(404, reason::NOT_FOUND), Refusal::NotFound);
-        assert_eq!(of(409, reason::ALREADY_EXISTS), Refusal::AlreadyExists);
-        assert_eq!(of(409, reason::CONFLICT), Refusal::Conflict);
-        assert_eq!(of(403, reason::FORBIDDEN), Refusal::Forbidden);
-        assert_eq!(of(401, reason::UNAUTHORIZED), Refusal::Forbidden);
-        assert_eq!(of(422, reason::INVALID), Refusal::Invalid);
-        assert_eq!(of(429, reason::TOO_MANY_REQUESTS), Refusal::TooMany(None));
+        assert_eq!(of(404, reason::NOT_FOUND), ApiErrorKind::NotFound);
+        assert_eq!(of(409, reason::ALREADY_EXISTS), ApiErrorKind::AlreadyExists);
+        assert_eq!(of(409, reason::CONFLICT), ApiErrorKind::Conflict);
+        assert_eq!(of(403, reason::FORBIDDEN), ApiErrorKind::Forbidden);
+        assert_eq!(of(401, reason::UNAUTHORIZED), ApiErrorKind::Forbidden);
+        assert_eq!(of(422, reason::INVALID), ApiErrorKind::Invalid);
+        assert_eq!(of(429, reason::TOO_MANY_REQUESTS), ApiErrorKind::TooMany(None));
         let mut busy = Status::failure("no", reason::TOO_MANY_REQUESTS).with_code(429);
         let details =
             |seconds: u32| serde_json::from_value(serde_json::json!({"retryAfterSeconds": seconds})).unwrap();
         for (asked, kept) in [(3, 3), (u32::MAX, 30)] {
             busy.details = Some(details(asked));
             let kept = Some(Duration::from_secs(kept));
-            assert_eq!(refusal(&Error::Api(busy.clone().boxed())), Refusal::TooMany(kept));
+            assert_eq!(error_kind(&Error::Api(busy.clone().boxed())), ApiErrorKind::TooMany(kept));
         }
-        assert_eq!(of(408, reason::TIMEOUT), Refusal::Unavailable);
-        assert_eq!(of(500, reason::INTERNAL_ERROR), Refusal::Unavailable);
-        assert_eq!(refusal(&Error::TlsRequired), Refusal::Unavailable);
+        assert_eq!(of(408, reason::TIMEOUT), ApiErrorKind::Unavailable);
+        assert_eq!(of(500, reason::INTERNAL_ERROR), ApiErrorKind::Unavailable);
+        assert_eq!(error_kind(&Error::TlsRequired), ApiErrorKind::Unavailable);
     }
 }

@@ -16,7 +16,7 @@ use tokio::sync::Notify;
 use tokio::time::{Instant, sleep};
 use tower::service_fn;
 
-use super::error::{Refusal, message, refusal};
+use super::error::{ApiErrorKind, error_kind, message};
 use super::objects::{Objects, Wire};
 use crate::types::{Backoff, BackoffPolicy};
 
@@ -30,9 +30,9 @@ const PAUSES: BackoffPolicy = BackoffPolicy {
 
 /// Why the objects cannot be read at present.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Trouble {
+pub struct FollowError {
     /// What it means.
-    pub refusal: Refusal,
+    pub error_kind: ApiErrorKind,
     /// In the server's own words, if it had any.
     pub message: String,
 }
@@ -43,7 +43,7 @@ pub enum News<K> {
     /// They changed, or were listed.
     Event(Event<K>),
     /// They cannot be read at present.
-    Trouble(Trouble),
+    FollowError(FollowError),
     /// They can be read again, though nothing changed meanwhile.
     Recovered,
 }
@@ -84,13 +84,13 @@ fn noticing(client: Client, answered: Arc<Notify>) -> Client {
 pub async fn follow<K>(
     api: Objects<K>,
     config: Config,
-    mut tell: impl FnMut(Result<Event<K>, Trouble>) -> ControlFlow<()>,
+    mut tell: impl FnMut(Result<Event<K>, FollowError>) -> ControlFlow<()>,
 ) where
     K: Resource + Clone + DeserializeOwned + Debug + Send + 'static,
 {
     let tell = |news| match news {
         News::Event(event) => tell(Ok(event)),
-        News::Trouble(trouble) => tell(Err(trouble)),
+        News::FollowError(trouble) => tell(Err(trouble)),
         News::Recovered => ControlFlow::Continue(()),
     };
     run(api, config, None, tell).await;
@@ -143,8 +143,8 @@ async fn run<K>(
                     backoff = Some(next);
                     // Not all in step: after a failure of the server everybody comes at once.
                     let pause = next.delay.mul_f64(rand::random_range(0.5..1.0));
-                    let wished = trouble.refusal.wished_pause();
-                    if tell(News::Trouble(trouble)).is_break() {
+                    let wished = trouble.error_kind.wished_pause();
+                    if tell(News::FollowError(trouble)).is_break() {
                         return;
                     }
                     is_troubled = true;
@@ -194,17 +194,19 @@ fn is_place_lost(error: &watcher::Error) -> bool {
     }
 }
 
-fn trouble(error: &watcher::Error) -> Trouble {
+fn trouble(error: &watcher::Error) -> FollowError {
     match error {
         watcher::Error::InitialListFailed(error)
         | watcher::Error::WatchStartFailed(error)
-        | watcher::Error::WatchFailed(error) => Trouble { refusal: refusal(error), message: message(error) },
+        | watcher::Error::WatchFailed(error) => {
+            FollowError { error_kind: error_kind(error), message: message(error) }
+        }
         watcher::Error::WatchError(status) => {
             let error = kube::Error::Api(status.clone());
-            Trouble { refusal: refusal(&error), message: message(&error) }
+            FollowError { error_kind: error_kind(&error), message: message(&error) }
         }
         watcher::Error::NoResourceVersion => {
-            Trouble { refusal: Refusal::Unavailable, message: error.to_string() }
+            FollowError { error_kind: ApiErrorKind::Unavailable, message: error.to_string() }
         }
     }
 }

@@ -14,7 +14,7 @@ mod pool;
 
 pub use connect::{ConnectError, Connection, connect};
 pub use credentials::{Credentials, CredentialsTask};
-pub use error::{Refusal, message, refusal};
-pub use follow::{News, Trouble, follow, follow_with_recovery};
+pub use error::{ApiErrorKind, error_kind, message};
+pub use follow::{FollowError, News, follow, follow_with_recovery};
 pub use objects::{Objects, Wire};
 pub use pool::{Connections, LaneCounts, Purpose};

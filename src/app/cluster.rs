@@ -10,7 +10,8 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 
 use super::tasks::Tasks;
-use crate::api::events::{EventRecorder, EventSink, Happening, recorder};
+use crate::admission::RejectedPod;
+use crate::api::events::{EventRecord, EventRecorder, EventSink, recorder};
 use crate::api::{ConnectError, Connection, Connections, Credentials, CredentialsTask, Purpose, connect};
 use crate::config::{Cluster as Joined, Config};
 use crate::cri::{ImageService, RuntimeService, RuntimeStatus};
@@ -18,18 +19,17 @@ use crate::node::{
     HostObserver, Inputs, LeaseTask, NodeAddresses, NodeEvent, NodeEvents, NodeReader, NodeSight,
     RuntimeFacts, Settings, StatusTask, observe_runtime, watch_node,
 };
+use crate::objects::ApiObjects;
+use crate::objects::services::ServiceEnv;
 use crate::pleg;
+use crate::pod::DesiredPods;
 use crate::pod::PodEvents;
-use crate::pod::StatusBoard;
-use crate::pod::admission::RefusedPod;
-use crate::pod::mirror::{MirrorSources, Mirrors};
-use crate::pod::service_env::ServiceEnv;
-use crate::pod::source::api::{self, ApiState};
-use crate::pod::status_manager::{StatusManager, StatusSources};
-use crate::pod::table::WantedPods;
+use crate::publish::mirror::{MirrorSources, Mirrors};
+use crate::publish::status::{StatusManager, StatusSources};
+use crate::source::api::{self, ApiState};
+use crate::status::StatusCache;
 use crate::store::Store;
-use crate::types::{Lull, PodEvent, PodRef, WallClock, architecture};
-use crate::volume::objects::ApiObjects;
+use crate::types::{PodEvent, PodRef, QuietPeriod, WallClock, architecture};
 
 /// Clients of the API server.
 pub(super) struct Cluster {
@@ -52,10 +52,10 @@ pub(super) struct ClusterInputs {
     pub(super) runtime_status: watch::Receiver<Option<RuntimeStatus>>,
     pub(super) ready_at: watch::Receiver<Option<Instant>>,
     pub(super) pleg: watch::Receiver<pleg::Health>,
-    pub(super) lull: Lull,
-    pub(super) board: StatusBoard,
-    pub(super) refused: watch::Receiver<Vec<RefusedPod>>,
-    pub(super) wanted: watch::Receiver<WantedPods>,
+    pub(super) quiet_period: QuietPeriod,
+    pub(super) status_cache: StatusCache,
+    pub(super) rejected: watch::Receiver<Vec<RejectedPod>>,
+    pub(super) desired_pods: watch::Receiver<DesiredPods>,
     pub(super) store: Store,
     /// Where events of the node go.
     pub(super) events: NodeEvents,
@@ -123,16 +123,16 @@ impl Cluster {
         let events = self.pod_events();
         let Self { keeper, client, node_client, recorder: _, sink, connections: _ } = self;
         tasks.spawn("credentials", keeper.run(tasks.cancel()));
-        tasks.spawn("events", sink.run(inputs.lull.clone(), tasks.cancel()));
+        tasks.spawn("events", sink.run(inputs.quiet_period.clone(), tasks.cancel()));
 
         let (node_name, api) = (config.node_name.clone(), outputs.api.subscribe());
         let watching = api::run(client.clone(), node_name.clone(), inputs.known, outputs.api, tasks.cancel());
         tasks.spawn("API pods", watching);
         let sources = StatusSources {
-            board: inputs.board.clone(),
-            refused: inputs.refused,
+            status_cache: inputs.status_cache.clone(),
+            rejected: inputs.rejected,
             api: api.clone(),
-            lull: inputs.lull,
+            quiet_period: inputs.quiet_period,
         };
         tasks.spawn("status manager", StatusManager::new(client.clone(), sources).run(tasks.cancel()));
         let node = outputs.node.subscribe();
@@ -144,10 +144,10 @@ impl Cluster {
         let (services_task, services) = ServiceEnv::new(client.clone(), inputs.store);
         tasks.spawn("services", services_task.run(tasks.cancel()));
         let sources = MirrorSources {
-            wanted: inputs.wanted,
+            desired_pods: inputs.desired_pods,
             api,
             node: node.clone(),
-            board: inputs.board,
+            status_cache: inputs.status_cache,
             events,
             clock: clock.clone(),
         };
@@ -185,8 +185,8 @@ impl Cluster {
     }
 }
 
-fn of_pod(pod: &PodRef, container: Option<&str>, event: &PodEvent) -> Happening {
-    Happening {
+fn of_pod(pod: &PodRef, container: Option<&str>, event: &PodEvent) -> EventRecord {
+    EventRecord {
         object: ObjectReference {
             api_version: Some("v1".to_owned()),
             kind: Some("Pod".to_owned()),
@@ -203,8 +203,8 @@ fn of_pod(pod: &PodRef, container: Option<&str>, event: &PodEvent) -> Happening 
 }
 
 /// Upstream refers to a Node by its name in place of its UID.
-fn of_node(name: &str, event: NodeEvent) -> Happening {
-    Happening {
+fn of_node(name: &str, event: NodeEvent) -> EventRecord {
+    EventRecord {
         object: ObjectReference {
             api_version: Some("v1".to_owned()),
             kind: Some("Node".to_owned()),

@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use super::startup::StartupError;
+use crate::admission::{Allocatable, NodeView};
 use crate::cgroup::AllPods;
 use crate::config::Config;
 use crate::node::{OwnNode, Settings, overdrawn};
-use crate::pod::admission::{Allocatable, NodeView};
 use crate::sys::Machine;
 use crate::volume::NodeAmounts;
 

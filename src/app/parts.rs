@@ -9,36 +9,37 @@ use super::cluster::{Cluster, ClusterInputs, ClusterOutputs};
 use super::node_side::NodeSide;
 use super::runtime::RuntimeSide;
 use super::tasks::Tasks;
+use crate::admission::{Admission, AdmissionInputs, AdmittedPods, AdoptedPod, Judged, RejectedPod};
 use crate::api::Connections;
 use crate::config::{Config, ParallelPulls};
 use crate::cri::RuntimeService;
 use crate::image::preload::PreloadProblem;
 use crate::image::{ContainerdArrivals, Images, PullLimits};
 use crate::node::{AddressObserver, NodeAddresses, NodeEvents, NodeSight};
-use crate::pod::admission::{Admission, AdmissionInputs, AdmittedPods, InheritedPod, Judged, RefusedPod};
-use crate::pod::service_env::ServiceEnv;
-use crate::pod::source::api::ApiState;
-use crate::pod::source::{self, SourceConfig, SourceState};
-use crate::pod::table::WantedPods;
-use crate::pod::{PodEvents, StatusBoard};
+use crate::objects::services::ServiceEnv;
+use crate::objects::{ObjectSource, Standalone};
+use crate::pod::DesiredPods;
+use crate::pod::PodEvents;
 use crate::server::ControlServer;
+use crate::source::api::ApiState;
+use crate::source::{self, SourceConfig, SourceState};
+use crate::status::StatusCache;
 use crate::store::Store;
 use crate::types::{PodEvent, PodRef, WallClock};
-use crate::volume::objects::{ObjectSource, Standalone};
 
 /// What the parts share.
 pub(super) struct Parts {
     pub(super) node: NodeSide,
     pub(super) runtime: RuntimeSide,
     pub(super) store: Store,
-    pub(super) board: StatusBoard,
+    pub(super) status_cache: StatusCache,
     pub(super) events: PodEvents,
     pub(super) node_events: NodeEvents,
     pub(super) images: Images,
     pub(super) admitted: AdmittedPods,
     /// What the daemon before this one had admitted.
-    pub(super) inherited: Vec<InheritedPod>,
-    pub(super) wanted: watch::Receiver<WantedPods>,
+    pub(super) adopted: Vec<AdoptedPod>,
+    pub(super) desired_pods: watch::Receiver<DesiredPods>,
     pub(super) objects: Arc<dyn ObjectSource>,
     pub(super) service_env: ServiceEnv,
     pub(super) addresses: NodeAddresses,
@@ -48,7 +49,7 @@ pub(super) struct Parts {
     pub(super) shims: watch::Sender<Option<String>>,
     manifests: watch::Receiver<SourceState>,
     api: watch::Receiver<ApiState>,
-    refused: watch::Receiver<Vec<RefusedPod>>,
+    rejected: watch::Receiver<Vec<RejectedPod>>,
     connections: Connections,
 }
 
@@ -61,9 +62,9 @@ impl Parts {
         cluster: Option<Cluster>,
         tasks: &mut Tasks,
     ) -> Self {
-        let (admitted, inherited) = AdmittedPods::new(store.clone());
-        let manifests = start_manifests(config, &inherited, tasks);
-        let board = StatusBoard::default();
+        let (admitted, adopted) = AdmittedPods::new(store.clone());
+        let manifests = start_manifests(config, &adopted, tasks);
+        let status_cache = StatusCache::default();
         // Alone there is no API server to wait for.
         let (api_in, api) = watch::channel(ApiState { ready: cluster.is_none(), ..ApiState::default() });
         let sight = NodeSight::default();
@@ -80,20 +81,20 @@ impl Parts {
             None => Arc::new(|_| {}),
         };
 
-        let (wanted_in, wanted) = watch::channel(WantedPods::default());
-        let (refused_in, refused) = watch::channel(Vec::new());
+        let (desired_in, desired_pods) = watch::channel(DesiredPods::default());
+        let (refused_in, rejected) = watch::channel(Vec::new());
         let inputs = AdmissionInputs {
             manifests: manifests.clone(),
             api: api.clone(),
             own: node.view.clone(),
             node: sight.subscribe(),
             reader: cluster.as_ref().map(|cluster| cluster.node_reader(&node.settings, sight.clone())),
-            board: board.clone(),
+            status_cache: status_cache.clone(),
             allowed_unsafe_sysctls: config.pods.allowed_unsafe_sysctls.clone(),
         };
         let judged = Judged {
-            wanted: wanted_in,
-            refused: refused_in,
+            desired_pods: desired_in,
+            rejected: refused_in,
             admitted: admitted.clone(),
             events: events.clone(),
             clock: WallClock::system(),
@@ -114,13 +115,13 @@ impl Parts {
                     runtime_status: runtime.status.clone(),
                     ready_at: runtime.ready_at.clone(),
                     pleg: runtime.pleg.health(),
-                    lull: runtime.calls.lull(),
-                    board: board.clone(),
-                    refused: refused.clone(),
-                    wanted: wanted.clone(),
+                    quiet_period: runtime.calls.quiet_period(),
+                    status_cache: status_cache.clone(),
+                    rejected: rejected.clone(),
+                    desired_pods: desired_pods.clone(),
                     store: store.clone(),
                     events: node_events.clone(),
-                    known: inherited.iter().filter_map(InheritedPod::of_api).collect(),
+                    known: adopted.iter().filter_map(AdoptedPod::of_api).collect(),
                 };
                 let (objects, services) = cluster.spawn(tasks, config, inputs, outputs);
                 (Arc::new(objects), services)
@@ -131,13 +132,13 @@ impl Parts {
             node,
             runtime,
             store,
-            board,
+            status_cache,
             events,
             node_events,
             images,
             admitted,
-            inherited,
-            wanted,
+            adopted,
+            desired_pods,
             objects,
             service_env,
             addresses,
@@ -145,7 +146,7 @@ impl Parts {
             shims: watch::Sender::new(None),
             manifests,
             api,
-            refused,
+            rejected,
             connections,
         }
     }
@@ -160,8 +161,8 @@ impl Parts {
         let preload = |directory: PathBuf| (directory, self.preload.subscribe());
         ControlServer {
             node: config.node_name.clone(),
-            board: self.board.clone(),
-            refused: self.refused.clone(),
+            status_cache: self.status_cache.clone(),
+            rejected: self.rejected.clone(),
             source: self.manifests.clone(),
             api: self.api.clone(),
             runtime: self.runtime.status.clone(),
@@ -180,7 +181,7 @@ impl Parts {
 
 fn start_manifests(
     config: &Config,
-    inherited: &[InheritedPod],
+    adopted: &[AdoptedPod],
     tasks: &mut Tasks,
 ) -> watch::Receiver<SourceState> {
     let (told, manifests) = watch::channel(SourceState::default());
@@ -189,7 +190,7 @@ fn start_manifests(
         node_name: config.node_name.clone(),
         check_frequency: config.sources.file_check_frequency,
     };
-    let known = inherited.iter().filter_map(InheritedPod::of_manifest).collect();
+    let known = adopted.iter().filter_map(AdoptedPod::of_manifest).collect();
     tasks.spawn("manifests", source::run(source, known, told, tasks.cancel()));
     manifests
 }

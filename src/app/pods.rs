@@ -12,21 +12,22 @@ use super::node_side::NodeSide;
 use super::parts::Parts;
 use super::paths::{CGROUP_MOUNT, CONTAINER_LOGS, MOUNTINFO, PROC, SYS};
 use super::run::AppError;
-use super::runtime::Met;
+use super::runtime::RuntimeInfo;
 use super::startup::open_cgroups;
 use super::tasks::Tasks;
 use crate::cgroup::{CgroupVersion, Cgroups};
 use crate::config::Config;
+use crate::cri_config::{HostSettings, KernelFacts};
+use crate::gate::{StartGate, StopGate};
+use crate::housekeeping::{HostJanitor, LeftoverShims, PodsLimit};
 use crate::image::preload::{self, Containerd, PreloadConfig};
+use crate::lifecycle::PodTable;
 use crate::log::LogLayout;
 use crate::node::{NodeAddresses, NodeEvent};
-use crate::pod::container::{HostSettings, KernelFacts};
-use crate::pod::table::PodTable;
-use crate::pod::worker::Services;
-use crate::pod::{HostJanitor, LeftoverShims, PodsLimit, StartGate, StopGate};
 use crate::sys::KernelMounts;
 use crate::types::{WallClock, architecture};
 use crate::volume::{VolumeSettings, Volumes};
+use crate::worker::WorkerContext;
 
 /// How long the first pods wait for the addresses of the node.
 const FIRST_ADDRESSES: Duration = Duration::from_secs(1);
@@ -36,7 +37,7 @@ impl Parts {
     pub(super) async fn start_pods(
         mut self,
         config: &Config,
-        met: &Met,
+        met: &RuntimeInfo,
         tasks: &mut Tasks,
     ) -> Result<(), AppError> {
         if let Some(directory) = &config.image_preload_dir {
@@ -86,19 +87,19 @@ impl Parts {
         }
         // Most often known by now. Statuses with addresses spare those without, but pods wait for no name server.
         let _ = timeout(FIRST_ADDRESSES, self.addresses.known()).await;
-        let lull = self.runtime.calls.lull();
-        let services = Services {
+        let quiet_period = self.runtime.calls.quiet_period();
+        let services = WorkerContext {
             runtime: self.runtime.runtime,
             images: self.images,
             pleg: self.runtime.pleg.clone(),
             gate: StartGate::new(config.max_concurrent_starts.get()),
             stops: StopGate::default(),
-            lull: lull.clone(),
+            quiet_period: quiet_period.clone(),
             cgroups: cgroups.clone(),
             logs: logs.clone(),
             host: Arc::new(host_settings(config, met, cgroup_version, &self.node, self.addresses.clone())),
             runtime_status: self.runtime.status,
-            board: self.board.clone(),
+            status_cache: self.status_cache.clone(),
             events: self.events,
             crash_loop_cap: config.pods.max_restart_wait,
             store: self.store,
@@ -109,24 +110,24 @@ impl Parts {
             mounts: mounts.clone(),
         };
         let janitor = HostJanitor {
-            lull,
+            quiet_period,
             root_dir: config.root_dir.clone(),
             mounts,
             logs,
             cgroups,
             pods_limit,
             admitted: self.admitted,
-            board: self.board,
+            status_cache: self.status_cache,
         };
         let table = PodTable::new(
-            self.wanted,
+            self.desired_pods,
             self.runtime.pleg,
             Arc::new(services),
             Arc::new(janitor),
             config.sources.sync_frequency,
             StdRng::from_os_rng(),
         );
-        let table = table.at(self.addresses).after(self.inherited.into_iter().map(|inherited| inherited.pod));
+        let table = table.at(self.addresses).after(self.adopted.into_iter().map(|adopted| adopted.pod));
         tasks.spawn("pods", table.run(tasks.cancel()));
         Ok(())
     }
@@ -134,7 +135,7 @@ impl Parts {
 
 fn host_settings(
     config: &Config,
-    met: &Met,
+    met: &RuntimeInfo,
     cgroups: CgroupVersion,
     node: &NodeSide,
     addresses: NodeAddresses,

@@ -9,7 +9,7 @@ use super::cluster::Cluster;
 use super::node_side::NodeSide;
 use super::parts::Parts;
 use super::paths::{CONTAINER_LOGS, ROOT};
-use super::runtime::{RuntimeSide, meet};
+use super::runtime::{RuntimeSide, wait_for_runtime};
 use super::startup::{StartupError, prepare};
 use super::tasks::{TaskEnded, Tasks};
 use crate::api::ConnectError;
@@ -62,7 +62,7 @@ pub async fn run(config: Config, cancel: CancellationToken) -> Result<(), AppErr
     let parts = Parts::start(&config, node, runtime, store, cluster, &mut tasks);
     tasks.spawn("control socket", parts.server(&config).run(listener, tasks.cancel()));
 
-    if let Some(met) = meet(parts.runtime(), &cancel).await {
+    if let Some(met) = wait_for_runtime(parts.runtime(), &cancel).await {
         let version = &met.version;
         tracing::info!(
             runtime = version.runtime_name,

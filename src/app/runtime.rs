@@ -60,7 +60,7 @@ impl RuntimeSide {
 
 /// What is learned of the runtime.
 #[derive(Clone, Debug)]
-pub(super) struct Met {
+pub(super) struct RuntimeInfo {
     /// Name and version.
     pub(super) version: Version,
     /// The cgroup driver it uses; none if it cannot say.
@@ -68,7 +68,10 @@ pub(super) struct Met {
 }
 
 /// Waits until the runtime answers; `None` when cancelled before.
-pub(super) async fn meet(runtime: &dyn RuntimeService, cancel: &CancellationToken) -> Option<Met> {
+pub(super) async fn wait_for_runtime(
+    runtime: &dyn RuntimeService,
+    cancel: &CancellationToken,
+) -> Option<RuntimeInfo> {
     let mut told = None;
     loop {
         let error = tokio::select! {
@@ -93,8 +96,8 @@ pub(super) async fn meet(runtime: &dyn RuntimeService, cancel: &CancellationToke
     }
 }
 
-async fn ask(runtime: &dyn RuntimeService) -> Result<Met, CriError> {
+async fn ask(runtime: &dyn RuntimeService) -> Result<RuntimeInfo, CriError> {
     let version = runtime.version().await?;
     let cgroup_driver = runtime.cgroup_driver().await?;
-    Ok(Met { version, cgroup_driver })
+    Ok(RuntimeInfo { version, cgroup_driver })
 }

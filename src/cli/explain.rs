@@ -10,8 +10,8 @@ use super::error::CommandError;
 use super::exit::Exit;
 use super::pods::trouble;
 use crate::api::LaneCounts;
-use crate::pod::explain::{Explanation, Verdict};
-use crate::pod::status::human_duration;
+use crate::explain::{Explanation, Verdict};
+use crate::status::human_duration;
 
 /// How to print what is known about a pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

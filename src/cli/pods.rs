@@ -13,9 +13,9 @@ use super::error::CommandError;
 use super::exit::Exit;
 use super::pulls::pull_lines;
 use super::table::{Colour, Width, aligned_pods_table, pods_table};
-use crate::pod::explain::{Named, is_meant};
-use crate::pod::status::summary;
+use crate::explain::{PodName, is_meant};
 use crate::server::{NodeView, Problem};
+use crate::status::summary;
 use crate::types::json;
 
 /// How to print.
@@ -65,7 +65,7 @@ pub async fn pods(args: PodsArgs) -> Result<Exit, CommandError> {
 fn selected<'a>(node: &'a NodeView, name: Option<&str>) -> Vec<&'a Pod> {
     let matches = |pod: &&Pod| {
         let namespace = pod.metadata.namespace.as_deref().unwrap_or_default();
-        let own = Named { namespace, name: pod.metadata.name.as_deref().unwrap_or_default() };
+        let own = PodName { namespace, name: pod.metadata.name.as_deref().unwrap_or_default() };
         name.is_none_or(|name| is_meant(name, own, &node.node))
     };
     node.pods.iter().filter(matches).collect()

@@ -2,8 +2,8 @@
 
 use jiff::Timestamp;
 
-use crate::pod::status::human_duration;
 use crate::server::{PullView, PullsView};
+use crate::status::human_duration;
 use crate::types::human_size;
 
 /// A line for each pull, and one for what they brought together.

@@ -4,7 +4,7 @@ use comfy_table::{ColumnConstraint, ContentArrangement, Table};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
 
-use crate::pod::status::summary;
+use crate::status::summary;
 
 /// How much of a pod is shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -10,8 +10,8 @@ use super::client::{DaemonArgs, about_pod};
 use super::error::CommandError;
 use super::exit::Exit;
 use super::explain::AboutOutput;
-use crate::pod::timeline::{Entry, Track};
 use crate::server::TimelineView;
+use crate::status::timeline::{Entry, Track};
 
 /// Arguments of `hostlet timeline`.
 #[derive(Clone, Debug, Args)]

@@ -8,11 +8,11 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::Operation;
-use crate::types::{ContainerId, Lull, PodRef, SandboxId};
+use crate::types::{ContainerId, PodRef, QuietPeriod, SandboxId};
 
 /// What a call is about.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Subject {
+pub enum CallSubject {
     /// The runtime as a whole.
     Node,
     /// A pod.
@@ -25,7 +25,7 @@ pub enum Subject {
     Image(String),
 }
 
-impl fmt::Display for Subject {
+impl fmt::Display for CallSubject {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Node => f.write_str("this node"),
@@ -43,7 +43,7 @@ pub struct Call {
     /// Which call.
     pub operation: Operation,
     /// On what.
-    pub subject: Subject,
+    pub subject: CallSubject,
     /// Since when.
     pub since: Instant,
     /// How long it may take before it is suspicious.
@@ -54,7 +54,7 @@ pub struct Call {
 #[derive(Clone, Default)]
 pub struct Calls {
     state: Arc<Mutex<State>>,
-    lull: Lull,
+    quiet_period: QuietPeriod,
 }
 
 #[derive(Default)]
@@ -75,9 +75,9 @@ impl Calls {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(super) fn begin(&self, operation: Operation, subject: Subject, patience: Duration) -> UnderWay {
+    pub(super) fn begin(&self, operation: Operation, subject: CallSubject, patience: Duration) -> UnderWay {
         if operation.is_work() {
-            self.lull.note_work();
+            self.quiet_period.note_work();
         }
         let mut state = self.lock();
         let key = state.next;
@@ -87,8 +87,8 @@ impl Calls {
     }
 
     /// When no start or stop went on.
-    pub fn lull(&self) -> Lull {
-        self.lull.clone()
+    pub fn quiet_period(&self) -> QuietPeriod {
+        self.quiet_period.clone()
     }
 
     /// The calls that take longer than they should, longest first.
@@ -105,7 +105,7 @@ impl Drop for UnderWay {
     fn drop(&mut self) {
         let call = self.calls.lock().calls.remove(&self.key);
         if call.is_some_and(|call| call.operation.is_work()) {
-            self.calls.lull.note_work();
+            self.calls.quiet_period.note_work();
         }
     }
 }
@@ -117,10 +117,13 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_call_is_hung_once_it_is_overdue_and_gone_when_it_ends() {
         let calls = Calls::default();
-        let slow =
-            calls.begin(Operation::StopContainer, Subject::Container("c".into()), Duration::from_secs(40));
+        let slow = calls.begin(
+            Operation::StopContainer,
+            CallSubject::Container("c".into()),
+            Duration::from_secs(40),
+        );
         tokio::time::advance(Duration::from_secs(11)).await;
-        let _other = calls.begin(Operation::ListSandboxes, Subject::Node, Duration::from_secs(10));
+        let _other = calls.begin(Operation::ListSandboxes, CallSubject::Node, Duration::from_secs(10));
         assert!(calls.hung(Instant::now()).is_empty());
         tokio::time::advance(Duration::from_secs(30)).await;
         let hung = calls.hung(Instant::now());

@@ -10,7 +10,7 @@ mod monitor;
 mod runtime;
 mod types;
 
-pub use calls::{Call, Calls, Subject};
+pub use calls::{Call, CallSubject, Calls};
 pub use client::{CriClient, Stored};
 pub use containerd::NAMESPACE as CRI_NAMESPACE;
 pub use error::{CriError, Operation};

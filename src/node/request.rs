@@ -3,7 +3,7 @@
 use std::future::Future;
 use std::time::Duration;
 
-use crate::api::{Refusal, refusal};
+use crate::api::{ApiErrorKind, error_kind};
 
 /// Why a request came to nothing.
 #[derive(Debug, thiserror::Error)]
@@ -18,16 +18,16 @@ pub(super) enum RequestError {
 
 impl RequestError {
     /// What it means.
-    pub(super) fn refusal(&self) -> Refusal {
+    pub(super) fn error_kind(&self) -> ApiErrorKind {
         match self {
-            Self::Api(error) => refusal(error),
-            Self::TimedOut(_) => Refusal::Unavailable,
+            Self::Api(error) => error_kind(error),
+            Self::TimedOut(_) => ApiErrorKind::Unavailable,
         }
     }
 
     /// How long the server wants to be left alone; zero if it does not say.
     pub(super) fn retry_after(&self) -> Duration {
-        self.refusal().wished_pause()
+        self.error_kind().wished_pause()
     }
 }
 

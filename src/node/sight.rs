@@ -12,7 +12,7 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use super::request::within;
-use crate::api::{Objects, Refusal, Wire, follow};
+use crate::api::{ApiErrorKind, Objects, Wire, follow};
 use crate::telemetry::Changed;
 
 /// What is known of the Node. All clones are one value; none before it was seen, and after it was deleted.
@@ -74,18 +74,18 @@ impl NodeReader {
     }
 
     /// Reads it as it is now, not as a cache has it, and shows it before this returns.
-    pub async fn read(&self) -> Result<(), Refusal> {
+    pub async fn read(&self) -> Result<(), ApiErrorKind> {
         match within(self.limit, self.nodes.get(&self.name)).await {
             Ok(Wire(node)) => {
                 self.sight.saw(node);
                 Ok(())
             }
             Err(error) => {
-                let refusal = error.refusal();
-                if refusal == Refusal::NotFound {
+                let error_kind = error.error_kind();
+                if error_kind == ApiErrorKind::NotFound {
                     self.sight.gone();
                 }
-                Err(refusal)
+                Err(error_kind)
             }
         }
     }
@@ -182,11 +182,11 @@ mod tests {
         let sight = NodeSight::default();
         let reader =
             NodeReader::new(api.client(), "node1".to_owned(), Duration::from_secs(10), sight.clone());
-        assert_eq!(reader.read().await, Err(Refusal::NotFound));
+        assert_eq!(reader.read().await, Err(ApiErrorKind::NotFound));
         api.put(PATH, &node("", "a"));
         assert_eq!(reader.read().await, Ok(()));
         assert_eq!(label(sight.subscribe().borrow().as_ref()).as_deref(), Some("a"));
         api.fail(ApiRule::once("GET", "/nodes", ApiFault::Hang));
-        assert_eq!(reader.read().await, Err(Refusal::Unavailable));
+        assert_eq!(reader.read().await, Err(ApiErrorKind::Unavailable));
     }
 }

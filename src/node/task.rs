@@ -15,7 +15,7 @@ use super::register::{Registered, attempt, initial};
 use super::request::{RequestError, within};
 use super::status::{beat, update};
 use super::{Facts, Inputs, NodeEvent, NodeEvents, NodeSight, Settings};
-use crate::api::{Objects, Refusal, Wire, patch};
+use crate::api::{ApiErrorKind, Objects, Wire, patch};
 use crate::telemetry::Changed;
 use crate::types::json::to_value;
 use crate::types::{Backoff, BackoffPolicy, WallClock, error_chain};
@@ -175,7 +175,7 @@ impl StatusTask {
                 }
                 Err(error) => error,
             };
-            if error.refusal() == Refusal::NotFound {
+            if error.error_kind() == ApiErrorKind::NotFound {
                 return Round::Gone;
             }
             self.complain("tell the status of the node", &error);

@@ -7,7 +7,7 @@ use tokio::sync::oneshot;
 use tokio::time::Instant;
 
 use super::PodStatus;
-use crate::cri::{CriError, Subject};
+use crate::cri::{CallSubject, CriError};
 use crate::types::{PodRef, PodUid};
 
 /// What was last observed of a pod: its status, or why it could not be inspected.
@@ -65,16 +65,19 @@ impl Cache {
     }
 
     /// The pod that a call to the runtime is about, as far as it was observed.
-    pub fn pod_of(&self, subject: &Subject) -> Option<PodRef> {
+    pub fn pod_of(&self, subject: &CallSubject) -> Option<PodRef> {
         let owns = |status: &PodStatus| match subject {
-            Subject::Sandbox(id) => status.sandboxes.iter().any(|s| s.id == *id),
-            Subject::Container(id) => status.containers.iter().any(|c| c.id == *id),
-            Subject::Pod(pod) => status.pod == *pod,
-            Subject::Node | Subject::Image(_) => false,
+            CallSubject::Sandbox(id) => status.sandboxes.iter().any(|s| s.id == *id),
+            CallSubject::Container(id) => status.containers.iter().any(|c| c.id == *id),
+            CallSubject::Pod(pod) => status.pod == *pod,
+            CallSubject::Node | CallSubject::Image(_) => false,
         };
         match subject {
-            Subject::Pod(pod) => Some(pod.clone()),
-            Subject::Sandbox(_) | Subject::Container(_) | Subject::Node | Subject::Image(_) => {
+            CallSubject::Pod(pod) => Some(pod.clone()),
+            CallSubject::Sandbox(_)
+            | CallSubject::Container(_)
+            | CallSubject::Node
+            | CallSubject::Image(_) => {
                 let state = self.lock();
                 let observed = state.entries.values().filter_map(|e| e.observed.as_ref().ok());
                 observed.filter(|status| owns(status)).map(|status| status.pod.clone()).next()

@@ -1,42 +1,22 @@
-//! Pods: where they come from, the worker that owns each, and what it does to containers.
+//! The vocabulary of pods, pure: who a pod is, what its fields mean, what the API server would fill in and reject, what it
+//! asks for, and the values that several rooms share. Never does I/O; never decides whether a pod runs.
 
-mod activity;
-pub mod admission;
-mod board;
-pub mod container;
-mod crash_loop;
 pub mod defaults;
-mod dirs;
+mod desired;
 mod events;
-pub mod explain;
-mod gate;
 mod identity;
-mod janitor;
-mod leftover_shims;
-pub mod mirror;
-mod pods_limit;
+mod phase;
 pub mod resources;
-pub mod service_env;
-pub mod source;
-pub mod status;
-pub mod status_manager;
-mod stop_gate;
-pub mod table;
+mod status_override;
 #[cfg(test)]
 pub(crate) mod testing;
-pub mod timeline;
 pub mod validation;
-mod view;
-pub mod worker;
+pub(crate) mod view;
+mod waiting_reason;
 
-pub use activity::{Activity, Doing};
-pub use board::{StatusBoard, Told};
-pub use crash_loop::CrashLoops;
-pub use dirs::{PodDirError, pod_dirs, remove_pod_dir};
+pub use desired::DesiredPods;
 pub use events::PodEvents;
-pub use gate::{StartGate, Turn};
 pub use identity::{Rank, is_critical, is_static, pod_ref, pod_uid};
-pub use janitor::HostJanitor;
-pub use leftover_shims::LeftoverShims;
-pub use pods_limit::PodsLimit;
-pub use stop_gate::{StopGate, Stopping, Urgency};
+pub use phase::PodPhase;
+pub use status_override::StatusOverride;
+pub use waiting_reason::WaitingReason;

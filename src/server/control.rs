@@ -30,16 +30,16 @@ use super::images::images;
 use super::logs::logs;
 use super::pulls::pulls;
 use super::view::{HungCall, NodeView, Problem};
+use crate::admission::RejectedPod;
 use crate::api::Connections;
 use crate::cri::{Call, Calls, ImageService, RuntimeStatus};
+use crate::explain::NodeProblem;
 use crate::image::preload::PreloadProblem;
 use crate::image::{Arrivals, Images};
 use crate::pleg::PlegHandle;
-use crate::pod::StatusBoard;
-use crate::pod::admission::RefusedPod;
-use crate::pod::explain::Trouble;
-use crate::pod::source::SourceState;
-use crate::pod::source::api::ApiState;
+use crate::source::SourceState;
+use crate::source::api::ApiState;
+use crate::status::StatusCache;
 
 /// Pause between two views of a watch, so that a busy node does not write without end.
 const WATCH_PAUSE: Duration = Duration::from_millis(200);
@@ -89,9 +89,9 @@ pub struct ControlServer {
     /// Name of the node.
     pub node: String,
     /// Statuses of pods.
-    pub board: StatusBoard,
+    pub status_cache: StatusCache,
     /// Pods that were refused.
-    pub refused: watch::Receiver<Vec<RefusedPod>>,
+    pub rejected: watch::Receiver<Vec<RejectedPod>>,
     /// What the manifests say.
     pub source: watch::Receiver<SourceState>,
     /// What the API server says.
@@ -178,7 +178,7 @@ impl ControlServer {
     /// Every pod with its status, refused ones too, by namespace and name.
     pub(super) fn pods(&self) -> Vec<Pod> {
         let mut pods: Vec<Pod> = self
-            .board
+            .status_cache
             .all()
             .into_iter()
             .map(|told| {
@@ -188,7 +188,7 @@ impl ControlServer {
                 pod
             })
             .collect();
-        pods.extend(self.refused.borrow().iter().map(RefusedPod::told));
+        pods.extend(self.rejected.borrow().iter().map(RejectedPod::told));
         let key =
             |pod: &Pod| (pod.metadata.namespace.clone(), pod.metadata.name.clone(), pod.metadata.uid.clone());
         pods.sort_by_key(key);
@@ -240,34 +240,35 @@ impl ControlServer {
         self.calls.hung(now).into_iter().map(told).collect()
     }
 
-    pub(super) fn trouble(&self) -> Option<Trouble> {
+    pub(super) fn trouble(&self) -> Option<NodeProblem> {
         let health = self.pleg.health();
         let relist = health.borrow();
         if let Some(error) = &relist.error {
             let how =
                 if relist.is_healthy(Instant::now()) { "for a moment" } else { "for more than 3 minutes" };
             let what = format!("the container runtime has not answered {how}: {error}");
-            return Some(Trouble::Runtime(what));
+            return Some(NodeProblem::Runtime(what));
         }
         match &*self.runtime.borrow() {
             Some(status) if !status.runtime.status => {
                 let what = format!("the container runtime is not ready: {}", status.runtime.message);
-                Some(Trouble::Runtime(what))
+                Some(NodeProblem::Runtime(what))
             }
-            Some(status) if !status.network.status => {
-                Some(Trouble::Network(format!("the pod network is not ready: {}", status.network.message)))
-            }
+            Some(status) if !status.network.status => Some(NodeProblem::Network(format!(
+                "the pod network is not ready: {}",
+                status.network.message
+            ))),
             Some(_) => None,
-            None => Some(Trouble::Runtime("the container runtime has not answered yet".to_owned())),
+            None => Some(NodeProblem::Runtime("the container runtime has not answered yet".to_owned())),
         }
     }
 
     /// Waits until something that is shown changed.
-    async fn changed(&mut self, board: &mut watch::Receiver<u64>) -> bool {
+    async fn changed(&mut self, status_cache: &mut watch::Receiver<u64>) -> bool {
         let changed = tokio::select! {
             // Cancel-safe, all: a watch marks its value seen only when `changed` returns.
-            changed = board.changed() => changed.is_ok(),
-            changed = self.refused.changed() => changed.is_ok(),
+            changed = status_cache.changed() => changed.is_ok(),
+            changed = self.rejected.changed() => changed.is_ok(),
             changed = self.source.changed() => changed.is_ok(),
             // Alone on a host nobody ever tells more.
             Ok(()) = self.api.changed() => true,
@@ -309,15 +310,16 @@ async fn pods(
             Err(error) => (StatusCode::INTERNAL_SERVER_ERROR, error.to_string()).into_response(),
         };
     }
-    let board = server.board.changes();
-    let views = stream::unfold((server, board, true), |(mut server, mut board, first)| async move {
-        if !first && !server.changed(&mut board).await {
-            return None;
-        }
-        let mut line = serde_json::to_vec(&server.view()).unwrap_or_default();
-        line.push(b'\n');
-        Some((Ok::<_, Infallible>(Bytes::from(line)), (server, board, false)))
-    });
+    let status_cache = server.status_cache.changes();
+    let views =
+        stream::unfold((server, status_cache, true), |(mut server, mut status_cache, first)| async move {
+            if !first && !server.changed(&mut status_cache).await {
+                return None;
+            }
+            let mut line = serde_json::to_vec(&server.view()).unwrap_or_default();
+            line.push(b'\n');
+            Some((Ok::<_, Infallible>(Bytes::from(line)), (server, status_cache, false)))
+        });
     let views = views.take_until(cancel.cancelled_owned());
     ([(CONTENT_TYPE, "application/x-ndjson")], Body::from_stream(views)).into_response()
 }

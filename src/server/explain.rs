@@ -13,13 +13,14 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::{ControlServer, PullsView};
-use crate::cri::{Call, ContainerState, Subject};
-use crate::log::log_end;
-use crate::pod::explain::{
-    Case, Explanation, HungCall, Named, Standing, explain as explained, is_meant, unknown,
+use crate::cri::{Call, CallSubject, ContainerState};
+use crate::explain::{
+    Disposition, ExplainInput, Explanation, HungCall, PodName, explain as explained, is_meant, unknown,
 };
-use crate::pod::source::ManifestProblem;
-use crate::pod::{Activity, Doing, Told, pod_ref, pod_uid};
+use crate::log::log_end;
+use crate::pod::{pod_ref, pod_uid};
+use crate::source::ManifestProblem;
+use crate::status::{Activity, Doing, PodStatusEntry};
 use crate::sys::file_work;
 use crate::types::{PodRef, PodUid, one_line};
 
@@ -42,10 +43,10 @@ pub(super) async fn explain(
 }
 
 /// A pod as the parts of the daemon know it.
-struct Known {
+struct KnownPod {
     pod: Arc<Pod>,
-    standing: Standing,
-    told: Option<Told>,
+    standing: Disposition,
+    told: Option<PodStatusEntry>,
     /// Its manifest, if it is still from one.
     file: Option<PathBuf>,
 }
@@ -55,12 +56,12 @@ impl ControlServer {
         let known = self.known();
         let problems = self.source.borrow().problems.clone();
         let names: Vec<PodRef> = known.iter().map(|known| pod_ref(&known.pod)).collect();
-        let named: Vec<Named<'_>> =
-            names.iter().map(|pod| Named { namespace: &pod.namespace, name: &pod.name }).collect();
+        let named: Vec<PodName<'_>> =
+            names.iter().map(|pod| PodName { namespace: &pod.namespace, name: &pod.name }).collect();
         let meant = known.iter().zip(&named).filter(|(_, name)| is_meant(query, **name, &self.node));
         let meant = meant.filter(|(known, name)| {
             // Of two pods of one name the later one is meant; it waits for the other.
-            known.standing != Standing::Unwanted || named.iter().filter(|n| n == name).count() == 1
+            known.standing != Disposition::Unwanted || named.iter().filter(|n| n == name).count() == 1
         });
         let mut explanations = Vec::new();
         for (known, _) in meant {
@@ -69,9 +70,9 @@ impl ControlServer {
         }
         if explanations.is_empty() {
             let is_it = |pod: &PodRef| {
-                is_meant(query, Named { namespace: &pod.namespace, name: &pod.name }, &self.node)
+                is_meant(query, PodName { namespace: &pod.namespace, name: &pod.name }, &self.node)
             };
-            let was_here = self.board.timeline().pods().iter().any(is_it);
+            let was_here = self.status_cache.timeline().pods().iter().any(is_it);
             explanations.push(unknown(query, &named, &problems, was_here, &self.node));
         }
         explanations.sort_by(|a, b| a.pod.cmp(&b.pod));
@@ -79,12 +80,12 @@ impl ControlServer {
     }
 
     /// Every pod that is wanted, refused, or still there.
-    fn known(&self) -> Vec<Known> {
-        let mut told: HashMap<PodUid, Told> =
-            self.board.all().into_iter().map(|told| (pod_uid(&told.pod), told)).collect();
-        let refused = self.refused.borrow().clone();
-        let is_refused = |uid: &PodUid| refused.iter().any(|refused| pod_uid(&refused.pod) == *uid);
-        let mut known: Vec<Known> = Vec::new();
+    fn known(&self) -> Vec<KnownPod> {
+        let mut told: HashMap<PodUid, PodStatusEntry> =
+            self.status_cache.all().into_iter().map(|told| (pod_uid(&told.pod), told)).collect();
+        let rejected = self.rejected.borrow().clone();
+        let is_refused = |uid: &PodUid| rejected.iter().any(|rejected| pod_uid(&rejected.pod) == *uid);
+        let mut known: Vec<KnownPod> = Vec::new();
         let manifests: Vec<_> =
             self.source.borrow().pods.iter().map(|pod| (pod.pod.clone(), Some(pod.file.clone()))).collect();
         let api: Vec<_> = self.api.borrow().pods.values().map(|pod| (pod.pod.clone(), None)).collect();
@@ -92,25 +93,25 @@ impl ControlServer {
             let uid = pod_uid(&pod);
             if !is_refused(&uid) {
                 let told = told.remove(&uid);
-                known.push(Known { pod, standing: Standing::Wanted, told, file });
+                known.push(KnownPod { pod, standing: Disposition::Wanted, told, file });
             }
         }
-        known.extend(refused.into_iter().map(|refused| Known {
-            pod: Arc::new(refused.told()),
-            standing: Standing::Refused,
+        known.extend(rejected.into_iter().map(|rejected| KnownPod {
+            pod: Arc::new(rejected.told()),
+            standing: Disposition::Refused,
             told: None,
             file: None,
         }));
         for known in &mut known {
             let name = pod_ref(&known.pod).full_name();
             let has_predecessor = told.values().any(|told| pod_ref(&told.pod).full_name() == name);
-            if known.standing == Standing::Wanted && known.told.is_none() && has_predecessor {
-                known.standing = Standing::Behind;
+            if known.standing == Disposition::Wanted && known.told.is_none() && has_predecessor {
+                known.standing = Disposition::Behind;
             }
         }
-        known.extend(told.into_values().map(|told| Known {
+        known.extend(told.into_values().map(|told| KnownPod {
             pod: told.pod.clone(),
-            standing: Standing::Unwanted,
+            standing: Disposition::Unwanted,
             told: Some(told),
             file: None,
         }));
@@ -119,14 +120,14 @@ impl ControlServer {
 
     fn explained(
         &self,
-        known: &Known,
+        known: &KnownPod,
         pulls: &PullsView,
         problems: &[ManifestProblem],
         log_ends: BTreeMap<String, String>,
         now: Timestamp,
     ) -> Explanation {
         let pod = pod_ref(&known.pod);
-        let doing = self.board.doing(&pod.uid);
+        let doing = self.status_cache.doing(&pod.uid);
         let observed = self.pleg.cache().get(&pod);
         let running = observed.iter().flat_map(|status| &status.containers);
         let running = running.filter(|c| c.state == ContainerState::Running).map(|c| c.name.to_string());
@@ -135,8 +136,8 @@ impl ControlServer {
         let archives =
             self.archives().into_iter().map(|problem| (problem.file, problem.message)).collect::<Vec<_>>();
         let mut of_this = problems.iter().filter(|problem| problem.pod.as_ref() == Some(&name));
-        let own_status = known.pod.status.as_ref().filter(|_| known.standing == Standing::Refused);
-        let mut explanation = explained(&Case {
+        let own_status = known.pod.status.as_ref().filter(|_| known.standing == Disposition::Refused);
+        let mut explanation = explained(&ExplainInput {
             pod: &known.pod,
             standing: known.standing.clone(),
             status: told_status.or(own_status),
@@ -164,18 +165,18 @@ impl ControlServer {
     fn hung_call(&self, pod: &PodRef, doing: Option<&Doing>) -> Option<HungCall> {
         let now = Instant::now();
         let is_about = |call: &&Call| match &call.subject {
-            Subject::Image(pulled) => match doing.map(|doing| &doing.activity) {
+            CallSubject::Image(pulled) => match doing.map(|doing| &doing.activity) {
                 Some(Activity::PullingImage { image, .. }) => pulled.starts_with(image.as_str()),
                 Some(_) | None => false,
             },
-            Subject::Node => false,
-            subject @ (Subject::Pod(_) | Subject::Sandbox(_) | Subject::Container(_)) => {
+            CallSubject::Node => false,
+            subject @ (CallSubject::Pod(_) | CallSubject::Sandbox(_) | CallSubject::Container(_)) => {
                 self.pleg.cache().pod_of(subject).is_some_and(|of| of.uid == pod.uid)
             }
         };
         let hung = self.calls.hung(now);
         let own = hung.iter().find(is_about);
-        let call = own.or_else(|| hung.iter().find(|call| call.subject == Subject::Node))?;
+        let call = own.or_else(|| hung.iter().find(|call| call.subject == CallSubject::Node))?;
         Some(HungCall {
             call: call.operation.to_string(),
             subject: call.subject.to_string(),
@@ -185,7 +186,7 @@ impl ControlServer {
     }
 
     /// The last line of the logs of the pod's containers that ended badly and left no message.
-    async fn log_ends(&self, known: &Known) -> BTreeMap<String, String> {
+    async fn log_ends(&self, known: &KnownPod) -> BTreeMap<String, String> {
         let Some(told) = &known.told else { return BTreeMap::new() };
         let Ok(observed) = self.pleg.cache().get(&pod_ref(&known.pod)) else { return BTreeMap::new() };
         let mut logs: Vec<(String, PathBuf)> = Vec::new();

@@ -2,7 +2,7 @@
 
 use k8s_openapi::api::core::v1::{ContainerStatus, Pod};
 
-use crate::pod::explain::{Named, is_meant, nearest_names};
+use crate::explain::{PodName, is_meant, nearest_names};
 use crate::pod::pod_ref;
 use crate::types::{ContainerId, PodRef};
 
@@ -109,7 +109,7 @@ pub(super) fn find_pod<'p>(
     let whole: Vec<&Pod> = meant.iter().copied().filter(|pod| full_name(pod) == name).collect();
     let found = if whole.is_empty() { meant } else { whole };
     let Some(first) = found.first().copied() else {
-        let known: Vec<Named<'_>> = names.iter().map(of).collect();
+        let known: Vec<PodName<'_>> = names.iter().map(of).collect();
         let hint = match nearest_names(&query, &known, node).as_slice() {
             [] => String::new(),
             near => format!("; did you mean {}?", near.join(" or ")),
@@ -219,8 +219,8 @@ fn full_name(pod: &Pod) -> &str {
     pod.metadata.name.as_deref().unwrap_or_default()
 }
 
-fn of(pod: &PodRef) -> Named<'_> {
-    Named { namespace: &pod.namespace, name: &pod.name }
+fn of(pod: &PodRef) -> PodName<'_> {
+    PodName { namespace: &pod.namespace, name: &pod.name }
 }
 
 #[cfg(test)]
@@ -343,9 +343,9 @@ mod tests {
             instance(status(over(""), json!({})), false).unwrap_err(),
             r#"container "c" in pod "p" is terminated"#
         );
-        let refused = with("a", "p", &["c"], json!({"reason": "OutOfpods", "message": "too many"}));
+        let rejected = with("a", "p", &["c"], json!({"reason": "OutOfpods", "message": "too many"}));
         assert_eq!(
-            find_instance(&refused, "c", false).unwrap_err().to_string(),
+            find_instance(&rejected, "c", false).unwrap_err().to_string(),
             r#"container "c" in pod "p" is not available: OutOfpods: too many"#
         );
     }

@@ -5,13 +5,13 @@ use axum::extract::State;
 use tokio_util::sync::CancellationToken;
 
 use super::control::ControlServer;
-use super::refusal::Refusal;
+use super::error::RequestError;
 use super::view::ImageView;
 
 /// All images, by name.
 pub(super) async fn images(
     State((server, _)): State<(ControlServer, CancellationToken)>,
-) -> Result<Json<Vec<ImageView>>, Refusal> {
+) -> Result<Json<Vec<ImageView>>, RequestError> {
     let listed = server.runtime_images.list_images().await?;
     let mut images: Vec<ImageView> = listed
         .into_iter()

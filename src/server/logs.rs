@@ -16,8 +16,8 @@ use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
 use super::control::ControlServer;
+use super::error::RequestError;
 use super::find::{find_container, find_instance, find_pod, no_previous, not_started};
-use super::refusal::Refusal;
 use crate::cri::ContainerState;
 use crate::log::{LogError, LogOptions, LogStreaming, Until};
 use crate::pleg::PlegHandle;
@@ -55,7 +55,7 @@ pub struct LogsQuery {
 pub(super) async fn logs(
     State((server, cancel)): State<(ControlServer, CancellationToken)>,
     Query(query): Query<LogsQuery>,
-) -> Result<Response, Refusal> {
+) -> Result<Response, RequestError> {
     let pods = server.pods();
     let pod = find_pod(&pods, &server.node, &query.pod, query.namespace.as_deref())?;
     let container = find_container(pod, query.container.as_deref())?;
@@ -81,7 +81,7 @@ fn log_path(pleg: &PlegHandle, pod: &PodRef, id: &ContainerId) -> Option<PathBuf
 }
 
 /// The container is in the pod's status, but not in the runtime.
-fn without_log(pod: &Pod, container: &str, previous: bool) -> Refusal {
+fn without_log(pod: &Pod, container: &str, previous: bool) -> RequestError {
     if previous {
         no_previous(pod, container).into()
     } else {
@@ -91,7 +91,7 @@ fn without_log(pod: &Pod, container: &str, previous: bool) -> Refusal {
 
 /// Waits until a container has ended or is gone. One that cannot be inspected may still run.
 async fn ended(server: ControlServer, pod: PodRef, id: ContainerId) {
-    let mut told = server.board.changes();
+    let mut told = server.status_cache.changes();
     let may_write = || match server.pleg.cache().get(&pod) {
         Err(_) => true,
         Ok(observed) => {

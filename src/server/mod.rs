@@ -2,13 +2,13 @@
 
 mod connections;
 mod control;
+mod error;
 mod explain;
 mod find;
 mod http;
 mod images;
 mod logs;
 mod pulls;
-mod refusal;
 #[cfg(test)]
 mod tests;
 mod timeline;

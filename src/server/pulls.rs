@@ -9,7 +9,8 @@ use tokio_util::sync::CancellationToken;
 use super::control::ControlServer;
 use super::view::{PullView, PullsView};
 use crate::image::with_default_tag;
-use crate::pod::{Activity, pod_ref};
+use crate::pod::pod_ref;
+use crate::status::Activity;
 use crate::types::PodUid;
 
 /// The pulls under way, the oldest first.
@@ -45,13 +46,13 @@ impl ControlServer {
 
     /// The pods whose workers wait for this image.
     fn waiting_for(&self, image: &str) -> Vec<String> {
-        let waits = |uid: &PodUid| match self.board.doing(uid).map(|doing| doing.activity) {
+        let waits = |uid: &PodUid| match self.status_cache.doing(uid).map(|doing| doing.activity) {
             Some(Activity::PullingImage { image: wanted, .. }) => {
                 with_default_tag(&wanted).is_ok_and(|wanted| wanted == image)
             }
             Some(_) | None => false,
         };
-        let pods = self.board.all().into_iter().map(|told| pod_ref(&told.pod));
+        let pods = self.status_cache.all().into_iter().map(|told| pod_ref(&told.pod));
         let mut pods: Vec<String> = pods.filter(|pod| waits(&pod.uid)).map(|pod| pod.to_string()).collect();
         pods.sort();
         pods

@@ -28,10 +28,11 @@ use crate::cri::wire::{ContainerConfig, ContainerMetadata, ImageSpec, PodSandbox
 use crate::cri::{Calls, RuntimeService};
 use crate::image::{Arrivals, ImageRequest, Images, PullLimits, PullPolicy};
 use crate::pleg::{Pleg, PlegHandle};
-use crate::pod::source::SourceState;
-use crate::pod::source::api::ApiState;
-use crate::pod::status::Lifecycle;
-use crate::pod::{Activity, StatusBoard, Told, pod_ref};
+use crate::pod::pod_ref;
+use crate::source::SourceState;
+use crate::source::api::ApiState;
+use crate::status::LifecycleSummary;
+use crate::status::{Activity, PodStatusEntry, StatusCache};
 use crate::store::Store;
 use crate::types::{
     CONTAINER_NAME_LABEL, ContainerId, POD_NAME_LABEL, POD_NAMESPACE_LABEL, POD_UID_LABEL, WallClock,
@@ -47,7 +48,7 @@ struct Bench {
     pleg: PlegHandle,
     pod: Pod,
     container: ContainerId,
-    board: StatusBoard,
+    status_cache: StatusCache,
     /// Pulls one image at a time.
     images: Images,
     /// What is said to have arrived.
@@ -76,22 +77,22 @@ impl Bench {
         let runtime = Arc::new(fake.clone());
         let (relister, pleg) = Pleg::new(runtime.clone(), StdRng::seed_from_u64(1));
         let pod = pod(&container);
-        let board = StatusBoard::default();
+        let status_cache = StatusCache::default();
         let limits = PullLimits { serialize: true, max_parallel: None, qps: 0, burst: 0 };
         let images = Images::new(runtime.clone(), limits, Store::default(), WallClock::system());
         let arrived: Arc<Mutex<Option<u64>>> = Arc::default();
         let status = Arc::new(pod.status.clone().unwrap());
-        board.tell(Told {
+        status_cache.tell(PodStatusEntry {
             pod: Arc::new(pod.clone()),
             status,
             terminating_since: None,
-            lifecycle: Lifecycle::Active,
-            has_given_back: false,
+            lifecycle: LifecycleSummary::Active,
+            has_released: false,
         });
         let server = ControlServer {
             node: "node1".to_owned(),
-            board: board.clone(),
-            refused: watch::channel(Vec::new()).1,
+            status_cache: status_cache.clone(),
+            rejected: watch::channel(Vec::new()).1,
             source: watch::channel(SourceState::default()).1,
             api: watch::channel(ApiState::default()).1,
             runtime: watch::channel(None).1,
@@ -110,7 +111,7 @@ impl Bench {
         tasks.spawn(relister.run(cancel.clone()));
         tasks.spawn(server.run(listener, cancel.clone()));
         pleg.cache().newer_than(&pod_ref(&pod), None).await.unwrap();
-        Self { dir, fake, pleg, pod, container, board, images, arrived, cancel, _tasks: tasks }
+        Self { dir, fake, pleg, pod, container, status_cache, images, arrived, cancel, _tasks: tasks }
     }
 
     fn log(&self) -> PathBuf {
@@ -296,7 +297,7 @@ async fn a_pull_is_told_with_whom_it_is_for_and_what_has_arrived() {
         bench.images.ensure(request, &|_| {})
     };
     let activity = Activity::PullingImage { container: "c".to_owned(), image: "slow:1".to_owned() };
-    bench.board.begin(&pod, activity, Timestamp::now());
+    bench.status_cache.begin(&pod, activity, Timestamp::now());
     let look = async {
         *bench.arrived.lock().unwrap() = Some(1234);
         let (_, pulls) = bench.get("/v1/pulls").await;

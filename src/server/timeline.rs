@@ -7,8 +7,8 @@ use tokio_util::sync::CancellationToken;
 
 use super::ControlServer;
 use super::explain::PodQuery;
-use crate::pod::explain::{Named, is_meant, nearest_names};
-use crate::pod::timeline::Track;
+use crate::explain::{PodName, is_meant, nearest_names};
+use crate::status::timeline::Track;
 use crate::types::PodRef;
 
 /// The timelines of the pods a name may mean.
@@ -27,10 +27,10 @@ pub(super) async fn timeline(
     Query(query): Query<PodQuery>,
 ) -> Json<TimelineView> {
     let named = |pod: &PodRef| is_meant(&query.pod, of(pod), &server.node);
-    let pods = server.board.timeline().tracks(named);
+    let pods = server.status_cache.timeline().tracks(named);
     let nearest = if pods.is_empty() {
-        let known = server.board.timeline().pods();
-        let known: Vec<Named<'_>> = known.iter().map(of).collect();
+        let known = server.status_cache.timeline().pods();
+        let known: Vec<PodName<'_>> = known.iter().map(of).collect();
         nearest_names(&query.pod, &known, &server.node)
     } else {
         Vec::new()
@@ -38,6 +38,6 @@ pub(super) async fn timeline(
     Json(TimelineView { pods, nearest })
 }
 
-fn of(pod: &PodRef) -> Named<'_> {
-    Named { namespace: &pod.namespace, name: &pod.name }
+fn of(pod: &PodRef) -> PodName<'_> {
+    PodName { namespace: &pod.namespace, name: &pod.name }
 }

@@ -4,7 +4,7 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
 use serde::{Deserialize, Serialize};
 
-use crate::pod::explain::PullSoFar;
+use crate::explain::PullSoFar;
 use crate::types::PodRef;
 
 /// This node and its pods, at one moment.

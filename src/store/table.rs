@@ -7,7 +7,7 @@ pub enum Table {
     /// The pods that were admitted and have not come to their end.
     AdmittedPods,
     /// The starts that the runtime was asked for, of containers that are to run once.
-    AskedStarts,
+    RequestedStarts,
     /// How long the containers of a pod that crash again and again wait.
     CrashLoops,
     /// How long the pulls of a pod's images that fail again and again wait.
@@ -33,14 +33,14 @@ pub(super) enum Pace {
 
 impl Table {
     pub(super) const ALL: [Self; 5] =
-        [Self::AdmittedPods, Self::AskedStarts, Self::CrashLoops, Self::ImagePulls, Self::Services];
+        [Self::AdmittedPods, Self::RequestedStarts, Self::CrashLoops, Self::ImagePulls, Self::Services];
 
     /// Its name in the file. The number is that of the form its rows have: rows of another form are another table, so that
     /// a hostlet which does not know that form leaves them alone.
     pub(super) const fn name(self) -> &'static str {
         match self {
             Self::AdmittedPods => "admitted-pods/1",
-            Self::AskedStarts => "asked-starts/1",
+            Self::RequestedStarts => "asked-starts/1",
             Self::CrashLoops => "crash-loops/1",
             Self::ImagePulls => "image-pulls/1",
             Self::Services => "services/1",
@@ -52,7 +52,7 @@ impl Table {
             // Without its row a pod whose manifest breaks is lost.
             Self::AdmittedPods => Pace::Soon,
             // Whoever asks waits until it is written. Its removal may wait.
-            Self::AskedStarts => Pace::Soon,
+            Self::RequestedStarts => Pace::Soon,
             // Without the last ones a container or a pull waits for the wrong time once. A host on which every container
             // crashes would write without end.
             Self::CrashLoops | Self::ImagePulls => Pace::Seldom,

@@ -10,7 +10,7 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use super::file::StoreFile;
-use super::{Keeper, Store, Table, place};
+use super::{Store, StoreWriter, Table, place};
 
 const PODS: Table = Table::AdmittedPods;
 
@@ -272,7 +272,7 @@ struct Running {
 impl Running {
     async fn start() -> Self {
         let directory = tempfile::tempdir().unwrap();
-        let (store, keeper): (Store, Keeper) = Store::open(at(&directory)).await;
+        let (store, keeper): (Store, StoreWriter) = Store::open(at(&directory)).await;
         let (mut tasks, cancel) = (JoinSet::new(), CancellationToken::new());
         tasks.spawn(keeper.run(cancel.clone()));
         Self { directory, store, tasks, cancel }
@@ -364,9 +364,9 @@ async fn who_waits_for_the_disk_finds_the_row_there_at_once() {
     let running = Running::start().await;
     for n in 0..5 {
         running.store.put(Table::CrashLoops, "a", &n);
-        running.store.put(Table::AskedStarts, "a", &n);
+        running.store.put(Table::RequestedStarts, "a", &n);
         running.store.written().await;
-        for table in [Table::CrashLoops, Table::AskedStarts] {
+        for table in [Table::CrashLoops, Table::RequestedStarts] {
             assert_eq!(running.on_disk(table), row("a", n));
         }
     }

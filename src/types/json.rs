@@ -359,22 +359,22 @@ mod tests {
 
     /// What serde makes of types of ours.
     #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-    enum Told {
+    enum Sample {
         Nothing,
         Number(u64),
         Pair(i8, bool),
-        Whole { name: String, at: Option<f64>, next: Box<Told> },
+        Whole { name: String, at: Option<f64>, next: Box<Sample> },
     }
 
-    fn told() -> impl Strategy<Value = Told> {
+    fn told() -> impl Strategy<Value = Sample> {
         let leaf = prop_oneof![
-            Just(Told::Nothing),
-            any::<u64>().prop_map(Told::Number),
-            any::<(i8, bool)>().prop_map(|(number, flag)| Told::Pair(number, flag)),
+            Just(Sample::Nothing),
+            any::<u64>().prop_map(Sample::Number),
+            any::<(i8, bool)>().prop_map(|(number, flag)| Sample::Pair(number, flag)),
         ];
         leaf.prop_recursive(3, 8, 1, |next| {
             let at = proptest::option::of((-1000..1000i32).prop_map(|at| f64::from(at) / 8.0));
-            (".*", at, next).prop_map(|(name, at, next)| Told::Whole { name, at, next: Box::new(next) })
+            (".*", at, next).prop_map(|(name, at, next)| Sample::Whole { name, at, next: Box::new(next) })
         })
     }
 
@@ -382,8 +382,8 @@ mod tests {
         #[test]
         fn what_was_encoded_is_decoded(told in proptest::collection::vec(told(), 0..4)) {
             let text = serde_json::to_vec(&told).unwrap();
-            prop_assert_eq!(&from_slice::<Vec<Told>>(&text).unwrap(), &told);
-            prop_assert_eq!(from_value::<Vec<Told>>(&to_value(&told).unwrap()).unwrap(), told);
+            prop_assert_eq!(&from_slice::<Vec<Sample>>(&text).unwrap(), &told);
+            prop_assert_eq!(from_value::<Vec<Sample>>(&to_value(&told).unwrap()).unwrap(), told);
         }
     }
 
@@ -406,7 +406,7 @@ mod tests {
             (json!(["Else"]), "[0]: unknown variant `Else`, expected one of"),
             (json!("x"), "invalid type: string \"x\", expected a sequence"),
         ] {
-            let error = from_value::<Vec<Told>>(&value).unwrap_err().to_string();
+            let error = from_value::<Vec<Sample>>(&value).unwrap_err().to_string();
             assert!(error.starts_with(told), "{error}");
         }
     }

@@ -9,7 +9,7 @@ use super::error::ContentError;
 use super::files::{Files, check_tree};
 use super::kinds::{config_map, downward_api, empty_dir, host_path, projected, secret};
 use super::layout::{Kind, group_file_mode};
-use super::objects::{Known, Object, ObjectError, ObjectRef, Objects, TokenRequest};
+use crate::objects::{Object, ObjectError, ObjectRef, ObjectState, Objects, TokenRequest};
 
 /// What containers can use of this node; what they get where they name no limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,10 +41,10 @@ impl Snapshot {
         optional: bool,
     ) -> Result<std::sync::Arc<Object>, ContentError> {
         match self.objects.get(object) {
-            Some(Known::Found(object)) => Ok(object.clone()),
-            Some(Known::Failed(ObjectError::NotFound(_))) if optional => Ok(Default::default()),
-            Some(Known::Failed(error)) => Err(error.clone().into()),
-            Some(Known::Pending) | None => {
+            Some(ObjectState::Found(object)) => Ok(object.clone()),
+            Some(ObjectState::Failed(ObjectError::NotFound(_))) if optional => Ok(Default::default()),
+            Some(ObjectState::Failed(error)) => Err(error.clone().into()),
+            Some(ObjectState::Pending) | None => {
                 Err(ContentError::Pending { kind: object.kind.to_string(), name: object.name.clone() })
             }
         }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::files::PathError;
-use super::objects::ObjectError;
+use crate::objects::ObjectError;
 use crate::sys::SysError;
 use crate::types::error_chain;
 

@@ -11,8 +11,8 @@ use k8s_openapi::api::core::v1::Pod;
 
 use super::desired::{Snapshot, TokenKey, references, token_requests};
 use super::layout::{DATA, Kind, PodLayout};
-use super::objects::{ObjectError, ObjectSource, Token, TokenRequest, Watched};
 use super::token::{is_due, read_token, refresh_at};
+use crate::objects::{ObjectError, ObjectSource, Token, TokenRequest, Watched};
 use crate::sys::file_work;
 use crate::types::error_chain;
 

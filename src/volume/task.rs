@@ -13,9 +13,9 @@ use tokio_util::sync::CancellationToken;
 use super::apply::PodVolumes;
 use super::desired::NodeAmounts;
 use super::error::{HostError, VolumeError};
-use super::keeper::{Job, Keeper, Shared, Subject};
 use super::layout::PodLayout;
-use super::objects::ObjectSource;
+use super::reconciler::{Job, Shared, VolumeOwner, VolumeReconciler};
+use crate::objects::ObjectSource;
 use crate::sys::{Mounts, PathWork};
 use crate::types::{Conflated, PodUid, WallClock};
 
@@ -78,7 +78,7 @@ impl Volumes {
     /// pod is synced, with the pod as it then is. What is as it should be costs a look. A volume that cannot be had does not
     /// keep the others; it is not in `mounted` then, and [`Volumes::changed`] tells when there is news. Dropping the
     /// future gives up the wait, and leaves what was made.
-    pub async fn set_up(&self, subject: Subject) -> Result<PodVolumes, VolumeError> {
+    pub async fn set_up(&self, subject: VolumeOwner) -> Result<PodVolumes, VolumeError> {
         let has_volumes =
             subject.pod.spec.as_ref().is_some_and(|spec| spec.volumes.iter().flatten().next().is_some());
         if !has_volumes {
@@ -161,7 +161,7 @@ impl VolumeTask {
         let (inbox, jobs) = mpsc::channel(JOBS);
         // A fresh inbox has room for one.
         let _ = inbox.try_send(job);
-        self.tasks.spawn(Keeper::new(uid.clone(), layout, self.shared.clone()).run(jobs));
+        self.tasks.spawn(VolumeReconciler::new(uid.clone(), layout, self.shared.clone()).run(jobs));
         self.keepers.insert(uid, inbox);
     }
 }

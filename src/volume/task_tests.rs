@@ -8,7 +8,7 @@ use k8s_openapi::api::core::v1::Pod;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::volume::objects::{FakeObjects, Known, ObjectError, ObjectKind};
+use crate::objects::{FakeObjects, ObjectError, ObjectKind, ObjectState};
 use crate::volume::testing::{Host, NODE, UID, pod};
 
 /// Far more than a test on a busy machine needs, and less than its patience.
@@ -41,7 +41,7 @@ impl Room {
     }
 
     async fn set_up(&self, pod: &Arc<Pod>) -> PodVolumes {
-        self.volumes.set_up(Subject { pod: pod.clone(), memory_limit: None }).await.unwrap()
+        self.volumes.set_up(VolumeOwner { pod: pod.clone(), memory_limit: None }).await.unwrap()
     }
 
     /// Waits until a file of a volume has this content.
@@ -125,7 +125,7 @@ async fn labels_that_change_are_in_the_file_with_the_next_sync() {
 #[tokio::test(start_paused = true)]
 async fn an_object_that_does_not_come_is_not_waited_for_forever() {
     let room = Room::new();
-    room.objects.set(ObjectKind::ConfigMap, "ns", "cm", Known::Pending);
+    room.objects.set(ObjectKind::ConfigMap, "ns", "cm", ObjectState::Pending);
     let pod = pod(config_map("cm"));
     let volumes = room.set_up(&pod).await;
     let expected = "MountVolume.SetUp failed for volume \"v\" : timed out waiting for the configmap \"cm\"";
@@ -135,7 +135,7 @@ async fn an_object_that_does_not_come_is_not_waited_for_forever() {
     room.set_up(&pod).await;
     assert!(before.elapsed() < Duration::from_secs(1), "{:?}", before.elapsed());
     // A worker that gives up waiting can have the volumes taken down at once.
-    room.objects.set(ObjectKind::ConfigMap, "ns", "other", Known::Pending);
+    room.objects.set(ObjectKind::ConfigMap, "ns", "other", ObjectState::Pending);
     let pod = self::pod(config_map("other"));
     let given_up = tokio::time::timeout(Duration::from_secs(1), room.set_up(&pod)).await;
     assert!(given_up.is_err());

@@ -10,7 +10,7 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use jiff::{SignedDuration, Timestamp};
 use serde::Deserialize;
 
-use super::objects::Token;
+use crate::objects::Token;
 use crate::types::json;
 
 /// No token is used for longer, however long it is valid.

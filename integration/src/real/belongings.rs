@@ -56,7 +56,7 @@ enum Kind {
 }
 
 /// What keeps a thing.
-enum Keeper {
+enum StoreWriter {
     /// A sandbox or container that the runtime lists, dead or alive.
     Listed,
     /// A sandbox that is ready or a container that runs.
@@ -68,14 +68,14 @@ enum Keeper {
 }
 
 impl Kind {
-    fn keeper(self) -> Keeper {
+    fn keeper(self) -> StoreWriter {
         match self {
-            Self::Container | Self::Directory | Self::SharedMemory => Keeper::Listed,
+            Self::Container | Self::Directory | Self::SharedMemory => StoreWriter::Listed,
             Self::Task | Self::Shim | Self::Mount | Self::Netns | Self::Lease | Self::CniResult => {
-                Keeper::Alive
+                StoreWriter::Alive
             }
-            Self::Cgroup => Keeper::AliveInPod,
-            Self::PodDirectory | Self::LogDirectory | Self::LogLink => Keeper::Pod,
+            Self::Cgroup => StoreWriter::AliveInPod,
+            Self::PodDirectory | Self::LogDirectory | Self::LogLink => StoreWriter::Pod,
         }
     }
 }
@@ -131,13 +131,13 @@ impl Owners {
     pub(super) fn own(&self, thing: &Belonging) -> bool {
         let names = |ids: &HashSet<String>| ids.iter().any(|id| thing.name.contains(id.as_str()));
         match thing.kind.keeper() {
-            Keeper::Listed => names(&self.listed),
-            Keeper::Alive => names(&self.alive),
-            Keeper::AliveInPod => {
+            StoreWriter::Listed => names(&self.listed),
+            StoreWriter::Alive => names(&self.alive),
+            StoreWriter::AliveInPod => {
                 let is_pods = thing.name.rsplit('/').next().is_some_and(|last| last.starts_with("pod"));
                 names(&self.alive_pods) && (is_pods || names(&self.alive))
             }
-            Keeper::Pod => names(&self.pods),
+            StoreWriter::Pod => names(&self.pods),
         }
     }
 }

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use hostlet::pod::container::{MASKED_PATHS, READONLY_PATHS};
+use hostlet::cri_config::{MASKED_PATHS, READONLY_PATHS};
 use k8s_cri::v1::runtime_service_client::RuntimeServiceClient;
 use k8s_cri::v1::security_profile::ProfileType;
 use k8s_cri::v1::{

@@ -24,7 +24,7 @@ const REMEMBERED: usize = 4096;
 
 /// Something that happened to an object.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Happening {
+pub struct EventRecord {
     /// What it happened to.
     pub object: ObjectReference,
     /// Trouble or not.
@@ -66,7 +66,7 @@ struct Similar {
 }
 
 #[derive(Debug)]
-struct Known {
+struct KnownEvent {
     name: Option<String>,
     count: i32,
     first: Timestamp,
@@ -88,14 +88,19 @@ struct Bucket {
 /// Remembers what was told.
 #[derive(Debug, Default)]
 pub(super) struct Correlator {
-    known: HashMap<Key, Known>,
+    known: HashMap<Key, KnownEvent>,
     similar: HashMap<Similar, Messages>,
     buckets: HashMap<String, Bucket>,
 }
 
 impl Correlator {
     /// What to tell of a happening; nothing if its object has told too much.
-    pub(super) fn observe(&mut self, happening: &Happening, clock: Timestamp, now: Instant) -> Option<Count> {
+    pub(super) fn observe(
+        &mut self,
+        happening: &EventRecord,
+        clock: Timestamp,
+        now: Instant,
+    ) -> Option<Count> {
         let object = identity(&happening.object);
         let similar = Similar {
             object: object.clone(),
@@ -107,8 +112,12 @@ impl Correlator {
         // All that is combined is one event, whatever it says last.
         let message = if combined.is_some() { COMBINED } else { &*happening.message };
         let key = Key { similar, message: message.to_owned() };
-        let known =
-            self.known.entry(key.clone()).or_insert(Known { name: None, count: 0, first: clock, last: now });
+        let known = self.known.entry(key.clone()).or_insert(KnownEvent {
+            name: None,
+            count: 0,
+            first: clock,
+            last: now,
+        });
         known.count = known.count.saturating_add(1);
         known.last = now;
         let told = Count {

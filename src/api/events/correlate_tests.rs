@@ -6,13 +6,13 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1::ObjectReference;
 use tokio::time::Instant;
 
-use super::Happening;
+use super::EventRecord;
 use super::correlate::Correlator;
 use crate::types::EventKind;
 
-fn happening(object: &str, message: &str) -> Happening {
+fn happening(object: &str, message: &str) -> EventRecord {
     let object = ObjectReference { name: Some(object.to_owned()), ..ObjectReference::default() };
-    Happening { object, kind: EventKind::Warning, reason: "Failed".to_owned(), message: message.to_owned() }
+    EventRecord { object, kind: EventKind::Warning, reason: "Failed".to_owned(), message: message.to_owned() }
 }
 
 fn clock() -> Timestamp {

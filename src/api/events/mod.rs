@@ -8,5 +8,5 @@ mod record;
 #[cfg(test)]
 mod record_tests;
 
-pub use correlate::Happening;
+pub use correlate::EventRecord;
 pub use record::{EventRecorder, EventSink, recorder};

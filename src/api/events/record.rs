@@ -15,18 +15,18 @@ use tokio::sync::mpsc;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::correlate::{Correlator, Count, Happening};
-use crate::api::{Objects, Refusal, Wire, refusal};
-use crate::types::{EventKind, Lull, WallClock, error_chain};
+use super::correlate::{Correlator, Count, EventRecord};
+use crate::api::{ApiErrorKind, Objects, Wire, error_kind};
+use crate::types::{EventKind, QuietPeriod, WallClock, error_chain};
 
 /// Happenings of a kind that may wait to be written. Each container that starts has three: a whole node's, while all its pods
-/// start and none is written before a lull.
+/// start and none is written before a quiet period.
 const QUEUE: usize = 4000;
 
 /// What a kubelet calls itself in events.
 const COMPONENT: &str = "kubelet";
 
-/// How long an event that tells of no trouble may wait for a lull, however busy the node is.
+/// How long an event that tells of no trouble may wait for a quiet period, however busy the node is.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Tries of one event, and the pause between two.
@@ -38,17 +38,17 @@ const DEADLINE: Duration = Duration::from_secs(30);
 
 /// A happening that was told.
 #[derive(Debug)]
-struct Told {
+struct RecordedEvent {
     at: Timestamp,
     since: Instant,
-    happening: Happening,
+    happening: EventRecord,
 }
 
 /// Where events are told. Cheap to clone; never blocks.
 #[derive(Clone, Debug)]
 pub struct EventRecorder {
-    trouble: mpsc::Sender<Told>,
-    ordinary: mpsc::Sender<Told>,
+    trouble: mpsc::Sender<RecordedEvent>,
+    ordinary: mpsc::Sender<RecordedEvent>,
     dropped: Arc<AtomicU64>,
     clock: WallClock,
 }
@@ -56,12 +56,12 @@ pub struct EventRecorder {
 impl EventRecorder {
     /// Tells of a happening. When the server has not taken earlier ones for long, it is dropped: nobody may wait for
     /// events.
-    pub fn tell(&self, happening: Happening) {
+    pub fn tell(&self, happening: EventRecord) {
         let queue = match happening.kind {
             EventKind::Warning => &self.trouble,
             EventKind::Normal => &self.ordinary,
         };
-        if queue.try_send(Told { at: self.clock.now(), since: Instant::now(), happening }).is_err() {
+        if queue.try_send(RecordedEvent { at: self.clock.now(), since: Instant::now(), happening }).is_err() {
             self.dropped.fetch_add(1, Ordering::Relaxed);
         }
     }
@@ -71,10 +71,10 @@ impl EventRecorder {
 pub struct EventSink {
     client: Client,
     node_name: String,
-    trouble: mpsc::Receiver<Told>,
-    ordinary: mpsc::Receiver<Told>,
-    /// The first of the ordinary ones, which waits for a lull.
-    waiting: Option<Told>,
+    trouble: mpsc::Receiver<RecordedEvent>,
+    ordinary: mpsc::Receiver<RecordedEvent>,
+    /// The first of the ordinary ones, which waits for a quiet period.
+    waiting: Option<RecordedEvent>,
     dropped: Arc<AtomicU64>,
     correlator: Correlator,
     /// Distinguishes the names of events of one nanosecond.
@@ -97,7 +97,7 @@ pub fn recorder(client: Client, node_name: String, clock: WallClock) -> (EventRe
 
 impl EventSink {
     /// Writes until cancelled; what was not written by then is lost.
-    pub async fn run(mut self, lull: Lull, cancel: CancellationToken) {
+    pub async fn run(mut self, quiet_period: QuietPeriod, cancel: CancellationToken) {
         loop {
             let since = self.waiting.as_ref().map(|told| told.since);
             let latest = since.unwrap_or_else(Instant::now) + PATIENCE;
@@ -112,10 +112,10 @@ impl EventSink {
                     self.waiting = Some(told);
                     None
                 }
-                // Cancel-safe: waiting for a lull takes nothing.
-                () = lull.begins(latest), if since.is_some() => self.waiting.take(),
+                // Cancel-safe: waiting for a quiet period takes nothing.
+                () = quiet_period.begins(latest), if since.is_some() => self.waiting.take(),
             };
-            let Some(Told { at, happening, .. }) = told else { continue };
+            let Some(RecordedEvent { at, happening, .. }) = told else { continue };
             let Some(count) = self.correlator.observe(&happening, at, Instant::now()) else { continue };
             tokio::select! {
                 // Cancel-safe: waiting for a token takes nothing.
@@ -130,7 +130,7 @@ impl EventSink {
         }
     }
 
-    async fn write(&mut self, happening: &Happening, at: Timestamp, mut count: Count) {
+    async fn write(&mut self, happening: &EventRecord, at: Timestamp, mut count: Count) {
         for _ in 0..TRIES {
             let name = count.name.clone();
             let tried = tokio::time::timeout(DEADLINE, self.try_write(happening, at, &count)).await;
@@ -142,23 +142,23 @@ impl EventSink {
                     continue;
                 }
             };
-            match refusal(&error) {
+            match error_kind(&error) {
                 // The object that counted it has expired: an hour is all an event lives.
-                Refusal::NotFound if name.is_some() => {
+                ApiErrorKind::NotFound if name.is_some() => {
                     self.correlator.lost(&count.key);
                     count.name = None;
                 }
-                Refusal::NotFound
-                | Refusal::AlreadyExists
-                | Refusal::Conflict
-                | Refusal::Forbidden
-                | Refusal::Invalid => {
+                ApiErrorKind::NotFound
+                | ApiErrorKind::AlreadyExists
+                | ApiErrorKind::Conflict
+                | ApiErrorKind::Forbidden
+                | ApiErrorKind::Invalid => {
                     let (reason, error) = (&happening.reason, error_chain(&error));
                     tracing::debug!(reason, error, "the API server refuses an event; it is dropped");
                     return;
                 }
-                Refusal::TooMany(pause) => tokio::time::sleep(pause.unwrap_or(PAUSE)).await,
-                Refusal::Unavailable => tokio::time::sleep(PAUSE).await,
+                ApiErrorKind::TooMany(pause) => tokio::time::sleep(pause.unwrap_or(PAUSE)).await,
+                ApiErrorKind::Unavailable => tokio::time::sleep(PAUSE).await,
             }
         }
         tracing::warn!(
@@ -170,7 +170,7 @@ impl EventSink {
     /// Writes it once. Answers the name of the object that says it now.
     async fn try_write(
         &mut self,
-        happening: &Happening,
+        happening: &EventRecord,
         at: Timestamp,
         count: &Count,
     ) -> Result<String, kube::Error> {
@@ -188,7 +188,7 @@ impl EventSink {
         Ok(name)
     }
 
-    fn event(&mut self, happening: &Happening, at: Timestamp, count: &Count, namespace: &str) -> Event {
+    fn event(&mut self, happening: &EventRecord, at: Timestamp, count: &Count, namespace: &str) -> Event {
         self.last_name = at.as_nanosecond().max(self.last_name + 1);
         let object = happening.object.name.as_deref().unwrap_or_default();
         Event {

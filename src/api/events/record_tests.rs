@@ -5,24 +5,24 @@ use std::time::Duration;
 use k8s_openapi::api::core::v1::{Event, ObjectReference};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-use super::{EventRecorder, Happening, recorder};
+use super::{EventRecord, EventRecorder, recorder};
 use crate::api::fake::{ApiFault, ApiRule, FakeApi};
-use crate::types::{EventKind, Lull, WallClock};
+use crate::types::{EventKind, QuietPeriod, WallClock};
 
 fn start() -> (FakeApi, EventRecorder, DropGuard) {
-    start_beside(&Lull::default())
+    start_beside(&QuietPeriod::default())
 }
 
-fn start_beside(lull: &Lull) -> (FakeApi, EventRecorder, DropGuard) {
+fn start_beside(quiet_period: &QuietPeriod) -> (FakeApi, EventRecorder, DropGuard) {
     let api = FakeApi::new(WallClock::system());
     let (recorder, sink) = recorder(api.client(), "n1".to_owned(), WallClock::system());
     let cancel = CancellationToken::new();
     #[expect(clippy::disallowed_methods, reason = "a task of a test")]
-    tokio::spawn(sink.run(lull.clone(), cancel.clone()));
+    tokio::spawn(sink.run(quiet_period.clone(), cancel.clone()));
     (api, recorder, cancel.drop_guard())
 }
 
-fn happening(message: &str) -> Happening {
+fn happening(message: &str) -> EventRecord {
     let object = ObjectReference {
         api_version: Some("v1".to_owned()),
         kind: Some("Pod".to_owned()),
@@ -32,7 +32,7 @@ fn happening(message: &str) -> Happening {
         field_path: Some("spec.containers{c}".to_owned()),
         ..ObjectReference::default()
     };
-    Happening { object, kind: EventKind::Normal, reason: "Pulled".to_owned(), message: message.to_owned() }
+    EventRecord { object, kind: EventKind::Normal, reason: "Pulled".to_owned(), message: message.to_owned() }
 }
 
 fn events(api: &FakeApi) -> Vec<Event> {
@@ -96,12 +96,12 @@ async fn nobody_waits_for_a_server_that_hangs() {
 
 #[tokio::test(start_paused = true)]
 async fn while_pods_start_only_trouble_is_told_at_once_and_nothing_waits_for_long() {
-    let lull = Lull::default();
-    let (api, recorder, _running) = start_beside(&lull);
+    let quiet_period = QuietPeriod::default();
+    let (api, recorder, _running) = start_beside(&quiet_period);
     let told = || events(&api).into_iter().filter_map(|event| event.message).collect::<Vec<_>>();
     let starting = async {
         loop {
-            lull.note_work();
+            quiet_period.note_work();
             tokio::time::sleep(Duration::from_millis(100)).await;
         }
     };
@@ -109,7 +109,7 @@ async fn while_pods_start_only_trouble_is_told_at_once_and_nothing_waits_for_lon
         tokio::time::sleep(Duration::from_millis(1)).await;
         recorder.tell(happening("pulled"));
         recorder.tell(happening("created"));
-        recorder.tell(Happening { kind: EventKind::Warning, ..happening("failed") });
+        recorder.tell(EventRecord { kind: EventKind::Warning, ..happening("failed") });
         tokio::time::sleep(Duration::from_secs(15)).await;
         assert_eq!(told(), ["failed"]);
         tokio::time::sleep(Duration::from_secs(16)).await;
@@ -126,9 +126,9 @@ async fn while_pods_start_only_trouble_is_told_at_once_and_nothing_waits_for_lon
 
 #[tokio::test(start_paused = true)]
 async fn of_a_node_full_of_pods_that_start_at_once_no_event_is_lost() {
-    let lull = Lull::default();
-    let (api, recorder, _running) = start_beside(&lull);
-    lull.note_work();
+    let quiet_period = QuietPeriod::default();
+    let (api, recorder, _running) = start_beside(&quiet_period);
+    quiet_period.note_work();
     for pod in 0..110 {
         for container in 0..4 {
             for reason in ["Pulled", "Created", "Started"] {

@@ -11,7 +11,7 @@ use kube::api::{
 use serde_json::json;
 
 use super::{ApiFault, ApiRule, FakeApi};
-use crate::api::{Refusal, refusal};
+use crate::api::{ApiErrorKind, error_kind};
 use crate::types::WallClock;
 
 fn pod(name: &str, node: &str) -> Pod {
@@ -35,8 +35,8 @@ async fn objects_are_made_listed_by_field_and_found_again() {
     assert_eq!(here.items, std::slice::from_ref(&made));
     assert_eq!(pods.get("a").await.unwrap(), made);
     let again = pods.create(&PostParams::default(), &pod("a", "n1")).await.unwrap_err();
-    assert_eq!(refusal(&again), Refusal::AlreadyExists);
-    assert_eq!(refusal(&pods.get("c").await.unwrap_err()), Refusal::NotFound);
+    assert_eq!(error_kind(&again), ApiErrorKind::AlreadyExists);
+    assert_eq!(error_kind(&pods.get("c").await.unwrap_err()), ApiErrorKind::NotFound);
 }
 
 #[tokio::test(start_paused = true)]
@@ -49,7 +49,7 @@ async fn a_bound_pod_is_marked_first_and_deleted_with_grace_zero() {
     let uid = |uid: Option<String>| Preconditions { uid, resource_version: None };
     let zero = DeleteParams::default().grace_period(0);
     let other = zero.clone().preconditions(uid(Some("another".to_owned())));
-    assert_eq!(refusal(&pods.delete("a", &other).await.unwrap_err()), Refusal::Conflict);
+    assert_eq!(error_kind(&pods.delete("a", &other).await.unwrap_err()), ApiErrorKind::Conflict);
     pods.delete("a", &zero.preconditions(uid(made.metadata.uid))).await.unwrap();
     assert_eq!(api.get::<Pod>("/api/v1/namespaces/default/pods/a"), None);
 }
@@ -66,7 +66,7 @@ async fn a_status_patch_changes_nothing_but_the_status_and_checks_the_uid() {
     let other = json!({"metadata": {"uid": "another"}, "status": {"phase": "Failed"}});
     let refused =
         pods.patch_status("a", &PatchParams::default(), &Patch::Strategic(other)).await.unwrap_err();
-    assert_eq!(refusal(&refused), Refusal::Conflict);
+    assert_eq!(error_kind(&refused), ApiErrorKind::Conflict);
 }
 
 #[tokio::test(start_paused = true)]
@@ -126,7 +126,7 @@ async fn faults_happen_as_scripted() {
         ApiFault::Refuse { code: 429, reason: "TooManyRequests", retry_after: 3 },
     ));
     let busy = pods.get("a").await.unwrap_err();
-    assert_eq!(refusal(&busy), Refusal::TooMany(Some(Duration::from_secs(3))));
+    assert_eq!(error_kind(&busy), ApiErrorKind::TooMany(Some(Duration::from_secs(3))));
     api.fail(ApiRule::once("WATCH", "/pods", ApiFault::HalfOpenWatch(1)));
     let mut events = pods.watch(&WatchParams::default(), "0").await.unwrap().boxed();
     assert!(events.try_next().await.unwrap().is_some());

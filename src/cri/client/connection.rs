@@ -9,7 +9,7 @@ use tokio::net::UnixStream;
 use tonic::transport::{Channel, Endpoint};
 use tonic::{Code, Response, Status};
 
-use super::super::calls::{Calls, Subject};
+use super::super::calls::{CallSubject, Calls};
 use super::super::wire::image_service_client::ImageServiceClient;
 use super::super::wire::runtime_service_client::RuntimeServiceClient;
 use super::super::{CriError, Operation};
@@ -91,7 +91,7 @@ impl CriClient {
     pub(super) fn call<'a, T: Send + 'a>(
         &'a self,
         operation: Operation,
-        subject: Subject,
+        subject: CallSubject,
         call: impl Future<Output = Result<Response<T>, Status>> + Send + 'a,
     ) -> impl Future<Output = Result<T, CriError>> + Send + 'a {
         self.within(operation, subject, self.timeout, PATIENCE, call)
@@ -104,7 +104,7 @@ impl CriClient {
     pub(super) fn within<'a, T: Send + 'a>(
         &'a self,
         operation: Operation,
-        subject: Subject,
+        subject: CallSubject,
         deadline: Duration,
         patience: Duration,
         call: impl Future<Output = Result<Response<T>, Status>> + Send + 'a,

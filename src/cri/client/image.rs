@@ -3,7 +3,7 @@
 use async_trait::async_trait;
 use hostlet_proto::cri;
 
-use super::super::calls::Subject;
+use super::super::calls::CallSubject;
 use super::super::types::ImageInfo;
 use super::super::wire;
 use super::super::{CriError, ImageService, Operation};
@@ -20,7 +20,7 @@ impl ImageService for CriClient {
     async fn image_status(&self, image: &str) -> Result<Option<ImageInfo>, CriError> {
         let request = wire::ImageStatusRequest { image: Some(spec(image)), verbose: false };
         let call = async { self.image().image_status(request).await };
-        let answer = self.call(Operation::ImageStatus, Subject::Image(image.to_owned()), call).await?;
+        let answer = self.call(Operation::ImageStatus, CallSubject::Image(image.to_owned()), call).await?;
         Ok(answer.image.map(convert::image))
     }
 
@@ -46,7 +46,7 @@ impl ImageService for CriClient {
         }
         let request = wire::ListImagesRequest { filter: None };
         let call = async { self.image().list_images(request).await };
-        let answer = self.call(Operation::ListImages, Subject::Node, call).await?;
+        let answer = self.call(Operation::ListImages, CallSubject::Node, call).await?;
         Ok(answer.images.into_iter().map(convert::image).collect())
     }
 }

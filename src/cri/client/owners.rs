@@ -6,7 +6,7 @@ use containerd_client::services::v1::containers_client::ContainersClient;
 use containerd_client::services::v1::{DeleteContainerRequest, GetContainerRequest};
 use tonic::Code;
 
-use super::super::calls::Subject;
+use super::super::calls::CallSubject;
 use super::super::containerd::request;
 use super::super::{CriError, Operation, wire};
 use super::connection::{CriClient, MAX_MESSAGE_BYTES};
@@ -29,9 +29,9 @@ impl CriClient {
     /// The ids of all sandboxes and containers that the CRI lists, whether or not they are a pod's.
     pub async fn listed_ids(&self) -> Result<HashSet<String>, CriError> {
         let call = async { self.runtime().list_pod_sandbox(wire::ListPodSandboxRequest::default()).await };
-        let sandboxes = self.call(Operation::ListSandboxes, Subject::Node, call).await?;
+        let sandboxes = self.call(Operation::ListSandboxes, CallSubject::Node, call).await?;
         let call = async { self.runtime().list_containers(wire::ListContainersRequest::default()).await };
-        let containers = self.call(Operation::ListContainers, Subject::Node, call).await?;
+        let containers = self.call(Operation::ListContainers, CallSubject::Node, call).await?;
         let mut ids: HashSet<String> = sandboxes.items.into_iter().map(|sandbox| sandbox.id).collect();
         ids.extend(containers.containers.into_iter().flat_map(|c| [c.id, c.pod_sandbox_id]));
         Ok(ids)
@@ -43,7 +43,7 @@ impl CriClient {
             let message = request(GetContainerRequest { id: id.to_owned() });
             self.containers().get(message).await
         };
-        match self.call(Operation::StoredContainer, Subject::Container(id.into()), call).await {
+        match self.call(Operation::StoredContainer, CallSubject::Container(id.into()), call).await {
             Ok(answer) => {
                 let is_cris = answer.container.is_some_and(|stored| stored.labels.contains_key(KIND));
                 Ok(if is_cris { Stored::OfCri } else { Stored::OfOthers })
@@ -62,7 +62,7 @@ impl CriClient {
                 other => other,
             }
         };
-        self.call(Operation::StoredContainer, Subject::Container(id.into()), call).await
+        self.call(Operation::StoredContainer, CallSubject::Container(id.into()), call).await
     }
 
     fn containers(&self) -> ContainersClient<tonic::transport::Channel> {

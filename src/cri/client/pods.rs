@@ -7,7 +7,7 @@ use containerd_client::services::v1::ListContainersRequest;
 use containerd_client::services::v1::containers_client::ContainersClient;
 use tonic::{Response, Status};
 
-use super::super::calls::Subject;
+use super::super::calls::CallSubject;
 use super::super::containerd::request;
 use super::super::{CriError, Operation, wire};
 use super::connection::{CriClient, MAX_MESSAGE_BYTES};
@@ -26,7 +26,7 @@ const CONTAINER_STATES: [wire::ContainerState; 4] = [
 
 /// See [`RuntimeService::list_pods`](super::super::RuntimeService::list_pods).
 pub(super) async fn list(client: &CriClient) -> Result<HashSet<PodRef>, CriError> {
-    let streamed = client.call(Operation::ListPods, Subject::Node, stream(client)).await;
+    let streamed = client.call(Operation::ListPods, CallSubject::Node, stream(client)).await;
     match streamed {
         Err(CriError::Unimplemented { .. }) => by_state(client).await,
         other => other,
@@ -51,7 +51,7 @@ async fn by_state(client: &CriClient) -> Result<HashSet<PodRef>, CriError> {
         let state = Some(wire::PodSandboxStateValue { state: state as i32 });
         let filter = Some(wire::PodSandboxFilter { state, ..wire::PodSandboxFilter::default() });
         let call = async { client.runtime().list_pod_sandbox(wire::ListPodSandboxRequest { filter }).await };
-        let answer = client.call(Operation::ListSandboxes, Subject::Node, call).await;
+        let answer = client.call(Operation::ListSandboxes, CallSubject::Node, call).await;
         let sandboxes = fitting(answer)?.map(|answer| answer.items).unwrap_or_default();
         pods.extend(sandboxes.iter().filter_map(|sandbox| pod_of(&sandbox.labels)));
     }
@@ -59,7 +59,7 @@ async fn by_state(client: &CriClient) -> Result<HashSet<PodRef>, CriError> {
         let state = Some(wire::ContainerStateValue { state: state as i32 });
         let filter = Some(wire::ContainerFilter { state, ..wire::ContainerFilter::default() });
         let call = async { client.runtime().list_containers(wire::ListContainersRequest { filter }).await };
-        let answer = client.call(Operation::ListContainers, Subject::Node, call).await;
+        let answer = client.call(Operation::ListContainers, CallSubject::Node, call).await;
         let containers = fitting(answer)?.map(|answer| answer.containers).unwrap_or_default();
         pods.extend(containers.iter().filter_map(|container| pod_of(&container.labels)));
     }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use hostlet_proto::cri;
 
-use super::super::calls::Subject;
+use super::super::calls::CallSubject;
 use super::super::types::{Container, ContainerStatus, RuntimeStatus, Sandbox, SandboxStatus, Version};
 use super::super::wire;
 use super::super::{CriError, EventStream, Operation, RuntimeService};
@@ -43,7 +43,7 @@ impl RuntimeService for CriClient {
     async fn version(&self) -> Result<Version, CriError> {
         let request = wire::VersionRequest { version: KUBELET_API_VERSION.to_owned() };
         let call = async { self.runtime().version(request).await };
-        let answer = self.call(Operation::Version, Subject::Node, call).await?;
+        let answer = self.call(Operation::Version, CallSubject::Node, call).await?;
         Ok(Version {
             runtime_name: answer.runtime_name,
             runtime_version: answer.runtime_version,
@@ -58,7 +58,7 @@ impl RuntimeService for CriClient {
     async fn status(&self) -> Result<RuntimeStatus, CriError> {
         let request = wire::StatusRequest { verbose: false };
         let call = async { self.runtime().status(request).await };
-        let answer = self.call(Operation::Status, Subject::Node, call).await?;
+        let answer = self.call(Operation::Status, CallSubject::Node, call).await?;
         match answer.status {
             None => Err(missing(Operation::Status, "status")),
             Some(_) => Ok(convert::runtime_status(answer)),
@@ -67,7 +67,7 @@ impl RuntimeService for CriClient {
 
     async fn cgroup_driver(&self) -> Result<Option<CgroupDriver>, CriError> {
         let call = async { self.runtime().runtime_config(wire::RuntimeConfigRequest {}).await };
-        match self.call(Operation::RuntimeConfig, Subject::Node, call).await {
+        match self.call(Operation::RuntimeConfig, CallSubject::Node, call).await {
             Ok(answer) => Ok(answer.linux.map(|linux| match linux.cgroup_driver() {
                 wire::CgroupDriver::Systemd => CgroupDriver::Systemd,
                 wire::CgroupDriver::Cgroupfs => CgroupDriver::Cgroupfs,
@@ -82,10 +82,9 @@ impl RuntimeService for CriClient {
         config: wire::PodSandboxConfig,
         handler: &str,
     ) -> Result<SandboxId, CriError> {
-        let subject = config
-            .metadata
-            .as_ref()
-            .map_or(Subject::Node, |pod| Subject::Pod(PodRef::new(&pod.namespace, &pod.name, &pod.uid)));
+        let subject = config.metadata.as_ref().map_or(CallSubject::Node, |pod| {
+            CallSubject::Pod(PodRef::new(&pod.namespace, &pod.name, &pod.uid))
+        });
         let request =
             wire::RunPodSandboxRequest { config: Some(config), runtime_handler: handler.to_owned() };
         let call = async { self.runtime().run_pod_sandbox(request).await };
@@ -100,19 +99,23 @@ impl RuntimeService for CriClient {
     async fn stop_sandbox(&self, id: &SandboxId) -> Result<(), CriError> {
         let request = wire::StopPodSandboxRequest { pod_sandbox_id: id.to_string() };
         let call = async { self.runtime().stop_pod_sandbox(request).await };
-        gone_is_fine(self.call(Operation::StopSandbox, Subject::Sandbox(id.clone()), call).await.map(drop))
+        gone_is_fine(
+            self.call(Operation::StopSandbox, CallSubject::Sandbox(id.clone()), call).await.map(drop),
+        )
     }
 
     async fn remove_sandbox(&self, id: &SandboxId) -> Result<(), CriError> {
         let request = wire::RemovePodSandboxRequest { pod_sandbox_id: id.to_string() };
         let call = async { self.runtime().remove_pod_sandbox(request).await };
-        gone_is_fine(self.call(Operation::RemoveSandbox, Subject::Sandbox(id.clone()), call).await.map(drop))
+        gone_is_fine(
+            self.call(Operation::RemoveSandbox, CallSubject::Sandbox(id.clone()), call).await.map(drop),
+        )
     }
 
     async fn sandbox_status(&self, id: &SandboxId) -> Result<SandboxStatus, CriError> {
         let request = wire::PodSandboxStatusRequest { pod_sandbox_id: id.to_string(), verbose: false };
         let call = async { self.runtime().pod_sandbox_status(request).await };
-        let answer = self.call(Operation::SandboxStatus, Subject::Sandbox(id.clone()), call).await?;
+        let answer = self.call(Operation::SandboxStatus, CallSubject::Sandbox(id.clone()), call).await?;
         let status = answer.status.ok_or_else(|| missing(Operation::SandboxStatus, "status"))?;
         Ok(convert::sandbox_status(status))
     }
@@ -131,7 +134,7 @@ impl RuntimeService for CriClient {
         }
         let request = wire::ListPodSandboxRequest { filter: Some(filter) };
         let call = async { self.runtime().list_pod_sandbox(request).await };
-        let answer = self.call(Operation::ListSandboxes, Subject::Node, call).await?;
+        let answer = self.call(Operation::ListSandboxes, CallSubject::Node, call).await?;
         Ok(answer.items.into_iter().filter_map(convert::sandbox).collect())
     }
 
@@ -147,7 +150,8 @@ impl RuntimeService for CriClient {
             sandbox_config: Some(sandbox_config),
         };
         let call = async { self.runtime().create_container(request).await };
-        let answer = self.call(Operation::CreateContainer, Subject::Sandbox(sandbox.clone()), call).await?;
+        let answer =
+            self.call(Operation::CreateContainer, CallSubject::Sandbox(sandbox.clone()), call).await?;
         if answer.container_id.is_empty() {
             return Err(missing(Operation::CreateContainer, "container id"));
         }
@@ -157,7 +161,7 @@ impl RuntimeService for CriClient {
     async fn start_container(&self, id: &ContainerId) -> Result<(), CriError> {
         let request = wire::StartContainerRequest { container_id: id.to_string() };
         let call = async { self.runtime().start_container(request).await };
-        self.call(Operation::StartContainer, Subject::Container(id.clone()), call).await.map(drop)
+        self.call(Operation::StartContainer, CallSubject::Container(id.clone()), call).await.map(drop)
     }
 
     async fn stop_container(&self, id: &ContainerId, grace_seconds: i64) -> Result<(), CriError> {
@@ -166,7 +170,7 @@ impl RuntimeService for CriClient {
             wire::StopContainerRequest { container_id: id.to_string(), timeout: grace_seconds.max(0) };
         let call = async { self.runtime().stop_container(request).await };
         let deadline = self.timeout().saturating_add(grace);
-        let subject = Subject::Container(id.clone());
+        let subject = CallSubject::Container(id.clone());
         let patience = PATIENCE.saturating_add(grace);
         gone_is_fine(self.within(Operation::StopContainer, subject, deadline, patience, call).await.map(drop))
     }
@@ -175,14 +179,14 @@ impl RuntimeService for CriClient {
         let request = wire::RemoveContainerRequest { container_id: id.to_string() };
         let call = async { self.runtime().remove_container(request).await };
         gone_is_fine(
-            self.call(Operation::RemoveContainer, Subject::Container(id.clone()), call).await.map(drop),
+            self.call(Operation::RemoveContainer, CallSubject::Container(id.clone()), call).await.map(drop),
         )
     }
 
     async fn container_status(&self, id: &ContainerId) -> Result<ContainerStatus, CriError> {
         let request = wire::ContainerStatusRequest { container_id: id.to_string(), verbose: false };
         let call = async { self.runtime().container_status(request).await };
-        let answer = self.call(Operation::ContainerStatus, Subject::Container(id.clone()), call).await?;
+        let answer = self.call(Operation::ContainerStatus, CallSubject::Container(id.clone()), call).await?;
         convert::container_status(answer.status.ok_or_else(|| missing(Operation::ContainerStatus, "status"))?)
     }
 
@@ -199,7 +203,7 @@ impl RuntimeService for CriClient {
         }
         let request = wire::ListContainersRequest { filter: Some(filter) };
         let call = async { self.runtime().list_containers(request).await };
-        let answer = self.call(Operation::ListContainers, Subject::Node, call).await?;
+        let answer = self.call(Operation::ListContainers, CallSubject::Node, call).await?;
         Ok(answer.containers.into_iter().filter_map(convert::container).collect())
     }
 

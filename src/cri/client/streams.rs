@@ -10,7 +10,7 @@ use tonic::client::Grpc;
 use tonic::{Request, Response, Status};
 use tonic_prost::ProstCodec;
 
-use super::super::calls::Subject;
+use super::super::calls::CallSubject;
 use super::super::{CriError, Operation};
 use super::connection::{CriClient, MAX_MESSAGE_BYTES};
 
@@ -76,7 +76,7 @@ where
         }
         Ok(Response::new(all))
     };
-    match client.call(operation, Subject::Node, call).await {
+    match client.call(operation, CallSubject::Node, call).await {
         Ok(all) => Ok(Some(all)),
         Err(CriError::Unimplemented { .. }) => {
             client.streams().is_missing();

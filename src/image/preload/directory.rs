@@ -31,14 +31,14 @@ pub(super) struct Stamp {
 
 /// What a listing found of one archive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Seen {
+pub(super) struct ListedArchive {
     stamp: Stamp,
     /// Whether it was last written to long enough ago.
     quiet: bool,
 }
 
 /// Lists the archives in `directory`. A directory that is not there is an empty one.
-pub(super) fn list(directory: &Path, now: Timestamp) -> io::Result<BTreeMap<PathBuf, Seen>> {
+pub(super) fn list(directory: &Path, now: Timestamp) -> io::Result<BTreeMap<PathBuf, ListedArchive>> {
     let entries = match fs::read_dir(directory) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(BTreeMap::new()),
         entries => entries?,
@@ -53,7 +53,7 @@ pub(super) fn list(directory: &Path, now: Timestamp) -> io::Result<BTreeMap<Path
         let path = directory.join(text);
         // Files that went meanwhile, links to nowhere, and what would block whoever opens it.
         if let Some(metadata) = fs::metadata(&path).ok().filter(Metadata::is_file) {
-            archives.insert(path, Seen::of(&metadata, now));
+            archives.insert(path, ListedArchive::of(&metadata, now));
         }
     }
     Ok(archives)
@@ -63,7 +63,7 @@ fn is_archive(name: &str) -> bool {
     !name.starts_with('.') && ENDINGS.iter().any(|ending| name.ends_with(ending))
 }
 
-impl Seen {
+impl ListedArchive {
     fn of(metadata: &Metadata, now: Timestamp) -> Self {
         let stamp = Stamp {
             device: metadata.dev(),
@@ -101,7 +101,7 @@ pub struct PreloadProblem {
 
 /// What is known of one archive.
 #[derive(Debug)]
-struct Known {
+struct KnownArchive {
     stamp: Stamp,
     /// Since when it has this stamp.
     since: Instant,
@@ -113,7 +113,7 @@ struct Known {
 
 /// What is known of all archives.
 #[derive(Debug, Default)]
-pub(super) struct Archives(BTreeMap<PathBuf, Known>);
+pub(super) struct Archives(BTreeMap<PathBuf, KnownArchive>);
 
 /// What to do next.
 #[derive(Debug, PartialEq, Eq)]
@@ -126,11 +126,11 @@ pub(super) struct Due {
 
 impl Archives {
     /// Takes in a listing, and says what is due.
-    pub(super) fn take(&mut self, listed: &BTreeMap<PathBuf, Seen>, now: Instant) -> Due {
+    pub(super) fn take(&mut self, listed: &BTreeMap<PathBuf, ListedArchive>, now: Instant) -> Due {
         self.0.retain(|path, _| listed.contains_key(path));
         let mut due = Due { now: Vec::new(), next: None };
         for (path, seen) in listed {
-            let fresh = |told| Known { stamp: seen.stamp, since: now, outcome: None, told };
+            let fresh = |told| KnownArchive { stamp: seen.stamp, since: now, outcome: None, told };
             let known = self.0.entry(path.clone()).or_insert_with(|| fresh(None));
             if known.stamp != seen.stamp {
                 *known = fresh(known.told.take());

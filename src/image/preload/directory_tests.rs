@@ -10,13 +10,13 @@ use nix::sys::stat::Mode;
 use tokio::time::Instant;
 
 use super::super::Digest;
-use super::{Archives, Outcome, Seen, Stamp, Target, Tell, list};
+use super::{Archives, ListedArchive, Outcome, Stamp, Target, Tell, list};
 
 const EPOCH: Timestamp = Timestamp::UNIX_EPOCH;
 
-fn listing(size: u64, quiet: bool) -> BTreeMap<PathBuf, Seen> {
+fn listing(size: u64, quiet: bool) -> BTreeMap<PathBuf, ListedArchive> {
     let stamp = Stamp { device: 1, inode: 1, size, modified: (0, 0), changed: (0, 0) };
-    BTreeMap::from([(PathBuf::from("a.tar"), Seen { stamp, quiet })])
+    BTreeMap::from([(PathBuf::from("a.tar"), ListedArchive { stamp, quiet })])
 }
 
 fn records() -> BTreeMap<String, Target> {

@@ -12,7 +12,7 @@ use tokio::time::{Instant, sleep, sleep_until};
 use tokio_util::sync::CancellationToken;
 
 use super::StoreError;
-use super::directory::{Archives, Outcome, PreloadProblem, Seen, Tell, list};
+use super::directory::{Archives, ListedArchive, Outcome, PreloadProblem, Tell, list};
 use super::file::{ImportError, import_file};
 use super::import::{ImageStore, is_present};
 use crate::sys::{Changes, Watch};
@@ -118,7 +118,10 @@ impl Preload {
     }
 
     /// The listing, if there is one. Tells once why there is none.
-    fn heed(&mut self, listed: Result<BTreeMap<PathBuf, Seen>, String>) -> Option<BTreeMap<PathBuf, Seen>> {
+    fn heed(
+        &mut self,
+        listed: Result<BTreeMap<PathBuf, ListedArchive>, String>,
+    ) -> Option<BTreeMap<PathBuf, ListedArchive>> {
         match listed {
             Ok(listed) => {
                 self.listing_problem = None;
@@ -153,7 +156,7 @@ impl Preload {
     /// Imports what is due. Answers when something will be, if nothing happens.
     async fn round(
         &mut self,
-        listed: &BTreeMap<PathBuf, Seen>,
+        listed: &BTreeMap<PathBuf, ListedArchive>,
         poll: &mut Instant,
     ) -> Result<Option<Instant>, StoreError> {
         if *poll <= Instant::now() {
@@ -215,7 +218,7 @@ impl Preload {
     }
 }
 
-fn look(mut watch: Watch, directory: &Path) -> (Watch, std::io::Result<BTreeMap<PathBuf, Seen>>) {
+fn look(mut watch: Watch, directory: &Path) -> (Watch, std::io::Result<BTreeMap<PathBuf, ListedArchive>>) {
     // Watched before it is read, so that no change falls between the two.
     watch.renew();
     (watch, list(directory, Timestamp::now()))

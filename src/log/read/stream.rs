@@ -28,7 +28,7 @@ pub enum Until {
 }
 
 /// Where the reading is.
-enum Phase {
+enum PodPhase {
     /// Up to the end the log had at first.
     Once { left: u64 },
     /// Waiting for more at each end.
@@ -51,7 +51,7 @@ struct Follow {
 /// A log opened for streaming.
 pub struct LogStreaming {
     reader: LogReader,
-    phase: Phase,
+    phase: PodPhase,
 }
 
 impl LogStreaming {
@@ -61,13 +61,13 @@ impl LogStreaming {
         let opening = tokio::task::spawn_blocking(move || {
             let phase = match until {
                 // Watched before it is read: what comes between the two is not missed.
-                Until::Ended(ended) => Some(Phase::Following(Follow::new(&opened, ended))),
+                Until::Ended(ended) => Some(PodPhase::Following(Follow::new(&opened, ended))),
                 Until::Now => None,
             };
             let reader = LogReader::open(&opened, &options)?;
             let phase = match phase {
                 Some(phase) => phase,
-                None => Phase::Once { left: reader.left()? },
+                None => PodPhase::Once { left: reader.left()? },
             };
             Ok(Self { reader, phase })
         });
@@ -87,7 +87,7 @@ impl LogStreaming {
             if !text.is_empty() {
                 return Ok(Some((text.into(), self)));
             }
-            if matches!(self.phase, Phase::Done) {
+            if matches!(self.phase, PodPhase::Done) {
                 return Ok(None);
             }
         }
@@ -97,8 +97,8 @@ impl LogStreaming {
     async fn step(self) -> Result<(Vec<u8>, Self), LogError> {
         let Self { reader, phase } = self;
         let most = match &phase {
-            Phase::Once { left } => *left,
-            Phase::Following(_) | Phase::Leaving(_) | Phase::Draining | Phase::Done => u64::MAX,
+            PodPhase::Once { left } => *left,
+            PodPhase::Following(_) | PodPhase::Leaving(_) | PodPhase::Draining | PodPhase::Done => u64::MAX,
         };
         let (mut reader, (piece, left)) = blocking(reader, move |reader| {
             let before = reader.position();
@@ -108,34 +108,34 @@ impl LogStreaming {
         .await?;
         if let Piece::Text(text) = piece {
             let phase = match phase {
-                Phase::Once { .. } => Phase::Once { left },
-                Phase::Following(_) | Phase::Leaving(_) | Phase::Draining | Phase::Done => phase,
+                PodPhase::Once { .. } => PodPhase::Once { left },
+                PodPhase::Following(_) | PodPhase::Leaving(_) | PodPhase::Draining | PodPhase::Done => phase,
             };
             return Ok((text, Self { reader, phase }));
         }
         let (text, phase) = match phase {
-            Phase::Once { .. } | Phase::Done => (reader.finish(), Phase::Done),
-            Phase::Following(follow) => {
+            PodPhase::Once { .. } | PodPhase::Done => (reader.finish(), PodPhase::Done),
+            PodPhase::Following(follow) => {
                 let is_rotated;
                 (reader, is_rotated) = blocking(reader, |reader| reader.is_rotated()).await?;
                 if is_rotated {
                     sleep(HAND_OVER).await;
-                    (Vec::new(), Phase::Leaving(follow))
+                    (Vec::new(), PodPhase::Leaving(follow))
                 } else {
                     follow.wait(&mut reader).await
                 }
             }
-            Phase::Leaving(follow) => {
+            PodPhase::Leaving(follow) => {
                 let piece;
                 (reader, piece) = blocking(reader, LogReader::advance).await?;
-                (text_of(piece), Phase::Following(follow))
+                (text_of(piece), PodPhase::Following(follow))
             }
-            Phase::Draining => {
+            PodPhase::Draining => {
                 let piece;
                 (reader, piece) = blocking(reader, LogReader::advance).await?;
                 match piece {
-                    Piece::Text(text) => (text, Phase::Draining),
-                    Piece::End => (reader.finish(), Phase::Done),
+                    Piece::Text(text) => (text, PodPhase::Draining),
+                    Piece::End => (reader.finish(), PodPhase::Done),
                 }
             }
         };
@@ -152,14 +152,14 @@ impl Follow {
     }
 
     /// Waits for more to read, or for the container's end.
-    async fn wait(mut self, reader: &mut LogReader) -> (Vec<u8>, Phase) {
+    async fn wait(mut self, reader: &mut LogReader) -> (Vec<u8>, PodPhase) {
         tokio::select! {
             // Cancel-safe: it is not polled again once it is done.
-            () = &mut self.ended => (Vec::new(), Phase::Draining),
+            () = &mut self.ended => (Vec::new(), PodPhase::Draining),
             // Cancel-safe: a change is taken only when `next` returns.
-            () = self.changed.next() => (Vec::new(), Phase::Following(self)),
+            () = self.changed.next() => (Vec::new(), PodPhase::Following(self)),
             // Cancel-safe: a pause keeps nothing.
-            () = sleep(FALLBACK) => (reader.settle(), Phase::Following(self)),
+            () = sleep(FALLBACK) => (reader.settle(), PodPhase::Following(self)),
         }
     }
 }

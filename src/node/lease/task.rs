@@ -12,7 +12,7 @@ use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
 
 use super::spec::{NAMESPACE, pause, renewed};
-use crate::api::{Objects, Refusal, Wire};
+use crate::api::{ApiErrorKind, Objects, Wire};
 use crate::node::Settings;
 use crate::node::request::{RequestError, within};
 use crate::telemetry::Changed;
@@ -105,9 +105,9 @@ impl LeaseTask {
                 }
                 Err(error) => error,
             };
-            match error.refusal() {
+            match error.error_kind() {
                 // Somebody wrote it meanwhile, or our own write whose answer was lost.
-                Refusal::Conflict => match self.ensure().await {
+                ApiErrorKind::Conflict => match self.ensure().await {
                     Some((lease, false)) => base = lease,
                     Some((lease, true)) => {
                         self.latest = Some(lease);
@@ -116,12 +116,12 @@ impl LeaseTask {
                     None => return false,
                 },
                 // It cannot be renewed but only made again.
-                Refusal::NotFound => return false,
-                Refusal::AlreadyExists
-                | Refusal::Forbidden
-                | Refusal::Invalid
-                | Refusal::TooMany(_)
-                | Refusal::Unavailable => {
+                ApiErrorKind::NotFound => return false,
+                ApiErrorKind::AlreadyExists
+                | ApiErrorKind::Forbidden
+                | ApiErrorKind::Invalid
+                | ApiErrorKind::TooMany(_)
+                | ApiErrorKind::Unavailable => {
                     self.complain(&error);
                     sleep(error.retry_after().min(pause(self.settings.node.lease_duration, 0.0))).await;
                 }
@@ -151,7 +151,7 @@ impl LeaseTask {
     async fn get_or_create(&mut self) -> Result<Option<(Lease, bool)>, RequestError> {
         match within(self.limit(), self.leases.get(&self.settings.name)).await {
             Ok(Wire(lease)) => return Ok(Some((lease, false))),
-            Err(error) if error.refusal() == Refusal::NotFound => {}
+            Err(error) if error.error_kind() == ApiErrorKind::NotFound => {}
             Err(error) => return Err(error),
         }
         if self.node.borrow_and_update().is_none() {

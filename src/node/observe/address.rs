@@ -19,7 +19,7 @@ pub(super) enum AddressError {
 }
 
 /// What is known of the host's addresses.
-pub(super) struct Known<'a> {
+pub(super) struct KnownAddresses<'a> {
     /// Addresses that were given. (`--node-ip`)
     pub(super) given: &'a [IpAddr],
     /// What DNS says of the node's name, in its order.
@@ -37,7 +37,7 @@ pub(super) fn needs_lookup(given: &[IpAddr], name: &str) -> bool {
 
 /// The addresses to tell, primary first: those that were given; the name, if it is an address; the one DNS has of the name,
 /// if it is of this host; the one of the default route. An unspecified address that was given asks for its family.
-pub(super) fn choose(name: &str, known: &Known<'_>) -> Result<Vec<IpAddr>, AddressError> {
+pub(super) fn choose(name: &str, known: &KnownAddresses<'_>) -> Result<Vec<IpAddr>, AddressError> {
     let specified: Vec<IpAddr> = known.given.iter().copied().filter(|ip| !ip.is_unspecified()).collect();
     for ip in &specified {
         if let Some(what) = unfit(*ip, known.is_own) {
@@ -92,7 +92,7 @@ mod tests {
     ) -> Result<Vec<IpAddr>, String> {
         let is_own = |ip: IpAddr| ip.to_string().starts_with("10.") || ip.to_string().starts_with("fd");
         let (given, by_name, outgoing) = (ips(given), ips(by_name), ips(outgoing));
-        let known = Known { given: &given, by_name: &by_name, outgoing: &outgoing, is_own: &is_own };
+        let known = KnownAddresses { given: &given, by_name: &by_name, outgoing: &outgoing, is_own: &is_own };
         choose(name, &known).map_err(|error| error.to_string())
     }
 

@@ -10,7 +10,7 @@ use tokio::sync::watch;
 use tokio::time::{Instant, sleep, sleep_until};
 use tokio_util::sync::CancellationToken;
 
-use super::address::{AddressError, Known, choose, needs_lookup};
+use super::address::{AddressError, KnownAddresses, choose, needs_lookup};
 use crate::node::Settings;
 use crate::node::addresses::ShowAddresses;
 use crate::sys::{AddressChanges, is_own_ip, outgoing_ips};
@@ -121,7 +121,12 @@ impl AddressObserver {
         let by_name = if needs_lookup(node_ips, name) { lookup(name).await } else { Vec::new() };
         choose(
             name,
-            &Known { given: node_ips, by_name: &by_name, outgoing: &outgoing_ips(), is_own: &is_own_ip },
+            &KnownAddresses {
+                given: node_ips,
+                by_name: &by_name,
+                outgoing: &outgoing_ips(),
+                is_own: &is_own_ip,
+            },
         )
     }
 }
@@ -148,7 +153,7 @@ fn publish(show: &ShowAddresses, found: Option<Vec<IpAddr>>) {
 fn alone(name: &str, given: &[IpAddr], outgoing: &[IpAddr]) -> Result<Vec<IpAddr>, AddressError> {
     let found = match given {
         [] if !outgoing.is_empty() => Ok(outgoing.to_vec()),
-        given => choose(name, &Known { given, by_name: &[], outgoing, is_own: &is_own_ip }),
+        given => choose(name, &KnownAddresses { given, by_name: &[], outgoing, is_own: &is_own_ip }),
     };
     match found {
         Err(AddressError::NotFound) => Ok(vec![IpAddr::V4(Ipv4Addr::LOCALHOST)]),

@@ -6,7 +6,7 @@ use k8s_openapi::api::core::v1::Node;
 use kube::api::{Patch, PatchParams, PostParams};
 
 use super::adopt::adopt;
-use crate::api::{Objects, Refusal, Wire};
+use crate::api::{ApiErrorKind, Objects, Wire};
 use crate::node::request::{RequestError, within};
 
 /// How it went.
@@ -27,20 +27,20 @@ pub(in crate::node) async fn attempt(
         Ok(Wire(node)) => return Ok(Registered::Created(node)),
         Err(error) => error,
     };
-    match error.refusal() {
+    match error.error_kind() {
         // One that may not make nodes may have been given one.
-        Refusal::AlreadyExists | Refusal::Forbidden => {}
-        Refusal::NotFound
-        | Refusal::Conflict
-        | Refusal::Invalid
-        | Refusal::TooMany(_)
-        | Refusal::Unavailable => return Err(error),
+        ApiErrorKind::AlreadyExists | ApiErrorKind::Forbidden => {}
+        ApiErrorKind::NotFound
+        | ApiErrorKind::Conflict
+        | ApiErrorKind::Invalid
+        | ApiErrorKind::TooMany(_)
+        | ApiErrorKind::Unavailable => return Err(error),
     }
     let name = initial.metadata.name.as_deref().unwrap_or_default();
     let existing = match within(limit, nodes.get(name)).await {
         Ok(Wire(existing)) => existing,
         // Then that it may not be made is what matters.
-        Err(missing) if missing.refusal() == Refusal::NotFound => return Err(error),
+        Err(missing) if missing.error_kind() == ApiErrorKind::NotFound => return Err(error),
         Err(other) => return Err(other),
     };
     match adopt(initial, &existing) {

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::adopt::adopt;
 use super::{Registered, attempt, initial};
 use crate::api::fake::{ApiFault, ApiRule, FakeApi};
-use crate::api::{Objects, Refusal};
+use crate::api::{ApiErrorKind, Objects};
 use crate::node::Settings;
 use crate::node::testing::{facts, settings};
 use crate::types::WallClock;
@@ -140,7 +140,7 @@ async fn one_that_may_not_make_nodes_takes_the_one_it_was_given() {
     let forbidden = ApiFault::Refuse { code: 403, reason: "Forbidden", retry_after: 0 };
     api.fail(ApiRule::always("POST", "/nodes", forbidden));
     let refused = attempt(&nodes, &node, settings.request_timeout()).await;
-    assert!(refused.is_err_and(|error| error.refusal() == Refusal::Forbidden));
+    assert!(refused.is_err_and(|error| error.error_kind() == ApiErrorKind::Forbidden));
     let bare: Node = serde_json::from_value(json!({"metadata": {"name": "node1"}})).unwrap();
     api.put(PATH, &bare);
     assert!(attempt(&nodes, &node, settings.request_timeout()).await.is_ok());

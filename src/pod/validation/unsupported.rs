@@ -3,7 +3,7 @@
 //!
 //! Fields that only speak to the scheduler (pod affinity, topology spread constraints, preferred node affinity,
 //! `schedulerName`, `preemptionPolicy`, `schedulingGroup`) ask nothing of a node and are accepted. Those that keep a pod
-//! away from a node (`nodeSelector`, required node affinity, tolerations) are heeded in `pod::admission`.
+//! away from a node (`nodeSelector`, required node affinity, tolerations) are heeded in `admission`.
 
 use k8s_openapi::api::core::v1::{AppArmorProfile, Container, Pod, PodSpec, ResourceRequirements, Volume};
 

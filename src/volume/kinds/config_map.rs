@@ -3,10 +3,10 @@
 use k8s_openapi::api::core::v1::{ConfigMapProjection, ConfigMapVolumeSource};
 
 use super::keys::keyed_files;
+use crate::objects::ObjectRef;
 use crate::volume::desired::Context;
 use crate::volume::error::ContentError;
 use crate::volume::files::Files;
-use crate::volume::objects::ObjectRef;
 
 const WHAT: &str = "config";
 
@@ -36,8 +36,8 @@ pub(super) fn projected(
 mod tests {
     use serde_json::json;
 
+    use crate::objects::{ObjectError, ObjectKind, ObjectState};
     use crate::volume::kinds::testing::{Pod, found, texts};
-    use crate::volume::objects::{Known, ObjectError, ObjectKind};
 
     #[test]
     fn all_keys_or_those_that_are_named_with_their_modes() {
@@ -55,7 +55,7 @@ mod tests {
 
     #[test]
     fn what_is_missing_is_an_error_unless_it_is_optional() {
-        let absent = Known::Failed(ObjectError::NotFound("configmap \"cm\" not found".into()));
+        let absent = ObjectState::Failed(ObjectError::NotFound("configmap \"cm\" not found".into()));
         let pod = Pod::new(json!({})).knows(ObjectKind::ConfigMap, "cm", absent);
         let source = |optional: bool| json!({"configMap": {"name": "cm", "optional": optional, "items": [{"key": "x", "path": "x"}]}});
         assert_eq!(pod.files(source(false)).unwrap_err().to_string(), "configmap \"cm\" not found");
@@ -64,7 +64,7 @@ mod tests {
         let error = pod.files(source(false)).unwrap_err();
         assert_eq!(error.to_string(), "references non-existent config key: x");
         assert!(pod.files(source(true)).unwrap().is_empty());
-        let silent = Known::Failed(ObjectError::Unavailable("connection refused".into()));
+        let silent = ObjectState::Failed(ObjectError::Unavailable("connection refused".into()));
         let pod = Pod::new(json!({})).knows(ObjectKind::ConfigMap, "cm", silent);
         assert_eq!(pod.files(source(true)).unwrap_err().to_string(), "connection refused");
         let pod = Pod::new(json!({}));

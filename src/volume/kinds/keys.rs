@@ -2,9 +2,9 @@
 
 use k8s_openapi::api::core::v1::KeyToPath;
 
+use crate::objects::Object;
 use crate::volume::error::ContentError;
 use crate::volume::files::{File, Files, clean_path};
-use crate::volume::objects::Object;
 
 /// Mode of files where none is given. The API server fills it in; a manifest's defaulting does too.
 pub(super) const DEFAULT_MODE: i32 = 0o644;

@@ -6,10 +6,10 @@ use k8s_openapi::api::core::v1::{Container, Pod, ProjectedVolumeSource, ServiceA
 
 use super::keys::mode;
 use super::{config_map, downward_api, secret};
+use crate::objects::{ObjectRef, TokenRequest};
 use crate::volume::desired::{Context, TokenKey};
 use crate::volume::error::ContentError;
 use crate::volume::files::{File, Files, clean_path};
-use crate::volume::objects::{ObjectRef, TokenRequest};
 
 /// Mode of a token that is given to a user or a group: no one else reads it.
 const OWNED_TOKEN_MODE: u32 = 0o600;
@@ -117,8 +117,8 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
+    use crate::objects::{ObjectError, ObjectKind};
     use crate::volume::kinds::testing::{Pod as TestPod, found, texts};
-    use crate::volume::objects::{ObjectError, ObjectKind};
 
     /// What the API server puts into every pod.
     fn api_access() -> Value {

@@ -3,10 +3,10 @@
 use k8s_openapi::api::core::v1::{SecretProjection, SecretVolumeSource};
 
 use super::keys::keyed_files;
+use crate::objects::ObjectRef;
 use crate::volume::desired::Context;
 use crate::volume::error::ContentError;
 use crate::volume::files::Files;
-use crate::volume::objects::ObjectRef;
 
 const WHAT: &str = "secret";
 
@@ -35,8 +35,8 @@ pub(super) fn projected(
 mod tests {
     use serde_json::json;
 
+    use crate::objects::ObjectKind;
     use crate::volume::kinds::testing::{Pod, found, texts};
-    use crate::volume::objects::ObjectKind;
 
     #[test]
     fn a_secret_is_readable_for_its_group_and_no_other() {

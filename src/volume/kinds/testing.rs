@@ -5,10 +5,10 @@ use std::sync::Arc;
 use k8s_openapi::api::core::v1 as api;
 use serde_json::{Value, json};
 
+use crate::objects::{Object, ObjectError, ObjectKind, ObjectRef, ObjectState};
 use crate::volume::desired::{Content, Context, Snapshot, Wanted, desired};
 use crate::volume::error::ContentError;
 use crate::volume::files::Files;
-use crate::volume::objects::{Known, Object, ObjectError, ObjectKind, ObjectRef};
 pub(super) use crate::volume::testing::NODE;
 
 /// Pod `ns/web`.
@@ -34,7 +34,7 @@ impl Pod {
         Self { pod: pod.unwrap(), memory_limit: None, snapshot: Snapshot::default() }
     }
 
-    pub(super) fn knows(mut self, kind: ObjectKind, name: &str, known: Known) -> Self {
+    pub(super) fn knows(mut self, kind: ObjectKind, name: &str, known: ObjectState) -> Self {
         let object = ObjectRef { kind, namespace: "ns".into(), name: name.into() };
         self.snapshot.objects.insert(object, known);
         self
@@ -74,8 +74,8 @@ impl Pod {
 }
 
 /// An object with this text and these bytes.
-pub(super) fn found(text: &[(&str, &str)], binary: &[(&str, &[u8])]) -> Known {
-    Known::Found(Arc::new(Object {
+pub(super) fn found(text: &[(&str, &str)], binary: &[(&str, &[u8])]) -> ObjectState {
+    ObjectState::Found(Arc::new(Object {
         text: text.iter().map(|(key, value)| (key.to_string(), value.to_string())).collect(),
         binary: binary.iter().map(|(key, value)| (key.to_string(), value.to_vec())).collect(),
     }))

@@ -5,8 +5,8 @@ use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use hostlet::pod::timeline::{Entry, Step};
 use hostlet::server::TimelineView;
+use hostlet::status::timeline::{Entry, TimelineStep};
 use jiff::Timestamp;
 
 use crate::lab::ask;
@@ -34,8 +34,8 @@ impl StartParts {
 /// The parts of the start of the pod `name`, created at `created`, as the daemon with this control socket tells them.
 pub(crate) async fn start_parts(socket: &Path, name: &str, created: Timestamp) -> Result<StartParts> {
     let entries = entries(socket, name).await?;
-    let (sandbox, create) = (last(&entries, Step::Sandbox)?, last(&entries, Step::Create)?);
-    let (sandbox_end, start_end) = (end(sandbox)?, end(last(&entries, Step::Start)?)?);
+    let (sandbox, create) = (last(&entries, TimelineStep::Sandbox)?, last(&entries, TimelineStep::Create)?);
+    let (sandbox_end, start_end) = (end(sandbox)?, end(last(&entries, TimelineStep::Start)?)?);
     Ok(StartParts {
         before: between(created, sandbox.at),
         sandbox: between(sandbox.at, sandbox_end),
@@ -46,7 +46,7 @@ pub(crate) async fn start_parts(socket: &Path, name: &str, created: Timestamp) -
 
 /// How long after `moment` hostlet decided to make the pod's newest container.
 pub(crate) async fn decided(socket: &Path, name: &str, moment: Timestamp) -> Result<Duration> {
-    Ok(between(moment, last(&entries(socket, name).await?, Step::Create)?.at))
+    Ok(between(moment, last(&entries(socket, name).await?, TimelineStep::Create)?.at))
 }
 
 async fn entries(socket: &Path, name: &str) -> Result<Vec<Entry>> {
@@ -56,7 +56,7 @@ async fn entries(socket: &Path, name: &str) -> Result<Vec<Entry>> {
     Ok(track.entries.into())
 }
 
-fn last(entries: &[Entry], step: Step) -> Result<&Entry> {
+fn last(entries: &[Entry], step: TimelineStep) -> Result<&Entry> {
     let found = entries.iter().rfind(|entry| entry.step == step);
     found.with_context(|| format!("no {step:?} in {entries:?}"))
 }

@@ -1,0 +1,156 @@
+//! Admitted pods from one daemon to the next.
+
+use std::collections::HashSet;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::Pod;
+use proptest::prelude::*;
+
+use super::AdmittedPods;
+use crate::pod::DesiredPods;
+use crate::pod::pod_uid;
+use crate::pod::testing;
+use crate::source::{SourceState, StaticPod, read_manifest};
+use crate::store::{Store, Table};
+use crate::types::PodUid;
+
+fn at(second: i64) -> Timestamp {
+    Timestamp::from_second(second).unwrap()
+}
+
+fn of_file(pod: Pod) -> Arc<StaticPod> {
+    let file = PathBuf::from(format!("/m/{}.yaml", pod.metadata.uid.as_deref().unwrap_or_default()));
+    Arc::new(StaticPod { pod: Arc::new(pod), file, unsupported: Vec::new() })
+}
+
+fn pods(uids: &[&str]) -> Vec<Arc<StaticPod>> {
+    uids.iter().map(|uid| of_file(testing::pod(uid, uid, "Always", &["c"]))).collect()
+}
+
+fn note(admitted: &AdmittedPods, pods: &[Arc<StaticPod>], ready: bool, second: i64) {
+    let source = SourceState { ready, pods: pods.to_vec(), problems: Vec::new() };
+    let desired_pods = DesiredPods {
+        ready,
+        pods: pods.iter().map(|pod| pod.pod.clone()).collect(),
+        ..DesiredPods::default()
+    };
+    admitted.note(&source, &desired_pods, at(second));
+}
+
+/// What the next daemon inherits, by UID, in order.
+fn adopted(store: &Store) -> Vec<String> {
+    let (_, adopted) = AdmittedPods::new(store.copy());
+    adopted.iter().map(|pod| pod_uid(&pod.pod).to_string()).collect()
+}
+
+fn known(uids: &[&str]) -> HashSet<PodUid> {
+    uids.iter().map(|uid| (*uid).into()).collect()
+}
+
+#[test]
+fn a_pod_is_inherited_until_it_is_neither_wanted_nor_alive() {
+    let store = Store::default();
+    let (admitted, nothing) = AdmittedPods::new(store.clone());
+    assert_eq!(nothing, []);
+    let both = pods(&["b", "a"]);
+    note(&admitted, &both[..1], true, 1);
+    note(&admitted, &both, true, 2);
+    assert_eq!(adopted(&store), ["b", "a"], "in order of admission");
+    // Before the table knows of them.
+    admitted.keep(&known(&[]));
+    assert_eq!(adopted(&store), ["b", "a"]);
+    // Not wanted any more, and ending.
+    note(&admitted, &both[1..], true, 3);
+    admitted.keep(&known(&["a", "b"]));
+    assert_eq!(adopted(&store), ["b", "a"]);
+    admitted.keep(&known(&["a"]));
+    assert_eq!(adopted(&store), ["a"]);
+}
+
+#[test]
+fn times_of_admission_last_as_long_as_the_source_names_the_pod() {
+    let store = Store::default();
+    let (admitted, _) = AdmittedPods::new(store.clone());
+    let both = pods(&["a", "b"]);
+    note(&admitted, &both, true, 1);
+    let (next, _) = AdmittedPods::new(store.copy());
+    // Nothing is read yet; then one of the two is gone, and comes again.
+    note(&next, &[], false, 2);
+    assert_eq!(next.times().len(), 2);
+    note(&next, &both[..1], true, 3);
+    note(&next, &both, true, 4);
+    let times = next.times();
+    assert_eq!((times[&PodUid::from("a")], times[&PodUid::from("b")]), (at(1), at(4)));
+}
+
+#[test]
+fn a_clock_set_back_does_not_turn_the_order_round() {
+    let store = Store::default();
+    let (admitted, _) = AdmittedPods::new(store.clone());
+    let all = pods(&["c", "b", "a"]);
+    note(&admitted, &all[..1], true, 90_000);
+    // A successor of the same name comes while the one before it ends.
+    note(&admitted, &all[1..2], true, 3_600);
+    assert_eq!(adopted(&store), ["c", "b"]);
+    let (next, _) = AdmittedPods::new(store.clone());
+    note(&next, &all[2..], true, 10);
+    assert_eq!(adopted(&store), ["c", "b", "a"]);
+}
+
+#[test]
+fn what_waits_is_forgotten_with_its_pod() {
+    let store = Store::default();
+    let (admitted, _) = AdmittedPods::new(store.clone());
+    for table in [Table::CrashLoops, Table::ImagePulls] {
+        store.put(table, "a", &1);
+        store.put(table, "b", &1);
+        admitted.keep(&known(&["b"]));
+        assert_eq!(store.all::<u32>(table), [("b".to_owned(), 1)]);
+    }
+}
+
+#[test]
+fn a_row_says_where_the_pod_is_from_and_when_it_came() {
+    let store = Store::default();
+    let (admitted, _) = AdmittedPods::new(store.clone());
+    note(&admitted, &pods(&["a"]), true, 1);
+    let row: serde_json::Value = store.get(Table::AdmittedPods, "a").unwrap();
+    assert_eq!(row["source"], serde_json::json!({"file": "/m/a.yaml"}));
+    assert_eq!(row["admittedAt"], "1970-01-01T00:00:01Z");
+    assert_eq!(row["pod"]["metadata"]["uid"], "a");
+}
+
+proptest! {
+    /// A pod comes back equal to the last bit: otherwise every start of the daemon would take it for another version.
+    #[test]
+    fn pods_survive_the_store(
+        name in "[a-z]{1,8}",
+        labels in proptest::collection::btree_map("[a-z]{1,5}", "[a-zA-Z0-9]{0,9}", 0..4),
+        args in proptest::option::of(proptest::collection::vec(".{0,12}", 0..4)),
+        env in proptest::collection::btree_map("[A-Z_]{1,6}", ".{0,12}", 0..4),
+        cpu in proptest::option::of("[1-9][0-9]{0,3}m"),
+        grace in proptest::option::of(0i64..100),
+        host_network in any::<Option<bool>>(),
+        seen in 0i64..4_000_000_000,
+    ) {
+        let mut container = serde_json::json!({"name": "c", "image": "img:1", "args": args});
+        container["env"] = env.iter().map(|(name, value)| serde_json::json!({"name": name, "value": value})).collect();
+        if let Some(cpu) = cpu {
+            container["resources"] = serde_json::json!({"requests": {"cpu": cpu}});
+        }
+        let manifest = serde_json::json!({"apiVersion": "v1", "kind": "Pod",
+            "metadata": {"name": name, "labels": labels},
+            "spec": {"containers": [container], "hostNetwork": host_network, "terminationGracePeriodSeconds": grace}});
+        let file = PathBuf::from("/m/web.yaml");
+        let read = read_manifest(manifest.to_string().as_bytes(), &file, "node1", at(seen));
+        prop_assume!(read.is_ok());
+        let read = Arc::new(read.unwrap());
+        let store = Store::default();
+        let (admitted, _) = AdmittedPods::new(store.clone());
+        note(&admitted, std::slice::from_ref(&read), true, 1);
+        let (_, adopted) = AdmittedPods::new(store.copy());
+        prop_assert_eq!(adopted[0].of_manifest().unwrap(), (*read).clone());
+    }
+}

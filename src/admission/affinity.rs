@@ -1,0 +1,102 @@
+//! Whether a pod's node selector and required node affinity match this node (Kubernetes docs, "Assigning Pods to Nodes").
+//! Pure.
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::api::core::v1::{NodeSelectorRequirement, NodeSelectorTerm, PodSpec};
+
+/// Whether the pod lets itself be put on a node of this name and these labels.
+pub(super) fn matches(spec: &PodSpec, name: &str, labels: &BTreeMap<String, String>) -> bool {
+    let mut selected = spec.node_selector.iter().flatten();
+    if !selected.all(|(key, value)| labels.get(key) == Some(value)) {
+        return false;
+    }
+    let affinity = spec.affinity.as_ref().and_then(|affinity| affinity.node_affinity.as_ref());
+    let required = affinity.and_then(|a| a.required_during_scheduling_ignored_during_execution.as_ref());
+    required.is_none_or(|required| {
+        required.node_selector_terms.iter().any(|term| matches_term(term, name, labels))
+    })
+}
+
+/// All of its requirements; a term without any matches nothing.
+fn matches_term(term: &NodeSelectorTerm, name: &str, labels: &BTreeMap<String, String>) -> bool {
+    let expressions = term.match_expressions.as_deref().unwrap_or_default();
+    let fields = term.match_fields.as_deref().unwrap_or_default();
+    // The only field of a node that can be selected.
+    let field = |key: &str| (key == "metadata.name").then_some(name);
+    let label = |key: &str| labels.get(key).map(String::as_str);
+    !(expressions.is_empty() && fields.is_empty())
+        && expressions.iter().all(|requirement| matches_value(requirement, label(&requirement.key)))
+        && fields.iter().all(|requirement| matches_value(requirement, field(&requirement.key)))
+}
+
+fn matches_value(requirement: &NodeSelectorRequirement, value: Option<&str>) -> bool {
+    let desired_pods = requirement.values.as_deref().unwrap_or_default();
+    let is_listed = value.is_some_and(|value| desired_pods.iter().any(|desired_pods| desired_pods == value));
+    let number = |text: Option<&str>| text.and_then(|text| text.parse::<i64>().ok());
+    let bound = number(desired_pods.first().map(String::as_str));
+    match requirement.operator.as_str() {
+        "In" => is_listed,
+        "NotIn" => !is_listed,
+        "Exists" => value.is_some(),
+        "DoesNotExist" => value.is_none(),
+        "Gt" => number(value).zip(bound).is_some_and(|(value, bound)| value > bound),
+        "Lt" => number(value).zip(bound).is_some_and(|(value, bound)| value < bound),
+        // The API server knows no other.
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn placed(spec: Value) -> bool {
+        let labels = [("zone", "a"), ("cpus", "8")].map(|(key, value)| (key.to_owned(), value.to_owned()));
+        let mut whole = json!({"containers": []});
+        whole.as_object_mut().unwrap().extend(spec.as_object().unwrap().clone());
+        matches(&serde_json::from_value(whole).unwrap(), "n1", &labels.into())
+    }
+
+    fn required(terms: Value) -> Value {
+        let required = json!({"nodeSelectorTerms": terms});
+        json!({"affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": required}}})
+    }
+
+    fn expression(key: &str, operator: &str, values: &[&str]) -> bool {
+        let expression = json!({"key": key, "operator": operator, "values": values});
+        placed(required(json!([{"matchExpressions": [expression]}])))
+    }
+
+    #[test]
+    fn a_selector_wants_each_of_its_labels() {
+        assert!(placed(json!({})));
+        assert!(placed(json!({"nodeSelector": {"zone": "a", "cpus": "8"}})));
+        assert!(!placed(json!({"nodeSelector": {"zone": "a", "cpus": "9"}})));
+        assert!(!placed(json!({"nodeSelector": {"gpu": ""}})));
+    }
+
+    #[test]
+    fn each_operator_does_as_it_says() {
+        assert!(expression("zone", "In", &["b", "a"]) && !expression("zone", "In", &["b"]));
+        assert!(expression("zone", "NotIn", &["b"]) && !expression("zone", "NotIn", &["a"]));
+        assert!(expression("gpu", "NotIn", &["a"]) && !expression("gpu", "In", &["a"]));
+        assert!(expression("zone", "Exists", &[]) && !expression("gpu", "Exists", &[]));
+        assert!(expression("gpu", "DoesNotExist", &[]) && !expression("zone", "DoesNotExist", &[]));
+        assert!(expression("cpus", "Gt", &["7"]) && !expression("cpus", "Gt", &["8"]));
+        assert!(expression("cpus", "Lt", &["9"]) && !expression("zone", "Lt", &["9"]));
+    }
+
+    #[test]
+    fn one_term_is_enough_and_needs_all_it_says() {
+        let zone = json!({"key": "zone", "operator": "In", "values": ["a"]});
+        let name = |name| json!({"key": "metadata.name", "operator": "In", "values": [name]});
+        assert!(placed(required(json!([{"matchFields": [name("n2")]}, {"matchExpressions": [zone]}]))));
+        assert!(placed(required(json!([{"matchFields": [name("n1")], "matchExpressions": [zone]}]))));
+        assert!(!placed(required(json!([{"matchFields": [name("n2")], "matchExpressions": [zone]}]))));
+        assert!(!placed(required(json!([{}]))));
+        assert!(!placed(required(json!([]))));
+    }
+}

@@ -1,0 +1,337 @@
+//! Whether a pod fits beside those that are here: resources, placement, host ports, taints, in upstream's order and words
+//! (`GeneralPredicates` of the kubelet's admission). Pure.
+
+use std::collections::HashSet;
+
+use k8s_openapi::api::core::v1::{Pod, Taint, Toleration};
+
+use super::affinity;
+use super::node::NodeView;
+use super::rejection::Rejection;
+use crate::pod::is_static;
+use crate::pod::resources::pod_requests;
+use crate::pod::view::PodView;
+use crate::types::Quantity;
+
+/// What a pod asks of the node, or several together.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Demand {
+    pub(super) pods: i64,
+    pub(super) milli_cpu: i64,
+    pub(super) memory: i64,
+    pub(super) ephemeral_storage: i64,
+}
+
+impl Demand {
+    pub(super) fn of(pod: &Pod) -> Self {
+        let requests = pod_requests(pod);
+        Self {
+            pods: 1,
+            milli_cpu: requests.milli_cpu.unwrap_or_default(),
+            memory: requests.memory.unwrap_or_default(),
+            ephemeral_storage: ephemeral_storage(pod),
+        }
+    }
+
+    pub(super) fn plus(self, other: Self) -> Self {
+        Self {
+            pods: self.pods.saturating_add(other.pods),
+            milli_cpu: self.milli_cpu.saturating_add(other.milli_cpu),
+            memory: self.memory.saturating_add(other.memory),
+            ephemeral_storage: self.ephemeral_storage.saturating_add(other.ephemeral_storage),
+        }
+    }
+
+    /// The amounts by resource, in the order in which they are checked.
+    pub(super) fn by_resource(&self) -> [(&'static str, i64); 4] {
+        [
+            ("pods", self.pods),
+            ("cpu", self.milli_cpu),
+            ("memory", self.memory),
+            ("ephemeral-storage", self.ephemeral_storage),
+        ]
+    }
+}
+
+fn ephemeral_storage(pod: &Pod) -> i64 {
+    let view = PodView::from(pod);
+    let requested = |container: &k8s_openapi::api::core::v1::Container| {
+        let requests = container.resources.as_ref()?.requests.as_ref()?;
+        Some(Quantity::parse(&requests.get("ephemeral-storage")?.0).ok()?.value())
+    };
+    let sum = view.spec.containers.iter().filter_map(requested).fold(0, i64::saturating_add);
+    view.init_containers().iter().filter_map(requested).fold(sum, i64::max)
+}
+
+/// A resource of which too little is left.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Lack {
+    pub(super) resource: &'static str,
+    requested: i64,
+    used: i64,
+    capacity: i64,
+}
+
+impl Lack {
+    /// How much must be given back.
+    pub(super) fn missing(&self) -> i64 {
+        self.requested.saturating_sub(self.capacity.saturating_sub(self.used))
+    }
+
+    fn rejection(&self) -> Rejection {
+        let Self { resource, requested, used, capacity } = self;
+        Rejection {
+            reason: out_of(resource),
+            message: format!(
+                "Node didn't have enough resource: {resource}, requested: {requested}, used: {used}, capacity: {capacity}"
+            ),
+        }
+    }
+}
+
+fn out_of(resource: &str) -> &'static str {
+    match resource {
+        "pods" => "OutOfpods",
+        "cpu" => "OutOfcpu",
+        "memory" => "OutOfmemory",
+        _ => "OutOfephemeral-storage",
+    }
+}
+
+/// Why a pod does not fit.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Unfit {
+    /// Only for want of these; ending others would help.
+    Lacking(Vec<Lack>),
+    /// Whatever ends.
+    Never {
+        /// Why.
+        rejection: Rejection,
+        /// Whether others could change that at any moment: it is for the labels or taints of the Node.
+        by_node: bool,
+    },
+}
+
+impl Unfit {
+    /// The first reason is the one that is told.
+    pub(super) fn rejection(&self) -> Option<Rejection> {
+        match self {
+            Self::Lacking(lacks) => lacks.first().map(Lack::rejection),
+            Self::Never { rejection, by_node: _ } => Some(rejection.clone()),
+        }
+    }
+}
+
+/// Whether `pod` fits on `node` beside `others`.
+pub(super) fn fit(pod: &Pod, node: &NodeView, others: &[&Pod]) -> Result<(), Unfit> {
+    let lacks = lacks(pod, node, others);
+    let Some((other, by_node)) = misplaced(pod, node, others) else {
+        return if lacks.is_empty() { Ok(()) } else { Err(Unfit::Lacking(lacks)) };
+    };
+    Err(Unfit::Never { rejection: lacks.first().map_or(other, Lack::rejection), by_node })
+}
+
+fn lacks(pod: &Pod, node: &NodeView, others: &[&Pod]) -> Vec<Lack> {
+    let used = others.iter().fold(Demand::default(), |sum, other| sum.plus(Demand::of(other)));
+    let allocatable = &node.allocatable;
+    let capacity = Demand {
+        pods: allocatable.pods,
+        milli_cpu: allocatable.milli_cpu,
+        memory: allocatable.memory,
+        // What nobody counts never runs out.
+        ephemeral_storage: allocatable.ephemeral_storage.unwrap_or(i64::MAX),
+    };
+    let desired_pods = Demand::of(pod).by_resource().into_iter();
+    let amounts = desired_pods.zip(used.by_resource()).zip(capacity.by_resource());
+    let lacks = amounts.filter_map(|(((resource, requested), (_, used)), (_, capacity))| {
+        let is_lacking = requested > 0 && requested > capacity.saturating_sub(used);
+        is_lacking.then_some(Lack { resource, requested, used, capacity })
+    });
+    lacks.collect()
+}
+
+/// What but resources keeps a pod from running here, and whether that is the Node's labels or taints.
+fn misplaced(pod: &Pod, node: &NodeView, others: &[&Pod]) -> Option<(Rejection, bool)> {
+    let spec = PodView::from(pod).spec;
+    let failed = |predicate: &'static str, detail: &str, by_node| {
+        let message = format!("Predicate {predicate} failed: {detail}");
+        Some((Rejection { reason: predicate, message }, by_node))
+    };
+    if !affinity::matches(spec, &node.name, &node.labels) {
+        return failed("NodeAffinity", "node(s) didn't match Pod's node affinity/selector", true);
+    }
+    let taken: HashSet<HostPort> = others.iter().flat_map(|other| host_ports(other)).collect();
+    if host_ports(pod).iter().any(|port| taken.iter().any(|other| port.conflicts(other))) {
+        return failed("NodePorts", "node(s) didn't have free ports for the requested pod ports", false);
+    }
+    let tolerations = spec.tolerations.as_deref().unwrap_or_default();
+    let is_untolerated = |taint: &Taint| {
+        taint.effect == "NoExecute" && !tolerations.iter().any(|toleration| tolerates(toleration, taint))
+    };
+    if !is_static(pod) && node.taints.iter().any(is_untolerated) {
+        return failed("TaintToleration", "node(s) had taints that the pod didn't tolerate", true);
+    }
+    None
+}
+
+/// Kubernetes docs, "Taints and Tolerations".
+fn tolerates(toleration: &Toleration, taint: &Taint) -> bool {
+    let given = |text: &Option<String>| text.clone().filter(|text| !text.is_empty());
+    let (key, effect) = (given(&toleration.key), given(&toleration.effect));
+    let value = |text: &Option<String>| text.clone().unwrap_or_default();
+    effect.is_none_or(|effect| effect == taint.effect)
+        && key.as_ref().is_none_or(|key| *key == taint.key)
+        && match toleration.operator.as_deref() {
+            Some("Exists") => true,
+            None | Some("" | "Equal") => key.is_some() && value(&toleration.value) == value(&taint.value),
+            // Comparing operators are behind a gate that is off.
+            Some(_) => false,
+        }
+}
+
+/// A port of the host.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct HostPort {
+    /// Empty for every address.
+    ip: String,
+    protocol: String,
+    port: i32,
+}
+
+impl HostPort {
+    fn conflicts(&self, other: &Self) -> bool {
+        let overlap = self.ip.is_empty() || other.ip.is_empty() || self.ip == other.ip;
+        self.port == other.port && self.protocol == other.protocol && overlap
+    }
+}
+
+fn host_ports(pod: &Pod) -> Vec<HostPort> {
+    let ports = PodView::from(pod).spec.containers.iter().flat_map(|c| c.ports.iter().flatten());
+    let of_host = ports.filter_map(|port| {
+        let ip = port.host_ip.clone().filter(|ip| ip != "0.0.0.0" && ip != "::").unwrap_or_default();
+        let protocol = port.protocol.clone().unwrap_or_else(|| "TCP".to_owned());
+        Some(HostPort { ip, protocol, port: port.host_port.filter(|port| *port > 0)? })
+    });
+    of_host.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::admission::node::Allocatable;
+    use crate::types::CONFIG_SOURCE_ANNOTATION;
+
+    fn pod(spec: Value) -> Pod {
+        let annotations = json!({CONFIG_SOURCE_ANNOTATION: "api"});
+        serde_json::from_value(json!({"metadata": {"name": "p", "annotations": annotations}, "spec": spec}))
+            .unwrap()
+    }
+
+    fn asking(requests: Value) -> Pod {
+        pod(json!({"containers": [{"name": "c", "resources": {"requests": requests}}]}))
+    }
+
+    fn node() -> NodeView {
+        let allocatable =
+            Allocatable { milli_cpu: 2000, memory: 1 << 30, ephemeral_storage: Some(1 << 30), pods: 3 };
+        NodeView { name: "n1".to_owned(), allocatable, ..NodeView::default() }
+    }
+
+    fn told(pod: &Pod, others: &[&Pod]) -> (&'static str, String) {
+        let rejection = fit(pod, &node(), others).unwrap_err().rejection().unwrap();
+        (rejection.reason, rejection.message)
+    }
+
+    #[test]
+    fn the_first_resource_that_lacks_is_told() {
+        let one = asking(json!({"cpu": "1500m", "memory": "100Mi"}));
+        assert_eq!(fit(&one, &node(), &[]), Ok(()));
+        let (reason, message) = told(&one, &[&one]);
+        assert_eq!(reason, "OutOfcpu");
+        assert_eq!(
+            message,
+            "Node didn't have enough resource: cpu, requested: 1500, used: 1500, capacity: 2000"
+        );
+        let none = asking(json!({}));
+        assert_eq!(told(&none, &[&none, &none, &none]).0, "OutOfpods");
+        assert_eq!(told(&asking(json!({"memory": "2Gi"})), &[]).0, "OutOfmemory");
+        assert_eq!(told(&asking(json!({"ephemeral-storage": "2Gi"})), &[]).0, "OutOfephemeral-storage");
+        let Err(Unfit::Lacking(lacks)) = fit(&one, &node(), &[&one]) else { panic!("it lacks CPU") };
+        assert_eq!(lacks[0].missing(), 1000);
+    }
+
+    #[test]
+    fn what_asks_for_nothing_fits_on_a_node_that_is_full() {
+        let full = asking(json!({"cpu": "2", "memory": "1Gi", "ephemeral-storage": "1Gi"}));
+        assert_eq!(fit(&asking(json!({})), &node(), &[&full]), Ok(()));
+    }
+
+    #[test]
+    fn ports_of_the_host_are_given_once_for_each_address() {
+        let port = |ip: &str, port: i32, protocol: &str| {
+            let port = json!({"hostIP": ip, "hostPort": port, "containerPort": 1, "protocol": protocol});
+            pod(json!({"containers": [{"name": "c", "ports": [port]}]}))
+        };
+        let taken = port("10.0.0.1", 80, "TCP");
+        assert_eq!(told(&port("", 80, "TCP"), &[&taken]).0, "NodePorts");
+        assert_eq!(told(&port("0.0.0.0", 80, "TCP"), &[&taken]).0, "NodePorts");
+        for other in [
+            port("10.0.0.2", 80, "TCP"),
+            port("10.0.0.1", 80, "UDP"),
+            port("", 81, "TCP"),
+            port("", 0, "TCP"),
+        ] {
+            assert_eq!(fit(&other, &node(), &[&taken]), Ok(()));
+        }
+    }
+
+    #[test]
+    fn only_taints_that_end_pods_count_and_only_untolerated() {
+        let taint = |effect: &str| Taint {
+            key: "k".to_owned(),
+            value: Some("v".to_owned()),
+            effect: effect.to_owned(),
+            ..Taint::default()
+        };
+        let tainted = |effect| NodeView { taints: vec![taint(effect)], ..node() };
+        let plain = pod(json!({"containers": []}));
+        assert_eq!(fit(&plain, &tainted("NoSchedule"), &[]), Ok(()));
+        let rejection = fit(&plain, &tainted("NoExecute"), &[]).unwrap_err().rejection().unwrap();
+        assert_eq!(
+            rejection.message,
+            "Predicate TaintToleration failed: node(s) had taints that the pod didn't tolerate"
+        );
+        for toleration in [
+            json!({"operator": "Exists"}),
+            json!({"key": "k", "operator": "Exists", "effect": "NoExecute"}),
+            json!({"key": "k", "value": "v"}),
+        ] {
+            let tolerant = pod(json!({"containers": [], "tolerations": [toleration]}));
+            assert_eq!(fit(&tolerant, &tainted("NoExecute"), &[]), Ok(()));
+        }
+        for toleration in
+            [json!({"key": "k", "value": "w"}), json!({"operator": "Exists", "effect": "NoSchedule"})]
+        {
+            let other = pod(json!({"containers": [], "tolerations": [toleration]}));
+            assert!(fit(&other, &tainted("NoExecute"), &[]).is_err());
+        }
+    }
+
+    #[test]
+    fn a_pod_that_is_misplaced_would_not_be_helped_by_room() {
+        let mut misplaced = asking(json!({"cpu": "9"}));
+        misplaced.spec.as_mut().unwrap().node_selector = Some([("a".to_owned(), "b".to_owned())].into());
+        let unfit = fit(&misplaced, &node(), &[]).unwrap_err();
+        assert!(
+            matches!(&unfit, Unfit::Never { rejection, .. } if rejection.reason == "OutOfcpu"),
+            "{unfit:?}"
+        );
+        misplaced.spec.as_mut().unwrap().containers.clear();
+        assert_eq!(
+            told(&misplaced, &[]).1,
+            "Predicate NodeAffinity failed: node(s) didn't match Pod's node affinity/selector"
+        );
+    }
+}

@@ -1,0 +1,19 @@
+//! Which of the pods that the sources name may run on this node, and the memory of which may. Never changes a pod.
+
+mod admitted;
+#[cfg(test)]
+mod admitted_tests;
+mod admitter;
+mod affinity;
+mod fit;
+mod node;
+mod rejection;
+mod reread;
+mod sysctls;
+mod task;
+mod victims;
+
+pub use admitted::{AdmittedPods, AdoptedPod};
+pub use node::{Allocatable, NodeView};
+pub use rejection::RejectedPod;
+pub use task::{Admission, AdmissionInputs, Judged};

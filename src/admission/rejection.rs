@@ -1,0 +1,66 @@
+//! Pods that were refused, as they are told of. Reasons and messages are upstream's, so that people and programs know them.
+
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::{Pod, PodStatus};
+
+use crate::pod::PodPhase;
+use crate::pod::resources::qos_class;
+use crate::status::whole_seconds;
+use crate::types::{CONFIG_SEEN_ANNOTATION, PodEvent};
+
+/// Why a pod may not run here.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Rejection {
+    /// E.g. `OutOfcpu`.
+    pub(super) reason: &'static str,
+    /// For people.
+    pub(super) message: String,
+}
+
+/// A pod that may not run here. It stays so, whatever becomes of the node: whoever made it makes another.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RejectedPod {
+    /// The pod.
+    pub pod: Arc<Pod>,
+    /// Its status, which says why.
+    pub status: Arc<PodStatus>,
+    rejection: Rejection,
+}
+
+impl RejectedPod {
+    pub(super) fn new(pod: &Arc<Pod>, rejection: Rejection) -> Self {
+        let status = PodStatus {
+            phase: Some(PodPhase::Failed.as_str().to_owned()),
+            reason: Some(rejection.reason.to_owned()),
+            message: Some(format!("Pod was rejected: {}", rejection.message)),
+            start_time: seen(pod).map(whole_seconds),
+            qos_class: Some(qos_class(pod).as_str().to_owned()),
+            observed_generation: pod.metadata.generation.filter(|generation| *generation != 0),
+            ..PodStatus::default()
+        };
+        Self { pod: pod.clone(), status: Arc::new(status), rejection }
+    }
+
+    /// A pod refused for this.
+    #[cfg(test)]
+    pub(crate) fn because(pod: &Arc<Pod>, reason: &'static str, message: &str) -> Self {
+        Self::new(pod, Rejection { reason, message: message.to_owned() })
+    }
+
+    /// The event that tells of it.
+    pub(super) fn event(&self) -> PodEvent {
+        PodEvent::warning(self.rejection.reason, self.rejection.message.clone())
+    }
+
+    /// The pod with its status in it.
+    pub fn told(&self) -> Pod {
+        Pod { status: Some(PodStatus::clone(&self.status)), ..Pod::clone(&self.pod) }
+    }
+}
+
+/// When the pod was first seen by its source.
+pub(super) fn seen(pod: &Pod) -> Option<Timestamp> {
+    pod.metadata.annotations.as_ref().and_then(|a| a.get(CONFIG_SEEN_ANNOTATION)?.parse().ok())
+}

@@ -1,0 +1,417 @@
+//! Environment of a container: plain values, the pod's own fields, ConfigMaps, Secrets and services. Pure: what is known of
+//! these comes in. An object that is not there is an error unless it may be absent, never an empty value.
+
+use std::collections::HashMap;
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use k8s_openapi::api::core::v1::{Container, EnvFromSource, EnvVar, EnvVarSource};
+
+use super::expand::expand;
+use super::{ConfigError, HostSettings};
+use crate::objects::services::ServiceVariables;
+use crate::objects::{Object, ObjectError, ObjectKind, ObjectRef, ObjectState, Objects};
+use crate::pod::view::{PodView, primary_first};
+use crate::volume::resource_value;
+
+/// What an environment is made from, besides the pod and the host.
+#[derive(Clone, Debug, Default)]
+pub struct EnvSources<'a> {
+    /// Addresses of the pod's sandbox.
+    pub pod_ips: &'a [IpAddr],
+    /// What is known of the objects that [`env_references`] names.
+    pub objects: Objects,
+    /// Variables of services; none before the services are known.
+    pub services: Option<ServiceVariables>,
+}
+
+/// The objects that the environment of a container is made from.
+pub fn env_references(container: &Container, namespace: &str) -> Vec<ObjectRef> {
+    let map = |name: &str| ObjectRef::config_map(name, namespace);
+    let secret = |name: &str| ObjectRef::secret(name, namespace);
+    let whole = container.env_from.iter().flatten().flat_map(|source| {
+        let maps = source.config_map_ref.iter().map(|source| map(&source.name));
+        maps.chain(source.secret_ref.iter().map(|source| secret(&source.name)))
+    });
+    let sources = container.env.iter().flatten().filter_map(|variable| variable.value_from.as_ref());
+    let keys = sources.flat_map(|source| {
+        let maps = source.config_map_key_ref.iter().map(|source| map(&source.name));
+        maps.chain(source.secret_key_ref.iter().map(|source| secret(&source.name)))
+    });
+    whole.chain(keys).collect()
+}
+
+/// Variables in the order they were first declared, each name once with the value declared last.
+#[derive(Debug, Default)]
+pub(super) struct Environment {
+    variables: Vec<(String, String)>,
+    index: HashMap<String, usize>,
+}
+
+impl Environment {
+    fn set(&mut self, name: &str, value: String) {
+        match self.index.get(name) {
+            Some(index) => self.variables[*index].1 = value,
+            None => {
+                self.index.insert(name.to_owned(), self.variables.len());
+                self.variables.push((name.to_owned(), value));
+            }
+        }
+    }
+
+    /// Value of a variable, if declared.
+    pub(super) fn get(&self, name: &str) -> Option<&str> {
+        self.index.get(name).map(|index| self.variables[*index].1.as_str())
+    }
+
+    /// The variables, as name and value.
+    pub(super) fn into_variables(self) -> Vec<(String, String)> {
+        self.variables
+    }
+}
+
+/// Environment of a container. References in a value see the variables declared before it; what `env` declares replaces
+/// what `envFrom` brings; of services it has what is not declared.
+pub(super) fn environment(
+    pod: PodView<'_>,
+    container: &Container,
+    sources: &EnvSources<'_>,
+    host: &HostSettings,
+) -> Result<Environment, ConfigError> {
+    let services = sources.services.as_ref().ok_or(ConfigError::ServicesUnknown)?;
+    let mut environment = Environment::default();
+    for source in container.env_from.iter().flatten() {
+        take_all(pod, source, sources, &mut environment)?;
+    }
+    for variable in container.env.iter().flatten() {
+        let value = match (variable.value.as_deref(), &variable.value_from) {
+            (None | Some(""), Some(source)) => resolve(pod, container, variable, source, sources, host)?,
+            (value, _) => Some(expand(value.unwrap_or_default(), |name| {
+                environment.get(name).or_else(|| services.get(name).map(String::as_str))
+            })),
+        };
+        if let Some(value) = value {
+            environment.set(&variable.name, value);
+        }
+    }
+    for (name, value) in services {
+        if environment.get(name).is_none() {
+            environment.set(name, value.clone());
+        }
+    }
+    Ok(environment)
+}
+
+/// Sets a variable for each key of an object. Any key an object can have is a name that a variable can have.
+fn take_all(
+    pod: PodView<'_>,
+    source: &EnvFromSource,
+    sources: &EnvSources<'_>,
+    environment: &mut Environment,
+) -> Result<(), ConfigError> {
+    let (object, optional) = match (&source.config_map_ref, &source.secret_ref) {
+        (Some(map), _) => (ObjectRef::config_map(&map.name, pod.namespace), map.optional),
+        (None, Some(secret)) => (ObjectRef::secret(&secret.name, pod.namespace), secret.optional),
+        (None, None) => {
+            let (variable, kind) = (String::new(), "envFrom without a source");
+            return Err(ConfigError::EnvSource { variable, kind });
+        }
+    };
+    let Some(content) = known(&object, optional, sources)? else { return Ok(()) };
+    let prefix = source.prefix.as_deref().unwrap_or_default();
+    let keys: Vec<&String> = match object.kind {
+        ObjectKind::ConfigMap => content.text.keys().collect(),
+        ObjectKind::Secret => content.binary.keys().collect(),
+    };
+    for key in keys {
+        if let Some(value) = value_of(&object, &content, key)? {
+            environment.set(&format!("{prefix}{key}"), value);
+        }
+    }
+    Ok(())
+}
+
+/// The value of a variable; none for one from an object or a key that is absent and may be.
+fn resolve(
+    pod: PodView<'_>,
+    container: &Container,
+    variable: &EnvVar,
+    source: &EnvVarSource,
+    sources: &EnvSources<'_>,
+    host: &HostSettings,
+) -> Result<Option<String>, ConfigError> {
+    let unsupported = |kind| ConfigError::EnvSource { variable: variable.name.clone(), kind };
+    if let Some(field) = &source.field_ref {
+        field_value(pod, &field.field_path, sources.pod_ips, host).map(Some)
+    } else if let Some(map) = &source.config_map_key_ref {
+        key_value(&ObjectRef::config_map(&map.name, pod.namespace), &map.key, map.optional, sources)
+    } else if let Some(secret) = &source.secret_key_ref {
+        key_value(&ObjectRef::secret(&secret.name, pod.namespace), &secret.key, secret.optional, sources)
+    } else if let Some(field) = &source.resource_field_ref {
+        let own = field.container_name.as_deref().filter(|name| !name.is_empty());
+        Ok(Some(resource_value(pod.spec, own.unwrap_or(&container.name), field, &host.allocatable)?))
+    } else if source.file_key_ref.is_some() {
+        Err(unsupported("fileKeyRef"))
+    } else {
+        Err(unsupported("valueFrom without a source"))
+    }
+}
+
+fn key_value(
+    object: &ObjectRef,
+    key: &str,
+    optional: Option<bool>,
+    sources: &EnvSources<'_>,
+) -> Result<Option<String>, ConfigError> {
+    let Some(content) = known(object, optional, sources)? else { return Ok(None) };
+    let value = value_of(object, &content, key)?;
+    if value.is_none() && optional != Some(true) {
+        let kind = match object.kind {
+            ObjectKind::ConfigMap => "ConfigMap",
+            ObjectKind::Secret => "Secret",
+        };
+        let (namespace, name) = (object.namespace.clone(), object.name.clone());
+        return Err(ConfigError::MissingKey { key: key.to_owned(), kind, namespace, name });
+    }
+    Ok(value)
+}
+
+/// The content of an object; none of one that is absent and may be.
+fn known(
+    object: &ObjectRef,
+    optional: Option<bool>,
+    sources: &EnvSources<'_>,
+) -> Result<Option<Arc<Object>>, ConfigError> {
+    match sources.objects.get(object) {
+        Some(ObjectState::Found(content)) => Ok(Some(content.clone())),
+        Some(ObjectState::Failed(ObjectError::NotFound(_))) if optional == Some(true) => Ok(None),
+        Some(ObjectState::Failed(error)) => Err(error.clone().into()),
+        Some(ObjectState::Pending) | None => Err(ConfigError::ObjectPending(object.clone())),
+    }
+}
+
+/// A value as text. A ConfigMap's `binaryData` is never put into an environment.
+fn value_of(object: &ObjectRef, content: &Object, key: &str) -> Result<Option<String>, ConfigError> {
+    match object.kind {
+        ObjectKind::ConfigMap => Ok(content.text.get(key).cloned()),
+        ObjectKind::Secret => {
+            let value = content.binary.get(key).cloned().map(String::from_utf8).transpose();
+            value.map_err(|_| ConfigError::NotText {
+                key: key.to_owned(),
+                namespace: object.namespace.clone(),
+                name: object.name.clone(),
+            })
+        }
+    }
+}
+
+/// Value of a field of the downward API (Kubernetes docs, "Downward API").
+fn field_value(
+    pod: PodView<'_>,
+    path: &str,
+    pod_ips: &[IpAddr],
+    host: &HostSettings,
+) -> Result<String, ConfigError> {
+    if let Some((map, key)) = path.strip_suffix("']").and_then(|path| path.split_once("['")) {
+        let map = match map {
+            "metadata.labels" => &pod.meta.labels,
+            "metadata.annotations" => &pod.meta.annotations,
+            _ => return Err(ConfigError::FieldSubscript(path.to_owned())),
+        };
+        return Ok(map.as_ref().and_then(|map| map.get(key)).cloned().unwrap_or_default());
+    }
+    let text = |value: &str| Ok(value.to_owned());
+    let node_ips = host.node_ips.now();
+    let list = |ips: &[IpAddr]| ips.iter().map(IpAddr::to_string).collect::<Vec<_>>().join(",");
+    match path {
+        "metadata.name" => text(pod.name),
+        "metadata.namespace" => text(pod.namespace),
+        "metadata.uid" => text(pod.uid),
+        // Of a manifest the field is not set by a scheduler; the pod runs on this node all the same.
+        "spec.nodeName" => text(pod.spec.node_name.as_deref().unwrap_or(&host.node_name)),
+        "spec.serviceAccountName" => text(pod.spec.service_account_name.as_deref().unwrap_or_default()),
+        "status.hostIP" => Ok(node_ips.first().ok_or(ConfigError::NoHostAddress)?.to_string()),
+        "status.hostIPs" if node_ips.is_empty() => Err(ConfigError::NoHostAddress),
+        "status.hostIPs" => Ok(list(&node_ips)),
+        "status.podIP" => {
+            Ok(primary_first(pod_ips, &node_ips).first().map(IpAddr::to_string).unwrap_or_default())
+        }
+        "status.podIPs" => Ok(list(&primary_first(pod_ips, &node_ips))),
+        _ => Err(ConfigError::FieldPath(path.to_owned())),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use k8s_openapi::api::core::v1::Pod;
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::cri_config::testing::{host, pod};
+
+    fn resolved(env: Value) -> Result<Vec<(String, String)>, ConfigError> {
+        made(json!({"env": env}))
+    }
+
+    /// What is known of ConfigMap `cm`, of Secret `sec`, and of others.
+    fn objects() -> Objects {
+        let text = [("k", "v"), ("other.txt", "$(k)")].map(|(key, value)| (key.to_owned(), value.to_owned()));
+        let bytes = |bytes: &[u8]| bytes.to_vec();
+        let map = Object { text: text.into(), binary: [("bin".to_owned(), bytes(b"x"))].into() };
+        let secrets = [("password".to_owned(), bytes(b"s3cret"))];
+        let secret = Object { binary: secrets.into(), ..Object::default() };
+        let image = Object { binary: [("png".to_owned(), bytes(&[0xff, 0]))].into(), ..Object::default() };
+        let absent = |object: ObjectRef| {
+            let error = ObjectError::not_found(&object);
+            (object, ObjectState::Failed(error))
+        };
+        [
+            (ObjectRef::config_map("cm", "ns"), ObjectState::Found(Arc::new(map))),
+            (ObjectRef::secret("sec", "ns"), ObjectState::Found(Arc::new(secret))),
+            (ObjectRef::secret("image", "ns"), ObjectState::Found(Arc::new(image))),
+            absent(ObjectRef::config_map("none", "ns")),
+            absent(ObjectRef::secret("none", "ns")),
+            (
+                ObjectRef::config_map("refused", "ns"),
+                ObjectState::Failed(ObjectError::Forbidden("not yours".into())),
+            ),
+            (ObjectRef::config_map("pending", "ns"), ObjectState::Pending),
+        ]
+        .into()
+    }
+
+    /// The environment of a container with these fields, on a host without services.
+    fn made(container: Value) -> Result<Vec<(String, String)>, ConfigError> {
+        made_with(container, ServiceVariables::new())
+    }
+
+    fn with_services(container: Value) -> Result<Vec<(String, String)>, ConfigError> {
+        let services = [("SVC_HOST", "10.0.0.9"), ("k", "never"), ("GREETING", "never")];
+        made_with(container, services.map(|(name, value)| (name.to_owned(), value.to_owned())).into())
+    }
+
+    fn made_with(
+        mut container: Value,
+        services: ServiceVariables,
+    ) -> Result<Vec<(String, String)>, ConfigError> {
+        container["name"] = "c".into();
+        let pod: Pod = pod(json!({"containers": [container], "serviceAccountName": "sa"}));
+        let ips = ["fd00::2".parse().unwrap(), "10.0.0.2".parse().unwrap()];
+        let container = &pod.spec.as_ref().unwrap().containers[0];
+        let mut sources = EnvSources { pod_ips: &ips, objects: objects(), services: Some(services) };
+        let references = env_references(container, "ns");
+        sources.objects.retain(|object, _| references.contains(object));
+        environment((&pod).into(), container, &sources, &host()).map(Environment::into_variables)
+    }
+
+    fn texts(variables: Result<Vec<(String, String)>, ConfigError>) -> Vec<String> {
+        variables.unwrap().into_iter().map(|(name, value)| format!("{name}={value}")).collect()
+    }
+
+    fn one(source: Value) -> Result<String, ConfigError> {
+        resolved(json!([{"name": "X", "valueFrom": source}])).map(|mut variables| variables.remove(0).1)
+    }
+
+    #[test]
+    fn values_see_what_was_declared_before_and_the_last_declaration_wins() {
+        let env = json!([
+            {"name": "EARLY", "value": "hi $(LATE)"},
+            {"name": "LATE", "value": "x"},
+            {"name": "AFTER", "value": "$(LATE) $$(LATE) $(EARLY)"},
+            {"name": "LATE", "value": "$(LATE)y"},
+            {"name": "EMPTY"}
+        ]);
+        let expected =
+            [("EARLY", "hi $(LATE)"), ("LATE", "xy"), ("AFTER", "x $(LATE) hi $(LATE)"), ("EMPTY", "")];
+        assert_eq!(resolved(env).unwrap(), expected.map(|(name, value)| (name.to_owned(), value.to_owned())));
+    }
+
+    #[test]
+    fn fields_of_the_pod() {
+        for (path, value) in [
+            ("metadata.name", "web"),
+            ("metadata.namespace", "ns"),
+            ("metadata.uid", "uid-1"),
+            ("metadata.labels['app']", "web"),
+            ("metadata.labels['none']", ""),
+            ("metadata.annotations['a.b/c']", "x['y"),
+            ("spec.nodeName", "node1"),
+            ("spec.serviceAccountName", "sa"),
+            ("status.hostIP", "192.0.2.1"),
+            ("status.hostIPs", "192.0.2.1"),
+            ("status.podIP", "10.0.0.2"),
+            ("status.podIPs", "10.0.0.2,fd00::2"),
+        ] {
+            assert_eq!(one(json!({"fieldRef": {"fieldPath": path}})).unwrap(), value, "{path}");
+        }
+        // Without a limit of its own a container may use what the node has.
+        assert_eq!(one(json!({"resourceFieldRef": {"resource": "limits.cpu"}})).unwrap(), "4");
+        let field = |path| one(json!({"fieldRef": {"fieldPath": path}})).unwrap_err().to_string();
+        assert_eq!(field("status.phase"), "field label not supported: status.phase");
+        assert_eq!(field("spec.x['y']"), "field label does not support subscript: spec.x['y']");
+    }
+
+    #[test]
+    fn whole_objects_are_taken_in_order_and_declared_variables_replace_theirs() {
+        // The golden file's pod: prefix, and a key that no shell would take for a name.
+        let from = json!([{"prefix": "CM_", "configMapRef": {"name": "cm"}}]);
+        let env = json!([{"name": "PW", "valueFrom": {"secretKeyRef": {"name": "sec", "key": "password"}}},
+            {"name": "SEEN", "value": "$(CM_k) $(PW) $(CM_other.txt)"}, {"name": "CM_k", "value": "mine"}]);
+        let all = ["CM_k=mine", "CM_other.txt=$(k)", "PW=s3cret", "SEEN=v s3cret $(k)"];
+        assert_eq!(texts(made(json!({"envFrom": from, "env": env}))), all);
+        // A later object replaces an earlier one's; what is absent and may be is passed over.
+        let from = json!([{"configMapRef": {"name": "cm"}}, {"secretRef": {"name": "none", "optional": true}},
+            {"prefix": "k", "secretRef": {"name": "sec"}}, {"configMapRef": {"name": "cm"}}]);
+        let env = json!([
+            {"name": "k", "valueFrom": {"configMapKeyRef": {"name": "none", "key": "x", "optional": true}}},
+            {"name": "X", "valueFrom": {"secretKeyRef": {"name": "sec", "key": "x", "optional": true}}}
+        ]);
+        let all = ["k=v", "other.txt=$(k)", "kpassword=s3cret"];
+        assert_eq!(texts(made(json!({"envFrom": from, "env": env}))), all);
+    }
+
+    #[test]
+    fn services_fill_what_is_not_declared_and_can_be_referred_to() {
+        let env = json!([{"name": "GREETING", "value": "$(SVC_HOST) $(k)"}, {"name": "k", "value": "mine"},
+            {"name": "AFTER", "value": "$(k)"}]);
+        let all = ["GREETING=10.0.0.9 never", "k=mine", "AFTER=mine", "SVC_HOST=10.0.0.9"];
+        assert_eq!(texts(with_services(json!({"env": env}))), all);
+        let pod = pod(json!({"containers": [{"name": "c"}]}));
+        let container = &pod.spec.as_ref().unwrap().containers[0];
+        let error = environment((&pod).into(), container, &EnvSources::default(), &host()).unwrap_err();
+        let text = "services have not yet been read at least once, cannot construct envvars";
+        assert_eq!(error.to_string(), text);
+    }
+
+    #[test]
+    fn what_cannot_be_had_is_told_in_upstreams_words() {
+        let error = |source: Value| one(source).unwrap_err().to_string();
+        for (source, expected) in [
+            (json!({"configMapKeyRef": {"name": "none", "key": "k"}}), "configmap \"none\" not found"),
+            (json!({"secretKeyRef": {"name": "none", "key": "k"}}), "secret \"none\" not found"),
+            (
+                json!({"configMapKeyRef": {"name": "cm", "key": "bin"}}),
+                "couldn't find key bin in ConfigMap ns/cm",
+            ),
+            (json!({"secretKeyRef": {"name": "sec", "key": "x"}}), "couldn't find key x in Secret ns/sec"),
+            // Whether it is there is not known, so that it may be absent does not help.
+            (json!({"configMapKeyRef": {"name": "refused", "key": "k", "optional": true}}), "not yours"),
+            (
+                json!({"configMapKeyRef": {"name": "pending", "key": "k", "optional": true}}),
+                "timed out waiting for the configmap \"pending\"",
+            ),
+            (
+                json!({"secretKeyRef": {"name": "image", "key": "png"}}),
+                "the value of key png in Secret ns/image is not UTF-8 and cannot be put into the environment",
+            ),
+            (
+                json!({"resourceFieldRef": {"resource": "limits.gpu"}}),
+                "unsupported container resource : limits.gpu",
+            ),
+        ] {
+            assert_eq!(error(source), expected);
+        }
+        let error = made(json!({"envFrom": [{"secretRef": {"name": "none"}}]})).unwrap_err();
+        assert_eq!(error.to_string(), "secret \"none\" not found");
+    }
+}

@@ -1,0 +1,315 @@
+//! Files a pod's containers need before they start: its directory, `/etc/hosts`, termination logs, the host's resolver
+//! file. I/O only; what goes into them is decided elsewhere. Never removes anything.
+
+use std::fs;
+use std::io;
+use std::net::IpAddr;
+use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+
+use k8s_openapi::api::core::v1::{Container, Pod};
+
+use super::dns::{self, DnsWarning, ResolvConfError, parse_resolv_conf};
+use super::hostname::hostname_and_domain;
+use super::paths::{container_dir, pod_dir};
+use super::{ConfigError, HostSettings, hosts};
+use crate::cri::wire::{DnsConfig, Mount, MountPropagation};
+use crate::pod::view::PodView;
+use crate::sys::file_work;
+use crate::volume::PodVolumes;
+
+const ETC_HOSTS: &str = "/etc/hosts";
+/// Others must not look into a pod's directory; what is mounted from it has modes of its own.
+const DIR_MODE: u32 = 0o750;
+const ETC_HOSTS_MODE: u32 = 0o644;
+/// A container's process writes its last words under any user.
+const TERMINATION_LOG_MODE: u32 = 0o666;
+
+/// A file of a pod that could not be made or read.
+#[derive(Debug, thiserror::Error)]
+pub enum FilesError {
+    /// A directory could not be made.
+    #[error("making directory {}", path.display())]
+    MakeDir {
+        /// The directory.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// A file could not be read.
+    #[error("reading {}", path.display())]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// A file could not be written.
+    #[error("writing {}", path.display())]
+    Write {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// The host's resolver file makes no sense.
+    #[error("parsing resolver file {}", path.display())]
+    ResolvConf {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: ResolvConfError,
+    },
+    /// The pod asks for something that cannot be given.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+}
+
+/// Makes the pod's own directory; one that is there is fine.
+pub async fn make_pod_dir(uid: &str, host: &HostSettings) -> Result<(), FilesError> {
+    make_dir(&pod_dir(uid, host)).await
+}
+
+/// DNS configuration of a pod, with what its owner should be warned of. Reads the host's resolver file anew each time: it
+/// changes with the host's network.
+pub async fn pod_dns(pod: &Pod, host: &HostSettings) -> Result<(DnsConfig, Vec<DnsWarning>), FilesError> {
+    let resolver = match &host.resolv_conf {
+        None => DnsConfig::default(),
+        Some(path) => {
+            let content = read(path).await?;
+            let parsed = parse_resolv_conf(&String::from_utf8_lossy(&content));
+            parsed.map_err(|source| FilesError::ResolvConf { path: path.clone(), source })?
+        }
+    };
+    Ok(dns::pod_dns(PodView::from(pod), resolver, host))
+}
+
+/// Makes the files of one container's next start and returns its mounts: those of volumes in the order of its spec, then
+/// `/etc/hosts`, written anew, and a fresh termination log. A volume that is not there has none.
+pub async fn container_mounts(
+    pod: &Pod,
+    container: &Container,
+    volumes: &PodVolumes,
+    pod_ips: &[IpAddr],
+    host: &HostSettings,
+) -> Result<Vec<Mount>, FilesError> {
+    let view = PodView::from(pod);
+    let dir = container_dir(view.uid, &container.name, host);
+    make_dir(&dir).await?;
+    let mut mounts = volume_mounts(container, volumes, host);
+    if has_managed_hosts(view, container, pod_ips) {
+        let path = pod_dir(view.uid, host).join("etc-hosts");
+        write_in_place(&path, hosts_content(view, pod_ips, host).await?, ETC_HOSTS_MODE).await?;
+        mounts.push(mount(&path, ETC_HOSTS, host));
+    }
+    if let Some(wanted) = container.termination_message_path.as_deref().filter(|path| !path.is_empty()) {
+        let path = dir.join(format!("{:08x}", rand::random::<u32>()));
+        write_in_place(&path, Vec::new(), TERMINATION_LOG_MODE).await?;
+        mounts.push(mount(&path, wanted, host));
+    }
+    Ok(mounts)
+}
+
+fn volume_mounts(container: &Container, volumes: &PodVolumes, host: &HostSettings) -> Vec<Mount> {
+    let wanted = container.volume_mounts.iter().flatten();
+    let mounts = wanted.filter_map(|wanted| {
+        let volume = volumes.mounted.get(&wanted.name)?;
+        let propagation = match wanted.mount_propagation.as_deref() {
+            Some("HostToContainer") => MountPropagation::PropagationHostToContainer,
+            Some("Bidirectional") => MountPropagation::PropagationBidirectional,
+            Some(_) | None => MountPropagation::PropagationPrivate,
+        };
+        Some(Mount {
+            container_path: container_path(&wanted.mount_path),
+            host_path: volume.host_path.to_string_lossy().into_owned(),
+            readonly: volume.read_only || wanted.read_only.unwrap_or(false),
+            selinux_relabel: volume.relabel && host.kernel.selinux,
+            propagation: propagation.into(),
+            ..Default::default()
+        })
+    });
+    mounts.collect()
+}
+
+/// A path that does not begin at the root is taken to.
+pub(super) fn container_path(path: &str) -> String {
+    if path.starts_with('/') { path.to_owned() } else { format!("/{path}") }
+}
+
+/// A container that mounts something of its own there keeps it; a pod without addresses has nothing to say.
+fn has_managed_hosts(pod: PodView<'_>, container: &Container, pod_ips: &[IpAddr]) -> bool {
+    let own = container.volume_mounts.iter().flatten().any(|mount| mount.mount_path == ETC_HOSTS);
+    !own && (pod.host_network() || !pod_ips.is_empty())
+}
+
+async fn hosts_content(
+    pod: PodView<'_>,
+    pod_ips: &[IpAddr],
+    host: &HostSettings,
+) -> Result<Vec<u8>, FilesError> {
+    let aliases = pod.spec.host_aliases.as_deref().unwrap_or_default();
+    if pod.host_network() {
+        return Ok(hosts::of_host(&read(Path::new(ETC_HOSTS)).await?, aliases));
+    }
+    let (hostname, domain) = hostname_and_domain(pod, &host.cluster_domain)?;
+    Ok(hosts::managed(pod_ips, &hostname, &domain, aliases))
+}
+
+fn mount(host_path: &Path, container_path: &str, host: &HostSettings) -> Mount {
+    Mount {
+        container_path: container_path.to_owned(),
+        host_path: host_path.to_string_lossy().into_owned(),
+        selinux_relabel: host.kernel.selinux,
+        ..Default::default()
+    }
+}
+
+async fn make_dir(path: &Path) -> Result<(), FilesError> {
+    let dir = path.to_owned();
+    let made = blocking(move || fs::DirBuilder::new().recursive(true).mode(DIR_MODE).create(dir)).await;
+    made.map_err(|source| FilesError::MakeDir { path: path.to_owned(), source })
+}
+
+async fn read(path: &Path) -> Result<Vec<u8>, FilesError> {
+    let file = path.to_owned();
+    let read = blocking(move || fs::read(file)).await;
+    read.map_err(|source| FilesError::Read { path: path.to_owned(), source })
+}
+
+/// Writes into the file itself: a renamed one would not be seen through the mounts of containers that already run. The
+/// mode is set afterwards because the umask of this process cuts that of a new file.
+async fn write_in_place(path: &Path, content: Vec<u8>, mode: u32) -> Result<(), FilesError> {
+    let file = path.to_owned();
+    let written = blocking(move || {
+        fs::write(&file, content)?;
+        fs::set_permissions(&file, fs::Permissions::from_mode(mode))
+    });
+    written.await.map_err(|source| FilesError::Write { path: path.to_owned(), source })
+}
+
+async fn blocking<T: Send + 'static>(work: impl FnOnce() -> io::Result<T> + Send + 'static) -> io::Result<T> {
+    file_work(work).await.unwrap_or_else(|panic| Err(io::Error::other(panic)))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::MetadataExt;
+
+    use serde_json::json;
+
+    use super::*;
+    use crate::cri_config::testing::{FULL_UID, full_pod, host, pod};
+
+    fn mode(path: &Path) -> u32 {
+        path.metadata().unwrap().mode() & 0o7777
+    }
+
+    #[tokio::test]
+    async fn files_of_a_start_and_of_the_next() {
+        let root = tempfile::tempdir().unwrap();
+        let host = HostSettings { root_dir: root.path().into(), ..host() };
+        let pod = full_pod();
+        let main = &pod.spec.as_ref().unwrap().containers[0];
+        let ips = ["10.88.7.89".parse().unwrap()];
+        make_pod_dir(FULL_UID, &host).await.unwrap();
+        let mounts = container_mounts(&pod, main, &PodVolumes::default(), &ips, &host).await.unwrap();
+
+        let dir = root.path().join("pods").join(FULL_UID);
+        assert_eq!(
+            (mode(&dir), mode(&dir.join("containers")), mode(&dir.join("containers/main"))),
+            (0o750, 0o750, 0o750)
+        );
+        assert_eq!(
+            mounts.iter().map(|m| &*m.container_path).collect::<Vec<_>>(),
+            ["/etc/hosts", "/dev/termination-log"]
+        );
+        assert!(mounts.iter().all(|mount| !mount.readonly && !mount.selinux_relabel));
+        let hosts = dir.join("etc-hosts");
+        assert_eq!(Path::new(&mounts[0].host_path), hosts);
+        assert_eq!(mode(&hosts), 0o644);
+        assert!(
+            std::fs::read_to_string(&hosts)
+                .unwrap()
+                .contains("10.88.7.89\tmyhost.sub.demo.svc.cluster.local\tmyhost\n")
+        );
+        let log = Path::new(&mounts[1].host_path);
+        assert_eq!((mode(log), log.metadata().unwrap().len()), (0o666, 0));
+        let name = log.file_name().unwrap().to_str().unwrap();
+        assert!(name.len() == 8 && name.bytes().all(|b| b.is_ascii_hexdigit()));
+
+        let inode = hosts.metadata().unwrap().ino();
+        let again =
+            container_mounts(&pod, main, &PodVolumes::default(), &["10.88.7.90".parse().unwrap()], &host)
+                .await
+                .unwrap();
+        assert_ne!(again[1].host_path, mounts[1].host_path);
+        assert_eq!(hosts.metadata().unwrap().ino(), inode, "running containers must see the new content");
+        assert!(!std::fs::read_to_string(&hosts).unwrap().contains("10.88.7.89"));
+    }
+
+    #[tokio::test]
+    async fn a_hosts_file_of_the_containers_own_is_left_alone() {
+        let root = tempfile::tempdir().unwrap();
+        let host = HostSettings { root_dir: root.path().into(), ..host() };
+        let own = json!({"name": "c", "volumeMounts": [{"name": "v", "mountPath": "/etc/hosts"}]});
+        let pod = pod(json!({"containers": [own, {"name": "plain"}]}));
+        let containers = &pod.spec.as_ref().unwrap().containers;
+        let ips = ["10.0.0.2".parse().unwrap()];
+        let none = PodVolumes::default();
+        assert!(container_mounts(&pod, &containers[0], &none, &ips, &host).await.unwrap().is_empty());
+        assert!(container_mounts(&pod, &containers[1], &none, &[], &host).await.unwrap().is_empty());
+        assert_eq!(container_mounts(&pod, &containers[1], &none, &ips, &host).await.unwrap().len(), 1);
+    }
+
+    #[tokio::test]
+    async fn dns_comes_from_the_configured_file() {
+        let root = tempfile::tempdir().unwrap();
+        let path = root.path().join("resolv.conf");
+        std::fs::write(&path, "nameserver 9.9.9.9\nsearch corp.example\n").unwrap();
+        let host = HostSettings { resolv_conf: Some(path.clone()), ..host() };
+        let pod = pod(json!({"dnsPolicy": "Default", "containers": []}));
+        assert_eq!(pod_dns(&pod, &host).await.unwrap().0.servers, ["9.9.9.9"]);
+        std::fs::remove_file(&path).unwrap();
+        let error = pod_dns(&pod, &host).await.unwrap_err();
+        assert_eq!(error.to_string(), format!("reading {}", path.display()));
+    }
+
+    /// The mounts that a stock kubelet sent for these volumes.
+    #[test]
+    fn volume_mounts_equal_the_stock_kubelets() {
+        let pod = pod(json!({"containers": [{"name": "main", "volumeMounts": [
+            {"name": "empty", "mountPath": "/empty"},
+            {"name": "sec", "mountPath": "sec", "readOnly": true},
+            {"name": "cm", "mountPath": "/cm"},
+            {"name": "host", "mountPath": "/host", "mountPropagation": "HostToContainer", "readOnly": true},
+            {"name": "none", "mountPath": "/none"}
+        ]}]}));
+        let of = |path: &str, read_only, relabel| crate::volume::Mounted {
+            host_path: path.into(),
+            read_only,
+            relabel,
+        };
+        let mounted = [
+            ("empty", of("/v/empty", false, true)),
+            ("sec", of("/v/sec", true, true)),
+            ("cm", of("/v/cm", true, true)),
+            ("host", of("/tmp/golden-host", false, false)),
+        ];
+        let mounted = mounted.map(|(name, volume)| (name.to_owned(), volume)).into();
+        let volumes = PodVolumes { mounted, problems: Vec::new() };
+        let kernel = crate::cri_config::KernelFacts { selinux: true, ..Default::default() };
+        let host = HostSettings { kernel, ..host() };
+        let container = &pod.spec.as_ref().unwrap().containers[0];
+        let mounts: Vec<_> = volume_mounts(container, &volumes, &host)
+            .into_iter()
+            .map(|m| (m.container_path, m.host_path, m.readonly, m.propagation, m.selinux_relabel))
+            .collect();
+        let expected = [
+            ("/empty", "/v/empty", false, 0, true),
+            ("/sec", "/v/sec", true, 0, true),
+            ("/cm", "/v/cm", true, 0, true),
+            ("/host", "/tmp/golden-host", true, 1, false),
+        ];
+        assert_eq!(mounts, expected.map(|(c, h, ro, p, se)| (c.to_owned(), h.to_owned(), ro, p, se)));
+    }
+}

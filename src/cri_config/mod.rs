@@ -1,0 +1,37 @@
+//! Configurations of sandboxes and containers, built from a pod and the host. Pure but for `files` and `kernel`; never
+//! talks to the runtime and never decides what to run.
+
+mod annotations;
+mod config;
+mod dirs;
+mod dns;
+mod env;
+mod error;
+mod expand;
+mod files;
+mod gojson;
+mod hash;
+mod hostname;
+mod hosts;
+mod kernel;
+mod linux_resources;
+mod paths;
+mod ports;
+mod sandbox;
+mod security;
+mod settings;
+#[cfg(test)]
+pub(crate) mod testing;
+
+pub use config::container_config;
+pub use dirs::{PodDirError, pod_dirs, remove_pod_dir};
+pub use dns::{DnsWarning, ResolvConfError, parse_resolv_conf};
+pub use env::{EnvSources, env_references};
+pub use error::ConfigError;
+pub use files::{FilesError, container_mounts, make_pod_dir, pod_dns};
+pub use hash::container_hash;
+pub use kernel::KernelFacts;
+pub use paths::{container_dir, pod_dir, pod_logs};
+pub use sandbox::sandbox_config;
+pub use security::{MASKED_PATHS, READONLY_PATHS};
+pub use settings::HostSettings;

@@ -1,0 +1,169 @@
+//! The explanation of a pod whose sandbox stands: its worst container is its cause.
+
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::{ContainerStateTerminated, ContainerStatus};
+
+use super::case::ExplainInput;
+use super::causes::{OF_CONFIG, OF_CONTAINER, find};
+use super::endings::{UNKNOWN, because, how_it_ended, remedy_of_end};
+use super::explanation::{Explanation, Verdict};
+use super::images::image;
+use super::life::{failed_step, starting, step};
+use crate::pod::PodPhase;
+use crate::status::Activity;
+use crate::status::human_duration;
+
+/// Explains a pod by its containers.
+pub(super) fn containers(case: &ExplainInput<'_>) -> Explanation {
+    let phase = case.status.and_then(|status| PodPhase::parse(status.phase.as_deref()?));
+    match phase {
+        Some(PodPhase::Succeeded) => return completed(case),
+        Some(PodPhase::Failed) => return failed(case),
+        Some(PodPhase::Pending | PodPhase::Running) | None => {}
+    }
+    let waiting = case.statuses().iter().find_map(|status| waits(case, status));
+    waiting.or_else(|| retries(case)).or_else(|| going_on(case)).unwrap_or_else(|| runs(case))
+}
+
+/// A container that waits, and not because its turn has not come.
+fn waits(case: &ExplainInput<'_>, status: &ContainerStatus) -> Option<Explanation> {
+    let waiting = status.state.as_ref()?.waiting.as_ref()?;
+    let reason = waiting.reason.as_deref().unwrap_or_default();
+    let message = waiting.message.as_deref().unwrap_or_default();
+    let name = &status.name;
+    let wanted = case.view().spec.containers.iter().find(|c| c.name == *name);
+    let wanted_image = wanted.and_then(|c| c.image.as_deref()).unwrap_or(&status.image);
+    if let Some(explanation) = image(case, name, wanted_image, reason, message) {
+        return Some(explanation);
+    }
+    let explanation = match reason {
+        "CrashLoopBackOff" => return Some(crash_loop(case, status)),
+        "CreateContainerConfigError" | "CreateContainerError" | "RunContainerError" => {
+            let (what, group) = match reason {
+                "CreateContainerConfigError" => ("made from what its manifest says", OF_CONFIG),
+                "CreateContainerError" => ("made", OF_CONTAINER),
+                _ => ("started", OF_CONTAINER),
+            };
+            let cause = find(group, message);
+            Explanation::wrong(format!("Container {name} cannot be {what}{}", because(cause, message)))
+                .do_this(cause.map_or(UNKNOWN, |cause| cause.remedy))
+        }
+        _ => return None,
+    };
+    Some(explanation.at(format!("container {name} ({reason})")).next(case.retry_of(name)))
+}
+
+fn crash_loop(case: &ExplainInput<'_>, status: &ContainerStatus) -> Explanation {
+    let name = &status.name;
+    let last = status.last_state.as_ref().and_then(|last| last.terminated.as_ref());
+    let ended = last.or_else(|| status.state.as_ref()?.terminated.as_ref());
+    let times = match status.restart_count {
+        0 => "; it is restarted".to_owned(),
+        1 => "; restarted once so far".to_owned(),
+        n => format!("; restarted {n} times so far"),
+    };
+    let how =
+        ended.map_or_else(|| "ends again and again".to_owned(), |ended| how_it_ended(case, name, ended));
+    Explanation::wrong(format!("Container {name} {how}{times}, with growing pauses"))
+        .at(format!("container {name} (CrashLoopBackOff)"))
+        .since(ended.and_then(|ended| ended.finished_at.as_ref()).map(|time| time.0))
+        .next(case.retry_of(name))
+        .do_this(remedy_of_end(case, name, ended, &format!("{} --previous", case.logs(name))))
+}
+
+fn completed(case: &ExplainInput<'_>) -> Explanation {
+    let since =
+        case.statuses().iter().filter_map(|s| ended(s)?.finished_at.as_ref()).map(|time| time.0).max();
+    let sentence = match case.statuses().len() {
+        0 | 1 => "The pod has run to its end, with exit code 0",
+        _ => "The pod has run to its end: all its containers ended with exit code 0",
+    };
+    Explanation::new(Verdict::Completed, sentence).at("done").since(since)
+}
+
+/// The pod has ended for good, and not well.
+fn failed(case: &ExplainInput<'_>) -> Explanation {
+    let told = case.status.and_then(|status| Some((status.reason.as_deref()?, status.message.as_deref()?)));
+    if let Some((reason, message)) = told {
+        let sentence = format!("The pod was ended: {message}");
+        return Explanation::wrong(sentence).at(reason).do_this("start it anew by changing its manifest");
+    }
+    let bad = case.statuses().iter().find_map(|s| Some((s, ended(s).filter(|ended| ended.exit_code != 0)?)));
+    let Some((status, ended)) = bad else {
+        return Explanation::wrong("The pod has failed").at("done");
+    };
+    let policy = case.view().spec.restart_policy.as_deref().unwrap_or("Always");
+    let name = &status.name;
+    Explanation::wrong(format!(
+        "Container {name} {}; restartPolicy {policy} does not restart it",
+        how_it_ended(case, name, ended)
+    ))
+    .at("done")
+    .since(ended.finished_at.as_ref().map(|time| time.0))
+    .do_this(format!(
+        "{}; then correct and change the manifest to run it anew",
+        remedy_of_end(case, name, Some(ended), &case.logs(name))
+    ))
+}
+
+fn ended(status: &ContainerStatus) -> Option<&ContainerStateTerminated> {
+    status.state.as_ref()?.terminated.as_ref()
+}
+
+/// Work that failed without a container's status saying why.
+fn retries(case: &ExplainInput<'_>) -> Option<Explanation> {
+    let Activity::Retrying { error } = case.activity() else { return None };
+    Some(failed_step(case, error.as_deref()).since(case.active_since()))
+}
+
+/// Containers that are not up yet, with nothing wrong.
+fn going_on(case: &ExplainInput<'_>) -> Option<Explanation> {
+    let is_up = |status: &ContainerStatus| {
+        let state = status.state.as_ref();
+        state.is_some_and(|state| state.running.is_some()) || is_over(case, status)
+    };
+    let status = case.statuses().iter().find(|status| !is_up(status))?;
+    let Some(ended) = ended(status) else { return Some(starting(case, case.activity())) };
+    let name = &status.name;
+    let again = format!("Container {name} {}; it is being restarted", how_it_ended(case, name, ended));
+    let logs = format!("{} --previous", case.logs(name));
+    Some(
+        Explanation::wrong(again)
+            .at(step(case.activity()))
+            .since(case.active_since())
+            .do_this(remedy_of_end(case, name, Some(ended), &logs)),
+    )
+}
+
+/// Whether a container has ended and stays so.
+fn is_over(case: &ExplainInput<'_>, status: &ContainerStatus) -> bool {
+    let policy = case.view().spec.restart_policy.as_deref();
+    match (ended(status), policy) {
+        (Some(_), Some("Never")) => true,
+        (Some(ended), Some("OnFailure")) => ended.exit_code == 0,
+        (_, _) => false,
+    }
+}
+
+fn runs(case: &ExplainInput<'_>) -> Explanation {
+    let started = |status: &ContainerStatus| -> Option<Timestamp> {
+        Some(status.state.as_ref()?.running.as_ref()?.started_at.as_ref()?.0)
+    };
+    let since = case.statuses().iter().filter_map(started).max();
+    let up = case.statuses().iter().filter(|status| started(status).is_some()).count();
+    let restarts: i32 = case.statuses().iter().map(|status| status.restart_count).sum();
+    let count =
+        if up == 1 { "its container is up".to_owned() } else { format!("its {up} containers are up") };
+    let age = since.map(|since| format!(" for {}", human_duration(case.now.duration_since(since))));
+    let sentence = format!("The pod runs: {count}{}", age.unwrap_or_default());
+    let mut explanation = Explanation::new(Verdict::Fine, sentence).at("running").since(since);
+    if restarts > 0 {
+        let last = case.statuses().iter().find_map(|status| {
+            let ended = status.last_state.as_ref()?.terminated.as_ref()?;
+            Some(format!("container {} {}", status.name, how_it_ended(case, &status.name, ended)))
+        });
+        let last = last.map(|last| format!(", the last one after {last}")).unwrap_or_default();
+        explanation.also.push(format!("There were {restarts} restarts{last}."));
+    }
+    explanation
+}

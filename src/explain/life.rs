@@ -1,0 +1,335 @@
+//! The explanation of a pod: the first of these that holds is its cause. Containers are explained in `containers`.
+
+use jiff::SignedDuration;
+
+use super::case::{Disposition, ExplainInput, NodeProblem};
+use super::causes::{OF_SANDBOX, OF_STEP, find, manifest_remedy};
+use super::containers::containers;
+use super::endings::because;
+use super::explanation::{Explanation, Verdict, one_line};
+use crate::status::Activity;
+use crate::status::human_duration;
+use crate::types::human_size;
+
+const RUNTIME_LOG: &str = "look into the container runtime's log (journalctl -u containerd)";
+const START_RUNTIME: &str = "start the container runtime (systemctl start containerd), and check containerRuntimeEndpoint in the \
+     configuration; hostlet goes on by itself";
+
+/// Explains a pod.
+pub fn explain(case: &ExplainInput<'_>) -> Explanation {
+    let cause = refused(case)
+        .or_else(|| hung(case))
+        .or_else(|| ending(case))
+        .or_else(|| not_begun(case))
+        .or_else(|| sandbox(case))
+        .unwrap_or_else(|| containers(case));
+    let cause = with_runtime(case, cause);
+    let mut explanation = Explanation { pod: case.name(), ..cause };
+    let Some(problem) = case.problem else { return explanation };
+    let file = problem.file.display();
+    let what = one_line(&problem.message);
+    if case.file.is_some_and(|own| own != problem.file) {
+        explanation.also.push(format!("The manifest {file} names this pod too, and is not used: {what}."));
+    } else if explanation.verdict == Verdict::Fine {
+        let now =
+            "The pod runs as an earlier version of its manifest says, because the manifest is broken now";
+        explanation = Explanation {
+            verdict: Verdict::Wrong,
+            sentence: format!("{now}: {file}: {what}"),
+            step: Some("reading the manifest".to_owned()),
+            since: Some(problem.since),
+            remedy: Some(manifest_remedy(&problem.message)),
+            ..explanation
+        };
+    } else {
+        explanation
+            .also
+            .push(format!("Its manifest {file} is broken, and changes in it do not count: {what}"));
+    }
+    explanation
+}
+
+fn refused(case: &ExplainInput<'_>) -> Option<Explanation> {
+    if case.standing != Disposition::Refused {
+        return None;
+    }
+    let status = case.status?;
+    let message = status.message.as_deref().unwrap_or_default();
+    let message = message.strip_prefix("Pod was rejected: ").unwrap_or(message);
+    let remedy = match status.reason.as_deref() {
+        Some("PodFeatureUnsupported") => {
+            "remove these fields from the manifest; hostlet does not do yet what they ask for, and would run something else \
+             if it left them out by itself"
+        }
+        Some("SysctlForbidden") => {
+            "remove the sysctl from spec.securityContext.sysctls, or permit it with allowedUnsafeSysctls in the \
+             configuration"
+        }
+        Some("OutOfpods") => "remove manifests of other pods, or raise maxPods in the configuration",
+        Some("NodePorts") => {
+            "change hostPort (with hostNetwork: containerPort) of this pod or of the one that has the port already"
+        }
+        Some("NodeAffinity") => {
+            "remove spec.nodeSelector and required node affinity, or give this node the labels they ask for (nodeLabels)"
+        }
+        Some("PodOSNotSupported") => {
+            "remove spec.os and spec.nodeSelector, or set them to linux: this node runs Linux"
+        }
+        Some("AppArmor") => {
+            "load the AppArmor profile on this host (apparmor_parser -r FILE), or remove appArmorProfile"
+        }
+        Some(reason) if reason.starts_with("OutOf") => {
+            "lower resources.requests in the manifest, remove other pods, or reserve less for the host (systemReserved, \
+             kubeReserved)"
+        }
+        Some(_) | None => "change the manifest as the message says",
+    };
+    let since = status.start_time.as_ref().map(|time| time.0);
+    let sentence = format!("This node does not take the pod: {message}");
+    Some(Explanation::wrong(sentence).at("admission").since(since).do_this(remedy))
+}
+
+/// A call about this pod that hangs.
+fn hung(case: &ExplainInput<'_>) -> Option<Explanation> {
+    case.hung.as_ref().filter(|hung| !hung.is_of_node).and_then(|_| call_that_hangs(case))
+}
+
+fn call_that_hangs(case: &ExplainInput<'_>) -> Option<Explanation> {
+    let hung = case.hung.as_ref()?;
+    let took = SignedDuration::try_from(hung.took).unwrap_or_default();
+    let sentence = format!(
+        "The container runtime has not answered for {}: {} on {}",
+        human_duration(took),
+        hung.call,
+        hung.subject
+    );
+    let remedy = "look into the container runtime's log (journalctl -u containerd); restarting the runtime ends the call \
+                  and leaves running containers alone";
+    let since = case.now.checked_sub(took).ok();
+    Some(Explanation::wrong(sentence).at(step(case.activity())).since(since).do_this(remedy))
+}
+
+/// A runtime that does not answer at all is the cause of whatever goes wrong or on; what was found of the pod is older.
+fn with_runtime(case: &ExplainInput<'_>, mut found: Explanation) -> Explanation {
+    let of_node = case.hung.as_ref().filter(|hung| hung.is_of_node).and_then(|_| call_that_hangs(case));
+    let away = match &case.trouble {
+        Some(NodeProblem::Runtime(what)) => {
+            let remedy = find(OF_STEP, what).map_or(START_RUNTIME, |rule| rule.remedy);
+            let sentence = format!("Nothing can be done for the pod: {what}");
+            Some(Explanation::wrong(sentence).at("waiting for the container runtime").do_this(remedy))
+        }
+        Some(NodeProblem::Network(_)) | None => of_node,
+    };
+    let Some(away) = away else { return found };
+    match found.verdict {
+        Verdict::Wrong | Verdict::UnderWay if case.standing != Disposition::Refused => {
+            let mut also = vec![format!("Before that: {}.", found.sentence.trim_end_matches('.'))];
+            also.append(&mut found.also);
+            Explanation { also, ..away }
+        }
+        Verdict::Fine => {
+            found.also.push(format!("This is as it was last seen. {}.", away.sentence));
+            found
+        }
+        Verdict::Wrong | Verdict::UnderWay | Verdict::Completed | Verdict::Unknown => found,
+    }
+}
+
+/// A pod that is being ended.
+fn ending(case: &ExplainInput<'_>) -> Option<Explanation> {
+    let is_unwanted = case.standing == Disposition::Unwanted;
+    if !is_unwanted && case.terminating_since.is_none() {
+        return None;
+    }
+    let since = case.terminating_since.or(case.active_since());
+    let why = if is_unwanted { ": its manifest was removed or replaced" } else { "" };
+    let explanation = match case.activity() {
+        Activity::Retrying { error } => {
+            let error = error.as_deref().unwrap_or("the container runtime gave no reason");
+            let cause = find(OF_STEP, error);
+            Explanation::wrong(format!("The pod cannot be ended{}", because(cause, error)))
+                .next(case.next_work())
+                .do_this(cause.map_or(RUNTIME_LOG, |cause| cause.remedy))
+        }
+        Activity::StoppingContainers { grace_seconds } => {
+            let begun = case.active_since().unwrap_or(case.now);
+            let killed = begun.checked_add(SignedDuration::from_secs(*grace_seconds)).ok();
+            let left = killed.map_or(0, |at| at.duration_since(case.now).as_secs().max(0));
+            let who = if case.running.is_empty() {
+                "its containers end".to_owned()
+            } else {
+                still_run(&case.running)
+            };
+            Explanation::under_way(format!(
+                "The pod is being ended{why}; {who}, with {left} s left before the kill"
+            ))
+            .next(killed)
+            .do_this(
+                "wait; a container that takes all of its grace period does not end on SIGTERM: handle that signal in its \
+                 program, or lower terminationGracePeriodSeconds",
+            )
+        }
+        Activity::Idle
+        | Activity::WaitingForTurn
+        | Activity::SettingUpVolumes
+        | Activity::MakingSandbox
+        | Activity::PullingImage { .. }
+        | Activity::CreatingContainer { .. }
+        | Activity::StartingContainer { .. }
+        | Activity::StoppingSandbox
+        | Activity::CleaningUp
+        | Activity::BackingOff => Explanation::under_way(format!("The pod is being ended{why}")),
+    };
+    Some(explanation.at(step(case.activity())).since(since))
+}
+
+fn still_run(names: &[String]) -> String {
+    match names {
+        [one] => format!("container {one} still runs"),
+        many => format!("containers {} still run", many.join(", ")),
+    }
+}
+
+/// A pod of which nothing is told yet.
+fn not_begun(case: &ExplainInput<'_>) -> Option<Explanation> {
+    if case.standing == Disposition::Behind {
+        let sentence = "The pod waits until the earlier pod of the same name has ended: a changed manifest is a new pod, \
+                        and the two never run at once";
+        let wait =
+            "wait; the earlier pod has its terminationGracePeriodSeconds to end, see `hostlet timeline`";
+        return Some(Explanation::under_way(sentence).at("waiting for the predecessor").do_this(wait));
+    }
+    if case.status.is_some() {
+        return None;
+    }
+    let begins = Explanation::under_way("The pod was admitted, and its start begins");
+    Some(begins.at(step(case.activity())).since(case.active_since()))
+}
+
+/// A pod without a sandbox that will do.
+fn sandbox(case: &ExplainInput<'_>) -> Option<Explanation> {
+    let conditions = case.status?.conditions.as_deref().unwrap_or_default();
+    let condition =
+        conditions.iter().find(|c| c.type_ == "PodReadyToStartContainers" && c.status == "False")?;
+    let message = condition.message.as_deref()?;
+    let since = condition.last_transition_time.as_ref().map(|time| time.0);
+    let again = case.next_work();
+    if let Some(problem) = message.strip_prefix("network is not ready: ") {
+        let sentence = format!("The pod waits for the node's pod network: {problem}");
+        let remedy = "set the network up: a CNI configuration in /etc/cni/net.d and its plugins in /opt/cni/bin, or where \
+                      the container runtime looks for them; hostlet goes on by itself";
+        return Some(Explanation::wrong(sentence).at("network").since(since).next(again).do_this(remedy));
+    }
+    if let Some(problem) = message.strip_prefix("Failed to create pod sandbox: ") {
+        let cause = find(OF_SANDBOX, problem);
+        return Some(
+            Explanation::wrong(format!("The pod's sandbox cannot be made{}", because(cause, problem)))
+                .at("sandbox")
+                .since(since)
+                .next(again)
+                .do_this(cause.map_or(RUNTIME_LOG, |cause| cause.remedy)),
+        );
+    }
+    let is_past_sandbox = match case.activity() {
+        Activity::PullingImage { .. }
+        | Activity::CreatingContainer { .. }
+        | Activity::StartingContainer { .. }
+        | Activity::BackingOff => true,
+        Activity::Idle
+        | Activity::WaitingForTurn
+        | Activity::SettingUpVolumes
+        | Activity::MakingSandbox
+        | Activity::StoppingContainers { .. }
+        | Activity::StoppingSandbox
+        | Activity::CleaningUp
+        | Activity::Retrying { .. } => false,
+    };
+    if is_past_sandbox {
+        return None;
+    }
+    Some(match case.activity() {
+        Activity::Retrying { error: Some(error) } => failed_step(case, Some(error)).since(since),
+        activity => starting(case, activity).since(case.active_since()),
+    })
+}
+
+/// A step that failed and of which nothing but its event tells.
+pub(super) fn failed_step(case: &ExplainInput<'_>, error: Option<&str>) -> Explanation {
+    let error = error.unwrap_or("no reason was given");
+    let cause = find(OF_STEP, error);
+    // Upstream's words for a volume; the step itself is over by now.
+    let is_volume = error.contains("SetUp failed for volume") || error.contains("attach or mount volumes");
+    let at = if is_volume { step(&Activity::SettingUpVolumes) } else { step(case.activity()) };
+    Explanation::wrong(format!("The pod cannot go on{}", because(cause, error)))
+        .at(at)
+        .next(case.next_work())
+        .do_this(
+            cause.map_or("correct what the message names; hostlet goes on by itself", |cause| cause.remedy),
+        )
+}
+
+/// A pod that is on its way up.
+pub(super) fn starting(case: &ExplainInput<'_>, activity: &Activity) -> Explanation {
+    let sentence = match activity {
+        Activity::WaitingForTurn => {
+            "The pod waits behind starts of other pods: only a few start at a time (maxConcurrentStarts), those of higher \
+             priority and those seen first before others"
+                .to_owned()
+        }
+        Activity::PullingImage { container, image } => {
+            format!("The pod is being started: the image {image} is being pulled for container {container}")
+        }
+        Activity::SettingUpVolumes => "The pod is being started: its volumes are being set up".to_owned(),
+        Activity::MakingSandbox => "The pod is being started: its sandbox and network are being made".to_owned(),
+        Activity::CreatingContainer { container } | Activity::StartingContainer { container } => {
+            format!("The pod is being started: container {container} is next")
+        }
+        Activity::Idle
+        | Activity::StoppingContainers { .. }
+        | Activity::StoppingSandbox
+        | Activity::CleaningUp
+        | Activity::BackingOff
+        | Activity::Retrying { .. } => "The pod is being started".to_owned(),
+    };
+    let explanation = Explanation::under_way(sentence).at(step(activity)).since(case.active_since());
+    if let Activity::PullingImage { .. } = activity { with_pull(case, explanation) } else { explanation }
+}
+
+/// Adds how far the pull has come that the pod waits for.
+pub(super) fn with_pull(case: &ExplainInput<'_>, mut explanation: Explanation) -> Explanation {
+    let Some(pull) = &case.pull else { return explanation };
+    let took = human_duration(case.now.duration_since(pull.since));
+    explanation.also.push(match (pull.waits_for_turn, pull.bytes) {
+        (true, _) => format!(
+            "The pull has waited {took} for its turn: only so many go on at once (maxParallelImagePulls, \
+             serializeImagePulls)."
+        ),
+        (false, None) => format!("The pull has taken {took} so far."),
+        (false, Some(bytes)) => {
+            let others = match pull.pulls {
+                0 | 1 => String::new(),
+                pulls => format!(", together with what the other {} pulls brought", pulls - 1),
+            };
+            format!("The pull has taken {took} so far, and {} have arrived{others}.", human_size(bytes))
+        }
+    });
+    explanation
+}
+
+/// The step a worker is at, for people.
+pub(super) fn step(activity: &Activity) -> String {
+    match activity {
+        Activity::Idle => "looking at the pod".to_owned(),
+        Activity::WaitingForTurn => "waiting for its turn to start".to_owned(),
+        Activity::SettingUpVolumes => "setting up the volumes".to_owned(),
+        Activity::MakingSandbox => "making the sandbox".to_owned(),
+        Activity::PullingImage { image, .. } => format!("pulling the image {image}"),
+        Activity::CreatingContainer { container } => format!("making container {container}"),
+        Activity::StartingContainer { container } => format!("starting container {container}"),
+        Activity::StoppingContainers { .. } => "stopping containers".to_owned(),
+        Activity::StoppingSandbox => "taking down the sandbox".to_owned(),
+        Activity::CleaningUp => "removing what the pod left".to_owned(),
+        Activity::BackingOff => "waiting out a restart's back-off".to_owned(),
+        Activity::Retrying { .. } => "waiting to try again".to_owned(),
+    }
+}

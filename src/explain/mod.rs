@@ -1,0 +1,21 @@
+//! Why a pod is as it is, in words a newcomer can act on. Pure: facts and the time in, an explanation out.
+
+mod case;
+mod causes;
+mod containers;
+mod endings;
+mod explanation;
+mod images;
+mod life;
+mod names;
+#[cfg(test)]
+mod testing;
+#[cfg(test)]
+mod tests;
+#[cfg(test)]
+mod walk_tests;
+
+pub use case::{Disposition, ExplainInput, HungCall, NodeProblem, PullSoFar};
+pub use explanation::{Explanation, Verdict};
+pub use life::explain;
+pub use names::{PodName, is_meant, nearest_names, unknown};

@@ -1,0 +1,110 @@
+//! Which pod is meant by the name a person typed, and what to say when there is none.
+
+use super::causes::manifest_remedy;
+use super::explanation::{Explanation, Verdict, one_line};
+use crate::source::ManifestProblem;
+
+/// How like two names must be, from 0 to 1, for one to be suggested for the other.
+const LIKENESS: f64 = 0.75;
+/// Names suggested at most.
+const MAX_SUGGESTED: usize = 3;
+
+/// A pod by what people call it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PodName<'a> {
+    /// Its namespace.
+    pub namespace: &'a str,
+    /// Its name.
+    pub name: &'a str,
+}
+
+/// Whether `query` means this pod: its name with or without the node's appended, with or without `namespace/` before it.
+pub fn is_meant(query: &str, pod: PodName<'_>, node: &str) -> bool {
+    let (namespace, name) = match query.split_once('/') {
+        Some((namespace, name)) => (Some(namespace), name),
+        None => (None, query),
+    };
+    let own = pod.name == name
+        || pod.name.strip_suffix(node).and_then(|start| start.strip_suffix('-')) == Some(name);
+    own && namespace.is_none_or(|namespace| namespace == pod.namespace)
+}
+
+/// The known names most like `query`, the likest first.
+pub fn nearest_names(query: &str, known: &[PodName<'_>], node: &str) -> Vec<String> {
+    let query = query.rsplit('/').next().unwrap_or(query).to_lowercase();
+    let likeness = |pod: &PodName<'_>| {
+        let short = pod.name.strip_suffix(node).and_then(|start| start.strip_suffix('-'));
+        let like = |name: &str| {
+            let name = name.to_lowercase();
+            // Of short names a single slip leaves little likeness.
+            let is_slip = strsim::damerau_levenshtein(&query, &name) <= 1;
+            if is_slip { 1.0 } else { strsim::jaro_winkler(&query, &name) }
+        };
+        like(pod.name).max(short.map_or(0.0, like))
+    };
+    let mut like: Vec<(f64, &PodName<'_>)> = known.iter().map(|pod| (likeness(pod), pod)).collect();
+    like.retain(|(likeness, _)| *likeness > LIKENESS);
+    like.sort_by(|a, b| b.0.total_cmp(&a.0).then(a.1.name.cmp(b.1.name)));
+    let mut names: Vec<String> = like.into_iter().map(|(_, pod)| pod.name.to_owned()).collect();
+    names.dedup();
+    names.truncate(MAX_SUGGESTED);
+    names
+}
+
+/// Explains a name that no pod has: a broken manifest may be why. `was_here` tells of a pod of that name that is gone.
+pub fn unknown(
+    query: &str,
+    known: &[PodName<'_>],
+    problems: &[ManifestProblem],
+    was_here: bool,
+    node: &str,
+) -> Explanation {
+    // A manifest that cannot be read names no pod, and one may name the wrong pod; files are mostly called as theirs.
+    let names_it = |problem: &ManifestProblem| {
+        let named = problem.pod.as_deref().is_some_and(|pod| {
+            let (namespace, name) = pod.split_once('/').unwrap_or(("", pod));
+            is_meant(query, PodName { namespace, name }, node)
+        });
+        named || problem.file.file_stem().is_some_and(|stem| stem.to_str() == query.rsplit('/').next())
+    };
+    let explanation = match problems.iter().find(|problem| names_it(problem)) {
+        Some(problem) => {
+            let sentence = format!(
+                "There is no pod {query}, because its manifest cannot be used: {}: {}",
+                problem.file.display(),
+                one_line(&problem.message)
+            );
+            Explanation::wrong(sentence)
+                .at("reading the manifest")
+                .since(Some(problem.since))
+                .do_this(manifest_remedy(&problem.message))
+        }
+        None => {
+            let near = nearest_names(query, known, node);
+            let hint = if near.is_empty() {
+                String::new()
+            } else {
+                format!("; did you mean {}?", near.join(" or "))
+            };
+            let mut explanation =
+                Explanation::new(Verdict::Unknown, format!("There is no pod {query} on this node{hint}")).do_this(
+                    "see `hostlet pods` for the pods there are; a pod comes from a manifest in the directory staticPodPath",
+                );
+            if was_here {
+                let gone =
+                    "A pod of this name was here and is gone; `hostlet timeline` tells what became of it.";
+                explanation.also.push(gone.to_owned());
+            }
+            let unnamed = problems.iter().filter(|problem| problem.pod.is_none());
+            explanation.also.extend(unnamed.map(|problem| {
+                format!(
+                    "The manifest {} cannot be read, and may be the one: {}",
+                    problem.file.display(),
+                    one_line(&problem.message)
+                )
+            }));
+            explanation
+        }
+    };
+    Explanation { pod: query.to_owned(), ..explanation }
+}

@@ -1,0 +1,152 @@
+//! What a test knows of a pod, and holding its explanation against what it must say.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::{Pod, PodStatus};
+use serde_json::{Value, json};
+
+use super::{Disposition, ExplainInput, Explanation, HungCall, NodeProblem, PullSoFar, Verdict, explain};
+use crate::pod::testing;
+use crate::source::ManifestProblem;
+use crate::status::{Activity, Doing};
+
+pub(super) const NOW: i64 = 1000;
+
+pub(super) fn at(second: i64) -> Timestamp {
+    Timestamp::from_second(second).unwrap()
+}
+
+/// The manifest of the pod.
+pub(super) const OWN_FILE: &str = "/m/web.yaml";
+
+/// What a test knows; the rest is a wanted pod of one container whose worker is idle.
+pub(super) struct Facts {
+    pub(super) pod: Pod,
+    pub(super) standing: Disposition,
+    pub(super) status: Option<PodStatus>,
+    pub(super) doing: Doing,
+    pub(super) terminating_since: Option<Timestamp>,
+    pub(super) running: Vec<String>,
+    pub(super) hung: Option<HungCall>,
+    pub(super) pull: Option<PullSoFar>,
+    pub(super) problem: Option<ManifestProblem>,
+    pub(super) trouble: Option<NodeProblem>,
+    pub(super) log_ends: BTreeMap<String, String>,
+    pub(super) preload_dir: Option<PathBuf>,
+    pub(super) archives: Vec<(String, String)>,
+}
+
+impl Facts {
+    pub(super) fn new() -> Self {
+        Self {
+            pod: testing::pod("web-n", "u", "Always", &["c"]),
+            standing: Disposition::Wanted,
+            status: None,
+            doing: Doing {
+                activity: Activity::Idle,
+                since: at(990),
+                retries: BTreeMap::new(),
+                next_work: None,
+            },
+            terminating_since: None,
+            running: Vec::new(),
+            hung: None,
+            pull: None,
+            problem: None,
+            trouble: None,
+            log_ends: BTreeMap::new(),
+            preload_dir: None,
+            archives: Vec::new(),
+        }
+    }
+
+    pub(super) fn status(mut self, status: Value) -> Self {
+        self.status = Some(serde_json::from_value(status).unwrap());
+        self
+    }
+
+    /// One container in this state, and how it ended before.
+    pub(super) fn container(self, state: Value, last: Value, restarts: i32) -> Self {
+        self.status(json!({"phase": "Running", "containerStatuses": [{
+            "name": "c", "image": "img", "imageID": "", "ready": false, "restartCount": restarts,
+            "state": state, "lastState": last,
+        }]}))
+    }
+
+    pub(super) fn waiting(self, reason: &str, message: &str) -> Self {
+        self.container(json!({"waiting": {"reason": reason, "message": message}}), json!({}), 0)
+    }
+
+    pub(super) fn crashed(self, ended: Value) -> Self {
+        let waiting = json!({"waiting": {"reason": "CrashLoopBackOff", "message": "back-off"}});
+        self.container(waiting, json!({"terminated": ended}), 3)
+    }
+
+    pub(super) fn no_sandbox(self, message: &str) -> Self {
+        self.status(json!({"phase": "Pending", "conditions": [{
+            "type": "PodReadyToStartContainers", "status": "False", "message": message,
+        }]}))
+    }
+
+    pub(super) fn doing(mut self, activity: Activity) -> Self {
+        self.doing.activity = activity;
+        self
+    }
+
+    pub(super) fn retrying(self, error: &str) -> Self {
+        self.doing(Activity::Retrying { error: Some(error.to_owned()) })
+    }
+
+    pub(super) fn next_work(mut self, second: i64) -> Self {
+        self.doing.next_work = Some(at(second));
+        self
+    }
+
+    pub(super) fn retry(mut self, second: i64) -> Self {
+        self.doing.retries.insert("c".to_owned(), at(second));
+        self
+    }
+
+    pub(super) fn explained(&self) -> Explanation {
+        explain(&ExplainInput {
+            pod: &self.pod,
+            standing: self.standing.clone(),
+            status: self.status.as_ref(),
+            terminating_since: self.terminating_since,
+            doing: Some(&self.doing),
+            running: self.running.clone(),
+            hung: self.hung.clone(),
+            pull: self.pull.clone(),
+            problem: self.problem.as_ref(),
+            trouble: self.trouble.clone(),
+            log_ends: self.log_ends.clone(),
+            preload_dir: self.preload_dir.as_deref(),
+            archives: &self.archives,
+            file: Some(Path::new(OWN_FILE)),
+            now: at(NOW),
+        })
+    }
+
+    /// Holds the explanation against what it must say, word by word.
+    #[track_caller]
+    pub(super) fn says(&self, verdict: Verdict, sentence: &str, remedy: &str) -> Explanation {
+        let explanation = self.explained();
+        assert_eq!(explanation.verdict, verdict, "{explanation:?}");
+        assert!(explanation.sentence.contains(sentence), "{explanation:?}");
+        assert!(explanation.remedy.as_deref().unwrap_or_default().contains(remedy), "{explanation:?}");
+        assert_eq!(explanation.pod, "default/web-n");
+        assert!(explanation.step.is_some(), "{explanation:?}");
+        explanation
+    }
+}
+
+pub(super) fn problem(file: &str, pod: Option<&str>) -> ManifestProblem {
+    ManifestProblem {
+        file: file.into(),
+        pod: pod.map(str::to_owned),
+        message: "line 3: spec.x: Required value\nline 4: y".to_owned(),
+        since: at(900),
+    }
+}

@@ -1,0 +1,277 @@
+//! Case by case: each way a pod can fare, and what a newcomer is told of it. Every message a runtime is known to give is in
+//! `walk_tests.rs`.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use super::testing::{Facts, at, problem};
+use super::{
+    Disposition, HungCall, NodeProblem, PodName, PullSoFar, Verdict, is_meant, nearest_names, unknown,
+};
+use crate::pod::testing;
+use crate::status::Activity;
+
+const RUNNING: &str = r#"{"running": {"startedAt": "1970-01-01T00:15:00Z"}}"#;
+
+fn running() -> Value {
+    serde_json::from_str(RUNNING).unwrap()
+}
+
+#[test]
+fn a_pod_that_runs_is_fine() {
+    let fine = Facts::new().container(running(), json!({}), 0);
+    let said = fine.says(Verdict::Fine, "The pod runs: its container is up for 100s", "");
+    assert_eq!((said.since, said.also.len()), (Some(at(900)), 0));
+    let ended = json!({"terminated": {"exitCode": 137, "reason": "OOMKilled"}});
+    let said = Facts::new().container(running(), ended, 2).says(Verdict::Fine, "The pod runs", "");
+    assert!(
+        said.also[0].starts_with("There were 2 restarts, the last one after container c was killed"),
+        "{said:?}"
+    );
+}
+
+#[test]
+fn a_broken_manifest_counts_even_while_the_pod_runs() {
+    let mut facts = Facts::new().container(running(), json!({}), 0);
+    facts.problem = Some(problem("/m/web.yaml", Some("default/web-n")));
+    let said = facts.says(
+        Verdict::Wrong,
+        "/m/web.yaml: line 3: spec.x: Required value line 4: y",
+        "correct the fields that the message names; the manifest is read again",
+    );
+    assert_eq!(said.since, Some(at(900)));
+    let mut facts = Facts::new().container(running(), json!({}), 0);
+    facts.problem = Some(problem("/m/copy.yaml", Some("default/web-n")));
+    let fine = facts.says(Verdict::Fine, "The pod runs", "");
+    assert!(
+        fine.also[0].starts_with("The manifest /m/copy.yaml names this pod too, and is not used"),
+        "{fine:?}"
+    );
+    let mut facts = Facts::new().crashed(json!({"exitCode": 1}));
+    facts.problem = Some(problem("/m/web.yaml", None));
+    assert!(facts.says(Verdict::Wrong, "exit code 1", "").also[0].contains("/m/web.yaml is broken"));
+}
+
+#[test]
+fn a_crash_loop_tells_exit_code_last_words_and_the_next_restart() {
+    let ended = json!({"exitCode": 3, "reason": "Error", "message": "no such\ntable", "finishedAt": "1970-01-01T00:16:00Z"});
+    let facts = Facts::new().crashed(ended).doing(Activity::BackingOff).retry(1020).next_work(1060);
+    let said = facts.says(
+        Verdict::Wrong,
+        "Container c ended with exit code 3, and said last: \"no such table\"; restarted 3 times so far",
+        "hostlet logs web-n --previous",
+    );
+    assert_eq!((said.since, said.next), (Some(at(960)), Some(at(1020))));
+}
+
+#[test]
+fn nothing_that_a_program_or_runtime_says_moves_the_cursor() {
+    let said = Facts::new().waiting("CreateContainerError", "no\n\u{1b}[2J users found").explained();
+    assert!(said.sentence.contains("no \\u{1b}[2J users found"), "{said:?}");
+}
+
+#[test]
+fn of_several_containers_the_logs_of_the_right_one_are_named() {
+    let mut facts = Facts::new().crashed(json!({"exitCode": 1}));
+    facts.pod = testing::pod("web-n", "u", "Always", &["a", "c"]);
+    facts.says(Verdict::Wrong, "Container c", "hostlet logs web-n -c c --previous");
+}
+
+#[test]
+fn a_failed_pull_is_told_in_the_registrys_words() {
+    let back_off = "Back-off pulling image \"img\": ErrImagePull: rpc error: code = Unknown desc = dial tcp: no such host";
+    let facts = Facts::new().waiting("ImagePullBackOff", back_off).retry(1100).next_work(1012);
+    let sentence = "The image img of container c cannot be pulled, because the name of its registry is not known to DNS: dial tcp: \
+         no such host";
+    assert_eq!(facts.says(Verdict::Wrong, sentence, "DNS").next, Some(at(1100)));
+    let facts = Facts::new().waiting("ErrImagePull", "img:9: not found").next_work(1012);
+    assert_eq!(
+        facts.says(Verdict::Wrong, "its registry does not have it", "name and tag").next,
+        Some(at(1012))
+    );
+}
+
+#[test]
+fn an_image_without_a_registry_comes_by_the_directory_that_is_configured() {
+    let mut facts = Facts::new().waiting("ErrImageNeverPull", "x");
+    let sentence = "imagePullPolicy Never forbids";
+    facts.says(Verdict::Wrong, sentence, "set imagePreloadDir in the configuration");
+    facts.preload_dir = Some(PathBuf::from("/images"));
+    let said = facts.says(
+        Verdict::Wrong,
+        sentence,
+        "put an archive with the image (docker save, skopeo copy) into /images",
+    );
+    assert!(!said.remedy.unwrap().contains("ctr "));
+    facts.archives = vec![("/images/x.tar.zst".to_owned(), "is compressed with zstd".to_owned())];
+    let pull = facts.waiting("ErrImagePull", "not found");
+    assert_eq!(pull.explained().also, ["The image archive /images/x.tar.zst is compressed with zstd."]);
+    pull.says(Verdict::Wrong, "does not have it", "or put an archive with the image");
+}
+
+#[test]
+fn a_pull_that_is_tried_again_right_now_says_so() {
+    let pulling = Activity::PullingImage { container: "c".to_owned(), image: "img".to_owned() };
+    let said = Facts::new().waiting("ErrImagePull", "not found").doing(pulling.clone()).explained();
+    assert_eq!((said.step.as_deref(), said.next), (Some("pulling the image img once more"), None));
+    let first = Facts::new().waiting("ContainerCreating", "").doing(pulling);
+    let said = first.says(Verdict::UnderWay, "the image img is being pulled for container c", "");
+    assert_eq!(said.since, Some(at(990)));
+}
+
+#[test]
+fn a_pull_tells_how_long_it_takes_and_what_has_arrived() {
+    let pulling = Activity::PullingImage { container: "c".to_owned(), image: "img".to_owned() };
+    let mut facts = Facts::new().waiting("ContainerCreating", "").doing(pulling);
+    let pull =
+        |bytes, pulls, waits_for_turn| Some(PullSoFar { since: at(970), waits_for_turn, bytes, pulls });
+    for (pull, said) in [
+        (pull(None, 1, false), "The pull has taken 30s so far."),
+        (pull(Some(34_500_000), 1, false), "The pull has taken 30s so far, and 34.5MB have arrived."),
+        (pull(Some(34_500_000), 3, false), "together with what the other 2 pulls brought."),
+        (pull(None, 2, true), "The pull has waited 30s for its turn"),
+    ] {
+        facts.pull = pull;
+        let explanation = facts.says(Verdict::UnderWay, "the image img is being pulled", "");
+        assert!(explanation.also[0].contains(said), "{explanation:?}");
+    }
+    facts = facts.waiting("ErrImagePull", "not found");
+    assert!(facts.explained().also[0].contains("has waited 30s"));
+}
+
+#[test]
+fn a_pod_without_a_sandbox_tells_why() {
+    let network = "network is not ready: NetworkReady=false reason:X message:no CNI configuration";
+    let said = Facts::new().no_sandbox(network).next_work(1001);
+    assert_eq!(
+        said.says(Verdict::Wrong, "waits for the node's pod network", "/etc/cni/net.d").next,
+        Some(at(1001))
+    );
+    let fresh = "No sandbox for pod can be found. Need to start a new one";
+    Facts::new().no_sandbox(fresh).says(Verdict::UnderWay, "The pod is being started", "");
+    let waits = Facts::new().no_sandbox(fresh).doing(Activity::WaitingForTurn);
+    assert_eq!(waits.says(Verdict::UnderWay, "waits behind starts of other pods", "").since, Some(at(990)));
+    let volume =
+        "MountVolume.SetUp failed for volume \"v\" : hostPath type check failed: /x is not a directory";
+    let said = Facts::new().no_sandbox(fresh).retrying(volume).next_work(1011);
+    let said =
+        said.says(Verdict::Wrong, "a hostPath volume wants a directory that is not on this host", "mkdir");
+    assert_eq!((said.next, said.step.as_deref()), (Some(at(1011)), Some("setting up the volumes")));
+}
+
+#[test]
+fn a_pod_that_ends_tells_what_still_runs_and_how_long_it_has() {
+    let mut facts = Facts::new()
+        .container(running(), json!({}), 0)
+        .doing(Activity::StoppingContainers { grace_seconds: 30 });
+    facts.standing = Disposition::Unwanted;
+    facts.terminating_since = Some(at(989));
+    facts.running = vec!["c".to_owned()];
+    let said = facts.says(Verdict::UnderWay, "container c still runs, with 20 s left", "SIGTERM");
+    assert_eq!((said.since, said.next), (Some(at(989)), Some(at(1020))));
+    let stuck = facts.retrying("error killing pod: stop_container: no answer within 32s").next_work(1010);
+    let said = stuck.says(
+        Verdict::Wrong,
+        "cannot be ended, because the container runtime takes too long",
+        "journalctl",
+    );
+    assert_eq!(said.next, Some(at(1010)));
+}
+
+#[test]
+fn a_successor_waits_for_its_predecessor() {
+    let mut facts = Facts::new();
+    facts.standing = Disposition::Behind;
+    facts.says(
+        Verdict::UnderWay,
+        "until the earlier pod of the same name has ended",
+        "terminationGracePeriodSeconds",
+    );
+}
+
+#[test]
+fn without_a_runtime_nothing_starts_and_what_is_known_is_old() {
+    let mut facts = Facts::new();
+    facts.says(Verdict::UnderWay, "was admitted", "");
+    facts.trouble = Some(NodeProblem::Runtime("the container runtime has not answered yet".to_owned()));
+    facts.says(
+        Verdict::Wrong,
+        "Nothing can be done for the pod: the container runtime has not answered",
+        "systemctl start",
+    );
+    let away = "the container runtime has not answered for a moment: list_containers: not implemented by this container runtime";
+    facts.trouble = Some(NodeProblem::Runtime(away.to_owned()));
+    let failed = facts.no_sandbox("Failed to create pod sandbox: x");
+    let said = failed.says(Verdict::Wrong, "Nothing can be done", "disabled_plugins");
+    assert!(said.also[0].contains("Before that: The pod's sandbox cannot be made: x."), "{said:?}");
+    let fine = failed.container(running(), json!({}), 0).says(Verdict::Fine, "The pod runs", "");
+    assert!(fine.also[0].contains("as it was last seen"), "{fine:?}");
+}
+
+#[test]
+fn a_call_that_hangs_is_named() {
+    let mut facts = Facts::new().container(running(), json!({}), 0);
+    let mut hung = HungCall {
+        call: "stop_container".to_owned(),
+        subject: "container 1".to_owned(),
+        took: Duration::from_secs(200),
+        is_of_node: false,
+    };
+    facts.hung = Some(hung.clone());
+    let sentence = "not answered for 3m20s: stop_container on container 1";
+    let said = facts.says(Verdict::Wrong, sentence, "journalctl");
+    assert_eq!(said.since, Some(at(800)));
+    hung.is_of_node = true;
+    facts.hung = Some(hung.clone());
+    let fine = facts.says(Verdict::Fine, "The pod runs", "");
+    assert!(fine.also[0].contains(sentence), "{fine:?}");
+    let mut starting = Facts::new();
+    starting.hung = Some(hung);
+    starting.says(Verdict::Wrong, sentence, "journalctl");
+}
+
+#[test]
+fn pods_that_ended_for_good_are_judged_by_their_exit_codes() {
+    let ended = |phase: &str, code: i32| {
+        let mut facts = Facts::new().container(json!({"terminated": {"exitCode": code}}), json!({}), 0);
+        facts.pod = testing::pod("web-n", "u", "Never", &["c"]);
+        facts.status.as_mut().unwrap().phase = Some(phase.to_owned());
+        facts
+    };
+    ended("Succeeded", 0).says(Verdict::Completed, "run to its end, with exit code 0", "");
+    ended("Failed", 2).says(Verdict::Wrong, "exit code 2; restartPolicy Never", "hostlet logs web-n");
+    let evicted = json!({"phase": "Failed", "reason": "Evicted", "message": "The node was low on memory"});
+    Facts::new().status(evicted).says(Verdict::Wrong, "The node was low on memory", "anew");
+}
+
+#[test]
+fn names_match_with_and_without_node_and_namespace() {
+    let pod = PodName { namespace: "default", name: "web-n" };
+    for query in ["web", "web-n", "default/web", "default/web-n"] {
+        assert!(is_meant(query, pod, "n"), "{query}");
+    }
+    for query in ["we", "other/web", "web-", "n", ""] {
+        assert!(!is_meant(query, pod, "n"), "{query}");
+    }
+    let known = [pod, PodName { namespace: "default", name: "database-n" }];
+    assert_eq!(nearest_names("wbe", &known, "n"), ["web-n"]);
+    assert_eq!(nearest_names("default/databse", &known, "n"), ["database-n"]);
+    assert!(nearest_names("xyz", &known, "n").is_empty());
+}
+
+#[test]
+fn an_unknown_name_may_be_that_of_a_broken_manifest() {
+    let problems = [problem("/m/api.yaml", None), problem("/m/x.yaml", Some("default/db-n"))];
+    for query in ["api", "db", "default/db-n", "x"] {
+        let said = unknown(query, &[], &problems, false, "n");
+        assert_eq!(said.verdict, Verdict::Wrong);
+        assert!(said.sentence.contains("manifest cannot be used: /m/"), "{said:?}");
+    }
+    let known = [PodName { namespace: "default", name: "web-n" }];
+    let said = unknown("wbe", &known, &problems, true, "n");
+    assert_eq!(said.verdict, Verdict::Unknown);
+    assert!(said.sentence.ends_with("did you mean web-n?"), "{said:?}");
+    assert_eq!(said.also.len(), 2, "{said:?}");
+}

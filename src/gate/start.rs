@@ -1,0 +1,539 @@
+//! The start gate: bounds how many sandbox and container starts the runtime works on at once, and lets the pod of the
+//! highest rank go first, among equals the oldest.
+//!
+//! A start that failed is tried again behind those that did not: a few old pods whose starts take long to fail would
+//! otherwise have all the places, and the pod that mends what they fail for would never start. Every fourth place goes to
+//! one of them that has waited for long, whoever else there is.
+//!
+//! A runtime given a hundred starts at once makes every one of them slow; given a few at a time it finishes them one by
+//! one in the same total time. Kills never pass here.
+//!
+//! A new daemon has all its pods to start at once, and which of them comes here first is chance: one has a dead sandbox
+//! to stop before, the other has not. So a start waits a moment for those of more important pods that are on their way.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::Pod;
+use tokio::sync::oneshot;
+use tokio::time::Instant;
+
+use crate::pod::{Rank, pod_uid};
+use crate::types::{CONFIG_SEEN_ANNOTATION, PodUid};
+
+/// How long a start may keep others waiting. A runtime that is merely slow is faster.
+const PATIENCE: Duration = Duration::from_secs(15);
+
+/// How long a start waits for those of more important pods that are on their way. Pods that take longer, for a volume
+/// perhaps, are not waited for again.
+const GATHERING: Duration = Duration::from_secs(2);
+
+/// How long the start of a pod that failed before waits behind all others.
+const AGED: Duration = Duration::from_secs(30);
+
+/// Of so many places at most one goes to such a start before its turn.
+const AGED_SHARE: u32 = 4;
+
+/// The gate. Cheap to clone; all clones are one gate.
+#[derive(Clone)]
+pub struct StartGate {
+    state: Arc<Mutex<State>>,
+}
+
+struct State {
+    free: usize,
+    /// By turn; among the calls of a pod, the order of arrival decides.
+    line: BTreeMap<(StartPriority, u64), Waiter>,
+    arrivals: u64,
+    /// How many places were given away since one went to a start that had waited for long.
+    given: u32,
+    /// The pods that are being made ready for their first start.
+    on_the_way: BTreeSet<StartPriority>,
+}
+
+impl State {
+    /// Who is next, if there is a place for it and nobody more important is on the way.
+    fn next(&mut self) -> Option<oneshot::Sender<Permit>> {
+        if self.free == 0 {
+            return None;
+        }
+        let aged = self.aged(Instant::now());
+        let next = aged.as_ref().or_else(|| self.line.keys().next())?;
+        if self.on_the_way.first().is_some_and(|expected| expected.rank < next.0.rank) {
+            return None;
+        }
+        let (next, is_aged) = (next.clone(), aged.is_some());
+        self.given = if is_aged { 0 } else { self.given.saturating_add(1) };
+        self.free -= 1;
+        self.line.remove(&next).map(|waiter| waiter.admit)
+    }
+
+    /// Of the starts that failed before and have waited for long, the one that has waited longest, if it is their turn.
+    fn aged(&self, now: Instant) -> Option<(StartPriority, u64)> {
+        if self.given + 1 < AGED_SHARE {
+            return None;
+        }
+        let failed = self.line.iter().filter(|((turn, _), _)| turn.failures > 0);
+        let aged = failed.filter(|(_, waiter)| now.saturating_duration_since(waiter.since) >= AGED);
+        aged.min_by_key(|((_, arrival), _)| *arrival).map(|(place, _)| place.clone())
+    }
+
+    /// Expects nobody more important than `rank` any more, if only they keep the places free.
+    fn give_up(&mut self, rank: Rank) {
+        if self.free > 0 {
+            self.on_the_way.retain(|expected| expected.rank >= rank);
+        }
+    }
+}
+
+/// A pod's place in the line: the same for all its calls, until one fails.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct StartPriority {
+    /// How often its starts failed since one succeeded; the fewer, the sooner.
+    pub failures: u32,
+    /// How important the pod is.
+    pub rank: Rank,
+    /// When the pod was first seen; the older goes first.
+    pub seen: Timestamp,
+    /// Which pod it is. Many are seen at the same moment, as files or in a list; without this all their sandboxes would
+    /// be made before the first of their containers.
+    pub uid: PodUid,
+}
+
+impl StartPriority {
+    /// A pod's place: at boot, critical pods come up first.
+    pub fn of(pod: &Pod) -> Self {
+        let annotation = pod.metadata.annotations.as_ref().and_then(|a| a.get(CONFIG_SEEN_ANNOTATION));
+        Self {
+            failures: 0,
+            rank: Rank::of(pod),
+            seen: annotation.and_then(|text| text.parse().ok()).unwrap_or(Timestamp::UNIX_EPOCH),
+            uid: pod_uid(pod),
+        }
+    }
+
+    /// The same for a pod whose starts failed so many times since one succeeded.
+    pub fn after(self, failures: u32) -> Self {
+        Self { failures, ..self }
+    }
+}
+
+/// A pod is being made ready for its first start. Ends when it comes to the gate or, if it does not, when this is dropped.
+#[must_use]
+pub struct PendingStart {
+    turn: StartPriority,
+    state: Arc<Mutex<State>>,
+}
+
+impl Drop for PendingStart {
+    fn drop(&mut self) {
+        if lock(&self.state).on_the_way.remove(&self.turn) {
+            admit_next(&self.state);
+        }
+    }
+}
+
+struct Waiter {
+    since: Instant,
+    admit: oneshot::Sender<Permit>,
+}
+
+/// The right to have the runtime work on one start; given back when dropped.
+pub struct Permit {
+    /// None once another permit stands for this one.
+    state: Option<Arc<Mutex<State>>>,
+}
+
+impl Permit {
+    /// Makes `call`, the start, and then gives the permit back. A call that hangs gives it back after 15 s, and goes on: it
+    /// holds up its own pod, and no other.
+    pub async fn during<T>(self, call: impl Future<Output = T>) -> T {
+        tokio::pin!(call);
+        match tokio::time::timeout(PATIENCE, &mut call).await {
+            Ok(answer) => answer,
+            Err(_) => {
+                drop(self);
+                call.await
+            }
+        }
+    }
+}
+
+fn lock(state: &Mutex<State>) -> MutexGuard<'_, State> {
+    // Every statement under the lock leaves the state valid.
+    state.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl StartGate {
+    /// A gate for `bound` starts at once; at least one.
+    pub fn new(bound: usize) -> Self {
+        let state = State {
+            free: bound.max(1),
+            line: BTreeMap::new(),
+            arrivals: 0,
+            given: 0,
+            on_the_way: BTreeSet::new(),
+        };
+        Self { state: Arc::new(Mutex::new(state)) }
+    }
+
+    /// A pod will come here: starts of less important pods wait for it, 2 s at most.
+    pub fn expect(&self, turn: StartPriority) -> PendingStart {
+        lock(&self.state).on_the_way.insert(turn.clone());
+        PendingStart { turn, state: self.state.clone() }
+    }
+
+    /// Waits for the right to start something of a pod. Dropping the future leaves the
+    /// line; a permit that was on its way is given back.
+    pub async fn enter(&self, turn: StartPriority) -> Permit {
+        let (admit, mut admitted) = oneshot::channel();
+        let rank = turn.rank;
+        {
+            let mut state = lock(&self.state);
+            state.on_the_way.remove(&turn);
+            state.arrivals += 1;
+            let arrival = state.arrivals;
+            state.line.insert((turn, arrival), Waiter { since: Instant::now(), admit });
+        }
+        admit_next(&self.state);
+        loop {
+            match tokio::time::timeout(GATHERING, &mut admitted).await {
+                Ok(Ok(permit)) => return permit,
+                // Unreachable: the line lives as long as this gate. A permit beyond the bound is the harmless answer.
+                Ok(Err(_)) => {
+                    let mut state = lock(&self.state);
+                    state.free = state.free.saturating_sub(1);
+                    return Permit { state: Some(self.state.clone()) };
+                }
+                Err(_) => {
+                    lock(&self.state).give_up(rank);
+                    admit_next(&self.state);
+                }
+            }
+        }
+    }
+}
+
+/// Gives the free places to those first in line.
+fn admit_next(state: &Arc<Mutex<State>>) {
+    loop {
+        let Some(admit) = lock(state).next() else { return };
+        if let Err(mut refused) = admit.send(Permit { state: Some(state.clone()) }) {
+            // The waiter left the line: its place goes to the next one, here and not by being dropped.
+            refused.state = None;
+            lock(state).free += 1;
+        }
+    }
+}
+
+impl Drop for Permit {
+    fn drop(&mut self) {
+        let Some(state) = self.state.take() else { return };
+        lock(&state).free += 1;
+        admit_next(&state);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures::FutureExt;
+    use futures::future::join_all;
+    use proptest::prelude::*;
+    use tokio::time::sleep;
+
+    use super::*;
+
+    fn at(second: i64) -> StartPriority {
+        StartPriority {
+            failures: 0,
+            rank: Rank::default(),
+            seen: Timestamp::from_second(second).unwrap(),
+            uid: "u".into(),
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn of_pods_seen_at_the_same_time_one_is_started_whole_before_the_next() {
+        let gate = StartGate::new(1);
+        let order = &Mutex::new(Vec::new());
+        let pods = ["a", "b", "c"].map(|uid| {
+            let (gate, turn) = (gate.clone(), StartPriority { uid: uid.into(), ..at(0) });
+            async move {
+                for call in ["sandbox", "container"] {
+                    let starting = async {
+                        order.lock().unwrap().push(format!("{uid} {call}"));
+                        tokio::time::sleep(Duration::from_millis(1)).await;
+                    };
+                    gate.enter(turn.clone()).await.during(starting).await;
+                }
+            }
+        });
+        futures::future::join_all(pods).await;
+        // The second has entered before the first can ask again; the third waits for both.
+        let calls = ["a sandbox", "b sandbox", "a container", "b container", "c sandbox", "c container"];
+        assert_eq!(*order.lock().unwrap(), calls);
+    }
+
+    fn of_priority(priority: i32) -> StartPriority {
+        StartPriority {
+            rank: Rank::of_priority(priority),
+            uid: priority.to_string().as_str().into(),
+            ..at(0)
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn of_pods_on_their_way_the_most_important_enters_first_however_late_it_comes() {
+        let gate = StartGate::new(1);
+        let order = &Mutex::new(Vec::new());
+        // Each is on the way for longer, the more important it is.
+        let starts = [0, 3, 5, 7, 900].map(|priority| {
+            let (gate, turn) = (gate.clone(), of_priority(priority));
+            let expected = gate.expect(turn.clone());
+            async move {
+                tokio::time::sleep(Duration::from_millis(u64::from(priority.unsigned_abs()))).await;
+                gate.enter(turn).await.during(async { order.lock().unwrap().push(priority) }).await;
+                drop(expected);
+            }
+        });
+        futures::future::join_all(starts).await;
+        assert_eq!(*order.lock().unwrap(), [900, 7, 5, 3, 0]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_pod_that_does_not_come_is_not_waited_for_again() {
+        let gate = StartGate::new(1);
+        let start = Instant::now();
+        let turned_back = gate.expect(of_priority(9));
+        let mut waiting = Box::pin(gate.enter(of_priority(1)));
+        assert!(waiting.as_mut().now_or_never().is_none());
+        drop(turned_back);
+        drop(waiting.now_or_never().expect("nobody is on the way any more"));
+
+        let stuck = gate.expect(of_priority(9));
+        drop(gate.enter(of_priority(9)).now_or_never().expect("nobody is more important"));
+        let stuck_too = gate.expect(of_priority(8));
+        drop(gate.enter(of_priority(1)).await);
+        assert_eq!(start.elapsed(), GATHERING);
+        assert!(gate.enter(of_priority(1)).now_or_never().is_some());
+        drop((stuck, stuck_too));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_start_that_waited_for_a_place_waits_no_longer_for_a_pod_that_does_not_come() {
+        let gate = StartGate::new(1);
+        let busy = gate.enter(of_priority(1)).await;
+        let mut waiting = Box::pin(gate.enter(of_priority(1)));
+        let full = tokio::time::timeout(GATHERING + GATHERING / 2, &mut waiting).await;
+        assert!(full.is_err(), "there was a place");
+        let stuck = gate.expect(of_priority(9));
+        drop(busy);
+        assert!(waiting.as_mut().now_or_never().is_none(), "the more important one goes first");
+        let start = Instant::now();
+        let late = tokio::time::timeout(10 * GATHERING, waiting).await;
+        assert!(late.is_ok() && start.elapsed() <= GATHERING);
+        drop(stuck);
+    }
+
+    #[tokio::test]
+    async fn a_higher_priority_goes_before_an_older_pod() {
+        let gate = StartGate::new(1);
+        let first = gate.enter(at(0)).await;
+        let mut old = Box::pin(gate.enter(at(1)));
+        let mut critical =
+            Box::pin(gate.enter(StartPriority { rank: Rank::of_priority(2_000_000_000), ..at(9) }));
+        assert!(old.as_mut().now_or_never().is_none());
+        assert!(critical.as_mut().now_or_never().is_none());
+        drop(first);
+        assert!(old.as_mut().now_or_never().is_none());
+        drop(critical.now_or_never().expect("the critical pod enters"));
+        assert!(old.now_or_never().is_some());
+    }
+
+    #[tokio::test]
+    async fn the_bound_holds_and_the_oldest_pod_goes_first() {
+        let gate = StartGate::new(2);
+        let first = gate.enter(at(9)).await;
+        let _second = gate.enter(at(9)).await;
+        let mut young = Box::pin(gate.enter(at(5)));
+        let mut old = Box::pin(gate.enter(at(1)));
+        let mut old_too = Box::pin(gate.enter(at(1)));
+        assert!(young.as_mut().now_or_never().is_none());
+        assert!(old.as_mut().now_or_never().is_none());
+        assert!(old_too.as_mut().now_or_never().is_none());
+        drop(first);
+        assert!(young.as_mut().now_or_never().is_none());
+        assert!(old_too.as_mut().now_or_never().is_none());
+        let old = old.now_or_never().expect("the oldest enters");
+        drop(old);
+        assert!(young.as_mut().now_or_never().is_none());
+        drop(old_too.now_or_never().expect("then the other of its age"));
+        assert!(young.now_or_never().is_some());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_start_that_hangs_gives_its_turn_back() {
+        let gate = StartGate::new(1);
+        let (answer, hung) = oneshot::channel::<&str>();
+        let mut hanging = Box::pin(async { gate.enter(at(0)).await.during(hung).await });
+        let next = async { gate.enter(at(1)).await.during(std::future::ready("done")).await };
+        assert!(hanging.as_mut().now_or_never().is_none());
+        tokio::select! {
+            _ = &mut hanging => panic!("nobody answered it"),
+            done = next => assert_eq!(done, "done"),
+        }
+        answer.send("late").unwrap();
+        assert_eq!(hanging.await, Ok("late"));
+        assert_eq!(lock(&gate.state).free, 1);
+    }
+
+    #[tokio::test]
+    async fn who_leaves_the_line_takes_no_permit_along() {
+        let gate = StartGate::new(1);
+        let first = gate.enter(at(0)).await;
+        let mut leaver = Box::pin(gate.enter(at(1)));
+        let mut stayer = Box::pin(gate.enter(at(2)));
+        assert!(leaver.as_mut().now_or_never().is_none());
+        assert!(stayer.as_mut().now_or_never().is_none());
+        drop(leaver);
+        drop(first);
+        drop(stayer.now_or_never().expect("the one that stayed enters"));
+        // A waiter dropped with its permit already on the way gives it back.
+        let held = gate.enter(at(0)).await;
+        let mut waiter = Box::pin(gate.enter(at(1)));
+        assert!(waiter.as_mut().now_or_never().is_none());
+        drop(held);
+        drop(waiter);
+        assert_eq!(lock(&gate.state).free, 1);
+        assert!(gate.enter(at(0)).now_or_never().is_some());
+    }
+
+    /// A pod whose starts take `hold` to fail, and are tried again after ten seconds; tells of each.
+    async fn failing(gate: &StartGate, turn: StartPriority, hold: Duration, tried: &Mutex<Vec<Instant>>) {
+        for failures in 0.. {
+            gate.enter(turn.clone().after(failures)).await.during(sleep(hold)).await;
+            tried.lock().unwrap().push(Instant::now());
+            sleep(Duration::from_secs(10)).await;
+        }
+    }
+
+    fn nth(pod: usize, priority: i32, second: i64) -> StartPriority {
+        StartPriority {
+            rank: Rank::of_priority(priority),
+            uid: format!("{pod:03}").as_str().into(),
+            ..at(second)
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn old_and_important_pods_whose_starts_fail_do_not_keep_a_young_one_from_its_start() {
+        let gate = StartGate::new(4);
+        let tried = Mutex::default();
+        let old = join_all((0..20).map(|pod| failing(&gate, nth(pod, 1000, 0), PATIENCE, &tried)));
+        let young = async {
+            // All of them were tried by now.
+            sleep(Duration::from_secs(300)).await;
+            let came = Instant::now();
+            drop(gate.enter(nth(99, 0, 300)).await);
+            came.elapsed()
+        };
+        tokio::select! {
+            _ = old => unreachable!("they fail for ever"),
+            () = sleep(Duration::from_secs(3600)) => panic!("it had no turn"),
+            waited = young => assert!(waited <= PATIENCE, "{waited:?}"),
+        }
+    }
+
+    #[tokio::test]
+    async fn of_those_that_failed_the_one_that_failed_less_often_goes_first() {
+        let gate = StartGate::new(1);
+        let held = gate.enter(at(0)).await;
+        let mut often = Box::pin(gate.enter(nth(1, 2_000_000_000, 0).after(3)));
+        let mut once = Box::pin(gate.enter(nth(2, 7, 9).after(1)));
+        let mut never = Box::pin(gate.enter(nth(3, 0, 10)));
+        for waiting in [&mut often, &mut once, &mut never] {
+            assert!(waiting.as_mut().now_or_never().is_none());
+        }
+        drop(held);
+        assert!(once.as_mut().now_or_never().is_none() && often.as_mut().now_or_never().is_none());
+        drop(never.now_or_never().expect("the one that was not tried enters"));
+        assert!(often.as_mut().now_or_never().is_none());
+        drop(once.now_or_never().expect("then the one that failed once"));
+        assert!(often.now_or_never().is_some());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_stream_of_new_pods_does_not_keep_one_that_failed_from_being_tried_again() {
+        let gate = StartGate::new(1);
+        let order = &Mutex::new(Vec::new());
+        // Each takes a second, and two more come each second.
+        let stream = join_all((0..300).map(async |pod| {
+            sleep(Duration::from_millis(500) * u32::try_from(pod).unwrap()).await;
+            gate.enter(nth(pod, 0, 0)).await.during(sleep(Duration::from_secs(1))).await;
+            order.lock().unwrap().push(pod);
+        }));
+        let failed = async {
+            sleep(Duration::from_secs(1)).await;
+            for failures in 1..4 {
+                let came = Instant::now();
+                drop(gate.enter(nth(999, 0, 0).after(failures)).await);
+                assert!(came.elapsed() <= AGED + Duration::from_secs(5), "{:?}", came.elapsed());
+            }
+        };
+        tokio::join!(stream, failed);
+        assert!(order.lock().unwrap().is_sorted(), "the others kept their order");
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(32))]
+
+        /// Whatever pods fail for however long, and whatever others come: nobody waits for ever, and the places are never
+        /// more than they are.
+        #[test]
+        fn everybody_has_a_turn_within_bounds(
+            bound in 1_usize..4,
+            bad in prop::collection::vec((0_i32..3, 0_u64..40), 0..12),
+            good in prop::collection::vec((0_i32..3, 0_u64..3000, 0_u64..1000), 0..40),
+        ) {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build();
+            runtime.unwrap().block_on(async {
+                let gate = StartGate::new(bound);
+                let tried: Vec<_> = bad.iter().map(|_| Mutex::default()).collect();
+                let start = Instant::now();
+                let failing = join_all(bad.iter().enumerate().zip(&tried).map(|((pod, (priority, hold)), tried)| {
+                    failing(&gate, nth(pod, *priority, 0), Duration::from_secs(*hold), tried)
+                }));
+                let others = join_all(good.iter().enumerate().map(async |(pod, (priority, at, hold))| {
+                    sleep(Duration::from_secs(*at)).await;
+                    let came = Instant::now();
+                    let permit = gate.enter(nth(100 + pod, *priority, 1)).await;
+                    // First those that come before it; every fourth place, and each pod's first try, is a failing one's.
+                    let ahead = good.len() + good.len() / 3 + 2 * bad.len() + 1;
+                    assert!(came.elapsed() <= PATIENCE * u32::try_from(ahead).unwrap(), "{:?}", came.elapsed());
+                    permit.during(sleep(Duration::from_millis(*hold))).await;
+                }));
+                let hour = async {
+                    let end = start + Duration::from_secs(3600);
+                    while Instant::now() < end {
+                        assert!(lock(&gate.state).free <= bound);
+                        sleep(Duration::from_secs(7)).await;
+                    }
+                };
+                let all = async { tokio::join!(others, hour) };
+                tokio::select! {
+                    _ = failing, if !bad.is_empty() => unreachable!("they fail for ever"),
+                    _ = all => {}
+                    () = sleep(Duration::from_secs(7200)) => panic!("one of them had no turn"),
+                }
+                // A call that hangs is over only after its time, and its pod waits ten seconds and for its turn.
+                let longest = Duration::from_secs(40 + 10) + AGED + PATIENCE * u32::try_from(4 * bad.len() + good.len()).unwrap();
+                for tried in &tried {
+                    let last = tried.lock().unwrap().last().copied().unwrap_or(start);
+                    assert!(start + Duration::from_secs(3600) <= last + longest, "{:?}", last - start);
+                }
+            });
+        }
+    }
+}

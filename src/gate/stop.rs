@@ -1,0 +1,345 @@
+//! The stop gate: bounds how many pods the runtime is stopping at once. Given a hundred at once it ends none of them for
+//! long, and each call costs it more: what is mounted for pods that are about to go is in its way until they are gone.
+//!
+//! A place is for the runtime's work, never for waiting: a pod that takes its grace period, or whose call hangs, gives its
+//! place back and goes on. So a stop waits here for a moment, whatever others do, and starts are not asked at all. Whose
+//! containers have ended goes before those that have not begun; of these the most important goes first, then who came
+//! first. A pod whose end the node needs waits for nobody, and takes no place.
+
+use std::collections::BTreeMap;
+use std::num::NonZeroUsize;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::available_parallelism;
+use std::time::Duration;
+
+use tokio::sync::oneshot;
+use tokio_util::sync::CancellationToken;
+
+use crate::pod::Rank;
+
+/// How long containers may keep a place while they stop: what a busy runtime takes to signal them and to see them end.
+const CONTAINERS: Duration = Duration::from_millis(250);
+
+/// How long sandboxes may. There is no grace in it, only networks to take down.
+const SANDBOXES: Duration = Duration::from_secs(2);
+
+/// The gate. Cheap to clone; all clones are one gate.
+#[derive(Clone)]
+pub struct StopGate {
+    state: Arc<Mutex<State>>,
+}
+
+struct State {
+    free: usize,
+    line: BTreeMap<StartPriority, oneshot::Sender<Place>>,
+    arrivals: u64,
+}
+
+/// Who goes first: by phase, then by rank, then by arrival.
+type StartPriority = (PodPhase, Rank, u64);
+
+/// How far a stop has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum PodPhase {
+    /// Its containers have ended.
+    Sandboxes,
+    /// It has not begun.
+    Containers,
+}
+
+/// Whether the node needs what a pod holds. Never goes back; clones are one.
+#[derive(Clone, Debug, Default)]
+pub struct Urgency {
+    needed: CancellationToken,
+}
+
+impl Urgency {
+    /// The node needs what the pod holds, from now on.
+    pub fn raise(&self) {
+        self.needed.cancel();
+    }
+}
+
+/// The right to have the runtime work on one stop; given back when dropped.
+struct Place {
+    /// None once another place stands for this one.
+    state: Option<Arc<Mutex<State>>>,
+}
+
+/// A pod's way through the gate, which begins without a place.
+pub struct PendingStop {
+    gate: StopGate,
+    rank: Rank,
+    urgency: Urgency,
+    place: Option<Place>,
+}
+
+fn lock(state: &Mutex<State>) -> MutexGuard<'_, State> {
+    // Every statement under the lock leaves the state valid.
+    state.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Default for StopGate {
+    /// Two places for each CPU of the host, at least four.
+    fn default() -> Self {
+        Self::new(available_parallelism().map_or(0, NonZeroUsize::get).saturating_mul(2).max(4))
+    }
+}
+
+impl StopGate {
+    /// A gate with so many places.
+    fn new(places: usize) -> Self {
+        Self { state: Arc::new(Mutex::new(State { free: places, line: BTreeMap::new(), arrivals: 0 })) }
+    }
+
+    /// Begins the stop of a pod. `urgency` may be raised at any time, also while the pod waits.
+    pub fn begin(&self, rank: Rank, urgency: Urgency) -> PendingStop {
+        PendingStop { gate: self.clone(), rank, urgency, place: None }
+    }
+
+    fn join(&self, phase: PodPhase, rank: Rank) -> oneshot::Receiver<Place> {
+        let (admit, admitted) = oneshot::channel();
+        {
+            let mut state = lock(&self.state);
+            state.arrivals += 1;
+            let turn = (phase, rank, state.arrivals);
+            state.line.insert(turn, admit);
+        }
+        admit_next(&self.state);
+        admitted
+    }
+}
+
+/// Gives the free places to those first in line.
+fn admit_next(state: &Arc<Mutex<State>>) {
+    loop {
+        let admit = {
+            let mut state = lock(state);
+            if state.free == 0 {
+                return;
+            }
+            let Some((_, admit)) = state.line.pop_first() else { return };
+            state.free -= 1;
+            admit
+        };
+        if let Err(mut refused) = admit.send(Place { state: Some(state.clone()) }) {
+            // The waiter left the line: its place goes to the next one, here and not by being dropped.
+            refused.state = None;
+            lock(state).free += 1;
+        }
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let Some(state) = self.state.take() else { return };
+        lock(&state).free += 1;
+        admit_next(&state);
+    }
+}
+
+impl PendingStop {
+    /// Stops containers by `calls`. If they end soon, the pod keeps its place for its sandboxes.
+    pub async fn containers<T>(&mut self, calls: impl Future<Output = T>) -> T {
+        self.enter(PodPhase::Containers).await;
+        self.work(CONTAINERS, calls).await
+    }
+
+    /// Stops sandboxes by `calls`.
+    pub async fn sandboxes<T>(&mut self, calls: impl Future<Output = T>) -> T {
+        if self.place.is_none() {
+            self.enter(PodPhase::Sandboxes).await;
+        }
+        self.work(SANDBOXES, calls).await
+    }
+
+    /// Waits for a place, unless the node needs the pod's end.
+    async fn enter(&mut self, phase: PodPhase) {
+        if self.urgency.needed.is_cancelled() {
+            return;
+        }
+        self.place = tokio::select! {
+            biased;
+            // Cancel-safe: a place that is on its way is given back when it is dropped.
+            place = self.gate.join(phase, self.rank) => place.ok(),
+            // Cancel-safe: waiting for a token takes nothing.
+            () = self.urgency.needed.cancelled() => None,
+        };
+    }
+
+    async fn work<T>(&mut self, patience: Duration, calls: impl Future<Output = T>) -> T {
+        let mut calls = Box::pin(calls);
+        if let Ok(answer) = tokio::time::timeout(patience, &mut calls).await {
+            return answer;
+        }
+        self.place = None;
+        calls.await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex as Notes;
+
+    use futures::future::join_all;
+    use proptest::prelude::*;
+    use tokio::time::{Instant, sleep};
+
+    use super::*;
+
+    fn ordinary(gate: &StopGate) -> PendingStop {
+        gate.begin(Rank::default(), Urgency::default())
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn pods_that_end_at_once_are_stopped_one_after_the_other_and_whole() {
+        let (gate, start) = (StopGate::new(2), Instant::now());
+        let order = &Notes::new(Vec::new());
+        join_all((0..4).map(async |pod| {
+            let call = async || sleep(Duration::from_millis(100)).await;
+            let mut stopping = ordinary(&gate);
+            stopping.containers(call()).await;
+            stopping.sandboxes(call()).await;
+            order.lock().unwrap().push((pod, start.elapsed().as_millis()));
+        }))
+        .await;
+        assert_eq!(*order.lock().unwrap(), [(0, 200), (1, 200), (2, 400), (3, 400)]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_pod_that_takes_its_grace_period_holds_up_nobody_for_longer_than_a_moment() {
+        let (gate, start) = (StopGate::new(1), Instant::now());
+        let signalled = join_all((0..3).map(async |_| {
+            let mut stopping = ordinary(&gate);
+            let grace = async {
+                let signalled = start.elapsed();
+                sleep(Duration::from_secs(30)).await;
+                signalled
+            };
+            stopping.containers(grace).await
+        }))
+        .await;
+        assert_eq!(signalled, [Duration::ZERO, CONTAINERS, 2 * CONTAINERS]);
+        assert_eq!(start.elapsed(), Duration::from_secs(30) + 2 * CONTAINERS);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn whose_containers_have_ended_goes_before_those_that_have_not_begun() {
+        let gate = StopGate::new(1);
+        let order = &Notes::new(Vec::new());
+        join_all((0..4).map(async |pod| {
+            let mut stopping = ordinary(&gate);
+            let slow = async {
+                order.lock().unwrap().push(format!("{pod} begins"));
+                sleep(CONTAINERS + Duration::from_millis(10)).await;
+            };
+            stopping.containers(slow).await;
+            stopping.sandboxes(async { order.lock().unwrap().push(format!("{pod} ends")) }).await;
+        }))
+        .await;
+        let steps = ["0 begins", "1 begins", "0 ends", "2 begins", "1 ends", "3 begins", "2 ends", "3 ends"];
+        assert_eq!(*order.lock().unwrap(), steps);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_sandbox_that_hangs_gives_its_place_back() {
+        let gate = StopGate::new(1);
+        let (mut hung, mut other) = (ordinary(&gate), ordinary(&gate));
+        let start = Instant::now();
+        tokio::select! {
+            biased;
+            () = hung.sandboxes(std::future::pending()) => {}
+            () = other.containers(async {}) => {}
+        }
+        assert_eq!(start.elapsed(), SANDBOXES);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn of_those_that_wait_the_most_important_goes_first() {
+        let gate = StopGate::new(1);
+        let order = &Notes::new(Vec::new());
+        join_all([1, 0, 7, 2_000_000_000, 7].into_iter().enumerate().map(async |(pod, priority)| {
+            let mut stopping = gate.begin(Rank::of_priority(priority), Urgency::default());
+            stopping.containers(sleep(Duration::from_millis(1))).await;
+            order.lock().unwrap().push(pod);
+        }))
+        .await;
+        // The first has its place before the others come.
+        assert_eq!(*order.lock().unwrap(), [0, 3, 2, 4, 1]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_the_node_needs_waits_for_nobody() {
+        let (gate, start) = (StopGate::new(1), Instant::now());
+        let busy = async {
+            join_all((0..110).map(async |_| {
+                ordinary(&gate).containers(sleep(Duration::from_secs(30))).await;
+            }))
+            .await;
+        };
+        let needed = async {
+            sleep(Duration::from_millis(1)).await;
+            let urgency = Urgency::default();
+            urgency.raise();
+            let mut stopping = gate.begin(Rank::default(), urgency);
+            let at = stopping.containers(async { start.elapsed() }).await;
+            assert_eq!(at, Duration::from_millis(1));
+            assert_eq!(stopping.sandboxes(async { start.elapsed() }).await, at);
+        };
+        let needed_later = async {
+            sleep(Duration::from_millis(1)).await;
+            let urgency = Urgency::default();
+            let mut stopping = gate.begin(Rank::default(), urgency.clone());
+            let raise = async {
+                sleep(Duration::from_secs(1)).await;
+                urgency.raise();
+            };
+            let (at, ()) = tokio::join!(stopping.containers(async { start.elapsed() }), raise);
+            assert_eq!(at, Duration::from_millis(1001));
+        };
+        tokio::join!(busy, needed, needed_later);
+        assert_eq!(lock(&gate.state).free, 1);
+    }
+
+    /// One stop: when it begins, its priority, how long its containers and its sandboxes take, and when it is given up.
+    type Case = (u64, i32, u64, u64, Option<u64>);
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(64))]
+
+        /// Whatever comes and leaves: places are kept for no longer than their time, all of them are free in the end, and
+        /// nobody waits for longer than those before it may keep the places.
+        #[test]
+        fn every_place_comes_back_and_everybody_gets_one(
+            places in 1_usize..4,
+            cases in prop::collection::vec(
+                (0_u64..2000, 0_i32..3, 0_u64..1000, 0_u64..3000, prop::option::weighted(0.3, 0_u64..4000)),
+                1..30,
+            ),
+        ) {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build();
+            runtime.unwrap().block_on(async {
+                let gate = StopGate::new(places);
+                let longest = (CONTAINERS + SANDBOXES) * u32::try_from(cases.len()).unwrap();
+                join_all(cases.iter().map(async |(at, priority, containers, sandboxes, left): &Case| {
+                    sleep(Duration::from_millis(*at)).await;
+                    let begun = Instant::now();
+                    let stop = async {
+                        let mut stopping = gate.begin(Rank::of_priority(*priority), Urgency::default());
+                        stopping.containers(async {
+                            assert!(begun.elapsed() <= longest, "{:?}", begun.elapsed());
+                            sleep(Duration::from_millis(*containers)).await;
+                        }).await;
+                        stopping.sandboxes(sleep(Duration::from_millis(*sandboxes))).await;
+                    };
+                    match left {
+                        None => stop.await,
+                        Some(after) => _ = tokio::time::timeout(Duration::from_millis(*after), stop).await,
+                    }
+                })).await;
+                let state = lock(&gate.state);
+                assert_eq!(state.free, places);
+            });
+        }
+    }
+}

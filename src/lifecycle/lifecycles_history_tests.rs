@@ -1,0 +1,373 @@
+//! Random histories of many pods against a model that knows only the promises: which work may never be given out, and
+//! where everything ends once nothing fails any more.
+
+use std::collections::{BTreeMap, HashSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::{Pod, PodStatus};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use proptest::prelude::*;
+use tokio::sync::oneshot;
+use tokio::sync::oneshot::error::TryRecvError;
+use tokio::time::Instant;
+
+use super::{Effect, LifecycleView, PodLifecycles};
+use crate::lifecycle::state::{KillRequest, PodUpdate, UpdateKind, UpdateSubject};
+use crate::pod::StatusOverride;
+use crate::pod::{is_static, pod_ref, testing};
+use crate::types::{CONFIG_SOURCE_ANNOTATION, PodUid};
+use crate::worker::{Outcome, Retry, Work};
+
+/// Pods 0 to 2 are static pods of one full name, 3 is one of another, 4 is a pod of the API.
+const PODS: usize = 5;
+
+fn uid(pod: usize) -> PodUid {
+    format!("u{pod}").into()
+}
+
+/// How a pod looks in an update.
+#[derive(Clone, Copy, Debug)]
+enum Look {
+    Plain,
+    Deleted,
+    Ended,
+}
+
+fn object(pod: usize, look: Look) -> Arc<Pod> {
+    let name = if pod < 3 { "a".to_owned() } else { format!("p{pod}") };
+    let mut object = testing::pod(&name, uid(pod).as_str(), "Always", &["c"]);
+    if pod == 4 {
+        let annotations = object.metadata.annotations.get_or_insert_default();
+        annotations.insert(CONFIG_SOURCE_ANNOTATION.to_owned(), "api".to_owned());
+    }
+    match look {
+        Look::Plain => {}
+        Look::Deleted => object.metadata.deletion_timestamp = Some(Time(jiff::Timestamp::UNIX_EPOCH)),
+        Look::Ended => {
+            object.status = Some(PodStatus { phase: Some("Failed".to_owned()), ..PodStatus::default() });
+        }
+    }
+    Arc::new(object)
+}
+
+#[derive(Clone, Debug)]
+enum Op {
+    /// A source or the node says something.
+    Update(usize, UpdateKind, Look),
+    /// The node kills, and wants to be told.
+    Kill { pod: usize, grace: Option<i64>, evict: bool, status: bool },
+    /// The runtime has something nobody wants.
+    RuntimeKill(usize),
+    /// The work of a pod, if any, ends.
+    Complete(usize, Outcome),
+    /// Something changed in the runtime.
+    Wake(usize),
+    /// Housekeeping, with the pods that are wanted.
+    SyncKnown([bool; PODS]),
+    /// So many seconds pass.
+    Pass(u64),
+}
+
+fn op() -> impl Strategy<Value = Op> {
+    let kind = prop_oneof![
+        3 => Just(UpdateKind::Create), 2 => Just(UpdateKind::Update), 1 => Just(UpdateKind::Sync), 2 => Just(UpdateKind::Kill),
+        2 => Just(UpdateKind::Remove)
+    ];
+    let look = prop_oneof![8 => Just(Look::Plain), 1 => Just(Look::Deleted), 1 => Just(Look::Ended)];
+    let outcome = prop_oneof![
+        6 => Just(Outcome::Done { due: None }),
+        1 => Just(Outcome::PodEnded),
+        1 => Just(Outcome::Failed(Retry::Soon)),
+        1 => Just(Outcome::Failed(Retry::BackOff)),
+        2 => Just(Outcome::Cancelled),
+    ];
+    let grace = proptest::option::of(-1i64..40);
+    prop_oneof![
+        6 => (0..PODS, kind, look).prop_map(|(pod, kind, look)| Op::Update(pod, kind, look)),
+        2 => (0..PODS, grace, any::<bool>(), any::<bool>())
+            .prop_map(|(pod, grace, evict, status)| Op::Kill { pod, grace, evict, status }),
+        1 => (0..PODS).prop_map(Op::RuntimeKill),
+        8 => (0..PODS, outcome).prop_map(|(pod, outcome)| Op::Complete(pod, outcome)),
+        1 => (0..PODS).prop_map(Op::Wake),
+        2 => any::<[bool; PODS]>().prop_map(Op::SyncKnown),
+        2 => (0u64..70).prop_map(Op::Pass),
+    ]
+}
+
+/// What is known of one life from outside.
+#[derive(Default)]
+struct Seen {
+    stage: Option<LifecycleView>,
+    work: Option<Work>,
+    end_requested: bool,
+    has_synced: bool,
+    stopped: bool,
+    grace: Option<i64>,
+    /// Who waits for its kill, and has a right to.
+    waiting: Vec<oneshot::Receiver<()>>,
+}
+
+struct Model {
+    lives: PodLifecycles,
+    now: Instant,
+    seen: BTreeMap<usize, Seen>,
+    /// Static pods of each full name that have not synced yet, in order of arrival.
+    line: BTreeMap<String, Vec<usize>>,
+    /// The static pod of each full name that has synced and has not finished.
+    running: BTreeMap<String, usize>,
+    /// Everybody who ever waited for a kill.
+    told: Vec<oneshot::Receiver<()>>,
+}
+
+fn rank(stage: LifecycleView) -> u8 {
+    match stage {
+        LifecycleView::Waiting => 0,
+        LifecycleView::Syncing => 1,
+        LifecycleView::Terminating => 2,
+        LifecycleView::Terminated => 3,
+        LifecycleView::Finished => 4,
+    }
+}
+
+impl Model {
+    fn new() -> Self {
+        Self {
+            lives: PodLifecycles::new(Duration::from_secs(60)),
+            now: Instant::now(),
+            seen: BTreeMap::new(),
+            line: BTreeMap::new(),
+            running: BTreeMap::new(),
+            told: Vec::new(),
+        }
+    }
+
+    fn name(pod: usize) -> String {
+        pod_ref(&object(pod, Look::Plain)).full_name()
+    }
+
+    fn apply(&mut self, op: &Op) {
+        let effects = match op {
+            Op::Update(pod, kind, look) => self.update(*pod, *kind, *look, None),
+            Op::Kill { pod, grace, evict, status } => {
+                let (done, told) = oneshot::channel();
+                let status = status.then(|| StatusOverride {
+                    phase: "Failed",
+                    reason: "Evicted".to_owned(),
+                    message: String::new(),
+                    disruption: None,
+                });
+                let request = KillRequest { done: Some(done), evict: *evict, status, grace_seconds: *grace };
+                let effects = self.update(*pod, UpdateKind::Kill, Look::Plain, Some(request));
+                if self.lives.stage(&uid(*pod)) == Some(LifecycleView::Terminating) {
+                    self.seen.entry(*pod).or_default().waiting.push(told);
+                } else {
+                    self.told.push(told);
+                }
+                effects
+            }
+            Op::RuntimeKill(pod) => {
+                let subject = UpdateSubject::Runtime {
+                    pod: pod_ref(&object(*pod, Look::Plain)),
+                    grace_seconds: Some(5),
+                };
+                self.seen.entry(*pod).or_default().end_requested = true;
+                self.lives.update(PodUpdate { kind: UpdateKind::Kill, subject, kill: None })
+            }
+            Op::Complete(pod, outcome) => self.complete(*pod, *outcome),
+            Op::Wake(pod) => self.lives.wake(&uid(*pod)),
+            Op::SyncKnown(wanted) => {
+                for (pod, seen) in &mut self.seen {
+                    seen.end_requested |= !wanted[*pod];
+                }
+                let wanted = (0..PODS).filter(|pod| wanted[*pod]).map(uid).collect();
+                self.lives.sync_known(&wanted)
+            }
+            Op::Pass(seconds) => {
+                self.now += Duration::from_secs(*seconds);
+                self.lives.due(self.now)
+            }
+        };
+        self.check(effects);
+    }
+
+    fn update(&mut self, pod: usize, kind: UpdateKind, look: Look, kill: Option<KillRequest>) -> Vec<Effect> {
+        let ends = match (kind, look) {
+            (UpdateKind::Kill | UpdateKind::Remove, _) | (_, Look::Deleted | Look::Ended) => true,
+            (UpdateKind::Create | UpdateKind::Update | UpdateKind::Sync, Look::Plain) => false,
+        };
+        let object = object(pod, look);
+        if self.lives.stage(&uid(pod)).is_none() {
+            self.seen.insert(pod, Seen::default());
+            if is_static(&object) {
+                self.line.entry(Self::name(pod)).or_default().push(pod);
+            }
+        }
+        self.seen.entry(pod).or_default().end_requested |= ends;
+        self.lives.update(PodUpdate { kind, subject: UpdateSubject::Spec(object), kill })
+    }
+
+    fn complete(&mut self, pod: usize, outcome: Outcome) -> Vec<Effect> {
+        let seen = self.seen.entry(pod).or_default();
+        let outcome = match (&seen.work.take(), outcome) {
+            (None, _) => return self.lives.completed(&uid(pod), outcome, self.now, 0.5),
+            (Some(Work::Sync(_)), outcome) => outcome,
+            // Only a sync can find that the pod has ended.
+            (Some(Work::Terminate { .. } | Work::Finish { .. } | Work::Reap { .. }), Outcome::PodEnded) => {
+                Outcome::Done { due: None }
+            }
+            (Some(Work::Terminate { .. } | Work::Finish { .. } | Work::Reap { .. }), outcome) => outcome,
+        };
+        seen.end_requested |= outcome == Outcome::PodEnded;
+        self.lives.completed(&uid(pod), outcome, self.now, 0.5)
+    }
+
+    /// Holds the effects and the stages against the promises.
+    fn check(&mut self, effects: Vec<Effect>) {
+        for effect in effects {
+            match effect {
+                Effect::Run(uid, work) => self.check_run(&uid, work),
+                Effect::Cancel(uid) => {
+                    assert!(self.by_uid(&uid).1.work.is_some(), "{uid} is idle and was to be cancelled");
+                }
+                Effect::Stop(uid) => {
+                    let (pod, seen) = self.by_uid(&uid);
+                    assert!(seen.work.is_none(), "{uid} was stopped while at work");
+                    assert!(!seen.stopped, "{uid} was stopped twice");
+                    seen.stopped = true;
+                    let name = Self::name(pod);
+                    if self.running.get(&name) == Some(&pod) {
+                        self.running.remove(&name);
+                    }
+                    self.line.entry(name).or_default().retain(|other| *other != pod);
+                }
+            }
+        }
+        for pod in 0..PODS {
+            self.check_stage(pod);
+        }
+    }
+
+    fn check_run(&mut self, uid: &PodUid, work: Work) {
+        let (pod, seen) = self.by_uid(uid);
+        assert!(seen.work.is_none(), "{uid} got work while at work");
+        assert!(!seen.stopped, "{uid} got work after it finished");
+        seen.work = Some(work.clone());
+        match work {
+            Work::Sync(object) => {
+                assert!(!seen.end_requested, "{uid} was to sync after its end was asked for");
+                let is_first = !std::mem::replace(&mut seen.has_synced, true);
+                if is_first && is_static(&object) {
+                    let name = Self::name(pod);
+                    assert_eq!(self.running.insert(name.clone(), pod), None, "two of one name run");
+                    let line = self.line.entry(name).or_default();
+                    assert_eq!(line.remove(0), pod, "not its turn");
+                }
+            }
+            Work::Terminate { grace_seconds, .. } => {
+                assert!(seen.end_requested, "{uid} was stopped although nobody asked for it");
+                assert!(grace_seconds >= 1);
+                assert!(seen.grace.is_none_or(|before| grace_seconds <= before), "the grace of {uid} grew");
+                seen.grace = Some(grace_seconds);
+                // A static pod that is stopped before its turn is not in the line any more.
+                self.line.entry(Self::name(pod)).or_default().retain(|other| *other != pod);
+            }
+            Work::Finish { .. } | Work::Reap { .. } => {
+                assert!(seen.end_requested, "{uid} was cleaned up although nobody asked for it");
+            }
+        }
+    }
+
+    fn by_uid(&mut self, uid: &PodUid) -> (usize, &mut Seen) {
+        let pod = (0..PODS).find(|pod| self::uid(*pod) == *uid).unwrap();
+        (pod, self.seen.entry(pod).or_default())
+    }
+
+    fn check_stage(&mut self, pod: usize) {
+        let stage = self.lives.stage(&uid(pod));
+        let Some(seen) = self.seen.get_mut(&pod) else { return assert_eq!(stage, None) };
+        let before = std::mem::replace(&mut seen.stage, stage);
+        match (before, stage) {
+            (None, _) => {}
+            (Some(before), Some(after)) => {
+                assert!(rank(after) >= rank(before), "{pod} went back from {before:?} to {after:?}");
+            }
+            (Some(_), None) => {
+                assert!(seen.stopped && seen.work.is_none(), "{pod} was forgotten before it finished");
+            }
+        }
+        assert_eq!(stage == Some(LifecycleView::Finished), seen.stopped && stage.is_some());
+        for told in &mut seen.waiting {
+            let expected = match stage {
+                Some(LifecycleView::Terminating) => TryRecvError::Empty,
+                Some(_) | None => TryRecvError::Closed,
+            };
+            assert_eq!(told.try_recv(), Err(expected), "{pod} in {stage:?}");
+        }
+        if stage.is_none()
+            && let Some(seen) = self.seen.remove(&pod)
+        {
+            self.told.extend(seen.waiting);
+        }
+    }
+
+    /// From now on all work succeeds, and housekeeping does what the table's does: until nothing changes any more.
+    fn settle(&mut self, wanted: [bool; PODS]) {
+        for _ in 0..10 {
+            for _ in 0..4 {
+                for pod in 0..PODS {
+                    self.apply(&Op::Complete(pod, Outcome::Done { due: None }));
+                }
+            }
+            self.apply(&Op::SyncKnown(wanted));
+            let missing = (0..PODS).filter(|pod| wanted[*pod] && self.lives.stage(&uid(*pod)).is_none());
+            for pod in missing.collect::<Vec<_>>() {
+                self.apply(&Op::Update(pod, UpdateKind::Create, Look::Plain));
+            }
+            self.apply(&Op::Pass(200));
+        }
+    }
+
+    fn check_settled(&mut self, wanted: [bool; PODS]) {
+        let mut syncing = HashSet::new();
+        for pod in 0..PODS {
+            if self.lives.stage(&uid(pod)) == Some(LifecycleView::Syncing) {
+                assert!(syncing.insert(Self::name(pod)), "two of one name run");
+            }
+        }
+        for (pod, is_wanted) in wanted.into_iter().enumerate() {
+            match self.lives.stage(&uid(pod)) {
+                None => assert!(!is_wanted, "{pod} is wanted and was forgotten"),
+                Some(LifecycleView::Syncing | LifecycleView::Finished) => {
+                    assert!(is_wanted, "{pod} was not forgotten")
+                }
+                Some(LifecycleView::Waiting) => {
+                    assert!(is_wanted && syncing.contains(&Self::name(pod)), "{pod} waits for nobody");
+                }
+                Some(stage @ (LifecycleView::Terminating | LifecycleView::Terminated)) => {
+                    panic!("{pod} is stuck in {stage:?}")
+                }
+            }
+        }
+        for told in &mut self.told {
+            assert_eq!(told.try_recv(), Err(TryRecvError::Closed), "somebody waits for a kill for ever");
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(256))]
+
+    #[test]
+    fn every_promise_holds_in_every_history(
+        ops in proptest::collection::vec(op(), 1..120),
+        wanted in any::<[bool; PODS]>(),
+    ) {
+        let mut model = Model::new();
+        for op in &ops {
+            model.apply(op);
+        }
+        model.settle(wanted);
+        model.check_settled(wanted);
+    }
+}

@@ -1,0 +1,31 @@
+//! All pods of this node by UID, each with its worker.
+
+#[cfg(test)]
+mod address_tests;
+#[cfg(test)]
+mod cut_short_tests;
+#[cfg(test)]
+mod fault_tests;
+mod lifecycles;
+#[cfg(test)]
+mod objects_tests;
+#[cfg(test)]
+mod run_tests;
+#[cfg(test)]
+mod simulation;
+mod state;
+#[cfg(test)]
+mod status_tests;
+mod sweep;
+#[cfg(test)]
+mod sweep_tests;
+mod task;
+#[cfg(test)]
+mod testing;
+mod workers;
+
+pub use lifecycles::{Effect, LifecycleView, PodLifecycles};
+pub use state::{
+    KillRequest, LifecyclePhase, PodLifecycle, PodUpdate, Transition, UpdateKind, UpdateSubject,
+};
+pub use task::{Janitor, PodTable};

@@ -1,0 +1,164 @@
+//! Pods that need objects of the API server, on a whole node in memory: they start as soon as there is what they need.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::{Pod, PodSpec, Service};
+use serde_json::{Value, json};
+use tokio::time::sleep;
+use tokio_util::sync::CancellationToken;
+
+use super::testing::{Node, pod};
+use crate::api::fake::{ApiFault, ApiRule, FakeApi};
+use crate::objects::services::ServiceEnv;
+use crate::objects::{ObjectError, ObjectKind, ObjectState};
+use crate::status::Activity;
+use crate::store::Store;
+use crate::types::{CONFIG_SOURCE_ANNOTATION, WallClock};
+
+const SECOND: Duration = Duration::from_secs(1);
+const MINUTE: Duration = Duration::from_secs(60);
+/// Far less than any back-off.
+const AT_ONCE: Duration = Duration::from_millis(100);
+
+/// A pod with these fields of its spec beside the usual ones.
+fn pod_that(fields: Value) -> Arc<Pod> {
+    let mut pod = pod("web", "u1", &["c"]);
+    let spec = &mut Arc::make_mut(&mut pod).spec;
+    let mut json = serde_json::to_value(&*spec).unwrap();
+    for (field, value) in fields.as_object().unwrap() {
+        json[field] = value.clone();
+    }
+    *spec = Some(serde_json::from_value::<PodSpec>(json).unwrap());
+    pod
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pod_whose_volume_has_no_object_starts_as_soon_as_it_has() {
+    let mut node = Node::new();
+    let volumes = json!([{"name": "v", "configMap": {"name": "cm"}}]);
+    node.want([pod_that(json!({"volumes": volumes}))]);
+    node.until("it is told", SECOND, |n| {
+        matches!(n.activity("u1"), Some(Activity::Retrying { error: Some(error) }) if error.contains("not found"))
+    })
+    .await;
+    sleep(MINUTE).await;
+    assert!(!node.has("u1"));
+    node.objects.put(ObjectKind::ConfigMap, "default", "cm", &[("k", "v")]);
+    node.until("it runs", AT_ONCE, |n| n.running("u1").len() == 1).await;
+    // Lost while it runs: told, and no reason to do anything about what runs.
+    let refused = ObjectState::Failed(ObjectError::Forbidden("no".into()));
+    node.objects.set(ObjectKind::ConfigMap, "default", "cm", refused);
+    sleep(MINUTE).await;
+    assert_eq!(node.changes_of("u1").len(), 3);
+}
+
+/// A pod whose container takes a variable from a ConfigMap.
+fn pod_with_variable() -> Arc<Pod> {
+    let source = json!({"configMapKeyRef": {"name": "cm", "key": "k"}});
+    let env = json!([{"name": "A", "valueFrom": source}]);
+    let container = json!({"name": "c", "image": "img", "imagePullPolicy": "IfNotPresent", "env": env});
+    pod_that(json!({"containers": [container]}))
+}
+
+/// Why the pod's container waits: reason and message.
+fn waits(node: &Node) -> Option<(String, String)> {
+    let status = node.status("u1")?;
+    let waiting = status.container_statuses.as_ref()?[0].state.as_ref()?.waiting.clone()?;
+    Some((waiting.reason?, waiting.message.unwrap_or_default()))
+}
+
+/// The variable's value in the newest container.
+fn variable(node: &Node) -> Option<String> {
+    let newest = node.containers().pop()?;
+    let config = node.runtime.container_config(&newest.id.as_str().into())?;
+    config.envs.into_iter().find(|variable| variable.key == "A").map(|variable| variable.value)
+}
+
+fn config_error(message: &str) -> Option<(String, String)> {
+    Some(("CreateContainerConfigError".to_owned(), message.to_owned()))
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_container_whose_variable_has_no_object_starts_as_soon_as_it_has() {
+    let mut node = Node::new();
+    node.want([pod_with_variable()]);
+    let absent = config_error("configmap \"cm\" not found");
+    node.until("it is told", SECOND, |n| waits(n) == absent).await;
+    sleep(MINUTE).await;
+    node.objects.put(ObjectKind::ConfigMap, "default", "cm", &[("other", "x")]);
+    let keyless = config_error("couldn't find key k in ConfigMap default/cm");
+    node.until("the key is missed", AT_ONCE, |n| waits(n) == keyless).await;
+    node.objects.put(ObjectKind::ConfigMap, "default", "cm", &[("k", "one")]);
+    node.until("it runs", AT_ONCE, |n| n.running("u1").len() == 1).await;
+    assert_eq!(variable(&node).as_deref(), Some("one"));
+    // Whoever runs keeps what it has; its successor gets what there is then, also if nobody can say so any more.
+    let before = node.changes_of("u1").len();
+    node.objects.put(ObjectKind::ConfigMap, "default", "cm", &[("k", "two")]);
+    sleep(5 * MINUTE).await;
+    assert_eq!(node.changes_of("u1").len(), before);
+    let container = node.containers().remove(0).id;
+    node.runtime.exit_container(&container.as_str().into(), 1);
+    node.until("it was restarted", MINUTE, |n| n.running("u1") == [("c".to_owned(), 1)]).await;
+    assert_eq!(variable(&node).as_deref(), Some("two"));
+    assert_eq!(node.objects.watchers(ObjectKind::ConfigMap, "default", "cm"), 1);
+    node.want([]);
+    node.until("it is gone", MINUTE, |n| !n.has("u1")).await;
+    assert_eq!(node.objects.watchers(ObjectKind::ConfigMap, "default", "cm"), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_api_server_that_hangs_holds_up_a_start_and_nothing_else() {
+    let mut node = Node::new();
+    node.objects.set(ObjectKind::ConfigMap, "default", "cm", ObjectState::Pending);
+    let pod = pod_with_variable();
+    node.want([pod.clone()]);
+    let pending = config_error("timed out waiting for the configmap \"cm\"");
+    node.until("it is told", 11 * SECOND, |n| waits(n) == pending).await;
+    sleep(MINUTE).await;
+    node.objects.put(ObjectKind::ConfigMap, "default", "cm", &[("k", "v")]);
+    node.until("it runs", AT_ONCE, |n| n.running("u1").len() == 1).await;
+    node.want([]);
+    node.until("it is gone", MINUTE, |n| !n.has("u1") && n.status("u1").is_none()).await;
+
+    // Removed while its start waits for the first answer.
+    node.objects.set(ObjectKind::ConfigMap, "default", "cm", ObjectState::Pending);
+    node.want([pod]);
+    node.until("it has a sandbox", SECOND, |n| n.has("u1")).await;
+    node.want([]);
+    node.until("it is gone", 5 * SECOND, |n| !n.has("u1")).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pod_of_the_cluster_starts_once_services_are_known_and_a_static_pod_before() {
+    let api = FakeApi::new(WallClock::system());
+    let kubernetes = json!({"spec": {"clusterIP": "10.96.0.1", "ports": [{"name": "https", "port": 443}]}});
+    let mut kubernetes: Service = serde_json::from_value(kubernetes).unwrap();
+    kubernetes.metadata.name = Some("kubernetes".to_owned());
+    api.put("/api/v1/namespaces/default/services/kubernetes", &kubernetes);
+    api.fail(ApiRule::always("GET", "/services", ApiFault::Reset));
+    let mut node = Node::new();
+    node.stop().await;
+    let (task, service_env) = ServiceEnv::new(api.client(), Store::default());
+    let mut tasks = tokio::task::JoinSet::new();
+    tasks.spawn(task.run(CancellationToken::new()));
+    node.service_env = service_env;
+    node.boot();
+    let mut of_cluster = pod_that(json!({}));
+    let annotations = Arc::make_mut(&mut of_cluster).metadata.annotations.as_mut().unwrap();
+    annotations.insert(CONFIG_SOURCE_ANNOTATION.to_owned(), "api".to_owned());
+    node.want([of_cluster, pod("static", "u2", &["c"])]);
+    node.until("the static pod runs", SECOND, |n| n.running("u2").len() == 1).await;
+    let unknown = config_error("services have not yet been read at least once, cannot construct envvars");
+    node.until("it is told", 11 * SECOND, |n| waits(n) == unknown).await;
+    assert!(node.running("u1").is_empty());
+    // The look at what was done so far: while time stands still only the relist of the next second counts as later.
+    sleep(2 * SECOND).await;
+    api.heal();
+    node.until("services are known", MINUTE, |n| n.service_env.is_listed()).await;
+    node.until("it runs", AT_ONCE, |n| n.running("u1").len() == 1).await;
+    let container = node.containers().into_iter().find(|c| c.uid == "u1").unwrap();
+    let envs = node.runtime.container_config(&container.id.as_str().into()).unwrap().envs;
+    let host = envs.iter().find(|variable| variable.key == "KUBERNETES_SERVICE_HOST").unwrap();
+    assert_eq!((host.value.as_str(), envs.len()), ("10.96.0.1", 8));
+}

@@ -1,0 +1,336 @@
+//! Pods that start, crash and end on a whole node in memory: which calls are made, when, and what is told.
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use tokio::time::{Instant, sleep};
+
+use super::testing::{Node, STARTS, pod, pod_with, seen_at};
+use crate::cri::Operation;
+use crate::cri::fake::{Fault, OnTerm, Rule, Run, Script};
+use crate::status::Activity;
+use crate::types::{CONFIG_SOURCE_ANNOTATION, PodRef, PodUid, QuietPeriod};
+use crate::worker::{Content, Memory, Outcome, PodSyncer, Work, WorkerContext};
+
+const SECOND: Duration = Duration::from_secs(1);
+const MINUTE: Duration = Duration::from_secs(60);
+/// Stopping, giving back and removing are each proven by a look. While time stands still only the relist of the next
+/// second counts as later.
+const LOOKS: Duration = Duration::from_secs(3);
+/// What timers and looks of a test may add to a time.
+const SLACK: Duration = Duration::from_millis(5);
+
+fn operations(node: &Node, uid: &str) -> Vec<Operation> {
+    node.changes_of(uid).into_iter().map(|call| call.operation).collect()
+}
+
+fn starts(node: &Node, uid: &str) -> usize {
+    node.calls_of(uid, Operation::StartContainer).len()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pod_starts_with_each_call_once_and_in_order() {
+    let mut node = Node::new();
+    node.want([pod("web", "u1", &["a", "b"])]);
+    node.until("both containers run", SECOND, |n| n.running("u1").len() == 2).await;
+    sleep(5 * MINUTE).await;
+    let started = [
+        Operation::RunSandbox,
+        Operation::CreateContainer,
+        Operation::StartContainer,
+        Operation::CreateContainer,
+        Operation::StartContainer,
+    ];
+    assert_eq!(operations(&node, "u1"), started);
+    assert_eq!(node.running("u1"), [("a".to_owned(), 0), ("b".to_owned(), 0)]);
+    assert_eq!(node.phase("u1").as_deref(), Some("Running"));
+    let statuses = node.status("u1").unwrap().container_statuses.clone().unwrap();
+    assert!(statuses.iter().all(|s| s.ready && s.restart_count == 0), "{statuses:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pod_waits_a_second_for_the_runtimes_first_word_on_its_network() {
+    let mut node = Node::new();
+    node.status_is_awaited();
+    node.want([pod("web", "u1", &["c"])]);
+    sleep(Duration::from_millis(900)).await;
+    assert!(node.runtime.calls().iter().all(|call| call.operation != Operation::RunSandbox));
+    node.status_came();
+    // A failure would be tried again after a second.
+    node.until("it starts at once", Duration::from_millis(50), |n| n.running("u1").len() == 1).await;
+
+    node.status_is_awaited();
+    node.want([pod("late", "u2", &["c"])]);
+    let failed = |n: &Node| match n.activity("u2") {
+        Some(Activity::Retrying { error: Some(error) }) => error.contains("may not have completed yet"),
+        _ => false,
+    };
+    let begin = Instant::now();
+    node.until("that it waits is told", 2 * SECOND, failed).await;
+    assert!(begin.elapsed() >= SECOND, "{:?}", begin.elapsed());
+    node.status_came();
+    node.until("it starts with the next try", 2 * SECOND, |n| n.running("u2").len() == 1).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_crash_loop_keeps_its_pauses_to_the_millisecond() {
+    let mut node = Node::new();
+    node.runtime.script("c", Script::exits(SECOND, 1));
+    node.want([pod("loop", "u1", &["c"])]);
+    sleep(30 * MINUTE).await;
+    let starts = node.calls_of("u1", Operation::StartContainer);
+    let ends = starts.iter().map(|call| call.at + SECOND);
+    let pauses = ends.zip(&starts[1..]).map(|(end, next)| next.at - end);
+    for (attempt, (pause, expected)) in pauses.zip([0, 10, 20, 40, 80, 160, 300, 300, 300, 300]).enumerate() {
+        let expected = Duration::from_secs(expected);
+        assert!(
+            pause >= expected && pause <= expected + SLACK,
+            "{attempt}: {pause:?} instead of {expected:?}"
+        );
+    }
+    assert_eq!(starts.len(), 11);
+    let status = node.status("u1").unwrap().container_statuses.clone().unwrap().remove(0);
+    assert_eq!(status.state.unwrap().waiting.unwrap().reason.as_deref(), Some("CrashLoopBackOff"));
+    assert_eq!(status.restart_count, 10);
+    let kept = node.containers();
+    assert!(kept.len() <= 2, "dead containers pile up: {kept:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_crashing_container_leaves_its_neighbours_alone() {
+    let mut node = Node::new();
+    node.runtime.script("bad", Script::exits(SECOND, 1));
+    node.want([pod("mixed", "u1", &["bad", "good"])]);
+    sleep(10 * MINUTE).await;
+    assert_eq!(node.running("u1"), [("good".to_owned(), 0)]);
+    assert_eq!(node.calls_of("u1", Operation::RunSandbox).len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_container_that_cannot_be_started_any_more_backs_off() {
+    let mut node = Node::new();
+    let crash = |seconds| Run::Exits { after: Duration::from_secs(seconds), code: 1 };
+    // Two quick ends, a run of an hour, and from then on it cannot even be started.
+    node.runtime.script(
+        "c",
+        Script::runs([crash(1), crash(1), crash(3600), Run::StartError("exec: not found".to_owned())]),
+    );
+    node.want([pod("web", "u1", &["c"])]);
+    node.until("three starts", 2 * MINUTE, |n| n.calls_of("u1", Operation::StartContainer).len() == 3).await;
+    sleep(3601 * SECOND).await;
+    sleep(10 * MINUTE).await;
+    let starts = node.calls_of("u1", Operation::StartContainer);
+    let pauses: Vec<_> = starts[3..].windows(2).map(|w| (w[1].at - w[0].at).as_secs()).collect();
+    assert_eq!(pauses, [10, 20, 40, 80, 160]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn pods_that_run_to_their_end_tell_it_and_stay_ended() {
+    let mut node = Node::new();
+    node.runtime.script("fine", Script::exits(SECOND, 0));
+    node.runtime.script("bad", Script::exits(2 * SECOND, 3));
+    let flaky = [Run::Exits { after: SECOND, code: 1 }, Run::Exits { after: SECOND, code: 0 }];
+    node.runtime.script("flaky", Script::runs(flaky));
+    node.want([
+        pod_with("never-fine", "u1", "Never", &["fine"]),
+        pod_with("never-bad", "u2", "Never", &["fine", "bad"]),
+        pod_with("retried", "u3", "OnFailure", &["flaky", "fine"]),
+    ]);
+    sleep(10 * MINUTE).await;
+    let phases = ["u1", "u2", "u3"].map(|uid| node.phase(uid).unwrap());
+    assert_eq!(phases, ["Succeeded", "Failed", "Succeeded"]);
+    assert_eq!(node.exit_codes("u2"), [("bad".to_owned(), 3), ("fine".to_owned(), 0)].into());
+    assert_eq!(["u1", "u2", "u3"].map(|uid| starts(&node, uid)), [1, 2, 3]);
+    assert_eq!(node.containers().len(), 5, "one dead instance of each container: {}", node.picture());
+    assert!(node.sandboxes().iter().all(|(_, _, ready)| !ready), "an ended pod holds its network");
+
+    // A new daemon takes them for what they are.
+    node.stop().await;
+    node.boot();
+    sleep(5 * MINUTE).await;
+    assert_eq!(["u1", "u2", "u3"].map(|uid| node.phase(uid).unwrap()), phases);
+    assert_eq!(["u1", "u2", "u3"].map(|uid| starts(&node, uid)), [1, 2, 3]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_sandbox_that_died_is_replaced_with_everything_in_it() {
+    let mut node = Node::new();
+    node.want([pod("web", "u1", &["a", "b"])]);
+    node.until("it runs", SECOND, |n| n.running("u1").len() == 2).await;
+    let sandbox = node.runtime.wire_sandboxes().remove(0).id;
+    node.runtime.kill_sandbox(&sandbox.as_str().into());
+    node.until("it runs anew", MINUTE, |n| n.running("u1") == [("a".to_owned(), 1), ("b".to_owned(), 1)])
+        .await;
+    sleep(5 * MINUTE).await;
+    let ready: Vec<_> = node.sandboxes().into_iter().filter(|(.., ready)| *ready).collect();
+    assert_eq!(ready, [("u1".to_owned(), 1, true)]);
+}
+
+/// Ends pods in no time, before any housekeeping, and writes down what is to become of their content.
+struct Recorder {
+    services: WorkerContext,
+    ends: Arc<Mutex<Vec<&'static str>>>,
+}
+
+#[async_trait]
+impl PodSyncer for Recorder {
+    fn memory(&self, pod: &PodRef) -> Memory {
+        self.services.memory(pod)
+    }
+
+    async fn news(&self) -> PodUid {
+        self.services.news().await
+    }
+
+    async fn perform(&self, work: &Work, memory: &mut Memory) -> Outcome {
+        let end = match work {
+            Work::Sync(_) => return self.services.perform(work, memory).await,
+            Work::Terminate { .. } => None,
+            Work::Finish { content: Content::Keep, .. } => Some("kept"),
+            Work::Finish { content: Content::Remove, .. } => Some("removed"),
+            Work::Reap { .. } => Some("reaped"),
+        };
+        self.ends.lock().unwrap().extend(end);
+        Outcome::Done { due: None }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pod_that_its_source_names_no_more_is_removed_without_waiting_for_housekeeping() {
+    let ends = Arc::new(Mutex::new(Vec::new()));
+    let recorded = ends.clone();
+    let mut node = Node::with(16, move |services| Arc::new(Recorder { services, ends: recorded.clone() }));
+    node.want([pod("web", "u1", &["c"])]);
+    node.until("it runs", SECOND, |n| n.running("u1").len() == 1).await;
+    node.want([]);
+    node.until("it ends", 5 * SECOND, |_| !ends.lock().unwrap().is_empty()).await;
+    assert_eq!(ends.lock().unwrap()[0], "removed");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_deleted_pod_left_in_the_runtime_is_removed_when_none_starts_or_stops() {
+    let quiet_period = QuietPeriod::default();
+    let shared = quiet_period.clone();
+    let mut node =
+        Node::with(16, move |services| Arc::new(WorkerContext { quiet_period: shared.clone(), ..services }));
+    let of_source = |name: &str, uid: &str, source: &str| {
+        let mut pod = (*pod(name, uid, &["c"])).clone();
+        let source = (CONFIG_SOURCE_ANNOTATION.to_owned(), source.to_owned());
+        pod.metadata.annotations.get_or_insert_default().extend([source]);
+        Arc::new(pod)
+    };
+    node.want([of_source("of-api", "u1", "api"), of_source("of-file", "u2", "file")]);
+    node.until("both run", SECOND, |n| n.running("u1").len() + n.running("u2").len() == 2).await;
+    node.want([]);
+    let others_start = async {
+        loop {
+            quiet_period.note_work();
+            sleep(SECOND / 10).await;
+        }
+    };
+    let seen = async {
+        node.until("the static pod, which a successor may wait for, is gone", LOOKS, |n| !n.has("u2")).await;
+        sleep(5 * SECOND).await;
+        assert!(node.has("u1") && node.running("u1").is_empty());
+    };
+    tokio::select! {
+        () = others_start => panic!("it never ends"),
+        () = seen => {}
+    }
+    node.until("the other one is gone too", LOOKS, |n| !n.has("u1") && n.directories().is_empty()).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_edited_manifest_starts_only_when_the_old_pod_is_gone() {
+    let mut node = Node::new();
+    let ignores = Script::forever().on_term(OnTerm::Ignores);
+    node.runtime.script("c", ignores);
+    node.want([pod("web", "old", &["c"])]);
+    node.until("the old one runs", SECOND, |n| n.running("old").len() == 1).await;
+    node.want([pod("web", "new", &["c"])]);
+    node.until("the new one runs", 2 * MINUTE, |n| n.running("new").len() == 1).await;
+    let stopped = node.calls_of("old", Operation::StopContainer).remove(0);
+    let last_of_old = node.changes_of("old").into_iter().map(|c| c.ended_at.unwrap()).max().unwrap();
+    let first_of_new = node.changes_of("new").remove(0);
+    assert_eq!(first_of_new.operation, Operation::RunSandbox);
+    assert!(last_of_old <= first_of_new.at, "the old pod was not gone yet");
+    let pause = first_of_new.at - stopped.at;
+    let grace = Duration::from_secs(30);
+    assert!(pause >= grace && pause <= grace + LOOKS, "{pause:?}");
+    node.until("nothing of the old one is left", MINUTE, |n| {
+        !n.has("old") && n.directories().iter().all(|d| !d.contains("old"))
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_gate_lets_so_many_through_and_the_oldest_first() {
+    let mut node = Node::with(2, |services| std::sync::Arc::new(services));
+    for operation in STARTS {
+        node.runtime.faults().add(Rule::new(operation, Fault::Delay(SECOND)));
+    }
+    let pods: Vec<_> =
+        (0..8).map(|i| seen_at(&pod(&format!("p{i}"), &format!("u{i}"), &["c"]), 1_000_000 - i)).collect();
+    node.want(pods);
+    node.until("all run", 2 * MINUTE, |n| (0..8).all(|i| n.running(&format!("u{i}")).len() == 1)).await;
+    assert_eq!(node.runtime.peak_in_flight(&STARTS), 2);
+    let finished = |i: usize| node.calls_of(&format!("u{i}"), Operation::StartContainer)[0].ended_at.unwrap();
+    // The first two enter while nobody waits; of those who wait, the oldest goes first.
+    let waited: Vec<_> = (0..8).map(finished).collect();
+    assert!(waited[7] < waited[4] && waited[6] < waited[3] && waited[5] < waited[2], "{waited:?}");
+}
+
+/// After a reboot a pod has a dead sandbox to stop before it can start, and the runtime may take long for the important one's.
+#[tokio::test(start_paused = true)]
+async fn after_a_reboot_an_important_pod_starts_first_however_long_it_takes_to_get_there() {
+    let mut node = Node::with(1, |services| Arc::new(services));
+    let mut critical = pod("critical", "u1", &["c"]);
+    Arc::make_mut(&mut critical).spec.as_mut().unwrap().priority = Some(2_000_000_000);
+    node.want([critical, pod("minor", "u2", &["c"])]);
+    let run = |attempt| {
+        move |n: &Node| ["u1", "u2"].iter().all(|uid| n.running(uid) == [("c".to_owned(), attempt)])
+    };
+    node.until("both run", MINUTE, run(0)).await;
+    node.stop().await;
+    for sandbox in node.runtime.wire_sandboxes() {
+        node.runtime.kill_sandbox(&sandbox.id.as_str().into());
+    }
+    let slow = Rule::new(Operation::StopSandbox, Fault::Delay(SECOND)).pod(&"u1".into());
+    node.runtime.faults().add(slow);
+    node.boot();
+    node.until("both run again", MINUTE, run(1)).await;
+    let made: Vec<_> =
+        node.runtime.calls_of(Operation::RunSandbox).into_iter().filter_map(|call| call.pod).collect();
+    assert_eq!(made[2..], [PodUid::from("u1"), PodUid::from("u2")]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn kills_pass_while_the_gate_is_full() {
+    let mut node = Node::with(1, |services| std::sync::Arc::new(services));
+    let old = pod("old", "u1", &["c"]);
+    node.want([old.clone()]);
+    node.until("it runs", SECOND, |n| n.running("u1").len() == 1).await;
+    node.runtime.faults().add(Rule::new(Operation::RunSandbox, Fault::Hang).times(1));
+    let (blocked, next) = (pod("blocked", "u2", &["c"]), pod("next", "u3", &["c"]));
+    node.want([old, blocked.clone()]);
+    node.until("the gate is full", SECOND, |n| n.calls_of("u2", Operation::RunSandbox).len() == 1).await;
+    node.want([blocked, next]);
+    node.until("the old one is gone", LOOKS, |n| !n.has("u1")).await;
+    assert!(node.calls_of("u3", Operation::RunSandbox).is_empty(), "the gate was not full");
+    node.runtime.faults().release();
+    node.until("the others run", MINUTE, |n| n.running("u2").len() + n.running("u3").len() == 2).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_clock_set_back_makes_no_running_container_old() {
+    let mut node = Node::new();
+    node.runtime.script("c", Script::runs([Run::Exits { after: SECOND, code: 1 }, Run::Forever]));
+    node.want([pod("web", "u1", &["c"])]);
+    node.until("it runs", SECOND, |n| n.running("u1").len() == 1).await;
+    node.set_clock(-24 * 3600);
+    node.until("it was restarted", 2 * MINUTE, |n| n.running("u1") == [("c".to_owned(), 1)]).await;
+    sleep(5 * MINUTE).await;
+    assert_eq!(node.running("u1"), [("c".to_owned(), 1)], "{}", node.picture());
+    assert_eq!(starts(&node, "u1"), 2);
+}

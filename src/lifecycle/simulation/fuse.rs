@@ -1,0 +1,108 @@
+//! The end of a daemon at a chosen await of its workers. Everything it does to pods, workers do: an end between two awaits
+//! is the same as one at the latter.
+
+use std::future::poll_fn;
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::task::Poll;
+
+use async_trait::async_trait;
+use tokio::sync::Notify;
+use tokio::time::Instant;
+
+use crate::types::{PodRef, PodUid};
+use crate::worker::{Memory, Outcome, PodSyncer, Work, WorkerContext};
+
+/// Burns by one with each poll of a worker. All clones are one fuse.
+#[derive(Clone, Default)]
+pub(super) struct Fuse {
+    state: Arc<Mutex<State>>,
+    blown: Arc<Notify>,
+}
+
+#[derive(Default)]
+struct State {
+    left: Option<usize>,
+    is_blown: bool,
+}
+
+impl Fuse {
+    /// Workers are polled so many times more, and never again.
+    pub(super) fn light(&self, polls: usize) {
+        *self.lock() = State { left: Some(polls), is_blown: false };
+    }
+
+    /// Workers are polled as they like.
+    pub(super) fn renew(&self) {
+        *self.lock() = State::default();
+    }
+
+    /// Whether no worker is polled any more.
+    pub(super) fn is_blown(&self) -> bool {
+        self.lock().is_blown
+    }
+
+    /// Whether it was lit and did not blow.
+    pub(super) fn was_lit_for_nothing(&self) -> bool {
+        let state = self.lock();
+        state.left.is_some() && !state.is_blown
+    }
+
+    /// Waits until no worker is polled any more.
+    pub(super) async fn blown(&self) {
+        while !self.is_blown() {
+            self.blown.notified().await;
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap()
+    }
+
+    /// Whether a worker may be polled once more.
+    fn burn(&self) -> bool {
+        let mut state = self.lock();
+        match &mut state.left {
+            None => return true,
+            Some(0) => {}
+            Some(left) => {
+                *left -= 1;
+                return true;
+            }
+        }
+        if !state.is_blown {
+            state.is_blown = true;
+            self.blown.notify_one();
+        }
+        false
+    }
+}
+
+/// Performs the work of pods until the fuse is blown.
+pub(super) struct Fused {
+    pub(super) services: WorkerContext,
+    pub(super) fuse: Fuse,
+}
+
+#[async_trait]
+impl PodSyncer for Fused {
+    fn memory(&self, pod: &PodRef) -> Memory {
+        self.services.memory(pod)
+    }
+
+    async fn perform(&self, work: &Work, memory: &mut Memory) -> Outcome {
+        let mut performing = self.services.perform(work, memory);
+        let fused = poll_fn(|context| match self.fuse.burn() {
+            true => performing.as_mut().poll(context),
+            false => Poll::Pending,
+        });
+        fused.await
+    }
+
+    async fn news(&self) -> PodUid {
+        self.services.news().await
+    }
+
+    fn scheduled(&self, pod: &PodUid, due: Option<Instant>) {
+        self.services.scheduled(pod, due);
+    }
+}

@@ -1,0 +1,77 @@
+//! What must hold once nothing goes wrong any more.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::world::World;
+use crate::cri::Operation;
+use crate::status::Activity;
+
+/// What a daemon with nothing to do asks of the runtime.
+const IDLE_CALLS: [Operation; 3] =
+    [Operation::ListSandboxes, Operation::ListContainers, Operation::ContainerEvents];
+
+impl World {
+    /// Whether everything is as it should be; otherwise what is not.
+    pub(super) fn unsettled(&self) -> Option<String> {
+        let node = &self.node;
+        let is_wanted = |uid: &str| self.wanted.contains_key(uid);
+        if let Some(left) = node.containers().iter().find(|c| !is_wanted(&c.uid)) {
+            return Some(format!("{left:?} is left"));
+        }
+        if let Some(left) = node.sandboxes().iter().find(|(uid, ..)| !is_wanted(uid)) {
+            return Some(format!("sandbox {left:?} is left"));
+        }
+        let belongs = |directory: &String| {
+            self.wanted.keys().any(|uid| directory == uid || directory.ends_with(&format!("_{uid}")))
+        };
+        if let Some(left) = node.directories().iter().find(|directory| !belongs(directory)) {
+            return Some(format!("directory {left} is left"));
+        }
+        self.wanted.keys().find_map(|uid| self.unsettled_pod(uid))
+    }
+
+    fn unsettled_pod(&self, uid: &str) -> Option<String> {
+        let node = &self.node;
+        let mut names = self.containers_of(uid);
+        let is_job = names == ["job"];
+        if is_job {
+            names.clear();
+        }
+        let running: Vec<String> = node.running(uid).into_iter().map(|(name, _)| name).collect();
+        let ready = node.sandboxes().into_iter().filter(|(owner, _, ready)| owner == uid && *ready).count();
+        let (phase, activity) = (node.phase(uid), node.activity(uid));
+        let expected = if is_job { (0, "Succeeded") } else { (1, "Running") };
+        let is_right = running == names && (ready, phase.as_deref()) == (expected.0, Some(expected.1));
+        (!is_right || activity != Some(Activity::Idle)).then(|| {
+            format!(
+                "{uid} should run {names:?}: {running:?} in {ready} ready sandboxes, {phase:?}, {activity:?}"
+            )
+        })
+    }
+
+    /// Stays as it is for a few minutes, in which every pod is looked at again, and asks no more than it must.
+    pub(super) async fn stays(&mut self) -> Result<(), String> {
+        let (node, begin) = (&self.node, Instant::now());
+        let before = node.containers();
+        let first = node.runtime.calls().len();
+        tokio::time::sleep(Duration::from_secs(200)).await;
+        if node.containers() != before {
+            return Err(format!("was {before:#?}"));
+        }
+        let (calls, _) = node.runtime.calls_after(first);
+        if let Some(call) = calls.iter().find(|call| !IDLE_CALLS.contains(&call.operation)) {
+            return Err(format!("an idle daemon asks {call:?}"));
+        }
+        let most = usize::try_from(begin.elapsed().as_secs()).unwrap_or(0) * 2 + 20;
+        if calls.len() > most {
+            return Err(format!("an idle daemon makes {} calls", calls.len()));
+        }
+        // Of the dead one instance of each container is kept.
+        let mut dead: Vec<_> = before.into_iter().filter(|c| !c.runs).map(|c| (c.uid, c.name)).collect();
+        let all = dead.len();
+        dead.dedup();
+        if dead.len() == all { Ok(()) } else { Err("more than one dead container of a name".to_owned()) }
+    }
+}

@@ -1,0 +1,130 @@
+//! What the node is to run: pods in a few slots, told as they are or written down as manifests and read back.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::{EnvVar, Pod};
+
+use super::super::testing::pod_with;
+use crate::admission::AdoptedPod;
+use crate::pod::DesiredPods;
+use crate::source::testing::DirectoryReader;
+use crate::source::{SourceState, StaticPod};
+
+/// A pod as its owner writes it.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Wish {
+    pub(super) name: String,
+    pub(super) uid: String,
+    pub(super) policy: &'static str,
+    pub(super) containers: Vec<&'static str>,
+    /// Part of the definition of its containers.
+    pub(super) version: usize,
+}
+
+impl Wish {
+    fn pod(&self) -> Arc<Pod> {
+        let mut pod = Pod::clone(&pod_with(&self.name, &self.uid, self.policy, &self.containers));
+        for container in pod.spec.iter_mut().flat_map(|spec| &mut spec.containers) {
+            let value = Some(self.version.to_string());
+            container.env = Some(vec![EnvVar { name: "VERSION".to_owned(), value, value_from: None }]);
+        }
+        Arc::new(pod)
+    }
+
+    fn manifest(&self) -> String {
+        let containers: Vec<String> = self.containers.iter().map(|name| {
+            let version = self.version;
+            format!("{{name: {name}, image: img, imagePullPolicy: IfNotPresent, env: [{{name: VERSION, value: \"{version}\"}}]}}")
+        }).collect();
+        let (name, uid, policy) = (&self.name, &self.uid, self.policy);
+        format!(
+            "apiVersion: v1\nkind: Pod\nmetadata: {{name: {name}, uid: {uid}}}\nspec:\n  restartPolicy: {policy}\n  \
+             terminationGracePeriodSeconds: 30\n  containers: [{}]\n",
+            containers.join(", ")
+        )
+    }
+}
+
+fn static_pod(slot: usize, pod: &Arc<Pod>) -> Arc<StaticPod> {
+    let file = PathBuf::from(format!("{slot}.yaml"));
+    Arc::new(StaticPod { pod: pod.clone(), file, unsupported: Vec::new() })
+}
+
+/// Where the pods come from.
+pub(super) enum Source {
+    /// A value; an unchanged pod stays the same value.
+    PodStatusEntry(BTreeMap<usize, (Wish, Arc<Pod>)>),
+    /// A directory. It outlives daemons; what was read of it does not.
+    Directory { path: PathBuf, reader: Box<DirectoryReader> },
+}
+
+impl Source {
+    pub(super) fn told() -> Self {
+        Self::PodStatusEntry(BTreeMap::new())
+    }
+
+    pub(super) fn directory(root: &Path) -> Self {
+        let path = root.join("manifests");
+        fs::create_dir(&path).unwrap();
+        Self::Directory { reader: Box::new(DirectoryReader::new(&path, &[])), path }
+    }
+
+    /// Puts a wish into a slot, in place of the one there is.
+    pub(super) fn put(&mut self, slot: usize, wish: &Wish) {
+        match self {
+            Self::PodStatusEntry(pods) => {
+                if pods.get(&slot).is_none_or(|(known, _)| known != wish) {
+                    pods.insert(slot, (wish.clone(), wish.pod()));
+                }
+            }
+            Self::Directory { path, .. } => {
+                // As careful people write: whole or not at all.
+                let new = path.join(".new");
+                fs::write(&new, wish.manifest()).unwrap();
+                fs::rename(new, path.join(format!("{slot}.yaml"))).unwrap();
+            }
+        }
+    }
+
+    pub(super) fn remove(&mut self, slot: usize) {
+        match self {
+            Self::PodStatusEntry(pods) => _ = pods.remove(&slot),
+            Self::Directory { path, .. } => _ = fs::remove_file(path.join(format!("{slot}.yaml"))),
+        }
+    }
+
+    /// Half a manifest stands in place of a whole one. Whether there is one to break.
+    pub(super) fn damage(&mut self, slot: usize) -> bool {
+        let Self::Directory { path, .. } = self else { return false };
+        let file = path.join(format!("{slot}.yaml"));
+        let Ok(whole) = fs::read(&file) else { return false };
+        fs::write(file, &whole[..whole.len() / 2]).is_ok()
+    }
+
+    /// A new daemon knows of what was read before what was stored of it.
+    pub(super) fn forget(&mut self, adopted: &[AdoptedPod]) {
+        if let Self::Directory { path, reader } = self {
+            let known: Vec<StaticPod> = adopted.iter().filter_map(AdoptedPod::of_manifest).collect();
+            **reader = DirectoryReader::new(path, &known);
+        }
+    }
+
+    /// What the node is to run as of now.
+    pub(super) fn read(&mut self, now: Timestamp) -> (SourceState, DesiredPods) {
+        let state = match self {
+            Self::PodStatusEntry(pods) => SourceState {
+                ready: true,
+                pods: pods.iter().map(|(slot, (_, pod))| static_pod(*slot, pod)).collect(),
+                problems: Vec::new(),
+            },
+            Self::Directory { reader, .. } => reader.read(now),
+        };
+        let pods = state.pods.iter().map(|pod| pod.pod.clone()).collect();
+        let wanted = DesiredPods { ready: state.ready, pods, ..DesiredPods::default() };
+        (state, wanted)
+    }
+}

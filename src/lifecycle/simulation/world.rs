@@ -1,0 +1,223 @@
+//! One simulation: a node, what it is to run, and the run from the first step to the calm after the last.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::Pod;
+use rand::rngs::StdRng;
+use rand::{Rng, SeedableRng};
+use tokio::time::{Instant, sleep};
+
+use super::super::testing::Node;
+use super::checker::Checker;
+use super::fuse::{Fuse, Fused};
+use super::source::{Source, Wish};
+use super::trace::Trace;
+use crate::cri::fake::{EventMode, OnTerm, Script, What};
+use crate::pod::pod_ref;
+use crate::pod::pod_uid;
+
+const SECOND: Duration = Duration::from_secs(1);
+const MINUTE: Duration = Duration::from_secs(60);
+
+/// Starts the gate lets through at once.
+const BOUND: usize = 2;
+
+pub(super) struct World {
+    pub(super) seed: u64,
+    pub(super) random: StdRng,
+    pub(super) node: Node,
+    pub(super) fuse: Fuse,
+    pub(super) source: Source,
+    /// What was last put into each slot, whether or not it is there now.
+    pub(super) wishes: BTreeMap<usize, Wish>,
+    /// What the daemon was last told to run, by UID.
+    pub(super) wanted: BTreeMap<String, Arc<Pod>>,
+    pub(super) versions: usize,
+    /// How likely it is that a fault comes true.
+    pub(super) foulness: f64,
+    pub(super) checker: Checker,
+    pub(super) trace: Trace,
+    steps: usize,
+}
+
+impl World {
+    pub(super) fn new(seed: u64, keeps_trace: bool) -> Self {
+        let fuse = Fuse::default();
+        let fused = fuse.clone();
+        let node =
+            Node::seeded(seed, BOUND, move |services| Arc::new(Fused { services, fuse: fused.clone() }));
+        node.runtime.take_turns();
+        let asked = |after| OnTerm::Exits { after, code: 0 };
+        node.runtime.script("deaf", Script::forever().on_term(OnTerm::Ignores));
+        node.runtime.script("slow", Script::forever().on_term(asked(5 * SECOND)));
+        node.runtime.script("crash", Script::exits(SECOND, 1));
+        node.runtime.script("job", Script::exits(40 * SECOND, 0));
+        // Manifests cost more time than all the rest.
+        let source = if seed.is_multiple_of(4) { Source::directory(node.root()) } else { Source::told() };
+        let mut checker = Checker::new(BOUND);
+        checker.booted(&[]);
+        Self {
+            seed,
+            random: StdRng::seed_from_u64(seed),
+            node,
+            fuse,
+            source,
+            wishes: BTreeMap::new(),
+            wanted: BTreeMap::new(),
+            versions: 0,
+            foulness: 0.1,
+            checker,
+            trace: Trace::new(keeps_trace),
+            steps: 0,
+        }
+    }
+
+    /// So many steps, and the calm after them.
+    pub(super) async fn run(mut self, steps: usize) -> Trace {
+        while self.steps < steps {
+            self.steps += 1;
+            self.step().await;
+            let pause = self.pause();
+            self.pass(pause).await;
+        }
+        self.settle().await;
+        let history = self.node.runtime.history_after(0);
+        let starts = history.iter().filter(|h| h.what == What::Started).count();
+        assert!(starts > steps / 20, "only {starts} containers were ever started");
+        std::mem::replace(&mut self.trace, Trace::new(false))
+    }
+
+    /// Tells the daemon what the sources want now, if one runs.
+    pub(super) fn tell(&mut self) {
+        let (state, wanted) = self.source.read(self.node.now());
+        self.node.note(&state, &wanted);
+        let pods = wanted.pods.iter().map(|pod| (pod_uid(pod).to_string(), pod.clone()));
+        let new: BTreeMap<String, Arc<Pod>> = pods.collect();
+        for (uid, pod) in &self.wanted {
+            match new.get(uid) {
+                None => self.checker.unwanted(uid),
+                Some(now) if !Arc::ptr_eq(pod, now) => self.checker.disturb(uid),
+                Some(_) => {}
+            }
+        }
+        new.values().for_each(|pod| self.checker.wanted(&pod_ref(pod)));
+        self.wanted = new;
+        self.node.tell(wanted.ready, wanted.pods);
+    }
+
+    /// Names of a wanted pod's containers, sorted.
+    pub(super) fn containers_of(&self, uid: &str) -> Vec<String> {
+        let containers = self.wanted[uid].spec.iter().flat_map(|spec| &spec.containers);
+        let mut names: Vec<String> = containers.map(|container| container.name.clone()).collect();
+        names.sort();
+        names
+    }
+
+    pub(super) fn duration(&mut self, longest: Duration) -> Duration {
+        Duration::from_millis((longest.as_secs_f64() * 1000.0 * self.random.random::<f64>()) as u64)
+    }
+
+    /// Mostly short, so that steps meet; long enough now and then for back-offs to run out.
+    fn pause(&mut self) -> Duration {
+        let longest = match self.random.random_range(0..1000) {
+            0..1 => 2 * MINUTE,
+            1..20 => 10 * SECOND,
+            20..200 => 2 * SECOND,
+            _ => SECOND / 5,
+        };
+        self.duration(longest)
+    }
+
+    /// Time goes by; a daemon whose fuse blows meanwhile is followed by another.
+    pub(super) async fn pass(&mut self, time: Duration) {
+        let end = Instant::now() + time;
+        loop {
+            let blown = self.fuse.clone();
+            tokio::select! {
+                biased;
+                () = blown.blown() => {
+                    self.trace.step("the daemon ends at an await".to_owned());
+                    self.restart_daemon(Duration::ZERO).await;
+                }
+                // Cancel-safe: it only waits, as does the other arm.
+                () = tokio::time::sleep_until(end) => break,
+            }
+        }
+        self.look();
+    }
+
+    /// The daemon ends, and another one begins after a while.
+    pub(super) async fn restart_daemon(&mut self, after: Duration) {
+        self.node.stop().await;
+        self.fuse.renew();
+        sleep(after).await;
+        self.look();
+        let adopted = self.node.bequeathed();
+        self.source.forget(&adopted);
+        self.checker.booted(&adopted);
+        self.node.tell(false, []);
+        self.node.boot();
+        if self.random.random_bool(0.5) {
+            // The sources take a while to be read.
+            let reading = self.duration(2 * SECOND);
+            sleep(reading).await;
+        }
+        self.tell();
+    }
+
+    pub(super) fn look(&mut self) {
+        if let Err(broken) = self.checker.look(&self.node, &mut self.trace) {
+            panic!("step {}: {broken}", self.steps);
+        }
+        // Now and then the disk is behind: what a daemon stored last is lost when it ends then.
+        if !self.fuse.is_blown() && self.random.random_bool(0.8) {
+            self.node.sync_store();
+        }
+    }
+
+    /// Nothing goes wrong any more: after a while everything is as it should be, and stays so.
+    async fn settle(&mut self) {
+        self.trace.step("calm".to_owned());
+        if self.fuse.is_blown() || !self.node.is_up() {
+            self.restart_daemon(Duration::ZERO).await;
+        }
+        self.fuse.renew();
+        self.node.runtime.faults().clear();
+        self.node.runtime.faults().release();
+        self.node.runtime.script("crash", Script::forever());
+        self.node.runtime.set_event_mode(EventMode::Pods);
+        for (slot, wish) in self.wishes.clone() {
+            self.source.put(slot, &wish);
+        }
+        self.tell();
+        // The crashing containers that run still have their last crash before them.
+        self.pass(MINUTE).await;
+        let deadline = Instant::now() + 20 * MINUTE;
+        while let Some(problem) = self.unsettled() {
+            assert!(Instant::now() < deadline, "{problem}\n{}", self.node.picture());
+            self.pass(5 * SECOND).await;
+        }
+        // What was just done may still be looked at.
+        self.pass(10 * SECOND).await;
+        if let Err(problem) = self.stays().await {
+            panic!("{problem}\n{}", self.node.picture());
+        }
+        self.look();
+    }
+}
+
+impl Drop for World {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            eprintln!(
+                "{}\nseed {} failed in step {}; again:\n    HOSTLET_SIMULATION_SEED={} cargo test --lib lifecycle::simulation",
+                self.trace.picture(),
+                self.seed,
+                self.steps,
+                self.seed
+            );
+        }
+    }
+}

@@ -1,0 +1,167 @@
+//! A disk that hangs: the sweep waits for it, the pods do not. A whole node in memory, in paused time.
+
+use std::collections::HashSet;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use k8s_openapi::api::core::v1::Pod;
+use tokio::sync::watch;
+use tokio::time::sleep;
+
+use super::Janitor;
+use super::testing::{Node, pod};
+use crate::cri::Operation;
+use crate::cri::fake::{Fault, Rule};
+use crate::housekeeping::HostJanitor;
+use crate::types::{ContainerId, PodUid};
+
+const SECOND: Duration = Duration::from_secs(1);
+const MINUTE: Duration = Duration::from_secs(60);
+
+/// What of the janitor's work hangs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Hangs {
+    Nothing,
+    Looking,
+    Removing,
+    Sharing,
+}
+
+/// The janitor of a host whose disk hangs when a test says so. What has begun goes on when it does no more.
+struct OnBadDisk {
+    janitor: HostJanitor,
+    hangs: watch::Receiver<Hangs>,
+    /// For how many pods each sharing was.
+    shared: Arc<Mutex<Vec<usize>>>,
+}
+
+impl OnBadDisk {
+    async fn while_not(&self, step: Hangs) {
+        self.hangs.clone().wait_for(|hangs| *hangs != step).await.unwrap();
+    }
+}
+
+#[async_trait]
+impl Janitor for OnBadDisk {
+    async fn found(&self) -> HashSet<PodUid> {
+        self.while_not(Hangs::Looking).await;
+        self.janitor.found().await
+    }
+
+    async fn remove(&self, gone: HashSet<PodUid>, running: HashSet<ContainerId>) {
+        self.while_not(Hangs::Removing).await;
+        self.janitor.remove(gone, running).await;
+    }
+
+    async fn share(&self, active: Vec<Arc<Pod>>) {
+        self.shared.lock().unwrap().push(active.len());
+        self.while_not(Hangs::Sharing).await;
+        self.janitor.share(active).await;
+    }
+
+    fn forget(&self, known: &HashSet<PodUid>) {
+        self.janitor.forget(known);
+    }
+}
+
+fn node_on_bad_disk(hangs: &watch::Sender<Hangs>) -> Node {
+    let hangs = hangs.subscribe();
+    Node::with_janitor(move |janitor| {
+        Arc::new(OnBadDisk { janitor, hangs: hangs.clone(), shared: Arc::default() })
+    })
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_pods_share_follows_them_while_a_source_cannot_be_read() {
+    let shared = Arc::new(Mutex::new(Vec::new()));
+    let (recorded, hangs) = (shared.clone(), watch::Sender::new(Hangs::Nothing).subscribe());
+    let mut node = Node::with_janitor(move |janitor| {
+        Arc::new(OnBadDisk { janitor, hangs: hangs.clone(), shared: recorded.clone() })
+    });
+    node.tell(false, [pod("web", "u1", &["c"]), pod("db", "u2", &["c"])]);
+    sleep(5 * MINUTE).await;
+    assert_eq!(*shared.lock().unwrap(), [2], "once, for nothing else changed");
+    node.tell(true, [pod("web", "u1", &["c"])]);
+    sleep(MINUTE).await;
+    assert_eq!(shared.lock().unwrap().last(), Some(&1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn pods_start_and_end_while_the_sweep_hangs() {
+    for step in [Hangs::Looking, Hangs::Removing, Hangs::Sharing] {
+        let hangs = watch::Sender::new(Hangs::Nothing);
+        let mut node = node_on_bad_disk(&hangs);
+        node.want([pod("web", "u1", &["c"])]);
+        node.until("it runs", SECOND, |n| n.running("u1").len() == 1).await;
+        hangs.send_replace(step);
+        // Several passes of housekeeping, all into the disk that hangs.
+        sleep(5 * MINUTE).await;
+        node.leave_directory("left");
+        node.want([pod("web", "u1", &["c"]), pod("db", "u2", &["c"])]);
+        node.until("another runs", SECOND, |n| n.running("u2").len() == 1).await;
+        node.want([pod("db", "u2", &["c"])]);
+        node.until("and the first is gone", 10 * SECOND, |n| !n.has("u1")).await;
+
+        hangs.send_replace(Hangs::Nothing);
+        node.until("what was left is swept", 2 * MINUTE, |n| !n.directories().contains(&"left".to_owned()))
+            .await;
+        assert_eq!(node.running("u2").len(), 1, "{step:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pod_that_comes_again_waits_until_what_was_left_of_it_is_removed() {
+    let hangs = watch::Sender::new(Hangs::Removing);
+    let mut node = node_on_bad_disk(&hangs);
+    node.leave_directory("u1");
+    node.want([]);
+    sleep(5 * SECOND).await;
+    // Its directory is being removed: had the pod started, it would lose what it has just made there.
+    node.want([pod("web", "u1", &["c"]), pod("db", "u2", &["c"])]);
+    node.until("the other runs", SECOND, |n| n.running("u2").len() == 1).await;
+    sleep(5 * MINUTE).await;
+    assert!(!node.has("u1"), "{}", node.picture());
+
+    hangs.send_replace(Hangs::Nothing);
+    node.until("it runs", SECOND, |n| n.running("u1").len() == 1).await;
+    sleep(5 * MINUTE).await;
+    assert!(node.directories().iter().any(|d| d == "u1"), "{:?}", node.directories());
+    assert_eq!((node.running("u1").len(), node.running("u2").len()), (1, 1));
+
+    // One that is gone again before the removal ended never was.
+    node.stop().await;
+    node.leave_directory("u3");
+    hangs.send_replace(Hangs::Removing);
+    node.boot();
+    sleep(5 * SECOND).await;
+    let stay = [pod("web", "u1", &["c"]), pod("db", "u2", &["c"])];
+    node.want(stay.iter().cloned().chain([pod("late", "u3", &["c"])]));
+    sleep(5 * SECOND).await;
+    node.want(stay);
+    hangs.send_replace(Hangs::Nothing);
+    sleep(5 * MINUTE).await;
+    assert!(!node.has("u3") && !node.directories().contains(&"u3".to_owned()));
+    assert!(node.changes_of("u3").is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_the_runtime_may_still_have_keeps_its_directory() {
+    for fault in [Fault::Hang, Fault::fail("boom")] {
+        let mut node = Node::new();
+        node.want([pod("web", "u1", &["c"])]);
+        node.until("it runs", SECOND, |n| n.running("u1").len() == 1).await;
+        let kept = node.directories();
+        node.stop().await;
+        node.runtime.faults().add(Rule::new(Operation::ContainerStatus, fault.clone()));
+        node.want([]);
+        node.boot();
+        sleep(5 * MINUTE).await;
+        assert_eq!(node.running("u1").len(), 1, "nobody can say what it is, so nobody ends it");
+        assert_eq!(node.directories(), kept, "{fault:?}");
+
+        node.runtime.faults().clear();
+        node.runtime.faults().release();
+        node.until("nothing is left", 2 * MINUTE, |n| !n.has("u1") && n.directories().is_empty()).await;
+    }
+}

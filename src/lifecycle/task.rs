@@ -1,0 +1,354 @@
+//! The table's task: brings together what the sources want, what the runtime has and where each pod is in its life.
+
+use std::collections::{BTreeMap, HashSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use k8s_openapi::api::core::v1::Pod;
+use rand::Rng;
+use rand::rngs::StdRng;
+use tokio::sync::watch;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use super::lifecycles::{Effect, PodLifecycles};
+use super::state::{KillRequest, PodUpdate, UpdateKind, UpdateSubject};
+use super::sweep::{Sweep, Swept};
+use super::workers::{Word, Workers};
+use crate::cri::ContainerState;
+use crate::gate::StartPriority;
+use crate::node::NodeAddresses;
+use crate::pleg::PlegHandle;
+use crate::pod::StatusOverride;
+use crate::pod::{DesiredPods, pod_ref, pod_uid};
+use crate::types::{ContainerId, PodUid};
+use crate::worker::{Outcome, PodSyncer, Report, Retry};
+
+/// Pause between two passes of housekeeping when nothing asks for one earlier: the kubelet's container GC period.
+const HOUSEKEEPING_PERIOD: Duration = Duration::from_secs(60);
+
+/// Pause between a change that asks for housekeeping and the pass, so that a burst needs one pass.
+const HOUSEKEEPING_DELAY: Duration = Duration::from_millis(200);
+
+/// Pause before the runtime's leftovers are looked at again when they could not be judged yet.
+const UNREADY_RETRY: Duration = Duration::from_secs(1);
+
+/// Keeps the host in order around the pods.
+#[async_trait]
+pub trait Janitor: Send + Sync + 'static {
+    /// The pods that the host has something of: directories, logs, cgroups. Takes as long as the disk does.
+    async fn found(&self) -> HashSet<PodUid>;
+
+    /// Removes what the host has of pods that are `gone`; and links to logs that are gone, but for those of `running`
+    /// containers. Errors are logged, and tried again at the next pass.
+    async fn remove(&self, gone: HashSet<PodUid>, running: HashSet<ContainerId>);
+
+    /// Takes in which pods may use resources, for what is shared between them.
+    async fn share(&self, active: Vec<Arc<Pod>>);
+
+    /// Forgets what is told of pods that are not in `known`.
+    fn forget(&self, known: &HashSet<PodUid>);
+}
+
+/// The table, to be run by the app.
+pub struct PodTable {
+    lives: PodLifecycles,
+    workers: Workers,
+    pleg: PlegHandle,
+    wanted: watch::Receiver<DesiredPods>,
+    janitor: Arc<dyn Janitor>,
+    sweep: Sweep,
+    desired: BTreeMap<PodUid, Arc<Pod>>,
+    /// Pods of the daemon before this one that no source has named yet.
+    adopted: BTreeMap<PodUid, Arc<Pod>>,
+    /// Pods that were ended because the wish was so.
+    ended: HashSet<PodUid>,
+    /// Whether every source had been read when `desired` was taken. Not read from `wanted`, which may know more by now.
+    is_desired_complete: bool,
+    /// When the next pass of housekeeping is due.
+    housekeeping: Instant,
+    /// Whether `desired` changed since what pods share was last told of it.
+    is_share_due: bool,
+    chance: StdRng,
+    /// What statuses say of the node's addresses.
+    addresses: NodeAddresses,
+}
+
+impl PodTable {
+    /// A table over what `wanted` names. `resync` is `syncFrequency`; `chance` keeps pods from marching in step.
+    pub fn new(
+        wanted: watch::Receiver<DesiredPods>,
+        pleg: PlegHandle,
+        syncer: Arc<dyn PodSyncer>,
+        janitor: Arc<dyn Janitor>,
+        resync: Duration,
+        chance: StdRng,
+    ) -> Self {
+        Self {
+            lives: PodLifecycles::new(resync),
+            workers: Workers::new(syncer),
+            pleg,
+            wanted,
+            sweep: Sweep::new(janitor.clone()),
+            janitor,
+            desired: BTreeMap::new(),
+            adopted: BTreeMap::new(),
+            ended: HashSet::new(),
+            is_desired_complete: false,
+            housekeeping: Instant::now(),
+            is_share_due: true,
+            chance,
+            addresses: NodeAddresses::fixed([]),
+        }
+    }
+
+    /// The same on a node with these addresses: when they change, all pods are worked on anew, as their statuses have them, and
+    /// as a container may wait for one.
+    pub fn at(mut self, addresses: NodeAddresses) -> Self {
+        self.addresses = addresses;
+        self
+    }
+
+    /// The same after a daemon that had admitted these, in that order. Those that no source names are ended, once every
+    /// source was read: before a successor of the same full name starts, and though the runtime may have nothing of them.
+    pub fn after(mut self, adopted: impl IntoIterator<Item = Arc<Pod>>) -> Self {
+        for pod in adopted {
+            self.lives.take_over(pod.clone());
+            self.adopted.insert(pod_uid(&pod), pod);
+        }
+        self
+    }
+
+    /// Runs until cancelled. Work under way is cancelled then: pods go on running.
+    pub async fn run(mut self, cancel: CancellationToken) {
+        self.take_wanted();
+        let changes = self.pleg.changes().clone();
+        let syncer = self.workers.syncer().clone();
+        let mut wanted = self.wanted.clone();
+        let mut wanted_ended = false;
+        let mut addresses = self.addresses.clone();
+        loop {
+            let due = self.lives.next_due();
+            // Biased, so that what happens at one moment is taken in in the same order in every run: orders first, what the
+            // runtime tells last. None of them starves the others: wishes, changes and news are conflated, outcomes
+            // and moments that are due come from work given out here.
+            tokio::select! {
+                biased;
+                // Cancel-safe: waiting for a token takes nothing.
+                () = cancel.cancelled() => return self.workers.end().await,
+                // Cancel-safe: a watch marks its value seen only when `changed` returns.
+                changed = wanted.changed(), if !wanted_ended => match changed {
+                    Ok(()) => self.take_wanted(),
+                    Err(_) => wanted_ended = true,
+                },
+                // Cancel-safe: a word is taken only when it is returned.
+                (uid, word) = self.workers.next_word() => {
+                    let effects = match word {
+                        Word::Said(Report::Done(outcome)) => self.completed(&uid, outcome),
+                        Word::Said(Report::News) => self.lives.wake(&uid),
+                        // Of no matter if it had nothing to do.
+                        Word::Died => self.completed(&uid, Outcome::Failed(Retry::BackOff)),
+                    };
+                    self.carry_out(effects);
+                }
+                // Cancel-safe: a sleep to a fixed moment takes nothing.
+                () = sleep_until(due) => {
+                    let effects = self.lives.due(Instant::now());
+                    self.carry_out(effects);
+                }
+                // Cancel-safe: as above.
+                () = tokio::time::sleep_until(self.housekeeping) => self.housekeep(),
+                // Cancel-safe: what is under way lives in the sweep.
+                swept = self.sweep.next() => match swept {
+                    Swept::Found(found) => self.remove_left(found),
+                    // Pods that were held back come with it.
+                    Swept::Done => self.create_missing(),
+                },
+                // Cancel-safe: the queue gives a change only when `next` returns it.
+                change = changes.next() => {
+                    let effects = self.lives.wake(&change.uid);
+                    self.carry_out(effects);
+                    if self.lives.stage(&change.uid).is_none() {
+                        self.ask_for_housekeeping();
+                    }
+                }
+                // Cancel-safe: see there.
+                () = addresses.changed() => self.wake_all(),
+                // Cancel-safe: news are taken only when they are returned.
+                uid = syncer.news() => {
+                    let effects = self.lives.wake(&uid);
+                    self.carry_out(effects);
+                }
+            }
+        }
+    }
+
+    fn completed(&mut self, uid: &PodUid, outcome: Outcome) -> Vec<Effect> {
+        let chance = self.chance.random();
+        let effects = self.lives.completed(uid, outcome, Instant::now(), chance);
+        self.workers.scheduled(uid, self.lives.due_of(uid));
+        effects
+    }
+
+    fn wake_all(&mut self) {
+        let uids: Vec<PodUid> = self.desired.keys().cloned().collect();
+        for uid in uids {
+            let effects = self.lives.wake(&uid);
+            self.carry_out(effects);
+        }
+    }
+
+    fn carry_out(&mut self, effects: Vec<Effect>) {
+        for effect in effects {
+            if let Effect::Stop(_) = &effect {
+                self.ask_for_housekeeping();
+            }
+            self.workers.carry_out(effect);
+        }
+    }
+
+    fn ask_for_housekeeping(&mut self) {
+        self.housekeeping = self.housekeeping.min(Instant::now() + HOUSEKEEPING_DELAY);
+    }
+
+    fn update(&mut self, kind: UpdateKind, pod: Arc<Pod>) {
+        let uid = pod_uid(&pod);
+        // Comes when the sweep is done; one that is removed again until then never was.
+        if self.sweep.is_removing(&uid) && self.lives.stage(&uid).is_none() {
+            return;
+        }
+        let effects = self.lives.update(PodUpdate { kind, subject: UpdateSubject::Spec(pod), kill: None });
+        self.carry_out(effects);
+    }
+
+    /// Compares what the sources want with what they wanted: removals first, so that a static pod's successor finds it
+    /// ending; then the pods in the order in which they may pass the start gate.
+    fn take_wanted(&mut self) {
+        let mut wanted = self.wanted.borrow_and_update().clone();
+        self.is_desired_complete = wanted.ready;
+        let new: HashSet<PodUid> = wanted.pods.iter().map(|pod| pod_uid(pod)).collect();
+        let gone: Vec<PodUid> = self.desired.keys().filter(|uid| !new.contains(*uid)).cloned().collect();
+        for uid in gone {
+            if let Some(pod) = self.desired.remove(&uid) {
+                tracing::info!(pod = %pod_ref(&pod), %uid, "pod removed from its source");
+                self.update(UpdateKind::Remove, pod);
+            }
+        }
+        self.adopted.retain(|uid, _| !new.contains(uid));
+        if wanted.ready {
+            for (uid, pod) in std::mem::take(&mut self.adopted) {
+                tracing::info!(pod = %pod_ref(&pod), %uid, "pod was removed from its source while hostlet was not running");
+                self.update(UpdateKind::Remove, pod);
+            }
+        }
+        wanted.pods.sort_by_cached_key(|pod| StartPriority::of(pod));
+        for pod in wanted.pods {
+            let reference = pod_ref(&pod);
+            match self.desired.insert(reference.uid.clone(), pod.clone()) {
+                None => {
+                    tracing::info!(pod = %reference, uid = %reference.uid, "pod added by its source");
+                    self.update(UpdateKind::Create, pod);
+                }
+                Some(old) if !Arc::ptr_eq(&old, &pod) => {
+                    tracing::info!(pod = %reference, uid = %reference.uid, "pod changed by its source");
+                    self.update(UpdateKind::Update, pod);
+                }
+                Some(_) => {}
+            }
+        }
+        for (uid, status) in wanted.ended {
+            if self.ended.insert(uid.clone()) {
+                self.end_for_good(&uid, status);
+            }
+        }
+        self.ended.retain(|uid| new.contains(uid));
+        self.is_share_due = true;
+        self.ask_for_housekeeping();
+    }
+
+    fn end_for_good(&mut self, uid: &PodUid, status: StatusOverride) {
+        let Some(pod) = self.lives.spec(uid).cloned() else { return };
+        let effects = self.lives.update(PodUpdate {
+            kind: UpdateKind::Kill,
+            subject: UpdateSubject::Spec(pod),
+            kill: Some(KillRequest { evict: true, status: Some(status), ..KillRequest::default() }),
+        });
+        self.carry_out(effects);
+    }
+
+    /// Forgets the finished, creates the forgotten that are wanted, ends what runs and is not wanted, and has the host
+    /// swept. Nothing of it before all sources were read and reality was listed.
+    fn housekeep(&mut self) {
+        let is_ready = self.is_desired_complete && self.pleg.cache().is_filled();
+        // Not held up by a source that cannot be read: the pods of the others run, and those of the daemon before this one.
+        if std::mem::take(&mut self.is_share_due) || is_ready {
+            let active = self.desired.values().chain(self.adopted.values());
+            self.sweep.share(active.cloned().collect());
+        }
+        if !is_ready {
+            self.housekeeping = Instant::now() + UNREADY_RETRY;
+            return;
+        }
+        self.housekeeping = Instant::now() + HOUSEKEEPING_PERIOD;
+        let wanted: HashSet<PodUid> = self.desired.keys().cloned().collect();
+        let effects = self.lives.sync_known(&wanted);
+        self.carry_out(effects);
+        self.create_missing();
+        self.end_orphans();
+        let known: HashSet<PodUid> = self.lives.all().map(|(pod, _)| pod.uid.clone()).collect();
+        self.janitor.forget(&known);
+        self.sweep.begin();
+    }
+
+    /// Creates the wanted pods that have no life.
+    fn create_missing(&mut self) {
+        let is_missing = |uid: &PodUid| self.lives.stage(uid).is_none();
+        let missing: Vec<Arc<Pod>> =
+            self.desired.iter().filter(|(uid, _)| is_missing(uid)).map(|(_, pod)| pod.clone()).collect();
+        for pod in missing {
+            self.update(UpdateKind::Create, pod);
+        }
+    }
+
+    /// Has the sweep remove what it found of pods that are neither known nor wanted nor in the runtime.
+    fn remove_left(&mut self, found: HashSet<PodUid>) {
+        let cache = self.pleg.cache();
+        let is_known = |uid: &PodUid| self.lives.stage(uid).is_some() || self.desired.contains_key(uid);
+        let mut gone = found;
+        gone.retain(|uid| !is_known(uid) && !cache.may_have(uid));
+        let mut running = HashSet::new();
+        for pod in cache.pods() {
+            if let Ok(status) = cache.get(&pod) {
+                let containers = status.containers.iter().filter(|c| c.state == ContainerState::Running);
+                running.extend(containers.map(|c| c.id.clone()));
+            }
+        }
+        self.sweep.remove(gone, running);
+    }
+
+    /// Ends and removes what the runtime has of pods nobody knows.
+    fn end_orphans(&mut self) {
+        for pod in self.pleg.cache().pods() {
+            if self.lives.stage(&pod.uid).is_some() {
+                continue;
+            }
+            let Ok(status) = self.pleg.cache().get(&pod) else { continue };
+            let grace_seconds = status.containers.iter().filter_map(|c| c.grace_seconds).max();
+            tracing::info!(%pod, uid = %pod.uid, "pod is in the runtime but no source wants it; removing it");
+            let effects = self.lives.update(PodUpdate {
+                kind: UpdateKind::Kill,
+                subject: UpdateSubject::Runtime { pod, grace_seconds },
+                kill: None,
+            });
+            self.carry_out(effects);
+        }
+    }
+}
+
+async fn sleep_until(moment: Option<Instant>) {
+    match moment {
+        Some(moment) => tokio::time::sleep_until(moment).await,
+        None => std::future::pending().await,
+    }
+}

@@ -1,0 +1,479 @@
+//! A node for the tests of this room: the real table, workers and PLEG over a runtime in memory, in paused time. The
+//! daemon can be stopped and built anew while the runtime and the host's directories stay.
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::{Pod, PodStatus};
+use rand::SeedableRng;
+use rand::rngs::StdRng;
+use tempfile::TempDir;
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep};
+use tokio_util::sync::CancellationToken;
+
+use super::{Janitor, PodTable};
+use crate::admission::{AdmittedPods, AdoptedPod};
+use crate::cri::fake::{Call, FakeRuntime};
+use crate::cri::wire::{ContainerState, PodSandboxState};
+use crate::cri::{Operation, RuntimeCondition, RuntimeStatus};
+use crate::cri_config::HostSettings;
+use crate::cri_config::testing::host;
+use crate::gate::{StartGate, StopGate};
+use crate::housekeeping::HostJanitor;
+use crate::image::{Images, PullLimits};
+use crate::log::LogLayout;
+use crate::node::NodeAddresses;
+use crate::objects::FakeObjects;
+use crate::objects::services::ServiceEnv;
+use crate::pleg::Pleg;
+use crate::pod::DesiredPods;
+use crate::pod::StatusOverride;
+use crate::pod::pod_uid;
+use crate::source::SourceState;
+use crate::status::{Activity, PodStatusEntry, StatusCache};
+use crate::store::Store;
+use crate::sys::KernelMounts;
+use crate::types::{CONFIG_SEEN_ANNOTATION, POD_UID_LABEL, PodUid, QuietPeriod, WallClock};
+use crate::volume::{NodeAmounts, VolumeSettings, Volumes};
+use crate::worker::{PodSyncer, WorkerContext};
+
+/// Time between two looks of a test at the node.
+const LOOK: Duration = Duration::from_millis(10);
+
+/// Calls that change something.
+const CHANGES: [Operation; 7] = [
+    Operation::RunSandbox,
+    Operation::StopSandbox,
+    Operation::RemoveSandbox,
+    Operation::CreateContainer,
+    Operation::StartContainer,
+    Operation::StopContainer,
+    Operation::RemoveContainer,
+];
+
+/// Calls that pass the gate.
+pub(super) const STARTS: [Operation; 3] =
+    [Operation::RunSandbox, Operation::CreateContainer, Operation::StartContainer];
+
+/// One container as the runtime has it.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Seen {
+    pub(super) uid: String,
+    pub(super) name: String,
+    pub(super) attempt: u32,
+    pub(super) runs: bool,
+    pub(super) id: String,
+}
+
+type Wrap = Box<dyn Fn(WorkerContext) -> Arc<dyn PodSyncer>>;
+type WrapJanitor = Box<dyn Fn(HostJanitor) -> Arc<dyn Janitor>>;
+
+/// A host with a runtime, and the daemon on it if it runs.
+pub(super) struct Node {
+    pub(super) runtime: FakeRuntime,
+    /// The ConfigMaps and Secrets there are.
+    pub(super) objects: FakeObjects,
+    /// What the daemon knows of services; a daemon that starts takes it over.
+    pub(super) service_env: ServiceEnv,
+    /// Where the node's addresses are shown, and what daemons see of them.
+    pub(super) addresses: (watch::Sender<Option<Arc<[IpAddr]>>>, NodeAddresses),
+    clock: WallClock,
+    root: TempDir,
+    bound: usize,
+    wrap: Wrap,
+    wrap_janitor: WrapJanitor,
+    /// Seeds the chance of each daemon.
+    chance: StdRng,
+    /// What of the store is on disk: a daemon begins with it.
+    disk: Store,
+    wanted: DesiredPods,
+    /// What the runtime last said of itself.
+    status: watch::Sender<Option<RuntimeStatus>>,
+    daemon: Option<Daemon>,
+}
+
+struct Daemon {
+    tasks: JoinSet<()>,
+    cancel: CancellationToken,
+    wanted: watch::Sender<DesiredPods>,
+    status_cache: StatusCache,
+    store: Store,
+    admitted: AdmittedPods,
+}
+
+impl Node {
+    /// A node whose sources are read and want nothing; its daemon runs.
+    pub(super) fn new() -> Self {
+        Self::with(16, |services| Arc::new(services))
+    }
+
+    /// The same with a gate of `bound`, and with `wrap` around what performs the work.
+    pub(super) fn with(bound: usize, wrap: impl Fn(WorkerContext) -> Arc<dyn PodSyncer> + 'static) -> Self {
+        Self::seeded(1, bound, wrap)
+    }
+
+    /// The same with `wrap` around what sweeps the host.
+    pub(super) fn with_janitor(wrap: impl Fn(HostJanitor) -> Arc<dyn Janitor> + 'static) -> Self {
+        Self::wrapped(1, 16, Box::new(|services| Arc::new(services)), Box::new(wrap))
+    }
+
+    /// The same; `seed` decides what its daemons leave to chance.
+    pub(super) fn seeded(
+        seed: u64,
+        bound: usize,
+        wrap: impl Fn(WorkerContext) -> Arc<dyn PodSyncer> + 'static,
+    ) -> Self {
+        Self::wrapped(seed, bound, Box::new(wrap), Box::new(|janitor| Arc::new(janitor)))
+    }
+
+    fn wrapped(seed: u64, bound: usize, wrap: Wrap, wrap_janitor: WrapJanitor) -> Self {
+        let base = "2026-01-01T00:00:00Z".parse().unwrap();
+        let runtime = FakeRuntime::starting_at(base);
+        runtime.add_image("img:latest");
+        let clock = WallClock::of_tokio(base);
+        let mut node = Self {
+            runtime,
+            objects: FakeObjects::new(clock.clone()),
+            service_env: ServiceEnv::none(),
+            addresses: NodeAddresses::new(),
+            clock,
+            root: directory(),
+            bound,
+            wrap,
+            wrap_janitor,
+            chance: StdRng::seed_from_u64(seed),
+            disk: Store::default(),
+            wanted: DesiredPods { ready: true, ..DesiredPods::default() },
+            status: watch::Sender::new(Some(ready())),
+            daemon: None,
+        };
+        std::fs::write(node.root.path().join("mountinfo"), "").unwrap();
+        node.logs().create_roots().unwrap();
+        node.readdress(Some("192.0.2.1"));
+        node.boot();
+        node
+    }
+
+    fn logs(&self) -> LogLayout {
+        let root = self.root.path();
+        LogLayout { pod_logs_dir: root.join("pod-logs"), containers_dir: root.join("container-logs") }
+    }
+
+    /// Builds the daemon anew and runs it.
+    pub(super) fn boot(&mut self) {
+        let runtime = Arc::new(self.runtime.clone());
+        let (pleg, pleg_handle) = Pleg::new(runtime.clone(), StdRng::from_rng(&mut self.chance));
+        let status_cache = StatusCache::default();
+        let store = self.disk.copy();
+        let (admitted, adopted) = AdmittedPods::new(store.clone());
+        let root = self.root.path();
+        let limits = PullLimits { serialize: false, max_parallel: None, qps: 0, burst: 0 };
+        let mounts = Arc::new(KernelMounts { mountinfo: root.join("mountinfo") });
+        let (volume_task, volumes) = Volumes::new(VolumeSettings {
+            root: root.to_owned(),
+            node: NodeAmounts { milli_cpu: 2_000, memory: 8 << 30, ephemeral_storage: 1 << 30 },
+            mounts: mounts.clone(),
+            objects: Arc::new(self.objects.clone()),
+            clock: self.clock.clone(),
+        });
+        let services = WorkerContext {
+            runtime: runtime.clone(),
+            images: Images::new(runtime, limits, store.clone(), self.clock.clone()),
+            pleg: pleg_handle.clone(),
+            gate: StartGate::new(self.bound),
+            stops: StopGate::default(),
+            quiet_period: QuietPeriod::default(),
+            cgroups: None,
+            logs: self.logs(),
+            host: Arc::new(HostSettings {
+                root_dir: root.to_owned(),
+                pod_logs_dir: self.logs().pod_logs_dir,
+                resolv_conf: None,
+                node_ips: self.addresses.1.clone(),
+                ..host()
+            }),
+            runtime_status: self.status.subscribe(),
+            status_cache: status_cache.clone(),
+            events: Arc::new(|_, _, _| {}),
+            crash_loop_cap: Duration::from_secs(300),
+            store: store.clone(),
+            clock: self.clock.clone(),
+            volumes,
+            objects: Arc::new(self.objects.clone()),
+            service_env: self.service_env.clone(),
+            mounts: mounts.clone(),
+        };
+        let janitor = HostJanitor {
+            quiet_period: QuietPeriod::default(),
+            root_dir: root.to_owned(),
+            mounts,
+            logs: self.logs(),
+            cgroups: None,
+            pods_limit: None,
+            admitted: admitted.clone(),
+            status_cache: status_cache.clone(),
+        };
+        let (wanted, wanted_view) = watch::channel(self.wanted.clone());
+        let table = PodTable::new(
+            wanted_view,
+            pleg_handle,
+            (self.wrap)(services),
+            (self.wrap_janitor)(janitor),
+            Duration::from_secs(60),
+            StdRng::from_rng(&mut self.chance),
+        );
+        let table = table.at(self.addresses.1.clone()).after(adopted.into_iter().map(|adopted| adopted.pod));
+        let mut tasks = JoinSet::new();
+        let cancel = CancellationToken::new();
+        tasks.spawn(volume_task.run(cancel.clone()));
+        tasks.spawn(pleg.run(cancel.clone()));
+        tasks.spawn(table.run(cancel.clone()));
+        self.daemon = Some(Daemon { tasks, cancel, wanted, status_cache, store, admitted });
+    }
+
+    /// The node has this address from now on, or none.
+    pub(super) fn readdress(&self, ip: Option<&str>) {
+        let ips: Arc<[IpAddr]> = ip.into_iter().map(|ip| ip.parse().unwrap()).collect();
+        self.addresses.0.send_replace(Some(ips));
+    }
+
+    /// Ends the daemon in the middle of whatever it does.
+    pub(super) async fn stop(&mut self) {
+        if let Some(mut daemon) = self.daemon.take() {
+            daemon.tasks.shutdown().await;
+        }
+    }
+
+    /// Asks the daemon to end, and waits until it has.
+    pub(super) async fn end(&mut self) {
+        if let Some(daemon) = self.daemon.take() {
+            daemon.cancel.cancel();
+            daemon.tasks.join_all().await;
+        }
+    }
+
+    /// The daemon notes which pods it admits.
+    pub(super) fn note(&self, source: &SourceState, wanted: &DesiredPods) {
+        if let Some(daemon) = &self.daemon {
+            daemon.admitted.note(source, wanted, self.clock.now());
+        }
+    }
+
+    /// The store of the daemon is on disk as it is now.
+    pub(super) fn sync_store(&mut self) {
+        if let Some(daemon) = &self.daemon {
+            self.disk = daemon.store.copy();
+        }
+    }
+
+    /// The pods that the next daemon will know of this one.
+    pub(super) fn bequeathed(&self) -> Vec<AdoptedPod> {
+        AdmittedPods::new(self.disk.copy()).1
+    }
+
+    /// The runtime has not said yet how it is.
+    pub(super) fn status_is_awaited(&self) {
+        self.status.send_replace(None);
+    }
+
+    /// The runtime says that it is ready, and its network.
+    pub(super) fn status_came(&self) {
+        self.status.send_replace(Some(ready()));
+    }
+
+    /// Whether the daemon runs.
+    pub(super) fn is_up(&self) -> bool {
+        self.daemon.is_some()
+    }
+
+    /// Where the host's files are.
+    pub(super) fn root(&self) -> &Path {
+        self.root.path()
+    }
+
+    /// The time of day.
+    pub(super) fn now(&self) -> Timestamp {
+        self.clock.now()
+    }
+
+    /// Sets the host's clock, so many seconds on or back.
+    pub(super) fn set_clock(&self, seconds: i64) {
+        self.clock.set(seconds);
+        self.runtime.set_clock(seconds);
+    }
+
+    /// The sources want these pods from now on.
+    pub(super) fn want(&mut self, pods: impl IntoIterator<Item = Arc<Pod>>) {
+        self.tell(true, pods);
+    }
+
+    /// The same, while some source may not be read yet.
+    pub(super) fn tell(&mut self, ready: bool, pods: impl IntoIterator<Item = Arc<Pod>>) {
+        self.wanted = DesiredPods { ready, pods: pods.into_iter().collect(), ..DesiredPods::default() };
+        if let Some(daemon) = &self.daemon {
+            daemon.wanted.send_replace(self.wanted.clone());
+        }
+    }
+
+    /// This pod is to end for good as well, and as this.
+    pub(super) fn end_for_good(&mut self, uid: &str, status: StatusOverride) {
+        self.wanted.ended.insert(uid.into(), status);
+        if let Some(daemon) = &self.daemon {
+            daemon.wanted.send_replace(self.wanted.clone());
+        }
+    }
+
+    /// Waits until `look` is true; fails with what the node looks like when that takes longer than `within`.
+    pub(super) async fn until(&self, what: &str, within: Duration, look: impl Fn(&Self) -> bool) {
+        let deadline = Instant::now() + within;
+        while !look(self) {
+            assert!(Instant::now() < deadline, "not in {within:?}: {what}\n{}", self.picture());
+            sleep(LOOK).await;
+        }
+    }
+
+    /// What the runtime has, in words.
+    pub(super) fn picture(&self) -> String {
+        let sandboxes = self.runtime.wire_sandboxes();
+        let sandboxes: Vec<_> = sandboxes
+            .iter()
+            .map(|s| (&s.metadata, s.state, self.runtime.wire_sandbox_status(&s.id.as_str().into())))
+            .collect();
+        let calls: Vec<_> =
+            self.runtime.calls().into_iter().filter(|c| CHANGES.contains(&c.operation)).collect();
+        let last = &calls[calls.len().saturating_sub(30)..];
+        format!("{:#?}\n{sandboxes:?}\nlast calls: {last:#?}", self.containers())
+    }
+
+    /// All containers the runtime has, oldest attempt first.
+    pub(super) fn containers(&self) -> Vec<Seen> {
+        let seen = self.runtime.wire_containers().into_iter().map(|container| {
+            let metadata = container.metadata.unwrap_or_default();
+            Seen {
+                uid: container.labels.get(POD_UID_LABEL).cloned().unwrap_or_default(),
+                name: metadata.name,
+                attempt: metadata.attempt,
+                runs: container.state == ContainerState::ContainerRunning as i32,
+                id: container.id,
+            }
+        });
+        let mut seen: Vec<Seen> = seen.collect();
+        seen.sort();
+        seen
+    }
+
+    /// Name and attempt of the containers of a pod that run.
+    pub(super) fn running(&self, uid: &str) -> Vec<(String, u32)> {
+        let ours = self.containers().into_iter().filter(|c| c.uid == uid && c.runs);
+        ours.map(|c| (c.name, c.attempt)).collect()
+    }
+
+    /// The sandboxes of all pods: UID, attempt, and whether each is ready.
+    pub(super) fn sandboxes(&self) -> Vec<(String, u32, bool)> {
+        let sandboxes = self.runtime.wire_sandboxes().into_iter().map(|sandbox| {
+            let metadata = sandbox.metadata.unwrap_or_default();
+            (metadata.uid, metadata.attempt, sandbox.state == PodSandboxState::SandboxReady as i32)
+        });
+        let mut sandboxes: Vec<_> = sandboxes.collect();
+        sandboxes.sort();
+        sandboxes
+    }
+
+    /// Whether the runtime has anything of a pod.
+    pub(super) fn has(&self, uid: &str) -> bool {
+        self.containers().iter().any(|c| c.uid == uid) || self.sandboxes().iter().any(|(u, ..)| u == uid)
+    }
+
+    /// Everything the host has of pods, by the name of its directory.
+    pub(super) fn directories(&self) -> Vec<String> {
+        let names = |path: PathBuf| -> Vec<String> {
+            let Ok(entries) = std::fs::read_dir(path) else { return Vec::new() };
+            entries.map(|e| e.unwrap().file_name().into_string().unwrap()).collect()
+        };
+        let mut all = names(self.root.path().join("pods"));
+        all.extend(names(self.logs().pod_logs_dir));
+        all.extend(names(self.logs().containers_dir));
+        all.sort();
+        all
+    }
+
+    /// An earlier daemon left the directory of a pod.
+    pub(super) fn leave_directory(&self, uid: &str) {
+        std::fs::create_dir_all(self.root.path().join("pods").join(uid)).unwrap();
+    }
+
+    /// The calls about a pod that change something, oldest first.
+    pub(super) fn changes_of(&self, uid: &str) -> Vec<Call> {
+        let uid = PodUid::from(uid);
+        let calls = self.runtime.calls().into_iter();
+        calls.filter(|c| CHANGES.contains(&c.operation) && c.pod.as_ref() == Some(&uid)).collect()
+    }
+
+    /// The calls of one kind about a pod, oldest first.
+    pub(super) fn calls_of(&self, uid: &str, operation: Operation) -> Vec<Call> {
+        self.changes_of(uid).into_iter().filter(|c| c.operation == operation).collect()
+    }
+
+    /// What is told of all pods; nothing while the daemon does not run.
+    pub(super) fn told(&self) -> Vec<PodStatusEntry> {
+        self.daemon.as_ref().map(|daemon| daemon.status_cache.all()).unwrap_or_default()
+    }
+
+    /// What a pod's worker is doing.
+    pub(super) fn activity(&self, uid: &str) -> Option<Activity> {
+        Some(self.daemon.as_ref()?.status_cache.doing(&uid.into())?.activity)
+    }
+
+    /// The status told of a pod.
+    pub(super) fn status(&self, uid: &str) -> Option<Arc<PodStatus>> {
+        let told = self.daemon.as_ref()?.status_cache.all();
+        told.into_iter().find(|told| pod_uid(&told.pod).as_str() == uid).map(|told| told.status)
+    }
+
+    /// The phase told of a pod.
+    pub(super) fn phase(&self, uid: &str) -> Option<String> {
+        self.status(uid)?.phase.clone()
+    }
+
+    /// Exit codes of the ended containers told of a pod, by name.
+    pub(super) fn exit_codes(&self, uid: &str) -> BTreeMap<String, i32> {
+        let statuses = self.status(uid).and_then(|s| s.container_statuses.clone()).unwrap_or_default();
+        let ended = statuses.into_iter().filter_map(|s| Some((s.name, s.state?.terminated?.exit_code)));
+        ended.collect()
+    }
+}
+
+/// What a runtime that is ready says of itself.
+fn ready() -> RuntimeStatus {
+    let ready = RuntimeCondition { status: true, ..RuntimeCondition::default() };
+    RuntimeStatus { runtime: ready.clone(), network: ready, ..RuntimeStatus::default() }
+}
+
+/// A directory in memory, where there is such a place: a simulation makes and removes thousands of files.
+fn directory() -> TempDir {
+    tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap()
+}
+
+/// A static pod; `seconds` tells when it was first seen, which the gate goes by.
+pub(super) fn pod(name: &str, uid: &str, containers: &[&str]) -> Arc<Pod> {
+    pod_with(name, uid, "Always", containers)
+}
+
+/// The same with a restart policy.
+pub(super) fn pod_with(name: &str, uid: &str, policy: &str, containers: &[&str]) -> Arc<Pod> {
+    Arc::new(crate::pod::testing::pod(name, uid, policy, containers))
+}
+
+/// The same pod, first seen so many seconds after the epoch.
+pub(super) fn seen_at(pod: &Pod, second: i64) -> Arc<Pod> {
+    let mut pod = pod.clone();
+    let seen = Timestamp::from_second(second).unwrap().to_string();
+    pod.metadata.annotations.get_or_insert_default().insert(CONFIG_SEEN_ANNOTATION.to_owned(), seen);
+    Arc::new(pod)
+}

@@ -1,0 +1,319 @@
+//! The source against an API server on which things go wrong.
+
+use futures::FutureExt;
+use proptest::prelude::*;
+use serde_json::{Value, json};
+use tokio::time::{sleep, timeout};
+use tokio_util::sync::DropGuard;
+
+use super::*;
+use crate::api::fake::{ApiFault, ApiRule, FakeApi};
+use crate::types::WallClock;
+
+/// Longer than any back-off, deadline or silence together.
+const PATIENCE: Duration = Duration::from_secs(900);
+const SOON: Duration = Duration::from_millis(20);
+
+struct Room {
+    api: FakeApi,
+    objects: ApiObjects,
+    _running: DropGuard,
+}
+
+fn start() -> Room {
+    let api = FakeApi::new(WallClock::of_tokio("2026-11-21T07:00:00Z".parse().unwrap()));
+    let (task, objects) = ApiObjects::new(api.client());
+    let cancel = CancellationToken::new();
+    #[expect(clippy::disallowed_methods, reason = "a task of a test")]
+    tokio::spawn(task.run(cancel.clone()));
+    Room { api, objects, _running: cancel.drop_guard() }
+}
+
+fn path(name: &str) -> String {
+    format!("/api/v1/namespaces/ns/configmaps/{name}")
+}
+
+impl Room {
+    fn put(&self, name: &str, value: &str) {
+        self.put_as(name, json!({"data": {"k": value}}));
+    }
+
+    fn put_as(&self, name: &str, mut object: Value) {
+        object["metadata"] = json!({"name": name, "managedFields": [{"manager": "kubectl"}]});
+        self.api.put(&path(name), &serde_json::from_value::<ConfigMap>(object).unwrap());
+    }
+
+    fn watch(&self, name: &str) -> watch::Receiver<ObjectState> {
+        self.objects.watch(&ObjectRef::config_map(name, "ns"))
+    }
+
+    fn watched(&self) -> usize {
+        self.objects.shared.with(|inner| inner.objects.len())
+    }
+}
+
+fn found(value: &str) -> ObjectState {
+    let text = [("k".to_owned(), value.to_owned())].into();
+    ObjectState::Found(Arc::new(Object { text, ..Object::default() }))
+}
+
+fn absent(name: &str) -> ObjectState {
+    ObjectState::Failed(ObjectError::NotFound(format!("configmap {name:?} not found")))
+}
+
+/// Waits until this is known.
+async fn until(known: &mut watch::Receiver<ObjectState>, wanted: &ObjectState, within: Duration) {
+    let waited = timeout(within, known.wait_for(|known| known == wanted)).await.is_ok();
+    assert!(waited, "wanted {wanted:?}, known is {:?}", known.borrow());
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_object_is_told_as_it_comes_changes_and_goes() {
+    let room = start();
+    room.put("other", "x");
+    let mut known = room.watch("cm");
+    until(&mut known, &absent("cm"), SOON).await;
+    for value in ["one", "two"] {
+        room.put("cm", value);
+        until(&mut known, &found(value), SOON).await;
+    }
+    room.api.delete(&path("cm"), None);
+    until(&mut known, &absent("cm"), SOON).await;
+    // What changed beside the content is not worth waking anybody.
+    room.put("cm", "two");
+    until(&mut known, &found("two"), SOON).await;
+    room.put_as("cm", json!({"data": {"k": "two"}, "immutable": false}));
+    sleep(SOON).await;
+    assert!(!known.has_changed().unwrap());
+}
+
+#[tokio::test(start_paused = true)]
+async fn all_who_ask_share_one_watch_and_the_last_one_ends_it() {
+    let room = start();
+    room.put("cm", "one");
+    let mut first = room.watch("cm");
+    until(&mut first, &found("one"), SOON).await;
+    let mut second = room.watch("cm");
+    assert_eq!(*second.borrow_and_update(), found("one"));
+    sleep(SOON).await;
+    assert_eq!((room.api.requests_of("GET", "").len(), room.api.requests_of("WATCH", "").len()), (1, 1));
+    drop(first);
+    room.put("cm", "two");
+    until(&mut second, &found("two"), SOON).await;
+    drop(second);
+    sleep(SOON).await;
+    assert_eq!(room.watched(), 0);
+    sleep(Duration::from_secs(3600)).await;
+    assert_eq!(room.api.requests().len(), 2);
+    // Let go and asked for in one moment.
+    for value in ["three", "four"] {
+        room.put("cm", value);
+        until(&mut room.watch("cm"), &found(value), SOON).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_immutable_object_is_watched_no_longer_and_told_to_all() {
+    let room = start();
+    room.put_as("cm", json!({"data": {"k": "v"}, "immutable": true}));
+    let mut first = room.watch("cm");
+    until(&mut first, &found("v"), SOON).await;
+    assert_eq!(*room.watch("cm").borrow(), found("v"));
+    sleep(Duration::from_secs(3600)).await;
+    assert_eq!(room.api.requests().len(), 1);
+    // One that becomes immutable while it is watched.
+    room.put("later", "one");
+    let mut later = room.watch("later");
+    until(&mut later, &found("one"), SOON).await;
+    room.put_as("later", json!({"data": {"k": "two"}, "immutable": true}));
+    until(&mut later, &found("two"), SOON).await;
+    let asked = room.api.requests().len();
+    sleep(Duration::from_secs(3600)).await;
+    assert_eq!(room.api.requests().len(), asked);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_refusal_that_passes_is_told_to_nobody_and_one_that_lasts_in_the_servers_words() {
+    let room = start();
+    room.put("cm", "one");
+    let refused = || ApiFault::Refuse { code: 403, reason: "Forbidden", retry_after: 0 };
+    room.api.fail(ApiRule { times: 3, ..ApiRule::always("GET", "configmaps", refused()) });
+    let mut known = room.watch("cm");
+    timeout(Duration::from_millis(500), known.changed()).await.unwrap().unwrap();
+    assert_eq!(*known.borrow(), found("one"));
+
+    room.api.fail(ApiRule::always("", "configmaps", refused()));
+    let mut other = room.watch("other");
+    let words = ObjectState::Failed(ObjectError::Forbidden("refused by the script".into()));
+    until(&mut other, &words, Duration::from_secs(3)).await;
+    // What is known stays so.
+    sleep(PATIENCE).await;
+    assert_eq!(*known.borrow(), found("one"));
+    room.api.heal();
+    until(&mut other, &absent("other"), Duration::from_secs(31)).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_hangs_is_given_up_and_asked_again_and_one_that_wants_peace_has_it() {
+    let room = start();
+    room.put("cm", "one");
+    room.api.fail(ApiRule::once("GET", "configmaps", ApiFault::Hang));
+    let mut known = room.watch("cm");
+    let told = timeout(Duration::from_secs(31), known.changed()).await;
+    assert!(told.is_ok(), "it hangs");
+    let text = "cannot read configmap \"cm\": the API server did not answer within 30 s";
+    assert_eq!(*known.borrow_and_update(), ObjectState::Failed(ObjectError::Unavailable(text.into())));
+    until(&mut known, &found("one"), Duration::from_secs(1)).await;
+
+    let busy = ApiFault::Refuse { code: 429, reason: "TooManyRequests", retry_after: 7 };
+    room.api.fail(ApiRule::once("GET", "configmaps/", busy.clone()));
+    room.api.fail(ApiRule::once("GET", "configmaps", busy));
+    let before = Instant::now();
+    until(&mut room.watch("other"), &absent("other"), Duration::from_secs(8)).await;
+    assert!(before.elapsed() >= Duration::from_secs(7), "{:?}", before.elapsed());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_version_that_the_server_has_forgotten_is_not_asked_for_again() {
+    let room = start();
+    let expired = ApiFault::Refuse { code: 410, reason: "Expired", retry_after: 0 };
+    room.api.fail(ApiRule::once("WATCH", "configmaps", expired));
+    let known = room.watch("cm");
+    sleep(Duration::from_secs(1)).await;
+    assert_eq!((room.api.requests_of("GET", "").len(), room.api.requests_of("WATCH", "").len()), (2, 2));
+    drop(known);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_token_is_asked_for_the_pod_alone_and_not_waited_for_forever() {
+    let room = start();
+    let request = TokenRequest {
+        namespace: "ns".into(),
+        service_account: "default".into(),
+        audiences: vec!["vault".into()],
+        expiration_seconds: 3607,
+        pod_name: "web".into(),
+        pod_uid: "u1".into(),
+    };
+    let token = room.objects.request_token(&request).await.unwrap();
+    assert_eq!(token.value, "token-1");
+    let life = token.expires.duration_since(token.issued).as_secs();
+    assert_eq!((life, token.issued.to_string().as_str()), (3607, "2026-11-21T07:00:00Z"));
+    let asked = room.api.requests_of("POST", "/namespaces/ns/serviceaccounts/default/token").remove(0).body;
+    let bound = json!({"apiVersion": "v1", "kind": "Pod", "name": "web", "uid": "u1"});
+    let spec = json!({"audiences": ["vault"], "expirationSeconds": 3607, "boundObjectRef": bound});
+    assert_eq!(asked["spec"], spec);
+
+    let gone = ApiFault::Refuse { code: 404, reason: "NotFound", retry_after: 0 };
+    for (fault, error) in [
+        (gone, ObjectError::NotFound("refused by the script".into())),
+        (ApiFault::Hang, ObjectError::Unavailable("the API server did not answer within 10 s".into())),
+    ] {
+        room.api.fail(ApiRule::once("POST", "/token", fault));
+        let answer = timeout(Duration::from_secs(11), room.objects.request_token(&request)).await.unwrap();
+        assert_eq!(answer.unwrap_err(), error);
+    }
+}
+
+/// What happens to the server, the network and those who listen.
+#[derive(Clone, Debug)]
+enum Event {
+    Put(usize, u8),
+    Delete(usize),
+    Fault(&'static str, ApiFault, u32),
+    Compact,
+    Bookmark,
+    Listen(usize),
+    Leave(usize),
+    Wait(u64),
+}
+
+const NAMES: [&str; 2] = ["a", "b"];
+
+fn fault() -> impl Strategy<Value = ApiFault> {
+    let refuse = |code, reason, retry_after| ApiFault::Refuse { code, reason, retry_after };
+    prop_oneof![
+        Just(refuse(403, "Forbidden", 0)),
+        Just(refuse(410, "Expired", 0)),
+        Just(refuse(429, "TooManyRequests", 2)),
+        Just(refuse(500, "InternalError", 0)),
+        Just(ApiFault::Reset),
+        Just(ApiFault::LostAnswer),
+        Just(ApiFault::Hang),
+        Just(ApiFault::Delay(Duration::from_secs(3))),
+        (0..3usize).prop_map(ApiFault::CutWatch),
+        (0..3usize).prop_map(ApiFault::HalfOpenWatch),
+    ]
+}
+
+fn event() -> impl Strategy<Value = Event> {
+    let which = 0..NAMES.len();
+    prop_oneof![
+        4 => (which.clone(), any::<u8>()).prop_map(|(which, value)| Event::Put(which, value)),
+        1 => which.clone().prop_map(Event::Delete),
+        4 => (prop_oneof![Just("GET"), Just("WATCH")], fault(), 1..4u32)
+            .prop_map(|(method, fault, times)| Event::Fault(method, fault, times)),
+        1 => Just(Event::Compact),
+        1 => Just(Event::Bookmark),
+        2 => which.clone().prop_map(Event::Listen),
+        1 => which.prop_map(Event::Leave),
+        4 => prop_oneof![0..5u64, 0..2_000u64, 0..400_000u64].prop_map(Event::Wait),
+    ]
+}
+
+async fn history(events: Vec<Event>) {
+    let room = start();
+    let mut truth = NAMES.map(absent);
+    let mut listeners = [Some(room.watch(NAMES[0])), None];
+    for event in events {
+        match event {
+            Event::Put(which, value) => {
+                room.put(NAMES[which], &value.to_string());
+                truth[which] = found(&value.to_string());
+            }
+            Event::Delete(which) => {
+                room.api.delete(&path(NAMES[which]), None);
+                truth[which] = absent(NAMES[which]);
+            }
+            Event::Fault(method, fault, times) => {
+                room.api.fail(ApiRule { times, ..ApiRule::once(method, "configmaps", fault) });
+            }
+            Event::Compact => room.api.compact(),
+            Event::Bookmark => room.api.bookmark(),
+            Event::Listen(which) => listeners[which] = Some(room.watch(NAMES[which])),
+            Event::Leave(which) => listeners[which] = None,
+            Event::Wait(millis) => sleep(Duration::from_millis(millis)).await,
+        }
+    }
+    room.api.heal();
+    sleep(PATIENCE).await;
+    for ((listener, truth), name) in listeners.iter().zip(truth).zip(NAMES) {
+        if let Some(known) = listener {
+            assert_eq!(*known.borrow(), truth, "{name}");
+        }
+    }
+    assert_eq!(
+        room.watched(),
+        listeners.iter().flatten().count(),
+        "nothing is watched that nobody listens to"
+    );
+    // And from then on changes come at once.
+    for (which, listener) in listeners.iter_mut().enumerate() {
+        if let Some(known) = listener {
+            room.put(NAMES[which], "last");
+            until(known, &found("last"), SOON).await;
+            assert!(known.changed().now_or_never().is_none());
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 200, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn whatever_happened_listeners_end_with_the_newest_truth(events in proptest::collection::vec(event(), 0..40)) {
+        let executor =
+            tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
+        executor.block_on(history(events));
+    }
+}

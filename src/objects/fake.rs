@@ -1,0 +1,101 @@
+//! An object source in memory, for tests: what it has is set by the test, and told at once to who watches.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use jiff::Timestamp;
+use tokio::sync::watch;
+
+use super::{Object, ObjectError, ObjectKind, ObjectRef, ObjectSource, ObjectState, Token, TokenRequest};
+use crate::types::WallClock;
+
+/// The source; its clones share what it has.
+#[derive(Clone)]
+pub struct FakeObjects {
+    clock: WallClock,
+    inner: Arc<Mutex<Inner>>,
+}
+
+#[derive(Default)]
+struct Inner {
+    objects: HashMap<ObjectRef, watch::Sender<ObjectState>>,
+    tokens: u32,
+    token_error: Option<ObjectError>,
+}
+
+impl FakeObjects {
+    /// A source that has nothing. Tokens are issued by `clock`.
+    pub fn new(clock: WallClock) -> Self {
+        Self { clock, inner: Arc::default() }
+    }
+
+    /// Tells what is known of an object from now on.
+    pub fn set(&self, kind: ObjectKind, namespace: &str, name: &str, known: ObjectState) {
+        let object = ObjectRef { kind, namespace: namespace.to_owned(), name: name.to_owned() };
+        self.with(|inner| inner.objects.entry(object).or_default().send_replace(known));
+    }
+
+    /// Gives an object this text.
+    pub fn put(&self, kind: ObjectKind, namespace: &str, name: &str, entries: &[(&str, &str)]) {
+        let (mut text, mut binary) = (BTreeMap::new(), BTreeMap::new());
+        for (key, value) in entries {
+            match kind {
+                ObjectKind::ConfigMap => drop(text.insert(key.to_string(), value.to_string())),
+                ObjectKind::Secret => drop(binary.insert(key.to_string(), value.as_bytes().to_vec())),
+            }
+        }
+        self.set(kind, namespace, name, ObjectState::Found(Arc::new(Object { text, binary })));
+    }
+
+    /// Removes an object.
+    pub fn remove(&self, kind: ObjectKind, namespace: &str, name: &str) {
+        let object = ObjectRef { kind, namespace: namespace.to_owned(), name: name.to_owned() };
+        self.set(kind, namespace, name, ObjectState::Failed(ObjectError::not_found(&object)));
+    }
+
+    /// How many tokens were asked for.
+    pub fn tokens(&self) -> u32 {
+        self.with(|inner| inner.tokens)
+    }
+
+    /// Makes requests for tokens fail, or succeed again.
+    pub fn fail_tokens(&self, error: Option<ObjectError>) {
+        self.with(|inner| inner.token_error = error);
+    }
+
+    /// How many watch an object.
+    pub fn watchers(&self, kind: ObjectKind, namespace: &str, name: &str) -> usize {
+        let object = ObjectRef { kind, namespace: namespace.to_owned(), name: name.to_owned() };
+        self.with(|inner| inner.objects.get(&object).map_or(0, watch::Sender::receiver_count))
+    }
+
+    fn with<T>(&self, work: impl FnOnce(&mut Inner) -> T) -> T {
+        work(&mut self.inner.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+#[async_trait]
+impl ObjectSource for FakeObjects {
+    fn watch(&self, object: &ObjectRef) -> watch::Receiver<ObjectState> {
+        self.with(|inner| {
+            let absent = || watch::Sender::new(ObjectState::Failed(ObjectError::not_found(object)));
+            inner.objects.entry(object.clone()).or_insert_with(absent).subscribe()
+        })
+    }
+
+    async fn request_token(&self, request: &TokenRequest) -> Result<Token, ObjectError> {
+        let issued: Timestamp = self.clock.now();
+        let (number, error) = self.with(|inner| {
+            inner.tokens += 1;
+            (inner.tokens, inner.token_error.clone())
+        });
+        if let Some(error) = error {
+            return Err(error);
+        }
+        let life = Duration::from_secs(request.expiration_seconds.unsigned_abs());
+        let expires = issued.saturating_add(life).unwrap_or(issued);
+        Ok(Token { value: format!("token-{number}"), issued, expires })
+    }
+}

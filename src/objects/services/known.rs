@@ -1,0 +1,287 @@
+//! What is known of the services, and the variables they become. Pure. A node keeps every service of its cluster, so no
+//! more of each than its variables need.
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::api::core::v1::Service;
+use kube::runtime::watcher::Event;
+use serde::{Deserialize, Serialize};
+
+/// Variables by name.
+pub type ServiceVariables = BTreeMap<String, String>;
+
+/// The services that every pod is told of: those of the API server itself.
+const MASTER_NAMESPACE: &str = "default";
+const MASTER_SERVICES: [&str; 1] = ["kubernetes"];
+
+#[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Port {
+    name: Box<str>,
+    number: i32,
+    /// `TCP`, `UDP` or `SCTP`.
+    protocol: Box<str>,
+}
+
+/// One service that has an address.
+#[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct KnownService {
+    address: Box<str>,
+    ports: Box<[Port]>,
+}
+
+impl KnownService {
+    /// None of a service without an address of its own: it has nothing to tell.
+    fn of(service: Service) -> Option<Self> {
+        let spec = service.spec?;
+        let address = spec.cluster_ip.filter(|address| !matches!(address.as_str(), "" | "None"))?;
+        let ports = spec.ports.into_iter().flatten().map(|port| Port {
+            name: port.name.unwrap_or_default().into(),
+            number: port.port,
+            protocol: port
+                .protocol
+                .filter(|name| !name.is_empty())
+                .unwrap_or_else(|| "TCP".to_owned())
+                .into(),
+        });
+        Some(Self { address: address.into(), ports: ports.collect() })
+    }
+
+    /// Upstream's `envvars.FromServices`: its own names, then those that Docker's links had.
+    fn tell(&self, name: &str, variables: &mut ServiceVariables) {
+        let prefix = variable_name(name);
+        let mut set = |suffix: String, value: String| variables.insert(format!("{prefix}_{suffix}"), value);
+        set("SERVICE_HOST".to_owned(), self.address.to_string());
+        let host =
+            if self.address.contains(':') { format!("[{}]", self.address) } else { self.address.to_string() };
+        for (index, port) in self.ports.iter().enumerate() {
+            let (number, protocol) = (port.number, port.protocol.to_lowercase());
+            let url = format!("{protocol}://{host}:{number}");
+            if index == 0 {
+                set("SERVICE_PORT".to_owned(), number.to_string());
+                set("PORT".to_owned(), url.clone());
+            }
+            if !port.name.is_empty() {
+                set(format!("SERVICE_PORT_{}", variable_name(&port.name)), number.to_string());
+            }
+            let port = format!("PORT_{number}_{}", port.protocol.to_uppercase());
+            set(format!("{port}_PROTO"), protocol);
+            set(format!("{port}_PORT"), number.to_string());
+            set(format!("{port}_ADDR"), self.address.to_string());
+            set(port, url);
+        }
+    }
+}
+
+fn row_key(namespace: &str, name: &str) -> String {
+    format!("{namespace}/{name}")
+}
+
+fn variable_name(name: &str) -> String {
+    name.replace('-', "_").to_uppercase()
+}
+
+type ByName = BTreeMap<Box<str>, BTreeMap<Box<str>, KnownService>>;
+
+/// The services of the cluster, by namespace and name.
+#[derive(Debug, Default)]
+pub struct KnownServices {
+    services: ByName,
+    listing: ByName,
+    is_listed: bool,
+}
+
+impl KnownServices {
+    /// Those of a host without an API server: none, and that is known.
+    pub(super) fn none() -> Self {
+        Self { is_listed: true, ..Self::default() }
+    }
+
+    /// What a daemon before this one knew: good enough until the API server says more. Nothing is not: a cluster has
+    /// the service of its API server at least.
+    pub(super) fn after(rows: impl IntoIterator<Item = (String, KnownService)>) -> Self {
+        let mut services = ByName::new();
+        for (key, known) in rows {
+            if let Some((namespace, name)) = key.split_once('/') {
+                services.entry(namespace.into()).or_default().insert(name.into(), known);
+            }
+        }
+        let is_listed = !services.is_empty();
+        Self { services, listing: ByName::new(), is_listed }
+    }
+
+    /// All services, each with the key it is stored by.
+    pub(super) fn rows(&self) -> impl Iterator<Item = (String, &KnownService)> {
+        self.services.iter().flat_map(|(namespace, services)| {
+            services.iter().map(move |(name, known)| (row_key(namespace, name), known))
+        })
+    }
+
+    /// Whether all services were listed once.
+    pub(super) fn is_listed(&self) -> bool {
+        self.is_listed
+    }
+
+    /// Takes in an event.
+    pub(super) fn apply(&mut self, event: Event<Service>) {
+        match event {
+            Event::Init => self.listing.clear(),
+            Event::InitApply(service) => put(&mut self.listing, service),
+            Event::InitDone => {
+                self.services = std::mem::take(&mut self.listing);
+                self.is_listed = true;
+            }
+            Event::Apply(service) => put(&mut self.services, service),
+            Event::Delete(mut service) => {
+                service.spec = None;
+                put(&mut self.services, service);
+            }
+        }
+    }
+
+    /// The variables of a pod in `namespace`: the API server's service, and with `links` the services of its namespace,
+    /// which come before one of the same name elsewhere.
+    pub(super) fn variables(&self, namespace: &str, links: bool) -> ServiceVariables {
+        let mut variables = ServiceVariables::new();
+        let own = self.services.get(namespace).filter(|_| links);
+        for name in MASTER_SERVICES {
+            let master = self.services.get(MASTER_NAMESPACE).and_then(|services| services.get(name));
+            if let Some(master) = master.filter(|_| own.is_none_or(|own| !own.contains_key(name))) {
+                master.tell(name, &mut variables);
+            }
+        }
+        for (name, service) in own.into_iter().flatten() {
+            service.tell(name, &mut variables);
+        }
+        variables
+    }
+}
+
+/// Makes `services` say of a service what it says of itself.
+fn put(services: &mut ByName, service: Service) {
+    let namespace = service.metadata.namespace.as_deref().unwrap_or_default();
+    let (namespace, name) = (Box::from(namespace), service.metadata.name.clone().unwrap_or_default());
+    match KnownService::of(service) {
+        Some(known) => drop(services.entry(namespace).or_default().insert(name.into(), known)),
+        None => {
+            if let Some(of_namespace) = services.get_mut(&namespace) {
+                of_namespace.remove(&*name);
+                if of_namespace.is_empty() {
+                    services.remove(&namespace);
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    pub(crate) fn service(namespace: &str, name: &str, spec: Value) -> Service {
+        let metadata = json!({"namespace": namespace, "name": name});
+        serde_json::from_value(json!({"metadata": metadata, "spec": spec})).unwrap()
+    }
+
+    pub(crate) fn kubernetes() -> Service {
+        let ports = json!([{"name": "https", "port": 443, "protocol": "TCP", "targetPort": 6443}]);
+        service("default", "kubernetes", json!({"clusterIP": "10.96.0.1", "ports": ports}))
+    }
+
+    fn known(services: impl IntoIterator<Item = Service>) -> KnownServices {
+        let mut known = KnownServices::default();
+        known.apply(Event::Init);
+        for service in services {
+            known.apply(Event::InitApply(service));
+        }
+        assert!(!known.is_listed());
+        known.apply(Event::InitDone);
+        assert!(known.is_listed());
+        known
+    }
+
+    fn texts(variables: ServiceVariables) -> Vec<String> {
+        variables.into_iter().map(|(name, value)| format!("{name}={value}")).collect()
+    }
+
+    /// As they are in the containers of the golden file.
+    const KUBERNETES: [&str; 8] = [
+        "KUBERNETES_PORT=tcp://10.96.0.1:443",
+        "KUBERNETES_PORT_443_TCP=tcp://10.96.0.1:443",
+        "KUBERNETES_PORT_443_TCP_ADDR=10.96.0.1",
+        "KUBERNETES_PORT_443_TCP_PORT=443",
+        "KUBERNETES_PORT_443_TCP_PROTO=tcp",
+        "KUBERNETES_SERVICE_HOST=10.96.0.1",
+        "KUBERNETES_SERVICE_PORT=443",
+        "KUBERNETES_SERVICE_PORT_HTTPS=443",
+    ];
+
+    #[test]
+    fn every_pod_is_told_of_the_api_server_and_with_links_of_its_namespace() {
+        let dns =
+            json!([{"name": "dns-udp", "port": 53, "protocol": "UDP"}, {"name": "dns-tcp", "port": 53}]);
+        let services = [
+            kubernetes(),
+            service("default", "other", json!({"clusterIP": "10.96.0.2", "ports": [{"port": 1}]})),
+            service("shop", "kube-dns", json!({"clusterIP": "fd00::a", "ports": dns})),
+            service("shop", "headless", json!({"clusterIP": "None", "ports": [{"port": 1}]})),
+            service("shop", "external", json!({"type": "ExternalName", "externalName": "x.example"})),
+        ];
+        let known = known(services);
+        assert_eq!(texts(known.variables("shop", false)), KUBERNETES);
+        assert_eq!(texts(known.variables("empty", true)), KUBERNETES);
+        let of_shop = [
+            "KUBE_DNS_PORT=udp://[fd00::a]:53",
+            "KUBE_DNS_PORT_53_TCP=tcp://[fd00::a]:53",
+            "KUBE_DNS_PORT_53_TCP_ADDR=fd00::a",
+            "KUBE_DNS_PORT_53_TCP_PORT=53",
+            "KUBE_DNS_PORT_53_TCP_PROTO=tcp",
+            "KUBE_DNS_PORT_53_UDP=udp://[fd00::a]:53",
+            "KUBE_DNS_PORT_53_UDP_ADDR=fd00::a",
+            "KUBE_DNS_PORT_53_UDP_PORT=53",
+            "KUBE_DNS_PORT_53_UDP_PROTO=udp",
+            "KUBE_DNS_SERVICE_HOST=fd00::a",
+            "KUBE_DNS_SERVICE_PORT=53",
+            "KUBE_DNS_SERVICE_PORT_DNS_TCP=53",
+            "KUBE_DNS_SERVICE_PORT_DNS_UDP=53",
+        ];
+        assert_eq!(texts(known.variables("shop", true)), [&KUBERNETES[..], &of_shop].concat());
+        assert_eq!(known.variables("default", true)["OTHER_SERVICE_HOST"], "10.96.0.2");
+    }
+
+    #[test]
+    fn a_namespace_s_own_service_comes_before_the_api_server_s_of_that_name() {
+        let own = service("shop", "kubernetes", json!({"clusterIP": "10.96.0.9", "ports": [{"port": 80}]}));
+        let known = known([kubernetes(), own]);
+        assert_eq!(known.variables("shop", true)["KUBERNETES_SERVICE_HOST"], "10.96.0.9");
+        assert!(!known.variables("shop", true).contains_key("KUBERNETES_PORT_443_TCP"));
+        assert_eq!(known.variables("shop", false)["KUBERNETES_SERVICE_HOST"], "10.96.0.1");
+    }
+
+    #[test]
+    fn services_that_change_lose_their_address_go_or_are_missing_from_a_listing() {
+        let of =
+            |address: &str| service("shop", "web", json!({"clusterIP": address, "ports": [{"port": 80}]}));
+        let host = |known: &KnownServices| known.variables("shop", true).remove("WEB_SERVICE_HOST");
+        let mut known = known([of("10.0.0.1")]);
+        assert_eq!(host(&known).as_deref(), Some("10.0.0.1"));
+        known.apply(Event::Apply(of("10.0.0.2")));
+        assert_eq!(host(&known).as_deref(), Some("10.0.0.2"));
+        known.apply(Event::Apply(of("None")));
+        assert_eq!(host(&known), None);
+        known.apply(Event::Apply(of("10.0.0.3")));
+        known.apply(Event::Delete(of("10.0.0.3")));
+        assert_eq!(host(&known), None);
+        known.apply(Event::Apply(of("10.0.0.4")));
+        known.apply(Event::Init);
+        assert_eq!(host(&known).as_deref(), Some("10.0.0.4"), "true until the new listing is whole");
+        known.apply(Event::InitDone);
+        assert_eq!(host(&known), None);
+        // Without ports there is still a host to tell.
+        known.apply(Event::Apply(service("shop", "bare", json!({"clusterIP": "10.0.0.5"}))));
+        assert_eq!(texts(known.variables("shop", true)), ["BARE_SERVICE_HOST=10.0.0.5"]);
+    }
+}

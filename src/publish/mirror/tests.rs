@@ -1,0 +1,220 @@
+//! Mirrors against an API server on which others delete and things go wrong.
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::{Node, Pod};
+use serde_json::json;
+use tokio::sync::watch;
+use tokio_util::sync::{CancellationToken, DropGuard};
+
+use super::{MirrorSources, Mirrors};
+use crate::api::fake::{ApiFault, ApiRule, FakeApi};
+use crate::pod::DesiredPods;
+use crate::source::api::{self, ApiState};
+use crate::status::LifecycleSummary;
+use crate::status::{PodStatusEntry, StatusCache};
+use crate::types::WallClock;
+
+const PODS: &str = "/api/v1/namespaces/default/pods";
+
+struct Setup {
+    api: FakeApi,
+    desired_pods: watch::Sender<DesiredPods>,
+    node: watch::Sender<Option<Arc<Node>>>,
+    status_cache: StatusCache,
+    told: Arc<Mutex<Vec<String>>>,
+    _running: DropGuard,
+}
+
+impl Setup {
+    fn new() -> Self {
+        let api = FakeApi::new(WallClock::system());
+        let cancel = CancellationToken::new();
+        let (tx, seen) = watch::channel(ApiState::default());
+        let (desired_pods, wanted_out) = watch::channel(DesiredPods::default());
+        let (node, node_out) = watch::channel(None);
+        let (status_cache, told) = (StatusCache::default(), Arc::new(Mutex::new(Vec::new())));
+        let heard = told.clone();
+        let sources = MirrorSources {
+            desired_pods: wanted_out,
+            api: seen,
+            node: node_out,
+            status_cache: status_cache.clone(),
+            events: Arc::new(move |_, _, event| heard.lock().unwrap().push(event.message.clone())),
+            clock: WallClock::system(),
+        };
+        let mirrors = Mirrors::new(api.client(), sources);
+        #[expect(clippy::disallowed_methods, reason = "tasks of a test")]
+        {
+            tokio::spawn(api::run(api.client(), "n1".to_owned(), Vec::new(), tx, cancel.clone()));
+            tokio::spawn(mirrors.run(cancel.clone()));
+        }
+        Self { api, desired_pods, node, status_cache, told, _running: cancel.drop_guard() }
+    }
+
+    fn registered() -> Self {
+        let setup = Self::new();
+        setup.register();
+        setup
+    }
+
+    fn register(&self) {
+        let node = json!({"metadata": {"name": "n1", "uid": "node"}});
+        self.node.send_replace(Some(Arc::new(serde_json::from_value(node).unwrap())));
+    }
+
+    /// The manifests define this version of the pod `web`, or nothing.
+    fn manifest(&self, hash: Option<&str>) {
+        let pods = hash.into_iter().map(Self::pod);
+        self.desired_pods.send_replace(DesiredPods {
+            ready: true,
+            pods: pods.collect(),
+            ..DesiredPods::default()
+        });
+    }
+
+    fn pod(hash: &str) -> Arc<Pod> {
+        let pod = json!({"metadata": {"name": "web-n1", "namespace": "default", "uid": hash, "annotations":
+                {"kubernetes.io/config.hash": hash, "kubernetes.io/config.source": "file"}},
+                "spec": {"nodeName": "n1", "containers": [{"name": "c"}]}, "status": {"phase": "Pending"}});
+        Arc::new(serde_json::from_value(pod).unwrap())
+    }
+
+    /// The life of this version of the pod has come so far.
+    fn life(&self, hash: &str, lifecycle: LifecycleSummary) {
+        self.status_cache.tell(PodStatusEntry {
+            pod: Self::pod(hash),
+            status: Arc::default(),
+            terminating_since: None,
+            lifecycle,
+            has_released: false,
+        });
+    }
+
+    /// What the server has, as (hash, UID).
+    async fn shown(&self) -> Vec<(String, String)> {
+        tokio::time::sleep(Duration::from_secs(120)).await;
+        let mirrors = self.api.list::<Pod>(PODS).into_iter();
+        let of = |pod: Pod| {
+            let hash = pod.metadata.annotations.unwrap()["kubernetes.io/config.mirror"].clone();
+            (hash, pod.metadata.uid.unwrap())
+        };
+        mirrors.map(of).collect()
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_static_pod_gets_a_mirror_once_the_node_is_there_and_loses_it_with_its_manifest() {
+    let setup = Setup::new();
+    setup.manifest(Some("h1"));
+    assert!(setup.shown().await.is_empty());
+    setup.register();
+    assert_eq!(setup.shown().await[0].0, "h1");
+    let mirror: Pod = setup.api.get(&format!("{PODS}/web-n1")).unwrap();
+    let owner = &mirror.metadata.owner_references.unwrap()[0];
+    assert_eq!((owner.kind.as_str(), owner.uid.as_str(), owner.controller), ("Node", "node", Some(true)));
+    assert_eq!(setup.api.requests_of("POST", "/pods").len(), 1);
+    setup.manifest(None);
+    assert!(setup.shown().await.is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_mirror_that_somebody_deletes_comes_again() {
+    let setup = Setup::registered();
+    setup.manifest(Some("h1"));
+    let before = setup.shown().await;
+    for grace in [Some(0), Some(30)] {
+        setup.api.delete(&format!("{PODS}/web-n1"), grace);
+        let after = setup.shown().await;
+        assert_eq!(after[0].0, "h1");
+        assert_ne!(after[0].1, before[0].1);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_edited_pod_gets_another_mirror() {
+    let setup = Setup::registered();
+    setup.manifest(Some("h1"));
+    let before = setup.shown().await;
+    setup.manifest(Some("h2"));
+    let after = setup.shown().await;
+    assert_eq!(after[0].0, "h2");
+    assert_ne!(after[0].1, before[0].1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_mirror_stays_until_the_pod_that_it_shows_has_ended() {
+    let setup = Setup::registered();
+    setup.manifest(Some("h1"));
+    setup.life("h1", LifecycleSummary::Active);
+    let before = setup.shown().await;
+    setup.manifest(Some("h2"));
+    assert_eq!(setup.shown().await, before, "it was not asked to end yet");
+    setup.life("h1", LifecycleSummary::Terminating);
+    assert_eq!(setup.shown().await, before, "it has its grace period");
+    setup.life("h1", LifecycleSummary::Terminated);
+    assert_eq!(setup.shown().await[0].0, "h2");
+    setup.life("h2", LifecycleSummary::Active);
+    setup.manifest(None);
+    assert_eq!(setup.shown().await.len(), 1);
+    setup.life("h2", LifecycleSummary::Terminated);
+    assert!(setup.shown().await.is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_mirror_that_cannot_be_made_is_told_with_the_reason() {
+    let setup = Setup::registered();
+    let refuse = ApiFault::Refuse { code: 403, reason: "Forbidden", retry_after: 0 };
+    setup.api.fail(ApiRule::always("POST", "/pods", refuse));
+    setup.manifest(Some("h1"));
+    setup.shown().await;
+    let told = setup.told.lock().unwrap().clone();
+    assert!(told[0].contains("Failed to create the mirror pod: "), "{told:?}");
+    setup.api.heal();
+    assert_eq!(setup.shown().await.len(), 1);
+
+    let setup = Setup::registered();
+    let other =
+        json!({"metadata": {"name": "web-n1"}, "spec": {"nodeName": "n2", "containers": [{"name": "c"}]}});
+    setup.api.put(&format!("{PODS}/web-n1"), &serde_json::from_value::<Pod>(other).unwrap());
+    setup.manifest(Some("h1"));
+    tokio::time::sleep(Duration::from_secs(120)).await;
+    let told = setup.told.lock().unwrap().clone();
+    assert!(told[0].contains("no mirror of it"), "{told:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn nothing_is_removed_before_all_manifests_were_read() {
+    let setup = Setup::registered();
+    setup.manifest(Some("h1"));
+    let before = setup.shown().await;
+    setup.desired_pods.send_replace(DesiredPods::default());
+    assert_eq!(setup.shown().await, before);
+}
+
+#[tokio::test(start_paused = true)]
+async fn whatever_goes_wrong_there_is_one_mirror_in_the_end() {
+    let refuse = |code, reason| ApiFault::Refuse { code, reason, retry_after: 3 };
+    let faults = [
+        ApiFault::Reset,
+        ApiFault::LostAnswer,
+        ApiFault::Hang,
+        refuse(403, "Forbidden"),
+        refuse(429, "TooManyRequests"),
+        refuse(500, "InternalError"),
+    ];
+    for fault in faults {
+        let setup = Setup::registered();
+        setup.api.fail(ApiRule { times: 2, ..ApiRule::always("POST", "/pods", fault.clone()) });
+        setup.api.fail(ApiRule { times: 2, ..ApiRule::always("DELETE", "/pods", fault.clone()) });
+        setup.manifest(Some("h1"));
+        assert_eq!(setup.shown().await.len(), 1, "{fault:?}");
+        setup.manifest(Some("h2"));
+        let shown = setup.shown().await;
+        assert_eq!(shown.len(), 1, "{fault:?}");
+        assert_eq!(shown[0].0, "h2", "{fault:?}");
+        setup.manifest(None);
+        assert!(setup.shown().await.is_empty(), "{fault:?}");
+    }
+}

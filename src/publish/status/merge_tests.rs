@@ -1,0 +1,164 @@
+//! What is written, and what stays.
+
+use k8s_openapi::api::core::v1::PodStatus;
+use proptest::prelude::*;
+use serde_json::{Value, json};
+
+use super::merge::merged;
+use super::plan::{Live, ReportedPod, Urgency, Write, plan};
+use crate::api::fake::apply_strategic;
+use crate::status::LifecycleSummary;
+
+fn status(value: Value) -> PodStatus {
+    serde_json::from_value(value).unwrap()
+}
+
+fn condition(kind: &str, value: &str, since: &str) -> Value {
+    json!({"type": kind, "status": value, "lastTransitionTime": since})
+}
+
+fn live(status: &PodStatus) -> Live<'_> {
+    Live { uid: "u", status, is_deleting: false, is_mirror: false, restart_policy: "Always" }
+}
+
+fn told(status: &PodStatus) -> ReportedPod<'_> {
+    ReportedPod { status, lifecycle: LifecycleSummary::Active, has_released: false }
+}
+
+const EARLY: &str = "2026-01-01T00:00:00Z";
+const LATE: &str = "2026-01-02T00:00:00Z";
+
+#[test]
+fn what_others_write_stays() {
+    let there =
+        status(json!({"nominatedNodeName": "n", "conditions": [condition("example.com/gate", "True", EARLY),
+        condition("Resized", "True", EARLY)]}));
+    let ours = status(json!({"phase": "Running", "conditions": [condition("Ready", "True", LATE)]}));
+    let merged = merged(&ours, LifecycleSummary::Active, &there);
+    let types: Vec<_> = merged.conditions.iter().flatten().map(|c| c.type_.as_str()).collect();
+    assert_eq!(types, ["Ready", "example.com/gate", "Resized"]);
+    assert_eq!(merged.nominated_node_name.as_deref(), Some("n"));
+}
+
+#[test]
+fn a_condition_that_did_not_change_keeps_its_time_and_so_does_the_start() {
+    let there = status(json!({"startTime": EARLY, "conditions": [condition("Ready", "True", EARLY),
+        condition("Initialized", "False", EARLY)]}));
+    let ours = status(json!({"startTime": LATE, "conditions": [condition("Ready", "True", LATE),
+        condition("Initialized", "True", LATE)]}));
+    let merged = serde_json::to_value(merged(&ours, LifecycleSummary::Active, &there)).unwrap();
+    assert_eq!(merged["startTime"], EARLY);
+    assert_eq!(merged["conditions"][0]["lastTransitionTime"], EARLY);
+    assert_eq!(merged["conditions"][1]["lastTransitionTime"], LATE);
+}
+
+#[test]
+fn a_terminal_phase_waits_for_the_proof_that_nothing_runs() {
+    let there = status(json!({"phase": "Running"}));
+    let ours = status(
+        json!({"phase": "Failed", "reason": "Evicted", "conditions": [condition("Ready", "True", LATE)]}),
+    );
+    let early = merged(&ours, LifecycleSummary::Terminating, &there);
+    assert_eq!(early.phase.as_deref(), Some("Running"));
+    let ready = &early.conditions.unwrap()[0];
+    assert_eq!((ready.status.as_str(), ready.reason.as_deref()), ("False", Some("PodFailed")));
+    assert_eq!(merged(&ours, LifecycleSummary::Terminated, &there).phase.as_deref(), Some("Failed"));
+}
+
+#[test]
+fn a_terminal_phase_is_never_left() {
+    let there = status(json!({"phase": "Failed", "reason": "Evicted"}));
+    let ours = status(json!({"phase": "Running"}));
+    let merged = merged(&ours, LifecycleSummary::Active, &there);
+    assert_eq!((merged.phase.as_deref(), merged.reason.as_deref()), (Some("Failed"), Some("Evicted")));
+}
+
+#[test]
+fn what_is_as_told_is_not_written_again() {
+    let same = status(
+        json!({"phase": "Running", "startTime": EARLY, "conditions": [condition("Ready", "True", EARLY)]}),
+    );
+    assert_eq!(plan(told(&same), live(&same)), Write::Nothing);
+}
+
+#[test]
+fn readiness_and_phase_are_urgent_and_the_rest_is_not() {
+    let urgency = |there: Value, ours: Value| match plan(told(&status(ours)), live(&status(there))) {
+        Write::Patch(_, urgency) => urgency,
+        other => panic!("{other:?}"),
+    };
+    let pending = json!({"phase": "Pending"});
+    assert_eq!(urgency(pending.clone(), json!({"phase": "Running"})), Urgency::Now);
+    let ready = json!({"phase": "Pending", "conditions": [condition("Ready", "True", EARLY)]});
+    assert_eq!(urgency(pending.clone(), ready), Urgency::Now);
+    let not_ready = json!({"phase": "Pending", "conditions": [condition("Ready", "False", EARLY)]});
+    assert_eq!(urgency(pending.clone(), not_ready), Urgency::Soon);
+    assert_eq!(urgency(pending, json!({"phase": "Pending", "podIP": "10.0.0.1"})), Urgency::Soon);
+}
+
+#[test]
+fn an_object_is_deleted_only_when_it_was_asked_to_go_and_shows_the_end_of_a_pod_that_is_gone() {
+    let ended = status(json!({"phase": "Succeeded"}));
+    let over = |status| ReportedPod { status, lifecycle: LifecycleSummary::Terminated, has_released: true };
+    let going = |status| Live { is_deleting: true, ..live(status) };
+    assert_eq!(plan(over(&ended), going(&ended)), Write::Delete);
+    assert_eq!(plan(over(&ended), live(&ended)), Write::Nothing);
+    assert_eq!(plan(ReportedPod { has_released: false, ..over(&ended) }, going(&ended)), Write::Nothing);
+    assert_eq!(plan(over(&ended), Live { is_mirror: true, ..going(&ended) }), Write::Nothing);
+    let running = status(json!({"phase": "Running"}));
+    assert!(
+        matches!(plan(over(&ended), going(&running)), Write::Patch(_, Urgency::Now)),
+        "its end is shown first"
+    );
+}
+
+#[test]
+fn a_container_that_ended_for_good_is_not_said_to_live() {
+    let state = |state: Value| {
+        json!({"phase": "Running", "containerStatuses": [{"name": "c", "image": "", "imageID": "", "ready": false,
+            "restartCount": 0, "state": state}]})
+    };
+    let ended = |code| status(state(json!({"terminated": {"exitCode": code}})));
+    let alive = status(state(json!({"waiting": {"reason": "ContainerCreating"}})));
+    let of = |there: &PodStatus, restart_policy| plan(told(&alive), Live { restart_policy, ..live(there) });
+    assert_eq!(of(&ended(1), "Never"), Write::Impossible("c".to_owned()));
+    assert_eq!(of(&ended(0), "OnFailure"), Write::Impossible("c".to_owned()));
+    assert!(matches!(of(&ended(1), "OnFailure"), Write::Patch(..)));
+    assert!(matches!(of(&ended(1), "Always"), Write::Patch(..)));
+}
+
+prop_compose! {
+    fn any_status()(
+        phase in prop::sample::select(vec!["Pending", "Running", "Succeeded", "Failed"]),
+        conditions in prop::sample::subsequence(vec!["Ready", "Initialized", "PodScheduled", "example.com/x", "y"], 0..=5),
+        values in prop::collection::vec(prop::sample::select(vec!["True", "False"]), 5),
+        time in prop::sample::select(vec![EARLY, LATE]),
+        ip in prop::option::of("10\\.0\\.0\\.[1-3]"),
+    ) -> PodStatus {
+        let conditions: Vec<Value> =
+            conditions.iter().zip(&values).map(|(kind, value)| condition(kind, value, time)).collect();
+        let mut all = json!({"phase": phase, "startTime": time});
+        if !conditions.is_empty() {
+            all["conditions"] = conditions.into();
+        }
+        if let Some(ip) = ip {
+            all["podIPs"] = json!([{"ip": ip}]);
+            all["podIP"] = ip.into();
+        }
+        status(all)
+    }
+}
+
+proptest! {
+    /// Whatever is there, one patch makes it as told, and a second finds nothing to do.
+    #[test]
+    fn one_patch_is_enough(ours in any_status(), there in any_status()) {
+        let over = ReportedPod { status: &ours, lifecycle: LifecycleSummary::Terminated, has_released: false };
+        if let Write::Patch(change, _) = plan(over, live(&there)) {
+            let mut object = json!({"status": there});
+            apply_strategic("Pod", &mut object, &change).unwrap();
+            let after: PodStatus = serde_json::from_value(object["status"].take()).unwrap();
+            prop_assert_eq!(plan(over, live(&after)), Write::Nothing);
+        }
+    }
+}

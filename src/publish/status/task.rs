@@ -1,0 +1,505 @@
+//! The task: compares what is told of each pod with its object, and writes what differs. One write a pod at a time, a
+//! bounded number at once; what fails is planned anew from what is told then, so that an old status is never sent late.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::future::BoxFuture;
+use futures::stream::{FuturesUnordered, StreamExt};
+use k8s_openapi::api::core::v1::{Pod, PodStatus};
+use kube::Client;
+use kube::api::{DeleteParams, Patch, PatchParams, Preconditions};
+use serde_json::Value;
+use tokio::sync::watch;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use super::plan::{Live, ReportedPod, Urgency, Write, plan};
+use crate::admission::RejectedPod;
+use crate::api::{ApiErrorKind, Objects, Wire, error_kind};
+use crate::pod::{is_static, pod_uid};
+use crate::source::api::{ApiPod, ApiState, Mirror};
+use crate::status::LifecycleSummary;
+use crate::status::StatusCache;
+use crate::telemetry::Changed;
+use crate::types::{Backoff, BackoffPolicy, PodUid, QuietPeriod, error_chain};
+
+/// How long a change nobody waits for waits for others to the same pod.
+const SOON: Duration = Duration::from_secs(2);
+
+/// How long it may wait beyond that, while pods start and stop: for the next change, and for the API server to have less to
+/// do. Upstream promises 10 s in all.
+const PATIENCE: Duration = Duration::from_secs(8);
+
+/// Writes under way at once: enough for many pods on a slow server, few enough to leave its fair share to others.
+const WRITES: usize = 16;
+
+/// How long one request may take. A write that took effect unsaid is found by the watch.
+const DEADLINE: Duration = Duration::from_secs(30);
+
+const RETRY: BackoffPolicy = BackoffPolicy {
+    initial: Duration::from_millis(200),
+    max: Duration::from_secs(10),
+    reset_after: Duration::from_secs(60),
+};
+
+/// What is written again though the API server takes it, as something there does not keep it (a webhook, a server that does
+/// not know the field): seldom, as it may be kept one day.
+const NOT_KEPT: BackoffPolicy = BackoffPolicy {
+    initial: Duration::from_secs(2),
+    max: Duration::from_secs(600),
+    reset_after: Duration::from_secs(3600),
+};
+
+/// Where statuses come from, and what is there.
+#[derive(Clone)]
+pub struct StatusSources {
+    /// What workers tell of their pods.
+    pub status_cache: StatusCache,
+    /// The pods that were refused, each with the status that says why.
+    pub rejected: watch::Receiver<Vec<RejectedPod>>,
+    /// The objects.
+    pub api: watch::Receiver<ApiState>,
+    /// When no pod starts or stops.
+    pub quiet_period: QuietPeriod,
+}
+
+/// The status manager, to be run by the app.
+pub struct StatusManager {
+    client: Client,
+    sources: StatusSources,
+    entries: BTreeMap<PodUid, Entry>,
+    writes: FuturesUnordered<BoxFuture<'static, (PodUid, String, Written)>>,
+    /// What writes last failed for: a server that is down is told of once, not once a pod.
+    trouble: Changed<String>,
+}
+
+/// What is told of a pod, as owned values that are cheap to compare.
+#[derive(Clone, Debug)]
+struct Said {
+    status: Arc<PodStatus>,
+    lifecycle: LifecycleSummary,
+    has_released: bool,
+}
+
+/// The object of a pod.
+#[derive(Debug)]
+struct Object {
+    /// What it was read from.
+    shown: Shown,
+    namespace: String,
+    name: String,
+    uid: String,
+    version: String,
+    status: Arc<PodStatus>,
+    is_deleting: bool,
+    is_mirror: bool,
+    restart_policy: String,
+}
+
+/// Where the API server's state has an object: the same value as long as nothing of it changed.
+#[derive(Clone, Debug)]
+enum Shown {
+    /// The pod's own.
+    Pod(Arc<ApiPod>),
+    /// The mirror of a static pod.
+    Mirror(Arc<Mirror>),
+}
+
+#[derive(Debug, Default)]
+struct Entry {
+    said: Option<Said>,
+    object: Option<Object>,
+    /// The version and status our last write made, which the watch may still be behind of.
+    written: Option<(String, Arc<PodStatus>)>,
+    next: Option<Next>,
+    is_busy: bool,
+    /// The object wants no more writes: it was deleted, though the watch may still be behind of that.
+    is_gone: bool,
+    retry: Option<Backoff<Instant>>,
+    not_before: Option<Instant>,
+    /// What was told when the write under way, or the last one, was made.
+    sent: Option<Arc<PodStatus>>,
+    /// The API server took the last patch and did not keep it.
+    not_kept: Option<Backoff<Instant>>,
+}
+
+/// The next write of a pod.
+#[derive(Debug)]
+struct Next {
+    due: Instant,
+    /// Until when it waits for a quiet period, if it does.
+    latest: Instant,
+    request: Request,
+}
+
+/// What is written.
+#[derive(Debug)]
+enum Request {
+    /// This strategic merge patch of the status.
+    Patch(Value),
+    /// The object is deleted.
+    Delete,
+}
+
+enum Written {
+    /// The object as it is now.
+    Patched(Box<Pod>),
+    Deleted,
+    Failed(kube::Error),
+    TimedOut,
+}
+
+impl StatusManager {
+    /// A manager that writes with `client`.
+    pub fn new(client: Client, sources: StatusSources) -> Self {
+        Self {
+            client,
+            sources,
+            entries: BTreeMap::new(),
+            writes: FuturesUnordered::new(),
+            trouble: Changed::new(),
+        }
+    }
+
+    /// Runs until cancelled. Writes under way are dropped then; the next daemon finds what they left.
+    pub async fn run(mut self, cancel: CancellationToken) {
+        let mut status_cache = self.sources.status_cache.changes();
+        let mut rejected = self.sources.rejected.clone();
+        let mut api = self.sources.api.clone();
+        loop {
+            self.look(Instant::now());
+            self.start(Instant::now());
+            let due = self.next_due(self.sources.quiet_period.expected());
+            let is_open = tokio::select! {
+                // Cancel-safe: waiting for a token takes nothing.
+                () = cancel.cancelled() => return,
+                // Cancel-safe: a watch marks its value seen only when `changed` returns.
+                changed = status_cache.changed() => changed.is_ok(),
+                // Cancel-safe: as above.
+                changed = rejected.changed() => changed.is_ok(),
+                // Cancel-safe: as above.
+                changed = api.changed() => changed.is_ok(),
+                // Cancel-safe: a stream gives an item only when `next` returns it.
+                Some((uid, object, written)) = self.writes.next() => {
+                    self.finished(&uid, object, written, Instant::now());
+                    true
+                }
+                // Cancel-safe: a sleep to a fixed moment takes nothing.
+                () = sleep_until(due) => true,
+            };
+            if !is_open {
+                // Its sources end only with the daemon.
+                return cancel.cancelled().await;
+            }
+        }
+    }
+
+    /// Takes in what is told and what is there, and plans anew for the pods of which anything changed.
+    fn look(&mut self, now: Instant) {
+        let mut told: BTreeMap<PodUid, (Said, Arc<Pod>)> = BTreeMap::new();
+        for rejected in self.sources.rejected.borrow().iter() {
+            let status = rejected.status.clone();
+            let said = Said { status, lifecycle: LifecycleSummary::Terminated, has_released: true };
+            told.insert(pod_uid(&rejected.pod), (said, rejected.pod.clone()));
+        }
+        for all in self.sources.status_cache.all() {
+            let said = Said { status: all.status, lifecycle: all.lifecycle, has_released: all.has_released };
+            told.insert(pod_uid(&all.pod), (said, all.pod));
+        }
+        let api = self.sources.api.borrow().clone();
+        self.entries.retain(|uid, entry| told.contains_key(uid) || entry.is_busy);
+        for (uid, (said, pod)) in told {
+            let shown = shown(&api, &uid, &pod);
+            let entry = self.entries.entry(uid.clone()).or_default();
+            if entry.take_in(said, shown) {
+                entry.plan(&uid, now);
+            }
+        }
+    }
+
+    /// Starts the writes that are due, as many as may run.
+    fn start(&mut self, now: Instant) {
+        let quiet = self.sources.quiet_period.expected();
+        for (uid, entry) in &mut self.entries {
+            if self.writes.len() >= WRITES {
+                return;
+            }
+            if entry.is_busy || entry.due(quiet).is_none_or(|due| due > now) {
+                continue;
+            }
+            let (Some(Next { request, .. }), Some(object)) = (entry.next.take(), &entry.object) else {
+                continue;
+            };
+            entry.is_busy = true;
+            entry.sent = entry.said.as_ref().map(|said| said.status.clone());
+            let pods = Objects::<Pod>::namespaced(self.client.clone(), &object.namespace);
+            let (uid, name) = (uid.clone(), object.name.clone());
+            let of = object.uid.clone();
+            self.writes.push(Box::pin(async move {
+                let written = tokio::time::timeout(DEADLINE, perform(pods, name, of.clone(), request)).await;
+                (uid, of, written.unwrap_or(Written::TimedOut))
+            }));
+        }
+    }
+
+    /// When the next write is due, if the next quiet period is to be expected at `quiet`.
+    fn next_due(&self, quiet: Option<Instant>) -> Option<Instant> {
+        if self.writes.len() >= WRITES {
+            return None;
+        }
+        self.entries.values().filter(|entry| !entry.is_busy).filter_map(|entry| entry.due(quiet)).min()
+    }
+
+    fn finished(&mut self, uid: &PodUid, object: String, written: Written, now: Instant) {
+        let Some(entry) = self.entries.get_mut(uid) else { return };
+        entry.is_busy = false;
+        let was_written = matches!(written, Written::Patched(_) | Written::Deleted);
+        let error = entry.settle(&object, written, now);
+        if was_written && error.is_none() {
+            self.trouble = Changed::new();
+        }
+        if let Some(error) = error
+            && self.trouble.see(error.clone())
+        {
+            tracing::warn!(%uid, error, "cannot write the status of a pod; trying again");
+        }
+        entry.plan(uid, now);
+        if was_written {
+            entry.look_whether_it_was_kept(uid, now);
+        }
+    }
+}
+
+impl Entry {
+    /// Whether anything differs from what was known.
+    fn take_in(&mut self, said: Said, shown: Option<Shown>) -> bool {
+        let same_said = self.said.as_ref().is_some_and(|old| {
+            Arc::ptr_eq(&old.status, &said.status)
+                && old.lifecycle == said.lifecycle
+                && old.has_released == said.has_released
+        });
+        if !same_said && self.not_kept.is_some() {
+            // Only what was sent before waits.
+            self.not_before = None;
+        }
+        self.said = Some(said);
+        let is_known = match (&self.object, &shown) {
+            (Some(object), Some(shown)) => object.shown.is(shown),
+            (None, None) => true,
+            _ => false,
+        };
+        if is_known {
+            return !same_said;
+        }
+        let object = shown.map(Object::new);
+        // An object of another UID starts afresh, as a mirror that was made again does.
+        if self.object.as_ref().map(|o| &o.uid) != object.as_ref().map(|o| &o.uid) {
+            self.written = None;
+            self.is_gone = false;
+            (self.sent, self.not_kept) = (None, None);
+        }
+        self.object = object;
+        true
+    }
+
+    /// Plans the next write. One that waits keeps the moment it is due.
+    fn plan(&mut self, uid: &PodUid, now: Instant) {
+        let before = self.next.take();
+        let (Some(said), Some(object)) = (&self.said, &self.object) else { return };
+        if self.is_gone || self.is_busy {
+            return;
+        }
+        let status = match &self.written {
+            Some((version, status)) if !is_newer(&object.version, version) => status,
+            Some(_) | None => &object.status,
+        };
+        let told =
+            ReportedPod { status: &said.status, lifecycle: said.lifecycle, has_released: said.has_released };
+        let live = Live {
+            uid: &object.uid,
+            status,
+            is_deleting: object.is_deleting,
+            is_mirror: object.is_mirror,
+            restart_policy: &object.restart_policy,
+        };
+        self.next = match plan(told, live) {
+            Write::Nothing => None,
+            Write::Impossible(container) => {
+                let pod = format!("{}/{}", object.namespace, object.name);
+                tracing::error!(pod, %uid, container, "a container that ended for good is told to be alive; not written");
+                None
+            }
+            Write::Delete => Some(Next { due: now, latest: now, request: Request::Delete }),
+            Write::Patch(change, Urgency::Now) => {
+                Some(Next { due: now, latest: now, request: Request::Patch(change) })
+            }
+            Write::Patch(change, Urgency::Soon) => {
+                let due = before.map_or(now + SOON, |before| before.due);
+                Some(Next { due, latest: due + PATIENCE, request: Request::Patch(change) })
+            }
+        };
+    }
+
+    fn due(&self, quiet: Option<Instant>) -> Option<Instant> {
+        let Next { due, latest, .. } = self.next.as_ref()?;
+        let due = quiet.map_or(*due, |quiet| quiet.min(*latest).max(*due));
+        Some(self.not_before.map_or(due, |not_before| not_before.max(due)))
+    }
+
+    /// Takes in how a write of this object ended. Answers what went wrong, if anything did.
+    fn settle(&mut self, object: &str, written: Written, now: Instant) -> Option<String> {
+        // A mirror may have been made again meanwhile: nothing that was learned is about that one.
+        if self.object.as_ref().is_none_or(|present| present.uid != object) {
+            return None;
+        }
+        let error = match written {
+            Written::Patched(pod) => {
+                let Pod { metadata, status, .. } = *pod;
+                let status = Arc::new(status.unwrap_or_default());
+                self.written = Some((metadata.resource_version.unwrap_or_default(), status));
+                (self.retry, self.not_before) = (None, None);
+                return None;
+            }
+            Written::Deleted => {
+                self.is_gone = true;
+                return None;
+            }
+            Written::TimedOut => {
+                self.wait(None, now);
+                return Some("the API server did not answer in time".to_owned());
+            }
+            Written::Failed(error) => error,
+        };
+        match error_kind(&error) {
+            // The watch will say so too, if it is true. If not, the server erred, or something between it and us.
+            ApiErrorKind::NotFound => {
+                self.wait(None, now);
+                if self.retry.is_none_or(|retry| retry.delay < RETRY.max) {
+                    return None;
+                }
+            }
+            ApiErrorKind::TooMany(pause) => self.wait(pause, now),
+            ApiErrorKind::Conflict
+            | ApiErrorKind::AlreadyExists
+            | ApiErrorKind::Forbidden
+            | ApiErrorKind::Invalid
+            | ApiErrorKind::Unavailable => self.wait(None, now),
+        }
+        Some(error_chain(&error))
+    }
+
+    /// After a write that the API server took: whether there is still something to write though nothing new was told.
+    fn look_whether_it_was_kept(&mut self, uid: &PodUid, now: Instant) {
+        let (Some(sent), Some(said), Some(object)) = (&self.sent, &self.said, &self.object) else { return };
+        if !Arc::ptr_eq(sent, &said.status) {
+            return;
+        }
+        let Some(Next { request: Request::Patch(again), .. }) = &self.next else {
+            self.not_kept = None;
+            return;
+        };
+        let next = Backoff::next(self.not_kept, &NOT_KEPT, now, now);
+        if self.not_kept.is_some_and(|before| before.delay == NOT_KEPT.initial) {
+            let pod = format!("{}/{}", object.namespace, object.name);
+            let lost = again["status"].to_string();
+            tracing::warn!(
+                pod, %uid, lost,
+                "the API server takes the status of a pod but does not keep all of it; look for an admission webhook that \
+                 changes pods/status; trying again, ever more seldom"
+            );
+        }
+        self.not_kept = Some(next);
+        self.not_before = Some(now + next.delay);
+    }
+
+    fn wait(&mut self, pause: Option<Duration>, now: Instant) {
+        let next = Backoff::next(self.retry, &RETRY, now, now);
+        self.retry = Some(next);
+        self.not_before = Some(now + pause.unwrap_or(next.delay));
+    }
+}
+
+/// Whether version `a` of an object is newer than `b`. Versions are comparable as numbers (KEP-5504); of a server whose
+/// versions are not, any other version than our own counts as newer.
+fn is_newer(a: &str, b: &str) -> bool {
+    match (a.parse::<u128>(), b.parse::<u128>()) {
+        (Ok(a), Ok(b)) => a >= b,
+        _ => a != b,
+    }
+}
+
+/// The object that shows a pod: its own, or the mirror that was made for it.
+fn shown(api: &ApiState, uid: &PodUid, pod: &Pod) -> Option<Shown> {
+    if !api.ready {
+        // What an earlier daemon knew of it is no base for a patch.
+        return None;
+    }
+    if !is_static(pod) {
+        return api.pods.get(uid).cloned().map(Shown::Pod);
+    }
+    let text = |text: &Option<String>| text.clone().unwrap_or_default();
+    let key = (text(&pod.metadata.namespace), text(&pod.metadata.name));
+    let mirror = api.mirrors.get(&key).filter(|mirror| mirror.mirrored() == uid.as_str())?;
+    Some(Shown::Mirror(mirror.clone()))
+}
+
+impl Shown {
+    fn is(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Pod(a), Self::Pod(b)) => Arc::ptr_eq(a, b),
+            (Self::Mirror(a), Self::Mirror(b)) => Arc::ptr_eq(a, b),
+            (Self::Pod(_), Self::Mirror(_)) | (Self::Mirror(_), Self::Pod(_)) => false,
+        }
+    }
+}
+
+impl Object {
+    fn new(shown: Shown) -> Self {
+        let (pod, version, status, is_mirror) = match &shown {
+            Shown::Pod(api) => (&api.pod, Some(api.version.clone()), api.status.clone(), false),
+            Shown::Mirror(mirror) => {
+                let status = mirror.pod.status.clone().unwrap_or_default();
+                (&mirror.pod, mirror.pod.metadata.resource_version.clone(), Arc::new(status), true)
+            }
+        };
+        let text = |text: &Option<String>| text.clone().unwrap_or_default();
+        let metadata = &pod.metadata;
+        Self {
+            namespace: text(&metadata.namespace),
+            name: text(&metadata.name),
+            uid: text(&metadata.uid),
+            version: version.unwrap_or_default(),
+            status,
+            is_deleting: metadata.deletion_timestamp.is_some(),
+            is_mirror,
+            restart_policy: pod.spec.as_ref().map(|spec| text(&spec.restart_policy)).unwrap_or_default(),
+            shown,
+        }
+    }
+}
+
+async fn perform(pods: Objects<Pod>, name: String, uid: String, request: Request) -> Written {
+    match request {
+        Request::Patch(change) => {
+            let patched = pods.patch_status(&name, &PatchParams::default(), &Patch::Strategic(change)).await;
+            patched.map_or_else(Written::Failed, |Wire(pod)| Written::Patched(Box::new(pod)))
+        }
+        Request::Delete => {
+            let only_this = Preconditions { uid: Some(uid), resource_version: None };
+            let params = DeleteParams::default().grace_period(0).preconditions(only_this);
+            match pods.delete(&name, &params).await {
+                Ok(_) => Written::Deleted,
+                Err(error) => Written::Failed(error),
+            }
+        }
+    }
+}
+
+async fn sleep_until(moment: Option<Instant>) {
+    match moment {
+        Some(moment) => tokio::time::sleep_until(moment).await,
+        None => std::future::pending().await,
+    }
+}

@@ -1,0 +1,382 @@
+//! The task against an API server on which things go wrong, with the watch that tells it what is there.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::{Pod, PodStatus};
+use proptest::prelude::*;
+use serde_json::{Value, json};
+use tokio::sync::watch;
+use tokio_util::sync::{CancellationToken, DropGuard};
+
+use super::{StatusManager, StatusSources};
+use crate::admission::RejectedPod;
+use crate::api::fake::{ApiFault, ApiRule, FakeApi};
+use crate::source::api::{self, ApiState};
+use crate::status::LifecycleSummary;
+use crate::status::{PodStatusEntry, StatusCache};
+use crate::types::{QuietPeriod, WallClock};
+
+const POD: &str = "/api/v1/namespaces/default/pods/a";
+const SETTLING: Duration = Duration::from_secs(300);
+
+struct Setup {
+    api: FakeApi,
+    status_cache: StatusCache,
+    rejected: watch::Sender<Vec<RejectedPod>>,
+    quiet_period: QuietPeriod,
+    _running: DropGuard,
+}
+
+impl Setup {
+    fn new() -> Self {
+        let api = FakeApi::new(WallClock::system());
+        let cancel = CancellationToken::new();
+        let (tx, seen) = watch::channel(ApiState::default());
+        let (rejected, refused_out) = watch::channel(Vec::new());
+        let status_cache = StatusCache::default();
+        let quiet_period = QuietPeriod::default();
+        let sources = StatusSources {
+            status_cache: status_cache.clone(),
+            rejected: refused_out,
+            api: seen,
+            quiet_period: quiet_period.clone(),
+        };
+        let manager = StatusManager::new(api.client(), sources);
+        #[expect(clippy::disallowed_methods, reason = "tasks of a test")]
+        {
+            tokio::spawn(api::run(api.client(), "n1".to_owned(), Vec::new(), tx, cancel.clone()));
+            tokio::spawn(manager.run(cancel.clone()));
+        }
+        Self { api, status_cache, rejected, quiet_period, _running: cancel.drop_guard() }
+    }
+
+    /// A pod as the API server gives it to this node.
+    fn pod(&self) -> Arc<Pod> {
+        let pod =
+            json!({"metadata": {"name": "a"}, "spec": {"nodeName": "n1", "containers": [{"name": "c"}]}});
+        Arc::new(self.api.put(POD, &serde_json::from_value::<Pod>(pod).unwrap()))
+    }
+
+    fn tell(&self, pod: &Arc<Pod>, status: Value, lifecycle: LifecycleSummary) {
+        let status: Arc<PodStatus> = Arc::new(serde_json::from_value(status).unwrap());
+        self.status_cache.tell(PodStatusEntry {
+            pod: pod.clone(),
+            status,
+            terminating_since: None,
+            lifecycle,
+            has_released: false,
+        });
+    }
+
+    /// A running pod whose first status is written, as its first patch.
+    async fn running_pod(&self) -> Arc<Pod> {
+        let pod = self.pod();
+        self.tell(&pod, ready("True"), LifecycleSummary::Active);
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        assert_eq!(self.patches(), 1);
+        pod
+    }
+
+    /// Tells of an address, which nobody waits for.
+    fn tell_ip(&self, pod: &Arc<Pod>, ip: &str) {
+        let mut status = ready("True");
+        status["podIP"] = ip.into();
+        self.tell(pod, status, LifecycleSummary::Active);
+    }
+
+    fn patches(&self) -> usize {
+        self.api.requests_of("PATCH", "/status").len()
+    }
+
+    fn end(&self, pod: &Arc<Pod>) {
+        self.tell(pod, json!({"phase": "Succeeded"}), LifecycleSummary::Terminated);
+        self.status_cache.released(&crate::pod::pod_uid(pod));
+    }
+
+    fn shown(&self) -> Option<PodStatus> {
+        self.api.get::<Pod>(POD).map(|pod| pod.status.unwrap_or_default())
+    }
+
+    async fn settle(&self) {
+        tokio::time::sleep(SETTLING).await;
+    }
+}
+
+fn ready(value: &str) -> Value {
+    json!({"phase": "Running", "conditions": [{"type": "Ready", "status": value}]})
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_others_wait_for_goes_at_once_and_the_rest_together() {
+    let setup = Setup::new();
+    let pod = setup.running_pod().await;
+    for ip in ["10.0.0.1", "10.0.0.2", "10.0.0.3"] {
+        setup.tell_ip(&pod, ip);
+        tokio::time::sleep(Duration::from_millis(200)).await;
+    }
+    assert_eq!(setup.patches(), 1, "it waits for more of its kind");
+    setup.settle().await;
+    assert_eq!(setup.shown().unwrap().pod_ip.as_deref(), Some("10.0.0.3"));
+    assert_eq!(setup.patches(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn while_pods_start_and_stop_the_rest_waits_for_a_lull_but_for_10_s_at_most() {
+    let setup = Setup::new();
+    let pod = setup.running_pod().await;
+    let work = async |seconds: u32| {
+        for _ in 0..10 * seconds {
+            setup.quiet_period.note_work();
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+    };
+    setup.tell_ip(&pod, "10.0.0.1");
+    work(5).await;
+    assert_eq!(setup.patches(), 1);
+    tokio::time::sleep(Duration::from_millis(500)).await;
+    assert_eq!(setup.patches(), 2, "nothing goes on any more");
+    setup.tell_ip(&pod, "10.0.0.2");
+    work(9).await;
+    assert_eq!(setup.patches(), 2);
+    work(2).await;
+    assert_eq!(setup.patches(), 3);
+    assert_eq!(setup.shown().unwrap().pod_ip.as_deref(), Some("10.0.0.2"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pod_that_was_asked_to_go_shows_its_end_and_is_deleted_once() {
+    let setup = Setup::new();
+    let pod = setup.pod();
+    setup.tell(&pod, ready("True"), LifecycleSummary::Active);
+    setup.settle().await;
+    setup.api.delete(POD, Some(30));
+    setup.settle().await;
+    assert!(setup.shown().is_some(), "nothing is deleted before it has ended");
+    setup.end(&pod);
+    setup.settle().await;
+    assert_eq!(setup.shown(), None);
+    let deletes = setup.api.requests_of("DELETE", "/pods/a");
+    assert_eq!(deletes.len(), 1);
+    assert_eq!(deletes[0].body["gracePeriodSeconds"], 0);
+    assert_eq!(deletes[0].body["preconditions"]["uid"], json!(pod.metadata.uid));
+    let last = setup.api.requests_of("PATCH", "/status").pop().unwrap();
+    assert_eq!(last.body["status"]["phase"], "Succeeded");
+}
+
+fn faults() -> Vec<ApiFault> {
+    let refuse = |code, reason| ApiFault::Refuse { code, reason, retry_after: 0 };
+    vec![
+        ApiFault::Reset,
+        ApiFault::LostAnswer,
+        ApiFault::Delay(Duration::from_secs(20)),
+        ApiFault::Hang,
+        refuse(409, "Conflict"),
+        refuse(500, "InternalError"),
+        ApiFault::Refuse { code: 429, reason: "TooManyRequests", retry_after: 7 },
+    ]
+}
+
+#[tokio::test(start_paused = true)]
+async fn whatever_goes_wrong_on_the_way_the_end_is_the_same() {
+    for fault in faults() {
+        for method in ["PATCH", "DELETE"] {
+            for skip in 0..2 {
+                let setup = Setup::new();
+                setup.api.fail(ApiRule {
+                    skip,
+                    times: 3,
+                    ..ApiRule::always(method, "/pods/a", fault.clone())
+                });
+                let pod = setup.pod();
+                setup.tell(&pod, ready("True"), LifecycleSummary::Active);
+                setup.settle().await;
+                let phase = setup.shown().unwrap().phase;
+                assert_eq!(phase.as_deref(), Some("Running"), "{fault:?} {method} {skip}");
+                setup.api.delete(POD, Some(30));
+                setup.end(&pod);
+                setup.settle().await;
+                assert_eq!(setup.shown(), None, "{fault:?} {method} {skip}");
+            }
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pod_made_again_under_the_name_does_not_get_the_status_of_its_predecessor() {
+    let setup = Setup::new();
+    let old = setup.pod();
+    setup.tell(&old, ready("True"), LifecycleSummary::Active);
+    setup.settle().await;
+    setup.api.delete(POD, Some(0));
+    let new = setup.pod();
+    assert_ne!(old.metadata.uid, new.metadata.uid);
+    setup.tell(&old, ready("False"), LifecycleSummary::Terminating);
+    setup.end(&old);
+    setup.settle().await;
+    assert_eq!(setup.shown().unwrap().phase.as_deref(), Some("Pending"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_refused_pod_shows_why_and_can_be_deleted() {
+    let setup = Setup::new();
+    setup.rejected.send_replace(vec![RejectedPod::because(&setup.pod(), "OutOfpods", "no")]);
+    setup.settle().await;
+    assert_eq!(setup.shown().unwrap().reason.as_deref(), Some("OutOfpods"));
+    setup.api.put(POD, &{
+        let mut pod: Pod = setup.api.get(POD).unwrap();
+        pod.metadata.finalizers = Some(vec!["example.com/x".to_owned()]);
+        pod
+    });
+    setup.api.delete(POD, Some(0));
+    setup.settle().await;
+    assert_eq!(
+        setup.api.requests_of("DELETE", "/pods/a").len(),
+        1,
+        "asked once, though a finalizer keeps it"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_static_pod_shows_in_its_mirror_which_it_never_deletes() {
+    let setup = Setup::new();
+    let mirror = json!({"metadata": {"name": "a", "annotations": {"kubernetes.io/config.mirror": "hash"}},
+        "spec": {"nodeName": "n1", "containers": [{"name": "c"}]}});
+    setup.api.put(POD, &serde_json::from_value::<Pod>(mirror).unwrap());
+    let pod = json!({"metadata": {"name": "a", "namespace": "default", "uid": "hash",
+        "annotations": {"kubernetes.io/config.source": "file"}}, "spec": {"containers": [{"name": "c"}]}});
+    let pod: Arc<Pod> = Arc::new(serde_json::from_value(pod).unwrap());
+    setup.tell(&pod, ready("True"), LifecycleSummary::Active);
+    setup.settle().await;
+    assert_eq!(setup.shown().unwrap().phase.as_deref(), Some("Running"));
+    setup.api.delete(POD, Some(30));
+    setup.end(&pod);
+    setup.settle().await;
+    assert!(setup.api.requests_of("DELETE", "/pods/a").is_empty());
+}
+
+/// The daemon was started with another `--node-ip` while the pod ran.
+#[tokio::test(start_paused = true)]
+async fn a_node_that_got_another_address_tells_it_of_pods_that_ran_before() {
+    let setup = Setup::new();
+    let pod = setup.pod();
+    let at = |ip: &str| json!({"phase": "Running", "hostIP": ip, "hostIPs": [{"ip": ip}]});
+    for ip in ["192.0.2.1", "192.0.2.2"] {
+        setup.tell(&pod, at(ip), LifecycleSummary::Active);
+        setup.settle().await;
+        let shown = setup.shown().unwrap();
+        let all: Vec<_> = shown.host_ips.iter().flatten().map(|host| host.ip.as_str()).collect();
+        assert_eq!((shown.host_ip.as_deref(), &all[..]), (Some(ip), &[ip][..]));
+    }
+}
+
+/// Something between us and the API server answers 404 once though the pod is there.
+#[tokio::test(start_paused = true)]
+async fn a_stray_answer_that_there_is_no_such_pod_is_not_believed() {
+    for (method, path) in [("PATCH", "/pods/a/status"), ("DELETE", "/pods/a")] {
+        let setup = Setup::new();
+        let pod = setup.running_pod().await;
+        let stray = ApiFault::Refuse { code: 404, reason: "NotFound", retry_after: 0 };
+        setup.api.fail(ApiRule::once(method, path, stray));
+        setup.tell(&pod, ready("False"), LifecycleSummary::Active);
+        setup.settle().await;
+        let conditions = setup.shown().unwrap().conditions.unwrap();
+        assert_eq!(conditions[0].status, "False", "{method}");
+        setup.api.delete(POD, Some(30));
+        setup.end(&pod);
+        setup.settle().await;
+        assert_eq!(setup.shown(), None, "{method}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_webhook_strips_is_sent_ever_more_seldom_and_news_at_once() {
+    let setup = Setup::new();
+    setup.api.fail(ApiRule::always("PATCH", "/pods/a/status", ApiFault::Strip("/status/podIP")));
+    let pod = setup.pod();
+    setup.tell_ip(&pod, "10.0.0.1");
+    tokio::time::sleep(Duration::from_secs(3600)).await;
+    let patches = setup.patches();
+    assert!((2..15).contains(&patches), "{patches}");
+    let mut unready = ready("False");
+    unready["podIP"] = "10.0.0.1".into();
+    setup.tell(&pod, unready, LifecycleSummary::Active);
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    assert_eq!(setup.shown().unwrap().conditions.unwrap()[0].status, "False");
+    setup.api.heal();
+    tokio::time::sleep(Duration::from_secs(3600)).await;
+    assert_eq!(setup.shown().unwrap().pod_ip.as_deref(), Some("10.0.0.1"));
+}
+
+#[derive(Clone, Debug)]
+enum Event {
+    Tell(bool, u8),
+    /// Somebody else writes a condition of their own.
+    Others(u8),
+    Fail(usize, bool),
+    CutWatch,
+    Wait(u64),
+}
+
+fn event() -> impl Strategy<Value = Event> {
+    prop_oneof![
+        4 => (any::<bool>(), 0..4u8).prop_map(|(ready, ip)| Event::Tell(ready, ip)),
+        1 => (0..4u8).prop_map(Event::Others),
+        2 => (0..faults().len(), any::<bool>()).prop_map(|(fault, patch)| Event::Fail(fault, patch)),
+        1 => Just(Event::CutWatch),
+        3 => (0..4000u64).prop_map(Event::Wait),
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    /// Whatever happens in whatever order, in the end the server shows what was told last, and what others wrote.
+    #[test]
+    fn statuses_converge_to_the_newest_truth(events in prop::collection::vec(event(), 1..30)) {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build().unwrap();
+        runtime.block_on(async {
+            let setup = Setup::new();
+            let pod = setup.pod();
+            let (mut told, mut others) = (None, None);
+            for event in events {
+                match event {
+                    Event::Tell(is_ready, ip) => {
+                        let mut status = ready(if is_ready { "True" } else { "False" });
+                        status["podIP"] = format!("10.0.0.{ip}").into();
+                        setup.tell(&pod, status, LifecycleSummary::Active);
+                        told = Some((is_ready, ip));
+                    }
+                    Event::Others(value) => {
+                        let mut live: Pod = setup.api.get(POD).unwrap();
+                        let mut status = serde_json::to_value(live.status.take().unwrap_or_default()).unwrap();
+                        let mut conditions = status["conditions"].as_array().cloned().unwrap_or_default();
+                        conditions.retain(|condition| condition["type"] != "example.com/x");
+                        conditions.push(json!({"type": "example.com/x", "status": "True", "reason": value.to_string()}));
+                        status["conditions"] = conditions.into();
+                        live.status = Some(serde_json::from_value(status).unwrap());
+                        setup.api.put(POD, &live);
+                        others = Some(value.to_string());
+                    }
+                    Event::Fail(fault, patch) => {
+                        let method = if patch { "PATCH" } else { "WATCH" };
+                        setup.api.fail(ApiRule::once(method, "/pods", faults()[fault].clone()));
+                    }
+                    Event::CutWatch => setup.api.fail(ApiRule::once("WATCH", "/pods", ApiFault::CutWatch(1))),
+                    Event::Wait(millis) => tokio::time::sleep(Duration::from_millis(millis)).await,
+                }
+            }
+            setup.api.heal();
+            tokio::time::sleep(Duration::from_secs(1200)).await;
+            let shown = setup.shown().unwrap();
+            let condition = |name: &str| shown.conditions.iter().flatten().find(|c| c.type_ == name);
+            if let Some((is_ready, ip)) = told {
+                let wanted = if is_ready { "True" } else { "False" };
+                prop_assert_eq!(condition("Ready").map(|c| c.status.as_str()), Some(wanted));
+                prop_assert_eq!(shown.pod_ip.clone(), Some(format!("10.0.0.{ip}")));
+            }
+            prop_assert_eq!(condition("example.com/x").and_then(|c| c.reason.clone()), others);
+            Ok(())
+        })?;
+    }
+}

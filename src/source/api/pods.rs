@@ -1,0 +1,209 @@
+//! What the events of the watch add up to. Pure.
+//!
+//! The pod that workers get is replaced only when something changed that bears on what runs: its metadata or its spec,
+//! or its phase becoming terminal. What a kubelet itself writes, the status, comes back with every patch and must wake
+//! nobody; it is kept beside the pod for those who compare it with what was meant to be written.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::{Pod, PodStatus};
+use kube::runtime::watcher::Event;
+
+use super::resize::keep_resources;
+use crate::pod::PodPhase;
+use crate::pod::pod_uid;
+use crate::pod::validation::{FieldError, unsupported};
+use crate::types::{CONFIG_MIRROR_ANNOTATION, CONFIG_SEEN_ANNOTATION, CONFIG_SOURCE_ANNOTATION, PodUid};
+
+/// All that the API server says at one time. Every state is complete: a reader that missed some has lost nothing.
+#[derive(Clone, Debug, Default)]
+pub struct ApiState {
+    /// Whether everything was listed once. Before that, a pod that is absent is not known to be unwanted.
+    pub ready: bool,
+    /// The pods assigned to this node, but for mirrors.
+    pub pods: BTreeMap<PodUid, Arc<ApiPod>>,
+    /// The mirrors of this node's static pods, by namespace and name.
+    pub mirrors: BTreeMap<(String, String), Arc<Mirror>>,
+    /// Why the API server cannot be read at present.
+    pub problem: Option<String>,
+}
+
+/// A pod that the API server assigned to this node.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ApiPod {
+    /// The pod, with the annotations that tell its source. The same value as long as nothing changed that bears on what
+    /// runs, or on its readiness; its status is the one it had then. Its resources are those it was given when it came: what
+    /// was asked for since shows as its condition `PodResizePending`.
+    pub pod: Arc<Pod>,
+    /// Its status as the API server has it now.
+    pub status: Arc<PodStatus>,
+    /// Its `resourceVersion`; opaque but for equality.
+    pub version: String,
+    /// What it asks for that hostlet does not do. Not empty: the pod is to be refused with these sentences.
+    pub unsupported: Vec<FieldError>,
+}
+
+/// The API object that shows a static pod.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Mirror {
+    /// The object.
+    pub pod: Arc<Pod>,
+}
+
+impl Mirror {
+    /// UID of the static pod it was made for (`kubernetes.io/config.mirror`).
+    pub fn mirrored(&self) -> &str {
+        mirrored(&self.pod).unwrap_or_default()
+    }
+}
+
+fn mirrored(pod: &Pod) -> Option<&str> {
+    pod.metadata.annotations.as_ref()?.get(CONFIG_MIRROR_ANNOTATION).map(String::as_str)
+}
+
+/// The state, and the listing under way that is to replace it.
+#[derive(Debug, Default)]
+pub(super) struct ApiPods {
+    state: ApiState,
+    listing: Option<Vec<Pod>>,
+}
+
+impl ApiPods {
+    /// What an earlier daemon knew, until the API server says what there is.
+    pub(super) fn after(known: impl IntoIterator<Item = Arc<Pod>>) -> Self {
+        let mut state = ApiState::default();
+        for pod in known {
+            let status = Arc::new(pod.status.clone().unwrap_or_default());
+            let unsupported = unsupported(&pod);
+            let known = ApiPod { pod: pod.clone(), status, version: String::new(), unsupported };
+            state.pods.insert(pod_uid(&pod), Arc::new(known));
+        }
+        Self { state, listing: None }
+    }
+
+    pub(super) fn state(&self) -> &ApiState {
+        &self.state
+    }
+
+    /// Takes in an event seen at `now`. Answers whether the state changed.
+    pub(super) fn apply(&mut self, event: Event<Pod>, now: Timestamp) -> bool {
+        match event {
+            Event::Init => {
+                self.listing = Some(Vec::new());
+                false
+            }
+            Event::InitApply(pod) => {
+                self.listing.get_or_insert_default().push(pod);
+                false
+            }
+            Event::InitDone => {
+                let mut old = std::mem::take(&mut self.state).pods;
+                for pod in self.listing.take().unwrap_or_default() {
+                    let before = old.remove(&pod_uid(&pod));
+                    self.put(pod, before, now);
+                }
+                self.state.ready = true;
+                true
+            }
+            Event::Apply(pod) => {
+                let before = self.state.pods.remove(&pod_uid(&pod));
+                self.put(pod, before, now);
+                self.state.problem = None;
+                true
+            }
+            Event::Delete(pod) => {
+                let (key, uid) = (name_of(&pod), pod_uid(&pod));
+                self.state.pods.remove(&uid);
+                if self.state.mirrors.get(&key).is_some_and(|mirror| pod_uid(&mirror.pod) == uid) {
+                    self.state.mirrors.remove(&key);
+                }
+                self.state.problem = None;
+                true
+            }
+        }
+    }
+
+    /// The API server could not be read, for this reason. Answers whether that is news.
+    pub(super) fn failed(&mut self, problem: String) -> bool {
+        let is_news = self.state.problem.as_ref() != Some(&problem);
+        self.state.problem = Some(problem);
+        is_news
+    }
+
+    /// The API server can be read again. Answers whether that is news.
+    pub(super) fn recovered(&mut self) -> bool {
+        self.state.problem.take().is_some()
+    }
+
+    fn put(&mut self, mut pod: Pod, before: Option<Arc<ApiPod>>, now: Timestamp) {
+        // Half of the object's size, and of no use here.
+        pod.metadata.managed_fields = None;
+        if mirrored(&pod).is_some() {
+            self.state.mirrors.insert(name_of(&pod), Arc::new(Mirror { pod: Arc::new(pod) }));
+            return;
+        }
+        let uid = pod_uid(&pod);
+        let version = pod.metadata.resource_version.take().unwrap_or_default();
+        let status = Arc::new(pod.status.clone().unwrap_or_default());
+        if let Some(before) = &before
+            && before.version == version
+        {
+            self.state.pods.insert(uid, before.clone());
+            return;
+        }
+        let seen = before.as_ref().and_then(|before| seen(&before.pod)).unwrap_or_else(|| now.to_string());
+        let annotations = pod.metadata.annotations.get_or_insert_default();
+        annotations.insert(CONFIG_SOURCE_ANNOTATION.to_owned(), "api".to_owned());
+        annotations.insert(CONFIG_SEEN_ANNOTATION.to_owned(), seen);
+        if let Some(before) = &before {
+            keep_resources(&mut pod, &before.pod, now);
+        }
+        let (pod, unsupported) = match before {
+            Some(before) if is_effectively_equal(&before.pod, &pod) && !knows_more(&pod, &before) => {
+                (before.pod.clone(), before.unsupported.clone())
+            }
+            Some(_) | None => {
+                let unsupported = unsupported(&pod);
+                (Arc::new(pod), unsupported)
+            }
+        };
+        self.state.pods.insert(uid, Arc::new(ApiPod { pod, status, version, unsupported }));
+    }
+}
+
+/// Whether two versions of a pod ask the same of a node. Only a phase that became terminal counts of the status: it was
+/// written by somebody who gave the pod up.
+fn is_effectively_equal(a: &Pod, b: &Pod) -> bool {
+    a.metadata == b.metadata && a.spec == b.spec && has_ended(a) == has_ended(b)
+}
+
+/// Whether the API server's status of a pod says what is not known of it: an earlier daemon wrote it, or somebody opened or
+/// closed one of its readiness gates.
+fn knows_more(pod: &Pod, before: &ApiPod) -> bool {
+    let is_from_store = before.version.is_empty();
+    (is_from_store && pod.status != before.pod.status) || gates(pod) != gates(&before.pod)
+}
+
+/// Conditions that the pod's readiness gates name, and whether they hold.
+fn gates(pod: &Pod) -> Vec<(&str, Option<&str>)> {
+    let named = pod.spec.as_ref().and_then(|spec| spec.readiness_gates.as_deref()).unwrap_or_default();
+    let conditions = pod.status.as_ref().and_then(|status| status.conditions.as_deref()).unwrap_or_default();
+    let of =
+        |name: &str| conditions.iter().find(|condition| condition.type_ == name).map(|c| c.status.as_str());
+    named.iter().map(|gate| (gate.condition_type.as_str(), of(&gate.condition_type))).collect()
+}
+
+fn has_ended(pod: &Pod) -> bool {
+    let phase = pod.status.as_ref().and_then(|status| PodPhase::parse(status.phase.as_deref()?));
+    phase.is_some_and(PodPhase::is_terminal)
+}
+
+fn seen(pod: &Pod) -> Option<String> {
+    pod.metadata.annotations.as_ref()?.get(CONFIG_SEEN_ANNOTATION).cloned()
+}
+
+fn name_of(pod: &Pod) -> (String, String) {
+    (pod.metadata.namespace.clone().unwrap_or_default(), pod.metadata.name.clone().unwrap_or_default())
+}

@@ -1,0 +1,60 @@
+//! A resize that is asked for, which this node cannot do in place: the pod keeps the resources it was given, and says so, as on
+//! a stock kubelet that cannot either. Pure.
+
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::{Container, Pod, PodCondition};
+
+use crate::status::{RESIZE_PENDING, whole_seconds};
+
+/// Upstream's reason for a resize that will never be done on this node.
+const INFEASIBLE: &str = "Infeasible";
+/// Upstream's, of a platform without in-place resize.
+const NOT_SUPPORTED: &str = "In-place pod resize is not supported on this node";
+
+/// Gives `pod` the resources that it has, which are those of `before`, its earlier version. Its condition `PodResizePending` tells whether
+/// others were asked for.
+pub(super) fn keep_resources(pod: &mut Pod, before: &Pod, now: Timestamp) {
+    let mut is_resized = false;
+    if let (Some(spec), Some(had)) = (&mut pod.spec, &before.spec) {
+        is_resized |= keep(&mut spec.resources, &had.resources);
+        is_resized |= keep_all(&mut spec.containers, &had.containers);
+        let had = had.init_containers.as_deref().unwrap_or_default();
+        is_resized |= keep_all(spec.init_containers.as_deref_mut().unwrap_or_default(), had);
+    }
+    let generation = pod.metadata.generation.filter(|generation| *generation != 0);
+    let Some(status) = &mut pod.status else { return };
+    let conditions = status.conditions.get_or_insert_default();
+    let known = conditions.iter().position(|condition| condition.type_ == RESIZE_PENDING);
+    let known = known.map(|at| conditions.remove(at));
+    if is_resized {
+        // As it is, if an earlier version of the pod or an earlier daemon told it.
+        let since = known.and_then(|known| known.last_transition_time);
+        conditions.push(PodCondition {
+            last_probe_time: None,
+            last_transition_time: since.or_else(|| Some(whole_seconds(now))),
+            message: Some(NOT_SUPPORTED.to_owned()),
+            observed_generation: generation,
+            reason: Some(INFEASIBLE.to_owned()),
+            status: "True".to_owned(),
+            type_: RESIZE_PENDING.to_owned(),
+        });
+    }
+}
+
+fn keep_all(containers: &mut [Container], had: &[Container]) -> bool {
+    let mut is_resized = false;
+    for container in containers {
+        if let Some(had) = had.iter().find(|had| had.name == container.name) {
+            is_resized |= keep(&mut container.resources, &had.resources);
+        }
+    }
+    is_resized
+}
+
+fn keep<T: Clone + PartialEq>(wanted: &mut T, had: &T) -> bool {
+    let differs = wanted != had;
+    if differs {
+        wanted.clone_from(had);
+    }
+    differs
+}

@@ -1,0 +1,263 @@
+//! Reads manifest files from disk, and only those that changed. Never waits on a file: what is not a regular file is
+//! refused before it is opened, and again after. Blocks its thread; knows nothing of pods.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs::{self, File, FileType, Metadata, OpenOptions};
+use std::io::{self, Read};
+use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use jiff::Timestamp;
+use nix::fcntl::OFlag;
+
+use super::reader::{FileRead, Pass};
+
+/// No manifest is larger, in bytes; a pod of a cluster cannot be, by far.
+const SIZE_MOST: u64 = 10 * 1024 * 1024;
+/// A file that changed less than this many seconds ago may change again without its times showing it, since a file
+/// system keeps times only so fine. It is read once more.
+const SETTLED_SECONDS: i64 = 2;
+
+/// Remembers which version of each file was read last.
+#[derive(Debug, Default)]
+pub(super) struct Files {
+    stamps: BTreeMap<PathBuf, Stamp>,
+}
+
+/// What tells one version of a file from another without reading it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Stamp {
+    device: u64,
+    inode: u64,
+    size: u64,
+    modified: (i64, i64),
+    changed: (i64, i64),
+}
+
+impl Stamp {
+    fn of(metadata: &Metadata) -> Self {
+        Self {
+            device: metadata.dev(),
+            inode: metadata.ino(),
+            size: metadata.size(),
+            modified: (metadata.mtime(), metadata.mtime_nsec()),
+            changed: (metadata.ctime(), metadata.ctime_nsec()),
+        }
+    }
+
+    fn is_settled(&self, now: Timestamp) -> bool {
+        let newest = self.modified.0.max(self.changed.0);
+        newest.saturating_add(SETTLED_SECONDS) < now.as_second()
+    }
+}
+
+impl Files {
+    /// Reads what changed at `path`: every file of a directory whose name does not begin with a dot, or the one file. Each
+    /// is read when it is asked for, so that only one is held at a time.
+    pub(super) fn read(&mut self, path: &Path, now: Timestamp) -> Pass<'_> {
+        let listed = match fs::metadata(path) {
+            Ok(metadata) if metadata.is_dir() => list(path),
+            Ok(_) => Ok(BTreeSet::from([path.to_owned()])),
+            Err(error) => Err(error),
+        };
+        let files = match listed {
+            Ok(files) => files,
+            // Not there yet, or not any more: no manifests.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => BTreeSet::new(),
+            Err(error) => {
+                let message = format!("cannot list the manifests in {}: {error}", path.display());
+                return Pass::Failed { path: path.to_owned(), message };
+            }
+        };
+        self.stamps.retain(|file, _| files.contains(file));
+        let read = move |file: PathBuf| self.read_file(&file, now).map(|read| (file, read));
+        Pass::Listed(Box::new(files.into_iter().filter_map(read)))
+    }
+
+    /// None where the file is gone since it was listed.
+    fn read_file(&mut self, path: &Path, now: Timestamp) -> Option<FileRead> {
+        match self.try_read(path, now) {
+            Ok(read) => Some(read),
+            Err(error) => {
+                self.stamps.remove(path);
+                let gone = error.kind() == io::ErrorKind::NotFound;
+                match (gone, fs::symlink_metadata(path)) {
+                    (true, Err(_)) => None,
+                    (true, Ok(_)) => Some(FileRead::Refused("the symbolic link leads nowhere".to_owned())),
+                    (false, _) => Some(FileRead::Refused(format!("cannot read the file: {error}"))),
+                }
+            }
+        }
+    }
+
+    fn try_read(&mut self, path: &Path, now: Timestamp) -> io::Result<FileRead> {
+        let metadata = fs::metadata(path)?;
+        if let Some(why) = error_kind(&metadata) {
+            self.stamps.remove(path);
+            return Ok(FileRead::Refused(why));
+        }
+        if self.stamps.get(path).is_some_and(|known| *known == Stamp::of(&metadata)) {
+            return Ok(FileRead::Unchanged);
+        }
+        // Whatever was put in its place meanwhile must not block us either.
+        let file = OpenOptions::new().read(true).custom_flags(OFlag::O_NONBLOCK.bits()).open(path)?;
+        let metadata = file.metadata()?;
+        if let Some(why) = error_kind(&metadata) {
+            self.stamps.remove(path);
+            return Ok(FileRead::Refused(why));
+        }
+        let bytes = read_to_bound(file)?;
+        let stamp = Stamp::of(&metadata);
+        if stamp.is_settled(now) {
+            self.stamps.insert(path.to_owned(), stamp);
+        } else {
+            self.stamps.remove(path);
+        }
+        Ok(match bytes {
+            Some(bytes) => FileRead::Bytes(bytes),
+            None => FileRead::Refused(too_large()),
+        })
+    }
+}
+
+fn list(directory: &Path) -> io::Result<BTreeSet<PathBuf>> {
+    let mut files = BTreeSet::new();
+    for entry in fs::read_dir(directory)? {
+        let name = entry?.file_name();
+        if !name.as_encoded_bytes().starts_with(b".") {
+            files.insert(directory.join(name));
+        }
+    }
+    Ok(files)
+}
+
+/// None where the file is larger than a manifest may be, by now.
+fn read_to_bound(file: File) -> io::Result<Option<Vec<u8>>> {
+    let mut bytes = Vec::new();
+    file.take(SIZE_MOST + 1).read_to_end(&mut bytes)?;
+    let fits = u64::try_from(bytes.len()).is_ok_and(|size| size <= SIZE_MOST);
+    Ok(fits.then_some(bytes))
+}
+
+fn error_kind(metadata: &Metadata) -> Option<String> {
+    if !metadata.is_file() {
+        let kind = kind_of(metadata.file_type());
+        return Some(format!("{kind} is no manifest; only regular files are read"));
+    }
+    (metadata.size() > SIZE_MOST).then(too_large)
+}
+
+fn too_large() -> String {
+    format!("the file is larger than {} MiB, which no manifest is", SIZE_MOST / 1024 / 1024)
+}
+
+fn kind_of(kind: FileType) -> &'static str {
+    if kind.is_dir() {
+        "a directory"
+    } else if kind.is_fifo() {
+        "a named pipe"
+    } else if kind.is_socket() {
+        "a socket"
+    } else {
+        "a device"
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::os::unix::fs::symlink;
+    use std::path::Path;
+
+    use jiff::{Timestamp, ToSpan};
+    use nix::sys::stat::Mode;
+
+    use super::{FileRead, Files, Pass};
+
+    /// A reading of `path` as lines of file name and what was found, with all files long settled.
+    fn pass(files: &mut Files, path: &Path) -> Vec<String> {
+        match files.read(path, Timestamp::now() + 1.hour()) {
+            Pass::Failed { message, .. } => vec![message],
+            Pass::Listed(reads) => reads
+                .map(|(file, read)| {
+                    let name = file.file_name().unwrap().to_string_lossy().into_owned();
+                    match read {
+                        FileRead::Unchanged => format!("{name} unchanged"),
+                        FileRead::Bytes(bytes) => format!("{name} = {}", String::from_utf8_lossy(&bytes)),
+                        FileRead::Refused(why) => format!("{name} refused: {why}"),
+                    }
+                })
+                .collect(),
+        }
+    }
+
+    #[test]
+    fn only_what_changed_is_read() {
+        let directory = tempfile::tempdir().unwrap();
+        let at = |name: &str| directory.path().join(name);
+        let mut files = Files::default();
+        fs::write(at("a"), "1").unwrap();
+        fs::write(at(".hidden"), "x").unwrap();
+        assert_eq!(pass(&mut files, directory.path()), ["a = 1"]);
+        fs::write(at("b"), "2").unwrap();
+        assert_eq!(pass(&mut files, directory.path()), ["a unchanged", "b = 2"]);
+        fs::write(at("new"), "3").unwrap();
+        fs::rename(at("new"), at("a")).unwrap();
+        assert_eq!(pass(&mut files, directory.path()), ["a = 3", "b unchanged"]);
+        fs::remove_file(at("b")).unwrap();
+        assert_eq!(pass(&mut files, directory.path()), ["a unchanged"]);
+        fs::write(at("b"), "2").unwrap();
+        assert_eq!(pass(&mut files, directory.path()), ["a unchanged", "b = 2"]);
+    }
+
+    #[test]
+    fn a_file_that_just_changed_is_read_again() {
+        let directory = tempfile::tempdir().unwrap();
+        fs::write(directory.path().join("a"), "1").unwrap();
+        let mut files = Files::default();
+        for _ in 0..2 {
+            let Pass::Listed(mut reads) = files.read(directory.path(), Timestamp::now()) else { panic!() };
+            assert!(reads.all(|(_, read)| matches!(read, FileRead::Bytes(_))));
+        }
+    }
+
+    #[test]
+    fn what_is_no_regular_file_is_refused_without_waiting() {
+        let directory = tempfile::tempdir().unwrap();
+        let at = |name: &str| directory.path().join(name);
+        fs::create_dir(at("directory")).unwrap();
+        nix::unistd::mkfifo(&at("fifo"), Mode::S_IRWXU).unwrap();
+        let _socket = std::os::unix::net::UnixListener::bind(at("socket")).unwrap();
+        symlink("/dev/null", at("null")).unwrap();
+        symlink("nowhere", at("dangling")).unwrap();
+        symlink("target", at("link")).unwrap();
+        fs::write(at("target"), "t").unwrap();
+        let large = fs::File::create(at("large")).unwrap();
+        large.set_len(11 * 1024 * 1024).unwrap();
+        assert_eq!(
+            pass(&mut Files::default(), directory.path()),
+            [
+                "dangling refused: the symbolic link leads nowhere",
+                "directory refused: a directory is no manifest; only regular files are read",
+                "fifo refused: a named pipe is no manifest; only regular files are read",
+                "large refused: the file is larger than 10 MiB, which no manifest is",
+                "link = t",
+                "null refused: a device is no manifest; only regular files are read",
+                "socket refused: a socket is no manifest; only regular files are read",
+                "target = t",
+            ]
+        );
+    }
+
+    #[test]
+    fn a_path_may_be_one_file_or_nothing() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("pod.yaml");
+        let mut files = Files::default();
+        assert!(pass(&mut files, &file).is_empty());
+        fs::write(&file, "1").unwrap();
+        assert_eq!(pass(&mut files, &file), ["pod.yaml = 1"]);
+        assert_eq!(pass(&mut files, &file), ["pod.yaml unchanged"]);
+        assert!(pass(&mut files, &file.join("below")).iter().all(|message| message.contains("cannot list")));
+    }
+}

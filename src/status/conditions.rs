@@ -1,0 +1,211 @@
+//! Conditions of a pod that a kubelet owns (Kubernetes docs, "Pod Lifecycle", pod conditions). The others, written by
+//! controllers for readiness gates, are kept as they are.
+
+use k8s_openapi::api::core::v1::{Container, ContainerStatus, PodCondition};
+
+use super::containers::whole_seconds;
+use super::input::StatusInput;
+use super::restart::is_sidecar;
+use crate::cri::SandboxState;
+use crate::pod::PodPhase;
+use crate::pod::view::PodView;
+
+const READY_TO_START: &str = "PodReadyToStartContainers";
+const INITIALIZED: &str = "Initialized";
+const READY: &str = "Ready";
+const CONTAINERS_READY: &str = "ContainersReady";
+const SCHEDULED: &str = "PodScheduled";
+/// Whoever ends a pod for reasons of its own says so in this condition.
+pub const DISRUPTION_TARGET: &str = "DisruptionTarget";
+/// The reason a kubelet gives in it.
+pub const TERMINATION_BY_KUBELET: &str = "TerminationByKubelet";
+/// A resize was asked for that was not made. Told by whoever keeps the pod's resources as they are, in the pod's status.
+pub const RESIZE_PENDING: &str = "PodResizePending";
+/// The kubelet's own conditions, in the order it writes them.
+pub(super) const OWNED: [&str; 5] = [READY_TO_START, INITIALIZED, READY, CONTAINERS_READY, SCHEDULED];
+
+/// Whether a condition holds; where not, or not as usual, why.
+#[derive(Clone, Debug, PartialEq)]
+struct Verdict {
+    holds: bool,
+    reason: Option<String>,
+    message: Option<String>,
+}
+
+impl Verdict {
+    const TRUE: Self = Self { holds: true, reason: None, message: None };
+    const FALSE: Self = Self { holds: false, reason: None, message: None };
+
+    fn because(self, reason: &str) -> Self {
+        Self { reason: Some(reason.to_owned()), ..self }
+    }
+
+    fn saying(self, message: String) -> Self {
+        Self { message: Some(message), ..self }
+    }
+}
+
+/// All conditions of the pod: those of others, then the kubelet's. `statuses` are those of the init and the regular
+/// containers.
+pub(super) fn conditions(
+    input: &StatusInput<'_>,
+    statuses: &[ContainerStatus],
+    phase: PodPhase,
+) -> Vec<PodCondition> {
+    let pod = PodView::from(input.pod);
+    let previous = input.previous.and_then(|previous| previous.conditions.as_deref()).unwrap_or_default();
+    let mut conditions: Vec<PodCondition> =
+        previous.iter().filter(|condition| !OWNED.contains(&condition.type_.as_str())).cloned().collect();
+    let containers_ready = containers_ready(pod, statuses, phase);
+    let ready = ready(pod, &containers_ready, &conditions);
+    let verdicts = [
+        ready_to_start(input, pod),
+        initialized(pod, statuses, phase),
+        ready,
+        containers_ready,
+        Verdict::TRUE,
+    ];
+    for (type_, verdict) in OWNED.into_iter().zip(verdicts) {
+        let status = if verdict.holds { "True" } else { "False" };
+        let unchanged = previous.iter().find(|before| before.type_ == type_ && before.status == status);
+        let since = unchanged.and_then(|before| before.last_transition_time.clone());
+        conditions.push(PodCondition {
+            last_probe_time: None,
+            last_transition_time: Some(since.unwrap_or_else(|| whole_seconds(input.now))),
+            message: verdict.message,
+            observed_generation: pod.meta.generation.filter(|generation| *generation != 0),
+            reason: verdict.reason,
+            status: status.to_owned(),
+            type_: type_.to_owned(),
+        });
+    }
+    let disruption = input.status_override.and_then(|status| status.disruption);
+    if let Some(message) = disruption.filter(|_| !conditions.iter().any(|c| c.type_ == DISRUPTION_TARGET)) {
+        conditions.push(PodCondition {
+            last_probe_time: None,
+            last_transition_time: Some(whole_seconds(input.now)),
+            message: Some(message.to_owned()),
+            observed_generation: pod.meta.generation.filter(|generation| *generation != 0),
+            reason: Some(TERMINATION_BY_KUBELET.to_owned()),
+            status: "True".to_owned(),
+            type_: DISRUPTION_TARGET.to_owned(),
+        });
+    }
+    conditions
+}
+
+/// Whether a sandbox with its network stands; if not, why not: what the last attempt to make one met, where upstream says that
+/// in an event only (alone on a host, events are read by nobody), else upstream's word for what is lacking.
+fn ready_to_start(input: &StatusInput<'_>, pod: PodView<'_>) -> Verdict {
+    let Some(lacking) = lacking_sandbox(input, pod) else { return Verdict::TRUE };
+    let message = input.sandbox_error.unwrap_or(lacking);
+    Verdict::FALSE.because("PodSandboxNotReady").saying(message.to_owned())
+}
+
+/// What keeps the pod's sandbox from taking containers (upstream `PodSandboxChanged`).
+fn lacking_sandbox(input: &StatusInput<'_>, pod: PodView<'_>) -> Option<&'static str> {
+    let sandboxes = &input.observed.sandboxes;
+    let Some(newest) = sandboxes.first() else { return Some("no pod sandbox exists") };
+    if sandboxes.iter().filter(|sandbox| sandbox.state == SandboxState::Ready).count() > 1 {
+        Some("multiple pod sandboxes are ready and need to be reconciled")
+    } else if newest.state != SandboxState::Ready {
+        Some("pod sandbox is not ready")
+    } else if newest.host_network != pod.host_network() {
+        Some("network namespace mode changed and sandbox needs to be recreated")
+    } else if !newest.host_network && newest.ips.is_empty() {
+        Some("pod sandbox has no IP address")
+    } else {
+        None
+    }
+}
+
+fn initialized(pod: PodView<'_>, statuses: &[ContainerStatus], phase: PodPhase) -> Verdict {
+    let (unknown, incomplete) = split(pod.init_containers().iter(), statuses, |init, status| {
+        if is_sidecar(init) { status.started == Some(true) } else { status.ready }
+    });
+    if phase == PodPhase::Succeeded && unknown.is_empty() {
+        return Verdict::TRUE.because("PodCompleted");
+    }
+    // Sidecars restarting later do not take it back.
+    let started = |container: &Container| {
+        let state = find(statuses, container).and_then(|status| status.state.as_ref());
+        state.is_some_and(|state| state.running.is_some() || state.terminated.is_some())
+    };
+    if pod.spec.containers.iter().any(started) {
+        return Verdict::TRUE;
+    }
+    match message(&unknown, &incomplete, "incomplete") {
+        None => Verdict::TRUE,
+        Some(message) => Verdict::FALSE.because("ContainersNotInitialized").saying(message),
+    }
+}
+
+fn containers_ready(pod: PodView<'_>, statuses: &[ContainerStatus], phase: PodPhase) -> Verdict {
+    let sidecars = pod.init_containers().iter().filter(|init| is_sidecar(init));
+    let (unknown, unready) = split(sidecars.chain(&pod.spec.containers), statuses, |_, status| status.ready);
+    match phase {
+        PodPhase::Succeeded if unknown.is_empty() => return Verdict::FALSE.because("PodCompleted"),
+        PodPhase::Failed => return Verdict::FALSE.because("PodFailed"),
+        PodPhase::Pending | PodPhase::Running | PodPhase::Succeeded => {}
+    }
+    match message(&unknown, &unready, "unready") {
+        None => Verdict::TRUE,
+        Some(message) => Verdict::FALSE.because("ContainersNotReady").saying(message),
+    }
+}
+
+/// The containers' readiness, and that of everyone the pod's readiness gates name.
+fn ready(pod: PodView<'_>, containers_ready: &Verdict, others: &[PodCondition]) -> Verdict {
+    if !containers_ready.holds {
+        return containers_ready.clone();
+    }
+    let closed = |gate: &str| match others.iter().find(|condition| condition.type_ == gate) {
+        None => Some(format!("corresponding condition of pod readiness gate {gate:?} does not exist.")),
+        Some(condition) if condition.status == "True" => None,
+        Some(condition) => Some(format!(
+            "the status of pod readiness gate {gate:?} is not \"True\", but {}",
+            condition.status
+        )),
+    };
+    let gates = pod.spec.readiness_gates.iter().flatten();
+    let closed: Vec<String> = gates.filter_map(|gate| closed(&gate.condition_type)).collect();
+    if closed.is_empty() {
+        Verdict::TRUE
+    } else {
+        Verdict::FALSE.because("ReadinessGatesNotReady").saying(closed.join(", "))
+    }
+}
+
+/// Names of the containers without a status, and of those whose status is not as it should be.
+fn split<'a>(
+    containers: impl Iterator<Item = &'a Container>,
+    statuses: &[ContainerStatus],
+    is_good: impl Fn(&Container, &ContainerStatus) -> bool,
+) -> (Vec<&'a str>, Vec<&'a str>) {
+    let (mut unknown, mut bad) = (Vec::new(), Vec::new());
+    for container in containers {
+        match find(statuses, container) {
+            None => unknown.push(container.name.as_str()),
+            Some(status) if !is_good(container, status) => bad.push(container.name.as_str()),
+            Some(_) => {}
+        }
+    }
+    (unknown, bad)
+}
+
+fn find<'s>(statuses: &'s [ContainerStatus], container: &Container) -> Option<&'s ContainerStatus> {
+    statuses.iter().find(|status| status.name == container.name)
+}
+
+fn message(unknown: &[&str], bad: &[&str], adjective: &str) -> Option<String> {
+    let lists = [("unknown", unknown), (adjective, bad)];
+    let list = |(adjective, names): (&str, &[&str])| {
+        (!names.is_empty()).then(|| format!("containers with {adjective} status: [{}]", names.join(" ")))
+    };
+    let parts: Vec<String> = lists.into_iter().filter_map(list).collect();
+    (!parts.is_empty()).then(|| parts.join(", "))
+}
+
+#[cfg(test)]
+#[path = "conditions_tests.rs"]
+mod tests;

@@ -1,0 +1,187 @@
+//! Tests of the conditions.
+
+use k8s_openapi::api::core::v1::PodReadinessGate;
+use proptest::prelude::*;
+
+use super::*;
+use crate::cri::ContainerState;
+use crate::pod::testing::{container, exited, sandbox};
+use crate::status::LifecycleSummary;
+use crate::status::testing::Scene;
+
+type Shown = (String, String, Option<String>, Option<String>);
+
+fn shown(scene: &Scene) -> Vec<Shown> {
+    let conditions = scene.status().conditions.unwrap();
+    conditions.into_iter().map(|c| (c.type_, c.status, c.reason, c.message)).collect()
+}
+
+fn one(scene: &Scene, type_: &str) -> (String, Option<String>, Option<String>) {
+    let found = shown(scene).into_iter().find(|condition| condition.0 == type_).unwrap();
+    (found.1, found.2, found.3)
+}
+
+fn plain(type_: &str, status: &str) -> Shown {
+    (type_.into(), status.into(), None, None)
+}
+
+fn why(type_: &str, reason: &str, message: Option<&str>) -> Shown {
+    (type_.into(), "False".into(), Some(reason.into()), message.map(String::from))
+}
+
+fn running(name: &str) -> crate::cri::ContainerStatus {
+    container(name, 0, ContainerState::Running)
+}
+
+#[test]
+fn a_running_pod() {
+    let scene = Scene::of("Always", vec![running("c")]);
+    assert_eq!(shown(&scene), OWNED.map(|type_| plain(type_, "True")));
+}
+
+#[test]
+fn a_pod_whose_container_is_not_up() {
+    let scene = Scene::of("Always", Vec::new());
+    let message = Some("containers with unready status: [c]");
+    let expected = [
+        plain(READY_TO_START, "True"),
+        plain(INITIALIZED, "True"),
+        why(READY, "ContainersNotReady", message),
+        why(CONTAINERS_READY, "ContainersNotReady", message),
+        plain(SCHEDULED, "True"),
+    ];
+    assert_eq!(shown(&scene), expected);
+}
+
+#[test]
+fn finished_pods() {
+    let mut done = Scene::of("Never", vec![exited("c", 0, 0)]);
+    done.observed.sandboxes = vec![sandbox(0, SandboxState::NotReady)];
+    let expected = [
+        why(READY_TO_START, "PodSandboxNotReady", Some("pod sandbox is not ready")),
+        (INITIALIZED.into(), "True".into(), Some("PodCompleted".into()), None),
+        why(READY, "PodCompleted", None),
+        why(CONTAINERS_READY, "PodCompleted", None),
+        plain(SCHEDULED, "True"),
+    ];
+    assert_eq!(shown(&done), expected);
+    let failed = Scene::of("Never", vec![exited("c", 0, 1)]);
+    assert_eq!(one(&failed, INITIALIZED), ("True".into(), None, None));
+    assert_eq!(one(&failed, READY), ("False".into(), Some("PodFailed".into()), None));
+}
+
+#[test]
+fn a_sandbox_must_stand_alone_and_have_its_network() {
+    let holds = |change: fn(&mut Scene)| {
+        let mut scene = Scene::of("Always", Vec::new());
+        change(&mut scene);
+        one(&scene, READY_TO_START).0 == "True"
+    };
+    assert!(holds(|_| ()));
+    assert!(!holds(|scene| scene.observed.sandboxes.clear()));
+    assert!(!holds(|scene| scene.observed.sandboxes.insert(0, sandbox(1, SandboxState::NotReady))));
+    assert!(!holds(|scene| scene.observed.sandboxes.insert(0, sandbox(1, SandboxState::Ready))));
+    assert!(!holds(|scene| scene.observed.sandboxes[0].ips.clear()));
+    assert!(!holds(|scene| scene.observed.sandboxes[0].host_network = true));
+    assert!(holds(|scene| {
+        scene.pod.spec.as_mut().unwrap().host_network = Some(true);
+        scene.observed.sandboxes[0].host_network = true;
+        scene.observed.sandboxes[0].ips.clear();
+    }));
+}
+
+#[test]
+fn what_kept_the_sandbox_from_standing_is_told() {
+    let mut scene = Scene::of("Always", Vec::new());
+    scene.sandbox_error = Some("no network".into());
+    assert_eq!(one(&scene, READY_TO_START).0, "True", "an earlier failure is no news");
+    scene.observed.sandboxes.clear();
+    let told = ("False".into(), Some("PodSandboxNotReady".into()), Some("no network".into()));
+    assert_eq!(one(&scene, READY_TO_START), told);
+    scene.sandbox_error = None;
+    let lacks = |text: &str| ("False".into(), Some("PodSandboxNotReady".into()), Some(text.into()));
+    assert_eq!(one(&scene, READY_TO_START), lacks("no pod sandbox exists"));
+    scene.observed.sandboxes.push(sandbox(0, SandboxState::NotReady));
+    assert_eq!(one(&scene, READY_TO_START), lacks("pod sandbox is not ready"));
+}
+
+#[test]
+fn initialization_waits_for_init_containers_and_is_not_taken_back() {
+    let message = |containers| {
+        let scene = Scene::of("Always", containers).with_init("i", false).with_init("s", true);
+        one(&scene, INITIALIZED)
+    };
+    let incomplete = |names: &str| {
+        let text = format!("containers with incomplete status: [{names}]");
+        ("False".to_owned(), Some("ContainersNotInitialized".to_owned()), Some(text))
+    };
+    assert_eq!(message(Vec::new()), incomplete("i s"));
+    assert_eq!(message(vec![exited("i", 0, 0)]), incomplete("s"));
+    let initialized = ("True".to_owned(), None, None);
+    assert_eq!(message(vec![running("s"), exited("i", 0, 0)]), initialized);
+    assert_eq!(message(vec![running("c"), exited("s", 0, 1), exited("i", 0, 0)]), initialized);
+}
+
+#[test]
+fn a_sidecar_counts_for_readiness() {
+    let scene = Scene::of("Always", vec![running("c"), exited("s", 0, 1)]).with_init("s", true);
+    assert_eq!(one(&scene, READY).2.unwrap(), "containers with unready status: [s]");
+}
+
+#[test]
+fn readiness_gates_hold_ready_back() {
+    let mut scene = Scene::of("Always", vec![running("c")]);
+    let gates = ["a", "b"].map(|gate| PodReadinessGate { condition_type: gate.into() });
+    scene.pod.spec.as_mut().unwrap().readiness_gates = Some(gates.to_vec());
+    let foreign = PodCondition { type_: "b".into(), status: "False".into(), ..Default::default() };
+    scene.previous.get_or_insert_default().conditions = Some(vec![foreign.clone()]);
+    let (status, reason, message) = one(&scene, READY);
+    assert_eq!((status.as_str(), reason.as_deref()), ("False", Some("ReadinessGatesNotReady")));
+    assert_eq!(
+        message.unwrap(),
+        "corresponding condition of pod readiness gate \"a\" does not exist., the status of pod readiness gate \"b\" is not \"True\", but False"
+    );
+    assert_eq!(one(&scene, CONTAINERS_READY).0, "True");
+    assert_eq!(scene.status().conditions.unwrap()[0], foreign, "conditions of others are kept");
+}
+
+#[test]
+fn conditions_name_the_generation_they_are_about() {
+    let mut scene = Scene::of("Always", Vec::new());
+    scene.pod.metadata.generation = Some(3);
+    assert!(
+        scene.status().conditions.unwrap().iter().all(|condition| condition.observed_generation == Some(3))
+    );
+}
+
+proptest! {
+    /// A transition time moves when the status does, to the time of that generation, and at no other time.
+    #[test]
+    fn transition_times_move_with_the_status_only(
+        history in prop::collection::vec((0..5_u8, any::<bool>(), any::<bool>()), 2..10),
+    ) {
+        let mut scene = Scene::of("OnFailure", Vec::new());
+        let mut before: Option<Vec<PodCondition>> = None;
+        for (state, sandbox_ready, terminating) in history {
+            scene.observed.containers = match state {
+                0 => Vec::new(),
+                1 => vec![running("c")],
+                2 => vec![exited("c", 0, 1)],
+                3 => vec![container("c", 1, ContainerState::Created)],
+                _ => vec![container("c", 1, ContainerState::Unknown)],
+            };
+            let state = if sandbox_ready { SandboxState::Ready } else { SandboxState::NotReady };
+            scene.observed.sandboxes = vec![sandbox(0, state)];
+            scene.lifecycle = if terminating { LifecycleSummary::Terminating } else { LifecycleSummary::Active };
+            let now = scene.now;
+            let after = scene.step().conditions.unwrap();
+            prop_assert_eq!(after.len(), OWNED.len());
+            for (index, condition) in after.iter().enumerate() {
+                let same = before.as_ref().map(|before| &before[index]).filter(|old| old.status == condition.status);
+                let expected = same.map_or_else(|| Some(whole_seconds(now)), |old| old.last_transition_time.clone());
+                prop_assert_eq!(&condition.last_transition_time, &expected);
+            }
+            before = Some(after);
+        }
+    }
+}

@@ -1,0 +1,323 @@
+//! Statuses of a pod's containers: the newest instance of each is its state, the one before its last state, under what
+//! the last sync could not do (upstream `convertToAPIContainerStatuses`).
+
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::{
+    Container, ContainerState as ApiState, ContainerStateRunning, ContainerStateTerminated,
+    ContainerStateWaiting, ContainerStatus as ApiStatus, ContainerUser, LinuxContainerUser, VolumeMount,
+    VolumeMountStatus,
+};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+
+use super::input::{LifecycleSummary, StatusInput};
+use super::restart::{is_sidecar, restarts};
+use crate::cri::{ContainerState, ContainerStatus, LinuxUser};
+use crate::pod::view::PodView;
+
+/// Bytes of termination messages shown of one pod, shared equally by its containers.
+const MAX_MESSAGE_BYTES: usize = 12 << 10;
+/// Exit code reported of a container nobody saw ending: as if killed.
+const UNKNOWN_EXIT_CODE: i32 = 137;
+const STATUS_UNKNOWN: &str = "ContainerStatusUnknown";
+/// Upstream's words for a container that ran and of which nothing is left.
+const USED_TO_RUN: &str =
+    "The container could not be located when the pod was deleted.  The container used to be Running";
+
+/// Which list of a pod's containers.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kind {
+    Init,
+    Regular,
+}
+
+/// Statuses of all containers of a list: init containers as the spec orders them, regular ones by name, as upstream has them.
+pub(super) fn container_statuses(input: &StatusInput<'_>, kind: Kind) -> Vec<ApiStatus> {
+    let pod = PodView::from(input.pod);
+    let previous = input.previous.and_then(|previous| match kind {
+        Kind::Init => previous.init_container_statuses.as_deref(),
+        Kind::Regular => previous.container_statuses.as_deref(),
+    });
+    let containers = match kind {
+        Kind::Init => pod.init_containers(),
+        Kind::Regular => &pod.spec.containers,
+    };
+    let one = |container: &Container| {
+        let old = previous.unwrap_or_default().iter().find(|old| old.name == container.name);
+        let mut status = OneContainer { input, pod, kind, container, old }.status();
+        fill_probes(&mut status, kind == Kind::Init && !is_sidecar(container));
+        cut_messages(&mut status, pod.spec.containers.len() + pod.init_containers().len());
+        status
+    };
+    let mut statuses: Vec<ApiStatus> = containers.iter().map(one).collect();
+    if kind == Kind::Regular {
+        statuses.sort_by(|a, b| a.name.cmp(&b.name));
+    }
+    statuses
+}
+
+/// As whom a container's process started (KEP-3619); only newer runtimes tell it.
+fn user(user: &LinuxUser) -> ContainerUser {
+    let groups = Some(user.supplemental_groups.clone()).filter(|groups| !groups.is_empty());
+    let linux = LinuxContainerUser { uid: user.uid, gid: user.gid, supplemental_groups: groups };
+    ContainerUser { linux: Some(linux) }
+}
+
+struct OneContainer<'a> {
+    input: &'a StatusInput<'a>,
+    pod: PodView<'a>,
+    kind: Kind,
+    container: &'a Container,
+    old: Option<&'a ApiStatus>,
+}
+
+impl OneContainer<'_> {
+    fn status(&self) -> ApiStatus {
+        let mut instances =
+            self.input.observed.containers.iter().filter(|seen| *seen.name == *self.container.name);
+        let newest = instances.next();
+        let mut status = match newest {
+            Some(newest) => self.seen(newest, instances.next()),
+            None => self.not_seen(),
+        };
+        self.overlay(&mut status, newest);
+        status.user = newest.and_then(|newest| newest.user.as_deref()).map(user);
+        status.volume_mounts = self.volume_mounts();
+        status
+    }
+
+    /// The mounts as they are made: what is below a read-only one is never read-only too.
+    fn volume_mounts(&self) -> Option<Vec<VolumeMountStatus>> {
+        let told = |mount: &VolumeMount| {
+            let read_only = mount.read_only.filter(|read_only| *read_only);
+            VolumeMountStatus {
+                mount_path: mount.mount_path.clone(),
+                name: mount.name.clone(),
+                read_only,
+                recursive_read_only: read_only.map(|_| "Disabled".to_owned()),
+                ..VolumeMountStatus::default()
+            }
+        };
+        let mounts = self.container.volume_mounts.as_deref().filter(|mounts| !mounts.is_empty())?;
+        Some(mounts.iter().map(told).collect())
+    }
+
+    fn seen(&self, newest: &ContainerStatus, before: Option<&ContainerStatus>) -> ApiStatus {
+        let mut status = self.converted(newest);
+        let resources = self.container.resources.clone().unwrap_or_default();
+        status.allocated_resources = resources.requests.clone();
+        status.resources = Some(resources);
+        if let Some(before) = before {
+            status.last_state = self.converted(before).state;
+        }
+        status
+    }
+
+    fn converted(&self, seen: &ContainerStatus) -> ApiStatus {
+        let container_id = format!("{}://{}", self.input.runtime_name, seen.id);
+        let attempt = i32::try_from(seen.attempt).unwrap_or(i32::MAX);
+        let restarts = match seen.state {
+            // Not one before it starts: should it be removed, the next one made is of the same attempt.
+            ContainerState::Created => (attempt - 1).max(0),
+            ContainerState::Running | ContainerState::Exited | ContainerState::Unknown => attempt,
+        };
+        let was_running = self.old.is_some_and(|old| running(old).is_some());
+        let mut restart_count = restarts.max(self.old.map_or(0, |old| old.restart_count));
+        let state = match seen.state {
+            ContainerState::Running => {
+                // The instances before were removed, so the attempts started over: this is a restart all the same.
+                let ended = self.old.filter(|old| terminated(old).is_some() && old.restart_count >= attempt);
+                restart_count = restart_count.saturating_add(i32::from(ended.is_some()));
+                let started_at = seen.started_at.map(whole_seconds);
+                ApiState { running: Some(ContainerStateRunning { started_at }), ..ApiState::default() }
+            }
+            ContainerState::Exited => ended(self.terminated(seen, container_id.clone())),
+            ContainerState::Unknown if was_running => {
+                restart_count = restart_count.saturating_add(1);
+                ended(unlocated("The container could not be located when the pod was terminated"))
+            }
+            ContainerState::Created | ContainerState::Unknown => waiting(None, None),
+        };
+        ApiStatus {
+            name: self.container.name.clone(),
+            image: if seen.image.is_empty() { self.spec_image() } else { seen.image.clone() },
+            image_id: seen.image_ref.clone(),
+            last_state: Some(self.last_state(&container_id)),
+            container_id: Some(container_id),
+            restart_count,
+            state: Some(state),
+            ..ApiStatus::default()
+        }
+    }
+
+    /// How the container ended before, when the runtime no longer has that instance.
+    fn last_state(&self, container_id: &str) -> ApiState {
+        let Some(old) = self.old else { return ApiState::default() };
+        let is_another = old.container_id.as_deref() != Some(container_id);
+        match terminated(old) {
+            Some(state) if is_another => ended(state.clone()),
+            // It ended while nobody looked, and nothing of it is left.
+            None if is_another && old.container_id.is_some() && running(old).is_some() => {
+                ended(unlocated(USED_TO_RUN))
+            }
+            _ => old.last_state.clone().unwrap_or_default(),
+        }
+    }
+
+    fn terminated(&self, seen: &ContainerStatus, container_id: String) -> ContainerStateTerminated {
+        let reason = match seen.reason.as_str() {
+            "" if seen.exit_code == 0 => "Completed",
+            "" => "Error",
+            reason => reason,
+        };
+        let written = self.input.termination_messages.get(&seen.id).map(String::as_str).unwrap_or_default();
+        let parts: Vec<&str> =
+            [seen.message.as_str(), written].into_iter().filter(|part| !part.is_empty()).collect();
+        ContainerStateTerminated {
+            container_id: Some(container_id),
+            exit_code: seen.exit_code,
+            finished_at: seen.finished_at.map(whole_seconds),
+            message: (!parts.is_empty()).then(|| parts.join(": ")),
+            reason: Some(reason.to_owned()),
+            signal: None,
+            started_at: seen.started_at.map(whole_seconds),
+        }
+    }
+
+    /// The runtime has no instance: it was never made, or was removed.
+    fn not_seen(&self) -> ApiStatus {
+        let mut status = match self.old {
+            Some(old) if terminated(old).is_some() => old.clone(),
+            old => ApiStatus {
+                name: self.container.name.clone(),
+                image: self.spec_image(),
+                last_state: Some(old.and_then(|old| old.last_state.clone()).unwrap_or_default()),
+                restart_count: old.map_or(0, |old| old.restart_count),
+                state: Some(self.default_state()),
+                ..ApiStatus::default()
+            },
+        };
+        let has_history = status.last_state.as_ref().is_some_and(|last| last.terminated.is_some());
+        if self.old.is_some_and(|old| running(old).is_some()) && !has_history {
+            // It ran, so it must not look as if it never had: that would make the pod Pending again.
+            status.last_state = Some(ended(unlocated(USED_TO_RUN)));
+            if self.input.lifecycle == LifecycleSummary::Active {
+                status.restart_count = status.restart_count.saturating_add(1);
+            }
+        }
+        status
+    }
+
+    fn default_state(&self) -> ApiState {
+        let reason =
+            if self.pod.init_containers().is_empty() { "ContainerCreating" } else { "PodInitializing" };
+        waiting(Some(reason), None)
+    }
+
+    fn spec_image(&self) -> String {
+        self.container.image.clone().unwrap_or_default()
+    }
+
+    /// A container that is to be started is waiting, for the reason the last sync found.
+    fn overlay(&self, status: &mut ApiStatus, newest: Option<&ContainerStatus>) {
+        if self.kind == Kind::Init {
+            if newest.is_some_and(|newest| newest.state == ContainerState::Exited && newest.exit_code == 0) {
+                return;
+            }
+            if newest.is_none() && self.was_needed_before_what_runs(status) {
+                status.state = Some(ended(ContainerStateTerminated {
+                    reason: Some("Completed".to_owned()),
+                    message: Some(
+                        "Unable to get init container status from container runtime and pod has been initialized, treat it as exited normally"
+                            .to_owned(),
+                    ),
+                    ..ContainerStateTerminated::default()
+                }));
+                return;
+            }
+        }
+        let Some(reason) = self.input.reasons.get(&self.container.name) else { return };
+        if !self.will_be_started(newest) {
+            return;
+        }
+        if terminated(status).is_some() {
+            status.last_state = status.state.take();
+        }
+        status.state = Some(waiting(Some(&reason.reason), Some(&reason.message)));
+    }
+
+    /// The regular containers were made, so an init container that the runtime forgot had ended well.
+    fn was_needed_before_what_runs(&self, status: &ApiStatus) -> bool {
+        let is_waiting = status.state.as_ref().is_some_and(|state| state.waiting.is_some());
+        let made = |container: &Container| {
+            self.input
+                .observed
+                .container(&container.name)
+                .is_some_and(|seen| seen.state != ContainerState::Unknown)
+        };
+        !is_sidecar(self.container) && is_waiting && self.pod.spec.containers.iter().any(made)
+    }
+
+    fn will_be_started(&self, newest: Option<&ContainerStatus>) -> bool {
+        self.input.lifecycle == LifecycleSummary::Active
+            && self.pod.meta.deletion_timestamp.is_none()
+            && newest.is_none_or(|newest| match newest.state {
+                ContainerState::Running => false,
+                ContainerState::Created | ContainerState::Unknown => true,
+                ContainerState::Exited => restarts(self.pod, self.container, newest.exit_code),
+            })
+    }
+}
+
+/// Without probes a container is started and ready when it runs; an init container is ready when it ended well.
+fn fill_probes(status: &mut ApiStatus, runs_to_completion: bool) {
+    let runs = running(status).is_some();
+    let ended_well = terminated(status).is_some_and(|ended| ended.exit_code == 0);
+    status.started = Some(runs);
+    status.ready = if runs_to_completion { ended_well } else { runs };
+}
+
+fn cut_messages(status: &mut ApiStatus, containers: usize) {
+    let max = MAX_MESSAGE_BYTES / containers.max(1);
+    let states = [status.state.as_mut(), status.last_state.as_mut()];
+    let ended = states.into_iter().flatten().filter_map(|state| state.terminated.as_mut());
+    for message in ended.filter_map(|ended| ended.message.as_mut()) {
+        let end = (0..=max.min(message.len())).rev().find(|end| message.is_char_boundary(*end));
+        message.truncate(end.unwrap_or(0));
+    }
+}
+
+fn running(status: &ApiStatus) -> Option<&ContainerStateRunning> {
+    status.state.as_ref()?.running.as_ref()
+}
+
+fn terminated(status: &ApiStatus) -> Option<&ContainerStateTerminated> {
+    status.state.as_ref()?.terminated.as_ref()
+}
+
+fn ended(terminated: ContainerStateTerminated) -> ApiState {
+    ApiState { terminated: Some(terminated), ..ApiState::default() }
+}
+
+fn unlocated(message: &str) -> ContainerStateTerminated {
+    ContainerStateTerminated {
+        exit_code: UNKNOWN_EXIT_CODE,
+        reason: Some(STATUS_UNKNOWN.to_owned()),
+        message: Some(message.to_owned()),
+        ..ContainerStateTerminated::default()
+    }
+}
+
+fn waiting(reason: Option<&str>, message: Option<&str>) -> ApiState {
+    let text = |text: &str| text.to_owned();
+    let waiting = ContainerStateWaiting { reason: reason.map(text), message: message.map(text) };
+    ApiState { waiting: Some(waiting), ..ApiState::default() }
+}
+
+/// The API keeps whole seconds; finer ones would make every comparison with it differ.
+pub fn whole_seconds(time: Timestamp) -> Time {
+    Time(Timestamp::from_second(time.as_second()).unwrap_or(time))
+}
+
+#[cfg(test)]
+#[path = "containers_tests.rs"]
+mod tests;

@@ -1,0 +1,261 @@
+//! Tests of the container statuses.
+
+use proptest::prelude::*;
+use serde_json::{Value, json};
+
+use super::*;
+use crate::pod::testing::{container, exited};
+use crate::status::testing::Scene;
+use crate::types::ContainerId;
+
+fn regular(scene: &Scene) -> Value {
+    serde_json::to_value(&container_statuses(&scene.input(), Kind::Regular)[0]).unwrap()
+}
+
+fn init(scene: &Scene) -> Vec<ApiStatus> {
+    container_statuses(&scene.input(), Kind::Init)
+}
+
+fn running_since(name: &str, attempt: u32, second: i64) -> ContainerStatus {
+    let started_at = Some(Timestamp::new(second, 5_000_000).unwrap());
+    ContainerStatus { started_at, ..container(name, attempt, ContainerState::Running) }
+}
+
+#[test]
+fn never_made() {
+    let scene = Scene::of("Always", Vec::new());
+    let expected = json!({
+        "name": "c", "image": "img", "imageID": "", "ready": false, "started": false, "restartCount": 0,
+        "state": {"waiting": {"reason": "ContainerCreating"}}, "lastState": {}
+    });
+    assert_eq!(regular(&scene), expected);
+    let scene = scene.with_init("i", false);
+    assert_eq!(regular(&scene)["state"]["waiting"]["reason"], "PodInitializing");
+    assert_eq!(init(&scene)[0].state, Some(waiting(Some("PodInitializing"), None)));
+}
+
+#[test]
+fn mounts_are_told_whether_the_container_was_made_or_not() {
+    let mut scene = Scene::of("Always", Vec::new());
+    let mounts =
+        json!([{"name": "a", "mountPath": "/a"}, {"name": "b", "mountPath": "/b", "readOnly": true}]);
+    let spec = scene.pod.spec.as_mut().unwrap();
+    spec.containers[0].volume_mounts = serde_json::from_value(mounts).unwrap();
+    let told = json!([
+        {"name": "a", "mountPath": "/a"},
+        {"name": "b", "mountPath": "/b", "readOnly": true, "recursiveReadOnly": "Disabled"}
+    ]);
+    assert_eq!(regular(&scene)["volumeMounts"], told);
+    scene.observed.containers = vec![container("c", 0, ContainerState::Running)];
+    assert_eq!(regular(&scene)["volumeMounts"], told);
+}
+
+#[test]
+fn running() {
+    let scene = Scene::of("Always", vec![running_since("c", 2, 1002), exited("c", 1, 3), exited("c", 0, 4)]);
+    let expected = json!({
+        "name": "c", "image": "img", "imageID": "sha256:1", "containerID": "containerd://c-2", "ready": true,
+        "started": true, "restartCount": 2, "resources": {},
+        "state": {"running": {"startedAt": "1970-01-01T00:16:42Z"}},
+        "lastState": {"terminated": {
+            "containerID": "containerd://c-1", "exitCode": 3, "reason": "Error",
+            "startedAt": "1970-01-01T00:16:41Z", "finishedAt": "1970-01-01T00:16:42Z"
+        }}
+    });
+    assert_eq!(regular(&scene), expected);
+}
+
+#[test]
+fn the_end_of_a_container() {
+    let ended = |reason: &str, message: &str, written: &str| {
+        let seen = ContainerStatus { reason: reason.into(), message: message.into(), ..exited("c", 0, 0) };
+        let mut scene = Scene::of("Never", vec![seen]);
+        scene.messages.insert(ContainerId::from("c-0"), written.into());
+        regular(&scene)["state"]["terminated"].clone()
+    };
+    assert_eq!(ended("", "", "")["reason"], "Completed");
+    assert_eq!(ended("OOMKilled", "", "")["reason"], "OOMKilled");
+    assert_eq!(ended("", "", "")["message"], Value::Null);
+    assert_eq!(ended("", "", "bye\n")["message"], "bye\n");
+    assert_eq!(ended("", "cannot start", "bye")["message"], "cannot start: bye");
+    let long = ended("", "", &"é".repeat(MAX_MESSAGE_BYTES));
+    assert_eq!(long["message"].as_str().unwrap().len(), MAX_MESSAGE_BYTES);
+}
+
+#[test]
+fn messages_of_a_pod_share_their_limit() {
+    let mut scene = Scene::of("Never", vec![exited("c", 0, 0)]).with_init("i", false);
+    scene.messages.insert(ContainerId::from("c-0"), "x".repeat(MAX_MESSAGE_BYTES));
+    let status = regular(&scene);
+    assert_eq!(status["state"]["terminated"]["message"].as_str().unwrap().len(), MAX_MESSAGE_BYTES / 2);
+}
+
+#[test]
+fn a_crash_loop_waits_and_shows_the_crash_as_its_last_state() {
+    let scene =
+        Scene::of("Always", vec![exited("c", 4, 3), exited("c", 3, 2)]).waiting_for("c", "CrashLoopBackOff");
+    let status = regular(&scene);
+    assert_eq!(
+        status["state"],
+        json!({"waiting": {"reason": "CrashLoopBackOff", "message": "CrashLoopBackOff it is"}})
+    );
+    assert_eq!(status["lastState"]["terminated"]["containerID"], "containerd://c-4");
+    assert_eq!(status["containerID"], "containerd://c-4");
+    assert_eq!((&status["restartCount"], &status["ready"]), (&json!(4), &json!(false)));
+}
+
+#[test]
+fn reasons_show_only_where_the_container_is_to_be_started() {
+    let shown =
+        |scene: Scene| regular(&scene.waiting_for("c", "ErrX"))["state"]["waiting"]["reason"] == "ErrX";
+    assert!(shown(Scene::of("Always", Vec::new())));
+    assert!(shown(Scene::of("Never", vec![container("c", 0, ContainerState::Created)])));
+    assert!(shown(Scene::of("OnFailure", vec![exited("c", 0, 1)])));
+    assert!(!shown(Scene::of("OnFailure", vec![exited("c", 0, 0)])));
+    assert!(!shown(Scene::of("Never", vec![exited("c", 0, 1)])));
+    assert!(!shown(Scene::of("Always", vec![running_since("c", 0, 1000)])));
+    for lifecycle in [LifecycleSummary::Terminating, LifecycleSummary::Terminated] {
+        assert!(!shown(Scene { lifecycle, ..Scene::of("Always", Vec::new()) }));
+    }
+}
+
+#[test]
+fn a_container_that_vanished_while_running_is_not_new() {
+    let mut scene = Scene::of("Always", vec![running_since("c", 1, 1000)]);
+    scene.step();
+    scene.observed.containers.clear();
+    let vanished = regular(&scene);
+    assert_eq!(vanished["state"]["waiting"]["reason"], "ContainerCreating");
+    let last = &vanished["lastState"]["terminated"];
+    assert_eq!((&last["reason"], &last["exitCode"]), (&json!(STATUS_UNKNOWN), &json!(137)));
+    assert_eq!(
+        last["message"],
+        "The container could not be located when the pod was deleted.  The container used to be Running"
+    );
+    assert_eq!(vanished["restartCount"], 2);
+    scene.lifecycle = LifecycleSummary::Terminating;
+    assert_eq!(regular(&scene)["restartCount"], 1);
+}
+
+#[test]
+fn a_container_the_runtime_lost_track_of_counts_as_killed() {
+    let mut scene = Scene::of("Always", vec![running_since("c", 0, 1000)]);
+    scene.step();
+    scene.observed.containers = vec![container("c", 0, ContainerState::Unknown)];
+    let lost = regular(&scene);
+    assert_eq!(lost["state"]["terminated"]["exitCode"], 137);
+    assert_eq!(lost["restartCount"], 1);
+    scene.previous = None;
+    assert_eq!(regular(&scene)["state"], json!({"waiting": {}}));
+}
+
+#[test]
+fn a_container_that_was_made_and_never_started_is_no_restart() {
+    let history = || {
+        [
+            vec![container("c", 1, ContainerState::Created), exited("c", 0, 1)],
+            vec![exited("c", 0, 1)],
+            vec![running_since("c", 1, 2000), exited("c", 0, 1)],
+        ]
+    };
+    let mut scene = Scene::of("Always", Vec::new());
+    let told = history().map(|seen| {
+        scene.observed.containers = seen;
+        scene.step().container_statuses.unwrap()[0].restart_count
+    });
+    assert_eq!(told, [0, 0, 1], "by one daemon");
+    let told = history().map(|seen| regular(&Scene::of("Always", seen))["restartCount"].clone());
+    assert_eq!(told, [json!(0), json!(0), json!(1)], "by a new daemon each time");
+}
+
+#[test]
+fn what_ended_stays_ended_after_its_removal() {
+    let mut scene = Scene::of("Never", vec![exited("c", 0, 7)]);
+    let before = scene.step().container_statuses;
+    scene.observed.containers.clear();
+    assert_eq!(scene.status().container_statuses, before);
+}
+
+#[test]
+fn init_containers_are_ready_when_done_and_sidecars_when_running() {
+    let seen = vec![exited("i", 0, 0), running_since("s", 0, 1000)];
+    let statuses = init(&Scene::of("Always", seen).with_init("i", false).with_init("s", true));
+    let shown: Vec<_> = statuses.iter().map(|s| (s.name.as_str(), s.ready, s.started)).collect();
+    assert_eq!(shown, [("i", true, Some(false)), ("s", true, Some(true))]);
+    let failed = init(&Scene::of("Always", vec![exited("i", 0, 1)]).with_init("i", false));
+    assert!(!failed[0].ready);
+}
+
+#[test]
+fn a_forgotten_init_container_of_a_pod_that_runs_had_ended_well() {
+    let scene =
+        Scene::of("Always", vec![running_since("c", 0, 1000)]).with_init("i", false).with_init("s", true);
+    let statuses = init(&scene.waiting_for("s", "ErrX"));
+    let ended = terminated(&statuses[0]).unwrap();
+    assert_eq!((ended.exit_code, ended.reason.as_deref()), (0, Some("Completed")));
+    assert!(statuses[0].ready);
+    assert_eq!(statuses[1].state, Some(waiting(Some("ErrX"), Some("ErrX it is"))));
+}
+
+#[test]
+fn regular_containers_are_sorted_by_name() {
+    let pod = crate::pod::testing::pod("web", "u", "Always", &["b", "a"]);
+    let statuses = container_statuses(&Scene::new(pod, Vec::new()).input(), Kind::Regular);
+    assert_eq!(statuses.iter().map(|s| s.name.as_str()).collect::<Vec<_>>(), ["a", "b"]);
+}
+
+fn any_instance() -> impl Strategy<Value = (u32, ContainerState, i32)> {
+    let state = prop_oneof![
+        Just(ContainerState::Created),
+        Just(ContainerState::Running),
+        Just(ContainerState::Exited),
+        Just(ContainerState::Unknown)
+    ];
+    (0..4_u32, state, 0..2)
+}
+
+proptest! {
+    /// Whatever the runtime shows or forgets, in any order.
+    #[test]
+    fn restart_counts_never_decrease(
+        history in prop::collection::vec((prop::option::of(any_instance()), any::<bool>()), 1..12),
+        policy in prop_oneof![Just("Always"), Just("OnFailure"), Just("Never")],
+    ) {
+        let mut scene = Scene::of(policy, Vec::new()).waiting_for("c", "ErrX");
+        let mut before = 0;
+        for (seen, terminating) in history {
+            scene.lifecycle = if terminating { LifecycleSummary::Terminating } else { LifecycleSummary::Active };
+            scene.observed.containers = seen
+                .map(|(attempt, state, exit_code)| ContainerStatus { exit_code, ..container("c", attempt, state) })
+                .into_iter()
+                .collect();
+            let count = scene.step().container_statuses.unwrap()[0].restart_count;
+            prop_assert!(count >= before, "{count} after {before}");
+            before = count;
+        }
+    }
+}
+
+#[test]
+fn the_user_is_told_of_a_runtime_that_tells_it() {
+    let mut seen = container("c", 0, ContainerState::Running);
+    let told = |seen: &ContainerStatus| regular(&Scene::of("Always", vec![seen.clone()]))["user"].clone();
+    assert_eq!(told(&seen), Value::Null);
+    seen.user = Some(Box::new(LinuxUser { uid: 1000, gid: 2000, supplemental_groups: vec![2000, 3000] }));
+    let expected = json!({"linux": {"uid": 1000, "gid": 2000, "supplementalGroups": [2000, 3000]}});
+    assert_eq!(told(&seen), expected);
+}
+
+#[test]
+fn a_container_that_ended_while_nobody_looked_is_the_last_state_of_the_next() {
+    let ran = regular(&Scene::of("Always", vec![running_since("c", 0, 1000)]));
+    let mut scene = Scene::of("Always", vec![running_since("c", 1, 1002)]);
+    let status = json!({"phase": "Running", "containerStatuses": [ran]});
+    scene.previous = Some(serde_json::from_value(status).unwrap());
+    let told = regular(&scene);
+    assert_eq!(told["lastState"]["terminated"]["reason"], "ContainerStatusUnknown");
+    assert_eq!(
+        (&told["lastState"]["terminated"]["exitCode"], &told["restartCount"]),
+        (&json!(137), &json!(1))
+    );
+}

@@ -1,0 +1,116 @@
+//! The whole status of a pod (upstream `generateAPIPodStatus`). Pure: the same input always gives the same status.
+
+use std::net::IpAddr;
+
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::{ContainerStatus, HostIP, PodIP, PodStatus as ApiPodStatus};
+
+use super::conditions::conditions;
+use super::containers::{Kind, container_statuses, whole_seconds};
+use super::input::{LifecycleSummary, StatusInput};
+use super::phase::phase;
+use crate::cri::SandboxState;
+use crate::pod::PodPhase;
+use crate::pod::is_static;
+use crate::pod::resources::{qos_class, whole_resources};
+use crate::pod::view::{PodView, primary_first};
+
+/// The pod's status as of now.
+pub fn generate(input: &StatusInput<'_>) -> ApiPodStatus {
+    let pod = PodView::from(input.pod);
+    let init_statuses = container_statuses(input, Kind::Init);
+    let statuses = container_statuses(input, Kind::Regular);
+    let all: Vec<ContainerStatus> = init_statuses.iter().chain(&statuses).cloned().collect();
+    let (phase, reason, message) = outcome(input, pod, &all);
+    let resources = whole_resources(input.pod);
+    let ips = pod_ips(input, pod);
+    let texts = |ips: &[IpAddr]| ips.iter().map(IpAddr::to_string).collect::<Vec<_>>();
+    let previous = input.previous.cloned().unwrap_or_default();
+    ApiPodStatus {
+        allocated_resources: resources.requests.clone(),
+        conditions: Some(conditions(input, &all, phase)),
+        container_statuses: Some(statuses),
+        host_ip: input.host_ips.first().map(IpAddr::to_string),
+        host_ips: list(texts(input.host_ips), |ip| HostIP { ip }),
+        init_container_statuses: list(init_statuses, |status| status),
+        message,
+        observed_generation: pod.meta.generation.filter(|generation| *generation != 0),
+        phase: Some(phase.as_str().to_owned()),
+        pod_ip: ips.first().map(IpAddr::to_string),
+        pod_ips: list(texts(&ips), |ip| PodIP { ip }),
+        qos_class: Some(qos_class(input.pod).as_str().to_owned()),
+        reason,
+        resources: Some(resources),
+        start_time: previous.start_time.clone().or_else(|| Some(whole_seconds(first_sign(input)))),
+        // Written by others than the kubelet.
+        ..previous_of_others(previous)
+    }
+}
+
+/// When the pod started, for a daemon that was not there: when the oldest of its sandboxes that is left was made.
+fn first_sign(input: &StatusInput<'_>) -> Timestamp {
+    let sandboxes = input.observed.sandboxes.iter().map(|sandbox| sandbox.created_at);
+    sandboxes.min().map_or(input.now, |made| made.min(input.now))
+}
+
+fn previous_of_others(previous: ApiPodStatus) -> ApiPodStatus {
+    ApiPodStatus {
+        nominated_node_name: previous.nominated_node_name,
+        resource_claim_statuses: previous.resource_claim_statuses,
+        extended_resource_claim_status: previous.extended_resource_claim_status,
+        node_allocatable_resource_claim_statuses: previous.node_allocatable_resource_claim_statuses,
+        ..ApiPodStatus::default()
+    }
+}
+
+/// Phase with its reason and message. A terminal phase is never left, and a pod that is over is in one.
+fn outcome(
+    input: &StatusInput<'_>,
+    pod: PodView<'_>,
+    statuses: &[ContainerStatus],
+) -> (PodPhase, Option<String>, Option<String>) {
+    let is_static = is_static(input.pod);
+    let previous = input.previous;
+    let before = previous.and_then(|previous| PodPhase::parse(previous.phase.as_deref()?));
+    let kept = |phase| {
+        let same = previous.filter(|_| before == Some(phase));
+        (phase, same.and_then(|same| same.reason.clone()), same.and_then(|same| same.message.clone()))
+    };
+    match (before, input.status_override) {
+        (Some(terminal), _) if terminal.is_terminal() => kept(terminal),
+        (_, Some(wanted)) => {
+            let phase = PodPhase::parse(wanted.phase).unwrap_or(PodPhase::Failed);
+            (phase, Some(wanted.reason.clone()), Some(wanted.message.clone()))
+        }
+        (_, None) => {
+            let phase = phase(pod, statuses, input.lifecycle, is_static, is_initialized(input, pod));
+            let over = input.lifecycle == LifecycleSummary::Terminated && !is_static;
+            kept(if over && !phase.is_terminal() { PodPhase::Failed } else { phase })
+        }
+    }
+}
+
+/// Whether a regular container was made in the sandbox that stands.
+fn is_initialized(input: &StatusInput<'_>, pod: PodView<'_>) -> bool {
+    let Some(sandbox) = input.observed.sandbox().filter(|newest| newest.state == SandboxState::Ready) else {
+        return false;
+    };
+    let regular = |name: &str| pod.spec.containers.iter().any(|container| container.name == name);
+    let inside = |container: &Option<_>| container.as_ref().is_none_or(|id| *id == sandbox.id);
+    input.observed.containers.iter().any(|seen| regular(&seen.name) && inside(&seen.sandbox))
+}
+
+/// The addresses the runtime reports, or on the host's network the host's.
+fn pod_ips(input: &StatusInput<'_>, pod: PodView<'_>) -> Vec<IpAddr> {
+    let own = primary_first(&input.observed.ips, input.host_ips);
+    if own.is_empty() && pod.host_network() { input.host_ips.to_vec() } else { own }
+}
+
+/// The API leaves empty lists out.
+fn list<T, U>(items: Vec<T>, wrap: impl Fn(T) -> U) -> Option<Vec<U>> {
+    (!items.is_empty()).then(|| items.into_iter().map(wrap).collect())
+}
+
+#[cfg(test)]
+#[path = "generate_tests.rs"]
+mod tests;

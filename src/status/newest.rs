@@ -1,0 +1,94 @@
+//! What is known of a pod's past, of two statuses that each know a part of it: the one that this daemon told last, and the one that
+//! the API server has. Pure.
+
+use k8s_openapi::api::core::v1::{ContainerStatus, PodStatus};
+
+use crate::pod::PodPhase;
+
+/// The status to go on from. Of a daemon that began without the API server, `own` knows what happened since, `api` what earlier
+/// daemons saw; conditions that others write are newest in `api`.
+pub fn newest(own: &PodStatus, api: &PodStatus) -> PodStatus {
+    let mut status = api.clone();
+    status.container_statuses = containers(own.container_statuses.as_ref(), api.container_statuses.as_ref());
+    status.init_container_statuses =
+        containers(own.init_container_statuses.as_ref(), api.init_container_statuses.as_ref());
+    let has_ended = |status: &PodStatus| {
+        status.phase.as_deref().and_then(PodPhase::parse).is_some_and(PodPhase::is_terminal)
+    };
+    if has_ended(own) && !has_ended(api) {
+        status.phase.clone_from(&own.phase);
+        status.reason.clone_from(&own.reason);
+        status.message.clone_from(&own.message);
+    }
+    // When conditions of our own changed last, the last teller knows.
+    for condition in status.conditions.iter_mut().flatten() {
+        let told = own.conditions.iter().flatten().find(|told| told.type_ == condition.type_);
+        if let Some(told) = told.filter(|told| told.status != condition.status && is_kubelets(&told.type_)) {
+            *condition = told.clone();
+        }
+    }
+    status
+}
+
+fn is_kubelets(condition: &str) -> bool {
+    super::conditions::OWNED.contains(&condition)
+}
+
+fn containers(
+    own: Option<&Vec<ContainerStatus>>,
+    api: Option<&Vec<ContainerStatus>>,
+) -> Option<Vec<ContainerStatus>> {
+    let (Some(own), Some(api)) = (own, api) else { return own.or(api).cloned() };
+    let one = |own: &ContainerStatus| {
+        let known = api.iter().find(|known| known.name == own.name);
+        known.filter(|known| !knows_as_much(own, known)).unwrap_or(own).clone()
+    };
+    Some(own.iter().map(one).collect())
+}
+
+/// Whether what this daemon told of a container leaves nothing out: as many restarts, and that it ran at all.
+fn knows_as_much(own: &ContainerStatus, api: &ContainerStatus) -> bool {
+    own.restart_count >= api.restart_count && (has_run(own) || !has_run(api))
+}
+
+fn has_run(status: &ContainerStatus) -> bool {
+    let runs_or_ended = status.state.as_ref().is_some_and(|s| s.running.is_some() || s.terminated.is_some());
+    runs_or_ended || status.last_state.as_ref().is_some_and(|last| last.terminated.is_some())
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn status(restarts: i32, state: Value, gate: &str) -> PodStatus {
+        let container = json!({"name": "c", "image": "i", "imageID": "", "ready": true, "restartCount": restarts, "state": state});
+        let status = json!({"phase": "Running", "conditions": [{"type": "example.com/gate", "status": gate}],
+            "containerStatuses": [container]});
+        serde_json::from_value(status).unwrap()
+    }
+
+    fn restarts(status: &PodStatus) -> i32 {
+        status.container_statuses.as_ref().unwrap()[0].restart_count
+    }
+
+    #[test]
+    fn what_an_earlier_daemon_saw_and_what_happened_since_both_count() {
+        let (running, waiting) = (json!({"running": {}}), json!({"waiting": {}}));
+        let earlier = status(3, running.clone(), "True");
+        assert_eq!(restarts(&newest(&status(0, waiting.clone(), "False"), &earlier)), 3);
+        assert_eq!(restarts(&newest(&status(5, running.clone(), "False"), &earlier)), 5);
+        let once = status(0, running, "True");
+        assert_eq!(newest(&status(0, waiting, "False"), &once), once, "it ran: that must not be lost");
+    }
+
+    #[test]
+    fn conditions_of_others_are_the_servers_and_an_end_stays() {
+        let own =
+            PodStatus { phase: Some("Failed".to_owned()), ..status(0, json!({"running": {}}), "False") };
+        let next = newest(&own, &status(0, json!({"running": {}}), "True"));
+        assert_eq!(next.phase.as_deref(), Some("Failed"));
+        assert_eq!(next.conditions.unwrap()[0].status, "True");
+    }
+}

@@ -1,0 +1,134 @@
+//! The phase of a pod, from the statuses of its containers (Kubernetes docs, "Pod Lifecycle"; upstream `getPhase`).
+
+use k8s_openapi::api::core::v1::{Container, ContainerState, ContainerStatus};
+
+use super::input::LifecycleSummary;
+use super::restart::{is_sidecar, restarts};
+use crate::pod::PodPhase;
+use crate::pod::view::PodView;
+
+/// What a container's status says, as far as the phase goes.
+#[derive(Clone, Copy)]
+enum Seen {
+    Unknown,
+    NeverStarted,
+    Running {
+        started: bool,
+    },
+    Ended(i32),
+    /// Ended before, and waits to be started again.
+    WaitingAgain(i32),
+}
+
+impl Seen {
+    fn of(statuses: &[ContainerStatus], name: &str) -> Self {
+        let Some(status) = statuses.iter().find(|status| status.name == name) else { return Self::Unknown };
+        let last = status.last_state.as_ref().and_then(|last| last.terminated.as_ref());
+        match (&status.state, last) {
+            (Some(ContainerState { running: Some(_), .. }), _) => {
+                Self::Running { started: status.started.unwrap_or(false) }
+            }
+            (Some(ContainerState { terminated: Some(ended), .. }), _) => Self::Ended(ended.exit_code),
+            (Some(ContainerState { waiting: Some(_), .. }), Some(last)) => Self::WaitingAgain(last.exit_code),
+            (Some(ContainerState { waiting: Some(_), .. }), None) => Self::NeverStarted,
+            (Some(_) | None, _) => Self::Unknown,
+        }
+    }
+}
+
+#[derive(Default)]
+struct Counts {
+    unknown: usize,
+    waiting: usize,
+    running: usize,
+    stopped: usize,
+    /// Of the stopped: ended well.
+    succeeded: usize,
+    /// Of the stopped: not started again.
+    for_good: usize,
+    /// Sidecars that are not up yet.
+    pending_sidecars: usize,
+}
+
+/// The phase. `statuses` are those of the regular and init containers; `initialized` says whether a regular container was
+/// made in the sandbox that stands. A static pod is not over when it is terminated: its source may bring it back.
+pub(super) fn phase(
+    pod: PodView<'_>,
+    statuses: &[ContainerStatus],
+    lifecycle: LifecycleSummary,
+    is_static: bool,
+    initialized: bool,
+) -> PodPhase {
+    let (sidecars, inits): (Vec<_>, Vec<_>) = pod.init_containers().iter().partition(|init| is_sidecar(init));
+    let mut init_pending = false;
+    for init in inits {
+        match Seen::of(statuses, &init.name) {
+            Seen::Ended(code) | Seen::WaitingAgain(code) if code != 0 && !restarts(pod, init, code) => {
+                return PodPhase::Failed;
+            }
+            Seen::Ended(_) | Seen::WaitingAgain(_) => {}
+            Seen::Running { .. } | Seen::NeverStarted | Seen::Unknown => init_pending = true,
+        }
+    }
+    let mut counts = Counts::default();
+    sidecars.iter().for_each(|sidecar| counts.add_sidecar(Seen::of(statuses, &sidecar.name)));
+    pod.spec
+        .containers
+        .iter()
+        .for_each(|container| counts.add_regular(pod, container, Seen::of(statuses, &container.name)));
+    if init_pending || counts.waiting > 0 || (counts.pending_sidecars > 0 && !initialized) {
+        return PodPhase::Pending;
+    }
+    counts.phase(lifecycle == LifecycleSummary::Terminated && !is_static)
+}
+
+impl Counts {
+    /// Sidecars that ended do not matter: they are started again as long as the pod lives.
+    fn add_sidecar(&mut self, seen: Seen) {
+        match seen {
+            Seen::Unknown => self.unknown += 1,
+            Seen::NeverStarted => {
+                self.pending_sidecars += 1;
+                self.waiting += 1;
+            }
+            Seen::Running { started } => {
+                self.running += 1;
+                self.pending_sidecars += usize::from(!started);
+            }
+            Seen::Ended(_) | Seen::WaitingAgain(_) => {}
+        }
+    }
+
+    fn add_regular(&mut self, pod: PodView<'_>, container: &Container, seen: Seen) {
+        match seen {
+            Seen::Unknown => self.unknown += 1,
+            Seen::NeverStarted => self.waiting += 1,
+            Seen::Running { .. } => self.running += 1,
+            Seen::Ended(code) => {
+                self.stopped += 1;
+                self.for_good += usize::from(!restarts(pod, container, code));
+                self.succeeded += usize::from(code == 0);
+            }
+            Seen::WaitingAgain(code) => {
+                self.stopped += 1;
+                self.for_good += usize::from(!restarts(pod, container, code));
+            }
+        }
+    }
+
+    fn phase(&self, over: bool) -> PodPhase {
+        if self.unknown > 0 || self.running + self.stopped == 0 {
+            PodPhase::Pending
+        } else if self.running > 0 || (!over && self.stopped != self.for_good) {
+            PodPhase::Running
+        } else if self.stopped == self.succeeded {
+            PodPhase::Succeeded
+        } else {
+            PodPhase::Failed
+        }
+    }
+}
+
+#[cfg(test)]
+#[path = "phase_tests.rs"]
+mod tests;

@@ -1,0 +1,99 @@
+//! An input of the status generator that tests change as they need.
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::{Pod, PodStatus as ApiPodStatus};
+
+use super::{LifecycleSummary, StatusInput, generate};
+use crate::cri::{ContainerStatus, SandboxState};
+use crate::pleg::PodStatus;
+use crate::pod::{StatusOverride, WaitingReason};
+use crate::pod::{pod_ref, testing};
+use crate::types::ContainerId;
+
+/// Owns what a [`StatusInput`] borrows: an active pod with a ready sandbox and the given containers, newest first.
+pub(super) struct Scene {
+    pub(super) pod: Pod,
+    pub(super) observed: PodStatus,
+    pub(super) reasons: BTreeMap<String, WaitingReason>,
+    pub(super) messages: BTreeMap<ContainerId, String>,
+    pub(super) sandbox_error: Option<String>,
+    pub(super) lifecycle: LifecycleSummary,
+    pub(super) status_override: Option<StatusOverride>,
+    pub(super) previous: Option<ApiPodStatus>,
+    pub(super) now: Timestamp,
+    pub(super) host_ips: Vec<IpAddr>,
+}
+
+impl Scene {
+    pub(super) fn new(pod: Pod, containers: Vec<ContainerStatus>) -> Self {
+        let sandbox = testing::sandbox(0, SandboxState::Ready);
+        let observed = PodStatus {
+            ips: sandbox.ips.clone(),
+            sandboxes: vec![sandbox],
+            containers,
+            ..PodStatus::empty(pod_ref(&pod))
+        };
+        Self {
+            pod,
+            observed,
+            reasons: BTreeMap::new(),
+            messages: BTreeMap::new(),
+            sandbox_error: None,
+            lifecycle: LifecycleSummary::Active,
+            status_override: None,
+            previous: None,
+            now: Timestamp::from_second(10_000).unwrap(),
+            host_ips: vec!["192.0.2.1".parse().unwrap()],
+        }
+    }
+
+    /// A pod of this policy with one container `c`.
+    pub(super) fn of(policy: &str, containers: Vec<ContainerStatus>) -> Self {
+        Self::new(testing::pod("web", "u", policy, &["c"]), containers)
+    }
+
+    pub(super) fn waiting_for(mut self, container: &str, reason: &str) -> Self {
+        let why = WaitingReason { reason: reason.into(), message: format!("{reason} it is") };
+        self.reasons.insert(container.into(), why);
+        self
+    }
+
+    pub(super) fn with_init(mut self, name: &str, sidecar: bool) -> Self {
+        let mut init = self.pod.spec.as_ref().unwrap().containers[0].clone();
+        init.name = name.into();
+        init.restart_policy = sidecar.then(|| "Always".into());
+        self.pod.spec.as_mut().unwrap().init_containers.get_or_insert_default().push(init);
+        self
+    }
+
+    pub(super) fn input(&self) -> StatusInput<'_> {
+        StatusInput {
+            pod: &self.pod,
+            observed: &self.observed,
+            reasons: &self.reasons,
+            termination_messages: &self.messages,
+            sandbox_error: self.sandbox_error.as_deref(),
+            lifecycle: self.lifecycle,
+            status_override: self.status_override.as_ref(),
+            previous: self.previous.as_ref(),
+            now: self.now,
+            runtime_name: "containerd",
+            host_ips: &self.host_ips,
+        }
+    }
+
+    pub(super) fn status(&self) -> ApiPodStatus {
+        generate(&self.input())
+    }
+
+    /// Generates, and takes the result for the previous status of the next generation a minute later.
+    pub(super) fn step(&mut self) -> ApiPodStatus {
+        let status = self.status();
+        self.previous = Some(status.clone());
+        self.now += jiff::SignedDuration::from_mins(1);
+        status
+    }
+}

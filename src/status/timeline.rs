@@ -1,0 +1,334 @@
+//! What was done about each pod, step by step, with how long each step took. In memory and bounded; decides nothing.
+
+use std::collections::{HashMap, HashSet, VecDeque};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::Pod;
+use serde::{Deserialize, Serialize};
+
+use super::Activity;
+use crate::pod::pod_ref;
+use crate::types::{CONFIG_SEEN_ANNOTATION, EventKind, PodEvent, PodRef, PodUid};
+
+/// Entries kept of a pod; the oldest go first.
+const MAX_ENTRIES: usize = 64;
+/// Pods kept that are gone; those gone longest go first.
+const MAX_GONE: usize = 128;
+/// A turn that came sooner was not waited for.
+const SHORTEST_WAIT: Duration = Duration::from_millis(10);
+
+/// A step in a pod's life.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum TimelineStep {
+    /// Its source named it for the first time.
+    Seen,
+    /// This node takes it.
+    Admitted,
+    /// This node does not take it.
+    Refused,
+    /// Waited for starts of other pods.
+    Turn,
+    /// The volumes were set up.
+    Volumes,
+    /// The sandbox was made.
+    Sandbox,
+    /// The sandbox has its addresses.
+    Network,
+    /// An image was pulled.
+    Pull,
+    /// A container was made.
+    Create,
+    /// A container was started.
+    Start,
+    /// A container runs.
+    Running,
+    /// A container ended by itself.
+    Ended,
+    /// A container waits to be started again.
+    BackOff,
+    /// Something failed.
+    Failed,
+    /// A container is told to end.
+    Killing,
+    /// Containers are waited for.
+    Stop,
+    /// The sandbox was taken down.
+    StopSandbox,
+    /// Nothing of the pod runs any more.
+    Stopped,
+    /// What the pod left was removed.
+    CleanUp,
+    /// Nothing is left of it.
+    Removed,
+}
+
+/// One step of a pod.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Entry {
+    /// When it began.
+    pub at: Timestamp,
+    /// Which one.
+    pub step: TimelineStep,
+    /// How long it took, milliseconds; none for what takes no time, and for what goes on.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub took_ms: Option<u64>,
+    /// Of which container, with which result.
+    #[serde(skip_serializing_if = "String::is_empty", default)]
+    pub detail: String,
+    /// How often the same step followed upon itself.
+    pub times: u32,
+}
+
+/// The steps of one pod.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Track {
+    /// Its namespace.
+    pub namespace: String,
+    /// Its name.
+    pub name: String,
+    /// Its UID.
+    pub uid: String,
+    /// Whether nobody knows the pod any more.
+    pub gone: bool,
+    /// Its steps, oldest first.
+    pub entries: VecDeque<Entry>,
+}
+
+/// A pod's steps as they are recorded.
+struct Record {
+    pod: PodRef,
+    entries: VecDeque<Entry>,
+    /// Whether the newest entry is a step that goes on.
+    is_open: bool,
+}
+
+#[derive(Default)]
+struct State {
+    pods: HashMap<PodUid, Record>,
+    /// Which of them are gone, longest first.
+    gone: VecDeque<PodUid>,
+}
+
+/// The steps of all pods. Cheap to clone; all clones are one.
+#[derive(Clone, Default)]
+pub struct Timeline {
+    state: Arc<Mutex<State>>,
+}
+
+impl Timeline {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        // Every statement under the lock leaves the state valid.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// This node takes a pod. Told again and again; the first time counts.
+    pub fn admitted(&self, pod: &Pod, now: Timestamp) {
+        self.judged(pod, TimelineStep::Admitted, String::new(), now);
+    }
+
+    /// This node does not take a pod; its status says why. As for [`Timeline::admitted`].
+    pub fn rejected(&self, pod: &Pod, message: &str, now: Timestamp) {
+        self.judged(pod, TimelineStep::Refused, message.to_owned(), now);
+    }
+
+    fn judged(&self, pod: &Pod, verdict: TimelineStep, detail: String, now: Timestamp) {
+        let reference = pod_ref(pod);
+        let mut state = self.lock();
+        let known = state.pods.get(&reference.uid).filter(|_| !state.gone.contains(&reference.uid));
+        let last = known.and_then(|r| {
+            r.entries.iter().rev().find(|e| matches!(e.step, TimelineStep::Admitted | TimelineStep::Refused))
+        });
+        // A long life has lost its beginning.
+        if known.is_some() && last.is_none_or(|last| last.step == verdict) {
+            return;
+        }
+        let annotations = pod.metadata.annotations.as_ref();
+        let seen = annotations.and_then(|a| a.get(CONFIG_SEEN_ANNOTATION)?.parse().ok());
+        let is_new = known.is_none();
+        let record = state.revive(&reference);
+        if is_new && let Some(seen) = seen {
+            record.add(TimelineStep::Seen, String::new(), seen);
+        }
+        record.add(verdict, detail, now);
+    }
+
+    /// A worker begins a step, which ends the one before.
+    pub(super) fn step(&self, pod: &PodRef, activity: &Activity, now: Timestamp) {
+        let begun = match activity {
+            Activity::Idle | Activity::Retrying { .. } => None,
+            Activity::WaitingForTurn => Some((TimelineStep::Turn, String::new())),
+            Activity::SettingUpVolumes => Some((TimelineStep::Volumes, String::new())),
+            Activity::MakingSandbox => Some((TimelineStep::Sandbox, String::new())),
+            Activity::PullingImage { container, image } => {
+                Some((TimelineStep::Pull, format!("{container}: {image}")))
+            }
+            Activity::CreatingContainer { container } => Some((TimelineStep::Create, container.clone())),
+            Activity::StartingContainer { container } => Some((TimelineStep::Start, container.clone())),
+            Activity::StoppingContainers { grace_seconds } => {
+                Some((TimelineStep::Stop, format!("within {grace_seconds} s")))
+            }
+            Activity::StoppingSandbox => Some((TimelineStep::StopSandbox, String::new())),
+            Activity::CleaningUp => Some((TimelineStep::CleanUp, String::new())),
+            Activity::BackingOff => Some((TimelineStep::BackOff, String::new())),
+        };
+        let mut state = self.lock();
+        let record = state.revive(pod);
+        record.close(now);
+        if let Some((step, detail)) = begun {
+            record.add(step, detail, now);
+            record.is_open = true;
+        }
+    }
+
+    /// Something happened to a pod that took no time.
+    pub fn mark(&self, pod: &PodRef, step: TimelineStep, detail: String, now: Timestamp) {
+        self.lock().revive(pod).add(step, detail, now);
+    }
+
+    /// An event of a pod, or of a container of it, where it says more than the steps do.
+    pub(crate) fn event(&self, pod: &PodRef, container: Option<&str>, event: &PodEvent, now: Timestamp) {
+        let container = container.unwrap_or_default();
+        let step = match (event.kind, event.reason) {
+            (EventKind::Normal, "Started") => TimelineStep::Running,
+            (EventKind::Normal, "Killing") => TimelineStep::Killing,
+            // A restart's back-off is a step of its own.
+            (EventKind::Normal, _) | (EventKind::Warning, "BackOff") => return,
+            // Says by its bare reason what the event before it said in words.
+            (EventKind::Warning, "Failed") if is_bare(&event.message) => return,
+            (EventKind::Warning, _) => TimelineStep::Failed,
+        };
+        let detail = match (step, container) {
+            (TimelineStep::Failed, "") => format!("{}: {}", event.reason, event.message),
+            (TimelineStep::Failed, container) => format!("{container}: {}", event.message),
+            (_, container) => container.to_owned(),
+        };
+        self.mark(pod, step, detail, now);
+    }
+
+    /// The pods that are not in `known` are gone.
+    pub(super) fn keep(&self, known: &HashSet<PodUid>) {
+        let mut state = self.lock();
+        let newly: Vec<PodUid> = state.pods.keys().filter(|uid| !known.contains(*uid)).cloned().collect();
+        for uid in newly {
+            if !state.gone.contains(&uid) {
+                if let Some(record) = state.pods.get_mut(&uid) {
+                    record.entries.shrink_to_fit();
+                }
+                state.gone.push_back(uid);
+            }
+        }
+        while state.gone.len() > MAX_GONE {
+            if let Some(oldest) = state.gone.pop_front() {
+                state.pods.remove(&oldest);
+            }
+        }
+    }
+
+    /// The steps of the pods that `wanted` picks, those that go on last.
+    pub fn tracks(&self, wanted: impl Fn(&PodRef) -> bool) -> Vec<Track> {
+        let state = self.lock();
+        let picked = state.pods.values().filter(|record| wanted(&record.pod));
+        let mut tracks: Vec<Track> = picked
+            .map(|record| Track {
+                namespace: record.pod.namespace.to_string(),
+                name: record.pod.name.to_string(),
+                uid: record.pod.uid.to_string(),
+                gone: state.gone.contains(&record.pod.uid),
+                entries: record.entries.clone(),
+            })
+            .collect();
+        tracks.sort_by_key(|track| (!track.gone, track.entries.front().map(|entry| entry.at)));
+        tracks
+    }
+
+    /// All pods with a timeline.
+    pub fn pods(&self) -> Vec<PodRef> {
+        self.lock().pods.values().map(|record| record.pod.clone()).collect()
+    }
+}
+
+impl State {
+    /// The record of a pod something happens to: it is not gone, whatever was thought before.
+    fn revive(&mut self, pod: &PodRef) -> &mut Record {
+        if !self.gone.is_empty() {
+            self.gone.retain(|uid| *uid != pod.uid);
+        }
+        self.pods.entry(pod.uid.clone()).or_insert_with(|| Record {
+            pod: pod.clone(),
+            entries: VecDeque::new(),
+            is_open: false,
+        })
+    }
+}
+
+impl Record {
+    /// Adds a step. What happens during a step that goes on is noted before it ends, and ends it not.
+    fn add(&mut self, step: TimelineStep, detail: String, at: Timestamp) {
+        if let Some(last) = self.entries.back_mut()
+            && (last.step, last.detail.as_str()) == (step, detail.as_str())
+        {
+            last.times = last.times.saturating_add(1);
+            return;
+        }
+        let entry = Entry { at, step, took_ms: None, detail, times: 1 };
+        if self.entries.len() == MAX_ENTRIES {
+            self.entries.pop_front();
+        }
+        self.entries.push_back(entry);
+    }
+
+    /// Ends the step that goes on, if one does.
+    fn close(&mut self, now: Timestamp) {
+        if !std::mem::take(&mut self.is_open) {
+            return;
+        }
+        let is_step = |entry: &Entry| entry.took_ms.is_none() && takes_time(entry.step);
+        let Some(index) = self.entries.iter().rposition(is_step) else { return };
+        let Some(entry) = self.entries.get_mut(index) else { return };
+        let took = Duration::try_from(now.duration_since(entry.at)).unwrap_or_default();
+        if entry.step == TimelineStep::Turn && took < SHORTEST_WAIT {
+            self.entries.remove(index);
+            return;
+        }
+        entry.took_ms = Some(u64::try_from(took.as_millis()).unwrap_or(u64::MAX));
+    }
+}
+
+fn is_bare(message: &str) -> bool {
+    message.strip_prefix("Error: ").is_some_and(|error| !error.contains(' '))
+}
+
+/// Whether a step has a beginning and an end.
+fn takes_time(step: TimelineStep) -> bool {
+    match step {
+        TimelineStep::Turn
+        | TimelineStep::Volumes
+        | TimelineStep::Sandbox
+        | TimelineStep::Pull
+        | TimelineStep::Create
+        | TimelineStep::Start
+        | TimelineStep::BackOff
+        | TimelineStep::Stop
+        | TimelineStep::StopSandbox
+        | TimelineStep::CleanUp => true,
+        TimelineStep::Seen
+        | TimelineStep::Admitted
+        | TimelineStep::Refused
+        | TimelineStep::Network
+        | TimelineStep::Running
+        | TimelineStep::Ended
+        | TimelineStep::Failed
+        | TimelineStep::Killing
+        | TimelineStep::Stopped
+        | TimelineStep::Removed => false,
+    }
+}
+
+#[cfg(test)]
+#[path = "timeline_tests.rs"]
+mod tests;

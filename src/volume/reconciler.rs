@@ -1,0 +1,218 @@
+//! The keeper of one pod's volumes: sets them up when the pod's worker asks, keeps them up to date when what they are made
+//! from changes, and takes them down. One task a pod, so that work on one pod's volumes never overlaps, and a disk or an
+//! API server that hangs delays that pod alone.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::future::join_all;
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::Pod;
+use tokio::sync::{mpsc, oneshot};
+use tokio::time::Instant;
+
+use super::apply::{self, PodVolumes};
+use super::desired::{Context, NodeAmounts, desired, typed_host_paths};
+use super::error::{VolumeError, VolumeProblem};
+use super::layout::PodLayout;
+use super::sources::Sources;
+use crate::objects::ObjectSource;
+use crate::sys::{Mounts, PathWork, file_work};
+use crate::types::{Backoff, BackoffPolicy, Conflated, PodUid, WallClock};
+
+/// How soon what failed is tried again without anybody asking. News of an object are taken in at once.
+const RETRY: BackoffPolicy = BackoffPolicy {
+    initial: Duration::from_secs(1),
+    max: Duration::from_secs(60),
+    reset_after: Duration::from_secs(120),
+};
+
+/// The pod whose volumes are wanted.
+#[derive(Clone, Debug)]
+pub struct VolumeOwner {
+    /// The pod as it is now: its labels and annotations may be in its volumes.
+    pub pod: Arc<Pod>,
+    /// What limits the memory of the pod as a whole, bytes: volumes in memory count as its own.
+    pub memory_limit: Option<u64>,
+}
+
+/// What all keepers share.
+pub(super) struct Shared {
+    pub(super) root: std::path::PathBuf,
+    pub(super) node: NodeAmounts,
+    pub(super) mounts: Arc<dyn Mounts>,
+    pub(super) paths: PathWork,
+    pub(super) objects: Arc<dyn ObjectSource>,
+    pub(super) clock: WallClock,
+    pub(super) changed: Conflated<()>,
+}
+
+/// Something asked of a keeper.
+pub(super) enum Job {
+    SetUp { subject: VolumeOwner, reply: oneshot::Sender<PodVolumes> },
+    TearDown { reply: oneshot::Sender<Result<(), VolumeError>> },
+}
+
+/// A keeper, to be run as a task.
+pub(super) struct VolumeReconciler {
+    uid: PodUid,
+    layout: PodLayout,
+    shared: Arc<Shared>,
+    sources: Sources,
+    subject: Option<VolumeOwner>,
+    /// What was wrong when the volumes were last worked on.
+    problems: Vec<VolumeProblem>,
+    retry: Option<Backoff<Instant>>,
+}
+
+impl VolumeReconciler {
+    pub(super) fn new(uid: PodUid, layout: PodLayout, shared: Arc<Shared>) -> Self {
+        let sources = Sources::new(shared.objects.clone());
+        Self { uid, layout, shared, sources, subject: None, problems: Vec::new(), retry: None }
+    }
+
+    /// Runs until the volumes were taken down, or nobody can ask any more.
+    pub(super) async fn run(mut self, mut inbox: mpsc::Receiver<Job>) {
+        loop {
+            let due = self.due();
+            tokio::select! {
+                biased;
+                // Cancel-safe: a job is taken only when it is returned.
+                job = inbox.recv() => match job {
+                    Some(Job::SetUp { subject, reply }) => self.set_up(subject, reply).await,
+                    Some(Job::TearDown { reply }) => {
+                        let done = self.tear_down().await;
+                        let is_down = done.is_ok();
+                        // Whoever asked may have gone; the next one is told again.
+                        let _ = reply.send(done);
+                        if is_down {
+                            return;
+                        }
+                    }
+                    None => return,
+                },
+                // Cancel-safe: news stay news until they were taken in.
+                () = self.sources.changed() => self.refresh().await,
+                // Cancel-safe: a sleep to a fixed moment takes nothing.
+                () = sleep_until(due) => self.refresh().await,
+            }
+        }
+    }
+
+    async fn set_up(&mut self, subject: VolumeOwner, mut reply: oneshot::Sender<PodVolumes>) {
+        self.sources.follow(&subject.pod, &self.layout).await;
+        self.subject = Some(subject.clone());
+        let now = self.shared.clock.now();
+        let unfit = tokio::select! {
+            // Cancel-safe: nothing was done in the pod's directory yet. The worker has other work, which may need us.
+            () = reply.closed() => return,
+            // Cancel-safe: what was had is kept.
+            unfit = async {
+                self.sources.renew(now).await;
+                self.sources.first_answers().await;
+                unfit_host_paths(&subject.pod, &self.shared).await
+            } => unfit,
+        };
+        let volumes = self.apply(subject, unfit).await;
+        let _ = reply.send(volumes);
+    }
+
+    /// Makes the volumes anew of what has changed.
+    async fn refresh(&mut self) {
+        let Some(subject) = self.subject.clone() else { return };
+        self.sources.renew(self.shared.clock.now()).await;
+        let unfit = unfit_host_paths(&subject.pod, &self.shared).await;
+        let before = std::mem::take(&mut self.problems);
+        self.apply(subject, unfit).await;
+        if self.problems != before {
+            for problem in &self.problems {
+                tracing::warn!(uid = %self.uid, "{problem}");
+            }
+            self.shared.changed.push(&self.uid, |()| {});
+        }
+    }
+
+    /// `unfit` is what is wrong with paths of the host.
+    async fn apply(&mut self, subject: VolumeOwner, unfit: Vec<VolumeProblem>) -> PodVolumes {
+        let now = self.shared.clock.now();
+        let snapshot = self.sources.snapshot(now);
+        let (layout, shared) = (self.layout.clone(), self.shared.clone());
+        let applied = file_work(move || {
+            let context = Context {
+                pod: &subject.pod,
+                memory_limit: subject.memory_limit,
+                node: &shared.node,
+                snapshot: &snapshot,
+            };
+            let volumes = subject.pod.spec.iter().flat_map(|spec| spec.volumes.iter().flatten());
+            let wanted = volumes.map(|volume| (volume.name.clone(), desired(volume, &context))).collect();
+            apply::set_up(&layout, wanted, &*shared.mounts, now, rand::random())
+        });
+        let mut volumes = applied.await.unwrap_or_else(|error| PodVolumes {
+            problems: vec![VolumeProblem::new("", &error)],
+            ..PodVolumes::default()
+        });
+        for problem in unfit {
+            volumes.mounted.remove(&problem.volume);
+            volumes.problems.push(problem);
+        }
+        let failed = !volumes.problems.is_empty() || self.sources.has_failed_tokens();
+        self.retry = failed.then(|| {
+            let now = Instant::now();
+            Backoff::next(self.retry, &RETRY, now, now)
+        });
+        self.problems = volumes.problems.clone();
+        volumes
+    }
+
+    async fn tear_down(&mut self) -> Result<(), VolumeError> {
+        self.subject = None;
+        self.sources = Sources::new(self.shared.objects.clone());
+        self.retry = None;
+        let (shared, uid) = (self.shared.clone(), self.uid.clone());
+        let down = file_work(move || apply::tear_down(&shared.root, &uid, &*shared.mounts));
+        // A panic is told as such by the runtime's hook.
+        down.await.unwrap_or(Err(VolumeError::Ended))
+    }
+
+    /// When the volumes are worked on without news: a token is due, or something failed.
+    fn due(&self) -> Option<Instant> {
+        if let Some(retry) = &self.retry {
+            return Some(retry.updated + retry.delay);
+        }
+        let renewal = self.sources.next_renewal()?;
+        Some(Instant::now() + until(self.shared.clock.now(), renewal))
+    }
+}
+
+/// What is wrong with the paths of the host that a pod wants. One that does not answer keeps this pod alone.
+async fn unfit_host_paths(pod: &Pod, shared: &Arc<Shared>) -> Vec<VolumeProblem> {
+    let typed = typed_host_paths(pod);
+    if typed.is_empty() {
+        return Vec::new();
+    }
+    let mounts = shared.mounts.clone();
+    // Without the list each path is taken to be on a filesystem of its own.
+    let mounts = file_work(move || mounts.table()).await.ok().and_then(Result::ok).unwrap_or_default();
+    let checks = typed.into_iter().map(async |(name, path, is)| {
+        let looked_at = path.clone();
+        let checked = shared.paths.run(&path, &mounts, move || apply::check_host_path(&looked_at, is)).await;
+        match checked {
+            Ok(Ok(())) => None,
+            Ok(Err(error)) => Some(VolumeProblem::new(&name, &error)),
+            Err(error) => Some(VolumeProblem::new(&name, &error)),
+        }
+    });
+    join_all(checks).await.into_iter().flatten().collect()
+}
+
+fn until(now: Timestamp, then: Timestamp) -> Duration {
+    Duration::try_from(then.duration_since(now)).unwrap_or_default()
+}
+
+async fn sleep_until(moment: Option<Instant>) {
+    match moment {
+        Some(moment) => tokio::time::sleep_until(moment).await,
+        None => std::future::pending().await,
+    }
+}

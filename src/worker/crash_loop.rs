@@ -1,0 +1,297 @@
+//! CrashLoopBackOff: how long a container that ended waits before it is started again.
+//!
+//! 10 s after the second end, doubling to a cap, forgotten once a container ran longer than ten minutes (upstream's
+//! `flowcontrol.Backoff` with the window measured from the container's end). A new daemon goes on with what its predecessor
+//! stored. What that could not store any more (it was killed), or what a daemon without a store never knew, is worked out
+//! from the attempts: a restart of the daemon is no way out of a back-off.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+
+use crate::cri::ContainerStatus;
+use crate::types::{Backoff, BackoffPolicy, Moment};
+
+/// First pause.
+const INITIAL: Duration = Duration::from_secs(10);
+/// A gap between two restarts longer than this starts the count anew.
+const RESET_AFTER: Duration = Duration::from_secs(600);
+/// Doublings that lead from the first pause to any cap.
+const DOUBLINGS: u32 = 16;
+
+/// The back-offs of one pod's containers. They count wall-clock time, as only that tells when a container ended.
+#[derive(Clone, Debug)]
+pub struct CrashLoops {
+    policy: BackoffPolicy,
+    /// By name and hash: a container whose definition changed starts with a clean slate.
+    entries: HashMap<(Arc<str>, Option<u32>), Count>,
+}
+
+/// What was counted when a container was restarted.
+#[derive(Clone, Copy, Debug)]
+struct Count {
+    /// The attempt of the container that ended.
+    attempt: u32,
+    backoff: Backoff<Timestamp>,
+}
+
+/// The back-off of one container as it is stored.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct StoredCrashLoop {
+    container: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    hash: Option<u32>,
+    attempt: u32,
+    delay_ms: u64,
+    restarted: Timestamp,
+}
+
+impl CrashLoops {
+    /// What was stored of a pod; nothing if no container of it has crashed yet. `cap` is the longest pause
+    /// (`crashLoopBackOff.maxContainerRestartPeriod`, 300 s); a longer one was stored under another configuration.
+    pub fn new(cap: Duration, stored: Vec<StoredCrashLoop>) -> Self {
+        let policy = BackoffPolicy { initial: INITIAL, max: cap, reset_after: RESET_AFTER };
+        let entries = stored.into_iter().map(|stored| {
+            let delay = Duration::from_millis(stored.delay_ms).min(cap);
+            let backoff = Backoff { delay, updated: stored.restarted };
+            ((stored.container.into(), stored.hash), Count { attempt: stored.attempt, backoff })
+        });
+        Self { policy, entries: entries.collect() }
+    }
+
+    /// What is to be stored, in order.
+    pub fn stored(&self) -> Vec<StoredCrashLoop> {
+        let stored = self.entries.iter().map(|((container, hash), count)| StoredCrashLoop {
+            container: container.to_string(),
+            hash: *hash,
+            attempt: count.attempt,
+            delay_ms: u64::try_from(count.backoff.delay.as_millis()).unwrap_or(u64::MAX),
+            restarted: count.backoff.updated,
+        });
+        let mut stored: Vec<_> = stored.collect();
+        stored.sort_by(|a, b| (&a.container, a.hash).cmp(&(&b.container, b.hash)));
+        stored
+    }
+
+    /// The pause in force for a container that ended, and when it is over; `None` if it may start at once.
+    pub fn in_force(&self, ended: &ContainerStatus, now: Timestamp) -> Option<(Duration, Timestamp)> {
+        let entry = self.entry(ended)?;
+        let left = entry.remaining(&self.policy, ended.finished_at?, now)?;
+        Some((entry.delay, now.checked_add(left).ok()?))
+    }
+
+    /// The container that ended is started anew now.
+    pub fn restarted(&mut self, ended: &ContainerStatus, now: Timestamp) {
+        let end = ended.finished_at.unwrap_or(now);
+        let backoff = Backoff::next(self.entry(ended), &self.policy, end, now);
+        self.entries.insert((ended.name.clone(), ended.hash), Count { attempt: ended.attempt, backoff });
+    }
+
+    fn entry(&self, ended: &ContainerStatus) -> Option<Backoff<Timestamp>> {
+        let counted = self.entries.get(&(ended.name.clone(), ended.hash));
+        counted.map(|count| self.caught_up(*count, ended)).or_else(|| self.adopted(ended))
+    }
+
+    /// A count, and the restarts since that were made and not counted: attempt n + 1 is the restart of n. Each had waited for
+    /// the pause then in force. If far more time passed than these pauses, a container ran long enough for a reset.
+    fn caught_up(&self, count: Count, ended: &ContainerStatus) -> Backoff<Timestamp> {
+        let missed = ended.attempt.saturating_sub(count.attempt.saturating_add(1)).min(DOUBLINGS);
+        if missed == 0 {
+            return count.backoff;
+        }
+        let (mut delay, mut waits) = (count.backoff.delay, Duration::ZERO);
+        for _ in 0..missed {
+            waits += delay;
+            delay = delay.saturating_mul(2).min(self.policy.max);
+        }
+        if Moment::since(ended.created_at, count.backoff.updated) > RESET_AFTER + waits {
+            delay = INITIAL.min(self.policy.max);
+        }
+        Backoff { delay, updated: ended.created_at }
+    }
+
+    /// What a predecessor of this daemon must have counted if no count was ever reset: attempt n is the n-th restart.
+    fn adopted(&self, ended: &ContainerStatus) -> Option<Backoff<Timestamp>> {
+        let doublings = ended.attempt.checked_sub(1)?.min(DOUBLINGS);
+        let delay = (INITIAL * (1 << doublings)).min(self.policy.max);
+        Some(Backoff { delay, updated: ended.created_at })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::pod::testing;
+
+    const CAP: Duration = Duration::from_secs(300);
+
+    fn at(second: i64) -> Timestamp {
+        Timestamp::from_second(second).unwrap()
+    }
+
+    fn ended(attempt: u32, created: i64, finished: i64) -> ContainerStatus {
+        ContainerStatus {
+            created_at: at(created),
+            finished_at: Some(at(finished)),
+            ..testing::exited("c", attempt, 1)
+        }
+    }
+
+    #[test]
+    fn pauses_double_from_ten_seconds_to_the_cap() {
+        let mut loops = CrashLoops::new(CAP, Vec::new());
+        let mut now = 1000;
+        let mut pauses = Vec::new();
+        for attempt in 0..8 {
+            let status = ended(attempt, now, now + 1);
+            match loops.in_force(&status, at(now + 1)) {
+                Some((pause, over)) => {
+                    assert_eq!(over, at(now + 1 + i64::try_from(pause.as_secs()).unwrap()));
+                    assert!(loops.in_force(&status, over).is_none());
+                    pauses.push(pause.as_secs());
+                    now = over.as_second();
+                }
+                None => {
+                    pauses.push(0);
+                    now += 1;
+                }
+            }
+            loops.restarted(&status, at(now));
+        }
+        assert_eq!(pauses, [0, 10, 20, 40, 80, 160, 300, 300]);
+    }
+
+    #[test]
+    fn a_long_run_resets_the_count() {
+        let mut loops = CrashLoops::new(CAP, Vec::new());
+        loops.restarted(&ended(4, 0, 1), at(10));
+        let status = ended(5, 10, 10 + 601);
+        assert!(loops.in_force(&status, at(611)).is_none());
+        loops.restarted(&status, at(611));
+        assert_eq!(loops.in_force(&ended(6, 611, 612), at(612)).unwrap().0, INITIAL);
+    }
+
+    #[test]
+    fn a_clock_set_by_a_day_holds_no_container_back() {
+        const DAY: i64 = 86_400;
+        for step in [-DAY, DAY] {
+            let mut loops = CrashLoops::new(CAP, Vec::new());
+            loops.restarted(&ended(1, 10 * DAY, 10 * DAY + 1), at(10 * DAY + 1));
+            let status = ended(2, 10 * DAY + 1, 10 * DAY + 2);
+            assert_eq!(loops.in_force(&status, at(10 * DAY + 2)).unwrap().0.as_secs(), 20);
+            let now = 10 * DAY + 2 + step;
+            assert!(loops.in_force(&status, at(now)).is_none(), "the clock was set by {step} s");
+            loops.restarted(&status, at(now));
+            let again = ended(3, now, now + 1);
+            assert_eq!(loops.in_force(&again, at(now + 1)).unwrap().0.as_secs(), 40);
+        }
+    }
+
+    #[test]
+    fn a_cap_below_ten_seconds_is_the_first_pause_too() {
+        let mut loops = CrashLoops::new(Duration::from_secs(2), Vec::new());
+        loops.restarted(&ended(0, 0, 1), at(1));
+        assert_eq!(loops.in_force(&ended(1, 1, 2), at(2)).unwrap().0.as_secs(), 2);
+    }
+
+    #[test]
+    fn a_changed_definition_starts_with_a_clean_slate() {
+        let mut loops = CrashLoops::new(CAP, Vec::new());
+        loops.restarted(&ended(0, 0, 1), at(1));
+        let changed = ContainerStatus { hash: Some(7), attempt: 0, ..ended(0, 1, 2) };
+        assert!(loops.in_force(&changed, at(2)).is_none());
+    }
+
+    #[test]
+    fn a_long_run_is_remembered_where_the_attempt_would_mislead() {
+        let mut loops = CrashLoops::new(CAP, Vec::new());
+        loops.restarted(&ended(6, 0, 1), at(10));
+        loops.restarted(&ended(7, 10, 10 + 601), at(611));
+        let next = CrashLoops::new(CAP, loops.stored());
+        let status = ended(8, 611, 612);
+        assert_eq!(next.in_force(&status, at(612)), Some((INITIAL, at(622))));
+        let without = CrashLoops::new(CAP, Vec::new());
+        assert_eq!(without.in_force(&status, at(612)).unwrap().0, CAP);
+    }
+
+    #[test]
+    fn a_stored_pause_is_no_longer_than_the_cap_of_today() {
+        let mut loops = CrashLoops::new(CAP, Vec::new());
+        loops.restarted(&ended(9, 0, 1), at(10));
+        let next = CrashLoops::new(Duration::from_secs(20), loops.stored());
+        assert_eq!(next.in_force(&ended(10, 10, 12), at(12)).unwrap().0.as_secs(), 20);
+    }
+
+    #[test]
+    fn a_clock_that_was_set_while_no_daemon_ran_prolongs_nothing() {
+        const DAY: i64 = 86_400;
+        for step in [-DAY, DAY] {
+            let mut loops = CrashLoops::new(CAP, Vec::new());
+            loops.restarted(&ended(1, 10 * DAY, 10 * DAY + 1), at(10 * DAY + 1));
+            let next = CrashLoops::new(CAP, loops.stored());
+            let before = ended(2, 10 * DAY + 1, 10 * DAY + 2);
+            assert!(next.in_force(&before, at(10 * DAY + 2 + step)).is_none(), "{step}");
+            let now = 10 * DAY + 5 + step;
+            let after = ended(2, 10 * DAY + 1, now);
+            let pause = next.in_force(&after, at(now)).map(|(pause, _)| pause.as_secs());
+            assert!(pause.is_none_or(|pause| pause <= 20), "{step}: {pause:?}");
+        }
+    }
+
+    proptest! {
+        /// A daemon that is killed between any two crashes goes on exactly as it would have, also when long runs reset
+        /// the count, and also when what it stored last did not get to the disk and the loop was unbroken since.
+        #[test]
+        fn what_was_stored_goes_on_exactly(
+            runs in proptest::collection::vec(prop_oneof![4 => 0i64..60, 1 => 590i64..700], 1..12),
+            killed_after in 0usize..12,
+            lost in 0usize..3,
+        ) {
+            let mut loops = CrashLoops::new(CAP, Vec::new());
+            let mut other = loops.clone();
+            let mut written = Vec::new();
+            let mut now = 1000;
+            for (attempt, run) in runs.iter().enumerate() {
+                if attempt == killed_after {
+                    let known = written.len().saturating_sub(lost);
+                    let unbroken = runs[known..attempt].iter().all(|run| *run < 60);
+                    let stored = if unbroken { written[..known].last() } else { written.last() };
+                    other = CrashLoops::new(CAP, stored.cloned().unwrap_or_default());
+                }
+                let status = ended(u32::try_from(attempt).unwrap(), now, now + run);
+                let one = loops.in_force(&status, at(now + run));
+                prop_assert_eq!(one, other.in_force(&status, at(now + run)));
+                now = one.map_or(now + run, |(_, over)| over.as_second());
+                loops.restarted(&status, at(now));
+                other.restarted(&status, at(now));
+                written.push(loops.stored());
+            }
+        }
+
+        /// A daemon restarted between any two crashes of an unbroken loop counts on as its predecessor would have.
+        #[test]
+        fn a_new_daemon_inherits_the_back_off(crashes in 1u32..9, restart_after in 0u32..9, run in 0i64..60) {
+            let mut loops = CrashLoops::new(CAP, Vec::new());
+            let mut fresh = CrashLoops::new(CAP, Vec::new());
+            let mut now = 1000;
+            for attempt in 0..crashes {
+                if attempt == restart_after {
+                    fresh = CrashLoops::new(CAP, Vec::new());
+                }
+                let status = ended(attempt, now, now + run);
+                let one = loops.in_force(&status, at(now + run));
+                let other = fresh.in_force(&status, at(now + run));
+                prop_assert_eq!(one, other);
+                now = one.map_or(now + run, |(_, over)| over.as_second());
+                loops.restarted(&status, at(now));
+                fresh.restarted(&status, at(now));
+            }
+        }
+    }
+}

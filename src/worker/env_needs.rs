@@ -1,0 +1,76 @@
+//! What the environments of a pod's containers need of the API server. ConfigMaps and Secrets are watched from the pod's
+//! first sync to its end, so that a restart finds them without asking. Knows for which containers that was not enough.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use futures::future::{FutureExt, pending, select_all};
+use k8s_openapi::api::core::v1::Pod;
+
+use crate::cri_config::env_references;
+use crate::objects::services::ServiceEnv;
+use crate::objects::{ObjectSource, Objects, Watched};
+
+/// The needs of one pod. Each container has receivers of its own, so that looking on behalf of one hides no news from
+/// another.
+#[derive(Debug, Default)]
+pub struct EnvNeeds {
+    containers: BTreeMap<String, Watched>,
+    /// Containers that could not be configured with what was known.
+    lacking: BTreeSet<String>,
+    /// The services, if a container needs them and they were not known.
+    services: Option<ServiceEnv>,
+}
+
+impl EnvNeeds {
+    /// Watches what the containers of `pod` refer to, and nothing else.
+    pub(super) fn follow(&mut self, pod: &Pod, source: &dyn ObjectSource) {
+        let Some(spec) = &pod.spec else { return };
+        self.containers.retain(|name, _| spec.containers.iter().any(|container| container.name == *name));
+        let namespace = pod.metadata.namespace.as_deref().unwrap_or_default();
+        for container in &spec.containers {
+            let wanted = env_references(container, namespace);
+            if wanted.is_empty() {
+                self.containers.remove(&container.name);
+            } else {
+                self.containers.entry(container.name.clone()).or_default().follow(&wanted, source);
+            }
+        }
+    }
+
+    /// What is known for a container. What nothing is known of yet is waited for, but not for long.
+    pub(super) async fn of(&mut self, container: &str) -> Objects {
+        self.lacking.remove(container);
+        let Some(watched) = self.containers.get_mut(container) else { return Objects::default() };
+        watched.first_answers().await;
+        watched.snapshot()
+    }
+
+    /// Takes in that a container could not be configured with what [`EnvNeeds::of`] gave.
+    pub(super) fn lacks(&mut self, container: &str) {
+        if self.containers.contains_key(container) {
+            self.lacking.insert(container.to_owned());
+        }
+    }
+
+    /// Takes in that a container could not be configured before services are known.
+    pub(super) fn lacks_services(&mut self, services: &ServiceEnv) {
+        self.services = Some(services.clone());
+    }
+
+    /// Waits until something becomes known that a container may lack. Cancel-safe: news stay news until they were told.
+    pub(super) async fn news(&mut self) {
+        let Self { containers, lacking, services } = self;
+        let waiting = containers.iter_mut().filter(|(name, _)| lacking.contains(*name));
+        let mut news: Vec<_> = waiting.map(|(_, watched)| watched.changed().boxed()).collect();
+        if let Some(services) = services.clone() {
+            news.push(async move { services.listed().await }.boxed());
+        }
+        if news.is_empty() {
+            return pending().await;
+        }
+        select_all(news).await;
+        if services.as_ref().is_some_and(ServiceEnv::is_listed) {
+            *services = None;
+        }
+    }
+}

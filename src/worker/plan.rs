@@ -1,0 +1,374 @@
+//! What a pod needs: desired × observed × now → actions. Pure.
+//!
+//! The order of the rules is the stock kubelet's `computePodActions`; clean-up of dead containers and sandboxes is part
+//! of the plan, so that a plan applied to its own result is empty.
+
+use std::collections::HashSet;
+
+use std::time::Duration;
+
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::{Container, Pod};
+
+use crate::cri::{ContainerState, ContainerStatus, SandboxState};
+use crate::pleg::PodStatus;
+use crate::types::{ContainerId, SandboxId};
+use crate::worker::CrashLoops;
+
+/// What to do about the pod's sandbox.
+#[derive(Clone, Debug, PartialEq)]
+pub enum SandboxPlan {
+    /// It is fine.
+    Keep(SandboxId),
+    /// Stop everything there is of the pod, then make a new sandbox.
+    Create {
+        /// Its number.
+        attempt: u32,
+        /// Why the present one, if any, will not do: the message of `PodReadyToStartContainers`.
+        reason: &'static str,
+    },
+    /// Stop everything there is of the pod: nothing is to run.
+    Stop,
+}
+
+/// A container to stop.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Kill {
+    /// Which one.
+    pub id: ContainerId,
+    /// Its name in the pod.
+    pub name: String,
+    /// Why, for the `Killing` event.
+    pub message: String,
+}
+
+/// A container to start.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Start {
+    /// Its position in `spec.containers`.
+    pub index: usize,
+    /// Made already by a sync that did not get to start it: only start it.
+    pub adopt: Option<ContainerId>,
+    /// Made already, never ran, and is not to be started as it is: the new one takes its place and its attempt.
+    pub replace: Option<ContainerId>,
+}
+
+/// A container that waits until it may be started again.
+#[derive(Clone, Debug, PartialEq)]
+pub struct BackingOff {
+    /// Its name in the pod.
+    pub name: String,
+    /// How long it waits in all.
+    pub pause: Duration,
+    /// When the wait is over.
+    pub until: Timestamp,
+}
+
+/// The actions that make a pod's containers match its spec, in the order of the fields.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Plan {
+    /// The sandbox, first.
+    pub sandbox: SandboxPlan,
+    /// Containers to stop in a sandbox that is kept.
+    pub kill: Vec<Kill>,
+    /// Containers to start, in the order of the spec.
+    pub start: Vec<Start>,
+    /// Containers that would be started but wait.
+    pub backing_off: Vec<BackingOff>,
+    /// What nobody needs, last.
+    pub leftovers: Leftovers,
+    /// Every container has run to its end under the pod's restart policy.
+    pub has_ended: bool,
+}
+
+impl Plan {
+    /// Whether something is to be started.
+    pub fn has_starts(&self) -> bool {
+        matches!(self.sandbox, SandboxPlan::Create { .. }) || !self.start.is_empty()
+    }
+
+    /// Whether there is nothing to do.
+    pub fn is_empty(&self, observed: &PodStatus) -> bool {
+        let sandbox_is_fine = match &self.sandbox {
+            SandboxPlan::Keep(_) => true,
+            SandboxPlan::Create { .. } => false,
+            SandboxPlan::Stop => !observed.may_run(),
+        };
+        sandbox_is_fine
+            && self.kill.is_empty()
+            && self.start.is_empty()
+            && self.leftovers == Leftovers::default()
+    }
+}
+
+/// What to do with one container of the spec.
+enum ContainerAction {
+    /// It runs as it should, or has ended for good.
+    Leave { ended: bool },
+    /// It should run and does not; the container whose end or absence says so.
+    Start { adopt: Option<ContainerId>, replace: Option<ContainerId> },
+    /// It waits out its back-off.
+    Wait(BackingOff),
+    /// The running one must go first.
+    Replace(Kill),
+}
+
+impl ContainerAction {
+    /// It should run, and nothing of it was made yet.
+    fn anew() -> Self {
+        Self::Start { adopt: None, replace: None }
+    }
+}
+
+/// Makes the plan for a pod. `hash` gives the hash a container of the spec has today.
+pub fn plan(
+    pod: &Pod,
+    observed: &PodStatus,
+    crash_loops: &CrashLoops,
+    hash: impl Fn(&Container) -> u32,
+    now: Timestamp,
+) -> Plan {
+    let containers = pod.spec.as_ref().map_or(&[][..], |spec| &spec.containers);
+    let host_network = pod.spec.as_ref().and_then(|spec| spec.host_network).unwrap_or(false);
+    let policy = RestartPolicy::of(pod);
+    let sandbox = sandbox_plan(observed, host_network);
+    let keeps = matches!(sandbox, SandboxPlan::Keep(_));
+    let mut plan = Plan {
+        sandbox,
+        kill: Vec::new(),
+        start: Vec::new(),
+        backing_off: Vec::new(),
+        leftovers: Leftovers::default(),
+        has_ended: false,
+    };
+    let mut running = 0;
+    let mut ended = 0;
+    for (index, container) in containers.iter().enumerate() {
+        let status = observed.container(&container.name);
+        let wish = if keeps {
+            wish_in_sandbox(container, status, observed, policy, crash_loops, hash(container), now)
+        } else {
+            wish_in_new_sandbox(status, policy, crash_loops, now)
+        };
+        match wish {
+            ContainerAction::Leave { ended: true } => ended += 1,
+            ContainerAction::Leave { ended: false } => running += 1,
+            ContainerAction::Start { adopt, replace } => plan.start.push(Start { index, adopt, replace }),
+            ContainerAction::Wait(wait) => plan.backing_off.push(wait),
+            ContainerAction::Replace(kill) => {
+                plan.kill.push(kill);
+                plan.start.push(Start { index, adopt: None, replace: None });
+            }
+        }
+    }
+    if keeps {
+        plan.kill.extend(strays(containers, observed));
+    }
+    plan.has_ended = !containers.is_empty() && ended == containers.len();
+    let nothing_to_run = running == 0 && plan.start.is_empty() && plan.backing_off.is_empty();
+    let only_waits = !keeps && plan.start.is_empty() && !plan.backing_off.is_empty();
+    let is_lost = forbids_new_sandbox(&plan.sandbox, policy, observed);
+    if nothing_to_run || is_lost {
+        plan.has_ended |= is_lost;
+        plan.sandbox = SandboxPlan::Stop;
+        plan.kill.clear();
+        plan.start.clear();
+        plan.backing_off.clear();
+    } else if only_waits {
+        // The sandbox died with its containers, and all of them wait: a new one is made when the first may start.
+        plan.sandbox = SandboxPlan::Stop;
+    }
+    let made = plan.start.iter().flat_map(|start| start.adopt.iter().chain(&start.replace));
+    plan.leftovers = leftovers(observed, &made.collect::<Vec<_>>());
+    plan
+}
+
+/// A pod that never restarts gets no second sandbox once a container ran: what it ran is lost, as upstream.
+fn forbids_new_sandbox(sandbox: &SandboxPlan, policy: RestartPolicy, observed: &PodStatus) -> bool {
+    match (sandbox, policy) {
+        (SandboxPlan::Create { attempt, .. }, RestartPolicy::Never) => {
+            *attempt != 0 && observed.containers.iter().any(|c| c.state != ContainerState::Created)
+        }
+        (SandboxPlan::Create { .. }, RestartPolicy::Always | RestartPolicy::OnFailure)
+        | (SandboxPlan::Keep(_) | SandboxPlan::Stop, _) => false,
+    }
+}
+
+/// `spec.restartPolicy`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RestartPolicy {
+    /// Whatever happens.
+    Always,
+    /// Unless it exited with 0.
+    OnFailure,
+    /// Never.
+    Never,
+}
+
+impl RestartPolicy {
+    /// The policy of a pod; Always if it says none.
+    pub fn of(pod: &Pod) -> Self {
+        match pod.spec.as_ref().and_then(|s| s.restart_policy.as_deref()) {
+            Some("Never") => Self::Never,
+            Some("OnFailure") => Self::OnFailure,
+            Some(_) | None => Self::Always,
+        }
+    }
+
+    fn restarts(self, ended: &ContainerStatus) -> bool {
+        match self {
+            Self::Always => true,
+            Self::OnFailure => ended.exit_code != 0,
+            Self::Never => false,
+        }
+    }
+}
+
+/// Whether the pod's sandbox will do (upstream's `PodSandboxChanged`, in its order).
+fn sandbox_plan(observed: &PodStatus, host_network: bool) -> SandboxPlan {
+    let Some(newest) = observed.sandbox() else {
+        return SandboxPlan::Create {
+            attempt: 0,
+            reason: "No sandbox for pod can be found. Need to start a new one",
+        };
+    };
+    let ready = observed.sandboxes.iter().filter(|s| s.state == SandboxState::Ready).count();
+    let reason = if ready > 1 {
+        "Multiple sandboxes are ready for Pod. Need to reconcile them"
+    } else if newest.state != SandboxState::Ready {
+        "No ready sandbox for pod can be found. Need to start a new one"
+    } else if newest.host_network != host_network {
+        "Sandbox for pod has changed. Need to start a new one"
+    } else if !host_network && newest.ips.is_empty() {
+        "Sandbox for pod has no IP address. Need to start a new one"
+    } else {
+        return SandboxPlan::Keep(newest.id.clone());
+    };
+    SandboxPlan::Create { attempt: newest.attempt.saturating_add(1), reason }
+}
+
+fn wish_in_sandbox(
+    container: &Container,
+    status: Option<&ContainerStatus>,
+    observed: &PodStatus,
+    policy: RestartPolicy,
+    crash_loops: &CrashLoops,
+    hash: u32,
+    now: Timestamp,
+) -> ContainerAction {
+    let Some(status) = status else { return ContainerAction::anew() };
+    match status.state {
+        ContainerState::Running => {
+            if status.hash == Some(hash) {
+                return ContainerAction::Leave { ended: false };
+            }
+            ContainerAction::Replace(Kill {
+                id: status.id.clone(),
+                name: container.name.clone(),
+                message: format!("Container {} definition changed, will be restarted", container.name),
+            })
+        }
+        ContainerState::Created => {
+            let is_here = status.sandbox.as_ref() == observed.sandbox().map(|s| &s.id);
+            if is_here && status.hash == Some(hash) {
+                ContainerAction::Start { adopt: Some(status.id.clone()), replace: None }
+            } else {
+                ContainerAction::Start { adopt: None, replace: Some(status.id.clone()) }
+            }
+        }
+        ContainerState::Unknown => ContainerAction::Replace(Kill {
+            id: status.id.clone(),
+            name: container.name.clone(),
+            message: "Container is in \"unknown\" state, try killing it before restart".to_owned(),
+        }),
+        ContainerState::Exited => restart(status, policy, crash_loops, now),
+    }
+}
+
+/// With the sandbox gone, everything in it counts as ended.
+fn wish_in_new_sandbox(
+    status: Option<&ContainerStatus>,
+    policy: RestartPolicy,
+    crash_loops: &CrashLoops,
+    now: Timestamp,
+) -> ContainerAction {
+    let Some(status) = status else { return ContainerAction::anew() };
+    match status.state {
+        ContainerState::Exited => restart(status, policy, crash_loops, now),
+        ContainerState::Created => ContainerAction::Start { adopt: None, replace: Some(status.id.clone()) },
+        ContainerState::Running | ContainerState::Unknown => ContainerAction::anew(),
+    }
+}
+
+fn restart(
+    ended: &ContainerStatus,
+    policy: RestartPolicy,
+    crash_loops: &CrashLoops,
+    now: Timestamp,
+) -> ContainerAction {
+    if !policy.restarts(ended) {
+        return ContainerAction::Leave { ended: true };
+    }
+    match crash_loops.in_force(ended, now) {
+        Some((pause, until)) => {
+            ContainerAction::Wait(BackingOff { name: ended.name.to_string(), pause, until })
+        }
+        None => ContainerAction::anew(),
+    }
+}
+
+/// Running containers that no container of the spec stands for: of another name, or older twins of the newest.
+fn strays(wanted: &[Container], observed: &PodStatus) -> Vec<Kill> {
+    let is_newest = |c: &ContainerStatus| observed.container(&c.name).is_some_and(|n| n.id == c.id);
+    let is_wanted = |c: &ContainerStatus| wanted.iter().any(|w| w.name == *c.name);
+    let runs = |c: &ContainerStatus| match c.state {
+        ContainerState::Running | ContainerState::Unknown => true,
+        ContainerState::Created | ContainerState::Exited => false,
+    };
+    let strays = observed.containers.iter().filter(|c| runs(c) && !(is_wanted(c) && is_newest(c)));
+    strays
+        .map(|c| Kill {
+            id: c.id.clone(),
+            name: c.name.to_string(),
+            message: format!("Container {} is not wanted in the pod", c.name),
+        })
+        .collect()
+}
+
+/// Dead containers and sandboxes nobody needs.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Leftovers {
+    /// To be removed first.
+    pub containers: Vec<ContainerId>,
+    /// Empty once the containers are removed.
+    pub sandboxes: Vec<SandboxId>,
+}
+
+/// What is left over of a pod. Of each container one dead instance is kept, for its exit code and log; of the sandboxes
+/// the newest and those that still hold a container. The made containers in `needed` are seen to by whoever starts them.
+pub(super) fn leftovers(observed: &PodStatus, needed: &[&ContainerId]) -> Leftovers {
+    let mut seen: HashSet<&str> = HashSet::new();
+    let mut containers = Vec::new();
+    for container in &observed.containers {
+        let is_left = match container.state {
+            ContainerState::Running | ContainerState::Unknown => false,
+            // Never ran: it has no exit code and no log worth keeping.
+            ContainerState::Created => !needed.contains(&&container.id),
+            ContainerState::Exited => !seen.insert(&container.name),
+        };
+        if is_left {
+            containers.push(container.id.clone());
+        }
+    }
+    let holds_container = |id: &SandboxId| {
+        observed.containers.iter().any(|c| c.sandbox.as_ref() == Some(id) && !containers.contains(&c.id))
+    };
+    let older = observed.sandboxes.iter().skip(1);
+    let empty = older.filter(|s| s.state == SandboxState::NotReady && !holds_container(&s.id));
+    let sandboxes = empty.map(|s| s.id.clone()).collect();
+    Leftovers { containers, sandboxes }
+}
+
+#[cfg(test)]
+#[path = "plan_tests.rs"]
+mod tests;
