@@ -23,6 +23,8 @@ mod large;
 mod load;
 #[path = "fake_cri/manifests.rs"]
 mod manifests;
+#[path = "fake_cri/metrics.rs"]
+mod metrics;
 #[path = "fake_cri/pods.rs"]
 mod pods;
 #[path = "fake_cri/quiet.rs"]

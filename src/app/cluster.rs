@@ -9,7 +9,7 @@ use kube::Client;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-use super::tasks::Tasks;
+use super::tasks::{Stage, Tasks};
 use crate::admission::RejectedPod;
 use crate::api::events::{EventRecord, EventRecorder, EventSink, recorder};
 use crate::api::{ConnectError, Connection, Connections, Credentials, CredentialsTask, Purpose, connect};
@@ -122,27 +122,30 @@ impl Cluster {
         let clock = WallClock::system();
         let events = self.pod_events();
         let Self { keeper, client, node_client, recorder: _, sink, connections: _ } = self;
-        tasks.spawn("credentials", keeper.run(tasks.cancel()));
-        tasks.spawn("events", sink.run(inputs.quiet_period.clone(), tasks.cancel()));
+        tasks.spawn(Stage::Lease, "credentials", |cancel| keeper.run(cancel));
+        let quiet_period = inputs.quiet_period.clone();
+        tasks.spawn(Stage::Publish, "events", |cancel| sink.run(quiet_period, cancel));
 
         let (node_name, api) = (config.node_name.clone(), outputs.api.subscribe());
-        let watching = api::run(client.clone(), node_name.clone(), inputs.known, outputs.api, tasks.cancel());
-        tasks.spawn("API pods", watching);
+        tasks.spawn(Stage::Pods, "API pods", |cancel| {
+            api::run(client.clone(), node_name.clone(), inputs.known, outputs.api, cancel)
+        });
         let sources = StatusSources {
             status_cache: inputs.status_cache.clone(),
             rejected: inputs.rejected,
             api: api.clone(),
             quiet_period: inputs.quiet_period,
         };
-        tasks.spawn("status manager", StatusManager::new(client.clone(), sources).run(tasks.cancel()));
+        let manager = StatusManager::new(client.clone(), sources);
+        tasks.spawn(Stage::Publish, "status manager", |cancel| manager.run(cancel));
         let node = outputs.node.subscribe();
-        let watching =
-            watch_node(node_client.clone(), config.node_name.clone(), outputs.node.clone(), tasks.cancel());
-        tasks.spawn("node watch", watching);
+        tasks.spawn(Stage::Support, "node watch", |cancel| {
+            watch_node(node_client.clone(), node_name, outputs.node.clone(), cancel)
+        });
         let (objects_task, objects) = ApiObjects::new(client.clone());
-        tasks.spawn("objects", objects_task.run(tasks.cancel()));
+        tasks.spawn(Stage::Support, "objects", |cancel| objects_task.run(cancel));
         let (services_task, services) = ServiceEnv::new(client.clone(), inputs.store);
-        tasks.spawn("services", services_task.run(tasks.cancel()));
+        tasks.spawn(Stage::Support, "services", |cancel| services_task.run(cancel));
         let sources = MirrorSources {
             desired_pods: inputs.desired_pods,
             api,
@@ -151,14 +154,15 @@ impl Cluster {
             events,
             clock: clock.clone(),
         };
-        tasks.spawn("mirrors", Mirrors::new(client, sources).run(tasks.cancel()));
+        tasks.spawn(Stage::Publish, "mirrors", |cancel| Mirrors::new(client, sources).run(cancel));
 
         let (host_in, host) = watch::channel(None);
         let observer = HostObserver { root: Path::new("/").to_owned(), own: config.root_dir.clone() };
-        tasks.spawn("host observer", observer.run(host_in, tasks.cancel()));
+        tasks.spawn(Stage::Support, "host observer", |cancel| observer.run(host_in, cancel));
         let (facts_in, runtime) = watch::channel(RuntimeFacts::default());
-        let observing = observe_runtime(inputs.runtime, inputs.images, facts_in, tasks.cancel());
-        tasks.spawn("runtime observer", observing);
+        tasks.spawn(Stage::Support, "runtime observer", |cancel| {
+            observe_runtime(inputs.runtime, inputs.images, facts_in, cancel)
+        });
         (inputs.events)(NodeEvent::starting());
         let observed = Inputs {
             host,
@@ -178,9 +182,9 @@ impl Cluster {
             clock.clone(),
             outputs.node,
         );
-        tasks.spawn("node status", status.run(tasks.cancel()));
+        tasks.spawn(Stage::Node, "node status", |cancel| status.run(cancel));
         let lease = LeaseTask::new(node_client, inputs.settings, node, clock);
-        tasks.spawn("lease", lease.run(tasks.cancel()));
+        tasks.spawn(Stage::Lease, "lease", |cancel| lease.run(cancel));
         (objects, services)
     }
 }

@@ -8,7 +8,7 @@ use tokio::sync::watch;
 use super::cluster::{Cluster, ClusterInputs, ClusterOutputs};
 use super::node_side::NodeSide;
 use super::runtime::RuntimeSide;
-use super::tasks::Tasks;
+use super::tasks::{Stage, Tasks};
 use crate::admission::{Admission, AdmissionInputs, AdmittedPods, AdoptedPod, Judged, RejectedPod};
 use crate::api::Connections;
 use crate::config::{Config, ParallelPulls};
@@ -25,6 +25,7 @@ use crate::source::api::ApiState;
 use crate::source::{self, SourceConfig, SourceState};
 use crate::status::StatusCache;
 use crate::store::Store;
+use crate::telemetry::Metrics;
 use crate::types::{PodEvent, PodRef, WallClock};
 
 /// What the parts share.
@@ -51,6 +52,7 @@ pub(super) struct Parts {
     api: watch::Receiver<ApiState>,
     rejected: watch::Receiver<Vec<RejectedPod>>,
     connections: Connections,
+    pub(super) metrics: Metrics,
 }
 
 impl Parts {
@@ -60,6 +62,7 @@ impl Parts {
         runtime: RuntimeSide,
         store: Store,
         cluster: Option<Cluster>,
+        metrics: Metrics,
         tasks: &mut Tasks,
     ) -> Self {
         let (admitted, adopted) = AdmittedPods::new(store.clone());
@@ -73,7 +76,7 @@ impl Parts {
             settings: node.settings.clone(),
             node: cluster.is_some().then(|| sight.subscribe()),
         };
-        tasks.spawn("addresses", observer.run(show_addresses, tasks.cancel()));
+        tasks.spawn(Stage::Support, "addresses", |cancel| observer.run(show_addresses, cancel));
         let nobody = |_: &PodRef, _: Option<&str>, _: &PodEvent| {};
         let events = cluster.as_ref().map_or_else(|| -> PodEvents { Arc::new(nobody) }, Cluster::pod_events);
         let node_events: NodeEvents = match &cluster {
@@ -99,12 +102,13 @@ impl Parts {
             events: events.clone(),
             clock: WallClock::system(),
         };
-        tasks.spawn("admission", Admission::new(inputs, judged).run(tasks.cancel()));
+        tasks.spawn(Stage::Pods, "admission", |cancel| Admission::new(inputs, judged).run(cancel));
 
         let images =
             Images::new(runtime.images.clone(), pull_limits(config), store.clone(), WallClock::system());
         let outputs = ClusterOutputs { api: api_in, node: sight };
         let connections = cluster.as_ref().map(Cluster::connections).unwrap_or_default();
+        connections.register(&metrics);
         let (objects, service_env): (Arc<dyn ObjectSource>, _) = match cluster {
             Some(cluster) => {
                 let inputs = ClusterInputs {
@@ -148,6 +152,7 @@ impl Parts {
             api,
             rejected,
             connections,
+            metrics,
         }
     }
 
@@ -175,6 +180,7 @@ impl Parts {
             store: self.store.trouble(),
             shims: self.shims.subscribe(),
             connections: self.connections.clone(),
+            metrics: self.metrics.clone(),
         }
     }
 }
@@ -191,7 +197,7 @@ fn start_manifests(
         check_frequency: config.sources.file_check_frequency,
     };
     let known = adopted.iter().filter_map(AdoptedPod::of_manifest).collect();
-    tasks.spawn("manifests", source::run(source, known, told, tasks.cancel()));
+    tasks.spawn(Stage::Pods, "manifests", |cancel| source::run(source, known, told, cancel));
     manifests
 }
 

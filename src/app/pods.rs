@@ -14,7 +14,7 @@ use super::paths::{CGROUP_MOUNT, CONTAINER_LOGS, MOUNTINFO, PROC, SYS};
 use super::run::AppError;
 use super::runtime::RuntimeInfo;
 use super::startup::open_cgroups;
-use super::tasks::Tasks;
+use super::tasks::{Stage, Tasks};
 use crate::cgroup::{CgroupVersion, Cgroups};
 use crate::config::Config;
 use crate::cri_config::{HostSettings, KernelFacts};
@@ -43,7 +43,9 @@ impl Parts {
         if let Some(directory) = &config.image_preload_dir {
             let preload = PreloadConfig { directory: directory.clone(), architecture: architecture() };
             let store = Arc::new(Containerd::new(self.runtime.content.clone()));
-            tasks.spawn("image preload", preload::run(preload, store, self.preload, tasks.cancel()));
+            tasks.spawn(Stage::Pods, "image preload", |cancel| {
+                preload::run(preload, store, self.preload, cancel)
+            });
         }
         let (driver, opening) = (met.cgroup_driver.unwrap_or(config.cgroups.driver), config.clone());
         let all_pods = self.node.all_pods;
@@ -72,7 +74,7 @@ impl Parts {
             objects: self.objects.clone(),
             clock: WallClock::system(),
         });
-        tasks.spawn("volumes", volume_task.run(tasks.cancel()));
+        tasks.spawn(Stage::Support, "volumes", |cancel| volume_task.run(cancel));
         if met.version.runtime_name == "containerd" {
             let shims = LeftoverShims {
                 client: self.runtime.client.clone(),
@@ -81,19 +83,22 @@ impl Parts {
                 mounts: mounts.clone(),
                 told: self.shims,
             };
-            tasks.spawn("leftover shims", shims.run(tasks.cancel()));
+            tasks.spawn(Stage::Pods, "leftover shims", |cancel| shims.run(cancel));
         } else {
             tracing::debug!(runtime = met.version.runtime_name, "shims are looked for on containerd only");
         }
         // Most often known by now. Statuses with addresses spare those without, but pods wait for no name server.
         let _ = timeout(FIRST_ADDRESSES, self.addresses.known()).await;
         let quiet_period = self.runtime.calls.quiet_period();
-        let services = WorkerContext {
+        let (gate, stops) = (StartGate::new(config.max_concurrent_starts.get()), StopGate::default());
+        gate.register(&self.metrics);
+        stops.register(&self.metrics);
+        let context = WorkerContext {
             runtime: self.runtime.runtime,
             images: self.images,
             pleg: self.runtime.pleg.clone(),
-            gate: StartGate::new(config.max_concurrent_starts.get()),
-            stops: StopGate::default(),
+            gate,
+            stops,
             quiet_period: quiet_period.clone(),
             cgroups: cgroups.clone(),
             logs: logs.clone(),
@@ -122,13 +127,13 @@ impl Parts {
         let table = PodTable::new(
             self.desired_pods,
             self.runtime.pleg,
-            Arc::new(services),
+            Arc::new(context),
             Arc::new(janitor),
             config.sources.sync_frequency,
             StdRng::from_os_rng(),
         );
         let table = table.at(self.addresses).after(self.adopted.into_iter().map(|adopted| adopted.pod));
-        tasks.spawn("pods", table.run(tasks.cancel()));
+        tasks.spawn(Stage::Pods, "pods", |cancel| table.run(cancel));
         Ok(())
     }
 }

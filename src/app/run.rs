@@ -11,12 +11,13 @@ use super::parts::Parts;
 use super::paths::{CONTAINER_LOGS, ROOT};
 use super::runtime::{RuntimeSide, wait_for_runtime};
 use super::startup::{StartupError, prepare};
-use super::tasks::{TaskEnded, Tasks};
+use super::tasks::{Stage, TaskEnded, Tasks};
 use crate::api::ConnectError;
 use crate::config::Config;
 use crate::server::{ControlError, ControlServer};
 use crate::store::Store;
 use crate::sys::HostDirs;
+use crate::telemetry::Metrics;
 
 /// Why the daemon could not start, or ended.
 #[derive(Debug, thiserror::Error)]
@@ -54,13 +55,15 @@ pub async fn run(config: Config, cancel: CancellationToken) -> Result<(), AppErr
     let listener = ControlServer::bind(&config.socket).await?;
     let socket = ControlServer::identity(&config.socket);
     // After the socket: whoever finds a daemon running touches nothing of it.
-    let (store, keeper) = Store::open(dirs.store()).await;
+    let (store, writer) = Store::open(dirs.store()).await;
+    let metrics = Metrics::default();
+    store.register(&metrics);
     let mut tasks = Tasks::new(cancel.clone());
-    tasks.spawn("store", keeper.run(tasks.cancel()));
+    tasks.spawn(Stage::State, "store", |cancel| writer.run(cancel));
 
-    let runtime = RuntimeSide::start(&config, &mut tasks);
-    let parts = Parts::start(&config, node, runtime, store, cluster, &mut tasks);
-    tasks.spawn("control socket", parts.server(&config).run(listener, tasks.cancel()));
+    let runtime = RuntimeSide::start(&config, &metrics, &mut tasks);
+    let parts = Parts::start(&config, node, runtime, store, cluster, metrics, &mut tasks);
+    tasks.spawn(Stage::State, "control socket", |cancel| parts.server(&config).run(listener, cancel));
 
     if let Some(met) = wait_for_runtime(parts.runtime(), &cancel).await {
         let version = &met.version;

@@ -10,13 +10,14 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tonic::transport::Channel;
 
-use super::tasks::Tasks;
+use super::tasks::{Stage, Tasks};
 use crate::config::Config;
 use crate::cri::{
     Calls, CriClient, CriError, FIRST_ANSWER_RETRY, ImageService, RuntimeService, RuntimeStatus, Version,
     monitor,
 };
 use crate::pleg::{Pleg, PlegHandle};
+use crate::telemetry::Metrics;
 use crate::types::{CgroupDriver, error_chain};
 
 /// The runtime as the other parts reach it.
@@ -39,20 +40,24 @@ pub(super) struct RuntimeSide {
 
 impl RuntimeSide {
     /// Starts looking at it.
-    pub(super) fn start(config: &Config, tasks: &mut Tasks) -> Self {
+    pub(super) fn start(config: &Config, metrics: &Metrics, tasks: &mut Tasks) -> Self {
         let client = CriClient::new(&config.runtime.runtime_socket, config.runtime.request_timeout);
         let images = if config.runtime.image_socket == config.runtime.runtime_socket {
             client.clone()
         } else {
-            CriClient::new(&config.runtime.image_socket, config.runtime.request_timeout)
+            CriClient::new(&config.runtime.image_socket, config.runtime.request_timeout).counted_with(&client)
         };
         let calls = client.calls().clone();
+        calls.register(metrics);
         let runtime: Arc<dyn RuntimeService> = Arc::new(client.clone());
         let (status_in, status) = watch::channel(None);
         let (ready_in, ready_at) = watch::channel(None);
-        tasks.spawn("runtime monitor", monitor(runtime.clone(), status_in, ready_in, tasks.cancel()));
+        tasks.spawn(Stage::Support, "runtime monitor", |cancel| {
+            monitor(runtime.clone(), status_in, ready_in, cancel)
+        });
         let (relister, pleg) = Pleg::new(runtime.clone(), StdRng::from_os_rng());
-        tasks.spawn("pleg", relister.run(tasks.cancel()));
+        pleg.register(metrics);
+        tasks.spawn(Stage::Support, "pleg", |cancel| relister.run(cancel));
         let content = images.channel();
         Self { runtime, client, images: Arc::new(images), content, calls, status, ready_at, pleg }
     }

@@ -8,6 +8,8 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::Operation;
+use super::metrics::CallMetrics;
+use crate::telemetry::Metrics;
 use crate::types::{ContainerId, PodRef, QuietPeriod, SandboxId};
 
 /// What a call is about.
@@ -55,6 +57,7 @@ pub struct Call {
 pub struct Calls {
     state: Arc<Mutex<State>>,
     quiet_period: QuietPeriod,
+    metrics: CallMetrics,
 }
 
 #[derive(Default)]
@@ -84,6 +87,27 @@ impl Calls {
         state.next += 1;
         state.calls.insert(key, Call { operation, subject, since: Instant::now(), patience });
         UnderWay { calls: self.clone(), key }
+    }
+
+    /// Adds metrics of the calls.
+    pub fn register(&self, metrics: &Metrics) {
+        self.metrics.register(metrics);
+        let calls = self.clone();
+        metrics.register_gauge(
+            "hostlet_runtime_calls_hung",
+            "Calls to the container runtime that take longer than they should.",
+            move || vec![(Vec::new(), calls.hung(Instant::now()).len() as u64)],
+        );
+    }
+
+    /// An empty list whose calls are counted with these.
+    pub(super) fn counted_with(&self) -> Self {
+        Self { metrics: self.metrics.clone(), ..Self::default() }
+    }
+
+    /// A call ended by itself.
+    pub(super) fn ended(&self, operation: Operation, since: Instant, has_failed: bool) {
+        self.metrics.ended(operation, since.elapsed(), has_failed);
     }
 
     /// When no start or stop went on.

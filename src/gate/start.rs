@@ -20,6 +20,7 @@ use k8s_openapi::api::core::v1::Pod;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
+use super::metrics::WaitTimes;
 use crate::pod::{Rank, pod_uid};
 use crate::types::{CONFIG_SEEN_ANNOTATION, PodUid};
 
@@ -40,6 +41,7 @@ const AGED_SHARE: u32 = 4;
 #[derive(Clone)]
 pub struct StartGate {
     state: Arc<Mutex<State>>,
+    waited: WaitTimes,
 }
 
 struct State {
@@ -176,7 +178,17 @@ impl StartGate {
             given: 0,
             on_the_way: BTreeSet::new(),
         };
-        Self { state: Arc::new(Mutex::new(state)) }
+        Self { state: Arc::new(Mutex::new(state)), waited: WaitTimes::default() }
+    }
+
+    /// How long starts waited.
+    pub(super) fn wait_times(&self) -> &WaitTimes {
+        &self.waited
+    }
+
+    /// How many starts wait.
+    pub(super) fn waiting(&self) -> u64 {
+        lock(&self.state).line.len() as u64
     }
 
     /// A pod will come here: starts of less important pods wait for it, 2 s at most.
@@ -189,18 +201,21 @@ impl StartGate {
     /// line; a permit that was on its way is given back.
     pub async fn enter(&self, turn: StartPriority) -> Permit {
         let (admit, mut admitted) = oneshot::channel();
-        let rank = turn.rank;
+        let (rank, since) = (turn.rank, Instant::now());
         {
             let mut state = lock(&self.state);
             state.on_the_way.remove(&turn);
             state.arrivals += 1;
             let arrival = state.arrivals;
-            state.line.insert((turn, arrival), Waiter { since: Instant::now(), admit });
+            state.line.insert((turn, arrival), Waiter { since, admit });
         }
         admit_next(&self.state);
         loop {
             match tokio::time::timeout(GATHERING, &mut admitted).await {
-                Ok(Ok(permit)) => return permit,
+                Ok(Ok(permit)) => {
+                    self.waited.observe(since.elapsed());
+                    return permit;
+                }
                 // Unreachable: the line lives as long as this gate. A permit beyond the bound is the harmless answer.
                 Ok(Err(_)) => {
                     let mut state = lock(&self.state);

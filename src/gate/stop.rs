@@ -13,8 +13,10 @@ use std::thread::available_parallelism;
 use std::time::Duration;
 
 use tokio::sync::oneshot;
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+use super::metrics::WaitTimes;
 use crate::pod::Rank;
 
 /// How long containers may keep a place while they stop: what a busy runtime takes to signal them and to see them end.
@@ -27,20 +29,21 @@ const SANDBOXES: Duration = Duration::from_secs(2);
 #[derive(Clone)]
 pub struct StopGate {
     state: Arc<Mutex<State>>,
+    waited: WaitTimes,
 }
 
 struct State {
     free: usize,
-    line: BTreeMap<StartPriority, oneshot::Sender<Place>>,
+    line: BTreeMap<StopOrder, oneshot::Sender<Place>>,
     arrivals: u64,
 }
 
 /// Who goes first: by phase, then by rank, then by arrival.
-type StartPriority = (PodPhase, Rank, u64);
+type StopOrder = (StopPhase, Rank, u64);
 
 /// How far a stop has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum PodPhase {
+enum StopPhase {
     /// Its containers have ended.
     Sandboxes,
     /// It has not begun.
@@ -89,7 +92,18 @@ impl Default for StopGate {
 impl StopGate {
     /// A gate with so many places.
     fn new(places: usize) -> Self {
-        Self { state: Arc::new(Mutex::new(State { free: places, line: BTreeMap::new(), arrivals: 0 })) }
+        let state = State { free: places, line: BTreeMap::new(), arrivals: 0 };
+        Self { state: Arc::new(Mutex::new(state)), waited: WaitTimes::default() }
+    }
+
+    /// How long stops waited.
+    pub(super) fn wait_times(&self) -> &WaitTimes {
+        &self.waited
+    }
+
+    /// How many stops wait.
+    pub(super) fn waiting(&self) -> u64 {
+        lock(&self.state).line.len() as u64
     }
 
     /// Begins the stop of a pod. `urgency` may be raised at any time, also while the pod waits.
@@ -97,7 +111,7 @@ impl StopGate {
         PendingStop { gate: self.clone(), rank, urgency, place: None }
     }
 
-    fn join(&self, phase: PodPhase, rank: Rank) -> oneshot::Receiver<Place> {
+    fn join(&self, phase: StopPhase, rank: Rank) -> oneshot::Receiver<Place> {
         let (admit, admitted) = oneshot::channel();
         {
             let mut state = lock(&self.state);
@@ -141,23 +155,24 @@ impl Drop for Place {
 impl PendingStop {
     /// Stops containers by `calls`. If they end soon, the pod keeps its place for its sandboxes.
     pub async fn containers<T>(&mut self, calls: impl Future<Output = T>) -> T {
-        self.enter(PodPhase::Containers).await;
+        self.enter(StopPhase::Containers).await;
         self.work(CONTAINERS, calls).await
     }
 
     /// Stops sandboxes by `calls`.
     pub async fn sandboxes<T>(&mut self, calls: impl Future<Output = T>) -> T {
         if self.place.is_none() {
-            self.enter(PodPhase::Sandboxes).await;
+            self.enter(StopPhase::Sandboxes).await;
         }
         self.work(SANDBOXES, calls).await
     }
 
     /// Waits for a place, unless the node needs the pod's end.
-    async fn enter(&mut self, phase: PodPhase) {
+    async fn enter(&mut self, phase: StopPhase) {
         if self.urgency.needed.is_cancelled() {
             return;
         }
+        let since = Instant::now();
         self.place = tokio::select! {
             biased;
             // Cancel-safe: a place that is on its way is given back when it is dropped.
@@ -165,6 +180,7 @@ impl PendingStop {
             // Cancel-safe: waiting for a token takes nothing.
             () = self.urgency.needed.cancelled() => None,
         };
+        self.gate.waited.observe(since.elapsed());
     }
 
     async fn work<T>(&mut self, patience: Duration, calls: impl Future<Output = T>) -> T {
@@ -183,7 +199,7 @@ mod tests {
 
     use futures::future::join_all;
     use proptest::prelude::*;
-    use tokio::time::{Instant, sleep};
+    use tokio::time::sleep;
 
     use super::*;
 

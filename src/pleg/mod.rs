@@ -11,6 +11,7 @@ mod inspect;
 mod lists;
 #[cfg(test)]
 mod lists_tests;
+mod metrics;
 mod records;
 mod status;
 mod task;

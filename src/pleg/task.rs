@@ -17,9 +17,11 @@ use super::at_work::{AtWork, Working};
 use super::diff::Listing;
 use super::hints::Hints;
 use super::lists::{Listed, Lists};
+use super::metrics::PlegMetrics;
 use super::records::{Records, Todo};
 use super::{Cache, ChangeQueue, PodStatus, inspect};
 use crate::cri::{CriError, EventStream, FIRST_ANSWER_RETRY, RuntimeHint, RuntimeService};
+use crate::telemetry::Metrics;
 use crate::types::PodRef;
 
 /// Pause between two relists of everything.
@@ -61,6 +63,7 @@ pub struct PlegHandle {
     cache: Cache,
     changes: ChangeQueue,
     health: watch::Receiver<Health>,
+    metrics: PlegMetrics,
 }
 
 impl PlegHandle {
@@ -83,6 +86,11 @@ impl PlegHandle {
     /// The queue of changed pods. It has one reader.
     pub fn changes(&self) -> &ChangeQueue {
         &self.changes
+    }
+
+    /// Adds the metrics of relisting.
+    pub fn register(&self, metrics: &Metrics) {
+        self.metrics.register(metrics);
     }
 
     /// How relisting goes.
@@ -110,6 +118,7 @@ pub struct Pleg {
     records: Records,
     inspections: FuturesUnordered<BoxFuture<'static, Done>>,
     chance: StdRng,
+    metrics: PlegMetrics,
 }
 
 impl Pleg {
@@ -122,6 +131,7 @@ impl Pleg {
             cache: Cache::default(),
             changes: ChangeQueue::default(),
             health: health_view,
+            metrics: PlegMetrics::default(),
         };
         let pleg = Self {
             lists: Lists::new(runtime.clone()),
@@ -134,6 +144,7 @@ impl Pleg {
             records: Records::default(),
             inspections: FuturesUnordered::new(),
             chance,
+            metrics: handle.metrics.clone(),
         };
         (pleg, handle)
     }
@@ -202,7 +213,8 @@ impl Pleg {
         if self.health.borrow().error.is_some() {
             tracing::info!("the container runtime answers again");
         }
-        self.health.send_replace(Health { last_relist: as_of, error: None });
+        let before = self.health.send_replace(Health { last_relist: as_of, error: None });
+        self.metrics.relisted(as_of, as_of.elapsed(), before.last_relist);
         for todo in self.records.listed_all(found, as_of) {
             match todo {
                 Todo::Inspect(pod, listing) => self.inspect(pod, as_of, Some(listing)),

@@ -40,6 +40,7 @@ use crate::pleg::PlegHandle;
 use crate::source::SourceState;
 use crate::source::api::ApiState;
 use crate::status::StatusCache;
+use crate::telemetry::{Metrics, OPENMETRICS};
 
 /// Pause between two views of a watch, so that a busy node does not write without end.
 const WATCH_PAUSE: Duration = Duration::from_millis(200);
@@ -116,6 +117,8 @@ pub struct ControlServer {
     pub shims: watch::Receiver<Option<String>>,
     /// The connections to the API server.
     pub connections: Connections,
+    /// What every part of the daemon counts.
+    pub metrics: Metrics,
 }
 
 impl ControlServer {
@@ -162,6 +165,7 @@ impl ControlServer {
             .route("/v1/images", get(images))
             .route("/v1/pulls", get(pulls))
             .route("/v1/connections", get(connections))
+            .route("/metrics", get(metrics))
             .with_state((self, cancel.clone()));
         let serving = http::serve(listener, app, &cancel);
         let overdue = async {
@@ -297,6 +301,11 @@ async fn changed_if<T>(
 struct PodsQuery {
     #[serde(default)]
     watch: bool,
+}
+
+/// All metrics, as Prometheus reads them.
+async fn metrics(State((server, _)): State<(ControlServer, CancellationToken)>) -> impl IntoResponse {
+    ([(CONTENT_TYPE, OPENMETRICS)], server.metrics.encode())
 }
 
 /// The view as JSON; with `watch=true` one view a line, now and after each change.

@@ -34,6 +34,7 @@ use crate::source::api::ApiState;
 use crate::status::LifecycleSummary;
 use crate::status::{Activity, PodStatusEntry, StatusCache};
 use crate::store::Store;
+use crate::telemetry::Metrics;
 use crate::types::{
     CONTAINER_NAME_LABEL, ContainerId, POD_NAME_LABEL, POD_NAMESPACE_LABEL, POD_UID_LABEL, WallClock,
 };
@@ -104,6 +105,7 @@ impl Bench {
             preload: None,
             store: watch::channel(None).1,
             shims: watch::channel(None).1,
+            metrics: Metrics::default(),
             connections: Connections::default(),
         };
         let listener = ControlServer::bind(&dir.path().join("socket")).await.unwrap();

@@ -11,6 +11,7 @@ mod contents;
 mod crash_tests;
 mod error;
 mod file;
+mod metrics;
 mod pace;
 mod place;
 mod rows;

@@ -8,6 +8,7 @@ use serde::de::DeserializeOwned;
 use tokio::sync::{Notify, watch};
 
 use super::contents::Contents;
+use super::metrics::WriteMetrics;
 use super::table::Table;
 use crate::types::json;
 
@@ -36,12 +37,17 @@ struct Shared {
     changed: Notify,
     tried: watch::Sender<Option<Tried>>,
     trouble: watch::Sender<Option<String>>,
+    writes: WriteMetrics,
 }
 
 impl Store {
     pub(super) fn contents(&self) -> MutexGuard<'_, Contents> {
         // Every statement under the lock leaves the rows valid.
         self.shared.contents.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn write_metrics(&self) -> &WriteMetrics {
+        &self.shared.writes
     }
 
     /// The row of this key. A row that cannot be read any more counts as none.

@@ -121,6 +121,13 @@ impl StoreWriter {
 
     /// Brings the file up to date. Blocking. Answers whether that succeeded.
     pub fn write(&mut self) -> bool {
+        let began = Instant::now();
+        let is_written = self.write_changes();
+        self.store.write_metrics().written(began.elapsed(), is_written);
+        is_written
+    }
+
+    fn write_changes(&mut self) -> bool {
         let (changes, version) = {
             let mut contents = self.store.contents();
             (contents.take_changes(), contents.version())

@@ -5,6 +5,7 @@
 mod connection;
 mod dial;
 mod lane;
+mod metrics;
 mod service;
 #[cfg(test)]
 mod tests;

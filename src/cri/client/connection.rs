@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use hyper_util::rt::TokioIo;
 use tokio::net::UnixStream;
+use tokio::time::Instant;
 use tonic::transport::{Channel, Endpoint};
 use tonic::{Code, Response, Status};
 
@@ -50,6 +51,11 @@ impl CriClient {
             calls: Calls::default(),
             streams: StreamSupport::default(),
         }
+    }
+
+    /// The same, with its calls counted in the metrics of `other`.
+    pub fn counted_with(self, other: &Self) -> Self {
+        Self { calls: other.calls.counted_with(), ..self }
     }
 
     /// The calls under way.
@@ -112,11 +118,14 @@ impl CriClient {
         let call = Box::pin(call);
         async move {
             let _under_way = self.calls.begin(operation, subject, patience);
-            match tokio::time::timeout(deadline, call).await {
+            let began = Instant::now();
+            let answer = match tokio::time::timeout(deadline, call).await {
                 Ok(Ok(response)) => Ok(response.into_inner()),
                 Ok(Err(status)) => Err(self.error(operation, &status)),
                 Err(_) => Err(CriError::TimedOut { operation, deadline }),
-            }
+            };
+            self.calls.ended(operation, began, answer.is_err());
+            answer
         }
     }
 

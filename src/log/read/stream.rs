@@ -28,7 +28,7 @@ pub enum Until {
 }
 
 /// Where the reading is.
-enum PodPhase {
+enum ReadingPhase {
     /// Up to the end the log had at first.
     Once { left: u64 },
     /// Waiting for more at each end.
@@ -51,7 +51,7 @@ struct Follow {
 /// A log opened for streaming.
 pub struct LogStreaming {
     reader: LogReader,
-    phase: PodPhase,
+    phase: ReadingPhase,
 }
 
 impl LogStreaming {
@@ -61,13 +61,13 @@ impl LogStreaming {
         let opening = tokio::task::spawn_blocking(move || {
             let phase = match until {
                 // Watched before it is read: what comes between the two is not missed.
-                Until::Ended(ended) => Some(PodPhase::Following(Follow::new(&opened, ended))),
+                Until::Ended(ended) => Some(ReadingPhase::Following(Follow::new(&opened, ended))),
                 Until::Now => None,
             };
             let reader = LogReader::open(&opened, &options)?;
             let phase = match phase {
                 Some(phase) => phase,
-                None => PodPhase::Once { left: reader.left()? },
+                None => ReadingPhase::Once { left: reader.left()? },
             };
             Ok(Self { reader, phase })
         });
@@ -87,7 +87,7 @@ impl LogStreaming {
             if !text.is_empty() {
                 return Ok(Some((text.into(), self)));
             }
-            if matches!(self.phase, PodPhase::Done) {
+            if matches!(self.phase, ReadingPhase::Done) {
                 return Ok(None);
             }
         }
@@ -97,8 +97,11 @@ impl LogStreaming {
     async fn step(self) -> Result<(Vec<u8>, Self), LogError> {
         let Self { reader, phase } = self;
         let most = match &phase {
-            PodPhase::Once { left } => *left,
-            PodPhase::Following(_) | PodPhase::Leaving(_) | PodPhase::Draining | PodPhase::Done => u64::MAX,
+            ReadingPhase::Once { left } => *left,
+            ReadingPhase::Following(_)
+            | ReadingPhase::Leaving(_)
+            | ReadingPhase::Draining
+            | ReadingPhase::Done => u64::MAX,
         };
         let (mut reader, (piece, left)) = blocking(reader, move |reader| {
             let before = reader.position();
@@ -108,34 +111,37 @@ impl LogStreaming {
         .await?;
         if let Piece::Text(text) = piece {
             let phase = match phase {
-                PodPhase::Once { .. } => PodPhase::Once { left },
-                PodPhase::Following(_) | PodPhase::Leaving(_) | PodPhase::Draining | PodPhase::Done => phase,
+                ReadingPhase::Once { .. } => ReadingPhase::Once { left },
+                ReadingPhase::Following(_)
+                | ReadingPhase::Leaving(_)
+                | ReadingPhase::Draining
+                | ReadingPhase::Done => phase,
             };
             return Ok((text, Self { reader, phase }));
         }
         let (text, phase) = match phase {
-            PodPhase::Once { .. } | PodPhase::Done => (reader.finish(), PodPhase::Done),
-            PodPhase::Following(follow) => {
+            ReadingPhase::Once { .. } | ReadingPhase::Done => (reader.finish(), ReadingPhase::Done),
+            ReadingPhase::Following(follow) => {
                 let is_rotated;
                 (reader, is_rotated) = blocking(reader, |reader| reader.is_rotated()).await?;
                 if is_rotated {
                     sleep(HAND_OVER).await;
-                    (Vec::new(), PodPhase::Leaving(follow))
+                    (Vec::new(), ReadingPhase::Leaving(follow))
                 } else {
                     follow.wait(&mut reader).await
                 }
             }
-            PodPhase::Leaving(follow) => {
+            ReadingPhase::Leaving(follow) => {
                 let piece;
                 (reader, piece) = blocking(reader, LogReader::advance).await?;
-                (text_of(piece), PodPhase::Following(follow))
+                (text_of(piece), ReadingPhase::Following(follow))
             }
-            PodPhase::Draining => {
+            ReadingPhase::Draining => {
                 let piece;
                 (reader, piece) = blocking(reader, LogReader::advance).await?;
                 match piece {
-                    Piece::Text(text) => (text, PodPhase::Draining),
-                    Piece::End => (reader.finish(), PodPhase::Done),
+                    Piece::Text(text) => (text, ReadingPhase::Draining),
+                    Piece::End => (reader.finish(), ReadingPhase::Done),
                 }
             }
         };
@@ -152,14 +158,14 @@ impl Follow {
     }
 
     /// Waits for more to read, or for the container's end.
-    async fn wait(mut self, reader: &mut LogReader) -> (Vec<u8>, PodPhase) {
+    async fn wait(mut self, reader: &mut LogReader) -> (Vec<u8>, ReadingPhase) {
         tokio::select! {
             // Cancel-safe: it is not polled again once it is done.
-            () = &mut self.ended => (Vec::new(), PodPhase::Draining),
+            () = &mut self.ended => (Vec::new(), ReadingPhase::Draining),
             // Cancel-safe: a change is taken only when `next` returns.
-            () = self.changed.next() => (Vec::new(), PodPhase::Following(self)),
+            () = self.changed.next() => (Vec::new(), ReadingPhase::Following(self)),
             // Cancel-safe: a pause keeps nothing.
-            () = sleep(FALLBACK) => (reader.settle(), PodPhase::Following(self)),
+            () = sleep(FALLBACK) => (reader.settle(), ReadingPhase::Following(self)),
         }
     }
 }

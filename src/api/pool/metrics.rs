@@ -1,0 +1,38 @@
+//! The connections to the API server, as metrics.
+
+use super::{Connections, LaneCounts};
+use crate::telemetry::{Metrics, Reading};
+
+impl Connections {
+    /// Adds the connections' metrics.
+    pub fn register(&self, metrics: &Metrics) {
+        let read = |connections: Self, value: fn(&LaneCounts) -> u64| {
+            move || connections.counts().into_iter().map(|counts| reading(counts, value)).collect()
+        };
+        metrics.register_gauge(
+            "hostlet_api_connections",
+            "Open connections to the API server.",
+            read(self.clone(), |counts| counts.open as u64),
+        );
+        metrics.register_gauge(
+            "hostlet_api_streams",
+            "Requests and watches on the connections to the API server.",
+            read(self.clone(), |counts| counts.streams as u64),
+        );
+        metrics.register_counter(
+            "hostlet_api_connections_made",
+            "Connections to the API server that were made.",
+            read(self.clone(), |counts| counts.made),
+        );
+        metrics.register_counter(
+            "hostlet_api_connections_lost",
+            "Connections to the API server that ended otherwise than by its or our wish.",
+            read(self.clone(), |counts| counts.lost),
+        );
+    }
+}
+
+fn reading(counts: LaneCounts, value: fn(&LaneCounts) -> u64) -> Reading {
+    let value = value(&counts);
+    (vec![("purpose", counts.purpose)], value)
+}

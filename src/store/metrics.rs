@@ -1,0 +1,47 @@
+//! How writing the store's file goes, as metrics.
+
+use std::time::Duration;
+
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::histogram::Histogram;
+
+use super::Store;
+use crate::telemetry::{DEFAULT_BUCKETS, Metrics};
+
+#[derive(Debug)]
+pub(super) struct WriteMetrics {
+    duration: Histogram,
+    errors: Counter,
+}
+
+impl Default for WriteMetrics {
+    fn default() -> Self {
+        Self { duration: Histogram::new(DEFAULT_BUCKETS), errors: Counter::default() }
+    }
+}
+
+impl WriteMetrics {
+    pub(super) fn written(&self, took: Duration, has_succeeded: bool) {
+        self.duration.observe(took.as_secs_f64());
+        if !has_succeeded {
+            self.errors.inc();
+        }
+    }
+}
+
+impl Store {
+    /// Adds the store's metrics.
+    pub fn register(&self, metrics: &Metrics) {
+        let own = self.write_metrics();
+        metrics.register(
+            "hostlet_store_write_duration_seconds",
+            "Duration in seconds of writes of the local store, failed ones too",
+            own.duration.clone(),
+        );
+        metrics.register(
+            "hostlet_store_write_errors",
+            "Writes of the local store that failed",
+            own.errors.clone(),
+        );
+    }
+}

@@ -1,0 +1,136 @@
+//! The registry of metrics: every room registers its own, and whoever serves them reads all. Counts nothing itself.
+//!
+//! Names, labels and buckets are the stock kubelet's where it has such a metric; our own begin with `hostlet_`.
+
+use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric, MetricEncoder};
+use prometheus_client::metrics::MetricType;
+use prometheus_client::metrics::counter::ConstCounter;
+use prometheus_client::metrics::gauge::ConstGauge;
+use prometheus_client::registry::{Metric, Registry};
+
+/// Prometheus' default buckets, seconds (`metrics.DefBuckets` upstream).
+pub const DEFAULT_BUCKETS: [f64; 11] = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0];
+
+/// The media type of [`Metrics::encode`].
+pub const OPENMETRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+
+/// One value and the labels it has, as read when somebody asks.
+pub type Reading = (Vec<(&'static str, String)>, u64);
+
+/// All metrics of the daemon. Cheap to clone; all clones are one registry.
+#[derive(Clone, Default)]
+pub struct Metrics {
+    registry: Arc<Mutex<Registry>>,
+}
+
+impl Metrics {
+    /// Adds a metric. `name` has no suffix `_total`: counters are given theirs. `help` is a sentence without its full stop.
+    pub fn register(&self, name: &str, help: &str, metric: impl Metric) {
+        self.with(|registry| registry.register(name, help, metric));
+    }
+
+    /// Adds a gauge whose values are read only when somebody asks for them. `read` is short and takes no lock over a wait.
+    pub fn register_gauge(
+        &self,
+        name: &'static str,
+        help: &'static str,
+        read: impl Fn() -> Vec<Reading> + Send + Sync + 'static,
+    ) {
+        let collector = ReadOnScrape { name, help, kind: MetricType::Gauge, read };
+        self.with(|registry| registry.register_collector(Box::new(collector)));
+    }
+
+    /// The same for a counter, whose values never shrink.
+    pub fn register_counter(
+        &self,
+        name: &'static str,
+        help: &'static str,
+        read: impl Fn() -> Vec<Reading> + Send + Sync + 'static,
+    ) {
+        let collector = ReadOnScrape { name, help, kind: MetricType::Counter, read };
+        self.with(|registry| registry.register_collector(Box::new(collector)));
+    }
+
+    /// All metrics in the OpenMetrics text format ([`OPENMETRICS`]).
+    pub fn encode(&self) -> String {
+        let mut text = String::new();
+        // Writing into a text fails only if an encoder does, and ours do not.
+        let _ = self.with(|registry| prometheus_client::encoding::text::encode(&mut text, registry));
+        text
+    }
+
+    fn with<T>(&self, work: impl FnOnce(&mut Registry) -> T) -> T {
+        // A registration is one push onto a list: whatever happened under the lock, the list is valid.
+        work(&mut self.registry.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+/// A metric that is read only when it is asked for.
+struct ReadOnScrape<F> {
+    name: &'static str,
+    help: &'static str,
+    kind: MetricType,
+    read: F,
+}
+
+impl<F> fmt::Debug for ReadOnScrape<F> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ReadOnScrape").field("name", &self.name).finish_non_exhaustive()
+    }
+}
+
+fn encode(metric: MetricEncoder<'_>, kind: MetricType, value: u64) -> fmt::Result {
+    match kind {
+        MetricType::Counter => ConstCounter::new(value).encode(metric),
+        _ => ConstGauge::new(i64::try_from(value).unwrap_or(i64::MAX)).encode(metric),
+    }
+}
+
+impl<F: Fn() -> Vec<Reading> + Send + Sync + 'static> Collector for ReadOnScrape<F> {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
+        let mut metric = encoder.encode_descriptor(self.name, self.help, None, self.kind)?;
+        let readings = (self.read)();
+        if let [(labels, value)] = readings.as_slice()
+            && labels.is_empty()
+        {
+            return encode(metric, self.kind, *value);
+        }
+        for (labels, value) in readings {
+            encode(metric.encode_family(&labels)?, self.kind, value)?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use prometheus_client::metrics::counter::Counter;
+
+    use super::*;
+
+    #[test]
+    fn what_rooms_register_is_served_with_its_values_of_the_moment() {
+        let metrics = Metrics::default();
+        let counter = Counter::<u64>::default();
+        metrics.clone().register("hostlet_things", "Things that happened", counter.clone());
+        let waiting = Arc::new(Mutex::new(3));
+        let read = waiting.clone();
+        metrics.register_gauge("hostlet_waiting", "Things that wait", move || {
+            vec![(vec![("kind", "a \"quoted\" one".to_owned())], *read.lock().unwrap())]
+        });
+        metrics.register_counter("hostlet_made", "Things that were made", || vec![(Vec::new(), 5)]);
+        counter.inc();
+        *waiting.lock().unwrap() = 4;
+        assert_eq!(
+            metrics.encode(),
+            "# HELP hostlet_things Things that happened.\n# TYPE hostlet_things counter\nhostlet_things_total 1\n\
+             # HELP hostlet_waiting Things that wait\n# TYPE hostlet_waiting gauge\n\
+             hostlet_waiting{kind=\"a \\\"quoted\\\" one\"} 4\n\
+             # HELP hostlet_made Things that were made\n# TYPE hostlet_made counter\nhostlet_made_total 5\n# EOF\n"
+        );
+    }
+}
