@@ -6,6 +6,7 @@
 //! ([`Store::written`]), and whatever happens to the file (damage, a full disk) costs nothing while the daemon lives: it is
 //! written anew from memory.
 
+mod aside;
 mod contents;
 #[cfg(test)]
 mod crash_tests;

@@ -4,9 +4,8 @@
 use std::fs::{self, DirBuilder, File, Metadata, OpenOptions, Permissions};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-use jiff::Timestamp;
 use nix::errno::Errno;
 use nix::fcntl::OFlag;
 use redb::backends::FileBackend;
@@ -14,8 +13,6 @@ use redb::backends::FileBackend;
 use super::error::FileError;
 use super::file::StoreFile;
 
-/// How many files that were set aside are kept: enough to look into what happened, and no way to fill a disk.
-const KEPT: usize = 3;
 /// No store is larger, in bytes; one that is would not be read into memory.
 const SIZE_MOST: u64 = 256 * 1024 * 1024;
 
@@ -75,7 +72,7 @@ pub(super) fn open_read_only(path: &Path) -> Result<StoreFile, FileError> {
 }
 
 /// Never through a link, and never waiting for the other end of a pipe.
-fn flags() -> i32 {
+pub(super) fn flags() -> i32 {
     (OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK | OFlag::O_CLOEXEC).bits()
 }
 
@@ -122,28 +119,4 @@ fn create(path: &Path) -> Result<(StoreFile, Identity), FileError> {
     let made = StoreFile::open(FileBackend::new(file)?)?;
     fs::rename(&new, path).map_err(FileError::io("give its name to"))?;
     Ok((made, identity))
-}
-
-/// Renames what is at `path`, so that a new file can take its place, and forgets the oldest of those before. Answers the
-/// new name.
-pub(super) fn set_aside(path: &Path, now: Timestamp) -> Result<PathBuf, FileError> {
-    let stamp = now.strftime("%Y%m%dT%H%M%S%.3fZ");
-    let aside = path.with_added_extension(format!("aside-{stamp}"));
-    fs::rename(path, &aside).map_err(FileError::io("set aside"))?;
-    let mut all = set_asides(path).unwrap_or_default();
-    all.sort();
-    let surplus = all.len().saturating_sub(KEPT);
-    for old in all.into_iter().take(surplus) {
-        // A directory in place of the file may hold anything, so it stays; this is no more than tidying up.
-        let _ = fs::remove_file(old);
-    }
-    Ok(aside)
-}
-
-fn set_asides(path: &Path) -> io::Result<Vec<PathBuf>> {
-    let (Some(directory), Some(name)) = (path.parent(), path.file_name()) else { return Ok(Vec::new()) };
-    let start = format!("{}.aside-", name.to_string_lossy());
-    let entries = fs::read_dir(directory)?.filter_map(Result::ok);
-    let ours = entries.filter(|entry| entry.file_name().to_string_lossy().starts_with(&start));
-    Ok(ours.map(|entry| entry.path()).collect())
 }

@@ -11,6 +11,7 @@ use jiff::Timestamp;
 use tokio::time::{Instant, sleep, sleep_until};
 use tokio_util::sync::CancellationToken;
 
+use super::aside::{set_aside, tidy};
 use super::contents::{Contents, Key, Value};
 use super::error::FileError;
 use super::file::StoreFile;
@@ -23,6 +24,9 @@ use crate::types::{Backoff, BackoffPolicy};
 const HANDOVER: Duration = Duration::from_secs(6);
 /// Pause between two looks whether it has.
 const HANDOVER_LOOK: Duration = Duration::from_millis(50);
+
+/// Pause between two looks after what was set aside.
+const TIDYING: Duration = Duration::from_secs(3600);
 
 /// Pauses between tries of what fails. A try reads the whole file.
 const RETRY: BackoffPolicy = BackoffPolicy {
@@ -43,8 +47,8 @@ pub struct StoreWriter {
     path: PathBuf,
     /// None while it cannot be used.
     file: Option<Open>,
-    /// The last file that was set aside, told for as long as the daemon lives.
-    set_aside: Option<String>,
+    /// The last file that was set aside, told for as long as the daemon lives and the file is kept.
+    set_aside: Option<(PathBuf, String)>,
 }
 
 impl Store {
@@ -53,7 +57,12 @@ impl Store {
         let deadline = Instant::now() + HANDOVER;
         loop {
             let mut keeper = StoreWriter::of(Self::default(), path.clone());
-            let read = tokio::task::spawn_blocking(move || (keeper.read(), keeper)).await;
+            let read = tokio::task::spawn_blocking(move || {
+                let error = keeper.read();
+                keeper.tidy_asides();
+                (error, keeper)
+            })
+            .await;
             let (error, keeper) = read.unwrap_or_else(|error| {
                 (Some(FileError::Damaged(error.to_string())), StoreWriter::of(Self::default(), path.clone()))
             });
@@ -92,6 +101,15 @@ impl StoreWriter {
         error
     }
 
+    /// Looks after what was set aside. Blocking.
+    fn tidy_asides(&mut self) {
+        tidy(&self.path, Timestamp::now());
+        let is_gone = self.set_aside.take_if(|(aside, _)| aside.symlink_metadata().is_err()).is_some();
+        if is_gone && self.file.is_some() {
+            self.tell(None);
+        }
+    }
+
     /// Opens the file; one that is damaged is set aside first.
     fn open(&mut self) -> Result<(Open, BTreeMap<Key, Value>), FileError> {
         let opened = |path: &Path| {
@@ -103,7 +121,7 @@ impl StoreWriter {
             Err(FileError::Damaged(damage)) => damage,
             other => return other,
         };
-        let aside = place::set_aside(&self.path, Timestamp::now())?;
+        let aside = set_aside(&self.path, Timestamp::now())?;
         let sentence = format!(
             "{} was not usable ({damage}) and is now {}; a new one was begun",
             self.path.display(),
@@ -115,7 +133,7 @@ impl StoreWriter {
             damage,
             "the store was not usable and was set aside; a new one is made of what is known"
         );
-        self.set_aside = Some(sentence);
+        self.set_aside = Some((aside, sentence));
         opened(&self.path)
     }
 
@@ -175,7 +193,8 @@ impl StoreWriter {
                 self.path.display()
             )
         });
-        let sentences: Vec<String> = self.set_aside.iter().cloned().chain(sentence).collect();
+        let sentences: Vec<String> =
+            self.set_aside.iter().map(|(_, told)| told.clone()).chain(sentence).collect();
         let trouble = (!sentences.is_empty()).then(|| sentences.join(". "));
         if !self.store.set_trouble(trouble) {
             return;
@@ -188,19 +207,40 @@ impl StoreWriter {
         }
     }
 
+    /// Does blocking work where it holds up nobody. Of one that panics nothing is left: the error is another writer, whose
+    /// rows are whole, and the file is what it makes of it.
+    async fn blocking<T: Send + 'static>(
+        mut self,
+        work: impl FnOnce(&mut Self) -> T + Send + 'static,
+    ) -> Result<(T, Self), Self> {
+        let (store, path) = (self.store.clone(), self.path.clone());
+        let done = tokio::task::spawn_blocking(move || (work(&mut self), self)).await;
+        done.map_err(|error| {
+            tracing::error!(%error, "writing the store ended early");
+            Self::of(store, path)
+        })
+    }
+
     /// Writes what changes, until cancelled; then what is left to write.
     pub async fn run(mut self, cancel: CancellationToken) {
         let mut last = None;
         let mut retry: Option<Backoff<Instant>> = None;
         // Since when something is to be written.
         let mut since = None;
+        let mut next_tidying = Instant::now() + TIDYING;
         loop {
+            if next_tidying <= Instant::now() {
+                next_tidying = Instant::now() + TIDYING;
+                ((), self) = self.blocking(Self::tidy_asides).await.unwrap_or_else(|next| ((), next));
+            }
             let Some(pace) = self.store.contents().pace() else {
                 tokio::select! {
                     // Cancel-safe: waiting for a token takes nothing.
                     () = cancel.cancelled() => break,
                     // Cancel-safe, see there.
                     () = self.store.changed() => continue,
+                    // Cancel-safe: a pause takes nothing.
+                    () = sleep_until(next_tidying) => continue,
                 }
             };
             let since_now = *since.get_or_insert_with(Instant::now);
@@ -214,14 +254,8 @@ impl StoreWriter {
                 () = self.store.changed() => continue,
             }
             since = None;
-            let (store, path) = (self.store.clone(), self.path.clone());
-            let written = tokio::task::spawn_blocking(move || (self.write(), self)).await;
             let is_written;
-            (is_written, self) = written.unwrap_or_else(|error| {
-                // Of this keeper nothing is left; the rows are whole, and the file is what the next one makes of it.
-                tracing::error!(%error, "writing the store ended early");
-                (false, Self::of(store, path))
-            });
+            (is_written, self) = self.blocking(Self::write).await.unwrap_or_else(|next| (false, next));
             let now = Instant::now();
             last = Some(now);
             retry = (!is_written).then(|| Backoff::next(retry, &RETRY, now, now));
