@@ -9,16 +9,6 @@ set -euo pipefail
 here=$(dirname "${BASH_SOURCE[0]}")
 # shellcheck source=integration/lib/common.sh
 . "$here/lib/common.sh"
-# shellcheck source=integration/lib/packages.sh
-. "$here/lib/packages.sh"
-# shellcheck source=integration/lib/containerd2.sh
-. "$here/lib/containerd2.sh"
-# shellcheck source=integration/lib/kubernetes.sh
-. "$here/lib/kubernetes.sh"
-# shellcheck source=integration/lib/control_plane.sh
-. "$here/lib/control_plane.sh"
-# shellcheck source=integration/lib/containerd.sh
-. "$here/lib/containerd.sh"
 # shellcheck source=integration/lib/suites.sh
 . "$here/lib/suites.sh"
 

@@ -1,6 +1,18 @@
 # shellcheck shell=bash
-# The test programs of this package: how they are built, and run with what they test on. Sourced after common.sh,
-# packages.sh, containerd2.sh, kubernetes.sh and control_plane.sh.
+# The test programs of this package: how they are built, and run with what they test on. Sourced after common.sh; brings all
+# that they need with it.
+
+lib=$(dirname "${BASH_SOURCE[0]}")
+# shellcheck source=integration/lib/packages.sh
+. "$lib/packages.sh"
+# shellcheck source=integration/lib/containerd2.sh
+. "$lib/containerd2.sh"
+# shellcheck source=integration/lib/kubernetes.sh
+. "$lib/kubernetes.sh"
+# shellcheck source=integration/lib/control_plane.sh
+. "$lib/control_plane.sh"
+# shellcheck source=integration/lib/containerd.sh
+. "$lib/containerd.sh"
 
 # What a cluster's tests need besides the agent.
 CLUSTER_PROGRAMS=("${CONTROL_PLANE[@]}" kube-proxy kubectl)

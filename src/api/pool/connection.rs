@@ -21,12 +21,13 @@ const MAX_STREAMS: usize = 250;
 /// A request that was given up without an answer after so long makes its connection suspect.
 const SUSPECT: Duration = Duration::from_secs(4);
 
+/// Tells how many streams the server permits at the moment: it may change its mind at any time.
+type Permitted = Box<dyn Fn() -> usize + Send>;
+
 /// A connection that a lane may use.
-#[derive(Debug)]
 pub(super) struct Connection {
     sender: SendRequest<Body>,
-    /// The streams that the server permits.
-    permitted: usize,
+    permitted: Permitted,
     use_: Arc<Use>,
 }
 
@@ -37,14 +38,15 @@ struct Use {
 }
 
 impl Connection {
-    pub(super) fn new(sender: SendRequest<Body>, permitted: usize) -> Self {
-        Self { sender, permitted, use_: Arc::default() }
+    pub(super) fn new(sender: SendRequest<Body>, permitted: impl Fn() -> usize + Send + 'static) -> Self {
+        Self { sender, permitted: Box::new(permitted), use_: Arc::default() }
     }
 
     /// Whether it may carry one more stream. A tenth of what the server permits is left free: it forgets an ended stream
     /// later than we do, and what is one too many waits in line behind watches that never end.
     pub(super) fn has_room(&self) -> bool {
-        let limit = (self.permitted - self.permitted / 10).clamp(1, MAX_STREAMS);
+        let permitted = (self.permitted)();
+        let limit = (permitted - permitted / 10).min(MAX_STREAMS);
         self.is_usable() && self.streams() < limit
     }
 

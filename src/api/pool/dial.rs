@@ -1,6 +1,7 @@
 //! Making a connection, as far as HTTP/2 goes: its life signs, its end, and how many streams the server permits on it.
 
-use std::sync::Arc;
+use std::future::{Future, poll_fn};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use hyper::client::conn::http2::Builder;
@@ -40,17 +41,24 @@ where
     while connection.current_max_send_streams() == UNTOLD && Instant::now() < until {
         tokio::time::sleep(Duration::from_millis(2)).await;
     }
-    lane.add(Connection::new(sender, connection.current_max_send_streams()));
+    // Driven below and asked above; both are short, and neither calls the other.
+    let connection = Arc::new(Mutex::new(Box::pin(connection)));
+    let asked = connection.clone();
+    lane.add(Connection::new(sender, move || locked(&asked).current_max_send_streams()));
     let driven = lane.clone();
-    driven.opened();
+    driven.counts().opened();
     // Ends by itself, once nobody has its sender any more and its last stream has ended.
     TokioExecutor::new().execute(async move {
-        let ended = connection.await;
+        let ended = poll_fn(|context| locked(&connection).as_mut().poll(context)).await;
         if let Err(error) = &ended {
             let error = crate::types::error_chain(error);
             tracing::debug!(error, "a connection to the API server was lost");
         }
-        driven.closed(ended.is_err());
+        driven.counts().closed(ended.is_err());
     });
     Ok(())
+}
+
+fn locked<T>(connection: &Mutex<T>) -> MutexGuard<'_, T> {
+    connection.lock().unwrap_or_else(PoisonError::into_inner)
 }

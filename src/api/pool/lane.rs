@@ -1,4 +1,4 @@
-//! The connections for one kind of use: which of them takes the next stream, and how many there are. Dials nothing itself.
+//! The connections for one kind of use: which of them takes the next stream; and how many there are. Dials nothing itself.
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -23,65 +23,84 @@ pub struct LaneCounts {
     pub lost: u64,
 }
 
-/// All connections to the API server, for whoever shows them. Cheap to clone.
+/// The counts of all connections to the API server, by what they are used for, for whoever shows them. They outlive the
+/// clients whose connections they count. Cheap to clone.
 #[derive(Clone, Debug, Default)]
-pub struct Connections(Arc<Mutex<Vec<Arc<Lane>>>>);
+pub struct Connections(Arc<Mutex<Vec<Arc<Counts>>>>);
 
 impl Connections {
-    /// Counts one more lane. One of the same purpose whose client was made anew is counted for as long as it carries
-    /// anything.
-    pub(super) fn add(&self, lane: Arc<Lane>) {
-        let mut lanes = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        lanes.retain(|known| Arc::strong_count(known) > 1);
-        lanes.push(lane);
+    /// What counts the connections of this purpose.
+    fn of(&self, purpose: &'static str) -> Arc<Counts> {
+        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(known) = all.iter().find(|known| known.purpose == purpose) {
+            return known.clone();
+        }
+        let new = Arc::new(Counts { purpose, ..Counts::default() });
+        all.push(new.clone());
+        new
     }
 
     /// The counts of each purpose.
     pub fn counts(&self) -> Vec<LaneCounts> {
-        let mut all: Vec<LaneCounts> = Vec::new();
-        for lane in self.0.lock().unwrap_or_else(PoisonError::into_inner).iter() {
-            let counts = lane.counts();
-            match all.iter_mut().find(|known| known.purpose == counts.purpose) {
-                Some(known) => {
-                    known.open += counts.open;
-                    known.streams += counts.streams;
-                    known.made += counts.made;
-                    known.lost += counts.lost;
-                }
-                None => all.push(counts),
-            }
-        }
-        all
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).iter().map(|counts| counts.now()).collect()
     }
 }
 
-/// The connections for one kind of use.
-#[derive(Debug)]
-pub(super) struct Lane {
+/// The counts of one kind of use.
+#[derive(Debug, Default)]
+pub(super) struct Counts {
     purpose: &'static str,
-    connections: Mutex<Vec<Connection>>,
-    /// Held while a connection is made, so that a crowd makes one and shares it.
-    pub(super) dialing: tokio::sync::Mutex<()>,
-    /// How often none could be made, and why the last time.
-    failure: Mutex<(u64, String)>,
     open: AtomicUsize,
     streams: AtomicUsize,
     made: AtomicU64,
     lost: AtomicU64,
 }
 
+impl Counts {
+    pub(super) fn opened(&self) {
+        self.open.fetch_add(1, Ordering::Relaxed);
+        self.made.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(super) fn closed(&self, is_lost: bool) {
+        self.open.fetch_sub(1, Ordering::Relaxed);
+        self.lost.fetch_add(u64::from(is_lost), Ordering::Relaxed);
+    }
+
+    fn now(&self) -> LaneCounts {
+        LaneCounts {
+            purpose: self.purpose.to_owned(),
+            open: self.open.load(Ordering::Relaxed),
+            streams: self.streams.load(Ordering::Relaxed),
+            made: self.made.load(Ordering::Relaxed),
+            lost: self.lost.load(Ordering::Relaxed),
+        }
+    }
+}
+
+/// The connections of a client for one kind of use.
+pub(super) struct Lane {
+    connections: Mutex<Vec<Connection>>,
+    /// Held while a connection is made, so that a crowd makes one and shares it.
+    pub(super) dialing: tokio::sync::Mutex<()>,
+    /// How often none could be made, and why the last time.
+    failure: Mutex<(u64, String)>,
+    counts: Arc<Counts>,
+}
+
 impl Lane {
-    pub(super) fn new(purpose: &'static str) -> Arc<Self> {
+    /// One whose connections are counted in `connections`.
+    pub(super) fn new(purpose: &'static str, connections: &Connections) -> Arc<Self> {
         Arc::new(Self {
-            purpose,
             connections: Mutex::default(),
             dialing: tokio::sync::Mutex::default(),
             failure: Mutex::default(),
-            open: AtomicUsize::default(),
-            streams: AtomicUsize::default(),
-            made: AtomicU64::default(),
-            lost: AtomicU64::default(),
+            counts: connections.of(purpose),
         })
+    }
+
+    pub(super) fn counts(&self) -> &Counts {
+        &self.counts
     }
 
     /// A place on the first connection that has room; none if there is no such connection. Those that are of no more use
@@ -95,26 +114,16 @@ impl Lane {
 
     /// One more connection.
     pub(super) fn add(&self, connection: Connection) {
-        self.made.fetch_add(1, Ordering::Relaxed);
         self.connections().push(connection);
     }
 
-    pub(super) fn opened(&self) {
-        self.open.fetch_add(1, Ordering::Relaxed);
-    }
-
-    pub(super) fn closed(&self, is_lost: bool) {
-        self.open.fetch_sub(1, Ordering::Relaxed);
-        self.lost.fetch_add(u64::from(is_lost), Ordering::Relaxed);
-    }
-
     pub(super) fn stream_began(&self) {
-        self.streams.fetch_add(1, Ordering::Relaxed);
+        self.counts.streams.fetch_add(1, Ordering::Relaxed);
     }
 
     /// Of several connections one that carries nothing any more is closed.
     pub(super) fn stream_ended(&self) {
-        self.streams.fetch_sub(1, Ordering::Relaxed);
+        self.counts.streams.fetch_sub(1, Ordering::Relaxed);
         let mut connections = self.connections();
         if connections.len() > 1
             && let Some(idle) = connections.iter().rposition(|connection| connection.streams() == 0)
@@ -138,16 +147,6 @@ impl Lane {
     pub(super) fn failed_since(&self, failures: u64) -> Option<String> {
         let failure = self.failure();
         (failure.0 > failures).then(|| failure.1.clone())
-    }
-
-    fn counts(&self) -> LaneCounts {
-        LaneCounts {
-            purpose: self.purpose.to_owned(),
-            open: self.open.load(Ordering::Relaxed),
-            streams: self.streams.load(Ordering::Relaxed),
-            made: self.made.load(Ordering::Relaxed),
-            lost: self.lost.load(Ordering::Relaxed),
-        }
     }
 
     fn connections(&self) -> MutexGuard<'_, Vec<Connection>> {

@@ -1,9 +1,9 @@
 //! The pool as a service of HTTP requests, and which lane each takes. A server that does not speak HTTP/2 is left to a client
 //! that makes a connection for each request.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use futures::future::BoxFuture;
 use http::uri::Scheme;
@@ -12,6 +12,7 @@ use hyper::rt::{Read, Write};
 use hyper_util::client::legacy::Client as HttpClient;
 use hyper_util::client::legacy::connect::{Connect, Connection as Connected};
 use kube::client::Body;
+use tokio::time::Instant;
 use tower::{BoxError, Service, ServiceExt};
 
 use super::connection::{AnswerBody, Place};
@@ -20,6 +21,10 @@ use super::lane::{Connections, Lane};
 
 /// How often a request that never left us is given to another connection.
 const TRIES: usize = 3;
+
+/// How long a server that does not speak HTTP/2 is not asked again whether it does: another one may have its address by
+/// then, or none that stands between.
+const HTTP1: Duration = Duration::from_secs(60);
 
 /// What connections are made with.
 pub(in crate::api) trait Connector:
@@ -62,32 +67,23 @@ struct Inner<C> {
     connector: C,
     requests: Arc<Lane>,
     watches: Arc<Lane>,
-    /// Once the server turned out not to speak HTTP/2.
-    is_http1: AtomicBool,
+    /// When the server last turned out not to speak HTTP/2.
+    http1_since: Mutex<Option<Instant>>,
     http1: HttpClient<C, Body>,
 }
 
 impl<C: Connector> Pool<C> {
-    /// A pool that makes connections with `connector`, or leaves all to `http1` once the server turned out not to speak
-    /// HTTP/2. Its connections are counted in `connections`.
+    /// A pool that makes connections with `connector`, or leaves all to `http1` while the server does not speak HTTP/2. Its connections are counted in `connections`.
     pub(in crate::api) fn new(
         connector: C,
         http1: HttpClient<C, Body>,
         purpose: Purpose,
         connections: &Connections,
     ) -> Self {
-        let requests = Lane::new(purpose.requests());
-        connections.add(requests.clone());
-        let watches = match purpose.watches() {
-            None => requests.clone(),
-            Some(name) => {
-                let watches = Lane::new(name);
-                connections.add(watches.clone());
-                watches
-            }
-        };
-        let is_http1 = AtomicBool::new(false);
-        Self { inner: Arc::new(Inner { connector, requests, watches, is_http1, http1 }) }
+        let requests = Lane::new(purpose.requests(), connections);
+        let watches = purpose.watches().map_or_else(|| requests.clone(), |name| Lane::new(name, connections));
+        let http1_since = Mutex::default();
+        Self { inner: Arc::new(Inner { connector, requests, watches, http1_since, http1 }) }
     }
 }
 
@@ -150,7 +146,7 @@ impl<C: Connector> Inner<C> {
     /// A place for a request to `uri`; none if the server does not speak HTTP/2.
     async fn place(&self, lane: &Arc<Lane>, uri: &Uri) -> Result<Option<Place>, Unreachable> {
         // Without TLS nobody can be asked what they speak.
-        if self.is_http1.load(Ordering::Relaxed) || uri.scheme() != Some(&Scheme::HTTPS) {
+        if self.is_http1() || uri.scheme() != Some(&Scheme::HTTPS) {
             return Ok(None);
         }
         if let Some(place) = lane.place() {
@@ -160,6 +156,9 @@ impl<C: Connector> Inner<C> {
         let _dialing = lane.dialing.lock().await;
         if let Some(place) = lane.place() {
             return Ok(Some(place));
+        }
+        if self.is_http1() {
+            return Ok(None);
         }
         // Whoever dialed while we waited failed: so would we, one after the other.
         if let Some(why) = lane.failed_since(failures) {
@@ -179,13 +178,23 @@ impl<C: Connector> Inner<C> {
         }
     }
 
+    /// Whether the server spoke no HTTP/2 when it was last asked, not long ago.
+    fn is_http1(&self) -> bool {
+        self.http1_since().is_some_and(|since| since.elapsed() < HTTP1)
+    }
+
+    fn http1_since(&self) -> MutexGuard<'_, Option<Instant>> {
+        self.http1_since.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Makes a connection; whether it speaks HTTP/2.
     async fn dial(&self, lane: &Arc<Lane>, uri: &Uri) -> Result<bool, BoxError> {
         let io = self.connector.clone().oneshot(uri.clone()).await.map_err(Into::into)?;
         if !io.connected().is_negotiated_h2() {
-            self.is_http1.store(true, Ordering::Relaxed);
+            *self.http1_since() = Some(Instant::now());
             return Ok(false);
         }
+        *self.http1_since() = None;
         add_http2(io, lane).await?;
         Ok(true)
     }

@@ -4,7 +4,7 @@ use std::convert::Infallible;
 use std::io;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -21,7 +21,7 @@ use hyper_util::client::legacy::Client as HttpClient;
 use hyper_util::client::legacy::connect::{Connected, Connection};
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use kube::client::Body;
-use tokio::io::DuplexStream;
+use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
 use tokio::sync::watch;
 use tokio::time::{Instant, timeout};
 use tower::{Service, ServiceExt};
@@ -32,12 +32,14 @@ use super::*;
 #[derive(Clone)]
 struct Server {
     streams: u32,
-    speaks_http2: bool,
+    speaks_http2: Arc<AtomicBool>,
     is_away: bool,
     /// How often somebody dialed.
     dialed: Arc<AtomicUsize>,
     /// The most streams that were open on one connection.
     busiest: Arc<AtomicUsize>,
+    /// What it says later of how many streams it permits, on every connection that is there.
+    permitted: watch::Sender<u32>,
     /// Connections made before this number grew are silent from then on.
     silence: watch::Sender<usize>,
 }
@@ -46,10 +48,11 @@ impl Server {
     fn new(streams: u32) -> Self {
         Self {
             streams,
-            speaks_http2: true,
+            speaks_http2: Arc::new(AtomicBool::new(true)),
             is_away: false,
             dialed: Arc::default(),
             busiest: Arc::default(),
+            permitted: watch::Sender::new(0),
             silence: watch::Sender::new(0),
         }
     }
@@ -90,7 +93,7 @@ async fn serve(server: Server, far: DuplexStream) {
     });
     let io = TokioIo::new(far);
     let served = async {
-        if server.speaks_http2 {
+        if server.speaks_http2.load(Ordering::Relaxed) {
             let mut builder = hyper::server::conn::http2::Builder::new(TokioExecutor::new());
             let _ = builder.max_concurrent_streams(server.streams).serve_connection(io, answer).await;
         } else {
@@ -106,6 +109,38 @@ async fn serve(server: Server, far: DuplexStream) {
         _ = silent => {}
     }
     std::future::pending().await
+}
+
+/// Carries a connection, and says in between how many streams the server permits from now on, which hyper's server cannot say
+/// later. The client's confirmation is not passed on: the server would not know of what.
+async fn relay(client: DuplexStream, server: DuplexStream, mut permitted: watch::Receiver<u32>) {
+    const CONFIRMED: [u8; 9] = [0, 0, 0, 4, 1, 0, 0, 0, 0];
+    let ((mut from_client, mut to_client), (mut from_server, mut to_server)) =
+        (tokio::io::split(client), tokio::io::split(server));
+    let (mut asked, mut answered) = ([0; 1 << 14], [0; 1 << 14]);
+    let mut is_said = false;
+    loop {
+        tokio::select! {
+            // Cancel-safe, both: a read that does not complete has read nothing.
+            Ok(length @ 1..) = from_client.read(&mut asked) => {
+                if !is_said || asked[..length] != CONFIRMED {
+                    to_server.write_all(&asked[..length]).await.unwrap();
+                }
+            }
+            Ok(length @ 1..) = from_server.read(&mut answered) => {
+                to_client.write_all(&answered[..length]).await.unwrap();
+            }
+            // Cancel-safe: a watch marks its value seen only when `changed` returns.
+            Ok(()) = permitted.changed() => {
+                is_said = true;
+                // Nothing else is on its way: this is between two frames.
+                let mut frame = vec![0, 0, 6, 4, 0, 0, 0, 0, 0, 0, 3];
+                frame.extend(permitted.borrow_and_update().to_be_bytes());
+                to_client.write_all(&frame).await.unwrap();
+            }
+            else => return,
+        }
+    }
 }
 
 /// The near end of a connection, as TLS would have negotiated it.
@@ -166,9 +201,13 @@ impl Service<Uri> for Server {
                 return Err(io::Error::from(io::ErrorKind::ConnectionRefused));
             }
             let (near, far) = tokio::io::duplex(1 << 16);
-            let is_http2 = server.speaks_http2;
-            #[expect(clippy::disallowed_methods, reason = "a task of a test")]
-            tokio::spawn(serve(server, far));
+            let is_http2 = server.speaks_http2.load(Ordering::Relaxed);
+            let (inner, outer) = tokio::io::duplex(1 << 16);
+            let permitted = server.permitted.subscribe();
+            #[expect(clippy::disallowed_methods, reason = "tasks of a test")]
+            for task in [relay(far, inner, permitted).boxed(), serve(server, outer).boxed()] {
+                tokio::spawn(task);
+            }
             Ok(Near { io: TokioIo::new(near), is_http2 })
         }
         .boxed()
@@ -268,9 +307,46 @@ async fn a_crowd_makes_one_connection_and_fails_together() {
 
 #[tokio::test(start_paused = true)]
 async fn a_server_that_speaks_http1_is_served_too() {
-    let server = Server { speaks_http2: false, ..Server::new(100) };
-    let (pool, _) = server.pool();
+    let server = Server::new(100);
+    server.speaks_http2.store(false, Ordering::Relaxed);
+    let (pool, connections) = server.pool();
     let watch = ask(&pool, "/pods?watch=true").await.unwrap();
     assert!(is_done(ask(&pool, "/pods").await).await);
     drop(watch);
+    // And one day it learns HTTP/2.
+    server.speaks_http2.store(true, Ordering::Relaxed);
+    tokio::time::sleep(Duration::from_secs(61)).await;
+    assert!(is_done(ask(&pool, "/pods").await).await);
+    assert_eq!(connections.counts()[0].made, 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_permits_fewer_streams_later_is_heeded() {
+    let server = Server::new(100);
+    let (pool, connections) = server.pool();
+    let watches = join_all((0..10).map(|_| ask(&pool, "/pods?watch=true"))).await;
+    server.permitted.send_replace(10);
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    let more = timeout(Duration::from_secs(60), ask(&pool, "/pods?watch=true")).await;
+    assert!(more.is_ok_and(|answer| answer.is_ok()), "it does not wait behind watches that never end");
+    assert_eq!(connections.counts()[1].open, 2);
+    drop(watches);
+}
+
+#[tokio::test(start_paused = true)]
+async fn counts_go_on_when_a_client_is_made_anew() {
+    let server = Server::new(100);
+    let (pool, connections) = server.pool();
+    assert!(is_done(ask(&pool, "/pods").await).await);
+    drop(pool);
+    let ended = async {
+        while connections.counts()[0].open > 0 {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    timeout(Duration::from_secs(60), ended).await.unwrap();
+    let http1 = HttpClient::builder(TokioExecutor::new()).build(server.clone());
+    let pool = Pool::new(server.clone(), http1, Purpose::Pods, &connections);
+    assert!(is_done(ask(&pool, "/pods").await).await);
+    assert_eq!(connections.counts()[0].made, 2);
 }

@@ -39,14 +39,11 @@ impl ImageService for CriClient {
 
     async fn list_images(&self) -> Result<Vec<ImageInfo>, CriError> {
         let list = StreamedList { operation: Operation::ListImages, method: cri::STREAM_IMAGES };
-        let items = |batch: cri::StreamImagesResponse| batch.images;
-        let request = cri::StreamImagesRequest { filter: None };
-        if let Some(images) = streams::collect(self, list, request, items).await? {
-            return Ok(images.into_iter().map(convert::image).collect());
-        }
+        let streamed = cri::StreamImagesRequest { filter: None };
         let request = wire::ListImagesRequest { filter: None };
         let call = async { self.image().list_images(request).await };
-        let answer = self.call(Operation::ListImages, CallSubject::Node, call).await?;
-        Ok(answer.images.into_iter().map(convert::image).collect())
+        let batch = |batch: cri::StreamImagesResponse| batch.images;
+        let images = streams::list(self, list, streamed, batch, call, |answer| answer.images).await?;
+        Ok(images.into_iter().map(convert::image).collect())
     }
 }

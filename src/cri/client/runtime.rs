@@ -123,19 +123,16 @@ impl RuntimeService for CriClient {
     async fn list_sandboxes(&self, pod: Option<&PodUid>) -> Result<Vec<Sandbox>, CriError> {
         let filter =
             wire::PodSandboxFilter { label_selector: pod_selector(pod), ..wire::PodSandboxFilter::default() };
-        if pod.is_none() {
-            let list =
-                StreamedList { operation: Operation::ListSandboxes, method: cri::STREAM_POD_SANDBOXES };
-            let request = cri::StreamPodSandboxesRequest { filter: Some(filter.clone()) };
-            let items = |batch: cri::StreamPodSandboxesResponse| batch.pod_sandboxes;
-            if let Some(sandboxes) = streams::collect(self, list, request, items).await? {
-                return Ok(sandboxes.into_iter().filter_map(convert::sandbox).collect());
-            }
-        }
+        let list = StreamedList { operation: Operation::ListSandboxes, method: cri::STREAM_POD_SANDBOXES };
+        let streamed = cri::StreamPodSandboxesRequest { filter: Some(filter.clone()) };
         let request = wire::ListPodSandboxRequest { filter: Some(filter) };
         let call = async { self.runtime().list_pod_sandbox(request).await };
-        let answer = self.call(Operation::ListSandboxes, CallSubject::Node, call).await?;
-        Ok(answer.items.into_iter().filter_map(convert::sandbox).collect())
+        let batch = |batch: cri::StreamPodSandboxesResponse| batch.pod_sandboxes;
+        let sandboxes = match pod {
+            None => streams::list(self, list, streamed, batch, call, |answer| answer.items).await?,
+            Some(_) => self.call(list.operation, CallSubject::Node, call).await?.items,
+        };
+        Ok(sandboxes.into_iter().filter_map(convert::sandbox).collect())
     }
 
     async fn create_container(
@@ -193,18 +190,16 @@ impl RuntimeService for CriClient {
     async fn list_containers(&self, pod: Option<&PodUid>) -> Result<Vec<Container>, CriError> {
         let filter =
             wire::ContainerFilter { label_selector: pod_selector(pod), ..wire::ContainerFilter::default() };
-        if pod.is_none() {
-            let list = StreamedList { operation: Operation::ListContainers, method: cri::STREAM_CONTAINERS };
-            let request = cri::StreamContainersRequest { filter: Some(filter.clone()) };
-            let items = |batch: cri::StreamContainersResponse| batch.containers;
-            if let Some(containers) = streams::collect(self, list, request, items).await? {
-                return Ok(containers.into_iter().filter_map(convert::container).collect());
-            }
-        }
+        let list = StreamedList { operation: Operation::ListContainers, method: cri::STREAM_CONTAINERS };
+        let streamed = cri::StreamContainersRequest { filter: Some(filter.clone()) };
         let request = wire::ListContainersRequest { filter: Some(filter) };
         let call = async { self.runtime().list_containers(request).await };
-        let answer = self.call(Operation::ListContainers, CallSubject::Node, call).await?;
-        Ok(answer.containers.into_iter().filter_map(convert::container).collect())
+        let batch = |batch: cri::StreamContainersResponse| batch.containers;
+        let containers = match pod {
+            None => streams::list(self, list, streamed, batch, call, |answer| answer.containers).await?,
+            Some(_) => self.call(list.operation, CallSubject::Node, call).await?.containers,
+        };
+        Ok(containers.into_iter().filter_map(convert::container).collect())
     }
 
     async fn list_pods(&self) -> Result<HashSet<PodRef>, CriError> {

@@ -48,9 +48,31 @@ pub(super) struct StreamedList {
     pub(super) method: &'static str,
 }
 
+/// A list, streamed where the runtime does that, else as the answer to `call`.
+pub(super) async fn list<Q, B, A, T>(
+    client: &CriClient,
+    list: StreamedList,
+    streamed: Q,
+    batch: fn(B) -> Vec<T>,
+    call: impl Future<Output = Result<Response<A>, Status>> + Send,
+    items: fn(A) -> Vec<T>,
+) -> Result<Vec<T>, CriError>
+where
+    Q: Message + 'static,
+    B: Message + Default + 'static,
+    A: Send,
+    T: Send + 'static,
+{
+    let operation = list.operation;
+    match collect(client, list, streamed, batch).await? {
+        Some(all) => Ok(all),
+        None => client.call(operation, CallSubject::Node, call).await.map(items),
+    }
+}
+
 /// Everything that the stream carries; none if the runtime has no such stream. All batches together have the deadline
 /// of an ordinary call, and a stream that breaks gives nothing, as a list would.
-pub(super) async fn collect<Q, B, T>(
+async fn collect<Q, B, T>(
     client: &CriClient,
     list: StreamedList,
     request: Q,
