@@ -118,17 +118,23 @@ fn write(version: &Path, files: &Files, group: Option<u32>) -> Result<(), HostEr
         fchown(&opened, file.uid, group).map_err(failed("set the owner of", &path))?;
         let mode = Permissions::from_mode(file.mode);
         opened.set_permissions(mode).map_err(failed("set the mode of", &path))?;
-        opened.sync_all().map_err(failed("write to the disk", &path))?;
+        to_disk(&opened, &path)?;
     }
     let dirs: BTreeSet<&str> = files.keys().flat_map(|path| parents(path)).collect();
     dirs.into_iter().try_for_each(|dir| sync(&version.join(dir)))?;
     sync(version)
 }
 
-/// Has the entries of a directory on the disk: after a power cut a volume holds what it was counted to hold.
+/// Has the entries of a directory on the disk.
 fn sync(dir: &Path) -> Result<(), HostError> {
-    let synced = fs::File::open(dir).and_then(|dir| dir.sync_all());
-    synced.map_err(failed("write to the disk", dir))
+    to_disk(&fs::File::open(dir).map_err(failed("open", dir))?, dir)
+}
+
+/// Has a file or a directory on the disk: after a power cut a volume holds what it was counted to hold.
+fn to_disk(opened: &fs::File, path: &Path) -> Result<(), HostError> {
+    #[cfg(test)]
+    tests::SYNCED.with_borrow_mut(|synced| synced.push(path.to_owned()));
+    opened.sync_all().map_err(failed("write to the disk", path))
 }
 
 fn link(target: &Path, path: &Path, uid: Option<u32>, group: Option<u32>) -> Result<(), HostError> {
@@ -155,4 +161,33 @@ fn remove(dir: &Path, mounts: &dyn Mounts) -> Result<(), HostError> {
         return Err(SysError::Mounted { path: dir.to_owned() }.into());
     }
     Ok(remove_tree(dir)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::RefCell;
+    use std::path::PathBuf;
+
+    use super::*;
+    use crate::volume::files::File;
+
+    thread_local! {
+        /// What was brought to the disk, in order.
+        pub(super) static SYNCED: RefCell<Vec<PathBuf>> = const { RefCell::new(Vec::new()) };
+    }
+
+    #[test]
+    fn a_version_is_on_the_disk_before_readers_are_led_to_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = || File { data: b"x".to_vec(), mode: 0o644, uid: None };
+        let files = Files::from([("a".to_owned(), file()), ("sub/dir/b".to_owned(), file())]);
+        let version = dir.path().join("v");
+        write(&version, &files, None).unwrap();
+        let mut synced = SYNCED.take();
+        synced.sort();
+        let expected = ["", "a", "sub", "sub/dir", "sub/dir/b"].map(|path| version.join(path));
+        assert_eq!(synced, expected);
+        publish(dir.path(), "v", None).unwrap();
+        assert_eq!(SYNCED.take(), [dir.path()], "the link to it too");
+    }
 }

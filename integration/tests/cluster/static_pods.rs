@@ -43,3 +43,21 @@ async fn a_static_pod_has_a_mirror_that_comes_back_and_goes_with_its_manifest() 
     wait_until_gone(&api, &name).await.unwrap();
     wait_until_clean(node).await.unwrap();
 }
+
+#[tokio::test]
+async fn a_mirror_goes_though_its_manifest_went_while_no_daemon_ran() {
+    let mut tenant = Tenant::new("static-gone", 1).await.unwrap();
+    let name = format!("gone-{}", tenant.nodes[0].name());
+    let mut manifest = pod("gone", IDLE);
+    manifest["apiVersion"] = json!("v1");
+    manifest["kind"] = json!("Pod");
+    manifest["metadata"]["namespace"] = json!(tenant.namespace());
+    tenant.nodes[0].host().write_manifest("gone.json", &manifest.to_string()).unwrap();
+    wait_for_object(&tenant.api::<Pod>(), &name, SOON, is_ready).await.unwrap();
+
+    tenant.nodes[0].stop_agent().await.unwrap();
+    tenant.nodes[0].host().remove_manifest("gone.json").unwrap();
+    tenant.nodes[0].start_agent().unwrap();
+    wait_until_gone(&tenant.api::<Pod>(), &name).await.unwrap();
+    wait_until_clean(&tenant.nodes[0]).await.unwrap();
+}
