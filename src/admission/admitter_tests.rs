@@ -55,7 +55,7 @@ impl World {
     fn give_unsupported(&mut self, pod: Pod, unsupported: Vec<FieldError>) {
         let uid = pod_uid(&pod);
         let status = Arc::new(pod.status.clone().unwrap_or_default());
-        let given = ApiPod { pod: Arc::new(pod), status, version: "1".to_owned(), unsupported };
+        let given = ApiPod { pod: Arc::new(pod), status, version: "1".to_owned(), unsupported, resize: None };
         self.api.pods.insert(uid, Arc::new(given));
     }
 

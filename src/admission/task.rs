@@ -9,10 +9,10 @@ use tokio_util::sync::CancellationToken;
 
 use super::AdmittedPods;
 use super::admitter::{AdmissionInput, Admitter, Judgement, PREEMPTED, PREEMPTING, sentences};
-use super::node::NodeView;
+use super::node::{Allocatable, NodeView};
 use super::rejection::RejectedPod;
 use super::reread::Reread;
-use crate::node::NodeReader;
+use crate::node::{NodeReader, OwnNodeWatch};
 use crate::pod::DesiredPods;
 use crate::pod::PodPhase;
 use crate::pod::{PodEvents, pod_ref, pod_uid};
@@ -22,14 +22,19 @@ use crate::status::LifecycleSummary;
 use crate::status::StatusCache;
 use crate::types::{PodEvent, PodUid, WallClock};
 
+/// Upstream's reason of the event about a resize that will not be done.
+const RESIZE_INFEASIBLE: &str = "ResizeInfeasible";
+
 /// What admission goes by.
 pub struct AdmissionInputs {
     /// What the manifests say.
     pub manifests: watch::Receiver<SourceState>,
     /// What the API server says; alone on a host, ready and empty.
     pub api: watch::Receiver<ApiState>,
-    /// The node as it knows itself.
+    /// The node as it knows itself, but for what pods can have of it.
     pub own: NodeView,
+    /// That: the same value as the Node's status tells.
+    pub resources: OwnNodeWatch,
     /// The Node as the API server shows it; none before it is registered, and alone on a host.
     pub node: watch::Receiver<Option<Arc<Node>>>,
     /// Reads the Node anew, into `node`; none alone on a host.
@@ -61,6 +66,8 @@ pub struct Admission {
     admitter: Admitter,
     /// What was told of pods that run and ask for more than hostlet does.
     told: HashMap<PodUid, String>,
+    /// What was told of resizes that are asked for.
+    told_resizes: HashMap<PodUid, String>,
     /// What was judged last.
     judged_of: Option<Question>,
     /// Whether a pod waits for room.
@@ -98,7 +105,16 @@ impl Admission {
     pub fn new(mut inputs: AdmissionInputs, judged: Judged) -> Self {
         let admitter = Admitter::new(inputs.allowed_unsafe_sysctls.clone());
         let reread = Reread::new(inputs.reader.take());
-        Self { inputs, judged, admitter, told: HashMap::new(), judged_of: None, is_waiting: false, reread }
+        Self {
+            inputs,
+            judged,
+            admitter,
+            told: HashMap::new(),
+            told_resizes: HashMap::new(),
+            judged_of: None,
+            is_waiting: false,
+            reread,
+        }
     }
 
     /// Judges until cancelled.
@@ -113,6 +129,8 @@ impl Admission {
                 Ok(()) = self.inputs.manifests.changed() => {}
                 Ok(()) = self.inputs.api.changed() => {}
                 Ok(()) = self.inputs.node.changed() => {}
+                // Cancel-safe: see there.
+                () = self.inputs.resources.changed() => {}
                 // Pods end all the time; that matters only to those who wait for room.
                 Ok(()) = changes.changed(), if self.is_waiting => {}
                 // Cancel-safe: see there.
@@ -124,7 +142,8 @@ impl Admission {
     /// Judges, if there is anything new to judge.
     fn look(&mut self) {
         let shown = self.inputs.node.borrow_and_update().clone();
-        let own = &self.inputs.own;
+        let allocatable = Allocatable::of(&self.inputs.resources.now().allocatable);
+        let own = NodeView { allocatable, ..self.inputs.own.clone() };
         let question = Question {
             manifests: self.inputs.manifests.borrow_and_update().clone(),
             api: self.inputs.api.borrow_and_update().clone(),
@@ -159,6 +178,7 @@ impl Admission {
         self.reread.ask(judgement.doubtful.clone());
         self.judged.admitted.note(&question.manifests, &judgement.desired_pods, self.judged.clock.now());
         self.say_what_is_not_done(&question.api, &judgement);
+        self.say_what_is_not_resized(&question.api, &judgement);
         self.is_waiting = judgement.is_waiting;
         self.tell(judgement);
     }
@@ -220,6 +240,24 @@ impl Admission {
                 &PodEvent::warning("PodFeatureUnsupported", message.clone()),
             );
             self.told.insert(reference.uid, message);
+        }
+    }
+
+    /// Upstream's event, once for each generation of the pod that asks for it.
+    fn say_what_is_not_resized(&mut self, api: &ApiState, judgement: &Judgement) {
+        let resize = |uid: &PodUid| api.pods.get(uid).and_then(|pod| pod.resize.clone());
+        self.told_resizes.retain(|uid, _| resize(uid).is_some());
+        for pod in judgement.desired_pods.pods.iter().filter(|pod| !is_over(pod)) {
+            let reference = pod_ref(pod);
+            let Some(message) = resize(&reference.uid) else { continue };
+            if self.told_resizes.get(&reference.uid) != Some(&message) {
+                (self.judged.events)(
+                    &reference,
+                    None,
+                    &PodEvent::warning(RESIZE_INFEASIBLE, message.clone()),
+                );
+                self.told_resizes.insert(reference.uid, message);
+            }
         }
     }
 }

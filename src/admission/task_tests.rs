@@ -9,12 +9,13 @@ use serde_json::json;
 use tokio_util::sync::DropGuard;
 
 use super::*;
-use crate::admission::node::Allocatable;
 use crate::api::fake::{ApiFault, ApiRule, FakeApi};
 use crate::node::NodeSight;
+use crate::node::testing::{facts, settings};
 use crate::source::api::ApiPod;
 use crate::status::PodStatusEntry;
 use crate::store::Store;
+use crate::sys::Machine;
 use crate::types::CONFIG_SOURCE_ANNOTATION;
 
 const NODE: &str = "/api/v1/nodes/n1";
@@ -27,6 +28,7 @@ struct Room {
     events: Arc<Mutex<Vec<String>>>,
     server: FakeApi,
     reader: NodeReader,
+    machine: watch::Sender<Machine>,
     _manifests: watch::Sender<SourceState>,
     _running: DropGuard,
 }
@@ -43,11 +45,12 @@ async fn room() -> Room {
     let (desired_in, desired_pods) = watch::channel(DesiredPods::default());
     let (refused_in, rejected) = watch::channel(Vec::new());
     let (status_cache, events) = (StatusCache::default(), Arc::new(Mutex::new(Vec::new())));
-    let allocatable = Allocatable { milli_cpu: 2000, memory: 1 << 30, ephemeral_storage: None, pods: 9 };
+    let machine = watch::Sender::new(facts().host.machine);
     let inputs = AdmissionInputs {
         manifests,
         api: api_out,
-        own: NodeView { name: "n1".to_owned(), allocatable, ..NodeView::default() },
+        own: NodeView { name: "n1".to_owned(), ..NodeView::default() },
+        resources: OwnNodeWatch::new(Arc::new(settings()), machine.subscribe()),
         node: sight.subscribe(),
         reader: Some(reader.clone()),
         status_cache: status_cache.clone(),
@@ -68,7 +71,7 @@ async fn room() -> Room {
     #[expect(clippy::disallowed_methods, reason = "a task of a test")]
     tokio::spawn(Admission::new(inputs, judged).run(cancel.clone()));
     let (_manifests, _running) = (manifests_in, cancel.drop_guard());
-    Room { api, status_cache, desired_pods, rejected, events, server, reader, _manifests, _running }
+    Room { api, status_cache, desired_pods, rejected, events, server, reader, machine, _manifests, _running }
 }
 
 fn pod(name: &str, cpu: &str, priority: i32) -> Arc<Pod> {
@@ -106,6 +109,7 @@ impl Room {
             status: Arc::new(PodStatus::default()),
             version: version.to_owned(),
             unsupported: Vec::new(),
+            resize: None,
         };
         self.api.send_modify(|state| drop(state.pods.insert(pod_uid(pod), Arc::new(given))));
     }
@@ -218,4 +222,43 @@ async fn one_that_may_not_read_its_node_judges_by_what_was_seen() {
     room.give(&choosy("choosy"), "1");
     room.settle().await;
     assert_eq!(room.events(), ["choosy NodeAffinity"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_machine_that_grew_takes_more() {
+    let room = room().await;
+    room.give(&pod("early", "3", 0), "1");
+    room.settle().await;
+    room.machine.send_modify(|machine| machine.cpus = 4);
+    room.give(&pod("late", "3", 0), "1");
+    room.settle().await;
+    assert_eq!(
+        (room.desired_pods(), room.events()),
+        (vec!["late".to_owned()], vec!["early OutOfcpu".to_owned()])
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_resize_that_cannot_be_done_is_told_once_for_each_time_it_is_asked_for() {
+    let room = room().await;
+    let pod = pod("a", "100m", 0);
+    let resized = |message: &str| {
+        let message = Some(message.to_owned());
+        room.api.send_modify(|state| {
+            let mut known = ApiPod::clone(&state.pods[&pod_uid(&pod)]);
+            // As the source replaces a pod whose generation changed.
+            known.pod = Arc::new(Pod::clone(&known.pod));
+            known.resize = message;
+            state.pods.insert(pod_uid(&pod), Arc::new(known));
+        });
+    };
+    room.give(&pod, "1");
+    room.settle().await;
+    for (message, told) in
+        [("Pod resize Infeasible: 2", 1), ("Pod resize Infeasible: 2", 1), ("Pod resize Infeasible: 3", 2)]
+    {
+        resized(message);
+        room.settle().await;
+        assert_eq!(room.events(), vec!["a ResizeInfeasible"; told]);
+    }
 }

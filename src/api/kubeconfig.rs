@@ -1,7 +1,7 @@
 //! Reading a kubeconfig. Its fields are kube's; its text is read as hostlet's other files are.
 
 use std::io;
-use std::path::{MAIN_SEPARATOR, Path};
+use std::path::{MAIN_SEPARATOR, Path, PathBuf};
 
 use kube::config::{Kubeconfig, KubeconfigError};
 use serde_json::Value;
@@ -43,6 +43,13 @@ pub(super) fn read(path: &Path) -> Result<Kubeconfig, ReadError> {
         merged = merged.merge(read).map_err(ReadError::Merge)?;
     }
     Ok(merged)
+}
+
+/// The files that the kubeconfig at `path` names and that hold what nobody else may know: keys and tokens. Empty if it cannot be read; see [`read`].
+pub(super) fn secret_files(path: &Path) -> Vec<PathBuf> {
+    let users = read(path).map(|kubeconfig| kubeconfig.auth_infos).unwrap_or_default();
+    let infos = users.into_iter().filter_map(|named| named.auth_info);
+    infos.flat_map(|info| [info.client_key, info.token_file]).flatten().map(PathBuf::from).collect()
 }
 
 /// Makes the paths in a kubeconfig absolute, as client-go does.

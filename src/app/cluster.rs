@@ -1,7 +1,6 @@
 //! The daemon's side of a cluster: clients of the API server, and the tasks that speak with it. What they say among
 //! themselves goes through watches, so that a server that is away holds up nobody.
 
-use std::path::Path;
 use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::{ObjectReference, Pod};
@@ -16,8 +15,8 @@ use crate::api::{ConnectError, Connection, Connections, Credentials, Credentials
 use crate::config::{Cluster as Joined, Config};
 use crate::cri::{ImageService, RuntimeService, RuntimeStatus};
 use crate::node::{
-    HostObserver, Inputs, LeaseTask, NodeAddresses, NodeEvent, NodeEvents, NodeReader, NodeSight,
-    RuntimeFacts, Settings, StatusTask, observe_runtime, watch_node,
+    Inputs, LeaseTask, NodeAddresses, NodeEvent, NodeEvents, NodeReader, NodeSight, RuntimeFacts, Settings,
+    StatusTask, observe_runtime, watch_node,
 };
 use crate::objects::ApiObjects;
 use crate::objects::services::ServiceEnv;
@@ -29,6 +28,7 @@ use crate::publish::status::{StatusManager, StatusSources};
 use crate::source::api::{self, ApiState};
 use crate::status::StatusCache;
 use crate::store::Store;
+use crate::sys::Machine;
 use crate::types::{PodEvent, PodRef, QuietPeriod, WallClock, architecture};
 
 /// Clients of the API server.
@@ -41,11 +41,13 @@ pub(super) struct Cluster {
     recorder: EventRecorder,
     sink: EventSink,
     connections: Connections,
+    exposure: watch::Receiver<Option<String>>,
 }
 
 /// What the tasks of a cluster go by.
 pub(super) struct ClusterInputs {
     pub(super) settings: Arc<Settings>,
+    pub(super) machine: watch::Receiver<Machine>,
     pub(super) addresses: NodeAddresses,
     pub(super) runtime: Arc<dyn RuntimeService>,
     pub(super) images: Arc<dyn ImageService>,
@@ -80,16 +82,22 @@ impl Cluster {
             connections: connections.clone(),
         };
         let (keeper, credentials) = Credentials::new(joined.kubeconfig.clone(), WallClock::system());
+        let exposure = credentials.exposure();
         let client = connect(&connection(Purpose::Pods, joined.requests), credentials.clone())?;
         let node_client = connect(&connection(Purpose::Node, None), credentials.clone())?;
         let event_client = connect(&connection(Purpose::Events, joined.events), credentials)?;
         let (recorder, sink) = recorder(event_client, node_name.to_owned(), WallClock::system());
-        Ok(Self { keeper, client, node_client, recorder, sink, connections })
+        Ok(Self { keeper, client, node_client, recorder, sink, connections, exposure })
     }
 
     /// The connections to the API server.
     pub(super) fn connections(&self) -> Connections {
         self.connections.clone()
+    }
+
+    /// Who else can read the credentials.
+    pub(super) fn exposure(&self) -> watch::Receiver<Option<String>> {
+        self.exposure.clone()
     }
 
     /// Where events of pods go.
@@ -121,7 +129,7 @@ impl Cluster {
     ) -> (ApiObjects, ServiceEnv) {
         let clock = WallClock::system();
         let events = self.pod_events();
-        let Self { keeper, client, node_client, recorder: _, sink, connections: _ } = self;
+        let Self { keeper, client, node_client, recorder: _, sink, connections: _, exposure: _ } = self;
         tasks.spawn(Stage::Lease, "credentials", |cancel| keeper.run(cancel));
         let quiet_period = inputs.quiet_period.clone();
         tasks.spawn(Stage::Publish, "events", |cancel| sink.run(quiet_period, cancel));
@@ -156,16 +164,13 @@ impl Cluster {
         };
         tasks.spawn(Stage::Publish, "mirrors", |cancel| Mirrors::new(client, sources).run(cancel));
 
-        let (host_in, host) = watch::channel(None);
-        let observer = HostObserver { root: Path::new("/").to_owned(), own: config.root_dir.clone() };
-        tasks.spawn(Stage::Support, "host observer", |cancel| observer.run(host_in, cancel));
         let (facts_in, runtime) = watch::channel(RuntimeFacts::default());
         tasks.spawn(Stage::Support, "runtime observer", |cancel| {
             observe_runtime(inputs.runtime, inputs.images, facts_in, cancel)
         });
         (inputs.events)(NodeEvent::starting());
         let observed = Inputs {
-            host,
+            host: inputs.machine,
             addresses: inputs.addresses,
             runtime,
             status: inputs.runtime_status,

@@ -2,11 +2,13 @@
 
 use std::sync::Arc;
 
+use tokio::sync::watch;
+
 use super::startup::StartupError;
 use crate::admission::{Allocatable, NodeView};
 use crate::cgroup::AllPods;
 use crate::config::Config;
-use crate::node::{OwnNode, Settings, overdrawn};
+use crate::node::{OwnNode, OwnNodeWatch, Settings, overdrawn};
 use crate::sys::Machine;
 use crate::volume::NodeAmounts;
 
@@ -14,8 +16,10 @@ use crate::volume::NodeAmounts;
 pub(super) struct NodeSide {
     /// As an object of a cluster.
     pub(super) settings: Arc<Settings>,
-    /// As pods are judged by it.
+    /// As pods are judged by it, but for what they can have of it.
     pub(super) view: NodeView,
+    /// The machine as it is now.
+    pub(super) machine: watch::Sender<Machine>,
     /// What pods can have of it, as they see it themselves.
     pub(super) amounts: NodeAmounts,
     /// What all of them together can have.
@@ -40,6 +44,7 @@ impl NodeSide {
                 taints: config.node.taints.clone(),
                 allocatable,
             },
+            machine: watch::Sender::new(machine.clone()),
             amounts: NodeAmounts {
                 milli_cpu: allocatable.milli_cpu,
                 memory: allocatable.memory,
@@ -52,6 +57,11 @@ impl NodeSide {
             },
             memory: machine.memory,
         })
+    }
+
+    /// The node by its own account, as its machine is at the time.
+    pub(super) fn own(&self) -> OwnNodeWatch {
+        OwnNodeWatch::new(self.settings.clone(), self.machine.subscribe())
     }
 }
 

@@ -7,15 +7,17 @@ use tokio::sync::watch;
 
 use super::cluster::{Cluster, ClusterInputs, ClusterOutputs};
 use super::node_side::NodeSide;
+use super::paths::{PROC, ROOT};
 use super::runtime::RuntimeSide;
 use super::tasks::{Stage, Tasks};
 use crate::admission::{Admission, AdmissionInputs, AdmittedPods, AdoptedPod, Judged, RejectedPod};
 use crate::api::Connections;
 use crate::config::{Config, ParallelPulls};
 use crate::cri::RuntimeService;
+use crate::housekeeping::OtherKubelets;
 use crate::image::preload::PreloadProblem;
 use crate::image::{ContainerdArrivals, Images, PullLimits};
-use crate::node::{AddressObserver, NodeAddresses, NodeEvents, NodeSight};
+use crate::node::{AddressObserver, HostObserver, NodeAddresses, NodeEvents, NodeSight};
 use crate::objects::services::ServiceEnv;
 use crate::objects::{ObjectSource, Standalone};
 use crate::pod::DesiredPods;
@@ -53,6 +55,8 @@ pub(super) struct Parts {
     rejected: watch::Receiver<Vec<RejectedPod>>,
     connections: Connections,
     pub(super) metrics: Metrics,
+    kubelets: watch::Receiver<Option<String>>,
+    exposure: watch::Receiver<Option<String>>,
 }
 
 impl Parts {
@@ -77,6 +81,8 @@ impl Parts {
             node: cluster.is_some().then(|| sight.subscribe()),
         };
         tasks.spawn(Stage::Support, "addresses", |cancel| observer.run(show_addresses, cancel));
+        let observer = HostObserver { root: ROOT.into(), own: config.root_dir.clone() };
+        tasks.spawn(Stage::Support, "host observer", |cancel| observer.run(node.machine.clone(), cancel));
         let nobody = |_: &PodRef, _: Option<&str>, _: &PodEvent| {};
         let events = cluster.as_ref().map_or_else(|| -> PodEvents { Arc::new(nobody) }, Cluster::pod_events);
         let node_events: NodeEvents = match &cluster {
@@ -84,12 +90,22 @@ impl Parts {
             None => Arc::new(|_| {}),
         };
 
+        let (kubelets_in, kubelets) = watch::channel(None);
+        let others = OtherKubelets {
+            socket: config.runtime.runtime_socket.clone(),
+            proc: PROC.into(),
+            told: kubelets_in,
+            events: node_events.clone(),
+        };
+        tasks.spawn(Stage::Support, "other kubelets", |cancel| others.run(cancel));
+
         let (desired_in, desired_pods) = watch::channel(DesiredPods::default());
         let (refused_in, rejected) = watch::channel(Vec::new());
         let inputs = AdmissionInputs {
             manifests: manifests.clone(),
             api: api.clone(),
             own: node.view.clone(),
+            resources: node.own(),
             node: sight.subscribe(),
             reader: cluster.as_ref().map(|cluster| cluster.node_reader(&node.settings, sight.clone())),
             status_cache: status_cache.clone(),
@@ -109,10 +125,12 @@ impl Parts {
         let outputs = ClusterOutputs { api: api_in, node: sight };
         let connections = cluster.as_ref().map(Cluster::connections).unwrap_or_default();
         connections.register(&metrics);
+        let exposure = cluster.as_ref().map_or_else(|| watch::channel(None).1, Cluster::exposure);
         let (objects, service_env): (Arc<dyn ObjectSource>, _) = match cluster {
             Some(cluster) => {
                 let inputs = ClusterInputs {
                     settings: node.settings.clone(),
+                    machine: node.machine.subscribe(),
                     addresses: addresses.clone(),
                     runtime: runtime.runtime.clone(),
                     images: runtime.images.clone(),
@@ -153,6 +171,8 @@ impl Parts {
             rejected,
             connections,
             metrics,
+            kubelets,
+            exposure,
         }
     }
 
@@ -179,6 +199,8 @@ impl Parts {
             preload: config.image_preload_dir.clone().map(preload),
             store: self.store.trouble(),
             shims: self.shims.subscribe(),
+            kubelets: self.kubelets.clone(),
+            exposure: self.exposure.clone(),
             connections: self.connections.clone(),
             metrics: self.metrics.clone(),
         }

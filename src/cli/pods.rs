@@ -112,6 +112,12 @@ pub(super) fn trouble(node: &NodeView, err: &mut impl Write) -> io::Result<()> {
     if let Some(trouble) = &node.shims {
         writeln!(err, "\nThis node: {trouble}.")?;
     }
+    if let Some(trouble) = &node.kubelets {
+        writeln!(err, "\nThis node: {trouble}.")?;
+    }
+    if let Some(trouble) = &node.credentials {
+        writeln!(err, "\nThe credentials: {trouble}.")?;
+    }
     if let Some(trouble) = &node.api {
         writeln!(err, "\nThe API server cannot be read: {trouble}.")?;
     }

@@ -42,6 +42,11 @@ impl NodeEvent {
         Self { kind: EventKind::Warning, reason: "FailedNodeAllocatableEnforcement", message }
     }
 
+    /// Another kubelet works on the runtime of this node.
+    pub fn other_kubelet(message: String) -> Self {
+        Self { kind: EventKind::Warning, reason: "OtherKubeletOnRuntime", message }
+    }
+
     /// A condition of the node changed.
     pub(super) fn status(node: &str, reason: &'static str) -> Self {
         let message = format!("Node {node} status is now: {reason}");

@@ -12,9 +12,9 @@ use crate::sys::Machine;
 /// Watches of everything that is observed of this node.
 #[derive(Clone)]
 pub struct Inputs {
-    /// The host; none before it was looked at, and nothing is told of the node until then.
-    pub host: watch::Receiver<Option<Machine>>,
-    /// Its addresses; the same holds for them.
+    /// The host.
+    pub host: watch::Receiver<Machine>,
+    /// Its addresses; nothing is told of the node until they were looked for.
     pub addresses: NodeAddresses,
     /// What the runtime has.
     pub runtime: watch::Receiver<RuntimeFacts>,
@@ -44,10 +44,9 @@ impl Inputs {
         unready(&health, now)
     }
 
-    /// Everything as it is at `now`; none before the host was looked at, and its addresses
-    /// looked for.
+    /// Everything as it is at `now`; none before its addresses were looked for.
     pub(super) fn facts(&self, now: Instant) -> Option<Facts> {
-        let machine = self.host.borrow().clone()?;
+        let machine = self.host.borrow().clone();
         let addresses = self.addresses.is_known().then(|| self.addresses.now().to_vec())?;
         Some(Facts {
             host: HostFacts { machine, addresses },

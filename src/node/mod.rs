@@ -18,7 +18,7 @@ mod task;
 #[cfg(test)]
 mod task_tests;
 #[cfg(test)]
-mod testing;
+pub(crate) mod testing;
 
 pub use addresses::NodeAddresses;
 pub use event::{NodeEvent, NodeEvents};
@@ -26,7 +26,7 @@ pub use facts::{Facts, HostFacts, RuntimeFacts};
 pub use inputs::Inputs;
 pub use lease::LeaseTask;
 pub use observe::{AddressObserver, HostObserver, observe_runtime};
-pub use own::OwnNode;
+pub use own::{OwnNode, OwnNodeWatch};
 pub use settings::Settings;
 pub use sight::{NodeReader, NodeSight, watch_node};
 pub use status::{Unreserved, overdrawn};

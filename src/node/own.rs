@@ -1,9 +1,12 @@
-//! The node as it knows itself before anybody has told it more, and alone on a host. Pure.
+//! The node as it knows itself before anybody has told it more, and alone on a host; and that value as the machine changes,
+//! which the Node's status and admission both go by. Looks at nothing itself.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::NodeStatus;
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
+use tokio::sync::watch;
 
 use super::Settings;
 use super::register::labels;
@@ -30,6 +33,32 @@ impl OwnNode {
             labels: labels(settings),
             allocatable: status.allocatable.unwrap_or_default(),
             unreserved: Unreserved::of(settings, machine),
+        }
+    }
+}
+
+/// The node by its own account, on its machine as it is now. Cheap to clone.
+#[derive(Clone, Debug)]
+pub struct OwnNodeWatch {
+    settings: Arc<Settings>,
+    machine: watch::Receiver<Machine>,
+}
+
+impl OwnNodeWatch {
+    /// The node with these settings, on the machine that is observed.
+    pub fn new(settings: Arc<Settings>, machine: watch::Receiver<Machine>) -> Self {
+        Self { settings, machine }
+    }
+
+    /// The node as it is now, which counts as seen.
+    pub fn now(&mut self) -> OwnNode {
+        OwnNode::new(&self.settings, &self.machine.borrow_and_update())
+    }
+
+    /// Waits until it may be another than was last seen; for ever once nobody looks at the machine any more. Cancel-safe.
+    pub async fn changed(&mut self) {
+        if self.machine.changed().await.is_err() {
+            std::future::pending().await
         }
     }
 }

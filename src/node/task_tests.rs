@@ -23,7 +23,7 @@ const PATH: &str = "/api/v1/nodes/node1";
 /// A node with its task, the API server, and everything the task watches.
 struct Bed {
     api: FakeApi,
-    host: watch::Sender<Option<Machine>>,
+    host: watch::Sender<Machine>,
     addresses: watch::Sender<Option<Arc<[IpAddr]>>>,
     _runtime: watch::Sender<RuntimeFacts>,
     status: watch::Sender<Option<RuntimeStatus>>,
@@ -37,19 +37,18 @@ struct Bed {
 }
 
 impl Bed {
-    /// A node that is ready but for its host, which nobody looked at yet.
+    /// A node that is ready but for its addresses, which nobody looked for yet.
     fn new(settings: Settings) -> Self {
         let clock = WallClock::of_tokio("2026-11-21T12:00:00Z".parse().unwrap());
         let api = FakeApi::new(clock.clone());
         let facts = facts();
-        let (host, host_view) = watch::channel(None);
+        let (host, host_view) = watch::channel(facts.host.machine);
         let (runtime, runtime_view) = watch::channel(facts.runtime);
         let (status, status_view) = watch::channel(facts.status);
         let (ready_at, ready_view) = watch::channel(Some(Instant::now()));
         let (pleg, pleg_view) = watch::channel(pleg::Health { last_relist: Instant::now(), error: None });
         let (others, others_view) = watch::channel(Vec::new());
         let (addresses, addresses_view) = NodeAddresses::new();
-        addresses.send_replace(Some(facts.host.addresses.into()));
         let inputs = Inputs {
             host: host_view,
             addresses: addresses_view,
@@ -115,9 +114,9 @@ impl Bed {
         bed
     }
 
-    /// The host is looked at.
+    /// The addresses are looked for.
     fn look(&self) {
-        self.host.send_replace(Some(facts().host.machine));
+        self.addresses.send_replace(Some(facts().host.addresses.into()));
     }
 
     fn stored(&self) -> Option<Node> {
@@ -178,7 +177,7 @@ fn refuse(code: u16, reason: &'static str, retry_after: u32) -> ApiFault {
 async fn a_node_is_registered_ready_and_shown() {
     let mut bed = Bed::new(settings());
     sleep(Duration::from_secs(60)).await;
-    assert!(bed.api.requests_of("POST", "/nodes").is_empty(), "not before the host was looked at");
+    assert!(bed.api.requests_of("POST", "/nodes").is_empty(), "not before its addresses were looked for");
     bed.look();
     assert!(bed.time_until(|node| ready(node) == "True").await < Duration::from_secs(1));
     let shown = bed.node.wait_for(Option::is_some).await.unwrap().clone().unwrap();
@@ -259,7 +258,7 @@ async fn what_others_write_survives_a_day() {
         });
         // Ours change as well, beside theirs.
         let memory = (1 + u64::try_from(turn).unwrap()) << 30;
-        bed.host.send_modify(|host| host.as_mut().unwrap().memory = memory);
+        bed.host.send_modify(|host| host.memory = memory);
         bed.status.send_modify(|status| status.as_mut().unwrap().network.status = turn % 5 != 0);
         sleep(Duration::from_secs(600)).await;
         let node = bed.stored().unwrap();

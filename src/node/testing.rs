@@ -9,7 +9,7 @@ use crate::node::{Facts, HostFacts, RuntimeFacts, Settings};
 use crate::sys::Machine;
 use crate::types::Quantity;
 
-pub(super) fn settings() -> Settings {
+pub(crate) fn settings() -> Settings {
     Settings {
         name: "node1".to_owned(),
         node_ips: Vec::new(),
@@ -36,7 +36,7 @@ pub(super) fn settings() -> Settings {
     }
 }
 
-pub(super) fn facts() -> Facts {
+pub(crate) fn facts() -> Facts {
     let handler = |name: &str| RuntimeHandler {
         name: name.to_owned(),
         recursive_read_only_mounts: true,

@@ -115,6 +115,10 @@ pub struct ControlServer {
     pub store: watch::Receiver<Option<String>>,
     /// Which shims that containerd forgot cannot be ended.
     pub shims: watch::Receiver<Option<String>>,
+    /// Which other kubelets work on this runtime.
+    pub kubelets: watch::Receiver<Option<String>>,
+    /// Who else can read the credentials for the API server.
+    pub exposure: watch::Receiver<Option<String>>,
     /// The connections to the API server.
     pub connections: Connections,
     /// What every part of the daemon counts.
@@ -214,6 +218,8 @@ impl ControlServer {
             trouble: self.trouble().map(|trouble| trouble.to_string()),
             store: self.store.borrow().clone(),
             shims: self.shims.borrow().clone(),
+            kubelets: self.kubelets.borrow().clone(),
+            credentials: self.exposure.borrow().clone(),
             api: self.api.borrow().problem.clone(),
             hung: self.hung(),
             archives: self.archives(),
@@ -280,6 +286,9 @@ impl ControlServer {
             changed = self.store.changed() => changed.is_ok(),
             // On another runtime than containerd nobody ever tells more.
             Ok(()) = self.shims.changed() => true,
+            Ok(()) = self.kubelets.changed() => true,
+            // Alone on a host nobody ever tells more.
+            Ok(()) = self.exposure.changed() => true,
             changed = changed_if(&mut self.preload) => changed.is_ok(),
         };
         tokio::time::sleep(WATCH_PAUSE).await;

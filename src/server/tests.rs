@@ -106,6 +106,8 @@ impl Bench {
             store: watch::channel(None).1,
             shims: watch::channel(None).1,
             metrics: Metrics::default(),
+            kubelets: watch::channel(Some("another kubelet".to_owned())).1,
+            exposure: watch::channel(Some("anybody".to_owned())).1,
             connections: Connections::default(),
         };
         let listener = ControlServer::bind(&dir.path().join("socket")).await.unwrap();

@@ -26,6 +26,12 @@ pub struct NodeView {
     /// Which processes of containerd's are left over and cannot be ended; none if there are none. Pods run all the same.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub shims: Option<String>,
+    /// Which other kubelets work on the same container runtime; none if there are none. Pods run, until they remove them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kubelets: Option<String>,
+    /// Who else can read the credentials for the API server; none if nobody can. Pods run all the same.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub credentials: Option<String>,
     /// Why the API server cannot be read; none if it can be, or there is none. Pods run all the same.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub api: Option<String>,

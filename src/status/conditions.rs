@@ -21,8 +21,16 @@ pub const DISRUPTION_TARGET: &str = "DisruptionTarget";
 pub const TERMINATION_BY_KUBELET: &str = "TerminationByKubelet";
 /// A resize was asked for that was not made. Told by whoever keeps the pod's resources as they are, in the pod's status.
 pub const RESIZE_PENDING: &str = "PodResizePending";
-/// The kubelet's own conditions, in the order it writes them.
-pub(super) const OWNED: [&str; 5] = [READY_TO_START, INITIALIZED, READY, CONTAINERS_READY, SCHEDULED];
+/// A resize is being made.
+const RESIZE_IN_PROGRESS: &str = "PodResizeInProgress";
+/// The conditions that are made here, in the order a kubelet writes them.
+pub(super) const GENERATED: [&str; 5] = [READY_TO_START, INITIALIZED, READY, CONTAINERS_READY, SCHEDULED];
+
+/// Whether conditions of this type are a kubelet's (upstream `PodConditionByKubelet`). `DisruptionTarget` is shared: ours is
+/// told, theirs stays.
+pub fn is_owned_condition(type_: &str) -> bool {
+    GENERATED.contains(&type_) || [RESIZE_PENDING, RESIZE_IN_PROGRESS].contains(&type_)
+}
 
 /// Whether a condition holds; where not, or not as usual, why.
 #[derive(Clone, Debug, PartialEq)]
@@ -55,7 +63,7 @@ pub(super) fn conditions(
     let pod = PodView::from(input.pod);
     let previous = input.previous.and_then(|previous| previous.conditions.as_deref()).unwrap_or_default();
     let mut conditions: Vec<PodCondition> =
-        previous.iter().filter(|condition| !OWNED.contains(&condition.type_.as_str())).cloned().collect();
+        previous.iter().filter(|condition| !GENERATED.contains(&condition.type_.as_str())).cloned().collect();
     let containers_ready = containers_ready(pod, statuses, phase);
     let ready = ready(pod, &containers_ready, &conditions);
     let verdicts = [
@@ -65,7 +73,7 @@ pub(super) fn conditions(
         containers_ready,
         Verdict::TRUE,
     ];
-    for (type_, verdict) in OWNED.into_iter().zip(verdicts) {
+    for (type_, verdict) in GENERATED.into_iter().zip(verdicts) {
         let status = if verdict.holds { "True" } else { "False" };
         let unchanged = previous.iter().find(|before| before.type_ == type_ && before.status == status);
         let since = unchanged.and_then(|before| before.last_transition_time.clone());

@@ -36,7 +36,7 @@ fn running(name: &str) -> crate::cri::ContainerStatus {
 #[test]
 fn a_running_pod() {
     let scene = Scene::of("Always", vec![running("c")]);
-    assert_eq!(shown(&scene), OWNED.map(|type_| plain(type_, "True")));
+    assert_eq!(shown(&scene), GENERATED.map(|type_| plain(type_, "True")));
 }
 
 #[test]
@@ -175,7 +175,7 @@ proptest! {
             scene.lifecycle = if terminating { LifecycleSummary::Terminating } else { LifecycleSummary::Active };
             let now = scene.now;
             let after = scene.step().conditions.unwrap();
-            prop_assert_eq!(after.len(), OWNED.len());
+            prop_assert_eq!(after.len(), GENERATED.len());
             for (index, condition) in after.iter().enumerate() {
                 let same = before.as_ref().map(|before| &before[index]).filter(|old| old.status == condition.status);
                 let expected = same.map_or_else(|| Some(whole_seconds(now)), |old| old.last_transition_time.clone());

@@ -19,7 +19,7 @@ pub mod timeline;
 pub use activity::{Activity, Doing};
 pub use age::human_duration;
 pub use cache::{PodStatusEntry, StatusCache};
-pub use conditions::{DISRUPTION_TARGET, RESIZE_PENDING, TERMINATION_BY_KUBELET};
+pub use conditions::{DISRUPTION_TARGET, RESIZE_PENDING, TERMINATION_BY_KUBELET, is_owned_condition};
 pub use containers::whole_seconds;
 pub use generate::generate;
 pub use input::{LifecycleSummary, StatusInput};

@@ -31,7 +31,7 @@ pub fn newest(own: &PodStatus, api: &PodStatus) -> PodStatus {
 }
 
 fn is_kubelets(condition: &str) -> bool {
-    super::conditions::OWNED.contains(&condition)
+    super::conditions::GENERATED.contains(&condition)
 }
 
 fn containers(

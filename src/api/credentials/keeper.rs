@@ -10,6 +10,7 @@ use tokio::sync::watch;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 
+use super::exposure::watch_exposure;
 use super::login::{Login, Obtained, Origin};
 use crate::telemetry::Changed;
 use crate::types::{Backoff, BackoffPolicy, WallClock, error_chain};
@@ -70,6 +71,7 @@ pub struct Credentials {
     path: Arc<PathBuf>,
     access: watch::Receiver<Access>,
     rejected: watch::Sender<u64>,
+    exposure: watch::Receiver<Option<String>>,
 }
 
 impl Credentials {
@@ -77,8 +79,10 @@ impl Credentials {
     pub fn new(path: PathBuf, clock: WallClock) -> (CredentialsTask, Self) {
         let (access, shown) = watch::channel(Access::Pending);
         let (rejected, rejections) = watch::channel(0);
-        let credentials = Self { path: Arc::new(path.clone()), access: shown, rejected };
-        (CredentialsTask { origin: Origin::new(path), access, rejections, clock }, credentials)
+        let (exposed, exposure) = watch::channel(None);
+        let credentials = Self { path: Arc::new(path.clone()), access: shown, rejected, exposure };
+        let origin = Origin::new(path.clone());
+        (CredentialsTask { path, origin, access, rejections, exposed, clock }, credentials)
     }
 
     /// The credentials as they are now; the first are waited for, though not for long. Cancel-safe.
@@ -94,6 +98,11 @@ impl Credentials {
         }
     }
 
+    /// Who else can read the files they are in, in a sentence; none if nobody can.
+    pub fn exposure(&self) -> watch::Receiver<Option<String>> {
+        self.exposure.clone()
+    }
+
     /// The API server does not know who these are.
     pub(in crate::api) fn rejected(&self, ready: &Ready) {
         if ready.is_renewable {
@@ -104,9 +113,11 @@ impl Credentials {
 
 /// Keeps them; to be run by the app.
 pub struct CredentialsTask {
+    path: PathBuf,
     origin: Origin,
     access: watch::Sender<Access>,
     rejections: watch::Receiver<u64>,
+    exposed: watch::Sender<Option<String>>,
     clock: WallClock,
 }
 
@@ -122,11 +133,14 @@ enum Cause {
 impl CredentialsTask {
     /// Works until cancelled.
     pub async fn run(mut self, cancel: CancellationToken) {
+        let watching = watch_exposure(self.path.clone(), self.exposed.clone());
         tokio::select! {
             // Cancel-safe: waiting for a token takes nothing.
             () = cancel.cancelled() => {}
             // Cancel-safe: a plugin under way is ended.
             () = self.work() => {}
+            // Cancel-safe: looking changes nothing.
+            () = watching => {}
         }
     }
 

@@ -27,7 +27,7 @@ pub struct HostObserver {
 
 impl HostObserver {
     /// Shows the host until cancelled.
-    pub async fn run(self, host: watch::Sender<Option<Machine>>, cancel: CancellationToken) {
+    pub async fn run(self, host: watch::Sender<Machine>, cancel: CancellationToken) {
         let mut trouble = Changed::new();
         loop {
             let looked = tokio::select! {
@@ -39,8 +39,8 @@ impl HostObserver {
             let problem = match looked {
                 Ok(machine) => {
                     host.send_if_modified(|old| {
-                        let changed = old.as_ref() != Some(&machine);
-                        *old = Some(machine);
+                        let changed = *old != machine;
+                        *old = machine;
                         changed
                     });
                     None
@@ -65,8 +65,7 @@ impl HostObserver {
     async fn look(&self) -> Result<Machine, SysError> {
         let (root, own) = (self.root.clone(), self.own.clone());
         let reading = tokio::task::spawn_blocking(move || Machine::read(&root, &own)).await;
-        // It does not panic, and is not cancelled but with the runtime itself.
-        reading.unwrap_or_else(|_| Ok(Machine::default()))
+        reading.unwrap_or_else(|source| Err(SysError::Step { source }))
     }
 }
 
@@ -76,12 +75,12 @@ mod tests {
 
     #[tokio::test]
     async fn this_host_is_shown() {
-        let (show, mut host) = watch::channel(None);
+        let (show, mut host) = watch::channel(Machine::default());
         let cancel = CancellationToken::new();
         let observer = HostObserver { root: "/".into(), own: "/".into() };
         let task = observer.run(show, cancel.clone());
         let seen = async {
-            let machine = host.wait_for(Option::is_some).await.unwrap().clone().unwrap();
+            let machine = host.wait_for(|machine| machine.memory > 0).await.unwrap().clone();
             cancel.cancel();
             machine
         };

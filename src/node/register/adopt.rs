@@ -1,11 +1,14 @@
-//! What an existing Node needs to be ours. Its taints are left alone: they are for the making of a node.
+//! What an existing Node needs to be ours. Its taints are left alone: they are for the making of a node. Pure.
+
+use std::collections::BTreeMap;
 
 use k8s_openapi::api::core::v1::Node;
-use serde_json::{Value, json};
+use k8s_openapi::apimachinery::pkg::api::resource;
+use serde_json::{Map, Value, json};
 
 use super::initial::{ATTACH_DETACH, PROVIDED_IPS};
 use crate::api::patch;
-use crate::types::NODE_LABELS;
+use crate::types::{NODE_LABELS, Quantity};
 
 /// The patch that makes `existing` ours, given the Node we would have made; none if it is.
 pub(super) fn adopt(initial: &Node, existing: &Node) -> Option<Value> {
@@ -46,4 +49,31 @@ pub(super) fn adopt(initial: &Node, existing: &Node) -> Option<Value> {
         patch["spec"] = json!({"providerID": change["providerID"].take()});
     }
     Some(patch)
+}
+
+/// The patch of its status that takes away the extended resources of `existing`; none if there are none. They are another
+/// kubelet's, of devices that nothing here gives to pods, and a pod that was scheduled for them would run without. Upstream sets
+/// them to zero too, where its device manager remembers nothing.
+pub(super) fn without_devices(existing: &Node) -> Option<Value> {
+    let status = existing.status.as_ref()?;
+    let zeroes = |resources: &Option<BTreeMap<String, resource::Quantity>>| -> Map<String, Value> {
+        let resources = resources.iter().flatten();
+        let left = resources.filter(|(name, amount)| is_extended(name) && !is_zero(amount));
+        left.map(|(name, _)| (name.clone(), "0".into())).collect()
+    };
+    let (capacity, allocatable) = (zeroes(&status.capacity), zeroes(&status.allocatable));
+    if capacity.is_empty() && allocatable.is_empty() {
+        return None;
+    }
+    let status = json!({"capacity": capacity, "allocatable": allocatable});
+    Some(json!({"metadata": {"uid": existing.metadata.uid}, "status": status}))
+}
+
+/// Whether a resource has a name of its own domain (upstream `IsExtendedResourceName`).
+fn is_extended(name: &str) -> bool {
+    name.contains('/') && !name.contains("kubernetes.io/") && !name.starts_with("requests.")
+}
+
+fn is_zero(amount: &resource::Quantity) -> bool {
+    Quantity::parse(&amount.0).is_ok_and(|amount| amount == Quantity::bytes(0))
 }

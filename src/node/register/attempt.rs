@@ -5,7 +5,7 @@ use std::time::Duration;
 use k8s_openapi::api::core::v1::Node;
 use kube::api::{Patch, PatchParams, PostParams};
 
-use super::adopt::adopt;
+use super::adopt::{adopt, without_devices};
 use crate::api::{ApiErrorKind, Objects, Wire};
 use crate::node::request::{RequestError, within};
 
@@ -43,13 +43,14 @@ pub(in crate::node) async fn attempt(
         Err(missing) if missing.error_kind() == ApiErrorKind::NotFound => return Err(error),
         Err(other) => return Err(other),
     };
-    match adopt(initial, &existing) {
-        None => Ok(Registered::Adopted(existing)),
-        Some(patch) => {
-            let (parameters, patch) = (PatchParams::default(), Patch::Strategic(patch));
-            within(limit, nodes.patch(name, &parameters, &patch))
-                .await
-                .map(|Wire(node)| Registered::Adopted(node))
-        }
+    let parameters = PatchParams::default();
+    let mut node = existing;
+    if let Some(patch) = adopt(initial, &node) {
+        Wire(node) = within(limit, nodes.patch(name, &parameters, &Patch::Strategic(patch))).await?;
     }
+    if let Some(patch) = without_devices(&node) {
+        Wire(node) = within(limit, nodes.patch_status(name, &parameters, &Patch::Strategic(patch))).await?;
+        tracing::info!(node = name, "set the extended resources of the kubelet before this one to zero");
+    }
+    Ok(Registered::Adopted(node))
 }

@@ -4,6 +4,7 @@ use std::net::IpAddr;
 
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Node, Taint};
+use k8s_openapi::apimachinery::pkg::api::resource::Quantity as Amount;
 use serde_json::{Value, json};
 
 use super::adopt::adopt;
@@ -147,6 +148,36 @@ async fn one_that_may_not_make_nodes_takes_the_one_it_was_given() {
     let stored: Node = api.get(PATH).unwrap();
     assert_eq!(stored.metadata.labels.unwrap()["kubernetes.io/hostname"], "node1");
     assert_eq!(stored.spec.and_then(|spec| spec.taints), None, "taints are for the making of a node");
+}
+
+#[tokio::test(start_paused = true)]
+async fn devices_of_a_former_kubelet_are_not_there_any_more() {
+    let (api, nodes) = server();
+    let node = made(&settings());
+    let mut former = node.clone();
+    let status = former.status.get_or_insert_default();
+    for resources in [&mut status.capacity, &mut status.allocatable] {
+        let resources = resources.get_or_insert_default();
+        for (name, amount) in [("nvidia.com/gpu", "4"), ("example.com/gone", "0")] {
+            resources.insert(name.to_owned(), Amount(amount.to_owned()));
+        }
+    }
+    api.put(PATH, &former);
+    let Ok(Registered::Adopted(adopted)) = attempt(&nodes, &node, settings().request_timeout()).await else {
+        panic!("the node that is there is adopted");
+    };
+    let stored: Node = api.get(PATH).unwrap();
+    for node in [adopted, stored] {
+        let status = node.status.unwrap();
+        for resources in [status.capacity.unwrap(), status.allocatable.unwrap()] {
+            assert_eq!((&*resources["nvidia.com/gpu"].0, &*resources["cpu"].0), ("0", "2"));
+        }
+    }
+    // What an administrator sets from now on stays until the next daemon registers; what is zero needs nothing.
+    let requests = api.requests_of("PATCH", &format!("{PATH}/status")).len();
+    assert_eq!(requests, 1);
+    assert!(attempt(&nodes, &node, settings().request_timeout()).await.is_ok());
+    assert_eq!(api.requests_of("PATCH", &format!("{PATH}/status")).len(), requests);
 }
 
 #[tokio::test(start_paused = true)]

@@ -6,19 +6,7 @@
 use k8s_openapi::api::core::v1::{PodCondition, PodStatus};
 
 use crate::pod::PodPhase;
-use crate::status::{DISRUPTION_TARGET, LifecycleSummary, TERMINATION_BY_KUBELET};
-
-/// Condition types that kubelets own (upstream `PodConditionByKubelet`); `DisruptionTarget` is shared: ours is told, theirs
-/// stays.
-const OWNED: [&str; 7] = [
-    "PodReadyToStartContainers",
-    "Initialized",
-    "Ready",
-    "ContainersReady",
-    "PodScheduled",
-    "PodResizePending",
-    "PodResizeInProgress",
-];
+use crate::status::{DISRUPTION_TARGET, LifecycleSummary, TERMINATION_BY_KUBELET, is_owned_condition};
 
 /// The status to be written. `told` is what is told of the pod, `live` what the API server has.
 pub(super) fn merged(told: &PodStatus, lifecycle: LifecycleSummary, live: &PodStatus) -> PodStatus {
@@ -61,7 +49,7 @@ fn keep_what_others_write(status: &mut PodStatus, live: &PodStatus) {
     // Those of others are told as they were when the pod was last read; the server knows better.
     own.retain(is_ours);
     let others = live.conditions.iter().flatten().filter(|condition| {
-        !OWNED.contains(&&*condition.type_) && !own.iter().any(|ours| ours.type_ == condition.type_)
+        !is_owned_condition(&condition.type_) && !own.iter().any(|ours| ours.type_ == condition.type_)
     });
     let others: Vec<PodCondition> = others.cloned().collect();
     own.extend(others);
@@ -70,7 +58,7 @@ fn keep_what_others_write(status: &mut PodStatus, live: &PodStatus) {
 
 fn is_ours(condition: &PodCondition) -> bool {
     let is_disruption = condition.type_ == DISRUPTION_TARGET;
-    OWNED.contains(&&*condition.type_)
+    is_owned_condition(&condition.type_)
         || (is_disruption && condition.reason.as_deref() == Some(TERMINATION_BY_KUBELET))
 }
 

@@ -43,6 +43,8 @@ pub struct ApiPod {
     pub version: String,
     /// What it asks for that hostlet does not do. Not empty: the pod is to be refused with these sentences.
     pub unsupported: Vec<FieldError>,
+    /// What to say of a resize that is asked for and will not be done; none if none is.
+    pub resize: Option<String>,
 }
 
 /// The API object that shows a static pod.
@@ -77,7 +79,8 @@ impl ApiPods {
         for pod in known {
             let status = Arc::new(pod.status.clone().unwrap_or_default());
             let unsupported = unsupported(&pod);
-            let known = ApiPod { pod: pod.clone(), status, version: String::new(), unsupported };
+            let known =
+                ApiPod { pod: pod.clone(), status, version: String::new(), unsupported, resize: None };
             state.pods.insert(pod_uid(&pod), Arc::new(known));
         }
         Self { state, listing: None }
@@ -157,9 +160,7 @@ impl ApiPods {
         let annotations = pod.metadata.annotations.get_or_insert_default();
         annotations.insert(CONFIG_SOURCE_ANNOTATION.to_owned(), "api".to_owned());
         annotations.insert(CONFIG_SEEN_ANNOTATION.to_owned(), seen);
-        if let Some(before) = &before {
-            keep_resources(&mut pod, &before.pod, now);
-        }
+        let resize = before.as_ref().and_then(|before| keep_resources(&mut pod, &before.pod, now));
         let (pod, unsupported) = match before {
             Some(before) if is_effectively_equal(&before.pod, &pod) && !knows_more(&pod, &before) => {
                 (before.pod.clone(), before.unsupported.clone())
@@ -169,7 +170,7 @@ impl ApiPods {
                 (Arc::new(pod), unsupported)
             }
         };
-        self.state.pods.insert(uid, Arc::new(ApiPod { pod, status, version, unsupported }));
+        self.state.pods.insert(uid, Arc::new(ApiPod { pod, status, version, unsupported, resize }));
     }
 }
 

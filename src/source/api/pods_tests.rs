@@ -122,6 +122,12 @@ fn a_resize_is_pending_for_ever_and_the_pod_keeps_what_it_has() {
     );
     assert_eq!(condition.reason.as_deref(), Some("Infeasible"));
     assert_eq!(condition.message.as_deref(), Some("In-place pod resize is not supported on this node"));
+    assert_eq!(
+        of(&state, "a").resize.as_deref(),
+        Some(
+            r#"Pod resize Infeasible: {"containers":[{"name":"c","resources":{"requests":{"cpu":"2"}}}],"generation":2,"error":"In-place pod resize is not supported on this node"}"#
+        )
+    );
     // Also under the next daemon, which knows the pod as the store has it.
     let mut next = ApiPods::after([of(&state, "a").pod.clone()]);
     relist(&mut next, [sized(2, 2, "2")], 9);
@@ -129,6 +135,7 @@ fn a_resize_is_pending_for_ever_and_the_pod_keeps_what_it_has() {
     assert_eq!(pending(&next).0, "1");
     state.apply(Event::Apply(sized(3, 3, "1")), at(3));
     assert_eq!(pending(&state), ("1".to_owned(), None), "it was taken back");
+    assert_eq!(of(&state, "a").resize, None);
 }
 
 #[test]

@@ -2,7 +2,8 @@
 //! a stock kubelet that cannot either. Pure.
 
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::{Container, Pod, PodCondition};
+use k8s_openapi::api::core::v1::{Container, Pod, PodCondition, PodSpec, ResourceRequirements};
+use serde::Serialize;
 
 use crate::status::{RESIZE_PENDING, whole_seconds};
 
@@ -12,21 +13,23 @@ const INFEASIBLE: &str = "Infeasible";
 const NOT_SUPPORTED: &str = "In-place pod resize is not supported on this node";
 
 /// Gives `pod` the resources that it has, which are those of `before`, its earlier version. Its condition `PodResizePending` tells whether
-/// others were asked for.
-pub(super) fn keep_resources(pod: &mut Pod, before: &Pod, now: Timestamp) {
-    let mut is_resized = false;
+/// others were asked for. Answers the message of an event about that, as upstream words it.
+pub(super) fn keep_resources(pod: &mut Pod, before: &Pod, now: Timestamp) -> Option<String> {
+    let generation = pod.metadata.generation.filter(|generation| *generation != 0);
+    let mut message = None;
     if let (Some(spec), Some(had)) = (&mut pod.spec, &before.spec) {
-        is_resized |= keep(&mut spec.resources, &had.resources);
+        let asked = spec.clone();
+        let mut is_resized = keep(&mut spec.resources, &had.resources);
         is_resized |= keep_all(&mut spec.containers, &had.containers);
         let had = had.init_containers.as_deref().unwrap_or_default();
         is_resized |= keep_all(spec.init_containers.as_deref_mut().unwrap_or_default(), had);
+        message = is_resized.then(|| summary(&asked, generation.unwrap_or_default()));
     }
-    let generation = pod.metadata.generation.filter(|generation| *generation != 0);
-    let Some(status) = &mut pod.status else { return };
+    let Some(status) = &mut pod.status else { return message };
     let conditions = status.conditions.get_or_insert_default();
     let known = conditions.iter().position(|condition| condition.type_ == RESIZE_PENDING);
     let known = known.map(|at| conditions.remove(at));
-    if is_resized {
+    if message.is_some() {
         // As it is, if an earlier version of the pod or an earlier daemon told it.
         let since = known.and_then(|known| known.last_transition_time);
         conditions.push(PodCondition {
@@ -39,6 +42,37 @@ pub(super) fn keep_resources(pod: &mut Pod, before: &Pod, now: Timestamp) {
             type_: RESIZE_PENDING.to_owned(),
         });
     }
+    message
+}
+
+/// What was asked for, as upstream's events of resizes say it.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Summary<'p> {
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    init_containers: Vec<Asked<'p>>,
+    containers: Vec<Asked<'p>>,
+    generation: i64,
+    error: &'static str,
+}
+
+#[derive(Serialize)]
+struct Asked<'p> {
+    name: &'p str,
+    resources: ResourceRequirements,
+}
+
+fn summary(asked: &PodSpec, generation: i64) -> String {
+    let of = |container: &'_ Container| container.resources.clone().unwrap_or_default();
+    let init = asked.init_containers.iter().flatten();
+    let summary = Summary {
+        init_containers: init.map(|c| Asked { name: &c.name, resources: of(c) }).collect(),
+        containers: asked.containers.iter().map(|c| Asked { name: &c.name, resources: of(c) }).collect(),
+        generation,
+        error: NOT_SUPPORTED,
+    };
+    // Plain data of strings and numbers, which always becomes JSON.
+    format!("Pod resize {INFEASIBLE}: {}", serde_json::to_string(&summary).unwrap_or_default())
 }
 
 fn keep_all(containers: &mut [Container], had: &[Container]) -> bool {
