@@ -2,11 +2,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use hostlet::image::preload::{
     BlobWriter, Digest, ImageStore, ImportError, LeasedBlob, StoreError, Target, import_file,
 };
+use parking_lot::Mutex;
 use tar::{Builder, EntryType, Header};
 use tokio_util::sync::CancellationToken;
 
@@ -76,7 +77,7 @@ struct Writer {
 
 impl Store {
     fn look<T>(&self, look: impl FnOnce(&mut Kept) -> T) -> T {
-        look(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+        look(&mut self.0.lock())
     }
 }
 

@@ -3,7 +3,6 @@
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow, bail};
@@ -11,6 +10,7 @@ use k8s_openapi::List;
 use k8s_openapi::api::core::v1::Pod;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
+use parking_lot::Mutex;
 
 use crate::shell::{integration_dir, profile_dir, run, tail, text};
 use crate::wait::{Look, wait_for};
@@ -247,7 +247,7 @@ impl Drop for Daemon {
 pub fn program() -> Result<PathBuf> {
     static FOUND: Mutex<Option<PathBuf>> = Mutex::new(None);
     // Held while cargo builds: the other tests of this process need what it builds.
-    let mut found = FOUND.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut found = FOUND.lock();
     if let Some(program) = &*found {
         return Ok(program.clone());
     }

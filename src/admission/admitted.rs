@@ -7,10 +7,11 @@
 
 use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::Pod;
+use parking_lot::{Mutex, MutexGuard};
 use serde::{Deserialize, Serialize};
 
 use crate::pod::DesiredPods;
@@ -124,7 +125,7 @@ impl AdmittedPods {
 
     fn lock(&self) -> MutexGuard<'_, State> {
         // Every statement under the lock leaves the state valid.
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 
     /// When each of them was admitted.

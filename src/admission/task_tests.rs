@@ -1,10 +1,10 @@
 //! The task, from what the sources say to what is told.
 
-use std::sync::Mutex;
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::{PodStatus, Taint};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use parking_lot::Mutex;
 use serde_json::json;
 use tokio_util::sync::DropGuard;
 
@@ -62,9 +62,7 @@ async fn room() -> Room {
         desired_pods: desired_in,
         rejected: refused_in,
         admitted,
-        events: Arc::new(move |pod, _, event| {
-            told.lock().unwrap().push(format!("{} {}", pod.name, event.reason))
-        }),
+        events: Arc::new(move |pod, _, event| told.lock().push(format!("{} {}", pod.name, event.reason))),
         clock: WallClock::system(),
     };
     let cancel = CancellationToken::new();
@@ -123,7 +121,7 @@ impl Room {
     }
 
     fn events(&self) -> Vec<String> {
-        self.events.lock().unwrap().clone()
+        self.events.lock().clone()
     }
 }
 

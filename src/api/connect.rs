@@ -4,7 +4,7 @@
 //! limit and TCP keep-alive.
 
 use std::num::NonZeroU32;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use http::header::{AUTHORIZATION, HeaderValue, USER_AGENT};
@@ -17,6 +17,7 @@ use hyper_util::rt::{TokioExecutor, TokioTimer};
 use kube::Client;
 use kube::client::{Body, ConfigExt};
 use kube::config::Config;
+use parking_lot::Mutex;
 use tower::limit::RateLimitLayer;
 use tower::timeout::TimeoutLayer;
 use tower::util::BoxCloneService;
@@ -113,7 +114,7 @@ impl Sender {
     /// The connections that serve this login; new ones if it has another certificate. What is under way on the old ones ends
     /// there.
     fn transport(&self, login: &Arc<Login>) -> Result<Transport, kube::Error> {
-        let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut current = self.current.lock();
         if let Some((known, transport)) = &*current
             && known.shares_connections(login)
         {

@@ -147,8 +147,9 @@ impl Tasks {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::{Arc, Mutex};
+    use std::sync::Arc;
 
+    use parking_lot::Mutex;
     use tokio::time::sleep;
 
     use super::*;
@@ -160,7 +161,7 @@ mod tests {
             tasks.spawn(*stage, name, |cancel| async move {
                 cancel.cancelled().await;
                 sleep(Duration::from_secs(seconds)).await;
-                ends.lock().unwrap().push(name);
+                ends.lock().push(name);
             });
         }
     }
@@ -180,10 +181,7 @@ mod tests {
         noting(&mut tasks, &ends, &all);
         cancel.cancel();
         assert!(tasks.run().await.is_ok());
-        assert_eq!(
-            *ends.lock().unwrap(),
-            ["pods", "pleg", "status manager", "store", "node status", "lease"]
-        );
+        assert_eq!(*ends.lock(), ["pods", "pleg", "status manager", "store", "node status", "lease"]);
     }
 
     #[tokio::test(start_paused = true)]
@@ -194,7 +192,7 @@ mod tests {
         noting(&mut tasks, &ends, &[(Stage::State, "store", 0), (Stage::Lease, "lease", 0)]);
         cancel.cancel();
         assert!(tasks.run().await.is_ok());
-        assert_eq!(*ends.lock().unwrap(), ["store", "lease"]);
+        assert_eq!(*ends.lock(), ["store", "lease"]);
     }
 
     #[tokio::test(start_paused = true)]
@@ -217,6 +215,6 @@ mod tests {
         tasks.spawn(Stage::Support, "broken", |_| async { panic!("on purpose") });
         let error = tasks.run().await.unwrap_err();
         assert!(error.to_string().contains("broken"), "{error}");
-        assert_eq!(*ends.lock().unwrap(), ["lease"]);
+        assert_eq!(*ends.lock(), ["lease"]);
     }
 }

@@ -2,9 +2,10 @@
 
 use std::collections::HashMap;
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::{Mutex, MutexGuard};
 use tokio::time::Instant;
 
 use super::Operation;
@@ -75,7 +76,7 @@ pub(super) struct UnderWay {
 impl Calls {
     fn lock(&self) -> MutexGuard<'_, State> {
         // Every statement under the lock leaves the list valid.
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 
     pub(super) fn begin(&self, operation: Operation, subject: CallSubject, patience: Duration) -> UnderWay {

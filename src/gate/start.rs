@@ -12,11 +12,12 @@
 //! to stop before, the other has not. So a start waits a moment for those of more important pods that are on their way.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
+use parking_lot::Mutex;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
@@ -131,7 +132,7 @@ pub struct PendingStart {
 
 impl Drop for PendingStart {
     fn drop(&mut self) {
-        if lock(&self.state).on_the_way.remove(&self.turn) {
+        if self.state.lock().on_the_way.remove(&self.turn) {
             admit_next(&self.state);
         }
     }
@@ -163,11 +164,6 @@ impl Permit {
     }
 }
 
-fn lock(state: &Mutex<State>) -> MutexGuard<'_, State> {
-    // Every statement under the lock leaves the state valid.
-    state.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 impl StartGate {
     /// A gate for `bound` starts at once; at least one.
     pub fn new(bound: usize) -> Self {
@@ -188,12 +184,12 @@ impl StartGate {
 
     /// How many starts wait.
     pub(super) fn waiting(&self) -> u64 {
-        lock(&self.state).line.len() as u64
+        self.state.lock().line.len() as u64
     }
 
     /// A pod will come here: starts of less important pods wait for it, 2 s at most.
     pub fn expect(&self, turn: StartPriority) -> PendingStart {
-        lock(&self.state).on_the_way.insert(turn.clone());
+        self.state.lock().on_the_way.insert(turn.clone());
         PendingStart { turn, state: self.state.clone() }
     }
 
@@ -203,7 +199,7 @@ impl StartGate {
         let (admit, mut admitted) = oneshot::channel();
         let (rank, since) = (turn.rank, Instant::now());
         {
-            let mut state = lock(&self.state);
+            let mut state = self.state.lock();
             state.on_the_way.remove(&turn);
             state.arrivals += 1;
             let arrival = state.arrivals;
@@ -218,12 +214,12 @@ impl StartGate {
                 }
                 // Unreachable: the line lives as long as this gate. A permit beyond the bound is the harmless answer.
                 Ok(Err(_)) => {
-                    let mut state = lock(&self.state);
+                    let mut state = self.state.lock();
                     state.free = state.free.saturating_sub(1);
                     return Permit { state: Some(self.state.clone()) };
                 }
                 Err(_) => {
-                    lock(&self.state).give_up(rank);
+                    self.state.lock().give_up(rank);
                     admit_next(&self.state);
                 }
             }
@@ -234,11 +230,11 @@ impl StartGate {
 /// Gives the free places to those first in line.
 fn admit_next(state: &Arc<Mutex<State>>) {
     loop {
-        let Some(admit) = lock(state).next() else { return };
+        let Some(admit) = state.lock().next() else { return };
         if let Err(mut refused) = admit.send(Permit { state: Some(state.clone()) }) {
             // The waiter left the line: its place goes to the next one, here and not by being dropped.
             refused.state = None;
-            lock(state).free += 1;
+            state.lock().free += 1;
         }
     }
 }
@@ -246,7 +242,7 @@ fn admit_next(state: &Arc<Mutex<State>>) {
 impl Drop for Permit {
     fn drop(&mut self) {
         let Some(state) = self.state.take() else { return };
-        lock(&state).free += 1;
+        state.lock().free += 1;
         admit_next(&state);
     }
 }
@@ -278,7 +274,7 @@ mod tests {
             async move {
                 for call in ["sandbox", "container"] {
                     let starting = async {
-                        order.lock().unwrap().push(format!("{uid} {call}"));
+                        order.lock().push(format!("{uid} {call}"));
                         tokio::time::sleep(Duration::from_millis(1)).await;
                     };
                     gate.enter(turn.clone()).await.during(starting).await;
@@ -288,7 +284,7 @@ mod tests {
         futures::future::join_all(pods).await;
         // The second has entered before the first can ask again; the third waits for both.
         let calls = ["a sandbox", "b sandbox", "a container", "b container", "c sandbox", "c container"];
-        assert_eq!(*order.lock().unwrap(), calls);
+        assert_eq!(*order.lock(), calls);
     }
 
     fn of_priority(priority: i32) -> StartPriority {
@@ -309,12 +305,12 @@ mod tests {
             let expected = gate.expect(turn.clone());
             async move {
                 tokio::time::sleep(Duration::from_millis(u64::from(priority.unsigned_abs()))).await;
-                gate.enter(turn).await.during(async { order.lock().unwrap().push(priority) }).await;
+                gate.enter(turn).await.during(async { order.lock().push(priority) }).await;
                 drop(expected);
             }
         });
         futures::future::join_all(starts).await;
-        assert_eq!(*order.lock().unwrap(), [900, 7, 5, 3, 0]);
+        assert_eq!(*order.lock(), [900, 7, 5, 3, 0]);
     }
 
     #[tokio::test(start_paused = true)]
@@ -401,7 +397,7 @@ mod tests {
         }
         answer.send("late").unwrap();
         assert_eq!(hanging.await, Ok("late"));
-        assert_eq!(lock(&gate.state).free, 1);
+        assert_eq!(gate.state.lock().free, 1);
     }
 
     #[tokio::test]
@@ -421,7 +417,7 @@ mod tests {
         assert!(waiter.as_mut().now_or_never().is_none());
         drop(held);
         drop(waiter);
-        assert_eq!(lock(&gate.state).free, 1);
+        assert_eq!(gate.state.lock().free, 1);
         assert!(gate.enter(at(0)).now_or_never().is_some());
     }
 
@@ -429,7 +425,7 @@ mod tests {
     async fn failing(gate: &StartGate, turn: StartPriority, hold: Duration, tried: &Mutex<Vec<Instant>>) {
         for failures in 0.. {
             gate.enter(turn.clone().after(failures)).await.during(sleep(hold)).await;
-            tried.lock().unwrap().push(Instant::now());
+            tried.lock().push(Instant::now());
             sleep(Duration::from_secs(10)).await;
         }
     }
@@ -487,7 +483,7 @@ mod tests {
         let stream = join_all((0..300).map(async |pod| {
             sleep(Duration::from_millis(500) * u32::try_from(pod).unwrap()).await;
             gate.enter(nth(pod, 0, 0)).await.during(sleep(Duration::from_secs(1))).await;
-            order.lock().unwrap().push(pod);
+            order.lock().push(pod);
         }));
         let failed = async {
             sleep(Duration::from_secs(1)).await;
@@ -498,7 +494,7 @@ mod tests {
             }
         };
         tokio::join!(stream, failed);
-        assert!(order.lock().unwrap().is_sorted(), "the others kept their order");
+        assert!(order.lock().is_sorted(), "the others kept their order");
     }
 
     proptest! {
@@ -532,7 +528,7 @@ mod tests {
                 let hour = async {
                     let end = start + Duration::from_secs(3600);
                     while Instant::now() < end {
-                        assert!(lock(&gate.state).free <= bound);
+                        assert!(gate.state.lock().free <= bound);
                         sleep(Duration::from_secs(7)).await;
                     }
                 };
@@ -545,7 +541,7 @@ mod tests {
                 // A call that hangs is over only after its time, and its pod waits ten seconds and for its turn.
                 let longest = Duration::from_secs(40 + 10) + AGED + PATIENCE * u32::try_from(4 * bad.len() + good.len()).unwrap();
                 for tried in &tried {
-                    let last = tried.lock().unwrap().last().copied().unwrap_or(start);
+                    let last = tried.lock().last().copied().unwrap_or(start);
                     assert!(start + Duration::from_secs(3600) <= last + longest, "{:?}", last - start);
                 }
             });

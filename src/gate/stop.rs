@@ -8,10 +8,11 @@
 
 use std::collections::BTreeMap;
 use std::num::NonZeroUsize;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::thread::available_parallelism;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -77,11 +78,6 @@ pub struct PendingStop {
     place: Option<Place>,
 }
 
-fn lock(state: &Mutex<State>) -> MutexGuard<'_, State> {
-    // Every statement under the lock leaves the state valid.
-    state.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 impl Default for StopGate {
     /// Two places for each CPU of the host, at least four.
     fn default() -> Self {
@@ -103,7 +99,7 @@ impl StopGate {
 
     /// How many stops wait.
     pub(super) fn waiting(&self) -> u64 {
-        lock(&self.state).line.len() as u64
+        self.state.lock().line.len() as u64
     }
 
     /// Begins the stop of a pod. `urgency` may be raised at any time, also while the pod waits.
@@ -114,7 +110,7 @@ impl StopGate {
     fn join(&self, phase: StopPhase, rank: Rank) -> oneshot::Receiver<Place> {
         let (admit, admitted) = oneshot::channel();
         {
-            let mut state = lock(&self.state);
+            let mut state = self.state.lock();
             state.arrivals += 1;
             let turn = (phase, rank, state.arrivals);
             state.line.insert(turn, admit);
@@ -128,7 +124,7 @@ impl StopGate {
 fn admit_next(state: &Arc<Mutex<State>>) {
     loop {
         let admit = {
-            let mut state = lock(state);
+            let mut state = state.lock();
             if state.free == 0 {
                 return;
             }
@@ -139,7 +135,7 @@ fn admit_next(state: &Arc<Mutex<State>>) {
         if let Err(mut refused) = admit.send(Place { state: Some(state.clone()) }) {
             // The waiter left the line: its place goes to the next one, here and not by being dropped.
             refused.state = None;
-            lock(state).free += 1;
+            state.lock().free += 1;
         }
     }
 }
@@ -147,7 +143,7 @@ fn admit_next(state: &Arc<Mutex<State>>) {
 impl Drop for Place {
     fn drop(&mut self) {
         let Some(state) = self.state.take() else { return };
-        lock(&state).free += 1;
+        state.lock().free += 1;
         admit_next(&state);
     }
 }
@@ -195,9 +191,8 @@ impl PendingStop {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Mutex as Notes;
-
     use futures::future::join_all;
+    use parking_lot::Mutex as Notes;
     use proptest::prelude::*;
     use tokio::time::sleep;
 
@@ -216,10 +211,10 @@ mod tests {
             let mut stopping = ordinary(&gate);
             stopping.containers(call()).await;
             stopping.sandboxes(call()).await;
-            order.lock().unwrap().push((pod, start.elapsed().as_millis()));
+            order.lock().push((pod, start.elapsed().as_millis()));
         }))
         .await;
-        assert_eq!(*order.lock().unwrap(), [(0, 200), (1, 200), (2, 400), (3, 400)]);
+        assert_eq!(*order.lock(), [(0, 200), (1, 200), (2, 400), (3, 400)]);
     }
 
     #[tokio::test(start_paused = true)]
@@ -246,15 +241,15 @@ mod tests {
         join_all((0..4).map(async |pod| {
             let mut stopping = ordinary(&gate);
             let slow = async {
-                order.lock().unwrap().push(format!("{pod} begins"));
+                order.lock().push(format!("{pod} begins"));
                 sleep(CONTAINERS + Duration::from_millis(10)).await;
             };
             stopping.containers(slow).await;
-            stopping.sandboxes(async { order.lock().unwrap().push(format!("{pod} ends")) }).await;
+            stopping.sandboxes(async { order.lock().push(format!("{pod} ends")) }).await;
         }))
         .await;
         let steps = ["0 begins", "1 begins", "0 ends", "2 begins", "1 ends", "3 begins", "2 ends", "3 ends"];
-        assert_eq!(*order.lock().unwrap(), steps);
+        assert_eq!(*order.lock(), steps);
     }
 
     #[tokio::test(start_paused = true)]
@@ -277,11 +272,11 @@ mod tests {
         join_all([1, 0, 7, 2_000_000_000, 7].into_iter().enumerate().map(async |(pod, priority)| {
             let mut stopping = gate.begin(Rank::of_priority(priority), Urgency::default());
             stopping.containers(sleep(Duration::from_millis(1))).await;
-            order.lock().unwrap().push(pod);
+            order.lock().push(pod);
         }))
         .await;
         // The first has its place before the others come.
-        assert_eq!(*order.lock().unwrap(), [0, 3, 2, 4, 1]);
+        assert_eq!(*order.lock(), [0, 3, 2, 4, 1]);
     }
 
     #[tokio::test(start_paused = true)]
@@ -314,7 +309,7 @@ mod tests {
             assert_eq!(at, Duration::from_millis(1001));
         };
         tokio::join!(busy, needed, needed_later);
-        assert_eq!(lock(&gate.state).free, 1);
+        assert_eq!(gate.state.lock().free, 1);
     }
 
     /// One stop: when it begins, its priority, how long its containers and its sandboxes take, and when it is given up.
@@ -353,7 +348,7 @@ mod tests {
                         Some(after) => _ = tokio::time::timeout(Duration::from_millis(*after), stop).await,
                     }
                 })).await;
-                let state = lock(&gate.state);
+                let state = gate.state.lock();
                 assert_eq!(state.free, places);
             });
         }

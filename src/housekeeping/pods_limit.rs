@@ -1,7 +1,9 @@
 //! Keeps all pods together within what is not reserved, and tells of it as an event of the node. Does not know how much
 //! that is.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
+
+use parking_lot::Mutex;
 
 use crate::cgroup::Cgroups;
 use crate::node::{NodeEvent, NodeEvents};
@@ -28,7 +30,7 @@ impl PodsLimit {
             Ok(true) => Ok(()),
             Err(error) => Err(error_chain(&error).to_string()),
         };
-        let is_news = self.said.lock().unwrap_or_else(PoisonError::into_inner).see(limited.clone());
+        let is_news = self.said.lock().see(limited.clone());
         match limited {
             _ if !is_news => {}
             Ok(()) => (self.events)(NodeEvent::allocatable_enforced()),
@@ -89,7 +91,7 @@ mod tests {
         let told = Arc::new(Mutex::new(Vec::new()));
         let events: NodeEvents = {
             let told = told.clone();
-            Arc::new(move |event: NodeEvent| told.lock().unwrap().push(event.reason))
+            Arc::new(move |event: NodeEvent| told.lock().push(event.reason))
         };
         let limit = PodsLimit::new(cgroups(dir.path()), events);
         let memory = dir.path().join("cgroup/kubepods/memory.max");
@@ -97,12 +99,12 @@ mod tests {
         fs::create_dir(&memory).unwrap();
         limit.apply();
         limit.apply();
-        assert_eq!(*told.lock().unwrap(), ["FailedNodeAllocatableEnforcement"]);
+        assert_eq!(*told.lock(), ["FailedNodeAllocatableEnforcement"]);
         fs::remove_dir(&memory).unwrap();
         fs::write(&memory, "max").unwrap();
         limit.apply();
         limit.apply();
-        assert_eq!(*told.lock().unwrap(), ["FailedNodeAllocatableEnforcement", "NodeAllocatableEnforced"]);
+        assert_eq!(*told.lock(), ["FailedNodeAllocatableEnforcement", "NodeAllocatableEnforced"]);
         assert_eq!(fs::read_to_string(&memory).unwrap(), (1_u64 << 30).to_string());
     }
 }

@@ -1,12 +1,13 @@
 //! The room's handle: makes sure that an image is there before a container is made of it.
 
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use super::backoff::{Now, PullBackoffs};
-use super::puller::{PullError, Puller, lock};
+use super::puller::{PullError, Puller};
 use super::{ImageError, PullLimits, PullPolicy, PullUnderWay, with_default_tag};
 use crate::cri::wire::PodSandboxConfig;
 use crate::cri::{ImageInfo, ImageService};
@@ -126,7 +127,7 @@ impl Images {
         report: &(dyn Fn(PodEvent) + Send + Sync),
     ) -> Result<EnsuredImage, ImageError> {
         let asked = Instant::now();
-        if let Some(error) = lock(&self.inner.backoffs).in_force(&pod.uid, requested, asked) {
+        if let Some(error) = self.inner.backoffs.lock().in_force(&pod.uid, requested, asked) {
             report(PodEvent::normal("BackOff", format!("Back-off pulling image {}", go_quoted(requested))));
             return Err(error);
         }
@@ -158,7 +159,7 @@ impl Images {
 
     fn failed(&self, pod: &PodUid, requested: &str, message: String) {
         let now = Now { tokio: Instant::now(), wall: self.inner.clock.now() };
-        let mut backoffs = lock(&self.inner.backoffs);
+        let mut backoffs = self.inner.backoffs.lock();
         backoffs.failed(pod, requested, message, now.tokio);
         self.inner.store.put(Table::ImagePulls, pod.as_str(), &backoffs.stored(pod, now));
     }

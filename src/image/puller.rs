@@ -5,11 +5,12 @@
 
 use std::collections::HashMap;
 use std::num::NonZeroUsize;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures::FutureExt;
 use futures::future::{BoxFuture, Shared, WeakShared};
+use parking_lot::Mutex;
 use tokio::sync::Semaphore;
 use tokio::time::Instant;
 
@@ -93,7 +94,7 @@ impl Puller {
 
     /// The pulls under way, the oldest first.
     pub(super) fn under_way(&self) -> Vec<PullUnderWay> {
-        let pulls = lock(&self.in_flight.pulls);
+        let pulls = self.in_flight.pulls.lock();
         let entries = pulls.by_image.iter().map(|(image, entry)| PullUnderWay {
             image: image.clone(),
             asked: entry.asked,
@@ -123,7 +124,7 @@ impl Puller {
             };
             let started = Instant::now();
             if let Some(throttle) = throttle
-                && !lock(&throttle).try_take(started)
+                && !throttle.lock().try_take(started)
             {
                 return Err(PullError::Throttled);
             }
@@ -175,7 +176,7 @@ impl InFlight {
         image: &str,
         start: impl FnOnce(Ticket) -> BoxFuture<'static, Result<Pulled, PullError>>,
     ) -> SharedPull {
-        let mut pulls = lock(&self.pulls);
+        let mut pulls = self.pulls.lock();
         if let Some(pull) = pulls.by_image.get(image).and_then(|entry| entry.pull.upgrade()) {
             return pull;
         }
@@ -200,7 +201,7 @@ struct Ticket {
 impl Ticket {
     /// The pull's turn has come.
     fn started(&self, at: Instant) {
-        let mut pulls = lock(&self.in_flight.pulls);
+        let mut pulls = self.in_flight.pulls.lock();
         if let Some(entry) = pulls.by_image.get_mut(&self.image).filter(|entry| entry.ticket == self.number) {
             entry.started = Some(at);
         }
@@ -209,15 +210,10 @@ impl Ticket {
 
 impl Drop for Ticket {
     fn drop(&mut self) {
-        let mut pulls = lock(&self.in_flight.pulls);
+        let mut pulls = self.in_flight.pulls.lock();
         // A pull that was dropped may have a successor of the same name by now.
         if pulls.by_image.get(&self.image).is_some_and(|entry| entry.ticket == self.number) {
             pulls.by_image.remove(&self.image);
         }
     }
-}
-
-/// What the locks here guard is whole between any two statements, so a panic elsewhere does not spoil it.
-pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -2,10 +2,11 @@
 
 use std::collections::{HashMap, HashSet};
 use std::num::NonZeroUsize;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use parking_lot::Mutex;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, advance, sleep};
 
@@ -37,7 +38,7 @@ struct Running<'a>(&'a Registry);
 
 impl Drop for Running<'_> {
     fn drop(&mut self) {
-        self.0.state.lock().unwrap().running -= 1;
+        self.0.state.lock().running -= 1;
     }
 }
 
@@ -48,7 +49,7 @@ fn failed(operation: Operation, message: &str) -> CriError {
 #[async_trait]
 impl ImageService for Registry {
     async fn image_status(&self, image: &str) -> Result<Option<ImageInfo>, CriError> {
-        let state = self.state.lock().unwrap();
+        let state = self.state.lock();
         if state.inspection_fails {
             return Err(failed(Operation::ImageStatus, "disk on fire"));
         }
@@ -66,14 +67,14 @@ impl ImageService for Registry {
         _sandbox: Option<PodSandboxConfig>,
     ) -> Result<String, CriError> {
         {
-            let mut state = self.state.lock().unwrap();
+            let mut state = self.state.lock();
             state.pulls.push(image.to_owned());
             state.running += 1;
             state.most_running = state.most_running.max(state.running);
         }
         let _running = Running(self);
         sleep(Duration::from_secs(1)).await;
-        let mut state = self.state.lock().unwrap();
+        let mut state = self.state.lock();
         match state.broken.get(image) {
             Some(message) => Err(failed(Operation::PullImage, message)),
             None => {
@@ -104,17 +105,17 @@ impl Bench {
     }
 
     fn broken(self, image: &str, message: &str) -> Self {
-        self.registry.state.lock().unwrap().broken.insert(image.to_owned(), message.to_owned());
+        self.registry.state.lock().broken.insert(image.to_owned(), message.to_owned());
         self
     }
 
     fn present(self, image: &str) -> Self {
-        self.registry.state.lock().unwrap().present.insert(image.to_owned());
+        self.registry.state.lock().present.insert(image.to_owned());
         self
     }
 
     fn pulls(&self) -> Vec<String> {
-        self.registry.state.lock().unwrap().pulls.clone()
+        self.registry.state.lock().pulls.clone()
     }
 
     /// What a pod's container does, as a future that can be spawned.
@@ -129,13 +130,13 @@ impl Bench {
         async move {
             let request =
                 ImageRequest { pod: &pod, image: &image, policy, sandbox: PodSandboxConfig::default() };
-            images.ensure(request, &|event| events.lock().unwrap().push(event)).await
+            images.ensure(request, &|event| events.lock().push(event)).await
         }
     }
 
     /// The events since the last call, as `type reason message`.
     fn events(&self) -> Vec<String> {
-        let events = std::mem::take(&mut *self.events.lock().unwrap());
+        let events = std::mem::take(&mut *self.events.lock());
         events.into_iter().map(|e| format!("{} {} {}", e.kind.as_str(), e.reason, e.message)).collect()
     }
 }
@@ -191,14 +192,14 @@ async fn a_name_that_makes_no_sense_and_a_failed_inspection_are_told_apart() {
     assert_eq!(error.to_string(), message);
     assert_eq!(bench.events(), [format!("Warning InspectFailed {message}")]);
 
-    bench.registry.state.lock().unwrap().inspection_fails = true;
+    bench.registry.state.lock().inspection_fails = true;
     let error = bench.ensure("p", "a", PullPolicy::IfNotPresent).await.unwrap_err();
     assert_eq!(error.reason(), "ImageInspectError");
     assert_eq!(bench.events(), ["Warning InspectFailed Failed to inspect image \"a\": disk on fire"]);
     // Present after the pull, but not to be seen: no failure of the registry, so no back-off.
     let error = bench.ensure("p", "a", PullPolicy::Always).await.unwrap_err();
     assert_eq!(error.reason(), "ImageInspectError");
-    bench.registry.state.lock().unwrap().inspection_fails = false;
+    bench.registry.state.lock().inspection_fails = false;
     assert!(bench.ensure("p", "a", PullPolicy::Always).await.is_ok());
 }
 
@@ -273,7 +274,7 @@ async fn ten_at_once(limits: PullLimits) -> (usize, u64) {
         pods.spawn(bench.ensure(&format!("p{n}"), &format!("img{n}"), PullPolicy::Always));
     }
     assert!(pods.join_all().await.iter().all(Result::is_ok));
-    let most_running = bench.registry.state.lock().unwrap().most_running;
+    let most_running = bench.registry.state.lock().most_running;
     (most_running, started.elapsed().as_secs())
 }
 
@@ -354,11 +355,11 @@ async fn a_pull_nobody_waits_for_ends_and_gives_its_turn_back() {
         let mut pod = JoinSet::new();
         pod.spawn(bench.ensure("p", "busybox", PullPolicy::Always));
         sleep(Duration::from_millis(300)).await;
-        assert_eq!(bench.registry.state.lock().unwrap().running, 1);
+        assert_eq!(bench.registry.state.lock().running, 1);
         pod.shutdown().await;
-        assert_eq!(bench.registry.state.lock().unwrap().running, 0);
+        assert_eq!(bench.registry.state.lock().running, 0);
     }
     assert!(bench.ensure("q", "busybox", PullPolicy::Always).await.is_ok());
     assert_eq!(bench.pulls().len(), 3);
-    assert!(bench.events.lock().unwrap().iter().all(|e| e.kind == EventKind::Normal));
+    assert!(bench.events.lock().iter().all(|e| e.kind == EventKind::Normal));
 }

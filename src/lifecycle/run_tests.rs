@@ -1,9 +1,10 @@
 //! Pods that start, crash and end on a whole node in memory: which calls are made, when, and what is told.
 
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use parking_lot::Mutex;
 use tokio::time::{Instant, sleep};
 
 use super::testing::{Node, STARTS, pod, pod_with, seen_at};
@@ -191,7 +192,7 @@ impl PodSyncer for Recorder {
             Work::Finish { content: Content::Remove, .. } => Some("removed"),
             Work::Reap { .. } => Some("reaped"),
         };
-        self.ends.lock().unwrap().extend(end);
+        self.ends.lock().extend(end);
         Outcome::Done { due: None }
     }
 }
@@ -204,8 +205,8 @@ async fn a_pod_that_its_source_names_no_more_is_removed_without_waiting_for_hous
     node.want([pod("web", "u1", &["c"])]);
     node.until("it runs", SECOND, |n| n.running("u1").len() == 1).await;
     node.want([]);
-    node.until("it ends", 5 * SECOND, |_| !ends.lock().unwrap().is_empty()).await;
-    assert_eq!(ends.lock().unwrap()[0], "removed");
+    node.until("it ends", 5 * SECOND, |_| !ends.lock().is_empty()).await;
+    assert_eq!(ends.lock()[0], "removed");
 }
 
 #[tokio::test(start_paused = true)]

@@ -1,11 +1,12 @@
 //! A disk that hangs: the sweep waits for it, the pods do not. A whole node in memory, in paused time.
 
 use std::collections::HashSet;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
 use k8s_openapi::api::core::v1::Pod;
+use parking_lot::Mutex;
 use tokio::sync::watch;
 use tokio::time::sleep;
 
@@ -55,7 +56,7 @@ impl Janitor for OnBadDisk {
     }
 
     async fn share(&self, active: Vec<Arc<Pod>>) {
-        self.shared.lock().unwrap().push(active.len());
+        self.shared.lock().push(active.len());
         self.while_not(Hangs::Sharing).await;
         self.janitor.share(active).await;
     }
@@ -81,10 +82,10 @@ async fn what_pods_share_follows_them_while_a_source_cannot_be_read() {
     });
     node.tell(false, [pod("web", "u1", &["c"]), pod("db", "u2", &["c"])]);
     sleep(5 * MINUTE).await;
-    assert_eq!(*shared.lock().unwrap(), [2], "once, for nothing else changed");
+    assert_eq!(*shared.lock(), [2], "once, for nothing else changed");
     node.tell(true, [pod("web", "u1", &["c"])]);
     sleep(MINUTE).await;
-    assert_eq!(shared.lock().unwrap().last(), Some(&1));
+    assert_eq!(shared.lock().last(), Some(&1));
 }
 
 #[tokio::test(start_paused = true)]

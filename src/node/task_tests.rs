@@ -1,10 +1,11 @@
 //! The status task against an API server that goes wrong, in paused time.
 
 use std::net::IpAddr;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::{Node, NodeCondition};
+use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep, timeout};
@@ -62,7 +63,7 @@ impl Bed {
         let node = sight.subscribe();
         let events = Arc::new(Mutex::new(Vec::new()));
         let sink = events.clone();
-        let tell = Arc::new(move |event| sink.lock().unwrap().push(event));
+        let tell = Arc::new(move |event| sink.lock().push(event));
         let settings = Arc::new(settings);
         let task = StatusTask::new(api.client(), settings.clone(), inputs, tell, clock.clone(), sight);
         let lease = LeaseTask::new(api.client(), settings, node.clone(), clock.clone());
@@ -149,7 +150,7 @@ impl Bed {
     }
 
     fn reasons(&self) -> Vec<&'static str> {
-        self.events.lock().unwrap().iter().map(|event| event.reason).collect()
+        self.events.lock().iter().map(|event| event.reason).collect()
     }
 
     fn patches(&self) -> usize {

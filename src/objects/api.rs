@@ -4,7 +4,7 @@
 use std::collections::{HashMap, VecDeque};
 use std::fmt::Debug;
 use std::ops::ControlFlow;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -14,6 +14,7 @@ use kube::api::PostParams;
 use kube::core::NamespaceResourceScope;
 use kube::runtime::watcher::{Config, Event};
 use kube::{Api, Client, Resource};
+use parking_lot::Mutex;
 use serde::de::DeserializeOwned;
 use tokio::sync::{Notify, watch};
 use tokio::task::{Id, JoinSet};
@@ -97,7 +98,7 @@ impl ObjectSource for ApiObjects {
 
 impl Shared {
     fn with<T>(&self, work: impl FnOnce(&mut Inner) -> T) -> T {
-        work(&mut self.inner.lock().unwrap_or_else(PoisonError::into_inner))
+        work(&mut self.inner.lock())
     }
 
     /// The next object to be watched. Cancel-safe: it is taken only when it is returned.

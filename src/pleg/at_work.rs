@@ -3,7 +3,9 @@
 //! lookups while pods start. The relist each second still sees such pods.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
+
+use parking_lot::{Mutex, MutexGuard};
 
 use super::hints::Hints;
 use crate::types::{PodRef, PodUid};
@@ -25,7 +27,7 @@ pub struct AtWork {
 impl Working {
     fn lock(&self) -> MutexGuard<'_, BTreeMap<PodUid, usize>> {
         // Every statement under the lock leaves the list valid.
-        self.pods.lock().unwrap_or_else(PoisonError::into_inner)
+        self.pods.lock()
     }
 
     /// Work on a pod begins.

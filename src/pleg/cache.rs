@@ -1,8 +1,9 @@
 //! The observed state of every pod, with waits for "newer than". Written by the relist only.
 
 use std::collections::{BTreeMap, HashSet};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
+use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
@@ -44,7 +45,7 @@ struct Waiter {
 impl Cache {
     fn lock(&self) -> MutexGuard<'_, State> {
         // The state is valid after every single statement below, so a panic elsewhere while holding it does no harm.
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 
     /// The pod as last observed; an empty status if the runtime has nothing of it, or was not asked yet.

@@ -1,8 +1,9 @@
 //! Requests to relist one pod now: conflated per pod. They say that something may have changed, never what.
 
 use std::collections::BTreeSet;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
+use parking_lot::Mutex;
 use tokio::sync::Notify;
 
 use crate::types::PodRef;
@@ -21,14 +22,14 @@ struct Inner {
 
 impl Hints {
     pub(super) fn push(&self, pod: PodRef) {
-        self.inner.pods.lock().unwrap_or_else(PoisonError::into_inner).insert(pod);
+        self.inner.pods.lock().insert(pod);
         self.inner.filled.notify_one();
     }
 
     /// All pods hinted at since the last call; waits for the first. Cancel-safe.
     pub(super) async fn next(&self) -> BTreeSet<PodRef> {
         loop {
-            let pods = std::mem::take(&mut *self.inner.pods.lock().unwrap_or_else(PoisonError::into_inner));
+            let pods = std::mem::take(&mut *self.inner.pods.lock());
             if !pods.is_empty() {
                 return pods;
             }

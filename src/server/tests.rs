@@ -4,12 +4,13 @@ use std::fs::{self, OpenOptions};
 use std::io::Write;
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
+use parking_lot::Mutex;
 use rand::SeedableRng;
 use rand::rngs::StdRng;
 use serde_json::json;
@@ -64,7 +65,7 @@ struct Arrived(Arc<Mutex<Option<u64>>>);
 #[async_trait]
 impl Arrivals for Arrived {
     async fn bytes_since(&self, _: Timestamp) -> Option<u64> {
-        *self.0.lock().unwrap()
+        *self.0.lock()
     }
 }
 
@@ -303,7 +304,7 @@ async fn a_pull_is_told_with_whom_it_is_for_and_what_has_arrived() {
     let activity = Activity::PullingImage { container: "c".to_owned(), image: "slow:1".to_owned() };
     bench.status_cache.begin(&pod, activity, Timestamp::now());
     let look = async {
-        *bench.arrived.lock().unwrap() = Some(1234);
+        *bench.arrived.lock() = Some(1234);
         let (_, pulls) = bench.get("/v1/pulls").await;
         for part in [
             "\"image\":\"slow:1\",\"pods\":[\"default/web-node1\"]",
@@ -313,7 +314,7 @@ async fn a_pull_is_told_with_whom_it_is_for_and_what_has_arrived() {
             assert!(pulls.contains(part), "{part} not in {pulls}");
         }
         // A runtime that does not tell.
-        *bench.arrived.lock().unwrap() = None;
+        *bench.arrived.lock() = None;
         let (_, pulls) = bench.get("/v1/pulls").await;
         assert!(pulls.contains("\"waitsForTurn\":true}]}"), "{pulls}");
     };

@@ -2,10 +2,11 @@
 //! read by whoever shows pods.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Pod, PodStatus};
+use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::watch;
 
 use super::LifecycleSummary;
@@ -53,12 +54,12 @@ impl Default for StatusCache {
 impl StatusCache {
     fn lock(&self) -> MutexGuard<'_, HashMap<PodUid, PodStatusEntry>> {
         // Every statement under the lock leaves the map valid.
-        self.pods.lock().unwrap_or_else(PoisonError::into_inner)
+        self.pods.lock()
     }
 
     fn lock_doing(&self) -> MutexGuard<'_, HashMap<PodUid, Doing>> {
         // As above.
-        self.doing.lock().unwrap_or_else(PoisonError::into_inner)
+        self.doing.lock()
     }
 
     /// Tells of a pod.

@@ -1,11 +1,12 @@
 //! What was done about each pod, step by step, with how long each step took. In memory and bounded; decides nothing.
 
 use std::collections::{HashMap, HashSet, VecDeque};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
+use parking_lot::{Mutex, MutexGuard};
 use serde::{Deserialize, Serialize};
 
 use super::Activity;
@@ -123,7 +124,7 @@ pub struct Timeline {
 impl Timeline {
     fn lock(&self) -> MutexGuard<'_, State> {
         // Every statement under the lock leaves the state valid.
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 
     /// This node takes a pod. Told again and again; the first time counts.

@@ -3,8 +3,9 @@
 
 use std::collections::BTreeMap;
 use std::io;
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::Arc;
 
+use parking_lot::{Mutex, MutexGuard};
 use proptest::collection::{btree_map, vec};
 use proptest::prelude::*;
 use rand::rngs::StdRng;
@@ -57,7 +58,7 @@ impl Disk {
     }
 
     fn contents(&self) -> MutexGuard<'_, Contents> {
-        self.0.lock().unwrap()
+        self.0.lock()
     }
 
     fn steps(&self) -> Vec<Step> {

@@ -1,8 +1,9 @@
 //! The handle on the rows in memory. Every operation is short, and only one, which says so, waits for the disk.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::{Mutex, MutexGuard};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio::sync::{Notify, watch};
@@ -43,7 +44,7 @@ struct Shared {
 impl Store {
     pub(super) fn contents(&self) -> MutexGuard<'_, Contents> {
         // Every statement under the lock leaves the rows valid.
-        self.shared.contents.lock().unwrap_or_else(PoisonError::into_inner)
+        self.shared.contents.lock()
     }
 
     pub(super) fn write_metrics(&self) -> &WriteMetrics {

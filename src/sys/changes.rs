@@ -3,10 +3,10 @@
 
 use std::collections::HashSet;
 use std::path::PathBuf;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use notify::event::{CreateKind, ModifyKind, RenameMode};
 use notify::{Event, EventKind};
+use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::Notify;
 
 /// How far the changes at a watched path have come.
@@ -36,7 +36,7 @@ struct State {
 impl Changes {
     fn lock(&self) -> MutexGuard<'_, State> {
         // Every statement under the lock leaves the state valid.
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 
     /// Waits until something changed since this last returned. Cancel-safe: a change is taken only when this returns.

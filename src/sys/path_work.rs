@@ -6,10 +6,11 @@ use std::any::Any;
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 use std::{io, thread};
 
+use parking_lot::Mutex;
 use tokio::sync::{OwnedMutexGuard, OwnedSemaphorePermit, Semaphore, oneshot};
 use tokio::time::{Instant, timeout_at};
 
@@ -97,7 +98,7 @@ struct Held {
 
 impl Drop for Held {
     fn drop(&mut self) {
-        *lock(&self.unit.since) = None;
+        *self.unit.since.lock() = None;
     }
 }
 
@@ -148,7 +149,7 @@ impl PathWork {
         let Ok(Ok(place)) = place else {
             return Err(PathError::Busy { path: path.to_owned(), stuck: self.under_way() });
         };
-        *lock(&unit.since) = Some(Instant::now());
+        *unit.since.lock() = Some(Instant::now());
         let held = Held { unit, _place: place, _turn: turn };
         let (reply, answer) = oneshot::channel::<Result<T, Box<dyn Any + Send>>>();
         let on_thread = move || {
@@ -167,15 +168,15 @@ impl PathWork {
     }
 
     fn unit(&self, name: PathBuf) -> Arc<Unit> {
-        let mut units = lock(&self.units);
+        let mut units = self.units.lock();
         // Those that nobody is at, nor waits for.
         units.retain(|_, unit| Arc::strong_count(unit) > 1);
         units.entry(name).or_default().clone()
     }
 
     fn under_way(&self) -> Vec<PathBuf> {
-        let units = lock(&self.units);
-        let busy = units.iter().filter(|(_, unit)| lock(&unit.since).is_some());
+        let units = self.units.lock();
+        let busy = units.iter().filter(|(_, unit)| unit.since.lock().is_some());
         busy.map(|(name, _)| name.clone()).collect()
     }
 }
@@ -183,13 +184,8 @@ impl PathWork {
 impl Unit {
     /// Whether a thread has been at it for longer than anybody waits.
     fn is_stuck(&self, patience: Duration) -> bool {
-        lock(&self.since).is_some_and(|since| since.elapsed() >= patience)
+        self.since.lock().is_some_and(|since| since.elapsed() >= patience)
     }
-}
-
-fn lock<T>(value: &Mutex<T>) -> MutexGuard<'_, T> {
-    // Every statement under the lock leaves the value valid.
-    value.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// What `path` hangs with: the remote filesystem it is on, as far as its name tells; else itself.
@@ -249,7 +245,7 @@ mod tests {
                 let (hang, begun) = (hang.clone(), begun.clone());
                 let work = move || {
                     begun.fetch_add(1, Ordering::SeqCst);
-                    let _ = lock(&hang).recv();
+                    let _ = hang.lock().recv();
                 };
                 let path = PathBuf::from(format!("/mnt/nfs/{pod}"));
                 let error = threads.run_on_thread(&path, &mounts(), work).await.unwrap_err();

@@ -138,7 +138,9 @@ where
 #[cfg(test)]
 mod tests {
     use std::io::Write;
-    use std::sync::{Arc, Mutex};
+    use std::sync::Arc;
+
+    use parking_lot::Mutex;
 
     use super::*;
 
@@ -147,7 +149,7 @@ mod tests {
 
     impl Write for Buffer {
         fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-            self.0.lock().unwrap().write(bytes)
+            self.0.lock().write(bytes)
         }
 
         fn flush(&mut self) -> io::Result<()> {
@@ -163,7 +165,7 @@ mod tests {
             let layer = lines(format, false, move || writer.clone());
             let filter = filter(verbosity, environment).unwrap();
             tracing::subscriber::with_default(subscriber(layer, filter), log);
-            let bytes = buffer.0.lock().unwrap().clone();
+            let bytes = buffer.0.lock().clone();
             String::from_utf8(bytes).unwrap()
         }
     }

@@ -3,8 +3,9 @@
 //! Names, labels and buckets are the stock kubelet's where it has such a metric; our own begin with `hostlet_`.
 
 use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
+use parking_lot::Mutex;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric, MetricEncoder};
 use prometheus_client::metrics::MetricType;
@@ -65,7 +66,7 @@ impl Metrics {
 
     fn with<T>(&self, work: impl FnOnce(&mut Registry) -> T) -> T {
         // A registration is one push onto a list: whatever happened under the lock, the list is valid.
-        work(&mut self.registry.lock().unwrap_or_else(PoisonError::into_inner))
+        work(&mut self.registry.lock())
     }
 }
 
@@ -120,11 +121,11 @@ mod tests {
         let waiting = Arc::new(Mutex::new(3));
         let read = waiting.clone();
         metrics.register_gauge("hostlet_waiting", "Things that wait", move || {
-            vec![(vec![("kind", "a \"quoted\" one".to_owned())], *read.lock().unwrap())]
+            vec![(vec![("kind", "a \"quoted\" one".to_owned())], *read.lock())]
         });
         metrics.register_counter("hostlet_made", "Things that were made", || vec![(Vec::new(), 5)]);
         counter.inc();
-        *waiting.lock().unwrap() = 4;
+        *waiting.lock() = 4;
         assert_eq!(
             metrics.encode(),
             "# HELP hostlet_things Things that happened.\n# TYPE hostlet_things counter\nhostlet_things_total 1\n\

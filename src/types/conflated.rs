@@ -1,8 +1,9 @@
 //! A queue of pods with news, conflated per pod: a slow reader costs memory per pod, and nothing is ever dropped.
 
 use std::collections::{HashMap, VecDeque};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
+use parking_lot::Mutex;
 use tokio::sync::Notify;
 
 use super::PodUid;
@@ -43,7 +44,7 @@ impl<V: Default> Conflated<V> {
     /// Adds news of a pod: `add` is given what is unread of it.
     pub fn push(&self, uid: &PodUid, add: impl FnOnce(&mut V)) {
         {
-            let mut queue = self.inner.queue.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut queue = self.inner.queue.lock();
             if !queue.news.contains_key(uid) {
                 queue.order.push_back(uid.clone());
             }
@@ -64,7 +65,7 @@ impl<V: Default> Conflated<V> {
 
     /// The next pod and its news, if there are any.
     pub fn take(&self) -> Option<(PodUid, V)> {
-        let mut queue = self.inner.queue.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut queue = self.inner.queue.lock();
         let uid = queue.order.pop_front()?;
         let news = queue.news.remove(&uid).unwrap_or_default();
         Some((uid, news))

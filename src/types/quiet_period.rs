@@ -1,8 +1,9 @@
 //! When the work that people wait for pauses, so that what nobody waits for is done then.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::{Mutex, MutexGuard};
 use tokio::time::Instant;
 
 /// How long nothing may have been noted for it to be a quiet period: longer than one step of a pod's start leaves between two.
@@ -17,7 +18,7 @@ pub struct QuietPeriod {
 impl QuietPeriod {
     fn lock(&self) -> MutexGuard<'_, Option<Instant>> {
         // Every statement under the lock leaves the value valid.
-        self.last.lock().unwrap_or_else(PoisonError::into_inner)
+        self.last.lock()
     }
 
     /// Work begins or ends. Work that takes long is not noted between: it waits itself, as a container's end within its

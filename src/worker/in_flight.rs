@@ -7,12 +7,13 @@
 use std::fmt;
 use std::panic::AssertUnwindSafe;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
 use futures::FutureExt;
 use futures::future::{BoxFuture, join_all};
+use parking_lot::Mutex;
 
 /// How long it goes on. A healthy runtime needs less, and the daemon gives its tasks more to end.
 const PATIENCE: Duration = Duration::from_secs(4);
@@ -37,7 +38,7 @@ impl InFlightCalls {
 
     /// Lets what is kept come to its end, within four seconds: after that it is taken back.
     pub(super) async fn finish(&self) {
-        let calls = std::mem::take(&mut *self.calls.lock().unwrap_or_else(PoisonError::into_inner));
+        let calls = std::mem::take(&mut *self.calls.lock());
         if !calls.is_empty() {
             let ended = tokio::time::timeout(PATIENCE, join_all(calls)).await;
             tracing::debug!(in_time = ended.is_ok(), "cancelled in the middle of a call to the runtime");
@@ -71,7 +72,7 @@ impl<T> Drop for InFlightCall<T> {
         if let Some(call) = self.call.take() {
             // Nobody is left to catch its panic: the worker would end with it.
             let call = AssertUnwindSafe(call).catch_unwind().map(drop).boxed();
-            self.in_flight.calls.lock().unwrap_or_else(PoisonError::into_inner).push(call);
+            self.in_flight.calls.lock().push(call);
         }
     }
 }
@@ -124,7 +125,7 @@ mod tests {
             panic!("on purpose")
         };
         let caught = AssertUnwindSafe(in_flight.keep::<()>(call)).catch_unwind().await;
-        assert!(caught.is_err() && in_flight.calls.lock().unwrap().is_empty());
+        assert!(caught.is_err() && in_flight.calls.lock().is_empty());
         let call = async {
             sleep(Duration::from_secs(2)).await;
             panic!("on purpose")

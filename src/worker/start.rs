@@ -1,9 +1,10 @@
 //! Starting a sandbox and a container, each through the gate.
 
 use std::net::IpAddr;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::{Container, Pod};
+use parking_lot::Mutex;
 
 use super::plan::Start;
 use super::syncer::WorkerContext;
@@ -271,11 +272,11 @@ impl WorkerContext {
                 let (container, image) = (container.name.clone(), image.clone());
                 self.begin(reference, Activity::PullingImage { container, image });
             }
-            let mut memory = told.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut memory = told.lock();
             self.event(reference, Some(&container.name), event, &mut memory);
         };
         let ensured = self.images.ensure(request, &report).await;
-        let memory = told.into_inner().unwrap_or_else(PoisonError::into_inner);
+        let memory = told.into_inner();
         ensured.map(|ensured| ensured.image).map_err(|error| {
             if let ImageError::BackOff { remaining, .. } = &error
                 && let Ok(at) = self.clock.now().checked_add(*remaining)

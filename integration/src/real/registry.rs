@@ -6,12 +6,13 @@ use std::io::{BufRead, BufReader, Write};
 use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::Arc;
 use std::sync::mpsc;
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread;
 
 use anyhow::{Context, Result, anyhow};
 use nix::sched::{CloneFlags, setns};
+use parking_lot::{Condvar, Mutex};
 
 use super::netns::Netns;
 use crate::shell::{lib, run};
@@ -73,15 +74,14 @@ impl SlowRegistry {
 
     /// Sends the rest.
     pub fn go_on(&self) {
-        *self.gate.is_open.lock().unwrap_or_else(PoisonError::into_inner) = true;
+        *self.gate.is_open.lock() = true;
         self.gate.opened.notify_all();
     }
 }
 
 impl Gate {
     fn pass(&self) {
-        let closed = self.is_open.lock().unwrap_or_else(PoisonError::into_inner);
-        drop(self.opened.wait_while(closed, |is_open| !*is_open).unwrap_or_else(PoisonError::into_inner));
+        self.opened.wait_while(&mut self.is_open.lock(), |is_open| !*is_open);
     }
 }
 

@@ -7,7 +7,7 @@
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
@@ -20,6 +20,7 @@ use hyper::{Request, Response};
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
+use parking_lot::{Mutex, MutexGuard};
 use tokio::net::{UnixListener, UnixStream};
 use tokio::runtime::Builder;
 use tokio::task::JoinSet;
@@ -74,7 +75,7 @@ impl Trap {
     }
 
     fn lock(&self) -> MutexGuard<'_, Spring> {
-        self.spring.lock().unwrap_or_else(PoisonError::into_inner)
+        self.spring.lock()
     }
 
     /// Has the daemon of this pid end at this moment, once.

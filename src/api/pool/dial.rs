@@ -1,12 +1,13 @@
 //! Making a connection, as far as HTTP/2 goes: its life signs, its end, and how many streams the server permits on it.
 
 use std::future::{Future, poll_fn};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use hyper::client::conn::http2::Builder;
 use hyper::rt::{Executor, Read, Write};
 use hyper_util::rt::{TokioExecutor, TokioTimer};
+use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use super::connection::Connection;
@@ -44,12 +45,12 @@ where
     // Driven below and asked above; both are short, and neither calls the other.
     let connection = Arc::new(Mutex::new(Box::pin(connection)));
     let asked = connection.clone();
-    lane.add(Connection::new(sender, move || locked(&asked).current_max_send_streams()));
+    lane.add(Connection::new(sender, move || asked.lock().current_max_send_streams()));
     let driven = lane.clone();
     driven.counts().opened();
     // Ends by itself, once nobody has its sender any more and its last stream has ended.
     TokioExecutor::new().execute(async move {
-        let ended = poll_fn(|context| locked(&connection).as_mut().poll(context)).await;
+        let ended = poll_fn(|context| connection.lock().as_mut().poll(context)).await;
         if let Err(error) = &ended {
             let error = crate::types::error_chain(error);
             tracing::debug!(error, "a connection to the API server was lost");
@@ -57,8 +58,4 @@ where
         driven.counts().closed(ended.is_err());
     });
     Ok(())
-}
-
-fn locked<T>(connection: &Mutex<T>) -> MutexGuard<'_, T> {
-    connection.lock().unwrap_or_else(PoisonError::into_inner)
 }

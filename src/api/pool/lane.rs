@@ -1,8 +1,9 @@
 //! The connections for one kind of use: which of them takes the next stream; and how many there are. Dials nothing itself.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use parking_lot::{Mutex, MutexGuard};
 use serde::{Deserialize, Serialize};
 
 use super::connection::{Connection, Place};
@@ -31,7 +32,7 @@ pub struct Connections(Arc<Mutex<Vec<Arc<Counts>>>>);
 impl Connections {
     /// What counts the connections of this purpose.
     fn of(&self, purpose: &'static str) -> Arc<Counts> {
-        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut all = self.0.lock();
         if let Some(known) = all.iter().find(|known| known.purpose == purpose) {
             return known.clone();
         }
@@ -42,7 +43,7 @@ impl Connections {
 
     /// The counts of each purpose.
     pub fn counts(&self) -> Vec<LaneCounts> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).iter().map(|counts| counts.now()).collect()
+        self.0.lock().iter().map(|counts| counts.now()).collect()
     }
 }
 
@@ -150,10 +151,10 @@ impl Lane {
     }
 
     fn connections(&self) -> MutexGuard<'_, Vec<Connection>> {
-        self.connections.lock().unwrap_or_else(PoisonError::into_inner)
+        self.connections.lock()
     }
 
     fn failure(&self) -> MutexGuard<'_, (u64, String)> {
-        self.failure.lock().unwrap_or_else(PoisonError::into_inner)
+        self.failure.lock()
     }
 }

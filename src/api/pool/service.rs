@@ -1,7 +1,7 @@
 //! The pool as a service of HTTP requests, and which lane each takes. A server that does not speak HTTP/2 is left to a client
 //! that makes a connection for each request.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -12,6 +12,7 @@ use hyper::rt::{Read, Write};
 use hyper_util::client::legacy::Client as HttpClient;
 use hyper_util::client::legacy::connect::{Connect, Connection as Connected};
 use kube::client::Body;
+use parking_lot::{Mutex, MutexGuard};
 use tokio::time::Instant;
 use tower::{BoxError, Service, ServiceExt};
 
@@ -184,7 +185,7 @@ impl<C: Connector> Inner<C> {
     }
 
     fn http1_since(&self) -> MutexGuard<'_, Option<Instant>> {
-        self.http1_since.lock().unwrap_or_else(PoisonError::into_inner)
+        self.http1_since.lock()
     }
 
     /// Makes a connection; whether it speaks HTTP/2.

@@ -1,7 +1,6 @@
 //! The log of calls, for tests that assert what was asked of the runtime, when, and how many at once.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
-
+use parking_lot::{Mutex, MutexGuard};
 use tokio::time::Instant;
 
 use super::super::Operation;
@@ -43,7 +42,7 @@ impl CallLog {
     }
 
     fn calls(&self) -> MutexGuard<'_, Vec<Call>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 }
 

@@ -1,8 +1,9 @@
 //! Scripted failures: which calls are slow, fail, hang, or take effect without saying so.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::Notify;
 
 use super::super::{CriError, Operation};
@@ -158,6 +159,6 @@ impl FaultPlan {
     }
 
     fn rules(&self) -> MutexGuard<'_, Vec<Rule>> {
-        self.rules.lock().unwrap_or_else(PoisonError::into_inner)
+        self.rules.lock()
     }
 }

@@ -1,11 +1,12 @@
 //! The handle: state behind a lock, and the way every call takes through the log and the fault plan.
 
 use std::pin::pin;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use jiff::Timestamp;
+use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio::task::yield_now;
 use tokio::time::{Instant, sleep, sleep_until};
@@ -95,7 +96,7 @@ impl FakeRuntime {
     /// Looks at or changes the world as it is now, and wakes those who wait if it changed.
     pub(super) fn with<T>(&self, act: impl FnOnce(&mut World, Instant) -> T) -> T {
         let (result, is_changed) = {
-            let mut world = self.inner.world.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut world = self.inner.world.lock();
             let before = world.revision();
             let now = Instant::now();
             world.settle(now);

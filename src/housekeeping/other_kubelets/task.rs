@@ -110,7 +110,9 @@ fn is_same(a: &Path, b: &Path) -> bool {
 #[cfg(test)]
 mod tests {
     use std::os::unix::fs::symlink;
-    use std::sync::{Arc, Mutex};
+    use std::sync::Arc;
+
+    use parking_lot::Mutex;
 
     use super::*;
 
@@ -142,7 +144,7 @@ mod tests {
             socket: path("run/ours.sock"),
             proc: path("proc"),
             told,
-            events: Arc::new(move |event| seen.lock().unwrap().push(event)),
+            events: Arc::new(move |event| seen.lock().push(event)),
         };
         let cancel = CancellationToken::new();
         let story = async {
@@ -158,7 +160,7 @@ mod tests {
             cancel.cancel();
         };
         tokio::join!(task.run(cancel.clone()), story);
-        let events: Vec<&str> = events.lock().unwrap().iter().map(|event| event.reason).collect();
+        let events: Vec<&str> = events.lock().iter().map(|event| event.reason).collect();
         assert_eq!(events, ["OtherKubeletOnRuntime"]);
     }
 }

@@ -2,12 +2,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{Cursor, Write};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use async_trait::async_trait;
 use bytes::Bytes;
 use flate2::Compression;
 use flate2::write::GzEncoder;
+use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tar::{EntryType, Header};
 use tokio_util::sync::CancellationToken;
@@ -131,7 +132,7 @@ struct MemoryWriter {
 
 impl MemoryStore {
     pub(super) fn look<T>(&self, look: impl FnOnce(&mut Memory) -> T) -> T {
-        look(&mut self.0.lock().unwrap())
+        look(&mut self.0.lock())
     }
 }
 

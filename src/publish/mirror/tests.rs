@@ -1,9 +1,10 @@
 //! Mirrors against an API server on which others delete and things go wrong.
 
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::{Node, Pod};
+use parking_lot::Mutex;
 use serde_json::json;
 use tokio::sync::watch;
 use tokio_util::sync::{CancellationToken, DropGuard};
@@ -41,7 +42,7 @@ impl Setup {
             api: seen,
             node: node_out,
             status_cache: status_cache.clone(),
-            events: Arc::new(move |_, _, event| heard.lock().unwrap().push(event.message.clone())),
+            events: Arc::new(move |_, _, event| heard.lock().push(event.message.clone())),
             clock: WallClock::system(),
         };
         let mirrors = Mirrors::new(api.client(), sources);
@@ -169,7 +170,7 @@ async fn a_mirror_that_cannot_be_made_is_told_with_the_reason() {
     setup.api.fail(ApiRule::always("POST", "/pods", refuse));
     setup.manifest(Some("h1"));
     setup.shown().await;
-    let told = setup.told.lock().unwrap().clone();
+    let told = setup.told.lock().clone();
     assert!(told[0].contains("Failed to create the mirror pod: "), "{told:?}");
     setup.api.heal();
     assert_eq!(setup.shown().await.len(), 1);
@@ -180,7 +181,7 @@ async fn a_mirror_that_cannot_be_made_is_told_with_the_reason() {
     setup.api.put(&format!("{PODS}/web-n1"), &serde_json::from_value::<Pod>(other).unwrap());
     setup.manifest(Some("h1"));
     tokio::time::sleep(Duration::from_secs(120)).await;
-    let told = setup.told.lock().unwrap().clone();
+    let told = setup.told.lock().clone();
     assert!(told[0].contains("no mirror of it"), "{told:?}");
 }
 

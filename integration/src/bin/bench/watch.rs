@@ -2,7 +2,7 @@
 //! measured. Works on containerd 1.6 and 2 alike, and past hostlet.
 
 use std::path::Path;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
@@ -10,6 +10,7 @@ use containerd_client::events as ctrd;
 use containerd_client::services::v1::SubscribeRequest;
 use containerd_client::services::v1::events_client::EventsClient;
 use jiff::Timestamp;
+use parking_lot::Mutex;
 use prost::Message;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
@@ -43,10 +44,6 @@ pub(crate) struct Watcher {
     _task: JoinSet<Result<()>>,
 }
 
-fn lock(seen: &Mutex<Vec<Event>>) -> MutexGuard<'_, Vec<Event>> {
-    seen.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 impl Watcher {
     /// Watches the containerd on `socket`. Events of the next few milliseconds may still be missed.
     pub(crate) async fn start(socket: &Path) -> Result<Self> {
@@ -64,7 +61,7 @@ impl Watcher {
                 let Some((id, what)) = envelope.event.and_then(|e| read(&e.type_url, &e.value)) else {
                     continue;
                 };
-                let mut seen = lock(&log);
+                let mut seen = log.lock();
                 seen.push(Event { at, wall, id, what });
                 count_in.send_replace(seen.len());
             }
@@ -75,12 +72,12 @@ impl Watcher {
 
     /// How many events there were so far: where a later look begins.
     pub(crate) fn mark(&self) -> usize {
-        lock(&self.seen).len()
+        self.seen.lock().len()
     }
 
     /// The events after `mark`.
     pub(crate) fn since(&self, mark: usize) -> Vec<Event> {
-        lock(&self.seen)[mark..].to_vec()
+        self.seen.lock()[mark..].to_vec()
     }
 
     /// Waits until the events after `mark` satisfy `found`, and returns what it found.
@@ -95,7 +92,7 @@ impl Watcher {
         let end = Instant::now() + timeout;
         loop {
             count.borrow_and_update();
-            if let Some(found) = found(&lock(&self.seen)[mark..]) {
+            if let Some(found) = found(&self.seen.lock()[mark..]) {
                 return Ok(found);
             }
             match tokio::time::timeout_at(end, count.changed()).await {

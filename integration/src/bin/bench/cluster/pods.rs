@@ -2,7 +2,7 @@
 //! needs: the harness shares its two cores with what it measures.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use anyhow::{Context, Result, bail};
 use futures::TryStreamExt;
@@ -10,6 +10,7 @@ use k8s_openapi::api::core::v1::Pod;
 use kube::api::{Api, ListParams, WatchEvent, WatchParams};
 use kube::core::{Request, Resource};
 use kube::{Client, core::metadata::ObjectMeta};
+use parking_lot::Mutex;
 use serde::Deserialize;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
@@ -54,10 +55,6 @@ pub(super) struct PodWatch {
     _task: JoinSet<Result<()>>,
 }
 
-fn lock(seen: &Mutex<HashMap<String, Times>>) -> MutexGuard<'_, HashMap<String, Times>> {
-    seen.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 impl PodWatch {
     /// Watches the pods of a namespace.
     pub(super) async fn start(client: Client, namespace: &str) -> Result<Self> {
@@ -86,7 +83,7 @@ impl PodWatch {
                         WatchEvent::Error(error) => bail!("the watch of pods: {error:?}"),
                     };
                     version = pod.metadata.resource_version.clone().context("a pod without a version")?;
-                    note(&mut lock(&log), &pod, gone, now);
+                    note(&mut log.lock(), &pod, gone, now);
                     changed.send_modify(|count| *count += 1);
                 }
             }
@@ -106,7 +103,7 @@ impl PodWatch {
         loop {
             changes.borrow_and_update();
             let times: Vec<Option<Instant>> = {
-                let seen = lock(&self.seen);
+                let seen = self.seen.lock();
                 pods.iter().map(|pod| seen.get(pod).and_then(part)).collect()
             };
             if let Some(times) = times.iter().copied().collect() {
