@@ -19,9 +19,9 @@ use super::sysctls::forbidden_sysctl;
 use super::victims::victims;
 use crate::pod::DesiredPods;
 use crate::pod::PodPhase;
-use crate::pod::StatusOverride;
 use crate::pod::validation::FieldError;
 use crate::pod::view::PodView;
+use crate::pod::{PodKill, StatusOverride};
 use crate::pod::{is_critical, pod_uid};
 use crate::source::SourceState;
 use crate::source::api::ApiState;
@@ -77,7 +77,7 @@ pub(super) struct Admitter {
     allowed_unsafe_sysctls: Vec<String>,
     rejected: HashMap<PodUid, RejectedPod>,
     /// Pods that were told to make room.
-    preempted: BTreeMap<PodUid, StatusOverride>,
+    preempted: BTreeMap<PodUid, PodKill>,
 }
 
 enum Verdict {
@@ -94,7 +94,7 @@ impl Admitter {
         Self { allowed_unsafe_sysctls, rejected: HashMap::new(), preempted: BTreeMap::new() }
     }
 
-    pub(super) fn admitter(&mut self, asked: &AdmissionInput<'_>) -> Judgement {
+    pub(super) fn review(&mut self, asked: &AdmissionInput<'_>) -> Judgement {
         let candidates = candidates(asked);
         let uids: HashSet<PodUid> = candidates.iter().map(|c| pod_uid(c.pod)).collect();
         self.rejected.retain(|uid, _| uids.contains(uid));
@@ -127,7 +127,7 @@ impl Admitter {
                 Verdict::Doubtful => drop(judgement.doubtful.insert(pod_uid(candidate.pod))),
             }
         }
-        judgement.desired_pods.ended = self.preempted.clone();
+        judgement.desired_pods.kills = self.preempted.clone();
         judgement
     }
 
@@ -251,13 +251,15 @@ fn is_active(pod: &Pod, ended: &HashSet<PodUid>) -> bool {
     !has_ended(pod) && !ended.contains(&pod_uid(pod))
 }
 
-fn preemption() -> StatusOverride {
-    StatusOverride {
+/// Preemption leaves a pod its own grace period, as upstream.
+fn preemption() -> PodKill {
+    let status = StatusOverride {
         phase: PodPhase::Failed.as_str(),
         reason: PREEMPTING.to_owned(),
         message: PREEMPTED.to_owned(),
         disruption: Some(DISRUPTION),
-    }
+    };
+    PodKill { status, grace_seconds: None, evict: true }
 }
 
 /// What a pod asks for that hostlet does not do, as one text.

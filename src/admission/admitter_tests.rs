@@ -62,7 +62,7 @@ impl World {
     /// Judges, and remembers who was admitted as the task does.
     fn admitter(&mut self) -> Judgement {
         self.judgements += 1;
-        let judgement = self.admitter.admitter(&AdmissionInput {
+        let judgement = self.admitter.review(&AdmissionInput {
             manifests: &self.manifests,
             api: &self.api,
             admitted: &self.admitted,
@@ -212,12 +212,12 @@ fn a_critical_pod_runs_once_others_have_made_room() {
     let judgement = world.admitter();
     assert!(judgement.is_waiting);
     assert_eq!(names(&judgement), ["small", "large"], "nothing starts before there is room");
-    let ended: Vec<_> = judgement.desired_pods.ended.iter().collect();
+    let ended: Vec<_> = judgement.desired_pods.kills.iter().collect();
     assert_eq!(ended.len(), 1);
-    assert_eq!((ended[0].0.as_str(), ended[0].1.reason.as_str()), ("large", "Preempting"));
+    assert_eq!((ended[0].0.as_str(), ended[0].1.status.reason.as_str()), ("large", "Preempting"));
     let again = world.admitter();
     assert_eq!(
-        again.desired_pods.ended, judgement.desired_pods.ended,
+        again.desired_pods.kills, judgement.desired_pods.kills,
         "one is enough, however long it takes"
     );
     world.ended.insert("large".into());
@@ -242,7 +242,7 @@ fn what_hostlet_does_not_do_is_refused_before_anybody_makes_room() {
         rejected(&judgement),
         [pair("vital", "PodFeatureUnsupported"), pair("foreign", "PodOSSelectorNodeLabelDoesNotMatch")]
     );
-    assert_eq!(judgement.desired_pods.ended, BTreeMap::new());
+    assert_eq!(judgement.desired_pods.kills, BTreeMap::new());
     let message = judgement.rejected[0].status.message.clone().unwrap();
     assert!(message.starts_with("Pod was rejected: spec"), "{message}");
 }

@@ -152,12 +152,12 @@ impl Admission {
         };
         let is_old = self.judged_of.as_ref().is_some_and(|last| last.is_same(&question));
         if !is_old || self.is_waiting {
-            self.admitter(&question);
+            self.review(&question);
         }
         self.judged_of = Some(question);
     }
 
-    fn admitter(&mut self, question: &Question) {
+    fn review(&mut self, question: &Question) {
         let ended: HashSet<PodUid> = self
             .inputs
             .status_cache
@@ -166,7 +166,7 @@ impl Admission {
             .filter(|told| told.lifecycle == LifecycleSummary::Terminated)
             .map(|told| pod_uid(&told.pod))
             .collect();
-        let judgement = self.admitter.admitter(&AdmissionInput {
+        let judgement = self.admitter.review(&AdmissionInput {
             manifests: &question.manifests,
             api: &question.api,
             admitted: &self.judged.admitted.times(),
@@ -198,8 +198,8 @@ impl Admission {
                 (self.judged.events)(&pod, None, &event);
             }
         }
-        let known = self.judged.desired_pods.borrow().ended.clone();
-        for uid in judgement.desired_pods.ended.keys().filter(|uid| !known.contains_key(*uid)) {
+        let known = self.judged.desired_pods.borrow().kills.clone();
+        for uid in judgement.desired_pods.kills.keys().filter(|uid| !known.contains_key(*uid)) {
             if let Some(pod) = judgement.desired_pods.pods.iter().find(|pod| pod_uid(pod) == *uid) {
                 (self.judged.events)(&pod_ref(pod), None, &PodEvent::warning(PREEMPTING, PREEMPTED));
             }

@@ -155,7 +155,7 @@ async fn who_waits_for_room_runs_when_those_who_make_it_have_ended() {
         (room.desired_pods(), room.events()),
         (vec!["small".to_owned()], vec!["small Preempting".to_owned()])
     );
-    assert!(room.desired_pods.borrow().ended.contains_key("small"));
+    assert!(room.desired_pods.borrow().kills.contains_key("small"));
     room.status_cache.tell(PodStatusEntry {
         pod: small,
         status: Arc::new(PodStatus::default()),

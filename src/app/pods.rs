@@ -105,7 +105,7 @@ impl Parts {
             host: Arc::new(host_settings(config, met, cgroup_version, &self.node, self.addresses.clone())),
             runtime_status: self.runtime.status,
             status_cache: self.status_cache.clone(),
-            events: self.events,
+            events: self.events.clone(),
             crash_loop_cap: config.pods.max_restart_wait,
             store: self.store,
             clock: WallClock::system(),
@@ -124,6 +124,7 @@ impl Parts {
             admitted: self.admitted,
             status_cache: self.status_cache,
         };
+        let events = self.events;
         let table = PodTable::new(
             self.desired_pods,
             self.runtime.pleg,
@@ -132,7 +133,10 @@ impl Parts {
             config.sources.sync_frequency,
             StdRng::from_os_rng(),
         );
-        let table = table.at(self.addresses).after(self.adopted.into_iter().map(|adopted| adopted.pod));
+        let table = table
+            .at(self.addresses)
+            .reporting(events)
+            .after(self.adopted.into_iter().map(|adopted| adopted.pod));
         tasks.spawn(Stage::Pods, "pods", |cancel| table.run(cancel));
         Ok(())
     }

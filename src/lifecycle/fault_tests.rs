@@ -11,8 +11,8 @@ use tokio::time::{Instant, sleep};
 use super::testing::{Node, pod, pod_with, seen_at};
 use crate::cri::Operation;
 use crate::cri::fake::{Failure, Fault, OnTerm, Rule, Script};
-use crate::pod::StatusOverride;
 use crate::pod::pod_ref;
+use crate::pod::{PodKill, StatusOverride};
 use crate::types::{PodRef, PodUid};
 use crate::worker::{Memory, Outcome, PodSyncer, Work, WorkerContext};
 
@@ -53,7 +53,7 @@ async fn a_pod_that_is_to_end_for_good_ends_and_stays_ended_while_its_source_nam
     let mut node = running(&[("web", "u1"), ("other", "u2")]).await;
     node.runtime.script("c", Script::forever().on_term(OnTerm::Ignores));
     let asked = Instant::now();
-    node.end_for_good("u1", evicted());
+    node.kill("u1", evicted());
     node.until("all are dead", MINUTE, |n| n.running("u1").is_empty()).await;
     assert!(asked.elapsed() <= 31 * SECOND, "{:?}", asked.elapsed());
     node.until("its content is gone", MINUTE, |n| !n.has("u1")).await;
@@ -82,7 +82,7 @@ async fn what_the_node_needs_back_waits_for_no_other_pods_end() {
         sleep(Duration::from_millis(1)).await;
         assert!(node.calls_of("needed", Operation::StopContainer).is_empty());
         let asked = Instant::now();
-        node.end_for_good("needed", evicted());
+        node.kill("needed", evicted());
         let is_told = |n: &Node| !n.calls_of("needed", Operation::StopContainer).is_empty();
         node.until("it is told to end", MINUTE, is_told).await;
         let waited = node.calls_of("needed", Operation::StopContainer)[0].at - asked;
@@ -118,7 +118,7 @@ async fn pods_whose_network_fails_do_not_keep_the_pod_from_its_start_that_mends_
 #[tokio::test(start_paused = true)]
 async fn the_wish_to_end_a_pod_nobody_knows_is_no_matter() {
     let mut node = running(&[("web", "u1")]).await;
-    node.end_for_good("nobody", evicted());
+    node.kill("nobody", evicted());
     sleep(MINUTE).await;
     assert_eq!(node.running("u1").len(), 1);
     assert!(node.status("nobody").is_none());
@@ -134,13 +134,14 @@ async fn a_pod_that_ended_gives_back_what_it_held_before_its_remains_are_removed
     assert!(node.has("u1") && node.running("u1").is_empty());
 }
 
-fn evicted() -> StatusOverride {
-    StatusOverride {
+fn evicted() -> PodKill {
+    let status = StatusOverride {
         phase: "Failed",
         reason: "Evicted".into(),
         message: "The node was low".into(),
         disruption: None,
-    }
+    };
+    PodKill { status, grace_seconds: None, evict: true }
 }
 
 #[tokio::test(start_paused = true)]

@@ -352,6 +352,11 @@ impl PodLifecycles {
         }
     }
 
+    /// The grace period that a pod is being stopped with, seconds; none if it is not.
+    pub fn grace_seconds(&self, uid: &PodUid) -> Option<i64> {
+        self.entries.get(uid)?.life.grace_seconds()
+    }
+
     /// The newest spec of a pod.
     pub fn spec(&self, uid: &PodUid) -> Option<&Arc<Pod>> {
         self.entries.get(uid)?.life.spec()

@@ -6,6 +6,9 @@ mod address_tests;
 mod cut_short_tests;
 #[cfg(test)]
 mod fault_tests;
+#[cfg(test)]
+mod kill_tests;
+mod kills;
 mod lifecycles;
 #[cfg(test)]
 mod objects_tests;

@@ -313,6 +313,17 @@ impl PodLifecycle {
         }
     }
 
+    /// The grace period in force, seconds; none unless it is being stopped.
+    pub fn grace_seconds(&self) -> Option<i64> {
+        match &self.stage {
+            LifecyclePhase::Terminating { grace_seconds, .. } => Some(*grace_seconds),
+            LifecyclePhase::Waiting
+            | LifecyclePhase::Syncing
+            | LifecyclePhase::Terminated { .. }
+            | LifecyclePhase::Finished => None,
+        }
+    }
+
     /// The work of the present stage; none while waiting and once finished.
     pub fn work(&self) -> Option<Work> {
         match (&self.stage, &self.spec) {

@@ -12,17 +12,17 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+use super::kills::Kills;
 use super::lifecycles::{Effect, PodLifecycles};
-use super::state::{KillRequest, PodUpdate, UpdateKind, UpdateSubject};
+use super::state::{PodUpdate, UpdateKind, UpdateSubject};
 use super::sweep::{Sweep, Swept};
 use super::workers::{Word, Workers};
 use crate::cri::ContainerState;
 use crate::gate::StartPriority;
 use crate::node::NodeAddresses;
 use crate::pleg::PlegHandle;
-use crate::pod::StatusOverride;
-use crate::pod::{DesiredPods, pod_ref, pod_uid};
-use crate::types::{ContainerId, PodUid};
+use crate::pod::{DesiredPods, PodEvents, pod_ref, pod_uid};
+use crate::types::{ContainerId, PodEvent, PodUid};
 use crate::worker::{Outcome, PodSyncer, Report, Retry};
 
 /// Pause between two passes of housekeeping when nothing asks for one earlier: the kubelet's container GC period.
@@ -51,6 +51,9 @@ pub trait Janitor: Send + Sync + 'static {
     fn forget(&self, known: &HashSet<PodUid>);
 }
 
+/// What the event about a killed pod says that does not end; upstream's.
+const EXCEEDED_GRACE_PERIOD: &str = "Container runtime did not kill the pod within specified grace period.";
+
 /// The table, to be run by the app.
 pub struct PodTable {
     lives: PodLifecycles,
@@ -62,8 +65,9 @@ pub struct PodTable {
     desired: BTreeMap<PodUid, Arc<Pod>>,
     /// Pods of the daemon before this one that no source has named yet.
     adopted: BTreeMap<PodUid, Arc<Pod>>,
-    /// Pods that were ended because the wish was so.
-    ended: HashSet<PodUid>,
+    /// Pods that are to be ended for good.
+    kills: Kills,
+    events: PodEvents,
     /// Whether every source had been read when `desired` was taken. Not read from `wanted`, which may know more by now.
     is_desired_complete: bool,
     /// When the next pass of housekeeping is due.
@@ -94,7 +98,8 @@ impl PodTable {
             janitor,
             desired: BTreeMap::new(),
             adopted: BTreeMap::new(),
-            ended: HashSet::new(),
+            kills: Kills::default(),
+            events: Arc::new(|_, _, _| {}),
             is_desired_complete: false,
             housekeeping: Instant::now(),
             is_share_due: true,
@@ -107,6 +112,12 @@ impl PodTable {
     /// as a container may wait for one.
     pub fn at(mut self, addresses: NodeAddresses) -> Self {
         self.addresses = addresses;
+        self
+    }
+
+    /// The same with `events` for what goes wrong with the end of a pod.
+    pub fn reporting(mut self, events: PodEvents) -> Self {
+        self.events = events;
         self
     }
 
@@ -157,6 +168,8 @@ impl PodTable {
                     let effects = self.lives.due(Instant::now());
                     self.carry_out(effects);
                 }
+                // Cancel-safe: as above.
+                () = sleep_until(self.kills.next_overdue()) => self.report_overdue(),
                 // Cancel-safe: as above.
                 () = tokio::time::sleep_until(self.housekeeping) => self.housekeep(),
                 // Cancel-safe: what is under way lives in the sweep.
@@ -218,8 +231,22 @@ impl PodTable {
         if self.sweep.is_removing(&uid) && self.lives.stage(&uid).is_none() {
             return;
         }
-        let effects = self.lives.update(PodUpdate { kind, subject: UpdateSubject::Spec(pod), kill: None });
+        // One that is to end before it has begun starts nothing.
+        let kill = match kind {
+            UpdateKind::Create if self.lives.stage(&uid).is_none() => self.kills.request(&uid),
+            UpdateKind::Create
+            | UpdateKind::Update
+            | UpdateKind::Sync
+            | UpdateKind::Kill
+            | UpdateKind::Remove => None,
+        };
+        let is_killed = kill.is_some();
+        let kind = if is_killed { UpdateKind::Kill } else { kind };
+        let effects = self.lives.update(PodUpdate { kind, subject: UpdateSubject::Spec(pod), kill });
         self.carry_out(effects);
+        if is_killed {
+            self.kills.delivered(&uid, self.lives.grace_seconds(&uid), Instant::now());
+        }
     }
 
     /// Compares what the sources want with what they wanted: removals first, so that a static pod's successor finds it
@@ -242,6 +269,7 @@ impl PodTable {
                 self.update(UpdateKind::Remove, pod);
             }
         }
+        self.kills.want(wanted.kills);
         wanted.pods.sort_by_cached_key(|pod| StartPriority::of(pod));
         for pod in wanted.pods {
             let reference = pod_ref(&pod);
@@ -257,24 +285,39 @@ impl PodTable {
                 Some(_) => {}
             }
         }
-        for (uid, status) in wanted.ended {
-            if self.ended.insert(uid.clone()) {
-                self.end_for_good(&uid, status);
-            }
-        }
-        self.ended.retain(|uid| new.contains(uid));
+        self.deliver_kills();
         self.is_share_due = true;
         self.ask_for_housekeeping();
     }
 
-    fn end_for_good(&mut self, uid: &PodUid, status: StatusOverride) {
-        let Some(pod) = self.lives.spec(uid).cloned() else { return };
-        let effects = self.lives.update(PodUpdate {
-            kind: UpdateKind::Kill,
-            subject: UpdateSubject::Spec(pod),
-            kill: Some(KillRequest { evict: true, status: Some(status), ..KillRequest::default() }),
-        });
-        self.carry_out(effects);
+    /// Gives each lifecycle the kill that is wanted of its pod, if it has not been given it as it is now. A pod whose lifecycle
+    /// is still to come is given it then.
+    fn deliver_kills(&mut self) {
+        self.kills.keep(|uid| self.lives.stage(uid).is_some());
+        for uid in self.kills.take_withdrawn() {
+            // The same UID without its kill: removed and made anew before anybody saw that it was gone.
+            if let Some(pod) = self.desired.get(&uid).cloned() {
+                self.update(UpdateKind::Create, pod);
+            }
+        }
+        for uid in self.kills.due(|uid| self.lives.spec(uid).is_some()) {
+            let Some(pod) = self.lives.spec(&uid).cloned() else { continue };
+            let kill = self.kills.request(&uid);
+            let subject = UpdateSubject::Spec(pod);
+            let effects = self.lives.update(PodUpdate { kind: UpdateKind::Kill, subject, kill });
+            self.carry_out(effects);
+            self.kills.delivered(&uid, self.lives.grace_seconds(&uid), Instant::now());
+        }
+    }
+
+    /// Says which pods have not ended though their time is over. They are stopped for as long as it takes.
+    fn report_overdue(&mut self) {
+        for uid in self.kills.take_overdue(Instant::now()) {
+            let Some(pod) = self.lives.spec(&uid) else { continue };
+            let reference = pod_ref(pod);
+            tracing::warn!(pod = %reference, %uid, "a killed pod has not ended within its grace period");
+            (self.events)(&reference, None, &PodEvent::warning("ExceededGracePeriod", EXCEEDED_GRACE_PERIOD));
+        }
     }
 
     /// Forgets the finished, creates the forgotten that are wanted, ends what runs and is not wanted, and has the host
@@ -309,6 +352,7 @@ impl PodTable {
         for pod in missing {
             self.update(UpdateKind::Create, pod);
         }
+        self.deliver_kills();
     }
 
     /// Has the sweep remove what it found of pods that are neither known nor wanted nor in the runtime.

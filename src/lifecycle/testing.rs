@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use jiff::Timestamp;
@@ -33,8 +33,8 @@ use crate::objects::FakeObjects;
 use crate::objects::services::ServiceEnv;
 use crate::pleg::Pleg;
 use crate::pod::DesiredPods;
-use crate::pod::StatusOverride;
 use crate::pod::pod_uid;
+use crate::pod::{PodEvents, PodKill};
 use crate::source::SourceState;
 use crate::status::{Activity, PodStatusEntry, StatusCache};
 use crate::store::Store;
@@ -92,6 +92,8 @@ pub(super) struct Node {
     chance: StdRng,
     /// What of the store is on disk: a daemon begins with it.
     disk: Store,
+    /// The reasons of the events so far, with the pods they are about.
+    events: Arc<Mutex<Vec<(PodUid, &'static str)>>>,
     wanted: DesiredPods,
     /// What the runtime last said of itself.
     status: watch::Sender<Option<RuntimeStatus>>,
@@ -149,6 +151,7 @@ impl Node {
             wrap_janitor,
             chance: StdRng::seed_from_u64(seed),
             disk: Store::default(),
+            events: Arc::default(),
             wanted: DesiredPods { ready: true, ..DesiredPods::default() },
             status: watch::Sender::new(Some(ready())),
             daemon: None,
@@ -168,6 +171,10 @@ impl Node {
     /// Builds the daemon anew and runs it.
     pub(super) fn boot(&mut self) {
         let runtime = Arc::new(self.runtime.clone());
+        let told = self.events.clone();
+        let events: PodEvents = Arc::new(move |pod, _, event| {
+            told.lock().unwrap().push((pod.uid.clone(), event.reason));
+        });
         let (pleg, pleg_handle) = Pleg::new(runtime.clone(), StdRng::from_rng(&mut self.chance));
         let status_cache = StatusCache::default();
         let store = self.disk.copy();
@@ -200,7 +207,7 @@ impl Node {
             }),
             runtime_status: self.status.subscribe(),
             status_cache: status_cache.clone(),
-            events: Arc::new(|_, _, _| {}),
+            events: events.clone(),
             crash_loop_cap: Duration::from_secs(300),
             store: store.clone(),
             clock: self.clock.clone(),
@@ -228,7 +235,10 @@ impl Node {
             Duration::from_secs(60),
             StdRng::from_rng(&mut self.chance),
         );
-        let table = table.at(self.addresses.1.clone()).after(adopted.into_iter().map(|adopted| adopted.pod));
+        let table = table
+            .at(self.addresses.1.clone())
+            .reporting(events)
+            .after(adopted.into_iter().map(|adopted| adopted.pod));
         let mut tasks = JoinSet::new();
         let cancel = CancellationToken::new();
         tasks.spawn(volume_task.run(cancel.clone()));
@@ -321,9 +331,9 @@ impl Node {
         }
     }
 
-    /// This pod is to end for good as well, and as this.
-    pub(super) fn end_for_good(&mut self, uid: &str, status: StatusOverride) {
-        self.wanted.ended.insert(uid.into(), status);
+    /// This pod is to be ended for good as well, in this way.
+    pub(super) fn kill(&mut self, uid: &str, kill: PodKill) {
+        self.wanted.kills.insert(uid.into(), kill);
         if let Some(daemon) = &self.daemon {
             daemon.wanted.send_replace(self.wanted.clone());
         }
@@ -434,6 +444,12 @@ impl Node {
     pub(super) fn status(&self, uid: &str) -> Option<Arc<PodStatus>> {
         let told = self.daemon.as_ref()?.status_cache.all();
         told.into_iter().find(|told| pod_uid(&told.pod).as_str() == uid).map(|told| told.status)
+    }
+
+    /// How many events of this reason there were about a pod.
+    pub(super) fn events_of(&self, uid: &str, reason: &str) -> usize {
+        let events = self.events.lock().unwrap();
+        events.iter().filter(|(pod, of)| pod.as_str() == uid && *of == reason).count()
     }
 
     /// The phase told of a pod.

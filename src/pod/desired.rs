@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::Pod;
 
-use super::StatusOverride;
+use super::PodKill;
 use crate::types::PodUid;
 
 /// The pods all sources want.
@@ -15,15 +15,16 @@ pub struct DesiredPods {
     pub ready: bool,
     /// The pods, oldest source entry first.
     pub pods: Vec<Arc<Pod>>,
-    /// Those of them that are to be ended for good, and what they are to end as.
-    pub ended: BTreeMap<PodUid, StatusOverride>,
+    /// Those of them that are to be ended for good, and how. One that is here no more, though it still is among the pods, is a
+    /// new pod of the same UID.
+    pub kills: BTreeMap<PodUid, PodKill>,
 }
 
 impl DesiredPods {
     /// Whether this wants the very same pods.
     pub fn is_same(&self, other: &Self) -> bool {
         self.ready == other.ready
-            && self.ended == other.ended
+            && self.kills == other.kills
             && self.pods.len() == other.pods.len()
             && self.pods.iter().zip(&other.pods).all(|(a, b)| Arc::ptr_eq(a, b))
     }

@@ -1,0 +1,131 @@
+//! The door through which pods are ended for good: no kill is lost, the newest counts, and one that takes too long is
+//! reported. A whole node in memory, in paused time.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use k8s_openapi::api::core::v1::Pod;
+use tokio::sync::watch;
+use tokio::time::{Instant, sleep};
+
+use super::Janitor;
+use super::testing::{Node, pod};
+use crate::cri::Operation;
+use crate::cri::fake::{Fault, OnTerm, Rule, Script};
+use crate::housekeeping::HostJanitor;
+use crate::pod::{PodKill, StatusOverride};
+use crate::types::{ContainerId, PodUid};
+
+const SECOND: Duration = Duration::from_secs(1);
+const MINUTE: Duration = Duration::from_secs(60);
+
+fn kill(reason: &str, grace_seconds: Option<i64>, evict: bool) -> PodKill {
+    let status = StatusOverride {
+        phase: "Failed",
+        reason: reason.to_owned(),
+        message: String::new(),
+        disruption: None,
+    };
+    PodKill { status, grace_seconds, evict }
+}
+
+fn reason(node: &Node, uid: &str) -> Option<String> {
+    node.status(uid)?.reason.clone()
+}
+
+/// The janitor of a host whose disk hangs while it removes, for as long as a test says so.
+struct SlowRemoval(HostJanitor, watch::Receiver<bool>);
+
+#[async_trait]
+impl Janitor for SlowRemoval {
+    async fn found(&self) -> HashSet<PodUid> {
+        self.0.found().await
+    }
+
+    async fn remove(&self, gone: HashSet<PodUid>, running: HashSet<ContainerId>) {
+        self.1.clone().wait_for(|hangs| !hangs).await.unwrap();
+        self.0.remove(gone, running).await;
+    }
+
+    async fn share(&self, active: Vec<Arc<Pod>>) {
+        self.0.share(active).await;
+    }
+
+    fn forget(&self, known: &HashSet<PodUid>) {
+        self.0.forget(known);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pod_that_a_sweep_holds_back_is_killed_when_it_comes() {
+    let hangs = watch::Sender::new(true);
+    let seen = hangs.subscribe();
+    let mut node = Node::with_janitor(move |janitor| Arc::new(SlowRemoval(janitor, seen.clone())));
+    node.leave_directory("u1");
+    node.want([]);
+    sleep(5 * SECOND).await;
+    let mut of_api = pod("web", "u1", &["c"]);
+    Arc::make_mut(&mut of_api).metadata.annotations = None;
+    node.want([of_api]);
+    node.kill("u1", kill("Evicted", None, true));
+    sleep(5 * SECOND).await;
+    assert!(node.status("u1").is_none(), "it waits for the sweep");
+    hangs.send_replace(false);
+    node.until("it ended", MINUTE, |n| reason(n, "u1").as_deref() == Some("Evicted")).await;
+    assert_eq!(node.phase("u1").as_deref(), Some("Failed"));
+    sleep(5 * MINUTE).await;
+    assert!(node.changes_of("u1").is_empty(), "it was to end before it had begun: {}", node.picture());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pod_made_anew_with_its_uid_runs_and_can_be_killed_again() {
+    let mut node = Node::new();
+    node.want([pod("web", "u1", &["c"])]);
+    node.until("it runs", 5 * SECOND, |n| n.running("u1").len() == 1).await;
+    for _ in 0..2 {
+        node.kill("u1", kill("Evicted", None, true));
+        node.until("it ended", MINUTE, |n| n.running("u1").is_empty()).await;
+        // Nobody saw the moment in which it was gone.
+        node.want([pod("web", "u1", &["c"])]);
+        node.until("it runs anew", 2 * MINUTE, |n| n.running("u1").len() == 1).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_newest_grace_period_and_status_count() {
+    let mut node = Node::new();
+    node.runtime.script("c", Script::forever().on_term(OnTerm::Ignores));
+    node.want([pod("web", "u1", &["c"])]);
+    node.until("it runs", 5 * SECOND, |n| n.running("u1").len() == 1).await;
+    node.kill("u1", kill("Slowly", None, false));
+    let asked = Instant::now();
+    sleep(5 * SECOND).await;
+    assert_eq!(node.running("u1").len(), 1, "it has 30 s");
+    node.kill("u1", kill("AtOnce", Some(2), false));
+    node.until("it ended", MINUTE, |n| n.running("u1").is_empty()).await;
+    assert!(asked.elapsed() < 10 * SECOND, "{:?}", asked.elapsed());
+    node.until("the later reason is told", MINUTE, |n| reason(n, "u1").as_deref() == Some("AtOnce")).await;
+    sleep(5 * MINUTE).await;
+    assert!(node.has("u1"), "its containers are kept, as nobody needs back what it holds");
+    assert_eq!(node.events_of("u1", "ExceededGracePeriod"), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_kill_that_takes_too_long_is_reported_once() {
+    let mut node = Node::new();
+    node.want([pod("web", "u1", &["c"]), pod("db", "u2", &["c"])]);
+    node.until("they run", 5 * SECOND, |n| ["u1", "u2"].iter().all(|uid| n.running(uid).len() == 1)).await;
+    let hung = Fault::Hang;
+    node.runtime.faults().add(Rule::new(Operation::StopContainer, hung).pod(&"u1".into()));
+    node.kill("u1", kill("Evicted", Some(20), true));
+    node.kill("u2", kill("Evicted", Some(20), true));
+    let is_told = |n: &Node| n.events_of("u1", "ExceededGracePeriod") == 1;
+    sleep(29 * SECOND).await;
+    assert!(!is_told(&node), "one and a half times its grace period are not over");
+    node.until("it is told", 2 * SECOND, is_told).await;
+    sleep(5 * MINUTE).await;
+    assert!(is_told(&node));
+    assert_eq!(node.events_of("u2", "ExceededGracePeriod"), 0, "its neighbour ended in time");
+}
