@@ -101,6 +101,20 @@ pub struct SandboxStatus {
     pub ips: Vec<IpAddr>,
 }
 
+impl SandboxStatus {
+    /// What a listing tells of a sandbox.
+    pub fn as_listed(listed: &Sandbox) -> Self {
+        Self {
+            id: listed.id.clone(),
+            attempt: listed.attempt,
+            state: listed.state,
+            created_at: listed.created_at,
+            host_network: false,
+            ips: Vec::new(),
+        }
+    }
+}
+
 /// State of a container.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ContainerState {
@@ -174,6 +188,33 @@ pub struct ContainerStatus {
     pub termination_policy: String,
     /// As whom its first process started; none before containerd 2.
     pub user: Option<Box<LinuxUser>>,
+}
+
+impl ContainerStatus {
+    /// What a listing tells of a container.
+    pub fn as_listed(listed: &Container) -> Self {
+        Self {
+            id: listed.id.clone(),
+            name: listed.name.clone(),
+            attempt: listed.attempt,
+            sandbox: Some(listed.sandbox.clone()),
+            state: listed.state,
+            created_at: listed.created_at,
+            started_at: None,
+            finished_at: None,
+            exit_code: 0,
+            reason: String::new(),
+            message: String::new(),
+            image: String::new(),
+            image_ref: String::new(),
+            hash: None,
+            grace_seconds: None,
+            log_path: String::new(),
+            termination_log: None,
+            termination_policy: String::new(),
+            user: None,
+        }
+    }
 }
 
 /// The identities of a process.

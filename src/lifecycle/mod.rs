@@ -15,6 +15,8 @@ mod objects_tests;
 #[cfg(test)]
 mod run_tests;
 #[cfg(test)]
+mod sandbox_tests;
+#[cfg(test)]
 mod simulation;
 mod state;
 #[cfg(test)]

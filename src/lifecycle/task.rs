@@ -22,7 +22,7 @@ use crate::gate::StartPriority;
 use crate::node::NodeAddresses;
 use crate::pleg::PlegHandle;
 use crate::pod::{DesiredPods, PodEvents, pod_ref, pod_uid};
-use crate::types::{ContainerId, PodEvent, PodUid};
+use crate::types::{ContainerId, PodEvent, PodRef, PodUid};
 use crate::worker::{Outcome, PodSyncer, Report, Retry};
 
 /// Pause between two passes of housekeeping when nothing asks for one earlier: the kubelet's container GC period.
@@ -50,6 +50,9 @@ pub trait Janitor: Send + Sync + 'static {
     /// Forgets what is told of pods that are not in `known`.
     fn forget(&self, known: &HashSet<PodUid>);
 }
+
+/// Grace period of a pod of which nobody can say what its own is, seconds: the default of the API.
+const UNKNOWN_GRACE_SECONDS: i64 = 30;
 
 /// What the event about a killed pod says that does not end; upstream's.
 const EXCEEDED_GRACE_PERIOD: &str = "Container runtime did not kill the pod within specified grace period.";
@@ -262,7 +265,14 @@ impl PodTable {
                 self.update(UpdateKind::Remove, pod);
             }
         }
+        let adopted = std::mem::take(&mut self.adopted);
+        let (renamed, adopted) = adopted.into_iter().partition(|(uid, pod)| {
+            wanted.pods.iter().any(|new| pod_uid(new) == *uid && is_renamed(pod, new))
+        });
+        self.adopted = adopted;
         self.adopted.retain(|uid, _| !new.contains(uid));
+        // As if they had been seen under their old name: they end first.
+        self.desired.extend(renamed);
         if wanted.ready {
             for (uid, pod) in std::mem::take(&mut self.adopted) {
                 tracing::info!(pod = %pod_ref(&pod), %uid, "pod was removed from its source while hostlet was not running");
@@ -276,6 +286,11 @@ impl PodTable {
             match self.desired.insert(reference.uid.clone(), pod.clone()) {
                 None => {
                     tracing::info!(pod = %reference, uid = %reference.uid, "pod added by its source");
+                    self.update(UpdateKind::Create, pod);
+                }
+                Some(old) if is_renamed(&old, &pod) => {
+                    tracing::info!(pod = %pod_ref(&old), uid = %reference.uid, renamed = %reference, "pod was given another name by its source");
+                    self.update(UpdateKind::Remove, old);
                     self.update(UpdateKind::Create, pod);
                 }
                 Some(old) if !Arc::ptr_eq(&old, &pod) => {
@@ -380,14 +395,31 @@ impl PodTable {
             let Ok(status) = self.pleg.cache().get(&pod) else { continue };
             let grace_seconds = status.containers.iter().filter_map(|c| c.grace_seconds).max();
             tracing::info!(%pod, uid = %pod.uid, "pod is in the runtime but no source wants it; removing it");
-            let effects = self.lives.update(PodUpdate {
-                kind: UpdateKind::Kill,
-                subject: UpdateSubject::Runtime { pod, grace_seconds },
-                kill: None,
-            });
-            self.carry_out(effects);
+            self.reap(pod, grace_seconds);
+        }
+        for listed in self.pleg.cache().unreadable() {
+            let pod = listed.pod.clone();
+            if self.lives.stage(&pod.uid).is_none() {
+                tracing::warn!(
+                    %pod,
+                    uid = %pod.uid,
+                    "pod is in the runtime, no source wants it, and the runtime cannot describe it; removing what it lists of it"
+                );
+                self.reap(pod, Some(UNKNOWN_GRACE_SECONDS));
+            }
         }
     }
+
+    fn reap(&mut self, pod: PodRef, grace_seconds: Option<i64>) {
+        let subject = UpdateSubject::Runtime { pod, grace_seconds };
+        let effects = self.lives.update(PodUpdate { kind: UpdateKind::Kill, subject, kill: None });
+        self.carry_out(effects);
+    }
+}
+
+/// Whether two pods of one UID have different names: a name is what a pod cannot change, so the later is another pod.
+fn is_renamed(old: &Pod, new: &Pod) -> bool {
+    pod_ref(old).full_name() != pod_ref(new).full_name()
 }
 
 async fn sleep_until(moment: Option<Instant>) {

@@ -4,11 +4,12 @@
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Pod, PodStatus};
+use parking_lot::Mutex;
 use rand::SeedableRng;
 use rand::rngs::StdRng;
 use tempfile::TempDir;
@@ -173,7 +174,7 @@ impl Node {
         let runtime = Arc::new(self.runtime.clone());
         let told = self.events.clone();
         let events: PodEvents = Arc::new(move |pod, _, event| {
-            told.lock().unwrap().push((pod.uid.clone(), event.reason));
+            told.lock().push((pod.uid.clone(), event.reason));
         });
         let (pleg, pleg_handle) = Pleg::new(runtime.clone(), StdRng::from_rng(&mut self.chance));
         let status_cache = StatusCache::default();
@@ -448,7 +449,7 @@ impl Node {
 
     /// How many events of this reason there were about a pod.
     pub(super) fn events_of(&self, uid: &str, reason: &str) -> usize {
-        let events = self.events.lock().unwrap();
+        let events = self.events.lock();
         events.iter().filter(|(pod, of)| pod.as_str() == uid && *of == reason).count()
     }
 

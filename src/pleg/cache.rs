@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
+use std::time::Duration;
 
 use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::oneshot;
@@ -34,7 +35,18 @@ struct Entry {
     observed: Observed,
     /// When the observation began.
     as_of: Instant,
+    failing: Option<Failing>,
 }
+
+/// A pod that cannot be inspected.
+struct Failing {
+    since: Instant,
+    /// The pod as it was listed last.
+    listed: Option<Arc<PodStatus>>,
+}
+
+/// How long a pod cannot be inspected before what was listed of it has to do.
+const UNREADABLE: Duration = Duration::from_secs(60);
 
 struct Waiter {
     pod: PodRef,
@@ -57,6 +69,17 @@ impl Cache {
     pub fn pods(&self) -> Vec<PodRef> {
         let state = self.lock();
         state.entries.values().filter_map(|e| e.observed.as_ref().ok().map(|s| s.pod.clone())).collect()
+    }
+
+    /// The pod as it was listed, if for a minute now it could not be inspected: which containers and sandboxes there are and
+    /// whether they run, and nothing else.
+    pub fn listed(&self, pod: &PodUid) -> Option<Arc<PodStatus>> {
+        self.lock().entries.get(pod)?.listed()
+    }
+
+    /// The pods that could not be inspected for a minute now, as they were listed.
+    pub fn unreadable(&self) -> Vec<Arc<PodStatus>> {
+        self.lock().entries.values().filter_map(Entry::listed).collect()
     }
 
     /// Whether the runtime may have something of the pod: it was seen, though perhaps not inspected yet, or in vain.
@@ -119,7 +142,25 @@ impl Cache {
     /// Writes what was observed of a pod by a relist that began at `as_of`.
     pub(super) fn set(&self, uid: &PodUid, observed: Observed, as_of: Instant) {
         let mut state = self.lock();
-        state.entries.insert(uid.clone(), Entry { observed, as_of });
+        state.entries.insert(uid.clone(), Entry { observed, as_of, failing: None });
+        state.stale.remove(uid);
+        state.answer_waiters();
+    }
+
+    /// Writes that a pod could not be inspected by a relist that began at `as_of`, and what was listed of it.
+    pub(super) fn set_failed(
+        &self,
+        uid: &PodUid,
+        error: CriError,
+        listed: Option<PodStatus>,
+        as_of: Instant,
+    ) {
+        let mut state = self.lock();
+        let before = state.entries.remove(uid).and_then(|entry| entry.failing);
+        let since = before.as_ref().map_or(as_of, |failing| failing.since);
+        let listed = listed.map(Arc::new).or_else(|| before.and_then(|failing| failing.listed));
+        let failing = Some(Failing { since, listed });
+        state.entries.insert(uid.clone(), Entry { observed: Err(error), as_of, failing });
         state.stale.remove(uid);
         state.answer_waiters();
     }
@@ -146,6 +187,13 @@ impl Cache {
         state.all_as_of = state.all_as_of.max(Some(as_of));
         state.stale = stale;
         state.answer_waiters();
+    }
+}
+
+impl Entry {
+    fn listed(&self) -> Option<Arc<PodStatus>> {
+        let failing = self.failing.as_ref().filter(|failing| failing.since.elapsed() >= UNREADABLE)?;
+        failing.listed.clone()
     }
 }
 
@@ -179,8 +227,6 @@ impl State {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::*;
 
     fn pod(uid: &str) -> PodRef {

@@ -8,40 +8,55 @@ use futures::stream::{self, StreamExt, TryStreamExt};
 
 use super::PodStatus;
 use super::diff::Listing;
-use crate::cri::{ContainerStatus, CriError, RuntimeService, SandboxState};
-use crate::types::PodRef;
+use crate::cri::{ContainerStatus, CriError, RuntimeService, SandboxState, SandboxStatus};
+use crate::types::{PodRef, PodUid};
 
 /// How many pods are listed at once when they are listed one by one: enough to keep a runtime busy.
 const AT_ONCE: usize = 8;
 
+/// What the runtime has, by pod. The UID is the pod: its name is that of its newest sandbox, as a manifest with a UID of its own
+/// may be renamed.
+pub(super) type Pods = BTreeMap<PodUid, (PodRef, Listing)>;
+
 /// Lists everything, grouped by pod.
-pub(super) async fn list_all(runtime: &dyn RuntimeService) -> Result<BTreeMap<PodRef, Listing>, CriError> {
+pub(super) async fn list_all(runtime: &dyn RuntimeService) -> Result<Pods, CriError> {
     let (sandboxes, containers) =
         tokio::try_join!(runtime.list_sandboxes(None), runtime.list_containers(None))?;
-    let mut pods: BTreeMap<PodRef, Listing> = BTreeMap::new();
+    let mut pods = Pods::new();
     for sandbox in sandboxes {
-        pods.entry(sandbox.pod.clone()).or_default().sandboxes.push(sandbox);
+        listing_of(&mut pods, &sandbox.pod).sandboxes.push(sandbox);
     }
     for container in containers {
-        pods.entry(container.pod.clone()).or_default().containers.push(container);
+        listing_of(&mut pods, &container.pod).containers.push(container);
     }
-    Ok(pods)
+    Ok(pods.into_iter().map(|(uid, (pod, listing))| (uid, named(pod, listing))).collect())
+}
+
+fn listing_of<'p>(pods: &'p mut Pods, pod: &PodRef) -> &'p mut Listing {
+    &mut pods.entry(pod.uid.clone()).or_insert_with(|| (pod.clone(), Listing::default())).1
+}
+
+/// A listing with the name of its newest sandbox.
+fn named(pod: PodRef, listing: Listing) -> (PodRef, Listing) {
+    let newest = listing.sandboxes.iter().max_by_key(|sandbox| (sandbox.attempt, sandbox.created_at));
+    let pod = newest.map_or(pod, |sandbox| sandbox.pod.clone());
+    (pod, listing)
 }
 
 /// Lists everything that belongs to a pod that the runtime names, or that is `known`, pod by pod.
 pub(super) async fn list_pod_by_pod(
     runtime: &dyn RuntimeService,
     known: Vec<PodRef>,
-) -> Result<BTreeMap<PodRef, Listing>, CriError> {
-    let mut pods = runtime.list_pods().await?;
-    pods.extend(known);
-    let listings = stream::iter(pods).map(|pod| async move {
+) -> Result<Pods, CriError> {
+    let named_there = runtime.list_pods().await?.into_iter();
+    let pods: BTreeMap<PodUid, PodRef> = named_there.chain(known).map(|pod| (pod.uid.clone(), pod)).collect();
+    let listings = stream::iter(pods).map(|(uid, pod)| async move {
         let listing = list_pod(runtime, &pod).await?;
-        Ok((pod, listing))
+        Ok((uid, named(pod, listing)))
     });
     listings
         .buffer_unordered(AT_ONCE)
-        .try_filter(|(_, listing)| future::ready(!listing.is_empty()))
+        .try_filter(|(_, (_, listing))| future::ready(!listing.is_empty()))
         .try_collect()
         .await
 }
@@ -78,6 +93,16 @@ pub(super) async fn inspect(
         _ => Vec::new(),
     };
     Ok(PodStatus { pod: pod.clone(), ips, sandboxes, containers })
+}
+
+/// A pod as it was listed, where it cannot be inspected: what there is and whether it runs, and nothing else.
+pub(super) fn as_listed(pod: &PodRef, listing: &Listing) -> PodStatus {
+    let sandboxes = listing.sandboxes.iter().map(SandboxStatus::as_listed);
+    let containers = listing.containers.iter().map(ContainerStatus::as_listed);
+    let (mut sandboxes, mut containers): (Vec<_>, Vec<_>) = (sandboxes.collect(), containers.collect());
+    sandboxes.sort_by_key(|s| Reverse((s.attempt, s.created_at)));
+    containers.sort_by_key(|c| Reverse((c.attempt, c.created_at)));
+    PodStatus { pod: pod.clone(), ips: Vec::new(), sandboxes, containers }
 }
 
 /// Takes out of a listing what vanished before its inspection. What is told stays equal to what is in the cache, and

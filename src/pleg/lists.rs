@@ -1,15 +1,13 @@
 //! How everything is listed: in two lists, or pod by pod while those are larger than a message may be. Knows nothing of
 //! what was listed before.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use futures::future::{BoxFuture, FutureExt};
 use tokio::time::Instant;
 
-use super::diff::Listing;
-use super::inspect;
+use super::inspect::{self, Pods};
 use crate::cri::{CriError, RuntimeService};
 use crate::types::PodRef;
 
@@ -21,7 +19,7 @@ pub(super) struct Listed {
     /// When it began.
     pub(super) as_of: Instant,
     /// What there is, by pod.
-    pub(super) result: Result<BTreeMap<PodRef, Listing>, CriError>,
+    pub(super) result: Result<Pods, CriError>,
     /// What became of the lists of everything, if they were asked for.
     whole: Option<Whole>,
 }

@@ -6,6 +6,7 @@ use std::collections::{BTreeMap, HashSet};
 use tokio::time::Instant;
 
 use super::diff::{self, LifecycleEvent, Listing, ObjectId, States};
+use super::inspect::Pods;
 use crate::types::{PodRef, PodUid};
 
 /// What to do for a pod after a listing.
@@ -45,10 +46,10 @@ pub(super) struct Records {
 
 impl Records {
     /// Takes in a full listing that began at `as_of`.
-    pub(super) fn listed_all(&mut self, mut found: BTreeMap<PodRef, Listing>, as_of: Instant) -> Vec<Todo> {
+    pub(super) fn listed_all(&mut self, mut found: Pods, as_of: Instant) -> Vec<Todo> {
         let mut todo = Vec::new();
-        for pod in found.keys() {
-            self.record(pod);
+        for (pod, _) in found.values() {
+            self.record(pod).pod.clone_from(pod);
         }
         let uids: Vec<PodUid> = self.pods.keys().cloned().collect();
         for uid in uids {
@@ -57,7 +58,7 @@ impl Records {
             if record.work != Work::Idle || record.as_of.is_some_and(|seen| seen >= as_of) {
                 continue;
             }
-            let listing = found.remove(&record.pod).unwrap_or_default();
+            let listing = found.remove(&uid).map(|(_, listing)| listing).unwrap_or_default();
             if listing.is_empty() {
                 todo.push(self.forget(&uid));
             } else if record.failed || record.states != listing.states() {

@@ -1,7 +1,6 @@
 //! The relist loop: everything every second, one pod at once on a hint. Each pod is inspected on its own, so that a hung
 //! call delays that pod alone.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -16,6 +15,7 @@ use tokio_util::sync::CancellationToken;
 use super::at_work::{AtWork, Working};
 use super::diff::Listing;
 use super::hints::Hints;
+use super::inspect::Pods;
 use super::lists::{Listed, Lists};
 use super::metrics::PlegMetrics;
 use super::records::{Records, Todo};
@@ -103,7 +103,14 @@ impl PlegHandle {
 struct Done {
     pod: PodRef,
     as_of: Instant,
-    result: Result<(Listing, PodStatus), CriError>,
+    result: Result<(Listing, PodStatus), Uninspected>,
+}
+
+/// An inspection that failed.
+struct Uninspected {
+    error: CriError,
+    /// What had been listed before; none if that failed.
+    listing: Option<Listing>,
 }
 
 /// The relist loop, to be run by the app.
@@ -198,7 +205,7 @@ impl Pleg {
         }
     }
 
-    fn take_listing(&mut self, as_of: Instant, result: Result<BTreeMap<PodRef, Listing>, CriError>) {
+    fn take_listing(&mut self, as_of: Instant, result: Result<Pods, CriError>) {
         let found = match result {
             Ok(found) => found,
             Err(error) => {
@@ -241,11 +248,17 @@ impl Pleg {
                 let result = async {
                     let mut listing = match listing {
                         Some(listing) => listing,
-                        None => inspect::list_pod(&*runtime, &pod).await?,
+                        None => inspect::list_pod(&*runtime, &pod)
+                            .await
+                            .map_err(|error| Uninspected { error, listing: None })?,
                     };
-                    let status = inspect::inspect(&*runtime, &pod, &listing).await?;
-                    inspect::keep_inspected(&mut listing, &status);
-                    Ok((listing, status))
+                    match inspect::inspect(&*runtime, &pod, &listing).await {
+                        Ok(status) => {
+                            inspect::keep_inspected(&mut listing, &status);
+                            Ok((listing, status))
+                        }
+                        Err(error) => Err(Uninspected { error, listing: Some(listing) }),
+                    }
                 }
                 .await;
                 Done { pod, as_of, result }
@@ -269,11 +282,12 @@ impl Pleg {
                 self.changes.push(&pod.uid, outcome.events);
                 outcome.again
             }
-            Err(error) => {
+            Err(Uninspected { error, listing }) => {
                 if self.cache.get(&pod).is_ok() {
                     tracing::warn!(pod = %pod, uid = %pod.uid, %error, "cannot inspect the pod; trying on every second");
                 }
-                self.cache.set(&pod.uid, Err(error), as_of);
+                let listed = listing.map(|listing| inspect::as_listed(&pod, &listing));
+                self.cache.set_failed(&pod.uid, error, listed, as_of);
                 self.records.failed(&pod)
             }
         };

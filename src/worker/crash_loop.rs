@@ -28,7 +28,17 @@ pub struct CrashLoops {
     policy: BackoffPolicy,
     /// By name and hash: a container whose definition changed starts with a clean slate.
     entries: HashMap<(Arc<str>, Option<u32>), Count>,
+    /// When the pod's sandbox may be made anew; none if it never was.
+    sandbox: Option<Backoff<Timestamp>>,
 }
+
+/// Pauses between sandboxes of a pod: one that dies at once, or never has an address, costs the runtime a network each time. A
+/// sandbox that lasted for long is followed by the next one at once.
+const SANDBOXES: BackoffPolicy = BackoffPolicy {
+    initial: Duration::from_secs(1),
+    max: Duration::from_secs(60),
+    reset_after: Duration::from_secs(300),
+};
 
 /// What was counted when a container was restarted.
 #[derive(Clone, Copy, Debug)]
@@ -60,7 +70,7 @@ impl CrashLoops {
             let backoff = Backoff { delay, updated: stored.restarted };
             ((stored.container.into(), stored.hash), Count { attempt: stored.attempt, backoff })
         });
-        Self { policy, entries: entries.collect() }
+        Self { policy, entries: entries.collect(), sandbox: None }
     }
 
     /// What is to be stored, in order.
@@ -89,6 +99,18 @@ impl CrashLoops {
         let end = ended.finished_at.unwrap_or(now);
         let backoff = Backoff::next(self.entry(ended), &self.policy, end, now);
         self.entries.insert((ended.name.clone(), ended.hash), Count { attempt: ended.attempt, backoff });
+    }
+
+    /// The pause in force before the next sandbox is made, and when it is over; `None` if one may be made at once.
+    pub fn sandbox_in_force(&self, now: Timestamp) -> Option<(Duration, Timestamp)> {
+        let sandbox = self.sandbox?;
+        let left = sandbox.remaining(&SANDBOXES, sandbox.updated, now)?;
+        Some((sandbox.delay, now.checked_add(left).ok()?))
+    }
+
+    /// A sandbox is made in place of one that will not do.
+    pub fn sandbox_replaced(&mut self, now: Timestamp) {
+        self.sandbox = Some(Backoff::next(self.sandbox, &SANDBOXES, now, now));
     }
 
     fn entry(&self, ended: &ContainerStatus) -> Option<Backoff<Timestamp>> {

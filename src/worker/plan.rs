@@ -12,7 +12,8 @@ use k8s_openapi::api::core::v1::{Container, Pod};
 
 use crate::cri::{ContainerState, ContainerStatus, SandboxState};
 use crate::pleg::PodStatus;
-use crate::types::{ContainerId, SandboxId};
+use crate::pod::pod_ref;
+use crate::types::{ContainerId, PodRef, SandboxId};
 use crate::worker::CrashLoops;
 
 /// What to do about the pod's sandbox.
@@ -75,6 +76,8 @@ pub struct Plan {
     pub start: Vec<Start>,
     /// Containers that would be started but wait.
     pub backing_off: Vec<BackingOff>,
+    /// The sandbox would be made anew but waits.
+    pub sandbox_wait: Option<SandboxWait>,
     /// What nobody needs, last.
     pub leftovers: Leftovers,
     /// Every container has run to its end under the pod's restart policy.
@@ -99,6 +102,17 @@ impl Plan {
             && self.start.is_empty()
             && self.leftovers == Leftovers::default()
     }
+}
+
+/// A sandbox that is not made anew yet, as those before it did not last.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct SandboxWait {
+    /// Why the present one will not do.
+    pub reason: &'static str,
+    /// The pause in force.
+    pub pause: Duration,
+    /// When it is over.
+    pub until: Timestamp,
 }
 
 /// What to do with one container of the spec.
@@ -131,13 +145,14 @@ pub fn plan(
     let containers = pod.spec.as_ref().map_or(&[][..], |spec| &spec.containers);
     let host_network = pod.spec.as_ref().and_then(|spec| spec.host_network).unwrap_or(false);
     let policy = RestartPolicy::of(pod);
-    let sandbox = sandbox_plan(observed, host_network);
+    let sandbox = sandbox_plan(observed, &pod_ref(pod), host_network);
     let keeps = matches!(sandbox, SandboxPlan::Keep(_));
     let mut plan = Plan {
         sandbox,
         kill: Vec::new(),
         start: Vec::new(),
         backing_off: Vec::new(),
+        sandbox_wait: None,
         leftovers: Leftovers::default(),
         has_ended: false,
     };
@@ -177,6 +192,12 @@ pub fn plan(
     } else if only_waits {
         // The sandbox died with its containers, and all of them wait: a new one is made when the first may start.
         plan.sandbox = SandboxPlan::Stop;
+    } else if let SandboxPlan::Create { attempt: 1.., reason } = plan.sandbox
+        && let Some((pause, until)) = crash_loops.sandbox_in_force(now)
+    {
+        plan.sandbox_wait = Some(SandboxWait { reason, pause, until });
+        plan.sandbox = SandboxPlan::Stop;
+        plan.start.clear();
     }
     let made = plan.start.iter().flat_map(|start| start.adopt.iter().chain(&start.replace));
     plan.leftovers = leftovers(observed, &made.collect::<Vec<_>>());
@@ -225,7 +246,7 @@ impl RestartPolicy {
 }
 
 /// Whether the pod's sandbox will do (upstream's `PodSandboxChanged`, in its order).
-fn sandbox_plan(observed: &PodStatus, host_network: bool) -> SandboxPlan {
+fn sandbox_plan(observed: &PodStatus, pod: &PodRef, host_network: bool) -> SandboxPlan {
     let Some(newest) = observed.sandbox() else {
         return SandboxPlan::Create {
             attempt: 0,
@@ -237,7 +258,8 @@ fn sandbox_plan(observed: &PodStatus, host_network: bool) -> SandboxPlan {
         "Multiple sandboxes are ready for Pod. Need to reconcile them"
     } else if newest.state != SandboxState::Ready {
         "No ready sandbox for pod can be found. Need to start a new one"
-    } else if newest.host_network != host_network {
+    } else if newest.host_network != host_network || observed.pod.full_name() != pod.full_name() {
+        // Of another name if its manifest was renamed and keeps its UID.
         "Sandbox for pod has changed. Need to start a new one"
     } else if !host_network && newest.ips.is_empty() {
         "Sandbox for pod has no IP address. Need to start a new one"

@@ -17,7 +17,7 @@ use super::{Content, Memory, Outcome, Retry};
 use crate::cri::{ContainerState, CriError};
 use crate::cri_config::remove_pod_dir;
 use crate::gate::{PendingStop, Urgency};
-use crate::pleg::PodStatus;
+use crate::pleg::{Observed, PodStatus};
 use crate::pod::StatusOverride;
 use crate::pod::{Rank, is_static, pod_ref};
 use crate::status::Activity;
@@ -128,7 +128,8 @@ impl WorkerContext {
     /// Stops and removes everything of a pod that only the runtime knows.
     pub(super) async fn reap(&self, pod: &PodRef, grace_seconds: i64, memory: &mut Memory) -> Outcome {
         let reaped = async {
-            let observed = self.observe(pod, memory).await?;
+            let observed = self.observe(pod, memory).await;
+            let observed = observed.or_else(|error| self.pleg.cache().listed(&pod.uid).ok_or(error))?;
             let stopping = self.stops.begin(Rank::default(), Urgency::default());
             let (observed, _) = self.stop_and_prove(pod, &observed, grace_seconds, stopping).await?;
             self.begin(pod, Activity::CleaningUp);
@@ -180,12 +181,19 @@ impl WorkerContext {
         drop(stopping);
         let stopped = Instant::now();
         drop(at_work);
-        let observed = self.pleg.cache().newer_than(pod, Some(stopped)).await?;
+        let observed = self.look_after(pod, stopped).await?;
         match observed.containers.iter().find(|c| runs(c.state)) {
             Some(left) => Err(StopError::StillRunning(format!("container {}", left.name))),
             None if observed.may_run() => Err(StopError::StillRunning("the sandbox".to_owned())),
             None => Ok((observed, stopped)),
         }
+    }
+
+    /// What a look later than `time` saw. Of a pod that could not be inspected for long it is what was listed, which tells what
+    /// there is and what runs.
+    async fn look_after(&self, pod: &PodRef, time: Instant) -> Observed {
+        let observed = self.pleg.cache().newer_than(pod, Some(time)).await;
+        observed.or_else(|error| self.pleg.cache().listed(&pod.uid).ok_or(error))
     }
 
     /// Stops all running containers at once. Shows that before it has a place at the gate.
@@ -269,7 +277,7 @@ impl WorkerContext {
         let removed = Instant::now();
         drop(at_work);
         // What is still shown when the pod is forgotten would be taken for an orphan.
-        let left = self.pleg.cache().newer_than(pod, Some(removed)).await?;
+        let left = self.look_after(pod, removed).await?;
         if !(left.containers.is_empty() && left.sandboxes.is_empty()) {
             return Err(StopError::StillThere);
         }

@@ -92,13 +92,25 @@ impl WorkerContext {
             memory.waiting.insert(wait.name.clone(), reason);
             memory.retries.insert(wait.name.clone(), wait.until);
         }
+        if let Some(wait) = &plan.sandbox_wait {
+            let why =
+                format!("back-off {} re-creating the pod sandbox: {}", go_duration(wait.pause), wait.reason);
+            let text = format!("Back-off re-creating the sandbox of pod {reference}: {}", wait.reason);
+            self.event(reference, None, PodEvent::warning("BackOff", text), memory);
+            for container in containers {
+                let reason = WaitingReason { reason: "ContainerCreating".to_owned(), message: why.clone() };
+                memory.waiting.insert(container.name.clone(), reason);
+                memory.retries.insert(container.name.clone(), wait.until);
+            }
+        }
         // Before the status that says so: whoever reads that asks until when.
         self.status_cache.retries(&reference.uid, memory.retries.clone());
     }
 
     /// When the first container in back-off may start again.
     fn next_restart(&self, plan: &Plan) -> Option<Instant> {
-        let until = plan.backing_off.iter().map(|wait| wait.until).min()?;
+        let containers = plan.backing_off.iter().map(|wait| wait.until);
+        let until = containers.chain(plan.sandbox_wait.map(|wait| wait.until)).min()?;
         let pause = until.duration_since(self.clock.now());
         Some(Instant::now() + Duration::try_from(pause).unwrap_or_default())
     }
@@ -133,6 +145,7 @@ impl WorkerContext {
             }
             SandboxPlan::Create { attempt, .. } => {
                 if observed.sandbox().is_some() {
+                    memory.crash_loops.sandbox_replaced(self.clock.now());
                     let text = "Pod sandbox changed, it will be killed and re-created.";
                     self.event(reference, None, PodEvent::normal("SandboxChanged", text), memory);
                 }

@@ -1,0 +1,106 @@
+//! Sandboxes that do not last, pods that are renamed, and pods that cannot be inspected. A whole node in memory, in paused time.
+
+use std::time::Duration;
+
+use tokio::time::sleep;
+
+use super::testing::{Node, pod};
+use crate::cri::Operation;
+use crate::cri::fake::{Fault, Rule};
+use crate::cri::wire::PodSandboxState;
+
+const SECOND: Duration = Duration::from_secs(1);
+const MINUTE: Duration = Duration::from_secs(60);
+
+#[tokio::test(start_paused = true)]
+async fn a_sandbox_that_dies_again_and_again_is_made_anew_after_growing_pauses() {
+    let mut node = Node::new();
+    node.want([pod("web", "u1", &["c"])]);
+    node.until("it runs", 5 * SECOND, |n| n.running("u1").len() == 1).await;
+    // The first that dies is replaced at once.
+    let dies = |node: &Node| {
+        for sandbox in node.runtime.wire_sandboxes() {
+            node.runtime.kill_sandbox(&sandbox.id.as_str().into());
+        }
+    };
+    let made = |node: &Node| node.calls_of("u1", Operation::RunSandbox).len();
+    dies(&node);
+    node.until("it is replaced", 2 * SECOND, |n| made(n) == 2).await;
+    // From here on they die before anything is made in them, which no container's back-off bounds.
+    let slow = Fault::Delay(Duration::from_millis(300));
+    node.runtime.faults().add(Rule::new(Operation::CreateContainer, slow));
+    for _ in 0..6000 {
+        dies(&node);
+        sleep(Duration::from_millis(100)).await;
+    }
+    let in_ten_minutes = made(&node) - 2;
+    assert!((6..=20).contains(&in_ten_minutes), "{in_ten_minutes}");
+    assert!(node.events_of("u1", "BackOff") > 0);
+    let waits = |n: &Node| {
+        let statuses =
+            n.status("u1").and_then(|status| status.container_statuses.clone()).unwrap_or_default();
+        let messages = statuses.into_iter().filter_map(|s| s.state?.waiting?.message);
+        messages.into_iter().any(|message| message.contains("re-creating the pod sandbox"))
+    };
+    node.until("the status says why it waits", 2 * MINUTE, |n| {
+        dies(n);
+        waits(n)
+    })
+    .await;
+
+    node.runtime.faults().clear();
+    node.until("it runs once sandboxes last", 2 * MINUTE, |n| n.running("u1").len() == 1).await;
+    sleep(6 * MINUTE).await;
+    let before = made(&node);
+    dies(&node);
+    node.until("a lasting one is replaced at once", 2 * SECOND, |n| made(n) == before + 1).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_manifest_with_a_uid_of_its_own_that_is_renamed_is_another_pod() {
+    for is_down_meanwhile in [false, true] {
+        let mut node = Node::new();
+        node.want([pod("web", "u1", &["c"])]);
+        node.until("it runs", 5 * SECOND, |n| n.running("u1").len() == 1).await;
+        let names = |n: &Node| {
+            let ready = PodSandboxState::SandboxReady as i32;
+            let sandboxes = n.runtime.wire_sandboxes().into_iter().filter(|sandbox| sandbox.state == ready);
+            sandboxes.filter_map(|sandbox| sandbox.metadata).map(|metadata| metadata.name).collect::<Vec<_>>()
+        };
+        assert_eq!(names(&node), ["web"]);
+        if is_down_meanwhile {
+            node.sync_store();
+            node.stop().await;
+        }
+        node.want([pod("db", "u1", &["c"])]);
+        if is_down_meanwhile {
+            node.boot();
+        }
+        node.until("it runs under its new name", 3 * MINUTE, |n| {
+            n.running("u1").len() == 1 && names(n) == ["db"]
+        })
+        .await;
+        let made = node.calls_of("u1", Operation::RunSandbox).len();
+        assert_eq!(made, 2);
+        sleep(10 * MINUTE).await;
+        assert_eq!(node.calls_of("u1", Operation::RunSandbox).len(), made, "and that is that");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_nobody_wants_and_cannot_be_inspected_is_removed_by_what_is_listed_of_it() {
+    let mut node = Node::new();
+    node.want([pod("web", "u1", &["c"]), pod("db", "u2", &["c"])]);
+    node.until("they run", 5 * SECOND, |n| ["u1", "u2"].iter().all(|uid| n.running(uid).len() == 1)).await;
+    node.stop().await;
+    node.runtime.faults().add(Rule::new(Operation::ContainerStatus, Fault::fail("boom")).pod(&"u1".into()));
+    node.runtime.faults().add(Rule::new(Operation::ContainerStatus, Fault::fail("boom")).pod(&"u2".into()));
+    node.want([pod("db", "u2", &["c"])]);
+    node.boot();
+    sleep(30 * SECOND).await;
+    assert_eq!(node.running("u1").len(), 1, "it may yet be inspected");
+    node.until("nothing of it is left", 3 * MINUTE, |n| !n.has("u1")).await;
+    node.until("nor on the disk", 2 * MINUTE, |n| n.directories().iter().all(|name| !name.contains("u1")))
+        .await;
+    assert_eq!(node.running("u2").len(), 1, "one that is wanted is left alone");
+}
