@@ -22,7 +22,7 @@ use crate::gate::StartPriority;
 use crate::node::NodeAddresses;
 use crate::pleg::PlegHandle;
 use crate::pod::{DesiredPods, PodEvents, pod_ref, pod_uid};
-use crate::types::{ContainerId, PodEvent, PodRef, PodUid};
+use crate::types::{ContainerId, PodEvent, PodRef, PodUid, sleep_until};
 use crate::worker::{Outcome, PodSyncer, Report, Retry};
 
 /// Pause between two passes of housekeeping when nothing asks for one earlier: the kubelet's container GC period.
@@ -420,11 +420,4 @@ impl PodTable {
 /// Whether two pods of one UID have different names: a name is what a pod cannot change, so the later is another pod.
 fn is_renamed(old: &Pod, new: &Pod) -> bool {
     pod_ref(old).full_name() != pod_ref(new).full_name()
-}
-
-async fn sleep_until(moment: Option<Instant>) {
-    match moment {
-        Some(moment) => tokio::time::sleep_until(moment).await,
-        None => std::future::pending().await,
-    }
 }

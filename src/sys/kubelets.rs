@@ -68,7 +68,7 @@ mod tests {
             fs::write(dir.join("comm"), format!("{comm}\n")).unwrap();
             fs::write(dir.join("cmdline"), "/usr/bin/kubelet\0--config\0a.yaml\0").unwrap();
             symlink(exe, dir.join("exe")).unwrap();
-            symlink("/work", dir.join("cwd")).unwrap();
+            symlink("/srv", dir.join("cwd")).unwrap();
             symlink(mounts, dir.join("ns/mnt")).unwrap();
         };
         process("self", "hostlet", "/usr/bin/hostlet", "mnt:[1]");
@@ -83,7 +83,7 @@ mod tests {
         let expected = |pid| KubeletProcess {
             pid,
             arguments: vec!["--config".to_owned(), "a.yaml".to_owned()],
-            cwd: "/work".into(),
+            cwd: "/srv".into(),
         };
         assert_eq!(found, [expected(7), expected(8)]);
         assert!(kubelets(Path::new("/proc")).is_ok());

@@ -18,6 +18,7 @@ mod qos;
 mod quantity;
 mod quiet_period;
 mod size;
+mod timer;
 
 pub use backoff::{Backoff, BackoffPolicy, Moment};
 pub use cgroup_driver::CgroupDriver;
@@ -35,3 +36,4 @@ pub use qos::QosClass;
 pub use quantity::{Quantity, QuantityError};
 pub use quiet_period::QuietPeriod;
 pub use size::human_size;
+pub use timer::sleep_until;

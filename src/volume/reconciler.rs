@@ -18,7 +18,7 @@ use super::layout::PodLayout;
 use super::sources::Sources;
 use crate::objects::ObjectSource;
 use crate::sys::{Mounts, PathWork, file_work};
-use crate::types::{Backoff, BackoffPolicy, Conflated, PodUid, WallClock};
+use crate::types::{Backoff, BackoffPolicy, Conflated, PodUid, WallClock, sleep_until};
 
 /// How soon what failed is tried again without anybody asking. News of an object are taken in at once.
 const RETRY: BackoffPolicy = BackoffPolicy {
@@ -208,11 +208,4 @@ async fn unfit_host_paths(pod: &Pod, shared: &Arc<Shared>) -> Vec<VolumeProblem>
 
 fn until(now: Timestamp, then: Timestamp) -> Duration {
     Duration::try_from(then.duration_since(now)).unwrap_or_default()
-}
-
-async fn sleep_until(moment: Option<Instant>) {
-    match moment {
-        Some(moment) => tokio::time::sleep_until(moment).await,
-        None => std::future::pending().await,
-    }
 }

@@ -7,13 +7,13 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use tokio::sync::watch;
-use tokio::time::{Instant, sleep, sleep_until, timeout};
+use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
 use super::exposure::watch_exposure;
 use super::login::{Login, Obtained, Origin};
 use crate::telemetry::Changed;
-use crate::types::{Backoff, BackoffPolicy, WallClock, error_chain};
+use crate::types::{Backoff, BackoffPolicy, WallClock, error_chain, sleep_until};
 
 /// Pauses between attempts that fail, and between attempts because of rejections. They never start anew while it goes on.
 const PAUSES: BackoffPolicy = BackoffPolicy {
@@ -185,15 +185,9 @@ impl CredentialsTask {
 
     /// Waits until `due`, or until what has this number was rejected.
     async fn wait(&mut self, due: Option<Instant>, number: u64) -> Cause {
-        let due = async {
-            match due {
-                Some(due) => sleep_until(due).await,
-                None => std::future::pending().await,
-            }
-        };
         tokio::select! {
             // Cancel-safe: a pause takes nothing.
-            () = due => Cause::Due,
+            () = sleep_until(due) => Cause::Due,
             // Cancel-safe: looking at a watch takes nothing that is looked for again.
             () = is_rejected(&mut self.rejections, number) => Cause::Rejected,
         }

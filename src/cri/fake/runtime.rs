@@ -9,7 +9,7 @@ use jiff::Timestamp;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio::task::yield_now;
-use tokio::time::{Instant, sleep, sleep_until};
+use tokio::time::{Instant, sleep};
 
 use super::super::{CriError, Operation};
 use super::calls::CallLog;
@@ -17,7 +17,7 @@ use super::clock::later;
 use super::faults::{Failure, Fault, FaultPlan};
 use super::restart::Restart;
 use super::world::World;
-use crate::types::PodUid;
+use crate::types::{PodUid, sleep_until};
 
 /// 2026-01-01T00:00:00Z: any fixed date will do.
 const BASE_SECOND: i64 = 1_767_225_600;
@@ -131,16 +131,10 @@ impl FakeRuntime {
                 return found;
             }
             let next = due.into_iter().chain(deadline).min();
-            let timer = async {
-                match next {
-                    Some(at) => sleep_until(at).await,
-                    None => std::future::pending().await,
-                }
-            };
             // Both arms only wait: dropping either loses nothing, the loop looks at the world itself.
             tokio::select! {
                 biased;
-                () = timer => {}
+                () = sleep_until(next) => {}
                 () = changed => {}
             }
         }

@@ -19,7 +19,7 @@ use crate::source::api::ApiState;
 use crate::status::LifecycleSummary;
 use crate::status::StatusCache;
 use crate::telemetry::Changed;
-use crate::types::{Backoff, BackoffPolicy, PodEvent, PodUid, WallClock, error_chain};
+use crate::types::{Backoff, BackoffPolicy, PodEvent, PodUid, WallClock, error_chain, sleep_until};
 
 /// How long a request may take.
 const DEADLINE: Duration = Duration::from_secs(30);
@@ -211,11 +211,4 @@ struct Pass {
     due: Option<Instant>,
     /// Whether a mirror is kept until its pod has ended.
     waits_for_an_end: bool,
-}
-
-async fn sleep_until(moment: Option<Instant>) {
-    match moment {
-        Some(moment) => tokio::time::sleep_until(moment).await,
-        None => std::future::pending().await,
-    }
 }

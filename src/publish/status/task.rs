@@ -23,7 +23,7 @@ use crate::source::api::{ApiPod, ApiState, Mirror};
 use crate::status::LifecycleSummary;
 use crate::status::StatusCache;
 use crate::telemetry::Changed;
-use crate::types::{Backoff, BackoffPolicy, PodUid, QuietPeriod, error_chain};
+use crate::types::{Backoff, BackoffPolicy, PodUid, QuietPeriod, error_chain, sleep_until};
 
 /// How long a change nobody waits for waits for others to the same pod.
 const SOON: Duration = Duration::from_secs(2);
@@ -494,12 +494,5 @@ async fn perform(pods: Objects<Pod>, name: String, uid: String, request: Request
                 Err(error) => Written::Failed(error),
             }
         }
-    }
-}
-
-async fn sleep_until(moment: Option<Instant>) {
-    match moment {
-        Some(moment) => tokio::time::sleep_until(moment).await,
-        None => std::future::pending().await,
     }
 }
