@@ -1,5 +1,12 @@
-//! Source text as the rules need it: without comments and literals, and without its tests. Not a parser: it relies on
-//! `cargo fmt` having been there.
+//! Sources as the rules need them: the tokens of the program and of its tests apart, with their lines. Judges nothing.
+
+use std::collections::BTreeSet;
+
+use proc_macro2::{Delimiter, TokenStream, TokenTree};
+use quote::ToTokens;
+use syn::parse::{ParseStream, Parser};
+use syn::visit_mut::{self, VisitMut};
+use syn::{Attribute, Item};
 
 /// A source file.
 pub(crate) struct Source {
@@ -7,46 +14,50 @@ pub(crate) struct Source {
     pub(crate) path: String,
     /// The text as it is.
     pub(crate) text: String,
-    /// The text with comments and the contents of literals blanked out; lines are kept.
-    pub(crate) code: String,
-    /// Whether the whole file is compiled for tests only.
-    pub(crate) test_only: bool,
+    /// All tokens but documentation, each with its line.
+    pub(crate) all: Vec<Token>,
+    /// Those that are compiled into the program.
+    pub(crate) program: Vec<Token>,
+    /// Modules that it declares for tests only: `#[cfg(test)] mod tests;`.
+    test_modules: Vec<String>,
+}
+
+/// A token: a word, a sign, or one end of a group.
+pub(crate) struct Token {
+    pub(crate) text: String,
+    pub(crate) line: usize,
 }
 
 impl Source {
-    pub(crate) fn new(path: &str, text: &str) -> Self {
-        Self { path: path.to_owned(), text: text.to_owned(), code: blank(text), test_only: false }
+    pub(crate) fn new(path: &str, text: &str) -> syn::Result<Self> {
+        let mut file = syn::parse_file(text)?;
+        let all = tokens(file.to_token_stream());
+        let mut tests = WithoutTests::default();
+        tests.visit_file_mut(&mut file);
+        let program = tokens(file.to_token_stream());
+        Ok(Self { path: path.to_owned(), text: text.to_owned(), all, program, test_modules: tests.modules })
     }
 
-    /// Numbered lines that are compiled into the program: not blank, no comment, no test.
-    pub(crate) fn program_lines(&self) -> Vec<(usize, &str)> {
-        if self.test_only {
-            return Vec::new();
-        }
-        let lines = without_tests(self.code.lines().collect());
-        lines.into_iter().filter(|(_, line)| !line.trim().is_empty()).collect()
-    }
-
-    /// Modules that this file declares for tests only: `#[cfg(test)] mod tests;`.
-    pub(crate) fn test_modules(&self) -> Vec<String> {
-        let lines: Vec<&str> = self.code.lines().collect();
-        let after_cfg = (1..lines.len()).filter(|&at| is_test_cfg(lines[at - 1]));
-        let declared = after_cfg.filter_map(|at| lines[at].trim().strip_suffix(';')?.split("mod ").nth(1));
-        declared.map(str::to_owned).collect()
+    /// How many lines of the program have code on them.
+    pub(crate) fn program_lines(&self) -> usize {
+        self.program.iter().map(|token| token.line).collect::<BTreeSet<_>>().len()
     }
 }
 
-/// Marks the files that some other file declares for tests only, and what lies beneath them.
+/// Empties the files that some other file declares for tests only, and what lies beneath them.
 pub(crate) fn mark_tests(sources: &mut [Source]) {
-    let mut roots = Vec::new();
-    for source in sources.iter() {
-        let folder = module_folder(&source.path);
-        roots.extend(source.test_modules().into_iter().map(|module| format!("{folder}/{module}")));
-    }
+    let in_folder = |source: &Source| {
+        let folder = module_folder(&source.path).to_owned();
+        source.test_modules.iter().map(move |module| format!("{folder}/{module}")).collect::<Vec<_>>()
+    };
+    let roots: Vec<String> = sources.iter().flat_map(in_folder).collect();
     for source in sources {
-        source.test_only = roots.iter().any(|root| {
+        let is_beneath = |root: &String| {
             source.path.strip_prefix(root.as_str()).is_some_and(|rest| rest == ".rs" || rest.starts_with('/'))
-        });
+        };
+        if roots.iter().any(is_beneath) {
+            source.program.clear();
+        }
     }
 }
 
@@ -59,143 +70,90 @@ fn module_folder(path: &str) -> &str {
     }
 }
 
-fn is_test_cfg(line: &str) -> bool {
-    line.trim() == "#[cfg(test)]"
+fn tokens(stream: TokenStream) -> Vec<Token> {
+    let mut found = Vec::new();
+    flatten(stream, &mut found);
+    found
 }
 
-/// Leaves out each item under `#[cfg(test)]`: up to its `;`, or to the `}` as far in as its first line.
-fn without_tests(lines: Vec<&str>) -> Vec<(usize, &str)> {
-    let mut kept = Vec::new();
-    let mut lines = lines.into_iter().enumerate().map(|(index, line)| (index + 1, line));
-    while let Some((number, line)) = lines.next() {
-        if !is_test_cfg(line) {
-            kept.push((number, line));
-            continue;
-        }
-        let indent = &line[..line.len() - line.trim_start().len()];
-        let mut open = false;
-        for (_, line) in lines.by_ref() {
-            let closing = line.strip_prefix(indent).is_some_and(|rest| rest.starts_with('}'));
-            if open && closing || !open && line.ends_with(';') {
-                break;
+fn flatten(stream: TokenStream, found: &mut Vec<Token>) {
+    let trees: Vec<TokenTree> = stream.into_iter().collect();
+    let is_doc = |tree: Option<&TokenTree>| {
+        let Some(TokenTree::Group(group)) = tree else { return false };
+        matches!(group.stream().into_iter().next(), Some(TokenTree::Ident(name)) if name == "doc")
+    };
+    let mut at = 0;
+    while let Some(tree) = trees.get(at) {
+        let mut push = |text: String, line| found.push(Token { text, line });
+        match tree {
+            // A comment of documentation: `#[doc = …]` or `#![doc = …]`.
+            TokenTree::Punct(sign) if sign.as_char() == '#' && is_doc(trees.get(at + 1)) => at += 1,
+            TokenTree::Punct(sign) if sign.as_char() == '#' && is_doc(trees.get(at + 2)) => at += 2,
+            TokenTree::Group(group) => {
+                let (open, close) = match group.delimiter() {
+                    Delimiter::Parenthesis => ("(", ")"),
+                    Delimiter::Brace => ("{", "}"),
+                    Delimiter::Bracket => ("[", "]"),
+                    Delimiter::None => ("", ""),
+                };
+                push(open.to_owned(), group.span_open().start().line);
+                flatten(group.stream(), found);
+                found.push(Token { text: close.to_owned(), line: group.span_close().end().line });
             }
-            open |= line.ends_with('{');
-            if !open && line.ends_with('}') {
-                break;
+            // What is in a literal is no code.
+            TokenTree::Literal(literal) => push("\"\"".to_owned(), literal.span().start().line),
+            TokenTree::Ident(_) | TokenTree::Punct(_) => push(tree.to_string(), tree.span().start().line),
+        }
+        at += 1;
+    }
+}
+
+/// Takes out what is compiled for tests only.
+#[derive(Default)]
+struct WithoutTests {
+    modules: Vec<String>,
+}
+
+impl WithoutTests {
+    fn keep_items(&mut self, items: &mut Vec<Item>) {
+        items.retain(|item| {
+            let is_test = is_test(item);
+            if let Item::Mod(module) = item
+                && is_test
+            {
+                self.modules.push(module.ident.to_string());
             }
+            !is_test
+        });
+    }
+}
+
+impl VisitMut for WithoutTests {
+    fn visit_file_mut(&mut self, file: &mut syn::File) {
+        self.keep_items(&mut file.items);
+        visit_mut::visit_file_mut(self, file);
+    }
+
+    fn visit_item_mod_mut(&mut self, module: &mut syn::ItemMod) {
+        if let Some((_, items)) = &mut module.content {
+            self.keep_items(items);
         }
+        visit_mut::visit_item_mod_mut(self, module);
     }
-    kept
+
+    fn visit_item_impl_mut(&mut self, item: &mut syn::ItemImpl) {
+        item.items.retain(|inner| !is_test(inner));
+        visit_mut::visit_item_impl_mut(self, item);
+    }
 }
 
-/// Blanks out comments and the contents of string and character literals.
-pub(crate) fn blank(text: &str) -> String {
-    let mut out = String::with_capacity(text.len());
-    let mut rest = text;
-    while let Some(first) = rest.chars().next() {
-        let word_before = out.ends_with(|c: char| c.is_alphanumeric() || c == '_');
-        let (kept, hidden) = if rest.starts_with("//") {
-            (0, rest.find('\n').unwrap_or(rest.len()))
-        } else if rest.starts_with("/*") {
-            (0, block_comment(rest))
-        } else if let Some(length) = (!word_before).then(|| raw_string(rest)).flatten() {
-            (0, length)
-        } else if first == '"' {
-            (0, string(rest))
-        } else if let Some(length) = character(rest) {
-            (0, length)
-        } else {
-            (first.len_utf8(), 0)
-        };
-        out.push_str(&rest[..kept]);
-        out.extend(rest[kept..kept + hidden].chars().map(|c| if c == '\n' { '\n' } else { ' ' }));
-        rest = &rest[kept + hidden..];
-    }
-    out.lines().map(str::trim_end).collect::<Vec<_>>().join("\n")
-}
-
-/// Length of the block comment that opens `text`; they nest.
-fn block_comment(text: &str) -> usize {
-    let (mut depth, mut at) = (0, 0);
-    while at < text.len() {
-        match &text.as_bytes()[at..] {
-            [b'/', b'*', ..] => (depth, at) = (depth + 1, at + 2),
-            [b'*', b'/', ..] if depth == 1 => return at + 2,
-            [b'*', b'/', ..] => (depth, at) = (depth - 1, at + 2),
-            _ => at += 1,
-        }
-    }
-    text.len()
-}
-
-/// Length of the string literal that opens `text`.
-fn string(text: &str) -> usize {
-    let mut escaped = false;
-    for (at, byte) in text.bytes().enumerate().skip(1) {
-        match byte {
-            _ if escaped => escaped = false,
-            b'\\' => escaped = true,
-            b'"' => return at + 1,
-            _ => {}
-        }
-    }
-    text.len()
-}
-
-/// Length of the raw string literal that opens `text`, if one does.
-fn raw_string(text: &str) -> Option<usize> {
-    let after = text.strip_prefix("br").or(text.strip_prefix('r'))?;
-    let hashes = after.len() - after.trim_start_matches('#').len();
-    after[hashes..].strip_prefix('"')?;
-    let start = text.len() - after.len() + hashes + 1;
-    let end = format!("\"{}", "#".repeat(hashes));
-    Some(text[start..].find(&end).map_or(text.len(), |at| start + at + end.len()))
-}
-
-/// Length of the character literal that opens `text`, if one does: a lifetime has no second quote.
-fn character(text: &str) -> Option<usize> {
-    let inner = text.strip_prefix('\'')?;
-    if let Some(escape) = inner.strip_prefix('\\') {
-        // The escaped character itself may be a quote.
-        return escape.get(1..)?.find('\'').map(|at| at + 4);
-    }
-    let length = inner.chars().next()?.len_utf8();
-    inner[length..].starts_with('\'').then_some(length + 2)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn comments_and_literals_are_blanked_and_lines_kept() {
-        let text = "a // b\n/* c /* d */ e */ f\n\"g \\\" // h\" i\nr#\"j \" k\"# l '\\'' m 'n' o<'p> 'q\n\"r\ns\" t";
-        let words: Vec<String> = blank(text).lines().map(|l| l.split_whitespace().collect()).collect();
-        assert_eq!(words, ["a", "f", "i", "lmo<'p>'q", "", "t"]);
-    }
-
-    #[test]
-    fn tests_are_no_program_lines() {
-        let text = "//! doc\n\nuse a;\n#[cfg(test)]\nmod tests;\n#[cfg(test)]\n#[allow(x)]\nfn help() {\n    {\n    }\n}\n\
-                    fn b() {}\n#[cfg(test)]\nimpl X {}\n#[cfg(test)]\nmod more {\n    c;\n}\nfn d() {}\n";
-        let source = Source::new("src/a/mod.rs", text);
-        let lines: Vec<&str> = source.program_lines().into_iter().map(|(_, line)| line).collect();
-        assert_eq!(lines, ["use a;", "fn b() {}", "fn d() {}"]);
-        assert_eq!(source.program_lines()[1].0, 12);
-        assert_eq!(source.test_modules(), ["tests"]);
-    }
-
-    #[test]
-    fn files_declared_for_tests_are_marked_with_all_beneath() {
-        let declaration = "#[cfg(test)]\nmod tests;\n#[cfg(any(test, feature = \"fakes\"))]\npub mod fake;\n";
-        let paths =
-            ["src/a/mod.rs", "src/a/tests.rs", "src/a/tests/x.rs", "src/a/testsuite.rs", "src/a/fake.rs"];
-        let mut sources: Vec<Source> = paths.iter().map(|path| Source::new(path, declaration)).collect();
-        sources[1..].iter_mut().for_each(|source| *source = Source::new(&source.path, "x();"));
-        mark_tests(&mut sources);
-        let marked: Vec<bool> = sources.iter().map(|source| source.test_only).collect();
-        assert_eq!(marked, [false, true, true, false, false]);
-        assert!(sources[1].program_lines().is_empty());
-        assert_eq!(module_folder("src/a/b.rs"), "src/a/b");
-    }
+/// Whether what these tokens begin with is compiled for tests only.
+fn is_test(item: &impl ToTokens) -> bool {
+    let outer = |input: ParseStream| {
+        let attributes = input.call(Attribute::parse_outer)?;
+        input.parse::<TokenStream>().map(|_| attributes)
+    };
+    let attributes = outer.parse2(item.to_token_stream()).unwrap_or_default();
+    let mut configured = attributes.iter().filter_map(|attribute| attribute.meta.require_list().ok());
+    configured.any(|list| list.path.is_ident("cfg") && list.tokens.to_string() == "test")
 }

@@ -1,6 +1,6 @@
 //! The rules, each a function from a source file to complaints of the form `path:line: what is wrong`.
 
-use crate::code::Source;
+use crate::code::{Source, Token};
 
 /// Rooms of the library, lowest level first. A room imports only rooms of lower levels, so there is no cycle.
 const LEVELS: [&[&str]; 13] = [
@@ -23,17 +23,6 @@ const MAX_FILE_LINES: usize = 600;
 const MAX_MOD_LINES: usize = 60;
 const MAX_MAIN_LINES: usize = 150;
 
-/// Files that may be longer than the rest, each with the reason.
-const LONG_FILES: [(&str, &str); 0] = [];
-
-/// What must not be in the code, not even in tests.
-const BANNED: [(&str, &str); 4] = [
-    ("todo!", "code that is not there"),
-    ("unimplemented!", "code that is not there"),
-    ("dbg!", "a leftover of debugging"),
-    ("#[ignore", "a test that does not run proves nothing"),
-];
-
 /// Beginnings of paths that exist on one person's machine. In two parts, so that this file does not name them.
 const MACHINE_PATHS: [(&str, &str); 3] = [("/work", "/"), ("/home", "/"), ("/Users", "/")];
 
@@ -43,11 +32,7 @@ fn level(room: &str) -> Option<usize> {
 
 /// The room a file of the library is in; none for `lib.rs` and `main.rs`.
 fn room(path: &str) -> Option<&str> {
-    let inside = path.strip_prefix("src/")?;
-    inside.split_once('/').map(|(room, _)| room).or_else(|| {
-        let file = inside.strip_suffix(".rs")?;
-        (!["lib", "main"].contains(&file)).then_some(file)
-    })
+    Some(path.strip_prefix("src/")?.split_once('/')?.0)
 }
 
 /// Every file opens by saying what it is.
@@ -58,7 +43,7 @@ pub(crate) fn opens_with_docs(source: &Source) -> Vec<String> {
     vec![format!("{}:1: the first line must be a `//!` that says what the file owns", source.path)]
 }
 
-/// No room imports from its own level or a higher one.
+/// No room imports from its own level or a higher one, nor climbs out of itself without naming `crate`.
 pub(crate) fn respects_levels(source: &Source) -> Vec<String> {
     let Some(own) = room(&source.path) else {
         return Vec::new();
@@ -66,8 +51,8 @@ pub(crate) fn respects_levels(source: &Source) -> Vec<String> {
     let Some(own_level) = level(own) else {
         return vec![format!("{}:1: the room `{own}` has no level", source.path)];
     };
-    let complaint = |(line, target): (usize, String)| {
-        let what = match level(&target) {
+    let complaint = |(line, target): (usize, &str)| {
+        let what = match level(target) {
             _ if target == own => return None,
             Some(level) if level < own_level => return None,
             Some(_) => format!("`{own}` must not import `{target}`, which is not of a lower level"),
@@ -75,29 +60,35 @@ pub(crate) fn respects_levels(source: &Source) -> Vec<String> {
         };
         Some(format!("{}:{line}: {what}", source.path))
     };
-    let mut complaints: Vec<String> = imports(source).into_iter().filter_map(complaint).collect();
-    complaints.extend(climbs(source));
+    let mut complaints: Vec<String> = imports(&source.program).into_iter().filter_map(complaint).collect();
+    let module = source.path.trim_start_matches("src/").trim_end_matches(".rs").trim_end_matches("/mod");
+    let climb = ["super", ":", ":"].repeat(module.split('/').count());
+    let climbs = source.program.windows(climb.len()).filter(|window| are(window, &climb));
+    complaints.extend(
+        climbs
+            .map(|climb| format!("{}:{}: `super` leaves the room; say `crate`", source.path, climb[0].line)),
+    );
     complaints
 }
 
+fn are(tokens: &[Token], texts: &[&str]) -> bool {
+    tokens.iter().map(|token| &*token.text).eq(texts.iter().copied())
+}
+
 /// Rooms named by `crate::room` or `crate::{room, …}`, with their lines.
-fn imports(source: &Source) -> Vec<(usize, String)> {
+fn imports(tokens: &[Token]) -> Vec<(usize, &str)> {
     let mut found = Vec::new();
-    let lines = source.program_lines();
-    for (index, (number, line)) in lines.iter().enumerate() {
-        for (at, _) in line.match_indices("crate::") {
-            let rest = &line[at + "crate::".len()..];
-            // Not `$crate`, nor the end of a longer name.
-            if line[..at].ends_with(|c: char| c.is_alphanumeric() || c == '_' || c == '$') {
-                continue;
-            }
-            if !rest.starts_with('{') {
-                found.push((*number, identifier(rest)));
-                continue;
-            }
-            let following = lines[index + 1..].iter().map(|(_, line)| *line);
-            let text: String = std::iter::once(rest).chain(following).collect();
-            found.extend(group(&text).into_iter().map(|room| (*number, room)));
+    for at in 0..tokens.len().saturating_sub(3) {
+        // Not `$crate`.
+        let is_macros = at > 0 && tokens[at - 1].text == "$";
+        if is_macros || !are(&tokens[at..at + 3], &["crate", ":", ":"]) {
+            continue;
+        }
+        let rest = &tokens[at + 3..];
+        if rest[0].text == "{" {
+            found.extend(first_names(&rest[1..]).map(|name| (name.line, &*name.text)));
+        } else {
+            found.push((rest[0].line, &*rest[0].text));
         }
     }
     // Items of the crate's root are no rooms; a room is a module, written in small letters.
@@ -105,76 +96,42 @@ fn imports(source: &Source) -> Vec<(usize, String)> {
     found
 }
 
-fn identifier(text: &str) -> String {
-    text.chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect()
-}
-
-/// First names of the paths in the braces that open `text`.
-fn group(text: &str) -> Vec<String> {
-    let mut names = Vec::new();
-    let (mut depth, mut first) = (0, true);
-    for (at, c) in text.char_indices() {
-        match c {
-            '{' => depth += 1,
-            '}' if depth == 1 => break,
-            '}' => depth -= 1,
-            ',' if depth == 1 => first = true,
-            _ if depth == 1 && first && !c.is_whitespace() => {
-                names.push(identifier(&text[at..]));
-                first = false;
+/// First names of the paths in a list, up to the brace that closes it.
+fn first_names(list: &[Token]) -> impl Iterator<Item = &Token> {
+    let (mut depth, mut is_first) = (0, true);
+    list.iter()
+        .map_while(move |token| {
+            let was_first = std::mem::take(&mut is_first);
+            match &*token.text {
+                "{" => depth += 1,
+                "}" if depth == 0 => return None,
+                "}" => depth -= 1,
+                "," if depth == 0 => is_first = true,
+                _ => {}
             }
-            _ => {}
-        }
-    }
-    names
+            Some(was_first.then_some(token))
+        })
+        .flatten()
 }
 
-/// `super::` paths that leave the room: they would import without naming `crate`.
-fn climbs(source: &Source) -> Vec<String> {
-    let module = source.path.trim_start_matches("src/").trim_end_matches(".rs").trim_end_matches("/mod");
-    let depth = module.split('/').count();
-    let mut complaints = Vec::new();
-    for (number, line) in source.program_lines() {
-        if line.contains(&"super::".repeat(depth)) {
-            complaints.push(format!("{}:{number}: `super` leaves the room; say `crate`", source.path));
-        }
-    }
-    complaints
-}
-
-/// A `mod.rs` is a table of contents, with at most a small handle.
-pub(crate) fn keeps_mod_small(source: &Source) -> Vec<String> {
-    let lines = source.program_lines().len();
-    if !source.path.ends_with("/mod.rs") || lines <= MAX_MOD_LINES {
-        return Vec::new();
-    }
-    vec![format!("{}:1: {lines} lines of code; a mod.rs has at most {MAX_MOD_LINES}", source.path)]
-}
-
-/// A file fits into a head; `main.rs` is only wiring.
-pub(crate) fn keeps_files_short(source: &Source) -> Vec<String> {
-    let most = if source.path == "src/main.rs" { MAX_MAIN_LINES } else { MAX_FILE_LINES };
-    let lines = source.program_lines().len();
-    if lines <= most || LONG_FILES.iter().any(|(path, _)| *path == source.path) {
+/// A file fits into a head, a `mod.rs` is a table of contents, `main.rs` is only wiring.
+pub(crate) fn is_short(source: &Source) -> Vec<String> {
+    let most = match &*source.path {
+        "src/main.rs" => MAX_MAIN_LINES,
+        path if path.ends_with("/mod.rs") => MAX_MOD_LINES,
+        _ => MAX_FILE_LINES,
+    };
+    let lines = source.program_lines();
+    if lines <= most {
         return Vec::new();
     }
     vec![format!("{}:1: {lines} lines of code outside tests; at most {most}", source.path)]
 }
 
-/// No unfinished or switched-off code.
-pub(crate) fn has_nothing_banned(source: &Source) -> Vec<String> {
-    let mut complaints = Vec::new();
-    for (index, line) in source.code.lines().enumerate() {
-        for (banned, why) in BANNED {
-            let hit = line
-                .match_indices(banned)
-                .any(|(at, _)| !line[..at].ends_with(|c: char| c.is_alphanumeric() || c == '_'));
-            if hit {
-                complaints.push(format!("{}:{}: `{banned}`: {why}", source.path, index + 1));
-            }
-        }
-    }
-    complaints
+/// A test that does not run proves nothing.
+pub(crate) fn ignores_no_test(source: &Source) -> Vec<String> {
+    let ignored = source.all.windows(3).filter(|window| are(window, &["#", "[", "ignore"]));
+    ignored.map(|window| format!("{}:{}: an ignored test", source.path, window[0].line)).collect()
 }
 
 /// Nothing depends on, or tells of, the machine it was written on. For any text, not only code.
@@ -197,102 +154,70 @@ pub(crate) fn names_no_machine_path(path: &str, text: &str) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::code::mark_tests;
 
     fn source(path: &str, text: &str) -> Source {
-        Source::new(path, text)
-    }
-
-    #[test]
-    fn a_file_without_docs_is_found() {
-        assert!(opens_with_docs(&source("src/a.rs", "//! Says it.\n")).is_empty());
-        for bad in ["use x;\n", "// Says it.\n", "\n//! Says it.\n", "//!\n", ""] {
-            assert_eq!(opens_with_docs(&source("src/a.rs", bad)).len(), 1, "{bad:?}");
-        }
+        Source::new(path, text).unwrap()
     }
 
     #[test]
     fn an_import_from_above_is_found_however_it_is_written() {
-        let from_above = [
+        for text in [
             "use crate::pod::X;",
             "pub use crate::pod;",
-            "use crate::{types::A, pod::{B, C}};",
-            "use crate::{\n    types::{A, B},\n    pod,\n};",
-            "fn f() { crate::pod::g(); }",
+            "use crate::{\n    types::{A, B},\n    pod::{C, D},\n};",
+            "fn f() { m!(crate::pod::g()); }",
             "type T = Vec<crate::pod::X>;",
             "use super::super::pod::X;",
-        ];
-        for text in from_above {
+            "use crate::attic;",
+        ] {
             let complaints = respects_levels(&source("src/pleg/task.rs", text));
             assert_eq!(complaints.len(), 1, "{text}: {complaints:?}");
         }
-        assert!(
-            respects_levels(&source("src/pleg/task.rs", from_above[0]))[0]
-                .contains("`pleg` must not import `pod`")
-        );
-    }
-
-    #[test]
-    fn imports_from_below_from_beside_and_in_tests_are_fine() {
-        let fine = [
-            "use crate::cri::X;\nuse crate::{types::{A, pod}, sys};",
-            "use crate::pleg::X;",
-            "// see crate::pod::X\nconst X: &str = \"crate::pod\";",
-            "#[cfg(test)]\nmod tests {\n    use crate::pod::X;\n}",
-            "use super::pod::X;",
-            "macro_rules! m { () => { $crate::pod::X } }",
-        ];
-        for text in fine {
-            let complaints = respects_levels(&source("src/pleg/task.rs", text));
-            assert!(complaints.is_empty(), "{text}: {complaints:?}");
-        }
-        assert!(respects_levels(&source("src/lib.rs", "use crate::app::X;")).is_empty());
-        assert!(respects_levels(&source("src/pleg/a/b.rs", "use super::super::x;")).is_empty());
-    }
-
-    #[test]
-    fn a_room_without_a_level_is_found() {
         assert_eq!(respects_levels(&source("src/attic/mod.rs", "")).len(), 1);
-        assert_eq!(respects_levels(&source("src/pleg/task.rs", "use crate::attic;")).len(), 1);
-    }
-
-    #[test]
-    fn a_mod_that_does_things_is_found() {
-        let code = "fn f() {}\n".repeat(MAX_MOD_LINES + 1);
-        assert_eq!(keeps_mod_small(&source("src/a/mod.rs", &code)).len(), 1);
-        assert!(keeps_mod_small(&source("src/a/b.rs", &code)).is_empty());
-        let docs = "//! doc\n".repeat(MAX_MOD_LINES + 1);
-        assert!(keeps_mod_small(&source("src/a/mod.rs", &docs)).is_empty());
-    }
-
-    #[test]
-    fn a_long_file_is_found_unless_its_length_is_tests() {
-        let line = "fn f() {}\n";
-        assert!(keeps_files_short(&source("src/a.rs", &line.repeat(MAX_FILE_LINES))).is_empty());
-        assert_eq!(keeps_files_short(&source("src/a.rs", &line.repeat(MAX_FILE_LINES + 1))).len(), 1);
-        assert_eq!(keeps_files_short(&source("src/main.rs", &line.repeat(MAX_MAIN_LINES + 1))).len(), 1);
-        let tests = format!("#[cfg(test)]\nmod tests {{\n{}}}\n", "    f();\n".repeat(MAX_FILE_LINES));
-        assert!(keeps_files_short(&source("src/a.rs", &tests)).is_empty());
-    }
-
-    #[test]
-    fn unfinished_and_ignored_code_is_found_in_tests_too() {
-        for bad in ["todo!()", "unimplemented!(\"x\")", "dbg!(x)", "#[ignore]", "#[ignore = \"slow\"]"] {
-            let text = format!("fn f() {{}}\n#[cfg(test)]\nmod tests {{\n    {bad}\n}}\n");
-            let complaints = has_nothing_banned(&source("src/a.rs", &text));
-            assert_eq!(complaints.len(), 1, "{bad}: {complaints:?}");
-            assert!(complaints[0].starts_with("src/a.rs:4: "), "{complaints:?}");
-        }
-        for fine in ["// todo! later", "\"dbg!\"", "mytodo!()", "Status::unimplemented(x)"] {
-            assert!(has_nothing_banned(&source("src/a.rs", fine)).is_empty(), "{fine}");
+        for fine in [
+            "use crate::cri::X;\nuse crate::{types::{A, pod}, sys};\nuse crate::pleg::X;\nuse super::pod::X;",
+            "// see crate::pod::X\n/// crate::pod\nconst X: &str = \"crate::pod\";",
+            "#[cfg(test)]\nmod tests {\n    use crate::pod::X;\n}\nimpl A {\n #[cfg(test)]\n fn f() { crate::pod::g() } }",
+            "macro_rules! m { () => { $crate::pod::X } }",
+        ] {
+            let complaints = respects_levels(&source("src/pleg/task.rs", fine));
+            assert!(complaints.is_empty(), "{fine}: {complaints:?}");
         }
     }
 
     #[test]
-    fn a_path_of_one_machine_is_found() {
-        for (start, end) in MACHINE_PATHS {
-            let text = format!("first\ncd {start}{end}x\n");
-            assert_eq!(names_no_machine_path("a.sh", &text), ["a.sh:2: a path of somebody's own machine"]);
-        }
+    fn a_long_file_is_found_unless_its_length_is_tests_or_comments() {
+        let long = |lines| "fn f() {}\n".repeat(lines);
+        assert!(is_short(&source("src/a.rs", &long(MAX_FILE_LINES))).is_empty());
+        assert_eq!(is_short(&source("src/a.rs", &long(MAX_FILE_LINES + 1))).len(), 1);
+        assert_eq!(is_short(&source("src/a/mod.rs", &long(MAX_MOD_LINES + 1))).len(), 1);
+        assert_eq!(is_short(&source("src/main.rs", &long(MAX_MAIN_LINES + 1))).len(), 1);
+        let docs = "//! doc\n".repeat(MAX_FILE_LINES + 1);
+        let tests = format!("{docs}#[cfg(test)]\nmod tests {{\n{}}}\n", long(MAX_FILE_LINES));
+        assert!(is_short(&source("src/a/mod.rs", &tests)).is_empty());
+    }
+
+    #[test]
+    fn files_declared_for_tests_are_none_of_the_program() {
+        let declaration = "#[cfg(test)]\nmod tests;\n#[cfg(any(test, feature = \"fakes\"))]\npub mod fake;\n";
+        let paths = ["src/a/tests.rs", "src/a/tests/x.rs", "src/a/testsuite.rs", "src/a/fake.rs"];
+        let mut sources = vec![source("src/a/mod.rs", declaration)];
+        sources.extend(paths.map(|path| source(path, "fn f() {}")));
+        mark_tests(&mut sources);
+        let lines: Vec<usize> = sources.iter().map(Source::program_lines).collect();
+        assert_eq!(lines, [2, 0, 0, 1, 1]);
+    }
+
+    #[test]
+    fn an_ignored_test_a_file_without_docs_and_a_path_of_one_machine_are_found() {
+        let ignored = "//! Says it.\n#[cfg(test)]\nmod tests {\n    #[ignore = \"slow\"]\n    fn f() {}\n}\n";
+        assert_eq!(ignores_no_test(&source("src/a.rs", ignored)), ["src/a.rs:4: an ignored test"]);
+        assert!(opens_with_docs(&source("src/a.rs", ignored)).is_empty());
+        assert_eq!(opens_with_docs(&source("src/a.rs", "// Says it.\n")).len(), 1);
+        let (start, end) = MACHINE_PATHS[0];
+        let text = format!("first\ncd {start}{end}x\n");
+        assert_eq!(names_no_machine_path("a.sh", &text), ["a.sh:2: a path of somebody's own machine"]);
         for fine in ["/var/lib/kubelet", "$dir/homework/x", "src/home/x", "/workspace/x"] {
             assert!(names_no_machine_path("a.sh", fine).is_empty(), "{fine}");
         }
