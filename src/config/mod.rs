@@ -21,6 +21,8 @@ mod served;
 mod settings;
 mod show;
 mod spelling;
+#[cfg(test)]
+mod table_of_fields;
 mod validate;
 mod wire;
 

@@ -20,7 +20,8 @@ const NO_CERTIFICATES: Support =
     Ignored("hostlet does not ask the cluster for certificates yet, so this changes nothing");
 const NO_ROTATION: Support = Ignored("hostlet does not rotate container logs yet, so this changes nothing");
 const NO_IMAGE_GC: Support = Ignored("hostlet does not remove unused images yet, so this changes nothing");
-const NO_METRICS: Support = Ignored("hostlet has no metrics yet, so this changes nothing");
+const NO_METRICS: Support =
+    Ignored("hostlet has no hidden metrics and no traces yet, so this changes nothing");
 const NO_EFFECT: Support = Ignored("this has no effect with container runtimes that are reached over CRI");
 const NO_URL: Support = Refused("hostlet does not read pods from a URL yet; use staticPodPath");
 const NO_RESERVED_CGROUP: Support =

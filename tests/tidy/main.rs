@@ -2,6 +2,7 @@
 //! the like. `ARCHITECTURE.md` gives the reasons. Reads sources, never changes them.
 
 mod code;
+mod documents;
 mod rules;
 
 use std::path::{Path, PathBuf};
