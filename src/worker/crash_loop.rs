@@ -123,7 +123,11 @@ impl CrashLoops {
     fn caught_up(&self, count: Count, ended: &ContainerStatus) -> Backoff<Timestamp> {
         let missed = ended.attempt.saturating_sub(count.attempt.saturating_add(1)).min(DOUBLINGS);
         if missed == 0 {
-            return count.backoff;
+            // A container is counted when it is started, after it was made. One that was made long after that is another of
+            // the same attempt: the runtime lost the pod's containers, and the count of this one was lost too.
+            let is_of_another = Moment::since(ended.created_at, count.backoff.updated) > RESET_AFTER;
+            let anew = Backoff { delay: INITIAL.min(self.policy.max), updated: ended.created_at };
+            return if is_of_another { anew } else { count.backoff };
         }
         let (mut delay, mut waits) = (count.backoff.delay, Duration::ZERO);
         for _ in 0..missed {
@@ -240,6 +244,15 @@ mod tests {
         assert_eq!(next.in_force(&status, at(612)), Some((INITIAL, at(622))));
         let without = CrashLoops::new(CAP, Vec::new());
         assert_eq!(without.in_force(&status, at(612)).unwrap().0, CAP);
+    }
+
+    #[test]
+    fn a_count_that_was_lost_with_the_runtimes_containers_is_no_way_out() {
+        let mut loops = CrashLoops::new(CAP, Vec::new());
+        loops.restarted(&ended(0, 0, 1), at(1));
+        // The containers vanished, the attempts began anew, and what was counted then was not stored.
+        let next = CrashLoops::new(CAP, loops.stored());
+        assert_eq!(next.in_force(&ended(1, 5000, 5001), at(5002)), Some((INITIAL, at(5011))));
     }
 
     #[test]
