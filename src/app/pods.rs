@@ -24,6 +24,7 @@ use crate::image::preload::{self, Containerd, PreloadConfig};
 use crate::lifecycle::PodTable;
 use crate::log::LogLayout;
 use crate::node::{NodeAddresses, NodeEvent};
+use crate::status::{StatusHandle, StatusSources, StatusTask};
 use crate::sys::KernelMounts;
 use crate::types::{WallClock, architecture};
 use crate::volume::{VolumeSettings, Volumes};
@@ -89,6 +90,16 @@ impl Parts {
         }
         // Most often known by now. Statuses with addresses spare those without, but pods wait for no name server.
         let _ = timeout(FIRST_ADDRESSES, self.addresses.known()).await;
+        let statuses = StatusHandle::default();
+        let sources = StatusSources {
+            handle: statuses.clone(),
+            observed: self.runtime.pleg.cache().clone(),
+            addresses: self.addresses.clone(),
+            runtime_name: met.version.runtime_name.clone(),
+            clock: WallClock::system(),
+        };
+        let status_task = StatusTask::new(sources, self.status_cache.clone());
+        tasks.spawn(Stage::Support, "statuses", |cancel| status_task.run(cancel));
         let quiet_period = self.runtime.calls.quiet_period();
         let (gate, stops) = (StartGate::new(config.max_concurrent_starts.get()), StopGate::default());
         gate.register(&self.metrics);
@@ -105,6 +116,7 @@ impl Parts {
             host: Arc::new(host_settings(config, met, cgroup_version, &self.node, self.addresses.clone())),
             runtime_status: self.runtime.status,
             status_cache: self.status_cache.clone(),
+            statuses: statuses.clone(),
             events: self.events.clone(),
             crash_loop_cap: config.pods.max_restart_wait,
             store: self.store,
@@ -134,6 +146,7 @@ impl Parts {
             StdRng::from_os_rng(),
         );
         let table = table
+            .with_statuses(statuses)
             .at(self.addresses)
             .reporting(events)
             .after(self.adopted.into_iter().map(|adopted| adopted.pod));

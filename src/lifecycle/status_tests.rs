@@ -3,14 +3,15 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::api::core::v1::{ContainerState, Pod};
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tokio::time::sleep;
 
-use super::testing::{Node, pod};
+use super::testing::{Node, pod, pod_with};
 use crate::cri::Operation;
-use crate::cri::fake::{Fault, Rule};
+use crate::cri::fake::{Fault, OnTerm, Rule, Script};
+use crate::status::Activity;
 use crate::worker::WorkerContext;
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -33,6 +34,107 @@ async fn a_sandbox_is_told_as_soon_as_it_stands() {
     };
     node.until("the sandbox and its address are told", 5 * SECOND, is_told).await;
     assert_eq!(node.phase("u1").as_deref(), Some("Pending"));
+}
+
+/// What is reported of a container's state.
+fn state(node: &Node, container: &str) -> ContainerState {
+    let status = node.status("u1").unwrap_or_default();
+    let mut all = status.container_statuses.iter().flatten();
+    all.find(|c| c.name == container).and_then(|c| c.state.clone()).unwrap_or_default()
+}
+
+fn exit_code(node: &Node, container: &str) -> Option<i32> {
+    state(node, container).terminated.map(|ended| ended.exit_code)
+}
+
+/// A pod whose second container has an image that is pulled for ever.
+fn pulls_for_ever(node: &Node, policy: &str) -> Arc<Pod> {
+    let mut pod = pod_with("web", "u1", policy, &["a", "b"]);
+    Arc::make_mut(&mut pod).spec.as_mut().unwrap().containers[1].image = Some("large".to_owned());
+    node.runtime.faults().add(Rule::new(Operation::PullImage, Fault::Hang));
+    pod
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_worker_that_waits_for_an_image_holds_up_no_status() {
+    for policy in ["Always", "OnFailure", "Never"] {
+        let mut node = Node::new();
+        node.runtime.script("a", Script::exits(20 * SECOND, 3));
+        node.want([pulls_for_ever(&node, policy)]);
+        let is_up = |node: &Node| state(node, "a").running.is_some();
+        node.until("the first one is reported to run", 2 * SECOND, is_up).await;
+        assert!(
+            matches!(node.activity("u1"), Some(Activity::PullingImage { container, .. }) if container == "b")
+        );
+        sleep(18 * SECOND).await;
+        assert!(is_up(&node));
+        node.until("its end is reported", 4 * SECOND, |node| exit_code(node, "a") == Some(3)).await;
+        assert!(matches!(node.activity("u1"), Some(Activity::PullingImage { .. })), "it pulls still");
+        assert_eq!(node.phase("u1").as_deref(), Some("Pending"), "the second one never ran");
+        assert_eq!(
+            state(&node, "b").waiting.and_then(|waits| waits.reason).as_deref(),
+            Some("ContainerCreating")
+        );
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_change_of_the_pod_shows_while_its_worker_waits_for_an_image() {
+    let mut node = Node::new();
+    let mut pod = pulls_for_ever(&node, "Always");
+    node.want([pod.clone()]);
+    let pulls = |node: &Node| matches!(node.activity("u1"), Some(Activity::PullingImage { .. }));
+    node.until("it pulls", 2 * SECOND, pulls).await;
+    Arc::make_mut(&mut pod).metadata.generation = Some(7);
+    node.want([pod]);
+    let is_told = |node: &Node| node.status("u1").is_some_and(|status| status.observed_generation == Some(7));
+    node.until("the new generation is reported", SECOND, is_told).await;
+    node.readdress(Some("192.0.2.9"));
+    let is_told = |node: &Node| node.status("u1").is_some_and(|s| s.host_ip.as_deref() == Some("192.0.2.9"));
+    node.until("the new address is reported", SECOND, is_told).await;
+    assert!(pulls(&node));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_long_stop_holds_up_no_status() {
+    let mut node = Node::new();
+    node.runtime.script("a", Script::forever().on_term(OnTerm::Exits { after: SECOND, code: 4 }));
+    node.runtime.script("b", Script::forever().on_term(OnTerm::Ignores));
+    node.want([pod("web", "u1", &["a", "b"])]);
+    node.until("it runs", 5 * SECOND, |node| node.phase("u1").as_deref() == Some("Running")).await;
+    node.want([]);
+    node.until("one end is reported", 4 * SECOND, |node| exit_code(node, "a") == Some(4)).await;
+    assert!(state(&node, "b").running.is_some() && node.told()[0].terminating_since.is_some());
+}
+
+/// A container whose definition changed is stopped and comes back whatever its policy says, so nobody may take it for ended.
+#[tokio::test(start_paused = true)]
+async fn a_container_that_is_replaced_is_never_reported_as_ended_for_good() {
+    for policy in ["OnFailure", "Never"] {
+        let mut node = Node::new();
+        node.runtime.script("a", Script::forever().on_term(OnTerm::Exits { after: SECOND, code: 0 }));
+        node.runtime.script("b", Script::forever().on_term(OnTerm::Exits { after: 10 * SECOND, code: 0 }));
+        node.runtime.add_image("next:latest");
+        let mut pod = pod_with("web", "u1", policy, &["a", "b"]);
+        node.want([pod.clone()]);
+        node.until("it runs", 5 * SECOND, |node| node.phase("u1").as_deref() == Some("Running")).await;
+        for container in &mut Arc::make_mut(&mut pod).spec.as_mut().unwrap().containers {
+            container.image = Some("next".to_owned());
+        }
+        node.want([pod]);
+        let is_anew = |node: &Node| node.running("u1") == [("a".to_owned(), 1), ("b".to_owned(), 1)];
+        for _ in 0..2000 {
+            let phase = node.phase("u1");
+            assert!(!matches!(phase.as_deref(), Some("Succeeded" | "Failed")), "{policy}: {phase:?}");
+            assert_eq!((exit_code(&node, "a"), exit_code(&node, "b")), (None, None), "{policy}");
+            sleep(Duration::from_millis(10)).await;
+        }
+        assert!(is_anew(&node), "{}", node.picture());
+        node.until("it is reported to run", 5 * SECOND, |node| {
+            node.phase("u1").as_deref() == Some("Running")
+        })
+        .await;
+    }
 }
 
 #[tokio::test(start_paused = true)]

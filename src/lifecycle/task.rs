@@ -13,7 +13,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::kills::Kills;
-use super::lifecycles::{Effect, PodLifecycles};
+use super::lifecycles::{Effect, LifecycleView, PodLifecycles};
 use super::state::{PodUpdate, UpdateKind, UpdateSubject};
 use super::sweep::{Sweep, Swept};
 use super::workers::{Word, Workers};
@@ -22,6 +22,7 @@ use crate::gate::StartPriority;
 use crate::node::NodeAddresses;
 use crate::pleg::PlegHandle;
 use crate::pod::{DesiredPods, PodEvents, pod_ref, pod_uid};
+use crate::status::StatusHandle;
 use crate::types::{ContainerId, PodEvent, PodRef, PodUid, sleep_until};
 use crate::worker::{Outcome, PodSyncer, Report, Retry};
 
@@ -80,6 +81,8 @@ pub struct PodTable {
     chance: StdRng,
     /// What statuses say of the node's addresses.
     addresses: NodeAddresses,
+    /// Told what is desired and when something changed in the runtime, for the pods' statuses.
+    statuses: StatusHandle,
 }
 
 impl PodTable {
@@ -108,7 +111,14 @@ impl PodTable {
             is_share_due: true,
             chance,
             addresses: NodeAddresses::fixed([]),
+            statuses: StatusHandle::default(),
         }
+    }
+
+    /// The same with its pods' statuses made from what is left there.
+    pub fn with_statuses(mut self, statuses: StatusHandle) -> Self {
+        self.statuses = statuses;
+        self
     }
 
     /// The same on a node with these addresses: when they change, all pods are worked on anew, as their statuses have them, and
@@ -183,6 +193,8 @@ impl PodTable {
                 },
                 // Cancel-safe: the queue gives a change only when `next` returns it.
                 change = changes.next() => {
+                    // Its worker may be at something that takes long.
+                    self.statuses.observed(&change.uid);
                     let effects = self.lives.wake(&change.uid);
                     self.carry_out(effects);
                     if self.lives.stage(&change.uid).is_none() {
@@ -210,6 +222,7 @@ impl PodTable {
     fn wake_all(&mut self) {
         let uids: Vec<PodUid> = self.desired.keys().cloned().collect();
         for uid in uids {
+            self.statuses.observed(&uid);
             let effects = self.lives.wake(&uid);
             self.carry_out(effects);
         }
@@ -217,7 +230,8 @@ impl PodTable {
 
     fn carry_out(&mut self, effects: Vec<Effect>) {
         for effect in effects {
-            if let Effect::Stop(_) = &effect {
+            if let Effect::Stop(uid) = &effect {
+                self.statuses.ended(uid);
                 self.ask_for_housekeeping();
             }
             self.workers.carry_out(effect);
@@ -246,6 +260,12 @@ impl PodTable {
         let is_killed = kill.is_some();
         let kind = if is_killed { UpdateKind::Kill } else { kind };
         let effects = self.lives.update(PodUpdate { kind, subject: UpdateSubject::Spec(pod), kill });
+        // Not that of the life to come, while one is ending.
+        if self.lives.stage(&uid).is_some_and(|stage| stage != LifecycleView::Finished)
+            && let Some(spec) = self.lives.spec(&uid)
+        {
+            self.statuses.desired(spec);
+        }
         self.carry_out(effects);
         if is_killed {
             self.kills.delivered(&uid, self.lives.grace_seconds(&uid), Instant::now());

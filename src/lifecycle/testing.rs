@@ -37,7 +37,7 @@ use crate::pod::DesiredPods;
 use crate::pod::pod_uid;
 use crate::pod::{PodEvents, PodKill};
 use crate::source::SourceState;
-use crate::status::{Activity, PodStatusEntry, StatusCache};
+use crate::status::{Activity, PodStatusEntry, StatusCache, StatusHandle, StatusSources, StatusTask};
 use crate::store::Store;
 use crate::sys::KernelMounts;
 use crate::types::{CONFIG_SEEN_ANNOTATION, POD_UID_LABEL, PodUid, QuietPeriod, WallClock};
@@ -190,6 +190,15 @@ impl Node {
             objects: Arc::new(self.objects.clone()),
             clock: self.clock.clone(),
         });
+        let statuses = StatusHandle::default();
+        let sources = StatusSources {
+            handle: statuses.clone(),
+            observed: pleg_handle.cache().clone(),
+            addresses: self.addresses.1.clone(),
+            runtime_name: host().runtime_name,
+            clock: self.clock.clone(),
+        };
+        let status_task = StatusTask::new(sources, status_cache.clone());
         let services = WorkerContext {
             runtime: runtime.clone(),
             images: Images::new(runtime, limits, store.clone(), self.clock.clone()),
@@ -208,6 +217,7 @@ impl Node {
             }),
             runtime_status: self.status.subscribe(),
             status_cache: status_cache.clone(),
+            statuses: statuses.clone(),
             events: events.clone(),
             crash_loop_cap: Duration::from_secs(300),
             store: store.clone(),
@@ -237,6 +247,7 @@ impl Node {
             StdRng::from_rng(&mut self.chance),
         );
         let table = table
+            .with_statuses(statuses)
             .at(self.addresses.1.clone())
             .reporting(events)
             .after(adopted.into_iter().map(|adopted| adopted.pod));
@@ -244,6 +255,7 @@ impl Node {
         let cancel = CancellationToken::new();
         tasks.spawn(volume_task.run(cancel.clone()));
         tasks.spawn(pleg.run(cancel.clone()));
+        tasks.spawn(status_task.run(cancel.clone()));
         tasks.spawn(table.run(cancel.clone()));
         self.daemon = Some(Daemon { tasks, cancel, wanted, status_cache, store, admitted });
     }

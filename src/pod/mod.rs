@@ -8,6 +8,7 @@ mod identity;
 mod kill;
 mod phase;
 pub mod resources;
+mod restart_policy;
 mod status_override;
 #[cfg(test)]
 pub(crate) mod testing;
@@ -20,5 +21,6 @@ pub use events::PodEvents;
 pub use identity::{Rank, is_critical, is_static, pod_ref, pod_uid};
 pub use kill::PodKill;
 pub use phase::PodPhase;
+pub use restart_policy::RestartPolicy;
 pub use status_override::StatusOverride;
 pub use waiting_reason::WaitingReason;

@@ -1,5 +1,5 @@
-//! What is told of each pod: its spec, its latest status, and what is being done about it. Written by the pods' workers,
-//! read by whoever shows pods.
+//! What is reported of each pod: its spec, its latest status, and what is being done about it. Statuses are written by their
+//! owner alone, what is being done by the pods' workers; read by whoever shows pods.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
@@ -62,13 +62,20 @@ impl StatusCache {
         self.doing.lock()
     }
 
-    /// Tells of a pod.
-    pub fn tell(&self, told: PodStatusEntry) {
-        self.lock().insert(pod_uid(&told.pod), told);
+    /// Reports a status. Nobody but the statuses' owner does.
+    pub(super) fn put(&self, entry: PodStatusEntry) {
+        self.lock().insert(pod_uid(&entry.pod), entry);
         self.version.send_modify(|version| *version += 1);
     }
 
-    /// A pod that has ended holds nothing of the host any more.
+    /// Reports a status, for tests of those who read statuses.
+    #[cfg(test)]
+    pub fn tell(&self, entry: PodStatusEntry) {
+        self.put(entry);
+    }
+
+    /// A pod that has ended holds nothing of the host any more, for such tests.
+    #[cfg(test)]
     pub fn released(&self, pod: &PodUid) {
         if let Some(told) = self.lock().get_mut(pod) {
             told.has_released = true;

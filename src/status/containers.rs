@@ -10,7 +10,7 @@ use k8s_openapi::api::core::v1::{
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 use super::input::{LifecycleSummary, StatusInput};
-use super::restart::{is_sidecar, restarts};
+use super::restart::{Restarts, is_sidecar};
 use crate::cri::{ContainerState, ContainerStatus, LinuxUser};
 use crate::pod::view::PodView;
 
@@ -135,7 +135,11 @@ impl OneContainer<'_> {
                 restart_count = restart_count.saturating_add(1);
                 ended(unlocated("The container could not be located when the pod was terminated"))
             }
-            ContainerState::Created | ContainerState::Unknown => waiting(None, None),
+            // Reported so before, it stays so.
+            ContainerState::Unknown => self
+                .reported_lost(&container_id)
+                .map_or_else(|| waiting(None, None), |lost| ended(lost.clone())),
+            ContainerState::Created => waiting(None, None),
         };
         ApiStatus {
             name: self.container.name.clone(),
@@ -147,6 +151,12 @@ impl OneContainer<'_> {
             state: Some(state),
             ..ApiStatus::default()
         }
+    }
+
+    /// How it was reported to have ended when the runtime lost track of it.
+    fn reported_lost(&self, container_id: &str) -> Option<&ContainerStateTerminated> {
+        let old = self.old.filter(|old| old.container_id.as_deref() == Some(container_id))?;
+        terminated(old).filter(|ended| ended.reason.as_deref() == Some(STATUS_UNKNOWN))
     }
 
     /// How the container ended before, when the runtime no longer has that instance.
@@ -235,14 +245,32 @@ impl OneContainer<'_> {
                 return;
             }
         }
-        let Some(reason) = self.input.reasons.get(&self.container.name) else { return };
         if !self.will_be_started(newest) {
             return;
         }
+        let state = match self.input.reasons.get(&self.container.name) {
+            Some(reason) => waiting(Some(&reason.reason), Some(&reason.message)),
+            None if self.comes_back(newest) => self.default_state(),
+            None => return,
+        };
         if terminated(status).is_some() {
             status.last_state = status.state.take();
         }
-        status.state = Some(waiting(Some(&reason.reason), Some(&reason.message)));
+        status.state = Some(state);
+    }
+
+    /// Whether it was stopped to be replaced, though its policy would have it end for good: it must not be reported as
+    /// ended, which the API server takes for final.
+    fn comes_back(&self, newest: Option<&ContainerStatus>) -> bool {
+        let restarts = self.restarts();
+        let ended = newest.filter(|newest| newest.state == ContainerState::Exited);
+        ended.is_some_and(|ended| {
+            restarts.is_replaced(self.container) && !restarts.by_policy(self.container, ended.exit_code)
+        })
+    }
+
+    fn restarts(&self) -> Restarts<'_> {
+        Restarts { pod: self.pod, starting: self.input.starting }
     }
 
     /// The regular containers were made, so an init container that the runtime forgot had ended well.
@@ -263,7 +291,7 @@ impl OneContainer<'_> {
             && newest.is_none_or(|newest| match newest.state {
                 ContainerState::Running => false,
                 ContainerState::Created | ContainerState::Unknown => true,
-                ContainerState::Exited => restarts(self.pod, self.container, newest.exit_code),
+                ContainerState::Exited => self.restarts().after(self.container, newest.exit_code),
             })
     }
 }

@@ -9,6 +9,7 @@ use super::conditions::conditions;
 use super::containers::{Kind, container_statuses, whole_seconds};
 use super::input::{LifecycleSummary, StatusInput};
 use super::phase::phase;
+use super::restart::Restarts;
 use crate::cri::SandboxState;
 use crate::pod::PodPhase;
 use crate::pod::is_static;
@@ -89,7 +90,8 @@ fn outcome(
             (phase, Some(wanted.reason.clone()), Some(wanted.message.clone()))
         }
         (_, None) => {
-            let phase = phase(pod, statuses, input.lifecycle, is_static, is_initialized(input, pod));
+            let restarts = Restarts { pod, starting: input.starting };
+            let phase = phase(restarts, statuses, input.lifecycle, is_static, is_initialized(input, pod));
             let over = input.lifecycle == LifecycleSummary::Terminated && !is_static;
             kept(if over && !phase.is_terminal() { PodPhase::Failed } else { phase })
         }

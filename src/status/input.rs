@@ -1,6 +1,6 @@
 //! What a pod's status is made from.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
 use jiff::Timestamp;
@@ -30,6 +30,8 @@ pub struct StatusInput<'a> {
     pub observed: &'a PodStatus,
     /// Why the last sync could not start a container, by container name; gone once it started.
     pub reasons: &'a BTreeMap<String, WaitingReason>,
+    /// The containers that are being started now, by name.
+    pub starting: &'a BTreeSet<String>,
     /// What ended containers wrote to their termination logs (or logged last, where asked for).
     pub termination_messages: &'a BTreeMap<ContainerId, String>,
     /// Why the last sync could not make the sandbox.

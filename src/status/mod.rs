@@ -1,17 +1,22 @@
-//! The status of a pod as the API shows it, from what was observed, and as a person reads it in a table. Pure; never
-//! decides what happens to the pod.
+//! The status of a pod as the API shows it, computed from what is desired, what was observed and small facts whenever one of
+//! them changes; and as a person reads it in a table. Never decides what happens to the pod.
 
 mod activity;
 mod age;
 mod cache;
 mod conditions;
 mod containers;
+mod cut_short;
+mod facts;
 mod generate;
+mod handle;
 mod input;
 mod newest;
 mod phase;
+mod pod_state;
 mod restart;
 mod summary;
+mod task;
 #[cfg(test)]
 mod testing;
 pub mod timeline;
@@ -21,7 +26,11 @@ pub use age::human_duration;
 pub use cache::{PodStatusEntry, StatusCache};
 pub use conditions::{DISRUPTION_TARGET, RESIZE_PENDING, TERMINATION_BY_KUBELET, is_owned_condition};
 pub use containers::whole_seconds;
+pub use cut_short::{as_it_was, is_unclear};
+pub use facts::{PodFacts, PodProgress};
 pub use generate::generate;
+pub use handle::StatusHandle;
 pub use input::{LifecycleSummary, StatusInput};
 pub use newest::newest;
 pub use summary::{PodSummary, summary};
+pub use task::{StatusSources, StatusTask};

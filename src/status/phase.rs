@@ -3,9 +3,8 @@
 use k8s_openapi::api::core::v1::{Container, ContainerState, ContainerStatus};
 
 use super::input::LifecycleSummary;
-use super::restart::{is_sidecar, restarts};
+use super::restart::{Restarts, is_sidecar};
 use crate::pod::PodPhase;
-use crate::pod::view::PodView;
 
 /// What a container's status says, as far as the phase goes.
 #[derive(Clone, Copy)]
@@ -53,17 +52,18 @@ struct Counts {
 /// The phase. `statuses` are those of the regular and init containers; `initialized` says whether a regular container was
 /// made in the sandbox that stands. A static pod is not over when it is terminated: its source may bring it back.
 pub(super) fn phase(
-    pod: PodView<'_>,
+    restarts: Restarts<'_>,
     statuses: &[ContainerStatus],
     lifecycle: LifecycleSummary,
     is_static: bool,
     initialized: bool,
 ) -> PodPhase {
+    let pod = restarts.pod;
     let (sidecars, inits): (Vec<_>, Vec<_>) = pod.init_containers().iter().partition(|init| is_sidecar(init));
     let mut init_pending = false;
     for init in inits {
         match Seen::of(statuses, &init.name) {
-            Seen::Ended(code) | Seen::WaitingAgain(code) if code != 0 && !restarts(pod, init, code) => {
+            Seen::Ended(code) | Seen::WaitingAgain(code) if code != 0 && !restarts.after(init, code) => {
                 return PodPhase::Failed;
             }
             Seen::Ended(_) | Seen::WaitingAgain(_) => {}
@@ -75,7 +75,7 @@ pub(super) fn phase(
     pod.spec
         .containers
         .iter()
-        .for_each(|container| counts.add_regular(pod, container, Seen::of(statuses, &container.name)));
+        .for_each(|container| counts.add_regular(restarts, container, Seen::of(statuses, &container.name)));
     if init_pending || counts.waiting > 0 || (counts.pending_sidecars > 0 && !initialized) {
         return PodPhase::Pending;
     }
@@ -99,19 +99,19 @@ impl Counts {
         }
     }
 
-    fn add_regular(&mut self, pod: PodView<'_>, container: &Container, seen: Seen) {
+    fn add_regular(&mut self, restarts: Restarts<'_>, container: &Container, seen: Seen) {
         match seen {
             Seen::Unknown => self.unknown += 1,
             Seen::NeverStarted => self.waiting += 1,
             Seen::Running { .. } => self.running += 1,
             Seen::Ended(code) => {
                 self.stopped += 1;
-                self.for_good += usize::from(!restarts(pod, container, code));
+                self.for_good += usize::from(!restarts.after(container, code));
                 self.succeeded += usize::from(code == 0);
             }
             Seen::WaitingAgain(code) => {
                 self.stopped += 1;
-                self.for_good += usize::from(!restarts(pod, container, code));
+                self.for_good += usize::from(!restarts.after(container, code));
             }
         }
     }

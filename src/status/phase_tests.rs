@@ -1,5 +1,7 @@
 //! Tests of the phase.
 
+use std::collections::BTreeSet;
+
 use k8s_openapi::api::core::v1::{
     ContainerStateRunning, ContainerStateTerminated, ContainerStateWaiting, Pod,
 };
@@ -71,7 +73,8 @@ fn phase_of(
     }
     pod.spec.as_mut().unwrap().init_containers = Some(inits);
     let initialized = regular.iter().any(|is| !matches!(is, Is::Absent | Is::Stateless | Is::Waiting));
-    phase((&pod).into(), &statuses, lifecycle, false, initialized)
+    let restarts = Restarts { pod: (&pod).into(), starting: &BTreeSet::new() };
+    phase(restarts, &statuses, lifecycle, false, initialized)
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! An input of the status generator that tests change as they need.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
 use jiff::Timestamp;
@@ -18,6 +18,7 @@ pub(super) struct Scene {
     pub(super) pod: Pod,
     pub(super) observed: PodStatus,
     pub(super) reasons: BTreeMap<String, WaitingReason>,
+    pub(super) starting: BTreeSet<String>,
     pub(super) messages: BTreeMap<ContainerId, String>,
     pub(super) sandbox_error: Option<String>,
     pub(super) lifecycle: LifecycleSummary,
@@ -40,6 +41,7 @@ impl Scene {
             pod,
             observed,
             reasons: BTreeMap::new(),
+            starting: BTreeSet::new(),
             messages: BTreeMap::new(),
             sandbox_error: None,
             lifecycle: LifecycleSummary::Active,
@@ -74,6 +76,7 @@ impl Scene {
             pod: &self.pod,
             observed: &self.observed,
             reasons: &self.reasons,
+            starting: &self.starting,
             termination_messages: &self.messages,
             sandbox_error: self.sandbox_error.as_deref(),
             lifecycle: self.lifecycle,

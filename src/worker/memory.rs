@@ -2,19 +2,15 @@
 //! with none but the back-offs that were stored.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::{Pod, PodStatus as ApiStatus};
 use tokio::time::Instant;
 
 use super::EnvNeeds;
 use super::in_flight::InFlightCalls;
 use super::requested_starts::RequestedStarts;
 use crate::cri::CriError;
-use crate::pod::WaitingReason;
-use crate::status::LifecycleSummary;
-use crate::types::ContainerId;
+use crate::status::PodFacts;
 use crate::volume::VolumeProblem;
 use crate::worker::CrashLoops;
 
@@ -32,22 +28,18 @@ pub struct ReportedEvent {
 pub struct Memory {
     /// Back-offs of its containers.
     pub crash_loops: CrashLoops,
-    /// Why containers wait that should run, by name.
-    pub waiting: BTreeMap<String, WaitingReason>,
+    /// What its status takes from its worker.
+    pub facts: PodFacts,
     /// When what containers wait for is tried again at the earliest, by name, as far as it is known.
     pub retries: BTreeMap<String, Timestamp>,
     /// How many of its starts failed since one succeeded.
     pub failed_starts: u32,
     /// What was last told to have gone wrong in the present work.
     pub failure: Option<String>,
-    /// Why the sandbox could not be made, if it could not.
-    pub sandbox_error: Option<String>,
     /// What was last told to be wrong with the pod's volumes, and when the API server was last told.
     pub volume_problems: Vec<(VolumeProblem, Instant)>,
     /// What its containers' environments are made from.
     pub env: EnvNeeds,
-    /// What ended containers left in their termination logs.
-    pub termination_messages: BTreeMap<ContainerId, String>,
     /// Starts that were asked for, of containers that are to run once.
     pub asked: RequestedStarts,
     /// Whether its containers must not run again when nobody knows whether they ran.
@@ -59,14 +51,6 @@ pub struct Memory {
     /// The last change that the present work made, set by work that then saw what came of it and changed nothing more:
     /// what it saw is good enough for the next.
     pub settled: Option<Instant>,
-    /// The status last told.
-    pub status: Option<Arc<ApiStatus>>,
-    /// The pod whose status, as its source gave it, that one goes on from.
-    pub heeded: Option<Arc<Pod>>,
-    /// Since when the pod is told to be terminating.
-    pub terminating_since: Option<Timestamp>,
-    /// How far its life was last told to have come.
-    pub lifecycle: Option<LifecycleSummary>,
     /// The events last told, by object and reason, so that none is logged again while nothing changes.
     pub told: BTreeMap<(String, &'static str), ReportedEvent>,
 }
@@ -78,21 +62,15 @@ impl Memory {
             crash_loops,
             asked,
             runs_once: false,
-            waiting: BTreeMap::new(),
+            facts: PodFacts::default(),
             retries: BTreeMap::new(),
             failed_starts: 0,
             failure: None,
-            sandbox_error: None,
             volume_problems: Vec::new(),
             env: EnvNeeds::default(),
-            termination_messages: BTreeMap::new(),
             in_flight: InFlightCalls::default(),
             last_work: None,
             settled: None,
-            status: None,
-            heeded: None,
-            terminating_since: None,
-            lifecycle: None,
             told: BTreeMap::new(),
         }
     }

@@ -18,7 +18,7 @@ mod work;
 pub use crash_loop::CrashLoops;
 pub use env_needs::EnvNeeds;
 pub use memory::Memory;
-pub use plan::{BackingOff, Kill, Leftovers, Plan, RestartPolicy, SandboxPlan, Start, plan};
+pub use plan::{BackingOff, Kill, Leftovers, Plan, SandboxPlan, Start, plan};
 pub use requested_starts::RequestedStarts;
 pub use syncer::WorkerContext;
 pub use task::{Job, PodSyncer, Report, panic_text, run};

@@ -12,7 +12,7 @@ use k8s_openapi::api::core::v1::{Container, Pod};
 
 use crate::cri::{ContainerState, ContainerStatus, SandboxState};
 use crate::pleg::PodStatus;
-use crate::pod::pod_ref;
+use crate::pod::{RestartPolicy, pod_ref};
 use crate::types::{ContainerId, PodRef, SandboxId};
 use crate::worker::CrashLoops;
 
@@ -215,36 +215,6 @@ fn forbids_new_sandbox(sandbox: &SandboxPlan, policy: RestartPolicy, observed: &
     }
 }
 
-/// `spec.restartPolicy`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum RestartPolicy {
-    /// Whatever happens.
-    Always,
-    /// Unless it exited with 0.
-    OnFailure,
-    /// Never.
-    Never,
-}
-
-impl RestartPolicy {
-    /// The policy of a pod; Always if it says none.
-    pub fn of(pod: &Pod) -> Self {
-        match pod.spec.as_ref().and_then(|s| s.restart_policy.as_deref()) {
-            Some("Never") => Self::Never,
-            Some("OnFailure") => Self::OnFailure,
-            Some(_) | None => Self::Always,
-        }
-    }
-
-    fn restarts(self, ended: &ContainerStatus) -> bool {
-        match self {
-            Self::Always => true,
-            Self::OnFailure => ended.exit_code != 0,
-            Self::Never => false,
-        }
-    }
-}
-
 /// Whether the pod's sandbox will do (upstream's `PodSandboxChanged`, in its order).
 fn sandbox_plan(observed: &PodStatus, pod: &PodRef, host_network: bool) -> SandboxPlan {
     let Some(newest) = observed.sandbox() else {
@@ -328,7 +298,7 @@ fn restart(
     crash_loops: &CrashLoops,
     now: Timestamp,
 ) -> ContainerAction {
-    if !policy.restarts(ended) {
+    if !policy.restarts(ended.exit_code) {
         return ContainerAction::Leave { ended: true };
     }
     match crash_loops.in_force(ended, now) {

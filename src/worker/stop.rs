@@ -11,7 +11,6 @@ use k8s_openapi::api::core::v1::Pod;
 use tokio::time::Instant;
 
 use super::plan::leftovers;
-use super::report::Progress;
 use super::syncer::WorkerContext;
 use super::{Content, Memory, Outcome, Retry};
 use crate::cri::{ContainerState, CriError};
@@ -20,8 +19,8 @@ use crate::gate::{PendingStop, Urgency};
 use crate::pleg::{Observed, PodStatus};
 use crate::pod::StatusOverride;
 use crate::pod::{Rank, is_static, pod_ref};
-use crate::status::Activity;
 use crate::status::timeline::TimelineStep;
+use crate::status::{Activity, PodProgress};
 use crate::sys::{CNI_RESULTS, file_work, is_of_broken_result, remove_broken_results};
 use crate::types::{ContainerId, PodEvent, PodRef, SandboxId, error_chain};
 
@@ -72,7 +71,8 @@ impl WorkerContext {
         let stopping = self.stops.begin(Rank::of(pod), urgency.clone());
         let stopped = async {
             let observed = self.observe(&reference, memory).await?;
-            self.tell(pod, &observed, Progress::Terminating(status), memory).await;
+            memory.facts.progress = PodProgress::Terminating(status.cloned());
+            self.leave_facts(&reference, memory);
             self.stop_and_prove(&reference, &observed, grace_seconds, stopping).await
         };
         match stopped.await {
@@ -101,13 +101,22 @@ impl WorkerContext {
         let reference = pod_ref(pod);
         let finished = async {
             let observed = self.observe(&reference, memory).await?;
-            self.tell(pod, &observed, Progress::Terminated(status), memory).await;
+            let seen = match &memory.facts.progress {
+                // Tried again: some of it may be removed by now.
+                PodProgress::Terminated { observed, .. } => observed.clone(),
+                PodProgress::Active | PodProgress::Terminating(_) => observed.clone(),
+            };
+            memory.facts.progress = PodProgress::Terminated { status: status.cloned(), observed: seen };
+            self.leave_facts(&reference, memory);
             self.begin(&reference, Activity::CleaningUp);
             self.take_down_volumes(&reference).await?;
             self.remove_cgroup(&reference).await?;
             // Its object may go now. Removing what the runtime has of it is half of the work that is left, and nobody
             // waits for that: a daemon that ends meanwhile leaves orphans, which the next one removes.
-            self.status_cache.released(&reference.uid);
+            memory.facts.has_released = true;
+            self.leave_facts(&reference, memory);
+            // What its containers wrote when they ended goes with them: it was read by then.
+            self.statuses.settled(&reference.uid).await;
             match content {
                 Content::Keep => {
                     let left = leftovers(&observed, &[]);

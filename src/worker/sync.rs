@@ -9,11 +9,10 @@ use k8s_openapi::api::core::v1::Pod;
 use tokio::time::Instant;
 
 use super::plan::{Leftovers, Plan, SandboxPlan, plan};
-use super::report::Progress;
 use super::start::{NotStarted, PodSandbox};
 use super::syncer::WorkerContext;
 use super::{Memory, Outcome, Retry};
-use crate::cri::{CriError, SandboxState, SandboxStatus};
+use crate::cri::{CriError, SandboxStatus};
 use crate::cri_config;
 use crate::cri_config::{container_hash, make_pod_dir, pod_dns};
 use crate::gate::StartPriority;
@@ -21,6 +20,7 @@ use crate::pleg::PodStatus;
 use crate::pod::WaitingReason;
 use crate::pod::pod_ref;
 use crate::pod::resources::{pod_resources, qos_class};
+use crate::status::{PodFacts, PodProgress};
 use crate::sys::file_work;
 use crate::types::{PodEvent, PodRef, error_chain, go_duration};
 
@@ -34,7 +34,7 @@ impl WorkerContext {
         let is_first = memory.last_work.is_none();
         // Before the first look: which pod's answer comes first is chance.
         let on_the_way = is_first.then(|| self.gate.expect(StartPriority::of(pod)));
-        let mut observed = match self.observe(&reference, memory).await {
+        let observed = match self.observe(&reference, memory).await {
             Ok(observed) => observed,
             Err(error) => {
                 let event = PodEvent::warning("FailedSync", format!("error determining status: {error}"));
@@ -45,7 +45,11 @@ impl WorkerContext {
         let plan = plan(pod, &observed, &memory.crash_loops, container_hash, self.clock.now());
         let on_the_way = on_the_way.filter(|_| plan.has_starts());
         self.remember_waits(pod, &reference, &plan, memory);
-        self.tell(pod, &observed, Progress::Syncing(&plan), memory).await;
+        memory.facts.progress = PodProgress::Active;
+        if !matches!(plan.sandbox, SandboxPlan::Create { .. }) {
+            memory.facts.sandbox_error = None;
+        }
+        self.leave_facts(&reference, memory);
         if plan.has_ended {
             return Outcome::PodEnded;
         }
@@ -55,14 +59,14 @@ impl WorkerContext {
             return Outcome::Done { due: self.next_restart(&plan) };
         }
         let at_work = self.pleg.at_work(&reference);
-        let performed = self.perform_plan(pod, &reference, &mut observed, &plan, is_first, memory).await;
+        let performed = self.perform_plan(pod, &reference, &observed, &plan, is_first, memory).await;
         // What was done shows at once, and wakes this worker for a look at it.
         memory.settled = Some(Instant::now());
         drop((at_work, on_the_way));
         match performed {
             Ok(()) => Outcome::Done { due: self.next_restart(&plan) },
             Err(retry) => {
-                self.tell(pod, &observed, Progress::Syncing(&plan), memory).await;
+                self.leave_facts(&reference, memory);
                 Outcome::Failed(retry)
             }
         }
@@ -72,10 +76,10 @@ impl WorkerContext {
     /// for none.
     fn remember_waits(&self, pod: &Pod, reference: &PodRef, plan: &Plan, memory: &mut Memory) {
         let containers = pod.spec.as_ref().map_or(&[][..], |spec| &spec.containers);
-        let starts = |name: &str| {
-            plan.start.iter().any(|start| containers.get(start.index).is_some_and(|c| c.name == name))
-        };
-        memory.waiting.retain(|name, _| starts(name));
+        let starting = plan.start.iter().filter_map(|start| containers.get(start.index));
+        memory.facts.starting = starting.map(|container| container.name.clone()).collect();
+        let PodFacts { waiting, starting, .. } = &mut memory.facts;
+        waiting.retain(|name, _| starting.contains(name));
         memory.retries.clear();
         for wait in &plan.backing_off {
             let who = format!(
@@ -89,7 +93,7 @@ impl WorkerContext {
             );
             self.event(reference, Some(&wait.name), PodEvent::warning("BackOff", text), memory);
             let reason = WaitingReason { reason: "CrashLoopBackOff".to_owned(), message };
-            memory.waiting.insert(wait.name.clone(), reason);
+            memory.facts.waiting.insert(wait.name.clone(), reason);
             memory.retries.insert(wait.name.clone(), wait.until);
         }
         if let Some(wait) = &plan.sandbox_wait {
@@ -99,7 +103,7 @@ impl WorkerContext {
             self.event(reference, None, PodEvent::warning("BackOff", text), memory);
             for container in containers {
                 let reason = WaitingReason { reason: "ContainerCreating".to_owned(), message: why.clone() };
-                memory.waiting.insert(container.name.clone(), reason);
+                memory.facts.waiting.insert(container.name.clone(), reason);
                 memory.retries.insert(container.name.clone(), wait.until);
             }
         }
@@ -115,13 +119,13 @@ impl WorkerContext {
         Some(Instant::now() + Duration::try_from(pause).unwrap_or_default())
     }
 
-    /// Performs a plan as far as it can be; a sandbox that was made is put into what is observed. What cannot be done the pod's owner is told as an event where it happens; the
+    /// Performs a plan as far as it can be. What cannot be done the pod's owner is told as an event where it happens; the
     /// error is when to try again.
     async fn perform_plan(
         &self,
         pod: &Arc<Pod>,
         reference: &PodRef,
-        observed: &mut Arc<PodStatus>,
+        observed: &PodStatus,
         plan: &Plan,
         is_first: bool,
         memory: &mut Memory,
@@ -152,9 +156,9 @@ impl WorkerContext {
                 self.stop_all(pod, reference, observed, memory).await?;
                 let volumes = self.need_volumes(pod, reference, memory).await?;
                 let (sandbox, made) = self.make_sandbox(pod, reference, *attempt, memory).await?;
-                // Told now: until the containers run, images may be pulled for long.
-                replace_sandbox(Arc::make_mut(observed), made);
-                self.tell(pod, observed, Progress::Syncing(plan), memory).await;
+                // Reported now: until the containers run, images may be pulled for long.
+                memory.facts.made_sandbox = Some(made);
+                self.leave_facts(reference, memory);
                 Some((sandbox, volumes))
             }
             SandboxPlan::Stop => {
@@ -173,10 +177,12 @@ impl WorkerContext {
                     .await
                 {
                     Ok(()) => {
-                        memory.waiting.remove(&container.name);
+                        memory.facts.waiting.remove(&container.name);
+                        memory.facts.starting.remove(&container.name);
+                        self.leave_started(reference, memory);
                     }
                     Err(NotStarted { waiting, retry }) => {
-                        memory.waiting.insert(container.name.clone(), waiting);
+                        memory.facts.waiting.insert(container.name.clone(), waiting);
                         result = Err(retry);
                     }
                 }
@@ -265,7 +271,7 @@ impl WorkerContext {
         let config = self.sandbox_config(pod, reference, attempt, memory).await?;
         match self.run_sandbox(pod, reference, config, memory).await {
             Ok(sandbox) => {
-                memory.sandbox_error = None;
+                memory.facts.sandbox_error = None;
                 memory.recovered("");
                 Ok(sandbox)
             }
@@ -286,7 +292,7 @@ impl WorkerContext {
         memory: &mut Memory,
     ) -> Retry {
         self.event(pod, None, PodEvent::warning(reason, message.clone()), memory);
-        memory.sandbox_error = Some(message);
+        memory.facts.sandbox_error = Some(message);
         retry
     }
 
@@ -348,6 +354,10 @@ impl WorkerContext {
         observed: &PodStatus,
         left: &Leftovers,
     ) -> Result<(), CriError> {
+        if !left.containers.is_empty() {
+            // What they wrote when they ended goes with them: it was read by then.
+            self.statuses.settled(&pod.uid).await;
+        }
         let mut result = Ok(());
         for id in &left.containers {
             if let Err(error) = self.runtime.remove_container(id).await {
@@ -367,15 +377,6 @@ impl WorkerContext {
         }
         result
     }
-}
-
-/// A sandbox was made in place of those that were there, which are stopped.
-fn replace_sandbox(observed: &mut PodStatus, made: SandboxStatus) {
-    for old in &mut observed.sandboxes {
-        old.state = SandboxState::NotReady;
-    }
-    observed.ips.clone_from(&made.ips);
-    observed.sandboxes.insert(0, made);
 }
 
 /// The grace period of containers that are stopped while their pod goes on.

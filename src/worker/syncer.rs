@@ -1,6 +1,6 @@
 //! What all work on pods needs, and the first fork of the way: sync, terminate, finish or reap.
 
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -9,9 +9,9 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 
 use super::task::PodSyncer;
-use super::{EnvNeeds, Memory, Outcome, RestartPolicy, Work, requested_starts};
+use super::{EnvNeeds, Memory, Outcome, Work};
 use crate::cgroup::Cgroups;
-use crate::cri::{ContainerStatus, RuntimeService, RuntimeStatus};
+use crate::cri::{RuntimeService, RuntimeStatus};
 use crate::cri_config::HostSettings;
 use crate::gate::{StartGate, StopGate};
 use crate::image::Images;
@@ -19,11 +19,11 @@ use crate::log::LogLayout;
 use crate::objects::ObjectSource;
 use crate::objects::services::ServiceEnv;
 use crate::pleg::{Observed, PlegHandle, PodStatus};
-use crate::pod::{PodEvents, pod_ref};
-use crate::status::{Activity, StatusCache};
+use crate::pod::{PodEvents, RestartPolicy, pod_ref};
+use crate::status::{Activity, StatusCache, StatusHandle, as_it_was, is_unclear};
 use crate::store::{Store, Table};
 use crate::sys::{Mounts, file_work};
-use crate::types::{PodRef, PodUid, QuietPeriod, WallClock};
+use crate::types::{ContainerId, PodRef, PodUid, QuietPeriod, WallClock};
 use crate::volume::Volumes;
 use crate::worker::CrashLoops;
 
@@ -49,8 +49,10 @@ pub struct WorkerContext {
     pub host: Arc<HostSettings>,
     /// What the runtime last said of itself; none before it first answered.
     pub runtime_status: watch::Receiver<Option<RuntimeStatus>>,
-    /// Where pod statuses are told.
+    /// Where what workers are doing is shown.
     pub status_cache: StatusCache,
+    /// Where facts are left that pod statuses are made from.
+    pub statuses: StatusHandle,
     /// Where events are told, beside the log and the timeline.
     pub events: PodEvents,
     /// Longest pause of a crash loop.
@@ -142,28 +144,31 @@ impl WorkerContext {
     }
 
     /// The pod as the runtime has it after our last work on it ended, with what really came of starts that were cut short.
-    pub(super) async fn observe(&self, pod: &PodRef, memory: &Memory) -> Observed {
+    pub(super) async fn observe(&self, pod: &PodRef, memory: &mut Memory) -> Observed {
         let cache = self.pleg.cache();
         if !cache.is_newer(pod, memory.last_work) {
             self.pleg.relist(pod);
         }
         let observed = cache.newer_than(pod, memory.last_work).await?;
-        Ok(self.with_lost_starts(&observed, memory).await.map_or(observed, Arc::new))
+        memory.facts.lost_starts = self.lost_starts(&observed, memory).await;
+        memory.facts.made_sandbox = None;
+        let was = as_it_was(&observed, |container| memory.facts.lost_starts.contains(&container.id));
+        Ok(was.map_or(observed, Arc::new))
     }
 
-    /// None where the runtime has told all.
-    async fn with_lost_starts(&self, observed: &PodStatus, memory: &Memory) -> Option<PodStatus> {
-        let unclear =
-            observed.containers.iter().filter(|c| memory.runs_once && requested_starts::is_unclear(c));
+    /// The containers that must not run again and were asked to start, of which nobody knows whether they ran.
+    async fn lost_starts(&self, observed: &PodStatus, memory: &Memory) -> BTreeSet<ContainerId> {
+        let unclear = observed.containers.iter().filter(|c| memory.runs_once && is_unclear(c));
         let logs: Vec<_> = unclear.map(|c| (c.id.clone(), c.log_path.clone())).collect();
-        let (mut runtime, mut logged) = (None, HashSet::new());
-        if !logs.is_empty() {
-            runtime = self.runtime.instance().await;
-            let says = |path: &str| std::fs::metadata(path).is_ok_and(|log| log.len() > 0);
-            let look = move || logs.into_iter().filter(|(_, path)| says(path)).map(|(id, _)| id).collect();
-            logged = file_work(look).await.unwrap_or_default();
+        if logs.is_empty() {
+            return BTreeSet::new();
         }
-        let has_logged = |c: &ContainerStatus| logged.contains(&c.id);
-        requested_starts::as_it_was(observed, &memory.asked, memory.runs_once, runtime.as_deref(), has_logged)
+        let runtime = self.runtime.instance().await;
+        let ids: Vec<_> = logs.iter().map(|(id, _)| id.clone()).collect();
+        let says = |path: &str| std::fs::metadata(path).is_ok_and(|log| log.len() > 0);
+        let look = move || logs.into_iter().filter(|(_, path)| says(path)).map(|(id, _)| id).collect();
+        let logged: HashSet<ContainerId> = file_work(look).await.unwrap_or_default();
+        let is_lost = |id: &ContainerId| memory.asked.is_lost(id, runtime.as_deref()) || logged.contains(id);
+        ids.into_iter().filter(is_lost).collect()
     }
 }

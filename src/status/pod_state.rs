@@ -1,0 +1,141 @@
+//! Everything one pod's status is made from, and the status that follows. Pure but for the cache it looks into.
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::{Pod, PodStatus as ApiStatus};
+
+use super::{LifecycleSummary, PodFacts, PodStatusEntry, StatusInput, as_it_was, generate, newest};
+use crate::cri::{ContainerState, ContainerStatus, SandboxState, SandboxStatus};
+use crate::pleg::{Cache, PodStatus};
+use crate::pod::{is_static, pod_ref};
+use crate::types::ContainerId;
+
+/// What statuses say of the node, and when.
+pub(super) struct Surroundings<'a> {
+    pub(super) now: Timestamp,
+    pub(super) runtime_name: &'a str,
+    pub(super) host_ips: &'a [IpAddr],
+}
+
+/// One pod in one life of it.
+#[derive(Default)]
+pub(super) struct PodState {
+    pub(super) pod: Option<Arc<Pod>>,
+    /// None before its worker saw it for the first time: nothing is reported until then.
+    pub(super) facts: Option<PodFacts>,
+    /// What its ended containers left in their termination logs.
+    pub(super) termination_messages: BTreeMap<ContainerId, String>,
+    /// The pod whose status, as its source gave it, was gone on from.
+    heeded: Option<Arc<Pod>>,
+    /// What was last reported.
+    reported: Option<Reported>,
+}
+
+struct Reported {
+    status: Arc<ApiStatus>,
+    terminating_since: Option<Timestamp>,
+    lifecycle: LifecycleSummary,
+    has_released: bool,
+}
+
+impl PodState {
+    /// The pod as the runtime has it, with what its worker knows beyond that; none while that is not known.
+    pub(super) fn observed(&self, cache: &Cache) -> Option<Arc<PodStatus>> {
+        let facts = self.facts.as_ref()?;
+        let mut observed = match &facts.progress {
+            super::PodProgress::Terminated { observed, .. } => return Some(observed.clone()),
+            super::PodProgress::Active | super::PodProgress::Terminating(_) => {
+                let pod = pod_ref(self.pod.as_ref()?);
+                cache.get(&pod).ok().filter(|_| cache.is_newer(&pod, None))?
+            }
+        };
+        if let Some(was) = as_it_was(&observed, |container| facts.lost_starts.contains(&container.id)) {
+            observed = Arc::new(was);
+        }
+        let unseen = facts.made_sandbox.as_ref();
+        if let Some(made) = unseen.filter(|made| observed.sandboxes.iter().all(|seen| seen.id != made.id)) {
+            replace_sandbox(Arc::make_mut(&mut observed), made.clone());
+        }
+        Some(observed)
+    }
+
+    /// The containers that ended and whose termination messages were not read yet. Forgets the messages of containers that are gone.
+    pub(super) fn unread(&mut self, observed: &PodStatus) -> Vec<ContainerStatus> {
+        self.termination_messages.retain(|id, _| observed.containers.iter().any(|c| c.id == *id));
+        let is_unread = |container: &&ContainerStatus| {
+            container.state == ContainerState::Exited
+                && !self.termination_messages.contains_key(&container.id)
+        };
+        observed.containers.iter().filter(is_unread).cloned().collect()
+    }
+
+    /// What is to be reported of the pod; none if that was reported already.
+    pub(super) fn report(
+        &mut self,
+        observed: &PodStatus,
+        around: &Surroundings<'_>,
+    ) -> Option<PodStatusEntry> {
+        let (pod, facts) = (self.pod.clone()?, self.facts.take()?);
+        let previous = self.previous(&pod);
+        let lifecycle = facts.progress.lifecycle();
+        let status = generate(&StatusInput {
+            pod: &pod,
+            observed,
+            reasons: &facts.waiting,
+            starting: &facts.starting,
+            termination_messages: &self.termination_messages,
+            sandbox_error: facts.sandbox_error.as_deref(),
+            lifecycle,
+            status_override: facts.progress.status_override(),
+            previous: previous.as_ref(),
+            now: around.now,
+            runtime_name: around.runtime_name,
+            host_ips: around.host_ips,
+        });
+        let has_released = facts.has_released;
+        self.facts = Some(facts);
+        // A pod that ran to its end is stopped too, but nobody would call it terminating.
+        let is_stopping = lifecycle != LifecycleSummary::Active
+            && observed.containers.iter().any(|c| c.state == ContainerState::Running);
+        let since = self.reported.as_ref().and_then(|reported| reported.terminating_since);
+        let terminating_since = is_stopping.then(|| since.unwrap_or(around.now));
+        let is_known = self.reported.as_ref().is_some_and(|reported| {
+            *reported.status == status
+                && reported.terminating_since == terminating_since
+                && reported.lifecycle == lifecycle
+                && reported.has_released == has_released
+        });
+        if is_known {
+            return None;
+        }
+        let unchanged = self.reported.take().filter(|reported| *reported.status == status);
+        let status = unchanged.map_or_else(|| Arc::new(status), |reported| reported.status);
+        self.reported = Some(Reported { status: status.clone(), terminating_since, lifecycle, has_released });
+        Some(PodStatusEntry { pod, status, terminating_since, lifecycle, has_released })
+    }
+
+    /// The status to go on from: the one last reported, and what the API server knows beyond it whenever that gave the pod
+    /// anew: after a restart of the daemon, and when others wrote what bears on the pod's readiness.
+    fn previous(&mut self, pod: &Arc<Pod>) -> Option<ApiStatus> {
+        let is_heeded = self.heeded.as_ref().is_some_and(|heeded| Arc::ptr_eq(heeded, pod));
+        self.heeded = Some(pod.clone());
+        match (self.reported.as_ref().map(|reported| &*reported.status), &pod.status) {
+            (Some(own), Some(api)) if !is_heeded && !is_static(pod) => Some(newest(own, api)),
+            (Some(own), _) => Some(own.clone()),
+            // What an earlier daemon reported goes on.
+            (None, given) => given.clone(),
+        }
+    }
+}
+
+/// A sandbox was made in place of those that were there, which are stopped.
+fn replace_sandbox(observed: &mut PodStatus, made: SandboxStatus) {
+    for old in &mut observed.sandboxes {
+        old.state = SandboxState::NotReady;
+    }
+    observed.ips.clone_from(&made.ips);
+    observed.sandboxes.insert(0, made);
+}

@@ -1,0 +1,204 @@
+//! The one writer of statuses. Whoever changes what a status is made from says so (see [`StatusHandle`]), and the status
+//! of that pod is computed anew: a worker that waits for an image, a hook or a long stop holds up none. Reads what ended
+//! containers wrote, one pod apart from the other, so that a slow disk holds up that pod alone. Decides nothing about pods.
+
+use std::collections::{HashMap, VecDeque};
+use std::time::Duration;
+
+use futures::future::BoxFuture;
+use futures::stream::{FuturesUnordered, StreamExt};
+use tokio::sync::oneshot;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use super::handle::{Note, Unread};
+use super::pod_state::{PodState, Surroundings};
+use super::timeline::{Timeline, TimelineStep};
+use super::{StatusCache, StatusHandle};
+use crate::cri::ContainerStatus;
+use crate::log::termination_message;
+use crate::node::NodeAddresses;
+use crate::pleg::Cache;
+use crate::sys::file_work;
+use crate::types::{ContainerId, PodRef, PodUid, WallClock, sleep_until};
+
+/// How long a change in the runtime waits for what the pod's worker makes of it: most often that is idle, sees the change
+/// at the same time and leaves its facts in a millisecond, and one status says both.
+const HOLD: Duration = Duration::from_millis(50);
+
+/// Where statuses come from.
+pub struct StatusSources {
+    /// What bears on statuses is left here.
+    pub handle: StatusHandle,
+    /// What the runtime has.
+    pub observed: Cache,
+    /// Addresses of the node.
+    pub addresses: NodeAddresses,
+    /// Name of the runtime, the scheme of container IDs.
+    pub runtime_name: String,
+    /// The time of day.
+    pub clock: WallClock,
+}
+
+/// What the ended containers of a pod wrote.
+type Messages = Vec<(ContainerId, String)>;
+
+/// A pod, and what is under way for its status.
+#[derive(Default)]
+struct Entry {
+    state: PodState,
+    /// When its status is computed, if something changed that may wait that long.
+    due: Option<Instant>,
+    /// Messages are being read. What changes meanwhile is in the status that follows.
+    is_reading: bool,
+    /// Dropped when its status is up to date.
+    waiting: Vec<oneshot::Sender<()>>,
+}
+
+/// The statuses' owner, to be run by the app.
+pub struct StatusTask {
+    sources: StatusSources,
+    status_cache: StatusCache,
+    timeline: Timeline,
+    pods: HashMap<PodUid, Entry>,
+    /// Pods whose status is due, in order. One that was computed meanwhile is passed over.
+    due: VecDeque<(Instant, PodUid)>,
+    reads: FuturesUnordered<BoxFuture<'static, (PodUid, Messages)>>,
+}
+
+impl StatusTask {
+    /// An owner of the statuses in `status_cache`.
+    pub fn new(sources: StatusSources, status_cache: StatusCache) -> Self {
+        let timeline = status_cache.timeline().clone();
+        Self {
+            sources,
+            status_cache,
+            timeline,
+            pods: HashMap::new(),
+            due: VecDeque::new(),
+            reads: FuturesUnordered::new(),
+        }
+    }
+
+    /// Runs until cancelled.
+    pub async fn run(mut self, cancel: CancellationToken) {
+        let handle = self.sources.handle.clone();
+        loop {
+            let due = self.due.front().map(|(due, _)| *due);
+            tokio::select! {
+                biased;
+                // Cancel-safe: waiting for a token takes nothing.
+                () = cancel.cancelled() => return,
+                // Cancel-safe: a stream gives an item only when `next` returns it.
+                Some((pod, messages)) = self.reads.next() => self.read(&pod, messages),
+                // Cancel-safe: what was left is taken only when it is returned.
+                (pod, unread) = handle.next() => self.take_in(&pod, unread),
+                // Cancel-safe: a sleep to a fixed moment takes nothing.
+                () = sleep_until(due) => self.compute_due(),
+            }
+        }
+    }
+
+    fn take_in(&mut self, uid: &PodUid, unread: Unread) {
+        let mut is_urgent = unread.is_urgent || !unread.waiting.is_empty();
+        for note in unread.notes {
+            match note {
+                Note::Desired(pod) => {
+                    let entry = self.pods.entry(uid.clone()).or_default();
+                    entry.state.pod = Some(pod);
+                    self.hold(uid);
+                }
+                Note::Observed => self.hold(uid),
+                Note::Facts(facts) => {
+                    let entry = self.pods.entry(uid.clone()).or_default();
+                    entry.state.facts = Some(*facts);
+                    self.hold(uid);
+                }
+                Note::Ended => {
+                    self.compute(uid);
+                    self.pods.remove(uid);
+                    is_urgent = false;
+                }
+            }
+        }
+        // Nothing can be waited for of a pod that is not known: those senders end here.
+        if let Some(entry) = self.pods.get_mut(uid) {
+            entry.waiting.extend(unread.waiting);
+        }
+        if is_urgent {
+            self.compute(uid);
+        }
+    }
+
+    /// The status of a pod is computed in a moment, unless that happens before.
+    fn hold(&mut self, uid: &PodUid) {
+        let Some(entry) = self.pods.get_mut(uid).filter(|entry| entry.due.is_none()) else { return };
+        let due = Instant::now() + HOLD;
+        entry.due = Some(due);
+        self.due.push_back((due, uid.clone()));
+    }
+
+    fn compute_due(&mut self) {
+        let now = Instant::now();
+        while let Some((due, uid)) = self.due.pop_front_if(|(due, _)| *due <= now) {
+            if self.pods.get(&uid).is_some_and(|entry| entry.due == Some(due)) {
+                self.compute(&uid);
+            }
+        }
+    }
+
+    /// Computes a pod's status anew, once what its ended containers wrote was read.
+    fn compute(&mut self, uid: &PodUid) {
+        let Some(entry) = self.pods.get_mut(uid).filter(|entry| !entry.is_reading) else { return };
+        entry.due = None;
+        if let Some(observed) = entry.state.observed(&self.sources.observed) {
+            let unread = entry.state.unread(&observed);
+            if !unread.is_empty() {
+                entry.is_reading = true;
+                self.begin_to_read(uid, &observed.pod, unread);
+                return;
+            }
+            let host_ips = self.sources.addresses.now();
+            let around = Surroundings {
+                now: self.sources.clock.now(),
+                runtime_name: &self.sources.runtime_name,
+                host_ips: &host_ips,
+            };
+            if let Some(report) = entry.state.report(&observed, &around) {
+                self.status_cache.put(report);
+            }
+        }
+        entry.waiting.clear();
+    }
+
+    fn begin_to_read(&self, uid: &PodUid, pod: &PodRef, ended: Vec<ContainerStatus>) {
+        for container in &ended {
+            self.note_end(pod, container);
+        }
+        let uid = uid.clone();
+        self.reads.push(Box::pin(async move {
+            let ids: Vec<ContainerId> = ended.iter().map(|container| container.id.clone()).collect();
+            let read = file_work(move || ended.iter().map(termination_message).collect::<Vec<_>>()).await;
+            let mut messages = read.unwrap_or_default().into_iter();
+            (uid, ids.into_iter().map(|id| (id, messages.next().unwrap_or_default())).collect())
+        }));
+    }
+
+    fn read(&mut self, uid: &PodUid, messages: Messages) {
+        // A pod that ended meanwhile and came again has containers of other names.
+        let Some(entry) = self.pods.get_mut(uid) else { return };
+        entry.is_reading = false;
+        entry.state.termination_messages.extend(messages);
+        self.compute(uid);
+    }
+
+    /// Notes that a container ended.
+    fn note_end(&self, pod: &PodRef, ended: &ContainerStatus) {
+        let reason = match ended.reason.as_str() {
+            "" | "Error" | "Completed" => String::new(),
+            reason => format!(", {reason}"),
+        };
+        let detail = format!("{}: exit code {}{reason}", ended.name, ended.exit_code);
+        self.timeline.mark(pod, TimelineStep::Ended, detail, self.sources.clock.now());
+    }
+}
