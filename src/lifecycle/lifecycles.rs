@@ -133,6 +133,14 @@ impl PodLifecycles {
         self.unclaimed.insert(uid);
     }
 
+    /// The runtime has something of the pod: should it be ended before it was started here, it is to be stopped, and its
+    /// successor waits for that. A pod that is not known is ignored.
+    pub fn seen_in_runtime(&mut self, uid: &PodUid) {
+        if let Some(entry) = self.entries.get_mut(uid) {
+            entry.life.may_run();
+        }
+    }
+
     /// Takes in an update of a pod.
     pub fn update(&mut self, update: PodUpdate) -> Vec<Effect> {
         let pod = match &update.subject {

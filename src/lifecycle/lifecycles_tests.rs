@@ -479,6 +479,24 @@ fn a_successor_waits_for_every_pod_of_its_name_taken_over() {
 }
 
 #[test]
+fn one_that_runs_though_it_only_waits_here_is_stopped_before_its_successor_starts() {
+    // A daemon was killed before it stored the second, which it had started.
+    let pods = ["v1", "v2", "v3"].map(|version| spec("web", version, version));
+    let [first, second, third] = &pods;
+    let mut table = Table::new();
+    table.lives.take_over(first.clone());
+    table.update(update(UpdateKind::Remove, first));
+    assert!(table.update(update(UpdateKind::Create, second)).is_empty());
+    table.lives.seen_in_runtime(&uid("v2"));
+    assert_eq!(table.update(update(UpdateKind::Remove, second)), ["run v2 terminate 30"]);
+    assert!(table.update(update(UpdateKind::Create, third)).is_empty());
+    table.end("v1", DONE);
+    assert_eq!(table.end("v1", DONE), ["stop v1"]);
+    table.end("v2", DONE);
+    assert_eq!(table.end("v2", DONE), ["stop v2", "run v3 sync v3"]);
+}
+
+#[test]
 fn the_second_of_a_name_taken_over_runs_once_the_first_has_ended() {
     let (first, second) = (spec("web", "v1", "v1"), spec("web", "v2", "v2"));
     let mut table = Table::new();

@@ -248,6 +248,9 @@ impl PodTable {
         if self.sweep.is_removing(&uid) && self.lives.stage(&uid).is_none() {
             return;
         }
+        if self.pleg.cache().may_have(&uid) {
+            self.lives.seen_in_runtime(&uid);
+        }
         // One that is to end before it has begun starts nothing.
         let kill = match kind {
             UpdateKind::Create if self.lives.stage(&uid).is_none() => self.kills.request(&uid),
