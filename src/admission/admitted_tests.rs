@@ -4,7 +4,6 @@ use std::collections::HashSet;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
 use proptest::prelude::*;
 
@@ -15,10 +14,7 @@ use crate::pod::testing;
 use crate::source::{SourceState, StaticPod, read_manifest};
 use crate::store::{Store, Table};
 use crate::types::PodUid;
-
-fn at(second: i64) -> Timestamp {
-    Timestamp::from_second(second).unwrap()
-}
+use crate::types::testing::at;
 
 fn of_file(pod: Pod) -> Arc<StaticPod> {
     let file = PathBuf::from(format!("/m/{}.yaml", pod.metadata.uid.as_deref().unwrap_or_default()));

@@ -190,11 +190,8 @@ mod tests {
     async fn client(dir: &Path, user: &str) -> (Client, TcpListener, DropGuard) {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let kubeconfig = dir.join("kubeconfig");
-        let text = format!(
-            "clusters: [{{name: a, cluster: {{server: 'http://{}'}}}}]\nusers: [{{name: u, user: {user}}}]\n\
-             contexts: [{{name: c, context: {{cluster: a, user: u}}}}]\ncurrent-context: c\n",
-            listener.local_addr().unwrap()
-        );
+        let server = format!("http://{}", listener.local_addr().unwrap());
+        let text = crate::api::kubeconfig::of_one_user(&server, user);
         std::fs::write(&kubeconfig, text).unwrap();
         let (task, credentials) = Credentials::new(kubeconfig, WallClock::system());
         let cancel = CancellationToken::new();

@@ -80,6 +80,15 @@ fn make_absolute(file: Option<&mut Value>, directory: &Path) {
     }
 }
 
+/// A kubeconfig of one cluster, at `server`, and one user with this entry.
+#[cfg(test)]
+pub(super) fn of_one_user(server: &str, user: &str) -> String {
+    format!(
+        "clusters: [{{name: a, cluster: {{server: '{server}'}}}}]\nusers: [{{name: u, user: {user}}}]\n\
+         contexts: [{{name: c, context: {{cluster: a, user: u}}}}]\ncurrent-context: c\n"
+    )
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -11,12 +11,9 @@ use super::{Disposition, ExplainInput, Explanation, HungCall, NodeProblem, PullS
 use crate::pod::testing;
 use crate::source::ManifestProblem;
 use crate::status::{Activity, Doing};
+pub(super) use crate::types::testing::at;
 
 pub(super) const NOW: i64 = 1000;
-
-pub(super) fn at(second: i64) -> Timestamp {
-    Timestamp::from_second(second).unwrap()
-}
 
 /// The manifest of the pod.
 pub(super) const OWN_FILE: &str = "/m/web.yaml";

@@ -121,6 +121,7 @@ fn resumed(pull: &StoredPull, now: Now) -> Backoff<Instant> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::types::testing::at;
 
     fn failure() -> String {
         "no such host".to_owned()
@@ -144,10 +145,6 @@ mod tests {
     }
 
     const DAY: i64 = 86_400;
-
-    fn at(second: i64) -> Timestamp {
-        Timestamp::from_second(second).unwrap()
-    }
 
     fn remaining(backoffs: &PullBackoffs, now: Instant) -> Option<u64> {
         match backoffs.in_force(&"p".into(), "img", now)? {

@@ -4,17 +4,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
 use proptest::prelude::*;
 
 use super::reader::{FileRead, Pass, Reader, mended_files, new_problems};
 use super::{SourceState, StaticPod};
 use crate::types::CONFIG_SEEN_ANNOTATION;
-
-fn at(second: i64) -> Timestamp {
-    Timestamp::from_second(second).unwrap()
-}
+use crate::types::testing::at;
 
 fn pod(name: &str, image: &str) -> Vec<u8> {
     format!("{{apiVersion: v1, kind: Pod, metadata: {{name: {name}}}, spec: {{containers: [{{name: c, image: {image}}}]}}}}")

@@ -79,16 +79,13 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::types::testing::at;
 
     const POLICY: BackoffPolicy = BackoffPolicy {
         initial: Duration::from_secs(10),
         max: Duration::from_secs(300),
         reset_after: Duration::from_secs(600),
     };
-
-    fn at(second: i64) -> Timestamp {
-        Timestamp::from_second(second).unwrap()
-    }
 
     #[test]
     fn delays_double_from_the_initial_one_to_the_cap() {

@@ -18,6 +18,8 @@ mod qos;
 mod quantity;
 mod quiet_period;
 mod size;
+#[cfg(test)]
+pub(crate) mod testing;
 mod timer;
 
 pub use backoff::{Backoff, BackoffPolicy, Moment};

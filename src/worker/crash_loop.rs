@@ -154,12 +154,9 @@ mod tests {
 
     use super::*;
     use crate::pod::testing;
+    use crate::types::testing::at;
 
     const CAP: Duration = Duration::from_secs(300);
-
-    fn at(second: i64) -> Timestamp {
-        Timestamp::from_second(second).unwrap()
-    }
 
     fn ended(attempt: u32, created: i64, finished: i64) -> ContainerStatus {
         ContainerStatus {

@@ -6,13 +6,10 @@ use super::*;
 use crate::cri::SandboxStatus;
 use crate::pod::testing::{container, exited, pod, sandbox};
 use crate::types::PodRef;
+use crate::types::testing::at;
 
 const HASH: u32 = 7;
 const NOW: i64 = 100_000;
-
-fn at(second: i64) -> Timestamp {
-    Timestamp::from_second(second).unwrap()
-}
 
 fn loops() -> CrashLoops {
     CrashLoops::new(Duration::from_secs(300), Vec::new())

@@ -9,6 +9,7 @@ use tokio_util::sync::DropGuard;
 
 use super::*;
 use crate::api::credentials::plugin::bearer;
+use crate::api::kubeconfig::of_one_user;
 
 /// A daemon's credentials, whose files are in a directory.
 struct Room {
@@ -45,10 +46,7 @@ impl Room {
 }
 
 fn kubeconfig(dir: &Path, user: &str) {
-    let text = format!(
-        "clusters: [{{name: a, cluster: {{server: 'https://127.0.0.1:1'}}}}]\nusers: [{{name: u, user: {user}}}]\n\
-         contexts: [{{name: c, context: {{cluster: a, user: u}}}}]\ncurrent-context: c\n"
-    );
+    let text = of_one_user("https://127.0.0.1:1", user);
     fs::write(dir.join("new"), text).unwrap();
     fs::rename(dir.join("new"), dir.join("kubeconfig")).unwrap();
 }

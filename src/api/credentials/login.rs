@@ -228,11 +228,8 @@ mod tests {
 
     use super::*;
 
-    const SERVER: &str = "clusters: [{name: a, cluster: {server: 'https://127.0.0.1:1'}}]";
-    const CONTEXT: &str = "contexts: [{name: c, context: {cluster: a, user: u}}]\ncurrent-context: c\n";
-
     fn kubeconfig(user: &str) -> String {
-        format!("{SERVER}\nusers: [{{name: u, user: {user}}}]\n{CONTEXT}")
+        kubeconfig::of_one_user("https://127.0.0.1:1", user)
     }
 
     #[tokio::test]

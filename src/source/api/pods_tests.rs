@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
-use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
 use kube::runtime::watcher::Event;
 use serde_json::{Value, json};
 
 use super::pods::{ApiPod, ApiPods};
+use crate::types::testing::at;
 use crate::types::{CONFIG_SEEN_ANNOTATION, PodUid};
 
 fn pod(uid: &str, version: u32, change: Value) -> Pod {
@@ -18,10 +18,6 @@ fn pod(uid: &str, version: u32, change: Value) -> Pod {
         pod.pointer_mut(parent).unwrap()[field] = value.clone();
     }
     serde_json::from_value(pod).unwrap()
-}
-
-fn at(second: i64) -> Timestamp {
-    Timestamp::from_second(second).unwrap()
 }
 
 fn listed(pods: impl IntoIterator<Item = Pod>) -> ApiPods {

@@ -1,6 +1,7 @@
 //! hostlet's bench: one command, one table, with ratios against bare CRI calls, and in a cluster against the stock kubelet,
 //! made in the same run. `integration/bench.sh` builds what it needs and runs it. Judges; changes nothing of hostlet.
 
+mod bare;
 mod batch;
 mod cluster;
 mod footprint;

@@ -11,9 +11,10 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use tokio::time::{Instant, sleep};
 
+use crate::bare::{BareRestarts, BareStarts};
 use crate::lab::{BarePod, LONG, Lab, TICK, until_shown};
 use crate::report::{Row, Target, Unit};
-use crate::stats::{median_ms, p90_ms};
+use crate::stats::{median_ms, median_of, p90_ms};
 use crate::steps::{StartParts, decided, start_parts};
 use crate::watch::{Event, Watcher, What};
 
@@ -23,14 +24,9 @@ const SAMPLES: usize = 25;
 /// Create → Running, and where that time goes.
 pub(crate) async fn start(lab: &Lab) -> Result<Vec<Row>> {
     let daemon = lab.daemon("").await?;
-    let (mut bare, mut bare_parts, mut hostlet, mut parts) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+    let (mut bare, mut hostlet, mut parts) = (BareStarts::default(), Vec::new(), Vec::new());
     for _ in 0..SAMPLES {
-        let begin = Instant::now();
-        let pod = lab.start_bare().await?;
-        let took = begin.elapsed();
-        bare.push(took);
-        bare_parts.push((pod.sandbox_took, took - pod.sandbox_took));
-        stop_bare(lab, pod).await?;
+        bare.sample(lab).await?;
 
         let written = Timestamp::now();
         let (name, runs, shown) = start_pod(lab, &daemon).await?;
@@ -41,21 +37,18 @@ pub(crate) async fn start(lab: &Lab) -> Result<Vec<Row>> {
     let row = |metric: &str| Row::new(format!("one pod: {metric}"), Unit::Milliseconds);
     let runs: Vec<Duration> = hostlet.iter().map(|(runs, _)| *runs).collect();
     let shown: Vec<Duration> = hostlet.iter().map(|(_, shown)| *shown).collect();
-    let of = |part: fn(&StartParts) -> Duration| median_ms(&parts.iter().map(part).collect::<Vec<_>>());
-    let of_bare = |part: fn(&(Duration, Duration)) -> Duration| {
-        median_ms(&bare_parts.iter().map(part).collect::<Vec<_>>())
-    };
+    let of = |part: fn(&StartParts) -> Duration| median_of(&parts, part);
     Ok(vec![
         row("created -> runs, p50")
-            .bare(median_ms(&bare))
+            .bare(median_ms(&bare.all))
             .hostlet(median_ms(&runs))
             .target(Target::Added(8.0)),
-        row("created -> runs, p90").bare(p90_ms(&bare)).hostlet(p90_ms(&runs)),
-        row("created -> Ready in `hostlet pods`, p50").bare(median_ms(&bare)).hostlet(median_ms(&shown)),
+        row("created -> runs, p90").bare(p90_ms(&bare.all)).hostlet(p90_ms(&runs)),
+        row("created -> Ready in `hostlet pods`, p50").bare(median_ms(&bare.all)).hostlet(median_ms(&shown)),
         row("of that, created -> sandbox asked for").hostlet(of(|parts| parts.before)),
-        row("of that, the sandbox").bare(of_bare(|parts| parts.0)).hostlet(of(|parts| parts.sandbox)),
+        row("of that, the sandbox").bare(bare.sandbox()).hostlet(of(|parts| parts.sandbox)),
         row("of that, sandbox made -> container asked for").hostlet(of(|parts| parts.between)),
-        row("of that, the container").bare(of_bare(|parts| parts.1)).hostlet(of(|parts| parts.container)),
+        row("of that, the container").bare(bare.container()).hostlet(of(|parts| parts.container)),
     ])
 }
 
@@ -76,17 +69,10 @@ pub(crate) async fn end(lab: &Lab) -> Result<Vec<Row>> {
 /// A container's process dies → the next one runs.
 pub(crate) async fn restart(lab: &Lab) -> Result<Vec<Row>> {
     let daemon = lab.daemon("").await?;
-    let (mut seen, mut bare) = (Vec::new(), Vec::new());
+    let mut bare = BareRestarts::default();
     let (mut decisions, mut runs) = (Vec::new(), Vec::new());
     for _ in 0..SAMPLES {
-        let mark = lab.watcher.mark();
-        let pod = lab.start_bare().await?;
-        let (begin, _) = kill_container(&lab.watcher, mark, &pod.container_id).await?;
-        until_exited(lab, &pod.container_id).await?;
-        seen.push(begin.elapsed());
-        lab.host.cri().run_pause(&pod.sandbox, &pod.sandbox_id, 1).await?;
-        bare.push(begin.elapsed());
-        stop_bare(lab, pod).await?;
+        bare.sample(lab).await?;
 
         // A pod of its own each time: a second death within ten minutes would wait in back-off.
         let mark = lab.watcher.mark();
@@ -102,15 +88,15 @@ pub(crate) async fn restart(lab: &Lab) -> Result<Vec<Row>> {
     }
     Ok(vec![
         Row::new("container killed -> next one runs, p50", Unit::Milliseconds)
-            .bare(median_ms(&bare))
+            .bare(median_ms(&bare.all))
             .hostlet(median_ms(&runs))
             .target(Target::Added(50.0)),
         Row::new("container killed -> next one decided on (bare: end seen), p50", Unit::Milliseconds)
-            .bare(median_ms(&seen))
+            .bare(median_ms(&bare.seen))
             .hostlet(median_ms(&decisions))
             .target(Target::AtMost(50.0)),
         Row::new("container killed -> next one decided on (bare: end seen), p90", Unit::Milliseconds)
-            .bare(p90_ms(&seen))
+            .bare(p90_ms(&bare.seen))
             .hostlet(p90_ms(&decisions)),
     ])
 }

@@ -7,6 +7,11 @@ pub(crate) fn median_ms(samples: &[Duration]) -> f64 {
     median(&samples.iter().map(|sample| ms(*sample)).collect::<Vec<_>>())
 }
 
+/// The middle one of a part of some samples, in milliseconds; NaN if there are none.
+pub(crate) fn median_of<T>(samples: &[T], part: impl Fn(&T) -> Duration) -> f64 {
+    median_ms(&samples.iter().map(part).collect::<Vec<_>>())
+}
+
 /// The middle one of some numbers, or the mean of the middle two; NaN if there are none.
 pub(crate) fn median(samples: &[f64]) -> f64 {
     let mut sorted = samples.to_vec();

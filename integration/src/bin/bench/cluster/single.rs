@@ -6,13 +6,13 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use hostlet_integration::cluster::Agent;
 use jiff::Timestamp;
-use tokio::time::Instant;
 
 use super::lab::{ClusterLab, Side, Token};
+use crate::bare::{BareRestarts, BareStarts};
 use crate::lab::Lab;
 use crate::report::{Row, Target, Unit};
-use crate::single::{kill_container, pause, stop_bare, until_exited, until_next};
-use crate::stats::{median_ms, p90_ms};
+use crate::single::{kill_container, pause, stop_bare, until_next};
+use crate::stats::{median_ms, median_of, p90_ms};
 use crate::steps::{StartParts, start_parts};
 
 /// Samples of each figure.
@@ -20,16 +20,11 @@ const SAMPLES: usize = 12;
 
 /// Create → Ready as a watch sees it.
 pub(crate) async fn start(lab: &Lab, cluster: &ClusterLab) -> Result<Vec<Row>> {
-    let (mut bare, mut bare_parts, mut parts) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut bare, mut parts) = (BareStarts::default(), Vec::new());
     let mut plain = [Vec::new(), Vec::new()];
     let mut with_token = [Vec::new(), Vec::new()];
     for _ in 0..SAMPLES {
-        let begin = Instant::now();
-        let pod = lab.start_bare().await?;
-        let took = begin.elapsed();
-        bare.push(took);
-        bare_parts.push((pod.sandbox_took, took - pod.sandbox_took));
-        stop_bare(lab, pod).await?;
+        bare.sample(lab).await?;
         for (token, all) in [(Token::Without, &mut plain), (Token::With, &mut with_token)] {
             for (side, took) in cluster.sides.iter().zip(all) {
                 let created = Timestamp::now();
@@ -47,23 +42,18 @@ pub(crate) async fn start(lab: &Lab, cluster: &ClusterLab) -> Result<Vec<Row>> {
     }
     let row =
         |metric: &str| Row::new(format!("cluster, one pod: created -> Ready{metric}"), Unit::Milliseconds);
-    let of = |part: fn(&(StartParts, Duration)) -> Duration| {
-        median_ms(&parts.iter().map(part).collect::<Vec<_>>())
-    };
-    let of_bare = |part: fn(&(Duration, Duration)) -> Duration| {
-        median_ms(&bare_parts.iter().map(part).collect::<Vec<_>>())
-    };
+    let of = |part: fn(&(StartParts, Duration)) -> Duration| median_of(&parts, part);
     Ok(vec![
-        beside(row(", p50"), &bare, &plain, median_ms).target(Target::Added(12.0)),
+        beside(row(", p50"), &bare.all, &plain, median_ms).target(Target::Added(12.0)),
         row(", of that, created -> sandbox asked for").hostlet(of(|(parts, _)| parts.before)),
-        row(", of that, the sandbox").bare(of_bare(|parts| parts.0)).hostlet(of(|(parts, _)| parts.sandbox)),
+        row(", of that, the sandbox").bare(bare.sandbox()).hostlet(of(|(parts, _)| parts.sandbox)),
         row(", of that, the container")
-            .bare(of_bare(|parts| parts.1))
+            .bare(bare.container())
             .hostlet(of(|(parts, _)| parts.between + parts.container)),
         row(", of that, it runs -> Ready seen").hostlet(of(|(_, after)| *after)),
-        beside(row(", p90"), &bare, &plain, p90_ms).target(Target::OfStock(1.0)),
-        beside(row(" with a token, p50"), &bare, &with_token, median_ms).target(Target::OfStock(1.0)),
-        beside(row(" with a token, p90"), &bare, &with_token, p90_ms).target(Target::OfStock(1.0)),
+        beside(row(", p90"), &bare.all, &plain, p90_ms).target(Target::OfStock(1.0)),
+        beside(row(" with a token, p50"), &bare.all, &with_token, median_ms).target(Target::OfStock(1.0)),
+        beside(row(" with a token, p90"), &bare.all, &with_token, p90_ms).target(Target::OfStock(1.0)),
     ])
 }
 
@@ -93,16 +83,10 @@ pub(crate) async fn end(lab: &Lab, cluster: &ClusterLab) -> Result<Vec<Row>> {
 
 /// A container's process dies → the next one runs.
 pub(crate) async fn restart(lab: &Lab, cluster: &ClusterLab) -> Result<Vec<Row>> {
-    let mut bare = Vec::new();
+    let mut bare = BareRestarts::default();
     let mut runs = [Vec::new(), Vec::new()];
     for _ in 0..SAMPLES {
-        let mark = lab.watcher.mark();
-        let pod = lab.start_bare().await?;
-        let (begin, _) = kill_container(&lab.watcher, mark, &pod.container_id).await?;
-        until_exited(lab, &pod.container_id).await?;
-        lab.host.cri().run_pause(&pod.sandbox, &pod.sandbox_id, 1).await?;
-        bare.push(begin.elapsed());
-        stop_bare(lab, pod).await?;
+        bare.sample(lab).await?;
         for (side, took) in cluster.sides.iter().zip(&mut runs) {
             took.push(restart_one(cluster, side).await?);
         }
@@ -111,8 +95,8 @@ pub(crate) async fn restart(lab: &Lab, cluster: &ClusterLab) -> Result<Vec<Row>>
         Row::new(format!("cluster, container killed -> next one runs, {metric}"), Unit::Milliseconds)
     };
     Ok(vec![
-        beside(row("p50"), &bare, &runs, median_ms).target(Target::OfStock(0.35)),
-        beside(row("p90"), &bare, &runs, p90_ms),
+        beside(row("p50"), &bare.all, &runs, median_ms).target(Target::OfStock(0.35)),
+        beside(row("p90"), &bare.all, &runs, p90_ms),
     ])
 }
 
