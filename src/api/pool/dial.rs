@@ -46,8 +46,9 @@ where
     let connection = Arc::new(Mutex::new(Box::pin(connection)));
     let asked = connection.clone();
     lane.add(Connection::new(sender, move || asked.lock().current_max_send_streams()));
-    let driven = lane.clone();
-    driven.counts().opened();
+    // Not the lane: it has the sender, and would keep the connection open after its client is gone.
+    let counts = lane.counts();
+    counts.opened();
     // Ends by itself, once nobody has its sender any more and its last stream has ended.
     TokioExecutor::new().execute(async move {
         let ended = poll_fn(|context| connection.lock().as_mut().poll(context)).await;
@@ -55,7 +56,7 @@ where
             let error = crate::types::error_chain(error);
             tracing::debug!(error, "a connection to the API server was lost");
         }
-        driven.counts().closed(ended.is_err());
+        counts.closed(ended.is_err());
     });
     Ok(())
 }

@@ -100,8 +100,8 @@ impl Lane {
         })
     }
 
-    pub(super) fn counts(&self) -> &Counts {
-        &self.counts
+    pub(super) fn counts(&self) -> Arc<Counts> {
+        self.counts.clone()
     }
 
     /// A place on the first connection that has room; none if there is no such connection. Those that are of no more use
