@@ -38,12 +38,18 @@ else
 fi
 
 say "tests without root's help"
-as_builder cargo test --workspace --exclude hostlet-integration --locked --no-fail-fast
+# All of the workspace at once, here and in build_suites: another selection would be another build of it.
+steps=HOSTLET_SIMULATION_STEPS=${HOSTLET_SIMULATION_STEPS:-100000}
+if as_builder cargo nextest --version >/dev/null 2>&1; then
+  as_builder env "$steps" cargo nextest run --workspace --locked --lib --bins --test tidy --test fuzz
+else
+  as_builder env "$steps" cargo test --workspace --locked --no-fail-fast --lib --bins --test tidy --test fuzz
+fi
 
 say "tests on fakes and on a real containerd"
 build_suites
-# Unit tests of the harness, then the daemon on fakes, then on the containerd that is installed.
-for suite in hostlet_integration bench fake_cri containerd; do run_suite "$suite" ""; done
+# The daemon on fakes, then on the containerd that is installed.
+for suite in fake_cri containerd; do run_suite "$suite" ""; done
 if ! can_have_cluster; then
   warn "NOT TESTED in a cluster: there is no Go to build a control plane with (https://go.dev/dl/)"
 # Not from within a test, which would seem to hang.

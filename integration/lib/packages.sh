@@ -61,7 +61,7 @@ install_packages() {
 }
 
 # The oldest Rust the project builds with, from Cargo.toml.
-wanted_rust() { sed -n 's/^rust-version = "\(.*\)"$/\1/p' "$TOP/Cargo.toml" | head -n 1; }
+wanted_rust() { sed -n 's/^channel = "\(.*\)"$/\1/p' "$TOP/rust-toolchain.toml"; }
 
 # The version of the Rust compiler the builder would use; fails if there is none.
 present_rust() { (cd "$TOP" && as_builder rustc --version 2>/dev/null) | awk '{print $2}' | grep .; }
@@ -75,7 +75,7 @@ has_wanted_rust() {
 }
 
 # Makes a new enough Rust available: the one that is there, else the distribution's if it is new enough (so far none
-# is), else rustup's stable toolchain for the person who called, beside whatever toolchain they have.
+# is), else that of rust-toolchain.toml from rustup for the person who called, beside whatever toolchain they have.
 install_rust() {
   if has_wanted_rust; then
     note "Rust: $(present_rust) is there"
@@ -95,14 +95,13 @@ install_rust() {
     note "Rust: installed the distribution's rustup"
   fi
   if as_builder rustup --version >/dev/null 2>&1; then
-    note "Rust: rustup fetches the stable toolchain"
-    as_builder rustup toolchain install stable --profile minimal --component clippy,rustfmt
+    note "Rust: rustup fetches $(wanted_rust)"
+    as_builder rustup toolchain install "$(wanted_rust)" --profile minimal --component clippy,rustfmt
   else
     note "Rust: fetching rustup from https://sh.rustup.rs (it installs into ~/.cargo and ~/.rustup)"
     curl --proto '=https' --tlsv1.2 -fsS https://sh.rustup.rs |
-      as_builder sh -s -- -y --no-modify-path --profile minimal --component clippy,rustfmt ||
+      as_builder sh -s -- -y --no-modify-path --default-toolchain "$(wanted_rust)" --profile minimal --component clippy,rustfmt ||
       die "rustup could not be fetched: install Rust $(wanted_rust) or newer (https://rustup.rs) and run this again"
   fi
-  export RUSTUP_TOOLCHAIN=stable
   has_wanted_rust || die "Rust $(wanted_rust) or newer is needed; there is $(present_rust || echo none)"
 }

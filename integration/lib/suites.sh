@@ -20,16 +20,17 @@ CLUSTER_PROGRAMS=("${CONTROL_PLANE[@]}" kube-proxy kubectl)
 # The programs that failed so far, for people.
 failed=()
 
-# Builds hostlet and the test programs as whoever called, so that a person's build directory never gets files of root's.
-# Sets `programs`, and exports HOSTLET_BIN.
+# Builds hostlet and the test programs as whoever called, so that a person's build directory never gets files of root's. All of the
+# workspace in one build: hostlet comes with its tests. Sets `programs`, and exports HOSTLET_BIN.
 build_suites() {
   local built
-  as_builder cargo build --locked --quiet --bin hostlet
-  built=$(as_builder cargo test --package hostlet-integration --locked --no-run --message-format=json)
+  built=$(as_builder cargo test --workspace --locked --no-run --message-format=json)
   mapfile -t programs < <(jq -r 'select(.reason == "compiler-artifact" and .profile.test and .executable) | .executable' \
     <<<"$built")
   [ "${#programs[@]}" -gt 0 ] || die "no test program was built"
-  HOSTLET_BIN=$(as_builder cargo metadata --no-deps --format-version 1 | jq -r .target_directory)/debug/hostlet
+  HOSTLET_BIN=$(jq -r 'select(.reason == "compiler-artifact" and .target.name == "hostlet" and (.profile.test | not) and .executable)
+    | .executable' <<<"$built")
+  [ -x "$HOSTLET_BIN" ] || die "hostlet was not built"
   export HOSTLET_BIN
 }
 

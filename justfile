@@ -1,0 +1,27 @@
+# What contributors type; `just --list` shows it. Each recipe only calls what is there without just, too.
+
+# Formatting, lints and the laws of the repository
+check:
+    cargo fmt --all --check
+    cargo clippy --workspace --all-targets --locked --quiet -- -D warnings
+    cargo test --quiet --locked --test tidy
+
+# Unit, property and fuzz tests: no root, no containerd. With cargo-nextest where it is installed
+test *ARGS:
+    if cargo nextest --version >/dev/null 2>&1; then \
+        cargo nextest run --workspace --locked --lib --bins --test tidy --test fuzz {{ARGS}}; \
+    else \
+        cargo test --workspace --locked --no-fail-fast --lib --bins --test tidy --test fuzz {{ARGS}}; \
+    fi
+
+# The simulation, as many steps as given
+sim STEPS='1000000':
+    HOSTLET_SIMULATION_STEPS={{STEPS}} cargo test --locked --lib lifecycle::simulation
+
+# Everything, on a real containerd and in a real cluster: what continuous integration runs
+e2e:
+    sudo ./integration/test.sh
+
+# Time, memory and CPU beside bare calls and the stock kubelet; names of scenarios as arguments
+bench *ARGS:
+    sudo ./integration/bench.sh {{ARGS}}
