@@ -35,6 +35,10 @@ pub struct Node {
     host: RealHost,
 }
 
+/// How a stock kubelet ends that starts at the same moment as another: whatever its root directory, this socket is below
+/// `/var/lib/kubelet`, and is removed and bound again by each.
+const SOCKET_IN_USE: &str = "device-plugins/kubelet.sock: bind: address already in use";
+
 impl Node {
     /// Makes a host, connects it and starts the agent on it. Returns without waiting for it to be ready. `labels` are the
     /// node's own; `extra` are further fields of `KubeletConfiguration`.
@@ -109,6 +113,10 @@ impl Node {
             if let Some(child) = &mut self.agent
                 && let Some(status) = child.try_wait().context("looking after the agent")?
             {
+                if self.kind == Agent::Stock && fs::read_to_string(&log)?.contains(SOCKET_IN_USE) {
+                    self.start_agent()?;
+                    return Ok(Look::NotYet("it met another stock kubelet that started".to_owned()));
+                }
                 return Ok(Look::Done(Err(anyhow!("the agent has ended ({status}):\n{}", tail(&log)))));
             }
             let node = nodes.get(&name).await?;

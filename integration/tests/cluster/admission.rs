@@ -1,6 +1,6 @@
 //! Pods the kubelet refuses: their phase, reason and message.
 
-use hostlet_integration::cluster::{Agent, Tenant, check};
+use hostlet_integration::cluster::{Tenant, check};
 use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::Api;
 use kube::api::{Patch, PatchParams};
@@ -66,9 +66,6 @@ async fn a_pod_is_judged_by_the_label_its_node_was_given_just_before() {
         let pods = tenant.api::<Pod>();
         let ended = |pod: &Pod| matches!(phase(pod), "Succeeded" | "Failed");
         let pod = wait_for_object(&pods, &format!("fits-{rack}"), SOON, ended).await.unwrap();
-        // Deliberately better than the stock kubelet, which goes by the Node as it last saw it and may reject the pod for good.
-        let reason = pod.status.as_ref().and_then(|status| status.reason.as_deref());
-        let is_stocks = Agent::chosen().unwrap() == Agent::Stock && reason == Some("NodeAffinity");
-        assert!(phase(&pod) == "Succeeded" || is_stocks, "{:?}", pod.status);
+        assert_eq!(phase(&pod), "Succeeded", "{:?}", pod.status);
     }
 }
