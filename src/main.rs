@@ -105,7 +105,7 @@ fn hostname() -> anyhow::Result<String> {
     Host::new("/proc".as_ref()).hostname().context("finding the name of this host")
 }
 
-/// Runs the daemon until it is asked to end. A configuration that is wrong ends it before anything runs.
+/// Runs the daemon until it is told to stop. A wrong configuration ends it before anything runs.
 fn daemon(flags: &KubeletFlags) -> anyhow::Result<Exit> {
     let Loaded { config, warnings, .. } = match load(flags, &hostname()?) {
         Ok(loaded) => loaded,

@@ -60,7 +60,7 @@ install_packages() {
     die "apt-get could not install: ${missing[*]}"
 }
 
-# The oldest Rust the project builds with, from Cargo.toml.
+# The version of Rust that the project is built with.
 wanted_rust() { sed -n 's/^channel = "\(.*\)"$/\1/p' "$TOP/rust-toolchain.toml"; }
 
 # The version of the Rust compiler the builder would use; fails if there is none.

@@ -33,7 +33,7 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 /// (a bookmark), so a watch that is silent for longer is dead, even if its far end still acknowledges packets.
 const SILENCE: Duration = Duration::from_secs(150);
 
-/// How long the server may take until its answer begins. Whoever wants it sooner has a deadline of his own.
+/// How long the server may take until its answer begins. Callers that need it sooner set a shorter deadline.
 const ANSWER: Duration = Duration::from_secs(30);
 
 /// When the kernel asks whether the far end of a silent connection is still there, and how often until it gives up.

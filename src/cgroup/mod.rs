@@ -1,4 +1,4 @@
-//! The QoS cgroup tree: pod cgroups on v1 and v2 hosts, with the cgroupfs and the systemd driver. Writes only the knobs
+//! The QoS cgroup tree: pod cgroups on v1 and v2 hosts, with the cgroupfs and the systemd driver. Writes only the controller files
 //! named here; containers' own cgroups belong to the runtime.
 
 mod error;

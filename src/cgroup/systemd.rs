@@ -154,7 +154,7 @@ pub(super) fn rounded(knob: Knob) -> Knob {
     }
 }
 
-/// The unit properties of knobs (systemd.resource-control(5)).
+/// The unit properties of these controller settings (systemd.resource-control(5)).
 pub(super) fn properties(version: CgroupVersion, knobs: &[Knob]) -> Vec<Property<'static>> {
     let mut properties: Vec<Property<'static>> = Vec::new();
     let mut add = |name: &'static str, value: u64| properties.push((name, Value::U64(value)));

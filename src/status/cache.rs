@@ -26,7 +26,7 @@ pub struct PodStatusEntry {
     pub terminating_since: Option<Timestamp>,
     /// How far its life has come.
     pub lifecycle: LifecycleSummary,
-    /// It has ended, and what it held of the host is given back: its volumes and its cgroup. What the runtime still has of
+    /// It has ended and released its resources on the host: its volumes and its cgroup. What the runtime still has of
     /// it keeps nobody waiting.
     pub has_released: bool,
 }

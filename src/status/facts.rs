@@ -61,6 +61,6 @@ pub struct PodFacts {
     pub made_sandbox: Option<SandboxStatus>,
     /// Containers whose start was asked for and whose answer was lost (see [`as_it_was`](super::as_it_was)).
     pub lost_starts: BTreeSet<ContainerId>,
-    /// It has ended, and what it held of the host is released.
+    /// It has ended and released its resources on the host.
     pub has_released: bool,
 }

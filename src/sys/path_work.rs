@@ -53,7 +53,7 @@ pub enum PathError {
         /// What the others wait for.
         stuck: Vec<PathBuf>,
     },
-    /// There is no thread to be had.
+    /// No thread is free.
     #[error("cannot start a thread to look at {}", path.display())]
     Thread {
         /// The path.

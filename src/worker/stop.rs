@@ -90,7 +90,7 @@ impl WorkerContext {
         }
     }
 
-    /// Tells the pod's last status and gives back what it held.
+    /// Publishes the pod's last status and releases its resources.
     pub(super) async fn finish(
         &self,
         pod: &Arc<Pod>,

@@ -35,7 +35,7 @@ pub enum Work {
         /// Whether it waits for the ends of other pods; may be raised while it does.
         urgency: Urgency,
     },
-    /// Give back what it held.
+    /// Release its resources.
     Finish {
         /// The pod.
         pod: Arc<Pod>,

@@ -66,7 +66,7 @@ async fn by_state(client: &CriClient) -> Result<HashSet<PodRef>, CriError> {
     Ok(pods)
 }
 
-/// The answer; none if it is too large to be had.
+/// The answer; none if it is too large for one message.
 fn fitting<T>(answer: Result<T, CriError>) -> Result<Option<T>, CriError> {
     match answer {
         Ok(answer) => Ok(Some(answer)),

@@ -18,7 +18,7 @@ pub enum Run {
     StartError(String),
 }
 
-/// What a process does when it is asked to end.
+/// What a process does on its stop signal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OnTerm {
     /// It ends so much later.
@@ -47,7 +47,7 @@ impl Default for Script {
 }
 
 impl Script {
-    /// Runs for ever until asked to end.
+    /// Runs until its stop signal.
     pub fn forever() -> Self {
         Self::default()
     }
@@ -62,7 +62,7 @@ impl Script {
         Self { runs: runs.into_iter().collect(), ..Self::default() }
     }
 
-    /// The same, with another reaction to being asked to end.
+    /// The same, with another reaction to its stop signal.
     #[must_use]
     pub fn on_term(self, on_term: OnTerm) -> Self {
         Self { on_term, ..self }

@@ -151,7 +151,7 @@ async fn a_mirror_stays_until_the_pod_that_it_shows_has_ended() {
     setup.life("h1", LifecycleSummary::Active);
     let before = setup.shown().await;
     setup.manifest(Some("h2"));
-    assert_eq!(setup.shown().await, before, "it was not asked to end yet");
+    assert_eq!(setup.shown().await, before, "it is not terminating yet");
     setup.life("h1", LifecycleSummary::Terminating);
     assert_eq!(setup.shown().await, before, "it has its grace period");
     setup.life("h1", LifecycleSummary::Terminated);

@@ -1,5 +1,5 @@
 //! Keeps the statuses on the API server true to what is told of this node's pods, and deletes the objects of pods that
-//! were asked to go and have ended (upstream's status manager). Never decides what a status says or whether a pod ends.
+//! are terminating and have ended (upstream's status manager). Never decides what a status says or whether a pod ends.
 
 mod merge;
 #[cfg(test)]

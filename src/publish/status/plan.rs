@@ -23,7 +23,7 @@ pub(super) struct ReportedPod<'a> {
 pub(super) struct Live<'a> {
     pub(super) uid: &'a str,
     pub(super) status: &'a PodStatus,
-    /// It was asked to go.
+    /// It is marked for deletion.
     pub(super) is_deleting: bool,
     /// It shows a static pod, which does not go with it.
     pub(super) is_mirror: bool,
@@ -47,7 +47,7 @@ pub(super) enum Write {
     Nothing,
     /// This strategic merge patch of `status`.
     Patch(Value, Urgency),
-    /// The pod has ended and was asked to go: its object is deleted.
+    /// The pod has ended and is marked for deletion: its object is deleted.
     Delete,
     /// What is told cannot be: a container that ended for good is said to be alive. Nothing is written.
     Impossible(String),
