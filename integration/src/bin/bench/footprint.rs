@@ -29,7 +29,7 @@ pub(crate) async fn real(lab: &Lab) -> Result<Vec<Row>> {
             .target(Target::AtMost(15.0)),
     ];
     let mut names = Vec::new();
-    for (pods, target) in [(0, Some(12.0)), (50, None), (110, Some(20.0))] {
+    for (pods, target) in [(0, Some(14.0)), (50, None), (110, Some(20.0))] {
         let cpu = cpu_seconds(daemon.pid())?;
         while names.len() < pods {
             let name = lab.name();
@@ -65,7 +65,7 @@ async fn idle(lab: &Lab, daemon: &Daemon, pods: usize) -> Result<Vec<Row>> {
 /// On a fake runtime, with 0, 110 and 500 pods: one daemon each, so that none has the memory of another's past.
 pub(crate) async fn fake() -> Result<Vec<Row>> {
     let mut rows = Vec::new();
-    for (pods, target) in [(0, 12.0), (110, 20.0), (500, 45.0)] {
+    for (pods, target) in [(0, 14.0), (110, 20.0), (500, 45.0)] {
         let host = FakeHost::start()?;
         host.runtime().add_image(PAUSE_IMAGE);
         let daemon = host.start_hostlet("maxPods: 500").await?;
