@@ -140,10 +140,10 @@ impl AdmittedPods {
         let mut state = self.lock();
         let mut named = HashSet::new();
         for pod in &desired_pods.pods {
-            let uid = pod_uid(pod);
+            let uid = pod.reference.uid.clone();
             named.insert(uid.clone());
             let known = state.admitted.get(&uid);
-            if known.is_some_and(|known| Arc::ptr_eq(&known.pod, pod)) {
+            if known.is_some_and(|known| Arc::ptr_eq(&known.pod, pod.object())) {
                 continue;
             }
             let at = match known {
@@ -151,9 +151,9 @@ impl AdmittedPods {
                 None => state.next_time(now),
             };
             let source = files.get(&uid).map_or(Origin::Api, |file| Origin::File((*file).clone()));
-            let row = Row { source, pod: &**pod, admitted_at: at };
+            let row = Row { source, pod: &**pod.object(), admitted_at: at };
             self.store.put(Table::AdmittedPods, uid.as_str(), &row);
-            state.admitted.insert(uid, Admitted { at, pod: pod.clone() });
+            state.admitted.insert(uid, Admitted { at, pod: pod.object().clone() });
         }
         // A source that was not read yet may still name the others.
         if desired_pods.ready {

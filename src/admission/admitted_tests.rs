@@ -8,6 +8,7 @@ use k8s_openapi::api::core::v1::Pod;
 use proptest::prelude::*;
 
 use super::AdmittedPods;
+use crate::pod::AdmittedPod;
 use crate::pod::DesiredPods;
 use crate::pod::pod_uid;
 use crate::pod::testing;
@@ -29,7 +30,7 @@ fn note(admitted: &AdmittedPods, pods: &[Arc<StaticPod>], ready: bool, second: i
     let source = SourceState { ready, pods: pods.to_vec(), problems: Vec::new() };
     let desired_pods = DesiredPods {
         ready,
-        pods: pods.iter().map(|pod| pod.pod.clone()).collect(),
+        pods: pods.iter().map(|pod| AdmittedPod::new(pod.pod.clone())).collect(),
         ..DesiredPods::default()
     };
     admitted.note(&source, &desired_pods, at(second));

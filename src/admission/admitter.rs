@@ -14,15 +14,14 @@ use k8s_openapi::api::core::v1::Pod;
 
 use super::fit::{Unfit, fit};
 use super::node::NodeView;
-use super::rejection::{RejectedPod, Rejection, seen};
+use super::rejection::{RejectedPod, Rejection};
 use super::sysctls::forbidden_sysctl;
 use super::victims::victims;
-use crate::pod::DesiredPods;
-use crate::pod::PodPhase;
 use crate::pod::validation::FieldError;
 use crate::pod::view::PodView;
-use crate::pod::{PodKill, StatusOverride};
-use crate::pod::{is_critical, pod_uid};
+use crate::pod::{
+    AdmittedPod, DesiredPods, PodKill, PodPhase, StatusOverride, is_critical, pod_uid, seen_at,
+};
 use crate::source::SourceState;
 use crate::source::api::ApiState;
 use crate::types::PodUid;
@@ -75,6 +74,8 @@ struct Candidate<'a> {
 #[derive(Debug)]
 pub(super) struct Admitter {
     allowed_unsafe_sysctls: Vec<String>,
+    /// The pods that were admitted: as long as its object is the same, so is what the other rooms have.
+    admitted: HashMap<PodUid, Arc<AdmittedPod>>,
     rejected: HashMap<PodUid, RejectedPod>,
     /// Pods that were told to make room.
     preempted: BTreeMap<PodUid, PodKill>,
@@ -91,12 +92,18 @@ enum Verdict {
 
 impl Admitter {
     pub(super) fn new(allowed_unsafe_sysctls: Vec<String>) -> Self {
-        Self { allowed_unsafe_sysctls, rejected: HashMap::new(), preempted: BTreeMap::new() }
+        Self {
+            allowed_unsafe_sysctls,
+            admitted: HashMap::new(),
+            rejected: HashMap::new(),
+            preempted: BTreeMap::new(),
+        }
     }
 
     pub(super) fn review(&mut self, asked: &AdmissionInput<'_>) -> Judgement {
         let candidates = candidates(asked);
         let uids: HashSet<PodUid> = candidates.iter().map(|c| pod_uid(c.pod)).collect();
+        self.admitted.retain(|uid, _| uids.contains(uid));
         self.rejected.retain(|uid, _| uids.contains(uid));
         self.preempted.retain(|uid, _| uids.contains(uid));
         let mut judgement = Judgement::default();
@@ -108,7 +115,7 @@ impl Admitter {
                 Some(rejected) if !candidate.is_manifest => judgement.rejected.push(rejected.clone()),
                 Some(_) => new.push(candidate),
                 None if asked.admitted.contains_key(&uid) || is_leaving(candidate.pod) => {
-                    judgement.desired_pods.pods.push(candidate.pod.clone());
+                    judgement.desired_pods.pods.push(self.admit(candidate.pod));
                 }
                 None => new.push(candidate),
             }
@@ -120,7 +127,7 @@ impl Admitter {
             match self.verdict(candidate, asked, &judgement.desired_pods.pods) {
                 Verdict::Admitted => {
                     self.rejected.remove(&pod_uid(candidate.pod));
-                    judgement.desired_pods.pods.push(candidate.pod.clone());
+                    judgement.desired_pods.pods.push(self.admit(candidate.pod));
                 }
                 Verdict::Refused(rejection) => judgement.rejected.push(self.refuse(candidate.pod, rejection)),
                 Verdict::Waits => judgement.is_waiting = true,
@@ -129,6 +136,15 @@ impl Admitter {
         }
         judgement.desired_pods.kills = self.preempted.clone();
         judgement
+    }
+
+    fn admit(&mut self, object: &Arc<Pod>) -> Arc<AdmittedPod> {
+        let admitted =
+            self.admitted.entry(pod_uid(object)).or_insert_with(|| AdmittedPod::new(object.clone()));
+        if !Arc::ptr_eq(admitted.object(), object) {
+            *admitted = AdmittedPod::new(object.clone());
+        }
+        admitted.clone()
     }
 
     /// A refusal that stands is the same value, so that nobody takes it for news.
@@ -145,24 +161,22 @@ impl Admitter {
         &mut self,
         candidate: Candidate<'_>,
         asked: &AdmissionInput<'_>,
-        desired_pods: &[Arc<Pod>],
+        desired_pods: &[Arc<AdmittedPod>],
     ) -> Verdict {
         let pod = candidate.pod;
         if let Some(rejection) = self.unfit_anywhere(candidate) {
             return Verdict::Refused(rejection);
         }
-        let active: Vec<&Arc<Pod>> =
-            desired_pods.iter().filter(|other| is_active(other, asked.ended)).collect();
+        let is_active =
+            |other: &&Arc<AdmittedPod>| !other.has_ended() && !asked.ended.contains(&other.reference.uid);
+        let active: Vec<&AdmittedPod> = desired_pods.iter().filter(is_active).map(|other| &**other).collect();
         let staying: Vec<Arc<Pod>> = active
             .iter()
-            .filter(|other| !self.preempted.contains_key(&pod_uid(other)))
-            .map(|other| Arc::clone(other))
+            .filter(|other| !self.preempted.contains_key(&other.reference.uid))
+            .map(|other| other.object().clone())
             .collect();
-        let beside = |others: &[&Arc<Pod>]| {
-            let others: Vec<&Pod> = others.iter().map(|other| &***other).collect();
-            fit(pod, asked.node, &others)
-        };
-        let unfit = match beside(&active) {
+        let active: Vec<&Pod> = active.iter().map(|other| &***other).collect();
+        let unfit = match fit(pod, asked.node, &active) {
             Ok(()) => return Verdict::Admitted,
             Err(unfit) => unfit,
         };
@@ -174,7 +188,8 @@ impl Admitter {
         if !is_critical(pod) {
             return rejected(&unfit);
         }
-        match beside(&staying.iter().collect::<Vec<_>>()) {
+        let beside: Vec<&Pod> = staying.iter().map(|other| &**other).collect();
+        match fit(pod, asked.node, &beside) {
             Ok(()) => Verdict::Waits,
             Err(unfit @ Unfit::Never { .. }) => rejected(&unfit),
             Err(Unfit::Lacking(lacks)) => match victims(pod, &lacks, &staying) {
@@ -231,7 +246,7 @@ fn candidates<'a>(asked: &AdmissionInput<'a>) -> Vec<Candidate<'a>> {
     all.sort_by_cached_key(|candidate| {
         let at = asked.admitted.get(&pod_uid(candidate.pod)).copied();
         let created = candidate.pod.metadata.creation_timestamp.as_ref().map(|time| time.0);
-        (at.is_none(), at, !candidate.is_manifest, created, seen(candidate.pod))
+        (at.is_none(), at, !candidate.is_manifest, created, seen_at(candidate.pod))
     });
     all
 }
@@ -244,11 +259,6 @@ fn is_leaving(pod: &Pod) -> bool {
 fn has_ended(pod: &Pod) -> bool {
     let phase = pod.status.as_ref().and_then(|status| PodPhase::parse(status.phase.as_deref()?));
     phase.is_some_and(PodPhase::is_terminal)
-}
-
-/// Whether the pod holds resources.
-fn is_active(pod: &Pod, ended: &HashSet<PodUid>) -> bool {
-    !has_ended(pod) && !ended.contains(&pod_uid(pod))
 }
 
 /// Preemption leaves a pod its own grace period, as upstream.

@@ -7,7 +7,6 @@ use serde_json::json;
 
 use super::*;
 use crate::admission::node::Allocatable;
-use crate::pod::pod_ref;
 use crate::pod::validation::FieldPath;
 use crate::source::StaticPod;
 use crate::source::api::ApiPod;
@@ -274,9 +273,12 @@ proptest! {
             for name in before.iter().filter(|name| world.api.pods.contains_key(name.as_str())) {
                 prop_assert!(desired_pods.contains(name), "{} was admitted and is not any more", name);
             }
-            let new: Vec<&Arc<Pod>> = judgement.desired_pods.pods.iter().filter(|pod| !before.contains(&pod_ref(pod).name.to_string())).collect();
-            if !new.is_empty() {
-                let active = judgement.desired_pods.pods.iter().filter(|pod| is_active(pod, &world.ended)).count();
+            let pods = &judgement.desired_pods.pods;
+            let has_new = pods.iter().any(|pod| !before.contains(&pod.reference.name.to_string()));
+            if has_new {
+                let is_active =
+                    |pod: &&Arc<AdmittedPod>| !pod.has_ended() && !world.ended.contains(&pod.reference.uid);
+                let active = pods.iter().filter(is_active).count();
                 prop_assert!(active <= 4, "{} pods are active", active);
             }
             before = desired_pods;

@@ -2,13 +2,12 @@
 
 use std::sync::Arc;
 
-use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Pod, PodStatus};
 
-use crate::pod::PodPhase;
 use crate::pod::resources::qos_class;
+use crate::pod::{PodPhase, seen_at};
 use crate::status::whole_seconds;
-use crate::types::{CONFIG_SEEN_ANNOTATION, PodEvent};
+use crate::types::PodEvent;
 
 /// Why a pod may not run here.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -35,7 +34,7 @@ impl RejectedPod {
             phase: Some(PodPhase::Failed.as_str().to_owned()),
             reason: Some(rejection.reason.to_owned()),
             message: Some(format!("Pod was rejected: {}", rejection.message)),
-            start_time: seen(pod).map(whole_seconds),
+            start_time: seen_at(pod).map(whole_seconds),
             qos_class: Some(qos_class(pod).as_str().to_owned()),
             observed_generation: pod.metadata.generation.filter(|generation| *generation != 0),
             ..PodStatus::default()
@@ -58,9 +57,4 @@ impl RejectedPod {
     pub fn told(&self) -> Pod {
         Pod { status: Some(PodStatus::clone(&self.status)), ..Pod::clone(&self.pod) }
     }
-}
-
-/// When the pod was first seen by its source.
-pub(super) fn seen(pod: &Pod) -> Option<Timestamp> {
-    pod.metadata.annotations.as_ref().and_then(|a| a.get(CONFIG_SEEN_ANNOTATION)?.parse().ok())
 }

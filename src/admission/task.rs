@@ -164,7 +164,7 @@ impl Admission {
             .all()
             .into_iter()
             .filter(|told| told.lifecycle == LifecycleSummary::Terminated)
-            .map(|told| pod_uid(&told.pod))
+            .map(|told| told.pod.reference.uid.clone())
             .collect();
         let judgement = self.admitter.review(&AdmissionInput {
             manifests: &question.manifests,
@@ -200,8 +200,8 @@ impl Admission {
         }
         let known = self.judged.desired_pods.borrow().kills.clone();
         for uid in judgement.desired_pods.kills.keys().filter(|uid| !known.contains_key(*uid)) {
-            if let Some(pod) = judgement.desired_pods.pods.iter().find(|pod| pod_uid(pod) == *uid) {
-                (self.judged.events)(&pod_ref(pod), None, &PodEvent::warning(PREEMPTING, PREEMPTED));
+            if let Some(pod) = judgement.desired_pods.pods.iter().find(|pod| pod.reference.uid == *uid) {
+                (self.judged.events)(&pod.reference, None, &PodEvent::warning(PREEMPTING, PREEMPTED));
             }
         }
         for pod in &judgement.desired_pods.pods {

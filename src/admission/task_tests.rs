@@ -12,6 +12,7 @@ use super::*;
 use crate::api::fake::{ApiFault, ApiRule, FakeApi};
 use crate::node::NodeSight;
 use crate::node::testing::{facts, settings};
+use crate::pod::AdmittedPod;
 use crate::source::api::ApiPod;
 use crate::status::PodStatusEntry;
 use crate::store::Store;
@@ -157,7 +158,7 @@ async fn who_waits_for_room_runs_when_those_who_make_it_have_ended() {
     );
     assert!(room.desired_pods.borrow().kills.contains_key("small"));
     room.status_cache.tell(PodStatusEntry {
-        pod: small,
+        pod: AdmittedPod::new(small),
         status: Arc::new(PodStatus::default()),
         terminating_since: None,
         lifecycle: LifecycleSummary::Terminated,

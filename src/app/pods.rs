@@ -24,11 +24,12 @@ use crate::image::preload::{self, Containerd, PreloadConfig};
 use crate::lifecycle::PodTable;
 use crate::log::LogLayout;
 use crate::node::{NodeAddresses, NodeEvent};
+use crate::pod::AdmittedPod;
 use crate::status::{StatusHandle, StatusSources, StatusTask};
 use crate::sys::KernelMounts;
 use crate::types::{WallClock, architecture};
 use crate::volume::{VolumeSettings, Volumes};
-use crate::worker::WorkerContext;
+use crate::worker::{EnvAccess, HostAccess, ReportSinks, RuntimeAccess, WorkerContext};
 
 /// How long the first pods wait for the addresses of the node.
 const FIRST_ADDRESSES: Duration = Duration::from_secs(1);
@@ -101,30 +102,39 @@ impl Parts {
         let status_task = StatusTask::new(sources, self.status_cache.clone());
         tasks.spawn(Stage::Support, "statuses", |cancel| status_task.run(cancel));
         let quiet_period = self.runtime.calls.quiet_period();
-        let (gate, stops) = (StartGate::new(config.max_concurrent_starts.get()), StopGate::default());
-        gate.register(&self.metrics);
+        let (starts, stops) = (StartGate::new(config.max_concurrent_starts.get()), StopGate::default());
+        starts.register(&self.metrics);
         stops.register(&self.metrics);
-        let context = WorkerContext {
-            runtime: self.runtime.runtime,
+        let runtime = RuntimeAccess {
+            service: self.runtime.runtime,
+            status: self.runtime.status,
             images: self.images,
             pleg: self.runtime.pleg.clone(),
-            gate,
+            starts,
             stops,
             quiet_period: quiet_period.clone(),
+        };
+        let settings = host_settings(config, met, cgroup_version, &self.node, self.addresses.clone());
+        let host = HostAccess {
+            settings: Arc::new(settings),
             cgroups: cgroups.clone(),
             logs: logs.clone(),
-            host: Arc::new(host_settings(config, met, cgroup_version, &self.node, self.addresses.clone())),
-            runtime_status: self.runtime.status,
+            volumes,
+            mounts: mounts.clone(),
+        };
+        let reports = ReportSinks {
             status_cache: self.status_cache.clone(),
             statuses: statuses.clone(),
             events: self.events.clone(),
-            crash_loop_cap: config.pods.max_restart_wait,
-            store: self.store,
             clock: WallClock::system(),
-            volumes,
-            objects: self.objects,
-            service_env: self.service_env,
-            mounts: mounts.clone(),
+        };
+        let context = WorkerContext {
+            runtime,
+            host,
+            env: EnvAccess { objects: self.objects, services: self.service_env },
+            reports,
+            store: self.store,
+            crash_loop_cap: config.pods.max_restart_wait,
         };
         let janitor = HostJanitor {
             quiet_period,
@@ -149,7 +159,7 @@ impl Parts {
             .with_statuses(statuses)
             .at(self.addresses)
             .reporting(events)
-            .after(self.adopted.into_iter().map(|adopted| adopted.pod));
+            .after(self.adopted.into_iter().map(|adopted| AdmittedPod::new(adopted.pod)));
         tasks.spawn(Stage::Pods, "pods", |cancel| table.run(cancel));
         Ok(())
     }

@@ -5,5 +5,5 @@ mod metrics;
 mod start;
 mod stop;
 
-pub use start::{StartGate, StartPriority};
+pub use start::{Permit, StartGate, StartPriority};
 pub use stop::{PendingStop, StopGate, Urgency};

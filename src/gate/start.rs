@@ -16,14 +16,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::Pod;
 use parking_lot::Mutex;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
 use super::metrics::WaitTimes;
-use crate::pod::{Rank, pod_uid};
-use crate::types::{CONFIG_SEEN_ANNOTATION, PodUid};
+use crate::pod::{AdmittedPod, Rank};
+use crate::types::PodUid;
 
 /// How long a start may keep others waiting. A runtime that is merely slow is faster.
 const PATIENCE: Duration = Duration::from_secs(15);
@@ -107,13 +106,12 @@ pub struct StartPriority {
 
 impl StartPriority {
     /// A pod's place: at boot, critical pods come up first.
-    pub fn of(pod: &Pod) -> Self {
-        let annotation = pod.metadata.annotations.as_ref().and_then(|a| a.get(CONFIG_SEEN_ANNOTATION));
+    pub fn of(pod: &AdmittedPod) -> Self {
         Self {
             failures: 0,
-            rank: Rank::of(pod),
-            seen: annotation.and_then(|text| text.parse().ok()).unwrap_or(Timestamp::UNIX_EPOCH),
-            uid: pod_uid(pod),
+            rank: pod.rank,
+            seen: pod.seen_at.unwrap_or(Timestamp::UNIX_EPOCH),
+            uid: pod.reference.uid.clone(),
         }
     }
 

@@ -7,7 +7,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use k8s_openapi::api::core::v1::Pod;
 use tokio::task::JoinError;
 use tokio::time::Instant;
 
@@ -17,7 +16,8 @@ use crate::cgroup::Cgroups;
 use crate::cri_config::{pod_dirs, remove_pod_dir};
 use crate::lifecycle::Janitor;
 use crate::log::LogLayout;
-use crate::pod::resources::{pod_cpu_request, qos_class};
+use crate::pod::AdmittedPod;
+use crate::pod::resources::pod_cpu_request;
 use crate::status::StatusCache;
 use crate::sys::{Mounts, file_work};
 use crate::types::{ContainerId, PodUid, QosClass, QuietPeriod, error_chain};
@@ -83,9 +83,9 @@ impl Janitor for HostJanitor {
         ended(file_work(remove).await);
     }
 
-    async fn share(&self, active: Vec<Arc<Pod>>) {
+    async fn share(&self, active: Vec<Arc<AdmittedPod>>) {
         let Some(cgroups) = self.cgroups.clone() else { return };
-        let burstable = active.iter().filter(|pod| qos_class(pod) == QosClass::Burstable);
+        let burstable = active.iter().filter(|pod| pod.qos == QosClass::Burstable);
         let milli_cpu: i64 = burstable.map(|pod| pod_cpu_request(pod)).sum();
         let limit = self.pods_limit.clone();
         let update = move || {

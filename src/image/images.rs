@@ -75,7 +75,7 @@ impl Images {
     pub async fn ensure(
         &self,
         request: ImageRequest<'_>,
-        report: &(dyn Fn(PodEvent) + Send + Sync),
+        report: &mut (dyn FnMut(PodEvent) + Send),
     ) -> Result<EnsuredImage, ImageError> {
         let requested = request.image;
         let image = with_default_tag(requested).map_err(|problem| {
@@ -124,7 +124,7 @@ impl Images {
         requested: &str,
         image: &str,
         sandbox: PodSandboxConfig,
-        report: &(dyn Fn(PodEvent) + Send + Sync),
+        report: &mut (dyn FnMut(PodEvent) + Send),
     ) -> Result<EnsuredImage, ImageError> {
         let asked = Instant::now();
         if let Some(error) = self.inner.backoffs.lock().in_force(&pod.uid, requested, asked) {
@@ -169,7 +169,7 @@ impl Images {
 fn reported(
     error: ImageError,
     reason: &'static str,
-    report: &(dyn Fn(PodEvent) + Send + Sync),
+    report: &mut (dyn FnMut(PodEvent) + Send),
 ) -> ImageError {
     report(PodEvent::warning(reason, error.to_string()));
     error

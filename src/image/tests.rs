@@ -130,7 +130,7 @@ impl Bench {
         async move {
             let request =
                 ImageRequest { pod: &pod, image: &image, policy, sandbox: PodSandboxConfig::default() };
-            images.ensure(request, &|event| events.lock().push(event)).await
+            images.ensure(request, &mut |event| events.lock().push(event)).await
         }
     }
 

@@ -3,10 +3,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use k8s_openapi::api::core::v1::{Pod, PodStatus};
+use k8s_openapi::api::core::v1::PodStatus;
 use serde_json::json;
 
 use super::testing::{Node, pod};
+use crate::pod::AdmittedPod;
 use crate::status::Activity;
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -14,13 +15,14 @@ const SECOND: Duration = Duration::from_secs(1);
 const AT_ONCE: Duration = Duration::from_secs(2);
 
 /// A pod in the host's network, whose container takes the address of the host as a variable.
-fn on_the_host() -> Arc<Pod> {
-    let mut pod = pod("web", "u1", &["c"]);
-    let spec = Arc::make_mut(&mut pod).spec.as_mut().unwrap();
-    spec.host_network = Some(true);
+fn on_the_host() -> Arc<AdmittedPod> {
+    let pod = pod("web", "u1", &["c"]);
     let variable = json!({"name": "HOST_IP", "valueFrom": {"fieldRef": {"fieldPath": "status.hostIP"}}});
-    spec.containers[0].env = Some(vec![serde_json::from_value(variable).unwrap()]);
-    pod
+    pod.edited(|pod| {
+        let spec = pod.spec.as_mut().unwrap();
+        spec.host_network = Some(true);
+        spec.containers[0].env = Some(vec![serde_json::from_value(variable).unwrap()]);
+    })
 }
 
 fn ips(status: &PodStatus) -> [Option<&str>; 4] {

@@ -14,7 +14,7 @@ use crate::cri::fake::{Failure, Fault, OnTerm, Rule, Script};
 use crate::pod::pod_ref;
 use crate::pod::{PodKill, StatusOverride};
 use crate::types::{PodRef, PodUid};
-use crate::worker::{Memory, Outcome, PodSyncer, Work, WorkerContext};
+use crate::worker::{Outcome, PodSyncer, Work, WorkerContext, WorkerState};
 
 const SECOND: Duration = Duration::from_secs(1);
 const MINUTE: Duration = Duration::from_secs(60);
@@ -95,7 +95,7 @@ async fn what_the_node_needs_back_waits_for_no_other_pods_end() {
 
 #[tokio::test(start_paused = true)]
 async fn pods_whose_network_fails_do_not_keep_the_pod_from_its_start_that_mends_it() {
-    let mut node = Node::with(2, |services| Arc::new(services));
+    let mut node = Node::with(2, |context| Arc::new(context));
     let hung = Fault::Fail { after: 20 * SECOND, failure: Failure::TimedOut };
     let old: Vec<_> = (0..10).map(|pod| format!("old{pod}")).collect();
     for uid in &old {
@@ -346,18 +346,18 @@ async fn a_failing_runtime_is_tried_again_until_it_works() {
 
 /// Performs the work, but panics at the first of one pod.
 struct Panicky {
-    services: WorkerContext,
+    context: WorkerContext,
     uid: &'static str,
     has_panicked: AtomicBool,
 }
 
 #[async_trait]
 impl PodSyncer for Panicky {
-    fn memory(&self, pod: &PodRef) -> Memory {
-        self.services.memory(pod)
+    fn state(&self, pod: &PodRef) -> WorkerState {
+        self.context.state(pod)
     }
 
-    async fn perform(&self, work: &Work, memory: &mut Memory) -> Outcome {
+    async fn perform(&self, work: &Work, state: &mut WorkerState) -> Outcome {
         let pod = match work {
             Work::Sync(pod) | Work::Terminate { pod, .. } | Work::Finish { pod, .. } => pod_ref(pod),
             Work::Reap { pod, .. } => pod.clone(),
@@ -365,18 +365,18 @@ impl PodSyncer for Panicky {
         if pod.uid.as_str() == self.uid && !self.has_panicked.swap(true, Ordering::Relaxed) {
             panic!("on purpose");
         }
-        self.services.perform(work, memory).await
+        self.context.perform(work, state).await
     }
 
     async fn news(&self) -> PodUid {
-        self.services.news().await
+        self.context.news().await
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_panic_in_one_worker_is_tried_again_and_harms_nobody() {
-    let mut node = Node::with(16, |services| {
-        Arc::new(Panicky { services, uid: "u1", has_panicked: AtomicBool::new(false) })
+    let mut node = Node::with(16, |context| {
+        Arc::new(Panicky { context, uid: "u1", has_panicked: AtomicBool::new(false) })
     });
     node.want([pod("bad", "u1", &["c"]), pod("good", "u2", &["c"])]);
     node.until("the good one runs", SECOND, |n| n.running("u2").len() == 1).await;
@@ -386,7 +386,7 @@ async fn a_panic_in_one_worker_is_tried_again_and_harms_nobody() {
 
 /// Performs the work of all pods but `u1`, whose workers die, each in another way.
 struct Mortal {
-    services: WorkerContext,
+    context: WorkerContext,
     workers: AtomicUsize,
 }
 
@@ -403,15 +403,15 @@ impl Drop for Bomb {
 
 #[async_trait]
 impl PodSyncer for Mortal {
-    fn memory(&self, pod: &PodRef) -> Memory {
+    fn state(&self, pod: &PodRef) -> WorkerState {
         if pod.uid.as_str() == "u1" && self.workers.fetch_add(1, Ordering::Relaxed) == 0 {
             panic!("on purpose");
         }
-        self.services.memory(pod)
+        self.context.state(pod)
     }
 
-    async fn perform(&self, work: &Work, memory: &mut Memory) -> Outcome {
-        let outcome = self.services.perform(work, memory).await;
+    async fn perform(&self, work: &Work, state: &mut WorkerState) -> Outcome {
+        let outcome = self.context.perform(work, state).await;
         if let Work::Sync(pod) = work
             && pod_ref(pod).uid.as_str() == "u1"
             && outcome == (Outcome::Done { due: None })
@@ -424,13 +424,13 @@ impl PodSyncer for Mortal {
     }
 
     async fn news(&self) -> PodUid {
-        self.services.news().await
+        self.context.news().await
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_worker_that_dies_is_followed_by_another() {
-    let mut node = Node::with(16, |services| Arc::new(Mortal { services, workers: AtomicUsize::new(0) }));
+    let mut node = Node::with(16, |context| Arc::new(Mortal { context, workers: AtomicUsize::new(0) }));
     node.want([pod("bad", "u1", &["c"]), pod("good", "u2", &["c"])]);
     node.until("the good one runs", SECOND, |n| n.running("u2").len() == 1).await;
     assert!(!node.has("u1"), "its worker died before it had a memory");

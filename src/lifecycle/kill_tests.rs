@@ -6,7 +6,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use k8s_openapi::api::core::v1::Pod;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep};
 
@@ -15,6 +14,7 @@ use super::testing::{Node, pod};
 use crate::cri::Operation;
 use crate::cri::fake::{Fault, OnTerm, Rule, Script};
 use crate::housekeeping::HostJanitor;
+use crate::pod::AdmittedPod;
 use crate::pod::{PodKill, StatusOverride};
 use crate::types::{ContainerId, PodUid};
 
@@ -49,7 +49,7 @@ impl Janitor for SlowRemoval {
         self.0.remove(gone, running).await;
     }
 
-    async fn share(&self, active: Vec<Arc<Pod>>) {
+    async fn share(&self, active: Vec<Arc<AdmittedPod>>) {
         self.0.share(active).await;
     }
 
@@ -66,9 +66,8 @@ async fn a_pod_that_a_sweep_holds_back_is_killed_when_it_comes() {
     node.leave_directory("u1");
     node.want([]);
     sleep(5 * SECOND).await;
-    let mut of_api = pod("web", "u1", &["c"]);
-    Arc::make_mut(&mut of_api).metadata.annotations = None;
-    node.want([of_api]);
+    let of_api = pod("web", "u1", &["c"]);
+    node.want([of_api.edited(|pod| pod.metadata.annotations = None)]);
     node.kill("u1", kill("Evicted", None, true));
     sleep(5 * SECOND).await;
     assert!(node.status("u1").is_none(), "it waits for the sweep");

@@ -5,11 +5,10 @@ use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
-use k8s_openapi::api::core::v1::Pod;
 use tokio::time::Instant;
 
 use super::state::{LifecyclePhase, PodLifecycle, PodUpdate, Transition, UpdateSubject};
-use crate::pod::{is_static, pod_ref};
+use crate::pod::AdmittedPod;
 use crate::types::{PodRef, PodUid};
 use crate::worker::{Outcome, Retry, Work};
 
@@ -119,8 +118,8 @@ impl PodLifecycles {
 
     /// Takes over a pod of the daemon before this one, in the order they were admitted, before any update. It may run
     /// still, so it holds its full name. Nothing is done about it until an update says whether it is wanted.
-    pub fn take_over(&mut self, spec: Arc<Pod>) {
-        let pod = pod_ref(&spec);
+    pub fn take_over(&mut self, spec: Arc<AdmittedPod>) {
+        let pod = spec.reference.clone();
         let (uid, name) = (pod.uid.clone(), pod.full_name());
         self.adopt(&UpdateSubject::Spec(spec), pod);
         if let Some(entry) = self.entries.get_mut(&uid) {
@@ -144,7 +143,7 @@ impl PodLifecycles {
     /// Takes in an update of a pod.
     pub fn update(&mut self, update: PodUpdate) -> Vec<Effect> {
         let pod = match &update.subject {
-            UpdateSubject::Spec(spec) => pod_ref(spec),
+            UpdateSubject::Spec(spec) => spec.reference.clone(),
             UpdateSubject::Runtime { pod, .. } => pod.clone(),
         };
         let uid = pod.uid.clone();
@@ -170,7 +169,7 @@ impl PodLifecycles {
 
     fn adopt(&mut self, subject: &UpdateSubject, pod: PodRef) {
         if let UpdateSubject::Spec(spec) = subject
-            && is_static(spec)
+            && spec.is_static
         {
             self.static_waiting.entry(pod.full_name()).or_default().push_back(pod.uid.clone());
         }
@@ -366,7 +365,7 @@ impl PodLifecycles {
     }
 
     /// The newest spec of a pod.
-    pub fn spec(&self, uid: &PodUid) -> Option<&Arc<Pod>> {
+    pub fn spec(&self, uid: &PodUid) -> Option<&Arc<AdmittedPod>> {
         self.entries.get(uid)?.life.spec()
     }
 }

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use k8s_openapi::api::core::v1::{Pod, PodStatus};
+use k8s_openapi::api::core::v1::PodStatus;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use proptest::prelude::*;
 use tokio::sync::oneshot;
@@ -14,6 +14,7 @@ use tokio::time::Instant;
 
 use super::{Effect, LifecycleView, PodLifecycles};
 use crate::lifecycle::state::{KillRequest, PodUpdate, UpdateKind, UpdateSubject};
+use crate::pod::AdmittedPod;
 use crate::pod::StatusOverride;
 use crate::pod::{is_static, pod_ref, testing};
 use crate::types::{CONFIG_SOURCE_ANNOTATION, PodUid};
@@ -34,7 +35,7 @@ enum Look {
     Ended,
 }
 
-fn object(pod: usize, look: Look) -> Arc<Pod> {
+fn object(pod: usize, look: Look) -> Arc<AdmittedPod> {
     let name = if pod < 3 { "a".to_owned() } else { format!("p{pod}") };
     let mut object = testing::pod(&name, uid(pod).as_str(), "Always", &["c"]);
     if pod == 4 {
@@ -48,7 +49,7 @@ fn object(pod: usize, look: Look) -> Arc<Pod> {
             object.status = Some(PodStatus { phase: Some("Failed".to_owned()), ..PodStatus::default() });
         }
     }
-    Arc::new(object)
+    AdmittedPod::new(object)
 }
 
 #[derive(Clone, Debug)]

@@ -12,6 +12,7 @@ use tokio::time::Instant;
 
 use super::{Effect, LifecycleView, PodLifecycles};
 use crate::lifecycle::state::{KillRequest, PodUpdate, UpdateKind, UpdateSubject};
+use crate::pod::AdmittedPod;
 use crate::pod::StatusOverride;
 use crate::pod::testing;
 use crate::types::{PodRef, PodUid};
@@ -21,15 +22,15 @@ const RESYNC: Duration = Duration::from_secs(60);
 const DONE: Outcome = Outcome::Done { due: None };
 
 /// A static pod; `mark` tells its specs apart.
-fn spec(name: &str, uid: &str, mark: &str) -> Arc<Pod> {
-    Arc::new(testing::pod(name, uid, "Always", &[mark]))
+fn spec(name: &str, uid: &str, mark: &str) -> Arc<AdmittedPod> {
+    AdmittedPod::new(testing::pod(name, uid, "Always", &[mark]))
 }
 
-fn update(kind: UpdateKind, pod: &Arc<Pod>) -> PodUpdate {
+fn update(kind: UpdateKind, pod: &Arc<AdmittedPod>) -> PodUpdate {
     PodUpdate { kind, subject: UpdateSubject::Spec(pod.clone()), kill: None }
 }
 
-fn kill(pod: &Arc<Pod>, kill: KillRequest) -> PodUpdate {
+fn kill(pod: &Arc<AdmittedPod>, kill: KillRequest) -> PodUpdate {
     PodUpdate { kill: Some(kill), ..update(UpdateKind::Kill, pod) }
 }
 
@@ -76,7 +77,7 @@ impl Table {
     }
 
     /// A table in which `pod` syncs.
-    fn with_syncing(pod: &Arc<Pod>) -> Self {
+    fn with_syncing(pod: &Arc<AdmittedPod>) -> Self {
         let mut table = Self::new();
         assert_eq!(table.update(update(UpdateKind::Create, pod)).len(), 1);
         table
@@ -158,7 +159,7 @@ fn deletion_end_of_run_and_a_final_phase_terminate() {
         let mut pod = Pod::clone(&pod);
         pod.metadata.deletion_timestamp = Some(Time(jiff::Timestamp::UNIX_EPOCH));
         pod.metadata.deletion_grace_period_seconds = Some(7);
-        Arc::new(pod)
+        AdmittedPod::new(pod)
     };
     let mut table = Table::with_syncing(&pod);
     assert_eq!(table.update(update(UpdateKind::Update, &deleted)), ["cancel u1"]);
@@ -173,7 +174,7 @@ fn deletion_end_of_run_and_a_final_phase_terminate() {
         let mut ended = Pod::clone(&pod);
         ended.status = Some(PodStatus { phase: Some(phase.to_owned()), ..PodStatus::default() });
         let mut table = Table::with_syncing(&pod);
-        assert_eq!(table.update(update(UpdateKind::Update, &Arc::new(ended))), ["cancel u1"]);
+        assert_eq!(table.update(update(UpdateKind::Update, &AdmittedPod::new(ended))), ["cancel u1"]);
     }
 }
 
@@ -394,7 +395,7 @@ fn pods_of_the_api_do_not_wait_for_each_other() {
     let of_api = |uid: &str| {
         let mut pod = testing::pod("a", uid, "Always", &[uid]);
         pod.metadata.annotations = None;
-        Arc::new(pod)
+        AdmittedPod::new(pod)
     };
     let mut table = Table::with_syncing(&of_api("u1"));
     assert_eq!(table.update(update(UpdateKind::Create, &of_api("u2"))), ["run u2 sync u2"]);

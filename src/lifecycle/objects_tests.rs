@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use k8s_openapi::api::core::v1::{Pod, PodSpec, Service};
+use k8s_openapi::api::core::v1::{PodSpec, Service};
 use serde_json::{Value, json};
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
@@ -12,6 +12,7 @@ use super::testing::{Node, pod};
 use crate::api::fake::{ApiFault, ApiRule, FakeApi};
 use crate::objects::services::ServiceEnv;
 use crate::objects::{ObjectError, ObjectKind, ObjectState};
+use crate::pod::AdmittedPod;
 use crate::status::Activity;
 use crate::store::Store;
 use crate::types::{CONFIG_SOURCE_ANNOTATION, WallClock};
@@ -22,15 +23,13 @@ const MINUTE: Duration = Duration::from_secs(60);
 const AT_ONCE: Duration = Duration::from_millis(100);
 
 /// A pod with these fields of its spec beside the usual ones.
-fn pod_that(fields: Value) -> Arc<Pod> {
-    let mut pod = pod("web", "u1", &["c"]);
-    let spec = &mut Arc::make_mut(&mut pod).spec;
-    let mut json = serde_json::to_value(&*spec).unwrap();
+fn pod_that(fields: Value) -> Arc<AdmittedPod> {
+    let pod = pod("web", "u1", &["c"]);
+    let mut json = serde_json::to_value(pod.spec()).unwrap();
     for (field, value) in fields.as_object().unwrap() {
         json[field] = value.clone();
     }
-    *spec = Some(serde_json::from_value::<PodSpec>(json).unwrap());
-    pod
+    pod.edited(|pod| pod.spec = Some(serde_json::from_value::<PodSpec>(json).unwrap()))
 }
 
 #[tokio::test(start_paused = true)]
@@ -54,7 +53,7 @@ async fn a_pod_whose_volume_has_no_object_starts_as_soon_as_it_has() {
 }
 
 /// A pod whose container takes a variable from a ConfigMap.
-fn pod_with_variable() -> Arc<Pod> {
+fn pod_with_variable() -> Arc<AdmittedPod> {
     let source = json!({"configMapKeyRef": {"name": "cm", "key": "k"}});
     let env = json!([{"name": "A", "valueFrom": source}]);
     let container = json!({"name": "c", "image": "img", "imagePullPolicy": "IfNotPresent", "env": env});
@@ -144,9 +143,11 @@ async fn a_pod_of_the_cluster_starts_once_services_are_known_and_a_static_pod_be
     tasks.spawn(task.run(CancellationToken::new()));
     node.service_env = service_env;
     node.boot();
-    let mut of_cluster = pod_that(json!({}));
-    let annotations = Arc::make_mut(&mut of_cluster).metadata.annotations.as_mut().unwrap();
-    annotations.insert(CONFIG_SOURCE_ANNOTATION.to_owned(), "api".to_owned());
+    let of_cluster = pod_that(json!({}));
+    let of_cluster = of_cluster.edited(|pod| {
+        let annotations = pod.metadata.annotations.as_mut().unwrap();
+        annotations.insert(CONFIG_SOURCE_ANNOTATION.to_owned(), "api".to_owned());
+    });
     node.want([of_cluster, pod("static", "u2", &["c"])]);
     node.until("the static pod runs", SECOND, |n| n.running("u2").len() == 1).await;
     let unknown = config_error("services have not yet been read at least once, cannot construct envvars");

@@ -12,7 +12,7 @@ use crate::cri::Operation;
 use crate::cri::fake::{Fault, OnTerm, Rule, Run, Script};
 use crate::status::Activity;
 use crate::types::{CONFIG_SOURCE_ANNOTATION, PodRef, PodUid, QuietPeriod};
-use crate::worker::{Content, Memory, Outcome, PodSyncer, Work, WorkerContext};
+use crate::worker::{Content, Outcome, PodSyncer, RuntimeAccess, Work, WorkerContext, WorkerState};
 
 const SECOND: Duration = Duration::from_secs(1);
 const MINUTE: Duration = Duration::from_secs(60);
@@ -170,23 +170,23 @@ async fn a_sandbox_that_died_is_replaced_with_everything_in_it() {
 
 /// Ends pods in no time, before any housekeeping, and writes down what is to become of their content.
 struct Recorder {
-    services: WorkerContext,
+    context: WorkerContext,
     ends: Arc<Mutex<Vec<&'static str>>>,
 }
 
 #[async_trait]
 impl PodSyncer for Recorder {
-    fn memory(&self, pod: &PodRef) -> Memory {
-        self.services.memory(pod)
+    fn state(&self, pod: &PodRef) -> WorkerState {
+        self.context.state(pod)
     }
 
     async fn news(&self) -> PodUid {
-        self.services.news().await
+        self.context.news().await
     }
 
-    async fn perform(&self, work: &Work, memory: &mut Memory) -> Outcome {
+    async fn perform(&self, work: &Work, state: &mut WorkerState) -> Outcome {
         let end = match work {
-            Work::Sync(_) => return self.services.perform(work, memory).await,
+            Work::Sync(_) => return self.context.perform(work, state).await,
             Work::Terminate { .. } => None,
             Work::Finish { content: Content::Keep, .. } => Some("kept"),
             Work::Finish { content: Content::Remove, .. } => Some("removed"),
@@ -201,7 +201,7 @@ impl PodSyncer for Recorder {
 async fn a_pod_that_its_source_names_no_more_is_removed_without_waiting_for_housekeeping() {
     let ends = Arc::new(Mutex::new(Vec::new()));
     let recorded = ends.clone();
-    let mut node = Node::with(16, move |services| Arc::new(Recorder { services, ends: recorded.clone() }));
+    let mut node = Node::with(16, move |context| Arc::new(Recorder { context, ends: recorded.clone() }));
     node.want([pod("web", "u1", &["c"])]);
     node.until("it runs", SECOND, |n| n.running("u1").len() == 1).await;
     node.want([]);
@@ -213,13 +213,13 @@ async fn a_pod_that_its_source_names_no_more_is_removed_without_waiting_for_hous
 async fn what_a_deleted_pod_left_in_the_runtime_is_removed_when_none_starts_or_stops() {
     let quiet_period = QuietPeriod::default();
     let shared = quiet_period.clone();
-    let mut node =
-        Node::with(16, move |services| Arc::new(WorkerContext { quiet_period: shared.clone(), ..services }));
+    let mut node = Node::with(16, move |context| {
+        let runtime = RuntimeAccess { quiet_period: shared.clone(), ..context.runtime };
+        Arc::new(WorkerContext { runtime, ..context })
+    });
     let of_source = |name: &str, uid: &str, source: &str| {
-        let mut pod = (*pod(name, uid, &["c"])).clone();
         let source = (CONFIG_SOURCE_ANNOTATION.to_owned(), source.to_owned());
-        pod.metadata.annotations.get_or_insert_default().extend([source]);
-        Arc::new(pod)
+        pod(name, uid, &["c"]).edited(|pod| pod.metadata.annotations.get_or_insert_default().extend([source]))
     };
     node.want([of_source("of-api", "u1", "api"), of_source("of-file", "u2", "file")]);
     node.until("both run", SECOND, |n| n.running("u1").len() + n.running("u2").len() == 2).await;
@@ -267,7 +267,7 @@ async fn an_edited_manifest_starts_only_when_the_old_pod_is_gone() {
 
 #[tokio::test(start_paused = true)]
 async fn the_gate_lets_so_many_through_and_the_oldest_first() {
-    let mut node = Node::with(2, |services| std::sync::Arc::new(services));
+    let mut node = Node::with(2, |context| std::sync::Arc::new(context));
     for operation in STARTS {
         node.runtime.faults().add(Rule::new(operation, Fault::Delay(SECOND)));
     }
@@ -285,9 +285,9 @@ async fn the_gate_lets_so_many_through_and_the_oldest_first() {
 /// After a reboot a pod has a dead sandbox to stop before it can start, and the runtime may take long for the important one's.
 #[tokio::test(start_paused = true)]
 async fn after_a_reboot_an_important_pod_starts_first_however_long_it_takes_to_get_there() {
-    let mut node = Node::with(1, |services| Arc::new(services));
-    let mut critical = pod("critical", "u1", &["c"]);
-    Arc::make_mut(&mut critical).spec.as_mut().unwrap().priority = Some(2_000_000_000);
+    let mut node = Node::with(1, |context| Arc::new(context));
+    let critical = pod("critical", "u1", &["c"]);
+    let critical = critical.edited(|pod| pod.spec.as_mut().unwrap().priority = Some(2_000_000_000));
     node.want([critical, pod("minor", "u2", &["c"])]);
     let run = |attempt| {
         move |n: &Node| ["u1", "u2"].iter().all(|uid| n.running(uid) == [("c".to_owned(), attempt)])
@@ -308,7 +308,7 @@ async fn after_a_reboot_an_important_pod_starts_first_however_long_it_takes_to_g
 
 #[tokio::test(start_paused = true)]
 async fn kills_pass_while_the_gate_is_full() {
-    let mut node = Node::with(1, |services| std::sync::Arc::new(services));
+    let mut node = Node::with(1, |context| std::sync::Arc::new(context));
     let old = pod("old", "u1", &["c"]);
     node.want([old.clone()]);
     node.until("it runs", SECOND, |n| n.running("u1").len() == 1).await;

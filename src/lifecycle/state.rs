@@ -6,11 +6,10 @@
 
 use std::sync::Arc;
 
-use k8s_openapi::api::core::v1::Pod;
 use tokio::sync::oneshot;
 
 use crate::gate::Urgency;
-use crate::pod::StatusOverride;
+use crate::pod::{AdmittedPod, StatusOverride};
 use crate::types::PodRef;
 use crate::worker::{Content, Outcome, Work};
 
@@ -36,7 +35,7 @@ pub enum UpdateKind {
 #[derive(Clone, Debug)]
 pub enum UpdateSubject {
     /// A pod with its spec.
-    Spec(Arc<Pod>),
+    Spec(Arc<AdmittedPod>),
     /// A pod known from the runtime only, and the grace period its containers were made with, seconds.
     Runtime {
         /// The pod.
@@ -112,7 +111,7 @@ pub enum Transition {
 #[derive(Debug)]
 pub struct PodLifecycle {
     pod: PodRef,
-    spec: Option<Arc<Pod>>,
+    spec: Option<Arc<AdmittedPod>>,
     stage: LifecyclePhase,
     content: Content,
     /// Something of it was seen in the runtime, or may be there, before it was started here.
@@ -152,7 +151,7 @@ impl PodLifecycle {
     }
 
     /// Its newest spec; none for a pod known from the runtime only.
-    pub fn spec(&self) -> Option<&Arc<Pod>> {
+    pub fn spec(&self) -> Option<&Arc<AdmittedPod>> {
         self.spec.as_ref()
     }
 
@@ -218,10 +217,8 @@ impl PodLifecycle {
         is_orphan: bool,
         kill: Option<KillRequest>,
     ) -> Transition {
-        let metadata = self.spec.as_ref().map(|s| &s.metadata);
-        let is_deleted = is_orphan || metadata.is_some_and(|m| m.deletion_timestamp.is_some());
-        let phase = self.spec.as_ref().and_then(|s| s.status.as_ref()?.phase.as_deref());
-        let has_ended = matches!(phase, Some("Succeeded" | "Failed"));
+        let is_deleted = is_orphan || self.spec.as_ref().is_some_and(|spec| spec.is_deleted());
+        let has_ended = self.spec.as_ref().is_some_and(|spec| spec.has_ended());
         if is_deleted {
             self.content = Content::Remove;
         }
@@ -295,7 +292,7 @@ impl PodLifecycle {
     /// The grace period in force: the shortest of those asked for so far; the spec's own when nobody asked.
     fn grace(&self, current: Option<i64>, requested: Option<i64>) -> i64 {
         let deletion = self.spec.as_ref().and_then(|s| s.metadata.deletion_grace_period_seconds);
-        let own = self.spec.as_ref().and_then(|s| s.spec.as_ref()?.termination_grace_period_seconds);
+        let own = self.spec.as_ref().and_then(|s| s.grace_seconds);
         [current, deletion, requested]
             .into_iter()
             .flatten()
@@ -396,6 +393,6 @@ impl PodLifecycle {
 
     /// Whether the pod comes from a source on this host rather than from the API.
     pub fn is_static(&self) -> bool {
-        self.spec.as_ref().is_some_and(|spec| crate::pod::is_static(spec))
+        self.spec.as_ref().is_some_and(|spec| spec.is_static)
     }
 }

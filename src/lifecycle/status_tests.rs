@@ -11,15 +11,16 @@ use tokio::time::sleep;
 use super::testing::{Node, pod, pod_with};
 use crate::cri::Operation;
 use crate::cri::fake::{Fault, OnTerm, Rule, Script};
+use crate::pod::AdmittedPod;
 use crate::status::Activity;
-use crate::worker::WorkerContext;
+use crate::worker::{ReportSinks, WorkerContext};
 
 const SECOND: Duration = Duration::from_secs(1);
 const MINUTE: Duration = Duration::from_secs(60);
 
 /// A pod with this status, as its source gives it.
-fn known_as(pod: &Pod, status: Value) -> Arc<Pod> {
-    Arc::new(Pod { status: Some(serde_json::from_value(status).unwrap()), ..pod.clone() })
+fn known_as(pod: &Pod, status: Value) -> Arc<AdmittedPod> {
+    AdmittedPod::new(Pod { status: Some(serde_json::from_value(status).unwrap()), ..pod.clone() })
 }
 
 #[tokio::test(start_paused = true)]
@@ -48,11 +49,10 @@ fn exit_code(node: &Node, container: &str) -> Option<i32> {
 }
 
 /// A pod whose second container has an image that is pulled for ever.
-fn pulls_for_ever(node: &Node, policy: &str) -> Arc<Pod> {
-    let mut pod = pod_with("web", "u1", policy, &["a", "b"]);
-    Arc::make_mut(&mut pod).spec.as_mut().unwrap().containers[1].image = Some("large".to_owned());
+fn pulls_for_ever(node: &Node, policy: &str) -> Arc<AdmittedPod> {
+    let pod = pod_with("web", "u1", policy, &["a", "b"]);
     node.runtime.faults().add(Rule::new(Operation::PullImage, Fault::Hang));
-    pod
+    pod.edited(|pod| pod.spec.as_mut().unwrap().containers[1].image = Some("large".to_owned()))
 }
 
 #[tokio::test(start_paused = true)]
@@ -81,12 +81,11 @@ async fn a_worker_that_waits_for_an_image_holds_up_no_status() {
 #[tokio::test(start_paused = true)]
 async fn a_change_of_the_pod_shows_while_its_worker_waits_for_an_image() {
     let mut node = Node::new();
-    let mut pod = pulls_for_ever(&node, "Always");
+    let pod = pulls_for_ever(&node, "Always");
     node.want([pod.clone()]);
     let pulls = |node: &Node| matches!(node.activity("u1"), Some(Activity::PullingImage { .. }));
     node.until("it pulls", 2 * SECOND, pulls).await;
-    Arc::make_mut(&mut pod).metadata.generation = Some(7);
-    node.want([pod]);
+    node.want([pod.edited(|pod| pod.metadata.generation = Some(7))]);
     let is_told = |node: &Node| node.status("u1").is_some_and(|status| status.observed_generation == Some(7));
     node.until("the new generation is reported", SECOND, is_told).await;
     node.readdress(Some("192.0.2.9"));
@@ -115,13 +114,14 @@ async fn a_container_that_is_replaced_is_never_reported_as_ended_for_good() {
         node.runtime.script("a", Script::forever().on_term(OnTerm::Exits { after: SECOND, code: 0 }));
         node.runtime.script("b", Script::forever().on_term(OnTerm::Exits { after: 10 * SECOND, code: 0 }));
         node.runtime.add_image("next:latest");
-        let mut pod = pod_with("web", "u1", policy, &["a", "b"]);
+        let pod = pod_with("web", "u1", policy, &["a", "b"]);
         node.want([pod.clone()]);
         node.until("it runs", 5 * SECOND, |node| node.phase("u1").as_deref() == Some("Running")).await;
-        for container in &mut Arc::make_mut(&mut pod).spec.as_mut().unwrap().containers {
-            container.image = Some("next".to_owned());
-        }
-        node.want([pod]);
+        node.want([pod.edited(|pod| {
+            for container in &mut pod.spec.as_mut().unwrap().containers {
+                container.image = Some("next".to_owned());
+            }
+        })]);
         let is_anew = |node: &Node| node.running("u1") == [("a".to_owned(), 1), ("b".to_owned(), 1)];
         for _ in 0..2000 {
             let phase = node.phase("u1");
@@ -141,12 +141,13 @@ async fn a_container_that_is_replaced_is_never_reported_as_ended_for_good() {
 async fn an_event_of_a_pod_that_is_stuck_is_told_as_long_as_it_is() {
     let told = Arc::new(Mutex::new(0));
     let count = told.clone();
-    let mut node = Node::with(16, move |services| {
+    let mut node = Node::with(16, move |context| {
         let count = count.clone();
         let events = Arc::new(move |_: &_, _: Option<&str>, event: &crate::types::PodEvent| {
             *count.lock() += u32::from(event.reason == "FailedCreatePodSandBox");
         });
-        Arc::new(WorkerContext { events, ..services })
+        let reports = ReportSinks { events, ..context.reports };
+        Arc::new(WorkerContext { reports, ..context })
     });
     node.runtime.faults().add(Rule::new(Operation::RunSandbox, Fault::fail("no")));
     node.want([pod("stuck", "u1", &["c"])]);

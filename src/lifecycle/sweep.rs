@@ -5,9 +5,9 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use futures::future::{BoxFuture, FutureExt};
-use k8s_openapi::api::core::v1::Pod;
 
 use super::Janitor;
+use crate::pod::AdmittedPod;
 use crate::types::{ContainerId, PodUid};
 
 /// What ended.
@@ -32,7 +32,7 @@ pub(super) struct Sweep {
     step: SweepStep,
     sharing: Option<BoxFuture<'static, ()>>,
     /// The pods for the next sharing: those that came while one was under way.
-    to_share: Option<Vec<Arc<Pod>>>,
+    to_share: Option<Vec<Arc<AdmittedPod>>>,
     /// A sweep was asked for while one was under way.
     is_due_again: bool,
 }
@@ -67,7 +67,7 @@ impl Sweep {
     }
 
     /// Has what is shared between pods follow these, the newest of them if they come faster than that goes.
-    pub(super) fn share(&mut self, active: Vec<Arc<Pod>>) {
+    pub(super) fn share(&mut self, active: Vec<Arc<AdmittedPod>>) {
         if self.sharing.is_some() {
             self.to_share = Some(active);
         } else {

@@ -5,7 +5,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use k8s_openapi::api::core::v1::Pod;
 use parking_lot::Mutex;
 use tokio::sync::watch;
 use tokio::time::sleep;
@@ -15,6 +14,7 @@ use super::testing::{Node, pod};
 use crate::cri::Operation;
 use crate::cri::fake::{Fault, Rule};
 use crate::housekeeping::HostJanitor;
+use crate::pod::AdmittedPod;
 use crate::types::{ContainerId, PodUid};
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -55,7 +55,7 @@ impl Janitor for OnBadDisk {
         self.janitor.remove(gone, running).await;
     }
 
-    async fn share(&self, active: Vec<Arc<Pod>>) {
+    async fn share(&self, active: Vec<Arc<AdmittedPod>>) {
         self.shared.lock().push(active.len());
         self.while_not(Hangs::Sharing).await;
         self.janitor.share(active).await;

@@ -5,7 +5,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use k8s_openapi::api::core::v1::Pod;
 use rand::Rng;
 use rand::rngs::StdRng;
 use tokio::sync::watch;
@@ -21,7 +20,7 @@ use crate::cri::ContainerState;
 use crate::gate::StartPriority;
 use crate::node::NodeAddresses;
 use crate::pleg::PlegHandle;
-use crate::pod::{DesiredPods, PodEvents, pod_ref, pod_uid};
+use crate::pod::{AdmittedPod, DesiredPods, PodEvents};
 use crate::status::StatusHandle;
 use crate::types::{ContainerId, PodEvent, PodRef, PodUid, sleep_until};
 use crate::worker::{Outcome, PodSyncer, Report, Retry};
@@ -46,7 +45,7 @@ pub trait Janitor: Send + Sync + 'static {
     async fn remove(&self, gone: HashSet<PodUid>, running: HashSet<ContainerId>);
 
     /// Takes in which pods may use resources, for what is shared between them.
-    async fn share(&self, active: Vec<Arc<Pod>>);
+    async fn share(&self, active: Vec<Arc<AdmittedPod>>);
 
     /// Forgets what is told of pods that are not in `known`.
     fn forget(&self, known: &HashSet<PodUid>);
@@ -66,9 +65,9 @@ pub struct PodTable {
     wanted: watch::Receiver<DesiredPods>,
     janitor: Arc<dyn Janitor>,
     sweep: Sweep,
-    desired: BTreeMap<PodUid, Arc<Pod>>,
+    desired: BTreeMap<PodUid, Arc<AdmittedPod>>,
     /// Pods of the daemon before this one that no source has named yet.
-    adopted: BTreeMap<PodUid, Arc<Pod>>,
+    adopted: BTreeMap<PodUid, Arc<AdmittedPod>>,
     /// Pods that are to be ended for good.
     kills: Kills,
     events: PodEvents,
@@ -136,10 +135,10 @@ impl PodTable {
 
     /// The same after a daemon that had admitted these, in that order. Those that no source names are ended, once every
     /// source was read: before a successor of the same full name starts, and though the runtime may have nothing of them.
-    pub fn after(mut self, adopted: impl IntoIterator<Item = Arc<Pod>>) -> Self {
+    pub fn after(mut self, adopted: impl IntoIterator<Item = Arc<AdmittedPod>>) -> Self {
         for pod in adopted {
             self.lives.take_over(pod.clone());
-            self.adopted.insert(pod_uid(&pod), pod);
+            self.adopted.insert(pod.reference.uid.clone(), pod);
         }
         self
     }
@@ -242,8 +241,8 @@ impl PodTable {
         self.housekeeping = self.housekeeping.min(Instant::now() + HOUSEKEEPING_DELAY);
     }
 
-    fn update(&mut self, kind: UpdateKind, pod: Arc<Pod>) {
-        let uid = pod_uid(&pod);
+    fn update(&mut self, kind: UpdateKind, pod: Arc<AdmittedPod>) {
+        let uid = pod.reference.uid.clone();
         // Comes when the sweep is done; one that is removed again until then never was.
         if self.sweep.is_removing(&uid) && self.lives.stage(&uid).is_none() {
             return;
@@ -280,17 +279,17 @@ impl PodTable {
     fn take_wanted(&mut self) {
         let mut wanted = self.wanted.borrow_and_update().clone();
         self.is_desired_complete = wanted.ready;
-        let new: HashSet<PodUid> = wanted.pods.iter().map(|pod| pod_uid(pod)).collect();
+        let new: HashSet<PodUid> = wanted.pods.iter().map(|pod| pod.reference.uid.clone()).collect();
         let gone: Vec<PodUid> = self.desired.keys().filter(|uid| !new.contains(*uid)).cloned().collect();
         for uid in gone {
             if let Some(pod) = self.desired.remove(&uid) {
-                tracing::info!(pod = %pod_ref(&pod), %uid, "pod removed from its source");
+                tracing::info!(pod = %pod.reference, %uid, "pod removed from its source");
                 self.update(UpdateKind::Remove, pod);
             }
         }
         let adopted = std::mem::take(&mut self.adopted);
         let (renamed, adopted) = adopted.into_iter().partition(|(uid, pod)| {
-            wanted.pods.iter().any(|new| pod_uid(new) == *uid && is_renamed(pod, new))
+            wanted.pods.iter().any(|new| new.reference.uid == *uid && is_renamed(pod, new))
         });
         self.adopted = adopted;
         self.adopted.retain(|uid, _| !new.contains(uid));
@@ -298,21 +297,21 @@ impl PodTable {
         self.desired.extend(renamed);
         if wanted.ready {
             for (uid, pod) in std::mem::take(&mut self.adopted) {
-                tracing::info!(pod = %pod_ref(&pod), %uid, "pod was removed from its source while hostlet was not running");
+                tracing::info!(pod = %pod.reference, %uid, "pod was removed from its source while hostlet was not running");
                 self.update(UpdateKind::Remove, pod);
             }
         }
         self.kills.want(wanted.kills);
         wanted.pods.sort_by_cached_key(|pod| StartPriority::of(pod));
         for pod in wanted.pods {
-            let reference = pod_ref(&pod);
+            let reference = pod.reference.clone();
             match self.desired.insert(reference.uid.clone(), pod.clone()) {
                 None => {
                     tracing::info!(pod = %reference, uid = %reference.uid, "pod added by its source");
                     self.update(UpdateKind::Create, pod);
                 }
                 Some(old) if is_renamed(&old, &pod) => {
-                    tracing::info!(pod = %pod_ref(&old), uid = %reference.uid, renamed = %reference, "pod was given another name by its source");
+                    tracing::info!(pod = %old.reference, uid = %reference.uid, renamed = %reference, "pod was given another name by its source");
                     self.update(UpdateKind::Remove, old);
                     self.update(UpdateKind::Create, pod);
                 }
@@ -352,9 +351,9 @@ impl PodTable {
     fn report_overdue(&mut self) {
         for uid in self.kills.take_overdue(Instant::now()) {
             let Some(pod) = self.lives.spec(&uid) else { continue };
-            let reference = pod_ref(pod);
+            let reference = &pod.reference;
             tracing::warn!(pod = %reference, %uid, "a killed pod has not ended within its grace period");
-            (self.events)(&reference, None, &PodEvent::warning("ExceededGracePeriod", EXCEEDED_GRACE_PERIOD));
+            (self.events)(reference, None, &PodEvent::warning("ExceededGracePeriod", EXCEEDED_GRACE_PERIOD));
         }
     }
 
@@ -385,7 +384,7 @@ impl PodTable {
     /// Creates the wanted pods that have no life.
     fn create_missing(&mut self) {
         let is_missing = |uid: &PodUid| self.lives.stage(uid).is_none();
-        let missing: Vec<Arc<Pod>> =
+        let missing: Vec<Arc<AdmittedPod>> =
             self.desired.iter().filter(|(uid, _)| is_missing(uid)).map(|(_, pod)| pod.clone()).collect();
         for pod in missing {
             self.update(UpdateKind::Create, pod);
@@ -441,6 +440,6 @@ impl PodTable {
 }
 
 /// Whether two pods of one UID have different names: a name is what a pod cannot change, so the later is another pod.
-fn is_renamed(old: &Pod, new: &Pod) -> bool {
-    pod_ref(old).full_name() != pod_ref(new).full_name()
+fn is_renamed(old: &AdmittedPod, new: &AdmittedPod) -> bool {
+    old.reference.full_name() != new.reference.full_name()
 }

@@ -33,6 +33,7 @@ use crate::node::NodeAddresses;
 use crate::objects::FakeObjects;
 use crate::objects::services::ServiceEnv;
 use crate::pleg::Pleg;
+use crate::pod::AdmittedPod;
 use crate::pod::DesiredPods;
 use crate::pod::pod_uid;
 use crate::pod::{PodEvents, PodKill};
@@ -42,7 +43,7 @@ use crate::store::Store;
 use crate::sys::KernelMounts;
 use crate::types::{CONFIG_SEEN_ANNOTATION, POD_UID_LABEL, PodUid, QuietPeriod, WallClock};
 use crate::volume::{NodeAmounts, VolumeSettings, Volumes};
-use crate::worker::{PodSyncer, WorkerContext};
+use crate::worker::{EnvAccess, HostAccess, PodSyncer, ReportSinks, RuntimeAccess, WorkerContext};
 
 /// Time between two looks of a test at the node.
 const LOOK: Duration = Duration::from_millis(10);
@@ -113,7 +114,7 @@ struct Daemon {
 impl Node {
     /// A node whose sources are read and want nothing; its daemon runs.
     pub(super) fn new() -> Self {
-        Self::with(16, |services| Arc::new(services))
+        Self::with(16, |context| Arc::new(context))
     }
 
     /// The same with a gate of `bound`, and with `wrap` around what performs the work.
@@ -123,7 +124,7 @@ impl Node {
 
     /// The same with `wrap` around what sweeps the host.
     pub(super) fn with_janitor(wrap: impl Fn(HostJanitor) -> Arc<dyn Janitor> + 'static) -> Self {
-        Self::wrapped(1, 16, Box::new(|services| Arc::new(services)), Box::new(wrap))
+        Self::wrapped(1, 16, Box::new(|context| Arc::new(context)), Box::new(wrap))
     }
 
     /// The same; `seed` decides what its daemons leave to chance.
@@ -199,33 +200,39 @@ impl Node {
             clock: self.clock.clone(),
         };
         let status_task = StatusTask::new(sources, status_cache.clone());
-        let services = WorkerContext {
-            runtime: runtime.clone(),
-            images: Images::new(runtime, limits, store.clone(), self.clock.clone()),
-            pleg: pleg_handle.clone(),
-            gate: StartGate::new(self.bound),
-            stops: StopGate::default(),
-            quiet_period: QuietPeriod::default(),
-            cgroups: None,
-            logs: self.logs(),
-            host: Arc::new(HostSettings {
-                root_dir: root.to_owned(),
-                pod_logs_dir: self.logs().pod_logs_dir,
-                resolv_conf: None,
-                node_ips: self.addresses.1.clone(),
-                ..host()
-            }),
-            runtime_status: self.status.subscribe(),
-            status_cache: status_cache.clone(),
-            statuses: statuses.clone(),
-            events: events.clone(),
-            crash_loop_cap: Duration::from_secs(300),
+        let settings = HostSettings {
+            root_dir: root.to_owned(),
+            pod_logs_dir: self.logs().pod_logs_dir,
+            resolv_conf: None,
+            node_ips: self.addresses.1.clone(),
+            ..host()
+        };
+        let context = WorkerContext {
+            runtime: RuntimeAccess {
+                service: runtime.clone(),
+                status: self.status.subscribe(),
+                images: Images::new(runtime, limits, store.clone(), self.clock.clone()),
+                pleg: pleg_handle.clone(),
+                starts: StartGate::new(self.bound),
+                stops: StopGate::default(),
+                quiet_period: QuietPeriod::default(),
+            },
+            host: HostAccess {
+                settings: Arc::new(settings),
+                cgroups: None,
+                logs: self.logs(),
+                volumes,
+                mounts: mounts.clone(),
+            },
+            env: EnvAccess { objects: Arc::new(self.objects.clone()), services: self.service_env.clone() },
+            reports: ReportSinks {
+                status_cache: status_cache.clone(),
+                statuses: statuses.clone(),
+                events: events.clone(),
+                clock: self.clock.clone(),
+            },
             store: store.clone(),
-            clock: self.clock.clone(),
-            volumes,
-            objects: Arc::new(self.objects.clone()),
-            service_env: self.service_env.clone(),
-            mounts: mounts.clone(),
+            crash_loop_cap: Duration::from_secs(300),
         };
         let janitor = HostJanitor {
             quiet_period: QuietPeriod::default(),
@@ -241,7 +248,7 @@ impl Node {
         let table = PodTable::new(
             wanted_view,
             pleg_handle,
-            (self.wrap)(services),
+            (self.wrap)(context),
             (self.wrap_janitor)(janitor),
             Duration::from_secs(60),
             StdRng::from_rng(&mut self.chance),
@@ -250,7 +257,7 @@ impl Node {
             .with_statuses(statuses)
             .at(self.addresses.1.clone())
             .reporting(events)
-            .after(adopted.into_iter().map(|adopted| adopted.pod));
+            .after(adopted.into_iter().map(|adopted| AdmittedPod::new(adopted.pod)));
         let mut tasks = JoinSet::new();
         let cancel = CancellationToken::new();
         tasks.spawn(volume_task.run(cancel.clone()));
@@ -332,12 +339,12 @@ impl Node {
     }
 
     /// The sources want these pods from now on.
-    pub(super) fn want(&mut self, pods: impl IntoIterator<Item = Arc<Pod>>) {
+    pub(super) fn want(&mut self, pods: impl IntoIterator<Item = Arc<AdmittedPod>>) {
         self.tell(true, pods);
     }
 
     /// The same, while some source may not be read yet.
-    pub(super) fn tell(&mut self, ready: bool, pods: impl IntoIterator<Item = Arc<Pod>>) {
+    pub(super) fn tell(&mut self, ready: bool, pods: impl IntoIterator<Item = Arc<AdmittedPod>>) {
         self.wanted = DesiredPods { ready, pods: pods.into_iter().collect(), ..DesiredPods::default() };
         if let Some(daemon) = &self.daemon {
             daemon.wanted.send_replace(self.wanted.clone());
@@ -490,19 +497,19 @@ fn directory() -> TempDir {
 }
 
 /// A static pod; `seconds` tells when it was first seen, which the gate goes by.
-pub(super) fn pod(name: &str, uid: &str, containers: &[&str]) -> Arc<Pod> {
+pub(super) fn pod(name: &str, uid: &str, containers: &[&str]) -> Arc<AdmittedPod> {
     pod_with(name, uid, "Always", containers)
 }
 
 /// The same with a restart policy.
-pub(super) fn pod_with(name: &str, uid: &str, policy: &str, containers: &[&str]) -> Arc<Pod> {
-    Arc::new(crate::pod::testing::pod(name, uid, policy, containers))
+pub(super) fn pod_with(name: &str, uid: &str, policy: &str, containers: &[&str]) -> Arc<AdmittedPod> {
+    AdmittedPod::new(crate::pod::testing::pod(name, uid, policy, containers))
 }
 
 /// The same pod, first seen so many seconds after the epoch.
-pub(super) fn seen_at(pod: &Pod, second: i64) -> Arc<Pod> {
+pub(super) fn seen_at(pod: &Pod, second: i64) -> Arc<AdmittedPod> {
     let mut pod = pod.clone();
     let seen = Timestamp::from_second(second).unwrap().to_string();
     pod.metadata.annotations.get_or_insert_default().insert(CONFIG_SEEN_ANNOTATION.to_owned(), seen);
-    Arc::new(pod)
+    AdmittedPod::new(pod)
 }

@@ -10,7 +10,6 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::Effect;
-use crate::pod::pod_ref;
 use crate::types::{PodRef, PodUid};
 use crate::worker::{self, Job, PodSyncer, Report, Work, panic_text};
 
@@ -136,10 +135,7 @@ impl Workers {
     }
 
     fn give(&mut self, uid: &PodUid, work: Work) {
-        let pod = match &work {
-            Work::Sync(pod) | Work::Terminate { pod, .. } | Work::Finish { pod, .. } => pod_ref(pod),
-            Work::Reap { pod, .. } => pod.clone(),
-        };
+        let pod = work.pod().clone();
         let cancel = CancellationToken::new();
         let job = Job { work, cancel: cancel.clone() };
         let job = match self.workers.get_mut(uid) {

@@ -3,9 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use k8s_openapi::api::core::v1::Pod;
-
-use super::PodKill;
+use super::{AdmittedPod, PodKill};
 use crate::types::PodUid;
 
 /// The pods all sources want.
@@ -14,7 +12,7 @@ pub struct DesiredPods {
     /// Whether every source was read at least once. Nothing is judged unwanted before.
     pub ready: bool,
     /// The pods, oldest source entry first.
-    pub pods: Vec<Arc<Pod>>,
+    pub pods: Vec<Arc<AdmittedPod>>,
     /// Those of them that are to be ended for good, and how. One that is here no more, though it still is among the pods, is a
     /// new pod of the same UID.
     pub kills: BTreeMap<PodUid, PodKill>,

@@ -2,9 +2,10 @@
 
 use std::cmp::Reverse;
 
+use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
 
-use crate::types::{CONFIG_SOURCE_ANNOTATION, PodRef, PodUid};
+use crate::types::{CONFIG_SEEN_ANNOTATION, CONFIG_SOURCE_ANNOTATION, PodRef, PodUid};
 
 /// Namespace, name and UID of a pod; empty texts where the object has none, which validation has ruled out.
 pub fn pod_ref(pod: &Pod) -> PodRef {
@@ -56,6 +57,11 @@ impl Rank {
 pub fn is_static(pod: &Pod) -> bool {
     let annotations = pod.metadata.annotations.as_ref();
     annotations.and_then(|a| a.get(CONFIG_SOURCE_ANNOTATION)).is_some_and(|source| source != "api")
+}
+
+/// When the pod was first seen by its source.
+pub fn seen_at(pod: &Pod) -> Option<Timestamp> {
+    pod.metadata.annotations.as_ref().and_then(|a| a.get(CONFIG_SEEN_ANNOTATION)?.parse().ok())
 }
 
 #[cfg(test)]

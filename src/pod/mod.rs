@@ -1,6 +1,8 @@
 //! The vocabulary of pods, pure: who a pod is, what its fields mean, what the API server would fill in and reject, what it
 //! asks for, and the values that several rooms share. Never does I/O; never decides whether a pod runs.
 
+mod admitted;
+mod container;
 pub mod defaults;
 mod desired;
 mod events;
@@ -16,9 +18,11 @@ pub mod validation;
 pub(crate) mod view;
 mod waiting_reason;
 
+pub use admitted::AdmittedPod;
+pub use container::{ContainerKind, ContainerRef, PodContainer};
 pub use desired::DesiredPods;
 pub use events::PodEvents;
-pub use identity::{Rank, is_critical, is_static, pod_ref, pod_uid};
+pub use identity::{Rank, is_critical, is_static, pod_ref, pod_uid, seen_at};
 pub use kill::PodKill;
 pub use phase::PodPhase;
 pub use restart_policy::RestartPolicy;

@@ -82,7 +82,7 @@ impl ControlServer {
     /// Every pod that is wanted, refused, or still there.
     fn known(&self) -> Vec<KnownPod> {
         let mut told: HashMap<PodUid, PodStatusEntry> =
-            self.status_cache.all().into_iter().map(|told| (pod_uid(&told.pod), told)).collect();
+            self.status_cache.all().into_iter().map(|told| (told.pod.reference.uid.clone(), told)).collect();
         let rejected = self.rejected.borrow().clone();
         let is_refused = |uid: &PodUid| rejected.iter().any(|rejected| pod_uid(&rejected.pod) == *uid);
         let mut known: Vec<KnownPod> = Vec::new();
@@ -104,13 +104,13 @@ impl ControlServer {
         }));
         for known in &mut known {
             let name = pod_ref(&known.pod).full_name();
-            let has_predecessor = told.values().any(|told| pod_ref(&told.pod).full_name() == name);
+            let has_predecessor = told.values().any(|told| told.pod.reference.full_name() == name);
             if known.standing == Disposition::Wanted && known.told.is_none() && has_predecessor {
                 known.standing = Disposition::Behind;
             }
         }
         known.extend(told.into_values().map(|told| KnownPod {
-            pod: told.pod.clone(),
+            pod: told.pod.object().clone(),
             standing: Disposition::Unwanted,
             told: Some(told),
             file: None,

@@ -9,7 +9,6 @@ use tokio_util::sync::CancellationToken;
 use super::control::ControlServer;
 use super::view::{PullView, PullsView};
 use crate::image::with_default_tag;
-use crate::pod::pod_ref;
 use crate::status::Activity;
 use crate::types::PodUid;
 
@@ -52,7 +51,7 @@ impl ControlServer {
             }
             Some(_) | None => false,
         };
-        let pods = self.status_cache.all().into_iter().map(|told| pod_ref(&told.pod));
+        let pods = self.status_cache.all().into_iter().map(|told| told.pod.reference.clone());
         let mut pods: Vec<String> = pods.filter(|pod| waits(&pod.uid)).map(|pod| pod.to_string()).collect();
         pods.sort();
         pods

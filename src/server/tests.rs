@@ -29,6 +29,7 @@ use crate::cri::wire::{ContainerConfig, ContainerMetadata, ImageSpec, PodSandbox
 use crate::cri::{Calls, RuntimeService};
 use crate::image::{Arrivals, ImageRequest, Images, PullLimits, PullPolicy};
 use crate::pleg::{Pleg, PlegHandle};
+use crate::pod::AdmittedPod;
 use crate::pod::pod_ref;
 use crate::source::SourceState;
 use crate::source::api::ApiState;
@@ -85,7 +86,7 @@ impl Bench {
         let arrived: Arc<Mutex<Option<u64>>> = Arc::default();
         let status = Arc::new(pod.status.clone().unwrap());
         status_cache.tell(PodStatusEntry {
-            pod: Arc::new(pod.clone()),
+            pod: AdmittedPod::new(pod.clone()),
             status,
             terminating_since: None,
             lifecycle: LifecycleSummary::Active,
@@ -292,14 +293,14 @@ async fn a_pull_is_told_with_whom_it_is_for_and_what_has_arrived() {
         bench.fake.script_pull(image, never.clone());
     }
     let pod = pod_ref(&bench.pod);
-    let pull = |image| {
+    let pull = async |image| {
         let request = ImageRequest {
             pod: &pod,
             image,
             policy: PullPolicy::Always,
             sandbox: PodSandboxConfig::default(),
         };
-        bench.images.ensure(request, &|_| {})
+        bench.images.ensure(request, &mut |_| {}).await
     };
     let activity = Activity::PullingImage { container: "c".to_owned(), image: "slow:1".to_owned() };
     bench.status_cache.begin(&pod, activity, Timestamp::now());

@@ -5,21 +5,21 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::{Pod, PodStatus};
+use k8s_openapi::api::core::v1::PodStatus;
 use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::watch;
 
 use super::LifecycleSummary;
 use super::timeline::Timeline;
 use super::{Activity, Doing};
-use crate::pod::pod_uid;
+use crate::pod::AdmittedPod;
 use crate::types::{PodRef, PodUid};
 
 /// A pod and what is told of it.
 #[derive(Clone, Debug)]
 pub struct PodStatusEntry {
     /// The pod, with the status its source gave it.
-    pub pod: Arc<Pod>,
+    pub pod: Arc<AdmittedPod>,
     /// The status to believe.
     pub status: Arc<PodStatus>,
     /// Since when its running containers are being stopped for good; none if they are not.
@@ -64,7 +64,7 @@ impl StatusCache {
 
     /// Reports a status. Nobody but the statuses' owner does.
     pub(super) fn put(&self, entry: PodStatusEntry) {
-        self.lock().insert(pod_uid(&entry.pod), entry);
+        self.lock().insert(entry.pod.reference.uid.clone(), entry);
         self.version.send_modify(|version| *version += 1);
     }
 

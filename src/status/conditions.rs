@@ -5,10 +5,8 @@ use k8s_openapi::api::core::v1::{Container, ContainerStatus, PodCondition};
 
 use super::containers::whole_seconds;
 use super::input::StatusInput;
-use super::restart::is_sidecar;
 use crate::cri::SandboxState;
-use crate::pod::PodPhase;
-use crate::pod::view::PodView;
+use crate::pod::{AdmittedPod, ContainerKind, PodContainer, PodPhase};
 
 const READY_TO_START: &str = "PodReadyToStartContainers";
 const INITIALIZED: &str = "Initialized";
@@ -60,7 +58,7 @@ pub(super) fn conditions(
     statuses: &[ContainerStatus],
     phase: PodPhase,
 ) -> Vec<PodCondition> {
-    let pod = PodView::from(input.pod);
+    let pod = input.pod;
     let previous = input.previous.and_then(|previous| previous.conditions.as_deref()).unwrap_or_default();
     let mut conditions: Vec<PodCondition> =
         previous.iter().filter(|condition| !GENERATED.contains(&condition.type_.as_str())).cloned().collect();
@@ -81,7 +79,7 @@ pub(super) fn conditions(
             last_probe_time: None,
             last_transition_time: Some(since.unwrap_or_else(|| whole_seconds(input.now))),
             message: verdict.message,
-            observed_generation: pod.meta.generation.filter(|generation| *generation != 0),
+            observed_generation: pod.metadata.generation.filter(|generation| *generation != 0),
             reason: verdict.reason,
             status: status.to_owned(),
             type_: type_.to_owned(),
@@ -93,7 +91,7 @@ pub(super) fn conditions(
             last_probe_time: None,
             last_transition_time: Some(whole_seconds(input.now)),
             message: Some(message.to_owned()),
-            observed_generation: pod.meta.generation.filter(|generation| *generation != 0),
+            observed_generation: pod.metadata.generation.filter(|generation| *generation != 0),
             reason: Some(TERMINATION_BY_KUBELET.to_owned()),
             status: "True".to_owned(),
             type_: DISRUPTION_TARGET.to_owned(),
@@ -104,21 +102,21 @@ pub(super) fn conditions(
 
 /// Whether a sandbox with its network stands; if not, why not: what the last attempt to make one met, where upstream says that
 /// in an event only (alone on a host, events are read by nobody), else upstream's word for what is lacking.
-fn ready_to_start(input: &StatusInput<'_>, pod: PodView<'_>) -> Verdict {
+fn ready_to_start(input: &StatusInput<'_>, pod: &AdmittedPod) -> Verdict {
     let Some(lacking) = lacking_sandbox(input, pod) else { return Verdict::TRUE };
     let message = input.sandbox_error.unwrap_or(lacking);
     Verdict::FALSE.because("PodSandboxNotReady").saying(message.to_owned())
 }
 
 /// What keeps the pod's sandbox from taking containers (upstream `PodSandboxChanged`).
-fn lacking_sandbox(input: &StatusInput<'_>, pod: PodView<'_>) -> Option<&'static str> {
+fn lacking_sandbox(input: &StatusInput<'_>, pod: &AdmittedPod) -> Option<&'static str> {
     let sandboxes = &input.observed.sandboxes;
     let Some(newest) = sandboxes.first() else { return Some("no pod sandbox exists") };
     if sandboxes.iter().filter(|sandbox| sandbox.state == SandboxState::Ready).count() > 1 {
         Some("multiple pod sandboxes are ready and need to be reconciled")
     } else if newest.state != SandboxState::Ready {
         Some("pod sandbox is not ready")
-    } else if newest.host_network != pod.host_network() {
+    } else if newest.host_network != pod.host_network {
         Some("network namespace mode changed and sandbox needs to be recreated")
     } else if !newest.host_network && newest.ips.is_empty() {
         Some("pod sandbox has no IP address")
@@ -127,9 +125,11 @@ fn lacking_sandbox(input: &StatusInput<'_>, pod: PodView<'_>) -> Option<&'static
     }
 }
 
-fn initialized(pod: PodView<'_>, statuses: &[ContainerStatus], phase: PodPhase) -> Verdict {
-    let (unknown, incomplete) = split(pod.init_containers().iter(), statuses, |init, status| {
-        if is_sidecar(init) { status.started == Some(true) } else { status.ready }
+fn initialized(pod: &AdmittedPod, statuses: &[ContainerStatus], phase: PodPhase) -> Verdict {
+    let inits = pod.init_containers().iter().map(PodContainer::init);
+    let (unknown, incomplete) = split(inits, statuses, |kind, status| match kind {
+        ContainerKind::Sidecar => status.started == Some(true),
+        ContainerKind::Init | ContainerKind::Main | ContainerKind::Ephemeral => status.ready,
     });
     if phase == PodPhase::Succeeded && unknown.is_empty() {
         return Verdict::TRUE.because("PodCompleted");
@@ -139,7 +139,7 @@ fn initialized(pod: PodView<'_>, statuses: &[ContainerStatus], phase: PodPhase) 
         let state = find(statuses, container).and_then(|status| status.state.as_ref());
         state.is_some_and(|state| state.running.is_some() || state.terminated.is_some())
     };
-    if pod.spec.containers.iter().any(started) {
+    if pod.spec().containers.iter().any(started) {
         return Verdict::TRUE;
     }
     match message(&unknown, &incomplete, "incomplete") {
@@ -148,9 +148,9 @@ fn initialized(pod: PodView<'_>, statuses: &[ContainerStatus], phase: PodPhase) 
     }
 }
 
-fn containers_ready(pod: PodView<'_>, statuses: &[ContainerStatus], phase: PodPhase) -> Verdict {
-    let sidecars = pod.init_containers().iter().filter(|init| is_sidecar(init));
-    let (unknown, unready) = split(sidecars.chain(&pod.spec.containers), statuses, |_, status| status.ready);
+fn containers_ready(pod: &AdmittedPod, statuses: &[ContainerStatus], phase: PodPhase) -> Verdict {
+    let lasting = pod.containers().filter(|container| container.kind != ContainerKind::Init);
+    let (unknown, unready) = split(lasting, statuses, |_, status| status.ready);
     match phase {
         PodPhase::Succeeded if unknown.is_empty() => return Verdict::FALSE.because("PodCompleted"),
         PodPhase::Failed => return Verdict::FALSE.because("PodFailed"),
@@ -163,7 +163,7 @@ fn containers_ready(pod: PodView<'_>, statuses: &[ContainerStatus], phase: PodPh
 }
 
 /// The containers' readiness, and that of everyone the pod's readiness gates name.
-fn ready(pod: PodView<'_>, containers_ready: &Verdict, others: &[PodCondition]) -> Verdict {
+fn ready(pod: &AdmittedPod, containers_ready: &Verdict, others: &[PodCondition]) -> Verdict {
     if !containers_ready.holds {
         return containers_ready.clone();
     }
@@ -175,7 +175,7 @@ fn ready(pod: PodView<'_>, containers_ready: &Verdict, others: &[PodCondition]) 
             condition.status
         )),
     };
-    let gates = pod.spec.readiness_gates.iter().flatten();
+    let gates = pod.spec().readiness_gates.iter().flatten();
     let closed: Vec<String> = gates.filter_map(|gate| closed(&gate.condition_type)).collect();
     if closed.is_empty() {
         Verdict::TRUE
@@ -186,15 +186,15 @@ fn ready(pod: PodView<'_>, containers_ready: &Verdict, others: &[PodCondition]) 
 
 /// Names of the containers without a status, and of those whose status is not as it should be.
 fn split<'a>(
-    containers: impl Iterator<Item = &'a Container>,
+    containers: impl Iterator<Item = PodContainer<'a>>,
     statuses: &[ContainerStatus],
-    is_good: impl Fn(&Container, &ContainerStatus) -> bool,
+    is_good: impl Fn(ContainerKind, &ContainerStatus) -> bool,
 ) -> (Vec<&'a str>, Vec<&'a str>) {
     let (mut unknown, mut bad) = (Vec::new(), Vec::new());
-    for container in containers {
+    for PodContainer { kind, spec: container } in containers {
         match find(statuses, container) {
             None => unknown.push(container.name.as_str()),
-            Some(status) if !is_good(container, status) => bad.push(container.name.as_str()),
+            Some(status) if !is_good(kind, status) => bad.push(container.name.as_str()),
             Some(_) => {}
         }
     }

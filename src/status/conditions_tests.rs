@@ -84,7 +84,7 @@ fn a_sandbox_must_stand_alone_and_have_its_network() {
     assert!(!holds(|scene| scene.observed.sandboxes[0].ips.clear()));
     assert!(!holds(|scene| scene.observed.sandboxes[0].host_network = true));
     assert!(holds(|scene| {
-        scene.pod.spec.as_mut().unwrap().host_network = Some(true);
+        scene.edit(|pod| pod.spec.as_mut().unwrap().host_network = Some(true));
         scene.observed.sandboxes[0].host_network = true;
         scene.observed.sandboxes[0].ips.clear();
     }));
@@ -132,7 +132,7 @@ fn a_sidecar_counts_for_readiness() {
 fn readiness_gates_hold_ready_back() {
     let mut scene = Scene::of("Always", vec![running("c")]);
     let gates = ["a", "b"].map(|gate| PodReadinessGate { condition_type: gate.into() });
-    scene.pod.spec.as_mut().unwrap().readiness_gates = Some(gates.to_vec());
+    scene.edit(|pod| pod.spec.as_mut().unwrap().readiness_gates = Some(gates.to_vec()));
     let foreign = PodCondition { type_: "b".into(), status: "False".into(), ..Default::default() };
     scene.previous.get_or_insert_default().conditions = Some(vec![foreign.clone()]);
     let (status, reason, message) = one(&scene, READY);
@@ -148,7 +148,7 @@ fn readiness_gates_hold_ready_back() {
 #[test]
 fn conditions_name_the_generation_they_are_about() {
     let mut scene = Scene::of("Always", Vec::new());
-    scene.pod.metadata.generation = Some(3);
+    scene.edit(|pod| pod.metadata.generation = Some(3));
     assert!(
         scene.status().conditions.unwrap().iter().all(|condition| condition.observed_generation == Some(3))
     );

@@ -10,9 +10,9 @@ use k8s_openapi::api::core::v1::{
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 use super::input::{LifecycleSummary, StatusInput};
-use super::restart::{Restarts, is_sidecar};
+use super::restart::Restarts;
 use crate::cri::{ContainerState, ContainerStatus, LinuxUser};
-use crate::pod::view::PodView;
+use crate::pod::{AdmittedPod, ContainerKind, PodContainer};
 
 /// Bytes of termination messages shown of one pod, shared equally by its containers.
 const MAX_MESSAGE_BYTES: usize = 12 << 10;
@@ -23,36 +23,33 @@ const STATUS_UNKNOWN: &str = "ContainerStatusUnknown";
 const USED_TO_RUN: &str =
     "The container could not be located when the pod was deleted.  The container used to be Running";
 
-/// Which list of a pod's containers.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Kind {
-    Init,
-    Regular,
+/// Statuses of the init containers, sidecars among them, as the spec orders them.
+pub(super) fn init_container_statuses(input: &StatusInput<'_>) -> Vec<ApiStatus> {
+    let previous = input.previous.and_then(|previous| previous.init_container_statuses.as_deref());
+    statuses(input, input.pod.init_containers().iter().map(PodContainer::init), previous)
 }
 
-/// Statuses of all containers of a list: init containers as the spec orders them, regular ones by name, as upstream has them.
-pub(super) fn container_statuses(input: &StatusInput<'_>, kind: Kind) -> Vec<ApiStatus> {
-    let pod = PodView::from(input.pod);
-    let previous = input.previous.and_then(|previous| match kind {
-        Kind::Init => previous.init_container_statuses.as_deref(),
-        Kind::Regular => previous.container_statuses.as_deref(),
-    });
-    let containers = match kind {
-        Kind::Init => pod.init_containers(),
-        Kind::Regular => &pod.spec.containers,
-    };
-    let one = |container: &Container| {
+/// Statuses of the main containers, by name, as upstream has them.
+pub(super) fn main_container_statuses(input: &StatusInput<'_>) -> Vec<ApiStatus> {
+    let previous = input.previous.and_then(|previous| previous.container_statuses.as_deref());
+    let mut statuses = statuses(input, input.pod.main_containers(), previous);
+    statuses.sort_by(|a, b| a.name.cmp(&b.name));
+    statuses
+}
+
+fn statuses<'a>(
+    input: &StatusInput<'_>,
+    containers: impl Iterator<Item = PodContainer<'a>>,
+    previous: Option<&[ApiStatus]>,
+) -> Vec<ApiStatus> {
+    let one = |PodContainer { kind, spec: container }: PodContainer<'_>| {
         let old = previous.unwrap_or_default().iter().find(|old| old.name == container.name);
-        let mut status = OneContainer { input, pod, kind, container, old }.status();
-        fill_probes(&mut status, kind == Kind::Init && !is_sidecar(container));
-        cut_messages(&mut status, pod.spec.containers.len() + pod.init_containers().len());
+        let mut status = OneContainer { input, pod: input.pod, kind, container, old }.status();
+        fill_probes(&mut status, kind == ContainerKind::Init);
+        cut_messages(&mut status, input.pod.containers().count());
         status
     };
-    let mut statuses: Vec<ApiStatus> = containers.iter().map(one).collect();
-    if kind == Kind::Regular {
-        statuses.sort_by(|a, b| a.name.cmp(&b.name));
-    }
-    statuses
+    containers.map(one).collect()
 }
 
 /// As whom a container's process started (KEP-3619); only newer runtimes tell it.
@@ -64,8 +61,8 @@ fn user(user: &LinuxUser) -> ContainerUser {
 
 struct OneContainer<'a> {
     input: &'a StatusInput<'a>,
-    pod: PodView<'a>,
-    kind: Kind,
+    pod: &'a AdmittedPod,
+    kind: ContainerKind,
     container: &'a Container,
     old: Option<&'a ApiStatus>,
 }
@@ -229,7 +226,7 @@ impl OneContainer<'_> {
 
     /// A container that is to be started is waiting, for the reason the last sync found.
     fn overlay(&self, status: &mut ApiStatus, newest: Option<&ContainerStatus>) {
-        if self.kind == Kind::Init {
+        if matches!(self.kind, ContainerKind::Init | ContainerKind::Sidecar) {
             if newest.is_some_and(|newest| newest.state == ContainerState::Exited && newest.exit_code == 0) {
                 return;
             }
@@ -282,12 +279,12 @@ impl OneContainer<'_> {
                 .container(&container.name)
                 .is_some_and(|seen| seen.state != ContainerState::Unknown)
         };
-        !is_sidecar(self.container) && is_waiting && self.pod.spec.containers.iter().any(made)
+        self.kind == ContainerKind::Init && is_waiting && self.pod.spec().containers.iter().any(made)
     }
 
     fn will_be_started(&self, newest: Option<&ContainerStatus>) -> bool {
         self.input.lifecycle == LifecycleSummary::Active
-            && self.pod.meta.deletion_timestamp.is_none()
+            && !self.pod.is_deleted()
             && newest.is_none_or(|newest| match newest.state {
                 ContainerState::Running => false,
                 ContainerState::Created | ContainerState::Unknown => true,

@@ -9,11 +9,11 @@ use crate::status::testing::Scene;
 use crate::types::ContainerId;
 
 fn regular(scene: &Scene) -> Value {
-    serde_json::to_value(&container_statuses(&scene.input(), Kind::Regular)[0]).unwrap()
+    serde_json::to_value(&main_container_statuses(&scene.input())[0]).unwrap()
 }
 
 fn init(scene: &Scene) -> Vec<ApiStatus> {
-    container_statuses(&scene.input(), Kind::Init)
+    init_container_statuses(&scene.input())
 }
 
 fn running_since(name: &str, attempt: u32, second: i64) -> ContainerStatus {
@@ -39,8 +39,8 @@ fn mounts_are_told_whether_the_container_was_made_or_not() {
     let mut scene = Scene::of("Always", Vec::new());
     let mounts =
         json!([{"name": "a", "mountPath": "/a"}, {"name": "b", "mountPath": "/b", "readOnly": true}]);
-    let spec = scene.pod.spec.as_mut().unwrap();
-    spec.containers[0].volume_mounts = serde_json::from_value(mounts).unwrap();
+    let mounts = serde_json::from_value(mounts).unwrap();
+    scene.edit(|pod| pod.spec.as_mut().unwrap().containers[0].volume_mounts = mounts);
     let told = json!([
         {"name": "a", "mountPath": "/a"},
         {"name": "b", "mountPath": "/b", "readOnly": true, "recursiveReadOnly": "Disabled"}
@@ -200,7 +200,7 @@ fn a_forgotten_init_container_of_a_pod_that_runs_had_ended_well() {
 #[test]
 fn regular_containers_are_sorted_by_name() {
     let pod = crate::pod::testing::pod("web", "u", "Always", &["b", "a"]);
-    let statuses = container_statuses(&Scene::new(pod, Vec::new()).input(), Kind::Regular);
+    let statuses = main_container_statuses(&Scene::new(pod, Vec::new()).input());
     assert_eq!(statuses.iter().map(|s| s.name.as_str()).collect::<Vec<_>>(), ["a", "b"]);
 }
 

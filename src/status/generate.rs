@@ -6,25 +6,24 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{ContainerStatus, HostIP, PodIP, PodStatus as ApiPodStatus};
 
 use super::conditions::conditions;
-use super::containers::{Kind, container_statuses, whole_seconds};
+use super::containers::{init_container_statuses, main_container_statuses, whole_seconds};
 use super::input::{LifecycleSummary, StatusInput};
 use super::phase::phase;
 use super::restart::Restarts;
 use crate::cri::SandboxState;
-use crate::pod::PodPhase;
-use crate::pod::is_static;
-use crate::pod::resources::{qos_class, whole_resources};
-use crate::pod::view::{PodView, primary_first};
+use crate::pod::resources::whole_resources;
+use crate::pod::view::primary_first;
+use crate::pod::{ContainerKind, PodPhase};
 
 /// The pod's status as of now.
 pub fn generate(input: &StatusInput<'_>) -> ApiPodStatus {
-    let pod = PodView::from(input.pod);
-    let init_statuses = container_statuses(input, Kind::Init);
-    let statuses = container_statuses(input, Kind::Regular);
+    let pod = input.pod;
+    let init_statuses = init_container_statuses(input);
+    let statuses = main_container_statuses(input);
     let all: Vec<ContainerStatus> = init_statuses.iter().chain(&statuses).cloned().collect();
-    let (phase, reason, message) = outcome(input, pod, &all);
+    let (phase, reason, message) = outcome(input, &all);
     let resources = whole_resources(input.pod);
-    let ips = pod_ips(input, pod);
+    let ips = pod_ips(input);
     let texts = |ips: &[IpAddr]| ips.iter().map(IpAddr::to_string).collect::<Vec<_>>();
     let previous = input.previous.cloned().unwrap_or_default();
     ApiPodStatus {
@@ -35,11 +34,11 @@ pub fn generate(input: &StatusInput<'_>) -> ApiPodStatus {
         host_ips: list(texts(input.host_ips), |ip| HostIP { ip }),
         init_container_statuses: list(init_statuses, |status| status),
         message,
-        observed_generation: pod.meta.generation.filter(|generation| *generation != 0),
+        observed_generation: pod.metadata.generation.filter(|generation| *generation != 0),
         phase: Some(phase.as_str().to_owned()),
         pod_ip: ips.first().map(IpAddr::to_string),
         pod_ips: list(texts(&ips), |ip| PodIP { ip }),
-        qos_class: Some(qos_class(input.pod).as_str().to_owned()),
+        qos_class: Some(input.pod.qos.as_str().to_owned()),
         reason,
         resources: Some(resources),
         start_time: previous.start_time.clone().or_else(|| Some(whole_seconds(first_sign(input)))),
@@ -67,10 +66,9 @@ fn previous_of_others(previous: ApiPodStatus) -> ApiPodStatus {
 /// Phase with its reason and message. A terminal phase is never left, and a pod that is over is in one.
 fn outcome(
     input: &StatusInput<'_>,
-    pod: PodView<'_>,
     statuses: &[ContainerStatus],
 ) -> (PodPhase, Option<String>, Option<String>) {
-    let is_static = is_static(input.pod);
+    let pod = input.pod;
     let previous = input.previous;
     let before = previous.and_then(|previous| PodPhase::parse(previous.phase.as_deref()?));
     let kept = |phase| {
@@ -91,27 +89,27 @@ fn outcome(
         }
         (_, None) => {
             let restarts = Restarts { pod, starting: input.starting };
-            let phase = phase(restarts, statuses, input.lifecycle, is_static, is_initialized(input, pod));
-            let over = input.lifecycle == LifecycleSummary::Terminated && !is_static;
+            let phase = phase(restarts, statuses, input.lifecycle, is_initialized(input));
+            let over = input.lifecycle == LifecycleSummary::Terminated && !pod.is_static;
             kept(if over && !phase.is_terminal() { PodPhase::Failed } else { phase })
         }
     }
 }
 
-/// Whether a regular container was made in the sandbox that stands.
-fn is_initialized(input: &StatusInput<'_>, pod: PodView<'_>) -> bool {
+/// Whether a main container was made in the sandbox that stands.
+fn is_initialized(input: &StatusInput<'_>) -> bool {
     let Some(sandbox) = input.observed.sandbox().filter(|newest| newest.state == SandboxState::Ready) else {
         return false;
     };
-    let regular = |name: &str| pod.spec.containers.iter().any(|container| container.name == name);
+    let is_main = |name: &str| input.pod.kind_of(name) == Some(ContainerKind::Main);
     let inside = |container: &Option<_>| container.as_ref().is_none_or(|id| *id == sandbox.id);
-    input.observed.containers.iter().any(|seen| regular(&seen.name) && inside(&seen.sandbox))
+    input.observed.containers.iter().any(|seen| is_main(&seen.name) && inside(&seen.sandbox))
 }
 
 /// The addresses the runtime reports, or on the host's network the host's.
-fn pod_ips(input: &StatusInput<'_>, pod: PodView<'_>) -> Vec<IpAddr> {
+fn pod_ips(input: &StatusInput<'_>) -> Vec<IpAddr> {
     let own = primary_first(&input.observed.ips, input.host_ips);
-    if own.is_empty() && pod.host_network() { input.host_ips.to_vec() } else { own }
+    if own.is_empty() && input.pod.host_network { input.host_ips.to_vec() } else { own }
 }
 
 /// The API leaves empty lists out.

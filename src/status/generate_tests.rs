@@ -14,7 +14,7 @@ use super::*;
 /// Makes the pod one of the API server.
 fn from_api(mut scene: Scene) -> Scene {
     let source = (CONFIG_SOURCE_ANNOTATION.to_owned(), "api".to_owned());
-    scene.pod.metadata.annotations.get_or_insert_default().extend([source]);
+    scene.edit(|pod| pod.metadata.annotations.get_or_insert_default().extend([source]));
     scene
 }
 
@@ -31,7 +31,7 @@ fn evicted() -> Option<StatusOverride> {
 #[test]
 fn a_crash_loop_reads_as_the_stock_kubelets() {
     let mut scene = Scene::of("Always", vec![exited("c", 4, 3)]).waiting_for("c", "CrashLoopBackOff");
-    scene.pod.metadata.generation = Some(1);
+    scene.edit(|pod| pod.metadata.generation = Some(1));
     scene.messages.insert("c-4".into(), "bye\n".into());
     let condition = |type_: &str, status: &str| {
         json!({
@@ -93,7 +93,7 @@ fn addresses() {
     assert_eq!(shown(&scene), (Some("10.0.0.9".into()), vec!["10.0.0.9".into(), "fd00::1".into()]));
     scene.observed.ips.clear();
     assert_eq!(shown(&scene), (None, Vec::new()));
-    scene.pod.spec.as_mut().unwrap().host_network = Some(true);
+    scene.edit(|pod| pod.spec.as_mut().unwrap().host_network = Some(true));
     assert_eq!(shown(&scene), (Some("192.0.2.1".into()), vec!["192.0.2.1".into()]));
 }
 
@@ -151,7 +151,7 @@ fn a_sidecar_starting_over_does_not_make_the_pod_pending_again() {
     scene.observed.containers = vec![exited("s", 0, 1), container("c", 0, ContainerState::Running)];
     assert_eq!(scene.status().phase.as_deref(), Some("Running"));
     scene.observed.sandboxes = vec![sandbox(0, SandboxState::NotReady)];
-    assert!(!is_initialized(&scene.input(), (&scene.pod).into()));
+    assert!(!is_initialized(&scene.input()));
 }
 
 #[test]

@@ -4,18 +4,17 @@
 use std::mem::discriminant;
 use std::sync::Arc;
 
-use k8s_openapi::api::core::v1::Pod;
 use tokio::sync::oneshot;
 
 use super::PodFacts;
-use crate::pod::pod_uid;
+use crate::pod::AdmittedPod;
 use crate::types::{Conflated, PodUid};
 
 /// What was left of a pod.
 #[derive(Debug)]
 pub(super) enum Note {
     /// This is wanted.
-    Desired(Arc<Pod>),
+    Desired(Arc<AdmittedPod>),
     /// The runtime has something else of it than before.
     Observed,
     /// Its worker knows this.
@@ -54,8 +53,8 @@ pub struct StatusHandle {
 
 impl StatusHandle {
     /// A pod is wanted like this.
-    pub fn desired(&self, pod: &Arc<Pod>) {
-        self.inbox.push(&pod_uid(pod), |unread| unread.add(Note::Desired(pod.clone())));
+    pub fn desired(&self, pod: &Arc<AdmittedPod>) {
+        self.inbox.push(&pod.reference.uid, |unread| unread.add(Note::Desired(pod.clone())));
     }
 
     /// What the runtime has of a pod changed, or something else that statuses are made from.
@@ -114,8 +113,8 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn what_is_left_is_conflated_within_a_life_and_lives_are_kept_apart() {
         let handle = StatusHandle::default();
-        let pod = Arc::new(testing::pod("p", "u", "Always", &["c"]));
-        let uid = pod_uid(&pod);
+        let pod = AdmittedPod::new(testing::pod("p", "u", "Always", &["c"]));
+        let uid = pod.reference.uid.clone();
         for released in [false, true] {
             for _ in 0..100 {
                 handle.desired(&pod);

@@ -4,10 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::{Pod, PodStatus as ApiPodStatus};
+use k8s_openapi::api::core::v1::PodStatus as ApiPodStatus;
 
 use crate::pleg::PodStatus;
-use crate::pod::{StatusOverride, WaitingReason};
+use crate::pod::{AdmittedPod, StatusOverride, WaitingReason};
 use crate::types::ContainerId;
 
 /// How far the pod's life has come.
@@ -25,7 +25,7 @@ pub enum LifecycleSummary {
 #[derive(Clone, Copy, Debug)]
 pub struct StatusInput<'a> {
     /// The pod: its metadata and spec; its status is not read.
-    pub pod: &'a Pod,
+    pub pod: &'a AdmittedPod,
     /// What the runtime has of it.
     pub observed: &'a PodStatus,
     /// Why the last sync could not start a container, by container name; gone once it started.

@@ -3,8 +3,8 @@
 use k8s_openapi::api::core::v1::{Container, ContainerState, ContainerStatus};
 
 use super::input::LifecycleSummary;
-use super::restart::{Restarts, is_sidecar};
-use crate::pod::PodPhase;
+use super::restart::Restarts;
+use crate::pod::{ContainerKind, PodPhase};
 
 /// What a container's status says, as far as the phase goes.
 #[derive(Clone, Copy)]
@@ -49,19 +49,18 @@ struct Counts {
     pending_sidecars: usize,
 }
 
-/// The phase. `statuses` are those of the regular and init containers; `initialized` says whether a regular container was
+/// The phase. `statuses` are those of the main and init containers; `initialized` says whether a main container was
 /// made in the sandbox that stands. A static pod is not over when it is terminated: its source may bring it back.
 pub(super) fn phase(
     restarts: Restarts<'_>,
     statuses: &[ContainerStatus],
     lifecycle: LifecycleSummary,
-    is_static: bool,
     initialized: bool,
 ) -> PodPhase {
     let pod = restarts.pod;
-    let (sidecars, inits): (Vec<_>, Vec<_>) = pod.init_containers().iter().partition(|init| is_sidecar(init));
+    let of_kind = |kind| pod.containers().filter(move |container| container.kind == kind).map(|it| it.spec);
     let mut init_pending = false;
-    for init in inits {
+    for init in of_kind(ContainerKind::Init) {
         match Seen::of(statuses, &init.name) {
             Seen::Ended(code) | Seen::WaitingAgain(code) if code != 0 && !restarts.after(init, code) => {
                 return PodPhase::Failed;
@@ -71,15 +70,16 @@ pub(super) fn phase(
         }
     }
     let mut counts = Counts::default();
-    sidecars.iter().for_each(|sidecar| counts.add_sidecar(Seen::of(statuses, &sidecar.name)));
-    pod.spec
-        .containers
-        .iter()
-        .for_each(|container| counts.add_regular(restarts, container, Seen::of(statuses, &container.name)));
+    for sidecar in of_kind(ContainerKind::Sidecar) {
+        counts.add_sidecar(Seen::of(statuses, &sidecar.name));
+    }
+    for container in of_kind(ContainerKind::Main) {
+        counts.add_main(restarts, container, Seen::of(statuses, &container.name));
+    }
     if init_pending || counts.waiting > 0 || (counts.pending_sidecars > 0 && !initialized) {
         return PodPhase::Pending;
     }
-    counts.phase(lifecycle == LifecycleSummary::Terminated && !is_static)
+    counts.phase(lifecycle == LifecycleSummary::Terminated && !pod.is_static)
 }
 
 impl Counts {
@@ -99,7 +99,7 @@ impl Counts {
         }
     }
 
-    fn add_regular(&mut self, restarts: Restarts<'_>, container: &Container, seen: Seen) {
+    fn add_main(&mut self, restarts: Restarts<'_>, container: &Container, seen: Seen) {
         match seen {
             Seen::Unknown => self.unknown += 1,
             Seen::NeverStarted => self.waiting += 1,

@@ -8,7 +8,7 @@ use k8s_openapi::api::core::v1::{
 use proptest::prelude::*;
 
 use super::*;
-use crate::pod::testing;
+use crate::pod::{AdmittedPod, testing};
 
 #[derive(Clone, Copy, Debug)]
 enum Is {
@@ -73,8 +73,10 @@ fn phase_of(
     }
     pod.spec.as_mut().unwrap().init_containers = Some(inits);
     let initialized = regular.iter().any(|is| !matches!(is, Is::Absent | Is::Stateless | Is::Waiting));
-    let restarts = Restarts { pod: (&pod).into(), starting: &BTreeSet::new() };
-    phase(restarts, &statuses, lifecycle, false, initialized)
+    // Of the API server.
+    pod.metadata.annotations = None;
+    let restarts = Restarts { pod: &AdmittedPod::new(pod), starting: &BTreeSet::new() };
+    phase(restarts, &statuses, lifecycle, initialized)
 }
 
 #[test]

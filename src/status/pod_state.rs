@@ -5,12 +5,12 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::{Pod, PodStatus as ApiStatus};
+use k8s_openapi::api::core::v1::PodStatus as ApiStatus;
 
 use super::{LifecycleSummary, PodFacts, PodStatusEntry, StatusInput, as_it_was, generate, newest};
 use crate::cri::{ContainerState, ContainerStatus, SandboxState, SandboxStatus};
 use crate::pleg::{Cache, PodStatus};
-use crate::pod::{is_static, pod_ref};
+use crate::pod::AdmittedPod;
 use crate::types::ContainerId;
 
 /// What statuses say of the node, and when.
@@ -23,13 +23,13 @@ pub(super) struct Surroundings<'a> {
 /// One pod in one life of it.
 #[derive(Default)]
 pub(super) struct PodState {
-    pub(super) pod: Option<Arc<Pod>>,
+    pub(super) pod: Option<Arc<AdmittedPod>>,
     /// None before its worker saw it for the first time: nothing is reported until then.
     pub(super) facts: Option<PodFacts>,
     /// What its ended containers left in their termination logs.
     pub(super) termination_messages: BTreeMap<ContainerId, String>,
     /// The pod whose status, as its source gave it, was gone on from.
-    heeded: Option<Arc<Pod>>,
+    heeded: Option<Arc<AdmittedPod>>,
     /// What was last reported.
     reported: Option<Reported>,
 }
@@ -48,8 +48,8 @@ impl PodState {
         let mut observed = match &facts.progress {
             super::PodProgress::Terminated { observed, .. } => return Some(observed.clone()),
             super::PodProgress::Active | super::PodProgress::Terminating(_) => {
-                let pod = pod_ref(self.pod.as_ref()?);
-                cache.get(&pod).ok().filter(|_| cache.is_newer(&pod, None))?
+                let pod = &self.pod.as_ref()?.reference;
+                cache.get(pod).ok().filter(|_| cache.is_newer(pod, None))?
             }
         };
         if let Some(was) = as_it_was(&observed, |container| facts.lost_starts.contains(&container.id)) {
@@ -119,11 +119,11 @@ impl PodState {
 
     /// The status to go on from: the one last reported, and what the API server knows beyond it whenever that gave the pod
     /// anew: after a restart of the daemon, and when others wrote what bears on the pod's readiness.
-    fn previous(&mut self, pod: &Arc<Pod>) -> Option<ApiStatus> {
+    fn previous(&mut self, pod: &Arc<AdmittedPod>) -> Option<ApiStatus> {
         let is_heeded = self.heeded.as_ref().is_some_and(|heeded| Arc::ptr_eq(heeded, pod));
         self.heeded = Some(pod.clone());
         match (self.reported.as_ref().map(|reported| &*reported.status), &pod.status) {
-            (Some(own), Some(api)) if !is_heeded && !is_static(pod) => Some(newest(own, api)),
+            (Some(own), Some(api)) if !is_heeded && !pod.is_static => Some(newest(own, api)),
             (Some(own), _) => Some(own.clone()),
             // What an earlier daemon reported goes on.
             (None, given) => given.clone(),

@@ -4,13 +4,12 @@ use std::collections::BTreeSet;
 
 use k8s_openapi::api::core::v1::Container;
 
-use crate::pod::RestartPolicy;
-use crate::pod::view::PodView;
+use crate::pod::{AdmittedPod, RestartPolicy};
 
 /// Answers for the containers of one pod.
 #[derive(Clone, Copy)]
 pub(super) struct Restarts<'a> {
-    pub(super) pod: PodView<'a>,
+    pub(super) pod: &'a AdmittedPod,
     /// The containers that are being started now: one of them that was stopped to be replaced comes back whatever its
     /// policy says.
     pub(super) starting: &'a BTreeSet<String>,
@@ -29,11 +28,6 @@ impl Restarts<'_> {
 
     /// Whether its policy alone has it started again.
     pub(super) fn by_policy(self, container: &Container, exit_code: i32) -> bool {
-        RestartPolicy::of_container(self.pod.spec, container).restarts(exit_code)
+        RestartPolicy::of_container(self.pod.spec(), container).restarts(exit_code)
     }
-}
-
-/// Whether an init container is a sidecar: it runs beside the regular ones.
-pub(super) fn is_sidecar(container: &Container) -> bool {
-    container.restart_policy.as_deref() == Some("Always")
 }

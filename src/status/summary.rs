@@ -1,12 +1,11 @@
 //! A pod in one line, as `kubectl get pods` prints it (upstream `printPod`). Pure.
 
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::{Container, ContainerStateTerminated, ContainerStatus, Pod, PodStatus};
+use k8s_openapi::api::core::v1::{ContainerStateTerminated, ContainerStatus, Pod, PodStatus};
 
 use super::age::human_duration;
-use super::restart::is_sidecar;
-use crate::pod::PodPhase;
 use crate::pod::view::PodView;
+use crate::pod::{ContainerKind, PodPhase};
 
 /// The cells of a pod's line.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -51,7 +50,11 @@ pub fn summary(pod: &Pod, now: Timestamp) -> PodSummary {
     let view = PodView::from(pod);
     let none = PodStatus::default();
     let status = pod.status.as_ref().unwrap_or(&none);
-    let sidecars = view.init_containers().iter().filter(|init| is_sidecar(init)).count();
+    let sidecars = view
+        .init_containers()
+        .iter()
+        .filter(|init| ContainerKind::of_init(init) == ContainerKind::Sidecar)
+        .count();
     let phase = status.phase.clone().unwrap_or_default();
     let mut word = status.reason.clone().filter(|reason| !reason.is_empty()).unwrap_or_else(|| phase.clone());
 
@@ -95,7 +98,8 @@ fn init_word(pod: PodView<'_>, status: &PodStatus, all: &mut Tally, sidecars: &m
     let inits = pod.init_containers();
     for (index, container) in status.init_container_statuses.iter().flatten().enumerate() {
         all.add_restarts(container);
-        let is_sidecar = inits.iter().any(|init: &Container| init.name == container.name && is_sidecar(init));
+        let init = inits.iter().find(|init| init.name == container.name);
+        let is_sidecar = init.map(ContainerKind::of_init) == Some(ContainerKind::Sidecar);
         if is_sidecar {
             sidecars.add_restarts(container);
         }

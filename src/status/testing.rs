@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
+use std::sync::Arc;
 
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Pod, PodStatus as ApiPodStatus};
@@ -9,13 +10,12 @@ use k8s_openapi::api::core::v1::{Pod, PodStatus as ApiPodStatus};
 use super::{LifecycleSummary, StatusInput, generate};
 use crate::cri::{ContainerStatus, SandboxState};
 use crate::pleg::PodStatus;
-use crate::pod::{StatusOverride, WaitingReason};
-use crate::pod::{pod_ref, testing};
+use crate::pod::{AdmittedPod, StatusOverride, WaitingReason, pod_ref, testing};
 use crate::types::ContainerId;
 
 /// Owns what a [`StatusInput`] borrows: an active pod with a ready sandbox and the given containers, newest first.
 pub(super) struct Scene {
-    pub(super) pod: Pod,
+    pub(super) pod: Arc<AdmittedPod>,
     pub(super) observed: PodStatus,
     pub(super) reasons: BTreeMap<String, WaitingReason>,
     pub(super) starting: BTreeSet<String>,
@@ -38,7 +38,7 @@ impl Scene {
             ..PodStatus::empty(pod_ref(&pod))
         };
         Self {
-            pod,
+            pod: AdmittedPod::new(pod),
             observed,
             reasons: BTreeMap::new(),
             starting: BTreeSet::new(),
@@ -64,11 +64,16 @@ impl Scene {
     }
 
     pub(super) fn with_init(mut self, name: &str, sidecar: bool) -> Self {
-        let mut init = self.pod.spec.as_ref().unwrap().containers[0].clone();
+        let mut init = self.pod.spec().containers[0].clone();
         init.name = name.into();
         init.restart_policy = sidecar.then(|| "Always".into());
-        self.pod.spec.as_mut().unwrap().init_containers.get_or_insert_default().push(init);
+        self.edit(|pod| pod.spec.get_or_insert_default().init_containers.get_or_insert_default().push(init));
         self
+    }
+
+    /// Changes the pod's object.
+    pub(super) fn edit(&mut self, edit: impl FnOnce(&mut Pod)) {
+        self.pod = self.pod.edited(edit);
     }
 
     pub(super) fn input(&self) -> StatusInput<'_> {

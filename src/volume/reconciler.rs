@@ -17,6 +17,7 @@ use super::error::{VolumeError, VolumeProblem};
 use super::layout::PodLayout;
 use super::sources::Sources;
 use crate::objects::ObjectSource;
+use crate::pod::AdmittedPod;
 use crate::sys::{Mounts, PathWork, file_work};
 use crate::types::{Backoff, BackoffPolicy, Conflated, PodUid, WallClock, sleep_until};
 
@@ -31,7 +32,7 @@ const RETRY: BackoffPolicy = BackoffPolicy {
 #[derive(Clone, Debug)]
 pub struct VolumeOwner {
     /// The pod as it is now: its labels and annotations may be in its volumes.
-    pub pod: Arc<Pod>,
+    pub pod: Arc<AdmittedPod>,
     /// What limits the memory of the pod as a whole, bytes: volumes in memory count as its own.
     pub memory_limit: Option<u64>,
 }

@@ -4,11 +4,11 @@
 use std::time::Duration;
 
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::Pod;
 use serde_json::{Value, json};
 
 use super::*;
 use crate::objects::{FakeObjects, ObjectError, ObjectKind, ObjectState};
+use crate::pod::AdmittedPod;
 use crate::volume::testing::{Host, NODE, UID, pod};
 
 /// Far more than a test on a busy machine needs, and less than its patience.
@@ -40,7 +40,7 @@ impl Room {
         Self { host, objects, volumes, _tasks: tasks }
     }
 
-    async fn set_up(&self, pod: &Arc<Pod>) -> PodVolumes {
+    async fn set_up(&self, pod: &Arc<AdmittedPod>) -> PodVolumes {
         self.volumes.set_up(VolumeOwner { pod: pod.clone(), memory_limit: None }).await.unwrap()
     }
 
@@ -113,11 +113,11 @@ async fn a_missing_object_is_told_and_its_appearance_too() {
 async fn labels_that_change_are_in_the_file_with_the_next_sync() {
     let room = Room::new();
     let items = json!([{"path": "k", "fieldRef": {"fieldPath": "metadata.labels"}}]);
-    let mut pod = pod(json!([{"name": "v", "downwardAPI": {"items": items}}]));
+    let pod = pod(json!([{"name": "v", "downwardAPI": {"items": items}}]));
     room.set_up(&pod).await;
     let file = "kubernetes.io~downward-api/v/k";
     assert_eq!(room.host.read(file).unwrap(), "app=\"web\"");
-    Arc::make_mut(&mut pod).metadata.labels = Some([("app".to_owned(), "new".to_owned())].into());
+    let pod = pod.edited(|pod| pod.metadata.labels = Some([("app".to_owned(), "new".to_owned())].into()));
     room.set_up(&pod).await;
     assert_eq!(room.host.read(file).unwrap(), "app=\"new\"");
 }

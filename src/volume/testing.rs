@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use super::desired::NodeAmounts;
+use crate::pod::AdmittedPod;
 use crate::sys::{Mount, MountTable, Mounts, SysError};
 
 /// A node with 4 cores, 8 GiB of memory and 100 GiB of disk.
@@ -121,10 +122,10 @@ impl Host {
 }
 
 /// A pod with these volumes.
-pub(super) fn pod(volumes: Value) -> Arc<Pod> {
+pub(super) fn pod(volumes: Value) -> Arc<AdmittedPod> {
     let pod = json!({
         "metadata": {"name": "web", "namespace": "ns", "uid": UID, "labels": {"app": "web"}},
         "spec": {"serviceAccountName": "sa", "containers": [{"name": "c"}], "volumes": volumes}
     });
-    Arc::new(serde_json::from_value(pod).unwrap())
+    AdmittedPod::new(serde_json::from_value::<Pod>(pod).unwrap())
 }

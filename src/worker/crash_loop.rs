@@ -24,7 +24,7 @@ const DOUBLINGS: u32 = 16;
 
 /// The back-offs of one pod's containers. They count wall-clock time, as only that tells when a container ended.
 #[derive(Clone, Debug)]
-pub struct CrashLoops {
+pub(super) struct CrashLoops {
     policy: BackoffPolicy,
     /// By name and hash: a container whose definition changed starts with a clean slate.
     entries: HashMap<(Arc<str>, Option<u32>), Count>,
@@ -51,7 +51,7 @@ struct Count {
 /// The back-off of one container as it is stored.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct StoredCrashLoop {
+pub(super) struct StoredCrashLoop {
     container: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     hash: Option<u32>,
@@ -63,7 +63,7 @@ pub struct StoredCrashLoop {
 impl CrashLoops {
     /// What was stored of a pod; nothing if no container of it has crashed yet. `cap` is the longest pause
     /// (`crashLoopBackOff.maxContainerRestartPeriod`, 300 s); a longer one was stored under another configuration.
-    pub fn new(cap: Duration, stored: Vec<StoredCrashLoop>) -> Self {
+    pub(super) fn new(cap: Duration, stored: Vec<StoredCrashLoop>) -> Self {
         let policy = BackoffPolicy { initial: INITIAL, max: cap, reset_after: RESET_AFTER };
         let entries = stored.into_iter().map(|stored| {
             let delay = Duration::from_millis(stored.delay_ms).min(cap);
@@ -74,7 +74,7 @@ impl CrashLoops {
     }
 
     /// What is to be stored, in order.
-    pub fn stored(&self) -> Vec<StoredCrashLoop> {
+    pub(super) fn stored(&self) -> Vec<StoredCrashLoop> {
         let stored = self.entries.iter().map(|((container, hash), count)| StoredCrashLoop {
             container: container.to_string(),
             hash: *hash,
@@ -88,28 +88,28 @@ impl CrashLoops {
     }
 
     /// The pause in force for a container that ended, and when it is over; `None` if it may start at once.
-    pub fn in_force(&self, ended: &ContainerStatus, now: Timestamp) -> Option<(Duration, Timestamp)> {
+    pub(super) fn in_force(&self, ended: &ContainerStatus, now: Timestamp) -> Option<(Duration, Timestamp)> {
         let entry = self.entry(ended)?;
         let left = entry.remaining(&self.policy, ended.finished_at?, now)?;
         Some((entry.delay, now.checked_add(left).ok()?))
     }
 
     /// The container that ended is started anew now.
-    pub fn restarted(&mut self, ended: &ContainerStatus, now: Timestamp) {
+    pub(super) fn restarted(&mut self, ended: &ContainerStatus, now: Timestamp) {
         let end = ended.finished_at.unwrap_or(now);
         let backoff = Backoff::next(self.entry(ended), &self.policy, end, now);
         self.entries.insert((ended.name.clone(), ended.hash), Count { attempt: ended.attempt, backoff });
     }
 
     /// The pause in force before the next sandbox is made, and when it is over; `None` if one may be made at once.
-    pub fn sandbox_in_force(&self, now: Timestamp) -> Option<(Duration, Timestamp)> {
+    pub(super) fn sandbox_in_force(&self, now: Timestamp) -> Option<(Duration, Timestamp)> {
         let sandbox = self.sandbox?;
         let left = sandbox.remaining(&SANDBOXES, sandbox.updated, now)?;
         Some((sandbox.delay, now.checked_add(left).ok()?))
     }
 
     /// A sandbox is made in place of one that will not do.
-    pub fn sandbox_replaced(&mut self, now: Timestamp) {
+    pub(super) fn sandbox_replaced(&mut self, now: Timestamp) {
         self.sandbox = Some(Backoff::next(self.sandbox, &SANDBOXES, now, now));
     }
 

@@ -13,7 +13,7 @@ use crate::objects::{ObjectSource, Objects, Watched};
 /// The needs of one pod. Each container has receivers of its own, so that looking on behalf of one hides no news from
 /// another.
 #[derive(Debug, Default)]
-pub struct EnvNeeds {
+pub(super) struct EnvNeeds {
     containers: BTreeMap<String, Watched>,
     /// Containers that could not be configured with what was known.
     lacking: BTreeSet<String>,

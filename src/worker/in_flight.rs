@@ -20,7 +20,7 @@ const PATIENCE: Duration = Duration::from_secs(4);
 
 /// The calls that a worker's cancelled work had begun. Clones are one list.
 #[derive(Clone, Default)]
-pub struct InFlightCalls {
+pub(super) struct InFlightCalls {
     calls: Arc<Mutex<Vec<BoxFuture<'static, ()>>>>,
 }
 

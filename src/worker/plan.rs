@@ -4,21 +4,20 @@
 //! of the plan, so that a plan applied to its own result is empty.
 
 use std::collections::HashSet;
-
 use std::time::Duration;
 
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::{Container, Pod};
+use k8s_openapi::api::core::v1::Container;
 
+use super::crash_loop::CrashLoops;
 use crate::cri::{ContainerState, ContainerStatus, SandboxState};
 use crate::pleg::PodStatus;
-use crate::pod::{RestartPolicy, pod_ref};
+use crate::pod::{AdmittedPod, ContainerRef, RestartPolicy};
 use crate::types::{ContainerId, PodRef, SandboxId};
-use crate::worker::CrashLoops;
 
 /// What to do about the pod's sandbox.
 #[derive(Clone, Debug, PartialEq)]
-pub enum SandboxPlan {
+pub(super) enum SandboxPlan {
     /// It is fine.
     Keep(SandboxId),
     /// Stop everything there is of the pod, then make a new sandbox.
@@ -34,64 +33,64 @@ pub enum SandboxPlan {
 
 /// A container to stop.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Kill {
+pub(super) struct Kill {
     /// Which one.
-    pub id: ContainerId,
+    pub(super) id: ContainerId,
     /// Its name in the pod.
-    pub name: String,
+    pub(super) name: String,
     /// Why, for the `Killing` event.
-    pub message: String,
+    pub(super) message: String,
 }
 
 /// A container to start.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Start {
-    /// Its position in `spec.containers`.
-    pub index: usize,
+pub(super) struct Start {
+    /// Which one.
+    pub(super) container: ContainerRef,
     /// Made already by a sync that did not get to start it: only start it.
-    pub adopt: Option<ContainerId>,
+    pub(super) adopt: Option<ContainerId>,
     /// Made already, never ran, and is not to be started as it is: the new one takes its place and its attempt.
-    pub replace: Option<ContainerId>,
+    pub(super) replace: Option<ContainerId>,
 }
 
 /// A container that waits until it may be started again.
 #[derive(Clone, Debug, PartialEq)]
-pub struct BackingOff {
+pub(super) struct BackingOff {
     /// Its name in the pod.
-    pub name: String,
+    pub(super) name: String,
     /// How long it waits in all.
-    pub pause: Duration,
+    pub(super) pause: Duration,
     /// When the wait is over.
-    pub until: Timestamp,
+    pub(super) until: Timestamp,
 }
 
 /// The actions that make a pod's containers match its spec, in the order of the fields.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Plan {
+pub(super) struct Plan {
     /// The sandbox, first.
-    pub sandbox: SandboxPlan,
+    pub(super) sandbox: SandboxPlan,
     /// Containers to stop in a sandbox that is kept.
-    pub kill: Vec<Kill>,
+    pub(super) kill: Vec<Kill>,
     /// Containers to start, in the order of the spec.
-    pub start: Vec<Start>,
+    pub(super) start: Vec<Start>,
     /// Containers that would be started but wait.
-    pub backing_off: Vec<BackingOff>,
+    pub(super) backing_off: Vec<BackingOff>,
     /// The sandbox would be made anew but waits.
-    pub sandbox_wait: Option<SandboxWait>,
+    pub(super) sandbox_wait: Option<SandboxWait>,
     /// What nobody needs, last.
-    pub leftovers: Leftovers,
+    pub(super) leftovers: Leftovers,
     /// Every container has run to its end under the pod's restart policy.
-    pub has_ended: bool,
+    pub(super) has_ended: bool,
 }
 
 impl Plan {
     /// Whether something is to be started.
-    pub fn has_starts(&self) -> bool {
+    pub(super) fn has_starts(&self) -> bool {
         matches!(self.sandbox, SandboxPlan::Create { .. }) || !self.start.is_empty()
     }
 
     /// Whether there is nothing to do.
-    pub fn is_empty(&self, observed: &PodStatus) -> bool {
+    pub(super) fn is_empty(&self, observed: &PodStatus) -> bool {
         let sandbox_is_fine = match &self.sandbox {
             SandboxPlan::Keep(_) => true,
             SandboxPlan::Create { .. } => false,
@@ -106,13 +105,13 @@ impl Plan {
 
 /// A sandbox that is not made anew yet, as those before it did not last.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct SandboxWait {
+pub(super) struct SandboxWait {
     /// Why the present one will not do.
-    pub reason: &'static str,
+    pub(super) reason: &'static str,
     /// The pause in force.
-    pub pause: Duration,
+    pub(super) pause: Duration,
     /// When it is over.
-    pub until: Timestamp,
+    pub(super) until: Timestamp,
 }
 
 /// What to do with one container of the spec.
@@ -135,17 +134,14 @@ impl ContainerAction {
 }
 
 /// Makes the plan for a pod. `hash` gives the hash a container of the spec has today.
-pub fn plan(
-    pod: &Pod,
+pub(super) fn plan(
+    pod: &AdmittedPod,
     observed: &PodStatus,
     crash_loops: &CrashLoops,
     hash: impl Fn(&Container) -> u32,
     now: Timestamp,
 ) -> Plan {
-    let containers = pod.spec.as_ref().map_or(&[][..], |spec| &spec.containers);
-    let host_network = pod.spec.as_ref().and_then(|spec| spec.host_network).unwrap_or(false);
-    let policy = RestartPolicy::of(pod);
-    let sandbox = sandbox_plan(observed, &pod_ref(pod), host_network);
+    let sandbox = sandbox_plan(observed, &pod.reference, pod.host_network);
     let keeps = matches!(sandbox, SandboxPlan::Keep(_));
     let mut plan = Plan {
         sandbox,
@@ -156,9 +152,11 @@ pub fn plan(
         leftovers: Leftovers::default(),
         has_ended: false,
     };
-    let mut running = 0;
-    let mut ended = 0;
-    for (index, container) in containers.iter().enumerate() {
+    let (mut running, mut ended, mut all) = (0, 0, 0);
+    for named in pod.main_containers() {
+        all += 1;
+        let (container, reference) = (named.spec, named.reference());
+        let policy = RestartPolicy::of_container(pod.spec(), container);
         let status = observed.container(&container.name);
         let wish = if keeps {
             wish_in_sandbox(container, status, observed, policy, crash_loops, hash(container), now)
@@ -168,21 +166,23 @@ pub fn plan(
         match wish {
             ContainerAction::Leave { ended: true } => ended += 1,
             ContainerAction::Leave { ended: false } => running += 1,
-            ContainerAction::Start { adopt, replace } => plan.start.push(Start { index, adopt, replace }),
+            ContainerAction::Start { adopt, replace } => {
+                plan.start.push(Start { container: reference, adopt, replace });
+            }
             ContainerAction::Wait(wait) => plan.backing_off.push(wait),
             ContainerAction::Replace(kill) => {
                 plan.kill.push(kill);
-                plan.start.push(Start { index, adopt: None, replace: None });
+                plan.start.push(Start { container: reference, adopt: None, replace: None });
             }
         }
     }
     if keeps {
-        plan.kill.extend(strays(containers, observed));
+        plan.kill.extend(strays(pod, observed));
     }
-    plan.has_ended = !containers.is_empty() && ended == containers.len();
+    plan.has_ended = all > 0 && ended == all;
     let nothing_to_run = running == 0 && plan.start.is_empty() && plan.backing_off.is_empty();
     let only_waits = !keeps && plan.start.is_empty() && !plan.backing_off.is_empty();
-    let is_lost = forbids_new_sandbox(&plan.sandbox, policy, observed);
+    let is_lost = forbids_new_sandbox(&plan.sandbox, pod.restart_policy, observed);
     if nothing_to_run || is_lost {
         plan.has_ended |= is_lost;
         plan.sandbox = SandboxPlan::Stop;
@@ -309,15 +309,16 @@ fn restart(
     }
 }
 
-/// Running containers that no container of the spec stands for: of another name, or older twins of the newest.
-fn strays(wanted: &[Container], observed: &PodStatus) -> Vec<Kill> {
+/// Running containers that no container of the spec stands for: of another name, or older twins of the newest. Those of every kind
+/// are named, whoever starts them.
+fn strays(pod: &AdmittedPod, observed: &PodStatus) -> Vec<Kill> {
     let is_newest = |c: &ContainerStatus| observed.container(&c.name).is_some_and(|n| n.id == c.id);
-    let is_wanted = |c: &ContainerStatus| wanted.iter().any(|w| w.name == *c.name);
+    let is_named = |c: &ContainerStatus| pod.kind_of(&c.name).is_some();
     let runs = |c: &ContainerStatus| match c.state {
         ContainerState::Running | ContainerState::Unknown => true,
         ContainerState::Created | ContainerState::Exited => false,
     };
-    let strays = observed.containers.iter().filter(|c| runs(c) && !(is_wanted(c) && is_newest(c)));
+    let strays = observed.containers.iter().filter(|c| runs(c) && !(is_named(c) && is_newest(c)));
     strays
         .map(|c| Kill {
             id: c.id.clone(),
@@ -329,11 +330,11 @@ fn strays(wanted: &[Container], observed: &PodStatus) -> Vec<Kill> {
 
 /// Dead containers and sandboxes nobody needs.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Leftovers {
+pub(super) struct Leftovers {
     /// To be removed first.
-    pub containers: Vec<ContainerId>,
+    pub(super) containers: Vec<ContainerId>,
     /// Empty once the containers are removed.
-    pub sandboxes: Vec<SandboxId>,
+    pub(super) sandboxes: Vec<SandboxId>,
 }
 
 /// What is left over of a pod. Of each container one dead instance is kept, for its exit code and log; of the sandboxes

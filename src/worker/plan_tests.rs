@@ -1,9 +1,11 @@
 //! The plan, case by case and against a small world that carries plans out.
 
 use proptest::prelude::*;
+use serde_json::json;
 
 use super::*;
 use crate::cri::SandboxStatus;
+use crate::pod::ContainerKind;
 use crate::pod::testing::{container, exited, pod, sandbox};
 use crate::types::PodRef;
 use crate::types::testing::at;
@@ -22,7 +24,15 @@ fn observed(sandboxes: Vec<SandboxStatus>, containers: Vec<ContainerStatus>) -> 
 }
 
 fn planned(policy: &str, names: &[&str], observed: &PodStatus) -> Plan {
-    plan(&pod("p", "u", policy, names), observed, &loops(), |_| HASH, at(NOW))
+    plan(&AdmittedPod::new(pod("p", "u", policy, names)), observed, &loops(), |_| HASH, at(NOW))
+}
+
+fn main(name: &str) -> ContainerRef {
+    ContainerRef { kind: ContainerKind::Main, name: name.to_owned() }
+}
+
+fn names_of(starts: &[Start]) -> Vec<&str> {
+    starts.iter().map(|start| start.container.name.as_str()).collect()
 }
 
 fn ready() -> SandboxStatus {
@@ -38,7 +48,7 @@ fn a_new_pod_gets_a_sandbox_and_all_its_containers() {
     let nothing = observed(vec![], vec![]);
     let plan = planned("Always", &["a", "b"], &nothing);
     assert!(matches!(plan.sandbox, SandboxPlan::Create { attempt: 0, .. }));
-    assert_eq!(plan.start.iter().map(|s| s.index).collect::<Vec<_>>(), [0, 1]);
+    assert_eq!(names_of(&plan.start), ["a", "b"]);
     assert!(!plan.has_ended);
 }
 
@@ -104,7 +114,7 @@ fn a_crashing_container_waits_out_its_back_off() {
     // The entry is kept by name and hash.
     loops.restarted(&ContainerStatus { finished_at: Some(at(NOW - 6)), ..status.clone() }, at(NOW - 5));
     let seen = observed(vec![ready()], vec![status]);
-    let plan = plan(&pod("p", "u", "Always", &["a"]), &seen, &loops, |_| HASH, at(NOW));
+    let plan = plan(&AdmittedPod::new(pod("p", "u", "Always", &["a"])), &seen, &loops, |_| HASH, at(NOW));
     assert!(plan.start.is_empty());
     assert_eq!(plan.backing_off.len(), 1);
     assert!(plan.backing_off[0].until > at(NOW));
@@ -117,7 +127,7 @@ fn a_changed_definition_replaces_a_running_container_whatever_the_policy() {
     for policy in ["Always", "OnFailure", "Never"] {
         let plan = planned(policy, &["a"], &observed(vec![ready()], vec![old.clone()]));
         assert_eq!(plan.kill[0].message, "Container a definition changed, will be restarted");
-        assert_eq!(plan.start, [Start { index: 0, adopt: None, replace: None }]);
+        assert_eq!(plan.start, [Start { container: main("a"), adopt: None, replace: None }]);
     }
 }
 
@@ -125,11 +135,11 @@ fn a_changed_definition_replaces_a_running_container_whatever_the_policy() {
 fn a_container_made_but_not_started_is_adopted_only_in_its_own_sandbox() {
     let made = container("a", 0, ContainerState::Created);
     let plan = planned("Always", &["a"], &observed(vec![ready()], vec![made.clone()]));
-    assert_eq!(plan.start, [Start { index: 0, adopt: Some(made.id.clone()), replace: None }]);
+    assert_eq!(plan.start, [Start { container: main("a"), adopt: Some(made.id.clone()), replace: None }]);
     assert!(plan.leftovers.containers.is_empty());
     let elsewhere = ContainerStatus { sandbox: Some("other".into()), ..made.clone() };
     let plan = planned("Always", &["a"], &observed(vec![ready()], vec![elsewhere]));
-    assert_eq!(plan.start, [Start { index: 0, adopt: None, replace: Some(made.id) }]);
+    assert_eq!(plan.start, [Start { container: main("a"), adopt: None, replace: Some(made.id) }]);
     // Its place is taken before: its name is that of the one to come.
     assert!(plan.leftovers.containers.is_empty());
 }
@@ -160,6 +170,20 @@ fn one_dead_instance_of_each_container_is_kept() {
 }
 
 #[test]
+fn running_containers_of_every_kind_are_at_home_in_their_pod() {
+    let pod = AdmittedPod::new(pod("p", "u", "Always", &["a"])).edited(|pod| {
+        let spec = pod.spec.as_mut().unwrap();
+        let sidecar = json!([{"name": "sidecar", "restartPolicy": "Always"}]);
+        spec.init_containers = serde_json::from_value(sidecar).unwrap();
+        spec.ephemeral_containers = serde_json::from_value(json!([{"name": "debug"}])).unwrap();
+    });
+    let running = |name| container(name, 0, ContainerState::Running);
+    let all = observed(vec![ready()], ["a", "sidecar", "debug", "stranger"].map(running).to_vec());
+    let plan = plan(&pod, &all, &loops(), |_| HASH, at(NOW));
+    assert_eq!(plan.kill.iter().map(|kill| kill.name.as_str()).collect::<Vec<_>>(), ["stranger"]);
+}
+
+#[test]
 fn twins_and_strangers_are_stopped() {
     let twin = ContainerStatus { id: "twin".into(), ..container("a", 0, ContainerState::Running) };
     let status = observed(
@@ -179,7 +203,7 @@ struct World {
 
 impl World {
     /// Carries out at most `budget` actions.
-    fn apply(&mut self, plan: &Plan, names: &[&str], mut budget: usize) {
+    fn apply(&mut self, plan: &Plan, mut budget: usize) {
         let mut act = || {
             let go = budget > 0;
             budget = budget.saturating_sub(1);
@@ -220,7 +244,7 @@ impl World {
                     if !act() {
                         return;
                     }
-                    let name = names[start.index];
+                    let name = start.container.name.as_str();
                     let mut attempt = self.status.container(name).map_or(0, |c| c.attempt + 1);
                     if let Some(replaced) = &start.replace {
                         attempt -= 1;
@@ -336,7 +360,7 @@ fn converge(world: &mut World, policy: &str) -> usize {
         if plan.is_empty(&world.status) {
             return round;
         }
-        world.apply(&plan, &NAMES, usize::MAX);
+        world.apply(&plan, usize::MAX);
     }
     panic!("does not converge: {world:#?}\n{:#?}", planned(policy, &NAMES, &world.status));
 }
@@ -348,7 +372,7 @@ proptest! {
     #[test]
     fn a_plan_applied_to_its_own_result_is_empty(mut world in any_world(), policy in any_policy()) {
         let first = planned(policy, &NAMES, &world.status);
-        world.apply(&first, &NAMES, usize::MAX);
+        world.apply(&first, usize::MAX);
         let second = planned(policy, &NAMES, &world.status);
         prop_assert!(second.start.is_empty() && second.kill.is_empty(), "{second:?}");
         let makes_sandbox = matches!(second.sandbox, SandboxPlan::Create { .. });
@@ -365,7 +389,7 @@ proptest! {
         converge(&mut whole, policy);
         let mut broken = world;
         let first = planned(policy, &NAMES, &broken.status);
-        broken.apply(&first, &NAMES, cut);
+        broken.apply(&first, cut);
         converge(&mut broken, policy);
         for (name, running) in broken.shape(&NAMES) {
             prop_assert!(running <= 1, "{name} runs {running} times");

@@ -12,7 +12,7 @@ use crate::types::ContainerId;
 /// The starts asked for in one pod: of containers that must not run again when nobody knows whether they ran.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
-pub struct RequestedStarts(Vec<RequestedStart>);
+pub(super) struct RequestedStarts(Vec<RequestedStart>);
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct RequestedStart {

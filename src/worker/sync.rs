@@ -1,72 +1,77 @@
-//! Making a pod's containers match its spec: looks, plans, performs. What a step cannot do now is told as a waiting
+//! Making a pod's containers match its spec: looks, plans, performs. What a step cannot do now is reported as a waiting
 //! reason and tried again.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use futures::future::join_all;
-use k8s_openapi::api::core::v1::Pod;
 use tokio::time::Instant;
 
-use super::plan::{Leftovers, Plan, SandboxPlan, plan};
-use super::start::{NotStarted, PodSandbox};
-use super::syncer::WorkerContext;
-use super::{Memory, Outcome, Retry};
-use crate::cri::{CriError, SandboxStatus};
-use crate::cri_config;
-use crate::cri_config::{container_hash, make_pod_dir, pod_dns};
+use super::cleanup::Cleanup;
+use super::container::{ContainerStarter, NotStarted};
+use super::context::WorkerContext;
+use super::plan::{Plan, SandboxPlan, plan};
+use super::sandbox::{PodSandbox, Sandboxes};
+use super::stopping::Stopping;
+use super::{Outcome, Retry, WorkerState};
+use crate::cri::CriError;
+use crate::cri_config::{container_hash, make_pod_dir};
 use crate::gate::StartPriority;
 use crate::pleg::PodStatus;
-use crate::pod::WaitingReason;
-use crate::pod::pod_ref;
-use crate::pod::resources::{pod_resources, qos_class};
-use crate::status::{PodFacts, PodProgress};
+use crate::pod::AdmittedPod;
+use crate::pod::resources::pod_resources;
+use crate::status::{Activity, PodProgress};
 use crate::sys::file_work;
-use crate::types::{PodEvent, PodRef, error_chain, go_duration};
+use crate::types::{PodEvent, error_chain, go_duration};
+use crate::volume::{PodVolumes, VolumeOwner};
 
-/// How long a pod waits for the runtime's first word on its network before that is told as a failure.
-const FIRST_STATUS: Duration = Duration::from_secs(1);
+/// One step of a pod that should run.
+pub(super) struct PodSync<'a> {
+    pub(super) context: &'a WorkerContext,
+    pub(super) pod: &'a Arc<AdmittedPod>,
+    pub(super) state: &'a mut WorkerState,
+}
 
-impl WorkerContext {
-    /// One step of a pod that should run.
-    pub(super) async fn sync(&self, pod: &Arc<Pod>, memory: &mut Memory) -> Outcome {
-        let reference = pod_ref(pod);
-        let is_first = memory.last_work.is_none();
+impl PodSync<'_> {
+    /// Performs the step.
+    pub(super) async fn run(mut self) -> Outcome {
+        let is_first = self.state.last_work.is_none();
         // Before the first look: which pod's answer comes first is chance.
-        let on_the_way = is_first.then(|| self.gate.expect(StartPriority::of(pod)));
-        let observed = match self.observe(&reference, memory).await {
+        let on_the_way = is_first.then(|| self.context.runtime.starts.expect(StartPriority::of(self.pod)));
+        let observed = match self.state.observe(self.context).await {
             Ok(observed) => observed,
             Err(error) => {
                 let event = PodEvent::warning("FailedSync", format!("error determining status: {error}"));
-                self.event(&reference, None, event, memory);
+                self.state.reporter.event(None, event);
                 return Outcome::Failed(Retry::after(&error));
             }
         };
-        let plan = plan(pod, &observed, &memory.crash_loops, container_hash, self.clock.now());
+        let now = self.state.reporter.now();
+        let plan = plan(self.pod, &observed, self.state.starts.crash_loops(), container_hash, now);
         let on_the_way = on_the_way.filter(|_| plan.has_starts());
-        self.remember_waits(pod, &reference, &plan, memory);
-        memory.facts.progress = PodProgress::Active;
+        self.report_waits(&plan);
+        self.state.reporter.facts.progress = PodProgress::Active;
         if !matches!(plan.sandbox, SandboxPlan::Create { .. }) {
-            memory.facts.sandbox_error = None;
+            self.state.reporter.facts.sandbox_error = None;
         }
-        self.leave_facts(&reference, memory);
+        self.state.reporter.leave_facts();
         if plan.has_ended {
             return Outcome::PodEnded;
         }
         if plan.is_empty(&observed) && !is_first {
             // Nothing waits for them, but the pod's labels may be in them.
-            self.set_up_volumes(pod, &reference, memory).await;
+            self.set_up_volumes().await;
             return Outcome::Done { due: self.next_restart(&plan) };
         }
-        let at_work = self.pleg.at_work(&reference);
-        let performed = self.perform_plan(pod, &reference, &observed, &plan, is_first, memory).await;
+        let at_work = self.context.runtime.pleg.at_work(&self.pod.reference);
+        let performed = self.perform(&observed, &plan, is_first).await;
         // What was done shows at once, and wakes this worker for a look at it.
-        memory.settled = Some(Instant::now());
+        self.state.settled = Some(Instant::now());
         drop((at_work, on_the_way));
         match performed {
             Ok(()) => Outcome::Done { due: self.next_restart(&plan) },
             Err(retry) => {
-                self.leave_facts(&reference, memory);
+                self.state.reporter.leave_facts();
                 Outcome::Failed(retry)
             }
         }
@@ -74,138 +79,147 @@ impl WorkerContext {
 
     /// Containers in back-off wait for that reason; those to be started keep the reason of the last try; the others wait
     /// for none.
-    fn remember_waits(&self, pod: &Pod, reference: &PodRef, plan: &Plan, memory: &mut Memory) {
-        let containers = pod.spec.as_ref().map_or(&[][..], |spec| &spec.containers);
-        let starting = plan.start.iter().filter_map(|start| containers.get(start.index));
-        memory.facts.starting = starting.map(|container| container.name.clone()).collect();
-        let PodFacts { waiting, starting, .. } = &mut memory.facts;
-        waiting.retain(|name, _| starting.contains(name));
-        memory.retries.clear();
+    fn report_waits(&mut self, plan: &Plan) {
+        let (pod, reporter) = (&self.pod.reference, &mut self.state.reporter);
+        reporter.starting(plan.start.iter().map(|start| start.container.name.clone()));
+        let full = format!("{}_{}({})", pod.name, pod.namespace, pod.uid);
         for wait in &plan.backing_off {
-            let who = format!(
-                "container={} pod={}_{}({})",
-                wait.name, reference.name, reference.namespace, reference.uid
-            );
-            let message = format!("back-off {} restarting failed {who}", go_duration(wait.pause));
-            let text = format!(
-                "Back-off restarting failed container {} in pod {}_{}({})",
-                wait.name, reference.name, reference.namespace, reference.uid
-            );
-            self.event(reference, Some(&wait.name), PodEvent::warning("BackOff", text), memory);
-            let reason = WaitingReason { reason: "CrashLoopBackOff".to_owned(), message };
-            memory.facts.waiting.insert(wait.name.clone(), reason);
-            memory.retries.insert(wait.name.clone(), wait.until);
+            let text = format!("Back-off restarting failed container {} in pod {full}", wait.name);
+            reporter.event(Some(&wait.name), PodEvent::warning("BackOff", text));
+            let pause = go_duration(wait.pause);
+            let message = format!("back-off {pause} restarting failed container={} pod={full}", wait.name);
+            reporter.waits(&wait.name, "CrashLoopBackOff", message);
+            reporter.retries_at(&wait.name, wait.until);
         }
         if let Some(wait) = &plan.sandbox_wait {
+            let text = format!("Back-off re-creating the sandbox of pod {pod}: {}", wait.reason);
+            reporter.event(None, PodEvent::warning("BackOff", text));
             let why =
                 format!("back-off {} re-creating the pod sandbox: {}", go_duration(wait.pause), wait.reason);
-            let text = format!("Back-off re-creating the sandbox of pod {reference}: {}", wait.reason);
-            self.event(reference, None, PodEvent::warning("BackOff", text), memory);
-            for container in containers {
-                let reason = WaitingReason { reason: "ContainerCreating".to_owned(), message: why.clone() };
-                memory.facts.waiting.insert(container.name.clone(), reason);
-                memory.retries.insert(container.name.clone(), wait.until);
+            for container in &self.pod.spec().containers {
+                reporter.waits(&container.name, "ContainerCreating", &why);
+                reporter.retries_at(&container.name, wait.until);
             }
         }
-        // Before the status that says so: whoever reads that asks until when.
-        self.status_cache.retries(&reference.uid, memory.retries.clone());
+        reporter.leave_retries();
     }
 
     /// When the first container in back-off may start again.
     fn next_restart(&self, plan: &Plan) -> Option<Instant> {
         let containers = plan.backing_off.iter().map(|wait| wait.until);
-        let until = containers.chain(plan.sandbox_wait.map(|wait| wait.until)).min()?;
-        let pause = until.duration_since(self.clock.now());
+        let until = containers.chain(plan.sandbox_wait.as_ref().map(|wait| wait.until)).min()?;
+        let pause = until.duration_since(self.state.reporter.now());
         Some(Instant::now() + Duration::try_from(pause).unwrap_or_default())
     }
 
-    /// Performs a plan as far as it can be. What cannot be done the pod's owner is told as an event where it happens; the
-    /// error is when to try again.
-    async fn perform_plan(
-        &self,
-        pod: &Arc<Pod>,
-        reference: &PodRef,
+    /// Performs a plan as far as it can be. What cannot be done is reported where it happens; the error is when to try again.
+    async fn perform(&mut self, observed: &PodStatus, plan: &Plan, is_first: bool) -> Result<(), Retry> {
+        if is_first || matches!(plan.sandbox, SandboxPlan::Create { .. }) {
+            self.prepare_host().await?;
+        }
+        let mut result = Ok(());
+        if let Some((sandbox, volumes)) = self.sandbox(observed, plan).await? {
+            result = self.start_containers(observed, plan, &sandbox, &volumes).await;
+        }
+        let cleanup = Cleanup { context: self.context, reporter: &self.state.reporter };
+        if let Err(error) = cleanup.leftovers(observed, &plan.leftovers).await {
+            let pod = &self.pod.reference;
+            // The next plan finds it again.
+            tracing::warn!(%pod, uid = %pod.uid, %error, "cannot remove dead containers and sandboxes");
+        }
+        result
+    }
+
+    /// Stops what the plan stops, and has the sandbox that the containers to be started run in; none if none is started.
+    async fn sandbox(
+        &mut self,
         observed: &PodStatus,
         plan: &Plan,
-        is_first: bool,
-        memory: &mut Memory,
-    ) -> Result<(), Retry> {
-        if is_first || matches!(plan.sandbox, SandboxPlan::Create { .. }) {
-            self.prepare_host(pod, reference, memory).await?;
-        }
-        let sandbox = match &plan.sandbox {
+    ) -> Result<Option<(PodSandbox, PodVolumes)>, Retry> {
+        match &plan.sandbox {
             SandboxPlan::Keep(id) => {
-                self.kill_unwanted(pod, reference, plan, memory).await?;
+                self.kill_unwanted(plan).await?;
                 if plan.start.is_empty() {
                     // Nothing waits for them, but a new daemon has to keep them up to date.
-                    self.set_up_volumes(pod, reference, memory).await;
-                    None
-                } else {
-                    let attempt = observed.sandbox().map_or(0, |s| s.attempt);
-                    let volumes = self.need_volumes(pod, reference, memory).await?;
-                    let config = self.sandbox_config(pod, reference, attempt, memory).await?;
-                    Some((PodSandbox { id: id.clone(), config, ips: observed.ips.clone() }, volumes))
+                    self.set_up_volumes().await;
+                    return Ok(None);
                 }
+                let attempt = observed.sandbox().map_or(0, |s| s.attempt);
+                let volumes = self.need_volumes().await?;
+                let config = self.sandboxes().config(attempt).await?;
+                Ok(Some((PodSandbox { id: id.clone(), config, ips: observed.ips.clone() }, volumes)))
             }
             SandboxPlan::Create { attempt, .. } => {
                 if observed.sandbox().is_some() {
-                    memory.crash_loops.sandbox_replaced(self.clock.now());
+                    let now = self.state.reporter.now();
+                    self.state.starts.sandbox_replaced(now);
                     let text = "Pod sandbox changed, it will be killed and re-created.";
-                    self.event(reference, None, PodEvent::normal("SandboxChanged", text), memory);
+                    self.state.reporter.event(None, PodEvent::normal("SandboxChanged", text));
                 }
-                self.stop_all(pod, reference, observed, memory).await?;
-                let volumes = self.need_volumes(pod, reference, memory).await?;
-                let (sandbox, made) = self.make_sandbox(pod, reference, *attempt, memory).await?;
+                self.stop_all(observed).await?;
+                let volumes = self.need_volumes().await?;
+                let (sandbox, made) = self.sandboxes().make(*attempt).await?;
                 // Reported now: until the containers run, images may be pulled for long.
-                memory.facts.made_sandbox = Some(made);
-                self.leave_facts(reference, memory);
-                Some((sandbox, volumes))
+                self.state.reporter.facts.made_sandbox = Some(made);
+                self.state.reporter.leave_facts();
+                Ok(Some((sandbox, volumes)))
             }
             SandboxPlan::Stop => {
-                self.stop_all(pod, reference, observed, memory).await?;
-                None
-            }
-        };
-        let mut result = Ok(());
-        if let Some((sandbox, volumes)) = sandbox {
-            for start in &plan.start {
-                let Some(container) = pod.spec.as_ref().and_then(|s| s.containers.get(start.index)) else {
-                    continue;
-                };
-                match self
-                    .start_container(pod, container, start, observed, (&sandbox, &volumes), memory)
-                    .await
-                {
-                    Ok(()) => {
-                        memory.facts.waiting.remove(&container.name);
-                        memory.facts.starting.remove(&container.name);
-                        self.leave_started(reference, memory);
-                    }
-                    Err(NotStarted { waiting, retry }) => {
-                        memory.facts.waiting.insert(container.name.clone(), waiting);
-                        result = Err(retry);
-                    }
-                }
+                self.stop_all(observed).await?;
+                Ok(None)
             }
         }
-        if let Err(error) = self.remove_leftovers(reference, observed, &plan.leftovers).await {
-            // The next plan finds it again.
-            tracing::warn!(pod = %reference, uid = %reference.uid, %error, "cannot remove dead containers and sandboxes");
+    }
+
+    fn sandboxes(&mut self) -> Sandboxes<'_> {
+        let WorkerState { reporter, starts, .. } = &mut *self.state;
+        Sandboxes { context: self.context, pod: self.pod, reporter, starts }
+    }
+
+    /// Starts one after the other. One that does not start keeps none of the others from it.
+    async fn start_containers(
+        &mut self,
+        observed: &PodStatus,
+        plan: &Plan,
+        sandbox: &PodSandbox,
+        volumes: &PodVolumes,
+    ) -> Result<(), Retry> {
+        let mut result = Ok(());
+        for start in &plan.start {
+            let Some(container) = self.pod.container(&start.container) else { continue };
+            let WorkerState { reporter, starts, env, .. } = &mut *self.state;
+            let mut starter = ContainerStarter {
+                context: self.context,
+                pod: self.pod,
+                container: container.spec,
+                observed,
+                sandbox,
+                volumes,
+                reporter,
+                starts,
+                env,
+            };
+            match starter.start(start).await {
+                Ok(()) => {
+                    self.state.reporter.started(&start.container.name);
+                    self.state.reporter.leave_started();
+                }
+                Err(NotStarted { reason, message, retry }) => {
+                    self.state.reporter.waits(&start.container.name, &reason, message);
+                    result = Err(retry);
+                }
+            }
         }
         result
     }
 
     /// What must be on the host before anything of the pod runs: its cgroup and its directory.
-    async fn prepare_host(
-        &self,
-        pod: &Arc<Pod>,
-        reference: &PodRef,
-        memory: &mut Memory,
-    ) -> Result<(), Retry> {
-        if let Some(cgroups) = self.cgroups.clone() {
-            let (uid, pod) = (reference.uid.clone(), pod.clone());
-            let resources = pod_resources(&pod, self.host.cpu_cfs_quota_period);
-            let made = file_work(move || cgroups.ensure_pod(&uid, qos_class(&pod), &resources));
+    async fn prepare_host(&mut self) -> Result<(), Retry> {
+        let (host, uid) = (&self.context.host, &self.pod.reference.uid);
+        if let Some(cgroups) = host.cgroups.clone() {
+            let (uid, pod) = (uid.clone(), self.pod.clone());
+            let resources = pod_resources(&pod, host.settings.cpu_cfs_quota_period);
+            let made = file_work(move || cgroups.ensure_pod(&uid, pod.qos, &resources));
             let problem = match made.await {
                 Ok(Ok(())) => None,
                 Ok(Err(error)) => Some(error_chain(&error)),
@@ -213,173 +227,83 @@ impl WorkerContext {
             };
             if let Some(problem) = problem {
                 let text = format!("unable to ensure pod container exists: {problem}");
-                self.event(reference, None, PodEvent::warning("FailedCreatePodContainer", text), memory);
+                self.state.reporter.event(None, PodEvent::warning("FailedCreatePodContainer", text));
                 return Err(Retry::BackOff);
             }
         }
-        make_pod_dir(reference.uid.as_str(), &self.host).await.map_err(|error| {
+        make_pod_dir(uid.as_str(), &host.settings).await.map_err(|error| {
             let text = format!("error making pod data directories: {}", error_chain(&error));
-            self.event(reference, None, PodEvent::warning("FailedMakePodDataDirectories", text), memory);
+            self.state.reporter.event(None, PodEvent::warning("FailedMakePodDataDirectories", text));
             Retry::BackOff
         })
     }
 
-    async fn kill_unwanted(
-        &self,
-        pod: &Pod,
-        reference: &PodRef,
-        plan: &Plan,
-        memory: &mut Memory,
-    ) -> Result<(), Retry> {
-        let grace = grace_seconds(pod);
-        let kills = plan
-            .kill
-            .iter()
-            .map(|k| self.stop_container(reference, &k.name, &k.id, k.message.clone(), grace));
+    /// Has the pod's volumes set up, or brought up to date, and reports what is wrong with them.
+    async fn set_up_volumes(&mut self) -> PodVolumes {
+        let host = &self.context.host;
+        let limit = pod_resources(self.pod, host.settings.cpu_cfs_quota_period).memory_limit;
+        let memory_limit = limit.and_then(|bytes| u64::try_from(bytes).ok());
+        match host.volumes.set_up(VolumeOwner { pod: self.pod.clone(), memory_limit }).await {
+            Ok(volumes) => {
+                self.state.reporter.volume_problems(&volumes.problems);
+                volumes
+            }
+            Err(error) => {
+                let text = format!("Unable to attach or mount volumes: {}", error_chain(&error));
+                self.state.reporter.event(None, PodEvent::warning("FailedMount", text));
+                PodVolumes::default()
+            }
+        }
+    }
+
+    /// The pod's volumes, without which none of its containers starts.
+    async fn need_volumes(&mut self) -> Result<PodVolumes, Retry> {
+        let needed = self.pod.spec().volumes.as_deref().unwrap_or_default();
+        if needed.is_empty() {
+            return Ok(PodVolumes::default());
+        }
+        self.state.reporter.begin(Activity::SettingUpVolumes);
+        let volumes = self.set_up_volumes().await;
+        if needed.iter().all(|volume| volumes.mounted.contains_key(&volume.name)) {
+            return Ok(volumes);
+        }
+        if let Some(problem) = volumes.problems.first() {
+            self.state.reporter.failed(problem.to_string());
+        }
+        Err(Retry::BackOff)
+    }
+
+    async fn kill_unwanted(&mut self, plan: &Plan) -> Result<(), Retry> {
+        let stopping = self.stopping();
+        let grace = self.grace_seconds();
+        let kills =
+            plan.kill.iter().map(|kill| stopping.container(&kill.name, &kill.id, &kill.message, grace));
         let killed: Result<(), CriError> = join_all(kills).await.into_iter().collect();
-        killed.map_err(|error| self.failed_kill(reference, &error, memory))
+        killed.map_err(|error| self.failed_kill(&error))
     }
 
-    async fn stop_all(
-        &self,
-        pod: &Pod,
-        reference: &PodRef,
-        observed: &PodStatus,
-        memory: &mut Memory,
-    ) -> Result<(), Retry> {
+    async fn stop_all(&mut self, observed: &PodStatus) -> Result<(), Retry> {
+        let stopping = self.stopping();
+        let grace = self.grace_seconds();
         let stopped = async {
-            self.stop_containers(reference, observed, grace_seconds(pod)).await?;
-            self.stop_sandboxes(reference, observed).await
+            stopping.containers(observed, grace).await?;
+            stopping.sandboxes(observed).await
         };
-        stopped.await.map_err(|error| self.failed_kill(reference, &error, memory))
+        stopped.await.map_err(|error| self.failed_kill(&error))
     }
 
-    fn failed_kill(&self, pod: &PodRef, error: &CriError, memory: &mut Memory) -> Retry {
+    fn stopping(&self) -> Stopping<'_> {
+        Stopping { context: self.context, pod: Some(self.pod), reporter: &self.state.reporter }
+    }
+
+    /// The grace period of containers that are stopped while their pod goes on.
+    fn grace_seconds(&self) -> i64 {
+        self.pod.grace_seconds.unwrap_or(0)
+    }
+
+    fn failed_kill(&mut self, error: &CriError) -> Retry {
         let event = PodEvent::warning("FailedKillPod", format!("error killing pod: {error}"));
-        self.event(pod, None, event, memory);
+        self.state.reporter.event(None, event);
         Retry::after(error)
     }
-
-    async fn make_sandbox(
-        &self,
-        pod: &Arc<Pod>,
-        reference: &PodRef,
-        attempt: u32,
-        memory: &mut Memory,
-    ) -> Result<(PodSandbox, SandboxStatus), Retry> {
-        self.check_network(pod, reference, memory).await?;
-        let config = self.sandbox_config(pod, reference, attempt, memory).await?;
-        match self.run_sandbox(pod, reference, config, memory).await {
-            Ok(sandbox) => {
-                memory.facts.sandbox_error = None;
-                memory.recovered("");
-                Ok(sandbox)
-            }
-            Err(error) => {
-                let text = format!("Failed to create pod sandbox: {error}");
-                Err(self.no_sandbox(reference, "FailedCreatePodSandBox", text, Retry::after(&error), memory))
-            }
-        }
-    }
-
-    /// Tells why there is no sandbox, and remembers it for the status; when to try again.
-    fn no_sandbox(
-        &self,
-        pod: &PodRef,
-        reason: &'static str,
-        message: String,
-        retry: Retry,
-        memory: &mut Memory,
-    ) -> Retry {
-        self.event(pod, None, PodEvent::warning(reason, message.clone()), memory);
-        memory.facts.sandbox_error = Some(message);
-        retry
-    }
-
-    async fn check_network(&self, pod: &Pod, reference: &PodRef, memory: &mut Memory) -> Result<(), Retry> {
-        if pod.spec.as_ref().and_then(|s| s.host_network).unwrap_or(false) {
-            return Ok(());
-        }
-        // At boot the first status comes any moment. A later answer is heeded at the next try.
-        let mut first = self.runtime_status.clone();
-        let _ = tokio::time::timeout(FIRST_STATUS, first.wait_for(Option::is_some)).await;
-        let problem = match &*self.runtime_status.borrow() {
-            Some(status) if status.network.status => return Ok(()),
-            Some(status) => format!(
-                "container runtime network not ready: NetworkReady=false reason:{} message:{}",
-                status.network.reason, status.network.message
-            ),
-            None => "container runtime status check may not have completed yet".to_owned(),
-        };
-        let text = format!("network is not ready: {problem}");
-        Err(self.no_sandbox(reference, "NetworkNotReady", text, Retry::Soon, memory))
-    }
-
-    async fn sandbox_config(
-        &self,
-        pod: &Arc<Pod>,
-        reference: &PodRef,
-        attempt: u32,
-        memory: &mut Memory,
-    ) -> Result<crate::cri::wire::PodSandboxConfig, Retry> {
-        let config = async {
-            let (dns, warnings) = pod_dns(pod, &self.host).await.map_err(|e| error_chain(&e))?;
-            let parent = match &self.cgroups {
-                Some(cgroups) => cgroups.parent(&reference.uid, qos_class(pod)),
-                None => Ok(String::new()),
-            };
-            let parent = parent.map_err(|e| error_chain(&e))?;
-            let config = cri_config::sandbox_config(pod, attempt, &parent, dns, &self.host);
-            Ok::<_, String>((config.map_err(|e| error_chain(&e))?, warnings))
-        };
-        match config.await {
-            Ok((config, warnings)) => {
-                for warning in warnings {
-                    let event = PodEvent::warning(warning.reason, warning.message);
-                    self.event(reference, None, event, memory);
-                }
-                Ok(config)
-            }
-            Err(error) => {
-                let text = format!("Failed to create pod sandbox: {error}");
-                Err(self.no_sandbox(reference, "FailedCreatePodSandBox", text, Retry::BackOff, memory))
-            }
-        }
-    }
-
-    /// Removes what is left over, with its logs: all that can be; then tells the first error.
-    pub(super) async fn remove_leftovers(
-        &self,
-        pod: &PodRef,
-        observed: &PodStatus,
-        left: &Leftovers,
-    ) -> Result<(), CriError> {
-        if !left.containers.is_empty() {
-            // What they wrote when they ended goes with them: it was read by then.
-            self.statuses.settled(&pod.uid).await;
-        }
-        let mut result = Ok(());
-        for id in &left.containers {
-            if let Err(error) = self.runtime.remove_container(id).await {
-                result = result.and(Err(error));
-                continue;
-            }
-            let Some(dead) = observed.containers.iter().find(|c| c.id == *id) else { continue };
-            let (logs, owner, id) = (self.logs.clone(), pod.clone(), id.clone());
-            let (name, attempt) = (dead.name.clone(), dead.attempt);
-            let removed = file_work(move || logs.remove_container_logs(&owner, &name, attempt, &id));
-            if let Ok(Err(error)) = removed.await {
-                tracing::warn!(%pod, uid = %pod.uid, error = error_chain(&error), "cannot remove a container's log");
-            }
-        }
-        for id in &left.sandboxes {
-            result = result.and(self.runtime.remove_sandbox(id).await);
-        }
-        result
-    }
-}
-
-/// The grace period of containers that are stopped while their pod goes on.
-fn grace_seconds(pod: &Pod) -> i64 {
-    pod.spec.as_ref().and_then(|s| s.termination_grace_period_seconds).unwrap_or(0)
 }

@@ -11,18 +11,18 @@ use tokio::sync::mpsc;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::{Memory, Outcome, Retry, Work};
+use super::{Outcome, Retry, Work, WorkerState};
 use crate::types::{PodRef, PodUid};
 
-/// Performs the work of pods. All pods share one; what it keeps of a pod between two pieces of work is in its `Memory`.
+/// Performs the work of pods. All pods share one; what it keeps of a pod between two pieces of work is in its [`WorkerState`].
 #[async_trait]
 pub trait PodSyncer: Send + Sync + 'static {
-    /// The memory of a pod heard of for the first time.
-    fn memory(&self, pod: &PodRef) -> Memory;
+    /// The state of a pod heard of for the first time.
+    fn state(&self, pod: &PodRef) -> WorkerState;
 
-    /// Performs `work`. Dropping the future cancels it: calls that should not end half-way are in the memory's `in_flight`, and
+    /// Performs `work`. Dropping the future cancels it: calls that should not end half-way are kept in the state, and
     /// whatever came of the others is found by the next look at the runtime.
-    async fn perform(&self, work: &Work, memory: &mut Memory) -> Outcome;
+    async fn perform(&self, work: &Work, state: &mut WorkerState) -> Outcome;
 
     /// The next pod that has news of something beside the runtime which its work may wait for. Has one reader. Cancel-safe.
     async fn news(&self) -> PodUid;
@@ -60,15 +60,15 @@ pub async fn run(
     reports: mpsc::Sender<(PodUid, Report)>,
     died: Option<Instant>,
 ) {
-    let mut memory = syncer.memory(&pod);
-    memory.last_work = died;
+    let mut state = syncer.state(&pod);
+    state.last_work = died;
     loop {
         let job = tokio::select! {
             biased;
             // Cancel-safe: a job is taken only when it is returned.
             job = inbox.recv() => job,
             // Cancel-safe: news stay news until they were told.
-            () = memory.env.news() => {
+            () = state.env.news() => {
                 if reports.send((pod.uid.clone(), Report::News)).await.is_err() {
                     return;
                 }
@@ -77,9 +77,9 @@ pub async fn run(
         };
         let Some(Job { work, cancel }) = job else { return };
         let performed = {
-            // Boxed, so that an idle worker does not hold the space of a busy one. The memory is plain values, of which
+            // Boxed, so that an idle worker does not hold the space of a busy one. The state is plain values, of which
             // a panic in the middle can lose an update but break none.
-            let performing = AssertUnwindSafe(syncer.perform(&work, &mut memory)).catch_unwind();
+            let performing = AssertUnwindSafe(syncer.perform(&work, &mut state)).catch_unwind();
             tokio::select! {
                 biased;
                 // Cancel-safe: dropping the work is how it is cancelled.
@@ -87,10 +87,10 @@ pub async fn run(
                 performed = performing => performed,
             }
         };
-        memory.in_flight.finish().await;
+        state.starts.in_flight.finish().await;
         // However the work ended: what comes next wants to see the runtime as of now, with whatever a cancelled call did;
         // unless that was seen already.
-        memory.last_work = Some(memory.settled.take().unwrap_or_else(Instant::now));
+        state.last_work = Some(state.settled.take().unwrap_or_else(Instant::now));
         let outcome = performed.unwrap_or_else(|panic| {
             let panic = panic_text(&*panic);
             tracing::error!(pod = %pod, uid = %pod.uid, panic, "the pod's worker panicked; it will try again");

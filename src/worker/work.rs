@@ -2,12 +2,11 @@
 
 use std::sync::Arc;
 
-use k8s_openapi::api::core::v1::Pod;
 use tokio::time::Instant;
 
 use crate::cri::CriError;
 use crate::gate::Urgency;
-use crate::pod::StatusOverride;
+use crate::pod::{AdmittedPod, StatusOverride};
 use crate::types::PodRef;
 
 /// What becomes of a pod's dead containers, logs and directories once it is terminated.
@@ -23,11 +22,11 @@ pub enum Content {
 #[derive(Clone, Debug)]
 pub enum Work {
     /// Make its containers match its spec.
-    Sync(Arc<Pod>),
+    Sync(Arc<AdmittedPod>),
     /// Stop its containers.
     Terminate {
         /// The pod.
-        pod: Arc<Pod>,
+        pod: Arc<AdmittedPod>,
         /// Seconds they may take.
         grace_seconds: i64,
         /// Status to end with.
@@ -38,7 +37,7 @@ pub enum Work {
     /// Release its resources.
     Finish {
         /// The pod.
-        pod: Arc<Pod>,
+        pod: Arc<AdmittedPod>,
         /// Status to end with.
         status: Option<StatusOverride>,
         /// What becomes of its dead containers, logs and directories.
@@ -51,6 +50,16 @@ pub enum Work {
         /// Seconds its containers may take.
         grace_seconds: i64,
     },
+}
+
+impl Work {
+    /// The pod it is about.
+    pub fn pod(&self) -> &PodRef {
+        match self {
+            Self::Sync(pod) | Self::Terminate { pod, .. } | Self::Finish { pod, .. } => &pod.reference,
+            Self::Reap { pod, .. } => pod,
+        }
+    }
 }
 
 /// How work ended.

@@ -23,7 +23,7 @@ impl Scene {
     fn new(polls: usize) -> Self {
         let fuse = Fuse::default();
         let fused = fuse.clone();
-        let node = Node::with(4, move |services| Arc::new(Fused { services, fuse: fused.clone() }));
+        let node = Node::with(4, move |context| Arc::new(Fused { context, fuse: fused.clone() }));
         node.runtime.take_turns();
         node.runtime.script("slow", Script::forever());
         fuse.light(polls);

@@ -11,7 +11,7 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use crate::types::{PodRef, PodUid};
-use crate::worker::{Memory, Outcome, PodSyncer, Work, WorkerContext};
+use crate::worker::{Outcome, PodSyncer, Work, WorkerContext, WorkerState};
 
 /// Burns by one with each poll of a worker. All clones are one fuse.
 #[derive(Clone, Default)]
@@ -80,18 +80,18 @@ impl Fuse {
 
 /// Performs the work of pods until the fuse is blown.
 pub(super) struct Fused {
-    pub(super) services: WorkerContext,
+    pub(super) context: WorkerContext,
     pub(super) fuse: Fuse,
 }
 
 #[async_trait]
 impl PodSyncer for Fused {
-    fn memory(&self, pod: &PodRef) -> Memory {
-        self.services.memory(pod)
+    fn state(&self, pod: &PodRef) -> WorkerState {
+        self.context.state(pod)
     }
 
-    async fn perform(&self, work: &Work, memory: &mut Memory) -> Outcome {
-        let mut performing = self.services.perform(work, memory);
+    async fn perform(&self, work: &Work, state: &mut WorkerState) -> Outcome {
+        let mut performing = self.context.perform(work, state);
         let fused = poll_fn(|context| match self.fuse.burn() {
             true => performing.as_mut().poll(context),
             false => Poll::Pending,
@@ -100,10 +100,10 @@ impl PodSyncer for Fused {
     }
 
     async fn news(&self) -> PodUid {
-        self.services.news().await
+        self.context.news().await
     }
 
     fn scheduled(&self, pod: &PodUid, due: Option<Instant>) {
-        self.services.scheduled(pod, due);
+        self.context.scheduled(pod, due);
     }
 }

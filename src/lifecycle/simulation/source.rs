@@ -10,7 +10,7 @@ use k8s_openapi::api::core::v1::{EnvVar, Pod};
 
 use super::super::testing::pod_with;
 use crate::admission::AdoptedPod;
-use crate::pod::DesiredPods;
+use crate::pod::{AdmittedPod, DesiredPods};
 use crate::source::testing::DirectoryReader;
 use crate::source::{SourceState, StaticPod};
 
@@ -57,14 +57,14 @@ fn static_pod(slot: usize, pod: &Arc<Pod>) -> Arc<StaticPod> {
 /// Where the pods come from.
 pub(super) enum Source {
     /// A value; an unchanged pod stays the same value.
-    PodStatusEntry(BTreeMap<usize, (Wish, Arc<Pod>)>),
+    Value(BTreeMap<usize, (Wish, Arc<Pod>)>),
     /// A directory. It outlives daemons; what was read of it does not.
     Directory { path: PathBuf, reader: Box<DirectoryReader> },
 }
 
 impl Source {
-    pub(super) fn told() -> Self {
-        Self::PodStatusEntry(BTreeMap::new())
+    pub(super) fn value() -> Self {
+        Self::Value(BTreeMap::new())
     }
 
     pub(super) fn directory(root: &Path) -> Self {
@@ -76,7 +76,7 @@ impl Source {
     /// Puts a wish into a slot, in place of the one there is.
     pub(super) fn put(&mut self, slot: usize, wish: &Wish) {
         match self {
-            Self::PodStatusEntry(pods) => {
+            Self::Value(pods) => {
                 if pods.get(&slot).is_none_or(|(known, _)| known != wish) {
                     pods.insert(slot, (wish.clone(), wish.pod()));
                 }
@@ -92,7 +92,7 @@ impl Source {
 
     pub(super) fn remove(&mut self, slot: usize) {
         match self {
-            Self::PodStatusEntry(pods) => _ = pods.remove(&slot),
+            Self::Value(pods) => _ = pods.remove(&slot),
             Self::Directory { path, .. } => _ = fs::remove_file(path.join(format!("{slot}.yaml"))),
         }
     }
@@ -113,17 +113,25 @@ impl Source {
         }
     }
 
-    /// What the node is to run as of now.
-    pub(super) fn read(&mut self, now: Timestamp) -> (SourceState, DesiredPods) {
+    /// What the node is to run as of now. Of the pods that were `known` those that did not change stay the same values.
+    pub(super) fn read(
+        &mut self,
+        now: Timestamp,
+        known: &BTreeMap<String, Arc<AdmittedPod>>,
+    ) -> (SourceState, DesiredPods) {
         let state = match self {
-            Self::PodStatusEntry(pods) => SourceState {
+            Self::Value(pods) => SourceState {
                 ready: true,
                 pods: pods.iter().map(|(slot, (_, pod))| static_pod(*slot, pod)).collect(),
                 problems: Vec::new(),
             },
             Self::Directory { reader, .. } => reader.read(now),
         };
-        let pods = state.pods.iter().map(|pod| pod.pod.clone()).collect();
+        let admit = |pod: &Arc<Pod>| {
+            let unchanged = known.values().find(|known| Arc::ptr_eq(known.object(), pod));
+            unchanged.cloned().unwrap_or_else(|| AdmittedPod::new(pod.clone()))
+        };
+        let pods = state.pods.iter().map(|pod| admit(&pod.pod)).collect();
         let wanted = DesiredPods { ready: state.ready, pods, ..DesiredPods::default() };
         (state, wanted)
     }

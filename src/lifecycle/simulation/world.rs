@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use k8s_openapi::api::core::v1::Pod;
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use tokio::time::{Instant, sleep};
@@ -15,6 +14,7 @@ use super::fuse::{Fuse, Fused};
 use super::source::{Source, Wish};
 use super::trace::Trace;
 use crate::cri::fake::{EventMode, OnTerm, Script, What};
+use crate::pod::AdmittedPod;
 use crate::pod::pod_ref;
 use crate::pod::pod_uid;
 
@@ -33,7 +33,7 @@ pub(super) struct World {
     /// What was last put into each slot, whether or not it is there now.
     pub(super) wishes: BTreeMap<usize, Wish>,
     /// What the daemon was last told to run, by UID.
-    pub(super) wanted: BTreeMap<String, Arc<Pod>>,
+    pub(super) wanted: BTreeMap<String, Arc<AdmittedPod>>,
     pub(super) versions: usize,
     /// How likely it is that a fault comes true.
     pub(super) foulness: f64,
@@ -46,8 +46,7 @@ impl World {
     pub(super) fn new(seed: u64, keeps_trace: bool) -> Self {
         let fuse = Fuse::default();
         let fused = fuse.clone();
-        let node =
-            Node::seeded(seed, BOUND, move |services| Arc::new(Fused { services, fuse: fused.clone() }));
+        let node = Node::seeded(seed, BOUND, move |context| Arc::new(Fused { context, fuse: fused.clone() }));
         node.runtime.take_turns();
         let asked = |after| OnTerm::Exits { after, code: 0 };
         node.runtime.script("deaf", Script::forever().on_term(OnTerm::Ignores));
@@ -55,7 +54,7 @@ impl World {
         node.runtime.script("crash", Script::exits(SECOND, 1));
         node.runtime.script("job", Script::exits(40 * SECOND, 0));
         // Manifests cost more time than all the rest.
-        let source = if seed.is_multiple_of(4) { Source::directory(node.root()) } else { Source::told() };
+        let source = if seed.is_multiple_of(4) { Source::directory(node.root()) } else { Source::value() };
         let mut checker = Checker::new(BOUND);
         checker.booted(&[]);
         Self {
@@ -91,10 +90,10 @@ impl World {
 
     /// Tells the daemon what the sources want now, if one runs.
     pub(super) fn tell(&mut self) {
-        let (state, wanted) = self.source.read(self.node.now());
+        let (state, wanted) = self.source.read(self.node.now(), &self.wanted);
         self.node.note(&state, &wanted);
         let pods = wanted.pods.iter().map(|pod| (pod_uid(pod).to_string(), pod.clone()));
-        let new: BTreeMap<String, Arc<Pod>> = pods.collect();
+        let new: BTreeMap<String, Arc<AdmittedPod>> = pods.collect();
         for (uid, pod) in &self.wanted {
             match new.get(uid) {
                 None => self.checker.unwanted(uid),

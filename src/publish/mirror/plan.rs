@@ -6,6 +6,7 @@ use std::sync::Arc;
 use k8s_openapi::api::core::v1::{Node, Pod};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 
+use crate::pod::AdmittedPod;
 use crate::source::api::Mirror;
 use crate::types::{CONFIG_HASH_ANNOTATION, CONFIG_MIRROR_ANNOTATION, PodUid};
 
@@ -44,7 +45,7 @@ pub(super) enum Action {
 /// runs here, and the scheduler counts it. `alive` are the pods that have not. `are_all_known` says whether every manifest was
 /// read: before that, a mirror without a pod is not known to be left over.
 pub(super) fn plan(
-    statics: &[Arc<Pod>],
+    statics: &[Arc<AdmittedPod>],
     mirrors: &BTreeMap<Name, Arc<Mirror>>,
     owner: &Owner,
     alive: &HashSet<PodUid>,

@@ -13,8 +13,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::plan::{Action, Name, Owner, name_of, plan};
 use crate::api::{ApiErrorKind, Objects, Wire, error_kind};
-use crate::pod::DesiredPods;
-use crate::pod::{PodEvents, is_static, pod_ref, pod_uid};
+use crate::pod::{AdmittedPod, DesiredPods, PodEvents};
 use crate::source::api::ApiState;
 use crate::status::LifecycleSummary;
 use crate::status::StatusCache;
@@ -104,11 +103,12 @@ impl Mirrors {
         let api = self.sources.api.borrow_and_update().clone();
         let owner = self.sources.node.borrow_and_update().as_deref().map(Owner::of);
         let Some(owner) = owner.filter(|_| api.ready) else { return Pass::default() };
-        let statics: Vec<Arc<Pod>> = desired_pods.pods.iter().filter(|pod| is_static(pod)).cloned().collect();
+        let statics: Vec<Arc<AdmittedPod>> =
+            desired_pods.pods.iter().filter(|pod| pod.is_static).cloned().collect();
         let told = self.sources.status_cache.all().into_iter();
         let alive: HashSet<PodUid> = told
             .filter(|told| told.lifecycle != LifecycleSummary::Terminated)
-            .map(|told| pod_uid(&told.pod))
+            .map(|told| told.pod.reference.uid.clone())
             .collect();
         let actions = plan(&statics, &api.mirrors, &owner, &alive, desired_pods.ready);
         self.not_before.retain(|name, _| actions.contains_key(name));
@@ -131,7 +131,12 @@ impl Mirrors {
     }
 
     /// Makes one request, about the mirror of this static pod if there is one. Answers how long to wait if it failed.
-    async fn perform(&mut self, name: &Name, of: Option<&Arc<Pod>>, action: Action) -> Result<(), Duration> {
+    async fn perform(
+        &mut self,
+        name: &Name,
+        of: Option<&Arc<AdmittedPod>>,
+        action: Action,
+    ) -> Result<(), Duration> {
         let pods = Objects::<Pod>::namespaced(self.client.clone(), &name.0);
         let creates = matches!(action, Action::Create(_));
         let asked = async {
@@ -180,7 +185,7 @@ impl Mirrors {
     fn failed(
         &mut self,
         name: &Name,
-        of: Option<&Arc<Pod>>,
+        of: Option<&Arc<AdmittedPod>>,
         pause: Option<Duration>,
         error: String,
     ) -> Duration {
@@ -195,10 +200,10 @@ impl Mirrors {
         self.failures.insert(name.clone(), Failure { retry, told });
         if let Some(of) = of {
             let event = PodEvent::warning(FAILED, format!("Failed to create the mirror pod: {error}"));
-            let reference = pod_ref(of);
+            let reference = &of.reference;
             let sources = &self.sources;
-            sources.status_cache.timeline().event(&reference, None, &event, sources.clock.now());
-            (sources.events)(&reference, None, &event);
+            sources.status_cache.timeline().event(reference, None, &event, sources.clock.now());
+            (sources.events)(reference, None, &event);
         }
         pause.unwrap_or(retry.delay)
     }

@@ -11,6 +11,7 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::{MirrorSources, Mirrors};
 use crate::api::fake::{ApiFault, ApiRule, FakeApi};
+use crate::pod::AdmittedPod;
 use crate::pod::DesiredPods;
 use crate::source::api::{self, ApiState};
 use crate::status::LifecycleSummary;
@@ -75,11 +76,11 @@ impl Setup {
         });
     }
 
-    fn pod(hash: &str) -> Arc<Pod> {
+    fn pod(hash: &str) -> Arc<AdmittedPod> {
         let pod = json!({"metadata": {"name": "web-n1", "namespace": "default", "uid": hash, "annotations":
                 {"kubernetes.io/config.hash": hash, "kubernetes.io/config.source": "file"}},
                 "spec": {"nodeName": "n1", "containers": [{"name": "c"}]}, "status": {"phase": "Pending"}});
-        Arc::new(serde_json::from_value(pod).unwrap())
+        AdmittedPod::new(serde_json::from_value::<Pod>(pod).unwrap())
     }
 
     /// The life of this version of the pod has come so far.

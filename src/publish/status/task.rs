@@ -206,7 +206,7 @@ impl StatusManager {
         }
         for all in self.sources.status_cache.all() {
             let said = Said { status: all.status, lifecycle: all.lifecycle, has_released: all.has_released };
-            told.insert(pod_uid(&all.pod), (said, all.pod));
+            told.insert(all.pod.reference.uid.clone(), (said, all.pod.object().clone()));
         }
         let api = self.sources.api.borrow().clone();
         self.entries.retain(|uid, entry| told.contains_key(uid) || entry.is_busy);

@@ -12,6 +12,7 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use super::{StatusManager, StatusSources};
 use crate::admission::RejectedPod;
 use crate::api::fake::{ApiFault, ApiRule, FakeApi};
+use crate::pod::AdmittedPod;
 use crate::source::api::{self, ApiState};
 use crate::status::LifecycleSummary;
 use crate::status::{PodStatusEntry, StatusCache};
@@ -52,13 +53,13 @@ impl Setup {
     }
 
     /// A pod as the API server gives it to this node.
-    fn pod(&self) -> Arc<Pod> {
+    fn pod(&self) -> Arc<AdmittedPod> {
         let pod =
             json!({"metadata": {"name": "a"}, "spec": {"nodeName": "n1", "containers": [{"name": "c"}]}});
-        Arc::new(self.api.put(POD, &serde_json::from_value::<Pod>(pod).unwrap()))
+        AdmittedPod::new(self.api.put(POD, &serde_json::from_value::<Pod>(pod).unwrap()))
     }
 
-    fn tell(&self, pod: &Arc<Pod>, status: Value, lifecycle: LifecycleSummary) {
+    fn tell(&self, pod: &Arc<AdmittedPod>, status: Value, lifecycle: LifecycleSummary) {
         let status: Arc<PodStatus> = Arc::new(serde_json::from_value(status).unwrap());
         self.status_cache.tell(PodStatusEntry {
             pod: pod.clone(),
@@ -70,7 +71,7 @@ impl Setup {
     }
 
     /// A running pod whose first status is written, as its first patch.
-    async fn running_pod(&self) -> Arc<Pod> {
+    async fn running_pod(&self) -> Arc<AdmittedPod> {
         let pod = self.pod();
         self.tell(&pod, ready("True"), LifecycleSummary::Active);
         tokio::time::sleep(Duration::from_millis(50)).await;
@@ -79,7 +80,7 @@ impl Setup {
     }
 
     /// Tells of an address, which nobody waits for.
-    fn tell_ip(&self, pod: &Arc<Pod>, ip: &str) {
+    fn tell_ip(&self, pod: &Arc<AdmittedPod>, ip: &str) {
         let mut status = ready("True");
         status["podIP"] = ip.into();
         self.tell(pod, status, LifecycleSummary::Active);
@@ -89,7 +90,7 @@ impl Setup {
         self.api.requests_of("PATCH", "/status").len()
     }
 
-    fn end(&self, pod: &Arc<Pod>) {
+    fn end(&self, pod: &Arc<AdmittedPod>) {
         self.tell(pod, json!({"phase": "Succeeded"}), LifecycleSummary::Terminated);
         self.status_cache.released(&crate::pod::pod_uid(pod));
     }
@@ -220,7 +221,7 @@ async fn a_pod_made_again_under_the_name_does_not_get_the_status_of_its_predeces
 #[tokio::test(start_paused = true)]
 async fn a_refused_pod_shows_why_and_can_be_deleted() {
     let setup = Setup::new();
-    setup.rejected.send_replace(vec![RejectedPod::because(&setup.pod(), "OutOfpods", "no")]);
+    setup.rejected.send_replace(vec![RejectedPod::because(setup.pod().object(), "OutOfpods", "no")]);
     setup.settle().await;
     assert_eq!(setup.shown().unwrap().reason.as_deref(), Some("OutOfpods"));
     setup.api.put(POD, &{
@@ -245,7 +246,7 @@ async fn a_static_pod_shows_in_its_mirror_which_it_never_deletes() {
     setup.api.put(POD, &serde_json::from_value::<Pod>(mirror).unwrap());
     let pod = json!({"metadata": {"name": "a", "namespace": "default", "uid": "hash",
         "annotations": {"kubernetes.io/config.source": "file"}}, "spec": {"containers": [{"name": "c"}]}});
-    let pod: Arc<Pod> = Arc::new(serde_json::from_value(pod).unwrap());
+    let pod: Arc<AdmittedPod> = AdmittedPod::new(serde_json::from_value::<Pod>(pod).unwrap());
     setup.tell(&pod, ready("True"), LifecycleSummary::Active);
     setup.settle().await;
     assert_eq!(setup.shown().unwrap().phase.as_deref(), Some("Running"));

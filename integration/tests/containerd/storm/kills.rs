@@ -128,8 +128,11 @@ async fn a_shim_that_containerd_forgot_is_ended_and_others_are_not() {
         return;
     }
     let host = RealHost::start().await.unwrap();
+    // What runc keeps of a container outlives it otherwise, and is in the way of the next run's.
+    let runc = host.directory("runc").unwrap();
     for id in ["forgotten", "kept"] {
-        host.ctr(&["run", "--detach", BUSYBOX_IMAGE, id, "sleep", "100000"]).unwrap();
+        let root = runc.to_str().unwrap();
+        host.ctr(&["run", "--detach", "--runc-root", root, BUSYBOX_IMAGE, id, "sleep", "100000"]).unwrap();
     }
     CriClient::new(host.socket(), SECONDS).forget_stored("forgotten").await.unwrap();
     let bundles = host.socket().parent().unwrap().join("io.containerd.runtime.v2.task/k8s.io");

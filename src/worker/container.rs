@@ -1,0 +1,262 @@
+//! Starting one container: its image, its files, its configuration, then the runtime's create and start, each through the
+//! gate. Decides nothing about when it is to be started.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use k8s_openapi::api::core::v1::Container;
+
+use super::context::WorkerContext;
+use super::plan::Start;
+use super::reporter::Reporter;
+use super::sandbox::PodSandbox;
+use super::start_record::StartRecord;
+use super::{EnvNeeds, Retry};
+use crate::cri::wire::ContainerConfig;
+use crate::cri::{ContainerState, ContainerStatus, CriError, ImageInfo};
+use crate::cri_config::{EnvSources, FilesError, container_config, container_mounts};
+use crate::gate::Permit;
+use crate::image::{ImageError, ImageRequest, PullPolicy};
+use crate::pleg::PodStatus;
+use crate::pod::AdmittedPod;
+use crate::status::Activity;
+use crate::sys::file_work;
+use crate::types::{ContainerId, PodEvent, error_chain};
+use crate::volume::PodVolumes;
+
+/// Why a container could not be started, and when to try again.
+pub(super) struct NotStarted {
+    pub(super) reason: String,
+    pub(super) message: String,
+    pub(super) retry: Retry,
+}
+
+impl NotStarted {
+    fn new(reason: &str, message: impl Into<String>, retry: Retry) -> Self {
+        Self { reason: reason.to_owned(), message: message.into(), retry }
+    }
+}
+
+/// Starts one container of a pod in a sandbox that takes it.
+pub(super) struct ContainerStarter<'a> {
+    pub(super) context: &'a WorkerContext,
+    pub(super) pod: &'a Arc<AdmittedPod>,
+    pub(super) container: &'a Container,
+    pub(super) observed: &'a PodStatus,
+    pub(super) sandbox: &'a PodSandbox,
+    pub(super) volumes: &'a PodVolumes,
+    pub(super) reporter: &'a mut Reporter,
+    pub(super) starts: &'a mut StartRecord,
+    pub(super) env: &'a mut EnvNeeds,
+}
+
+impl ContainerStarter<'_> {
+    /// Starts it.
+    pub(super) async fn start(&mut self, start: &Start) -> Result<(), NotStarted> {
+        let previous = self.observed.container(&self.container.name);
+        let (id, attempt) = match &start.adopt {
+            Some(id) => (id.clone(), previous.map_or(0, |c| c.attempt)),
+            None => {
+                let replaced = previous.filter(|p| Some(&p.id) == start.replace.as_ref());
+                let attempt = match (previous, replaced) {
+                    (_, Some(replaced)) => replaced.attempt,
+                    (Some(previous), None) => previous.attempt.saturating_add(1),
+                    (None, None) => self.attempt_from_logs().await,
+                };
+                (self.make(attempt, replaced).await?, attempt)
+            }
+        };
+        // Counted whether or not it succeeds: what cannot be started at all must back off too.
+        if let Some(ended) = previous.filter(|p| p.state == ContainerState::Exited) {
+            self.starts.restarted(ended, self.reporter.now());
+        }
+        let next = Activity::StartingContainer { container: self.container.name.clone() };
+        let permit = self.enter_gate(next).await;
+        self.starts.request(&id, &*self.context.runtime.service, self.observed).await;
+        let (runtime, logs) = (self.context.runtime.service.clone(), self.context.host.logs.clone());
+        let (owner, name) = (self.pod.reference.clone(), self.container.name.clone());
+        let call = async move {
+            permit.during(runtime.start_container(&id)).await?;
+            // Part of the start: nobody else links the log of a container that runs.
+            Ok::<_, CriError>(file_work(move || logs.link_log(&owner, &name, attempt, &id)).await)
+        };
+        let linked = match self.starts.in_flight.keep(call).await {
+            Ok(linked) => linked,
+            Err(error) => {
+                self.starts.failed(&error);
+                return Err(self.failed("RunContainerError", error.to_string(), Retry::after(&error)));
+            }
+        };
+        self.starts.succeeded();
+        self.announce("Started", "Container started");
+        self.reporter.recovered(&self.container.name);
+        if let Ok(Err(error)) = linked {
+            let (pod, container) = (&self.pod.reference, &self.container.name);
+            tracing::warn!(%pod, uid = %pod.uid, container, error = error_chain(&error), "cannot link the container's log");
+        }
+        Ok(())
+    }
+
+    /// Makes the container of this attempt, in place of one that never ran.
+    async fn make(
+        &mut self,
+        attempt: u32,
+        replaced: Option<&ContainerStatus>,
+    ) -> Result<ContainerId, NotStarted> {
+        let image = self.pull().await?;
+        let config = self.config(attempt, &image).await?;
+        let logs = self.context.host.logs.clone();
+        let (owner, name) = (self.pod.reference.clone(), self.container.name.clone());
+        let made = file_work(move || logs.create_container_dir(&owner, &name)).await;
+        if let Ok(Err(error)) = made {
+            return Err(self.failed("CreateContainerError", error_chain(&error), Retry::BackOff));
+        }
+        let next = Activity::CreatingContainer { container: self.container.name.clone() };
+        let permit = self.enter_gate(next).await;
+        if let Some(replaced) = replaced {
+            self.make_room(replaced).await?;
+        }
+        let (runtime, sandbox) = (self.context.runtime.service.clone(), self.sandbox.id.clone());
+        let within = self.sandbox.config.clone();
+        let call = async move { runtime.create_container(&sandbox, config, within).await };
+        match self.starts.in_flight.keep(permit.during(call)).await {
+            Ok(id) => {
+                self.announce("Created", "Container created");
+                Ok(id)
+            }
+            Err(error) => {
+                self.starts.failed(&error);
+                Err(self.failed("CreateContainerError", error.to_string(), Retry::after(&error)))
+            }
+        }
+    }
+
+    /// Waits at the start gate, then shows what begins.
+    async fn enter_gate(&mut self, next: Activity) -> Permit {
+        self.reporter.begin(Activity::WaitingForTurn);
+        let permit = self.context.runtime.starts.enter(self.starts.priority(self.pod)).await;
+        self.reporter.begin(next);
+        permit
+    }
+
+    async fn config(&mut self, attempt: u32, image: &ImageInfo) -> Result<ContainerConfig, NotStarted> {
+        let (pod, container, host) = (&**self.pod, self.container, &self.context.host.settings);
+        let (volumes, ips) = (self.volumes, &self.sandbox.ips);
+        let sources = env_sources(self.context, pod, container, ips, self.env).await;
+        let config = async {
+            let mounts = container_mounts(pod, container, volumes, ips, host).await?;
+            let config = container_config(pod, container, attempt, image, &sources, mounts, host)?;
+            Ok::<_, FilesError>(config)
+        };
+        config.await.map_err(|error| {
+            self.env.lacks(&self.container.name);
+            self.failed("CreateContainerConfigError", error_chain(&error), Retry::BackOff)
+        })
+    }
+
+    /// Removes a container that never ran, whose name and log the one to come will have. Its log goes first: should this
+    /// end in between, no log counts an attempt that was none.
+    async fn make_room(&mut self, replaced: &ContainerStatus) -> Result<(), NotStarted> {
+        let pod = &self.pod.reference;
+        let logs = self.context.host.logs.clone();
+        let (owner, id, attempt) = (pod.clone(), replaced.id.clone(), replaced.attempt);
+        let name = replaced.name.clone();
+        let removed = file_work(move || logs.remove_container_logs(&owner, &name, attempt, &id)).await;
+        if let Ok(Err(error)) = removed {
+            tracing::warn!(%pod, uid = %pod.uid, error = error_chain(&error), "cannot remove a container's log");
+        }
+        let removed = self.context.runtime.service.remove_container(&replaced.id).await;
+        removed.map_err(|error| self.failed("CreateContainerError", error.to_string(), Retry::after(&error)))
+    }
+
+    async fn pull(&mut self) -> Result<ImageInfo, NotStarted> {
+        let container = self.container;
+        let image = container.image.clone().unwrap_or_default();
+        // Defaulting has set the policy; without one, nothing is fetched that is here already.
+        let policy = container.image_pull_policy.as_deref().and_then(PullPolicy::from_api);
+        let request = ImageRequest {
+            pod: &self.pod.reference,
+            image: &image,
+            policy: policy.unwrap_or(PullPolicy::IfNotPresent),
+            sandbox: self.sandbox.config.clone(),
+        };
+        let reporter = &mut *self.reporter;
+        let mut report = |event: PodEvent| {
+            if event.reason == "Pulling" {
+                let (container, image) = (container.name.clone(), image.clone());
+                reporter.begin(Activity::PullingImage { container, image });
+            }
+            reporter.event(Some(&container.name), event);
+        };
+        let ensured = self.context.runtime.images.ensure(request, &mut report).await;
+        ensured.map(|ensured| ensured.image).map_err(|error| {
+            if let ImageError::BackOff { remaining, .. } = &error
+                && let Ok(at) = self.reporter.now().checked_add(*remaining)
+            {
+                self.reporter.retries_at(&container.name, at);
+            }
+            let retry = match &error {
+                // No registry was asked, only the runtime.
+                ImageError::Inspect { .. } => Retry::Soon,
+                _ => Retry::BackOff,
+            };
+            self.report_failure(error.reason());
+            NotStarted::new(error.reason(), error.to_string(), retry)
+        })
+    }
+
+    /// The attempt of a container the runtime knows nothing of. Logs that cannot be listed count as none: the runtime
+    /// rejects a name that is taken.
+    async fn attempt_from_logs(&self) -> u32 {
+        let (pod, container) = (&self.pod.reference, &self.container.name);
+        let logs = self.context.host.logs.clone();
+        let (owner, name) = (pod.clone(), container.clone());
+        match file_work(move || logs.next_attempt(&owner, &name)).await {
+            Ok(Ok(attempt)) => attempt,
+            Ok(Err(error)) => {
+                tracing::warn!(%pod, uid = %pod.uid, container, error = error_chain(&error), "cannot count the container's logs");
+                0
+            }
+            Err(_) => 0,
+        }
+    }
+
+    fn announce(&self, reason: &'static str, message: &str) {
+        self.reporter.announce(Some(&self.container.name), &PodEvent::normal(reason, message));
+    }
+
+    fn failed(&mut self, reason: &str, message: String, retry: Retry) -> NotStarted {
+        self.report_failure(&message);
+        NotStarted::new(reason, message, retry)
+    }
+
+    fn report_failure(&mut self, error: &str) {
+        let event = PodEvent::warning("Failed", format!("Error: {error}"));
+        self.reporter.event(Some(&self.container.name), event);
+    }
+}
+
+/// What a container's environment is made from. What is not known yet is waited for, but not for long.
+async fn env_sources<'s>(
+    context: &WorkerContext,
+    pod: &AdmittedPod,
+    container: &Container,
+    pod_ips: &'s [IpAddr],
+    env: &mut EnvNeeds,
+) -> EnvSources<'s> {
+    let objects = env.of(&container.name).await;
+    let services = &context.env.services;
+    let links = pod.spec().enable_service_links.unwrap_or(true);
+    let variables = || services.variables(&pod.reference.namespace, links);
+    let variables = if pod.is_static {
+        // It starts without an API server too, with those of the services that are known.
+        Some(variables().unwrap_or_default())
+    } else {
+        services.first_answer().await;
+        variables()
+    };
+    if variables.is_none() {
+        env.lacks_services(services);
+    }
+    EnvSources { pod_ips, objects, services: variables }
+}

@@ -1,0 +1,143 @@
+//! Making the sandbox that a pod's containers run in. Decides nothing about when one is needed.
+
+use std::net::IpAddr;
+use std::time::Duration;
+
+use super::Retry;
+use super::context::WorkerContext;
+use super::reporter::Reporter;
+use super::start_record::StartRecord;
+use crate::cgroup::CgroupError;
+use crate::cri::wire::PodSandboxConfig;
+use crate::cri::{CriError, SandboxStatus};
+use crate::cri_config::{self, ConfigError, FilesError, pod_dns};
+use crate::pod::AdmittedPod;
+use crate::status::Activity;
+use crate::status::timeline::TimelineStep;
+use crate::sys::file_work;
+use crate::types::{PodEvent, SandboxId, error_chain};
+
+/// How long a pod waits for the runtime's first word on its network before that is reported as a failure.
+const FIRST_STATUS: Duration = Duration::from_secs(1);
+
+/// A sandbox that takes containers.
+pub(super) struct PodSandbox {
+    pub(super) id: SandboxId,
+    pub(super) config: PodSandboxConfig,
+    pub(super) ips: Vec<IpAddr>,
+}
+
+/// Makes the sandboxes of one pod.
+pub(super) struct Sandboxes<'a> {
+    pub(super) context: &'a WorkerContext,
+    pub(super) pod: &'a AdmittedPod,
+    pub(super) reporter: &'a mut Reporter,
+    pub(super) starts: &'a mut StartRecord,
+}
+
+/// Why the sandbox's configuration could not be made.
+#[derive(Debug, thiserror::Error)]
+enum SandboxConfigError {
+    /// What the pod's name resolution is made from could not be read.
+    #[error(transparent)]
+    Files(#[from] FilesError),
+    /// The pod's cgroup has no name.
+    #[error(transparent)]
+    Cgroup(#[from] CgroupError),
+    /// The pod cannot be translated.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+}
+
+impl Sandboxes<'_> {
+    /// Makes a sandbox and reads its state with its addresses.
+    pub(super) async fn make(&mut self, attempt: u32) -> Result<(PodSandbox, SandboxStatus), Retry> {
+        self.check_network().await?;
+        let config = self.config(attempt).await?;
+        match self.run(config).await {
+            Ok(sandbox) => {
+                self.reporter.facts.sandbox_error = None;
+                self.reporter.recovered("");
+                Ok(sandbox)
+            }
+            Err(error) => {
+                let text = format!("Failed to create pod sandbox: {error}");
+                Err(self.failed("FailedCreatePodSandBox", text, Retry::after(&error)))
+            }
+        }
+    }
+
+    /// The configuration of the sandbox of this attempt.
+    pub(super) async fn config(&mut self, attempt: u32) -> Result<PodSandboxConfig, Retry> {
+        let (pod, host) = (self.pod, &self.context.host);
+        let config = async {
+            let (dns, warnings) = pod_dns(pod, &host.settings).await?;
+            let parent = match &host.cgroups {
+                Some(cgroups) => cgroups.parent(&pod.reference.uid, pod.qos)?,
+                None => String::new(),
+            };
+            let config = cri_config::sandbox_config(pod, attempt, &parent, dns, &host.settings)?;
+            Ok::<_, SandboxConfigError>((config, warnings))
+        };
+        match config.await {
+            Ok((config, warnings)) => {
+                for warning in warnings {
+                    self.reporter.event(None, PodEvent::warning(warning.reason, warning.message));
+                }
+                Ok(config)
+            }
+            Err(error) => {
+                let text = format!("Failed to create pod sandbox: {}", error_chain(&error));
+                Err(self.failed("FailedCreatePodSandBox", text, Retry::BackOff))
+            }
+        }
+    }
+
+    async fn check_network(&mut self) -> Result<(), Retry> {
+        if self.pod.host_network {
+            return Ok(());
+        }
+        // At boot the first status comes any moment. A later answer is heeded at the next try.
+        let mut first = self.context.runtime.status.clone();
+        let _ = tokio::time::timeout(FIRST_STATUS, first.wait_for(Option::is_some)).await;
+        let problem = match &*self.context.runtime.status.borrow() {
+            Some(status) if status.network.status => return Ok(()),
+            Some(status) => format!(
+                "container runtime network not ready: NetworkReady=false reason:{} message:{}",
+                status.network.reason, status.network.message
+            ),
+            None => "container runtime status check may not have completed yet".to_owned(),
+        };
+        let text = format!("network is not ready: {problem}");
+        Err(self.failed("NetworkNotReady", text, Retry::Soon))
+    }
+
+    async fn run(&mut self, config: PodSandboxConfig) -> Result<(PodSandbox, SandboxStatus), CriError> {
+        let pod = &self.pod.reference;
+        let (logs, owner) = (self.context.host.logs.clone(), pod.clone());
+        // The runtime makes the directory too when it must; a failure here shows when the first log is opened.
+        if let Ok(Err(error)) = file_work(move || logs.create_pod_dir(&owner)).await {
+            tracing::warn!(%pod, uid = %pod.uid, error = error_chain(&error), "cannot make the pod's log directory");
+        }
+        self.reporter.begin(Activity::WaitingForTurn);
+        let permit = self.context.runtime.starts.enter(self.starts.priority(self.pod)).await;
+        self.reporter.begin(Activity::MakingSandbox);
+        let (runtime, asked) = (self.context.runtime.service.clone(), config.clone());
+        let call = async move { runtime.run_sandbox(asked, "").await };
+        let made = self.starts.in_flight.keep(permit.during(call)).await;
+        let id = made.inspect_err(|error| self.starts.failed(error))?;
+        self.starts.succeeded();
+        let status = self.context.runtime.service.sandbox_status(&id).await?;
+        let ips: Vec<String> = status.ips.iter().map(IpAddr::to_string).collect();
+        self.reporter.mark(TimelineStep::Network, ips.join(", "));
+        tracing::debug!(%pod, uid = %pod.uid, sandbox = %id, "sandbox made");
+        Ok((PodSandbox { id, config, ips: status.ips.clone() }, status))
+    }
+
+    /// Reports why there is no sandbox; when to try again.
+    fn failed(&mut self, reason: &'static str, message: String, retry: Retry) -> Retry {
+        self.reporter.event(None, PodEvent::warning(reason, message.clone()));
+        self.reporter.facts.sandbox_error = Some(message);
+        retry
+    }
+}
