@@ -1,10 +1,10 @@
-//! The judgement: which of the pods that the sources name may run here. Pure, but for the memory of who was refused and who
+//! The judgement: which of the pods that the sources name may run here. Pure, but for the memory of who was rejected and who
 //! makes room.
 //!
 //! A pod is judged once. One that was admitted runs until its source drops it, also under a new daemon: what changed on
-//! the node since is no reason to end what runs. One that the API server gave us and that was refused stays refused, so
-//! it is not refused for labels or taints of the Node before that was read anew. A
-//! refused manifest is judged again with every change of the sources: nobody else could make another pod of it.
+//! the node since is no reason to end what runs. One that the API server gave us and that was rejected stays rejected, so
+//! it is not rejected for labels or taints of the Node before that was read anew. A
+//! rejected manifest is judged again with every change of the sources: nobody else could make another pod of it.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
@@ -47,7 +47,7 @@ pub(super) struct AdmissionInput<'a> {
     /// Whether the labels and taints in `node` are those of the cluster. New pods of the API server wait for that.
     pub(super) is_node_known: bool,
     /// The API server's pods for which the Node was read since they came; none if there is no Node to read, and every judgement
-    /// is sure. Others are not refused for labels and taints, which may have changed just before they came.
+    /// is sure. Others are not rejected for labels and taints, which may have changed just before they came.
     pub(super) sure: Option<&'a HashSet<PodUid>>,
 }
 
@@ -83,7 +83,7 @@ pub(super) struct Admitter {
 
 enum Verdict {
     Admitted,
-    Refused(Rejection),
+    Rejected(Rejection),
     /// Others are making room for it.
     Waits,
     /// The Node does not take it, if it still is what was last seen.
@@ -129,7 +129,9 @@ impl Admitter {
                     self.rejected.remove(&pod_uid(candidate.pod));
                     judgement.desired_pods.pods.push(self.admit(candidate.pod));
                 }
-                Verdict::Refused(rejection) => judgement.rejected.push(self.refuse(candidate.pod, rejection)),
+                Verdict::Rejected(rejection) => {
+                    judgement.rejected.push(self.reject(candidate.pod, rejection))
+                }
                 Verdict::Waits => judgement.is_waiting = true,
                 Verdict::Doubtful => drop(judgement.doubtful.insert(pod_uid(candidate.pod))),
             }
@@ -147,8 +149,8 @@ impl Admitter {
         admitted.clone()
     }
 
-    /// A refusal that stands is the same value, so that nobody takes it for news.
-    fn refuse(&mut self, pod: &Arc<Pod>, rejection: Rejection) -> RejectedPod {
+    /// A rejection that stands is the same value, so that nobody takes it for news.
+    fn reject(&mut self, pod: &Arc<Pod>, rejection: Rejection) -> RejectedPod {
         let rejected = RejectedPod::new(pod, rejection);
         let known = self.rejected.entry(pod_uid(pod)).or_insert_with(|| rejected.clone());
         if *known != rejected {
@@ -165,7 +167,7 @@ impl Admitter {
     ) -> Verdict {
         let pod = candidate.pod;
         if let Some(rejection) = self.unfit_anywhere(candidate) {
-            return Verdict::Refused(rejection);
+            return Verdict::Rejected(rejection);
         }
         let is_active =
             |other: &&Arc<AdmittedPod>| !other.has_ended() && !asked.ended.contains(&other.reference.uid);
@@ -183,7 +185,7 @@ impl Admitter {
         let is_sure = candidate.is_manifest || asked.sure.is_none_or(|sure| sure.contains(&pod_uid(pod)));
         let rejected = |unfit: &Unfit| match unfit {
             Unfit::Never { by_node: true, .. } if !is_sure => Verdict::Doubtful,
-            unfit => unfit.rejection().map_or(Verdict::Waits, Verdict::Refused),
+            unfit => unfit.rejection().map_or(Verdict::Waits, Verdict::Rejected),
         };
         if !is_critical(pod) {
             return rejected(&unfit);
@@ -206,9 +208,9 @@ impl Admitter {
 
     /// Why no room would help.
     fn unfit_anywhere(&self, candidate: Candidate<'_>) -> Option<Rejection> {
-        let rejection = |reason, message| Some(Rejection { reason, message });
+        let rejection = |reason: &'static str, message: String| Some(Rejection::new(reason, message));
         if !candidate.unsupported.is_empty() {
-            // Upstream's reason for what its node-declared-features check refuses.
+            // Upstream's reason for what its node-declared-features check rejects.
             return rejection("PodFeatureUnsupported", sentences(candidate.unsupported));
         }
         let pod = candidate.pod;
@@ -264,10 +266,10 @@ fn has_ended(pod: &Pod) -> bool {
 /// Preemption leaves a pod its own grace period, as upstream.
 fn preemption() -> PodKill {
     let status = StatusOverride {
-        phase: PodPhase::Failed.as_str(),
+        phase: PodPhase::Failed,
         reason: PREEMPTING.to_owned(),
         message: PREEMPTED.to_owned(),
-        disruption: Some(DISRUPTION),
+        disruption: Some(DISRUPTION.into()),
     };
     PodKill { status, grace_seconds: None, evict: true }
 }

@@ -148,7 +148,7 @@ fn who_was_admitted_stays_whoever_comes_and_whatever_the_node_becomes() {
 }
 
 #[test]
-fn a_refused_pod_of_the_api_server_stays_refused_and_a_manifest_gets_another_chance() {
+fn a_rejected_pod_of_the_api_server_stays_rejected_and_a_manifest_gets_another_chance() {
     let mut world = World::new(1);
     world.give(api("a", 1, "0"));
     world.admitter();
@@ -226,7 +226,7 @@ fn a_critical_pod_runs_once_others_have_made_room() {
 }
 
 #[test]
-fn what_hostlet_does_not_do_is_refused_before_anybody_makes_room() {
+fn what_hostlet_does_not_do_is_rejected_before_anybody_makes_room() {
     let mut world = World::new(9);
     world.give(api("a", 1, "2"));
     world.admitter();
@@ -247,7 +247,7 @@ fn what_hostlet_does_not_do_is_refused_before_anybody_makes_room() {
 }
 
 proptest! {
-    /// Whatever comes and goes: nobody is both wanted and refused, nothing new is admitted beyond what there is, and a new
+    /// Whatever comes and goes: nobody is both desired and rejected, nothing new is admitted beyond what there is, and a new
     /// daemon judges those who run as the one before it did.
     #[test]
     fn judgements_hold(
@@ -287,7 +287,7 @@ proptest! {
 }
 
 #[test]
-fn nobody_is_refused_by_a_node_that_may_have_changed() {
+fn nobody_is_rejected_by_a_node_that_may_have_changed() {
     let mut world = World::new(9);
     world.sure = Some(HashSet::new());
     let effect = "NoExecute".to_owned();

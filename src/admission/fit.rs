@@ -80,12 +80,10 @@ impl Lack {
 
     fn rejection(&self) -> Rejection {
         let Self { resource, requested, used, capacity } = self;
-        Rejection {
-            reason: out_of(resource),
-            message: format!(
-                "Node didn't have enough resource: {resource}, requested: {requested}, used: {used}, capacity: {capacity}"
-            ),
-        }
+        let message = format!(
+            "Node didn't have enough resource: {resource}, requested: {requested}, used: {used}, capacity: {capacity}"
+        );
+        Rejection::new(out_of(resource), message)
     }
 }
 
@@ -113,7 +111,7 @@ pub(super) enum Unfit {
 }
 
 impl Unfit {
-    /// The first reason is the one that is told.
+    /// The first reason is the one that is reported.
     pub(super) fn rejection(&self) -> Option<Rejection> {
         match self {
             Self::Lacking(lacks) => lacks.first().map(Lack::rejection),
@@ -155,7 +153,7 @@ fn misplaced(pod: &Pod, node: &NodeView, others: &[&Pod]) -> Option<(Rejection, 
     let spec = PodView::from(pod).spec;
     let failed = |predicate: &'static str, detail: &str, by_node| {
         let message = format!("Predicate {predicate} failed: {detail}");
-        Some((Rejection { reason: predicate, message }, by_node))
+        Some((Rejection::new(predicate, message), by_node))
     };
     if !affinity::matches(spec, &node.name, &node.labels) {
         return failed("NodeAffinity", "node(s) didn't match Pod's node affinity/selector", true);
@@ -217,6 +215,8 @@ fn host_ports(pod: &Pod) -> Vec<HostPort> {
 
 #[cfg(test)]
 mod tests {
+    use std::borrow::Cow;
+
     use serde_json::{Value, json};
 
     use super::*;
@@ -239,7 +239,7 @@ mod tests {
         NodeView { name: "n1".to_owned(), allocatable, ..NodeView::default() }
     }
 
-    fn told(pod: &Pod, others: &[&Pod]) -> (&'static str, String) {
+    fn told(pod: &Pod, others: &[&Pod]) -> (Cow<'static, str>, String) {
         let rejection = fit(pod, &node(), others).unwrap_err().rejection().unwrap();
         (rejection.reason, rejection.message)
     }

@@ -1,5 +1,6 @@
-//! Pods that were refused, as they are told of. Reasons and messages are upstream's, so that people and programs know them.
+//! Pods that were rejected, as they are reported. Reasons and messages are upstream's, so that people and programs know them.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::{Pod, PodStatus};
@@ -13,9 +14,15 @@ use crate::types::PodEvent;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Rejection {
     /// E.g. `OutOfcpu`.
-    pub(super) reason: &'static str,
+    pub(super) reason: Cow<'static, str>,
     /// For people.
     pub(super) message: String,
+}
+
+impl Rejection {
+    pub(super) fn new(reason: impl Into<Cow<'static, str>>, message: impl Into<String>) -> Self {
+        Self { reason: reason.into(), message: message.into() }
+    }
 }
 
 /// A pod that may not run here. It stays so, whatever becomes of the node: whoever made it makes another.
@@ -32,7 +39,7 @@ impl RejectedPod {
     pub(super) fn new(pod: &Arc<Pod>, rejection: Rejection) -> Self {
         let status = PodStatus {
             phase: Some(PodPhase::Failed.as_str().to_owned()),
-            reason: Some(rejection.reason.to_owned()),
+            reason: Some(rejection.reason.clone().into_owned()),
             message: Some(format!("Pod was rejected: {}", rejection.message)),
             start_time: seen_at(pod).map(whole_seconds),
             qos_class: Some(qos_class(pod).as_str().to_owned()),
@@ -42,15 +49,15 @@ impl RejectedPod {
         Self { pod: pod.clone(), status: Arc::new(status), rejection }
     }
 
-    /// A pod refused for this.
+    /// A pod rejected for this.
     #[cfg(test)]
     pub(crate) fn because(pod: &Arc<Pod>, reason: &'static str, message: &str) -> Self {
-        Self::new(pod, Rejection { reason, message: message.to_owned() })
+        Self::new(pod, Rejection::new(reason, message))
     }
 
-    /// The event that tells of it.
+    /// The event that reports it.
     pub(super) fn event(&self) -> PodEvent {
-        PodEvent::warning(self.rejection.reason, self.rejection.message.clone())
+        PodEvent::warning(self.rejection.reason.clone(), self.rejection.message.clone())
     }
 
     /// The pod with its status in it.

@@ -1,4 +1,4 @@
-//! Reading the Node anew before a pod is refused for its labels or taints: what the watch showed may be a moment old, and a
+//! Reading the Node anew before a pod is rejected for its labels or taints: what the watch showed may be a moment old, and a
 //! refusal is for good. Decides nothing about pods.
 
 use std::collections::HashSet;

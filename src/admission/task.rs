@@ -193,8 +193,8 @@ impl Admission {
             let pod = pod_ref(&rejected.pod);
             if !known.contains(&pod.uid) {
                 let event = rejected.event();
-                let (reason, message) = (event.reason, &event.message);
-                tracing::warn!(%pod, uid = %pod.uid, reason, message, "pod was refused");
+                let (reason, message) = (&*event.reason, &event.message);
+                tracing::warn!(%pod, uid = %pod.uid, reason, message, "pod was rejected");
                 (self.judged.events)(&pod, None, &event);
             }
         }

@@ -44,7 +44,7 @@ async fn room() -> Room {
     let reader = NodeReader::new(server.client(), "n1".to_owned(), limit, sight.clone());
     reader.read().await.unwrap();
     let (desired_in, desired_pods) = watch::channel(DesiredPods::default());
-    let (refused_in, rejected) = watch::channel(Vec::new());
+    let (rejected_in, rejected) = watch::channel(Vec::new());
     let (status_cache, events) = (StatusCache::default(), Arc::new(Mutex::new(Vec::new())));
     let machine = watch::Sender::new(facts().host.machine);
     let inputs = AdmissionInputs {
@@ -61,7 +61,7 @@ async fn room() -> Room {
     let (admitted, _) = AdmittedPods::new(Store::default());
     let judged = Judged {
         desired_pods: desired_in,
-        rejected: refused_in,
+        rejected: rejected_in,
         admitted,
         events: Arc::new(move |pod, _, event| told.lock().push(format!("{} {}", pod.name, event.reason))),
         clock: WallClock::system(),
@@ -193,7 +193,7 @@ async fn a_taint_that_was_taken_away_a_moment_before_the_pod_came_does_not_count
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_pod_that_the_node_does_not_take_is_refused_once_that_is_sure() {
+async fn a_pod_that_the_node_does_not_take_is_rejected_once_that_is_sure() {
     let room = room().await;
     room.server.fail(ApiRule::once("GET", NODE, ApiFault::Hang));
     room.server.fail(ApiRule { times: 3, ..ApiRule::always("GET", NODE, ApiFault::Reset) });
@@ -210,7 +210,7 @@ async fn a_pod_that_the_node_does_not_take_is_refused_once_that_is_sure() {
     room.label();
     room.give(&choosy("next"), "1");
     room.settle().await;
-    assert_eq!(room.desired_pods(), ["other", "next"], "one that was refused stays so");
+    assert_eq!(room.desired_pods(), ["other", "next"], "one that was rejected stays so");
 }
 
 #[tokio::test(start_paused = true)]

@@ -206,7 +206,7 @@ fn of_pod(pod: &PodRef, container: Option<&str>, event: &PodEvent) -> EventRecor
             resource_version: None,
         },
         kind: event.kind,
-        reason: event.reason.to_owned(),
+        reason: event.reason.clone().into_owned(),
         message: event.message.clone(),
     }
 }
@@ -222,7 +222,7 @@ fn of_node(name: &str, event: NodeEvent) -> EventRecord {
             ..ObjectReference::default()
         },
         kind: event.kind,
-        reason: event.reason.to_owned(),
+        reason: event.reason.into_owned(),
         message: event.message,
     }
 }

@@ -12,7 +12,7 @@ use super::testing::{Node, pod, pod_with, seen_at};
 use crate::cri::Operation;
 use crate::cri::fake::{Failure, Fault, OnTerm, Rule, Script};
 use crate::pod::pod_ref;
-use crate::pod::{PodKill, StatusOverride};
+use crate::pod::{PodKill, PodPhase, StatusOverride};
 use crate::types::{PodRef, PodUid};
 use crate::worker::{Outcome, PodSyncer, Work, WorkerContext, WorkerState};
 
@@ -136,7 +136,7 @@ async fn a_pod_that_ended_gives_back_what_it_held_before_its_remains_are_removed
 
 fn evicted() -> PodKill {
     let status = StatusOverride {
-        phase: "Failed",
+        phase: PodPhase::Failed,
         reason: "Evicted".into(),
         message: "The node was low".into(),
         disruption: None,

@@ -14,8 +14,7 @@ use super::testing::{Node, pod};
 use crate::cri::Operation;
 use crate::cri::fake::{Fault, OnTerm, Rule, Script};
 use crate::housekeeping::HostJanitor;
-use crate::pod::AdmittedPod;
-use crate::pod::{PodKill, StatusOverride};
+use crate::pod::{AdmittedPod, PodKill, PodPhase, StatusOverride};
 use crate::types::{ContainerId, PodUid};
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -23,7 +22,7 @@ const MINUTE: Duration = Duration::from_secs(60);
 
 fn kill(reason: &str, grace_seconds: Option<i64>, evict: bool) -> PodKill {
     let status = StatusOverride {
-        phase: "Failed",
+        phase: PodPhase::Failed,
         reason: reason.to_owned(),
         message: String::new(),
         disruption: None,

@@ -14,8 +14,7 @@ use tokio::time::Instant;
 
 use super::{Effect, LifecycleView, PodLifecycles};
 use crate::lifecycle::state::{KillRequest, PodUpdate, UpdateKind, UpdateSubject};
-use crate::pod::AdmittedPod;
-use crate::pod::StatusOverride;
+use crate::pod::{AdmittedPod, PodPhase, StatusOverride};
 use crate::pod::{is_static, pod_ref, testing};
 use crate::types::{CONFIG_SOURCE_ANNOTATION, PodUid};
 use crate::worker::{Outcome, Retry, Work};
@@ -153,7 +152,7 @@ impl Model {
             Op::Kill { pod, grace, evict, status } => {
                 let (done, told) = oneshot::channel();
                 let status = status.then(|| StatusOverride {
-                    phase: "Failed",
+                    phase: PodPhase::Failed,
                     reason: "Evicted".to_owned(),
                     message: String::new(),
                     disruption: None,

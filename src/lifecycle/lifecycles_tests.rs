@@ -12,9 +12,8 @@ use tokio::time::Instant;
 
 use super::{Effect, LifecycleView, PodLifecycles};
 use crate::lifecycle::state::{KillRequest, PodUpdate, UpdateKind, UpdateSubject};
-use crate::pod::AdmittedPod;
-use crate::pod::StatusOverride;
 use crate::pod::testing;
+use crate::pod::{AdmittedPod, PodPhase, StatusOverride};
 use crate::types::{PodRef, PodUid};
 use crate::worker::{Content, Outcome, Retry, Work};
 
@@ -237,7 +236,7 @@ fn of_several_final_statuses_the_last_wins() {
     let pod = spec("a", "u1", "v1");
     let asked = |reason: &str| {
         let status = StatusOverride {
-            phase: "Failed",
+            phase: PodPhase::Failed,
             reason: reason.to_owned(),
             message: String::new(),
             disruption: None,

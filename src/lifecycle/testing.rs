@@ -95,7 +95,7 @@ pub(super) struct Node {
     /// What of the store is on disk: a daemon begins with it.
     disk: Store,
     /// The reasons of the events so far, with the pods they are about.
-    events: Arc<Mutex<Vec<(PodUid, &'static str)>>>,
+    events: Arc<Mutex<Vec<(PodUid, String)>>>,
     wanted: DesiredPods,
     /// What the runtime last said of itself.
     status: watch::Sender<Option<RuntimeStatus>>,
@@ -175,7 +175,7 @@ impl Node {
         let runtime = Arc::new(self.runtime.clone());
         let told = self.events.clone();
         let events: PodEvents = Arc::new(move |pod, _, event| {
-            told.lock().push((pod.uid.clone(), event.reason));
+            told.lock().push((pod.uid.clone(), event.reason.to_string()));
         });
         let (pleg, pleg_handle) = Pleg::new(runtime.clone(), StdRng::from_rng(&mut self.chance));
         let status_cache = StatusCache::default();

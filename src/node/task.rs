@@ -240,7 +240,7 @@ impl StatusTask {
 
     fn tell(&self, events: Vec<NodeEvent>) {
         for event in events {
-            tracing::info!(reason = event.reason, "{}", event.message);
+            tracing::info!(reason = &*event.reason, "{}", event.message);
             (self.events)(event);
         }
     }

@@ -149,8 +149,8 @@ impl Bed {
         self.api.put(PATH, &node);
     }
 
-    fn reasons(&self) -> Vec<&'static str> {
-        self.events.lock().iter().map(|event| event.reason).collect()
+    fn reasons(&self) -> Vec<String> {
+        self.events.lock().iter().map(|event| event.reason.to_string()).collect()
     }
 
     fn patches(&self) -> usize {
@@ -195,7 +195,7 @@ async fn at_the_start_readiness_is_told_within_a_moment() {
     bed.until(|node| ready(node) == "False").await;
     bed.ready_at.send_replace(Some(Instant::now()));
     assert!(bed.time_until(|node| ready(node) == "True").await <= Duration::from_millis(150));
-    assert_eq!(bed.reasons().last(), Some(&"NodeReady"));
+    assert_eq!(bed.reasons().last().map(String::as_str), Some("NodeReady"));
 }
 
 #[tokio::test(start_paused = true)]
@@ -297,7 +297,7 @@ async fn a_change_gets_through_whatever_goes_wrong_once() {
             let time = bed.time_until(|node| ready(node) == "False").await;
             assert!(time < Duration::from_secs(11), "{method} {fault:?}: {time:?}");
             sleep(Duration::from_secs(60)).await;
-            let told = bed.reasons().into_iter().filter(|reason| *reason == "NodeNotReady").count();
+            let told = bed.reasons().into_iter().filter(|reason| reason == "NodeNotReady").count();
             assert_eq!(told, 1, "{method} {fault:?}: an event for a change, however often it was sent");
         }
     }

@@ -85,7 +85,7 @@ pub(super) fn conditions(
             type_: type_.to_owned(),
         });
     }
-    let disruption = input.status_override.and_then(|status| status.disruption);
+    let disruption = input.status_override.and_then(|status| status.disruption.as_deref());
     if let Some(message) = disruption.filter(|_| !conditions.iter().any(|c| c.type_ == DISRUPTION_TARGET)) {
         conditions.push(PodCondition {
             last_probe_time: None,

@@ -78,15 +78,12 @@ fn outcome(
     match (before, input.status_override) {
         // Whoever kills it again, and otherwise, has the last word, as upstream; a pod that failed by itself stays that.
         (Some(PodPhase::Failed), Some(wanted))
-            if wanted.phase == PodPhase::Failed.as_str() && previous.is_some_and(|p| p.reason.is_some()) =>
+            if wanted.phase == PodPhase::Failed && previous.is_some_and(|p| p.reason.is_some()) =>
         {
             (PodPhase::Failed, Some(wanted.reason.clone()), Some(wanted.message.clone()))
         }
         (Some(terminal), _) if terminal.is_terminal() => kept(terminal),
-        (_, Some(wanted)) => {
-            let phase = PodPhase::parse(wanted.phase).unwrap_or(PodPhase::Failed);
-            (phase, Some(wanted.reason.clone()), Some(wanted.message.clone()))
-        }
+        (_, Some(wanted)) => (wanted.phase, Some(wanted.reason.clone()), Some(wanted.message.clone())),
         (_, None) => {
             let restarts = Restarts { pod, starting: input.starting };
             let phase = phase(restarts, statuses, input.lifecycle, is_initialized(input));

@@ -3,8 +3,8 @@
 use serde_json::json;
 
 use crate::cri::{ContainerState, SandboxState};
-use crate::pod::StatusOverride;
 use crate::pod::testing::{container, exited, sandbox};
+use crate::pod::{PodPhase, StatusOverride};
 use crate::status::LifecycleSummary;
 use crate::status::testing::Scene;
 use crate::types::CONFIG_SOURCE_ANNOTATION;
@@ -20,7 +20,7 @@ fn from_api(mut scene: Scene) -> Scene {
 
 fn evicted() -> Option<StatusOverride> {
     Some(StatusOverride {
-        phase: "Failed",
+        phase: PodPhase::Failed,
         reason: "Evicted".into(),
         message: "The node was low on memory.".into(),
         disruption: None,

@@ -194,7 +194,7 @@ impl Timeline {
     /// An event of a pod, or of a container of it, where it says more than the steps do.
     pub(crate) fn event(&self, pod: &PodRef, container: Option<&str>, event: &PodEvent, now: Timestamp) {
         let container = container.unwrap_or_default();
-        let step = match (event.kind, event.reason) {
+        let step = match (event.kind, &*event.reason) {
             (EventKind::Normal, "Started") => TimelineStep::Running,
             (EventKind::Normal, "Killing") => TimelineStep::Killing,
             // A restart's back-off is a step of its own.

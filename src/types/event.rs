@@ -1,5 +1,6 @@
 //! Events of pods, as `kubectl describe` shows them.
 
+use std::borrow::Cow;
 use std::fmt;
 
 /// Whether an event tells of trouble.
@@ -27,20 +28,20 @@ pub struct PodEvent {
     /// Trouble or not.
     pub kind: EventKind,
     /// Machine-readable cause, e.g. `BackOff`.
-    pub reason: &'static str,
+    pub reason: Cow<'static, str>,
     /// For people.
     pub message: String,
 }
 
 impl PodEvent {
     /// An event of the ordinary course of things.
-    pub fn normal(reason: &'static str, message: impl Into<String>) -> Self {
-        Self { kind: EventKind::Normal, reason, message: message.into() }
+    pub fn normal(reason: impl Into<Cow<'static, str>>, message: impl Into<String>) -> Self {
+        Self { kind: EventKind::Normal, reason: reason.into(), message: message.into() }
     }
 
     /// An event that tells of trouble.
-    pub fn warning(reason: &'static str, message: impl Into<String>) -> Self {
-        Self { kind: EventKind::Warning, reason, message: message.into() }
+    pub fn warning(reason: impl Into<Cow<'static, str>>, message: impl Into<String>) -> Self {
+        Self { kind: EventKind::Warning, reason: reason.into(), message: message.into() }
     }
 }
 

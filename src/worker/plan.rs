@@ -3,6 +3,7 @@
 //! The order of the rules is the stock kubelet's `computePodActions`; clean-up of dead containers and sandboxes is part
 //! of the plan, so that a plan applied to its own result is empty.
 
+use std::borrow::Cow;
 use std::collections::HashSet;
 use std::time::Duration;
 
@@ -25,7 +26,7 @@ pub(super) enum SandboxPlan {
         /// Its number.
         attempt: u32,
         /// Why the present one, if any, will not do: the message of `PodReadyToStartContainers`.
-        reason: &'static str,
+        reason: Cow<'static, str>,
     },
     /// Stop everything there is of the pod: nothing is to run.
     Stop,
@@ -104,10 +105,10 @@ impl Plan {
 }
 
 /// A sandbox that is not made anew yet, as those before it did not last.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub(super) struct SandboxWait {
     /// Why the present one will not do.
-    pub(super) reason: &'static str,
+    pub(super) reason: Cow<'static, str>,
     /// The pause in force.
     pub(super) pause: Duration,
     /// When it is over.
@@ -192,10 +193,10 @@ pub(super) fn plan(
     } else if only_waits {
         // The sandbox died with its containers, and all of them wait: a new one is made when the first may start.
         plan.sandbox = SandboxPlan::Stop;
-    } else if let SandboxPlan::Create { attempt: 1.., reason } = plan.sandbox
+    } else if let SandboxPlan::Create { attempt: 1.., reason } = &plan.sandbox
         && let Some((pause, until)) = crash_loops.sandbox_in_force(now)
     {
-        plan.sandbox_wait = Some(SandboxWait { reason, pause, until });
+        plan.sandbox_wait = Some(SandboxWait { reason: reason.clone(), pause, until });
         plan.sandbox = SandboxPlan::Stop;
         plan.start.clear();
     }
@@ -220,7 +221,7 @@ fn sandbox_plan(observed: &PodStatus, pod: &PodRef, host_network: bool) -> Sandb
     let Some(newest) = observed.sandbox() else {
         return SandboxPlan::Create {
             attempt: 0,
-            reason: "No sandbox for pod can be found. Need to start a new one",
+            reason: "No sandbox for pod can be found. Need to start a new one".into(),
         };
     };
     let ready = observed.sandboxes.iter().filter(|s| s.state == SandboxState::Ready).count();
@@ -236,7 +237,7 @@ fn sandbox_plan(observed: &PodStatus, pod: &PodRef, host_network: bool) -> Sandb
     } else {
         return SandboxPlan::Keep(newest.id.clone());
     };
-    SandboxPlan::Create { attempt: newest.attempt.saturating_add(1), reason }
+    SandboxPlan::Create { attempt: newest.attempt.saturating_add(1), reason: reason.into() }
 }
 
 fn wish_in_sandbox(

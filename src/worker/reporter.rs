@@ -175,7 +175,7 @@ impl Reporter {
             EventKind::Warning => self.failure = Some(event.message.clone()),
             EventKind::Normal => {}
         }
-        let key = (container.unwrap_or_default().to_owned(), Cow::Borrowed(event.reason));
+        let key = (container.unwrap_or_default().to_owned(), event.reason.clone());
         let last = self.sent.get(&key).filter(|sent| sent.message == event.message);
         let at = match last {
             Some(sent) => self.repeat(container, &event, sent.at),
@@ -192,10 +192,10 @@ impl Reporter {
         let pod = &self.pod;
         self.sinks.status_cache.timeline().event(pod, container, event, self.now());
         (self.sinks.events)(pod, container, event);
-        let (uid, reason, message) = (&pod.uid, &event.reason, event.message.as_str());
+        let (uid, reason, message) = (&pod.uid, &*event.reason, event.message.as_str());
         match event.kind {
-            EventKind::Normal => tracing::info!(%pod, %uid, container, %reason, "{message}"),
-            EventKind::Warning => tracing::warn!(%pod, %uid, container, %reason, "{message}"),
+            EventKind::Normal => tracing::info!(%pod, %uid, container, reason, "{message}"),
+            EventKind::Warning => tracing::warn!(%pod, %uid, container, reason, "{message}"),
         }
     }
 

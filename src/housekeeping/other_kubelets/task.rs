@@ -160,7 +160,7 @@ mod tests {
             cancel.cancel();
         };
         tokio::join!(task.run(cancel.clone()), story);
-        let events: Vec<&str> = events.lock().iter().map(|event| event.reason).collect();
+        let events: Vec<_> = events.lock().iter().map(|event| event.reason.clone()).collect();
         assert_eq!(events, ["OtherKubeletOnRuntime"]);
     }
 }

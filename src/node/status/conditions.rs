@@ -1,5 +1,7 @@
 //! A condition of the node as the API has it, and the conditions of pressure. Other conditions in the list belong to others.
 
+use std::borrow::Cow;
+
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{NodeCondition, NodeStatus};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
@@ -10,7 +12,7 @@ use crate::node::NodeEvent;
 pub(super) struct Said {
     pub(super) type_: &'static str,
     pub(super) holds: bool,
-    pub(super) reason: &'static str,
+    pub(super) reason: Cow<'static, str>,
     pub(super) message: String,
 }
 
@@ -35,7 +37,7 @@ const PRESSURES: [(&str, &str, &str, &str); 3] = [
 pub(super) fn set_pressures(status: &mut NodeStatus, node: &str, now: Timestamp) -> Vec<NodeEvent> {
     let mut events = Vec::new();
     for (type_, reason, message, event) in PRESSURES {
-        let said = Said { type_, holds: false, reason, message: message.to_owned() };
+        let said = Said { type_, holds: false, reason: reason.into(), message: message.to_owned() };
         if put(status, said, now) != Before::Same {
             events.push(NodeEvent::status(node, event));
         }
@@ -72,7 +74,7 @@ pub(super) fn put(status: &mut NodeStatus, said: Said, now: Timestamp) -> Before
     let condition = NodeCondition {
         type_: said.type_.to_owned(),
         status: holds.to_owned(),
-        reason: Some(said.reason.to_owned()),
+        reason: Some(said.reason.into_owned()),
         message: Some(said.message),
         last_transition_time: transition.or(Some(Time(now))),
         last_heartbeat_time: old.as_ref().and_then(|old| old.last_heartbeat_time.clone()).or(Some(Time(now))),

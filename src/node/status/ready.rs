@@ -21,10 +21,10 @@ pub(super) fn set(
         None => Said {
             type_: "Ready",
             holds: true,
-            reason: "KubeletReady",
+            reason: "KubeletReady".into(),
             message: "kubelet is posting ready status".to_owned(),
         },
-        Some(message) => Said { type_: "Ready", holds: false, reason: "KubeletNotReady", message },
+        Some(message) => Said { type_: "Ready", holds: false, reason: "KubeletNotReady".into(), message },
     };
     match put(status, said, now) {
         Before::Absent | Before::Same => None,

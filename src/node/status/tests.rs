@@ -1,5 +1,6 @@
 //! The status as a whole against what a stock kubelet told of such a machine, and each setter by itself.
 
+use std::borrow::Cow;
 use std::net::IpAddr;
 
 use jiff::Timestamp;
@@ -28,7 +29,7 @@ fn made(settings: &Settings, facts: &Facts) -> NodeStatus {
     status
 }
 
-fn reasons(events: Vec<NodeEvent>) -> Vec<&'static str> {
+fn reasons(events: Vec<NodeEvent>) -> Vec<Cow<'static, str>> {
     events.into_iter().map(|event| event.reason).collect()
 }
 
