@@ -6,11 +6,11 @@ use proptest::prelude::*;
 use serde_json::json;
 
 use super::*;
-use crate::admission::node::Allocatable;
 use crate::pod::validation::FieldPath;
 use crate::source::StaticPod;
 use crate::source::api::ApiPod;
-use crate::types::{CONFIG_SEEN_ANNOTATION, CONFIG_SOURCE_ANNOTATION};
+use crate::types::testing::resource_list;
+use crate::types::{CONFIG_SEEN_ANNOTATION, CONFIG_SOURCE_ANNOTATION, Quantity};
 
 /// A node with what was told of it so far.
 struct World {
@@ -26,8 +26,9 @@ struct World {
 }
 
 impl World {
-    fn new(pods: i64) -> Self {
-        let allocatable = Allocatable { milli_cpu: 2000, memory: 1 << 30, ephemeral_storage: None, pods };
+    fn new(pods: u64) -> Self {
+        let mut allocatable = resource_list([("cpu", "2"), ("memory", "1Gi")]);
+        allocatable.set("pods", Quantity::count(pods));
         Self {
             admitter: Admitter::new(Vec::new()),
             manifests: SourceState { ready: true, ..SourceState::default() },
@@ -140,7 +141,7 @@ fn who_was_admitted_stays_whoever_comes_and_whatever_the_node_becomes() {
     assert_eq!(names(&world.admitter()), ["a"]);
     world.give(api("older", 1, "1500m"));
     world.node.labels.clear();
-    world.node.allocatable.milli_cpu = 500;
+    world.node.allocatable.set("cpu", Quantity::milli(500));
     world.restart();
     let judgement = world.admitter();
     assert_eq!(names(&judgement), ["a"]);
@@ -163,7 +164,7 @@ fn a_rejected_pod_of_the_api_server_stays_rejected_and_a_manifest_gets_another_c
     let mut world = World::new(9);
     world.manifest(asking("greedy", "file", 1, "3"));
     assert_eq!(rejected(&world.admitter()), [pair("greedy", "OutOfcpu")]);
-    world.node.allocatable.milli_cpu = 4000;
+    world.node.allocatable.set("cpu", Quantity::milli(4000));
     assert_eq!(names(&world.admitter()), ["greedy"]);
 }
 

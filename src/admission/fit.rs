@@ -9,64 +9,25 @@ use super::affinity;
 use super::node::NodeView;
 use super::rejection::Rejection;
 use crate::pod::is_static;
-use crate::pod::resources::pod_requests;
+use crate::pod::resources::requested_resources;
 use crate::pod::view::PodView;
-use crate::types::Quantity;
+use crate::types::resources::{CPU, EPHEMERAL_STORAGE, MEMORY, PODS};
+use crate::types::{Quantity, ResourceList};
 
-/// What a pod asks of the node, or several together.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Demand {
-    pub(super) pods: i64,
-    pub(super) milli_cpu: i64,
-    pub(super) memory: i64,
-    pub(super) ephemeral_storage: i64,
+/// The resources that are checked first, in this order, which decides what a pod is rejected for. All others follow by name.
+const FIRST_CHECKED: [&str; 4] = [PODS, CPU, MEMORY, EPHEMERAL_STORAGE];
+
+/// What a pod takes of the node: what it requests, and the place of one pod.
+pub(super) fn demand(pod: &Pod) -> ResourceList {
+    let mut demand = requested_resources(pod);
+    demand.set(PODS, Quantity::count(1));
+    demand
 }
 
-impl Demand {
-    pub(super) fn of(pod: &Pod) -> Self {
-        let requests = pod_requests(pod);
-        Self {
-            pods: 1,
-            milli_cpu: requests.milli_cpu.unwrap_or_default(),
-            memory: requests.memory.unwrap_or_default(),
-            ephemeral_storage: ephemeral_storage(pod),
-        }
-    }
-
-    pub(super) fn plus(self, other: Self) -> Self {
-        Self {
-            pods: self.pods.saturating_add(other.pods),
-            milli_cpu: self.milli_cpu.saturating_add(other.milli_cpu),
-            memory: self.memory.saturating_add(other.memory),
-            ephemeral_storage: self.ephemeral_storage.saturating_add(other.ephemeral_storage),
-        }
-    }
-
-    /// The amounts by resource, in the order in which they are checked.
-    pub(super) fn by_resource(&self) -> [(&'static str, i64); 4] {
-        [
-            ("pods", self.pods),
-            ("cpu", self.milli_cpu),
-            ("memory", self.memory),
-            ("ephemeral-storage", self.ephemeral_storage),
-        ]
-    }
-}
-
-fn ephemeral_storage(pod: &Pod) -> i64 {
-    let view = PodView::from(pod);
-    let requested = |container: &k8s_openapi::api::core::v1::Container| {
-        let requests = container.resources.as_ref()?.requests.as_ref()?;
-        Some(Quantity::parse(&requests.get("ephemeral-storage")?.0).ok()?.value())
-    };
-    let sum = view.spec.containers.iter().filter_map(requested).fold(0, i64::saturating_add);
-    view.init_containers().iter().filter_map(requested).fold(sum, i64::max)
-}
-
-/// A resource of which too little is left.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// A resource of which too little is left. Amounts are in the units of [`in_units`](crate::types::resources::in_units).
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Lack {
-    pub(super) resource: &'static str,
+    pub(super) resource: String,
     requested: i64,
     used: i64,
     capacity: i64,
@@ -83,16 +44,7 @@ impl Lack {
         let message = format!(
             "Node didn't have enough resource: {resource}, requested: {requested}, used: {used}, capacity: {capacity}"
         );
-        Rejection::new(out_of(resource), message)
-    }
-}
-
-fn out_of(resource: &str) -> &'static str {
-    match resource {
-        "pods" => "OutOfpods",
-        "cpu" => "OutOfcpu",
-        "memory" => "OutOfmemory",
-        _ => "OutOfephemeral-storage",
+        Rejection::new(format!("OutOf{resource}"), message)
     }
 }
 
@@ -130,22 +82,18 @@ pub(super) fn fit(pod: &Pod, node: &NodeView, others: &[&Pod]) -> Result<(), Unf
 }
 
 fn lacks(pod: &Pod, node: &NodeView, others: &[&Pod]) -> Vec<Lack> {
-    let used = others.iter().fold(Demand::default(), |sum, other| sum.plus(Demand::of(other)));
-    let allocatable = &node.allocatable;
-    let capacity = Demand {
-        pods: allocatable.pods,
-        milli_cpu: allocatable.milli_cpu,
-        memory: allocatable.memory,
-        // What nobody counts never runs out.
-        ephemeral_storage: allocatable.ephemeral_storage.unwrap_or(i64::MAX),
-    };
-    let desired_pods = Demand::of(pod).by_resource().into_iter();
-    let amounts = desired_pods.zip(used.by_resource()).zip(capacity.by_resource());
-    let lacks = amounts.filter_map(|(((resource, requested), (_, used)), (_, capacity))| {
+    let requested = demand(pod).only(|resource| node.counts(resource));
+    let used = others.iter().fold(ResourceList::default(), |sum, other| sum.plus(demand(other)));
+    let lack = |resource: &str| {
+        let (requested, used) = (requested.units(resource), used.units(resource));
+        let capacity = node.allocatable.units(resource);
         let is_lacking = requested > 0 && requested > capacity.saturating_sub(used);
-        is_lacking.then_some(Lack { resource, requested, used, capacity })
-    });
-    lacks.collect()
+        is_lacking.then(|| Lack { resource: resource.to_owned(), requested, used, capacity })
+    };
+    let first = FIRST_CHECKED.into_iter().filter(|resource| requested.contains(resource));
+    let rest = requested.iter().map(|(resource, _)| resource);
+    let rest = rest.filter(|resource| !FIRST_CHECKED.contains(resource));
+    first.chain(rest).filter_map(lack).collect()
 }
 
 /// What but resources keeps a pod from running here, and whether that is the Node's labels or taints.
@@ -220,8 +168,8 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::admission::node::Allocatable;
     use crate::types::CONFIG_SOURCE_ANNOTATION;
+    use crate::types::testing::resource_list;
 
     fn pod(spec: Value) -> Pod {
         let annotations = json!({CONFIG_SOURCE_ANNOTATION: "api"});
@@ -235,7 +183,7 @@ mod tests {
 
     fn node() -> NodeView {
         let allocatable =
-            Allocatable { milli_cpu: 2000, memory: 1 << 30, ephemeral_storage: Some(1 << 30), pods: 3 };
+            resource_list([("cpu", "2"), ("memory", "1Gi"), ("ephemeral-storage", "1Gi"), ("pods", "3")]);
         NodeView { name: "n1".to_owned(), allocatable, ..NodeView::default() }
     }
 
@@ -245,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_resource_that_lacks_is_told() {
+    fn the_first_resource_that_lacks_is_the_reason() {
         let one = asking(json!({"cpu": "1500m", "memory": "100Mi"}));
         assert_eq!(fit(&one, &node(), &[]), Ok(()));
         let (reason, message) = told(&one, &[&one]);
@@ -260,6 +208,53 @@ mod tests {
         assert_eq!(told(&asking(json!({"ephemeral-storage": "2Gi"})), &[]).0, "OutOfephemeral-storage");
         let Err(Unfit::Lacking(lacks)) = fit(&one, &node(), &[&one]) else { panic!("it lacks CPU") };
         assert_eq!(lacks[0].missing(), 1000);
+    }
+
+    /// As a stock kubelet 1.37.2 checks them.
+    #[test]
+    fn a_resource_of_any_name_is_counted_if_the_node_has_it_or_should() {
+        let mut node = node();
+        node.allocatable.set("example.com/dongle", Quantity::count(2));
+        let told = |pod: &Pod, others: &[&Pod]| match fit(pod, &node, others) {
+            Ok(()) => None,
+            Err(unfit) => unfit.rejection().map(|rejection| rejection.message),
+        };
+        let one = asking(json!({"example.com/dongle": "1"}));
+        assert_eq!(told(&one, &[&one]), None);
+        let lacking =
+            "Node didn't have enough resource: example.com/dongle, requested: 1, used: 2, capacity: 2";
+        assert_eq!(told(&one, &[&one, &one]).as_deref(), Some(lacking));
+        let unfit = fit(&asking(json!({"example.com/dongle": "3"})), &node, &[]).unwrap_err();
+        assert_eq!(unfit.rejection().unwrap().reason, "OutOfexample.com/dongle");
+
+        // Of the cluster.
+        assert_eq!(told(&asking(json!({"example.com/license": "9"})), &[]), None);
+        // Kubernetes' own is there or is not.
+        let huge = asking(json!({"hugepages-2Mi": "4Mi"}));
+        let lacking =
+            "Node didn't have enough resource: hugepages-2Mi, requested: 4194304, used: 0, capacity: 0";
+        assert_eq!(told(&huge, &[]).as_deref(), Some(lacking));
+        let own = told(&asking(json!({"kubernetes.io/x": "1"})), &[]).unwrap();
+        assert!(own.contains("kubernetes.io/x, requested: 1"), "{own}");
+    }
+
+    #[test]
+    fn resources_are_checked_in_one_order() {
+        let mut node = node();
+        node.allocatable = resource_list([("a.example.com/x", "0"), ("ephemeral-storage", "0")]);
+        let all = ["hugepages-2Mi", "a.example.com/x", "memory", "ephemeral-storage", "cpu"];
+        let greedy = asking(all.map(|name| (name.to_owned(), json!("1"))).into_iter().collect());
+        let Err(Unfit::Lacking(lacks)) = fit(&greedy, &node, &[]) else { panic!("it lacks everything") };
+        let order: Vec<&str> = lacks.iter().map(|lack| lack.resource.as_str()).collect();
+        let expected = ["pods", "cpu", "memory", "ephemeral-storage", "a.example.com/x", "hugepages-2Mi"];
+        assert_eq!(order, expected);
+    }
+
+    #[test]
+    fn storage_that_is_not_isolated_never_runs_out() {
+        let mut node = node();
+        node.allocatable = node.allocatable.only(|name| name != EPHEMERAL_STORAGE);
+        assert_eq!(fit(&asking(json!({"ephemeral-storage": "2Gi"})), &node, &[]), Ok(()));
     }
 
     #[test]

@@ -14,6 +14,6 @@ mod task;
 mod victims;
 
 pub use admitted::{AdmittedPods, AdoptedPod};
-pub use node::{Allocatable, NodeView};
+pub use node::NodeView;
 pub use rejection::RejectedPod;
 pub use task::{Admission, AdmissionInputs, Judged};

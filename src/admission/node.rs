@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 
 use k8s_openapi::api::core::v1::{Node, Taint};
 
-use crate::types::Quantity;
+use crate::types::ResourceList;
+use crate::types::resources::{EPHEMERAL_STORAGE, is_extended};
 
 /// What of the node bears on which pods it takes.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -15,44 +16,29 @@ pub struct NodeView {
     pub labels: BTreeMap<String, String>,
     /// Its taints.
     pub taints: Vec<Taint>,
-    /// What pods can have of it.
-    pub allocatable: Allocatable,
-}
-
-/// What pods can have of a node.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Allocatable {
-    /// Thousandths of a CPU.
-    pub milli_cpu: i64,
-    /// Bytes.
-    pub memory: i64,
-    /// Bytes; none if nobody counts them.
-    pub ephemeral_storage: Option<i64>,
-    /// How many pods.
-    pub pods: i64,
-}
-
-impl Allocatable {
-    /// As a node's status has it. A resource that is not listed is not there.
-    pub fn of(list: &BTreeMap<String, k8s_openapi::apimachinery::pkg::api::resource::Quantity>) -> Self {
-        let quantity = |name: &str| Quantity::parse(&list.get(name)?.0).ok();
-        Self {
-            milli_cpu: quantity("cpu").map_or(0, |cpu| cpu.milli_value()),
-            memory: quantity("memory").map_or(0, |memory| memory.value()),
-            ephemeral_storage: quantity("ephemeral-storage").map(|storage| storage.value()),
-            pods: quantity("pods").map_or(0, |pods| pods.value()),
-        }
-    }
+    /// What pods can have of it. A resource that is not listed is not there.
+    pub allocatable: ResourceList,
 }
 
 impl NodeView {
-    /// The same with the labels and taints that the API server shows of it.
+    /// The same with the labels and taints that the API server shows of it, and with the extended resources that others
+    /// advertise there (<https://kubernetes.io/docs/tasks/administer-cluster/extended-resource-node/>).
     pub fn shown(&self, node: &Node) -> Self {
+        let status = node.status.as_ref();
+        let advertised = ResourceList::read(status.and_then(|status| status.allocatable.as_ref()));
         Self {
             name: self.name.clone(),
             labels: node.metadata.labels.clone().unwrap_or_default(),
             taints: node.spec.as_ref().and_then(|spec| spec.taints.clone()).unwrap_or_default(),
-            allocatable: self.allocatable,
+            allocatable: advertised.only(is_extended).overlaid(self.allocatable.clone()),
         }
+    }
+
+    /// Whether what pods request of a resource is held against what there is of it. An extended resource that the node does
+    /// not list is the cluster's (a license, a device of DRA), and the scheduler has seen to it (upstream
+    /// `removeMissingExtendedResources`); storage that is not isolated has no end.
+    pub(super) fn counts(&self, resource: &str) -> bool {
+        let may_be_missing = is_extended(resource) || resource == EPHEMERAL_STORAGE;
+        !may_be_missing || self.allocatable.contains(resource)
     }
 }

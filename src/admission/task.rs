@@ -9,7 +9,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::AdmittedPods;
 use super::admitter::{AdmissionInput, Admitter, Judgement, PREEMPTED, PREEMPTING, sentences};
-use super::node::{Allocatable, NodeView};
+use super::node::NodeView;
 use super::rejection::RejectedPod;
 use super::reread::Reread;
 use crate::node::{NodeReader, OwnNodeWatch};
@@ -142,7 +142,7 @@ impl Admission {
     /// Judges, if there is anything new to judge.
     fn look(&mut self) {
         let shown = self.inputs.node.borrow_and_update().clone();
-        let allocatable = Allocatable::of(&self.inputs.resources.now().allocatable);
+        let allocatable = self.inputs.resources.now().allocatable;
         let own = NodeView { allocatable, ..self.inputs.own.clone() };
         let question = Question {
             manifests: self.inputs.manifests.borrow_and_update().clone(),

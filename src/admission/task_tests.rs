@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::{PodStatus, Taint};
+use k8s_openapi::apimachinery::pkg::api::resource::Quantity as ApiQuantity;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use parking_lot::Mutex;
 use serde_json::json;
@@ -235,6 +236,32 @@ async fn a_machine_that_grew_takes_more() {
         (room.desired_pods(), room.events()),
         (vec!["late".to_owned()], vec!["early OutOfcpu".to_owned()])
     );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_resource_that_others_advertise_on_the_node_is_given_as_often_as_it_is_there() {
+    let room = room().await;
+    let mut node = Node { metadata: metadata("n1"), ..Node::default() };
+    let dongles = ("example.com/dongle".to_owned(), ApiQuantity("1".to_owned()));
+    // What the node's CPUs are is for itself to say.
+    let cpus = ("cpu".to_owned(), ApiQuantity("64".to_owned()));
+    node.status.get_or_insert_default().allocatable = Some([dongles, cpus].into());
+    room.server.put(NODE, &node);
+    room.reader.read().await.unwrap();
+    let holds = |name: &str, cpu: &str| {
+        let mut pod = Pod::clone(&pod(name, cpu, 0));
+        let resources = pod.spec.as_mut().unwrap().containers[0].resources.as_mut().unwrap();
+        let requests = resources.requests.as_mut().unwrap();
+        requests.insert("example.com/dongle".to_owned(), ApiQuantity("1".to_owned()));
+        requests.insert("example.com/license".to_owned(), ApiQuantity("1".to_owned()));
+        Arc::new(pod)
+    };
+    for (name, cpu) in [("large", "3"), ("first", "1"), ("second", "1")] {
+        room.give(&holds(name, cpu), "1");
+        room.settle().await;
+    }
+    assert_eq!(room.desired_pods(), ["first"]);
+    assert_eq!(room.events(), ["large OutOfcpu", "second OutOfexample.com/dongle"]);
 }
 
 #[tokio::test(start_paused = true)]

@@ -4,18 +4,19 @@ use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::Pod;
 
-use super::fit::{Demand, Lack};
+use super::fit::{Lack, demand};
 use crate::pod::is_critical;
 use crate::pod::resources::qos_class;
 use crate::pod::view::PodView;
-use crate::types::QosClass;
+use crate::types::resources::{CPU, MEMORY};
+use crate::types::{QosClass, ResourceList};
 
-/// What must be given back, by resource.
-type Missing = Vec<(&'static str, i64)>;
+/// What must be given back, by resource, in the units in which it is counted.
+type Missing<'a> = Vec<(&'a str, i64)>;
 
 /// The pods of `others` to end so that `pod` gets what it lacks; none if all of them together would not do.
 pub(super) fn victims(pod: &Pod, lacks: &[Lack], others: &[Arc<Pod>]) -> Option<Vec<Arc<Pod>>> {
-    let missing: Missing = lacks.iter().map(|lack| (lack.resource, lack.missing())).collect();
+    let missing: Missing<'_> = lacks.iter().map(|lack| (&*lack.resource, lack.missing())).collect();
     let of_class = |class: QosClass| -> Vec<Arc<Pod>> {
         let preemptable = others.iter().filter(|other| gives_way(other, pod) && qos_class(other) == class);
         preemptable.cloned().collect()
@@ -39,26 +40,21 @@ fn gives_way(other: &Pod, to: &Pod) -> bool {
 }
 
 /// What is still missing once these pods are gone.
-fn without(missing: &Missing, gone: &[Arc<Pod>]) -> Missing {
-    let freed = gone.iter().fold(Demand::default(), |sum, pod| sum.plus(Demand::of(pod)));
-    let left = missing
-        .iter()
-        .map(|(resource, amount)| (*resource, amount.saturating_sub(amount_of(&freed, resource))));
+fn without<'a>(missing: &Missing<'a>, gone: &[Arc<Pod>]) -> Missing<'a> {
+    let freed = gone.iter().fold(ResourceList::default(), |sum, pod| sum.plus(demand(pod)));
+    let left =
+        missing.iter().map(|(resource, amount)| (*resource, amount.saturating_sub(freed.units(resource))));
     left.filter(|(_, amount)| *amount > 0).collect()
-}
-
-fn amount_of(demand: &Demand, resource: &str) -> i64 {
-    demand.by_resource().iter().find(|(name, _)| *name == resource).map_or(0, |(_, amount)| *amount)
 }
 
 /// Pods that give what is missing, each time the one that comes nearest to it; of equal ones the smaller. None if all do
 /// not give enough.
-fn nearest(mut pods: Vec<Arc<Pod>>, mut missing: Missing) -> Option<Vec<Arc<Pod>>> {
+fn nearest(mut pods: Vec<Arc<Pod>>, mut missing: Missing<'_>) -> Option<Vec<Arc<Pod>>> {
     let mut chosen = Vec::new();
     while !missing.is_empty() {
         let key = |pod: &Arc<Pod>| {
-            let demand = Demand::of(pod);
-            (distance(&demand, &missing), demand.memory, demand.milli_cpu)
+            let demand = demand(pod);
+            (distance(&demand, &missing), demand.units(MEMORY), demand.units(CPU))
         };
         let ordered = |a: &(f64, i64, i64), b: &(f64, i64, i64)| {
             a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)).then(a.2.cmp(&b.2))
@@ -73,9 +69,9 @@ fn nearest(mut pods: Vec<Arc<Pod>>, mut missing: Missing) -> Option<Vec<Arc<Pod>
 
 /// How much of what is missing this would leave: 0 for nothing.
 #[expect(clippy::cast_precision_loss, reason = "the nearer of two is wanted, not a sum")]
-fn distance(demand: &Demand, missing: &Missing) -> f64 {
+fn distance(demand: &ResourceList, missing: &Missing<'_>) -> f64 {
     let left = |(resource, amount): &(&str, i64)| {
-        let rest = (amount - amount_of(demand, resource)).max(0) as f64 / *amount as f64;
+        let rest = (amount - demand.units(resource)).max(0) as f64 / *amount as f64;
         rest * rest
     };
     missing.iter().map(left).sum()
@@ -86,8 +82,9 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::super::fit::{Unfit, fit};
-    use super::super::node::{Allocatable, NodeView};
+    use super::super::node::NodeView;
     use super::*;
+    use crate::types::testing::resource_list;
 
     fn pod(name: &str, priority: i32, resources: Value) -> Arc<Pod> {
         let spec = json!({"priority": priority, "containers": [{"name": "c", "resources": resources}]});
@@ -102,7 +99,8 @@ mod tests {
 
     /// Names of the pods that make room on a node of 2 CPUs.
     fn chosen(critical: &Pod, others: &[Arc<Pod>]) -> Option<Vec<String>> {
-        let allocatable = Allocatable { milli_cpu: 2000, memory: 1 << 30, ephemeral_storage: None, pods: 10 };
+        let allocatable =
+            resource_list([("cpu", "2"), ("memory", "1Gi"), ("pods", "10"), ("example.com/gpu", "2")]);
         let node = NodeView { allocatable, ..NodeView::default() };
         let beside: Vec<&Pod> = others.iter().map(|pod| &**pod).collect();
         let Err(Unfit::Lacking(lacks)) = fit(critical, &node, &beside) else { panic!("there is room") };
@@ -132,6 +130,14 @@ mod tests {
         assert_eq!(chosen(&critical, &others), Some(vec!["guaranteed".to_owned()]));
         let others = [pod("vital", 2_000_000_000, requests("1")), pod("too", 2_000_000_000, requests("1"))];
         assert_eq!(chosen(&critical, &others), None);
+    }
+
+    #[test]
+    fn what_holds_a_device_makes_room_for_who_needs_it() {
+        let gpu = |amount: &str| json!({"requests": {"example.com/gpu": amount}});
+        let critical = pod("critical", 2_000_000_000, gpu("1"));
+        let others = [pod("busy", 0, requests("2")), pod("drawing", 0, gpu("2"))];
+        assert_eq!(chosen(&critical, &others), Some(vec!["drawing".to_owned()]));
     }
 
     #[test]

@@ -5,11 +5,12 @@ use std::sync::Arc;
 use tokio::sync::watch;
 
 use super::startup::StartupError;
-use crate::admission::{Allocatable, NodeView};
+use crate::admission::NodeView;
 use crate::cgroup::AllPods;
 use crate::config::Config;
 use crate::node::{OwnNode, OwnNodeWatch, Settings, overdrawn};
 use crate::sys::Machine;
+use crate::types::resources::{CPU, EPHEMERAL_STORAGE, MEMORY, PID};
 use crate::volume::NodeAmounts;
 
 /// The node as this daemon knows it at its start.
@@ -35,25 +36,25 @@ impl NodeSide {
             return Err(StartupError::Reserved(resource));
         }
         let own = OwnNode::new(&settings, &machine);
-        let allocatable = Allocatable::of(&own.allocatable);
+        let (allocatable, unreserved) = (own.allocatable, own.unreserved);
         Ok(Self {
             settings: Arc::new(settings),
             view: NodeView {
                 name: config.node_name.clone(),
                 labels: own.labels,
                 taints: config.node.taints.clone(),
-                allocatable,
+                allocatable: allocatable.clone(),
             },
             machine: watch::Sender::new(machine.clone()),
             amounts: NodeAmounts {
-                milli_cpu: allocatable.milli_cpu,
-                memory: allocatable.memory,
-                ephemeral_storage: allocatable.ephemeral_storage.unwrap_or_default(),
+                milli_cpu: allocatable.units(CPU),
+                memory: allocatable.units(MEMORY),
+                ephemeral_storage: allocatable.units(EPHEMERAL_STORAGE),
             },
             all_pods: AllPods {
-                milli_cpu: own.unreserved.cpu.milli_value(),
-                memory: own.unreserved.memory.value(),
-                pids: own.unreserved.pids.value(),
+                milli_cpu: unreserved.units(CPU),
+                memory: unreserved.units(MEMORY),
+                pids: unreserved.units(PID),
             },
             memory: machine.memory,
         })

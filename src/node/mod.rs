@@ -29,5 +29,5 @@ pub use observe::{AddressObserver, HostObserver, observe_runtime};
 pub use own::{OwnNode, OwnNodeWatch};
 pub use settings::Settings;
 pub use sight::{NodeReader, NodeSight, watch_node};
-pub use status::{Unreserved, overdrawn};
+pub use status::overdrawn;
 pub use task::StatusTask;

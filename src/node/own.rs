@@ -4,14 +4,13 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use k8s_openapi::api::core::v1::NodeStatus;
-use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use tokio::sync::watch;
 
 use super::Settings;
 use super::register::labels;
-use super::status::{Unreserved, resources};
+use super::status::{allocatable, capacity, unreserved};
 use crate::sys::Machine;
+use crate::types::ResourceList;
 
 /// The node by its own account.
 #[derive(Clone, Debug, PartialEq)]
@@ -19,20 +18,18 @@ pub struct OwnNode {
     /// The labels it is made with.
     pub labels: BTreeMap<String, String>,
     /// What pods can have of it, by resource.
-    pub allocatable: BTreeMap<String, Quantity>,
-    /// What pods are to be held to together.
-    pub unreserved: Unreserved,
+    pub allocatable: ResourceList,
+    /// What all pods together are limited to: cores, memory, processes.
+    pub unreserved: ResourceList,
 }
 
 impl OwnNode {
     /// The node on this machine.
     pub fn new(settings: &Settings, machine: &Machine) -> Self {
-        let mut status = NodeStatus::default();
-        resources(&mut status, settings, machine);
         Self {
             labels: labels(settings),
-            allocatable: status.allocatable.unwrap_or_default(),
-            unreserved: Unreserved::of(settings, machine),
+            allocatable: allocatable(&capacity(settings, machine), &settings.node.reserved),
+            unreserved: unreserved(settings, machine),
         }
     }
 }

@@ -17,6 +17,7 @@ mod pod_ref;
 mod qos;
 mod quantity;
 mod quiet_period;
+pub mod resources;
 mod size;
 #[cfg(test)]
 pub(crate) mod testing;
@@ -37,5 +38,6 @@ pub use pod_ref::PodRef;
 pub use qos::QosClass;
 pub use quantity::{Quantity, QuantityError};
 pub use quiet_period::QuietPeriod;
+pub use resources::ResourceList;
 pub use size::human_size;
 pub use timer::sleep_until;

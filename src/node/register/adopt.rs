@@ -8,6 +8,7 @@ use serde_json::{Map, Value, json};
 
 use super::initial::{ATTACH_DETACH, PROVIDED_IPS};
 use crate::api::patch;
+use crate::types::resources::is_extended;
 use crate::types::{NODE_LABELS, Quantity};
 
 /// The patch that makes `existing` ours, given the Node we would have made; none if it is.
@@ -67,11 +68,6 @@ pub(super) fn without_devices(existing: &Node) -> Option<Value> {
     }
     let status = json!({"capacity": capacity, "allocatable": allocatable});
     Some(json!({"metadata": {"uid": existing.metadata.uid}, "status": status}))
-}
-
-/// Whether a resource has a name of its own domain (upstream `IsExtendedResourceName`).
-fn is_extended(name: &str) -> bool {
-    name.contains('/') && !name.contains("kubernetes.io/") && !name.starts_with("requests.")
 }
 
 fn is_zero(amount: &resource::Quantity) -> bool {

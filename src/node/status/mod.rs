@@ -12,7 +12,9 @@ mod runtime;
 mod tests;
 mod update;
 
-pub use allocatable::{Unreserved, overdrawn};
+pub use allocatable::overdrawn;
+pub(super) use allocatable::{allocatable, unreserved};
+pub(super) use capacity::capacity;
 #[cfg(test)]
 use conditions::aggregate;
-pub(super) use update::{beat, resources, update};
+pub(super) use update::{beat, update};

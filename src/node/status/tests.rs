@@ -8,11 +8,11 @@ use k8s_openapi::api::core::v1::{NodeCondition, NodeStatus};
 use k8s_openapi::apimachinery::pkg::api::resource;
 use serde_json::{Value, json};
 
-use super::{aggregate, beat, update};
+use super::{aggregate, beat, unreserved, update};
 use crate::config::Threshold;
 use crate::cri::ImageInfo;
 use crate::node::testing::{facts, settings};
-use crate::node::{Facts, NodeEvent, Settings, Unreserved};
+use crate::node::{Facts, NodeEvent, Settings};
 use crate::types::Quantity;
 
 fn at(text: &str) -> Timestamp {
@@ -131,18 +131,17 @@ fn all_pods_together_are_held_to_what_is_not_reserved_whatever_eviction_keeps_fr
     let (mut settings, facts) = (settings(), facts());
     let machine = &facts.host.machine;
     let of = |settings: &Settings| {
-        let Unreserved { cpu, memory, pids } = Unreserved::of(settings, machine);
-        (cpu.to_string(), memory.to_string(), pids.to_string())
+        let left = unreserved(settings, machine);
+        ["cpu", "memory", "pid"].map(|name| left.get(name).unwrap().to_string())
     };
-    let amounts = |cpu: &str, memory: &str, pids: &str| (cpu.to_owned(), memory.to_owned(), pids.to_owned());
-    assert_eq!(of(&settings), amounts("2", "24684096Ki", "32768"));
+    assert_eq!(of(&settings), ["2", "24684096Ki", "32768"]);
     let quantity = |text: &str| Quantity::parse(text).unwrap();
     let reserved = &mut settings.node.reserved;
     reserved.resources.insert("memory".to_owned(), vec![quantity("1Gi"), quantity("96Ki")]);
     reserved.resources.insert("pid".to_owned(), vec![quantity("768")]);
     reserved.system_cpus = Some(1);
     reserved.eviction_memory = Some(Threshold::Amount(quantity("100Mi")));
-    assert_eq!(of(&settings), amounts("1", "23635424Ki", "32k"));
+    assert_eq!(of(&settings), ["1", "23635424Ki", "32k"]);
 }
 
 #[test]

@@ -4,9 +4,11 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{DaemonEndpoint, NodeDaemonEndpoints, NodeStatus};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
+use super::capacity::is_of_machine;
 use super::{addresses, allocatable, capacity, conditions, images, info, ready, runtime};
 use crate::node::{Facts, NodeEvent, Settings};
 use crate::sys::Machine;
+use crate::types::ResourceList;
 
 /// Conditions that are ours to write.
 const OWN_CONDITIONS: [&str; 4] = ["MemoryPressure", "DiskPressure", "PIDPressure", "Ready"];
@@ -20,7 +22,7 @@ pub(in crate::node) fn update(
 ) -> Vec<NodeEvent> {
     let name = &settings.name;
     addresses::set(status, settings, &facts.host);
-    resources(status, settings, &facts.host.machine);
+    set_resources(status, settings, &facts.host.machine);
     let mut events = Vec::new();
     events.extend(info::set(status, name, &facts.host.machine, facts.runtime.version.as_ref()));
     images::set(status, &facts.runtime.images, settings.node.max_images);
@@ -37,10 +39,14 @@ pub(in crate::node) fn update(
     events
 }
 
-/// Capacity, and what of it pods can have.
-pub(in crate::node) fn resources(status: &mut NodeStatus, settings: &Settings, machine: &Machine) {
-    capacity::set(status, settings, machine);
-    allocatable::set(status, &settings.node.reserved);
+/// Capacity, and what of it pods can have. Resources that others advertise on the Node stay, and pods can have all of them.
+fn set_resources(status: &mut NodeStatus, settings: &Settings, machine: &Machine) {
+    let own = capacity(settings, machine);
+    let mut others = status.capacity.take().unwrap_or_default();
+    others.retain(|name, _| !is_of_machine(name));
+    let beside = |own: &ResourceList| Some(others.clone().into_iter().chain(own.written()).collect());
+    status.capacity = beside(&own);
+    status.allocatable = beside(&allocatable(&own, &settings.node.reserved));
 }
 
 /// Marks our conditions as confirmed now, which is done when a status is sent.

@@ -4,6 +4,7 @@ mod amounts;
 mod oom;
 mod pod_cgroup;
 mod qos;
+mod requests;
 #[cfg(test)]
 mod testing;
 mod whole;
@@ -12,4 +13,5 @@ pub use amounts::{Amounts, pod_limits, pod_requests};
 pub use oom::oom_score_adj;
 pub use pod_cgroup::{pod_cpu_request, pod_resources};
 pub use qos::qos_class;
+pub use requests::requested_resources;
 pub use whole::whole_resources;

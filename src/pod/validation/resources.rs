@@ -7,11 +7,10 @@ use k8s_openapi::apimachinery::pkg::api::resource::Quantity as WireQuantity;
 
 use super::{Errors, FieldError, FieldPath, each_invalid, names};
 use crate::types::Quantity;
+use crate::types::resources::HUGE_PAGES;
 
 /// The resources every node has. All others are devices that something must offer on the node.
 const STANDARD: [&str; 3] = ["cpu", "memory", "ephemeral-storage"];
-/// Prefix of the huge page resources, before the page size.
-pub(super) const HUGE_PAGES: &str = "hugepages-";
 
 pub(super) fn check(requirements: &ResourceRequirements, path: &FieldPath, errors: &mut Errors) {
     let limits = parsed(requirements.limits.iter().flatten(), &path.child("limits"), errors);

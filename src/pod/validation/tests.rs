@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 
 use super::{unsupported, validate, validate_static};
 use crate::pod::defaults::set_defaults;
+use crate::types::CONFIG_SOURCE_ANNOTATION;
 
 fn pod_of(metadata: Value, spec: Value) -> Pod {
     let mut pod: Pod = serde_json::from_value(
@@ -466,12 +467,32 @@ fn what_is_not_served_is_said_field_by_field() {
             "spec.containers[0].restartPolicy",
             "spec.containers[0].resizePolicy[0]",
             "spec.containers[0].env[0].valueFrom.fileKeyRef",
-            "spec.containers[0].resources.limits[a.b/gpu]",
             "spec.containers[0].resources.limits[ephemeral-storage]",
             "spec.containers[0].resources.limits[hugepages-2Mi]",
             "spec.containers[0].securityContext.appArmorProfile",
         ],
     );
+}
+
+#[test]
+fn devices_are_for_the_scheduler_to_find_and_nobody_finds_those_of_a_manifest() {
+    let mut pod = container(json!({
+        "resources": {"requests": {"a.b/fpga": "1"}, "limits": {"a.b/fpga": "1", "a.b/gpu": "1", "kubernetes.io/x": "1"}},
+    }));
+    for (source, expected) in [
+        ("api", &[][..]),
+        (
+            "file",
+            &[
+                "spec.containers[0].resources.limits[a.b/fpga]",
+                "spec.containers[0].resources.limits[a.b/gpu]",
+                "spec.containers[0].resources.limits[kubernetes.io/x]",
+            ],
+        ),
+    ] {
+        pod.metadata.annotations = Some([(CONFIG_SOURCE_ANNOTATION.to_owned(), source.to_owned())].into());
+        not_served(&pod, expected);
+    }
 }
 
 #[test]

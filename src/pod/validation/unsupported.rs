@@ -1,4 +1,4 @@
-//! The fields of a valid pod that hostlet does not act on: each gives its own sentence, so that a pod is refused with a
+//! The fields of a valid pod that hostlet does not act on: each gives its own sentence, so that a pod is rejected with a
 //! reason instead of running as something its author did not ask for.
 //!
 //! Fields that only speak to the scheduler (pod affinity, topology spread constraints, preferred node affinity,
@@ -7,9 +7,10 @@
 
 use k8s_openapi::api::core::v1::{AppArmorProfile, Container, Pod, PodSpec, ResourceRequirements, Volume};
 
-use super::resources::HUGE_PAGES;
 use super::volumes::sources;
 use super::{FieldError, FieldPath, list, text};
+use crate::pod::is_static;
+use crate::types::resources::HUGE_PAGES;
 
 /// Prefix of the annotations that named AppArmor profiles before `appArmorProfile` did.
 const APP_ARMOR_ANNOTATION_PREFIX: &str = "container.apparmor.security.beta.kubernetes.io/";
@@ -31,7 +32,13 @@ pub fn unsupported(pod: &Pod) -> Vec<FieldError> {
     check_pod(spec, &path, &mut found);
     check_pod_security(spec, &path.child("securityContext"), &mut found);
     for (index, container) in spec.containers.iter().enumerate() {
-        check_container(container, &path.child("containers").index(index), &mut found);
+        let path = path.child("containers").index(index);
+        check_container(container, &path, &mut found);
+        if is_static(pod)
+            && let Some(requirements) = &container.resources
+        {
+            check_devices(requirements, &path.child("resources"), &mut found);
+        }
     }
     found.0
 }
@@ -198,24 +205,37 @@ fn check_resources(requirements: &ResourceRequirements, path: &FieldPath, found:
         &path.child("claims"),
         "claimed devices are not prepared",
     );
-    let limited = |name: &str| requirements.limits.as_ref().is_some_and(|limits| limits.contains_key(name));
-    for name in requirements.limits.iter().flatten().map(|(name, _)| name.as_str()) {
-        let sentence = match name {
-            "ephemeral-storage" => Some("the size of a container's writable layer is not limited"),
-            name => unserved_resource(name),
-        };
-        found.add(sentence.is_some(), &path.child("limits").key(name), sentence.unwrap_or_default());
-    }
-    for name in requirements.requests.iter().flatten().map(|(name, _)| name.as_str()) {
-        let sentence = unserved_resource(name).filter(|_| !limited(name));
-        found.add(sentence.is_some(), &path.child("requests").key(name), sentence.unwrap_or_default());
-    }
+    let sentence = |name: &str, list: &str| match name {
+        "ephemeral-storage" if list == "limits" => {
+            Some("the size of a container's writable layer is not limited")
+        }
+        huge if huge.starts_with(HUGE_PAGES) => Some("huge pages are not limited"),
+        _ => None,
+    };
+    each_resource(requirements, path, found, sentence);
 }
 
-fn unserved_resource(name: &str) -> Option<&'static str> {
-    match name {
-        "cpu" | "memory" | "ephemeral-storage" => None,
-        huge if huge.starts_with(HUGE_PAGES) => Some("huge pages are not limited"),
-        _ => Some("no device plugin offers this resource"),
+/// A resource beyond Kubernetes' own is a device, or one of the cluster. Of a pod that was scheduled, the scheduler saw to the
+/// ones that this node does not offer, and admission counts the others; nobody saw to those of a manifest.
+fn check_devices(requirements: &ResourceRequirements, path: &FieldPath, found: &mut Found) {
+    let sentence =
+        |name: &str, _: &str| name.contains('/').then_some("no device plugin offers this resource");
+    each_resource(requirements, path, found, sentence);
+}
+
+/// What `sentence` says of a resource in a list of the requirements: of one that is limited, at its limit.
+fn each_resource(
+    requirements: &ResourceRequirements,
+    path: &FieldPath,
+    found: &mut Found,
+    sentence: impl Fn(&str, &str) -> Option<&'static str>,
+) {
+    let limits = requirements.limits.iter().flatten().map(|(name, _)| ("limits", name.as_str()));
+    let is_limited =
+        |name: &str| requirements.limits.as_ref().is_some_and(|limits| limits.contains_key(name));
+    let requests = requirements.requests.iter().flatten().map(|(name, _)| ("requests", name.as_str()));
+    for (list, name) in limits.chain(requests.filter(|(_, name)| !is_limited(name))) {
+        let sentence = sentence(name, list);
+        found.add(sentence.is_some(), &path.child(list).key(name), sentence.unwrap_or_default());
     }
 }

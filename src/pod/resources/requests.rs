@@ -1,0 +1,75 @@
+//! What a pod requests of every resource, by name, as the scheduler and admission count it.
+
+use k8s_openapi::api::core::v1::Pod;
+
+use super::amounts::{Together, together};
+use crate::pod::view::PodView;
+use crate::types::ResourceList;
+use crate::types::resources::{CPU, HUGE_PAGES, MEMORY};
+
+impl Together for ResourceList {
+    fn plus(self, other: Self) -> Self {
+        Self::plus(self, other)
+    }
+
+    fn max(self, other: Self) -> Self {
+        Self::max(self, other)
+    }
+}
+
+/// What the pod requests: its containers together; the pod itself where it says so, of what it can say it of; and its overhead
+/// (upstream `PodRequests` of k8s.io/component-helpers).
+pub fn requested_resources(pod: &Pod) -> ResourceList {
+    let spec = PodView::from(pod).spec;
+    let of_containers = together(
+        pod,
+        |container| ResourceList::read(container.resources.as_ref().and_then(|own| own.requests.as_ref())),
+        |_| {},
+    );
+    let of_pod = ResourceList::read(spec.resources.as_ref().and_then(|own| own.requests.as_ref()));
+    let of_pod = of_pod.only(|name| matches!(name, CPU | MEMORY) || name.starts_with(HUGE_PAGES));
+    of_containers.overlaid(of_pod).plus(ResourceList::read(spec.overhead.as_ref()))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::pod::resources::testing::pod;
+    use crate::types::testing::resource_list;
+
+    #[test]
+    fn every_resource_counts_as_it_is_needed_at_once() {
+        let requests = |requests: serde_json::Value| json!({"requests": requests});
+        let pod = pod(json!({
+            "initContainers": [
+                {"name": "side", "restartPolicy": "Always", "resources": requests(json!({"cpu": "200m", "example.com/gpu": "1"}))},
+                {"name": "init", "resources": requests(json!({"example.com/gpu": "2", "ephemeral-storage": "1Gi"}))},
+            ],
+            "containers": [
+                {"name": "a", "resources": requests(json!({"cpu": "500m", "hugepages-2Mi": "4Mi"}))},
+                {"name": "b", "resources": requests(json!({"example.com/gpu": "1", "ephemeral-storage": "1Mi"}))},
+            ],
+        }));
+        let expected = [
+            ("cpu", "700m"),
+            ("ephemeral-storage", "1Gi"),
+            ("example.com/gpu", "3"),
+            ("hugepages-2Mi", "4Mi"),
+        ];
+        assert_eq!(requested_resources(&pod), resource_list(expected));
+    }
+
+    #[test]
+    fn the_pod_as_a_whole_replaces_its_containers_and_overhead_comes_on_top() {
+        let pod = pod(json!({
+            "resources": {"requests": {"cpu": "2", "hugepages-2Mi": "8Mi", "example.com/gpu": "9"}},
+            "overhead": {"cpu": "250m", "memory": "1Mi"},
+            "containers": [{"name": "a", "resources": {"requests": {"cpu": "1", "memory": "1Mi", "example.com/gpu": "1"}}}],
+        }));
+        let expected =
+            [("cpu", "2250m"), ("example.com/gpu", "1"), ("hugepages-2Mi", "8Mi"), ("memory", "2Mi")];
+        assert_eq!(requested_resources(&pod), resource_list(expected));
+    }
+}
