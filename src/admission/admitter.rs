@@ -14,6 +14,7 @@ use k8s_openapi::api::core::v1::Pod;
 
 use super::fit::{Unfit, fit};
 use super::node::NodeView;
+use super::pressure::kept_away;
 use super::rejection::{RejectedPod, Rejection};
 use super::sysctls::forbidden_sysctl;
 use super::victims::victims;
@@ -166,7 +167,7 @@ impl Admitter {
         desired_pods: &[Arc<AdmittedPod>],
     ) -> Verdict {
         let pod = candidate.pod;
-        if let Some(rejection) = self.unfit_anywhere(candidate) {
+        if let Some(rejection) = self.unfit_anywhere(candidate, asked.node) {
             return Verdict::Rejected(rejection);
         }
         let is_active =
@@ -207,13 +208,16 @@ impl Admitter {
     }
 
     /// Why no room would help.
-    fn unfit_anywhere(&self, candidate: Candidate<'_>) -> Option<Rejection> {
+    fn unfit_anywhere(&self, candidate: Candidate<'_>, node: &NodeView) -> Option<Rejection> {
         let rejection = |reason: &'static str, message: String| Some(Rejection::new(reason, message));
         if !candidate.unsupported.is_empty() {
             // Upstream's reason for what its node-declared-features check rejects.
             return rejection("PodFeatureUnsupported", sentences(candidate.unsupported));
         }
         let pod = candidate.pod;
+        if let Some(rejection) = kept_away(pod, &node.pressures) {
+            return Some(rejection);
+        }
         if let Some(message) = forbidden_sysctl(pod, &self.allowed_unsafe_sysctls) {
             return rejection("SysctlForbidden", message);
         }

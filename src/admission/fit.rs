@@ -3,11 +3,12 @@
 
 use std::collections::HashSet;
 
-use k8s_openapi::api::core::v1::{Pod, Taint, Toleration};
+use k8s_openapi::api::core::v1::{Pod, Taint};
 
 use super::affinity;
 use super::node::NodeView;
 use super::rejection::Rejection;
+use super::tolerations::tolerates;
 use crate::pod::is_static;
 use crate::pod::resources::requested_resources;
 use crate::pod::view::PodView;
@@ -118,21 +119,6 @@ fn misplaced(pod: &Pod, node: &NodeView, others: &[&Pod]) -> Option<(Rejection, 
         return failed("TaintToleration", "node(s) had taints that the pod didn't tolerate", true);
     }
     None
-}
-
-/// Kubernetes docs, "Taints and Tolerations".
-fn tolerates(toleration: &Toleration, taint: &Taint) -> bool {
-    let given = |text: &Option<String>| text.clone().filter(|text| !text.is_empty());
-    let (key, effect) = (given(&toleration.key), given(&toleration.effect));
-    let value = |text: &Option<String>| text.clone().unwrap_or_default();
-    effect.is_none_or(|effect| effect == taint.effect)
-        && key.as_ref().is_none_or(|key| *key == taint.key)
-        && match toleration.operator.as_deref() {
-            Some("Exists") => true,
-            None | Some("" | "Equal") => key.is_some() && value(&toleration.value) == value(&taint.value),
-            // Comparing operators are behind a gate that is off.
-            Some(_) => false,
-        }
 }
 
 /// A port of the host.

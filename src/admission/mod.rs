@@ -7,10 +7,12 @@ mod admitter;
 mod affinity;
 mod fit;
 mod node;
+mod pressure;
 mod rejection;
 mod reread;
 mod sysctls;
 mod task;
+mod tolerations;
 mod victims;
 
 pub use admitted::{AdmittedPods, AdoptedPod};

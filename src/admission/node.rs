@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use k8s_openapi::api::core::v1::{Node, Taint};
 
+use crate::node::Pressures;
 use crate::types::ResourceList;
 use crate::types::resources::{EPHEMERAL_STORAGE, is_extended};
 
@@ -18,6 +19,8 @@ pub struct NodeView {
     pub taints: Vec<Taint>,
     /// What pods can have of it. A resource that is not listed is not there.
     pub allocatable: ResourceList,
+    /// What it is short of.
+    pub pressures: Pressures,
 }
 
 impl NodeView {
@@ -31,6 +34,7 @@ impl NodeView {
             labels: node.metadata.labels.clone().unwrap_or_default(),
             taints: node.spec.as_ref().and_then(|spec| spec.taints.clone()).unwrap_or_default(),
             allocatable: advertised.only(is_extended).overlaid(self.allocatable.clone()),
+            pressures: self.pressures.clone(),
         }
     }
 

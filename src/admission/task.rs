@@ -12,7 +12,7 @@ use super::admitter::{AdmissionInput, Admitter, Judgement, PREEMPTED, PREEMPTING
 use super::node::NodeView;
 use super::rejection::RejectedPod;
 use super::reread::Reread;
-use crate::node::{NodeReader, OwnNodeWatch};
+use crate::node::{NodeReader, OwnNodeWatch, Pressures};
 use crate::pod::DesiredPods;
 use crate::pod::PodPhase;
 use crate::pod::{PodEvents, pod_ref, pod_uid};
@@ -31,10 +31,12 @@ pub struct AdmissionInputs {
     pub manifests: watch::Receiver<SourceState>,
     /// What the API server says; alone on a host, ready and empty.
     pub api: watch::Receiver<ApiState>,
-    /// The node as it knows itself, but for what pods can have of it.
+    /// The node as it knows itself, but for what changes while it runs.
     pub own: NodeView,
-    /// That: the same value as the Node's status tells.
+    /// What pods can have of it: the same value as the Node's status reports.
     pub resources: OwnNodeWatch,
+    /// What the node is short of: the same value as the Node's conditions report.
+    pub pressures: watch::Receiver<Pressures>,
     /// The Node as the API server shows it; none before it is registered, and alone on a host.
     pub node: watch::Receiver<Option<Arc<Node>>>,
     /// Reads the Node anew, into `node`; none alone on a host.
@@ -129,6 +131,7 @@ impl Admission {
                 Ok(()) = self.inputs.manifests.changed() => {}
                 Ok(()) = self.inputs.api.changed() => {}
                 Ok(()) = self.inputs.node.changed() => {}
+                Ok(()) = self.inputs.pressures.changed() => {}
                 // Cancel-safe: see there.
                 () = self.inputs.resources.changed() => {}
                 // Pods end all the time; that matters only to those who wait for room.
@@ -143,7 +146,8 @@ impl Admission {
     fn look(&mut self) {
         let shown = self.inputs.node.borrow_and_update().clone();
         let allocatable = self.inputs.resources.now().allocatable;
-        let own = NodeView { allocatable, ..self.inputs.own.clone() };
+        let pressures = self.inputs.pressures.borrow_and_update().clone();
+        let own = NodeView { allocatable, pressures, ..self.inputs.own.clone() };
         let question = Question {
             manifests: self.inputs.manifests.borrow_and_update().clone(),
             api: self.inputs.api.borrow_and_update().clone(),

@@ -11,8 +11,8 @@ use tokio_util::sync::DropGuard;
 
 use super::*;
 use crate::api::fake::{ApiFault, ApiRule, FakeApi};
-use crate::node::NodeSight;
 use crate::node::testing::{facts, settings};
+use crate::node::{NodeSight, Pressure};
 use crate::pod::AdmittedPod;
 use crate::source::api::ApiPod;
 use crate::status::PodStatusEntry;
@@ -31,6 +31,7 @@ struct Room {
     server: FakeApi,
     reader: NodeReader,
     machine: watch::Sender<Machine>,
+    pressures: watch::Sender<Pressures>,
     _manifests: watch::Sender<SourceState>,
     _running: DropGuard,
 }
@@ -48,11 +49,13 @@ async fn room() -> Room {
     let (rejected_in, rejected) = watch::channel(Vec::new());
     let (status_cache, events) = (StatusCache::default(), Arc::new(Mutex::new(Vec::new())));
     let machine = watch::Sender::new(facts().host.machine);
+    let pressures = watch::Sender::default();
     let inputs = AdmissionInputs {
         manifests,
         api: api_out,
         own: NodeView { name: "n1".to_owned(), ..NodeView::default() },
         resources: OwnNodeWatch::new(Arc::new(settings()), machine.subscribe()),
+        pressures: pressures.subscribe(),
         node: sight.subscribe(),
         reader: Some(reader.clone()),
         status_cache: status_cache.clone(),
@@ -71,7 +74,19 @@ async fn room() -> Room {
     #[expect(clippy::disallowed_methods, reason = "a task of a test")]
     tokio::spawn(Admission::new(inputs, judged).run(cancel.clone()));
     let (_manifests, _running) = (manifests_in, cancel.drop_guard());
-    Room { api, status_cache, desired_pods, rejected, events, server, reader, machine, _manifests, _running }
+    Room {
+        api,
+        status_cache,
+        desired_pods,
+        rejected,
+        events,
+        server,
+        reader,
+        machine,
+        pressures,
+        _manifests,
+        _running,
+    }
 }
 
 fn pod(name: &str, cpu: &str, priority: i32) -> Arc<Pod> {
@@ -236,6 +251,25 @@ async fn a_machine_that_grew_takes_more() {
         (room.desired_pods(), room.events()),
         (vec!["late".to_owned()], vec!["early OutOfcpu".to_owned()])
     );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_node_that_is_short_of_disk_takes_no_new_pod_until_it_is_not() {
+    let room = room().await;
+    room.give(&pod("runs", "100m", 0), "1");
+    room.settle().await;
+    room.pressures.send_replace([Pressure::Disk].into());
+    room.give(&pod("late", "100m", 0), "1");
+    room.give(&pod("vital", "100m", 2_000_000_000), "1");
+    room.settle().await;
+    assert_eq!(room.desired_pods(), ["runs", "vital"]);
+    assert_eq!(room.events(), ["late Evicted"]);
+    let message = room.rejected.borrow()[0].status.message.clone();
+    assert_eq!(message.as_deref(), Some("Pod was rejected: The node had condition: [DiskPressure]. "));
+    room.pressures.send_replace(Pressures::default());
+    room.give(&pod("next", "100m", 0), "1");
+    room.settle().await;
+    assert_eq!(room.desired_pods(), ["runs", "vital", "next"], "one that was rejected stays so");
 }
 
 #[tokio::test(start_paused = true)]

@@ -15,8 +15,8 @@ use crate::api::{ConnectError, Connection, Connections, Credentials, Credentials
 use crate::config::{Cluster as Joined, Config};
 use crate::cri::{ImageService, RuntimeService, RuntimeStatus};
 use crate::node::{
-    Inputs, LeaseTask, NodeAddresses, NodeEvent, NodeEvents, NodeReader, NodeSight, RuntimeFacts, Settings,
-    StatusTask, observe_runtime, watch_node,
+    Inputs, LeaseTask, NodeAddresses, NodeEvent, NodeEvents, NodeReader, NodeSight, Pressures, RuntimeFacts,
+    Settings, StatusTask, observe_runtime, watch_node,
 };
 use crate::objects::ApiObjects;
 use crate::objects::services::ServiceEnv;
@@ -48,6 +48,7 @@ pub(super) struct Cluster {
 pub(super) struct ClusterInputs {
     pub(super) settings: Arc<Settings>,
     pub(super) machine: watch::Receiver<Machine>,
+    pub(super) pressures: watch::Receiver<Pressures>,
     pub(super) addresses: NodeAddresses,
     pub(super) runtime: Arc<dyn RuntimeService>,
     pub(super) images: Arc<dyn ImageService>,
@@ -176,6 +177,7 @@ impl Cluster {
             status: inputs.runtime_status,
             ready_at: inputs.ready_at,
             pleg: inputs.pleg,
+            pressures: inputs.pressures,
             // Nothing else keeps it from being ready yet.
             others: watch::channel(Vec::new()).1,
         };

@@ -8,7 +8,7 @@ use super::startup::StartupError;
 use crate::admission::NodeView;
 use crate::cgroup::AllPods;
 use crate::config::Config;
-use crate::node::{OwnNode, OwnNodeWatch, Settings, overdrawn};
+use crate::node::{OwnNode, OwnNodeWatch, Pressures, Settings, overdrawn};
 use crate::sys::Machine;
 use crate::types::resources::{CPU, EPHEMERAL_STORAGE, MEMORY, PID};
 use crate::volume::NodeAmounts;
@@ -21,6 +21,8 @@ pub(super) struct NodeSide {
     pub(super) view: NodeView,
     /// The machine as it is now.
     pub(super) machine: watch::Sender<Machine>,
+    /// What it is short of. Nothing watches over that yet, so nothing is ever in it.
+    pub(super) pressures: watch::Sender<Pressures>,
     /// What pods can have of it, as they see it themselves.
     pub(super) amounts: NodeAmounts,
     /// What all of them together can have.
@@ -44,8 +46,10 @@ impl NodeSide {
                 labels: own.labels,
                 taints: config.node.taints.clone(),
                 allocatable: allocatable.clone(),
+                pressures: Pressures::default(),
             },
             machine: watch::Sender::new(machine.clone()),
+            pressures: watch::Sender::default(),
             amounts: NodeAmounts {
                 milli_cpu: allocatable.units(CPU),
                 memory: allocatable.units(MEMORY),

@@ -100,12 +100,13 @@ impl Parts {
         tasks.spawn(Stage::Support, "other kubelets", |cancel| others.run(cancel));
 
         let (desired_in, desired_pods) = watch::channel(DesiredPods::default());
-        let (refused_in, rejected) = watch::channel(Vec::new());
+        let (rejected_in, rejected) = watch::channel(Vec::new());
         let inputs = AdmissionInputs {
             manifests: manifests.clone(),
             api: api.clone(),
             own: node.view.clone(),
             resources: node.own(),
+            pressures: node.pressures.subscribe(),
             node: sight.subscribe(),
             reader: cluster.as_ref().map(|cluster| cluster.node_reader(&node.settings, sight.clone())),
             status_cache: status_cache.clone(),
@@ -113,7 +114,7 @@ impl Parts {
         };
         let judged = Judged {
             desired_pods: desired_in,
-            rejected: refused_in,
+            rejected: rejected_in,
             admitted: admitted.clone(),
             events: events.clone(),
             clock: WallClock::system(),
@@ -131,6 +132,7 @@ impl Parts {
                 let inputs = ClusterInputs {
                     settings: node.settings.clone(),
                     machine: node.machine.subscribe(),
+                    pressures: node.pressures.subscribe(),
                     addresses: addresses.clone(),
                     runtime: runtime.runtime.clone(),
                     images: runtime.images.clone(),

@@ -66,6 +66,10 @@ fn refused(case: &ExplainInput<'_>) -> Option<Explanation> {
              configuration"
         }
         Some("OutOfpods") => "remove manifests of other pods, or raise maxPods in the configuration",
+        Some("Evicted") => {
+            "free what the node is short of, as its conditions say, then make the pod anew; under memory pressure alone a pod with \
+             resources.requests is taken"
+        }
         Some("NodePorts") => {
             "change hostPort (with hostNetwork: containerPort) of this pod or of the one that has the port already"
         }

@@ -997,6 +997,7 @@ fn pods_that_are_refused() {
             "resources.requests",
         ),
         ("OutOfmemory", "Node didn't have enough resource: memory", "resource: memory", "resources.requests"),
+        ("Evicted", "The node had condition: [DiskPressure]. ", "condition: [DiskPressure]", "short of"),
         (
             "NodePorts",
             "Predicate NodePorts failed: node(s) didn't have free ports for the requested pod ports",

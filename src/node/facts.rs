@@ -2,6 +2,7 @@
 
 use std::net::IpAddr;
 
+use super::Pressures;
 use crate::cri::{ImageInfo, RuntimeStatus, Version};
 use crate::sys::Machine;
 
@@ -32,6 +33,8 @@ pub struct Facts {
     pub runtime: RuntimeFacts,
     /// What the runtime says of itself; none before it answered.
     pub status: Option<RuntimeStatus>,
+    /// What the node is short of.
+    pub pressures: Pressures,
     /// What keeps the node from being ready; empty if nothing does.
     pub unready: Vec<String>,
 }

@@ -1,10 +1,13 @@
 //! What the status is made of as it comes in: watches, so that nobody waits for anybody.
 
+use std::net::IpAddr;
+use std::sync::Arc;
+
 use tokio::sync::watch;
 use tokio::time::Instant;
 
 use super::health::{Health, unready};
-use super::{Facts, HostFacts, NodeAddresses, RuntimeFacts};
+use super::{Facts, HostFacts, NodeAddresses, Pressures, RuntimeFacts};
 use crate::cri::RuntimeStatus;
 use crate::pleg;
 use crate::sys::Machine;
@@ -14,7 +17,7 @@ use crate::sys::Machine;
 pub struct Inputs {
     /// The host.
     pub host: watch::Receiver<Machine>,
-    /// Its addresses; nothing is told of the node until they were looked for.
+    /// Its addresses; nothing is reported of the node until they were looked for.
     pub addresses: NodeAddresses,
     /// What the runtime has.
     pub runtime: watch::Receiver<RuntimeFacts>,
@@ -24,6 +27,8 @@ pub struct Inputs {
     pub ready_at: watch::Receiver<Option<Instant>>,
     /// How relisting goes.
     pub pleg: watch::Receiver<pleg::Health>,
+    /// What the node is short of.
+    pub pressures: watch::Receiver<Pressures>,
     /// What else keeps the node from being ready, in upstream's words: storage, a shutdown.
     pub others: watch::Receiver<Vec<String>>,
 }
@@ -52,11 +57,17 @@ impl Inputs {
             host: HostFacts { machine, addresses },
             runtime: self.runtime.borrow().clone(),
             status: self.status.borrow().clone(),
+            pressures: self.pressures.borrow().clone(),
             unready: self.unready(now),
         })
     }
 
-    /// Waits until something changes that may change readiness at once. Cancel-safe. A watch nobody writes any more never
+    /// What is reported as soon as it changes, beside readiness.
+    pub(super) fn pressing(&self) -> (Arc<[IpAddr]>, Pressures) {
+        (self.addresses.now(), self.pressures.borrow().clone())
+    }
+
+    /// Waits until something changes that may change what is reported at once. Cancel-safe. A watch nobody writes any more never
     /// changes.
     pub(super) async fn changed(&mut self) {
         tokio::select! {
@@ -65,6 +76,7 @@ impl Inputs {
             () = self.addresses.changed() => {}
             Ok(()) = self.runtime.changed() => {}
             Ok(()) = self.status.changed() => {}
+            Ok(()) = self.pressures.changed() => {}
             Ok(()) = self.others.changed() => {}
             else => std::future::pending().await,
         }

@@ -94,18 +94,18 @@ impl StatusTask {
         if self.settings.node.register {
             self.register(&mut pace).await;
         }
-        let mut told = self.inputs.addresses.now();
+        let mut told = self.inputs.pressing();
         loop {
             let now = Instant::now();
-            let addresses = self.inputs.addresses.now();
-            if addresses != told {
-                // Whoever wants to reach the node does not wait for its next time.
+            let pressing = self.inputs.pressing();
+            if pressing != told {
+                // Whoever wants to reach the node, or sends pods to it, does not wait for its next time.
                 pace.forget();
             }
             let ready = self.inputs.unready(now).is_empty();
             if pace.is_due(now, ready) {
                 match self.round(&mut pace).await {
-                    Round::Done => told = addresses,
+                    Round::Done => told = pressing,
                     Round::Gone if self.settings.node.register => {
                         tracing::warn!(node = self.settings.name, "the Node is gone; registering again");
                         self.sight.gone();

@@ -12,7 +12,10 @@ use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
 use super::testing::{facts, settings};
-use super::{Inputs, LeaseTask, NodeAddresses, NodeEvent, NodeSight, RuntimeFacts, Settings, StatusTask};
+use super::{
+    Inputs, LeaseTask, NodeAddresses, NodeEvent, NodeSight, Pressure, Pressures, RuntimeFacts, Settings,
+    StatusTask,
+};
 use crate::api::fake::{ApiFault, ApiRule, FakeApi};
 use crate::cri::RuntimeStatus;
 use crate::pleg;
@@ -30,6 +33,7 @@ struct Bed {
     status: watch::Sender<Option<RuntimeStatus>>,
     ready_at: watch::Sender<Option<Instant>>,
     pleg: watch::Sender<pleg::Health>,
+    pressures: watch::Sender<Pressures>,
     others: watch::Sender<Vec<String>>,
     node: watch::Receiver<Option<Arc<Node>>>,
     events: Arc<Mutex<Vec<NodeEvent>>>,
@@ -48,6 +52,7 @@ impl Bed {
         let (status, status_view) = watch::channel(facts.status);
         let (ready_at, ready_view) = watch::channel(Some(Instant::now()));
         let (pleg, pleg_view) = watch::channel(pleg::Health { last_relist: Instant::now(), error: None });
+        let (pressures, pressures_view) = watch::channel(Pressures::default());
         let (others, others_view) = watch::channel(Vec::new());
         let (addresses, addresses_view) = NodeAddresses::new();
         let inputs = Inputs {
@@ -57,6 +62,7 @@ impl Bed {
             status: status_view,
             ready_at: ready_view,
             pleg: pleg_view,
+            pressures: pressures_view,
             others: others_view,
         };
         let sight = NodeSight::default();
@@ -99,6 +105,7 @@ impl Bed {
             status,
             ready_at,
             pleg,
+            pressures,
             others,
             node,
             events,
@@ -212,6 +219,20 @@ async fn readiness_that_changes_is_told_at_once() {
     bed.others.send_replace(Vec::new());
     bed.until(|node| ready(node) == "True").await;
     assert_eq!(bed.reasons()[3..], ["NodeNotReady", "NodeReady"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pressure_is_reported_at_once_and_so_is_its_end() {
+    let bed = Bed::registered(settings()).await;
+    let under = |node: &Node| condition(node, "DiskPressure").unwrap().status == "True";
+    sleep(Duration::from_secs(3)).await;
+    bed.pressures.send_replace([Pressure::Disk].into());
+    assert!(bed.time_until(under).await < Duration::from_millis(50));
+    assert_eq!(ready(&bed.stored().unwrap()), "True");
+    sleep(Duration::from_secs(3)).await;
+    bed.pressures.send_replace(Pressures::default());
+    assert!(bed.time_until(|node| !under(node)).await < Duration::from_millis(50));
+    assert_eq!(bed.reasons()[3..], ["NodeHasDiskPressure", "NodeHasNoDiskPressure"]);
 }
 
 #[tokio::test(start_paused = true)]

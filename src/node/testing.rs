@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::config::{Node, Reserved, Threshold};
 use crate::cri::{ImageInfo, RuntimeCondition, RuntimeFeatures, RuntimeHandler, RuntimeStatus, Version};
-use crate::node::{Facts, HostFacts, RuntimeFacts, Settings};
+use crate::node::{Facts, HostFacts, Pressures, RuntimeFacts, Settings};
 use crate::sys::Machine;
 use crate::types::Quantity;
 
@@ -76,6 +76,7 @@ pub(crate) fn facts() -> Facts {
             handlers: vec![handler("runc"), handler("")],
             features: Some(RuntimeFeatures { supplemental_groups_policy: true }),
         }),
+        pressures: Pressures::default(),
         unready: Vec::new(),
     }
 }

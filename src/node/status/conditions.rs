@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{NodeCondition, NodeStatus};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
-use crate::node::NodeEvent;
+use crate::node::{NodeEvent, Pressure, Pressures};
 
 /// What a condition says.
 pub(super) struct Said {
@@ -16,28 +16,46 @@ pub(super) struct Said {
     pub(super) message: String,
 }
 
-/// Pressures, with their reason and message while they do not hold. Nothing evicts pods yet, so none ever holds.
-const PRESSURES: [(&str, &str, &str, &str); 3] = [
-    (
-        "MemoryPressure",
-        "KubeletHasSufficientMemory",
-        "kubelet has sufficient memory available",
-        "NodeHasSufficientMemory",
-    ),
-    ("DiskPressure", "KubeletHasNoDiskPressure", "kubelet has no disk pressure", "NodeHasNoDiskPressure"),
-    (
-        "PIDPressure",
-        "KubeletHasSufficientPID",
-        "kubelet has sufficient PID available",
-        "NodeHasSufficientPID",
-    ),
-];
+/// What the condition of a pressure says, and the event about its change: upstream's, with or without the pressure.
+fn verdict(pressure: Pressure, holds: bool) -> (Said, &'static str) {
+    let (reason, message, event) = match (pressure, holds) {
+        (Pressure::Memory, true) => (
+            "KubeletHasInsufficientMemory",
+            "kubelet has insufficient memory available",
+            "NodeHasInsufficientMemory",
+        ),
+        (Pressure::Memory, false) => (
+            "KubeletHasSufficientMemory",
+            "kubelet has sufficient memory available",
+            "NodeHasSufficientMemory",
+        ),
+        (Pressure::Disk, true) => {
+            ("KubeletHasDiskPressure", "kubelet has disk pressure", "NodeHasDiskPressure")
+        }
+        (Pressure::Disk, false) => {
+            ("KubeletHasNoDiskPressure", "kubelet has no disk pressure", "NodeHasNoDiskPressure")
+        }
+        (Pressure::Pid, true) => {
+            ("KubeletHasInsufficientPID", "kubelet has insufficient PID available", "NodeHasInsufficientPID")
+        }
+        (Pressure::Pid, false) => {
+            ("KubeletHasSufficientPID", "kubelet has sufficient PID available", "NodeHasSufficientPID")
+        }
+    };
+    let type_ = pressure.condition();
+    (Said { type_, holds, reason: reason.into(), message: message.to_owned() }, event)
+}
 
-/// Gives an event for each pressure that was not known to be gone.
-pub(super) fn set_pressures(status: &mut NodeStatus, node: &str, now: Timestamp) -> Vec<NodeEvent> {
+/// Gives an event for each pressure that came, went, or was not known to be gone.
+pub(super) fn set_pressures(
+    status: &mut NodeStatus,
+    observed: &Pressures,
+    node: &str,
+    now: Timestamp,
+) -> Vec<NodeEvent> {
     let mut events = Vec::new();
-    for (type_, reason, message, event) in PRESSURES {
-        let said = Said { type_, holds: false, reason: reason.into(), message: message.to_owned() };
+    for pressure in Pressure::ALL {
+        let (said, event) = verdict(pressure, observed.contains(&pressure));
         if put(status, said, now) != Before::Same {
             events.push(NodeEvent::status(node, event));
         }

@@ -6,6 +6,9 @@ use k8s_openapi::api::core::v1::NodeStatus;
 use super::conditions::{Before, Said, aggregate, put};
 use crate::node::{NodeEvent, Settings};
 
+/// Its `type`.
+pub(super) const READY: &str = "Ready";
+
 /// Comes after the capacity is set. Gives an event if the node was ready and is not, or the other way round.
 pub(super) fn set(
     status: &mut NodeStatus,
@@ -19,12 +22,12 @@ pub(super) fn set(
     let ready = problem.is_none();
     let said = match problem {
         None => Said {
-            type_: "Ready",
+            type_: READY,
             holds: true,
             reason: "KubeletReady".into(),
             message: "kubelet is posting ready status".to_owned(),
         },
-        Some(message) => Said { type_: "Ready", holds: false, reason: "KubeletNotReady".into(), message },
+        Some(message) => Said { type_: READY, holds: false, reason: "KubeletNotReady".into(), message },
     };
     match put(status, said, now) {
         Before::Absent | Before::Same => None,

@@ -12,7 +12,7 @@ use super::{aggregate, beat, unreserved, update};
 use crate::config::Threshold;
 use crate::cri::ImageInfo;
 use crate::node::testing::{facts, settings};
-use crate::node::{Facts, NodeEvent, Settings};
+use crate::node::{Facts, NodeEvent, Pressure, Settings};
 use crate::types::Quantity;
 
 fn at(text: &str) -> Timestamp {
@@ -261,6 +261,62 @@ fn readiness_has_reasons_and_a_time() {
 
     facts.unready = vec!["c".to_owned()];
     assert_eq!(reasons(update(&mut status, &settings(), &facts, noon())), ["NodeNotReady"]);
+}
+
+/// All of it as upstream says it, with the pressure and without.
+#[test]
+fn a_pressure_that_is_observed_is_a_condition_and_one_that_ended_is_none() {
+    let mut status = made(&settings(), &facts());
+    let mut facts = facts();
+    for (pressure, under, without) in [
+        (
+            Pressure::Memory,
+            [
+                "KubeletHasInsufficientMemory",
+                "kubelet has insufficient memory available",
+                "NodeHasInsufficientMemory",
+            ],
+            [
+                "KubeletHasSufficientMemory",
+                "kubelet has sufficient memory available",
+                "NodeHasSufficientMemory",
+            ],
+        ),
+        (
+            Pressure::Disk,
+            ["KubeletHasDiskPressure", "kubelet has disk pressure", "NodeHasDiskPressure"],
+            ["KubeletHasNoDiskPressure", "kubelet has no disk pressure", "NodeHasNoDiskPressure"],
+        ),
+        (
+            Pressure::Pid,
+            ["KubeletHasInsufficientPID", "kubelet has insufficient PID available", "NodeHasInsufficientPID"],
+            ["KubeletHasSufficientPID", "kubelet has sufficient PID available", "NodeHasSufficientPID"],
+        ),
+    ] {
+        let mut told = |pressures: &[Pressure], at: &str| {
+            facts.pressures = pressures.iter().copied().collect();
+            let events = update(&mut status, &settings(), &facts, at.parse().unwrap());
+            let conditions = status.conditions.as_ref().unwrap();
+            let c = conditions.iter().find(|c| c.type_ == pressure.condition()).unwrap().clone();
+            let others = conditions.iter().filter(|c| c.type_ != pressure.condition() && c.type_ != "Ready");
+            assert!(others.clone().count() == 2 && others.clone().all(|c| c.status == "False"));
+            let since = c.last_transition_time.unwrap().0.to_string();
+            (c.status, [c.reason.unwrap(), c.message.unwrap()], since, reasons(events))
+        };
+        let said = |status: &str, [reason, message, _]: [&'static str; 3], since: &str| {
+            (status.to_owned(), [reason, message].map(str::to_owned), since.to_owned())
+        };
+        let (one, two, three) = ("2026-11-21T13:00:00Z", "2026-11-21T13:00:10Z", "2026-11-21T13:00:20Z");
+        let (status, words, since, events) = told(&[pressure], one);
+        assert_eq!(((status, words, since), events), (said("True", under, one), vec![under[2].into()]));
+        let (status, words, since, events) = told(&[pressure], two);
+        assert_eq!(((status, words, since), events), (said("True", under, one), Vec::new()));
+        let (status, words, since, events) = told(&[], three);
+        assert_eq!(
+            ((status, words, since), events),
+            (said("False", without, three), vec![without[2].into()])
+        );
+    }
 }
 
 #[test]

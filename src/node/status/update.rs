@@ -5,13 +5,11 @@ use k8s_openapi::api::core::v1::{DaemonEndpoint, NodeDaemonEndpoints, NodeStatus
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 use super::capacity::is_of_machine;
+use super::ready::READY;
 use super::{addresses, allocatable, capacity, conditions, images, info, ready, runtime};
-use crate::node::{Facts, NodeEvent, Settings};
+use crate::node::{Facts, NodeEvent, Pressure, Settings};
 use crate::sys::Machine;
 use crate::types::ResourceList;
-
-/// Conditions that are ours to write.
-const OWN_CONDITIONS: [&str; 4] = ["MemoryPressure", "DiskPressure", "PIDPressure", "Ready"];
 
 /// Brings `status` up to date, and says what is worth an event. Heartbeats of conditions that are there stay: see [`beat`].
 pub(in crate::node) fn update(
@@ -34,7 +32,7 @@ pub(in crate::node) fn update(
     // are in use. What another kubelet left there is not true of this one.
     status.declared_features = None;
     status.volumes_in_use = None;
-    events.extend(conditions::set_pressures(status, name, now));
+    events.extend(conditions::set_pressures(status, &facts.pressures, name, now));
     events.extend(ready::set(status, settings, &facts.unready, now));
     events
 }
@@ -52,8 +50,13 @@ fn set_resources(status: &mut NodeStatus, settings: &Settings, machine: &Machine
 /// Marks our conditions as confirmed now, which is done when a status is sent.
 pub(in crate::node) fn beat(status: &mut NodeStatus, now: Timestamp) {
     for condition in status.conditions.iter_mut().flatten() {
-        if OWN_CONDITIONS.contains(&condition.type_.as_str()) {
+        if is_own(&condition.type_) {
             condition.last_heartbeat_time = Some(Time(now));
         }
     }
+}
+
+/// Whether a condition is ours to write.
+fn is_own(condition: &str) -> bool {
+    condition == READY || Pressure::ALL.iter().any(|pressure| pressure.condition() == condition)
 }
