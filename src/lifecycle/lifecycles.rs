@@ -1,5 +1,5 @@
-//! The lives of all pods, and what couples them: static pods of one full name run one after the other. Pure: `now` and
-//! chance come in as arguments, what to do goes out as effects.
+//! The lifecycles of all pods and what couples them: static pods of one full name run one after the other. Pure: `now` and
+//! randomness are arguments, actions are returned as effects.
 
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::sync::Arc;
@@ -12,11 +12,11 @@ use crate::pod::AdmittedPod;
 use crate::types::{PodRef, PodUid};
 use crate::worker::{Outcome, Retry, Work};
 
-/// Pause before failed work is tried again.
+/// Pause before failed work is retried.
 const BACK_OFF: Duration = Duration::from_secs(10);
-/// Pause before work is tried again whose cause of failure tends to pass.
+/// Pause before work is retried whose cause of failure tends to pass.
 const BACK_OFF_TRANSIENT: Duration = Duration::from_secs(1);
-/// Every pause is lengthened by up to this share of itself, so that pods do not march in step.
+/// Every pause is lengthened by up to this fraction, so that pods do not run in lockstep.
 const JITTER: f64 = 0.5;
 
 /// What to do about a pod's worker.
@@ -24,13 +24,13 @@ const JITTER: f64 = 0.5;
 pub enum Effect {
     /// Give this work to the pod's worker, starting one if there is none.
     Run(PodUid, Work),
-    /// End the work under way early.
+    /// Cancel the work under way.
     Cancel(PodUid),
-    /// The pod has finished; its worker may end.
+    /// The pod has finished; stop its worker.
     Stop(PodUid),
 }
 
-/// What others see of a life.
+/// What others see of a lifecycle.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LifecycleView {
     /// Not started.
@@ -46,8 +46,8 @@ pub enum LifecycleView {
 }
 
 impl From<&LifecyclePhase> for LifecycleView {
-    fn from(stage: &LifecyclePhase) -> Self {
-        match stage {
+    fn from(phase: &LifecyclePhase) -> Self {
+        match phase {
             LifecyclePhase::Waiting => Self::Waiting,
             LifecyclePhase::Syncing => Self::Syncing,
             LifecyclePhase::Terminating { .. } => Self::Terminating,
@@ -60,34 +60,34 @@ impl From<&LifecyclePhase> for LifecycleView {
 /// What the worker of a pod is doing.
 #[derive(Debug)]
 enum Worker {
-    /// Nothing, until this moment or an update.
+    /// Nothing, until this instant or an update.
     Idle { due: Option<Instant> },
-    /// This work; with `again`, the next work starts as soon as it ends.
+    /// This work; with `again`, the next work starts as soon as it completes.
     Busy { work: Work, again: bool },
 }
 
 #[derive(Debug)]
 struct Entry {
-    life: PodLifecycle,
+    lifecycle: PodLifecycle,
     worker: Worker,
 }
 
-/// The lives of all pods on this node.
+/// The lifecycles of all pods on this node.
 #[derive(Debug)]
 pub struct PodLifecycles {
-    /// In order, so that whoever is told of several pods at once tells of them in the same order in every run.
+    /// Ordered, so that effects for several pods come in the same order in every run.
     entries: BTreeMap<PodUid, Entry>,
     /// Which static pod of a full name runs.
     static_running: HashMap<String, PodUid>,
-    /// Which static pods of a full name come next, in order of arrival.
+    /// The static pods of a full name that come next, in order of arrival.
     static_waiting: HashMap<String, VecDeque<PodUid>>,
-    /// Pods taken over that nobody has said anything about yet.
+    /// Adopted pods that no update has named yet.
     unclaimed: HashSet<PodUid>,
     resync: Duration,
 }
 
 impl PodLifecycles {
-    /// No pods. `resync` is the pause after which an unchanged pod is looked at again (`syncFrequency`).
+    /// No pods. `resync` is the pause after which an unchanged pod is synced again (`syncFrequency`).
     pub fn new(resync: Duration) -> Self {
         Self {
             entries: BTreeMap::new(),
@@ -98,14 +98,14 @@ impl PodLifecycles {
         }
     }
 
-    /// Where a pod is in its life; `None` for a pod that is not known.
-    pub fn stage(&self, uid: &PodUid) -> Option<LifecycleView> {
-        self.entries.get(uid).map(|e| e.life.stage().into())
+    /// The phase of a pod; `None` if it is not known.
+    pub fn phase(&self, uid: &PodUid) -> Option<LifecycleView> {
+        self.entries.get(uid).map(|e| e.lifecycle.phase().into())
     }
 
-    /// The pods known, with where they are in their lives.
+    /// The known pods with their phases.
     pub fn all(&self) -> impl Iterator<Item = (&PodRef, LifecycleView)> {
-        self.entries.values().map(|e| (e.life.pod(), e.life.stage().into()))
+        self.entries.values().map(|e| (e.lifecycle.pod(), e.lifecycle.phase().into()))
     }
 
     /// When a pod's next work begins; none while it is under way or none is due.
@@ -116,14 +116,14 @@ impl PodLifecycles {
         }
     }
 
-    /// Takes over a pod of the daemon before this one, in the order they were admitted, before any update. It may run
-    /// still, so it holds its full name. Nothing is done about it until an update says whether it is wanted.
-    pub fn take_over(&mut self, spec: Arc<AdmittedPod>) {
+    /// Adopts a pod of an earlier daemon. Called in order of admission, before any update. The pod may still be running,
+    /// so it holds its full name. Nothing is done about it until an update names it.
+    pub fn adopt(&mut self, spec: Arc<AdmittedPod>) {
         let pod = spec.reference.clone();
         let (uid, name) = (pod.uid.clone(), pod.full_name());
-        self.adopt(&UpdateSubject::Spec(spec), pod);
+        self.insert(&UpdateSubject::Spec(spec), pod);
         if let Some(entry) = self.entries.get_mut(&uid) {
-            entry.life.may_run();
+            entry.lifecycle.may_run();
         }
         if !self.static_running.contains_key(&name) && self.static_waiting.contains_key(&name) {
             self.static_waiting.remove(&name);
@@ -132,15 +132,15 @@ impl PodLifecycles {
         self.unclaimed.insert(uid);
     }
 
-    /// The runtime has something of the pod: should it be ended before it was started here, it is to be stopped, and its
-    /// successor waits for that. A pod that is not known is ignored.
+    /// The runtime has containers of the pod: if it is killed before it is started here, it has to be stopped, and its
+    /// successor waits for that. Ignores unknown pods.
     pub fn seen_in_runtime(&mut self, uid: &PodUid) {
         if let Some(entry) = self.entries.get_mut(uid) {
-            entry.life.may_run();
+            entry.lifecycle.may_run();
         }
     }
 
-    /// Takes in an update of a pod.
+    /// Applies an update of a pod.
     pub fn update(&mut self, update: PodUpdate) -> Vec<Effect> {
         let pod = match &update.subject {
             UpdateSubject::Spec(spec) => spec.reference.clone(),
@@ -153,12 +153,12 @@ impl PodLifecycles {
             {
                 return Vec::new();
             }
-            self.adopt(&update.subject, pod);
+            self.insert(&update.subject, pod);
         }
         self.unclaimed.remove(&uid);
         let Some(entry) = self.entries.get_mut(&uid) else { return Vec::new() };
-        let had_finished = matches!(entry.life.stage(), LifecyclePhase::Finished);
-        let step = entry.life.update(update);
+        let had_finished = matches!(entry.lifecycle.phase(), LifecyclePhase::Finished);
+        let step = entry.lifecycle.update(update);
         let mut effects = self.follow(&uid, step);
         if !had_finished {
             // A pod that finished without ever having started, e.g. one removed while it waited.
@@ -167,18 +167,18 @@ impl PodLifecycles {
         effects
     }
 
-    fn adopt(&mut self, subject: &UpdateSubject, pod: PodRef) {
+    fn insert(&mut self, subject: &UpdateSubject, pod: PodRef) {
         if let UpdateSubject::Spec(spec) = subject
             && spec.is_static
         {
             self.static_waiting.entry(pod.full_name()).or_default().push_back(pod.uid.clone());
         }
         let entry =
-            Entry { life: PodLifecycle::new(subject, pod.clone()), worker: Worker::Idle { due: None } };
+            Entry { lifecycle: PodLifecycle::new(subject, pod.clone()), worker: Worker::Idle { due: None } };
         self.entries.insert(pod.uid, entry);
     }
 
-    /// Something of the pod changed in the runtime: its next work starts now. A pod that is not known is ignored.
+    /// The pod changed in the runtime: its next work starts now. Ignores unknown pods.
     pub fn wake(&mut self, uid: &PodUid) -> Vec<Effect> {
         self.follow(uid, Transition::Advance)
     }
@@ -203,12 +203,12 @@ impl PodLifecycles {
         due.min()
     }
 
-    /// Takes in how the work of a pod's worker ended. `chance` in `[0, 1)` lengthens the pause before the next look.
+    /// Applies the outcome of a worker's work. `chance` in `[0, 1)` lengthens the pause before the next work.
     pub fn completed(&mut self, uid: &PodUid, outcome: Outcome, now: Instant, chance: f64) -> Vec<Effect> {
         let Some(entry) = self.entries.get_mut(uid) else { return Vec::new() };
         let Worker::Busy { work, again } = &entry.worker else { return Vec::new() };
         let again = *again;
-        let step = entry.life.completed(work, outcome);
+        let step = entry.lifecycle.completed(work, outcome);
         let jittered = |pause: Duration| now + pause.mul_f64(1.0 + JITTER * chance);
         let due = match outcome {
             Outcome::Done { due } => {
@@ -224,23 +224,23 @@ impl PodLifecycles {
         effects
     }
 
-    /// Drops the history of pods that finished and are not wanted, or are wanted anew, and drives those that are not
-    /// wanted any more to their end. What is wanted and no longer known afterwards is to be created again.
-    pub fn sync_known(&mut self, wanted: &HashSet<PodUid>) -> Vec<Effect> {
+    /// Forgets finished pods that are not desired or were created again, and terminates pods that are no longer desired.
+    /// A desired pod that is not known afterwards has to be created again.
+    pub fn sync_known(&mut self, desired: &HashSet<PodUid>) -> Vec<Effect> {
         let uids: Vec<PodUid> = self.entries.keys().cloned().collect();
         let mut effects = Vec::new();
         for uid in uids {
             let Some(entry) = self.entries.get_mut(&uid) else { continue };
-            let is_wanted = wanted.contains(&uid);
-            if matches!(entry.life.stage(), LifecyclePhase::Finished) {
-                if !is_wanted || entry.life.restart_requested() {
+            let is_desired = desired.contains(&uid);
+            if matches!(entry.lifecycle.phase(), LifecyclePhase::Finished) {
+                if !is_desired || entry.lifecycle.restart_requested() {
                     self.forget(&uid);
                 }
                 continue;
             }
-            // What only the runtime knows is on its way out already.
-            if !is_wanted && entry.life.spec().is_some() {
-                let step = entry.life.orphan();
+            // A pod known only from the runtime is terminating already.
+            if !is_desired && entry.lifecycle.spec().is_some() {
+                let step = entry.lifecycle.orphan();
                 effects.extend(self.follow(&uid, step));
                 effects.extend(self.settle(&uid));
             }
@@ -263,15 +263,15 @@ impl PodLifecycles {
                 if interrupt { vec![Effect::Cancel(uid.clone())] } else { Vec::new() }
             }
             Worker::Idle { .. } => {
-                if matches!(entry.life.stage(), LifecyclePhase::Waiting) && may_start {
-                    entry.life.start();
+                if matches!(entry.lifecycle.phase(), LifecyclePhase::Waiting) && may_start {
+                    entry.lifecycle.start();
                 }
-                match entry.life.work() {
+                match entry.lifecycle.work() {
                     Some(work) => {
                         entry.worker = Worker::Busy { work: work.clone(), again: false };
                         vec![Effect::Run(uid.clone(), work)]
                     }
-                    // Nothing to do until somebody says so.
+                    // Nothing to do until the next update.
                     None => {
                         entry.worker = Worker::Idle { due: None };
                         Vec::new()
@@ -281,92 +281,96 @@ impl PodLifecycles {
         }
     }
 
-    /// Whether a waiting pod may start: a static pod only as the first in line of its full name, once no other of that
-    /// name runs. Takes it out of the line.
+    /// Whether a waiting pod may start: a static pod only as the first in the queue of its full name, once no other of that
+    /// name runs. Removes it from the queue.
     fn may_start(&mut self, uid: &PodUid) -> bool {
         let Some(entry) = self.entries.get(uid) else { return false };
         if self.unclaimed.contains(uid) {
             return false;
         }
-        if !matches!(entry.life.stage(), LifecyclePhase::Waiting) || !entry.life.is_static() {
+        if !matches!(entry.lifecycle.phase(), LifecyclePhase::Waiting) || !entry.lifecycle.is_static() {
             return true;
         }
-        let name = entry.life.pod().full_name();
+        let name = entry.lifecycle.pod().full_name();
         if let Some(running) = self.static_running.get(&name) {
             return running == uid;
         }
-        let Some(line) = self.static_waiting.get_mut(&name) else { return false };
+        let Some(queue) = self.static_waiting.get_mut(&name) else { return false };
         let entries = &self.entries;
-        // One that was taken over and is ending now stands in line until it has ended.
-        let still_stands =
-            |u: &PodUid| entries.get(u).is_some_and(|e| !matches!(e.life.stage(), LifecyclePhase::Finished));
-        while line.front().is_some_and(|first| !still_stands(first)) {
-            line.pop_front();
+        // An adopted pod that is terminating stays in the queue until it has finished.
+        let is_queued = |u: &PodUid| {
+            entries.get(u).is_some_and(|e| !matches!(e.lifecycle.phase(), LifecyclePhase::Finished))
+        };
+        while queue.front().is_some_and(|first| !is_queued(first)) {
+            queue.pop_front();
         }
-        if line.front() != Some(uid) {
+        if queue.front() != Some(uid) {
             return false;
         }
-        line.pop_front();
-        if line.is_empty() {
+        queue.pop_front();
+        if queue.is_empty() {
             self.static_waiting.remove(&name);
         }
         self.static_running.insert(name, uid.clone());
         true
     }
 
-    /// After a pod finished: its worker may end, and the next static pod of its name may start.
+    /// After a pod has finished: stops its worker and starts the next static pod of its name.
     fn settle(&mut self, uid: &PodUid) -> Vec<Effect> {
         let Some(entry) = self.entries.get_mut(uid) else { return Vec::new() };
-        if !matches!(entry.life.stage(), LifecyclePhase::Finished) {
+        if !matches!(entry.lifecycle.phase(), LifecyclePhase::Finished) {
             return Vec::new();
         }
         entry.worker = Worker::Idle { due: None };
-        let name = entry.life.pod().full_name();
-        let is_orphan = entry.life.spec().is_none();
+        let name = entry.lifecycle.pod().full_name();
+        let is_orphan = entry.lifecycle.spec().is_none();
         let mut effects = vec![Effect::Stop(uid.clone())];
         if self.static_running.get(&name) == Some(uid) {
             self.static_running.remove(&name);
         }
         if is_orphan {
-            // A pod the runtime alone knew is not part of what is wanted: nothing is worth remembering.
+            // It was known only from the runtime: there is nothing to remember.
             self.forget(uid);
         }
-        if let Some(next) = self.first_in_line(&name) {
+        if let Some(next) = self.first_in_queue(&name) {
             effects.extend(self.follow(&next, Transition::Advance));
         }
         effects
     }
 
-    fn first_in_line(&self, name: &str) -> Option<PodUid> {
-        let line = self.static_waiting.get(name)?;
-        line.iter()
-            .find(|u| self.entries.get(*u).is_some_and(|e| matches!(e.life.stage(), LifecyclePhase::Waiting)))
+    fn first_in_queue(&self, name: &str) -> Option<PodUid> {
+        let queue = self.static_waiting.get(name)?;
+        queue
+            .iter()
+            .find(|u| {
+                self.entries.get(*u).is_some_and(|e| matches!(e.lifecycle.phase(), LifecyclePhase::Waiting))
+            })
             .cloned()
     }
 
     fn forget(&mut self, uid: &PodUid) {
         let Some(entry) = self.entries.remove(uid) else { return };
         self.unclaimed.remove(uid);
-        let name = entry.life.pod().full_name();
+        let name = entry.lifecycle.pod().full_name();
         if self.static_running.get(&name) == Some(uid) {
             self.static_running.remove(&name);
         }
-        if let Some(line) = self.static_waiting.get_mut(&name) {
-            line.retain(|u| u != uid);
-            if line.is_empty() {
+        if let Some(queue) = self.static_waiting.get_mut(&name) {
+            queue.retain(|u| u != uid);
+            if queue.is_empty() {
                 self.static_waiting.remove(&name);
             }
         }
     }
 
-    /// The grace period that a pod is being stopped with, seconds; none if it is not.
+    /// The grace period of a terminating pod, seconds; none in other phases.
     pub fn grace_seconds(&self, uid: &PodUid) -> Option<i64> {
-        self.entries.get(uid)?.life.grace_seconds()
+        self.entries.get(uid)?.lifecycle.grace_seconds()
     }
 
     /// The newest spec of a pod.
     pub fn spec(&self, uid: &PodUid) -> Option<&Arc<AdmittedPod>> {
-        self.entries.get(uid)?.life.spec()
+        self.entries.get(uid)?.lifecycle.spec()
     }
 }
 

@@ -98,7 +98,7 @@ fn op() -> impl Strategy<Value = Op> {
 /// What is known of one life from outside.
 #[derive(Default)]
 struct Seen {
-    stage: Option<LifecycleView>,
+    phase: Option<LifecycleView>,
     work: Option<Work>,
     end_requested: bool,
     has_synced: bool,
@@ -109,7 +109,7 @@ struct Seen {
 }
 
 struct Model {
-    lives: PodLifecycles,
+    lifecycles: PodLifecycles,
     now: Instant,
     seen: BTreeMap<usize, Seen>,
     /// Static pods of each full name that have not synced yet, in order of arrival.
@@ -120,8 +120,8 @@ struct Model {
     told: Vec<oneshot::Receiver<()>>,
 }
 
-fn rank(stage: LifecycleView) -> u8 {
-    match stage {
+fn rank(phase: LifecycleView) -> u8 {
+    match phase {
         LifecycleView::Waiting => 0,
         LifecycleView::Syncing => 1,
         LifecycleView::Terminating => 2,
@@ -133,7 +133,7 @@ fn rank(stage: LifecycleView) -> u8 {
 impl Model {
     fn new() -> Self {
         Self {
-            lives: PodLifecycles::new(Duration::from_secs(60)),
+            lifecycles: PodLifecycles::new(Duration::from_secs(60)),
             now: Instant::now(),
             seen: BTreeMap::new(),
             line: BTreeMap::new(),
@@ -159,7 +159,7 @@ impl Model {
                 });
                 let request = KillRequest { done: Some(done), evict: *evict, status, grace_seconds: *grace };
                 let effects = self.update(*pod, UpdateKind::Kill, Look::Plain, Some(request));
-                if self.lives.stage(&uid(*pod)) == Some(LifecycleView::Terminating) {
+                if self.lifecycles.phase(&uid(*pod)) == Some(LifecycleView::Terminating) {
                     self.seen.entry(*pod).or_default().waiting.push(told);
                 } else {
                     self.told.push(told);
@@ -172,20 +172,20 @@ impl Model {
                     grace_seconds: Some(5),
                 };
                 self.seen.entry(*pod).or_default().end_requested = true;
-                self.lives.update(PodUpdate { kind: UpdateKind::Kill, subject, kill: None })
+                self.lifecycles.update(PodUpdate { kind: UpdateKind::Kill, subject, kill: None })
             }
             Op::Complete(pod, outcome) => self.complete(*pod, *outcome),
-            Op::Wake(pod) => self.lives.wake(&uid(*pod)),
+            Op::Wake(pod) => self.lifecycles.wake(&uid(*pod)),
             Op::SyncKnown(wanted) => {
                 for (pod, seen) in &mut self.seen {
                     seen.end_requested |= !wanted[*pod];
                 }
                 let wanted = (0..PODS).filter(|pod| wanted[*pod]).map(uid).collect();
-                self.lives.sync_known(&wanted)
+                self.lifecycles.sync_known(&wanted)
             }
             Op::Pass(seconds) => {
                 self.now += Duration::from_secs(*seconds);
-                self.lives.due(self.now)
+                self.lifecycles.due(self.now)
             }
         };
         self.check(effects);
@@ -197,20 +197,20 @@ impl Model {
             (UpdateKind::Create | UpdateKind::Update | UpdateKind::Sync, Look::Plain) => false,
         };
         let object = object(pod, look);
-        if self.lives.stage(&uid(pod)).is_none() {
+        if self.lifecycles.phase(&uid(pod)).is_none() {
             self.seen.insert(pod, Seen::default());
             if is_static(&object) {
                 self.line.entry(Self::name(pod)).or_default().push(pod);
             }
         }
         self.seen.entry(pod).or_default().end_requested |= ends;
-        self.lives.update(PodUpdate { kind, subject: UpdateSubject::Spec(object), kill })
+        self.lifecycles.update(PodUpdate { kind, subject: UpdateSubject::Spec(object), kill })
     }
 
     fn complete(&mut self, pod: usize, outcome: Outcome) -> Vec<Effect> {
         let seen = self.seen.entry(pod).or_default();
         let outcome = match (&seen.work.take(), outcome) {
-            (None, _) => return self.lives.completed(&uid(pod), outcome, self.now, 0.5),
+            (None, _) => return self.lifecycles.completed(&uid(pod), outcome, self.now, 0.5),
             (Some(Work::Sync(_)), outcome) => outcome,
             // Only a sync can find that the pod has ended.
             (Some(Work::Terminate { .. } | Work::Finish { .. } | Work::Reap { .. }), Outcome::PodEnded) => {
@@ -219,7 +219,7 @@ impl Model {
             (Some(Work::Terminate { .. } | Work::Finish { .. } | Work::Reap { .. }), outcome) => outcome,
         };
         seen.end_requested |= outcome == Outcome::PodEnded;
-        self.lives.completed(&uid(pod), outcome, self.now, 0.5)
+        self.lifecycles.completed(&uid(pod), outcome, self.now, 0.5)
     }
 
     /// Holds the effects and the stages against the promises.
@@ -284,10 +284,10 @@ impl Model {
     }
 
     fn check_stage(&mut self, pod: usize) {
-        let stage = self.lives.stage(&uid(pod));
-        let Some(seen) = self.seen.get_mut(&pod) else { return assert_eq!(stage, None) };
-        let before = std::mem::replace(&mut seen.stage, stage);
-        match (before, stage) {
+        let phase = self.lifecycles.phase(&uid(pod));
+        let Some(seen) = self.seen.get_mut(&pod) else { return assert_eq!(phase, None) };
+        let before = std::mem::replace(&mut seen.phase, phase);
+        match (before, phase) {
             (None, _) => {}
             (Some(before), Some(after)) => {
                 assert!(rank(after) >= rank(before), "{pod} went back from {before:?} to {after:?}");
@@ -296,15 +296,15 @@ impl Model {
                 assert!(seen.stopped && seen.work.is_none(), "{pod} was forgotten before it finished");
             }
         }
-        assert_eq!(stage == Some(LifecycleView::Finished), seen.stopped && stage.is_some());
+        assert_eq!(phase == Some(LifecycleView::Finished), seen.stopped && phase.is_some());
         for told in &mut seen.waiting {
-            let expected = match stage {
+            let expected = match phase {
                 Some(LifecycleView::Terminating) => TryRecvError::Empty,
                 Some(_) | None => TryRecvError::Closed,
             };
-            assert_eq!(told.try_recv(), Err(expected), "{pod} in {stage:?}");
+            assert_eq!(told.try_recv(), Err(expected), "{pod} in {phase:?}");
         }
-        if stage.is_none()
+        if phase.is_none()
             && let Some(seen) = self.seen.remove(&pod)
         {
             self.told.extend(seen.waiting);
@@ -320,7 +320,7 @@ impl Model {
                 }
             }
             self.apply(&Op::SyncKnown(wanted));
-            let missing = (0..PODS).filter(|pod| wanted[*pod] && self.lives.stage(&uid(*pod)).is_none());
+            let missing = (0..PODS).filter(|pod| wanted[*pod] && self.lifecycles.phase(&uid(*pod)).is_none());
             for pod in missing.collect::<Vec<_>>() {
                 self.apply(&Op::Update(pod, UpdateKind::Create, Look::Plain));
             }
@@ -331,12 +331,12 @@ impl Model {
     fn check_settled(&mut self, wanted: [bool; PODS]) {
         let mut syncing = HashSet::new();
         for pod in 0..PODS {
-            if self.lives.stage(&uid(pod)) == Some(LifecycleView::Syncing) {
+            if self.lifecycles.phase(&uid(pod)) == Some(LifecycleView::Syncing) {
                 assert!(syncing.insert(Self::name(pod)), "two of one name run");
             }
         }
         for (pod, is_wanted) in wanted.into_iter().enumerate() {
-            match self.lives.stage(&uid(pod)) {
+            match self.lifecycles.phase(&uid(pod)) {
                 None => assert!(!is_wanted, "{pod} is wanted and was forgotten"),
                 Some(LifecycleView::Syncing | LifecycleView::Finished) => {
                     assert!(is_wanted, "{pod} was not forgotten")
@@ -344,8 +344,8 @@ impl Model {
                 Some(LifecycleView::Waiting) => {
                     assert!(is_wanted && syncing.contains(&Self::name(pod)), "{pod} waits for nobody");
                 }
-                Some(stage @ (LifecycleView::Terminating | LifecycleView::Terminated)) => {
-                    panic!("{pod} is stuck in {stage:?}")
+                Some(phase @ (LifecycleView::Terminating | LifecycleView::Terminated)) => {
+                    panic!("{pod} is stuck in {phase:?}")
                 }
             }
         }

@@ -1,4 +1,4 @@
-//! One test per rule of a pod's life: what is given out after which update, and what is never given out.
+//! One test per rule of a pod's lifecycle: what is given out after which update, and what is never given out.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -66,13 +66,13 @@ fn short(effects: &[Effect]) -> Vec<String> {
 
 /// Lives and a clock that stands still unless told otherwise.
 struct Table {
-    lives: PodLifecycles,
+    lifecycles: PodLifecycles,
     now: Instant,
 }
 
 impl Table {
     fn new() -> Self {
-        Self { lives: PodLifecycles::new(RESYNC), now: Instant::now() }
+        Self { lifecycles: PodLifecycles::new(RESYNC), now: Instant::now() }
     }
 
     /// A table in which `pod` syncs.
@@ -83,19 +83,19 @@ impl Table {
     }
 
     fn update(&mut self, update: PodUpdate) -> Vec<String> {
-        short(&self.lives.update(update))
+        short(&self.lifecycles.update(update))
     }
 
     fn end(&mut self, pod: &str, outcome: Outcome) -> Vec<String> {
-        short(&self.lives.completed(&uid(pod), outcome, self.now, 0.0))
+        short(&self.lifecycles.completed(&uid(pod), outcome, self.now, 0.0))
     }
 
     fn sync_known(&mut self, uids: &[&str]) -> Vec<String> {
-        short(&self.lives.sync_known(&wanted(uids)))
+        short(&self.lifecycles.sync_known(&wanted(uids)))
     }
 
-    fn stage(&self, pod: &str) -> Option<LifecycleView> {
-        self.lives.stage(&uid(pod))
+    fn phase(&self, pod: &str) -> Option<LifecycleView> {
+        self.lifecycles.phase(&uid(pod))
     }
 }
 
@@ -117,7 +117,7 @@ fn an_update_never_overtakes_a_termination() {
         assert_eq!(table.update(update(UpdateKind::Kill, &pod)), ["cancel u1"]);
         assert!(table.update(update(UpdateKind::Update, &spec("a", "u1", "v2"))).is_empty());
         assert!(table.update(update(UpdateKind::Sync, &spec("a", "u1", "v2"))).is_empty());
-        assert_eq!(table.stage("u1"), Some(LifecycleView::Terminating));
+        assert_eq!(table.phase("u1"), Some(LifecycleView::Terminating));
         // However the sync ends, what follows is the stopping, and the stopping is not over by it.
         assert_eq!(table.end("u1", ended), ["run u1 terminate 30"]);
     }
@@ -130,9 +130,9 @@ fn a_life_goes_through_all_its_stages() {
     assert!(table.end("u1", DONE).is_empty());
     assert_eq!(table.update(update(UpdateKind::Kill, &pod)), ["run u1 terminate 30"]);
     assert_eq!(table.end("u1", DONE), ["run u1 finish keep"]);
-    assert_eq!(table.stage("u1"), Some(LifecycleView::Terminated));
+    assert_eq!(table.phase("u1"), Some(LifecycleView::Terminated));
     assert_eq!(table.end("u1", DONE), ["stop u1"]);
-    assert_eq!(table.stage("u1"), Some(LifecycleView::Finished));
+    assert_eq!(table.phase("u1"), Some(LifecycleView::Finished));
 }
 
 #[test]
@@ -249,7 +249,7 @@ fn of_several_final_statuses_the_last_wins() {
     table.update(update(UpdateKind::Kill, &pod));
     let mut told = Vec::new();
     for outcome in [Outcome::Cancelled, DONE] {
-        for effect in table.lives.completed(&uid("u1"), outcome, table.now, 0.0) {
+        for effect in table.lifecycles.completed(&uid("u1"), outcome, table.now, 0.0) {
             let Effect::Run(_, Work::Terminate { status, .. } | Work::Finish { status, .. }) = effect else {
                 panic!("{effect:?}");
             };
@@ -267,7 +267,7 @@ fn a_pod_no_source_wants_any_more_is_driven_to_its_end_and_forgotten() {
     assert_eq!(table.end("u1", DONE), ["run u1 finish remove"]);
     assert_eq!(table.end("u1", DONE), ["stop u1"]);
     assert!(table.sync_known(&[]).is_empty());
-    assert_eq!(table.stage("u1"), None);
+    assert_eq!(table.phase("u1"), None);
 }
 
 #[test]
@@ -288,9 +288,9 @@ fn a_finished_pod_stays_finished_as_long_as_it_is_wanted() {
     }
     assert!(table.sync_known(&["u1"]).is_empty());
     assert!(table.update(update(UpdateKind::Update, &pod)).is_empty());
-    assert!(short(&table.lives.wake(&uid("u1"))).is_empty());
-    assert!(table.lives.due(table.now + Duration::from_secs(1_000_000)).is_empty());
-    assert_eq!(table.stage("u1"), Some(LifecycleView::Finished));
+    assert!(short(&table.lifecycles.wake(&uid("u1"))).is_empty());
+    assert!(table.lifecycles.due(table.now + Duration::from_secs(1_000_000)).is_empty());
+    assert_eq!(table.phase("u1"), Some(LifecycleView::Finished));
 }
 
 #[test]
@@ -304,7 +304,7 @@ fn a_uid_that_comes_again_starts_a_new_life_after_the_old_one_finished() {
     table.end("u1", DONE);
     assert_eq!(table.end("u1", DONE), ["stop u1"]);
     table.sync_known(&["u1"]);
-    assert_eq!(table.stage("u1"), None, "its history is dropped");
+    assert_eq!(table.phase("u1"), None, "its history is dropped");
     assert_eq!(table.update(update(UpdateKind::Create, &spec("a", "u1", "v2"))), ["run u1 sync v2"]);
 }
 
@@ -320,12 +320,12 @@ fn failed_work_is_tried_again_after_its_pause_and_jitter() {
     for (outcome, shortest, longest) in pauses {
         for (chance, pause) in [(0.0, shortest), (1.0, longest)] {
             let mut table = Table::with_syncing(&pod);
-            assert!(table.lives.completed(&uid("u1"), outcome, table.now, chance).is_empty());
+            assert!(table.lifecycles.completed(&uid("u1"), outcome, table.now, chance).is_empty());
             let due = table.now + seconds(pause);
-            assert_eq!(table.lives.next_due(), Some(due), "{outcome:?}");
-            assert!(table.lives.due(due - seconds(0.001)).is_empty());
-            assert_eq!(short(&table.lives.due(due)), ["run u1 sync v1"]);
-            assert_eq!(table.lives.next_due(), None, "not twice");
+            assert_eq!(table.lifecycles.next_due(), Some(due), "{outcome:?}");
+            assert!(table.lifecycles.due(due - seconds(0.001)).is_empty());
+            assert_eq!(short(&table.lifecycles.due(due)), ["run u1 sync v1"]);
+            assert_eq!(table.lifecycles.next_due(), None, "not twice");
         }
     }
 }
@@ -335,10 +335,10 @@ fn a_look_that_is_due_earlier_than_the_resync_is_taken_then() {
     let mut table = Table::with_syncing(&spec("a", "u1", "v1"));
     let due = table.now + Duration::from_secs(20);
     table.end("u1", Outcome::Done { due: Some(due) });
-    assert_eq!(table.lives.next_due(), Some(due));
-    table.lives.due(due);
+    assert_eq!(table.lifecycles.next_due(), Some(due));
+    table.lifecycles.due(due);
     table.end("u1", Outcome::Done { due: Some(due + Duration::from_secs(100)) });
-    assert_eq!(table.lives.next_due(), Some(table.now + RESYNC));
+    assert_eq!(table.lifecycles.next_due(), Some(table.now + RESYNC));
 }
 
 #[test]
@@ -348,7 +348,7 @@ fn stopping_that_fails_is_tried_again_after_the_back_off() {
     table.update(update(UpdateKind::Kill, &pod));
     table.end("u1", Outcome::Cancelled);
     assert!(table.end("u1", Outcome::Failed(Retry::BackOff)).is_empty());
-    assert_eq!(short(&table.lives.due(table.now + Duration::from_secs(10))), ["run u1 terminate 30"]);
+    assert_eq!(short(&table.lifecycles.due(table.now + Duration::from_secs(10))), ["run u1 terminate 30"]);
 }
 
 #[test]
@@ -364,7 +364,7 @@ fn static_pods_of_one_name_run_one_after_the_other_in_order_of_arrival() {
     assert_eq!(table.end("u1", Outcome::Cancelled), ["run u1 terminate 30"]);
     assert_eq!(table.end("u1", DONE), ["run u1 finish keep"]);
     assert_eq!(table.end("u1", DONE), ["stop u1", "run u2 sync u2"]);
-    assert_eq!(table.stage("u3"), Some(LifecycleView::Waiting));
+    assert_eq!(table.phase("u3"), Some(LifecycleView::Waiting));
 }
 
 #[test]
@@ -405,14 +405,14 @@ fn what_only_the_runtime_knows_is_stopped_removed_and_forgotten() {
     let mut table = Table::new();
     for kind in [UpdateKind::Create, UpdateKind::Update, UpdateKind::Sync] {
         assert!(table.update(runtime(kind, "u1", Some(9))).is_empty());
-        assert_eq!(table.stage("u1"), None);
+        assert_eq!(table.phase("u1"), None);
     }
     assert_eq!(table.update(runtime(UpdateKind::Kill, "u1", Some(9))), ["run u1 reap 9"]);
     assert!(table.sync_known(&[]).is_empty(), "it is on its way out already");
     table.end("u1", Outcome::Failed(Retry::BackOff));
-    assert_eq!(short(&table.lives.due(table.now + Duration::from_secs(10))), ["run u1 reap 9"]);
+    assert_eq!(short(&table.lifecycles.due(table.now + Duration::from_secs(10))), ["run u1 reap 9"]);
     assert_eq!(table.end("u1", DONE), ["stop u1"]);
-    assert_eq!(table.stage("u1"), None);
+    assert_eq!(table.phase("u1"), None);
 
     assert_eq!(table.update(runtime(UpdateKind::Kill, "u2", None)), ["run u2 reap 1"]);
 }
@@ -439,10 +439,10 @@ fn a_pod_wanted_while_its_leftovers_are_reaped_starts_anew_afterwards() {
 fn a_pod_taken_over_waits_for_its_source_to_speak() {
     let old = spec("web", "old", "v1");
     let mut table = Table::new();
-    table.lives.take_over(old.clone());
-    assert!(short(&table.lives.wake(&uid("old"))).is_empty(), "nobody said yet that it is wanted");
-    assert!(table.lives.due(table.now + RESYNC).is_empty());
-    assert_eq!(table.stage("old"), Some(LifecycleView::Waiting));
+    table.lifecycles.adopt(old.clone());
+    assert!(short(&table.lifecycles.wake(&uid("old"))).is_empty(), "nobody said yet that it is wanted");
+    assert!(table.lifecycles.due(table.now + RESYNC).is_empty());
+    assert_eq!(table.phase("old"), Some(LifecycleView::Waiting));
     assert_eq!(table.update(update(UpdateKind::Create, &old)), ["run old sync v1"]);
 }
 
@@ -450,7 +450,7 @@ fn a_pod_taken_over_waits_for_its_source_to_speak() {
 fn a_successor_waits_for_a_pod_taken_over_to_end() {
     let (old, new) = (spec("web", "old", "v1"), spec("web", "new", "v2"));
     let mut table = Table::new();
-    table.lives.take_over(old.clone());
+    table.lifecycles.adopt(old.clone());
     assert_eq!(table.update(update(UpdateKind::Kill, &old)), ["run old terminate 30"]);
     assert!(table.update(update(UpdateKind::Create, &new)).is_empty());
     assert!(table.sync_known(&["new"]).is_empty());
@@ -465,8 +465,8 @@ fn a_successor_waits_for_every_pod_of_its_name_taken_over() {
     let [first, second, third] = &pods;
     for ends_last in ["v1", "v2"] {
         let mut table = Table::new();
-        table.lives.take_over(first.clone());
-        table.lives.take_over(second.clone());
+        table.lifecycles.adopt(first.clone());
+        table.lifecycles.adopt(second.clone());
         table.update(update(UpdateKind::Kill, first));
         table.update(update(UpdateKind::Kill, second));
         assert!(table.update(update(UpdateKind::Create, third)).is_empty());
@@ -484,10 +484,10 @@ fn one_that_runs_though_it_only_waits_here_is_stopped_before_its_successor_start
     let pods = ["v1", "v2", "v3"].map(|version| spec("web", version, version));
     let [first, second, third] = &pods;
     let mut table = Table::new();
-    table.lives.take_over(first.clone());
+    table.lifecycles.adopt(first.clone());
     table.update(update(UpdateKind::Remove, first));
     assert!(table.update(update(UpdateKind::Create, second)).is_empty());
-    table.lives.seen_in_runtime(&uid("v2"));
+    table.lifecycles.seen_in_runtime(&uid("v2"));
     assert_eq!(table.update(update(UpdateKind::Remove, second)), ["run v2 terminate 30"]);
     assert!(table.update(update(UpdateKind::Create, third)).is_empty());
     table.end("v1", DONE);
@@ -500,8 +500,8 @@ fn one_that_runs_though_it_only_waits_here_is_stopped_before_its_successor_start
 fn the_second_of_a_name_taken_over_runs_once_the_first_has_ended() {
     let (first, second) = (spec("web", "v1", "v1"), spec("web", "v2", "v2"));
     let mut table = Table::new();
-    table.lives.take_over(first.clone());
-    table.lives.take_over(second.clone());
+    table.lifecycles.adopt(first.clone());
+    table.lifecycles.adopt(second.clone());
     table.update(update(UpdateKind::Kill, &first));
     assert!(table.update(update(UpdateKind::Create, &second)).is_empty());
     table.end("v1", DONE);

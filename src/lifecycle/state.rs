@@ -1,8 +1,8 @@
-//! The life of one pod: `Waiting → Syncing → Terminating → Terminated → Finished`, never back. Pure: decides what work is
-//! next, performs none.
+//! The lifecycle of one pod: `Waiting → Syncing → Terminating → Terminated → Finished`, never back. Pure: decides which work
+//! comes next, performs none.
 //!
-//! A life ends only by way of Terminating and Terminated, each left when its work succeeded. Once Terminating is
-//! entered nothing of the pod is started again under this UID, until the table forgot it.
+//! A lifecycle finishes only through Terminating and Terminated; each is left when its work succeeded. Once a pod is
+//! Terminating nothing of it is started again under this UID, until the table has forgotten it.
 
 use std::sync::Arc;
 
@@ -16,18 +16,18 @@ use crate::worker::{Content, Outcome, Work};
 /// Shortest grace period: a pod deleted with 0 must still be stopped (as upstream).
 const MIN_GRACE_SECONDS: i64 = 1;
 
-/// What a source, the runtime or the node wants of a pod.
+/// What a source, the runtime or the node requests of a pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum UpdateKind {
-    /// The pod was not wanted before.
+    /// The pod is new.
     Create,
     /// Its spec changed.
     Update,
-    /// Nothing changed; look again.
+    /// Nothing changed; sync again.
     Sync,
-    /// Its containers must not run any more.
+    /// Its containers must stop.
     Kill,
-    /// The same, and nothing of it is kept: its source names it no more.
+    /// The same, and nothing of it is kept: its source no longer names it.
     Remove,
 }
 
@@ -36,11 +36,11 @@ pub enum UpdateKind {
 pub enum UpdateSubject {
     /// A pod with its spec.
     Spec(Arc<AdmittedPod>),
-    /// A pod known from the runtime only, and the grace period its containers were made with, seconds.
+    /// A pod known only from the runtime.
     Runtime {
         /// The pod.
         pod: PodRef,
-        /// Seconds from its containers' annotations.
+        /// Grace period from its containers' annotations, seconds.
         grace_seconds: Option<i64>,
     },
 }
@@ -50,80 +50,80 @@ pub enum UpdateSubject {
 pub struct KillRequest {
     /// Dropped once no container of the pod runs.
     pub done: Option<oneshot::Sender<()>>,
-    /// The node needs the pod's resources back: its stopped containers are removed as well.
+    /// The node needs the pod's resources: its stopped containers are removed as well.
     pub evict: bool,
-    /// Status the pod ends with; of several requests the last one's.
+    /// The pod's final status; the last request wins.
     pub status: Option<StatusOverride>,
-    /// Grace period, seconds; only ever shortens an earlier one.
+    /// Grace period, seconds; can only shorten an earlier one.
     pub grace_seconds: Option<i64>,
 }
 
 /// One update of a pod.
 #[derive(Debug)]
 pub struct PodUpdate {
-    /// What is wanted.
+    /// What is requested.
     pub kind: UpdateKind,
     /// Of which pod.
     pub subject: UpdateSubject,
-    /// How to kill, for [`UpdateKind::Kill`] and for pods that terminate already.
+    /// How to kill, for [`UpdateKind::Kill`] and for pods that are terminating already.
     pub kill: Option<KillRequest>,
 }
 
-/// Where a pod is in its life.
+/// The phase of a pod's lifecycle.
 #[derive(Debug)]
 pub enum LifecyclePhase {
-    /// Known, nothing done yet. A static pod waits here until its predecessor of the same full name has finished.
+    /// Known, nothing done yet. A static pod waits here for its predecessor of the same full name to finish.
     Waiting,
     /// Its containers are made to match its spec.
     Syncing,
-    /// Its containers are being stopped, within this grace period.
+    /// Its containers are being stopped.
     Terminating {
-        /// Seconds; only ever shrinks.
+        /// Grace period, seconds; can only shrink.
         grace_seconds: i64,
-        /// Status to end with.
+        /// Its final status.
         status: Option<StatusOverride>,
-        /// Raised once the node needs what the pod holds.
+        /// Raised once the node needs the pod's resources.
         urgency: Urgency,
-        /// Dropped when the stage is left.
+        /// Dropped when this phase is left.
         waiting: Vec<oneshot::Sender<()>>,
     },
-    /// No container runs; what must be given back before the pod is forgotten is being given back.
+    /// No container runs; its resources are being released.
     Terminated {
-        /// Status to end with.
+        /// Its final status.
         status: Option<StatusOverride>,
     },
     /// Nothing is left to do.
     Finished,
 }
 
-/// What an update or the end of work leads to.
+/// What follows from an update or from completed work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Transition {
     /// Nothing.
     Stay,
     /// The next work should start now.
     Advance,
-    /// The next work should start now, and work under way must end early.
+    /// The next work should start now, and the work under way must be cancelled.
     Interrupt,
 }
 
-/// The life of one pod.
+/// The lifecycle of one pod.
 #[derive(Debug)]
 pub struct PodLifecycle {
     pod: PodRef,
     spec: Option<Arc<AdmittedPod>>,
-    stage: LifecyclePhase,
+    phase: LifecyclePhase,
     content: Content,
-    /// Something of it was seen in the runtime, or may be there, before it was started here.
+    /// The runtime has, or may have, containers of it from before it was started here.
     seen_running: bool,
-    /// The UID was wanted anew while this life was ending.
+    /// The UID was created again while this lifecycle was terminating.
     restart_requested: bool,
-    /// Grace period its containers tell, for a pod without a spec.
+    /// Grace period from its containers' annotations, for a pod without a spec.
     runtime_grace: Option<i64>,
 }
 
 impl PodLifecycle {
-    /// A pod heard of for the first time.
+    /// A pod seen for the first time.
     pub fn new(subject: &UpdateSubject, pod: PodRef) -> Self {
         let (spec, runtime_grace) = match subject {
             UpdateSubject::Spec(spec) => (Some(spec.clone()), None),
@@ -132,7 +132,7 @@ impl PodLifecycle {
         Self {
             pod,
             spec,
-            stage: LifecyclePhase::Waiting,
+            phase: LifecyclePhase::Waiting,
             content: Content::Keep,
             seen_running: runtime_grace.is_some(),
             restart_requested: false,
@@ -140,7 +140,7 @@ impl PodLifecycle {
         }
     }
 
-    /// A daemon before this one may have started it: ending it means to stop it.
+    /// An earlier daemon may have started it, so it has to be stopped.
     pub fn may_run(&mut self) {
         self.seen_running = true;
     }
@@ -150,28 +150,28 @@ impl PodLifecycle {
         &self.pod
     }
 
-    /// Its newest spec; none for a pod known from the runtime only.
+    /// Its newest spec; none for a pod known only from the runtime.
     pub fn spec(&self) -> Option<&Arc<AdmittedPod>> {
         self.spec.as_ref()
     }
 
-    /// Where it is in its life.
-    pub fn stage(&self) -> &LifecyclePhase {
-        &self.stage
+    /// Its phase.
+    pub fn phase(&self) -> &LifecyclePhase {
+        &self.phase
     }
 
-    /// Whether its UID was wanted anew while it was ending.
+    /// Whether its UID was created again while it was terminating.
     pub fn restart_requested(&self) -> bool {
         self.restart_requested
     }
 
-    /// Takes in an update. Whoever waits on a kill that is moot is answered by dropping its sender.
+    /// Applies an update. The waiter of a kill that is moot is answered by dropping its sender.
     pub fn update(&mut self, update: PodUpdate) -> Transition {
         let PodUpdate { kind, subject, kill } = update;
         let is_orphan = match subject {
             UpdateSubject::Spec(spec) => {
-                match self.stage {
-                    // The life that ends, ends with the spec it had; the new one waits for the next life.
+                match self.phase {
+                    // This lifecycle finishes with the spec it had; the new spec waits for the next one.
                     LifecyclePhase::Terminating { .. }
                     | LifecyclePhase::Terminated { .. }
                     | LifecyclePhase::Finished
@@ -191,7 +191,7 @@ impl PodLifecycle {
             }
             UpdateSubject::Runtime { grace_seconds, .. } => {
                 if kind != UpdateKind::Kill {
-                    // What only the runtime knows can only be stopped.
+                    // A pod known only from the runtime can only be stopped.
                     return Transition::Stay;
                 }
                 self.seen_running = true;
@@ -202,10 +202,10 @@ impl PodLifecycle {
         if kind == UpdateKind::Remove {
             self.content = Content::Remove;
         }
-        match &self.stage {
+        match &self.phase {
             LifecyclePhase::Waiting | LifecyclePhase::Syncing => self.maybe_terminate(kind, is_orphan, kill),
             LifecyclePhase::Terminating { .. } => self.kill_again(kill),
-            // Nothing runs any more, so the kill is done; cleaning up does not change with it.
+            // Nothing runs, so the kill is complete; it does not change the cleanup.
             LifecyclePhase::Terminated { .. } => Transition::Advance,
             LifecyclePhase::Finished => Transition::Stay,
         }
@@ -222,21 +222,21 @@ impl PodLifecycle {
         if is_deleted {
             self.content = Content::Remove;
         }
-        let is_asked = match kind {
+        let is_requested = match kind {
             UpdateKind::Kill | UpdateKind::Remove => true,
             UpdateKind::Create | UpdateKind::Update | UpdateKind::Sync => false,
         };
-        if !is_deleted && !has_ended && !is_asked {
+        if !is_deleted && !has_ended && !is_requested {
             return Transition::Advance;
         }
         self.terminate(kill.unwrap_or_default());
         Transition::Interrupt
     }
 
-    /// The pod is no longer wanted by any source.
+    /// No source names the pod any more.
     pub fn orphan(&mut self) -> Transition {
         self.content = Content::Remove;
-        match &self.stage {
+        match &self.phase {
             LifecyclePhase::Waiting | LifecyclePhase::Syncing => {
                 self.terminate(KillRequest::default());
                 Transition::Interrupt
@@ -251,15 +251,15 @@ impl PodLifecycle {
             self.content = Content::Remove;
         }
         // A static pod that never started here and was never seen running has nothing to stop.
-        if matches!(self.stage, LifecyclePhase::Waiting) && self.is_static() && !self.seen_running {
-            self.stage = LifecyclePhase::Finished;
+        if matches!(self.phase, LifecyclePhase::Waiting) && self.is_static() && !self.seen_running {
+            self.phase = LifecyclePhase::Finished;
             return;
         }
         let urgency = Urgency::default();
         if kill.evict {
             urgency.raise();
         }
-        self.stage = LifecyclePhase::Terminating {
+        self.phase = LifecyclePhase::Terminating {
             grace_seconds: self.grace(None, kill.grace_seconds),
             status: kill.status,
             urgency,
@@ -269,13 +269,13 @@ impl PodLifecycle {
 
     fn kill_again(&mut self, kill: Option<KillRequest>) -> Transition {
         let kill = kill.unwrap_or_default();
-        let LifecyclePhase::Terminating { grace_seconds, .. } = &self.stage else { return Transition::Stay };
+        let LifecyclePhase::Terminating { grace_seconds, .. } = &self.phase else { return Transition::Stay };
         let old = *grace_seconds;
         let new = self.grace(Some(old), kill.grace_seconds);
         if kill.evict {
             self.content = Content::Remove;
         }
-        let LifecyclePhase::Terminating { grace_seconds, status, urgency, waiting } = &mut self.stage else {
+        let LifecyclePhase::Terminating { grace_seconds, status, urgency, waiting } = &mut self.phase else {
             return Transition::Stay;
         };
         if kill.evict {
@@ -289,7 +289,7 @@ impl PodLifecycle {
         if new < old { Transition::Interrupt } else { Transition::Advance }
     }
 
-    /// The grace period in force: the shortest of those asked for so far; the spec's own when nobody asked.
+    /// The grace period in force: the shortest requested so far, or the spec's own.
     fn grace(&self, current: Option<i64>, requested: Option<i64>) -> i64 {
         let deletion = self.spec.as_ref().and_then(|s| s.metadata.deletion_grace_period_seconds);
         let own = self.spec.as_ref().and_then(|s| s.grace_seconds);
@@ -305,14 +305,14 @@ impl PodLifecycle {
 
     /// A pod whose start was allowed leaves Waiting.
     pub fn start(&mut self) {
-        if matches!(self.stage, LifecyclePhase::Waiting) {
-            self.stage = LifecyclePhase::Syncing;
+        if matches!(self.phase, LifecyclePhase::Waiting) {
+            self.phase = LifecyclePhase::Syncing;
         }
     }
 
-    /// The grace period in force, seconds; none unless it is being stopped.
+    /// The grace period in force, seconds; none unless the pod is terminating.
     pub fn grace_seconds(&self) -> Option<i64> {
-        match &self.stage {
+        match &self.phase {
             LifecyclePhase::Terminating { grace_seconds, .. } => Some(*grace_seconds),
             LifecyclePhase::Waiting
             | LifecyclePhase::Syncing
@@ -321,9 +321,9 @@ impl PodLifecycle {
         }
     }
 
-    /// The work of the present stage; none while waiting and once finished.
+    /// The work of this phase; none while waiting and once finished.
     pub fn work(&self) -> Option<Work> {
-        match (&self.stage, &self.spec) {
+        match (&self.phase, &self.spec) {
             (LifecyclePhase::Waiting | LifecyclePhase::Finished, _) | (LifecyclePhase::Syncing, None) => None,
             (LifecyclePhase::Syncing, Some(spec)) => Some(Work::Sync(spec.clone())),
             (LifecyclePhase::Terminating { grace_seconds, status, urgency, .. }, Some(spec)) => {
@@ -346,12 +346,12 @@ impl PodLifecycle {
         }
     }
 
-    /// Takes in that `work`, which this life gave out, succeeded (or that the pod has ended, for a sync).
+    /// Applies the outcome of `work`, which this lifecycle gave out.
     ///
-    /// The work is passed because the stage may have moved on while it ran: a sync that ends after the pod was killed
-    /// must not finish the kill.
+    /// The work is passed because the phase may have moved on while it ran: a sync that completes after the pod was killed
+    /// must not complete the kill.
     pub fn completed(&mut self, work: &Work, outcome: Outcome) -> Transition {
-        match (&mut self.stage, work, outcome) {
+        match (&mut self.phase, work, outcome) {
             (LifecyclePhase::Syncing, Work::Sync(_), Outcome::PodEnded) => {
                 self.terminate(KillRequest::default());
                 Transition::Advance
@@ -363,20 +363,20 @@ impl PodLifecycle {
             ) => {
                 waiting.clear();
                 let status = status.take();
-                self.stage = LifecyclePhase::Terminated { status };
+                self.phase = LifecyclePhase::Terminated { status };
                 Transition::Advance
             }
             (LifecyclePhase::Terminating { .. }, Work::Reap { .. }, Outcome::Done { .. })
             | (LifecyclePhase::Terminated { .. }, Work::Reap { .. }, Outcome::Done { .. }) => {
-                self.stage = LifecyclePhase::Finished;
+                self.phase = LifecyclePhase::Finished;
                 Transition::Stay
             }
             (LifecyclePhase::Terminated { .. }, Work::Finish { content, .. }, Outcome::Done { .. }) => {
                 if *content != self.content {
-                    // It was deleted while its content was being kept.
+                    // It was deleted while the cleanup kept its content.
                     return Transition::Advance;
                 }
-                self.stage = LifecyclePhase::Finished;
+                self.phase = LifecyclePhase::Finished;
                 Transition::Stay
             }
             (

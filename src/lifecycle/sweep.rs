@@ -1,5 +1,5 @@
-//! The part of housekeeping that touches the disk, beside the table's loop: however slow the disk, no pod waits for it.
-//! One sweep at a time. What it may remove the table says, between its two steps.
+//! The part of housekeeping that touches the disk. It runs next to the table's loop, so that no pod waits for a slow disk.
+//! One sweep at a time; between its two steps the table decides what may be removed.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -10,9 +10,9 @@ use super::Janitor;
 use crate::pod::AdmittedPod;
 use crate::types::{ContainerId, PodUid};
 
-/// What ended.
+/// What completed.
 pub(super) enum Swept {
-    /// The look over the host; what it found of pods. The sweep waits for [`Sweep::remove`].
+    /// The listing of the host, with the pods it found. The sweep waits for [`Sweep::remove`].
     Found(HashSet<PodUid>),
     /// The sweep.
     Done,
@@ -21,7 +21,7 @@ pub(super) enum Swept {
 enum SweepStep {
     Idle,
     Looking(BoxFuture<'static, HashSet<PodUid>>),
-    /// Found, and not yet said what of it may go.
+    /// Waits for the table to decide what may be removed.
     Found,
     Removing(HashSet<PodUid>, BoxFuture<'static, ()>),
 }
@@ -31,9 +31,9 @@ pub(super) struct Sweep {
     janitor: Arc<dyn Janitor>,
     step: SweepStep,
     sharing: Option<BoxFuture<'static, ()>>,
-    /// The pods for the next sharing: those that came while one was under way.
+    /// The pods for the next update, which arrived while one was under way.
     to_share: Option<Vec<Arc<AdmittedPod>>>,
-    /// A sweep was asked for while one was under way.
+    /// A sweep was requested while one was under way.
     is_due_again: bool,
 }
 
@@ -42,7 +42,7 @@ impl Sweep {
         Self { janitor, step: SweepStep::Idle, sharing: None, to_share: None, is_due_again: false }
     }
 
-    /// Begins a sweep, or has the one under way followed by another.
+    /// Begins a sweep, or another one after that under way.
     pub(super) fn begin(&mut self) {
         if let SweepStep::Idle = self.step {
             let janitor = self.janitor.clone();
@@ -52,13 +52,13 @@ impl Sweep {
         }
     }
 
-    /// Goes on with the sweep that found something: these pods are gone for good, these containers run.
+    /// Second step: removes what is left of the pods that are `gone`; `running` are the containers that run.
     pub(super) fn remove(&mut self, gone: HashSet<PodUid>, running: HashSet<ContainerId>) {
         let (janitor, uids) = (self.janitor.clone(), gone.clone());
         self.step = SweepStep::Removing(gone, async move { janitor.remove(uids, running).await }.boxed());
     }
 
-    /// Whether what is left of this pod is being removed: were it to start now, that would be removed too.
+    /// Whether this pod's remains are being removed. If it started now, its new files would be removed too.
     pub(super) fn is_removing(&self, uid: &PodUid) -> bool {
         match &self.step {
             SweepStep::Removing(gone, _) => gone.contains(uid),
@@ -66,7 +66,7 @@ impl Sweep {
         }
     }
 
-    /// Has what is shared between pods follow these, the newest of them if they come faster than that goes.
+    /// Updates what pods share for this set of active pods. While an update is under way only the newest set is kept.
     pub(super) fn share(&mut self, active: Vec<Arc<AdmittedPod>>) {
         if self.sharing.is_some() {
             self.to_share = Some(active);
@@ -76,7 +76,7 @@ impl Sweep {
         }
     }
 
-    /// The next step that ended; never, while nothing is under way. Cancel-safe: all state is in `self`.
+    /// The next step that completes; pending while nothing is under way. Cancel-safe: all state is in `self`.
     pub(super) async fn next(&mut self) -> Swept {
         loop {
             tokio::select! {

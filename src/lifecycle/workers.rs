@@ -1,5 +1,5 @@
-//! The worker tasks: started when a pod gets its first work, ended when it finished. Carries out the effects of the
-//! lives, decides nothing. Sees that a task ended that should not have, so that its pod is not busy for ever.
+//! The worker tasks: started with a pod's first work, stopped when the pod has finished. Carries out the effects of the
+//! lifecycles and decides nothing. Notices a task that died, so that its pod does not stay busy for ever.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use super::Effect;
 use crate::types::{PodRef, PodUid};
 use crate::worker::{self, Job, PodSyncer, Report, Work, panic_text};
 
-/// Reports that may wait to be taken in. The table takes them in as fast as they come; workers wait for a place.
+/// Capacity of the channel of reports. The table drains it as fast as they arrive; workers wait for a free slot.
 const REPORTS: usize = 64;
 
 struct Worker {
@@ -22,12 +22,12 @@ struct Worker {
     task: Id,
 }
 
-/// What the table hears of a worker.
+/// What the table receives about a worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Word {
-    /// What the worker says.
-    Said(Report),
-    /// It died, and will say nothing of the work it had. The next work starts another.
+pub(super) enum WorkerEvent {
+    /// A report from the worker.
+    Reported(Report),
+    /// The worker died and will not report on its work. The next work starts a new one.
     Died,
 }
 
@@ -35,11 +35,11 @@ pub(super) enum Word {
 pub(super) struct Workers {
     syncer: Arc<dyn PodSyncer>,
     workers: HashMap<PodUid, Worker>,
-    /// Owns the tasks: dropped with the table, they end.
+    /// Owns the tasks: they are aborted when the table is dropped.
     tasks: JoinSet<()>,
-    /// Workers that died and were not told of yet.
+    /// Workers that died and were not returned yet.
     dead: VecDeque<PodUid>,
-    /// When the last worker of a pod died that has no other yet: what it did by then may not be seen yet.
+    /// When the last worker of a pod died, until the pod has a new one: its last calls may not show in the runtime yet.
     died: HashMap<PodUid, Instant>,
     reports_in: mpsc::Sender<(PodUid, Report)>,
     reports: mpsc::Receiver<(PodUid, Report)>,
@@ -59,27 +59,27 @@ impl Workers {
         }
     }
 
-    /// The next word of or about a worker. Cancel-safe.
-    pub(super) async fn next_word(&mut self) -> (PodUid, Word) {
+    /// The next report from or about a worker. Cancel-safe.
+    pub(super) async fn next_event(&mut self) -> (PodUid, WorkerEvent) {
         loop {
-            // What a worker said before it died comes first: it may be that its work ended.
+            // A worker's reports come before its death: its work may have completed.
             if let Ok((uid, report)) = self.reports.try_recv() {
-                return (uid, Word::Said(report));
+                return (uid, WorkerEvent::Reported(report));
             }
             if let Some(uid) = self.dead.pop_front() {
-                return (uid, Word::Died);
+                return (uid, WorkerEvent::Died);
             }
             tokio::select! {
                 biased;
-                // Cancel-safe: a channel gives an item only when `recv` returns it. Never ends, as this end keeps a sender.
-                Some((uid, report)) = self.reports.recv() => return (uid, Word::Said(report)),
-                // Cancel-safe: an ended task is taken off the set only when it is returned.
+                // Cancel-safe: an item leaves the channel only when `recv` returns it. Never closed, as `self` holds a sender.
+                Some((uid, report)) = self.reports.recv() => return (uid, WorkerEvent::Reported(report)),
+                // Cancel-safe: a task leaves the set only when it is returned.
                 Some(ended) = self.tasks.join_next_with_id() => self.ended(ended),
             }
         }
     }
 
-    /// Takes in that a task ended: as it should when its inbox was closed, or for no good reason.
+    /// Handles the end of a task: expected once its inbox was closed, otherwise its death.
     fn ended(&mut self, ended: Result<(Id, ()), JoinError>) {
         let (task, panic) = match ended {
             Ok((task, ())) => (task, None),
@@ -102,17 +102,17 @@ impl Workers {
         &self.syncer
     }
 
-    /// Passes on when a pod's next work begins.
+    /// Reports when a pod's next work begins.
     pub(super) fn scheduled(&self, uid: &PodUid, due: Option<Instant>) {
         self.syncer.scheduled(uid, due);
     }
 
-    /// Cancels all work and waits until the workers have ended.
+    /// Cancels all work and waits for the workers to stop.
     pub(super) async fn end(mut self) {
         for worker in self.workers.values() {
             worker.cancel.cancel();
         }
-        // Without their inboxes they end, and without a reader none waits to report.
+        // They stop without their inboxes, and without a reader none waits to report.
         self.workers.clear();
         drop(self.reports);
         while self.tasks.join_next().await.is_some() {}
@@ -127,7 +127,7 @@ impl Workers {
                 }
             }
             Effect::Stop(uid) => {
-                // Closing the inbox ends the task.
+                // Closing the inbox stops the task.
                 self.workers.remove(&uid);
                 self.died.remove(&uid);
             }
@@ -142,10 +142,10 @@ impl Workers {
             None => job,
             Some(worker) => {
                 worker.cancel = cancel.clone();
-                // The place is free: the lives give out work only to an idle worker.
+                // The slot is free: lifecycles give work only to an idle worker.
                 match worker.inbox.try_send(job) {
                     Ok(()) => return,
-                    // It died a moment ago, while it had nothing to do.
+                    // It died a moment ago, while idle.
                     Err(refused) => {
                         self.died.insert(uid.clone(), Instant::now());
                         refused.into_inner()
@@ -153,17 +153,17 @@ impl Workers {
                 }
             }
         };
-        // Whoever gives it work knows that it had none.
+        // The caller knows that it has none yet.
         self.dead.retain(|dead| dead != uid);
         let (inbox, task) = self.start(pod);
-        // A fresh inbox has room for one.
+        // A new inbox has room for one job.
         if inbox.try_send(job).is_ok() {
             self.workers.insert(uid.clone(), Worker { inbox, cancel, task });
         }
     }
 
     fn start(&mut self, pod: PodRef) -> (mpsc::Sender<Job>, Id) {
-        // One place: a worker has one piece of work at a time.
+        // One slot: a worker has one piece of work at a time.
         let (inbox, jobs) = mpsc::channel(1);
         let died = self.died.remove(&pod.uid);
         let worker = worker::run(pod, self.syncer.clone(), jobs, self.reports_in.clone(), died);
