@@ -1,5 +1,5 @@
-//! What is known of a pod beside its spec and what the runtime has of it: small facts that its worker leaves, and that show
-//! in its status. Nothing is decided by them here.
+//! Small facts about a pod that its worker publishes and its status shows, in addition to its spec and its observed state.
+//! Decides nothing.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -10,25 +10,25 @@ use crate::pleg::PodStatus;
 use crate::pod::{StatusOverride, WaitingReason};
 use crate::types::ContainerId;
 
-/// How far the work on a pod has come.
+/// The progress of the work on a pod.
 #[derive(Clone, Debug, Default)]
 pub enum PodProgress {
     /// Its containers may be started.
     #[default]
     Active,
-    /// It is being stopped, to end with this status.
+    /// It is being stopped, with this final status.
     Terminating(Option<StatusOverride>),
     /// It is stopped.
     Terminated {
-        /// Status to end with.
+        /// Its final status.
         status: Option<StatusOverride>,
-        /// The pod as it was once nothing of it ran: what is removed of it from here on does not change its status.
+        /// The pod as observed when nothing of it ran: later removals do not change its status.
         observed: Arc<PodStatus>,
     },
 }
 
 impl PodProgress {
-    /// How far its life has come.
+    /// The phase of its lifecycle.
     pub fn lifecycle(&self) -> LifecycleSummary {
         match self {
             Self::Active => LifecycleSummary::Active,
@@ -37,7 +37,7 @@ impl PodProgress {
         }
     }
 
-    /// The status to end with.
+    /// The final status.
     pub fn status_override(&self) -> Option<&StatusOverride> {
         match self {
             Self::Active => None,
@@ -46,21 +46,21 @@ impl PodProgress {
     }
 }
 
-/// The facts of one pod, from the first work on it to its end.
+/// The facts of one pod.
 #[derive(Clone, Debug, Default)]
 pub struct PodFacts {
-    /// How far the work on it has come.
+    /// The progress of the work on it.
     pub progress: PodProgress,
-    /// Why containers wait that should run, by name.
+    /// Waiting reasons of containers that should run, by name.
     pub waiting: BTreeMap<String, WaitingReason>,
-    /// The containers that the present step starts, by name.
+    /// Names of the containers that are being started.
     pub starting: BTreeSet<String>,
-    /// Why its sandbox could not be made, while one is needed.
+    /// Why its sandbox could not be created, while one is needed.
     pub sandbox_error: Option<String>,
-    /// The sandbox that was just made, which the next look at the runtime will find.
+    /// The sandbox that was just created, which the next relist will list.
     pub made_sandbox: Option<SandboxStatus>,
-    /// Containers whose start was asked for and whose answer was lost (see [`as_it_was`](super::as_it_was)).
+    /// Containers whose start was requested and the answer lost (see [`as_it_was`](super::as_it_was)).
     pub lost_starts: BTreeSet<ContainerId>,
-    /// It has ended and released its resources on the host.
+    /// It has terminated and released its resources on the host.
     pub has_released: bool,
 }

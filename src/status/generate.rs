@@ -42,12 +42,12 @@ pub fn generate(input: &StatusInput<'_>) -> ApiPodStatus {
         reason,
         resources: Some(resources),
         start_time: previous.start_time.clone().or_else(|| Some(whole_seconds(first_sign(input)))),
-        // Written by others than the kubelet.
+        // Fields that others than the kubelet write.
         ..previous_of_others(previous)
     }
 }
 
-/// When the pod started, for a daemon that was not there: when the oldest of its sandboxes that is left was made.
+/// The start time for a daemon that was not running then: the creation of the oldest remaining sandbox.
 fn first_sign(input: &StatusInput<'_>) -> Timestamp {
     let sandboxes = input.observed.sandboxes.iter().map(|sandbox| sandbox.created_at);
     sandboxes.min().map_or(input.now, |made| made.min(input.now))
@@ -63,7 +63,7 @@ fn previous_of_others(previous: ApiPodStatus) -> ApiPodStatus {
     }
 }
 
-/// Phase with its reason and message. A terminal phase is never left, and a pod that is over is in one.
+/// Phase with its reason and message. A terminal phase is never left, and a terminated pod is in one.
 fn outcome(
     input: &StatusInput<'_>,
     statuses: &[ContainerStatus],
@@ -76,7 +76,7 @@ fn outcome(
         (phase, same.and_then(|same| same.reason.clone()), same.and_then(|same| same.message.clone()))
     };
     match (before, input.status_override) {
-        // Whoever kills it again, and otherwise, has the last word, as upstream; a pod that failed by itself stays that.
+        // A later kill replaces the reason of an earlier one, as upstream; a pod that failed by itself keeps its status.
         (Some(PodPhase::Failed), Some(wanted))
             if wanted.phase == PodPhase::Failed && previous.is_some_and(|p| p.reason.is_some()) =>
         {
@@ -93,7 +93,7 @@ fn outcome(
     }
 }
 
-/// Whether a main container was made in the sandbox that stands.
+/// Whether a main container was created in the present sandbox.
 fn is_initialized(input: &StatusInput<'_>) -> bool {
     let Some(sandbox) = input.observed.sandbox().filter(|newest| newest.state == SandboxState::Ready) else {
         return false;

@@ -1,5 +1,4 @@
-//! Where everybody leaves what bears on the statuses of pods. Conflated per pod: however slow the reader, nothing is lost
-//! and nobody waits.
+//! The inbox of the owner of pod statuses. Conflated per pod: nothing is lost and no sender waits, however slow the reader.
 
 use std::mem::discriminant;
 use std::sync::Arc;
@@ -10,27 +9,27 @@ use super::PodFacts;
 use crate::pod::AdmittedPod;
 use crate::types::{Conflated, PodUid};
 
-/// What was left of a pod.
+/// A note about a pod.
 #[derive(Debug)]
 pub(super) enum Note {
-    /// This is wanted.
+    /// The pod as it is desired.
     Desired(Arc<AdmittedPod>),
-    /// The runtime has something else of it than before.
+    /// The pod changed in the runtime.
     Observed,
-    /// Its worker knows this.
+    /// Facts from its worker.
     Facts(Box<PodFacts>),
-    /// Its life has come to its end. The UID may be wanted anew.
+    /// Its lifecycle finished. The UID may be created again.
     Ended,
 }
 
-/// What was left of a pod and not read yet.
+/// The unread notes of a pod.
 #[derive(Debug, Default)]
 pub(super) struct Unread {
-    /// In order, of each life the latest of each kind.
+    /// In order; of each lifecycle the latest note of each kind.
     pub(super) notes: Vec<Note>,
-    /// Whether it is new enough to be reported at once.
+    /// Whether the status is due at once.
     pub(super) is_urgent: bool,
-    /// Dropped when the status takes all of it into account.
+    /// Dropped when the status reflects all notes.
     pub(super) waiting: Vec<oneshot::Sender<()>>,
 }
 
@@ -45,24 +44,24 @@ impl Unread {
     }
 }
 
-/// Where what bears on statuses is left. Cheap to clone; all clones are one.
+/// Sends notes to the owner of statuses. Cheap to clone; clones share one inbox.
 #[derive(Clone, Debug, Default)]
 pub struct StatusHandle {
     inbox: Conflated<Unread>,
 }
 
 impl StatusHandle {
-    /// A pod is wanted like this.
+    /// The pod is desired like this.
     pub fn desired(&self, pod: &Arc<AdmittedPod>) {
         self.inbox.push(&pod.reference.uid, |unread| unread.add(Note::Desired(pod.clone())));
     }
 
-    /// What the runtime has of a pod changed, or something else that statuses are made from.
+    /// A pod changed in the runtime, or another input of its status did.
     pub fn observed(&self, pod: &PodUid) {
         self.inbox.push(pod, |unread| unread.add(Note::Observed));
     }
 
-    /// A pod's worker knows these facts.
+    /// Facts from a pod's worker.
     pub fn facts(&self, pod: &PodUid, facts: PodFacts) {
         self.inbox.push(pod, |unread| {
             unread.add(Note::Facts(Box::new(facts)));
@@ -70,17 +69,17 @@ impl StatusHandle {
         });
     }
 
-    /// The same, where the next look at the runtime will show more: it may be awaited for a moment.
+    /// The same, where the next relist will show more: the status may wait a moment for it.
     pub fn facts_soon_seen(&self, pod: &PodUid, facts: PodFacts) {
         self.inbox.push(pod, |unread| unread.add(Note::Facts(Box::new(facts))));
     }
 
-    /// A pod's life has come to its end: what is left of this UID from here on is of another one.
+    /// A pod's lifecycle finished: later notes on this UID belong to the next one.
     pub fn ended(&self, pod: &PodUid) {
         self.inbox.push(pod, |unread| unread.add(Note::Ended));
     }
 
-    /// Waits until the status takes into account what was left of a pod so far, and what its ended containers wrote was read.
+    /// Waits until the status reflects the notes on a pod so far, and its containers' termination messages were read.
     /// Cancel-safe.
     pub async fn settled(&self, pod: &PodUid) {
         let (waiting, settled) = oneshot::channel();
@@ -89,7 +88,7 @@ impl StatusHandle {
         let _ = settled.await;
     }
 
-    /// The next pod that something was left of. Has one reader. Cancel-safe: it is taken only when it is returned.
+    /// The next pod with unread notes. Has one reader. Cancel-safe: they are taken only when they are returned.
     pub(super) async fn next(&self) -> (PodUid, Unread) {
         self.inbox.next().await
     }

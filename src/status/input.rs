@@ -1,4 +1,4 @@
-//! What a pod's status is made from.
+//! The inputs of a pod's status.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -10,39 +10,39 @@ use crate::pleg::PodStatus;
 use crate::pod::{AdmittedPod, StatusOverride, WaitingReason};
 use crate::types::ContainerId;
 
-/// How far the pod's life has come.
+/// The phase of a pod's lifecycle, as far as statuses go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LifecycleSummary {
     /// Its containers may be started.
     Active,
-    /// It is being stopped: nothing is started any more, so nothing is waiting to be.
+    /// It is being stopped: nothing is started any more, so no container is waiting to start.
     Terminating,
-    /// All its containers are proven stopped, and none is started again whatever its restart policy.
+    /// All its containers are proven stopped; none is restarted, whatever its restart policy.
     Terminated,
 }
 
-/// Everything that shows in a pod's status.
+/// Everything that a pod's status shows.
 #[derive(Clone, Copy, Debug)]
 pub struct StatusInput<'a> {
     /// The pod: its metadata and spec; its status is not read.
     pub pod: &'a AdmittedPod,
-    /// What the runtime has of it.
+    /// Its observed state.
     pub observed: &'a PodStatus,
-    /// Why the last sync could not start a container, by container name; gone once it started.
+    /// Waiting reasons from the last sync, by container name; removed once it started.
     pub reasons: &'a BTreeMap<String, WaitingReason>,
-    /// The containers that are being started now, by name.
+    /// Names of the containers that are being started.
     pub starting: &'a BTreeSet<String>,
-    /// What ended containers wrote to their termination logs (or logged last, where asked for).
+    /// Termination messages (or last log lines, under `FallbackToLogsOnError`).
     pub termination_messages: &'a BTreeMap<ContainerId, String>,
-    /// Why the last sync could not make the sandbox.
+    /// Why the last sync could not create the sandbox.
     pub sandbox_error: Option<&'a str>,
-    /// How far its life has come.
+    /// The phase of its lifecycle.
     pub lifecycle: LifecycleSummary,
-    /// What a killer, e.g. eviction, wants the pod to end as.
+    /// The final status that a kill, e.g. an eviction, demands.
     pub status_override: Option<&'a StatusOverride>,
-    /// The status generated before in this life of the pod.
+    /// The status generated before in this lifecycle.
     pub previous: Option<&'a ApiPodStatus>,
-    /// The time, for what changes now.
+    /// The time of transitions that happen now.
     pub now: Timestamp,
     /// Scheme of container IDs, e.g. `containerd`.
     pub runtime_name: &'a str,

@@ -1,12 +1,12 @@
-//! What is known of a pod's past, of two statuses that each know a part of it: the one that this daemon told last, and the one that
-//! the API server has. Pure.
+//! Merges two statuses that each know a part of a pod's history: the one that this daemon reported last, and the API server's.
+//! Pure.
 
 use k8s_openapi::api::core::v1::{ContainerStatus, PodStatus};
 
 use crate::pod::PodPhase;
 
-/// The status to go on from. Of a daemon that began without the API server, `own` knows what happened since, `api` what earlier
-/// daemons saw; conditions that others write are newest in `api`.
+/// The status to continue from. For a daemon that started without the API server, `own` knows what happened since, `api` what
+/// earlier daemons saw; conditions that others write are newest in `api`.
 pub fn newest(own: &PodStatus, api: &PodStatus) -> PodStatus {
     let mut status = api.clone();
     status.container_statuses = containers(own.container_statuses.as_ref(), api.container_statuses.as_ref());
@@ -20,7 +20,7 @@ pub fn newest(own: &PodStatus, api: &PodStatus) -> PodStatus {
         status.reason.clone_from(&own.reason);
         status.message.clone_from(&own.message);
     }
-    // When conditions of our own changed last, the last teller knows.
+    // The latest reporter knows when our own conditions changed last.
     for condition in status.conditions.iter_mut().flatten() {
         let told = own.conditions.iter().flatten().find(|told| told.type_ == condition.type_);
         if let Some(told) = told.filter(|told| told.status != condition.status && is_kubelets(&told.type_)) {
@@ -46,7 +46,7 @@ fn containers(
     Some(own.iter().map(one).collect())
 }
 
-/// Whether what this daemon told of a container leaves nothing out: as many restarts, and that it ran at all.
+/// Whether this daemon's status of a container omits nothing: it has as many restarts, and knows whether it ran at all.
 fn knows_as_much(own: &ContainerStatus, api: &ContainerStatus) -> bool {
     own.restart_count >= api.restart_count && (has_run(own) || !has_run(api))
 }

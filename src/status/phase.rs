@@ -6,7 +6,7 @@ use super::input::LifecycleSummary;
 use super::restart::Restarts;
 use crate::pod::{ContainerKind, PodPhase};
 
-/// What a container's status says, as far as the phase goes.
+/// A container's status, as far as the phase depends on it.
 #[derive(Clone, Copy)]
 enum Seen {
     Unknown,
@@ -15,7 +15,7 @@ enum Seen {
         started: bool,
     },
     Ended(i32),
-    /// Ended before, and waits to be started again.
+    /// Terminated before, and waits to be restarted.
     WaitingAgain(i32),
 }
 
@@ -41,16 +41,16 @@ struct Counts {
     waiting: usize,
     running: usize,
     stopped: usize,
-    /// Of the stopped: ended well.
+    /// Of the stopped: exited with 0.
     succeeded: usize,
-    /// Of the stopped: not started again.
+    /// Of the stopped: not restarted.
     for_good: usize,
-    /// Sidecars that are not up yet.
+    /// Sidecars that have not started yet.
     pending_sidecars: usize,
 }
 
 /// The phase. `statuses` are those of the main and init containers; `initialized` says whether a main container was
-/// made in the sandbox that stands. A static pod is not over when it is terminated: its source may bring it back.
+/// created in the present sandbox. A static pod is not over when it is terminated: its source may bring it back.
 pub(super) fn phase(
     restarts: Restarts<'_>,
     statuses: &[ContainerStatus],
@@ -83,7 +83,7 @@ pub(super) fn phase(
 }
 
 impl Counts {
-    /// Sidecars that ended do not matter: they are started again as long as the pod lives.
+    /// Terminated sidecars do not matter: they are restarted while the pod is active.
     fn add_sidecar(&mut self, seen: Seen) {
         match seen {
             Seen::Unknown => self.unknown += 1,

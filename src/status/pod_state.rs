@@ -1,4 +1,4 @@
-//! Everything one pod's status is made from, and the status that follows. Pure but for the cache it looks into.
+//! The inputs of one pod's status, and the status that follows. Pure except for reading the PLEG cache.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -13,23 +13,23 @@ use crate::pleg::{Cache, PodStatus};
 use crate::pod::AdmittedPod;
 use crate::types::ContainerId;
 
-/// What statuses say of the node, and when.
+/// The node's part of a status, and the time.
 pub(super) struct Surroundings<'a> {
     pub(super) now: Timestamp,
     pub(super) runtime_name: &'a str,
     pub(super) host_ips: &'a [IpAddr],
 }
 
-/// One pod in one life of it.
+/// One pod in one lifecycle.
 #[derive(Default)]
 pub(super) struct PodState {
     pub(super) pod: Option<Arc<AdmittedPod>>,
-    /// None before its worker saw it for the first time: nothing is reported until then.
+    /// None before its worker's first sync: nothing is reported until then.
     pub(super) facts: Option<PodFacts>,
-    /// What its ended containers left in their termination logs.
+    /// Termination messages of its containers.
     pub(super) termination_messages: BTreeMap<ContainerId, String>,
-    /// The pod whose status, as its source gave it, was gone on from.
-    heeded: Option<Arc<AdmittedPod>>,
+    /// The object whose status was merged last.
+    merged: Option<Arc<AdmittedPod>>,
     /// What was last reported.
     reported: Option<Reported>,
 }
@@ -42,7 +42,7 @@ struct Reported {
 }
 
 impl PodState {
-    /// The pod as the runtime has it, with what its worker knows beyond that; none while that is not known.
+    /// The observed pod, with what its worker knows beyond that; none while that is unknown.
     pub(super) fn observed(&self, cache: &Cache) -> Option<Arc<PodStatus>> {
         let facts = self.facts.as_ref()?;
         let mut observed = match &facts.progress {
@@ -62,7 +62,7 @@ impl PodState {
         Some(observed)
     }
 
-    /// The containers that ended and whose termination messages were not read yet. Forgets the messages of containers that are gone.
+    /// The terminated containers whose termination messages were not read yet. Forgets the messages of removed containers.
     pub(super) fn unread(&mut self, observed: &PodStatus) -> Vec<ContainerStatus> {
         self.termination_messages.retain(|id, _| observed.containers.iter().any(|c| c.id == *id));
         let is_unread = |container: &&ContainerStatus| {
@@ -72,7 +72,7 @@ impl PodState {
         observed.containers.iter().filter(is_unread).cloned().collect()
     }
 
-    /// What is to be reported of the pod; none if that was reported already.
+    /// The entry to report for the pod; none if it was reported already.
     pub(super) fn report(
         &mut self,
         observed: &PodStatus,
@@ -97,7 +97,7 @@ impl PodState {
         });
         let has_released = facts.has_released;
         self.facts = Some(facts);
-        // A pod that ran to its end is stopped too, but nobody would call it terminating.
+        // A pod that ran to completion is stopped too, but is not terminating.
         let is_stopping = lifecycle != LifecycleSummary::Active
             && observed.containers.iter().any(|c| c.state == ContainerState::Running);
         let since = self.reported.as_ref().and_then(|reported| reported.terminating_since);
@@ -117,21 +117,21 @@ impl PodState {
         Some(PodStatusEntry { pod, status, terminating_since, lifecycle, has_released })
     }
 
-    /// The status to go on from: the one last reported, and what the API server knows beyond it whenever that gave the pod
-    /// anew: after a restart of the daemon, and when others wrote what bears on the pod's readiness.
+    /// The status to continue from: the one last reported, merged with the API server's whenever that sent a new object: after a
+    /// restart of the daemon, and when others wrote conditions that affect the pod's readiness.
     fn previous(&mut self, pod: &Arc<AdmittedPod>) -> Option<ApiStatus> {
-        let is_heeded = self.heeded.as_ref().is_some_and(|heeded| Arc::ptr_eq(heeded, pod));
-        self.heeded = Some(pod.clone());
+        let is_merged = self.merged.as_ref().is_some_and(|merged| Arc::ptr_eq(merged, pod));
+        self.merged = Some(pod.clone());
         match (self.reported.as_ref().map(|reported| &*reported.status), &pod.status) {
-            (Some(own), Some(api)) if !is_heeded && !pod.is_static => Some(newest(own, api)),
+            (Some(own), Some(api)) if !is_merged && !pod.is_static => Some(newest(own, api)),
             (Some(own), _) => Some(own.clone()),
-            // What an earlier daemon reported goes on.
+            // Continues what an earlier daemon reported.
             (None, given) => given.clone(),
         }
     }
 }
 
-/// A sandbox was made in place of those that were there, which are stopped.
+/// A sandbox was created in place of the others, which are stopped.
 fn replace_sandbox(observed: &mut PodStatus, made: SandboxStatus) {
     for old in &mut observed.sandboxes {
         old.state = SandboxState::NotReady;

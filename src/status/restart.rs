@@ -1,4 +1,4 @@
-//! Which ended containers of a pod are started again, as its status sees it.
+//! Which terminated containers of a pod are restarted, as its status sees it.
 
 use std::collections::BTreeSet;
 
@@ -10,13 +10,13 @@ use crate::pod::{AdmittedPod, RestartPolicy};
 #[derive(Clone, Copy)]
 pub(super) struct Restarts<'a> {
     pub(super) pod: &'a AdmittedPod,
-    /// The containers that are being started now: one of them that was stopped to be replaced comes back whatever its
-    /// policy says.
+    /// Names of the containers that are being started: one that was stopped to be replaced restarts whatever its policy
+    /// says.
     pub(super) starting: &'a BTreeSet<String>,
 }
 
 impl Restarts<'_> {
-    /// Whether a container that ended with this code is started again.
+    /// Whether a container that terminated with this exit code is restarted.
     pub(super) fn after(self, container: &Container, exit_code: i32) -> bool {
         self.is_replaced(container) || self.by_policy(container, exit_code)
     }
@@ -26,7 +26,7 @@ impl Restarts<'_> {
         self.starting.contains(&container.name)
     }
 
-    /// Whether its policy alone has it started again.
+    /// Whether its restart policy alone restarts it.
     pub(super) fn by_policy(self, container: &Container, exit_code: i32) -> bool {
         RestartPolicy::of_container(self.pod.spec(), container).restarts(exit_code)
     }

@@ -16,11 +16,11 @@ pub struct PodSummary {
     pub name: String,
     /// Ready containers of all, `1/2`.
     pub ready: String,
-    /// The phase, or what is more telling: `CrashLoopBackOff`, `Init:0/1`, `Terminating`.
+    /// The phase, or a more specific word: `CrashLoopBackOff`, `Init:0/1`, `Terminating`.
     pub status: String,
     /// Restarts and when the last one was, `3 (5m ago)`.
     pub restarts: String,
-    /// How long the pod exists.
+    /// The pod's age.
     pub age: String,
     /// Its primary address; `<none>` without.
     pub ip: String,
@@ -28,7 +28,7 @@ pub struct PodSummary {
     pub qos: String,
 }
 
-/// What the containers looked at so far add up to.
+/// Totals of the containers counted so far.
 #[derive(Default)]
 struct Tally {
     ready: usize,
@@ -78,7 +78,7 @@ pub fn summary(pod: &Pod, now: Timestamp) -> PodSummary {
         Some(last) if tally.restarts != 0 => format!("{} ({} ago)", tally.restarts, since(last)),
         _ => tally.restarts.to_string(),
     };
-    // A pod of a manifest is in no API server that would date it; it exists since it was first seen here.
+    // A static pod has no creation timestamp; its age counts from its start.
     let created = view.meta.creation_timestamp.as_ref().or(status.start_time.as_ref());
     PodSummary {
         namespace: view.namespace.to_owned(),
@@ -92,8 +92,8 @@ pub fn summary(pod: &Pod, now: Timestamp) -> PodSummary {
     }
 }
 
-/// How far initialization is, unless done. Counts restarts of all init containers looked at, and of the sidecars among
-/// them restarts and readiness apart.
+/// The progress of initialization, unless complete. Counts the restarts of all init containers, and separately the restarts
+/// and readiness of sidecars.
 fn init_word(pod: PodView<'_>, status: &PodStatus, all: &mut Tally, sidecars: &mut Tally) -> Option<String> {
     let inits = pod.init_containers();
     for (index, container) in status.init_container_statuses.iter().flatten().enumerate() {
@@ -121,7 +121,7 @@ fn init_word(pod: PodView<'_>, status: &PodStatus, all: &mut Tally, sidecars: &m
     None
 }
 
-/// The most telling word of the regular containers: that of the first one that waits or ended.
+/// The word of the first main container that waits or has terminated.
 fn main_word(status: &PodStatus, tally: &mut Tally, mut word: String) -> String {
     let mut has_running = false;
     let mut failure = None;
@@ -143,7 +143,7 @@ fn main_word(status: &PodStatus, tally: &mut Tally, mut word: String) -> String 
     }
     match failure {
         _ if word != "Completed" => word,
-        // Some containers ended well while others still serve.
+        // Some containers completed while others still run.
         _ if has_running && holds(status, "Ready") => PodPhase::Running.as_str().to_owned(),
         Some(failure) => failure,
         None if has_running => "NotReady".to_owned(),

@@ -1,6 +1,6 @@
-//! The one writer of statuses. Whoever changes what a status is made from says so (see [`StatusHandle`]), and the status
-//! of that pod is computed anew: a worker that waits for an image, a hook or a long stop holds up none. Reads what ended
-//! containers wrote, one pod apart from the other, so that a slow disk holds up that pod alone. Decides nothing about pods.
+//! The only writer of statuses. Whoever changes an input of a status sends a note (see [`StatusHandle`]), and that pod's status
+//! is recomputed: a worker that waits for an image, a hook or a long stop holds up no status. Reads termination messages,
+//! each pod's separately, so that a slow disk holds up only that pod. Decides nothing about pods.
 
 use std::collections::{HashMap, VecDeque};
 use std::time::Duration;
@@ -22,15 +22,15 @@ use crate::pleg::Cache;
 use crate::sys::file_work;
 use crate::types::{ContainerId, PodRef, PodUid, WallClock, sleep_until};
 
-/// How long a change in the runtime waits for what the pod's worker makes of it: most often that is idle, sees the change
-/// at the same time and leaves its facts in a millisecond, and one status says both.
+/// How long a change in the runtime waits for the facts of the pod's worker. That is usually idle and publishes them within a
+/// millisecond, so that one status covers both.
 const HOLD: Duration = Duration::from_millis(50);
 
-/// Where statuses come from.
+/// The inputs of all statuses.
 pub struct StatusSources {
-    /// What bears on statuses is left here.
+    /// Receives notes.
     pub handle: StatusHandle,
-    /// What the runtime has.
+    /// The PLEG cache.
     pub observed: Cache,
     /// Addresses of the node.
     pub addresses: NodeAddresses,
@@ -40,28 +40,28 @@ pub struct StatusSources {
     pub clock: WallClock,
 }
 
-/// What the ended containers of a pod wrote.
+/// Termination messages of a pod's containers.
 type Messages = Vec<(ContainerId, String)>;
 
-/// A pod, and what is under way for its status.
+/// A pod and the work under way for its status.
 #[derive(Default)]
 struct Entry {
     state: PodState,
-    /// When its status is computed, if something changed that may wait that long.
+    /// When its status is due, if a change may wait that long.
     due: Option<Instant>,
-    /// Messages are being read. What changes meanwhile is in the status that follows.
+    /// Termination messages are being read. Changes meanwhile are part of the status that follows.
     is_reading: bool,
     /// Dropped when its status is up to date.
     waiting: Vec<oneshot::Sender<()>>,
 }
 
-/// The statuses' owner, to be run by the app.
+/// The owner of statuses, to be run by the app.
 pub struct StatusTask {
     sources: StatusSources,
     status_cache: StatusCache,
     timeline: Timeline,
     pods: HashMap<PodUid, Entry>,
-    /// Pods whose status is due, in order. One that was computed meanwhile is passed over.
+    /// Pods whose status is due, in order. One that was recomputed meanwhile is skipped.
     due: VecDeque<(Instant, PodUid)>,
     reads: FuturesUnordered<BoxFuture<'static, (PodUid, Messages)>>,
 }
@@ -91,7 +91,7 @@ impl StatusTask {
                 () = cancel.cancelled() => return,
                 // Cancel-safe: a stream gives an item only when `next` returns it.
                 Some((pod, messages)) = self.reads.next() => self.read(&pod, messages),
-                // Cancel-safe: what was left is taken only when it is returned.
+                // Cancel-safe: notes are taken only when they are returned.
                 (pod, unread) = handle.next() => self.take_in(&pod, unread),
                 // Cancel-safe: a sleep to a fixed moment takes nothing.
                 () = sleep_until(due) => self.compute_due(),
@@ -121,7 +121,7 @@ impl StatusTask {
                 }
             }
         }
-        // Nothing can be waited for of a pod that is not known: those senders end here.
+        // Nobody can wait for a pod that is not known: their senders are dropped.
         if let Some(entry) = self.pods.get_mut(uid) {
             entry.waiting.extend(unread.waiting);
         }
@@ -130,7 +130,7 @@ impl StatusTask {
         }
     }
 
-    /// The status of a pod is computed in a moment, unless that happens before.
+    /// Schedules the status of a pod, unless it is due earlier.
     fn hold(&mut self, uid: &PodUid) {
         let Some(entry) = self.pods.get_mut(uid).filter(|entry| entry.due.is_none()) else { return };
         let due = Instant::now() + HOLD;
@@ -147,7 +147,7 @@ impl StatusTask {
         }
     }
 
-    /// Computes a pod's status anew, once what its ended containers wrote was read.
+    /// Recomputes a pod's status, after reading the termination messages of its containers.
     fn compute(&mut self, uid: &PodUid) {
         let Some(entry) = self.pods.get_mut(uid).filter(|entry| !entry.is_reading) else { return };
         entry.due = None;
@@ -185,14 +185,14 @@ impl StatusTask {
     }
 
     fn read(&mut self, uid: &PodUid, messages: Messages) {
-        // A pod that ended meanwhile and came again has containers of other names.
+        // A pod that was deleted and created again meanwhile has containers with other IDs.
         let Some(entry) = self.pods.get_mut(uid) else { return };
         entry.is_reading = false;
         entry.state.termination_messages.extend(messages);
         self.compute(uid);
     }
 
-    /// Notes that a container ended.
+    /// Records that a container terminated.
     fn note_end(&self, pod: &PodRef, ended: &ContainerStatus) {
         let reason = match ended.reason.as_str() {
             "" | "Error" | "Completed" => String::new(),

@@ -1,4 +1,4 @@
-//! What was done about each pod, step by step, with how long each step took. In memory and bounded; decides nothing.
+//! The steps of the work on each pod, with their durations. In memory and bounded; decides nothing.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
@@ -13,54 +13,54 @@ use super::Activity;
 use crate::pod::pod_ref;
 use crate::types::{CONFIG_SEEN_ANNOTATION, EventKind, PodEvent, PodRef, PodUid};
 
-/// Entries kept of a pod; the oldest go first.
+/// Entries kept per pod; the oldest are dropped first.
 const MAX_ENTRIES: usize = 64;
-/// Pods kept that are gone; those gone longest go first.
+/// Deleted pods kept; the ones deleted longest ago are dropped first.
 const MAX_GONE: usize = 128;
-/// A turn that came sooner was not waited for.
+/// A shorter wait at a gate is not recorded.
 const SHORTEST_WAIT: Duration = Duration::from_millis(10);
 
-/// A step in a pod's life.
+/// A step of the work on a pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum TimelineStep {
-    /// Its source named it for the first time.
+    /// A source named it for the first time.
     Seen,
-    /// This node takes it.
+    /// It was admitted.
     Admitted,
-    /// This node does not take it.
-    Refused,
-    /// Waited for starts of other pods.
+    /// It was rejected.
+    Rejected,
+    /// It waited at the start gate.
     Turn,
     /// The volumes were set up.
     Volumes,
-    /// The sandbox was made.
+    /// The sandbox was created.
     Sandbox,
     /// The sandbox has its addresses.
     Network,
     /// An image was pulled.
     Pull,
-    /// A container was made.
+    /// A container was created.
     Create,
     /// A container was started.
     Start,
     /// A container runs.
     Running,
-    /// A container ended by itself.
+    /// A container terminated by itself.
     Ended,
-    /// A container waits to be started again.
+    /// A container waits to be restarted.
     BackOff,
     /// Something failed.
     Failed,
-    /// A container is told to end.
+    /// A container is being killed.
     Killing,
-    /// Containers are waited for.
+    /// Containers are being stopped.
     Stop,
-    /// The sandbox was taken down.
+    /// The sandbox was stopped.
     StopSandbox,
-    /// Nothing of the pod runs any more.
+    /// Nothing of the pod runs.
     Stopped,
-    /// What the pod left was removed.
+    /// What the pod left was cleaned up.
     CleanUp,
     /// Nothing is left of it.
     Removed,
@@ -74,13 +74,13 @@ pub struct Entry {
     pub at: Timestamp,
     /// Which one.
     pub step: TimelineStep,
-    /// How long it took, milliseconds; none for what takes no time, and for what goes on.
+    /// Duration, milliseconds; none for instantaneous and for unfinished steps.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub took_ms: Option<u64>,
-    /// Of which container, with which result.
+    /// The container and the result.
     #[serde(skip_serializing_if = "String::is_empty", default)]
     pub detail: String,
-    /// How often the same step followed upon itself.
+    /// How often the step repeated itself.
     pub times: u32,
 }
 
@@ -94,24 +94,24 @@ pub struct Track {
     pub name: String,
     /// Its UID.
     pub uid: String,
-    /// Whether nobody knows the pod any more.
+    /// Whether the pod was deleted.
     pub gone: bool,
     /// Its steps, oldest first.
     pub entries: VecDeque<Entry>,
 }
 
-/// A pod's steps as they are recorded.
+/// The record of a pod.
 struct Record {
     pod: PodRef,
     entries: VecDeque<Entry>,
-    /// Whether the newest entry is a step that goes on.
+    /// Whether the newest entry is unfinished.
     is_open: bool,
 }
 
 #[derive(Default)]
 struct State {
     pods: HashMap<PodUid, Record>,
-    /// Which of them are gone, longest first.
+    /// The deleted ones, longest ago first.
     gone: VecDeque<PodUid>,
 }
 
@@ -127,14 +127,14 @@ impl Timeline {
         self.state.lock()
     }
 
-    /// This node takes a pod. Told again and again; the first time counts.
+    /// The pod was admitted. Repeated calls are ignored.
     pub fn admitted(&self, pod: &Pod, now: Timestamp) {
         self.judged(pod, TimelineStep::Admitted, String::new(), now);
     }
 
-    /// This node does not take a pod; its status says why. As for [`Timeline::admitted`].
+    /// The pod was rejected, for the reason in its status. Repeated calls are ignored.
     pub fn rejected(&self, pod: &Pod, message: &str, now: Timestamp) {
-        self.judged(pod, TimelineStep::Refused, message.to_owned(), now);
+        self.judged(pod, TimelineStep::Rejected, message.to_owned(), now);
     }
 
     fn judged(&self, pod: &Pod, verdict: TimelineStep, detail: String, now: Timestamp) {
@@ -142,9 +142,9 @@ impl Timeline {
         let mut state = self.lock();
         let known = state.pods.get(&reference.uid).filter(|_| !state.gone.contains(&reference.uid));
         let last = known.and_then(|r| {
-            r.entries.iter().rev().find(|e| matches!(e.step, TimelineStep::Admitted | TimelineStep::Refused))
+            r.entries.iter().rev().find(|e| matches!(e.step, TimelineStep::Admitted | TimelineStep::Rejected))
         });
-        // A long life has lost its beginning.
+        // The record of a long-lived pod has lost its beginning.
         if known.is_some() && last.is_none_or(|last| last.step == verdict) {
             return;
         }
@@ -158,7 +158,7 @@ impl Timeline {
         record.add(verdict, detail, now);
     }
 
-    /// A worker begins a step, which ends the one before.
+    /// A worker begins a step, which finishes the one before.
     pub(super) fn step(&self, pod: &PodRef, activity: &Activity, now: Timestamp) {
         let begun = match activity {
             Activity::Idle | Activity::Retrying { .. } => None,
@@ -186,12 +186,12 @@ impl Timeline {
         }
     }
 
-    /// Something happened to a pod that took no time.
+    /// Records an instantaneous step.
     pub fn mark(&self, pod: &PodRef, step: TimelineStep, detail: String, now: Timestamp) {
         self.lock().revive(pod).add(step, detail, now);
     }
 
-    /// An event of a pod, or of a container of it, where it says more than the steps do.
+    /// Records an event of a pod or container that adds to the steps.
     pub(crate) fn event(&self, pod: &PodRef, container: Option<&str>, event: &PodEvent, now: Timestamp) {
         let container = container.unwrap_or_default();
         let step = match (event.kind, &*event.reason) {
@@ -211,7 +211,7 @@ impl Timeline {
         self.mark(pod, step, detail, now);
     }
 
-    /// The pods that are not in `known` are gone.
+    /// Marks the pods that are not in `known` as deleted.
     pub(super) fn keep(&self, known: &HashSet<PodUid>) {
         let mut state = self.lock();
         let newly: Vec<PodUid> = state.pods.keys().filter(|uid| !known.contains(*uid)).cloned().collect();
@@ -230,10 +230,10 @@ impl Timeline {
         }
     }
 
-    /// The steps of the pods that `wanted` picks, those that go on last.
-    pub fn tracks(&self, wanted: impl Fn(&PodRef) -> bool) -> Vec<Track> {
+    /// The steps of the pods that `selected` picks, unfinished ones last.
+    pub fn tracks(&self, selected: impl Fn(&PodRef) -> bool) -> Vec<Track> {
         let state = self.lock();
-        let picked = state.pods.values().filter(|record| wanted(&record.pod));
+        let picked = state.pods.values().filter(|record| selected(&record.pod));
         let mut tracks: Vec<Track> = picked
             .map(|record| Track {
                 namespace: record.pod.namespace.to_string(),
@@ -254,7 +254,7 @@ impl Timeline {
 }
 
 impl State {
-    /// The record of a pod something happens to: it is not gone, whatever was thought before.
+    /// The record of a pod, no longer marked as deleted.
     fn revive(&mut self, pod: &PodRef) -> &mut Record {
         if !self.gone.is_empty() {
             self.gone.retain(|uid| *uid != pod.uid);
@@ -268,7 +268,7 @@ impl State {
 }
 
 impl Record {
-    /// Adds a step. What happens during a step that goes on is noted before it ends, and ends it not.
+    /// Adds a step. An instantaneous step does not finish the one under way.
     fn add(&mut self, step: TimelineStep, detail: String, at: Timestamp) {
         if let Some(last) = self.entries.back_mut()
             && (last.step, last.detail.as_str()) == (step, detail.as_str())
@@ -283,7 +283,7 @@ impl Record {
         self.entries.push_back(entry);
     }
 
-    /// Ends the step that goes on, if one does.
+    /// Finishes the step under way, if any.
     fn close(&mut self, now: Timestamp) {
         if !std::mem::take(&mut self.is_open) {
             return;
@@ -319,7 +319,7 @@ fn takes_time(step: TimelineStep) -> bool {
         | TimelineStep::CleanUp => true,
         TimelineStep::Seen
         | TimelineStep::Admitted
-        | TimelineStep::Refused
+        | TimelineStep::Rejected
         | TimelineStep::Network
         | TimelineStep::Running
         | TimelineStep::Ended

@@ -107,6 +107,6 @@ fn a_pod_that_is_admitted_after_all_says_so() {
     timeline.rejected(&manifest(0), "", at(2));
     timeline.admitted(&manifest(0), at(3));
     let expected =
-        [(TimelineStep::Seen, None, 1), (TimelineStep::Refused, None, 1), (TimelineStep::Admitted, None, 1)];
+        [(TimelineStep::Seen, None, 1), (TimelineStep::Rejected, None, 1), (TimelineStep::Admitted, None, 1)];
     assert_eq!(steps(&timeline, "a"), expected);
 }

@@ -1,4 +1,4 @@
-//! Removing what a pod leaves once nothing of it runs: dead containers and sandboxes, logs, directories, volumes, its cgroup.
+//! Removes what a pod leaves once nothing of it runs: dead containers and sandboxes, logs, directories, volumes, its cgroup.
 //! Never stops anything.
 
 use futures::future::join_all;
@@ -67,10 +67,10 @@ pub(super) struct Cleanup<'a> {
 }
 
 impl Cleanup<'_> {
-    /// Removes what is left over of a pod that stays, with its logs: all that can be; then answers the first error.
+    /// Removes the leftovers of a pod that stays, with their logs: as many as possible; then returns the first error.
     pub(super) async fn leftovers(self, observed: &PodStatus, left: &Leftovers) -> Result<(), CriError> {
         if !left.containers.is_empty() {
-            // What they wrote when they ended goes with them: it was read by then.
+            // Their termination messages are removed with them, so the status has to have read these.
             self.reporter.status_settled().await;
         }
         let (pod, runtime) = (self.reporter.pod(), &self.context.runtime.service);
@@ -106,7 +106,7 @@ impl Cleanup<'_> {
         removed?;
         let removed = Instant::now();
         drop(at_work);
-        // What is still shown when the pod is forgotten would be taken for an orphan.
+        // What the runtime still lists when the pod is forgotten would count as an orphan.
         let left = seen_after(self.context, pod, removed).await?;
         if !(left.containers.is_empty() && left.sandboxes.is_empty()) {
             return Err(EndError::StillThere);

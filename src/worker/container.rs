@@ -1,5 +1,5 @@
-//! Starting one container: its image, its files, its configuration, then the runtime's create and start, each through the
-//! gate. Decides nothing about when it is to be started.
+//! Starts one container: image, files, configuration, then the runtime's create and start, each through the gate. Does not
+//! decide when a container starts.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -77,7 +77,7 @@ impl ContainerStarter<'_> {
         let (owner, name) = (self.pod.reference.clone(), self.container.name.clone());
         let call = async move {
             permit.during(runtime.start_container(&id)).await?;
-            // Part of the start: nobody else links the log of a container that runs.
+            // Part of the start: nothing else links the log of a running container.
             Ok::<_, CriError>(file_work(move || logs.link_log(&owner, &name, attempt, &id)).await)
         };
         let linked = match self.starts.in_flight.keep(call).await {
@@ -97,7 +97,7 @@ impl ContainerStarter<'_> {
         Ok(())
     }
 
-    /// Makes the container of this attempt, in place of one that never ran.
+    /// Creates the container of this attempt, in place of one that never ran.
     async fn make(
         &mut self,
         attempt: u32,
@@ -114,7 +114,7 @@ impl ContainerStarter<'_> {
         let next = Activity::CreatingContainer { container: self.container.name.clone() };
         let permit = self.enter_gate(next).await;
         if let Some(replaced) = replaced {
-            self.make_room(replaced).await?;
+            self.remove_replaced(replaced).await?;
         }
         let (runtime, sandbox) = (self.context.runtime.service.clone(), self.sandbox.id.clone());
         let within = self.sandbox.config.clone();
@@ -154,9 +154,9 @@ impl ContainerStarter<'_> {
         })
     }
 
-    /// Removes a container that never ran, whose name and log the one to come will have. Its log goes first: should this
-    /// end in between, no log counts an attempt that was none.
-    async fn make_room(&mut self, replaced: &ContainerStatus) -> Result<(), NotStarted> {
+    /// Removes a container that never ran, whose name and log the new one takes. Its log is removed first: if the daemon dies
+    /// in between, no log counts as an attempt.
+    async fn remove_replaced(&mut self, replaced: &ContainerStatus) -> Result<(), NotStarted> {
         let pod = &self.pod.reference;
         let logs = self.context.host.logs.clone();
         let (owner, id, attempt) = (pod.clone(), replaced.id.clone(), replaced.attempt);
@@ -172,7 +172,7 @@ impl ContainerStarter<'_> {
     async fn pull(&mut self) -> Result<ImageInfo, NotStarted> {
         let container = self.container;
         let image = container.image.clone().unwrap_or_default();
-        // Defaulting has set the policy; without one, nothing is fetched that is here already.
+        // Defaulting has set the policy; without one, a present image is not pulled.
         let policy = container.image_pull_policy.as_deref().and_then(PullPolicy::from_api);
         let request = ImageRequest {
             pod: &self.pod.reference,
@@ -196,7 +196,7 @@ impl ContainerStarter<'_> {
                 self.reporter.retries_at(&container.name, at);
             }
             let retry = match &error {
-                // No registry was asked, only the runtime.
+                // Only the runtime was involved, no registry.
                 ImageError::Inspect { .. } => Retry::Soon,
                 _ => Retry::BackOff,
             };
@@ -205,8 +205,8 @@ impl ContainerStarter<'_> {
         })
     }
 
-    /// The attempt of a container the runtime knows nothing of. Logs that cannot be listed count as none: the runtime
-    /// rejects a name that is taken.
+    /// The next attempt of a container that the runtime does not know. Logs that cannot be listed count as none: the runtime
+    /// rejects a name that is in use.
     async fn attempt_from_logs(&self) -> u32 {
         let (pod, container) = (&self.pod.reference, &self.container.name);
         let logs = self.context.host.logs.clone();
@@ -236,7 +236,7 @@ impl ContainerStarter<'_> {
     }
 }
 
-/// What a container's environment is made from. What is not known yet is waited for, but not for long.
+/// The sources of a container's environment. Waits for those that are not known yet, but not for long.
 async fn env_sources<'s>(
     context: &WorkerContext,
     pod: &AdmittedPod,
@@ -249,7 +249,7 @@ async fn env_sources<'s>(
     let links = pod.spec().enable_service_links.unwrap_or(true);
     let variables = || services.variables(&pod.reference.namespace, links);
     let variables = if pod.is_static {
-        // It starts without an API server too, with those of the services that are known.
+        // It starts without an API server too, with the services that are known.
         Some(variables().unwrap_or_default())
     } else {
         services.first_answer().await;

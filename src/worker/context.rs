@@ -1,4 +1,4 @@
-//! What the work on pods is done with: one value, shared by all workers. Does nothing itself.
+//! The dependencies of workers: one value that all of them share. Has no behaviour.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -24,35 +24,35 @@ use crate::volume::Volumes;
 pub struct RuntimeAccess {
     /// The runtime.
     pub service: Arc<dyn RuntimeService>,
-    /// What it last said of itself; none before it first answered.
+    /// Its last status; none before its first answer.
     pub status: watch::Receiver<Option<RuntimeStatus>>,
     /// Pulls images.
     pub images: Images,
-    /// What it has.
+    /// What it runs.
     pub pleg: PlegHandle,
     /// Bounds concurrent starts.
     pub starts: StartGate,
-    /// Bounds concurrent ends.
+    /// Bounds concurrent stops.
     pub stops: StopGate,
-    /// When none starts or stops.
+    /// Signals when no pod starts or stops.
     pub quiet_period: QuietPeriod,
 }
 
-/// What pods have on this host beside the runtime.
+/// What pods use on this host outside the runtime.
 pub struct HostAccess {
-    /// What configurations need to know of the host.
+    /// Facts of the host that configurations need.
     pub settings: Arc<HostSettings>,
     /// Pod cgroups; none with `cgroupsPerQOS: false`.
     pub cgroups: Option<Arc<Cgroups>>,
     /// Where container logs are.
     pub logs: LogLayout,
-    /// Sets up the pods' volumes and takes them down.
+    /// Sets up the pods' volumes and tears them down.
     pub volumes: Volumes,
-    /// The host's mounts: no directory is removed across one.
+    /// The host's mounts: no removal crosses one.
     pub mounts: Arc<dyn Mounts>,
 }
 
-/// What environments of containers are made from.
+/// Sources of containers' environments.
 pub struct EnvAccess {
     /// ConfigMaps and Secrets.
     pub objects: Arc<dyn ObjectSource>,
@@ -60,17 +60,17 @@ pub struct EnvAccess {
     pub services: ServiceEnv,
 }
 
-/// All of it.
+/// The dependencies of workers.
 pub struct WorkerContext {
     /// The container runtime.
     pub runtime: RuntimeAccess,
     /// The host.
     pub host: HostAccess,
-    /// What environments are made from.
+    /// Sources of environments.
     pub env: EnvAccess,
-    /// Where workers report to.
+    /// Destinations of reports.
     pub reports: ReportSinks,
-    /// Where what a new daemon must know is kept.
+    /// Persists what the next daemon has to know.
     pub store: Store,
     /// Longest pause of a crash loop.
     pub crash_loop_cap: Duration,

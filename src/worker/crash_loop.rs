@@ -1,9 +1,9 @@
-//! CrashLoopBackOff: how long a container that ended waits before it is started again.
+//! CrashLoopBackOff: how long a terminated container waits before it is restarted.
 //!
-//! 10 s after the second end, doubling to a cap, forgotten once a container ran longer than ten minutes (upstream's
-//! `flowcontrol.Backoff` with the window measured from the container's end). A new daemon goes on with what its predecessor
-//! stored. What that could not store any more (it was killed), or what a daemon without a store never knew, is worked out
-//! from the attempts: a restart of the daemon is no way out of a back-off.
+//! 10 s after the second termination, doubling to a cap, reset once a container ran for more than ten minutes (upstream's
+//! `flowcontrol.Backoff` with the window measured from the container's end). A new daemon continues with the stored counts.
+//! Counts that were not stored, because the daemon was killed or has no store, are derived from the attempts: restarting the
+//! daemon does not reset a back-off.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -17,33 +17,33 @@ use crate::types::{Backoff, BackoffPolicy, Moment};
 
 /// First pause.
 const INITIAL: Duration = Duration::from_secs(10);
-/// A gap between two restarts longer than this starts the count anew.
+/// A longer gap between two restarts resets the count.
 const RESET_AFTER: Duration = Duration::from_secs(600);
-/// Doublings that lead from the first pause to any cap.
+/// Doublings that reach any cap from the first pause.
 const DOUBLINGS: u32 = 16;
 
-/// The back-offs of one pod's containers. They count wall-clock time, as only that tells when a container ended.
+/// The back-offs of one pod's containers. They use wall-clock time, as the runtime reports in it when a container terminated.
 #[derive(Clone, Debug)]
 pub(super) struct CrashLoops {
     policy: BackoffPolicy,
     /// By name and hash: a container whose definition changed starts with a clean slate.
     entries: HashMap<(Arc<str>, Option<u32>), Count>,
-    /// When the pod's sandbox may be made anew; none if it never was.
+    /// Back-off of re-creating the pod's sandbox; none if it was never re-created.
     sandbox: Option<Backoff<Timestamp>>,
 }
 
-/// Pauses between sandboxes of a pod: one that dies at once, or never has an address, costs the runtime a network each time. A
-/// sandbox that lasted for long is followed by the next one at once.
+/// Pauses between sandboxes of a pod: one that dies at once, or never gets an address, costs the runtime a network setup each
+/// time. A sandbox that lasted is replaced at once.
 const SANDBOXES: BackoffPolicy = BackoffPolicy {
     initial: Duration::from_secs(1),
     max: Duration::from_secs(60),
     reset_after: Duration::from_secs(300),
 };
 
-/// What was counted when a container was restarted.
+/// The count as of a container's last restart.
 #[derive(Clone, Copy, Debug)]
 struct Count {
-    /// The attempt of the container that ended.
+    /// The attempt that had terminated.
     attempt: u32,
     backoff: Backoff<Timestamp>,
 }
@@ -61,8 +61,8 @@ pub(super) struct StoredCrashLoop {
 }
 
 impl CrashLoops {
-    /// What was stored of a pod; nothing if no container of it has crashed yet. `cap` is the longest pause
-    /// (`crashLoopBackOff.maxContainerRestartPeriod`, 300 s); a longer one was stored under another configuration.
+    /// Restores the counts stored for a pod. `cap` is the longest pause (`crashLoopBackOff.maxContainerRestartPeriod`, 300 s);
+    /// a longer one was stored under another configuration.
     pub(super) fn new(cap: Duration, stored: Vec<StoredCrashLoop>) -> Self {
         let policy = BackoffPolicy { initial: INITIAL, max: cap, reset_after: RESET_AFTER };
         let entries = stored.into_iter().map(|stored| {
@@ -73,7 +73,7 @@ impl CrashLoops {
         Self { policy, entries: entries.collect(), sandbox: None }
     }
 
-    /// What is to be stored, in order.
+    /// The counts to store, in order.
     pub(super) fn stored(&self) -> Vec<StoredCrashLoop> {
         let stored = self.entries.iter().map(|((container, hash), count)| StoredCrashLoop {
             container: container.to_string(),
@@ -87,28 +87,28 @@ impl CrashLoops {
         stored
     }
 
-    /// The pause in force for a container that ended, and when it is over; `None` if it may start at once.
+    /// The pause in force for a terminated container, and its end; `None` if it may start at once.
     pub(super) fn in_force(&self, ended: &ContainerStatus, now: Timestamp) -> Option<(Duration, Timestamp)> {
         let entry = self.entry(ended)?;
         let left = entry.remaining(&self.policy, ended.finished_at?, now)?;
         Some((entry.delay, now.checked_add(left).ok()?))
     }
 
-    /// The container that ended is started anew now.
+    /// Counts that the terminated container is restarted now.
     pub(super) fn restarted(&mut self, ended: &ContainerStatus, now: Timestamp) {
         let end = ended.finished_at.unwrap_or(now);
         let backoff = Backoff::next(self.entry(ended), &self.policy, end, now);
         self.entries.insert((ended.name.clone(), ended.hash), Count { attempt: ended.attempt, backoff });
     }
 
-    /// The pause in force before the next sandbox is made, and when it is over; `None` if one may be made at once.
+    /// The pause in force before the next sandbox, and its end; `None` if it may be created at once.
     pub(super) fn sandbox_in_force(&self, now: Timestamp) -> Option<(Duration, Timestamp)> {
         let sandbox = self.sandbox?;
         let left = sandbox.remaining(&SANDBOXES, sandbox.updated, now)?;
         Some((sandbox.delay, now.checked_add(left).ok()?))
     }
 
-    /// A sandbox is made in place of one that will not do.
+    /// Counts that the sandbox is replaced now.
     pub(super) fn sandbox_replaced(&mut self, now: Timestamp) {
         self.sandbox = Some(Backoff::next(self.sandbox, &SANDBOXES, now, now));
     }
@@ -118,12 +118,12 @@ impl CrashLoops {
         counted.map(|count| self.caught_up(*count, ended)).or_else(|| self.adopted(ended))
     }
 
-    /// A count, and the restarts since that were made and not counted: attempt n + 1 is the restart of n. Each had waited for
-    /// the pause then in force. If far more time passed than these pauses, a container ran long enough for a reset.
+    /// A count, plus the restarts since that were not counted: attempt n + 1 is the restart of n. Each had waited for the pause
+    /// then in force. If much more time passed than these pauses, a container ran long enough for a reset.
     fn caught_up(&self, count: Count, ended: &ContainerStatus) -> Backoff<Timestamp> {
         let missed = ended.attempt.saturating_sub(count.attempt.saturating_add(1)).min(DOUBLINGS);
         if missed == 0 {
-            // A container is counted when it is started, after it was made. One that was made long after that is another of
+            // A container is counted when it is started, after its creation. One created long after that is another one of
             // the same attempt: the runtime lost the pod's containers, and the count of this one was lost too.
             let is_of_another = Moment::since(ended.created_at, count.backoff.updated) > RESET_AFTER;
             let anew = Backoff { delay: INITIAL.min(self.policy.max), updated: ended.created_at };
@@ -140,7 +140,7 @@ impl CrashLoops {
         Backoff { delay, updated: ended.created_at }
     }
 
-    /// What a predecessor of this daemon must have counted if no count was ever reset: attempt n is the n-th restart.
+    /// What an earlier daemon must have counted if no count was ever reset: attempt n is the n-th restart.
     fn adopted(&self, ended: &ContainerStatus) -> Option<Backoff<Timestamp>> {
         let doublings = ended.attempt.checked_sub(1)?.min(DOUBLINGS);
         let delay = (INITIAL * (1 << doublings)).min(self.policy.max);

@@ -1,4 +1,4 @@
-//! The end of a pod: its containers are stopped and proven stopped, its resources released, what the runtime has of it removed.
+//! Terminates a pod: stops its containers and proves it, releases its resources, removes what the runtime has of it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,20 +19,20 @@ use crate::status::timeline::TimelineStep;
 use crate::status::{Activity, PodProgress};
 use crate::types::{PodEvent, error_chain};
 
-/// How long what the runtime has of a pod that is gone may wait for a quiet period, however busy the node is: as long as upstream
-/// lets it lie.
+/// How long the removal of a deleted pod's containers may wait for a quiet period on a busy node: as long as upstream keeps
+/// them.
 const REMOVAL_PATIENCE: Duration = Duration::from_secs(60);
 
-/// One step towards the end of a pod.
+/// One step of terminating a pod.
 pub(super) struct PodEnd<'a> {
     pub(super) context: &'a WorkerContext,
-    /// None of a pod that only the runtime knows.
+    /// None for a pod known only from the runtime.
     pub(super) pod: Option<&'a Arc<AdmittedPod>>,
     pub(super) state: &'a mut WorkerState,
 }
 
 impl PodEnd<'_> {
-    /// Stops the containers of the pod and proves that none is left running.
+    /// Stops the pod's containers and proves that none is left running.
     pub(super) async fn terminate(
         self,
         grace_seconds: i64,
@@ -44,11 +44,11 @@ impl PodEnd<'_> {
         let stopped = async {
             let observed = self.state.observe(self.context).await?;
             self.state.reporter.facts.progress = PodProgress::Terminating(status.cloned());
-            self.state.reporter.leave_facts();
+            self.state.reporter.publish_facts();
             self.stop_and_prove(&observed, grace_seconds, stopping).await
         };
         match stopped.await {
-            // What ended is reported with the pod's end, which follows at once: one write to the API server.
+            // The status is reported with that of the finished pod, which follows at once: one write to the API server.
             Ok((_, stopped)) => {
                 self.mark(TimelineStep::Stopped);
                 self.state.settled = Some(stopped);
@@ -62,25 +62,25 @@ impl PodEnd<'_> {
         }
     }
 
-    /// Leaves what the pod's last status is made from, and releases its resources.
+    /// Reports the facts of the pod's final status, and releases its resources.
     pub(super) async fn finish(mut self, status: Option<&StatusOverride>, content: Content) -> Outcome {
         let finished = async {
             let observed = self.state.observe(self.context).await?;
             let reporter = &mut self.state.reporter;
             let seen = match &reporter.facts.progress {
-                // Tried again: some of it may be removed by now.
+                // A retry: some of it may be removed by now.
                 PodProgress::Terminated { observed, .. } => observed.clone(),
                 PodProgress::Active | PodProgress::Terminating(_) => observed.clone(),
             };
             reporter.facts.progress = PodProgress::Terminated { status: status.cloned(), observed: seen };
-            reporter.leave_facts();
+            reporter.publish_facts();
             reporter.begin(Activity::CleaningUp);
             self.cleanup().resources().await?;
-            // Its object may go now. Removing what the runtime has of it is half of the work that is left, and nobody
-            // waits for that: a daemon that ends meanwhile leaves orphans, which the next one removes.
+            // Its object may be deleted now. Removing its containers is half of the remaining work, and nobody waits for it:
+            // a daemon that dies meanwhile leaves orphans, which the next one removes.
             self.state.reporter.facts.has_released = true;
-            self.state.reporter.leave_facts();
-            // What its containers wrote when they ended goes with them: it was read by then.
+            self.state.reporter.publish_facts();
+            // Termination messages are removed with the containers, so the status has to have read these.
             self.state.reporter.status_settled().await;
             match content {
                 Content::Keep => {
@@ -101,7 +101,7 @@ impl PodEnd<'_> {
         self.conclude(content, finished)
     }
 
-    /// Stops and removes everything of a pod that only the runtime knows.
+    /// Stops and removes a pod known only from the runtime.
     pub(super) async fn reap(mut self, grace_seconds: i64) -> Outcome {
         let reaped = async {
             let observed = self.state.observe(self.context).await;
@@ -136,7 +136,7 @@ impl PodEnd<'_> {
     }
 
     fn mark(&self, step: TimelineStep) {
-        // What the step before took is known now.
+        // Ends the step before, whose duration is known now.
         self.state.reporter.begin(Activity::Idle);
         self.state.reporter.mark(step, String::new());
     }
@@ -145,7 +145,7 @@ impl PodEnd<'_> {
         Cleanup { context: self.context, reporter: &self.state.reporter }
     }
 
-    /// Stops all of the pod; what a look later than the last stop then saw, and when that stop ended.
+    /// Stops all of the pod. Returns what was observed after the last stop, and when that stop completed.
     async fn stop_and_prove(
         &self,
         observed: &PodStatus,

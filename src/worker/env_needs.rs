@@ -1,5 +1,5 @@
-//! What the environments of a pod's containers need of the API server. ConfigMaps and Secrets are watched from the pod's
-//! first sync to its end, so that a restart finds them without asking. Knows for which containers that was not enough.
+//! The objects that the environments of a pod's containers refer to. ConfigMaps and Secrets are watched from the pod's first
+//! sync until it terminates, so that a restart needs no request. Knows which containers lacked an object.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,12 +10,11 @@ use crate::cri_config::env_references;
 use crate::objects::services::ServiceEnv;
 use crate::objects::{ObjectSource, Objects, Watched};
 
-/// The needs of one pod. Each container has receivers of its own, so that looking on behalf of one hides no news from
-/// another.
+/// The references of one pod. Each container has receivers of its own, so that reading for one hides no news from another.
 #[derive(Debug, Default)]
 pub(super) struct EnvNeeds {
     containers: BTreeMap<String, Watched>,
-    /// Containers that could not be configured with what was known.
+    /// Containers that could not be configured with the known objects.
     lacking: BTreeSet<String>,
     /// The services, if a container needs them and they were not known.
     services: Option<ServiceEnv>,
@@ -37,7 +36,7 @@ impl EnvNeeds {
         }
     }
 
-    /// What is known for a container. What nothing is known of yet is waited for, but not for long.
+    /// The known objects of a container. Waits for unknown ones, but not for long.
     pub(super) async fn of(&mut self, container: &str) -> Objects {
         self.lacking.remove(container);
         let Some(watched) = self.containers.get_mut(container) else { return Objects::default() };
@@ -45,19 +44,19 @@ impl EnvNeeds {
         watched.snapshot()
     }
 
-    /// Takes in that a container could not be configured with what [`EnvNeeds::of`] gave.
+    /// Notes that a container could not be configured with what [`EnvNeeds::of`] returned.
     pub(super) fn lacks(&mut self, container: &str) {
         if self.containers.contains_key(container) {
             self.lacking.insert(container.to_owned());
         }
     }
 
-    /// Takes in that a container could not be configured before services are known.
+    /// Notes that a container could not be configured before the services are known.
     pub(super) fn lacks_services(&mut self, services: &ServiceEnv) {
         self.services = Some(services.clone());
     }
 
-    /// Waits until something becomes known that a container may lack. Cancel-safe: news stay news until they were told.
+    /// Waits for news of something that a container lacks. Cancel-safe: news are consumed only when this returns.
     pub(super) async fn news(&mut self) {
         let Self { containers, lacking, services } = self;
         let waiting = containers.iter_mut().filter(|(name, _)| lacking.contains(*name));

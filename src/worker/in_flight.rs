@@ -1,8 +1,8 @@
-//! Calls that are not taken back half-way. Decides nothing about pods.
+//! Calls to the runtime that survive the cancellation of their work. Decides nothing about pods.
 //!
-//! A runtime whose caller goes away in the middle of making a sandbox or starting a container gives up where it is, and what
-//! it had by then may stay for ever: containerd 2.1 leaves a shim behind now and then, and counts a container it was starting
-//! as failed. So a call that was begun goes on for a while when the work it belongs to is cancelled.
+//! When a caller disconnects while the runtime creates a sandbox or starts a container, the runtime gives up where it is and
+//! may leave debris for ever: containerd 2.1 sometimes leaves a shim behind, and counts the container as failed. So a call
+//! in flight goes on for a while when its work is cancelled.
 
 use std::fmt;
 use std::panic::AssertUnwindSafe;
@@ -15,10 +15,10 @@ use futures::FutureExt;
 use futures::future::{BoxFuture, join_all};
 use parking_lot::Mutex;
 
-/// How long it goes on. A healthy runtime needs less, and the daemon gives its tasks more to end.
+/// How long it goes on. A healthy runtime needs less, and the daemon's shutdown allows more.
 const PATIENCE: Duration = Duration::from_secs(4);
 
-/// The calls that a worker's cancelled work had begun. Clones are one list.
+/// The calls in flight of a worker's cancelled work. Clones share one list.
 #[derive(Clone, Default)]
 pub(super) struct InFlightCalls {
     calls: Arc<Mutex<Vec<BoxFuture<'static, ()>>>>,
@@ -31,12 +31,12 @@ impl fmt::Debug for InFlightCalls {
 }
 
 impl InFlightCalls {
-    /// Awaits `call`. Dropped before its end, it is kept for [`finish`](Self::finish).
+    /// Awaits `call`. Dropped before it completes, it is kept for [`finish`](Self::finish).
     pub(super) fn keep<T: 'static>(&self, call: impl Future<Output = T> + Send + 'static) -> InFlightCall<T> {
         InFlightCall { call: Some(call.boxed()), in_flight: self.clone() }
     }
 
-    /// Lets what is kept come to its end, within four seconds: after that it is taken back.
+    /// Awaits the kept calls for up to four seconds, then drops them.
     pub(super) async fn finish(&self) {
         let calls = std::mem::take(&mut *self.calls.lock());
         if !calls.is_empty() {
@@ -46,9 +46,9 @@ impl InFlightCalls {
     }
 }
 
-/// A call that outlives whoever awaits it.
+/// A call that survives being dropped.
 pub(super) struct InFlightCall<T: 'static> {
-    /// None once it ended.
+    /// None once it completed.
     call: Option<BoxFuture<'static, T>>,
     in_flight: InFlightCalls,
 }
@@ -57,7 +57,7 @@ impl<T> Future for InFlightCall<T> {
     type Output = T;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<T> {
-        // Out of its place, so that a call that panics is not kept.
+        // Taken out, so that a call that panics is not kept.
         let Some(mut call) = self.call.take() else { return Poll::Pending };
         let ended = call.poll_unpin(context);
         if ended.is_pending() {
@@ -70,7 +70,7 @@ impl<T> Future for InFlightCall<T> {
 impl<T> Drop for InFlightCall<T> {
     fn drop(&mut self) {
         if let Some(call) = self.call.take() {
-            // Nobody is left to catch its panic: the worker would end with it.
+            // Nothing else would catch its panic, which would kill the worker.
             let call = AssertUnwindSafe(call).catch_unwind().map(drop).boxed();
             self.in_flight.calls.lock().push(call);
         }

@@ -1,4 +1,4 @@
-//! The worker that owns one pod's life: its state machine, the plan of a step, and the performing of it.
+//! The worker of one pod: plans a step and performs it. Knows no other pod and does not decide about the lifecycle.
 
 mod cleanup;
 mod container;

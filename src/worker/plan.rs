@@ -1,7 +1,7 @@
 //! What a pod needs: desired × observed × now → actions. Pure.
 //!
-//! The order of the rules is the stock kubelet's `computePodActions`; clean-up of dead containers and sandboxes is part
-//! of the plan, so that a plan applied to its own result is empty.
+//! The order of the rules is that of the stock kubelet's `computePodActions`. Removing dead containers and sandboxes is part
+//! of the plan; a plan applied to its own result is empty.
 
 use std::borrow::Cow;
 use std::collections::HashSet;
@@ -21,14 +21,14 @@ use crate::types::{ContainerId, PodRef, SandboxId};
 pub(super) enum SandboxPlan {
     /// It is fine.
     Keep(SandboxId),
-    /// Stop everything there is of the pod, then make a new sandbox.
+    /// Stop everything of the pod, then create a new sandbox.
     Create {
-        /// Its number.
+        /// Its attempt.
         attempt: u32,
-        /// Why the present one, if any, will not do: the message of `PodReadyToStartContainers`.
+        /// What is wrong with the present one.
         reason: Cow<'static, str>,
     },
-    /// Stop everything there is of the pod: nothing is to run.
+    /// Stop everything of the pod: nothing is to run.
     Stop,
 }
 
@@ -48,9 +48,9 @@ pub(super) struct Kill {
 pub(super) struct Start {
     /// Which one.
     pub(super) container: ContainerRef,
-    /// Made already by a sync that did not get to start it: only start it.
+    /// Created by an earlier sync that did not start it: only start it.
     pub(super) adopt: Option<ContainerId>,
-    /// Made already, never ran, and is not to be started as it is: the new one takes its place and its attempt.
+    /// Created earlier, never ran, and outdated: the new one takes its place and its attempt.
     pub(super) replace: Option<ContainerId>,
 }
 
@@ -59,7 +59,7 @@ pub(super) struct Start {
 pub(super) struct BackingOff {
     /// Its name in the pod.
     pub(super) name: String,
-    /// How long it waits in all.
+    /// The pause in force.
     pub(super) pause: Duration,
     /// When the wait is over.
     pub(super) until: Timestamp,
@@ -76,9 +76,9 @@ pub(super) struct Plan {
     pub(super) start: Vec<Start>,
     /// Containers that would be started but wait.
     pub(super) backing_off: Vec<BackingOff>,
-    /// The sandbox would be made anew but waits.
+    /// The sandbox would be re-created but waits.
     pub(super) sandbox_wait: Option<SandboxWait>,
-    /// What nobody needs, last.
+    /// What is no longer needed, last.
     pub(super) leftovers: Leftovers,
     /// Every container has run to its end under the pod's restart policy.
     pub(super) has_ended: bool,
@@ -104,10 +104,10 @@ impl Plan {
     }
 }
 
-/// A sandbox that is not made anew yet, as those before it did not last.
+/// Back-off before the sandbox is re-created, as the ones before it did not last.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct SandboxWait {
-    /// Why the present one will not do.
+    /// What is wrong with the present one.
     pub(super) reason: Cow<'static, str>,
     /// The pause in force.
     pub(super) pause: Duration,
@@ -117,24 +117,24 @@ pub(super) struct SandboxWait {
 
 /// What to do with one container of the spec.
 enum ContainerAction {
-    /// It runs as it should, or has ended for good.
+    /// It runs as it should, or has terminated for good.
     Leave { ended: bool },
-    /// It should run and does not; the container whose end or absence says so.
+    /// It should run and does not.
     Start { adopt: Option<ContainerId>, replace: Option<ContainerId> },
     /// It waits out its back-off.
     Wait(BackingOff),
-    /// The running one must go first.
+    /// The running one has to be stopped first.
     Replace(Kill),
 }
 
 impl ContainerAction {
-    /// It should run, and nothing of it was made yet.
+    /// It should run, and has to be created.
     fn anew() -> Self {
         Self::Start { adopt: None, replace: None }
     }
 }
 
-/// Makes the plan for a pod. `hash` gives the hash a container of the spec has today.
+/// The plan for a pod. `hash` computes the present hash of a container of the spec.
 pub(super) fn plan(
     pod: &AdmittedPod,
     observed: &PodStatus,
@@ -159,12 +159,12 @@ pub(super) fn plan(
         let (container, reference) = (named.spec, named.reference());
         let policy = RestartPolicy::of_container(pod.spec(), container);
         let status = observed.container(&container.name);
-        let wish = if keeps {
-            wish_in_sandbox(container, status, observed, policy, crash_loops, hash(container), now)
+        let action = if keeps {
+            action_in_sandbox(container, status, observed, policy, crash_loops, hash(container), now)
         } else {
-            wish_in_new_sandbox(status, policy, crash_loops, now)
+            action_in_new_sandbox(status, policy, crash_loops, now)
         };
-        match wish {
+        match action {
             ContainerAction::Leave { ended: true } => ended += 1,
             ContainerAction::Leave { ended: false } => running += 1,
             ContainerAction::Start { adopt, replace } => {
@@ -191,7 +191,7 @@ pub(super) fn plan(
         plan.start.clear();
         plan.backing_off.clear();
     } else if only_waits {
-        // The sandbox died with its containers, and all of them wait: a new one is made when the first may start.
+        // The sandbox died with its containers, and all of them wait: a new one is created when the first may start.
         plan.sandbox = SandboxPlan::Stop;
     } else if let SandboxPlan::Create { attempt: 1.., reason } = &plan.sandbox
         && let Some((pause, until)) = crash_loops.sandbox_in_force(now)
@@ -205,7 +205,7 @@ pub(super) fn plan(
     plan
 }
 
-/// A pod that never restarts gets no second sandbox once a container ran: what it ran is lost, as upstream.
+/// A pod of policy `Never` gets no second sandbox once a container ran, as upstream.
 fn forbids_new_sandbox(sandbox: &SandboxPlan, policy: RestartPolicy, observed: &PodStatus) -> bool {
     match (sandbox, policy) {
         (SandboxPlan::Create { attempt, .. }, RestartPolicy::Never) => {
@@ -216,7 +216,7 @@ fn forbids_new_sandbox(sandbox: &SandboxPlan, policy: RestartPolicy, observed: &
     }
 }
 
-/// Whether the pod's sandbox will do (upstream's `PodSandboxChanged`, in its order).
+/// Whether the pod's sandbox can be kept (upstream's `PodSandboxChanged`, in its order).
 fn sandbox_plan(observed: &PodStatus, pod: &PodRef, host_network: bool) -> SandboxPlan {
     let Some(newest) = observed.sandbox() else {
         return SandboxPlan::Create {
@@ -230,7 +230,7 @@ fn sandbox_plan(observed: &PodStatus, pod: &PodRef, host_network: bool) -> Sandb
     } else if newest.state != SandboxState::Ready {
         "No ready sandbox for pod can be found. Need to start a new one"
     } else if newest.host_network != host_network || observed.pod.full_name() != pod.full_name() {
-        // Of another name if its manifest was renamed and keeps its UID.
+        // The name differs if the manifest was renamed and keeps its UID.
         "Sandbox for pod has changed. Need to start a new one"
     } else if !host_network && newest.ips.is_empty() {
         "Sandbox for pod has no IP address. Need to start a new one"
@@ -240,7 +240,7 @@ fn sandbox_plan(observed: &PodStatus, pod: &PodRef, host_network: bool) -> Sandb
     SandboxPlan::Create { attempt: newest.attempt.saturating_add(1), reason: reason.into() }
 }
 
-fn wish_in_sandbox(
+fn action_in_sandbox(
     container: &Container,
     status: Option<&ContainerStatus>,
     observed: &PodStatus,
@@ -278,8 +278,8 @@ fn wish_in_sandbox(
     }
 }
 
-/// With the sandbox gone, everything in it counts as ended.
-fn wish_in_new_sandbox(
+/// With the sandbox gone, everything in it counts as terminated.
+fn action_in_new_sandbox(
     status: Option<&ContainerStatus>,
     policy: RestartPolicy,
     crash_loops: &CrashLoops,
@@ -310,8 +310,8 @@ fn restart(
     }
 }
 
-/// Running containers that no container of the spec stands for: of another name, or older twins of the newest. Those of every kind
-/// are named, whoever starts them.
+/// Running containers that the spec does not account for: of a name that is in none of its lists, or older instances than the
+/// newest.
 fn strays(pod: &AdmittedPod, observed: &PodStatus) -> Vec<Kill> {
     let is_newest = |c: &ContainerStatus| observed.container(&c.name).is_some_and(|n| n.id == c.id);
     let is_named = |c: &ContainerStatus| pod.kind_of(&c.name).is_some();
@@ -329,17 +329,17 @@ fn strays(pod: &AdmittedPod, observed: &PodStatus) -> Vec<Kill> {
         .collect()
 }
 
-/// Dead containers and sandboxes nobody needs.
+/// Dead containers and sandboxes that are no longer needed.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Leftovers {
     /// To be removed first.
     pub(super) containers: Vec<ContainerId>,
-    /// Empty once the containers are removed.
+    /// Empty sandboxes, once the containers are removed.
     pub(super) sandboxes: Vec<SandboxId>,
 }
 
-/// What is left over of a pod. Of each container one dead instance is kept, for its exit code and log; of the sandboxes
-/// the newest and those that still hold a container. The made containers in `needed` are seen to by whoever starts them.
+/// The leftovers of a pod. Of each container one dead instance is kept, for its exit code and log; of the sandboxes the newest
+/// and those that still hold a container. The created containers in `needed` are about to be started or replaced.
 pub(super) fn leftovers(observed: &PodStatus, needed: &[&ContainerId]) -> Leftovers {
     let mut seen: HashSet<&str> = HashSet::new();
     let mut containers = Vec::new();

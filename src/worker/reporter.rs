@@ -1,5 +1,5 @@
-//! What a worker says of its pod: the facts that its status is made from, what it is doing, its events. The only place of the
-//! worker that others read. Nothing is repeated while nothing changes.
+//! What a worker publishes about its pod: the facts of its status, its present activity, its events. The only part of a worker
+//! that others see. Nothing is repeated while nothing changes.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -15,21 +15,20 @@ use crate::status::{Activity, PodFacts, StatusCache, StatusHandle};
 use crate::types::{EventKind, PodEvent, PodRef, WallClock};
 use crate::volume::VolumeProblem;
 
-/// How long an event that recurs is not sent to the API server again: as long as a stock kubelet's shortest pause between two
-/// tries.
+/// The least time between two equal events to the API server: a stock kubelet's shortest pause between two retries.
 const REPEAT: Duration = Duration::from_secs(10);
 
 /// Upstream's reason for whatever is wrong with a volume.
 const FAILED_MOUNT: &str = "FailedMount";
 
-/// Where workers report to. Cheap to clone.
+/// Destinations of reports. Cheap to clone.
 #[derive(Clone)]
 pub struct ReportSinks {
-    /// Where what workers are doing is shown.
+    /// Shows what workers are doing.
     pub status_cache: StatusCache,
-    /// Where facts are left that pod statuses are made from.
+    /// Receives the facts of pod statuses.
     pub statuses: StatusHandle,
-    /// Where events go, beside the log and the timeline.
+    /// Receives events, in addition to the log and the timeline.
     pub events: PodEvents,
     /// The time of day.
     pub clock: WallClock,
@@ -46,15 +45,15 @@ struct SentEvent {
 pub(super) struct Reporter {
     pod: PodRef,
     sinks: ReportSinks,
-    /// What the pod's status takes from its worker.
+    /// The facts of the pod's status.
     pub(super) facts: PodFacts,
-    /// When what containers wait for is tried again at the earliest, by name, as far as it is known.
+    /// By container: the earliest retry of what it waits for, where known.
     retries: BTreeMap<String, Timestamp>,
-    /// What last went wrong in the present work.
+    /// The last failure of the present work.
     failure: Option<String>,
-    /// The events last sent, by container and reason, so that none is logged again while nothing changes.
+    /// The last event by container and reason, so that none is logged again while nothing changes.
     sent: BTreeMap<(String, Cow<'static, str>), SentEvent>,
-    /// What was last wrong with the pod's volumes, and when the API server was last sent that.
+    /// The present problems of the pod's volumes, and when each was last sent to the API server.
     volume_problems: Vec<(VolumeProblem, Instant)>,
 }
 
@@ -82,7 +81,7 @@ impl Reporter {
         self.sinks.clock.now()
     }
 
-    /// New work begins on the pod, which may have another name by now.
+    /// Begins new work on the pod, which may have been renamed.
     pub(super) fn work_begins(&mut self, pod: &PodRef) {
         self.failure = None;
         if self.pod != *pod {
@@ -90,37 +89,37 @@ impl Reporter {
         }
     }
 
-    /// The work has ended: shows what is waited for.
+    /// Ends the work: shows what the pod waits for now.
     pub(super) fn work_ended(&self, outcome: Outcome) {
         self.begin(match outcome {
             Outcome::Failed(_) => Activity::Retrying { error: self.failure.clone() },
             Outcome::Done { due: Some(_) } => Activity::BackingOff,
             Outcome::Done { due: None } | Outcome::PodEnded | Outcome::Cancelled => Activity::Idle,
         });
-        self.leave_retries();
+        self.publish_retries();
     }
 
-    /// Shows that a step of the work begins.
+    /// Shows what the worker does from now on.
     pub(super) fn begin(&self, activity: Activity) {
         self.sinks.status_cache.begin(&self.pod, activity, self.now());
     }
 
-    /// Notes in the pod's timeline that it has come so far.
+    /// Adds a step to the pod's timeline.
     pub(super) fn mark(&self, step: TimelineStep, detail: String) {
         self.sinks.status_cache.timeline().mark(&self.pod, step, detail, self.now());
     }
 
-    /// Leaves the facts for the pod's status.
-    pub(super) fn leave_facts(&self) {
+    /// Publishes the facts to the owner of statuses.
+    pub(super) fn publish_facts(&self) {
         self.sinks.statuses.facts(&self.pod.uid, self.facts.clone());
     }
 
-    /// The same after a container was started, which the next look at the runtime shows too.
-    pub(super) fn leave_started(&self) {
+    /// The same after a container was started, which the next relist shows too.
+    pub(super) fn publish_started(&self) {
         self.sinks.statuses.facts_soon_seen(&self.pod.uid, self.facts.clone());
     }
 
-    /// Waits until the pod's status takes into account what was left so far.
+    /// Waits until the pod's status reflects the facts published so far.
     pub(super) async fn status_settled(&self) {
         self.sinks.statuses.settled(&self.pod.uid).await;
     }
@@ -131,13 +130,13 @@ impl Reporter {
         self.facts.waiting.insert(container.to_owned(), reason);
     }
 
-    /// A container was started: it waits no more.
+    /// A container was started and no longer waits.
     pub(super) fn started(&mut self, container: &str) {
         self.facts.waiting.remove(container);
         self.facts.starting.remove(container);
     }
 
-    /// These containers are being started: they keep the reason of the last try, the others wait for none.
+    /// These containers are being started. They keep the waiting reason of the last attempt; the others lose theirs.
     pub(super) fn starting(&mut self, names: impl Iterator<Item = String>) {
         let PodFacts { waiting, starting, .. } = &mut self.facts;
         *starting = names.collect();
@@ -145,31 +144,29 @@ impl Reporter {
         self.retries.clear();
     }
 
-    /// What a container waits for is not tried again before this.
+    /// What a container waits for is not retried before `at`.
     pub(super) fn retries_at(&mut self, container: &str, at: Timestamp) {
         self.retries.insert(container.to_owned(), at);
     }
 
-    /// Shows when what containers wait for is tried again. To be called before the status that says they wait: whoever reads
-    /// that asks until when.
-    pub(super) fn leave_retries(&self) {
+    /// Shows when containers are retried. To be called before the status with their waiting reasons: its readers look up
+    /// until when.
+    pub(super) fn publish_retries(&self) {
         self.sinks.status_cache.retries(&self.pod.uid, self.retries.clone());
     }
 
-    /// This went wrong in the present work.
+    /// Notes a failure of the present work.
     pub(super) fn failed(&mut self, failure: String) {
         self.failure = Some(failure);
     }
 
-    /// What went wrong with a container (the empty name for the pod itself) went right: if it goes wrong again, that is
-    /// news.
+    /// A container (the empty name for the pod itself) recovered: if it fails again, that is reported again.
     pub(super) fn recovered(&mut self, container: &str) {
         self.sent.retain(|(name, _), _| name != container);
     }
 
-    /// Sends an event. Work is tried again and again: an event that is the same as the last one of its reason is not logged
-    /// again, and the API server, where equal events are counted in one object that lives for an hour after the last, is sent it
-    /// now and then.
+    /// Sends an event. Work is retried many times: an event equal to the last one of its reason is not logged again, and only
+    /// sent to the API server now and then, which counts equal events in one object that expires an hour after the last.
     pub(super) fn event(&mut self, container: Option<&str>, event: PodEvent) {
         match event.kind {
             EventKind::Warning => self.failure = Some(event.message.clone()),
@@ -187,7 +184,7 @@ impl Reporter {
         self.sent.insert(key, SentEvent { message: event.message, at });
     }
 
-    /// Sends an event that happened once.
+    /// Sends an event without suppressing repetitions.
     pub(super) fn announce(&self, container: Option<&str>, event: &PodEvent) {
         let pod = &self.pod;
         self.sinks.status_cache.timeline().event(pod, container, event, self.now());
@@ -199,7 +196,7 @@ impl Reporter {
         }
     }
 
-    /// Reports what is wrong with the pod's volumes, each problem as an event of its own.
+    /// Sends each problem of the pod's volumes as an event.
     pub(super) fn volume_problems(&mut self, problems: &[VolumeProblem]) {
         let known = std::mem::take(&mut self.volume_problems);
         for problem in problems {
@@ -215,7 +212,7 @@ impl Reporter {
         }
     }
 
-    /// Sends the API server once more an event that it was sent `at`, if that was long ago. Answers when it was last sent.
+    /// Sends an event last sent `at` to the API server again if that was long ago. Returns when it was last sent.
     fn repeat(&self, container: Option<&str>, event: &PodEvent, at: Instant) -> Instant {
         let now = Instant::now();
         if now.saturating_duration_since(at) < REPEAT {

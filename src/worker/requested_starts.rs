@@ -1,15 +1,15 @@
-//! Starts that were asked for, of containers that are to run once. Pure; asks nobody and keeps nothing itself.
+//! Requested starts of containers that must run at most once. Pure; persists nothing itself.
 //!
-//! A runtime that is killed while it starts a container lists it as made afterwards, though its process may have run, and
-//! ended. A container that is to run once must not be started again then. So the start is noted before it is asked for,
-//! with the run of the runtime that is asked: one that still is the same has not lost anything.
+//! A runtime that is killed while it starts a container lists it as created afterwards, though its process may have run and
+//! exited. Such a container must not be started again. So a start is recorded before it is requested, with the instance of
+//! the runtime: while that is the same, no answer was lost.
 
 use serde::{Deserialize, Serialize};
 
 use crate::pleg::PodStatus;
 use crate::types::ContainerId;
 
-/// The starts asked for in one pod: of containers that must not run again when nobody knows whether they ran.
+/// The requested starts of one pod.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub(super) struct RequestedStarts(Vec<RequestedStart>);
@@ -17,13 +17,13 @@ pub(super) struct RequestedStarts(Vec<RequestedStart>);
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct RequestedStart {
     container: String,
-    /// The run of the runtime that was asked, if that could be told.
+    /// The instance of the runtime, if it could be identified.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     runtime: Option<String>,
 }
 
 impl RequestedStarts {
-    /// Notes that `runtime` is about to be asked to start a container, and forgets those that it no longer has.
+    /// Records that this instance of the runtime is about to be requested to start a container; forgets removed containers.
     pub(super) fn note(&mut self, id: &ContainerId, runtime: Option<String>, observed: &PodStatus) {
         let is_there =
             |asked: &RequestedStart| observed.containers.iter().any(|c| c.id.as_str() == asked.container);
@@ -31,7 +31,7 @@ impl RequestedStarts {
         self.0.push(RequestedStart { container: id.to_string(), runtime });
     }
 
-    /// Whether the start of a container was asked of another run of the runtime than this one.
+    /// Whether the start of a container was requested of another instance of the runtime than this one.
     pub(super) fn is_lost(&self, id: &ContainerId, runtime: Option<&str>) -> bool {
         let asked = self.0.iter().find(|asked| asked.container == id.as_str());
         asked.is_some_and(|asked| runtime.is_none() || asked.runtime.as_deref() != runtime)

@@ -1,4 +1,4 @@
-//! Making the sandbox that a pod's containers run in. Decides nothing about when one is needed.
+//! Creates the sandbox that a pod's containers run in. Does not decide when one is needed.
 
 use std::net::IpAddr;
 use std::time::Duration;
@@ -17,7 +17,7 @@ use crate::status::timeline::TimelineStep;
 use crate::sys::file_work;
 use crate::types::{PodEvent, SandboxId, error_chain};
 
-/// How long a pod waits for the runtime's first word on its network before that is reported as a failure.
+/// How long a pod waits for the runtime's first status before its absence counts as a failure.
 const FIRST_STATUS: Duration = Duration::from_secs(1);
 
 /// A sandbox that takes containers.
@@ -27,7 +27,7 @@ pub(super) struct PodSandbox {
     pub(super) ips: Vec<IpAddr>,
 }
 
-/// Makes the sandboxes of one pod.
+/// Creates the sandboxes of one pod.
 pub(super) struct Sandboxes<'a> {
     pub(super) context: &'a WorkerContext,
     pub(super) pod: &'a AdmittedPod,
@@ -38,19 +38,19 @@ pub(super) struct Sandboxes<'a> {
 /// Why the sandbox's configuration could not be made.
 #[derive(Debug, thiserror::Error)]
 enum SandboxConfigError {
-    /// What the pod's name resolution is made from could not be read.
+    /// The host's `resolv.conf` could not be read.
     #[error(transparent)]
     Files(#[from] FilesError),
-    /// The pod's cgroup has no name.
+    /// The name of the pod's cgroup could not be made.
     #[error(transparent)]
     Cgroup(#[from] CgroupError),
-    /// The pod cannot be translated.
+    /// The pod cannot be translated to a CRI configuration.
     #[error(transparent)]
     Config(#[from] ConfigError),
 }
 
 impl Sandboxes<'_> {
-    /// Makes a sandbox and reads its state with its addresses.
+    /// Creates a sandbox and reads its status with its addresses.
     pub(super) async fn make(&mut self, attempt: u32) -> Result<(PodSandbox, SandboxStatus), Retry> {
         self.check_network().await?;
         let config = self.config(attempt).await?;
@@ -97,7 +97,7 @@ impl Sandboxes<'_> {
         if self.pod.host_network {
             return Ok(());
         }
-        // At boot the first status comes any moment. A later answer is heeded at the next try.
+        // At boot the first status arrives any moment. A later one counts at the next retry.
         let mut first = self.context.runtime.status.clone();
         let _ = tokio::time::timeout(FIRST_STATUS, first.wait_for(Option::is_some)).await;
         let problem = match &*self.context.runtime.status.borrow() {
@@ -115,7 +115,7 @@ impl Sandboxes<'_> {
     async fn run(&mut self, config: PodSandboxConfig) -> Result<(PodSandbox, SandboxStatus), CriError> {
         let pod = &self.pod.reference;
         let (logs, owner) = (self.context.host.logs.clone(), pod.clone());
-        // The runtime makes the directory too when it must; a failure here shows when the first log is opened.
+        // The runtime creates a missing directory too; a failure here shows when the first log is opened.
         if let Ok(Err(error)) = file_work(move || logs.create_pod_dir(&owner)).await {
             tracing::warn!(%pod, uid = %pod.uid, error = error_chain(&error), "cannot make the pod's log directory");
         }
@@ -134,7 +134,7 @@ impl Sandboxes<'_> {
         Ok((PodSandbox { id, config, ips: status.ips.clone() }, status))
     }
 
-    /// Reports why there is no sandbox; when to try again.
+    /// Reports why there is no sandbox. Returns when to retry.
     fn failed(&mut self, reason: &'static str, message: String, retry: Retry) -> Retry {
         self.reporter.event(None, PodEvent::warning(reason, message.clone()));
         self.reporter.facts.sandbox_error = Some(message);

@@ -1,5 +1,5 @@
-//! What a worker knows of the starts of its pod's containers: which have to wait, which must not be repeated, which are under
-//! way. The part of a worker's state that a new daemon reads from the store.
+//! What a worker knows of the starts of its pod's containers: which have to wait, which must not be repeated, which calls are in
+//! flight. The part of a worker's state that is persisted.
 
 use std::collections::{BTreeSet, HashSet};
 
@@ -24,18 +24,18 @@ pub(super) struct StartRecord {
     store: Store,
     /// Back-offs of its containers.
     crash_loops: CrashLoops,
-    /// Starts that were asked for, of containers that are to run once.
+    /// Requested starts of containers that run at most once.
     requested: RequestedStarts,
-    /// Whether its containers must not run again when nobody knows whether they ran.
+    /// Whether its containers run at most once: one that may have run must not be started again.
     pub(super) runs_once: bool,
-    /// How many of its starts failed since one succeeded.
+    /// Failed starts since the last successful one.
     failures: u32,
-    /// Calls to the runtime that cancelled work was in the middle of.
+    /// Calls in flight of cancelled work.
     pub(super) in_flight: InFlightCalls,
 }
 
 impl StartRecord {
-    /// What was stored of the pod.
+    /// Reads the stored part from the store.
     pub(super) fn read(context: &WorkerContext, pod: &PodRef) -> Self {
         let stored = context.store.get(Table::CrashLoops, pod.uid.as_str());
         let requested = context.store.get(Table::RequestedStarts, pod.uid.as_str());
@@ -50,17 +50,17 @@ impl StartRecord {
         }
     }
 
-    /// Who has to wait.
+    /// The back-offs in force.
     pub(super) fn crash_loops(&self) -> &CrashLoops {
         &self.crash_loops
     }
 
-    /// The pod's place at the start gate: behind others if its starts keep failing.
+    /// The pod's priority at the start gate: behind others if its starts keep failing.
     pub(super) fn priority(&self, pod: &AdmittedPod) -> StartPriority {
         StartPriority::of(pod).after(self.failures)
     }
 
-    /// A start that had passed the gate failed. What meets a runtime that is away says nothing of the pod.
+    /// A start that had passed the gate failed. An unreachable runtime does not count against the pod.
     pub(super) fn failed(&mut self, error: &CriError) {
         if !matches!(error, CriError::Unreachable { .. }) {
             self.failures = self.failures.saturating_add(1);
@@ -72,19 +72,18 @@ impl StartRecord {
         self.failures = 0;
     }
 
-    /// The container that ended is started anew now.
+    /// The terminated container is restarted now.
     pub(super) fn restarted(&mut self, ended: &ContainerStatus, now: Timestamp) {
         self.crash_loops.restarted(ended, now);
         self.store.put(Table::CrashLoops, self.pod.as_str(), &self.crash_loops.stored());
     }
 
-    /// A sandbox is made in place of one that will not do.
+    /// The sandbox is replaced now.
     pub(super) fn sandbox_replaced(&mut self, now: Timestamp) {
         self.crash_loops.sandbox_replaced(now);
     }
 
-    /// Notes a start before it is asked for, on the disk too, if the container must not run again when nobody knows whether it
-    /// ran.
+    /// Records a start before it is requested, on disk too, if the container runs at most once.
     pub(super) async fn request(
         &mut self,
         id: &ContainerId,
@@ -99,7 +98,7 @@ impl StartRecord {
         self.store.written().await;
     }
 
-    /// The containers that must not run again and were asked to start, of which nobody knows whether they ran.
+    /// The run-once containers whose start was requested and that may have run, though the runtime lists them as created.
     pub(super) async fn lost(
         &self,
         observed: &PodStatus,

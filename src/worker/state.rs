@@ -1,5 +1,4 @@
-//! What a worker keeps of its pod from one piece of work to the next. All of it can be lost: a new daemon starts with none
-//! but what was stored.
+//! What a worker keeps of its pod between two pieces of work. All of it may be lost: a new daemon starts with what was stored.
 
 use std::sync::Arc;
 
@@ -15,21 +14,21 @@ use crate::types::PodRef;
 
 /// A worker's state.
 pub struct WorkerState {
-    /// Says what becomes of the pod.
+    /// Publishes what becomes of the pod.
     pub(super) reporter: Reporter,
     /// The starts of its containers.
     pub(super) starts: StartRecord,
-    /// What its containers' environments are made from.
+    /// The objects that its containers' environments refer to.
     pub(super) env: EnvNeeds,
-    /// When the last work ended, was cancelled or panicked: the next one wants to see the runtime as of later.
+    /// When the last work completed, was cancelled or panicked: the next one needs a newer observation.
     pub(super) last_work: Option<Instant>,
-    /// The last change that the present work made, set by work that then saw what came of it and changed nothing more:
-    /// what it saw is good enough for the next.
+    /// When the present work made its last change, set by work that has observed the result: the next one needs no newer
+    /// observation than that.
     pub(super) settled: Option<Instant>,
 }
 
 impl WorkerState {
-    /// That of a pod heard of for the first time by this daemon.
+    /// The state for a pod that this daemon sees for the first time.
     pub(super) fn new(context: &WorkerContext, pod: &PodRef) -> Self {
         Self {
             reporter: Reporter::new(pod.clone(), context.reports.clone()),
@@ -40,7 +39,7 @@ impl WorkerState {
         }
     }
 
-    /// The pod as the runtime has it after our last work on it ended, with what really came of starts that were cut short.
+    /// The pod as observed after our last work on it, with the real outcome of starts that were cut short.
     pub(super) async fn observe(&mut self, context: &WorkerContext) -> Observed {
         let cache = context.runtime.pleg.cache();
         let pod = self.reporter.pod();
@@ -56,8 +55,8 @@ impl WorkerState {
     }
 }
 
-/// What a look later than `time` saw. Of a pod that could not be inspected for long it is what was listed, which tells what
-/// there is and what runs.
+/// The pod as observed after `time`. For a pod that could not be inspected for long, what was listed of it: enough to know
+/// what exists and what runs.
 pub(super) async fn seen_after(context: &WorkerContext, pod: &PodRef, time: Instant) -> Observed {
     let cache = context.runtime.pleg.cache();
     let observed = cache.newer_than(pod, Some(time)).await;

@@ -1,4 +1,4 @@
-//! In which order the containers of a pod are stopped, and how long each may take: all of them share the pod's grace period. Pure.
+//! The order in which a pod's containers are stopped, and the grace period that they share. Pure.
 
 use tokio::time::Instant;
 
@@ -9,9 +9,8 @@ use crate::pod::{AdmittedPod, ContainerKind};
 /// The runtime is never given less to stop a container, whatever the source of the grace period (as upstream).
 pub(super) const MIN_STOP_SECONDS: i64 = 2;
 
-/// The running containers, those that are stopped together in one group: everything but the sidecars first, then these one
-/// by one, the last of the spec first, as each may serve those after it (upstream `terminationOrdering`). A pod of which nobody
-/// has the spec is one group.
+/// The running containers in groups that are stopped together: first everything but the sidecars, then these one by one in
+/// reverse order of the spec (upstream `terminationOrdering`). A pod without a spec is one group.
 pub(super) fn stop_order<'a>(
     pod: Option<&AdmittedPod>,
     observed: &'a PodStatus,
@@ -34,7 +33,7 @@ pub(super) fn runs(state: ContainerState) -> bool {
     }
 }
 
-/// What the containers of a pod may take together, from when the first of them is stopped.
+/// The grace period that a pod's containers share, from the first stop on.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct GraceBudget {
     seconds: i64,
@@ -42,12 +41,12 @@ pub(super) struct GraceBudget {
 }
 
 impl GraceBudget {
-    /// So many seconds from now on.
+    /// This many seconds, from `now` on.
     pub(super) fn starting(seconds: i64, now: Instant) -> Self {
         Self { seconds, since: now }
     }
 
-    /// The seconds that a container that is stopped now may take.
+    /// The seconds left for a container that is stopped `now`.
     pub(super) fn left(&self, now: Instant) -> i64 {
         let spent = i64::try_from(now.saturating_duration_since(self.since).as_secs()).unwrap_or(i64::MAX);
         self.seconds.saturating_sub(spent).max(MIN_STOP_SECONDS)

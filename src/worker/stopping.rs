@@ -1,4 +1,4 @@
-//! Stopping what a pod runs: its containers within the grace period, then its sandboxes. Kills never pass the start gate.
+//! Stops a pod's containers within the grace period, then its sandboxes. Kills never pass the start gate.
 
 use std::path::Path;
 
@@ -19,14 +19,14 @@ use crate::types::{ContainerId, PodEvent, SandboxId, error_chain};
 #[derive(Clone, Copy)]
 pub(super) struct Stopping<'a> {
     pub(super) context: &'a WorkerContext,
-    /// None of a pod that only the runtime knows.
+    /// None for a pod known only from the runtime.
     pub(super) pod: Option<&'a AdmittedPod>,
     pub(super) reporter: &'a Reporter,
 }
 
 impl<'a> Stopping<'a> {
-    /// Stops all running containers in their order, within the grace period that they share: all that can be, then answers
-    /// the first error. Shows that before it is awaited.
+    /// Stops all running containers in their order, within the grace period that they share. Stops as many as possible, then
+    /// returns the first error. The activity shows before the future is polled.
     pub(super) fn containers(
         self,
         observed: &'a PodStatus,
@@ -65,7 +65,7 @@ impl<'a> Stopping<'a> {
         self.context.runtime.service.stop_container(id, grace_seconds.max(MIN_STOP_SECONDS)).await
     }
 
-    /// Stops all sandboxes at once, those that are down too: that is how the runtime gives back a network it may still hold.
+    /// Stops all sandboxes at once, also those that are down: the runtime then releases a network it may still hold.
     pub(super) async fn sandboxes(self, observed: &PodStatus) -> Result<(), CriError> {
         if !observed.sandboxes.is_empty() {
             self.reporter.begin(Activity::StoppingSandbox);
@@ -73,7 +73,7 @@ impl<'a> Stopping<'a> {
         join_all(observed.sandboxes.iter().map(|s| self.sandbox(&s.id))).await.into_iter().collect()
     }
 
-    /// Stops one sandbox, also where the runtime was killed while its network was noted.
+    /// Stops one sandbox, even if the runtime was killed while it wrote the sandbox's CNI result.
     async fn sandbox(self, id: &SandboxId) -> Result<(), CriError> {
         let runtime = &self.context.runtime.service;
         let stopped = runtime.stop_sandbox(id).await;

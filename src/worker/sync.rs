@@ -1,5 +1,5 @@
-//! Making a pod's containers match its spec: looks, plans, performs. What a step cannot do now is reported as a waiting
-//! reason and tried again.
+//! Makes a pod's containers match its spec: observes, plans, performs. What a step cannot do is reported as a waiting reason
+//! and retried.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -36,7 +36,7 @@ impl PodSync<'_> {
     /// Performs the step.
     pub(super) async fn run(mut self) -> Outcome {
         let is_first = self.state.last_work.is_none();
-        // Before the first look: which pod's answer comes first is chance.
+        // Before the first observation, as it is random which pod is observed first.
         let on_the_way = is_first.then(|| self.context.runtime.starts.expect(StartPriority::of(self.pod)));
         let observed = match self.state.observe(self.context).await {
             Ok(observed) => observed,
@@ -54,31 +54,30 @@ impl PodSync<'_> {
         if !matches!(plan.sandbox, SandboxPlan::Create { .. }) {
             self.state.reporter.facts.sandbox_error = None;
         }
-        self.state.reporter.leave_facts();
+        self.state.reporter.publish_facts();
         if plan.has_ended {
             return Outcome::PodEnded;
         }
         if plan.is_empty(&observed) && !is_first {
-            // Nothing waits for them, but the pod's labels may be in them.
+            // Nothing waits for them, but volumes may show the pod's labels.
             self.set_up_volumes().await;
             return Outcome::Done { due: self.next_restart(&plan) };
         }
         let at_work = self.context.runtime.pleg.at_work(&self.pod.reference);
         let performed = self.perform(&observed, &plan, is_first).await;
-        // What was done shows at once, and wakes this worker for a look at it.
+        // The result is relisted at once, which wakes this worker.
         self.state.settled = Some(Instant::now());
         drop((at_work, on_the_way));
         match performed {
             Ok(()) => Outcome::Done { due: self.next_restart(&plan) },
             Err(retry) => {
-                self.state.reporter.leave_facts();
+                self.state.reporter.publish_facts();
                 Outcome::Failed(retry)
             }
         }
     }
 
-    /// Containers in back-off wait for that reason; those to be started keep the reason of the last try; the others wait
-    /// for none.
+    /// Reports why containers wait: those in back-off for that reason; those about to start keep the reason of the last attempt.
     fn report_waits(&mut self, plan: &Plan) {
         let (pod, reporter) = (&self.pod.reference, &mut self.state.reporter);
         reporter.starting(plan.start.iter().map(|start| start.container.name.clone()));
@@ -101,7 +100,7 @@ impl PodSync<'_> {
                 reporter.retries_at(&container.name, wait.until);
             }
         }
-        reporter.leave_retries();
+        reporter.publish_retries();
     }
 
     /// When the first container in back-off may start again.
@@ -112,7 +111,7 @@ impl PodSync<'_> {
         Some(Instant::now() + Duration::try_from(pause).unwrap_or_default())
     }
 
-    /// Performs a plan as far as it can be. What cannot be done is reported where it happens; the error is when to try again.
+    /// Performs a plan as far as possible. Failures are reported where they happen; the error is when to retry.
     async fn perform(&mut self, observed: &PodStatus, plan: &Plan, is_first: bool) -> Result<(), Retry> {
         if is_first || matches!(plan.sandbox, SandboxPlan::Create { .. }) {
             self.prepare_host().await?;
@@ -130,7 +129,7 @@ impl PodSync<'_> {
         result
     }
 
-    /// Stops what the plan stops, and has the sandbox that the containers to be started run in; none if none is started.
+    /// Stops what the plan stops, and returns the sandbox and volumes for the containers to start; none if none is to start.
     async fn sandbox(
         &mut self,
         observed: &PodStatus,
@@ -140,7 +139,7 @@ impl PodSync<'_> {
             SandboxPlan::Keep(id) => {
                 self.kill_unwanted(plan).await?;
                 if plan.start.is_empty() {
-                    // Nothing waits for them, but a new daemon has to keep them up to date.
+                    // Nothing waits for them, but a new daemon has to keep volumes up to date.
                     self.set_up_volumes().await;
                     return Ok(None);
                 }
@@ -159,9 +158,9 @@ impl PodSync<'_> {
                 self.stop_all(observed).await?;
                 let volumes = self.need_volumes().await?;
                 let (sandbox, made) = self.sandboxes().make(*attempt).await?;
-                // Reported now: until the containers run, images may be pulled for long.
+                // Published now, as pulling images may take long.
                 self.state.reporter.facts.made_sandbox = Some(made);
-                self.state.reporter.leave_facts();
+                self.state.reporter.publish_facts();
                 Ok(Some((sandbox, volumes)))
             }
             SandboxPlan::Stop => {
@@ -176,7 +175,7 @@ impl PodSync<'_> {
         Sandboxes { context: self.context, pod: self.pod, reporter, starts }
     }
 
-    /// Starts one after the other. One that does not start keeps none of the others from it.
+    /// Starts one container after the other. A failure does not prevent the others from starting.
     async fn start_containers(
         &mut self,
         observed: &PodStatus,
@@ -202,7 +201,7 @@ impl PodSync<'_> {
             match starter.start(start).await {
                 Ok(()) => {
                     self.state.reporter.started(&start.container.name);
-                    self.state.reporter.leave_started();
+                    self.state.reporter.publish_started();
                 }
                 Err(NotStarted { reason, message, retry }) => {
                     self.state.reporter.waits(&start.container.name, &reason, message);
@@ -213,7 +212,7 @@ impl PodSync<'_> {
         result
     }
 
-    /// What must be on the host before anything of the pod runs: its cgroup and its directory.
+    /// Creates what must exist before anything of the pod runs: its cgroup and its directory.
     async fn prepare_host(&mut self) -> Result<(), Retry> {
         let (host, uid) = (&self.context.host, &self.pod.reference.uid);
         if let Some(cgroups) = host.cgroups.clone() {
@@ -238,7 +237,7 @@ impl PodSync<'_> {
         })
     }
 
-    /// Has the pod's volumes set up, or brought up to date, and reports what is wrong with them.
+    /// Sets up or updates the pod's volumes, and reports their problems.
     async fn set_up_volumes(&mut self) -> PodVolumes {
         let host = &self.context.host;
         let limit = pod_resources(self.pod, host.settings.cpu_cfs_quota_period).memory_limit;
@@ -256,7 +255,7 @@ impl PodSync<'_> {
         }
     }
 
-    /// The pod's volumes, without which none of its containers starts.
+    /// Sets up the pod's volumes, and fails unless all are mounted.
     async fn need_volumes(&mut self) -> Result<PodVolumes, Retry> {
         let needed = self.pod.spec().volumes.as_deref().unwrap_or_default();
         if needed.is_empty() {
@@ -296,7 +295,7 @@ impl PodSync<'_> {
         Stopping { context: self.context, pod: Some(self.pod), reporter: &self.state.reporter }
     }
 
-    /// The grace period of containers that are stopped while their pod goes on.
+    /// The grace period of containers that are stopped while their pod keeps running.
     fn grace_seconds(&self) -> i64 {
         self.pod.grace_seconds.unwrap_or(0)
     }

@@ -1,4 +1,4 @@
-//! Performs the work of pods with the worker's own parts. Decides only which of them the work is for.
+//! Dispatches the work of pods to the worker's parts.
 
 use async_trait::async_trait;
 use tokio::time::Instant;
@@ -27,7 +27,7 @@ impl PodSyncer for WorkerContext {
         };
         match work {
             Work::Sync(pod) => state.env.follow(pod, &*self.env.objects),
-            // Nothing of it starts any more.
+            // Nothing of it will start again.
             Work::Terminate { .. } | Work::Finish { .. } | Work::Reap { .. } => {
                 state.env = EnvNeeds::default();
             }

@@ -1,5 +1,5 @@
-//! The task of one pod's worker: takes work, performs it, tells how it ended. One task a pod UID, so that work of one
-//! pod never overlaps.
+//! The task of one pod's worker: receives work, performs it, reports the outcome. One task per pod UID, so that work on a pod
+//! never overlaps.
 
 use std::any::Any;
 use std::panic::AssertUnwindSafe;
@@ -14,26 +14,26 @@ use tokio_util::sync::CancellationToken;
 use super::{Outcome, Retry, Work, WorkerState};
 use crate::types::{PodRef, PodUid};
 
-/// Performs the work of pods. All pods share one; what it keeps of a pod between two pieces of work is in its [`WorkerState`].
+/// Performs the work of pods. Shared by all pods; what is kept of a pod between two pieces of work is its [`WorkerState`].
 #[async_trait]
 pub trait PodSyncer: Send + Sync + 'static {
-    /// The state of a pod heard of for the first time.
+    /// The state for a pod seen for the first time.
     fn state(&self, pod: &PodRef) -> WorkerState;
 
-    /// Performs `work`. Dropping the future cancels it: calls that should not end half-way are kept in the state, and
-    /// whatever came of the others is found by the next look at the runtime.
+    /// Performs `work`. Dropping the future cancels it: calls that must survive that are kept in the state; the effect of
+    /// others shows in the next observation.
     async fn perform(&self, work: &Work, state: &mut WorkerState) -> Outcome;
 
-    /// The next pod that has news of something beside the runtime which its work may wait for. Has one reader. Cancel-safe.
+    /// The next pod with news of something outside the runtime that its work may wait for. Has one reader. Cancel-safe.
     async fn news(&self) -> PodUid;
 
-    /// Takes in when the pod's next work begins; none while it is under way. For showing only.
+    /// Shows when the pod's next work begins; none while it is under way.
     fn scheduled(&self, pod: &PodUid, due: Option<Instant>) {
         let (_, _) = (pod, due);
     }
 }
 
-/// Work, and how to end it early.
+/// Work and its cancellation token.
 #[derive(Debug)]
 pub struct Job {
     /// The work.
@@ -42,17 +42,17 @@ pub struct Job {
     pub cancel: CancellationToken,
 }
 
-/// What a worker tells the table.
+/// A worker's report to the pod table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Report {
-    /// Its work ended.
+    /// Its work completed.
     Done(Outcome),
-    /// There is news of something that its last work lacked: it should work again.
+    /// Something that its last work lacked has become available: it should work again.
     News,
 }
 
-/// Performs jobs until the inbox is closed, and reports. A panic in the work is reported and counts as a failure of that work alone.
-/// `died` is when a worker of the pod before this one died, if one did: like work of its own, what that did is to be seen first.
+/// Performs jobs until the inbox is closed, and reports. A panic counts as a failure of that work alone. `died` is when an earlier
+/// worker of the pod died, if one did: the first observation has to be newer.
 pub async fn run(
     pod: PodRef,
     syncer: Arc<dyn PodSyncer>,
@@ -67,7 +67,7 @@ pub async fn run(
             biased;
             // Cancel-safe: a job is taken only when it is returned.
             job = inbox.recv() => job,
-            // Cancel-safe: news stay news until they were told.
+            // Cancel-safe: news are consumed only when this returns.
             () = state.env.news() => {
                 if reports.send((pod.uid.clone(), Report::News)).await.is_err() {
                     return;
@@ -77,8 +77,8 @@ pub async fn run(
         };
         let Some(Job { work, cancel }) = job else { return };
         let performed = {
-            // Boxed, so that an idle worker does not hold the space of a busy one. The state is plain values, of which
-            // a panic in the middle can lose an update but break none.
+            // Boxed, so that an idle worker does not take the space of a busy one. The state is plain values: a panic can lose
+            // an update, but break no invariant.
             let performing = AssertUnwindSafe(syncer.perform(&work, &mut state)).catch_unwind();
             tokio::select! {
                 biased;
@@ -88,8 +88,7 @@ pub async fn run(
             }
         };
         state.starts.in_flight.finish().await;
-        // However the work ended: what comes next wants to see the runtime as of now, with whatever a cancelled call did;
-        // unless that was seen already.
+        // Whatever the outcome, the next work needs an observation as of now, unless the work has made that already.
         state.last_work = Some(state.settled.take().unwrap_or_else(Instant::now));
         let outcome = performed.unwrap_or_else(|panic| {
             let panic = panic_text(&*panic);
@@ -102,7 +101,7 @@ pub async fn run(
     }
 }
 
-/// What a panic says.
+/// The message of a panic.
 pub fn panic_text(panic: &(dyn Any + Send)) -> String {
     let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
     text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_else(|| "unknown".to_owned())

@@ -1,4 +1,4 @@
-//! The work that a pod's lifecycle gives to its worker, and how it ended. Decides nothing.
+//! The work that a pod's lifecycle gives to its worker, and its outcome. Decides nothing.
 
 use std::sync::Arc;
 
@@ -12,9 +12,9 @@ use crate::types::PodRef;
 /// What becomes of a pod's dead containers, logs and directories once it is terminated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Content {
-    /// They stay: the pod is still wanted, and its result is worth reading.
+    /// They stay: the pod is still desired, and its result may be read.
     Keep,
-    /// They go: the pod was deleted, evicted, or nobody knows it.
+    /// They are removed: the pod was deleted, evicted, or is an orphan.
     Remove,
 }
 
@@ -27,27 +27,27 @@ pub enum Work {
     Terminate {
         /// The pod.
         pod: Arc<AdmittedPod>,
-        /// Seconds they may take.
+        /// Grace period, seconds.
         grace_seconds: i64,
-        /// Status to end with.
+        /// Its final status.
         status: Option<StatusOverride>,
-        /// Whether it waits for the ends of other pods; may be raised while it does.
+        /// Whether it may wait at the stop gate; may be raised while it does.
         urgency: Urgency,
     },
     /// Release its resources.
     Finish {
         /// The pod.
         pod: Arc<AdmittedPod>,
-        /// Status to end with.
+        /// Its final status.
         status: Option<StatusOverride>,
         /// What becomes of its dead containers, logs and directories.
         content: Content,
     },
-    /// Stop and remove everything of a pod known from the runtime only.
+    /// Stop and remove a pod known only from the runtime.
     Reap {
         /// The pod.
         pod: PodRef,
-        /// Seconds its containers may take.
+        /// Grace period, seconds.
         grace_seconds: i64,
     },
 }
@@ -62,12 +62,12 @@ impl Work {
     }
 }
 
-/// How work ended.
+/// The outcome of work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// It succeeded. For a sync: look again at this moment at the latest, if one is given.
+    /// It succeeded.
     Done {
-        /// When something is due, e.g. the end of a back-off.
+        /// When the next sync is due at the latest, e.g. at the end of a back-off.
         due: Option<Instant>,
     },
     /// A sync found that the pod has run to its end.
@@ -78,7 +78,7 @@ pub enum Outcome {
     Cancelled,
 }
 
-/// When to try failed work again.
+/// When to retry failed work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Retry {
     /// In a second: the cause tends to pass, e.g. the network is not ready yet.
@@ -88,7 +88,7 @@ pub enum Retry {
 }
 
 impl Retry {
-    /// After a call that failed. A runtime that went away is back in a moment: what it was asked waits no longer.
+    /// After a failed call. An unreachable runtime is usually back in a moment.
     pub(super) fn after(error: &CriError) -> Self {
         match error {
             CriError::Unreachable { .. } => Self::Soon,
