@@ -1,9 +1,9 @@
-//! Which pods are admitted, and which still were when the daemon before this one ended. Neither can be observed: a manifest
-//! may be broken by now, and a pod that the runtime has lost with the host's power shows nowhere.
+//! Remembers which pods are admitted, across restarts of the daemon. The runtime cannot tell: a manifest may have become
+//! unreadable, and the runtime may have lost a pod in a power failure.
 //!
-//! A pod has a row in the store from its admission until a source no longer names it *and* its life has come to its end. So
-//! a daemon that is killed while it ends a pod leaves one that knows the pod and ends it, before any successor of the
-//! same name starts.
+//! A pod has a row in the store from its admission until no source names it *and* its lifecycle has finished. If the daemon
+//! is killed while a pod terminates, the next one therefore knows the pod and finishes its termination before a successor
+//! of the same name starts.
 
 use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;
@@ -21,7 +21,7 @@ use crate::source::{SourceState, StaticPod};
 use crate::store::{Store, Table};
 use crate::types::PodUid;
 
-/// A row of the store.
+/// A row in the store.
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Row<P> {
@@ -34,13 +34,13 @@ struct Row<P> {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 enum Origin {
-    /// This manifest.
+    /// The manifest at this path.
     File(PathBuf),
     /// The API server.
     Api,
 }
 
-/// A pod that the daemon before this one had admitted, and whose life may not have come to its end.
+/// A pod that the previous daemon admitted and whose lifecycle may not have finished.
 #[derive(Clone, Debug, PartialEq)]
 pub struct AdoptedPod {
     origin: Origin,
@@ -50,7 +50,7 @@ pub struct AdoptedPod {
 }
 
 impl AdoptedPod {
-    /// The pod as its manifest gave it; none if it is not from a manifest.
+    /// The pod as a static pod; `None` if it is not from a manifest.
     pub fn of_manifest(&self) -> Option<StaticPod> {
         match &self.origin {
             Origin::File(file) => Some(StaticPod {
@@ -62,7 +62,7 @@ impl AdoptedPod {
         }
     }
 
-    /// The pod as the API server gave it; none if it is not from there.
+    /// The pod if it is from the API server.
     pub fn of_api(&self) -> Option<Arc<Pod>> {
         match &self.origin {
             Origin::File(_) => None,
@@ -71,13 +71,13 @@ impl AdoptedPod {
     }
 }
 
-/// An admitted pod that its source still names.
+/// An admitted pod that a source still names.
 struct Admitted {
     at: Timestamp,
     pod: Arc<Pod>,
 }
 
-/// The admitted pods. Cheap to clone; all clones are one.
+/// The admitted pods. Cheap to clone; clones share their state.
 #[derive(Clone)]
 pub struct AdmittedPods {
     store: Store,
@@ -87,13 +87,13 @@ pub struct AdmittedPods {
 #[derive(Default)]
 struct State {
     admitted: HashMap<PodUid, Admitted>,
-    /// When the last of them was admitted, and of those that are ending.
+    /// The latest time of admission, terminating pods included.
     last: Option<Timestamp>,
 }
 
 impl State {
-    /// A time for a pod admitted now. It is later than all before, whatever the clock was set to since: the times are the
-    /// order in which pods of one name run.
+    /// The admission time of a pod admitted now. Strictly later than all before it, even if the clock was set back: pods of
+    /// the same name run in this order.
     fn next_time(&mut self, now: Timestamp) -> Timestamp {
         let after = |last: Timestamp| last.checked_add(SignedDuration::from_nanos(1)).unwrap_or(last);
         let at = self.last.map_or(now, |last| now.max(after(last)));
@@ -103,7 +103,7 @@ impl State {
 }
 
 impl AdmittedPods {
-    /// What the store has of them: to go on with, and as it is, in order of admission.
+    /// Loads the store. Returns the state to continue with, and the stored pods in order of admission.
     pub fn new(store: Store) -> (Self, Vec<AdoptedPod>) {
         let rows = store.all::<Row<Pod>>(Table::AdmittedPods).into_iter();
         let mut adopted: Vec<AdoptedPod> = rows
@@ -124,7 +124,6 @@ impl AdmittedPods {
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        // Every statement under the lock leaves the state valid.
         self.state.lock()
     }
 
@@ -133,8 +132,8 @@ impl AdmittedPods {
         self.lock().admitted.iter().map(|(uid, admitted)| (uid.clone(), admitted.at)).collect()
     }
 
-    /// These pods are admitted now, and no others. Those that no manifest names are the API server's.
-    pub fn note(&self, manifests: &SourceState, desired_pods: &DesiredPods, now: Timestamp) {
+    /// Records the pods that are admitted now. Those without a manifest are the API server's.
+    pub fn record(&self, manifests: &SourceState, desired_pods: &DesiredPods, now: Timestamp) {
         let files: HashMap<PodUid, &PathBuf> =
             manifests.pods.iter().map(|pod| (pod_uid(&pod.pod), &pod.file)).collect();
         let mut state = self.lock();
@@ -155,15 +154,15 @@ impl AdmittedPods {
             self.store.put(Table::AdmittedPods, uid.as_str(), &row);
             state.admitted.insert(uid, Admitted { at, pod: pod.object().clone() });
         }
-        // A source that was not read yet may still name the others.
+        // A source that is not ready yet may still name the others.
         if desired_pods.ready {
             state.admitted.retain(|uid, _| named.contains(uid));
         }
     }
 
-    /// Forgets what is stored of pods whose life has come to its end: those that are not in `known`. A pod that was
-    /// admitted a moment ago may not be known yet.
-    pub fn keep(&self, known: &HashSet<PodUid>) {
+    /// Deletes the rows of pods whose lifecycle has finished: those not in `known`. A pod admitted a moment ago may not be in
+    /// `known` yet and keeps its row.
+    pub fn retain(&self, known: &HashSet<PodUid>) {
         let state = self.lock();
         let is_admitted = |uid: &str| state.admitted.contains_key(uid);
         self.store.retain(Table::AdmittedPods, |uid| known.contains(uid) || is_admitted(uid));

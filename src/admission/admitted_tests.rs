@@ -1,4 +1,4 @@
-//! Admitted pods from one daemon to the next.
+//! The record of admitted pods across restarts of the daemon.
 
 use std::collections::HashSet;
 use std::path::PathBuf;
@@ -26,17 +26,17 @@ fn pods(uids: &[&str]) -> Vec<Arc<StaticPod>> {
     uids.iter().map(|uid| of_file(testing::pod(uid, uid, "Always", &["c"]))).collect()
 }
 
-fn note(admitted: &AdmittedPods, pods: &[Arc<StaticPod>], ready: bool, second: i64) {
+fn record(admitted: &AdmittedPods, pods: &[Arc<StaticPod>], ready: bool, second: i64) {
     let source = SourceState { ready, pods: pods.to_vec(), problems: Vec::new() };
     let desired_pods = DesiredPods {
         ready,
         pods: pods.iter().map(|pod| AdmittedPod::new(pod.pod.clone())).collect(),
         ..DesiredPods::default()
     };
-    admitted.note(&source, &desired_pods, at(second));
+    admitted.record(&source, &desired_pods, at(second));
 }
 
-/// What the next daemon inherits, by UID, in order.
+/// UIDs of the pods that the next daemon adopts, in order.
 fn adopted(store: &Store) -> Vec<String> {
     let (_, adopted) = AdmittedPods::new(store.copy());
     adopted.iter().map(|pod| pod_uid(&pod.pod).to_string()).collect()
@@ -47,72 +47,72 @@ fn known(uids: &[&str]) -> HashSet<PodUid> {
 }
 
 #[test]
-fn a_pod_is_inherited_until_it_is_neither_wanted_nor_alive() {
+fn a_pod_is_adopted_until_it_is_neither_desired_nor_known() {
     let store = Store::default();
     let (admitted, nothing) = AdmittedPods::new(store.clone());
     assert_eq!(nothing, []);
     let both = pods(&["b", "a"]);
-    note(&admitted, &both[..1], true, 1);
-    note(&admitted, &both, true, 2);
+    record(&admitted, &both[..1], true, 1);
+    record(&admitted, &both, true, 2);
     assert_eq!(adopted(&store), ["b", "a"], "in order of admission");
-    // Before the table knows of them.
-    admitted.keep(&known(&[]));
+    // Before their lifecycles are known.
+    admitted.retain(&known(&[]));
     assert_eq!(adopted(&store), ["b", "a"]);
-    // Not wanted any more, and ending.
-    note(&admitted, &both[1..], true, 3);
-    admitted.keep(&known(&["a", "b"]));
+    // No longer desired, and terminating.
+    record(&admitted, &both[1..], true, 3);
+    admitted.retain(&known(&["a", "b"]));
     assert_eq!(adopted(&store), ["b", "a"]);
-    admitted.keep(&known(&["a"]));
+    admitted.retain(&known(&["a"]));
     assert_eq!(adopted(&store), ["a"]);
 }
 
 #[test]
-fn times_of_admission_last_as_long_as_the_source_names_the_pod() {
+fn an_admission_time_lasts_while_the_source_names_the_pod() {
     let store = Store::default();
     let (admitted, _) = AdmittedPods::new(store.clone());
     let both = pods(&["a", "b"]);
-    note(&admitted, &both, true, 1);
+    record(&admitted, &both, true, 1);
     let (next, _) = AdmittedPods::new(store.copy());
-    // Nothing is read yet; then one of the two is gone, and comes again.
-    note(&next, &[], false, 2);
+    // The source is not ready yet; then one of the two is removed and comes back.
+    record(&next, &[], false, 2);
     assert_eq!(next.times().len(), 2);
-    note(&next, &both[..1], true, 3);
-    note(&next, &both, true, 4);
+    record(&next, &both[..1], true, 3);
+    record(&next, &both, true, 4);
     let times = next.times();
     assert_eq!((times[&PodUid::from("a")], times[&PodUid::from("b")]), (at(1), at(4)));
 }
 
 #[test]
-fn a_clock_set_back_does_not_turn_the_order_round() {
+fn a_clock_set_back_keeps_the_order() {
     let store = Store::default();
     let (admitted, _) = AdmittedPods::new(store.clone());
     let all = pods(&["c", "b", "a"]);
-    note(&admitted, &all[..1], true, 90_000);
-    // A successor of the same name comes while the one before it ends.
-    note(&admitted, &all[1..2], true, 3_600);
+    record(&admitted, &all[..1], true, 90_000);
+    // A successor of the same name arrives while its predecessor terminates.
+    record(&admitted, &all[1..2], true, 3_600);
     assert_eq!(adopted(&store), ["c", "b"]);
     let (next, _) = AdmittedPods::new(store.clone());
-    note(&next, &all[2..], true, 10);
+    record(&next, &all[2..], true, 10);
     assert_eq!(adopted(&store), ["c", "b", "a"]);
 }
 
 #[test]
-fn what_waits_is_forgotten_with_its_pod() {
+fn back_off_is_deleted_with_its_pod() {
     let store = Store::default();
     let (admitted, _) = AdmittedPods::new(store.clone());
     for table in [Table::CrashLoops, Table::ImagePulls] {
         store.put(table, "a", &1);
         store.put(table, "b", &1);
-        admitted.keep(&known(&["b"]));
+        admitted.retain(&known(&["b"]));
         assert_eq!(store.all::<u32>(table), [("b".to_owned(), 1)]);
     }
 }
 
 #[test]
-fn a_row_says_where_the_pod_is_from_and_when_it_came() {
+fn a_row_holds_the_source_and_the_admission_time() {
     let store = Store::default();
     let (admitted, _) = AdmittedPods::new(store.clone());
-    note(&admitted, &pods(&["a"]), true, 1);
+    record(&admitted, &pods(&["a"]), true, 1);
     let row: serde_json::Value = store.get(Table::AdmittedPods, "a").unwrap();
     assert_eq!(row["source"], serde_json::json!({"file": "/m/a.yaml"}));
     assert_eq!(row["admittedAt"], "1970-01-01T00:00:01Z");
@@ -120,7 +120,7 @@ fn a_row_says_where_the_pod_is_from_and_when_it_came() {
 }
 
 proptest! {
-    /// A pod comes back equal to the last bit: otherwise every start of the daemon would take it for another version.
+    /// A pod is read back unchanged: otherwise every start of the daemon would take it for an updated pod.
     #[test]
     fn pods_survive_the_store(
         name in "[a-z]{1,8}",
@@ -146,7 +146,7 @@ proptest! {
         let read = Arc::new(read.unwrap());
         let store = Store::default();
         let (admitted, _) = AdmittedPods::new(store.clone());
-        note(&admitted, std::slice::from_ref(&read), true, 1);
+        record(&admitted, std::slice::from_ref(&read), true, 1);
         let (_, adopted) = AdmittedPods::new(store.copy());
         prop_assert_eq!(adopted[0].of_manifest().unwrap(), (*read).clone());
     }

@@ -1,10 +1,10 @@
-//! The judgement: which of the pods that the sources name may run here. Pure, but for the memory of who was rejected and who
-//! makes room.
+//! Admission: which of the sources' pods may run on this node. Pure, except that it remembers which pods were rejected and
+//! which are preempted.
 //!
-//! A pod is judged once. One that was admitted runs until its source drops it, also under a new daemon: what changed on
-//! the node since is no reason to end what runs. One that the API server gave us and that was rejected stays rejected, so
-//! it is not rejected for labels or taints of the Node before that was read anew. A
-//! rejected manifest is judged again with every change of the sources: nobody else could make another pod of it.
+//! A pod is decided on once. An admitted pod runs until its source drops it, also after a restart of the daemon: a change of
+//! the node is no reason to terminate it. A rejected pod of the API server stays rejected, so it is not rejected because of
+//! the Node's labels or taints before the Node was read again. A rejected static pod is reconsidered on every change of
+//! the sources, since no controller would replace it.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use k8s_openapi::api::core::v1::Pod;
 
 use super::fit::{Unfit, fit};
 use super::node::NodeView;
-use super::pressure::kept_away;
+use super::pressure;
 use super::rejection::{RejectedPod, Rejection};
 use super::sysctls::forbidden_sysctl;
 use super::victims::victims;
@@ -29,38 +29,38 @@ use crate::types::PodUid;
 
 const OS_LABEL: &str = "kubernetes.io/os";
 
-/// Reason and message of a pod that makes room; upstream's.
+/// Upstream's reason and message for a preempted pod.
 pub(super) const PREEMPTING: &str = "Preempting";
 pub(super) const PREEMPTED: &str = "Preempted in order to admit critical pod";
 
-/// What its condition `DisruptionTarget` says; upstream's.
+/// Upstream's message of its condition `DisruptionTarget`.
 const DISRUPTION: &str = "Pod was preempted by Kubelet to accommodate a critical pod.";
 
-/// What is judged, and by what.
+/// The pods to decide on, and what decides.
 pub(super) struct AdmissionInput<'a> {
     pub(super) manifests: &'a SourceState,
     pub(super) api: &'a ApiState,
-    /// When which pods were admitted, by this daemon or one before it.
+    /// When pods were admitted, by this daemon or an earlier one.
     pub(super) admitted: &'a HashMap<PodUid, Timestamp>,
-    /// Pods of which nothing runs any more, nor will.
-    pub(super) ended: &'a HashSet<PodUid>,
+    /// Pods that have terminated.
+    pub(super) terminated: &'a HashSet<PodUid>,
     pub(super) node: &'a NodeView,
-    /// Whether the labels and taints in `node` are those of the cluster. New pods of the API server wait for that.
+    /// Whether `node` has the labels and taints of the Node object. New pods of the API server wait for that.
     pub(super) is_node_known: bool,
-    /// The API server's pods for which the Node was read since they came; none if there is no Node to read, and every judgement
-    /// is sure. Others are not rejected for labels and taints, which may have changed just before they came.
-    pub(super) sure: Option<&'a HashSet<PodUid>>,
+    /// The API server's pods for which the Node was read after they arrived; `None` if there is no Node to read, and all
+    /// decisions are final. Other pods are not rejected because of labels and taints, which may have changed just before.
+    pub(super) confirmed: Option<&'a HashSet<PodUid>>,
 }
 
-/// What came of it.
+/// What was decided.
 #[derive(Debug, Default)]
-pub(super) struct Judgement {
+pub(super) struct Decisions {
     pub(super) desired_pods: DesiredPods,
     pub(super) rejected: Vec<RejectedPod>,
-    /// Whether a pod waits until others have made room.
+    /// Whether a pod waits for preempted pods to terminate.
     pub(super) is_waiting: bool,
-    /// Pods that the Node, as it was last seen, does not take. They wait until it was read anew.
-    pub(super) doubtful: HashSet<PodUid>,
+    /// Pods that do not match the Node as last seen. They wait until it was read again.
+    pub(super) unconfirmed: HashSet<PodUid>,
 }
 
 /// A pod that a source names.
@@ -71,24 +71,24 @@ struct Candidate<'a> {
     is_manifest: bool,
 }
 
-/// Judges.
+/// Decides on pods, and remembers rejections and preemptions.
 #[derive(Debug)]
 pub(super) struct Admitter {
     allowed_unsafe_sysctls: Vec<String>,
-    /// The pods that were admitted: as long as its object is the same, so is what the other rooms have.
+    /// The admitted pods. A pod is parsed again only when its object changes.
     admitted: HashMap<PodUid, Arc<AdmittedPod>>,
     rejected: HashMap<PodUid, RejectedPod>,
-    /// Pods that were told to make room.
+    /// Pods that are being preempted.
     preempted: BTreeMap<PodUid, PodKill>,
 }
 
 enum Verdict {
     Admitted,
     Rejected(Rejection),
-    /// Others are making room for it.
-    Waits,
-    /// The Node does not take it, if it still is what was last seen.
-    Doubtful,
+    /// It waits for preempted pods to terminate.
+    Waiting,
+    /// It does not match the Node as last seen, which may be stale.
+    Unconfirmed,
 }
 
 impl Admitter {
@@ -101,44 +101,44 @@ impl Admitter {
         }
     }
 
-    pub(super) fn review(&mut self, asked: &AdmissionInput<'_>) -> Judgement {
-        let candidates = candidates(asked);
+    pub(super) fn review(&mut self, input: &AdmissionInput<'_>) -> Decisions {
+        let candidates = candidates(input);
         let uids: HashSet<PodUid> = candidates.iter().map(|c| pod_uid(c.pod)).collect();
         self.admitted.retain(|uid, _| uids.contains(uid));
         self.rejected.retain(|uid, _| uids.contains(uid));
         self.preempted.retain(|uid, _| uids.contains(uid));
-        let mut judgement = Judgement::default();
-        judgement.desired_pods.ready = asked.manifests.ready && asked.api.ready;
+        let mut decisions = Decisions::default();
+        decisions.desired_pods.ready = input.manifests.ready && input.api.ready;
         let mut new = Vec::new();
         for candidate in candidates {
             let uid = pod_uid(candidate.pod);
             match self.rejected.get(&uid) {
-                Some(rejected) if !candidate.is_manifest => judgement.rejected.push(rejected.clone()),
+                Some(rejected) if !candidate.is_manifest => decisions.rejected.push(rejected.clone()),
                 Some(_) => new.push(candidate),
-                None if asked.admitted.contains_key(&uid) || is_leaving(candidate.pod) => {
-                    judgement.desired_pods.pods.push(self.admit(candidate.pod));
+                None if input.admitted.contains_key(&uid) || is_terminating(candidate.pod) => {
+                    decisions.desired_pods.pods.push(self.admit(candidate.pod));
                 }
                 None => new.push(candidate),
             }
         }
         for candidate in new {
-            if !candidate.is_manifest && !asked.is_node_known {
+            if !candidate.is_manifest && !input.is_node_known {
                 continue;
             }
-            match self.verdict(candidate, asked, &judgement.desired_pods.pods) {
+            match self.verdict(candidate, input, &decisions.desired_pods.pods) {
                 Verdict::Admitted => {
                     self.rejected.remove(&pod_uid(candidate.pod));
-                    judgement.desired_pods.pods.push(self.admit(candidate.pod));
+                    decisions.desired_pods.pods.push(self.admit(candidate.pod));
                 }
                 Verdict::Rejected(rejection) => {
-                    judgement.rejected.push(self.reject(candidate.pod, rejection))
+                    decisions.rejected.push(self.reject(candidate.pod, rejection))
                 }
-                Verdict::Waits => judgement.is_waiting = true,
-                Verdict::Doubtful => drop(judgement.doubtful.insert(pod_uid(candidate.pod))),
+                Verdict::Waiting => decisions.is_waiting = true,
+                Verdict::Unconfirmed => drop(decisions.unconfirmed.insert(pod_uid(candidate.pod))),
             }
         }
-        judgement.desired_pods.kills = self.preempted.clone();
-        judgement
+        decisions.desired_pods.kills = self.preempted.clone();
+        decisions
     }
 
     fn admit(&mut self, object: &Arc<Pod>) -> Arc<AdmittedPod> {
@@ -150,7 +150,7 @@ impl Admitter {
         admitted.clone()
     }
 
-    /// A rejection that stands is the same value, so that nobody takes it for news.
+    /// Records a rejection. An unchanged one stays the same value, so that it causes no update.
     fn reject(&mut self, pod: &Arc<Pod>, rejection: Rejection) -> RejectedPod {
         let rejected = RejectedPod::new(pod, rejection);
         let known = self.rejected.entry(pod_uid(pod)).or_insert_with(|| rejected.clone());
@@ -163,15 +163,16 @@ impl Admitter {
     fn verdict(
         &mut self,
         candidate: Candidate<'_>,
-        asked: &AdmissionInput<'_>,
+        input: &AdmissionInput<'_>,
         desired_pods: &[Arc<AdmittedPod>],
     ) -> Verdict {
         let pod = candidate.pod;
-        if let Some(rejection) = self.unfit_anywhere(candidate, asked.node) {
+        if let Some(rejection) = self.rejection_by_itself(candidate, input.node) {
             return Verdict::Rejected(rejection);
         }
-        let is_active =
-            |other: &&Arc<AdmittedPod>| !other.has_ended() && !asked.ended.contains(&other.reference.uid);
+        let is_active = |other: &&Arc<AdmittedPod>| {
+            !other.has_ended() && !input.terminated.contains(&other.reference.uid)
+        };
         let active: Vec<&AdmittedPod> = desired_pods.iter().filter(is_active).map(|other| &**other).collect();
         let staying: Vec<Arc<Pod>> = active
             .iter()
@@ -179,43 +180,44 @@ impl Admitter {
             .map(|other| other.object().clone())
             .collect();
         let active: Vec<&Pod> = active.iter().map(|other| &***other).collect();
-        let unfit = match fit(pod, asked.node, &active) {
+        let unfit = match fit(pod, input.node, &active) {
             Ok(()) => return Verdict::Admitted,
             Err(unfit) => unfit,
         };
-        let is_sure = candidate.is_manifest || asked.sure.is_none_or(|sure| sure.contains(&pod_uid(pod)));
+        let is_confirmed =
+            candidate.is_manifest || input.confirmed.is_none_or(|uids| uids.contains(&pod_uid(pod)));
         let rejected = |unfit: &Unfit| match unfit {
-            Unfit::Never { by_node: true, .. } if !is_sure => Verdict::Doubtful,
-            unfit => unfit.rejection().map_or(Verdict::Waits, Verdict::Rejected),
+            Unfit::Never { by_node: true, .. } if !is_confirmed => Verdict::Unconfirmed,
+            unfit => unfit.rejection().map_or(Verdict::Waiting, Verdict::Rejected),
         };
         if !is_critical(pod) {
             return rejected(&unfit);
         }
-        let beside: Vec<&Pod> = staying.iter().map(|other| &**other).collect();
-        match fit(pod, asked.node, &beside) {
-            Ok(()) => Verdict::Waits,
+        let remaining: Vec<&Pod> = staying.iter().map(|other| &**other).collect();
+        match fit(pod, input.node, &remaining) {
+            Ok(()) => Verdict::Waiting,
             Err(unfit @ Unfit::Never { .. }) => rejected(&unfit),
             Err(Unfit::Lacking(lacks)) => match victims(pod, &lacks, &staying) {
                 Some(victims) => {
-                    let end = |victim: &Arc<Pod>| (pod_uid(victim), preemption());
-                    self.preempted.extend(victims.iter().map(end));
-                    Verdict::Waits
+                    let kill = |victim: &Arc<Pod>| (pod_uid(victim), preemption());
+                    self.preempted.extend(victims.iter().map(kill));
+                    Verdict::Waiting
                 }
-                // Upstream says UnexpectedAdmissionError then, and no more than the amounts; what is lacking says more.
+                // Upstream reports UnexpectedAdmissionError with bare amounts; the shortage says more.
                 None => rejected(&Unfit::Lacking(lacks)),
             },
         }
     }
 
-    /// Why no room would help.
-    fn unfit_anywhere(&self, candidate: Candidate<'_>, node: &NodeView) -> Option<Rejection> {
+    /// Why the pod is rejected whatever other pods run; `None` if nothing about it is at fault.
+    fn rejection_by_itself(&self, candidate: Candidate<'_>, node: &NodeView) -> Option<Rejection> {
         let rejection = |reason: &'static str, message: String| Some(Rejection::new(reason, message));
         if !candidate.unsupported.is_empty() {
-            // Upstream's reason for what its node-declared-features check rejects.
-            return rejection("PodFeatureUnsupported", sentences(candidate.unsupported));
+            // The reason of upstream's node-declared-features check.
+            return rejection("PodFeatureUnsupported", unsupported_message(candidate.unsupported));
         }
         let pod = candidate.pod;
-        if let Some(rejection) = kept_away(pod, &node.pressures) {
+        if let Some(rejection) = pressure::rejection(pod, &node.pressures) {
             return Some(rejection);
         }
         if let Some(message) = forbidden_sysctl(pod, &self.allowed_unsafe_sysctls) {
@@ -235,30 +237,30 @@ impl Admitter {
     }
 }
 
-/// The pods that the sources name: those admitted before in that order, then manifests as they were seen, which are this
-/// node's own, then the API server's as they were made.
-fn candidates<'a>(asked: &AdmissionInput<'a>) -> Vec<Candidate<'a>> {
-    let manifests = asked.manifests.pods.iter().map(|pod| Candidate {
+/// The sources' pods: those already admitted in that order, then static pods as they were seen, then the API server's as
+/// they were created.
+fn candidates<'a>(input: &AdmissionInput<'a>) -> Vec<Candidate<'a>> {
+    let manifests = input.manifests.pods.iter().map(|pod| Candidate {
         pod: &pod.pod,
         unsupported: &pod.unsupported,
         is_manifest: true,
     });
-    let api = asked.api.pods.values().map(|pod| Candidate {
+    let api = input.api.pods.values().map(|pod| Candidate {
         pod: &pod.pod,
         unsupported: &pod.unsupported,
         is_manifest: false,
     });
     let mut all: Vec<Candidate<'_>> = manifests.chain(api).collect();
     all.sort_by_cached_key(|candidate| {
-        let at = asked.admitted.get(&pod_uid(candidate.pod)).copied();
+        let at = input.admitted.get(&pod_uid(candidate.pod)).copied();
         let created = candidate.pod.metadata.creation_timestamp.as_ref().map(|time| time.0);
         (at.is_none(), at, !candidate.is_manifest, created, seen_at(candidate.pod))
     });
     all
 }
 
-/// Whether the pod is on its way out already: there is nothing to judge.
-fn is_leaving(pod: &Pod) -> bool {
+/// Whether the pod is already terminating or terminated, so that there is nothing to decide.
+fn is_terminating(pod: &Pod) -> bool {
     pod.metadata.deletion_timestamp.is_some() || has_ended(pod)
 }
 
@@ -267,7 +269,7 @@ fn has_ended(pod: &Pod) -> bool {
     phase.is_some_and(PodPhase::is_terminal)
 }
 
-/// Preemption leaves a pod its own grace period, as upstream.
+/// How a preempted pod is killed: with its own grace period, as upstream.
 fn preemption() -> PodKill {
     let status = StatusOverride {
         phase: PodPhase::Failed,
@@ -278,8 +280,8 @@ fn preemption() -> PodKill {
     PodKill { status, grace_seconds: None, evict: true }
 }
 
-/// What a pod asks for that hostlet does not do, as one text.
-pub(super) fn sentences(unsupported: &[FieldError]) -> String {
+/// The unsupported fields of a pod, as one message.
+pub(super) fn unsupported_message(unsupported: &[FieldError]) -> String {
     unsupported.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")
 }
 

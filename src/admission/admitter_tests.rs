@@ -1,4 +1,4 @@
-//! Judgements of pods of both sources, one after the other.
+//! Sequences of decisions on pods from both sources.
 
 use k8s_openapi::api::core::v1::Taint;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
@@ -12,17 +12,17 @@ use crate::source::api::ApiPod;
 use crate::types::testing::resource_list;
 use crate::types::{CONFIG_SEEN_ANNOTATION, CONFIG_SOURCE_ANNOTATION, Quantity};
 
-/// A node with what was told of it so far.
+/// A node, its sources, and what was decided so far.
 struct World {
     admitter: Admitter,
     manifests: SourceState,
     api: ApiState,
     admitted: HashMap<PodUid, Timestamp>,
-    ended: HashSet<PodUid>,
+    terminated: HashSet<PodUid>,
     node: NodeView,
     is_node_known: bool,
-    sure: Option<HashSet<PodUid>>,
-    judgements: i64,
+    confirmed: Option<HashSet<PodUid>>,
+    decisions: i64,
 }
 
 impl World {
@@ -34,11 +34,11 @@ impl World {
             manifests: SourceState { ready: true, ..SourceState::default() },
             api: ApiState { ready: true, ..ApiState::default() },
             admitted: HashMap::new(),
-            ended: HashSet::new(),
+            terminated: HashSet::new(),
             node: NodeView { name: "n1".to_owned(), allocatable, ..NodeView::default() },
             is_node_known: true,
-            sure: None,
-            judgements: 0,
+            confirmed: None,
+            decisions: 0,
         }
     }
 
@@ -59,34 +59,34 @@ impl World {
         self.api.pods.insert(uid, Arc::new(given));
     }
 
-    /// Judges, and remembers who was admitted as the task does.
-    fn admitter(&mut self) -> Judgement {
-        self.judgements += 1;
-        let judgement = self.admitter.review(&AdmissionInput {
+    /// Decides, and remembers which pods were admitted as the task does.
+    fn decide(&mut self) -> Decisions {
+        self.decisions += 1;
+        let decisions = self.admitter.review(&AdmissionInput {
             manifests: &self.manifests,
             api: &self.api,
             admitted: &self.admitted,
-            ended: &self.ended,
+            terminated: &self.terminated,
             node: &self.node,
             is_node_known: self.is_node_known,
-            sure: self.sure.as_ref(),
+            confirmed: self.confirmed.as_ref(),
         });
-        let now = Timestamp::from_second(self.judgements).unwrap();
-        let uids: Vec<PodUid> = judgement.desired_pods.pods.iter().map(|pod| pod_uid(pod)).collect();
+        let now = Timestamp::from_second(self.decisions).unwrap();
+        let uids: Vec<PodUid> = decisions.desired_pods.pods.iter().map(|pod| pod_uid(pod)).collect();
         self.admitted.retain(|uid, _| uids.contains(uid));
         for uid in uids {
             self.admitted.entry(uid).or_insert(now);
         }
-        judgement
+        decisions
     }
 
-    /// A new daemon: only who was admitted is remembered.
+    /// A new daemon: only the record of admitted pods remains.
     fn restart(&mut self) {
         self.admitter = Admitter::new(Vec::new());
     }
 }
 
-fn asking(name: &str, source: &str, made: i64, cpu: &str) -> Pod {
+fn requesting(name: &str, source: &str, made: i64, cpu: &str) -> Pod {
     let seen = Timestamp::from_second(made).unwrap();
     let annotations = json!({CONFIG_SOURCE_ANNOTATION: source, CONFIG_SEEN_ANNOTATION: seen.to_string()});
     let metadata = json!({"name": name, "namespace": "default", "uid": name, "annotations": annotations});
@@ -98,18 +98,18 @@ fn asking(name: &str, source: &str, made: i64, cpu: &str) -> Pod {
 }
 
 fn api(name: &str, made: i64, cpu: &str) -> Pod {
-    asking(name, "api", made, cpu)
+    requesting(name, "api", made, cpu)
 }
 
-fn names(judgement: &Judgement) -> Vec<String> {
-    judgement.desired_pods.pods.iter().map(|pod| pod.metadata.name.clone().unwrap()).collect()
+fn names(decisions: &Decisions) -> Vec<String> {
+    decisions.desired_pods.pods.iter().map(|pod| pod.metadata.name.clone().unwrap()).collect()
 }
 
-fn rejected(judgement: &Judgement) -> Vec<(String, String)> {
+fn rejected(decisions: &Decisions) -> Vec<(String, String)> {
     let told = |rejected: &RejectedPod| {
         (rejected.pod.metadata.name.clone().unwrap(), rejected.status.reason.clone().unwrap())
     };
-    judgement.rejected.iter().map(told).collect()
+    decisions.rejected.iter().map(told).collect()
 }
 
 fn pair(name: &str, reason: &str) -> (String, String) {
@@ -117,59 +117,59 @@ fn pair(name: &str, reason: &str) -> (String, String) {
 }
 
 #[test]
-fn of_too_many_pods_manifests_run_first_and_then_those_made_first() {
+fn static_pods_come_first_then_pods_in_order_of_creation() {
     let mut world = World::new(3);
     world.give(api("late", 9, "0"));
     world.give(api("early", 1, "0"));
-    world.manifest(asking("own-late", "file", 8, "0"));
-    world.manifest(asking("own", "file", 7, "0"));
-    let judgement = world.admitter();
-    assert_eq!(names(&judgement), ["own", "own-late", "early"]);
-    assert_eq!(rejected(&judgement), [pair("late", "OutOfpods")]);
-    let message = judgement.rejected[0].status.message.clone().unwrap();
+    world.manifest(requesting("own-late", "file", 8, "0"));
+    world.manifest(requesting("own", "file", 7, "0"));
+    let decisions = world.decide();
+    assert_eq!(names(&decisions), ["own", "own-late", "early"]);
+    assert_eq!(rejected(&decisions), [pair("late", "OutOfpods")]);
+    let message = decisions.rejected[0].status.message.clone().unwrap();
     assert_eq!(
         message,
         "Pod was rejected: Node didn't have enough resource: pods, requested: 1, used: 3, capacity: 3"
     );
-    assert_eq!(judgement.rejected[0].status.qos_class.as_deref(), Some("BestEffort"));
+    assert_eq!(decisions.rejected[0].status.qos_class.as_deref(), Some("BestEffort"));
 }
 
 #[test]
-fn who_was_admitted_stays_whoever_comes_and_whatever_the_node_becomes() {
+fn an_admitted_pod_stays_admitted() {
     let mut world = World::new(2);
     world.give(api("a", 5, "1"));
-    assert_eq!(names(&world.admitter()), ["a"]);
+    assert_eq!(names(&world.decide()), ["a"]);
     world.give(api("older", 1, "1500m"));
     world.node.labels.clear();
     world.node.allocatable.set("cpu", Quantity::milli(500));
     world.restart();
-    let judgement = world.admitter();
-    assert_eq!(names(&judgement), ["a"]);
-    assert_eq!(rejected(&judgement), [pair("older", "OutOfcpu")]);
+    let decisions = world.decide();
+    assert_eq!(names(&decisions), ["a"]);
+    assert_eq!(rejected(&decisions), [pair("older", "OutOfcpu")]);
 }
 
 #[test]
-fn a_rejected_pod_of_the_api_server_stays_rejected_and_a_manifest_gets_another_chance() {
+fn a_rejected_api_pod_stays_rejected_and_a_static_pod_is_reconsidered() {
     let mut world = World::new(1);
     world.give(api("a", 1, "0"));
-    world.admitter();
+    world.decide();
     world.give(api("b", 2, "0"));
-    let first = world.admitter();
+    let first = world.decide();
     assert_eq!(rejected(&first), [pair("b", "OutOfpods")]);
     world.api.pods.remove("a");
-    let second = world.admitter();
+    let second = world.decide();
     assert_eq!((names(&second), rejected(&second)), (vec![], rejected(&first)));
     assert!(Arc::ptr_eq(&first.rejected[0].status, &second.rejected[0].status), "it is no news");
 
     let mut world = World::new(9);
-    world.manifest(asking("greedy", "file", 1, "3"));
-    assert_eq!(rejected(&world.admitter()), [pair("greedy", "OutOfcpu")]);
+    world.manifest(requesting("greedy", "file", 1, "3"));
+    assert_eq!(rejected(&world.decide()), [pair("greedy", "OutOfcpu")]);
     world.node.allocatable.set("cpu", Quantity::milli(4000));
-    assert_eq!(names(&world.admitter()), ["greedy"]);
+    assert_eq!(names(&world.decide()), ["greedy"]);
 }
 
 #[test]
-fn what_is_leaving_is_not_judged_and_what_ended_holds_nothing() {
+fn terminating_pods_are_kept_and_terminated_pods_hold_no_resources() {
     let mut world = World::new(1);
     let mut done = api("done", 1, "2");
     done.status = Some(serde_json::from_value(json!({"phase": "Succeeded"})).unwrap());
@@ -177,81 +177,81 @@ fn what_is_leaving_is_not_judged_and_what_ended_holds_nothing() {
     let mut going = api("going", 2, "2");
     going.metadata.deletion_timestamp = going.metadata.creation_timestamp.clone();
     world.give(going);
-    let judgement = world.admitter();
-    assert_eq!(names(&judgement), ["done", "going"]);
+    let decisions = world.decide();
+    assert_eq!(names(&decisions), ["done", "going"]);
     world.give(api("next", 3, "1"));
-    assert_eq!(rejected(&world.admitter()), [pair("next", "OutOfpods")], "one is still going");
-    world.ended.insert("going".into());
+    assert_eq!(rejected(&world.decide()), [pair("next", "OutOfpods")], "one is still going");
+    world.terminated.insert("going".into());
     world.give(api("last", 4, "1"));
-    assert_eq!(names(&world.admitter()), ["done", "going", "last"]);
+    assert_eq!(names(&world.decide()), ["done", "going", "last"]);
 }
 
 #[test]
-fn new_pods_of_the_api_server_wait_for_the_node_and_known_ones_do_not() {
+fn only_new_api_pods_wait_for_the_node_object() {
     let mut world = World::new(9);
     world.give(api("known", 1, "0"));
-    world.admitter();
+    world.decide();
     world.restart();
     world.is_node_known = false;
     world.give(api("new", 2, "0"));
-    world.manifest(asking("own", "file", 3, "0"));
-    let judgement = world.admitter();
-    assert_eq!(names(&judgement), ["known", "own"]);
-    assert_eq!(rejected(&judgement), []);
+    world.manifest(requesting("own", "file", 3, "0"));
+    let decisions = world.decide();
+    assert_eq!(names(&decisions), ["known", "own"]);
+    assert_eq!(rejected(&decisions), []);
     world.is_node_known = true;
-    assert_eq!(names(&world.admitter()), ["known", "own", "new"]);
+    assert_eq!(names(&world.decide()), ["known", "own", "new"]);
 }
 
 #[test]
-fn a_critical_pod_runs_once_others_have_made_room() {
+fn a_critical_pod_is_admitted_after_preemption() {
     let mut world = World::new(9);
     world.give(api("small", 1, "500m"));
     world.give(api("large", 2, "1500m"));
-    world.admitter();
-    world.manifest(asking("vital", "file", 3, "1"));
-    let judgement = world.admitter();
-    assert!(judgement.is_waiting);
-    assert_eq!(names(&judgement), ["small", "large"], "nothing starts before there is room");
-    let ended: Vec<_> = judgement.desired_pods.kills.iter().collect();
-    assert_eq!(ended.len(), 1);
-    assert_eq!((ended[0].0.as_str(), ended[0].1.status.reason.as_str()), ("large", "Preempting"));
-    let again = world.admitter();
+    world.decide();
+    world.manifest(requesting("vital", "file", 3, "1"));
+    let decisions = world.decide();
+    assert!(decisions.is_waiting);
+    assert_eq!(names(&decisions), ["small", "large"], "nothing starts before there is room");
+    let killed: Vec<_> = decisions.desired_pods.kills.iter().collect();
+    assert_eq!(killed.len(), 1);
+    assert_eq!((killed[0].0.as_str(), killed[0].1.status.reason.as_str()), ("large", "Preempting"));
+    let again = world.decide();
     assert_eq!(
-        again.desired_pods.kills, judgement.desired_pods.kills,
+        again.desired_pods.kills, decisions.desired_pods.kills,
         "one is enough, however long it takes"
     );
-    world.ended.insert("large".into());
-    let judgement = world.admitter();
-    assert_eq!(names(&judgement), ["small", "large", "vital"]);
-    assert!(!judgement.is_waiting);
+    world.terminated.insert("large".into());
+    let decisions = world.decide();
+    assert_eq!(names(&decisions), ["small", "large", "vital"]);
+    assert!(!decisions.is_waiting);
 }
 
 #[test]
-fn what_hostlet_does_not_do_is_rejected_before_anybody_makes_room() {
+fn unsupported_pods_are_rejected_without_preemption() {
     let mut world = World::new(9);
     world.give(api("a", 1, "2"));
-    world.admitter();
+    world.decide();
     let mut vital = api("vital", 2, "2");
     vital.spec.as_mut().unwrap().priority = Some(2_000_000_000);
     world.give_unsupported(vital, vec![FieldError::required(&FieldPath::root("spec"), "x")]);
     let mut foreign = api("foreign", 3, "0");
     foreign.metadata.labels = Some([(OS_LABEL.to_owned(), "windows".to_owned())].into());
     world.give(foreign);
-    let judgement = world.admitter();
+    let decisions = world.decide();
     assert_eq!(
-        rejected(&judgement),
+        rejected(&decisions),
         [pair("vital", "PodFeatureUnsupported"), pair("foreign", "PodOSSelectorNodeLabelDoesNotMatch")]
     );
-    assert_eq!(judgement.desired_pods.kills, BTreeMap::new());
-    let message = judgement.rejected[0].status.message.clone().unwrap();
+    assert_eq!(decisions.desired_pods.kills, BTreeMap::new());
+    let message = decisions.rejected[0].status.message.clone().unwrap();
     assert!(message.starts_with("Pod was rejected: spec"), "{message}");
 }
 
 proptest! {
-    /// Whatever comes and goes: nobody is both desired and rejected, nothing new is admitted beyond what there is, and a new
-    /// daemon judges those who run as the one before it did.
+    /// Whatever happens: no pod is both desired and rejected, nothing is admitted beyond capacity, and a restart of the
+    /// daemon does not change decisions on running pods.
     #[test]
-    fn judgements_hold(
+    fn decisions_hold(
         steps in proptest::collection::vec((0..12u8, 0..4u8, 1..20i64, any::<bool>()), 1..40),
     ) {
         let mut world = World::new(4);
@@ -262,23 +262,23 @@ proptest! {
             match action {
                 0 | 1 => world.give(api(&name, i64::from(slot), &format!("{}m", cpu * 100))),
                 2 => drop(world.api.pods.remove(&uid)),
-                _ => drop(world.ended.insert(uid)),
+                _ => drop(world.terminated.insert(uid)),
             }
             if restart {
                 world.restart();
             }
-            let judgement = world.admitter();
-            let desired_pods = names(&judgement);
-            prop_assert!(rejected(&judgement).iter().all(|(name, _)| !desired_pods.contains(name)));
-            prop_assert_eq!(desired_pods.len() + judgement.rejected.len(), world.api.pods.len());
+            let decisions = world.decide();
+            let desired_pods = names(&decisions);
+            prop_assert!(rejected(&decisions).iter().all(|(name, _)| !desired_pods.contains(name)));
+            prop_assert_eq!(desired_pods.len() + decisions.rejected.len(), world.api.pods.len());
             for name in before.iter().filter(|name| world.api.pods.contains_key(name.as_str())) {
                 prop_assert!(desired_pods.contains(name), "{} was admitted and is not any more", name);
             }
-            let pods = &judgement.desired_pods.pods;
+            let pods = &decisions.desired_pods.pods;
             let has_new = pods.iter().any(|pod| !before.contains(&pod.reference.name.to_string()));
             if has_new {
                 let is_active =
-                    |pod: &&Arc<AdmittedPod>| !pod.has_ended() && !world.ended.contains(&pod.reference.uid);
+                    |pod: &&Arc<AdmittedPod>| !pod.has_ended() && !world.terminated.contains(&pod.reference.uid);
                 let active = pods.iter().filter(is_active).count();
                 prop_assert!(active <= 4, "{} pods are active", active);
             }
@@ -288,17 +288,17 @@ proptest! {
 }
 
 #[test]
-fn nobody_is_rejected_by_a_node_that_may_have_changed() {
+fn no_pod_is_rejected_because_of_a_stale_node() {
     let mut world = World::new(9);
-    world.sure = Some(HashSet::new());
+    world.confirmed = Some(HashSet::new());
     let effect = "NoExecute".to_owned();
     world.node.taints = vec![Taint { key: "k".to_owned(), effect, ..Taint::default() }];
     world.give(api("given", 1, "0"));
-    let judgement = world.admitter();
-    assert!(judgement.rejected.is_empty() && judgement.desired_pods.pods.is_empty());
-    assert_eq!(judgement.doubtful.len(), 1);
-    world.sure = Some(judgement.doubtful);
-    let judgement = world.admitter();
-    assert_eq!(rejected(&judgement), [pair("given", "TaintToleration")]);
-    assert!(judgement.doubtful.is_empty());
+    let decisions = world.decide();
+    assert!(decisions.rejected.is_empty() && decisions.desired_pods.pods.is_empty());
+    assert_eq!(decisions.unconfirmed.len(), 1);
+    world.confirmed = Some(decisions.unconfirmed);
+    let decisions = world.decide();
+    assert_eq!(rejected(&decisions), [pair("given", "TaintToleration")]);
+    assert!(decisions.unconfirmed.is_empty());
 }

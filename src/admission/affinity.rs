@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use k8s_openapi::api::core::v1::{NodeSelectorRequirement, NodeSelectorTerm, PodSpec};
 
-/// Whether the pod lets itself be put on a node of this name and these labels.
+/// Whether the pod may be placed on a node with this name and these labels.
 pub(super) fn matches(spec: &PodSpec, name: &str, labels: &BTreeMap<String, String>) -> bool {
     let mut selected = spec.node_selector.iter().flatten();
     if !selected.all(|(key, value)| labels.get(key) == Some(value)) {
@@ -18,11 +18,11 @@ pub(super) fn matches(spec: &PodSpec, name: &str, labels: &BTreeMap<String, Stri
     })
 }
 
-/// All of its requirements; a term without any matches nothing.
+/// Whether all requirements of a term match; a term without requirements matches nothing.
 fn matches_term(term: &NodeSelectorTerm, name: &str, labels: &BTreeMap<String, String>) -> bool {
     let expressions = term.match_expressions.as_deref().unwrap_or_default();
     let fields = term.match_fields.as_deref().unwrap_or_default();
-    // The only field of a node that can be selected.
+    // The only field of a node that `matchFields` supports.
     let field = |key: &str| (key == "metadata.name").then_some(name);
     let label = |key: &str| labels.get(key).map(String::as_str);
     !(expressions.is_empty() && fields.is_empty())
@@ -31,10 +31,10 @@ fn matches_term(term: &NodeSelectorTerm, name: &str, labels: &BTreeMap<String, S
 }
 
 fn matches_value(requirement: &NodeSelectorRequirement, value: Option<&str>) -> bool {
-    let desired_pods = requirement.values.as_deref().unwrap_or_default();
-    let is_listed = value.is_some_and(|value| desired_pods.iter().any(|desired_pods| desired_pods == value));
+    let values = requirement.values.as_deref().unwrap_or_default();
+    let is_listed = value.is_some_and(|value| values.iter().any(|listed| listed == value));
     let number = |text: Option<&str>| text.and_then(|text| text.parse::<i64>().ok());
-    let bound = number(desired_pods.first().map(String::as_str));
+    let bound = number(values.first().map(String::as_str));
     match requirement.operator.as_str() {
         "In" => is_listed,
         "NotIn" => !is_listed,
@@ -42,7 +42,7 @@ fn matches_value(requirement: &NodeSelectorRequirement, value: Option<&str>) -> 
         "DoesNotExist" => value.is_none(),
         "Gt" => number(value).zip(bound).is_some_and(|(value, bound)| value > bound),
         "Lt" => number(value).zip(bound).is_some_and(|(value, bound)| value < bound),
-        // The API server knows no other.
+        // API validation permits no other operator.
         _ => false,
     }
 }
@@ -71,7 +71,7 @@ mod tests {
     }
 
     #[test]
-    fn a_selector_wants_each_of_its_labels() {
+    fn every_label_of_the_node_selector_must_match() {
         assert!(placed(json!({})));
         assert!(placed(json!({"nodeSelector": {"zone": "a", "cpus": "8"}})));
         assert!(!placed(json!({"nodeSelector": {"zone": "a", "cpus": "9"}})));
@@ -79,7 +79,7 @@ mod tests {
     }
 
     #[test]
-    fn each_operator_does_as_it_says() {
+    fn each_operator_matches_as_documented() {
         assert!(expression("zone", "In", &["b", "a"]) && !expression("zone", "In", &["b"]));
         assert!(expression("zone", "NotIn", &["b"]) && !expression("zone", "NotIn", &["a"]));
         assert!(expression("gpu", "NotIn", &["a"]) && !expression("gpu", "In", &["a"]));
@@ -90,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn one_term_is_enough_and_needs_all_it_says() {
+    fn one_matching_term_suffices_and_all_its_requirements_must_match() {
         let zone = json!({"key": "zone", "operator": "In", "values": ["a"]});
         let name = |name| json!({"key": "metadata.name", "operator": "In", "values": [name]});
         assert!(placed(required(json!([{"matchFields": [name("n2")]}, {"matchExpressions": [zone]}]))));

@@ -1,5 +1,5 @@
-//! Whether a pod fits beside those that are here: resources, placement, host ports, taints, in upstream's order and words
-//! (`GeneralPredicates` of the kubelet's admission). Pure.
+//! Whether a pod fits on the node next to the pods already admitted: resources, placement, host ports and taints, in
+//! upstream's order and words (`GeneralPredicates` of the kubelet's admission). Pure.
 
 use std::collections::HashSet;
 
@@ -15,17 +15,18 @@ use crate::pod::view::PodView;
 use crate::types::resources::{CPU, EPHEMERAL_STORAGE, MEMORY, PODS};
 use crate::types::{Quantity, ResourceList};
 
-/// The resources that are checked first, in this order, which decides what a pod is rejected for. All others follow by name.
+/// The resources that are checked first, in this order; all others follow by name. The first shortage is the reason for
+/// rejection.
 const FIRST_CHECKED: [&str; 4] = [PODS, CPU, MEMORY, EPHEMERAL_STORAGE];
 
-/// What a pod takes of the node: what it requests, and the place of one pod.
+/// What a pod takes from the node: its requests, and one of the node's `pods`.
 pub(super) fn demand(pod: &Pod) -> ResourceList {
     let mut demand = requested_resources(pod);
     demand.set(PODS, Quantity::count(1));
     demand
 }
 
-/// A resource of which too little is left. Amounts are in the units of [`in_units`](crate::types::resources::in_units).
+/// A resource of which too little is free. Amounts are in the units of [`in_units`](crate::types::resources::in_units).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Lack {
     pub(super) resource: String,
@@ -35,7 +36,7 @@ pub(super) struct Lack {
 }
 
 impl Lack {
-    /// How much must be given back.
+    /// How much must be freed.
     pub(super) fn missing(&self) -> i64 {
         self.requested.saturating_sub(self.capacity.saturating_sub(self.used))
     }
@@ -52,19 +53,19 @@ impl Lack {
 /// Why a pod does not fit.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Unfit {
-    /// Only for want of these; ending others would help.
+    /// Only for lack of these resources; preemption would help.
     Lacking(Vec<Lack>),
-    /// Whatever ends.
+    /// Preemption would not help.
     Never {
         /// Why.
         rejection: Rejection,
-        /// Whether others could change that at any moment: it is for the labels or taints of the Node.
+        /// Whether the cause is the Node's labels or taints, which may change at any time.
         by_node: bool,
     },
 }
 
 impl Unfit {
-    /// The first reason is the one that is reported.
+    /// The rejection to report: the first shortage.
     pub(super) fn rejection(&self) -> Option<Rejection> {
         match self {
             Self::Lacking(lacks) => lacks.first().map(Lack::rejection),
@@ -73,7 +74,7 @@ impl Unfit {
     }
 }
 
-/// Whether `pod` fits on `node` beside `others`.
+/// Checks whether `pod` fits on `node` next to `others`.
 pub(super) fn fit(pod: &Pod, node: &NodeView, others: &[&Pod]) -> Result<(), Unfit> {
     let lacks = lacks(pod, node, others);
     let Some((other, by_node)) = misplaced(pod, node, others) else {
@@ -97,7 +98,7 @@ fn lacks(pod: &Pod, node: &NodeView, others: &[&Pod]) -> Vec<Lack> {
     first.chain(rest).filter_map(lack).collect()
 }
 
-/// What but resources keeps a pod from running here, and whether that is the Node's labels or taints.
+/// Why a pod may not run on this node for other causes than resources, and whether the cause is the Node's labels or taints.
 fn misplaced(pod: &Pod, node: &NodeView, others: &[&Pod]) -> Option<(Rejection, bool)> {
     let spec = PodView::from(pod).spec;
     let failed = |predicate: &'static str, detail: &str, by_node| {
@@ -121,10 +122,10 @@ fn misplaced(pod: &Pod, node: &NodeView, others: &[&Pod]) -> Option<(Rejection, 
     None
 }
 
-/// A port of the host.
+/// A port on the host.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct HostPort {
-    /// Empty for every address.
+    /// Empty for all addresses.
     ip: String,
     protocol: String,
     port: i32,
@@ -163,7 +164,7 @@ mod tests {
             .unwrap()
     }
 
-    fn asking(requests: Value) -> Pod {
+    fn requesting(requests: Value) -> Pod {
         pod(json!({"containers": [{"name": "c", "resources": {"requests": requests}}]}))
     }
 
@@ -173,25 +174,28 @@ mod tests {
         NodeView { name: "n1".to_owned(), allocatable, ..NodeView::default() }
     }
 
-    fn told(pod: &Pod, others: &[&Pod]) -> (Cow<'static, str>, String) {
+    fn rejection(pod: &Pod, others: &[&Pod]) -> (Cow<'static, str>, String) {
         let rejection = fit(pod, &node(), others).unwrap_err().rejection().unwrap();
         (rejection.reason, rejection.message)
     }
 
     #[test]
-    fn the_first_resource_that_lacks_is_the_reason() {
-        let one = asking(json!({"cpu": "1500m", "memory": "100Mi"}));
+    fn the_first_shortage_is_the_reason() {
+        let one = requesting(json!({"cpu": "1500m", "memory": "100Mi"}));
         assert_eq!(fit(&one, &node(), &[]), Ok(()));
-        let (reason, message) = told(&one, &[&one]);
+        let (reason, message) = rejection(&one, &[&one]);
         assert_eq!(reason, "OutOfcpu");
         assert_eq!(
             message,
             "Node didn't have enough resource: cpu, requested: 1500, used: 1500, capacity: 2000"
         );
-        let none = asking(json!({}));
-        assert_eq!(told(&none, &[&none, &none, &none]).0, "OutOfpods");
-        assert_eq!(told(&asking(json!({"memory": "2Gi"})), &[]).0, "OutOfmemory");
-        assert_eq!(told(&asking(json!({"ephemeral-storage": "2Gi"})), &[]).0, "OutOfephemeral-storage");
+        let none = requesting(json!({}));
+        assert_eq!(rejection(&none, &[&none, &none, &none]).0, "OutOfpods");
+        assert_eq!(rejection(&requesting(json!({"memory": "2Gi"})), &[]).0, "OutOfmemory");
+        assert_eq!(
+            rejection(&requesting(json!({"ephemeral-storage": "2Gi"})), &[]).0,
+            "OutOfephemeral-storage"
+        );
         let Err(Unfit::Lacking(lacks)) = fit(&one, &node(), &[&one]) else { panic!("it lacks CPU") };
         assert_eq!(lacks[0].missing(), 1000);
     }
@@ -201,26 +205,26 @@ mod tests {
     fn a_resource_of_any_name_is_counted_if_the_node_has_it_or_should() {
         let mut node = node();
         node.allocatable.set("example.com/dongle", Quantity::count(2));
-        let told = |pod: &Pod, others: &[&Pod]| match fit(pod, &node, others) {
+        let rejection = |pod: &Pod, others: &[&Pod]| match fit(pod, &node, others) {
             Ok(()) => None,
             Err(unfit) => unfit.rejection().map(|rejection| rejection.message),
         };
-        let one = asking(json!({"example.com/dongle": "1"}));
-        assert_eq!(told(&one, &[&one]), None);
+        let one = requesting(json!({"example.com/dongle": "1"}));
+        assert_eq!(rejection(&one, &[&one]), None);
         let lacking =
             "Node didn't have enough resource: example.com/dongle, requested: 1, used: 2, capacity: 2";
-        assert_eq!(told(&one, &[&one, &one]).as_deref(), Some(lacking));
-        let unfit = fit(&asking(json!({"example.com/dongle": "3"})), &node, &[]).unwrap_err();
+        assert_eq!(rejection(&one, &[&one, &one]).as_deref(), Some(lacking));
+        let unfit = fit(&requesting(json!({"example.com/dongle": "3"})), &node, &[]).unwrap_err();
         assert_eq!(unfit.rejection().unwrap().reason, "OutOfexample.com/dongle");
 
         // Of the cluster.
-        assert_eq!(told(&asking(json!({"example.com/license": "9"})), &[]), None);
+        assert_eq!(rejection(&requesting(json!({"example.com/license": "9"})), &[]), None);
         // Kubernetes' own is there or is not.
-        let huge = asking(json!({"hugepages-2Mi": "4Mi"}));
+        let huge = requesting(json!({"hugepages-2Mi": "4Mi"}));
         let lacking =
             "Node didn't have enough resource: hugepages-2Mi, requested: 4194304, used: 0, capacity: 0";
-        assert_eq!(told(&huge, &[]).as_deref(), Some(lacking));
-        let own = told(&asking(json!({"kubernetes.io/x": "1"})), &[]).unwrap();
+        assert_eq!(rejection(&huge, &[]).as_deref(), Some(lacking));
+        let own = rejection(&requesting(json!({"kubernetes.io/x": "1"})), &[]).unwrap();
         assert!(own.contains("kubernetes.io/x, requested: 1"), "{own}");
     }
 
@@ -229,7 +233,7 @@ mod tests {
         let mut node = node();
         node.allocatable = resource_list([("a.example.com/x", "0"), ("ephemeral-storage", "0")]);
         let all = ["hugepages-2Mi", "a.example.com/x", "memory", "ephemeral-storage", "cpu"];
-        let greedy = asking(all.map(|name| (name.to_owned(), json!("1"))).into_iter().collect());
+        let greedy = requesting(all.map(|name| (name.to_owned(), json!("1"))).into_iter().collect());
         let Err(Unfit::Lacking(lacks)) = fit(&greedy, &node, &[]) else { panic!("it lacks everything") };
         let order: Vec<&str> = lacks.iter().map(|lack| lack.resource.as_str()).collect();
         let expected = ["pods", "cpu", "memory", "ephemeral-storage", "a.example.com/x", "hugepages-2Mi"];
@@ -237,27 +241,27 @@ mod tests {
     }
 
     #[test]
-    fn storage_that_is_not_isolated_never_runs_out() {
+    fn storage_that_is_not_isolated_is_unlimited() {
         let mut node = node();
         node.allocatable = node.allocatable.only(|name| name != EPHEMERAL_STORAGE);
-        assert_eq!(fit(&asking(json!({"ephemeral-storage": "2Gi"})), &node, &[]), Ok(()));
+        assert_eq!(fit(&requesting(json!({"ephemeral-storage": "2Gi"})), &node, &[]), Ok(()));
     }
 
     #[test]
-    fn what_asks_for_nothing_fits_on_a_node_that_is_full() {
-        let full = asking(json!({"cpu": "2", "memory": "1Gi", "ephemeral-storage": "1Gi"}));
-        assert_eq!(fit(&asking(json!({})), &node(), &[&full]), Ok(()));
+    fn a_pod_without_requests_fits_on_a_full_node() {
+        let full = requesting(json!({"cpu": "2", "memory": "1Gi", "ephemeral-storage": "1Gi"}));
+        assert_eq!(fit(&requesting(json!({})), &node(), &[&full]), Ok(()));
     }
 
     #[test]
-    fn ports_of_the_host_are_given_once_for_each_address() {
+    fn a_host_port_is_taken_once_per_address() {
         let port = |ip: &str, port: i32, protocol: &str| {
             let port = json!({"hostIP": ip, "hostPort": port, "containerPort": 1, "protocol": protocol});
             pod(json!({"containers": [{"name": "c", "ports": [port]}]}))
         };
         let taken = port("10.0.0.1", 80, "TCP");
-        assert_eq!(told(&port("", 80, "TCP"), &[&taken]).0, "NodePorts");
-        assert_eq!(told(&port("0.0.0.0", 80, "TCP"), &[&taken]).0, "NodePorts");
+        assert_eq!(rejection(&port("", 80, "TCP"), &[&taken]).0, "NodePorts");
+        assert_eq!(rejection(&port("0.0.0.0", 80, "TCP"), &[&taken]).0, "NodePorts");
         for other in [
             port("10.0.0.2", 80, "TCP"),
             port("10.0.0.1", 80, "UDP"),
@@ -269,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn only_taints_that_end_pods_count_and_only_untolerated() {
+    fn only_untolerated_no_execute_taints_count() {
         let taint = |effect: &str| Taint {
             key: "k".to_owned(),
             value: Some("v".to_owned()),
@@ -301,8 +305,8 @@ mod tests {
     }
 
     #[test]
-    fn a_pod_that_is_misplaced_would_not_be_helped_by_room() {
-        let mut misplaced = asking(json!({"cpu": "9"}));
+    fn preemption_does_not_help_a_misplaced_pod() {
+        let mut misplaced = requesting(json!({"cpu": "9"}));
         misplaced.spec.as_mut().unwrap().node_selector = Some([("a".to_owned(), "b".to_owned())].into());
         let unfit = fit(&misplaced, &node(), &[]).unwrap_err();
         assert!(
@@ -311,7 +315,7 @@ mod tests {
         );
         misplaced.spec.as_mut().unwrap().containers.clear();
         assert_eq!(
-            told(&misplaced, &[]).1,
+            rejection(&misplaced, &[]).1,
             "Predicate NodeAffinity failed: node(s) didn't match Pod's node affinity/selector"
         );
     }

@@ -1,4 +1,4 @@
-//! Which of the pods that the sources name may run on this node, and the memory of which may. Never changes a pod.
+//! Decides which of the sources' pods may run on this node, and remembers which were admitted. Never changes a pod.
 
 mod admitted;
 #[cfg(test)]
@@ -18,4 +18,4 @@ mod victims;
 pub use admitted::{AdmittedPods, AdoptedPod};
 pub use node::NodeView;
 pub use rejection::RejectedPod;
-pub use task::{Admission, AdmissionInputs, Judged};
+pub use task::{Admission, AdmissionInputs, AdmissionOutputs};

@@ -1,4 +1,4 @@
-//! The node as pods are judged by it. Pure.
+//! The node as admission sees it. Pure.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use crate::node::Pressures;
 use crate::types::ResourceList;
 use crate::types::resources::{EPHEMERAL_STORAGE, is_extended};
 
-/// What of the node bears on which pods it takes.
+/// What admission checks a pod against.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct NodeView {
     /// Its name.
@@ -17,15 +17,15 @@ pub struct NodeView {
     pub labels: BTreeMap<String, String>,
     /// Its taints.
     pub taints: Vec<Taint>,
-    /// What pods can have of it. A resource that is not listed is not there.
+    /// What is allocatable to pods. A resource that is not listed does not exist here.
     pub allocatable: ResourceList,
-    /// What it is short of.
+    /// Its active pressure conditions.
     pub pressures: Pressures,
 }
 
 impl NodeView {
-    /// The same with the labels and taints that the API server shows of it, and with the extended resources that others
-    /// advertise there (<https://kubernetes.io/docs/tasks/administer-cluster/extended-resource-node/>).
+    /// This view with the labels and taints of the Node object, and with the extended resources advertised in its status
+    /// (<https://kubernetes.io/docs/tasks/administer-cluster/extended-resource-node/>).
     pub fn shown(&self, node: &Node) -> Self {
         let status = node.status.as_ref();
         let advertised = ResourceList::read(status.and_then(|status| status.allocatable.as_ref()));
@@ -38,9 +38,9 @@ impl NodeView {
         }
     }
 
-    /// Whether what pods request of a resource is held against what there is of it. An extended resource that the node does
-    /// not list is the cluster's (a license, a device of DRA), and the scheduler has seen to it (upstream
-    /// `removeMissingExtendedResources`); storage that is not isolated has no end.
+    /// Whether requests for this resource are checked against the allocatable amount. An extended resource that the node does
+    /// not list belongs to the cluster (a license, a DRA device) and is the scheduler's concern (upstream
+    /// `removeMissingExtendedResources`). Ephemeral storage is unlimited where local storage is not isolated.
     pub(super) fn counts(&self, resource: &str) -> bool {
         let may_be_missing = is_extended(resource) || resource == EPHEMERAL_STORAGE;
         !may_be_missing || self.allocatable.contains(resource)

@@ -1,4 +1,4 @@
-//! Which pods still come to a node that is short of something (upstream: `Admit` of the eviction manager). Pure.
+//! Which pods a node under pressure still admits (upstream: the eviction manager's `Admit`). Pure.
 
 use k8s_openapi::api::core::v1::{Pod, Taint};
 
@@ -10,12 +10,12 @@ use crate::pod::resources::qos_class;
 use crate::pod::view::PodView;
 use crate::types::QosClass;
 
-/// The taint by which the node controller keeps pods away from a node that is short of memory.
+/// The taint that the node lifecycle controller puts on a node under memory pressure.
 const MEMORY_PRESSURE_TAINT: &str = "node.kubernetes.io/memory-pressure";
 
-/// Why the pod may not come now; none if it may. Critical pods always may. Memory alone keeps away only those that would
-/// be evicted first and do not say that they put up with it.
-pub(super) fn kept_away(pod: &Pod, pressures: &Pressures) -> Option<Rejection> {
+/// Why pressure keeps the pod out; `None` if it is admitted. Critical pods always are. Memory pressure alone keeps out only
+/// best-effort pods that do not tolerate its taint.
+pub(super) fn rejection(pod: &Pod, pressures: &Pressures) -> Option<Rejection> {
     if pressures.is_empty() || is_critical(pod) {
         return None;
     }
@@ -43,7 +43,7 @@ mod tests {
 
     const MEMORY: &[Pressure] = &[Pressure::Memory];
 
-    /// A best-effort pod of the API server with this in its spec.
+    /// A best-effort pod from the API server with these fields in its spec.
     fn pod(spec: &Value) -> Pod {
         let annotations = json!({CONFIG_SOURCE_ANNOTATION: "api"});
         let mut pod = json!({"metadata": {"name": "p", "annotations": annotations}, "spec": {"containers": [{"name": "c"}]}});
@@ -54,18 +54,18 @@ mod tests {
     }
 
     fn message(pod: &Pod, pressures: &[Pressure]) -> Option<String> {
-        let rejection = kept_away(pod, &pressures.iter().copied().collect())?;
+        let rejection = rejection(pod, &pressures.iter().copied().collect())?;
         assert_eq!(rejection.reason, "Evicted");
         Some(rejection.message)
     }
 
     #[test]
-    fn a_node_that_is_short_of_nothing_takes_any_pod() {
+    fn a_node_without_pressure_admits_any_pod() {
         assert_eq!(message(&pod(&json!({})), &[]), None);
     }
 
     #[test]
-    fn memory_keeps_away_best_effort_pods_that_do_not_tolerate_it() {
+    fn memory_pressure_keeps_out_best_effort_pods_that_do_not_tolerate_it() {
         let expected = Some("The node had condition: [MemoryPressure]. ".to_owned());
         assert_eq!(message(&pod(&json!({})), MEMORY), expected);
         let requests = json!({"requests": {"memory": "1Mi"}});
@@ -81,7 +81,7 @@ mod tests {
     }
 
     #[test]
-    fn what_else_is_short_keeps_away_all_but_critical_pods() {
+    fn other_pressure_keeps_out_all_but_critical_pods() {
         let requests = json!({"requests": {"memory": "1Mi"}});
         let burstable = json!({"containers": [{"name": "c", "resources": requests}], "tolerations": [{"operator": "Exists"}]});
         for (pressures, conditions) in [

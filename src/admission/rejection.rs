@@ -1,4 +1,4 @@
-//! Pods that were rejected, as they are reported. Reasons and messages are upstream's, so that people and programs know them.
+//! Rejected pods and how they are reported. Reasons and messages are upstream's, so that people and tools recognize them.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -10,12 +10,12 @@ use crate::pod::{PodPhase, seen_at};
 use crate::status::whole_seconds;
 use crate::types::PodEvent;
 
-/// Why a pod may not run here.
+/// Why a pod may not run on this node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Rejection {
     /// E.g. `OutOfcpu`.
     pub(super) reason: Cow<'static, str>,
-    /// For people.
+    /// Human-readable details.
     pub(super) message: String,
 }
 
@@ -25,12 +25,13 @@ impl Rejection {
     }
 }
 
-/// A pod that may not run here. It stays so, whatever becomes of the node: whoever made it makes another.
+/// A pod that may not run on this node. The rejection is final even if the node changes: the pod's controller creates a
+/// replacement.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RejectedPod {
     /// The pod.
     pub pod: Arc<Pod>,
-    /// Its status, which says why.
+    /// Its `Failed` status with the reason.
     pub status: Arc<PodStatus>,
     rejection: Rejection,
 }
@@ -49,7 +50,7 @@ impl RejectedPod {
         Self { pod: pod.clone(), status: Arc::new(status), rejection }
     }
 
-    /// A pod rejected for this.
+    /// A pod rejected with this reason and message.
     #[cfg(test)]
     pub(crate) fn because(pod: &Arc<Pod>, reason: &'static str, message: &str) -> Self {
         Self::new(pod, Rejection::new(reason, message))
@@ -60,8 +61,8 @@ impl RejectedPod {
         PodEvent::warning(self.rejection.reason.clone(), self.rejection.message.clone())
     }
 
-    /// The pod with its status in it.
-    pub fn told(&self) -> Pod {
+    /// The pod with the rejection as its status.
+    pub fn with_status(&self) -> Pod {
         Pod { status: Some(PodStatus::clone(&self.status)), ..Pod::clone(&self.pod) }
     }
 }

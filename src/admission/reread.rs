@@ -1,5 +1,5 @@
-//! Reading the Node anew before a pod is rejected for its labels or taints: what the watch showed may be a moment old, and a
-//! refusal is for good. Decides nothing about pods.
+//! Rereads the Node before a pod is rejected because of its labels or taints: the watched copy may be slightly stale, and a
+//! rejection is final. Decides nothing about pods.
 
 use std::collections::HashSet;
 use std::time::Duration;
@@ -12,63 +12,63 @@ use crate::api::ApiErrorKind;
 use crate::node::NodeReader;
 use crate::types::{Backoff, BackoffPolicy, PodUid};
 
-/// Pauses while the API server does not answer. Nobody could be told of a refusal meanwhile.
+/// Pauses between attempts while the API server does not answer. A rejection could not be reported meanwhile anyway.
 const PAUSES: BackoffPolicy = BackoffPolicy {
     initial: Duration::from_millis(200),
     max: Duration::from_secs(10),
     reset_after: Duration::MAX,
 };
 
-/// For which pods the Node was read since they came.
+/// Tracks for which pods the Node was read after they arrived.
 pub(super) struct Reread {
     reader: Option<NodeReader>,
-    /// Those for which it was.
-    sure: HashSet<PodUid>,
-    /// The reading under way, and for whom it began.
+    /// Pods whose checks may rely on the Node as last read.
+    confirmed: HashSet<PodUid>,
+    /// The read in flight, and the pods it was started for.
     reading: Option<(HashSet<PodUid>, BoxFuture<'static, ()>)>,
 }
 
 impl Reread {
-    /// Without a reader there is no Node to be read: every judgement is sure.
+    /// Without a reader there is no Node to read, and every decision is final at once.
     pub(super) fn new(reader: Option<NodeReader>) -> Self {
-        Self { reader, sure: HashSet::new(), reading: None }
+        Self { reader, confirmed: HashSet::new(), reading: None }
     }
 
-    /// The pods whose judgement by the Node is sure; none for all.
-    pub(super) fn sure(&self) -> Option<&HashSet<PodUid>> {
-        self.reader.as_ref().map(|_| &self.sure)
+    /// The pods that may be rejected because of the Node as last read; `None` means all of them.
+    pub(super) fn confirmed(&self) -> Option<&HashSet<PodUid>> {
+        self.reader.as_ref().map(|_| &self.confirmed)
     }
 
-    /// These are not taken by the Node as it was last seen, and wait until it was read. One that comes while it is being
-    /// read for others waits for the next reading: it may be the Node's latest change that was made for it.
-    pub(super) fn ask(&mut self, doubtful: HashSet<PodUid>) {
-        self.sure.clear();
-        if doubtful.is_empty() {
+    /// Starts a read for pods that do not match the Node as last seen; they wait for its result. A pod that arrives while a
+    /// read is in flight waits for the next one: the Node may have been changed for that very pod after the read began.
+    pub(super) fn request(&mut self, unconfirmed: HashSet<PodUid>) {
+        self.confirmed.clear();
+        if unconfirmed.is_empty() {
             self.reading = None;
         } else if self.reading.is_none()
             && let Some(reader) = self.reader.clone()
         {
-            self.reading = Some((doubtful, read(reader).boxed()));
+            self.reading = Some((unconfirmed, read(reader).boxed()));
         }
     }
 
-    /// Waits until the Node was read for somebody. Cancel-safe.
+    /// Waits until a requested read is done. Cancel-safe.
     pub(super) async fn done(&mut self) {
         match &mut self.reading {
             Some((_, reading)) => reading.await,
             None => std::future::pending().await,
         }
         if let Some((uids, _)) = self.reading.take() {
-            self.sure = uids;
+            self.confirmed = uids;
         }
     }
 }
 
-/// Reads until the API server has answered. One that may not be asked leaves what was seen.
+/// Reads the Node, retrying until the API server answers. If reading is not permitted, the Node as last seen stands.
 async fn read(reader: NodeReader) {
     let mut backoff = None;
     loop {
-        let wish = match reader.read().await {
+        let retry_after = match reader.read().await {
             Err(rejection @ (ApiErrorKind::TooMany(_) | ApiErrorKind::Unavailable)) => {
                 rejection.wished_pause()
             }
@@ -84,6 +84,6 @@ async fn read(reader: NodeReader) {
         let now = Instant::now();
         let next = Backoff::next(backoff, &PAUSES, now, now);
         backoff = Some(next);
-        sleep(next.delay.max(wish)).await;
+        sleep(next.delay.max(retry_after)).await;
     }
 }

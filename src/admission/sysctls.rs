@@ -2,7 +2,7 @@
 
 use k8s_openapi::api::core::v1::Pod;
 
-/// Sysctls that are namespaced and isolated well enough for every pod.
+/// Sysctls that are namespaced and isolated between pods, which every pod may set.
 const SAFE: [&str; 14] = [
     "kernel.shm_rmid_forced",
     "net.ipv4.ip_local_port_range",
@@ -20,8 +20,8 @@ const SAFE: [&str; 14] = [
     "net.ipv4.tcp_notsent_lowat",
 ];
 
-/// What is wrong with the first sysctl the pod may not set; none if it may set all. `allowed` are patterns beyond the safe
-/// ones.
+/// Describes the first sysctl that the pod may not set; `None` if it may set them all. `allowed` are patterns of permitted
+/// unsafe sysctls (`allowedUnsafeSysctls`).
 pub(super) fn forbidden_sysctl(pod: &Pod, allowed: &[String]) -> Option<String> {
     let spec = pod.spec.as_ref()?;
     let sysctls = spec.security_context.as_ref()?.sysctls.as_ref()?;
@@ -55,7 +55,7 @@ mod tests {
 
     use super::*;
 
-    fn told(name: &str, spec: serde_json::Value, allowed: &[&str]) -> Option<String> {
+    fn forbidden(name: &str, spec: serde_json::Value, allowed: &[&str]) -> Option<String> {
         let mut pod: Pod = serde_json::from_value(json!({"metadata": {}, "spec": spec})).unwrap();
         let context = json!({"sysctls": [{"name": name, "value": "1"}]});
         pod.spec.as_mut().unwrap().security_context = Some(serde_json::from_value(context).unwrap());
@@ -64,22 +64,22 @@ mod tests {
     }
 
     #[test]
-    fn safe_ones_and_allowed_ones_may_be_set() {
+    fn safe_and_allowed_sysctls_may_be_set() {
         let spec = || json!({"containers": []});
-        assert_eq!(told("net.ipv4.tcp_syncookies", spec(), &[]), None);
-        assert_eq!(told("net/ipv4/tcp_syncookies", spec(), &[]), None);
-        let forbidden = told("kernel.msgmax", spec(), &["kernel.shm*"]).unwrap();
-        assert_eq!(forbidden, "forbidden sysctl: \"kernel.msgmax\" not allowlisted");
-        assert_eq!(told("kernel.msgmax", spec(), &["kernel.msg*"]), None);
-        assert_eq!(told("kernel.msgmax", spec(), &["kernel.msgmax"]), None);
+        assert_eq!(forbidden("net.ipv4.tcp_syncookies", spec(), &[]), None);
+        assert_eq!(forbidden("net/ipv4/tcp_syncookies", spec(), &[]), None);
+        let message = forbidden("kernel.msgmax", spec(), &["kernel.shm*"]).unwrap();
+        assert_eq!(message, "forbidden sysctl: \"kernel.msgmax\" not allowlisted");
+        assert_eq!(forbidden("kernel.msgmax", spec(), &["kernel.msg*"]), None);
+        assert_eq!(forbidden("kernel.msgmax", spec(), &["kernel.msgmax"]), None);
     }
 
     #[test]
-    fn a_shared_namespace_is_not_the_pods_to_tune() {
+    fn sysctls_of_a_host_namespace_are_forbidden() {
         let net = json!({"containers": [], "hostNetwork": true});
-        assert!(told("net.ipv4.tcp_rmem", net.clone(), &[]).unwrap().contains("host net"));
-        assert_eq!(told("kernel.shm_rmid_forced", net, &[]), None);
+        assert!(forbidden("net.ipv4.tcp_rmem", net.clone(), &[]).unwrap().contains("host net"));
+        assert_eq!(forbidden("kernel.shm_rmid_forced", net, &[]), None);
         let ipc = json!({"containers": [], "hostIPC": true});
-        assert!(told("kernel.shm_rmid_forced", ipc, &[]).unwrap().contains("host ipc"));
+        assert!(forbidden("kernel.shm_rmid_forced", ipc, &[]).unwrap().contains("host ipc"));
     }
 }

@@ -1,4 +1,4 @@
-//! The task that has the pods judged each time the sources, the node or the room on it change, and tells what came of it.
+//! The admission task: decides again whenever the sources or the node change, and publishes the decisions.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use super::AdmittedPods;
-use super::admitter::{AdmissionInput, Admitter, Judgement, PREEMPTED, PREEMPTING, sentences};
+use super::admitter::{AdmissionInput, Admitter, Decisions, PREEMPTED, PREEMPTING, unsupported_message};
 use super::node::NodeView;
 use super::rejection::RejectedPod;
 use super::reread::Reread;
@@ -22,72 +22,72 @@ use crate::status::LifecycleSummary;
 use crate::status::StatusCache;
 use crate::types::{PodEvent, PodUid, WallClock};
 
-/// Upstream's reason of the event about a resize that will not be done.
+/// Upstream's event reason for a resize that cannot be done.
 const RESIZE_INFEASIBLE: &str = "ResizeInfeasible";
 
-/// What admission goes by.
+/// What admission decides from.
 pub struct AdmissionInputs {
-    /// What the manifests say.
+    /// The static pods.
     pub manifests: watch::Receiver<SourceState>,
-    /// What the API server says; alone on a host, ready and empty.
+    /// The API server's pods; ready and empty on a standalone node.
     pub api: watch::Receiver<ApiState>,
-    /// The node as it knows itself, but for what changes while it runs.
+    /// The node's own view of itself, without what changes at run time.
     pub own: NodeView,
-    /// What pods can have of it: the same value as the Node's status reports.
+    /// The node's allocatable resources: the value that the Node's status reports.
     pub resources: OwnNodeWatch,
-    /// What the node is short of: the same value as the Node's conditions report.
+    /// The node's active pressures: the value that the Node's conditions report.
     pub pressures: watch::Receiver<Pressures>,
-    /// The Node as the API server shows it; none before it is registered, and alone on a host.
+    /// The Node object; `None` before registration and on a standalone node.
     pub node: watch::Receiver<Option<Arc<Node>>>,
-    /// Reads the Node anew, into `node`; none alone on a host.
+    /// Reads the Node again, into `node`; `None` on a standalone node.
     pub reader: Option<NodeReader>,
-    /// Which pods have ended.
+    /// Says which pods have terminated.
     pub status_cache: StatusCache,
-    /// Sysctls beyond the safe ones: names, or starts of names followed by `*`. (`allowedUnsafeSysctls`)
+    /// Permitted unsafe sysctls: names, or prefixes followed by `*` (`allowedUnsafeSysctls`).
     pub allowed_unsafe_sysctls: Vec<String>,
 }
 
-/// Where the judgements go.
-pub struct Judged {
-    /// The pods that may run.
+/// Where decisions are published.
+pub struct AdmissionOutputs {
+    /// The admitted pods.
     pub desired_pods: watch::Sender<DesiredPods>,
-    /// Those that may not.
+    /// The rejected pods.
     pub rejected: watch::Sender<Vec<RejectedPod>>,
-    /// What is remembered of them.
+    /// The record of admitted pods.
     pub admitted: AdmittedPods,
-    /// Events of them.
+    /// Where their events go.
     pub events: PodEvents,
-    /// The time of day.
+    /// The wall clock.
     pub clock: WallClock,
 }
 
-/// Judges, to be run by the app.
+/// The admission task, which the app runs.
 pub struct Admission {
     inputs: AdmissionInputs,
-    judged: Judged,
+    outputs: AdmissionOutputs,
     admitter: Admitter,
-    /// What was told of pods that run and ask for more than hostlet does.
-    told: HashMap<PodUid, String>,
-    /// What was told of resizes that are asked for.
-    told_resizes: HashMap<PodUid, String>,
-    /// What was judged last.
-    judged_of: Option<Question>,
-    /// Whether a pod waits for room.
+    /// What was reported about unsupported fields of running pods.
+    reported_unsupported: HashMap<PodUid, String>,
+    /// What was reported about requested resizes.
+    reported_resizes: HashMap<PodUid, String>,
+    /// The state that the last decisions were made from.
+    decided_from: Option<Snapshot>,
+    /// Whether a pod waits for preempted pods to terminate.
     is_waiting: bool,
-    /// The reading of the Node for pods that it does not take as it was last seen.
+    /// Rereads the Node for pods that do not match it as last seen.
     reread: Reread,
 }
 
-/// What a judgement is made from, but for what has ended. Two are the same if they ask about the very same pods.
-struct Question {
+/// The state that decisions are made from, apart from which pods have terminated.
+struct Snapshot {
     manifests: SourceState,
     api: ApiState,
     node: NodeView,
     is_node_known: bool,
 }
 
-impl Question {
-    /// The API server tells all the time what we have told it; most of its news is about statuses alone.
+impl Snapshot {
+    /// Compares pods by identity: the API server echoes every status that was written, and such updates keep the pod object.
     fn is_same(&self, other: &Self) -> bool {
         let manifests = || self.manifests.pods.iter().zip(&other.manifests.pods);
         let api = || self.api.pods.values().zip(other.api.pods.values());
@@ -103,164 +103,165 @@ impl Question {
 }
 
 impl Admission {
-    /// Goes by `inputs`; tells `judged`.
-    pub fn new(mut inputs: AdmissionInputs, judged: Judged) -> Self {
+    /// Decides from `inputs` and publishes to `outputs`.
+    pub fn new(mut inputs: AdmissionInputs, outputs: AdmissionOutputs) -> Self {
         let admitter = Admitter::new(inputs.allowed_unsafe_sysctls.clone());
         let reread = Reread::new(inputs.reader.take());
         Self {
             inputs,
-            judged,
+            outputs,
             admitter,
-            told: HashMap::new(),
-            told_resizes: HashMap::new(),
-            judged_of: None,
+            reported_unsupported: HashMap::new(),
+            reported_resizes: HashMap::new(),
+            decided_from: None,
             is_waiting: false,
             reread,
         }
     }
 
-    /// Judges until cancelled.
+    /// Runs until cancelled.
     pub async fn run(mut self, cancel: CancellationToken) {
         let mut changes = self.inputs.status_cache.changes();
         loop {
-            self.look();
+            self.update();
             tokio::select! {
                 // Cancel-safe: waiting for a token takes nothing.
                 () = cancel.cancelled() => return,
-                // Cancel-safe, all: a watch marks its value seen only when `changed` returns.
+                // These are cancel-safe: a watch marks its value seen only when `changed` returns.
                 Ok(()) = self.inputs.manifests.changed() => {}
                 Ok(()) = self.inputs.api.changed() => {}
                 Ok(()) = self.inputs.node.changed() => {}
                 Ok(()) = self.inputs.pressures.changed() => {}
-                // Cancel-safe: see there.
+                // Cancel-safe as documented there.
                 () = self.inputs.resources.changed() => {}
-                // Pods end all the time; that matters only to those who wait for room.
+                // Statuses change all the time; that matters only to pods that wait for others to terminate.
                 Ok(()) = changes.changed(), if self.is_waiting => {}
-                // Cancel-safe: see there.
-                () = self.reread.done() => self.judged_of = None,
+                // Cancel-safe as documented there.
+                () = self.reread.done() => self.decided_from = None,
             }
         }
     }
 
-    /// Judges, if there is anything new to judge.
-    fn look(&mut self) {
+    /// Decides again if anything relevant has changed.
+    fn update(&mut self) {
         let shown = self.inputs.node.borrow_and_update().clone();
         let allocatable = self.inputs.resources.now().allocatable;
         let pressures = self.inputs.pressures.borrow_and_update().clone();
         let own = NodeView { allocatable, pressures, ..self.inputs.own.clone() };
-        let question = Question {
+        let snapshot = Snapshot {
             manifests: self.inputs.manifests.borrow_and_update().clone(),
             api: self.inputs.api.borrow_and_update().clone(),
             node: shown.as_ref().map_or_else(|| own.clone(), |node| own.shown(node)),
             is_node_known: shown.is_some(),
         };
-        let is_old = self.judged_of.as_ref().is_some_and(|last| last.is_same(&question));
-        if !is_old || self.is_waiting {
-            self.review(&question);
+        let is_same = self.decided_from.as_ref().is_some_and(|last| last.is_same(&snapshot));
+        if !is_same || self.is_waiting {
+            self.review(&snapshot);
         }
-        self.judged_of = Some(question);
+        self.decided_from = Some(snapshot);
     }
 
-    fn review(&mut self, question: &Question) {
-        let ended: HashSet<PodUid> = self
+    fn review(&mut self, snapshot: &Snapshot) {
+        let terminated: HashSet<PodUid> = self
             .inputs
             .status_cache
             .all()
             .into_iter()
-            .filter(|told| told.lifecycle == LifecycleSummary::Terminated)
-            .map(|told| told.pod.reference.uid.clone())
+            .filter(|entry| entry.lifecycle == LifecycleSummary::Terminated)
+            .map(|entry| entry.pod.reference.uid.clone())
             .collect();
-        let judgement = self.admitter.review(&AdmissionInput {
-            manifests: &question.manifests,
-            api: &question.api,
-            admitted: &self.judged.admitted.times(),
-            ended: &ended,
-            node: &question.node,
-            is_node_known: question.is_node_known,
-            sure: self.reread.sure(),
+        let decisions = self.admitter.review(&AdmissionInput {
+            manifests: &snapshot.manifests,
+            api: &snapshot.api,
+            admitted: &self.outputs.admitted.times(),
+            terminated: &terminated,
+            node: &snapshot.node,
+            is_node_known: snapshot.is_node_known,
+            confirmed: self.reread.confirmed(),
         });
-        self.reread.ask(judgement.doubtful.clone());
-        self.judged.admitted.note(&question.manifests, &judgement.desired_pods, self.judged.clock.now());
-        self.say_what_is_not_done(&question.api, &judgement);
-        self.say_what_is_not_resized(&question.api, &judgement);
-        self.is_waiting = judgement.is_waiting;
-        self.tell(judgement);
+        self.reread.request(decisions.unconfirmed.clone());
+        self.outputs.admitted.record(&snapshot.manifests, &decisions.desired_pods, self.outputs.clock.now());
+        self.report_unsupported(&snapshot.api, &decisions);
+        self.report_resizes(&snapshot.api, &decisions);
+        self.is_waiting = decisions.is_waiting;
+        self.publish(decisions);
     }
 
-    fn tell(&self, judgement: Judgement) {
-        let now = self.judged.clock.now();
+    fn publish(&self, decisions: Decisions) {
+        let now = self.outputs.clock.now();
         let timeline = self.inputs.status_cache.timeline();
         let known: HashSet<PodUid> =
-            self.judged.rejected.borrow().iter().map(|rejected| pod_uid(&rejected.pod)).collect();
-        for rejected in &judgement.rejected {
+            self.outputs.rejected.borrow().iter().map(|rejected| pod_uid(&rejected.pod)).collect();
+        for rejected in &decisions.rejected {
             timeline.rejected(&rejected.pod, rejected.status.message.as_deref().unwrap_or_default(), now);
             let pod = pod_ref(&rejected.pod);
             if !known.contains(&pod.uid) {
                 let event = rejected.event();
                 let (reason, message) = (&*event.reason, &event.message);
                 tracing::warn!(%pod, uid = %pod.uid, reason, message, "pod was rejected");
-                (self.judged.events)(&pod, None, &event);
+                (self.outputs.events)(&pod, None, &event);
             }
         }
-        let known = self.judged.desired_pods.borrow().kills.clone();
-        for uid in judgement.desired_pods.kills.keys().filter(|uid| !known.contains_key(*uid)) {
-            if let Some(pod) = judgement.desired_pods.pods.iter().find(|pod| pod.reference.uid == *uid) {
-                (self.judged.events)(&pod.reference, None, &PodEvent::warning(PREEMPTING, PREEMPTED));
+        let known = self.outputs.desired_pods.borrow().kills.clone();
+        for uid in decisions.desired_pods.kills.keys().filter(|uid| !known.contains_key(*uid)) {
+            if let Some(pod) = decisions.desired_pods.pods.iter().find(|pod| pod.reference.uid == *uid) {
+                (self.outputs.events)(&pod.reference, None, &PodEvent::warning(PREEMPTING, PREEMPTED));
             }
         }
-        for pod in &judgement.desired_pods.pods {
+        for pod in &decisions.desired_pods.pods {
             timeline.admitted(pod, now);
         }
-        self.judged.desired_pods.send_if_modified(|desired_pods| {
-            let is_news = !desired_pods.is_same(&judgement.desired_pods);
-            *desired_pods = judgement.desired_pods;
+        self.outputs.desired_pods.send_if_modified(|desired_pods| {
+            let is_news = !desired_pods.is_same(&decisions.desired_pods);
+            *desired_pods = decisions.desired_pods;
             is_news
         });
-        self.judged.rejected.send_if_modified(|rejected| {
-            let is_news = *rejected != judgement.rejected;
-            *rejected = judgement.rejected;
+        self.outputs.rejected.send_if_modified(|rejected| {
+            let is_news = *rejected != decisions.rejected;
+            *rejected = decisions.rejected;
             is_news
         });
     }
 
-    /// A pod that runs may be changed so that it asks for more than hostlet does: it runs on as it is, and says so.
-    fn say_what_is_not_done(&mut self, api: &ApiState, judgement: &Judgement) {
-        self.told.retain(|uid, _| api.pods.contains_key(uid));
-        for pod in &judgement.desired_pods.pods {
+    /// Reports running pods that were updated to use unsupported fields; they keep running as they are.
+    fn report_unsupported(&mut self, api: &ApiState, decisions: &Decisions) {
+        self.reported_unsupported.retain(|uid, _| api.pods.contains_key(uid));
+        for pod in &decisions.desired_pods.pods {
             let reference = pod_ref(pod);
-            let Some(asked) = api.pods.get(&reference.uid).filter(|asked| !asked.unsupported.is_empty())
+            let Some(current) =
+                api.pods.get(&reference.uid).filter(|current| !current.unsupported.is_empty())
             else {
-                self.told.remove(&reference.uid);
+                self.reported_unsupported.remove(&reference.uid);
                 continue;
             };
-            let message = sentences(&asked.unsupported);
-            if is_over(pod) || self.told.get(&reference.uid) == Some(&message) {
+            let message = unsupported_message(&current.unsupported);
+            if is_over(pod) || self.reported_unsupported.get(&reference.uid) == Some(&message) {
                 continue;
             }
-            tracing::warn!(pod = %reference, uid = %reference.uid, message, "a pod asks for what hostlet does not do");
-            (self.judged.events)(
+            tracing::warn!(pod = %reference, uid = %reference.uid, message, "a pod uses fields that hostlet does not support");
+            (self.outputs.events)(
                 &reference,
                 None,
                 &PodEvent::warning("PodFeatureUnsupported", message.clone()),
             );
-            self.told.insert(reference.uid, message);
+            self.reported_unsupported.insert(reference.uid, message);
         }
     }
 
-    /// Upstream's event, once for each generation of the pod that asks for it.
-    fn say_what_is_not_resized(&mut self, api: &ApiState, judgement: &Judgement) {
+    /// Reports a resize that cannot be done, once per generation of the pod that requests it.
+    fn report_resizes(&mut self, api: &ApiState, decisions: &Decisions) {
         let resize = |uid: &PodUid| api.pods.get(uid).and_then(|pod| pod.resize.clone());
-        self.told_resizes.retain(|uid, _| resize(uid).is_some());
-        for pod in judgement.desired_pods.pods.iter().filter(|pod| !is_over(pod)) {
+        self.reported_resizes.retain(|uid, _| resize(uid).is_some());
+        for pod in decisions.desired_pods.pods.iter().filter(|pod| !is_over(pod)) {
             let reference = pod_ref(pod);
             let Some(message) = resize(&reference.uid) else { continue };
-            if self.told_resizes.get(&reference.uid) != Some(&message) {
-                (self.judged.events)(
+            if self.reported_resizes.get(&reference.uid) != Some(&message) {
+                (self.outputs.events)(
                     &reference,
                     None,
                     &PodEvent::warning(RESIZE_INFEASIBLE, message.clone()),
                 );
-                self.told_resizes.insert(reference.uid, message);
+                self.reported_resizes.insert(reference.uid, message);
             }
         }
     }

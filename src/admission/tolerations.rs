@@ -1,8 +1,8 @@
-//! Whether a toleration of a pod covers a taint of the node. Pure.
+//! Whether a pod's toleration matches a taint of the node. Pure.
 
 use k8s_openapi::api::core::v1::{Taint, Toleration};
 
-/// Kubernetes docs, "Taints and Tolerations".
+/// Whether `toleration` matches `taint` (Kubernetes docs, "Taints and Tolerations").
 pub(super) fn tolerates(toleration: &Toleration, taint: &Taint) -> bool {
     let given = |text: &Option<String>| text.clone().filter(|text| !text.is_empty());
     let (key, effect) = (given(&toleration.key), given(&toleration.effect));
@@ -12,7 +12,7 @@ pub(super) fn tolerates(toleration: &Toleration, taint: &Taint) -> bool {
         && match toleration.operator.as_deref() {
             Some("Exists") => true,
             None | Some("" | "Equal") => key.is_some() && value(&toleration.value) == value(&taint.value),
-            // Comparing operators are behind a gate that is off.
+            // `Lt` and `Gt` are behind a feature gate that is off.
             Some(_) => false,
         }
 }

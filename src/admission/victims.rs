@@ -1,4 +1,4 @@
-//! Which pods make room for a critical one (upstream `CriticalPodAdmissionHandler`): those whose end does least harm. Pure.
+//! Chooses the pods to preempt for a critical pod (upstream `CriticalPodAdmissionHandler`). Pure.
 
 use std::sync::Arc;
 
@@ -11,20 +11,21 @@ use crate::pod::view::PodView;
 use crate::types::resources::{CPU, MEMORY};
 use crate::types::{QosClass, ResourceList};
 
-/// What must be given back, by resource, in the units in which it is counted.
+/// The amount of each resource that preemption must free, in the units in which the resource is counted.
 type Missing<'a> = Vec<(&'a str, i64)>;
 
-/// The pods of `others` to end so that `pod` gets what it lacks; none if all of them together would not do.
+/// The pods among `others` to preempt so that `pod` fits; `None` if preempting all of them would not suffice.
 pub(super) fn victims(pod: &Pod, lacks: &[Lack], others: &[Arc<Pod>]) -> Option<Vec<Arc<Pod>>> {
     let missing: Missing<'_> = lacks.iter().map(|lack| (&*lack.resource, lack.missing())).collect();
     let of_class = |class: QosClass| -> Vec<Arc<Pod>> {
-        let preemptable = others.iter().filter(|other| gives_way(other, pod) && qos_class(other) == class);
+        let preemptable =
+            others.iter().filter(|other| is_preemptable(other, pod) && qos_class(other) == class);
         preemptable.cloned().collect()
     };
     let guaranteed = of_class(QosClass::Guaranteed);
     let burstable = of_class(QosClass::Burstable);
     let best_effort = of_class(QosClass::BestEffort);
-    // Of the better classes only what the worse ones cannot give.
+    // Pods of a higher QoS class are preempted only for what the lower classes cannot free.
     let worse = [burstable.clone(), best_effort.clone()].concat();
     let mut chosen = nearest(guaranteed, without(&missing, &worse))?;
     let given = [best_effort.clone(), chosen.clone()].concat();
@@ -34,21 +35,21 @@ pub(super) fn victims(pod: &Pod, lacks: &[Lack], others: &[Arc<Pod>]) -> Option<
     Some(chosen)
 }
 
-fn gives_way(other: &Pod, to: &Pod) -> bool {
+fn is_preemptable(other: &Pod, by: &Pod) -> bool {
     let priority = |pod: &Pod| PodView::from(pod).spec.priority.unwrap_or_default();
-    (is_critical(to) && !is_critical(other)) || priority(to) > priority(other)
+    (is_critical(by) && !is_critical(other)) || priority(by) > priority(other)
 }
 
-/// What is still missing once these pods are gone.
-fn without<'a>(missing: &Missing<'a>, gone: &[Arc<Pod>]) -> Missing<'a> {
-    let freed = gone.iter().fold(ResourceList::default(), |sum, pod| sum.plus(demand(pod)));
+/// What is still missing after these pods are preempted.
+fn without<'a>(missing: &Missing<'a>, preempted: &[Arc<Pod>]) -> Missing<'a> {
+    let freed = preempted.iter().fold(ResourceList::default(), |sum, pod| sum.plus(demand(pod)));
     let left =
         missing.iter().map(|(resource, amount)| (*resource, amount.saturating_sub(freed.units(resource))));
     left.filter(|(_, amount)| *amount > 0).collect()
 }
 
-/// Pods that give what is missing, each time the one that comes nearest to it; of equal ones the smaller. None if all do
-/// not give enough.
+/// Pods that together free what is missing: repeatedly the one that leaves the least missing, and of equal ones the
+/// smallest. `None` if all of them do not suffice.
 fn nearest(mut pods: Vec<Arc<Pod>>, mut missing: Missing<'_>) -> Option<Vec<Arc<Pod>>> {
     let mut chosen = Vec::new();
     while !missing.is_empty() {
@@ -67,8 +68,9 @@ fn nearest(mut pods: Vec<Arc<Pod>>, mut missing: Missing<'_>) -> Option<Vec<Arc<
     Some(chosen)
 }
 
-/// How much of what is missing this would leave: 0 for nothing.
-#[expect(clippy::cast_precision_loss, reason = "the nearer of two is wanted, not a sum")]
+/// How much would still be missing after freeing `demand`, as a sum of squared fractions; 0 if nothing (upstream
+/// `admissionRequirementList.distance`).
+#[expect(clippy::cast_precision_loss, reason = "it only ranks candidates")]
 fn distance(demand: &ResourceList, missing: &Missing<'_>) -> f64 {
     let left = |(resource, amount): &(&str, i64)| {
         let rest = (amount - demand.units(resource)).max(0) as f64 / *amount as f64;
@@ -97,19 +99,19 @@ mod tests {
         json!({"requests": {"cpu": cpu}})
     }
 
-    /// Names of the pods that make room on a node of 2 CPUs.
+    /// Names of the pods that are preempted on a node with 2 CPUs.
     fn chosen(critical: &Pod, others: &[Arc<Pod>]) -> Option<Vec<String>> {
         let allocatable =
             resource_list([("cpu", "2"), ("memory", "1Gi"), ("pods", "10"), ("example.com/gpu", "2")]);
         let node = NodeView { allocatable, ..NodeView::default() };
-        let beside: Vec<&Pod> = others.iter().map(|pod| &**pod).collect();
-        let Err(Unfit::Lacking(lacks)) = fit(critical, &node, &beside) else { panic!("there is room") };
+        let running: Vec<&Pod> = others.iter().map(|pod| &**pod).collect();
+        let Err(Unfit::Lacking(lacks)) = fit(critical, &node, &running) else { panic!("it fits") };
         let victims = victims(critical, &lacks, others)?;
         Some(victims.iter().map(|pod| pod.metadata.name.clone().unwrap()).collect())
     }
 
     #[test]
-    fn the_pod_that_comes_nearest_makes_room() {
+    fn the_pod_that_leaves_the_least_missing_is_preempted() {
         let critical = pod("critical", 2_000_000_000, requests("500m"));
         let others = [
             pod("large", 0, requests("1100m")),
@@ -120,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn guaranteed_pods_are_the_last_to_go_and_critical_ones_never_do() {
+    fn guaranteed_pods_are_preempted_last_and_critical_pods_never() {
         let critical = pod("critical", 2_000_000_000, requests("1"));
         let both = json!({"cpu": "1", "memory": "1Mi"});
         let guaranteed = pod("guaranteed", 0, json!({"requests": both, "limits": both}));
@@ -133,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn what_holds_a_device_makes_room_for_who_needs_it() {
+    fn the_pod_that_holds_the_device_is_preempted() {
         let gpu = |amount: &str| json!({"requests": {"example.com/gpu": amount}});
         let critical = pod("critical", 2_000_000_000, gpu("1"));
         let others = [pod("busy", 0, requests("2")), pod("drawing", 0, gpu("2"))];
@@ -141,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_ends_for_what_cannot_be_had() {
+    fn nothing_is_preempted_in_vain() {
         let critical = pod("critical", 2_000_000_000, requests("3"));
         assert_eq!(chosen(&critical, &[pod("a", 0, requests("1"))]), None);
     }

@@ -15,8 +15,8 @@ use crate::api::{ConnectError, Connection, Connections, Credentials, Credentials
 use crate::config::{Cluster as Joined, Config};
 use crate::cri::{ImageService, RuntimeService, RuntimeStatus};
 use crate::node::{
-    Inputs, LeaseTask, NodeAddresses, NodeEvent, NodeEvents, NodeReader, NodeSight, Pressures, RuntimeFacts,
-    Settings, StatusTask, observe_runtime, watch_node,
+    LatestNode, LeaseTask, NodeAddresses, NodeEvent, NodeEvents, NodeInputs, NodeReader, NodeSettings,
+    Pressures, RuntimeFacts, StatusTask, observe_runtime, watch_node,
 };
 use crate::objects::ApiObjects;
 use crate::objects::services::ServiceEnv;
@@ -46,7 +46,7 @@ pub(super) struct Cluster {
 
 /// What the tasks of a cluster go by.
 pub(super) struct ClusterInputs {
-    pub(super) settings: Arc<Settings>,
+    pub(super) settings: Arc<NodeSettings>,
     pub(super) machine: watch::Receiver<Machine>,
     pub(super) pressures: watch::Receiver<Pressures>,
     pub(super) addresses: NodeAddresses,
@@ -69,7 +69,7 @@ pub(super) struct ClusterInputs {
 /// What the tasks of a cluster tell.
 pub(super) struct ClusterOutputs {
     pub(super) api: watch::Sender<ApiState>,
-    pub(super) node: NodeSight,
+    pub(super) node: LatestNode,
 }
 
 impl Cluster {
@@ -114,9 +114,9 @@ impl Cluster {
     }
 
     /// What reads the Node anew.
-    pub(super) fn node_reader(&self, settings: &Settings, sight: NodeSight) -> NodeReader {
+    pub(super) fn node_reader(&self, settings: &NodeSettings, latest_node: LatestNode) -> NodeReader {
         let limit = settings.request_timeout();
-        NodeReader::new(self.node_client.clone(), settings.name.clone(), limit, sight)
+        NodeReader::new(self.node_client.clone(), settings.name.clone(), limit, latest_node)
     }
 
     /// Starts everything that speaks with the API server. Answers what gives pods their objects and the variables
@@ -170,7 +170,7 @@ impl Cluster {
             observe_runtime(inputs.runtime, inputs.images, facts_in, cancel)
         });
         (inputs.events)(NodeEvent::starting());
-        let observed = Inputs {
+        let observed = NodeInputs {
             host: inputs.machine,
             addresses: inputs.addresses,
             runtime,

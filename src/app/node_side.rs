@@ -8,7 +8,7 @@ use super::startup::StartupError;
 use crate::admission::NodeView;
 use crate::cgroup::AllPods;
 use crate::config::Config;
-use crate::node::{OwnNode, OwnNodeWatch, Pressures, Settings, overdrawn};
+use crate::node::{NodeSettings, OwnNode, OwnNodeWatch, Pressures, overdrawn};
 use crate::sys::Machine;
 use crate::types::resources::{CPU, EPHEMERAL_STORAGE, MEMORY, PID};
 use crate::volume::NodeAmounts;
@@ -16,7 +16,7 @@ use crate::volume::NodeAmounts;
 /// The node as this daemon knows it at its start.
 pub(super) struct NodeSide {
     /// As an object of a cluster.
-    pub(super) settings: Arc<Settings>,
+    pub(super) settings: Arc<NodeSettings>,
     /// As pods are judged by it, but for what they can have of it.
     pub(super) view: NodeView,
     /// The machine as it is now.
@@ -70,8 +70,8 @@ impl NodeSide {
     }
 }
 
-fn settings(config: &Config, machine: &Machine) -> Settings {
-    Settings {
+fn settings(config: &Config, machine: &Machine) -> NodeSettings {
+    NodeSettings {
         name: config.node_name.clone(),
         node_ips: config.node_ips.clone(),
         max_pods: config.pods.most_pods(machine.cpus),

@@ -10,14 +10,14 @@ use super::node_side::NodeSide;
 use super::paths::{PROC, ROOT};
 use super::runtime::RuntimeSide;
 use super::tasks::{Stage, Tasks};
-use crate::admission::{Admission, AdmissionInputs, AdmittedPods, AdoptedPod, Judged, RejectedPod};
+use crate::admission::{Admission, AdmissionInputs, AdmissionOutputs, AdmittedPods, AdoptedPod, RejectedPod};
 use crate::api::Connections;
 use crate::config::{Config, ParallelPulls};
 use crate::cri::RuntimeService;
 use crate::housekeeping::OtherKubelets;
 use crate::image::preload::PreloadProblem;
 use crate::image::{ContainerdArrivals, Images, PullLimits};
-use crate::node::{AddressObserver, HostObserver, NodeAddresses, NodeEvents, NodeSight};
+use crate::node::{AddressObserver, HostObserver, LatestNode, NodeAddresses, NodeEvents};
 use crate::objects::services::ServiceEnv;
 use crate::objects::{ObjectSource, Standalone};
 use crate::pod::DesiredPods;
@@ -74,11 +74,11 @@ impl Parts {
         let status_cache = StatusCache::default();
         // Alone there is no API server to wait for.
         let (api_in, api) = watch::channel(ApiState { ready: cluster.is_none(), ..ApiState::default() });
-        let sight = NodeSight::default();
+        let latest_node = LatestNode::default();
         let (show_addresses, addresses) = NodeAddresses::new();
         let observer = AddressObserver {
             settings: node.settings.clone(),
-            node: cluster.is_some().then(|| sight.subscribe()),
+            node: cluster.is_some().then(|| latest_node.subscribe()),
         };
         tasks.spawn(Stage::Support, "addresses", |cancel| observer.run(show_addresses, cancel));
         let observer = HostObserver { root: ROOT.into(), own: config.root_dir.clone() };
@@ -107,23 +107,23 @@ impl Parts {
             own: node.view.clone(),
             resources: node.own(),
             pressures: node.pressures.subscribe(),
-            node: sight.subscribe(),
-            reader: cluster.as_ref().map(|cluster| cluster.node_reader(&node.settings, sight.clone())),
+            node: latest_node.subscribe(),
+            reader: cluster.as_ref().map(|cluster| cluster.node_reader(&node.settings, latest_node.clone())),
             status_cache: status_cache.clone(),
             allowed_unsafe_sysctls: config.pods.allowed_unsafe_sysctls.clone(),
         };
-        let judged = Judged {
+        let outputs = AdmissionOutputs {
             desired_pods: desired_in,
             rejected: rejected_in,
             admitted: admitted.clone(),
             events: events.clone(),
             clock: WallClock::system(),
         };
-        tasks.spawn(Stage::Pods, "admission", |cancel| Admission::new(inputs, judged).run(cancel));
+        tasks.spawn(Stage::Pods, "admission", |cancel| Admission::new(inputs, outputs).run(cancel));
 
         let images =
             Images::new(runtime.images.clone(), pull_limits(config), store.clone(), WallClock::system());
-        let outputs = ClusterOutputs { api: api_in, node: sight };
+        let outputs = ClusterOutputs { api: api_in, node: latest_node };
         let connections = cluster.as_ref().map(Cluster::connections).unwrap_or_default();
         connections.register(&metrics);
         let exposure = cluster.as_ref().map_or_else(|| watch::channel(None).1, Cluster::exposure);

@@ -101,7 +101,7 @@ impl Janitor for HostJanitor {
 
     fn forget(&self, known: &HashSet<PodUid>) {
         self.status_cache.keep(known);
-        self.admitted.keep(known);
+        self.admitted.retain(known);
     }
 }
 

@@ -291,7 +291,7 @@ impl Node {
     /// The daemon notes which pods it admits.
     pub(super) fn note(&self, source: &SourceState, wanted: &DesiredPods) {
         if let Some(daemon) = &self.daemon {
-            daemon.admitted.note(source, wanted, self.clock.now());
+            daemon.admitted.record(source, wanted, self.clock.now());
         }
     }
 

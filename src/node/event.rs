@@ -1,22 +1,22 @@
-//! Events about the node, and where they go.
+//! Events about the node.
 
 use std::borrow::Cow;
 use std::sync::Arc;
 
 use crate::types::EventKind;
 
-/// An event about the node. Reasons and messages are upstream's: people and programs match them.
+/// An event about the node. Reasons and messages are upstream's: people and tools match them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NodeEvent {
-    /// Trouble or not.
+    /// Normal or warning.
     pub kind: EventKind,
     /// Machine-readable cause, e.g. `NodeNotReady`.
     pub reason: Cow<'static, str>,
-    /// For people.
+    /// Human-readable description.
     pub message: String,
 }
 
-/// Takes events about the node. Must not block.
+/// Receives events about the node. Must not block.
 pub type NodeEvents = Arc<dyn Fn(NodeEvent) + Send + Sync>;
 
 impl NodeEvent {
@@ -31,18 +31,18 @@ impl NodeEvent {
         Self::warning("CgroupV1", message.to_owned())
     }
 
-    /// All pods together are limited to what is not reserved.
+    /// The limit of all pods together was set.
     pub fn allocatable_enforced() -> Self {
         Self::normal("NodeAllocatableEnforced", "Updated Node Allocatable limit across pods".to_owned())
     }
 
-    /// They are not, yet.
+    /// The limit of all pods together could not be set.
     pub fn allocatable_not_enforced(error: &str) -> Self {
         let message = format!("Failed to update Node Allocatable Limits: {error}");
         Self::warning("FailedNodeAllocatableEnforcement", message)
     }
 
-    /// Another kubelet works on the runtime of this node.
+    /// Another kubelet uses the same runtime.
     pub fn other_kubelet(message: String) -> Self {
         Self::warning("OtherKubeletOnRuntime", message)
     }
@@ -54,7 +54,7 @@ impl NodeEvent {
         Self::normal(reason, message)
     }
 
-    /// The machine was booted since the node was last told of.
+    /// The machine was rebooted since the last reported status.
     pub(super) fn rebooted(node: &str, boot_id: &str) -> Self {
         let message = format!("Node {node} has been rebooted, boot id: {boot_id}");
         Self::warning("Rebooted", message)

@@ -1,4 +1,4 @@
-//! What is observed of this node, as the status is made of it. Values only; who observes publishes them in watches.
+//! What is observed of this node and goes into its status. Values only; observers publish them through watch channels.
 
 use std::net::IpAddr;
 
@@ -6,7 +6,7 @@ use super::Pressures;
 use crate::cri::{ImageInfo, RuntimeStatus, Version};
 use crate::sys::Machine;
 
-/// What the host is.
+/// Facts of the host.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct HostFacts {
     /// The machine.
@@ -15,26 +15,26 @@ pub struct HostFacts {
     pub addresses: Vec<IpAddr>,
 }
 
-/// What the runtime has.
+/// Facts of the runtime.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RuntimeFacts {
-    /// Its name and version; none before it answered.
+    /// Its name and version; `None` before it first answered.
     pub version: Option<Version>,
-    /// Its images, in its order.
+    /// Its images, in the runtime's order.
     pub images: Vec<ImageInfo>,
 }
 
-/// Everything a status is made of.
+/// Everything that goes into a status.
 #[derive(Clone, Debug, Default)]
-pub struct Facts {
+pub struct NodeFacts {
     /// The host.
     pub host: HostFacts,
-    /// What the runtime has.
+    /// The runtime's version and images.
     pub runtime: RuntimeFacts,
-    /// What the runtime says of itself; none before it answered.
+    /// The runtime's own status; `None` before it first answered.
     pub status: Option<RuntimeStatus>,
-    /// What the node is short of.
+    /// The node's active pressures.
     pub pressures: Pressures,
-    /// What keeps the node from being ready; empty if nothing does.
+    /// What keeps the node from being ready; empty if it is ready.
     pub unready: Vec<String>,
 }

@@ -1,4 +1,4 @@
-//! What keeps the node from being ready, in upstream's words. Pure.
+//! Why the node is not ready, in upstream's words. Pure.
 
 use std::time::Duration;
 
@@ -8,23 +8,23 @@ use crate::cri::{RuntimeCondition, RuntimeStatus};
 use crate::pleg::{self, RELIST_THRESHOLD};
 use crate::types::go_duration;
 
-/// How long ago the runtime may have said that it is ready before it counts as down; upstream's constant.
+/// The runtime counts as down this long after it last reported that it is ready; upstream's constant.
 const RUNTIME_THRESHOLD: Duration = Duration::from_secs(30);
 
-/// What is known of the parts a node needs.
+/// The health of what a node needs.
 #[derive(Clone, Debug)]
 pub(super) struct Health<'a> {
-    /// What the runtime last said of itself; none before it answered.
+    /// The runtime's last status; `None` before it first answered.
     pub(super) status: Option<&'a RuntimeStatus>,
-    /// When it last said that it is ready.
+    /// When it last reported that it is ready.
     pub(super) ready_at: Option<Instant>,
-    /// How relisting goes.
+    /// Health of the PLEG.
     pub(super) pleg: &'a pleg::Health,
-    /// What else there is.
+    /// Other reasons.
     pub(super) others: &'a [String],
 }
 
-/// Everything that keeps the node from being ready: the runtime first, then its network, then the rest.
+/// All reasons for which the node is not ready: the runtime first, then its network, then the rest.
 pub(super) fn unready(health: &Health<'_>, now: Instant) -> Vec<String> {
     let mut errors = Vec::new();
     match health.ready_at {

@@ -1,4 +1,4 @@
-//! What the status is made of as it comes in: watches, so that nobody waits for anybody.
+//! The inputs of the status: watch channels, so that the status task waits for no observer.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -7,37 +7,37 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 
 use super::health::{Health, unready};
-use super::{Facts, HostFacts, NodeAddresses, Pressures, RuntimeFacts};
+use super::{HostFacts, NodeAddresses, NodeFacts, Pressures, RuntimeFacts};
 use crate::cri::RuntimeStatus;
 use crate::pleg;
 use crate::sys::Machine;
 
-/// Watches of everything that is observed of this node.
+/// Watch channels of everything that is observed of this node.
 #[derive(Clone)]
-pub struct Inputs {
+pub struct NodeInputs {
     /// The host.
     pub host: watch::Receiver<Machine>,
-    /// Its addresses; nothing is reported of the node until they were looked for.
+    /// Its addresses; no status is reported before the first lookup.
     pub addresses: NodeAddresses,
-    /// What the runtime has.
+    /// The runtime's version and images.
     pub runtime: watch::Receiver<RuntimeFacts>,
-    /// What the runtime says of itself.
+    /// The runtime's own status.
     pub status: watch::Receiver<Option<RuntimeStatus>>,
-    /// When the runtime last said that it is ready.
+    /// When the runtime last reported that it is ready.
     pub ready_at: watch::Receiver<Option<Instant>>,
-    /// How relisting goes.
+    /// Health of the PLEG.
     pub pleg: watch::Receiver<pleg::Health>,
-    /// What the node is short of.
+    /// The node's active pressures.
     pub pressures: watch::Receiver<Pressures>,
     /// What else keeps the node from being ready, in upstream's words: storage, a shutdown.
     pub others: watch::Receiver<Vec<String>>,
 }
 
-impl Inputs {
+impl NodeInputs {
     /// What keeps the node from being ready at `now`.
     pub(super) fn unready(&self, now: Instant) -> Vec<String> {
         let status = self.status.borrow();
-        // A node that is told to be ready is told with which runtime.
+        // A node is not reported ready without the runtime's version.
         let is_known = self.runtime.borrow().version.is_some();
         let (pleg, others) = (self.pleg.borrow(), self.others.borrow());
         let health = Health {
@@ -49,11 +49,11 @@ impl Inputs {
         unready(&health, now)
     }
 
-    /// Everything as it is at `now`; none before its addresses were looked for.
-    pub(super) fn facts(&self, now: Instant) -> Option<Facts> {
+    /// All facts at `now`; `None` before the first lookup of addresses.
+    pub(super) fn facts(&self, now: Instant) -> Option<NodeFacts> {
         let machine = self.host.borrow().clone();
         let addresses = self.addresses.is_known().then(|| self.addresses.now().to_vec())?;
-        Some(Facts {
+        Some(NodeFacts {
             host: HostFacts { machine, addresses },
             runtime: self.runtime.borrow().clone(),
             status: self.status.borrow().clone(),
@@ -62,16 +62,15 @@ impl Inputs {
         })
     }
 
-    /// What is reported as soon as it changes, beside readiness.
-    pub(super) fn pressing(&self) -> (Arc<[IpAddr]>, Pressures) {
+    /// What, besides readiness, is reported as soon as it changes.
+    pub(super) fn urgent(&self) -> (Arc<[IpAddr]>, Pressures) {
         (self.addresses.now(), self.pressures.borrow().clone())
     }
 
-    /// Waits until something changes that may change what is reported at once. Cancel-safe. A watch nobody writes any more never
-    /// changes.
+    /// Waits for a change that may have to be reported at once; forever once all observers have ended. Cancel-safe.
     pub(super) async fn changed(&mut self) {
         tokio::select! {
-            // Cancel-safe, all: a watch marks its value seen only when `changed` returns.
+            // These are cancel-safe: a watch marks its value seen only when `changed` returns.
             Ok(()) = self.host.changed() => {}
             () = self.addresses.changed() => {}
             Ok(()) = self.runtime.changed() => {}

@@ -1,10 +1,11 @@
-//! The node as an object of a cluster: registered, its status told, its lease renewed. Never touches a pod.
+//! The Node object: registers the node, keeps its status current, and renews its lease. Never touches a pod.
 
 mod addresses;
 mod event;
 mod facts;
 mod health;
 mod inputs;
+mod latest;
 mod lease;
 mod observe;
 mod own;
@@ -13,7 +14,6 @@ mod pressure;
 mod register;
 mod request;
 mod settings;
-mod sight;
 mod status;
 mod task;
 #[cfg(test)]
@@ -23,13 +23,13 @@ pub(crate) mod testing;
 
 pub use addresses::NodeAddresses;
 pub use event::{NodeEvent, NodeEvents};
-pub use facts::{Facts, HostFacts, RuntimeFacts};
-pub use inputs::Inputs;
+pub use facts::{HostFacts, NodeFacts, RuntimeFacts};
+pub use inputs::NodeInputs;
+pub use latest::{LatestNode, NodeReader, watch_node};
 pub use lease::LeaseTask;
 pub use observe::{AddressObserver, HostObserver, observe_runtime};
 pub use own::{OwnNode, OwnNodeWatch};
 pub use pressure::{Pressure, Pressures};
-pub use settings::Settings;
-pub use sight::{NodeReader, NodeSight, watch_node};
+pub use settings::NodeSettings;
 pub use status::overdrawn;
 pub use task::StatusTask;

@@ -1,8 +1,8 @@
-//! What the node is short of. Whoever watches over it publishes a set of these; the Node's conditions and admission go by it.
+//! Node pressure. An observer publishes the active pressures; the Node's conditions and admission follow them.
 
 use std::collections::BTreeSet;
 
-/// Something the node runs out of (Kubernetes docs, "Node-pressure Eviction", node conditions).
+/// A resource that the node runs out of (Kubernetes docs, "Node-pressure Eviction", node conditions).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Pressure {
     /// Memory.
@@ -13,11 +13,11 @@ pub enum Pressure {
     Pid,
 }
 
-/// All that the node is short of; empty while nothing is.
+/// The active pressures.
 pub type Pressures = BTreeSet<Pressure>;
 
 impl Pressure {
-    /// Every one, in the order of the conditions.
+    /// All pressures, in the order of the conditions.
     pub const ALL: [Self; 3] = [Self::Memory, Self::Disk, Self::Pid];
 
     /// The `type` of its condition.

@@ -1,23 +1,23 @@
-//! Requests with an end: each takes at most so long, whatever the connection does.
+//! Requests with a timeout, whatever the connection does.
 
 use std::future::Future;
 use std::time::Duration;
 
 use crate::api::{ApiErrorKind, error_kind};
 
-/// Why a request came to nothing.
+/// Why a request failed.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum RequestError {
-    /// The API server refused it, or could not be reached.
-    #[error("the API server did not do it")]
+    /// The API server rejected it, or could not be reached.
+    #[error("the request to the API server failed")]
     Api(#[from] Box<kube::Error>),
-    /// It did not answer in time. It may have done it all the same.
+    /// No answer in time. The request may have taken effect all the same.
     #[error("the API server did not answer within {0:?}")]
     TimedOut(Duration),
 }
 
 impl RequestError {
-    /// What it means.
+    /// The kind of error, which decides what to do next.
     pub(super) fn error_kind(&self) -> ApiErrorKind {
         match self {
             Self::Api(error) => error_kind(error),
@@ -25,7 +25,7 @@ impl RequestError {
         }
     }
 
-    /// How long the server wants to be left alone; zero if it does not say.
+    /// How long the server asked to wait (`Retry-After`); zero if it did not.
     pub(super) fn retry_after(&self) -> Duration {
         self.error_kind().wished_pause()
     }

@@ -1,27 +1,27 @@
-//! What the node room is told: the part of the configuration it acts on, and what other rooms know.
+//! Settings of the Node: from the configuration, and from other rooms.
 
 use std::net::IpAddr;
 use std::time::Duration;
 
 use crate::config;
 
-/// Settings of the node as an object of a cluster. Names in brackets are fields of KubeletConfiguration, or flags.
+/// Settings of the Node object. Names in parentheses are fields of KubeletConfiguration, or flags.
 #[derive(Clone, Debug)]
-pub struct Settings {
-    /// Its name, which is also the name it tells as its host's. (`--hostname-override`)
+pub struct NodeSettings {
+    /// Its name, which is also reported as its host name (`--hostname-override`).
     pub name: String,
-    /// Addresses it is to tell; an unspecified one asks for the default of its family. (`--node-ip`)
+    /// Addresses to report; an unspecified address requests the default of its family (`--node-ip`).
     pub node_ips: Vec<IpAddr>,
-    /// How many pods it takes. (`maxPods`, `podsPerCore`)
+    /// How many pods may run on it (`maxPods`, `podsPerCore`).
     pub max_pods: usize,
-    /// Port of its HTTPS server; none while there is none. An API server that is told no port tries the default.
+    /// Port of the kubelet's HTTPS server; `None` if it does not run. Without a port, an API server tries the default one.
     pub server_port: Option<u16>,
-    /// All else.
+    /// Everything else.
     pub node: config::Node,
 }
 
-impl Settings {
-    /// How long a request about the node or its lease may take: as long as it may be late without harm. Upstream's rule.
+impl NodeSettings {
+    /// Timeout of requests for the Node and its lease (upstream: the lesser of lease duration and status frequency).
     pub fn request_timeout(&self) -> Duration {
         self.node.lease_duration.min(self.node.status_update_frequency)
     }

@@ -1,4 +1,4 @@
-//! The task that registers the node and keeps its status told. Decides nothing: `register`, `status` and `pace` do.
+//! The task that registers the node and reports its status. Decides nothing: `register`, `status` and `pace` do.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,55 +14,55 @@ use super::pace::Pace;
 use super::register::{Registered, attempt, initial};
 use super::request::{RequestError, within};
 use super::status::{beat, update};
-use super::{Facts, Inputs, NodeEvent, NodeEvents, NodeSight, Settings};
+use super::{LatestNode, NodeEvent, NodeEvents, NodeFacts, NodeInputs, NodeSettings};
 use crate::api::{ApiErrorKind, Objects, Wire, patch};
 use crate::telemetry::Changed;
 use crate::types::json::to_value;
 use crate::types::{Backoff, BackoffPolicy, WallClock, error_chain};
 
-/// How often a status is tried to be sent in one round; upstream's constant.
+/// Attempts to send a status in one update; upstream's constant.
 const ATTEMPTS: u32 = 5;
 
-/// Pauses between attempts to register; upstream's constants. They never start anew while it goes on failing.
+/// Pauses between attempts to register; upstream's constants. The back-off never resets while attempts fail.
 const REGISTER_BACKOFF: BackoffPolicy = BackoffPolicy {
     initial: Duration::from_millis(100),
     max: Duration::from_secs(7),
     reset_after: Duration::MAX,
 };
 
-/// Keeps the node's API object true.
+/// Keeps the Node object current.
 pub struct StatusTask {
-    settings: Arc<Settings>,
+    settings: Arc<NodeSettings>,
     nodes: Objects<Node>,
-    inputs: Inputs,
+    inputs: NodeInputs,
     events: NodeEvents,
     clock: WallClock,
-    /// The Node as the API server last showed it.
-    sight: NodeSight,
-    /// Events of changes that could not be told yet.
+    /// The latest known Node.
+    latest_node: LatestNode,
+    /// Events of changes that were not sent yet.
     pending: Vec<NodeEvent>,
     unschedulable: bool,
     trouble: Changed<String>,
 }
 
-/// How a round went.
-enum Round {
+/// The outcome of an update.
+enum UpdateOutcome {
     Done,
-    /// There is no such Node.
-    Gone,
+    /// The Node does not exist.
+    NotFound,
     Failed,
 }
 
 impl StatusTask {
-    /// `client` should be one of its own, without a rate limit: a status must not wait behind other requests. `sight`
-    /// is shown the Node whenever it is read or written.
+    /// `client` should be a separate one without a rate limit, so that a status never waits behind other requests. `latest_node`
+    /// receives the Node whenever it is read or written.
     pub fn new(
         client: Client,
-        settings: Arc<Settings>,
-        inputs: Inputs,
+        settings: Arc<NodeSettings>,
+        inputs: NodeInputs,
         events: NodeEvents,
         clock: WallClock,
-        sight: NodeSight,
+        latest_node: LatestNode,
     ) -> Self {
         Self {
             settings,
@@ -70,19 +70,19 @@ impl StatusTask {
             inputs,
             events,
             clock,
-            sight,
+            latest_node,
             pending: Vec::new(),
             unschedulable: false,
             trouble: Changed::new(),
         }
     }
 
-    /// Works until cancelled.
+    /// Runs until cancelled.
     pub async fn run(mut self, cancel: CancellationToken) {
         tokio::select! {
             // Cancel-safe: waiting for a token takes nothing.
             () = cancel.cancelled() => {}
-            // Cancel-safe: a request that is dropped took effect or not, and the next daemon finds out.
+            // Cancel-safe: a dropped request may have taken effect; the next daemon reads the Node before it writes.
             () = self.work() => {}
         }
     }
@@ -94,36 +94,38 @@ impl StatusTask {
         if self.settings.node.register {
             self.register(&mut pace).await;
         }
-        let mut told = self.inputs.pressing();
+        let mut reported = self.inputs.urgent();
         loop {
             let now = Instant::now();
-            let pressing = self.inputs.pressing();
-            if pressing != told {
-                // Whoever wants to reach the node, or sends pods to it, does not wait for its next time.
+            let urgent = self.inputs.urgent();
+            if urgent != reported {
+                // Addresses and pressures matter to clients and the scheduler at once.
                 pace.forget();
             }
             let ready = self.inputs.unready(now).is_empty();
             if pace.is_due(now, ready) {
-                match self.round(&mut pace).await {
-                    Round::Done => told = pressing,
-                    Round::Gone if self.settings.node.register => {
-                        tracing::warn!(node = self.settings.name, "the Node is gone; registering again");
-                        self.sight.gone();
+                match self.update(&mut pace).await {
+                    UpdateOutcome::Done => reported = urgent,
+                    UpdateOutcome::NotFound if self.settings.node.register => {
+                        tracing::warn!(node = self.settings.name, "the Node was deleted; registering again");
+                        self.latest_node.clear();
                         self.register(&mut pace).await;
                     }
-                    Round::Gone | Round::Failed => pace.failed(Instant::now(), rand::random()),
+                    UpdateOutcome::NotFound | UpdateOutcome::Failed => {
+                        pace.failed(Instant::now(), rand::random())
+                    }
                 }
             }
             tokio::select! {
-                // Cancel-safe: see there.
+                // Cancel-safe as documented there.
                 () = self.inputs.changed() => {}
                 // Cancel-safe: a pause takes nothing.
-                () = sleep_until(pace.look_at(Instant::now())) => {}
+                () = sleep_until(pace.next_check(Instant::now())) => {}
             }
         }
     }
 
-    /// Makes the Node or adopts it, for as long as that takes.
+    /// Creates or adopts the Node, retrying until it succeeds.
     async fn register(&mut self, pace: &mut Pace) {
         let mut backoff = None;
         loop {
@@ -136,7 +138,7 @@ impl StatusTask {
                     pace.sent(now, true, rand::random());
                     pace.done(now, facts.unready.is_empty(), rand::random());
                     self.seen(node);
-                    return self.tell(events);
+                    return self.publish(events);
                 }
                 Ok(Registered::Adopted(node)) => {
                     tracing::info!(node = self.settings.name, "the node was registered before");
@@ -145,7 +147,7 @@ impl StatusTask {
                 }
                 Err(error) => error,
             };
-            self.complain("register the node", &error);
+            self.log_failure("register the node", &error);
             let now = Instant::now();
             let next = Backoff::next(backoff, &REGISTER_BACKOFF, now, now);
             backoff = Some(next);
@@ -153,8 +155,8 @@ impl StatusTask {
         }
     }
 
-    /// Everything that is observed, as soon as the host was looked at.
-    async fn facts(&mut self) -> Facts {
+    /// All facts, as soon as the first ones are complete.
+    async fn facts(&mut self) -> NodeFacts {
         loop {
             if let Some(facts) = self.inputs.facts(Instant::now()) {
                 return facts;
@@ -163,34 +165,34 @@ impl StatusTask {
         }
     }
 
-    /// Brings the API server's status up to date, in a few attempts.
-    async fn round(&mut self, pace: &mut Pace) -> Round {
+    /// Brings the Node's status up to date, in a few attempts.
+    async fn update(&mut self, pace: &mut Pace) -> UpdateOutcome {
         for number in 0..ATTEMPTS {
             let error = match self.attempt(number, pace).await {
                 Ok(()) => {
                     self.trouble = Changed::new();
                     let events = std::mem::take(&mut self.pending);
-                    self.tell(events);
-                    return Round::Done;
+                    self.publish(events);
+                    return UpdateOutcome::Done;
                 }
                 Err(error) => error,
             };
             if error.error_kind() == ApiErrorKind::NotFound {
-                return Round::Gone;
+                return UpdateOutcome::NotFound;
             }
-            self.complain("tell the status of the node", &error);
+            self.log_failure("report the status of the node", &error);
             sleep(error.retry_after().min(self.settings.node.status_update_frequency)).await;
         }
-        Round::Failed
+        UpdateOutcome::Failed
     }
 
-    /// Reads the Node, computes its status and sends what changed: the difference to what was read, so that what others
-    /// write into it, before or meanwhile, survives.
+    /// Reads the Node, computes its status and sends the difference to what was read, so that concurrent changes by others
+    /// survive.
     async fn attempt(&mut self, number: u32, pace: &mut Pace) -> Result<(), RequestError> {
         let limit = self.settings.request_timeout();
         let name = self.settings.name.clone();
-        // First from the API server's cache, but no older than what is known here; after trouble, the newest there is.
-        let known = self.sight.version();
+        // First from the API server's cache, but no older than the latest known; after a failure, from etcd.
+        let known = self.latest_node.version();
         let version = match number {
             0 => GetParams::at(known.as_deref().unwrap_or("0")),
             _ => GetParams::default(),
@@ -214,7 +216,7 @@ impl StatusTask {
         }
         beat(&mut status, self.clock.now());
         let patch = patch::strategic(patch::Kind::Node, &in_status(&before), &in_status(&status));
-        // Of the Node that was read, not of another one of its name.
+        // The UID makes sure that it applies to the Node that was read, not to a successor of the same name.
         let mut patch = patch.unwrap_or_else(|| json!({}));
         patch["metadata"] = json!({"uid": base.metadata.uid});
         let parameters = PatchParams::default();
@@ -227,26 +229,26 @@ impl StatusTask {
         Ok(())
     }
 
-    /// Shows the Node to whoever wants to know, and says when it was opened to or closed for new pods.
+    /// Publishes the Node, and emits an event if it was cordoned or uncordoned.
     fn seen(&mut self, node: Node) {
         let unschedulable = node.spec.as_ref().and_then(|spec| spec.unschedulable).unwrap_or_default();
         if unschedulable != self.unschedulable {
             self.unschedulable = unschedulable;
             let reason = if unschedulable { "NodeNotSchedulable" } else { "NodeSchedulable" };
-            self.tell(vec![NodeEvent::status(&self.settings.name, reason)]);
+            self.publish(vec![NodeEvent::status(&self.settings.name, reason)]);
         }
-        self.sight.saw(node);
+        self.latest_node.update(node);
     }
 
-    fn tell(&self, events: Vec<NodeEvent>) {
+    fn publish(&self, events: Vec<NodeEvent>) {
         for event in events {
             tracing::info!(reason = &*event.reason, "{}", event.message);
             (self.events)(event);
         }
     }
 
-    /// Trouble that lasts is told once.
-    fn complain(&mut self, what: &str, error: &RequestError) {
+    /// Logs a failure, but only once while it stays the same.
+    fn log_failure(&mut self, what: &str, error: &RequestError) {
         let error = error_chain(error);
         if self.trouble.see(error.clone()) {
             tracing::warn!(node = self.settings.name, error, "cannot {what}; trying again");

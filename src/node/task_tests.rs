@@ -1,4 +1,4 @@
-//! The status task against an API server that goes wrong, in paused time.
+//! The status task against a failing API server, in paused time.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -13,8 +13,8 @@ use tokio_util::sync::CancellationToken;
 
 use super::testing::{facts, settings};
 use super::{
-    Inputs, LeaseTask, NodeAddresses, NodeEvent, NodeSight, Pressure, Pressures, RuntimeFacts, Settings,
-    StatusTask,
+    LatestNode, LeaseTask, NodeAddresses, NodeEvent, NodeInputs, NodeSettings, Pressure, Pressures,
+    RuntimeFacts, StatusTask,
 };
 use crate::api::fake::{ApiFault, ApiRule, FakeApi};
 use crate::cri::RuntimeStatus;
@@ -24,7 +24,7 @@ use crate::types::WallClock;
 
 const PATH: &str = "/api/v1/nodes/node1";
 
-/// A node with its task, the API server, and everything the task watches.
+/// A node with its task, the API server, and the task's inputs.
 struct Bed {
     api: FakeApi,
     host: watch::Sender<Machine>,
@@ -42,8 +42,8 @@ struct Bed {
 }
 
 impl Bed {
-    /// A node that is ready but for its addresses, which nobody looked for yet.
-    fn new(settings: Settings) -> Self {
+    /// A node that is ready except for its addresses, which were not looked up yet.
+    fn new(settings: NodeSettings) -> Self {
         let clock = WallClock::of_tokio("2026-11-21T12:00:00Z".parse().unwrap());
         let api = FakeApi::new(clock.clone());
         let facts = facts();
@@ -55,7 +55,7 @@ impl Bed {
         let (pressures, pressures_view) = watch::channel(Pressures::default());
         let (others, others_view) = watch::channel(Vec::new());
         let (addresses, addresses_view) = NodeAddresses::new();
-        let inputs = Inputs {
+        let inputs = NodeInputs {
             host: host_view,
             addresses: addresses_view,
             runtime: runtime_view,
@@ -65,18 +65,18 @@ impl Bed {
             pressures: pressures_view,
             others: others_view,
         };
-        let sight = NodeSight::default();
-        let node = sight.subscribe();
+        let latest_node = LatestNode::default();
+        let node = latest_node.subscribe();
         let events = Arc::new(Mutex::new(Vec::new()));
         let sink = events.clone();
         let tell = Arc::new(move |event| sink.lock().push(event));
         let settings = Arc::new(settings);
-        let task = StatusTask::new(api.client(), settings.clone(), inputs, tell, clock.clone(), sight);
+        let task = StatusTask::new(api.client(), settings.clone(), inputs, tell, clock.clone(), latest_node);
         let lease = LeaseTask::new(api.client(), settings, node.clone(), clock.clone());
         let mut tasks = tokio::task::JoinSet::new();
         tasks.spawn(task.run(CancellationToken::new()));
         tasks.spawn(lease.run(CancellationToken::new()));
-        // The runtime and its relisting go on being well, until somebody takes them away.
+        // The runtime and the PLEG stay healthy until a test stops that.
         let (beat_ready, beat_pleg) = (ready_at.clone(), pleg.clone());
         tasks.spawn(async move {
             loop {
@@ -114,16 +114,16 @@ impl Bed {
         }
     }
 
-    /// A node that was just registered and is ready.
-    async fn registered(settings: Settings) -> Self {
+    /// A node that is registered and ready.
+    async fn registered(settings: NodeSettings) -> Self {
         let bed = Self::new(settings);
-        bed.look();
+        bed.find_addresses();
         bed.until(|node| ready(node) == "True").await;
         bed
     }
 
-    /// The addresses are looked for.
-    fn look(&self) {
+    /// The first lookup of addresses is done.
+    fn find_addresses(&self) {
         self.addresses.send_replace(Some(facts().host.addresses.into()));
     }
 
@@ -141,14 +141,14 @@ impl Bed {
         assert!(done.is_ok(), "the node is {:?}", self.stored());
     }
 
-    /// How long it takes until something holds.
+    /// How long it takes until the condition holds.
     async fn time_until(&self, holds: impl Fn(&Node) -> bool) -> Duration {
         let start = Instant::now();
         self.until(holds).await;
         start.elapsed()
     }
 
-    /// Somebody else changes the node.
+    /// Another client changes the Node.
     fn edit(&self, change: impl FnOnce(&mut Value)) {
         let mut node = serde_json::to_value(self.stored().unwrap()).unwrap();
         change(&mut node);
@@ -182,11 +182,11 @@ fn refuse(code: u16, reason: &'static str, retry_after: u32) -> ApiFault {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_node_is_registered_ready_and_shown() {
+async fn a_node_is_registered_as_ready_and_published() {
     let mut bed = Bed::new(settings());
     sleep(Duration::from_secs(60)).await;
     assert!(bed.api.requests_of("POST", "/nodes").is_empty(), "not before its addresses were looked for");
-    bed.look();
+    bed.find_addresses();
     assert!(bed.time_until(|node| ready(node) == "True").await < Duration::from_secs(1));
     let shown = bed.node.wait_for(Option::is_some).await.unwrap().clone().unwrap();
     assert_eq!(shown.metadata.uid, bed.stored().unwrap().metadata.uid);
@@ -195,10 +195,10 @@ async fn a_node_is_registered_ready_and_shown() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn at_the_start_readiness_is_told_within_a_moment() {
+async fn readiness_is_reported_quickly_after_the_start() {
     let bed = Bed::new(settings());
     bed.ready_at.send_replace(None);
-    bed.look();
+    bed.find_addresses();
     bed.until(|node| ready(node) == "False").await;
     bed.ready_at.send_replace(Some(Instant::now()));
     assert!(bed.time_until(|node| ready(node) == "True").await <= Duration::from_millis(150));
@@ -206,7 +206,7 @@ async fn at_the_start_readiness_is_told_within_a_moment() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn readiness_that_changes_is_told_at_once() {
+async fn a_change_of_readiness_is_reported_at_once() {
     let bed = Bed::registered(settings()).await;
     sleep(Duration::from_secs(3)).await;
     bed.status.send_modify(|status| status.as_mut().unwrap().network.status = false);
@@ -222,7 +222,7 @@ async fn readiness_that_changes_is_told_at_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_pressure_is_reported_at_once_and_so_is_its_end() {
+async fn a_change_of_pressure_is_reported_at_once() {
     let bed = Bed::registered(settings()).await;
     let under = |node: &Node| condition(node, "DiskPressure").unwrap().status == "True";
     sleep(Duration::from_secs(3)).await;
@@ -252,7 +252,7 @@ async fn a_silent_runtime_makes_the_node_unready() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_status_that_does_not_change_is_sent_now_and_then() {
+async fn an_unchanged_status_is_sent_periodically() {
     let bed = Bed::registered(settings()).await;
     let before = bed.patches();
     sleep(Duration::from_secs(3600)).await;
@@ -265,7 +265,7 @@ async fn a_status_that_does_not_change_is_sent_now_and_then() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_others_write_survives_a_day() {
+async fn writes_of_others_survive_a_day() {
     let bed = Bed::registered(settings()).await;
     let theirs = |turn: usize| json!({"type": "NetworkUnavailable", "status": if turn.is_multiple_of(2) { "False" } else { "True" }});
     for turn in 0..144 {
@@ -278,7 +278,7 @@ async fn what_others_write_survives_a_day() {
             conditions.insert(turn % 3, theirs(turn));
             node["status"]["volumesAttached"] = json!([{"name": format!("v{turn}"), "devicePath": ""}]);
         });
-        // Ours change as well, beside theirs.
+        // Our own conditions change as well.
         let memory = (1 + u64::try_from(turn).unwrap()) << 30;
         bed.host.send_modify(|host| host.memory = memory);
         bed.status.send_modify(|status| status.as_mut().unwrap().network.status = turn % 5 != 0);
@@ -299,7 +299,7 @@ async fn what_others_write_survives_a_day() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_change_gets_through_whatever_goes_wrong_once() {
+async fn a_change_survives_any_single_fault() {
     let faults = [
         refuse(409, "Conflict", 0),
         refuse(429, "TooManyRequests", 3),
@@ -325,7 +325,7 @@ async fn a_change_gets_through_whatever_goes_wrong_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn registration_gets_through_whatever_goes_wrong_once() {
+async fn registration_survives_any_single_fault() {
     let faults = [
         refuse(409, "Conflict", 0),
         refuse(429, "TooManyRequests", 3),
@@ -339,17 +339,17 @@ async fn registration_gets_through_whatever_goes_wrong_once() {
     for fault in faults {
         let bed = Bed::new(settings());
         bed.api.fail(ApiRule::once("POST", "/nodes", fault.clone()));
-        bed.look();
+        bed.find_addresses();
         let time = bed.time_until(|node| ready(node) == "True").await;
         assert!(time < Duration::from_secs(11), "{fault:?}: {time:?}");
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn registration_waits_for_an_api_server_with_growing_pauses() {
+async fn registration_is_retried_with_back_off() {
     let bed = Bed::new(settings());
     bed.api.fail(ApiRule::always("POST", "/nodes", ApiFault::Reset));
-    bed.look();
+    bed.find_addresses();
     sleep(Duration::from_secs(3600)).await;
     let tries = bed.api.requests_of("POST", "/nodes").len();
     assert!((500..600).contains(&tries), "one each 7 s in the end, not {tries} in an hour");
@@ -358,14 +358,14 @@ async fn registration_waits_for_an_api_server_with_growing_pauses() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_node_that_is_deleted_registers_again() {
+async fn a_deleted_node_registers_again() {
     let bed = Bed::registered(settings()).await;
     let first = bed.stored().unwrap().metadata.uid;
     bed.api.delete(PATH, None);
     let time = bed.time_until(|node| ready(node) == "True").await;
     assert!(time < Duration::from_secs(11), "{time:?}");
     assert_ne!(bed.stored().unwrap().metadata.uid, first);
-    // In the middle of a round: it was read, and is gone when it is to be patched.
+    // In the middle of an update: deleted between the read and the patch.
     let gone = ApiFault::Refuse { code: 404, reason: "NotFound", retry_after: 0 };
     bed.api.fail(ApiRule::once("PATCH", "/status", gone));
     bed.others.send_replace(vec!["x".to_owned()]);
@@ -373,11 +373,11 @@ async fn a_node_that_is_deleted_registers_again() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_node_that_may_not_register_waits_until_somebody_makes_it() {
+async fn a_node_that_may_not_register_waits_until_it_is_created() {
     let mut settings = settings();
     settings.node.register = false;
     let bed = Bed::new(settings);
-    bed.look();
+    bed.find_addresses();
     sleep(Duration::from_secs(60)).await;
     assert!(bed.api.requests_of("POST", "/nodes").is_empty());
     let bare: Node = serde_json::from_value(json!({"metadata": {"name": "node1"}})).unwrap();
@@ -386,7 +386,7 @@ async fn a_node_that_may_not_register_waits_until_somebody_makes_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_node_closed_for_pods_is_told_once() {
+async fn cordoning_is_reported_once() {
     let bed = Bed::registered(settings()).await;
     for closed in [true, false] {
         bed.edit(|node| node["spec"]["unschedulable"] = json!(closed));
@@ -409,7 +409,7 @@ async fn the_lease_is_renewed_while_the_status_hangs() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_new_address_is_told_at_once() {
+async fn a_new_address_is_reported_at_once() {
     let bed = Bed::registered(settings()).await;
     let ip: IpAddr = "10.77.0.2".parse().unwrap();
     bed.addresses.send_replace(Some([ip].into()));

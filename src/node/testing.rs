@@ -1,16 +1,16 @@
-//! Settings and facts of a made-up node, which are those of the node in `status/testdata/stock_node.json`.
+//! Settings and facts of the node in `status/testdata/stock_node.json`.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use crate::config::{Node, Reserved, Threshold};
 use crate::cri::{ImageInfo, RuntimeCondition, RuntimeFeatures, RuntimeHandler, RuntimeStatus, Version};
-use crate::node::{Facts, HostFacts, Pressures, RuntimeFacts, Settings};
+use crate::node::{HostFacts, NodeFacts, NodeSettings, Pressures, RuntimeFacts};
 use crate::sys::Machine;
 use crate::types::Quantity;
 
-pub(crate) fn settings() -> Settings {
-    Settings {
+pub(crate) fn settings() -> NodeSettings {
+    NodeSettings {
         name: "node1".to_owned(),
         node_ips: Vec::new(),
         max_pods: 250,
@@ -36,7 +36,7 @@ pub(crate) fn settings() -> Settings {
     }
 }
 
-pub(crate) fn facts() -> Facts {
+pub(crate) fn facts() -> NodeFacts {
     let handler = |name: &str| RuntimeHandler {
         name: name.to_owned(),
         recursive_read_only_mounts: true,
@@ -44,7 +44,7 @@ pub(crate) fn facts() -> Facts {
     };
     let ready = RuntimeCondition { status: true, ..RuntimeCondition::default() };
     let nulls = "0".repeat(32);
-    Facts {
+    NodeFacts {
         host: HostFacts {
             machine: Machine {
                 pids: 32_768,
@@ -81,7 +81,7 @@ pub(crate) fn facts() -> Facts {
     }
 }
 
-/// In another order than the node has them.
+/// In another order than in the Node's status.
 fn images() -> Vec<ImageInfo> {
     let image = |size: u64, tags: &[&str]| ImageInfo {
         id: format!("sha256:{size}"),

@@ -196,7 +196,7 @@ impl ControlServer {
                 pod
             })
             .collect();
-        pods.extend(self.rejected.borrow().iter().map(RejectedPod::told));
+        pods.extend(self.rejected.borrow().iter().map(RejectedPod::with_status));
         let key =
             |pod: &Pod| (pod.metadata.namespace.clone(), pod.metadata.name.clone(), pod.metadata.uid.clone());
         pods.sort_by_key(key);

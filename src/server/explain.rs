@@ -97,7 +97,7 @@ impl ControlServer {
             }
         }
         known.extend(rejected.into_iter().map(|rejected| KnownPod {
-            pod: Arc::new(rejected.told()),
+            pod: Arc::new(rejected.with_status()),
             standing: Disposition::Refused,
             told: None,
             file: None,

@@ -1,5 +1,5 @@
-//! The node's lease: the heartbeat by which the cluster knows that this daemon lives. A task and a client of its own, so
-//! that nothing that hangs elsewhere makes the node look dead.
+//! The node's lease: the heartbeat that shows the cluster that this daemon is alive. It has its own task and client, so that
+//! nothing that hangs elsewhere makes the node look dead.
 
 mod spec;
 mod task;

@@ -1,4 +1,4 @@
-//! The lease as it is made and renewed. Pure.
+//! The content of the lease. Pure.
 
 use std::time::Duration;
 
@@ -7,17 +7,17 @@ use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::Node;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta, OwnerReference};
 
-/// Where the leases of nodes are.
+/// The namespace of node leases.
 pub(super) const NAMESPACE: &str = "kube-node-lease";
 
-/// The part of its duration after which a lease is renewed; upstream's constant.
+/// The fraction of its duration after which a lease is renewed; upstream's constant.
 const RENEWED_AFTER: f64 = 0.25;
 
-/// The pause is longer by up to this part of it; upstream's constant.
+/// The interval is lengthened by up to this fraction; upstream's constant.
 const JITTER: f64 = 0.04;
 
-/// The lease renewed at `now`, made of the one there is. The owner is set once the node is known, so that the lease goes
-/// with it.
+/// The lease renewed at `now`, based on the existing one. The Node becomes its owner once it is known, so that the lease is
+/// garbage-collected with it.
 pub(super) fn renewed(
     base: Option<&Lease>,
     name: &str,
@@ -40,7 +40,7 @@ pub(super) fn renewed(
     if let Some(uid) = owner.and_then(|node| node.metadata.uid.as_ref()) {
         let owners = lease.metadata.owner_references.get_or_insert_default();
         if !owners.iter().any(|owner| owner.uid == *uid) {
-            // A Node of this name that is no more would take the lease with it.
+            // A former Node of this name would take the lease with it.
             owners.retain(|owner| !(owner.kind == "Node" && owner.name == name));
             owners.push(OwnerReference {
                 api_version: "v1".to_owned(),
@@ -54,7 +54,7 @@ pub(super) fn renewed(
     lease
 }
 
-/// The pause between two renewals. `random` is from 0 up to 1.
+/// The interval between two renewals. `random` is in 0..1.
 pub(super) fn pause(duration: Duration, random: f64) -> Duration {
     duration.mul_f64(RENEWED_AFTER * (1.0 + JITTER * random))
 }

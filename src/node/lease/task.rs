@@ -13,15 +13,15 @@ use tokio_util::sync::CancellationToken;
 
 use super::spec::{NAMESPACE, pause, renewed};
 use crate::api::{ApiErrorKind, Objects, Wire};
-use crate::node::Settings;
+use crate::node::NodeSettings;
 use crate::node::request::{RequestError, within};
 use crate::telemetry::Changed;
 use crate::types::{Backoff, BackoffPolicy, WallClock, error_chain};
 
-/// How often a renewal is tried at once; upstream's constant.
+/// Attempts of one renewal; upstream's constant.
 const ATTEMPTS: u32 = 5;
 
-/// Pauses while the lease can be neither read nor made; upstream's constants.
+/// Pauses while the lease can be neither read nor created; upstream's constants.
 const BACKOFF: BackoffPolicy = BackoffPolicy {
     initial: Duration::from_millis(200),
     max: Duration::from_secs(7),
@@ -30,21 +30,21 @@ const BACKOFF: BackoffPolicy = BackoffPolicy {
 
 /// Renews the lease of this node.
 pub struct LeaseTask {
-    settings: Arc<Settings>,
+    settings: Arc<NodeSettings>,
     leases: Objects<Lease>,
     node: watch::Receiver<Option<Arc<Node>>>,
     clock: WallClock,
-    /// The lease as we last wrote it. Nobody else writes it as a rule, so it is renewed without being read again.
+    /// The lease as last written here. Normally nobody else writes it, so it is renewed without reading it first.
     latest: Option<Lease>,
     trouble: Changed<String>,
 }
 
 impl LeaseTask {
-    /// `client` should be one of its own, without a rate limit. `node` shows the Node once there is one: a lease is made
-    /// when it is there, and renewed whatever becomes of it.
+    /// `client` should be a separate one without a rate limit. The lease is created once `node` has a Node, and renewed even if
+    /// that is deleted.
     pub fn new(
         client: Client,
-        settings: Arc<Settings>,
+        settings: Arc<NodeSettings>,
         node: watch::Receiver<Option<Arc<Node>>>,
         clock: WallClock,
     ) -> Self {
@@ -52,12 +52,12 @@ impl LeaseTask {
         Self { settings, leases, node, clock, latest: None, trouble: Changed::new() }
     }
 
-    /// Renews until cancelled. Cancel it last: a node that shuts down lives until it is down.
+    /// Renews until cancelled. Cancel it last: a node that shuts down is alive until its pods have terminated.
     pub async fn run(mut self, cancel: CancellationToken) {
         tokio::select! {
             // Cancel-safe: waiting for a token takes nothing.
             () = cancel.cancelled() => {}
-            // Cancel-safe: a renewal that is dropped took effect or not; either is well.
+            // Cancel-safe: it does not matter whether a dropped renewal took effect.
             () = self.work() => {}
         }
     }
@@ -68,7 +68,7 @@ impl LeaseTask {
             let pause = sleep(pause(self.settings.node.lease_duration, rand::random()));
             tokio::pin!(pause);
             tokio::select! {
-                // Cancel-safe: the pause is over or not.
+                // Cancel-safe: a pause takes nothing.
                 () = &mut pause => {}
                 // Cancel-safe: a watch marks its value seen only when `changed` returns.
                 Ok(()) = self.node.changed(), if self.latest.is_none() => {}
@@ -91,7 +91,7 @@ impl LeaseTask {
         }
     }
 
-    /// Renews `base` in a few attempts; whether one of them did it.
+    /// Renews `base` in a few attempts; returns whether one succeeded.
     async fn update(&mut self, mut base: Lease) -> bool {
         for _ in 0..ATTEMPTS {
             let lease = Wire(self.renewed(Some(&base)));
@@ -106,7 +106,7 @@ impl LeaseTask {
                 Err(error) => error,
             };
             match error.error_kind() {
-                // Somebody wrote it meanwhile, or our own write whose answer was lost.
+                // Another client wrote it, or our own write whose response was lost.
                 ApiErrorKind::Conflict => match self.ensure().await {
                     Some((lease, false)) => base = lease,
                     Some((lease, true)) => {
@@ -115,14 +115,14 @@ impl LeaseTask {
                     }
                     None => return false,
                 },
-                // It cannot be renewed but only made again.
+                // It cannot be renewed, only created again.
                 ApiErrorKind::NotFound => return false,
                 ApiErrorKind::AlreadyExists
                 | ApiErrorKind::Forbidden
                 | ApiErrorKind::Invalid
                 | ApiErrorKind::TooMany(_)
                 | ApiErrorKind::Unavailable => {
-                    self.complain(&error);
+                    self.log_failure(&error);
                     sleep(error.retry_after().min(pause(self.settings.node.lease_duration, 0.0))).await;
                 }
             }
@@ -130,8 +130,8 @@ impl LeaseTask {
         false
     }
 
-    /// The lease, and whether it was made just now; for as long as that takes. None while there is neither a lease nor a
-    /// node that could own one.
+    /// Returns the lease and whether it was just created, retrying until that succeeds. `None` while there is neither a lease
+    /// nor a Node that could own one.
     async fn ensure(&mut self) -> Option<(Lease, bool)> {
         let mut backoff = None;
         loop {
@@ -139,12 +139,12 @@ impl LeaseTask {
                 Ok(answer) => return answer,
                 Err(error) => error,
             };
-            self.complain(&error);
+            self.log_failure(&error);
             let now = Instant::now();
             let next = Backoff::next(backoff, &BACKOFF, now, now);
             backoff = Some(next);
-            let wished = error.retry_after().min(pause(self.settings.node.lease_duration, 0.0));
-            sleep(next.delay.max(wished)).await;
+            let retry_after = error.retry_after().min(pause(self.settings.node.lease_duration, 0.0));
+            sleep(next.delay.max(retry_after)).await;
         }
     }
 
@@ -165,7 +165,7 @@ impl LeaseTask {
 
     fn renewed(&self, base: Option<&Lease>) -> Lease {
         let node = self.node.borrow().clone();
-        let Settings { name, node: settings, .. } = &*self.settings;
+        let NodeSettings { name, node: settings, .. } = &*self.settings;
         renewed(base, name, settings.lease_duration, node.as_deref(), self.clock.now())
     }
 
@@ -173,8 +173,8 @@ impl LeaseTask {
         self.settings.request_timeout()
     }
 
-    /// Trouble that lasts is told once.
-    fn complain(&mut self, error: &RequestError) {
+    /// Logs a failure, but only once while it stays the same.
+    fn log_failure(&mut self, error: &RequestError) {
         let error = error_chain(error);
         if self.trouble.see(error.clone()) {
             tracing::warn!(

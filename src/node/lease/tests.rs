@@ -1,4 +1,4 @@
-//! The lease's task against an API server that goes wrong, in paused time.
+//! The lease task against a failing API server, in paused time.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -50,7 +50,7 @@ impl Bed {
         Some(self.lease()?.spec?.renew_time?.0)
     }
 
-    /// Waits until there is a lease that was renewed less than `age` ago.
+    /// Waits for a lease that was renewed less than `age` ago.
     async fn fresh(&self, age: Duration) {
         let is_fresh = || {
             let since = self.renewed_at().map(|at| self.clock.now().duration_since(at));
@@ -65,7 +65,7 @@ impl Bed {
         assert!(shown.is_ok(), "the lease is {:?}; {:?}", self.lease(), self.api.requests());
     }
 
-    /// The longest time the lease was not renewed while `time` passes.
+    /// The longest time without a renewal while `time` passes.
     async fn worst_age(&self, time: Duration) -> Duration {
         let mut worst = Duration::ZERO;
         let end = tokio::time::Instant::now() + time;
@@ -83,7 +83,7 @@ impl Bed {
 }
 
 #[test]
-fn a_lease_is_the_stock_kubelets() {
+fn a_lease_equals_the_stock_kubelets() {
     let owner = node("4bbed0d9-cc39-4c6c-bd7d-301690f45d5e");
     let now: Timestamp = "2026-11-21T07:51:48.239482Z".parse().unwrap();
     let lease = renewed(None, "node1", Duration::from_secs(40), owner.as_deref(), now);
@@ -105,7 +105,7 @@ fn a_lease_is_the_stock_kubelets() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_lease_is_made_once_the_node_is_there_and_renewed_without_being_read() {
+async fn a_lease_is_created_after_the_node_and_renewed_without_reading() {
     let bed = Bed::new();
     sleep(Duration::from_secs(60)).await;
     assert_eq!(bed.lease(), None, "nobody would take it away again");
@@ -120,7 +120,7 @@ async fn a_lease_is_made_once_the_node_is_there_and_renewed_without_being_read()
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_existing_lease_is_renewed_at_once_whatever_becomes_of_the_node() {
+async fn an_existing_lease_is_renewed_without_a_node() {
     let api = FakeApi::new(WallClock::system());
     let old = renewed(None, "node1", Duration::from_secs(40), None, Timestamp::UNIX_EPOCH);
     api.put(PATH, &old);
@@ -135,7 +135,7 @@ async fn an_existing_lease_is_renewed_at_once_whatever_becomes_of_the_node() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_lease_that_is_gone_is_made_again() {
+async fn a_deleted_lease_is_created_again() {
     let bed = Bed::new();
     bed.node.send_replace(node("u"));
     bed.fresh(Duration::from_secs(1)).await;
@@ -145,7 +145,7 @@ async fn a_lease_that_is_gone_is_made_again() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn no_single_trouble_lets_a_lease_run_out() {
+async fn no_single_fault_lets_a_lease_expire() {
     let refuse = |code, reason, retry_after| ApiFault::Refuse { code, reason, retry_after };
     let faults = [
         refuse(409, "Conflict", 0),
@@ -172,7 +172,7 @@ async fn no_single_trouble_lets_a_lease_run_out() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_somebody_else_wrote_is_read_and_renewed() {
+async fn a_lease_written_by_another_client_is_read_and_renewed() {
     let bed = Bed::new();
     bed.node.send_replace(node("u"));
     bed.fresh(Duration::from_secs(1)).await;
@@ -185,7 +185,7 @@ async fn what_somebody_else_wrote_is_read_and_renewed() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_outage_is_waited_out_with_growing_pauses() {
+async fn an_outage_is_retried_with_back_off() {
     let bed = Bed::new();
     bed.api.fail(ApiRule::always("", "leases", ApiFault::Reset));
     bed.node.send_replace(node("u"));

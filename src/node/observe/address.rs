@@ -1,11 +1,11 @@
-//! Which addresses are the node's. Pure; upstream's order.
+//! Chooses the node's addresses, in upstream's order. Pure.
 
 use std::net::IpAddr;
 
-/// Why a node has no address to tell.
+/// Why no address can be reported.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum AddressError {
-    /// An address that was given cannot be a node's.
+    /// A configured address cannot be used.
     #[error("--node-ip {ip} {what}")]
     Unfit {
         /// The address.
@@ -13,30 +13,30 @@ pub(super) enum AddressError {
         /// What is wrong with it.
         what: &'static str,
     },
-    /// None was given, and none found.
+    /// No address was configured, and none was found.
     #[error("cannot find an address of this node: no route leads out of this host; give one with --node-ip")]
     NotFound,
 }
 
-/// What is known of the host's addresses.
+/// The candidates for the node's addresses.
 pub(super) struct KnownAddresses<'a> {
-    /// Addresses that were given. (`--node-ip`)
+    /// Configured addresses (`--node-ip`).
     pub(super) given: &'a [IpAddr],
-    /// What DNS says of the node's name, in its order.
+    /// The addresses that DNS has for the node's name, in its order.
     pub(super) by_name: &'a [IpAddr],
-    /// Addresses that packets to the world leave with, at most one of a family.
+    /// Source addresses of the default routes, at most one per family.
     pub(super) outgoing: &'a [IpAddr],
-    /// Whether an address is one of this host's.
+    /// Whether an address is assigned to this host.
     pub(super) is_own: &'a dyn Fn(IpAddr) -> bool,
 }
 
-/// Whether nothing was given that can be told as it is, so that the name has to be looked up.
+/// Whether no configured address can be reported as it is, so that the name has to be resolved.
 pub(super) fn needs_lookup(given: &[IpAddr], name: &str) -> bool {
     given.first().is_none_or(IpAddr::is_unspecified) && name.parse::<IpAddr>().is_err()
 }
 
-/// The addresses to tell, primary first: those that were given; the name, if it is an address; the one DNS has of the name,
-/// if it is of this host; the one of the default route. An unspecified address that was given asks for its family.
+/// The addresses to report, primary first: the configured ones; the name, if it is an address; the one that DNS has for the
+/// name, if it is assigned to this host; the one of the default route. An unspecified configured address selects its family.
 pub(super) fn choose(name: &str, known: &KnownAddresses<'_>) -> Result<Vec<IpAddr>, AddressError> {
     let specified: Vec<IpAddr> = known.given.iter().copied().filter(|ip| !ip.is_unspecified()).collect();
     for ip in &specified {
@@ -60,7 +60,7 @@ pub(super) fn choose(name: &str, known: &KnownAddresses<'_>) -> Result<Vec<IpAdd
     found.map(|ip| vec![ip]).ok_or(AddressError::NotFound)
 }
 
-/// Why an address cannot be a node's.
+/// Why an address cannot be the node's; `None` if it can.
 fn unfit(ip: IpAddr, is_own: &dyn Fn(IpAddr) -> bool) -> Option<&'static str> {
     let is_link_local = match ip {
         IpAddr::V4(ip) => ip.is_link_local(),
@@ -69,8 +69,8 @@ fn unfit(ip: IpAddr, is_own: &dyn Fn(IpAddr) -> bool) -> Option<&'static str> {
     match ip {
         _ if ip.is_loopback() => Some("is an address of the loopback interface"),
         _ if ip.is_multicast() => Some("is a multicast address"),
-        _ if is_link_local => Some("is good on one link only"),
-        _ if ip.is_unspecified() => Some("is no address"),
+        _ if is_link_local => Some("is link-local"),
+        _ if ip.is_unspecified() => Some("is the unspecified address"),
         _ if !is_own(ip) => Some("is not an address of this host"),
         _ => None,
     }
@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_given_comes_first() {
+    fn configured_addresses_come_first() {
         assert_eq!(chosen("n", &["10.0.0.1"], &["10.0.0.2"], &["10.0.0.3"]), Ok(ips(&["10.0.0.1"])));
         assert_eq!(chosen("n", &["fd00::1", "10.0.0.1"], &[], &[]), Ok(ips(&["fd00::1", "10.0.0.1"])));
         for (ip, what) in [
@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn otherwise_it_is_found() {
+    fn otherwise_the_name_or_the_route_decides() {
         assert_eq!(chosen("10.0.0.9", &[], &[], &["10.0.0.3"]), Ok(ips(&["10.0.0.9"])));
         assert_eq!(
             chosen("n", &[], &["127.0.1.1", "fd00::2", "10.0.0.2"], &["10.0.0.3"]),
@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn names_are_looked_up_only_when_it_matters() {
+    fn names_are_resolved_only_when_needed() {
         assert!(needs_lookup(&[], "n") && needs_lookup(&ips(&["::"]), "n"));
         assert!(!needs_lookup(&ips(&["10.0.0.1"]), "n") && !needs_lookup(&[], "10.0.0.1"));
     }

@@ -1,5 +1,4 @@
-//! Looking for the node's addresses: at the start, when the kernel says that addresses or routes of this host changed, and
-//! now and then.
+//! Finds the node's addresses: at the start, when the kernel reports a change of addresses or routes, and periodically.
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
@@ -11,92 +10,92 @@ use tokio::time::{Instant, sleep, sleep_until};
 use tokio_util::sync::CancellationToken;
 
 use super::address::{AddressError, KnownAddresses, choose, needs_lookup};
-use crate::node::Settings;
-use crate::node::addresses::ShowAddresses;
+use crate::node::NodeSettings;
+use crate::node::addresses::AddressPublisher;
 use crate::sys::{AddressChanges, is_own_ip, outgoing_ips};
 use crate::telemetry::Changed;
 use crate::types::error_chain;
 
-/// Pause between two looks when the kernel says nothing. The name may have got another address.
+/// Interval between lookups without a kernel notification: DNS may have a new address for the name.
 const PERIOD: Duration = Duration::from_secs(60);
 
-/// Pause after a look that failed. Not shorter: each look may leave a thread behind that waits for a name server.
+/// Pause after a failed lookup. Not shorter: each lookup may leave a thread behind that waits for a DNS server.
 const PERIOD_FAILING: Duration = Duration::from_secs(5);
 
-/// Pause after a word of the kernel: changes come in bursts, an address a moment before its route; and each pod's network
-/// makes some.
+/// Pause after a kernel notification: changes come in bursts, an address just before its route, and each pod's network
+/// causes some.
 const SETTLE: Duration = Duration::from_millis(500);
 
-/// How long DNS may take to say which address the node's name has.
+/// Timeout of resolving the node's name.
 const LOOKUP: Duration = Duration::from_secs(5);
 
-/// Looks for the node's addresses.
+/// Finds the node's addresses.
 pub struct AddressObserver {
-    /// What the node is to be.
-    pub settings: Arc<Settings>,
-    /// The Node as the API server shows it; none alone on a host.
+    /// The Node's settings.
+    pub settings: Arc<NodeSettings>,
+    /// The Node object; `None` on a standalone node.
     pub node: Option<watch::Receiver<Option<Arc<Node>>>>,
 }
 
-/// What costs nothing to look at, and changes whenever the addresses of the host do.
+/// A cheap fingerprint that changes whenever the relevant addresses of the host do.
 #[derive(PartialEq, Eq)]
-struct Glance {
+struct Fingerprint {
     outgoing: Vec<IpAddr>,
     has: Vec<bool>,
 }
 
-impl Glance {
+impl Fingerprint {
     fn of(given: &[IpAddr]) -> Self {
         Self { outgoing: outgoing_ips(), has: given.iter().map(|ip| is_own_ip(*ip)).collect() }
     }
 }
 
 impl AddressObserver {
-    /// Shows the addresses until cancelled. Those that were found once stay until others are found: an interface that is
-    /// down for a moment makes no node without address.
-    pub async fn run(mut self, show: ShowAddresses, cancel: CancellationToken) {
+    /// Publishes the addresses until cancelled. Addresses stay until others are found: an interface that is down for a moment
+    /// does not leave the node without an address.
+    pub async fn run(mut self, publisher: AddressPublisher, cancel: CancellationToken) {
         tokio::select! {
             // Cancel-safe: waiting for a token takes nothing.
             () = cancel.cancelled() => {}
-            // Cancel-safe: looking changes nothing.
-            () = self.work(&show) => {}
+            // Cancel-safe: it only reads.
+            () = self.work(&publisher) => {}
         }
     }
 
-    async fn work(&mut self, show: &ShowAddresses) {
-        let mut hints = AddressChanges::open();
-        if let Err(error) = &hints {
+    async fn work(&mut self, publisher: &AddressPublisher) {
+        let mut notifications = AddressChanges::open();
+        if let Err(error) = &notifications {
             tracing::warn!(
                 error = error_chain(error),
-                "changes of this host's addresses are noticed each minute only"
+                "cannot watch the addresses of this host; checking them every minute"
             );
         }
         let mut trouble = Changed::new();
         loop {
-            let glance = Glance::of(&self.settings.node_ips);
-            let found = self.look().await;
+            let fingerprint = Fingerprint::of(&self.settings.node_ips);
+            let found = self.find().await;
             let (ips, problem) = match found {
                 Ok(ips) => (Some(ips), None),
                 Err(error) => (None, Some(error.to_string())),
             };
-            publish(show, ips);
+            publish(publisher, ips);
             let pause = if problem.is_some() { PERIOD_FAILING } else { PERIOD };
             if trouble.see(problem.clone())
                 && let Some(error) = problem
             {
-                tracing::warn!(error, "the addresses of this node are not known; looking again");
+                tracing::warn!(error, "cannot determine the addresses of this node; trying again");
             }
             let until = Instant::now() + pause;
             loop {
                 tokio::select! {
                     // Cancel-safe: a pause takes nothing.
                     () = sleep_until(until) => break,
-                    // Cancel-safe: see there.
-                    () = told_by_cloud(&self.settings, &mut self.node) => break,
-                    // Cancel-safe: what it drops is a hint, and the next look sees what it was about.
-                    () = hint(&mut hints) => {
+                    // Cancel-safe as documented there.
+                    () = changed_by_cloud(&self.settings, &mut self.node) => break,
+                    // Cancel-safe: a dropped notification is made up for by the next lookup.
+                    () = notification(&mut notifications) => {
                         sleep(SETTLE).await;
-                        if Glance::of(&self.settings.node_ips) != glance {
+                        if Fingerprint::of(&self.settings.node_ips) != fingerprint {
                             break;
                         }
                     }
@@ -105,16 +104,16 @@ impl AddressObserver {
         }
     }
 
-    async fn look(&self) -> Result<Vec<IpAddr>, AddressError> {
-        let Settings { name, node_ips, .. } = &*self.settings;
-        let Some(node) = &self.node else { return alone(name, node_ips, &outgoing_ips()) };
+    async fn find(&self) -> Result<Vec<IpAddr>, AddressError> {
+        let NodeSettings { name, node_ips, .. } = &*self.settings;
+        let Some(node) = &self.node else { return standalone(name, node_ips, &outgoing_ips()) };
         if self.settings.node.external_cloud {
             let shown = node.borrow().as_ref().map(|node| of_node(node)).unwrap_or_default();
             if !shown.is_empty() {
                 return Ok(shown);
             }
             if node_ips.is_empty() {
-                // The cloud controller's to say.
+                // The cloud controller manager sets them.
                 return Ok(Vec::new());
             }
         }
@@ -131,26 +130,25 @@ impl AddressObserver {
     }
 }
 
-/// Shows what was found, if that is news; nothing found leaves what was shown.
-fn publish(show: &ShowAddresses, found: Option<Vec<IpAddr>>) {
-    show.send_if_modified(|shown| {
-        let is_news = match (&found, &*shown) {
-            (Some(found), Some(shown)) => **found != **shown,
+/// Publishes what was found if it changed; if nothing was found, the published addresses stay.
+fn publish(publisher: &AddressPublisher, found: Option<Vec<IpAddr>>) {
+    publisher.send_if_modified(|published| {
+        let is_news = match (&found, &*published) {
+            (Some(found), Some(published)) => **found != **published,
             (Some(_), None) | (None, None) => true,
             (None, Some(_)) => false,
         };
         if is_news {
             let found: Arc<[IpAddr]> = found.unwrap_or_default().into();
             tracing::info!(addresses = ?found, "addresses of this node");
-            *shown = Some(found);
+            *published = Some(found);
         }
         is_news
     });
 }
 
-/// The addresses of a host alone: nobody else has to reach it by its name, and while it has no network, loopback is where its
-/// pods reach it.
-fn alone(name: &str, given: &[IpAddr], outgoing: &[IpAddr]) -> Result<Vec<IpAddr>, AddressError> {
+/// The addresses of a standalone node: its name need not resolve, and without a network, pods reach it on loopback.
+fn standalone(name: &str, given: &[IpAddr], outgoing: &[IpAddr]) -> Result<Vec<IpAddr>, AddressError> {
     let found = match given {
         [] if !outgoing.is_empty() => Ok(outgoing.to_vec()),
         given => choose(name, &KnownAddresses { given, by_name: &[], outgoing, is_own: &is_own_ip }),
@@ -161,8 +159,8 @@ fn alone(name: &str, given: &[IpAddr], outgoing: &[IpAddr]) -> Result<Vec<IpAddr
     }
 }
 
-/// The addresses that a Node shows as its own, as upstream takes them for those of its pods' host: internal ones first; the
-/// first one, and the first of the other family.
+/// The addresses in a Node's status that upstream uses as host IPs of pods: internal ones before external ones; the first,
+/// and the first of the other family.
 fn of_node(node: &Node) -> Vec<IpAddr> {
     let shown = || node.status.iter().flat_map(|status| status.addresses.iter().flatten());
     let of = |kind: &'static str| {
@@ -176,8 +174,8 @@ fn of_node(node: &Node) -> Vec<IpAddr> {
     first.into_iter().chain(other).collect()
 }
 
-/// Waits until a Node that a cloud controller writes addresses into shows others. Cancel-safe.
-async fn told_by_cloud(settings: &Settings, node: &mut Option<watch::Receiver<Option<Arc<Node>>>>) {
+/// Waits until a cloud controller manager changes the addresses in the Node. Cancel-safe.
+async fn changed_by_cloud(settings: &NodeSettings, node: &mut Option<watch::Receiver<Option<Arc<Node>>>>) {
     let Some(node) = node.as_mut().filter(|_| settings.node.external_cloud) else {
         return std::future::pending().await;
     };
@@ -189,18 +187,18 @@ async fn told_by_cloud(settings: &Settings, node: &mut Option<watch::Receiver<Op
     }
 }
 
-/// Waits for a word of the kernel; for ever if it cannot be heard. Cancel-safe.
-async fn hint(hints: &mut std::io::Result<AddressChanges>) {
-    let heard = match hints {
-        Ok(hints) => hints.next().await,
+/// Waits for a kernel notification; forever if there are none. Cancel-safe.
+async fn notification(notifications: &mut std::io::Result<AddressChanges>) {
+    let received = match notifications {
+        Ok(notifications) => notifications.next().await,
         Err(_) => std::future::pending().await,
     };
-    if let Err(error) = heard {
-        *hints = Err(error);
+    if let Err(error) = received {
+        *notifications = Err(error);
     }
 }
 
-/// What DNS says; nothing if it says nothing in time.
+/// Resolves the name; empty on failure or timeout.
 async fn lookup(name: &str) -> Vec<IpAddr> {
     match tokio::time::timeout(LOOKUP, tokio::net::lookup_host((name, 0))).await {
         Ok(Ok(found)) => found.map(|address| address.ip()).collect(),
@@ -220,17 +218,17 @@ mod tests {
     }
 
     #[test]
-    fn a_host_alone_has_loopback_until_it_has_a_network() {
-        assert_eq!(alone("n", &[], &[]), Ok(ips(&["127.0.0.1"])));
-        assert_eq!(alone("n", &ips(&["0.0.0.0"]), &[]), Ok(ips(&["127.0.0.1"])));
+    fn a_standalone_node_has_loopback_until_it_has_a_network() {
+        assert_eq!(standalone("n", &[], &[]), Ok(ips(&["127.0.0.1"])));
+        assert_eq!(standalone("n", &ips(&["0.0.0.0"]), &[]), Ok(ips(&["127.0.0.1"])));
         let outgoing = ips(&["10.0.0.3", "fd00::3"]);
-        assert_eq!(alone("n", &[], &outgoing), Ok(outgoing.clone()));
-        assert_eq!(alone("n", &ips(&["0.0.0.0"]), &outgoing), Ok(ips(&["10.0.0.3"])));
-        assert_eq!(alone("n", &ips(&["::"]), &outgoing), Ok(ips(&["fd00::3"])));
+        assert_eq!(standalone("n", &[], &outgoing), Ok(outgoing.clone()));
+        assert_eq!(standalone("n", &ips(&["0.0.0.0"]), &outgoing), Ok(ips(&["10.0.0.3"])));
+        assert_eq!(standalone("n", &ips(&["::"]), &outgoing), Ok(ips(&["fd00::3"])));
     }
 
     #[test]
-    fn a_clouds_node_has_the_addresses_it_shows() {
+    fn a_cloud_node_has_the_addresses_of_its_status() {
         let address = |kind: &str, address: &str| json!({"type": kind, "address": address});
         let addresses = [
             address("ExternalIP", "192.0.2.9"),
@@ -245,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_found_once_stays_until_there_is_something_else() {
+    fn addresses_stay_until_others_are_found() {
         let (show, shown) = NodeAddresses::new();
         assert!(!shown.is_known());
         publish(&show, None);
@@ -256,7 +254,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_cloud_controllers_word_is_heard() {
+    async fn addresses_set_by_a_cloud_controller_are_used() {
         let mut settings = testing::settings();
         settings.node.external_cloud = true;
         let cloud = watch::Sender::new(None);
@@ -267,7 +265,7 @@ mod tests {
         #[expect(clippy::disallowed_methods, reason = "a task of a test")]
         tokio::spawn(observer.run(show, cancel));
         shown.known().await;
-        assert!(shown.now().is_empty(), "nobody has told any yet");
+        assert!(shown.now().is_empty(), "no addresses yet");
         let addresses = json!([{"type": "InternalIP", "address": "10.0.0.1"}]);
         let node: Node = serde_json::from_value(json!({"status": {"addresses": addresses}})).unwrap();
         cloud.send_replace(Some(Arc::new(node)));

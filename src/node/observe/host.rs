@@ -1,4 +1,4 @@
-//! Looking at the host.
+//! Observes the host.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -11,29 +11,29 @@ use crate::sys::{Machine, SysError};
 use crate::telemetry::Changed;
 use crate::types::error_chain;
 
-/// Pause between two looks. Memory and disks rarely change.
+/// Interval between observations. Memory and disks rarely change.
 const PERIOD: Duration = Duration::from_secs(60);
 
-/// Pause after a look that failed.
+/// Pause after a failed observation.
 const PERIOD_FAILING: Duration = Duration::from_secs(5);
 
-/// Looks at the host.
+/// Observes the host.
 pub struct HostObserver {
-    /// `/`, but in tests.
+    /// `/`, except in tests.
     pub root: PathBuf,
-    /// The daemon's own directory. (`--root-dir`)
+    /// The daemon's directory (`--root-dir`).
     pub own: PathBuf,
 }
 
 impl HostObserver {
-    /// Shows the host until cancelled.
+    /// Publishes facts of the host until cancelled.
     pub async fn run(self, host: watch::Sender<Machine>, cancel: CancellationToken) {
         let mut trouble = Changed::new();
         loop {
             let looked = tokio::select! {
                 // Cancel-safe: waiting for a token takes nothing.
                 () = cancel.cancelled() => return,
-                // Cancel-safe: looking changes nothing.
+                // Cancel-safe: it only reads.
                 looked = self.look() => looked,
             };
             let problem = match looked {
@@ -51,7 +51,7 @@ impl HostObserver {
             if trouble.see(problem.clone())
                 && let Some(error) = problem
             {
-                tracing::warn!(error, "not everything of this host can be told; looking again");
+                tracing::warn!(error, "cannot read all facts of this host; trying again");
             }
             tokio::select! {
                 // Cancel-safe: as above.
@@ -74,7 +74,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn this_host_is_shown() {
+    async fn this_host_is_published() {
         let (show, mut host) = watch::channel(Machine::default());
         let cancel = CancellationToken::new();
         let observer = HostObserver { root: "/".into(), own: "/".into() };

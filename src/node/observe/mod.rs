@@ -1,5 +1,5 @@
-//! Looks at the host and at the runtime now and then, and shows what it saw in watches. Tasks of their own: a disk, a name
-//! server or a runtime that hangs delays nobody.
+//! Observes the host and the runtime periodically and publishes what it finds through watch channels. Each observer is a
+//! separate task, so that a disk, DNS server or runtime that hangs delays nothing else.
 
 mod address;
 mod addresses;

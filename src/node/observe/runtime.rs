@@ -1,4 +1,4 @@
-//! Looking at what the runtime has.
+//! Observes the runtime's version and images.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,14 +10,14 @@ use tokio_util::sync::CancellationToken;
 use crate::cri::{CriError, ImageService, RuntimeService};
 use crate::node::RuntimeFacts;
 
-/// Pause between two looks; upstream lists images for the status as often.
+/// Interval between observations; as often as upstream lists images for the status.
 const PERIOD: Duration = Duration::from_secs(30);
 
-/// Pause after a look that failed.
+/// Pause after a failed observation.
 const PERIOD_FAILING: Duration = Duration::from_secs(1);
 
-/// Shows the runtime's version and images until cancelled. A runtime that does not answer leaves what was seen before; that
-/// it does not answer is for others to tell.
+/// Publishes the runtime's version and images until cancelled. While the runtime does not answer, the last values stay; the
+/// runtime's status is observed elsewhere.
 pub async fn observe_runtime(
     runtime: Arc<dyn RuntimeService>,
     images: Arc<dyn ImageService>,
@@ -28,7 +28,7 @@ pub async fn observe_runtime(
         let looked = tokio::select! {
             // Cancel-safe: waiting for a token takes nothing.
             () = cancel.cancelled() => return,
-            // Cancel-safe: asking changes nothing.
+            // Cancel-safe: it only reads.
             looked = look(&*runtime, &*images) => looked,
         };
         let pause = match looked {
@@ -63,7 +63,7 @@ mod tests {
     use crate::cri::fake::FakeRuntime;
 
     #[tokio::test(start_paused = true)]
-    async fn images_that_come_are_seen() {
+    async fn new_images_are_published() {
         let fake = FakeRuntime::new();
         fake.add_image("docker.io/library/a:1");
         let (show, mut facts) = watch::channel(RuntimeFacts::default());

@@ -1,4 +1,4 @@
-//! What an existing Node needs to be ours. Its taints are left alone: they are for the making of a node. Pure.
+//! Adoption of an existing Node. Its taints are not touched: `--register-with-taints` applies at creation only. Pure.
 
 use std::collections::BTreeMap;
 
@@ -11,12 +11,12 @@ use crate::api::patch;
 use crate::types::resources::is_extended;
 use crate::types::{NODE_LABELS, Quantity};
 
-/// The patch that makes `existing` ours, given the Node we would have made; none if it is.
+/// The patch that brings `existing` in line with the Node that would have been created; `None` if nothing differs.
 pub(super) fn adopt(initial: &Node, existing: &Node) -> Option<Value> {
     let mut ours = existing.clone();
     let labels = ours.metadata.labels.get_or_insert_default();
     for (key, value) in initial.metadata.labels.iter().flatten() {
-        // What else it was to be labelled with at its making is for administrators to change since.
+        // Other labels may have been changed by administrators since the Node was created.
         if NODE_LABELS.contains(&key.as_str()) {
             labels.insert(key.clone(), value.clone());
         }
@@ -52,9 +52,9 @@ pub(super) fn adopt(initial: &Node, existing: &Node) -> Option<Value> {
     Some(patch)
 }
 
-/// The patch of its status that takes away the extended resources of `existing`; none if there are none. They are another
-/// kubelet's, of devices that nothing here gives to pods, and a pod that was scheduled for them would run without. Upstream sets
-/// them to zero too, where its device manager remembers nothing.
+/// The status patch that sets the extended resources of `existing` to zero; `None` if there are none. A former kubelet
+/// advertised them, and a pod scheduled for such a device would run without it. Upstream does the same when its device
+/// manager has no checkpoint.
 pub(super) fn without_devices(existing: &Node) -> Option<Value> {
     let status = existing.status.as_ref()?;
     let zeroes = |resources: &Option<BTreeMap<String, resource::Quantity>>| -> Map<String, Value> {

@@ -1,4 +1,4 @@
-//! One attempt to register: make the Node, or adopt the one that is there.
+//! One attempt to register: creates the Node, or adopts the existing one.
 
 use std::time::Duration;
 
@@ -9,15 +9,16 @@ use super::adopt::{adopt, without_devices};
 use crate::api::{ApiErrorKind, Objects, Wire};
 use crate::node::request::{RequestError, within};
 
-/// How it went.
+/// The outcome of a successful attempt.
 pub(in crate::node) enum Registered {
-    /// The Node was made.
+    /// The Node was created.
     Created(Node),
-    /// It was there.
+    /// It already existed.
     Adopted(Node),
 }
 
-/// May be repeated after any failure: what an attempt with a lost answer made, the next one adopts.
+/// Creates or adopts the Node. May be repeated after any failure: a Node created by a request whose response was lost is
+/// adopted by the next attempt.
 pub(in crate::node) async fn attempt(
     nodes: &Objects<Node>,
     initial: &Node,
@@ -28,7 +29,7 @@ pub(in crate::node) async fn attempt(
         Err(error) => error,
     };
     match error.error_kind() {
-        // One that may not make nodes may have been given one.
+        // Without permission to create Nodes, an administrator may have created this one.
         ApiErrorKind::AlreadyExists | ApiErrorKind::Forbidden => {}
         ApiErrorKind::NotFound
         | ApiErrorKind::Conflict
@@ -39,7 +40,7 @@ pub(in crate::node) async fn attempt(
     let name = initial.metadata.name.as_deref().unwrap_or_default();
     let existing = match within(limit, nodes.get(name)).await {
         Ok(Wire(existing)) => existing,
-        // Then that it may not be made is what matters.
+        // Then the failed creation is the error to report.
         Err(missing) if missing.error_kind() == ApiErrorKind::NotFound => return Err(error),
         Err(other) => return Err(other),
     };

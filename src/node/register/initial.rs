@@ -1,4 +1,4 @@
-//! The Node as it is made when there is none.
+//! The Node as it is created.
 
 use std::collections::BTreeMap;
 
@@ -7,20 +7,24 @@ use k8s_openapi::api::core::v1::{Node, NodeSpec, NodeStatus, Taint};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 use crate::node::status::{beat, update};
-use crate::node::{Facts, NodeEvent, Settings};
+use crate::node::{NodeEvent, NodeFacts, NodeSettings};
 use crate::types::architecture;
 
-/// Tells the attach-detach controller that volumes of this node are its business.
+/// Lets the attach-detach controller manage the volumes of this node.
 pub(super) const ATTACH_DETACH: &str = "volumes.kubernetes.io/controller-managed-attach-detach";
 
-/// Tells a cloud controller manager the addresses that were given to the node.
+/// The configured addresses, for a cloud controller manager.
 pub(super) const PROVIDED_IPS: &str = "alpha.kubernetes.io/provided-node-ip";
 
-/// Keeps pods away until a cloud controller manager has seen the node.
+/// Keeps pods off the node until a cloud controller manager has initialized it.
 const UNINITIALIZED: &str = "node.cloudprovider.kubernetes.io/uninitialized";
 
-/// The Node with its first status, and what is worth an event about that.
-pub(in crate::node) fn initial(settings: &Settings, facts: &Facts, now: Timestamp) -> (Node, Vec<NodeEvent>) {
+/// The Node with its first status, and the events of that status.
+pub(in crate::node) fn initial(
+    settings: &NodeSettings,
+    facts: &NodeFacts,
+    now: Timestamp,
+) -> (Node, Vec<NodeEvent>) {
     let mut status = NodeStatus::default();
     let events = update(&mut status, settings, facts, now);
     beat(&mut status, now);
@@ -43,8 +47,8 @@ pub(in crate::node) fn initial(settings: &Settings, facts: &Facts, now: Timestam
     (node, events)
 }
 
-/// The labels every node has, and those it was given, which win.
-pub(in crate::node) fn labels(settings: &Settings) -> BTreeMap<String, String> {
+/// The standard labels and the configured ones, which win.
+pub(in crate::node) fn labels(settings: &NodeSettings) -> BTreeMap<String, String> {
     let every = [
         ("beta.kubernetes.io/arch", architecture()),
         ("beta.kubernetes.io/os", "linux"),
@@ -58,7 +62,7 @@ pub(in crate::node) fn labels(settings: &Settings) -> BTreeMap<String, String> {
     labels
 }
 
-fn annotations(settings: &Settings) -> BTreeMap<String, String> {
+fn annotations(settings: &NodeSettings) -> BTreeMap<String, String> {
     let mut annotations = BTreeMap::new();
     if settings.node.controller_attach_detach {
         annotations.insert(ATTACH_DETACH.to_owned(), "true".to_owned());
@@ -71,7 +75,7 @@ fn annotations(settings: &Settings) -> BTreeMap<String, String> {
     annotations
 }
 
-fn taints(settings: &Settings) -> Vec<Taint> {
+fn taints(settings: &NodeSettings) -> Vec<Taint> {
     let mut taints = settings.node.taints.clone();
     if settings.node.external_cloud {
         taints.push(Taint {

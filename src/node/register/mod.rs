@@ -1,4 +1,4 @@
-//! Registration: the Node as it is made, and what an existing one needs to be ours.
+//! Registration: creates the Node, or adopts an existing one.
 
 mod adopt;
 mod attempt;

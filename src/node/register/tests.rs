@@ -1,4 +1,4 @@
-//! What a node is made with, and what an existing one is given.
+//! Creation and adoption of the Node.
 
 use std::net::IpAddr;
 
@@ -11,13 +11,13 @@ use super::adopt::adopt;
 use super::{Registered, attempt, initial};
 use crate::api::fake::{ApiFault, ApiRule, FakeApi};
 use crate::api::{ApiErrorKind, Objects};
-use crate::node::Settings;
+use crate::node::NodeSettings;
 use crate::node::testing::{facts, settings};
 use crate::types::WallClock;
 
 const PATH: &str = "/api/v1/nodes/node1";
 
-fn made(settings: &Settings) -> Node {
+fn made(settings: &NodeSettings) -> Node {
     initial(settings, &facts(), Timestamp::UNIX_EPOCH).0
 }
 
@@ -25,7 +25,7 @@ fn json_of(node: &Node) -> Value {
     serde_json::to_value(node).unwrap()
 }
 
-fn tainted() -> Settings {
+fn tainted() -> NodeSettings {
     let mut settings = settings();
     let taint = Taint { key: "a".to_owned(), effect: "NoExecute".to_owned(), ..Taint::default() };
     settings.node.taints = vec![taint];
@@ -34,7 +34,7 @@ fn tainted() -> Settings {
 }
 
 #[test]
-fn a_node_is_made_as_the_stock_kubelet_makes_it() {
+fn a_node_is_created_as_by_the_stock_kubelet() {
     let stock: Value = serde_json::from_str(include_str!("../status/testdata/stock_node.json")).unwrap();
     let node = json_of(&made(&settings()));
     assert_eq!(node["metadata"]["name"], "node1");
@@ -48,7 +48,7 @@ fn a_node_is_made_as_the_stock_kubelet_makes_it() {
 }
 
 #[test]
-fn a_node_has_what_it_was_given() {
+fn a_node_has_the_configured_labels_taints_and_provider() {
     let mut settings = tainted();
     settings.node.labels.insert("kubernetes.io/hostname".to_owned(), "other".to_owned());
     settings.node.provider_id = Some("cloud://7".to_owned());
@@ -72,13 +72,13 @@ fn a_node_has_what_it_was_given() {
 }
 
 #[test]
-fn a_node_that_is_ours_needs_nothing() {
+fn a_node_that_is_up_to_date_is_not_patched() {
     let node = made(&tainted());
     assert_eq!(adopt(&node, &node), None);
 }
 
 #[test]
-fn an_existing_node_gets_facts_and_keeps_the_rest() {
+fn an_adopted_node_gets_facts_and_keeps_the_rest() {
     let existing: Node = serde_json::from_value(json!({
         "metadata": {
             "name": "node1", "uid": "u",
@@ -121,7 +121,7 @@ fn server() -> (FakeApi, Objects<Node>) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_attempt_whose_answer_was_lost_is_adopted_by_the_next() {
+async fn a_node_created_by_a_lost_request_is_adopted_by_the_next() {
     let (api, nodes) = server();
     let (settings, node) = (tainted(), made(&tainted()));
     api.fail(ApiRule::once("POST", "/nodes", ApiFault::LostAnswer));
@@ -135,7 +135,7 @@ async fn an_attempt_whose_answer_was_lost_is_adopted_by_the_next() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn one_that_may_not_make_nodes_takes_the_one_it_was_given() {
+async fn without_permission_to_create_nodes_an_existing_one_is_adopted() {
     let (api, nodes) = server();
     let (settings, node) = (tainted(), made(&tainted()));
     let forbidden = ApiFault::Refuse { code: 403, reason: "Forbidden", retry_after: 0 };
@@ -151,7 +151,7 @@ async fn one_that_may_not_make_nodes_takes_the_one_it_was_given() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn devices_of_a_former_kubelet_are_not_there_any_more() {
+async fn extended_resources_of_a_former_kubelet_are_set_to_zero() {
     let (api, nodes) = server();
     let node = made(&settings());
     let mut former = node.clone();
@@ -173,7 +173,7 @@ async fn devices_of_a_former_kubelet_are_not_there_any_more() {
             assert_eq!((&*resources["nvidia.com/gpu"].0, &*resources["cpu"].0), ("0", "2"));
         }
     }
-    // What an administrator sets from now on stays until the next daemon registers; what is zero needs nothing.
+    // What an administrator sets later stays until the next registration; zeroes need no patch.
     let requests = api.requests_of("PATCH", &format!("{PATH}/status")).len();
     assert_eq!(requests, 1);
     assert!(attempt(&nodes, &node, settings().request_timeout()).await.is_ok());
@@ -181,7 +181,7 @@ async fn devices_of_a_former_kubelet_are_not_there_any_more() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_answer_that_does_not_come_ends_the_attempt() {
+async fn an_attempt_times_out() {
     let (api, nodes) = server();
     api.fail(ApiRule::once("POST", "/nodes", ApiFault::Hang));
     let hung = attempt(&nodes, &made(&settings()), settings().request_timeout()).await;

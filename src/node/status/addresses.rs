@@ -1,14 +1,14 @@
-//! `addresses`: where the node is reached. The host's name comes last.
+//! `addresses`: where the node is reached. The host name comes last.
 
 use k8s_openapi::api::core::v1::{NodeAddress, NodeStatus};
 
-use crate::node::{HostFacts, Settings};
+use crate::node::{HostFacts, NodeSettings};
 
-/// With an external cloud provider, the addresses that it wrote stay as they are; before it did, the node tells its name,
-/// and addresses only if it was given some.
-pub(super) fn set(status: &mut NodeStatus, settings: &Settings, host: &HostFacts) {
-    let is_told = status.addresses.as_ref().is_some_and(|addresses| !addresses.is_empty());
-    if settings.node.external_cloud && is_told {
+/// With an external cloud provider, the addresses that it wrote stay. Before that, the node reports its host name, and
+/// addresses only if some are configured.
+pub(super) fn set(status: &mut NodeStatus, settings: &NodeSettings, host: &HostFacts) {
+    let is_set = status.addresses.as_ref().is_some_and(|addresses| !addresses.is_empty());
+    if settings.node.external_cloud && is_set {
         return;
     }
     let address = |type_: &str, address: String| NodeAddress { type_: type_.to_owned(), address };
@@ -18,7 +18,7 @@ pub(super) fn set(status: &mut NodeStatus, settings: &Settings, host: &HostFacts
         return;
     }
     if host.addresses.is_empty() {
-        // None could be found. The ones that were told before are more likely true than none.
+        // None were found; the ones reported before are more likely right than none.
         return;
     }
     let ips = host.addresses.iter().map(|ip| address("InternalIP", ip.to_string()));

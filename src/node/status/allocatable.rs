@@ -1,16 +1,16 @@
-//! `allocatable`: what pods can have, which is what the machine has without what is kept from them
+//! `allocatable`: the capacity without reservations and hard eviction thresholds
 //! (<https://kubernetes.io/docs/tasks/administer-cluster/reserve-compute-resources/>).
 
 use super::capacity::whole;
 use crate::config::{Reserved, Threshold};
-use crate::node::Settings;
+use crate::node::NodeSettings;
 use crate::sys::Machine;
 use crate::types::resources::{CPU, EPHEMERAL_STORAGE, HUGE_PAGES, MEMORY, PID};
 use crate::types::{Quantity, ResourceList};
 
-/// What of the machine is not reserved: what all pods together may use, of cores, memory and processes. Eviction keeps
-/// free what it keeps by itself.
-pub(in crate::node) fn unreserved(settings: &Settings, machine: &Machine) -> ResourceList {
+/// The machine's capacity without reservations: the limit of all pods together for cores, memory and processes. Eviction
+/// thresholds are not subtracted.
+pub(in crate::node) fn unreserved(settings: &NodeSettings, machine: &Machine) -> ResourceList {
     let left = limited_together(machine).into_iter().map(|(name, whole)| {
         let left = reservations(name, &settings.node.reserved).into_iter().fold(whole, Quantity::less);
         (name, left)
@@ -18,10 +18,9 @@ pub(in crate::node) fn unreserved(settings: &Settings, machine: &Machine) -> Res
     left.collect()
 }
 
-/// The first resource that is reserved so far that no node can be made of this machine, by its name among the reservations:
-/// above what there is, as upstream has it. Of memory and processes all there is is too much as well: pods limited to none
-/// are killed.
-pub fn overdrawn(settings: &Settings, machine: &Machine) -> Option<&'static str> {
+/// The first resource whose reservations exceed the machine's capacity, as upstream checks it. For memory and processes,
+/// reserving all of it is an error as well: pods limited to nothing would be killed.
+pub fn overdrawn(settings: &NodeSettings, machine: &Machine) -> Option<&'static str> {
     let is_overdrawn = |(name, whole): &(&str, Quantity)| {
         let reserved = reservations(name, &settings.node.reserved);
         let reserved = reserved.into_iter().fold(Quantity::bytes(0), Quantity::plus);
@@ -30,7 +29,7 @@ pub fn overdrawn(settings: &Settings, machine: &Machine) -> Option<&'static str>
     limited_together(machine).into_iter().find(is_overdrawn).map(|(name, _)| name)
 }
 
-/// What the machine has of what pods are limited to together.
+/// The machine's capacity of the resources for which all pods together are limited.
 fn limited_together(machine: &Machine) -> [(&'static str, Quantity); 3] {
     [
         (CPU, whole(machine.cpus)),
@@ -39,14 +38,14 @@ fn limited_together(machine: &Machine) -> [(&'static str, Quantity); 3] {
     ]
 }
 
-/// What pods can have of this capacity.
+/// The allocatable part of this capacity.
 pub(in crate::node) fn allocatable(capacity: &ResourceList, reserved: &Reserved) -> ResourceList {
     let left = |(name, whole): (&str, Quantity)| {
-        let left = kept(name, whole, reserved).into_iter().fold(whole, Quantity::less);
+        let left = withheld(name, whole, reserved).into_iter().fold(whole, Quantity::less);
         (name.to_owned(), left)
     };
     let mut allocatable: ResourceList = capacity.iter().map(left).collect();
-    // Huge pages are memory that is no longer there for anything else.
+    // Huge pages are taken from memory.
     if let Some(memory) = allocatable.get(MEMORY) {
         let huge = capacity.iter().filter(|(name, _)| name.starts_with(HUGE_PAGES));
         allocatable.set(MEMORY, huge.map(|(_, amount)| amount).fold(memory, Quantity::less));
@@ -54,7 +53,7 @@ pub(in crate::node) fn allocatable(capacity: &ResourceList, reserved: &Reserved)
     allocatable
 }
 
-/// What is reserved of a resource.
+/// The reservations of a resource.
 fn reservations(name: &str, reserved: &Reserved) -> Vec<Quantity> {
     match (name, reserved.system_cpus) {
         (CPU, Some(cpus)) => vec![whole(cpus)],
@@ -62,32 +61,29 @@ fn reservations(name: &str, reserved: &Reserved) -> Vec<Quantity> {
     }
 }
 
-/// What is kept of a resource of which there is `whole`: what is reserved, and what eviction keeps free.
-fn kept(name: &str, whole: Quantity, reserved: &Reserved) -> Vec<Quantity> {
-    let mut kept = reservations(name, reserved);
+/// What is subtracted from `whole`: the reservations and the hard eviction threshold.
+fn withheld(name: &str, whole: Quantity, reserved: &Reserved) -> Vec<Quantity> {
+    let mut withheld = reservations(name, reserved);
     let threshold = match name {
         MEMORY => reserved.eviction_memory,
         EPHEMERAL_STORAGE => reserved.eviction_storage,
         _ => None,
     };
-    kept.extend(threshold.map(|threshold| match threshold {
+    withheld.extend(threshold.map(|threshold| match threshold {
         Threshold::Amount(amount) => amount,
         Threshold::Part(part) => part_of(whole, part),
     }));
-    kept
+    withheld
 }
 
-/// A part of an amount in whole units, cut off as upstream cuts it off.
+/// A fraction of an amount, truncated as upstream truncates it.
 fn part_of(whole: Quantity, part: f32) -> Quantity {
-    #[expect(
-        clippy::cast_precision_loss,
-        reason = "upstream reckons so, and the result is compared with its"
-    )]
+    #[expect(clippy::cast_precision_loss, reason = "upstream computes it so, and results must be equal")]
     let bytes = whole.value() as f64 * f64::from(part);
     #[expect(
         clippy::cast_possible_truncation,
         clippy::cast_sign_loss,
-        reason = "a part of a u64, at least 0"
+        reason = "a fraction of a u64, at least 0"
     )]
     Quantity::bytes(bytes as u64)
 }

@@ -1,12 +1,12 @@
-//! What the machine has, by resource. Pure.
+//! `capacity`: the machine's resources. Pure.
 
-use crate::node::Settings;
+use crate::node::NodeSettings;
 use crate::sys::Machine;
 use crate::types::resources::{CPU, EPHEMERAL_STORAGE, HUGE_PAGES, MEMORY, PODS};
 use crate::types::{Quantity, ResourceList};
 
 /// The capacity of the node on this machine.
-pub(in crate::node) fn capacity(settings: &Settings, machine: &Machine) -> ResourceList {
+pub(in crate::node) fn capacity(settings: &NodeSettings, machine: &Machine) -> ResourceList {
     // In plain bytes since 1.37, unlike memory.
     let storage = settings.node.local_storage_isolation.then(|| Quantity::count(machine.filesystem));
     let fixed = [
@@ -22,12 +22,12 @@ pub(in crate::node) fn capacity(settings: &Settings, machine: &Machine) -> Resou
     fixed.chain(huge).collect()
 }
 
-/// Whether a resource is the machine's: what a Node lists of it that [`capacity`] does not, there is no more.
+/// Whether a resource is the machine's own: if [`capacity`] does not list it, it is removed from the Node.
 pub(super) fn is_of_machine(resource: &str) -> bool {
     matches!(resource, CPU | MEMORY | EPHEMERAL_STORAGE | PODS) || resource.starts_with(HUGE_PAGES)
 }
 
-/// So many of something.
+/// A count as a quantity.
 pub(super) fn whole(count: usize) -> Quantity {
     Quantity::count(u64::try_from(count).unwrap_or(u64::MAX))
 }

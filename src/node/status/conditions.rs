@@ -1,4 +1,4 @@
-//! A condition of the node as the API has it, and the conditions of pressure. Other conditions in the list belong to others.
+//! Conditions of the Node, and those for pressure. Conditions of other writers are not touched.
 
 use std::borrow::Cow;
 
@@ -8,16 +8,16 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 use crate::node::{NodeEvent, Pressure, Pressures};
 
-/// What a condition says.
-pub(super) struct Said {
+/// The content of a condition.
+pub(super) struct ConditionContent {
     pub(super) type_: &'static str,
     pub(super) holds: bool,
     pub(super) reason: Cow<'static, str>,
     pub(super) message: String,
 }
 
-/// What the condition of a pressure says, and the event about its change: upstream's, with or without the pressure.
-fn verdict(pressure: Pressure, holds: bool) -> (Said, &'static str) {
+/// Upstream's content of a pressure condition, and the event about its change.
+fn pressure_content(pressure: Pressure, holds: bool) -> (ConditionContent, &'static str) {
     let (reason, message, event) = match (pressure, holds) {
         (Pressure::Memory, true) => (
             "KubeletHasInsufficientMemory",
@@ -43,10 +43,10 @@ fn verdict(pressure: Pressure, holds: bool) -> (Said, &'static str) {
         }
     };
     let type_ = pressure.condition();
-    (Said { type_, holds, reason: reason.into(), message: message.to_owned() }, event)
+    (ConditionContent { type_, holds, reason: reason.into(), message: message.to_owned() }, event)
 }
 
-/// Gives an event for each pressure that came, went, or was not known to be gone.
+/// Sets the pressure conditions. Returns an event for each one that changed or is new.
 pub(super) fn set_pressures(
     status: &mut NodeStatus,
     observed: &Pressures,
@@ -55,45 +55,45 @@ pub(super) fn set_pressures(
 ) -> Vec<NodeEvent> {
     let mut events = Vec::new();
     for pressure in Pressure::ALL {
-        let (said, event) = verdict(pressure, observed.contains(&pressure));
-        if put(status, said, now) != Before::Same {
+        let (content, event) = pressure_content(pressure, observed.contains(&pressure));
+        if put(status, content, now) != Previous::Same {
             events.push(NodeEvent::status(node, event));
         }
     }
     events
 }
 
-/// What a condition said before.
+/// The previous status of a condition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Before {
-    /// There was none.
+pub(super) enum Previous {
+    /// The condition did not exist.
     Absent,
-    /// The same.
+    /// The same status.
     Same,
     /// Another status.
     Other,
 }
 
-/// Puts a condition in its place in the list, or at the end of it. The time of transition is that of the status, not of
-/// the reason. The heartbeat of a condition that was there stays, for it alone is no change.
-pub(super) fn put(status: &mut NodeStatus, said: Said, now: Timestamp) -> Before {
+/// Replaces a condition in the list or appends it. The transition time changes with the status, not with the reason. The
+/// heartbeat of an existing condition stays, since it alone is no change.
+pub(super) fn put(status: &mut NodeStatus, content: ConditionContent, now: Timestamp) -> Previous {
     let conditions = status.conditions.get_or_insert_default();
-    let holds = if said.holds { "True" } else { "False" };
-    let old = conditions.iter_mut().find(|condition| condition.type_ == said.type_);
+    let holds = if content.holds { "True" } else { "False" };
+    let old = conditions.iter_mut().find(|condition| condition.type_ == content.type_);
     let before = match &old {
-        None => Before::Absent,
-        Some(old) if old.status == holds => Before::Same,
-        Some(_) => Before::Other,
+        None => Previous::Absent,
+        Some(old) if old.status == holds => Previous::Same,
+        Some(_) => Previous::Other,
     };
     let transition = match (&old, before) {
-        (Some(old), Before::Same) => old.last_transition_time.clone(),
-        (_, Before::Same | Before::Absent | Before::Other) => None,
+        (Some(old), Previous::Same) => old.last_transition_time.clone(),
+        (_, Previous::Same | Previous::Absent | Previous::Other) => None,
     };
     let condition = NodeCondition {
-        type_: said.type_.to_owned(),
+        type_: content.type_.to_owned(),
         status: holds.to_owned(),
-        reason: Some(said.reason.into_owned()),
-        message: Some(said.message),
+        reason: Some(content.reason.into_owned()),
+        message: Some(content.message),
         last_transition_time: transition.or(Some(Time(now))),
         last_heartbeat_time: old.as_ref().and_then(|old| old.last_heartbeat_time.clone()).or(Some(Time(now))),
     };
@@ -104,7 +104,7 @@ pub(super) fn put(status: &mut NodeStatus, said: Said, now: Timestamp) -> Before
     before
 }
 
-/// Errors as one text, each once: upstream's `Aggregate`. None for no errors.
+/// Distinct errors as one message, as upstream's `Aggregate` formats them; `None` without errors.
 pub(super) fn aggregate(errors: &[String]) -> Option<String> {
     let mut unique: Vec<&str> = Vec::new();
     for error in errors {

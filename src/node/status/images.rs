@@ -1,4 +1,4 @@
-//! `images`: the largest images the runtime has, so that the scheduler can prefer nodes that have a pod's image.
+//! `images`: the runtime's largest images, so that the scheduler can prefer nodes that have a pod's image.
 
 use std::cmp::Reverse;
 
@@ -6,20 +6,20 @@ use k8s_openapi::api::core::v1::{ContainerImage, NodeStatus};
 
 use crate::cri::ImageInfo;
 
-/// How many names of an image are told; upstream's constant.
+/// How many names of an image are reported; upstream's constant.
 const MOST_NAMES: usize = 5;
 
-/// At most `most` images, if that is given.
+/// Reports at most `most` images, or all of them.
 pub(super) fn set(status: &mut NodeStatus, images: &[ImageInfo], most: Option<usize>) {
     let mut sorted: Vec<&ImageInfo> = images.iter().collect();
-    // The runtime's order may change from answer to answer, and a change would be sent.
+    // The runtime's order may vary between answers, and would count as a change.
     sorted.sort_by(|a, b| (Reverse(a.size), &b.id).cmp(&(Reverse(b.size), &a.id)));
     sorted.truncate(most.unwrap_or(usize::MAX));
-    let told: Vec<ContainerImage> = sorted.into_iter().map(told).collect();
-    status.images = (!told.is_empty()).then_some(told);
+    let images: Vec<ContainerImage> = sorted.into_iter().map(container_image).collect();
+    status.images = (!images.is_empty()).then_some(images);
 }
 
-fn told(image: &ImageInfo) -> ContainerImage {
+fn container_image(image: &ImageInfo) -> ContainerImage {
     let names = image.digests.iter().chain(&image.tags).filter(|name| !name.contains("<none>"));
     let names: Vec<String> = names.take(MOST_NAMES).cloned().collect();
     ContainerImage { names: (!names.is_empty()).then_some(names), size_bytes: i64::try_from(image.size).ok() }

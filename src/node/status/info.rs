@@ -7,7 +7,7 @@ use crate::node::NodeEvent;
 use crate::sys::Machine;
 use crate::types::{KUBERNETES_VERSION, architecture};
 
-/// Gives an event if the machine was booted since the status was last set.
+/// Returns an event if the machine was rebooted since the status was last set.
 pub(super) fn set(
     status: &mut NodeStatus,
     node: &str,
@@ -17,7 +17,7 @@ pub(super) fn set(
     let before = status.node_info.take().unwrap_or_default();
     let container_runtime_version = match runtime {
         Some(version) => format!("{}://{}", version.runtime_name, version.runtime_version),
-        // It has not answered yet. What it was before is more likely true than nothing.
+        // The runtime has not answered yet; the previous value is more likely right than none.
         None => before.container_runtime_version,
     };
     status.node_info = Some(NodeSystemInfo {

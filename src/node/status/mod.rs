@@ -1,4 +1,4 @@
-//! The status of the node: one setter a file, each a pure function of facts and of the status as it is.
+//! The Node's status: one setter per file, each a pure function of the facts and the current status.
 
 mod addresses;
 mod allocatable;

@@ -1,18 +1,18 @@
-//! The condition `Ready`: whether the node takes pods, and if not, everything that keeps it from it.
+//! The condition `Ready`, and why the node is not ready.
 
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::NodeStatus;
 
-use super::conditions::{Before, Said, aggregate, put};
-use crate::node::{NodeEvent, Settings};
+use super::conditions::{ConditionContent, Previous, aggregate, put};
+use crate::node::{NodeEvent, NodeSettings};
 
 /// Its `type`.
 pub(super) const READY: &str = "Ready";
 
-/// Comes after the capacity is set. Gives an event if the node was ready and is not, or the other way round.
+/// Sets the condition; the capacity must be set before. Returns an event if readiness changed.
 pub(super) fn set(
     status: &mut NodeStatus,
-    settings: &Settings,
+    settings: &NodeSettings,
     unready: &[String],
     now: Timestamp,
 ) -> Option<NodeEvent> {
@@ -20,26 +20,28 @@ pub(super) fn set(
     errors.extend(missing_capacity(status, settings));
     let problem = aggregate(&errors);
     let ready = problem.is_none();
-    let said = match problem {
-        None => Said {
+    let content = match problem {
+        None => ConditionContent {
             type_: READY,
             holds: true,
             reason: "KubeletReady".into(),
             message: "kubelet is posting ready status".to_owned(),
         },
-        Some(message) => Said { type_: READY, holds: false, reason: "KubeletNotReady".into(), message },
+        Some(message) => {
+            ConditionContent { type_: READY, holds: false, reason: "KubeletNotReady".into(), message }
+        }
     };
-    match put(status, said, now) {
-        Before::Absent | Before::Same => None,
-        Before::Other => {
+    match put(status, content, now) {
+        Previous::Absent | Previous::Same => None,
+        Previous::Other => {
             let reason = if ready { "NodeReady" } else { "NodeNotReady" };
             Some(NodeEvent::status(&settings.name, reason))
         }
     }
 }
 
-/// A node that does not know its own size cannot be filled.
-fn missing_capacity(status: &NodeStatus, settings: &Settings) -> Option<String> {
+/// The scheduler cannot use a node without these capacities.
+fn missing_capacity(status: &NodeStatus, settings: &NodeSettings) -> Option<String> {
     let storage = settings.node.local_storage_isolation.then_some("ephemeral-storage");
     let required = ["cpu", "memory", "pods"].into_iter().chain(storage);
     let is_missing = |name: &&str| !status.capacity.as_ref().is_some_and(|all| all.contains_key(*name));

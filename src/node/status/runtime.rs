@@ -1,13 +1,13 @@
-//! `runtimeHandlers` and `features`: what the runtime can do, as it says.
+//! `runtimeHandlers` and `features`: what the runtime supports.
 
 use k8s_openapi::api::core::v1::{NodeFeatures, NodeRuntimeHandler, NodeRuntimeHandlerFeatures, NodeStatus};
 
 use crate::cri::{RuntimeHandler, RuntimeStatus};
 
-/// A runtime that has not answered yet leaves what was told before.
+/// Sets both; while the runtime has not answered, the reported values stay.
 pub(super) fn set(status: &mut NodeStatus, runtime: Option<&RuntimeStatus>) {
     let Some(runtime) = runtime else { return };
-    let mut handlers: Vec<NodeRuntimeHandler> = runtime.handlers.iter().map(told).collect();
+    let mut handlers: Vec<NodeRuntimeHandler> = runtime.handlers.iter().map(node_handler).collect();
     handlers.sort_by(|a, b| a.name.cmp(&b.name));
     status.runtime_handlers = (!handlers.is_empty()).then_some(handlers);
     status.features = runtime.features.map(|features| NodeFeatures {
@@ -15,7 +15,7 @@ pub(super) fn set(status: &mut NodeStatus, runtime: Option<&RuntimeStatus>) {
     });
 }
 
-fn told(handler: &RuntimeHandler) -> NodeRuntimeHandler {
+fn node_handler(handler: &RuntimeHandler) -> NodeRuntimeHandler {
     NodeRuntimeHandler {
         name: Some(handler.name.clone()),
         features: Some(NodeRuntimeHandlerFeatures {

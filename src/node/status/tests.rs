@@ -1,4 +1,4 @@
-//! The status as a whole against what a stock kubelet told of such a machine, and each setter by itself.
+//! The whole status against that of a stock kubelet on the same machine, and each setter by itself.
 
 use std::borrow::Cow;
 use std::net::IpAddr;
@@ -12,7 +12,7 @@ use super::{aggregate, beat, unreserved, update};
 use crate::config::Threshold;
 use crate::cri::ImageInfo;
 use crate::node::testing::{facts, settings};
-use crate::node::{Facts, NodeEvent, Pressure, Settings};
+use crate::node::{NodeEvent, NodeFacts, NodeSettings, Pressure};
 use crate::types::Quantity;
 
 fn at(text: &str) -> Timestamp {
@@ -23,7 +23,7 @@ fn noon() -> Timestamp {
     at("2026-11-21T12:00:00Z")
 }
 
-fn made(settings: &Settings, facts: &Facts) -> NodeStatus {
+fn made(settings: &NodeSettings, facts: &NodeFacts) -> NodeStatus {
     let mut status = NodeStatus::default();
     update(&mut status, settings, facts, noon());
     status
@@ -33,20 +33,20 @@ fn reasons(events: Vec<NodeEvent>) -> Vec<Cow<'static, str>> {
     events.into_iter().map(|event| event.reason).collect()
 }
 
-/// The Node that a stock kubelet kept for a machine with these facts, in the form of 1.37.2.
+/// The Node of a stock kubelet 1.37.2 on a machine with these facts.
 fn stock() -> Value {
     serde_json::from_str(include_str!("testdata/stock_node.json")).unwrap()
 }
 
 #[test]
-fn the_status_is_that_of_the_stock_kubelet() {
+fn the_status_equals_the_stock_kubelets() {
     let mut status = NodeStatus::default();
     update(&mut status, &settings(), &facts(), at("2026-11-21T07:04:55Z"));
     beat(&mut status, at("2026-11-21T07:51:05Z"));
     let mut expected = stock()["status"].clone();
     // It had become ready a second after it registered.
     expected["conditions"][3]["lastTransitionTime"] = json!("2026-11-21T07:04:55Z");
-    // What the stock kubelet declares is not served yet.
+    // Declared features are not supported yet.
     expected.as_object_mut().unwrap().remove("declaredFeatures");
     assert_eq!(serde_json::to_value(&status).unwrap(), expected);
 }
@@ -60,7 +60,7 @@ fn nothing_changes_when_nothing_changed() {
 }
 
 #[test]
-fn what_is_others_stays() {
+fn conditions_and_resources_of_others_stay() {
     let mut status = made(&settings(), &facts());
     let theirs = NodeCondition {
         type_: "NetworkUnavailable".to_owned(),
@@ -81,7 +81,7 @@ fn what_is_others_stays() {
 }
 
 #[test]
-fn what_another_kubelet_declared_is_taken_back() {
+fn declared_features_of_another_kubelet_are_removed() {
     let mut status: NodeStatus = serde_json::from_value(stock()["status"].clone()).unwrap();
     status.volumes_in_use = Some(vec!["kubernetes.io/csi/d^v".to_owned()]);
     update(&mut status, &settings(), &facts(), noon());
@@ -89,7 +89,7 @@ fn what_another_kubelet_declared_is_taken_back() {
 }
 
 #[test]
-fn pages_and_storage_that_are_gone_are_gone() {
+fn huge_pages_and_storage_that_no_longer_exist_are_removed() {
     let mut status = made(&settings(), &facts());
     let mut settings = settings();
     settings.node.local_storage_isolation = false;
@@ -101,7 +101,7 @@ fn pages_and_storage_that_are_gone_are_gone() {
 }
 
 #[test]
-fn allocatable_is_capacity_less_what_is_kept() {
+fn allocatable_is_capacity_without_reservations_and_thresholds() {
     let amount = |text: &str| Quantity::parse(text).unwrap();
     let mut settings = settings();
     let reserved = &mut settings.node.reserved;
@@ -114,7 +114,7 @@ fn allocatable_is_capacity_less_what_is_kept() {
     facts.host.machine.memory = 8 << 30;
     facts.host.machine.filesystem = 10 << 30;
     facts.host.machine.huge_pages = [(2 << 20, 512 << 20)].into();
-    let allocatable = |settings: &Settings| {
+    let allocatable = |settings: &NodeSettings| {
         let all = made(settings, &facts).allocatable.unwrap();
         ["cpu", "memory", "ephemeral-storage", "hugepages-2Mi", "pods"].map(|name| all[name].0.clone())
     };
@@ -127,10 +127,10 @@ fn allocatable_is_capacity_less_what_is_kept() {
 }
 
 #[test]
-fn all_pods_together_are_held_to_what_is_not_reserved_whatever_eviction_keeps_free() {
+fn the_limit_of_all_pods_ignores_eviction_thresholds() {
     let (mut settings, facts) = (settings(), facts());
     let machine = &facts.host.machine;
-    let of = |settings: &Settings| {
+    let of = |settings: &NodeSettings| {
         let left = unreserved(settings, machine);
         ["cpu", "memory", "pid"].map(|name| left.get(name).unwrap().to_string())
     };
@@ -145,7 +145,7 @@ fn all_pods_together_are_held_to_what_is_not_reserved_whatever_eviction_keeps_fr
 }
 
 #[test]
-fn reservations_above_what_the_machine_has_are_found() {
+fn reservations_above_capacity_are_found() {
     let (mut settings, facts) = (settings(), facts());
     let mut overdrawn = |reserved: &[(&str, &[&str])]| {
         let amounts = |amounts: &[&str]| amounts.iter().map(|text| Quantity::parse(text).unwrap()).collect();
@@ -165,7 +165,7 @@ fn reservations_above_what_the_machine_has_are_found() {
 fn addresses_keep_their_order_and_the_name_comes_last() {
     let mut facts = facts();
     facts.host.addresses = vec!["fd00::1".parse().unwrap(), "10.0.0.1".parse().unwrap()];
-    let told = |settings: &Settings, facts: &Facts, before: Option<&str>| {
+    let told = |settings: &NodeSettings, facts: &NodeFacts, before: Option<&str>| {
         let mut status = NodeStatus::default();
         if let Some(address) = before {
             status.addresses =
@@ -194,7 +194,7 @@ fn addresses_keep_their_order_and_the_name_comes_last() {
 }
 
 #[test]
-fn images_are_the_largest_with_few_names() {
+fn the_largest_images_are_reported_with_few_names() {
     let mut facts = facts();
     let names = |kind: &str, most: usize| (0..most).map(|n| format!("{kind}{n}")).collect::<Vec<_>>();
     let image = |id: &str, size: u64| ImageInfo { id: id.to_owned(), size, ..ImageInfo::default() };
@@ -206,7 +206,7 @@ fn images_are_the_largest_with_few_names() {
         ImageInfo { tags: vec!["<none>:<none>".to_owned()], ..image("f", 4) },
     ];
     let mut settings = settings();
-    let told = |settings: &Settings| {
+    let told = |settings: &NodeSettings| {
         let images = made(settings, &facts).images.unwrap_or_default().into_iter();
         images.map(|i| (i.size_bytes.unwrap(), i.names.unwrap_or_default().join(" "))).collect::<Vec<_>>()
     };
@@ -219,7 +219,7 @@ fn images_are_the_largest_with_few_names() {
 }
 
 #[test]
-fn a_runtime_that_has_not_answered_leaves_what_was_told() {
+fn without_an_answer_of_the_runtime_reported_values_stay() {
     let mut status = made(&settings(), &facts());
     let before = status.clone();
     let mut silent = facts();
@@ -229,7 +229,7 @@ fn a_runtime_that_has_not_answered_leaves_what_was_told() {
 }
 
 #[test]
-fn readiness_has_reasons_and_a_time() {
+fn readiness_has_reasons_and_a_transition_time() {
     let mut status = NodeStatus::default();
     let mut facts = facts();
     let ready = |status: &NodeStatus| {
@@ -263,9 +263,9 @@ fn readiness_has_reasons_and_a_time() {
     assert_eq!(reasons(update(&mut status, &settings(), &facts, noon())), ["NodeNotReady"]);
 }
 
-/// All of it as upstream says it, with the pressure and without.
+/// Upstream's words, with the pressure and without.
 #[test]
-fn a_pressure_that_is_observed_is_a_condition_and_one_that_ended_is_none() {
+fn pressure_conditions_follow_the_observed_pressures() {
     let mut status = made(&settings(), &facts());
     let mut facts = facts();
     for (pressure, under, without) in [
@@ -320,7 +320,7 @@ fn a_pressure_that_is_observed_is_a_condition_and_one_that_ended_is_none() {
 }
 
 #[test]
-fn errors_are_told_together_each_once() {
+fn distinct_errors_are_joined() {
     let told = |errors: &[&str]| aggregate(&errors.iter().map(|e| (*e).to_owned()).collect::<Vec<_>>());
     assert_eq!(told(&[]), None);
     assert_eq!(told(&["a", "a"]).as_deref(), Some("a"));
@@ -328,7 +328,7 @@ fn errors_are_told_together_each_once() {
 }
 
 #[test]
-fn a_reboot_is_told_once() {
+fn a_reboot_is_reported_once() {
     let mut status = made(&settings(), &facts());
     let mut facts = facts();
     facts.host.machine.boot_id = "another".to_owned();
@@ -339,7 +339,7 @@ fn a_reboot_is_told_once() {
 }
 
 #[test]
-fn swap_is_told_when_there_is_some() {
+fn swap_is_reported_if_there_is_any() {
     let mut facts = facts();
     facts.host.machine.swap = 4096;
     let info = made(&settings(), &facts).node_info.unwrap();
@@ -348,6 +348,6 @@ fn swap_is_told_when_there_is_some() {
 
 #[test]
 fn without_a_server_there_is_no_port() {
-    let settings = Settings { server_port: None, ..settings() };
+    let settings = NodeSettings { server_port: None, ..settings() };
     assert_eq!(made(&settings, &facts()).daemon_endpoints, None);
 }

@@ -1,4 +1,4 @@
-//! All setters in their order.
+//! Calls all setters in order.
 
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{DaemonEndpoint, NodeDaemonEndpoints, NodeStatus};
@@ -7,15 +7,15 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use super::capacity::is_of_machine;
 use super::ready::READY;
 use super::{addresses, allocatable, capacity, conditions, images, info, ready, runtime};
-use crate::node::{Facts, NodeEvent, Pressure, Settings};
+use crate::node::{NodeEvent, NodeFacts, NodeSettings, Pressure};
 use crate::sys::Machine;
 use crate::types::ResourceList;
 
-/// Brings `status` up to date, and says what is worth an event. Heartbeats of conditions that are there stay: see [`beat`].
+/// Brings `status` up to date and returns the events of its changes. Heartbeats of existing conditions stay: see [`beat`].
 pub(in crate::node) fn update(
     status: &mut NodeStatus,
-    settings: &Settings,
-    facts: &Facts,
+    settings: &NodeSettings,
+    facts: &NodeFacts,
     now: Timestamp,
 ) -> Vec<NodeEvent> {
     let name = &settings.name;
@@ -28,8 +28,8 @@ pub(in crate::node) fn update(
     status.daemon_endpoints = settings
         .server_port
         .map(|port| NodeDaemonEndpoints { kubelet_endpoint: Some(DaemonEndpoint { port: port.into() }) });
-    // The scheduler and the API server act on what a node declares, and the attach-detach controller on the volumes it says
-    // are in use. What another kubelet left there is not true of this one.
+    // The scheduler and the API server act on declared features, the attach-detach controller on volumes in use. What another
+    // kubelet left there does not apply to this one.
     status.declared_features = None;
     status.volumes_in_use = None;
     events.extend(conditions::set_pressures(status, &facts.pressures, name, now));
@@ -37,17 +37,17 @@ pub(in crate::node) fn update(
     events
 }
 
-/// Capacity, and what of it pods can have. Resources that others advertise on the Node stay, and pods can have all of them.
-fn set_resources(status: &mut NodeStatus, settings: &Settings, machine: &Machine) {
+/// Sets capacity and allocatable. Resources that others advertise on the Node stay, and are fully allocatable.
+fn set_resources(status: &mut NodeStatus, settings: &NodeSettings, machine: &Machine) {
     let own = capacity(settings, machine);
     let mut others = status.capacity.take().unwrap_or_default();
     others.retain(|name, _| !is_of_machine(name));
-    let beside = |own: &ResourceList| Some(others.clone().into_iter().chain(own.written()).collect());
-    status.capacity = beside(&own);
-    status.allocatable = beside(&allocatable(&own, &settings.node.reserved));
+    let with_others = |own: &ResourceList| Some(others.clone().into_iter().chain(own.written()).collect());
+    status.capacity = with_others(&own);
+    status.allocatable = with_others(&allocatable(&own, &settings.node.reserved));
 }
 
-/// Marks our conditions as confirmed now, which is done when a status is sent.
+/// Sets the heartbeat of this kubelet's conditions, just before a status is sent.
 pub(in crate::node) fn beat(status: &mut NodeStatus, now: Timestamp) {
     for condition in status.conditions.iter_mut().flatten() {
         if is_own(&condition.type_) {
@@ -56,7 +56,7 @@ pub(in crate::node) fn beat(status: &mut NodeStatus, now: Timestamp) {
     }
 }
 
-/// Whether a condition is ours to write.
+/// Whether this kubelet owns a condition.
 fn is_own(condition: &str) -> bool {
     condition == READY || Pressure::ALL.iter().any(|pressure| pressure.condition() == condition)
 }

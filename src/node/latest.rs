@@ -1,5 +1,5 @@
-//! The Node as it was last seen, by whoever saw it: the task that writes it, the watch of it, and who reads it anew. Never
-//! goes back to an older one; changes nothing.
+//! The latest known Node object, from whatever request or watch returned it. Never replaced by an older version; writes
+//! nothing to the API server.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -15,12 +15,12 @@ use super::request::within;
 use crate::api::{ApiErrorKind, Objects, Wire, follow};
 use crate::telemetry::Changed;
 
-/// What is known of the Node. All clones are one value; none before it was seen, and after it was deleted.
+/// The latest known Node; `None` before it was first seen and after its deletion. Clones share one value.
 #[derive(Clone, Debug, Default)]
-pub struct NodeSight(watch::Sender<Option<Arc<Node>>>);
+pub struct LatestNode(watch::Sender<Option<Arc<Node>>>);
 
-impl NodeSight {
-    /// The Node as it is seen from now on.
+impl LatestNode {
+    /// Follows the Node.
     pub fn subscribe(&self) -> watch::Receiver<Option<Arc<Node>>> {
         self.0.subscribe()
     }
@@ -30,8 +30,8 @@ impl NodeSight {
         self.0.borrow().as_ref().and_then(|node| node.metadata.resource_version.clone())
     }
 
-    /// Takes in the Node as an answer or an event has it, unless something newer is known.
-    pub(super) fn saw(&self, node: Node) {
+    /// Stores the Node from a response or watch event, unless a newer one is known.
+    pub(super) fn update(&self, node: Node) {
         self.0.send_if_modified(|known| {
             let is_news = known.as_ref().is_none_or(|known| is_newer(&node, known));
             if is_news {
@@ -41,14 +41,14 @@ impl NodeSight {
         });
     }
 
-    /// There is none.
-    pub(super) fn gone(&self) {
+    /// The Node does not exist.
+    pub(super) fn clear(&self) {
         self.0.send_if_modified(|known| known.take().is_some());
     }
 }
 
-/// Versions of the API server's own objects are numbers that grow, and may be compared as such (since Kubernetes 1.35 that is
-/// promised). Of versions that are none, the one that comes later is taken for newer.
+/// Compares resource versions, which are increasing numbers (guaranteed since Kubernetes 1.35). If they are not numbers, the
+/// one that arrives later counts as newer.
 fn is_newer(node: &Node, known: &Node) -> bool {
     let version = |node: &Node| node.metadata.resource_version.clone().unwrap_or_default();
     let (new, old) = (version(node), version(known));
@@ -58,32 +58,32 @@ fn is_newer(node: &Node, known: &Node) -> bool {
     }
 }
 
-/// Reads the Node when what was last seen of it will not do.
+/// Reads the Node when the latest known one may be too old.
 #[derive(Clone)]
 pub struct NodeReader {
     nodes: Objects<Node>,
     name: String,
     limit: Duration,
-    sight: NodeSight,
+    latest_node: LatestNode,
 }
 
 impl NodeReader {
-    /// Reads the Node `name` with `client`, each time for at most `limit`.
-    pub fn new(client: Client, name: String, limit: Duration, sight: NodeSight) -> Self {
-        Self { nodes: Objects::all(client), name, limit, sight }
+    /// Reads the Node `name` with `client`; each read has the timeout `limit`.
+    pub fn new(client: Client, name: String, limit: Duration, latest_node: LatestNode) -> Self {
+        Self { nodes: Objects::all(client), name, limit, latest_node }
     }
 
-    /// Reads it as it is now, not as a cache has it, and shows it before this returns.
+    /// Reads the Node from etcd, not from the API server's cache, and publishes it before returning.
     pub async fn read(&self) -> Result<(), ApiErrorKind> {
         match within(self.limit, self.nodes.get(&self.name)).await {
             Ok(Wire(node)) => {
-                self.sight.saw(node);
+                self.latest_node.update(node);
                 Ok(())
             }
             Err(error) => {
                 let error_kind = error.error_kind();
                 if error_kind == ApiErrorKind::NotFound {
-                    self.sight.gone();
+                    self.latest_node.clear();
                 }
                 Err(error_kind)
             }
@@ -91,8 +91,8 @@ impl NodeReader {
     }
 }
 
-/// Watches the Node `name` and shows it, until cancelled.
-pub async fn watch_node(client: Client, name: String, sight: NodeSight, cancel: CancellationToken) {
+/// Watches the Node `name` and publishes it, until cancelled.
+pub async fn watch_node(client: Client, name: String, latest_node: LatestNode, cancel: CancellationToken) {
     let config = Config::default().fields(&format!("metadata.name={name}"));
     let mut trouble = Changed::new();
     let mut is_listed = false;
@@ -104,10 +104,10 @@ pub async fn watch_node(client: Client, name: String, sight: NodeSight, cancel: 
                     Event::Init => is_listed = false,
                     Event::InitApply(node) | Event::Apply(node) => {
                         is_listed = true;
-                        sight.saw(node);
+                        latest_node.update(node);
                     }
                     Event::InitDone if is_listed => {}
-                    Event::InitDone | Event::Delete(_) => sight.gone(),
+                    Event::InitDone | Event::Delete(_) => latest_node.clear(),
                 }
             }
             Err(error) => {
@@ -121,7 +121,7 @@ pub async fn watch_node(client: Client, name: String, sight: NodeSight, cancel: 
     tokio::select! {
         // Cancel-safe: waiting for a token takes nothing.
         () = cancel.cancelled() => {}
-        // Cancel-safe: what was seen was shown.
+        // Cancel-safe: everything seen was published.
         () = following => {}
     }
 }
@@ -146,23 +146,23 @@ mod tests {
     }
 
     #[test]
-    fn an_older_node_is_no_news() {
-        let sight = NodeSight::default();
-        let shown = sight.subscribe();
+    fn an_older_node_is_ignored() {
+        let latest_node = LatestNode::default();
+        let shown = latest_node.subscribe();
         for (version, is_shown) in [("9", "9"), ("10", "10"), ("9", "10"), ("11", "11")] {
-            sight.saw(node(version, version));
+            latest_node.update(node(version, version));
             assert_eq!(label(shown.borrow().as_ref()).as_deref(), Some(is_shown));
         }
-        sight.gone();
+        latest_node.clear();
         assert!(shown.borrow().is_none());
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_change_is_seen_when_it_happens_and_a_deletion_too() {
+    async fn changes_and_deletions_are_published() {
         let api = FakeApi::new(WallClock::system());
-        let (sight, cancel) = (NodeSight::default(), CancellationToken::new());
-        let mut shown = sight.subscribe();
-        let watching = watch_node(api.client(), "node1".to_owned(), sight, cancel.clone());
+        let (latest_node, cancel) = (LatestNode::default(), CancellationToken::new());
+        let mut shown = latest_node.subscribe();
+        let watching = watch_node(api.client(), "node1".to_owned(), latest_node, cancel.clone());
         let _ended = cancel.drop_guard();
         #[expect(clippy::disallowed_methods, reason = "a task of a test")]
         tokio::spawn(watching);
@@ -177,15 +177,15 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_was_read_is_shown_and_a_reading_ends() {
+    async fn a_read_node_is_published_and_a_read_times_out() {
         let api = FakeApi::new(WallClock::system());
-        let sight = NodeSight::default();
+        let latest_node = LatestNode::default();
         let reader =
-            NodeReader::new(api.client(), "node1".to_owned(), Duration::from_secs(10), sight.clone());
+            NodeReader::new(api.client(), "node1".to_owned(), Duration::from_secs(10), latest_node.clone());
         assert_eq!(reader.read().await, Err(ApiErrorKind::NotFound));
         api.put(PATH, &node("", "a"));
         assert_eq!(reader.read().await, Ok(()));
-        assert_eq!(label(sight.subscribe().borrow().as_ref()).as_deref(), Some("a"));
+        assert_eq!(label(latest_node.subscribe().borrow().as_ref()).as_deref(), Some("a"));
         api.fail(ApiRule::once("GET", "/nodes", ApiFault::Hang));
         assert_eq!(reader.read().await, Err(ApiErrorKind::Unavailable));
     }
