@@ -48,7 +48,7 @@ pub(super) struct Parts {
     pub(super) addresses: NodeAddresses,
     /// What is wrong with archives of images.
     pub(super) preload: watch::Sender<Vec<PreloadProblem>>,
-    /// Which shims that containerd forgot cannot be ended.
+    /// Leftover shims that cannot be killed.
     pub(super) shims: watch::Sender<Option<String>>,
     manifests: watch::Receiver<SourceState>,
     api: watch::Receiver<ApiState>,
@@ -94,7 +94,7 @@ impl Parts {
         let others = OtherKubelets {
             socket: config.runtime.runtime_socket.clone(),
             proc: PROC.into(),
-            told: kubelets_in,
+            problem: kubelets_in,
             events: node_events.clone(),
         };
         tasks.spawn(Stage::Support, "other kubelets", |cancel| others.run(cancel));

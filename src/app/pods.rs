@@ -83,7 +83,7 @@ impl Parts {
                 socket: config.runtime.runtime_socket.clone(),
                 proc: PROC.into(),
                 mounts: mounts.clone(),
-                told: self.shims,
+                problem: self.shims,
             };
             tasks.spawn(Stage::Pods, "leftover shims", |cancel| shims.run(cancel));
         } else {

@@ -979,7 +979,7 @@ fn pods_that_are_refused() {
     for (reason, message, cause, remedy) in [
         (
             "PodFeatureUnsupported",
-            "spec.containers[0].lifecycle: Not supported by hostlet yet: lifecycle hooks and stop signals are not heeded",
+            "spec.containers[0].lifecycle: Not supported by hostlet yet: lifecycle hooks and stop signals are not applied",
             "spec.containers[0].lifecycle: Not supported by hostlet yet",
             "remove these fields",
         ),

@@ -1,5 +1,5 @@
-//! Removes what pods left on the host that no worker will remove: of pods that were gone before this daemon started.
-//! Asks nobody whether a pod is wanted: the table says which are known.
+//! Removes files, logs and cgroups of pods without a worker: those that were removed before this daemon started. Does not
+//! decide which pods are known; the lifecycles pass that in.
 
 use std::collections::HashSet;
 use std::path::PathBuf;
@@ -23,26 +23,26 @@ use crate::sys::{Mounts, file_work};
 use crate::types::{ContainerId, PodUid, QosClass, QuietPeriod, error_chain};
 use crate::volume;
 
-/// How long a look over the host may wait for a quiet period: each pod that comes or goes asks for one.
+/// How long listing the host may be deferred until a quiet period: every pod that starts or terminates requests it.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// The janitor of this host.
 pub struct HostJanitor {
-    /// Root of hostlet's own files.
+    /// The daemon's directory (`--root-dir`).
     pub root_dir: PathBuf,
-    /// When no pod starts or stops.
+    /// Signals when no pod starts or stops.
     pub quiet_period: QuietPeriod,
     /// The host's mounts.
     pub mounts: Arc<dyn Mounts>,
-    /// Where container logs are.
+    /// The layout of container logs.
     pub logs: LogLayout,
-    /// Pod cgroups; none with `cgroupsPerQOS: false`.
+    /// Pod cgroups; `None` with `cgroupsPerQOS: false`.
     pub cgroups: Option<Arc<Cgroups>>,
-    /// What holds all pods together; none without `cgroups`.
+    /// The limit of all pods together; `None` without `cgroups`.
     pub pods_limit: Option<Arc<PodsLimit>>,
-    /// What is stored of pods.
+    /// The record of admitted pods.
     pub admitted: AdmittedPods,
-    /// Where pod statuses are told.
+    /// The statuses of pods.
     pub status_cache: StatusCache,
 }
 
@@ -51,36 +51,36 @@ impl Janitor for HostJanitor {
     async fn found(&self) -> HashSet<PodUid> {
         self.quiet_period.begins(Instant::now() + PATIENCE).await;
         let (root, logs, cgroups) = (self.root_dir.clone(), self.logs.clone(), self.cgroups.clone());
-        let look = move || {
+        let list = move || {
             let mut found = listed("directories", pod_dirs(&root));
             found.extend(listed("logs", logs.pods()).into_iter().map(|(uid, _)| uid));
             found.extend(listed("cgroups", cgroups.map_or(Ok(Vec::new()), |cgroups| cgroups.list_pods())));
             found.into_iter().collect()
         };
-        ended(file_work(look).await)
+        or_default(file_work(list).await)
     }
 
     async fn remove(&self, gone: HashSet<PodUid>, running: HashSet<ContainerId>) {
         let (root, mounts) = (self.root_dir.clone(), self.mounts.clone());
         let (logs, cgroups) = (self.logs.clone(), self.cgroups.clone());
         let remove = move || {
-            let are_gone = |uids: Vec<PodUid>| uids.into_iter().filter(|uid| gone.contains(uid));
-            for uid in are_gone(listed("directories", pod_dirs(&root))) {
+            let removed = |uids: Vec<PodUid>| uids.into_iter().filter(|uid| gone.contains(uid));
+            for uid in removed(listed("directories", pod_dirs(&root))) {
                 match volume::tear_down(&root, &uid, &*mounts) {
-                    Ok(()) => told(&uid, "directory", remove_pod_dir(&root, &uid, &*mounts)),
-                    failed => told(&uid, "volumes", failed),
+                    Ok(()) => log_removal(&uid, "directory", remove_pod_dir(&root, &uid, &*mounts)),
+                    failed => log_removal(&uid, "volumes", failed),
                 }
             }
             let failed = logs.remove_pods(&gone).failed;
             for error in failed.into_iter().chain(logs.remove_dangling_links(&running).failed) {
-                tracing::warn!(error = error_chain(&error), "cannot remove the logs of a pod that is gone");
+                tracing::warn!(error = error_chain(&error), "cannot remove the logs of a removed pod");
             }
             let Some(cgroups) = cgroups else { return };
-            for uid in are_gone(listed("cgroups", cgroups.list_pods())) {
-                told(&uid, "cgroup", cgroups.remove_pod(&uid));
+            for uid in removed(listed("cgroups", cgroups.list_pods())) {
+                log_removal(&uid, "cgroup", cgroups.remove_pod(&uid));
             }
         };
-        ended(file_work(remove).await);
+        or_default(file_work(remove).await);
     }
 
     async fn share(&self, active: Vec<Arc<AdmittedPod>>) {
@@ -96,7 +96,7 @@ impl Janitor for HostJanitor {
                 limit.apply();
             }
         };
-        ended(file_work(update).await);
+        or_default(file_work(update).await);
     }
 
     fn forget(&self, known: &HashSet<PodUid>) {
@@ -105,27 +105,27 @@ impl Janitor for HostJanitor {
     }
 }
 
-/// What was listed; nothing, and a line in the log, when it could not be.
+/// The listed items; none if listing failed, which is logged.
 fn listed<T, E: std::error::Error>(what: &str, result: Result<Vec<T>, E>) -> Vec<T> {
     result.unwrap_or_else(|error| {
-        tracing::warn!(error = error_chain(&error), "cannot look for the {what} of pods that are gone");
+        tracing::warn!(error = error_chain(&error), "cannot list the {what} of removed pods");
         Vec::new()
     })
 }
 
-/// What blocking work gave; the default if it panicked.
-fn ended<T: Default>(result: Result<T, JoinError>) -> T {
+/// The result of blocking work; the default if it panicked.
+fn or_default<T: Default>(result: Result<T, JoinError>) -> T {
     result.unwrap_or_else(|error| {
-        tracing::error!(%error, "sweeping the host ended early");
+        tracing::error!(%error, "cleaning up the host panicked");
         T::default()
     })
 }
 
-fn told<E: std::error::Error>(uid: &PodUid, what: &str, result: Result<(), E>) {
+fn log_removal<E: std::error::Error>(uid: &PodUid, what: &str, result: Result<(), E>) {
     match result {
-        Ok(()) => tracing::info!(%uid, "removed the {what} of a pod that is gone"),
+        Ok(()) => tracing::info!(%uid, "removed the {what} of a removed pod"),
         Err(error) => {
-            tracing::warn!(%uid, error = error_chain(&error), "cannot remove the {what} of a pod that is gone");
+            tracing::warn!(%uid, error = error_chain(&error), "cannot remove the {what} of a removed pod");
         }
     }
 }

@@ -1,5 +1,5 @@
-//! Keeping the host in order around the pods: what is left of pods that are gone, what all pods together may use, shims
-//! that nobody stands behind, and other kubelets on the same runtime. Never touches a pod that runs.
+//! Housekeeping on the host: leftovers of removed pods, the limit of all pods together, leftover shims, and other kubelets
+//! on the same runtime. Never touches a running pod.
 
 mod janitor;
 mod leftover_shims;

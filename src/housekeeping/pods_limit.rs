@@ -1,5 +1,4 @@
-//! Keeps all pods together within what is not reserved, and tells of it as an event of the node. Does not know how much
-//! that is.
+//! Applies the limit of all pods together and reports the result as an event of the node. Does not compute the limit.
 
 use std::sync::Arc;
 
@@ -10,7 +9,7 @@ use crate::node::{NodeEvent, NodeEvents};
 use crate::telemetry::Changed;
 use crate::types::error_chain;
 
-/// Sets the limit of all pods. The kernel may refuse while they use more, so it is set again with each housekeeping.
+/// Applies the limit of all pods. The kernel may reject it while they use more, so every housekeeping applies it again.
 pub struct PodsLimit {
     cgroups: Arc<Cgroups>,
     events: NodeEvents,
@@ -18,12 +17,12 @@ pub struct PodsLimit {
 }
 
 impl PodsLimit {
-    /// Nothing is set before the first call of `apply`.
+    /// Does not set the limit before the first call of `apply`.
     pub fn new(cgroups: Arc<Cgroups>, events: NodeEvents) -> Self {
         Self { cgroups, events, said: Mutex::default() }
     }
 
-    /// Sets the limit where one was asked for, and tells how that went when it went otherwise than before. Blocking.
+    /// Sets the limit if one is configured, and reports a changed result. Blocking.
     pub fn apply(&self) {
         let limited = match self.cgroups.limit_all_pods() {
             Ok(false) => return,
@@ -35,7 +34,10 @@ impl PodsLimit {
             _ if !is_news => {}
             Ok(()) => (self.events)(NodeEvent::allocatable_enforced()),
             Err(error) => {
-                tracing::warn!(error, "cannot limit what all pods use together; housekeeping tries again");
+                tracing::warn!(
+                    error,
+                    "cannot limit the resources of all pods together; housekeeping tries again"
+                );
                 (self.events)(NodeEvent::allocatable_not_enforced(&error));
             }
         }
@@ -52,7 +54,7 @@ mod tests {
     use crate::cgroup::{AllPods, CgroupSettings};
     use crate::types::CgroupDriver;
 
-    /// A tree of cgroup v2 made of plain files.
+    /// A cgroup v2 hierarchy made of plain files.
     fn cgroups(dir: &Path) -> Arc<Cgroups> {
         let (proc, mount) = (dir.join("proc"), dir.join("cgroup"));
         fs::create_dir_all(proc.join("self")).unwrap();
@@ -86,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_kernel_refuses_is_set_later_and_each_is_told_once() {
+    fn a_rejected_limit_is_retried_and_each_result_is_reported_once() {
         let dir = tempfile::tempdir().unwrap();
         let told = Arc::new(Mutex::new(Vec::new()));
         let events: NodeEvents = {

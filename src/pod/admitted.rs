@@ -1,4 +1,4 @@
-//! A pod that may run on this node, with what every room asks of it read once. Immutable: a changed pod is another value.
+//! An admitted pod, with the fields that every room needs parsed once. Immutable: an updated pod is a new value.
 
 use std::ops::Deref;
 use std::sync::{Arc, LazyLock};
@@ -20,24 +20,24 @@ pub struct AdmittedPod {
     object: Arc<Pod>,
     /// Namespace, name and UID.
     pub reference: PodRef,
-    /// Whether a source on this host names it, not the API server.
+    /// Whether it is a static pod: from a source on this host, not from the API server.
     pub is_static: bool,
     /// Whether it shares the host's network namespace.
     pub host_network: bool,
-    /// `restartPolicy`, which holds for containers without one of their own.
+    /// `restartPolicy`, for containers without their own.
     pub restart_policy: RestartPolicy,
-    /// How important it is among those that wait for the same.
+    /// Its rank among pods that wait for the same resource.
     pub rank: Rank,
-    /// Quality of service, which decides on its cgroup.
+    /// Its QoS class, which decides on its cgroup.
     pub qos: QosClass,
-    /// When its source first saw it; none if nobody noted that.
+    /// When its source first saw it, if known.
     pub seen_at: Option<Timestamp>,
-    /// `terminationGracePeriodSeconds`; none if nobody has set its default.
+    /// `terminationGracePeriodSeconds`; `None` only if it was not defaulted.
     pub grace_seconds: Option<i64>,
 }
 
 impl AdmittedPod {
-    /// Reads the pod.
+    /// Parses the pod.
     pub fn new(object: impl Into<Arc<Pod>>) -> Arc<Self> {
         let object = object.into();
         let spec = object.spec.as_ref().unwrap_or(&NO_SPEC);
@@ -54,50 +54,48 @@ impl AdmittedPod {
         })
     }
 
-    /// The object as its source gave it.
+    /// The object from its source.
     pub fn object(&self) -> &Arc<Pod> {
         &self.object
     }
 
-    /// Whether its deletion was asked for.
+    /// Whether it is marked for deletion.
     pub fn is_deleted(&self) -> bool {
         self.object.metadata.deletion_timestamp.is_some()
     }
 
-    /// Whether its source gave it a status that says it is over.
+    /// Whether the status from its source has a terminal phase.
     pub fn has_ended(&self) -> bool {
         let phase = self.object.status.as_ref().and_then(|status| PodPhase::parse(status.phase.as_deref()?));
         phase.is_some_and(PodPhase::is_terminal)
     }
 
-    /// What is asked for.
+    /// The pod's spec.
     pub fn spec(&self) -> &PodSpec {
         self.object.spec.as_ref().unwrap_or(&NO_SPEC)
     }
 
-    /// Its init containers, sidecars among them, in their order.
+    /// Its init containers in order, including sidecars.
     pub fn init_containers(&self) -> &[Container] {
         self.spec().init_containers.as_deref().unwrap_or_default()
     }
 
-    /// Its init containers and sidecars in their order, then the others in theirs.
+    /// Its init containers and sidecars in order, then its main containers in order.
     pub fn containers(&self) -> impl Iterator<Item = PodContainer<'_>> {
         self.init_containers().iter().map(PodContainer::init).chain(self.main_containers())
     }
 
-    /// The containers that run once every init container has come to its end, in their order.
+    /// Its main containers, in order.
     pub fn main_containers(&self) -> impl Iterator<Item = PodContainer<'_>> {
         self.spec().containers.iter().map(PodContainer::main)
     }
 
-    /// The container of this name; none if the pod names no such container, or one that is not in a list of [`containers`]
-    ///
-    /// [`containers`]: Self::containers
+    /// The container with this name and kind; `None` if there is none, or it is ephemeral.
     pub fn container(&self, named: &ContainerRef) -> Option<PodContainer<'_>> {
         self.containers().find(|container| container.kind == named.kind && container.spec.name == named.name)
     }
 
-    /// What the container of this name is to the pod; none if the pod names no such container.
+    /// The kind of the container with this name, including ephemeral ones.
     pub fn kind_of(&self, name: &str) -> Option<ContainerKind> {
         let listed = self.containers().find(|container| container.spec.name == name);
         let mut ephemeral = self.spec().ephemeral_containers.iter().flatten();
@@ -108,7 +106,7 @@ impl AdmittedPod {
 
 #[cfg(test)]
 impl AdmittedPod {
-    /// The pod after a change of its object.
+    /// The pod after a change to its object.
     pub(crate) fn edited(&self, edit: impl FnOnce(&mut Pod)) -> Arc<Self> {
         let mut object = Pod::clone(self);
         edit(&mut object);

@@ -1,19 +1,18 @@
-//! What a container is to its pod. Pure; knows nothing of what the runtime has.
+//! The kinds of containers in a pod, and references to them. Pure; knows nothing of the runtime's containers.
 
 use k8s_openapi::api::core::v1::Container;
 
-/// The list of the pod's spec that a container is in, and what that means for it (Kubernetes docs, "Init Containers", "Sidecar
-/// Containers", "Ephemeral Containers").
+/// The role of a container in its pod (Kubernetes docs, "Init Containers", "Sidecar Containers", "Ephemeral Containers").
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum ContainerKind {
-    /// Runs to its end before the next one starts.
+    /// Runs to completion before the next one starts.
     Init,
-    /// An init container of restart policy `Always`: once it has started the next one starts, and it runs on beside the main
-    /// containers until those have ended.
+    /// An init container with restart policy `Always`: the next container starts once it has started, and it keeps running until
+    /// the main containers have terminated.
     Sidecar,
-    /// Runs once every init container is through.
+    /// Starts after all init containers have completed.
     Main,
-    /// Added to a running pod, to look into it; never started anew.
+    /// Added to a running pod for debugging; never restarted.
     Ephemeral,
 }
 
@@ -27,36 +26,36 @@ impl ContainerKind {
     }
 }
 
-/// Names a container of a pod's spec.
+/// Identifies a container in a pod's spec.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ContainerRef {
     /// What it is to the pod.
     pub kind: ContainerKind,
-    /// Its name, unique in the pod.
+    /// Its name, which is unique in the pod.
     pub name: String,
 }
 
-/// A container of a pod's spec.
+/// A container in a pod's spec, with its kind.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct PodContainer<'a> {
     /// What it is to the pod.
     pub kind: ContainerKind,
-    /// What is asked for.
+    /// Its spec.
     pub spec: &'a Container,
 }
 
 impl<'a> PodContainer<'a> {
-    /// One of `spec.initContainers`.
+    /// An element of `spec.initContainers`.
     pub fn init(spec: &'a Container) -> Self {
         Self { kind: ContainerKind::of_init(spec), spec }
     }
 
-    /// Its name.
+    /// The reference to it.
     pub fn reference(self) -> ContainerRef {
         ContainerRef { kind: self.kind, name: self.spec.name.clone() }
     }
 
-    /// One of `spec.containers`.
+    /// An element of `spec.containers`.
     pub fn main(spec: &'a Container) -> Self {
         Self { kind: ContainerKind::Main, spec }
     }

@@ -1,4 +1,4 @@
-//! The pods that the sources want on this node, as one value.
+//! The desired pods of this node, as one value.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -6,20 +6,19 @@ use std::sync::Arc;
 use super::{AdmittedPod, PodKill};
 use crate::types::PodUid;
 
-/// The pods all sources want.
+/// The admitted pods of all sources.
 #[derive(Clone, Debug, Default)]
 pub struct DesiredPods {
-    /// Whether every source was read at least once. Nothing is judged unwanted before.
+    /// Whether every source was read at least once. Until then, no pod is considered removed.
     pub ready: bool,
     /// The pods, oldest source entry first.
     pub pods: Vec<Arc<AdmittedPod>>,
-    /// Those of them that are to be ended for good, and how. One that is here no more, though it still is among the pods, is a
-    /// new pod of the same UID.
+    /// The pods that are to be killed, and how. A pod whose entry disappears while the pod stays is a new pod with the same UID.
     pub kills: BTreeMap<PodUid, PodKill>,
 }
 
 impl DesiredPods {
-    /// Whether this wants the very same pods.
+    /// Whether both have the very same pods and kills.
     pub fn is_same(&self, other: &Self) -> bool {
         self.ready == other.ready
             && self.kills == other.kills

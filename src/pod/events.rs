@@ -1,8 +1,8 @@
-//! Where events about pods go: to the API server, if there is one.
+//! The sink for events about pods.
 
 use std::sync::Arc;
 
 use crate::types::{PodEvent, PodRef};
 
-/// Takes events about a pod, or about one of its containers, by name. Must not block.
+/// Receives an event about a pod, or about the container of this name. Must not block.
 pub type PodEvents = Arc<dyn Fn(&PodRef, Option<&str>, &PodEvent) + Send + Sync>;

@@ -1,4 +1,4 @@
-//! Reading who a pod is from its object.
+//! Identity, source and importance of a pod, read from its object.
 
 use std::cmp::Reverse;
 
@@ -7,7 +7,7 @@ use k8s_openapi::api::core::v1::Pod;
 
 use crate::types::{CONFIG_SEEN_ANNOTATION, CONFIG_SOURCE_ANNOTATION, PodRef, PodUid};
 
-/// Namespace, name and UID of a pod; empty texts where the object has none, which validation has ruled out.
+/// Namespace, name and UID of a pod; empty where the object has none, which validation rules out.
 pub fn pod_ref(pod: &Pod) -> PodRef {
     fn text(part: &Option<String>) -> &str {
         part.as_deref().unwrap_or_default()
@@ -16,15 +16,15 @@ pub fn pod_ref(pod: &Pod) -> PodRef {
     PodRef::new(text(&metadata.namespace), text(&metadata.name), text(&metadata.uid))
 }
 
-/// The UID of a pod alone.
+/// The UID of a pod.
 pub fn pod_uid(pod: &Pod) -> PodUid {
     pod.metadata.uid.as_deref().unwrap_or_default().into()
 }
 
-/// Pods are critical from this priority on (`scheduling.SystemCriticalPriority`).
+/// Pods with at least this priority are critical (`scheduling.SystemCriticalPriority`).
 const CRITICAL_PRIORITY: i32 = 2_000_000_000;
 
-/// Whether others give way to the pod: one of this host's own sources, or one of a priority that only admission gives.
+/// Whether the pod is critical: a static pod, or one with a priority of the system classes (upstream `IsCriticalPod`).
 pub fn is_critical(pod: &Pod) -> bool {
     let priority = pod.spec.as_ref().and_then(|spec| spec.priority);
     is_static(pod) || priority.is_some_and(|priority| priority >= CRITICAL_PRIORITY)
@@ -33,8 +33,8 @@ pub fn is_critical(pod: &Pod) -> bool {
 /// Priority of the class `system-node-critical` (upstream's constant).
 const NODE_CRITICAL_PRIORITY: i32 = 2_000_001_000;
 
-/// How important a pod is among those that wait for the same; the more important, the smaller. Static pods rank as critical
-/// for the node, as they have no priority but what their manifests say; among themselves that decides.
+/// The rank of a pod among those that wait for the same resource; a more important pod has a smaller rank. Static pods rank as
+/// node-critical, and among themselves by the priority in their manifests.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Rank(Reverse<(i32, i32)>);
 
@@ -46,7 +46,7 @@ impl Rank {
         Self(Reverse((rank, own)))
     }
 
-    /// That of a pod of the API server's with this priority.
+    /// The rank of an API server's pod with this priority.
     #[cfg(test)]
     pub(crate) fn of_priority(priority: i32) -> Self {
         Self(Reverse((priority, priority)))
@@ -70,7 +70,7 @@ mod tests {
     use crate::pod::testing::pod;
 
     #[test]
-    fn static_pods_rank_as_critical_and_among_themselves_by_their_priority() {
+    fn static_pods_rank_as_critical_and_then_by_priority() {
         let of = |source: &str, priority: Option<i32>| {
             let mut pod = pod("p", "u", "Always", &["c"]);
             let annotations = pod.metadata.annotations.get_or_insert_default();

@@ -1,14 +1,14 @@
-//! How a pod is to be ended for good: a level that whoever wants it ended publishes, not a message that can be lost.
+//! The request to kill a pod: state that is published until the pod is removed, not a message that could be lost.
 
 use super::StatusOverride;
 
-/// What ends a pod although its source still wants it: preemption, and whoever else acts for the node.
+/// Kills a pod that its source still names, as preemption and eviction do.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PodKill {
-    /// The status it ends with.
+    /// Its final status.
     pub status: StatusOverride,
-    /// Grace period, seconds; none for the pod's own. It only ever shortens the one in force.
+    /// Grace period in seconds; `None` for the pod's own. It can only shorten the current one.
     pub grace_seconds: Option<i64>,
-    /// The node needs back what the pod holds: it is stopped before others, and its dead containers are removed.
+    /// Whether the node needs the pod's resources back: it is stopped before others, and its dead containers are removed.
     pub evict: bool,
 }

@@ -1,5 +1,5 @@
-//! The vocabulary of pods, pure: who a pod is, what its fields mean, what the API server would fill in and reject, what it
-//! asks for, and the values that several rooms share. Never does I/O; never decides whether a pod runs.
+//! The vocabulary of pods: identity, the meaning of fields, defaults and validation of the API server, resources, and the
+//! values that several rooms share. Pure: never does I/O, and never decides whether a pod runs.
 
 mod admitted;
 mod container;

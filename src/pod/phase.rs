@@ -2,21 +2,21 @@
 
 use std::fmt;
 
-/// Where a pod is in its life, in one word.
+/// The phase of a pod's lifecycle.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PodPhase {
-    /// Some container was not started yet.
+    /// Some containers have not started yet.
     Pending,
-    /// Its containers run, or will again.
+    /// Its containers run, or will be restarted.
     Running,
-    /// All its containers ended well, for good.
+    /// All its containers have terminated with exit code 0 and will not be restarted.
     Succeeded,
-    /// All its containers ended for good, one of them badly.
+    /// All its containers have terminated, at least one with a failure.
     Failed,
 }
 
 impl PodPhase {
-    /// The name used in `status.phase`.
+    /// The value in `status.phase`.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Pending => "Pending",
@@ -26,7 +26,7 @@ impl PodPhase {
         }
     }
 
-    /// The phase of this name.
+    /// Parses a value of `status.phase`.
     pub fn parse(name: &str) -> Option<Self> {
         [Self::Pending, Self::Running, Self::Succeeded, Self::Failed]
             .into_iter()

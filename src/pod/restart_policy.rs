@@ -1,26 +1,26 @@
-//! Whether an ended container is started again (Kubernetes docs, "Pod Lifecycle", container restart policy). The one
-//! answer that plans and statuses go by.
+//! Whether a terminated container is restarted (Kubernetes docs, "Pod Lifecycle", container restart policy). Plans and
+//! statuses share this decision.
 
 use k8s_openapi::api::core::v1::{Container, Pod, PodSpec};
 
 /// `restartPolicy` of a pod or of one of its containers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RestartPolicy {
-    /// Whatever happens.
+    /// Always restart.
     Always,
-    /// Unless it exited with 0.
+    /// Restart unless the exit code is 0.
     OnFailure,
-    /// Never.
+    /// Never restart.
     Never,
 }
 
 impl RestartPolicy {
-    /// The policy of a pod; `Always` if it names none.
+    /// The policy of a pod; `Always` if unset.
     pub fn of(pod: &Pod) -> Self {
         Self::parse(pod.spec.as_ref().and_then(|spec| spec.restart_policy.as_deref()))
     }
 
-    /// The policy of a container: its own (that of a sidecar) wins over its pod's.
+    /// The policy of a container: its own, as a sidecar has, or its pod's.
     pub fn of_container(spec: &PodSpec, container: &Container) -> Self {
         Self::parse(container.restart_policy.as_deref().or(spec.restart_policy.as_deref()))
     }
@@ -33,7 +33,7 @@ impl RestartPolicy {
         }
     }
 
-    /// Whether a container that ended with this code is started again.
+    /// Whether a container that terminated with this exit code is restarted.
     pub fn restarts(self, exit_code: i32) -> bool {
         match self {
             Self::Always => true,

@@ -1,10 +1,10 @@
-//! The status that whoever kills a pod wants it to end with.
+//! The final status of a killed pod.
 
 use std::borrow::Cow;
 
 use super::PodPhase;
 
-/// The status a killed pod ends with, e.g. `Failed`, `Evicted`.
+/// The final status of a killed pod, e.g. `Failed` with reason `Evicted`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StatusOverride {
     /// `status.phase`.
@@ -13,6 +13,6 @@ pub struct StatusOverride {
     pub reason: String,
     /// `status.message`.
     pub message: String,
-    /// Message of the condition `DisruptionTarget`; none if the pod is not ended for the node's sake.
+    /// Message of the condition `DisruptionTarget`; `None` if the pod does not get one.
     pub disruption: Option<Cow<'static, str>>,
 }

@@ -1,4 +1,4 @@
-//! Small pods and observations for the tests of this room.
+//! Small pods and observations for tests.
 
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Container, Pod, PodSpec};
@@ -35,7 +35,7 @@ pub(crate) fn pod(name: &str, uid: &str, policy: &str, containers: &[&str]) -> P
     }
 }
 
-/// A container in this state, with identifier `<name>-<attempt>` in sandbox `s0`.
+/// A container in this state, with ID `<name>-<attempt>`, in sandbox `s0`.
 pub(crate) fn container(name: &str, attempt: u32, state: ContainerState) -> ContainerStatus {
     ContainerStatus {
         id: ContainerId::from(format!("{name}-{attempt}")),
@@ -60,7 +60,7 @@ pub(crate) fn container(name: &str, attempt: u32, state: ContainerState) -> Cont
     }
 }
 
-/// A container that ended with this code a second after it was made.
+/// A container that terminated with this exit code a second after its creation.
 pub(crate) fn exited(name: &str, attempt: u32, code: i32) -> ContainerStatus {
     let made = container(name, attempt, ContainerState::Exited);
     ContainerStatus {
@@ -71,7 +71,7 @@ pub(crate) fn exited(name: &str, attempt: u32, code: i32) -> ContainerStatus {
     }
 }
 
-/// A sandbox `s<attempt>` with an address.
+/// A sandbox `s<attempt>` with an IP address.
 pub(crate) fn sandbox(attempt: u32, state: SandboxState) -> SandboxStatus {
     SandboxStatus {
         id: SandboxId::from(format!("s{attempt}")),

@@ -1,4 +1,4 @@
-//! A borrowed view of an API pod with its optional parts resolved. Never changes the pod.
+//! A borrowed view of an API pod with optional parts resolved.
 
 use std::net::IpAddr;
 use std::sync::LazyLock;
@@ -8,7 +8,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 static NO_SPEC: LazyLock<PodSpec> = LazyLock::new(PodSpec::default);
 
-/// The parts of a pod that every builder reads.
+/// The commonly read parts of a pod.
 #[derive(Clone, Copy)]
 pub(crate) struct PodView<'a> {
     pub(crate) meta: &'a ObjectMeta,
@@ -37,19 +37,19 @@ impl<'a> PodView<'a> {
         self.spec.host_network.unwrap_or(false)
     }
 
-    /// Init containers in order, sidecars among them.
+    /// Init containers in order, including sidecars.
     pub(crate) fn init_containers(&self) -> &'a [Container] {
         self.spec.init_containers.as_deref().unwrap_or_default()
     }
 
-    /// `<name>_<namespace>(<uid>)`, as the kubelet names pods in messages.
+    /// `<name>_<namespace>(<uid>)`, as upstream formats pods in messages.
     pub(crate) fn describe(&self) -> String {
         format!("{}_{}({})", self.name, self.namespace, self.uid)
     }
 }
 
-/// The first address of the node's own family, then the first of the other one: what `status.podIPs` and the downward
-/// API show of the addresses a runtime reports in any number and order.
+/// The pod's IPs as `status.podIPs` and the downward API have them: the first of the node's primary family, then the first of
+/// the other one. The runtime may report any number in any order.
 pub(crate) fn primary_first(pod_ips: &[IpAddr], node_ips: &[IpAddr]) -> Vec<IpAddr> {
     let node_is_v6 = node_ips.first().is_some_and(IpAddr::is_ipv6);
     [node_is_v6, !node_is_v6]
@@ -64,7 +64,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_nodes_family_comes_first_and_each_family_once() {
+    fn the_nodes_primary_family_comes_first() {
         let ips = ["fd00::2", "10.0.0.2", "10.0.0.3", "fd00::3"].map(|ip| ip.parse().unwrap());
         let shown =
             |node: &[IpAddr]| primary_first(&ips, node).iter().map(IpAddr::to_string).collect::<Vec<_>>();

@@ -1,10 +1,10 @@
-//! Why a container waits.
+//! Why a container is waiting.
 
-/// Why a container waits, as `state.waiting` tells it.
+/// Reason and message of `state.waiting`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WaitingReason {
     /// E.g. `CrashLoopBackOff`.
     pub reason: String,
-    /// For people.
+    /// Human-readable details.
     pub message: String,
 }

@@ -113,7 +113,7 @@ pub struct ControlServer {
     pub preload: Option<(PathBuf, watch::Receiver<Vec<PreloadProblem>>)>,
     /// What is wrong with the local store.
     pub store: watch::Receiver<Option<String>>,
-    /// Which shims that containerd forgot cannot be ended.
+    /// Leftover shims that cannot be killed.
     pub shims: watch::Receiver<Option<String>>,
     /// Which other kubelets work on this runtime.
     pub kubelets: watch::Receiver<Option<String>>,

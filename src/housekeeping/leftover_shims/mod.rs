@@ -1,5 +1,5 @@
-//! Shims that containerd forgot: it or hostlet was killed in the middle of a start, and no sandbox and no container stands behind
-//! them any more. Nobody else ever ends them. Only those of the CRI's namespace and of our containerd are looked at.
+//! Kills leftover shims: containerd or hostlet was killed in the middle of a start, and no sandbox or container belongs to
+//! them any more. Nothing else would ever stop them. Only shims of the CRI's namespace and of our containerd count.
 
 mod sightings;
 mod task;

@@ -1,4 +1,4 @@
-//! Which shims are left over: those that nobody stands behind, at each look for so long. Pure.
+//! Decides which shims are leftovers: those without a sandbox or container for long enough. Pure.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -8,18 +8,18 @@ use tokio::time::Instant;
 use crate::cri::Stored;
 use crate::sys::Shim;
 
-/// How long a shim may be unknown to containerd: it notes a container before it starts the shim.
+/// How long a shim may be unknown to containerd, which stores a container before it starts the shim.
 const UNKNOWN: Duration = Duration::from_secs(60);
-/// How long one may be known to containerd while the CRI does not list it: it lists a sandbox once that runs, and forgets
-/// one whose making fails.
+/// How long a shim may be known to containerd but not listed by the CRI plugin, which lists a sandbox once it runs, and
+/// deletes one whose creation fails.
 const UNLISTED: Duration = Duration::from_secs(300);
 
-/// Since when which shims are seen that no sandbox and no container of the CRI stands behind, by their processes.
+/// Since when shims without a sandbox or container of the CRI have been seen, by PID and start time.
 #[derive(Debug, Default)]
 pub(super) struct Sightings(BTreeMap<(i32, u64), Instant>);
 
 impl Sightings {
-    /// Takes in all such shims of a look; those that are left over.
+    /// Records all such shims of one check, and returns the leftovers.
     pub(super) fn left_over(&mut self, unlisted: Vec<(Shim, Stored)>, now: Instant) -> Vec<(Shim, Stored)> {
         let key = |shim: &Shim| (shim.pid, shim.started);
         let seen =
@@ -30,7 +30,7 @@ impl Sightings {
             let patience = match stored {
                 Stored::Nothing => UNKNOWN,
                 Stored::OfCri => UNLISTED,
-                // Somebody else's, in the CRI's namespace.
+                // Another client's, in the CRI's namespace.
                 Stored::OfOthers => return false,
             };
             now.duration_since(since) >= patience
@@ -45,7 +45,7 @@ mod tests {
     use crate::sys::testing::shim;
 
     #[test]
-    fn a_shim_is_left_over_once_it_was_seen_so_for_long_enough() {
+    fn a_shim_is_a_leftover_after_it_was_seen_long_enough() {
         let start = Instant::now();
         for (stored, patience) in
             [(Stored::Nothing, Some(60)), (Stored::OfCri, Some(300)), (Stored::OfOthers, None)]
@@ -61,7 +61,7 @@ mod tests {
     }
 
     #[test]
-    fn one_that_is_known_in_between_begins_anew_and_so_does_another_process() {
+    fn a_listed_shim_or_a_new_process_restarts_the_time() {
         let start = Instant::now();
         let at = |second| start + Duration::from_secs(second);
         let mut sightings = Sightings::default();
@@ -72,7 +72,7 @@ mod tests {
         assert_eq!(left(vec![shim(1, 10)], 0), 0);
         assert_eq!(left(vec![], 50), 0);
         assert_eq!(left(vec![shim(1, 10)], 70), 0);
-        assert_eq!(left(vec![shim(1, 11)], 130), 0, "the pid has another process");
+        assert_eq!(left(vec![shim(1, 11)], 130), 0, "another process has this PID");
         assert_eq!(left(vec![shim(1, 11), shim(2, 10)], 190), 1);
     }
 }

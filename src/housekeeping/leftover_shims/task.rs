@@ -1,4 +1,4 @@
-//! The task that looks for leftover shims and ends them.
+//! The task that finds leftover shims and kills them.
 
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
@@ -14,47 +14,47 @@ use crate::cri::{CRI_NAMESPACE, CriClient, CriError, Stored};
 use crate::sys::{Mounts, Shim, SysError, end_shim, file_work, shims};
 use crate::types::error_chain;
 
-/// Between two looks, as between two sweeps of the host.
+/// Interval between checks, the same as between sweeps of the host.
 const PERIOD: Duration = Duration::from_secs(60);
 
-/// Looks for shims that containerd forgot, again and again, and ends them. To be run by the app, where the runtime is containerd.
+/// Periodically finds leftover shims and kills them. The app runs it if the runtime is containerd.
 pub struct LeftoverShims {
-    /// containerd.
+    /// Client of containerd.
     pub client: CriClient,
-    /// Its socket: shims that were started for another one are not looked at.
+    /// containerd's socket: shims of another containerd do not count.
     pub socket: PathBuf,
-    /// Where processes are to be seen, `/proc`.
+    /// Mount point of procfs, `/proc`.
     pub proc: PathBuf,
     /// The host's mounts.
     pub mounts: Arc<dyn Mounts>,
-    /// Which of them cannot be ended, and why, in a sentence; none if there are none.
-    pub told: watch::Sender<Option<String>>,
+    /// Where a sentence about shims that cannot be killed is published; `None` if there are none.
+    pub problem: watch::Sender<Option<String>>,
 }
 
 impl LeftoverShims {
     /// Runs until cancelled.
     pub async fn run(self, cancel: CancellationToken) {
         let mut sightings = Sightings::default();
-        // Those whose end was begun: their process may be gone, and what it held may not.
-        let mut unended = Vec::new();
+        // Cleanup of these has begun: the process may have exited while mounts remain.
+        let mut unfinished = Vec::new();
         loop {
             let look = async {
-                self.look(&mut sightings, &mut unended).await;
+                self.look(&mut sightings, &mut unfinished).await;
                 sleep(PERIOD).await;
             };
             tokio::select! {
                 // Cancel-safe: waiting for a token takes nothing.
                 () = cancel.cancelled() => return,
-                // Cancel-safe: what a look did not get to is found by the next daemon.
+                // Cancel-safe: the next daemon finds what is left.
                 () = look => {}
             }
         }
     }
 
-    async fn look(&self, sightings: &mut Sightings, unended: &mut Vec<(Shim, Stored)>) {
+    async fn look(&self, sightings: &mut Sightings, unfinished: &mut Vec<(Shim, Stored)>) {
         let unlisted = match self.unlisted().await {
             Ok(unlisted) => unlisted,
-            // Nothing is known now; the next look is soon enough.
+            // Unknown now; the next check is soon enough.
             Err(error) => {
                 tracing::debug!(error = error_chain(&*error), "cannot look for leftover shims");
                 return;
@@ -62,37 +62,32 @@ impl LeftoverShims {
         };
         let mut failed = Vec::new();
         for left in sightings.left_over(unlisted, Instant::now()) {
-            if !unended.contains(&left) {
-                unended.push(left);
+            if !unfinished.contains(&left) {
+                unfinished.push(left);
             }
         }
-        for (shim, stored) in std::mem::take(unended) {
-            if let Err(error) = self.end(&shim, stored).await {
+        for (shim, stored) in std::mem::take(unfinished) {
+            if let Err(error) = self.kill(&shim, stored).await {
                 let error = error_chain(&*error);
-                tracing::warn!(
-                    shim = shim.id,
-                    pid = shim.pid,
-                    error,
-                    "cannot end a shim that containerd forgot"
-                );
+                tracing::warn!(shim = shim.id, pid = shim.pid, error, "cannot kill a leftover shim");
                 failed.push(format!("process {} of the sandbox {}: {error}", shim.pid, shim.id));
-                unended.push((shim, stored));
+                unfinished.push((shim, stored));
             }
         }
-        let told = (!failed.is_empty()).then(|| {
-            format!(
-                "containerd forgot shims, which hostlet cannot end and tries again ({})",
-                failed.join("; ")
-            )
-        });
-        self.told.send_if_modified(|known| {
-            let is_news = *known != told;
-            *known = told;
+        let problem = (!failed.is_empty())
+            .then(|| format!("leftover shims cannot be killed; hostlet tries again ({})", failed.join("; ")));
+        self.problem.send_if_modified(|known| {
+            let is_news = *known != problem;
+            *known = problem;
             is_news
         });
     }
 
-    async fn end(&self, shim: &Shim, stored: Stored) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
+    async fn kill(
+        &self,
+        shim: &Shim,
+        stored: Stored,
+    ) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
         end_shim(shim, &self.mounts).await?;
         if stored == Stored::OfCri {
             self.client.forget_stored(&shim.id).await?;
@@ -100,13 +95,13 @@ impl LeftoverShims {
         tracing::warn!(
             shim = shim.id,
             pid = shim.pid,
-            "ended a shim that containerd forgot when it or hostlet was killed"
+            "killed a shim left over from a killed containerd or hostlet"
         );
         Ok(())
     }
 
-    /// Our containerd's shims that no sandbox and no container of the CRI stands behind. What the CRI lists is asked for
-    /// later than what runs, so that none is missing that was made meanwhile.
+    /// Shims of our containerd without a sandbox or container of the CRI. Processes are listed before the CRI's objects, so that
+    /// one created meanwhile is not missing.
     async fn unlisted(&self) -> Result<Vec<(Shim, Stored)>, Box<dyn std::error::Error + Send + Sync>> {
         let (proc, socket) = (self.proc.clone(), self.socket.clone());
         let ours = file_work(move || ours(&proc, &socket)).await??;

@@ -1,4 +1,4 @@
-//! The runtime that a kubelet works on, by its command line and its configuration files. Reads files; blocks its thread.
+//! The runtime endpoint of a kubelet, from its command line and configuration files. Reads files; blocks its thread.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -6,11 +6,11 @@ use std::path::{Path, PathBuf};
 use crate::config::parse_documents;
 use crate::sys::KubeletProcess;
 
-/// Where a kubelet looks for its runtime if nobody says otherwise.
+/// The kubelet's default runtime endpoint.
 const DEFAULT: &str = "unix:///run/containerd/containerd.sock";
 
-/// The socket of its runtime. Flags win over drop-ins, these over the configuration file, as upstream has it. A file that
-/// cannot be read says nothing: a kubelet that was started has read it.
+/// The runtime socket of a kubelet. Flags win over drop-ins, and these over the configuration file, as upstream. A file that
+/// cannot be read is skipped.
 pub(super) fn runtime_socket(kubelet: &KubeletProcess) -> PathBuf {
     let endpoint = flag(&kubelet.arguments, "container-runtime-endpoint")
         .map(str::to_owned)
@@ -19,7 +19,7 @@ pub(super) fn runtime_socket(kubelet: &KubeletProcess) -> PathBuf {
     PathBuf::from(endpoint.strip_prefix("unix://").unwrap_or(&endpoint))
 }
 
-/// The last value of a flag, which is the one that counts.
+/// The last value of a flag, which is the effective one.
 fn flag<'a>(arguments: &'a [String], name: &str) -> Option<&'a str> {
     let mut values = arguments.iter().enumerate().filter_map(|(at, argument)| {
         let rest = argument.strip_prefix("--")?.strip_prefix(name)?;

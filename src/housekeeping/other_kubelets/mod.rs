@@ -1,5 +1,4 @@
-//! Another kubelet on the runtime that is ours: each would take the other's pods for leftovers and remove them. It is told, as
-//! long as it is there, and left alone.
+//! Detects other kubelets on the same runtime: each would remove the other's pods as leftovers. They are reported, not touched.
 
 mod endpoint;
 mod task;

@@ -1,4 +1,4 @@
-//! The task that looks for them.
+//! The task that looks for other kubelets.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -15,23 +15,23 @@ use crate::sys::{SysError, file_work, kubelets};
 use crate::telemetry::Changed;
 use crate::types::error_chain;
 
-/// Between two looks.
+/// Interval between checks.
 const PERIOD: Duration = Duration::from_secs(60);
 
-/// Looks for other kubelets on our runtime, again and again. To be run by the app.
+/// Periodically looks for other kubelets on the same runtime. The app runs it.
 pub struct OtherKubelets {
     /// The socket of the runtime.
     pub socket: PathBuf,
-    /// Where processes are to be seen, `/proc`.
+    /// Mount point of procfs, `/proc`.
     pub proc: PathBuf,
-    /// Which there are, in a sentence; none if there are none.
-    pub told: watch::Sender<Option<String>>,
-    /// Where events of the node go.
+    /// Where a sentence about them is published; `None` if there are none.
+    pub problem: watch::Sender<Option<String>>,
+    /// Receives events about the node.
     pub events: NodeEvents,
 }
 
 impl OtherKubelets {
-    /// Runs until cancelled; looks at once.
+    /// Runs until cancelled; checks at once.
     pub async fn run(self, cancel: CancellationToken) {
         let mut last = Changed::new();
         loop {
@@ -42,7 +42,7 @@ impl OtherKubelets {
             tokio::select! {
                 // Cancel-safe: waiting for a token takes nothing.
                 () = cancel.cancelled() => return,
-                // Cancel-safe: looking changes nothing.
+                // Cancel-safe: it only reads.
                 () = look => {}
             }
         }
@@ -53,7 +53,7 @@ impl OtherKubelets {
         let looked = file_work(move || find(&proc, &socket)).await;
         let found = match looked.unwrap_or_else(|source| Err(SysError::Step { source })) {
             Ok(found) => found,
-            // Nothing is known now; the next look is soon enough.
+            // Unknown now; the next check is soon enough.
             Err(error) => {
                 tracing::debug!(error = error_chain(&error), "cannot look for other kubelets");
                 return;
@@ -64,12 +64,12 @@ impl OtherKubelets {
         }
         match &found {
             Some(problem) => {
-                tracing::error!(problem, "another kubelet is at work on this runtime");
+                tracing::error!(problem, "another kubelet uses this runtime");
                 (self.events)(NodeEvent::other_kubelet(problem.clone()));
             }
-            None => tracing::debug!("no other kubelet is at work on this runtime"),
+            None => tracing::debug!("no other kubelet uses this runtime"),
         }
-        self.told.send_if_modified(|known| {
+        self.problem.send_if_modified(|known| {
             let is_news = *known != found;
             *known = found;
             is_news
@@ -77,7 +77,7 @@ impl OtherKubelets {
     }
 }
 
-/// Who else works on the runtime at `socket`. Blocking.
+/// A sentence about other kubelets that use the runtime at `socket`. Blocking.
 fn find(proc: &Path, socket: &Path) -> Result<Option<String>, SysError> {
     let mut others: Vec<i32> = kubelets(proc)?
         .into_iter()
@@ -96,12 +96,12 @@ fn find(proc: &Path, socket: &Path) -> Result<Option<String>, SysError> {
     }))
 }
 
-/// Whether both names lead to one socket, also through links (`/var/run`).
+/// Whether both paths lead to the same socket, also through links (`/var/run`).
 fn is_same(a: &Path, b: &Path) -> bool {
     let identity = |path: &Path| fs::metadata(path).map(|found| (found.dev(), found.ino()));
     match (identity(a), identity(b)) {
         (Ok(a), Ok(b)) => a == b,
-        // The runtime is away: its name is all there is.
+        // The runtime is not running: compare the paths.
         (Err(_), Err(_)) => a == b,
         (Ok(_), Err(_)) | (Err(_), Ok(_)) => false,
     }
@@ -117,7 +117,7 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn another_kubelet_on_this_runtime_is_told_while_it_is_there() {
+    async fn another_kubelet_on_this_runtime_is_reported_while_it_runs() {
         let dir = tempfile::tempdir().unwrap();
         let path = |name: &str| dir.path().join(name);
         fs::create_dir_all(path("run")).unwrap();
@@ -137,29 +137,29 @@ mod tests {
         };
         process("self", Path::new("/none"));
         process("7", &path("run/theirs.sock"));
-        let (told, mut shown) = watch::channel(None);
+        let (problem, mut published) = watch::channel(None);
         let events = Arc::new(Mutex::new(Vec::new()));
         let seen = events.clone();
         let task = OtherKubelets {
             socket: path("run/ours.sock"),
             proc: path("proc"),
-            told,
+            problem,
             events: Arc::new(move |event| seen.lock().push(event)),
         };
         let cancel = CancellationToken::new();
-        let story = async {
-            // Nothing is wrong with a kubelet on another runtime.
+        let scenario = async {
+            // A kubelet on another runtime does no harm.
             sleep(PERIOD * 2).await;
-            assert_eq!(*shown.borrow_and_update(), None);
+            assert_eq!(*published.borrow_and_update(), None);
             process("8", &path("var-run/ours.sock"));
-            let problem = shown.wait_for(Option::is_some).await.unwrap().clone().unwrap();
+            let problem = published.wait_for(Option::is_some).await.unwrap().clone().unwrap();
             assert!(problem.contains("(process 8)") && problem.contains("stop it"), "{problem}");
             sleep(PERIOD * 3).await;
             fs::remove_dir_all(path("proc/8")).unwrap();
-            shown.wait_for(Option::is_none).await.unwrap();
+            published.wait_for(Option::is_none).await.unwrap();
             cancel.cancel();
         };
-        tokio::join!(task.run(cancel.clone()), story);
+        tokio::join!(task.run(cancel.clone()), scenario);
         let events: Vec<_> = events.lock().iter().map(|event| event.reason.clone()).collect();
         assert_eq!(events, ["OtherKubeletOnRuntime"]);
     }

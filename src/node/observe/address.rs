@@ -103,8 +103,8 @@ mod tests {
         for (ip, what) in [
             ("127.0.0.1", "loopback"),
             ("224.0.0.1", "multicast"),
-            ("169.254.0.1", "one link"),
-            ("fe80::1", "one link"),
+            ("169.254.0.1", "link-local"),
+            ("fe80::1", "link-local"),
             ("192.0.2.1", "not an address of this host"),
         ] {
             let error = chosen("n", &[ip], &[], &["10.0.0.3"]).unwrap_err();

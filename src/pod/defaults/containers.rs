@@ -30,13 +30,13 @@ pub(super) fn set(container: &mut Container, host_network: bool) {
     }
 }
 
-/// `Always` for an image that can move under its name (`:latest`, or neither tag nor digest), else `IfNotPresent`.
+/// `Always` for `:latest` or an image with neither tag nor digest, otherwise `IfNotPresent`.
 fn default_pull_policy(image: &str) -> &'static str {
     let (name, digest) = match image.split_once('@') {
         Some((name, digest)) => (name, Some(digest)),
         None => (image, None),
     };
-    // A colon before the last slash is the registry's port.
+    // A colon before the last slash precedes the registry's port.
     let last = name.rsplit_once('/').map_or(name, |(_, last)| last);
     match (last.split_once(':').map(|(_, tag)| tag), digest) {
         (Some("latest"), _) | (None, None) => "Always",
@@ -93,7 +93,7 @@ mod tests {
     use super::default_pull_policy;
 
     #[test]
-    fn only_names_that_can_move_are_always_pulled() {
+    fn only_mutable_references_are_always_pulled() {
         for image in
             ["busybox", "busybox:latest", "reg:5000/busybox", "reg:5000/a/b:latest", "a:latest@sha256:0"]
         {

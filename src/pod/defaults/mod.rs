@@ -1,20 +1,19 @@
-//! The values the API server fills into a pod where its author left them out (`SetObjectDefaults_Pod` and the priority
-//! admission of Kubernetes 1.37). Alone on a host there is no API server, so the pod is filled in here. Never refuses
-//! anything, and filling in twice changes nothing.
+//! The defaults that the API server sets on a pod (`SetObjectDefaults_Pod` and the priority admission of Kubernetes 1.37).
+//! Static pods get them here. Never fails, and is idempotent.
 
 mod containers;
 mod volumes;
 
 use k8s_openapi::api::core::v1::{Pod, PodSpec};
 
-/// Grace a pod is given to end, in seconds, where it does not say.
+/// Default grace period, in seconds.
 const TERMINATION_GRACE_SECONDS: i64 = 30;
 
-/// The priority classes every cluster has, with their priorities. Without an API server there are no others.
+/// The built-in priority classes and their priorities. Without an API server there are no others.
 pub const SYSTEM_PRIORITY_CLASSES: [(&str, i32); 2] =
     [("system-node-critical", 2_000_001_000), ("system-cluster-critical", 2_000_000_000)];
 
-/// Fills in everything `pod` leaves out.
+/// Sets the defaults of all unset fields.
 pub fn set_defaults(pod: &mut Pod) {
     let spec = pod.spec.get_or_insert_default();
     set_spec(spec);
@@ -40,14 +39,14 @@ fn set_spec(spec: &mut PodSpec) {
     spec.priority.get_or_insert(known.map_or(0, |(_, priority)| *priority));
 }
 
-/// Sets a text that is unset or empty, which mean the same on the wire.
+/// Sets a text that is unset or empty, which are equivalent on the wire.
 fn or_text(field: &mut Option<String>, default: &str) {
     if field.as_deref().unwrap_or_default().is_empty() {
         *field = Some(default.to_owned());
     }
 }
 
-/// Sets a number that is unset or zero, which mean the same on the wire.
+/// Sets a number that is unset or zero, which are equivalent on the wire.
 fn or_number(field: &mut Option<i32>, default: i32) {
     if field.unwrap_or(0) == 0 {
         *field = Some(default);
@@ -71,9 +70,9 @@ mod tests {
         serde_json::to_value(pod.spec).unwrap()
     }
 
-    /// What Kubernetes 1.37 makes of a pod that says almost nothing.
+    /// What Kubernetes 1.37 makes of a minimal pod.
     #[test]
-    fn a_bare_pod_becomes_what_the_api_server_makes_of_it() {
+    fn a_minimal_pod_gets_the_api_servers_defaults() {
         assert_eq!(
             defaulted(json!({"containers": [{"name": "c", "image": "registry.k8s.io/pause:3.10.2"}]})),
             json!({
@@ -139,14 +138,14 @@ mod tests {
     }
 
     #[test]
-    fn requests_follow_limits_where_they_are_unset() {
+    fn unset_requests_default_to_limits() {
         let spec = defaulted(json!({"containers": [{"name": "c", "resources":
             {"limits": {"cpu": "1", "memory": "64Mi"}, "requests": {"cpu": "100m"}}}]}));
         assert_eq!(spec["containers"][0]["resources"]["requests"], json!({"cpu": "100m", "memory": "64Mi"}));
     }
 
     #[test]
-    fn probes_references_and_volumes_are_filled_in() {
+    fn probes_references_and_volumes_get_defaults() {
         let spec = defaulted(json!({
             "containers": [{
                 "name": "c",

@@ -1,4 +1,4 @@
-//! Defaults of one volume: an empty directory where no source is named, file modes, the downward API's version.
+//! Defaults of one volume: `emptyDir` if it has no source, file modes, API versions.
 
 use k8s_openapi::api::core::v1::{DownwardAPIVolumeFile, Volume};
 use serde_json::Value;
@@ -6,9 +6,9 @@ use serde_json::Value;
 use super::or_text;
 use crate::types::json;
 
-/// Mode of files that a volume makes, where it does not say.
+/// Default mode of files in a volume.
 const FILE_MODE: i32 = 0o644;
-/// Life of a projected service account token, in seconds, where it does not say.
+/// Default expiration of a projected service account token, in seconds.
 const TOKEN_SECONDS: i64 = 3600;
 
 pub(super) fn set(volume: &mut Volume) {
@@ -41,7 +41,7 @@ pub(super) fn set(volume: &mut Volume) {
     }
 }
 
-/// Whether any of the thirty kinds of volume is named: on the wire a volume is its name and one key more.
+/// Whether the volume has a source: on the wire, a volume is its name and one more key.
 fn has_source(volume: &Volume) -> bool {
     match json::to_value(volume) {
         Ok(Value::Object(object)) => object.len() > 1,

@@ -1,5 +1,4 @@
-//! CPU and memory amounts of containers and pods. Quantities were validated when the pod was read; one that cannot be
-//! read counts as unset.
+//! CPU and memory of containers and pods. Quantities are validated when a pod is read; an invalid one counts as unset.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +10,7 @@ use crate::types::Quantity;
 
 type ResourceList = BTreeMap<String, ApiQuantity>;
 
-/// CPU and memory of one list of requests or limits; none when not listed.
+/// CPU and memory in a list of requests or limits; `None` if not listed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Amounts {
     /// Thousandths of a CPU.
@@ -21,7 +20,7 @@ pub struct Amounts {
 }
 
 impl Amounts {
-    /// The amounts in a list of resources.
+    /// The amounts in a resource list.
     pub fn of(list: Option<&ResourceList>) -> Self {
         let quantity = |name: &str| Quantity::parse(&list?.get(name)?.0).ok();
         Self {
@@ -30,12 +29,12 @@ impl Amounts {
         }
     }
 
-    /// What a container or a pod requests.
+    /// The requests of a container or pod.
     pub(super) fn requested(resources: Option<&ResourceRequirements>) -> Self {
         Self::of(resources.and_then(|resources| resources.requests.as_ref()))
     }
 
-    /// What a container or a pod is limited to.
+    /// The limits of a container or pod.
     pub(super) fn limited(resources: Option<&ResourceRequirements>) -> Self {
         Self::of(resources.and_then(|resources| resources.limits.as_ref()))
     }
@@ -48,17 +47,17 @@ impl Amounts {
         Self { milli_cpu: both(self.milli_cpu, other.milli_cpu), memory: both(self.memory, other.memory) }
     }
 
-    /// These amounts, and where one is missing that of `other`.
+    /// These amounts, with missing ones taken from `other`.
     fn or(self, other: Self) -> Self {
         Self { milli_cpu: self.milli_cpu.or(other.milli_cpu), memory: self.memory.or(other.memory) }
     }
 }
 
-/// What containers need one by one, and so together.
+/// Resource amounts that can be combined over the containers of a pod.
 pub(super) trait Together: Clone + Default {
-    /// What both need at once.
+    /// The need of both at the same time.
     fn plus(self, other: Self) -> Self;
-    /// What is enough for either.
+    /// The need of one after the other.
     fn max(self, other: Self) -> Self;
 }
 
@@ -72,25 +71,25 @@ impl Together for Amounts {
     }
 }
 
-/// What the pod requests, without overhead: its own requests, or its containers' together.
+/// The pod's requests without overhead: pod-level requests, or those of its containers combined.
 pub fn pod_requests(pod: &Pod) -> Amounts {
     let own = Amounts::requested(PodView::from(pod).spec.resources.as_ref());
     own.or(containers_request(pod))
 }
 
-/// What the pod is limited to, without overhead: its own limits, or the sum of those its containers have.
+/// The pod's limits without overhead: pod-level limits, or the sum of those its containers have.
 pub fn pod_limits(pod: &Pod) -> Amounts {
     let own = Amounts::limited(PodView::from(pod).spec.resources.as_ref());
     own.or(containers_limit(pod).0)
 }
 
-/// What the pod's containers request together.
+/// The combined requests of the pod's containers.
 pub(super) fn containers_request(pod: &Pod) -> Amounts {
     together(pod, |container| Amounts::requested(container.resources.as_ref()), |_| {})
 }
 
-/// What the pod's containers are limited to together, and whether every one of them has such a limit (not zero). An init
-/// container shares the limits of the sidecars before it, as `PodLimits` of k8s.io/component-helpers counts them.
+/// The combined limits of the pod's containers, and whether each of them has a non-zero one. Limits of sidecars count towards
+/// later init containers, as in `PodLimits` of k8s.io/component-helpers.
 pub(super) fn containers_limit(pod: &Pod) -> (Amounts, Everywhere) {
     let mut everywhere = Everywhere { cpu: true, memory: true };
     let limits = together(
@@ -104,15 +103,15 @@ pub(super) fn containers_limit(pod: &Pod) -> (Amounts, Everywhere) {
     (limits, everywhere)
 }
 
-/// Which limits every container of a pod has.
+/// Which limits all containers of a pod have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Everywhere {
     pub(super) cpu: bool,
     pub(super) memory: bool,
 }
 
-/// Regular containers and sidecars run together; an init container runs beside the sidecars started before it. The pod
-/// needs the larger of the two. `each` sees what counts for each container.
+/// Combines the amounts of all containers: main containers run together with all sidecars, an init container together with
+/// the sidecars before it; the pod needs the maximum. `each` receives the amounts that count for each container.
 pub(super) fn together<T: Together>(
     pod: &Pod,
     list: impl Fn(&Container) -> T,
@@ -145,7 +144,7 @@ mod tests {
     use crate::pod::resources::testing::pod;
 
     #[test]
-    fn an_init_container_counts_beside_the_sidecars_before_it() {
+    fn an_init_container_counts_together_with_the_sidecars_before_it() {
         let request = |cpu: &str, memory: &str| json!({"requests": {"cpu": cpu, "memory": memory}});
         let pod = pod(json!({
             "initContainers": [
@@ -158,14 +157,14 @@ mod tests {
                 {"name": "b", "resources": {"requests": {"memory": "1"}}}
             ]
         }));
-        // CPU peaks while `late` runs beside `side`; memory when everything regular does.
+        // CPU peaks while `late` runs together with `side`; memory when the main containers run.
         let expected = Amounts { milli_cpu: Some(1100), memory: Some((30 << 20) + 1) };
         assert_eq!(pod_requests(&pod), expected);
         assert_eq!(pod_limits(&pod), Amounts::default());
     }
 
     #[test]
-    fn what_the_pod_sets_itself_wins_one_by_one() {
+    fn each_pod_level_resource_wins_over_the_containers() {
         let pod = pod(json!({
             "resources": {"requests": {"cpu": "2"}, "limits": {"memory": "8Mi"}},
             "containers": [{"name": "a", "resources": {"requests": {"cpu": "1", "memory": "1Mi"}, "limits": {"cpu": "3"}}}]
@@ -175,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn amounts_that_cannot_be_read_are_unset_and_huge_ones_do_not_overflow() {
+    fn invalid_amounts_are_unset_and_huge_ones_do_not_overflow() {
         let huge = json!({"requests": {"cpu": "9E", "memory": "9E"}});
         let pod = pod(json!({"containers": [
             {"name": "a", "resources": huge}, {"name": "b", "resources": huge},

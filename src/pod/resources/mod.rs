@@ -1,4 +1,4 @@
-//! Resource arithmetic of pods: QoS class, sums over containers, the pod cgroup's settings, OOM scores. Pure.
+//! Resources of pods: QoS class, sums over containers, settings of the pod's cgroup, OOM scores. Pure.
 
 mod amounts;
 mod oom;

@@ -1,5 +1,5 @@
-//! Whose processes the kernel kills first when memory runs out (Kubernetes docs, "Node-pressure Eviction", node out of
-//! memory behavior).
+//! OOM scores: which processes the kernel kills first when memory runs out (Kubernetes docs, "Node-pressure Eviction", node
+//! out of memory behavior).
 
 use k8s_openapi::api::core::v1::{Container, Pod};
 
@@ -13,9 +13,9 @@ const GUARANTEED_SCORE: i64 = -997;
 const BEST_EFFORT_SCORE: i64 = 1000;
 const NODE_CRITICAL_CLASS: &str = "system-node-critical";
 
-/// The `oom_score_adj` of a container's processes: from -1000 (never killed) to 1000 (first). A burstable container's is
-/// lower the more of the machine's memory (`memory_capacity` bytes) it requests; a sidecar's is never higher than that of
-/// the regular containers.
+/// The `oom_score_adj` of a container's processes, from -1000 (never killed) to 1000 (killed first). For a burstable
+/// container it decreases with the fraction of the machine's memory (`memory_capacity` bytes) that it requests; a sidecar's
+/// is never higher than that of the main containers.
 pub fn oom_score_adj(pod: &Pod, container: &Container, memory_capacity: u64) -> i64 {
     if is_node_critical(pod) {
         return GUARANTEED_SCORE;
@@ -38,11 +38,11 @@ fn burstable_score(pod: &Pod, container: &Container, memory_capacity: u64) -> i6
     let memory = own.saturating_add(share_of_the_rest(pod));
     let capacity = i128::from(memory_capacity.max(1));
     let protected = i64::try_from(i128::from(memory) * 1000 / capacity).unwrap_or(i64::MAX);
-    // Less readily than best effort, more readily than guaranteed.
+    // Strictly between guaranteed and best effort.
     1000_i64.saturating_sub(protected).clamp(1000 + GUARANTEED_SCORE, BEST_EFFORT_SCORE - 1)
 }
 
-/// What the pod as a whole requests beyond its containers' requests, divided among them (KEP-2837).
+/// An equal share of the pod-level request that exceeds the containers' requests (KEP-2837).
 fn share_of_the_rest(pod: &Pod) -> i64 {
     let view = PodView::from(pod);
     let containers = view.spec.containers.len() + view.init_containers().len();
@@ -55,8 +55,8 @@ fn share_of_the_rest(pod: &Pod) -> i64 {
     }
 }
 
-/// The class name alone does not count: any pod may claim it, but only admission gives the priority that goes with it.
-/// Pods of this host's own sources are critical by themselves.
+/// Whether the pod is node-critical. The class name alone does not count: any manifest may claim it, but only the API
+/// server's admission assigns its priority. Static pods are critical anyway.
 fn is_node_critical(pod: &Pod) -> bool {
     is_critical(pod) && PodView::from(pod).spec.priority_class_name.as_deref() == Some(NODE_CRITICAL_CLASS)
 }
@@ -82,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn scores_of_each_class() {
+    fn each_class_has_its_score() {
         let both = json!({"cpu": "1", "memory": "1Gi"});
         let guaranteed = json!({"name": "c", "resources": {"requests": both, "limits": both}});
         assert_eq!(scores(json!({"containers": [guaranteed]})), [-997]);
@@ -92,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sidecar_is_killed_no_sooner_than_the_containers_it_serves() {
+    fn a_sidecar_is_not_killed_before_the_main_containers() {
         let mut small = requesting("1Mi");
         small["name"] = json!("small");
         let init = small.clone();
@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_requested_for_the_pod_as_a_whole_is_shared_out() {
+    fn pod_level_memory_is_shared_among_containers() {
         let spec = json!({
             "resources": {"requests": {"memory": "3Gi"}},
             "containers": [requesting("1Gi"), {"name": "d"}]
@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn node_critical_needs_more_than_the_name() {
+    fn node_critical_needs_more_than_the_class_name() {
         let named = json!({"priorityClassName": "system-node-critical", "containers": [{"name": "c"}]});
         let mut critical = named.clone();
         critical["priority"] = json!(2_000_001_000);

@@ -1,4 +1,4 @@
-//! What a pod's own cgroup is set to, from the sums over its containers.
+//! Settings of a pod's cgroup, from the resources of its containers.
 
 use std::time::Duration;
 
@@ -10,8 +10,8 @@ use crate::cgroup::{MIN_SHARES, PodResources, cpu_quota, cpu_shares};
 use crate::pod::view::PodView;
 use crate::types::QosClass;
 
-/// The settings of the pod's cgroup, with quotas over `period`. CPU time and memory are limited only when every container
-/// is, or the pod as a whole: one without a limit would otherwise live on what the others leave.
+/// The settings of the pod's cgroup, with CPU quota over `period`. CPU and memory are limited only if all containers have a
+/// limit or the pod has one: otherwise a container without a limit would be limited to what the others leave.
 pub fn pod_resources(pod: &Pod, period: Duration) -> PodResources {
     if qos_class(pod) == QosClass::BestEffort {
         return PodResources { cpu_shares: MIN_SHARES, cpu_quota: None, memory_limit: None };
@@ -33,13 +33,13 @@ pub fn pod_resources(pod: &Pod, period: Duration) -> PodResources {
     }
 }
 
-/// What the pod requests of CPU in all, overhead included, in thousandths of a core. The weight of the burstable class is
-/// the sum of this over its pods.
+/// The pod's CPU request including overhead, in thousandths of a core. The weight of the burstable cgroup is the sum over
+/// its pods.
 pub fn pod_cpu_request(pod: &Pod) -> i64 {
     pod_requests(pod).plus(overhead(pod)).milli_cpu.unwrap_or(0)
 }
 
-/// What running the pod costs besides its containers.
+/// The pod's overhead (`spec.overhead`).
 fn overhead(pod: &Pod) -> Amounts {
     Amounts::of(PodView::from(pod).spec.overhead.as_ref())
 }
@@ -62,7 +62,7 @@ mod tests {
     }
 
     #[test]
-    fn limits_apply_only_when_every_container_has_them() {
+    fn limits_apply_only_if_all_containers_have_them() {
         let both = json!({"cpu": "500m", "memory": "10Mi"});
         let resources = of(json!({"containers": [limited("a", both.clone()), limited("b", both.clone())]}));
         let expected =
@@ -79,21 +79,21 @@ mod tests {
     }
 
     #[test]
-    fn a_burstable_pod_that_only_requests_is_as_a_stock_kubelet_sets_it() {
+    fn a_burstable_pod_without_limits_is_set_as_by_the_stock_kubelet() {
         let resources =
             of(json!({"containers": [{"name": "c", "resources": {"requests": {"cpu": "100m"}}}]}));
         assert_eq!(resources, PodResources { cpu_shares: 102, cpu_quota: None, memory_limit: None });
     }
 
     #[test]
-    fn best_effort_has_the_least_shares_whatever_the_overhead() {
+    fn best_effort_pods_have_minimal_shares() {
         let overhead = json!({"cpu": "1", "memory": "1Mi"});
         let resources = of(json!({"containers": [{"name": "c"}], "overhead": overhead}));
         assert_eq!(resources, PodResources { cpu_shares: 2, cpu_quota: None, memory_limit: None });
     }
 
     #[test]
-    fn overhead_adds_to_requests_and_to_limits_there_are() {
+    fn overhead_adds_to_requests_and_existing_limits() {
         let resources = of(json!({
             "containers": [limited("a", json!({"cpu": "400m"}))], "overhead": {"cpu": "100m", "memory": "1Mi"}
         }));
@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn limits_of_the_pod_as_a_whole_need_none_of_the_containers() {
+    fn pod_level_limits_need_no_container_limits() {
         let resources = of(json!({
             "resources": {"requests": {"cpu": "1"}, "limits": {"cpu": "2", "memory": "8Mi"}},
             "containers": [{"name": "a"}, limited("b", json!({"memory": "4Mi"}))]

@@ -6,8 +6,8 @@ use super::amounts::Amounts;
 use crate::pod::view::PodView;
 use crate::types::QosClass;
 
-/// The QoS class of a pod. Only cpu and memory count, and only amounts above zero; resources of the pod as a whole count
-/// instead of its containers' if there are any (an empty `resources` is ignored since 1.37).
+/// The QoS class of a pod. Only non-zero amounts of CPU and memory count. Pod-level resources, if any, replace those of the
+/// containers (an empty `resources` is ignored since 1.37).
 pub fn qos_class(pod: &Pod) -> QosClass {
     let view = PodView::from(pod);
     let resources: Vec<_> = match view.spec.resources.as_ref().filter(|own| names_any(own)) {
@@ -32,7 +32,7 @@ pub fn qos_class(pod: &Pod) -> QosClass {
     if amounts.iter().all(guaranteed) { QosClass::Guaranteed } else { QosClass::Burstable }
 }
 
-/// Whether anything is requested or limited.
+/// Whether there are any requests or limits.
 fn names_any(resources: &ResourceRequirements) -> bool {
     [&resources.requests, &resources.limits].into_iter().flatten().any(|list| !list.is_empty())
 }
@@ -78,7 +78,7 @@ mod tests {
     }
 
     #[test]
-    fn init_containers_count_and_the_pods_own_resources_count_instead() {
+    fn init_containers_count_and_pod_level_resources_replace_all() {
         let both = json!({"cpu": "1", "memory": "1Gi"});
         let full = json!({"requests": both, "limits": both});
         let mut spec = json!({

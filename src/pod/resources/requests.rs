@@ -1,4 +1,4 @@
-//! What a pod requests of every resource, by name, as the scheduler and admission count it.
+//! The requests of a pod by resource name, as the scheduler and admission count them.
 
 use k8s_openapi::api::core::v1::Pod;
 
@@ -17,7 +17,7 @@ impl Together for ResourceList {
     }
 }
 
-/// What the pod requests: its containers together; the pod itself where it says so, of what it can say it of; and its overhead
+/// The pod's requests: those of its containers combined, replaced by pod-level ones where these are supported, plus overhead
 /// (upstream `PodRequests` of k8s.io/component-helpers).
 pub fn requested_resources(pod: &Pod) -> ResourceList {
     let spec = PodView::from(pod).spec;
@@ -40,7 +40,7 @@ mod tests {
     use crate::types::testing::resource_list;
 
     #[test]
-    fn every_resource_counts_as_it_is_needed_at_once() {
+    fn every_resource_is_combined_over_containers() {
         let requests = |requests: serde_json::Value| json!({"requests": requests});
         let pod = pod(json!({
             "initContainers": [
@@ -62,7 +62,7 @@ mod tests {
     }
 
     #[test]
-    fn the_pod_as_a_whole_replaces_its_containers_and_overhead_comes_on_top() {
+    fn pod_level_requests_replace_the_containers_and_overhead_is_added() {
         let pod = pod(json!({
             "resources": {"requests": {"cpu": "2", "hugepages-2Mi": "8Mi", "example.com/gpu": "9"}},
             "overhead": {"cpu": "250m", "memory": "1Mi"},

@@ -1,4 +1,4 @@
-//! The resources of a pod as a whole, as its status reports them: the sums over its containers, of every resource.
+//! The resources of a pod in its status: the sums over its containers, for every resource.
 
 use std::collections::BTreeMap;
 
@@ -8,8 +8,8 @@ use k8s_openapi::apimachinery::pkg::api::resource::Quantity as ApiQuantity;
 use super::amounts::together;
 use crate::types::ResourceList;
 
-/// What all containers of the pod request and are limited to. A stock kubelet reports the limits of the pod's cgroup in
-/// place of these once it has read them, so a number that means none on version 1; these are what was asked for.
+/// The combined requests and limits of the pod's containers. The stock kubelet instead reports the limits of the pod's cgroup
+/// once it has read them, which on cgroup v1 includes a number that means "no limit".
 pub fn whole_resources(pod: &Pod) -> ResourceRequirements {
     let of_lists = |list: fn(&ResourceRequirements) -> Option<&BTreeMap<String, ApiQuantity>>| {
         let sums = together(
@@ -33,7 +33,7 @@ mod tests {
     use super::*;
     use crate::pod::resources::testing::pod;
 
-    fn told(containers: Value) -> Value {
+    fn resources(containers: Value) -> Value {
         serde_json::to_value(whole_resources(&pod(json!({"containers": containers})))).unwrap()
     }
 
@@ -42,7 +42,7 @@ mod tests {
         let first = json!({"requests": {"cpu": "100m", "memory": "32Mi", "ephemeral-storage": "10Mi"}, "limits": {"cpu": "250m"}});
         let second = json!({"requests": {"cpu": "1"}, "limits": {"cpu": "2", "memory": "64Mi"}});
         assert_eq!(
-            told(
+            resources(
                 json!([{"name": "a", "resources": first}, {"name": "b", "resources": second}, {"name": "c"}])
             ),
             json!({
@@ -50,6 +50,6 @@ mod tests {
                 "limits": {"cpu": "2250m", "memory": "64Mi"}
             })
         );
-        assert_eq!(told(json!([{"name": "a"}])), json!({}));
+        assert_eq!(resources(json!([{"name": "a"}])), json!({}));
     }
 }

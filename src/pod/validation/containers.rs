@@ -1,4 +1,4 @@
-//! A pod's containers: at least one, unique names, images, policies; each container's own topics are checked from here.
+//! A pod's containers: at least one, unique names, images, policies. Calls the other checks of each container.
 
 use std::collections::BTreeSet;
 

@@ -1,10 +1,10 @@
-//! A container's environment: names, and the one source a variable may take its value from.
+//! A container's environment: names, and exactly one source per variable.
 
 use k8s_openapi::api::core::v1::{Container, EnvVar, EnvVarSource, ObjectFieldSelector};
 
 use super::{Errors, FieldError, FieldPath, each_invalid, list, names, required, text};
 
-/// The fields of a pod that a variable may show. Single labels and annotations are named as `metadata.labels['key']`.
+/// The pod fields that a variable may refer to. Single labels and annotations are given as `metadata.labels['key']`.
 pub(super) const FIELDS: [&str; 9] = [
     "metadata.name",
     "metadata.namespace",

@@ -1,10 +1,10 @@
-//! What is wrong with one field of a pod, worded as the API server words it, and the path that names the field.
+//! Validation errors of single fields, in the API server's words, and the paths of fields.
 
 use std::fmt;
 
 use serde::Serialize;
 
-/// Where a field stands, as the API server writes it: `spec.containers[1].ports[0].containerPort`.
+/// The path of a field as the API server formats it: `spec.containers[1].ports[0].containerPort`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FieldPath(String);
 
@@ -36,36 +36,36 @@ impl fmt::Display for FieldPath {
     }
 }
 
-/// The ways a field can be wrong.
+/// The kinds of validation errors.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FieldErrorKind {
-    /// Must be set, and is not.
+    /// A required field is not set.
     Required,
-    /// Is set to something malformed or out of range.
+    /// The value is malformed or out of range.
     Invalid,
-    /// Must be unique in its list, and is not.
+    /// The value is not unique in its list.
     Duplicate,
-    /// Is not one of the values that exist.
+    /// The value is not one of the supported ones.
     Unsupported,
-    /// Must not be set here.
+    /// The field must not be set here.
     Forbidden,
-    /// Names something that is not there.
+    /// The value refers to something that does not exist.
     NotFound,
-    /// Holds more than is allowed.
+    /// The value is too long or has too many items.
     TooLong,
-    /// Is valid, and asks for something hostlet does not do.
+    /// The field is valid, but hostlet does not support it.
     NotServed,
 }
 
-/// One thing wrong with one field. `Display` gives the API server's sentence.
+/// One error of one field. `Display` formats it as the API server does.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{path}: {message}")]
 pub struct FieldError {
-    /// The field: `spec.containers[0].image`.
+    /// The path of the field: `spec.containers[0].image`.
     pub path: String,
-    /// What kind of mistake it is.
+    /// The kind of error.
     pub kind: FieldErrorKind,
-    /// The sentence after the path: `Required value`, `Invalid value: 70000: must be between 1 and 65535`.
+    /// The message after the path: `Required value`, `Invalid value: 70000: must be between 1 and 65535`.
     pub message: String,
 }
 
@@ -83,12 +83,12 @@ impl FieldError {
         Self::new(path, FieldErrorKind::Required, message)
     }
 
-    /// The field's value is malformed or out of range.
+    /// The value is malformed or out of range.
     pub fn invalid(path: &FieldPath, value: impl Serialize, detail: impl fmt::Display) -> Self {
         Self::new(path, FieldErrorKind::Invalid, format!("Invalid value: {}: {detail}", shown(value)))
     }
 
-    /// The value stands in the list already.
+    /// The value is in the list already.
     pub fn duplicate(path: &FieldPath, value: impl Serialize) -> Self {
         Self::new(path, FieldErrorKind::Duplicate, format!("Duplicate value: {}", shown(value)))
     }
@@ -105,12 +105,12 @@ impl FieldError {
         Self::new(path, FieldErrorKind::Forbidden, format!("Forbidden: {detail}"))
     }
 
-    /// The value names something that is not there.
+    /// The value refers to something that does not exist.
     pub fn not_found(path: &FieldPath, value: impl Serialize) -> Self {
         Self::new(path, FieldErrorKind::NotFound, format!("Not found: {}", shown(value)))
     }
 
-    /// The field is valid, but hostlet does not act on it. `sentence` says what does not happen.
+    /// The field is valid, but hostlet does not support it. `sentence` says what does not happen.
     pub fn not_served(path: &FieldPath, sentence: impl fmt::Display) -> Self {
         Self::new(path, FieldErrorKind::NotServed, format!("Not supported by hostlet yet: {sentence}"))
     }
@@ -128,7 +128,7 @@ impl FieldError {
     }
 }
 
-/// A value as it is shown to people: JSON, cut where it is too long to read.
+/// A value for display: JSON, truncated if it is long.
 fn shown(value: impl Serialize) -> String {
     const MOST: usize = 256;
     let text = serde_json::to_string(&value).unwrap_or_else(|_| "?".to_owned());
@@ -143,7 +143,7 @@ mod tests {
     use super::{FieldError, FieldPath};
 
     #[test]
-    fn sentences_are_the_api_servers() {
+    fn messages_equal_the_api_servers() {
         let port = FieldPath::root("spec")
             .child("containers")
             .index(1)
@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn long_values_are_cut_between_characters() {
+    fn long_values_are_truncated_between_characters() {
         let path = FieldPath::root("spec");
         let error = FieldError::invalid(&path, "é".repeat(10_000), "too much").to_string();
         assert!(error.chars().count() < 400 && error.contains("..."), "{error}");

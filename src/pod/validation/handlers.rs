@@ -1,4 +1,4 @@
-//! Probes and lifecycle hooks: one handler each, ports, numbers, and what init containers may not have.
+//! Probes and lifecycle hooks: exactly one handler, ports, numbers, and restrictions of init containers.
 
 use k8s_openapi::api::core::v1::{Container, HTTPGetAction, LifecycleHandler, Probe};
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
@@ -17,7 +17,7 @@ pub(super) fn check(container: &Container, path: &FieldPath, errors: &mut Errors
         let Some(probe) = probe else { continue };
         let path = path.child(field);
         check_probe(probe, &path, errors);
-        // Liveness and startup act on the first success; only readiness may ask for more.
+        // Only readiness probes may require more than one success.
         if field != "readinessProbe" && probe.success_threshold.is_some_and(|threshold| threshold != 1) {
             let threshold = probe.success_threshold;
             errors.push(FieldError::invalid(&path.child("successThreshold"), threshold, "must be 1"));
@@ -38,7 +38,7 @@ pub(super) fn check(container: &Container, path: &FieldPath, errors: &mut Errors
     }
 }
 
-/// An init container that ends has no use for what watches a running one.
+/// Init containers other than sidecars may not have probes or hooks.
 pub(super) fn check_init(container: &Container, path: &FieldPath, errors: &mut Errors) {
     if container.restart_policy.as_deref() == Some("Always") {
         return;

@@ -4,9 +4,9 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 use super::{Errors, FieldError, FieldPath, each_invalid, names, required, text};
 
-/// The most that the keys and values of all annotations may take, in bytes.
+/// Maximum total size of annotation keys and values, in bytes.
 const ANNOTATIONS_MOST: usize = 256 * 1024;
-/// Marks the copy of a static pod in an API server. A pod that carries it is not run.
+/// Marks the mirror of a static pod. A manifest must not carry it.
 const CONFIG_MIRROR_ANNOTATION: &str = "kubernetes.io/config.mirror";
 
 pub(super) fn check(metadata: &ObjectMeta, errors: &mut Errors) {
@@ -19,7 +19,7 @@ pub(super) fn check(metadata: &ObjectMeta, errors: &mut Errors) {
     if required(errors, &path.child("namespace"), namespace) {
         each_invalid(errors, &path.child("namespace"), namespace, names::dns_label(namespace));
     }
-    // An API server makes the UID itself; from a manifest it could be anything, and it names directories.
+    // The API server generates UIDs; one from a manifest could be anything, and it becomes part of paths.
     let uid = text(&metadata.uid);
     if !uid.is_empty() && !names::is_uid(uid) {
         let rule =
@@ -40,7 +40,7 @@ fn check_labels(metadata: &ObjectMeta, path: &FieldPath, errors: &mut Errors) {
 fn check_annotations(metadata: &ObjectMeta, path: &FieldPath, errors: &mut Errors) {
     let mut size = 0;
     for (key, value) in metadata.annotations.iter().flatten() {
-        // Unlike that of a label, the prefix of an annotation's key may hold upper case.
+        // Unlike that of a label, the prefix of an annotation's key may be upper case.
         each_invalid(errors, path, key, names::qualified_name(&key.to_lowercase()));
         size += key.len() + value.len();
         if key == CONFIG_MIRROR_ANNOTATION {

@@ -1,5 +1,5 @@
-//! What the API server would refuse of a pod, checked here because alone on a host there is no API server, and what
-//! hostlet does not serve yet. Every error is found at once; nothing is changed.
+//! Validation of static pods as by the API server, and of fields that hostlet does not support yet. Reports all errors at
+//! once; changes nothing.
 
 mod containers;
 mod env;
@@ -23,7 +23,7 @@ pub use unsupported::unsupported;
 
 pub(crate) use crate::types::names;
 
-/// Everything the API server would refuse of `pod`, which has its defaults already. Empty: the pod is valid.
+/// All errors that the API server would report for `pod`, which must have its defaults; empty if it is valid.
 pub fn validate(pod: &Pod) -> Vec<FieldError> {
     let mut errors = Vec::new();
     metadata::check(&pod.metadata, &mut errors);
@@ -35,8 +35,7 @@ pub fn validate(pod: &Pod) -> Vec<FieldError> {
     errors
 }
 
-/// Everything wrong with a pod from a manifest: beside what [`validate`] finds, references to objects that only an API
-/// server has.
+/// All errors of a static pod: those of [`validate`], and references to API objects.
 pub fn validate_static(pod: &Pod) -> Vec<FieldError> {
     let mut errors = validate(pod);
     if let Some(spec) = &pod.spec {
@@ -45,15 +44,15 @@ pub fn validate_static(pod: &Pod) -> Vec<FieldError> {
     errors
 }
 
-/// Where the checks put what they find.
+/// The collected errors.
 type Errors = Vec<FieldError>;
 
-/// One error for each sentence about `value`.
+/// Adds an error for each message about `value`.
 fn each_invalid(errors: &mut Errors, path: &FieldPath, value: &str, sentences: Vec<String>) {
     errors.extend(sentences.into_iter().map(|sentence| FieldError::invalid(path, value, sentence)));
 }
 
-/// An unset or empty field passes: its default stands already, or it may be left out.
+/// Checks that the value, unless unset or empty, is one of the supported ones.
 fn one_of(errors: &mut Errors, path: &FieldPath, value: Option<&str>, supported: &[&str]) {
     match value {
         None | Some("") => {}
@@ -62,7 +61,7 @@ fn one_of(errors: &mut Errors, path: &FieldPath, value: Option<&str>, supported:
     }
 }
 
-/// A field that must not be empty. Answers whether it is there.
+/// Checks that a field is not empty; returns whether it is set.
 fn required(errors: &mut Errors, path: &FieldPath, value: &str) -> bool {
     if value.is_empty() {
         errors.push(FieldError::required(path, ""));
@@ -70,12 +69,12 @@ fn required(errors: &mut Errors, path: &FieldPath, value: &str) -> bool {
     !value.is_empty()
 }
 
-/// The lists of the Kubernetes types are optional; absent is empty.
+/// An optional list; empty if absent.
 fn list<T>(field: &Option<Vec<T>>) -> &[T] {
     field.as_deref().unwrap_or_default()
 }
 
-/// The texts of the Kubernetes types are optional; absent is empty.
+/// An optional text; empty if absent.
 fn text(field: &Option<String>) -> &str {
     field.as_deref().unwrap_or_default()
 }

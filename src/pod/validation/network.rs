@@ -1,4 +1,4 @@
-//! Ports and their conflicts, DNS, and the entries of `/etc/hosts`.
+//! Ports and their conflicts, DNS, and entries of `/etc/hosts`.
 
 use std::collections::BTreeSet;
 
@@ -7,12 +7,12 @@ use k8s_openapi::api::core::v1::{Container, ContainerPort, PodDNSConfig, PodSpec
 use super::{Errors, FieldError, FieldPath, each_invalid, list, names, one_of, required, text};
 
 const PORT_RULE: &str = "must be between 1 and 65535, inclusive";
-/// What a resolver reads at most: `resolv.conf(5)`, and the API server's bounds on search domains.
+/// Limits of `resolv.conf(5)`, and the API server's limits on search domains.
 const NAMESERVERS_MOST: usize = 3;
 const SEARCHES_MOST: usize = 32;
 const SEARCH_CHARACTERS_MOST: usize = 2048;
 
-/// Whether a number names a port.
+/// Whether a number is a valid port.
 pub(super) fn is_port(port: i32) -> bool {
     (1..=65535).contains(&port)
 }
@@ -53,7 +53,7 @@ fn check_numbers(port: &ContainerPort, host_network: bool, path: &FieldPath, err
     }
 }
 
-/// No two ports of a pod may ask for the same port of the host.
+/// Checks that no two ports of a pod use the same host port.
 pub(super) fn check_host_port_conflicts(containers: &[Container], path: &FieldPath, errors: &mut Errors) {
     let mut taken = BTreeSet::new();
     for (outer, container) in containers.iter().enumerate() {
@@ -127,7 +127,7 @@ fn check_dns_config(config: &PodDNSConfig, path: &FieldPath, errors: &mut Errors
         errors.push(FieldError::too_long(&path_of("searches"), SEARCH_CHARACTERS_MOST));
     }
     for (index, domain) in searches.iter().enumerate().filter(|(_, domain)| domain.as_str() != ".") {
-        // Written with or without the final dot; underscores are taken since Kubernetes 1.34.
+        // With or without the final dot; underscores are permitted since Kubernetes 1.34.
         let plain = domain.strip_suffix('.').unwrap_or(domain).replace('_', "x");
         let path = path_of("searches").index(index);
         each_invalid(errors, &path, domain, names::dns_subdomain(&plain));

@@ -1,4 +1,4 @@
-//! What a static pod may not name: objects that live in an API server (upstream `HasAPIObjectReference`).
+//! References to API objects, which static pods may not have (upstream `HasAPIObjectReference`).
 
 use k8s_openapi::api::core::v1::{Container, EphemeralContainer, PodSpec, Volume};
 
@@ -8,7 +8,7 @@ pub(super) fn check(spec: &PodSpec, path: &FieldPath, errors: &mut Errors) {
     let mut refuse = |path: &FieldPath, what: &str| {
         errors.push(FieldError::forbidden(path, format!("a static pod may not reference {what}")));
     };
-    // The name `default` stands for no account at all: every pod of a cluster carries it.
+    // `default` counts as no service account: every pod of a cluster has it.
     if !matches!(text(&spec.service_account_name), "" | "default") {
         refuse(&path.child("serviceAccountName"), "a service account");
     }

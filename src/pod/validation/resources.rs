@@ -1,4 +1,4 @@
-//! Requests and limits: names, amounts, and a request never above its limit.
+//! Requests and limits: names, amounts, and that no request exceeds its limit.
 
 use std::collections::BTreeMap;
 
@@ -9,12 +9,12 @@ use super::{Errors, FieldError, FieldPath, each_invalid, names};
 use crate::types::Quantity;
 use crate::types::resources::HUGE_PAGES;
 
-/// The resources every node has. All others are devices that something must offer on the node.
+/// The resources of every node. All others are devices or other extended resources.
 const STANDARD: [&str; 3] = ["cpu", "memory", "ephemeral-storage"];
 
 pub(super) fn check(requirements: &ResourceRequirements, path: &FieldPath, errors: &mut Errors) {
     let limits = parsed(requirements.limits.iter().flatten(), &path.child("limits"), errors);
-    // A request that was filled in from its limit is checked with it; one mistake is said once.
+    // A request that was defaulted from its limit is checked with it, to report the error once.
     let limit_of = |name: &String| requirements.limits.as_ref().and_then(|limits| limits.get(name));
     let own =
         requirements.requests.iter().flatten().filter(|(name, request)| limit_of(name) != Some(*request));
@@ -45,7 +45,7 @@ pub(super) fn check(requirements: &ResourceRequirements, path: &FieldPath, error
     }
 }
 
-/// The amounts that could be read, by resource.
+/// The valid amounts, by resource.
 fn parsed<'r>(
     resources: impl Iterator<Item = (&'r String, &'r WireQuantity)>,
     path: &FieldPath,

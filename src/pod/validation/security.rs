@@ -1,4 +1,4 @@
-//! Users, groups, privileges, seccomp and AppArmor profiles, sysctls, and the host's namespaces.
+//! Users, groups, privileges, seccomp and AppArmor profiles, sysctls, and host namespaces.
 
 use std::collections::BTreeSet;
 
@@ -8,7 +8,7 @@ use k8s_openapi::api::core::v1::{
 
 use super::{Errors, FieldError, FieldPath, list, names, one_of, required, text};
 
-/// The profile types seccomp and AppArmor have in common.
+/// The profile types of seccomp and AppArmor.
 const PROFILE_TYPES: [&str; 3] = ["Localhost", "RuntimeDefault", "Unconfined"];
 
 pub(super) fn check_pod(spec: &PodSpec, path: &FieldPath, errors: &mut Errors) {
@@ -79,7 +79,7 @@ pub(super) fn check_container(
         }
         let added =
             context.capabilities.as_ref().map(|capabilities| list(&capabilities.add)).unwrap_or_default();
-        // The spelling with the prefix: that is the only one the API server looks for.
+        // With the prefix: that is the only spelling that the API server checks.
         if added.iter().any(|name| name == "CAP_SYS_ADMIN") {
             let rule = "cannot set `allowPrivilegeEscalation` to false and `capabilities.Add` CAP_SYS_ADMIN";
             errors.push(FieldError::invalid(&path, false, rule));
@@ -89,7 +89,7 @@ pub(super) fn check_container(
     check_app_armor(context.app_armor_profile.as_ref(), &path.child("appArmorProfile"), errors);
 }
 
-/// User and group IDs are what fits 31 bits.
+/// Checks that user and group IDs fit 31 bits.
 fn check_id(id: Option<i64>, path: &FieldPath, errors: &mut Errors) {
     if let Some(id) = id.filter(|id| !(0..=i64::from(i32::MAX)).contains(id)) {
         errors.push(FieldError::invalid(path, id, format!("must be between 0 and {}, inclusive", i32::MAX)));
@@ -100,7 +100,7 @@ fn check_seccomp(profile: Option<&SeccompProfile>, path: &FieldPath, errors: &mu
     let Some(profile) = profile else { return };
     check_profile(&profile.type_, profile.localhost_profile.as_deref(), "seccomp", path, errors);
     let local = text(&profile.localhost_profile);
-    // The name is joined to the directory of profiles and must stay in it.
+    // The name is joined to the profile directory and must not leave it.
     if local.starts_with('/') {
         errors.push(FieldError::invalid(&path.child("localhostProfile"), local, "must be a relative path"));
     }
@@ -161,7 +161,7 @@ fn check_sysctls(context: &PodSecurityContext, spec: &PodSpec, path: &FieldPath,
     }
 }
 
-/// The sysctls that belong to an IPC namespace.
+/// The sysctls of an IPC namespace.
 fn is_ipc_sysctl(name: &str) -> bool {
     name == "kernel.sem"
         || ["kernel.shm", "kernel.msg", "fs.mqueue."].iter().any(|prefix| name.starts_with(prefix))

@@ -1,5 +1,4 @@
-//! The fields of a pod's spec that are no list of their own: policies, names, seconds, priority; and the order in which
-//! the other topics are checked.
+//! Scalar fields of a pod's spec: policies, names, seconds, priority. Calls the other checks in order.
 
 use k8s_openapi::api::core::v1::{PodSpec, Toleration};
 

@@ -336,7 +336,7 @@ fn the_container_level_fields_are_checked() {
 }
 
 #[test]
-fn ports_on_the_host_network_are_the_hosts() {
+fn ports_on_the_host_network_equal_host_ports() {
     let ports = json!([{"name": "c", "image": "a", "ports": [{"containerPort": 80, "hostPort": 81}]}]);
     refused(
         &pod(json!({"hostNetwork": true, "containers": ports})),
@@ -364,7 +364,7 @@ fn host_ports_conflict_across_containers() {
 }
 
 #[test]
-fn volumes_and_mounts_fit_together() {
+fn mounts_must_refer_to_volumes() {
     let with = |volumes: Value, mounts: Value| {
         pod(json!({"volumes": volumes, "containers": [{"name": "c", "image": "a", "volumeMounts": mounts}]}))
     };
@@ -392,7 +392,7 @@ fn volumes_and_mounts_fit_together() {
 }
 
 #[test]
-fn static_pods_name_no_api_objects() {
+fn static_pods_may_not_refer_to_api_objects() {
     let pod = pod(json!({
         "serviceAccountName": "robot", "imagePullSecrets": [{"name": "s"}],
         "volumes": [{"name": "s", "secret": {"secretName": "s"}}, {"name": "c", "persistentVolumeClaim": {"claimName": "c"}},
@@ -417,7 +417,7 @@ fn static_pods_name_no_api_objects() {
 }
 
 #[test]
-fn what_is_not_served_is_said_field_by_field() {
+fn unsupported_fields_are_reported_one_by_one() {
     not_served(
         &pod(json!({
             "initContainers": [{"name": "i", "image": "a"}], "activeDeadlineSeconds": 5, "resources": {"limits": {"cpu": "1"}},
@@ -475,7 +475,7 @@ fn what_is_not_served_is_said_field_by_field() {
 }
 
 #[test]
-fn devices_are_for_the_scheduler_to_find_and_nobody_finds_those_of_a_manifest() {
+fn extended_resources_are_rejected_for_static_pods_only() {
     let mut pod = container(json!({
         "resources": {"requests": {"a.b/fpga": "1"}, "limits": {"a.b/fpga": "1", "a.b/gpu": "1", "kubernetes.io/x": "1"}},
     }));
@@ -496,7 +496,7 @@ fn devices_are_for_the_scheduler_to_find_and_nobody_finds_those_of_a_manifest() 
 }
 
 #[test]
-fn volumes_of_the_node_itself_are_served_but_for_parts_of_them() {
+fn parts_of_supported_volumes_are_unsupported() {
     let pod_of = |mounts: Value| {
         pod(json!({
             "volumes": [{"name": "e", "emptyDir": {}}, {"name": "m", "emptyDir": {"medium": "Memory", "sizeLimit": "1Mi"}},

@@ -1,9 +1,9 @@
-//! The fields of a valid pod that hostlet does not act on: each gives its own sentence, so that a pod is rejected with a
-//! reason instead of running as something its author did not ask for.
+//! Valid fields that hostlet does not support: a pod that uses one is rejected with a reason, instead of running differently
+//! than its author intended.
 //!
-//! Fields that only speak to the scheduler (pod affinity, topology spread constraints, preferred node affinity,
-//! `schedulerName`, `preemptionPolicy`, `schedulingGroup`) ask nothing of a node and are accepted. Those that keep a pod
-//! away from a node (`nodeSelector`, required node affinity, tolerations) are heeded in `admission`.
+//! Fields that only concern the scheduler (pod affinity, topology spread constraints, preferred node affinity,
+//! `schedulerName`, `preemptionPolicy`, `schedulingGroup`) are accepted. `nodeSelector`, required node affinity and
+//! tolerations are checked in `admission`.
 
 use k8s_openapi::api::core::v1::{AppArmorProfile, Container, Pod, PodSpec, ResourceRequirements, Volume};
 
@@ -12,10 +12,10 @@ use super::{FieldError, FieldPath, list, text};
 use crate::pod::is_static;
 use crate::types::resources::HUGE_PAGES;
 
-/// Prefix of the annotations that named AppArmor profiles before `appArmorProfile` did.
+/// Prefix of the annotations for AppArmor profiles from before `appArmorProfile`.
 const APP_ARMOR_ANNOTATION_PREFIX: &str = "container.apparmor.security.beta.kubernetes.io/";
 
-/// Everything `pod`, which is valid and has its defaults, asks for that hostlet does not do.
+/// All unsupported fields that `pod` uses. It must be valid and have its defaults.
 pub fn unsupported(pod: &Pod) -> Vec<FieldError> {
     let mut found = Found(Vec::new());
     for (key, profile) in pod.metadata.annotations.iter().flatten() {
@@ -64,15 +64,15 @@ fn check_pod(spec: &PodSpec, path: &FieldPath, found: &mut Found) {
             !list(&spec.ephemeral_containers).is_empty(),
             "ephemeral containers are not run",
         ),
-        ("activeDeadlineSeconds", spec.active_deadline_seconds.is_some(), "no deadline ends a pod"),
+        ("activeDeadlineSeconds", spec.active_deadline_seconds.is_some(), "the deadline is not enforced"),
         ("resources", of_pod, "resources of the pod as a whole are not applied"),
         ("resourceClaims", !list(&spec.resource_claims).is_empty(), "claimed devices are not prepared"),
-        ("readinessGates", !list(&spec.readiness_gates).is_empty(), "nothing could open a readiness gate"),
+        ("readinessGates", !list(&spec.readiness_gates).is_empty(), "readiness gates are not evaluated"),
         ("runtimeClassName", !text(&spec.runtime_class_name).is_empty(), "runtime classes are not resolved"),
         (
             "schedulingGates",
             !list(&spec.scheduling_gates).is_empty(),
-            "a pod that names its node is not scheduled, so no gate could hold it back",
+            "a pod with a node name is not scheduled, so scheduling gates have no effect",
         ),
         ("overhead", overhead, "overhead is not added to the pod's cgroup"),
         ("hostUsers", spec.host_users == Some(false), "pods do not get a user namespace"),
@@ -91,7 +91,7 @@ fn check_pod(spec: &PodSpec, path: &FieldPath, found: &mut Found) {
     }
 }
 
-/// The kinds of volume that the node itself makes, with what is in them.
+/// The supported kinds of volumes.
 const VOLUMES: [&str; 6] = ["configMap", "downwardAPI", "emptyDir", "hostPath", "projected", "secret"];
 
 fn check_volume(volume: &Volume, path: &FieldPath, found: &mut Found) {
@@ -104,7 +104,7 @@ fn check_volume(volume: &Volume, path: &FieldPath, found: &mut Found) {
         let huge = "huge pages are not mounted";
         found.add(!matches!(medium, "" | "Memory"), &path.child("medium"), huge);
         let unlimited = medium.is_empty() && directory.size_limit.is_some();
-        found.add(unlimited, &path.child("sizeLimit"), "the size of a directory on disk is not limited");
+        found.add(unlimited, &path.child("sizeLimit"), "the size of an emptyDir on disk is not limited");
     }
     let parts = volume.projected.iter().flat_map(|projected| list(&projected.sources));
     for (index, part) in parts.enumerate() {
@@ -127,7 +127,7 @@ fn check_pod_security(spec: &PodSpec, path: &FieldPath, found: &mut Found) {
     );
 }
 
-/// The runtime's own profile is what a container gets without asking.
+/// Containers always run with the runtime's default profile.
 fn check_app_armor(profile: Option<&AppArmorProfile>, path: &FieldPath, found: &mut Found) {
     let set = profile.is_some_and(|profile| profile.type_ != "RuntimeDefault");
     found.add(set, &path.child("appArmorProfile"), "AppArmor profiles are not loaded");
@@ -139,16 +139,16 @@ fn check_container(container: &Container, path: &FieldPath, found: &mut Found) {
         ("livenessProbe", container.liveness_probe.is_some(), "probes are not run"),
         ("readinessProbe", container.readiness_probe.is_some(), "probes are not run"),
         ("startupProbe", container.startup_probe.is_some(), "probes are not run"),
-        ("lifecycle", container.lifecycle.is_some(), "lifecycle hooks and stop signals are not heeded"),
+        ("lifecycle", container.lifecycle.is_some(), "lifecycle hooks and stop signals are not applied"),
         (
             "restartPolicy",
             container.restart_policy.is_some(),
-            "containers are restarted by the policy of their pod",
+            "only the restart policy of the pod is applied",
         ),
         (
             "restartPolicyRules",
             !list(&container.restart_policy_rules).is_empty(),
-            "containers are restarted by the policy of their pod",
+            "only the restart policy of the pod is applied",
         ),
     ];
     for (field, set, sentence) in fields {
@@ -172,20 +172,20 @@ fn check_container(container: &Container, path: &FieldPath, found: &mut Found) {
     }
 }
 
-/// Volumes are mounted whole, and read-only as far as their own filesystem goes.
+/// Checks mounts for subpaths and recursive read-only mounts.
 fn check_mounts(container: &Container, path: &FieldPath, found: &mut Found) {
     for (index, mount) in list(&container.volume_mounts).iter().enumerate() {
         let path = path.child("volumeMounts").index(index);
         for (field, part) in [("subPath", &mount.sub_path), ("subPathExpr", &mount.sub_path_expr)] {
-            found.add(!text(part).is_empty(), &path.child(field), "parts of a volume are not mounted");
+            found.add(!text(part).is_empty(), &path.child(field), "subpaths of volumes are not mounted");
         }
         let recursive = text(&mount.recursive_read_only) == "Enabled";
-        let sentence = "mounts in a volume are not made read-only";
+        let sentence = "submounts of a volume are not made read-only";
         found.add(recursive, &path.child("recursiveReadOnly"), sentence);
     }
 }
 
-/// Variables come from the pod's own fields, from ConfigMaps and from Secrets.
+/// Checks variables for unsupported sources.
 fn check_env(container: &Container, path: &FieldPath, found: &mut Found) {
     for (index, variable) in list(&container.env).iter().enumerate() {
         let Some(source) = &variable.value_from else { continue };
@@ -198,7 +198,7 @@ fn check_env(container: &Container, path: &FieldPath, found: &mut Found) {
     }
 }
 
-/// CPU and memory are enforced; a request for ephemeral storage only speaks to the scheduler.
+/// CPU and memory are enforced; a request for ephemeral storage only concerns the scheduler.
 fn check_resources(requirements: &ResourceRequirements, path: &FieldPath, found: &mut Found) {
     found.add(
         !list(&requirements.claims).is_empty(),
@@ -215,15 +215,14 @@ fn check_resources(requirements: &ResourceRequirements, path: &FieldPath, found:
     each_resource(requirements, path, found, sentence);
 }
 
-/// A resource beyond Kubernetes' own is a device, or one of the cluster. Of a pod that was scheduled, the scheduler saw to the
-/// ones that this node does not offer, and admission counts the others; nobody saw to those of a manifest.
+/// Rejects extended resources of static pods. For scheduled pods, the scheduler or admission counts them.
 fn check_devices(requirements: &ResourceRequirements, path: &FieldPath, found: &mut Found) {
     let sentence =
         |name: &str, _: &str| name.contains('/').then_some("no device plugin offers this resource");
     each_resource(requirements, path, found, sentence);
 }
 
-/// What `sentence` says of a resource in a list of the requirements: of one that is limited, at its limit.
+/// Reports the resources in requests and limits for which `sentence` returns a message; for a limited one, at its limit.
 fn each_resource(
     requirements: &ResourceRequirements,
     path: &FieldPath,

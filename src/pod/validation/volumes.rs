@@ -1,4 +1,4 @@
-//! Volumes, and the mounts that must name one.
+//! Volumes and volume mounts.
 
 use std::collections::BTreeSet;
 
@@ -26,7 +26,7 @@ pub(super) fn check_volumes(volumes: &[Volume], path: &FieldPath, errors: &mut E
     }
 }
 
-/// The kinds of volume that `volume` names: on the wire every key but its name is one.
+/// The volume's sources: on the wire, every key but its name.
 pub(super) fn sources(volume: &Volume) -> Vec<String> {
     match json::to_value(volume) {
         Ok(Value::Object(object)) => object.keys().filter(|key| *key != "name").cloned().collect(),
