@@ -2,6 +2,19 @@
 
 use serde_json::{Map, Value};
 
+/// Why the text of a flag is not a value of its kind.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub(super) enum FlagValueError {
+    #[error("{0:?} is neither true nor false")]
+    Bool(String),
+    #[error("{0:?} is not a whole number")]
+    Number(String),
+    #[error("{item:?} should be a name and a value with {separator:?} between them")]
+    Pair { item: String, separator: &'static str },
+    #[error("{0:?} should be like key=value:NoSchedule")]
+    Taint(String),
+}
+
 /// How a flag's text is read. What the field itself takes is checked later, as for a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum FlagKind {
@@ -30,7 +43,7 @@ pub(super) enum FlagKind {
 }
 
 /// The value that a flag given with `texts`, in this order, sets. Scalars take the last.
-pub(super) fn value(kind: FlagKind, texts: &[String]) -> Result<Value, String> {
+pub(super) fn value(kind: FlagKind, texts: &[String]) -> Result<Value, FlagValueError> {
     let last = texts.last().map(String::as_str).unwrap_or_default();
     let items =
         || texts.iter().flat_map(|text| text.split(',')).map(str::trim).filter(|item| !item.is_empty());
@@ -55,38 +68,38 @@ pub(super) fn value(kind: FlagKind, texts: &[String]) -> Result<Value, String> {
 }
 
 /// By Go's `strconv.ParseBool`.
-fn boolean(text: &str) -> Result<bool, String> {
+fn boolean(text: &str) -> Result<bool, FlagValueError> {
     match text {
         "1" | "t" | "T" | "true" | "TRUE" | "True" => Ok(true),
         "0" | "f" | "F" | "false" | "FALSE" | "False" => Ok(false),
-        _ => Err(format!("{text:?} is neither true nor false")),
+        _ => Err(FlagValueError::Bool(text.to_owned())),
     }
 }
 
-fn number(text: &str) -> Result<Value, String> {
-    text.parse::<i64>().map(Value::from).map_err(|_| format!("{text:?} is not a whole number"))
+fn number(text: &str) -> Result<Value, FlagValueError> {
+    text.parse::<i64>().map(Value::from).map_err(|_| FlagValueError::Number(text.to_owned()))
 }
 
-fn split<'t>(item: &'t str, separator: &str) -> Result<(&'t str, &'t str), String> {
+fn split<'t>(item: &'t str, separator: &'static str) -> Result<(&'t str, &'t str), FlagValueError> {
     let (name, value) = item
         .split_once(separator)
-        .ok_or_else(|| format!("{item:?} should be a name and a value with {separator:?} between them"))?;
+        .ok_or_else(|| FlagValueError::Pair { item: item.to_owned(), separator })?;
     Ok((name.trim(), value.trim()))
 }
 
 fn pairs<'t>(
     items: impl Iterator<Item = &'t str>,
-    separator: &str,
-    read: fn(&str) -> Result<Value, String>,
-) -> Result<Value, String> {
+    separator: &'static str,
+    read: fn(&str) -> Result<Value, FlagValueError>,
+) -> Result<Value, FlagValueError> {
     let pair = |item| {
         let (name, value) = split(item, separator)?;
         Ok((name.to_owned(), read(value)?))
     };
-    items.map(pair).collect::<Result<Map<_, _>, String>>().map(Value::Object)
+    items.map(pair).collect::<Result<Map<_, _>, FlagValueError>>().map(Value::Object)
 }
 
-fn headers<'t>(items: impl Iterator<Item = &'t str>) -> Result<Value, String> {
+fn headers<'t>(items: impl Iterator<Item = &'t str>) -> Result<Value, FlagValueError> {
     let mut headers: Map<String, Value> = Map::new();
     for item in items {
         let (name, value) = split(item, ":")?;
@@ -98,20 +111,19 @@ fn headers<'t>(items: impl Iterator<Item = &'t str>) -> Result<Value, String> {
     Ok(Value::Object(headers))
 }
 
-fn taint(item: &str) -> Result<Value, String> {
-    let (taint, effect) =
-        item.rsplit_once(':').ok_or_else(|| format!("{item:?} should be like key=value:NoSchedule"))?;
+fn taint(item: &str) -> Result<Value, FlagValueError> {
+    let (taint, effect) = item.rsplit_once(':').ok_or_else(|| FlagValueError::Taint(item.to_owned()))?;
     let (key, value) = taint.split_once('=').unwrap_or((taint, ""));
     Ok(serde_json::json!({"key": key, "value": value, "effect": effect}))
 }
 
-fn reservation(item: &str) -> Result<Value, String> {
+fn reservation(item: &str) -> Result<Value, FlagValueError> {
     let (node, limits) = split(item, ":")?;
     let limits = pairs(limits.split(','), "=", |text| Ok(Value::from(text)))?;
     Ok(serde_json::json!({"numaNode": number(node)?, "limits": limits}))
 }
 
-fn vmodule(item: &str) -> Result<Value, String> {
+fn vmodule(item: &str) -> Result<Value, FlagValueError> {
     let (pattern, verbosity) = split(item, "=")?;
     Ok(serde_json::json!({"filePattern": pattern, "verbosity": number(verbosity)?}))
 }
@@ -121,9 +133,9 @@ mod tests {
     use proptest::prelude::*;
     use serde_json::{Value, json};
 
-    use super::{FlagKind, value};
+    use super::{FlagKind, FlagValueError, value};
 
-    fn read(kind: FlagKind, texts: &[&str]) -> Result<Value, String> {
+    fn read(kind: FlagKind, texts: &[&str]) -> Result<Value, FlagValueError> {
         value(kind, &texts.iter().map(|text| (*text).to_owned()).collect::<Vec<_>>())
     }
 

@@ -173,8 +173,9 @@ impl Stack {
         texts: &[String],
     ) -> Result<(), Vec<ConfigError>> {
         let at = Place::Flag(flag.name.to_owned());
-        let value = flag_value::value(flag.kind, texts).map_err(|message| {
-            vec![ConfigError::WrongValue { at: at.clone(), path: flag.path.to_owned(), message }]
+        let value = flag_value::value(flag.kind, texts).map_err(|wrong| {
+            let (path, message) = (flag.path.to_owned(), wrong.to_string());
+            vec![ConfigError::WrongValue { at: at.clone(), path, message }]
         })?;
         let lines = Lines::of_value(flag.path, &value);
         let replaces = flag.kind != FlagKind::Gates;

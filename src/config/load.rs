@@ -92,7 +92,7 @@ fn process_breaches(flags: &ProcessFlags) -> Vec<ConfigError> {
     let mut errors = Vec::new();
     let mut add = |flag, message: &str| errors.push(ConfigError::Flag { flag, message: message.to_owned() });
     for wrong in flags.node_labels.iter().filter_map(|text| node::label(text).err()) {
-        add("node-labels", &wrong);
+        add("node-labels", &wrong.to_string());
     }
     if !["", node::EXTERNAL].contains(&flags.cloud_provider.as_str()) {
         add("cloud-provider", "takes external, or nothing: Kubernetes has no other cloud providers any more");

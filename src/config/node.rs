@@ -8,7 +8,7 @@ use k8s_openapi::api::core::v1::Taint;
 use super::flags::ProcessFlags;
 use super::settings::time;
 use super::wire::KubeletConfiguration;
-use crate::types::{NODE_LABELS, Quantity, names};
+use crate::types::{NODE_LABELS, Quantity, QuantityError, names};
 
 /// The node as an object of a cluster. Names in brackets are fields of KubeletConfiguration, or flags.
 #[derive(Clone, Debug, PartialEq)]
@@ -126,27 +126,50 @@ impl Reserved {
     }
 }
 
+/// Why a text is not a node label, a threshold or a set of CPUs.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub(super) enum NodeSettingError {
+    #[error("{0:?} should be a key and a value with \"=\" between them")]
+    LabelPair(String),
+    #[error("{key:?} is not a label key: {wrong}")]
+    LabelKey { key: String, wrong: String },
+    #[error("{value:?} is not a label value: {wrong}")]
+    LabelValue { value: String, wrong: String },
+    #[error(
+        "a node must not give itself the label {0:?}: of the names of Kubernetes only those of \
+         kubelet.kubernetes.io/ and node.kubernetes.io/ are open to it, and {names}",
+        names = NODE_LABELS.join(", ")
+    )]
+    ForbiddenLabel(String),
+    #[error("{0:?} should be a number before the percent sign")]
+    Percent(String),
+    #[error("{0:?} must be between 0% and 100%")]
+    PercentRange(String),
+    #[error("{text:?}: {error}")]
+    Amount { text: String, error: QuantityError },
+    #[error("{0:?} must be above zero")]
+    NotPositive(String),
+    #[error("{0:?} is not a list of CPUs such as \"0-2,4\"")]
+    CpuList(String),
+    #[error("{0:?} has a range that ends before it begins")]
+    CpuRange(String),
+}
+
 /// The one value `--cloud-provider` may have but nothing.
 pub(super) const EXTERNAL: &str = "external";
 
 /// A label from `key=value`.
-pub(super) fn label(text: &str) -> Result<(String, String), String> {
-    let (key, value) = text
-        .split_once('=')
-        .ok_or_else(|| format!("{text:?} should be a key and a value with \"=\" between them"))?;
+pub(super) fn label(text: &str) -> Result<(String, String), NodeSettingError> {
+    let (key, value) = text.split_once('=').ok_or_else(|| NodeSettingError::LabelPair(text.to_owned()))?;
     let (key, value) = (key.trim(), value.trim());
     if let Some(wrong) = names::qualified_name(key).into_iter().next() {
-        return Err(format!("{key:?} is no key of a label: {wrong}"));
+        return Err(NodeSettingError::LabelKey { key: key.to_owned(), wrong });
     }
     if let Some(wrong) = names::label_value(value).into_iter().next() {
-        return Err(format!("{value:?} is no value of a label: {wrong}"));
+        return Err(NodeSettingError::LabelValue { value: value.to_owned(), wrong });
     }
     if !may_set(key) {
-        return Err(format!(
-            "a node must not give itself the label {key:?}: of the names of Kubernetes only those of \
-             kubelet.kubernetes.io/ and node.kubernetes.io/ are open to it, and {}",
-            NODE_LABELS.join(", ")
-        ));
+        return Err(NodeSettingError::ForbiddenLabel(key.to_owned()));
     }
     Ok((key.to_owned(), value.to_owned()))
 }
@@ -162,35 +185,35 @@ fn may_set(key: &str) -> bool {
 }
 
 /// A threshold from `100Mi` or `10%`; none for one that never holds.
-pub(super) fn threshold(text: &str) -> Result<Option<Threshold>, String> {
+pub(super) fn threshold(text: &str) -> Result<Option<Threshold>, NodeSettingError> {
     if let Some(percent) = text.strip_suffix('%') {
-        let percent: f32 =
-            percent.parse().map_err(|_| format!("{text:?} should be a number before the percent sign"))?;
+        let percent: f32 = percent.parse().map_err(|_| NodeSettingError::Percent(text.to_owned()))?;
         return match percent {
             // Upstream's way to turn a threshold off.
             0.0 | 100.0 => Ok(None),
             0.0..100.0 => Ok(Some(Threshold::Part(percent / 100.0))),
-            _ => Err(format!("{text:?} must be between 0% and 100%")),
+            _ => Err(NodeSettingError::PercentRange(text.to_owned())),
         };
     }
-    let amount = Quantity::parse(text).map_err(|error| format!("{text:?}: {error}"))?;
+    let amount =
+        Quantity::parse(text).map_err(|error| NodeSettingError::Amount { text: text.to_owned(), error })?;
     if amount.is_negative() || amount == Quantity::bytes(0) {
-        return Err(format!("{text:?} must be above zero"));
+        return Err(NodeSettingError::NotPositive(text.to_owned()));
     }
     Ok(Some(Threshold::Amount(amount)))
 }
 
 /// CPUs from the kernel's notation of lists: `0-2,4`.
-pub(super) fn cpu_set(text: &str) -> Result<BTreeSet<u32>, String> {
+pub(super) fn cpu_set(text: &str) -> Result<BTreeSet<u32>, NodeSettingError> {
     let mut set = BTreeSet::new();
     for range in text.split(',') {
         let (first, last) = range.split_once('-').unwrap_or((range, range));
         let number = |text: &str| text.trim().parse::<u32>().ok().filter(|cpu| *cpu < MOST_CPUS);
         let (Some(first), Some(last)) = (number(first), number(last)) else {
-            return Err(format!("{text:?} is no list of CPUs such as \"0-2,4\""));
+            return Err(NodeSettingError::CpuList(text.to_owned()));
         };
         if first > last {
-            return Err(format!("{text:?} has a range that ends before it begins"));
+            return Err(NodeSettingError::CpuRange(text.to_owned()));
         }
         set.extend(first..=last);
     }
@@ -232,7 +255,7 @@ mod tests {
         ] {
             assert!(label(bad).is_err(), "{bad}");
         }
-        let error = label("node-role.kubernetes.io/x=").unwrap_err();
+        let error = label("node-role.kubernetes.io/x=").unwrap_err().to_string();
         assert!(
             error.starts_with("a node must not give itself the label \"node-role.kubernetes.io/x\""),
             "{error}"

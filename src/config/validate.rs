@@ -293,7 +293,7 @@ fn reservations(kc: &KubeletConfiguration, breaches: &mut Breaches) {
     }
     let cpus = kc.reserved_system_cpus.as_deref().filter(|cpus| !cpus.is_empty());
     if let Some(Err(wrong)) = cpus.map(node::cpu_set) {
-        breaches.add("reservedSystemCPUs", wrong);
+        breaches.add("reservedSystemCPUs", wrong.to_string());
     }
 }
 
@@ -304,7 +304,7 @@ fn eviction(kc: &KubeletConfiguration, breaches: &mut Breaches) {
             if !node::EVICTION_SIGNALS.contains(&signal.as_str()) {
                 breaches.add(&path, format!("must be one of {}", node::EVICTION_SIGNALS.join(", ")));
             } else if let Err(wrong) = node::threshold(text) {
-                breaches.add(&path, wrong);
+                breaches.add(&path, wrong.to_string());
             }
         }
     }

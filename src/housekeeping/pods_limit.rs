@@ -13,27 +13,28 @@ use crate::types::error_chain;
 pub struct PodsLimit {
     cgroups: Arc<Cgroups>,
     events: NodeEvents,
-    said: Mutex<Changed<Result<(), String>>>,
+    /// Why the last attempt failed; `None` if it succeeded.
+    last: Mutex<Changed<Option<String>>>,
 }
 
 impl PodsLimit {
     /// Does not set the limit before the first call of `apply`.
     pub fn new(cgroups: Arc<Cgroups>, events: NodeEvents) -> Self {
-        Self { cgroups, events, said: Mutex::default() }
+        Self { cgroups, events, last: Mutex::default() }
     }
 
     /// Sets the limit if one is configured, and reports a changed result. Blocking.
     pub fn apply(&self) {
-        let limited = match self.cgroups.limit_all_pods() {
+        let failure = match self.cgroups.limit_all_pods() {
             Ok(false) => return,
-            Ok(true) => Ok(()),
-            Err(error) => Err(error_chain(&error).to_string()),
+            Ok(true) => None,
+            Err(error) => Some(error_chain(&error).to_string()),
         };
-        let is_news = self.said.lock().see(limited.clone());
-        match limited {
+        let is_news = self.last.lock().see(failure.clone());
+        match failure {
             _ if !is_news => {}
-            Ok(()) => (self.events)(NodeEvent::allocatable_enforced()),
-            Err(error) => {
+            None => (self.events)(NodeEvent::allocatable_enforced()),
+            Some(error) => {
                 tracing::warn!(
                     error,
                     "cannot limit the resources of all pods together; housekeeping tries again"

@@ -6,6 +6,8 @@ use std::sync::Arc;
 
 use tokio::sync::watch;
 
+use crate::types::watching;
+
 /// Where addresses are published.
 pub(in crate::node) type AddressPublisher = watch::Sender<Option<Arc<[IpAddr]>>>;
 
@@ -43,9 +45,6 @@ impl NodeAddresses {
 
     /// Waits until they change; forever once the observer has ended. Cancel-safe.
     pub async fn changed(&mut self) {
-        // A watch marks its value seen only when `changed` returns.
-        if self.0.changed().await.is_err() {
-            std::future::pending().await
-        }
+        watching::changed(&mut self.0).await;
     }
 }

@@ -9,7 +9,7 @@ use super::NodeSettings;
 use super::register::labels;
 use super::status::{allocatable, capacity, unreserved};
 use crate::sys::Machine;
-use crate::types::ResourceList;
+use crate::types::{ResourceList, watching};
 
 /// What the node knows of itself without an API server.
 #[derive(Clone, Debug, PartialEq)]
@@ -53,8 +53,6 @@ impl OwnNodeWatch {
 
     /// Waits until the value may have changed; forever once the observer has ended. Cancel-safe.
     pub async fn changed(&mut self) {
-        if self.machine.changed().await.is_err() {
-            std::future::pending().await
-        }
+        watching::changed(&mut self.machine).await;
     }
 }

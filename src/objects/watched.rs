@@ -8,6 +8,7 @@ use tokio::sync::watch;
 use tokio::time::{Instant, timeout_at};
 
 use super::{ObjectRef, ObjectSource, ObjectState};
+use crate::types::watching;
 
 /// How long an object is waited for after it was asked for, before whoever needs it is told to be without.
 const FIRST_ANSWER: Duration = Duration::from_secs(10);
@@ -57,16 +58,7 @@ impl Watched {
 
     /// Waits for news of an object. Cancel-safe: news stay news until they were told or are in a snapshot.
     pub async fn changed(&mut self) {
-        let news = self.0.values_mut().map(|one| {
-            async move {
-                if one.known.changed().await.is_err() {
-                    // Its source is gone, and has no news any more.
-                    pending::<()>().await;
-                }
-            }
-            .boxed()
-        });
-        let news: Vec<_> = news.collect();
+        let news: Vec<_> = self.0.values_mut().map(|one| watching::changed(&mut one.known).boxed()).collect();
         if news.is_empty() {
             return pending().await;
         }

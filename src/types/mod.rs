@@ -22,6 +22,7 @@ mod size;
 #[cfg(test)]
 pub(crate) mod testing;
 mod timer;
+pub(crate) mod watching;
 
 pub use backoff::{Backoff, BackoffPolicy, Moment};
 pub use cgroup_driver::CgroupDriver;

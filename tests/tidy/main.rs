@@ -58,7 +58,13 @@ fn sources(folders: &[&str]) -> std::io::Result<Vec<Source>> {
 fn the_sources_keep_the_rules() {
     let sources = sources(&["src", "fuzz", "integration", "proto", "tests"]).unwrap();
     assert!(sources.len() > 30, "only {} sources found: looking in the wrong place?", sources.len());
-    let rules = [rules::opens_with_docs, rules::respects_levels, rules::is_short, rules::ignores_no_test];
+    let rules = [
+        rules::opens_with_docs,
+        rules::respects_levels,
+        rules::is_short,
+        rules::ignores_no_test,
+        rules::keeps_errors_typed,
+    ];
     let complaints: Vec<String> = rules.iter().flat_map(|rule| sources.iter().flat_map(rule)).collect();
     assert!(complaints.is_empty(), "{}", complaints.join("\n"));
 }

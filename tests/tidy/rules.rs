@@ -72,6 +72,10 @@ pub(crate) fn respects_levels(source: &Source) -> Vec<String> {
     complaints
 }
 
+fn are_at(tokens: &[Token], at: usize, texts: &[&str]) -> bool {
+    tokens.get(at..at + texts.len()).is_some_and(|window| are(window, texts))
+}
+
 fn are(tokens: &[Token], texts: &[&str]) -> bool {
     tokens.iter().map(|token| &*token.text).eq(texts.iter().copied())
 }
@@ -135,6 +139,37 @@ pub(crate) fn ignores_no_test(source: &Source) -> Vec<String> {
     ignored.map(|window| format!("{}:{}: an ignored test", source.path, window[0].line)).collect()
 }
 
+/// Errors of the program are types, not texts; fakes are exempt.
+pub(crate) fn keeps_errors_typed(source: &Source) -> Vec<String> {
+    if !source.path.starts_with("src/") || source.path.contains("/fake/") {
+        return Vec::new();
+    }
+    let starts = (0..source.program.len()).filter(|at| are_at(&source.program, *at, &["Result", "<"]));
+    let texts = starts.filter(|at| are(last_argument(&source.program[at + 2..]), &["String"]));
+    let complaint = |at: usize| {
+        let line = source.program[at].line;
+        format!("{}:{line}: a `String` as the error of a `Result`; make it an enum", source.path)
+    };
+    texts.map(complaint).collect()
+}
+
+/// The last of the generic arguments that start at these tokens.
+fn last_argument(tokens: &[Token]) -> &[Token] {
+    let (mut depth, mut start) = (0, 0);
+    for (at, token) in tokens.iter().enumerate() {
+        match &*token.text {
+            // Not the arrow of a function's type.
+            ">" if at > 0 && tokens[at - 1].text == "-" => {}
+            ">" if depth == 0 => return &tokens[start..at],
+            "<" | "(" | "[" | "{" => depth += 1,
+            ">" | ")" | "]" | "}" => depth -= 1,
+            "," if depth == 0 && tokens.get(at + 1).is_some_and(|next| next.text != ">") => start = at + 1,
+            _ => {}
+        }
+    }
+    &[]
+}
+
 /// Nothing depends on, or tells of, the machine it was written on. For any text, not only code.
 pub(crate) fn names_no_machine_path(path: &str, text: &str) -> Vec<String> {
     let mut complaints = Vec::new();
@@ -184,6 +219,24 @@ mod tests {
         ] {
             let complaints = respects_levels(&source("src/pleg/task.rs", fine));
             assert!(complaints.is_empty(), "{fine}: {complaints:?}");
+        }
+    }
+
+    #[test]
+    fn a_text_as_an_error_is_found_outside_tests_and_fakes() {
+        for text in [
+            "fn f() -> Result<(), String> {}",
+            "struct S { f: std::result::Result<Vec<fn() -> (u8, u8)>, String> }",
+            "type T = io::Result<Result<u8, String>>;",
+        ] {
+            assert_eq!(keeps_errors_typed(&source("src/a/b.rs", text)).len(), 1, "{text}");
+            assert!(keeps_errors_typed(&source("src/a/fake/b.rs", text)).is_empty());
+            let test = format!("#[cfg(test)] mod tests {{ {text} }}");
+            assert!(keeps_errors_typed(&source("src/a/b.rs", &test)).is_empty());
+        }
+        for fine in ["type T = Result<String>;\n// Result<(), String>", "type T = Result<Vec<String>, E>;"] {
+            let complaints = keeps_errors_typed(&source("src/a/b.rs", fine));
+            assert_eq!(complaints, Vec::<String>::new(), "{fine}");
         }
     }
 

@@ -13,7 +13,7 @@ use tokio_util::sync::CancellationToken;
 use super::exposure::watch_exposure;
 use super::login::{Login, Obtained, Origin};
 use crate::telemetry::Changed;
-use crate::types::{Backoff, BackoffPolicy, WallClock, error_chain, sleep_until};
+use crate::types::{Backoff, BackoffPolicy, WallClock, error_chain, sleep_until, watching};
 
 /// Pauses between attempts that fail, and between attempts because of rejections. They never start anew while it goes on.
 const PAUSES: BackoffPolicy = BackoffPolicy {
@@ -189,7 +189,7 @@ impl CredentialsTask {
             // Cancel-safe: a pause takes nothing.
             () = sleep_until(due) => Cause::Due,
             // Cancel-safe: looking at a watch takes nothing that is looked for again.
-            () = is_rejected(&mut self.rejections, number) => Cause::Rejected,
+            () = watching::becomes(&mut self.rejections, |rejected| *rejected == number) => Cause::Rejected,
         }
     }
 
@@ -232,19 +232,6 @@ fn pause(failures: &mut Option<Backoff<Instant>>) -> Duration {
     let next = Backoff::next(*failures, &PAUSES, now, now);
     *failures = Some(next);
     next.delay
-}
-
-/// Waits until what has this number is rejected.
-async fn is_rejected(rejections: &mut watch::Receiver<u64>, number: u64) {
-    loop {
-        if *rejections.borrow_and_update() == number {
-            return;
-        }
-        if rejections.changed().await.is_err() {
-            // Nobody is left who could reject.
-            return std::future::pending().await;
-        }
-    }
 }
 
 #[cfg(test)]

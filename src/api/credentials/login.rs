@@ -1,11 +1,14 @@
 //! One attempt to find out to whom requests go and who sends them: a kubeconfig, the files it names, its credential plugin.
 
+use std::fmt::Display;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use http::HeaderValue;
+use http::header::InvalidHeaderValue;
 use jiff::Timestamp;
 use kube::Config;
 use kube::client::ConfigExt;
@@ -39,6 +42,21 @@ pub(in crate::api) enum LoginError {
     /// Its plugin issued none.
     #[error("--kubeconfig {}: the credential plugin {command}: {}", path.display(), error_chain(problem))]
     Plugin { path: PathBuf, command: String, problem: PluginError },
+}
+
+/// Why a user entry and the files it names give no credentials.
+#[derive(Debug, thiserror::Error)]
+enum UserEntryError {
+    #[error("{path} cannot be read: {error}")]
+    Read { path: String, error: io::Error },
+    #[error("the token's file is empty")]
+    EmptyToken,
+    #[error("the token has characters that HTTP does not permit")]
+    Token,
+    #[error("{0}")]
+    Password(InvalidHeaderValue),
+    #[error("auth-provider {0} was removed; use a credential plugin (exec)")]
+    Provider(Value),
 }
 
 /// To whom requests go, and who sends them.
@@ -102,9 +120,8 @@ impl Origin {
 
     async fn read(&self) -> Result<Kubeconfig, LoginError> {
         let path = self.path.clone();
-        let read = file_work(move || kubeconfig::read(&path).map_err(|error| error.to_string())).await;
-        let kubeconfig = read.unwrap_or_else(|error| Err(error.to_string()));
-        let kubeconfig = kubeconfig.map_err(|problem| self.unusable(problem))?;
+        let read = file_work(move || kubeconfig::read(&path)).await.map_err(|error| self.unusable(error))?;
+        let kubeconfig = read.map_err(|error| self.unusable(error))?;
         match kubeconfig.clusters.iter().position(has_proxy) {
             Some(cluster) => Err(LoginError::Proxy { path: self.path.clone(), cluster }),
             None => Ok(kubeconfig),
@@ -114,13 +131,11 @@ impl Origin {
     async fn log_in(&self, kubeconfig: Kubeconfig) -> Result<Obtained, LoginError> {
         // It reads the CA's file.
         let config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await;
-        let mut config = config.map_err(|error| self.unusable(error.to_string()))?;
+        let mut config = config.map_err(|error| self.unusable(error))?;
         let exec = config.auth_info.exec.take();
-        let auth = json::to_value(&config.auth_info).map_err(|error| self.refused(error.to_string()))?;
-        let read = file_work(move || read_files(auth)).await;
-        let files =
-            read.unwrap_or_else(|error| Err(error.to_string())).map_err(|problem| self.refused(problem))?;
-        let Files { mut auth, mut authorization, is_read } = files;
+        let auth = json::to_value(&config.auth_info).map_err(|error| self.refused(error))?;
+        let read = file_work(move || read_files(auth)).await.map_err(|error| self.refused(error))?;
+        let Files { mut auth, mut authorization, is_read } = read.map_err(|error| self.refused(error))?;
         let mut expires = None;
         let is_issued = exec.is_some() && authorization.is_none();
         if let Some(exec) = exec.filter(|_| is_issued) {
@@ -135,21 +150,21 @@ impl Origin {
                 auth["client-key-data"] = key.into();
             }
         }
-        config.auth_info = json::from_value(&auth).map_err(|error| self.refused(error.to_string()))?;
+        config.auth_info = json::from_value(&auth).map_err(|error| self.refused(error))?;
         // Whether a connection could be made with it is known before anybody tries.
-        config.rustls_client_config().map_err(|error| self.refused(error.to_string()))?;
-        config.extra_headers_layer().map_err(|error| self.refused(error.to_string()))?;
+        config.rustls_client_config().map_err(|error| self.refused(error))?;
+        config.extra_headers_layer().map_err(|error| self.refused(error))?;
         let identity = Identity { certificate: auth, root_cert: config.root_cert.clone() };
         let login = Login { config: Arc::new(config), authorization, identity };
         Ok(Obtained { login, is_renewable: is_read || is_issued, is_issued, expires })
     }
 
-    fn unusable(&self, problem: String) -> LoginError {
-        LoginError::Kubeconfig { path: self.path.clone(), problem }
+    fn unusable(&self, problem: impl Display) -> LoginError {
+        LoginError::Kubeconfig { path: self.path.clone(), problem: problem.to_string() }
     }
 
-    fn refused(&self, problem: String) -> LoginError {
-        LoginError::Credentials { path: self.path.clone(), problem }
+    fn refused(&self, problem: impl Display) -> LoginError {
+        LoginError::Credentials { path: self.path.clone(), problem: problem.to_string() }
     }
 }
 
@@ -168,7 +183,7 @@ struct Files {
 }
 
 /// Reads the files that a user entry names. Of several ways to log in one wins, as with client-go.
-fn read_files(mut auth: Value) -> Result<Files, String> {
+fn read_files(mut auth: Value) -> Result<Files, UserEntryError> {
     let mut take = |field: &str| {
         let taken = auth.as_object_mut().and_then(|auth| auth.remove(field));
         taken.as_ref().and_then(Value::as_str).filter(|text| !text.is_empty()).map(str::to_owned)
@@ -180,7 +195,7 @@ fn read_files(mut auth: Value) -> Result<Files, String> {
     let mut is_read = false;
     let mut read = |path: &str| {
         is_read = true;
-        std::fs::read(Path::new(path)).map_err(|error| format!("{path} cannot be read: {error}"))
+        std::fs::read(path).map_err(|error| UserEntryError::Read { path: path.to_owned(), error })
     };
     for (field, path) in [("client-certificate-data", certificate), ("client-key-data", key)] {
         let is_given = auth[field].as_str().is_some_and(|data| !data.is_empty());
@@ -193,18 +208,16 @@ fn read_files(mut auth: Value) -> Result<Files, String> {
     let token = match (in_file, token) {
         (Some(Ok(in_file)), _) if !in_file.trim().is_empty() => Some(in_file),
         (Some(Err(problem)), None) => return Err(problem),
-        (Some(Ok(_)), None) => return Err("the token's file is empty".to_owned()),
+        (Some(Ok(_)), None) => return Err(UserEntryError::EmptyToken),
         (_, token) => token,
     };
     let provided = provider.map(|provider| id_token(&provider)).transpose()?;
     let authorization = match (token.or(provided), username, password) {
-        (Some(token), _, _) => {
-            Some(bearer(&token).ok_or("the token has characters that HTTP does not permit")?)
-        }
+        (Some(token), _, _) => Some(bearer(&token).ok_or(UserEntryError::Token)?),
         (None, Some(username), Some(password)) => {
             let pair = STANDARD.encode(format!("{username}:{password}"));
             let mut header =
-                HeaderValue::try_from(format!("Basic {pair}")).map_err(|error| error.to_string())?;
+                HeaderValue::try_from(format!("Basic {pair}")).map_err(UserEntryError::Password)?;
             header.set_sensitive(true);
             Some(header)
         }
@@ -214,12 +227,9 @@ fn read_files(mut auth: Value) -> Result<Files, String> {
 }
 
 /// The token of a provider of former days that can be used as it is.
-fn id_token(provider: &Value) -> Result<String, String> {
+fn id_token(provider: &Value) -> Result<String, UserEntryError> {
     let token = provider["config"]["id-token"].as_str().filter(|_| provider["name"] == "oidc");
-    let name = &provider["name"];
-    token
-        .map(str::to_owned)
-        .ok_or_else(|| format!("auth-provider {name} is not there any more; use a credential plugin (exec)"))
+    token.map(str::to_owned).ok_or_else(|| UserEntryError::Provider(provider["name"].clone()))
 }
 
 #[cfg(test)]
@@ -280,7 +290,9 @@ mod tests {
         let header = |auth: Value| read_files(auth).map(|files| files.authorization);
         assert_eq!(header(json!({"token": "t", "tokenFile": file})).unwrap(), bearer("from-file"));
         assert_eq!(header(json!({"token": "t", "tokenFile": "/none"})).unwrap(), bearer("t"));
-        assert!(header(json!({"tokenFile": "/none"})).unwrap_err().contains("/none cannot be read"));
+        assert!(
+            header(json!({"tokenFile": "/none"})).unwrap_err().to_string().contains("/none cannot be read")
+        );
         assert_eq!(header(json!({"username": "u", "password": "p"})).unwrap().unwrap(), "Basic dTpw");
         let provider = json!({"name": "oidc", "config": {"id-token": "i"}});
         assert_eq!(header(json!({"auth-provider": provider})).unwrap(), bearer("i"));

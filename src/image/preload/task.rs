@@ -2,12 +2,14 @@
 //! and looks from time to time whether the images are still there. Thin: the judgement is in [`Archives`] and the plan.
 
 use std::collections::BTreeMap;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
 use tokio::sync::watch;
+use tokio::task::JoinError;
 use tokio::time::{Instant, sleep, sleep_until};
 use tokio_util::sync::CancellationToken;
 
@@ -67,6 +69,15 @@ pub async fn run(
     }
 }
 
+/// Why the archives could not be listed.
+#[derive(Debug, thiserror::Error)]
+enum ListingError {
+    #[error("{0}")]
+    Read(io::Error),
+    #[error("{0}")]
+    Thread(JoinError),
+}
+
 struct Preload {
     directory: PathBuf,
     architecture: &'static str,
@@ -93,9 +104,9 @@ impl Preload {
             let listed = match listing {
                 Ok((back, listed)) => {
                     watch = Some(back);
-                    listed.map_err(|error| error.to_string())
+                    listed.map_err(ListingError::Read)
                 }
-                Err(error) => Err(error.to_string()),
+                Err(error) => Err(ListingError::Thread(error)),
             };
             let heeded = self.heed(listed);
             let next = match heeded {
@@ -120,7 +131,7 @@ impl Preload {
     /// The listing, if there is one. Tells once why there is none.
     fn heed(
         &mut self,
-        listed: Result<BTreeMap<PathBuf, ListedArchive>, String>,
+        listed: Result<BTreeMap<PathBuf, ListedArchive>, ListingError>,
     ) -> Option<BTreeMap<PathBuf, ListedArchive>> {
         match listed {
             Ok(listed) => {
@@ -128,6 +139,7 @@ impl Preload {
                 Some(listed)
             }
             Err(error) => {
+                let error = error.to_string();
                 if self.listing_problem.as_ref().is_none_or(|(told, _)| *told != error) {
                     let directory = self.directory.display();
                     tracing::warn!(%directory, error, "cannot list the image archives");
@@ -218,7 +230,7 @@ impl Preload {
     }
 }
 
-fn look(mut watch: Watch, directory: &Path) -> (Watch, std::io::Result<BTreeMap<PathBuf, ListedArchive>>) {
+fn look(mut watch: Watch, directory: &Path) -> (Watch, io::Result<BTreeMap<PathBuf, ListedArchive>>) {
     // Watched before it is read, so that no change falls between the two.
     watch.renew();
     (watch, list(directory, Timestamp::now()))

@@ -14,7 +14,7 @@ use crate::node::NodeSettings;
 use crate::node::addresses::AddressPublisher;
 use crate::sys::{AddressChanges, is_own_ip, outgoing_ips};
 use crate::telemetry::Changed;
-use crate::types::error_chain;
+use crate::types::{error_chain, watching};
 
 /// Interval between lookups without a kernel notification: DNS may have a new address for the name.
 const PERIOD: Duration = Duration::from_secs(60);
@@ -182,9 +182,7 @@ async fn changed_by_cloud(settings: &NodeSettings, node: &mut Option<watch::Rece
     let before = node.borrow_and_update().as_ref().map(|node| of_node(node));
     // A watch marks its value seen only when `wait_for` looks at it, and it is looked at again from the start.
     let is_other = |node: &Option<Arc<Node>>| node.as_ref().map(|node| of_node(node)) != before;
-    if node.wait_for(is_other).await.is_err() {
-        std::future::pending().await
-    }
+    watching::becomes(node, is_other).await;
 }
 
 /// Waits for a kernel notification; forever if there are none. Cancel-safe.

@@ -15,6 +15,7 @@ use super::known::{KnownServices, ServiceVariables};
 use crate::api::{Objects, follow};
 use crate::store::{Store, Table};
 use crate::telemetry::Changed;
+use crate::types::watching;
 
 /// How long after the daemon's start a container waits for the first listing before it is told to be without.
 const FIRST_ANSWER: Duration = Duration::from_secs(10);
@@ -55,10 +56,7 @@ impl ServiceEnv {
 
     /// Waits until all services were listed once. Cancel-safe.
     pub async fn listed(&self) {
-        if self.known.clone().wait_for(KnownServices::is_listed).await.is_err() {
-            // The daemon ends: they never will be.
-            std::future::pending().await
-        }
+        watching::becomes(&mut self.known.clone(), KnownServices::is_listed).await;
     }
 
     /// The same, but not for long. Cancel-safe.
