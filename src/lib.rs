@@ -31,3 +31,4 @@ pub mod telemetry;
 pub mod types;
 pub mod volume;
 pub mod worker;
+mod yaml;

@@ -6,8 +6,8 @@ use std::path::{MAIN_SEPARATOR, Path, PathBuf};
 use kube::config::{Kubeconfig, KubeconfigError};
 use serde_json::Value;
 
-use crate::config::parse_documents;
 use crate::types::json;
+use crate::yaml::parse_documents;
 
 /// Fields that name a file; relative ones are meant from where the kubeconfig is.
 const CLUSTER_FILES: [&str; 1] = ["certificate-authority"];
@@ -20,8 +20,8 @@ pub(super) enum ReadError {
     Read(io::Error),
     #[error("line {line} column {column}: {message}")]
     Syntax { line: usize, column: usize, message: String },
-    #[error("{0}")]
-    Field(json::Mismatch),
+    #[error("line {line}: {mismatch}")]
+    Field { line: usize, mismatch: json::Mismatch },
     #[error("{0}")]
     Merge(KubeconfigError),
 }
@@ -39,7 +39,10 @@ pub(super) fn read(path: &Path) -> Result<Kubeconfig, ReadError> {
         if let Some(directory) = path.parent() {
             resolve(&mut document.value, directory);
         }
-        let read = json::from_value(&document.value).map_err(ReadError::Field)?;
+        let read = json::from_value(&document.value).map_err(|mismatch| {
+            let line = document.lines.line(&mismatch.path).unwrap_or(1);
+            ReadError::Field { line, mismatch }
+        })?;
         merged = merged.merge(read).map_err(ReadError::Merge)?;
     }
     Ok(merged)
@@ -116,17 +119,20 @@ mod tests {
     }
 
     #[test]
-    fn a_mistake_is_told_with_its_place() {
+    fn a_mistake_is_reported_with_its_line() {
         let dir = tempfile::TempDir::new().unwrap();
         let path = dir.path().join("kubeconfig");
-        for (text, told) in [
+        for (text, expected) in [
             ("a: [", "line 1 column "),
-            ("users: [{name: u, user: {token: 5}}]", "users[0].user.token: 5 is not text; put it in quotes"),
-            ("- a", "invalid type: sequence, expected an object"),
+            (
+                "users: [{name: u, user: {token: 5}}]",
+                "line 1: users[0].user.token: 5 is not text; put it in quotes",
+            ),
+            ("- a", "line 1: invalid type: sequence, expected an object"),
         ] {
             std::fs::write(&path, text).unwrap();
             let error = read(&path).unwrap_err().to_string();
-            assert!(error.starts_with(told), "{error}");
+            assert!(error.starts_with(expected), "{error}");
         }
     }
 }

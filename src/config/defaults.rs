@@ -1,5 +1,5 @@
-//! The defaults of KubeletConfiguration, applied once, after everything is merged. They are upstream's of Kubernetes 1.37
-//! but for a host that runs alone, which gets safe and fast ones. Validates nothing.
+//! Defaults of KubeletConfiguration, applied once after merging: upstream's of Kubernetes 1.37, and safe and fast ones for a
+//! standalone node. Validates nothing.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr};
@@ -11,10 +11,10 @@ use super::wire::{
     QuantityText, TopologyManagerPolicy, TopologyManagerScope,
 };
 
-/// How many images a host that runs alone pulls at once unless told otherwise.
+/// How many images a standalone node pulls in parallel by default.
 const ALONE_PARALLEL_PULLS: i32 = 4;
 
-/// Upstream's thresholds on Linux.
+/// Upstream's default thresholds on Linux.
 const EVICTION_HARD: [(&str, &str); 5] = [
     ("imagefs.available", "15%"),
     ("imagefs.inodesFree", "5%"),
@@ -23,22 +23,22 @@ const EVICTION_HARD: [(&str, &str); 5] = [
     ("nodefs.inodesFree", "5%"),
 ];
 
-/// Whether the host belongs to a cluster.
+/// Whether the node belongs to a cluster.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Membership {
-    /// No API server; pods come from this host only.
+    /// No API server: static pods only.
     Alone,
     /// A node of a cluster.
     Joined,
 }
 
-/// Gives every field that has a default and is not set its default. A zero duration, and a zero number where upstream
-/// cannot tell zero from unset, count as not set.
+/// Sets the defaults of unset fields. A zero duration counts as unset, as does a zero number where upstream cannot tell zero
+/// from unset.
 pub(super) fn set_defaults(kc: &mut KubeletConfiguration, membership: Membership) {
     kc.api_version = Some(API_VERSION.to_owned());
     kc.kind = Some(KIND.to_owned());
     match membership {
-        Membership::Alone => alone(kc),
+        Membership::Alone => standalone(kc),
         Membership::Joined => {}
     }
     sources(kc);
@@ -50,8 +50,8 @@ pub(super) fn set_defaults(kc: &mut KubeletConfiguration, membership: Membership
     logs(kc);
 }
 
-/// There is nobody to ask who a caller is or what they may do, and nothing to be gained from pulling one by one.
-fn alone(kc: &mut KubeletConfiguration) {
+/// Without an API server, webhook authentication and authorization are impossible; serial pulls have no advantage.
+fn standalone(kc: &mut KubeletConfiguration) {
     kc.authentication.webhook.enabled.get_or_insert(false);
     kc.authorization.mode.get_or_insert(AuthorizationMode::AlwaysAllow);
     if kc.serialize_image_pulls.is_none() && kc.max_parallel_image_pulls.is_none() {
@@ -101,7 +101,7 @@ fn images(kc: &mut KubeletConfiguration) {
 fn node_status(kc: &mut KubeletConfiguration) {
     kc.event_record_qps.get_or_insert(50);
     number(&mut kc.event_burst, 100);
-    // Whoever sets how often the status is computed expects it to be reported as often.
+    // If only the update frequency is set, the status is reported as often (upstream's rule).
     let computed = kc.node_status_update_frequency.filter(|frequency| !frequency.is_zero());
     duration(&mut kc.node_status_report_frequency, computed.unwrap_or(GoDuration::from_secs(300)));
     duration(&mut kc.node_status_update_frequency, GoDuration::from_secs(10));
@@ -223,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn a_host_alone_asks_nobody_and_pulls_in_parallel() {
+    fn a_standalone_node_uses_no_webhooks_and_pulls_in_parallel() {
         let mut expected = upstream();
         expected["authentication"]["webhook"]["enabled"] = json!(false);
         expected["authorization"]["mode"] = json!("AlwaysAllow");
@@ -255,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn zeros_that_mean_unset_get_the_default() {
+    fn zeroes_that_mean_unset_get_the_default() {
         // As kubeadm writes its files.
         let zeros = json!({
             "syncFrequency": "0s", "nodeStatusReportFrequency": "0s", "nodeStatusUpdateFrequency": "0s",

@@ -12,7 +12,7 @@ const SECOND: i64 = 1_000_000_000;
 const MINUTE: i64 = 60 * SECOND;
 const HOUR: i64 = 60 * MINUTE;
 
-/// Units in the order Go documents them, with their length in nanoseconds. Both spellings of the micro sign are taken.
+/// Units in the order in which Go documents them, in nanoseconds. Both code points of the micro sign are accepted.
 const UNITS: [(&str, i64); 8] = [
     ("ns", 1),
     ("us", 1_000),
@@ -24,44 +24,43 @@ const UNITS: [(&str, i64); 8] = [
     ("h", HOUR),
 ];
 
-/// A signed span of nanoseconds, read by the rules of Go's `time.ParseDuration` and written by those of
-/// `time.Duration.String`.
+/// A signed number of nanoseconds, parsed as by Go's `time.ParseDuration` and formatted as by `time.Duration.String`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct GoDuration(i64);
 
 /// Why a text is not a duration.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DurationError {
-    /// Not a sequence of numbers, each with a unit.
+    /// It is not a sequence of numbers with units.
     #[error("{0:?} is not a duration; write a number with a unit, such as \"30s\", \"1m30s\" or \"100ms\"")]
     Format(String),
-    /// More than 292 years.
+    /// It exceeds about 292 years.
     #[error("{0:?} is too long; a duration is at most about 292 years")]
     Range(String),
 }
 
 impl GoDuration {
-    /// A span of whole milliseconds.
+    /// A duration of whole milliseconds.
     pub const fn from_millis(millis: i64) -> Self {
         Self(millis.saturating_mul(1_000_000))
     }
 
-    /// A span of whole seconds.
+    /// A duration of whole seconds.
     pub const fn from_secs(seconds: i64) -> Self {
         Self(seconds.saturating_mul(SECOND))
     }
 
-    /// A span of nanoseconds.
+    /// A duration of nanoseconds.
     pub const fn from_nanos(nanos: i64) -> Self {
         Self(nanos)
     }
 
-    /// Whether it is no time at all, which in a configuration file means "use the default".
+    /// Whether it is zero, which in a configuration file means "use the default".
     pub const fn is_zero(self) -> bool {
         self.0 == 0
     }
 
-    /// The same as the standard library has it; none if it is negative.
+    /// Converts it to the standard library's type; `None` if it is negative.
     pub fn to_std(self) -> Option<Duration> {
         u64::try_from(self.0).ok().map(Duration::from_nanos)
     }
@@ -84,7 +83,7 @@ impl FromStr for GoDuration {
         if rest.is_empty() {
             return Err(format());
         }
-        // A magnitude of 2^63 is allowed where the sign makes it the smallest number there is.
+        // A magnitude of 2^63 is permitted if the sign makes it `i64::MIN`.
         let mut nanos: i128 = 0;
         while !rest.is_empty() {
             let number_end = rest.find(|c: char| !c.is_ascii_digit() && c != '.').ok_or_else(format)?;
@@ -107,12 +106,12 @@ impl FromStr for GoDuration {
     }
 }
 
-/// `whole.fraction` times `unit`, rounded down to a nanosecond; none if that is out of all range.
+/// `whole.fraction` times `unit`, rounded down to nanoseconds; `None` on overflow.
 fn scaled(whole: &str, fraction: &str, unit: i64) -> Option<i128> {
     let whole: i128 = if whole.is_empty() { 0 } else { whole.parse().ok()? };
     let mut nanos = whole.checked_mul(i128::from(unit))?;
     let mut place = i128::from(unit);
-    // Digits beyond the fifteenth are below a nanosecond, whatever the unit.
+    // Digits after the fifteenth are below a nanosecond for every unit.
     let mut remainder: i128 = 0;
     let mut scale: i128 = 1;
     for digit in fraction.bytes().take(15) {
@@ -192,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn refuses_what_go_refuses() {
+    fn rejects_what_go_rejects() {
         for text in ["", "-", "3", "1", "s", ".s", "1.2.3s", "1 s", "1d", "5 minutes", "1m-1s", "１s", "1h."]
         {
             assert!(matches!(parse(text), Err(DurationError::Format(_))), "{text}");
@@ -220,20 +219,20 @@ mod tests {
     }
 
     #[test]
-    fn a_negative_one_is_no_time_to_wait() {
+    fn a_negative_duration_has_no_standard_equivalent() {
         assert_eq!(GoDuration::from_secs(-1).to_std(), None);
         assert_eq!(GoDuration::from_millis(1500).to_std(), Some(Duration::from_millis(1500)));
     }
 
     proptest! {
         #[test]
-        fn what_is_written_reads_back(nanos: i64) {
+        fn a_formatted_duration_parses_back(nanos: i64) {
             let duration = GoDuration::from_nanos(nanos);
             prop_assert_eq!(parse(&duration.to_string()), Ok(duration));
         }
 
         #[test]
-        fn no_text_is_too_strange(text in "\\PC*|[-+0-9.hmsnuµ]*") {
+        fn no_text_panics(text in "\\PC*|[-+0-9.hmsnuµ]*") {
             let _ = parse(&text);
         }
     }

@@ -1,5 +1,4 @@
-//! What can be wrong with a configuration, each with the place it stands at. Every message fits one line and says what to
-//! change.
+//! Configuration errors with their locations. Every message fits on one line and says what to change.
 
 use std::fmt;
 use std::io;
@@ -7,22 +6,22 @@ use std::path::PathBuf;
 
 use crate::types::one_line;
 
-/// Most bytes of one line about an error: it may quote names and values that somebody made long.
+/// Maximum bytes of one error message, which may quote long names and values.
 const LINE_MOST: usize = 1000;
 
 /// Where a setting comes from.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Place {
-    /// A file, and the line in it, counted from 1.
+    /// A line in a file.
     File {
         /// The file.
         path: PathBuf,
-        /// The line; none if the whole file is meant.
+        /// The line, counted from 1; `None` for the whole file.
         line: Option<usize>,
     },
     /// A flag of the command line, without its dashes.
     Flag(String),
-    /// No single place: a default, or what several places make together.
+    /// No single place: a default, or a combination of several settings.
     Merged,
 }
 
@@ -37,7 +36,7 @@ impl fmt::Display for Place {
     }
 }
 
-/// One thing that keeps a configuration from being used.
+/// A configuration error.
 #[derive(Debug, thiserror::Error)]
 pub enum ConfigError {
     /// A file or directory could not be read.
@@ -45,12 +44,12 @@ pub enum ConfigError {
     Read {
         /// The file or directory.
         path: PathBuf,
-        /// What was tried.
+        /// The operation.
         action: &'static str,
         /// Why it failed.
         source: io::Error,
     },
-    /// A directory stands where a file was named.
+    /// The path is a directory, not a file.
     #[error("{}: is a directory; name a file, or give the directory with --config-dir", .0.display())]
     IsDirectory(PathBuf),
     /// A file is far larger than any configuration.
@@ -58,57 +57,57 @@ pub enum ConfigError {
     TooLarge {
         /// The file.
         path: PathBuf,
-        /// The most that is read.
+        /// The size limit, in bytes.
         limit: u64,
     },
-    /// A file is not text.
+    /// A file is not UTF-8.
     #[error("{0}: the file is not UTF-8 text; save it as UTF-8")]
     NotUtf8(Place),
-    /// A file holds nothing.
+    /// A file has no document.
     #[error(
         "{}: the file is empty; it needs at least apiVersion: kubelet.config.k8s.io/v1beta1 and \
          kind: KubeletConfiguration", .0.display()
     )]
     Empty(PathBuf),
-    /// A file is neither YAML nor JSON, or sets a field twice.
+    /// A file is not YAML or JSON, or has a duplicate field.
     #[error("{at}:{column}: {message}")]
     Syntax {
-        /// The line where reading failed.
+        /// The location.
         at: Place,
         /// The column in it, counted from 1.
         column: usize,
         /// What is wrong there.
         message: String,
     },
-    /// A document is not of a kind that is read here, or is there twice.
+    /// A document has an unknown or duplicate kind.
     #[error("{at}: {message}")]
     Document {
-        /// Where the document stands.
+        /// The location.
         at: Place,
         /// What is wrong with it.
         message: String,
     },
-    /// There is no such field.
+    /// A field does not exist.
     #[error("{at}: unknown field {path:?}{}", hint(.nearest))]
     UnknownField {
         /// Where it is set.
         at: Place,
         /// The whole path of the field.
         path: String,
-        /// The known field that may have been meant.
+        /// The known field with the most similar name.
         nearest: Option<String>,
     },
-    /// A value is not of the type the field has.
+    /// A value has the wrong type.
     #[error("{at}: {path}: {message}")]
     WrongValue {
         /// Where it is set.
         at: Place,
         /// The whole path of the field.
         path: String,
-        /// What it is and what was expected.
+        /// What was found and what was expected.
         message: String,
     },
-    /// A value breaks a rule.
+    /// A value violates a rule.
     #[error("{at}: {path}: {message}")]
     Invalid {
         /// Where it is set.
@@ -118,7 +117,7 @@ pub enum ConfigError {
         /// The rule.
         message: String,
     },
-    /// A flag cannot be used as it is given.
+    /// A flag has an invalid value.
     #[error("--{flag}: {message}")]
     Flag {
         /// The flag, without its dashes.
@@ -126,7 +125,7 @@ pub enum ConfigError {
         /// What is wrong with it.
         message: String,
     },
-    /// A setting asks for what hostlet does not do yet, and ignoring it would be unsafe.
+    /// A setting is not supported yet, and ignoring it would be unsafe.
     #[error("{at}: {path}: {message}")]
     NotServed {
         /// Where it is set.
@@ -143,7 +142,7 @@ fn hint(nearest: &Option<String>) -> String {
 }
 
 impl ConfigError {
-    /// Where the error stands, for sorting.
+    /// The location of the error, for sorting.
     fn place(&self) -> Place {
         match self {
             Self::Read { path, .. }
@@ -162,12 +161,12 @@ impl ConfigError {
     }
 }
 
-/// Everything that keeps a configuration from being used: one line each, never empty.
+/// All errors of a configuration, one line each; never empty.
 #[derive(Debug)]
 pub struct ConfigErrors(Vec<ConfigError>);
 
 impl ConfigErrors {
-    /// The errors, in the order of the places they stand at.
+    /// The errors, ordered by location.
     pub fn iter(&self) -> impl Iterator<Item = &ConfigError> {
         self.0.iter()
     }
@@ -191,7 +190,7 @@ impl fmt::Display for ConfigErrors {
         for (index, error) in self.0.iter().enumerate() {
             let separator = if index == 0 { "" } else { "\n" };
             write!(f, "{separator}{}", one_line(&error.to_string(), LINE_MOST))?;
-            // Each line stands for itself, so it carries its cause; a list has no single source to chain to.
+            // Each line includes its cause, since a list has no single `source`.
             if let Some(cause) = std::error::Error::source(error) {
                 write!(f, ": {cause}")?;
             }
@@ -202,12 +201,12 @@ impl fmt::Display for ConfigErrors {
 
 impl std::error::Error for ConfigErrors {}
 
-/// A setting that is understood but changes nothing.
+/// A known setting that has no effect.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConfigWarning {
     /// Where it is set.
     pub at: Place,
-    /// The whole path of the field; none if a flag that sets no field is meant.
+    /// The whole path of the field; `None` for a flag that sets no field.
     pub path: Option<String>,
     /// What is missing.
     pub message: String,

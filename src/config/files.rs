@@ -1,4 +1,4 @@
-//! Reading configuration files: one file, or the drop-ins of a directory. Does not look into them.
+//! Reads configuration files: one file, or the drop-ins of a directory. Does not parse them.
 
 use std::fs::{self, File};
 use std::io::{self, Read};
@@ -6,20 +6,20 @@ use std::path::{Path, PathBuf};
 
 use super::error::{ConfigError, Place};
 
-/// Far above any configuration, far below what would fill memory.
+/// Size limit of a file, in bytes: far above any configuration, far below the available memory.
 const MAX_BYTES: u64 = 4 << 20;
 const DROP_IN_EXTENSION: &str = "conf";
 
-/// A file that was read.
+/// The content of a file.
 #[derive(Debug)]
 pub(super) struct TextFile {
     /// Its absolute path.
     pub(super) path: PathBuf,
-    /// What it holds.
+    /// Its content.
     pub(super) text: String,
 }
 
-/// Reads a file of text.
+/// Reads a text file.
 pub(super) fn read_text(path: &Path) -> Result<TextFile, ConfigError> {
     let failed = |action, source| ConfigError::Read { path: path.to_owned(), action, source };
     let path = std::path::absolute(path).map_err(|source| failed("find the file", source))?;
@@ -45,8 +45,8 @@ pub(super) fn read_text(path: &Path) -> Result<TextFile, ConfigError> {
     }
 }
 
-/// Reads the drop-ins under a directory: files whose names end in `.conf`, in the order of their names, the files of a
-/// directory within it at its place. Links to directories are not followed.
+/// Reads the drop-ins in a directory tree: files whose names end in `.conf`, in lexical order. Links to directories are not
+/// followed.
 pub(super) fn read_drop_ins(directory: &Path) -> (Vec<TextFile>, Vec<ConfigError>) {
     let mut paths = Vec::new();
     let mut errors = Vec::new();
@@ -82,7 +82,7 @@ fn find_drop_ins(directory: &Path, found: &mut Vec<PathBuf>, errors: &mut Vec<Co
     }
 }
 
-/// The entries of a directory in the order of their names, and whether each is a directory.
+/// The entries of a directory in lexical order, and whether each is a directory.
 fn list(directory: &Path) -> io::Result<Vec<(PathBuf, bool)>> {
     let mut entries = Vec::new();
     for entry in fs::read_dir(directory)? {
@@ -101,7 +101,7 @@ mod tests {
     use super::{MAX_BYTES, read_drop_ins, read_text};
 
     #[test]
-    fn drop_ins_come_in_the_order_of_their_names() {
+    fn drop_ins_are_read_in_lexical_order() {
         let dir = tempfile::tempdir().unwrap();
         for name in
             ["20-b.conf", "10-a.conf", "15-dir/z.conf", "15-dir/a.conf", "README", "05.yaml", ".conf.swp"]
@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_read_is_named() {
+    fn unreadable_files_are_named() {
         let dir = tempfile::tempdir().unwrap();
         let message = |path: &Path| read_text(path).unwrap_err().to_string();
         let missing = dir.path().join("missing.yaml");

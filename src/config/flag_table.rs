@@ -1,4 +1,4 @@
-//! The table of the kubelet's flags beyond those of the process: which field each sets, or why it changes nothing. No logic.
+//! The table of the kubelet's flags other than process flags: which field each sets, or why it has no effect. No logic.
 
 use super::flag_value::FlagKind::{
     self, Bool, Gates, Headers, List, Map, MemoryReservations, Number, Taints, Text, Thresholds, VModule,
@@ -9,24 +9,24 @@ use super::flag_value::FlagKind::{
 pub(super) struct FieldFlag {
     /// Its name, without the dashes.
     pub(super) name: &'static str,
-    /// Path of the field.
+    /// The path of the field.
     pub(super) path: &'static str,
-    /// How its text is read.
+    /// How its text is parsed.
     pub(super) kind: FlagKind,
-    /// Whether upstream wants the field set in the file instead.
+    /// Whether upstream deprecates the flag in favor of the file.
     pub(super) deprecated: bool,
 }
 
-/// A flag that is understood and changes nothing.
+/// A known flag that has no effect.
 #[derive(Debug, PartialEq)]
 pub(super) struct IdleFlag {
     /// Its name, without the dashes.
     pub(super) name: &'static str,
-    /// Its default upstream, which may be given without a word.
+    /// Its default upstream, which may be given without a warning.
     pub(super) default: &'static str,
-    /// Whether it may stand alone.
+    /// Whether it may be given without a value.
     pub(super) bool: bool,
-    /// Why it changes nothing.
+    /// Why it has no effect.
     pub(super) why: &'static str,
 }
 
@@ -49,7 +49,7 @@ const fn idle_bool(name: &'static str, default: &'static str, why: &'static str)
 const NO_SERVER: &str = "hostlet serves nothing over the network yet";
 const NO_CADVISOR: &str = "hostlet does not embed cAdvisor";
 const NO_PROVIDERS: &str = "hostlet pulls images without credential providers yet";
-const CLEAN_UP: &str = "hostlet keeps one dead container of each, whatever its age";
+const CLEAN_UP: &str = "hostlet keeps one dead instance per container, regardless of its age";
 
 /// Flags that set a field.
 pub(super) const FIELD_FLAGS: &[FieldFlag] = &[
@@ -172,7 +172,7 @@ pub(super) const FIELD_FLAGS: &[FieldFlag] = &[
     deprecated("volume-stats-agg-period", "volumeStatsAggPeriod", Text),
 ];
 
-/// Flags that change nothing.
+/// Flags that have no effect.
 pub(super) const IDLE_FLAGS: &[IdleFlag] = &[
     idle("cert-dir", "/var/lib/kubelet/pki", NO_SERVER),
     idle("image-credential-provider-config", "", NO_PROVIDERS),

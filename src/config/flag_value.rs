@@ -1,4 +1,4 @@
-//! Values of flags as text, to JSON as the configuration document would have them. Knows no flag by name.
+//! Parses the text of flags into the JSON value that the configuration file would have. Knows no flag by name.
 
 use serde_json::{Map, Value};
 
@@ -15,16 +15,16 @@ pub(super) enum FlagValueError {
     Taint(String),
 }
 
-/// How a flag's text is read. What the field itself takes is checked later, as for a file.
+/// How a flag's text is parsed. The value itself is validated later, as for a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum FlagKind {
-    /// `true` or `false`; the flag alone means true.
+    /// `true` or `false`; without a value, true.
     Bool,
     /// A number.
     Number,
-    /// Text, or what is written as text: durations, paths, addresses.
+    /// Text, including durations, paths and addresses.
     Text,
-    /// `a,b`; repeated flags add to it.
+    /// `a,b`; repeated flags append.
     List,
     /// `a=1,b=2`; repeated flags add to it.
     Map,
@@ -32,7 +32,7 @@ pub(super) enum FlagKind {
     Thresholds,
     /// `Gate=true,...`; repeated flags add to it.
     Gates,
-    /// `Name:value,...`; a name that comes again adds a value.
+    /// `Name:value,...`; a repeated name adds a value.
     Headers,
     /// `key=value:Effect,...`.
     Taints,
@@ -42,7 +42,7 @@ pub(super) enum FlagKind {
     VModule,
 }
 
-/// The value that a flag given with `texts`, in this order, sets. Scalars take the last.
+/// The value that a flag sets, given `texts` in order. Of scalars, the last one counts.
 pub(super) fn value(kind: FlagKind, texts: &[String]) -> Result<Value, FlagValueError> {
     let last = texts.last().map(String::as_str).unwrap_or_default();
     let items =
@@ -67,7 +67,7 @@ pub(super) fn value(kind: FlagKind, texts: &[String]) -> Result<Value, FlagValue
     }
 }
 
-/// By Go's `strconv.ParseBool`.
+/// Accepts what Go's `strconv.ParseBool` accepts.
 fn boolean(text: &str) -> Result<bool, FlagValueError> {
     match text {
         "1" | "t" | "T" | "true" | "TRUE" | "True" => Ok(true),
@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn texts_become_what_a_file_would_say() {
+    fn texts_are_parsed_into_the_values_of_a_file() {
         for (kind, texts, expected) in [
             (FlagKind::Bool, &["false", "T"][..], json!(true)),
             (FlagKind::Number, &["-999"], json!(-999)),
@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_read_is_named() {
+    fn invalid_texts_are_quoted() {
         for (kind, text) in [
             (FlagKind::Bool, "maybe"),
             (FlagKind::Number, "1.5"),
@@ -196,7 +196,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_text_is_too_strange(text in "\\PC*|[a=<:;,0-9]*") {
+        fn no_text_panics(text in "\\PC*|[a=<:;,0-9]*") {
             for kind in [FlagKind::Taints, FlagKind::MemoryReservations, FlagKind::Headers, FlagKind::Gates] {
                 let _ = read(kind, &[&text]);
             }

@@ -1,5 +1,5 @@
-//! The kubelet's command line: the same names and meanings, `_` for `-` where somebody writes it so. Flags that set fields
-//! of KubeletConfiguration stand in a table of their own.
+//! The kubelet's command line: upstream's names and meanings, with `_` accepted for `-`. Flags that set fields of
+//! KubeletConfiguration are in `flag_table`.
 
 use std::ffi::OsString;
 use std::net::IpAddr;
@@ -13,7 +13,7 @@ use super::flag_value::FlagKind;
 /// All flags of the daemon.
 #[derive(Args, Clone, Debug, Default, PartialEq)]
 pub struct KubeletFlags {
-    /// Flags about the process.
+    /// Flags of the process.
     #[command(flatten)]
     pub process: ProcessFlags,
     /// Flags that set fields of the configuration.
@@ -21,52 +21,52 @@ pub struct KubeletFlags {
     pub fields: FieldFlags,
 }
 
-/// Flags about the process, which have no field in KubeletConfiguration.
+/// Flags of the process, which have no field in KubeletConfiguration.
 #[derive(Args, Clone, Debug, PartialEq)]
 pub struct ProcessFlags {
     /// Configuration file: KubeletConfiguration, HostletConfiguration or both, as YAML or JSON.
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
-    /// Directory of drop-ins: its *.conf files are laid over --config in the order of their names.
+    /// Directory of drop-ins: its *.conf files are merged over --config in lexical order.
     #[arg(long, value_name = "DIR")]
     pub config_dir: Option<PathBuf>,
-    /// How to reach the API server of a cluster.
+    /// Kubeconfig with the API server of the cluster; without it, the node runs standalone.
     #[arg(long, value_name = "FILE")]
     pub kubeconfig: Option<PathBuf>,
-    /// How to ask for a first certificate of a cluster. Not served yet.
+    /// Kubeconfig for TLS bootstrapping. Not supported yet.
     #[arg(long, value_name = "FILE")]
     pub bootstrap_kubeconfig: Option<PathBuf>,
-    /// Name of the node, instead of the host's own.
+    /// Name of the node, instead of the host name.
     #[arg(long, value_name = "NAME")]
     pub hostname_override: Option<String>,
-    /// Address of the node; two, with a comma between them, for dual stack.
+    /// IP address of the node; two, separated by a comma, for dual stack.
     #[arg(long, value_name = "IP", value_delimiter = ',')]
     pub node_ip: Vec<IpAddr>,
-    /// Labels the node is registered with: KEY=VALUE, with commas between them.
+    /// Labels to register the node with: KEY=VALUE, separated by commas.
     #[arg(long, value_name = "LABELS", value_delimiter = ',')]
     pub node_labels: Vec<String>,
-    /// Who tells what the node's cloud knows of it: `external` for a cloud controller manager, nothing for nobody.
+    /// `external` if a cloud controller manager initializes the node; otherwise empty.
     #[arg(long, value_name = "PROVIDER", default_value = "")]
     pub cloud_provider: String,
-    /// Do not keep from pods what the hard eviction thresholds say.
+    /// Do not subtract hard eviction thresholds from allocatable.
     #[arg(
         long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_value_t = false,
         default_missing_value = "true", action = ArgAction::Set, hide_short_help = true
     )]
     pub experimental_allocatable_ignore_eviction: bool,
-    /// Directory for the daemon's own files.
+    /// Directory of the daemon's files.
     #[arg(long, value_name = "DIR", default_value = DEFAULT_ROOT_DIR)]
     pub root_dir: PathBuf,
-    /// File to lock while running.
+    /// File that the daemon locks while it runs.
     #[arg(long, value_name = "FILE")]
     pub lock_file: Option<PathBuf>,
-    /// Exit when another process wants the lock. Not served yet.
+    /// Exit when another process opens the lock file. Not supported yet.
     #[arg(
         long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_value_t = false,
         default_missing_value = "true", action = ArgAction::Set
     )]
     pub exit_on_lock_contention: bool,
-    /// Print the version and exit; `raw` prints all that is known of it.
+    /// Print the version and exit; `raw` prints all build details.
     #[arg(long, value_name = "FORM", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     pub version: Option<VersionForm>,
 }
@@ -93,23 +93,23 @@ impl Default for ProcessFlags {
     }
 }
 
-/// How `--version` is answered.
+/// What `--version` prints.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum VersionForm {
     /// The version.
     True,
-    /// Not at all.
+    /// Nothing.
     False,
-    /// Everything that is known of the build.
+    /// All build details.
     Raw,
 }
 
-/// Values of flags that set fields, or that are understood and change nothing, in the order of the tables.
+/// The values of flags that set fields, and the flags without effect, in the order of the tables.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct FieldFlags {
-    /// Each flag that was given, with its values in order.
+    /// The given flags, with their values in order.
     pub(super) fields: Vec<(&'static FieldFlag, Vec<String>)>,
-    /// Each flag that changes nothing and was given something other than its default.
+    /// The flags without effect that were set to something other than their default.
     pub(super) idle: Vec<&'static str>,
 }
 
@@ -138,7 +138,7 @@ fn value_arg(name: &'static str, bool: bool) -> Arg {
         "v" => arg.short('v'),
         _ => arg,
     };
-    // As Go reads them: `--flag` and `--flag=false`, never `--flag false`.
+    // As in Go: `--flag` and `--flag=false`, never `--flag false`.
     if bool { arg.num_args(0..=1).require_equals(true).default_missing_value("true") } else { arg }
 }
 
@@ -161,7 +161,7 @@ impl FromArgMatches for FieldFlags {
     }
 }
 
-/// The arguments with `-` for every `_` in the names of long flags. What follows `--` is left alone.
+/// Replaces `_` with `-` in the names of long flags. Arguments after `--` stay unchanged.
 pub fn with_plain_names(arguments: impl IntoIterator<Item = OsString>) -> Vec<OsString> {
     let mut flags_end = false;
     let plain = |argument: OsString| {

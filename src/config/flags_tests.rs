@@ -30,7 +30,7 @@ fn no_flags_are_the_default() {
 }
 
 #[test]
-fn flags_of_a_unit_file_are_taken() {
+fn flags_of_a_unit_file_are_accepted() {
     let flags = parse(&[
         "--bootstrap-kubeconfig=/etc/kubernetes/bootstrap-kubelet.conf",
         "--kubeconfig=/etc/kubernetes/kubelet.conf",
@@ -51,7 +51,7 @@ fn flags_of_a_unit_file_are_taken() {
 }
 
 #[test]
-fn values_are_given_as_go_takes_them() {
+fn values_are_given_as_in_go() {
     let one = |path: &'static str, value: &str| vec![(path, vec![value.to_owned()])];
     assert_eq!(fields(&["--fail-swap-on"]), one("failSwapOn", "true"));
     assert_eq!(fields(&["--fail-swap-on=false"]), one("failSwapOn", "false"));
@@ -67,7 +67,7 @@ fn values_are_given_as_go_takes_them() {
 }
 
 #[test]
-fn only_names_lose_their_underscores() {
+fn underscores_are_replaced_in_names_only() {
     let plain = |arguments: &[&str]| with_plain_names(arguments.iter().map(OsString::from));
     assert_eq!(
         plain(&["--pod_cidr=a_b", "a_b", "-_", "--", "--a_b"]),
@@ -76,7 +76,7 @@ fn only_names_lose_their_underscores() {
 }
 
 #[test]
-fn what_upstream_removed_is_unknown() {
+fn flags_that_upstream_removed_are_unknown() {
     for flag in [
         "--pod-infra-container-image=a",
         "--network-plugin=cni",
@@ -91,7 +91,7 @@ fn what_upstream_removed_is_unknown() {
 }
 
 #[test]
-fn flags_that_change_nothing_are_remembered_when_they_would() {
+fn flags_without_effect_are_kept_if_not_default() {
     let flags =
         parse(&["--housekeeping-interval=10s", "--containerd-namespace=k", "--storage-driver-secure"])
             .unwrap();

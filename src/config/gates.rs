@@ -1,16 +1,15 @@
-//! What a setting of `featureGates` is worth: the gates are those of Kubernetes 1.37. None of them changes what hostlet does
-//! but those named in `SERVED`.
+//! Feature gates: those of Kubernetes 1.37. Only the ones in `SERVED` have an effect.
 
 use std::collections::BTreeMap;
 
 use super::gate_table::{FORMER, LOCKED_OFF, LOCKED_ON, OFF, ON};
-use super::spelling;
 use super::validate::Breach;
+use crate::yaml::nearest;
 
-/// Gates whose value hostlet acts on.
+/// Gates that have an effect.
 const SERVED: &[&str] = &["CustomCPUCFSQuotaPeriod"];
 
-/// What `gate` is unless it is set; none if there is no such gate.
+/// The default of `gate`; `None` if there is no such gate.
 fn default(gate: &str) -> Option<bool> {
     if ON.contains(&gate) || LOCKED_ON.contains(&gate) {
         Some(true)
@@ -24,7 +23,7 @@ pub(super) fn enabled(gate: &str, set: Option<&BTreeMap<String, bool>>) -> bool 
     set.and_then(|set| set.get(gate).copied()).or_else(|| default(gate)).unwrap_or_default()
 }
 
-/// Gates in `set` that do not exist, or cannot be what they are set to.
+/// Gates in `set` that do not exist or are locked to another value.
 pub(super) fn breaches(set: Option<&BTreeMap<String, bool>>) -> Vec<Breach> {
     let breach = |(gate, value): (&String, &bool)| {
         let path = format!("featureGates.{gate}");
@@ -33,7 +32,7 @@ pub(super) fn breaches(set: Option<&BTreeMap<String, bool>>) -> Vec<Breach> {
         }
         if default(gate).is_none() {
             let known = [LOCKED_ON, ON, OFF, LOCKED_OFF].into_iter().flatten().copied();
-            let hint = spelling::nearest(gate, known).map(|near| format!(" (did you mean {near:?}?)"));
+            let hint = nearest(gate, known).map(|near| format!(" (did you mean {near:?}?)"));
             return Some((path, format!("there is no such feature gate{}", hint.unwrap_or_default())));
         }
         let locked = match value {
@@ -45,7 +44,7 @@ pub(super) fn breaches(set: Option<&BTreeMap<String, bool>>) -> Vec<Breach> {
     set.into_iter().flatten().filter_map(breach).collect()
 }
 
-/// Gates in `set` that are not what they are by default, and change nothing.
+/// Gates in `set` that differ from their default and have no effect.
 pub(super) fn ignored(set: Option<&BTreeMap<String, bool>>) -> Vec<Breach> {
     let why = |gate: &str, value: bool| {
         if FORMER.contains(&gate) {
@@ -79,7 +78,7 @@ mod tests {
     }
 
     #[test]
-    fn setting_a_gate_to_its_default_is_no_news() {
+    fn setting_a_gate_to_its_default_gives_no_warning() {
         let set = |gates: &[(&str, bool)]| -> BTreeMap<String, bool> {
             gates.iter().map(|(gate, on)| ((*gate).to_owned(), *on)).collect()
         };
@@ -92,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn a_locked_gate_keeps_its_value_and_a_former_one_is_told() {
+    fn a_locked_gate_cannot_be_changed_and_a_former_one_gives_a_warning() {
         let set = |gate: &str, on| BTreeMap::from([(gate.to_owned(), on)]);
         let broken = breaches(Some(&set("GitRepoVolumeDriver", true)));
         assert_eq!(broken[0].1, "cannot be set to true, the feature is locked to false");

@@ -1,4 +1,4 @@
-//! `HostletConfiguration` (`hostlet.dev/v1alpha1`): what hostlet has to set that KubeletConfiguration has no field for.
+//! `HostletConfiguration` (`hostlet.dev/v1alpha1`): settings without a field in KubeletConfiguration.
 
 use std::num::NonZeroUsize;
 
@@ -11,7 +11,7 @@ pub(super) const KIND: &str = "HostletConfiguration";
 
 const DEFAULT_SOCKET: &str = "/run/hostlet/hostlet.sock";
 
-/// The document. A field that is none is not set.
+/// The document. `None` means unset.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default, expecting = "an object")]
 pub(super) struct HostletConfiguration {
@@ -19,14 +19,14 @@ pub(super) struct HostletConfiguration {
     pub(super) kind: Option<String>,
     /// Directory of image archives to import.
     pub(super) image_preload_dir: Option<String>,
-    /// How many sandboxes and containers may be starting at once.
+    /// How many sandboxes and containers may start at the same time.
     pub(super) max_concurrent_starts: Option<NonZeroUsize>,
     /// Path of the daemon's control socket.
     pub(super) socket: Option<String>,
 }
 
 impl HostletConfiguration {
-    /// Gives every field that is not set its default.
+    /// Sets the defaults of unset fields.
     pub(super) fn set_defaults(&mut self) {
         self.api_version = Some(API_VERSION.to_owned());
         self.kind = Some(KIND.to_owned());

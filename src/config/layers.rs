@@ -1,13 +1,11 @@
-//! Files and flags as layers: each says something, is strictly checked by itself, and remembers where it says it. Reads no
-//! files and applies no defaults.
+//! Files and flags as layers: each is decoded strictly by itself and knows the location of its fields. Reads no files and
+//! applies no defaults.
 
 use std::path::Path;
 
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-use super::decode::{Flaw, decode};
-use super::document::{Document, DocumentError, Lines, enclosing, parse_documents};
 use super::error::{ConfigError, Place};
 use super::files::TextFile;
 use super::flag_table::FieldFlag;
@@ -16,8 +14,12 @@ use super::hostlet::{self, HostletConfiguration};
 use super::merge::{merge, nested, without_nulls};
 use super::wire::{self, KubeletConfiguration};
 use super::{served, spelling};
+use crate::yaml::{Document, DocumentError, Flaw, Lines, Problem, decode, enclosing, parse_documents};
 
-/// Fields that hold a path. In a file, a relative one starts at the file's directory (upstream:
+/// The most errors that are reported of one document.
+const MAX_FLAWS: usize = 100;
+
+/// Fields that hold a path. In a file, relative paths are relative to the file's directory (upstream:
 /// `KubeletConfigurationPathRefs`).
 const PATH_FIELDS: &[&str] = &[
     "staticPodPath",
@@ -30,14 +32,14 @@ const PATH_FIELDS: &[&str] = &[
 
 const HOSTLET_FIELDS: &[&str] = &["apiVersion", "imagePreloadDir", "kind", "maxConcurrentStarts", "socket"];
 
-/// What one file or flag says about one document.
+/// The part of one document that one file or flag sets.
 #[derive(Debug)]
 struct Layer {
-    /// Where it says it; for a file, without a line.
+    /// The file or flag, without a line.
     at: Place,
     lines: Lines,
     value: Value,
-    /// Whether a map in it replaces the one below, rather than adding to it.
+    /// Whether a map in it replaces the one in lower layers instead of being merged.
     replaces: bool,
 }
 
@@ -54,12 +56,12 @@ fn at_line(at: &Place, line: Option<usize>) -> Place {
     }
 }
 
-/// All that is said about one document, from the weakest word to the strongest.
+/// All layers of one document, in ascending precedence.
 #[derive(Debug, Default)]
 pub(super) struct Layers(Vec<Layer>);
 
 impl Layers {
-    /// What all layers together say.
+    /// The merged document.
     pub(super) fn merged(&self) -> Value {
         let mut merged = Value::Object(serde_json::Map::new());
         for layer in &self.0 {
@@ -71,20 +73,20 @@ impl Layers {
         merged
     }
 
-    /// Where the field at `path` is set last; none if no layer speaks of it.
+    /// Where the effective value of the field at `path` is set; `None` if no layer sets it.
     pub(super) fn setter(&self, path: &str) -> Option<Place> {
         let last = self.0.iter().rev().find(|layer| layer.lines.own_line(path).is_some())?;
         Some(last.place(path))
     }
 
-    /// Where to look for the value at `path`: at the field itself, or the nearest one around it that is set anywhere.
+    /// The location of the value at `path`: of the field itself, or of the innermost enclosing field that is set.
     pub(super) fn place(&self, path: &str) -> Place {
         let around = enclosing(path).take_while(|path| !path.is_empty());
         around.into_iter().find_map(|path| self.setter(path)).unwrap_or(Place::Merged)
     }
 }
 
-/// The same objects, with null for everything in them that is a map or a plain value.
+/// The same objects, with null for all maps and scalars in them.
 fn emptied(value: &Value) -> Value {
     fn at(path: &str, value: &Value) -> Value {
         match value {
@@ -101,16 +103,16 @@ fn emptied(value: &Value) -> Value {
     at("", value)
 }
 
-/// What all sources say, by document.
+/// The layers by document.
 #[derive(Debug, Default)]
 pub(super) struct Stack {
-    /// About KubeletConfiguration.
+    /// Layers of KubeletConfiguration.
     pub(super) kubelet: Layers,
-    /// About HostletConfiguration.
+    /// Layers of HostletConfiguration.
     pub(super) hostlet: Layers,
 }
 
-/// The documents that are read here.
+/// The kinds of documents.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum DocumentKind {
     Kubelet,
@@ -118,7 +120,7 @@ enum DocumentKind {
 }
 
 impl Stack {
-    /// Lays a file over what is there. Reports everything that is wrong with it.
+    /// Adds a file as a layer on top. Reports all of its errors.
     pub(super) fn add_file(&mut self, file: &TextFile) -> Result<(), Vec<ConfigError>> {
         let at = Place::File { path: file.path.clone(), line: None };
         let documents = parse_documents(&file.text).map_err(|errors| {
@@ -166,7 +168,7 @@ impl Stack {
         if errors.is_empty() { Ok(()) } else { Err(errors) }
     }
 
-    /// Lays the value of a flag over what is there. Maps replace those below, but feature gates add to them.
+    /// Adds the value of a flag as a layer on top. Maps replace those below, except that feature gates are merged.
     pub(super) fn add_flag(
         &mut self,
         flag: &'static FieldFlag,
@@ -186,7 +188,7 @@ impl Stack {
     }
 }
 
-/// Which document this is; else the path of the field that says otherwise, and what is wrong.
+/// The kind of a document; or the path of the offending field, and what is wrong.
 fn kind_of(document: &Document) -> Result<DocumentKind, (&'static str, String)> {
     let expected = format!(
         "expected apiVersion {:?} with kind {:?}, or apiVersion {:?} with kind {:?}",
@@ -223,7 +225,7 @@ fn resolve_paths(value: &mut Value, directory: &Path) {
     }
 }
 
-/// Everything in a layer that does not fit its document.
+/// All errors in a layer.
 fn check(layer: &Layer, kind: DocumentKind) -> Vec<ConfigError> {
     let value = without_nulls(layer.value.clone());
     match kind {
@@ -233,14 +235,13 @@ fn check(layer: &Layer, kind: DocumentKind) -> Vec<ConfigError> {
 }
 
 fn flaws<T: DeserializeOwned>(layer: &Layer, value: &Value, known: &[&str]) -> Vec<ConfigError> {
-    let Err(flaws) = decode::<T>(value) else { return Vec::new() };
-    let error = |flaw| match flaw {
-        Flaw::Unknown(path) => ConfigError::UnknownField {
+    let error = |Flaw { path, problem }| match problem {
+        Problem::Unknown { .. } => ConfigError::UnknownField {
             at: layer.place(&path),
             nearest: spelling::nearest_path(&path, known),
             path,
         },
-        Flaw::Wrong { path, message } => ConfigError::WrongValue { at: layer.place(&path), path, message },
+        Problem::Wrong { message } => ConfigError::WrongValue { at: layer.place(&path), path, message },
     };
-    flaws.into_iter().map(error).collect()
+    decode::<T>(value).1.into_iter().take(MAX_FLAWS).map(error).collect()
 }

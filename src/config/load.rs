@@ -1,11 +1,9 @@
-//! From flags to a configuration: defaults, then the file, then the drop-ins, then the flags, each stronger than the one
-//! before. Reports everything that is wrong at once.
+//! Loads the configuration: defaults, file, drop-ins and flags, in ascending precedence. Reports all errors at once.
 
 use std::net::IpAddr;
 
 use serde_json::Value;
 
-use super::decode::{Flaw, decode};
 use super::defaults::{Membership, set_defaults};
 use super::error::{ConfigError, ConfigErrors, ConfigWarning, Place};
 use super::files::{TextFile, read_drop_ins, read_text};
@@ -21,20 +19,21 @@ use super::settings::Config;
 use super::show::EffectiveConfig;
 use super::validate::validate;
 use super::wire::KubeletConfiguration;
+use crate::yaml::{Flaw, Problem, decode};
 
-/// A configuration that can be used.
+/// A valid configuration.
 #[derive(Clone, Debug)]
 pub struct Loaded {
-    /// What the daemon is told.
+    /// The daemon's settings.
     pub config: Config,
-    /// The whole of it, with defaults.
+    /// The whole configuration, with defaults.
     pub effective: EffectiveConfig,
-    /// Settings that change nothing.
+    /// Settings without effect.
     pub warnings: Vec<ConfigWarning>,
 }
 
-/// Reads the files that `flags` name, and makes one configuration of all. `hostname` is the host's name, after which the
-/// node is called.
+/// Reads the files that `flags` name and merges everything into one configuration. `hostname` is the default of the node's
+/// name.
 pub fn load(flags: &KubeletFlags, hostname: &str) -> Result<Loaded, ConfigErrors> {
     let (files, mut errors) = read_files(&flags.process);
     errors.extend(process_breaches(&flags.process));
@@ -87,7 +86,7 @@ fn read_files(flags: &ProcessFlags) -> (Vec<TextFile>, Vec<ConfigError>) {
     (files, errors)
 }
 
-/// What is wrong with the flags that set no field.
+/// Errors of the process flags.
 fn process_breaches(flags: &ProcessFlags) -> Vec<ConfigError> {
     let mut errors = Vec::new();
     let mut add = |flag, message: &str| errors.push(ConfigError::Flag { flag, message: message.to_owned() });
@@ -95,18 +94,18 @@ fn process_breaches(flags: &ProcessFlags) -> Vec<ConfigError> {
         add("node-labels", &wrong.to_string());
     }
     if !["", node::EXTERNAL].contains(&flags.cloud_provider.as_str()) {
-        add("cloud-provider", "takes external, or nothing: Kubernetes has no other cloud providers any more");
+        add("cloud-provider", "must be external or empty: Kubernetes removed all other cloud providers");
     }
     if flags.bootstrap_kubeconfig.is_some() {
         add(
             "bootstrap-kubeconfig",
-            "hostlet does not ask the cluster for its certificate yet; give it a --kubeconfig with one",
+            "hostlet does not request certificates from the cluster yet; give it a --kubeconfig with one",
         );
     }
     if flags.exit_on_lock_contention {
         add(
             "exit-on-lock-contention",
-            "is not supported yet; without it hostlet holds its lock until it ends",
+            "is not supported yet; without it hostlet holds its lock until it exits",
         );
     }
     if !flags.root_dir.is_absolute() {
@@ -119,17 +118,16 @@ fn process_breaches(flags: &ProcessFlags) -> Vec<ConfigError> {
     errors
 }
 
-/// What the layers say, as a struct. Each was checked by itself, so nothing should be wrong here that was not reported.
+/// Decodes the merged layers. Each layer was checked by itself, so this normally finds no new errors.
 fn read<T: serde::de::DeserializeOwned>(layers: &Layers) -> Result<T, ConfigErrors> {
-    decode(&layers.merged()).map_err(|flaws| {
-        let error = |flaw| match flaw {
-            Flaw::Unknown(path) => ConfigError::UnknownField { at: layers.place(&path), path, nearest: None },
-            Flaw::Wrong { path, message } => {
-                ConfigError::WrongValue { at: layers.place(&path), path, message }
-            }
-        };
-        flaws.into_iter().map(error).collect::<Vec<_>>().into()
-    })
+    let error = |Flaw { path, problem }| match problem {
+        Problem::Unknown { nearest } => ConfigError::UnknownField { at: layers.place(&path), path, nearest },
+        Problem::Wrong { message } => ConfigError::WrongValue { at: layers.place(&path), path, message },
+    };
+    match decode(&layers.merged()) {
+        (Some(value), flaws) if flaws.is_empty() => Ok(value),
+        (_, flaws) => Err(flaws.into_iter().map(error).collect::<Vec<_>>().into()),
+    }
 }
 
 fn breaches(
@@ -153,7 +151,7 @@ fn breaches(
     errors
 }
 
-/// Fields that are set to something other than their default and not served: those that must not be ignored, and the others.
+/// Unsupported fields that differ from their default: those that must not be ignored, and the others.
 fn unserved(
     effective: &EffectiveConfig,
     membership: Membership,
@@ -180,7 +178,7 @@ fn unserved(
     (refused, ignored)
 }
 
-/// Whether two values mean the same: a field that is not set means zero.
+/// Whether two values are equivalent: an unset field means zero.
 fn same(a: Option<&Value>, b: Option<&Value>) -> bool {
     let zero = |value: &Value| match value {
         Value::Null => true,

@@ -1,4 +1,4 @@
-//! Tests of loading: files and flags in, configuration or errors out.
+//! Loading: files and flags in, configuration or errors out.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -18,13 +18,13 @@ use crate::types::CgroupDriver;
 
 const HEAD: &str = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n";
 
-/// Files of a test, and what is loaded from them.
+/// The files of a test.
 struct Host {
     dir: TempDir,
 }
 
 impl Host {
-    /// With these files, by path and text.
+    /// Creates these files, by path and text.
     fn new(files: &[(&str, &str)]) -> Self {
         let dir = tempfile::tempdir().unwrap();
         for (name, text) in files {
@@ -39,7 +39,7 @@ impl Host {
         self.dir.path().join(name)
     }
 
-    /// What comes of the arguments, in which DIR stands for the directory of the files.
+    /// Loads with these arguments, in which DIR stands for the directory of the files.
     fn load(&self, arguments: &[&str]) -> Result<Loaded, String> {
         let dir = self.dir.path().to_str().unwrap();
         let arguments = ["hostlet"].iter().chain(arguments).map(|argument| argument.replace("DIR", dir));
@@ -56,7 +56,7 @@ impl Host {
     }
 }
 
-/// What comes of one file with `text` after the head of a KubeletConfiguration, which has two lines.
+/// Loads a file with `text` after the two-line head of a KubeletConfiguration.
 fn load_file(text: &str) -> Result<Loaded, String> {
     Host::new(&[("a.yaml", &format!("{HEAD}{text}"))]).load(&["--config=DIR/a.yaml"])
 }
@@ -66,7 +66,7 @@ fn errors(text: &str) -> Vec<String> {
 }
 
 #[test]
-fn nothing_set_is_a_host_alone() {
+fn without_settings_the_node_is_standalone() {
     let loaded = Host::new(&[]).load(&[]).unwrap();
     assert_eq!(loaded.warnings, []);
     let config = loaded.config;
@@ -87,7 +87,7 @@ fn nothing_set_is_a_host_alone() {
 }
 
 #[test]
-fn what_a_file_sets_reaches_the_daemon() {
+fn settings_of_a_file_take_effect() {
     let text = "staticPodPath: manifests\nserializeImagePulls: true\ncgroupDriver: systemd\npodPidsLimit: 100\n\
                 logging: {format: json, verbosity: 4}\nresolvConf: \"\"\nsingleProcessOOMKill: false\n\
                 imageServiceEndpoint: /run/images.sock\nregistryPullQPS: 0\ncrashLoopBackOff:\n  \
@@ -225,7 +225,7 @@ fn errors_of_all_sources_come_together() {
 }
 
 #[test]
-fn documents_that_are_no_configuration_are_refused() {
+fn other_documents_are_rejected() {
     let message = |text: &str| Host::new(&[("a.yaml", text)]).load(&["--config=DIR/a.yaml"]).unwrap_err();
     assert!(message("").starts_with("DIR/a.yaml: the file is empty; it needs at least apiVersion"));
     assert!(message("---\n# nothing\n").starts_with("DIR/a.yaml: the file is empty"));
@@ -259,7 +259,7 @@ fn documents_that_are_no_configuration_are_refused() {
 }
 
 #[test]
-fn what_is_not_served_is_refused_or_said() {
+fn unsupported_fields_are_errors_or_warnings() {
     let host = Host::new(&[(
         "a.yaml",
         &format!(
@@ -298,7 +298,7 @@ fn what_is_not_served_is_refused_or_said() {
 }
 
 #[test]
-fn defaults_and_zeros_written_out_are_no_news() {
+fn explicit_defaults_and_zeroes_give_no_warning() {
     // As kubeadm writes its file.
     let loaded = load_file(
         "authentication:\n  anonymous: {enabled: false}\n  webhook: {cacheTTL: 0s, enabled: false}\nauthorization:\n  \
@@ -315,7 +315,7 @@ fn defaults_and_zeros_written_out_are_no_news() {
 }
 
 #[test]
-fn what_is_shown_can_be_given_back() {
+fn the_effective_configuration_loads_back() {
     let host = Host::new(&[]);
     let flags = [
         "--max-pods=7",
@@ -340,12 +340,12 @@ fn what_is_shown_can_be_given_back() {
 }
 
 #[test]
-fn wrong_process_flags_are_refused() {
+fn invalid_process_flags_are_rejected() {
     let host = Host::new(&[]);
     for (arguments, message) in [
         (
             ["--exit-on-lock-contention", "--v=1"],
-            "--exit-on-lock-contention: is not supported yet; without it hostlet holds its lock until it ends",
+            "--exit-on-lock-contention: is not supported yet; without it hostlet holds its lock until it exits",
         ),
         (["--node-ip=10.0.0.1", "--node-ip=10.0.0.2"], "--node-ip: takes one address, or one of each family"),
         (["--root-dir=kubelet", "--v=1"], "--root-dir: must be an absolute path"),
@@ -354,7 +354,7 @@ fn wrong_process_flags_are_refused() {
     }
 }
 
-/// Paths of everything in a document that is no object of known fields.
+/// Paths of all fields in a document that are not objects with known fields.
 fn paths(value: &Value, path: &str, found: &mut BTreeSet<String>) {
     let object = |path: &str| path.is_empty() || crate::config::served::is_object(path);
     match value {
@@ -371,11 +371,11 @@ fn paths(value: &Value, path: &str, found: &mut BTreeSet<String>) {
 }
 
 #[test]
-fn every_field_is_either_served_or_spoken_of() {
+fn every_field_is_in_the_table() {
     let full: Value = serde_json::from_str(include_str!("testdata/every_field.json")).unwrap();
     let document: KubeletConfiguration = serde_json::from_value(full.clone()).unwrap();
     let written = serde_json::to_value(&document).unwrap();
-    // A field that the test data leaves out would be null here.
+    // A field missing from the test data would be null here.
     assert_eq!(written, full);
     let mut found = BTreeSet::new();
     paths(&written, "", &mut found);
@@ -385,7 +385,7 @@ fn every_field_is_either_served_or_spoken_of() {
 }
 
 #[test]
-fn what_the_node_is_told() {
+fn settings_of_the_node() {
     let host = Host::new(&[(
         "a.yaml",
         &format!(
@@ -422,11 +422,11 @@ fn what_the_node_is_told() {
     assert_eq!(without.config.node.reserved.eviction_memory, None);
     let wrong = host.load(&["--node-labels=node-role.kubernetes.io/x=", "--cloud-provider=aws"]).unwrap_err();
     assert!(wrong.contains("--node-labels: a node must not give itself"), "{wrong}");
-    assert!(wrong.contains("--cloud-provider: takes external"), "{wrong}");
+    assert!(wrong.contains("--cloud-provider: must be external"), "{wrong}");
 }
 
 #[test]
-fn what_is_reserved_is_kept_from_all_pods_together_unless_told_otherwise() {
+fn reservations_limit_all_pods_by_default() {
     let text = "systemReserved: {memory: 1Gi}\nkubeReserved: {cpu: 100m, pid: \"10\"}\n";
     let host = Host::new(&[("a.yaml", &format!("{HEAD}{text}"))]);
     let loaded = host.load(&["--config=DIR/a.yaml"]).unwrap();

@@ -1,9 +1,9 @@
-//! Laying one document over another: objects field by field, everything else whole, and null takes a field away. This is
-//! JSON Merge Patch (RFC 7386), which upstream uses for drop-ins. Knows no schema.
+//! JSON Merge Patch (RFC 7386), which upstream uses for drop-ins: objects are merged, other values replaced, and null removes
+//! a field. Knows no schema.
 
 use serde_json::{Map, Value};
 
-/// Lays `patch` over `base`.
+/// Applies `patch` to `base`.
 pub(super) fn merge(base: &mut Value, patch: Value) {
     let Value::Object(patch) = patch else {
         *base = patch;
@@ -23,7 +23,7 @@ pub(super) fn merge(base: &mut Value, patch: Value) {
     }
 }
 
-/// Takes fields that are null out of objects, at any depth: null means "not set".
+/// Removes null fields from objects at any depth: null means unset.
 pub(super) fn without_nulls(value: Value) -> Value {
     match value {
         Value::Object(fields) => fields
@@ -36,12 +36,12 @@ pub(super) fn without_nulls(value: Value) -> Value {
     }
 }
 
-/// The field at a path like `a.b`; the names along it have no dots.
+/// The field at a path like `a.b`, whose names contain no dots.
 pub(super) fn field<'v>(value: &'v Value, path: &str) -> Option<&'v Value> {
     path.split('.').try_fold(value, |value, name| value.get(name))
 }
 
-/// An object that holds nothing but `value` at a path like `a.b`.
+/// An object with only `value` at a path like `a.b`.
 pub(super) fn nested(path: &str, value: Value) -> Value {
     path.rsplit('.').fold(value, |value, name| Value::Object(Map::from_iter([(name.to_owned(), value)])))
 }
@@ -126,7 +126,7 @@ mod tests {
         }
 
         #[test]
-        fn the_last_word_wins_and_nothing_else_is_lost(a in document(), b in document()) {
+        fn the_patch_wins_and_other_fields_stay(a in document(), b in document()) {
             let result = merged(&[a.clone(), b.clone()]);
             let (mut first, mut last) = (Vec::new(), Vec::new());
             leaves(&a, "", &mut first);

@@ -1,8 +1,7 @@
-//! KubeletConfiguration v1beta1 file, drop-in directory and flags, merged into one validated struct. Does not know who uses it.
+//! Configuration: the KubeletConfiguration v1beta1 file, drop-in directory and flags, merged into one validated struct. Does
+//! not know its users.
 
-mod decode;
 mod defaults;
-mod document;
 mod duration;
 mod error;
 mod files;
@@ -16,7 +15,6 @@ mod layers;
 mod load;
 mod merge;
 mod node;
-mod scalar;
 mod served;
 mod settings;
 mod show;
@@ -27,7 +25,6 @@ mod validate;
 mod wire;
 
 pub use defaults::Membership;
-pub(crate) use document::{Document, parse_documents};
 pub use duration::{DurationError, GoDuration};
 pub use error::{ConfigError, ConfigErrors, ConfigWarning, Place};
 pub use flags::{FieldFlags, KubeletFlags, ProcessFlags, VersionForm, with_plain_names};
@@ -38,4 +35,3 @@ pub use settings::{
     Sources,
 };
 pub use show::EffectiveConfig;
-pub(crate) use spelling::nearest;

@@ -1,4 +1,4 @@
-//! What the node is told to be in a cluster: the served settings about its API object, and how their texts are read.
+//! Settings of the Node object, and the parsing of their texts.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -10,62 +10,61 @@ use super::settings::time;
 use super::wire::KubeletConfiguration;
 use crate::types::{NODE_LABELS, Quantity, QuantityError, names};
 
-/// The node as an object of a cluster. Names in brackets are fields of KubeletConfiguration, or flags.
+/// Settings of the Node object. Names in parentheses are fields of KubeletConfiguration, or flags.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Node {
-    /// Whether to make the Node if there is none. (`registerNode`)
+    /// Whether to create the Node if there is none (`registerNode`).
     pub register: bool,
-    /// Taints it is made with. (`registerWithTaints`)
+    /// Taints it is created with (`registerWithTaints`).
     pub taints: Vec<Taint>,
-    /// Labels it is made with, beside the well-known ones. (`--node-labels`)
+    /// Labels it is created with in addition to the standard ones (`--node-labels`).
     pub labels: BTreeMap<String, String>,
-    /// Its identifier at the cloud it runs in; none if nobody says. (`providerID`)
+    /// Its ID at the cloud provider (`providerID`).
     pub provider_id: Option<String>,
-    /// Whether a cloud controller manager tells addresses and topology. (`--cloud-provider=external`)
+    /// Whether a cloud controller manager sets addresses and topology (`--cloud-provider=external`).
     pub external_cloud: bool,
-    /// Whether controllers attach its volumes. (`enableControllerAttachDetach`)
+    /// Whether the attach-detach controller attaches its volumes (`enableControllerAttachDetach`).
     pub controller_attach_detach: bool,
-    /// How often its status is computed. (`nodeStatusUpdateFrequency`)
+    /// How often its status is computed (`nodeStatusUpdateFrequency`).
     pub status_update_frequency: Duration,
-    /// How often its status is sent though nothing changed. (`nodeStatusReportFrequency`)
+    /// How often an unchanged status is sent (`nodeStatusReportFrequency`).
     pub status_report_frequency: Duration,
-    /// How long its lease lives unless renewed. (`nodeLeaseDurationSeconds`)
+    /// Duration of its lease (`nodeLeaseDurationSeconds`).
     pub lease_duration: Duration,
-    /// How many images it tells; none for all. (`nodeStatusMaxImages`)
+    /// How many images its status lists; `None` for all (`nodeStatusMaxImages`).
     pub max_images: Option<usize>,
-    /// Whether it tells how much ephemeral storage it has. (`localStorageCapacityIsolation`)
+    /// Whether it reports ephemeral storage (`localStorageCapacityIsolation`).
     pub local_storage_isolation: bool,
-    /// What is kept from pods.
+    /// Resources that are not allocatable to pods.
     pub reserved: Reserved,
 }
 
-/// What of the machine is kept from pods.
+/// The machine's resources that are not allocatable to pods.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Reserved {
-    /// For the daemons of Kubernetes and of the system, by resource. (`kubeReserved`, `systemReserved`)
+    /// Reservations for Kubernetes and system daemons, by resource (`kubeReserved`, `systemReserved`).
     pub resources: BTreeMap<String, Vec<Quantity>>,
-    /// How many CPUs are named for the system, which is what is reserved of them then. (`reservedSystemCPUs`)
+    /// How many CPUs are reserved by number, which replaces CPU reservations (`reservedSystemCPUs`).
     pub system_cpus: Option<usize>,
-    /// Memory below which pods are evicted. (`evictionHard`, `memory.available`)
+    /// Hard eviction threshold of memory (`evictionHard`, `memory.available`).
     pub eviction_memory: Option<Threshold>,
-    /// Space on the filesystem of the daemon's directory below which pods are evicted. (`evictionHard`,
-    /// `nodefs.available`)
+    /// Hard eviction threshold of the filesystem with the daemon's directory (`evictionHard`, `nodefs.available`).
     pub eviction_storage: Option<Threshold>,
 }
 
-/// How little may be left of something.
+/// An eviction threshold.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Threshold {
-    /// So much.
+    /// An absolute amount.
     Amount(Quantity),
-    /// This part of the whole, above 0 and below 1. In single precision, as upstream has it: it shows in the result.
+    /// A fraction of the capacity, above 0 and below 1. Single precision, as upstream, which affects the result.
     Part(f32),
 }
 
-/// Resources that may be kept from pods.
+/// Resources that may be reserved.
 pub(super) const RESERVABLE: [&str; 4] = ["cpu", "memory", "ephemeral-storage", "pid"];
 
-/// Signals that eviction may be set for.
+/// Eviction signals.
 pub(super) const EVICTION_SIGNALS: [&str; 9] = [
     "memory.available",
     "allocatableMemory.available",
@@ -79,7 +78,7 @@ pub(super) const EVICTION_SIGNALS: [&str; 9] = [
 ];
 
 impl Node {
-    /// The settings in a complete and valid configuration.
+    /// Extracts the settings from a complete and valid configuration.
     pub(super) fn new(kubelet: &KubeletConfiguration, flags: &ProcessFlags) -> Self {
         let set = |text: &Option<String>| text.clone().filter(|text| !text.is_empty());
         Self {
@@ -94,7 +93,7 @@ impl Node {
             lease_duration: Duration::from_secs(
                 kubelet.node_lease_duration_seconds.and_then(|s| s.try_into().ok()).unwrap_or_default(),
             ),
-            // -1 is no limit.
+            // -1 means no limit.
             max_images: usize::try_from(kubelet.node_status_max_images.unwrap_or_default()).ok(),
             local_storage_isolation: kubelet.local_storage_capacity_isolation.unwrap_or_default(),
             reserved: Reserved::new(kubelet, flags.experimental_allocatable_ignore_eviction),
@@ -155,10 +154,10 @@ pub(super) enum NodeSettingError {
     CpuRange(String),
 }
 
-/// The one value `--cloud-provider` may have but nothing.
+/// The only non-empty value of `--cloud-provider`.
 pub(super) const EXTERNAL: &str = "external";
 
-/// A label from `key=value`.
+/// Parses a label `key=value`.
 pub(super) fn label(text: &str) -> Result<(String, String), NodeSettingError> {
     let (key, value) = text.split_once('=').ok_or_else(|| NodeSettingError::LabelPair(text.to_owned()))?;
     let (key, value) = (key.trim(), value.trim());
@@ -174,8 +173,8 @@ pub(super) fn label(text: &str) -> Result<(String, String), NodeSettingError> {
     Ok((key.to_owned(), value.to_owned()))
 }
 
-/// Whether a node may give itself a label of this key. Admission of the API server forbids others, so that a node cannot
-/// draw pods to itself (<https://kubernetes.io/docs/reference/access-authn-authz/admission-controllers/#noderestriction>).
+/// Whether a node may set a label with this key on itself. The API server rejects others, so that a node cannot attract pods
+/// (<https://kubernetes.io/docs/reference/access-authn-authz/admission-controllers/#noderestriction>).
 fn may_set(key: &str) -> bool {
     let Some((domain, _)) = key.split_once('/') else { return true };
     let within = |of: &str| domain == of || domain.strip_suffix(of).is_some_and(|rest| rest.ends_with('.'));
@@ -184,12 +183,12 @@ fn may_set(key: &str) -> bool {
     !is_kubernetes || is_open || NODE_LABELS.contains(&key)
 }
 
-/// A threshold from `100Mi` or `10%`; none for one that never holds.
+/// Parses a threshold `100Mi` or `10%`; `None` for one that is disabled.
 pub(super) fn threshold(text: &str) -> Result<Option<Threshold>, NodeSettingError> {
     if let Some(percent) = text.strip_suffix('%') {
         let percent: f32 = percent.parse().map_err(|_| NodeSettingError::Percent(text.to_owned()))?;
         return match percent {
-            // Upstream's way to turn a threshold off.
+            // Upstream's way to disable a threshold.
             0.0 | 100.0 => Ok(None),
             0.0..100.0 => Ok(Some(Threshold::Part(percent / 100.0))),
             _ => Err(NodeSettingError::PercentRange(text.to_owned())),
@@ -203,7 +202,7 @@ pub(super) fn threshold(text: &str) -> Result<Option<Threshold>, NodeSettingErro
     Ok(Some(Threshold::Amount(amount)))
 }
 
-/// CPUs from the kernel's notation of lists: `0-2,4`.
+/// Parses a CPU list in the kernel's format: `0-2,4`.
 pub(super) fn cpu_set(text: &str) -> Result<BTreeSet<u32>, NodeSettingError> {
     let mut set = BTreeSet::new();
     for range in text.split(',') {
@@ -220,7 +219,7 @@ pub(super) fn cpu_set(text: &str) -> Result<BTreeSet<u32>, NodeSettingError> {
     Ok(set)
 }
 
-/// More CPUs than any machine has: a list is never written out to more.
+/// Upper bound of CPU numbers, so that a range never expands to a huge set.
 const MOST_CPUS: u32 = 1 << 16;
 
 #[cfg(test)]

@@ -1,14 +1,14 @@
-//! Which fields of KubeletConfiguration hostlet serves, and what it says when one that it does not serve is set to
-//! something other than its default. Every field of the document stands here exactly once; a test holds that.
+//! The table of supported and unsupported fields of KubeletConfiguration. Every field is listed exactly once, which a test
+//! checks.
 
-/// What happens to a field.
+/// The support of a field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Support {
-    /// It does what the reference says.
+    /// It is supported.
     Served,
-    /// It changes nothing, which is worth knowing.
+    /// Setting it has no effect, which gives a warning.
     Ignored(&'static str),
-    /// It changes nothing, and somebody's safety, or a promise to a workload, rests on it.
+    /// Setting it is an error: ignoring it would be unsafe, or break a promise to workloads.
     Refused(&'static str),
 }
 
@@ -35,11 +35,11 @@ const NO_SHUTDOWN: Support = Refused(
 const NO_VERIFICATION: Support =
     Refused("hostlet does not check who may use an image that is already here; remove this");
 
-/// Every field that is no object of further known fields, by its path.
+/// Every field that is not an object with known fields, by path.
 pub(super) const FIELDS: &[(&str, Support)] = &[
     ("apiVersion", Served),
     ("kind", Served),
-    // Where pods come from.
+    // Sources of pods.
     ("staticPodPath", Served),
     ("staticPodURL", NO_URL),
     ("staticPodURLHeader", NO_URL),
@@ -143,7 +143,7 @@ pub(super) const FIELDS: &[(&str, Support)] = &[
     ("reservedSystemCPUs", Served),
     ("systemReservedCgroup", NO_RESERVED_CGROUP),
     ("kubeReservedCgroup", NO_RESERVED_CGROUP),
-    // Of what it may name, the cgroups of reservations are refused.
+    // Of its values, those for cgroups of reservations are errors.
     ("enforceNodeAllocatable", Served),
     ("kubeletCgroups", Ignored("hostlet stays in the cgroup it was started in; set it in the service unit")),
     ("systemCgroups", Ignored("hostlet does not move other processes into cgroups")),
@@ -203,7 +203,7 @@ pub(super) const FIELDS: &[(&str, Support)] = &[
     ("shutdownGracePeriodByPodPriority", NO_SHUTDOWN),
 ];
 
-/// Fields of the objects that stand in lists.
+/// Fields of objects in lists.
 const ITEM_FIELDS: &[&str] = &[
     "logging.vmodule[].filePattern",
     "logging.vmodule[].verbosity",
@@ -216,12 +216,12 @@ const ITEM_FIELDS: &[&str] = &[
     "shutdownGracePeriodByPodPriority[].shutdownGracePeriodSeconds",
 ];
 
-/// The paths of all fields, those of list items with empty brackets.
+/// The paths of all fields, with empty brackets for list items.
 pub(super) fn all_paths() -> Vec<&'static str> {
     FIELDS.iter().map(|(path, _)| *path).chain(ITEM_FIELDS.iter().copied()).collect()
 }
 
-/// Whether the field at `path` takes an object of further known fields.
+/// Whether the field at `path` is an object with known fields.
 pub(super) fn is_object(path: &str) -> bool {
     FIELDS.iter().any(|(field, _)| field.strip_prefix(path).is_some_and(|rest| rest.starts_with('.')))
 }

@@ -1,5 +1,5 @@
-//! What the daemon is told: the served part of the configuration, in the types it is used in. Built from a configuration
-//! that has its defaults and has been validated; reads nothing itself.
+//! The daemon's settings: the supported part of the configuration, in the types of its users. Built from a defaulted and
+//! validated configuration; reads nothing itself.
 
 use std::net::IpAddr;
 use std::num::{NonZeroU32, NonZeroUsize};
@@ -14,90 +14,90 @@ use super::wire::{self, KubeletConfiguration};
 use crate::telemetry::LogFormat;
 use crate::types::CgroupDriver;
 
-/// Everything the daemon is told. Names in brackets are fields of KubeletConfiguration, or flags.
+/// The daemon's settings. Names in parentheses are fields of KubeletConfiguration, or flags.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Config {
-    /// Name of the node: the host's own in lower case, unless overridden. (`--hostname-override`)
+    /// Name of the node: the host name in lower case, unless overridden (`--hostname-override`).
     pub node_name: String,
-    /// Addresses of the node that were given, primary first; at most one per family. (`--node-ip`)
+    /// Configured addresses of the node, primary first; at most one per family (`--node-ip`).
     pub node_ips: Vec<IpAddr>,
-    /// The cluster to join; none to run alone.
+    /// The cluster to join; `None` for a standalone node.
     pub cluster: Option<Cluster>,
-    /// The node as an object of a cluster.
+    /// Settings of the Node object.
     pub node: Node,
-    /// Root of the daemon's own files. (`--root-dir`)
+    /// Directory of the daemon's files (`--root-dir`).
     pub root_dir: PathBuf,
-    /// File to lock while running. (`--lock-file`)
+    /// File that the daemon locks while it runs (`--lock-file`).
     pub lock_file: Option<PathBuf>,
     /// The daemon's control socket. (`socket` of HostletConfiguration)
     pub socket: PathBuf,
-    /// How many sandboxes and containers may be starting at once. (`maxConcurrentStarts` of HostletConfiguration)
+    /// How many sandboxes and containers may start at the same time (`maxConcurrentStarts` of HostletConfiguration).
     pub max_concurrent_starts: NonZeroUsize,
-    /// Directory of image archives to import; none for no such directory. (`imagePreloadDir` of HostletConfiguration)
+    /// Directory of image archives to import (`imagePreloadDir` of HostletConfiguration).
     pub image_preload_dir: Option<PathBuf>,
-    /// Where pods come from.
+    /// Sources of pods.
     pub sources: Sources,
     /// The container runtime.
     pub runtime: Runtime,
     /// How images are pulled.
     pub pulls: ImagePulls,
-    /// How pods' cgroups are made.
+    /// Settings of cgroups.
     pub cgroups: Cgroups,
-    /// What pods see of the network.
+    /// DNS settings of pods.
     pub dns: Dns,
-    /// What every pod gets or may not have.
+    /// Limits and defaults of pods.
     pub pods: PodDefaults,
-    /// What the host must be, and what the daemon is on it.
+    /// Requirements on the host, and settings of the daemon's process.
     pub host: HostRules,
-    /// How the daemon logs.
+    /// The daemon's logging.
     pub logging: Logging,
 }
 
 /// A cluster to join.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Cluster {
-    /// Where the API server is, and with which credentials. (`--kubeconfig`)
+    /// Kubeconfig with the API server and credentials (`--kubeconfig`).
     pub kubeconfig: PathBuf,
-    /// Requests a second in the long run, and at once; none for no limit. (`kubeAPIQPS`, `kubeAPIBurst`)
+    /// Rate limit of requests per second, and burst; `None` for no limit (`kubeAPIQPS`, `kubeAPIBurst`).
     pub requests: Option<(NonZeroU32, NonZeroU32)>,
-    /// The same for events. (`eventRecordQPS`, `eventBurst`)
+    /// The same for events (`eventRecordQPS`, `eventBurst`).
     pub events: Option<(NonZeroU32, NonZeroU32)>,
 }
 
-/// Where pods come from, and how often they are looked at.
+/// Sources of pods, and how often they are checked.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Sources {
-    /// Directory of manifests, or one manifest; none means there are no static pods. (`staticPodPath`)
+    /// Directory of manifests, or one manifest; `None` for no static pods (`staticPodPath`).
     pub static_pod_path: Option<PathBuf>,
-    /// How often the manifests are read even if nothing is seen to change. (`fileCheckFrequency`)
+    /// How often manifests are checked without a notification (`fileCheckFrequency`).
     pub file_check_frequency: Duration,
-    /// How often a running pod is compared with its spec if nothing happens. (`syncFrequency`)
+    /// How often a running pod is synced without an event (`syncFrequency`).
     pub sync_frequency: Duration,
 }
 
 /// The container runtime.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Runtime {
-    /// Socket of its runtime service. (`containerRuntimeEndpoint`)
+    /// Socket of its runtime service (`containerRuntimeEndpoint`).
     pub runtime_socket: PathBuf,
-    /// Socket of its image service. (`imageServiceEndpoint`)
+    /// Socket of its image service (`imageServiceEndpoint`).
     pub image_socket: PathBuf,
-    /// How long a call may take that is not known to be long. (`runtimeRequestTimeout`)
+    /// Timeout of calls, except long-running ones (`runtimeRequestTimeout`).
     pub request_timeout: Duration,
 }
 
 /// How images are pulled.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ImagePulls {
-    /// How many pulls may begin in a second; none means no limit. (`registryPullQPS`)
+    /// Rate limit of pulls per second; `None` for no limit (`registryPullQPS`).
     pub per_second: Option<NonZeroU32>,
-    /// How many may begin at once before that limit holds. (`registryBurst`)
+    /// Burst of pulls (`registryBurst`).
     pub burst: u32,
-    /// How many may run at once. (`serializeImagePulls`, `maxParallelImagePulls`)
+    /// How many may run in parallel (`serializeImagePulls`, `maxParallelImagePulls`).
     pub parallel: ParallelPulls,
 }
 
-/// How many images may be pulled at once.
+/// How many images may be pulled in parallel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ParallelPulls {
     /// One after the other.
@@ -108,58 +108,58 @@ pub enum ParallelPulls {
     Unlimited,
 }
 
-/// How pods' cgroups are made.
+/// Settings of cgroups.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Cgroups {
-    /// The driver to use if the runtime does not name one. (`cgroupDriver`)
+    /// The driver if the runtime does not report one (`cgroupDriver`).
     pub driver: CgroupDriver,
-    /// The cgroup above `kubepods`; empty for the top. (`cgroupRoot`)
+    /// The parent of `kubepods`; empty for the root (`cgroupRoot`).
     pub root: String,
-    /// Whether pods get cgroups of ours at all. (`cgroupsPerQOS`)
+    /// Whether pods get cgroups by QoS class (`cgroupsPerQOS`).
     pub per_qos: bool,
-    /// Whether all pods together are limited to what is not reserved. (`enforceNodeAllocatable: [pods]`)
+    /// Whether all pods together are limited to the unreserved resources (`enforceNodeAllocatable: [pods]`).
     pub limit_all_pods: bool,
-    /// How many processes a pod may have; none means no limit. (`podPidsLimit`)
+    /// Limit of processes per pod (`podPidsLimit`).
     pub pids_limit: Option<i64>,
-    /// Whether CPU limits become CFS quotas. (`cpuCFSQuota`)
+    /// Whether CPU limits are enforced by CFS quotas (`cpuCFSQuota`).
     pub cfs_quota: bool,
-    /// Period of the CFS quotas. (`cpuCFSQuotaPeriod`)
+    /// Period of the CFS quotas (`cpuCFSQuotaPeriod`).
     pub cfs_period: Duration,
-    /// Whether out of memory kills one process rather than the whole container; none leaves it to the cgroup version: one
-    /// process on v1, all on v2. (`singleProcessOOMKill`)
+    /// Whether the OOM killer kills one process instead of the whole container; by default, one process on cgroup v1 and all on
+    /// v2 (`singleProcessOOMKill`).
     pub single_process_oom_kill: Option<bool>,
 }
 
-/// What pods see of the network.
+/// DNS settings of pods.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Dns {
-    /// DNS domain of the cluster; empty for none. (`clusterDomain`)
+    /// DNS domain of the cluster; empty for none (`clusterDomain`).
     pub cluster_domain: String,
-    /// Addresses of the cluster's DNS service. (`clusterDNS`)
+    /// Addresses of the cluster's DNS service (`clusterDNS`).
     pub cluster_dns: Vec<IpAddr>,
-    /// The resolver file that is the base of the pods'; none means an empty base. (`resolvConf`)
+    /// The `resolv.conf` that pods' ones are based on; `None` for an empty base (`resolvConf`).
     pub resolv_conf: Option<PathBuf>,
 }
 
-/// What every pod gets or may not have.
+/// Limits and defaults of pods.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PodDefaults {
-    /// How many pods may run. (`maxPods`)
+    /// How many pods may run (`maxPods`).
     pub max_pods: usize,
-    /// How many of them for each CPU; 0 for no such limit. (`podsPerCore`)
+    /// How many pods per CPU; 0 for no such limit (`podsPerCore`).
     pub pods_per_core: usize,
-    /// Root of the pods' log directories. (`podLogsDir`)
+    /// Root of the pods' log directories (`podLogsDir`).
     pub logs_dir: PathBuf,
-    /// The longest wait before a crashing container is started again. (`crashLoopBackOff.maxContainerRestartPeriod`)
+    /// Maximum back-off of a crashing container (`crashLoopBackOff.maxContainerRestartPeriod`).
     pub max_restart_wait: Duration,
-    /// Whether containers that name no seccomp profile get the runtime's default. (`seccompDefault`)
+    /// Whether containers without a seccomp profile get the runtime's default (`seccompDefault`).
     pub seccomp_default: bool,
-    /// Sysctls beyond the safe ones that pods may set: names, or starts of names followed by `*`. (`allowedUnsafeSysctls`)
+    /// Permitted unsafe sysctls: names, or prefixes followed by `*` (`allowedUnsafeSysctls`).
     pub allowed_unsafe_sysctls: Vec<String>,
 }
 
 impl PodDefaults {
-    /// How many pods may run on a host with so many CPUs.
+    /// How many pods may run on a host with this many CPUs.
     pub fn most_pods(&self, cpus: usize) -> usize {
         match self.pods_per_core {
             0 => self.max_pods,
@@ -168,41 +168,41 @@ impl PodDefaults {
     }
 }
 
-/// What the host must be, and what the daemon is on it.
+/// Requirements on the host, and settings of the daemon's process.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HostRules {
-    /// Whether to refuse a host with active swap. (`failSwapOn`)
+    /// Whether to fail on a host with active swap (`failSwapOn`).
     pub fail_swap_on: bool,
-    /// Whether to refuse a host with cgroup v1. (`failCgroupV1`)
+    /// Whether to fail on a host with cgroup v1 (`failCgroupV1`).
     pub fail_cgroup_v1: bool,
-    /// OOM score adjustment of the daemon. (`oomScoreAdj`)
+    /// OOM score adjustment of the daemon (`oomScoreAdj`).
     pub oom_score_adj: i32,
-    /// How many files the daemon may have open. (`maxOpenFiles`)
+    /// Limit of the daemon's open files (`maxOpenFiles`).
     pub max_open_files: u64,
 }
 
-/// How the daemon logs.
+/// The daemon's logging.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Logging {
-    /// The shape of a line. (`logging.format`)
+    /// The format of a line (`logging.format`).
     pub format: LogFormat,
-    /// How much is logged: 0 is what an operator needs, above 4 is for debugging. (`logging.verbosity`)
+    /// Verbosity: 0 is for operators, above 4 for debugging (`logging.verbosity`).
     pub verbosity: u32,
 }
 
-/// The path of a unix socket named by a runtime endpoint: `unix:///path`, or a bare path. None for anything else.
+/// The socket path of a runtime endpoint `unix:///path`, or of a bare path; `None` for anything else.
 pub(super) fn socket_path(endpoint: &str) -> Option<&Path> {
     let path = Path::new(endpoint.strip_prefix("unix://").unwrap_or(endpoint));
     path.is_absolute().then_some(path)
 }
 
-/// The name of the node on a host called `hostname`, by upstream's rule: the override if there is one, in lower case.
+/// The name of the node, by upstream's rule: the override if set, otherwise `hostname`, in lower case.
 fn node_name(hostname: &str, name_override: Option<&str>) -> String {
     name_override.filter(|name| !name.is_empty()).unwrap_or(hostname).trim().to_lowercase()
 }
 
 impl Config {
-    /// The settings in a complete and valid configuration. Whatever is missing nonetheless is taken as zero.
+    /// Extracts the settings from a complete and valid configuration. A missing value counts as zero.
     pub(super) fn new(
         kubelet: &KubeletConfiguration,
         hostlet: &HostletConfiguration,
@@ -264,7 +264,7 @@ impl Config {
     }
 }
 
-/// A rate and the burst it permits, which is at least one.
+/// A rate and its burst, which is at least one.
 fn rate(qps: Option<i32>, burst: Option<i32>) -> Option<(NonZeroU32, NonZeroU32)> {
     let number = |field: Option<i32>| NonZeroU32::new(field?.try_into().ok()?);
     Some((number(qps)?, number(burst).unwrap_or(NonZeroU32::MIN)))

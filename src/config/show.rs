@@ -1,4 +1,4 @@
-//! The configuration that holds, every default included, as documents that could be given back as a file.
+//! The effective configuration with all defaults, as documents that `--config` accepts.
 
 use std::fmt;
 
@@ -10,7 +10,7 @@ use super::merge::without_nulls;
 use super::wire::KubeletConfiguration;
 use crate::types::json;
 
-/// The whole configuration that holds. Displayed, it is YAML of two documents, which `--config` would take as they are.
+/// The effective configuration. `Display` writes two YAML documents that `--config` accepts.
 #[derive(Clone, Debug, PartialEq)]
 pub struct EffectiveConfig {
     kubelet: Value,
@@ -22,7 +22,7 @@ impl EffectiveConfig {
         Self { kubelet: value(kubelet), hostlet: value(hostlet) }
     }
 
-    /// The KubeletConfiguration, without the fields that have no value.
+    /// The KubeletConfiguration, without unset fields.
     pub fn kubelet(&self) -> &Value {
         &self.kubelet
     }
@@ -33,9 +33,9 @@ impl EffectiveConfig {
     }
 }
 
-/// The document as JSON, without the fields that are not set.
+/// The document as JSON, without unset fields.
 fn value(document: &impl Serialize) -> Value {
-    // The documents are plain data with text for keys; there is nothing in them that JSON has no word for.
+    // Plain data with text keys, which always converts to JSON.
     without_nulls(json::to_value(document).unwrap_or_default())
 }
 
@@ -47,7 +47,7 @@ impl fmt::Display for EffectiveConfig {
     }
 }
 
-/// Writes one document, what it is first.
+/// Writes one document, beginning with `apiVersion` and `kind`.
 fn write_document(f: &mut fmt::Formatter<'_>, document: &Value) -> fmt::Result {
     let mut rest = document.clone();
     for name in ["apiVersion", "kind"] {

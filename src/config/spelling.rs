@@ -1,27 +1,9 @@
-//! Guessing which name was meant.
+//! Suggestions for misspelled paths of fields.
 
-/// How like two names must be, from 0 to 1, for one to be suggested for the other.
-const LIKENESS: f64 = 0.8;
+use crate::yaml::nearest;
 
-/// Longer names than any field has are like none; comparing takes time with the product of two lengths.
-const LONGEST: usize = 100;
-
-/// The known name most like `name`, if any is like it at all.
-pub(crate) fn nearest<'n>(name: &str, known: impl IntoIterator<Item = &'n str>) -> Option<&'n str> {
-    if name.len() > LONGEST {
-        return None;
-    }
-    let lower = name.to_lowercase();
-    known
-        .into_iter()
-        .map(|candidate| (strsim::jaro_winkler(&lower, &candidate.to_lowercase()), candidate))
-        .filter(|(likeness, _)| *likeness > LIKENESS)
-        .max_by(|a, b| a.0.total_cmp(&b.0))
-        .map(|(_, candidate)| candidate)
-}
-
-/// The known path that `path` may have been meant for: one with the same last name elsewhere, or one beside it with a name
-/// like its own. Known paths have empty brackets for list items.
+/// The known path that `path` was probably meant to be: one with the same last name elsewhere, or a sibling with a similar
+/// name. Known paths have empty brackets for list items.
 pub(super) fn nearest_path(path: &str, known: &[&str]) -> Option<String> {
     let (parent, name) = path.rsplit_once('.').unwrap_or(("", path));
     let last = |path: &str| path.rsplit('.').next() == Some(name);
@@ -29,11 +11,11 @@ pub(super) fn nearest_path(path: &str, known: &[&str]) -> Option<String> {
         return Some((*elsewhere).to_owned());
     }
     let any_item = without_indices(parent);
-    let beside = known.iter().filter_map(|path| {
+    let siblings = known.iter().filter_map(|path| {
         let rest = if parent.is_empty() { path } else { path.strip_prefix(&any_item)?.strip_prefix('.')? };
         rest.split(['.', '[']).next()
     });
-    let nearest = nearest(name, beside)?;
+    let nearest = nearest(name, siblings)?;
     Some(if parent.is_empty() { nearest.to_owned() } else { format!("{parent}.{nearest}") })
 }
 
@@ -51,7 +33,7 @@ mod tests {
     use super::nearest_path;
 
     #[test]
-    fn slips_and_lost_indentation_are_recognised() {
+    fn typos_and_lost_indentation_are_recognized() {
         let known = [
             "staticPodPath",
             "staticPodURL",

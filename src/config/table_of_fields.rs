@@ -1,4 +1,4 @@
-//! The table of fields in `docs/configuration.md`, made from the one in `served.rs`. A test only: it holds the page to the code.
+//! A test that the table of fields in `docs/configuration.md` equals the one generated from `served.rs`.
 
 use std::fmt::Write;
 use std::path::Path;

@@ -1,5 +1,5 @@
-//! The rules a merged and defaulted configuration must keep: upstream's, and those of the fields hostlet serves. Reports
-//! every breach, by field path. Does not touch the host.
+//! Validation of a merged and defaulted configuration: upstream's rules, and hostlet's own. Reports every violation by field
+//! path. Does not access the host.
 
 use std::collections::BTreeSet;
 use std::path::{Component, Path};
@@ -11,7 +11,7 @@ use super::settings::socket_path;
 use super::wire::{CredentialsVerification, KubeletConfiguration, MemoryReservationPolicy, QuantityText};
 use crate::types::Quantity;
 
-/// The default of memoryThrottlingFactor before Kubernetes 1.37, which files may still have without the gate it needs.
+/// The default of memoryThrottlingFactor before Kubernetes 1.37, which files may still have without the feature gate.
 const FORMER_THROTTLING_FACTOR: f64 = 0.9;
 
 /// A breach of a rule: the field's path, and the rule.
@@ -38,7 +38,7 @@ impl Breaches {
         }
     }
 
-    /// A duration that means a time to wait.
+    /// Checks that a duration is not negative.
     fn not_negative(&mut self, path: &str, value: Option<GoDuration>) {
         if let Some(value) = value.filter(|value| value.to_std().is_none()) {
             self.add(path, format!("{value} must not be negative"));

@@ -1052,8 +1052,8 @@ fn manifests_that_cannot_be_used() {
         ("the file is empty; it should hold one v1 Pod", "write a pod"),
         ("the file is not UTF-8 text (byte 3); save it as UTF-8", "UTF-8"),
         ("the file is larger than 10 MiB, which no manifest is", "the file you meant"),
-        ("the symbolic link leads nowhere", "what the link points to"),
-        ("a named pipe is no manifest; only regular files are read", "move it out"),
+        ("the target of the symbolic link does not exist", "what the link points to"),
+        ("a named pipe is not a manifest; only regular files are read", "move it out"),
         ("cannot read the file: Permission denied (os error 13)", "root may read"),
         ("cannot list the manifests in /m: Permission denied (os error 13)", "staticPodPath"),
     ] {

@@ -1,33 +1,32 @@
-//! The bytes of one manifest file to one v1 Pod: YAML or JSON, strictly. No defaulting, no validation, no I/O.
+//! Decodes the bytes of a manifest file, YAML or JSON, into one v1 Pod, strictly. No defaulting, no validation, no I/O.
 
 use std::fmt;
 
 use k8s_openapi::api::core::v1::Pod;
 use serde_json::Value;
 
-use super::strict::{self, Flaw};
-use crate::config::{Document, parse_documents};
 use crate::types::one_line;
+use crate::yaml::{self, Document, Flaw, Problem, parse_documents};
 
-/// How many mistakes of one manifest are told, and how many bytes each may take: a file may be made of nothing else.
-const MISTAKES_TOLD: usize = 100;
-const SENTENCE_MOST: usize = 1000;
-/// How many bytes of its kind a file's refusal repeats.
-const KIND_MOST: usize = 100;
+/// Maximum number of reported mistakes, and maximum bytes of each: a file may consist of nothing else.
+const MAX_MISTAKES: usize = 100;
+const MAX_SENTENCE: usize = 1000;
+/// Maximum bytes of a quoted kind.
+const MAX_KIND: usize = 100;
 
-/// Why the bytes of a file are not one pod. Every message says what to change.
+/// Why a file does not contain one pod. Every message says what to change.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum DecodeError {
-    /// The file is not text.
+    /// The file is not UTF-8.
     #[error("the file is not UTF-8 text (byte {0}); save it as UTF-8")]
     NotUtf8(usize),
-    /// The file holds no document.
+    /// The file has no document.
     #[error("the file is empty; it should hold one v1 Pod")]
     Empty,
-    /// The file is neither YAML nor JSON, or names a key twice.
+    /// The file is not YAML or JSON, or has a duplicate key.
     #[error("not YAML or JSON: {0}")]
     Syntax(String),
-    /// The file holds more than one document.
+    /// The file has several documents.
     #[error("the file holds {0} documents; put each pod into a file of its own")]
     SeveralDocuments(usize),
     /// The document is a list of objects.
@@ -36,21 +35,20 @@ pub enum DecodeError {
     /// The document is an object, but not a pod.
     #[error("the file holds {found}, not a Pod of apiVersion v1; hostlet runs only pods from manifests")]
     OtherKind {
-        /// What it is, as far as it says.
+        /// What was found instead.
         found: String,
     },
-    /// The document is a pod with values of the wrong type.
+    /// The document is a pod with wrong values.
     #[error("{0}")]
     Fields(Mistakes),
 }
 
-/// Mistakes in a manifest, each with the line it stands on, from the top. `Display` gives one line for each; of very many,
-/// for the first.
+/// Mistakes in a manifest with their lines, in order. `Display` writes one line for each of the first ones.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Mistakes(Vec<(usize, String)>);
 
 impl Mistakes {
-    /// Looks up the line of each mistake, given as the path of its field and the whole sentence about it.
+    /// Looks up the lines of mistakes, given as the path of the field and a sentence.
     pub(super) fn locate(document: &Document, mistakes: impl Iterator<Item = (String, String)>) -> Self {
         let mut located: Vec<_> =
             mistakes.map(|(path, sentence)| (document.lines.line(&path).unwrap_or(1), sentence)).collect();
@@ -61,35 +59,35 @@ impl Mistakes {
 
 impl fmt::Display for Mistakes {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (index, (line, sentence)) in self.0.iter().take(MISTAKES_TOLD).enumerate() {
+        for (index, (line, sentence)) in self.0.iter().take(MAX_MISTAKES).enumerate() {
             let separator = if index == 0 { "" } else { "\n" };
-            write!(f, "{separator}line {line}: {}", one_line(sentence, SENTENCE_MOST))?;
+            write!(f, "{separator}line {line}: {}", one_line(sentence, MAX_SENTENCE))?;
         }
-        match self.0.get(MISTAKES_TOLD) {
+        match self.0.get(MAX_MISTAKES) {
             Some((line, _)) => {
-                write!(f, "\nline {line}: {} more mistakes from here on", self.0.len() - MISTAKES_TOLD)
+                write!(f, "\nline {line}: {} more mistakes from here on", self.0.len() - MAX_MISTAKES)
             }
             None => Ok(()),
         }
     }
 }
 
-/// The pod of a manifest, as far as the type system goes.
+/// A decoded pod.
 pub(super) struct Decoded {
     pub(super) pod: Pod,
-    /// Where each field stands.
+    /// The document, with the lines of its fields.
     pub(super) document: Document,
-    /// Fields a pod does not have, each with a sentence; they are not in `pod`.
+    /// Paths of unknown fields, each with a sentence; they are not in `pod`.
     pub(super) unknown: Vec<(String, String)>,
 }
 
-/// Reads the one pod a manifest file holds. Unknown fields are told beside the pod, so that whoever mends them learns of
-/// its other mistakes at the same time.
+/// Decodes the pod of a manifest. Unknown fields are returned along with the pod, so that validation errors can be reported
+/// at the same time.
 pub(super) fn decode_pod(bytes: &[u8]) -> Result<Decoded, DecodeError> {
     let text = std::str::from_utf8(bytes).map_err(|error| DecodeError::NotUtf8(error.valid_up_to()))?;
     let mut documents = parse_documents(text).map_err(|errors| {
-        let told = errors.iter().map(|e| format!("line {} column {}: {e}", e.line, e.column));
-        DecodeError::Syntax(told.collect::<Vec<_>>().join("\n"))
+        let lines = errors.iter().map(|e| format!("line {} column {}: {e}", e.line, e.column));
+        DecodeError::Syntax(lines.collect::<Vec<_>>().join("\n"))
     })?;
     documents.retain(|document| !document.value.is_null());
     let (document, others) = match documents.len() {
@@ -100,17 +98,28 @@ pub(super) fn decode_pod(bytes: &[u8]) -> Result<Decoded, DecodeError> {
         return Err(DecodeError::SeveralDocuments(others + 1));
     }
     check_kind(&document.value)?;
-    let (pod, flaws) = strict::decode(&document.value);
-    let sentence = |flaw: Flaw| (flaw.path.clone(), format!("{}: {}", flaw.path, flaw.message));
-    let unknown: Vec<_> = flaws.into_iter().map(sentence).collect();
+    let (pod, flaws) = yaml::decode(&document.value);
+    let flaws: Vec<_> = flaws.into_iter().map(sentence).collect();
     match pod {
-        Some(pod) => Ok(Decoded { pod, document, unknown }),
-        None => Err(DecodeError::Fields(Mistakes::locate(&document, unknown.into_iter()))),
+        Some(pod) => Ok(Decoded { pod, document, unknown: flaws }),
+        None => Err(DecodeError::Fields(Mistakes::locate(&document, flaws.into_iter()))),
     }
 }
 
+/// The path of a flaw, and a sentence about it.
+fn sentence(Flaw { path, problem }: Flaw) -> (String, String) {
+    let sentence = match problem {
+        Problem::Unknown { nearest: Some(nearest) } => {
+            format!("{path}: unknown field, did you mean {nearest:?}?")
+        }
+        Problem::Unknown { nearest: None } => format!("{path}: unknown field"),
+        Problem::Wrong { message } => format!("{path}: {message}"),
+    };
+    (path, sentence)
+}
+
 fn check_kind(document: &Value) -> Result<(), DecodeError> {
-    let other = |found: &str| Err(DecodeError::OtherKind { found: one_line(found, KIND_MOST) });
+    let other = |found: &str| Err(DecodeError::OtherKind { found: one_line(found, MAX_KIND) });
     let Value::Object(object) = document else {
         return match document {
             Value::Array(_) => Err(DecodeError::List("list".to_owned())),
@@ -122,7 +131,7 @@ fn check_kind(document: &Value) -> Result<(), DecodeError> {
     let text = |name: &str| object.get(name).and_then(Value::as_str);
     match (text("apiVersion"), text("kind")) {
         (Some("v1"), Some("Pod")) => Ok(()),
-        (_, Some(kind)) if kind.ends_with("List") => Err(DecodeError::List(one_line(kind, KIND_MOST))),
+        (_, Some(kind)) if kind.ends_with("List") => Err(DecodeError::List(one_line(kind, MAX_KIND))),
         (Some(version), Some(kind)) => other(&format!("a {kind} of apiVersion {version}")),
         (None, Some(_)) => other("an object without apiVersion"),
         (_, None) => other("an object without kind"),
@@ -151,7 +160,7 @@ mod tests {
         "apiVersion: v1\nkind: Pod\nmetadata: {name: web}\nspec:\n  containers:\n  - {name: c, image: a}\n";
 
     #[test]
-    fn yaml_and_json_are_read() {
+    fn yaml_and_json_are_decoded() {
         let yaml = decode_pod(POD.as_bytes()).unwrap();
         let json = decode_pod(
             br#"{"apiVersion":"v1","kind":"Pod","metadata":{"name":"web"},"spec":{"containers":[{"name":"c","image":"a"}]}}"#,
@@ -165,14 +174,14 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_one_pod_is_refused_with_the_remedy() {
-        let refused = |text: &str| decode_pod(text.as_bytes()).unwrap_err();
+    fn other_content_is_rejected_with_the_remedy() {
+        let error = |text: &str| decode_pod(text.as_bytes()).unwrap_err();
         for empty in ["", "\n", "# nothing\n", "---\n", "null"] {
-            assert_eq!(refused(empty), DecodeError::Empty, "{empty:?}");
+            assert_eq!(error(empty), DecodeError::Empty, "{empty:?}");
         }
-        assert_eq!(refused(&format!("{POD}---\n{POD}")), DecodeError::SeveralDocuments(2));
-        assert_eq!(refused("apiVersion: v1\nkind: PodList\nitems: []"), DecodeError::List("PodList".into()));
-        assert_eq!(refused("[]"), DecodeError::List("list".into()));
+        assert_eq!(error(&format!("{POD}---\n{POD}")), DecodeError::SeveralDocuments(2));
+        assert_eq!(error("apiVersion: v1\nkind: PodList\nitems: []"), DecodeError::List("PodList".into()));
+        assert_eq!(error("[]"), DecodeError::List("list".into()));
         for other in [
             "5",
             "x",
@@ -181,14 +190,14 @@ mod tests {
             "apiVersion: apps/v1\nkind: Deployment",
             "apiVersion: v2\nkind: Pod",
         ] {
-            assert!(matches!(refused(other), DecodeError::OtherKind { .. }), "{other}");
+            assert!(matches!(error(other), DecodeError::OtherKind { .. }), "{other}");
         }
         assert_eq!(decode_pod(b"a: \xff"), Err(DecodeError::NotUtf8(3)));
-        assert!(matches!(refused("a: [1"), DecodeError::Syntax(_)));
+        assert!(matches!(error("a: [1"), DecodeError::Syntax(_)));
     }
 
     #[test]
-    fn a_key_given_twice_is_refused_with_its_line() {
+    fn a_duplicate_key_is_rejected_with_its_line() {
         let error =
             decode_pod(format!("{POD}  hostNetwork: true\n  hostNetwork: false\n").as_bytes()).unwrap_err();
         let DecodeError::Syntax(message) = error else { panic!("{error}") };
@@ -196,40 +205,40 @@ mod tests {
     }
 
     #[test]
-    fn fields_that_do_not_fit_are_listed_with_their_lines() {
+    fn mistakes_are_listed_with_their_lines() {
         let text = format!("{POD}  hostNetwork: 1\n  zzz: {{}}\n  restartpolicy: Never\n");
         let error = decode_pod(text.as_bytes()).unwrap_err();
         assert_eq!(
             error.to_string(),
-            "line 7: spec.hostNetwork: invalid type: integer `1`, expected a boolean\n\
+            "line 7: spec.hostNetwork: found integer `1`, expected a boolean\n\
              line 8: spec.zzz: unknown field\n\
              line 9: spec.restartpolicy: unknown field, did you mean \"restartPolicy\"?"
         );
     }
 
     #[test]
-    fn messages_stay_readable_whatever_is_in_the_file() {
-        let told = |text: &str| decode_pod(text.as_bytes()).unwrap_err().to_string();
+    fn messages_stay_readable_for_hostile_files() {
+        let error = |text: &str| decode_pod(text.as_bytes()).unwrap_err().to_string();
         let unknown: String = (0..1000).map(|n| format!("  z{n}: 1\n")).collect();
-        let message = told(&format!("{POD}{unknown}"));
+        let message = error(&format!("{POD}{unknown}"));
         assert_eq!(message.lines().count(), 101);
         assert!(message.ends_with("\nline 107: 900 more mistakes from here on"), "{message}");
 
         let message =
-            told(&format!("{POD}  \"a\\nline 1: b\\e[2J\": 1\n  ? {}\n  : 1\n", "k".repeat(1 << 20)));
+            error(&format!("{POD}  \"a\\nline 1: b\\e[2J\": 1\n  ? {}\n  : 1\n", "k".repeat(1 << 20)));
         assert_eq!(message.lines().count(), 2, "{message}");
         assert!(message.len() < 1500 && !message.contains('\u{1b}'), "{message}");
-        assert!(told(&format!("apiVersion: v1\nkind: {}\n", "K".repeat(1 << 20))).len() < 300);
+        assert!(error(&format!("apiVersion: v1\nkind: {}\n", "K".repeat(1 << 20))).len() < 300);
     }
 
     proptest! {
         #[test]
-        fn hostile_bytes_are_answered(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
+        fn hostile_bytes_do_not_panic(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
             let _ = decode_pod(&bytes);
         }
 
         #[test]
-        fn damaged_manifests_are_answered(at in 0_usize..90, byte in any::<u8>()) {
+        fn damaged_manifests_do_not_panic(at in 0_usize..90, byte in any::<u8>()) {
             let mut bytes = POD.as_bytes().to_vec();
             let at = at % bytes.len();
             bytes[at] = byte;

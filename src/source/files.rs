@@ -1,5 +1,5 @@
-//! Reads manifest files from disk, and only those that changed. Never waits on a file: what is not a regular file is
-//! refused before it is opened, and again after. Blocks its thread; knows nothing of pods.
+//! Reads manifest files that changed from disk. Never blocks on a file that is not regular: the type is checked before and
+//! after opening. Blocks its thread; knows nothing of pods.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File, FileType, Metadata, OpenOptions};
@@ -12,19 +12,19 @@ use nix::fcntl::OFlag;
 
 use super::reader::{FileRead, Pass};
 
-/// No manifest is larger, in bytes; a pod of a cluster cannot be, by far.
-const SIZE_MOST: u64 = 10 * 1024 * 1024;
-/// A file that changed less than this many seconds ago may change again without its times showing it, since a file
-/// system keeps times only so fine. It is read once more.
+/// Maximum size of a manifest, in bytes; pods of a cluster are far smaller.
+const MAX_SIZE: u64 = 10 * 1024 * 1024;
+/// A file that changed less than this many seconds ago may change again with the same timestamps, since their resolution is
+/// limited. It is read once more.
 const SETTLED_SECONDS: i64 = 2;
 
-/// Remembers which version of each file was read last.
+/// Remembers which version of each file was last read.
 #[derive(Debug, Default)]
 pub(super) struct Files {
     stamps: BTreeMap<PathBuf, Stamp>,
 }
 
-/// What tells one version of a file from another without reading it.
+/// Identifies a version of a file without reading it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Stamp {
     device: u64,
@@ -52,8 +52,8 @@ impl Stamp {
 }
 
 impl Files {
-    /// Reads what changed at `path`: every file of a directory whose name does not begin with a dot, or the one file. Each
-    /// is read when it is asked for, so that only one is held at a time.
+    /// Reads changes at `path`: all files of a directory whose names do not begin with a dot, or the single file. Files are read
+    /// lazily, so that only one is in memory at a time.
     pub(super) fn read(&mut self, path: &Path, now: Timestamp) -> Pass<'_> {
         let listed = match fs::metadata(path) {
             Ok(metadata) if metadata.is_dir() => list(path),
@@ -62,7 +62,7 @@ impl Files {
         };
         let files = match listed {
             Ok(files) => files,
-            // Not there yet, or not any more: no manifests.
+            // A path that does not exist means no manifests.
             Err(error) if error.kind() == io::ErrorKind::NotFound => BTreeSet::new(),
             Err(error) => {
                 let message = format!("cannot list the manifests in {}: {error}", path.display());
@@ -74,17 +74,19 @@ impl Files {
         Pass::Listed(Box::new(files.into_iter().filter_map(read)))
     }
 
-    /// None where the file is gone since it was listed.
+    /// Returns `None` if the file was removed after listing.
     fn read_file(&mut self, path: &Path, now: Timestamp) -> Option<FileRead> {
         match self.try_read(path, now) {
             Ok(read) => Some(read),
             Err(error) => {
                 self.stamps.remove(path);
-                let gone = error.kind() == io::ErrorKind::NotFound;
-                match (gone, fs::symlink_metadata(path)) {
+                let is_missing = error.kind() == io::ErrorKind::NotFound;
+                match (is_missing, fs::symlink_metadata(path)) {
                     (true, Err(_)) => None,
-                    (true, Ok(_)) => Some(FileRead::Refused("the symbolic link leads nowhere".to_owned())),
-                    (false, _) => Some(FileRead::Refused(format!("cannot read the file: {error}"))),
+                    (true, Ok(_)) => {
+                        Some(FileRead::Unusable("the target of the symbolic link does not exist".to_owned()))
+                    }
+                    (false, _) => Some(FileRead::Unusable(format!("cannot read the file: {error}"))),
                 }
             }
         }
@@ -92,19 +94,19 @@ impl Files {
 
     fn try_read(&mut self, path: &Path, now: Timestamp) -> io::Result<FileRead> {
         let metadata = fs::metadata(path)?;
-        if let Some(why) = error_kind(&metadata) {
+        if let Some(why) = unusable(&metadata) {
             self.stamps.remove(path);
-            return Ok(FileRead::Refused(why));
+            return Ok(FileRead::Unusable(why));
         }
         if self.stamps.get(path).is_some_and(|known| *known == Stamp::of(&metadata)) {
             return Ok(FileRead::Unchanged);
         }
-        // Whatever was put in its place meanwhile must not block us either.
+        // The file may have been replaced meanwhile, and opening must not block.
         let file = OpenOptions::new().read(true).custom_flags(OFlag::O_NONBLOCK.bits()).open(path)?;
         let metadata = file.metadata()?;
-        if let Some(why) = error_kind(&metadata) {
+        if let Some(why) = unusable(&metadata) {
             self.stamps.remove(path);
-            return Ok(FileRead::Refused(why));
+            return Ok(FileRead::Unusable(why));
         }
         let bytes = read_to_bound(file)?;
         let stamp = Stamp::of(&metadata);
@@ -115,7 +117,7 @@ impl Files {
         }
         Ok(match bytes {
             Some(bytes) => FileRead::Bytes(bytes),
-            None => FileRead::Refused(too_large()),
+            None => FileRead::Unusable(too_large()),
         })
     }
 }
@@ -131,24 +133,24 @@ fn list(directory: &Path) -> io::Result<BTreeSet<PathBuf>> {
     Ok(files)
 }
 
-/// None where the file is larger than a manifest may be, by now.
+/// Returns `None` if the file has grown beyond the limit.
 fn read_to_bound(file: File) -> io::Result<Option<Vec<u8>>> {
     let mut bytes = Vec::new();
-    file.take(SIZE_MOST + 1).read_to_end(&mut bytes)?;
-    let fits = u64::try_from(bytes.len()).is_ok_and(|size| size <= SIZE_MOST);
+    file.take(MAX_SIZE + 1).read_to_end(&mut bytes)?;
+    let fits = u64::try_from(bytes.len()).is_ok_and(|size| size <= MAX_SIZE);
     Ok(fits.then_some(bytes))
 }
 
-fn error_kind(metadata: &Metadata) -> Option<String> {
+fn unusable(metadata: &Metadata) -> Option<String> {
     if !metadata.is_file() {
         let kind = kind_of(metadata.file_type());
-        return Some(format!("{kind} is no manifest; only regular files are read"));
+        return Some(format!("{kind} is not a manifest; only regular files are read"));
     }
-    (metadata.size() > SIZE_MOST).then(too_large)
+    (metadata.size() > MAX_SIZE).then(too_large)
 }
 
 fn too_large() -> String {
-    format!("the file is larger than {} MiB, which no manifest is", SIZE_MOST / 1024 / 1024)
+    format!("the file is larger than {} MiB, which no manifest is", MAX_SIZE / 1024 / 1024)
 }
 
 fn kind_of(kind: FileType) -> &'static str {
@@ -174,7 +176,7 @@ mod tests {
 
     use super::{FileRead, Files, Pass};
 
-    /// A reading of `path` as lines of file name and what was found, with all files long settled.
+    /// A pass over `path`, as lines of file name and result, with all files settled.
     fn pass(files: &mut Files, path: &Path) -> Vec<String> {
         match files.read(path, Timestamp::now() + 1.hour()) {
             Pass::Failed { message, .. } => vec![message],
@@ -184,7 +186,7 @@ mod tests {
                     match read {
                         FileRead::Unchanged => format!("{name} unchanged"),
                         FileRead::Bytes(bytes) => format!("{name} = {}", String::from_utf8_lossy(&bytes)),
-                        FileRead::Refused(why) => format!("{name} refused: {why}"),
+                        FileRead::Unusable(why) => format!("{name} unusable: {why}"),
                     }
                 })
                 .collect(),
@@ -192,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_changed_is_read() {
+    fn only_changed_files_are_read() {
         let directory = tempfile::tempdir().unwrap();
         let at = |name: &str| directory.path().join(name);
         let mut files = Files::default();
@@ -222,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_regular_file_is_refused_without_waiting() {
+    fn special_files_are_rejected_without_blocking() {
         let directory = tempfile::tempdir().unwrap();
         let at = |name: &str| directory.path().join(name);
         fs::create_dir(at("directory")).unwrap();
@@ -237,13 +239,13 @@ mod tests {
         assert_eq!(
             pass(&mut Files::default(), directory.path()),
             [
-                "dangling refused: the symbolic link leads nowhere",
-                "directory refused: a directory is no manifest; only regular files are read",
-                "fifo refused: a named pipe is no manifest; only regular files are read",
-                "large refused: the file is larger than 10 MiB, which no manifest is",
+                "dangling unusable: the target of the symbolic link does not exist",
+                "directory unusable: a directory is not a manifest; only regular files are read",
+                "fifo unusable: a named pipe is not a manifest; only regular files are read",
+                "large unusable: the file is larger than 10 MiB, which no manifest is",
                 "link = t",
-                "null refused: a device is no manifest; only regular files are read",
-                "socket refused: a socket is no manifest; only regular files are read",
+                "null unusable: a device is not a manifest; only regular files are read",
+                "socket unusable: a socket is not a manifest; only regular files are read",
                 "target = t",
             ]
         );

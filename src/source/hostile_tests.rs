@@ -1,5 +1,5 @@
-//! Disk and reader together against directories nobody would wish for: huge, full, changing while they are read, under a
-//! clock that jumps.
+//! File access and reader together against hostile directories: huge, full, changing while they are read, under a clock
+//! that jumps.
 
 use std::cell::Cell;
 use std::fs;
@@ -24,12 +24,12 @@ fn pod(name: &str, image: &str) -> String {
     )
 }
 
-/// A time at which every file is long settled.
+/// A time at which every file is settled.
 fn later() -> Timestamp {
     Timestamp::now() + 1.hour()
 }
 
-/// What the daemon has in its blocking thread.
+/// What the task runs in its blocking thread.
 struct Source {
     files: Files,
     reader: Reader,
@@ -40,7 +40,7 @@ impl Source {
         Self { files: Files::default(), reader: Reader::new("n", &[]) }
     }
 
-    /// Reads once; answers how many files were read rather than found unchanged.
+    /// Reads once; returns how many files were actually read.
     fn pass(&mut self, path: &Path, now: Timestamp) -> usize {
         let read = Cell::new(0);
         let count =
@@ -63,7 +63,7 @@ impl Source {
         self.pods().iter().map(image).collect()
     }
 
-    /// Names of the files that cannot be used, and why.
+    /// Names of the files with problems, and their messages.
     fn problems(&self) -> Vec<(String, String)> {
         let name = |path: PathBuf| path.file_name().unwrap().to_string_lossy().into_owned();
         self.reader
@@ -76,7 +76,7 @@ impl Source {
 }
 
 #[test]
-fn a_manifest_of_ten_mebibytes_is_read_and_no_larger_one() {
+fn a_manifest_may_have_ten_mebibytes() {
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("a.yaml");
     let pod = pod("a", "one");
@@ -94,11 +94,11 @@ fn a_manifest_of_ten_mebibytes_is_read_and_no_larger_one() {
 }
 
 #[test]
-fn large_manifests_are_refused_in_few_words() {
+fn large_manifests_are_rejected_with_short_messages() {
     let head = "apiVersion: v1\nkind: Pod\nmetadata:\n  name: a\n";
     let long = "x".repeat(MIB);
     let spec = "spec:\n  containers:\n  - {name: c, image: i}\n";
-    for (what, text, told) in [
+    for (what, text, expected) in [
         (
             "an annotation",
             format!("{head}  annotations: {{a: {long}}}\n{spec}"),
@@ -131,7 +131,7 @@ fn large_manifests_are_refused_in_few_words() {
         let error = read_manifest(text.as_bytes(), Path::new("/m/a"), "n", Timestamp::UNIX_EPOCH);
         let message = error.unwrap_err().to_string();
         let start = &message[..message.len().min(200)];
-        assert!(message.starts_with(told), "{what}: {start}");
+        assert!(message.starts_with(expected), "{what}: {start}");
         assert!(message.len() < 101 * 1100, "{what}: {} bytes: {start}", message.len());
     }
 }
@@ -156,7 +156,7 @@ fn of_two_thousand_files_only_the_edited_one_is_read_again() {
     let replaced: Vec<usize> = (0..COUNT).filter(|n| !Arc::ptr_eq(&before[*n], &after[*n])).collect();
     assert_eq!(replaced, [1234]);
 
-    // Files that are read anew, as on a clock set back, are parsed only where their content is another.
+    // Files that are read again, as with a clock set back, are parsed only if their content changed.
     assert_eq!(source.pass(directory.path(), Timestamp::now() - 24.hours()), 0);
     fs::write(at(7), "{half").unwrap();
     fs::remove_file(at(8)).unwrap();
@@ -165,7 +165,7 @@ fn of_two_thousand_files_only_the_edited_one_is_read_again() {
 }
 
 #[test]
-fn two_thousand_broken_files_are_each_told_once() {
+fn two_thousand_broken_files_are_reported_once_each() {
     let directory = tempfile::tempdir().unwrap();
     for n in 0..2000 {
         fs::write(directory.path().join(format!("{n:04}")), "[").unwrap();
@@ -198,13 +198,13 @@ fn links_lead_to_files_or_to_an_explanation() {
     source.pass(directory.path(), later());
     assert_eq!(source.images(), ["one"]);
     let problems = source.problems();
-    let told = |name: &str| &problems.iter().find(|(file, _)| file == name).unwrap().1;
-    assert!(told("file-of-link").contains("already defined"), "{problems:?}");
-    assert!(told("directory").starts_with("a directory is no manifest"), "{problems:?}");
-    assert!(told("itself").starts_with("a directory is no manifest"), "{problems:?}");
-    assert!(told("dangling").contains("leads nowhere"), "{problems:?}");
-    assert!(told("loop-a").starts_with("cannot read the file: "), "{problems:?}");
-    assert!(told("zero").starts_with("a device is no manifest"), "{problems:?}");
+    let message = |name: &str| &problems.iter().find(|(file, _)| file == name).unwrap().1;
+    assert!(message("file-of-link").contains("already defined"), "{problems:?}");
+    assert!(message("directory").starts_with("a directory is not a manifest"), "{problems:?}");
+    assert!(message("itself").starts_with("a directory is not a manifest"), "{problems:?}");
+    assert!(message("dangling").contains("does not exist"), "{problems:?}");
+    assert!(message("loop-a").starts_with("cannot read the file: "), "{problems:?}");
+    assert!(message("zero").starts_with("a device is not a manifest"), "{problems:?}");
 
     // A link that is turned to another file, as a ConfigMap's projection does.
     fs::write(elsewhere.path().join("next"), pod("linked", "another")).unwrap();
@@ -215,14 +215,14 @@ fn links_lead_to_files_or_to_an_explanation() {
 }
 
 #[test]
-fn an_unreadable_file_is_told_and_read_once_it_may_be() {
+fn an_unreadable_file_is_reported_and_read_once_it_is_readable() {
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("a.yaml");
     fs::write(&file, pod("a", "one")).unwrap();
     fs::set_permissions(&file, fs::Permissions::from_mode(0o000)).unwrap();
     let mut source = Source::new();
     source.pass(directory.path(), later());
-    // Root reads it whatever its mode; the daemon is root, the test may not be.
+    // Root can read it in any mode; the daemon runs as root, the test may not.
     if nix::unistd::geteuid().is_root() {
         assert_eq!(source.images(), ["one"]);
     } else {
@@ -232,7 +232,7 @@ fn an_unreadable_file_is_told_and_read_once_it_may_be() {
     source.pass(directory.path(), later());
     assert_eq!((source.images(), source.problems()), (vec!["one".to_owned()], vec![]));
 
-    // A file that opens, and that nobody can read: nothing is mapped at the beginning of a process's memory.
+    // A file that opens but cannot be read: nothing is mapped at the start of a process's memory.
     symlink("/proc/self/mem", directory.path().join("failing")).unwrap();
     source.pass(directory.path(), later());
     let problems = source.problems();
@@ -241,7 +241,7 @@ fn an_unreadable_file_is_told_and_read_once_it_may_be() {
 }
 
 #[test]
-fn files_that_change_between_listing_and_reading_are_as_they_are_then() {
+fn files_that_change_after_listing_are_read_as_they_are() {
     let directory = tempfile::tempdir().unwrap();
     let at = |name: &str| directory.path().join(name);
     for name in ["a", "b", "c", "d", "e"] {
@@ -258,13 +258,13 @@ fn files_that_change_between_listing_and_reading_are_as_they_are_then() {
     let rest: Vec<(PathBuf, FileRead)> = reads.collect();
     let names: Vec<&Path> = rest.iter().map(|(path, _)| path.as_path()).collect();
     assert_eq!(names, [at("c"), at("d"), at("e")]);
-    assert!(matches!(&rest[0].1, FileRead::Refused(why) if why.contains("named pipe")));
-    assert!(matches!(&rest[1].1, FileRead::Refused(why) if why.contains("directory")));
+    assert!(matches!(&rest[0].1, FileRead::Unusable(why) if why.contains("named pipe")));
+    assert!(matches!(&rest[1].1, FileRead::Unusable(why) if why.contains("directory")));
     assert!(matches!(&rest[2].1, FileRead::Bytes(_)));
 }
 
 #[test]
-fn a_directory_replaced_by_another_is_read_anew() {
+fn a_replaced_directory_is_read_again() {
     let root = tempfile::tempdir().unwrap();
     let at = |name: &str| root.path().join(name);
     let long_ago = SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000_000);
@@ -272,7 +272,7 @@ fn a_directory_replaced_by_another_is_read_anew() {
         fs::create_dir(at(directory)).unwrap();
         let file = at(directory).join("a.yaml");
         fs::write(&file, pod("a", image)).unwrap();
-        // Same name, size and time of change: only the file itself is another.
+        // Same name, size and timestamps: only the inode differs.
         fs::File::options().write(true).open(&file).unwrap().set_modified(long_ago).unwrap();
     }
     let mut source = Source::new();
@@ -287,7 +287,7 @@ fn a_directory_replaced_by_another_is_read_anew() {
 }
 
 #[test]
-fn files_of_the_future_are_read_and_their_edits_seen() {
+fn files_with_future_timestamps_are_read_and_their_edits_seen() {
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("a.yaml");
     let mut source = Source::new();
@@ -306,14 +306,14 @@ fn files_of_the_future_are_read_and_their_edits_seen() {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 32, ..ProptestConfig::default() })]
 
-    /// However the clock jumps between readings, what is read is what the files hold.
+    /// However the clock jumps between passes, the state equals the content of the files.
     #[test]
     fn no_clock_hides_an_edit(steps in proptest::collection::vec((0_usize..3, -86_400_i64..=86_400), 1..20)) {
         let directory = tempfile::tempdir().unwrap();
         let mut source = Source::new();
         let mut images = [None::<String>, None, None];
         for (round, (file, step)) in steps.into_iter().enumerate() {
-            // Every content has a size of its own, for the file system's clock does not jump along with the reader's.
+            // Every content has a different size, since the filesystem's clock does not jump with the reader's.
             let image = format!("i{}", "x".repeat(round));
             fs::write(directory.path().join(file.to_string()), pod(&format!("p{file}"), &image)).unwrap();
             images[file] = Some(image);

@@ -1,6 +1,5 @@
-//! Who a pod from a manifest is: its namespace, name, UID and the annotations that tell static pods apart, as the stock
-//! kubelet gives them. A pod that exists already keeps running when hostlet takes over only if these are equal for
-//! equal content. No I/O.
+//! The identity of static pods: namespace, name, UID and annotations, equal to the stock kubelet's for equal content, so that
+//! running pods survive a switch to hostlet. No I/O.
 
 use std::path::Path;
 
@@ -10,15 +9,15 @@ use md5::{Digest, Md5};
 
 use crate::types::{CONFIG_HASH_ANNOTATION, CONFIG_SEEN_ANNOTATION, CONFIG_SOURCE_ANNOTATION};
 
-/// Makes `pod`, as decoded from `file`, the static pod of this node. `seen` is when this content was first read.
+/// Makes `pod`, decoded from `file`, a static pod of this node. `seen` is when this content was first read.
 pub(super) fn assign(pod: &mut Pod, file: &Path, node_name: &str, seen: Timestamp) {
-    clear_what_the_server_owns(pod);
+    clear_server_fields(pod);
     if pod.metadata.uid.as_deref().unwrap_or_default().is_empty() {
         pod.metadata.uid = Some(content_uid(pod, file, node_name));
     }
     let uid = pod.metadata.uid.clone().unwrap_or_default();
     let metadata = &mut pod.metadata;
-    // A pod without a name gets none, so that validation finds it missing.
+    // A missing name stays missing, so that validation reports it.
     if let Some(name) = metadata.name.take().filter(|name| !name.is_empty()) {
         metadata.name = Some(format!("{name}-{}", node_name.to_lowercase()));
     }
@@ -36,8 +35,8 @@ pub(super) fn assign(pod: &mut Pod, file: &Path, node_name: &str, seen: Timestam
     pod.status = Some(PodStatus { phase: Some("Pending".to_owned()), ..PodStatus::default() });
 }
 
-/// A manifest copied from a cluster carries what an API server wrote; on creation it would be wiped there too.
-fn clear_what_the_server_owns(pod: &mut Pod) {
+/// Clears the fields that the API server sets and would clear on creation: a manifest may be copied from a cluster.
+fn clear_server_fields(pod: &mut Pod) {
     let metadata = &mut pod.metadata;
     metadata.creation_timestamp = None;
     metadata.deletion_timestamp = None;
@@ -49,18 +48,18 @@ fn clear_what_the_server_owns(pod: &mut Pod) {
     pod.status = None;
 }
 
-/// The UID of a pod that does not bring one: equal content in the same file on the same node gives an equal UID, and a
-/// changed pod is a new pod. The content is hashed before defaulting, so that new defaults never replace running pods.
+/// The UID of a pod without one: a hash of content, file and node, so that a changed pod is a new pod. It is computed before
+/// defaulting, so that new defaults never replace running pods.
 fn content_uid(pod: &Pod, file: &Path, node_name: &str) -> String {
     let mut hash = Md5::new();
-    // Maps of the Kubernetes types are sorted: the same pod always gives the same bytes.
+    // Maps of the Kubernetes types are sorted, so the bytes are deterministic.
     hash.update(serde_json::to_vec(pod).unwrap_or_default());
     hash.update(format!("host:{node_name}"));
     hash.update(format!("file:{}", file.display()));
     hex::encode(hash.finalize())
 }
 
-/// Taints never evict a static pod.
+/// Adds the toleration by which taints never evict a static pod.
 fn tolerate_eviction_taints(spec: &mut PodSpec) {
     let toleration = Toleration {
         operator: Some("Exists".to_owned()),
@@ -96,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn a_static_pod_is_what_a_stock_kubelet_makes_of_it() {
+    fn a_static_pod_has_the_stock_kubelets_identity() {
         let pod =
             assigned(json!({"name": "web", "labels": {"app": "web"}}), "/m/web.yaml", "Node1", 1_795_247_334);
         let uid = pod.metadata.uid.clone().unwrap();

@@ -1,4 +1,4 @@
-//! One manifest file's bytes to the pod that is to run: decoded, named, with its defaults, validated. No I/O.
+//! Turns the bytes of a manifest into a static pod: decoded, with identity and defaults, validated. No I/O.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -12,24 +12,24 @@ use crate::pod::defaults::set_defaults;
 use crate::pod::pod_ref;
 use crate::pod::validation::{unsupported, validate_static};
 
-/// Why a manifest gives no pod.
+/// Why a manifest is invalid.
 #[derive(Debug, thiserror::Error)]
 pub enum ManifestError {
-    /// The file does not hold one pod.
+    /// The file does not contain one pod.
     #[error(transparent)]
     Decode(#[from] DecodeError),
-    /// The pod is one that the API server would refuse.
+    /// The pod is invalid.
     #[error("{errors}")]
     Invalid {
-        /// `namespace/name`, as far as the pod says.
+        /// `namespace/name`, as far as known.
         pod: String,
-        /// Everything wrong with it.
+        /// Its mistakes.
         errors: Mistakes,
     },
 }
 
 impl ManifestError {
-    /// `namespace/name` of the pod, where the file got as far as naming one.
+    /// `namespace/name` of the pod, if the file could be decoded.
     pub fn pod(&self) -> Option<&str> {
         match self {
             Self::Decode(_) => None,
@@ -38,7 +38,8 @@ impl ManifestError {
     }
 }
 
-/// Reads the pod that `file` with these bytes defines on the node `node_name`. `seen` is when this content first showed.
+/// Reads the static pod that `file`, with these bytes, defines on the node `node_name`. `seen` is when this content was first
+/// read.
 pub fn read_manifest(
     bytes: &[u8],
     file: &Path,
@@ -85,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn an_invalid_pod_is_named_with_all_that_is_wrong() {
+    fn an_invalid_pod_is_named_with_all_mistakes() {
         let error =
             read("{apiVersion: v1, kind: Pod, metadata: {name: Web}, spec: {containers: [{name: c}]}}")
                 .unwrap_err();
@@ -100,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn unknown_fields_and_invalid_values_are_told_together() {
+    fn unknown_fields_and_invalid_values_are_reported_together() {
         let error = read(
             "apiVersion: v1\nkind: Pod\nmetadata: {name: web}\nspec:\n  containerz: []\n  containers:\n  - {name: a_, image: i}\n",
         )
@@ -111,7 +112,7 @@ mod tests {
         assert!(lines[1].starts_with("line 7: spec.containers[0].name: Invalid value"), "{message}");
     }
 
-    /// Every place in a value where another could stand.
+    /// The JSON pointers of all values in a value.
     fn places(value: &Value, at: &str, found: &mut Vec<String>) {
         found.push(at.to_owned());
         match value {
@@ -142,9 +143,9 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever stands in whichever field, the answer is a pod or an error, and nothing that leaves a directory.
+        /// Whatever the fields contain, the result is a pod or an error, and no identifier that could leave a directory.
         #[test]
-        fn hostile_values_in_any_field_are_answered(edits in proptest::collection::vec((any::<prop::sample::Index>(), hostile()), 1..4)) {
+        fn hostile_values_in_any_field_do_no_harm(edits in proptest::collection::vec((any::<prop::sample::Index>(), hostile()), 1..4)) {
             let mut pod = json!({"apiVersion": "v1", "kind": "Pod",
                 "metadata": {"name": "web", "namespace": "x", "uid": "u", "labels": {"a/b": "c"}, "annotations": {"k": "v"}},
                 "spec": {"restartPolicy": "Never", "hostname": "h", "priorityClassName": "system-node-critical",

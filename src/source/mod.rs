@@ -1,4 +1,4 @@
-//! Sources of pods: the directory or file of manifests this host is to run, and the API server.
+//! Sources of pods: the manifests of static pods, and the API server.
 
 pub mod api;
 mod decode;
@@ -12,7 +12,6 @@ mod reader;
 #[cfg(test)]
 mod reader_tests;
 mod state;
-mod strict;
 mod task;
 #[cfg(test)]
 mod task_tests;

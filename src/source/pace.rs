@@ -1,5 +1,5 @@
-//! When to read after a change: as soon as it is complete, and seldom while there is no end of changes. Knows time and
-//! what was told, no files.
+//! When to read after changes: as soon as they are complete, and rarely while they keep coming. Knows times and events, no
+//! files.
 
 use std::time::Duration;
 
@@ -7,17 +7,17 @@ use tokio::time::{Instant, timeout_at};
 
 use crate::sys::{Changes, Progress};
 
-/// What is complete is read at once. What comes soon after a reading waits at least this long: changes come in groups.
+/// Complete changes are read at once, but changes soon after a read wait at least this long: they come in groups.
 const NEXT: Duration = Duration::from_millis(4);
-/// The same after something went: editors rename a file away before they write it anew, scripts remove and copy. Read in
-/// between, that would end a pod.
+/// The same after a removal: editors rename a file before they write it again, scripts remove and copy. A read in between
+/// would terminate a pod.
 const REMOVED: Duration = Duration::from_millis(10);
-/// A file that is being written is read when it was not written to for this long, though nobody closed it.
+/// A file that is open for writing is read after this long without a write.
 const QUIET: Duration = Duration::from_millis(50);
-/// Nothing waits longer than this, however busy the directory is.
+/// Maximum delay, however busy the directory is.
 const MOST: Duration = Duration::from_secs(1);
 
-/// The pace of readings.
+/// The pace of reads.
 #[derive(Debug, Default)]
 pub(super) struct Pace {
     pause: Duration,
@@ -25,8 +25,8 @@ pub(super) struct Pace {
 }
 
 impl Pace {
-    /// Waits, once a change was told, until it is to be read. A change soon after a reading waits twice as long as the one
-    /// before, so that thousands of them, one by one, need few readings.
+    /// After a change, waits until it is due to be read. The delay doubles with every change soon after a read, so that thousands
+    /// of single changes need few reads.
     pub(super) async fn settle(&mut self, changes: &Changes) {
         let begin = Instant::now();
         let is_soon = self.last_read.is_some_and(|read| begin.duration_since(read) < QUIET);
@@ -40,7 +40,7 @@ impl Pace {
                 Progress::Writing => QUIET,
             };
             if pause.is_zero() {
-                // A timer would wait for the next millisecond.
+                // A timer would wait until the next millisecond.
                 return;
             }
             let until = end.min(Instant::now() + pause);
@@ -54,7 +54,7 @@ impl Pace {
         }
     }
 
-    /// A reading ended.
+    /// A read is done.
     pub(super) fn has_read(&mut self) {
         self.last_read = Some(Instant::now());
     }
@@ -75,7 +75,7 @@ mod tests {
     const FROM: EventKind = EventKind::Modify(ModifyKind::Name(RenameMode::From));
     const TO: EventKind = EventKind::Modify(ModifyKind::Name(RenameMode::To));
 
-    /// When there are readings, of events at these moments. Both in milliseconds from the beginning.
+    /// The times of reads for events at these times, both in milliseconds from the start.
     async fn readings(events: impl IntoIterator<Item = (u64, EventKind, &str)>) -> Vec<u128> {
         let (changes, begin, mut readings) = (Changes::default(), Instant::now(), Vec::new());
         let read = async {
@@ -99,26 +99,26 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_is_complete_is_read_at_once() {
+    async fn a_complete_change_is_read_at_once() {
         assert_eq!(readings([(0, CREATE, "a"), (0, WRITE, "a"), (1, CLOSE, "a")]).await, [1]);
         assert_eq!(readings([(0, TO, "a")]).await, [0]);
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_file_that_is_written_waits_for_its_end() {
+    async fn a_file_is_read_after_it_was_closed() {
         let slow = [(0, CREATE, "a"), (30, WRITE, "a"), (60, WRITE, "a"), (61, CLOSE, "b"), (90, CLOSE, "a")];
         assert_eq!(readings(slow).await, [90]);
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_is_never_closed_does_not_wait_for_ever_nor_slow_down_the_next() {
+    async fn a_file_that_is_never_closed_is_read_and_delays_no_other() {
         assert_eq!(readings([(0, CREATE, "link"), (200, TO, "a")]).await, [50, 200]);
         let long = (0..300).map(|n| (n * 7, WRITE, "a"));
         assert_eq!(readings(long).await, [1000, 2001, 2093 + 50]);
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_goes_may_come_back_before_it_is_read() {
+    async fn a_removed_file_may_come_back_before_the_read() {
         assert_eq!(readings([(0, REMOVE, "a")]).await, [10]);
         assert_eq!(readings([(0, REMOVE, "a"), (5, CREATE, "a"), (6, CLOSE, "a")]).await, [6]);
         let editor = [(0, FROM, "a"), (0, TO, "a~"), (0, CREATE, "a"), (40, WRITE, "a"), (41, CLOSE, "a")];
@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn thousands_of_changes_need_few_readings() {
+    async fn thousands_of_changes_need_few_reads() {
         for pause in [0, 1, 3, 10, 40] {
             let files = (0..2000).flat_map(|n| [(n * pause, CREATE, "a"), (n * pause, CLOSE, "a")]);
             let readings = readings(files).await.len() as u64;

@@ -1,5 +1,5 @@
-//! What the manifests say, out of what was just read of them and what they said before. A file that stops making sense
-//! keeps the pod it defined; reading equal content again changes nothing. No I/O.
+//! Maintains the static pods from passes over the manifest files. A file that becomes invalid keeps the pod it defined;
+//! equal content changes nothing. No I/O.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::path::{Path, PathBuf};
@@ -14,11 +14,11 @@ use super::state::{ManifestProblem, SourceState, StaticPod};
 use crate::pod::pod_ref;
 use crate::types::CONFIG_SEEN_ANNOTATION;
 
-/// What one pass over the disk found.
+/// The result of one pass over the files.
 pub(super) enum Pass<'d> {
-    /// All files there are, by name; they may be read only as they are taken. None where the path does not exist.
+    /// All existing files, by name, possibly read lazily. Empty if the path does not exist.
     Listed(Box<dyn Iterator<Item = (PathBuf, FileRead)> + 'd>),
-    /// The files could not be listed; what they said before stays.
+    /// The files could not be listed; the previous state stays.
     Failed {
         /// The directory.
         path: PathBuf,
@@ -27,44 +27,44 @@ pub(super) enum Pass<'d> {
     },
 }
 
-/// What a pass found of one file.
+/// The result for one file.
 #[derive(Debug)]
 pub(super) enum FileRead {
-    /// The file is the one of the pass before.
+    /// The file has not changed since the previous pass.
     Unchanged,
     /// The file's content.
     Bytes(Vec<u8>),
-    /// The file is none that can be read, and why.
-    Refused(String),
+    /// The file cannot be used, for this reason.
+    Unusable(String),
 }
 
-/// Remembers what each file said.
+/// The known state of all files.
 #[derive(Debug)]
 pub(super) struct Reader {
     node_name: String,
     files: BTreeMap<PathBuf, KnownFile>,
     /// Why the files could not be listed.
     listing: Option<ManifestProblem>,
-    /// Files whose pod another file has already.
+    /// Files whose pod is already defined by another file.
     conflicts: BTreeMap<PathBuf, ManifestProblem>,
 }
 
-/// What is known of one file.
+/// The known state of one file.
 #[derive(Debug, Default)]
 struct KnownFile {
-    /// Digest of the content that was last parsed.
+    /// Digest of the last parsed content.
     content: Option<[u8; 16]>,
-    /// The pod of the last content that gave one.
+    /// The pod of the last valid content.
     pod: Option<Arc<StaticPod>>,
-    /// What is wrong with the present content.
+    /// The problem with the current content.
     problem: Option<ManifestProblem>,
 }
 
 impl Reader {
-    /// A reader that has read nothing yet. `inherited` is what was read before it, oldest first: what each file said
-    /// last counts as if this reader had read it. So a file that is broken or cannot be read from the start keeps its pod,
-    /// and equal content gives the very pod it gave then, first seen when it was. A pod of another node is none of ours.
-    pub(super) fn new(node_name: &str, inherited: &[StaticPod]) -> Self {
+    /// A reader before its first pass. `adopted` are the pods that a previous daemon read, oldest first; of each file the last one
+    /// counts as read. So a file that is invalid from the start keeps its pod, and equal content gives an identical pod with its
+    /// original time. Pods of other nodes are ignored.
+    pub(super) fn new(node_name: &str, adopted: &[StaticPod]) -> Self {
         let of_node = |pod: &&StaticPod| {
             pod.pod.spec.as_ref().and_then(|spec| spec.node_name.as_deref()) == Some(node_name)
         };
@@ -74,13 +74,13 @@ impl Reader {
         };
         Self {
             node_name: node_name.to_owned(),
-            files: inherited.iter().filter(of_node).map(known).collect(),
+            files: adopted.iter().filter(of_node).map(known).collect(),
             listing: None,
             conflicts: BTreeMap::new(),
         }
     }
 
-    /// Takes in what a pass found. Answers whether that changed anything.
+    /// Applies the result of a pass; returns whether the state changed.
     pub(super) fn apply(&mut self, pass: Pass<'_>, now: Timestamp) -> bool {
         let changed = match pass {
             Pass::Listed(files) => self.take_files(files, now) | self.listing.take().is_some(),
@@ -92,7 +92,7 @@ impl Reader {
         changed
     }
 
-    /// What the manifests say now.
+    /// The current state.
     pub(super) fn state(&self) -> SourceState {
         let pods = self
             .files
@@ -111,25 +111,25 @@ impl Reader {
     }
 
     fn take_files(&mut self, files: impl Iterator<Item = (PathBuf, FileRead)>, now: Timestamp) -> bool {
-        let mut gone: BTreeSet<PathBuf> = self.files.keys().cloned().collect();
+        let mut removed: BTreeSet<PathBuf> = self.files.keys().cloned().collect();
         let mut changed = false;
         for (file, read) in files {
-            gone.remove(&file);
+            removed.remove(&file);
             let known = self.files.entry(file.clone()).or_default();
             changed |= match read {
                 FileRead::Unchanged => false,
-                FileRead::Refused(message) => {
+                FileRead::Unusable(message) => {
                     known.content = None;
                     set_problem(&mut known.problem, &file, None, message, now)
                 }
                 FileRead::Bytes(bytes) => known.take_bytes(&bytes, &file, &self.node_name, now),
             };
         }
-        self.files.retain(|file, _| !gone.contains(file));
-        changed || !gone.is_empty()
+        self.files.retain(|file, _| !removed.contains(file));
+        changed || !removed.is_empty()
     }
 
-    /// Of several files with the same pod, the first by name has it.
+    /// If several files define the same pod, the first by name wins.
     fn find_conflicts(&mut self, now: Timestamp) {
         let mut old = std::mem::take(&mut self.conflicts);
         let mut names: BTreeMap<String, &Path> = BTreeMap::new();
@@ -173,18 +173,18 @@ impl KnownFile {
                 set_problem(&mut self.problem, file, pod, error.to_string(), now)
             }
             Ok(read) => {
-                let mended = self.problem.take().is_some();
+                let was_invalid = self.problem.take().is_some();
                 let same = self.pod.as_ref().is_some_and(|known| is_same_pod(known, &read));
                 if !same {
                     self.pod = Some(Arc::new(read));
                 }
-                mended || !same
+                was_invalid || !same
             }
         }
     }
 }
 
-/// Whether two readings give the same pod, whenever each was first seen: a comment was edited, or a mistake taken back.
+/// Whether both pods are equal apart from the time they were first seen, as after the edit of a comment.
 fn is_same_pod(known: &StaticPod, read: &StaticPod) -> bool {
     fn without_seen(pod: &Pod) -> Pod {
         let mut pod = pod.clone();
@@ -194,7 +194,7 @@ fn is_same_pod(known: &StaticPod, read: &StaticPod) -> bool {
     without_seen(&known.pod) == without_seen(&read.pod)
 }
 
-/// Notes a problem; the same one keeps its time. Answers whether it is another than before.
+/// Records a problem; an unchanged one keeps its time. Returns whether it changed.
 fn set_problem(
     slot: &mut Option<ManifestProblem>,
     file: &Path,
@@ -211,14 +211,14 @@ fn set_problem(
     }
 }
 
-/// What is new in `next`: the problems that `before` did not have.
+/// The problems in `next` that are not in `before`.
 pub(super) fn new_problems<'s>(before: &SourceState, next: &'s SourceState) -> Vec<&'s ManifestProblem> {
     let known: HashSet<&ManifestProblem> = before.problems.iter().collect();
     next.problems.iter().filter(|problem| !known.contains(problem)).collect()
 }
 
-/// The files that had a problem in `before` and have none in `next`.
-pub(super) fn mended_files(before: &SourceState, next: &SourceState) -> BTreeSet<PathBuf> {
+/// The files with a problem in `before` but not in `next`.
+pub(super) fn fixed_files(before: &SourceState, next: &SourceState) -> BTreeSet<PathBuf> {
     let files = |state: &SourceState| state.problems.iter().map(|p| p.file.clone()).collect::<BTreeSet<_>>();
     files(before).difference(&files(next)).cloned().collect()
 }

@@ -1,4 +1,4 @@
-//! The reader against files that come, go, break and mend.
+//! The reader against files that appear, disappear, break and are fixed.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -7,7 +7,7 @@ use std::sync::Arc;
 use k8s_openapi::api::core::v1::Pod;
 use proptest::prelude::*;
 
-use super::reader::{FileRead, Pass, Reader, mended_files, new_problems};
+use super::reader::{FileRead, Pass, Reader, fixed_files, new_problems};
 use super::{SourceState, StaticPod};
 use crate::types::CONFIG_SEEN_ANNOTATION;
 use crate::types::testing::at;
@@ -51,7 +51,7 @@ fn equal_content_changes_nothing() {
 }
 
 #[test]
-fn a_file_that_breaks_keeps_its_pod_and_names_its_problem_once() {
+fn a_file_that_breaks_keeps_its_pod_and_reports_its_problem_once() {
     let mut reader = Reader::new("n", &[]);
     reader.apply(listed([("a", bytes(&pod("a", "x"))), ("b", bytes(&pod("b", "x")))]), at(1));
     let good = reader.state();
@@ -66,19 +66,21 @@ fn a_file_that_breaks_keeps_its_pod_and_names_its_problem_once() {
     assert_eq!(reader.state(), broken);
 
     assert!(
-        reader
-            .apply(listed([("a", FileRead::Refused("too large".into())), ("b", FileRead::Unchanged)]), at(4))
+        reader.apply(
+            listed([("a", FileRead::Unusable("too large".into())), ("b", FileRead::Unchanged)]),
+            at(4)
+        )
     );
     assert_eq!(reader.state().pods, good.pods);
     assert_eq!(reader.state().problems[0].message, "too large");
 
     assert!(reader.apply(listed([("a", bytes(&pod("a", "x"))), ("b", FileRead::Unchanged)]), at(5)));
     assert_eq!(reader.state(), good);
-    assert_eq!(mended_files(&broken, &good).into_iter().collect::<Vec<_>>(), [PathBuf::from("a")]);
+    assert_eq!(fixed_files(&broken, &good).into_iter().collect::<Vec<_>>(), [PathBuf::from("a")]);
 }
 
 #[test]
-fn a_file_that_never_was_good_gives_only_a_problem() {
+fn a_file_that_was_never_valid_has_only_a_problem() {
     let mut reader = Reader::new("n", &[]);
     reader.apply(listed([("a", bytes(b"apiVersion: v1\nkind: Pod\nspec: {}\nmetadata: {name: A}"))]), at(1));
     let state = reader.state();
@@ -88,7 +90,7 @@ fn a_file_that_never_was_good_gives_only_a_problem() {
 }
 
 #[test]
-fn removed_files_take_their_pods_and_problems_along() {
+fn pods_and_problems_are_removed_with_their_files() {
     let mut reader = Reader::new("n", &[]);
     reader.apply(listed([("a", bytes(&pod("a", "x"))), ("b", bytes(b"["))]), at(1));
     assert!(reader.apply(listed([]), at(2)));
@@ -97,7 +99,7 @@ fn removed_files_take_their_pods_and_problems_along() {
 }
 
 #[test]
-fn what_cannot_be_listed_stays() {
+fn the_state_stays_if_listing_fails() {
     let mut reader = Reader::new("n", &[]);
     reader.apply(listed([("/m/a", bytes(&pod("a", "x")))]), at(1));
     let failed = || Pass::Failed { path: "/m".into(), message: "not permitted".into() };
@@ -110,7 +112,7 @@ fn what_cannot_be_listed_stays() {
 }
 
 #[test]
-fn of_two_files_with_one_pod_the_first_by_name_has_it() {
+fn of_two_files_with_the_same_pod_the_first_by_name_wins() {
     let mut reader = Reader::new("n", &[]);
     reader.apply(listed([("b", bytes(&pod("same", "x")))]), at(1));
     reader.apply(listed([("a", bytes(&pod("same", "z"))), ("b", FileRead::Unchanged)]), at(2));
@@ -124,13 +126,13 @@ fn of_two_files_with_one_pod_the_first_by_name_has_it() {
     assert_eq!(reader.state().problems, []);
 }
 
-/// What a reader knows at the end, as the next daemon's reader inherits it.
-fn inherited(reader: &Reader) -> Vec<StaticPod> {
+/// The pods of a reader, as the next daemon's reader adopts them.
+fn adopted(reader: &Reader) -> Vec<StaticPod> {
     reader.state().pods.iter().map(|pod| StaticPod::clone(pod)).collect()
 }
 
 #[test]
-fn a_new_reader_goes_on_where_the_one_before_ended() {
+fn a_new_reader_continues_from_adopted_pods() {
     let mut before = Reader::new("n", &[]);
     before.apply(
         listed([("a", bytes(&pod("a", "x"))), ("b", bytes(&pod("b", "x"))), ("c", bytes(&pod("c", "x")))]),
@@ -138,49 +140,50 @@ fn a_new_reader_goes_on_where_the_one_before_ended() {
     );
     let good = before.state();
 
-    // Broken or unreadable from the start: as if it had become so.
-    let mut reader = Reader::new("n", &inherited(&before));
+    // Broken or unreadable from the start: as if it had become so later.
+    let mut reader = Reader::new("n", &adopted(&before));
     reader.apply(
         listed([
             ("a", bytes(b"{half")),
-            ("b", FileRead::Refused("not permitted".into())),
+            ("b", FileRead::Unusable("not permitted".into())),
             ("c", bytes(&pod("c", "x"))),
         ]),
         at(5),
     );
     let state = reader.state();
     assert_eq!(state.pods, good.pods, "first seen when they were");
-    let told: Vec<_> = state.problems.iter().map(|problem| (problem.file.clone(), problem.since)).collect();
-    assert_eq!(told, [(PathBuf::from("a"), at(5)), (PathBuf::from("b"), at(5))]);
-    // And it ends as it does then.
+    let problems: Vec<_> =
+        state.problems.iter().map(|problem| (problem.file.clone(), problem.since)).collect();
+    assert_eq!(problems, [(PathBuf::from("a"), at(5)), (PathBuf::from("b"), at(5))]);
+    // It is removed in the same way.
     reader.apply(listed([("a", bytes(&pod("a", "z"))), ("c", FileRead::Unchanged)]), at(6));
     assert_eq!(names(&reader), ["a-n", "c-n"]);
     assert_eq!(reader.state().problems, []);
 
-    // Edited, and gone.
-    let mut reader = Reader::new("n", &inherited(&before));
+    // Edited, and removed.
+    let mut reader = Reader::new("n", &adopted(&before));
     reader.apply(listed([("a", bytes(&pod("a", "z"))), ("b", bytes(&pod("b", "x")))]), at(5));
     assert_eq!(names(&reader), ["a-n", "b-n"]);
     assert_ne!(reader.state().pods[0], good.pods[0]);
 
-    // No file can be listed.
-    let mut reader = Reader::new("n", &inherited(&before));
+    // Listing fails.
+    let mut reader = Reader::new("n", &adopted(&before));
     reader.apply(Pass::Failed { path: "/m".into(), message: "not permitted".into() }, at(5));
     assert_eq!(reader.state().pods, good.pods);
 
-    // Another node's pods are none of ours.
-    let mut reader = Reader::new("other", &inherited(&before));
+    // Pods of another node are ignored.
+    let mut reader = Reader::new("other", &adopted(&before));
     reader.apply(listed([("a", bytes(b"{half"))]), at(5));
     assert_eq!(names(&reader), Vec::<String>::new());
 }
 
 #[test]
-fn of_two_inherited_pods_of_a_file_the_newer_counts() {
+fn of_two_adopted_pods_of_a_file_the_newer_counts() {
     let mut reader = Reader::new("n", &[]);
     let mut all = Vec::new();
     for image in ["x", "z"] {
         reader.apply(listed([("a", bytes(&pod("a", image)))]), at(1));
-        all.extend(inherited(&reader));
+        all.extend(adopted(&reader));
     }
     let mut next = Reader::new("n", &all);
     next.apply(listed([("a", bytes(b"{half"))]), at(5));
@@ -219,7 +222,7 @@ fn edits() -> impl Strategy<Value = Vec<Edit>> {
     proptest::collection::vec(edit, 1..30)
 }
 
-/// Pods without the time they were first seen, which alone may differ between two histories of equal content.
+/// Pods without the time they were first seen, the only difference between two histories of equal content.
 fn timeless(reader: &Reader) -> Vec<(PathBuf, Pod)> {
     let pods = reader.state().pods;
     pods.iter()
@@ -232,9 +235,9 @@ fn timeless(reader: &Reader) -> Vec<(PathBuf, Pod)> {
 }
 
 proptest! {
-    /// After any history, the pods are those of a fresh read of each file's last good version.
+    /// After any history, the pods are those of a fresh read of each file's last valid version.
     #[test]
-    fn a_history_ends_where_a_fresh_read_of_the_good_versions_ends(edits in edits()) {
+    fn any_history_gives_the_pods_of_the_last_valid_versions(edits in edits()) {
         const BAD: [&[u8]; 3] = [b"", b"{half", b"apiVersion: v1\nkind: Pod\nmetadata: {name: x}"];
         let mut reader = Reader::new("n", &[]);
         let mut present: BTreeMap<PathBuf, Vec<u8>> = BTreeMap::new();
@@ -275,7 +278,7 @@ proptest! {
                 Pass::Listed(Box::new(present.iter().map(|(file, content)| (file.clone(), read(file, content)))))
             };
             let changed = reader.apply(pass, now);
-            prop_assert!(changed || reader.state() == before, "a change was not told");
+            prop_assert!(changed || reader.state() == before, "a change was not reported");
 
             let mut fresh = Reader::new("n", &[]);
             let all = good.iter().map(|(file, content)| (file.clone(), FileRead::Bytes(content.clone())));

@@ -1,4 +1,4 @@
-//! What the source of manifests says: the pods that should run here, and the manifests that could not be used.
+//! The state of the manifest source: static pods, and problems with manifests.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -8,37 +8,37 @@ use k8s_openapi::api::core::v1::Pod;
 
 use crate::pod::validation::FieldError;
 
-/// All that the manifests say at one time. Every state is complete: a reader that missed some has lost nothing.
+/// The state at one time. Every state is complete: a receiver that missed some has lost nothing.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct SourceState {
-    /// Whether everything was read once. Before that, a pod that is absent is not known to be unwanted.
+    /// Whether everything was read once. Before that, an absent pod is not known to be removed.
     pub ready: bool,
-    /// The pods that should run, by file name.
+    /// The static pods, ordered by file name.
     pub pods: Vec<Arc<StaticPod>>,
-    /// What could not be used, by file name. A file with a problem may still have a pod: the one it defined before.
+    /// The problems, ordered by file name. A file with a problem may still have the pod it defined before.
     pub problems: Vec<ManifestProblem>,
 }
 
-/// A pod from a manifest: valid, with its defaults and its identity on this node.
+/// A static pod: valid, with its defaults and identity.
 #[derive(Debug, Clone, PartialEq)]
 pub struct StaticPod {
     /// The pod. Shared, never changed.
     pub pod: Arc<Pod>,
     /// The file that defines it.
     pub file: PathBuf,
-    /// What it asks for that hostlet does not do. Not empty: the pod is to be refused with these sentences.
+    /// The unsupported fields that it uses; if there are any, the pod is rejected with these errors.
     pub unsupported: Vec<FieldError>,
 }
 
-/// A manifest that could not be used.
+/// A problem with a manifest.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct ManifestProblem {
-    /// The file, or the directory where that could not be read.
+    /// The file, or the directory if that could not be listed.
     pub file: PathBuf,
-    /// `namespace/name` of the pod, where the file got as far as naming one.
+    /// `namespace/name` of the pod, if the file could be decoded.
     pub pod: Option<String>,
-    /// What is wrong and what to do about it, one line for each mistake.
+    /// What is wrong and the remedy, one line per mistake.
     pub message: String,
-    /// Since when this is so.
+    /// Since when.
     pub since: Timestamp,
 }

@@ -1,5 +1,5 @@
-//! Keeps the state of the source true to the disk: reads on every change that inotify tells of, and all of it
-//! periodically. Thin: the disk is [`Files`] and [`Watch`], when to read it is [`Pace`], the judgement is [`Reader`].
+//! Keeps the state of the manifest source current: reads changes on inotify events, and everything periodically. Thin: file
+//! access is in [`Files`] and [`Watch`], timing in [`Pace`], decisions in [`Reader`].
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -13,30 +13,29 @@ use tracing::{error, info, warn};
 
 use super::files::Files;
 use super::pace::Pace;
-use super::reader::{Reader, mended_files, new_problems};
+use super::reader::{Reader, fixed_files, new_problems};
 use super::state::{SourceState, StaticPod};
 use crate::sys::{Changes, Watch};
 
-/// The shortest period of full readings; a shorter one would only burn the processor.
+/// The minimum interval between full reads; a shorter one would only waste CPU.
 const CHECK_LEAST: Duration = Duration::from_secs(1);
 
-/// Where the manifests are.
+/// The location of manifests.
 #[derive(Debug, Clone)]
 pub struct SourceConfig {
-    /// The directory or file (`staticPodPath`). None: there are no manifests.
+    /// The directory or file (`staticPodPath`); `None` for no static pods.
     pub path: Option<PathBuf>,
-    /// The name of this node, which the pods' names end with.
+    /// The name of this node, with which the pods' names end.
     pub node_name: String,
-    /// How often everything is looked at again, whatever inotify tells (`fileCheckFrequency`). At least a second.
+    /// How often everything is checked without events (`fileCheckFrequency`); at least a second.
     pub check_frequency: Duration,
 }
 
-/// Publishes what the manifests say, until `cancel`. The first state comes when everything was read once; after that
-/// one comes only when something changed. `inherited` is what a daemon before this one had read of them, oldest first: what
-/// cannot be read now is as it was then, just as what cannot be read any more stays as it is.
+/// Publishes the state of the manifests until cancelled: first when everything was read once, then on every change. `adopted`
+/// are the pods that a previous daemon read, oldest first, which stand for files that cannot be read.
 pub async fn run(
     config: SourceConfig,
-    inherited: Vec<StaticPod>,
+    adopted: Vec<StaticPod>,
     tx: watch::Sender<SourceState>,
     cancel: CancellationToken,
 ) {
@@ -45,12 +44,12 @@ pub async fn run(
         cancel.cancelled().await;
         return;
     };
-    // Events carry absolute paths. Without a working directory the path stays as it is, and only events are lost.
+    // Events have absolute paths. Without a working directory, the path stays relative and only events are lost.
     let path = std::path::absolute(&path).unwrap_or(path);
     let changed = Arc::new(Changes::default());
     let fresh = |known: &[StaticPod]| Disk::new(&path, &changed, &config.node_name, known);
-    let mut disk = Some(fresh(&inherited));
-    drop(inherited);
+    let mut disk = Some(fresh(&adopted));
+    drop(adopted);
     let mut pace = Pace::default();
     let check_frequency = config.check_frequency.max(CHECK_LEAST);
     loop {
@@ -59,11 +58,11 @@ pub async fn run(
             let known: Vec<StaticPod> = tx.borrow().pods.iter().map(|pod| StaticPod::clone(pod)).collect();
             fresh(&known)
         });
-        // Reading may block for long (a network file system, thousands of files), but only this task waits for it.
+        // A read may block for long (network filesystem, thousands of files), but only this task waits for it.
         let read = tokio::task::spawn_blocking(move || ready.read(now));
         let pass = tokio::select! {
             biased;
-            () = cancel.cancelled() => return, // cancel-safe: the reading ends by itself and is dropped
+            () = cancel.cancelled() => return, // cancel-safe: the read finishes by itself and is dropped
             pass = read => pass,
         };
         match pass {
@@ -72,20 +71,20 @@ pub async fn run(
                 disk = Some(back);
             }
             Err(error) => {
-                error!(path = %path.display(), %error, "reading the manifests ended early; starting afresh")
+                error!(path = %path.display(), %error, "reading the manifests panicked; starting over")
             }
         }
         pace.has_read();
         tokio::select! {
             biased;
-            () = cancel.cancelled() => return, // cancel-safe: nothing is lost on the way out
-            () = changed.next() => pace.settle(&changed).await, // cancel-safe: a change not taken stays
-            () = sleep(check_frequency) => {} // cancel-safe: the next round sleeps anew
+            () = cancel.cancelled() => return, // cancel-safe: nothing is lost
+            () = changed.next() => pace.settle(&changed).await, // cancel-safe: a pending change stays
+            () = sleep(check_frequency) => {} // cancel-safe: a pause takes nothing
         }
     }
 }
 
-/// What reading needs, moved to the blocking thread and back.
+/// The state of reading, moved to a blocking thread and back.
 struct Disk {
     path: PathBuf,
     files: Files,
@@ -96,14 +95,14 @@ struct Disk {
 impl Disk {
     fn new(path: &Path, changed: &Arc<Changes>, node_name: &str, known: &[StaticPod]) -> Self {
         let watch = Watch::new(path, "manifests", Arc::clone(changed));
-        // Of manifests elsewhere nothing is read here, so nothing could be said of them either.
+        // Manifests at other paths are not read, so their pods are not adopted.
         let is_here = |pod: &&StaticPod| pod.file == path || pod.file.parent() == Some(path);
         let known: Vec<StaticPod> = known.iter().filter(is_here).cloned().collect();
         let reader = Reader::new(node_name, &known);
         Self { path: path.to_owned(), files: Files::default(), watch, reader }
     }
 
-    /// Watches before it reads, so that no change falls between the two. Answers whether anything changed.
+    /// Sets up the watch before reading, so that no change is missed. Returns whether anything changed.
     fn read(mut self, now: Timestamp) -> (Self, bool) {
         self.watch.renew();
         let changed = self.reader.apply(self.files.read(&self.path, now), now);
@@ -121,8 +120,8 @@ fn publish(reader: &Reader, changed: bool, tx: &watch::Sender<SourceState>) {
         let pod = problem.pod.as_deref().unwrap_or_default();
         warn!(file = %problem.file.display(), pod, problem = problem.message, "manifest cannot be used");
     }
-    for file in mended_files(&before, &next) {
-        info!(file = %file.display(), "manifest is in order again or gone");
+    for file in fixed_files(&before, &next) {
+        info!(file = %file.display(), "manifest is valid again or was removed");
     }
     tx.send_replace(next);
 }

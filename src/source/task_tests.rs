@@ -1,4 +1,4 @@
-//! The source on a real directory: everything waits on the published state, nothing on the clock.
+//! The task on a real directory. Tests wait for published states, not for time.
 
 use std::fs::{self, File};
 use std::io::Write;
@@ -23,7 +23,7 @@ impl Source {
         Self::start_after(Vec::new(), path, check_frequency)
     }
 
-    /// After a daemon that knew these.
+    /// Starts after a daemon that read these.
     fn start_after(known: Vec<StaticPod>, path: Option<&Path>, check_frequency: Duration) -> Self {
         let (tx, rx) = watch::channel(SourceState::default());
         let cancel = CancellationToken::new();
@@ -33,8 +33,8 @@ impl Source {
         Self { rx, tasks, _stop: cancel.drop_guard() }
     }
 
-    async fn until(&mut self, wanted: impl Fn(&SourceState) -> bool) -> SourceState {
-        let waiting = self.rx.wait_for(|state| wanted(state));
+    async fn until(&mut self, condition: impl Fn(&SourceState) -> bool) -> SourceState {
+        let waiting = self.rx.wait_for(|state| condition(state));
         if let Ok(state) = tokio::time::timeout(Duration::from_secs(60), waiting).await {
             return state.unwrap().clone();
         }
@@ -59,7 +59,7 @@ fn pod(name: &str, image: &str) -> String {
 }
 
 #[tokio::test]
-async fn events_alone_keep_the_state_true() {
+async fn events_alone_keep_the_state_current() {
     let root = tempfile::tempdir().unwrap();
     let at = |name: &str| root.path().join(name);
     fs::write(at("a.yaml"), pod("a", "one")).unwrap();
@@ -90,7 +90,7 @@ async fn events_alone_keep_the_state_true() {
 }
 
 #[tokio::test]
-async fn a_half_written_file_holds_up_no_other_and_is_mended_by_its_end() {
+async fn a_half_written_file_delays_no_other_and_is_valid_when_complete() {
     let root = tempfile::tempdir().unwrap();
     let mut source = Source::start(Some(root.path()), FOREVER);
     source.until_pods(&[]).await;
@@ -108,7 +108,7 @@ async fn a_half_written_file_holds_up_no_other_and_is_mended_by_its_end() {
 }
 
 #[tokio::test]
-async fn the_directory_may_come_late_go_and_come_back() {
+async fn the_directory_may_appear_late_and_reappear() {
     let root = tempfile::tempdir().unwrap();
     let directory = root.path().join("x/manifests");
     let mut source = Source::start(Some(&directory), FOREVER);
@@ -125,7 +125,7 @@ async fn the_directory_may_come_late_go_and_come_back() {
 }
 
 #[tokio::test]
-async fn a_directory_replaced_in_one_go_is_still_watched() {
+async fn an_atomically_replaced_directory_is_still_watched() {
     let root = tempfile::tempdir().unwrap();
     let directory = root.path().join("manifests");
     fs::create_dir(&directory).unwrap();
@@ -174,9 +174,9 @@ async fn one_file_may_be_the_source() {
     source.until_pods(&["two"]).await;
 }
 
-/// A change behind a symbolic link raises no event; only the periodic reading finds it.
+/// A change behind a symbolic link raises no event; only the periodic read finds it.
 #[tokio::test(start_paused = true)]
-async fn what_events_miss_the_next_reading_finds() {
+async fn the_periodic_read_finds_what_events_miss() {
     let (root, elsewhere) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let target: PathBuf = elsewhere.path().join("pod");
     fs::write(&target, pod("a", "one")).unwrap();
@@ -188,7 +188,7 @@ async fn what_events_miss_the_next_reading_finds() {
 }
 
 #[tokio::test]
-async fn what_was_known_before_counts_only_where_manifests_are_read() {
+async fn adopted_pods_count_only_below_the_path() {
     let (root, elsewhere) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     fs::write(root.path().join("a.yaml"), pod("a", "one")).unwrap();
     let before = Source::start(Some(root.path()), FOREVER).until_pods(&["one"]).await;
@@ -198,7 +198,7 @@ async fn what_was_known_before_counts_only_where_manifests_are_read() {
     let mut source = Source::start_after(known(), Some(root.path()), FOREVER);
     let state = source.until_pods(&["one"]).await;
     assert_eq!(state.problems.len(), 1);
-    // The name of the directory is a file's, so that listing it fails.
+    // A parent of the path is a file, so that listing fails.
     let file = elsewhere.path().join("file");
     fs::write(&file, pod("b", "two")).unwrap();
     let mut source = Source::start_after(known(), Some(&file.join("below")), FOREVER);
@@ -207,7 +207,7 @@ async fn what_was_known_before_counts_only_where_manifests_are_read() {
 }
 
 #[tokio::test]
-async fn without_a_path_there_are_no_pods_and_all_is_read() {
+async fn without_a_path_the_source_is_ready_and_empty() {
     let mut source = Source::start(None, FOREVER);
     let state = source.until(|state| state.ready).await;
     assert_eq!(state, SourceState { ready: true, ..SourceState::default() });
@@ -223,7 +223,7 @@ async fn reading_again_without_a_change_publishes_nothing() {
     let mut source = Source::start(Some(root.path()), Duration::ZERO);
     source.until_pods(&["one"]).await;
     source.rx.mark_unchanged();
-    // A hundred periods of the shortest frequency.
+    // A hundred of the shortest intervals.
     tokio::time::sleep(Duration::from_secs(100)).await;
     assert!(!source.rx.has_changed().unwrap());
 }

@@ -1,4 +1,4 @@
-//! The reading of manifests without its task, for simulations: from the disk, but when it is told to.
+//! Reading manifests on demand, without the task, for simulations.
 
 use std::path::{Path, PathBuf};
 
@@ -16,12 +16,12 @@ pub(crate) struct DirectoryReader {
 }
 
 impl DirectoryReader {
-    /// One that has read nothing yet, after one that read this.
-    pub(crate) fn new(path: &Path, inherited: &[StaticPod]) -> Self {
-        Self { path: path.to_owned(), files: Files::default(), reader: Reader::new("node", inherited) }
+    /// A reader before its first pass, with the pods of a previous daemon.
+    pub(crate) fn new(path: &Path, adopted: &[StaticPod]) -> Self {
+        Self { path: path.to_owned(), files: Files::default(), reader: Reader::new("node", adopted) }
     }
 
-    /// What the manifests say, read at `now`.
+    /// The state of the manifests, read at `now`.
     pub(crate) fn read(&mut self, now: Timestamp) -> SourceState {
         self.reader.apply(self.files.read(&self.path, now), now);
         self.reader.state()

@@ -5,7 +5,7 @@ use crate::code::{Source, Token};
 /// Rooms of the library, lowest level first. A room imports only rooms of lower levels, so there is no cycle.
 const LEVELS: [&[&str]; 14] = [
     &["types"],
-    &["sys", "telemetry"],
+    &["sys", "telemetry", "yaml"],
     &["config"],
     &["api", "cgroup", "cri", "store"],
     &["image", "log", "objects", "pleg", "pod"],

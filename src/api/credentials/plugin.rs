@@ -16,8 +16,8 @@ use serde_json::{Value, json};
 use tokio::io::{AsyncRead, AsyncReadExt};
 use tokio::process::Command;
 
-use crate::config::parse_documents;
 use crate::types::json;
+use crate::yaml::parse_documents;
 
 /// How long a plugin may take. Those of clouds take seconds, and minutes when their servers are away.
 const LIMIT: Duration = Duration::from_secs(60);

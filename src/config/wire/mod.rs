@@ -7,6 +7,8 @@ mod logging;
 mod node;
 mod policies;
 mod scalars;
+#[cfg(test)]
+mod tests;
 
 pub(super) use auth::AuthorizationMode;
 pub(super) use kubelet::{API_VERSION, KIND, KubeletConfiguration};

@@ -4,7 +4,7 @@
 const RULES: &[(&str, &str)] = &[
     ("is already defined by", "rename the pod in one of the two manifests, or remove one"),
     ("has the same uid", "remove metadata.uid from one of the two manifests"),
-    ("symbolic link leads nowhere", "make what the link points to, or remove the link"),
+    ("target of the symbolic link does not exist", "make what the link points to, or remove the link"),
     ("only regular files are read", "move it out of the directory of manifests"),
     ("larger than", "see that it is the file you meant: no manifest is that large"),
     (

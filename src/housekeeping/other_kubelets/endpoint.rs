@@ -3,8 +3,8 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use crate::config::parse_documents;
 use crate::sys::KubeletProcess;
+use crate::yaml::parse_documents;
 
 /// The kubelet's default runtime endpoint.
 const DEFAULT: &str = "unix:///run/containerd/containerd.sock";

@@ -1,4 +1,4 @@
-//! The pods that the API server has assigned to this node, kept true by a watch.
+//! The API server as a source: the pods bound to this node, kept current by a watch.
 
 mod pods;
 #[cfg(test)]

@@ -1,8 +1,8 @@
-//! What the events of the watch add up to. Pure.
+//! Applies watch events to the state of the API server's pods. Pure.
 //!
-//! The pod that workers get is replaced only when something changed that bears on what runs: its metadata or its spec,
-//! or its phase becoming terminal. What a kubelet itself writes, the status, comes back with every patch and must wake
-//! nobody; it is kept beside the pod for those who compare it with what was meant to be written.
+//! The pod object is replaced only when a relevant part changed: metadata, spec, or a phase that became terminal. Statuses
+//! that this kubelet wrote come back with every patch and must not wake anything; they are kept apart from the pod, for
+//! comparison with the status to be written.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -17,37 +17,36 @@ use crate::pod::pod_uid;
 use crate::pod::validation::{FieldError, unsupported};
 use crate::types::{CONFIG_MIRROR_ANNOTATION, CONFIG_SEEN_ANNOTATION, CONFIG_SOURCE_ANNOTATION, PodUid};
 
-/// All that the API server says at one time. Every state is complete: a reader that missed some has lost nothing.
+/// The state at one time. Every state is complete: a receiver that missed some has lost nothing.
 #[derive(Clone, Debug, Default)]
 pub struct ApiState {
-    /// Whether everything was listed once. Before that, a pod that is absent is not known to be unwanted.
+    /// Whether everything was listed once. Before that, an absent pod is not known to be removed.
     pub ready: bool,
-    /// The pods assigned to this node, but for mirrors.
+    /// The pods bound to this node, without mirrors.
     pub pods: BTreeMap<PodUid, Arc<ApiPod>>,
     /// The mirrors of this node's static pods, by namespace and name.
     pub mirrors: BTreeMap<(String, String), Arc<Mirror>>,
-    /// Why the API server cannot be read at present.
+    /// Why the API server currently cannot be read.
     pub problem: Option<String>,
 }
 
-/// A pod that the API server assigned to this node.
+/// A pod of the API server that is bound to this node.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ApiPod {
-    /// The pod, with the annotations that tell its source. The same value as long as nothing changed that bears on what
-    /// runs, or on its readiness; its status is the one it had then. Its resources are those it was given when it came: what
-    /// was asked for since shows as its condition `PodResizePending`.
+    /// The pod, with the annotations of its source. Identical until a part changes that affects what runs or its readiness; its
+    /// status is from that time. Its resources are the original ones: a later resize shows as the condition `PodResizePending`.
     pub pod: Arc<Pod>,
-    /// Its status as the API server has it now.
+    /// Its current status on the API server.
     pub status: Arc<PodStatus>,
-    /// Its `resourceVersion`; opaque but for equality.
+    /// Its `resourceVersion`, for equality only.
     pub version: String,
-    /// What it asks for that hostlet does not do. Not empty: the pod is to be refused with these sentences.
+    /// The unsupported fields that it uses; if there are any, a new pod is rejected with these errors.
     pub unsupported: Vec<FieldError>,
-    /// What to say of a resize that is asked for and will not be done; none if none is.
+    /// The event message of a requested resize, which is not supported; `None` if none is requested.
     pub resize: Option<String>,
 }
 
-/// The API object that shows a static pod.
+/// The mirror of a static pod.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Mirror {
     /// The object.
@@ -55,7 +54,7 @@ pub struct Mirror {
 }
 
 impl Mirror {
-    /// UID of the static pod it was made for (`kubernetes.io/config.mirror`).
+    /// UID of the static pod (`kubernetes.io/config.mirror`).
     pub fn mirrored(&self) -> &str {
         mirrored(&self.pod).unwrap_or_default()
     }
@@ -65,7 +64,7 @@ fn mirrored(pod: &Pod) -> Option<&str> {
     pod.metadata.annotations.as_ref()?.get(CONFIG_MIRROR_ANNOTATION).map(String::as_str)
 }
 
-/// The state, and the listing under way that is to replace it.
+/// The state, and the listing in progress that will replace it.
 #[derive(Debug, Default)]
 pub(super) struct ApiPods {
     state: ApiState,
@@ -73,7 +72,7 @@ pub(super) struct ApiPods {
 }
 
 impl ApiPods {
-    /// What an earlier daemon knew, until the API server says what there is.
+    /// Starts with the pods that a previous daemon knew, until the first listing.
     pub(super) fn after(known: impl IntoIterator<Item = Arc<Pod>>) -> Self {
         let mut state = ApiState::default();
         for pod in known {
@@ -90,7 +89,7 @@ impl ApiPods {
         &self.state
     }
 
-    /// Takes in an event seen at `now`. Answers whether the state changed.
+    /// Applies an event received at `now`; returns whether the state changed.
     pub(super) fn apply(&mut self, event: Event<Pod>, now: Timestamp) -> bool {
         match event {
             Event::Init => {
@@ -128,20 +127,20 @@ impl ApiPods {
         }
     }
 
-    /// The API server could not be read, for this reason. Answers whether that is news.
+    /// Records that the API server cannot be read; returns whether the reason is new.
     pub(super) fn failed(&mut self, problem: String) -> bool {
         let is_news = self.state.problem.as_ref() != Some(&problem);
         self.state.problem = Some(problem);
         is_news
     }
 
-    /// The API server can be read again. Answers whether that is news.
+    /// Records that the API server can be read; returns whether that is new.
     pub(super) fn recovered(&mut self) -> bool {
         self.state.problem.take().is_some()
     }
 
     fn put(&mut self, mut pod: Pod, before: Option<Arc<ApiPod>>, now: Timestamp) {
-        // Half of the object's size, and of no use here.
+        // Half of the object's size, and not needed.
         pod.metadata.managed_fields = None;
         if mirrored(&pod).is_some() {
             self.state.mirrors.insert(name_of(&pod), Arc::new(Mirror { pod: Arc::new(pod) }));
@@ -174,20 +173,19 @@ impl ApiPods {
     }
 }
 
-/// Whether two versions of a pod ask the same of a node. Only a phase that became terminal counts of the status: it was
-/// written by somebody who gave the pod up.
+/// Whether two versions of a pod are equivalent for this node. Of the status, only a phase that became terminal counts: another
+/// client failed the pod.
 fn is_effectively_equal(a: &Pod, b: &Pod) -> bool {
     a.metadata == b.metadata && a.spec == b.spec && has_ended(a) == has_ended(b)
 }
 
-/// Whether the API server's status of a pod says what is not known of it: an earlier daemon wrote it, or somebody opened or
-/// closed one of its readiness gates.
+/// Whether the API server's status has news: it was written by a previous daemon, or a readiness gate changed.
 fn knows_more(pod: &Pod, before: &ApiPod) -> bool {
     let is_from_store = before.version.is_empty();
     (is_from_store && pod.status != before.pod.status) || gates(pod) != gates(&before.pod)
 }
 
-/// Conditions that the pod's readiness gates name, and whether they hold.
+/// The statuses of the conditions named by the pod's readiness gates.
 fn gates(pod: &Pod) -> Vec<(&str, Option<&str>)> {
     let named = pod.spec.as_ref().and_then(|spec| spec.readiness_gates.as_deref()).unwrap_or_default();
     let conditions = pod.status.as_ref().and_then(|status| status.conditions.as_deref()).unwrap_or_default();

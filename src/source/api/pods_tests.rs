@@ -1,4 +1,4 @@
-//! What events add up to.
+//! Applying watch events.
 
 use std::sync::Arc;
 
@@ -39,7 +39,7 @@ fn of(state: &ApiPods, uid: &str) -> Arc<ApiPod> {
 }
 
 #[test]
-fn nothing_is_ready_before_all_was_listed() {
+fn the_state_is_ready_after_the_first_listing() {
     let mut state = ApiPods::default();
     assert!(!state.state().ready);
     state.apply(Event::Init, at(1));
@@ -50,7 +50,7 @@ fn nothing_is_ready_before_all_was_listed() {
 }
 
 #[test]
-fn a_status_of_our_own_wakes_nobody_and_a_new_spec_does() {
+fn a_status_update_keeps_the_pod_and_a_new_spec_replaces_it() {
     let mut state = listed([pod("a", 1, json!({}))]);
     let first = of(&state, "a");
     state.apply(Event::Apply(pod("a", 2, json!({"/status": {"phase": "Running"}}))), at(2));
@@ -65,9 +65,9 @@ fn a_status_of_our_own_wakes_nobody_and_a_new_spec_does() {
     assert_eq!(third.pod.metadata.managed_fields, None);
 }
 
-/// The daemon before this one stored the pod when it admitted it.
+/// A previous daemon stored the pod at its admission.
 #[test]
-fn what_the_server_has_takes_the_place_of_the_status_that_was_stored() {
+fn the_servers_status_replaces_the_stored_one() {
     let stored = Arc::new(pod("a", 1, json!({"/status": {"phase": "Pending"}})));
     let mut state = ApiPods::after([stored]);
     relist(&mut state, [pod("a", 7, json!({"/status": {"phase": "Running"}}))], 1);
@@ -76,7 +76,7 @@ fn what_the_server_has_takes_the_place_of_the_status_that_was_stored() {
 }
 
 #[test]
-fn a_readiness_gate_that_opens_wakes_and_another_condition_does_not() {
+fn a_readiness_gate_replaces_the_pod_and_another_condition_does_not() {
     let gated = |version, conditions: Value| {
         let gates = json!([{"conditionType": "example.com/gate"}]);
         pod("a", version, json!({"/spec/readinessGates": gates, "/status": {"conditions": conditions}}))
@@ -93,7 +93,7 @@ fn a_readiness_gate_that_opens_wakes_and_another_condition_does_not() {
 }
 
 #[test]
-fn a_resize_is_pending_for_ever_and_the_pod_keeps_what_it_has() {
+fn a_resize_stays_pending_and_the_pod_keeps_its_resources() {
     let sized = |version, generation: i64, cpu: &str| {
         let containers = json!([{"name": "c", "image": "i", "resources": {"requests": {"cpu": cpu}}}]);
         let change = json!({"/spec/containers": containers, "/metadata/generation": generation, "/status": {"phase": "Running"}});
@@ -124,7 +124,7 @@ fn a_resize_is_pending_for_ever_and_the_pod_keeps_what_it_has() {
             r#"Pod resize Infeasible: {"containers":[{"name":"c","resources":{"requests":{"cpu":"2"}}}],"generation":2,"error":"In-place pod resize is not supported on this node"}"#
         )
     );
-    // Also under the next daemon, which knows the pod as the store has it.
+    // Also with the next daemon, which has the stored pod.
     let mut next = ApiPods::after([of(&state, "a").pod.clone()]);
     relist(&mut next, [sized(2, 2, "2")], 9);
     assert!(pending(&next).1.is_some());
@@ -135,7 +135,7 @@ fn a_resize_is_pending_for_ever_and_the_pod_keeps_what_it_has() {
 }
 
 #[test]
-fn a_phase_that_somebody_ended_counts() {
+fn a_terminal_phase_replaces_the_pod() {
     let mut state = listed([pod("a", 1, json!({"/status": {"phase": "Running"}}))]);
     let before = of(&state, "a");
     state.apply(Event::Apply(pod("a", 2, json!({"/status": {"phase": "Failed"}}))), at(2));
@@ -143,7 +143,7 @@ fn a_phase_that_somebody_ended_counts() {
 }
 
 #[test]
-fn a_new_listing_replaces_everything_and_keeps_what_is_equal() {
+fn a_new_listing_replaces_everything_and_keeps_equal_pods() {
     let mut state = listed([pod("a", 1, json!({})), pod("b", 1, json!({}))]);
     let kept = of(&state, "a");
     relist(&mut state, [pod("a", 1, json!({})), pod("c", 4, json!({}))], 2);
@@ -153,7 +153,7 @@ fn a_new_listing_replaces_everything_and_keeps_what_is_equal() {
 }
 
 #[test]
-fn a_name_made_again_is_another_pod() {
+fn a_recreated_name_is_another_pod() {
     let mut state = listed([pod("a", 1, json!({}))]);
     state.apply(Event::Apply(pod("b", 2, json!({"/metadata/name": "a"}))), at(2));
     state.apply(Event::Delete(pod("a", 3, json!({}))), at(3));
@@ -162,7 +162,7 @@ fn a_name_made_again_is_another_pod() {
 }
 
 #[test]
-fn mirrors_are_shown_apart_and_go_by_their_own_uid() {
+fn mirrors_are_separate_and_removed_by_their_own_uid() {
     let mirror = |uid, version| {
         let annotations = json!({"kubernetes.io/config.mirror": "hash"});
         pod(uid, version, json!({"/metadata/annotations": annotations, "/metadata/name": "web-n1"}))
@@ -179,7 +179,7 @@ fn mirrors_are_shown_apart_and_go_by_their_own_uid() {
 }
 
 #[test]
-fn a_problem_is_news_once_and_over_with_the_next_event() {
+fn a_problem_is_reported_once_and_ends_with_the_next_event() {
     let mut state = listed([]);
     assert!(state.failed("down".to_owned()));
     assert!(!state.failed("down".to_owned()));

@@ -1,5 +1,5 @@
-//! A resize that is asked for, which this node cannot do in place: the pod keeps the resources it was given, and says so, as on
-//! a stock kubelet that cannot either. Pure.
+//! In-place resizes, which are not supported: the pod keeps its resources and reports the resize as infeasible, as the stock
+//! kubelet does on such a platform. Pure.
 
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Container, Pod, PodCondition, PodSpec, ResourceRequirements};
@@ -7,30 +7,30 @@ use serde::Serialize;
 
 use crate::status::{RESIZE_PENDING, whole_seconds};
 
-/// Upstream's reason for a resize that will never be done on this node.
+/// Upstream's reason for a resize that is impossible on this node.
 const INFEASIBLE: &str = "Infeasible";
-/// Upstream's, of a platform without in-place resize.
+/// Upstream's message on a platform without in-place resize.
 const NOT_SUPPORTED: &str = "In-place pod resize is not supported on this node";
 
-/// Gives `pod` the resources that it has, which are those of `before`, its earlier version. Its condition `PodResizePending` tells whether
-/// others were asked for. Answers the message of an event about that, as upstream words it.
+/// Replaces the resources in `pod` with those of `before`, its previous version. The condition `PodResizePending` reports
+/// whether others were requested. Returns the message of upstream's event in that case.
 pub(super) fn keep_resources(pod: &mut Pod, before: &Pod, now: Timestamp) -> Option<String> {
     let generation = pod.metadata.generation.filter(|generation| *generation != 0);
     let mut message = None;
     if let (Some(spec), Some(had)) = (&mut pod.spec, &before.spec) {
-        let asked = spec.clone();
+        let requested = spec.clone();
         let mut is_resized = keep(&mut spec.resources, &had.resources);
         is_resized |= keep_all(&mut spec.containers, &had.containers);
         let had = had.init_containers.as_deref().unwrap_or_default();
         is_resized |= keep_all(spec.init_containers.as_deref_mut().unwrap_or_default(), had);
-        message = is_resized.then(|| summary(&asked, generation.unwrap_or_default()));
+        message = is_resized.then(|| summary(&requested, generation.unwrap_or_default()));
     }
     let Some(status) = &mut pod.status else { return message };
     let conditions = status.conditions.get_or_insert_default();
     let known = conditions.iter().position(|condition| condition.type_ == RESIZE_PENDING);
     let known = known.map(|at| conditions.remove(at));
     if message.is_some() {
-        // As it is, if an earlier version of the pod or an earlier daemon told it.
+        // The transition time of an existing condition stays.
         let since = known.and_then(|known| known.last_transition_time);
         conditions.push(PodCondition {
             last_probe_time: None,
@@ -45,29 +45,33 @@ pub(super) fn keep_resources(pod: &mut Pod, before: &Pod, now: Timestamp) -> Opt
     message
 }
 
-/// What was asked for, as upstream's events of resizes say it.
+/// The requested resources in the format of upstream's events.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Summary<'p> {
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    init_containers: Vec<Asked<'p>>,
-    containers: Vec<Asked<'p>>,
+    init_containers: Vec<RequestedResources<'p>>,
+    containers: Vec<RequestedResources<'p>>,
     generation: i64,
     error: &'static str,
 }
 
 #[derive(Serialize)]
-struct Asked<'p> {
+struct RequestedResources<'p> {
     name: &'p str,
     resources: ResourceRequirements,
 }
 
-fn summary(asked: &PodSpec, generation: i64) -> String {
+fn summary(requested: &PodSpec, generation: i64) -> String {
     let of = |container: &'_ Container| container.resources.clone().unwrap_or_default();
-    let init = asked.init_containers.iter().flatten();
+    let init = requested.init_containers.iter().flatten();
     let summary = Summary {
-        init_containers: init.map(|c| Asked { name: &c.name, resources: of(c) }).collect(),
-        containers: asked.containers.iter().map(|c| Asked { name: &c.name, resources: of(c) }).collect(),
+        init_containers: init.map(|c| RequestedResources { name: &c.name, resources: of(c) }).collect(),
+        containers: requested
+            .containers
+            .iter()
+            .map(|c| RequestedResources { name: &c.name, resources: of(c) })
+            .collect(),
         generation,
         error: NOT_SUPPORTED,
     };
@@ -85,10 +89,10 @@ fn keep_all(containers: &mut [Container], had: &[Container]) -> bool {
     is_resized
 }
 
-fn keep<T: Clone + PartialEq>(wanted: &mut T, had: &T) -> bool {
-    let differs = wanted != had;
+fn keep<T: Clone + PartialEq>(requested: &mut T, had: &T) -> bool {
+    let differs = requested != had;
     if differs {
-        wanted.clone_from(had);
+        requested.clone_from(had);
     }
     differs
 }

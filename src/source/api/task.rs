@@ -1,4 +1,4 @@
-//! Watches this node's pods and publishes what they add up to, for as long as the daemon runs.
+//! The task that watches this node's pods and publishes their state.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -13,15 +13,14 @@ use tokio_util::sync::CancellationToken;
 use super::pods::{ApiPods, ApiState};
 use crate::api::{News, Objects, follow_with_recovery};
 
-/// How long the server keeps one watch open, seconds. kube takes a watch that is silent for 5 s longer for dead, so this
-/// bounds how long a connection that only seems to live can hide changes.
+/// How long the server keeps one watch open, in seconds. kube considers a watch dead 5 s later, so this limits how long a
+/// half-open connection can hide changes.
 const WATCH_SECONDS: u32 = 120;
 
-/// Publishes the pods assigned to `node_name`, until `cancel`. The first state comes when they were listed once, or could
-/// not be; whatever goes wrong after that is told in the state and tried again with a back-off of up to 30 s, from where
-/// the watch was if the server still knows, else from a new listing.
+/// Publishes the pods bound to `node_name` until cancelled: first when they were listed or listing failed. Later failures are
+/// part of the state and retried with a back-off of up to 30 s, resuming the watch if possible, otherwise with a new listing.
 ///
-/// Until the first listing the state is what an earlier daemon knew: `known`.
+/// Until the first listing, the state has the pods in `known`, which a previous daemon knew.
 pub async fn run(
     client: Client,
     node_name: String,
@@ -29,7 +28,7 @@ pub async fn run(
     tx: watch::Sender<ApiState>,
     cancel: CancellationToken,
 ) {
-    // The Node authorizer wants exactly this selector.
+    // The Node authorizer requires exactly this selector.
     let config =
         watcher::Config::default().fields(&format!("spec.nodeName={node_name}")).timeout(WATCH_SECONDS);
     let mut state = ApiPods::after(known);
@@ -54,7 +53,7 @@ pub async fn run(
     tokio::select! {
         // Cancel-safe: waiting for a token takes nothing.
         () = cancel.cancelled() => {}
-        // Cancel-safe: what is known was told.
+        // Cancel-safe: the known state was published.
         () = following => {}
     }
 }

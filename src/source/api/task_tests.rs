@@ -1,4 +1,4 @@
-//! The task against an API server on which things go wrong.
+//! The task against a failing API server.
 
 use std::time::Duration;
 
@@ -35,21 +35,21 @@ impl Source {
         self.api.put(&format!("{PODS}/{name}"), &serde_json::from_value::<Pod>(pod).unwrap());
     }
 
-    async fn names(&mut self, wanted: &[&str]) {
+    async fn names(&mut self, expected: &[&str]) {
         let is_there = |state: &ApiState| {
             let mut names: Vec<_> = state.pods.values().filter_map(|p| p.pod.metadata.name.clone()).collect();
             names.sort();
-            state.ready && names == wanted
+            state.ready && names == expected
         };
         let waited = tokio::time::timeout(Duration::from_secs(600), self.state.wait_for(is_there)).await;
         let seen = waited.is_ok();
         drop(waited);
-        assert!(seen, "wanted {wanted:?}, last state: {:?}", self.state.borrow());
+        assert!(seen, "expected {expected:?}, last state: {:?}", self.state.borrow());
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_pods_of_this_node_are_published_as_they_come_and_go() {
+async fn the_pods_of_this_node_are_published_on_every_change() {
     let mut source = start(FakeApi::new(WallClock::system()));
     source.names(&[]).await;
     source.put("a", "n1");
@@ -61,7 +61,7 @@ async fn the_pods_of_this_node_are_published_as_they_come_and_go() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_server_that_is_down_at_first_is_waited_for() {
+async fn a_server_that_is_down_at_first_is_retried() {
     let api = FakeApi::new(WallClock::system());
     api.fail(ApiRule { times: 5, ..ApiRule::always("GET", "/pods", ApiFault::Reset) });
     let mut source = start(api);
@@ -73,7 +73,7 @@ async fn a_server_that_is_down_at_first_is_waited_for() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn changes_come_through_cut_half_open_and_expired_watches() {
+async fn changes_survive_cut_half_open_and_expired_watches() {
     let api = FakeApi::new(WallClock::system());
     api.fail(ApiRule::once("WATCH", "/pods", ApiFault::CutWatch(1)));
     api.fail(ApiRule::once("WATCH", "/pods", ApiFault::HalfOpenWatch(1)));
@@ -89,20 +89,20 @@ async fn changes_come_through_cut_half_open_and_expired_watches() {
     ));
     let mut source = start(api);
     source.names(&[]).await;
-    let mut wanted = Vec::new();
+    let mut expected = Vec::new();
     for name in ["a", "b", "c", "d", "e"] {
         source.put(name, "n1");
-        wanted.push(name);
-        source.names(&wanted).await;
+        expected.push(name);
+        source.names(&expected).await;
     }
     source.api.compact();
     source.put("f", "n1");
-    wanted.push("f");
-    source.names(&wanted).await;
+    expected.push("f");
+    source.names(&expected).await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_problem_ends_when_the_watch_is_open_again_though_nothing_changed() {
+async fn a_problem_ends_when_the_watch_is_open_again_without_changes() {
     let mut source = start(FakeApi::new(WallClock::system()));
     source.put("a", "n1");
     source.names(&["a"]).await;

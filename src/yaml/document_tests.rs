@@ -1,4 +1,4 @@
-//! Tests of reading documents.
+//! Parsing of documents.
 
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -33,7 +33,7 @@ fn fields_know_their_lines() {
         ("list[0]", 6),
         ("list[1].b", 8),
         ("list[1].b.c", 9),
-        // What is not there stands where it would belong.
+        // A missing field has the line of its parent.
         ("list[1].b.d", 8),
         ("auth.x509.key.size", 4),
         ("nothing", 2),
@@ -43,7 +43,7 @@ fn fields_know_their_lines() {
 }
 
 #[test]
-fn json_is_read_too() {
+fn json_is_parsed_too() {
     let document = one("{\n\t\"a\": [1, -2.5, null],\n\t\"b\": {\"c\": \"yes\\n\\u00e9\\/\"}\n}\n");
     assert_eq!(document.value, json!({"a": [1, -2.5, null], "b": {"c": "yes\né/"}}));
     assert_eq!(document.lines.line("b.c"), Some(3));
@@ -56,7 +56,7 @@ fn quoted_scalars_stay_text() {
 }
 
 #[test]
-fn several_documents_count_lines_through() {
+fn lines_are_counted_across_documents() {
     let documents = parse_documents("a: 1\n---\nb: 2\n---\n").unwrap();
     let values: Vec<&Value> = documents.iter().map(|document| &document.value).collect();
     assert_eq!(values, [&json!({"a": 1}), &json!({"b": 2}), &Value::Null]);
@@ -82,7 +82,7 @@ fn every_duplicate_field_is_reported() {
 }
 
 #[test]
-fn broken_syntax_is_reported_where_it_breaks() {
+fn a_syntax_error_is_reported_with_its_position() {
     let found = errors("a: 1\nb: [1, 2\nc: 3\n");
     assert_eq!(found.len(), 1);
     assert!(found[0].0 >= 2, "{found:?}");
@@ -92,16 +92,16 @@ fn broken_syntax_is_reported_where_it_breaks() {
 }
 
 #[test]
-fn what_json_cannot_say_is_refused() {
+fn values_without_a_json_equivalent_are_rejected() {
     assert_eq!(errors("a: .inf")[0].2, ".inf is not a number that can be used");
-    assert_eq!(errors("a: !secret b")[0].2, "the tag !secret has no meaning here; remove it");
+    assert_eq!(errors("a: !secret b")[0].2, "the tag !secret is not supported; remove it");
     assert_eq!(errors("? [a, b]\n: 1\n")[0].2, "the name of a field must be plain text");
     assert_eq!(errors("a: &a b\n*a : 1\n")[0].2, "an alias cannot be the name of a field");
     assert_eq!(errors("a: *b")[0].0, 1);
 }
 
 #[test]
-fn aliases_are_written_out() {
+fn aliases_are_expanded() {
     let document = one("a: &x {k: [1]}\nb: *x\nc: [*x, 2]\n");
     assert_eq!(document.value, json!({"a": {"k": [1]}, "b": {"k": [1]}, "c": [{"k": [1]}, 2]}));
     assert_eq!(document.lines.line("b.k"), Some(2));
@@ -110,7 +110,7 @@ fn aliases_are_written_out() {
 }
 
 #[test]
-fn small_texts_cannot_become_huge() {
+fn small_texts_cannot_expand_to_huge_values() {
     let mut bomb = "a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n".to_owned();
     for level in 1..20 {
         let below = format!("*a{}", level - 1);
@@ -127,7 +127,7 @@ fn small_texts_cannot_become_huge() {
 }
 
 #[test]
-fn what_is_long_cannot_be_multiplied() {
+fn long_texts_cannot_be_multiplied() {
     let message = "the text holds more than 32 MiB with its aliases and paths written out";
     let long = "x".repeat(1 << 20);
     let aliases = format!("a: &a {long}\nb: [{}]\n", vec!["*a"; 1000].join(", "));
@@ -140,7 +140,7 @@ fn what_is_long_cannot_be_multiplied() {
 }
 
 #[test]
-fn of_very_many_mistakes_the_first_are_told_and_none_at_length() {
+fn the_number_and_length_of_errors_is_limited() {
     assert_eq!(errors(&"a: 1\n".repeat(10_000)).len(), 100);
     assert!(errors(&format!("[{}]", "*a,".repeat(10_000))).len() <= 100);
     let long = "x".repeat(1 << 20);
@@ -149,7 +149,7 @@ fn of_very_many_mistakes_the_first_are_told_and_none_at_length() {
     assert!(errors("\"a\\nb\": 1\n\"a\\nb\": 1\n").iter().all(|error| !error.2.contains('\n')));
 }
 
-/// Texts that look enough like YAML to get far into the reader.
+/// Texts similar enough to YAML to get far into the parser.
 fn yamlish() -> impl Strategy<Value = String> {
     let piece = prop_oneof![
         Just("a: "),
@@ -198,21 +198,21 @@ fn json_value() -> impl Strategy<Value = Value> {
 
 proptest! {
     #[test]
-    fn no_text_makes_the_reader_panic(text in prop_oneof![any::<String>(), yamlish()]) {
+    fn no_text_panics(text in prop_oneof![any::<String>(), yamlish()]) {
         if let Err(errors) = parse_documents(&text) {
             prop_assert!(!errors.is_empty());
         }
     }
 
     #[test]
-    fn json_reads_back_as_written(value in json_value(), pretty: bool) {
+    fn json_parses_back(value in json_value(), pretty: bool) {
         let text = if pretty { serde_json::to_string_pretty(&value) } else { serde_json::to_string(&value) }.unwrap();
         let documents = parse_documents(&text).unwrap();
         prop_assert_eq!(&documents[0].value, &value);
     }
 
     #[test]
-    fn yaml_reads_back_as_written(value in json_value()) {
+    fn yaml_parses_back(value in json_value()) {
         let text = serde_saphyr::to_string(&value).unwrap();
         let documents = parse_documents(&text).unwrap();
         prop_assert_eq!(&documents[0].value, &value, "{}", text);

@@ -1,5 +1,5 @@
-//! Text to documents: one or more YAML or JSON documents become JSON values that remember on which line each field
-//! stands. Duplicate fields are errors. Knows no schema, does no I/O, and never panics, whatever the text.
+//! Parses text with one or more YAML or JSON documents into JSON values with the line number of each field. Duplicate fields
+//! are errors. Knows no schema, does no I/O, and never panics.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt::Write as _;
@@ -10,49 +10,48 @@ use serde_saphyr::granit_parser::{Event, Parser, ScalarStyle, Span, Tag};
 use super::scalar;
 use crate::types::one_line;
 
-/// How many values one text may hold with its aliases written out: far above any real file, far below a danger.
+/// Maximum number of values with expanded aliases: far above any real file, far below a danger.
 const MAX_NODES: usize = 100_000;
-/// How deep values may nest with aliases written out, so that whoever walks them may use recursion.
+/// Maximum nesting with expanded aliases, so that values may be processed recursively.
 const MAX_DEPTH: usize = 100;
-/// How many bytes of text the values of one text may hold with aliases written out, copies for aliases to come and the
-/// paths of all fields included.
+/// Maximum bytes of all values with expanded aliases, including copies for later aliases and the paths of all fields.
 const MAX_BYTES: usize = 32 << 20;
-/// How many mistakes of one text are told, and how many bytes each may take: a text may be made of nothing else.
+/// Maximum number of reported errors, and maximum bytes of each message: a text may consist of nothing else.
 const MAX_ERRORS: usize = 100;
 const MAX_MESSAGE: usize = 500;
 
-/// One document of a text.
+/// A parsed document.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Document {
-    /// What it holds; null if it is empty.
+    /// Its value; null if it is empty.
     pub(crate) value: Value,
-    /// On which line each of its fields stands.
+    /// The lines of its fields.
     pub(crate) lines: Lines,
 }
 
-/// On which line of the text each field of a document stands. Fields are named by paths like `a.b[0].c`.
+/// The line numbers of a document's fields, by paths like `a.b[0].c`.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Lines(BTreeMap<String, usize>);
 
 impl Lines {
-    /// The lines of a document that says only one thing, as a flag does: all on line 1.
+    /// The lines of a document with a single field, as a flag sets it: all on line 1.
     pub(crate) fn of_value(path: &str, value: &Value) -> Self {
         let children = value.as_object().into_iter().flatten().map(|(name, _)| format!("{path}.{name}"));
         Self(children.chain([path.to_owned()]).map(|path| (path, 1)).collect())
     }
 
-    /// The line of the field at `path` itself, counted from 1.
+    /// The line of the field at `path`, counted from 1.
     pub(crate) fn own_line(&self, path: &str) -> Option<usize> {
         self.0.get(path).copied()
     }
 
-    /// The line of the field at `path`, counted from 1; of the nearest field around it, if it has no line of its own.
+    /// The line of the field at `path`, counted from 1, or of the innermost enclosing field that has one.
     pub(crate) fn line(&self, path: &str) -> Option<usize> {
         enclosing(path).find_map(|path| self.own_line(path))
     }
 }
 
-/// `path`, and the paths of the fields around it, from the inside out; the document itself, which has the empty path, last.
+/// `path` and the paths of its enclosing fields, from the inside out; the last one is the empty path of the document.
 pub(crate) fn enclosing(path: &str) -> impl Iterator<Item = &str> {
     std::iter::successors(Some(path), |path| {
         let end = if path.is_empty() { return None } else { path.rfind(['.', '[']) };
@@ -60,7 +59,7 @@ pub(crate) fn enclosing(path: &str) -> impl Iterator<Item = &str> {
     })
 }
 
-/// What is wrong with a text as YAML or JSON.
+/// An error in a YAML or JSON text.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub(crate) struct DocumentError {
@@ -68,12 +67,12 @@ pub(crate) struct DocumentError {
     pub(crate) line: usize,
     /// Column, counted from 1.
     pub(crate) column: usize,
-    /// What is wrong.
+    /// The error.
     pub(crate) message: String,
 }
 
-/// Reads every document of `text`. Reports all duplicate fields and unusable values, and the first break of syntax, since
-/// there reading ends; of very many mistakes the first.
+/// Parses all documents of `text`. Reports all duplicate fields and unusable values, and the first syntax error, where parsing
+/// ends; of very many errors, the first ones.
 pub(crate) fn parse_documents(text: &str) -> Result<Vec<Document>, Vec<DocumentError>> {
     let mut builder = Builder::default();
     for event in Parser::new_from_str(text) {
@@ -93,38 +92,38 @@ pub(crate) fn parse_documents(text: &str) -> Result<Vec<Document>, Vec<DocumentE
     if builder.errors.is_empty() { Ok(builder.documents) } else { Err(builder.errors) }
 }
 
-/// A collection that is being read.
+/// A collection that is being parsed.
 enum Open {
     List { items: Vec<Value> },
     Object { fields: Map<String, Value>, key: Option<String> },
 }
 
-/// A collection that is being read, and what to know when it ends.
+/// A collection that is being parsed, and the state needed at its end.
 struct Level {
     open: Open,
-    /// Length of its own path.
+    /// Length of its path.
     path_len: usize,
     anchor: usize,
-    /// Nodes read before it.
+    /// Number of values parsed before it.
     nodes_before: usize,
 }
 
-/// A value that aliases may name.
+/// A value with an anchor.
 struct Anchored {
     value: Value,
-    /// Number of nodes.
+    /// Number of values in it.
     nodes: usize,
-    /// Bytes of text.
+    /// Bytes of text in it.
     bytes: usize,
 }
 
-/// Builds values from parser events. Works without recursion, so that depth costs no stack.
+/// Builds values from parser events, without recursion, so that nesting needs no stack.
 #[derive(Default)]
 struct Builder {
     documents: Vec<Document>,
     errors: Vec<DocumentError>,
     levels: Vec<Level>,
-    /// Path of the node that comes next.
+    /// Path of the next value.
     path: String,
     lines: Lines,
     root: Option<Value>,
@@ -161,7 +160,7 @@ impl Builder {
             Event::SequenceEnd | Event::MappingEnd => self.close(span),
             Event::Alias(anchor) => self.alias(anchor, span),
             Event::UnresolvedAlias(name) => self.error(span, format!("there is no anchor &{name}")),
-            // Comments and the ends of the stream carry no values. The parser may learn more such events.
+            // Comments and stream boundaries carry no values, nor do events of later versions of the parser.
             _ => {}
         }
     }
@@ -174,11 +173,11 @@ impl Builder {
 
     fn check_tag(&mut self, tag: Option<&Tag>, span: Span) {
         if let Some(tag) = tag.filter(|tag| !tag.is_yaml_core_schema()) {
-            self.error(span, format!("the tag {} has no meaning here; remove it", tag.original()));
+            self.error(span, format!("the tag {} is not supported; remove it", tag.original()));
         }
     }
 
-    /// Makes room for `nodes` more values that hold `bytes` of text and nest `depth` deep; false once the limits are passed.
+    /// Counts `nodes` more values with `bytes` of text that nest `depth` deep; false once a limit is exceeded.
     fn reserve(&mut self, nodes: usize, bytes: usize, depth: usize, span: Span) -> bool {
         self.nodes = self.nodes.saturating_add(nodes);
         self.bytes = self.bytes.saturating_add(bytes);
@@ -202,7 +201,7 @@ impl Builder {
         false
     }
 
-    /// Keeps a copy of a value for the aliases that name it; false once the limits are passed.
+    /// Stores a copy of a value for its aliases; false once a limit is exceeded.
     fn keep(&mut self, anchor: usize, value: &Value, nodes: usize, span: Span) -> bool {
         let bytes = bytes(value);
         let room = self.reserve(0, bytes, 0, span);
@@ -234,11 +233,11 @@ impl Builder {
 
     fn alias(&mut self, anchor: usize, span: Span) {
         if let Some(Level { open: Open::Object { key: None, .. }, .. }) = self.levels.last() {
-            // The mapping's events stay in step: what follows is the value of this key.
+            // Events stay in step: the next value belongs to this key.
             self.error(span, "an alias cannot be the name of a field".to_owned());
             return self.skip_key();
         }
-        // Only a finished value is stored, so an alias inside its own anchor finds nothing.
+        // Only complete values are stored, so an alias inside its own anchor finds nothing.
         let Some(Anchored { value, nodes, bytes }) = self.anchors.get(&anchor) else {
             self.error(span, "an alias cannot stand inside the value it names".to_owned());
             self.enter_item(span);
@@ -278,7 +277,7 @@ impl Builder {
         self.put(value);
     }
 
-    /// Names the field whose value comes next.
+    /// Enters the field whose value comes next.
     fn enter_field(&mut self, name: &str, duplicate: bool, span: Span) {
         if !self.path.is_empty() {
             self.path.push('.');
@@ -292,20 +291,20 @@ impl Builder {
         }
     }
 
-    /// Notes where the field or list item at the present path stands. The next value finds out if that was too much.
+    /// Records the line of the field or list item at the current path. The next value checks the limits.
     fn note_line(&mut self, span: Span) {
         self.bytes = self.bytes.saturating_add(self.path.len());
         self.lines.0.insert(self.path.clone(), span.start.line());
     }
 
-    /// Gives a key that cannot be used a name, so that its value goes somewhere.
+    /// Replaces an unusable key, so that its value has a place.
     fn skip_key(&mut self) {
         if let Some(Level { open: Open::Object { key, .. }, .. }) = self.levels.last_mut() {
             *key = Some(String::new());
         }
     }
 
-    /// Names the list item, or the document itself, that begins here.
+    /// Enters the list item or document that begins here.
     fn enter_item(&mut self, span: Span) {
         match self.levels.last() {
             None => {
@@ -320,7 +319,7 @@ impl Builder {
         }
     }
 
-    /// Puts a finished value into what is open around it. Of duplicate fields the first stays.
+    /// Puts a complete value into the enclosing collection. Of duplicate fields, the first stays.
     fn put(&mut self, value: Value) {
         let Some(level) = self.levels.last_mut() else {
             self.root = Some(value);
@@ -336,7 +335,7 @@ impl Builder {
     }
 }
 
-/// How deep the collections in `value` nest.
+/// Nesting depth of `value`.
 fn depth(value: &Value) -> usize {
     match value {
         Value::Array(items) => 1 + items.iter().map(depth).max().unwrap_or_default(),
@@ -345,7 +344,7 @@ fn depth(value: &Value) -> usize {
     }
 }
 
-/// How many bytes of text there are in `value`.
+/// Bytes of text in `value`.
 fn bytes(value: &Value) -> usize {
     match value {
         Value::Array(items) => items.iter().map(bytes).sum(),

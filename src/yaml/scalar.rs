@@ -1,13 +1,13 @@
-//! Plain YAML scalars to JSON values, by the rules of the YAML reader that Kubernetes uses, so that a file means here
-//! what it means there. Knows nothing of documents.
+//! Resolves plain YAML scalars to JSON values by the rules of Kubernetes' YAML parser (sigs.k8s.io/yaml). Knows nothing of
+//! documents.
 
 use serde_json::{Number, Value};
 
-/// What an unquoted scalar stands for. None for infinities and what is no number, which JSON has no word for.
+/// The value of an unquoted scalar. `None` for infinities and NaN, which JSON does not have.
 pub(super) fn resolve(text: &str) -> Option<Value> {
     let value = match text {
         "" | "~" | "null" | "Null" | "NULL" => Value::Null,
-        // YAML 1.1; Kubernetes still reads these as booleans.
+        // YAML 1.1; Kubernetes still accepts these as booleans.
         "true" | "True" | "TRUE" | "y" | "Y" | "yes" | "Yes" | "YES" | "on" | "On" | "ON" => {
             Value::Bool(true)
         }
@@ -38,7 +38,7 @@ fn integer(text: &str) -> Option<Number> {
         [b'0', b'x' | b'X', ..] => (16, &unsigned[2..]),
         [b'0', b'o' | b'O', ..] => (8, &unsigned[2..]),
         [b'0', b'b' | b'B', ..] => (2, &unsigned[2..]),
-        // YAML 1.1: a leading zero makes an octal number.
+        // YAML 1.1: a leading zero means octal.
         [b'0', _, ..] => (8, &unsigned[1..]),
         _ => (10, unsigned),
     };
@@ -67,7 +67,7 @@ mod tests {
     use super::resolve;
 
     #[test]
-    fn scalars_mean_what_kubernetes_takes_them_for() {
+    fn scalars_resolve_as_in_kubernetes() {
         for (text, value) in [
             ("", Value::Null),
             ("~", Value::Null),

@@ -1,0 +1,11 @@
+//! Strict reading of YAML and JSON, for all files that people write: documents whose fields have line numbers, decoded so that
+//! every unknown field and wrong value is found. Does no I/O.
+
+mod document;
+mod scalar;
+mod spelling;
+mod strict;
+
+pub(crate) use document::{Document, DocumentError, Lines, enclosing, parse_documents};
+pub(crate) use spelling::nearest;
+pub(crate) use strict::{Flaw, Problem, decode};
