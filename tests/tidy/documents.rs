@@ -1,8 +1,8 @@
-//! What documents say of the repository is there.
+//! Checks of the documents: named paths exist, and pages are short.
 
 use crate::root;
 
-/// Paths in backquotes in the text: of the root, or of `src/`.
+/// Paths in backquotes, relative to the root or to `src/`.
 fn paths(text: &str) -> impl Iterator<Item = &str> {
     let is_path = |c: char| c.is_ascii_alphanumeric() || "_-./".contains(c);
     text.split('`')
@@ -14,10 +14,10 @@ fn paths(text: &str) -> impl Iterator<Item = &str> {
 #[test]
 fn the_paths_that_the_architecture_names_exist() {
     let text = std::fs::read_to_string(root().join("ARCHITECTURE.md")).unwrap();
-    let is_there = |path: &&str| root().join(path).exists() || root().join("src").join(path).exists();
+    let exists = |path: &&str| root().join(path).exists() || root().join("src").join(path).exists();
     let named: Vec<&str> = paths(&text).collect();
     assert!(named.len() > 60, "only {} paths found: looking in the wrong place?", named.len());
-    let missing: Vec<&str> = named.into_iter().filter(|path| !is_there(path)).collect();
+    let missing: Vec<&str> = named.into_iter().filter(|path| !exists(path)).collect();
     assert_eq!(missing, Vec::<&str>::new());
 }
 

@@ -1,19 +1,18 @@
-//! The laws of the repository that no compiler or linter knows: which room may import which, how long a file may be, and
-//! the like. `ARCHITECTURE.md` gives the reasons. Reads sources, never changes them.
+//! The laws of the repository that neither compiler nor linter checks: which room may import which, how long a file may be,
+//! and the like. `ARCHITECTURE.md` gives the reasons. Reads files, never changes them.
 
-mod code;
 mod documents;
 mod rules;
 
 use std::path::{Path, PathBuf};
 
-use code::Source;
+use rules::Source;
 
 fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
 }
 
-/// All files under `folder`, sorted; build output and version control left out.
+/// All files below `folder` except build output and version control, sorted.
 fn files(folder: &Path) -> std::io::Result<Vec<PathBuf>> {
     let mut found = Vec::new();
     for entry in std::fs::read_dir(folder)? {
@@ -36,44 +35,34 @@ fn relative(path: &Path) -> String {
     path.strip_prefix(root()).unwrap_or(path).display().to_string()
 }
 
-/// The Rust sources under these folders of the repository.
+/// The Rust sources in these folders of the repository.
 fn sources(folders: &[&str]) -> std::io::Result<Vec<Source>> {
     let mut sources = Vec::new();
     for folder in folders {
         for path in files(&root().join(folder))? {
             if path.extension().is_some_and(|extension| extension == "rs") {
-                let text = std::fs::read_to_string(&path)?;
-                let source = Source::new(&relative(&path), &text);
-                sources.push(
-                    source.map_err(|error| std::io::Error::other(format!("{}: {error}", path.display())))?,
-                );
+                sources.push(Source::new(&relative(&path), &std::fs::read_to_string(&path)?));
             }
         }
     }
-    code::mark_tests(&mut sources);
+    rules::mark_tests(&mut sources);
     Ok(sources)
 }
 
 #[test]
 fn the_sources_keep_the_rules() {
     let sources = sources(&["src", "fuzz", "integration", "proto", "tests"]).unwrap();
-    assert!(sources.len() > 30, "only {} sources found: looking in the wrong place?", sources.len());
-    let rules = [
-        rules::opens_with_docs,
-        rules::respects_levels,
-        rules::is_short,
-        rules::ignores_no_test,
-        rules::keeps_errors_typed,
-    ];
+    assert!(sources.len() > 300, "only {} sources found: looking in the wrong place?", sources.len());
+    let rules = [rules::starts_with_docs, rules::respects_levels, rules::is_short, rules::keeps_errors_typed];
     let complaints: Vec<String> = rules.iter().flat_map(|rule| sources.iter().flat_map(rule)).collect();
     assert!(complaints.is_empty(), "{}", complaints.join("\n"));
 }
 
 #[test]
-fn nothing_names_a_path_of_somebodys_machine() {
+fn no_file_names_a_path_of_one_machine() {
     let mut complaints = Vec::new();
     for path in files(root()).unwrap() {
-        // What is not text names nothing.
+        // Binary files are skipped.
         if let Ok(text) = std::fs::read_to_string(&path) {
             complaints.extend(rules::names_no_machine_path(&relative(&path), &text));
         }

@@ -1,6 +1,6 @@
-//! The rules, each a function from a source file to complaints of the form `path:line: what is wrong`.
+//! The rules: plain searches of text, each a function from a source file to complaints `path:line: what is wrong`.
 
-use crate::code::{Source, Token};
+use std::path::Path;
 
 /// Rooms of the library, lowest level first. A room imports only rooms of lower levels, so there is no cycle.
 const LEVELS: [&[&str]; 14] = [
@@ -27,160 +27,130 @@ const MAX_MAIN_LINES: usize = 150;
 /// Beginnings of paths that exist on one person's machine. In two parts, so that this file does not name them.
 const MACHINE_PATHS: [(&str, &str); 3] = [("/work", "/"), ("/home", "/"), ("/Users", "/")];
 
-fn level(room: &str) -> Option<usize> {
-    LEVELS.iter().position(|rooms| rooms.contains(&room))
+/// A source file of the repository.
+pub(crate) struct Source {
+    /// Path from the root of the repository, with `/`.
+    pub(crate) path: String,
+    pub(crate) text: String,
+    /// The lines that are compiled into the program, each with its number and without a comment at its end. Tests at the end of
+    /// a file and files declared for tests are not.
+    pub(crate) program: Vec<(usize, String)>,
 }
 
-/// The room a file of the library is in; none for `lib.rs` and `main.rs`.
-fn room(path: &str) -> Option<&str> {
-    Some(path.strip_prefix("src/")?.split_once('/')?.0)
-}
-
-/// Every file opens by saying what it is.
-pub(crate) fn opens_with_docs(source: &Source) -> Vec<String> {
-    if source.text.starts_with("//! ") {
-        return Vec::new();
+impl Source {
+    pub(crate) fn new(path: &str, text: &str) -> Self {
+        let end = text.find("#[cfg(test)]\nmod tests").unwrap_or(text.len());
+        let code = |line: &str| line.split("//").next().unwrap_or_default().trim_end().to_owned();
+        let lines = text[..end].lines().zip(1..).map(|(line, number)| (number, code(line)));
+        let program = lines.filter(|(_, line)| !line.is_empty()).collect();
+        Self { path: path.to_owned(), text: text.to_owned(), program }
     }
-    vec![format!("{}:1: the first line must be a `//!` that says what the file owns", source.path)]
+
+    /// Files and folders of the modules that this file declares for tests only.
+    fn test_modules(&self) -> Vec<String> {
+        let path = Path::new(&self.path);
+        let folder = match path.file_name().and_then(|name| name.to_str()) {
+            Some("mod.rs" | "lib.rs" | "main.rs") => path.parent().unwrap_or(path).to_owned(),
+            _ => path.with_extension(""),
+        };
+        let mut modules = Vec::new();
+        for declared in self.text.split("#[cfg(test)]\n").skip(1) {
+            let mut lines = declared.lines().map(str::trim);
+            let first = lines.next().unwrap_or_default();
+            if let Some(file) = first.strip_prefix("#[path = \"").and_then(|rest| rest.strip_suffix("\"]")) {
+                modules.push(path.with_file_name(file).with_extension("").display().to_string());
+            } else if let Some((_, name)) = first.strip_suffix(';').and_then(|line| line.split_once("mod ")) {
+                modules.push(folder.join(name).display().to_string());
+            }
+        }
+        modules
+    }
 }
 
-/// No room imports from its own level or a higher one, nor climbs out of itself without naming `crate`.
+/// Empties the program of the files that are declared for tests only.
+pub(crate) fn mark_tests(sources: &mut [Source]) {
+    let roots: Vec<String> = sources.iter().flat_map(Source::test_modules).collect();
+    for source in sources {
+        let rest = |root: &String| source.path.strip_prefix(root.as_str()).map(str::to_owned);
+        if roots.iter().filter_map(rest).any(|rest| rest == ".rs" || rest.starts_with('/')) {
+            source.program.clear();
+        }
+    }
+}
+
+/// Every file starts with documentation.
+pub(crate) fn starts_with_docs(source: &Source) -> Vec<String> {
+    let complaint =
+        || format!("{}:1: the first line must be a `//!` that says what the file owns", source.path);
+    if source.text.starts_with("//! ") { Vec::new() } else { vec![complaint()] }
+}
+
+/// A room imports only from itself and from rooms of lower levels.
 pub(crate) fn respects_levels(source: &Source) -> Vec<String> {
-    let Some(own) = room(&source.path) else {
+    let level = |room: &str| LEVELS.iter().position(|rooms| rooms.contains(&room));
+    let Some((own, _)) = source.path.strip_prefix("src/").and_then(|path| path.split_once('/')) else {
         return Vec::new();
     };
-    let Some(own_level) = level(own) else {
-        return vec![format!("{}:1: the room `{own}` has no level", source.path)];
-    };
-    let complaint = |(line, target): (usize, &str)| {
-        let what = match level(target) {
-            _ if target == own => return None,
-            Some(level) if level < own_level => return None,
-            Some(_) => format!("`{own}` must not import `{target}`, which is not of a lower level"),
-            None => format!("`{target}` is no room"),
-        };
-        Some(format!("{}:{line}: {what}", source.path))
-    };
-    let mut complaints: Vec<String> = imports(&source.program).into_iter().filter_map(complaint).collect();
-    let module = source.path.trim_start_matches("src/").trim_end_matches(".rs").trim_end_matches("/mod");
-    let climb = ["super", ":", ":"].repeat(module.split('/').count());
-    let climbs = source.program.windows(climb.len()).filter(|window| are(window, &climb));
-    complaints.extend(
-        climbs
-            .map(|climb| format!("{}:{}: `super` leaves the room; say `crate`", source.path, climb[0].line)),
-    );
+    let mut complaints = Vec::new();
+    for (number, line) in &source.program {
+        for imported in line.split("crate::").skip(1).filter(|_| !line.contains("$crate::")) {
+            let name =
+                imported.split(|c: char| !c.is_ascii_alphanumeric() && c != '_').next().unwrap_or_default();
+            // Items of the crate's root are no rooms; a list could hide one.
+            let is_room = name.is_empty() || name.starts_with(|c: char| c.is_ascii_lowercase());
+            let is_lower = level(name).is_some() && level(name) < level(own);
+            if is_room && name != own && !is_lower {
+                complaints.push(format!("{}:{number}: `{own}` must not import `{name}`", source.path));
+            }
+        }
+    }
     complaints
 }
 
-fn are_at(tokens: &[Token], at: usize, texts: &[&str]) -> bool {
-    tokens.get(at..at + texts.len()).is_some_and(|window| are(window, texts))
-}
-
-fn are(tokens: &[Token], texts: &[&str]) -> bool {
-    tokens.iter().map(|token| &*token.text).eq(texts.iter().copied())
-}
-
-/// Rooms named by `crate::room` or `crate::{room, …}`, with their lines.
-fn imports(tokens: &[Token]) -> Vec<(usize, &str)> {
-    let mut found = Vec::new();
-    for at in 0..tokens.len().saturating_sub(3) {
-        // Not `$crate`.
-        let is_macros = at > 0 && tokens[at - 1].text == "$";
-        if is_macros || !are(&tokens[at..at + 3], &["crate", ":", ":"]) {
-            continue;
-        }
-        let rest = &tokens[at + 3..];
-        if rest[0].text == "{" {
-            found.extend(first_names(&rest[1..]).map(|name| (name.line, &*name.text)));
-        } else {
-            found.push((rest[0].line, &*rest[0].text));
-        }
-    }
-    // Items of the crate's root are no rooms; a room is a module, written in small letters.
-    found.retain(|(_, name)| name.starts_with(|c: char| c.is_ascii_lowercase()));
-    found
-}
-
-/// First names of the paths in a list, up to the brace that closes it.
-fn first_names(list: &[Token]) -> impl Iterator<Item = &Token> {
-    let (mut depth, mut is_first) = (0, true);
-    list.iter()
-        .map_while(move |token| {
-            let was_first = std::mem::take(&mut is_first);
-            match &*token.text {
-                "{" => depth += 1,
-                "}" if depth == 0 => return None,
-                "}" => depth -= 1,
-                "," if depth == 0 => is_first = true,
-                _ => {}
-            }
-            Some(was_first.then_some(token))
-        })
-        .flatten()
-}
-
-/// A file fits into a head, a `mod.rs` is a table of contents, `main.rs` is only wiring.
+/// A file is easy to read at once, a `mod.rs` is a table of contents, `main.rs` is only wiring.
 pub(crate) fn is_short(source: &Source) -> Vec<String> {
     let most = match &*source.path {
         "src/main.rs" => MAX_MAIN_LINES,
         path if path.ends_with("/mod.rs") => MAX_MOD_LINES,
         _ => MAX_FILE_LINES,
     };
-    let lines = source.program_lines();
-    if lines <= most {
-        return Vec::new();
-    }
-    vec![format!("{}:1: {lines} lines of code outside tests; at most {most}", source.path)]
+    let lines = source.program.len();
+    let complaint = || format!("{}:1: {lines} lines of code outside tests; at most {most}", source.path);
+    if lines <= most { Vec::new() } else { vec![complaint()] }
 }
 
-/// A test that does not run proves nothing.
-pub(crate) fn ignores_no_test(source: &Source) -> Vec<String> {
-    let ignored = source.all.windows(3).filter(|window| are(window, &["#", "[", "ignore"]));
-    ignored.map(|window| format!("{}:{}: an ignored test", source.path, window[0].line)).collect()
-}
-
-/// Errors of the program are types, not texts; fakes are exempt.
+/// Errors are types, not texts, except in fakes.
 pub(crate) fn keeps_errors_typed(source: &Source) -> Vec<String> {
-    if !source.path.starts_with("src/") || source.path.contains("/fake/") {
-        return Vec::new();
-    }
-    let starts = (0..source.program.len()).filter(|at| are_at(&source.program, *at, &["Result", "<"]));
-    let texts = starts.filter(|at| are(last_argument(&source.program[at + 2..]), &["String"]));
-    let complaint = |at: usize| {
-        let line = source.program[at].line;
-        format!("{}:{line}: a `String` as the error of a `Result`; make it an enum", source.path)
+    let is_text = |(_, line): &&(usize, String)| {
+        line.match_indices(", String>").any(|(end, _)| {
+            // Back to the bracket that encloses this argument.
+            let mut depth = 1;
+            let is_opening = |(_, c): &(usize, char)| {
+                depth += i32::from(*c == '>') - i32::from(*c == '<');
+                depth == 0
+            };
+            let start = line[..end].replace("->", "  ").char_indices().rev().find(is_opening);
+            start.is_some_and(|(at, _)| line[..at].ends_with("Result"))
+        })
     };
-    texts.map(complaint).collect()
+    let exempt = source.path.contains("/fake/") || !source.path.starts_with("src/");
+    let texts = source.program.iter().filter(is_text).filter(|_| !exempt);
+    texts
+        .map(|(number, _)| format!("{}:{number}: a `String` as an error; make it an enum", source.path))
+        .collect()
 }
 
-/// The last of the generic arguments that start at these tokens.
-fn last_argument(tokens: &[Token]) -> &[Token] {
-    let (mut depth, mut start) = (0, 0);
-    for (at, token) in tokens.iter().enumerate() {
-        match &*token.text {
-            // Not the arrow of a function's type.
-            ">" if at > 0 && tokens[at - 1].text == "-" => {}
-            ">" if depth == 0 => return &tokens[start..at],
-            "<" | "(" | "[" | "{" => depth += 1,
-            ">" | ")" | "]" | "}" => depth -= 1,
-            "," if depth == 0 && tokens.get(at + 1).is_some_and(|next| next.text != ">") => start = at + 1,
-            _ => {}
-        }
-    }
-    &[]
-}
-
-/// Nothing depends on, or tells of, the machine it was written on. For any text, not only code.
+/// No file names a path of the machine it was written on.
 pub(crate) fn names_no_machine_path(path: &str, text: &str) -> Vec<String> {
     let mut complaints = Vec::new();
-    for (index, line) in text.lines().enumerate() {
+    for (line, number) in text.lines().zip(1..) {
         for (start, end) in MACHINE_PATHS {
             // A path of its own, not the middle of another one.
-            let hit = line
-                .match_indices(&format!("{start}{end}"))
-                .any(|(at, _)| !line[..at].ends_with(|c: char| c.is_alphanumeric() || "._-}/".contains(c)));
-            if hit {
-                complaints.push(format!("{path}:{}: a path of somebody's own machine", index + 1));
+            let is_start = |(at, _): (usize, &str)| {
+                !line[..at].ends_with(|c: char| c.is_alphanumeric() || "._-}/".contains(c))
+            };
+            if line.match_indices(&format!("{start}{end}")).any(is_start) {
+                complaints.push(format!("{path}:{number}: a path of somebody's own machine"));
             }
         }
     }
@@ -190,85 +160,70 @@ pub(crate) fn names_no_machine_path(path: &str, text: &str) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::code::mark_tests;
 
-    fn source(path: &str, text: &str) -> Source {
-        Source::new(path, text).unwrap()
+    /// A rule, the path of a file, texts that break the rule once, and texts that keep it.
+    type Case<'c> = (fn(&Source) -> Vec<String>, &'c str, &'c [&'c str], &'c [&'c str]);
+
+    #[test]
+    fn each_rule_finds_what_breaks_it_and_nothing_else() {
+        let long = |lines: usize| "fn f() {}\n".repeat(lines);
+        let (file, over, table) = (long(MAX_FILE_LINES), long(MAX_FILE_LINES + 1), long(MAX_MOD_LINES + 1));
+        let in_tests =
+            format!("{}#[cfg(test)]\nmod tests {{\n{file}}}\n", "//! doc\n".repeat(MAX_FILE_LINES + 1));
+        let cases: &[Case<'_>] = &[
+            (starts_with_docs, "src/a.rs", &["// Says it.\n", "fn f() {}"], &["//! Says it.\n"]),
+            (is_short, "src/a.rs", &[&over], &[&file, &in_tests]),
+            (is_short, "src/a/mod.rs", &[&table], &[&in_tests]),
+            (
+                respects_levels,
+                "src/pleg/task.rs",
+                &[
+                    "use crate::pod::X;",
+                    "pub use crate::pod;",
+                    "use crate::{\n    types::A,\n};",
+                    "type T = Vec<crate::pod::X>;",
+                    "use crate::attic;",
+                ],
+                &[
+                    "use crate::cri::X;\nuse crate::pleg::X;\nuse super::pod::X;\nuse crate::PROC;",
+                    "// see crate::pod::X\n/// crate::pod\nuse crate::sys::X; // not crate::pod",
+                    "#[cfg(test)]\nmod tests {\n    use crate::pod::X;\n}\n",
+                    "macro_rules! m { () => { $crate::pod::X } }",
+                ],
+            ),
+            (
+                keeps_errors_typed,
+                "src/a/b.rs",
+                &["fn f() -> Result<(), String> {}", "f: io::Result<Result<Vec<fn() -> (u8, u8)>, String>>,"],
+                &["fn f() -> Result<String> {}", "type T = Result<BTreeMap<u8, String>, E>;"],
+            ),
+            (keeps_errors_typed, "src/a/fake/b.rs", &[], &["fn f() -> Result<(), String> {}"]),
+        ];
+        for (rule, path, wrong, right) in cases {
+            for (texts, expected) in [(wrong, 1), (right, 0)] {
+                for text in *texts {
+                    let complaints = rule(&Source::new(path, text));
+                    assert_eq!(complaints.len(), expected, "{path}: {text:.80}: {complaints:?}");
+                }
+            }
+        }
     }
 
     #[test]
-    fn an_import_from_above_is_found_however_it_is_written() {
-        for text in [
-            "use crate::pod::X;",
-            "pub use crate::pod;",
-            "use crate::{\n    types::{A, B},\n    pod::{C, D},\n};",
-            "fn f() { m!(crate::pod::g()); }",
-            "type T = Vec<crate::pod::X>;",
-            "use super::super::pod::X;",
-            "use crate::attic;",
-        ] {
-            let complaints = respects_levels(&source("src/pleg/task.rs", text));
-            assert_eq!(complaints.len(), 1, "{text}: {complaints:?}");
-        }
-        assert_eq!(respects_levels(&source("src/attic/mod.rs", "")).len(), 1);
-        for fine in [
-            "use crate::cri::X;\nuse crate::{types::{A, pod}, sys};\nuse crate::pleg::X;\nuse super::pod::X;",
-            "// see crate::pod::X\n/// crate::pod\nconst X: &str = \"crate::pod\";",
-            "#[cfg(test)]\nmod tests {\n    use crate::pod::X;\n}\nimpl A {\n #[cfg(test)]\n fn f() { crate::pod::g() } }",
-            "macro_rules! m { () => { $crate::pod::X } }",
-        ] {
-            let complaints = respects_levels(&source("src/pleg/task.rs", fine));
-            assert!(complaints.is_empty(), "{fine}: {complaints:?}");
-        }
-    }
-
-    #[test]
-    fn a_text_as_an_error_is_found_outside_tests_and_fakes() {
-        for text in [
-            "fn f() -> Result<(), String> {}",
-            "struct S { f: std::result::Result<Vec<fn() -> (u8, u8)>, String> }",
-            "type T = io::Result<Result<u8, String>>;",
-        ] {
-            assert_eq!(keeps_errors_typed(&source("src/a/b.rs", text)).len(), 1, "{text}");
-            assert!(keeps_errors_typed(&source("src/a/fake/b.rs", text)).is_empty());
-            let test = format!("#[cfg(test)] mod tests {{ {text} }}");
-            assert!(keeps_errors_typed(&source("src/a/b.rs", &test)).is_empty());
-        }
-        for fine in ["type T = Result<String>;\n// Result<(), String>", "type T = Result<Vec<String>, E>;"] {
-            let complaints = keeps_errors_typed(&source("src/a/b.rs", fine));
-            assert_eq!(complaints, Vec::<String>::new(), "{fine}");
-        }
-    }
-
-    #[test]
-    fn a_long_file_is_found_unless_its_length_is_tests_or_comments() {
-        let long = |lines| "fn f() {}\n".repeat(lines);
-        assert!(is_short(&source("src/a.rs", &long(MAX_FILE_LINES))).is_empty());
-        assert_eq!(is_short(&source("src/a.rs", &long(MAX_FILE_LINES + 1))).len(), 1);
-        assert_eq!(is_short(&source("src/a/mod.rs", &long(MAX_MOD_LINES + 1))).len(), 1);
-        assert_eq!(is_short(&source("src/main.rs", &long(MAX_MAIN_LINES + 1))).len(), 1);
-        let docs = "//! doc\n".repeat(MAX_FILE_LINES + 1);
-        let tests = format!("{docs}#[cfg(test)]\nmod tests {{\n{}}}\n", long(MAX_FILE_LINES));
-        assert!(is_short(&source("src/a/mod.rs", &tests)).is_empty());
-    }
-
-    #[test]
-    fn files_declared_for_tests_are_none_of_the_program() {
-        let declaration = "#[cfg(test)]\nmod tests;\n#[cfg(any(test, feature = \"fakes\"))]\npub mod fake;\n";
-        let paths = ["src/a/tests.rs", "src/a/tests/x.rs", "src/a/testsuite.rs", "src/a/fake.rs"];
-        let mut sources = vec![source("src/a/mod.rs", declaration)];
-        sources.extend(paths.map(|path| source(path, "fn f() {}")));
+    fn files_declared_for_tests_are_not_part_of_the_program() {
+        let declarations =
+            "#[cfg(test)]\nmod tests;\n#[cfg(test)]\n#[path = \"b_tests.rs\"]\nmod tests;\npub mod fake;\n";
+        let paths =
+            ["src/a/tests.rs", "src/a/tests/x.rs", "src/a/b_tests.rs", "src/a/testsuite.rs", "src/a/fake.rs"];
+        let mut sources = vec![Source::new("src/a/mod.rs", declarations)];
+        sources.extend(paths.map(|path| Source::new(path, "fn f() {}")));
         mark_tests(&mut sources);
-        let lines: Vec<usize> = sources.iter().map(Source::program_lines).collect();
-        assert_eq!(lines, [2, 0, 0, 1, 1]);
+        let lines: Vec<usize> = sources.iter().skip(1).map(|source| source.program.len()).collect();
+        assert_eq!(lines, [0, 0, 0, 1, 1]);
     }
 
     #[test]
-    fn an_ignored_test_a_file_without_docs_and_a_path_of_one_machine_are_found() {
-        let ignored = "//! Says it.\n#[cfg(test)]\nmod tests {\n    #[ignore = \"slow\"]\n    fn f() {}\n}\n";
-        assert_eq!(ignores_no_test(&source("src/a.rs", ignored)), ["src/a.rs:4: an ignored test"]);
-        assert!(opens_with_docs(&source("src/a.rs", ignored)).is_empty());
-        assert_eq!(opens_with_docs(&source("src/a.rs", "// Says it.\n")).len(), 1);
+    fn a_path_of_one_machine_is_found() {
         let (start, end) = MACHINE_PATHS[0];
         let text = format!("first\ncd {start}{end}x\n");
         assert_eq!(names_no_machine_path("a.sh", &text), ["a.sh:2: a path of somebody's own machine"]);
