@@ -100,7 +100,7 @@ pub enum CgroupError {
         /// Why.
         source: io::Error,
     },
-    /// A knob could not be set.
+    /// A setting could not be set.
     #[error("cannot write {value:?} to {}", path.display())]
     Write {
         /// The file.

@@ -1,5 +1,5 @@
-//! Reading and writing single files and directories of cgroupfs, with errors that name them. Knows no layout. Blocking,
-//! but never for long: cgroupfs has no disk behind it.
+//! Reads and writes single files and directories of cgroupfs, with errors that name them. Knows no layout. Blocks only briefly:
+//! cgroupfs is in memory.
 
 use std::fs::{self, OpenOptions};
 use std::io::{self, ErrorKind, Write};
@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use super::CgroupError;
 
-/// The text of a file, trimmed.
+/// The trimmed content of a file.
 pub(super) fn read(path: &Path) -> Result<String, CgroupError> {
     match fs::read_to_string(path) {
         Ok(text) => Ok(text.trim().to_owned()),
@@ -15,16 +15,16 @@ pub(super) fn read(path: &Path) -> Result<String, CgroupError> {
     }
 }
 
-/// As [`read`], with `None` for a file that is not there.
+/// Like [`read`], with `None` if the file does not exist.
 pub(super) fn read_if_present(path: &Path) -> Result<Option<String>, CgroupError> {
     match read(path) {
         Ok(text) => Ok(Some(text)),
-        Err(CgroupError::Read { source, .. }) if gone(&source) => Ok(None),
+        Err(CgroupError::Read { source, .. }) if is_missing(&source) => Ok(None),
         Err(error) => Err(error),
     }
 }
 
-/// Writes a knob in one write, as cgroupfs wants it. Never creates the file.
+/// Writes a controller file in a single write, as cgroupfs requires. Never creates the file.
 pub(super) fn write(path: &Path, value: &str) -> Result<(), CgroupError> {
     OpenOptions::new()
         .write(true)
@@ -34,7 +34,7 @@ pub(super) fn write(path: &Path, value: &str) -> Result<(), CgroupError> {
         .map_err(|source| CgroupError::Write { path: path.to_owned(), value: value.to_owned(), source })
 }
 
-/// Makes one directory; tells whether it was not there before.
+/// Creates a directory; returns whether it did not exist.
 pub(super) fn create(path: &Path) -> Result<bool, CgroupError> {
     match fs::create_dir(path) {
         Ok(()) => Ok(true),
@@ -43,14 +43,14 @@ pub(super) fn create(path: &Path) -> Result<bool, CgroupError> {
     }
 }
 
-/// The names of the cgroups directly below one; none when it is not there.
+/// The names of the child cgroups; empty if the cgroup does not exist.
 pub(super) fn children(path: &Path) -> Result<Vec<String>, CgroupError> {
     let list = || -> io::Result<Vec<String>> {
         let mut names = Vec::new();
         for entry in fs::read_dir(path)? {
             let entry = entry?;
             if entry.file_type()?.is_dir() {
-                // A name that is not text is none of ours.
+                // A name that is not UTF-8 is not from hostlet.
                 names.extend(entry.file_name().into_string());
             }
         }
@@ -58,12 +58,12 @@ pub(super) fn children(path: &Path) -> Result<Vec<String>, CgroupError> {
     };
     match list() {
         Ok(names) => Ok(names),
-        Err(error) if gone(&error) => Ok(Vec::new()),
+        Err(error) if is_missing(&error) => Ok(Vec::new()),
         Err(source) => Err(CgroupError::List { path: path.to_owned(), source }),
     }
 }
 
-/// A cgroup and all below it, every child before its parent; none when it is not there.
+/// A cgroup and its descendants, children before parents; empty if it does not exist.
 pub(super) fn leaf_first(path: &Path) -> Result<Vec<PathBuf>, CgroupError> {
     let mut found = Vec::new();
     let mut unvisited = if path.is_dir() { vec![path.to_owned()] } else { Vec::new() };
@@ -75,16 +75,18 @@ pub(super) fn leaf_first(path: &Path) -> Result<Vec<PathBuf>, CgroupError> {
     Ok(found)
 }
 
-/// Removes an empty cgroup. One that is not there is removed already.
+/// Removes an empty cgroup. Succeeds if it does not exist.
 pub(super) fn remove(path: &Path) -> Result<(), CgroupError> {
     match fs::remove_dir(path) {
-        Err(error) if !gone(&error) => Err(CgroupError::Remove { path: path.to_owned(), source: error }),
+        Err(error) if !is_missing(&error) => {
+            Err(CgroupError::Remove { path: path.to_owned(), source: error })
+        }
         Ok(()) | Err(_) => Ok(()),
     }
 }
 
-/// Whether an error says that the cgroup is not there. Reading a file of a cgroup removed since gives `ENODEV`.
-fn gone(error: &io::Error) -> bool {
+/// Whether an error means that the cgroup does not exist. Reading an open file of a removed cgroup gives `ENODEV`.
+fn is_missing(error: &io::Error) -> bool {
     error.kind() == ErrorKind::NotFound || error.raw_os_error() == Some(nix::errno::Errno::ENODEV as i32)
 }
 
@@ -107,14 +109,14 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_there_is_empty_removed_and_absent() {
+    fn a_missing_cgroup_is_empty_and_removed() {
         let dir = tempfile::tempdir().unwrap();
         let nothing = dir.path().join("nothing");
         assert!(leaf_first(&nothing).unwrap().is_empty());
         assert!(children(&nothing).unwrap().is_empty());
         assert_eq!(read_if_present(&nothing).unwrap(), None);
         remove(&nothing).unwrap();
-        assert!(matches!(write(&nothing, "1"), Err(CgroupError::Write { .. })), "a knob is never created");
+        assert!(matches!(write(&nothing, "1"), Err(CgroupError::Write { .. })), "a setting is never created");
     }
 
     #[test]

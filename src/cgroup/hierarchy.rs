@@ -1,5 +1,4 @@
-//! Which cgroup hierarchies this host has and what each controls, from the kernel's mount list rather than by guessing
-//! paths. Reads; changes nothing.
+//! Detects the host's cgroup hierarchies and their controllers from the kernel's mount list. Changes nothing.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -26,14 +25,14 @@ const V1_CONTROLLERS: [&str; 13] = [
     "perf_event",
     "rdma",
 ];
-/// Beside the controllers we write to, those the runtime or the accounting of a pod cannot do without.
+/// Controllers that the runtime or pod accounting requires, in addition to those written here.
 const V1_ALSO_REQUIRED: [&str; 2] = ["cpuacct", "cpuset"];
 const V2_ALSO_REQUIRED: [&str; 1] = ["cpuset"];
 
-/// Which generation of the kernel's interface is in use.
+/// The version of the kernel's interface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CgroupVersion {
-    /// One hierarchy per controller, or a hybrid of these and a v2 hierarchy that controls nothing pods need.
+    /// One hierarchy per controller, possibly with a v2 hierarchy that controls nothing that pods need (hybrid).
     V1,
     /// The unified hierarchy.
     V2,
@@ -48,12 +47,12 @@ impl fmt::Display for CgroupVersion {
     }
 }
 
-/// What is done with a hierarchy.
+/// The use of a hierarchy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Role {
-    /// Pods get cgroups in it.
+    /// Pods have cgroups in it.
     Controlling,
-    /// The v2 side of a hybrid host: a runtime may leave cgroups there, so they are looked for and removed.
+    /// The v2 hierarchy of a hybrid host: a runtime may leave cgroups there, which are removed.
     Cleaned,
 }
 
@@ -76,7 +75,7 @@ pub(super) fn detect(settings: &CgroupSettings) -> Result<(CgroupVersion, Vec<Hi
     let path = settings.proc.join("self/mountinfo");
     let mounts = MountInfos::from_file(&path)
         .map_err(|source| CgroupError::ReadMounts { path, source: Box::new(source) })?;
-    // A later mount on the same place hides the earlier.
+    // A later mount at the same path hides the earlier one.
     let top = mounts.iter().rfind(|mount| mount.mount_point == settings.mount);
     if top.is_some_and(|mount| mount.fs_type == "cgroup2") {
         let controllers = files::read(&settings.mount.join("cgroup.controllers"))?;
@@ -92,7 +91,7 @@ pub(super) fn detect(settings: &CgroupSettings) -> Result<(CgroupVersion, Vec<Hi
     }
 }
 
-/// The v1 hierarchies and the v2 one beside them. One mounted twice counts once, at the shorter path.
+/// The v1 hierarchies, and the v2 one of a hybrid host. One that is mounted twice counts once, at the shorter path.
 fn v1_hierarchies(mounts: &MountInfos, top: &Path) -> Vec<Hierarchy> {
     let mut found: Vec<(&str, Hierarchy)> = Vec::new();
     for mount in mounts.iter().filter(|mount| mount.mount_point.starts_with(top)) {
@@ -127,7 +126,7 @@ fn hierarchy_of(mount: &MountInfo) -> Option<Hierarchy> {
     Some(Hierarchy { mount: mount.mount_point.clone(), controllers, role })
 }
 
-/// Fails unless the hierarchies control what pods need, and can be written.
+/// Fails unless the hierarchies have the controllers that pods need and are writable.
 pub(super) fn check(
     version: CgroupVersion,
     hierarchies: &[Hierarchy],
@@ -151,7 +150,7 @@ pub(super) fn check(
     Ok(())
 }
 
-/// The controllers we write a pod's settings to.
+/// The controllers to which a pod's settings are written.
 pub(super) fn written(pids_limit: Option<i64>) -> Vec<&'static str> {
     let mut names = vec!["cpu", "memory"];
     if pids_limit.is_some_and(|limit| limit > 0) {

@@ -1,4 +1,5 @@
-//! Ends the processes left in a pod's cgroups. Signals only what the kernel lists there, read again before each try.
+//! Kills the processes left in a pod's cgroups. Signals only processes that the kernel lists there, read again before each
+//! attempt.
 
 use std::path::{Path, PathBuf};
 use std::thread;
@@ -10,13 +11,12 @@ use nix::unistd::Pid;
 
 use super::{CgroupError, files};
 
-/// SIGKILL acts at once unless a process sits in uninterruptible sleep; more tries would not help then.
+/// SIGKILL acts at once unless a process is in uninterruptible sleep, against which more attempts would not help.
 const TRIES: u32 = 5;
-/// The wait after the first try, doubled after each: 310 ms in all, on a thread that may block.
+/// The wait after the first attempt, doubled after each: 310 ms in total, on a thread that may block.
 const FIRST_WAIT: Duration = Duration::from_millis(10);
 
-/// Kills every process in `cgroups`, the same pod's in each hierarchy, and in the cgroups below them; returns when they
-/// are gone.
+/// Kills every process in `cgroups`, which are the same pod's in each hierarchy, and below them; returns when they have exited.
 pub(super) fn kill_all(cgroups: &[PathBuf]) -> Result<(), CgroupError> {
     let mut wait = FIRST_WAIT;
     for _ in 0..TRIES {
@@ -39,13 +39,13 @@ pub(super) fn kill_all(cgroups: &[PathBuf]) -> Result<(), CgroupError> {
     Ok(())
 }
 
-/// Tells whether there was a process to kill.
+/// Returns whether there was a process to kill.
 fn kill_once(cgroup: &Path) -> Result<bool, CgroupError> {
     let pids = pids_below(cgroup)?;
     if pids.is_empty() {
         return Ok(false);
     }
-    // On v2 since Linux 5.14 the kernel kills the whole subtree, forks in flight included.
+    // On v2 since Linux 5.14, the kernel kills the whole subtree, including concurrent forks.
     let whole = cgroup.join("cgroup.kill");
     if whole.exists() {
         files::write(&whole, "1")?;
@@ -62,7 +62,7 @@ fn kill_once(cgroup: &Path) -> Result<bool, CgroupError> {
     Ok(true)
 }
 
-/// The processes in a cgroup and below it, threads not counted apart.
+/// The processes in a cgroup and below it, without threads.
 pub(super) fn pids_below(cgroup: &Path) -> Result<Vec<i32>, CgroupError> {
     let mut pids = Vec::new();
     for directory in files::leaf_first(cgroup)? {
@@ -74,8 +74,8 @@ pub(super) fn pids_below(cgroup: &Path) -> Result<Vec<i32>, CgroupError> {
     Ok(pids)
 }
 
-/// The processes listed. A process of a PID namespace that is not below ours is listed as 0, and kill(2) takes 0 and
-/// negative numbers as groups: they must never come out of here. Nor is PID 1 ever a pod's.
+/// The listed processes. A process in an unrelated PID namespace is listed as 0, and kill(2) takes 0 and negative numbers as
+/// groups: they must never be returned. PID 1 is never a pod's.
 fn parse_procs(text: &str) -> impl Iterator<Item = i32> {
     text.lines().filter_map(|line| line.trim().parse().ok()).filter(|pid| *pid > 1)
 }
@@ -99,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cgroup_that_is_gone_has_nobody_to_kill() {
+    fn a_removed_cgroup_has_no_processes() {
         let dir = tempfile::tempdir().unwrap();
         kill_all(&[dir.path().join("gone")]).unwrap();
     }

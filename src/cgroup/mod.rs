@@ -1,11 +1,11 @@
-//! The QoS cgroup tree: pod cgroups on v1 and v2 hosts, with the cgroupfs and the systemd driver. Writes only the controller files
-//! named here; containers' own cgroups belong to the runtime.
+//! The QoS cgroup tree: pod cgroups on v1 and v2, with the cgroupfs and systemd drivers. Containers' cgroups belong to the
+//! runtime.
 
+mod controllers;
 mod error;
 mod files;
 mod hierarchy;
 mod kill;
-mod knobs;
 mod names;
 mod settings;
 mod shares;

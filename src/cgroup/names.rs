@@ -1,4 +1,4 @@
-//! Where each cgroup is, as both drivers write it, and back from a directory's name to the pod. Pure path math.
+//! Names and paths of cgroups for both drivers, and the way back from a directory name to the pod. Pure.
 
 use crate::types::CgroupDriver;
 use crate::types::{PodUid, QosClass};
@@ -8,15 +8,15 @@ use super::CgroupError;
 const KUBEPODS: &str = "kubepods";
 const POD_PREFIX: &str = "pod";
 const SLICE_SUFFIX: &str = ".slice";
-/// A UID longer than this does not fit a unit's name (255 bytes) below a `cgroupRoot` of ordinary length.
+/// A longer UID does not fit in a unit's name (255 bytes) below a `cgroupRoot` of usual length.
 const MAX_UID_LEN: usize = 128;
 
-/// A cgroup by its components below the hierarchy's top, before any driver's spelling.
+/// A cgroup as its components below the root, independent of the driver.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct CgroupName(Vec<String>);
 
 impl CgroupName {
-    /// From a path as `cgroupRoot` has it; empty and `/` are the top.
+    /// Parses `cgroupRoot`; empty and `/` mean the root.
     fn root(path: &str) -> Result<Self, CgroupError> {
         let components: Vec<String> =
             path.split('/').filter(|part| !part.is_empty()).map(String::from).collect();
@@ -39,12 +39,12 @@ impl CgroupName {
         Self(components)
     }
 
-    /// Every cgroup from the top to this one, the top itself left out.
+    /// Its ancestors without the root, and the cgroup itself, from the top.
     pub(super) fn lineage(&self) -> impl Iterator<Item = Self> {
         (1..=self.0.len()).map(|depth| Self(self.0[..depth].to_vec()))
     }
 
-    /// The path below the hierarchy's mount, with a leading slash, which is also the CRI's `cgroup_parent`.
+    /// The path below the mount, with a leading slash; also the CRI's `cgroup_parent`.
     pub(super) fn path(&self, driver: CgroupDriver) -> String {
         match driver {
             CgroupDriver::Cgroupfs => format!("/{}", self.0.join("/")),
@@ -55,13 +55,13 @@ impl CgroupName {
         }
     }
 
-    /// The slice unit's name: systemd nests slices by the dashes in their names, so dashes of ours become underscores
-    /// (systemd.slice(5)). The top is `-.slice`.
+    /// The name of the slice unit. Dashes in components become underscores, since systemd nests slices by dashes
+    /// (systemd.slice(5)). The root is `-.slice`.
     pub(super) fn slice(&self) -> String {
         format!("{}{SLICE_SUFFIX}", self.stem())
     }
 
-    /// The slice one above.
+    /// The parent slice.
     pub(super) fn parent_slice(&self) -> String {
         Self(self.0[..self.0.len().saturating_sub(1)].to_vec()).slice()
     }
@@ -75,7 +75,7 @@ impl CgroupName {
     }
 }
 
-/// The tree of one node: `<root>/kubepods`, a cgroup per QoS class but Guaranteed below it, pods below these.
+/// The tree of one node: `<root>/kubepods`, below it the cgroups of the Burstable and BestEffort classes, and pods.
 #[derive(Clone, Debug)]
 pub(super) struct Layout {
     driver: CgroupDriver,
@@ -83,12 +83,12 @@ pub(super) struct Layout {
 }
 
 impl Layout {
-    /// The layout below `root`, which is `cgroupRoot`.
+    /// The layout below `root` (`cgroupRoot`).
     pub(super) fn new(driver: CgroupDriver, root: &str) -> Result<Self, CgroupError> {
         Ok(Self { driver, kubepods: CgroupName::root(root)?.child(KUBEPODS) })
     }
 
-    /// The cgroup pods of a class are in.
+    /// The parent cgroup of the pods of a class.
     pub(super) fn qos(&self, qos: QosClass) -> CgroupName {
         match qos {
             QosClass::Guaranteed => self.kubepods.clone(),
@@ -97,7 +97,7 @@ impl Layout {
         }
     }
 
-    /// The cgroup of one pod. An odd UID is refused: it comes from a manifest and would become a path.
+    /// The cgroup of a pod. Unusual UIDs are rejected: they come from manifests and become part of paths.
     pub(super) fn pod(&self, uid: &PodUid, qos: QosClass) -> Result<CgroupName, CgroupError> {
         let text = uid.as_str();
         let plain = text.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-' || b == b'.');
@@ -107,7 +107,7 @@ impl Layout {
         Ok(self.qos(qos).child(&format!("{POD_PREFIX}{text}")))
     }
 
-    /// The pod whose cgroup is the directory `entry` of the cgroup of `qos`, if it is a pod's.
+    /// The pod whose cgroup is the directory `entry` in the cgroup of `qos`, if it is a pod's.
     pub(super) fn uid_of(&self, qos: QosClass, entry: &str) -> Option<PodUid> {
         let uid = match self.driver {
             CgroupDriver::Cgroupfs => entry.strip_prefix(POD_PREFIX)?.to_owned(),
@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn uids_and_roots_that_are_paths_are_refused() {
+    fn uids_and_roots_with_path_syntax_are_rejected() {
         let layout = Layout::new(CgroupDriver::Cgroupfs, "").unwrap();
         for uid in ["", "../../x", "a/b", "a_b", "a\nb", &"x".repeat(300)] {
             assert!(layout.pod(&uid.into(), QosClass::Burstable).is_err(), "{uid:?}");
@@ -221,7 +221,7 @@ mod tests {
         }
 
         #[test]
-        fn any_directory_name_is_survived(entry in ".{0,40}") {
+        fn any_directory_name_is_handled(entry in ".{0,40}") {
             for driver in DRIVERS {
                 let layout = Layout::new(driver, "").unwrap();
                 for qos in CLASSES {

@@ -1,37 +1,37 @@
-//! What the cgroup room is told: how the tree is laid out and what a pod may use. Plain data, no logic.
+//! Settings of the cgroup tree and of pods. Plain data.
 
 use std::path::PathBuf;
 use std::time::Duration;
 
 use crate::types::CgroupDriver;
 
-/// How this host's pod cgroups are made. Names in brackets are fields of KubeletConfiguration.
+/// Settings of the cgroup tree. Names in parentheses are fields of KubeletConfiguration.
 #[derive(Clone, Debug)]
 pub struct CgroupSettings {
-    /// Who makes the cgroups; must be the runtime's driver too. (`cgroupDriver`)
+    /// The cgroup driver, which must also be the runtime's (`cgroupDriver`).
     pub driver: CgroupDriver,
-    /// The cgroup above `kubepods`, as a path like `/a/b`; empty or `/` for the top. Made when absent. (`cgroupRoot`)
+    /// The parent of `kubepods`, a path like `/a/b`; empty or `/` for the root. Created if missing (`cgroupRoot`).
     pub root: String,
-    /// Where cgroupfs is mounted, `/sys/fs/cgroup` on every host.
+    /// Mount point of cgroupfs, `/sys/fs/cgroup` outside tests.
     pub mount: PathBuf,
-    /// Where procfs is mounted, `/proc` on every host; its mount list says which hierarchies there are.
+    /// Mount point of procfs, `/proc` outside tests; its mount list shows the hierarchies.
     pub proc: PathBuf,
-    /// Whether pods get cgroups of ours at all; if not, every operation does nothing. (`cgroupsPerQOS`)
+    /// Whether pods get cgroups at all; otherwise every operation does nothing (`cgroupsPerQOS`).
     pub per_qos: bool,
-    /// What all pods may use together; none for no limit of ours. (`enforceNodeAllocatable: [pods]`)
+    /// The limit of all pods together; `None` for no limit (`enforceNodeAllocatable: [pods]`).
     pub all_pods: Option<AllPods>,
-    /// How many processes a pod may have; `None` or not above zero: no limit of ours. (`podPidsLimit`)
+    /// Limit of processes per pod; no limit if `None` or not above zero (`podPidsLimit`).
     pub pids_limit: Option<i64>,
-    /// Whether CPU limits become quotas. (`cpuCFSQuota`)
+    /// Whether CPU limits become quotas (`cpuCFSQuota`).
     pub cfs_quota: bool,
-    /// The period a quota counts over. (`cpuCFSQuotaPeriod`)
+    /// The period of quotas (`cpuCFSQuotaPeriod`).
     pub cfs_period: Duration,
 }
 
-/// What the cgroup above all pods is set to.
+/// Settings of the cgroup of all pods.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AllPods {
-    /// Thousandths of a core, for the weight beside what else runs on the host.
+    /// CPU in thousandths of a core, which sets the weight relative to other processes of the host.
     pub milli_cpu: i64,
     /// Bytes.
     pub memory: i64,
@@ -39,12 +39,12 @@ pub struct AllPods {
     pub pids: i64,
 }
 
-/// What a pod's cgroup is set to.
+/// Settings of a pod's cgroup.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PodResources {
-    /// Relative weight, in v1 `cpu.shares`: 1024 for one core.
+    /// CPU weight, in v1 `cpu.shares`: 1024 per core.
     pub cpu_shares: u64,
-    /// Microseconds of CPU time in each period; `None` is unlimited.
+    /// CPU quota in microseconds per period; `None` is unlimited.
     pub cpu_quota: Option<i64>,
     /// Bytes; `None` is unlimited.
     pub memory_limit: Option<i64>,

@@ -1,35 +1,33 @@
-//! CPU amounts in the units of the kernel: millicores to shares, shares to weight, millicores to quota. Pure.
+//! Converts CPU amounts to the kernel's units: millicores to shares, shares to weight, millicores to quota. Pure.
 
 use std::time::Duration;
 
-/// The least `cpu.shares` the kernel takes.
+/// The minimum of `cpu.shares`.
 pub const MIN_SHARES: u64 = 2;
-/// The most `cpu.shares` the kernel takes.
+/// The maximum of `cpu.shares`.
 pub const MAX_SHARES: u64 = 262_144;
 
 /// Shares of one core.
 const SHARES_PER_CPU: u64 = 1024;
-/// The least quota the kernel takes, in microseconds (sched-bwc).
+/// The minimum quota in microseconds (sched-bwc).
 const MIN_QUOTA_MICROS: i64 = 1000;
-/// The most `cpu.weight` takes.
+/// The maximum of `cpu.weight`.
 const MAX_WEIGHT: u64 = 10_000;
 
-/// Shares for a request of `milli_cpu` thousandths of a core: 1024 a core, within what the kernel takes.
+/// Shares for a request of `milli_cpu` thousandths of a core: 1024 per core, within the kernel's bounds.
 pub fn cpu_shares(milli_cpu: i64) -> u64 {
     let milli_cpu = u64::try_from(milli_cpu).unwrap_or(0);
     (milli_cpu.saturating_mul(SHARES_PER_CPU) / 1000).clamp(MIN_SHARES, MAX_SHARES)
 }
 
-/// Microseconds of CPU time in each `period` for a limit of `milli_cpu` thousandths of a core, at least 1000; `None`
-/// for no limit.
+/// Microseconds of CPU time per `period` for a limit of `milli_cpu` thousandths of a core, at least 1000; `None` for no limit.
 pub fn cpu_quota(milli_cpu: i64, period: Duration) -> Option<i64> {
     let period = i64::try_from(period.as_micros()).unwrap_or(i64::MAX);
     (milli_cpu > 0).then(|| (milli_cpu.saturating_mul(period) / 1000).max(MIN_QUOTA_MICROS))
 }
 
-/// The v2 `cpu.weight` of v1 `cpu.shares`: a straight line from (2, 1) to (262144, 10000), as the stock kubelet writes
-/// the weights of its pods and classes (`getCPUWeight` of its cgroup manager). Runtimes weigh containers by another
-/// curve, but only ever against each other, inside one pod.
+/// The v2 `cpu.weight` of v1 `cpu.shares`: linear from (2, 1) to (262144, 10000), as the stock kubelet does for pods and
+/// classes (`getCPUWeight` of its cgroup manager). Runtimes use another curve, but only for containers within one pod.
 pub(super) fn cpu_weight(shares: u64) -> u64 {
     1 + (shares.clamp(MIN_SHARES, MAX_SHARES) - MIN_SHARES) * (MAX_WEIGHT - 1) / (MAX_SHARES - MIN_SHARES)
 }

@@ -1,9 +1,9 @@
-//! Slices, asked of systemd over D-Bus: on a host that systemd runs, it owns the tree, and would undo what is made behind
-//! its back. Makes, sets and stops slices; the files below them are not its business.
+//! Slices, managed by systemd over D-Bus: on a systemd host it owns the tree and would undo direct changes. Starts, configures
+//! and stops slices; does not write files.
 //!
-//! cgroups-rs gives the names and common properties of units. Its client is not used: it refuses to start a unit without
-//! processes, which is what a slice is, and does not wait until systemd has done what it accepted. Nor are its properties
-//! of a slice used whole: it sends `Wants` as a text where systemd takes only a list.
+//! cgroups-rs provides the names and common properties of units. Its client is not used: it refuses to start a unit without
+//! processes, as a slice is, and does not wait for systemd's jobs. Its slice properties are used only in part: it sends
+//! `Wants` as a string where systemd accepts only a list.
 
 use std::path::Path;
 use std::thread;
@@ -18,11 +18,11 @@ use zbus::blocking::connection::Builder;
 use zbus::blocking::{Connection, Proxy};
 use zbus::zvariant::{OwnedObjectPath, Value};
 
-use super::knobs::Knob;
+use super::controllers::ControllerSetting;
 use super::shares::cpu_weight;
 use super::{CgroupError, CgroupVersion};
 
-/// Exists when systemd is init: sd_booted(3) promises this path.
+/// Exists if systemd is init (sd_booted(3)).
 pub(super) const BOOTED_MARKER: &str = "/run/systemd/system";
 
 const SERVICE: &str = "org.freedesktop.systemd1";
@@ -31,14 +31,14 @@ const MANAGER: &str = "org.freedesktop.systemd1.Manager";
 const UNIT: &str = "org.freedesktop.systemd1.Unit";
 const UNIT_EXISTS: &str = "org.freedesktop.systemd1.UnitExists";
 
-/// As long as runc waits for systemd.
+/// As long as runc waits.
 const TIMEOUT: Duration = Duration::from_secs(30);
 const POLL: Duration = Duration::from_millis(10);
 
-/// The quota systemd keeps is a whole percentage of a core: this many microseconds in each second.
+/// systemd stores quotas as whole percentages of a core: multiples of this many microseconds per second.
 const QUOTA_STEP_MICROS: u64 = 10_000;
 const MICROS_PER_SECOND: u64 = 1_000_000;
-/// systemd's infinity.
+/// systemd's value for no limit.
 const INFINITY: u64 = u64::MAX;
 
 /// Fails unless systemd is this host's init.
@@ -46,7 +46,7 @@ pub(super) fn require_booted(marker: &Path) -> Result<(), CgroupError> {
     if marker.is_dir() { Ok(()) } else { Err(CgroupError::NoSystemd { marker: marker.to_owned() }) }
 }
 
-/// A connection to systemd, for the length of one operation: a bus that restarts in between needs no care then.
+/// A connection to systemd for the duration of one operation, so that restarts of the bus need no handling.
 pub(super) struct Slices {
     connection: Connection,
 }
@@ -60,7 +60,7 @@ impl Slices {
             .map_err(failed("connect to the system bus for", SERVICE))
     }
 
-    /// Makes a slice and waits until it is active. One that is there already is left as it is.
+    /// Starts a slice and waits until it is active. An existing one stays unchanged.
     pub(super) fn start(&self, slice: &str, parent: &str) -> Result<(), CgroupError> {
         let properties = slice_properties(slice, parent);
         let no_units: Vec<(&str, Vec<(&str, Value<'_>)>)> = Vec::new();
@@ -72,7 +72,7 @@ impl Slices {
         self.wait_for(slice, "active")
     }
 
-    /// Sets properties for the life of the slice.
+    /// Sets properties until the slice stops.
     pub(super) fn set(&self, slice: &str, properties: &[Property<'_>]) -> Result<(), CgroupError> {
         let runtime_only = true;
         self.manager()
@@ -81,7 +81,7 @@ impl Slices {
             .map_err(failed("set properties of", slice))
     }
 
-    /// Stops a slice, which removes its cgroups, and waits until it is gone. One that is not there is stopped already.
+    /// Stops a slice, which removes its cgroups, and waits until it is inactive. Succeeds if it does not exist.
     pub(super) fn stop(&self, slice: &str) -> Result<(), CgroupError> {
         match self.manager().and_then(|manager| manager.call_method("StopUnit", &(slice, UNIT_MODE_REPLACE)))
         {
@@ -104,7 +104,7 @@ impl Slices {
         Err(CgroupError::UnitState { unit: slice.into(), state, wanted, waited_seconds: TIMEOUT.as_secs() })
     }
 
-    /// The unit's `ActiveState`; one that systemd has forgotten is inactive.
+    /// The unit's `ActiveState`; a unit that systemd has unloaded is inactive.
     fn state(&self, slice: &str) -> Result<String, CgroupError> {
         let read = || -> zbus::Result<String> {
             let path: OwnedObjectPath = self.manager()?.call("GetUnit", &(slice,))?;
@@ -121,7 +121,7 @@ impl Slices {
     }
 }
 
-/// As runc makes a slice: everything accounted for, so that systemd passes the controllers down.
+/// The properties with which runc starts a slice: all accounting enabled, so that systemd delegates the controllers.
 fn slice_properties(slice: &str, parent: &str) -> Vec<Property<'static>> {
     let mut properties = PropertiesBuilder::default()
         .description(format!("Kubernetes pods, {slice}"))
@@ -143,32 +143,40 @@ fn is_method_error(error: &zbus::Error, wanted: &str) -> bool {
     matches!(error, zbus::Error::MethodError(name, _, _) if name.as_str() == wanted)
 }
 
-/// A knob rounded up to what systemd can keep, so that the file and the property say the same.
-pub(super) fn rounded(knob: Knob) -> Knob {
-    match knob {
-        Knob::CpuQuota(Some(quota), period) if period > 0 => {
+/// A setting rounded up to what systemd can store, so that file and property are equal.
+pub(super) fn rounded(setting: ControllerSetting) -> ControllerSetting {
+    match setting {
+        ControllerSetting::CpuQuota(Some(quota), period) if period > 0 => {
             let micros = per_second(quota, period).saturating_mul(period) / MICROS_PER_SECOND;
-            Knob::CpuQuota(Some(i64::try_from(micros).unwrap_or(i64::MAX)), period)
+            ControllerSetting::CpuQuota(Some(i64::try_from(micros).unwrap_or(i64::MAX)), period)
         }
-        Knob::CpuShares(_) | Knob::CpuQuota(..) | Knob::Memory(_) | Knob::Pids(_) => knob,
+        ControllerSetting::CpuShares(_)
+        | ControllerSetting::CpuQuota(..)
+        | ControllerSetting::Memory(_)
+        | ControllerSetting::Pids(_) => setting,
     }
 }
 
 /// The unit properties of these controller settings (systemd.resource-control(5)).
-pub(super) fn properties(version: CgroupVersion, knobs: &[Knob]) -> Vec<Property<'static>> {
+pub(super) fn properties(
+    version: CgroupVersion,
+    controller_settings: &[ControllerSetting],
+) -> Vec<Property<'static>> {
     let mut properties: Vec<Property<'static>> = Vec::new();
     let mut add = |name: &'static str, value: u64| properties.push((name, Value::U64(value)));
-    for knob in knobs {
-        match (*knob, version) {
-            (Knob::CpuShares(shares), CgroupVersion::V1) => add(CPU_SHARES, shares),
-            (Knob::CpuShares(shares), CgroupVersion::V2) => add(CPU_WEIGHT, cpu_weight(shares)),
-            (Knob::CpuQuota(quota, period), CgroupVersion::V1 | CgroupVersion::V2) => {
+    for setting in controller_settings {
+        match (*setting, version) {
+            (ControllerSetting::CpuShares(shares), CgroupVersion::V1) => add(CPU_SHARES, shares),
+            (ControllerSetting::CpuShares(shares), CgroupVersion::V2) => add(CPU_WEIGHT, cpu_weight(shares)),
+            (ControllerSetting::CpuQuota(quota, period), CgroupVersion::V1 | CgroupVersion::V2) => {
                 add(CPU_QUOTA_PERIOD_US, period);
                 add(CPU_QUOTA_PER_SEC_US, quota.map_or(INFINITY, |quota| per_second(quota, period)));
             }
-            (Knob::Memory(limit), CgroupVersion::V1) => add(MEMORY_LIMIT, bytes(limit)),
-            (Knob::Memory(limit), CgroupVersion::V2) => add(MEMORY_MAX, bytes(limit)),
-            (Knob::Pids(limit), CgroupVersion::V1 | CgroupVersion::V2) => add(TASKS_MAX, bytes(Some(limit))),
+            (ControllerSetting::Memory(limit), CgroupVersion::V1) => add(MEMORY_LIMIT, bytes(limit)),
+            (ControllerSetting::Memory(limit), CgroupVersion::V2) => add(MEMORY_MAX, bytes(limit)),
+            (ControllerSetting::Pids(limit), CgroupVersion::V1 | CgroupVersion::V2) => {
+                add(TASKS_MAX, bytes(Some(limit)))
+            }
         }
     }
     properties
@@ -178,7 +186,7 @@ fn bytes(limit: Option<i64>) -> u64 {
     limit.map_or(INFINITY, |limit| u64::try_from(limit).unwrap_or(INFINITY))
 }
 
-/// Microseconds of CPU time a second, rounded up to a step.
+/// Microseconds of CPU time per second, rounded up to a step.
 fn per_second(quota: i64, period: u64) -> u64 {
     let quota = u64::try_from(quota).unwrap_or(0);
     let exact = quota.saturating_mul(MICROS_PER_SECOND) / period.max(1);
@@ -194,12 +202,12 @@ mod tests {
     }
 
     #[test]
-    fn a_limited_pod_in_properties() {
-        let knobs = [
-            Knob::CpuShares(1024),
-            Knob::CpuQuota(Some(50_000), 100_000),
-            Knob::Memory(Some(4096)),
-            Knob::Pids(9),
+    fn settings_of_a_limited_pod_become_properties() {
+        let controller_settings = [
+            ControllerSetting::CpuShares(1024),
+            ControllerSetting::CpuQuota(Some(50_000), 100_000),
+            ControllerSetting::Memory(Some(4096)),
+            ControllerSetting::Pids(9),
         ];
         let v2 = [
             ("CPUWeight", 39),
@@ -210,28 +218,39 @@ mod tests {
         ];
         let v1 = [("CPUShares", 1024), v2[1], v2[2], ("MemoryLimit", 4096), v2[4]];
         let owned = |list: [(&str, u64); 5]| list.map(|(name, value)| (name.to_owned(), value));
-        assert_eq!(plain(&properties(CgroupVersion::V2, &knobs)), owned(v2));
-        assert_eq!(plain(&properties(CgroupVersion::V1, &knobs)), owned(v1));
+        assert_eq!(plain(&properties(CgroupVersion::V2, &controller_settings)), owned(v2));
+        assert_eq!(plain(&properties(CgroupVersion::V1, &controller_settings)), owned(v1));
     }
 
     #[test]
     fn no_limit_is_infinity() {
-        let found =
-            plain(&properties(CgroupVersion::V2, &[Knob::CpuQuota(None, 100_000), Knob::Memory(None)]));
+        let found = plain(&properties(
+            CgroupVersion::V2,
+            &[ControllerSetting::CpuQuota(None, 100_000), ControllerSetting::Memory(None)],
+        ));
         assert_eq!(found[1], ("CPUQuotaPerSecUSec".to_owned(), u64::MAX));
         assert_eq!(found[2], ("MemoryMax".to_owned(), u64::MAX));
     }
 
     #[test]
     fn quotas_round_up_to_a_percent() {
-        assert_eq!(rounded(Knob::CpuQuota(Some(1500), 100_000)), Knob::CpuQuota(Some(2000), 100_000));
-        assert_eq!(rounded(Knob::CpuQuota(Some(2000), 100_000)), Knob::CpuQuota(Some(2000), 100_000));
-        assert_eq!(rounded(Knob::CpuQuota(None, 100_000)), Knob::CpuQuota(None, 100_000));
-        assert_eq!(rounded(Knob::Memory(Some(1500))), Knob::Memory(Some(1500)));
+        assert_eq!(
+            rounded(ControllerSetting::CpuQuota(Some(1500), 100_000)),
+            ControllerSetting::CpuQuota(Some(2000), 100_000)
+        );
+        assert_eq!(
+            rounded(ControllerSetting::CpuQuota(Some(2000), 100_000)),
+            ControllerSetting::CpuQuota(Some(2000), 100_000)
+        );
+        assert_eq!(
+            rounded(ControllerSetting::CpuQuota(None, 100_000)),
+            ControllerSetting::CpuQuota(None, 100_000)
+        );
+        assert_eq!(rounded(ControllerSetting::Memory(Some(1500))), ControllerSetting::Memory(Some(1500)));
     }
 
     #[test]
-    fn a_host_without_systemd_is_told_what_to_do() {
+    fn without_systemd_the_error_names_the_remedy() {
         let dir = tempfile::tempdir().unwrap();
         require_booted(dir.path()).unwrap();
         let message = require_booted(&dir.path().join("none")).unwrap_err().to_string();

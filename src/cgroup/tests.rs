@@ -1,6 +1,5 @@
-//! The tree on this machine's own cgroups where the test may write them (as root), and on made-up mounts and a v2 tree of
-//! plain files everywhere. The plain files prove which paths are read and what is written to them, and nothing about what
-//! a v2 kernel answers: that takes a machine with one.
+//! The tree on this machine's cgroups if the test may write them (as root), and on fake mounts and a v2 tree of plain files
+//! everywhere. The plain files show which paths are read and written, not how a v2 kernel behaves.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -57,14 +56,14 @@ impl Drop for Sleeper {
 mod on_v1 {
     use super::*;
 
-    /// A tree of its own below every v1 hierarchy, gone when dropped.
+    /// A separate tree in every v1 hierarchy, removed on drop.
     struct Lab {
         cgroups: Cgroups,
         root: String,
     }
 
     impl Lab {
-        /// `None` where the test cannot run: not root, not v1, or not writable.
+        /// `None` if the test cannot run: not root, not v1, or not writable.
         fn new() -> Option<Self> {
             let lab = Self::build();
             if lab.is_none() {
@@ -139,7 +138,7 @@ mod on_v1 {
             }
         }
         let pod = "burstable/pod91bfbf8e-bc69-4d82-8bd0-a527f7510d09";
-        // As a stock kubelet leaves the cgroup of a burstable pod that requests 100m.
+        // As a stock kubelet configures the cgroup of a burstable pod that requests 100m.
         assert_eq!(lab.read("cpu.shares", pod), "102");
         assert_eq!(lab.read("cpu.cfs_quota_us", pod), "-1");
         assert_eq!(lab.read("memory.limit_in_bytes", pod), "9223372036854771712");
@@ -170,7 +169,7 @@ mod on_v1 {
         for uid in [&doomed, &spared] {
             lab.cgroups.ensure_pod(uid, QosClass::BestEffort, &resources(2, None, None)).unwrap();
         }
-        // A container's cgroup, in two hierarchies only, as a runtime that died half-way leaves it.
+        // A container's cgroup in two hierarchies only, as a runtime that died leaves it.
         let container: Vec<PathBuf> =
             ["memory", "pids"].map(|hierarchy| lab.path(hierarchy, "besteffort/poddoomed/c1")).into();
         container.iter().for_each(|path| fs::create_dir(path).unwrap());
@@ -204,7 +203,7 @@ mod on_v1 {
             return;
         }
         fs::create_dir_all(&left).unwrap();
-        // Real v2: the kernel kills through cgroup.kill where it has it.
+        // Real v2: the kernel kills through cgroup.kill if it has that file.
         let mut inside = Sleeper::within(std::slice::from_ref(&left));
         assert_eq!(lab.cgroups.list_pods().unwrap(), ["hybrid".into()]);
         lab.cgroups.remove_pod(&"hybrid".into()).unwrap();
@@ -216,7 +215,7 @@ mod on_v1 {
 mod on_v2 {
     use super::*;
 
-    /// A tree of its own, gone when dropped.
+    /// A separate tree, removed on drop.
     struct Lab {
         cgroups: Cgroups,
         driver: CgroupDriver,
@@ -252,7 +251,7 @@ mod on_v2 {
             Some(Self { cgroups, driver, top: Path::new("/sys/fs/cgroup").join(top), top_slice })
         }
 
-        /// The cgroup whose own name ends so.
+        /// The cgroup whose name ends with this.
         fn find(&self, end: &str) -> PathBuf {
             let all = files::leaf_first(&self.top).unwrap();
             all.into_iter()
@@ -297,7 +296,7 @@ mod on_v2 {
         let limits = || ["cpu.weight", "cpu.max", "memory.max", "pids.max"].map(|file| lab.read(end, file));
         assert_eq!(limits(), ["4", "50000 100000", "67108864", "50"]);
         if driver == CgroupDriver::Systemd {
-            // systemd writes all it knows again; what was set behind its back would be lost.
+            // systemd writes its properties again; values set behind its back would be lost.
             assert!(Command::new("systemctl").arg("daemon-reload").status().unwrap().success());
             assert_eq!(limits(), ["4", "50000 100000", "67108864", "50"]);
         }
@@ -312,7 +311,7 @@ mod on_v2 {
         assert!(lab.cgroups.list_pods().unwrap().is_empty());
         assert!(!lab.cgroups.pod_exists(&uid, QosClass::Burstable).unwrap());
         lab.cgroups.remove_pod(&uid).unwrap();
-        // The same pod may come again, as a static pod does.
+        // The same pod may come back, as static pods do.
         lab.cgroups.ensure_pod(&uid, QosClass::Burstable, &limited).unwrap();
         assert_eq!(limits(), ["4", "50000 100000", "67108864", "50"]);
         lab.cgroups.remove_pod(&uid).unwrap();
@@ -332,7 +331,7 @@ mod on_v2 {
 mod on_made_up_mounts {
     use super::*;
 
-    /// A directory with a `proc/self/mountinfo` of the given lines, in which `@` stands for the directory.
+    /// A directory with a `proc/self/mountinfo` of these lines, in which `@` stands for the directory.
     fn host(lines: &[&str]) -> (tempfile::TempDir, CgroupSettings) {
         let dir = tempfile::tempdir().unwrap();
         let proc = dir.path().join("proc");
@@ -380,7 +379,7 @@ mod on_made_up_mounts {
     }
 
     #[test]
-    fn what_is_missing_is_named() {
+    fn missing_controllers_are_named() {
         let (_dir, settings) = host(&HYBRID[..4]);
         let error = Cgroups::open(settings.clone()).unwrap_err();
         assert!(
@@ -395,10 +394,10 @@ mod on_made_up_mounts {
     }
 
     #[test]
-    fn a_host_without_cgroups_or_with_unwritable_ones_is_told() {
+    fn missing_or_unwritable_hierarchies_are_errors() {
         let (_dir, settings) = host(&HYBRID[..2]);
         assert!(matches!(Cgroups::open(settings).unwrap_err(), CgroupError::NotMounted { .. }));
-        // The directories of these mounts do not exist, which is one way not to be writable.
+        // The directories of these mounts do not exist, so they are not writable.
         let (_dir, settings) = host(&HYBRID);
         let error = Cgroups::open(settings).unwrap_err();
         assert!(matches!(error, CgroupError::NotWritable { .. }), "{error}");
@@ -426,13 +425,14 @@ mod on_made_up_mounts {
         (dir, settings)
     }
 
-    /// The files a v2 kernel puts into a new cgroup.
+    /// The files of a new cgroup on a v2 kernel.
     fn v2_cgroup(path: &Path, controllers: &str) {
         fs::create_dir_all(path).unwrap();
-        let knobs =
+        let controller_settings =
             [("cpu.weight", "39"), ("cpu.max", "max 100000"), ("memory.max", "max"), ("pids.max", "max")];
-        for (file, value) in
-            knobs.into_iter().chain([("cgroup.controllers", controllers), ("cgroup.subtree_control", "")])
+        for (file, value) in controller_settings
+            .into_iter()
+            .chain([("cgroup.controllers", controllers), ("cgroup.subtree_control", "")])
         {
             fs::write(path.join(file), format!("{value}\n")).unwrap();
         }

@@ -1,5 +1,5 @@
-//! The tree of this node and every operation on it. Holds no state of pods: the kernel's tree is the state. Every method
-//! blocks on short file (or D-Bus) calls: on an async task, call it through `spawn_blocking`.
+//! The cgroup tree of this node and its operations. The kernel's tree is the only state. Every method blocks on file or D-Bus
+//! calls: async tasks must use `spawn_blocking`.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 use crate::types::CgroupDriver;
 use crate::types::{PodUid, QosClass};
 
+use super::controllers::{self, ControllerSetting};
 use super::hierarchy::{self, Hierarchy, Role};
-use super::knobs::{self, Knob};
 use super::names::{CgroupName, Layout};
 use super::shares::{MIN_SHARES, cpu_shares};
 use super::systemd::{self, Slices};
@@ -16,7 +16,7 @@ use super::{CgroupError, CgroupSettings, CgroupVersion, PodResources, files, kil
 
 const CLASSES: [QosClass; 3] = [QosClass::Guaranteed, QosClass::Burstable, QosClass::BestEffort];
 
-/// The QoS cgroup tree of this node. Cheap to share; operations on different pods may run at once.
+/// The QoS cgroup tree of this node. Operations on different pods may run concurrently.
 #[derive(Debug)]
 pub struct Cgroups {
     settings: CgroupSettings,
@@ -26,13 +26,13 @@ pub struct Cgroups {
 }
 
 impl Cgroups {
-    /// Finds the hierarchies of this host. Unless `per_qos` is off, also fails, saying what to do, when they are not
-    /// writable, when a controller that pods need is missing, or when the driver is systemd and systemd is not init.
+    /// Detects the hierarchies of this host. Unless `per_qos` is off, fails if they are not writable, a required controller is
+    /// missing, or the driver is systemd and systemd is not init.
     pub fn open(settings: CgroupSettings) -> Result<Self, CgroupError> {
         Self::open_booted(settings, Path::new(systemd::BOOTED_MARKER))
     }
 
-    /// As [`open`](Self::open), on a host that systemd runs if the directory `marker` exists.
+    /// Like [`open`](Self::open); systemd is init if the directory `marker` exists.
     pub(super) fn open_booted(settings: CgroupSettings, marker: &Path) -> Result<Self, CgroupError> {
         let (version, hierarchies) = hierarchy::detect(&settings)?;
         let layout = Layout::new(settings.driver, &settings.root)?;
@@ -50,8 +50,8 @@ impl Cgroups {
         self.version
     }
 
-    /// Makes `kubepods` and the cgroups of the burstable and best-effort classes where they are missing, with the
-    /// controllers pods need. Best effort gets the least CPU weight there is.
+    /// Creates missing cgroups of `kubepods` and of the burstable and best-effort classes, with the required controllers.
+    /// Best-effort gets the minimum CPU weight.
     pub fn ensure_tree(&self) -> Result<(), CgroupError> {
         if !self.settings.per_qos {
             return Ok(());
@@ -59,24 +59,23 @@ impl Cgroups {
         for qos in CLASSES {
             self.ensure(&self.layout.qos(qos))?;
         }
-        self.apply(&self.layout.qos(QosClass::BestEffort), &[Knob::CpuShares(MIN_SHARES)])
+        self.apply(&self.layout.qos(QosClass::BestEffort), &[ControllerSetting::CpuShares(MIN_SHARES)])
     }
 
-    /// Limits all pods together, and answers whether that was asked for. The tree must be there. The kernel may refuse while
-    /// they use more: then call again later.
+    /// Applies the limit of all pods together; returns whether one is configured. The tree must exist. The kernel may reject the
+    /// limit while pods use more: call again later.
     pub fn limit_all_pods(&self) -> Result<bool, CgroupError> {
         match &self.settings.all_pods {
             Some(all) if self.settings.per_qos => {
-                // Guaranteed pods are in no class of their own: theirs is the cgroup above all.
-                self.apply(&self.layout.qos(QosClass::Guaranteed), &knobs::of_all_pods(all))?;
+                // Guaranteed pods have no class cgroup: their parent is the cgroup of all pods.
+                self.apply(&self.layout.qos(QosClass::Guaranteed), &controllers::of_all_pods(all))?;
                 Ok(true)
             }
             Some(_) | None => Ok(false),
         }
     }
 
-    /// The CRI's `cgroup_parent` of a pod: its cgroup's path below the mount, for either driver. Empty when pods get no
-    /// cgroups of ours.
+    /// The CRI's `cgroup_parent` of a pod: the path of its cgroup below the mount. Empty if pods get no cgroups.
     pub fn parent(&self, uid: &PodUid, qos: QosClass) -> Result<String, CgroupError> {
         if !self.settings.per_qos {
             return Ok(String::new());
@@ -84,12 +83,12 @@ impl Cgroups {
         Ok(self.layout.pod(uid, qos)?.path(self.settings.driver))
     }
 
-    /// Whether the pod has its cgroup in every hierarchy. Always so when pods get no cgroups of ours.
+    /// Whether the pod has its cgroup in every hierarchy; always true if pods get no cgroups.
     pub fn pod_exists(&self, uid: &PodUid, qos: QosClass) -> Result<bool, CgroupError> {
         Ok(!self.settings.per_qos || self.exists(&self.layout.pod(uid, qos)?))
     }
 
-    /// Makes the pod's cgroup where it is missing, and sets what differs from `resources`. The tree must be there.
+    /// Creates the pod's cgroup if missing and applies `resources`. The tree must exist.
     pub fn ensure_pod(
         &self,
         uid: &PodUid,
@@ -104,21 +103,24 @@ impl Cgroups {
         let settings = &self.settings;
         self.apply(
             &name,
-            &knobs::of_pod(resources, settings.cfs_period, settings.cfs_quota, settings.pids_limit),
+            &controllers::of_pod(resources, settings.cfs_period, settings.cfs_quota, settings.pids_limit),
         )
     }
 
-    /// Sets the CPU weight of the burstable class to what its pods request together, in thousandths of a core, so that
-    /// the class weighs against guaranteed pods as its pods would.
+    /// Sets the CPU weight of the burstable class from the total request of its pods in thousandths of a core, so that the class
+    /// has the weight of its pods relative to guaranteed pods.
     pub fn update_qos(&self, burstable_milli_cpu: i64) -> Result<(), CgroupError> {
         if !self.settings.per_qos {
             return Ok(());
         }
-        self.apply(&self.layout.qos(QosClass::Burstable), &[Knob::CpuShares(cpu_shares(burstable_milli_cpu))])
+        self.apply(
+            &self.layout.qos(QosClass::Burstable),
+            &[ControllerSetting::CpuShares(cpu_shares(burstable_milli_cpu))],
+        )
     }
 
-    /// Kills what still runs in the pod's cgroup, under whichever class it is, and removes it leaf first. A pod without a
-    /// cgroup is removed already. After an error, call again: what is gone stays gone.
+    /// Kills all processes in the pod's cgroup, in whatever class it is, and removes it. Succeeds if it does not exist. May be
+    /// repeated after an error.
     pub fn remove_pod(&self, uid: &PodUid) -> Result<(), CgroupError> {
         if !self.settings.per_qos {
             return Ok(());
@@ -138,7 +140,7 @@ impl Cgroups {
             if self.settings.driver == CgroupDriver::Systemd {
                 Slices::connect()?.stop(&name.slice())?;
             }
-            // systemd leaves behind what it does not control, and before version 240 also nested cgroups.
+            // systemd does not remove cgroups of other controllers, nor nested ones before version 240.
             for directory in directories {
                 for cgroup in files::leaf_first(&directory)? {
                     files::remove(&cgroup)?;
@@ -148,7 +150,7 @@ impl Cgroups {
         Ok(())
     }
 
-    /// The pods that have a cgroup in any hierarchy, under any class, sorted.
+    /// The pods that have a cgroup in any hierarchy or class, sorted.
     pub fn list_pods(&self) -> Result<Vec<PodUid>, CgroupError> {
         let mut uids = BTreeSet::new();
         if !self.settings.per_qos {
@@ -163,8 +165,8 @@ impl Cgroups {
         Ok(uids.into_iter().collect())
     }
 
-    /// Removes a pod's cgroup if it is empty, as it is once the runtime has removed its own, and answers whether it is gone.
-    /// One of systemd's is left to systemd.
+    /// Removes a pod's cgroup if it is empty, as it normally is after the runtime removed its own; returns whether it is removed.
+    /// Those of the systemd driver are left to systemd.
     fn remove_empty(&self, directory: &Path) -> bool {
         match self.settings.driver {
             CgroupDriver::Cgroupfs => files::remove(directory).is_ok(),
@@ -184,7 +186,7 @@ impl Cgroups {
         self.controlling().all(|hierarchy| self.directory(hierarchy, name).is_dir())
     }
 
-    /// Makes a cgroup and those above it in every hierarchy.
+    /// Creates a cgroup and its ancestors in every hierarchy.
     fn ensure(&self, name: &CgroupName) -> Result<(), CgroupError> {
         if !self.exists(name) && self.settings.driver == CgroupDriver::Systemd {
             Slices::connect()?.start(&name.slice(), &name.parent_slice())?;
@@ -206,7 +208,7 @@ impl Cgroups {
         Ok(())
     }
 
-    /// Only what we write to is asked for: systemd passes `cpuset` down no sooner than a container's scope wants it.
+    /// Checks only the controllers that are written: systemd delegates `cpuset` only when a container's scope needs it.
     fn require_delegated(&self, directory: &Path) -> Result<(), CgroupError> {
         let delegated = files::read(&directory.join("cgroup.controllers"))?;
         let mut missing = hierarchy::written(self.settings.pids_limit);
@@ -218,31 +220,32 @@ impl Cgroups {
         }
     }
 
-    fn apply(&self, name: &CgroupName, knobs: &[Knob]) -> Result<(), CgroupError> {
+    fn apply(&self, name: &CgroupName, controller_settings: &[ControllerSetting]) -> Result<(), CgroupError> {
         let systemd = self.settings.driver == CgroupDriver::Systemd;
         let mut pending = Vec::new();
-        for knob in knobs {
-            let knob = if systemd { systemd::rounded(*knob) } else { *knob };
-            let Some(hierarchy) = self.controlling().find(|hierarchy| hierarchy.controls(knob.controller()))
+        for setting in controller_settings {
+            let setting = if systemd { systemd::rounded(*setting) } else { *setting };
+            let Some(hierarchy) =
+                self.controlling().find(|hierarchy| hierarchy.controls(setting.controller()))
             else {
-                // Everything pods cannot do without was found when the tree was opened.
+                // Required controllers were checked when the tree was opened.
                 continue;
             };
             let directory = self.directory(hierarchy, name);
-            if !knob.is_set(self.version, &directory)? {
-                pending.push((knob, directory));
+            if !setting.is_set(self.version, &directory)? {
+                pending.push((setting, directory));
             }
         }
         if systemd && !pending.is_empty() {
-            let changed: Vec<Knob> = pending.iter().map(|(knob, _)| *knob).collect();
+            let changed: Vec<ControllerSetting> = pending.iter().map(|(setting, _)| *setting).collect();
             Slices::connect()?.set(&name.slice(), &systemd::properties(self.version, &changed))?;
         }
-        // With systemd too: it ignores properties that its version does not know.
-        pending.into_iter().try_for_each(|(knob, directory)| knob.apply(self.version, &directory))
+        // With systemd as well: it ignores properties that its version does not know.
+        pending.into_iter().try_for_each(|(setting, directory)| setting.apply(self.version, &directory))
     }
 }
 
-/// A new v1 cpuset cgroup has no CPUs and memory nodes, and takes no process until it has: give it its parent's.
+/// Copies the CPUs and memory nodes of the parent, without which a new v1 cpuset cgroup accepts no process.
 fn ensure_v1(hierarchy: &Hierarchy, parent: &Path, directory: &Path) -> Result<(), CgroupError> {
     files::create(directory)?;
     if hierarchy.controls("cpuset") {
@@ -255,7 +258,7 @@ fn ensure_v1(hierarchy: &Hierarchy, parent: &Path, directory: &Path) -> Result<(
     Ok(())
 }
 
-/// A v2 cgroup has the controllers its parent passes on: pass on all there are, as runtimes do.
+/// Enables all available controllers for the children of `parent`, as runtimes do.
 fn ensure_v2(parent: &Path, directory: &Path) -> Result<(), CgroupError> {
     let control = parent.join("cgroup.subtree_control");
     let enabled = files::read(&control)?;
@@ -266,11 +269,11 @@ fn ensure_v2(parent: &Path, directory: &Path) -> Result<(), CgroupError> {
         .map(|controller| format!("+{controller}"))
         .collect();
     if !missing.is_empty() && files::write(&control, &missing.join(" ")).is_err() {
-        // One write is all or nothing, and the kernel refuses some controllers in some places: take what can be had.
-        // Whether that is enough shows in the cgroup made below.
+        // One write is all or nothing, and the kernel rejects some controllers in some places, so they are enabled one by
+        // one. Whether the result suffices shows in the created cgroup.
         for controller in missing {
             if let Err(error) = files::write(&control, &controller) {
-                tracing::debug!(%error, "cgroup controller not passed on");
+                tracing::debug!(%error, "cannot enable a cgroup controller for children");
             }
         }
     }

@@ -115,7 +115,7 @@ impl PathWork {
 
     /// Does `work` on `path`, which may block for ever, on a thread for it, within ten seconds. Work that takes longer goes
     /// on until the kernel lets it go; meanwhile whoever asks for the same path, or for another one on the same remote
-    /// filesystem of `mounts`, is refused at once. Unit tests do it in place, as [`file_work`].
+    /// filesystem of `mounts`, is refused at once. Unit tests do it in place, as [`file_work()`].
     ///
     /// # Errors
     /// There is no answer in time, for one of the reasons of [`PathError`].

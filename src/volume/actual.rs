@@ -1,5 +1,5 @@
-//! What there is of a volume on the host: its mark, its place, and the files in it. Only reads, and never follows a link
-//! that a container could have made. Everything a plan needs is found here, so a new daemon needs no memory.
+//! The actual state of a volume on the host: its ready marker, its directory, and its files. Only reads, and never follows a
+//! link that a container could have created. Plans need no other state, so a new daemon needs no memory.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
@@ -13,21 +13,21 @@ use super::kinds::host_path::Found;
 use super::layout::{DATA, Kind, PodLayout};
 use crate::sys::{MountTable, Mounts, real_path};
 
-/// The filesystem that volumes in memory are.
+/// The filesystem type of volumes in memory.
 const TMPFS: &str = "tmpfs";
 
-/// What is at a volume's place.
+/// What is at a volume's path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Root {
     Absent,
     Directory,
     Tmpfs,
-    /// Something that is not ours is mounted there.
+    /// A foreign mount.
     Foreign,
     NotADirectory,
 }
 
-/// One file as it is.
+/// An existing file.
 #[derive(Clone, PartialEq, Eq)]
 pub(super) struct Present {
     pub(super) data: Vec<u8>,
@@ -36,51 +36,51 @@ pub(super) struct Present {
     pub(super) gid: u32,
 }
 
-/// What is in a volume that we write.
+/// The content of a volume with files of the API server.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub(super) struct Tree {
-    /// The directory that holds the files as they are shown.
+    /// The directory with the visible files.
     pub(super) version: Option<String>,
-    /// The files in it; none if something in it is no file.
+    /// The files in it; `None` if it contains anything else.
     pub(super) files: Option<BTreeMap<String, Present>>,
-    /// The names that lead to files, with the owner of each link.
+    /// The links to files by name, with their owners.
     pub(super) links: BTreeMap<String, u32>,
-    /// Everything else.
+    /// Other entries.
     pub(super) strays: BTreeSet<OsString>,
 }
 
-/// A volume as it is.
+/// The actual state of a volume.
 #[derive(Clone, PartialEq, Eq)]
 pub(super) struct Actual {
-    /// Whether it was made to the end once.
+    /// Whether its setup was completed.
     pub(super) ready: bool,
     pub(super) root: Root,
-    /// What is in it, if we write it.
+    /// Its content, if it holds files of the API server.
     pub(super) tree: Tree,
 }
 
-/// What is left of a volume of a pod that has ended.
+/// What is left of a volume of a terminated pod.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Leftover {
     /// Its name.
     pub(super) name: String,
-    /// Its directory, if it is there.
+    /// Its directory, if it exists.
     pub(super) dir: Option<PathBuf>,
-    /// Its mark, if it is there.
+    /// The directory of its ready marker, if it exists.
     pub(super) meta: Option<PathBuf>,
-    /// How many times a tmpfs of ours is mounted on it.
+    /// How many of our tmpfs are mounted on it.
     pub(super) tmpfs: usize,
-    /// Whether something that is not ours is mounted on it or in it.
+    /// Whether there is a foreign mount on it or in it.
     pub(super) foreign: bool,
 }
 
-/// An I/O error that says what was tried where.
+/// An I/O error with operation and path.
 pub(super) fn failed(operation: &'static str, path: &Path) -> impl FnOnce(io::Error) -> HostError {
     let path = path.to_owned();
     move |source| HostError::File { operation, path, source }
 }
 
-/// Looks at a volume.
+/// Reads the actual state of a volume.
 pub(super) fn look(root: &Path, meta: &Path, kind: Kind, mounts: &MountTable) -> Result<Actual, HostError> {
     let found = root_of(root, mounts)?;
     let has_tree = kind.is_written_by_us() && matches!(found, Root::Directory | Root::Tmpfs);
@@ -121,7 +121,7 @@ fn tree_of(root: &Path) -> Result<Tree, HostError> {
     Ok(tree)
 }
 
-/// The directory that the link to the data names, if it is one of the volume's own.
+/// The directory that the data link points to, if it is in the volume.
 fn version(root: &Path) -> Option<String> {
     let target = fs::read_link(root.join(DATA)).ok()?.into_os_string().into_string().ok()?;
     let is_ours = target.starts_with("..") && target.len() > 2 && !target.contains('/') && target != DATA;
@@ -138,7 +138,7 @@ fn leads_to_data(root: &Path, name: &str) -> bool {
         && fs::read_link(root.join(name)).is_ok_and(|target| target == Path::new(DATA).join(name))
 }
 
-/// The files below a directory; none if there is anything that is neither a file nor a directory.
+/// The files below a directory; `None` if there is anything other than files and directories.
 fn files_of(dir: &Path) -> Result<Option<BTreeMap<String, Present>>, HostError> {
     let mut files = BTreeMap::new();
     let mut waiting = vec![String::new()];
@@ -162,7 +162,7 @@ fn files_of(dir: &Path) -> Result<Option<BTreeMap<String, Present>>, HostError> 
     Ok(Some(files))
 }
 
-/// What is left of a pod's volumes: those that have a directory, then marks without one.
+/// What is left of a pod's volumes: those with a directory, then markers without one.
 pub(super) fn leftovers(layout: &PodLayout, mounts: &dyn Mounts) -> Result<Vec<Leftover>, HostError> {
     let mut metas: BTreeSet<PathBuf> =
         entries(&layout.metas())?.into_iter().map(|entry| layout.metas().join(entry)).collect();
@@ -170,12 +170,12 @@ pub(super) fn leftovers(layout: &PodLayout, mounts: &dyn Mounts) -> Result<Vec<L
     for kind in Kind::ALL {
         volumes.extend(entries(&layout.volumes(kind))?.into_iter().map(|entry| (kind, entry)));
     }
-    // The list of a host with many pods is long, and read for those alone that need it.
+    // The mount table of a host with many pods is long, and read only if needed.
     let mounts = if volumes.is_empty() { MountTable::default() } else { mounts.table()? };
     let mut found = Vec::new();
     for (kind, entry) in volumes {
         let name = entry.to_string_lossy().into_owned();
-        // The volume itself may be a link, which is looked at and not followed.
+        // The volume's path may be a link, which is not followed.
         let real = real_path(&layout.volumes(kind)).join(&entry);
         let tmpfs = mounts.at(&real).filter(|mount| mount.filesystem == TMPFS).count();
         let foreign = mounts.within(&real).count() > tmpfs;
@@ -189,7 +189,7 @@ pub(super) fn leftovers(layout: &PodLayout, mounts: &dyn Mounts) -> Result<Vec<L
     Ok(found)
 }
 
-/// What is at a path of the host, links followed.
+/// What is at a path of the host, following links.
 pub(super) fn found_at(path: &Path) -> Result<Found, HostError> {
     let Some(metadata) = if_there(path, "look at", fs::metadata(path))? else { return Ok(Found::Nothing) };
     let is = metadata.file_type();

@@ -1,5 +1,5 @@
-//! Looks, plans and performs, for all volumes of a pod. Blocking. A volume that fails does not keep the others. What is the
-//! host's is checked apart, as that may block for ever.
+//! Observes, plans and executes, for all volumes of a pod. Blocking. A volume that fails does not affect the others. Host
+//! paths are checked separately, as that may block forever.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use jiff::Timestamp;
 
 use super::actual::{found_at, leftovers, look};
-use super::desired::Wanted;
+use super::desired::DesiredVolume;
 use super::error::{HostError, VolumeError, VolumeProblem};
 use super::execute::{execute, make_on_host};
 use super::kinds::host_path;
@@ -16,38 +16,38 @@ use super::plan;
 use crate::sys::Mounts;
 use crate::types::PodUid;
 
-/// A volume that containers can mount.
+/// A volume that is ready for mounting.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mounted {
-    /// Where it is on the host.
+    /// Its path on the host.
     pub host_path: PathBuf,
-    /// Whether containers may only read it, whatever their mounts say.
+    /// Whether it is always mounted read-only.
     pub read_only: bool,
-    /// Whether the runtime is to give it the SELinux label of the container.
+    /// Whether the runtime relabels it for SELinux.
     pub relabel: bool,
 }
 
-/// The volumes of a pod, as far as they could be set up.
+/// The result of setting up a pod's volumes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PodVolumes {
-    /// Those that can be mounted, by name.
+    /// The ready volumes, by name.
     pub mounted: BTreeMap<String, Mounted>,
-    /// What is wrong: of volumes that cannot be mounted, and of those that are not up to date.
+    /// Problems: of volumes that are not ready, and of those that are not up to date.
     pub problems: Vec<VolumeProblem>,
 }
 
-/// Makes the volumes of a pod what they are to be. `now` and `random` name new directories.
+/// Sets up the volumes of a pod. `now` and `random` name new directories.
 pub(super) fn set_up(
     layout: &PodLayout,
-    wanted: Vec<(String, Wanted)>,
+    desired_volume: Vec<(String, DesiredVolume)>,
     mounts: &dyn Mounts,
     now: Timestamp,
     random: u32,
 ) -> PodVolumes {
     let version = format!("..{}.{random:010}", now.strftime("%Y_%m_%d_%H_%M_%S"));
     let mut volumes = PodVolumes::default();
-    for (name, wanted) in wanted {
-        match set_up_one(layout, &name, wanted, mounts, &version) {
+    for (name, desired_volume) in desired_volume {
+        match set_up_one(layout, &name, desired_volume, mounts, &version) {
             Ok((mounted, problem)) => {
                 volumes.problems.extend(problem);
                 volumes.mounted.extend(mounted.map(|mounted| (name, mounted)));
@@ -61,16 +61,16 @@ pub(super) fn set_up(
 fn set_up_one(
     layout: &PodLayout,
     name: &str,
-    wanted: Wanted,
+    desired_volume: DesiredVolume,
     mounts: &dyn Mounts,
     version: &str,
 ) -> Result<(Option<Mounted>, Option<VolumeProblem>), HostError> {
-    match wanted {
-        Wanted::Refused(error) => Ok((None, Some(VolumeProblem::new(name, &error)))),
-        Wanted::Host { path } => {
+    match desired_volume {
+        DesiredVolume::Invalid(error) => Ok((None, Some(VolumeProblem::new(name, &error)))),
+        DesiredVolume::Host { path } => {
             Ok((Some(Mounted { host_path: path, read_only: false, relabel: false }), None))
         }
-        Wanted::Own(desired) => {
+        DesiredVolume::Own(desired) => {
             let (root, meta) = (layout.volume(desired.kind, name), layout.meta(desired.kind, name));
             let actual = look(&root, &meta, desired.kind, &mounts.table()?)?;
             let plan = plan::set_up(&desired, &actual, &root, &meta, version)?;
@@ -84,8 +84,8 @@ fn set_up_one(
     }
 }
 
-/// Checks what a pod says of a path of the host, and makes what is missing if it may. Blocking, and that for ever on a
-/// filesystem whose server is away.
+/// Checks the type of a host path, and creates it if permitted. Blocks, possibly forever on a filesystem whose server does not
+/// answer.
 pub(super) fn check_host_path(path: &Path, is: host_path::Is) -> Result<(), HostError> {
     match host_path::check(path, is, found_at(path)?)? {
         Some(make) => make_on_host(path, make),
@@ -93,9 +93,9 @@ pub(super) fn check_host_path(path: &Path, is: host_path::Is) -> Result<(), Host
     }
 }
 
-/// Takes down what there is of the volumes of a pod that has ended, whoever set them up: everything that can be; then
-/// tells the first error. What is not there is fine. Never removes anything across a mount, and never unmounts what is not
-/// of this room. Blocking. `root` is the daemon's own directory.
+/// Tears down the volumes of a terminated pod, no matter which daemon set them up. Continues after an error and returns the
+/// first. Missing volumes are no error. Never removes across a mount, and never unmounts foreign mounts. Blocking. `root` is
+/// the daemon's directory.
 pub fn tear_down(root: &Path, uid: &PodUid, mounts: &dyn Mounts) -> Result<(), VolumeError> {
     let Some(layout) = PodLayout::new(root, uid) else {
         return Err(VolumeError::Look(HostError::Uid(uid.to_string())));

@@ -1,5 +1,5 @@
-//! Volumes on a real directory: what is made equals what a stock kubelet makes, work cut short anywhere is ended by the
-//! next, a reader never sees a mixture, and nothing but the pod's own is removed.
+//! Volumes on a real directory: they equal a stock kubelet's, interrupted work is completed, a reader never sees a mixture, and
+//! nothing foreign is removed.
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
@@ -40,8 +40,8 @@ impl Host {
     }
 
     fn set_up(&self, desired: &Desired) -> PodVolumes {
-        let wanted = vec![("v".to_owned(), Wanted::Own(desired.clone()))];
-        super::set_up(&self.layout(), wanted, &self.mounts, now(), rand::random())
+        let desired_volume = vec![("v".to_owned(), DesiredVolume::Own(desired.clone()))];
+        super::set_up(&self.layout(), desired_volume, &self.mounts, now(), rand::random())
     }
 
     fn plan(&self, desired: &Desired, version: &str) -> Plan {
@@ -76,13 +76,13 @@ impl Host {
 }
 
 #[test]
-fn a_volume_of_files_looks_as_a_stock_kubelets() {
+fn a_volume_of_files_equals_the_stock_kubelets() {
     let host = Host::new();
     let desired =
         Desired { group: Some(own_group()), ..ours(Kind::ConfigMap, files(&[("k", "v"), ("d/e/f", "x")])) };
     let layout = host.layout();
-    let wanted = vec![("cm".to_owned(), Wanted::Own(desired))];
-    let volumes = super::set_up(&layout, wanted, &host.mounts, now(), 1_891_749_333);
+    let desired_volume = vec![("cm".to_owned(), DesiredVolume::Own(desired))];
+    let volumes = super::set_up(&layout, desired_volume, &host.mounts, now(), 1_891_749_333);
     assert_eq!(volumes.problems, []);
     let mounted = &volumes.mounted["cm"];
     assert_eq!(mounted.host_path, host.at("volumes/kubernetes.io~configmap/cm"));
@@ -112,7 +112,7 @@ fn a_volume_of_files_looks_as_a_stock_kubelets() {
 }
 
 #[test]
-fn an_empty_directory_is_open_to_all_and_made_once() {
+fn an_empty_dir_is_world_writable_and_created_once() {
     let host = Host::new();
     let desired = Desired { kind: Kind::EmptyDir, store: Store::Disk, group: None, content: Content::Theirs };
     let volumes = host.set_up(&desired);
@@ -120,7 +120,7 @@ fn an_empty_directory_is_open_to_all_and_made_once() {
     let dir = host.at("volumes/kubernetes.io~empty-dir/v");
     let mode = || fs::metadata(&dir).unwrap().mode() & 0o7777;
     assert_eq!(mode(), 0o777);
-    // A container may do with it what it likes.
+    // A container may change anything in it.
     fs::set_permissions(&dir, fs::Permissions::from_mode(0o700)).unwrap();
     fs::write(dir.join("data"), "mine").unwrap();
     symlink("/etc", dir.join("..data")).unwrap();
@@ -140,7 +140,7 @@ fn a_volume_in_memory_is_mounted_again_after_a_reboot() {
     assert_eq!(host.read(file).unwrap(), "s3cret");
     assert_eq!(host.mounts.sizes(), [1 << 20]);
     assert_eq!(host.plan(&desired, "..x").operations, []);
-    // The machine starts anew: the directory and the mark are on disk, the mount is gone.
+    // After a reboot, directory and marker are on disk, but the mount is not there.
     host.mounts.unmount(&host.at("volumes/kubernetes.io~secret/v")).unwrap();
     assert_eq!(host.read(file), None);
     host.set_up(&desired);
@@ -153,7 +153,7 @@ fn a_volume_in_memory_is_mounted_again_after_a_reboot() {
 }
 
 #[test]
-fn what_cannot_be_had_leaves_what_is_there() {
+fn unavailable_content_keeps_the_existing_files() {
     let host = Host::new();
     let known = ours(Kind::ConfigMap, files(&[("k", "v")]));
     let error = ContentError::Field("x".into());
@@ -171,7 +171,7 @@ fn what_cannot_be_had_leaves_what_is_there() {
 }
 
 #[test]
-fn links_in_a_volume_lead_nobody_astray() {
+fn links_in_a_volume_are_never_followed() {
     let host = Host::new();
     let outside = host.root.path().join("outside");
     fs::create_dir(&outside).unwrap();
@@ -195,7 +195,7 @@ fn links_in_a_volume_lead_nobody_astray() {
     symlink(&outside, volume.join("k2")).unwrap();
     host.tear_down().unwrap();
     assert_eq!(fs::read_to_string(outside.join("precious")).unwrap(), "mine");
-    // The volume's own place, too.
+    // Nor at the path of the volume itself.
     fs::create_dir_all(host.at("volumes/kubernetes.io~configmap")).unwrap();
     symlink(&outside, &volume).unwrap();
     let volumes = host.set_up(&desired);
@@ -206,7 +206,7 @@ fn links_in_a_volume_lead_nobody_astray() {
 }
 
 #[test]
-fn nothing_is_removed_across_a_mount_and_nothing_foreign_is_unmounted() {
+fn foreign_mounts_are_neither_crossed_nor_unmounted() {
     let host = Host::new();
     let desired = Desired { kind: Kind::EmptyDir, store: Store::Disk, group: None, content: Content::Theirs };
     host.set_up(&desired);
@@ -222,13 +222,13 @@ fn nothing_is_removed_across_a_mount_and_nothing_foreign_is_unmounted() {
         assert!(matches!(&error, VolumeError::TearDown { volume, .. } if volume == "v"), "{error}");
         assert_eq!(fs::read_to_string(dir.join("disk/precious")).unwrap(), "mine");
     }
-    // Once it is unmounted by whoever mounted it, the volume goes.
+    // Once it is unmounted, the volume is removed.
     host.tear_down().unwrap();
     assert!(!dir.exists());
 }
 
 #[test]
-fn a_busy_volume_is_told_and_the_others_go() {
+fn a_busy_volume_is_reported_and_the_others_are_removed() {
     let host = Host::new();
     host.set_up(&ours(Kind::Secret, files(&[("k", "v")])));
     host.set_up(&ours(Kind::ConfigMap, files(&[("k", "v")])));
@@ -243,7 +243,7 @@ fn a_busy_volume_is_told_and_the_others_go() {
 }
 
 #[test]
-fn host_paths_are_checked_made_and_never_removed() {
+fn host_paths_are_checked_created_and_never_removed() {
     let host = Host::new();
     let (dir, file) = (host.root.path().join("made/dir"), host.root.path().join("file"));
     assert!(check_host_path(&dir, host_path::Is::Directory).is_err() && !dir.exists());
@@ -252,8 +252,8 @@ fn host_paths_are_checked_made_and_never_removed() {
     assert!(dir.is_dir() && file.is_file());
     let error = check_host_path(&dir, host_path::Is::File).unwrap_err();
     assert_eq!(error.to_string(), format!("hostPath type check failed: {} is not a file", dir.display()));
-    let wanted = vec![("h".to_owned(), Wanted::Host { path: dir.clone() })];
-    let volumes = super::set_up(&host.layout(), wanted, &host.mounts, now(), 1);
+    let desired_volume = vec![("h".to_owned(), DesiredVolume::Host { path: dir.clone() })];
+    let volumes = super::set_up(&host.layout(), desired_volume, &host.mounts, now(), 1);
     assert_eq!(volumes.mounted["h"], Mounted { host_path: dir.clone(), read_only: false, relabel: false });
     host.tear_down().unwrap();
     assert!(dir.is_dir() && file.is_file());
@@ -273,18 +273,18 @@ fn a_reader_never_sees_a_mixture() {
         let reader = scope.spawn(|| {
             let mut seen = 0;
             while !done.load(Ordering::SeqCst) {
-                // Whoever wants files of one moment opens the directory first, as upstream's users do.
+                // For a consistent set of files, a reader opens the directory first.
                 let version = volume.join(fs::read_link(volume.join("..data")).unwrap());
                 let read = |path: &str| fs::read_to_string(version.join(path));
                 if let (Ok(a), Ok(b), Ok(c)) = (read("a"), read("dir/b"), read("c")) {
                     assert!(a == b && b == c, "{} {} {}", &a[..3], &b[..3], &c[..3]);
                     seen += 1;
                 }
-                // A single file is whole whenever it is read, and its name is always there.
+                // A single file is always complete and always exists.
                 let one = fs::read_to_string(volume.join("a"));
                 match one {
                     Ok(one) => assert_eq!(one.len() % 1_000, 0),
-                    // Opened by way of the directory before, which was removed in between.
+                    // Opened through the previous directory, which was removed meanwhile.
                     Err(error) => assert_eq!(error.kind(), std::io::ErrorKind::NotFound),
                 }
             }
@@ -325,10 +325,10 @@ fn any_desired() -> impl Strategy<Value = Desired> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
-    /// Whatever was done before, and wherever that was cut short, the next work ends with what is wanted and leaves
-    /// nothing to do; taking it down, cut short or not, ends with nothing.
+    /// After any history of interrupted setups, the next setup reaches the desired state and leaves nothing to do; a teardown,
+    /// interrupted or not, finally leaves nothing.
     #[test]
-    fn work_cut_short_anywhere_converges(history in prop::collection::vec((any_desired(), 0usize..12), 1..5)) {
+    fn interrupted_work_converges(history in prop::collection::vec((any_desired(), 0usize..12), 1..5)) {
         let host = Host::new();
         for (number, (desired, cut)) in history.iter().enumerate() {
             let plan = host.plan(desired, &format!("..2026_{number}"));

@@ -1,4 +1,4 @@
-//! What each volume of a pod is to be: from its spec, and from what is known of the objects it refers to. Pure.
+//! The desired state of each volume of a pod, from its spec and the known objects it refers to. Pure.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -11,7 +11,7 @@ use super::kinds::{config_map, downward_api, empty_dir, host_path, projected, se
 use super::layout::{Kind, group_file_mode};
 use crate::objects::{Object, ObjectError, ObjectRef, ObjectState, Objects, TokenRequest};
 
-/// What containers can use of this node; what they get where they name no limit.
+/// The allocatable resources of this node, which the downward API reports for containers without limits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NodeAmounts {
     /// CPU, thousandths of a core.
@@ -22,7 +22,7 @@ pub struct NodeAmounts {
     pub ephemeral_storage: i64,
 }
 
-/// What is known of the objects and tokens that a pod's volumes are made from.
+/// The known objects and tokens for a pod's volumes.
 #[derive(Debug, Default)]
 pub(super) struct Snapshot {
     pub(super) objects: Objects,
@@ -30,11 +30,11 @@ pub(super) struct Snapshot {
     pub(super) tokens: BTreeMap<TokenKey, Result<String, ObjectError>>,
 }
 
-/// Which token of a pod: the name of its volume, and the path it has there.
+/// Identifies a token of a pod: the name of its volume, and its path in it.
 pub(super) type TokenKey = (String, String);
 
 impl Snapshot {
-    /// The object, an empty one where a missing one is fine.
+    /// The object; an empty one if it is missing and optional.
     pub(super) fn object(
         &self,
         object: &ObjectRef,
@@ -51,11 +51,11 @@ impl Snapshot {
     }
 }
 
-/// What volumes are made from, besides their own spec.
+/// Inputs of volumes besides their spec.
 #[derive(Clone, Copy)]
 pub(super) struct Context<'a> {
     pub(super) pod: &'a Pod,
-    /// What limits the memory of the pod as a whole, bytes.
+    /// Memory limit of the pod, bytes.
     pub(super) memory_limit: Option<u64>,
     pub(super) node: &'a NodeAmounts,
     pub(super) snapshot: &'a Snapshot,
@@ -66,79 +66,79 @@ impl Context<'_> {
         self.pod.metadata.namespace.as_deref().unwrap_or_default()
     }
 
-    /// The group that the pod's volumes belong to.
+    /// The group that owns the pod's volumes (`fsGroup`).
     pub(super) fn group(&self) -> Option<u32> {
         let context = self.pod.spec.as_ref()?.security_context.as_ref()?;
         context.fs_group.and_then(|group| u32::try_from(group).ok())
     }
 }
 
-/// Where a volume keeps what is in it.
+/// Where a volume stores its content.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Store {
     Disk,
-    /// A tmpfs of at most so many bytes.
+    /// A tmpfs with this size limit in bytes.
     Memory(u64),
 }
 
-/// What a volume holds.
+/// The desired content of a volume.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Content {
-    /// What containers put there.
+    /// Whatever containers write.
     Theirs,
     /// These files.
     Ours(Files),
-    /// What it should hold cannot be had now. What it holds already stays.
+    /// Its content is not available now. Existing content stays.
     Unknown(ContentError),
 }
 
-/// A volume with a directory of its own.
+/// A volume with a directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Desired {
     pub(super) kind: Kind,
     pub(super) store: Store,
-    /// The group it belongs to.
+    /// The group that owns it.
     pub(super) group: Option<u32>,
     pub(super) content: Content,
 }
 
-/// A volume of a pod.
+/// A desired volume of a pod.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Wanted {
-    /// One with a directory of its own.
+pub(super) enum DesiredVolume {
+    /// One with a directory.
     Own(Desired),
-    /// Something of the host; what it must be is checked apart.
+    /// A host path; its type is checked separately.
     Host { path: PathBuf },
-    /// One that cannot be made.
-    Refused(ContentError),
+    /// One that cannot be set up.
+    Invalid(ContentError),
 }
 
-/// What `volume` is to be.
-pub(super) fn desired(volume: &Volume, context: &Context<'_>) -> Wanted {
+/// The desired state of `volume`.
+pub(super) fn desired(volume: &Volume, context: &Context<'_>) -> DesiredVolume {
     let ours = |kind: Kind, store: Store, files: Result<Files, ContentError>| {
         let files = files.and_then(|files| check_tree(&files).map(|()| files).map_err(Into::into));
         let content = match files {
             Ok(files) => Content::Ours(with_group(files, context.group())),
             Err(error) => Content::Unknown(error),
         };
-        Wanted::Own(Desired { kind, store, group: context.group(), content })
+        DesiredVolume::Own(Desired { kind, store, group: context.group(), content })
     };
-    // Never on a disk that outlives the pod; as upstream, ConfigMaps may be.
+    // Secrets are never on disk; ConfigMaps may be, as upstream.
     let memory = Store::Memory(empty_dir::memory_size(None, context));
     if let Some(source) = &volume.empty_dir {
         match empty_dir::store(source, context) {
-            Ok(store) => Wanted::Own(Desired {
+            Ok(store) => DesiredVolume::Own(Desired {
                 kind: Kind::EmptyDir,
                 store,
                 group: context.group(),
                 content: Content::Theirs,
             }),
-            Err(error) => Wanted::Refused(error),
+            Err(error) => DesiredVolume::Invalid(error),
         }
     } else if let Some(source) = &volume.host_path {
         match host_path::Is::from_api(source.type_.as_deref()) {
-            Ok(_) => Wanted::Host { path: source.path.clone().into() },
-            Err(error) => Wanted::Refused(error),
+            Ok(_) => DesiredVolume::Host { path: source.path.clone().into() },
+            Err(error) => DesiredVolume::Invalid(error),
         }
     } else if let Some(source) = &volume.config_map {
         ours(Kind::ConfigMap, Store::Disk, config_map::files(source, context))
@@ -149,7 +149,7 @@ pub(super) fn desired(volume: &Volume, context: &Context<'_>) -> Wanted {
     } else if let Some(source) = &volume.projected {
         ours(Kind::Projected, memory, projected::files(&volume.name, source, context))
     } else {
-        Wanted::Refused(ContentError::Unsupported(format!("the type of volume {:?}", volume.name)))
+        DesiredVolume::Invalid(ContentError::Unsupported(format!("the type of volume {:?}", volume.name)))
     }
 }
 
@@ -162,8 +162,7 @@ fn with_group(mut files: Files, group: Option<u32>) -> Files {
     files
 }
 
-/// The volumes of a pod that are paths of the host of which it says what they must be, by name. The others are not even
-/// looked at.
+/// The host paths of a pod with a type to check, by volume name. Others are not accessed.
 pub(super) fn typed_host_paths(pod: &Pod) -> Vec<(String, PathBuf, host_path::Is)> {
     let volumes = pod.spec.iter().flat_map(|spec| spec.volumes.iter().flatten());
     let typed = volumes.filter_map(|volume| {
@@ -174,7 +173,7 @@ pub(super) fn typed_host_paths(pod: &Pod) -> Vec<(String, PathBuf, host_path::Is
     typed.collect()
 }
 
-/// The objects that the volumes of a pod are made from.
+/// The objects that a pod's volumes refer to.
 pub(super) fn references(pod: &Pod) -> Vec<ObjectRef> {
     let namespace = pod.metadata.namespace.as_deref().unwrap_or_default();
     let volumes = pod.spec.iter().flat_map(|spec| spec.volumes.iter().flatten());
@@ -191,7 +190,7 @@ pub(super) fn references(pod: &Pod) -> Vec<ObjectRef> {
     references.collect()
 }
 
-/// The tokens that the volumes of a pod hold.
+/// The tokens in a pod's volumes.
 pub(super) fn token_requests(pod: &Pod) -> BTreeMap<TokenKey, TokenRequest> {
     let volumes = pod.spec.iter().flat_map(|spec| spec.volumes.iter().flatten());
     volumes

@@ -1,4 +1,4 @@
-//! Why a volume cannot be given to its pod, or taken from it. Holds no logic.
+//! Errors of setting up and tearing down volumes. No logic.
 
 use std::time::Duration;
 
@@ -7,13 +7,13 @@ use crate::objects::ObjectError;
 use crate::sys::SysError;
 use crate::types::error_chain;
 
-/// Why the content of a volume cannot be made. The wording is upstream's.
+/// Why the content of a volume is not available. The wording is upstream's.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ContentError {
-    /// An object the volume is made from cannot be had.
+    /// A referenced object is not available.
     #[error(transparent)]
     Object(#[from] ObjectError),
-    /// An object the volume is made from was asked for and has not come yet.
+    /// A referenced object was requested and has not arrived yet.
     #[error("timed out waiting for the {kind} {name:?}")]
     Pending {
         /// What it is.
@@ -21,7 +21,7 @@ pub enum ContentError {
         /// Its name.
         name: String,
     },
-    /// A key that the object does not have, and that is not optional.
+    /// A required key that the object does not have.
     #[error("references non-existent {what} key: {key}")]
     MissingKey {
         /// `config` or `secret`.
@@ -29,10 +29,10 @@ pub enum ContentError {
         /// The key.
         key: String,
     },
-    /// A token that cannot be had.
+    /// A token that is not available.
     #[error("failed to fetch token: {0}")]
     Token(ObjectError),
-    /// A file cannot have the path it is to have.
+    /// A file has an invalid path.
     #[error(transparent)]
     Path(#[from] PathError),
     /// A field that the downward API does not have.
@@ -44,10 +44,10 @@ pub enum ContentError {
     /// A container that the pod does not have.
     #[error("container {0} not found")]
     Container(String),
-    /// A source or medium that hostlet does not serve.
+    /// A source or medium that hostlet does not support.
     #[error("{0} is not supported")]
     Unsupported(String),
-    /// Several of these.
+    /// Several errors.
     #[error("[{}]", texts(.0))]
     Several(Vec<ContentError>),
 }
@@ -57,7 +57,7 @@ fn texts(errors: &[ContentError]) -> String {
 }
 
 impl ContentError {
-    /// All of `errors` as one, as far as there are any.
+    /// Combines `errors`, if there are any.
     pub(super) fn all(mut errors: Vec<Self>) -> Result<(), Self> {
         match errors.len() {
             0 | 1 => errors.pop().map_or(Ok(()), Err),
@@ -66,7 +66,7 @@ impl ContentError {
     }
 }
 
-/// Why something on the host is not as a volume needs it.
+/// Why an operation on the host failed.
 #[derive(Debug, thiserror::Error)]
 pub enum HostError {
     /// An operation on the host failed.
@@ -82,13 +82,13 @@ pub enum HostError {
         /// Why.
         source: std::io::Error,
     },
-    /// Something that we did not mount is mounted in the volume.
+    /// A foreign filesystem is mounted in the volume.
     #[error("{} has something mounted in it that is not the volume's own", path.display())]
     ForeignMount {
         /// The volume's directory.
         path: std::path::PathBuf,
     },
-    /// The volume's place is taken.
+    /// Something else is at the volume's path.
     #[error("{} is not a directory", path.display())]
     NotADirectory {
         /// The place.
@@ -97,18 +97,18 @@ pub enum HostError {
     /// A UID that cannot be the name of a directory.
     #[error("{0:?} is not the UID of a pod")]
     Uid(String),
-    /// Nothing of the kind that a `hostPath` asks for. The wording is upstream's.
+    /// A host path is not of the required type. The wording is upstream's.
     #[error("{0}")]
     HostPath(String),
 }
 
-/// Why a pod's volume is not as it should be. `Display` is the message of upstream's event `FailedMount`.
+/// A problem with a volume. `Display` is the message of upstream's event `FailedMount`.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("MountVolume.SetUp failed for volume {volume:?} : {cause}")]
 pub struct VolumeProblem {
     /// Name of the volume.
     pub volume: String,
-    /// Why, with all its causes.
+    /// The cause, with all its sources.
     pub cause: String,
 }
 
@@ -118,22 +118,22 @@ impl VolumeProblem {
     }
 }
 
-/// Why the volumes of a pod could not be worked on at all.
+/// Why the volumes of a pod could not be processed at all.
 #[derive(Debug, thiserror::Error)]
 pub enum VolumeError {
-    /// The volumes' task ended: the daemon is shutting down.
+    /// The volume task has ended: the daemon is shutting down.
     #[error("the volumes of this node are shut down")]
     Ended,
-    /// The pod's earlier work goes on; probably the host's disk hangs.
+    /// Earlier work for the pod is still running, probably because a disk hangs.
     #[error("earlier work on the pod's volumes has not ended")]
     Busy,
-    /// It takes longer than it should.
+    /// The operation timed out.
     #[error("no answer within {} s", .0.as_secs())]
     TimedOut(Duration),
-    /// What is on the host could not be read.
+    /// The actual state could not be read.
     #[error("cannot look at the pod's volumes")]
     Look(#[source] HostError),
-    /// A volume could not be taken down.
+    /// A volume could not be torn down.
     #[error("UnmountVolume.TearDown failed for volume {volume:?}")]
     TearDown {
         /// Its name.

@@ -1,5 +1,5 @@
-//! Performs single operations on the host; decides nothing. Blocking. Each operation can be repeated, and none follows a
-//! link in a volume.
+//! Executes single operations on the host; decides nothing. Blocking. Operations may be repeated, and never follow a link in a
+//! volume.
 
 use std::collections::BTreeSet;
 use std::fs::{self, DirBuilder, OpenOptions, Permissions};
@@ -17,12 +17,12 @@ use super::layout::{DATA, DIR_MODE, NEW_DATA, PARENT_MODE, POD_MODE, ROOT_MODE, 
 use super::plan::Operation;
 use crate::sys::{Mounts, SysError, real_path, remove_tree};
 
-/// Mode of a directory that is made for a `hostPath`.
+/// Mode of a directory created for a `hostPath`.
 const HOST_DIR_MODE: u32 = 0o755;
-/// Mode of a file that is made for a `hostPath`.
+/// Mode of a file created for a `hostPath`.
 const HOST_FILE_MODE: u32 = 0o644;
 
-/// Performs one operation.
+/// Executes one operation.
 pub(super) fn execute(operation: &Operation, mounts: &dyn Mounts) -> Result<(), HostError> {
     match operation {
         Operation::MakeRoot { dir } => make_root(dir),
@@ -41,7 +41,7 @@ pub(super) fn execute(operation: &Operation, mounts: &dyn Mounts) -> Result<(), 
     }
 }
 
-/// Makes what a `hostPath` lets us make.
+/// Creates what a `hostPath` permits to create.
 pub(super) fn make_on_host(path: &Path, make: Make) -> Result<(), HostError> {
     match make {
         Make::Directory => {
@@ -56,7 +56,7 @@ pub(super) fn make_on_host(path: &Path, make: Make) -> Result<(), HostError> {
     }
 }
 
-/// The modes are set after the making, as the umask of this process cuts what is made.
+/// Sets modes after creation, since the umask of this process applies there.
 fn make_root(dir: &Path) -> Result<(), HostError> {
     if let Some(parent) = dir.parent() {
         if let Some(volumes) = parent.parent() {
@@ -81,7 +81,7 @@ fn set_mode(path: &Path, mode: u32) -> Result<(), HostError> {
 
 fn give(dir: &Path, group: u32, written_by_us: bool) -> Result<(), HostError> {
     let mode = fs::symlink_metadata(dir).map_err(failed("look at", dir))?.permissions().mode() & 0o7777;
-    // The owner first: a change of it takes the setgid bit away.
+    // Owner first: changing it clears the setgid bit.
     lchown(dir, None, Some(group)).map_err(failed("set the group of", dir))?;
     set_mode(dir, group_dir_mode(mode, written_by_us))
 }
@@ -110,7 +110,7 @@ fn write(version: &Path, files: &Files, group: Option<u32>) -> Result<(), HostEr
             make_dir(&version.join(parent))?;
         }
         let path = version.join(path);
-        // Readable for others only once it is theirs.
+        // Other users may read the file only after it has its owner.
         let mut options = OpenOptions::new();
         options.write(true).create_new(true).mode(0o600).custom_flags(OFlag::O_NOFOLLOW.bits());
         let mut opened = options.open(&path).map_err(failed("make file", &path))?;
@@ -125,12 +125,12 @@ fn write(version: &Path, files: &Files, group: Option<u32>) -> Result<(), HostEr
     sync(version)
 }
 
-/// Has the entries of a directory on the disk.
+/// Syncs the entries of a directory to disk.
 fn sync(dir: &Path) -> Result<(), HostError> {
     to_disk(&fs::File::open(dir).map_err(failed("open", dir))?, dir)
 }
 
-/// Has a file or a directory on the disk: after a power cut a volume holds what it was counted to hold.
+/// Syncs a file or a directory to disk, so that a volume that counts as ready has its content after a power failure.
 fn to_disk(opened: &fs::File, path: &Path) -> Result<(), HostError> {
     #[cfg(test)]
     tests::SYNCED.with_borrow_mut(|synced| synced.push(path.to_owned()));
@@ -142,7 +142,7 @@ fn link(target: &Path, path: &Path, uid: Option<u32>, group: Option<u32>) -> Res
     lchown(path, uid, group).map_err(failed("set the owner of", path))
 }
 
-/// A rename is what readers see as one moment.
+/// Renames, which is atomic for readers.
 fn publish(dir: &Path, version: &str, group: Option<u32>) -> Result<(), HostError> {
     let (new, data) = (dir.join(NEW_DATA), dir.join(DATA));
     remove_tree(&new)?;
@@ -151,7 +151,7 @@ fn publish(dir: &Path, version: &str, group: Option<u32>) -> Result<(), HostErro
     sync(dir)
 }
 
-/// The table of mounts is read again: only that proves that nothing is mounted any more.
+/// Reads the mount table again: only that proves that nothing is mounted any more.
 fn remove(dir: &Path, mounts: &dyn Mounts) -> Result<(), HostError> {
     let place = match (dir.parent(), dir.file_name()) {
         (Some(parent), Some(name)) => real_path(parent).join(name),
@@ -172,12 +172,12 @@ mod tests {
     use crate::volume::files::File;
 
     thread_local! {
-        /// What was brought to the disk, in order.
+        /// What was synced to disk, in order.
         pub(super) static SYNCED: RefCell<Vec<PathBuf>> = const { RefCell::new(Vec::new()) };
     }
 
     #[test]
-    fn a_version_is_on_the_disk_before_readers_are_led_to_it() {
+    fn a_version_is_synced_before_it_becomes_visible() {
         let dir = tempfile::tempdir().unwrap();
         let file = || File { data: b"x".to_vec(), mode: 0o644, uid: None };
         let files = Files::from([("a".to_owned(), file()), ("sub/dir/b".to_owned(), file())]);

@@ -1,21 +1,21 @@
-//! The files that a volume is to hold, and which paths they may have. Pure.
+//! The desired files of a volume, and the rules for their paths. Pure.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
-/// Longest name of one file or directory, bytes.
+/// Maximum bytes of a file name.
 const MAX_NAME: usize = 255;
-/// Longest path, bytes.
+/// Maximum bytes of a path.
 const MAX_PATH: usize = 4096;
 
-/// One file as it is to be.
+/// A desired file.
 #[derive(Clone, PartialEq, Eq)]
 pub(super) struct File {
     /// Its content.
     pub(super) data: Vec<u8>,
     /// Its permissions.
     pub(super) mode: u32,
-    /// Its owner; none for the daemon's own user.
+    /// Its owner; `None` for the daemon's user.
     pub(super) uid: Option<u32>,
 }
 
@@ -26,39 +26,39 @@ impl fmt::Debug for File {
     }
 }
 
-/// Files by their clean relative paths.
+/// Files by their normalized relative paths.
 pub(super) type Files = BTreeMap<String, File>;
 
-/// Why a path cannot be in a volume. The wording is upstream's.
+/// Why a path is invalid. The wording is upstream's.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PathError {
-    /// No path at all.
+    /// An empty path.
     #[error("invalid path: must not be empty: \"\"")]
     Empty,
-    /// A path from the root.
+    /// An absolute path.
     #[error("invalid path: must be relative path: {0}")]
     Absolute(String),
-    /// A path longer than the kernel takes.
+    /// A path that is too long.
     #[error("invalid path: must be less than or equal to {MAX_PATH} characters")]
     TooLong,
-    /// A path that leads upwards.
+    /// A path with `..`.
     #[error("invalid path: must not contain '..': {0}")]
     Backsteps(String),
-    /// A name longer than the kernel takes.
+    /// A name that is too long.
     #[error("invalid path: filenames must be less than or equal to {MAX_NAME} characters")]
     NameTooLong,
-    /// A name that is kept for the links and directories of the volume itself.
+    /// A name that is reserved for the volume's internal links and directories.
     #[error("invalid path: must not start with '..': {0}")]
     Reserved(String),
-    /// A character that no path has.
+    /// A NUL character.
     #[error("invalid path: must not contain a null character")]
     Null,
-    /// A path that is a file and a directory at once.
+    /// A path that is both a file and a directory.
     #[error("invalid path: is both a file and a directory: {0}")]
     FileAndDirectory(String),
 }
 
-/// The path without what leads nowhere (`a//./b` is `a/b`), if it stays within the volume.
+/// Normalizes a path (`a//./b` becomes `a/b`), if it stays within the volume.
 pub(super) fn clean_path(path: &str) -> Result<String, PathError> {
     if path.is_empty() {
         return Err(PathError::Empty);
@@ -86,7 +86,7 @@ pub(super) fn clean_path(path: &str) -> Result<String, PathError> {
     }
 }
 
-/// Checks that no file is in the place of a directory that another one needs.
+/// Checks that no file is also a directory of another file.
 pub(super) fn check_tree(files: &Files) -> Result<(), PathError> {
     let parents: BTreeSet<&str> = files.keys().flat_map(|path| parents(path)).collect();
     match files.keys().find(|path| parents.contains(path.as_str())) {
@@ -95,13 +95,12 @@ pub(super) fn check_tree(files: &Files) -> Result<(), PathError> {
     }
 }
 
-/// The directories above a file, within its volume: `a/b` and `a` of `a/b/c`.
+/// The parent directories of a file in its volume: `a/b` and `a` for `a/b/c`.
 pub(super) fn parents(path: &str) -> impl Iterator<Item = &str> {
     path.match_indices('/').map(|(at, _)| &path[..at])
 }
 
-/// The names in the volume's own directory through which the files are reached, with the owner of each: that of the file
-/// if the name is its whole path.
+/// The top-level names of the files with the owner of each link: that of the file if the name is its whole path.
 pub(super) fn top_names(files: &Files) -> BTreeMap<&str, Option<u32>> {
     files
         .iter()
@@ -121,7 +120,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn paths_and_what_is_wrong_with_them() {
+    fn invalid_paths_have_their_errors() {
         for (path, clean) in
             [("a", "a"), ("a/b", "a/b"), ("./a//b/.", "a/b"), (".a", ".a"), ("a/..b", "a/..b"), ("...", "")]
         {
@@ -144,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_is_no_directory() {
+    fn a_file_cannot_be_a_directory() {
         let file = File { data: vec![1, 2, 3], mode: 0o644, uid: None };
         assert_eq!(format!("{file:?}"), "3 bytes, mode 644, uid None");
         let of =
@@ -156,7 +155,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_path_leaves_the_volume_or_meets_its_own_names(path in "[a./\u{0}é]{0,12}") {
+        fn no_path_leaves_the_volume_or_uses_reserved_names(path in "[a./\u{0}é]{0,12}") {
             if let Ok(clean) = clean_path(&path) {
                 prop_assert!(Path::new(&clean).components().all(|c| matches!(c, Component::Normal(_))));
                 prop_assert!(!clean.starts_with("..") && !clean.contains('\0'));

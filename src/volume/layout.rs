@@ -1,31 +1,30 @@
-//! Where the volumes of a pod are on the host, and what of a volume's directory has which mode. Wire format: a stock
-//! kubelet before and after us looks in the same places. Pure.
+//! Paths and modes of volumes on the host. A wire format: a stock kubelet before or after hostlet uses the same paths. Pure.
 
 use std::path::{Path, PathBuf};
 
 use crate::types::PodUid;
 
-/// Mode of a volume's directory before it is given to a group: any user of the pod's containers writes there.
+/// Mode of a volume's directory without a group: every user may write.
 pub(super) const ROOT_MODE: u32 = 0o777;
-/// Mode of directories that only lead to volumes.
+/// Mode of the parent directories of volumes.
 pub(super) const PARENT_MODE: u32 = 0o755;
-/// Mode of the directories that others must not look into.
+/// Mode of directories that other users must not read.
 pub(super) const POD_MODE: u32 = 0o750;
-/// Mode of directories among the files of a volume.
+/// Mode of directories between the files of a volume.
 pub(super) const DIR_MODE: u32 = 0o755;
-/// What a group gets of a directory it is given: to enter and read it, and that what is made there is its own too.
+/// Mode bits added to a directory of a group: enter, read, and setgid.
 const GROUP_DIR: u32 = 0o2110;
-/// What a group gets of files that are only read.
+/// Mode bits added to read-only files of a group.
 const GROUP_READ: u32 = 0o440;
-/// What a group gets of files that are written too.
+/// Mode bits added to writable files of a group.
 const GROUP_WRITE: u32 = 0o660;
 
-/// The link that points at the files as they are now.
+/// The link to the directory with the current files.
 pub(super) const DATA: &str = "..data";
-/// The link that is about to become [`DATA`].
+/// The new link that is renamed to [`DATA`].
 pub(super) const NEW_DATA: &str = "..data_tmp";
 
-/// The kinds of volume that have a directory.
+/// The kinds of volumes with a directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Kind {
     EmptyDir,
@@ -39,7 +38,7 @@ impl Kind {
     pub(super) const ALL: [Self; 5] =
         [Self::EmptyDir, Self::ConfigMap, Self::Secret, Self::DownwardApi, Self::Projected];
 
-    /// The plugin's name as directories have it.
+    /// The plugin name in directory names.
     pub(super) fn dir_name(self) -> &'static str {
         match self {
             Self::EmptyDir => "kubernetes.io~empty-dir",
@@ -50,7 +49,7 @@ impl Kind {
         }
     }
 
-    /// Whether the volume holds files that the daemon writes, and its containers only read.
+    /// Whether the daemon writes the volume's files and containers only read them.
     pub(super) fn is_written_by_us(self) -> bool {
         match self {
             Self::EmptyDir => false,
@@ -66,41 +65,41 @@ pub(super) struct PodLayout {
 }
 
 impl PodLayout {
-    /// The directories of a pod below the daemon's `root`; none for a UID that is no name of a directory.
+    /// The directories of a pod below the daemon's `root`; `None` if the UID is not a valid directory name.
     pub(super) fn new(root: &Path, uid: &PodUid) -> Option<Self> {
         let uid = uid.as_str();
         let is_name = !matches!(uid, "" | "." | "..") && !uid.contains(['/', '\0']);
         is_name.then(|| Self { dir: root.join("pods").join(uid) })
     }
 
-    /// Where its volumes of one kind are.
+    /// The directory of its volumes of one kind.
     pub(super) fn volumes(&self, kind: Kind) -> PathBuf {
         self.dir.join("volumes").join(kind.dir_name())
     }
 
-    /// One volume.
+    /// The directory of a volume.
     pub(super) fn volume(&self, kind: Kind, name: &str) -> PathBuf {
         self.volumes(kind).join(name)
     }
 
-    /// Where it is written down which volumes were made to the end.
+    /// The directory of the ready markers.
     pub(super) fn metas(&self) -> PathBuf {
         self.dir.join("plugins").join(Kind::EmptyDir.dir_name())
     }
 
-    /// The directory whose file `ready` says that a volume was made. All kinds but the empty directory are made by way of
-    /// one, which gets a name of its own.
+    /// The directory whose file `ready` marks a volume as complete. Kinds other than emptyDir are based on one upstream, hence the
+    /// prefix.
     pub(super) fn meta(&self, kind: Kind, name: &str) -> PathBuf {
         self.metas().join(if kind.is_written_by_us() { format!("wrapped_{name}") } else { name.to_owned() })
     }
 }
 
-/// The mode of a directory once its volume belongs to the pod's `fsGroup`.
+/// The mode of a directory in a volume with an `fsGroup`.
 pub(super) fn group_dir_mode(mode: u32, written_by_us: bool) -> u32 {
     group_file_mode(mode, written_by_us) | GROUP_DIR
 }
 
-/// The mode of a file once its volume belongs to the pod's `fsGroup`.
+/// The mode of a file in a volume with an `fsGroup`.
 pub(super) fn group_file_mode(mode: u32, written_by_us: bool) -> u32 {
     mode | if written_by_us { GROUP_READ } else { GROUP_WRITE }
 }
@@ -110,7 +109,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn paths_and_modes_are_those_of_a_stock_kubelet() {
+    fn paths_and_modes_equal_the_stock_kubelets() {
         let layout = PodLayout::new(Path::new("/var/lib/kubelet"), &"u1".into()).unwrap();
         let text = |path: PathBuf| path.to_str().unwrap().to_owned();
         let pod = "/var/lib/kubelet/pods/u1";
@@ -128,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn a_uid_that_leads_elsewhere_has_no_directory() {
+    fn a_uid_with_path_syntax_has_no_directory() {
         for uid in ["", ".", "..", "a/b", "../x", "a\0b"] {
             assert_eq!(PodLayout::new(Path::new("/root"), &uid.into()), None, "{uid:?}");
         }

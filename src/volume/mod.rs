@@ -1,16 +1,14 @@
-//! The volumes of pods that come from the host itself or from objects of the API server: emptyDir, hostPath, configMap,
-//! secret, downwardAPI and projected. Makes them, keeps them up to date and takes them down. Knows nothing of containers,
-//! and never asks whether a pod should run.
+//! Volumes from the host and from objects of the API server: emptyDir, hostPath, configMap, secret, downwardAPI and projected.
+//! Sets them up, keeps them up to date and tears them down. Knows nothing of containers, and does not decide whether a pod runs.
 //!
-//! How the worker of a pod uses it: [`Volumes::set_up`] in each sync, before anything of the pod starts. A
-//! [`VolumeProblem`] is the text of an event `FailedMount`; a volume that is not in [`PodVolumes::mounted`] keeps the pod's
-//! containers from starting, and is not worth more than a back-off: [`Volumes::changed`] names the pod when it is worth
-//! trying. [`Volumes::tear_down`] once nothing of the pod runs, before its directory is removed. Pods that no worker knows
-//! are taken down by [`tear_down`].
+//! A worker calls [`Volumes::set_up`] in each sync before it starts anything of the pod. A [`VolumeProblem`] is the text of an
+//! event `FailedMount`; containers start only when all volumes are in [`PodVolumes::mounted`], and [`Volumes::changed`] names a
+//! pod when a retry is worthwhile. The worker calls [`Volumes::tear_down`] once nothing of the pod runs, before its directory
+//! is removed. Volumes of pods without a worker are removed by [`tear_down`].
 //!
-//! The way of one volume: what it is to be (`desired`, from the spec by its kind in `kinds/`, and from what `sources` knows
-//! of objects and tokens), what it is (`actual`, from the disk and the mounts alone), the operations between the two
-//! (`plan`, pure), each performed by `execute`. A `keeper` does that for one pod, again and again; `task` owns the keepers.
+//! For each volume: the desired state (`desired`, from the spec by its kind in `kinds/`, and from the objects and tokens of
+//! `sources`), the actual state (`actual`, from disk and mounts alone), the operations between the two (`plan`, pure), executed
+//! by `execute`. A `reconciler` does that repeatedly for one pod; `task` owns the reconcilers.
 
 mod actual;
 mod apply;

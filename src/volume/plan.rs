@@ -1,5 +1,5 @@
-//! From what a volume is to be and what it is, the operations that make it so. Pure. What is as it should be is left
-//! alone, and what was begun and not ended is found again and ended: a plan needs no memory of the one before.
+//! Computes the operations from the actual to the desired state of a volume. Pure. Interrupted work shows in the actual state
+//! and is completed: a plan needs no memory of earlier ones.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -10,44 +10,44 @@ use super::desired::{Content, Desired, Store};
 use super::error::{ContentError, HostError};
 use super::files::{Files, top_names};
 
-/// One change of the host. In the order of a plan, each can be the last that is done.
+/// An operation on the host. A plan may be interrupted after any of them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Operation {
-    /// Makes the volume's directory, open to all.
+    /// Creates the volume's directory, world-writable.
     MakeRoot { dir: PathBuf },
     /// Mounts a tmpfs on it.
     Mount { dir: PathBuf, size: u64 },
-    /// Gives it to a group.
+    /// Sets its group.
     Give { dir: PathBuf, group: u32, written_by_us: bool },
-    /// Notes that it was made to the end.
+    /// Creates the ready marker.
     Mark { meta: PathBuf },
-    /// Takes the note back.
+    /// Removes the ready marker.
     Unmark { meta: PathBuf },
-    /// Writes files into a new directory of their own, where nobody sees them.
+    /// Writes files into a new directory, which is not visible yet.
     Write { dir: PathBuf, version: String, files: Files, group: Option<u32> },
-    /// Makes a name that leads to a file, or a directory of files.
+    /// Creates the link of a top-level name.
     Link { dir: PathBuf, name: String, uid: Option<u32>, group: Option<u32> },
-    /// Shows the files of that directory, all at once.
+    /// Makes the files of that directory visible, atomically.
     Publish { dir: PathBuf, version: String, group: Option<u32> },
     /// Removes one entry of the volume's directory.
     Discard { dir: PathBuf, name: OsString },
-    /// Unmounts what was mounted last on the volume's directory.
+    /// Removes the topmost mount on the volume's directory.
     Unmount { dir: PathBuf },
-    /// Removes the directory with everything in it, unless something is mounted there.
+    /// Removes the directory with its content, unless something is mounted there.
     Remove { dir: PathBuf },
 }
 
-/// What is to be done about one volume, and what its pod gets.
+/// The operations for one volume, and their result.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Plan {
     pub(super) operations: Vec<Operation>,
-    /// Why the volume does not hold what it should.
+    /// Why the volume does not have its desired content.
     pub(super) problem: Option<ContentError>,
-    /// Whether the volume can be used once the operations are done.
+    /// Whether the volume is ready after the operations.
     pub(super) usable: bool,
 }
 
-/// The way from `actual` to `desired`. `version` is a name for a directory of new files; a fresh one each time.
+/// Plans from `actual` to `desired`. `version` is an unused name for the directory of new files.
 pub(super) fn set_up(
     desired: &Desired,
     actual: &Actual,
@@ -64,7 +64,7 @@ pub(super) fn set_up(
         (Store::Disk, Root::Directory) | (Store::Memory(_), Root::Tmpfs) => true,
     };
     let is_made = has_place && actual.ready;
-    // What is in the directory will be covered by the mount.
+    // The mount will hide the content of the directory.
     let tree = if has_place { actual.tree.clone() } else { Tree::default() };
     if let Content::Unknown(error) = &desired.content {
         let usable = is_made && tree.version.is_some();
@@ -90,7 +90,7 @@ fn make(
 ) {
     let (dir, meta) = (root.to_owned(), meta.to_owned());
     if actual.ready {
-        // As after a restart of the machine. Until the volume is made again, nobody should take it for made.
+        // As after a reboot. The volume must not count as ready until it is set up again.
         operations.push(Operation::Unmark { meta: meta.clone() });
     }
     match desired.store {
@@ -108,7 +108,7 @@ fn make(
     operations.push(Operation::Mark { meta });
 }
 
-/// Upstream's order: the files, the new names, the switch, then what is not needed any more.
+/// Upstream's order: files, new names, the switch, then removal of what is no longer needed.
 fn fill(
     files: &Files,
     group: Option<u32>,
@@ -119,7 +119,7 @@ fn fill(
 ) {
     let dir = || root.to_owned();
     let discard = |name: &OsString| Operation::Discard { dir: dir(), name: name.clone() };
-    // Of earlier tries that were cut short, or in the way of a name.
+    // Left over from interrupted attempts, or in the way of a name.
     operations.extend(tree.strays.iter().map(discard));
     let old = tree
         .version
@@ -160,7 +160,7 @@ fn same(files: &Files, group: Option<u32>, present: &BTreeMap<String, Present>) 
         })
 }
 
-/// The way from what is left of a volume to nothing.
+/// Plans the removal of what is left of a volume.
 pub(super) fn tear_down(left: &Leftover) -> Result<Vec<Operation>, HostError> {
     let mut operations = Vec::new();
     operations.extend(left.meta.clone().map(|meta| Operation::Unmark { meta }));

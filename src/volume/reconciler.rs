@@ -1,6 +1,6 @@
-//! The keeper of one pod's volumes: sets them up when the pod's worker asks, keeps them up to date when what they are made
-//! from changes, and takes them down. One task a pod, so that work on one pod's volumes never overlaps, and a disk or an
-//! API server that hangs delays that pod alone.
+//! Reconciles the volumes of one pod: sets them up at the worker's request, updates them when their sources change, and tears
+//! them down. One task per pod, so that work on its volumes never overlaps, and a disk or API server that hangs delays only
+//! this pod.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,23 +21,23 @@ use crate::pod::AdmittedPod;
 use crate::sys::{Mounts, PathWork, file_work};
 use crate::types::{Backoff, BackoffPolicy, Conflated, PodUid, WallClock, sleep_until};
 
-/// How soon what failed is tried again without anybody asking. News of an object are taken in at once.
+/// Delay until a failure is retried without a request. Changes of objects are handled at once.
 const RETRY: BackoffPolicy = BackoffPolicy {
     initial: Duration::from_secs(1),
     max: Duration::from_secs(60),
     reset_after: Duration::from_secs(120),
 };
 
-/// The pod whose volumes are wanted.
+/// The pod whose volumes are requested.
 #[derive(Clone, Debug)]
 pub struct VolumeOwner {
-    /// The pod as it is now: its labels and annotations may be in its volumes.
+    /// The current pod: its labels and annotations may be in its volumes.
     pub pod: Arc<AdmittedPod>,
-    /// What limits the memory of the pod as a whole, bytes: volumes in memory count as its own.
+    /// Memory limit of the pod in bytes, which includes volumes in memory.
     pub memory_limit: Option<u64>,
 }
 
-/// What all keepers share.
+/// What all reconcilers share.
 pub(super) struct Shared {
     pub(super) root: std::path::PathBuf,
     pub(super) node: NodeAmounts,
@@ -48,20 +48,20 @@ pub(super) struct Shared {
     pub(super) changed: Conflated<()>,
 }
 
-/// Something asked of a keeper.
+/// A request to a reconciler.
 pub(super) enum Job {
     SetUp { subject: VolumeOwner, reply: oneshot::Sender<PodVolumes> },
     TearDown { reply: oneshot::Sender<Result<(), VolumeError>> },
 }
 
-/// A keeper, to be run as a task.
+/// The reconciler of one pod, a task.
 pub(super) struct VolumeReconciler {
     uid: PodUid,
     layout: PodLayout,
     shared: Arc<Shared>,
     sources: Sources,
     subject: Option<VolumeOwner>,
-    /// What was wrong when the volumes were last worked on.
+    /// The problems of the last setup.
     problems: Vec<VolumeProblem>,
     retry: Option<Backoff<Instant>>,
 }
@@ -72,19 +72,19 @@ impl VolumeReconciler {
         Self { uid, layout, shared, sources, subject: None, problems: Vec::new(), retry: None }
     }
 
-    /// Runs until the volumes were taken down, or nobody can ask any more.
+    /// Runs until the volumes are torn down or no more requests can come.
     pub(super) async fn run(mut self, mut inbox: mpsc::Receiver<Job>) {
         loop {
             let due = self.due();
             tokio::select! {
                 biased;
-                // Cancel-safe: a job is taken only when it is returned.
+                // Cancel-safe: a job is received only when it is returned.
                 job = inbox.recv() => match job {
                     Some(Job::SetUp { subject, reply }) => self.set_up(subject, reply).await,
                     Some(Job::TearDown { reply }) => {
                         let done = self.tear_down().await;
                         let is_down = done.is_ok();
-                        // Whoever asked may have gone; the next one is told again.
+                        // The requester may have given up; the next one gets the result again.
                         let _ = reply.send(done);
                         if is_down {
                             return;
@@ -92,9 +92,9 @@ impl VolumeReconciler {
                     }
                     None => return,
                 },
-                // Cancel-safe: news stay news until they were taken in.
+                // Cancel-safe: a change stays pending until it is handled.
                 () = self.sources.changed() => self.refresh().await,
-                // Cancel-safe: a sleep to a fixed moment takes nothing.
+                // Cancel-safe: a sleep until a fixed time takes nothing.
                 () = sleep_until(due) => self.refresh().await,
             }
         }
@@ -105,9 +105,9 @@ impl VolumeReconciler {
         self.subject = Some(subject.clone());
         let now = self.shared.clock.now();
         let unfit = tokio::select! {
-            // Cancel-safe: nothing was done in the pod's directory yet. The worker has other work, which may need us.
+            // Cancel-safe: nothing was changed yet. A new request of the worker takes precedence.
             () = reply.closed() => return,
-            // Cancel-safe: what was had is kept.
+            // Cancel-safe: what arrived is kept.
             unfit = async {
                 self.sources.renew(now).await;
                 self.sources.first_answers().await;
@@ -118,7 +118,7 @@ impl VolumeReconciler {
         let _ = reply.send(volumes);
     }
 
-    /// Makes the volumes anew of what has changed.
+    /// Updates the volumes after a change of their sources.
     async fn refresh(&mut self) {
         let Some(subject) = self.subject.clone() else { return };
         self.sources.renew(self.shared.clock.now()).await;
@@ -133,7 +133,7 @@ impl VolumeReconciler {
         }
     }
 
-    /// `unfit` is what is wrong with paths of the host.
+    /// Sets up the volumes. `unfit` are the problems of host paths.
     async fn apply(&mut self, subject: VolumeOwner, unfit: Vec<VolumeProblem>) -> PodVolumes {
         let now = self.shared.clock.now();
         let snapshot = self.sources.snapshot(now);
@@ -146,8 +146,9 @@ impl VolumeReconciler {
                 snapshot: &snapshot,
             };
             let volumes = subject.pod.spec.iter().flat_map(|spec| spec.volumes.iter().flatten());
-            let wanted = volumes.map(|volume| (volume.name.clone(), desired(volume, &context))).collect();
-            apply::set_up(&layout, wanted, &*shared.mounts, now, rand::random())
+            let desired_volume =
+                volumes.map(|volume| (volume.name.clone(), desired(volume, &context))).collect();
+            apply::set_up(&layout, desired_volume, &*shared.mounts, now, rand::random())
         });
         let mut volumes = applied.await.unwrap_or_else(|error| PodVolumes {
             problems: vec![VolumeProblem::new("", &error)],
@@ -172,11 +173,11 @@ impl VolumeReconciler {
         self.retry = None;
         let (shared, uid) = (self.shared.clone(), self.uid.clone());
         let down = file_work(move || apply::tear_down(&shared.root, &uid, &*shared.mounts));
-        // A panic is told as such by the runtime's hook.
+        // The panic itself is logged by the panic hook.
         down.await.unwrap_or(Err(VolumeError::Ended))
     }
 
-    /// When the volumes are worked on without news: a token is due, or something failed.
+    /// When the volumes are processed without a change: a token is due, or something failed.
     fn due(&self) -> Option<Instant> {
         if let Some(retry) = &self.retry {
             return Some(retry.updated + retry.delay);
@@ -186,14 +187,14 @@ impl VolumeReconciler {
     }
 }
 
-/// What is wrong with the paths of the host that a pod wants. One that does not answer keeps this pod alone.
+/// The problems of a pod's host paths. A path that does not answer delays only this pod.
 async fn unfit_host_paths(pod: &Pod, shared: &Arc<Shared>) -> Vec<VolumeProblem> {
     let typed = typed_host_paths(pod);
     if typed.is_empty() {
         return Vec::new();
     }
     let mounts = shared.mounts.clone();
-    // Without the list each path is taken to be on a filesystem of its own.
+    // Without the mount table, each path counts as a separate filesystem.
     let mounts = file_work(move || mounts.table()).await.ok().and_then(Result::ok).unwrap_or_default();
     let checks = typed.into_iter().map(async |(name, path, is)| {
         let looked_at = path.clone();

@@ -1,5 +1,5 @@
-//! What one pod's volumes are made from, kept up to date: the objects they refer to and the tokens they hold. Knows when
-//! the volumes have to be made anew; does not make them.
+//! The sources of one pod's volumes, kept up to date: referenced objects and tokens. Reports when volumes need an update; does
+//! not update them.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -21,9 +21,9 @@ use crate::types::error_chain;
 struct Held {
     request: TokenRequest,
     token: Option<Token>,
-    /// How much earlier than it must it is replaced, from 0 to 1.
+    /// The jitter of its renewal, from 0 to 1.
     jitter: f64,
-    /// Why it could not be replaced, if it could not.
+    /// Why its renewal failed.
     error: Option<ObjectError>,
 }
 
@@ -35,12 +35,12 @@ pub(super) struct Sources {
 }
 
 impl Sources {
-    /// None yet.
+    /// Without any sources.
     pub(super) fn new(objects: Arc<dyn ObjectSource>) -> Self {
         Self { objects, watched: Watched::default(), tokens: BTreeMap::new() }
     }
 
-    /// Watches what `pod` refers to, and nothing else. Tokens that were written before are taken from their files.
+    /// Watches exactly the objects that `pod` refers to. Existing tokens are read from their files.
     pub(super) async fn follow(&mut self, pod: &Pod, layout: &PodLayout) {
         self.watched.follow(&references(pod), &*self.objects);
         let requests = token_requests(pod);
@@ -55,17 +55,17 @@ impl Sources {
         }
     }
 
-    /// Waits for objects that were asked for and never known, for a while. Cancel-safe.
+    /// Waits, up to a timeout, for requested objects that were never known. Cancel-safe.
     pub(super) async fn first_answers(&mut self) {
         self.watched.first_answers().await;
     }
 
-    /// Replaces tokens that are due. Cancel-safe but for a token that is lost on its way, and asked for again.
+    /// Renews due tokens. Cancel-safe: a token lost in transit is requested again.
     pub(super) async fn renew(&mut self, now: Timestamp) {
         join_all(self.tokens.iter_mut().map(|(key, held)| renew(&*self.objects, key, held, now))).await;
     }
 
-    /// What is known now. Later news wake [`Sources::changed`].
+    /// A snapshot of the sources. Later changes wake [`Sources::changed`].
     pub(super) fn snapshot(&mut self, now: Timestamp) -> Snapshot {
         let tokens = self.tokens.iter().map(|(key, held)| {
             let usable = held.token.as_ref().filter(|token| now < token.expires);
@@ -76,7 +76,7 @@ impl Sources {
         Snapshot { objects: self.watched.snapshot(), tokens: tokens.collect() }
     }
 
-    /// When the next token is to be replaced.
+    /// When the next token is due.
     pub(super) fn next_renewal(&self) -> Option<Timestamp> {
         self.tokens
             .values()
@@ -84,18 +84,18 @@ impl Sources {
             .min()
     }
 
-    /// Whether a token could not be replaced.
+    /// Whether a token could not be renewed.
     pub(super) fn has_failed_tokens(&self) -> bool {
         self.tokens.values().any(|held| held.error.is_some())
     }
 
-    /// Waits for news of an object. Cancel-safe: news stay news until they are in a snapshot.
+    /// Waits for a change of an object. Cancel-safe: changes stay pending until they are in a snapshot.
     pub(super) async fn changed(&mut self) {
         self.watched.changed().await;
     }
 }
 
-/// Replaces a token that is due. One that cannot be replaced is used as long as it is valid.
+/// Renews a due token. One that cannot be renewed is used while it is valid.
 async fn renew(objects: &dyn ObjectSource, key: &TokenKey, held: &mut Held, now: Timestamp) {
     if held.token.as_ref().is_some_and(|token| !is_due(token, now, held.jitter)) {
         return;

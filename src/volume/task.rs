@@ -1,4 +1,4 @@
-//! The room's task: owns the keepers, one a pod with volumes, and passes on what is asked of them. Never waits for one.
+//! The task that owns the reconcilers, one per pod with volumes, and forwards requests to them. Never waits for one.
 
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -19,27 +19,26 @@ use crate::objects::ObjectSource;
 use crate::sys::{Mounts, PathWork};
 use crate::types::{Conflated, PodUid, WallClock};
 
-/// How long a pod's worker waits for its volumes (upstream's bound).
+/// How long a worker waits for its pod's volumes (upstream's timeout).
 const DEADLINE: Duration = Duration::from_secs(2 * 60 + 3);
 
-/// Requests that may wait for the task, which only passes them on; whoever asks waits for a place.
+/// Bound of pending requests to the task, which only forwards them; senders wait for capacity.
 const REQUESTS: usize = 16;
 
-/// Jobs that may wait for one keeper. Its pod's worker asks for one thing at a time; more than one wait only when it gave
-/// up waiting.
+/// Bound of pending jobs per reconciler. The pod's worker sends one at a time; more are pending only if it stopped waiting.
 const JOBS: usize = 4;
 
-/// What the room needs of the host and its surroundings.
+/// Dependencies of the volumes.
 pub struct VolumeSettings {
-    /// The daemon's own directory.
+    /// The daemon's directory.
     pub root: PathBuf,
-    /// What containers can use of this node.
+    /// The node's allocatable resources.
     pub node: NodeAmounts,
     /// The host's mounts.
     pub mounts: Arc<dyn Mounts>,
-    /// Where ConfigMaps, Secrets and tokens come from.
+    /// The source of ConfigMaps, Secrets and tokens.
     pub objects: Arc<dyn ObjectSource>,
-    /// The time of day, by which tokens expire.
+    /// The wall clock, by which tokens expire.
     pub clock: WallClock,
 }
 
@@ -48,7 +47,7 @@ struct Request {
     job: Job,
 }
 
-/// What others ask of the room. All clones share one task.
+/// The handle of the volume task. Clones share the task.
 #[derive(Clone)]
 pub struct Volumes {
     requests: mpsc::Sender<Request>,
@@ -56,7 +55,7 @@ pub struct Volumes {
 }
 
 impl Volumes {
-    /// The room's task, and the handle to it.
+    /// The task and its handle.
     pub fn new(settings: VolumeSettings) -> (VolumeTask, Self) {
         let (sender, requests) = mpsc::channel(REQUESTS);
         let changed = Conflated::default();
@@ -70,14 +69,13 @@ impl Volumes {
             clock,
             changed: changed.clone(),
         });
-        let task = VolumeTask { shared, requests, keepers: HashMap::new(), tasks: JoinSet::new() };
+        let task = VolumeTask { shared, requests, reconcilers: HashMap::new(), tasks: JoinSet::new() };
         (task, Self { requests: sender, changed })
     }
 
-    /// Makes the volumes of a pod what they are to be, and keeps them so until they are taken down: call it whenever the
-    /// pod is synced, with the pod as it then is. What is as it should be costs a look. A volume that cannot be had does not
-    /// keep the others; it is not in `mounted` then, and [`Volumes::changed`] tells when there is news. Dropping the
-    /// future gives up the wait, and leaves what was made.
+    /// Sets up the volumes of a pod and keeps them up to date until they are torn down. Call it in every sync with the current
+    /// pod; it is cheap if nothing changed. A volume that is not available is not in `mounted` and does not affect the others;
+    /// [`Volumes::changed`] reports when to retry. Dropping the future stops waiting, not the work.
     pub async fn set_up(&self, subject: VolumeOwner) -> Result<PodVolumes, VolumeError> {
         let has_volumes =
             subject.pod.spec.as_ref().is_some_and(|spec| spec.volumes.iter().flatten().next().is_some());
@@ -89,14 +87,14 @@ impl Volumes {
         self.ask(uid, Job::SetUp { subject, reply }, answer).await
     }
 
-    /// Takes down the volumes of a pod: nothing of it may run any more. Those of a pod that has none, or is not known, are
-    /// taken down already. An error is told when something keeps a volume busy; then try again.
+    /// Tears down the volumes of a pod, of which nothing may run any more. Succeeds for unknown pods and pods without volumes.
+    /// Returns an error if a volume is busy; then retry.
     pub async fn tear_down(&self, uid: &PodUid) -> Result<(), VolumeError> {
         let (reply, answer) = oneshot::channel();
         self.ask(uid.clone(), Job::TearDown { reply }, answer).await?
     }
 
-    /// The next pod whose volumes have news for its worker, which should sync it. Has one reader. Cancel-safe.
+    /// Waits for the next pod whose volumes changed and which its worker should sync. Has a single receiver. Cancel-safe.
     pub async fn changed(&self) -> PodUid {
         self.changed.next().await.0
     }
@@ -113,45 +111,45 @@ impl Volumes {
     }
 }
 
-/// The task, to be run by the app.
+/// The task, which the app runs.
 pub struct VolumeTask {
     shared: Arc<Shared>,
     requests: mpsc::Receiver<Request>,
-    keepers: HashMap<PodUid, mpsc::Sender<Job>>,
-    /// Owns the keepers: dropped with the task, they end. What they did to the host is found again.
+    reconcilers: HashMap<PodUid, mpsc::Sender<Job>>,
+    /// The reconcilers, which end with the task. The next daemon finds what they did on the host.
     tasks: JoinSet<()>,
 }
 
 impl VolumeTask {
-    /// Runs until cancelled. Volumes stay as they are: their pods go on running.
+    /// Runs until cancelled. Volumes stay in place, as their pods keep running.
     pub async fn run(mut self, cancel: CancellationToken) {
         loop {
             tokio::select! {
                 // Cancel-safe: waiting for a token takes nothing.
                 () = cancel.cancelled() => return,
-                // Cancel-safe: a request is taken only when it is returned.
+                // Cancel-safe: a request is received only when it is returned.
                 request = self.requests.recv() => match request {
                     Some(request) => self.pass_on(request),
-                    // Nobody can ask any more; what is there is still kept up to date.
+                    // No more requests can come; existing volumes are still kept up to date.
                     None => return cancel.cancelled().await,
                 },
-                // Cancel-safe: an ended keeper is taken off the set only when it is returned.
+                // Cancel-safe: a finished reconciler leaves the set only when it is returned.
                 Some(ended) = self.tasks.join_next() => {
                     if let Err(error) = ended {
-                        tracing::error!(%error, "a keeper of volumes ended early; the pod's next sync starts another");
+                        tracing::error!(%error, "a volume reconciler panicked; the pod's next sync starts another");
                     }
-                    self.keepers.retain(|_, inbox| !inbox.is_closed());
+                    self.reconcilers.retain(|_, inbox| !inbox.is_closed());
                 }
             }
         }
     }
 
-    /// Dropping a job tells whoever asked that it is to be tried again.
+    /// Forwards a job. Dropping it tells the requester to try again.
     fn pass_on(&mut self, Request { uid, job }: Request) {
         let Some(layout) = PodLayout::new(&self.shared.root, &uid) else {
-            return refuse(job, &uid);
+            return reject(job, &uid);
         };
-        let job = match self.keepers.get(&uid) {
+        let job = match self.reconcilers.get(&uid) {
             None => job,
             Some(inbox) => match inbox.try_send(job) {
                 Ok(()) | Err(TrySendError::Full(_)) => return,
@@ -159,14 +157,14 @@ impl VolumeTask {
             },
         };
         let (inbox, jobs) = mpsc::channel(JOBS);
-        // A fresh inbox has room for one.
+        // A new inbox has capacity for one.
         let _ = inbox.try_send(job);
         self.tasks.spawn(VolumeReconciler::new(uid.clone(), layout, self.shared.clone()).run(jobs));
-        self.keepers.insert(uid, inbox);
+        self.reconcilers.insert(uid, inbox);
     }
 }
 
-fn refuse(job: Job, uid: &PodUid) {
+fn reject(job: Job, uid: &PodUid) {
     match job {
         Job::SetUp { .. } => {}
         Job::TearDown { reply } => {

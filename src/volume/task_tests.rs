@@ -1,5 +1,4 @@
-//! The room as its users see it: volumes that appear when their objects do, change with them, renew their tokens, and
-//! survive the daemon.
+//! Volumes from a worker's view: they appear with their objects, change with them, renew tokens, and survive the daemon.
 
 use std::time::Duration;
 
@@ -11,7 +10,7 @@ use crate::objects::{FakeObjects, ObjectError, ObjectKind, ObjectState};
 use crate::pod::AdmittedPod;
 use crate::volume::testing::{Host, NODE, UID, pod};
 
-/// Far more than a test on a busy machine needs, and less than its patience.
+/// A timeout far beyond what a busy machine needs.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 struct Room {
@@ -69,7 +68,7 @@ fn token_volume() -> Value {
 }
 
 #[tokio::test]
-async fn a_change_of_an_object_is_in_the_file_without_anybody_asking() {
+async fn a_change_of_an_object_updates_the_file_without_a_request() {
     let room = Room::new();
     room.objects.put(ObjectKind::ConfigMap, "ns", "cm", &[("k", "one")]);
     let pod = pod(config_map("cm"));
@@ -85,7 +84,7 @@ async fn a_change_of_an_object_is_in_the_file_without_anybody_asking() {
 }
 
 #[tokio::test]
-async fn a_missing_object_is_told_and_its_appearance_too() {
+async fn a_missing_object_and_its_appearance_are_reported() {
     let room = Room::new();
     let pod = pod(json!([
         {"name": "v", "configMap": {"name": "cm"}}, {"name": "e", "emptyDir": {}},
@@ -100,7 +99,7 @@ async fn a_missing_object_is_told_and_its_appearance_too() {
     assert_eq!(changed, UID.into());
     assert_eq!(room.set_up(&pod).await.problems, []);
     assert_eq!(room.host.read(FILE).unwrap(), "here");
-    // Deleted while the pod runs: told, and what is there stays.
+    // Deleted while the pod runs: reported, and the files stay.
     room.objects.remove(ObjectKind::ConfigMap, "ns", "cm");
     let changed = tokio::time::timeout(PATIENCE, room.volumes.changed()).await.unwrap();
     assert_eq!(changed, UID.into());
@@ -110,7 +109,7 @@ async fn a_missing_object_is_told_and_its_appearance_too() {
 }
 
 #[tokio::test]
-async fn labels_that_change_are_in_the_file_with_the_next_sync() {
+async fn changed_labels_update_the_file_at_the_next_sync() {
     let room = Room::new();
     let items = json!([{"path": "k", "fieldRef": {"fieldPath": "metadata.labels"}}]);
     let pod = pod(json!([{"name": "v", "downwardAPI": {"items": items}}]));
@@ -123,18 +122,18 @@ async fn labels_that_change_are_in_the_file_with_the_next_sync() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_object_that_does_not_come_is_not_waited_for_forever() {
+async fn waiting_for_an_object_times_out() {
     let room = Room::new();
     room.objects.set(ObjectKind::ConfigMap, "ns", "cm", ObjectState::Pending);
     let pod = pod(config_map("cm"));
     let volumes = room.set_up(&pod).await;
     let expected = "MountVolume.SetUp failed for volume \"v\" : timed out waiting for the configmap \"cm\"";
     assert_eq!(volumes.problems[0].to_string(), expected);
-    // It was waited for once.
+    // It is waited for only once.
     let before = tokio::time::Instant::now();
     room.set_up(&pod).await;
     assert!(before.elapsed() < Duration::from_secs(1), "{:?}", before.elapsed());
-    // A worker that gives up waiting can have the volumes taken down at once.
+    // A worker that stops waiting can tear down the volumes at once.
     room.objects.set(ObjectKind::ConfigMap, "ns", "other", ObjectState::Pending);
     let pod = self::pod(config_map("other"));
     let given_up = tokio::time::timeout(Duration::from_secs(1), room.set_up(&pod)).await;
@@ -144,7 +143,7 @@ async fn an_object_that_does_not_come_is_not_waited_for_forever() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_token_is_renewed_before_it_expires_and_used_as_long_as_it_lives() {
+async fn a_token_is_renewed_before_it_expires_and_used_until_then() {
     let room = Room::new();
     room.set_up(&pod(token_volume())).await;
     assert_eq!(room.host.read(TOKEN).unwrap(), "token-1");
@@ -164,7 +163,7 @@ async fn a_token_is_renewed_before_it_expires_and_used_as_long_as_it_lives() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_new_daemon_finds_the_token_that_is_there() {
+async fn a_new_daemon_uses_the_existing_token() {
     use base64::Engine;
     use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 
@@ -172,7 +171,7 @@ async fn a_new_daemon_finds_the_token_that_is_there() {
     let room = Room::new();
     let pod = pod(token_volume());
     room.set_up(&pod).await;
-    // As an API server issues it.
+    // In the API server's format.
     let claims = format!("{{\"iat\": {}, \"exp\": {}}}", base.as_second(), base.as_second() + 3600);
     let token = format!("e30.{}.c2ln", URL_SAFE_NO_PAD.encode(claims));
     let data = room.host.at("volumes/kubernetes.io~projected/v/..data/token");
@@ -189,7 +188,7 @@ async fn a_new_daemon_finds_the_token_that_is_there() {
 }
 
 #[tokio::test]
-async fn volumes_are_taken_down_by_a_daemon_that_never_set_them_up() {
+async fn a_daemon_tears_down_volumes_it_did_not_set_up() {
     let room = Room::new();
     room.objects.put(ObjectKind::Secret, "ns", "s", &[("k", "v")]);
     let pod = pod(json!([{"name": "s", "secret": {"secretName": "s"}}, {"name": "e", "emptyDir": {}}]));
@@ -204,7 +203,7 @@ async fn volumes_are_taken_down_by_a_daemon_that_never_set_them_up() {
 }
 
 #[tokio::test]
-async fn a_busy_volume_is_told_and_goes_when_asked_again_and_then_nothing_is_watched() {
+async fn a_busy_volume_is_reported_and_removed_by_a_retry_which_ends_its_watches() {
     let room = Room::new();
     room.objects.put(ObjectKind::Secret, "ns", "s", &[("k", "v")]);
     room.set_up(&pod(json!([{"name": "v", "secret": {"secretName": "s"}}]))).await;
@@ -219,7 +218,7 @@ async fn a_busy_volume_is_told_and_goes_when_asked_again_and_then_nothing_is_wat
 }
 
 #[tokio::test]
-async fn a_pod_without_volumes_and_a_uid_that_leads_elsewhere() {
+async fn a_pod_without_volumes_and_an_invalid_uid() {
     let room = Room::new();
     assert_eq!(room.set_up(&pod(json!([]))).await, PodVolumes::default());
     room.volumes.tear_down(&"never-heard-of".into()).await.unwrap();

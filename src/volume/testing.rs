@@ -1,4 +1,4 @@
-//! A host for the tests of this room: a directory of its own, and mounts that are only written down.
+//! A host for tests: a directory, and mounts that are only recorded.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -20,7 +20,7 @@ pub(super) const NODE: NodeAmounts =
 /// UID of every pod in these tests.
 pub(super) const UID: &str = "uid-1";
 
-/// Mounts without a kernel. A directory is empty once it is mounted on, and again once it is unmounted.
+/// Mounts without a kernel. Mounting on a directory empties it, as does unmounting.
 #[derive(Clone, Default)]
 pub(super) struct FakeMounts(Arc<Mutex<Inner>>);
 
@@ -32,7 +32,7 @@ struct Inner {
 }
 
 impl FakeMounts {
-    /// Puts something into the list that nobody asked for.
+    /// Adds a foreign mount.
     pub(super) fn add(&self, point: &Path, filesystem: &str) {
         let mount = Mount { point: point.to_owned(), filesystem: filesystem.to_owned() };
         self.with(|inner| inner.mounts.push(mount));
@@ -48,7 +48,7 @@ impl FakeMounts {
         self.with(|inner| inner.mounts.iter().map(|mount| mount.point.clone()).collect())
     }
 
-    /// The sizes asked for.
+    /// The requested sizes.
     pub(super) fn sizes(&self) -> Vec<u64> {
         self.with(|inner| inner.sizes.clone())
     }
@@ -97,7 +97,7 @@ impl Mounts for FakeMounts {
     }
 }
 
-/// The daemon's directory, with that of one pod.
+/// The daemon's directory with that of one pod.
 pub(super) struct Host {
     pub(super) root: TempDir,
     pub(super) mounts: FakeMounts,

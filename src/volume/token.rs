@@ -1,5 +1,4 @@
-//! How long a service account's token is used, and what a new daemon learns of one from the file it is in. Pure but for
-//! the reading of that file.
+//! Renewal of service account tokens, and reading an existing token from its file. Pure except for that.
 
 use std::fs;
 use std::path::Path;
@@ -13,12 +12,12 @@ use serde::Deserialize;
 use crate::objects::Token;
 use crate::types::json;
 
-/// No token is used for longer, however long it is valid.
+/// A token is renewed after this time, however long it is valid.
 const MAX_USE: SignedDuration = SignedDuration::from_hours(24);
-/// Tokens are renewed up to so much earlier, so that those that were issued together are not renewed together.
+/// Maximum jitter by which tokens are renewed earlier, so that tokens issued together are not renewed together.
 const MAX_JITTER: SignedDuration = SignedDuration::from_secs(10);
 
-/// When a token is to be replaced: at 80 % of its life, or after 24 h, less a jitter. `jitter` is from 0 to 1.
+/// When a token is due for renewal: after 80 % of its lifetime or 24 h, minus a jitter. `jitter` is from 0 to 1.
 pub(super) fn refresh_at(token: &Token, jitter: f64) -> Timestamp {
     let life = token.expires.duration_since(token.issued).max(SignedDuration::ZERO);
     let used = (life / 5 * 4).min(MAX_USE);
@@ -27,21 +26,20 @@ pub(super) fn refresh_at(token: &Token, jitter: f64) -> Timestamp {
     token.issued.saturating_add(used.max(SignedDuration::ZERO)).unwrap_or(token.expires)
 }
 
-/// Whether a token is to be replaced now. One from the future is: the clock was set back, and what its times mean is not
-/// known any more.
+/// Whether a token is due. One from the future is: the clock was set back, and its times are meaningless.
 pub(super) fn is_due(token: &Token, now: Timestamp, jitter: f64) -> bool {
     now >= refresh_at(token, jitter) || now < token.issued
 }
 
-/// The claims of a token that tell its life (RFC 7519), seconds since the epoch.
+/// The claims with a token's lifetime (RFC 7519), in seconds since the epoch.
 #[derive(Deserialize)]
 struct Claims {
     iat: i64,
     exp: i64,
 }
 
-/// The token in the file at `path`, asked for with a life of `seconds`; none if there is none, or if it does not tell its
-/// life. The API server may let it live longer than it said, so what was asked for bounds its use.
+/// The token in the file at `path`, requested with a lifetime of `seconds`; `None` if there is none or it has no lifetime. The
+/// API server may issue a longer lifetime, so the requested one is the bound.
 pub(super) fn read_token(path: &Path, seconds: i64) -> Option<Token> {
     parse_token(fs::read_to_string(path).ok()?, seconds)
 }
@@ -50,8 +48,8 @@ fn parse_token(value: String, seconds: i64) -> Option<Token> {
     let payload = URL_SAFE_NO_PAD.decode(value.split('.').nth(1)?).ok()?;
     let claims: Claims = json::from_slice(&payload).ok()?;
     let issued = Timestamp::from_second(claims.iat).ok()?;
-    let asked = Duration::from_secs(u64::try_from(seconds).ok()?);
-    let expires = Timestamp::from_second(claims.exp).ok()?.min(issued.saturating_add(asked).ok()?);
+    let requested = Duration::from_secs(u64::try_from(seconds).ok()?);
+    let expires = Timestamp::from_second(claims.exp).ok()?.min(issued.saturating_add(requested).ok()?);
     Some(Token { value, issued, expires })
 }
 
@@ -71,7 +69,7 @@ mod tests {
     }
 
     #[test]
-    fn at_four_fifths_of_its_life_or_after_a_day() {
+    fn a_token_is_due_at_four_fifths_of_its_lifetime_or_after_a_day() {
         assert_eq!(after(&token(3600), 0.0), 2880);
         assert_eq!(after(&token(3600), 1.0), 2870);
         assert_eq!(after(&token(600), 0.5), 475);
@@ -88,11 +86,11 @@ mod tests {
     }
 
     #[test]
-    fn a_token_tells_its_life() {
+    fn the_lifetime_is_read_from_the_token() {
         let read = |claims: &str| parse_token(encoded(claims), 3607);
         let token = read("{\"iat\": 1000000, \"exp\": 1003607, \"aud\": [\"x\"]}").unwrap();
         assert_eq!((token.issued.as_second(), token.expires.as_second()), (1_000_000, 1_003_607));
-        // The API server's own extension to a year, which is for clients that do not read the file again.
+        // The API server extends it to a year for clients that do not reload the file.
         let token = read("{\"iat\": 1000000, \"exp\": 32536000}").unwrap();
         assert_eq!(token.expires.as_second(), 1_003_607);
         for other in ["{\"exp\": 1}", "{\"iat\": 99999999999999, \"exp\": 1}", "nonsense"] {

@@ -1,4 +1,4 @@
-//! Volumes from a ConfigMap. Pure.
+//! ConfigMap volumes. Pure.
 
 use k8s_openapi::api::core::v1::{ConfigMapProjection, ConfigMapVolumeSource};
 
@@ -20,7 +20,7 @@ pub(in crate::volume) fn files(
     keyed_files(&object, source.items.as_deref(), source.default_mode, optional, WHAT)
 }
 
-/// The same as a part of a projected volume.
+/// The same as a source of a projected volume.
 pub(super) fn projected(
     source: &ConfigMapProjection,
     default_mode: Option<i32>,
@@ -40,7 +40,7 @@ mod tests {
     use crate::volume::kinds::testing::{Pod, found, texts};
 
     #[test]
-    fn all_keys_or_those_that_are_named_with_their_modes() {
+    fn all_or_selected_keys_have_their_modes() {
         let pod = Pod::new(json!({})).knows(
             ObjectKind::ConfigMap,
             "cm",
@@ -54,7 +54,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_missing_is_an_error_unless_it_is_optional() {
+    fn missing_objects_and_keys_are_errors_unless_optional() {
         let absent = ObjectState::Failed(ObjectError::NotFound("configmap \"cm\" not found".into()));
         let pod = Pod::new(json!({})).knows(ObjectKind::ConfigMap, "cm", absent);
         let source = |optional: bool| json!({"configMap": {"name": "cm", "optional": optional, "items": [{"key": "x", "path": "x"}]}});

@@ -1,4 +1,4 @@
-//! The pod's own fields and resources as files, kept in memory. Pure.
+//! Downward API volumes: fields and resources of the pod as files in memory. Pure.
 
 use std::collections::BTreeMap;
 
@@ -19,7 +19,7 @@ pub(in crate::volume) fn files(
     from_items(source.items.as_deref().unwrap_or_default(), source.default_mode, context)
 }
 
-/// The same as a part of a projected volume too.
+/// The files, also for a source of a projected volume.
 pub(super) fn from_items(
     items: &[DownwardAPIVolumeFile],
     default_mode: Option<i32>,
@@ -41,7 +41,7 @@ pub(super) fn from_items(
 
 fn value(item: &DownwardAPIVolumeFile, context: &Context<'_>) -> Result<String, ContentError> {
     if let Some(field) = &item.field_ref {
-        // Upstream sorts the lines of any value.
+        // Upstream sorts the lines of every value.
         let value = metadata_field(&context.pod.metadata, &field.field_path)?;
         let mut lines: Vec<&str> = value.split('\n').collect();
         lines.sort_unstable();
@@ -58,8 +58,8 @@ fn value(item: &DownwardAPIVolumeFile, context: &Context<'_>) -> Result<String, 
     }
 }
 
-/// A field of the pod that a volume can show (Kubernetes docs, "Downward API"): unlike the environment, all labels or
-/// annotations at once, and nothing that changes while the pod runs but these.
+/// A pod field that a volume supports (Kubernetes docs, "Downward API"): unlike the environment, all labels or annotations at
+/// once, and no status fields.
 fn metadata_field(meta: &ObjectMeta, path: &str) -> Result<String, ContentError> {
     let text = |value: &Option<String>| Ok(value.clone().unwrap_or_default());
     match path {
@@ -81,7 +81,7 @@ fn metadata_field(meta: &ObjectMeta, path: &str) -> Result<String, ContentError>
     }
 }
 
-/// `key="value"` on a line each, the value as Go quotes it.
+/// One line `key="value"` each, with the value quoted as in Go.
 fn lines(map: Option<&BTreeMap<String, String>>) -> String {
     let lines = map.into_iter().flatten().map(|(key, value)| format!("{key}={}", go_quoted(value)));
     lines.collect::<Vec<_>>().join("\n")
@@ -110,7 +110,7 @@ mod tests {
             ("metadata.annotations", "note=\"a \\\"b\\\"\\nc\""),
             ("metadata.labels['app']", "web"),
             ("metadata.labels['none']", ""),
-            // Lines are sorted whatever the field is.
+            // Lines are sorted for every field.
             ("metadata.annotations['note']", "a \"b\"\nc"),
         ] {
             assert_eq!(of(field).unwrap(), [format!("644 x={content}")], "{field}");
@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn every_mistake_is_told() {
+    fn all_mistakes_are_reported() {
         let items = json!([
             {"path": "a", "fieldRef": {"fieldPath": "x"}},
             {"path": "../b", "fieldRef": {"fieldPath": "metadata.name"}},

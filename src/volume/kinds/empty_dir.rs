@@ -1,4 +1,4 @@
-//! Empty directories, on disk or in memory. Pure.
+//! emptyDir volumes, on disk or in memory. Pure.
 
 use k8s_openapi::api::core::v1::EmptyDirVolumeSource;
 
@@ -6,7 +6,7 @@ use crate::types::Quantity;
 use crate::volume::desired::{Context, Store};
 use crate::volume::error::ContentError;
 
-/// Where the volume keeps what containers put into it.
+/// Where the volume stores its content.
 pub(in crate::volume) fn store(
     source: &EmptyDirVolumeSource,
     context: &Context<'_>,
@@ -21,7 +21,7 @@ pub(in crate::volume) fn store(
     }
 }
 
-/// Bytes that a volume in memory may hold: its own limit, no more than the pod may use, no more than there is.
+/// Size of a volume in memory: the minimum of its limit, the pod's memory limit and the node's memory.
 pub(in crate::volume) fn memory_size(limit: Option<Quantity>, context: &Context<'_>) -> u64 {
     let own = limit.and_then(|limit| u64::try_from(limit.value()).ok());
     let node = u64::try_from(context.node.memory).unwrap_or_default();
@@ -32,19 +32,19 @@ pub(in crate::volume) fn memory_size(limit: Option<Quantity>, context: &Context<
 mod tests {
     use serde_json::{Value, json};
 
-    use crate::volume::desired::{Content, Store, Wanted};
+    use crate::volume::desired::{Content, DesiredVolume, Store};
     use crate::volume::kinds::testing::{NODE, Pod};
 
     fn store(source: Value, memory_limit: Option<u64>) -> Result<Store, String> {
         let mut pod = Pod::new(json!({}));
         pod.memory_limit = memory_limit;
-        match pod.wanted(json!({"emptyDir": source})) {
-            Wanted::Own(desired) => {
+        match pod.desired_volume(json!({"emptyDir": source})) {
+            DesiredVolume::Own(desired) => {
                 assert_eq!(desired.content, Content::Theirs);
                 Ok(desired.store)
             }
-            Wanted::Refused(error) => Err(error.to_string()),
-            Wanted::Host { .. } => panic!("an empty directory is the pod's own"),
+            DesiredVolume::Invalid(error) => Err(error.to_string()),
+            DesiredVolume::Host { .. } => panic!("an empty directory is the pod's own"),
         }
     }
 

@@ -55,7 +55,7 @@ impl Is {
 
 /// What is to be made at `path`, if anything; an error, in upstream's words, if what is there is something else.
 pub(in crate::volume) fn check(path: &Path, is: Is, found: Found) -> Result<Option<Make>, HostError> {
-    let (wanted, described) = match (is, found) {
+    let (desired_volume, described) = match (is, found) {
         (Is::Anything, _) => return Ok(None),
         (Is::DirectoryOrCreate, Found::Nothing) => return Ok(Some(Make::Directory)),
         (Is::FileOrCreate, Found::Nothing) => return Ok(Some(Make::File)),
@@ -65,7 +65,7 @@ pub(in crate::volume) fn check(path: &Path, is: Is, found: Found) -> Result<Opti
         (Is::CharDevice, _) => (Found::CharDevice, "character device"),
         (Is::BlockDevice, _) => (Found::BlockDevice, "block device"),
     };
-    if found == wanted {
+    if found == desired_volume {
         return Ok(None);
     }
     Err(HostError::HostPath(format!("hostPath type check failed: {} is not a {described}", path.display())))

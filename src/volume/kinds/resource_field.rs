@@ -1,4 +1,4 @@
-//! A container's requests and limits as the downward API shows them, in files and in the environment. Pure.
+//! Requests and limits of a container for the downward API, in files and in the environment. Pure.
 
 use std::collections::BTreeMap;
 
@@ -9,8 +9,8 @@ use crate::types::Quantity;
 use crate::volume::desired::NodeAmounts;
 use crate::volume::error::ContentError;
 
-/// The amount that `field` selects of the container named `container`, in units of its divisor, rounded up. A limit that is
-/// not set is what the node has.
+/// The amount that `field` selects from the container named `container`, divided by its divisor and rounded up. An unset limit
+/// is the node's allocatable amount.
 pub fn resource_value(
     spec: &PodSpec,
     container: &str,
@@ -31,7 +31,7 @@ pub fn resource_value(
     if !known {
         return Err(unsupported());
     }
-    // CPU is counted in thousandths, so that a divisor can be finer than a core.
+    // CPU is counted in thousandths, so that a divisor may be a fraction of a core.
     let count = |quantity: &Quantity| match resource {
         "cpu" => quantity.milli_value(),
         _ => quantity.value(),
@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_limit_there_is_what_the_node_has() {
+    fn an_unset_limit_is_the_nodes_allocatable_amount() {
         let of = |resource: &str| {
             let pod = TestPod::new(json!({"containers": [{"name": "d"}]}));
             let field = ResourceFieldSelector { resource: resource.to_owned(), ..Default::default() };

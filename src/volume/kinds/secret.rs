@@ -1,4 +1,4 @@
-//! Volumes from a Secret, kept in memory. Pure.
+//! Secret volumes, in memory. Pure.
 
 use k8s_openapi::api::core::v1::{SecretProjection, SecretVolumeSource};
 
@@ -20,7 +20,7 @@ pub(in crate::volume) fn files(
     keyed_files(&object, source.items.as_deref(), source.default_mode, optional, WHAT)
 }
 
-/// The same as a part of a projected volume.
+/// The same as a source of a projected volume.
 pub(super) fn projected(
     source: &SecretProjection,
     default_mode: Option<i32>,

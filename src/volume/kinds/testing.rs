@@ -1,4 +1,4 @@
-//! A pod and what is known of its objects, for the tests of the kinds.
+//! A pod and its known objects, for the tests of volume kinds.
 
 use std::sync::Arc;
 
@@ -6,7 +6,7 @@ use k8s_openapi::api::core::v1 as api;
 use serde_json::{Value, json};
 
 use crate::objects::{Object, ObjectError, ObjectKind, ObjectRef, ObjectState};
-use crate::volume::desired::{Content, Context, Snapshot, Wanted, desired};
+use crate::volume::desired::{Content, Context, DesiredVolume, Snapshot, desired};
 use crate::volume::error::ContentError;
 use crate::volume::files::Files;
 pub(super) use crate::volume::testing::NODE;
@@ -46,8 +46,8 @@ impl Pod {
         self
     }
 
-    /// What the volume `v` with this source is to be.
-    pub(super) fn wanted(&self, source: Value) -> Wanted {
+    /// The desired state of the volume `v` with this source.
+    pub(super) fn desired_volume(&self, source: Value) -> DesiredVolume {
         let mut volume = source;
         volume["name"] = json!("v");
         let volume: api::Volume = serde_json::from_value(volume).unwrap();
@@ -62,13 +62,13 @@ impl Pod {
 
     /// The files of that volume.
     pub(super) fn files(&self, source: Value) -> Result<Files, ContentError> {
-        match self.wanted(source) {
-            Wanted::Own(desired) => match desired.content {
+        match self.desired_volume(source) {
+            DesiredVolume::Own(desired) => match desired.content {
                 Content::Ours(files) => Ok(files),
                 Content::Unknown(error) => Err(error),
                 Content::Theirs => panic!("the volume holds what containers put there"),
             },
-            wanted => panic!("no volume with files: {wanted:?}"),
+            desired_volume => panic!("no volume with files: {desired_volume:?}"),
         }
     }
 }

@@ -1,7 +1,7 @@
-//! Which files of a cgroup are ours and what is written to them; written only when they differ. Nothing else is touched.
+//! The controller files of a cgroup and their values; written only if they differ. Touches no other files.
 //!
-//! The files are written directly: cgroups-rs has them too, but with `/sys/fs/cgroup` built in, the older straight-line
-//! conversion of shares to weight, and errors that do not name the path.
+//! The files are written directly: cgroups-rs could do it, but with `/sys/fs/cgroup` hard-coded, the older linear conversion
+//! of shares to weight, and errors that do not name the path.
 
 use std::path::Path;
 use std::time::Duration;
@@ -9,28 +9,28 @@ use std::time::Duration;
 use super::shares::{cpu_shares, cpu_weight};
 use super::{AllPods, CgroupError, CgroupVersion, PodResources, files};
 
-/// From here on v1 shows a memory limit that is none: the largest page-aligned number, for any size of page.
+/// v1 shows no memory limit as at least this: the largest page-aligned number, for any page size.
 const V1_NO_LIMIT: u64 = (i64::MAX as u64) & !0xffff;
 
-/// One setting of a cgroup, before either version's spelling.
+/// A controller setting, independent of the cgroup version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Knob {
-    /// CPU weight, in v1's shares.
+pub(super) enum ControllerSetting {
+    /// CPU weight, in v1 shares.
     CpuShares(u64),
-    /// CPU time, microseconds in each period of microseconds; `None` is unlimited.
+    /// CPU quota in microseconds per period in microseconds; `None` is unlimited.
     CpuQuota(Option<i64>, u64),
-    /// Memory, bytes; `None` is unlimited.
+    /// Memory limit in bytes; `None` is unlimited.
     Memory(Option<i64>),
-    /// Number of processes.
+    /// Limit of processes.
     Pids(i64),
 }
 
-/// A file and what to write to it.
+/// A controller file and its value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Line {
     file: &'static str,
     value: String,
-    /// Whether this only takes a limit away: then the kernel lacking the file is fine.
+    /// Whether the value means no limit: then the kernel need not have the file.
     lifts: bool,
 }
 
@@ -40,25 +40,29 @@ pub(super) fn of_pod(
     period: Duration,
     quotas: bool,
     pids: Option<i64>,
-) -> Vec<Knob> {
+) -> Vec<ControllerSetting> {
     let period = u64::try_from(period.as_micros()).unwrap_or(u64::MAX);
     let quota = if quotas { resources.cpu_quota } else { None };
-    let mut knobs = vec![
-        Knob::CpuShares(resources.cpu_shares),
-        Knob::CpuQuota(quota, period),
-        Knob::Memory(resources.memory_limit),
+    let mut controller_settings = vec![
+        ControllerSetting::CpuShares(resources.cpu_shares),
+        ControllerSetting::CpuQuota(quota, period),
+        ControllerSetting::Memory(resources.memory_limit),
     ];
-    knobs.extend(pids.filter(|limit| *limit > 0).map(Knob::Pids));
-    knobs
+    controller_settings.extend(pids.filter(|limit| *limit > 0).map(ControllerSetting::Pids));
+    controller_settings
 }
 
-/// The settings of the cgroup above all pods.
-pub(super) fn of_all_pods(all: &AllPods) -> Vec<Knob> {
-    vec![Knob::CpuShares(cpu_shares(all.milli_cpu)), Knob::Memory(Some(all.memory)), Knob::Pids(all.pids)]
+/// The settings of the cgroup of all pods.
+pub(super) fn of_all_pods(all: &AllPods) -> Vec<ControllerSetting> {
+    vec![
+        ControllerSetting::CpuShares(cpu_shares(all.milli_cpu)),
+        ControllerSetting::Memory(Some(all.memory)),
+        ControllerSetting::Pids(all.pids),
+    ]
 }
 
-impl Knob {
-    /// The controller it belongs to, named alike in both versions.
+impl ControllerSetting {
+    /// Its controller, which has the same name in both versions.
     pub(super) fn controller(self) -> &'static str {
         match self {
             Self::CpuShares(_) | Self::CpuQuota(..) => "cpu",
@@ -76,7 +80,7 @@ impl Knob {
             (CgroupVersion::V2, Self::CpuShares(shares)) => {
                 vec![line("cpu.weight", cpu_weight(shares).to_string(), false)]
             }
-            // Without a quota the period means nothing, so it is left alone.
+            // Without a quota the period has no effect.
             (CgroupVersion::V1, Self::CpuQuota(None, _)) => vec![line("cpu.cfs_quota_us", "-1".into(), true)],
             (CgroupVersion::V1, Self::CpuQuota(Some(quota), period)) => vec![
                 line("cpu.cfs_period_us", period.to_string(), false),
@@ -104,12 +108,12 @@ impl Knob {
         }
     }
 
-    /// Whether the cgroup at `directory` is set so already.
+    /// Whether the cgroup at `directory` has this setting.
     pub(super) fn is_set(self, version: CgroupVersion, directory: &Path) -> Result<bool, CgroupError> {
         Ok(self.pending(version, directory)?.is_empty())
     }
 
-    /// Sets it where it differs.
+    /// Applies the setting to files that differ.
     pub(super) fn apply(self, version: CgroupVersion, directory: &Path) -> Result<(), CgroupError> {
         for line in self.pending(version, directory)? {
             files::write(&directory.join(line.file), &line.value)?;
@@ -131,7 +135,7 @@ impl Knob {
 }
 
 impl Line {
-    /// Whether the file, showing `current`, says this already.
+    /// Whether `current`, the content of the file, is equivalent to the value.
     fn is_shown_as(&self, current: &str) -> bool {
         if self.lifts && self.file == "memory.limit_in_bytes" {
             return current.parse().is_ok_and(|bytes: u64| bytes >= V1_NO_LIMIT);
@@ -151,14 +155,21 @@ mod tests {
 
     const PERIOD: Duration = Duration::from_millis(100);
 
-    fn spelled(version: CgroupVersion, knobs: &[Knob]) -> Vec<(&'static str, String)> {
-        knobs.iter().flat_map(|knob| knob.lines(version)).map(|line| (line.file, line.value)).collect()
+    fn spelled(
+        version: CgroupVersion,
+        controller_settings: &[ControllerSetting],
+    ) -> Vec<(&'static str, String)> {
+        controller_settings
+            .iter()
+            .flat_map(|setting| setting.lines(version))
+            .map(|line| (line.file, line.value))
+            .collect()
     }
 
     #[test]
     fn a_limited_pod() {
         let resources = PodResources { cpu_shares: 1024, cpu_quota: Some(50_000), memory_limit: Some(4096) };
-        let knobs = of_pod(&resources, PERIOD, true, Some(100));
+        let controller_settings = of_pod(&resources, PERIOD, true, Some(100));
         let v1 = [
             ("cpu.shares", "1024"),
             ("cpu.cfs_period_us", "100000"),
@@ -168,8 +179,14 @@ mod tests {
         ];
         let v2 =
             [("cpu.weight", "39"), ("cpu.max", "50000 100000"), ("memory.max", "4096"), ("pids.max", "100")];
-        assert_eq!(spelled(CgroupVersion::V1, &knobs), v1.map(|(file, value)| (file, value.to_owned())));
-        assert_eq!(spelled(CgroupVersion::V2, &knobs), v2.map(|(file, value)| (file, value.to_owned())));
+        assert_eq!(
+            spelled(CgroupVersion::V1, &controller_settings),
+            v1.map(|(file, value)| (file, value.to_owned()))
+        );
+        assert_eq!(
+            spelled(CgroupVersion::V2, &controller_settings),
+            v2.map(|(file, value)| (file, value.to_owned()))
+        );
     }
 
     #[test]
@@ -179,37 +196,50 @@ mod tests {
         assert_eq!(of_pod(&free, PERIOD, true, None), of_pod(&capped, PERIOD, false, Some(-1)));
         let v1 = [("cpu.shares", "2"), ("cpu.cfs_quota_us", "-1"), ("memory.limit_in_bytes", "-1")];
         let v2 = [("cpu.weight", "1"), ("cpu.max", "max 100000"), ("memory.max", "max")];
-        let knobs = of_pod(&free, PERIOD, true, None);
-        assert_eq!(spelled(CgroupVersion::V1, &knobs), v1.map(|(file, value)| (file, value.to_owned())));
-        assert_eq!(spelled(CgroupVersion::V2, &knobs), v2.map(|(file, value)| (file, value.to_owned())));
+        let controller_settings = of_pod(&free, PERIOD, true, None);
+        assert_eq!(
+            spelled(CgroupVersion::V1, &controller_settings),
+            v1.map(|(file, value)| (file, value.to_owned()))
+        );
+        assert_eq!(
+            spelled(CgroupVersion::V2, &controller_settings),
+            v2.map(|(file, value)| (file, value.to_owned()))
+        );
     }
 
     #[test]
-    fn only_what_differs_is_written() {
+    fn only_differing_files_are_written() {
         let dir = tempfile::tempdir().unwrap();
         let limit = dir.path().join("memory.limit_in_bytes");
-        // What the kernel shows for no limit, with pages of 4 and of 64 KiB.
+        // What the kernel shows for no limit with pages of 4 and 64 KiB.
         for shown in ["9223372036854771712\n", "9223372036854710272\n"] {
             fs::write(&limit, shown).unwrap();
-            assert!(Knob::Memory(None).is_set(CgroupVersion::V1, dir.path()).unwrap(), "{shown}");
-            Knob::Memory(None).apply(CgroupVersion::V1, dir.path()).unwrap();
+            assert!(
+                ControllerSetting::Memory(None).is_set(CgroupVersion::V1, dir.path()).unwrap(),
+                "{shown}"
+            );
+            ControllerSetting::Memory(None).apply(CgroupVersion::V1, dir.path()).unwrap();
             assert_eq!(fs::read_to_string(&limit).unwrap(), shown, "left alone");
         }
-        Knob::Memory(Some(8192)).apply(CgroupVersion::V1, dir.path()).unwrap();
+        ControllerSetting::Memory(Some(8192)).apply(CgroupVersion::V1, dir.path()).unwrap();
         assert_eq!(fs::read_to_string(&limit).unwrap(), "8192");
-        assert!(!Knob::Memory(None).is_set(CgroupVersion::V1, dir.path()).unwrap());
+        assert!(!ControllerSetting::Memory(None).is_set(CgroupVersion::V1, dir.path()).unwrap());
 
         let max = dir.path().join("cpu.max");
         fs::write(&max, "max 5000\n").unwrap();
-        assert!(Knob::CpuQuota(None, 100_000).is_set(CgroupVersion::V2, dir.path()).unwrap());
-        assert!(!Knob::CpuQuota(Some(1000), 5000).is_set(CgroupVersion::V2, dir.path()).unwrap());
+        assert!(ControllerSetting::CpuQuota(None, 100_000).is_set(CgroupVersion::V2, dir.path()).unwrap());
+        assert!(
+            !ControllerSetting::CpuQuota(Some(1000), 5000).is_set(CgroupVersion::V2, dir.path()).unwrap()
+        );
     }
 
     #[test]
-    fn a_kernel_without_a_limit_needs_it_not_lifted_but_cannot_set_it() {
+    fn a_missing_controller_file_matters_only_for_limits() {
         let dir = tempfile::tempdir().unwrap();
-        Knob::CpuQuota(None, 100_000).apply(CgroupVersion::V1, dir.path()).unwrap();
-        let error = Knob::CpuQuota(Some(1000), 100_000).apply(CgroupVersion::V1, dir.path()).unwrap_err();
+        ControllerSetting::CpuQuota(None, 100_000).apply(CgroupVersion::V1, dir.path()).unwrap();
+        let error = ControllerSetting::CpuQuota(Some(1000), 100_000)
+            .apply(CgroupVersion::V1, dir.path())
+            .unwrap_err();
         assert!(matches!(error, CgroupError::Write { path, .. } if path.ends_with("cpu.cfs_period_us")));
     }
 }
