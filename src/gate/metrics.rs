@@ -1,4 +1,4 @@
-//! How long pods wait at the gates, as metrics.
+//! Metrics of the gates: how many starts and stops wait, and for how long.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use prometheus_client::metrics::histogram::Histogram;
 use super::{StartGate, StopGate};
 use crate::telemetry::{DEFAULT_BUCKETS, Metrics};
 
-/// How long those who came waited.
+/// The waits so far.
 #[derive(Clone, Debug)]
 pub(super) struct WaitTimes(Histogram);
 

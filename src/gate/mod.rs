@@ -1,5 +1,5 @@
-//! The gates in front of the runtime: how many pods start at the same time and in which order, and how many are stopped.
-//! Knows pods by UID and rank; never calls the runtime.
+//! The gates in front of the runtime: they bound how many starts and stops of pods it works on at once, and order those
+//! that wait. Knows pods by UID and priority only; never calls the runtime.
 
 mod metrics;
 mod start;

@@ -1,15 +1,15 @@
-//! The start gate: bounds how many sandbox and container starts the runtime works on at once, and lets the pod of the
-//! highest rank go first, among equals the oldest.
-//!
-//! A start that failed is tried again behind those that did not: a few old pods whose starts take long to fail would
-//! otherwise have all the places, and the pod that mends what they fail for would never start. Every fourth place goes to
-//! one of them that has waited for long, whoever else there is.
+//! The start gate: bounds how many sandbox and container starts the runtime works on at once. Pods of higher priority go
+//! first, and older pods before younger ones of the same priority.
 //!
 //! A runtime given a hundred starts at once makes every one of them slow; given a few at a time it finishes them one by
-//! one in the same total time. Kills never pass here.
+//! one in the same total time. Kills never pass this gate.
 //!
-//! A new daemon has all its pods to start at once, and which of them comes here first is chance: one has a dead sandbox
-//! to stop before, the other has not. So a start waits a moment for those of more important pods that are on their way.
+//! A start that failed is retried behind those that have not failed. Otherwise a few old pods whose starts take long to
+//! fail would hold all places, and the pod that would repair the cause (a network DaemonSet) would never start. So that
+//! retries do not starve in turn, every fourth place goes to the retry that has waited longest.
+//!
+//! When the daemon starts, all its pods need starting at once, in a random order: one first stops a dead sandbox, another
+//! does not. So a start waits a moment for more important pods that are still being prepared.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -24,20 +24,20 @@ use super::metrics::WaitTimes;
 use crate::pod::{AdmittedPod, Rank};
 use crate::types::PodUid;
 
-/// How long a start may keep others waiting. A runtime that is merely slow is faster.
+/// How long a start may hold its place. Even a slow runtime needs less, unless the call hangs.
 const PATIENCE: Duration = Duration::from_secs(15);
 
-/// How long a start waits for those of more important pods that are on their way. Pods that take longer, for a volume
-/// perhaps, are not waited for again.
+/// How long a start waits for more important pods that are being prepared. A pod that takes longer, perhaps for a volume,
+/// is not waited for again.
 const GATHERING: Duration = Duration::from_secs(2);
 
-/// How long the start of a pod that failed before waits behind all others.
+/// How long a retry waits behind all other starts before it may be preferred.
 const AGED: Duration = Duration::from_secs(30);
 
-/// Of so many places at most one goes to such a start before its turn.
+/// One of this many places goes to a retry that has waited that long.
 const AGED_SHARE: u32 = 4;
 
-/// The gate. Cheap to clone; all clones are one gate.
+/// The gate. Cheap to clone; all clones share its state.
 #[derive(Clone)]
 pub struct StartGate {
     state: Arc<Mutex<State>>,
@@ -46,17 +46,17 @@ pub struct StartGate {
 
 struct State {
     free: usize,
-    /// By turn; among the calls of a pod, the order of arrival decides.
+    /// Ordered by priority; calls of the same pod by arrival.
     line: BTreeMap<(StartPriority, u64), Waiter>,
     arrivals: u64,
-    /// How many places were given away since one went to a start that had waited for long.
+    /// Places granted since one went to a retry that had waited long.
     given: u32,
-    /// The pods that are being made ready for their first start.
+    /// The pods that are being prepared for their first start.
     on_the_way: BTreeSet<StartPriority>,
 }
 
 impl State {
-    /// Who is next, if there is a place for it and nobody more important is on the way.
+    /// The next waiter, if there is a free place and no more important pod is being prepared.
     fn next(&mut self) -> Option<oneshot::Sender<Permit>> {
         if self.free == 0 {
             return None;
@@ -72,7 +72,7 @@ impl State {
         self.line.remove(&next).map(|waiter| waiter.admit)
     }
 
-    /// Of the starts that failed before and have waited for long, the one that has waited longest, if it is their turn.
+    /// The retry that has waited longest, if it has waited long enough and the next place is for a retry.
     fn aged(&self, now: Instant) -> Option<(StartPriority, u64)> {
         if self.given + 1 < AGED_SHARE {
             return None;
@@ -82,7 +82,7 @@ impl State {
         aged.min_by_key(|((_, arrival), _)| *arrival).map(|(place, _)| place.clone())
     }
 
-    /// Expects nobody more important than `rank` any more, if only they keep the places free.
+    /// Stops waiting for pods more important than `rank`, if only they keep places free.
     fn give_up(&mut self, rank: Rank) {
         if self.free > 0 {
             self.on_the_way.retain(|expected| expected.rank >= rank);
@@ -90,22 +90,22 @@ impl State {
     }
 }
 
-/// A pod's place in the line: the same for all its calls, until one fails.
+/// A pod's place in the queue: the same for all its calls, until one fails.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct StartPriority {
-    /// How often its starts failed since one succeeded; the fewer, the sooner.
+    /// Failed starts since the last one that succeeded; fewer go first.
     pub failures: u32,
-    /// How important the pod is.
+    /// The pod's priority.
     pub rank: Rank,
     /// When the pod was first seen; the older goes first.
     pub seen: Timestamp,
-    /// Which pod it is. Many are seen at the same moment, as files or in a list; without this all their sandboxes would
-    /// be made before the first of their containers.
+    /// The pod. Many pods are first seen at the same moment, as files or in a list; without this tie-break all their
+    /// sandboxes would be created before the first of their containers.
     pub uid: PodUid,
 }
 
 impl StartPriority {
-    /// A pod's place: at boot, critical pods come up first.
+    /// The place of a pod whose starts have not failed. Critical pods go first.
     pub fn of(pod: &AdmittedPod) -> Self {
         Self {
             failures: 0,
@@ -115,13 +115,13 @@ impl StartPriority {
         }
     }
 
-    /// The same for a pod whose starts failed so many times since one succeeded.
+    /// The place of a pod with this many failed starts since the last success.
     pub fn after(self, failures: u32) -> Self {
         Self { failures, ..self }
     }
 }
 
-/// A pod is being made ready for its first start. Ends when it comes to the gate or, if it does not, when this is dropped.
+/// Announces that a pod is being prepared for its first start. Expires when the pod enters the gate, or when dropped.
 #[must_use]
 pub struct PendingStart {
     turn: StartPriority,
@@ -141,15 +141,15 @@ struct Waiter {
     admit: oneshot::Sender<Permit>,
 }
 
-/// The right to have the runtime work on one start; given back when dropped.
+/// The right to have the runtime work on one start; released when dropped.
 pub struct Permit {
-    /// None once another permit stands for this one.
+    /// `None` once another permit has replaced this one.
     state: Option<Arc<Mutex<State>>>,
 }
 
 impl Permit {
-    /// Makes `call`, the start, and then gives the permit back. A call that hangs gives it back after 15 s, and goes on: it
-    /// holds up its own pod, and no other.
+    /// Awaits `call`, the start, and then releases the permit. If the call hangs, the permit is released after 15 s and the
+    /// call continues: it holds up its own pod and no other.
     pub async fn during<T>(self, call: impl Future<Output = T>) -> T {
         tokio::pin!(call);
         match tokio::time::timeout(PATIENCE, &mut call).await {
@@ -163,7 +163,7 @@ impl Permit {
 }
 
 impl StartGate {
-    /// A gate for `bound` starts at once; at least one.
+    /// A gate for `bound` concurrent starts; at least one.
     pub fn new(bound: usize) -> Self {
         let state = State {
             free: bound.max(1),
@@ -175,24 +175,24 @@ impl StartGate {
         Self { state: Arc::new(Mutex::new(state)), waited: WaitTimes::default() }
     }
 
-    /// How long starts waited.
+    /// The waits of starts.
     pub(super) fn wait_times(&self) -> &WaitTimes {
         &self.waited
     }
 
-    /// How many starts wait.
+    /// The number of starts that wait.
     pub(super) fn waiting(&self) -> u64 {
         self.state.lock().line.len() as u64
     }
 
-    /// A pod will come here: starts of less important pods wait for it, 2 s at most.
+    /// Announces a pod: starts of less important pods wait for it, 2 s at most.
     pub fn expect(&self, turn: StartPriority) -> PendingStart {
         self.state.lock().on_the_way.insert(turn.clone());
         PendingStart { turn, state: self.state.clone() }
     }
 
-    /// Waits for the right to start something of a pod. Dropping the future leaves the
-    /// line; a permit that was on its way is given back.
+    /// Waits for the right to start something of a pod. Cancel-safe: dropping the future leaves the queue and releases a
+    /// permit that was already granted.
     pub async fn enter(&self, turn: StartPriority) -> Permit {
         let (admit, mut admitted) = oneshot::channel();
         let (rank, since) = (turn.rank, Instant::now());
@@ -210,7 +210,7 @@ impl StartGate {
                     self.waited.observe(since.elapsed());
                     return permit;
                 }
-                // Unreachable: the line lives as long as this gate. A permit beyond the bound is the harmless answer.
+                // Unreachable: the queue lives as long as this gate. One permit beyond the bound does no harm.
                 Ok(Err(_)) => {
                     let mut state = self.state.lock();
                     state.free = state.free.saturating_sub(1);
@@ -225,13 +225,13 @@ impl StartGate {
     }
 }
 
-/// Gives the free places to those first in line.
+/// Grants the free places to the first waiters.
 fn admit_next(state: &Arc<Mutex<State>>) {
     loop {
         let Some(admit) = state.lock().next() else { return };
-        if let Err(mut refused) = admit.send(Permit { state: Some(state.clone()) }) {
-            // The waiter left the line: its place goes to the next one, here and not by being dropped.
-            refused.state = None;
+        if let Err(mut unclaimed) = admit.send(Permit { state: Some(state.clone()) }) {
+            // The waiter is gone. The loop grants its place to the next one; dropping the permit would lock again.
+            unclaimed.state = None;
             state.lock().free += 1;
         }
     }
@@ -264,7 +264,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn of_pods_seen_at_the_same_time_one_is_started_whole_before_the_next() {
+    async fn pods_seen_at_the_same_time_start_one_after_the_other() {
         let gate = StartGate::new(1);
         let order = &Mutex::new(Vec::new());
         let pods = ["a", "b", "c"].map(|uid| {
@@ -280,7 +280,7 @@ mod tests {
             }
         });
         futures::future::join_all(pods).await;
-        // The second has entered before the first can ask again; the third waits for both.
+        // The second pod has entered before the first one's next call; the third waits for both.
         let calls = ["a sandbox", "b sandbox", "a container", "b container", "c sandbox", "c container"];
         assert_eq!(*order.lock(), calls);
     }
@@ -294,10 +294,10 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn of_pods_on_their_way_the_most_important_enters_first_however_late_it_comes() {
+    async fn the_most_important_pod_being_prepared_enters_first_however_late() {
         let gate = StartGate::new(1);
         let order = &Mutex::new(Vec::new());
-        // Each is on the way for longer, the more important it is.
+        // The more important a pod, the longer its preparation takes.
         let starts = [0, 3, 5, 7, 900].map(|priority| {
             let (gate, turn) = (gate.clone(), of_priority(priority));
             let expected = gate.expect(turn.clone());
@@ -312,7 +312,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_pod_that_does_not_come_is_not_waited_for_again() {
+    async fn a_pod_that_never_arrives_is_waited_for_once() {
         let gate = StartGate::new(1);
         let start = Instant::now();
         let turned_back = gate.expect(of_priority(9));
@@ -331,7 +331,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_start_that_waited_for_a_place_waits_no_longer_for_a_pod_that_does_not_come() {
+    async fn waiting_for_a_place_counts_as_waiting_for_a_pod_that_never_arrives() {
         let gate = StartGate::new(1);
         let busy = gate.enter(of_priority(1)).await;
         let mut waiting = Box::pin(gate.enter(of_priority(1)));
@@ -383,7 +383,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_start_that_hangs_gives_its_turn_back() {
+    async fn a_start_that_hangs_releases_its_place() {
         let gate = StartGate::new(1);
         let (answer, hung) = oneshot::channel::<&str>();
         let mut hanging = Box::pin(async { gate.enter(at(0)).await.during(hung).await });
@@ -399,7 +399,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn who_leaves_the_line_takes_no_permit_along() {
+    async fn a_waiter_that_leaves_keeps_no_permit() {
         let gate = StartGate::new(1);
         let first = gate.enter(at(0)).await;
         let mut leaver = Box::pin(gate.enter(at(1)));
@@ -409,7 +409,7 @@ mod tests {
         drop(leaver);
         drop(first);
         drop(stayer.now_or_never().expect("the one that stayed enters"));
-        // A waiter dropped with its permit already on the way gives it back.
+        // A waiter dropped after its permit was granted releases it.
         let held = gate.enter(at(0)).await;
         let mut waiter = Box::pin(gate.enter(at(1)));
         assert!(waiter.as_mut().now_or_never().is_none());
@@ -419,7 +419,7 @@ mod tests {
         assert!(gate.enter(at(0)).now_or_never().is_some());
     }
 
-    /// A pod whose starts take `hold` to fail, and are tried again after ten seconds; tells of each.
+    /// A pod whose starts fail after `hold` and are retried after ten seconds; reports each one.
     async fn failing(gate: &StartGate, turn: StartPriority, hold: Duration, tried: &Mutex<Vec<Instant>>) {
         for failures in 0.. {
             gate.enter(turn.clone().after(failures)).await.during(sleep(hold)).await;
@@ -437,12 +437,12 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn old_and_important_pods_whose_starts_fail_do_not_keep_a_young_one_from_its_start() {
+    async fn failing_starts_of_old_important_pods_do_not_starve_a_young_pod() {
         let gate = StartGate::new(4);
         let tried = Mutex::default();
         let old = join_all((0..20).map(|pod| failing(&gate, nth(pod, 1000, 0), PATIENCE, &tried)));
         let young = async {
-            // All of them were tried by now.
+            // Each has been tried by now.
             sleep(Duration::from_secs(300)).await;
             let came = Instant::now();
             drop(gate.enter(nth(99, 0, 300)).await);
@@ -456,7 +456,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn of_those_that_failed_the_one_that_failed_less_often_goes_first() {
+    async fn the_retry_with_fewer_failures_goes_first() {
         let gate = StartGate::new(1);
         let held = gate.enter(at(0)).await;
         let mut often = Box::pin(gate.enter(nth(1, 2_000_000_000, 0).after(3)));
@@ -474,10 +474,10 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_stream_of_new_pods_does_not_keep_one_that_failed_from_being_tried_again() {
+    async fn a_stream_of_new_pods_does_not_starve_a_retry() {
         let gate = StartGate::new(1);
         let order = &Mutex::new(Vec::new());
-        // Each takes a second, and two more come each second.
+        // Each takes a second, and two more arrive each second.
         let stream = join_all((0..300).map(async |pod| {
             sleep(Duration::from_millis(500) * u32::try_from(pod).unwrap()).await;
             gate.enter(nth(pod, 0, 0)).await.during(sleep(Duration::from_secs(1))).await;
@@ -498,10 +498,10 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(32))]
 
-        /// Whatever pods fail for however long, and whatever others come: nobody waits for ever, and the places are never
-        /// more than they are.
+        /// However long starts take, whichever fail, whatever else arrives: every pod is started within a bound, and the
+        /// number of concurrent starts never exceeds the places.
         #[test]
-        fn everybody_has_a_turn_within_bounds(
+        fn no_pod_starves_and_the_bound_holds(
             bound in 1_usize..4,
             bad in prop::collection::vec((0_i32..3, 0_u64..40), 0..12),
             good in prop::collection::vec((0_i32..3, 0_u64..3000, 0_u64..1000), 0..40),
@@ -518,7 +518,7 @@ mod tests {
                     sleep(Duration::from_secs(*at)).await;
                     let came = Instant::now();
                     let permit = gate.enter(nth(100 + pod, *priority, 1)).await;
-                    // First those that come before it; every fourth place, and each pod's first try, is a failing one's.
+                    // The pods ahead of it come first; every fourth place, and each pod's first attempt, goes to a failing one.
                     let ahead = good.len() + good.len() / 3 + 2 * bad.len() + 1;
                     assert!(came.elapsed() <= PATIENCE * u32::try_from(ahead).unwrap(), "{:?}", came.elapsed());
                     permit.during(sleep(Duration::from_millis(*hold))).await;
@@ -536,7 +536,7 @@ mod tests {
                     _ = all => {}
                     () = sleep(Duration::from_secs(7200)) => panic!("one of them had no turn"),
                 }
-                // A call that hangs is over only after its time, and its pod waits ten seconds and for its turn.
+                // A call that hangs releases its place only after the limit; its pod then waits ten seconds and for a place.
                 let longest = Duration::from_secs(40 + 10) + AGED + PATIENCE * u32::try_from(4 * bad.len() + good.len()).unwrap();
                 for tried in &tried {
                     let last = tried.lock().last().copied().unwrap_or(start);

@@ -1,10 +1,10 @@
-//! The stop gate: bounds how many pods the runtime is stopping at once. Given a hundred at once it ends none of them for
-//! long, and each call costs it more: what is mounted for pods that are about to go is in its way until they are gone.
+//! The stop gate: bounds how many pods the runtime stops at once. Given a hundred at once, a runtime finishes none of them
+//! for a long time, and every call is slower: each mount of a pod that is not yet removed adds to its work.
 //!
-//! A place is for the runtime's work, never for waiting: a pod that takes its grace period, or whose call hangs, gives its
-//! place back and goes on. So a stop waits here for a moment, whatever others do, and starts are not asked at all. Whose
-//! containers have ended goes before those that have not begun; of these the most important goes first, then who came
-//! first. A pod whose end the node needs waits for nobody, and takes no place.
+//! A place is for work of the runtime, not for waiting: a pod that uses its grace period, or whose call hangs, releases its
+//! place and continues without one. So no stop waits here for long, whatever the others do, and starts do not matter to it.
+//! Pods whose containers have terminated go before those that have not begun; within each group the more important pod
+//! goes first, then the first to arrive. A pod whose resources the node needs now waits for none and takes no place.
 
 use std::collections::BTreeMap;
 use std::num::NonZeroUsize;
@@ -20,13 +20,13 @@ use tokio_util::sync::CancellationToken;
 use super::metrics::WaitTimes;
 use crate::pod::Rank;
 
-/// How long containers may keep a place while they stop: what a busy runtime takes to signal them and to see them end.
+/// How long stopping containers may hold a place: what a busy runtime needs to signal them and to notice their exit.
 const CONTAINERS: Duration = Duration::from_millis(250);
 
-/// How long sandboxes may. There is no grace in it, only networks to take down.
+/// How long stopping sandboxes may hold a place. They have no grace period, only networks to tear down.
 const SANDBOXES: Duration = Duration::from_secs(2);
 
-/// The gate. Cheap to clone; all clones are one gate.
+/// The gate. Cheap to clone; all clones share its state.
 #[derive(Clone)]
 pub struct StopGate {
     state: Arc<Mutex<State>>,
@@ -39,38 +39,38 @@ struct State {
     arrivals: u64,
 }
 
-/// Who goes first: by phase, then by rank, then by arrival.
+/// The order of waiters: by phase, then by priority, then by arrival.
 type StopOrder = (StopPhase, Rank, u64);
 
-/// How far a stop has come.
+/// The progress of a stop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum StopPhase {
-    /// Its containers have ended.
+    /// The containers have terminated.
     Sandboxes,
-    /// It has not begun.
+    /// The stop has not begun.
     Containers,
 }
 
-/// Whether the node needs what a pod holds. Never goes back; clones are one.
+/// Whether the node needs the pod's resources now. Never reset; all clones share it.
 #[derive(Clone, Debug, Default)]
 pub struct Urgency {
     needed: CancellationToken,
 }
 
 impl Urgency {
-    /// The node needs what the pod holds, from now on.
+    /// Marks the stop as urgent: the node needs the pod's resources.
     pub fn raise(&self) {
         self.needed.cancel();
     }
 }
 
-/// The right to have the runtime work on one stop; given back when dropped.
+/// The right to have the runtime work on one stop; released when dropped.
 struct Place {
-    /// None once another place stands for this one.
+    /// `None` once another place has replaced this one.
     state: Option<Arc<Mutex<State>>>,
 }
 
-/// A pod's way through the gate, which begins without a place.
+/// One pod's stop as it passes the gate. It begins without a place.
 pub struct PendingStop {
     gate: StopGate,
     rank: Rank,
@@ -86,23 +86,23 @@ impl Default for StopGate {
 }
 
 impl StopGate {
-    /// A gate with so many places.
+    /// A gate with this many places.
     fn new(places: usize) -> Self {
         let state = State { free: places, line: BTreeMap::new(), arrivals: 0 };
         Self { state: Arc::new(Mutex::new(state)), waited: WaitTimes::default() }
     }
 
-    /// How long stops waited.
+    /// The waits of stops.
     pub(super) fn wait_times(&self) -> &WaitTimes {
         &self.waited
     }
 
-    /// How many stops wait.
+    /// The number of stops that wait.
     pub(super) fn waiting(&self) -> u64 {
         self.state.lock().line.len() as u64
     }
 
-    /// Begins the stop of a pod. `urgency` may be raised at any time, also while the pod waits.
+    /// Begins the stop of a pod. `urgency` may be raised at any time, even while the pod waits.
     pub fn begin(&self, rank: Rank, urgency: Urgency) -> PendingStop {
         PendingStop { gate: self.clone(), rank, urgency, place: None }
     }
@@ -120,7 +120,7 @@ impl StopGate {
     }
 }
 
-/// Gives the free places to those first in line.
+/// Grants the free places to the first waiters.
 fn admit_next(state: &Arc<Mutex<State>>) {
     loop {
         let admit = {
@@ -132,9 +132,9 @@ fn admit_next(state: &Arc<Mutex<State>>) {
             state.free -= 1;
             admit
         };
-        if let Err(mut refused) = admit.send(Place { state: Some(state.clone()) }) {
-            // The waiter left the line: its place goes to the next one, here and not by being dropped.
-            refused.state = None;
+        if let Err(mut unclaimed) = admit.send(Place { state: Some(state.clone()) }) {
+            // The waiter is gone. The loop grants its place to the next one; dropping the place would lock again.
+            unclaimed.state = None;
             state.lock().free += 1;
         }
     }
@@ -149,13 +149,13 @@ impl Drop for Place {
 }
 
 impl PendingStop {
-    /// Stops containers by `calls`. If they end soon, the pod keeps its place for its sandboxes.
+    /// Awaits `calls`, which stop containers. If they finish soon, the pod keeps its place for its sandboxes.
     pub async fn containers<T>(&mut self, calls: impl Future<Output = T>) -> T {
         self.enter(StopPhase::Containers).await;
         self.work(CONTAINERS, calls).await
     }
 
-    /// Stops sandboxes by `calls`.
+    /// Awaits `calls`, which stop sandboxes.
     pub async fn sandboxes<T>(&mut self, calls: impl Future<Output = T>) -> T {
         if self.place.is_none() {
             self.enter(StopPhase::Sandboxes).await;
@@ -163,7 +163,7 @@ impl PendingStop {
         self.work(SANDBOXES, calls).await
     }
 
-    /// Waits for a place, unless the node needs the pod's end.
+    /// Waits for a place, unless the stop is urgent.
     async fn enter(&mut self, phase: StopPhase) {
         if self.urgency.needed.is_cancelled() {
             return;
@@ -171,7 +171,7 @@ impl PendingStop {
         let since = Instant::now();
         self.place = tokio::select! {
             biased;
-            // Cancel-safe: a place that is on its way is given back when it is dropped.
+            // Cancel-safe: a place already granted is released when dropped.
             place = self.gate.join(phase, self.rank) => place.ok(),
             // Cancel-safe: waiting for a token takes nothing.
             () = self.urgency.needed.cancelled() => None,
@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn pods_that_end_at_once_are_stopped_one_after_the_other_and_whole() {
+    async fn pods_that_exit_at_once_are_stopped_one_after_the_other() {
         let (gate, start) = (StopGate::new(2), Instant::now());
         let order = &Notes::new(Vec::new());
         join_all((0..4).map(async |pod| {
@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_pod_that_takes_its_grace_period_holds_up_nobody_for_longer_than_a_moment() {
+    async fn a_pod_that_uses_its_grace_period_holds_up_no_other_for_long() {
         let (gate, start) = (StopGate::new(1), Instant::now());
         let signalled = join_all((0..3).map(async |_| {
             let mut stopping = ordinary(&gate);
@@ -235,7 +235,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn whose_containers_have_ended_goes_before_those_that_have_not_begun() {
+    async fn pods_whose_containers_terminated_go_before_those_not_begun() {
         let gate = StopGate::new(1);
         let order = &Notes::new(Vec::new());
         join_all((0..4).map(async |pod| {
@@ -253,7 +253,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_sandbox_that_hangs_gives_its_place_back() {
+    async fn a_sandbox_that_hangs_releases_its_place() {
         let gate = StopGate::new(1);
         let (mut hung, mut other) = (ordinary(&gate), ordinary(&gate));
         let start = Instant::now();
@@ -266,7 +266,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn of_those_that_wait_the_most_important_goes_first() {
+    async fn the_most_important_waiter_goes_first() {
         let gate = StopGate::new(1);
         let order = &Notes::new(Vec::new());
         join_all([1, 0, 7, 2_000_000_000, 7].into_iter().enumerate().map(async |(pod, priority)| {
@@ -275,12 +275,12 @@ mod tests {
             order.lock().push(pod);
         }))
         .await;
-        // The first has its place before the others come.
+        // The first has its place before the others arrive.
         assert_eq!(*order.lock(), [0, 3, 2, 4, 1]);
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_the_node_needs_waits_for_nobody() {
+    async fn an_urgent_stop_does_not_wait() {
         let (gate, start) = (StopGate::new(1), Instant::now());
         let busy = async {
             join_all((0..110).map(async |_| {
@@ -312,16 +312,16 @@ mod tests {
         assert_eq!(gate.state.lock().free, 1);
     }
 
-    /// One stop: when it begins, its priority, how long its containers and its sandboxes take, and when it is given up.
+    /// One stop: when it begins, its priority, how long its containers and sandboxes take, and when it is cancelled.
     type Case = (u64, i32, u64, u64, Option<u64>);
 
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(64))]
 
-        /// Whatever comes and leaves: places are kept for no longer than their time, all of them are free in the end, and
-        /// nobody waits for longer than those before it may keep the places.
+        /// Whatever arrives and leaves: no place is held beyond its limit, all places are free in the end, and no stop waits
+        /// longer than the stops before it may hold their places.
         #[test]
-        fn every_place_comes_back_and_everybody_gets_one(
+        fn every_place_is_released_and_every_stop_gets_one(
             places in 1_usize..4,
             cases in prop::collection::vec(
                 (0_u64..2000, 0_i32..3, 0_u64..1000, 0_u64..3000, prop::option::weighted(0.3, 0_u64..4000)),

@@ -1,6 +1,6 @@
-//! The pods a worker is changing. What the runtime tells of its own accord about them is what the worker's own calls did,
-//! and the look at the pod when they have ended shows it: asking after each of its events would be half of the runtime's
-//! lookups while pods start. The relist each second still sees such pods.
+//! The pods a worker is changing. The runtime's events about them are mostly effects of the worker's own calls, which the
+//! relist of the pod after those calls shows anyway: a relist per event would be half of all lookups while pods start. The
+//! relist each second still covers such pods.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -10,13 +10,13 @@ use parking_lot::{Mutex, MutexGuard};
 use super::hints::Hints;
 use crate::types::{PodRef, PodUid};
 
-/// The pods at work, each with how many are at it. Cheap to clone; all clones are one list.
+/// The pods being changed, each with the number of guards. Cheap to clone; all clones share its state.
 #[derive(Clone, Default)]
 pub(super) struct Working {
     pods: Arc<Mutex<BTreeMap<PodUid, usize>>>,
 }
 
-/// Somebody works on a pod; when dropped, for whatever reason, the pod is looked at.
+/// Work on a pod in progress. When dropped, for whatever reason, the pod is relisted.
 #[must_use]
 pub struct AtWork {
     pod: PodRef,
@@ -30,13 +30,13 @@ impl Working {
         self.pods.lock()
     }
 
-    /// Work on a pod begins.
+    /// Begins work on a pod.
     pub(super) fn begin(&self, pod: &PodRef, hints: &Hints) -> AtWork {
         *self.lock().entry(pod.uid.clone()).or_default() += 1;
         AtWork { pod: pod.clone(), working: self.clone(), hints: hints.clone() }
     }
 
-    /// Whether somebody works on the pod.
+    /// Whether work on the pod is in progress.
     pub(super) fn has(&self, pod: &PodUid) -> bool {
         self.lock().contains_key(pod)
     }

@@ -1,4 +1,4 @@
-//! The observed state of every pod, with waits for "newer than". Written by the relist only.
+//! The observed state of every pod, with waits for an observation newer than a given time. Written by the relist only.
 
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use crate::types::{PodRef, PodUid};
 /// What was last observed of a pod: its status, or why it could not be inspected.
 pub type Observed = Result<Arc<PodStatus>, CriError>;
 
-/// The per-pod cache. Cheap to clone; all clones share one state.
+/// The per-pod cache. Cheap to clone; all clones share its state.
 #[derive(Clone, Default)]
 pub struct Cache {
     state: Arc<Mutex<State>>,
@@ -24,9 +24,9 @@ pub struct Cache {
 #[derive(Default)]
 struct State {
     entries: BTreeMap<PodUid, Entry>,
-    /// Pods known to have changed since their entry was written: the global time does not speak for them.
+    /// Pods known to have changed since their entry was written: the global time does not cover them.
     stale: HashSet<PodUid>,
-    /// Every pod that is not stale is as its entry says (or absent) at least until this moment.
+    /// The global time: up to this moment, the entry of every pod that is not stale is current (or the pod is absent).
     all_as_of: Option<Instant>,
     waiters: Vec<Waiter>,
 }
@@ -45,7 +45,7 @@ struct Failing {
     listed: Option<Arc<PodStatus>>,
 }
 
-/// How long a pod cannot be inspected before what was listed of it has to do.
+/// After this long without a successful inspection, the listing of a pod is used instead.
 const UNREADABLE: Duration = Duration::from_secs(60);
 
 struct Waiter {
@@ -56,39 +56,39 @@ struct Waiter {
 
 impl Cache {
     fn lock(&self) -> MutexGuard<'_, State> {
-        // The state is valid after every single statement below, so a panic elsewhere while holding it does no harm.
+        // The state is valid after each statement below, so a panic elsewhere while it is locked does no harm.
         self.state.lock()
     }
 
-    /// The pod as last observed; an empty status if the runtime has nothing of it, or was not asked yet.
+    /// The pod as last observed; an empty status if the runtime has nothing of it or has not been listed yet.
     pub fn get(&self, pod: &PodRef) -> Observed {
         self.lock().get(pod)
     }
 
-    /// UIDs of the pods of which the runtime has something.
+    /// UIDs of the pods that have sandboxes or containers in the runtime.
     pub fn pods(&self) -> Vec<PodRef> {
         let state = self.lock();
         state.entries.values().filter_map(|e| e.observed.as_ref().ok().map(|s| s.pod.clone())).collect()
     }
 
-    /// The pod as it was listed, if for a minute now it could not be inspected: which containers and sandboxes there are and
-    /// whether they run, and nothing else.
+    /// The pod's listing, if its inspection has failed for a minute: which containers and sandboxes exist and whether they
+    /// run, and nothing else.
     pub fn listed(&self, pod: &PodUid) -> Option<Arc<PodStatus>> {
         self.lock().entries.get(pod)?.listed()
     }
 
-    /// The pods that could not be inspected for a minute now, as they were listed.
+    /// The listings of the pods whose inspection has failed for a minute.
     pub fn unreadable(&self) -> Vec<Arc<PodStatus>> {
         self.lock().entries.values().filter_map(Entry::listed).collect()
     }
 
-    /// Whether the runtime may have something of the pod: it was seen, though perhaps not inspected yet, or in vain.
+    /// Whether the runtime may have something of the pod: it was listed, even if its inspection is outstanding or failed.
     pub fn may_have(&self, uid: &PodUid) -> bool {
         let state = self.lock();
         state.entries.contains_key(uid) || state.stale.contains(uid)
     }
 
-    /// The pod that a call to the runtime is about, as far as it was observed.
+    /// The pod that owns the object of a call to the runtime, if it has been observed.
     pub fn pod_of(&self, subject: &CallSubject) -> Option<PodRef> {
         let owns = |status: &PodStatus| match subject {
             CallSubject::Sandbox(id) => status.sandboxes.iter().any(|s| s.id == *id),
@@ -109,18 +109,18 @@ impl Cache {
         }
     }
 
-    /// Whether reality has been listed at least once.
+    /// Whether the runtime has been listed at least once.
     pub fn is_filled(&self) -> bool {
         self.lock().all_as_of.is_some()
     }
 
-    /// Whether the pod was observed after `time`; for `None`, whether reality was listed at all.
+    /// Whether the pod was observed after `time`; for `None`, whether the runtime was listed at all.
     pub fn is_newer(&self, pod: &PodRef, time: Option<Instant>) -> bool {
         self.lock().is_newer(pod, time)
     }
 
-    /// The pod as observed after `time`; `None` asks only that reality was listed at all. Waits until there is such an
-    /// observation, for ever if the runtime never answers: callers that must not wait select against something else.
+    /// The pod as observed after `time`; with `None`, as observed by any listing. Waits for such an observation, forever if
+    /// the runtime never answers: callers that must not wait select against something else.
     pub async fn newer_than(&self, pod: &PodRef, time: Option<Instant>) -> Observed {
         let reply = {
             let mut state = self.lock();
@@ -132,14 +132,14 @@ impl Cache {
             state.waiters.push(Waiter { pod: pod.clone(), newer_than: time, reply });
             receiver
         };
-        // The sender lives in the cache we hold a clone of, and is dropped only after it answered.
+        // The sender lives in the cache, of which we hold a clone, and is dropped only after it has answered.
         match reply.await {
             Ok(observed) => observed,
             Err(_) => self.get(pod),
         }
     }
 
-    /// Writes what was observed of a pod by a relist that began at `as_of`.
+    /// Records what a relist that began at `as_of` observed of a pod.
     pub(super) fn set(&self, uid: &PodUid, observed: Observed, as_of: Instant) {
         let mut state = self.lock();
         state.entries.insert(uid.clone(), Entry { observed, as_of, failing: None });
@@ -147,7 +147,7 @@ impl Cache {
         state.answer_waiters();
     }
 
-    /// Writes that a pod could not be inspected by a relist that began at `as_of`, and what was listed of it.
+    /// Records that the inspection of a pod by a relist that began at `as_of` failed, with the pod's listing.
     pub(super) fn set_failed(
         &self,
         uid: &PodUid,
@@ -165,8 +165,7 @@ impl Cache {
         state.answer_waiters();
     }
 
-    /// Forgets a pod of which a relist that began at `as_of` found nothing. Waiters of that time are answered with an
-    /// empty status.
+    /// Removes a pod of which a relist that began at `as_of` found nothing. Its waiters are answered with an empty status.
     pub(super) fn remove(&self, uid: &PodUid, as_of: Instant) {
         let mut state = self.lock();
         state.entries.remove(uid);
@@ -176,12 +175,12 @@ impl Cache {
             .partition(|w: &Waiter| w.pod.uid == *uid && w.newer_than.is_none_or(|t| as_of > t));
         state.waiters = waiting;
         for waiter in answered {
-            // A waiter that went away does not want the answer.
+            // The waiter may have been cancelled.
             let _ = waiter.reply.send(Ok(Arc::new(PodStatus::empty(waiter.pod))));
         }
     }
 
-    /// Says that a full relist that began at `as_of` is in the cache, but for the pods in `stale`.
+    /// Marks the cache as current as of `as_of`, when a full relist began, except for the pods in `stale`.
     pub(super) fn commit(&self, as_of: Instant, stale: HashSet<PodUid>) {
         let mut state = self.lock();
         state.all_as_of = state.all_as_of.max(Some(as_of));
@@ -216,7 +215,7 @@ impl State {
         waiting.retain(|w| !w.reply.is_closed());
         for waiter in waiting {
             if self.is_newer(&waiter.pod, waiter.newer_than) {
-                // A waiter that went away does not want the answer.
+                // The waiter may have been cancelled.
                 let _ = waiter.reply.send(self.get(&waiter.pod));
             } else {
                 self.waiters.push(waiter);
@@ -242,7 +241,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn before_the_first_listing_everybody_waits() {
+    async fn every_waiter_waits_for_the_first_listing() {
         let cache = Cache::default();
         assert!(is_pending(cache.newer_than(&pod("a"), None)).await);
         cache.commit(Instant::now(), HashSet::new());
@@ -250,7 +249,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn the_global_time_answers_for_unchanged_pods_but_not_for_stale_ones() {
+    async fn the_global_time_covers_unchanged_pods_but_not_stale_ones() {
         let cache = Cache::default();
         let start = Instant::now();
         cache.set(&"a".into(), status("a"), start);
@@ -265,7 +264,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_waiter_is_answered_by_the_write_it_waits_for_only() {
+    async fn a_waiter_is_answered_only_by_the_write_it_waits_for() {
         let cache = Cache::default();
         cache.commit(Instant::now(), HashSet::new());
         let asked = Instant::now();
@@ -281,7 +280,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_removed_pod_answers_with_nothing() {
+    async fn waiters_of_a_removed_pod_get_an_empty_status() {
         let cache = Cache::default();
         let asked = Instant::now();
         let a = pod("a");
@@ -295,7 +294,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn waiters_that_left_are_forgotten() {
+    async fn cancelled_waiters_are_removed() {
         let cache = Cache::default();
         for _ in 0..100 {
             assert!(is_pending(cache.newer_than(&pod("a"), Some(Instant::now()))).await);

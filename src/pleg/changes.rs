@@ -1,11 +1,11 @@
-//! The queue of changed pods: conflated per pod, so that a slow reader costs memory per pod and never loses a change.
+//! The queue of changed pods: conflated per pod, so that a slow reader costs bounded memory and never loses a change.
 
 use std::collections::BTreeMap;
 
 use super::{LifecycleEvent, ObjectId};
 use crate::types::{Conflated, PodUid};
 
-/// What happened to a pod since its changes were last read; the latest event of each of its objects.
+/// What happened to a pod since its changes were last read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PodChange {
     /// The pod.
@@ -14,7 +14,7 @@ pub struct PodChange {
     pub events: BTreeMap<ObjectId, LifecycleEvent>,
 }
 
-/// Changed pods, in the order of their first unread change. One reader.
+/// The changed pods, in the order of their first unread change. Has one reader.
 #[derive(Clone, Default)]
 pub struct ChangeQueue {
     pods: Conflated<BTreeMap<ObjectId, LifecycleEvent>>,
@@ -28,7 +28,7 @@ impl ChangeQueue {
         }
     }
 
-    /// The next changed pod. Cancel-safe: a change is taken only when it is returned.
+    /// Waits for the next changed pod. Cancel-safe: a change is removed only when it is returned.
     pub async fn next(&self) -> PodChange {
         let (uid, events) = self.pods.next().await;
         PodChange { uid, events }

@@ -1,11 +1,11 @@
-//! Old listing × new listing → events. Pure.
+//! Compares two listings of a pod and derives its lifecycle events. Pure.
 
 use std::collections::BTreeMap;
 
 use crate::cri::{Container, ContainerState, Sandbox, SandboxState};
 use crate::types::{ContainerId, SandboxId};
 
-/// A sandbox or a container: relisting treats them alike.
+/// A sandbox or a container: the relist treats them alike.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum ObjectId {
     /// A sandbox.
@@ -17,18 +17,18 @@ pub enum ObjectId {
 /// What happened to a sandbox or container between two listings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LifecycleEvent {
-    /// It runs now.
+    /// It runs.
     Started,
-    /// It ran, or was never seen running, and has ended.
+    /// It has exited, whether or not it was seen running.
     Died,
-    /// It is no longer there.
+    /// It no longer exists.
     Removed,
-    /// It changed to a state that is neither running nor ended, e.g. created.
+    /// It changed to a state that is neither running nor exited, e.g. created.
     Changed,
 }
 
-/// State of an object for the comparison. Unlike the kubelet's generic PLEG we tell created from unknown: a container of
-/// which the runtime lost track may run, and must not stay in the cache as never started.
+/// State of an object for the comparison. Unlike upstream's generic PLEG it distinguishes created from unknown: a container
+/// that the runtime lost track of may run, and must not stay in the cache as never started.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ObjectState {
     Created,
@@ -37,7 +37,7 @@ pub(super) enum ObjectState {
     Unknown,
 }
 
-/// What one listing says of one pod.
+/// One pod in one listing.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Listing {
     pub(super) sandboxes: Vec<Sandbox>,
@@ -73,7 +73,7 @@ impl Listing {
 
 pub(super) type States = BTreeMap<ObjectId, ObjectState>;
 
-/// What happened between two listings of a pod, in the order of object identifiers.
+/// The events between two listings of a pod, ordered by object identifier.
 pub(super) fn events(old: &States, new: &States) -> Vec<(ObjectId, LifecycleEvent)> {
     let mut events = Vec::new();
     for (id, state) in new {
@@ -92,7 +92,7 @@ pub(super) fn events(old: &States, new: &States) -> Vec<(ObjectId, LifecycleEven
             continue;
         }
         match state {
-            // Its end was told before.
+            // Its exit was reported before.
             ObjectState::Exited => {}
             ObjectState::Created | ObjectState::Running | ObjectState::Unknown => {
                 events.push((id.clone(), LifecycleEvent::Died));
@@ -155,7 +155,7 @@ mod tests {
         }
 
         #[test]
-        fn every_difference_is_told_once(old in states(), new in states()) {
+        fn every_difference_is_reported_once(old in states(), new in states()) {
             let told = events(&old, &new);
             for n in 0..6 {
                 let changed = old.get(&id(n)) != new.get(&id(n));

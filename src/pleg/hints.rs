@@ -1,4 +1,4 @@
-//! Requests to relist one pod now: conflated per pod. They say that something may have changed, never what.
+//! Requests to relist one pod now, conflated per pod. A hint means that something may have changed, never what.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use tokio::sync::Notify;
 
 use crate::types::PodRef;
 
-/// Pods somebody wants relisted now. One reader.
+/// The pods to relist now. Has one reader.
 #[derive(Clone, Default)]
 pub(super) struct Hints {
     inner: Arc<Inner>,
@@ -26,7 +26,7 @@ impl Hints {
         self.inner.filled.notify_one();
     }
 
-    /// All pods hinted at since the last call; waits for the first. Cancel-safe.
+    /// Waits for a hint, and returns all pods hinted at since the last call. Cancel-safe.
     pub(super) async fn next(&self) -> BTreeSet<PodRef> {
         loop {
             let pods = std::mem::take(&mut *self.inner.pods.lock());

@@ -1,5 +1,5 @@
-//! PLEG over a runtime to which anything may happen, while hints get lost and calls fail: in the end the cache equals
-//! reality, and the events told tell it too.
+//! The PLEG over a runtime with random histories, lost hints and failing calls: in the end the cache equals the runtime's
+//! state, and so does the sum of the reported events.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -23,10 +23,10 @@ use crate::types::{
 
 const PODS: [&str; 3] = ["u0", "u1", "u2"];
 
-/// Bytes that a list of one pod seldom has more of, and a list of all pods often has.
+/// Bytes that a list of one pod seldom exceeds, and a list of all pods often does.
 const LIST_OF_A_POD: usize = 1000;
 
-/// One thing that happens. Numbers choose among what is there.
+/// One step of a history. Numbers choose among the existing objects.
 #[derive(Clone, Debug)]
 enum Step {
     Run(usize),
@@ -44,7 +44,7 @@ enum Step {
     HangUp,
     Fault(Operation, Fault, usize),
     Release,
-    /// No list with more bytes than this is sent.
+    /// Lists larger than this many bytes fail.
     Limit(usize),
     Wait(u64),
 }
@@ -148,7 +148,7 @@ fn nth<T: Clone>(items: &[T], choice: usize) -> Option<T> {
     (!items.is_empty()).then(|| items[choice % items.len()].clone())
 }
 
-/// Lets one thing happen; what the runtime refuses does not happen.
+/// Performs one step; a step that the runtime rejects has no effect.
 async fn perform(fake: &FakeRuntime, pleg: &PlegHandle, step: Step, attempt: u32) {
     let sandbox = |choice| nth(&fake.wire_sandboxes(), choice);
     let sandbox_id = |choice| sandbox(choice).map(|sandbox| SandboxId::from(sandbox.id));
@@ -218,18 +218,18 @@ async fn perform(fake: &FakeRuntime, pleg: &PlegHandle, step: Step, attempt: u32
     }
 }
 
-/// What the events told so far say of each object; it leaves what was removed out.
-async fn told(pleg: &PlegHandle) -> BTreeMap<ObjectId, LifecycleEvent> {
-    let mut told = BTreeMap::new();
+/// The latest reported event of each object that was not removed.
+async fn reported(pleg: &PlegHandle) -> BTreeMap<ObjectId, LifecycleEvent> {
+    let mut latest = BTreeMap::new();
     while let Ok(change) = timeout(Duration::ZERO, pleg.changes().next()).await {
-        told.extend(change.events);
+        latest.extend(change.events);
     }
-    told.retain(|_, event| *event != LifecycleEvent::Removed);
-    told
+    latest.retain(|_, event| *event != LifecycleEvent::Removed);
+    latest
 }
 
-/// What the events should have said, from what the runtime has.
-async fn to_be_told(fake: &FakeRuntime) -> BTreeMap<ObjectId, LifecycleEvent> {
+/// The events that the runtime's objects should have led to.
+async fn expected_events(fake: &FakeRuntime) -> BTreeMap<ObjectId, LifecycleEvent> {
     let sandboxes = fake.list_sandboxes(None).await.unwrap();
     let containers = fake.list_containers(None).await.unwrap();
     let event = |state| match state {
@@ -241,7 +241,7 @@ async fn to_be_told(fake: &FakeRuntime) -> BTreeMap<ObjectId, LifecycleEvent> {
     states.into_iter().map(|(id, state)| (id, event(state))).collect()
 }
 
-/// Listing one pod after the other finds what one list of everything does.
+/// Listing pod by pod finds the same as one list of everything.
 async fn assert_pod_by_pod_is_everything(fake: &FakeRuntime) {
     let everything = inspect::list_all(fake).await.unwrap();
     assert_eq!(inspect::list_pod_by_pod(fake, vec![pod("gone")]).await.unwrap(), everything);
@@ -251,7 +251,7 @@ async fn assert_cache_is_reality(fake: &FakeRuntime, pleg: &PlegHandle) {
     for uid in PODS {
         let pod = pod(uid);
         let mut observed = pleg.cache().get(&pod).unwrap().as_ref().clone();
-        // A listing does not tell that a dead sandbox lost its addresses, and nobody reads them.
+        // A listing does not show that a dead sandbox lost its addresses, and nothing reads them.
         let forget_addresses = |sandbox: &mut SandboxStatus| match sandbox.state {
             SandboxState::Ready => {}
             SandboxState::NotReady => sandbox.ips.clear(),
@@ -280,7 +280,7 @@ async fn assert_cache_is_reality(fake: &FakeRuntime, pleg: &PlegHandle) {
     }
 }
 
-/// Lets everything happen, then mends the runtime and compares what PLEG says with what is.
+/// Performs all steps, then repairs the runtime and compares the PLEG's view with its state.
 async fn history(steps: Vec<Step>) {
     let fake = runtime();
     beside_pleg(&fake, async |pleg| {
@@ -291,7 +291,7 @@ async fn history(steps: Vec<Step>) {
         fake.faults().release();
         fake.set_message_limit(usize::MAX);
         assert_pod_by_pod_is_everything(&fake).await;
-        // From here on nothing changes: processes that end by themselves have ended, delayed calls have answered.
+        // From here on nothing changes: processes that exit by themselves have exited, delayed calls have returned.
         sleep(Duration::from_secs(5)).await;
         let settled = Instant::now();
         for uid in PODS {
@@ -300,7 +300,7 @@ async fn history(steps: Vec<Step>) {
             timeout(2 * RELIST_PERIOD, newer).await.unwrap().unwrap();
         }
         assert_cache_is_reality(&fake, &pleg).await;
-        assert_eq!(told(&pleg).await, to_be_told(&fake).await);
+        assert_eq!(reported(&pleg).await, expected_events(&fake).await);
         assert!(pleg.health().borrow().error.is_none());
     })
     .await;
@@ -332,7 +332,7 @@ async fn an_event_is_seen_long_before_the_next_relist() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_the_runtime_tells_of_a_pod_at_work_is_looked_at_when_the_work_ends() {
+async fn events_of_a_pod_being_changed_wait_for_the_end_of_the_work() {
     let fake = runtime();
     beside_pleg(&fake, async |pleg| {
         let (sandbox, id) = run_pod(&fake, "u0").await;
@@ -359,7 +359,7 @@ async fn what_the_runtime_tells_of_a_pod_at_work_is_looked_at_when_the_work_ends
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_pod_whose_inspection_hangs_harms_no_other() {
+async fn a_hung_inspection_delays_no_other_pod() {
     let fake = runtime();
     beside_pleg(&fake, async |pleg| {
         let (_, stuck) = run_pod(&fake, "u0").await;
@@ -388,7 +388,7 @@ async fn a_pod_whose_inspection_hangs_harms_no_other() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_was_never_listed_is_listed_soon_after_the_runtime_answers() {
+async fn the_first_listing_follows_soon_after_the_runtime_answers() {
     let fake = runtime();
     let gone = Fault::Fail { after: Duration::ZERO, failure: Failure::Unreachable };
     fake.faults().add(Rule::new(Operation::ListContainers, gone).times(4));

@@ -1,4 +1,4 @@
-//! Asking the runtime: listings of everything or of one pod, and the inspection of what a listing found. Writes nothing.
+//! Queries to the runtime: listings of everything or of one pod, and the inspection of listed objects. Changes no state.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -11,11 +11,11 @@ use super::diff::Listing;
 use crate::cri::{ContainerStatus, CriError, RuntimeService, SandboxState, SandboxStatus};
 use crate::types::{PodRef, PodUid};
 
-/// How many pods are listed at once when they are listed one by one: enough to keep a runtime busy.
+/// Concurrent listings when pods are listed one by one: enough to keep a runtime busy.
 const AT_ONCE: usize = 8;
 
-/// What the runtime has, by pod. The UID is the pod: its name is that of its newest sandbox, as a manifest with a UID of its own
-/// may be renamed.
+/// The runtime's objects by pod. The UID identifies the pod; its name is that of its newest sandbox, because a manifest
+/// that sets its own UID may be renamed.
 pub(super) type Pods = BTreeMap<PodUid, (PodRef, Listing)>;
 
 /// Lists everything, grouped by pod.
@@ -36,14 +36,14 @@ fn listing_of<'p>(pods: &'p mut Pods, pod: &PodRef) -> &'p mut Listing {
     &mut pods.entry(pod.uid.clone()).or_insert_with(|| (pod.clone(), Listing::default())).1
 }
 
-/// A listing with the name of its newest sandbox.
+/// Names a listing after its newest sandbox.
 fn named(pod: PodRef, listing: Listing) -> (PodRef, Listing) {
     let newest = listing.sandboxes.iter().max_by_key(|sandbox| (sandbox.attempt, sandbox.created_at));
     let pod = newest.map_or(pod, |sandbox| sandbox.pod.clone());
     (pod, listing)
 }
 
-/// Lists everything that belongs to a pod that the runtime names, or that is `known`, pod by pod.
+/// Lists, pod by pod, everything of the pods that the runtime names or that are in `known`.
 pub(super) async fn list_pod_by_pod(
     runtime: &dyn RuntimeService,
     known: Vec<PodRef>,
@@ -86,7 +86,7 @@ pub(super) async fn inspect(
     let mut sandboxes: Vec<_> = sandboxes.into_iter().flatten().collect();
     let mut containers: Vec<_> = containers.into_iter().flatten().collect();
     sandboxes.sort_by_key(|s| Reverse((s.attempt, s.created_at)));
-    // By attempt first here too: a clock that was set back makes a newer container look older.
+    // By attempt first: after the clock was set back, a newer container looks older.
     containers.sort_by_key(|c| Reverse((c.attempt, c.created_at)));
     let ips = match sandboxes.first() {
         Some(newest) if newest.state == SandboxState::Ready => newest.ips.clone(),
@@ -95,7 +95,7 @@ pub(super) async fn inspect(
     Ok(PodStatus { pod: pod.clone(), ips, sandboxes, containers })
 }
 
-/// A pod as it was listed, where it cannot be inspected: what there is and whether it runs, and nothing else.
+/// The status of a pod that cannot be inspected, from its listing alone: which objects exist and whether they run.
 pub(super) fn as_listed(pod: &PodRef, listing: &Listing) -> PodStatus {
     let sandboxes = listing.sandboxes.iter().map(SandboxStatus::as_listed);
     let containers = listing.containers.iter().map(ContainerStatus::as_listed);
@@ -105,8 +105,8 @@ pub(super) fn as_listed(pod: &PodRef, listing: &Listing) -> PodStatus {
     PodStatus { pod: pod.clone(), ips: Vec::new(), sandboxes, containers }
 }
 
-/// Takes out of a listing what vanished before its inspection. What is told stays equal to what is in the cache, and
-/// should the object be listed again, that is a change, and it is inspected again.
+/// Removes from a listing what vanished before its inspection, so that the reported events match the cache. Should the
+/// object be listed again, that is a change and it is inspected again.
 pub(super) fn keep_inspected(listing: &mut Listing, status: &PodStatus) {
     listing.sandboxes.retain(|listed| status.sandboxes.iter().any(|s| s.id == listed.id));
     listing.containers.retain(|listed| status.containers.iter().any(|c| c.id == listed.id));
@@ -120,8 +120,8 @@ fn present<T>(result: Result<T, CriError>) -> Result<Option<T>, CriError> {
     }
 }
 
-/// Keeps the addresses a pod had: once its network is torn down the runtime no longer tells them, but the API expects
-/// them on the finished pod.
+/// Keeps the pod's earlier addresses: once its network is torn down the runtime no longer reports them, but the API
+/// expects them on a finished pod.
 pub(super) fn keep_ips(new: &mut PodStatus, old: Option<&PodStatus>) {
     let has_ready_sandbox = new.sandboxes.iter().any(|s| s.state == SandboxState::Ready);
     if let Some(old) = old

@@ -1,5 +1,4 @@
-//! How everything is listed: in two lists, or pod by pod while those are larger than a message may be. Knows nothing of
-//! what was listed before.
+//! Lists all pods: in two lists, or pod by pod while those exceed the size of a message. Keeps no listing.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,16 +10,16 @@ use super::inspect::{self, Pods};
 use crate::cri::{CriError, RuntimeService};
 use crate::types::PodRef;
 
-/// How long lists that were too large count as such: asking for them makes the runtime put them together in vain.
+/// How long after a list was too large no list of everything is requested: the runtime would assemble it in vain.
 const WHOLE_AGAIN: Duration = Duration::from_secs(10 * 60);
 
-/// A listing of everything that ended.
+/// A completed listing of everything.
 pub(super) struct Listed {
     /// When it began.
     pub(super) as_of: Instant,
-    /// What there is, by pod.
+    /// The runtime's objects, by pod.
     pub(super) result: Result<Pods, CriError>,
-    /// What became of the lists of everything, if they were asked for.
+    /// The outcome of the lists of everything, if they were requested.
     whole: Option<Whole>,
 }
 
@@ -32,7 +31,7 @@ enum Whole {
 /// Lists everything.
 pub(super) struct Lists {
     runtime: Arc<dyn RuntimeService>,
-    /// Until when lists of everything are not asked for; none while they fit.
+    /// Until when lists of everything are not requested; `None` while they fit.
     pod_by_pod_until: Option<Instant>,
 }
 
@@ -41,8 +40,7 @@ impl Lists {
         Self { runtime, pod_by_pod_until: None }
     }
 
-    /// Begins a listing. `known` are the pods listed before: of these alone a runtime can be asked that cannot say which
-    /// it has.
+    /// Begins a listing. `known` are the pods listed before; a runtime that cannot name its pods is asked about these only.
     pub(super) fn begin(&self, known: Vec<PodRef>) -> BoxFuture<'static, Listed> {
         let (runtime, as_of) = (self.runtime.clone(), Instant::now());
         let is_too_large = self.pod_by_pod_until.is_some_and(|until| as_of < until);
@@ -60,9 +58,9 @@ impl Lists {
         .boxed()
     }
 
-    /// Takes note of how it went, for the next.
+    /// Records the outcome for the next listing.
     pub(super) fn ended(&mut self, listed: &Listed) {
-        // Told once for as long as it lasts.
+        // Logged once per occurrence.
         let were_too_large = self.pod_by_pod_until.is_some();
         match &listed.whole {
             None => {}

@@ -1,5 +1,5 @@
-//! PLEG over a runtime whose lists do not fit into a message: it sees what it would have seen in them, and does not ask for
-//! them each second.
+//! The PLEG over a runtime whose lists exceed the size of a message: it observes the same, and does not request them each
+//! second.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use crate::cri::fake::{Failure, FakeRuntime, Fault, Rule};
 const PODS: usize = 20;
 const MINUTE: Duration = Duration::from_secs(60);
 
-/// A runtime with pods whose lists are larger than it sends, but for those of one pod.
+/// A runtime with pods of which only lists of a single pod fit into a message.
 async fn crowded() -> FakeRuntime {
     let fake = runtime();
     for number in 0..PODS {
@@ -23,19 +23,19 @@ async fn crowded() -> FakeRuntime {
     fake
 }
 
-/// How many lists of everything were asked for.
+/// The number of requests for lists of everything.
 fn whole_lists(fake: &FakeRuntime) -> usize {
     fake.calls_of(Operation::ListSandboxes).iter().filter(|call| call.pod.is_none()).count()
 }
 
 #[tokio::test(start_paused = true)]
-async fn every_pod_is_seen_though_no_list_of_them_is_sent() {
+async fn every_pod_is_observed_without_a_list_of_all() {
     let fake = crowded().await;
     beside_pleg(&fake, async |pleg| {
         sleep(5 * RELIST_PERIOD).await;
         assert_eq!(pleg.cache().pods().len(), PODS);
         assert!(pleg.health().borrow().error.is_none());
-        // What comes, what goes and what changes is seen too.
+        // Additions, removals and changes are observed too.
         let (_, container) = run_pod(&fake, "new").await;
         sleep(2 * RELIST_PERIOD).await;
         let status = pleg.cache().get(&pod("new")).unwrap();
@@ -50,7 +50,7 @@ async fn every_pod_is_seen_though_no_list_of_them_is_sent() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn lists_that_were_too_large_are_asked_for_again_only_after_a_while() {
+async fn lists_that_were_too_large_are_requested_again_only_later() {
     let fake = crowded().await;
     beside_pleg(&fake, async |pleg| {
         sleep(9 * MINUTE).await;

@@ -1,4 +1,4 @@
-//! How relisting goes, as metrics; names as upstream's (`pkg/kubelet/metrics`).
+//! Metrics of the relist, with upstream's names (`pkg/kubelet/metrics`).
 
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;
@@ -43,7 +43,7 @@ impl PlegMetrics {
         );
     }
 
-    /// A relist of everything succeeded: when it began, how long it took, and when the one before it began.
+    /// Records a successful relist of everything: when it began, how long it took, and when the previous one began.
     pub(super) fn relisted(&self, began: Instant, took: Duration, before: Instant) {
         self.duration.observe(took.as_secs_f64());
         self.interval.observe(began.saturating_duration_since(before).as_secs_f64());

@@ -1,4 +1,5 @@
-//! Pod lifecycle event generator: relists the runtime, diffs, and is the only writer of the observed state. Never starts or stops anything.
+//! The pod lifecycle event generator: relists the runtime, compares, and is the only writer of the observed state. Never
+//! starts or stops anything.
 
 mod at_work;
 mod cache;

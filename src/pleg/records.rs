@@ -1,5 +1,5 @@
-//! What was last told of each pod, and which pods are being inspected. Pure bookkeeping: decides what to inspect and
-//! which events follow; asks and writes nothing itself.
+//! What was last reported of each pod, and which pods are being inspected. Pure bookkeeping: decides what to inspect and
+//! which events follow; queries and publishes nothing itself.
 
 use std::collections::{BTreeMap, HashSet};
 
@@ -14,7 +14,7 @@ use crate::types::{PodRef, PodUid};
 pub(super) enum Todo {
     /// It changed, or its last inspection failed: inspect what was listed.
     Inspect(PodRef, Listing),
-    /// The runtime has nothing of it any more.
+    /// The runtime has nothing of it anymore.
     Forget(PodUid, Vec<(ObjectId, LifecycleEvent)>),
 }
 
@@ -24,15 +24,15 @@ enum Work {
     Idle,
     /// An inspection is under way.
     Busy,
-    /// One is under way, and something was heard of the pod since it began.
+    /// One is under way, and the pod may have changed since it began.
     BusyThenAgain,
 }
 
 struct Record {
     pod: PodRef,
-    /// What was last told.
+    /// The states that were last reported.
     states: States,
-    /// When the listing behind `states` began; none before the first.
+    /// When the listing behind `states` began; `None` before the first.
     as_of: Option<Instant>,
     /// The last inspection failed.
     failed: bool,
@@ -45,7 +45,7 @@ pub(super) struct Records {
 }
 
 impl Records {
-    /// Takes in a full listing that began at `as_of`.
+    /// Processes a full listing that began at `as_of`.
     pub(super) fn listed_all(&mut self, mut found: Pods, as_of: Instant) -> Vec<Todo> {
         let mut todo = Vec::new();
         for (pod, _) in found.values() {
@@ -54,7 +54,7 @@ impl Records {
         let uids: Vec<PodUid> = self.pods.keys().cloned().collect();
         for uid in uids {
             let Some(record) = self.pods.get_mut(&uid) else { continue };
-            // A younger look at this pod alone was taken in already, or is being taken.
+            // A newer listing of this pod alone has been processed, or is under way.
             if record.work != Work::Idle || record.as_of.is_some_and(|seen| seen >= as_of) {
                 continue;
             }
@@ -74,7 +74,7 @@ impl Records {
         self.pods.values().map(|record| &record.pod)
     }
 
-    /// Somebody says the pod may have changed. Whether to list and inspect it now.
+    /// Processes a hint that the pod may have changed. Returns whether to list and inspect it now.
     pub(super) fn hinted(&mut self, pod: &PodRef) -> bool {
         let record = self.record(pod);
         match record.work {
@@ -89,7 +89,7 @@ impl Records {
         }
     }
 
-    /// An inspection that began at `as_of` succeeded: the events to tell, `None` if the pod is gone.
+    /// Processes a successful inspection that began at `as_of` (`None` if the pod no longer exists).
     pub(super) fn inspected(&mut self, pod: &PodRef, listing: &Listing, as_of: Instant) -> Inspected {
         let record = self.record(pod);
         let again = record.work == Work::BusyThenAgain;
@@ -106,8 +106,8 @@ impl Records {
         Inspected { events, again }
     }
 
-    /// An inspection failed. What was told stays, so that the change is told once an inspection succeeds; whether to
-    /// inspect again now.
+    /// Processes a failed inspection. The reported states stay, so that the change is reported once an inspection succeeds.
+    /// Returns whether to inspect again now.
     pub(super) fn failed(&mut self, pod: &PodRef) -> bool {
         let record = self.record(pod);
         let again = record.work == Work::BusyThenAgain;
@@ -116,7 +116,7 @@ impl Records {
         again
     }
 
-    /// Pods being inspected: what the cache has of them is known to be old.
+    /// The pods being inspected: their cache entries are known to be stale.
     pub(super) fn busy(&self) -> HashSet<PodUid> {
         self.pods.iter().filter(|(_, r)| r.work != Work::Idle).map(|(uid, _)| uid.clone()).collect()
     }
@@ -130,7 +130,7 @@ impl Records {
         self.pods.values().find(|r| r.states.keys().any(is_it)).map(|r| &r.pod)
     }
 
-    /// The pod of this UID, if it was ever listed or hinted at.
+    /// The pod of this UID, if it was listed or hinted at.
     pub(super) fn pod(&self, uid: &PodUid) -> Option<&PodRef> {
         self.pods.get(uid).map(|r| &r.pod)
     }
@@ -151,10 +151,10 @@ impl Records {
     }
 }
 
-/// What follows from a successful inspection.
+/// The consequences of a successful inspection.
 #[derive(Debug, PartialEq)]
 pub(super) struct Inspected {
     pub(super) events: Vec<(ObjectId, LifecycleEvent)>,
-    /// Something was heard of the pod since the inspection began.
+    /// The pod may have changed since the inspection began.
     pub(super) again: bool,
 }

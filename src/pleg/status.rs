@@ -1,11 +1,11 @@
-//! What the runtime has of one pod, as last observed.
+//! The state of one pod in the runtime, as last observed.
 
 use std::net::IpAddr;
 
 use crate::cri::{ContainerState, ContainerStatus, SandboxState, SandboxStatus};
 use crate::types::PodRef;
 
-/// Everything the runtime has of one pod, inspected in one relist.
+/// All sandboxes and containers of one pod, inspected in one relist.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PodStatus {
     /// The pod, as its sandboxes and containers name it.
@@ -19,7 +19,7 @@ pub struct PodStatus {
 }
 
 impl PodStatus {
-    /// A pod of which the runtime has nothing.
+    /// The status of a pod without sandboxes or containers.
     pub fn empty(pod: PodRef) -> Self {
         Self { pod, ips: Vec::new(), sandboxes: Vec::new(), containers: Vec::new() }
     }

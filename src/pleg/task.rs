@@ -1,5 +1,5 @@
-//! The relist loop: everything every second, one pod at once on a hint. Each pod is inspected on its own, so that a hung
-//! call delays that pod alone.
+//! The relist loop: lists everything each second, and a single pod at once on a hint. Pods are inspected separately, so
+//! that a hung call delays only its pod.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -27,24 +27,24 @@ use crate::types::PodRef;
 /// Pause between two relists of everything.
 pub const RELIST_PERIOD: Duration = Duration::from_secs(1);
 
-/// Without a successful relist for this long, the runtime counts as dead.
+/// Without a successful relist for this long, the runtime counts as unhealthy.
 pub const RELIST_THRESHOLD: Duration = Duration::from_secs(3 * 60);
 
-/// First pause before the event stream is opened again after it broke; doubles while it keeps breaking.
+/// First pause before a broken event stream is reopened; doubles while it keeps breaking.
 const EVENTS_RETRY: Duration = Duration::from_secs(1);
 
-/// Longest pause before the event stream is opened again.
+/// Longest pause before the event stream is reopened.
 const EVENTS_RETRY_MAX: Duration = Duration::from_secs(60);
 
-/// Pause before a runtime without events is asked again: it may have been upgraded under us.
+/// Pause before a runtime without events is asked again: it may have been upgraded meanwhile.
 const EVENTS_ABSENT_RETRY: Duration = Duration::from_secs(10 * 60);
 
-/// How relisting goes.
+/// The health of the relist.
 #[derive(Clone, Debug)]
 pub struct Health {
-    /// When the last successful relist of everything began, or when the daemon did.
+    /// When the last successful relist of everything began; initially when the daemon started.
     pub last_relist: Instant,
-    /// Why the latest relist failed; none after a success.
+    /// Why the latest relist failed; `None` after a success.
     pub error: Option<CriError>,
 }
 
@@ -55,7 +55,7 @@ impl Health {
     }
 }
 
-/// What others have of the PLEG.
+/// The handle to the PLEG.
 #[derive(Clone)]
 pub struct PlegHandle {
     hints: Hints,
@@ -67,13 +67,13 @@ pub struct PlegHandle {
 }
 
 impl PlegHandle {
-    /// Asks for a relist of this pod now: after one of our own calls on it ended.
+    /// Requests a relist of this pod now, after one of our own calls on it returned.
     pub fn relist(&self, pod: &PodRef) {
         self.hints.push(pod.clone());
     }
 
-    /// Says that work on this pod begins, which will change what the runtime has of it, and when dropped that it ended:
-    /// the pod is relisted then, and until then not for what the runtime tells of it.
+    /// Announces work that changes this pod in the runtime. The runtime's events of the pod are ignored until the guard is
+    /// dropped; then the pod is relisted.
     pub fn at_work(&self, pod: &PodRef) -> AtWork {
         self.working.begin(pod, &self.hints)
     }
@@ -88,18 +88,18 @@ impl PlegHandle {
         &self.changes
     }
 
-    /// Adds the metrics of relisting.
+    /// Adds the metrics of the relist.
     pub fn register(&self, metrics: &Metrics) {
         self.metrics.register(metrics);
     }
 
-    /// How relisting goes.
+    /// The health of the relist.
     pub fn health(&self) -> watch::Receiver<Health> {
         self.health.clone()
     }
 }
 
-/// An inspection that ended.
+/// A completed inspection.
 struct Done {
     pod: PodRef,
     as_of: Instant,
@@ -109,7 +109,7 @@ struct Done {
 /// An inspection that failed.
 struct Uninspected {
     error: CriError,
-    /// What had been listed before; none if that failed.
+    /// The listing it was to inspect; `None` if that failed.
     listing: Option<Listing>,
 }
 
@@ -129,7 +129,7 @@ pub struct Pleg {
 }
 
 impl Pleg {
-    /// A PLEG over `runtime`, and the handle for everybody else. `chance` keeps nodes from marching in step.
+    /// A PLEG over `runtime`, and its handle. `chance` is the source of jitter, which keeps nodes from acting in step.
     pub fn new(runtime: Arc<dyn RuntimeService>, chance: StdRng) -> (Self, PlegHandle) {
         let (health, health_view) = watch::channel(Health { last_relist: Instant::now(), error: None });
         let handle = PlegHandle {
@@ -163,8 +163,8 @@ impl Pleg {
         let mut is_listing = false;
         let mut events = Events::new(self.runtime.clone(), self.chance.clone());
         loop {
-            // Biased, so that what happens at one moment is taken in in the same order in every run. The runtime's events,
-            // the one thing that comes as fast as somebody else likes, are last.
+            // Biased, so that simultaneous events are processed in the same order in every run. The runtime's events, whose
+            // rate is not ours to bound, are last.
             tokio::select! {
                 biased;
                 // Cancel-safe: waiting for a token takes nothing.
@@ -196,7 +196,7 @@ impl Pleg {
                         RuntimeHint::Object(id) => self.records.owner(id),
                         RuntimeHint::Pod(uid) => self.records.pod(uid),
                     };
-                    // A pod never listed before is not known by name yet; the next relist finds it.
+                    // The name of a pod never listed before is unknown; the next relist finds it.
                     if let Some(pod) = pod.filter(|pod| !self.working.has(&pod.uid)).cloned() {
                         self.hint(&pod);
                     }
@@ -209,9 +209,9 @@ impl Pleg {
         let found = match result {
             Ok(found) => found,
             Err(error) => {
-                // Told once per outage, not once per second.
+                // Logged once per outage, not once per second.
                 if self.health.borrow().error.is_none() {
-                    tracing::error!(%error, "cannot list pods from the container runtime; trying on every second");
+                    tracing::error!(%error, "cannot list pods from the container runtime; retrying every second");
                 }
                 self.health.send_modify(|health| health.error = Some(error));
                 return;
@@ -240,7 +240,7 @@ impl Pleg {
         }
     }
 
-    /// Starts the inspection of a pod; lists it first if no listing is at hand.
+    /// Starts the inspection of a pod; lists it first if no listing is given.
     fn inspect(&self, pod: PodRef, as_of: Instant, listing: Option<Listing>) {
         let runtime = self.runtime.clone();
         self.inspections.push(
@@ -284,7 +284,7 @@ impl Pleg {
             }
             Err(Uninspected { error, listing }) => {
                 if self.cache.get(&pod).is_ok() {
-                    tracing::warn!(pod = %pod, uid = %pod.uid, %error, "cannot inspect the pod; trying on every second");
+                    tracing::warn!(pod = %pod, uid = %pod.uid, %error, "cannot inspect the pod; retrying every second");
                 }
                 let listed = listing.map(|listing| inspect::as_listed(&pod, &listing));
                 self.cache.set_failed(&pod.uid, error, listed, as_of);
@@ -297,7 +297,7 @@ impl Pleg {
     }
 }
 
-/// The runtime's events, opened again whenever the stream ends.
+/// The runtime's event stream, reopened whenever it ends.
 struct Events {
     runtime: Arc<dyn RuntimeService>,
     stream: Option<EventStream>,
@@ -311,7 +311,7 @@ impl Events {
         Self { runtime, stream: None, reopen_at: Instant::now(), pause: EVENTS_RETRY, chance }
     }
 
-    /// The next hint. Cancel-safe: all state is in `self`. What is missed while the stream is down, the relist finds.
+    /// The next hint. Cancel-safe: all state is in `self`. The relist finds what is missed while the stream is down.
     async fn next(&mut self) -> RuntimeHint {
         loop {
             let Some(stream) = &mut self.stream else {
@@ -344,7 +344,7 @@ impl Events {
     fn longer_pause(&mut self) -> Duration {
         let pause = self.pause;
         self.pause = (pause * 2).min(EVENTS_RETRY_MAX);
-        // Nodes whose runtimes were restarted together do not come back together.
+        // Nodes whose runtimes restarted together should not reconnect together.
         pause.mul_f64(0.5 + self.chance.random::<f64>() / 2.0)
     }
 }
