@@ -125,7 +125,7 @@ impl Admission {
         loop {
             self.update();
             tokio::select! {
-                // Cancel-safe: waiting for a token takes nothing.
+                // Cancel-safe: waits for a token.
                 () = cancel.cancelled() => return,
                 // These are cancel-safe: a watch marks its value seen only when `changed` returns.
                 Ok(()) = self.inputs.manifests.changed() => {}

@@ -80,7 +80,7 @@ pub(super) async fn wait_for_runtime(
     let mut told = None;
     loop {
         let error = tokio::select! {
-            // Cancel-safe: waiting for a token takes nothing.
+            // Cancel-safe: waits for a token.
             () = cancel.cancelled() => return None,
             // Cancel-safe: asking changes nothing.
             answer = ask(runtime) => match answer {
@@ -95,7 +95,7 @@ pub(super) async fn wait_for_runtime(
         tokio::select! {
             // Cancel-safe: as above.
             () = cancel.cancelled() => return None,
-            // Cancel-safe: a pause takes nothing.
+            // Cancel-safe: a sleep.
             () = tokio::time::sleep(FIRST_ANSWER_RETRY) => {}
         }
     }

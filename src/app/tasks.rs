@@ -101,7 +101,7 @@ impl Tasks {
         let ended = tokio::select! {
             // The daemon's end comes first: a task that ends because of it has done as it was told.
             biased;
-            // Cancel-safe: waiting for a token takes nothing.
+            // Cancel-safe: waits for a token.
             () = self.cancel.cancelled() => None,
             // Cancel-safe: an ended task is taken off the set only when it is returned.
             Some(ended) = self.set.join_next_with_id() => Some(ended),

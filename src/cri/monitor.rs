@@ -25,7 +25,7 @@ pub async fn monitor(
 ) {
     loop {
         let answer = tokio::select! {
-            // Cancel-safe: waiting for a token takes nothing.
+            // Cancel-safe: waits for a token.
             () = cancel.cancelled() => return,
             // Cancel-safe: a status call that is dropped changes nothing.
             answer = runtime.status() => answer,
@@ -51,7 +51,7 @@ pub async fn monitor(
         tokio::select! {
             // Cancel-safe: as above.
             () = cancel.cancelled() => return,
-            // Cancel-safe: a pause takes nothing.
+            // Cancel-safe: a sleep.
             () = tokio::time::sleep(pause) => {}
         }
     }

@@ -173,7 +173,7 @@ impl PendingStop {
             biased;
             // Cancel-safe: a place already granted is released when dropped.
             place = self.gate.join(phase, self.rank) => place.ok(),
-            // Cancel-safe: waiting for a token takes nothing.
+            // Cancel-safe: waits for a token.
             () = self.urgency.needed.cancelled() => None,
         };
         self.gate.waited.observe(since.elapsed());

@@ -1,5 +1,5 @@
-//! Which pods must wait before an image is pulled for them again. Pure. In-process waits are on tokio's clock; what is
-//! stored for the next daemon has wall-clock times.
+//! Image pull back-off, per pod and image. Pure. Waits within the process use tokio's clock; stored entries carry
+//! wall-clock times.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -11,31 +11,31 @@ use tokio::time::Instant;
 use super::ImageError;
 use crate::types::{Backoff, BackoffPolicy, Moment, PodUid};
 
-/// Upstream's figures: 10 s doubling to 5 min, forgotten after twice the cap.
+/// Upstream's values: 10 s, doubling up to 5 min, forgotten after twice the cap.
 const POLICY: BackoffPolicy = BackoffPolicy {
     initial: Duration::from_secs(10),
     max: Duration::from_secs(300),
     reset_after: Duration::from_secs(600),
 };
 
-/// Most failures kept. A node has at most some hundred pods; only a flood of short-lived ones, each with an image that
-/// cannot be pulled, comes near.
+/// Maximum number of entries. A node runs a few hundred pods at most; only a flood of short-lived pods whose images cannot
+/// be pulled comes near it.
 const MAX_ENTRIES: usize = 4096;
 
 struct Entry {
     backoff: Backoff<Instant>,
-    /// What the runtime said.
+    /// The runtime's error.
     message: String,
 }
 
-/// The present moment on both clocks.
+/// The current time on both clocks.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Now {
     pub(super) tokio: Instant,
     pub(super) wall: Timestamp,
 }
 
-/// A failed pull as it is stored.
+/// A failed pull in its stored form.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct StoredPull {
@@ -45,14 +45,14 @@ pub(super) struct StoredPull {
     message: String,
 }
 
-/// The failed pulls of all pods, by pod and by image as the spec names it: a pod with a new image starts afresh.
+/// The failed pulls of all pods, keyed by pod and by image as written in the spec: a new image has no back-off.
 #[derive(Default)]
 pub(super) struct PullBackoffs {
     entries: HashMap<(PodUid, String), Entry>,
 }
 
 impl PullBackoffs {
-    /// Goes on with what was stored, by pod.
+    /// Resumes from the stored entries of each pod.
     pub(super) fn new(stored: Vec<(String, Vec<StoredPull>)>, now: Now) -> Self {
         let entries = stored.into_iter().flat_map(|(pod, pulls)| {
             let pod = PodUid::from(pod);
@@ -65,7 +65,7 @@ impl PullBackoffs {
         Self { entries: live.take(MAX_ENTRIES).collect() }
     }
 
-    /// What is to be stored of a pod, in order.
+    /// The entries to store for a pod, sorted.
     pub(super) fn stored(&self, pod: &PodUid, now: Now) -> Vec<StoredPull> {
         let of_pod = self.entries.iter().filter(|((of, _), _)| of == pod);
         let stored = of_pod.map(|((_, image), entry)| StoredPull {
@@ -79,7 +79,7 @@ impl PullBackoffs {
         stored
     }
 
-    /// The error to report instead of pulling, while it is too early.
+    /// The error to report instead of pulling while the back-off lasts.
     pub(super) fn in_force(&self, pod: &PodUid, image: &str, now: Instant) -> Option<ImageError> {
         let entry = self.entries.get(&(pod.clone(), image.to_owned()))?;
         let remaining = entry.backoff.remaining(&POLICY, entry.backoff.updated, now)?;
@@ -92,7 +92,7 @@ impl PullBackoffs {
         })
     }
 
-    /// A pull failed, and the runtime said this.
+    /// Records a failed pull with the runtime's error.
     pub(super) fn failed(&mut self, pod: &PodUid, image: &str, message: String, now: Instant) {
         self.entries.retain(|_, entry| !entry.backoff.expired(&POLICY, now));
         let key = (pod.clone(), image.to_owned());
@@ -108,8 +108,8 @@ impl PullBackoffs {
     }
 }
 
-/// A stored back-off on this process' clock. The wall clock may have been set since: a failure that lies ahead by more than
-/// its delay is over, as everywhere ([`Backoff::remaining`]), and no wait gets longer than it was.
+/// Converts a stored back-off to this process's clock. The wall clock may have been set in between: an entry further in the
+/// future than its delay has expired, as everywhere ([`Backoff::remaining`]), and no wait becomes longer.
 fn resumed(pull: &StoredPull, now: Now) -> Backoff<Instant> {
     let delay = Duration::from_millis(pull.delay_ms).min(POLICY.max);
     let stored = Backoff { delay, updated: pull.failed };
@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn a_new_daemon_waits_for_the_rest_and_doubles_on() {
+    fn a_restarted_daemon_waits_for_the_remainder_and_keeps_doubling() {
         let start = Instant::now();
         let after = |seconds| start + Duration::from_secs(seconds);
         let mut backoffs = PullBackoffs::default();
@@ -163,12 +163,12 @@ mod tests {
         }
         let stored = backoffs.stored(&"p".into(), Now { tokio: after(33), wall: at(1033) });
         assert_eq!((stored.len(), stored[0].failed, stored[0].delay_ms), (1, at(1030), 40_000));
-        // Another process, whose clock has nothing to do with ours.
+        // Another process, with an unrelated monotonic clock.
         let now = Instant::now();
         let mut next = PullBackoffs::new(vec![("p".to_owned(), stored)], Now { tokio: now, wall: at(1040) });
         assert_eq!(remaining(&next, now), Some(30));
-        let told = next.in_force(&"p".into(), "img", now).unwrap().to_string();
-        assert_eq!(told, "Back-off pulling image \"img\": ErrImagePull: no such host");
+        let message = next.in_force(&"p".into(), "img", now).unwrap().to_string();
+        assert_eq!(message, "Back-off pulling image \"img\": ErrImagePull: no such host");
         let later = now + Duration::from_secs(30);
         assert_eq!(remaining(&next, later), None);
         next.failed(&"p".into(), "img", failure(), later);
@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn a_clock_that_was_set_meanwhile_prolongs_no_wait() {
+    fn a_clock_change_never_prolongs_a_wait() {
         let now = Instant::now();
         let pull = |delay_ms| StoredPull {
             image: "img".to_owned(),
@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn pods_and_images_wait_apart() {
+    fn each_pod_and_image_backs_off_on_its_own() {
         let now = Instant::now();
         let mut backoffs = PullBackoffs::default();
         backoffs.failed(&"a".into(), "img", failure(), now);

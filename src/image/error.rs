@@ -1,14 +1,14 @@
-//! How getting an image fails, in the words a pod's status carries.
+//! Image errors, with upstream's reasons and messages for the container status.
 
 use std::time::Duration;
 
 use super::ReferenceError;
 use crate::types::go_quoted;
 
-/// An image that could not be had. `Display` is the container's waiting message, [`ImageError::reason`] its reason.
+/// Why an image is not available. `Display` is the container's waiting message, [`ImageError::reason`] its reason.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ImageError {
-    /// The image's name makes no sense; only a new spec helps.
+    /// The image reference is invalid; only a new spec helps.
     #[error(
         "Failed to apply default image tag {0}: couldn't parse image name {0}: {problem}",
         go_quoted(image)
@@ -16,18 +16,18 @@ pub enum ImageError {
     InvalidName {
         /// As in the spec.
         image: String,
-        /// What is wrong with it.
+        /// The parse error.
         problem: ReferenceError,
     },
-    /// The runtime could not say whether it has the image.
+    /// The runtime failed to inspect the image.
     #[error("Failed to inspect image {}: {message}", go_quoted(image))]
     Inspect {
         /// As in the spec.
         image: String,
-        /// What the runtime says.
+        /// The runtime's error.
         message: String,
     },
-    /// The runtime does not have the image, and the policy forbids a pull.
+    /// The image is not present and the pull policy is `Never`.
     #[error("Container image {} is not present with pull policy of Never", go_quoted(image))]
     NeverPull {
         /// As in the spec.
@@ -36,26 +36,26 @@ pub enum ImageError {
     /// The pull failed.
     #[error("{message}")]
     Pull {
-        /// What the runtime says.
+        /// The runtime's error.
         message: String,
     },
-    /// The pull failed, says the runtime, because the registry does not answer.
+    /// The pull failed because the registry is unavailable, according to the runtime.
     #[error("image pull failed for {image} because the registry is unavailable{detail}")]
     RegistryUnavailable {
         /// As in the spec.
         image: String,
-        /// What the runtime adds, with its separator.
+        /// Details from the runtime, including the separator.
         detail: String,
     },
-    /// The pull failed, says the runtime, because the image's signature is not valid.
+    /// The pull failed because the image's signature is invalid, according to the runtime.
     #[error("image pull failed for {image} because the signature validation failed{detail}")]
     SignatureValidation {
         /// As in the spec.
         image: String,
-        /// What the runtime adds, with its separator.
+        /// Details from the runtime, including the separator.
         detail: String,
     },
-    /// An earlier pull for this pod failed, and it is too early for the next.
+    /// An earlier pull for this pod failed and its back-off has not expired.
     #[error("Back-off pulling image {}: {last_reason}: {last_message}", go_quoted(image))]
     BackOff {
         /// As in the spec.
@@ -64,13 +64,13 @@ pub enum ImageError {
         last_reason: &'static str,
         /// Message of the failure.
         last_message: String,
-        /// How long until a pull is tried again.
+        /// Time until the next pull.
         remaining: Duration,
     },
 }
 
 impl ImageError {
-    /// The waiting reason; clients match on it.
+    /// The waiting reason. Clients match on it.
     pub fn reason(&self) -> &'static str {
         match self {
             Self::InvalidName { .. } => "InvalidImageName",
@@ -83,7 +83,7 @@ impl ImageError {
         }
     }
 
-    /// The error of a failed pull. A runtime says by a prefix that it knows the cause (CRI API, `errors`).
+    /// Classifies a failed pull. The runtime marks a known cause with a prefix (CRI API, package `errors`).
     pub(super) fn of_pull(image: &str, message: String) -> Self {
         if let Some(detail) = message.strip_prefix("RegistryUnavailable") {
             Self::RegistryUnavailable { image: image.to_owned(), detail: detail.to_owned() }

@@ -1,4 +1,4 @@
-//! The room's handle: makes sure that an image is there before a container is made of it.
+//! The room's handle: ensures that an image is present before its container is created.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,38 +14,38 @@ use crate::cri::{ImageInfo, ImageService};
 use crate::store::{Store, Table};
 use crate::types::{PodEvent, PodRef, PodUid, WallClock, go_duration, go_quoted};
 
-/// An image that a container of a pod needs.
+/// A container's request for an image.
 #[derive(Clone, Debug)]
 pub struct ImageRequest<'a> {
     /// The pod.
     pub pod: &'a PodRef,
-    /// The image as its spec names it.
+    /// The image as written in the spec.
     pub image: &'a str,
-    /// When to pull it.
+    /// The pull policy.
     pub policy: PullPolicy,
-    /// The sandbox the container will run in.
+    /// Configuration of the sandbox that the container will run in.
     pub sandbox: PodSandboxConfig,
 }
 
-/// An image the runtime has.
+/// An image that is present in the runtime.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EnsuredImage {
     /// The image.
     pub image: ImageInfo,
-    /// How long its pull took; `None` if none was needed.
+    /// How long the pull took; `None` if no pull was needed.
     pub pulled: Option<PulledIn>,
 }
 
 /// How long a pull took.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PulledIn {
-    /// By the runtime.
+    /// The time the runtime took.
     pub pull: Duration,
-    /// Since it was asked for, its turn waited for included.
+    /// The time since the request, including the wait in the queue.
     pub total: Duration,
 }
 
-/// Gets images. Cheap to clone; all clones share limits, pulls under way and back-off.
+/// Ensures images. Cheap to clone; clones share limits, pulls in progress and back-offs.
 #[derive(Clone)]
 pub struct Images {
     inner: Arc<Inner>,
@@ -60,7 +60,7 @@ struct Inner {
 }
 
 impl Images {
-    /// Pulls through `service` within `limits`. Back-offs are kept in `store`, and go on from there.
+    /// Pulls through `service` within `limits`. Back-offs are persisted in `store` and resume from there.
     pub fn new(service: Arc<dyn ImageService>, limits: PullLimits, store: Store, clock: WallClock) -> Self {
         let now = Now { tokio: Instant::now(), wall: clock.now() };
         let puller = Puller::new(service.clone(), limits, now.tokio);
@@ -68,10 +68,10 @@ impl Images {
         Self { inner: Arc::new(Inner { service, puller, backoffs, store, clock }) }
     }
 
-    /// Makes sure that the runtime has an image, by its policy, and tells `report` what happens on the way, in
-    /// upstream's words.
+    /// Ensures that the runtime has the image, according to its pull policy. Events go to `report`, with upstream's reasons
+    /// and messages.
     ///
-    /// Cancel-safe. Pods that want the same image share its pull: it goes on as long as one of them waits.
+    /// Cancel-safe. Pods that need the same image share one pull, which continues as long as one of them waits.
     pub async fn ensure(
         &self,
         request: ImageRequest<'_>,
@@ -113,7 +113,7 @@ impl Images {
         }
     }
 
-    /// The pulls under way, the oldest first.
+    /// The pulls in progress, oldest first.
     pub fn pulls(&self) -> Vec<PullUnderWay> {
         self.inner.puller.under_way()
     }
@@ -126,8 +126,8 @@ impl Images {
         sandbox: PodSandboxConfig,
         report: &mut (dyn FnMut(PodEvent) + Send),
     ) -> Result<EnsuredImage, ImageError> {
-        let asked = Instant::now();
-        if let Some(error) = self.inner.backoffs.lock().in_force(&pod.uid, requested, asked) {
+        let requested_at = Instant::now();
+        if let Some(error) = self.inner.backoffs.lock().in_force(&pod.uid, requested, requested_at) {
             report(PodEvent::normal("BackOff", format!("Back-off pulling image {}", go_quoted(requested))));
             return Err(error);
         }
@@ -135,8 +135,8 @@ impl Images {
         report(PodEvent::normal("Pulling", format!("Pulling image {}", go_quoted(requested))));
         match self.inner.puller.pull(image, sandbox).await {
             Ok(pulled) => {
-                let total = asked.elapsed();
-                // Who joins a pull late has waited for less than all of it.
+                let total = requested_at.elapsed();
+                // A late joiner has waited for only part of the pull.
                 let took = PulledIn { pull: pulled.took.min(total), total };
                 report(PodEvent::normal("Pulled", pulled_message(requested, took, pulled.image.size)));
                 Ok(EnsuredImage { image: pulled.image, pulled: Some(took) })
@@ -165,7 +165,7 @@ impl Images {
     }
 }
 
-/// An error whose event carries the same message as the pod's status.
+/// An error whose event has the same message as the pod's status.
 fn reported(
     error: ImageError,
     reason: &'static str,

@@ -1,5 +1,5 @@
-//! Images: references, pull policies, parallel pulls with a cap, back-off, and archives that stand in for a registry. Never
-//! removes an image, and keeps nothing on disk but back-offs in the store.
+//! Images: references, pull policies, parallel pulls with a limit, back-off, and preloading from archives. Never removes an
+//! image; the only state on disk is the back-offs in the store.
 
 mod backoff;
 mod error;

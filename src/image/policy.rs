@@ -1,18 +1,18 @@
-//! When an image is pulled.
+//! Image pull policy.
 
 /// `imagePullPolicy` of a container (Kubernetes docs, "Images").
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PullPolicy {
-    /// Each time a container starts.
+    /// Pull every time a container starts.
     Always,
-    /// When the runtime does not have it.
+    /// Pull if the image is not present.
     IfNotPresent,
-    /// Not at all; the runtime must have it.
+    /// Never pull; the image must be present.
     Never,
 }
 
 impl PullPolicy {
-    /// The policy of this name in the API; `None` for any other text.
+    /// Parses the API's name of a policy; `None` for any other text.
     pub fn from_api(name: &str) -> Option<Self> {
         match name {
             "Always" => Some(Self::Always),

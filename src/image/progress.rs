@@ -1,5 +1,4 @@
-//! How much of the pulls under way has arrived, as far as containerd's content store tells. Asked when a person wants to
-//! know, never by itself.
+//! Download progress of pulls, from containerd's content store. Queried only on a user's request.
 
 use std::time::Duration;
 
@@ -13,32 +12,32 @@ use tonic::transport::Channel;
 use super::preload::PRELOAD_REFERENCE;
 use crate::cri::containerd::request;
 
-/// A person waits for the answer, and can do without.
+/// Short: a user waits for the answer and can do without it.
 const DEADLINE: Duration = Duration::from_secs(2);
 
-/// What arrived from registries.
+/// A source of download progress.
 #[async_trait]
 pub trait Arrivals: Send + Sync + 'static {
-    /// The bytes, compressed as they are, that pulls have brought since `since`: of blobs that are there and of blobs that
-    /// are arriving. Which pull brought them is not told. `None` if nobody can say.
+    /// Compressed bytes downloaded since `since`, in complete and incomplete blobs of all pulls together. `None` if
+    /// unknown.
     async fn bytes_since(&self, since: Timestamp) -> Option<u64>;
 }
 
-/// What containerd's content store tells; nothing with a runtime that has none.
+/// Progress from containerd's content store; unknown with other runtimes.
 #[derive(Clone, Debug)]
 pub struct ContainerdArrivals {
     channel: Channel,
 }
 
 impl ContainerdArrivals {
-    /// Of the runtime at the other end of `channel`.
+    /// Uses the runtime behind `channel`.
     pub fn new(channel: Channel) -> Self {
         Self { channel }
     }
 
     async fn ask(&self, since: Timestamp) -> Result<u64, Status> {
         let mut content = ContentClient::new(self.channel.clone());
-        // Those first: a blob that becomes complete between the two calls is counted twice rather than not at all.
+        // In this order, a blob completed between the two calls is counted twice rather than not at all.
         let ingests = content.list_statuses(request(ListStatusesRequest { filters: Vec::new() })).await?;
         let mut bytes = arriving(&ingests.into_inner().statuses, since);
         let mut blobs = content.list(request(ListContentRequest { filters: Vec::new() })).await?.into_inner();
@@ -59,7 +58,7 @@ impl Arrivals for ContainerdArrivals {
     }
 }
 
-/// Bytes of blobs that are arriving. One that was begun before, and left off, is gone on with.
+/// Bytes of incomplete blobs. A download interrupted earlier is resumed, so it counts too.
 fn arriving(ingests: &[Ingest], since: Timestamp) -> u64 {
     let is_pulled = |ingest: &&Ingest| {
         let name = ingest.r#ref.rsplit('/').next().unwrap_or_default();
@@ -68,7 +67,7 @@ fn arriving(ingests: &[Ingest], since: Timestamp) -> u64 {
     ingests.iter().filter(is_pulled).map(|ingest| u64::try_from(ingest.offset).unwrap_or(0)).sum()
 }
 
-/// Bytes of blobs that are there.
+/// Bytes of complete blobs.
 fn arrived(blobs: &[Info], since: Timestamp) -> u64 {
     let new = blobs.iter().filter(|blob| is_later(blob.created_at.as_ref(), since));
     new.map(|blob| u64::try_from(blob.size).unwrap_or(0)).sum()
@@ -87,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn what_came_since_is_counted_and_what_is_preloaded_is_not() {
+    fn new_downloads_are_counted_and_preloaded_blobs_are_not() {
         let since = Timestamp::from_second(100).unwrap();
         let ingest = |name: &str, offset, updated| Ingest {
             r#ref: name.to_owned(),

@@ -1,7 +1,7 @@
-//! Pulls: how many at once, how many per second, and one pull for all who want the same image. Does not know of pods.
+//! Pulls within the limits on parallelism and rate; concurrent requests for one image share one pull. Knows no pods.
 //!
-//! A pull is a future that all who wait for it drive together ([`Shared`]): it goes on when the one who asked first is
-//! cancelled, and is dropped with the last one, which cancels the call to the runtime.
+//! A pull is a [`Shared`] future that all waiters drive together: it continues when the first requester is cancelled, and is
+//! dropped with the last one, which cancels the call to the runtime.
 
 use std::collections::HashMap;
 use std::num::NonZeroUsize;
@@ -18,16 +18,16 @@ use super::throttle::TokenBucket;
 use crate::cri::wire::PodSandboxConfig;
 use crate::cri::{CriError, ImageInfo, ImageService};
 
-/// How much is pulled at once; the fields of KubeletConfiguration.
+/// Pull limits: fields of KubeletConfiguration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PullLimits {
     /// `serializeImagePulls`: one pull at a time.
     pub serialize: bool,
-    /// `maxParallelImagePulls`, when not serialized; no bound if none.
+    /// `maxParallelImagePulls`, unless serialized; `None` means no limit.
     pub max_parallel: Option<NonZeroUsize>,
-    /// `registryPullQPS`: pulls per second; 0 is no bound.
+    /// `registryPullQPS`: pulls per second; 0 means no limit.
     pub qps: u32,
-    /// `registryBurst`: pulls allowed at once before the rate counts.
+    /// `registryBurst`: size of a burst above the rate.
     pub burst: u32,
 }
 
@@ -35,18 +35,18 @@ pub struct PullLimits {
 #[derive(Clone, Debug)]
 pub(super) struct Pulled {
     pub(super) image: ImageInfo,
-    /// How long it took, without the wait for its turn.
+    /// How long it took, without the wait in the queue.
     pub(super) took: Duration,
 }
 
-/// A pull under way.
+/// A pull in progress.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PullUnderWay {
     /// The image, with its tag.
     pub image: String,
-    /// When it was asked for.
-    pub asked: Instant,
-    /// When its turn came; none while it waits for that.
+    /// When it was first requested.
+    pub requested_at: Instant,
+    /// When it left the queue; `None` while it is queued.
     pub started: Option<Instant>,
 }
 
@@ -57,7 +57,7 @@ pub(super) enum PullError {
     Throttled,
     #[error("{0}")]
     Runtime(CriError),
-    /// The pull went well, but the runtime cannot show the image.
+    /// The pull succeeded, but the runtime does not return the image.
     #[error("{0}")]
     Inspect(String),
 }
@@ -68,7 +68,7 @@ type WeakPull = WeakShared<BoxFuture<'static, Result<Pulled, PullError>>>;
 /// Pulls images within the limits.
 pub(super) struct Puller {
     service: Arc<dyn ImageService>,
-    /// Fair: turns are given in the order of arrival.
+    /// Fair: first come, first served.
     turns: Option<Arc<Semaphore>>,
     throttle: Option<Arc<Mutex<TokenBucket>>>,
     in_flight: Arc<InFlight>,
@@ -86,22 +86,22 @@ impl Puller {
         }
     }
 
-    /// Pulls `image`, or joins the pull of it that is under way. Cancel-safe: dropping this is not waiting any longer.
+    /// Pulls `image` or joins its pull in progress. Cancel-safe: dropping the future only stops waiting.
     pub(super) async fn pull(&self, image: &str, sandbox: PodSandboxConfig) -> Result<Pulled, PullError> {
         let pull = self.in_flight.join_or_start(image, |ticket| self.start(ticket, image, sandbox));
         pull.await
     }
 
-    /// The pulls under way, the oldest first.
+    /// The pulls in progress, oldest first.
     pub(super) fn under_way(&self) -> Vec<PullUnderWay> {
         let pulls = self.in_flight.pulls.lock();
         let entries = pulls.by_image.iter().map(|(image, entry)| PullUnderWay {
             image: image.clone(),
-            asked: entry.asked,
+            requested_at: entry.requested_at,
             started: entry.started,
         });
         let mut entries: Vec<PullUnderWay> = entries.collect();
-        entries.sort_by_key(|pull| pull.asked);
+        entries.sort_by_key(|pull| pull.requested_at);
         entries
     }
 
@@ -118,7 +118,7 @@ impl Puller {
         let image = image.to_owned();
         async move {
             let _turn = match &turns {
-                // Never closed, so an error cannot be; going on without a turn would be right even then.
+                // The semaphore is never closed, so this cannot fail; pulling without a permit would be right even then.
                 Some(turns) => turns.acquire().await.ok(),
                 None => None,
             };
@@ -139,7 +139,7 @@ impl Puller {
     }
 }
 
-/// What was pulled: by the name asked for, else by what the runtime called it.
+/// Inspects the pulled image: by the requested name, else by the reference that the runtime returned.
 async fn inspect(service: &dyn ImageService, image: &str, reference: &str) -> Result<ImageInfo, PullError> {
     for name in [image, reference] {
         match service.image_status(name).await {
@@ -151,7 +151,7 @@ async fn inspect(service: &dyn ImageService, image: &str, reference: &str) -> Re
     Err(PullError::Inspect(format!("the container runtime pulled it as {reference:?}, but does not have it")))
 }
 
-/// The pulls under way, by image.
+/// The pulls in progress, keyed by image.
 #[derive(Default)]
 struct InFlight {
     pulls: Mutex<Pulls>,
@@ -166,7 +166,7 @@ struct Pulls {
 struct Entry {
     ticket: u64,
     pull: WeakPull,
-    asked: Instant,
+    requested_at: Instant,
     started: Option<Instant>,
 }
 
@@ -184,14 +184,14 @@ impl InFlight {
         let number = pulls.last_ticket;
         let pull = start(Ticket { in_flight: self.clone(), image: image.to_owned(), number }).shared();
         if let Some(weak) = pull.downgrade() {
-            let entry = Entry { ticket: number, pull: weak, asked: Instant::now(), started: None };
+            let entry = Entry { ticket: number, pull: weak, requested_at: Instant::now(), started: None };
             pulls.by_image.insert(image.to_owned(), entry);
         }
         pull
     }
 }
 
-/// Held by a pull: takes it off the list when it ends or is dropped, so that a later request starts a new one.
+/// Held by a pull: removes it from the list when it finishes or is dropped, so that a later request starts a new one.
 struct Ticket {
     in_flight: Arc<InFlight>,
     image: String,
@@ -199,7 +199,7 @@ struct Ticket {
 }
 
 impl Ticket {
-    /// The pull's turn has come.
+    /// Marks the pull as started.
     fn started(&self, at: Instant) {
         let mut pulls = self.in_flight.pulls.lock();
         if let Some(entry) = pulls.by_image.get_mut(&self.image).filter(|entry| entry.ticket == self.number) {
@@ -211,7 +211,7 @@ impl Ticket {
 impl Drop for Ticket {
     fn drop(&mut self) {
         let mut pulls = self.in_flight.pulls.lock();
-        // A pull that was dropped may have a successor of the same name by now.
+        // A new pull of the same image may have replaced a dropped one.
         if pulls.by_image.get(&self.image).is_some_and(|entry| entry.ticket == self.number) {
             pulls.by_image.remove(&self.image);
         }

@@ -1,31 +1,31 @@
-//! Image references: the grammar of `github.com/distribution/reference`, which registries, runtimes and the kubelet share.
-//! Pure.
+//! Image references, by the grammar of `github.com/distribution/reference`, which registries, runtimes and the stock kubelet
+//! share. Pure.
 
 use std::borrow::Cow;
 
 use crate::types::one_line;
 
-/// Where short names live.
+/// The default registry of short names.
 const DEFAULT_DOMAIN: &str = "docker.io";
-/// An older name of the same registry.
+/// Its older name.
 const LEGACY_DEFAULT_DOMAIN: &str = "index.docker.io";
-/// The namespace of a name with a single component.
+/// The default namespace of a single-component name.
 const OFFICIAL_NAMESPACE: &str = "library/";
-/// Longest repository path, in bytes.
+/// Maximum length of a repository path, in bytes.
 const MAX_PATH: usize = 255;
-/// Longest tag, in bytes.
+/// Maximum length of a tag, in bytes.
 const MAX_TAG: usize = 128;
 
-/// Why a text is no image reference. `Display` is upstream's text.
+/// Why a text is not an image reference. `Display` is upstream's text.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ReferenceError {
-    /// It does not follow the grammar.
+    /// It does not match the grammar.
     #[error("invalid reference format")]
     Format,
-    /// The part up to the tag has capital letters.
+    /// The name has upper-case letters.
     #[error("invalid reference format: repository name ({}) must be lowercase", one_line(.0, MAX_PATH))]
     UppercaseName(String),
-    /// What is taken for the registry makes sense only in lower case.
+    /// The registry would be valid only in lower case.
     #[error("repository name must be lowercase")]
     Uppercase,
     /// The repository's path is longer than 255 bytes.
@@ -34,10 +34,10 @@ pub enum ReferenceError {
     /// It is the ID of an image, not a name.
     #[error("invalid repository name ({}), cannot specify 64-byte hexadecimal strings", one_line(.0, MAX_PATH))]
     Identifier(String),
-    /// The digest's characters do not fit its algorithm.
+    /// The digest has characters that its algorithm does not use.
     #[error("invalid checksum digest format")]
     DigestFormat,
-    /// The digest's length does not fit its algorithm.
+    /// The digest's length does not match its algorithm.
     #[error("invalid checksum digest length")]
     DigestLength,
     /// The digest's algorithm is unknown.
@@ -57,7 +57,7 @@ pub struct Reference<'a> {
 }
 
 impl<'a> Reference<'a> {
-    /// Parses a reference as people write it: short names are those of Docker Hub.
+    /// Parses a reference in its familiar form, where short names are those of Docker Hub.
     pub fn parse(image: &'a str) -> Result<Self, ReferenceError> {
         if image.len() == 64 && image.bytes().all(is_lower_hex) {
             return Err(ReferenceError::Identifier(image.to_owned()));
@@ -69,7 +69,7 @@ impl<'a> Reference<'a> {
         }
 
         let Some(parts) = Parts::of(domain, remainder) else {
-            // Upstream tells a wrong case from a wrong format by trying again.
+            // Like upstream: a second attempt in lower case tells a wrong case from a wrong format.
             let (domain, remainder) = (domain.to_lowercase(), remainder.to_lowercase());
             return Err(match Parts::of(&domain, &remainder) {
                 Some(_) => ReferenceError::Uppercase,
@@ -77,7 +77,7 @@ impl<'a> Reference<'a> {
             });
         };
         let path = namespace.len() + parts.path.len();
-        // What cannot be a registry is the first component of the path.
+        // Unless it can be a registry, it is the first component of the path.
         let path = if is_domain(domain) { path } else { domain.len() + 1 + path };
         if path > MAX_PATH {
             return Err(ReferenceError::TooLong);
@@ -87,7 +87,7 @@ impl<'a> Reference<'a> {
     }
 }
 
-/// The reference a runtime is asked for: `:latest` appended when neither tag nor digest is given. Nothing else is changed,
+/// The reference to request from the runtime: `:latest` is appended if it has neither tag nor digest. Nothing else changes,
 /// so that the runtime's own rules for short names apply.
 pub fn with_default_tag(image: &str) -> Result<Cow<'_, str>, ReferenceError> {
     let reference = Reference::parse(image)?;
@@ -97,7 +97,7 @@ pub fn with_default_tag(image: &str) -> Result<Cow<'_, str>, ReferenceError> {
     })
 }
 
-/// Registry, implied namespace and the rest.
+/// Registry, implied namespace and remainder.
 fn split_domain(image: &str) -> (&str, &'static str, &str) {
     let Some((first, rest)) = image.split_once('/') else {
         return (DEFAULT_DOMAIN, OFFICIAL_NAMESPACE, image);
@@ -179,7 +179,7 @@ fn is_tag(text: &str) -> bool {
         && text.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'.' | b'-'))
 }
 
-/// An algorithm and at least 32 hex digits; whether they fit each other, [`check_digest`] says.
+/// An algorithm and at least 32 hex digits; [`check_digest`] checks whether they match.
 fn is_digest(text: &str) -> bool {
     let Some((algorithm, hex)) = text.split_once(':') else { return false };
     hex.len() >= 32
@@ -196,7 +196,7 @@ fn check_digest(digest: &str) -> Result<(), ReferenceError> {
         "sha256" => 64,
         "sha384" => 96,
         "sha512" => 128,
-        // Algorithms are registered in lower case.
+        // Registered algorithms are in lower case.
         _ if algorithm.bytes().any(|b| b.is_ascii_uppercase()) => return Err(ReferenceError::DigestFormat),
         _ => return Err(ReferenceError::DigestAlgorithm),
     };
@@ -222,7 +222,7 @@ mod tests {
     const SHA: &str = "sha256:9a7b4d0e1f2c3b4a5968778695a4b3c2d1e0f0e1d2c3b4a5968778695a4b3c2d";
 
     #[test]
-    fn references_are_taken_apart() {
+    fn references_are_parsed() {
         let with_digest = format!("busybox@{SHA}");
         let with_both = format!("busybox:1@{SHA}");
         for (image, name, tag, digest) in [
@@ -244,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_reference_is_refused_with_upstreams_words() {
+    fn an_invalid_reference_has_upstreams_error() {
         let identifier = "a".repeat(64);
         let long = "a/".repeat(127) + "aa";
         let wrong_length = format!("busybox@sha256:{}", "a".repeat(63));
@@ -305,7 +305,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_the_grammar_makes_is_parsed((name, tag, digest) in well_formed()) {
+        fn every_text_of_the_grammar_is_parsed((name, tag, digest) in well_formed()) {
             let image = format!("{name}{tag}{digest}");
             let parsed = Reference::parse(&image).unwrap();
             prop_assert_eq!(parsed.tag.map(|t| format!(":{t}")).unwrap_or_default(), tag);
@@ -313,7 +313,7 @@ mod tests {
             prop_assert!(parsed.name.ends_with(&name) || name.starts_with(LEGACY_DEFAULT_DOMAIN));
         }
 
-        /// Whatever the text: no panic, and what is given a default tag needs no other.
+        /// For any text: no panic, and appending the default tag is idempotent.
         #[test]
         fn a_default_tag_is_given_once(image in "[a-zA-Z0-9:/@._ é-]{0,40}") {
             if let Ok(normal) = with_default_tag(&image) {

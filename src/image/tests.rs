@@ -1,4 +1,4 @@
-//! The handle against a scripted image service, with paused time.
+//! The handle with a scripted image service and paused time.
 
 use std::collections::{HashMap, HashSet};
 use std::num::NonZeroUsize;
@@ -16,7 +16,7 @@ use crate::cri::{CriError, ImageInfo, ImageService, Operation};
 use crate::store::Store;
 use crate::types::{EventKind, PodEvent, PodRef, WallClock};
 
-/// A runtime's images: pulls take a second, and fail as told.
+/// A runtime's images. A pull takes a second, and fails as scripted.
 #[derive(Default)]
 struct Registry {
     state: Mutex<State>,
@@ -25,10 +25,10 @@ struct Registry {
 #[derive(Default)]
 struct State {
     present: HashSet<String>,
-    /// What pulls of an image fail with.
+    /// The errors of failing pulls, by image.
     broken: HashMap<String, String>,
     inspection_fails: bool,
-    /// Pulls ever started, by order.
+    /// All pulls started, in order.
     pulls: Vec<String>,
     running: usize,
     most_running: usize,
@@ -118,7 +118,7 @@ impl Bench {
         self.registry.state.lock().pulls.clone()
     }
 
-    /// What a pod's container does, as a future that can be spawned.
+    /// Ensures an image for a pod's container, as a future that can be spawned.
     fn ensure(
         &self,
         pod: &str,
@@ -170,7 +170,7 @@ async fn a_missing_image_is_pulled_with_a_default_tag_and_then_found() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn never_uses_what_is_there_and_pulls_nothing() {
+async fn the_never_policy_uses_a_present_image_and_pulls_nothing() {
     let bench = Bench::new(UNLIMITED).present("here:1");
     assert!(bench.ensure("p", "here:1", PullPolicy::Never).await.is_ok());
     bench.events();
@@ -184,7 +184,7 @@ async fn never_uses_what_is_there_and_pulls_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_name_that_makes_no_sense_and_a_failed_inspection_are_told_apart() {
+async fn an_invalid_name_and_a_failed_inspection_are_different_errors() {
     let bench = Bench::new(UNLIMITED);
     let error = bench.ensure("p", "a b", PullPolicy::Always).await.unwrap_err();
     assert_eq!(error.reason(), "InvalidImageName");
@@ -196,7 +196,7 @@ async fn a_name_that_makes_no_sense_and_a_failed_inspection_are_told_apart() {
     let error = bench.ensure("p", "a", PullPolicy::IfNotPresent).await.unwrap_err();
     assert_eq!(error.reason(), "ImageInspectError");
     assert_eq!(bench.events(), ["Warning InspectFailed Failed to inspect image \"a\": disk on fire"]);
-    // Present after the pull, but not to be seen: no failure of the registry, so no back-off.
+    // Pulled but not returned by the runtime: not a failure of the registry, so no back-off.
     let error = bench.ensure("p", "a", PullPolicy::Always).await.unwrap_err();
     assert_eq!(error.reason(), "ImageInspectError");
     bench.registry.state.lock().inspection_fails = false;
@@ -204,7 +204,7 @@ async fn a_name_that_makes_no_sense_and_a_failed_inspection_are_told_apart() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_failed_pull_backs_off_and_tells_the_cause_meanwhile() {
+async fn a_failed_pull_backs_off_and_reports_the_cause_meanwhile() {
     let bench = Bench::new(UNLIMITED).broken("nope:1", "failed to resolve image: no such host");
     let ensure = || bench.ensure("p", "nope:1", PullPolicy::IfNotPresent);
 
@@ -230,7 +230,7 @@ async fn a_failed_pull_backs_off_and_tells_the_cause_meanwhile() {
     assert_eq!(bench.events(), ["Normal BackOff Back-off pulling image \"nope:1\""]);
     assert_eq!(bench.pulls().len(), 1);
 
-    // Another pod and another image of this pod are not held up.
+    // Another pod, and another image of this pod, are not delayed.
     assert_eq!(bench.ensure("q", "nope:1", PullPolicy::Always).await.unwrap_err().reason(), "ErrImagePull");
     assert!(bench.ensure("p", "fine:1", PullPolicy::Always).await.is_ok());
 }
@@ -251,7 +251,7 @@ async fn the_back_off_doubles_to_its_cap() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn causes_that_the_runtime_knows_have_their_own_reasons() {
+async fn causes_known_to_the_runtime_have_their_own_reasons() {
     let bench = Bench::new(UNLIMITED)
         .broken("a:1", "RegistryUnavailable: 503")
         .broken("b:1", "SignatureValidationFailed");
@@ -265,7 +265,7 @@ async fn causes_that_the_runtime_knows_have_their_own_reasons() {
     assert!(error.to_string().starts_with("Back-off pulling image \"a:1\": RegistryUnavailable: image pull"));
 }
 
-/// Ensures ten images of ten pods at once; how many pulls ran together at most, and how long it all took in seconds.
+/// Ensures ten images of ten pods at once. Returns the maximum number of parallel pulls and the total time in seconds.
 async fn ten_at_once(limits: PullLimits) -> (usize, u64) {
     let bench = Bench::new(limits);
     let started = Instant::now();
@@ -279,7 +279,7 @@ async fn ten_at_once(limits: PullLimits) -> (usize, u64) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn pulls_run_in_parallel_up_to_the_cap() {
+async fn pulls_run_in_parallel_up_to_the_limit() {
     let three = NonZeroUsize::new(3);
     assert_eq!(ten_at_once(UNLIMITED).await, (10, 1));
     assert_eq!(ten_at_once(PullLimits { max_parallel: three, ..UNLIMITED }).await, (3, 4));
@@ -287,7 +287,7 @@ async fn pulls_run_in_parallel_up_to_the_cap() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_wait_for_a_turn_is_told_apart_from_the_pull() {
+async fn the_wait_in_the_queue_is_measured_apart_from_the_pull() {
     let bench = Bench::new(PullLimits { serialize: true, ..UNLIMITED });
     let (_, second) =
         tokio::join!(bench.ensure("p", "a", PullPolicy::Always), bench.ensure("q", "b", PullPolicy::Always),);
@@ -312,7 +312,7 @@ async fn a_pull_over_the_rate_fails_and_backs_off() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn pods_that_want_the_same_image_share_one_pull() {
+async fn pods_with_the_same_image_share_one_pull() {
     let bench = Bench::new(UNLIMITED).broken("nope:1", "no");
     let mut pods = JoinSet::new();
     for n in 0..5 {
@@ -322,18 +322,18 @@ async fn pods_that_want_the_same_image_share_one_pull() {
     let outcomes = pods.join_all().await;
     assert_eq!(outcomes.iter().filter(|o| o.is_ok()).count(), 5);
     assert_eq!(bench.pulls().len(), 2);
-    // Each of the pods failed and backs off for itself.
+    // Each pod failed and has a back-off of its own.
     for n in 0..5 {
         let error = bench.ensure(&format!("p{n}"), "nope:1", PullPolicy::Always).await.unwrap_err();
         assert_eq!(error.reason(), "ImagePullBackOff");
     }
-    // A pull that ended is not joined any more.
+    // A finished pull cannot be joined.
     bench.ensure("late", "busybox", PullPolicy::Always).await.unwrap();
     assert_eq!(bench.pulls().len(), 3);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_pull_outlives_the_one_who_asked_first() {
+async fn a_pull_outlives_its_first_requester() {
     let bench = Bench::new(PullLimits { serialize: true, ..UNLIMITED });
     let mut first = JoinSet::new();
     first.spawn(bench.ensure("first", "busybox", PullPolicy::Always));
@@ -349,7 +349,7 @@ async fn a_pull_outlives_the_one_who_asked_first() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_pull_nobody_waits_for_ends_and_gives_its_turn_back() {
+async fn a_pull_without_waiters_is_cancelled_and_frees_its_slot() {
     let bench = Bench::new(PullLimits { serialize: true, ..UNLIMITED });
     for _ in 0..2 {
         let mut pod = JoinSet::new();

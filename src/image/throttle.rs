@@ -1,8 +1,8 @@
-//! A token bucket: so many pulls at once, so many per second after that. Pure.
+//! A token bucket: a burst of pulls, then a rate per second. Pure.
 
 use tokio::time::Instant;
 
-/// Says whether one more may pass. Starts full.
+/// A token bucket that starts full.
 #[derive(Debug)]
 pub(super) struct TokenBucket {
     per_second: f64,
@@ -12,13 +12,13 @@ pub(super) struct TokenBucket {
 }
 
 impl TokenBucket {
-    /// A full bucket of `burst` tokens, refilled by `per_second`.
+    /// A bucket of `burst` tokens, refilled at `per_second`.
     pub(super) fn new(per_second: u32, burst: u32, now: Instant) -> Self {
         let burst = f64::from(burst);
         Self { per_second: f64::from(per_second), burst, tokens: burst, filled: now }
     }
 
-    /// Takes a token; false when there is none.
+    /// Takes a token; false if there is none.
     pub(super) fn try_take(&mut self, now: Instant) -> bool {
         let passed = now.saturating_duration_since(self.filled);
         self.tokens = (self.tokens + passed.as_secs_f64() * self.per_second).min(self.burst);

@@ -157,7 +157,7 @@ impl PodTable {
             // and due times come from work given out here.
             tokio::select! {
                 biased;
-                // Cancel-safe: waiting for a token takes nothing.
+                // Cancel-safe: waits for a token.
                 () = cancel.cancelled() => return self.workers.end().await,
                 // Cancel-safe: a watch marks its value seen only when `changed` returns.
                 changed = desired_pods.changed(), if !sources_ended => match changed {

@@ -119,7 +119,7 @@ pub async fn watch_node(client: Client, name: String, latest_node: LatestNode, c
         ControlFlow::Continue(())
     });
     tokio::select! {
-        // Cancel-safe: waiting for a token takes nothing.
+        // Cancel-safe: waits for a token.
         () = cancel.cancelled() => {}
         // Cancel-safe: everything seen was published.
         () = following => {}

@@ -80,7 +80,7 @@ impl StatusTask {
     /// Runs until cancelled.
     pub async fn run(mut self, cancel: CancellationToken) {
         tokio::select! {
-            // Cancel-safe: waiting for a token takes nothing.
+            // Cancel-safe: waits for a token.
             () = cancel.cancelled() => {}
             // Cancel-safe: a dropped request may have taken effect; the next daemon reads the Node before it writes.
             () = self.work() => {}
@@ -119,7 +119,7 @@ impl StatusTask {
             tokio::select! {
                 // Cancel-safe as documented there.
                 () = self.inputs.changed() => {}
-                // Cancel-safe: a pause takes nothing.
+                // Cancel-safe: a sleep.
                 () = sleep_until(pace.next_check(Instant::now())) => {}
             }
         }

@@ -1,5 +1,5 @@
-//! ConfigMaps, Secrets and tokens from an API server: each object that somebody asks for is watched by itself, as the Node
-//! authorizer wants it, for as long as somebody listens. Keeps what is in an object, and nothing else of it.
+//! ConfigMaps, Secrets and tokens from an API server. Each requested object has a watch of its own, as the Node authorizer
+//! requires, for as long as it has receivers. Keeps only an object's data.
 
 use std::collections::{HashMap, VecDeque};
 use std::fmt::Debug;
@@ -24,36 +24,36 @@ use tokio_util::sync::CancellationToken;
 use super::{Object, ObjectError, ObjectKind, ObjectRef, ObjectSource, ObjectState, Token, TokenRequest};
 use crate::api::{ApiErrorKind, FollowError, Objects, error_kind, follow, message};
 
-/// How long an object may be refused, or the server be away, before those who know nothing of the object are told: most of
-/// it passes, and they wait.
+/// How long requests for an object may fail before receivers without a value get the error: most failures are brief, and
+/// the receivers wait anyway.
 const TOLERANCE: Duration = Duration::from_secs(1);
 
-/// How long a request for a token may take.
+/// Deadline of a token request.
 const TOKEN: Duration = Duration::from_secs(10);
 
-/// The objects of an API server. All clones are one source.
+/// The objects of an API server. Clones share one source.
 #[derive(Clone)]
 pub struct ApiObjects {
     client: Client,
     shared: Arc<Shared>,
 }
 
-/// What the source and its task share.
+/// State shared by the source and its task.
 #[derive(Default)]
 struct Shared {
     inner: Mutex<Inner>,
-    asked: Notify,
+    request_added: Notify,
 }
 
 #[derive(Default)]
 struct Inner {
     objects: HashMap<ObjectRef, Arc<watch::Sender<ObjectState>>>,
-    /// Those of them that no watch was started for yet.
-    asked: VecDeque<ObjectRef>,
+    /// Requested objects whose watch has not been started.
+    requested: VecDeque<ObjectRef>,
 }
 
 impl ApiObjects {
-    /// The source, and the task that watches for it.
+    /// Creates the source and the task that runs its watches.
     pub fn new(client: Client) -> (ObjectsTask, Self) {
         let shared = Arc::<Shared>::default();
         let task = ObjectsTask {
@@ -75,15 +75,15 @@ impl ObjectSource for ApiObjects {
             }
             let (known, receiver) = watch::channel(ObjectState::Pending);
             inner.objects.insert(object.clone(), Arc::new(known));
-            inner.asked.push_back(object.clone());
-            self.shared.asked.notify_one();
+            inner.requested.push_back(object.clone());
+            self.shared.request_added.notify_one();
             receiver
         })
     }
 
     async fn request_token(&self, request: &TokenRequest) -> Result<Token, ObjectError> {
         let accounts: Api<ServiceAccount> = Api::namespaced(self.client.clone(), &request.namespace);
-        let (parameters, wanted) = (PostParams::default(), wanted_token(request));
+        let (parameters, wanted) = (PostParams::default(), token_request(request));
         let asking = accounts.create_token_request(&request.service_account, &parameters, &wanted);
         match tokio::time::timeout(TOKEN, asking).await {
             Ok(Ok(issued)) => issued_token(issued, request),
@@ -101,17 +101,17 @@ impl Shared {
         work(&mut self.inner.lock())
     }
 
-    /// The next object to be watched. Cancel-safe: it is taken only when it is returned.
+    /// The next object to watch. Cancel-safe: it is removed from the queue only when returned.
     async fn next(&self) -> ObjectRef {
         loop {
-            if let Some(object) = self.with(|inner| inner.asked.pop_front()) {
+            if let Some(object) = self.with(|inner| inner.requested.pop_front()) {
                 return object;
             }
-            self.asked.notified().await;
+            self.request_added.notified().await;
         }
     }
 
-    /// Forgets an object that nobody listens to; whether that was so. Who asks later starts anew.
+    /// Removes an object that has no receivers; returns whether it did. A later request starts a new watch.
     fn forget(&self, object: &ObjectRef, known: &watch::Sender<ObjectState>) -> bool {
         self.with(|inner| {
             let is_idle = known.receiver_count() == 0;
@@ -123,11 +123,11 @@ impl Shared {
     }
 }
 
-/// Watches the objects that are asked for; to be run by the app.
+/// The task that watches the requested objects; run by the app.
 pub struct ObjectsTask {
     client: Client,
     shared: Arc<Shared>,
-    /// Owns the watches: dropped with the task, they end. What was known last stays known.
+    /// Owns the watches, which stop when the task is dropped. The last values remain readable.
     watches: JoinSet<()>,
     watched: HashMap<Id, ObjectRef>,
 }
@@ -137,15 +137,15 @@ impl ObjectsTask {
     pub async fn run(mut self, cancel: CancellationToken) {
         loop {
             tokio::select! {
-                // Cancel-safe: waiting for a token takes nothing.
+                // Cancel-safe: waits for a token.
                 () = cancel.cancelled() => return,
-                // Cancel-safe: an object is taken only when it is returned.
+                // Cancel-safe: see ``Shared::next``.
                 object = self.shared.next() => self.start(object),
-                // Cancel-safe: an ended watch is taken off the set only when it is returned.
+                // Cancel-safe: a finished watch leaves the set only when returned.
                 Some(ended) = self.watches.join_next_with_id() => match ended {
                     Ok((id, ())) => drop(self.watched.remove(&id)),
                     Err(error) => if let Some(object) = self.watched.remove(&error.id()) {
-                        tracing::error!(%error, ?object, "a watch ended early; it is started anew");
+                        tracing::error!(%error, ?object, "a watch task failed; starting it again");
                         self.start(object);
                     }
                 },
@@ -160,7 +160,7 @@ impl ObjectsTask {
     }
 }
 
-/// Keeps `known` true to an object, until nobody listens.
+/// Keeps `known` up to date with an object until it has no receivers.
 async fn keep(
     client: Client,
     shared: Arc<Shared>,
@@ -169,9 +169,9 @@ async fn keep(
 ) {
     loop {
         tokio::select! {
-            // Cancel-safe: waiting takes nothing.
+            // Cancel-safe: only waits.
             () = known.closed() => {}
-            // Cancel-safe: what is known is told as soon as it is known.
+            // Cancel-safe: each value is published as soon as it is known.
             () = follow_object(&client, &object, &known) => known.closed().await,
         }
         if shared.forget(&object, &known) {
@@ -180,7 +180,7 @@ async fn keep(
     }
 }
 
-/// Keeps `known` true to an object, until it is found to be immutable.
+/// Keeps `known` up to date with an object until it turns out to be immutable.
 async fn follow_object(client: &Client, object: &ObjectRef, known: &watch::Sender<ObjectState>) {
     match object.kind {
         ObjectKind::ConfigMap => follow_kind::<ConfigMap>(client, object, known).await,
@@ -188,7 +188,7 @@ async fn follow_object(client: &Client, object: &ObjectRef, known: &watch::Sende
     }
 }
 
-/// A kind of object with content that may be declared immutable.
+/// A kind of object with data that may be declared immutable.
 trait Immutable {
     fn is_immutable(&self) -> bool;
 }
@@ -212,7 +212,7 @@ where
 {
     let api = Objects::<K>::namespaced(client.clone(), &object.namespace);
     let config = Config::default().fields(&format!("metadata.name={}", object.name));
-    let asked = Instant::now();
+    let requested_at = Instant::now();
     let mut is_listed = false;
     follow(api, config, |news| {
         match news {
@@ -231,7 +231,7 @@ where
             }
             Err(trouble) => {
                 tracing::debug!(?object, ?trouble, "cannot watch an object; trying again");
-                if asked.elapsed() >= TOLERANCE {
+                if requested_at.elapsed() >= TOLERANCE {
                     troubled(known, object, trouble);
                 }
             }
@@ -241,7 +241,7 @@ where
     .await;
 }
 
-/// Tells what is known of an object, if that is news.
+/// Publishes an object's data if it changed.
 fn tell(known: &watch::Sender<ObjectState>, now: ObjectState) {
     known.send_if_modified(|known| {
         let is_news = *known != now;
@@ -250,7 +250,7 @@ fn tell(known: &watch::Sender<ObjectState>, now: ObjectState) {
     });
 }
 
-/// Tells why an object cannot be had, unless something is known of it.
+/// Publishes why an object is not available, unless its data is known.
 fn troubled(known: &watch::Sender<ObjectState>, object: &ObjectRef, trouble: FollowError) {
     let is_known = match &*known.borrow() {
         ObjectState::Found(_) | ObjectState::Failed(ObjectError::NotFound(_)) => true,
@@ -281,8 +281,8 @@ fn object_error(error_kind: ApiErrorKind, message: String) -> ObjectError {
     }
 }
 
-/// The request as the API server wants it: for the pod alone, so that the token ends with the pod.
-fn wanted_token(request: &TokenRequest) -> authentication::TokenRequest {
+/// The TokenRequest, bound to the pod, so that the token expires with it.
+fn token_request(request: &TokenRequest) -> authentication::TokenRequest {
     authentication::TokenRequest {
         spec: Some(authentication::TokenRequestSpec {
             audiences: Some(request.audiences.clone()).filter(|audiences| !audiences.is_empty()),
@@ -299,7 +299,7 @@ fn wanted_token(request: &TokenRequest) -> authentication::TokenRequest {
     }
 }
 
-/// The token in an answer. The server may have granted another life than it was asked for.
+/// The token in a response. The server may grant another lifetime than requested.
 fn issued_token(answer: authentication::TokenRequest, request: &TokenRequest) -> Result<Token, ObjectError> {
     let status = answer.status.unwrap_or_default();
     let (Some(value), Some(expires)) = (status.token, status.expiration_timestamp) else {

@@ -1,4 +1,4 @@
-//! The source against an API server on which things go wrong.
+//! The source with a faulty API server.
 
 use futures::FutureExt;
 use proptest::prelude::*;
@@ -10,7 +10,7 @@ use super::*;
 use crate::api::fake::{ApiFault, ApiRule, FakeApi};
 use crate::types::WallClock;
 
-/// Longer than any back-off, deadline or silence together.
+/// Longer than any back-off, deadline and idle timeout together.
 const PATIENCE: Duration = Duration::from_secs(900);
 const SOON: Duration = Duration::from_millis(20);
 
@@ -61,14 +61,14 @@ fn absent(name: &str) -> ObjectState {
     ObjectState::Failed(ObjectError::NotFound(format!("configmap {name:?} not found")))
 }
 
-/// Waits until this is known.
-async fn until(known: &mut watch::Receiver<ObjectState>, wanted: &ObjectState, within: Duration) {
-    let waited = timeout(within, known.wait_for(|known| known == wanted)).await.is_ok();
-    assert!(waited, "wanted {wanted:?}, known is {:?}", known.borrow());
+/// Waits until this value is published.
+async fn until(known: &mut watch::Receiver<ObjectState>, expected: &ObjectState, within: Duration) {
+    let waited = timeout(within, known.wait_for(|known| known == expected)).await.is_ok();
+    assert!(waited, "expected {expected:?}, known is {:?}", known.borrow());
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_object_is_told_as_it_comes_changes_and_goes() {
+async fn an_object_is_followed_from_creation_to_deletion() {
     let room = start();
     room.put("other", "x");
     let mut known = room.watch("cm");
@@ -79,7 +79,7 @@ async fn an_object_is_told_as_it_comes_changes_and_goes() {
     }
     room.api.delete(&path("cm"), None);
     until(&mut known, &absent("cm"), SOON).await;
-    // What changed beside the content is not worth waking anybody.
+    // A change of anything but the data wakes nobody.
     room.put("cm", "two");
     until(&mut known, &found("two"), SOON).await;
     room.put_as("cm", json!({"data": {"k": "two"}, "immutable": false}));
@@ -88,7 +88,7 @@ async fn an_object_is_told_as_it_comes_changes_and_goes() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn all_who_ask_share_one_watch_and_the_last_one_ends_it() {
+async fn receivers_share_one_watch_and_the_last_one_stops_it() {
     let room = start();
     room.put("cm", "one");
     let mut first = room.watch("cm");
@@ -105,7 +105,7 @@ async fn all_who_ask_share_one_watch_and_the_last_one_ends_it() {
     assert_eq!(room.watched(), 0);
     sleep(Duration::from_secs(3600)).await;
     assert_eq!(room.api.requests().len(), 2);
-    // Let go and asked for in one moment.
+    // Dropped and requested again at the same moment.
     for value in ["three", "four"] {
         room.put("cm", value);
         until(&mut room.watch("cm"), &found(value), SOON).await;
@@ -113,7 +113,7 @@ async fn all_who_ask_share_one_watch_and_the_last_one_ends_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_immutable_object_is_watched_no_longer_and_told_to_all() {
+async fn an_immutable_object_is_published_and_no_longer_watched() {
     let room = start();
     room.put_as("cm", json!({"data": {"k": "v"}, "immutable": true}));
     let mut first = room.watch("cm");
@@ -121,7 +121,7 @@ async fn an_immutable_object_is_watched_no_longer_and_told_to_all() {
     assert_eq!(*room.watch("cm").borrow(), found("v"));
     sleep(Duration::from_secs(3600)).await;
     assert_eq!(room.api.requests().len(), 1);
-    // One that becomes immutable while it is watched.
+    // An object that becomes immutable while watched.
     room.put("later", "one");
     let mut later = room.watch("later");
     until(&mut later, &found("one"), SOON).await;
@@ -133,7 +133,7 @@ async fn an_immutable_object_is_watched_no_longer_and_told_to_all() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_refusal_that_passes_is_told_to_nobody_and_one_that_lasts_in_the_servers_words() {
+async fn a_brief_403_is_hidden_and_a_lasting_one_is_published_with_the_servers_message() {
     let room = start();
     room.put("cm", "one");
     let refused = || ApiFault::Refuse { code: 403, reason: "Forbidden", retry_after: 0 };
@@ -146,7 +146,7 @@ async fn a_refusal_that_passes_is_told_to_nobody_and_one_that_lasts_in_the_serve
     let mut other = room.watch("other");
     let words = ObjectState::Failed(ObjectError::Forbidden("refused by the script".into()));
     until(&mut other, &words, Duration::from_secs(3)).await;
-    // What is known stays so.
+    // Known data remains.
     sleep(PATIENCE).await;
     assert_eq!(*known.borrow(), found("one"));
     room.api.heal();
@@ -154,13 +154,13 @@ async fn a_refusal_that_passes_is_told_to_nobody_and_one_that_lasts_in_the_serve
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_server_that_hangs_is_given_up_and_asked_again_and_one_that_wants_peace_has_it() {
+async fn a_hanging_request_is_retried_and_retry_after_is_honored() {
     let room = start();
     room.put("cm", "one");
     room.api.fail(ApiRule::once("GET", "configmaps", ApiFault::Hang));
     let mut known = room.watch("cm");
-    let told = timeout(Duration::from_secs(31), known.changed()).await;
-    assert!(told.is_ok(), "it hangs");
+    let changed = timeout(Duration::from_secs(31), known.changed()).await;
+    assert!(changed.is_ok(), "it hangs");
     let text = "cannot read configmap \"cm\": the API server did not answer within 30 s";
     assert_eq!(*known.borrow_and_update(), ObjectState::Failed(ObjectError::Unavailable(text.into())));
     until(&mut known, &found("one"), Duration::from_secs(1)).await;
@@ -174,7 +174,7 @@ async fn a_server_that_hangs_is_given_up_and_asked_again_and_one_that_wants_peac
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_version_that_the_server_has_forgotten_is_not_asked_for_again() {
+async fn an_expired_resource_version_leads_to_a_new_list() {
     let room = start();
     let expired = ApiFault::Refuse { code: 410, reason: "Expired", retry_after: 0 };
     room.api.fail(ApiRule::once("WATCH", "configmaps", expired));
@@ -185,7 +185,7 @@ async fn a_version_that_the_server_has_forgotten_is_not_asked_for_again() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_token_is_asked_for_the_pod_alone_and_not_waited_for_forever() {
+async fn a_token_request_is_bound_to_the_pod_and_has_a_deadline() {
     let room = start();
     let request = TokenRequest {
         namespace: "ns".into(),
@@ -215,7 +215,7 @@ async fn a_token_is_asked_for_the_pod_alone_and_not_waited_for_forever() {
     }
 }
 
-/// What happens to the server, the network and those who listen.
+/// Events of the server, the network and the receivers.
 #[derive(Clone, Debug)]
 enum Event {
     Put(usize, u8),
@@ -297,7 +297,7 @@ async fn history(events: Vec<Event>) {
         listeners.iter().flatten().count(),
         "nothing is watched that nobody listens to"
     );
-    // And from then on changes come at once.
+    // From then on changes arrive immediately.
     for (which, listener) in listeners.iter_mut().enumerate() {
         if let Some(known) = listener {
             room.put(NAMES[which], "last");
@@ -311,7 +311,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 200, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn whatever_happened_listeners_end_with_the_newest_truth(events in proptest::collection::vec(event(), 0..40)) {
+    fn receivers_converge_to_the_latest_object(events in proptest::collection::vec(event(), 0..40)) {
         let executor =
             tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
         executor.block_on(history(events));

@@ -1,4 +1,4 @@
-//! An object source in memory, for tests: what it has is set by the test, and told at once to who watches.
+//! An in-memory object source for tests. Tests set its objects; receivers see changes at once.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use tokio::sync::watch;
 use super::{Object, ObjectError, ObjectKind, ObjectRef, ObjectSource, ObjectState, Token, TokenRequest};
 use crate::types::WallClock;
 
-/// The source; its clones share what it has.
+/// The source. Clones share its objects.
 #[derive(Clone)]
 pub struct FakeObjects {
     clock: WallClock,
@@ -27,18 +27,18 @@ struct Inner {
 }
 
 impl FakeObjects {
-    /// A source that has nothing. Tokens are issued by `clock`.
+    /// An empty source. Tokens are issued by `clock`.
     pub fn new(clock: WallClock) -> Self {
         Self { clock, inner: Arc::default() }
     }
 
-    /// Tells what is known of an object from now on.
+    /// Sets the state of an object.
     pub fn set(&self, kind: ObjectKind, namespace: &str, name: &str, known: ObjectState) {
         let object = ObjectRef { kind, namespace: namespace.to_owned(), name: name.to_owned() };
         self.with(|inner| inner.objects.entry(object).or_default().send_replace(known));
     }
 
-    /// Gives an object this text.
+    /// Sets one key of an object to this text.
     pub fn put(&self, kind: ObjectKind, namespace: &str, name: &str, entries: &[(&str, &str)]) {
         let (mut text, mut binary) = (BTreeMap::new(), BTreeMap::new());
         for (key, value) in entries {
@@ -56,17 +56,17 @@ impl FakeObjects {
         self.set(kind, namespace, name, ObjectState::Failed(ObjectError::not_found(&object)));
     }
 
-    /// How many tokens were asked for.
+    /// Number of token requests.
     pub fn tokens(&self) -> u32 {
         self.with(|inner| inner.tokens)
     }
 
-    /// Makes requests for tokens fail, or succeed again.
+    /// Makes token requests fail or succeed.
     pub fn fail_tokens(&self, error: Option<ObjectError>) {
         self.with(|inner| inner.token_error = error);
     }
 
-    /// How many watch an object.
+    /// Number of receivers of an object.
     pub fn watchers(&self, kind: ObjectKind, namespace: &str, name: &str) -> usize {
         let object = ObjectRef { kind, namespace: namespace.to_owned(), name: name.to_owned() };
         self.with(|inner| inner.objects.get(&object).map_or(0, watch::Sender::receiver_count))

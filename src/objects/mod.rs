@@ -1,6 +1,5 @@
-//! ConfigMaps, Secrets, service account tokens and Services of the cluster, followed for whoever asks: the seam, its fake, the
-//! source that asks an API server, and that of a host that has none. Knows no pod; never writes to the API server but to request
-//! tokens.
+//! ConfigMaps, Secrets, service account tokens and Services of the cluster: the trait [`ObjectSource`], its implementations for
+//! an API server and for standalone hosts, and a fake. Knows no pods. Its only writes to the API server are token requests.
 
 mod api;
 #[cfg(any(test, feature = "fakes"))]

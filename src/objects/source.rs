@@ -1,5 +1,4 @@
-//! What volumes and environments need of an API server: ConfigMaps and Secrets as they are now and as they change, and
-//! tokens of service accounts. The seam to it; holds no logic.
+//! The trait through which volumes and environments get ConfigMaps, Secrets and service account tokens. No logic.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -10,7 +9,7 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use tokio::sync::watch;
 
-/// The kinds of object that pods refer to.
+/// A kind of object that pods refer to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum ObjectKind {
     /// A ConfigMap.
@@ -28,12 +27,12 @@ impl fmt::Display for ObjectKind {
     }
 }
 
-/// Names one object.
+/// A reference to an object.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ObjectRef {
-    /// What it is.
+    /// Its kind.
     pub kind: ObjectKind,
-    /// Its namespace, which is the pod's.
+    /// Its namespace: the pod's.
     pub namespace: String,
     /// Its name.
     pub name: String,
@@ -51,16 +50,16 @@ impl ObjectRef {
     }
 }
 
-/// What is in an object, in the one shape that ConfigMaps and Secrets share.
+/// The data of a ConfigMap or Secret.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct Object {
-    /// A ConfigMap's `data`. Only this of a ConfigMap can be put into the environment.
+    /// A ConfigMap's `data`, the only part of a ConfigMap that can become environment variables.
     pub text: BTreeMap<String, String>,
     /// A ConfigMap's `binaryData`, or a Secret's `data`.
     pub binary: BTreeMap<String, Vec<u8>>,
 }
 
-/// Secrets are never printed.
+/// Never prints Secrets.
 impl fmt::Debug for Object {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_set().entries(self.text.keys()).entries(self.binary.keys()).finish()
@@ -68,13 +67,13 @@ impl fmt::Debug for Object {
 }
 
 impl Object {
-    /// All keys with their content.
+    /// All keys with their values.
     pub fn entries(&self) -> impl Iterator<Item = (&str, &[u8])> {
         let text = self.text.iter().map(|(key, value)| (key.as_str(), value.as_bytes()));
         text.chain(self.binary.iter().map(|(key, value)| (key.as_str(), value.as_slice())))
     }
 
-    /// The content under one key.
+    /// The value of a key.
     pub fn get(&self, key: &str) -> Option<&[u8]> {
         self.text.get(key).map(String::as_bytes).or_else(|| self.binary.get(key).map(Vec::as_slice))
     }
@@ -94,36 +93,36 @@ impl From<Secret> for Object {
     }
 }
 
-/// Why an object or a token cannot be had.
+/// Why an object or a token is not available.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ObjectError {
-    /// The API server says that there is no such object. The text is its own, e.g. `configmap "x" not found`.
+    /// The object does not exist. The text is the API server's, e.g. `configmap "x" not found`.
     #[error("{0}")]
     NotFound(String),
-    /// The API server does not let this node have it.
+    /// The API server denied access.
     #[error("{0}")]
     Forbidden(String),
-    /// The API server did not answer, or answered with a failure that may pass.
+    /// The API server did not respond, or failed in a way that may be transient.
     #[error("{0}")]
     Unavailable(String),
 }
 
 impl ObjectError {
-    /// That an object does not exist, in the words of a stock kubelet.
+    /// The not-found error, worded as by the stock kubelet.
     pub fn not_found(object: &ObjectRef) -> Self {
         Self::NotFound(format!("{} {:?} not found", object.kind, object.name))
     }
 }
 
-/// What is known of an object.
+/// The state of an object.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum ObjectState {
-    /// Nothing yet: it was asked for.
+    /// Requested, not yet known.
     #[default]
     Pending,
-    /// It is this.
+    /// Found, with this data.
     Found(Arc<Object>),
-    /// It could not be had; the source goes on trying.
+    /// Not available; the source keeps trying.
     Failed(ObjectError),
 }
 
@@ -134,9 +133,9 @@ pub struct TokenRequest {
     pub namespace: String,
     /// The service account.
     pub service_account: String,
-    /// Whom the token is for; empty for the API server itself.
+    /// The token's audience; empty for the API server.
     pub audiences: Vec<String>,
-    /// How long it should be valid, seconds.
+    /// Requested lifetime in seconds.
     pub expiration_seconds: i64,
     /// Name of the pod.
     pub pod_name: String,
@@ -149,28 +148,28 @@ pub struct TokenRequest {
 pub struct Token {
     /// The token itself.
     pub value: String,
-    /// From when it is valid: its expiration less the time it was requested for.
+    /// Start of its validity: its expiration minus the requested lifetime.
     pub issued: Timestamp,
-    /// Until when it is valid.
+    /// Its expiration.
     pub expires: Timestamp,
 }
 
-/// The value is never printed.
+/// Never prints the value.
 impl fmt::Debug for Token {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "token from {} to {}", self.issued, self.expires)
     }
 }
 
-/// Where objects and tokens come from.
+/// A source of objects and tokens.
 #[async_trait]
 pub trait ObjectSource: Send + Sync + 'static {
-    /// Asks for an object, and to be told of its changes for as long as the receiver is kept. The value is conflated: who
-    /// reads late sees the latest. All who ask for one object may share one watch, which ends with the last receiver, and
-    /// need not go on once the object is found to be immutable. A source that cannot reach the API server says `Failed`
-    /// when it knows nothing else, goes on saying what it last knew when it does, and tries again by itself.
+    /// Follows an object for as long as the receiver is kept. The receiver always sees the latest state. Receivers of one
+    /// object may share a watch, which stops with the last receiver or once the object is known to be immutable. While the
+    /// API server cannot be reached, the state is the last known one, or `Failed` if there is none; the source keeps
+    /// retrying.
     fn watch(&self, object: &ObjectRef) -> watch::Receiver<ObjectState>;
 
-    /// Asks the API server for a new token. Not idempotent, and harmless to repeat. Has a deadline of its own.
+    /// Requests a new token. Not idempotent but harmless to repeat. Has its own deadline.
     async fn request_token(&self, request: &TokenRequest) -> Result<Token, ObjectError>;
 }

@@ -1,12 +1,11 @@
-//! The object source of a host without an API server: there are no objects. Pods that need some are refused before they
-//! get here.
+//! The object source of a standalone host, which has no objects. Pods that need any are rejected at admission.
 
 use async_trait::async_trait;
 use tokio::sync::watch;
 
 use super::{ObjectError, ObjectRef, ObjectSource, ObjectState, Token, TokenRequest};
 
-/// Has nothing.
+/// A source without objects.
 #[derive(Clone, Copy, Debug)]
 pub struct Standalone;
 

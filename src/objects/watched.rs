@@ -1,4 +1,4 @@
-//! The objects that one thing needs, watched for as long as it needs them. Decides nothing about what they are for.
+//! A set of watched objects, e.g. those of one volume. Does not know what they are for.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -10,25 +10,25 @@ use tokio::time::{Instant, timeout_at};
 use super::{ObjectRef, ObjectSource, ObjectState};
 use crate::types::watching;
 
-/// How long an object is waited for after it was asked for, before whoever needs it is told to be without.
+/// How long after the request the first state of an object is awaited.
 const FIRST_ANSWER: Duration = Duration::from_secs(10);
 
-/// What is known of each object.
+/// The receiver of each object.
 pub type Objects = BTreeMap<ObjectRef, ObjectState>;
 
 #[derive(Debug)]
 struct One {
     known: watch::Receiver<ObjectState>,
-    /// Until when a first answer is worth waiting for.
+    /// Deadline of the wait for the first states.
     patience: Instant,
 }
 
-/// Objects that are watched; none at first.
+/// The watched objects; initially none.
 #[derive(Debug, Default)]
 pub struct Watched(BTreeMap<ObjectRef, One>);
 
 impl Watched {
-    /// Watches `wanted`, and nothing else.
+    /// Watches exactly the objects in `wanted`.
     pub fn follow(&mut self, wanted: &[ObjectRef], source: &dyn ObjectSource) {
         self.0.retain(|object, _| wanted.contains(object));
         for object in wanted {
@@ -39,24 +39,24 @@ impl Watched {
         }
     }
 
-    /// Waits for objects that nothing is known of yet, for a while after they were asked for. Cancel-safe.
+    /// Waits for the first state of every object, up to the deadline. Cancel-safe.
     pub async fn first_answers(&mut self) {
         join_all(self.0.values_mut().map(|one| async move {
-            // Neither the end of the wait nor that of the source is worth a word: what is known then is all there is.
+            // A timeout or a closed source is no error: the caller works with what is known.
             let _ =
                 timeout_at(one.patience, one.known.wait_for(|known| *known != ObjectState::Pending)).await;
         }))
         .await;
     }
 
-    /// What is known now. Later news wake [`Watched::changed`].
+    /// The current states. Later changes wake [`Watched::changed`].
     pub fn snapshot(&mut self) -> Objects {
         let known =
             |(object, one): (&ObjectRef, &mut One)| (object.clone(), one.known.borrow_and_update().clone());
         self.0.iter_mut().map(known).collect()
     }
 
-    /// Waits for news of an object. Cancel-safe: news stay news until they were told or are in a snapshot.
+    /// Waits for a change of any object. Cancel-safe: a change stays pending until returned or included in a snapshot.
     pub async fn changed(&mut self) {
         let news: Vec<_> = self.0.values_mut().map(|one| watching::changed(&mut one.known).boxed()).collect();
         if news.is_empty() {

@@ -167,9 +167,9 @@ impl Pleg {
             // rate is not ours to bound, are last.
             tokio::select! {
                 biased;
-                // Cancel-safe: waiting for a token takes nothing.
+                // Cancel-safe: waits for a token.
                 () = cancel.cancelled() => return,
-                // Cancel-safe: a sleep to a fixed moment takes nothing.
+                // Cancel-safe: a sleep.
                 () = tokio::time::sleep_until(next_relist), if !is_listing => {
                     listing = Some(self.lists.begin(self.records.pods().cloned().collect())).into();
                     is_listing = true;

@@ -21,7 +21,7 @@ pub(super) async fn serve(listener: UnixListener, app: Router, cancel: &Cancella
     let leaving = GracefulShutdown::new();
     loop {
         tokio::select! {
-            // Cancel-safe: waiting for a token takes nothing.
+            // Cancel-safe: waits for a token.
             () = cancel.cancelled() => break,
             // Cancel-safe: a connection is taken only when it is returned.
             accepted = listener.accept() => match accepted {

@@ -31,7 +31,7 @@ impl ControlServer {
             .map(|pull| PullView {
                 pods: self.waiting_for(&pull.image),
                 image: pull.image.clone(),
-                since: since(pull.started.unwrap_or(pull.asked)),
+                since: since(pull.started.unwrap_or(pull.requested_at)),
                 waits_for_turn: pull.started.is_none(),
             })
             .collect();

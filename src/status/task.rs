@@ -87,13 +87,13 @@ impl StatusTask {
             let due = self.due.front().map(|(due, _)| *due);
             tokio::select! {
                 biased;
-                // Cancel-safe: waiting for a token takes nothing.
+                // Cancel-safe: waits for a token.
                 () = cancel.cancelled() => return,
                 // Cancel-safe: a stream gives an item only when `next` returns it.
                 Some((pod, messages)) = self.reads.next() => self.read(&pod, messages),
                 // Cancel-safe: notes are taken only when they are returned.
                 (pod, unread) = handle.next() => self.take_in(&pod, unread),
-                // Cancel-safe: a sleep to a fixed moment takes nothing.
+                // Cancel-safe: a sleep.
                 () = sleep_until(due) => self.compute_due(),
             }
         }

@@ -1,5 +1,5 @@
-//! Stores that were set aside: for whoever looks into what happened. They hold what pods were given, so nobody else may read
-//! them, few are kept, and none for long. Touches no file that was not named here. Blocks its thread.
+//! Damaged stores that were set aside for inspection. They may contain secrets from environments, so only root may read them,
+//! and only a few are kept for a limited time. Touches only files named by this module. Blocks its thread.
 
 use std::fs::{self, OpenOptions, Permissions};
 use std::io;
@@ -14,16 +14,16 @@ use jiff::tz::TimeZone;
 use super::error::FileError;
 use super::place::flags;
 
-/// How many are kept: enough to look into what happened, and no way to fill a disk.
+/// Maximum number kept: enough for inspection, too few to fill a disk.
 const KEPT: usize = 3;
 
-/// How long one is kept.
+/// Maximum age.
 const AGE_MOST: Duration = Duration::from_secs(7 * 24 * 3600);
 
-/// When one was set aside, as its name says it.
+/// Format of the time in the file name.
 const STAMP: &str = "%Y%m%dT%H%M%S%.3fZ";
 
-/// Renames what is at `path`, so that a new file can take its place. Answers the new name.
+/// Renames the file at `path` out of the way and returns the new path.
 pub(super) fn set_aside(path: &Path, now: Timestamp) -> Result<PathBuf, FileError> {
     let aside = path.with_added_extension(format!("aside-{}", now.strftime(STAMP)));
     fs::rename(path, &aside).map_err(FileError::io("set aside"))?;
@@ -31,17 +31,17 @@ pub(super) fn set_aside(path: &Path, now: Timestamp) -> Result<PathBuf, FileErro
     Ok(aside)
 }
 
-/// Closes what was set aside of `path` to everybody else, and removes the oldest beyond those that are kept, and what is
-/// too old. What cannot be done is done the next time.
+/// Restricts the files set aside from `path` to their owner, and removes those that are too many or too old. Failures are
+/// retried the next time.
 pub(super) fn tidy(path: &Path, now: Timestamp) {
     let mut all = match all(path) {
         Ok(all) => all,
         Err(error) => {
-            tracing::warn!(store = %path.display(), %error, "cannot look for stores that were set aside");
+            tracing::warn!(store = %path.display(), %error, "cannot list the stores that were set aside");
             return;
         }
     };
-    // A clock that was set back makes none older.
+    // A clock that was set back makes no file older.
     all.sort();
     let surplus = all.len().saturating_sub(KEPT);
     for (n, (since, aside)) in all.into_iter().enumerate() {
@@ -57,7 +57,7 @@ pub(super) fn tidy(path: &Path, now: Timestamp) {
             Ok(()) => {
                 tracing::info!(file = %aside.display(), reason, "removed a store that was set aside");
             }
-            // A directory in place of the file may hold anything, so it stays.
+            // A directory in the file's place may contain anything, so it is kept.
             Err(error) if error.kind() == io::ErrorKind::IsADirectory => {}
             Err(error) => {
                 tracing::warn!(file = %aside.display(), %error, "cannot remove a store that was set aside");
@@ -66,25 +66,25 @@ pub(super) fn tidy(path: &Path, now: Timestamp) {
     }
 }
 
-/// Takes a file's rights from everybody but its owner. What is no file, and what a link leads to, stays as it is.
+/// Restricts a file to its owner. Anything but a regular file, including the target of a link, is left alone.
 fn close(aside: &Path) {
     let opened = OpenOptions::new().read(true).custom_flags(flags()).open(aside);
     let closed = opened.and_then(|file| {
         let metadata = file.metadata()?;
         if metadata.is_file() && metadata.permissions().mode() & 0o7777 != 0o600 {
             file.set_permissions(Permissions::from_mode(0o600))?;
-            tracing::info!(file = %aside.display(), "closed a store that was set aside to other users");
+            tracing::info!(file = %aside.display(), "restricted a store that was set aside to its owner");
         }
         Ok(())
     });
     if let Err(error) = closed
         && fs::symlink_metadata(aside).is_ok_and(|found| found.is_file())
     {
-        tracing::warn!(file = %aside.display(), %error, "cannot close a store that was set aside to other users");
+        tracing::warn!(file = %aside.display(), %error, "cannot restrict a store that was set aside to its owner");
     }
 }
 
-/// What was set aside, and when.
+/// The files set aside, with their times.
 fn all(path: &Path) -> io::Result<Vec<(Timestamp, PathBuf)>> {
     let (Some(directory), Some(name)) = (path.parent(), path.file_name()) else { return Ok(Vec::new()) };
     let start = format!("{}.aside-", name.to_string_lossy());
@@ -114,12 +114,12 @@ mod tests {
     }
 
     #[test]
-    fn nobody_else_reads_what_was_set_aside() {
+    fn files_set_aside_are_readable_by_their_owner_only() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("store");
         let aside = spoiled(&path, hours(0));
         assert_eq!(fs::metadata(&aside).unwrap().mode() & 0o7777, 0o600);
-        // What an earlier daemon left open is closed too, but nothing that a link leads to.
+        // A file that an earlier version left readable is restricted too, but not the target of a link.
         fs::set_permissions(&aside, Permissions::from_mode(0o664)).unwrap();
         let elsewhere = directory.path().join("elsewhere");
         fs::write(&elsewhere, "").unwrap();
@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_set_aside_goes_after_a_week_and_nothing_else_does() {
+    fn only_files_set_aside_over_a_week_ago_are_removed() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("store");
         let (old, new) = (spoiled(&path, hours(0)), spoiled(&path, hours(24)));
@@ -142,7 +142,7 @@ mod tests {
         assert!(old.exists() && new.exists());
         tidy(&path, hours(7 * 24 + 1));
         assert!(!old.exists() && new.exists() && mine.exists());
-        // A clock that is set back removes nothing.
+        // A clock that was set back removes nothing.
         tidy(&path, hours(-1000));
         assert!(new.exists());
     }

@@ -1,25 +1,25 @@
-//! All rows, and which of them the file does not have yet. Pure.
+//! All rows in memory, and which of them are not in the file yet. Pure.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use super::table::{Pace, Table};
 
-/// A row's place.
+/// A row's key: its table and its key in the table.
 pub(super) type Key = (Table, String);
-/// A row's bytes. Shared, never changed.
+/// A row's bytes: shared and immutable.
 pub(super) type Value = Arc<[u8]>;
-/// Rows as they are to be in the file; none for a row that is to go.
+/// Rows to write; `None` removes a row.
 pub(super) type Changes = BTreeMap<Key, Option<Value>>;
 
-/// All rows. A row that changes twice before it is written is written once, as it was last.
+/// All rows. A row that changes twice before a write is written once, with its last value.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Contents {
     rows: BTreeMap<Key, Value>,
     unwritten: BTreeSet<Key>,
-    /// Counts the changes.
+    /// Number of changes.
     version: u64,
-    /// Somebody waits until what is unwritten is written.
+    /// A caller waits for the unwritten rows.
     is_awaited: bool,
 }
 
@@ -38,7 +38,7 @@ impl Contents {
         rows.take_while(move |((of, _), _)| *of == table).map(|((_, key), value)| (key.as_str(), value))
     }
 
-    /// Answers whether that changed anything.
+    /// Puts or removes a row. Returns whether anything changed.
     pub(super) fn put(&mut self, table: Table, key: &str, value: Vec<u8>) -> bool {
         let place = (table, key.to_owned());
         if self.rows.get(&place).is_some_and(|known| **known == *value) {
@@ -50,7 +50,7 @@ impl Contents {
         true
     }
 
-    /// Removes the rows of a table whose key is not to be kept. Answers whether that changed anything.
+    /// Removes the rows of a table whose key does not match. Returns whether anything changed.
     pub(super) fn retain(&mut self, table: Table, keep: impl Fn(&str) -> bool) -> bool {
         let gone: Vec<Key> = self
             .of_table(table)
@@ -66,23 +66,23 @@ impl Contents {
         changed
     }
 
-    /// How soon something is to be written; none if the file has everything.
+    /// How soon to write; `None` if the file is up to date.
     pub(super) fn pace(&self) -> Option<Pace> {
         let pace = self.unwritten.iter().map(|(table, _)| table.pace()).min()?;
         Some(if self.is_awaited { Pace::Now } else { pace })
     }
 
-    /// Grows with every change.
+    /// Increases with every change.
     pub(super) fn version(&self) -> u64 {
         self.version
     }
 
-    /// Somebody waits until what is unwritten is written.
+    /// A caller waits for the unwritten rows.
     pub(super) fn is_awaited(&mut self) {
         self.is_awaited = true;
     }
 
-    /// What the file does not have yet. It counts as written from here on; see [`Self::put_back`].
+    /// Takes the unwritten changes, which count as written from here on unless they are [put back](Self::put_back).
     pub(super) fn take_changes(&mut self) -> Changes {
         self.is_awaited = false;
         let places = std::mem::take(&mut self.unwritten);
@@ -90,12 +90,12 @@ impl Contents {
         places.into_iter().map(|place| (value(&place), place)).map(|(value, place)| (place, value)).collect()
     }
 
-    /// These were not written after all.
+    /// Returns changes whose write failed.
     pub(super) fn put_back(&mut self, changes: Changes) {
         self.unwritten.extend(changes.into_keys());
     }
 
-    /// Everything, as changes of a file that may have anything in it, `file`.
+    /// The changes that bring a file with the rows `file` up to date.
     pub(super) fn changes_of(&self, file: &BTreeMap<Key, Value>) -> Changes {
         let gone = file.keys().filter(|place| !self.rows.contains_key(*place));
         let differ = self.rows.iter().filter(|(place, value)| file.get(*place) != Some(*value));
@@ -123,9 +123,9 @@ mod tests {
     enum Edit {
         Put(Table, u8, u8),
         Retain(Table, u8),
-        /// A write that reaches the file, or does not.
+        /// A write that succeeds or fails.
         Write(bool),
-        /// The file was replaced by one of an earlier time, or by none.
+        /// The file was replaced by an older one or removed.
         Replace,
     }
 
@@ -141,8 +141,8 @@ mod tests {
     }
 
     proptest! {
-        /// After any history the file has, once the changes are written, exactly the rows; and of what it has already,
-        /// nothing is written.
+        /// After any history, writing the changes makes the file equal to the rows, and nothing is written that the file
+        /// already has.
         #[test]
         fn changes_make_the_file_equal(edits in edits()) {
             let mut contents = Contents::default();

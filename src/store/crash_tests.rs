@@ -1,5 +1,5 @@
-//! A crash of the host at every write of the store's file. What was not synced is lost, or is on the disk in part and out of
-//! order; whatever is left opens with what was committed.
+//! Crashes of the host at every write of the store's file. Unsynced writes are lost, partial or reordered; the remaining file
+//! must open with the committed rows.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -16,22 +16,22 @@ use super::Table;
 use super::contents::{Changes, Key, Value};
 use super::file::StoreFile;
 
-/// Of what a disk writes, it writes each piece of so many bytes as a whole or not at all.
+/// A disk writes a sector of this size entirely or not at all.
 const SECTOR: usize = 512;
 
 type Rows = BTreeMap<Key, Value>;
 
-/// What a disk was asked for.
+/// An operation on the disk.
 #[derive(Clone, Debug)]
 enum Step {
     Write(usize, Vec<u8>),
     Length(usize),
     Sync,
-    /// Of the transactions, so many were said to be written.
+    /// This many transactions have been acknowledged.
     Committed(usize),
 }
 
-/// A disk that remembers how it came to what it holds. All clones are one disk.
+/// A disk that records its operations. Clones share it.
 #[derive(Clone, Debug, Default)]
 struct Disk(Arc<Mutex<Contents>>);
 
@@ -98,25 +98,25 @@ impl StorageBackend for Disk {
     }
 }
 
-/// What becomes of steps that were not synced.
+/// The fate of unsynced operations.
 #[derive(Clone, Copy, Debug)]
 enum Luck {
-    /// All are lost, as with the power.
+    /// All are lost, as in a power failure.
     Lost,
     /// All are kept, as when only the daemon is killed.
     Kept,
-    /// All are kept, but of the last write no more than the beginning.
+    /// All are kept, except that the last write is truncated.
     LastTorn,
-    /// Each is lost, kept, or kept in some of its sectors.
+    /// Each is lost, kept, or kept in part, by sector.
     Any(u64),
 }
 
-/// How many of the steps are on the disk for certain.
+/// Number of operations that are guaranteed to be on the disk.
 fn synced(steps: &[Step]) -> usize {
     steps.iter().rposition(|step| matches!(step, Step::Sync)).map_or(0, |at| at + 1)
 }
 
-/// What is on the disk after a crash that came after these steps.
+/// The disk's content after a crash that follows these operations.
 fn survived(steps: &[Step], luck: Luck) -> Vec<u8> {
     let synced = synced(steps);
     let last_write = steps.iter().rposition(|step| matches!(step, Step::Write(..)));
@@ -137,7 +137,7 @@ fn survived(steps: &[Step], luck: Luck) -> Vec<u8> {
                         Luck::LastTorn => Some(at) != last_write || number < bytes.len() / SECTOR / 2,
                         Luck::Any(_) => rng.random_ratio(1, 2),
                     };
-                    // The length that a write needs may have been lost.
+                    // The change of length that the write needs may have been lost.
                     if is_kept && place + sector.len() <= left.bytes.len() {
                         left.perform(Step::Write(place, sector.to_owned()));
                     }
@@ -159,7 +159,7 @@ fn survived(steps: &[Step], luck: Luck) -> Vec<u8> {
     left.bytes
 }
 
-/// A transaction: rows by number, in two tables. A row of no length is one that goes.
+/// Transactions of numbered rows in two tables. A row of length zero is a removal.
 fn transactions() -> impl Strategy<Value = Vec<Changes>> {
     let row = (0_usize..6, 0..2_usize);
     // Some larger than a page.
@@ -175,7 +175,7 @@ fn transactions() -> impl Strategy<Value = Vec<Changes>> {
     vec(transaction, 1..6)
 }
 
-/// Opens what is left, reads it, and shows that it can be written.
+/// Opens and reads the remaining file, and checks that it can be written.
 fn opened(bytes: Vec<u8>) -> Result<Rows, String> {
     let disk = Disk::of(bytes);
     let file = StoreFile::open(disk.clone()).map_err(|error| format!("opening: {error}"))?;
@@ -200,7 +200,7 @@ proptest! {
     ) {
         let disk = Disk::default();
         let file = StoreFile::open(disk.clone()).unwrap();
-        // It has no name before it is whole.
+        // The file gets its name only when it is complete.
         disk.contents().perform(Step::Committed(0));
         let mut states = std::vec![Rows::new()];
         for changes in &transactions {
@@ -225,12 +225,12 @@ proptest! {
             });
             let Some(committed) = committed else { continue };
             let lucks = [Luck::Kept, Luck::Lost, Luck::LastTorn, Luck::Any(seed), Luck::Any(seed ^ point as u64)];
-            // Of what is synced nothing is left to luck.
+            // Synced operations always survive.
             let unsynced = &steps[synced(&steps[..point])..point];
             let is_synced = unsynced.iter().all(|step| matches!(step, Step::Committed(_)));
             for luck in lucks.into_iter().take(if is_synced { 1 } else { lucks.len() }) {
                 let rows = opened(survived(&steps[..point], luck));
-                // The one that was under way may have come through.
+                // The transaction in progress may have been committed.
                 let may_be = &states[committed..states.len().min(committed + 2)];
                 prop_assert!(
                     rows.as_ref().is_ok_and(|rows| may_be.contains(rows)),

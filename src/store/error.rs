@@ -1,4 +1,4 @@
-//! What can go wrong with the file, told apart by what is to be done about it.
+//! Errors of the store's file, classified by the remedy.
 
 use std::io;
 
@@ -7,18 +7,18 @@ use redb::{CommitError, DatabaseError, StorageError, TableError, TransactionErro
 /// Why the file could not be used.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum FileError {
-    /// It does not hold what was written, or is not ours: to be set aside.
+    /// Its content is damaged or not ours: it is set aside.
     #[error("{0}")]
     Damaged(String),
-    /// Another process has it open: to be tried again.
+    /// Another process has it open: retried.
     #[error("another process has it open")]
     InUse,
-    /// The system refused an operation: to be tried again.
+    /// A system call failed: retried.
     #[error("cannot {operation} it: {source}")]
     Io {
-        /// What was tried.
+        /// The operation.
         operation: &'static str,
-        /// Why it failed.
+        /// The error.
         source: io::Error,
     },
 }
@@ -30,7 +30,7 @@ impl FileError {
 
     fn of_storage(error: StorageError) -> Self {
         match error {
-            // What is read is not what should be there: of another format, or shorter.
+            // The file has another format or is truncated.
             StorageError::Io(error)
                 if matches!(error.kind(), io::ErrorKind::InvalidData | io::ErrorKind::UnexpectedEof) =>
             {

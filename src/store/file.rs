@@ -1,9 +1,9 @@
-//! The database in the file: opened with every checksum verified, read once as a whole, written a transaction at a time.
-//! Blocks its thread.
+//! The redb database: opened with all checksums verified, read once as a whole, written one transaction at a time. Blocks its
+//! thread.
 //!
-//! redb reports damage as an error when it is told to verify everything at the opening; the fuzz target `store_file`
-//! looks for files on which it does not. A panic is caught here all the same and counts as damage: the rows in memory are
-//! whole, and a store that ends the daemon would be worse than none.
+//! redb reports damage as an error if everything is verified on opening; the fuzz target `store_file` searches for files on
+//! which it does not. A panic is caught here all the same and counts as damage: the rows in memory are intact, and a store
+//! that ends the daemon would be worse than none.
 
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -15,7 +15,7 @@ use super::contents::{Changes, Key, Value};
 use super::error::FileError;
 use super::table::Table;
 
-/// Bytes of pages redb keeps in memory. Rows are read from it only when the file is opened.
+/// Size of redb's page cache in bytes. Small, because rows are read only when the file is opened.
 const CACHE: usize = 128 * 1024;
 
 type Definition = TableDefinition<'static, &'static str, &'static [u8]>;
@@ -26,12 +26,12 @@ const fn definition(table: Table) -> Definition {
 
 /// An open file.
 pub(super) struct StoreFile {
-    /// None only while it is dropped.
+    /// `None` only during the drop.
     database: Option<Database>,
 }
 
 impl StoreFile {
-    /// Opens the database in `backend`; in an empty one, makes one.
+    /// Opens the database in `backend`, or creates one if it is empty.
     pub(super) fn open(backend: impl StorageBackend) -> Result<Self, FileError> {
         guarded(|| {
             let mut builder = Builder::new();
@@ -40,7 +40,7 @@ impl StoreFile {
         })
     }
 
-    /// Opens a database of these bytes, to be read only.
+    /// Opens a database of these bytes read-only.
     pub(super) fn of_bytes(bytes: &[u8]) -> Result<Self, FileError> {
         let memory = InMemoryBackend::new();
         let filled = memory.set_len(bytes.len() as u64).and_then(|()| memory.write(0, bytes));
@@ -52,7 +52,7 @@ impl StoreFile {
         self.database.as_ref().ok_or_else(|| FileError::Damaged("it is closed".to_owned()))
     }
 
-    /// All rows. Tables that this hostlet does not know are left alone.
+    /// Reads all rows. Tables unknown to this version are left alone.
     pub(super) fn read(&self) -> Result<BTreeMap<Key, Value>, FileError> {
         guarded(|| {
             let reading = self.database()?.begin_read()?;
@@ -72,8 +72,7 @@ impl StoreFile {
         })
     }
 
-    /// Writes what differs from what is stored, in one transaction, synced; nothing if nothing differs. Answers whether
-    /// anything was written.
+    /// Writes the rows that differ in one synced transaction, if any. Returns whether anything was written.
     pub(super) fn write(&self, changes: &Changes) -> Result<bool, FileError> {
         guarded(|| {
             let writing = self.database()?.begin_write()?;
@@ -111,14 +110,14 @@ impl StoreFile {
 
 impl Drop for StoreFile {
     fn drop(&mut self) {
-        // Closing writes, so it can fail; of a file that is given up it may panic. Whatever is lost is in memory.
+        // Closing writes, so it can fail, and may panic on a damaged file. All rows are still in memory.
         let database = self.database.take();
         let _ = catch_unwind(AssertUnwindSafe(|| drop(database)));
     }
 }
 
-/// What `work` gives; a panic in it is damage. The database is outside, so that it is not dropped while panicking: a
-/// second panic then would end the process.
+/// Runs `work` and turns a panic into damage. The database is owned by the caller so that it is not dropped while
+/// panicking: a second panic would abort the process.
 fn guarded<T>(work: impl FnOnce() -> Result<T, FileError>) -> Result<T, FileError> {
     catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|panic| {
         let text = panic.downcast_ref::<String>().map(String::as_str);

@@ -1,4 +1,4 @@
-//! How writing the store's file goes, as metrics.
+//! Metrics of writes to the store's file.
 
 use std::time::Duration;
 
@@ -30,17 +30,17 @@ impl WriteMetrics {
 }
 
 impl Store {
-    /// Adds the store's metrics.
+    /// Registers the store's metrics.
     pub fn register(&self, metrics: &Metrics) {
         let own = self.write_metrics();
         metrics.register(
             "hostlet_store_write_duration_seconds",
-            "Duration in seconds of writes of the local store, failed ones too",
+            "Duration in seconds of writes to the local store, including failed ones",
             own.duration.clone(),
         );
         metrics.register(
             "hostlet_store_write_errors",
-            "Writes of the local store that failed",
+            "Number of failed writes to the local store",
             own.errors.clone(),
         );
     }

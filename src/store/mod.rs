@@ -1,10 +1,9 @@
-//! The local store: what a new daemon must know and cannot observe again, in one file that only root may read. Holds nothing
-//! that a look at the runtime or at the manifests would tell, and knows nothing of what its rows mean.
+//! The local store: state that must survive a restart and cannot be observed again, in one file that only root may read. Holds
+//! nothing that can be read from the runtime or the manifests, and knows nothing of the meaning of its rows.
 //!
-//! The daemon works on the rows in memory ([`Store`]); they are the truth. The file is a copy of them that the [`StoreWriter`]
-//! brings up to date a moment later. So nobody waits for the disk but who must know that a row outlives a kill
-//! ([`Store::written`]), and whatever happens to the file (damage, a full disk) costs nothing while the daemon lives: it is
-//! written anew from memory.
+//! The daemon works on the rows in memory ([`Store`]), which are authoritative. The file is a copy that the [`StoreWriter`]
+//! updates shortly after. So only a caller that needs durability waits for the disk ([`Store::written`]), and a damaged file or
+//! a full disk costs nothing while the daemon runs: the file is rewritten from memory.
 
 mod aside;
 mod contents;

@@ -1,4 +1,4 @@
-//! When to write. Pure.
+//! When to write the file. Pure.
 
 use std::time::Duration;
 
@@ -6,12 +6,12 @@ use tokio::time::Instant;
 
 use super::table::Pace;
 
-/// A burst of changes, such as all pods of a host that boots, is one write.
+/// Delay that turns a burst of changes, such as all pods of a booting host, into one write.
 const BURST: Duration = Duration::from_millis(100);
-/// Least time between two writes of what is written seldom: however many containers crash, so many writes a day.
+/// Minimum interval between writes of deferrable changes, which bounds the writes per day however many containers crash.
 const SELDOM: Duration = Duration::from_secs(30);
 
-/// When what changed at `changed` is to be written. `last` is when something was last written.
+/// When to write a change made at `changed`. `last` is the time of the last write.
 pub(super) fn due(pace: Pace, changed: Instant, last: Option<Instant>) -> Instant {
     let burst = changed + BURST;
     match (pace, last) {
@@ -26,7 +26,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_may_wait_waits_for_its_turn_and_what_may_not_does_not() {
+    fn deferrable_changes_wait_and_urgent_ones_do_not() {
         let start = Instant::now();
         let after = |seconds| start + Duration::from_secs(seconds);
         assert_eq!(due(Pace::Now, after(5), Some(after(5))), after(5));

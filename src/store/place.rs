@@ -1,5 +1,5 @@
-//! Where the file is, and who may touch it. A file that somebody else could have written is not believed: it decides which
-//! pods run. Blocks its thread.
+//! Opens the file and checks its ownership and mode. A file that another user could have written is not trusted, because it
+//! decides which pods run. Blocks its thread.
 
 use std::fs::{self, DirBuilder, File, Metadata, OpenOptions, Permissions};
 use std::io;
@@ -13,10 +13,10 @@ use redb::backends::FileBackend;
 use super::error::FileError;
 use super::file::StoreFile;
 
-/// No store is larger, in bytes; one that is would not be read into memory.
+/// Maximum size in bytes, because the file is read into memory.
 const SIZE_MOST: u64 = 256 * 1024 * 1024;
 
-/// Opens the file; makes it, and its directory, if it is not there.
+/// Opens the file. Creates it and its directory if missing.
 pub(super) fn open(path: &Path) -> Result<(StoreFile, Identity), FileError> {
     if let Some(directory) = path.parent() {
         let made = DirBuilder::new().recursive(true).mode(0o700).create(directory);
@@ -25,14 +25,14 @@ pub(super) fn open(path: &Path) -> Result<(StoreFile, Identity), FileError> {
     match open_file(path) {
         Ok(file) => {
             let identity = check(&file)?;
-            // It is made under another name, so it never was. redb would take it for a new one.
+            // An empty file is damaged, because files are created under another name. redb would take it for a new one.
             if file.metadata().is_ok_and(|metadata| metadata.len() == 0) {
                 return Err(FileError::Damaged("it is empty".to_owned()));
             }
             Ok((StoreFile::open(FileBackend::new(file)?)?, identity))
         }
         Err(error) if error.kind() == io::ErrorKind::NotFound => create(path),
-        // A symbolic link, a directory: whatever it leads to, it is not the file that was written here.
+        // A symbolic link or a directory is not the file that was written here.
         Err(error)
             if [Errno::ELOOP, Errno::EISDIR].map(|no| Some(no as i32)).contains(&error.raw_os_error()) =>
         {
@@ -42,13 +42,12 @@ pub(super) fn open(path: &Path) -> Result<(StoreFile, Identity), FileError> {
     }
 }
 
-/// Whether the file at `path` is this one still. One that was removed could be written on without an error, and would be
-/// found by nobody.
+/// Whether `path` still refers to this file. Writes to a removed file would succeed and be lost.
 pub(super) fn is_at(path: &Path, identity: Identity) -> bool {
     fs::symlink_metadata(path).is_ok_and(|metadata| Identity::of(&metadata) == identity)
 }
 
-/// Tells a file from another that got its name.
+/// Identifies a file independent of its name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Identity {
     device: u64,
@@ -61,7 +60,7 @@ impl Identity {
     }
 }
 
-/// What can be read where nothing can be written.
+/// Opens the file where nothing can be written.
 pub(super) fn open_read_only(path: &Path) -> Result<StoreFile, FileError> {
     let file =
         OpenOptions::new().read(true).custom_flags(flags()).open(path).map_err(FileError::io("open"))?;
@@ -71,7 +70,7 @@ pub(super) fn open_read_only(path: &Path) -> Result<StoreFile, FileError> {
     StoreFile::of_bytes(&bytes)
 }
 
-/// Never through a link, and never waiting for the other end of a pipe.
+/// Open options: do not follow links, do not block on a FIFO.
 pub(super) fn flags() -> i32 {
     (OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK | OFlag::O_CLOEXEC).bits()
 }
@@ -80,7 +79,7 @@ fn open_file(path: &Path) -> io::Result<File> {
     OpenOptions::new().read(true).write(true).custom_flags(flags()).open(path)
 }
 
-/// Checks that nobody else could have written the file, and closes it to others.
+/// Checks that no other user could have written the file, and restricts it to its owner.
 fn check(file: &File) -> Result<Identity, FileError> {
     let metadata = file.metadata().map_err(FileError::io("look at"))?;
     let damaged = |what: String| Err(FileError::Damaged(what));
@@ -104,7 +103,7 @@ fn check(file: &File) -> Result<Identity, FileError> {
     Ok(Identity::of(&metadata))
 }
 
-/// Makes the file under another name first: it is whole when it gets its own.
+/// Creates the file under a temporary name, so that it is complete when it gets its own.
 fn create(path: &Path) -> Result<(StoreFile, Identity), FileError> {
     let new = path.with_added_extension("new");
     match fs::remove_file(&new) {

@@ -1,4 +1,4 @@
-//! The handle on the rows in memory. Every operation is short, and only one, which says so, waits for the disk.
+//! The handle to the rows in memory. Every operation is short, and only [`Store::written`] waits for the disk.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,20 +13,19 @@ use super::metrics::WriteMetrics;
 use super::table::Table;
 use crate::types::json;
 
-/// How far the file has come.
+/// Progress of the file.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Tried {
-    /// The version of the rows that was last tried to be written.
+    /// The version of the rows in the last write attempt.
     pub(super) version: u64,
     /// Whether that succeeded.
     pub(super) is_written: bool,
 }
 
-/// The longest that anybody waits for the disk.
+/// Maximum wait for the disk.
 const DISK_PATIENCE: Duration = Duration::from_secs(5);
 
-/// The rows. Cheap to clone; all clones are one store. The default one is empty and has no file: what is put into it is gone
-/// with it.
+/// The rows. Cheap to clone; clones share one store. The default is empty and has no file.
 #[derive(Clone, Default)]
 pub struct Store {
     shared: Arc<Shared>,
@@ -43,7 +42,7 @@ struct Shared {
 
 impl Store {
     pub(super) fn contents(&self) -> MutexGuard<'_, Contents> {
-        // Every statement under the lock leaves the rows valid.
+        // Every statement under the lock leaves the rows consistent.
         self.shared.contents.lock()
     }
 
@@ -51,13 +50,13 @@ impl Store {
         &self.shared.writes
     }
 
-    /// The row of this key. A row that cannot be read any more counts as none.
+    /// The row of this key; `None` if it is missing or cannot be decoded.
     pub fn get<T: DeserializeOwned>(&self, table: Table, key: &str) -> Option<T> {
         let value = self.contents().get(table, key)?.clone();
         decode(table, key, &value)
     }
 
-    /// All rows of a table, by key, but for those that cannot be read any more.
+    /// All rows of a table by key, except those that cannot be decoded.
     pub fn all<T: DeserializeOwned>(&self, table: Table) -> Vec<(String, T)> {
         let rows: Vec<_> =
             self.contents().of_table(table).map(|(key, value)| (key.to_owned(), value.clone())).collect();
@@ -66,13 +65,13 @@ impl Store {
             .collect()
     }
 
-    /// Puts a row in place of the one there is, if any. An equal one changes nothing.
+    /// Inserts or replaces a row. An equal row changes nothing.
     pub fn put<T: Serialize>(&self, table: Table, key: &str, row: &T) {
         let value = match serde_json::to_vec(row) {
             Ok(value) => value,
-            // Such as a path that is not UTF-8 text.
+            // For instance a path that is not UTF-8.
             Err(error) => {
-                tracing::warn!(table = table.name(), key, %error, "cannot store this; it is forgotten when hostlet ends");
+                tracing::warn!(table = table.name(), key, %error, "cannot encode a row of the store; it is lost when hostlet stops");
                 return;
             }
         };
@@ -81,15 +80,15 @@ impl Store {
         }
     }
 
-    /// Removes the rows of a table whose key is not to be kept.
+    /// Removes the rows of a table whose key does not match.
     pub fn retain(&self, table: Table, keep: impl Fn(&str) -> bool) {
         if self.contents().retain(table, keep) {
             self.shared.changed.notify_one();
         }
     }
 
-    /// Waits until what was put before is on the disk: for what must be known even if the daemon is killed in the next moment.
-    /// Does not wait for a file that there is none of or that cannot be written, nor longer than five seconds.
+    /// Waits until the rows put before are on the disk, for state that must survive if the daemon is killed right after. Does
+    /// not wait without a file or if the file cannot be written, and never longer than five seconds.
     pub async fn written(&self) {
         let version = {
             let mut contents = self.contents();
@@ -100,21 +99,21 @@ impl Store {
         let mut tried = self.shared.tried.subscribe();
         let is_over = |tried: &Option<Tried>| tried.is_none_or(|t| t.version >= version || !t.is_written);
         if tokio::time::timeout(DISK_PATIENCE, tried.wait_for(is_over)).await.is_err() {
-            tracing::warn!("the store's file takes more than five seconds to be written; going on");
+            tracing::warn!("writing the store's file takes more than five seconds; continuing");
         }
     }
 
-    /// How far the file has come; a store of which this was never said has none.
+    /// Sets the progress of the file. A store without progress has no file.
     pub(super) fn set_tried(&self, tried: Tried) {
         self.shared.tried.send_replace(Some(tried));
     }
 
-    /// What is wrong with the file, in a sentence or several; none if nothing is.
+    /// The problems of the file as sentences; `None` if there are none.
     pub fn trouble(&self) -> watch::Receiver<Option<String>> {
         self.shared.trouble.subscribe()
     }
 
-    /// Answers whether this is news.
+    /// Returns whether the problems changed.
     pub(super) fn set_trouble(&self, trouble: Option<String>) -> bool {
         self.shared.trouble.send_if_modified(|known| {
             let is_news = *known != trouble;
@@ -123,13 +122,12 @@ impl Store {
         })
     }
 
-    /// Waits for a change. Cancel-safe: a change that nobody waited for is kept for the next who does.
+    /// Waits for a change. Cancel-safe: an unseen change is kept for the next call.
     pub(super) async fn changed(&self) {
         self.shared.changed.notified().await;
     }
 
-    /// A store with the rows as they are now: what a daemon finds that starts after this one was killed, if just now
-    /// everything was written.
+    /// A copy with the current rows: what a restarted daemon finds if everything has just been written.
     #[cfg(any(test, feature = "fakes"))]
     pub fn copy(&self) -> Self {
         let copy = Self::default();
@@ -140,8 +138,8 @@ impl Store {
 
 fn decode<T: DeserializeOwned>(table: Table, key: &str, value: &[u8]) -> Option<T> {
     let row = json::from_slice(value);
-    let told = |error: &serde_json::Error| {
-        tracing::warn!(table = table.name(), key, %error, "cannot read a row of the store; going on without");
+    let log = |error: &serde_json::Error| {
+        tracing::warn!(table = table.name(), key, %error, "cannot decode a row of the store; ignoring it");
     };
-    row.inspect_err(told).ok()
+    row.inspect_err(log).ok()
 }

@@ -1,33 +1,33 @@
-//! The tables there are, and how soon a change of each is to be on disk. To add one is to add a variant here; what is in its
-//! rows is the business of the room that puts them.
+//! The tables, and how soon a change of each must be on the disk. A new table is a new variant here; the meaning of its rows
+//! belongs to the room that writes them.
 
-/// A table: rows of JSON by the UID of the pod they are about, or by the name of what they are.
+/// A table of JSON rows, keyed by pod UID or by name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Table {
-    /// The pods that were admitted and have not come to their end.
+    /// Admitted pods that have not terminated.
     AdmittedPods,
-    /// The starts that the runtime was asked for, of containers that are to run once.
+    /// Requested starts of containers that must run at most once.
     RequestedStarts,
-    /// How long the containers of a pod that crash again and again wait.
+    /// Restart back-offs of a pod's containers.
     CrashLoops,
-    /// How long the pulls of a pod's images that fail again and again wait.
+    /// Pull back-offs of a pod's images.
     ImagePulls,
-    /// The services of the cluster: containers start with their variables, also before the API server answers.
+    /// The cluster's Services, so that containers can start with their variables before the API server is reached.
     Services,
 }
 
-/// How soon a change is to be on disk.
+/// How soon a change must be on the disk.
 ///
-/// Every write is one transaction, and is synced: the file has one pair of headers for all tables, so a write that is not
-/// synced would put the synced ones before it at risk when the power fails. Unsynced writes would not save wear
-/// either, as what changes seldom reaches the disk in any case. What saves wear is to write less often.
+/// Every write is one synced transaction: the file has one pair of headers for all tables, so an unsynced write would put
+/// earlier synced ones at risk in a power failure. Unsynced writes would not reduce wear either, because rare changes reach
+/// the disk anyway. Writing less often does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Pace {
-    /// At once: somebody waits for it.
+    /// Immediately: a caller waits for it.
     Now,
-    /// As soon as a burst of changes is over.
+    /// After a short delay that collects a burst.
     Soon,
-    /// The first one soon, the next ones together and a good while later. For what is only a little wrong if it is lost.
+    /// The first change soon, later ones together and much later. For rows whose loss does little harm.
     Seldom,
 }
 
@@ -35,8 +35,8 @@ impl Table {
     pub(super) const ALL: [Self; 5] =
         [Self::AdmittedPods, Self::RequestedStarts, Self::CrashLoops, Self::ImagePulls, Self::Services];
 
-    /// Its name in the file. The number is that of the form its rows have: rows of another form are another table, so that
-    /// a hostlet which does not know that form leaves them alone.
+    /// Its name in the file. The number is the version of its row format: rows of another format are another table, which
+    /// versions of hostlet that do not know it leave alone.
     pub(super) const fn name(self) -> &'static str {
         match self {
             Self::AdmittedPods => "admitted-pods/1",
@@ -49,14 +49,14 @@ impl Table {
 
     pub(super) const fn pace(self) -> Pace {
         match self {
-            // Without its row a pod whose manifest breaks is lost.
+            // Without its row, a pod whose manifest breaks is lost.
             Self::AdmittedPods => Pace::Soon,
-            // Whoever asks waits until it is written. Its removal may wait.
+            // The caller waits for the write. The removal may wait.
             Self::RequestedStarts => Pace::Soon,
-            // Without the last ones a container or a pull waits for the wrong time once. A host on which every container
-            // crashes would write without end.
+            // Losing the latest change makes a container or a pull wait for the wrong time once. Writing each would never
+            // stop on a host where every container crashes.
             Self::CrashLoops | Self::ImagePulls => Pace::Seldom,
-            // Without the last ones a container that starts while the API server is away has variables of a while ago.
+            // Losing the latest change gives older variables to a container that starts while the API server is away.
             Self::Services => Pace::Seldom,
         }
     }

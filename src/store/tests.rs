@@ -1,4 +1,4 @@
-//! The store on real files: what comes back, what becomes of files that are no stores, and how much is written.
+//! The store on real files: recovery, damaged files, and the number of writes.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File, Permissions};
@@ -36,27 +36,27 @@ fn aside(path: &Path) -> Vec<PathBuf> {
 
 /// A store whose file has one row, closed.
 async fn prepare(path: &Path) {
-    let (store, mut keeper) = Store::open(path.to_owned()).await;
+    let (store, mut writer) = Store::open(path.to_owned()).await;
     store.put(PODS, "a", &1);
-    assert!(keeper.write());
+    assert!(writer.write());
 }
 
 #[tokio::test]
-async fn what_was_written_comes_back() {
+async fn written_rows_are_read_back() {
     let directory = tempfile::tempdir().unwrap();
     let path = at(&directory);
-    let (store, mut keeper) = Store::open(path.clone()).await;
+    let (store, mut writer) = Store::open(path.clone()).await;
     assert_eq!(rows(&store), BTreeMap::new());
     store.put(PODS, "a", &1);
     store.put(PODS, "b", &2);
     store.put(Table::CrashLoops, "a", &"x");
-    assert!(keeper.write());
+    assert!(writer.write());
     store.put(PODS, "b", &3);
     store.retain(PODS, |key| key == "b");
-    assert!(keeper.write());
-    drop(keeper);
+    assert!(writer.write());
+    drop(writer);
 
-    let (store, _keeper) = Store::open(path.clone()).await;
+    let (store, _writer) = Store::open(path.clone()).await;
     assert_eq!(rows(&store), row("b", 3));
     assert_eq!(store.get::<String>(Table::CrashLoops, "a").as_deref(), Some("x"));
     assert_eq!(store.get::<u32>(Table::CrashLoops, "a"), None, "a row of another form counts as none");
@@ -66,49 +66,51 @@ async fn what_was_written_comes_back() {
 }
 
 #[tokio::test]
-async fn a_daemon_that_is_killed_leaves_what_it_wrote() {
+async fn rows_written_before_a_kill_are_read_back() {
     let directory = tempfile::tempdir().unwrap();
     let path = at(&directory);
-    let (store, mut keeper) = Store::open(path.clone()).await;
+    let (store, mut writer) = Store::open(path.clone()).await;
     let mut copies = Vec::new();
     for value in 0..5 {
         store.put(PODS, "a", &value);
-        assert!(keeper.write());
-        // What is on disk when the daemon is killed now: the file as it is, never closed.
+        assert!(writer.write());
+        // As if the daemon were killed now: the file as it is, never closed.
         let copy = directory.path().join(format!("copy{value}"));
         fs::copy(&path, &copy).unwrap();
         fs::set_permissions(&copy, Permissions::from_mode(0o600)).unwrap();
         copies.push(copy);
     }
     for (value, copy) in (0..).zip(copies) {
-        let (store, _keeper) = Store::open(copy).await;
+        let (store, _writer) = Store::open(copy).await;
         assert_eq!((rows(&store), store.trouble().borrow().clone()), (row("a", value), None));
     }
 }
 
-/// Whatever is in the place of the file is set aside, told, and replaced by a store that works.
+/// Checks that the thing in the file's place is set aside, reported, and replaced by a working store.
 async fn is_set_aside(what: &str, spoil: impl FnOnce(&Path), found: &str) {
     let directory = tempfile::tempdir().unwrap();
     let path = at(&directory);
     prepare(&path).await;
     spoil(&path);
-    let (store, mut keeper) = Store::open(path.clone()).await;
+    let (store, mut writer) = Store::open(path.clone()).await;
     assert_eq!(rows(&store), BTreeMap::new(), "{what}");
-    let told = store.trouble().borrow().clone().unwrap();
+    let reported = store.trouble().borrow().clone().unwrap();
     assert!(
-        told.contains(found) && told.contains(".aside-") && told.contains("a new one was begun"),
-        "{what}: {told}"
+        reported.contains(found)
+            && reported.contains(".aside-")
+            && reported.contains("a new store was created"),
+        "{what}: {reported}"
     );
     assert_eq!(aside(&path).len(), 1, "{what}");
     store.put(PODS, "b", &2);
-    assert!(keeper.write(), "{what}");
-    drop(keeper);
-    let (store, _keeper) = Store::open(path).await;
+    assert!(writer.write(), "{what}");
+    drop(writer);
+    let (store, _writer) = Store::open(path).await;
     assert_eq!((rows(&store), store.trouble().borrow().clone()), (row("b", 2), None), "{what}");
 }
 
 #[tokio::test]
-async fn what_is_no_store_is_set_aside_and_replaced() {
+async fn a_file_that_is_no_store_is_set_aside_and_replaced() {
     is_set_aside("nothing", |path| fs::write(path, "").unwrap(), "it is empty").await;
     is_set_aside("text", |path| fs::write(path, "hello, world\n".repeat(400)).unwrap(), "redb").await;
     is_set_aside("zeroes", |path| fs::write(path, vec![0; 1 << 20]).unwrap(), "redb").await;
@@ -116,7 +118,7 @@ async fn what_is_no_store_is_set_aside_and_replaced() {
     is_set_aside("truncated", cut, "truncated").await;
     let flip = |path: &Path| {
         let mut bytes = fs::read(path).unwrap();
-        // In the middle of every page but the first, where the headers are: some of them are free.
+        // In the middle of every page but the first, which has the headers; some pages are free.
         for byte in bytes.iter_mut().skip(4096 + 2000).step_by(4096) {
             *byte ^= 1;
         }
@@ -152,12 +154,12 @@ async fn what_is_no_store_is_set_aside_and_replaced() {
 }
 
 #[tokio::test]
-async fn a_file_that_others_could_only_read_is_closed_to_them() {
+async fn a_file_readable_by_others_is_restricted_to_its_owner() {
     let directory = tempfile::tempdir().unwrap();
     let path = at(&directory);
     prepare(&path).await;
     fs::set_permissions(&path, Permissions::from_mode(0o644)).unwrap();
-    let (store, _keeper) = Store::open(path.clone()).await;
+    let (store, _writer) = Store::open(path.clone()).await;
     assert_eq!(rows(&store), row("a", 1));
     assert_eq!(fs::metadata(&path).unwrap().mode() & 0o777, 0o600);
 }
@@ -171,7 +173,7 @@ async fn only_the_newest_files_set_aside_are_kept() {
         fs::write(&path, format!("no store {n}")).unwrap();
         fs::set_permissions(&path, Permissions::from_mode(0o600)).unwrap();
         drop(Store::open(path.clone()).await);
-        // Names tell milliseconds apart.
+        // Names have a resolution of milliseconds.
         tokio::time::sleep(Duration::from_millis(2)).await;
     }
     let kept: Vec<_> = aside(&path).iter().map(|p| fs::read_to_string(p).unwrap()).collect();
@@ -179,48 +181,48 @@ async fn only_the_newest_files_set_aside_are_kept() {
 }
 
 #[tokio::test]
-async fn a_file_that_is_damaged_while_it_is_used_is_replaced_from_memory() {
+async fn a_file_damaged_while_in_use_is_rewritten_from_memory() {
     let directory = tempfile::tempdir().unwrap();
     let path = at(&directory);
-    let (store, mut keeper) = Store::open(path.clone()).await;
+    let (store, mut writer) = Store::open(path.clone()).await;
     for n in 0..50 {
         store.put(PODS, &format!("key{n}"), &"x".repeat(4000));
     }
-    assert!(keeper.write());
+    assert!(writer.write());
     let length = fs::metadata(&path).unwrap().len();
     fs::write(&path, vec![0xaa; usize::try_from(length).unwrap()]).unwrap();
-    // Until redb reads what is not in its memory it has not noticed.
+    // redb does not notice until it reads pages that are not in its cache.
     for n in 0..50 {
         store.put(PODS, &format!("key{n}"), &format!("{n}"));
-        assert!(keeper.write());
+        assert!(writer.write());
     }
-    drop(keeper);
-    let (store, _keeper) = Store::open(path.clone()).await;
+    drop(writer);
+    let (store, _writer) = Store::open(path.clone()).await;
     let stored: BTreeMap<String, String> = store.all(PODS).into_iter().collect();
     match aside(&path).len() {
-        // Noticed at the next opening, as another daemon began with nothing; or while it was used, and nothing is lost.
+        // Noticed on the next opening, and the new daemon starts empty; or while in use, and nothing is lost.
         0 => panic!("the damage was not noticed: {stored:?}"),
         _ => assert!(stored.is_empty() || stored.len() == 50, "{stored:?}"),
     }
 }
 
 #[tokio::test]
-async fn where_nothing_can_be_made_the_daemon_goes_on_and_tries_again() {
+async fn the_daemon_continues_and_retries_if_the_file_cannot_be_created() {
     let directory = tempfile::tempdir().unwrap();
     let path = at(&directory);
     fs::write(path.parent().unwrap(), "a file in place of the directory").unwrap();
-    let (store, mut keeper) = Store::open(path.clone()).await;
-    let told = store.trouble().borrow().clone().unwrap();
-    assert!(told.contains("cannot be used: cannot make the directory of it"), "{told}");
+    let (store, mut writer) = Store::open(path.clone()).await;
+    let reported = store.trouble().borrow().clone().unwrap();
+    assert!(reported.contains("cannot be used: cannot make the directory of it"), "{reported}");
     store.put(PODS, "a", &1);
-    assert!(!keeper.write());
-    assert!(!keeper.write());
+    assert!(!writer.write());
+    assert!(!writer.write());
     assert_eq!(rows(&store), row("a", 1));
 
     fs::remove_file(path.parent().unwrap()).unwrap();
-    assert!(keeper.write());
+    assert!(writer.write());
     assert_eq!(*store.trouble().borrow(), None);
-    drop(keeper);
+    drop(writer);
     assert_eq!(rows(&Store::open(path).await.0), row("a", 1));
 }
 
@@ -229,7 +231,7 @@ async fn rows_are_read_where_nothing_can_be_written() {
     let directory = tempfile::tempdir().unwrap();
     let path = at(&directory);
     prepare(&path).await;
-    // As on a file system that is read-only: root may write to any file, but not to one that runs.
+    // Like a read-only file system: root can write to any file except a running executable.
     let bytes = fs::read(&path).unwrap();
     let read = StoreFile::of_bytes(&bytes).unwrap().read().unwrap();
     assert_eq!(read.len(), 1);
@@ -238,7 +240,7 @@ async fn rows_are_read_where_nothing_can_be_written() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_file_that_another_daemon_lets_go_of_is_taken_over() {
+async fn a_file_that_another_daemon_closes_is_opened() {
     let directory = tempfile::tempdir().unwrap();
     let path = at(&directory);
     prepare(&path).await;
@@ -247,21 +249,21 @@ async fn a_file_that_another_daemon_lets_go_of_is_taken_over() {
     tasks.spawn(Store::open(path.clone()));
     tokio::time::sleep(Duration::from_secs(3)).await;
     drop(held);
-    let (store, keeper) = tasks.join_next().await.unwrap().unwrap();
+    let (store, writer) = tasks.join_next().await.unwrap().unwrap();
     assert_eq!((rows(&store), store.trouble().borrow().clone()), (row("a", 1), None));
 
-    // One that does not let go.
+    // Another daemon that does not close it.
     let (other, mut second) = Store::open(path.clone()).await;
     assert!(other.trouble().borrow().clone().unwrap().contains("another process has it open"));
     other.put(PODS, "b", &2);
     assert!(!second.write());
     assert!(aside(&path).is_empty(), "a file in use is not damaged");
-    drop(keeper);
+    drop(writer);
     assert!(second.write());
     assert_eq!(*other.trouble().borrow(), None);
 }
 
-/// A keeper that runs; what it wrote is seen in copies of its file.
+/// A running writer, whose writes are observed in copies of its file.
 struct Running {
     directory: tempfile::TempDir,
     store: Store,
@@ -272,13 +274,13 @@ struct Running {
 impl Running {
     async fn start() -> Self {
         let directory = tempfile::tempdir().unwrap();
-        let (store, keeper): (Store, StoreWriter) = Store::open(at(&directory)).await;
+        let (store, writer): (Store, StoreWriter) = Store::open(at(&directory)).await;
         let (mut tasks, cancel) = (JoinSet::new(), CancellationToken::new());
-        tasks.spawn(keeper.run(cancel.clone()));
+        tasks.spawn(writer.run(cancel.clone()));
         Self { directory, store, tasks, cancel }
     }
 
-    /// What a daemon would find that starts now.
+    /// The rows that a restarted daemon would find now.
     fn on_disk(&self, table: Table) -> BTreeMap<String, u32> {
         let rows = StoreFile::of_bytes(&fs::read(at(&self.directory)).unwrap()).unwrap().read().unwrap();
         let of_table = rows.into_iter().filter(|((of, _), _)| *of == table);
@@ -309,7 +311,7 @@ async fn a_burst_is_written_soon_and_then_nothing_while_nothing_changes() {
         running.store.put(PODS, "7", &7);
         running.seconds(3600).await;
     }
-    // There and back between two writes.
+    // A change and its reversal between two writes.
     running.store.put(PODS, "7", &8);
     running.store.put(PODS, "7", &7);
     running.seconds(3600).await;
@@ -317,7 +319,7 @@ async fn a_burst_is_written_soon_and_then_nothing_while_nothing_changes() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_written_seldom_goes_with_what_is_written_soon_and_with_the_end() {
+async fn deferred_rows_are_written_with_urgent_ones_and_at_shutdown() {
     let mut running = Running::start().await;
     let loops = |n: u32| running.store.put(Table::CrashLoops, "a", &n);
     let on_disk = || running.on_disk(Table::CrashLoops);
@@ -341,18 +343,18 @@ async fn what_is_written_seldom_goes_with_what_is_written_soon_and_with_the_end(
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_write_that_fails_is_tried_again_until_it_succeeds() {
+async fn a_failed_write_is_retried_until_it_succeeds() {
     let running = Running::start().await;
     running.store.put(PODS, "a", &1);
     running.seconds(1).await;
-    // The directory goes, and its place is taken.
+    // The directory is replaced by a file.
     let home = at(&running.directory).parent().unwrap().to_owned();
     fs::rename(&home, home.with_extension("gone")).unwrap();
     fs::write(&home, "").unwrap();
     running.store.put(PODS, "b", &2);
     running.seconds(3600).await;
-    let told = running.store.trouble().borrow().clone().unwrap();
-    assert!(told.contains("cannot make the directory"), "{told}");
+    let reported = running.store.trouble().borrow().clone().unwrap();
+    assert!(reported.contains("cannot make the directory"), "{reported}");
     fs::remove_file(&home).unwrap();
     running.seconds(600).await;
     assert_eq!(running.on_disk(PODS), BTreeMap::from([("a".to_owned(), 1), ("b".to_owned(), 2)]));
@@ -360,7 +362,7 @@ async fn a_write_that_fails_is_tried_again_until_it_succeeds() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_waits_for_the_disk_finds_the_row_there_at_once() {
+async fn a_caller_that_waits_for_the_disk_finds_the_row_there() {
     let running = Running::start().await;
     for n in 0..5 {
         running.store.put(Table::CrashLoops, "a", &n);
@@ -374,7 +376,7 @@ async fn who_waits_for_the_disk_finds_the_row_there_at_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn nobody_waits_for_a_file_that_there_is_none_of_or_that_cannot_be_written() {
+async fn nobody_waits_for_a_missing_or_unwritable_file() {
     let start = tokio::time::Instant::now();
     let without = Store::default();
     without.put(PODS, "a", &1);

@@ -1,7 +1,7 @@
-//! The task that keeps the file true to the rows, and what it does when it cannot: nothing that the daemon would notice.
+//! The task that writes the rows to the file. A failure never affects the daemon:
 //!
-//! - A file that is damaged, or that others could have written, is renamed, told of, and made anew from the rows in memory.
-//! - A file that cannot be read or written now (a full disk, a file system gone read-only) is told of, and tried again.
+//! - A file that is damaged, or that others could have written, is set aside, reported, and rewritten from memory.
+//! - A file that cannot be read or written now (a full disk, a read-only file system) is reported and retried.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -20,57 +20,57 @@ use super::place::{self, Identity};
 use super::rows::{Store, Tried};
 use crate::types::{Backoff, BackoffPolicy};
 
-/// How long the daemon before this one may take to let go of the file: it has five seconds for its end.
+/// How long to wait for the previous daemon to close the file; its shutdown takes at most five seconds.
 const HANDOVER: Duration = Duration::from_secs(6);
-/// Pause between two looks whether it has.
+/// Interval of checks for that.
 const HANDOVER_LOOK: Duration = Duration::from_millis(50);
 
-/// Pause between two looks after what was set aside.
+/// Interval of the clean-up of files set aside.
 const TIDYING: Duration = Duration::from_secs(3600);
 
-/// Pauses between tries of what fails. A try reads the whole file.
+/// Back-off of failed writes. An attempt reads the whole file.
 const RETRY: BackoffPolicy = BackoffPolicy {
     initial: Duration::from_secs(5),
     max: Duration::from_secs(300),
     reset_after: Duration::from_secs(600),
 };
 
-/// The file while it is open.
+/// The open file.
 struct Open {
     file: StoreFile,
     identity: Identity,
 }
 
-/// Owns the file. To be run by the app.
+/// The task that owns the file; run by the app.
 pub struct StoreWriter {
     store: Store,
     path: PathBuf,
-    /// None while it cannot be used.
+    /// `None` while it is unusable.
     file: Option<Open>,
-    /// The last file that was set aside, told for as long as the daemon lives and the file is kept.
+    /// The last file set aside and the sentence that reports it as long as the file is kept.
     set_aside: Option<(PathBuf, String)>,
 }
 
 impl Store {
-    /// Opens the file and reads it. Never fails: what is wrong is told, and the store begins with what could be read.
+    /// Opens and reads the file. Never fails: problems are reported, and the store starts with the rows that could be read.
     pub async fn open(path: PathBuf) -> (Self, StoreWriter) {
         let deadline = Instant::now() + HANDOVER;
         loop {
-            let mut keeper = StoreWriter::of(Self::default(), path.clone());
+            let mut writer = StoreWriter::of(Self::default(), path.clone());
             let read = tokio::task::spawn_blocking(move || {
-                let error = keeper.read();
-                keeper.tidy_asides();
-                (error, keeper)
+                let error = writer.read();
+                writer.tidy_asides();
+                (error, writer)
             })
             .await;
-            let (error, keeper) = read.unwrap_or_else(|error| {
+            let (error, writer) = read.unwrap_or_else(|error| {
                 (Some(FileError::Damaged(error.to_string())), StoreWriter::of(Self::default(), path.clone()))
             });
             match error {
                 Some(FileError::InUse) if Instant::now() < deadline => sleep(HANDOVER_LOOK).await,
                 error => {
-                    keeper.tell(error.as_ref());
-                    return (keeper.store.clone(), keeper);
+                    writer.report(error.as_ref());
+                    return (writer.store.clone(), writer);
                 }
             }
         }
@@ -82,14 +82,14 @@ impl StoreWriter {
         Self { store, path, file: None, set_aside: None }
     }
 
-    /// Opens the file and takes its rows. Blocking. Answers why it cannot be used, if it cannot.
+    /// Opens the file and loads its rows. Blocking. Returns why the file is unusable, if it is.
     fn read(&mut self) -> Option<FileError> {
         let (rows, error) = match self.open() {
             Ok((open, rows)) => {
                 self.file = Some(open);
                 (rows, None)
             }
-            // Its rows are worth having even where nothing can be written.
+            // The rows are useful even where nothing can be written.
             Err(error @ FileError::Io { .. }) => {
                 let rows = place::open_read_only(&self.path).and_then(|file| file.read());
                 (rows.unwrap_or_default(), Some(error))
@@ -101,16 +101,16 @@ impl StoreWriter {
         error
     }
 
-    /// Looks after what was set aside. Blocking.
+    /// Cleans up the files set aside. Blocking.
     fn tidy_asides(&mut self) {
         tidy(&self.path, Timestamp::now());
         let is_gone = self.set_aside.take_if(|(aside, _)| aside.symlink_metadata().is_err()).is_some();
         if is_gone && self.file.is_some() {
-            self.tell(None);
+            self.report(None);
         }
     }
 
-    /// Opens the file; one that is damaged is set aside first.
+    /// Opens the file. A damaged one is set aside first.
     fn open(&mut self) -> Result<(Open, BTreeMap<Key, Value>), FileError> {
         let opened = |path: &Path| {
             let (file, identity) = place::open(path)?;
@@ -123,7 +123,7 @@ impl StoreWriter {
         };
         let aside = set_aside(&self.path, Timestamp::now())?;
         let sentence = format!(
-            "{} was not usable ({damage}) and is now {}; a new one was begun",
+            "{} was unusable ({damage}) and was set aside as {}; a new store was created",
             self.path.display(),
             aside.display()
         );
@@ -131,13 +131,13 @@ impl StoreWriter {
             file = %self.path.display(),
             aside = %aside.display(),
             damage,
-            "the store was not usable and was set aside; a new one is made of what is known"
+            "the store was unusable and was set aside; a new one is written from memory"
         );
         self.set_aside = Some((aside, sentence));
         opened(&self.path)
     }
 
-    /// Brings the file up to date. Blocking. Answers whether that succeeded.
+    /// Brings the file up to date. Blocking. Returns whether that succeeded.
     pub fn write(&mut self) -> bool {
         let began = Instant::now();
         let is_written = self.write_changes();
@@ -154,10 +154,10 @@ impl StoreWriter {
             Some(open) => open.file.write(&changes).map(|_| open),
             None => self.write_all(),
         };
-        // Damage that shows only now: from memory into a new file, at once.
+        // Damage detected only now: rewritten from memory immediately.
         let written = match written {
             Err(FileError::Damaged(damage)) => {
-                tracing::warn!(damage, "the store failed while it was written");
+                tracing::warn!(damage, "the store's file turned out to be damaged during a write");
                 self.write_all()
             }
             other => other,
@@ -165,13 +165,13 @@ impl StoreWriter {
         match written {
             Ok(open) => {
                 self.file = Some(open);
-                self.tell(None);
+                self.report(None);
                 self.store.set_tried(Tried { version, is_written: true });
                 true
             }
             Err(error) => {
                 self.store.contents().put_back(changes);
-                self.tell(Some(&error));
+                self.report(Some(&error));
                 self.store.set_tried(Tried { version, is_written: false });
                 false
             }
@@ -185,30 +185,29 @@ impl StoreWriter {
         Ok(open)
     }
 
-    fn tell(&self, error: Option<&FileError>) {
+    fn report(&self, error: Option<&FileError>) {
         let sentence = error.map(|error| {
             format!(
-                "{} cannot be used: {error}; pods go on, but back-offs and pods of broken manifests are forgotten when \
-                 hostlet ends",
+                "{} cannot be used: {error}; pods keep running, but back-offs and pods of broken manifests are forgotten when \
+                 hostlet stops",
                 self.path.display()
             )
         });
         let sentences: Vec<String> =
-            self.set_aside.iter().map(|(_, told)| told.clone()).chain(sentence).collect();
+            self.set_aside.iter().map(|(_, sentence)| sentence.clone()).chain(sentence).collect();
         let trouble = (!sentences.is_empty()).then(|| sentences.join(". "));
         if !self.store.set_trouble(trouble) {
             return;
         }
         match error {
             Some(error) => {
-                tracing::error!(file = %self.path.display(), %error, "the store cannot be used; trying again")
+                tracing::error!(file = %self.path.display(), %error, "the store cannot be used; retrying")
             }
             None => tracing::info!(file = %self.path.display(), "the store is in use"),
         }
     }
 
-    /// Does blocking work where it holds up nobody. Of one that panics nothing is left: the error is another writer, whose
-    /// rows are whole, and the file is what it makes of it.
+    /// Runs blocking work on the blocking pool. If it panics, a new writer with the same rows takes over.
     async fn blocking<T: Send + 'static>(
         mut self,
         work: impl FnOnce(&mut Self) -> T + Send + 'static,
@@ -216,16 +215,16 @@ impl StoreWriter {
         let (store, path) = (self.store.clone(), self.path.clone());
         let done = tokio::task::spawn_blocking(move || (work(&mut self), self)).await;
         done.map_err(|error| {
-            tracing::error!(%error, "writing the store ended early");
+            tracing::error!(%error, "a write of the store panicked");
             Self::of(store, path)
         })
     }
 
-    /// Writes what changes, until cancelled; then what is left to write.
+    /// Writes changes until cancelled, then the remaining ones.
     pub async fn run(mut self, cancel: CancellationToken) {
         let mut last = None;
         let mut retry: Option<Backoff<Instant>> = None;
-        // Since when something is to be written.
+        // Time of the oldest unwritten change.
         let mut since = None;
         let mut next_tidying = Instant::now() + TIDYING;
         loop {
@@ -235,11 +234,11 @@ impl StoreWriter {
             }
             let Some(pace) = self.store.contents().pace() else {
                 tokio::select! {
-                    // Cancel-safe: waiting for a token takes nothing.
+                    // Cancel-safe: waits for a token.
                     () = cancel.cancelled() => break,
                     // Cancel-safe, see there.
                     () = self.store.changed() => continue,
-                    // Cancel-safe: a pause takes nothing.
+                    // Cancel-safe: a sleep.
                     () = sleep_until(next_tidying) => continue,
                 }
             };
@@ -248,9 +247,9 @@ impl StoreWriter {
             tokio::select! {
                 // Cancel-safe: as above.
                 () = cancel.cancelled() => break,
-                // Cancel-safe: a pause takes nothing.
+                // Cancel-safe: a sleep.
                 () = sleep_until(due) => {}
-                // Cancel-safe: as above. A change that is more urgent may have come.
+                // Cancel-safe: as above. A more urgent change may have arrived.
                 () = self.store.changed() => continue,
             }
             since = None;
@@ -260,7 +259,7 @@ impl StoreWriter {
             last = Some(now);
             retry = (!is_written).then(|| Backoff::next(retry, &RETRY, now, now));
         }
-        // Whoever waits for the end of the daemon waits for this too, for five seconds at most.
+        // Shutdown waits for this too, for five seconds at most.
         if self.store.contents().pace().is_some() {
             let _ = tokio::task::spawn_blocking(move || self.write()).await;
         }

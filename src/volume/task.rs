@@ -125,7 +125,7 @@ impl VolumeTask {
     pub async fn run(mut self, cancel: CancellationToken) {
         loop {
             tokio::select! {
-                // Cancel-safe: waiting for a token takes nothing.
+                // Cancel-safe: waits for a token.
                 () = cancel.cancelled() => return,
                 // Cancel-safe: a request is received only when it is returned.
                 request = self.requests.recv() => match request {

@@ -205,9 +205,9 @@ async fn a_damaged_store_is_set_aside_told_and_made_anew() {
 
     let daemon = host.start_hostlet("").await.unwrap();
     wait_until_ready(&daemon, &["web"]).await.unwrap();
-    let told = |said: &str| said.contains("The store: ") && said.contains("a new one was begun");
+    let told = |said: &str| said.contains("The store: ") && said.contains("a new store was created");
     wait_for_complaint(&daemon, "the store that was set aside", told).await.unwrap();
-    wait_for_log(&daemon, "the store was not usable and was set aside").await.unwrap();
+    wait_for_log(&daemon, "the store was unusable and was set aside").await.unwrap();
     assert_eq!(set_aside(&host).len(), 1);
     assert_eq!(running(&host), before);
     wait_until_admitted_is_stored(&host, &["web"]).await.unwrap();

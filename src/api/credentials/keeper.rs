@@ -135,7 +135,7 @@ impl CredentialsTask {
     pub async fn run(mut self, cancel: CancellationToken) {
         let watching = watch_exposure(self.path.clone(), self.exposed.clone());
         tokio::select! {
-            // Cancel-safe: waiting for a token takes nothing.
+            // Cancel-safe: waits for a token.
             () = cancel.cancelled() => {}
             // Cancel-safe: a plugin under way is ended.
             () = self.work() => {}
@@ -186,7 +186,7 @@ impl CredentialsTask {
     /// Waits until `due`, or until what has this number was rejected.
     async fn wait(&mut self, due: Option<Instant>, number: u64) -> Cause {
         tokio::select! {
-            // Cancel-safe: a pause takes nothing.
+            // Cancel-safe: a sleep.
             () = sleep_until(due) => Cause::Due,
             // Cancel-safe: looking at a watch takes nothing that is looked for again.
             () = watching::becomes(&mut self.rejections, |rejected| *rejected == number) => Cause::Rejected,

@@ -103,7 +103,7 @@ impl EventSink {
             let latest = since.unwrap_or_else(Instant::now) + PATIENCE;
             let told = tokio::select! {
                 biased;
-                // Cancel-safe: waiting for a token takes nothing.
+                // Cancel-safe: waits for a token.
                 () = cancel.cancelled() => return,
                 // Cancel-safe: a channel gives an item only when `recv` returns it.
                 Some(told) = self.trouble.recv() => Some(told),
@@ -118,7 +118,7 @@ impl EventSink {
             let Some(RecordedEvent { at, happening, .. }) = told else { continue };
             let Some(count) = self.correlator.observe(&happening, at, Instant::now()) else { continue };
             tokio::select! {
-                // Cancel-safe: waiting for a token takes nothing.
+                // Cancel-safe: waits for a token.
                 () = cancel.cancelled() => return,
                 // Cancel-safe: never polled again after it was dropped; the event is lost with the daemon.
                 () = self.write(&happening, at, count) => {}

@@ -43,7 +43,7 @@ impl LeftoverShims {
                 sleep(PERIOD).await;
             };
             tokio::select! {
-                // Cancel-safe: waiting for a token takes nothing.
+                // Cancel-safe: waits for a token.
                 () = cancel.cancelled() => return,
                 // Cancel-safe: the next daemon finds what is left.
                 () = look => {}

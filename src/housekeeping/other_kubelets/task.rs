@@ -40,7 +40,7 @@ impl OtherKubelets {
                 sleep(PERIOD).await;
             };
             tokio::select! {
-                // Cancel-safe: waiting for a token takes nothing.
+                // Cancel-safe: waits for a token.
                 () = cancel.cancelled() => return,
                 // Cancel-safe: it only reads.
                 () = look => {}

@@ -1,5 +1,5 @@
-//! Reads an image archive twice: first what is in it, then the content of the blobs that are wanted. Content goes through
-//! in pieces; only JSON documents are kept, and only so many. Blocks its thread; decides nothing.
+//! Reads an image archive in two passes: first the table of its files, then the content of selected blobs. Content is
+//! streamed in chunks; only JSON documents are held in memory, up to a limit. Blocks its thread; decides nothing.
 
 use std::collections::BTreeMap;
 
@@ -11,50 +11,50 @@ use super::input::Input;
 use super::walk::{Entry, Kind, Walk};
 use super::{ArchiveError, Digest};
 
-/// Largest document. containerd reads none above 8 MiB.
+/// Maximum size of a JSON document. containerd reads none above 8 MiB.
 const DOCUMENT_MOST: u64 = 4 << 20;
-/// How much is kept of one archive: documents, and the names of its files.
+/// Maximum memory for one archive: its documents and the names of its files.
 const KEPT_MOST: usize = 32 << 20;
-/// What an entry costs beside its name and content, about.
+/// Approximate memory for an entry besides its name and content.
 const ENTRY_COST: usize = 256;
-/// How much content is sent at a time, in bytes.
+/// Size of a chunk, in bytes.
 const PIECE: usize = 256 << 10;
-/// How many links may lead to one another.
+/// Maximum length of a chain of links.
 const LINKS_MOST: usize = 8;
 
-/// What is in an archive.
+/// The table of files in an archive.
 #[derive(Debug, Default)]
 pub(super) struct Survey {
     files: BTreeMap<String, Found>,
     links: BTreeMap<String, String>,
 }
 
-/// A file of an archive.
+/// A file in an archive.
 #[derive(Clone, Debug)]
 pub(super) struct Found {
     /// Length in bytes.
     pub(super) size: u64,
-    /// Digest of its content. That of a large blob is what its name says, and is checked when it is sent.
+    /// Digest of its content. A large blob's digest is taken from its name and verified when its content is sent.
     pub(super) digest: Digest,
-    /// Its content, if it is a document.
+    /// Its content, if it is a JSON document.
     pub(super) content: Option<Bytes>,
-    /// Whether it is compressed with gzip. Whatever else a layer is compressed with, containerd finds out by itself.
+    /// Whether it is compressed with gzip. containerd detects any other compression of a layer itself.
     pub(super) is_gzip: bool,
 }
 
-/// A part of what an archive holds, in order.
+/// One step of the second pass, in the archive's order.
 #[derive(Debug)]
 pub(super) enum Piece {
     /// A blob begins.
     Begin(Digest),
-    /// More of its content.
+    /// A chunk of its content.
     Content(Bytes),
-    /// It ends, and has its digest.
+    /// The blob is complete and its digest verified.
     End,
 }
 
 impl Survey {
-    /// Reads what is in an archive.
+    /// First pass: reads the table of files.
     pub(super) fn read(input: Input) -> Result<Self, ArchiveError> {
         let mut walk = Walk::new(input);
         let mut survey = Self::default();
@@ -78,7 +78,7 @@ impl Survey {
         Ok(survey)
     }
 
-    /// A file by its name, or that of a link to it. Answers the file's own name too.
+    /// Finds a file by its name or by the name of a link to it. Also returns the file's own name.
     pub(super) fn find(&self, name: &str) -> Option<(&str, &Found)> {
         let mut found = self.files.get_key_value(name);
         let mut link = self.links.get(name);
@@ -89,7 +89,7 @@ impl Survey {
         found.map(|(name, found)| (name.as_str(), found))
     }
 
-    /// The files by digest.
+    /// The files, keyed by digest.
     pub(super) fn by_digest(&self) -> BTreeMap<&Digest, (&str, &Found)> {
         self.files.iter().map(|(name, found)| (&found.digest, (name.as_str(), found))).collect()
     }
@@ -141,18 +141,18 @@ fn digest_of_rest(walk: &mut Walk, head: &[u8]) -> Result<Digest, ArchiveError> 
     }
 }
 
-/// Sends the content of the files in `wanted`, named with their digests, in the archive's order. Ends early, without an
-/// error, when nobody takes the pieces any more.
+/// Second pass: sends the content of the files in `selected`, given with their digests, in the archive's order. Returns
+/// early, without an error, if the receiver is gone.
 pub(super) fn send(
     input: Input,
-    wanted: &BTreeMap<String, Digest>,
+    selected: &BTreeMap<String, Digest>,
     pieces: &mpsc::Sender<Piece>,
 ) -> Result<(), ArchiveError> {
     let mut walk = Walk::new(input);
-    let mut left = wanted.len();
+    let mut left = selected.len();
     while left > 0 {
         let Some(entry) = walk.next()? else { return Ok(()) };
-        let Some(expected) = wanted.get(&entry.name).filter(|_| entry.kind == Kind::File) else { continue };
+        let Some(expected) = selected.get(&entry.name).filter(|_| entry.kind == Kind::File) else { continue };
         left -= 1;
         if pieces.blocking_send(Piece::Begin(expected.clone())).is_err() {
             return Ok(());

@@ -1,4 +1,4 @@
-//! Hostile and damaged archives: an error each, no panic, no unbounded memory.
+//! Hostile and damaged archives yield an error: no panic and no unbounded memory.
 
 use std::collections::BTreeMap;
 
@@ -12,11 +12,11 @@ use super::{Piece, send};
 
 const NAME: &str = "registry.example/app:1";
 
-fn refusal(bytes: &[u8]) -> String {
+fn error_of(bytes: &[u8]) -> String {
     survey(bytes).unwrap_err().to_string()
 }
 
-/// What is sent of the blob that has this content, whatever name it has in the archive.
+/// The chunks sent for the file `name` as the blob `digest`.
 fn sent(archive: &[u8], name: &str, digest: &Digest) -> Result<Vec<u8>, ArchiveError> {
     let (sender, mut pieces) = mpsc::channel(1000);
     send(input(archive)?, &BTreeMap::from([(name.to_owned(), digest.clone())]), &sender)?;
@@ -51,10 +51,10 @@ fn files_and_links_are_found_plain_and_compressed() {
 }
 
 #[test]
-fn content_that_is_not_what_its_digest_says_is_refused() {
+fn content_that_does_not_match_its_digest_is_rejected() {
     let name = format!("blobs/sha256/{}", "0".repeat(64));
-    assert!(refusal(&Sample::default().file(&name, b"{}").end()).contains("is not what its digest"));
-    // A large blob is believed until it is sent.
+    assert!(error_of(&Sample::default().file(&name, b"{}").end()).contains("is not what its digest"));
+    // A large blob is verified only when it is sent.
     let archive = Sample::default().file(&name, b"layer").end();
     let digest = survey(&archive).unwrap().find(&name).unwrap().1.digest.clone();
     let error = sent(&archive, &name, &digest).unwrap_err();
@@ -62,27 +62,27 @@ fn content_that_is_not_what_its_digest_says_is_refused() {
 }
 
 #[test]
-fn tricks_are_refused() {
+fn malicious_entries_are_rejected() {
     for name in ["/etc/passwd", "../x", "a/../../x"] {
-        assert!(refusal(&Sample::default().file(name, b"x").end()).contains("leads out"), "{name}");
+        assert!(error_of(&Sample::default().file(name, b"x").end()).contains("leads out"), "{name}");
     }
     for target in ["/etc/passwd", "../../x"] {
         assert!(
-            refusal(&Sample::default().symlink("d/link", target).end()).contains("leads out"),
+            error_of(&Sample::default().symlink("d/link", target).end()).contains("leads out"),
             "{target}"
         );
     }
-    assert!(refusal(&Sample::default().file("a", b"").file("./a", b"").end()).contains("twice"));
-    assert!(refusal(b"\x28\xb5\x2f\xfd....").contains("zstd"));
-    assert!(refusal(b"").contains("cut short"));
-    assert!(refusal(&[b'x'; 1024]).contains("not a tar archive"));
+    assert!(error_of(&Sample::default().file("a", b"").file("./a", b"").end()).contains("twice"));
+    assert!(error_of(b"\x28\xb5\x2f\xfd....").contains("zstd"));
+    assert!(error_of(b"").contains("cut short"));
+    assert!(error_of(&[b'x'; 1024]).contains("not a tar archive"));
     let mut sparse = Sample::default();
     sparse.entry(EntryType::GNUSparse, "a", "", b"");
-    assert!(refusal(&sparse.end()).contains("sparse"));
+    assert!(error_of(&sparse.end()).contains("sparse"));
 }
 
 #[test]
-fn headers_that_promise_much_cost_nothing() {
+fn a_header_that_claims_a_huge_size_allocates_nothing() {
     for kind in [EntryType::Regular, EntryType::GNULongName, EntryType::XHeader, EntryType::XGlobalHeader] {
         for size in [1 << 20, 1 << 40, u64::MAX / 2, u64::MAX] {
             let mut header = Header::new_gnu();
@@ -99,14 +99,14 @@ fn headers_that_promise_much_cost_nothing() {
 }
 
 #[test]
-fn what_is_kept_is_bounded() {
+fn memory_is_bounded() {
     let mut sample = Sample::default();
     let mut document = vec![b' '; 4 << 20];
     document[0] = b'{';
     for number in 0..9 {
         sample = sample.file(&format!("{number}.json"), &document);
     }
-    assert!(refusal(&sample.end()).contains("more than 32 MiB"));
+    assert!(error_of(&sample.end()).contains("more than 32 MiB"));
 }
 
 #[test]
@@ -128,9 +128,9 @@ fn long_names_are_read() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
-    /// Cut anywhere: an error, or a survey that lacks something; never more than was there.
+    /// Truncated anywhere: an error or a table with fewer files, never more than the archive has.
     #[test]
-    fn a_cut_archive_never_panics(at in 0usize..6000, packed: bool) {
+    fn a_truncated_archive_never_panics(at in 0usize..6000, packed: bool) {
         let whole = oci(NAME, b"layer");
         let whole = if packed { gzip(&whole) } else { whole };
         let _ = survey(&whole[..at.min(whole.len())]);

@@ -1,5 +1,5 @@
-//! containerd's own services as an image store: content, leases and images of the namespace that the CRI uses. They answer
-//! on the CRI's socket, and have been the same since containerd 1.0. One call at a time, each with a deadline.
+//! containerd's own services as an image store: content, leases and images of the namespace that the CRI uses. They are
+//! served on the CRI socket and have been stable since containerd 1.0. One call at a time, each with a deadline.
 
 use std::collections::HashMap;
 use std::future::Future;
@@ -27,23 +27,23 @@ use super::import::{BlobWriter, ImageStore, LeasedBlob, Target};
 use super::{Digest, StoreError};
 use crate::cri::containerd::request;
 
-/// The label of images that the CRI may use.
+/// The label that makes an image visible to the CRI.
 const MANAGED: (&str, &str) = ("io.cri-containerd.image", "managed");
-/// How the references of content that is being preloaded begin.
+/// Prefix of the ingest references of preloaded content.
 pub const PRELOAD_REFERENCE: &str = "hostlet-preload-";
-/// When a lease that nobody ends does.
+/// Expiry of a lease that was not deleted.
 const EXPIRE_LABEL: &str = "containerd.io/gc.expire";
-/// Content is written to disk within a call, and synced at its end.
+/// Deadline of a content call, which writes to disk and, at the end, syncs.
 const DEADLINE: Duration = Duration::from_secs(120);
 
-/// containerd on a connection.
+/// A connection to containerd.
 #[derive(Clone, Debug)]
 pub struct Containerd {
     channel: Channel,
 }
 
 impl Containerd {
-    /// containerd at the other end of `channel`.
+    /// Uses the containerd behind `channel`.
     pub fn new(channel: Channel) -> Self {
         Self { channel }
     }
@@ -66,7 +66,7 @@ impl Containerd {
     }
 }
 
-/// A call's answer, or the status it failed with and what was tried.
+/// Maps a failed call to an error that names the operation.
 type Answer<T> = Result<T, (&'static str, Status)>;
 
 async fn call<T>(
@@ -83,7 +83,7 @@ fn done<T>(answer: Answer<T>) -> Result<T, StoreError> {
     answer.map_err(|(operation, status)| failed(operation, &status))
 }
 
-/// None where the runtime knows no such object.
+/// Maps `NOT_FOUND` to `None`.
 fn found<T>(answer: Answer<T>) -> Result<Option<T>, StoreError> {
     match answer {
         Err((_, status)) if status.code() == Code::NotFound => Ok(None),
@@ -117,7 +117,7 @@ impl ImageStore for Containerd {
             size: size(target.size)?,
             annotations: HashMap::new(),
         });
-        // The CRI learns of both by containerd's events.
+        // The CRI plugin learns of both from containerd's events.
         if exists {
             let update = UpdateImageRequest { image: Some(image), ..UpdateImageRequest::default() };
             done(call("updating an image", self.images().update(request(update))).await?)?;
@@ -131,7 +131,7 @@ impl ImageStore for Containerd {
     async fn lease(&self) -> Result<String, StoreError> {
         let now = Timestamp::now();
         let id = format!("hostlet-preload-{}-{}", std::process::id(), now.as_nanosecond());
-        // Should nobody end it, because the daemon was killed.
+        // In case the daemon is killed before it deletes the lease.
         let end = now.checked_add(24.hours()).unwrap_or(Timestamp::MAX);
         let create =
             CreateRequest { id, labels: HashMap::from([(EXPIRE_LABEL.to_owned(), end.to_string())]) };
@@ -146,7 +146,7 @@ impl ImageStore for Containerd {
     }
 
     async fn hold(&self, blob: LeasedBlob<'_>) -> Result<bool, StoreError> {
-        // Into the lease first: what is found afterwards stays.
+        // Added to the lease first, so that a blob found afterwards cannot be collected.
         let resource = Resource { id: blob.digest.to_string(), r#type: "content".to_owned() };
         let add = AddResourceRequest { id: blob.lease.to_owned(), resource: Some(resource) };
         done(call("leasing content", self.leases().add_resource(request(add))).await?)?;
@@ -165,7 +165,7 @@ impl ImageStore for Containerd {
 
     async fn write(&self, blob: LeasedBlob<'_>) -> Result<Box<dyn BlobWriter>, StoreError> {
         let reference = format!("{PRELOAD_REFERENCE}{}", blob.digest);
-        // What an earlier try left would have to be compared; it is quicker to begin anew.
+        // Starting over is quicker than comparing what an earlier attempt left.
         let abort = AbortRequest { r#ref: reference.clone() };
         found(call("giving up an earlier write", self.content().abort(request(abort))).await?)?;
 
@@ -176,7 +176,7 @@ impl ImageStore for Containerd {
             expected: blob.digest.to_string(),
             ..WriteContentRequest::default()
         };
-        // One request is under way at a time, so there is always room for the next.
+        // Only one request is outstanding at a time, so the queue always has room.
         let (requests, mut queue) = mpsc::channel(1);
         let _ = requests.try_send(begin);
         let queue = stream::poll_fn(move |context| queue.poll_recv(context));
@@ -187,13 +187,13 @@ impl ImageStore for Containerd {
         let labels = blob.labels.iter().map(|(key, value)| (key.clone(), value.clone())).collect();
         let mut content = self.content();
         let opened = call("writing content", content.write(opening)).await?;
-        let answers = match opened {
+        let responses = match opened {
             Err((_, status)) if status.code() == Code::AlreadyExists => None,
             opened => Some(done(opened)?),
         };
         let mut writer = Writer {
             requests,
-            answers,
+            responses,
             digest: blob.digest.clone(),
             total: size(blob.size)?,
             labels,
@@ -204,7 +204,7 @@ impl ImageStore for Containerd {
     }
 }
 
-/// Sizes are signed on the wire.
+/// Sizes are signed integers in the API.
 fn size(size: u64) -> Result<i64, StoreError> {
     i64::try_from(size).map_err(|_| StoreError::Failed {
         operation: "naming a size",
@@ -212,11 +212,11 @@ fn size(size: u64) -> Result<i64, StoreError> {
     })
 }
 
-/// A write in progress: each request is answered before the next.
+/// A write in progress. Each request is answered before the next is sent.
 struct Writer {
     requests: mpsc::Sender<WriteContentRequest>,
-    /// None once the store has the blob already, from somebody else.
-    answers: Option<Streaming<WriteContentResponse>>,
+    /// `None` once the store turns out to have the blob already.
+    responses: Option<Streaming<WriteContentResponse>>,
     digest: Digest,
     total: i64,
     labels: HashMap<String, String>,
@@ -224,16 +224,16 @@ struct Writer {
 }
 
 impl Writer {
-    /// Awaits the answer to the last request.
+    /// Waits for the response to the last request.
     async fn answer(&mut self) -> Result<(), StoreError> {
         let operation = "writing content";
-        let Some(answers) = &mut self.answers else { return Ok(()) };
-        let message = tokio::time::timeout(DEADLINE, answers.message()).await;
+        let Some(responses) = &mut self.responses else { return Ok(()) };
+        let message = tokio::time::timeout(DEADLINE, responses.message()).await;
         match message.map_err(|_| StoreError::TimedOut { operation })? {
             Ok(Some(_)) => Ok(()),
             Ok(None) => Err(StoreError::Failed { operation, message: "the runtime hung up".to_owned() }),
             Err(status) if status.code() == Code::AlreadyExists => {
-                self.answers = None;
+                self.responses = None;
                 Ok(())
             }
             Err(status) => Err(failed(operation, &status)),
@@ -241,8 +241,8 @@ impl Writer {
     }
 
     async fn send(&mut self, message: WriteContentRequest) -> Result<(), StoreError> {
-        if self.answers.is_some() {
-            // A closed queue shows in the answer.
+        if self.responses.is_some() {
+            // A closed queue shows up in the response.
             let _ = self.requests.send(message).await;
         }
         self.answer().await

@@ -1,33 +1,33 @@
-//! Digests of content. SHA-256 only: that is what image archives have.
+//! Content digests. SHA-256 only, which is what image archives use.
 
 use std::fmt;
 
 use sha2::{Digest as _, Sha256};
 
-/// Where an OCI layout keeps a blob.
+/// Directory of an OCI layout's blobs.
 const BLOBS: &str = "blobs/sha256/";
 
-/// The SHA-256 digest of some content: `sha256:` and 64 lower-case hexadecimal digits.
+/// A SHA-256 digest: `sha256:` and 64 lower-case hexadecimal digits.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Digest(String);
 
 impl Digest {
-    /// Reads a digest; none if it is of another kind, or malformed.
+    /// Parses a digest; `None` if it is malformed or uses another algorithm.
     pub fn parse(text: &str) -> Option<Self> {
         text.strip_prefix("sha256:").and_then(Self::from_hex)
     }
 
-    /// The digest of `content`.
+    /// Computes the digest of `content`.
     pub fn of(content: &[u8]) -> Self {
         Self::finish(Sha256::new_with_prefix(content))
     }
 
-    /// The digest of what `hasher` was given.
+    /// The digest of the data given to `hasher`.
     pub(super) fn finish(hasher: Sha256) -> Self {
         Self(format!("sha256:{}", hex::encode(hasher.finalize())))
     }
 
-    /// The digest that the name of a file in an OCI layout promises; none if the file is no blob.
+    /// The digest in a blob's path in an OCI layout; `None` if the path is not a blob's.
     pub(super) fn of_blob_path(path: &str) -> Option<Self> {
         path.strip_prefix(BLOBS).and_then(Self::from_hex)
     }

@@ -1,5 +1,5 @@
-//! The files of the directory: which are archives, which lie still, and which have to be looked at now. The listing blocks
-//! its thread; the judgement is pure.
+//! The preload directory: which files are archives, which are no longer being written, and which are due for import. Listing
+//! blocks its thread; the decisions are pure.
 
 use std::collections::BTreeMap;
 use std::fs::{self, Metadata};
@@ -13,13 +13,13 @@ use tokio::time::Instant;
 
 use super::import::Target;
 
-/// A file that did not change for this long has been copied whole.
+/// A file that has not changed for this long is taken to be complete.
 const QUIET: Duration = Duration::from_secs(2);
-/// How names of archives end; the last ones are of archives that cannot be read, which has to be said.
+/// File name extensions of archives. The last ones are of formats that are not supported, which is reported.
 const ENDINGS: [&str; 9] =
     [".tar", ".tar.gz", ".tgz", ".tar.zst", ".tzst", ".tar.xz", ".txz", ".tar.bz2", ".tar.lz4"];
 
-/// What tells one version of a file from another without reading it.
+/// Identifies a version of a file without reading it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Stamp {
     device: u64,
@@ -29,15 +29,15 @@ pub(super) struct Stamp {
     changed: (i64, i64),
 }
 
-/// What a listing found of one archive.
+/// An archive as listed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct ListedArchive {
     stamp: Stamp,
-    /// Whether it was last written to long enough ago.
+    /// Whether the last write was long enough ago.
     quiet: bool,
 }
 
-/// Lists the archives in `directory`. A directory that is not there is an empty one.
+/// Lists the archives in `directory`. A missing directory counts as empty.
 pub(super) fn list(directory: &Path, now: Timestamp) -> io::Result<BTreeMap<PathBuf, ListedArchive>> {
     let entries = match fs::read_dir(directory) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(BTreeMap::new()),
@@ -51,7 +51,7 @@ pub(super) fn list(directory: &Path, now: Timestamp) -> io::Result<BTreeMap<Path
             continue;
         };
         let path = directory.join(text);
-        // Files that went meanwhile, links to nowhere, and what would block whoever opens it.
+        // Skips files that were removed meanwhile, dangling links, and files that block on open.
         if let Some(metadata) = fs::metadata(&path).ok().filter(Metadata::is_file) {
             archives.insert(path, ListedArchive::of(&metadata, now));
         }
@@ -77,63 +77,63 @@ impl ListedArchive {
     }
 }
 
-/// What became of an archive.
+/// The outcome of an import.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Outcome {
-    /// Its images are in the runtime, under these names.
+    /// Its images are in the runtime under these names.
     Imported(BTreeMap<String, Target>),
-    /// It is of no use before it changes.
+    /// The file is unusable until it changes.
     Broken(String),
-    /// The runtime did not take it; tried again at this time.
+    /// The runtime failed; the import is retried at this time.
     Failed(String, Instant),
 }
 
-/// What is wrong with an archive, or with the directory of archives.
+/// A problem with an archive or with the preload directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PreloadProblem {
     /// The file or directory.
     pub path: PathBuf,
-    /// What is wrong; goes on after its name.
+    /// The problem, as a predicate that follows the path.
     pub message: String,
-    /// Since when.
+    /// Start of the problem.
     pub since: Timestamp,
 }
 
-/// What is known of one archive.
+/// State of one archive.
 #[derive(Debug)]
 struct KnownArchive {
     stamp: Stamp,
-    /// Since when it has this stamp.
+    /// When this stamp was first seen.
     since: Instant,
-    /// None before it was tried.
+    /// `None` before the first attempt.
     outcome: Option<Outcome>,
-    /// The problem that was told last, and since when it is there.
-    told: Option<(String, Timestamp)>,
+    /// The problem reported last, and its start.
+    reported: Option<(String, Timestamp)>,
 }
 
-/// What is known of all archives.
+/// State of all archives.
 #[derive(Debug, Default)]
 pub(super) struct Archives(BTreeMap<PathBuf, KnownArchive>);
 
-/// What to do next.
+/// The result of a scan.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Due {
-    /// The archives to import, in the order of their names.
+    /// The archives to import, ordered by name.
     pub(super) now: Vec<PathBuf>,
-    /// When another will be due if nothing happens.
+    /// When the next archive becomes due without a change.
     pub(super) next: Option<Instant>,
 }
 
 impl Archives {
-    /// Takes in a listing, and says what is due.
+    /// Applies a listing and returns what is due.
     pub(super) fn take(&mut self, listed: &BTreeMap<PathBuf, ListedArchive>, now: Instant) -> Due {
         self.0.retain(|path, _| listed.contains_key(path));
         let mut due = Due { now: Vec::new(), next: None };
         for (path, seen) in listed {
-            let fresh = |told| KnownArchive { stamp: seen.stamp, since: now, outcome: None, told };
+            let fresh = |reported| KnownArchive { stamp: seen.stamp, since: now, outcome: None, reported };
             let known = self.0.entry(path.clone()).or_insert_with(|| fresh(None));
             if known.stamp != seen.stamp {
-                *known = fresh(known.told.take());
+                *known = fresh(known.reported.take());
             }
             let at = match &known.outcome {
                 None if seen.quiet => now,
@@ -150,10 +150,10 @@ impl Archives {
         due
     }
 
-    /// Notes what became of an archive. Answers what is to be told: a problem, once; or that one is over.
-    pub(super) fn note(&mut self, path: &Path, outcome: Outcome, now: Timestamp) -> Option<Tell> {
+    /// Records the outcome of an import. Returns what to log: a problem once, or that one is over.
+    pub(super) fn note(&mut self, path: &Path, outcome: Outcome, now: Timestamp) -> Option<Report> {
         if let Outcome::Imported(records) = &outcome {
-            // A name is the last one's: two archives would take it from each other for ever.
+            // The last import owns a name; otherwise two archives would take it from each other forever.
             for known in self.0.values_mut() {
                 if let Some(Outcome::Imported(others)) = &mut known.outcome {
                     others.retain(|name, _| !records.contains_key(name));
@@ -161,32 +161,32 @@ impl Archives {
             }
         }
         let known = self.0.get_mut(path)?;
-        let tell = match &outcome {
-            Outcome::Imported(_) => Some(Tell::Imported),
+        let report = match &outcome {
+            Outcome::Imported(_) => Some(Report::Imported),
             Outcome::Broken(problem) | Outcome::Failed(problem, _) => {
-                let news = known.told.as_ref().is_none_or(|(told, _)| told != problem);
+                let news = known.reported.as_ref().is_none_or(|(reported, _)| reported != problem);
                 if news {
-                    known.told = Some((problem.clone(), now));
+                    known.reported = Some((problem.clone(), now));
                 }
-                news.then(|| Tell::Problem(problem.clone()))
+                news.then(|| Report::Problem(problem.clone()))
             }
         };
-        if tell == Some(Tell::Imported) {
-            known.told = None;
+        if report == Some(Report::Imported) {
+            known.reported = None;
         }
         known.outcome = Some(outcome);
-        tell
+        report
     }
 
-    /// What is wrong with archives now.
+    /// The current problems.
     pub(super) fn problems(&self) -> impl Iterator<Item = PreloadProblem> {
         self.0.iter().filter_map(|(path, known)| {
-            let (message, since) = known.told.clone()?;
+            let (message, since) = known.reported.clone()?;
             Some(PreloadProblem { path: path.clone(), message, since })
         })
     }
 
-    /// The archives whose images should be in the runtime.
+    /// The imported archives, whose images should be in the runtime.
     pub(super) fn imported(&self) -> impl Iterator<Item = (&PathBuf, &BTreeMap<String, Target>)> {
         self.0.iter().filter_map(|(path, known)| match &known.outcome {
             Some(Outcome::Imported(records)) => Some((path, records)),
@@ -194,7 +194,7 @@ impl Archives {
         })
     }
 
-    /// Lets an archive be due again.
+    /// Makes an archive due again.
     pub(super) fn again(&mut self, path: &Path) {
         if let Some(known) = self.0.get_mut(path) {
             known.outcome = None;
@@ -202,12 +202,12 @@ impl Archives {
     }
 }
 
-/// What is to be told of an archive.
+/// What to log about an archive.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Tell {
-    /// Its images are there.
+pub(super) enum Report {
+    /// Its images were imported.
     Imported,
-    /// A problem that was not told yet.
+    /// A new problem.
     Problem(String),
 }
 

@@ -1,4 +1,4 @@
-//! When an archive is due, and what is told of it.
+//! When an archive is due, and which problems are reported.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -10,7 +10,7 @@ use nix::sys::stat::Mode;
 use tokio::time::Instant;
 
 use super::super::Digest;
-use super::{Archives, ListedArchive, Outcome, Stamp, Target, Tell, list};
+use super::{Archives, ListedArchive, Outcome, Report, Stamp, Target, list};
 
 const EPOCH: Timestamp = Timestamp::UNIX_EPOCH;
 
@@ -25,7 +25,7 @@ fn records() -> BTreeMap<String, Target> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_file_is_due_once_it_lies_still() {
+async fn a_file_is_due_once_it_stops_changing() {
     let (mut archives, start) = (Archives::default(), Instant::now());
     let second = Duration::from_secs(1);
     let due = archives.take(&listing(1, false), start);
@@ -42,24 +42,24 @@ async fn a_file_is_due_once_it_lies_still() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_problem_is_told_once_and_again_when_it_is_another() {
+async fn a_problem_is_reported_once_and_again_when_it_changes() {
     let (mut archives, now, path) = (Archives::default(), Instant::now(), Path::new("a.tar"));
     let broken = |text: &str| Outcome::Broken(text.to_owned());
     archives.take(&listing(1, true), now);
-    assert_eq!(archives.note(path, broken("one"), EPOCH), Some(Tell::Problem("one".to_owned())));
+    assert_eq!(archives.note(path, broken("one"), EPOCH), Some(Report::Problem("one".to_owned())));
     assert!(archives.take(&listing(1, true), now).now.is_empty(), "broken until it changes");
     assert_eq!(archives.take(&listing(2, true), now).now.len(), 1);
     assert_eq!(archives.note(path, broken("one"), EPOCH), None);
     archives.take(&listing(3, true), now);
     let later = EPOCH + 1.hour();
-    assert_eq!(archives.note(path, broken("two"), later), Some(Tell::Problem("two".to_owned())));
-    let told = |archives: &Archives| {
+    assert_eq!(archives.note(path, broken("two"), later), Some(Report::Problem("two".to_owned())));
+    let reported = |archives: &Archives| {
         archives.problems().map(|problem| (problem.message, problem.since)).collect::<Vec<_>>()
     };
-    assert_eq!(told(&archives), [("two".to_owned(), later)]);
+    assert_eq!(reported(&archives), [("two".to_owned(), later)]);
     archives.take(&listing(4, true), now);
-    assert_eq!(archives.note(path, Outcome::Imported(records()), EPOCH), Some(Tell::Imported));
-    assert_eq!(told(&archives), []);
+    assert_eq!(archives.note(path, Outcome::Imported(records()), EPOCH), Some(Report::Imported));
+    assert_eq!(reported(&archives), []);
     archives.take(&BTreeMap::new(), now);
     assert_eq!(archives.note(path, broken("gone"), EPOCH), None);
 }

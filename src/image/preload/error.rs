@@ -1,4 +1,4 @@
-//! Why an archive could not become images: the file is at fault, what it says, or the runtime.
+//! Why an import failed: the file, its contents, or the runtime.
 
 use std::io;
 
@@ -6,69 +6,69 @@ use super::Digest;
 use crate::image::ReferenceError;
 use crate::types::one_line;
 
-/// Bytes of a name from an archive that are shown.
+/// Maximum length of a quoted name, in bytes.
 const SHOWN_MOST: usize = 256;
 
-/// What an archive says, quoted: as long as it may be, and without what moves a terminal's cursor.
+/// Text from an archive, quoted, truncated and without terminal control characters.
 fn shown(text: &str) -> String {
     format!("\"{}\"", one_line(text, SHOWN_MOST))
 }
 
-/// The file is no archive that can be read.
+/// The file is not a readable archive.
 #[derive(Debug, thiserror::Error)]
 pub enum ArchiveError {
     /// The file could not be opened.
     #[error("cannot open the file")]
     Open(#[source] io::Error),
-    /// Its bytes could not be read, or end too early, or do not unpack.
+    /// A read failed, the data ended early, or decompression failed.
     #[error("cannot read on; the file may be cut short")]
     Read(#[source] io::Error),
-    /// It is compressed in a way that is not known here.
+    /// The compression is not supported.
     #[error(
         "is compressed with {0}; unpack it, or compress it with gzip: only plain and gzip-compressed archives are read"
     )]
     Compression(&'static str),
-    /// A header is not one of tar.
+    /// A tar header is invalid.
     #[error("is not a tar archive, or a damaged one: {0}")]
     Header(&'static str),
-    /// The name of an entry leads out of the archive.
+    /// An entry's path escapes the archive.
     #[error("holds {}, a name that leads out of the archive", shown(.0))]
     Escape(String),
     /// Two files have the same name.
     #[error("holds {} twice", shown(.0))]
     Twice(String),
-    /// It is larger than anything that should be read into this process.
+    /// A limit is exceeded.
     #[error("holds more than {what}")]
     TooMuch {
-        /// The bound, as text.
+        /// The limit, as text.
         what: &'static str,
     },
-    /// A blob does not have the digest it should have.
+    /// A blob does not match its digest.
     #[error("the content of {} is not what its digest {expected} says", shown(name))]
     WrongDigest {
         /// The file in the archive.
         name: String,
-        /// What it should be.
+        /// The expected digest.
         expected: Digest,
     },
-    /// It is not the file that it was a moment ago.
+    /// The file changed while it was read.
     #[error("changed while it was read")]
     Changed,
-    /// The daemon ends.
+    /// The daemon is shutting down.
     #[error("reading was given up")]
     Cancelled,
 }
 
-/// What the archive says makes no image for this host.
+/// The archive's contents give no image for this host.
 #[derive(Debug, thiserror::Error)]
 pub enum PlanError {
-    /// Neither an OCI layout nor what `docker save` writes.
+    /// Neither an OCI layout nor the output of `docker save`.
     #[error("is no image archive: it has neither oci-layout with index.json, nor manifest.json")]
     NoLayout,
-    /// A later layout.
+    /// An unsupported version of the OCI layout.
     #[error("has the OCI layout version {}; only 1.0.0 is known", shown(.0))]
     LayoutVersion(String),
-    /// A JSON document that is not one, or not of the expected shape.
+    /// A document is not valid JSON or not of the expected shape.
     #[error("cannot understand {}", shown(name))]
     Document {
         /// The file in the archive, or the digest of a blob.
@@ -76,28 +76,28 @@ pub enum PlanError {
         /// Why.
         source: serde_json::Error,
     },
-    /// A JSON document that is too large, or is binary.
+    /// A document is too large or is not text.
     #[error("{} should be a JSON document, and is none or is larger than 4 MiB", shown(.0))]
     NoDocument(String),
-    /// Something the archive refers to is not in it.
+    /// The archive lacks a blob that it refers to.
     #[error("lacks {}, which its manifest refers to", shown(.0))]
     Missing(String),
-    /// A blob is not as long as its descriptor says.
+    /// A blob's length differs from its descriptor's.
     #[error("{} is not as long as its manifest says", shown(.0))]
     Size(String),
-    /// A digest that cannot be checked.
+    /// A digest that is not SHA-256 or is malformed.
     #[error("refers to {}; only sha256 digests are known", shown(.0))]
     Digest(String),
-    /// An index in an index in an index.
+    /// Indexes are nested too deeply.
     #[error("nests its indexes too deeply")]
     TooDeep,
-    /// Something other than a container image.
+    /// The descriptor is not of a container image.
     #[error("holds {}, which is no image", shown(.0))]
     NotAnImage(String),
-    /// No image has a name.
+    /// None of the images has a name.
     #[error("names no image: give it a full name when saving it, such as \"registry.example/app:1\"")]
     NoName,
-    /// The name of an image is none.
+    /// An image's name is not a valid reference.
     #[error("the image name {} cannot be used", shown(name))]
     Name {
         /// As in the archive.
@@ -105,34 +105,34 @@ pub enum PlanError {
         /// Why.
         source: ReferenceError,
     },
-    /// All images are for other hosts.
-    #[error("has no image for this host, which is linux/{wanted}, only for {found}")]
+    /// All images are for other platforms.
+    #[error("has no image for this host, which is linux/{host}, only for {found}")]
     OtherPlatform {
-        /// The architecture of this host.
-        wanted: String,
-        /// For what it has images.
+        /// This host's architecture.
+        host: String,
+        /// The platforms of the archive's images.
         found: String,
     },
 }
 
-/// The runtime did not take an image.
+/// The runtime did not accept an image.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
     /// The runtime is not containerd.
     #[error("the runtime does not offer containerd's {0} service")]
     Unsupported(&'static str),
-    /// The runtime refused, or could not be reached.
+    /// The call failed.
     #[error("containerd: {operation}: {message}")]
     Failed {
-        /// What was tried.
+        /// The operation.
         operation: &'static str,
-        /// What the runtime says.
+        /// The runtime's error.
         message: String,
     },
-    /// The runtime did not answer in time.
+    /// The call timed out.
     #[error("containerd: {operation}: no answer in time")]
     TimedOut {
-        /// What was tried.
+        /// The operation.
         operation: &'static str,
     },
 }

@@ -1,4 +1,4 @@
-//! One archive, from its file to images in a store: surveyed, planned, and what is missing sent.
+//! Imports one archive: reads its table of files, plans the import, and sends the missing blobs to the store.
 
 use std::collections::BTreeMap;
 use std::fs::OpenOptions;
@@ -11,26 +11,26 @@ use tokio_util::sync::CancellationToken;
 
 use super::archive::{Piece, Survey, send};
 use super::import::{
-    ImageStore, Target, is_present, missing, records, wanted, write_documents, write_pieces, write_records,
+    ImageStore, Target, is_present, missing, records, selected, write_documents, write_pieces, write_records,
 };
 use super::input::Input;
 use super::plan::{Plan, plan};
 use super::{ArchiveError, PlanError, StoreError};
 use crate::types::error_chain;
 
-/// How many pieces of content may wait for the store: one is read while another is written.
+/// Maximum number of chunks in flight: one is read while another is written.
 const PIECES: usize = 2;
 
-/// Why an archive was not imported.
+/// Why an import failed.
 #[derive(Debug, thiserror::Error)]
 pub enum ImportError {
-    /// The file is at fault; it is of no use before it changes.
+    /// The file cannot be read; it is unusable until it changes.
     #[error(transparent)]
     Archive(#[from] ArchiveError),
-    /// What the file says is at fault.
+    /// The file's contents are unusable.
     #[error(transparent)]
     Plan(#[from] PlanError),
-    /// The runtime is at fault.
+    /// The runtime failed.
     #[error(transparent)]
     Store(#[from] StoreError),
     /// The reader panicked.
@@ -38,8 +38,7 @@ pub enum ImportError {
     Reader(#[from] tokio::task::JoinError),
 }
 
-/// Makes sure that the images of an archive are in the store, those for a Linux host of `architecture` as OCI images name it.
-/// Answers their records.
+/// Ensures that the archive's images for Linux on `architecture` (OCI name) are in the store. Returns their records.
 pub async fn import_file(
     path: &Path,
     architecture: &'static str,
@@ -57,9 +56,9 @@ pub async fn import_file(
     }
     let lease = store.lease().await?;
     let imported = import_under(&lease, path, store, &plan, &records, cancel).await;
-    // A lease that cannot be ended ends by itself.
+    // A lease that is not deleted expires.
     if let Err(error) = store.release(&lease).await {
-        tracing::debug!(lease, error = error_chain(&error), "cannot end the lease of an import");
+        tracing::debug!(lease, error = error_chain(&error), "cannot delete the lease of an import");
     }
     imported.map(|()| records)
 }
@@ -73,20 +72,20 @@ async fn import_under(
     cancel: &CancellationToken,
 ) -> Result<(), ImportError> {
     let mut missing = missing(store, lease, plan).await?;
-    let wanted = wanted(plan, &missing);
-    if !wanted.is_empty() {
-        let count = wanted.len();
+    let selected = selected(plan, &missing);
+    if !selected.is_empty() {
+        let count = selected.len();
         let (sender, mut pieces) = mpsc::channel::<Piece>(PIECES);
         let (file, cancel) = (path.to_owned(), cancel.clone());
-        let reader = tokio::task::spawn_blocking(move || send(open(&file, cancel)?, &wanted, &sender));
+        let reader = tokio::task::spawn_blocking(move || send(open(&file, cancel)?, &selected, &sender));
         let written = write_pieces(store, lease, plan, &mut pieces).await;
-        // Ends the reader if the store failed.
+        // Stops the reader if the store failed.
         drop(pieces);
         let read = reader.await?;
         let written = written?;
         read?;
         if written.len() < count {
-            // The file was replaced since it was surveyed: its new stamp will bring it back.
+            // The file was replaced after the first pass; its new stamp makes it due again.
             return Err(ArchiveError::Changed.into());
         }
         missing.retain(|digest| !written.contains(digest));
@@ -96,7 +95,7 @@ async fn import_under(
 }
 
 fn open(path: &Path, cancel: CancellationToken) -> Result<Input, ArchiveError> {
-    // Whatever was put in its place since it was listed must not block us.
+    // A file put in its place since the listing must not block on open.
     let file = OpenOptions::new().read(true).custom_flags(OFlag::O_NONBLOCK.bits()).open(path);
     Input::new(Box::new(file.map_err(ArchiveError::Open)?), cancel)
 }

@@ -1,4 +1,4 @@
-//! Brings a planned archive into a content store: what is missing of its blobs, then the image records. Knows no gRPC.
+//! Imports a planned archive into a content store: first the missing blobs, then the image records. Knows no gRPC.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,57 +10,57 @@ use super::archive::Piece;
 use super::plan::{Content, Plan, PlannedBlob};
 use super::{Digest, StoreError};
 
-/// What an image record points to.
+/// The target of an image record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Target {
-    /// Of the manifest or index.
+    /// That of the manifest or index.
     pub media_type: String,
-    /// Of the manifest or index.
+    /// That of the manifest or index.
     pub digest: Digest,
     /// Its length in bytes.
     pub size: u64,
 }
 
-/// A blob to be written.
+/// A blob to write.
 #[derive(Clone, Copy, Debug)]
 pub struct LeasedBlob<'a> {
-    /// The lease that keeps it until something refers to it.
+    /// The lease that protects it from garbage collection until it is referenced.
     pub lease: &'a str,
-    /// Its digest, which the store checks.
+    /// Its digest, verified by the store.
     pub digest: &'a Digest,
     /// Its length in bytes.
     pub size: u64,
-    /// Labels it shall have.
+    /// Its labels.
     pub labels: &'a BTreeMap<String, String>,
 }
 
-/// The store of a runtime: content by digest, and images by name.
+/// A runtime's image store: content by digest and images by name.
 #[async_trait]
 pub trait ImageStore: Send + Sync {
-    /// What the image record `name` points to; none if there is no such record that pods can use.
+    /// The target of the image record `name`; `None` if there is no such record that pods can use.
     async fn target(&self, name: &str) -> Result<Option<Digest>, StoreError>;
-    /// Makes the record, or points it to `target`.
+    /// Creates the record or updates it to `target`.
     async fn put(&self, name: &str, target: &Target) -> Result<(), StoreError>;
-    /// Makes a lease: what is put under it is not collected as garbage. It ends by itself after a day.
+    /// Creates a lease, which protects its blobs from garbage collection and expires after a day.
     async fn lease(&self) -> Result<String, StoreError>;
-    /// Ends a lease.
+    /// Deletes a lease.
     async fn release(&self, lease: &str) -> Result<(), StoreError>;
-    /// Puts a blob under its lease and gives it its labels, if it is there. Answers whether it is.
+    /// If the store has the blob, adds it to its lease and sets its labels. Returns whether it has.
     async fn hold(&self, blob: LeasedBlob<'_>) -> Result<bool, StoreError>;
-    /// Begins to write a blob, afresh.
+    /// Starts writing a blob from its beginning.
     async fn write(&self, blob: LeasedBlob<'_>) -> Result<Box<dyn BlobWriter>, StoreError>;
 }
 
-/// A blob being written. Dropped before the commit, it never was.
+/// A blob being written. Dropping it before the commit discards it.
 #[async_trait]
 pub trait BlobWriter: Send {
-    /// Adds content.
+    /// Appends content.
     async fn write(&mut self, content: Bytes) -> Result<(), StoreError>;
-    /// Makes it a blob of the store.
+    /// Commits the blob to the store.
     async fn commit(self: Box<Self>) -> Result<(), StoreError>;
 }
 
-/// Whether all records of a plan point where they should.
+/// Whether all of the plan's records have the planned targets.
 pub(super) async fn is_present(
     store: &dyn ImageStore,
     records: &BTreeMap<String, Target>,
@@ -73,7 +73,7 @@ pub(super) async fn is_present(
     Ok(true)
 }
 
-/// Which blobs of a plan the store lacks, and holds those it has. Answers the files of the archive to be sent.
+/// Finds the planned blobs that the store lacks, and protects those it has.
 pub(super) async fn missing(
     store: &dyn ImageStore,
     lease: &str,
@@ -88,8 +88,8 @@ pub(super) async fn missing(
     Ok(missing)
 }
 
-/// The files of the archive that hold blobs in `missing`.
-pub(super) fn wanted(plan: &Plan, missing: &BTreeSet<Digest>) -> BTreeMap<String, Digest> {
+/// The archive's files that contain the blobs in `missing`.
+pub(super) fn selected(plan: &Plan, missing: &BTreeSet<Digest>) -> BTreeMap<String, Digest> {
     let blobs = plan.blobs.iter().filter(|blob| missing.contains(&blob.digest));
     blobs
         .filter_map(|blob| match &blob.content {
@@ -99,7 +99,7 @@ pub(super) fn wanted(plan: &Plan, missing: &BTreeSet<Digest>) -> BTreeMap<String
         .collect()
 }
 
-/// Writes the blobs that come in `pieces`. Answers those that were written whole.
+/// Writes the blobs received from `pieces`. Returns those that were completed.
 pub(super) async fn write_pieces(
     store: &dyn ImageStore,
     lease: &str,
@@ -131,7 +131,7 @@ pub(super) async fn write_pieces(
     Ok(written)
 }
 
-/// Writes the documents in `missing`, what is referred to first.
+/// Writes the documents in `missing`, referenced ones first.
 pub(super) async fn write_documents(
     store: &dyn ImageStore,
     lease: &str,
@@ -143,20 +143,20 @@ pub(super) async fn write_documents(
             let mut writer = store.write(leased(lease, blob)).await?;
             writer.write(content.clone()).await?;
             writer.commit().await?;
-            // A store that shares content with other namespaces may have taken it from there, without the labels.
+            // A store that shares content between namespaces may have taken it from another one, without the labels.
             store.hold(leased(lease, blob)).await?;
         }
     }
     Ok(())
 }
 
-/// The records of a plan. Of one name given twice, the last counts.
+/// The plan's records. If a name occurs twice, the last one wins.
 pub(super) fn records(plan: &Plan) -> BTreeMap<String, Target> {
     let images = plan.images.iter();
     images.flat_map(|image| image.records.iter().map(|name| (name.clone(), image.target.clone()))).collect()
 }
 
-/// Makes the image records, IDs first, as when the runtime pulls.
+/// Creates the image records, IDs first, as the runtime does in a pull.
 pub(super) async fn write_records(
     store: &dyn ImageStore,
     records: &BTreeMap<String, Target>,

@@ -1,5 +1,5 @@
-//! The bytes of an archive, unpacked if need be: read in order, and passed over cheaply where the file allows it. Bounded,
-//! and given up when the daemon ends.
+//! The decompressed bytes of an archive: read sequentially, and skipped by seeking where the file allows it. Bounded in size
+//! and cancelled on shutdown.
 
 use std::io::{self, BufReader, Read, Seek, SeekFrom};
 
@@ -8,23 +8,23 @@ use tokio_util::sync::CancellationToken;
 
 use super::ArchiveError;
 
-/// A small file can unpack to any size. No more than this is read of one, in bytes.
+/// Maximum decompressed size, in bytes: a small file can decompress to any size.
 const UNPACKED_MOST: u64 = 64 << 30;
 
-/// How files that are not plain tar begin.
+/// Magic numbers of compressed files.
 const MAGICS: [(&[u8], &str); 4] =
     [(b"\x28\xb5\x2f\xfd", "zstd"), (b"\xfd7zXZ\0", "xz"), (b"BZh", "bzip2"), (b"\x04\x22\x4d\x18", "lz4")];
 const GZIP: &[u8] = b"\x1f\x8b";
 
-/// A file, or what stands in for one.
+/// A file or a substitute for one.
 pub(super) trait File: Read + Seek + Send {}
 
 impl<T: Read + Seek + Send> File for T {}
 
-/// The unpacked bytes of an archive.
+/// The decompressed bytes of an archive.
 pub(super) struct Input {
     stream: Stream,
-    /// How much more may be read.
+    /// Remaining bytes before the limit.
     left: u64,
     cancel: CancellationToken,
 }
@@ -35,7 +35,7 @@ enum Stream {
 }
 
 impl Input {
-    /// Reads `file` from its beginning, until `cancel`.
+    /// Reads `file` from its start, until `cancel`.
     pub(super) fn new(mut file: Box<dyn File>, cancel: CancellationToken) -> Result<Self, ArchiveError> {
         let mut head = Vec::with_capacity(8);
         (&mut file).take(8).read_to_end(&mut head).map_err(ArchiveError::Read)?;
@@ -53,7 +53,7 @@ impl Input {
         })
     }
 
-    /// Reads some bytes; none at the end.
+    /// Reads some bytes; 0 at the end.
     pub(super) fn read(&mut self, buffer: &mut [u8]) -> Result<usize, ArchiveError> {
         if self.cancel.is_cancelled() {
             return Err(ArchiveError::Cancelled);
@@ -70,7 +70,7 @@ impl Input {
         Ok(read)
     }
 
-    /// Passes over `count` bytes, all of which must be there.
+    /// Skips exactly `count` bytes.
     pub(super) fn skip(&mut self, count: u64) -> Result<(), ArchiveError> {
         if count > self.left {
             return Err(self.exhausted());
@@ -106,7 +106,7 @@ impl Input {
     }
 }
 
-/// The error of an archive that ends before it should.
+/// The error for a truncated archive.
 pub(super) fn cut_short() -> ArchiveError {
     ArchiveError::Read(io::ErrorKind::UnexpectedEof.into())
 }

@@ -1,4 +1,4 @@
-//! The JSON documents of images, as far as they matter here: OCI image-spec 1.1 and what `docker save` writes.
+//! JSON documents of images, limited to the fields used here: OCI image-spec 1.1 and the format of `docker save`.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -7,18 +7,18 @@ use serde::{Deserialize, Serialize};
 
 use crate::types::one_line;
 
-/// The media type of the manifest that is made of what `docker save` wrote.
+/// Media type of the manifest generated for the output of `docker save`.
 pub(super) const DOCKER_MANIFEST: &str = "application/vnd.docker.distribution.manifest.v2+json";
 pub(super) const DOCKER_CONFIG: &str = "application/vnd.docker.container.image.v1+json";
 pub(super) const DOCKER_LAYER: &str = "application/vnd.docker.image.rootfs.diff.tar";
 pub(super) const DOCKER_LAYER_GZIP: &str = "application/vnd.docker.image.rootfs.diff.tar.gzip";
 
-/// What a descriptor points to.
+/// The kind of a descriptor's target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Shape {
-    /// Manifests to choose from.
+    /// An index: manifests for several platforms.
     Index,
-    /// An image for one platform.
+    /// A manifest: an image for one platform.
     Manifest,
     /// Anything else.
     Other,
@@ -48,7 +48,7 @@ pub(super) struct Descriptor {
     pub(super) annotations: Option<BTreeMap<String, String>>,
 }
 
-/// For whom an image is: of an index's entry, and of an image's configuration.
+/// The platform in an index entry and in an image's configuration.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 pub(super) struct Platform {
     #[serde(default)]
@@ -66,7 +66,7 @@ impl fmt::Display for Platform {
 }
 
 impl Platform {
-    /// Whether a Linux host of `architecture` can run it. Variants are left to the runtime, which picks the best.
+    /// Whether Linux on `architecture` can run it. The runtime picks the best variant.
     pub(super) fn fits(&self, architecture: &str) -> bool {
         let own = match self.architecture.as_str() {
             "x86_64" | "x86-64" => "amd64",
@@ -83,7 +83,7 @@ pub(super) struct Index {
     pub(super) manifests: Vec<Descriptor>,
 }
 
-/// An image's manifest. Fields stand in the order in which containerd writes them, so that digests are the same.
+/// An image's manifest. The fields are in containerd's order, so that the digests agree.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Manifest {

@@ -1,5 +1,5 @@
-//! Images without a registry: archives in a directory become images of containerd, at the start and when a file lands.
-//! Never removes an image, and never writes what a file says to a path of this host.
+//! Images without a registry: imports archives from a directory into containerd, at start-up and when a file appears. Never
+//! removes an image, and never writes an archive's contents to a path on this host.
 
 mod archive;
 mod containerd;

@@ -1,4 +1,4 @@
-//! What of an archive is to be imported: which blobs, what refers to what, and under which names. Pure.
+//! Plans an import: which blobs, which references between them, and which names. Pure.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -15,21 +15,21 @@ use super::{Digest, PlanError};
 use crate::image::Reference;
 use crate::types::json;
 
-/// Labels by which containerd's garbage collector finds what a blob refers to; the keys are those of its own importer.
+/// Labels by which containerd's garbage collector follows references; the keys are those of containerd's own importer.
 const CONFIG_LABEL: &str = "containerd.io/gc.ref.content.config";
 const LAYER_LABEL: &str = "containerd.io/gc.ref.content.l.";
 const MANIFEST_LABEL: &str = "containerd.io/gc.ref.content.m.";
-/// The name of an image, as containerd and BuildKit write it.
+/// Annotation with an image's name, as written by containerd and BuildKit.
 const NAME_ANNOTATION: &str = "io.containerd.image.name";
-/// The name of an image by the OCI image-spec; a tag alone names nothing.
+/// Annotation with an image's name by the OCI image-spec. It may be a bare tag, which names no image.
 const REF_NAME_ANNOTATION: &str = "org.opencontainers.image.ref.name";
-/// How deep indexes may lie in one another.
+/// Maximum nesting of indexes.
 const DEPTH_MOST: usize = 4;
 
-/// What is to be imported.
+/// The planned import.
 #[derive(Debug, Default)]
 pub(super) struct Plan {
-    /// What is referred to stands before what refers to it.
+    /// Referenced blobs come before the blobs that refer to them.
     pub(super) blobs: Vec<PlannedBlob>,
     pub(super) images: Vec<PlannedImage>,
 }
@@ -45,24 +45,24 @@ pub(super) struct PlannedBlob {
     pub(super) labels: BTreeMap<String, String>,
 }
 
-/// Where a blob's content is.
+/// The location of a blob's content.
 #[derive(Debug)]
 pub(super) enum Content {
-    /// Here.
+    /// In memory.
     Known(Bytes),
-    /// In this file of the archive.
+    /// In a file of the archive.
     File(String),
 }
 
 /// An image of the plan.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct PlannedImage {
-    /// The names of its records: its ID, its name with tag (unless it has none), its name with digest.
+    /// The names of its records: its ID, its name with tag (if it has one), and its name with digest.
     pub(super) records: Vec<String>,
     pub(super) target: Target,
 }
 
-/// Plans the import of an archive on a Linux host of `architecture`, as OCI images name it.
+/// Plans the import of an archive for Linux on `architecture` (OCI name).
 pub(super) fn plan(survey: &Survey, architecture: &str) -> Result<Plan, PlanError> {
     let mut planner = Planner {
         survey,
@@ -72,7 +72,7 @@ pub(super) fn plan(survey: &Survey, architecture: &str) -> Result<Plan, PlanErro
         known: HashMap::new(),
         foreign: BTreeSet::new(),
     };
-    // With both, the OCI layout counts, as for containerd: newer `docker save` writes both.
+    // The OCI layout wins, as in containerd: newer versions of `docker save` write both.
     let found = match (survey.find("oci-layout"), survey.find("manifest.json")) {
         (Some(_), _) => planner.oci()?,
         (None, Some(_)) => planner.docker()?,
@@ -84,17 +84,17 @@ pub(super) fn plan(survey: &Survey, architecture: &str) -> Result<Plan, PlanErro
     Err(match found {
         Seen::Unnamed => PlanError::NoName,
         Seen::Foreign => PlanError::OtherPlatform {
-            wanted: architecture.to_owned(),
+            host: architecture.to_owned(),
             found: planner.foreign.into_iter().collect::<Vec<_>>().join(", "),
         },
     })
 }
 
-/// Why an archive may give no image.
+/// Why an archive gives no image.
 enum Seen {
-    /// No image has a name.
+    /// None of the images has a name.
     Unnamed,
-    /// An image with a name is for another platform.
+    /// A named image is for another platform.
     Foreign,
 }
 
@@ -103,9 +103,9 @@ struct Planner<'s> {
     by_digest: BTreeMap<&'s Digest, (&'s str, &'s Found)>,
     architecture: &'s str,
     plan: Plan,
-    /// What was planned already, with the configuration of the image it leads to; none if it is for another platform.
+    /// Descriptors planned so far, with the configuration of their image; `None` if it is for another platform.
     known: HashMap<Digest, Option<Digest>>,
-    /// The other platforms that there are images for.
+    /// The other platforms that the archive has images for.
     foreign: BTreeSet<String>,
 }
 
@@ -150,7 +150,7 @@ impl Planner<'_> {
         Ok(seen)
     }
 
-    /// Plans an image as `docker save` writes it, which has no manifest: one is made, the same as containerd makes.
+    /// Plans an image from `docker save`, which has no manifest: generates the same one as containerd does.
     fn add_docker_image(&mut self, image: &DockerImage) -> Result<Descriptor, PlanError> {
         let config = self.docker_blob(&image.config, |_| DOCKER_CONFIG)?;
         let mut layers = Vec::new();
@@ -205,8 +205,8 @@ impl Planner<'_> {
         Ok(())
     }
 
-    /// Plans what a descriptor leads to on this platform. Answers the configuration of the image; none if there is no image
-    /// for this platform.
+    /// Plans a descriptor's target for this platform. Returns the image's configuration; `None` if there is no image for
+    /// this platform.
     fn add(&mut self, descriptor: &Descriptor, depth: usize) -> Result<Option<Digest>, PlanError> {
         if let Some(platform) =
             descriptor.platform.as_ref().filter(|platform| !platform.fits(self.architecture))
@@ -263,7 +263,7 @@ impl Planner<'_> {
         Ok(Some(config.digest.clone()))
     }
 
-    /// Whether an image's configuration is for this platform. One that says nothing, or is too large to look at, is.
+    /// Whether an image's configuration is for this platform. One without a platform, or too large to read, is.
     fn fits(&mut self, name: &str, config: &Found) -> Result<bool, PlanError> {
         if config.content.is_none() {
             return Ok(true);
@@ -289,7 +289,7 @@ impl Planner<'_> {
         }
     }
 
-    /// The document in a file of the archive.
+    /// Parses the document in a file of the archive.
     fn file<T: DeserializeOwned>(&self, name: &str) -> Result<T, PlanError> {
         let (name, found) = self.found(name)?;
         document(name, found)
@@ -321,7 +321,7 @@ fn document<T: DeserializeOwned>(name: &str, found: &Found) -> Result<T, PlanErr
     json::from_slice(content).map_err(|source| PlanError::Document { name: name.to_owned(), source })
 }
 
-/// What a manifest refers to, for containerd's garbage collector.
+/// A manifest's references, as labels for containerd's garbage collector.
 fn labels(manifest: &Manifest) -> BTreeMap<String, String> {
     let layers = manifest.layers.iter().enumerate();
     let layers = layers.map(|(at, layer)| (format!("{LAYER_LABEL}{at}"), layer.digest.clone()));
@@ -335,7 +335,7 @@ fn name_of(annotations: &BTreeMap<String, String>) -> Option<&str> {
     annotation(NAME_ANNOTATION).or_else(by_spec)
 }
 
-/// An image's name in the form that containerd stores.
+/// An image's name as containerd stores it.
 struct Name {
     repository: String,
     tagged: Option<String>,

@@ -1,4 +1,4 @@
-//! Which blobs, in which order, and which names.
+//! Planned blobs, their order, and the names.
 
 use serde_json::{Value, json};
 
@@ -9,7 +9,7 @@ fn plan_of(archive: &[u8]) -> Result<Plan, PlanError> {
     plan(&survey(archive).unwrap(), "amd64")
 }
 
-fn refusal(archive: &[u8]) -> String {
+fn error_of(archive: &[u8]) -> String {
     plan_of(archive).unwrap_err().to_string()
 }
 
@@ -54,11 +54,11 @@ fn names_come_from_either_annotation() {
     }
     let mut sample = Sample::default();
     let root = named(sample.image("amd64", b"layer"), "io.containerd.image.name", "r.example/A B");
-    assert!(refusal(&sample.layout(&[root]).end()).contains("cannot be used"));
+    assert!(error_of(&sample.layout(&[root]).end()).contains("cannot be used"));
 }
 
 #[test]
-fn of_an_index_only_what_runs_here_is_taken() {
+fn only_this_platform_is_taken_from_an_index() {
     let mut sample = Sample::default();
     let mut own = sample.image("amd64", b"own");
     own["platform"] = json!({"os": "linux", "architecture": "amd64"});
@@ -73,13 +73,13 @@ fn of_an_index_only_what_runs_here_is_taken() {
     assert_eq!(plan.blobs[3].labels["containerd.io/gc.ref.content.m.0"], plan.blobs[2].digest.as_str());
     assert_eq!(plan.images[0].target.digest, plan.blobs[3].digest);
     let arm = super::plan(&survey(&archive).unwrap(), "riscv64").unwrap_err();
-    let told =
+    let expected =
         "has no image for this host, which is linux/riscv64, only for linux/amd64, linux/arm64, linux/s390x";
-    assert_eq!(arm.to_string(), told);
+    assert_eq!(arm.to_string(), expected);
 }
 
 #[test]
-fn what_docker_saves_gets_the_manifest_containerd_would_make() {
+fn the_output_of_docker_save_gets_containerds_manifest() {
     const CONFIG: &str = r#"{"os":"linux","architecture":"amd64"}"#;
     let manifest = json!([
         {"Config": "c.json", "RepoTags": ["app:1", "r.example/app:2"], "Layers": ["x/layer.tar", "y/layer.tar"]},
@@ -121,27 +121,27 @@ fn what_docker_saves_gets_the_manifest_containerd_would_make() {
 }
 
 #[test]
-fn what_makes_no_image_is_named() {
-    assert!(refusal(&Sample::default().file("a", b"").end()).contains("no image archive"));
+fn errors_name_what_is_wrong_with_an_image() {
+    assert!(error_of(&Sample::default().file("a", b"").end()).contains("no image archive"));
     let old =
         Sample::default().file("oci-layout", b"{\"imageLayoutVersion\":\"2.0.0\"}").file("index.json", b"{}");
-    assert!(refusal(&old.end()).contains("2.0.0"));
-    assert!(refusal(&Sample::default().file("manifest.json", b"[").end()).contains("manifest.json"));
-    assert!(refusal(&Sample::default().file("oci-layout", b"text").end()).contains("JSON document"));
+    assert!(error_of(&old.end()).contains("2.0.0"));
+    assert!(error_of(&Sample::default().file("manifest.json", b"[").end()).contains("manifest.json"));
+    assert!(error_of(&Sample::default().file("oci-layout", b"text").end()).contains("JSON document"));
 
     let root = |descriptor| named(descriptor, "io.containerd.image.name", "r.example/a:1");
     let mut sample = Sample::default();
     let layer = root(sample.blob(OCI_LAYER, b"layer"));
-    assert!(refusal(&sample.layout(&[layer]).end()).contains("which is no image"));
+    assert!(error_of(&sample.layout(&[layer]).end()).contains("which is no image"));
 
     let mut sample = Sample::default();
     let mut short = sample.image("amd64", b"layer");
     short["size"] = json!(1);
-    assert!(refusal(&sample.layout(&[root(short)]).end()).contains("not as long"));
+    assert!(error_of(&sample.layout(&[root(short)]).end()).contains("not as long"));
 
     let missing =
         json!({"mediaType": OCI_MANIFEST, "digest": format!("sha256:{}", "0".repeat(64)), "size": 1});
-    assert!(refusal(&Sample::default().layout(&[root(missing)]).end()).contains("lacks"));
+    assert!(error_of(&Sample::default().layout(&[root(missing)]).end()).contains("lacks"));
 
     let mut sample = Sample::default();
     let mut nested = sample.image("amd64", b"layer");
@@ -149,5 +149,5 @@ fn what_makes_no_image_is_named() {
         let index = json!({"schemaVersion": 2, "manifests": [nested]}).to_string();
         nested = sample.blob(OCI_INDEX, index.as_bytes());
     }
-    assert!(refusal(&sample.layout(&[root(nested)]).end()).contains("too deeply"));
+    assert!(error_of(&sample.layout(&[root(nested)]).end()).contains("too deeply"));
 }

@@ -1,4 +1,4 @@
-//! Archives for tests, a store in memory, and readings of archives that lie in memory.
+//! Test archives, an in-memory store, and readers of in-memory archives.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{Cursor, Write};
@@ -23,7 +23,7 @@ pub(super) const OCI_INDEX: &str = "application/vnd.oci.image.index.v1+json";
 pub(super) const OCI_CONFIG: &str = "application/vnd.oci.image.config.v1+json";
 pub(super) const OCI_LAYER: &str = "application/vnd.oci.image.layer.v1.tar";
 
-/// A tar archive being made.
+/// Builds a tar archive.
 #[derive(Default)]
 pub(super) struct Sample(Vec<u8>);
 
@@ -38,7 +38,7 @@ impl Sample {
         self
     }
 
-    /// Adds a blob of an OCI layout and answers its descriptor.
+    /// Adds a blob of an OCI layout and returns its descriptor.
     pub(super) fn blob(&mut self, media_type: &str, content: &[u8]) -> Value {
         let digest = Digest::of(content);
         let hex = digest.as_str().trim_start_matches("sha256:");
@@ -46,7 +46,7 @@ impl Sample {
         json!({"mediaType": media_type, "digest": digest.as_str(), "size": content.len()})
     }
 
-    /// Adds an image with one layer and answers the descriptor of its manifest.
+    /// Adds an image with one layer and returns the descriptor of its manifest.
     pub(super) fn image(&mut self, architecture: &str, layer: &[u8]) -> Value {
         let layer = self.blob(OCI_LAYER, layer);
         let config = json!({"os": "linux", "architecture": architecture, "rootfs": {}}).to_string();
@@ -55,7 +55,7 @@ impl Sample {
         self.blob(OCI_MANIFEST, manifest.as_bytes())
     }
 
-    /// Adds what makes the blobs an OCI layout.
+    /// Adds the files that make it an OCI layout.
     pub(super) fn layout(self, roots: &[Value]) -> Self {
         let index = json!({"schemaVersion": 2, "manifests": roots}).to_string();
         self.file("index.json", index.as_bytes()).file("oci-layout", b"{\"imageLayoutVersion\":\"1.0.0\"}")
@@ -65,7 +65,7 @@ impl Sample {
         let mut header = Header::new_gnu();
         header.set_entry_type(kind);
         header.set_size(content.len() as u64);
-        // As an attacker would: the crate's own setter refuses tricks.
+        // Written by hand, because the crate's setter rejects malicious paths.
         let gnu = header.as_gnu_mut().unwrap();
         gnu.name[..name.len()].copy_from_slice(name.as_bytes());
         gnu.linkname[..link.len()].copy_from_slice(link.as_bytes());
@@ -85,7 +85,7 @@ impl Sample {
     }
 }
 
-/// An OCI archive of one image for amd64, by this name.
+/// An OCI archive of one image for amd64 with this name.
 pub(super) fn oci(name: &str, layer: &[u8]) -> Vec<u8> {
     let mut sample = Sample::default();
     let mut root = sample.image("amd64", layer);
@@ -107,7 +107,7 @@ pub(super) fn survey(bytes: &[u8]) -> Result<Survey, ArchiveError> {
     Survey::read(input(bytes)?)
 }
 
-/// A content store in memory, which checks digests as a real one does.
+/// An in-memory content store that verifies digests.
 #[derive(Clone, Default)]
 pub(super) struct MemoryStore(Arc<Mutex<Memory>>);
 
@@ -116,9 +116,9 @@ pub(super) struct Memory {
     pub(super) blobs: BTreeMap<Digest, BTreeMap<String, String>>,
     pub(super) images: BTreeMap<String, Digest>,
     pub(super) leases: BTreeSet<String>,
-    /// How many blobs were begun.
+    /// Number of started writes.
     pub(super) writes: usize,
-    /// What every call but a look at images fails with.
+    /// The error of every call except image lookups.
     pub(super) failure: Option<fn() -> StoreError>,
 }
 
@@ -197,7 +197,7 @@ impl BlobWriter for MemoryWriter {
             (Digest::of(&self.content), self.content.len() as u64),
             (self.expected.clone(), self.size)
         );
-        // Whatever it refers to must be there already.
+        // Its references must be there already.
         let blobs = self.store.look(|memory| memory.blobs.keys().cloned().collect::<Vec<_>>());
         assert!(self.labels.values().all(|child| blobs.iter().any(|blob| blob.as_str() == child)));
         let Self { store, expected, labels, .. } = *self;

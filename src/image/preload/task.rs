@@ -1,5 +1,5 @@
-//! Keeps the runtime's images true to the directory: imports each archive once it lies still, tells what is wrong with one,
-//! and looks from time to time whether the images are still there. Thin: the judgement is in [`Archives`] and the plan.
+//! Imports the directory's archives: each one once it stops changing. Publishes problems, and checks periodically that the
+//! images are still there. Thin: the decisions are in [`Archives`] and the plan.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -14,35 +14,35 @@ use tokio::time::{Instant, sleep, sleep_until};
 use tokio_util::sync::CancellationToken;
 
 use super::StoreError;
-use super::directory::{Archives, ListedArchive, Outcome, PreloadProblem, Tell, list};
+use super::directory::{Archives, ListedArchive, Outcome, PreloadProblem, Report, list};
 use super::file::{ImportError, import_file};
 use super::import::{ImageStore, is_present};
 use crate::sys::{Changes, Watch};
 use crate::types::error_chain;
 
-/// How often everything is looked at, whatever inotify tells. It costs a few calls per image.
+/// Interval of the full check, independent of inotify. It costs a few calls per image.
 const POLL: Duration = Duration::from_secs(60);
-/// Pause after a change: a file that is being copied changes all the time.
+/// Pause after a change: a file that is being copied keeps changing.
 const SETTLE: Duration = Duration::from_millis(200);
-/// Pause before the runtime is asked again to take an archive.
+/// Pause before an import that the runtime failed is retried.
 const RETRY: Duration = Duration::from_secs(10);
 
-/// Where archives are, and for whom their images should be.
+/// Where the archives are, and the platform of their images.
 #[derive(Clone, Debug)]
 pub struct PreloadConfig {
-    /// The directory. It need not be there yet.
+    /// The directory. It need not exist yet.
     pub directory: PathBuf,
-    /// The host's architecture as OCI images name it.
+    /// The host's architecture (OCI name).
     pub architecture: &'static str,
 }
 
-/// Imports what is in the directory, and what comes, until `cancel`. Of two archives with the same image name, the one
-/// imported last has it; at the start that is the last by file name.
-/// `told` has what is wrong.
+/// Imports the directory's archives, and new ones as they appear, until `cancel`. If two archives have the same image name,
+/// the one imported last wins; at start-up that is the last by file name.
+/// `reported` has the current problems.
 pub async fn run(
     config: PreloadConfig,
     store: Arc<dyn ImageStore>,
-    told: watch::Sender<Vec<PreloadProblem>>,
+    reported: watch::Sender<Vec<PreloadProblem>>,
     cancel: CancellationToken,
 ) {
     let work = Preload {
@@ -52,24 +52,24 @@ pub async fn run(
         cancel: cancel.clone(),
         archives: Archives::default(),
         listing_problem: None,
-        told: told.clone(),
+        reported: reported.clone(),
     };
     tokio::select! {
         biased;
-        // Cancel-safe: what is half written is under a lease, and never becomes an image.
+        // Cancel-safe: a partial write is under a lease and never becomes an image.
         () = cancel.cancelled() => {}
         unsupported = work.keep_true() => {
             let reason = error_chain(&unsupported);
             let message = format!("is not read: {reason}");
-            told.send_replace(vec![PreloadProblem { path: config.directory.clone(), message, since: Timestamp::now() }]);
+            reported.send_replace(vec![PreloadProblem { path: config.directory.clone(), message, since: Timestamp::now() }]);
             tracing::warn!(directory = %config.directory.display(), reason,
-                "images are not preloaded: that needs containerd; imagePreloadDir changes nothing here");
+                "images are not preloaded: that needs containerd; imagePreloadDir has no effect");
             cancel.cancelled().await;
         }
     }
 }
 
-/// Why the archives could not be listed.
+/// The last reason why the archives could not be listed.
 #[derive(Debug, thiserror::Error)]
 enum ListingError {
     #[error("{0}")]
@@ -84,13 +84,13 @@ struct Preload {
     store: Arc<dyn ImageStore>,
     cancel: CancellationToken,
     archives: Archives,
-    /// Why the directory could not be listed, as told, and since when.
+    /// The reported listing error, and its start.
     listing_problem: Option<(String, Timestamp)>,
-    told: watch::Sender<Vec<PreloadProblem>>,
+    reported: watch::Sender<Vec<PreloadProblem>>,
 }
 
 impl Preload {
-    /// Ends only if the runtime has no such services.
+    /// Returns only if the runtime lacks these services.
     async fn keep_true(mut self) -> StoreError {
         let changed = Arc::new(Changes::default());
         let mut watch = Some(Watch::new(&self.directory, "image archives", Arc::clone(&changed)));
@@ -108,8 +108,8 @@ impl Preload {
                 }
                 Err(error) => Err(ListingError::Thread(error)),
             };
-            let heeded = self.heed(listed);
-            let next = match heeded {
+            let listing = self.process_listing(listed);
+            let next = match listing {
                 Some(listed) => match self.round(&listed, &mut poll).await {
                     Ok(next) => next,
                     Err(unsupported) => return unsupported,
@@ -119,7 +119,7 @@ impl Preload {
                     None
                 }
             };
-            self.tell();
+            self.report();
             let wake = next.map_or(poll, |next| next.min(poll));
             tokio::select! {
                 () = changed.next() => sleep(SETTLE).await, // cancel-safe: a change not taken stays
@@ -128,8 +128,8 @@ impl Preload {
         }
     }
 
-    /// The listing, if there is one. Tells once why there is none.
-    fn heed(
+    /// Returns the listing. A failure is logged once.
+    fn process_listing(
         &mut self,
         listed: Result<BTreeMap<PathBuf, ListedArchive>, ListingError>,
     ) -> Option<BTreeMap<PathBuf, ListedArchive>> {
@@ -140,7 +140,7 @@ impl Preload {
             }
             Err(error) => {
                 let error = error.to_string();
-                if self.listing_problem.as_ref().is_none_or(|(told, _)| *told != error) {
+                if self.listing_problem.as_ref().is_none_or(|(reported, _)| *reported != error) {
                     let directory = self.directory.display();
                     tracing::warn!(%directory, error, "cannot list the image archives");
                     self.listing_problem = Some((error, Timestamp::now()));
@@ -150,22 +150,22 @@ impl Preload {
         }
     }
 
-    /// Shows what is wrong, if that is news.
-    fn tell(&self) {
+    /// Publishes the problems if they changed.
+    fn report(&self) {
         let listing = self.listing_problem.iter().map(|(error, since)| PreloadProblem {
             path: self.directory.clone(),
             message: format!("cannot be listed: {error}"),
             since: *since,
         });
         let problems: Vec<PreloadProblem> = listing.chain(self.archives.problems()).collect();
-        self.told.send_if_modified(|told| {
-            let is_news = *told != problems;
-            *told = problems;
+        self.reported.send_if_modified(|reported| {
+            let is_news = *reported != problems;
+            *reported = problems;
             is_news
         });
     }
 
-    /// Imports what is due. Answers when something will be, if nothing happens.
+    /// Imports what is due. Returns when the next archive becomes due without a change.
     async fn round(
         &mut self,
         listed: &BTreeMap<PathBuf, ListedArchive>,
@@ -192,7 +192,7 @@ impl Preload {
                 }
             };
             self.note(&path, outcome);
-            self.tell();
+            self.report();
         }
         Ok(next)
     }
@@ -207,13 +207,13 @@ impl Preload {
             Outcome::Broken(_) | Outcome::Failed(..) => String::new(),
         };
         match self.archives.note(path, outcome, Timestamp::now()) {
-            Some(Tell::Imported) => tracing::info!(file, images, "the images of an archive are there"),
-            Some(Tell::Problem(problem)) => tracing::warn!(file, problem, "image archive cannot be used"),
+            Some(Report::Imported) => tracing::info!(file, images, "imported the images of an archive"),
+            Some(Report::Problem(problem)) => tracing::warn!(file, problem, "image archive cannot be used"),
             None => {}
         }
     }
 
-    /// Lets archives be imported again whose images somebody removed, or pointed elsewhere.
+    /// Makes archives due again whose images were removed or changed by someone else.
     async fn find_lost_images(&mut self) -> Result<(), StoreError> {
         let mut lost = Vec::new();
         for (path, records) in self.archives.imported() {
@@ -221,7 +221,7 @@ impl Preload {
                 Ok(true) => {}
                 Ok(false) => lost.push(path.clone()),
                 Err(error @ StoreError::Unsupported(_)) => return Err(error),
-                // The runtime is away; the next poll asks again.
+                // The runtime is unavailable; the next check asks again.
                 Err(StoreError::Failed { .. } | StoreError::TimedOut { .. }) => return Ok(()),
             }
         }
@@ -231,7 +231,7 @@ impl Preload {
 }
 
 fn look(mut watch: Watch, directory: &Path) -> (Watch, io::Result<BTreeMap<PathBuf, ListedArchive>>) {
-    // Watched before it is read, so that no change falls between the two.
+    // Watched before it is read, so that no change is missed in between.
     watch.renew();
     (watch, list(directory, Timestamp::now()))
 }

@@ -1,4 +1,4 @@
-//! The task on a store in memory and a directory on disk.
+//! The task with an in-memory store and a directory on disk.
 
 use std::fs::{self, File, FileTimes};
 use std::path::Path;
@@ -14,7 +14,7 @@ use super::super::StoreError;
 use super::super::samples::{MemoryStore, Sample, gzip, oci};
 use super::{PreloadConfig, PreloadProblem, run};
 
-/// Writes a file that lies still already.
+/// Writes a file whose last change is long ago.
 fn put(path: &Path, bytes: &[u8]) {
     let hidden = path.with_file_name(".new");
     fs::write(&hidden, bytes).unwrap();
@@ -39,21 +39,21 @@ fn has(store: &MemoryStore, name: &str) -> bool {
 }
 
 fn start(directory: &Path, store: &MemoryStore) -> (CancellationToken, impl Future<Output = ()>) {
-    start_telling(directory, store, watch::Sender::new(Vec::new()))
+    start_reporting(directory, store, watch::Sender::new(Vec::new()))
 }
 
-fn start_telling(
+fn start_reporting(
     directory: &Path,
     store: &MemoryStore,
-    told: watch::Sender<Vec<PreloadProblem>>,
+    reported: watch::Sender<Vec<PreloadProblem>>,
 ) -> (CancellationToken, impl Future<Output = ()>) {
     let cancel = CancellationToken::new();
     let config = PreloadConfig { directory: directory.to_owned(), architecture: "amd64" };
-    (cancel.clone(), run(config, Arc::new(store.clone()), told, cancel))
+    (cancel.clone(), run(config, Arc::new(store.clone()), reported, cancel))
 }
 
 #[tokio::test]
-async fn archives_are_imported_at_the_start_and_when_they_land() {
+async fn archives_are_imported_at_start_up_and_when_they_appear() {
     let directory = tempfile::tempdir().unwrap();
     let store = MemoryStore::default();
     put(&directory.path().join("a.tar"), &oci("r.example/a:1", &[1; 700_000]));
@@ -68,9 +68,9 @@ async fn archives_are_imported_at_the_start_and_when_they_land() {
     };
     tokio::join!(task, test);
 
-    // A new daemon finds all there and writes nothing.
+    // A restarted daemon finds everything there and writes nothing.
     let written = store.look(|memory| std::mem::take(&mut memory.writes));
-    // Of a, the layer, configuration and manifest; b's configuration is the same.
+    // The layer, configuration and manifest of a; b has the same configuration.
     assert_eq!(written, 5);
     put(&directory.path().join("c.tar"), &oci("r.example/c:1", b"layer"));
     let (cancel, task) = start(directory.path(), &store);
@@ -83,7 +83,7 @@ async fn archives_are_imported_at_the_start_and_when_they_land() {
 }
 
 #[tokio::test]
-async fn what_is_wrong_with_an_archive_is_shown_until_it_is_mended() {
+async fn a_problem_is_reported_until_the_archive_is_fixed() {
     let directory = tempfile::tempdir().unwrap();
     let store = MemoryStore::default();
     let mut foreign = Sample::default();
@@ -93,9 +93,9 @@ async fn what_is_wrong_with_an_archive_is_shown_until_it_is_mended() {
     put(&directory.path().join("b.tar.zst"), b"\x28\xb5\x2f\xfd....");
     put(&directory.path().join("c.tar"), &foreign.layout(&[root]).end());
     put(&directory.path().join("d.tar"), &oci("r.example/d:1", b"layer")[..2000]);
-    let told = watch::Sender::new(Vec::new());
-    let mut problems = told.subscribe();
-    let (cancel, task) = start_telling(directory.path(), &store, told);
+    let reported = watch::Sender::new(Vec::new());
+    let mut problems = reported.subscribe();
+    let (cancel, task) = start_reporting(directory.path(), &store, reported);
     let test = async {
         let shown = problems.wait_for(|problems| problems.len() == 4).await.unwrap().clone();
         for (problem, (name, message)) in shown.iter().zip([

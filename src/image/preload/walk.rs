@@ -1,5 +1,5 @@
-//! Walks through the entries of a tar archive. The `tar` crate understands the headers; the walk is our own because the
-//! crate's reads extended headers into memory whatever their size, and cannot be told not to.
+//! Iterates over the entries of a tar archive. The `tar` crate parses the headers; the iteration is our own because the
+//! crate's reads extended headers of any size into memory, without an option to limit it.
 
 use tar::{EntryType, Header, PaxExtensions};
 
@@ -7,45 +7,45 @@ use super::ArchiveError;
 use super::input::{Input, cut_short};
 
 const BLOCK: usize = 512;
-/// No image archive has more entries.
+/// Maximum number of entries; no image archive has more.
 const ENTRIES_MOST: u32 = 100_000;
-/// Longest extended header, in bytes. Long names are the only use an image archive has for them.
+/// Maximum length of an extended header, in bytes. Image archives use them only for long names.
 const EXTENDED_MOST: u64 = 256 << 10;
-/// Longest name, as in a file system.
+/// Maximum length of a path, as in a file system.
 const NAME_MOST: usize = 4096;
 
-/// What an entry is.
+/// The type of an entry.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     /// A regular file.
     File,
-    /// Another name of this file of the archive.
+    /// A link to this file of the archive.
     Link(String),
-    /// A directory, or what no image is made of.
+    /// A directory, or a type that images do not use.
     Other,
 }
 
 /// One entry.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Entry {
-    /// Path inside the archive, without `.` and slashes too many. Empty for the archive's root.
+    /// Normalized path inside the archive. Empty for the archive's root.
     pub(super) name: String,
     pub(super) kind: Kind,
     /// Length of its content, in bytes.
     pub(super) size: u64,
 }
 
-/// A walk in progress.
+/// The iteration.
 pub(super) struct Walk {
     input: Input,
     entries: u32,
-    /// What is left of the present entry's content.
+    /// Remaining content of the current entry.
     left: u64,
-    /// What fills its last block.
+    /// Padding of its last block.
     padding: u64,
 }
 
-/// What extended headers say of the entry after them.
+/// Data from extended headers for the entry that follows.
 #[derive(Default)]
 struct Extended {
     path: Option<Vec<u8>>,
@@ -58,7 +58,7 @@ impl Walk {
         Self { input, entries: 0, left: 0, padding: 0 }
     }
 
-    /// The next entry; none at the end. What was not read of the one before is passed over.
+    /// The next entry; `None` at the end. Skips unread content of the previous entry.
     pub(super) fn next(&mut self) -> Result<Option<Entry>, ArchiveError> {
         let mut extended = Extended::default();
         loop {
@@ -87,7 +87,7 @@ impl Walk {
         }
     }
 
-    /// Reads on in the present entry's content; nothing at its end.
+    /// Reads the current entry's content; 0 at its end.
     pub(super) fn read(&mut self, buffer: &mut [u8]) -> Result<usize, ArchiveError> {
         let most = buffer.len().min(usize::try_from(self.left).unwrap_or(usize::MAX));
         if most == 0 {
@@ -102,7 +102,7 @@ impl Walk {
         }
     }
 
-    /// Reads as much of the content as fits into `buffer`; less only at its end.
+    /// Fills `buffer` with content; less only at its end.
     pub(super) fn read_full(&mut self, buffer: &mut [u8]) -> Result<usize, ArchiveError> {
         let mut filled = 0;
         while filled < buffer.len() {
@@ -119,7 +119,7 @@ impl Walk {
         self.padding = size.wrapping_neg() % BLOCK as u64;
     }
 
-    /// The next header; none at the end mark, or where the file ends between two entries.
+    /// The next header; `None` at the end marker, or if the file ends between two entries.
     fn header(&mut self) -> Result<Option<Header>, ArchiveError> {
         let mut block = [0; BLOCK];
         let mut filled = 0;
@@ -135,7 +135,7 @@ impl Walk {
         }
         let header = Header::from_byte_slice(&block).clone();
         let sum = header.cksum().map_err(|_| ArchiveError::Header("no checksum in a header"))?;
-        // The checksum is that of the block with spaces in the checksum's place.
+        // The checksum is computed with spaces in the checksum field.
         let bytes = block.iter().enumerate();
         let actual: u32 =
             bytes.map(|(at, byte)| if (148..156).contains(&at) { 32 } else { u32::from(*byte) }).sum();
@@ -155,7 +155,7 @@ impl Walk {
         Ok(bytes)
     }
 
-    /// A name that GNU tar puts before an entry, ended by a zero byte.
+    /// A long name that GNU tar puts before an entry, terminated by NUL.
     fn extended_text(&mut self) -> Result<Vec<u8>, ArchiveError> {
         let mut bytes = self.extended()?;
         let end = bytes.iter().position(|byte| *byte == 0).unwrap_or(bytes.len());
@@ -203,7 +203,7 @@ fn entry(header: &Header, kind: EntryType, extended: Extended, size: u64) -> Res
     Ok(Entry { name, kind, size })
 }
 
-/// The path `name`, seen from `directory`, as a path from the archive's root. An error if it leaves the archive.
+/// Resolves `name` relative to `directory` to a path from the archive's root. An error if it escapes the archive.
 fn inside(directory: &str, name: &[u8]) -> Result<String, ArchiveError> {
     if name.len() > NAME_MOST {
         return Err(ArchiveError::TooMuch { what: "4096 bytes in a name" });
@@ -217,7 +217,7 @@ fn inside(directory: &str, name: &[u8]) -> Result<String, ArchiveError> {
     for part in name.split('/') {
         match part {
             "" | "." => {}
-            // A symbolic link may well go up, but not out.
+            // A symbolic link may go up, but not out of the archive.
             ".." if !directory.is_empty() => {
                 path.pop().ok_or_else(escape)?;
             }

@@ -55,7 +55,7 @@ impl LeaseTask {
     /// Renews until cancelled. Cancel it last: a node that shuts down is alive until its pods have terminated.
     pub async fn run(mut self, cancel: CancellationToken) {
         tokio::select! {
-            // Cancel-safe: waiting for a token takes nothing.
+            // Cancel-safe: waits for a token.
             () = cancel.cancelled() => {}
             // Cancel-safe: it does not matter whether a dropped renewal took effect.
             () = self.work() => {}
@@ -68,7 +68,7 @@ impl LeaseTask {
             let pause = sleep(pause(self.settings.node.lease_duration, rand::random()));
             tokio::pin!(pause);
             tokio::select! {
-                // Cancel-safe: a pause takes nothing.
+                // Cancel-safe: a sleep.
                 () = &mut pause => {}
                 // Cancel-safe: a watch marks its value seen only when `changed` returns.
                 Ok(()) = self.node.changed(), if self.latest.is_none() => {}

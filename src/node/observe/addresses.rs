@@ -55,7 +55,7 @@ impl AddressObserver {
     /// does not leave the node without an address.
     pub async fn run(mut self, publisher: AddressPublisher, cancel: CancellationToken) {
         tokio::select! {
-            // Cancel-safe: waiting for a token takes nothing.
+            // Cancel-safe: waits for a token.
             () = cancel.cancelled() => {}
             // Cancel-safe: it only reads.
             () = self.work(&publisher) => {}
@@ -88,7 +88,7 @@ impl AddressObserver {
             let until = Instant::now() + pause;
             loop {
                 tokio::select! {
-                    // Cancel-safe: a pause takes nothing.
+                    // Cancel-safe: a sleep.
                     () = sleep_until(until) => break,
                     // Cancel-safe as documented there.
                     () = changed_by_cloud(&self.settings, &mut self.node) => break,

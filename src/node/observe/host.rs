@@ -31,7 +31,7 @@ impl HostObserver {
         let mut trouble = Changed::new();
         loop {
             let looked = tokio::select! {
-                // Cancel-safe: waiting for a token takes nothing.
+                // Cancel-safe: waits for a token.
                 () = cancel.cancelled() => return,
                 // Cancel-safe: it only reads.
                 looked = self.look() => looked,
@@ -56,7 +56,7 @@ impl HostObserver {
             tokio::select! {
                 // Cancel-safe: as above.
                 () = cancel.cancelled() => return,
-                // Cancel-safe: a pause takes nothing.
+                // Cancel-safe: a sleep.
                 () = sleep(pause) => {}
             }
         }

@@ -26,7 +26,7 @@ pub async fn observe_runtime(
 ) {
     loop {
         let looked = tokio::select! {
-            // Cancel-safe: waiting for a token takes nothing.
+            // Cancel-safe: waits for a token.
             () = cancel.cancelled() => return,
             // Cancel-safe: it only reads.
             looked = look(&*runtime, &*images) => looked,
@@ -45,7 +45,7 @@ pub async fn observe_runtime(
         tokio::select! {
             // Cancel-safe: as above.
             () = cancel.cancelled() => return,
-            // Cancel-safe: a pause takes nothing.
+            // Cancel-safe: a sleep.
             () = sleep(pause) => {}
         }
     }

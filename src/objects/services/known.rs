@@ -1,5 +1,5 @@
-//! What is known of the services, and the variables they become. Pure. A node keeps every service of its cluster, so no
-//! more of each than its variables need.
+//! The known Services and their environment variables. Pure. A node holds every Service of its cluster, so it keeps only
+//! the fields that the variables need.
 
 use std::collections::BTreeMap;
 
@@ -7,10 +7,10 @@ use k8s_openapi::api::core::v1::Service;
 use kube::runtime::watcher::Event;
 use serde::{Deserialize, Serialize};
 
-/// Variables by name.
+/// Environment variables by name.
 pub type ServiceVariables = BTreeMap<String, String>;
 
-/// The services that every pod is told of: those of the API server itself.
+/// The namespace and name of the API server's Service, whose variables every pod gets.
 const MASTER_NAMESPACE: &str = "default";
 const MASTER_SERVICES: [&str; 1] = ["kubernetes"];
 
@@ -23,7 +23,7 @@ struct Port {
     protocol: Box<str>,
 }
 
-/// One service that has an address.
+/// A Service with a cluster IP.
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct KnownService {
@@ -32,7 +32,7 @@ pub(super) struct KnownService {
 }
 
 impl KnownService {
-    /// None of a service without an address of its own: it has nothing to tell.
+    /// `None` for a Service without a cluster IP, which has no variables.
     fn of(service: Service) -> Option<Self> {
         let spec = service.spec?;
         let address = spec.cluster_ip.filter(|address| !matches!(address.as_str(), "" | "None"))?;
@@ -48,7 +48,7 @@ impl KnownService {
         Some(Self { address: address.into(), ports: ports.collect() })
     }
 
-    /// Upstream's `envvars.FromServices`: its own names, then those that Docker's links had.
+    /// Upstream's `envvars.FromServices`: the Kubernetes names, then those of Docker links.
     fn tell(&self, name: &str, variables: &mut ServiceVariables) {
         let prefix = variable_name(name);
         let mut set = |suffix: String, value: String| variables.insert(format!("{prefix}_{suffix}"), value);
@@ -84,7 +84,7 @@ fn variable_name(name: &str) -> String {
 
 type ByName = BTreeMap<Box<str>, BTreeMap<Box<str>, KnownService>>;
 
-/// The services of the cluster, by namespace and name.
+/// The cluster's Services by namespace and name.
 #[derive(Debug, Default)]
 pub struct KnownServices {
     services: ByName,
@@ -93,13 +93,13 @@ pub struct KnownServices {
 }
 
 impl KnownServices {
-    /// Those of a host without an API server: none, and that is known.
+    /// The Services of a standalone host: none, and synced.
     pub(super) fn none() -> Self {
         Self { is_listed: true, ..Self::default() }
     }
 
-    /// What a daemon before this one knew: good enough until the API server says more. Nothing is not: a cluster has
-    /// the service of its API server at least.
+    /// The stored Services of the previous daemon, which serve until the API server is reached. An empty set does not count
+    /// as synced: every cluster has at least the API server's Service.
     pub(super) fn after(rows: impl IntoIterator<Item = (String, KnownService)>) -> Self {
         let mut services = ByName::new();
         for (key, known) in rows {
@@ -111,19 +111,19 @@ impl KnownServices {
         Self { services, listing: ByName::new(), is_listed }
     }
 
-    /// All services, each with the key it is stored by.
+    /// All Services with their store keys.
     pub(super) fn rows(&self) -> impl Iterator<Item = (String, &KnownService)> {
         self.services.iter().flat_map(|(namespace, services)| {
             services.iter().map(move |(name, known)| (row_key(namespace, name), known))
         })
     }
 
-    /// Whether all services were listed once.
+    /// Whether a full list was received.
     pub(super) fn is_listed(&self) -> bool {
         self.is_listed
     }
 
-    /// Takes in an event.
+    /// Applies a watch event.
     pub(super) fn apply(&mut self, event: Event<Service>) {
         match event {
             Event::Init => self.listing.clear(),
@@ -140,8 +140,8 @@ impl KnownServices {
         }
     }
 
-    /// The variables of a pod in `namespace`: the API server's service, and with `links` the services of its namespace,
-    /// which come before one of the same name elsewhere.
+    /// The variables for a pod in `namespace`: those of the API server's Service and, with `links`, of the Services in the
+    /// pod's namespace, which take precedence.
     pub(super) fn variables(&self, namespace: &str, links: bool) -> ServiceVariables {
         let mut variables = ServiceVariables::new();
         let own = self.services.get(namespace).filter(|_| links);
@@ -158,7 +158,7 @@ impl KnownServices {
     }
 }
 
-/// Makes `services` say of a service what it says of itself.
+/// Updates `services` from a Service object.
 fn put(services: &mut ByName, service: Service) {
     let namespace = service.metadata.namespace.as_deref().unwrap_or_default();
     let (namespace, name) = (Box::from(namespace), service.metadata.name.clone().unwrap_or_default());
@@ -207,7 +207,7 @@ pub(super) mod tests {
         variables.into_iter().map(|(name, value)| format!("{name}={value}")).collect()
     }
 
-    /// As they are in the containers of the golden file.
+    /// As in the containers of the golden file.
     const KUBERNETES: [&str; 8] = [
         "KUBERNETES_PORT=tcp://10.96.0.1:443",
         "KUBERNETES_PORT_443_TCP=tcp://10.96.0.1:443",
@@ -220,7 +220,7 @@ pub(super) mod tests {
     ];
 
     #[test]
-    fn every_pod_is_told_of_the_api_server_and_with_links_of_its_namespace() {
+    fn every_pod_gets_the_api_servers_variables_and_with_links_those_of_its_namespace() {
         let dns =
             json!([{"name": "dns-udp", "port": 53, "protocol": "UDP"}, {"name": "dns-tcp", "port": 53}]);
         let services = [
@@ -253,7 +253,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn a_namespace_s_own_service_comes_before_the_api_server_s_of_that_name() {
+    fn a_service_in_the_namespace_takes_precedence_over_the_api_servers_of_the_same_name() {
         let own = service("shop", "kubernetes", json!({"clusterIP": "10.96.0.9", "ports": [{"port": 80}]}));
         let known = known([kubernetes(), own]);
         assert_eq!(known.variables("shop", true)["KUBERNETES_SERVICE_HOST"], "10.96.0.9");
@@ -262,7 +262,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn services_that_change_lose_their_address_go_or_are_missing_from_a_listing() {
+    fn services_change_lose_their_address_are_deleted_or_missing_from_a_list() {
         let of =
             |address: &str| service("shop", "web", json!({"clusterIP": address, "ports": [{"port": 80}]}));
         let host = |known: &KnownServices| known.variables("shop", true).remove("WEB_SERVICE_HOST");
@@ -280,7 +280,7 @@ pub(super) mod tests {
         assert_eq!(host(&known).as_deref(), Some("10.0.0.4"), "true until the new listing is whole");
         known.apply(Event::InitDone);
         assert_eq!(host(&known), None);
-        // Without ports there is still a host to tell.
+        // Without ports there is still a host variable.
         known.apply(Event::Apply(service("shop", "bare", json!({"clusterIP": "10.0.0.5"}))));
         assert_eq!(texts(known.variables("shop", true)), ["BARE_SERVICE_HOST=10.0.0.5"]);
     }

@@ -1,4 +1,4 @@
-//! The environment variables that tell containers of the cluster's services.
+//! Environment variables for the cluster's Services.
 
 mod known;
 mod task;

@@ -1,4 +1,4 @@
-//! The watch of the cluster's services, and the handle by which pods get their variables.
+//! The watch of the cluster's Services, and the handle that gives pods their variables.
 
 use std::collections::HashSet;
 use std::ops::ControlFlow;
@@ -17,56 +17,55 @@ use crate::store::{Store, Table};
 use crate::telemetry::Changed;
 use crate::types::watching;
 
-/// How long after the daemon's start a container waits for the first listing before it is told to be without.
+/// How long after start-up containers wait for the first list before the missing variables are an error.
 const FIRST_ANSWER: Duration = Duration::from_secs(10);
 
-/// What is known of the services; all clones know the same.
+/// The known Services. Clones share them.
 #[derive(Clone, Debug)]
 pub struct ServiceEnv {
     known: watch::Receiver<KnownServices>,
-    /// Until when a first listing is worth waiting for.
+    /// Deadline of the wait for the first list.
     patience: Instant,
 }
 
 impl ServiceEnv {
-    /// The services of an API server, and the task that watches them. Until it answers they are as they were stored.
+    /// The Services of an API server, and the task that watches them. Until the first list they are the stored ones.
     pub fn new(client: Client, store: Store) -> (ServicesTask, Self) {
         let (known, receiver) = watch::channel(KnownServices::after(store.all(Table::Services)));
         let task = ServicesTask { client, known, store };
         (task, Self { known: receiver, patience: Instant::now() + FIRST_ANSWER })
     }
 
-    /// Those of a host without an API server.
+    /// The Services of a standalone host.
     pub fn none() -> Self {
         let known = watch::Sender::new(KnownServices::none()).subscribe();
         Self { known, patience: Instant::now() }
     }
 
-    /// The variables of a pod in `namespace`, with those of the services there if it wants `links`; none before all
-    /// services were listed once.
+    /// The variables for a pod in `namespace`, including the Services there with `links`; `None` before the first list.
     pub fn variables(&self, namespace: &str, links: bool) -> Option<ServiceVariables> {
         let known = self.known.borrow();
         known.is_listed().then(|| known.variables(namespace, links))
     }
 
-    /// Whether all services were listed once.
+    /// Whether the Services were listed.
     pub fn is_listed(&self) -> bool {
         self.known.borrow().is_listed()
     }
 
-    /// Waits until all services were listed once. Cancel-safe.
+    /// Waits for the first list. Cancel-safe.
     pub async fn listed(&self) {
         watching::becomes(&mut self.known.clone(), KnownServices::is_listed).await;
     }
 
-    /// The same, but not for long. Cancel-safe.
+    /// Waits for the first list, up to the deadline. Cancel-safe.
     pub async fn first_answer(&self) {
-        // What is not known then is told as such.
+        // The caller reports what is still unknown.
         let _ = timeout_at(self.patience, self.listed()).await;
     }
 }
 
-/// Watches the services; to be run by the app.
+/// The task that watches the Services; run by the app.
 pub struct ServicesTask {
     client: Client,
     known: watch::Sender<KnownServices>,
@@ -76,14 +75,14 @@ pub struct ServicesTask {
 impl ServicesTask {
     /// Runs until cancelled.
     pub async fn run(self, cancel: CancellationToken) {
-        // Headless services have no variables, and may be many. As upstream.
+        // As upstream: headless Services have no variables and may be many.
         let config = Config::default().fields("spec.clusterIP!=None");
         let mut trouble = Changed::new();
         let following = follow(Objects::<Service>::all(self.client), config, |news| {
             match news {
                 Ok(event) => {
                     trouble = Changed::new();
-                    // In place, as a cluster may have thousands. Only who waits for the first listing is woken.
+                    // In place, because a cluster may have thousands. Only waiters for the first list are woken.
                     let is_whole = !matches!(event, Event::Init | Event::InitApply(_));
                     self.known.send_modify(|known| known.apply(event));
                     if is_whole {
@@ -102,15 +101,15 @@ impl ServicesTask {
             ControlFlow::Continue(())
         });
         tokio::select! {
-            // Cancel-safe: waiting for a token takes nothing.
+            // Cancel-safe: waits for a token.
             () = cancel.cancelled() => {}
-            // Cancel-safe: what is known was told.
+            // Cancel-safe: everything known is published.
             () = following => {}
         }
     }
 }
 
-/// Stores what is known. What is stored already costs a look; services change seldom.
+/// Stores the known Services. An unchanged row costs only a comparison; Services change rarely.
 fn keep(known: &KnownServices, store: &Store) {
     let keys: HashSet<String> = known.rows().map(|(key, _)| key).collect();
     for (key, service) in known.rows() {

@@ -1,4 +1,4 @@
-//! The watch of services against an API server on which things go wrong.
+//! The watch of Services with a faulty API server.
 
 use std::time::Duration;
 
@@ -57,7 +57,7 @@ fn web(address: &str) -> Service {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_first_listing_is_waited_for_and_what_follows_is_known_at_once() {
+async fn the_first_list_is_awaited_and_later_changes_are_known_at_once() {
     let api = FakeApi::new(WallClock::system());
     put(&api, &kubernetes());
     put(&api, &service("shop", "headless", json!({"clusterIP": "None"})));
@@ -76,7 +76,7 @@ async fn the_first_listing_is_waited_for_and_what_follows_is_known_at_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_server_that_does_not_answer_is_waited_for_but_not_for_long_and_then_told() {
+async fn the_wait_for_an_unresponsive_server_is_bounded() {
     let api = FakeApi::new(WallClock::system());
     put(&api, &web("10.0.0.1"));
     api.fail(ApiRule { times: 3, ..ApiRule::always("GET", "/services", ApiFault::Hang) });
@@ -90,7 +90,7 @@ async fn a_server_that_does_not_answer_is_waited_for_but_not_for_long_and_then_t
 }
 
 #[tokio::test(start_paused = true)]
-async fn changes_come_through_faults_and_what_was_known_stays_known() {
+async fn changes_survive_faults_and_known_services_remain() {
     let room = start(FakeApi::new(WallClock::system()));
     room.env.listed().await;
     let refuse = |code, reason| ApiFault::Refuse { code, reason, retry_after: 1 };
@@ -114,7 +114,7 @@ async fn changes_come_through_faults_and_what_was_known_stays_known() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_new_daemon_without_its_api_server_knows_the_services_of_the_one_before() {
+async fn a_restarted_daemon_without_its_api_server_uses_the_stored_services() {
     let api = FakeApi::new(WallClock::system());
     for known in [kubernetes(), web("10.0.0.1"), service("shop", "gone", json!({"clusterIP": "10.0.0.9"}))] {
         put(&api, &known);
@@ -126,11 +126,11 @@ async fn a_new_daemon_without_its_api_server_knows_the_services_of_the_one_befor
     room.api.delete("/api/v1/namespaces/shop/services/gone", None);
     room.until("WEB_SERVICE_HOST", Some("10.0.0.2")).await;
     room.until("GONE_SERVICE_HOST", None).await;
-    let told = room.env.variables("shop", true);
+    let variables = room.env.variables("shop", true);
     drop(room);
 
     let away = FakeApi::new(WallClock::system());
     away.fail(ApiRule::always("", "", ApiFault::Reset));
     let next = start_with(away, store.copy());
-    assert_eq!(next.env.variables("shop", true), told);
+    assert_eq!(next.env.variables("shop", true), variables);
 }

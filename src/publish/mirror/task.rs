@@ -81,7 +81,7 @@ impl Mirrors {
             let Pass { due, waits_for_an_end } = self.pass().await;
             let sources = &mut self.sources;
             tokio::select! {
-                // Cancel-safe: waiting for a token takes nothing.
+                // Cancel-safe: waits for a token.
                 () = cancel.cancelled() => return,
                 // Cancel-safe: a watch marks its value seen only when `changed` returns.
                 Ok(()) = sources.desired_pods.changed() => {}
@@ -91,7 +91,7 @@ impl Mirrors {
                 Ok(()) = sources.node.changed() => {}
                 // Cancel-safe: as above. Statuses change all the time; that matters only to a mirror whose pod is ending.
                 Ok(()) = status_cache.changed(), if waits_for_an_end => {}
-                // Cancel-safe: a sleep to a fixed moment takes nothing.
+                // Cancel-safe: a sleep.
                 () = sleep_until(due) => {}
             }
         }

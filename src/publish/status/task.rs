@@ -173,7 +173,7 @@ impl StatusManager {
             self.start(Instant::now());
             let due = self.next_due(self.sources.quiet_period.expected());
             let is_open = tokio::select! {
-                // Cancel-safe: waiting for a token takes nothing.
+                // Cancel-safe: waits for a token.
                 () = cancel.cancelled() => return,
                 // Cancel-safe: a watch marks its value seen only when `changed` returns.
                 changed = status_cache.changed() => changed.is_ok(),
@@ -186,7 +186,7 @@ impl StatusManager {
                     self.finished(&uid, object, written, Instant::now());
                     true
                 }
-                // Cancel-safe: a sleep to a fixed moment takes nothing.
+                // Cancel-safe: a sleep.
                 () = sleep_until(due) => true,
             };
             if !is_open {

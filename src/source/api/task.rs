@@ -51,7 +51,7 @@ pub async fn run(
         ControlFlow::Continue(())
     });
     tokio::select! {
-        // Cancel-safe: waiting for a token takes nothing.
+        // Cancel-safe: waits for a token.
         () = cancel.cancelled() => {}
         // Cancel-safe: the known state was published.
         () = following => {}
