@@ -173,7 +173,7 @@ async fn a_critical_pod_is_admitted_when_the_preempted_pods_have_terminated() {
         (vec!["small".to_owned()], vec!["small Preempting".to_owned()])
     );
     assert!(harness.desired_pods.borrow().kills.contains_key("small"));
-    harness.status_cache.tell(PodStatusEntry {
+    harness.status_cache.report(PodStatusEntry {
         pod: AdmittedPod::new(small),
         status: Arc::new(PodStatus::default()),
         terminating_since: None,

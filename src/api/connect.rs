@@ -1,7 +1,7 @@
-//! A client of the API server, which has whatever credentials there are when a request is sent.
+//! The API server's client, which sends each request with the current credentials.
 //!
-//! The stack of layers is our own because kube's logs every answer it takes for a failure, and has no place for a rate
-//! limit and TCP keep-alive.
+//! The layer stack is our own because kube's logs every response that it considers a failure, and supports neither a rate
+//! limit nor TCP keep-alive.
 
 use std::num::NonZeroU32;
 use std::sync::Arc;
@@ -26,43 +26,42 @@ use tower::{BoxError, ServiceBuilder, ServiceExt, service_fn};
 use super::credentials::{Credentials, Login};
 use super::pool::{AnswerBody, Connections, Pool, Purpose};
 
-/// How long a connection may take to be made.
+/// Connect timeout.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// How long a connection of HTTP/1.1 in use may be silent. An API server sends something on every watch about once a minute
-/// (a bookmark), so a watch that is silent for longer is dead, even if its far end still acknowledges packets.
+/// Read timeout of an HTTP/1.1 connection in use. An API server sends something on every watch about once a minute (a
+/// bookmark), so a watch that is silent for longer is dead, even if the peer still acknowledges packets.
 const SILENCE: Duration = Duration::from_secs(150);
 
-/// How long the server may take until its answer begins. Callers that need it sooner set a shorter deadline.
+/// Timeout until the response starts. Callers may set a shorter deadline.
 const ANSWER: Duration = Duration::from_secs(30);
 
-/// When the kernel asks whether the far end of a silent connection is still there, and how often until it gives up.
+/// TCP keep-alive: idle time, interval and number of probes.
 const KEEPALIVE: Duration = Duration::from_secs(15);
 const KEEPALIVE_TRIES: u32 = 3;
 
-/// How hostlet speaks to the API server.
+/// Options of a client.
 #[derive(Clone, Debug)]
 pub struct Connection {
     /// `User-Agent`.
     pub user_agent: String,
-    /// Requests a second in the long run, and at once; `None` for no limit (`kubeAPIQPS`, `kubeAPIBurst`).
+    /// Requests per second and burst; `None` for no limit (`kubeAPIQPS`, `kubeAPIBurst`).
     pub limit: Option<(NonZeroU32, NonZeroU32)>,
-    /// What the client is for.
+    /// The client's purpose.
     pub purpose: Purpose,
-    /// Where its connections are counted.
+    /// Counter of its connections.
     pub connections: Connections,
 }
 
-/// Why no client could be made.
+/// Why a client could not be created.
 #[derive(Debug, thiserror::Error)]
 pub enum ConnectError {
-    /// The user agent is no header value.
+    /// The user agent is not a valid header value.
     #[error("the user agent has characters that HTTP does not permit")]
     UserAgent(#[source] http::header::InvalidHeaderValue),
 }
 
-/// Makes a client. Connects to nothing yet: the server may be down for as long as it likes, and there may be no
-/// credentials yet; requests say so.
+/// Creates a client without connecting: the server may be down and credentials may be missing, which requests report.
 pub fn connect(connection: &Connection, credentials: Credentials) -> Result<Client, ConnectError> {
     let agent = HeaderValue::from_str(&connection.user_agent).map_err(ConnectError::UserAgent)?;
     let limit = connection.limit.map(|(qps, burst)| {
@@ -78,20 +77,20 @@ pub fn connect(connection: &Connection, credentials: Credentials) -> Result<Clie
                 async move { sender.send(request).await }
             }),
         );
-    // All requests name their namespace.
+    // Unused: all requests have a namespace.
     Ok(Client::new(service, "default"))
 }
 
-/// Sends requests on connections that share an identity.
+/// A service that sends requests on connections with one identity.
 type Transport = BoxCloneService<Request<Body>, Response<AnswerBody>, BoxError>;
 
-/// Sends requests with the credentials of the moment.
+/// A service that sends requests with the current credentials.
 struct Sender {
     credentials: Credentials,
     agent: HeaderValue,
     purpose: Purpose,
     connections: Connections,
-    /// The connections, and what they were made with.
+    /// The connections, and the credentials that they were made with.
     current: Mutex<Option<(Arc<Login>, Transport)>>,
 }
 
@@ -111,8 +110,7 @@ impl Sender {
         Ok(answer)
     }
 
-    /// The connections that serve this login; new ones if it has another certificate. What is under way on the old ones ends
-    /// there.
+    /// The connections for this login; new ones if the certificate changed. Requests in flight finish on the old ones.
     fn transport(&self, login: &Arc<Login>) -> Result<Transport, kube::Error> {
         let mut current = self.current.lock();
         if let Some((known, transport)) = &*current
@@ -126,7 +124,7 @@ impl Sender {
     }
 }
 
-/// Connections to the server that `config` names, counted in `connections`.
+/// Connections to the server in `config`, counted in `connections`.
 fn transport(config: &Config, purpose: Purpose, connections: &Connections) -> Result<Transport, kube::Error> {
     let mut tcp = HttpConnector::new();
     tcp.enforce_http(false);
@@ -149,13 +147,12 @@ fn transport(config: &Config, purpose: Purpose, connections: &Connections) -> Re
     Ok(BoxCloneService::new(service))
 }
 
-/// Gives up requests whose answer does not begin, also those that open a watch. The time that a rate limit holds a request
-/// back does not count.
+/// Cancels requests, including watches, whose response does not start in time. Waiting for the rate limit does not count.
 pub(super) fn answer_deadline() -> TimeoutLayer {
     TimeoutLayer::new(ANSWER)
 }
 
-/// The deadline's own error says nothing of what was waited for.
+/// Replaces the timeout's own error, which does not say what timed out.
 pub(super) fn in_words(error: BoxError) -> BoxError {
     if error.is::<tower::timeout::error::Elapsed>() {
         return format!("the API server did not answer within {} s", ANSWER.as_secs()).into();
@@ -163,8 +160,8 @@ pub(super) fn in_words(error: BoxError) -> BoxError {
     error
 }
 
-/// TLS with HTTP/2 where the server speaks it. kube's own connector speaks HTTP/1.1, which takes a connection for each watch
-/// and for each request while others are under way.
+/// TLS with HTTP/2 where the server supports it. kube's own connector uses HTTP/1.1, which needs a connection for each watch
+/// and each concurrent request.
 fn tls(config: &Config, tcp: HttpConnector) -> Result<HttpsConnector<HttpConnector>, kube::Error> {
     let mut builder =
         HttpsConnectorBuilder::new().with_tls_config(config.rustls_client_config()?).https_or_http();
@@ -186,7 +183,7 @@ mod tests {
     use super::*;
     use crate::types::WallClock;
 
-    /// A client with the credentials of a kubeconfig, for a server that the test is.
+    /// A client with the credentials of a kubeconfig, connected to the test's server.
     async fn client(dir: &Path, user: &str) -> (Client, TcpListener, DropGuard) {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let kubeconfig = dir.join("kubeconfig");
@@ -206,7 +203,7 @@ mod tests {
         (connect(&connection, credentials).unwrap(), listener, cancel.drop_guard())
     }
 
-    /// Hears a request on a new connection, and answers it with this status and no more.
+    /// Reads a request on a new connection and responds with this status only.
     async fn hear(listener: &TcpListener, status: &str) -> String {
         let (mut stream, _) = listener.accept().await.unwrap();
         let mut request = vec![0; 4096];
@@ -217,7 +214,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn whom_the_kubeconfig_acts_as_is_told_to_the_server() {
+    async fn impersonation_headers_are_sent() {
         let dir = tempfile::TempDir::new().unwrap();
         let (client, listener, _running) = client(dir.path(), "{as: somebody, token: t}").await;
         let (_, heard) = tokio::join!(client.apiserver_version(), hear(&listener, "200 OK"));
@@ -226,7 +223,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_token_that_the_server_rejects_is_read_anew() {
+    async fn a_rejected_token_is_read_again() {
         let dir = tempfile::TempDir::new().unwrap();
         let token = dir.path().join("token");
         std::fs::write(&token, "one").unwrap();
@@ -249,7 +246,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn without_credentials_a_request_says_what_is_wrong_with_them() {
+    async fn without_credentials_a_request_fails_with_their_problem() {
         let dir = tempfile::TempDir::new().unwrap();
         let (client, _listener, _running) = client(dir.path(), "{tokenFile: none}").await;
         let error = super::super::message(&client.apiserver_version().await.unwrap_err());

@@ -1,4 +1,4 @@
-//! What an error of the API server means to whoever asked.
+//! Classifies errors of the API server for callers.
 
 use std::time::Duration;
 
@@ -6,30 +6,30 @@ use kube::Error;
 
 use crate::types::error_chain;
 
-/// Why a request came to nothing.
+/// Why a request failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ApiErrorKind {
-    /// There is no such object (404).
+    /// The object does not exist (404).
     NotFound,
-    /// An object of this name is there already (409 `AlreadyExists`).
+    /// An object of this name exists (409 `AlreadyExists`).
     AlreadyExists,
-    /// The object changed meanwhile, or is not the one of this UID (409).
+    /// The object changed in between, or has another UID (409).
     Conflict,
-    /// The credentials do not permit it (401 or 403): an administrator's matter, or of a node that is not registered yet.
+    /// Not permitted (401 or 403): needs an administrator, or the node is not registered yet.
     Forbidden,
-    /// The request itself is wrong (any other 4xx): the same again will be refused again.
+    /// The request is invalid (any other 4xx): repeating it cannot succeed.
     Invalid,
-    /// The server asks for fewer requests (429); how long to wait, if it says so, but at most 30 s.
+    /// Too many requests (429), with the server's Retry-After up to 30 s.
     TooMany(Option<Duration>),
-    /// The server failed, or cannot be reached: the same again may succeed.
+    /// The server failed or cannot be reached: repeating the request may succeed.
     Unavailable,
 }
 
-/// The longest pause that is kept because a server asks for it. A broken one, or one in front of it, may ask for years.
+/// Maximum Retry-After that is honored: a broken server or proxy may ask for years.
 const MAX_RETRY_AFTER: Duration = Duration::from_secs(30);
 
 impl ApiErrorKind {
-    /// How long the server wants to be left alone; zero if it does not.
+    /// The server's Retry-After; zero without one.
     pub fn wished_pause(&self) -> Duration {
         match self {
             Self::TooMany(wish) => wish.unwrap_or(Duration::from_secs(1)),
@@ -43,7 +43,7 @@ impl ApiErrorKind {
     }
 }
 
-/// What `error` means.
+/// Classifies `error`.
 pub fn error_kind(error: &Error) -> ApiErrorKind {
     let Error::Api(status) = error else { return ApiErrorKind::Unavailable };
     match status.code {
@@ -57,18 +57,18 @@ pub fn error_kind(error: &Error) -> ApiErrorKind {
                 (seconds > 0).then(|| Duration::from_secs(seconds.into()).min(MAX_RETRY_AFTER)),
             )
         }
-        // A request that took the server too long, which it says with a client's code.
+        // A timeout on the server, reported with a 4xx code.
         408 => ApiErrorKind::Unavailable,
         400..500 => ApiErrorKind::Invalid,
         _ => ApiErrorKind::Unavailable,
     }
 }
 
-/// What `error` says: the server's own words, if it had any.
+/// The message of `error`: the server's own, if any.
 pub fn message(error: &Error) -> String {
     match error {
         Error::Api(status) if !status.message.is_empty() => status.message.clone(),
-        // Its own text repeats its cause.
+        // Its text repeats its cause.
         Error::Service(cause) => error_chain(&**cause),
         error => error_chain(error),
     }
@@ -86,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn each_answer_has_its_meaning() {
+    fn responses_are_classified() {
         assert_eq!(of(404, reason::NOT_FOUND), ApiErrorKind::NotFound);
         assert_eq!(of(409, reason::ALREADY_EXISTS), ApiErrorKind::AlreadyExists);
         assert_eq!(of(409, reason::CONFLICT), ApiErrorKind::Conflict);

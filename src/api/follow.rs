@@ -1,5 +1,5 @@
-//! Following objects of one kind: kube's watcher, started anew or resumed after whatever goes wrong, with pauses that grow
-//! and that heed the server's own wish. Never gives up; decides nothing about the objects.
+//! Follows objects of one kind with kube's watcher, restarted or resumed after any failure, with back-off and the server's
+//! Retry-After. Never gives up; decides nothing about the objects.
 
 use std::fmt::Debug;
 use std::ops::ControlFlow;
@@ -20,36 +20,36 @@ use super::error::{ApiErrorKind, error_kind, message};
 use super::objects::{Objects, Wire};
 use crate::types::{Backoff, BackoffPolicy};
 
-/// Pauses after failures. The first ones are short: a node is often refused an object of a pod that was bound to it a moment
-/// ago, until the server's authorizer has heard of that too.
+/// Back-off after failures. The first pauses are short: a node is often denied an object of a pod that was just bound to it,
+/// until the server's authorizer has seen the binding.
 const PAUSES: BackoffPolicy = BackoffPolicy {
     initial: Duration::from_millis(50),
     max: Duration::from_secs(30),
     reset_after: Duration::from_secs(120),
 };
 
-/// Why the objects cannot be read at present.
+/// Why the objects cannot be read now.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FollowError {
-    /// What it means.
+    /// Its class.
     pub error_kind: ApiErrorKind,
-    /// In the server's own words, if it had any.
+    /// The message: the server's own, if any.
     pub message: String,
 }
 
-/// What is told of followed objects.
+/// A notification about followed objects.
 #[derive(Debug)]
 pub enum News<K> {
-    /// They changed, or were listed.
+    /// They changed or were listed.
     Event(Event<K>),
-    /// They cannot be read at present.
+    /// They cannot be read now.
     FollowError(FollowError),
-    /// They can be read again, though nothing changed meanwhile.
+    /// They can be read again, without a change.
     Recovered,
 }
 
-/// Like [`follow`], of the objects that `api` finds with a client, and tells when trouble is over too: a watch that is open
-/// again says nothing by itself until something changes, which may take hours.
+/// Like [`follow`], for the objects that `api` selects with a client, but also notifies when the failure is over: a watch that
+/// is open again sends nothing until a change, which may take hours.
 pub async fn follow_with_recovery<K>(
     client: Client,
     api: impl FnOnce(Client) -> Objects<K>,
@@ -63,7 +63,7 @@ pub async fn follow_with_recovery<K>(
     run(api, config, Some(answered), tell).await;
 }
 
-/// A client that tells of each request that is answered with success; of one that opens a watch, when it is open.
+/// A client that notifies of each successful response; of a watch, when it is open.
 fn noticing(client: Client, answered: Arc<Notify>) -> Client {
     let namespace = client.default_namespace().to_owned();
     let service = service_fn(move |request: Request<Body>| {
@@ -79,8 +79,8 @@ fn noticing(client: Client, answered: Arc<Notify>) -> Client {
     Client::new(service, namespace)
 }
 
-/// Tells of the objects that `config` selects and of their changes, and of what keeps them from being read, until `tell`
-/// breaks it off. After trouble it goes on from where it was if the server still knows, else from a new listing.
+/// Passes the objects that `config` selects, their changes and failures to `tell` until it breaks. After a failure it resumes
+/// from the last version if the server still has it, else from a new list.
 pub async fn follow<K>(
     api: Objects<K>,
     config: Config,
@@ -96,7 +96,7 @@ pub async fn follow<K>(
     run(api, config, None, tell).await;
 }
 
-/// Follows; `answered` is notified of answers, if anybody wants to know.
+/// The loop; `answered`, if given, is notified of successful responses.
 async fn run<K>(
     api: Objects<K>,
     config: Config,
@@ -108,15 +108,15 @@ async fn run<K>(
     let mut backoff = None;
     let mut is_troubled = false;
     loop {
-        // Boxed: most of what it needs is for the short time in which an event is read.
+        // Boxed because most of its size is needed only while an event is decoded.
         let mut events = watcher(api.clone(), config.clone()).boxed();
         loop {
             let event = tokio::select! {
-                // What happened is told in its order: an event says itself that trouble is over.
+                // In order: an event itself shows that the failure is over.
                 biased;
-                // Cancel-safe: the stream keeps what it is at.
+                // Cancel-safe: the stream keeps its state.
                 event = events.next() => event,
-                // Cancel-safe: a notice is taken only when it is returned.
+                // Cancel-safe: a notification is consumed only when returned.
                 () = notice(answered.as_deref()), if is_troubled => {
                     (is_troubled, backoff) = (false, None);
                     if tell(News::Recovered).is_break() {
@@ -141,7 +141,7 @@ async fn run<K>(
                     let now = Instant::now();
                     let next = Backoff::next(backoff, &PAUSES, now, now);
                     backoff = Some(next);
-                    // Not all in step: after a failure of the server everybody comes at once.
+                    // Jitter: after a failure of the server all clients reconnect at once.
                     let pause = next.delay.mul_f64(rand::random_range(0.5..1.0));
                     let wished = trouble.error_kind.wished_pause();
                     if tell(News::FollowError(trouble)).is_break() {
@@ -149,7 +149,7 @@ async fn run<K>(
                     }
                     is_troubled = true;
                     if let Some(answered) = &answered {
-                        // An answer from before the trouble says nothing of its end.
+                        // A response from before the failure does not show its end.
                         let _ = answered.notified().now_or_never();
                     }
                     sleep(pause.max(wished)).await;
@@ -179,8 +179,8 @@ fn unwrapped<K>(event: Event<Wire<K>>) -> Event<K> {
     }
 }
 
-/// Whether the watch cannot go on from where it was: the server does not know that version any more (kube sees that only
-/// when it is told within a watch), or a change could not be read and is lost.
+/// Whether the watch cannot be resumed: the server no longer has that version (kube notices only if the error arrives within a
+/// watch), or a change could not be decoded and is lost.
 fn is_place_lost(error: &watcher::Error) -> bool {
     match error {
         watcher::Error::WatchStartFailed(error) | watcher::Error::WatchFailed(error) => match error {

@@ -1,4 +1,4 @@
-//! Reading a kubeconfig. Its fields are kube's; its text is read as hostlet's other files are.
+//! Reads a kubeconfig into kube's type, with the strict reader of hostlet's other files.
 
 use std::io;
 use std::path::{MAIN_SEPARATOR, Path, PathBuf};
@@ -9,11 +9,11 @@ use serde_json::Value;
 use crate::types::json;
 use crate::yaml::parse_documents;
 
-/// Fields that name a file; relative ones are meant from where the kubeconfig is.
+/// Fields with a file path, relative to the kubeconfig's directory.
 const CLUSTER_FILES: [&str; 1] = ["certificate-authority"];
 const USER_FILES: [&str; 3] = ["client-certificate", "client-key", "tokenFile"];
 
-/// Why a file is no kubeconfig.
+/// Why a file is not a valid kubeconfig.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum ReadError {
     #[error("it cannot be read: {0}")]
@@ -26,7 +26,7 @@ pub(super) enum ReadError {
     Merge(KubeconfigError),
 }
 
-/// Reads the file at `path`; of several documents in it the first says what a later one says too.
+/// Reads the file at `path`. If it has several documents, earlier ones take precedence.
 pub(super) fn read(path: &Path) -> Result<Kubeconfig, ReadError> {
     let text = std::fs::read_to_string(path).map_err(ReadError::Read)?;
     let documents = parse_documents(&text).map_err(|errors| {
@@ -48,7 +48,7 @@ pub(super) fn read(path: &Path) -> Result<Kubeconfig, ReadError> {
     Ok(merged)
 }
 
-/// The files that the kubeconfig at `path` names and that hold what nobody else may know: keys and tokens. Empty if it cannot be read; see [`read`].
+/// The files with secrets (keys and tokens) that the kubeconfig at `path` refers to. Empty if it cannot be read; see [`read`].
 pub(super) fn secret_files(path: &Path) -> Vec<PathBuf> {
     let users = read(path).map(|kubeconfig| kubeconfig.auth_infos).unwrap_or_default();
     let infos = users.into_iter().filter_map(|named| named.auth_info);
@@ -62,7 +62,7 @@ fn resolve(kubeconfig: &mut Value, directory: &Path) {
     }
     for user in each(kubeconfig, "users", "user") {
         USER_FILES.iter().for_each(|field| make_absolute(user.get_mut(*field), directory));
-        // A bare name is looked for on the PATH.
+        // A bare name is searched in PATH.
         let command = user.get_mut("exec").and_then(|exec| exec.get_mut("command"));
         let is_path = |command: &&mut Value| command.as_str().is_some_and(|it| it.contains(MAIN_SEPARATOR));
         make_absolute(command.filter(is_path), directory);
@@ -83,7 +83,7 @@ fn make_absolute(file: Option<&mut Value>, directory: &Path) {
     }
 }
 
-/// A kubeconfig of one cluster, at `server`, and one user with this entry.
+/// A kubeconfig with one cluster at `server` and one user with this entry.
 #[cfg(test)]
 pub(super) fn of_one_user(server: &str, user: &str) -> String {
     format!(
@@ -97,7 +97,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn relative_files_are_meant_from_where_the_kubeconfig_is() {
+    fn relative_paths_are_resolved_from_the_kubeconfigs_directory() {
         let dir = tempfile::TempDir::new().unwrap();
         let path = dir.path().join("kubeconfig");
         let text = "clusters: [{name: c, cluster: {certificate-authority: ca.crt}}]\nusers:\n\
@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn a_mistake_is_reported_with_its_line() {
+    fn an_error_is_reported_with_its_line() {
         let dir = tempfile::TempDir::new().unwrap();
         let path = dir.path().join("kubeconfig");
         for (text, expected) in [

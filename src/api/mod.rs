@@ -1,4 +1,5 @@
-//! The API server's side: a client made from a kubeconfig, what its errors mean, patches. Never knows the runtime.
+//! The API server's client: connections from a kubeconfig, classified errors, watches, events and patches. Never knows the
+//! runtime.
 
 mod connect;
 mod credentials;

@@ -1,5 +1,5 @@
-//! The API server's objects as hostlet reads and writes them: kube's `Api`, with one decoder for whatever the object comes in
-//! (an answer, a list, a watch). Decides nothing about the objects.
+//! Typed access to API objects: kube's `Api` with one decoder for responses, lists and watches. Decides nothing about the
+//! objects.
 
 use std::borrow::Cow;
 
@@ -11,10 +11,10 @@ use serde_json::Value;
 
 use crate::types::json;
 
-/// The objects of one kind.
+/// Objects of one kind.
 pub type Objects<K> = Api<Wire<K>>;
 
-/// An object that is decoded by way of [`Value`], as [`json`] says why.
+/// An object that is decoded through [`Value`]; [`json`] explains why.
 #[derive(Clone, Debug, Serialize)]
 #[serde(transparent)]
 pub struct Wire<K>(pub K);

@@ -104,13 +104,13 @@ impl Cluster {
     /// Where events of pods go.
     pub(super) fn pod_events(&self) -> PodEvents {
         let recorder = self.recorder.clone();
-        Arc::new(move |pod, container, event| recorder.tell(of_pod(pod, container, event)))
+        Arc::new(move |pod, container, event| recorder.record(of_pod(pod, container, event)))
     }
 
     /// Where events of the node go.
     pub(super) fn node_events(&self, node_name: &str) -> NodeEvents {
         let (recorder, node_name) = (self.recorder.clone(), node_name.to_owned());
-        Arc::new(move |event| recorder.tell(of_node(&node_name, event)))
+        Arc::new(move |event| recorder.record(of_node(&node_name, event)))
     }
 
     /// What reads the Node anew.

@@ -1,4 +1,4 @@
-//! The calls under way, so that a runtime that hangs can be named: which call, on what, since when.
+//! Tracks calls in progress, so that hanging calls can be reported: method, subject and start.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -13,7 +13,7 @@ use super::metrics::CallMetrics;
 use crate::telemetry::Metrics;
 use crate::types::{ContainerId, PodRef, QuietPeriod, SandboxId};
 
-/// What a call is about.
+/// The subject of a call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CallSubject {
     /// The runtime as a whole.
@@ -40,20 +40,20 @@ impl fmt::Display for CallSubject {
     }
 }
 
-/// A call under way.
+/// A call in progress.
 #[derive(Clone, Debug)]
 pub struct Call {
-    /// Which call.
+    /// The method.
     pub operation: Operation,
-    /// On what.
+    /// Its subject.
     pub subject: CallSubject,
-    /// Since when.
+    /// Its start.
     pub since: Instant,
-    /// How long it may take before it is suspicious.
+    /// Duration after which it counts as hung.
     pub patience: Duration,
 }
 
-/// The calls under way of one client. Cheap to clone; all clones are one list.
+/// The calls in progress of one client. Cheap to clone; clones share one list.
 #[derive(Clone, Default)]
 pub struct Calls {
     state: Arc<Mutex<State>>,
@@ -67,7 +67,7 @@ struct State {
     calls: HashMap<u64, Call>,
 }
 
-/// Keeps a call on the list until dropped.
+/// Keeps a call in the list until dropped.
 pub(super) struct UnderWay {
     calls: Calls,
     key: u64,
@@ -75,7 +75,7 @@ pub(super) struct UnderWay {
 
 impl Calls {
     fn lock(&self) -> MutexGuard<'_, State> {
-        // Every statement under the lock leaves the list valid.
+        // Every statement under the lock leaves the list consistent.
         self.state.lock()
     }
 
@@ -90,33 +90,33 @@ impl Calls {
         UnderWay { calls: self.clone(), key }
     }
 
-    /// Adds metrics of the calls.
+    /// Registers metrics of the calls.
     pub fn register(&self, metrics: &Metrics) {
         self.metrics.register(metrics);
         let calls = self.clone();
         metrics.register_gauge(
             "hostlet_runtime_calls_hung",
-            "Calls to the container runtime that take longer than they should.",
+            "Number of hung calls to the container runtime.",
             move || vec![(Vec::new(), calls.hung(Instant::now()).len() as u64)],
         );
     }
 
-    /// An empty list whose calls are counted with these.
+    /// An empty list that counts its calls in these metrics.
     pub(super) fn counted_with(&self) -> Self {
         Self { metrics: self.metrics.clone(), ..Self::default() }
     }
 
-    /// A call ended by itself.
+    /// Records a finished call.
     pub(super) fn ended(&self, operation: Operation, since: Instant, has_failed: bool) {
         self.metrics.ended(operation, since.elapsed(), has_failed);
     }
 
-    /// When no start or stop went on.
+    /// The periods without starts and stops.
     pub fn quiet_period(&self) -> QuietPeriod {
         self.quiet_period.clone()
     }
 
-    /// The calls that take longer than they should, longest first.
+    /// The hung calls, longest first.
     pub fn hung(&self, now: Instant) -> Vec<Call> {
         let state = self.lock();
         let overdue = |call: &&Call| now.duration_since(call.since) > call.patience;
@@ -140,7 +140,7 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn a_call_is_hung_once_it_is_overdue_and_gone_when_it_ends() {
+    async fn a_call_counts_as_hung_once_overdue_until_it_finishes() {
         let calls = Calls::default();
         let slow = calls.begin(
             Operation::StopContainer,

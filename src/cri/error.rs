@@ -1,9 +1,9 @@
-//! How a CRI call fails.
+//! Errors of CRI calls.
 
 use std::fmt;
 use std::time::Duration;
 
-/// A CRI call, by the name upstream uses in the `operation_type` label of its runtime metrics.
+/// A CRI call, named as in the label `operation_type` of upstream's runtime metrics.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[allow(missing_docs, reason = "each is the CRI call of the same name")]
 pub enum Operation {
@@ -25,14 +25,14 @@ pub enum Operation {
     ListImages,
     ImageStatus,
     PullImage,
-    /// Hostlet's own name: of what stands in for lists that are too large.
+    /// Hostlet's own name for the substitute of lists that are too large.
     ListPods,
-    /// Hostlet's own name: of what containerd itself has under an id.
+    /// Hostlet's own name for the lookup of an ID in containerd.
     StoredContainer,
 }
 
 impl Operation {
-    /// Whether it starts or stops something: work that people wait for.
+    /// Whether it starts or stops something.
     pub(super) fn is_work(self) -> bool {
         matches!(
             self,
@@ -77,69 +77,69 @@ impl fmt::Display for Operation {
     }
 }
 
-/// A failed CRI call. `Display` is what a person sees; of a runtime's error only its status message, as upstream does.
+/// A failed CRI call. `Display` of a runtime's error is only its status message, as upstream.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum CriError {
-    /// Nobody answers on the socket, or the connection broke.
+    /// Nothing listens on the socket, or the connection was lost.
     #[error("{operation}: the container runtime does not answer at {endpoint}: {message}")]
     Unreachable {
         /// The call.
         operation: Operation,
         /// The socket.
         endpoint: String,
-        /// What the transport says.
+        /// The transport error.
         message: String,
     },
-    /// The runtime did not answer in time. The call may still take effect.
+    /// The call timed out. It may still take effect.
     #[error("{operation}: no answer within {}s", deadline.as_secs())]
     TimedOut {
         /// The call.
         operation: Operation,
-        /// How long was waited.
+        /// The deadline.
         deadline: Duration,
     },
-    /// The object named in the call does not exist.
+    /// The object does not exist.
     #[error("{message}")]
     NotFound {
         /// The call.
         operation: Operation,
-        /// What the runtime says.
+        /// The runtime's message.
         message: String,
     },
-    /// The runtime does not know this call: a feature it does not have.
+    /// The runtime does not implement this call.
     #[error("{operation}: not implemented by this container runtime")]
     Unimplemented {
         /// The call.
         operation: Operation,
     },
-    /// The runtime answered with an error.
+    /// The runtime returned an error.
     #[error("{message}")]
     Failed {
         /// The call.
         operation: Operation,
-        /// What the runtime says.
+        /// The runtime's message.
         message: String,
     },
-    /// The answer is larger than a message may be: the runtime does not send it, or we do not take it.
+    /// The response exceeds the message size limit of the runtime or the client.
     #[error("{operation}: the answer does not fit into one message: {message}")]
     TooLarge {
         /// The call.
         operation: Operation,
-        /// What the sender or our side says of the sizes.
+        /// The error with the sizes.
         message: String,
     },
-    /// The runtime answered with something that makes no sense, e.g. without the pod's labels.
+    /// The response is malformed, e.g. without the pod's labels.
     #[error("{operation}: the container runtime's answer is malformed: {message}")]
     Malformed {
         /// The call.
         operation: Operation,
-        /// What is wrong with it.
+        /// The problem.
         message: String,
     },
 }
 
 impl CriError {
-    /// Whether the object named in the call does not exist; success for stops and removals.
+    /// Whether the object does not exist, which is success for stops and removals.
     pub fn is_not_found(&self) -> bool {
         match self {
             Self::NotFound { .. } => true,

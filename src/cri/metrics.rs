@@ -1,5 +1,4 @@
-//! How many calls to the runtime there were, and how long they took; names and buckets as upstream's
-//! (`kubelet_runtime_operations_*`).
+//! Metrics of runtime calls: counts and durations, with upstream's names and buckets (`kubelet_runtime_operations_*`).
 
 use std::time::Duration;
 
@@ -12,7 +11,7 @@ use crate::telemetry::Metrics;
 
 type OperationType = [(&'static str, &'static str); 1];
 
-/// Clones are one set of metrics.
+/// The metrics. Clones share them.
 #[derive(Clone, Debug)]
 pub(super) struct CallMetrics {
     calls: Family<OperationType, Counter>,
@@ -50,7 +49,7 @@ impl CallMetrics {
         );
     }
 
-    /// A call ended.
+    /// Records a finished call.
     pub(super) fn ended(&self, operation: Operation, took: Duration, has_failed: bool) {
         let of_type = [("operation_type", operation.as_str())];
         self.calls.get_or_create(&of_type).inc();

@@ -1,4 +1,4 @@
-//! Typed client of the Container Runtime Interface: deadlines, runtime events, wire to types. Never retries, never decides.
+//! Typed client of the Container Runtime Interface: deadlines, runtime events, conversions. Never retries, never decides.
 
 mod calls;
 mod client;
@@ -22,9 +22,9 @@ pub use types::{
     RuntimeHandler, RuntimeStatus, Sandbox, SandboxState, SandboxStatus, Version,
 };
 
-/// Pause before a runtime that never answered yet is asked again. At boot all pods wait for its first answers, and a
-/// connection that is refused costs next to nothing.
+/// Retry interval before the first response of a runtime. At boot all pods wait for it, and a refused connection costs next to
+/// nothing.
 pub const FIRST_ANSWER_RETRY: std::time::Duration = std::time::Duration::from_millis(200);
 
-/// The CRI's own messages, for those who build sandbox and container configurations.
+/// The CRI's messages, for sandbox and container configurations.
 pub use k8s_cri::v1 as wire;

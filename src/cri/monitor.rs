@@ -1,4 +1,4 @@
-//! Asks the runtime how it is, every five seconds (upstream's `updateRuntimeUp`), and publishes the answer.
+//! Polls the runtime's status every five seconds (upstream's `updateRuntimeUp`) and publishes it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,14 +9,14 @@ use tokio_util::sync::CancellationToken;
 
 use super::{FIRST_ANSWER_RETRY, RuntimeService, RuntimeStatus};
 
-/// Pause between two questions.
+/// Poll interval.
 const PERIOD: Duration = Duration::from_secs(5);
 
-/// Pause between two questions while the answer is not good yet: at boot, pods wait for it.
+/// Poll interval until the runtime is ready: at boot, pods wait for it.
 const PERIOD_UNREADY: Duration = Duration::from_secs(1);
 
-/// Publishes the runtime's status until cancelled. A runtime that does not answer keeps its last status: that it does not
-/// answer shows in its relisting, and in `ready_at`, which is when it last said that it is ready.
+/// Publishes the runtime's status until cancelled. An unresponsive runtime keeps its last status: relisting shows that it does
+/// not respond, and so does `ready_at`, the last time it reported that it is ready.
 pub async fn monitor(
     runtime: Arc<dyn RuntimeService>,
     status: watch::Sender<Option<RuntimeStatus>>,
@@ -27,7 +27,7 @@ pub async fn monitor(
         let answer = tokio::select! {
             // Cancel-safe: waits for a token.
             () = cancel.cancelled() => return,
-            // Cancel-safe: a status call that is dropped changes nothing.
+            // Cancel-safe: a status call has no effect.
             answer = runtime.status() => answer,
         };
         if let Ok(new) = answer {
@@ -37,7 +37,7 @@ pub async fn monitor(
             status.send_if_modified(|old| {
                 let changed = old.as_ref() != Some(&new);
                 if changed {
-                    tell(old.as_ref(), &new);
+                    log_changes(old.as_ref(), &new);
                     *old = Some(new);
                 }
                 changed
@@ -57,7 +57,7 @@ pub async fn monitor(
     }
 }
 
-fn tell(old: Option<&RuntimeStatus>, new: &RuntimeStatus) {
+fn log_changes(old: Option<&RuntimeStatus>, new: &RuntimeStatus) {
     let conditions = [
         (old.map(|old| &old.runtime), &new.runtime, "container runtime"),
         (old.map(|old| &old.network), &new.network, "pod network"),
@@ -83,7 +83,7 @@ mod tests {
     use crate::cri::fake::{Failure, FakeRuntime, Fault, Rule};
 
     #[tokio::test(start_paused = true)]
-    async fn until_its_first_answer_a_runtime_is_asked_often() {
+    async fn the_runtime_is_polled_often_until_its_first_response() {
         let fake = FakeRuntime::new();
         let gone = Fault::Fail { after: Duration::ZERO, failure: Failure::Unreachable };
         fake.faults().add(Rule::new(Operation::Status, gone).times(7));

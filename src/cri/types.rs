@@ -1,4 +1,4 @@
-//! What the runtime says, in our types: only what hostlet uses, so that a node of 500 pods stays small.
+//! Types for the runtime's objects, with only the fields that hostlet uses, so that a node of 500 pods stays small.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -7,14 +7,14 @@ use jiff::Timestamp;
 
 use crate::types::{ContainerId, PodRef, SandboxId};
 
-/// Answer of the version handshake.
+/// Response of the version handshake.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Version {
     /// Name of the runtime, e.g. `containerd`: the scheme of container IDs in the API.
     pub runtime_name: String,
     /// Version of the runtime, e.g. `1.6.20`.
     pub runtime_version: String,
-    /// CRI version the runtime speaks, e.g. `v1`.
+    /// CRI version of the runtime, e.g. `v1`.
     pub api_version: String,
 }
 
@@ -23,44 +23,44 @@ pub struct Version {
 pub struct RuntimeCondition {
     /// Whether the condition holds.
     pub status: bool,
-    /// Machine-readable cause when it does not.
+    /// Machine-readable reason if it does not.
     pub reason: String,
-    /// Human-readable cause when it does not.
+    /// Human-readable reason if it does not.
     pub message: String,
 }
 
-/// What the runtime says of itself.
+/// Status of the runtime.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct RuntimeStatus {
     /// `RuntimeReady`: the runtime accepts pods.
     pub runtime: RuntimeCondition,
     /// `NetworkReady`: the runtime's network plugin is configured.
     pub network: RuntimeCondition,
-    /// Its handlers, in its order; empty when it does not say (before containerd 2).
+    /// Its handlers, in its order; empty if not reported (before containerd 2).
     pub handlers: Vec<RuntimeHandler>,
-    /// What it can do; none when it does not say (before containerd 2).
+    /// Its features; `None` if not reported (before containerd 2).
     pub features: Option<RuntimeFeatures>,
 }
 
-/// A way to run pods, as a RuntimeClass names it.
+/// A runtime handler, as referenced by a RuntimeClass.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct RuntimeHandler {
-    /// Its name; empty for the one that pods get without a RuntimeClass.
+    /// Its name; empty for the default handler.
     pub name: String,
-    /// Whether it mounts volumes read-only with everything beneath them.
+    /// Whether it supports recursive read-only mounts.
     pub recursive_read_only_mounts: bool,
-    /// Whether it runs pods in user namespaces.
+    /// Whether it supports user namespaces.
     pub user_namespaces: bool,
 }
 
-/// What a runtime can do, whatever the handler.
+/// Features of a runtime, independent of the handler.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct RuntimeFeatures {
-    /// Whether it honours a pod's `supplementalGroupsPolicy`.
+    /// Whether it supports a pod's `supplementalGroupsPolicy`.
     pub supplemental_groups_policy: bool,
 }
 
-/// Whether a sandbox can take containers.
+/// State of a sandbox.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SandboxState {
     /// Its network and pause process are up.
@@ -72,37 +72,37 @@ pub enum SandboxState {
 /// A sandbox as listed.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Sandbox {
-    /// The runtime's identifier.
+    /// The runtime's ID.
     pub id: SandboxId,
     /// The pod it belongs to, from its labels.
     pub pod: PodRef,
-    /// How many sandboxes of this pod came before.
+    /// Number of earlier sandboxes of this pod.
     pub attempt: u32,
-    /// Ready or not.
+    /// Its state.
     pub state: SandboxState,
-    /// When it was made.
+    /// Creation time.
     pub created_at: Timestamp,
 }
 
 /// A sandbox as inspected.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SandboxStatus {
-    /// The runtime's identifier.
+    /// The runtime's ID.
     pub id: SandboxId,
-    /// How many sandboxes of this pod came before.
+    /// Number of earlier sandboxes of this pod.
     pub attempt: u32,
-    /// Ready or not.
+    /// Its state.
     pub state: SandboxState,
-    /// When it was made.
+    /// Creation time.
     pub created_at: Timestamp,
     /// Whether it shares the host's network namespace.
     pub host_network: bool,
-    /// Its addresses, primary first; empty with the host's network or after teardown.
+    /// Its addresses, primary first; empty with the host's network or after it was stopped.
     pub ips: Vec<IpAddr>,
 }
 
 impl SandboxStatus {
-    /// What a listing tells of a sandbox.
+    /// The sandbox as listed.
     pub fn as_listed(listed: &Sandbox) -> Self {
         Self {
             id: listed.id.clone(),
@@ -118,20 +118,20 @@ impl SandboxStatus {
 /// State of a container.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ContainerState {
-    /// Made, not started.
+    /// Created, not started.
     Created,
-    /// Its process runs.
+    /// Running.
     Running,
-    /// Its process ended.
+    /// Exited.
     Exited,
-    /// The runtime does not know.
+    /// Unknown to the runtime.
     Unknown,
 }
 
 /// A container as listed.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Container {
-    /// The runtime's identifier.
+    /// The runtime's ID.
     pub id: ContainerId,
     /// The sandbox it runs in.
     pub sandbox: SandboxId,
@@ -139,59 +139,59 @@ pub struct Container {
     pub pod: PodRef,
     /// Name of the container in its pod.
     pub name: Arc<str>,
-    /// How many containers of this name came before in the pod.
+    /// Number of earlier containers of this name in the pod.
     pub attempt: u32,
     /// Its state.
     pub state: ContainerState,
-    /// When it was made.
+    /// Creation time.
     pub created_at: Timestamp,
 }
 
 /// A container as inspected.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ContainerStatus {
-    /// The runtime's identifier.
+    /// The runtime's ID.
     pub id: ContainerId,
     /// Name of the container in its pod.
     pub name: Arc<str>,
-    /// How many containers of this name came before in the pod.
+    /// Number of earlier containers of this name in the pod.
     pub attempt: u32,
-    /// The sandbox it is in. The CRI tells it in listings only; none where no listing is at hand.
+    /// Its sandbox, which the CRI reports only in lists; `None` without one.
     pub sandbox: Option<SandboxId>,
     /// Its state.
     pub state: ContainerState,
-    /// When it was made.
+    /// Creation time.
     pub created_at: Timestamp,
-    /// When its process started; none before.
+    /// When its process started, if it did.
     pub started_at: Option<Timestamp>,
-    /// When its process ended; none before.
+    /// When its process exited, if it did.
     pub finished_at: Option<Timestamp>,
-    /// Exit code of its process; meaningful once exited.
+    /// Exit code of its process; valid once exited.
     pub exit_code: i32,
-    /// Short machine-readable cause, e.g. `Completed`, `Error`, `OOMKilled`.
+    /// Machine-readable reason, e.g. `Completed`, `Error`, `OOMKilled`.
     pub reason: String,
-    /// Longer cause, e.g. why it could not start.
+    /// Human-readable message, e.g. why it could not start.
     pub message: String,
-    /// The image as the runtime names it.
+    /// The image's name in the runtime.
     pub image: String,
     /// The image by digest.
     pub image_ref: String,
-    /// Hash of the spec it was made from (annotation `io.kubernetes.container.hash`); none when unreadable.
+    /// Hash of its spec (annotation `io.kubernetes.container.hash`); `None` if malformed.
     pub hash: Option<u32>,
-    /// The pod's termination grace period it was made with, seconds (annotation); for pods no longer in any source.
+    /// The pod's termination grace period at its creation in seconds (annotation), for pods no longer in any source.
     pub grace_seconds: Option<i64>,
     /// Path of its log on the host.
     pub log_path: String,
     /// Host path of its termination log, if mounted.
     pub termination_log: Option<String>,
-    /// `File` or `FallbackToLogsOnError` (annotation); empty when unknown.
+    /// `File` or `FallbackToLogsOnError` (annotation); empty if unknown.
     pub termination_policy: String,
-    /// As whom its first process started; none before containerd 2.
+    /// The identity of its first process; `None` before containerd 2.
     pub user: Option<Box<LinuxUser>>,
 }
 
 impl ContainerStatus {
-    /// What a listing tells of a container.
+    /// The container as listed.
     pub fn as_listed(listed: &Container) -> Self {
         Self {
             id: listed.id.clone(),
@@ -217,14 +217,14 @@ impl ContainerStatus {
     }
 }
 
-/// The identities of a process.
+/// The identity of a process.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LinuxUser {
-    /// Its user.
+    /// UID.
     pub uid: i64,
-    /// Its primary group.
+    /// Primary GID.
     pub gid: i64,
-    /// Its further groups.
+    /// Supplementary GIDs.
     pub supplemental_groups: Vec<i64>,
 }
 
@@ -239,8 +239,8 @@ pub struct ImageInfo {
     pub digests: Vec<String>,
     /// Bytes on disk.
     pub size: u64,
-    /// Numeric user the image runs as, when it says so.
+    /// UID in the image's configuration, if numeric.
     pub uid: Option<i64>,
-    /// Name of the user the image runs as, when it is not a number; empty otherwise.
+    /// User name in the image's configuration, if not numeric; empty otherwise.
     pub username: String,
 }

@@ -1,4 +1,4 @@
-//! Labels and annotations of sandboxes and containers: what a kubelet, this one or a stock one, recovers a pod from. Pure.
+//! Labels and annotations of sandboxes and containers, from which hostlet or a stock kubelet recovers a pod. Pure.
 
 use std::collections::HashMap;
 
@@ -16,7 +16,7 @@ use crate::types::{
 /// JSON of the container's preStop handler.
 const PRE_STOP_ANNOTATION: &str = "io.kubernetes.container.preStopHandler";
 
-/// Labels of a sandbox: the pod's own, under the kubelet's.
+/// Labels of a sandbox: the pod's own, overridden by the kubelet's.
 pub(super) fn sandbox_labels(pod: PodView<'_>) -> HashMap<String, String> {
     let mut labels: HashMap<_, _> =
         pod.meta.labels.iter().flatten().map(|(k, v)| (k.clone(), v.clone())).collect();
@@ -29,7 +29,7 @@ pub(super) fn sandbox_annotations(pod: PodView<'_>) -> HashMap<String, String> {
     pod.meta.annotations.iter().flatten().map(|(k, v)| (k.clone(), v.clone())).collect()
 }
 
-/// Labels of a container: whose it is, and nothing of the pod's own.
+/// Labels of a container: only the kubelet's.
 pub(super) fn container_labels(pod: PodView<'_>, container: &Container) -> HashMap<String, String> {
     let name = (CONTAINER_NAME_LABEL.to_owned(), container.name.clone());
     identity(pod).into_iter().chain([name]).collect()
@@ -60,7 +60,7 @@ pub(super) fn container_annotations(
             POD_TERMINATION_GRACE_ANNOTATION,
             pod.spec.termination_grace_period_seconds.map(|grace| grace.to_string()),
         ),
-        // Values read from JSON can be written as JSON; upstream leaves the annotation out otherwise too.
+        // Values read from JSON always serialize; upstream omits the annotation on failure too.
         (PRE_STOP_ANNOTATION, pre_stop.and_then(|handler| gojson::to_string(handler).ok())),
         (CONTAINER_PORTS_ANNOTATION, ports.and_then(|ports| gojson::to_string(&ports).ok())),
     ];

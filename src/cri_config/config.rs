@@ -1,4 +1,4 @@
-//! Configuration of a container, as a stock kubelet sends it. Pure: what must exist on disk, `files` has made before.
+//! The container configuration, as sent by a stock kubelet. Pure: `files` creates the files it refers to.
 
 use k8s_openapi::api::core::v1::{Container, Pod};
 
@@ -16,8 +16,8 @@ use crate::cri::wire::{
 };
 use crate::pod::view::PodView;
 
-/// Configuration of one container of a pod. `attempt` is the restart count it will run under, `image` the image as found or
-/// pulled, `sources` what its environment is made from, `mounts` what [`super::container_mounts`] made.
+/// The configuration of a pod's container. `attempt` is its restart count, `image` the present image, `sources` the inputs of its
+/// environment, `mounts` the result of [`super::container_mounts`].
 pub fn container_config(
     pod: &Pod,
     container: &Container,
@@ -61,7 +61,7 @@ pub fn container_config(
     })
 }
 
-/// A container must never start without a volume it mounts.
+/// Fails if a mount's volume is missing: a container must never start without it.
 fn check_volumes(container: &Container, mounts: &[Mount]) -> Result<(), ConfigError> {
     let mounted = |path: &str| mounts.iter().any(|mount| mount.container_path == container_path(path));
     match container.volume_mounts.iter().flatten().find(|wanted| !mounted(&wanted.mount_path)) {

@@ -1,4 +1,4 @@
-//! Tests of the container configuration; the first compares all of it with what a stock kubelet 1.36 sent for that pod.
+//! The container configuration; the first test compares all of it with that of a stock kubelet 1.36.
 
 use std::collections::HashMap;
 
@@ -17,7 +17,7 @@ fn image() -> ImageInfo {
     ImageInfo { id: IMAGE_ID.into(), uid: Some(0), ..Default::default() }
 }
 
-/// What is known on a host without services.
+/// The sources on a host without Services.
 fn no_services() -> EnvSources<'static> {
     EnvSources { services: Some(Default::default()), ..EnvSources::default() }
 }

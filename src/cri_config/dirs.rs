@@ -1,5 +1,4 @@
-//! Removing a pod's directory. Never removes what it does not know, and never anything across a mount: an unmounted
-//! volume's data is a user's.
+//! Removes a pod's directory. Never removes unknown files and never crosses a mount, because a volume's data is the user's.
 
 use std::fs;
 use std::io;
@@ -14,10 +13,10 @@ pub enum PodDirError {
     /// The list of mounts could not be read.
     #[error("reading the mounts")]
     Mounts(#[source] SysError),
-    /// Something is mounted below it.
+    /// A mount remains below it.
     #[error("{} is still mounted", path.display())]
     Mounted {
-        /// Where.
+        /// The mount point.
         path: PathBuf,
     },
     /// A directory could not be read.
@@ -25,7 +24,7 @@ pub enum PodDirError {
     Read {
         /// The directory.
         path: PathBuf,
-        /// Why.
+        /// The error.
         source: io::Error,
     },
     /// A file or directory could not be removed.
@@ -33,7 +32,7 @@ pub enum PodDirError {
     Remove {
         /// The file or directory.
         path: PathBuf,
-        /// Why.
+        /// The error.
         source: io::Error,
     },
 }
@@ -48,7 +47,7 @@ pub fn pod_dirs(root: &Path) -> Result<Vec<PodUid>, PodDirError> {
     };
     let mut uids = Vec::new();
     for entry in entries {
-        // A name that is not UTF-8 is no UID, and none of ours.
+        // A name that is not UTF-8 is not a UID.
         if let Ok(name) = entry.map_err(read)?.file_name().into_string() {
             uids.push(name.into());
         }
@@ -56,8 +55,8 @@ pub fn pod_dirs(root: &Path) -> Result<Vec<PodUid>, PodDirError> {
     Ok(uids)
 }
 
-/// Removes the directory of a pod whose volumes are taken down: the files hostlet makes there, and directories that are
-/// empty. Blocking. A directory that is not there is fine; one that holds something else stays, with an error that names it.
+/// Removes the directory of a pod whose volumes are torn down: hostlet's own files, and empty directories. Blocking. Idempotent. A
+/// directory with anything else remains, with an error that names it.
 pub fn remove_pod_dir(root: &Path, uid: &PodUid, mounts: &dyn Mounts) -> Result<(), PodDirError> {
     let dir = root.join("pods").join(uid.as_str());
     if !dir.exists() {
@@ -70,14 +69,14 @@ pub fn remove_pod_dir(root: &Path, uid: &PodUid, mounts: &dyn Mounts) -> Result<
     remove_file(&dir.join("etc-hosts"))?;
     let containers = dir.join("containers");
     for container in entries(&containers)? {
-        // Termination logs, one a start.
+        // Termination logs, one per start.
         for log in entries(&container)? {
             remove_file(&log)?;
         }
         remove_empty(&container)?;
     }
     remove_empty(&containers)?;
-    // Empty once the volumes are gone, and once those are that a stock kubelet left.
+    // Empty once the volumes, including those left by a stock kubelet, are removed.
     for left in ["volumes", "plugins", "volume-subpaths", "volumeDevices"] {
         remove_empty_tree(&dir.join(left))?;
     }
@@ -100,7 +99,7 @@ fn remove_empty(path: &Path) -> Result<(), PodDirError> {
     gone_is_fine(path, fs::remove_dir(path))
 }
 
-/// Removes directories, deepest first; stops at the first file.
+/// Removes directories, deepest first; fails on the first file.
 fn remove_empty_tree(path: &Path) -> Result<(), PodDirError> {
     for entry in entries(path)? {
         if entry.is_dir() && !entry.is_symlink() {
@@ -137,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn what_hostlet_made_is_removed_and_removed_again() {
+    fn hostlets_files_are_removed_idempotently() {
         let root = tempfile::tempdir().unwrap();
         let dir = pod(root.path());
         assert_eq!(pod_dirs(root.path()).unwrap(), ["u1".into()]);
@@ -149,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn a_users_data_stays() {
+    fn user_data_is_kept() {
         let root = tempfile::tempdir().unwrap();
         let dir = pod(root.path());
         let data = dir.join("volumes/kubernetes.io~empty-dir/data");

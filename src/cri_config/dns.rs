@@ -1,5 +1,5 @@
-//! DNS configuration of a pod: the host's resolver file, the pod's policy and its `dnsConfig`, within the limits of
-//! resolvers (Kubernetes docs, "DNS for Services and Pods"; resolv.conf(5)). Pure; never looks a name up.
+//! DNS configuration of a pod from the host's resolv.conf, the pod's policy and its `dnsConfig`, within the limits of resolvers
+//! (Kubernetes docs, "DNS for Services and Pods"; resolv.conf(5)). Pure; never resolves a name.
 
 use std::net::IpAddr;
 
@@ -12,11 +12,11 @@ use crate::pod::view::PodView;
 const MAX_NAMESERVERS: usize = 3;
 const MAX_SEARCH_PATHS: usize = 32;
 const MAX_SEARCH_CHARS: usize = 2048;
-/// Longer search paths abort some resolvers.
+/// Some resolvers abort on longer search paths.
 const MAX_SEARCH_PATH_CHARS: usize = 253;
 const CLUSTER_OPTION: &str = "ndots:5";
 
-/// Why a resolver file cannot be used.
+/// Why a resolv.conf is invalid.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ResolvConfError {
     /// A `nameserver` line without an address.
@@ -29,12 +29,12 @@ pub enum ResolvConfError {
 pub struct DnsWarning {
     /// `DNSConfigForming` or `MissingClusterDNS`.
     pub reason: &'static str,
-    /// What was left out, or fallen back to.
+    /// What was omitted, or the fallback.
     pub message: String,
 }
 
-/// Reads a resolver file. The last `search` line wins, nameservers add up, a later option replaces an earlier one of the
-/// same name; unknown lines are skipped.
+/// Parses a resolv.conf. The last `search` line wins, nameservers accumulate, a later option replaces an earlier one of the same
+/// name; unknown lines are skipped.
 pub fn parse_resolv_conf(text: &str) -> Result<DnsConfig, ResolvConfError> {
     let mut config = DnsConfig::default();
     for line in text.lines() {
@@ -43,7 +43,7 @@ pub fn parse_resolv_conf(text: &str) -> Result<DnsConfig, ResolvConfError> {
             Some("nameserver") => {
                 config.servers.push(fields.next().ok_or(ResolvConfError::NoAddress)?.to_owned())
             }
-            // With and without the trailing dot a domain is the same; counting it twice would hit the limits early.
+            // A domain with and without the trailing dot is the same; counting it twice would reach the limits early.
             Some("search") => {
                 let paths = fields.filter(|path| *path != ".");
                 config.searches =
@@ -56,7 +56,7 @@ pub fn parse_resolv_conf(text: &str) -> Result<DnsConfig, ResolvConfError> {
     Ok(config)
 }
 
-/// What decides where a pod's names are resolved.
+/// The effective DNS policy.
 #[derive(Clone, Copy)]
 enum Policy {
     Cluster,
@@ -70,14 +70,14 @@ impl Policy {
             Some("None") => Self::None,
             Some("Default") => Self::Host,
             Some("ClusterFirstWithHostNet") => Self::Cluster,
-            // `ClusterFirst`, which is the default, and what upstream takes for an unknown policy.
+            // `ClusterFirst`, the default and upstream's fallback for an unknown policy.
             _ if pod.host_network() => Self::Host,
             _ => Self::Cluster,
         }
     }
 }
 
-/// DNS configuration of a pod; `resolver` is the host's parsed resolver file, empty when none is configured.
+/// DNS configuration of a pod; `resolver` is the host's parsed resolv.conf, empty if none is configured.
 pub(super) fn pod_dns(
     pod: PodView<'_>,
     resolver: DnsConfig,
@@ -87,7 +87,7 @@ pub(super) fn pod_dns(
     let mut config = match Policy::of(pod) {
         Policy::None => DnsConfig::default(),
         Policy::Host => host_config(resolver, host),
-        // A node without even a cluster domain is alone: there is no cluster whose DNS a pod could miss.
+        // A node without a cluster domain is standalone, so no pod misses the cluster's DNS.
         Policy::Cluster if host.cluster_dns.is_empty() && host.cluster_domain.is_empty() => {
             host_config(resolver, host)
         }
@@ -111,7 +111,7 @@ pub(super) fn pod_dns(
     (config, warnings)
 }
 
-/// Without a resolver file DNS is switched off: by resolv.conf(5) no server means the one of this machine.
+/// Without a resolv.conf, DNS is disabled: by resolv.conf(5) an empty file means the local server.
 fn host_config(resolver: DnsConfig, host: &HostSettings) -> DnsConfig {
     if host.resolv_conf.is_some() {
         return resolver;
@@ -158,7 +158,7 @@ fn add_missing(list: &mut Vec<String>, more: impl IntoIterator<Item = String>) {
     }
 }
 
-/// Sets `name` or `name:value`, in the place of an option of the same name if there is one.
+/// Sets the option `name` or `name:value`, replacing one of the same name.
 fn set_option(options: &mut Vec<String>, option: String) {
     fn name(option: &str) -> &str {
         option.split_once(':').map_or(option, |(name, _)| name)

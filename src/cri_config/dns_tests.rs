@@ -48,7 +48,7 @@ fn cluster_first_is_the_default() {
 }
 
 #[test]
-fn host_network_resolves_as_the_host_unless_told_otherwise() {
+fn host_network_pods_resolve_like_the_host_by_default() {
     let mut host_network = pod(|spec| spec.host_network = Some(true));
     assert_eq!(pod_dns((&host_network).into(), resolver(), &host()).0, resolver());
     host_network.spec.as_mut().unwrap().dns_policy = Some("ClusterFirstWithHostNet".into());
@@ -56,7 +56,7 @@ fn host_network_resolves_as_the_host_unless_told_otherwise() {
 }
 
 #[test]
-fn without_cluster_dns_the_host_answers_and_the_pod_is_warned() {
+fn without_cluster_dns_the_hosts_dns_is_used_with_a_warning() {
     let mut host = host();
     host.cluster_dns.clear();
     let (config, warnings) = pod_dns((&pod(|_| ())).into(), resolver(), &host);
@@ -111,7 +111,7 @@ fn own_config_is_merged_over_the_policy() {
 }
 
 #[test]
-fn what_exceeds_the_limits_is_left_out_with_a_warning() {
+fn entries_over_the_limits_are_omitted_with_a_warning() {
     let many = pod(|spec| {
         spec.dns_policy = Some("None".into());
         spec.dns_config = Some(PodDNSConfig {
@@ -132,7 +132,7 @@ fn what_exceeds_the_limits_is_left_out_with_a_warning() {
 }
 
 #[test]
-fn overlong_search_lists_are_cut_from_the_end() {
+fn overlong_search_lists_are_truncated() {
     let path = |n: usize| format!("{n:0>249}");
     let mut config = DnsConfig { searches: (0..12).map(path).collect(), ..Default::default() };
     config.searches.insert(0, "x".repeat(254));

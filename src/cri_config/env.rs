@@ -1,5 +1,5 @@
-//! Environment of a container: plain values, the pod's own fields, ConfigMaps, Secrets and services. Pure: what is known of
-//! these comes in. An object that is not there is an error unless it may be absent, never an empty value.
+//! The environment of a container: plain values, pod fields, ConfigMaps, Secrets and Services. Pure: known objects are an input. A
+//! missing object is an error unless optional, never an empty value.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -14,18 +14,18 @@ use crate::objects::{Object, ObjectError, ObjectKind, ObjectRef, ObjectState, Ob
 use crate::pod::view::{PodView, primary_first};
 use crate::volume::resource_value;
 
-/// What an environment is made from, besides the pod and the host.
+/// Inputs of an environment, besides the pod and the host.
 #[derive(Clone, Debug, Default)]
 pub struct EnvSources<'a> {
     /// Addresses of the pod's sandbox.
     pub pod_ips: &'a [IpAddr],
-    /// What is known of the objects that [`env_references`] names.
+    /// The states of the objects in [`env_references`].
     pub objects: Objects,
-    /// Variables of services; none before the services are known.
+    /// Service variables; `None` before the Services are known.
     pub services: Option<ServiceVariables>,
 }
 
-/// The objects that the environment of a container is made from.
+/// The objects that a container's environment refers to.
 pub fn env_references(container: &Container, namespace: &str) -> Vec<ObjectRef> {
     let map = |name: &str| ObjectRef::config_map(name, namespace);
     let secret = |name: &str| ObjectRef::secret(name, namespace);
@@ -41,7 +41,7 @@ pub fn env_references(container: &Container, namespace: &str) -> Vec<ObjectRef> 
     whole.chain(keys).collect()
 }
 
-/// Variables in the order they were first declared, each name once with the value declared last.
+/// Variables in order of their first declaration, each with its last value.
 #[derive(Debug, Default)]
 pub(super) struct Environment {
     variables: Vec<(String, String)>,
@@ -70,8 +70,8 @@ impl Environment {
     }
 }
 
-/// Environment of a container. References in a value see the variables declared before it; what `env` declares replaces
-/// what `envFrom` brings; of services it has what is not declared.
+/// The environment of a container. References in a value see the variables declared before it; `env` overrides `envFrom`, and
+/// both override service variables.
 pub(super) fn environment(
     pod: PodView<'_>,
     container: &Container,
@@ -102,7 +102,7 @@ pub(super) fn environment(
     Ok(environment)
 }
 
-/// Sets a variable for each key of an object. Any key an object can have is a name that a variable can have.
+/// Sets a variable for each key of an object. Every valid key is a valid variable name.
 fn take_all(
     pod: PodView<'_>,
     source: &EnvFromSource,
@@ -131,7 +131,7 @@ fn take_all(
     Ok(())
 }
 
-/// The value of a variable; none for one from an object or a key that is absent and may be.
+/// The value of a variable; `None` if it refers to a missing optional object or key.
 fn resolve(
     pod: PodView<'_>,
     container: &Container,
@@ -176,7 +176,7 @@ fn key_value(
     Ok(value)
 }
 
-/// The content of an object; none of one that is absent and may be.
+/// The data of an object; `None` if it is optional and missing.
 fn known(
     object: &ObjectRef,
     optional: Option<bool>,
@@ -190,7 +190,7 @@ fn known(
     }
 }
 
-/// A value as text. A ConfigMap's `binaryData` is never put into an environment.
+/// A value as text. A ConfigMap's `binaryData` is never used.
 fn value_of(object: &ObjectRef, content: &Object, key: &str) -> Result<Option<String>, ConfigError> {
     match object.kind {
         ObjectKind::ConfigMap => Ok(content.text.get(key).cloned()),
@@ -227,7 +227,7 @@ fn field_value(
         "metadata.name" => text(pod.name),
         "metadata.namespace" => text(pod.namespace),
         "metadata.uid" => text(pod.uid),
-        // Of a manifest the field is not set by a scheduler; the pod runs on this node all the same.
+        // No scheduler sets the field of a static pod, but it runs on this node.
         "spec.nodeName" => text(pod.spec.node_name.as_deref().unwrap_or(&host.node_name)),
         "spec.serviceAccountName" => text(pod.spec.service_account_name.as_deref().unwrap_or_default()),
         "status.hostIP" => Ok(node_ips.first().ok_or(ConfigError::NoHostAddress)?.to_string()),
@@ -253,7 +253,7 @@ mod tests {
         made(json!({"env": env}))
     }
 
-    /// What is known of ConfigMap `cm`, of Secret `sec`, and of others.
+    /// The states of ConfigMap `cm`, Secret `sec`, and others.
     fn objects() -> Objects {
         let text = [("k", "v"), ("other.txt", "$(k)")].map(|(key, value)| (key.to_owned(), value.to_owned()));
         let bytes = |bytes: &[u8]| bytes.to_vec();
@@ -280,7 +280,7 @@ mod tests {
         .into()
     }
 
-    /// The environment of a container with these fields, on a host without services.
+    /// The environment of a container with these fields, on a host without Services.
     fn made(container: Value) -> Result<Vec<(String, String)>, ConfigError> {
         made_with(container, ServiceVariables::new())
     }
@@ -313,7 +313,7 @@ mod tests {
     }
 
     #[test]
-    fn values_see_what_was_declared_before_and_the_last_declaration_wins() {
+    fn values_refer_to_earlier_variables_and_the_last_declaration_wins() {
         let env = json!([
             {"name": "EARLY", "value": "hi $(LATE)"},
             {"name": "LATE", "value": "x"},
@@ -344,7 +344,7 @@ mod tests {
         ] {
             assert_eq!(one(json!({"fieldRef": {"fieldPath": path}})).unwrap(), value, "{path}");
         }
-        // Without a limit of its own a container may use what the node has.
+        // Without a limit, the node's allocatable is the limit.
         assert_eq!(one(json!({"resourceFieldRef": {"resource": "limits.cpu"}})).unwrap(), "4");
         let field = |path| one(json!({"fieldRef": {"fieldPath": path}})).unwrap_err().to_string();
         assert_eq!(field("status.phase"), "field label not supported: status.phase");
@@ -352,14 +352,14 @@ mod tests {
     }
 
     #[test]
-    fn whole_objects_are_taken_in_order_and_declared_variables_replace_theirs() {
-        // The golden file's pod: prefix, and a key that no shell would take for a name.
+    fn objects_are_merged_in_order_and_overridden_by_declared_variables() {
+        // The golden file's pod: a prefix, and a key that is not a shell identifier.
         let from = json!([{"prefix": "CM_", "configMapRef": {"name": "cm"}}]);
         let env = json!([{"name": "PW", "valueFrom": {"secretKeyRef": {"name": "sec", "key": "password"}}},
             {"name": "SEEN", "value": "$(CM_k) $(PW) $(CM_other.txt)"}, {"name": "CM_k", "value": "mine"}]);
         let all = ["CM_k=mine", "CM_other.txt=$(k)", "PW=s3cret", "SEEN=v s3cret $(k)"];
         assert_eq!(texts(made(json!({"envFrom": from, "env": env}))), all);
-        // A later object replaces an earlier one's; what is absent and may be is passed over.
+        // A later object overrides an earlier one; a missing optional object is skipped.
         let from = json!([{"configMapRef": {"name": "cm"}}, {"secretRef": {"name": "none", "optional": true}},
             {"prefix": "k", "secretRef": {"name": "sec"}}, {"configMapRef": {"name": "cm"}}]);
         let env = json!([
@@ -371,7 +371,7 @@ mod tests {
     }
 
     #[test]
-    fn services_fill_what_is_not_declared_and_can_be_referred_to() {
+    fn service_variables_do_not_override_declared_ones_and_can_be_referred_to() {
         let env = json!([{"name": "GREETING", "value": "$(SVC_HOST) $(k)"}, {"name": "k", "value": "mine"},
             {"name": "AFTER", "value": "$(k)"}]);
         let all = ["GREETING=10.0.0.9 never", "k=mine", "AFTER=mine", "SVC_HOST=10.0.0.9"];
@@ -384,7 +384,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_had_is_told_in_upstreams_words() {
+    fn missing_objects_have_upstreams_messages() {
         let error = |source: Value| one(source).unwrap_err().to_string();
         for (source, expected) in [
             (json!({"configMapKeyRef": {"name": "none", "key": "k"}}), "configmap \"none\" not found"),
@@ -394,7 +394,7 @@ mod tests {
                 "couldn't find key bin in ConfigMap ns/cm",
             ),
             (json!({"secretKeyRef": {"name": "sec", "key": "x"}}), "couldn't find key x in Secret ns/sec"),
-            // Whether it is there is not known, so that it may be absent does not help.
+            // Its existence is unknown, so being optional does not help.
             (json!({"configMapKeyRef": {"name": "refused", "key": "k", "optional": true}}), "not yours"),
             (
                 json!({"configMapKeyRef": {"name": "pending", "key": "k", "optional": true}}),

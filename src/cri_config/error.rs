@@ -1,57 +1,57 @@
-//! Why a sandbox or container cannot be configured as its pod asks.
+//! Why a sandbox or container cannot be configured.
 
 use crate::objects::{ObjectError, ObjectRef};
 use crate::volume::ContentError;
 
-/// A pod that cannot be configured. `Display` is what the pod's owner sees, in upstream's words where upstream has the
-/// error: of a container as message of `CreateContainerConfigError`, of a sandbox in the event of its failed creation.
+/// A configuration error. `Display` is shown to the user, with upstream's text if upstream has the error: for a container as the
+/// message of `CreateContainerConfigError`, for a sandbox in the event of its failed creation.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ConfigError {
-    /// A hostname or subdomain that DNS does not allow.
+    /// A hostname or subdomain that is not a valid DNS label.
     #[error("pod {field} {value:?} is not a valid DNS {kind}")]
     InvalidHostname {
-        /// The field, as upstream names it.
+        /// The field's name upstream.
         field: &'static str,
-        /// What it holds.
+        /// Its value.
         value: String,
         /// `label` or `subdomain`.
         kind: &'static str,
     },
-    /// Cutting the hostname to its maximum left nothing.
+    /// The truncated hostname is empty.
     #[error("hostname for pod {pod:?} was invalid: {hostname:?}")]
     EmptyHostname {
         /// Name of the pod.
         pod: String,
-        /// The hostname before cutting.
+        /// The full hostname.
         hostname: String,
     },
-    /// The fully qualified name does not fit the kernel's field.
+    /// The FQDN is too long for the kernel.
     #[error(
         "failed to construct FQDN from pod hostname and cluster domain, FQDN {fqdn} is too long ({max} characters is the max, {} characters requested)",
         fqdn.len()
     )]
     FqdnTooLong {
-        /// The name.
+        /// The FQDN.
         fqdn: String,
-        /// How long it may be.
+        /// Its maximum length.
         max: usize,
     },
-    /// `hostUsers: false`, which hostlet cannot give yet; running the pod as if it were true would weaken it.
+    /// `hostUsers: false`, which is not supported yet; ignoring it would weaken the pod's isolation.
     #[error("user namespaces are not supported: hostUsers must not be false")]
     UserNamespaces,
     /// A policy the CRI does not know.
     #[error("unsupported supplementalGroupsPolicy: {0}")]
     SupplementalGroupsPolicy(String),
-    /// A resource of the container cannot be shown.
+    /// An unsupported `resourceFieldRef`.
     #[error(transparent)]
     Resource(#[from] ContentError),
-    /// An object that an environment variable is made from cannot be had.
+    /// An object in the environment is not available.
     #[error(transparent)]
     Object(#[from] ObjectError),
-    /// An object that an environment variable is made from was asked for and has not come yet.
+    /// An object in the environment was requested but not received yet.
     #[error("timed out waiting for the {} {:?}", .0.kind, .0.name)]
     ObjectPending(ObjectRef),
-    /// An object without a key that an environment variable is made from.
+    /// An object in the environment lacks the key.
     #[error("couldn't find key {key} in {kind} {namespace}/{name}")]
     MissingKey {
         /// The key.
@@ -63,7 +63,7 @@ pub enum ConfigError {
         /// Name of the object.
         name: String,
     },
-    /// A value that is no text, while the runtime takes no other.
+    /// A value is not UTF-8, which the CRI requires.
     #[error(
         "the value of key {key} in Secret {namespace}/{name} is not UTF-8 and cannot be put into the environment"
     )]
@@ -75,24 +75,24 @@ pub enum ConfigError {
         /// The Secret.
         name: String,
     },
-    /// What is said of services is not known yet.
+    /// The Services are not known yet.
     #[error("services have not yet been read at least once, cannot construct envvars")]
     ServicesUnknown,
-    /// An environment variable from a source hostlet does not serve.
+    /// An environment variable with an unsupported source.
     #[error("environment variable {variable:?}: {kind} is not supported")]
     EnvSource {
         /// Name of the variable.
         variable: String,
-        /// Which field of `valueFrom`.
+        /// The field of `valueFrom`.
         kind: &'static str,
     },
-    /// A `fieldRef` to a field that the downward API does not have.
+    /// A `fieldRef` that the downward API does not support.
     #[error("field label not supported: {0}")]
     FieldPath(String),
     /// A `fieldRef` with a key to a field that is not a map.
     #[error("field label does not support subscript: {0}")]
     FieldSubscript(String),
-    /// A `fieldRef` to the host's address before it has one.
+    /// A `fieldRef` to the host's address, which is not known yet.
     #[error("the node has no address")]
     NoHostAddress,
     /// A volume mount without its volume.
@@ -111,7 +111,7 @@ pub enum ConfigError {
         /// Name of the container.
         container: String,
     },
-    /// `runAsNonRoot`, and the image runs as root.
+    /// `runAsNonRoot`, but the image runs as root.
     #[error("container has runAsNonRoot and image will run as root (pod: {pod:?}, container: {container})")]
     ImageIsRoot {
         /// The pod.
@@ -119,7 +119,7 @@ pub enum ConfigError {
         /// Name of the container.
         container: String,
     },
-    /// `runAsNonRoot`, and the image names a user that only the image can resolve.
+    /// `runAsNonRoot`, but the image has a user name, which only the image can resolve.
     #[error(
         "container has runAsNonRoot and image has non-numeric user ({user}), cannot verify user is non-root (pod: {pod:?}, container: {container})"
     )]
@@ -131,7 +131,7 @@ pub enum ConfigError {
         /// Name of the container.
         container: String,
     },
-    /// `runAsNonRoot`, and the image's user is no user ID.
+    /// `runAsNonRoot`, but the image's UID is invalid.
     #[error(
         "container has runAsNonRoot and image has an invalid user id ({uid}). (Must be 1-({max})): must be between 0 and {max}, inclusive (pod: {pod:?}, container: {container})",
         max = i32::MAX

@@ -1,8 +1,7 @@
-//! `$(NAME)` references in environment values, commands and arguments. Pure text; never fails: what is not a reference,
-//! or names nothing known, stays as written (Kubernetes docs, "Define Dependent Environment Variables").
+//! Expands `$(NAME)` references in environment values, commands and arguments. Pure; never fails: anything else, and references
+//! to unknown names, are unchanged (Kubernetes docs, "Define Dependent Environment Variables").
 
-/// Replaces each `$(NAME)` by what `lookup` knows of it. `$$` is a literal `$`, so `$$(NAME)` yields `$(NAME)`.
-/// What is put in is not expanded again.
+/// Replaces each `$(NAME)` by the result of `lookup`. `$$` is a literal `$`, so `$$(NAME)` yields `$(NAME)`. Not recursive.
 pub(super) fn expand<'v>(text: &str, lookup: impl Fn(&str) -> Option<&'v str>) -> String {
     let mut expanded = String::with_capacity(text.len());
     let mut rest = text;
@@ -68,12 +67,12 @@ mod tests {
 
     proptest! {
         #[test]
-        fn text_without_dollar_is_left_alone(text in "[^$]*") {
+        fn text_without_dollar_is_unchanged(text in "[^$]*") {
             prop_assert_eq!(with_vars(&text), text);
         }
 
         #[test]
-        fn expanding_what_is_resolved_changes_nothing(text in "([^$]|\\$\\((A|EMPTY)\\))*") {
+        fn expansion_of_resolved_text_is_idempotent(text in "([^$]|\\$\\((A|EMPTY)\\))*") {
             let once = with_vars(&text);
             prop_assert_eq!(with_vars(&once), once);
         }

@@ -1,5 +1,5 @@
-//! Files a pod's containers need before they start: its directory, `/etc/hosts`, termination logs, the host's resolver
-//! file. I/O only; what goes into them is decided elsewhere. Never removes anything.
+//! Files that a pod's containers need: the pod's directory, `/etc/hosts`, termination logs and the host's resolv.conf. I/O only;
+//! their contents are decided elsewhere. Never removes anything.
 
 use std::fs;
 use std::io;
@@ -19,21 +19,21 @@ use crate::sys::file_work;
 use crate::volume::PodVolumes;
 
 const ETC_HOSTS: &str = "/etc/hosts";
-/// Others must not look into a pod's directory; what is mounted from it has modes of its own.
+/// Only root and the group can access a pod's directory; mounts from it have modes of their own.
 const DIR_MODE: u32 = 0o750;
 const ETC_HOSTS_MODE: u32 = 0o644;
-/// A container's process writes its last words under any user.
+/// A container's process can run as any user and must be able to write its termination log.
 const TERMINATION_LOG_MODE: u32 = 0o666;
 
-/// A file of a pod that could not be made or read.
+/// A file of a pod could not be created or read.
 #[derive(Debug, thiserror::Error)]
 pub enum FilesError {
-    /// A directory could not be made.
+    /// A directory could not be created.
     #[error("making directory {}", path.display())]
     MakeDir {
         /// The directory.
         path: PathBuf,
-        /// Why.
+        /// The error.
         source: io::Error,
     },
     /// A file could not be read.
@@ -41,7 +41,7 @@ pub enum FilesError {
     Read {
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// The error.
         source: io::Error,
     },
     /// A file could not be written.
@@ -49,29 +49,29 @@ pub enum FilesError {
     Write {
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// The error.
         source: io::Error,
     },
-    /// The host's resolver file makes no sense.
+    /// The host's resolv.conf is invalid.
     #[error("parsing resolver file {}", path.display())]
     ResolvConf {
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// The error.
         source: ResolvConfError,
     },
-    /// The pod asks for something that cannot be given.
+    /// The pod cannot be configured.
     #[error(transparent)]
     Config(#[from] ConfigError),
 }
 
-/// Makes the pod's own directory; one that is there is fine.
+/// Creates the pod's directory. Idempotent.
 pub async fn make_pod_dir(uid: &str, host: &HostSettings) -> Result<(), FilesError> {
     make_dir(&pod_dir(uid, host)).await
 }
 
-/// DNS configuration of a pod, with what its owner should be warned of. Reads the host's resolver file anew each time: it
-/// changes with the host's network.
+/// DNS configuration of a pod, with warnings for its owner. Reads the host's resolv.conf each time, because it changes with the
+/// host's network.
 pub async fn pod_dns(pod: &Pod, host: &HostSettings) -> Result<(DnsConfig, Vec<DnsWarning>), FilesError> {
     let resolver = match &host.resolv_conf {
         None => DnsConfig::default(),
@@ -84,8 +84,8 @@ pub async fn pod_dns(pod: &Pod, host: &HostSettings) -> Result<(DnsConfig, Vec<D
     Ok(dns::pod_dns(PodView::from(pod), resolver, host))
 }
 
-/// Makes the files of one container's next start and returns its mounts: those of volumes in the order of its spec, then
-/// `/etc/hosts`, written anew, and a fresh termination log. A volume that is not there has none.
+/// Creates the files for a container's next start and returns its mounts: volumes in the order of its spec, then a rewritten
+/// `/etc/hosts` and a new termination log. Missing volumes are skipped.
 pub async fn container_mounts(
     pod: &Pod,
     container: &Container,
@@ -131,12 +131,12 @@ fn volume_mounts(container: &Container, volumes: &PodVolumes, host: &HostSetting
     mounts.collect()
 }
 
-/// A path that does not begin at the root is taken to.
+/// Makes a path absolute.
 pub(super) fn container_path(path: &str) -> String {
     if path.starts_with('/') { path.to_owned() } else { format!("/{path}") }
 }
 
-/// A container that mounts something of its own there keeps it; a pod without addresses has nothing to say.
+/// Skipped if the container mounts its own file there or the pod has no addresses.
 fn has_managed_hosts(pod: PodView<'_>, container: &Container, pod_ips: &[IpAddr]) -> bool {
     let own = container.volume_mounts.iter().flatten().any(|mount| mount.mount_path == ETC_HOSTS);
     !own && (pod.host_network() || !pod_ips.is_empty())
@@ -176,8 +176,8 @@ async fn read(path: &Path) -> Result<Vec<u8>, FilesError> {
     read.map_err(|source| FilesError::Read { path: path.to_owned(), source })
 }
 
-/// Writes into the file itself: a renamed one would not be seen through the mounts of containers that already run. The
-/// mode is set afterwards because the umask of this process cuts that of a new file.
+/// Writes the file in place: mounts of running containers would not see a renamed one. The mode is set afterwards because the
+/// umask restricts that of a new file.
 async fn write_in_place(path: &Path, content: Vec<u8>, mode: u32) -> Result<(), FilesError> {
     let file = path.to_owned();
     let written = blocking(move || {
@@ -274,7 +274,7 @@ mod tests {
         assert_eq!(error.to_string(), format!("reading {}", path.display()));
     }
 
-    /// The mounts that a stock kubelet sent for these volumes.
+    /// The stock kubelet's mounts for these volumes.
     #[test]
     fn volume_mounts_equal_the_stock_kubelets() {
         let pod = pod(json!({"containers": [{"name": "main", "volumeMounts": [

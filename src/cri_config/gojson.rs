@@ -1,15 +1,15 @@
-//! JSON as Go's encoder writes it, for the annotations and hashes that a stock kubelet reads back or recomputes.
+//! JSON in the format of Go's encoder, for annotations and hashes that a stock kubelet reads or recomputes.
 
 use k8s_openapi::api::core::v1::ContainerPort;
 use serde::Serialize;
 
-/// Compact JSON with the characters escaped that Go escapes so that JSON can be put into HTML.
+/// Compact JSON with Go's HTML escapes.
 pub(super) fn to_string(value: &impl Serialize) -> Result<String, serde_json::Error> {
     let plain = serde_json::to_string(value)?;
     if !plain.contains(['<', '>', '&', '\u{2028}', '\u{2029}']) {
         return Ok(plain);
     }
-    // Outside of strings JSON has none of these characters, so replacing them all is right.
+    // JSON has these characters only in strings, so all of them can be replaced.
     Ok(plain
         .replace('<', "\\u003c")
         .replace('>', "\\u003e")
@@ -18,7 +18,7 @@ pub(super) fn to_string(value: &impl Serialize) -> Result<String, serde_json::Er
         .replace('\u{2029}', "\\u2029"))
 }
 
-/// A container port in the field order of the Go struct, zero values left out.
+/// A container port in the field order of the Go struct, without zero values.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Port<'a> {

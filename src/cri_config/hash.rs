@@ -1,5 +1,5 @@
-//! The container hash: tells whether a running container still matches its spec. Equal to that of a stock kubelet since
-//! 1.31, so that a node can change hands without a container restarting.
+//! The container hash, which shows whether a running container matches its spec. Equal to the stock kubelet's since 1.31, so that
+//! switching between them restarts no container.
 
 use std::fmt::Write;
 
@@ -8,17 +8,17 @@ use serde::Serialize;
 
 use super::gojson;
 
-/// The parts of a container whose change needs a new one (upstream `pickFieldsToHash`), in Go's key order.
+/// The fields whose change requires a new container (upstream `pickFieldsToHash`), in Go's key order.
 #[derive(Serialize)]
 struct Hashed<'a> {
     image: &'a str,
     name: &'a str,
 }
 
-/// Hash of a container's image and name: 32-bit FNV-1a over the text in which Go prints their JSON as a byte slice.
+/// Hash of a container's image and name: 32-bit FNV-1a over Go's formatting of their JSON as a byte slice.
 pub fn container_hash(container: &Container) -> u32 {
     let hashed = Hashed { image: container.image.as_deref().unwrap_or_default(), name: &container.name };
-    // Two strings always serialize; were it ever otherwise, upstream hashes the empty slice too.
+    // Two strings always serialize; on failure upstream hashes an empty slice.
     let json = gojson::to_string(&hashed).unwrap_or_default();
     let mut printed = String::from("([]uint8)[");
     for (index, byte) in json.bytes().enumerate() {

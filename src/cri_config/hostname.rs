@@ -3,9 +3,9 @@
 use super::ConfigError;
 use crate::pod::view::PodView;
 
-/// Longest hostname: the kernel's 64 bytes with their terminating zero.
+/// Maximum length of a hostname: the kernel's 64 bytes including the terminating NUL.
 const MAX_HOSTNAME: usize = 63;
-/// Longest fully qualified name put into the kernel's nodename.
+/// Maximum length of an FQDN as the kernel's nodename.
 const MAX_FQDN: usize = 64;
 const MAX_SUBDOMAIN: usize = 253;
 
@@ -35,7 +35,7 @@ pub(super) fn hostname_and_domain(
     Ok((truncate(pod, hostname)?, domain))
 }
 
-/// The name the kernel is given: with `setHostnameAsFQDN` the whole one.
+/// The kernel's hostname: the FQDN with `setHostnameAsFQDN`.
 pub(super) fn kernel_hostname(pod: PodView<'_>, cluster_domain: &str) -> Result<String, ConfigError> {
     let (hostname, domain) = hostname_and_domain(pod, cluster_domain)?;
     if domain.is_empty() || !pod.spec.set_hostname_as_fqdn.unwrap_or(false) {
@@ -52,7 +52,7 @@ fn truncate(pod: PodView<'_>, hostname: &str) -> Result<String, ConfigError> {
     if hostname.len() <= MAX_HOSTNAME {
         return Ok(hostname.to_owned());
     }
-    // A name of an invalid pod may hold wide characters: cut before one, not in it.
+    // The name of an invalid pod may have multi-byte characters, which must not be split.
     let end = (0..=MAX_HOSTNAME).rev().find(|end| hostname.is_char_boundary(*end)).unwrap_or(0);
     let truncated = hostname[..end].trim_end_matches(['-', '.']);
     if truncated.is_empty() {
@@ -74,7 +74,7 @@ fn check(
     }
 }
 
-/// A label of RFC 1123, lower case.
+/// A lower-case RFC 1123 label.
 fn is_label(text: &str) -> bool {
     text.len() <= MAX_HOSTNAME && is_label_of_any_length(text)
 }
@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn long_names_are_cut_and_trimmed() {
+    fn long_names_are_truncated_and_trimmed() {
         let long = format!("{}-.{}", "a".repeat(61), "b".repeat(10));
         assert_eq!(names(&pod(&long, |_| ())).unwrap().0, "a".repeat(61));
         let wide = "é".repeat(40);
@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn bad_names_are_refused() {
+    fn invalid_names_are_rejected() {
         for bad in ["Upper", "-a", "a-", "a_b", "a.b"] {
             let error = names(&pod("web", |spec| spec.hostname = Some(bad.into()))).unwrap_err();
             assert_eq!(error.to_string(), format!("pod Hostname {bad:?} is not a valid DNS label"));
@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn fqdn_when_asked_and_only_if_it_fits() {
+    fn the_fqdn_is_used_on_request_if_it_fits() {
         let fqdn = |subdomain: &str| {
             let pod = pod("web", |spec| {
                 spec.subdomain = Some(subdomain.into());

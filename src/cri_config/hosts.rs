@@ -1,4 +1,4 @@
-//! Content of the `/etc/hosts` that a pod's containers see. Pure; `files` writes it.
+//! Content of a pod's `/etc/hosts`. Pure; `files` writes it.
 
 use std::net::IpAddr;
 
@@ -13,7 +13,7 @@ const LOOPBACK: &str = "127.0.0.1\tlocalhost\n\
     fe00::1\tip6-allnodes\n\
     fe00::2\tip6-allrouters\n";
 
-/// The file of a pod with a network of its own: the pod's addresses under its hostname and, with a domain, its full name.
+/// The file of a pod with its own network: the pod's addresses with its hostname and, with a domain, its FQDN.
 pub(super) fn managed(pod_ips: &[IpAddr], hostname: &str, domain: &str, aliases: &[HostAlias]) -> Vec<u8> {
     let names =
         if domain.is_empty() { hostname.to_owned() } else { format!("{hostname}.{domain}\t{hostname}") };

@@ -1,14 +1,14 @@
-//! Reads what the kernel offers to containers. Once, at start; reads only, and what cannot be read counts as not there.
+//! Reads the kernel's features for containers once at start-up. Read-only; anything unreadable counts as absent.
 
 use std::fs;
 use std::path::Path;
 
-/// Kernel features that show in a container's configuration.
+/// Kernel features that affect a container's configuration.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct KernelFacts {
-    /// Huge page sizes as the hugetlb controller names them (`2MB`, `1GB`), smallest first.
+    /// Huge page sizes in the hugetlb controller's notation (`2MB`, `1GB`), smallest first.
     pub hugepage_sizes: Vec<String>,
-    /// Per-CPU thermal throttling directories, hidden from containers: they tell tenants of one another.
+    /// Per-CPU thermal throttling directories, masked in containers as a side channel between tenants.
     pub throttle_paths: Vec<String>,
     /// Whether swap is accounted per cgroup.
     pub swap_controller: bool,
@@ -33,7 +33,7 @@ fn names_in(dir: &Path) -> Vec<String> {
     entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok()).collect()
 }
 
-/// `hugepages-2048kB` becomes `2MB`, as the kernel's hugetlb cgroup names it.
+/// Converts `hugepages-2048kB` to `2MB`, the notation of the hugetlb cgroup.
 fn hugepage_sizes(dirs: &[String]) -> Vec<String> {
     let kilobytes = |dir: &String| dir.strip_prefix("hugepages-")?.strip_suffix("kB")?.parse::<u64>().ok();
     let mut sizes: Vec<u64> = dirs.iter().filter_map(kilobytes).collect();
@@ -41,7 +41,7 @@ fn hugepage_sizes(dirs: &[String]) -> Vec<String> {
     sizes.into_iter().map(|kilobytes| page_size_name(kilobytes << 10)).collect()
 }
 
-/// Name of a huge page size in the hugetlb controller.
+/// A huge page size in the hugetlb controller's notation.
 pub(super) fn page_size_name(bytes: u64) -> String {
     match bytes >> 10 {
         kb if kb >= 1 << 20 => format!("{}GB", kb >> 20),
@@ -61,7 +61,7 @@ fn throttle_paths(cpus: &Path) -> Vec<String> {
         .collect()
 }
 
-/// The root cgroup has no swap files of its own on v2, so the cgroup of this process is looked at.
+/// Checks the cgroup of this process, because the root cgroup has no swap files on v2.
 fn swap_controller(cgroups: &Path, proc: &Path, cgroup_v2: bool) -> bool {
     if !cgroup_v2 {
         return cgroups.join("memory/memory.memsw.limit_in_bytes").exists();
@@ -76,7 +76,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn huge_pages_are_named_as_the_controller_names_them() {
+    fn huge_pages_have_the_controllers_notation() {
         let dirs = ["hugepages-1048576kB", "hugepages-2048kB", "hugepages-64kB", "other"].map(String::from);
         assert_eq!(hugepage_sizes(&dirs), ["64KB", "2MB", "1GB"]);
     }

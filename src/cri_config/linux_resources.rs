@@ -1,4 +1,4 @@
-//! CPU, memory and huge page settings of sandboxes and containers, as the runtime writes them to cgroups. Pure.
+//! CPU, memory and huge page settings of sandboxes and containers, which the runtime writes to cgroups. Pure.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -16,7 +16,7 @@ type ResourceList = BTreeMap<String, ApiQuantity>;
 
 const HUGEPAGES_PREFIX: &str = "hugepages-";
 
-/// Settings of a container. A limit it does not have is its pod's, if the pod has one.
+/// Settings of a container. A missing limit defaults to the pod's, if any.
 pub(super) fn container_resources(
     pod: &Pod,
     container: &Container,
@@ -41,13 +41,13 @@ pub(super) fn container_resources(
     resources
 }
 
-/// What the pod's containers get together, without overhead.
+/// The sum of the pod's containers, without overhead.
 pub(super) fn sandbox_resources(pod: &Pod, host: &HostSettings) -> LinuxContainerResources {
     let (requests, limits) = (pod_requests(pod), pod_limits(pod));
     calculate(requests.milli_cpu, limits.milli_cpu.unwrap_or(0), limits.memory.unwrap_or(0), host)
 }
 
-/// What running the pod costs besides its containers; empty without overhead.
+/// The pod's overhead; empty without one.
 pub(super) fn overhead_resources(pod: &Pod, host: &HostSettings) -> LinuxContainerResources {
     let Some(overhead) = pod.spec.as_ref().and_then(|spec| spec.overhead.as_ref()) else {
         return LinuxContainerResources::default();
@@ -57,7 +57,7 @@ pub(super) fn overhead_resources(pod: &Pod, host: &HostSettings) -> LinuxContain
     calculate(Some(milli_cpu), milli_cpu, overhead.memory.unwrap_or(0), host)
 }
 
-/// An absent request is the limit; an absent limit (0) is no limit.
+/// A missing request defaults to the limit; a missing limit (0) is unlimited.
 fn calculate(
     cpu_request: Option<i64>,
     cpu_limit: i64,
@@ -79,7 +79,7 @@ fn calculate(
     resources
 }
 
-/// A container gets no swap: on v2 its maximum is 0; on v1 the limit of memory and swap together is that of memory.
+/// Disables swap: on v2 its maximum is 0; on v1 the limit of memory plus swap equals that of memory.
 fn forbid_swap(resources: &mut LinuxContainerResources, host: &HostSettings) {
     if !host.kernel.swap_controller {
         return;
@@ -91,7 +91,7 @@ fn forbid_swap(resources: &mut LinuxContainerResources, host: &HostSettings) {
     }
 }
 
-/// A limit for each page size the machine has: the container's, else the pod's, else none of that size at all.
+/// A limit for each page size of the machine: the container's, else the pod's, else 0.
 fn hugepage_limits(
     shared: Option<&ResourceList>,
     own: Option<&ResourceList>,
@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn huge_pages_of_the_machine_are_limited_to_what_was_asked() {
+    fn huge_pages_of_the_machine_are_limited_to_the_request() {
         let limits = of(json!({"limits": {"hugepages-2Mi": "4Mi", "hugepages-64Ki": "64Ki"}}), &host())
             .hugepage_limits;
         let shown: Vec<_> = limits.iter().map(|limit| (limit.page_size.as_str(), limit.limit)).collect();
@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn limits_of_the_pod_stand_in_for_missing_ones() {
+    fn missing_limits_default_to_the_pods() {
         let pod = pod(json!({
             "resources": {"limits": {"cpu": "1", "memory": "8Mi", "hugepages-1Gi": "1Gi"}},
             "containers": [{"name": "c", "resources": {"limits": {"memory": "4Mi"}}}]
@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn overhead_is_request_and_limit_at_once() {
+    fn overhead_is_both_request_and_limit() {
         let pod = pod(json!({"overhead": {"cpu": "100m", "memory": "1Mi"}, "containers": []}));
         let overhead = overhead_resources(&pod, &host());
         assert_eq!(

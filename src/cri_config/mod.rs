@@ -1,5 +1,5 @@
-//! Configurations of sandboxes and containers, built from a pod and the host. Pure but for `files` and `kernel`; never
-//! talks to the runtime and never decides what to run.
+//! Builds sandbox and container configurations from a pod and the host. Pure except `files` and `kernel`; never calls the
+//! runtime and never decides what to run.
 
 mod annotations;
 mod config;

@@ -1,4 +1,4 @@
-//! Where a pod's files and logs are on the host. Wire format: a stock kubelet taking over looks in the same places. Pure.
+//! Paths of a pod's files and logs on the host. An interface: a stock kubelet that replaces hostlet uses the same. Pure.
 
 use std::path::PathBuf;
 
@@ -7,7 +7,7 @@ use k8s_openapi::api::core::v1::Pod;
 use super::HostSettings;
 use crate::pod::view::PodView;
 
-/// Directory of everything hostlet keeps for a pod: `<root>/pods/<uid>`.
+/// A pod's directory: `<root>/pods/<uid>`.
 pub fn pod_dir(uid: &str, host: &HostSettings) -> PathBuf {
     host.root_dir.join("pods").join(uid)
 }

@@ -1,4 +1,4 @@
-//! Port mappings of a sandbox: which ports of the host lead to the pod. Pure; the runtime's network plugin acts on them.
+//! Port mappings of a sandbox from host ports to the pod. Pure; the runtime's network plugin applies them.
 
 use std::collections::HashSet;
 use std::net::Ipv6Addr;
@@ -7,8 +7,8 @@ use k8s_openapi::api::core::v1::{Container, ContainerPort};
 
 use crate::cri::wire::{PortMapping, Protocol};
 
-/// Mappings of the pod's containers in order, ports without a host port among them; a port a container declares twice
-/// counts once.
+/// Mappings of the pod's containers in order, including ports without a host port; a port that a container declares twice counts
+/// once.
 pub(super) fn port_mappings(containers: &[Container]) -> Vec<PortMapping> {
     containers.iter().flat_map(container_mappings).collect()
 }
@@ -19,7 +19,7 @@ fn container_mappings(container: &Container) -> Vec<PortMapping> {
     ports.filter(|port| seen.insert(identity(port))).map(mapping).collect()
 }
 
-/// What makes a port the same as another: its name or, without one, where it leads, per address family.
+/// Identity of a port: its name or, without one, its target, per address family.
 fn identity(port: &ContainerPort) -> String {
     let host_ip = port.host_ip.as_deref().unwrap_or_default();
     if let Some(name) = port.name.as_deref().filter(|name| !name.is_empty()) {
@@ -38,7 +38,7 @@ fn mapping(port: &ContainerPort) -> PortMapping {
     let protocol = match port.protocol.as_deref() {
         Some("UDP") => Protocol::Udp,
         Some("SCTP") => Protocol::Sctp,
-        // `TCP`, which is the default, and what upstream takes for an unknown protocol.
+        // `TCP`, the default and upstream's fallback for an unknown protocol.
         _ => Protocol::Tcp,
     };
     PortMapping {

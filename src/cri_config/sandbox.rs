@@ -1,5 +1,4 @@
-//! Configuration of a pod's sandbox, as a stock kubelet sends it. Pure: the same pod and host always give the same
-//! configuration.
+//! The sandbox configuration, as sent by a stock kubelet. Pure: the same pod and host always give the same configuration.
 
 use std::collections::HashMap;
 
@@ -18,8 +17,7 @@ use crate::cri::wire::{
 };
 use crate::pod::view::PodView;
 
-/// Configuration of the sandbox of a pod; `cgroup_parent` is the pod's own cgroup in the form the runtime's cgroup driver
-/// wants.
+/// The configuration of a pod's sandbox; `cgroup_parent` is the pod's cgroup in the notation of the runtime's cgroup driver.
 pub fn sandbox_config(
     pod: &Pod,
     attempt: u32,
@@ -28,7 +26,7 @@ pub fn sandbox_config(
     host: &HostSettings,
 ) -> Result<PodSandboxConfig, ConfigError> {
     let (api, pod) = (pod, PodView::from(pod));
-    // On the host's network the hostname is the host's, and not for a pod to set.
+    // With the host's network, the hostname is the host's.
     let hostname =
         if pod.host_network() { String::new() } else { kernel_hostname(pod, &host.cluster_domain)? };
     Ok(PodSandboxConfig {
@@ -63,12 +61,12 @@ fn security_context(pod: PodView<'_>) -> Result<LinuxSandboxSecurityContext, Con
         namespace_options: Some(namespaces(pod)?),
         selinux_options: context.and_then(|context| context.se_linux_options.as_ref()).map(selinux_options),
         run_as_user: run_as_user.map(number),
-        // The CRI makes a group without a user an error, and the sandbox has no image to take a user from.
+        // In the CRI a group without a user is an error, and the sandbox has no image with a user.
         run_as_group: run_as_user.and(context.and_then(|context| context.run_as_group)).map(number),
         supplemental_groups,
         supplemental_groups_policy,
         privileged: has_privileged_container(pod),
-        // The pause process needs nothing that the runtime's default forbids, whatever the containers may do.
+        // The runtime's default profile is sufficient for the pause process, independent of the containers.
         seccomp: Some(profile(ProfileType::RuntimeDefault)),
         ..Default::default()
     })
@@ -82,14 +80,14 @@ fn has_privileged_container(pod: PodView<'_>) -> bool {
     containers.chain(ephemeral).flatten().any(|context| context.privileged == Some(true))
 }
 
-/// Sysctls under the names the kernel knows them by.
+/// Sysctls with their kernel names.
 fn sysctls(pod: PodView<'_>) -> HashMap<String, String> {
     let sysctls = pod.spec.security_context.iter().filter_map(|context| context.sysctls.as_ref()).flatten();
     sysctls.map(|sysctl| (normalize_sysctl(&sysctl.name), sysctl.value.clone())).collect()
 }
 
-/// `net/ipv4/conf/eth0.1/rp_filter` means `net.ipv4.conf.eth0/1.rp_filter`: the first separator in a name tells which of
-/// the two characters separates, and the other one stands for itself (sysctl.d(5)).
+/// Converts `net/ipv4/conf/eth0.1/rp_filter` to `net.ipv4.conf.eth0/1.rp_filter`: the first `/` or `.` in a name is the separator,
+/// and the other character is literal (sysctl.d(5)).
 fn normalize_sysctl(name: &str) -> String {
     match name.find(['.', '/']) {
         Some(first) if name[first..].starts_with('/') => {

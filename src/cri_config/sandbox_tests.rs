@@ -1,4 +1,4 @@
-//! Tests of the sandbox configuration; the first compares all of it with what a stock kubelet 1.36 sent for that pod.
+//! The sandbox configuration; the first test compares all of it with that of a stock kubelet 1.36.
 
 use serde_json::json;
 
@@ -120,7 +120,7 @@ fn sysctl_names_are_normalized() {
 }
 
 #[test]
-fn user_namespaces_are_refused_not_ignored() {
+fn user_namespaces_are_rejected_not_ignored() {
     let pod = pod(json!({"hostUsers": false, "containers": [{"name": "c"}]}));
     assert_eq!(sandbox_config(&pod, 0, "", DnsConfig::default(), &host()), Err(ConfigError::UserNamespaces));
 }

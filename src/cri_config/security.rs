@@ -1,5 +1,5 @@
-//! Security contexts: what a pod and its containers ask for, as the runtime is told (Kubernetes docs, "Configure a
-//! Security Context"). A container's own value wins over its pod's. Pure.
+//! Converts security contexts of pods and containers to the CRI (Kubernetes docs, "Configure a Security Context"). A container's
+//! value overrides its pod's. Pure.
 
 use std::path::Path;
 
@@ -16,7 +16,7 @@ use crate::cri::wire::{
 };
 use crate::pod::view::PodView;
 
-/// Hidden from containers: they tell tenants of the host and of one another.
+/// Paths masked in containers, because they expose the host or other tenants.
 pub const MASKED_PATHS: [&str; 12] = [
     "/proc/asound",
     "/proc/acpi",
@@ -31,20 +31,20 @@ pub const MASKED_PATHS: [&str; 12] = [
     "/sys/firmware",
     "/sys/devices/virtual/powercap",
 ];
-/// Shown to containers, and not to be written: they are the host's.
+/// Paths read-only in containers, because they are the host's.
 pub const READONLY_PATHS: [&str; 5] =
     ["/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys", "/proc/sysrq-trigger"];
 /// Legacy annotation with a container's AppArmor profile, followed by the container's name.
 const APPARMOR_ANNOTATION: &str = "container.apparmor.security.beta.kubernetes.io/";
 
-/// Who a container's process runs as when its pod does not say.
+/// The user of a container's process if the pod does not set one.
 enum ImageUser<'a> {
     Number(i64),
     Name(&'a str),
 }
 
 impl<'a> ImageUser<'a> {
-    /// An image that names no user runs as root.
+    /// The image's user; root if it has none.
     fn of(image: &'a ImageInfo) -> Self {
         match image.uid {
             Some(uid) => Self::Number(uid),
@@ -101,7 +101,7 @@ pub(super) fn container_context(
     })
 }
 
-/// Which namespaces the pod has of its own and which it shares with the host.
+/// Which namespaces are the pod's and which are the host's.
 pub(super) fn namespaces(pod: PodView<'_>) -> Result<NamespaceOption, ConfigError> {
     if pod.spec.host_users == Some(false) {
         return Err(ConfigError::UserNamespaces);
@@ -122,7 +122,7 @@ pub(super) fn namespaces(pod: PodView<'_>) -> Result<NamespaceOption, ConfigErro
     })
 }
 
-/// Supplemental groups of a pod's processes, and how they merge with the image's.
+/// Supplementary groups of a pod's processes, and how they are merged with the image's.
 pub(super) fn groups(pod: PodView<'_>) -> Result<(Vec<i64>, i32), ConfigError> {
     let Some(context) = &pod.spec.security_context else { return Ok((Vec::new(), 0)) };
     let groups =
@@ -135,7 +135,7 @@ pub(super) fn groups(pod: PodView<'_>) -> Result<(Vec<i64>, i32), ConfigError> {
     Ok((groups, policy.into()))
 }
 
-/// SELinux options in the CRI's form.
+/// SELinux options as in the CRI.
 pub(super) fn selinux_options(options: &SELinuxOptions) -> SeLinuxOption {
     SeLinuxOption {
         user: options.user.clone().unwrap_or_default(),
@@ -145,12 +145,12 @@ pub(super) fn selinux_options(options: &SELinuxOptions) -> SeLinuxOption {
     }
 }
 
-/// A user or group ID in the CRI's form, which tells 0 from unset.
+/// A user or group ID as in the CRI, where 0 differs from unset.
 pub(super) fn number(value: i64) -> Int64Value {
     Int64Value { value }
 }
 
-/// A profile without a file of its own.
+/// A profile without a file.
 pub(super) fn profile(kind: ProfileType) -> SecurityProfile {
     SecurityProfile { profile_type: kind.into(), localhost_ref: String::new() }
 }
@@ -208,7 +208,7 @@ fn seccomp_profile(
     }
 }
 
-/// The container's field, then the legacy annotation (of manifests that no API server converted), then the pod's field.
+/// The container's field, else the legacy annotation (in manifests, which no API server converts), else the pod's field.
 fn apparmor_profile(pod: PodView<'_>, container: &Container) -> Result<Option<SecurityProfile>, ConfigError> {
     let own = container.security_context.as_ref().and_then(|own| own.app_armor_profile.clone());
     let shared = || pod.spec.security_context.as_ref()?.app_armor_profile.clone();
@@ -236,7 +236,7 @@ fn annotated_apparmor(pod: PodView<'_>, container: &str) -> Option<AppArmorProfi
     Some(AppArmorProfile { type_: type_.to_owned(), localhost_profile })
 }
 
-/// The profile as runtimes before the CRI's `apparmor` field read it.
+/// The profile for runtimes from before the CRI's `apparmor` field.
 fn legacy_apparmor(profile: &SecurityProfile) -> String {
     match profile.profile_type() {
         ProfileType::RuntimeDefault => "runtime/default".to_owned(),

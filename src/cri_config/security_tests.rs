@@ -42,7 +42,7 @@ fn a_container_wins_over_its_pod_and_the_image_comes_last() {
 }
 
 #[test]
-fn non_root_is_verified_in_upstreams_words() {
+fn non_root_is_verified_with_upstreams_messages() {
     let refused = |own: Value, image: &ImageInfo| context(json!({}), own, image).unwrap_err().to_string();
     let non_root = || json!({"runAsNonRoot": true});
     assert_eq!(
@@ -88,7 +88,7 @@ fn flags_capabilities_and_paths() {
 }
 
 #[test]
-fn thermal_throttling_is_hidden_where_the_machine_has_it() {
+fn thermal_throttling_is_masked_if_present() {
     let mut host = host();
     host.kernel.throttle_paths = vec!["/sys/devices/system/cpu/cpu0/thermal_throttle".into()];
     assert_eq!(masked_paths(&host).last().unwrap(), "/sys/devices/system/cpu/cpu0/thermal_throttle");

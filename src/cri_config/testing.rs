@@ -1,4 +1,4 @@
-//! A host and pods for the tests of this room.
+//! Test fixtures: a host and pods.
 
 use std::time::Duration;
 
@@ -51,8 +51,7 @@ pub(crate) fn pod(spec: Value) -> Pod {
 /// UID of [`full_pod`].
 pub(crate) const FULL_UID: &str = "91bfbf8e-bc69-4d82-8bd0-a527f7510d09";
 
-/// A pod with one of everything that works without an API server, for which the configurations that a stock kubelet sent
-/// are known.
+/// A pod with every feature that works without an API server, whose configurations by a stock kubelet are recorded.
 pub(crate) fn full_pod() -> Pod {
     let image = "registry.k8s.io/e2e-test-images/busybox:1.37.0-1";
     let wait = json!(["sh", "-c", "trap 'exit 0' TERM; while true; do sleep 0.2; done"]);

@@ -1,4 +1,4 @@
-//! What is known of the pod to be explained.
+//! The facts about the pod to explain.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -12,38 +12,38 @@ use crate::pod::view::PodView;
 use crate::source::ManifestProblem;
 use crate::status::{Activity, Doing};
 
-/// What this node makes of a pod.
+/// This node's decision about a pod.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Disposition {
     /// It should run.
     Wanted,
-    /// It should run, and an earlier pod of the same name has not ended yet.
+    /// It should run, but an earlier pod of the same name has not terminated yet.
     Behind,
-    /// This node does not take it; its status says why.
-    Refused,
-    /// No manifest asks for it any more.
+    /// Rejected at admission; its status says why.
+    Rejected,
+    /// Its manifest was removed.
     Unwanted,
 }
 
-/// A call to the runtime about this pod that takes longer than it should.
+/// A runtime call for this pod that takes too long.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HungCall {
-    /// The call, by its upstream name.
+    /// The CRI method.
     pub call: String,
-    /// What it is about.
+    /// The subject of the call.
     pub subject: String,
-    /// How long it has taken so far.
+    /// Its duration so far.
     pub took: Duration,
-    /// It is about the whole node, so it may not hold up this pod.
+    /// Whether it concerns the whole node, so that it may not block this pod.
     pub is_of_node: bool,
 }
 
-/// What keeps the node as a whole from running pods.
+/// What prevents the whole node from running pods.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NodeProblem {
-    /// The runtime does not answer, or says that it is not ready.
+    /// The runtime does not respond or reports that it is not ready.
     Runtime(String),
-    /// The runtime says that the pod network is not ready.
+    /// The runtime reports that the pod network is not ready.
     Network(String),
 }
 
@@ -55,51 +55,51 @@ impl fmt::Display for NodeProblem {
     }
 }
 
-/// The pull of an image that a pod waits for.
+/// The image pull that a pod waits for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PullSoFar {
     /// Since when.
     pub since: Timestamp,
-    /// It waits until fewer pulls are under way.
+    /// It is queued behind other pulls.
     pub waits_for_turn: bool,
-    /// Bytes that have arrived, if the runtime tells that.
+    /// Bytes downloaded, if the runtime reports them.
     pub bytes: Option<u64>,
-    /// How many pulls these bytes are of: the runtime does not tell them apart.
+    /// Number of pulls that these bytes belong to: the runtime reports only their sum.
     pub pulls: usize,
 }
 
-/// Everything an explanation is made from.
+/// The input of an explanation.
 #[derive(Clone, Debug)]
 pub struct ExplainInput<'a> {
     /// The pod.
     pub pod: &'a Pod,
-    /// What this node makes of it.
+    /// The node's decision about it.
     pub standing: Disposition,
-    /// Its status; none before its worker told one.
+    /// Its status; `None` before the first one.
     pub status: Option<&'a PodStatus>,
-    /// Since when its containers are being stopped for good.
+    /// When it began to terminate.
     pub terminating_since: Option<Timestamp>,
-    /// What its worker does.
+    /// The current activity of its worker.
     pub doing: Option<&'a Doing>,
-    /// Its containers that run by what was last seen in the runtime.
+    /// Its running containers, as last observed in the runtime.
     pub running: Vec<String>,
-    /// A call about it that hangs.
+    /// A hanging call for it.
     pub hung: Option<HungCall>,
     /// The pull it waits for.
     pub pull: Option<PullSoFar>,
-    /// The manifest it is from, if it is still from one.
+    /// Its manifest, if it still has one.
     pub file: Option<&'a Path>,
-    /// What is wrong with its manifest as it is now, or with another one of the same pod.
+    /// The problem of its current manifest, or of another one of the same pod.
     pub problem: Option<&'a ManifestProblem>,
-    /// What keeps the node as a whole from running pods.
+    /// What prevents the whole node from running pods.
     pub trouble: Option<NodeProblem>,
-    /// The last line of the logs of containers that ended badly, by their names.
+    /// The last log line of failed containers, by name.
     pub log_ends: BTreeMap<String, String>,
-    /// Where image archives are imported from, if from anywhere.
+    /// The directory of image archives, if configured.
     pub preload_dir: Option<&'a Path>,
-    /// Image archives that cannot be used, and why.
+    /// Unusable image archives with their problems.
     pub archives: &'a [(String, String)],
-    /// The time.
+    /// The current time.
     pub now: Timestamp,
 }
 
@@ -114,7 +114,7 @@ impl ExplainInput<'_> {
         format!("{}/{}", view.namespace, view.name)
     }
 
-    /// The name to type after `hostlet logs`.
+    /// The pod's name as an argument of `hostlet logs`.
     pub(super) fn logs(&self, container: &str) -> String {
         let view = self.view();
         let choice = if view.spec.containers.len() > 1 { format!(" -c {container}") } else { String::new() };
@@ -125,13 +125,12 @@ impl ExplainInput<'_> {
         self.doing.map_or(&Activity::Idle, |doing| &doing.activity)
     }
 
-    /// Since when the worker is at its present step.
+    /// Start of the worker's current step.
     pub(super) fn active_since(&self) -> Option<Timestamp> {
         self.doing.map(|doing| doing.since)
     }
 
-    /// When what failed for a container is tried again: not before its back-off is over, and then with the worker's next
-    /// work.
+    /// When a container's failed step is retried: with the worker's next sync after the back-off.
     pub(super) fn retry_of(&self, container: &str) -> Option<Timestamp> {
         let doing = self.doing?;
         let back_off = doing.retries.get(container).copied().filter(|at| *at > self.now);

@@ -1,4 +1,4 @@
-//! The explanation of a pod whose sandbox stands: its worst container is its cause.
+//! Explains a pod with a ready sandbox by its worst container.
 
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{ContainerStateTerminated, ContainerStatus};
@@ -8,7 +8,7 @@ use super::causes::{OF_CONFIG, OF_CONTAINER, find};
 use super::endings::{UNKNOWN, because, how_it_ended, remedy_of_end};
 use super::explanation::{Explanation, Verdict};
 use super::images::image;
-use super::life::{failed_step, starting, step};
+use super::pod::{failed_step, starting, step};
 use crate::pod::PodPhase;
 use crate::status::Activity;
 use crate::status::human_duration;
@@ -25,23 +25,23 @@ pub(super) fn containers(case: &ExplainInput<'_>) -> Explanation {
     waiting.or_else(|| retries(case)).or_else(|| going_on(case)).unwrap_or_else(|| runs(case))
 }
 
-/// A container that waits, and not because its turn has not come.
+/// A container that waits because of a problem.
 fn waits(case: &ExplainInput<'_>, status: &ContainerStatus) -> Option<Explanation> {
     let waiting = status.state.as_ref()?.waiting.as_ref()?;
     let reason = waiting.reason.as_deref().unwrap_or_default();
     let message = waiting.message.as_deref().unwrap_or_default();
     let name = &status.name;
-    let wanted = case.view().spec.containers.iter().find(|c| c.name == *name);
-    let wanted_image = wanted.and_then(|c| c.image.as_deref()).unwrap_or(&status.image);
-    if let Some(explanation) = image(case, name, wanted_image, reason, message) {
+    let spec = case.view().spec.containers.iter().find(|c| c.name == *name);
+    let image_in_spec = spec.and_then(|c| c.image.as_deref()).unwrap_or(&status.image);
+    if let Some(explanation) = image(case, name, image_in_spec, reason, message) {
         return Some(explanation);
     }
     let explanation = match reason {
         "CrashLoopBackOff" => return Some(crash_loop(case, status)),
         "CreateContainerConfigError" | "CreateContainerError" | "RunContainerError" => {
             let (what, group) = match reason {
-                "CreateContainerConfigError" => ("made from what its manifest says", OF_CONFIG),
-                "CreateContainerError" => ("made", OF_CONTAINER),
+                "CreateContainerConfigError" => ("configured as specified", OF_CONFIG),
+                "CreateContainerError" => ("created", OF_CONTAINER),
                 _ => ("started", OF_CONTAINER),
             };
             let cause = find(group, message);
@@ -76,17 +76,18 @@ fn completed(case: &ExplainInput<'_>) -> Explanation {
         case.statuses().iter().filter_map(|s| ended(s)?.finished_at.as_ref()).map(|time| time.0).max();
     let sentence = match case.statuses().len() {
         0 | 1 => "The pod has run to its end, with exit code 0",
-        _ => "The pod has run to its end: all its containers ended with exit code 0",
+        _ => "The pod has run to its end: all its containers are stoppinged with exit code 0",
     };
     Explanation::new(Verdict::Completed, sentence).at("done").since(since)
 }
 
-/// The pod has ended for good, and not well.
+/// A failed pod.
 fn failed(case: &ExplainInput<'_>) -> Explanation {
-    let told = case.status.and_then(|status| Some((status.reason.as_deref()?, status.message.as_deref()?)));
-    if let Some((reason, message)) = told {
-        let sentence = format!("The pod was ended: {message}");
-        return Explanation::wrong(sentence).at(reason).do_this("start it anew by changing its manifest");
+    let reported =
+        case.status.and_then(|status| Some((status.reason.as_deref()?, status.message.as_deref()?)));
+    if let Some((reason, message)) = reported {
+        let sentence = format!("The pod was stopped: {message}");
+        return Explanation::wrong(sentence).at(reason).do_this("change its manifest to start it again");
     }
     let bad = case.statuses().iter().find_map(|s| Some((s, ended(s).filter(|ended| ended.exit_code != 0)?)));
     let Some((status, ended)) = bad else {
@@ -101,7 +102,7 @@ fn failed(case: &ExplainInput<'_>) -> Explanation {
     .at("done")
     .since(ended.finished_at.as_ref().map(|time| time.0))
     .do_this(format!(
-        "{}; then correct and change the manifest to run it anew",
+        "{}; then change the manifest to run it again",
         remedy_of_end(case, name, Some(ended), &case.logs(name))
     ))
 }
@@ -110,13 +111,13 @@ fn ended(status: &ContainerStatus) -> Option<&ContainerStateTerminated> {
     status.state.as_ref()?.terminated.as_ref()
 }
 
-/// Work that failed without a container's status saying why.
+/// A failed step that no container status shows.
 fn retries(case: &ExplainInput<'_>) -> Option<Explanation> {
     let Activity::Retrying { error } = case.activity() else { return None };
     Some(failed_step(case, error.as_deref()).since(case.active_since()))
 }
 
-/// Containers that are not up yet, with nothing wrong.
+/// Containers that are still starting, without a problem.
 fn going_on(case: &ExplainInput<'_>) -> Option<Explanation> {
     let is_up = |status: &ContainerStatus| {
         let state = status.state.as_ref();
@@ -135,7 +136,7 @@ fn going_on(case: &ExplainInput<'_>) -> Option<Explanation> {
     )
 }
 
-/// Whether a container has ended and stays so.
+/// Whether a container has terminated and is not restarted.
 fn is_over(case: &ExplainInput<'_>, status: &ContainerStatus) -> bool {
     let policy = case.view().spec.restart_policy.as_deref();
     match (ended(status), policy) {

@@ -1,19 +1,19 @@
-//! The answer: what is so, since when, and what to do. Plain values that go over the control socket.
+//! The explanation: the state, its start, and the remedy. Plain values sent over the control socket.
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-/// How a pod fares, in a word.
+/// The overall state of a pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Verdict {
-    /// It runs as its manifest says.
+    /// It runs as specified.
     Fine,
-    /// It ran to its end, and all went well.
+    /// It completed successfully.
     Completed,
-    /// It is on its way: being started, or being ended as asked.
+    /// It is being started, or being stopped on request.
     UnderWay,
-    /// Something keeps it from running as its manifest says.
+    /// Something prevents it from running as specified.
     Wrong,
     /// There is no such pod.
     Unknown,
@@ -23,31 +23,31 @@ pub enum Verdict {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Explanation {
-    /// `namespace/name`; the name asked for where there is no such pod.
+    /// `namespace/name`, or the requested name if there is no such pod.
     pub pod: String,
-    /// How it fares.
+    /// Its overall state.
     pub verdict: Verdict,
-    /// The cause, one sentence.
+    /// The cause in one sentence.
     pub sentence: String,
-    /// The step it is at.
+    /// The current step.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub step: Option<String>,
-    /// Since when that is so.
+    /// Start of this state.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub since: Option<Timestamp>,
-    /// When hostlet tries again, or acts by itself.
+    /// When hostlet retries or acts next.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub next: Option<Timestamp>,
-    /// What to do about it.
+    /// What the user can do.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub remedy: Option<String>,
-    /// What else there is to know, a sentence each.
+    /// Further information, one sentence each.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub also: Vec<String>,
 }
 
 impl Explanation {
-    /// An explanation of nothing but this; the rest is added by the functions below.
+    /// An explanation with only a verdict and a sentence; the methods below add the rest.
     pub(super) fn new(verdict: Verdict, sentence: impl Into<String>) -> Self {
         Self {
             pod: String::new(),
@@ -86,7 +86,7 @@ impl Explanation {
     }
 }
 
-/// Messages of runtimes and programs span lines, and may hold what moves a terminal's cursor; a sentence does neither.
+/// Joins the lines of a message and removes terminal control characters.
 pub(super) fn one_line(text: &str) -> String {
     let lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
     let lines: Vec<String> = lines.map(|line| crate::types::one_line(line, usize::MAX)).collect();

@@ -1,17 +1,17 @@
-//! Images that cannot be had, by the waiting reasons that clients match on.
+//! Explains missing images by the waiting reason.
 
 use super::case::ExplainInput;
 use super::causes::{OF_PULL, find, own_words};
 use super::endings::because;
 use super::explanation::Explanation;
-use super::life::with_pull;
+use super::pod::with_pull;
 use crate::status::Activity;
 
-/// What to do about a pull that failed and nobody knows why.
+/// The remedy for a failed pull with an unknown cause.
 const UNKNOWN: &str =
     "check name and tag in spec.containers[].image, and whether its registry can be reached from this host";
 
-/// Explains a container that waits for its image; none if it waits for something else.
+/// Explains a container that waits for its image; `None` if it waits for something else.
 pub(super) fn image(
     case: &ExplainInput<'_>,
     container: &str,
@@ -22,27 +22,29 @@ pub(super) fn image(
     let load = load_remedy(case);
     let (sentence, remedy) = match reason {
         "InvalidImageName" => (
-            format!("The image name {image:?} of container {container} makes no sense: {}", last_part(message)),
-            "correct spec.containers[].image in the manifest: [registry[:port]/]repository[:tag], in lower case and without \
+            format!("The image name {image:?} of container {container} is invalid: {}", last_part(message)),
+            "correct spec.containers[].image in the manifest: [registry[:port]/]repository[:tag], in lower case \
+             and without \
              spaces, e.g. docker.io/library/nginx:1.27"
                 .to_owned(),
         ),
         "ErrImageNeverPull" => (
             format!(
-                "The image {image} of container {container} is not on this node, and imagePullPolicy Never forbids to pull it"
+                "The image {image} of container {container} is not on this node, and imagePullPolicy Never \
+                 forbids pulling it"
             ),
             format!("{load}, or set imagePullPolicy to IfNotPresent"),
         ),
         "ImageInspectError" => {
             let cause = find(OF_PULL, message);
             (
-                format!("The container runtime cannot say whether it has the image {image}{}", because(cause, message)),
-                "look into the container runtime's log (journalctl -u containerd)".to_owned(),
+                format!("The container runtime cannot inspect the image {image}{}", because(cause, message)),
+                "check the container runtime's log (journalctl -u containerd)".to_owned(),
             )
         }
         "SignatureValidationFailed" => (
             format!(
-                "The image {image} of container {container} was refused for its signature: {}",
+                "The image {image} of container {container} was rejected because of its signature: {}",
                 own_words(message)
             ),
             "use an image whose signature is valid, or change the container runtime's policy".to_owned(),
@@ -58,8 +60,8 @@ pub(super) fn image(
     };
     let mut explanation = Explanation::wrong(sentence).do_this(remedy);
     if reason != "InvalidImageName" {
-        let told = |(file, problem): &(String, String)| format!("The image archive {file} {problem}.");
-        explanation.also.extend(case.archives.iter().map(told));
+        let sentence_of = |(file, problem): &(String, String)| format!("The image archive {file} {problem}.");
+        explanation.also.extend(case.archives.iter().map(sentence_of));
     }
     let is_pulling =
         matches!(case.activity(), Activity::PullingImage { container: pulled, .. } if pulled == container);
@@ -73,19 +75,19 @@ pub(super) fn image(
     })
 }
 
-/// What is wrong with a name, without the name.
+/// The error of an invalid name, without the name.
 fn last_part(message: &str) -> &str {
     message.rsplit_once(": ").map_or(message, |(_, last)| last)
 }
 
-/// What the registry or the runtime said, without what hostlet put before it.
+/// The error of the registry or runtime, without hostlet's prefix.
 fn last_words(message: &str) -> &str {
     const REASONS: [&str; 3] = ["ErrImagePull: ", "RegistryUnavailable: ", "SignatureValidationFailed: "];
     let start = REASONS.iter().filter_map(|reason| Some(message.find(reason)? + reason.len())).min();
     message.get(start.unwrap_or(0)..).unwrap_or(message)
 }
 
-/// How an image comes without a registry.
+/// How to provide an image without a registry.
 fn load_remedy(case: &ExplainInput<'_>) -> String {
     match case.preload_dir {
         Some(dir) => {

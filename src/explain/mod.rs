@@ -1,4 +1,4 @@
-//! Why a pod is as it is, in words a newcomer can act on. Pure: facts and the time in, an explanation out.
+//! Explains the state of a pod with a remedy that a newcomer can act on. Pure: facts and the time in, an explanation out.
 
 mod case;
 mod causes;
@@ -6,8 +6,8 @@ mod containers;
 mod endings;
 mod explanation;
 mod images;
-mod life;
 mod names;
+mod pod;
 #[cfg(test)]
 mod testing;
 #[cfg(test)]
@@ -17,5 +17,5 @@ mod walk_tests;
 
 pub use case::{Disposition, ExplainInput, HungCall, NodeProblem, PullSoFar};
 pub use explanation::{Explanation, Verdict};
-pub use life::explain;
 pub use names::{PodName, is_meant, nearest_names, unknown};
+pub use pod::explain;

@@ -1,15 +1,15 @@
-//! Which pod is meant by the name a person typed, and what to say when there is none.
+//! Resolves the pod name that a user typed, and explains a name that matches no pod.
 
 use super::causes::manifest_remedy;
 use super::explanation::{Explanation, Verdict, one_line};
 use crate::source::ManifestProblem;
 
-/// How like two names must be, from 0 to 1, for one to be suggested for the other.
+/// Minimum similarity of a suggested name, from 0 to 1.
 const LIKENESS: f64 = 0.75;
-/// Names suggested at most.
+/// Maximum number of suggestions.
 const MAX_SUGGESTED: usize = 3;
 
-/// A pod by what people call it.
+/// The name of a pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PodName<'a> {
     /// Its namespace.
@@ -18,7 +18,7 @@ pub struct PodName<'a> {
     pub name: &'a str,
 }
 
-/// Whether `query` means this pod: its name with or without the node's appended, with or without `namespace/` before it.
+/// Whether `query` names this pod: with or without the node's name appended, with or without a `namespace/` prefix.
 pub fn is_meant(query: &str, pod: PodName<'_>, node: &str) -> bool {
     let (namespace, name) = match query.split_once('/') {
         Some((namespace, name)) => (Some(namespace), name),
@@ -29,14 +29,14 @@ pub fn is_meant(query: &str, pod: PodName<'_>, node: &str) -> bool {
     own && namespace.is_none_or(|namespace| namespace == pod.namespace)
 }
 
-/// The known names most like `query`, the likest first.
+/// The known names most similar to `query`, most similar first.
 pub fn nearest_names(query: &str, known: &[PodName<'_>], node: &str) -> Vec<String> {
     let query = query.rsplit('/').next().unwrap_or(query).to_lowercase();
     let likeness = |pod: &PodName<'_>| {
         let short = pod.name.strip_suffix(node).and_then(|start| start.strip_suffix('-'));
         let like = |name: &str| {
             let name = name.to_lowercase();
-            // Of short names a single slip leaves little likeness.
+            // In a short name a single typo already lowers the similarity a lot.
             let is_slip = strsim::damerau_levenshtein(&query, &name) <= 1;
             if is_slip { 1.0 } else { strsim::jaro_winkler(&query, &name) }
         };
@@ -51,7 +51,8 @@ pub fn nearest_names(query: &str, known: &[PodName<'_>], node: &str) -> Vec<Stri
     names
 }
 
-/// Explains a name that no pod has: a broken manifest may be why. `was_here` tells of a pod of that name that is gone.
+/// Explains a name that matches no pod, possibly because of a broken manifest. `was_here` says whether a pod of that name was
+/// removed.
 pub fn unknown(
     query: &str,
     known: &[PodName<'_>],
@@ -59,7 +60,7 @@ pub fn unknown(
     was_here: bool,
     node: &str,
 ) -> Explanation {
-    // A manifest that cannot be read names no pod, and one may name the wrong pod; files are mostly called as theirs.
+    // An unreadable manifest names no pod, and a broken one may name the wrong pod; most files are named after their pod.
     let names_it = |problem: &ManifestProblem| {
         let named = problem.pod.as_deref().is_some_and(|pod| {
             let (namespace, name) = pod.split_once('/').unwrap_or(("", pod));
@@ -86,19 +87,22 @@ pub fn unknown(
             } else {
                 format!("; did you mean {}?", near.join(" or "))
             };
-            let mut explanation =
-                Explanation::new(Verdict::Unknown, format!("There is no pod {query} on this node{hint}")).do_this(
-                    "see `hostlet pods` for the pods there are; a pod comes from a manifest in the directory staticPodPath",
-                );
+            let mut explanation = Explanation::new(
+                Verdict::Unknown,
+                format!("There is no pod {query} on this node{hint}"),
+            )
+            .do_this(
+                "see `hostlet pods` for the existing pods; a pod comes from a manifest in the directory \
+                     staticPodPath",
+            );
             if was_here {
-                let gone =
-                    "A pod of this name was here and is gone; `hostlet timeline` tells what became of it.";
+                let gone = "A pod of this name was here and was removed; `hostlet timeline` shows what happened to it.";
                 explanation.also.push(gone.to_owned());
             }
             let unnamed = problems.iter().filter(|problem| problem.pod.is_none());
             explanation.also.extend(unnamed.map(|problem| {
                 format!(
-                    "The manifest {} cannot be read, and may be the one: {}",
+                    "The manifest {} cannot be read and may define it: {}",
                     problem.file.display(),
                     one_line(&problem.message)
                 )

@@ -1,4 +1,4 @@
-//! What a test knows of a pod, and holding its explanation against what it must say.
+//! Test fixtures: the facts about a pod, and a check of its explanation.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -18,7 +18,7 @@ pub(super) const NOW: i64 = 1000;
 /// The manifest of the pod.
 pub(super) const OWN_FILE: &str = "/m/web.yaml";
 
-/// What a test knows; the rest is a wanted pod of one container whose worker is idle.
+/// The facts. By default a desired pod with one container and an idle worker.
 pub(super) struct Facts {
     pub(super) pod: Pod,
     pub(super) standing: Disposition,
@@ -64,7 +64,7 @@ impl Facts {
         self
     }
 
-    /// One container in this state, and how it ended before.
+    /// One container with this state and last state.
     pub(super) fn container(self, state: Value, last: Value, restarts: i32) -> Self {
         self.status(json!({"phase": "Running", "containerStatuses": [{
             "name": "c", "image": "img", "imageID": "", "ready": false, "restartCount": restarts,
@@ -126,7 +126,7 @@ impl Facts {
         })
     }
 
-    /// Holds the explanation against what it must say, word by word.
+    /// Checks the explanation verbatim.
     #[track_caller]
     pub(super) fn says(&self, verdict: Verdict, sentence: &str, remedy: &str) -> Explanation {
         let explanation = self.explained();

@@ -1,5 +1,4 @@
-//! Case by case: each way a pod can fare, and what a newcomer is told of it. Every message a runtime is known to give is in
-//! `walk_tests.rs`.
+//! One test per state of a pod, with its explanation. All known messages of runtimes are in `walk_tests.rs`.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -20,7 +19,7 @@ fn running() -> Value {
 }
 
 #[test]
-fn a_pod_that_runs_is_fine() {
+fn a_running_pod_is_fine() {
     let fine = Facts::new().container(running(), json!({}), 0);
     let said = fine.says(Verdict::Fine, "The pod runs: its container is up for 100s", "");
     assert_eq!((said.since, said.also.len()), (Some(at(900)), 0));
@@ -55,7 +54,7 @@ fn a_broken_manifest_counts_even_while_the_pod_runs() {
 }
 
 #[test]
-fn a_crash_loop_tells_exit_code_last_words_and_the_next_restart() {
+fn a_crash_loop_shows_exit_code_last_output_and_next_restart() {
     let ended = json!({"exitCode": 3, "reason": "Error", "message": "no such\ntable", "finishedAt": "1970-01-01T00:16:00Z"});
     let facts = Facts::new().crashed(ended).doing(Activity::BackingOff).retry(1020).next_work(1060);
     let said = facts.says(
@@ -67,23 +66,24 @@ fn a_crash_loop_tells_exit_code_last_words_and_the_next_restart() {
 }
 
 #[test]
-fn nothing_that_a_program_or_runtime_says_moves_the_cursor() {
+fn control_characters_of_programs_and_runtimes_are_removed() {
     let said = Facts::new().waiting("CreateContainerError", "no\n\u{1b}[2J users found").explained();
     assert!(said.sentence.contains("no \\u{1b}[2J users found"), "{said:?}");
 }
 
 #[test]
-fn of_several_containers_the_logs_of_the_right_one_are_named() {
+fn the_remedy_names_the_logs_of_the_right_container() {
     let mut facts = Facts::new().crashed(json!({"exitCode": 1}));
     facts.pod = testing::pod("web-n", "u", "Always", &["a", "c"]);
     facts.says(Verdict::Wrong, "Container c", "hostlet logs web-n -c c --previous");
 }
 
 #[test]
-fn a_failed_pull_is_told_in_the_registrys_words() {
+fn a_failed_pull_shows_the_registrys_error() {
     let back_off = "Back-off pulling image \"img\": ErrImagePull: rpc error: code = Unknown desc = dial tcp: no such host";
     let facts = Facts::new().waiting("ImagePullBackOff", back_off).retry(1100).next_work(1012);
-    let sentence = "The image img of container c cannot be pulled, because the name of its registry is not known to DNS: dial tcp: \
+    let sentence = "The image img of container c cannot be pulled, because the name of its registry cannot be \
+    resolved: dial tcp: \
          no such host";
     assert_eq!(facts.says(Verdict::Wrong, sentence, "DNS").next, Some(at(1100)));
     let facts = Facts::new().waiting("ErrImagePull", "img:9: not found").next_work(1012);
@@ -94,7 +94,7 @@ fn a_failed_pull_is_told_in_the_registrys_words() {
 }
 
 #[test]
-fn an_image_without_a_registry_comes_by_the_directory_that_is_configured() {
+fn the_remedy_without_a_registry_is_the_preload_directory() {
     let mut facts = Facts::new().waiting("ErrImageNeverPull", "x");
     let sentence = "imagePullPolicy Never forbids";
     facts.says(Verdict::Wrong, sentence, "set imagePreloadDir in the configuration");
@@ -112,7 +112,7 @@ fn an_image_without_a_registry_comes_by_the_directory_that_is_configured() {
 }
 
 #[test]
-fn a_pull_that_is_tried_again_right_now_says_so() {
+fn a_pull_that_is_being_retried_says_so() {
     let pulling = Activity::PullingImage { container: "c".to_owned(), image: "img".to_owned() };
     let said = Facts::new().waiting("ErrImagePull", "not found").doing(pulling.clone()).explained();
     assert_eq!((said.step.as_deref(), said.next), (Some("pulling the image img once more"), None));
@@ -122,7 +122,7 @@ fn a_pull_that_is_tried_again_right_now_says_so() {
 }
 
 #[test]
-fn a_pull_tells_how_long_it_takes_and_what_has_arrived() {
+fn a_pull_shows_its_duration_and_progress() {
     let pulling = Activity::PullingImage { container: "c".to_owned(), image: "img".to_owned() };
     let mut facts = Facts::new().waiting("ContainerCreating", "").doing(pulling);
     let pull =
@@ -131,7 +131,7 @@ fn a_pull_tells_how_long_it_takes_and_what_has_arrived() {
         (pull(None, 1, false), "The pull has taken 30s so far."),
         (pull(Some(34_500_000), 1, false), "The pull has taken 30s so far, and 34.5MB have arrived."),
         (pull(Some(34_500_000), 3, false), "together with what the other 2 pulls brought."),
-        (pull(None, 2, true), "The pull has waited 30s for its turn"),
+        (pull(None, 2, true), "The pull has waited 30s in the queue"),
     ] {
         facts.pull = pull;
         let explanation = facts.says(Verdict::UnderWay, "the image img is being pulled", "");
@@ -142,7 +142,7 @@ fn a_pull_tells_how_long_it_takes_and_what_has_arrived() {
 }
 
 #[test]
-fn a_pod_without_a_sandbox_tells_why() {
+fn a_pod_without_a_sandbox_says_why() {
     let network = "network is not ready: NetworkReady=false reason:X message:no CNI configuration";
     let said = Facts::new().no_sandbox(network).next_work(1001);
     assert_eq!(
@@ -156,13 +156,16 @@ fn a_pod_without_a_sandbox_tells_why() {
     let volume =
         "MountVolume.SetUp failed for volume \"v\" : hostPath type check failed: /x is not a directory";
     let said = Facts::new().no_sandbox(fresh).retrying(volume).next_work(1011);
-    let said =
-        said.says(Verdict::Wrong, "a hostPath volume wants a directory that is not on this host", "mkdir");
+    let said = said.says(
+        Verdict::Wrong,
+        "a hostPath volume requires a directory that does not exist on this host",
+        "mkdir",
+    );
     assert_eq!((said.next, said.step.as_deref()), (Some(at(1011)), Some("setting up the volumes")));
 }
 
 #[test]
-fn a_pod_that_ends_tells_what_still_runs_and_how_long_it_has() {
+fn a_terminating_pod_shows_what_still_runs_and_the_time_left() {
     let mut facts = Facts::new()
         .container(running(), json!({}), 0)
         .doing(Activity::StoppingContainers { grace_seconds: 30 });
@@ -174,7 +177,7 @@ fn a_pod_that_ends_tells_what_still_runs_and_how_long_it_has() {
     let stuck = facts.retrying("error killing pod: stop_container: no answer within 32s").next_work(1010);
     let said = stuck.says(
         Verdict::Wrong,
-        "cannot be ended, because the container runtime takes too long",
+        "cannot be stopped, because the container runtime takes too long",
         "journalctl",
     );
     assert_eq!(said.next, Some(at(1010)));
@@ -186,13 +189,13 @@ fn a_successor_waits_for_its_predecessor() {
     facts.standing = Disposition::Behind;
     facts.says(
         Verdict::UnderWay,
-        "until the earlier pod of the same name has ended",
+        "until the earlier pod of the same name has terminated",
         "terminationGracePeriodSeconds",
     );
 }
 
 #[test]
-fn without_a_runtime_nothing_starts_and_what_is_known_is_old() {
+fn without_a_runtime_nothing_starts_and_the_state_may_be_outdated() {
     let mut facts = Facts::new();
     facts.says(Verdict::UnderWay, "was admitted", "");
     facts.trouble = Some(NodeProblem::Runtime("the container runtime has not answered yet".to_owned()));
@@ -205,7 +208,7 @@ fn without_a_runtime_nothing_starts_and_what_is_known_is_old() {
     facts.trouble = Some(NodeProblem::Runtime(away.to_owned()));
     let failed = facts.no_sandbox("Failed to create pod sandbox: x");
     let said = failed.says(Verdict::Wrong, "Nothing can be done", "disabled_plugins");
-    assert!(said.also[0].contains("Before that: The pod's sandbox cannot be made: x."), "{said:?}");
+    assert!(said.also[0].contains("Before that: The pod's sandbox cannot be created: x."), "{said:?}");
     let fine = failed.container(running(), json!({}), 0).says(Verdict::Fine, "The pod runs", "");
     assert!(fine.also[0].contains("as it was last seen"), "{fine:?}");
 }
@@ -233,7 +236,7 @@ fn a_call_that_hangs_is_named() {
 }
 
 #[test]
-fn pods_that_ended_for_good_are_judged_by_their_exit_codes() {
+fn terminated_pods_are_explained_by_their_exit_codes() {
     let ended = |phase: &str, code: i32| {
         let mut facts = Facts::new().container(json!({"terminated": {"exitCode": code}}), json!({}), 0);
         facts.pod = testing::pod("web-n", "u", "Never", &["c"]);
@@ -243,7 +246,7 @@ fn pods_that_ended_for_good_are_judged_by_their_exit_codes() {
     ended("Succeeded", 0).says(Verdict::Completed, "run to its end, with exit code 0", "");
     ended("Failed", 2).says(Verdict::Wrong, "exit code 2; restartPolicy Never", "hostlet logs web-n");
     let evicted = json!({"phase": "Failed", "reason": "Evicted", "message": "The node was low on memory"});
-    Facts::new().status(evicted).says(Verdict::Wrong, "The node was low on memory", "anew");
+    Facts::new().status(evicted).says(Verdict::Wrong, "The node was low on memory", "again");
 }
 
 #[test]

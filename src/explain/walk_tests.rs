@@ -1,6 +1,6 @@
-//! The walk through every failure that a manifest or a host can cause: the message, and the explanation a newcomer acts on. The
-//! messages are those of real runs on containerd 1.6.20 and 2.1.9 with runc 1.1.5, identifiers shortened; those marked `source`
-//! were taken from the sources of these programs and of later ones.
+//! Every failure that a manifest or a host can cause, with its message and explanation. The messages are from real runs on
+//! containerd 1.6.20 and 2.1.9 with runc 1.1.5, with shortened identifiers; those marked `source` are from the source code of
+//! these and later versions.
 
 use serde_json::json;
 
@@ -8,24 +8,24 @@ use super::testing::{Facts, OWN_FILE, problem};
 use super::{Explanation, Verdict, unknown};
 use crate::source::ManifestProblem;
 
-/// runc as containerd 1 and 2 pass it on.
+/// Prefixes of runc's errors in containerd 1 and 2.
 const SHIM: &str = "failed to create containerd task: failed to create shim task: OCI runtime create failed: runc create failed: ";
 
-/// A message, a part of the sentence, a part of the remedy.
+/// A message, a part of the sentence, and a part of the remedy.
 type Row = (&'static str, &'static str, &'static str);
 
-/// Holds an explanation against its row: a cause and a remedy of its own, not one that fits all.
+/// Checks an explanation against its row: it must have a specific cause and remedy.
 #[track_caller]
 fn holds(said: &Explanation, (message, cause, remedy): Row) {
-    let told = said.remedy.as_deref().unwrap_or_default();
+    let remedy_text = said.remedy.as_deref().unwrap_or_default();
     assert_eq!(said.verdict, Verdict::Wrong, "{message}: {said:?}");
     assert!(said.sentence.contains(cause), "{message}: {said:?}");
-    assert!(told.contains(remedy), "{message}: {said:?}");
+    assert!(remedy_text.contains(remedy), "{message}: {said:?}");
     assert!(said.step.is_some(), "{message}: {said:?}");
     for vague in
-        ["correct what the message names", "or look into the container runtime's log", "as the message says;"]
+        ["correct the manifest according to", "or check the container runtime's log", "as the message says;"]
     {
-        assert!(!told.starts_with(vague) && told != vague, "{message}: {said:?}");
+        assert!(!remedy_text.starts_with(vague) && remedy_text != vague, "{message}: {said:?}");
     }
     assert!(!said.sentence.contains("OCI runtime create failed"), "{message}: {said:?}");
 }
@@ -51,7 +51,7 @@ fn programs_that_cannot_be_started() {
         ),
         (
             r#"unable to start container process: exec: "/v/noexec": permission denied: unknown"#,
-            "its program may not be run",
+            "its program cannot be executed",
             "chmod +x",
         ),
         // source: runc 1.2
@@ -63,12 +63,12 @@ fn programs_that_cannot_be_started() {
         // source: runc 1.2
         (
             "unable to start container process: error during container init: exec /app: exec format error",
-            "its program is not made for this machine",
+            "built for another architecture",
             "architecture",
         ),
         (
             "unable to start container process: error during container init: exec /run.sh: no such file or directory",
-            "the interpreter or loader that its program names",
+            "the interpreter or loader of its program",
             "first line of the script",
         ),
         ("Cwd must be an absolute path: unknown", "its workingDir is no whole path", "correct workingDir"),
@@ -80,14 +80,16 @@ fn programs_that_cannot_be_started() {
         ),
         // source: runc 1.1.12
         (
-            "unable to start container process: error during container init: mkdir /x: current working directory is outside of \
+            "unable to start container process: error during container init: mkdir /x: current working \
+             directory is outside of \
              container mount namespace root -- possible container breakout detected",
             "leads out of the container",
             "correct workingDir",
         ),
         (
-            "unable to start container process: error during container init: mkdir /etc/passwd: not a directory: unknown",
-            "workingDir or one of its mountPaths goes through a file",
+            "unable to start container process: error during container init: mkdir /etc/passwd: not a \
+             directory: unknown",
+            "workingDir or of a mountPath is a file",
             "must be a directory in the image",
         ),
     ] {
@@ -102,34 +104,34 @@ fn mounts_that_cannot_be_made() {
     for row @ (message, ..) in [
         (
             r#"error mounting "/host" to rootfs at "/etc/passwd": mount /host:/etc/passwd (via /proc/self/fd/6), flags: 0x5000: not a directory: unknown"#,
-            "a directory is to be mounted onto a file, or a file onto a directory",
-            "one kind",
+            "a directory is mounted onto a file, or a file onto a directory",
+            "both a file or both a directory",
         ),
         // source: runc 1.2
         (
             r#"error mounting "/host" to rootfs at "/bin/sh": create mountpoint for /bin/sh mount: mkdirat /bin/sh: not a directory"#,
-            "a directory is to be mounted onto a file",
-            "one kind",
+            "a directory is mounted onto a file",
+            "both a file or both a directory",
         ),
         (
             r#"error mounting "/vol/e" to rootfs at "/v/sub": mkdir /run/rootfs/v/sub: read-only file system: unknown"#,
-            "lies in a read-only volume",
+            "is inside a read-only volume",
             "without readOnly",
         ),
         (
             r#"error mounting "/host" to rootfs at "/proc/x": "/run/rootfs/proc/x" cannot be mounted because it is inside /proc: unknown"#,
-            "in /proc, which no container may",
+            "below /proc, which is not allowed",
             "another mountPath",
         ),
         (
             r#"error mounting "/gone" to rootfs at "/v": mount /gone:/v (via /proc/self/fd/6), flags: 0x5000: no such file or directory"#,
-            "is not on this host any more",
-            "the path that the message names",
+            "no longer exists on this host",
+            "the path in the message exists",
         ),
         (
             r#"error mounting "/nfs" to rootfs at "/v": mount /nfs:/v (via /proc/self/fd/6), flags: 0x5000: permission denied"#,
-            "does not permit the mount",
-            "root may read",
+            "does not permit a volume mount",
+            "root can read",
         ),
     ] {
         let message =
@@ -144,41 +146,44 @@ fn containers_that_cannot_be_made() {
     for row in [
         (
             r#"failed to generate container "0123" spec: failed to generate spec: no command specified"#,
-            "Container c cannot be made, because neither its image nor its manifest names a program: no command specified",
+            "Container c cannot be created, because neither its image nor its manifest has a command: no command \
+             specified",
             "a command",
         ),
         (
             r#"failed to generate container "0123" spec: failed to generate spec: failed to mkdir "/proc/nothing": mkdir /proc/nothing: no such file or directory"#,
-            "the path of a hostPath volume is not on this host and cannot be made",
+            "the path of a hostPath volume does not exist on this host and cannot be created",
             "hostPath.path",
         ),
         (
             r#"failed to generate container "0123" spec: failed to generate spec: path "/host" is mounted on "/" but it is not a shared mount"#,
-            "asks for mountPropagation",
+            "has mountPropagation",
             "make-rshared",
         ),
         // source: containerd
         (
             r#"failed to generate container "0123" spec: failed to generate spec: failed to stat "/x": permission denied"#,
-            "cannot be looked at",
+            "cannot be accessed",
             "root",
         ),
         (
-            r"failed to create containerd container: mount callback failed on /var/tmp/containerd-mount1: no users found",
-            "the user that its image names",
-            "runAsUser to a number",
+            r"failed to create containerd container: mount callback failed on /var/tmp/containerd-mount1: no \
+            users found",
+            "the user in its image's configuration",
+            "runAsUser to a UID",
         ),
         // source: containerd
         (
-            r"failed to create containerd container: mount callback failed on /var/tmp/containerd-mount1: no groups found",
-            "the group that its image names",
+            r"failed to create containerd container: mount callback failed on /var/tmp/containerd-mount1: no \
+            groups found",
+            "the group in its image's configuration",
             "runAsGroup",
         ),
         // source: runc
         (
             "unable to start container process: unable to find user www: no matching entries in passwd file",
-            "the user that its image names",
-            "runAsUser to a number",
+            "the user in its image's configuration",
+            "runAsUser to a UID",
         ),
         (
             r#"failed to create containerd container: cannot load seccomp profile "/seccomp/nothing.json": open /seccomp/nothing.json: no such file or directory"#,
@@ -194,7 +199,7 @@ fn containers_that_cannot_be_made() {
         // source: containerd
         (
             "failed to create containerd container: seccomp is not supported",
-            "has no seccomp",
+            "does not support seccomp",
             "remove seccompProfile",
         ),
         // source: containerd
@@ -205,7 +210,8 @@ fn containers_that_cannot_be_made() {
         ),
         // source: runc
         (
-            "unable to start container process: error during container init: unable to apply apparmor profile: apparmor failed to \
+            "unable to start container process: error during container init: unable to apply apparmor profile: \
+             apparmor failed to \
              apply profile: write /proc/self/attr/apparmor/exec: no such file or directory",
             "its AppArmor profile cannot be applied",
             "aa-status",
@@ -219,7 +225,7 @@ fn containers_that_cannot_be_made() {
         // source: runc
         (
             r#"error gathering device information while adding custom device "/dev/fuse": no such file or directory"#,
-            "a device that it asks for is not on this host",
+            "a device that it requires does not exist on this host",
             "ls -l /dev",
         ),
         (
@@ -234,7 +240,8 @@ fn containers_that_cannot_be_made() {
         ),
         // source: runc
         (
-            "unable to start container process: unable to apply cgroup configuration: unable to set memory limit to 1048576 (current \
+            "unable to start container process: unable to apply cgroup configuration: unable to set memory \
+             limit to 1048576 (current \
              usage: 4194304, peak usage: 4194304)",
             "lower than what it uses already",
             "limits.memory",
@@ -242,37 +249,41 @@ fn containers_that_cannot_be_made() {
         // source: runc
         (
             r#"unable to start container process: error during setting cgroup config for procHooks process: failed to write "200000": write /sys/fs/cgroup/cpu,cpuacct/kubepods/x/cpu.cfs_quota_us: invalid argument"#,
-            "the kernel refuses its CPU limit",
+            "the kernel rejects its CPU limit",
             "limits.cpu",
         ),
         // source: runc
         (
-            "unable to start container process: unable to apply cgroup configuration: cannot enter cgroupv2 \"/sys/fs/cgroup/x\" \
+            "unable to start container process: unable to apply cgroup configuration: cannot enter cgroupv2 \
+             \"/sys/fs/cgroup/x\" \
              with domain controllers -- it is in an invalid state",
-            "its cgroup cannot be made or set up",
+            "its cgroup cannot be created or configured",
             "mount | grep cgroup",
         ),
         // source: runc
         (
-            "unable to start container process: error during container init: error setting rlimits for ready process: error \
+            "unable to start container process: error during container init: error setting rlimits for ready \
+             process: error \
              setting rlimit type 7: operation not permitted",
-            "may not set its limits",
+            "not allowed to set its resource limits",
             "systemctl show containerd",
         ),
         (
-            "unable to start container process: error during container init: write /proc/self/oom_score_adj: permission denied",
-            "how soon the kernel kills it",
+            "unable to start container process: error during container init: write /proc/self/oom_score_adj: \
+             permission denied",
+            "not allowed to set its OOM score",
             "restrict_oom_score_adj",
         ),
         // source: containerd
         (
             "failed to create containerd task: failed to mount rootfs component: no such device",
-            "the file system of its image cannot be mounted",
+            "the root file system of its image cannot be mounted",
             "modprobe overlay",
         ),
         // source: containerd
         (
-            "failed to create containerd container: error unpacking image: failed to resolve rootfs: content digest sha256:0123: not \
+            "failed to create containerd container: error unpacking image: failed to resolve rootfs: content \
+             digest sha256:0123: not \
              found",
             "a part of its image is missing",
             "crictl rmi",
@@ -286,13 +297,13 @@ fn containers_that_cannot_be_made() {
         // source: containerd
         (
             r#"failed to get image from containerd "sha256:0123": image "img": not found"#,
-            "its image was removed meanwhile",
-            "pulls it anew",
+            "its image was removed in the meantime",
+            "pulls it again",
         ),
         // source: containerd
         (
             r#"sandbox container "0123" is not running"#,
-            "the pod's sandbox ended meanwhile",
+            "the pod's sandbox stopped in the meantime",
             "makes another one",
         ),
         // source: containerd
@@ -300,46 +311,50 @@ fn containers_that_cannot_be_made() {
         // source: containerd
         (
             r#"failed to reserve container name "c_web-n_default_u_0": name "c_web-n_default_u_0" is reserved for "0123""#,
-            "still works on an earlier attempt of the same name",
-            "hostlet takes over",
+            "still processing an earlier attempt with the same name",
+            "hostlet uses its result",
         ),
         (
             "create_container: no answer within 120s",
             "the container runtime takes too long to answer",
-            "goes on by itself",
+            "retries automatically",
         ),
         (
-            "create_container: the container runtime does not answer at /run/containerd/containerd.sock: Connection refused (os \
+            "create_container: the container runtime does not answer at /run/containerd/containerd.sock: \
+             Connection refused (os \
              error 111)",
             "the container runtime is not running",
             "systemctl start containerd",
         ),
         (
             "failed to create containerd task: failed to create shim task: ttrpc: closed: unknown",
-            "its shim) ended",
+            "shim process exited",
             "journalctl -u containerd",
         ),
         (
-            "failed to create containerd container: failed to create prepare snapshot dir: mkdir /var/lib/containerd/x: no space \
+            "failed to create containerd container: failed to create prepare snapshot dir: mkdir \
+             /var/lib/containerd/x: no space \
              left on device",
             "a disk of this host is full",
             "df -h",
         ),
         (
-            "failed to create shim task: OCI runtime create failed: runc create failed: unable to start container process: open \
+            "failed to create shim task: OCI runtime create failed: runc create failed: unable to start \
+             container process: open \
              /dev/null: too many open files: unknown",
-            "may open no more files",
+            "cannot open more files",
             "LimitNOFILE",
         ),
         (
-            "failed to create containerd task: failed to start shim: fork/exec /usr/bin/containerd-shim-runc-v2: resource \
+            "failed to create containerd task: failed to start shim: fork/exec \
+             /usr/bin/containerd-shim-runc-v2: resource \
              temporarily unavailable: unknown",
-            "may start no more processes",
+            "cannot start more processes",
             "pid_max",
         ),
         (
             "unable to start container process: error during container init: operation not permitted",
-            "may not do that on this host",
+            "not allowed to do that on this host",
             "all capabilities",
         ),
     ] {
@@ -348,7 +363,7 @@ fn containers_that_cannot_be_made() {
             let cause = if reason == "CreateContainerError" {
                 row.1.to_owned()
             } else {
-                row.1.replace("made, ", "started, ")
+                row.1.replace("created, ", "started, ")
             };
             assert!(said.sentence.contains(&cause), "{reason}: {said:?}");
             holds(&said, (row.0, "", row.2));
@@ -361,7 +376,7 @@ fn containers_that_cannot_be_configured() {
     for row in [
         (
             r#"container's runAsUser breaks non-root policy (pod: "web-n_default(u)", container: c)"#,
-            "cannot be made from what its manifest says, because runAsNonRoot forbids root, and runAsUser says root",
+            "cannot be configured as specified, because runAsNonRoot forbids root, but runAsUser is 0",
             "other than 0",
         ),
         (
@@ -371,39 +386,43 @@ fn containers_that_cannot_be_configured() {
         ),
         (
             r#"container has runAsNonRoot and image has non-numeric user (www), cannot verify user is non-root (pod: "web-n_default(u)", container: c)"#,
-            "names its user by a name",
-            "that user's number",
+            "has a user name instead of a UID",
+            "that user's UID",
         ),
         (
             r#"container has runAsNonRoot and image has an invalid user id (-1). (Must be 1-(2147483647)): must be between 0 and 2147483647, inclusive (pod: "web-n_default(u)", container: c)"#,
-            "the user that its image names is none",
-            "a user's number",
+            "the user in its image is invalid",
+            "runAsUser to a UID",
         ),
         (
             "services have not yet been read at least once, cannot construct envvars",
-            "has not told of them yet",
-            "API server can be reached",
+            "has not returned them yet",
+            "can reach the API server",
         ),
-        (r#"timed out waiting for the secret "x""#, "has not come yet", "API server can be reached"),
+        (
+            r#"timed out waiting for the secret "x""#,
+            "the API server has not returned",
+            "can reach the API server",
+        ),
         (
             r#"cannot read configmap "x": client error (Connect): tcp connect error"#,
-            "does not give an object",
-            "API server can be reached",
+            "failed to return an object",
+            "can reach the API server",
         ),
         (
             r#"secrets "x" is forbidden: User "system:node:n1" cannot list resource "secrets" in API group """#,
-            "does not let this node read",
-            "what the node may read",
+            "does not allow this node to read",
+            "the node's permissions",
         ),
         (
             "the value of key png in Secret ns/image is not UTF-8 and cannot be put into the environment",
             "no text",
             "as a volume",
         ),
-        (r#"configmap "nope" not found"#, "a ConfigMap that its environment is made from", "optional: true"),
-        (r#"secret "nope" not found"#, "a Secret that its environment is made from", "optional: true"),
-        ("couldn't find key x in ConfigMap default/web", "names a key", "add the key"),
-        ("field label not supported: spec.x", "names a field that cannot be shown", "fieldRef.fieldPath"),
+        (r#"configmap "nope" not found"#, "a ConfigMap that its environment refers to", "optional: true"),
+        (r#"secret "nope" not found"#, "a Secret that its environment refers to", "optional: true"),
+        ("couldn't find key x in ConfigMap default/web", "refers to a key", "add the key"),
+        ("field label not supported: spec.x", "refers to an unsupported field", "fieldRef.fieldPath"),
         ("the node has no address", "this node has none", "--node-ip"),
         (
             r#"cannot find volume "v" to mount into container "c""#,
@@ -418,10 +437,10 @@ fn containers_that_cannot_be_configured() {
         ("missing localhost apparmor profile name", "its AppArmor profile has no name", "aa-status"),
         (
             r#"environment variable "X": fileKeyRef is not supported"#,
-            "a source that hostlet does not read yet",
+            "a source that hostlet does not support yet",
             "env[].value",
         ),
-        ("unsupported supplementalGroupsPolicy: X", "none that exists", "Merge or Strict"),
+        ("unsupported supplementalGroupsPolicy: X", "supplementalGroupsPolicy is unknown", "Merge or Strict"),
     ] {
         holds(&Facts::new().waiting("CreateContainerConfigError", row.0).explained(), row);
     }
@@ -432,12 +451,12 @@ fn sandboxes_that_cannot_be_made() {
     for row @ (message, ..) in [
         (
             r#"failed to setup network for sandbox "0123": cni plugin not initialized"#,
-            "sandbox cannot be made, because this node has no pod network yet",
+            "sandbox cannot be created, because this node has no pod network yet",
             "/etc/cni/net.d",
         ),
         (
             r#"failed to setup network for sandbox "0123": plugin type="nosuchplugin" failed (add): failed to find plugin "nosuchplugin" in path [/usr/lib/cni]"#,
-            "a program of the pod network is not installed",
+            "a CNI plugin of the pod network is not installed",
             "install the CNI plugin",
         ),
         (
@@ -454,7 +473,7 @@ fn sandboxes_that_cannot_be_made() {
         // source: flannel
         (
             r#"failed to setup network for sandbox "0123": plugin type="flannel" failed (add): loadFlannelSubnetEnv failed: open /run/flannel/subnet.env: no such file or directory"#,
-            "flannel, this node's pod network, does not run yet",
+            "flannel, this node's pod network, is not running yet",
             "flannel",
         ),
         // source: Calico
@@ -478,27 +497,27 @@ fn sandboxes_that_cannot_be_made() {
         (
             r#"failed to setup network for sandbox "0123": plugin type="ptp" failed (add): something new"#,
             "the pod network could not be set up",
-            "which plugin the message names",
+            "check the plugin and its error in the message",
         ),
         (
             r#"failed to get sandbox image "127.0.0.1:1/pause:1": failed to pull image "127.0.0.1:1/pause:1": failed to pull and unpack image "127.0.0.1:1/pause:1": failed to resolve reference "127.0.0.1:1/pause:1": failed to do request: Head "http://127.0.0.1:1/v2/pause/manifests/1": dial tcp 127.0.0.1:1: connect: connection refused"#,
-            "cannot get the image of its pause container",
+            "cannot pull its pause image",
             "pinned_images",
         ),
         (
             r#"failed to start sandbox "0123": failed to get sandbox image "pause:1": failed to pull image "pause:1": x"#,
-            "cannot get the image of its pause container",
+            "cannot pull its pause image",
             "sandbox_image",
         ),
         // source: containerd
         (
             r#"failed to get sandbox runtime: no runtime for "kata" is configured"#,
-            "not configured for this kind of container",
+            "has no such runtime handler",
             "containerd.runtimes",
         ),
         (
             r#"failed to create containerd task: failed to start shim: failed to resolve runtime path: runtime "io.containerd.nosuch.v2" binary not installed "containerd-shim-nosuch-v2": file does not exist: unknown"#,
-            "has no program for this kind of container",
+            "has no shim for this kind of container",
             "runtime_type",
         ),
         (
@@ -509,7 +528,7 @@ fn sandboxes_that_cannot_be_made() {
         // source: containerd
         (
             r#"failed to create containerd task: failed to create shim task: OCI runtime create failed: unable to retrieve OCI runtime error (open /run/log.json: no such file or directory): runc did not terminate successfully: exit status 127: unknown"#,
-            "ended without a word",
+            "failed without an error message",
             "runc --version",
         ),
         (
@@ -520,12 +539,12 @@ fn sandboxes_that_cannot_be_made() {
         // source: runc
         (
             r#"failed to create containerd task: failed to create shim task: OCI runtime create failed: runc create failed: unable to start container process: unable to apply cgroup configuration: unable to start unit "cri-containerd-0123.scope" (properties [{Name:Slice}]): dial unix /run/dbus/system_bus_socket: connect: no such file or directory: unknown"#,
-            "systemd, which is to make the cgroups, cannot be reached",
+            "systemd, which creates the cgroups, cannot be reached",
             "cgroupDriver: cgroupfs",
         ),
         (
             r#"failed to reserve sandbox name "web-n_default_u_0": name "web-n_default_u_0" is reserved for "0123""#,
-            "an earlier attempt of the same name",
+            "an earlier attempt with the same name",
             "wait",
         ),
         (
@@ -535,43 +554,48 @@ fn sandboxes_that_cannot_be_made() {
         ),
         (
             r#"failed to start sandbox container task "0123": cannot start a stopped process: unknown"#,
-            "mostly the pod's memory limit is too low",
+            "usually because the pod's memory limit is too low",
             "limits.memory",
         ),
         (
-            "failed to create containerd task: failed to create shim task: OCI runtime create failed: runc create failed: unable to \
-             start container process: unable to apply cgroup configuration: mkdir /sys/fs/cgroup/memory/kubepods/x: cannot allocate \
+            "failed to create containerd task: failed to create shim task: OCI runtime create failed: runc \
+             create failed: unable to \
+             start container process: unable to apply cgroup configuration: mkdir \
+             /sys/fs/cgroup/memory/kubepods/x: cannot allocate \
              memory: unknown",
             "the pod's memory limit is too low for its sandbox",
             "limits.memory",
         ),
         (
-            "failed to create containerd task: failed to create shim task: OCI runtime create failed: runc create failed: unable to \
-             start container process: error during container init: write /proc/sys/kernel/shm_rmid_forced: invalid argument: unknown",
+            "failed to create containerd task: failed to create shim task: OCI runtime create failed: runc \
+             create failed: unable to \
+             start container process: error during container init: write /proc/sys/kernel/shm_rmid_forced: \
+             invalid argument: unknown",
             "one of the pod's sysctls",
             "spec.securityContext.sysctls",
         ),
         (
-            "failed to construct FQDN from pod hostname and cluster domain, FQDN x is too long (64 characters is the max, 80 \
+            "failed to construct FQDN from pod hostname and cluster domain, FQDN x is too long (64 characters \
+             is the max, 80 \
              characters requested)",
-            "too long together for a host name",
+            "together are too long for a host name",
             "setHostnameAsFQDN",
         ),
         (
             "user namespaces are not supported: hostUsers must not be false",
-            "does not give pods a user namespace",
+            "does not support user namespaces",
             "remove hostUsers",
         ),
         ("run_podsandbox: no answer within 240s", "takes too long to answer", "journalctl"),
         (
             "run_podsandbox: not implemented by this container runtime",
-            "without its Kubernetes part",
+            "without its CRI plugin",
             "disabled_plugins",
         ),
         // source: containerd
         (
             r#"failed to create network namespace for sandbox "0123": mount of namespace: operation not permitted"#,
-            "network namespace could not be made",
+            "network namespace could not be created",
             "all capabilities",
         ),
     ] {
@@ -581,77 +605,65 @@ fn sandboxes_that_cannot_be_made() {
 }
 
 #[test]
-fn steps_that_only_an_event_tells() {
+fn steps_that_only_an_event_reports() {
     for row @ (message, ..) in [
         (
             "hostPath type check failed: /data is not a directory",
-            "a hostPath volume wants a directory that is not on this host",
+            "a hostPath volume requires a directory that does not exist on this host",
             "DirectoryOrCreate",
         ),
         (
             "hostPath type check failed: /host is not a file",
-            "wants a file that is not on this host",
+            "requires a file that does not exist on this host",
             "FileOrCreate",
         ),
         (
             "hostPath type check failed: /run/x is not a socket file",
-            "wants a socket",
+            "requires a socket",
             "the service that listens",
         ),
-        ("hostPath type check failed: /dev/x is not a character device", "wants a device", "ls -l /dev"),
-        ("hostPath type check failed: /dev/x is not a block device", "wants a device", "driver"),
+        ("hostPath type check failed: /dev/x is not a character device", "requires a device", "ls -l /dev"),
+        ("hostPath type check failed: /dev/x is not a block device", "requires a device", "driver"),
         (
             "cannot look at /host/file/x: Not a directory (os error 20)",
-            "goes through something that is no directory",
+            "a component of a volume's path is not a directory",
             "correct the path",
         ),
-        (
-            r#"configmap "nope" not found"#,
-            "the ConfigMap that a volume is made from does not exist",
-            "optional: true",
-        ),
-        (
-            r#"secret "nope" not found"#,
-            "the Secret that a volume is made from does not exist",
-            "optional: true",
-        ),
+        (r#"configmap "nope" not found"#, "the ConfigMap of a volume does not exist", "optional: true"),
+        (r#"secret "nope" not found"#, "the Secret of a volume does not exist", "optional: true"),
         (
             "references non-existent config key: a",
             "a key that its ConfigMap or Secret does not have",
             "add the key",
         ),
-        (r#"timed out waiting for the configmap "x""#, "has not come yet", "API server"),
+        (r#"timed out waiting for the configmap "x""#, "the API server has not returned", "API server"),
         (
             r#"cannot read configmap "x": client error (Connect): tcp connect error"#,
-            "does not give an object",
-            "API server can be reached",
+            "failed to return an object",
+            "can reach the API server",
         ),
         (
             r#"configmaps "x" is forbidden: User "system:node:n1" cannot list resource"#,
-            "does not let this node read",
-            "what the node may read",
+            "does not allow this node to read",
+            "the node's permissions",
         ),
         (
             "failed to fetch token: serviceaccounts \"x\" not found",
-            "does not give a token",
+            "did not issue a token",
             "service account exists",
         ),
         ("there is no API server", "this node has no API server", "hostPath"),
-        ("unsupported fieldPath: spec.x", "names a field that no file can show", "fieldPath"),
-        (
-            "unsupported container resource : gpu",
-            "names a resource that no file can show",
-            "resourceFieldRef",
-        ),
-        ("container x not found", "names a container that the pod does not have", "containerName"),
-        ("medium HugePages is not supported", "hostlet does not do yet", "spec.volumes"),
+        ("unsupported fieldPath: spec.x", "refers to an unsupported field", "fieldPath"),
+        ("unsupported container resource : gpu", "refers to an unsupported resource", "resourceFieldRef"),
+        ("container x not found", "refers to a container that the pod does not have", "containerName"),
+        ("medium HugePages is not supported", "hostlet does not support yet", "spec.volumes"),
         (
             "/x has something mounted in it that is not the volume's own",
             "something else is mounted",
             "findmnt",
         ),
         ("cannot make /x: No space left on device (os error 28)", "a disk of this host is full", "df -h"),
-        ("cannot make /x: something new", "a volume cannot be set up", "the path it names"),
+        ("cannot make /x: something new", "a volume cannot be set up", "check the path in the message"),
     ] {
         let event = format!("MountVolume.SetUp failed for volume \"v\" : {message}");
         let fresh = Facts::new().no_sandbox("No sandbox for pod can be found. Need to start a new one");
@@ -664,41 +676,37 @@ fn steps_that_only_an_event_tells() {
     for row in [
         (
             "Unable to attach or mount volumes: no answer within 120 s",
-            "a disk or file system of this host does not answer",
+            "a disk or file system of this host does not respond",
             "state D",
         ),
         (
             "Unable to attach or mount volumes: earlier work on the pod's volumes has not ended",
-            "a disk or file system of this host does not answer",
+            "a disk or file system of this host does not respond",
             "state D",
         ),
         (
             "unable to ensure pod container exists: mkdir /sys/fs/cgroup/x: Invalid argument",
-            "its cgroup cannot be made or set up",
+            "its cgroup cannot be created or configured",
             "cgroup",
         ),
-        ("unable to ensure pod container exists: denied", "the pod's cgroup cannot be made", "cgroupRoot"),
+        ("unable to ensure pod container exists: denied", "the pod's cgroup cannot be created", "cgroupRoot"),
         (
             "error making pod data directories: creating /x: denied",
-            "the pod's directory cannot be made",
-            "written",
+            "the pod's directory cannot be created",
+            "writable by root",
         ),
-        ("error killing pod: something new", "containers that must end first do not end", "journalctl"),
+        ("error killing pod: something new", "containers that must stop first do not stop", "journalctl"),
         (
             r#"error killing pod: failed to destroy network for sandbox "0123": plugin type="nosuchplugin" failed (delete): failed to find plugin "nosuchplugin" in path [/usr/lib/cni]"#,
-            "a program of the pod network is not installed",
+            "a CNI plugin of the pod network is not installed",
             "install the CNI plugin",
         ),
         (
             r#"error killing pod: failed to destroy network for sandbox "0123": plugin type="bridge" failed (delete): x"#,
-            "the pod network could not be taken down",
-            "take down what it once set up",
+            "the pod network could not be torn down",
+            "tear down what it set up",
         ),
-        (
-            "error determining status: something new",
-            "does not tell how the pod's containers are",
-            "journalctl",
-        ),
+        ("error determining status: something new", "does not report the state", "journalctl"),
     ] {
         holds(&Facts::new().waiting("ContainerCreating", "").retrying(row.0).explained(), row);
     }
@@ -709,7 +717,7 @@ fn images_that_cannot_be_pulled() {
     for row in [
         (
             r#"failed to resolve reference "r.invalid/x:1": failed to do request: Head "https://r.invalid/v2/x/manifests/1": dial tcp: lookup r.invalid on 10.0.0.1:53: no such host"#,
-            "cannot be pulled, because the name of its registry is not known to DNS: Head",
+            "cannot be pulled, because the name of its registry cannot be resolved: Head",
             "resolv.conf",
         ),
         (
@@ -719,7 +727,7 @@ fn images_that_cannot_be_pulled() {
         ),
         (
             r#"failed to resolve reference "127.0.0.1:1/x:1": failed to do request: Head "http://127.0.0.1:1/v2/x/manifests/1": dial tcp 127.0.0.1:1: connect: connection refused"#,
-            "nothing answers where its registry should be",
+            "nothing listens at its registry's address",
             "firewall",
         ),
         (
@@ -739,12 +747,12 @@ fn images_that_cannot_be_pulled() {
         ),
         (
             r#"failed to do request: Head "https://10.77.9.9:5002/v2/x/manifests/1": x509: certificate signed by unknown authority"#,
-            "nobody this host trusts vouches for its registry's certificate",
+            "its registry's certificate is from an authority that this host does not trust",
             "certs.d",
         ),
         (
             r#"failed to resolve image: failed to do request: Head "https://10.77.9.9:5002/v2/x/manifests/1": tls: failed to verify certificate: x509: certificate signed by unknown authority"#,
-            "nobody this host trusts",
+            "an authority that this host does not trust",
             "update-ca-certificates",
         ),
         (
@@ -755,7 +763,7 @@ fn images_that_cannot_be_pulled() {
         (
             r#"failed to do request: Head "https://r/v2/": x509: certificate is valid for a.example, not r"#,
             "is for another name",
-            "as its certificate does",
+            "the name in the certificate",
         ),
         (
             r#"failed to do request: Head "https://10.77.9.9:5001/v2/x/manifests/1": tls: first record does not look like a TLS handshake"#,
@@ -769,50 +777,56 @@ fn images_that_cannot_be_pulled() {
         ),
         (
             r#"failed to resolve reference "r/x:1": pulling from host r failed with status code [manifests 1]: 401 Unauthorized"#,
-            "asks for credentials",
+            "requires credentials",
             "private registry",
         ),
         (
-            "failed to resolve image: pull access denied, repository does not exist or may require authorization: authorization \
+            "failed to resolve image: pull access denied, repository does not exist or may require \
+             authorization: authorization \
              failed: no basic auth credentials",
-            "asks for credentials, and containerd has none",
+            "requires credentials, and containerd has none",
             "private registry",
         ),
         (
-            "failed to resolve image: failed to authorize: failed to fetch anonymous token: unexpected status from GET request to \
+            "failed to resolve image: failed to authorize: failed to fetch anonymous token: unexpected status \
+             from GET request to \
              http://r/token?service=x: 401 Unauthorized",
-            "asks for credentials",
+            "requires credentials",
             "private registry",
         ),
         (
-            "pull access denied, repository does not exist or may require authorization: server message: insufficient_scope: \
+            "pull access denied, repository does not exist or may require authorization: server message: \
+             insufficient_scope: \
              authorization failed",
             "denies access to it, or has no such repository",
             "check the name",
         ),
         (
-            "failed to resolve image: unexpected status from HEAD request to http://r/v2/x/manifests/1: 403 Forbidden",
+            "failed to resolve image: unexpected status from HEAD request to http://r/v2/x/manifests/1: 403 \
+             Forbidden",
             "denies access to it",
             "check the name",
         ),
         (
             r#"failed to resolve reference "r/x:1": pulling from host r failed with status code [manifests 1]: 429 Too Many Requests"#,
-            "a rate limit",
+            "limits the rate of requests",
             "mirror",
         ),
         (
-            "failed to resolve image: unexpected status from HEAD request to http://r/v2/x/manifests/1: 500 Internal Server Error",
-            "its registry fails (500)",
-            "tries again",
+            "failed to resolve image: unexpected status from HEAD request to http://r/v2/x/manifests/1: 500 \
+             Internal Server Error",
+            "its registry has an internal error (500)",
+            "retries",
         ),
         (
             r#"failed to resolve reference "r/x:1": pulling from host r failed with status code [manifests 1]: 503 Service Unavailable"#,
             "not available at the moment (503)",
-            "tries again",
+            "retries",
         ),
         (
-            "failed to resolve image: unexpected status from HEAD request to http://r/v2/x/manifests/1: 418 I'm a Teapot",
-            "does not behave as a registry",
+            "failed to resolve image: unexpected status from HEAD request to http://r/v2/x/manifests/1: 418 I'm \
+             a Teapot",
+            "does not behave like a registry",
             "name and port",
         ),
         (
@@ -827,7 +841,7 @@ fn images_that_cannot_be_pulled() {
         ),
         (
             "no match for platform in manifest: not found",
-            "not made for this machine's architecture",
+            "not built for this machine's architecture",
             "uname -m",
         ),
         ("no signatures", "Docker schema 1", "push it again"),
@@ -838,13 +852,14 @@ fn images_that_cannot_be_pulled() {
         ),
         (
             "children: invalid desc sha256:0123: unexpected end of JSON input",
-            "its registry's answer breaks off",
+            "its registry's response is truncated",
             "push the image",
         ),
         (
-            "failed to copy: httpReadSeeker: failed open: could not fetch content descriptor sha256:0123 (text/html) from remote: not \
+            "failed to copy: httpReadSeeker: failed open: could not fetch content descriptor sha256:0123 \
+             (text/html) from remote: not \
              found",
-            "what answers is no registry of images",
+            "the server that responds is not an image registry",
             "web page",
         ),
         (
@@ -854,33 +869,35 @@ fn images_that_cannot_be_pulled() {
             "push the image",
         ),
         (
-            "failed to copy: httpReadSeeker: failed open: content at http://r/v2/x/manifests/sha256:0123 not found: not found",
+            "failed to copy: httpReadSeeker: failed open: content at http://r/v2/x/manifests/sha256:0123 not \
+             found: not found",
             "its registry lacks a part of it",
             "push the image",
         ),
         (
             r#"failed commit on ref "layer-sha256:0123": unexpected commit digest sha256:4567, expected sha256:0123: failed precondition"#,
-            "sent something else than was asked for",
+            "sent content that does not match",
             "mirror or proxy",
         ),
         (
-            "failed to extract layer sha256:0123: mount callback failed on /var/tmp/containerd-mount1: unexpected EOF: unknown",
-            "a part of it is damaged",
+            "failed to extract layer sha256:0123: mount callback failed on /var/tmp/containerd-mount1: \
+             unexpected EOF: unknown",
+            "a layer is damaged",
             "push the image",
         ),
         (
             "short read: expected 110240 bytes but got 10240: unexpected EOF",
-            "the connection to its registry broke off",
-            "tries again",
+            "the connection to its registry was interrupted",
+            "retries",
         ),
         (
             "failed to extract layer sha256:0123: write /x: no space left on device: unknown",
             "a disk of this host is full",
             "df -h",
         ),
-        ("pull QPS exceeded", "asks registries too often", "registryPullQPS"),
+        ("pull QPS exceeded", "reached its own limit on pulls", "registryPullQPS"),
         ("pull_image: no answer within 600s", "it takes too long", "kept"),
-        ("context deadline exceeded", "its registry takes too long", "firewall"),
+        ("context deadline exceeded", "its registry takes too long to respond", "firewall"),
     ] {
         let failed = format!("failed to pull and unpack image \"img\": {}", row.0);
         let back_off = format!(
@@ -903,7 +920,7 @@ fn other_trouble_with_images() {
     let invalid =
         "Failed to apply default image tag \"I\": couldn't parse image name \"I\": invalid reference format";
     for (reason, row) in [
-        ("InvalidImageName", (invalid, "makes no sense: invalid reference format", "repository[:tag]")),
+        ("InvalidImageName", (invalid, "is invalid: invalid reference format", "repository[:tag]")),
         (
             "ErrImageNeverPull",
             (
@@ -912,9 +929,12 @@ fn other_trouble_with_images() {
                 "IfNotPresent",
             ),
         ),
-        ("ImageInspectError", ("broken", "whether it has the image img: broken", "journalctl")),
-        ("SignatureValidationFailed", ("bad", "refused for its signature: bad", "signature is valid")),
-        ("RegistryUnavailable", ("connection refused", "nothing answers", "network")),
+        ("ImageInspectError", ("broken", "cannot inspect the image img: broken", "journalctl")),
+        (
+            "SignatureValidationFailed",
+            ("bad", "rejected because of its signature: bad", "signature is valid"),
+        ),
+        ("RegistryUnavailable", ("connection refused", "nothing listens", "network")),
     ] {
         holds(&Facts::new().waiting(reason, row.0).explained(), row);
     }
@@ -926,18 +946,18 @@ fn programs_that_end() {
         (0, "Completed", "exit code 0, which is success", "restartPolicy"),
         (1, "Error", "ended with exit code 1;", "hostlet logs web-n --previous"),
         (2, "Error", "ended with exit code 2;", "hostlet logs web-n --previous"),
-        (126, "Error", "no program that can be run", "command and args"),
+        (126, "Error", "its command cannot be executed", "command and args"),
         (127, "Error", "its command was not found", "command and args"),
-        (130, "Error", "ended by a signal (exit code 130, SIGINT)", "hostlet logs"),
-        (134, "Error", "ended by a signal (exit code 134, SIGABRT)", "has a mistake"),
+        (130, "Error", "terminated by a signal (exit code 130, SIGINT)", "hostlet logs"),
+        (134, "Error", "terminated by a signal (exit code 134, SIGABRT)", "has a bug"),
         (137, "Error", "was killed (exit code 137, SIGKILL), and not for its memory limit", "out of memory"),
         (137, "OOMKilled", "it used more memory than its limit", "limits.memory"),
         (9, "OOMKilled", "after the kernel killed one of its processes", "limits.memory"),
-        (139, "Error", "segmentation fault", "has a mistake"),
+        (139, "Error", "segmentation fault", "has a bug"),
         (143, "Error", "SIGTERM", "hostlet did not"),
-        (159, "Error", "ended by a signal (exit code 159, SIGSYS)", "hostlet logs"),
+        (159, "Error", "terminated by a signal (exit code 159, SIGSYS)", "hostlet logs"),
         (255, "Error", "ended with exit code 255;", "hostlet logs"),
-        (137, "ContainerStatusUnknown", "while nobody looked", "made anew"),
+        (137, "ContainerStatusUnknown", "could not observe it", "created again"),
     ] {
         let ended = json!({"exitCode": code, "reason": reason});
         holds(&Facts::new().crashed(ended).explained(), ("", cause, remedy));
@@ -945,7 +965,7 @@ fn programs_that_end() {
 }
 
 #[test]
-fn last_words_that_tell_what_to_do() {
+fn log_ends_with_a_remedy() {
     for (words, remedy) in [
         ("httpd: bind: Address already in use", "ss -ltnp"),
         ("sh: can't create /x: Read-only file system", "emptyDir"),
@@ -975,11 +995,12 @@ fn last_words_that_tell_what_to_do() {
 }
 
 #[test]
-fn pods_that_are_refused() {
+fn rejected_pods() {
     for (reason, message, cause, remedy) in [
         (
             "PodFeatureUnsupported",
-            "spec.containers[0].lifecycle: Not supported by hostlet yet: lifecycle hooks and stop signals are not applied",
+            "spec.containers[0].lifecycle: Not supported by hostlet yet: lifecycle hooks and stop signals are \
+             not applied",
             "spec.containers[0].lifecycle: Not supported by hostlet yet",
             "remove these fields",
         ),
@@ -1021,7 +1042,7 @@ fn pods_that_are_refused() {
         let mut facts = Facts::new().status(json!({
             "phase": "Failed", "reason": reason, "message": format!("Pod was rejected: {message}"),
         }));
-        facts.standing = super::Disposition::Refused;
+        facts.standing = super::Disposition::Rejected;
         holds(&facts.explained(), (reason, cause, remedy));
     }
 }
@@ -1040,21 +1061,22 @@ fn manifests_that_cannot_be_used() {
         ),
         (
             "line 1: spec.volumes[0].configMap: Forbidden: a static pod may not reference config maps",
-            "stands alone",
+            "cannot refer to objects of the cluster",
         ),
         ("pod default/a is already defined by /m/a.json; rename one of the two", "rename the pod"),
         ("the pod of /m/a.json has the same uid u; remove the uid from one of the two", "metadata.uid"),
         (
-            "the file holds a Deployment of apiVersion apps/v1, not a Pod of apiVersion v1; hostlet runs only pods from manifests",
+            "the file holds a Deployment of apiVersion apps/v1, not a Pod of apiVersion v1; hostlet runs only \
+             pods from manifests",
             "kind Pod",
         ),
         ("the file holds 2 documents; put each pod into a file of its own", "a file of its own"),
         ("the file is empty; it should hold one v1 Pod", "write a pod"),
         ("the file is not UTF-8 text (byte 3); save it as UTF-8", "UTF-8"),
-        ("the file is larger than 10 MiB, which no manifest is", "the file you meant"),
-        ("the target of the symbolic link does not exist", "what the link points to"),
+        ("the file is larger than 10 MiB, which no manifest is", "it is the right file"),
+        ("the target of the symbolic link does not exist", "the target of the link"),
         ("a named pipe is not a manifest; only regular files are read", "move it out"),
-        ("cannot read the file: Permission denied (os error 13)", "root may read"),
+        ("cannot read the file: Permission denied (os error 13)", "root can read"),
         ("cannot list the manifests in /m: Permission denied (os error 13)", "staticPodPath"),
     ] {
         let broken = ManifestProblem { message: message.to_owned(), ..problem(OWN_FILE, None) };

@@ -100,7 +100,7 @@ impl Janitor for HostJanitor {
     }
 
     fn forget(&self, known: &HashSet<PodUid>) {
-        self.status_cache.keep(known);
+        self.status_cache.retain(known);
         self.admitted.retain(known);
     }
 }

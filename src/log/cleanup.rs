@@ -1,4 +1,4 @@
-//! Clean-up of what is left of pods that are gone. Touches nothing whose name a kubelet would not give.
+//! Removes the logs and links of removed pods. Touches nothing that is not named like a kubelet's.
 
 use std::collections::HashSet;
 use std::fs;
@@ -10,12 +10,12 @@ use super::layout::{LogLayout, file_names, remove_file, remove_tree};
 use super::names::{container_id_of_link, parse_pod_dir_name};
 use crate::types::{ContainerId, PodUid};
 
-/// What a clean-up did. One entry that cannot be removed does not keep the others.
+/// The result of a clean-up. An entry that cannot be removed does not affect the others.
 #[derive(Debug, Default)]
 pub struct LogCleanUp {
-    /// How many directories or links were removed.
+    /// Number of removed directories or links.
     pub removed: usize,
-    /// What could not be listed or removed; tried again next time.
+    /// Errors; retried the next time.
     pub failed: Vec<LogError>,
 }
 
@@ -29,7 +29,7 @@ impl LogCleanUp {
 }
 
 impl LogLayout {
-    /// The pods that have a log directory, with the directory. Nothing whose name a kubelet would not give.
+    /// The pods with a log directory, and the directory. Skips names that are not a kubelet's.
     pub fn pods(&self) -> Result<Vec<(PodUid, PathBuf)>, LogError> {
         let failed = |source| LogError::ReadDir { path: self.pod_logs_dir.clone(), source };
         let entries = match fs::read_dir(&self.pod_logs_dir) {
@@ -48,7 +48,7 @@ impl LogLayout {
         Ok(pods)
     }
 
-    /// Removes the log directories of pods that are `gone`. Only to be called once all sources of pods are ready.
+    /// Removes the log directories of pods that are `gone`. Call it only once all sources of pods are ready.
     pub fn remove_pods(&self, gone: &HashSet<PodUid>) -> LogCleanUp {
         let mut done = LogCleanUp::default();
         match self.pods() {
@@ -62,7 +62,7 @@ impl LogLayout {
         done
     }
 
-    /// Removes links whose log is gone. Those of `running` containers stay: while a log is rotated there is none for a
+    /// Removes dangling links. Those of `running` containers are kept, because during a rotation the log is missing for a
     /// moment (kubernetes/kubernetes#52172).
     pub fn remove_dangling_links(&self, running: &HashSet<ContainerId>) -> LogCleanUp {
         let mut done = LogCleanUp::default();
@@ -76,10 +76,10 @@ impl LogLayout {
         for name in names {
             let Some(id) = container_id_of_link(&name) else { continue };
             let link = self.containers_dir.join(&name);
-            // A link of another's log is another's link.
+            // A link to another place is not ours.
             let ours = fs::read_link(&link).is_ok_and(|target| target.starts_with(&self.pod_logs_dir));
             let dangles = fs::metadata(&link).is_err_and(|e| e.kind() == ErrorKind::NotFound);
-            // The ID in a name may be cut short.
+            // The ID in a name may be truncated.
             if ours && dangles && !running.iter().any(|running| running.as_str().starts_with(id)) {
                 done.count(remove_file(&link));
             }
@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn only_directories_of_pods_that_are_gone_are_removed() {
+    fn only_directories_of_removed_pods_are_removed() {
         let root = TempDir::new().unwrap();
         let layout = layout(&root);
         let (kept, gone) = (PodRef::new("ns", "kept", "uid-1"), PodRef::new("ns", "gone", "uid-2"));
@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn only_dangling_links_of_containers_that_do_not_run_are_removed() {
+    fn only_dangling_links_of_stopped_containers_are_removed() {
         let root = TempDir::new().unwrap();
         let layout = layout(&root);
         let pod = PodRef::new("ns", "web", "uid-1");

@@ -1,4 +1,4 @@
-//! How work on the log directories fails.
+//! Errors of operations on log directories.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -9,7 +9,7 @@ use crate::sys::SysError;
 #[derive(Debug, thiserror::Error)]
 #[allow(missing_docs, reason = "the fields are the path and what the operating system says of it")]
 pub enum LogError {
-    /// A directory could not be made.
+    /// A directory could not be created.
     #[error("cannot create the log directory {}", path.display())]
     CreateDir { path: PathBuf, source: io::Error },
     /// A directory could not be listed.
@@ -18,33 +18,33 @@ pub enum LogError {
     /// A log could not be opened.
     #[error("cannot open the log {}", path.display())]
     Open { path: PathBuf, source: io::Error },
-    /// A log could not be read on.
+    /// A log could not be read.
     #[error("cannot read the log {}", path.display())]
     Read { path: PathBuf, source: io::Error },
-    /// A file or link could not be looked at.
+    /// A file or link could not be inspected.
     #[error("cannot inspect {}", path.display())]
     Inspect { path: PathBuf, source: io::Error },
-    /// A link could not be made.
+    /// A link could not be created.
     #[error("cannot create the log link {}", path.display())]
     Link { path: PathBuf, source: io::Error },
     /// There is no log to link to.
     #[error("no log at {}, so no link to it was made", path.display())]
     NoLog { path: PathBuf },
-    /// Something that is not a link sits where a link should be.
+    /// The place of a link is taken by something else.
     #[error("{} is in the way of a log link and was left alone", path.display())]
     NotALink { path: PathBuf },
-    /// What was to be removed has a name no kubelet gives; only a pod that names itself like a path leads there.
+    /// The name of the directory to remove is not a kubelet's, because the pod's name looks like a path.
     #[error("{} is no log directory of a pod and was left alone", path.display())]
     NotAPod { path: PathBuf },
     /// A file, link or directory could not be removed.
     #[error("cannot remove {}", path.display())]
     Remove { path: PathBuf, source: io::Error },
-    /// A directory with all in it could not be removed.
+    /// A directory tree could not be removed.
     #[error("cannot remove the log directory {}", path.display())]
     RemoveTree { path: PathBuf, source: SysError },
 }
 
-/// Makes an I/O error one of ours.
+/// Converts an I/O error.
 pub(super) fn at<E>(make: impl FnOnce(PathBuf, io::Error) -> E, path: &Path) -> impl FnOnce(io::Error) -> E {
     let path = path.to_owned();
     move |source| make(path, source)

@@ -1,4 +1,4 @@
-//! Where logs lie, and the directories, files and links of one pod. Does not know which pods there are.
+//! The layout of logs: directories, files and links of one pod. Does not know which pods exist.
 
 use std::fs::{self, DirBuilder, Permissions};
 use std::io::ErrorKind;
@@ -10,13 +10,13 @@ use super::names::{attempt_of, link_name, log_name, parse_pod_dir_name, pod_dir_
 use crate::sys;
 use crate::types::{ContainerId, PodRef};
 
-/// Mode of the directories a log collector must get through; the one of all pods is closed to it unless it is root.
+/// Mode of the directories that a log collector must traverse; the directory of all pods is restricted to root.
 const POD_DIR_MODE: u32 = 0o755;
 const ROOT_MODE: u32 = 0o750;
-/// No container comes to a later attempt, not with a restart each second for thirty years.
+/// Maximum attempt: a restart each second for thirty years stays below it.
 const LAST_ATTEMPT: u32 = 1_000_000_000;
 
-/// The two directories logs are found by.
+/// The two directories of logs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LogLayout {
     /// `podLogsDir`, `/var/log/pods` by default: a directory per pod, in it one per container.
@@ -26,7 +26,7 @@ pub struct LogLayout {
 }
 
 impl LogLayout {
-    /// Makes the two directories, as a kubelet does when it starts. What exists is left as it is.
+    /// Creates the two directories, as a kubelet does at start-up. Existing ones are unchanged.
     pub fn create_roots(&self) -> Result<(), LogError> {
         create_dir(&self.pod_logs_dir, ROOT_MODE)?;
         create_dir(&self.containers_dir, POD_DIR_MODE)
@@ -47,27 +47,26 @@ impl LogLayout {
         self.container_dir(pod, container).join(log_name(attempt))
     }
 
-    /// Makes a pod's log directory; to be there before its sandbox.
+    /// Creates a pod's log directory, before its sandbox.
     pub fn create_pod_dir(&self, pod: &PodRef) -> Result<(), LogError> {
         create_dir(&self.pod_dir(pod), POD_DIR_MODE)
     }
 
-    /// Makes a container's log directory; to be there before the container.
+    /// Creates a container's log directory, before the container.
     pub fn create_container_dir(&self, pod: &PodRef, container: &str) -> Result<(), LogError> {
         create_dir(&self.container_dir(pod, container), POD_DIR_MODE)
     }
 
-    /// The attempt that follows those whose logs are left; 0 if there are none. For a container the runtime knows
-    /// nothing of any more, so that its logs are not appended to those of an earlier one. A name that tells an attempt which
-    /// no container comes to is somebody else's: taken for one, it would leave none to follow it.
+    /// The attempt after the highest one with a log; 0 without logs. Used for a container that the runtime no longer knows, so
+    /// that its output is not appended to an earlier log. Attempts above the maximum are ignored.
     pub fn next_attempt(&self, pod: &PodRef, container: &str) -> Result<u32, LogError> {
         let names = file_names(&self.container_dir(pod, container))?;
         let attempts = names.iter().filter_map(|name| attempt_of(name));
         Ok(attempts.filter(|attempt| *attempt <= LAST_ATTEMPT).max().map_or(0, |last| last + 1))
     }
 
-    /// Links a started container's log under the name log collectors look for, in place of any link of that name. Any
-    /// failure is worth no more than a warning: the log itself is written all the same.
+    /// Links a started container's log under the name that log collectors use, replacing any link of that name. A failure is
+    /// worth only a warning: the log is written all the same.
     pub fn link_log(
         &self,
         pod: &PodRef,
@@ -92,7 +91,7 @@ impl LogLayout {
         symlink(&log, &link).map_err(at(|path, source| LogError::Link { path, source }, &link))
     }
 
-    /// Removes the logs of one attempt of a container, rotated ones too, and its link. What is gone already is fine.
+    /// Removes the logs of one attempt of a container, including rotated ones, and its link. Idempotent.
     pub fn remove_container_logs(
         &self,
         pod: &PodRef,
@@ -115,7 +114,7 @@ impl LogLayout {
         }
     }
 
-    /// Removes all logs of a pod. Links to them dangle until the next clean-up.
+    /// Removes all logs of a pod. Links to them remain until the next clean-up.
     pub fn remove_pod_dir(&self, pod: &PodRef) -> Result<(), LogError> {
         let path = self.pod_dir(pod);
         match parse_pod_dir_name(&pod_dir_name(pod)) {
@@ -125,7 +124,7 @@ impl LogLayout {
     }
 }
 
-/// Makes a directory, and its parents, with `mode` whatever the umask is. One that exists keeps its mode.
+/// Creates a directory and its parents with `mode`, independent of the umask. An existing one keeps its mode.
 fn create_dir(path: &Path, mode: u32) -> Result<(), LogError> {
     let failed = |path, source| LogError::CreateDir { path, source };
     if let Some(parent) = path.parent() {
@@ -138,8 +137,7 @@ fn create_dir(path: &Path, mode: u32) -> Result<(), LogError> {
     }
 }
 
-/// The names of what lies in a directory and is no directory itself; none if there is no such directory. Names that are
-/// no text are nobody's.
+/// The names of all non-directories in a directory; empty if it does not exist. Skips names that are not UTF-8.
 pub(super) fn file_names(dir: &Path) -> Result<Vec<String>, LogError> {
     let failed = |source| LogError::ReadDir { path: dir.to_owned(), source };
     let entries = match fs::read_dir(dir) {
@@ -160,7 +158,7 @@ pub(super) fn remove_file(path: &Path) -> Result<(), LogError> {
     removed(fs::remove_file(path), path)
 }
 
-/// A pod's directory, but nothing that somebody mounted in it.
+/// Removes a pod's directory, but nothing mounted inside it.
 pub(super) fn remove_tree(path: &Path) -> Result<(), LogError> {
     sys::remove_tree(path).map_err(|source| LogError::RemoveTree { path: path.to_owned(), source })
 }
@@ -215,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn directories_have_the_modes_of_a_stock_kubelet_and_are_made_once() {
+    fn directories_have_the_modes_of_a_stock_kubelet_and_are_created_once() {
         let bench = bench();
         for _ in 0..2 {
             bench.layout.create_roots().unwrap();
@@ -249,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn a_log_of_an_attempt_that_no_container_comes_to_does_not_count() {
+    fn a_log_above_the_maximum_attempt_is_ignored() {
         let bench = bench();
         for name in
             ["4294967295.log", "4294967294.log.20250102-030405.gz", "2147483647.log", "1000000001.log"]
@@ -262,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn a_link_is_made_and_replaced() {
+    fn a_link_is_created_and_replaced() {
         let bench = bench();
         let id = ContainerId::from("0123456789ab");
         let log = bench.write("1.log");
@@ -285,7 +283,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pod_that_names_itself_like_a_path_removes_nothing() {
+    fn a_pod_named_like_a_path_removes_nothing() {
         let bench = bench();
         let precious = bench.layout.containers_dir.join("ns_web_1");
         fs::create_dir(&precious).unwrap();
@@ -300,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    fn removing_a_container_takes_its_logs_and_link_and_no_others() {
+    fn removing_a_container_removes_only_its_logs_and_link() {
         let bench = bench();
         let (id, other) = (ContainerId::from("0123456789ab"), ContainerId::from("ba9876543210"));
         for name in

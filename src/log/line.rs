@@ -3,7 +3,7 @@
 
 use jiff::Timestamp;
 
-/// Where a line was written to.
+/// The stream of a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LogStream {
     /// Standard output.
@@ -17,16 +17,16 @@ pub enum LogStream {
 pub struct LogLine<'a> {
     /// When it was written.
     pub timestamp: Timestamp,
-    /// Where to.
+    /// Its stream.
     pub stream: LogStream,
-    /// What was written: with its line end, or without if the runtime cut a longer line here.
+    /// Its content: with the line end, or without one if the runtime split a longer line here.
     pub content: &'a [u8],
 }
 
-/// Why a line is none.
+/// Why a line is malformed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LogLineError {
-    /// It does not start with a time.
+    /// It does not start with a timestamp.
     #[error("the log line does not start with an RFC 3339 time")]
     Timestamp,
     /// The second field is neither `stdout` nor `stderr`.
@@ -37,30 +37,31 @@ pub enum LogLineError {
     Tag,
 }
 
-/// Whether what is written goes on in the next line of the same stream.
+/// Whether the content continues in the next line of the same stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Extent {
-    /// It ends here (`F`).
+    /// It is complete (`F`).
     Full,
-    /// The runtime cut a longer line here (`P`).
+    /// The runtime split a longer line here (`P`).
     Partial,
 }
 
-/// What stands before the content of a line.
+/// The header of a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct LogHeader<'a> {
-    /// The time as the runtime wrote it.
+    /// The timestamp as written by the runtime.
     pub(super) time: &'a [u8],
     /// When it was written.
     pub(super) timestamp: Timestamp,
-    /// Where to.
+    /// Its stream.
     pub(super) stream: LogStream,
-    /// Whether it goes on.
+    /// Whether it is partial.
     pub(super) extent: Extent,
 }
 
 impl<'a> LogHeader<'a> {
-    /// The header and what follows it. Tags but `P` (partial) as the first are ignored, for the format may gain some.
+    /// Splits a line into header and content. Tags other than a leading `P` (partial) are ignored, because the format may gain
+    /// some.
     pub(super) fn parse(line: &'a [u8]) -> Result<(Self, &'a [u8]), LogLineError> {
         let (time, rest) = field(line).ok_or(LogLineError::Timestamp)?;
         let timestamp = std::str::from_utf8(time)
@@ -92,7 +93,7 @@ impl<'a> LogLine<'a> {
     }
 }
 
-/// Up to the next space, and the rest.
+/// Splits at the next space.
 fn field(text: &[u8]) -> Option<(&[u8], &[u8])> {
     let space = text.iter().position(|b| *b == b' ')?;
     Some((&text[..space], &text[space + 1..]))
@@ -105,7 +106,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn full_and_partial_lines_are_told_apart() {
+    fn full_and_partial_lines_are_distinguished() {
         let full = LogLine::parse(b"2016-10-06T00:17:09.669794203Z stderr F log content 2\n").unwrap();
         assert_eq!((full.stream, full.content), (LogStream::Stderr, &b"log content 2\n"[..]));
         assert_eq!(full.timestamp.subsec_nanosecond(), 669_794_203);
@@ -115,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn tags_of_later_formats_and_empty_content_are_fine() {
+    fn unknown_tags_and_empty_content_are_accepted() {
         assert_eq!(LogLine::parse(b"2016-10-06T00:17:09Z stdout F:x:y z\n").unwrap().content, b"z\n");
         assert_eq!(LogLine::parse(b"2016-10-06T00:17:09Z stdout P:x z\n").unwrap().content, b"z");
         assert_eq!(LogLine::parse(b"2016-10-06T00:17:09Z stdout F \n").unwrap().content, b"\n");
@@ -123,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_missing_is_named() {
+    fn a_missing_field_is_named() {
         for (line, error) in [
             (&b""[..], LogLineError::Timestamp),
             (b"yesterday stdout F x", LogLineError::Timestamp),
@@ -138,7 +139,7 @@ mod tests {
     }
 
     proptest! {
-        /// What a runtime writes is read back, whatever a container wrote.
+        /// Any output of a container is read back.
         #[test]
         fn lines_are_read_back(
             second in -2_000_000_000i64..4_000_000_000, nanosecond in 0i32..1_000_000_000,

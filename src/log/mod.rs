@@ -1,8 +1,7 @@
-//! Container log layout: directories, file names and the links under `/var/log/containers`; reads logs and the messages
-//! containers leave. Never writes into a log: that is the runtime's.
+//! Container logs: directories, file names and the links under `/var/log/containers`; reads logs and termination messages. Never
+//! writes a log, which is the runtime's job.
 //!
-//! All I/O here is short and blocking (a few small files of one pod); callers on a busy runtime thread use
-//! `spawn_blocking` where a slow disk may hurt.
+//! All I/O is short and blocking (a few small files of one pod); callers use `spawn_blocking` where a slow disk matters.
 
 mod cleanup;
 mod error;

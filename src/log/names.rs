@@ -1,13 +1,13 @@
-//! The names of log directories, files and links. Pure. They are wire format: log collectors take pods and containers
-//! from them, and a stock kubelet taking over reads them.
+//! The names of log directories, files and links. Pure. They are an interface: log collectors parse pods and containers from
+//! them, and so does a stock kubelet that replaces hostlet.
 
 use crate::types::{ContainerId, PodRef};
 
-/// Longest file name on Linux's file systems, in bytes.
+/// Maximum length of a file name on Linux, in bytes.
 const MAX_NAME: usize = 255;
-/// What a link's name ends with.
+/// Suffix of a link's name.
 const LINK_SUFFIX: &str = ".log";
-/// Shortest part of a container ID taken for one; runtimes take no shorter ones either.
+/// Minimum length of an abbreviated container ID, as in runtimes.
 const MIN_ID: usize = 6;
 
 /// A container's log in its pod's log directory, as CRI's `log_path`: `<container>/<attempt>.log`.
@@ -20,7 +20,7 @@ pub(super) fn pod_dir_name(pod: &PodRef) -> String {
     format!("{}_{}_{}", pod.namespace, pod.name, pod.uid)
 }
 
-/// The pod a directory belongs to; `None` if the name is none a kubelet gives.
+/// The pod of a directory; `None` if the name is not a kubelet's.
 pub(super) fn parse_pod_dir_name(name: &str) -> Option<PodRef> {
     let is_dns = |text: &str, dots: bool| {
         !text.is_empty()
@@ -28,7 +28,7 @@ pub(super) fn parse_pod_dir_name(name: &str) -> Option<PodRef> {
                 .bytes()
                 .all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-' || dots && b == b'.')
     };
-    // Neither a namespace nor a name has an underscore; a UID written into a manifest may.
+    // Namespaces and names have no underscores, but a UID from a manifest may.
     let mut parts = name.splitn(3, '_');
     let (namespace, pod, uid) = (parts.next()?, parts.next()?, parts.next()?);
     (is_dns(namespace, false) && is_dns(pod, true) && !uid.is_empty() && !uid.contains('/'))
@@ -40,14 +40,14 @@ pub(super) fn log_name(attempt: u32) -> String {
     format!("{attempt}.log")
 }
 
-/// The attempt a log file belongs to, current (`3.log`) or rotated (`3.log.20250102-030405.gz`).
+/// The attempt of a log file, current (`3.log`) or rotated (`3.log.20250102-030405.gz`).
 pub(super) fn attempt_of(file_name: &str) -> Option<u32> {
     let (attempt, rest) = file_name.split_once(".log")?;
     (attempt.bytes().all(|b| b.is_ascii_digit()) && (rest.is_empty() || rest.starts_with('.')))
         .then(|| attempt.parse().ok())?
 }
 
-/// `<pod>_<namespace>_<container>-<container ID>.log`, cut before the suffix where too long for a file name.
+/// `<pod>_<namespace>_<container>-<container ID>.log`, truncated before the suffix if too long for a file name.
 pub(super) fn link_name(pod: &PodRef, container: &str, id: &ContainerId) -> String {
     let mut name = format!("{}_{}_{container}-{id}", pod.name, pod.namespace);
     name.truncate(name.floor_char_boundary(MAX_NAME - LINK_SUFFIX.len()));
@@ -55,7 +55,7 @@ pub(super) fn link_name(pod: &PodRef, container: &str, id: &ContainerId) -> Stri
     name
 }
 
-/// The container ID in a link's name, perhaps cut short; `None` if there is none.
+/// The container ID in a link's name, possibly truncated; `None` if there is none.
 pub(super) fn container_id_of_link(file_name: &str) -> Option<&str> {
     let (_, id) = file_name.strip_suffix(LINK_SUFFIX)?.rsplit_once('-')?;
     (id.len() >= MIN_ID).then_some(id)
@@ -96,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn foreign_directories_are_nobodys() {
+    fn foreign_directories_have_no_pod() {
         for name in [
             "",
             "lost+found",
@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn short_or_missing_ids_are_none() {
+    fn short_or_missing_ids_are_rejected() {
         for name in ["a.log", "pod_ns_c-12345.log", "pod_ns_c-1234567", "-.log"] {
             assert_eq!(container_id_of_link(name), None, "{name}");
         }
@@ -132,13 +132,13 @@ mod tests {
         }
 
         #[test]
-        fn a_log_name_tells_its_attempt(attempt: u32, rotated in "(\\.[0-9]{8}-[0-9]{6}(\\.gz)?)?") {
+        fn a_log_name_has_its_attempt(attempt: u32, rotated in "(\\.[0-9]{8}-[0-9]{6}(\\.gz)?)?") {
             prop_assert_eq!(attempt_of(&format!("{}{rotated}", log_name(attempt))), Some(attempt));
         }
 
-        /// A link's name is a file name whatever the pod, and tells its container, in full if there is room.
+        /// A link's name is a valid file name for any pod, and has its container ID, in full if there is room.
         #[test]
-        fn a_link_name_fits_and_tells_its_container(
+        fn a_link_name_fits_and_has_its_container(
             namespace in "[a-z]{1,63}", name in "[a-z.]{1,253}", container in "[a-z-]{1,63}", id in "[0-9a-f]{64}",
         ) {
             let pod = PodRef::new(&namespace, &name, "uid");

@@ -1,17 +1,17 @@
-//! Where the last lines of a file start, found from its end.
+//! Finds the start of the last lines of a file from its end.
 
 use std::io::{self, Read, Seek, SeekFrom};
 
-/// Bytes read at once.
+/// Size of a read in bytes.
 const BLOCK: usize = 4096;
 
-/// Offset at which the last `lines` lines start. A last line without a line end is no line yet: it is read too, but not
-/// counted. Looks at no more than the last `window` bytes, and gives up there in the middle of a line.
+/// Offset of the last `lines` lines. An unterminated last line is included but not counted. Searches only the last `window`
+/// bytes, possibly starting in the middle of a line.
 pub fn tail_start<F: Read + Seek>(file: &mut F, lines: usize, window: u64) -> io::Result<u64> {
     let size = file.seek(SeekFrom::End(0))?;
     let limit = size.saturating_sub(window);
     let mut block = [0; BLOCK];
-    // The line end before the first line wanted counts too.
+    // Includes the line end before the first line.
     let mut wanted = lines + 1;
     let mut end = size;
     while end > limit {

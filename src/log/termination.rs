@@ -1,4 +1,4 @@
-//! The message a container leaves when it ends (Kubernetes docs, "Determine the Reason for Pod Failure").
+//! A container's termination message (Kubernetes docs, "Determine the Reason for Pod Failure").
 
 use std::collections::VecDeque;
 use std::fs::{File, OpenOptions};
@@ -12,22 +12,21 @@ use super::line::LogLine;
 use super::tail::tail_start;
 use crate::cri::ContainerStatus;
 
-/// Most bytes of a termination log that are read: its last ones.
+/// Maximum bytes read from a termination log, from its end.
 const MAX_MESSAGE: u64 = 4096;
-/// Most bytes taken from a container's log instead.
+/// Maximum bytes taken from a container's log instead.
 const MAX_LOG_BYTES: usize = 2048;
-/// Most lines taken from a container's log.
+/// Maximum lines taken from a container's log.
 const MAX_LOG_LINES: usize = 80;
-/// Most bytes of a log looked at for them; 80 lines of the longest that runtimes write (16 KiB) fit.
+/// Search window for them in bytes; 80 of the longest lines that runtimes write (16 KiB) fit.
 const LOG_WINDOW: u64 = 2 << 20;
-/// Policy that takes the end of the log when a container that failed left no message.
+/// The policy that uses the end of the log if a failed container left no message.
 const FALLBACK_TO_LOGS: &str = "FallbackToLogsOnError";
-/// The runtime's reason for a container that never ran, and so has no log.
+/// The runtime's reason for a container that never ran and has no log.
 const CANNOT_RUN: &str = "ContainerCannotRun";
 
-/// What an exited container left to say: the end of its termination log, or where its policy asks for it of its log. Empty
-/// if there is nothing. A file that cannot be read is said so in the message, as upstream does. What the runtime says of
-/// the end is not in it.
+/// The termination message of an exited container: the end of its termination log or, by its policy, of its log. Empty if there
+/// is none. As upstream, a read error becomes the message. The runtime's own message is not included.
 ///
 /// Blocks on up to two files, of which it reads at most 4 KiB and 2 MiB.
 pub fn termination_message(status: &ContainerStatus) -> String {
@@ -54,12 +53,12 @@ fn read_end(path: &Path) -> io::Result<String> {
     let size = file.seek(SeekFrom::End(0))?;
     file.seek(SeekFrom::Start(size.saturating_sub(MAX_MESSAGE)))?;
     let mut bytes = Vec::new();
-    // The container may still hold the file open and write.
+    // The container may still write to the file.
     file.take(MAX_MESSAGE).read_to_end(&mut bytes)?;
     Ok(text_of(&bytes))
 }
 
-/// What was written in the last lines of a log, both streams in their order: at most 2 KiB. Blocks.
+/// The last lines of a log, both streams in order, at most 2 KiB. Blocks.
 pub fn log_end(path: &Path) -> io::Result<String> {
     let mut file = open(path)?;
     let start = tail_start(&mut file, MAX_LOG_LINES, LOG_WINDOW)?;
@@ -72,7 +71,7 @@ pub fn log_end(path: &Path) -> io::Result<String> {
         if lines.read_until(b'\n', &mut line)? == 0 {
             break;
         }
-        // A line nobody can read has nothing to tell; the others have.
+        // Skips malformed lines.
         let Ok(parsed) = LogLine::parse(&line) else { continue };
         let content = &parsed.content[parsed.content.len().saturating_sub(MAX_LOG_BYTES)..];
         let surplus = (end.len() + content.len()).saturating_sub(MAX_LOG_BYTES);
@@ -82,7 +81,7 @@ pub fn log_end(path: &Path) -> io::Result<String> {
     Ok(text_of(end.make_contiguous()))
 }
 
-/// Opens a regular file. The container may have put anything in its place, so nothing here waits for a writer.
+/// Opens a regular file without blocking, because the container may have replaced it, e.g. by a FIFO.
 fn open(path: &Path) -> io::Result<File> {
     let file = OpenOptions::new().read(true).custom_flags(OFlag::O_NONBLOCK.bits()).open(path)?;
     if !file.metadata()?.is_file() {
@@ -91,7 +90,7 @@ fn open(path: &Path) -> io::Result<File> {
     Ok(file)
 }
 
-/// Bytes as text, without the rest of a character that was cut at the start.
+/// Converts bytes to text, without a truncated character at the start.
 fn text_of(bytes: &[u8]) -> String {
     let is_rest = |b: &&u8| **b & 0xc0 == 0x80;
     let cut = bytes.iter().take(3).take_while(is_rest).count();
@@ -199,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn the_log_is_not_asked_without_need() {
+    fn the_log_is_not_read_needlessly() {
         let mut bench = bench();
         bench.log(["noise".to_owned()]);
         bench.status.exit_code = 0;
@@ -213,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_read_is_said() {
+    fn a_read_error_becomes_the_message() {
         let mut bench = bench();
         let message = termination_message(&bench.status);
         assert!(

@@ -220,14 +220,14 @@ where
             Ok(Event::InitApply(found) | Event::Apply(found)) => {
                 is_listed = true;
                 let is_immutable = found.is_immutable();
-                tell(known, ObjectState::Found(Arc::new(found.into())));
+                publish(known, ObjectState::Found(Arc::new(found.into())));
                 if is_immutable {
                     return ControlFlow::Break(());
                 }
             }
             Ok(Event::InitDone) if is_listed => {}
             Ok(Event::InitDone | Event::Delete(_)) => {
-                tell(known, ObjectState::Failed(ObjectError::not_found(object)));
+                publish(known, ObjectState::Failed(ObjectError::not_found(object)));
             }
             Err(trouble) => {
                 tracing::debug!(?object, ?trouble, "cannot watch an object; trying again");
@@ -242,7 +242,7 @@ where
 }
 
 /// Publishes an object's data if it changed.
-fn tell(known: &watch::Sender<ObjectState>, now: ObjectState) {
+fn publish(known: &watch::Sender<ObjectState>, now: ObjectState) {
     known.send_if_modified(|known| {
         let is_news = *known != now;
         *known = now;
@@ -266,7 +266,7 @@ fn troubled(known: &watch::Sender<ObjectState>, object: &ObjectRef, trouble: Fol
         }
         error => error,
     };
-    tell(known, ObjectState::Failed(error));
+    publish(known, ObjectState::Failed(error));
 }
 
 fn object_error(error_kind: ApiErrorKind, message: String) -> ObjectError {

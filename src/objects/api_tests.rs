@@ -144,7 +144,7 @@ async fn a_brief_403_is_hidden_and_a_lasting_one_is_published_with_the_servers_m
 
     room.api.fail(ApiRule::always("", "configmaps", refused()));
     let mut other = room.watch("other");
-    let words = ObjectState::Failed(ObjectError::Forbidden("refused by the script".into()));
+    let words = ObjectState::Failed(ObjectError::Forbidden("rejected by the script".into()));
     until(&mut other, &words, Duration::from_secs(3)).await;
     // Known data remains.
     sleep(PATIENCE).await;
@@ -206,7 +206,7 @@ async fn a_token_request_is_bound_to_the_pod_and_has_a_deadline() {
 
     let gone = ApiFault::Refuse { code: 404, reason: "NotFound", retry_after: 0 };
     for (fault, error) in [
-        (gone, ObjectError::NotFound("refused by the script".into())),
+        (gone, ObjectError::NotFound("rejected by the script".into())),
         (ApiFault::Hang, ObjectError::Unavailable("the API server did not answer within 10 s".into())),
     ] {
         room.api.fail(ApiRule::once("POST", "/token", fault));

@@ -1,4 +1,4 @@
-//! What the API server is told of this node's pods: their statuses, and mirrors of static pods. Never changes a pod.
+//! Publishes this node's pods to the API server: statuses, and mirror pods of static pods. Never changes a pod.
 
 pub mod mirror;
 pub mod status;

@@ -84,21 +84,21 @@ impl ControlServer {
         let mut told: HashMap<PodUid, PodStatusEntry> =
             self.status_cache.all().into_iter().map(|told| (told.pod.reference.uid.clone(), told)).collect();
         let rejected = self.rejected.borrow().clone();
-        let is_refused = |uid: &PodUid| rejected.iter().any(|rejected| pod_uid(&rejected.pod) == *uid);
+        let is_rejected = |uid: &PodUid| rejected.iter().any(|rejected| pod_uid(&rejected.pod) == *uid);
         let mut known: Vec<KnownPod> = Vec::new();
         let manifests: Vec<_> =
             self.source.borrow().pods.iter().map(|pod| (pod.pod.clone(), Some(pod.file.clone()))).collect();
         let api: Vec<_> = self.api.borrow().pods.values().map(|pod| (pod.pod.clone(), None)).collect();
         for (pod, file) in manifests.into_iter().chain(api) {
             let uid = pod_uid(&pod);
-            if !is_refused(&uid) {
+            if !is_rejected(&uid) {
                 let told = told.remove(&uid);
                 known.push(KnownPod { pod, standing: Disposition::Wanted, told, file });
             }
         }
         known.extend(rejected.into_iter().map(|rejected| KnownPod {
             pod: Arc::new(rejected.with_status()),
-            standing: Disposition::Refused,
+            standing: Disposition::Rejected,
             told: None,
             file: None,
         }));
@@ -136,7 +136,7 @@ impl ControlServer {
         let archives =
             self.archives().into_iter().map(|problem| (problem.file, problem.message)).collect::<Vec<_>>();
         let mut of_this = problems.iter().filter(|problem| problem.pod.as_ref() == Some(&name));
-        let own_status = known.pod.status.as_ref().filter(|_| known.standing == Disposition::Refused);
+        let own_status = known.pod.status.as_ref().filter(|_| known.standing == Disposition::Rejected);
         let mut explanation = explained(&ExplainInput {
             pod: &known.pod,
             standing: known.standing.clone(),

@@ -85,7 +85,7 @@ impl Bench {
         let images = Images::new(runtime.clone(), limits, Store::default(), WallClock::system());
         let arrived: Arc<Mutex<Option<u64>>> = Arc::default();
         let status = Arc::new(pod.status.clone().unwrap());
-        status_cache.tell(PodStatusEntry {
+        status_cache.report(PodStatusEntry {
             pod: AdmittedPod::new(pod.clone()),
             status,
             terminating_since: None,

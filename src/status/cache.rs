@@ -1,5 +1,5 @@
-//! What is reported of each pod: its spec, its latest status, and what is being done about it. Statuses are written by their
-//! owner alone, what is being done by the pods' workers; read by whoever shows pods.
+//! The reported state of each pod: its spec, latest status and current activity. Only the status task writes statuses; workers
+//! write activities.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
@@ -15,23 +15,23 @@ use super::{Activity, Doing};
 use crate::pod::AdmittedPod;
 use crate::types::{PodRef, PodUid};
 
-/// A pod and what is told of it.
+/// A pod with its reported state.
 #[derive(Clone, Debug)]
 pub struct PodStatusEntry {
-    /// The pod, with the status its source gave it.
+    /// The pod, with the status from its source.
     pub pod: Arc<AdmittedPod>,
-    /// The status to believe.
+    /// The current status.
     pub status: Arc<PodStatus>,
-    /// Since when its running containers are being stopped for good; none if they are not.
+    /// When it began to terminate; `None` if it is not terminating.
     pub terminating_since: Option<Timestamp>,
-    /// How far its life has come.
+    /// Its lifecycle.
     pub lifecycle: LifecycleSummary,
-    /// It has ended and released its resources on the host: its volumes and its cgroup. What the runtime still has of
-    /// it keeps nobody waiting.
+    /// It has terminated and released its resources on the host: its volumes and cgroup. Remains in the runtime do not
+    /// matter.
     pub has_released: bool,
 }
 
-/// All pods told of. Cheap to clone; all clones are one status cache.
+/// The reported state of all pods. Cheap to clone; clones share it.
 #[derive(Clone)]
 pub struct StatusCache {
     pods: Arc<Mutex<HashMap<PodUid, PodStatusEntry>>>,
@@ -62,28 +62,28 @@ impl StatusCache {
         self.doing.lock()
     }
 
-    /// Reports a status. Nobody but the statuses' owner does.
+    /// Sets the status of a pod. Only the status task calls it.
     pub(super) fn put(&self, entry: PodStatusEntry) {
         self.lock().insert(entry.pod.reference.uid.clone(), entry);
         self.version.send_modify(|version| *version += 1);
     }
 
-    /// Reports a status, for tests of those who read statuses.
+    /// Sets the status of a pod, for tests of readers.
     #[cfg(test)]
-    pub fn tell(&self, entry: PodStatusEntry) {
+    pub fn report(&self, entry: PodStatusEntry) {
         self.put(entry);
     }
 
-    /// A pod that has ended holds nothing of the host any more, for such tests.
+    /// Marks a pod as released, for tests of readers.
     #[cfg(test)]
     pub fn released(&self, pod: &PodUid) {
-        if let Some(told) = self.lock().get_mut(pod) {
-            told.has_released = true;
+        if let Some(entry) = self.lock().get_mut(pod) {
+            entry.has_released = true;
             self.version.send_modify(|version| *version += 1);
         }
     }
 
-    /// A pod's worker begins a step. Nobody is woken by it: steps are looked up, not watched.
+    /// Records that a pod's worker begins a step. Wakes nobody: steps are queried, not watched.
     pub fn begin(&self, pod: &PodRef, activity: Activity, now: Timestamp) {
         let mut all = self.lock_doing();
         let doing = all.entry(pod.uid.clone()).or_insert_with(|| Doing {
@@ -101,33 +101,33 @@ impl StatusCache {
         doing.since = now;
     }
 
-    /// When what failed for a pod's containers is tried again at the earliest.
+    /// Sets the earliest retry of each failed container of a pod.
     pub fn retries(&self, pod: &PodUid, retries: BTreeMap<String, Timestamp>) {
         if let Some(doing) = self.lock_doing().get_mut(pod) {
             doing.retries = retries;
         }
     }
 
-    /// When a pod's worker begins its next work.
+    /// Sets the time of the worker's next sync.
     pub fn schedule(&self, pod: &PodUid, next_work: Option<Timestamp>) {
         if let Some(doing) = self.lock_doing().get_mut(pod) {
             doing.next_work = next_work;
         }
     }
 
-    /// What is being done about a pod; none if no step of it ever began.
+    /// The current activity of a pod; `None` before its first step.
     pub fn doing(&self, pod: &PodUid) -> Option<Doing> {
         self.lock_doing().get(pod).cloned()
     }
 
-    /// What was done about each pod so far.
+    /// The timeline of all pods.
     pub fn timeline(&self) -> &Timeline {
         &self.timeline
     }
 
-    /// Forgets the pods that are not in `known`.
-    pub fn keep(&self, known: &HashSet<PodUid>) {
-        self.timeline.keep(known);
+    /// Removes the pods that are not in `known`.
+    pub fn retain(&self, known: &HashSet<PodUid>) {
+        self.timeline.retain(known);
         self.lock_doing().retain(|uid, _| known.contains(uid));
         let mut pods = self.lock();
         let before = pods.len();
@@ -137,12 +137,12 @@ impl StatusCache {
         }
     }
 
-    /// All pods told of, in no order.
+    /// All pods, unordered.
     pub fn all(&self) -> Vec<PodStatusEntry> {
         self.lock().values().cloned().collect()
     }
 
-    /// Changes whenever something is told or forgotten.
+    /// Changes whenever a status is set or removed.
     pub fn changes(&self) -> watch::Receiver<u64> {
         self.version.subscribe()
     }

@@ -88,7 +88,7 @@ fn pods_that_are_gone_are_bounded_and_come_back_whole() {
     let timeline = Timeline::default();
     for n in 0..MAX_GONE + 10 {
         timeline.mark(&pod(&format!("p{n}")), TimelineStep::Removed, String::new(), at(0));
-        timeline.keep(&HashSet::new());
+        timeline.retain(&HashSet::new());
     }
     assert_eq!(timeline.pods().len(), MAX_GONE);
     assert!(steps(&timeline, "p9").is_empty());
@@ -96,7 +96,7 @@ fn pods_that_are_gone_are_bounded_and_come_back_whole() {
     timeline.step(&pod("p10"), &Activity::MakingSandbox, at(1));
     assert!(!timeline.tracks(|pod| &*pod.name == "p10")[0].gone);
     timeline.mark(&pod("new"), TimelineStep::Removed, String::new(), at(2));
-    timeline.keep(&[pod("p10").uid].into());
+    timeline.retain(&[pod("p10").uid].into());
     assert_eq!(steps(&timeline, "p10").len(), 2);
 }
 

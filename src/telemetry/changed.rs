@@ -1,19 +1,18 @@
-//! For what is looked at again and again: is it worth a line this time? Pure.
+//! Suppresses repeated log lines of periodic checks. Pure.
 
-/// The last value seen of something that is observed in a loop, so that a line is logged when it changes and not each
-/// time round.
+/// The last value of something observed in a loop, so that a line is logged only on a change.
 #[derive(Clone, Debug)]
 pub struct Changed<T> {
     last: Option<T>,
 }
 
 impl<T: PartialEq> Changed<T> {
-    /// Nothing was seen yet.
+    /// Without a value yet.
     pub const fn new() -> Self {
         Self { last: None }
     }
 
-    /// Whether `value` differs from the one before; the first always does.
+    /// Whether `value` differs from the previous one; always true for the first.
     #[must_use]
     pub fn see(&mut self, value: T) -> bool {
         let changed = self.last.as_ref() != Some(&value);
@@ -33,7 +32,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_changes_are_worth_a_line() {
+    fn only_changes_are_reported() {
         let mut condition = Changed::new();
         let seen = ["down", "down", "up", "up", "down"].map(|value| condition.see(value));
         assert_eq!(seen, [true, false, true, false, true]);

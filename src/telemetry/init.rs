@@ -1,4 +1,4 @@
-//! Setting up `tracing` for the process.
+//! Initializes `tracing` for the process.
 
 use std::io::{self, IsTerminal};
 
@@ -11,36 +11,35 @@ use tracing_subscriber::{Layer, Registry, fmt};
 
 use super::journal::stderr_is_journal;
 
-/// Overrides the verbosity, in the language of `tracing_subscriber::filter::Targets`, e.g. `hostlet::pleg=debug,info`.
+/// Overrides the verbosity, in the syntax of `tracing_subscriber::filter::Targets`, e.g. `hostlet::pleg=debug,info`.
 const FILTER_VARIABLE: &str = "HOSTLET_LOG";
-/// Asks for no colours when set to anything (no-color.org).
+/// Disables colors if set (no-color.org).
 const NO_COLOR_VARIABLE: &str = "NO_COLOR";
-/// What the journal files our lines under.
+/// The journal's `SYSLOG_IDENTIFIER`.
 const JOURNAL_IDENTIFIER: &str = "hostlet";
-/// Before the names of our fields in the journal, e.g. `HOSTLET_POD`.
+/// Prefix of field names in the journal, e.g. `HOSTLET_POD`.
 const JOURNAL_PREFIX: &str = "HOSTLET";
 
-/// How a line looks.
+/// Log format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LogFormat {
-    /// For people.
+    /// Text.
     Text,
-    /// One JSON object a line.
+    /// One JSON object per line.
     Json,
 }
 
-/// Where lines go.
+/// The log target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LogTarget {
-    /// The process's standard error.
+    /// Standard error.
     Stderr,
-    /// The journal's own protocol, which keeps levels and fields.
+    /// The journal's native protocol, which preserves levels and fields.
     Journald,
 }
 
 impl LogTarget {
-    /// The journal if stderr is the journal, for only then somebody looks there. JSON is for programs that read the
-    /// lines, so it stays on stderr.
+    /// Selects the journal if stderr is connected to it. JSON is for programs that read lines, so it stays on stderr.
     pub fn detect(format: LogFormat) -> Self {
         match format {
             LogFormat::Text if stderr_is_journal() => Self::Journald,
@@ -49,34 +48,34 @@ impl LogTarget {
     }
 }
 
-/// How to log.
+/// Logging options.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TelemetryConfig {
-    /// How a line looks on stderr.
+    /// The format on stderr.
     pub format: LogFormat,
     /// The kubelet's `-v`: 0 to 2 is info, 3 and 4 debug, more is trace.
     pub verbosity: u8,
-    /// Where lines go.
+    /// The log target.
     pub target: LogTarget,
 }
 
-/// Why logging could not be set up.
+/// Why logging could not be initialized.
 #[derive(Debug, thiserror::Error)]
 pub enum TelemetryError {
-    /// The filter in the environment makes no sense.
+    /// The filter in the environment is invalid.
     #[error("{FILTER_VARIABLE}={value:?} is no log filter")]
     Filter {
         /// Its value.
         value: String,
-        /// What is wrong with it.
+        /// The error.
         source: ParseError,
     },
-    /// The process has logging already.
+    /// Logging is already initialized.
     #[error("logging is set up already")]
     AlreadySet(#[source] TryInitError),
 }
 
-/// Sets up logging for the whole process; once. If the journal's socket cannot be reached, lines go to stderr.
+/// Initializes logging for the process; call it once. Falls back to stderr if the journal's socket cannot be reached.
 pub fn init(config: TelemetryConfig) -> Result<(), TelemetryError> {
     let from_environment = std::env::var(FILTER_VARIABLE).ok();
     let filter = filter(config.verbosity, from_environment.as_deref())?;
@@ -111,8 +110,8 @@ fn subscriber(
     tracing_subscriber::registry().with(layer.with_filter(filter))
 }
 
-/// What is logged: of the libraries only warnings, unless the environment says otherwise. Of what kube warns about, each
-/// refused listing, we tell ourselves when it matters.
+/// The default filter: only warnings of libraries, unless the environment overrides it. kube's warnings about failed lists are
+/// off, because hostlet logs them itself when they matter.
 fn filter(verbosity: u8, from_environment: Option<&str>) -> Result<Targets, TelemetryError> {
     let directives = match (from_environment.filter(|value| !value.is_empty()), verbosity) {
         (Some(value), _) => value,
@@ -123,7 +122,7 @@ fn filter(verbosity: u8, from_environment: Option<&str>) -> Result<Targets, Tele
     directives.parse().map_err(|source| TelemetryError::Filter { value: directives.to_owned(), source })
 }
 
-/// A layer that writes a line per event.
+/// A layer that writes one line per event.
 fn lines<W>(format: LogFormat, colours: bool, writer: W) -> Box<dyn Layer<Registry> + Send + Sync>
 where
     W: for<'w> MakeWriter<'w> + Send + Sync + 'static,
@@ -158,7 +157,7 @@ mod tests {
     }
 
     impl Buffer {
-        /// What `log` writes with this format and verbosity.
+        /// The output of `log` with this format and verbosity.
         fn logged(format: LogFormat, verbosity: u8, environment: Option<&str>, log: impl FnOnce()) -> String {
             let buffer = Self::default();
             let writer = buffer.clone();

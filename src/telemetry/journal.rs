@@ -1,4 +1,4 @@
-//! Whether stderr is the journal.
+//! Detects whether stderr is connected to the journal.
 
 use std::os::fd::AsFd;
 
@@ -7,14 +7,14 @@ use nix::sys::stat::fstat;
 /// Set by systemd for services whose output goes to the journal: `<device>:<inode>` (systemd.exec(5)).
 const JOURNAL_STREAM: &str = "JOURNAL_STREAM";
 
-/// Whether what is written to stderr goes to the journal. The variable alone does not tell: it is inherited by programs
-/// whose output was redirected since.
+/// Whether stderr is connected to the journal. The variable alone is not enough, because programs with redirected output
+/// inherit it.
 pub(super) fn stderr_is_journal() -> bool {
     let Ok(stream) = std::env::var(JOURNAL_STREAM) else { return false };
     fstat(std::io::stderr().as_fd()).is_ok_and(|stat| names_file(&stream, stat.st_dev, stat.st_ino))
 }
 
-/// Whether a value of `JOURNAL_STREAM` means the file of this device and inode.
+/// Whether a value of `JOURNAL_STREAM` matches this device and inode.
 fn names_file(stream: &str, device: u64, inode: u64) -> bool {
     stream.split_once(':').is_some_and(|(d, i)| d.parse() == Ok(device) && i.parse() == Ok(inode))
 }

@@ -1,6 +1,6 @@
-//! The registry of metrics: every room registers its own, and whoever serves them reads all. Counts nothing itself.
+//! The metrics registry: every room registers its own metrics, and the server encodes all. Counts nothing itself.
 //!
-//! Names, labels and buckets are the stock kubelet's where it has such a metric; our own begin with `hostlet_`.
+//! Names, labels and buckets are the stock kubelet's where it has the metric; our own start with `hostlet_`.
 
 use std::fmt;
 use std::sync::Arc;
@@ -19,22 +19,22 @@ pub const DEFAULT_BUCKETS: [f64; 11] = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5
 /// The media type of [`Metrics::encode`].
 pub const OPENMETRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
-/// One value and the labels it has, as read when somebody asks.
+/// A sampled value with its labels.
 pub type Reading = (Vec<(&'static str, String)>, u64);
 
-/// All metrics of the daemon. Cheap to clone; all clones are one registry.
+/// The daemon's metrics. Cheap to clone; clones share one registry.
 #[derive(Clone, Default)]
 pub struct Metrics {
     registry: Arc<Mutex<Registry>>,
 }
 
 impl Metrics {
-    /// Adds a metric. `name` has no suffix `_total`: counters are given theirs. `help` is a sentence without its full stop.
+    /// Registers a metric. `name` has no suffix `_total`, which is added to counters. `help` is a sentence without its period.
     pub fn register(&self, name: &str, help: &str, metric: impl Metric) {
         self.with(|registry| registry.register(name, help, metric));
     }
 
-    /// Adds a gauge whose values are read only when somebody asks for them. `read` is short and takes no lock over a wait.
+    /// Registers a gauge that is sampled on each request. `read` must be short.
     pub fn register_gauge(
         &self,
         name: &'static str,
@@ -45,7 +45,7 @@ impl Metrics {
         self.with(|registry| registry.register_collector(Box::new(collector)));
     }
 
-    /// The same for a counter, whose values never shrink.
+    /// Registers a counter that is sampled on each request.
     pub fn register_counter(
         &self,
         name: &'static str,
@@ -56,21 +56,21 @@ impl Metrics {
         self.with(|registry| registry.register_collector(Box::new(collector)));
     }
 
-    /// All metrics in the OpenMetrics text format ([`OPENMETRICS`]).
+    /// Encodes all metrics in the OpenMetrics text format ([`OPENMETRICS`]).
     pub fn encode(&self) -> String {
         let mut text = String::new();
-        // Writing into a text fails only if an encoder does, and ours do not.
+        // Fails only if an encoder fails, and ours do not.
         let _ = self.with(|registry| prometheus_client::encoding::text::encode(&mut text, registry));
         text
     }
 
     fn with<T>(&self, work: impl FnOnce(&mut Registry) -> T) -> T {
-        // A registration is one push onto a list: whatever happened under the lock, the list is valid.
+        // A registration is a single push, so the list is always consistent.
         work(&mut self.registry.lock())
     }
 }
 
-/// A metric that is read only when it is asked for.
+/// A metric that is sampled on each request.
 struct ReadOnScrape<F> {
     name: &'static str,
     help: &'static str,
@@ -114,7 +114,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_rooms_register_is_served_with_its_values_of_the_moment() {
+    fn registered_metrics_are_encoded_with_current_values() {
         let metrics = Metrics::default();
         let counter = Counter::<u64>::default();
         metrics.clone().register("hostlet_things", "Things that happened", counter.clone());

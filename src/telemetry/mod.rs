@@ -1,5 +1,4 @@
-//! Logging (`tracing` to stderr or the journal, text or JSON) and the registry of metrics. Never decides what is worth a line or a
-//! metric.
+//! Logging (`tracing` to stderr or the journal, as text or JSON) and the metrics registry. Never decides what to log or measure.
 
 mod changed;
 mod init;

@@ -1,5 +1,5 @@
-//! Whether other users of the host can read the kubeconfig, or the keys and tokens it names: whoever can is this node to the
-//! API server. Tells; changes no file.
+//! Checks whether other users of the host can read the kubeconfig or the keys and tokens it refers to: whoever can read them can
+//! impersonate this node. Reports only; changes no file.
 
 use std::fs::{self, Metadata};
 use std::os::unix::fs::MetadataExt;
@@ -13,16 +13,16 @@ use crate::api::kubeconfig;
 use crate::sys::file_work;
 use crate::telemetry::Changed;
 
-/// Between two looks, as files are read anew.
+/// Interval of the check, the same as that of re-reading files.
 const PERIOD: Duration = Duration::from_secs(60);
 
-/// Looks at the kubeconfig at `path` and its files again and again, and tells in `exposed` who can read them, in a sentence.
+/// Checks the kubeconfig at `path` and its files periodically, and publishes in `exposed` who can read them, as a sentence.
 pub(super) async fn watch_exposure(path: PathBuf, exposed: watch::Sender<Option<String>>) {
-    let mut told = Changed::new();
+    let mut reported = Changed::new();
     loop {
         let kubeconfig = path.clone();
         if let Ok(found) = file_work(move || exposure(&kubeconfig)).await {
-            if told.see(found.clone()) {
+            if reported.see(found.clone()) {
                 match &found {
                     Some(problem) => {
                         tracing::warn!(problem, "credentials of this node can be read by others")
@@ -40,7 +40,7 @@ pub(super) async fn watch_exposure(path: PathBuf, exposed: watch::Sender<Option<
     }
 }
 
-/// Who else can read the kubeconfig and the files of credentials it names; none if nobody can, or there are no such files.
+/// Who else can read the kubeconfig and its credential files; `None` if nobody can or the files do not exist.
 fn exposure(kubeconfig: &Path) -> Option<String> {
     let mut files = vec![kubeconfig.to_owned()];
     files.extend(kubeconfig::secret_files(kubeconfig));
@@ -53,14 +53,15 @@ fn exposure(kubeconfig: &Path) -> Option<String> {
     (!found.is_empty()).then(|| format!("{}; then replace the credentials in it", found.join("; ")))
 }
 
-/// Users other than root and the file's owner who can read it, and its mode; none if it is not there. Root's group is root.
+/// The users besides root and the owner who can read the file, and its mode; `None` if it does not exist. Root's group counts
+/// as root.
 fn readers(file: &Path) -> Option<(String, u32)> {
     let file = fs::canonicalize(file).ok()?;
     let metadata = fs::metadata(&file).ok()?;
     let mode = metadata.mode() & 0o7777;
     let directories: Vec<Metadata> =
         file.ancestors().skip(1).map(fs::metadata).collect::<Result<_, _>>().ok()?;
-    // Whoever may not enter a directory above it cannot open it.
+    // Users without search permission on a parent directory cannot open it.
     if mode & 0o004 != 0 && directories.iter().all(|above| above.mode() & 0o001 != 0) {
         return Some(("every user of this host".to_owned(), mode));
     }
@@ -85,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn who_can_read_credentials_is_told_with_the_file() {
+    fn readers_of_credentials_are_reported_with_the_file() {
         let dir = tempfile::TempDir::new_in("/tmp").unwrap();
         set_mode(dir.path(), 0o755);
         let kubeconfig = dir.path().join("kubeconfig");
@@ -98,22 +99,22 @@ mod tests {
             set_mode(file, 0o644);
         }
         set_mode(&kubeconfig, 0o600);
-        let told = exposure(&kubeconfig).unwrap();
+        let sentence = exposure(&kubeconfig).unwrap();
         for file in [&key, &token] {
             let file = file.display();
             let said =
                 format!("{file} can be read by every user of this host (mode 0644): chmod 0600 {file}");
-            assert!(told.contains(&said), "{told}");
+            assert!(sentence.contains(&said), "{sentence}");
         }
-        assert!(!told.contains("node.crt") && !told.contains("kubeconfig"), "{told}");
-        // A directory that nobody may enter hides what is in it.
+        assert!(!sentence.contains("node.crt") && !sentence.contains("kubeconfig"), "{sentence}");
+        // A directory without search permission protects its files.
         set_mode(dir.path(), 0o700);
         assert_eq!(exposure(&kubeconfig), None);
         set_mode(dir.path(), 0o755);
         set_mode(&key, 0o600);
         set_mode(&token, 0o400);
         assert_eq!(exposure(&kubeconfig), None);
-        // One that cannot be understood is a secret all the same.
+        // A kubeconfig that cannot be parsed is secret all the same.
         fs::write(&kubeconfig, "users: [").unwrap();
         set_mode(&kubeconfig, 0o604);
         assert!(exposure(&kubeconfig).unwrap().contains("mode 0604"));
@@ -121,13 +122,13 @@ mod tests {
     }
 
     #[test]
-    fn a_group_of_users_can_read_where_it_may_enter() {
+    fn a_group_can_read_a_file_only_with_search_permission_on_its_directory() {
         let dir = tempfile::TempDir::new_in("/tmp").unwrap();
         set_mode(dir.path(), 0o755);
         let file = dir.path().join("kubeconfig");
         fs::write(&file, "").unwrap();
         set_mode(&file, 0o640);
-        // Only root may give a file to a group it is not in.
+        // Only root can give a file to a group that it is not a member of.
         if chown(&file, None, Some(4711)).is_err() {
             return;
         }
@@ -140,17 +141,17 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_changes_is_told_anew() {
+    async fn a_changed_mode_is_reported_again() {
         let dir = tempfile::TempDir::new_in("/tmp").unwrap();
         set_mode(dir.path(), 0o755);
         let file = dir.path().join("kubeconfig");
         fs::write(&file, "").unwrap();
         set_mode(&file, 0o644);
-        let (exposed, mut told) = watch::channel(None);
+        let (exposed, mut sentence) = watch::channel(None);
         let changes = async {
-            assert!(told.wait_for(Option::is_some).await.is_ok());
+            assert!(sentence.wait_for(Option::is_some).await.is_ok());
             set_mode(&file, 0o600);
-            assert!(told.wait_for(Option::is_none).await.is_ok());
+            assert!(sentence.wait_for(Option::is_none).await.is_ok());
         };
         tokio::select! {
             () = watch_exposure(file.clone(), exposed) => {}

@@ -1,5 +1,5 @@
-//! Keeping the credentials good: tries until there are some, renews what expires and what files may have changed, and asks anew
-//! for what the API server rejects. Nobody waits for a plugin that hangs.
+//! Keeps the credentials valid: retries until there are some, renews them before they expire, re-reads files, and replaces
+//! credentials that the API server rejects. A hanging plugin blocks nobody.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -15,42 +15,42 @@ use super::login::{Login, Obtained, Origin};
 use crate::telemetry::Changed;
 use crate::types::{Backoff, BackoffPolicy, WallClock, error_chain, sleep_until, watching};
 
-/// Pauses between attempts that fail, and between attempts because of rejections. They never start anew while it goes on.
+/// Back-off of failed attempts and of attempts after rejections. It is not reset while they continue.
 const PAUSES: BackoffPolicy = BackoffPolicy {
     initial: Duration::from_secs(1),
     max: Duration::from_secs(60),
     reset_after: Duration::from_secs(600),
 };
 
-/// How often files are read anew: a token's file is to be read at least once a minute (Kubernetes docs).
+/// Interval of re-reading files: a token file must be read at least once a minute (Kubernetes docs).
 const FILES: Duration = Duration::from_secs(60);
 
-/// How long before it expires something is renewed, unless it is good for a short time only: then a fifth of that before.
+/// How long before expiry credentials are renewed; for short-lived ones, a fifth of their lifetime.
 const AHEAD: Duration = Duration::from_secs(120);
 
-/// How long a request waits for the first credentials.
+/// Maximum wait of a request for the first credentials.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// What is known of the credentials.
+/// State of the credentials.
 #[derive(Clone, Debug, Default)]
 enum Access {
-    /// The first attempt is under way.
+    /// The first attempt is in progress.
     #[default]
     Pending,
-    /// They are there.
+    /// They are available.
     Ready(Ready),
-    /// There are none.
+    /// They are not available.
     Failed(Arc<str>),
 }
 
-/// Credentials that are there.
+/// Available credentials.
 #[derive(Clone, Debug)]
 pub(in crate::api) struct Ready {
-    /// Them.
+    /// The login.
     pub(in crate::api) login: Arc<Login>,
-    /// Which they are: each has its own number.
+    /// Their unique number.
     number: u64,
-    /// Whether others could be had if these are rejected.
+    /// Whether a rejection could lead to other ones.
     is_renewable: bool,
 }
 
@@ -60,12 +60,12 @@ pub(in crate::api) enum AccessError {
     /// There are no credentials.
     #[error("{0}")]
     None(Arc<str>),
-    /// There are none yet.
+    /// The first attempt has not finished.
     #[error("waiting for the credentials that {} names", .0.display())]
     Pending(PathBuf),
 }
 
-/// The credentials as requests use them. All clones are one.
+/// A handle to the credentials for requests. Clones share them.
 #[derive(Clone, Debug)]
 pub struct Credentials {
     path: Arc<PathBuf>,
@@ -75,7 +75,7 @@ pub struct Credentials {
 }
 
 impl Credentials {
-    /// Those of the kubeconfig at `path`, which need not be there yet, and the task that keeps them.
+    /// The credentials of the kubeconfig at `path`, which need not exist yet, and the task that keeps them valid.
     pub fn new(path: PathBuf, clock: WallClock) -> (CredentialsTask, Self) {
         let (access, shown) = watch::channel(Access::Pending);
         let (rejected, rejections) = watch::channel(0);
@@ -85,10 +85,10 @@ impl Credentials {
         (CredentialsTask { path, origin, access, rejections, exposed, clock }, credentials)
     }
 
-    /// The credentials as they are now; the first are waited for, though not for long. Cancel-safe.
+    /// The current credentials. Waits a limited time for the first ones. Cancel-safe.
     pub(in crate::api) async fn get(&self) -> Result<Ready, AccessError> {
         let mut access = self.access.clone();
-        // Nobody keeps them any more: what is known is all there will be.
+        // The task has ended, so the state is final.
         let _ = timeout(PATIENCE, access.wait_for(|access| !matches!(access, Access::Pending))).await;
         let access = access.borrow().clone();
         match access {
@@ -98,12 +98,12 @@ impl Credentials {
         }
     }
 
-    /// Who else can read the files they are in, in a sentence; none if nobody can.
+    /// Who else can read the credential files, as a sentence; `None` if nobody can.
     pub fn exposure(&self) -> watch::Receiver<Option<String>> {
         self.exposure.clone()
     }
 
-    /// The API server does not know who these are.
+    /// Reports that the API server rejected these credentials.
     pub(in crate::api) fn rejected(&self, ready: &Ready) {
         if ready.is_renewable {
             self.rejected.send_replace(ready.number);
@@ -111,7 +111,7 @@ impl Credentials {
     }
 }
 
-/// Keeps them; to be run by the app.
+/// The task that keeps the credentials valid; run by the app.
 pub struct CredentialsTask {
     path: PathBuf,
     origin: Origin,
@@ -121,25 +121,25 @@ pub struct CredentialsTask {
     clock: WallClock,
 }
 
-/// Why an attempt is made.
+/// The reason of an attempt.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Cause {
-    /// It is time.
+    /// It is due.
     Due,
-    /// The API server rejected what there is.
+    /// The API server rejected the current credentials.
     Rejected,
 }
 
 impl CredentialsTask {
-    /// Works until cancelled.
+    /// Runs until cancelled.
     pub async fn run(mut self, cancel: CancellationToken) {
         let watching = watch_exposure(self.path.clone(), self.exposed.clone());
         tokio::select! {
             // Cancel-safe: waits for a token.
             () = cancel.cancelled() => {}
-            // Cancel-safe: a plugin under way is ended.
+            // Cancel-safe: a running plugin is killed.
             () = self.work() => {}
-            // Cancel-safe: looking changes nothing.
+            // Cancel-safe: only reads.
             () = watching => {}
         }
     }
@@ -148,23 +148,23 @@ impl CredentialsTask {
         let mut trouble = Changed::new();
         let mut number = 0;
         let (mut failures, mut rejections) = (None, None);
-        // When what there is expires; in the past if it was rejected, none if it does not.
+        // Expiry of the current credentials: in the past if they were rejected, `None` if they do not expire.
         let mut expires = None;
         loop {
             match self.origin.obtain().await {
                 Ok(obtained) => {
                     if failures.take().is_some() {
                         trouble = Changed::new();
-                        tracing::info!("there are credentials for the API server now");
+                        tracing::info!("obtained credentials for the API server");
                     }
                     number += 1;
                     expires = obtained.expires;
                     let due = self.due(&obtained);
                     self.show(obtained, number);
                     if self.wait(due, number).await == Cause::Rejected {
-                        tracing::info!("the API server does not know the credentials; asking for others");
+                        tracing::info!("the API server rejected the credentials; requesting new ones");
                         expires = Some(Timestamp::MIN);
-                        // Those that are rejected each time are not asked for all the time.
+                        // Credentials that are always rejected are requested with back-off.
                         sleep(pause(&mut rejections)).await;
                     }
                 }
@@ -173,7 +173,7 @@ impl CredentialsTask {
                     if trouble.see(problem.clone()) {
                         tracing::warn!(
                             error = problem,
-                            "cannot get credentials for the API server; trying again"
+                            "cannot get credentials for the API server; retrying"
                         );
                     }
                     self.fail(problem, expires);
@@ -183,17 +183,17 @@ impl CredentialsTask {
         }
     }
 
-    /// Waits until `due`, or until what has this number was rejected.
+    /// Waits until `due` or until the credentials with this number are rejected.
     async fn wait(&mut self, due: Option<Instant>, number: u64) -> Cause {
         tokio::select! {
             // Cancel-safe: a sleep.
             () = sleep_until(due) => Cause::Due,
-            // Cancel-safe: looking at a watch takes nothing that is looked for again.
+            // Cancel-safe: only reads a watch.
             () = watching::becomes(&mut self.rejections, |rejected| *rejected == number) => Cause::Rejected,
         }
     }
 
-    /// When the next attempt is due; none if nothing could come of it before a rejection.
+    /// When the next attempt is due; `None` if only a rejection makes one useful.
     fn due(&self, obtained: &Obtained) -> Option<Instant> {
         let now = Instant::now();
         match (obtained.expires, obtained.is_issued) {
@@ -202,7 +202,7 @@ impl CredentialsTask {
                 let pause = left.saturating_sub(AHEAD.min(left / 5));
                 Some(now + pause.max(PAUSES.initial))
             }
-            // A plugin that names no end is run again when its credentials are rejected, as upstream does.
+            // As upstream: a plugin without an expiry is run again when its credentials are rejected.
             (None, true) => None,
             (None, false) => obtained.is_renewable.then(|| now + FILES),
         }
@@ -213,7 +213,7 @@ impl CredentialsTask {
         self.access.send_replace(Access::Ready(Ready { login: Arc::new(login), number, is_renewable }));
     }
 
-    /// What there is goes on being used as long as it is good, though it could not be renewed.
+    /// Credentials that could not be renewed are used until they expire.
     fn fail(&self, problem: String, expires: Option<Timestamp>) {
         let is_good = expires.is_none_or(|expires| expires > self.clock.now());
         self.access.send_if_modified(|access| {
@@ -226,7 +226,7 @@ impl CredentialsTask {
     }
 }
 
-/// The pause after one more failure.
+/// The pause after another failure.
 fn pause(failures: &mut Option<Backoff<Instant>>) -> Duration {
     let now = Instant::now();
     let next = Backoff::next(*failures, &PAUSES, now, now);

@@ -1,4 +1,4 @@
-//! Credentials that come late, expire, change and are rejected.
+//! Credentials that appear late, expire, change and are rejected.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -11,7 +11,7 @@ use super::*;
 use crate::api::credentials::plugin::bearer;
 use crate::api::kubeconfig::of_one_user;
 
-/// A daemon's credentials, whose files are in a directory.
+/// Credentials with their files in a temporary directory.
 struct Room {
     dir: TempDir,
     credentials: Credentials,
@@ -51,7 +51,7 @@ fn kubeconfig(dir: &Path, user: &str) {
     fs::rename(dir.join("new"), dir.join("kubeconfig")).unwrap();
 }
 
-/// A kubeconfig with a plugin that does this.
+/// A kubeconfig with this script as plugin.
 fn plugin(dir: &Path, script: &str) {
     let program = dir.join("plugin");
     fs::write(&program, format!("#!/bin/sh\ncd {}\n{script}\n", dir.display())).unwrap();
@@ -61,12 +61,12 @@ fn plugin(dir: &Path, script: &str) {
     kubeconfig(dir, &format!("{{exec: {exec}}}"));
 }
 
-/// Prints a token; each is another one: `t1`, `t2`.
+/// Prints a new token each time: `t1`, `t2`.
 const COUNTING: &str = r#"echo run >> runs
 echo "{\"apiVersion\": \"client.authentication.k8s.io/v1\", \"status\": {\"token\": \"t$(wc -l < runs)\"$MORE}}""#;
 
 #[tokio::test(start_paused = true)]
-async fn a_kubeconfig_that_comes_late_or_is_mended_is_used() {
+async fn a_kubeconfig_that_appears_late_or_is_fixed_is_used() {
     let room = Room::new(|_| {});
     let problem = loop {
         match room.credentials.get().await {
@@ -83,7 +83,7 @@ async fn a_kubeconfig_that_comes_late_or_is_mended_is_used() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_tokens_file_is_read_anew_and_connections_go_on() {
+async fn a_token_file_is_read_again_and_connections_remain() {
     let room = Room::new(|dir| {
         fs::write(dir.join("token"), "one\n").unwrap();
         kubeconfig(dir, "{tokenFile: token}");
@@ -97,10 +97,10 @@ async fn a_tokens_file_is_read_anew_and_connections_go_on() {
     room.until("two").await;
 }
 
-// Time is not paused where a process is waited for: it would run away meanwhile.
+// Time is not paused: it would advance while waiting for a process.
 
 #[tokio::test]
-async fn a_plugin_that_hangs_holds_up_nobody() {
+async fn a_hanging_plugin_blocks_nobody() {
     let room = Room::new(|dir| plugin(dir, "echo > runs; sleep 100000"));
     let runs = room.dir.path().join("runs");
     let started = async {
@@ -113,7 +113,7 @@ async fn a_plugin_that_hangs_holds_up_nobody() {
 }
 
 #[tokio::test]
-async fn what_expires_is_renewed_before() {
+async fn credentials_are_renewed_before_they_expire() {
     let soon = Timestamp::now() + Duration::from_secs(5);
     let more = format!("MORE=', \"expirationTimestamp\": \"{soon}\"'");
     let room = Room::new(|dir| plugin(dir, &format!("{more}\n{COUNTING}")));
@@ -126,19 +126,19 @@ async fn what_expires_is_renewed_before() {
 }
 
 #[tokio::test]
-async fn what_is_rejected_is_asked_for_anew_and_only_then() {
+async fn credentials_are_requested_again_only_when_rejected() {
     let room = Room::new(|dir| plugin(dir, COUNTING));
     let first = room.until("t1").await;
     room.credentials.rejected(&first);
     room.until("t2").await;
-    // A rejection that comes late is of what is used no more.
+    // A late rejection concerns credentials that are no longer used.
     room.credentials.rejected(&first);
     tokio::task::yield_now().await;
     assert_eq!(fs::read_to_string(room.dir.path().join("runs")).unwrap().lines().count(), 2);
 }
 
 #[tokio::test]
-async fn what_is_rejected_and_cannot_be_replaced_is_none() {
+async fn rejected_credentials_that_cannot_be_replaced_are_unavailable() {
     let room = Room::new(|dir| plugin(dir, &format!("[ -e runs ] && exit 9\n{COUNTING}")));
     let first = room.until("t1").await;
     room.credentials.rejected(&first);

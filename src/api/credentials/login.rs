@@ -1,4 +1,4 @@
-//! One attempt to find out to whom requests go and who sends them: a kubeconfig, the files it names, its credential plugin.
+//! One attempt to load the server and credentials: from a kubeconfig, the files it refers to, and its credential plugin.
 
 use std::fmt::Display;
 use std::io;
@@ -20,31 +20,31 @@ use crate::api::kubeconfig;
 use crate::sys::file_work;
 use crate::types::{error_chain, json};
 
-/// Why there are no credentials. What is wrong is a text where a source of kube's would repeat itself.
+/// Why there are no credentials. Problems are texts because kube's error sources repeat themselves.
 #[derive(Debug, thiserror::Error)]
 pub(in crate::api) enum LoginError {
-    /// The file cannot be used.
+    /// The file is unusable.
     #[error(
         "--kubeconfig {}: {problem}; it must name a cluster, and the credentials of this node in a context that is current",
         path.display()
     )]
     Kubeconfig { path: PathBuf, problem: String },
-    /// It names a proxy.
+    /// It configures a proxy.
     #[error(
-        "--kubeconfig {}: clusters[{cluster}].cluster.proxy-url: hostlet does not speak to an API server through a proxy yet; \
+        "--kubeconfig {}: clusters[{cluster}].cluster.proxy-url: hostlet does not support a proxy to the API server yet; \
          remove it, and let this node reach the server itself",
         path.display()
     )]
     Proxy { path: PathBuf, cluster: usize },
-    /// The credentials or certificates in it cannot be used.
+    /// Its credentials or certificates are unusable.
     #[error("--kubeconfig {}: {problem}; correct or replace the credentials it names", path.display())]
     Credentials { path: PathBuf, problem: String },
-    /// Its plugin issued none.
+    /// Its plugin failed.
     #[error("--kubeconfig {}: the credential plugin {command}: {}", path.display(), error_chain(problem))]
     Plugin { path: PathBuf, command: String, problem: PluginError },
 }
 
-/// Why a user entry and the files it names give no credentials.
+/// Why a user entry and its files yield no credentials.
 #[derive(Debug, thiserror::Error)]
 enum UserEntryError {
     #[error("{path} cannot be read: {error}")]
@@ -59,14 +59,14 @@ enum UserEntryError {
     Provider(Value),
 }
 
-/// To whom requests go, and who sends them.
+/// The server and the credentials.
 #[derive(Clone, Debug)]
 pub(in crate::api) struct Login {
-    /// The cluster, and what its connections are made with: no credentials in it need a plugin or a file any more.
+    /// The cluster and its connection parameters, with all credentials resolved from files and plugins.
     pub(in crate::api) config: Arc<Config>,
-    /// `Authorization`, if requests have one.
+    /// The `Authorization` header, if any.
     pub(in crate::api) authorization: Option<HeaderValue>,
-    /// What the connections depend on.
+    /// The parameters that connections depend on.
     identity: Identity,
 }
 
@@ -77,25 +77,26 @@ struct Identity {
 }
 
 impl Login {
-    /// Whether connections that were made for the other one serve this one too.
+    /// Whether the other login's connections can be reused.
     pub(in crate::api) fn shares_connections(&self, other: &Self) -> bool {
         self.identity == other.identity
     }
 }
 
-/// What an attempt gave, and when the next one should be.
+/// The result of an attempt, and how to renew it.
 #[derive(Clone, Debug)]
 pub(super) struct Obtained {
     pub(super) login: Login,
-    /// Whether another attempt could give something else: a plugin or a file is asked.
+    /// Whether another attempt could give another result, because it reads a file or runs a plugin.
     pub(super) is_renewable: bool,
-    /// Whether that is a plugin.
+    /// Whether it runs a plugin.
     pub(super) is_issued: bool,
-    /// When it expires, if a plugin said so.
+    /// Its expiry, if a plugin reported one.
     pub(super) expires: Option<Timestamp>,
 }
 
-/// Where credentials come from. The kubeconfig is read until it can be used, and not again: what runs stays with its cluster.
+/// The source of credentials. The kubeconfig is read until it is usable and never again: a running daemon stays with its
+/// cluster.
 #[derive(Debug)]
 pub(super) struct Origin {
     path: PathBuf,
@@ -129,13 +130,13 @@ impl Origin {
     }
 
     async fn log_in(&self, kubeconfig: Kubeconfig) -> Result<Obtained, LoginError> {
-        // It reads the CA's file.
+        // Reads the CA file.
         let config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await;
         let mut config = config.map_err(|error| self.unusable(error))?;
         let exec = config.auth_info.exec.take();
-        let auth = json::to_value(&config.auth_info).map_err(|error| self.refused(error))?;
-        let read = file_work(move || read_files(auth)).await.map_err(|error| self.refused(error))?;
-        let Files { mut auth, mut authorization, is_read } = read.map_err(|error| self.refused(error))?;
+        let auth = json::to_value(&config.auth_info).map_err(|error| self.invalid(error))?;
+        let read = file_work(move || read_files(auth)).await.map_err(|error| self.invalid(error))?;
+        let Files { mut auth, mut authorization, is_read } = read.map_err(|error| self.invalid(error))?;
         let mut expires = None;
         let is_issued = exec.is_some() && authorization.is_none();
         if let Some(exec) = exec.filter(|_| is_issued) {
@@ -150,10 +151,10 @@ impl Origin {
                 auth["client-key-data"] = key.into();
             }
         }
-        config.auth_info = json::from_value(&auth).map_err(|error| self.refused(error))?;
-        // Whether a connection could be made with it is known before anybody tries.
-        config.rustls_client_config().map_err(|error| self.refused(error))?;
-        config.extra_headers_layer().map_err(|error| self.refused(error))?;
+        config.auth_info = json::from_value(&auth).map_err(|error| self.invalid(error))?;
+        // Validated before anyone connects.
+        config.rustls_client_config().map_err(|error| self.invalid(error))?;
+        config.extra_headers_layer().map_err(|error| self.invalid(error))?;
         let identity = Identity { certificate: auth, root_cert: config.root_cert.clone() };
         let login = Login { config: Arc::new(config), authorization, identity };
         Ok(Obtained { login, is_renewable: is_read || is_issued, is_issued, expires })
@@ -163,7 +164,7 @@ impl Origin {
         LoginError::Kubeconfig { path: self.path.clone(), problem: problem.to_string() }
     }
 
-    fn refused(&self, problem: impl Display) -> LoginError {
+    fn invalid(&self, problem: impl Display) -> LoginError {
         LoginError::Credentials { path: self.path.clone(), problem: problem.to_string() }
     }
 }
@@ -173,16 +174,16 @@ fn has_proxy(named: &NamedCluster) -> bool {
     url.is_some_and(|url| !url.is_empty())
 }
 
-/// What a user entry says without its plugin.
+/// A user entry without its plugin.
 struct Files {
-    /// The entry, with the content of its files in it and without what is in the header.
+    /// The entry with its files inlined, without the parts that go into the header.
     auth: Value,
     authorization: Option<HeaderValue>,
     /// Whether a file was read.
     is_read: bool,
 }
 
-/// Reads the files that a user entry names. Of several ways to log in one wins, as with client-go.
+/// Reads the files of a user entry. If it has several authentication methods, the precedence is client-go's.
 fn read_files(mut auth: Value) -> Result<Files, UserEntryError> {
     let mut take = |field: &str| {
         let taken = auth.as_object_mut().and_then(|auth| auth.remove(field));
@@ -226,7 +227,7 @@ fn read_files(mut auth: Value) -> Result<Files, UserEntryError> {
     Ok(Files { auth, authorization, is_read })
 }
 
-/// The token of a provider of former days that can be used as it is.
+/// The token of a legacy auth provider, if it can be used directly.
 fn id_token(provider: &Value) -> Result<String, UserEntryError> {
     let token = provider["config"]["id-token"].as_str().filter(|_| provider["name"] == "oidc");
     token.map(str::to_owned).ok_or_else(|| UserEntryError::Provider(provider["name"].clone()))
@@ -243,7 +244,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_is_wrong_is_told_once_with_its_file_and_a_remedy() {
+    async fn errors_name_the_file_and_a_remedy_once() {
         let dir = tempfile::TempDir::new().unwrap();
         let path = dir.path().join("kubeconfig");
         let files = kubeconfig("{client-certificate: /none.crt, client-key: /none.key}");
@@ -271,18 +272,18 @@ mod tests {
                 std::fs::write(&path, text).unwrap();
             }
             let error = Origin::new(path.clone()).obtain().await.unwrap_err();
-            let told = error_chain(&error);
-            assert!(told.starts_with(&format!("--kubeconfig {}: ", path.display())), "{told}");
+            let message = error_chain(&error);
+            assert!(message.starts_with(&format!("--kubeconfig {}: ", path.display())), "{message}");
             assert!(
-                told.contains(remedy) && (problem.is_empty() || told.matches(problem).count() == 1),
-                "{told}"
+                message.contains(remedy) && (problem.is_empty() || message.matches(problem).count() == 1),
+                "{message}"
             );
-            assert_eq!(told.lines().count(), 1, "{told}");
+            assert_eq!(message.lines().count(), 1, "{message}");
         }
     }
 
     #[test]
-    fn one_way_to_log_in_wins() {
+    fn one_authentication_method_wins() {
         let dir = tempfile::TempDir::new().unwrap();
         let file = dir.path().join("token");
         std::fs::write(&file, "from-file\n").unwrap();

@@ -1,5 +1,5 @@
-//! Who this node is to the API server: read from a kubeconfig, from the files it names and from a credential plugin, without
-//! anybody waiting for these; kept good for as long as the daemon runs. Sends no request itself.
+//! This node's credentials for the API server: read from a kubeconfig, its files and its credential plugin in the background,
+//! and kept valid while the daemon runs. Sends no request itself.
 
 mod exposure;
 mod keeper;

@@ -1,5 +1,5 @@
-//! Credential plugins (Kubernetes docs, "client-go credential plugins"): runs one, and reads what it issued. Never longer than a
-//! time limit, and never leaves a process behind.
+//! Runs a credential plugin (Kubernetes docs, "client-go credential plugins") and parses its credentials. Bounded in time; never
+//! leaves a process behind.
 
 use std::process::{ExitStatus, Stdio};
 use std::time::Duration;
@@ -19,19 +19,19 @@ use tokio::process::Command;
 use crate::types::json;
 use crate::yaml::parse_documents;
 
-/// How long a plugin may take. Those of clouds take seconds, and minutes when their servers are away.
+/// Time limit of a plugin. Those of clouds take seconds, or minutes when their servers are down.
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// How much of what it says is read. A certificate with its key is a few KiB.
+/// Maximum output in bytes. A certificate with its key is a few KiB.
 const MOST_OUTPUT: u64 = 1 << 20;
 
-/// How much of its complaints is told, bytes.
+/// Maximum length of reported error output, in bytes.
 const MOST_TOLD: usize = 300;
 
-/// API versions of what a plugin is told and answers.
+/// Supported API versions of ExecCredential.
 const VERSIONS: [&str; 2] = ["client.authentication.k8s.io/v1", "client.authentication.k8s.io/v1beta1"];
 
-/// Why a plugin issued nothing.
+/// Why a plugin yielded no credentials.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum PluginError {
     #[error("it names no command")]
@@ -40,7 +40,7 @@ pub(super) enum PluginError {
     Version(String),
     #[error("interactiveMode Always: hostlet has nobody to ask; write IfAvailable or Never")]
     Interactive,
-    #[error("provideClusterInfo: what it is to be told of the cluster cannot be told")]
+    #[error("provideClusterInfo: the cluster's configuration cannot be passed to it")]
     ClusterInfo,
     #[error("it cannot be started{hint}")]
     Start { hint: String, source: std::io::Error },
@@ -52,10 +52,10 @@ pub(super) enum PluginError {
     Failed { status: ExitStatus, said: String },
     #[error("what it says is no ExecCredential: {0}")]
     Syntax(String),
-    #[error("it answers in {found:?}, and was asked in {asked}")]
-    OtherVersion { asked: &'static str, found: String },
+    #[error("it responded with API version {found:?} instead of {requested}")]
+    OtherVersion { requested: &'static str, found: String },
     #[error(
-        "its answer has neither status.token nor both status.clientCertificateData and status.clientKeyData"
+        "its response has neither status.token nor both status.clientCertificateData and status.clientKeyData"
     )]
     Nothing,
     #[error("status.expirationTimestamp {0:?} is no time")]
@@ -64,14 +64,14 @@ pub(super) enum PluginError {
     Token,
 }
 
-/// What a plugin issued.
+/// A plugin's credentials.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Issued {
-    /// `Authorization`.
+    /// The `Authorization` header.
     pub(super) authorization: Option<HeaderValue>,
-    /// Certificate and key in base64 of PEM, as a kubeconfig has them.
+    /// Certificate and key as base64-encoded PEM, as in a kubeconfig.
     pub(super) certificate: Option<(String, String)>,
-    /// When it expires; none if it does not say.
+    /// Their expiry, if reported.
     pub(super) expires: Option<Timestamp>,
 }
 
@@ -91,19 +91,19 @@ struct AnswerStatus {
     expiration_timestamp: Option<String>,
 }
 
-/// Ends a plugin and whatever it started, if it is dropped before it ended.
+/// Kills a plugin and its children if dropped before it exited.
 struct Group(Option<Pid>);
 
 impl Drop for Group {
     fn drop(&mut self) {
         if let Some(group) = self.0 {
-            // One that has ended meanwhile needs no end.
+            // It may have exited already.
             let _ = killpg(group, Signal::SIGKILL);
         }
     }
 }
 
-/// Runs the plugin. Cancel-safe: one that is under way is ended with its process group.
+/// Runs the plugin. Cancel-safe: a running plugin is killed with its process group.
 pub(super) async fn run(exec: &ExecConfig) -> Result<Issued, PluginError> {
     let (mut command, version) = command(exec)?;
     let hint = exec.install_hint.as_deref().map(|hint| format!(" ({})", clip(hint))).unwrap_or_default();
@@ -116,7 +116,7 @@ pub(super) async fn run(exec: &ExecConfig) -> Result<Issued, PluginError> {
     });
     let (output, errors, status) =
         ended.await.map_err(|_| PluginError::TimedOut)?.map_err(PluginError::Read)?;
-    // Its process group may be another one's by now.
+    // Its process group ID may have been reused.
     group.0 = None;
     if !status.success() {
         let said = clip(&String::from_utf8_lossy(&errors));
@@ -127,9 +127,9 @@ pub(super) async fn run(exec: &ExecConfig) -> Result<Issued, PluginError> {
 }
 
 fn command(exec: &ExecConfig) -> Result<(Command, &'static str), PluginError> {
-    let asked = exec.api_version.as_deref().unwrap_or_default();
-    let version = VERSIONS.into_iter().find(|version| *version == asked);
-    let version = version.ok_or_else(|| PluginError::Version(asked.to_owned()))?;
+    let requested = exec.api_version.as_deref().unwrap_or_default();
+    let version = VERSIONS.into_iter().find(|version| *version == requested);
+    let version = version.ok_or_else(|| PluginError::Version(requested.to_owned()))?;
     if exec.interactive_mode == Some(ExecInteractiveMode::Always) {
         return Err(PluginError::Interactive);
     }
@@ -152,7 +152,7 @@ fn command(exec: &ExecConfig) -> Result<(Command, &'static str), PluginError> {
     Ok((command, version))
 }
 
-/// Reads to the end, and keeps the start.
+/// Reads to the end and keeps the beginning.
 async fn read(from: Option<impl AsyncRead + Unpin>) -> std::io::Result<Vec<u8>> {
     let mut kept = Vec::new();
     if let Some(mut from) = from {
@@ -162,7 +162,7 @@ async fn read(from: Option<impl AsyncRead + Unpin>) -> std::io::Result<Vec<u8>> 
     Ok(kept)
 }
 
-/// One line of what somebody says.
+/// Joins and shortens an output to one line.
 fn clip(text: &str) -> String {
     let line = text.split_whitespace().collect::<Vec<_>>().join(" ");
     match line.char_indices().nth(MOST_TOLD) {
@@ -171,18 +171,18 @@ fn clip(text: &str) -> String {
     }
 }
 
-/// What a plugin said, JSON or YAML.
-fn parse(text: &str, asked: &'static str) -> Result<Issued, PluginError> {
+/// Parses a plugin's output, JSON or YAML.
+fn parse(text: &str, requested: &'static str) -> Result<Issued, PluginError> {
     let documents = parse_documents(text).map_err(|errors| {
         let first = errors.into_iter().next();
         PluginError::Syntax(first.map(|error| clip(&error.message)).unwrap_or_default())
     })?;
     let value = documents.into_iter().next().map_or(Value::Null, |document| document.value);
-    // What is in it is secret, so that no more than the kind of a mistake is told.
+    // The output is secret, so only the kind of the error is reported.
     let answer: Answer =
         json::from_value(&value).map_err(|_| PluginError::Syntax("a field has the wrong type".to_owned()))?;
-    if answer.api_version != asked {
-        return Err(PluginError::OtherVersion { asked, found: clip(&answer.api_version) });
+    if answer.api_version != requested {
+        return Err(PluginError::OtherVersion { requested, found: clip(&answer.api_version) });
     }
     let status = answer.status.ok_or(PluginError::Nothing)?;
     let given = |text: Option<String>| text.filter(|text| !text.is_empty());
@@ -198,7 +198,7 @@ fn parse(text: &str, asked: &'static str) -> Result<Issued, PluginError> {
     Ok(Issued { authorization, certificate, expires: expires.transpose()? })
 }
 
-/// The header that carries a token; none if it cannot be in one.
+/// The header with a token; `None` if it is not a valid header value.
 pub(super) fn bearer(token: &str) -> Option<HeaderValue> {
     let mut header = HeaderValue::try_from(format!("Bearer {}", token.trim())).ok()?;
     header.set_sensitive(true);
@@ -226,7 +226,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_is_issued_is_read() {
+    async fn credentials_are_parsed() {
         let issued =
             run(&plugin(&answer(r#"{"token": "t", "expirationTimestamp": "2030-01-01T00:00:00Z"}"#)))
                 .await
@@ -241,13 +241,13 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn it_is_told_what_is_asked_and_has_its_variables() {
+    async fn a_plugin_gets_its_request_and_variables() {
         let script = r#"[ "$GREETING" = hello ] && case "$KUBERNETES_EXEC_INFO" in *'"interactive":false'*) ;; *) exit 3 ;; esac; "#;
         assert!(run(&plugin(&format!("{script}{}", answer(r#"{"token": "t"}"#)))).await.is_ok());
     }
 
     #[tokio::test]
-    async fn whatever_is_wrong_is_told_in_few_words_and_without_secrets() {
+    async fn errors_are_short_and_without_secrets() {
         let never = ExecConfig {
             command: Some("/none/such".to_owned()),
             install_hint: Some("get it".to_owned()),
@@ -258,7 +258,7 @@ mod tests {
             api_version: Some("client.authentication.k8s.io/v1alpha1".to_owned()),
             ..plugin("")
         };
-        for (exec, told) in [
+        for (exec, expected) in [
             (
                 plugin("echo no; echo 'cannot log in' >&2; exit 7"),
                 "it failed (exit status: 7): cannot log in",
@@ -275,15 +275,15 @@ mod tests {
         ] {
             let error = error_chain(&run(&exec).await.unwrap_err());
             assert!(
-                error.contains(told) && error.len() < 600 && error.lines().count() == 1,
-                "{told}: {error}"
+                error.contains(expected) && error.len() < 600 && error.lines().count() == 1,
+                "{expected}: {error}"
             );
             assert!(!error.contains("5432"), "{error}");
         }
     }
 
     #[tokio::test]
-    async fn one_that_hangs_is_ended_with_what_it_started() {
+    async fn a_hanging_plugin_is_killed_with_its_children() {
         let dir = tempfile::TempDir::new().unwrap();
         let noted = dir.path().join("pid");
         let script = format!("sleep 100000 & echo $! > {0}.new; mv {0}.new {0}; wait", noted.display());
@@ -293,14 +293,14 @@ mod tests {
                 tokio::time::sleep(Duration::from_millis(10)).await;
             }
         };
-        // Dropped as a time limit drops it.
+        // Dropped, as by the time limit.
         tokio::select! {
             issued = run(&exec) => panic!("{issued:?}"),
             () = started => {}
         }
         let pid: i32 = std::fs::read_to_string(&noted).unwrap().trim().parse().unwrap();
         let gone = async {
-            // A zombie counts as gone: nobody may be there to reap it.
+            // A zombie counts as gone, because nobody may reap it.
             while std::fs::read_to_string(format!("/proc/{pid}/stat"))
                 .is_ok_and(|stat| !stat.contains(") Z "))
             {

@@ -1,5 +1,5 @@
-//! Which event objects happenings become (client-go `EventCorrelator`): equal ones are counted in one object, many
-//! similar ones are combined into one, and of an object that never stops only a trickle is told. Pure.
+//! Event correlation (client-go `EventCorrelator`): equal events are counted in one object, many similar ones are aggregated
+//! into one, and events of a noisy object are rate-limited. Pure.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -10,54 +10,54 @@ use tokio::time::Instant;
 
 use crate::types::EventKind;
 
-/// Different messages of one reason about one object within [`SIMILAR_WITHIN`], beyond which they are combined.
+/// Number of different messages with one reason and object within [`SIMILAR_WITHIN`] from which they are aggregated.
 const SIMILAR: usize = 10;
 const SIMILAR_WITHIN: Duration = Duration::from_secs(600);
 const COMBINED: &str = "(combined from similar events): ";
 
-/// Events of one object at once, and how long until one more.
+/// Burst of one object's events, and the interval of further ones.
 const BURST: f64 = 25.0;
 const REFILL: Duration = Duration::from_secs(300);
 
-/// Entries remembered of each kind. The oldest are forgotten beyond that: their next event is a new object.
+/// Maximum number of entries of each kind. Beyond it the oldest are dropped: their next event is a new object.
 const REMEMBERED: usize = 4096;
 
-/// Something that happened to an object.
+/// An event to record.
 #[derive(Clone, Debug, PartialEq)]
 pub struct EventRecord {
-    /// What it happened to.
+    /// The involved object.
     pub object: ObjectReference,
-    /// Trouble or not.
+    /// Normal or warning.
     pub kind: EventKind,
-    /// Machine-readable cause.
+    /// Machine-readable reason.
     pub reason: String,
-    /// For people.
+    /// Human-readable message.
     pub message: String,
 }
 
-/// What an event object is to say.
+/// The content of an event object.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Count {
-    /// Where it is remembered.
+    /// Its key in the correlator.
     pub(super) key: Key,
-    /// Name of the object that says it already; none if it is to be made.
+    /// Name of the existing event object; `None` if it must be created.
     pub(super) name: Option<String>,
-    /// How often it happened.
+    /// Number of occurrences.
     pub(super) count: i32,
-    /// When it happened first.
+    /// Time of the first occurrence.
     pub(super) first: Timestamp,
-    /// The message, combined or not.
+    /// The message, aggregated or not.
     pub(super) message: String,
 }
 
-/// What makes two happenings equal.
+/// Key of equal events.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Key {
     similar: Similar,
     message: String,
 }
 
-/// What makes two happenings similar.
+/// Key of similar events.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Similar {
     object: String,
@@ -85,7 +85,7 @@ struct Bucket {
     last: Instant,
 }
 
-/// Remembers what was told.
+/// State of the correlation.
 #[derive(Debug, Default)]
 pub(super) struct Correlator {
     known: HashMap<Key, KnownEvent>,
@@ -94,7 +94,7 @@ pub(super) struct Correlator {
 }
 
 impl Correlator {
-    /// What to tell of a happening; nothing if its object has told too much.
+    /// Returns the event object to write; `None` if the object's rate limit is exceeded.
     pub(super) fn observe(
         &mut self,
         happening: &EventRecord,
@@ -107,9 +107,9 @@ impl Correlator {
             kind: happening.kind.as_str(),
             reason: happening.reason.clone(),
         };
-        // Upstream's order: what is combined and counted is so even if nobody is told.
+        // Upstream's order: events are aggregated and counted even if they are dropped.
         let combined = self.combined(&similar, &happening.message, now);
-        // All that is combined is one event, whatever it says last.
+        // All aggregated events are one event, whatever the last message.
         let message = if combined.is_some() { COMBINED } else { &*happening.message };
         let key = Key { similar, message: message.to_owned() };
         let known = self.known.entry(key.clone()).or_insert(KnownEvent {
@@ -120,7 +120,7 @@ impl Correlator {
         });
         known.count = known.count.saturating_add(1);
         known.last = now;
-        let told = Count {
+        let count = Count {
             key,
             name: known.name.clone(),
             count: known.count,
@@ -128,24 +128,24 @@ impl Correlator {
             message: combined.unwrap_or_else(|| happening.message.clone()),
         };
         forget_oldest(&mut self.known, |known| known.last);
-        self.may_tell(object, now).then_some(told)
+        self.within_limit(object, now).then_some(count)
     }
 
-    /// The object of this name says it now.
-    pub(super) fn told(&mut self, key: &Key, name: String) {
+    /// Records the name of the written event object.
+    pub(super) fn written(&mut self, key: &Key, name: String) {
         if let Some(known) = self.known.get_mut(key) {
             known.name = Some(name);
         }
     }
 
-    /// The object that said it is gone.
+    /// Records that the event object does not exist any more.
     pub(super) fn lost(&mut self, key: &Key) {
         if let Some(known) = self.known.get_mut(key) {
             known.name = None;
         }
     }
 
-    /// The combined message, if there are too many different ones.
+    /// The aggregated message, if there are too many different ones.
     fn combined(&mut self, similar: &Similar, message: &str, now: Instant) -> Option<String> {
         let messages = self
             .similar
@@ -166,7 +166,7 @@ impl Correlator {
         is_many.then(|| format!("{COMBINED}{message}"))
     }
 
-    fn may_tell(&mut self, object: String, now: Instant) -> bool {
+    fn within_limit(&mut self, object: String, now: Instant) -> bool {
         let bucket = self.buckets.entry(object).or_insert(Bucket { left: BURST, last: now });
         let refilled = now.saturating_duration_since(bucket.last).as_secs_f64() / REFILL.as_secs_f64();
         bucket.left = (bucket.left + refilled).min(BURST);
@@ -185,7 +185,7 @@ fn identity(object: &ObjectReference) -> String {
     parts.map(|part| part.as_deref().unwrap_or_default()).join("\n")
 }
 
-/// Once there are too many, forgets the older half: rarely, so that it costs little each time.
+/// Drops the older half once there are too many: rarely, so that the amortized cost is small.
 fn forget_oldest<K: Eq + std::hash::Hash, V>(all: &mut HashMap<K, V>, last: impl Fn(&V) -> Instant) {
     if all.len() <= REMEMBERED {
         return;

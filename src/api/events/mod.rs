@@ -1,5 +1,5 @@
-//! Events on the API server: what `kubectl describe` shows of an object. Best effort by upstream's rules: told together
-//! when they repeat, cut off when one object has too many, given up when the server does not take them.
+//! Events on the API server, as shown by `kubectl describe`. Best effort by upstream's rules: repeated events are aggregated,
+//! those of a noisy object are rate-limited, and events that the server does not accept are dropped.
 
 mod correlate;
 #[cfg(test)]

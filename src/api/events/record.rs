@@ -1,5 +1,5 @@
-//! The recorder that everybody tells, and the task that writes: trouble at once, the ordinary course of things when no
-//! pod starts or stops. The API server's work on an event is taken from those on a small host.
+//! The event recorder, and the task that writes events: warnings at once, normal events when no pod starts or stops, because on
+//! a small host the API server's work on events competes with pods.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -19,24 +19,24 @@ use super::correlate::{Correlator, Count, EventRecord};
 use crate::api::{ApiErrorKind, Objects, Wire, error_kind};
 use crate::types::{EventKind, QuietPeriod, WallClock, error_chain};
 
-/// Happenings of a kind that may wait to be written. Each container that starts has three: a whole node's, while all its pods
-/// start and none is written before a quiet period.
+/// Queue length for each kind. Each starting container has three events, so a whole node's fit while all its pods start and
+/// nothing is written before a quiet period.
 const QUEUE: usize = 4000;
 
-/// What a kubelet calls itself in events.
+/// The source component of a kubelet's events.
 const COMPONENT: &str = "kubelet";
 
-/// How long an event that tells of no trouble may wait for a quiet period, however busy the node is.
+/// Maximum delay of a normal event until a quiet period.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Tries of one event, and the pause between two.
+/// Attempts to write an event, and the pause between them.
 const TRIES: usize = 12;
 const PAUSE: Duration = Duration::from_secs(10);
 
-/// How long one try may take.
+/// Deadline of an attempt.
 const DEADLINE: Duration = Duration::from_secs(30);
 
-/// A happening that was told.
+/// A recorded event with its time.
 #[derive(Debug)]
 struct RecordedEvent {
     at: Timestamp,
@@ -44,7 +44,7 @@ struct RecordedEvent {
     happening: EventRecord,
 }
 
-/// Where events are told. Cheap to clone; never blocks.
+/// The event recorder. Cheap to clone; never blocks.
 #[derive(Clone, Debug)]
 pub struct EventRecorder {
     trouble: mpsc::Sender<RecordedEvent>,
@@ -54,9 +54,8 @@ pub struct EventRecorder {
 }
 
 impl EventRecorder {
-    /// Tells of a happening. When the server has not taken earlier ones for long, it is dropped: nobody may wait for
-    /// events.
-    pub fn tell(&self, happening: EventRecord) {
+    /// Records an event. It is dropped if the queue is full because the server has not accepted earlier ones.
+    pub fn record(&self, happening: EventRecord) {
         let queue = match happening.kind {
             EventKind::Warning => &self.trouble,
             EventKind::Normal => &self.ordinary,
@@ -67,28 +66,28 @@ impl EventRecorder {
     }
 }
 
-/// Writes what is told, to be run by the app.
+/// The task that writes events; run by the app.
 pub struct EventSink {
     client: Client,
     node_name: String,
     trouble: mpsc::Receiver<RecordedEvent>,
     ordinary: mpsc::Receiver<RecordedEvent>,
-    /// The first of the ordinary ones, which waits for a quiet period.
+    /// The first normal event, which waits for a quiet period.
     waiting: Option<RecordedEvent>,
     dropped: Arc<AtomicU64>,
     correlator: Correlator,
-    /// Distinguishes the names of events of one nanosecond.
+    /// Makes names of events in the same nanosecond unique.
     last_name: i128,
 }
 
-/// A recorder of the kubelet on `node_name` and what writes for it with `client`, which is to limit itself to
-/// `eventRecordQPS` and `eventBurst`.
+/// Creates the recorder of the kubelet on `node_name` and its task, which writes through `client`; the client's rate limit
+/// should be `eventRecordQPS` and `eventBurst`.
 pub fn recorder(client: Client, node_name: String, clock: WallClock) -> (EventRecorder, EventSink) {
-    let (tell_trouble, trouble) = mpsc::channel(QUEUE);
-    let (tell_ordinary, ordinary) = mpsc::channel(QUEUE);
+    let (send_trouble, trouble) = mpsc::channel(QUEUE);
+    let (send_ordinary, ordinary) = mpsc::channel(QUEUE);
     let dropped = Arc::new(AtomicU64::new(0));
     let recorder =
-        EventRecorder { trouble: tell_trouble, ordinary: tell_ordinary, dropped: dropped.clone(), clock };
+        EventRecorder { trouble: send_trouble, ordinary: send_ordinary, dropped: dropped.clone(), clock };
     let correlator = Correlator::default();
     let sink =
         EventSink { client, node_name, trouble, ordinary, waiting: None, dropped, correlator, last_name: 0 };
@@ -96,36 +95,39 @@ pub fn recorder(client: Client, node_name: String, clock: WallClock) -> (EventRe
 }
 
 impl EventSink {
-    /// Writes until cancelled; what was not written by then is lost.
+    /// Runs until cancelled; unwritten events are lost.
     pub async fn run(mut self, quiet_period: QuietPeriod, cancel: CancellationToken) {
         loop {
-            let since = self.waiting.as_ref().map(|told| told.since);
+            let since = self.waiting.as_ref().map(|recorded| recorded.since);
             let latest = since.unwrap_or_else(Instant::now) + PATIENCE;
-            let told = tokio::select! {
+            let recorded = tokio::select! {
                 biased;
                 // Cancel-safe: waits for a token.
                 () = cancel.cancelled() => return,
-                // Cancel-safe: a channel gives an item only when `recv` returns it.
-                Some(told) = self.trouble.recv() => Some(told),
+                // Cancel-safe: a channel yields an item only when `recv` returns.
+                Some(recorded) = self.trouble.recv() => Some(recorded),
                 // Cancel-safe: as above.
-                Some(told) = self.ordinary.recv(), if since.is_none() => {
-                    self.waiting = Some(told);
+                Some(recorded) = self.ordinary.recv(), if since.is_none() => {
+                    self.waiting = Some(recorded);
                     None
                 }
-                // Cancel-safe: waiting for a quiet period takes nothing.
+                // Cancel-safe: waits for a quiet period.
                 () = quiet_period.begins(latest), if since.is_some() => self.waiting.take(),
             };
-            let Some(RecordedEvent { at, happening, .. }) = told else { continue };
+            let Some(RecordedEvent { at, happening, .. }) = recorded else { continue };
             let Some(count) = self.correlator.observe(&happening, at, Instant::now()) else { continue };
             tokio::select! {
                 // Cancel-safe: waits for a token.
                 () = cancel.cancelled() => return,
-                // Cancel-safe: never polled again after it was dropped; the event is lost with the daemon.
+                // Dropped only at shutdown; the event is lost.
                 () = self.write(&happening, at, count) => {}
             }
             let dropped = self.dropped.swap(0, Ordering::Relaxed);
             if dropped > 0 {
-                tracing::warn!(dropped, "events were dropped: the API server does not take them fast enough");
+                tracing::warn!(
+                    dropped,
+                    "events were dropped: the API server does not accept them fast enough"
+                );
             }
         }
     }
@@ -135,7 +137,7 @@ impl EventSink {
             let name = count.name.clone();
             let tried = tokio::time::timeout(DEADLINE, self.try_write(happening, at, &count)).await;
             let error = match tried {
-                Ok(Ok(name)) => return self.correlator.told(&count.key, name),
+                Ok(Ok(name)) => return self.correlator.written(&count.key, name),
                 Ok(Err(error)) => error,
                 Err(_elapsed) => {
                     tokio::time::sleep(PAUSE).await;
@@ -143,7 +145,7 @@ impl EventSink {
                 }
             };
             match error_kind(&error) {
-                // The object that counted it has expired: an hour is all an event lives.
+                // Its event object has expired: events are kept for an hour.
                 ApiErrorKind::NotFound if name.is_some() => {
                     self.correlator.lost(&count.key);
                     count.name = None;
@@ -154,7 +156,7 @@ impl EventSink {
                 | ApiErrorKind::Forbidden
                 | ApiErrorKind::Invalid => {
                     let (reason, error) = (&happening.reason, error_chain(&error));
-                    tracing::debug!(reason, error, "the API server refuses an event; it is dropped");
+                    tracing::debug!(reason, error, "the API server rejected an event; it is dropped");
                     return;
                 }
                 ApiErrorKind::TooMany(pause) => tokio::time::sleep(pause.unwrap_or(PAUSE)).await,
@@ -163,18 +165,18 @@ impl EventSink {
         }
         tracing::warn!(
             reason = happening.reason,
-            "an event could not be written in many tries; it is dropped"
+            "an event could not be written after many attempts; it is dropped"
         );
     }
 
-    /// Writes it once. Answers the name of the object that says it now.
+    /// Makes one attempt. Returns the name of the written event object.
     async fn try_write(
         &mut self,
         happening: &EventRecord,
         at: Timestamp,
         count: &Count,
     ) -> Result<String, kube::Error> {
-        // What is in no namespace has its events in this one.
+        // Events of cluster-scoped objects are in this namespace.
         let namespace = happening.object.namespace.as_deref().unwrap_or("default");
         let events = Objects::<Event>::namespaced(self.client.clone(), namespace);
         if let Some(name) = &count.name {

@@ -1,4 +1,4 @@
-//! The task against an API server on which things go wrong.
+//! The task with a faulty API server.
 
 use std::time::Duration;
 
@@ -40,10 +40,10 @@ fn events(api: &FakeApi) -> Vec<Event> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_event_says_what_a_stock_kubelets_says() {
+async fn an_event_has_the_fields_of_a_stock_kubelets() {
     let (api, recorder, _running) = start();
-    recorder.tell(happening("there"));
-    recorder.tell(happening("there"));
+    recorder.record(happening("there"));
+    recorder.record(happening("there"));
     tokio::time::sleep(Duration::from_secs(60)).await;
     let [event] = &events(&api)[..] else { panic!("{:?}", events(&api)) };
     assert!(event.metadata.name.as_deref().unwrap().starts_with("web."));
@@ -57,48 +57,48 @@ async fn an_event_says_what_a_stock_kubelets_says() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_passes_is_tried_again_and_what_does_not_is_dropped() {
+async fn transient_failures_are_retried_and_permanent_ones_dropped() {
     let (api, recorder, _running) = start();
     api.fail(ApiRule { times: 3, ..ApiRule::always("POST", "/events", ApiFault::Reset) });
-    recorder.tell(happening("late"));
+    recorder.record(happening("late"));
     tokio::time::sleep(Duration::from_secs(60)).await;
     assert_eq!(events(&api).len(), 1);
     let refuse = ApiFault::Refuse { code: 403, reason: "Forbidden", retry_after: 0 };
     api.fail(ApiRule::once("POST", "/events", refuse));
-    recorder.tell(happening("forbidden"));
-    recorder.tell(happening("next"));
+    recorder.record(happening("forbidden"));
+    recorder.record(happening("next"));
     tokio::time::sleep(Duration::from_secs(60)).await;
     let messages: Vec<_> = events(&api).into_iter().filter_map(|event| event.message).collect();
     assert_eq!(messages, ["late", "next"]);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_count_whose_object_expired_begins_a_new_one() {
+async fn an_expired_event_object_is_replaced() {
     let (api, recorder, _running) = start();
-    recorder.tell(happening("there"));
+    recorder.record(happening("there"));
     tokio::time::sleep(Duration::from_secs(1)).await;
     let name = events(&api)[0].metadata.name.clone().unwrap();
     api.delete(&format!("/api/v1/namespaces/default/events/{name}"), None);
-    recorder.tell(happening("there"));
+    recorder.record(happening("there"));
     tokio::time::sleep(Duration::from_secs(1)).await;
     assert_eq!(events(&api)[0].count, Some(2));
 }
 
 #[tokio::test(start_paused = true)]
-async fn nobody_waits_for_a_server_that_hangs() {
+async fn a_hanging_server_blocks_nobody() {
     let (api, recorder, _running) = start();
     api.fail(ApiRule::always("", "/events", ApiFault::Hang));
     for n in 0..5000 {
-        recorder.tell(happening(&n.to_string()));
+        recorder.record(happening(&n.to_string()));
     }
     assert!(events(&api).is_empty());
 }
 
 #[tokio::test(start_paused = true)]
-async fn while_pods_start_only_trouble_is_told_at_once_and_nothing_waits_for_long() {
+async fn while_pods_start_warnings_are_written_at_once_and_normal_events_with_bounded_delay() {
     let quiet_period = QuietPeriod::default();
     let (api, recorder, _running) = start_beside(&quiet_period);
-    let told = || events(&api).into_iter().filter_map(|event| event.message).collect::<Vec<_>>();
+    let messages = || events(&api).into_iter().filter_map(|event| event.message).collect::<Vec<_>>();
     let starting = async {
         loop {
             quiet_period.note_work();
@@ -107,25 +107,25 @@ async fn while_pods_start_only_trouble_is_told_at_once_and_nothing_waits_for_lon
     };
     let seen = async {
         tokio::time::sleep(Duration::from_millis(1)).await;
-        recorder.tell(happening("pulled"));
-        recorder.tell(happening("created"));
-        recorder.tell(EventRecord { kind: EventKind::Warning, ..happening("failed") });
+        recorder.record(happening("pulled"));
+        recorder.record(happening("created"));
+        recorder.record(EventRecord { kind: EventKind::Warning, ..happening("failed") });
         tokio::time::sleep(Duration::from_secs(15)).await;
-        assert_eq!(told(), ["failed"]);
+        assert_eq!(messages(), ["failed"]);
         tokio::time::sleep(Duration::from_secs(16)).await;
-        assert_eq!(told(), ["failed", "pulled", "created"]);
-        recorder.tell(happening("started"));
+        assert_eq!(messages(), ["failed", "pulled", "created"]);
+        recorder.record(happening("started"));
     };
     tokio::select! {
         () = starting => panic!("it never ends"),
         () = seen => {}
     }
     tokio::time::sleep(Duration::from_secs(1)).await;
-    assert_eq!(told().len(), 4, "none starts any more");
+    assert_eq!(messages().len(), 4, "none starts any more");
 }
 
 #[tokio::test(start_paused = true)]
-async fn of_a_node_full_of_pods_that_start_at_once_no_event_is_lost() {
+async fn no_event_is_lost_when_a_full_node_starts() {
     let quiet_period = QuietPeriod::default();
     let (api, recorder, _running) = start_beside(&quiet_period);
     quiet_period.note_work();
@@ -136,7 +136,7 @@ async fn of_a_node_full_of_pods_that_start_at_once_no_event_is_lost() {
                 one.reason = reason.to_owned();
                 one.object.uid = Some(format!("{pod}"));
                 one.object.field_path = Some(format!("spec.containers{{c{container}}}"));
-                recorder.tell(one);
+                recorder.record(one);
             }
         }
     }

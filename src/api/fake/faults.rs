@@ -1,11 +1,11 @@
-//! Scripted failures: which requests are refused, delayed, lost or left hanging.
+//! Scripted faults: requests that are rejected, delayed, lost or left hanging.
 
 use std::time::Duration;
 
-/// What goes wrong with a request.
+/// A fault of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ApiFault {
-    /// It is refused with this code and reason, without effect; seconds of `Retry-After`, if more than 0.
+    /// It is rejected with this code and reason, without effect; `Retry-After` in seconds if more than 0.
     Refuse {
         /// HTTP status.
         code: u16,
@@ -14,50 +14,50 @@ pub enum ApiFault {
         /// Seconds.
         retry_after: u32,
     },
-    /// The connection is reset before it takes effect.
+    /// The connection is reset before the request takes effect.
     Reset,
-    /// It takes effect, and the connection is reset before the answer.
+    /// It takes effect, but the connection is reset before the response.
     LostAnswer,
-    /// It takes so long, then does its work.
+    /// It is delayed by this time.
     Delay(Duration),
-    /// It is never answered and has no effect.
+    /// It hangs without effect.
     Hang,
-    /// It takes effect but for the field at this pointer of its body, as a webhook may have it.
+    /// It takes effect except for the field at this JSON pointer, like with an admission webhook.
     Strip(&'static str),
-    /// A watch is opened and ends with a reset after so many events.
+    /// A watch is reset after this many events.
     CutWatch(usize),
-    /// A watch is opened and is silent for ever after so many events, whatever happens.
+    /// A watch is silent after this many events.
     HalfOpenWatch(usize),
 }
 
-/// Which requests a fault is for.
+/// A fault and the requests that it applies to.
 #[derive(Clone, Debug)]
 pub struct ApiRule {
-    /// The method; any if empty. `WATCH` for watches, which `GET` does not mean.
+    /// The method; any if empty. `WATCH` for watches, which `GET` does not match.
     pub method: &'static str,
-    /// Part of the path.
+    /// A part of the path.
     pub path: String,
-    /// So many requests that match pass first.
+    /// Number of matching requests that pass first.
     pub skip: u32,
-    /// How often it goes wrong after that.
+    /// Number of faults after that.
     pub times: u32,
-    /// What goes wrong.
+    /// The fault.
     pub fault: ApiFault,
 }
 
 impl ApiRule {
-    /// The next request like this goes wrong.
+    /// A fault of the next matching request.
     pub fn once(method: &'static str, path: &str, fault: ApiFault) -> Self {
         Self { method, path: path.to_owned(), skip: 0, times: 1, fault }
     }
 
-    /// All requests like this go wrong.
+    /// A fault of all matching requests.
     pub fn always(method: &'static str, path: &str, fault: ApiFault) -> Self {
         Self { times: u32::MAX, ..Self::once(method, path, fault) }
     }
 }
 
-/// The first rule that is for this request, taken once.
+/// Takes the first rule that matches this request.
 pub(super) fn due(rules: &mut [ApiRule], method: &str, path: &str) -> Option<ApiFault> {
     for rule in rules {
         let is_for_it = (rule.method.is_empty() || rule.method == method) && path.contains(&rule.path);

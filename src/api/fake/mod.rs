@@ -1,5 +1,5 @@
-//! An API server in memory that behaves like the real one where a kubelet can tell: UIDs, versions, watches, statuses,
-//! graceful deletion, tokens. Its faults are scripted. For tests; never in the daemon.
+//! An in-memory API server that behaves like a real one as far as a kubelet can observe: UIDs, versions, watches, statuses,
+//! graceful deletion and tokens, with scripted faults. For tests; never in the daemon.
 
 mod faults;
 mod objects;

@@ -1,4 +1,4 @@
-//! The objects, their versions and their history, and what each verb does to them.
+//! The objects, their versions and history, and the verbs.
 
 use std::collections::BTreeMap;
 
@@ -9,10 +9,10 @@ use super::path::{Resource, Target};
 use super::strategic::apply_strategic;
 use super::validate;
 
-/// A request that is refused: code, reason, message.
-pub(super) type Refused = (u16, &'static str, String);
+/// A rejected request: code, reason, message.
+pub(super) type RejectedRequest = (u16, &'static str, String);
 
-/// One change of an object.
+/// A change of an object.
 #[derive(Clone, Debug)]
 pub(super) struct Change {
     pub(super) version: u64,
@@ -27,7 +27,7 @@ pub(super) struct Objects {
     all: BTreeMap<(Resource, String, String), Value>,
     pub(super) version: u64,
     pub(super) history: Vec<Change>,
-    /// Watches from before this version are told that they are too old.
+    /// Watches from before this version get 410 Gone.
     pub(super) compacted: u64,
     made: u64,
 }
@@ -44,7 +44,7 @@ impl Objects {
         self.all.iter().filter(is_in).map(|(_, object)| object.clone()).collect()
     }
 
-    pub(super) fn get(&self, target: &Target) -> Result<Value, Refused> {
+    pub(super) fn get(&self, target: &Target) -> Result<Value, RejectedRequest> {
         self.all.get(&Self::key(target)).cloned().ok_or_else(|| not_found(target))
     }
 
@@ -53,7 +53,7 @@ impl Objects {
         target: &Target,
         mut object: Value,
         now: Timestamp,
-    ) -> Result<Value, Refused> {
+    ) -> Result<Value, RejectedRequest> {
         self.made += 1;
         let metadata = fields(&mut object, "metadata");
         if let (None, Some(prefix)) =
@@ -82,7 +82,7 @@ impl Objects {
         Ok(self.store(key, object, "ADDED"))
     }
 
-    pub(super) fn replace(&mut self, target: &Target, mut object: Value) -> Result<Value, Refused> {
+    pub(super) fn replace(&mut self, target: &Target, mut object: Value) -> Result<Value, RejectedRequest> {
         let old = self.get(target)?;
         precondition(&old, &object)?;
         if target.subresource.as_deref() == Some("status") {
@@ -100,8 +100,8 @@ impl Objects {
         Ok(self.changed(target, &old, object))
     }
 
-    /// The object as it is stored, unless it is refused.
-    fn accepted(target: &Target, old: &Value, mut new: Value) -> Result<Value, Refused> {
+    /// Returns the object as stored, or why it is rejected.
+    fn accepted(target: &Target, old: &Value, mut new: Value) -> Result<Value, RejectedRequest> {
         if target.resource.0 == "v1/pods" && target.subresource.as_deref() == Some("status") {
             validate::pod_status(old, &mut new)?;
         }
@@ -109,7 +109,12 @@ impl Objects {
     }
 
     /// Applies a patch of this content type.
-    pub(super) fn patch(&mut self, target: &Target, kind: &str, patch: &Value) -> Result<Value, Refused> {
+    pub(super) fn patch(
+        &mut self,
+        target: &Target,
+        kind: &str,
+        patch: &Value,
+    ) -> Result<Value, RejectedRequest> {
         let old = self.get(target)?;
         precondition(&old, patch)?;
         let mut new = old.clone();
@@ -137,13 +142,13 @@ impl Objects {
         Ok(self.changed(target, &old, new))
     }
 
-    /// Deletes an object; a pod that is bound to a node and has not ended is marked first, to be deleted by its kubelet.
+    /// Deletes an object. A pod that is bound and has not terminated is only marked, and deleted by its kubelet.
     pub(super) fn delete(
         &mut self,
         target: &Target,
         options: &Value,
         now: Timestamp,
-    ) -> Result<Value, Refused> {
+    ) -> Result<Value, RejectedRequest> {
         let old = self.get(target)?;
         if let Some(uid) = options["preconditions"]["uid"].as_str()
             && old["metadata"]["uid"] != uid
@@ -154,8 +159,8 @@ impl Objects {
                 format!("the UID in the precondition ({uid}) is not that of the object"),
             ));
         }
-        let asked = options["gracePeriodSeconds"].as_i64();
-        let grace = asked.or(old["spec"]["terminationGracePeriodSeconds"].as_i64()).unwrap_or(30);
+        let requested = options["gracePeriodSeconds"].as_i64();
+        let grace = requested.or(old["spec"]["terminationGracePeriodSeconds"].as_i64()).unwrap_or(30);
         let has_ended = matches!(old["status"]["phase"].as_str(), Some("Succeeded" | "Failed"));
         let is_bound = target.resource.0 == "v1/pods" && old["spec"]["nodeName"].is_string();
         let is_graceful = is_bound && !has_ended && grace > 0;
@@ -183,8 +188,8 @@ impl Objects {
         Ok(self.changed(target, &old, new))
     }
 
-    /// Stores what changed. What is equal stays at its version and nobody hears of it; what was waiting for its last
-    /// finalizer goes.
+    /// Stores an update. An unchanged object keeps its version and causes no event; a deleted object without finalizers is
+    /// removed.
     fn changed(&mut self, target: &Target, old: &Value, mut new: Value) -> Value {
         if *old == new {
             return new;
@@ -232,14 +237,14 @@ pub(super) fn kind_of(resource: &Resource) -> (String, String) {
     (version.to_owned(), kind.to_owned())
 }
 
-fn not_found(target: &Target) -> Refused {
+fn not_found(target: &Target) -> RejectedRequest {
     let name = target.name.as_deref().unwrap_or_default();
     let plural = target.resource.0.rsplit('/').next().unwrap_or_default();
     (404, "NotFound", format!("{plural} \"{name}\" not found"))
 }
 
-/// A UID or version that the request names must be the object's.
-fn precondition(old: &Value, request: &Value) -> Result<(), Refused> {
+/// Checks the request's preconditions: UID and version.
+fn precondition(old: &Value, request: &Value) -> Result<(), RejectedRequest> {
     for field in ["uid", "resourceVersion"] {
         let named = &request["metadata"][field];
         if named.is_string() && *named != old["metadata"][field] {

@@ -1,25 +1,25 @@
-//! What the path and query of a request name.
+//! Parses the path and query of a request.
 
 use std::collections::BTreeMap;
 
-/// A kind of objects, as paths have it: `v1/pods`, `coordination.k8s.io/v1/leases`.
+/// A resource as in paths: `v1/pods`, `coordination.k8s.io/v1/leases`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Resource(pub(super) String);
 
-/// What a request is about.
+/// The target of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Target {
     pub(super) resource: Resource,
-    /// Empty for what is in no namespace, and for all namespaces.
+    /// Empty for cluster-scoped resources and for all namespaces.
     pub(super) namespace: String,
-    /// None for a collection.
+    /// `None` for a collection.
     pub(super) name: Option<String>,
-    /// E.g. `status`.
+    /// The subresource, e.g. `status`.
     pub(super) subresource: Option<String>,
 }
 
 impl Target {
-    /// Reads a path; none if an API server would not know it.
+    /// Parses a path; `None` if an API server does not serve it.
     pub(super) fn of(path: &str) -> Option<Self> {
         let mut parts = path.trim_matches('/').split('/');
         let version = match parts.next()? {
@@ -43,7 +43,7 @@ impl Target {
     }
 }
 
-/// The parameters of a query; the last of equal names.
+/// The query parameters; the last one of a name wins.
 pub(super) fn parameters(query: Option<&str>) -> BTreeMap<String, String> {
     serde_urlencoded::from_str::<Vec<(String, String)>>(query.unwrap_or_default())
         .unwrap_or_default()
@@ -51,7 +51,7 @@ pub(super) fn parameters(query: Option<&str>) -> BTreeMap<String, String> {
         .collect()
 }
 
-/// A field selector of the fields a kubelet selects by: `metadata.name`, `metadata.namespace`, `spec.nodeName`,
+/// A field selector, for the fields that a kubelet uses: `metadata.name`, `metadata.namespace`, `spec.nodeName`,
 /// `spec.clusterIP`.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Selector(Vec<Term>);
@@ -60,7 +60,7 @@ pub(super) struct Selector(Vec<Term>);
 struct Term {
     field: String,
     value: String,
-    /// Whether the field is to have the value, or not to have it.
+    /// Whether the field must equal or not equal the value.
     equal: bool,
 }
 

@@ -1,4 +1,4 @@
-//! Answering requests.
+//! Serves requests.
 
 use std::collections::VecDeque;
 use std::convert::Infallible;
@@ -14,19 +14,19 @@ use tokio::time::Instant;
 use tower::ServiceBuilder;
 
 use super::faults::{ApiFault, due};
-use super::objects::{Refused, kind_of};
+use super::objects::{RejectedRequest, kind_of};
 use super::path::{Selector, Target, parameters};
 use super::server::{AnswerBody, FakeApi, Recorded, State};
 use super::watch::{WatchFault, Watching};
 use crate::api::connect::{answer_deadline, in_words};
 
-/// The connection broke.
+/// A broken connection.
 fn reset() -> std::io::Error {
     std::io::Error::from(std::io::ErrorKind::ConnectionReset)
 }
 
 impl FakeApi {
-    /// A client of this server, with the deadline that all clients have.
+    /// A client of this server with the usual timeout.
     pub fn client(&self) -> Client {
         let api = self.clone();
         let service = tower::service_fn(move |request: Request<Body>| {
@@ -41,7 +41,7 @@ impl FakeApi {
         Client::new(service, "default")
     }
 
-    /// Answers a request; an error for a connection that breaks.
+    /// Serves a request; an error breaks the connection.
     pub async fn answer(&self, request: Request<Bytes>) -> Result<Response<AnswerBody>, std::io::Error> {
         let path = request.uri().path().to_owned();
         let query = parameters(request.uri().query());
@@ -61,7 +61,7 @@ impl FakeApi {
             None => {}
             Some(ApiFault::Refuse { code, reason, retry_after }) => {
                 self.lock().requests[number].code = code;
-                return Ok(refuse((code, reason, "refused by the script".to_owned()), retry_after));
+                return Ok(reject((code, reason, "rejected by the script".to_owned()), retry_after));
             }
             Some(ApiFault::Reset) => return Err(reset()),
             Some(ApiFault::Hang) => return std::future::pending().await,
@@ -71,10 +71,10 @@ impl FakeApi {
             Some(ApiFault::CutWatch(after)) => watch_fault = WatchFault::Cut(after),
             Some(ApiFault::HalfOpenWatch(after)) => watch_fault = WatchFault::HalfOpen(after),
         }
-        // Others get their turn first, as on a network: an answer is never there at once.
+        // Yields, because on a network a response is never immediate.
         tokio::time::sleep(Duration::from_micros(100)).await;
         let Some(target) = Target::of(&path) else {
-            return Ok(refuse((404, "NotFound", format!("no such path: {path}")), 0));
+            return Ok(reject((404, "NotFound", format!("no such path: {path}")), 0));
         };
         let selector = Selector::of(query.get("fieldSelector"));
         if is_watch {
@@ -89,7 +89,7 @@ impl FakeApi {
         self.wake();
         let answer = match result {
             Ok((code, object)) => respond(code, &object),
-            Err(refused) => refuse(refused, 0),
+            Err(rejected) => reject(rejected, 0),
         };
         self.lock().requests[number].code = answer.status().as_u16();
         if is_lost { Err(reset()) } else { Ok(answer) }
@@ -103,7 +103,7 @@ impl FakeApi {
         selector: &Selector,
         kind: &str,
         body: Value,
-    ) -> Result<(u16, Value), Refused> {
+    ) -> Result<(u16, Value), RejectedRequest> {
         let now = self.clock.now();
         match (method, &target.name, target.subresource.as_deref()) {
             ("GET", None, _) => {
@@ -154,7 +154,7 @@ impl FakeApi {
             fault,
             changed,
             waiting: VecDeque::new(),
-            told: 0,
+            sent: 0,
             bookmarks,
         };
         let lines = futures::StreamExt::map(watching.lines(), |line| line.map(http_body::Frame::data));
@@ -183,7 +183,7 @@ fn respond(code: u16, object: &Value) -> Response<AnswerBody> {
     response
 }
 
-fn refuse((code, reason, message): Refused, retry_after: u32) -> Response<AnswerBody> {
+fn reject((code, reason, message): RejectedRequest, retry_after: u32) -> Response<AnswerBody> {
     let mut status = json!({"kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": reason,
         "message": message, "code": code});
     if retry_after > 0 {

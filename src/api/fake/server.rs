@@ -1,4 +1,4 @@
-//! The handle of the fake: its state, what tests read and change in it.
+//! The handle to the fake, through which tests read and change its state.
 
 #![allow(clippy::expect_used, reason = "a test that asks the fake for nonsense is to fail at once")]
 
@@ -18,21 +18,21 @@ use super::objects::Objects;
 use super::path::Target;
 use crate::types::WallClock;
 
-/// The body of an answer: the whole of it, or the lines of a watch.
+/// A response body: complete, or the lines of a watch.
 pub type AnswerBody = UnsyncBoxBody<Bytes, std::io::Error>;
 
-/// A request as the server saw it.
+/// A received request.
 #[derive(Clone, Debug)]
 pub struct Recorded {
-    /// When it came.
+    /// Time of arrival.
     pub at: Instant,
     /// The method; `WATCH` for a watch.
     pub method: String,
     /// Path without query.
     pub path: String,
-    /// Its body; null for none.
+    /// Its body; null without one.
     pub body: Value,
-    /// The status of the answer; 0 if it got none.
+    /// The response's status; 0 without one.
     pub code: u16,
 }
 
@@ -45,7 +45,7 @@ pub(super) struct State {
     pub(super) tokens: u64,
 }
 
-/// An API server in memory. Cheap to clone; all clones are one server.
+/// An in-memory API server. Cheap to clone; clones share one server.
 #[derive(Clone)]
 pub struct FakeApi {
     state: Arc<Mutex<State>>,
@@ -54,7 +54,7 @@ pub struct FakeApi {
 }
 
 impl FakeApi {
-    /// A server without objects, whose time of day is `clock`'s.
+    /// An empty server with this clock.
     pub fn new(clock: WallClock) -> Self {
         Self { state: Arc::default(), changed: watch::Sender::new(0), clock }
     }
@@ -67,33 +67,33 @@ impl FakeApi {
         self.changed.send_modify(|turn| *turn += 1);
     }
 
-    /// Lets requests go wrong. Earlier rules come first.
+    /// Adds faults. Earlier rules take precedence.
     pub fn fail(&self, rule: ApiRule) {
         self.lock().rules.push(rule);
     }
 
-    /// No request goes wrong any more.
+    /// Removes all faults.
     pub fn heal(&self) {
         self.lock().rules.clear();
     }
 
-    /// The requests so far.
+    /// All requests so far.
     pub fn requests(&self) -> Vec<Recorded> {
         self.lock().requests.clone()
     }
 
-    /// Requests by method and part of the path.
+    /// The requests with this method and part of the path.
     pub fn requests_of(&self, method: &str, path: &str) -> Vec<Recorded> {
         self.requests().into_iter().filter(|r| r.method == method && r.path.contains(path)).collect()
     }
 
-    /// Tells all watches the newest version.
+    /// Sends a bookmark with the newest version to all watches.
     pub fn bookmark(&self) {
         self.lock().bookmarks += 1;
         self.wake();
     }
 
-    /// Forgets the history: watches that do not know the newest version are told that theirs is too old.
+    /// Drops the history: watches from before the newest version get 410 Gone.
     pub fn compact(&self) {
         let mut state = self.lock();
         state.objects.compacted = state.objects.version;
@@ -102,7 +102,7 @@ impl FakeApi {
         self.wake();
     }
 
-    /// Creates or replaces the object at a path such as `/api/v1/namespaces/default/pods/web`, as somebody else would.
+    /// Creates or replaces the object at a path such as `/api/v1/namespaces/default/pods/web`, like another client.
     pub fn put<T: Serialize + DeserializeOwned>(&self, path: &str, object: &T) -> T {
         let target = Target::of(path).expect("a path of the API");
         let object = serde_json::to_value(object).expect("an object");
@@ -121,28 +121,28 @@ impl FakeApi {
         serde_json::from_value(stored.expect("the object is acceptable")).expect("an object of this type")
     }
 
-    /// The object at a path; none if there is none.
+    /// The object at a path, if it exists.
     pub fn get<T: DeserializeOwned>(&self, path: &str) -> Option<T> {
         let target = Target::of(path)?;
         let object = self.lock().objects.get(&target).ok()?;
         serde_json::from_value(object).ok()
     }
 
-    /// All objects of a path such as `/api/v1/pods`.
+    /// All objects at a path such as `/api/v1/pods`.
     pub fn list<T: DeserializeOwned>(&self, path: &str) -> Vec<T> {
         let target = Target::of(path).expect("a path of the API");
         let all = self.lock().objects.list(&target);
         all.into_iter().filter_map(|object| serde_json::from_value(object).ok()).collect()
     }
 
-    /// Deletes the object at a path as somebody else would, with this grace period in seconds, if given.
+    /// Deletes the object at a path like another client, with this grace period in seconds, if given.
     pub fn delete(&self, path: &str, grace_seconds: Option<i64>) {
         let target = Target::of(path).expect("a path of the API");
         let options = match grace_seconds {
             Some(seconds) => serde_json::json!({"gracePeriodSeconds": seconds}),
             None => Value::Null,
         };
-        // Nothing there is as good as deleted.
+        // A missing object counts as deleted.
         let _ = self.lock().objects.delete(&target, &options, self.clock.now());
         self.wake();
     }

@@ -1,5 +1,5 @@
-//! What an API server makes of a strategic merge patch (apimachinery's `strategicpatch`). It goes by the tags of the Go types,
-//! as the server does, and shares nothing with the code that makes hostlet's patches.
+//! Applies strategic merge patches like an API server (apimachinery's `strategicpatch`), by the tags of the Go types.
+//! Independent of the code that creates hostlet's patches.
 
 use serde_json::{Map, Value};
 
@@ -9,16 +9,16 @@ const TAGS: &str = include_str!("struct_tags.tsv");
 
 type Object = Map<String, Value>;
 
-/// How a field is merged.
+/// The merge strategy of a field.
 #[derive(Clone, Copy)]
 struct Tag {
-    /// Of the field, or of its items.
+    /// The Go type of the field or of its items.
     go_type: &'static str,
     merges: bool,
     key: &'static str,
 }
 
-/// The tag of a field. An object of a kind that is not in the table has metadata all the same.
+/// The tag of a field. Kinds that are not in the table have metadata too.
 fn tag(of: &str, field: &str) -> Tag {
     let mut embedded = Vec::new();
     for line in TAGS.lines() {
@@ -37,7 +37,7 @@ fn tag(of: &str, field: &str) -> Tag {
     found.unwrap_or(Tag { go_type: metadata, merges: false, key: "" })
 }
 
-/// Applies a patch to an object of this kind. The error says what is wrong with the patch.
+/// Applies a patch to an object of this kind. The error describes an invalid patch.
 pub(crate) fn apply_strategic(kind: &str, target: &mut Value, patch: &Value) -> Result<(), String> {
     match (target, patch) {
         (Value::Object(target), Value::Object(patch)) => merge(kind, target, patch),
@@ -75,7 +75,7 @@ fn merge(of: &str, target: &mut Object, patch: &Object) -> Result<(), String> {
         let order = patch.get(&format!("$setElementOrder/{field}"));
         set(tag(of, field), target, field, value, order)?;
     }
-    // Lists of which nothing but the order changes.
+    // Lists of which only the order changes.
     for (directive, order) in patch {
         let Some(field) = directive.strip_prefix("$setElementOrder/") else { continue };
         if let (None, Some(Value::Array(items))) = (patch.get(field), target.get_mut(field)) {
@@ -137,7 +137,7 @@ fn merge_items(tag: Tag, items: &mut Vec<Value>, patch: &[Value]) -> Result<(), 
     for item in &special {
         match item["$patch"].as_str() {
             Some("replace") => {
-                // Without what was there before: also two of one key stay two.
+                // A replaced list may have two items with one key.
                 *items = plain.into_iter().cloned().collect();
                 return Ok(());
             }
@@ -159,7 +159,7 @@ fn merge_items(tag: Tag, items: &mut Vec<Value>, patch: &[Value]) -> Result<(), 
     Ok(())
 }
 
-/// The items of a patch must be in the order it tells.
+/// Checks that the items of a patch are in the patch's order.
 fn matches_order(key: &str, patch: &[Value], order: &[Value]) -> Result<(), String> {
     let mut left = order.iter();
     let plain = patch.iter().filter(|item| item.get("$patch").is_none());
@@ -173,7 +173,7 @@ fn matches_order(key: &str, patch: &[Value], order: &[Value]) -> Result<(), Stri
     Ok(())
 }
 
-/// What the order names comes in that order; what it does not name stays before what it preceded.
+/// Items in the order list are sorted by it; the others stay before the items that they preceded.
 fn sort(key: &str, items: &mut Vec<Value>, order: &[Value], live: &[Value]) {
     let place = |item: &Value| order.iter().position(|name| same(key, name, item));
     let (mut named, others): (Vec<Value>, Vec<Value>) =

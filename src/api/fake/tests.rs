@@ -1,4 +1,4 @@
-//! The fake behaves as the server does, through the client everything else uses.
+//! The fake behaves like a server, tested with the real client.
 
 use std::time::Duration;
 
@@ -26,7 +26,7 @@ fn server() -> (FakeApi, Api<Pod>) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn objects_are_made_listed_by_field_and_found_again() {
+async fn objects_are_created_listed_by_field_and_read() {
     let (_, pods) = server();
     let made = pods.create(&PostParams::default(), &pod("a", "n1")).await.unwrap();
     pods.create(&PostParams::default(), &pod("b", "n2")).await.unwrap();
@@ -64,13 +64,13 @@ async fn a_status_patch_changes_nothing_but_the_status_and_checks_the_uid() {
     assert_eq!(patched.status.unwrap().phase.as_deref(), Some("Running"));
     assert_eq!(patched.metadata.labels, None);
     let other = json!({"metadata": {"uid": "another"}, "status": {"phase": "Failed"}});
-    let refused =
+    let rejected =
         pods.patch_status("a", &PatchParams::default(), &Patch::Strategic(other)).await.unwrap_err();
-    assert_eq!(error_kind(&refused), ApiErrorKind::Conflict);
+    assert_eq!(error_kind(&rejected), ApiErrorKind::Conflict);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_status_that_cannot_be_is_refused_in_the_servers_words() {
+async fn an_invalid_status_is_rejected_with_the_servers_message() {
     let (_, pods) = server();
     pods.create(&PostParams::default(), &pod("a", "n1")).await.unwrap();
     let patch = async |status: serde_json::Value| {
@@ -78,7 +78,7 @@ async fn a_status_that_cannot_be_is_refused_in_the_servers_words() {
         pods.patch_status("a", &PatchParams::default(), &patch).await.map_err(|error| error.to_string())
     };
     patch(json!({"hostIP": "192.0.2.1", "hostIPs": [{"ip": "192.0.2.1"}]})).await.unwrap();
-    // As a list of its own it would replace the other; it is merged by `ip`.
+    // Merged by `ip` instead of replacing the list.
     let error = patch(json!({"hostIP": "192.0.2.2", "hostIPs": [{"ip": "192.0.2.2"}]})).await.unwrap_err();
     assert!(error.contains("may specify no more than one IP for each IP family"), "{error}");
     let error = patch(json!({"podIPs": [{"address": "192.0.2.2"}]})).await.unwrap_err();
@@ -88,7 +88,7 @@ async fn a_status_that_cannot_be_is_refused_in_the_servers_words() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_watch_tells_what_happened_and_what_happens() {
+async fn a_watch_sends_past_and_new_events() {
     let (api, pods) = server();
     pods.create(&PostParams::default(), &pod("a", "n1")).await.unwrap();
     let mut events =
@@ -136,7 +136,7 @@ async fn faults_happen_as_scripted() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_does_not_change_keeps_its_version() {
+async fn an_unchanged_object_keeps_its_version() {
     let api = FakeApi::new(WallClock::system());
     let maps: Api<ConfigMap> = Api::namespaced(api.client(), "default");
     let map: ConfigMap =

@@ -1,20 +1,20 @@
-//! What an API server refuses of a pod's status, as far as a kubelet can be wrong there (upstream `ValidatePodStatusUpdate`).
+//! Validates a pod's status like an API server, as far as a kubelet can violate it (upstream `ValidatePodStatusUpdate`).
 
 use std::net::IpAddr;
 
 use serde_json::{Value, json};
 
-use super::objects::Refused;
+use super::objects::RejectedRequest;
 
-/// Makes of a pod what a server stores, or says why it refuses it; `old` is the pod as it was.
-pub(super) fn pod_status(old: &Value, new: &mut Value) -> Result<(), Refused> {
+/// Normalizes an updated pod as the server does, or returns why it is rejected. `old` is the stored pod.
+pub(super) fn pod_status(old: &Value, new: &mut Value) -> Result<(), RejectedRequest> {
     let name = new["metadata"]["name"].as_str().unwrap_or_default().to_owned();
-    let refuse = |field: &str, what: &str| -> Result<(), Refused> {
+    let reject = |field: &str, what: &str| -> Result<(), RejectedRequest> {
         Err((422, "Invalid", format!("Pod \"{name}\" is invalid: status.{field}: {what}")))
     };
     let before = &old["status"];
     let status = &mut new["status"];
-    // The single address wins, for kubelets that know no other.
+    // The single address wins, for old kubelets that do not know the list.
     if status["podIP"].is_string()
         && status["podIPs"][0]["ip"].is_string()
         && status["podIP"] != status["podIPs"][0]["ip"]
@@ -27,18 +27,18 @@ pub(super) fn pod_status(old: &Value, new: &mut Value) -> Result<(), Refused> {
                 "Invalid value: {}: may specify no more than one IP for each IP family",
                 status[field]
             );
-            return refuse(field, &what);
+            return reject(field, &what);
         }
     }
     if status["hostIPs"][0]["ip"].is_string() && status["hostIPs"][0]["ip"] != status["hostIP"] {
-        return refuse("hostIPs[0].ip", "Invalid value: must be equal to `hostIP`");
+        return reject("hostIPs[0].ip", "Invalid value: must be equal to `hostIP`");
     }
     if !before["qosClass"].is_null() && before["qosClass"] != status["qosClass"] {
-        return refuse("qosClass", "Invalid value: field is immutable");
+        return reject("qosClass", "Invalid value: field is immutable");
     }
     if let Some(index) = revived(old["spec"]["restartPolicy"].as_str(), before, status) {
         let field = format!("containerStatuses[{index}].state");
-        return refuse(&field, "Forbidden: may not be transitioned to non-terminated state");
+        return reject(&field, "Forbidden: may not be transitioned to non-terminated state");
     }
     Ok(())
 }
@@ -53,7 +53,7 @@ fn has_two_of_a_family(ips: &Value) -> bool {
     families.iter().enumerate().any(|(at, family)| families[..at].contains(family))
 }
 
-/// A container that ended for good and is said to be alive.
+/// A container that terminated for good but is reported as running.
 fn revived(restart_policy: Option<&str>, before: &Value, now: &Value) -> Option<usize> {
     let statuses = now["containerStatuses"].as_array()?;
     let ended_for_good = |name: &Value| {

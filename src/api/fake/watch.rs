@@ -1,4 +1,4 @@
-//! A watch: what happened since a version, then what happens.
+//! A watch: the events since a version, then new ones.
 
 use std::collections::VecDeque;
 
@@ -11,28 +11,28 @@ use super::objects::{Change, kind_of};
 use super::path::{Selector, Target};
 use super::server::FakeApi;
 
-/// How a watch goes wrong.
+/// A fault of a watch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum WatchFault {
     None,
-    /// A reset after so many events.
+    /// Reset after this many events.
     Cut(usize),
-    /// Silence after so many events.
+    /// Silent after this many events.
     HalfOpen(usize),
 }
 
-/// What a watch looks at, and how far it has come.
+/// A watch and its progress.
 pub(super) struct Watching {
     pub(super) api: FakeApi,
     pub(super) target: Target,
     pub(super) selector: Selector,
-    /// What the watcher knows.
+    /// The version that the client has seen.
     pub(super) version: u64,
     pub(super) fault: WatchFault,
     pub(super) changed: watch::Receiver<u64>,
     pub(super) waiting: VecDeque<Bytes>,
-    pub(super) told: usize,
-    /// Bookmarks asked of the server so far, as the watcher knows.
+    pub(super) sent: usize,
+    /// Number of bookmarks sent.
     pub(super) bookmarks: u64,
 }
 
@@ -53,14 +53,14 @@ impl Watching {
     async fn next(&mut self) -> Result<Bytes, std::io::Error> {
         loop {
             match self.fault {
-                WatchFault::Cut(after) if self.told >= after => {
+                WatchFault::Cut(after) if self.sent >= after => {
                     return Err(std::io::Error::from(std::io::ErrorKind::ConnectionReset));
                 }
-                WatchFault::HalfOpen(after) if self.told >= after => return std::future::pending().await,
+                WatchFault::HalfOpen(after) if self.sent >= after => return std::future::pending().await,
                 WatchFault::None | WatchFault::Cut(_) | WatchFault::HalfOpen(_) => {}
             }
             if let Some(line) = self.waiting.pop_front() {
-                self.told += 1;
+                self.sent += 1;
                 return Ok(line);
             }
             if !self.look() && self.changed.changed().await.is_err() {
@@ -69,7 +69,7 @@ impl Watching {
         }
     }
 
-    /// Takes in what happened since; whether anything is to be told.
+    /// Queues new events; returns whether there are any.
     fn look(&mut self) -> bool {
         self.changed.borrow_and_update();
         let state = self.api.lock();

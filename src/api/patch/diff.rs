@@ -1,8 +1,8 @@
-//! The difference, made as client-go's two-way merge makes it. Pure.
+//! Two-way strategic merge patches, as created by client-go. Pure.
 //!
-//! A list whose items have a merge key is patched item by item, so that what others wrote into it meanwhile survives (a
-//! node's conditions have several writers); any other list is replaced as a whole. Which list is which, the API's types tell
-//! (`strategies`, generated). Rules:
+//! A list with a merge key is patched item by item, so that concurrent changes of other writers survive (a node's conditions
+//! have several writers); any other list is replaced as a whole. The strategies are generated from the API's types
+//! (`strategies`). Rules:
 //! <https://github.com/kubernetes/community/blob/main/contributors/devel/sig-api-machinery/strategic-merge-patch.md>
 
 use std::collections::HashSet;
@@ -11,12 +11,12 @@ use serde_json::{Map, Value};
 
 use super::strategies::FIELDS;
 
-/// What is patched.
+/// The kind of a patched object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// A Node.
     Node,
-    /// What is in the `status` of a Pod.
+    /// The `status` of a Pod.
     PodStatus,
 }
 
@@ -29,21 +29,21 @@ impl Kind {
     }
 }
 
-/// How a field is patched.
+/// The patch strategy of a field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Strategy {
-    /// A value, or a list, as a whole; an object field by field, with nothing in it that needs more.
+    /// A value or list is replaced; an object is patched field by field, all of this strategy.
     Plain,
-    /// Field by field, as fields of this type.
+    /// An object, patched field by field by its type.
     Object(&'static str),
-    /// A list of scalars of which each is there once.
+    /// A set of scalars.
     Set,
-    /// A list, item by item.
+    /// A list, patched item by item.
     Keyed { key: &'static str, item: &'static str },
 }
 
 impl Strategy {
-    /// That of a field of a type.
+    /// The strategy of a field of a type.
     fn of(type_name: &str, field: &str) -> Self {
         let row = FIELDS.iter().find(|(of, name, _, _)| *of == type_name && *name == field);
         match row {
@@ -55,7 +55,7 @@ impl Strategy {
     }
 }
 
-/// The patch that makes `new` of `old`, two objects of this kind or the same part of two; `None` if they are equal.
+/// The patch from `old` to `new`, two objects of this kind or the same part of them; `None` if they are equal.
 pub fn strategic(kind: Kind, old: &Value, new: &Value) -> Option<Value> {
     match (old, new) {
         (Value::Object(old), Value::Object(new)) => {
@@ -76,7 +76,7 @@ fn objects(type_name: &str, old: &Map<String, Value>, new: &Map<String, Value>) 
                 let inner = if let Strategy::Object(inner) = strategy { inner } else { "" };
                 patch.insert(field.clone(), Value::Object(objects(inner, before, now)));
             }
-            // The API leaves empty lists out.
+            // The API omits empty lists.
             (None, Value::Array(now)) if now.is_empty() => {}
             (before, Value::Array(now)) => {
                 let before = before.and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
@@ -87,7 +87,7 @@ fn objects(type_name: &str, old: &Map<String, Value>, new: &Map<String, Value>) 
             }
         }
     }
-    // Null takes a field away.
+    // Null removes a field.
     for field in old.keys().filter(|field| !new.contains_key(*field)) {
         patch.insert(field.clone(), Value::Null);
     }
@@ -116,7 +116,7 @@ fn lists(strategy: Strategy, field: &str, before: &[Value], now: &[Value], patch
         Strategy::Keyed { key, .. } if is_whole(field, key, before, now) => {
             let mut items = now.to_vec();
             items.push(Value::Object(Map::from_iter([("$patch".to_owned(), "replace".into())])));
-            // In their own order: an API server refuses to be told an order beside the directive.
+            // In list order: the API server rejects `$setElementOrder` together with the directive.
             patch.insert(field.to_owned(), Value::Array(items));
         }
         Strategy::Keyed { key, item } => {
@@ -129,8 +129,8 @@ fn lists(strategy: Strategy, field: &str, before: &[Value], now: &[Value], patch
     }
 }
 
-/// Whether a list is sent whole and told to replace the other, though it has a merge key: where that does not tell items
-/// apart. Of a node's addresses two may be of one type, also on the server alone, so they always are, as the stock kubelet's.
+/// Whether a list is replaced although it has a merge key, because the key is not unique. A node may have two addresses of
+/// one type, possibly only on the server, so addresses are always replaced, as by the stock kubelet.
 fn is_whole(field: &str, key: &str, before: &[Value], now: &[Value]) -> bool {
     let is_ambiguous = |items: &[Value]| {
         let mut seen = HashSet::new();
@@ -139,7 +139,7 @@ fn is_whole(field: &str, key: &str, before: &[Value], now: &[Value]) -> bool {
     field == "addresses" || is_ambiguous(before) || is_ambiguous(now)
 }
 
-/// What changes item by item.
+/// The changes item by item.
 fn keyed(key: &str, type_name: &str, before: &[Value], now: &[Value]) -> Vec<Value> {
     let mut items = Vec::new();
     for item in now {
@@ -163,7 +163,7 @@ fn keyed(key: &str, type_name: &str, before: &[Value], now: &[Value]) -> Vec<Val
     items
 }
 
-/// The items with nothing but their keys, which tells their order.
+/// The items reduced to their keys, which gives their order.
 fn keys(key: &str, items: &[Value]) -> Vec<Value> {
     let name = |item: &Value| Value::Object(Map::from_iter([(key.to_owned(), item[key].clone())]));
     items.iter().map(name).collect()

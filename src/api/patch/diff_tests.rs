@@ -1,4 +1,4 @@
-//! Patches, and what an API server makes of them.
+//! Patches and their effect on an API server.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use super::Kind::{Node, PodStatus};
 use super::{Kind, strategic};
 use crate::api::fake::apply_strategic;
 
-/// A status after a patch, of the object that has it.
+/// The status after a patch of its object.
 fn patched(kind: Kind, old: &Value, patch: Option<Value>) -> Value {
     let (root, mut object, patch) = match kind {
         Node => ("Node", old.clone(), patch),
@@ -42,7 +42,7 @@ fn conditions_are_patched_by_type_and_keep_their_order() {
 }
 
 #[test]
-fn a_condition_that_somebody_else_added_meanwhile_survives() {
+fn a_condition_added_by_another_writer_survives() {
     let old = json!({"conditions": [{"type": "Ready", "status": "False"}]});
     let new = json!({"conditions": [{"type": "Ready", "status": "True"}]});
     let live = json!({"conditions": [{"type": "Ready", "status": "False"}, {"type": "KernelDeadlock", "status": "False"}]});
@@ -51,7 +51,7 @@ fn a_condition_that_somebody_else_added_meanwhile_survives() {
 }
 
 #[test]
-fn another_address_takes_the_place_of_the_one_before() {
+fn a_new_address_replaces_the_previous_one() {
     for field in ["hostIPs", "podIPs"] {
         let old = json!({field: [{"ip": "192.0.2.1"}]});
         let new = json!({field: [{"ip": "192.0.2.2"}]});
@@ -60,7 +60,7 @@ fn another_address_takes_the_place_of_the_one_before() {
 }
 
 #[test]
-fn addresses_replace_each_other_because_their_type_names_two_of_them() {
+fn addresses_are_replaced_because_two_may_have_one_type() {
     let ip = |ip: &str| json!({"type": "InternalIP", "address": ip});
     let old = json!({"status": {"addresses": [ip("10.0.0.1")]}});
     let new = json!({"status": {"addresses": [ip("10.0.0.1"), ip("fd00::1")]}});
@@ -72,7 +72,7 @@ fn addresses_replace_each_other_because_their_type_names_two_of_them() {
 }
 
 #[test]
-fn a_set_gains_and_loses_items_and_keeps_those_of_others() {
+fn items_of_a_set_are_added_and_removed_and_those_of_others_remain() {
     let of = |names: &[&str]| json!({"metadata": {"finalizers": names}});
     let patch = strategic(Node, &of(&["a", "b"]), &of(&["b", "c"]));
     let live = of(&["a", "b", "x"]);
@@ -91,7 +91,7 @@ fn scalar() -> impl Strategy<Value = Value> {
     ]
 }
 
-/// Items with a key and some more fields, in any order; at least one, as a status has no empty lists.
+/// Items with a key and other fields, in any order; at least one, because a status has no empty lists.
 fn items(key: &'static str) -> impl Strategy<Value = Value> {
     let fields = prop::collection::btree_map("f[0-2]", scalar(), 0..3);
     let item = move |(name, mut item): (String, BTreeMap<String, Value>)| {
@@ -144,7 +144,7 @@ prop_compose! {
         let mut node = json!({"metadata": {}, "status": {}});
         if let Some(addresses) = addresses {
             let mut doubled: Vec<Value> = addresses.iter().flat_map(|all| all.as_array().unwrap().clone()).collect();
-            // A server puts those of one type side by side.
+            // A server groups them by type.
             doubled.sort_by_key(|address| address["type"].to_string());
             node["status"]["addresses"] = doubled.into();
         }
@@ -160,12 +160,12 @@ prop_compose! {
 
 proptest! {
     #[test]
-    fn a_patch_applied_to_the_old_gives_the_new(old in status(), new in status()) {
+    fn a_patch_of_the_old_status_gives_the_new_one(old in status(), new in status()) {
         prop_assert_eq!(patched(PodStatus, &old, strategic(PodStatus, &old, &new)), new);
     }
 
     #[test]
-    fn a_patch_applied_to_the_old_node_gives_the_new(old in node(), new in node()) {
+    fn a_patch_of_the_old_node_gives_the_new_one(old in node(), new in node()) {
         prop_assert_eq!(patched(Node, &old, strategic(Node, &old, &new)), new);
     }
 }

@@ -1,4 +1,4 @@
-//! The difference of two API objects as a strategic merge patch, the kind of patch the kubelet sends for statuses. Sends none.
+//! Computes strategic merge patches, which the kubelet sends for statuses. Sends none.
 
 mod diff;
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! One connection of HTTP/2, and the places for streams on it.
+//! An HTTP/2 connection and its stream slots.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -15,16 +15,16 @@ use tokio::time::Instant;
 
 use super::lane::Lane;
 
-/// The most streams on one connection, however many the server permits: they share its flow control.
+/// Maximum streams per connection, even if the server permits more: they share its flow control.
 const MAX_STREAMS: usize = 250;
 
-/// A request that was given up without an answer after so long makes its connection suspect.
+/// A request cancelled without a response after this time makes its connection suspect.
 const SUSPECT: Duration = Duration::from_secs(4);
 
-/// Tells how many streams the server permits at the moment: it may change its mind at any time.
+/// The number of streams that the server permits now; it may change at any time.
 type Permitted = Box<dyn Fn() -> usize + Send>;
 
-/// A connection that a lane may use.
+/// A connection of a lane.
 pub(super) struct Connection {
     sender: SendRequest<Body>,
     permitted: Permitted,
@@ -42,25 +42,25 @@ impl Connection {
         Self { sender, permitted: Box::new(permitted), use_: Arc::default() }
     }
 
-    /// Whether it may carry one more stream. A tenth of what the server permits is left free: it forgets an ended stream
-    /// later than we do, and what is one too many waits in line behind watches that never end.
+    /// Whether another stream fits. A tenth of the server's limit is left free: the server counts a closed stream longer than we
+    /// do, and a stream over the limit would queue behind watches that never end.
     pub(super) fn has_room(&self) -> bool {
         let permitted = (self.permitted)();
         let limit = (permitted - permitted / 10).min(MAX_STREAMS);
         self.is_usable() && self.streams() < limit
     }
 
-    /// Whether it may carry anything more at all.
+    /// Whether it accepts further streams at all.
     pub(super) fn is_usable(&self) -> bool {
         !self.use_.is_retired.load(Ordering::Relaxed) && !self.sender.is_closed()
     }
 
-    /// The streams it carries.
+    /// Its open streams.
     pub(super) fn streams(&self) -> usize {
         self.use_.streams.load(Ordering::Relaxed)
     }
 
-    /// A place for one stream.
+    /// Takes a stream slot.
     pub(super) fn place(&self, lane: &Arc<Lane>) -> Place {
         self.use_.streams.fetch_add(1, Ordering::Relaxed);
         lane.stream_began();
@@ -74,7 +74,7 @@ impl Connection {
     }
 }
 
-/// A stream's place on a connection; free again when it is dropped.
+/// A stream slot, freed when dropped.
 pub(super) struct Place {
     pub(super) sender: SendRequest<Body>,
     use_: Arc<Use>,
@@ -84,12 +84,12 @@ pub(super) struct Place {
 }
 
 impl Place {
-    /// The server answered.
+    /// Records a response.
     pub(super) fn answered(&mut self) {
         self.is_answered = true;
     }
 
-    /// Nothing more is to be asked on this connection.
+    /// Closes the connection for further requests.
     pub(super) fn retire(&self) {
         self.use_.is_retired.store(true, Ordering::Relaxed);
     }
@@ -98,7 +98,7 @@ impl Place {
 impl Drop for Place {
     fn drop(&mut self) {
         if !self.is_answered && self.taken_at.elapsed() >= SUSPECT {
-            // Whoever asks again is to have another connection, whatever is wrong with this one.
+            // A retry must use another connection, whatever is wrong with this one.
             self.retire();
         }
         self.use_.streams.fetch_sub(1, Ordering::Relaxed);
@@ -106,7 +106,7 @@ impl Drop for Place {
     }
 }
 
-/// The body of an answer, which keeps its place until all of it was read.
+/// A response body, which holds its slot until it was read.
 pub(crate) struct AnswerBody {
     body: Incoming,
     _place: Option<Place>,

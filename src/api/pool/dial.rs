@@ -1,4 +1,4 @@
-//! Making a connection, as far as HTTP/2 goes: its life signs, its end, and how many streams the server permits on it.
+//! Sets up an HTTP/2 connection: keep-alive pings, its end, and the server's stream limit.
 
 use std::future::{Future, poll_fn};
 use std::sync::Arc;
@@ -13,18 +13,18 @@ use tokio::time::Instant;
 use super::connection::Connection;
 use super::lane::Lane;
 
-/// A connection that is waited on and silent for so long is asked for a sign of life, and is dead when none comes for so
-/// long: ten seconds in all, a quarter of a node's lease. Nobody asks while nothing is waited for.
+/// Ping interval and timeout of a connection with open streams: ten seconds in total, a quarter of a node's lease. Idle
+/// connections are not pinged.
 const PING: Duration = Duration::from_secs(5);
 const PING_ANSWER: Duration = Duration::from_secs(5);
 
-/// What counts as permitted until the server has said how many streams it permits. No server permits just this many.
+/// Sentinel for the stream limit before the server's SETTINGS. No server permits exactly this many.
 const UNTOLD: usize = 1;
 
-/// How long a server may take to say it. It does so with its first words.
+/// Maximum wait for the server's SETTINGS, which is its first frame.
 const SETTINGS: Duration = Duration::from_secs(2);
 
-/// Speaks HTTP/2 on `io`, and adds the connection to `lane`.
+/// Performs the HTTP/2 handshake on `io` and adds the connection to `lane`.
 pub(super) async fn add_http2<T>(io: T, lane: &Arc<Lane>) -> hyper::Result<()>
 where
     T: Read + Write + Unpin + Send + 'static,
@@ -37,19 +37,19 @@ where
         .initial_max_send_streams(UNTOLD)
         .handshake(io)
         .await?;
-    // A server that says nothing for so long is asked one thing at a time.
+    // A server without SETTINGS for so long gets one request at a time.
     let until = Instant::now() + SETTINGS;
     while connection.current_max_send_streams() == UNTOLD && Instant::now() < until {
         tokio::time::sleep(Duration::from_millis(2)).await;
     }
-    // Driven below and asked above; both are short, and neither calls the other.
+    // Polled below and queried above; both are short, and neither calls the other.
     let connection = Arc::new(Mutex::new(Box::pin(connection)));
-    let asked = connection.clone();
-    lane.add(Connection::new(sender, move || asked.lock().current_max_send_streams()));
-    // Not the lane: it has the sender, and would keep the connection open after its client is gone.
+    let queried = connection.clone();
+    lane.add(Connection::new(sender, move || queried.lock().current_max_send_streams()));
+    // Without the lane, whose sender would keep the connection open after its client is dropped.
     let counts = lane.counts();
     counts.opened();
-    // Ends by itself, once nobody has its sender any more and its last stream has ended.
+    // Finishes once its senders are dropped and its last stream is closed.
     TokioExecutor::new().execute(async move {
         let ended = poll_fn(|context| connection.lock().as_mut().poll(context)).await;
         if let Err(error) = &ended {

@@ -1,4 +1,5 @@
-//! The connections for one kind of use: which of them takes the next stream; and how many there are. Dials nothing itself.
+//! A lane: the connections for one purpose. Selects the connection of the next stream and counts connections. Dials nothing
+//! itself.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -8,29 +9,28 @@ use serde::{Deserialize, Serialize};
 
 use super::connection::{Connection, Place};
 
-/// How many connections of a kind there are, for people.
+/// Connection counts of a purpose, for display.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct LaneCounts {
-    /// What they are used for.
+    /// The purpose.
     pub purpose: String,
-    /// Those that are open.
+    /// Open connections.
     pub open: usize,
-    /// Requests and watches on them.
+    /// Open requests and watches.
     pub streams: usize,
-    /// Those that were made so far.
+    /// Connections made in total.
     pub made: u64,
-    /// Those that were lost: ended otherwise than by us or the server's wish.
+    /// Connections lost in total: not closed by us and not gracefully by the server.
     pub lost: u64,
 }
 
-/// The counts of all connections to the API server, by what they are used for, for whoever shows them. They outlive the
-/// clients whose connections they count. Cheap to clone.
+/// Counts of all connections to the API server by purpose. They outlive the clients. Cheap to clone.
 #[derive(Clone, Debug, Default)]
 pub struct Connections(Arc<Mutex<Vec<Arc<Counts>>>>);
 
 impl Connections {
-    /// What counts the connections of this purpose.
+    /// The counters of this purpose.
     fn of(&self, purpose: &'static str) -> Arc<Counts> {
         let mut all = self.0.lock();
         if let Some(known) = all.iter().find(|known| known.purpose == purpose) {
@@ -41,13 +41,13 @@ impl Connections {
         new
     }
 
-    /// The counts of each purpose.
+    /// The counts of all purposes.
     pub fn counts(&self) -> Vec<LaneCounts> {
         self.0.lock().iter().map(|counts| counts.now()).collect()
     }
 }
 
-/// The counts of one kind of use.
+/// The counters of a purpose.
 #[derive(Debug, Default)]
 pub(super) struct Counts {
     purpose: &'static str,
@@ -79,18 +79,18 @@ impl Counts {
     }
 }
 
-/// The connections of a client for one kind of use.
+/// A client's connections for one purpose.
 pub(super) struct Lane {
     connections: Mutex<Vec<Connection>>,
-    /// Held while a connection is made, so that a crowd makes one and shares it.
+    /// Held while dialing, so that concurrent requests share one new connection.
     pub(super) dialing: tokio::sync::Mutex<()>,
-    /// How often none could be made, and why the last time.
+    /// Number of failed dials, and the last error.
     failure: Mutex<(u64, String)>,
     counts: Arc<Counts>,
 }
 
 impl Lane {
-    /// One whose connections are counted in `connections`.
+    /// A lane counted in `connections`.
     pub(super) fn new(purpose: &'static str, connections: &Connections) -> Arc<Self> {
         Arc::new(Self {
             connections: Mutex::default(),
@@ -104,8 +104,7 @@ impl Lane {
         self.counts.clone()
     }
 
-    /// A place on the first connection that has room; none if there is no such connection. Those that are of no more use
-    /// are let go: what is still on them ends in its own time.
+    /// A slot on the first connection with capacity, if any. Unusable connections are dropped; their open streams finish.
     pub(super) fn place(self: &Arc<Self>) -> Option<Place> {
         let mut connections = self.connections();
         connections.retain(Connection::is_usable);
@@ -113,7 +112,7 @@ impl Lane {
         Some(free.place(self))
     }
 
-    /// One more connection.
+    /// Adds a connection.
     pub(super) fn add(&self, connection: Connection) {
         self.connections().push(connection);
     }
@@ -122,7 +121,7 @@ impl Lane {
         self.counts.streams.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Of several connections one that carries nothing any more is closed.
+    /// Closes an idle connection if there are several.
     pub(super) fn stream_ended(&self) {
         self.counts.streams.fetch_sub(1, Ordering::Relaxed);
         let mut connections = self.connections();
@@ -133,18 +132,18 @@ impl Lane {
         }
     }
 
-    /// How often no connection could be made so far.
+    /// Number of failed dials so far.
     pub(super) fn failures(&self) -> u64 {
         self.failure().0
     }
 
-    /// No connection could be made.
+    /// Records a failed dial.
     pub(super) fn failed(&self, why: &str) {
         let mut failure = self.failure();
         *failure = (failure.0 + 1, why.to_owned());
     }
 
-    /// Why no connection could be made the last time, if that was after `failures` times.
+    /// The error of the last failed dial, if there were more than `failures`.
     pub(super) fn failed_since(&self, failures: u64) -> Option<String> {
         let failure = self.failure();
         (failure.0 > failures).then(|| failure.1.clone())

@@ -1,10 +1,10 @@
-//! The connections to the API server, as metrics.
+//! Metrics of the connections to the API server.
 
 use super::{Connections, LaneCounts};
 use crate::telemetry::{Metrics, Reading};
 
 impl Connections {
-    /// Adds the connections' metrics.
+    /// Registers the metrics.
     pub fn register(&self, metrics: &Metrics) {
         let read = |connections: Self, value: fn(&LaneCounts) -> u64| {
             move || connections.counts().into_iter().map(|counts| reading(counts, value)).collect()
@@ -16,7 +16,7 @@ impl Connections {
         );
         metrics.register_gauge(
             "hostlet_api_streams",
-            "Requests and watches on the connections to the API server.",
+            "Open requests and watches on the connections to the API server.",
             read(self.clone(), |counts| counts.streams as u64),
         );
         metrics.register_counter(
@@ -26,7 +26,7 @@ impl Connections {
         );
         metrics.register_counter(
             "hostlet_api_connections_lost",
-            "Connections to the API server that ended otherwise than by its or our wish.",
+            "Connections to the API server that were lost.",
             read(self.clone(), |counts| counts.lost),
         );
     }

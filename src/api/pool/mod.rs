@@ -1,6 +1,6 @@
-//! Connections to the API server. Watches have connections of their own, and as many as the server's limit on streams makes
-//! necessary, so that requests never wait behind them; a connection that is dead is found and replaced within ten seconds. Knows
-//! nothing of what is asked, but whether it is a watch.
+//! Connection pool for the API server. Watches have their own connections, as many as the server's stream limit requires, so
+//! that requests never queue behind them. A dead connection is detected and replaced within ten seconds. Of a request it knows
+//! only whether it is a watch.
 
 mod connection;
 mod dial;

@@ -1,5 +1,5 @@
-//! The pool as a service of HTTP requests, and which lane each takes. A server that does not speak HTTP/2 is left to a client
-//! that makes a connection for each request.
+//! The pool as a service for HTTP requests, which selects a lane for each. Without HTTP/2 on the server it falls back to a
+//! client that uses a connection per request.
 
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -20,14 +20,13 @@ use super::connection::{AnswerBody, Place};
 use super::dial::add_http2;
 use super::lane::{Connections, Lane};
 
-/// How often a request that never left us is given to another connection.
+/// Maximum retries of an unsent request on another connection.
 const TRIES: usize = 3;
 
-/// How long a server that does not speak HTTP/2 is not asked again whether it does: another one may have its address by
-/// then, or none that stands between.
+/// How long the lack of HTTP/2 is remembered: later another server or proxy may have its address.
 const HTTP1: Duration = Duration::from_secs(60);
 
-/// What connections are made with.
+/// Creates connections.
 pub(in crate::api) trait Connector:
     Connect + Service<Uri, Response: Io, Error: Into<BoxError>, Future: Send> + Clone + Send + Sync + 'static
 {
@@ -43,12 +42,12 @@ impl<C> Connector for C where
 {
 }
 
-/// What a connection is made of.
+/// The I/O of a connection.
 pub(in crate::api) trait Io: Read + Write + Connected + Unpin + Send + 'static {}
 
 impl<T: Read + Write + Connected + Unpin + Send + 'static> Io for T {}
 
-/// No connection could be made.
+/// A failed dial.
 #[derive(Debug, thiserror::Error)]
 #[error("no connection to the API server: {0}")]
 struct Unreachable(String);
@@ -68,13 +67,14 @@ struct Inner<C> {
     connector: C,
     requests: Arc<Lane>,
     watches: Arc<Lane>,
-    /// When the server last turned out not to speak HTTP/2.
+    /// When the server was last found without HTTP/2.
     http1_since: Mutex<Option<Instant>>,
     http1: HttpClient<C, Body>,
 }
 
 impl<C: Connector> Pool<C> {
-    /// A pool that makes connections with `connector`, or leaves all to `http1` while the server does not speak HTTP/2. Its connections are counted in `connections`.
+    /// Creates a pool that dials with `connector`, or uses `http1` while the server does not support HTTP/2. Its connections are
+    /// counted in `connections`.
     pub(in crate::api) fn new(
         connector: C,
         http1: HttpClient<C, Body>,
@@ -88,12 +88,12 @@ impl<C: Connector> Pool<C> {
     }
 }
 
-/// What a client is for.
+/// The purpose of a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Purpose {
-    /// Pods and what they refer to. Watches have connections apart.
+    /// Pods and the objects they refer to. Watches have separate connections.
     Pods,
-    /// The Node and its lease, which wait behind nobody.
+    /// The Node and its lease, which must not queue.
     Node,
     /// Events.
     Events,
@@ -108,7 +108,7 @@ impl Purpose {
         }
     }
 
-    /// The connections of watches; none where they share those of requests.
+    /// The lane of watches; `None` if they share that of requests.
     fn watches(self) -> Option<&'static str> {
         match self {
             Self::Pods => Some("watches"),
@@ -133,7 +133,7 @@ impl<C: Connector> Inner<C> {
                     return Ok(answer.map(|body| AnswerBody::new(body, Some(place))));
                 }
                 Err(mut error) => match error.take_message().filter(|_| tries < TRIES) {
-                    // It never left: the connection was closed meanwhile.
+                    // Unsent: the connection was closed in the meantime.
                     Some(unsent) => {
                         place.retire();
                         request = unsent;
@@ -144,9 +144,9 @@ impl<C: Connector> Inner<C> {
         }
     }
 
-    /// A place for a request to `uri`; none if the server does not speak HTTP/2.
+    /// A slot for a request to `uri`; `None` if the server does not support HTTP/2.
     async fn place(&self, lane: &Arc<Lane>, uri: &Uri) -> Result<Option<Place>, Unreachable> {
-        // Without TLS nobody can be asked what they speak.
+        // Without TLS there is no ALPN.
         if self.is_http1() || uri.scheme() != Some(&Scheme::HTTPS) {
             return Ok(None);
         }
@@ -161,7 +161,7 @@ impl<C: Connector> Inner<C> {
         if self.is_http1() {
             return Ok(None);
         }
-        // Whoever dialed while we waited failed: so would we, one after the other.
+        // The dial we waited for failed, and so would ours.
         if let Some(why) = lane.failed_since(failures) {
             return Err(Unreachable(why));
         }
@@ -179,7 +179,7 @@ impl<C: Connector> Inner<C> {
         }
     }
 
-    /// Whether the server spoke no HTTP/2 when it was last asked, not long ago.
+    /// Whether the server was recently found without HTTP/2.
     fn is_http1(&self) -> bool {
         self.http1_since().is_some_and(|since| since.elapsed() < HTTP1)
     }
@@ -188,7 +188,7 @@ impl<C: Connector> Inner<C> {
         self.http1_since.lock()
     }
 
-    /// Makes a connection; whether it speaks HTTP/2.
+    /// Dials; returns whether the connection uses HTTP/2.
     async fn dial(&self, lane: &Arc<Lane>, uri: &Uri) -> Result<bool, BoxError> {
         let io = self.connector.clone().oneshot(uri.clone()).await.map_err(Into::into)?;
         if !io.connected().is_negotiated_h2() {

@@ -1,4 +1,4 @@
-//! Tests of the pool against servers of HTTP/2 in memory, in paused time.
+//! The pool with in-memory HTTP/2 servers and paused time.
 
 use std::convert::Infallible;
 use std::io;
@@ -28,19 +28,19 @@ use tower::{Service, ServiceExt};
 
 use super::*;
 
-/// A server that permits so many streams on a connection and answers requests at once, watches without end.
+/// A server with a stream limit that responds to requests at once and never finishes watches.
 #[derive(Clone)]
 struct Server {
     streams: u32,
     speaks_http2: Arc<AtomicBool>,
     is_away: bool,
-    /// How often somebody dialed.
+    /// Number of dials.
     dialed: Arc<AtomicUsize>,
-    /// The most streams that were open on one connection.
+    /// Maximum number of open streams on a connection.
     busiest: Arc<AtomicUsize>,
-    /// What it says later of how many streams it permits, on every connection that is there.
+    /// A later stream limit for all open connections.
     permitted: watch::Sender<u32>,
-    /// Connections made before this number grew are silent from then on.
+    /// Connections made before this number increased are silent.
     silence: watch::Sender<usize>,
 }
 
@@ -61,7 +61,7 @@ impl Server {
         self.dialed.load(Ordering::Relaxed)
     }
 
-    /// All connections there are fall silent, and stay open.
+    /// Makes all open connections silent.
     fn fall_silent(&self) {
         self.silence.send_modify(|times| *times += 1);
     }
@@ -103,16 +103,16 @@ async fn serve(server: Server, far: DuplexStream) {
     let mut served = pin!(served);
     let silent = async { silence.wait_for(|times| *times > silenced).await.is_ok() };
     tokio::select! {
-        // Cancel-safe: the connection is not dropped but left alone.
+        // Cancel-safe: the connection is kept.
         () = &mut served => return,
-        // Cancel-safe: a watch is only read.
+        // Cancel-safe: only reads a watch.
         _ = silent => {}
     }
     std::future::pending().await
 }
 
-/// Carries a connection, and says in between how many streams the server permits from now on, which hyper's server cannot say
-/// later. The client's confirmation is not passed on: the server would not know of what.
+/// Relays a connection and injects SETTINGS with a new stream limit, which hyper's server cannot change. Swallows the client's
+/// acknowledgement, which the server does not expect.
 async fn relay(client: DuplexStream, server: DuplexStream, mut permitted: watch::Receiver<u32>) {
     const CONFIRMED: [u8; 9] = [0, 0, 0, 4, 1, 0, 0, 0, 0];
     let ((mut from_client, mut to_client), (mut from_server, mut to_server)) =
@@ -121,7 +121,7 @@ async fn relay(client: DuplexStream, server: DuplexStream, mut permitted: watch:
     let mut is_said = false;
     loop {
         tokio::select! {
-            // Cancel-safe, both: a read that does not complete has read nothing.
+            // Cancel-safe: an incomplete read has read nothing.
             Ok(length @ 1..) = from_client.read(&mut asked) => {
                 if !is_said || asked[..length] != CONFIRMED {
                     to_server.write_all(&asked[..length]).await.unwrap();
@@ -133,7 +133,7 @@ async fn relay(client: DuplexStream, server: DuplexStream, mut permitted: watch:
             // Cancel-safe: a watch marks its value seen only when `changed` returns.
             Ok(()) = permitted.changed() => {
                 is_said = true;
-                // Nothing else is on its way: this is between two frames.
+                // Between two frames, because nothing else is in flight.
                 let mut frame = vec![0, 0, 6, 4, 0, 0, 0, 0, 0, 0, 3];
                 frame.extend(permitted.borrow_and_update().to_be_bytes());
                 to_client.write_all(&frame).await.unwrap();
@@ -143,7 +143,7 @@ async fn relay(client: DuplexStream, server: DuplexStream, mut permitted: watch:
     }
 }
 
-/// The near end of a connection, as TLS would have negotiated it.
+/// The client's end of a connection with negotiated ALPN.
 struct Near {
     io: TokioIo<DuplexStream>,
     is_http2: bool,
@@ -230,7 +230,7 @@ fn open(connections: &Connections) -> Vec<(String, usize, usize)> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn any_number_of_watches_leaves_requests_alone_and_keeps_to_the_servers_limit() {
+async fn watches_never_block_requests_and_respect_the_servers_limit() {
     let server = Server::new(10);
     let (pool, connections) = server.pool();
     let watches = join_all((0..25).map(|_| ask(&pool, "/pods?watch=true"))).await;
@@ -251,11 +251,11 @@ async fn any_number_of_watches_leaves_requests_alone_and_keeps_to_the_servers_li
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_connection_that_fell_silent_is_replaced_within_ten_seconds() {
+async fn a_silent_connection_is_replaced_within_ten_seconds() {
     let server = Server::new(100);
     let (pool, connections) = server.pool();
     assert!(is_done(ask(&pool, "/lease").await).await);
-    // Hours of nothing to say are no reason for another one.
+    // An idle connection stays open for hours.
     tokio::time::sleep(Duration::from_secs(3 * 3600)).await;
     assert!(is_done(ask(&pool, "/lease").await).await);
     assert_eq!(server.dialed(), 1);
@@ -269,7 +269,7 @@ async fn a_connection_that_fell_silent_is_replaced_within_ten_seconds() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_watch_on_a_connection_that_fell_silent_ends_within_ten_seconds() {
+async fn a_watch_on_a_silent_connection_ends_within_ten_seconds() {
     let server = Server::new(100);
     let (pool, _) = server.pool();
     let watch = ask(&pool, "/pods?watch=true").await.unwrap();
@@ -279,7 +279,7 @@ async fn a_watch_on_a_connection_that_fell_silent_ends_within_ten_seconds() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_request_that_was_given_up_is_asked_again_on_another_connection() {
+async fn a_cancelled_request_is_retried_on_another_connection() {
     let server = Server::new(100);
     let (pool, _) = server.pool();
     assert!(is_done(ask(&pool, "/lease").await).await);
@@ -290,7 +290,7 @@ async fn a_request_that_was_given_up_is_asked_again_on_another_connection() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_crowd_makes_one_connection_and_fails_together() {
+async fn concurrent_requests_share_one_dial_and_its_failure() {
     let server = Server::new(100);
     let (pool, _) = server.pool();
     join_all((0..50).map(|_| ask(&pool, "/pods"))).await;
@@ -300,8 +300,8 @@ async fn a_crowd_makes_one_connection_and_fails_together() {
     let (pool, _) = away.pool();
     let since = Instant::now();
     let answers = join_all((0..50).map(|_| ask(&pool, "/pods"))).await;
-    let told = answers.into_iter().map(|answer| answer.map(drop).unwrap_err().to_string());
-    assert!(told.into_iter().all(|error| error.starts_with("no connection to the API server: ")));
+    let errors = answers.into_iter().map(|answer| answer.map(drop).unwrap_err().to_string());
+    assert!(errors.into_iter().all(|error| error.starts_with("no connection to the API server: ")));
     assert!(since.elapsed() < Duration::from_secs(3) && away.dialed() <= 2, "{:?}", since.elapsed());
 }
 
@@ -313,7 +313,7 @@ async fn a_server_that_speaks_http1_is_served_too() {
     let watch = ask(&pool, "/pods?watch=true").await.unwrap();
     assert!(is_done(ask(&pool, "/pods").await).await);
     drop(watch);
-    // And one day it learns HTTP/2.
+    // Later it supports HTTP/2.
     server.speaks_http2.store(true, Ordering::Relaxed);
     tokio::time::sleep(Duration::from_secs(61)).await;
     assert!(is_done(ask(&pool, "/pods").await).await);
@@ -321,7 +321,7 @@ async fn a_server_that_speaks_http1_is_served_too() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_server_that_permits_fewer_streams_later_is_heeded() {
+async fn a_reduced_stream_limit_is_respected() {
     let server = Server::new(100);
     let (pool, connections) = server.pool();
     let watches = join_all((0..10).map(|_| ask(&pool, "/pods?watch=true"))).await;
@@ -334,7 +334,7 @@ async fn a_server_that_permits_fewer_streams_later_is_heeded() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn counts_go_on_when_a_client_is_made_anew() {
+async fn counts_survive_a_new_client() {
     let server = Server::new(100);
     let (pool, connections) = server.pool();
     assert!(is_done(ask(&pool, "/pods").await).await);

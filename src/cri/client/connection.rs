@@ -1,4 +1,4 @@
-//! The connection to the runtime: made on the first call, made anew after each loss, for ever. Owns the deadlines.
+//! The connection to the runtime: established on the first call and re-established after each loss. Owns the deadlines.
 
 use std::future::Future;
 use std::path::{Path, PathBuf};
@@ -16,13 +16,13 @@ use super::super::wire::runtime_service_client::RuntimeServiceClient;
 use super::super::{CriError, Operation};
 use super::streams::StreamSupport;
 
-/// Largest message either side sends; upstream's limit too.
+/// Maximum message size in both directions; upstream's limit.
 pub(super) const MAX_MESSAGE_BYTES: usize = 16 << 20;
 
-/// An ordinary call that takes longer is told as hung: a healthy runtime answers in milliseconds.
+/// An ordinary call counts as hung after this time: a healthy runtime responds in milliseconds.
 pub(super) const PATIENCE: Duration = Duration::from_secs(10);
 
-/// A client of one runtime endpoint. Cheap to clone; all clones share a connection.
+/// A client of one runtime endpoint. Cheap to clone; clones share a connection.
 #[derive(Clone)]
 pub struct CriClient {
     channel: Channel,
@@ -33,11 +33,11 @@ pub struct CriClient {
 }
 
 impl CriClient {
-    /// A client of the runtime on `socket`. Nothing is connected before the first call. `timeout` is
-    /// `runtimeRequestTimeout`: the deadline of an ordinary call.
+    /// A client of the runtime on `socket`. Connects on the first call. `timeout` is `runtimeRequestTimeout`, the deadline of
+    /// an ordinary call.
     pub fn new(socket: &Path, timeout: Duration) -> Self {
         let path = socket.to_owned();
-        // The URI is never dialled: the connector below decides where to go.
+        // The URI is never dialed: the connector below connects to the socket.
         let channel = Endpoint::from_static("http://cri.invalid").connect_with_connector_lazy(
             tower::service_fn(move |_| {
                 let path = path.clone();
@@ -53,12 +53,12 @@ impl CriClient {
         }
     }
 
-    /// The same, with its calls counted in the metrics of `other`.
+    /// Counts the calls in the metrics of `other`.
     pub fn counted_with(self, other: &Self) -> Self {
         Self { calls: other.calls.counted_with(), ..self }
     }
 
-    /// The calls under way.
+    /// The calls in progress.
     pub fn calls(&self) -> &Calls {
         &self.calls
     }
@@ -68,7 +68,7 @@ impl CriClient {
         self.channel.clone()
     }
 
-    /// Where the runtime listens.
+    /// The runtime's socket.
     pub(super) fn socket(&self) -> &Path {
         &self.socket
     }
@@ -93,7 +93,7 @@ impl CriClient {
             .max_encoding_message_size(MAX_MESSAGE_BYTES)
     }
 
-    /// Awaits an ordinary call and puts its failure into our words.
+    /// Awaits an ordinary call and converts its error.
     pub(super) fn call<'a, T: Send + 'a>(
         &'a self,
         operation: Operation,
@@ -103,10 +103,10 @@ impl CriClient {
         self.within(operation, subject, self.timeout, PATIENCE, call)
     }
 
-    /// Awaits `call` for at most `deadline`. After `patience` it counts as hung.
+    /// Awaits `call` for at most `deadline`. It counts as hung after `patience`.
     ///
-    /// Boxed before anything awaits it: the future of a call is up to 18 KiB, and would be held once more by each future
-    /// around it, in every pod that waits at the start gate.
+    /// Boxed: the future of a call has up to 18 KiB, which each enclosing future would contain again, for every pod that waits
+    /// at the start gate.
     pub(super) fn within<'a, T: Send + 'a>(
         &'a self,
         operation: Operation,
@@ -129,20 +129,20 @@ impl CriClient {
         }
     }
 
-    /// A gRPC status in our words.
+    /// Converts a gRPC status.
     pub(super) fn error(&self, operation: Operation, status: &Status) -> CriError {
         let message = status.message().to_owned();
         match status.code() {
-            // Only what our own side met has a source; a connection that breaks under a call has no code of its own.
+            // Only local errors have a source; a connection lost during a call has no code of its own.
             Code::Unknown if std::error::Error::source(status).is_some() => {
                 self.unreachable(operation, status)
             }
             Code::NotFound => CriError::NotFound { operation, message },
             Code::Unimplemented => CriError::Unimplemented { operation },
-            // As containerd 2.2 says it of a call that it knows by name only.
+            // containerd 2.2's text for a known but unimplemented method.
             Code::Unknown if message.contains("not implemented") => CriError::Unimplemented { operation },
             Code::Unavailable => self.unreachable(operation, status),
-            // As tonic and as Go's gRPC say it; of the latter's other uses no list is full of.
+            // The texts of tonic and of Go's gRPC.
             Code::OutOfRange if message.contains("message length too large") => {
                 CriError::TooLarge { operation, message }
             }
@@ -161,7 +161,7 @@ impl CriClient {
     }
 }
 
-/// The innermost cause of a transport failure ("No such file or directory"), which tonic's own text hides.
+/// The root cause of a transport error ("No such file or directory"), which tonic's own text omits.
 fn transport_cause(status: &Status) -> String {
     let mut cause: &dyn std::error::Error = status;
     while let Some(next) = cause.source() {
@@ -179,7 +179,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn a_connection_that_breaks_under_a_call_is_unreachable() {
+    async fn a_connection_lost_during_a_call_is_unreachable() {
         use super::super::super::RuntimeService;
         use tokio::io::AsyncReadExt;
         let dir = tempfile::tempdir().unwrap();

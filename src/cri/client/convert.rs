@@ -1,4 +1,4 @@
-//! Wire to types. What lacks a pod's labels is not ours and is left out; what is malformed is an error that says how.
+//! Converts messages to types. Objects without a pod's labels are not ours and are skipped; malformed ones are an error.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -18,7 +18,7 @@ use crate::types::{
 
 type Map = HashMap<String, String>;
 
-/// The pod named by the labels; `None` for an object that no kubelet made.
+/// The pod in the labels; `None` for an object that was not created by a kubelet.
 pub(in crate::cri) fn pod_of(labels: &Map) -> Option<PodRef> {
     Some(PodRef::new(
         labels.get(POD_NAMESPACE_LABEL)?,
@@ -27,12 +27,12 @@ pub(in crate::cri) fn pod_of(labels: &Map) -> Option<PodRef> {
     ))
 }
 
-/// Nanoseconds since the epoch; the epoch itself when out of range.
+/// Converts nanoseconds since the epoch; the epoch itself if out of range.
 fn timestamp(nanos: i64) -> Timestamp {
     Timestamp::from_nanosecond(i128::from(nanos)).unwrap_or(Timestamp::UNIX_EPOCH)
 }
 
-/// The CRI writes 0, or Go's zero time as a negative number, for "never".
+/// The CRI uses 0, or Go's zero time as a negative number, for "never".
 fn maybe_timestamp(nanos: i64) -> Option<Timestamp> {
     (nanos > 0).then(|| timestamp(nanos))
 }
@@ -73,7 +73,7 @@ pub(in crate::cri) fn sandbox_status(wire: wire::PodSandboxStatus) -> SandboxSta
     let mut ips: Vec<IpAddr> = Vec::new();
     if let Some(network) = wire.network {
         let texts = std::iter::once(network.ip).chain(network.additional_ips.into_iter().map(|ip| ip.ip));
-        // An address that does not parse is the network plugin's mistake: the pod is better off without it than failing.
+        // An invalid address is the network plugin's mistake. Skipping it is better than failing the pod.
         ips.extend(texts.filter_map(|text| text.parse::<IpAddr>().ok()));
     }
     SandboxStatus {
@@ -161,7 +161,7 @@ pub(in crate::cri) fn runtime_status(wire: wire::StatusResponse) -> RuntimeStatu
         let target = match condition.r#type.as_str() {
             "RuntimeReady" => &mut status.runtime,
             "NetworkReady" => &mut status.network,
-            // Runtimes may add conditions of their own; a kubelet acts on these two.
+            // Runtimes may add other conditions; a kubelet uses these two.
             _ => continue,
         };
         *target = RuntimeCondition {
@@ -240,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn an_address_that_does_not_parse_is_left_out() {
+    fn an_invalid_address_is_skipped() {
         let status = sandbox_status(wire::PodSandboxStatus {
             network: Some(wire::PodSandboxNetworkStatus {
                 ip: "10.0.0.1".into(),

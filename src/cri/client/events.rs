@@ -1,5 +1,5 @@
-//! Runtime events as hints: the CRI's `GetContainerEvents` where the runtime has it (containerd 1.7 and later), else
-//! containerd's own event service, which answers on the same socket.
+//! Runtime events as hints: the CRI's `GetContainerEvents` if the runtime has it (containerd 1.7 and later), otherwise
+//! containerd's own event service on the same socket.
 
 use std::time::Duration;
 
@@ -15,8 +15,8 @@ use super::super::{CriError, EventStream, Operation, RuntimeHint};
 use super::connection::CriClient;
 use crate::types::POD_UID_LABEL;
 
-/// Events of containers that a kubelet may care for. Sandboxes are tasks too. Their ends come as `/tasks/delete`: at
-/// `/tasks/exit` containerd's CRI still has to delete the task, and goes on telling that the container runs.
+/// Filters for relevant events of containers and sandboxes, which are tasks too. An exit is seen as `/tasks/delete`: at
+/// `/tasks/exit` containerd's CRI plugin has not deleted the task yet and still reports the container as running.
 const CONTAINERD_FILTERS: [&str; 4] = [
     "namespace==k8s.io,topic==\"/tasks/start\"",
     "namespace==k8s.io,topic==\"/tasks/delete\"",
@@ -24,20 +24,20 @@ const CONTAINERD_FILTERS: [&str; 4] = [
     "namespace==k8s.io,topic==\"/containers/delete\"",
 ];
 
-/// How long after each other the hints of one end follow. containerd tells of it before its CRI takes note, which has to
-/// write a file first; what is later still, the relist of each second finds.
+/// Delays of the hints for one exit. containerd sends the event before its CRI plugin has updated its state, for which it
+/// writes a file; the relist of each second finds anything later.
 const AFTER_AN_END: [Duration; 3] =
     [Duration::from_millis(3), Duration::from_millis(12), Duration::from_millis(50)];
 
-/// The client's events. A runtime sends no answer before its first event, so nobody can be told beforehand whether it
-/// has any: the CRI's stream is tried first, and if it turns out to be unimplemented, containerd's takes its place.
+/// The client's event stream. A runtime sends no response before its first event, so support cannot be checked beforehand:
+/// both streams are opened, and containerd's is used if the CRI's turns out to be unimplemented.
 pub(super) fn stream(client: CriClient) -> EventStream {
     let fallback = containerd_events(client.clone());
     let mut fallback = Some(fallback);
     cri_events(client)
         .flat_map(move |item| match (item, fallback.take()) {
             (Err(CriError::Unimplemented { .. }), Some(instead)) => Either::Left(instead),
-            // After its first item the CRI's stream is known to be there; the other is dropped.
+            // The CRI's stream has sent an item and is therefore supported; the other one is dropped.
             (item, _) => Either::Right(stream::iter([item])),
         })
         .boxed()
@@ -84,7 +84,7 @@ fn containerd_events(client: CriClient) -> EventStream {
         .boxed()
 }
 
-/// The hints an event of containerd gives, each when there may be something to see.
+/// The hints for an event of containerd, each at a time when the change may be visible.
 fn hints(type_url: &str, value: &[u8]) -> impl Stream<Item = RuntimeHint> + Send + use<> {
     let pauses: &[Duration] = if is_end(type_url) { &AFTER_AN_END } else { &[Duration::ZERO] };
     let object = object_of(type_url, value);
@@ -101,7 +101,7 @@ fn is_end(type_url: &str) -> bool {
     type_url.ends_with("containerd.events.TaskDelete")
 }
 
-/// The container an event of containerd is about; `None` for events we did not ask for or cannot read.
+/// The container of a containerd event; `None` for other events or if it cannot be decoded.
 fn object_of(type_url: &str, value: &[u8]) -> Option<String> {
     let id = match type_url.rsplit('/').next()? {
         "containerd.events.TaskStart" => ctrd::TaskStart::decode(value).ok()?.container_id,
@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn an_end_is_hinted_at_until_it_can_be_seen() {
+    async fn an_exit_causes_hints_until_it_is_visible() {
         let end = ctrd::TaskDelete { container_id: "c1".into(), ..Default::default() };
         let hinted: Vec<_> = hints("containerd.events.TaskDelete", &end.encode_to_vec()).collect().await;
         assert_eq!(hinted, vec![RuntimeHint::Object("c1".to_owned()); AFTER_AN_END.len()]);
@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn other_or_broken_events_are_left_out() {
+    fn other_or_malformed_events_are_skipped() {
         assert_eq!(object_of("containerd.events.ImageCreate", b""), None);
         assert_eq!(object_of("containerd.events.TaskDelete", b"\xff\xff"), None);
         assert_eq!(object_of("", b""), None);

@@ -1,6 +1,5 @@
-//! Which run of the runtime answers: the process that listens on its socket, and when that began. Asks the kernel only, so
-//! the answer is that of any runtime, at once. Where somebody else listens for the runtime (a proxy, a service manager)
-//! all its runs look like one.
+//! Identifies the instance of the runtime by the process that listens on its socket and its start time. Asks only the kernel, so
+//! it works immediately with any runtime. If something else listens (a proxy, a service manager), all instances look the same.
 
 use std::path::Path;
 
@@ -9,12 +8,12 @@ use tokio::net::UnixStream;
 
 use crate::sys::Host;
 
-/// The run of the runtime on `socket`; none if nobody listens, or if it cannot be told who.
+/// The instance of the runtime on `socket`; `None` if nobody listens or the listener is unknown.
 pub(super) async fn of(socket: &Path) -> Option<String> {
     let connection = UnixStream::connect(socket).await.ok()?;
     let pid = connection.peer_cred().ok()?.pid()?;
     let started = Process::new(pid).and_then(|process| process.stat()).ok()?.starttime;
-    // A process's beginning is told in ticks since the boot.
+    // The start time is in ticks since boot.
     let boot = Host::new(Path::new("/proc")).boot_id().ok()?;
     Some(format!("{boot} {pid} {started}"))
 }
@@ -24,7 +23,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn it_is_told_by_the_process_that_listens() {
+    async fn an_instance_is_identified_by_the_listening_process() {
         let dir = tempfile::tempdir().unwrap();
         let socket = dir.path().join("cri.sock");
         assert_eq!(of(&socket).await, None);

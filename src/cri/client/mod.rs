@@ -1,4 +1,4 @@
-//! The CRI over gRPC on a unix socket.
+//! The CRI client over gRPC on a Unix socket.
 
 mod connection;
 pub(super) mod convert;

@@ -1,4 +1,4 @@
-//! What the runtime has under an id, whoever made it: for those who find something on the host and ask whose it is.
+//! Looks up what the runtime has for an ID, to find the owner of something on the host.
 
 use std::collections::HashSet;
 
@@ -11,22 +11,22 @@ use super::super::containerd::request;
 use super::super::{CriError, Operation, wire};
 use super::connection::{CriClient, MAX_MESSAGE_BYTES};
 
-/// By this label containerd tells the CRI's containers from others in the same namespace.
+/// The label by which containerd distinguishes the CRI's containers from others in the namespace.
 const KIND: &str = "io.cri-containerd.kind";
 
-/// What containerd itself has under an id.
+/// What containerd has for an ID.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stored {
     /// Nothing.
     Nothing,
-    /// A sandbox or container that the CRI made.
+    /// A sandbox or container of the CRI.
     OfCri,
-    /// Something that somebody else made.
+    /// A container of someone else.
     OfOthers,
 }
 
 impl CriClient {
-    /// The ids of all sandboxes and containers that the CRI lists, whether or not they are a pod's.
+    /// The IDs of all sandboxes and containers that the CRI lists, with or without a pod's labels.
     pub async fn listed_ids(&self) -> Result<HashSet<String>, CriError> {
         let call = async { self.runtime().list_pod_sandbox(wire::ListPodSandboxRequest::default()).await };
         let sandboxes = self.call(Operation::ListSandboxes, CallSubject::Node, call).await?;
@@ -37,7 +37,7 @@ impl CriClient {
         Ok(ids)
     }
 
-    /// What containerd itself has under this id. Not for other runtimes.
+    /// What containerd has for this ID. Fails with other runtimes.
     pub async fn stored(&self, id: &str) -> Result<Stored, CriError> {
         let call = async {
             let message = request(GetContainerRequest { id: id.to_owned() });
@@ -53,7 +53,7 @@ impl CriClient {
         }
     }
 
-    /// Has containerd forget a container of which nothing runs; what only that holds it removes by itself. Unknown is success.
+    /// Deletes a container without a running task from containerd, which then removes its resources. An unknown ID is success.
     pub async fn forget_stored(&self, id: &str) -> Result<(), CriError> {
         let call = async {
             let message = request(DeleteContainerRequest { id: id.to_owned() });

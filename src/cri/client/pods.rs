@@ -1,5 +1,5 @@
-//! Which pods the runtime has, without a list of them in one message: containerd streams its containers, sandboxes among
-//! them, one a message. Another runtime is asked for each state by itself.
+//! Lists the runtime's pods without a single large message: containerd streams its containers, including sandboxes, one per
+//! message. Other runtimes are asked once per state.
 
 use std::collections::HashSet;
 
@@ -35,7 +35,7 @@ pub(super) async fn list(client: &CriClient) -> Result<HashSet<PodRef>, CriError
 
 async fn stream(client: &CriClient) -> Result<Response<HashSet<PodRef>>, Status> {
     let mut containers = ContainersClient::new(client.channel()).max_decoding_message_size(MAX_MESSAGE_BYTES);
-    // Those that have the label; containerd gives its containers the labels of the CRI's.
+    // containerd's containers have the labels of the CRI's.
     let filters = vec![format!("labels.\"{POD_UID_LABEL}\"")];
     let mut stream = containers.list_stream(request(ListContainersRequest { filters })).await?.into_inner();
     let mut pods = HashSet::new();
@@ -66,7 +66,7 @@ async fn by_state(client: &CriClient) -> Result<HashSet<PodRef>, CriError> {
     Ok(pods)
 }
 
-/// The answer; none if it is too large for one message.
+/// The response; `None` if it is too large for one message.
 fn fitting<T>(answer: Result<T, CriError>) -> Result<Option<T>, CriError> {
     match answer {
         Ok(answer) => Ok(Some(answer)),

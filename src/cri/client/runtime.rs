@@ -1,5 +1,5 @@
-//! The RuntimeService calls and their deadlines: an ordinary call has `runtimeRequestTimeout`, a sandbox start twice
-//! that, a stop that plus its grace period (as upstream).
+//! The RuntimeService calls and their deadlines, as upstream: `runtimeRequestTimeout` for an ordinary call, twice that for a
+//! sandbox start, that plus the grace period for a stop.
 
 use std::collections::HashSet;
 use std::time::Duration;
@@ -19,10 +19,10 @@ use crate::types::{CgroupDriver, ContainerId, POD_UID_LABEL, PodRef, PodUid, San
 /// The version a kubelet announces in the handshake (upstream's constant).
 const KUBELET_API_VERSION: &str = "0.1.0";
 
-/// A sandbox waits for its network plugin, which may take a while.
+/// Factor for a sandbox, whose network plugin may take a while.
 const SANDBOX_PATIENCE: Duration = Duration::from_secs(30);
 
-/// Success when the object is gone already.
+/// Turns NotFound into success.
 fn gone_is_fine(result: Result<(), CriError>) -> Result<(), CriError> {
     match result {
         Err(error) if error.is_not_found() => Ok(()),

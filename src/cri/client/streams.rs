@@ -1,5 +1,5 @@
-//! Lists that the runtime streams, a batch a message (KEP-5825; containerd 2.4), so that no list is too large to be sent. A
-//! runtime that has no such streams is remembered, and asked again once the connection to it was lost: it may be a newer one.
+//! Streamed lists, one batch per message (KEP-5825; containerd 2.4), so that no list is too large. A runtime without them is
+//! remembered until the connection is lost, because a newer one may take its place.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -14,19 +14,19 @@ use super::super::calls::CallSubject;
 use super::super::{CriError, Operation};
 use super::connection::{CriClient, MAX_MESSAGE_BYTES};
 
-/// Whether the runtime streams lists, as far as is known. Clones share it.
+/// Whether the runtime supports streamed lists, as far as known. Clones share it.
 #[derive(Clone, Debug)]
 pub(super) struct StreamSupport(Arc<AtomicBool>);
 
 impl Default for StreamSupport {
-    /// A runtime that was not asked yet may have them.
+    /// Initially unknown.
     fn default() -> Self {
         Self(Arc::new(AtomicBool::new(true)))
     }
 }
 
 impl StreamSupport {
-    /// What is at the socket next may be another runtime.
+    /// Resets the state after a lost connection.
     pub(super) fn ask_again(&self) {
         self.0.store(true, Ordering::Relaxed);
     }
@@ -40,15 +40,15 @@ impl StreamSupport {
     }
 }
 
-/// A list that the runtime streams.
+/// A streamed list.
 pub(super) struct StreamedList {
-    /// What is asked, as the plain list is called.
+    /// The operation, named like the plain list.
     pub(super) operation: Operation,
-    /// The method's full name.
+    /// The full method name.
     pub(super) method: &'static str,
 }
 
-/// A list, streamed where the runtime does that, else as the answer to `call`.
+/// Lists by stream if supported, otherwise by `call`.
 pub(super) async fn list<Q, B, A, T>(
     client: &CriClient,
     list: StreamedList,
@@ -70,8 +70,8 @@ where
     }
 }
 
-/// Everything that the stream carries; none if the runtime has no such stream. All batches together have the deadline
-/// of an ordinary call, and a stream that breaks gives nothing, as a list would.
+/// All items of the stream; `None` if the runtime does not support it. All batches together have the deadline of an
+/// ordinary call, and a broken stream is an error, as for a plain list.
 async fn collect<Q, B, T>(
     client: &CriClient,
     list: StreamedList,
@@ -126,7 +126,7 @@ mod tests {
     use super::super::super::{RuntimeService, wire};
     use super::*;
 
-    /// A runtime that knows one call: a stream of containers, two batches of them, if it streams at all.
+    /// A runtime with one method: a stream of containers in two batches, if supported.
     #[derive(Clone)]
     struct Streams {
         streams: bool,
@@ -189,7 +189,7 @@ mod tests {
         }
     }
 
-    /// A client of such a runtime, and how often that was asked for its stream. The server ends with the test.
+    /// A client of such a runtime, and the number of its stream requests. The server stops with the test.
     async fn client_of(streams: bool) -> (CriClient, Arc<AtomicUsize>, tempfile::TempDir) {
         let dir = tempfile::tempdir().unwrap();
         let socket = dir.path().join("cri.sock");
@@ -215,10 +215,10 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_runtime_without_streams_is_asked_once_a_connection() {
+    async fn a_runtime_without_streams_is_asked_once_per_connection() {
         let (client, asked, _dir) = client_of(false).await;
         for _ in 0..3 {
-            // Nor does this one have plain lists, which is how they are seen to be asked for.
+            // This one has no plain lists either, so the error shows that they were requested.
             let error = client.list_containers(None).await.unwrap_err();
             assert!(
                 matches!(error, CriError::Unimplemented { operation: Operation::ListContainers }),

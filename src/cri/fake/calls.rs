@@ -1,4 +1,4 @@
-//! The log of calls, for tests that assert what was asked of the runtime, when, and how many at once.
+//! The log of calls, for assertions on which calls were made, when, and how many in parallel.
 
 use parking_lot::{Mutex, MutexGuard};
 use tokio::time::Instant;
@@ -6,18 +6,18 @@ use tokio::time::Instant;
 use super::super::Operation;
 use crate::types::PodUid;
 
-/// One call as the runtime saw it.
+/// A received call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Call {
     /// The call.
     pub operation: Operation,
-    /// The pod it was about, where it was about one the runtime knows.
+    /// Its pod, if the runtime knows it.
     pub pod: Option<PodUid>,
-    /// What it named: an identifier, an image, or for a creation the name that was to be made.
+    /// Its subject: an ID, an image, or the name of a created object.
     pub target: String,
-    /// When it came.
+    /// Its start.
     pub at: Instant,
-    /// When it was answered or given up; none while in flight.
+    /// Its end, by response or cancellation; `None` while in flight.
     pub ended_at: Option<Instant>,
 }
 
@@ -46,7 +46,7 @@ impl CallLog {
     }
 }
 
-/// A call in flight; its drop is its end, also when the caller gives up.
+/// A call in flight, finished when dropped, also by cancellation.
 pub(super) struct CallGuard<'a> {
     log: &'a CallLog,
     index: usize,

@@ -1,4 +1,4 @@
-//! Time and identifiers of a fake runtime: both reproducible, so that a failing test fails the same way again.
+//! Reproducible time and IDs of a fake runtime.
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
@@ -6,10 +6,10 @@ use std::time::Duration;
 use jiff::Timestamp;
 use tokio::time::Instant;
 
-/// Longer than any test, short enough to add to an instant.
+/// Longer than any test, but short enough to be added to an instant.
 const AGES: Duration = Duration::from_secs(100 * 365 * 24 * 3600);
 
-/// Wall time derived from tokio's, so that paused time is honoured.
+/// Wall time derived from tokio's clock, so that it follows paused time.
 #[derive(Debug)]
 pub(super) struct Clock {
     start: Instant,
@@ -22,26 +22,26 @@ impl Clock {
         Self { start: Instant::now(), base: nanos(base.as_nanosecond()), last_creation: i64::MIN }
     }
 
-    /// The clock is set, so many seconds on or back.
+    /// Sets the clock forward or back by this many seconds.
     pub(super) fn step(&mut self, seconds: i64) {
         self.base = self.base.saturating_add(seconds.saturating_mul(1_000_000_000));
         self.last_creation = i64::MIN;
     }
 
-    /// Nanoseconds since the epoch at `at`, as the CRI writes time.
+    /// Nanoseconds since the epoch at `at`, as in the CRI.
     pub(super) fn at(&self, at: Instant) -> i64 {
         self.base.saturating_add(nanos(at.saturating_duration_since(self.start).as_nanos()))
     }
 
-    /// The same for a creation: no two are made in the same nanosecond, so that "newest" has one answer.
-    /// Starts and ends are exact, so that durations are.
+    /// The same for a creation, unique so that "newest" is unambiguous.
+    /// The same for starts and exits, exact so that durations are.
     pub(super) fn creation(&mut self, at: Instant) -> i64 {
         self.last_creation = self.at(at).max(self.last_creation.saturating_add(1));
         self.last_creation
     }
 }
 
-/// `time` after `at`; a time too long to count is as good as never.
+/// `time` after `at`; an overflow is never.
 pub(super) fn later(at: Instant, time: Duration) -> Instant {
     at + time.min(AGES)
 }
@@ -50,7 +50,7 @@ fn nanos<T: TryInto<i64>>(value: T) -> i64 {
     value.try_into().unwrap_or(i64::MAX)
 }
 
-/// Source of identifiers and addresses.
+/// Generator of IDs and addresses.
 #[derive(Debug, Default)]
 pub(super) struct Allocator {
     ids: u64,
@@ -58,7 +58,7 @@ pub(super) struct Allocator {
 }
 
 impl Allocator {
-    /// 64 hex digits, as containerd's: unique, in no order, the same in every run.
+    /// 64 hex digits like containerd's: unique, unordered, reproducible.
     pub(super) fn id(&mut self) -> String {
         self.ids += 1;
         (0..4).map(|part| format!("{:016x}", mix(self.ids.wrapping_mul(4) + part))).collect()
@@ -67,7 +67,7 @@ impl Allocator {
     /// The next address of the node's range.
     pub(super) fn address(&mut self) -> IpAddr {
         self.addresses += 1;
-        // 10.88.0.0/16 less its first addresses; a test that makes more sandboxes than that sees them again.
+        // 10.88.0.0/16 without its first addresses; addresses repeat after that.
         let host = 1 + self.addresses % 0xfffe;
         IpAddr::V4(Ipv4Addr::from(0x0a58_0000 | host))
     }

@@ -1,4 +1,4 @@
-//! Containers: how they come, run, end and go. Pure.
+//! Lifecycle of containers. Pure.
 
 use std::time::Duration;
 
@@ -11,10 +11,10 @@ use super::script::{OnTerm, Run, Script};
 use super::world::World;
 use crate::types::{ContainerId, PodUid, SandboxId};
 
-/// Exit code of a process that was killed.
+/// Exit code of a killed process.
 const KILLED: i32 = 128 + 9;
 
-/// A container the runtime has.
+/// A container of the runtime.
 #[derive(Clone, Debug)]
 pub(super) struct ContainerRecord {
     pub(super) config: wire::ContainerConfig,
@@ -27,13 +27,13 @@ pub(super) struct ContainerRecord {
     pub(super) life: Life,
 }
 
-/// The life of a container. Times in nanoseconds since the epoch; 0 is never, as the CRI has it.
+/// State of a container. Times in nanoseconds since the epoch; 0 is never, as in the CRI.
 #[derive(Clone, Debug)]
 pub(super) enum Life {
     Created,
     Running {
         started_at: i64,
-        /// When it will end by itself, and with which code.
+        /// When it will exit by itself, and its exit code.
         end: Option<(Instant, i32)>,
     },
     Exited {
@@ -47,11 +47,11 @@ pub(super) enum Life {
     Unknown,
 }
 
-/// How far a stop has come.
+/// Progress of a stop.
 pub(super) enum Stopping {
-    /// It does not run, or it is gone.
+    /// Stopped or removed.
     Done,
-    /// It is to be killed at that time if it has not ended by then.
+    /// Killed at this time unless it exits before.
     KillAt(Instant),
 }
 
@@ -64,7 +64,7 @@ impl World {
         format!("{}_{}_{}_{}_{}", container.name, pod.name, pod.namespace, pod.uid, container.attempt)
     }
 
-    /// Makes the container `id`.
+    /// Creates the container `id`.
     pub(super) fn create_container(
         &mut self,
         id: ContainerId,
@@ -111,7 +111,7 @@ impl World {
         Ok(id)
     }
 
-    /// Starts a made container; what happens next is up to its script.
+    /// Starts a created container, which then follows its script.
     pub(super) fn start_container(&mut self, id: &ContainerId, now: Instant) -> Result<(), CriError> {
         let operation = Operation::StartContainer;
         let Some(record) = self.containers.get(id) else {
@@ -153,7 +153,7 @@ impl World {
         }
     }
 
-    /// Asks a container's process to end, or kills it when it has no grace.
+    /// Signals a container's process, or kills it without a grace period.
     pub(super) fn terminate(&mut self, id: &ContainerId, grace: Duration, now: Instant) -> Stopping {
         let Some(record) = self.containers.get_mut(id) else {
             return Stopping::Done;
@@ -179,7 +179,7 @@ impl World {
         Stopping::KillAt(later(now, grace))
     }
 
-    /// Whether a stop is over; kills the process when its time is up.
+    /// Whether a stop is complete; kills the process after its grace period.
     pub(super) fn stopped(&mut self, id: &ContainerId, kill_at: Instant, now: Instant) -> bool {
         if now >= kill_at {
             self.kill(id, now);
@@ -192,7 +192,7 @@ impl World {
         self.exit(id, now, KILLED, "Error");
     }
 
-    /// A process ends at the time it was to end by itself, unless that is not so any more.
+    /// Exits a process at its scheduled time, unless rescheduled.
     pub(super) fn end_by_itself(&mut self, id: &ContainerId, at: Instant) {
         let Some(record) = self.containers.get(id) else {
             return;
@@ -204,7 +204,7 @@ impl World {
         }
     }
 
-    /// A running container's process ends.
+    /// Exits a running process.
     pub(super) fn exit(&mut self, id: &ContainerId, at: Instant, code: i32, reason: &str) {
         if self.is_running(id) {
             self.end(id, at, code, reason, "");
@@ -235,7 +235,7 @@ impl World {
         }
     }
 
-    /// Kills and forgets a container.
+    /// Kills and removes a container.
     pub(super) fn remove_container(&mut self, id: &ContainerId, now: Instant) {
         self.kill(id, now);
         if let Some(record) = self.forget_container(id) {
@@ -255,7 +255,7 @@ pub(super) fn no_container(operation: Operation, id: &ContainerId) -> CriError {
     CriError::NotFound { operation, message }
 }
 
-/// The reason containerd gives an exit.
+/// containerd's reason for an exit.
 pub(super) fn reason(code: i32) -> &'static str {
     if code == 0 { "Completed" } else { "Error" }
 }

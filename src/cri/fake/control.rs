@@ -1,4 +1,4 @@
-//! What a test does to the runtime and asks of it behind the kubelet's back.
+//! Controls and queries for tests.
 
 use super::super::{Operation, RuntimeStatus, Version, wire};
 use super::calls::Call;
@@ -11,34 +11,34 @@ use super::script::Script;
 use super::view;
 use crate::types::{CgroupDriver, ContainerId, SandboxId};
 
-/// What the runtime says of itself.
+/// Status of the runtime.
 impl FakeRuntime {
-    /// The answer of the version handshake.
+    /// Sets the response of the version handshake.
     pub fn set_version(&self, version: Version) {
         self.with(|world, _| world.version = version);
     }
 
-    /// Whether runtime and network are ready.
+    /// Sets whether runtime and network are ready.
     pub fn set_status(&self, status: RuntimeStatus) {
         self.with(|world, _| world.status = status);
     }
 
-    /// The cgroup driver; none for a runtime that cannot say, as at first.
+    /// Sets the cgroup driver; initially `None`, not reported.
     pub fn set_cgroup_driver(&self, driver: Option<CgroupDriver>) {
         self.with(|world, _| world.cgroup_driver = driver);
     }
 
-    /// The largest list that is sent, in bytes on the wire; without any limit at first.
+    /// Limits the encoded size of lists in bytes; initially unlimited.
     pub fn set_message_limit(&self, bytes: usize) {
         self.with(|world, _| world.message_limit = bytes);
     }
 
-    /// How changes are told from now on.
+    /// Sets how events are sent.
     pub fn set_event_mode(&self, mode: EventMode) {
         self.with(|world, _| world.hub.set_mode(mode));
     }
 
-    /// Breaks all event streams there are.
+    /// Breaks all event streams.
     pub fn hang_up_events(&self) {
         self.with(|world, _| {
             world.hub.hang_up();
@@ -47,29 +47,29 @@ impl FakeRuntime {
     }
 }
 
-/// What happens in it.
+/// Changes in the runtime.
 impl FakeRuntime {
-    /// How containers of this name behave from their next start or stop on, in every pod.
+    /// Sets the behavior of containers of this name in every pod, from their next start or stop on.
     pub fn script(&self, container_name: &str, script: Script) {
         self.with(|world, _| world.scripts.insert(container_name.to_owned(), script));
     }
 
-    /// Sets the wall clock, so many seconds on or back.
+    /// Sets the wall clock forward or back by this many seconds.
     pub fn set_clock(&self, seconds: i64) {
         self.with(|world, _| world.clock.step(seconds));
     }
 
-    /// A running container's process ends now.
+    /// Exits a running container's process.
     pub fn exit_container(&self, id: &ContainerId, code: i32) {
         self.with(|world, now| world.exit(id, now, code, reason(code)));
     }
 
-    /// A running container's process is killed now for want of memory.
+    /// OOM-kills a running container's process.
     pub fn oom_kill_container(&self, id: &ContainerId) {
         self.with(|world, now| world.exit(id, now, 137, "OOMKilled"));
     }
 
-    /// The runtime loses track of a container: its state is unknown.
+    /// Sets a container's state to unknown.
     pub fn lose_container(&self, id: &ContainerId) {
         self.with(|world, _| {
             if let Some(record) = world.containers.get_mut(id) {
@@ -80,12 +80,12 @@ impl FakeRuntime {
         });
     }
 
-    /// A sandbox's own process dies; its containers go on.
+    /// Kills a sandbox's own process; its containers keep running.
     pub fn kill_sandbox(&self, id: &SandboxId) {
         self.with(|world, _| world.kill_sandbox(id));
     }
 
-    /// A sandbox and its containers, or a container, are gone without any event.
+    /// Removes a sandbox with its containers, or a container, without an event.
     pub fn remove_behind_back(&self, id: &str) {
         self.with(|world, _| {
             let sandbox = SandboxId::from(id);
@@ -98,35 +98,35 @@ impl FakeRuntime {
         });
     }
 
-    /// Puts an image into the store and returns its identifier.
+    /// Adds an image and returns its ID.
     pub fn add_image(&self, image: &str) -> String {
         self.with(|world, _| world.images.add(image))
     }
 
-    /// Takes an image out of the store.
+    /// Removes an image.
     pub fn remove_image(&self, image: &str) {
         self.with(|world, _| world.images.remove(image));
     }
 
-    /// How the registry answers pulls of this image. Others succeed at once.
+    /// Sets the registry's response to pulls of this image. Others succeed at once.
     pub fn script_pull(&self, image: &str, pull: Pull) {
         self.with(|world, _| world.images.script(image, pull));
     }
 }
 
-/// What was asked of it.
+/// Recorded calls.
 impl FakeRuntime {
     /// All calls so far, oldest first.
     pub fn calls(&self) -> Vec<Call> {
         self.log().snapshot()
     }
 
-    /// The calls after the first so many, oldest first, and how many there are in all.
+    /// The calls after the first `seen`, oldest first, and their total number.
     pub fn calls_after(&self, first: usize) -> (Vec<Call>, usize) {
         self.log().after(first)
     }
 
-    /// What became of containers after the first so many changes, oldest first.
+    /// The container changes after the first `seen`, oldest first.
     pub fn history_after(&self, first: usize) -> Vec<Happened> {
         self.with(|world, _| world.history.get(first..).unwrap_or_default().to_vec())
     }
@@ -136,8 +136,7 @@ impl FakeRuntime {
         self.calls().into_iter().filter(|call| call.operation == operation).collect()
     }
 
-    /// How many calls of these kinds were in flight at once, at most. A call that ended when another came did not
-    /// overlap it.
+    /// Maximum number of parallel calls of these kinds. A call that ends when another starts does not overlap it.
     pub fn peak_in_flight(&self, operations: &[Operation]) -> usize {
         let calls: Vec<Call> =
             self.calls().into_iter().filter(|call| operations.contains(&call.operation)).collect();
@@ -147,18 +146,18 @@ impl FakeRuntime {
         calls.iter().map(|call| overlap(call.at)).max().unwrap_or(0)
     }
 
-    /// The configuration a sandbox was made with.
+    /// The configuration of a sandbox.
     pub fn sandbox_config(&self, id: &SandboxId) -> Option<wire::PodSandboxConfig> {
         self.with(|world, _| world.sandboxes.get(id).map(|record| record.config.clone()))
     }
 
-    /// The configuration a container was made with.
+    /// The configuration of a container.
     pub fn container_config(&self, id: &ContainerId) -> Option<wire::ContainerConfig> {
         self.with(|world, _| world.containers.get(id).map(|record| record.config.clone()))
     }
 }
 
-/// What it has, as the CRI writes it. Neither logged nor subject to faults.
+/// Its objects, as CRI messages. Neither logged nor subject to faults.
 impl FakeRuntime {
     /// All sandboxes.
     pub fn wire_sandboxes(&self) -> Vec<wire::PodSandbox> {

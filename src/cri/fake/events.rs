@@ -1,4 +1,4 @@
-//! The event hub: hints of what changed, and the ways in which hints get lost.
+//! Event streams, with the ways in which hints get lost.
 
 use std::time::Duration;
 
@@ -11,34 +11,34 @@ use super::runtime::{FakeRuntime, Request};
 use super::world::World;
 use crate::types::PodUid;
 
-/// How the runtime gives events.
+/// How the runtime sends events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum EventMode {
-    /// Each change once, by its pod, as the CRI's own events.
+    /// Each change once, by pod, like the CRI's events.
     #[default]
     Pods,
-    /// Each change once, by the object's identifier, as containerd's events.
+    /// Each change once, by ID, like containerd's events.
     Objects,
     /// Each change twice.
     Duplicated,
-    /// Each change once, by its pod, so much later.
+    /// Each change once, by pod, with this delay.
     Late(Duration),
-    /// Changes are not told.
+    /// No change is sent.
     Lost,
     /// The runtime has no events.
     Unimplemented,
 }
 
-/// The changes as they were told.
+/// The log of changes.
 #[derive(Debug, Default)]
 pub(super) struct Hub {
     mode: EventMode,
     hints: Vec<RuntimeHint>,
-    /// Counts hang-ups; a subscription lives in one epoch.
+    /// Incremented by each disconnect; a subscription belongs to one epoch.
     epoch: u64,
 }
 
-/// How far a subscription has read.
+/// Read position of a subscription.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Cursor {
     next: usize,
@@ -64,17 +64,17 @@ impl Hub {
         }
     }
 
-    /// Ends all subscriptions there are.
+    /// Ends all subscriptions.
     pub(super) fn hang_up(&mut self) {
         self.epoch += 1;
     }
 
-    /// A new subscription is told what happens from now on.
+    /// A subscription to changes from now on.
     pub(super) fn subscribe(&self) -> Cursor {
         Cursor { next: self.hints.len(), epoch: self.epoch }
     }
 
-    /// The next hint; none while there is none yet.
+    /// The next hint, if there is one.
     pub(super) fn read(&self, cursor: &mut Cursor) -> Option<Result<RuntimeHint, CriError>> {
         if cursor.epoch != self.epoch {
             return Some(Err(Failure::Unreachable.of(Operation::ContainerEvents)));
@@ -85,15 +85,14 @@ impl Hub {
     }
 }
 
-/// Where a subscriber is in its life.
+/// State of a subscriber.
 enum Subscription {
     Unopened,
     At(Cursor),
     Ended,
 }
 
-/// Hints from the first poll on. Nothing runs in the background: while nobody polls, nothing happens, and a poll makes up
-/// for all that fell due meanwhile.
+/// Hints from the first poll on. Nothing runs in the background: a poll catches up with everything due.
 pub(super) fn stream(runtime: FakeRuntime) -> EventStream {
     stream::unfold((runtime, Subscription::Unopened), |(runtime, subscription)| async move {
         let mut cursor = match subscription {

@@ -1,4 +1,4 @@
-//! Scripted failures: which calls are slow, fail, hang, or take effect without saying so.
+//! Scripted faults: calls that are slow, fail, hang, or take effect despite an error.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use tokio::sync::Notify;
 use super::super::{CriError, Operation};
 use crate::types::PodUid;
 
-/// How a call is reported to have failed.
+/// The reported error.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Failure {
     /// [`CriError::Unreachable`].
@@ -40,29 +40,29 @@ impl Failure {
     }
 }
 
-/// What goes wrong with a call.
+/// A fault of a call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Fault {
-    /// It takes so long, then does its work. Dropped before that, it has no effect.
+    /// Delayed by this time. No effect if cancelled before.
     Delay(Duration),
-    /// It fails after so long, without effect.
+    /// Fails after this time without effect.
     Fail {
-        /// When the failure is reported.
+        /// Delay of the error.
         after: Duration,
-        /// What is reported.
+        /// The error.
         failure: Failure,
     },
-    /// It is reported as failed, and takes effect all the same: earlier, at the same time or later. What it makes has its
-    /// name reserved from the start.
+    /// Reported as failed but takes effect: before, with or after the error. The name of a created object is reserved from
+    /// the start.
     LateSuccess {
-        /// When the failure is reported; [`Duration::MAX`] for never.
+        /// Delay of the error; [`Duration::MAX`] for never.
         answer_after: Duration,
-        /// What is reported.
+        /// The error.
         failure: Failure,
-        /// When the effect takes place, even if the caller is gone by then.
+        /// Delay of the effect, even if the call was cancelled.
         lands_after: Duration,
     },
-    /// It hangs until [`FaultPlan::release`], then does its work. Dropped before that, it has no effect.
+    /// Hangs until [`FaultPlan::release`]. No effect if cancelled before.
     Hang,
 }
 
@@ -73,7 +73,7 @@ impl Fault {
     }
 }
 
-/// Which calls a fault befalls.
+/// A fault and the calls that it applies to.
 #[derive(Clone, Debug)]
 pub struct Rule {
     operation: Operation,
@@ -84,24 +84,24 @@ pub struct Rule {
 }
 
 impl Rule {
-    /// `fault` befalls every such call, until [`FaultPlan::clear`].
+    /// Applies `fault` to every call of this kind, until [`FaultPlan::clear`].
     pub fn new(operation: Operation, fault: Fault) -> Self {
         Self { operation, pod: None, skip: 0, times: None, fault }
     }
 
-    /// Only calls about this pod. Lists of everything are about no pod.
+    /// Only calls for this pod. Unfiltered lists are for no pod.
     #[must_use]
     pub fn pod(self, pod: &PodUid) -> Self {
         Self { pod: Some(pod.clone()), ..self }
     }
 
-    /// Not the first `calls` of them.
+    /// Skips the first `calls`.
     #[must_use]
     pub fn skip(self, calls: usize) -> Self {
         Self { skip: calls, ..self }
     }
 
-    /// Only so many of them.
+    /// Applies to this many calls.
     #[must_use]
     pub fn times(self, calls: usize) -> Self {
         Self { times: Some(calls), ..self }
@@ -123,7 +123,7 @@ impl Rule {
     }
 }
 
-/// The faults of one runtime. Cheap to clone; all clones are one plan. The first rule that fits decides.
+/// The faults of one runtime. Cheap to clone; clones share one plan. The first matching rule applies.
 #[derive(Clone, Debug, Default)]
 pub struct FaultPlan {
     rules: Arc<Mutex<Vec<Rule>>>,
@@ -132,17 +132,17 @@ pub struct FaultPlan {
 }
 
 impl FaultPlan {
-    /// Adds a rule after the ones there are.
+    /// Appends a rule.
     pub fn add(&self, rule: Rule) {
         self.rules().push(rule);
     }
 
-    /// Forgets all rules. Calls that hang go on hanging.
+    /// Removes all rules. Hanging calls remain.
     pub fn clear(&self) {
         self.rules().clear();
     }
 
-    /// Lets every call that hangs now do its work.
+    /// Releases all hanging calls.
     pub fn release(&self) {
         self.released.notify_waiters();
     }

@@ -1,38 +1,38 @@
-//! What became of containers, for tests that judge a whole history. Pure data.
+//! The history of containers, for tests that check all of it. Pure data.
 
 use tokio::time::Instant;
 
 use crate::types::{ContainerId, PodUid, SandboxId};
 
-/// A change in the life of a container.
+/// A change of a container.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Happened {
-    /// When.
+    /// Its time.
     pub at: Instant,
-    /// Of which pod.
+    /// Its pod.
     pub pod: PodUid,
-    /// In which sandbox.
+    /// Its sandbox.
     pub sandbox: SandboxId,
-    /// To which container.
+    /// Its ID.
     pub id: ContainerId,
     /// Its name in the pod.
     pub name: String,
     /// Its attempt.
     pub attempt: u32,
-    /// What.
+    /// The change.
     pub what: What,
 }
 
-/// What happened to a container.
+/// A kind of change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum What {
-    /// Its process began.
+    /// Started.
     Started,
-    /// Its process ended.
+    /// Exited.
     Ended {
         /// With this exit code.
         code: i32,
     },
-    /// It is gone.
+    /// Removed.
     Removed,
 }

@@ -5,16 +5,16 @@ use std::time::Duration;
 
 use super::super::wire;
 
-/// How the registry answers a pull.
+/// The registry's response to a pull.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pull {
-    /// How long it takes.
+    /// Its duration.
     pub latency: Duration,
-    /// The runtime's message when it fails.
+    /// The runtime's error, if it fails.
     pub error: Option<String>,
 }
 
-/// Images by normalised name, and what the registry does.
+/// Images by normalized name, and the registry's responses.
 #[derive(Debug, Default)]
 pub(super) struct Images {
     present: BTreeMap<String, wire::Image>,
@@ -22,7 +22,7 @@ pub(super) struct Images {
 }
 
 impl Images {
-    /// Puts an image into the store and returns its identifier.
+    /// Adds an image and returns its ID.
     pub(super) fn add(&mut self, name: &str) -> String {
         let name = normalise(name);
         let digest = digest(&name);
@@ -54,7 +54,7 @@ impl Images {
         known.unwrap_or(Pull { latency: Duration::ZERO, error: None })
     }
 
-    /// An image by identifier (whole, with or without `sha256:`), name or digest.
+    /// An image by full ID (with or without `sha256:`), name or digest.
     pub(super) fn find(&self, name: &str) -> Option<&wire::Image> {
         self.present.get(&normalise(name)).or_else(|| {
             self.present.values().find(|image| {
@@ -70,7 +70,7 @@ impl Images {
     }
 }
 
-/// The name as containerd keeps it: `busybox` is `docker.io/library/busybox:latest`.
+/// The name as stored by containerd: `busybox` becomes `docker.io/library/busybox:latest`.
 fn normalise(name: &str) -> String {
     let with_host = match name.split_once('/') {
         None => format!("docker.io/library/{name}"),
@@ -87,12 +87,12 @@ fn repository(name: &str) -> &str {
     name[path..].find(':').map_or(name, |colon| &name[..path + colon])
 }
 
-/// A made-up digest, the same for the same name.
+/// A fake digest, reproducible by name.
 fn digest(name: &str) -> String {
     if let Some((_, digest)) = name.split_once('@') {
         return digest.to_owned();
     }
-    // FNV-1a, four times over with other starts: a digest of the right shape is all that is needed.
+    // Four FNV-1a hashes with different seeds: only the format matters.
     let part = |salt: u64| {
         name.bytes().fold(0xcbf2_9ce4_8422_2325 ^ salt, |hash: u64, byte| {
             (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)

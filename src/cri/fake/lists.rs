@@ -1,4 +1,4 @@
-//! The lists: what the CRI's filters let through, and no more than fits into one message.
+//! Lists with the CRI's filters and the message size limit.
 
 use std::collections::HashMap;
 
@@ -11,12 +11,12 @@ use crate::types::{POD_UID_LABEL, PodUid};
 
 type Labels = HashMap<String, String>;
 
-/// Whether `labels` has everything `selector` asks for.
+/// Whether `labels` match `selector`.
 fn selects(selector: &Labels, labels: &Labels) -> bool {
     selector.iter().all(|(key, value)| labels.get(key) == Some(value))
 }
 
-/// The pod a selector asks for, so that faults of one pod befall lists of that pod.
+/// The pod in a selector, so that faults of a pod apply to its lists.
 fn pod_of(selector: &Labels) -> Option<PodUid> {
     selector.get(POD_UID_LABEL).map(|uid| uid.as_str().into())
 }
@@ -38,7 +38,7 @@ fn container_wanted(filter: &wire::ContainerFilter, container: &wire::Container)
         && selects(&filter.label_selector, &container.labels)
 }
 
-/// The message, unless it is larger than `limit`: then the words of Go's gRPC.
+/// The message, or the error of Go's gRPC if it is larger than `limit`.
 fn sent<T: Message>(operation: Operation, limit: usize, message: T) -> Result<T, CriError> {
     let size = message.encoded_len();
     if size <= limit {
@@ -49,7 +49,7 @@ fn sent<T: Message>(operation: Operation, limit: usize, message: T) -> Result<T,
 }
 
 impl FakeRuntime {
-    /// The sandboxes that `filter` lets through, as the CRI writes them. A call like any other.
+    /// The sandboxes that match `filter`, as CRI messages. A logged call.
     pub async fn sandboxes_like(
         &self,
         filter: wire::PodSandboxFilter,
@@ -64,7 +64,7 @@ impl FakeRuntime {
         .await
     }
 
-    /// The containers that `filter` lets through, as the CRI writes them. A call like any other.
+    /// The containers that match `filter`, as CRI messages. A logged call.
     pub async fn containers_like(
         &self,
         filter: wire::ContainerFilter,

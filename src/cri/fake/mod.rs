@@ -1,4 +1,4 @@
-//! A container runtime in memory that behaves like containerd where a kubelet can tell. For tests; never in the daemon.
+//! An in-memory container runtime that behaves like containerd as far as a kubelet can observe. For tests; never in the daemon.
 
 mod calls;
 mod clock;

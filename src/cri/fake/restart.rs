@@ -1,4 +1,4 @@
-//! The end of the runtime itself, and its coming back. Pure.
+//! Restarts of the runtime itself. Pure.
 
 use std::time::Duration;
 
@@ -10,18 +10,18 @@ use super::faults::Failure;
 use super::world::World;
 use crate::types::{ContainerId, SandboxId};
 
-/// How the runtime ends and comes back.
+/// A restart of the runtime.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Restart {
-    /// How long nobody answers.
+    /// How long it is down.
     pub down: Duration,
-    /// How long it answers that it is not ready, after that: it reads back what it had.
+    /// How long it reports not ready after that, while it recovers its state.
     pub recovering: Duration,
-    /// Whether everything that runs ends with it, as when the host does.
+    /// Whether all processes die with it, as in a reboot.
     pub takes_pods_along: bool,
 }
 
-/// Until when the runtime is not what it should be.
+/// Deadlines of a restart's phases.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Outage {
     down_until: Instant,
@@ -38,7 +38,7 @@ impl World {
         if restart.takes_pods_along {
             let containers: Vec<ContainerId> = self.containers.keys().cloned().collect();
             for id in containers {
-                // What containerd tells of a process it finds gone.
+                // containerd's exit for a process that it finds gone.
                 self.exit(&id, now, 255, "Unknown");
             }
             let sandboxes: Vec<SandboxId> = self.sandboxes.keys().cloned().collect();
@@ -52,7 +52,7 @@ impl World {
         self.touch();
     }
 
-    /// Whether a call is answered at all.
+    /// Whether calls are answered.
     pub(super) fn serves(&self, operation: Operation, now: Instant) -> Result<(), CriError> {
         match self.outage {
             Some(outage) if now < outage.down_until => Err(Failure::Unreachable.of(operation)),

@@ -1,4 +1,4 @@
-//! The handle: state behind a lock, and the way every call takes through the log and the fault plan.
+//! The handle: state behind a lock, and the path of every call through the log and the fault plan.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -19,10 +19,10 @@ use super::restart::Restart;
 use super::world::World;
 use crate::types::{PodUid, sleep_until};
 
-/// 2026-01-01T00:00:00Z: any fixed date will do.
+/// 2026-01-01T00:00:00Z, an arbitrary fixed date.
 const BASE_SECOND: i64 = 1_767_225_600;
 
-/// A container runtime in memory. Cheap to clone; all clones are one runtime.
+/// An in-memory container runtime. Cheap to clone; clones share one runtime.
 #[derive(Clone, Debug)]
 pub struct FakeRuntime {
     inner: Arc<Inner>,
@@ -31,21 +31,21 @@ pub struct FakeRuntime {
 #[derive(Debug)]
 struct Inner {
     world: Mutex<World>,
-    /// Wakes those who wait, in the order in which they began to, when the world's revision grew.
+    /// Wakes waiters in order when the state's revision changes.
     changed: Notify,
-    /// Ends the calls in flight.
+    /// Aborts the calls in flight.
     restarted: Notify,
     takes_turns: AtomicBool,
     faults: FaultPlan,
     calls: CallLog,
 }
 
-/// What a call is and what it is about.
+/// A call and its subject.
 pub(super) struct Request {
     operation: Operation,
     pod: Option<PodUid>,
     target: String,
-    /// A name to be reserved at once, and for whom, when the call takes effect only later.
+    /// A name to reserve at once, with its owner, for a call that takes effect later.
     reserves: Option<(String, String)>,
 }
 
@@ -71,7 +71,7 @@ impl FakeRuntime {
         Self::starting_at(Timestamp::from_second(BASE_SECOND).unwrap_or(Timestamp::UNIX_EPOCH))
     }
 
-    /// An empty runtime whose clock shows `base` now and goes on as tokio's time does.
+    /// An empty runtime whose clock starts at `base` and follows tokio's clock.
     pub fn starting_at(base: Timestamp) -> Self {
         let inner = Inner {
             world: Mutex::new(World::new(base)),
@@ -84,7 +84,7 @@ impl FakeRuntime {
         Self { inner: Arc::new(inner) }
     }
 
-    /// The faults to come.
+    /// The fault plan.
     pub fn faults(&self) -> &FaultPlan {
         &self.inner.faults
     }
@@ -93,7 +93,7 @@ impl FakeRuntime {
         &self.inner.calls
     }
 
-    /// Looks at or changes the world as it is now, and wakes those who wait if it changed.
+    /// Reads or changes the current state, and wakes waiters on a change.
     pub(super) fn with<T>(&self, act: impl FnOnce(&mut World, Instant) -> T) -> T {
         let (result, is_changed) = {
             let mut world = self.inner.world.lock();
@@ -101,7 +101,7 @@ impl FakeRuntime {
             let now = Instant::now();
             world.settle(now);
             let result = act(&mut world, now);
-            // What the act scheduled for now is there when it returns.
+            // Effects scheduled for now are applied before returning.
             world.settle(now);
             (result, world.revision() != before)
         };
@@ -111,19 +111,19 @@ impl FakeRuntime {
         result
     }
 
-    /// Waits until `look` sees what it looks for.
+    /// Waits until `look` returns a value.
     pub(super) async fn wait<T>(&self, mut look: impl FnMut(&mut World, Instant) -> Option<T>) -> T {
         self.wait_until(None, &mut look).await
     }
 
-    /// The same, looking again at `deadline` too.
+    /// The same, also checking at `deadline`.
     pub(super) async fn wait_until<T>(
         &self,
         deadline: Option<Instant>,
         mut look: impl FnMut(&mut World, Instant) -> Option<T>,
     ) -> T {
         loop {
-            // In line before looking, so that a change after the look wakes us.
+            // Registered before the check, so that a later change wakes us.
             let mut changed = pin!(self.inner.changed.notified());
             changed.as_mut().enable();
             let (found, due) = self.with(|world, now| (look(world, now), world.next_due()));
@@ -131,7 +131,7 @@ impl FakeRuntime {
                 return found;
             }
             let next = due.into_iter().chain(deadline).min();
-            // Both arms only wait: dropping either loses nothing, the loop looks at the world itself.
+            // Cancel-safe: both arms only wait, and the loop checks the state itself.
             tokio::select! {
                 biased;
                 () = sleep_until(next) => {}
@@ -140,7 +140,7 @@ impl FakeRuntime {
         }
     }
 
-    /// One call: logged, subjected to the fault plan, then `effect`.
+    /// Performs a call: logs it, applies the fault plan, then `effect`.
     pub(super) async fn call<T: Send + 'static>(
         &self,
         request: Request,
@@ -149,7 +149,7 @@ impl FakeRuntime {
         self.call_after(Duration::ZERO, request, effect).await
     }
 
-    /// The same for a call that takes its time even when nothing goes wrong.
+    /// The same for a call that takes time even without a fault.
     pub(super) async fn call_after<T: Send + 'static>(
         &self,
         latency: Duration,
@@ -159,10 +159,10 @@ impl FakeRuntime {
         let operation = request.operation;
         let fault = self.faults().next(operation, request.pod.as_ref());
         let _guard = self.log().begin(operation, request.pod.clone(), request.target.clone());
-        // In line before looking, so that no restart goes unnoticed.
+        // Registered before the check, so that no restart is missed.
         let mut restarted = pin!(self.inner.restarted.notified());
         restarted.as_mut().enable();
-        // Both arms may be dropped: a call that a restart cuts off has done its work or never will.
+        // Cancel-safe: an aborted call has taken effect or never will.
         tokio::select! {
             biased;
             () = restarted => Err(Failure::Unreachable.of(operation)),
@@ -200,8 +200,7 @@ impl FakeRuntime {
         answer
     }
 
-    /// From now on every call takes a turn of the scheduler on the way there and one on the way back, as calls over a
-    /// socket do: moments at which a caller may be gone.
+    /// Makes every call yield before and after its effect, like calls over a socket, so that it can be cancelled there.
     pub fn take_turns(&self) {
         self.inner.takes_turns.store(true, Ordering::Relaxed);
     }
@@ -212,15 +211,14 @@ impl FakeRuntime {
         }
     }
 
-    /// The runtime ends and comes back; see [`Restart`]. Calls in flight end, and what was to land later never does.
+    /// Restarts the runtime; see [`Restart`]. Calls in flight are aborted, and delayed effects are lost.
     pub fn restart(&self, restart: Restart) {
         self.with(|world, now| world.restart(restart, now));
         self.inner.restarted.notify_waiters();
     }
 }
 
-/// Has `effect` happen at `at` without anybody waiting for it. The name it needs is its own from now on; when somebody
-/// else has that name already, nothing happens, as it would without the fault.
+/// Schedules `effect` at `at`. Its name is reserved from now on; nothing happens if the name is taken, as without the fault.
 fn land<T>(
     world: &mut World,
     at: Instant,
@@ -240,7 +238,7 @@ fn land<T>(
     world.schedule(at, Box::new(effect));
 }
 
-/// Sleeps, or not at all for no time: a sleep of zero would still yield.
+/// Sleeps unless the time is zero, because a zero sleep would still yield.
 async fn pause(time: Duration) {
     if !time.is_zero() {
         sleep(time).await;

@@ -1,4 +1,4 @@
-//! Sandboxes: how they come, die and go. Pure.
+//! Lifecycle of sandboxes. Pure.
 
 use std::net::IpAddr;
 
@@ -8,7 +8,7 @@ use super::super::{CriError, Operation, SandboxState, wire};
 use super::world::World;
 use crate::types::{ContainerId, PodUid, SandboxId};
 
-/// A sandbox the runtime has.
+/// A sandbox of the runtime.
 #[derive(Clone, Debug)]
 pub(super) struct SandboxRecord {
     pub(super) config: wire::PodSandboxConfig,
@@ -17,7 +17,7 @@ pub(super) struct SandboxRecord {
     pub(super) state: SandboxState,
     /// Nanoseconds since the epoch.
     pub(super) created_at: i64,
-    /// None with the host's network, and once the network is torn down.
+    /// `None` with the host's network, and after the network was torn down.
     pub(super) ip: Option<IpAddr>,
 }
 
@@ -34,7 +34,7 @@ fn host_network(config: &wire::PodSandboxConfig) -> bool {
 }
 
 impl World {
-    /// Makes and starts the sandbox `id`.
+    /// Creates and starts the sandbox `id`.
     pub(super) fn run_sandbox(
         &mut self,
         id: SandboxId,
@@ -62,7 +62,7 @@ impl World {
         Ok(id)
     }
 
-    /// Kills everything in the sandbox and tears its network down.
+    /// Kills all containers in the sandbox and tears down its network.
     pub(super) fn stop_sandbox(&mut self, id: &SandboxId, now: Instant) {
         for container in self.containers_of(id) {
             self.kill(&container, now);
@@ -78,7 +78,7 @@ impl World {
         }
     }
 
-    /// Stops the sandbox if need be, and forgets it and its containers.
+    /// Stops the sandbox if necessary, and removes it with its containers.
     pub(super) fn remove_sandbox(&mut self, id: &SandboxId, now: Instant) {
         self.stop_sandbox(id, now);
         for container in self.containers_of(id) {
@@ -89,7 +89,7 @@ impl World {
         }
     }
 
-    /// The sandbox's own process dies. Its network stays until it is stopped, and so do its containers.
+    /// Kills the sandbox's own process. Its network and containers remain until it is stopped.
     pub(super) fn kill_sandbox(&mut self, id: &SandboxId) {
         if let Some(record) = self.sandboxes.get_mut(id) {
             record.state = SandboxState::NotReady;

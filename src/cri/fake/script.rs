@@ -1,38 +1,38 @@
-//! What the processes of a container do by themselves. Pure data.
+//! Scripted behavior of container processes. Pure data.
 
 use std::time::Duration;
 
-/// One life of a container's process.
+/// One run of a container's process.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Run {
-    /// It runs until somebody ends it.
+    /// Runs until stopped.
     Forever,
-    /// It ends by itself.
+    /// Exits by itself.
     Exits {
-        /// So long after its start.
+        /// Time after its start.
         after: Duration,
-        /// With this exit code.
+        /// Exit code.
         code: i32,
     },
-    /// It cannot be started (no such command): the start fails, and the container is left exited with code 128.
+    /// Cannot be started (no such command): the start fails, and the container is exited with code 128.
     StartError(String),
 }
 
-/// What a process does on its stop signal.
+/// A process's reaction to its stop signal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OnTerm {
-    /// It ends so much later.
+    /// Exits after a time.
     Exits {
-        /// Time it takes.
+        /// Time until the exit.
         after: Duration,
-        /// Its exit code.
+        /// Exit code.
         code: i32,
     },
-    /// It goes on until it is killed.
+    /// Ignores it until killed.
     Ignores,
 }
 
-/// The behaviour of all containers of one name: one [`Run`] per start, the last one repeated.
+/// The behavior of all containers of a name: one [`Run`] per start, the last one repeated.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Script {
     runs: Vec<Run>,
@@ -40,7 +40,7 @@ pub struct Script {
 }
 
 impl Default for Script {
-    /// A process without a handler of its own: runs for ever, and dies of SIGTERM at once.
+    /// A process without a signal handler: runs forever, and SIGTERM terminates it at once.
     fn default() -> Self {
         Self { runs: Vec::new(), on_term: OnTerm::Exits { after: Duration::ZERO, code: 128 + 15 } }
     }
@@ -52,17 +52,17 @@ impl Script {
         Self::default()
     }
 
-    /// Ends by itself after each start.
+    /// Exits by itself after each start.
     pub fn exits(after: Duration, code: i32) -> Self {
         Self { runs: vec![Run::Exits { after, code }], ..Self::default() }
     }
 
-    /// One run per start; the last one is repeated.
+    /// One run per start, the last one repeated.
     pub fn runs(runs: impl IntoIterator<Item = Run>) -> Self {
         Self { runs: runs.into_iter().collect(), ..Self::default() }
     }
 
-    /// The same, with another reaction to its stop signal.
+    /// With another reaction to its stop signal.
     #[must_use]
     pub fn on_term(self, on_term: OnTerm) -> Self {
         Self { on_term, ..self }
@@ -72,7 +72,7 @@ impl Script {
         self.on_term
     }
 
-    /// The run of the start after `earlier` others.
+    /// The run of the start after `earlier` starts.
     pub(super) fn run(&self, earlier: usize) -> Run {
         self.runs.get(earlier).or(self.runs.last()).cloned().unwrap_or(Run::Forever)
     }

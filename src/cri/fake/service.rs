@@ -1,4 +1,4 @@
-//! The seam's traits, served from memory.
+//! Implements the runtime traits.
 
 use std::collections::HashSet;
 use std::time::Duration;
@@ -19,7 +19,7 @@ use super::{events, view};
 use crate::types::{CgroupDriver, ContainerId, PodRef, PodUid, SandboxId};
 
 impl FakeRuntime {
-    /// A call that names no pod.
+    /// A call without a pod.
     fn plain(operation: Operation) -> Request {
         Request::new(operation, None, "")
     }
@@ -125,8 +125,7 @@ impl RuntimeService for FakeRuntime {
         self.call(request, move |world, now| world.start_container(&id, now)).await
     }
 
-    /// As in containerd, the kill at the end of the grace is the caller's: who stops waiting leaves the process with
-    /// its SIGTERM only.
+    /// As in containerd, the kill after the grace period is part of the call: if cancelled, the process only gets SIGTERM.
     async fn stop_container(&self, id: &ContainerId, grace_seconds: i64) -> Result<(), CriError> {
         let request = self.about_container(Operation::StopContainer, id);
         let grace = Duration::from_secs(u64::try_from(grace_seconds).unwrap_or(0));

@@ -1,4 +1,4 @@
-//! That the fake does what containerd does, and what its controls promise.
+//! The fake behaves like containerd, and its controls work as documented.
 
 use std::future::Future;
 use std::time::Duration;

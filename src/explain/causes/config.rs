@@ -1,73 +1,70 @@
-//! What keeps a container from being configured as its manifest says: hostlet's own words, which are upstream's.
+//! Causes of CreateContainerConfigError. The messages are hostlet's own, worded like upstream's.
 
 use super::rule::{Rule, rule};
 
 const NOT_ROOT: &str = "set securityContext.runAsUser to a user other than 0, or remove runAsNonRoot";
-const OBJECT: &str = "make it in the pod's namespace, correct its name in the container's env, or set optional: true; hostlet goes \
-     on by itself";
+const OBJECT: &str = "create it in the pod's namespace, correct its name in the container's env, or set optional: true; hostlet retries automatically";
 
 pub(super) const RULES: &[Rule] = &[
-    rule(
-        &["runasuser breaks non-root policy"],
-        "runAsNonRoot forbids root, and runAsUser says root",
-        NOT_ROOT,
-    ),
+    rule(&["runasuser breaks non-root policy"], "runAsNonRoot forbids root, but runAsUser is 0", NOT_ROOT),
     rule(
         &["runasnonroot and image will run as root"],
-        "runAsNonRoot forbids root, and its image runs as root",
+        "runAsNonRoot forbids root, but its image runs as root",
         NOT_ROOT,
     ),
     rule(
         &["cannot verify user is non-root"],
-        "runAsNonRoot forbids root, and its image names its user by a name, which may be root's",
-        "set securityContext.runAsUser to that user's number",
+        "runAsNonRoot forbids root, but its image has a user name instead of a UID, which could be root",
+        "set securityContext.runAsUser to that user's UID",
     ),
     rule(
         &["invalid user id"],
-        "runAsNonRoot forbids root, and the user that its image names is none",
-        "set securityContext.runAsUser to a user's number",
+        "runAsNonRoot forbids root, but the user in its image is invalid",
+        "set securityContext.runAsUser to a UID",
     ),
     rule(
         &["services have not yet been read"],
-        "its environment tells of the cluster's services, and the API server has not told of them yet",
-        "see that the API server can be reached from this node; hostlet goes on by itself",
+        "its environment needs the cluster's Services, and the API server has not returned them yet",
+        "check that this node can reach the API server; hostlet retries automatically",
     ),
     rule(
         &["timed out waiting for the"],
-        "an object that its environment is made from has not come yet",
-        "see that the API server can be reached from this node; hostlet goes on by itself",
+        "the API server has not returned an object that its environment refers to",
+        "check that this node can reach the API server; hostlet retries automatically",
     ),
     rule(
         &["cannot read"],
-        "the API server does not give an object that its environment is made from",
-        "see that the API server can be reached from this node; hostlet goes on by itself",
+        "the API server failed to return an object that its environment refers to",
+        "check that this node can reach the API server; hostlet retries automatically",
     ),
     rule(
         &["is forbidden"],
-        "the API server does not let this node read an object that its environment is made from",
-        "see that the pod, its namespace and the object's name are right, and what the node may read; hostlet goes on by itself",
+        "the API server does not allow this node to read an object that its environment refers to",
+        "check the pod's namespace, the object's name, and the node's permissions; hostlet retries automatically",
     ),
     rule(
         &["is not utf-8"],
-        "its environment takes a value that is no text",
-        "mount the Secret as a volume, or put text under that key; hostlet goes on by itself",
+        "its environment refers to a value that is not UTF-8",
+        "mount the Secret as a volume, or store UTF-8 text under that key; hostlet retries automatically",
     ),
-    rule(&["configmap", "not found"], "a ConfigMap that its environment is made from does not exist", OBJECT),
-    rule(&["secret", "not found"], "a Secret that its environment is made from does not exist", OBJECT),
+    rule(&["configmap", "not found"], "a ConfigMap that its environment refers to does not exist", OBJECT),
+    rule(&["secret", "not found"], "a Secret that its environment refers to does not exist", OBJECT),
     rule(
         &["couldn't find key"],
-        "its environment names a key that the ConfigMap or Secret does not have",
-        "add the key to the object, correct key in the container's env, or set optional: true; hostlet goes on by itself",
+        "its environment refers to a key that the ConfigMap or Secret does not have",
+        "add the key to the object, correct key in the container's env, or set optional: true; hostlet retries \
+         automatically",
     ),
     rule(
         &["field label"],
-        "its environment names a field that cannot be shown",
-        "correct fieldRef.fieldPath in the container's env, e.g. metadata.name, status.podIP or metadata.labels['key']",
+        "its environment refers to an unsupported field",
+        "correct fieldRef.fieldPath in the container's env, e.g. metadata.name, status.podIP or \
+         metadata.labels['key']",
     ),
     rule(
         &["the node has no address"],
-        "its environment shows the node's address, and this node has none",
-        "give this host an address and a default route, or set --node-ip; hostlet goes on by itself",
+        "its environment refers to the node's address, and this node has none",
+        "give this host an address and a default route, or set --node-ip; hostlet retries automatically",
     ),
     rule(
         &["cannot find volume"],
@@ -81,17 +78,18 @@ pub(super) const RULES: &[Rule] = &[
     ),
     rule(
         &["apparmor profile"],
-        "its AppArmor profile has no name, or a type that does not exist",
-        "set appArmorProfile.localhostProfile to a profile that this host has loaded (aa-status), or type to RuntimeDefault",
+        "its AppArmor profile has no name or an unknown type",
+        "set appArmorProfile.localhostProfile to a profile that this host has loaded (aa-status), or type to \
+         RuntimeDefault",
     ),
     rule(
         &["environment variable", "is not supported"],
-        "its environment has a source that hostlet does not read yet",
+        "its environment has a source that hostlet does not support yet",
         "write the value into the manifest (env[].value)",
     ),
     rule(
         &["supplementalgroupspolicy"],
-        "its supplementalGroupsPolicy is none that exists",
+        "its supplementalGroupsPolicy is unknown",
         "set it to Merge or Strict, or remove it",
     ),
 ];

@@ -1,5 +1,4 @@
-//! Troubles of this host that more special rules may take for something else, and the steps that failed for a cause nobody
-//! knows.
+//! Problems of this host, tried after more specific rules, and fallbacks by the failed step for unknown causes.
 
 use super::rule::{Rule, rule};
 
@@ -7,54 +6,55 @@ pub(super) const RULES: &[Rule] = &[
     rule(
         &["cannot allocate memory"],
         "this host is out of memory",
-        "see what uses it (free -m), and stop something or lower what pods may use; hostlet goes on by itself",
+        "check what uses it (free -m), and stop something or lower the pods' memory limits; hostlet retries \
+         automatically",
     ),
     rule(
         &["resource temporarily unavailable"],
-        "this host may start no more processes",
-        "see how many there are (ps -e | wc -l), and raise the limit that is met (sysctl kernel.pid_max, kernel.threads-max, \
-         TasksMax of the service containerd); hostlet goes on by itself",
+        "this host cannot start more processes",
+        "count them (ps -e | wc -l), and raise the limit that is reached (sysctl kernel.pid_max, kernel.threads-max, \
+         TasksMax of the containerd service); hostlet retries automatically",
     ),
     rule(
         &["read-only file system"],
-        "a file system of this host can only be read",
-        "see what the kernel says of its disks (journalctl -k): one with errors is mounted read-only",
+        "a file system of this host is read-only",
+        "check the kernel log for disk errors (journalctl -k), which make a file system read-only",
     ),
     rule(
         &["context deadline exceeded"],
         "the container runtime takes too long to do it",
-        "see what holds it up: its log (journalctl -u containerd), the load of this host (uptime) and of its disks (iostat); \
-         hostlet goes on by itself",
+        "check its log (journalctl -u containerd), and the load of this host (uptime) and its disks (iostat); \
+         hostlet retries automatically",
     ),
 ];
 
-/// By the step that failed, where its cause is not known.
+/// Fallbacks by the failed step.
 pub(super) const STEPS: &[Rule] = &[
     rule(
         &["unable to ensure pod container exists"],
-        "the pod's cgroup cannot be made",
-        "see that the cgroup file system is there and can be written (mount | grep cgroup), and check cgroupRoot and \
-         cgroupDriver in the configuration; hostlet goes on by itself",
+        "the pod's cgroup cannot be created",
+        "check that the cgroup file system is mounted and writable (mount | grep cgroup), and check cgroupRoot and \
+         cgroupDriver in the configuration; hostlet retries automatically",
     ),
     rule(
         &["error making pod data directories"],
-        "the pod's directory cannot be made",
-        "see that the directory the message names can be written, by root and on a disk that is not read-only; hostlet goes on \
-         by itself",
+        "the pod's directory cannot be created",
+        "check that the directory in the message is writable by root and not on a read-only disk; hostlet \
+         retries automatically",
     ),
     rule(
         &["error killing pod"],
-        "containers that must end first do not end",
-        "see what the message names, and the container runtime's log (journalctl -u containerd); hostlet goes on by itself",
+        "containers that must stop first do not stop",
+        "check the message and the container runtime's log (journalctl -u containerd); hostlet retries automatically",
     ),
     rule(
         &["error determining status"],
-        "the container runtime does not tell how the pod's containers are",
-        "look into the container runtime's log (journalctl -u containerd); hostlet goes on by itself",
+        "the container runtime does not report the state of the pod's containers",
+        "check the container runtime's log (journalctl -u containerd); hostlet retries automatically",
     ),
     rule(
         &["setup failed for volume"],
         "a volume cannot be set up",
-        "see what the message says of the path it names, on this host; hostlet goes on by itself",
+        "check the path in the message on this host; hostlet retries automatically",
     ),
 ];

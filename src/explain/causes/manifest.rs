@@ -1,20 +1,20 @@
-//! What to do about a manifest that cannot be used: what is wrong with it, its own message says, by line and field.
+//! Remedies for an unusable manifest. The message itself names the line and field.
 
-/// Words of the message, and what to do.
+/// A part of the message, and the remedy.
 const RULES: &[(&str, &str)] = &[
     ("is already defined by", "rename the pod in one of the two manifests, or remove one"),
     ("has the same uid", "remove metadata.uid from one of the two manifests"),
-    ("target of the symbolic link does not exist", "make what the link points to, or remove the link"),
-    ("only regular files are read", "move it out of the directory of manifests"),
-    ("larger than", "see that it is the file you meant: no manifest is that large"),
+    ("target of the symbolic link does not exist", "create the target of the link, or remove the link"),
+    ("only regular files are read", "move it out of the manifest directory"),
+    ("larger than", "check that it is the right file: no manifest is that large"),
     (
         "cannot read the file",
-        "see that root may read the file, and that its disk is in order (journalctl -k)",
+        "check that root can read the file, and that its disk has no errors (journalctl -k)",
     ),
-    ("cannot list the manifests", "see that the directory staticPodPath can be read by root"),
+    ("cannot list the manifests", "check that root can read the directory staticPodPath"),
     (
         "unknown field",
-        "correct the name of the field, and see that it stands below the right one (kubectl explain pod.spec tells where)",
+        "correct the name of the field, and check that it is in the right place (see kubectl explain pod.spec)",
     ),
     ("not YAML or JSON", "correct the text at that place: indentation, quotes, colons and brackets"),
     ("UTF-8", "save the file as UTF-8"),
@@ -22,15 +22,12 @@ const RULES: &[(&str, &str)] = &[
     ("into a file of its own", "put each pod into a file of its own"),
     (
         "hostlet runs only pods",
-        "write the pod itself as a manifest of kind Pod: what stands in spec.template, with a name",
+        "write the pod itself as a manifest of kind Pod: the contents of spec.template, with a name",
     ),
-    (
-        "a static pod may not",
-        "remove that field: a pod from a manifest stands alone, without objects of a cluster",
-    ),
+    ("a static pod may not", "remove that field: a static pod cannot refer to objects of the cluster"),
 ];
 
-/// What a newcomer does about it. All mistakes are in the message.
+/// The remedy for a manifest's problem.
 pub(in crate::explain) fn manifest_remedy(message: &str) -> String {
     let known = RULES.iter().find(|(words, _)| message.contains(words)).map(|(_, remedy)| *remedy);
     format!(

@@ -1,5 +1,5 @@
-//! What the words of a message mean: rules, of which the first that fits tells the cause and what to do. The words are those of
-//! containerd 1.6 to 2.2, runc 1.1 to 1.3, CNI plugins, the kernel and hostlet itself. Pure.
+//! Rules that map an error message to a cause and a remedy; the first match wins. The messages are those of containerd 1.6 to
+//! 2.2, runc 1.1 to 1.3, CNI plugins, the kernel and hostlet itself. Pure.
 
 mod config;
 mod container;
@@ -18,14 +18,14 @@ pub(super) use manifest::manifest_remedy;
 pub(super) use own_words::own_words;
 pub(super) use rule::{Group, Rule, find};
 
-/// Why a container cannot be made or started.
+/// Rules for a container that cannot be created or started.
 pub(super) const OF_CONTAINER: Group = &[runtime::RULES, container::RULES, host::RULES];
-/// Why a container cannot be configured.
+/// Rules for a container that cannot be configured.
 pub(super) const OF_CONFIG: Group = &[config::RULES, runtime::RULES, host::RULES];
-/// Why a pod's sandbox cannot be made or taken down.
+/// Rules for a sandbox that cannot be created or removed.
 pub(super) const OF_SANDBOX: Group = &[runtime::RULES, sandbox::RULES, container::RULES, host::RULES];
-/// Why an image cannot be pulled.
+/// Rules for an image that cannot be pulled.
 pub(super) const OF_PULL: Group = &[pull::RULES, runtime::RULES, host::RULES];
-/// Why a step fails that is told by its event alone.
+/// Rules for a failed step that is reported only by an event.
 pub(super) const OF_STEP: Group =
     &[volume::RULES, runtime::RULES, sandbox::RULES, container::RULES, host::RULES, host::STEPS];

@@ -1,6 +1,6 @@
-//! What a message says itself, without the names of all that handed it on. Pure.
+//! Strips the prefixes that callers add to an error message. Pure.
 
-/// What containerd, runc and hostlet put before the words of others: how it begins and, if it names something, how it ends.
+/// Prefixes added by containerd, runc and hostlet: the start and, if a prefix has a variable part, its end.
 const FRAMES: [(&str, &str); 23] = [
     ("Error: ", ""),
     ("rpc error: code = ", " desc = "),
@@ -26,10 +26,10 @@ const FRAMES: [(&str, &str); 23] = [
     ("failed to do request: ", ""),
     ("Error response from daemon: ", ""),
 ];
-/// What containerd 1 appends for an error of no class.
+/// Suffix added by containerd 1 to an unclassified error.
 const UNCLASSED: &str = ": unknown";
 
-/// The words of whoever failed.
+/// The innermost error message.
 pub(in crate::explain) fn own_words(message: &str) -> &str {
     let mut words = message.trim();
     while let Some(rest) = FRAMES.iter().find_map(|(begin, end)| {
@@ -48,7 +48,7 @@ mod tests {
     use super::own_words;
 
     #[test]
-    fn frames_go_and_what_was_said_stays() {
+    fn prefixes_are_stripped_and_the_message_remains() {
         let exec = r#"exec: "nope": executable file not found in $PATH"#;
         for (message, own) in [
             (

@@ -1,52 +1,53 @@
-//! What keeps an image from being pulled, in the words of containerd and of registries.
+//! Causes of failed image pulls, from messages of containerd and registries.
 
 use super::rule::{Rule, rule};
 
-const NAME: &str = "check name and tag in spec.containers[].image; a digest must be of this very repository";
+const NAME: &str = "check the name and tag in spec.containers[].image; a digest must be from this repository";
 const CREDENTIALS: &str = "check the name in spec.containers[].image; for a private registry give containerd credentials \
      (registry.configs in /etc/containerd/config.toml)";
 const NETWORK: &str = "check the registry's name and port in spec.containers[].image, and this host's network, firewall and \
-     proxy (HTTPS_PROXY of the service containerd)";
-const LATER: &str = "wait, or see how the registry fares; hostlet tries again by itself";
-const DAMAGED: &str = "push the image to its registry again, or take another tag; if it is pulled through a mirror or proxy, see \
-     what that one serves";
+     proxy (HTTPS_PROXY of the containerd service)";
+const LATER: &str = "wait, or check the registry's state; hostlet retries automatically";
+const DAMAGED: &str = "push the image to its registry again, or use another tag; if it is pulled through a mirror or proxy, check what that serves";
 
 pub(super) const RULES: &[Rule] = &[
     rule(
         &["pull qps exceeded"],
-        "this node asks registries too often",
+        "this node reached its own limit on pulls",
         "wait, or raise registryPullQPS and registryBurst in the configuration",
     ),
     rule(
         &["no space left on device"],
         "a disk of this host is full",
-        "make room where the container runtime keeps images (df -h /var/lib/containerd)",
+        "free space where the container runtime stores images (df -h /var/lib/containerd)",
     ),
     rule(
         &["no such host"],
-        "the name of its registry is not known to DNS",
+        "the name of its registry cannot be resolved",
         "check the registry's name in spec.containers[].image, and this host's DNS (/etc/resolv.conf)",
     ),
     rule(
         &["lookup "],
         "this host's DNS does not answer",
-        "check this host's DNS (/etc/resolv.conf, resolvectl status), and the registry's name in spec.containers[].image",
+        "check this host's DNS (/etc/resolv.conf, resolvectl status), and the registry's name in \
+         spec.containers[].image",
     ),
     rule(
         &["proxyconnect"],
         "the proxy does not answer",
-        "check HTTPS_PROXY and NO_PROXY of the service containerd",
+        "check HTTPS_PROXY and NO_PROXY of the containerd service",
     ),
-    rule(&["connection refused"], "nothing answers where its registry should be", NETWORK),
+    rule(&["connection refused"], "nothing listens at its registry's address", NETWORK),
     rule(&["no route to host"], "its registry cannot be reached from this host", NETWORK),
     rule(&["network is unreachable"], "its registry cannot be reached from this host", NETWORK),
     rule(&["i/o timeout"], "its registry does not answer", NETWORK),
     rule(&["tls handshake timeout"], "its registry does not answer", NETWORK),
-    rule(&["connection reset"], "the connection to its registry was cut", NETWORK),
+    rule(&["connection reset"], "the connection to its registry was reset", NETWORK),
     rule(
         &["certificate signed by unknown authority"],
-        "nobody this host trusts vouches for its registry's certificate",
-        "give containerd the certificate: /etc/containerd/certs.d/REGISTRY/hosts.toml with ca, or add it to the host's own \
+        "its registry's certificate is from an authority that this host does not trust",
+        "give containerd the certificate: /etc/containerd/certs.d/REGISTRY/hosts.toml with ca, or add it to the \
+         host's own \
          (update-ca-certificates), and restart containerd",
     ),
     rule(
@@ -57,12 +58,12 @@ pub(super) const RULES: &[Rule] = &[
     rule(
         &["certificate is valid for"],
         "its registry's certificate is for another name",
-        "name the registry in spec.containers[].image as its certificate does",
+        "use the name in the certificate for the registry in spec.containers[].image",
     ),
     rule(
         &["x509"],
         "its registry's certificate is not accepted",
-        "correct the registry's certificate, or give containerd the authority it is from: \
+        "correct the registry's certificate, or give containerd its certificate authority: \
          /etc/containerd/certs.d/REGISTRY/hosts.toml with ca",
     ),
     rule(
@@ -77,94 +78,96 @@ pub(super) const RULES: &[Rule] = &[
         "give the registry a certificate, or permit plain HTTP: /etc/containerd/certs.d/REGISTRY/hosts.toml with \
          server = \"http://REGISTRY\"",
     ),
-    rule(&["tls: "], "the encrypted connection to its registry cannot be made", NETWORK),
+    rule(&["tls: "], "the TLS connection to its registry cannot be established", NETWORK),
     rule(
         &["429 too many requests"],
-        "its registry is asked too often from this address (a rate limit)",
+        "its registry limits the rate of requests from this address",
         "wait, log in to the registry with credentials for containerd, or use a mirror",
     ),
     rule(
         &["toomanyrequests"],
-        "its registry is asked too often from this address (a rate limit)",
+        "its registry limits the rate of requests from this address",
         "wait, log in to the registry with credentials for containerd, or use a mirror",
     ),
     rule(
         &["no basic auth credentials"],
-        "its registry asks for credentials, and containerd has none",
+        "its registry requires credentials, and containerd has none",
         CREDENTIALS,
     ),
-    rule(
-        &["401 unauthorized"],
-        "its registry asks for credentials, or does not accept those it got",
-        CREDENTIALS,
-    ),
-    rule(
-        &["unauthorized"],
-        "its registry asks for credentials, or does not accept those it got",
-        CREDENTIALS,
-    ),
+    rule(&["401 unauthorized"], "its registry requires credentials, or rejected those it got", CREDENTIALS),
+    rule(&["unauthorized"], "its registry requires credentials, or rejected those it got", CREDENTIALS),
     rule(&["403 forbidden"], "its registry denies access to it, or has no such repository", CREDENTIALS),
     rule(&["access denied"], "its registry denies access to it, or has no such repository", CREDENTIALS),
     rule(
         &["authorization failed"],
-        "its registry asks for credentials, or does not accept those it got",
+        "its registry requires credentials, or rejected those it got",
         CREDENTIALS,
     ),
-    rule(&["500 internal server error"], "its registry fails (500)", LATER),
-    rule(&["502 bad gateway"], "its registry is not up behind its proxy (502)", LATER),
+    rule(&["500 internal server error"], "its registry has an internal error (500)", LATER),
+    rule(&["502 bad gateway"], "its registry is down behind its proxy (502)", LATER),
     rule(&["503 service unavailable"], "its registry is not available at the moment (503)", LATER),
     rule(&["504 gateway time"], "its registry is too slow behind its proxy (504)", LATER),
     rule(
         &["no match for platform"],
-        "it is not made for this machine's architecture",
+        "it is not built for this machine's architecture",
         "use an image for this machine (uname -m), or build it for several architectures",
     ),
     rule(
         &["schema 1 image manifests are no longer supported"],
-        "it is of a format that containerd does not read any more (Docker schema 1)",
-        "push it again with a tool of this decade",
+        "it has a format that containerd no longer supports (Docker schema 1)",
+        "push it again with a current tool",
     ),
     rule(
         &["no signatures"],
-        "it is of a format that containerd hardly reads any more (Docker schema 1)",
-        "push it again with a tool of this decade",
+        "it has a format that containerd barely supports any more (Docker schema 1)",
+        "push it again with a current tool",
     ),
     rule(
         &["could not fetch content descriptor", "text/html"],
-        "what answers is no registry of images",
-        "check the registry's name in spec.containers[].image; a web page answers there, perhaps a proxy's or a log-in page",
+        "the server that responds is not an image registry",
+        "check the registry's name in spec.containers[].image; it serves a web page, perhaps a proxy's or a \
+         login page",
     ),
     rule(&["could not fetch content descriptor", "not found"], "its registry lacks a part of it", DAMAGED),
     rule(&["content at", "not found"], "its registry lacks a part of it", DAMAGED),
-    rule(&["unexpected commit digest"], "its registry sent something else than was asked for", DAMAGED),
-    rule(&["unexpected commit size"], "its registry sent something else than was asked for", DAMAGED),
-    rule(&["failed to extract layer"], "a part of it is damaged, or not packed as it says", DAMAGED),
-    rule(&["unexpected end of json input"], "its registry's answer breaks off", DAMAGED),
-    rule(&["invalid character"], "its registry's answer makes no sense", DAMAGED),
-    rule(&["unexpected eof"], "the connection to its registry broke off", LATER),
+    rule(
+        &["unexpected commit digest"],
+        "its registry sent content that does not match its digest or size",
+        DAMAGED,
+    ),
+    rule(
+        &["unexpected commit size"],
+        "its registry sent content that does not match its digest or size",
+        DAMAGED,
+    ),
+    rule(&["failed to extract layer"], "a layer is damaged, or not compressed as declared", DAMAGED),
+    rule(&["unexpected end of json input"], "its registry's response is truncated", DAMAGED),
+    rule(&["invalid character"], "its registry's response is not valid", DAMAGED),
+    rule(&["unexpected eof"], "the connection to its registry was interrupted", LATER),
     rule(
         &["unsupported media type"],
-        "it is of a kind that is no container image",
-        "check name and tag in spec.containers[].image: other things than images (charts, signatures) are kept in registries too",
+        "it is not a container image",
+        "check the name and tag in spec.containers[].image: registries also store other artifacts (charts, \
+         signatures)",
     ),
     rule(&["manifest unknown"], "its registry does not have it", NAME),
     rule(&["name unknown"], "its registry does not have it", NAME),
     rule(&["not found"], "its registry does not have it", NAME),
     rule(
         &["unexpected status"],
-        "what answers does not behave as a registry",
+        "the server that responds does not behave like a registry",
         "check the registry's name and port in spec.containers[].image",
     ),
     rule(
         &["failed with status code"],
-        "what answers does not behave as a registry",
+        "the server that responds does not behave like a registry",
         "check the registry's name and port in spec.containers[].image",
     ),
-    rule(&["context deadline exceeded"], "its registry takes too long", NETWORK),
+    rule(&["context deadline exceeded"], "its registry takes too long to respond", NETWORK),
     rule(
         &[": no answer within"],
         "it takes too long",
-        "see how fast the registry answers from this host; hostlet tries again, and what has arrived is kept",
+        "check how fast the registry responds to this host; hostlet retries, and what was downloaded is kept",
     ),
-    rule(&["canceled"], "the pull was broken off", LATER),
+    rule(&["canceled"], "the pull was cancelled", LATER),
 ];

@@ -1,24 +1,24 @@
-//! One rule, and how the one that fits is found.
+//! A rule, and the search for the first match.
 
-/// What a message with these words means.
+/// Maps a message with these words to a cause.
 #[derive(Debug, PartialEq, Eq)]
 pub(in crate::explain) struct Rule {
-    /// In lower case; the message holds all of them.
+    /// Lower-case words that must all occur in the message.
     words: &'static [&'static str],
-    /// Goes on after "because".
+    /// The cause, as a clause that follows "because".
     pub(in crate::explain) cause: &'static str,
-    /// For a newcomer.
+    /// What the user can do.
     pub(in crate::explain) remedy: &'static str,
 }
 
-/// Lists of rules, in the order in which they are tried.
+/// Lists of rules, in order of precedence.
 pub(in crate::explain) type Group = &'static [&'static [Rule]];
 
 pub(super) const fn rule(words: &'static [&'static str], cause: &'static str, remedy: &'static str) -> Rule {
     Rule { words, cause, remedy }
 }
 
-/// The first rule that fits.
+/// The first rule that matches.
 pub(in crate::explain) fn find(group: Group, message: &str) -> Option<&'static Rule> {
     let message = message.to_lowercase();
     let fits = |rule: &&Rule| rule.words.iter().all(|word| message.contains(word));

@@ -1,28 +1,29 @@
-//! The container runtime itself does not work as it should, whatever it was asked for.
+//! Failures of the container runtime itself, independent of the request.
 
 use super::rule::{Rule, rule};
 
 const LOG: &str =
-    "look into the container runtime's log (journalctl -u containerd); hostlet goes on by itself";
+    "check the container runtime's log (journalctl -u containerd); hostlet retries automatically";
 
 pub(super) const RULES: &[Rule] = &[
     rule(
         &["the container runtime does not answer at"],
         "the container runtime is not running",
-        "start it (systemctl start containerd) and see its log (journalctl -u containerd); if it listens elsewhere, correct \
+        "start it (systemctl start containerd) and check its log (journalctl -u containerd); if it listens \
+         elsewhere, correct \
          containerRuntimeEndpoint in the configuration",
     ),
     rule(
         &["not implemented by this container runtime"],
-        "the container runtime runs without its Kubernetes part (the CRI plugin)",
-        "see why it is not loaded (ctr plugins ls | grep cri): containerd's own log tells, and disabled_plugins in \
-         /etc/containerd/config.toml must not name cri; then restart containerd",
+        "the container runtime runs without its CRI plugin",
+        "check why it is not loaded (ctr plugins ls | grep cri, and containerd's log); disabled_plugins in \
+         /etc/containerd/config.toml must not contain cri; then restart containerd",
     ),
     rule(
         &[": no answer within"],
         "the container runtime takes too long to answer",
-        "see what holds it up: its log (journalctl -u containerd), the load of this host (uptime) and of its disks (iostat); \
-         hostlet looks what came of the call and goes on by itself",
+        "check its log (journalctl -u containerd), and the load of this host (uptime) and its disks (iostat); \
+         hostlet checks the outcome of the call and retries automatically",
     ),
     rule(
         &["unable to retrieve oci runtime error", "executable file not found"],
@@ -31,19 +32,20 @@ pub(super) const RULES: &[Rule] = &[
     ),
     rule(
         &["unable to retrieve oci runtime error"],
-        "runc, which containers are made with, ended without a word",
-        "run it by hand to see why (runc --version), and look into the container runtime's log (journalctl -u containerd)",
+        "runc failed without an error message",
+        "run it by hand to find out why (runc --version), and check the container runtime's log (journalctl -u \
+         containerd)",
     ),
     rule(
         &["failed to resolve runtime path"],
-        "the container runtime has no program for this kind of container (a shim)",
-        "install the program that the message names, or correct runtime_type in containerd's configuration \
+        "the container runtime has no shim for this kind of container",
+        "install the program in the message, or correct runtime_type in containerd's configuration \
          (/etc/containerd/config.toml)",
     ),
     rule(
         &["no runtime for", "is configured"],
-        "the container runtime is not configured for this kind of container (its runtime handler)",
-        "add the handler that the message names to containerd's configuration (/etc/containerd/config.toml, \
+        "the container runtime has no such runtime handler",
+        "add the handler in the message to containerd's configuration (/etc/containerd/config.toml, \
          containerd.runtimes), and restart containerd",
     ),
     rule(
@@ -54,41 +56,43 @@ pub(super) const RULES: &[Rule] = &[
     ),
     rule(
         &["slice", "dbus"],
-        "systemd, which is to make the cgroups, cannot be reached",
-        "see that systemd runs this host and D-Bus answers (systemctl status dbus), or set cgroupDriver: cgroupfs in \
+        "systemd, which creates the cgroups, cannot be reached",
+        "check that systemd manages this host and D-Bus responds (systemctl status dbus), or set cgroupDriver: \
+         cgroupfs in \
          hostlet's configuration and SystemdCgroup = false in containerd's",
     ),
     rule(
         &["failed to reserve", "name"],
-        "the container runtime still works on an earlier attempt of the same name",
-        "wait: hostlet takes over what comes of it, or tries again; should it last, see the container runtime's log \
+        "the container runtime is still processing an earlier attempt with the same name",
+        "wait: hostlet uses its result or retries; if it lasts, check the container runtime's log \
          (journalctl -u containerd)",
     ),
-    rule(&["ttrpc: closed"], "the container runtime's helper process (its shim) ended", LOG),
-    rule(&["shim", "connection refused"], "the container runtime's helper process (its shim) ended", LOG),
-    rule(&["shim", "disconnected"], "the container runtime's helper process (its shim) ended", LOG),
-    rule(&["transport is closing"], "the container runtime ended meanwhile", LOG),
+    rule(&["ttrpc: closed"], "the container's shim process exited", LOG),
+    rule(&["shim", "connection refused"], "the container's shim process exited", LOG),
+    rule(&["shim", "disconnected"], "the container's shim process exited", LOG),
+    rule(&["transport is closing"], "the container runtime stopped in the meantime", LOG),
     rule(&["server is not initialized yet"], "the container runtime is still starting", LOG),
     rule(
         &["no space left on device"],
         "a disk of this host is full",
-        "make room: df -h tells which disk, and df -i whether it has run out of files; images and containers are below \
-         /var/lib/containerd, pods' volumes and logs below /var/lib/kubelet and /var/log/pods; hostlet goes on by itself",
+        "free space: df -h shows which disk, and df -i whether it has run out of inodes; images and containers \
+         are below \
+         /var/lib/containerd, pods' volumes and logs below /var/lib/kubelet and /var/log/pods; hostlet retries automatically",
     ),
     rule(
         &["disk quota exceeded"],
         "a disk quota of this host is used up",
-        "make room, or raise the quota of the directory that the message names; hostlet goes on by itself",
+        "free space, or raise the quota of the directory in the message; hostlet retries automatically",
     ),
     rule(
         &["too many open files"],
-        "the container runtime, or this host, may open no more files",
-        "raise LimitNOFILE of the service containerd, or the host's limits (sysctl fs.file-max, \
+        "the container runtime or this host cannot open more files",
+        "raise LimitNOFILE of the containerd service, or the host's limits (sysctl fs.file-max, \
          fs.inotify.max_user_instances); then restart containerd",
     ),
     rule(
         &["input/output error"],
-        "a disk of this host fails",
-        "see what the kernel says of its disks (journalctl -k)",
+        "a disk of this host has I/O errors",
+        "check the kernel log for disk errors (journalctl -k)",
     ),
 ];

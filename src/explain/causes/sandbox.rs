@@ -1,80 +1,79 @@
-//! What keeps a pod's sandbox from being made or taken down: its network, its pause image, its settings.
+//! Causes why a pod's sandbox cannot be created or removed: network, pause image and settings.
 
 use super::rule::{Rule, rule};
 
-const PODS_LIMIT: &str = "raise resources.limits.memory of its containers: the limit is of the whole pod, and the sandbox needs \
-     some megabytes of it (say 16Mi)";
+const PODS_LIMIT: &str = "raise resources.limits.memory of its containers: the limit applies to the whole pod, and the sandbox needs some of it (e.g. 16Mi)";
 
 pub(super) const RULES: &[Rule] = &[
     rule(
         &["cni plugin not initialized"],
         "this node has no pod network yet",
-        "put a CNI configuration into /etc/cni/net.d (or where conf_dir in containerd's configuration says), for example that \
-         of the network you chose for the cluster; hostlet goes on by itself",
+        "put a CNI configuration into /etc/cni/net.d (or conf_dir in containerd's configuration), for example \
+         that of the cluster's network; hostlet retries automatically",
     ),
     rule(
         &["failed to find plugin"],
-        "a program of the pod network is not installed",
-        "install the CNI plugin that the message names into one of the directories it names (the usual ones are in the \
-         package containernetworking-plugins); hostlet goes on by itself",
+        "a CNI plugin of the pod network is not installed",
+        "install the CNI plugin in the message into one of the listed directories (the usual ones are in the \
+         package containernetworking-plugins); hostlet retries automatically",
     ),
     rule(
         &["no ip addresses available"],
         "the pod network has no free address",
-        "remove pods, or give the network a larger subnet in its CNI configuration (/etc/cni/net.d); addresses of pods that \
-         are long gone are in /var/lib/cni/networks",
+        "remove pods, or give the network a larger subnet in its CNI configuration (/etc/cni/net.d); leaked \
+         addresses of removed pods are in /var/lib/cni/networks",
     ),
     rule(
         &["already has an ip address different from"],
         "the bridge of the pod network has the address of an earlier configuration",
-        "remove the bridge that the message names (ip link delete NAME) once no pod uses it; it is made anew",
+        "remove the bridge in the message (ip link delete NAME) once no pod uses it; it is created again",
     ),
     rule(
         &["subnet.env", "no such file"],
-        "flannel, this node's pod network, does not run yet",
-        "see why the pod of flannel on this node does not run; hostlet goes on by itself",
+        "flannel, this node's pod network, is not running yet",
+        "check why the flannel pod on this node is not running; hostlet retries automatically",
     ),
     rule(
         &["/var/lib/calico/nodename"],
-        "Calico, this node's pod network, does not run yet",
-        "see why the pod calico-node on this node does not run; hostlet goes on by itself",
+        "Calico, this node's pod network, is not running yet",
+        "check why the calico-node pod on this node is not running; hostlet retries automatically",
     ),
     rule(
         &["cilium agent"],
-        "Cilium, this node's pod network, does not run yet",
-        "see why the pod cilium on this node does not run; hostlet goes on by itself",
+        "Cilium, this node's pod network, is not running yet",
+        "check why the cilium pod on this node is not running; hostlet retries automatically",
     ),
     rule(
         &["failed to locate iptables"],
         "a program that the pod network needs is not installed: iptables",
-        "install iptables on this host; hostlet goes on by itself",
+        "install iptables on this host; hostlet retries automatically",
     ),
     rule(
         &["hostport", "address already in use"],
         "a hostPort of the pod is used by something else on this host",
-        "see what uses it (ss -ltnp), or change hostPort in the manifest",
+        "find out what uses it (ss -ltnp), or change hostPort in the manifest",
     ),
     rule(
         &["failed to setup network for sandbox"],
         "the pod network could not be set up",
-        "see which plugin the message names and what it says; its configuration is in /etc/cni/net.d, its program in \
-         /opt/cni/bin; hostlet goes on by itself",
+        "check the plugin and its error in the message; its configuration is in /etc/cni/net.d, its program in \
+         /opt/cni/bin; hostlet retries automatically",
     ),
     rule(
         &["failed to destroy network for sandbox"],
-        "the pod network could not be taken down",
-        "see which plugin the message names and what it says: a network that was reconfigured or removed must be able to \
-         take down what it once set up; hostlet goes on by itself",
+        "the pod network could not be torn down",
+        "check the plugin and its error in the message: after a change of configuration, a network must still \
+         be able to tear down what it set up; hostlet retries automatically",
     ),
     rule(
         &["network namespace"],
-        "the pod's network namespace could not be made",
-        "see that containerd runs as root with all capabilities, and that /run/netns can be written",
+        "the pod's network namespace could not be created",
+        "check that containerd runs as root with all capabilities, and that /run/netns is writable",
     ),
     rule(
         &["failed to get sandbox image"],
-        "the container runtime cannot get the image of its pause container",
-        "put an archive with the image that the message names into imagePreloadDir, or name one that this node has: \
+        "the container runtime cannot pull its pause image",
+        "put an archive with the image in the message into imagePreloadDir, or configure one that this node has: \
          sandbox_image in containerd's configuration, from containerd 2 on pinned_images.sandbox",
     ),
     rule(
@@ -84,7 +83,7 @@ pub(super) const RULES: &[Rule] = &[
     ),
     rule(
         &["cannot start a stopped process"],
-        "the sandbox was killed before it could start; mostly the pod's memory limit is too low",
+        "the sandbox was killed before it could start, usually because the pod's memory limit is too low",
         PODS_LIMIT,
     ),
     rule(
@@ -94,17 +93,17 @@ pub(super) const RULES: &[Rule] = &[
     ),
     rule(
         &["failed to construct fqdn"],
-        "the pod's name and its domain are too long together for a host name",
+        "the pod's name and domain together are too long for a host name",
         "give the pod a shorter name or hostname, or remove setHostnameAsFQDN",
     ),
     rule(
         &["sethostname"],
-        "the kernel refuses the pod's host name",
+        "the kernel rejects the pod's host name",
         "set a hostname of at most 63 letters, digits and hyphens in the manifest",
     ),
     rule(
         &["hostusers"],
-        "hostlet does not give pods a user namespace",
+        "hostlet does not support user namespaces for pods",
         "remove hostUsers: false from the manifest",
     ),
     rule(

@@ -1,8 +1,8 @@
-//! From the raw text of a log to what the container wrote. Pure: bytes in, bytes out, in pieces of any size.
+//! Decodes the raw text of a log to the container's output. Pure: bytes in, bytes out, in chunks of any size.
 //!
-//! Runtimes cut long lines into pieces, and pieces of stdout and stderr may alternate. The line that began first is
-//! written out as it comes; what others write meanwhile is held until it ends, so that no line is torn. What is held is
-//! bounded: when it is too much, or nothing more comes, the line under way is broken instead.
+//! Runtimes split long lines, and parts of stdout and stderr may alternate. The line that began first is output as it
+//! arrives; other lines are held back until it is complete, so that lines are not interleaved. The held text is bounded: when
+//! it becomes too large, or no more text arrives, the open line is broken instead.
 
 use std::collections::VecDeque;
 use std::mem::size_of;
@@ -12,23 +12,22 @@ use jiff::Timestamp;
 use crate::log::LogStream;
 use crate::log::line::{Extent, LogHeader};
 
-/// Longest header; what has none by then is no line of the format. Times are at most 35 bytes, streams 6.
+/// Maximum length of a header. Timestamps have at most 35 bytes, streams 6.
 pub(super) const HEADER_MAX: usize = 256;
-/// Most bytes held while another line is under way: a few pieces of the size runtimes cut (16 KiB).
+/// Maximum bytes held back: a few parts of the size that runtimes use (16 KiB).
 pub(super) const HELD_MAX: usize = 256 * 1024;
 
-/// Who wrote a line: a stream of the container, or nobody known where the text is not of the format. Such text is shown as
-/// it is rather than lost.
+/// The writer of a line: a stream, or unknown for text that is not in the format. Such text is output as is rather than lost.
 type Writer = Option<LogStream>;
 
-/// Where in a raw line the decoder is.
+/// The decoder's position in a raw line.
 #[derive(Clone, Copy)]
 enum Place {
     Header { spaces: u8 },
     Content { writer: Writer, extent: Extent },
 }
 
-/// The line that is being written out.
+/// The line being output.
 struct Open {
     writer: Writer,
     is_shown: bool,
@@ -40,7 +39,7 @@ enum Progress {
     Ended,
 }
 
-/// A line that waits for the open one to end.
+/// A line held back until the open one is complete.
 struct Held {
     writer: Writer,
     is_shown: bool,
@@ -49,7 +48,7 @@ struct Held {
 }
 
 impl Held {
-    /// What it takes of [`HELD_MAX`]; lines that are not shown are not for free either.
+    /// Its share of [`HELD_MAX`]; hidden lines count too.
     fn cost(&self) -> usize {
         self.text.len() + size_of::<Self>()
     }
@@ -60,7 +59,7 @@ pub(super) struct Decoder {
     since: Option<Timestamp>,
     /// Whether each line starts with its time.
     timestamps: bool,
-    /// Lines to leave out before any is shown.
+    /// Number of lines to skip.
     skip: u64,
     place: Place,
     header: Vec<u8>,
@@ -70,7 +69,7 @@ pub(super) struct Decoder {
 }
 
 impl Decoder {
-    /// A decoder that leaves out the first `skip` lines, and lines that began before `since`.
+    /// A decoder that skips the first `skip` lines, and lines from before `since`.
     pub(super) fn new(skip: u64, since: Option<Timestamp>, timestamps: bool) -> Self {
         Self {
             since,
@@ -84,7 +83,7 @@ impl Decoder {
         }
     }
 
-    /// Takes raw text and appends what it says to `out`.
+    /// Decodes raw text and appends the output to `out`.
     pub(super) fn feed(&mut self, mut raw: &[u8], out: &mut Vec<u8>) {
         while !raw.is_empty() {
             raw = match self.place {
@@ -94,21 +93,21 @@ impl Decoder {
         }
     }
 
-    /// Shows what is held though the line under way has not ended: nothing more comes for now.
+    /// Outputs the held lines although the open line is incomplete, because no more text arrives for now.
     pub(super) fn settle(&mut self, out: &mut Vec<u8>) {
         if self.is_between_lines() && !self.held.is_empty() {
             self.close(out);
         }
     }
 
-    /// Ends a raw line that was left without its end: the next text is of another file.
+    /// Completes an unterminated raw line before the text of another file.
     pub(super) fn next_file(&mut self, out: &mut Vec<u8>) {
         if !self.is_between_lines() {
             self.feed(b"\n", out);
         }
     }
 
-    /// Shows all that is left. A last line without an end stays without one.
+    /// Outputs everything left. A last line without a line end stays without one.
     pub(super) fn finish(&mut self, out: &mut Vec<u8>) {
         if !self.header.is_empty() {
             self.begin_foreign(out);
@@ -125,12 +124,12 @@ impl Decoder {
         }
     }
 
-    /// Gathers the header up to its third space.
+    /// Collects the header up to its third space.
     fn feed_header<'r>(&mut self, mut spaces: u8, raw: &'r [u8], out: &mut Vec<u8>) -> &'r [u8] {
         for (at, byte) in raw.iter().enumerate() {
             let rest = &raw[at + 1..];
             if *byte == b'\n' {
-                // The end of the line is content.
+                // The line end is content.
                 self.begin_foreign(out);
                 return &raw[at..];
             }
@@ -169,7 +168,7 @@ impl Decoder {
         &raw[end + 1..]
     }
 
-    /// The header is whole.
+    /// Handles a complete header.
     fn begin_line(&mut self, out: &mut Vec<u8>) {
         let gathered = std::mem::take(&mut self.header);
         match LogHeader::parse(&gathered) {
@@ -187,7 +186,7 @@ impl Decoder {
         }
     }
 
-    /// What was gathered is no header.
+    /// Handles text that is not a header.
     fn begin_foreign(&mut self, out: &mut Vec<u8>) {
         let text = std::mem::take(&mut self.header);
         self.begin(None, true, b"", out);
@@ -195,7 +194,7 @@ impl Decoder {
         self.place = Place::Content { writer: None, extent: Extent::Full };
     }
 
-    /// A raw line begins: a line of its own, or a further piece of the one its writer has not ended.
+    /// Starts a raw line: a new line or the next part of its writer's incomplete one.
     fn begin(&mut self, writer: Writer, is_shown: bool, time: &[u8], out: &mut Vec<u8>) {
         if self.is_open(writer) || self.growing(writer).is_some() {
             return;
@@ -245,8 +244,7 @@ impl Decoder {
         self.held.iter_mut().find(|line| line.writer == writer && line.progress == Progress::Growing)
     }
 
-    /// Ends the open line and shows what waited for that. Before its time, what its writer still has of it becomes a
-    /// line of its own.
+    /// Closes the open line and outputs the held ones. If closed early, its remainder becomes a line of its own.
     fn close(&mut self, out: &mut Vec<u8>) {
         if self.open.take().is_some_and(|open| open.is_shown) {
             out.push(b'\n');
@@ -254,7 +252,7 @@ impl Decoder {
         self.advance(out);
     }
 
-    /// While no line is open, shows the next one that is held; one that still grows becomes the open one.
+    /// Outputs held lines until one is incomplete, which becomes the open one.
     fn advance(&mut self, out: &mut Vec<u8>) {
         while self.open.is_none()
             && let Some(line) = self.held.pop_front()

@@ -1,4 +1,4 @@
-//! Decoding and finding the last lines, against a model that has the whole log in memory.
+//! Decoding and finding the last lines, compared with a model that has the whole log in memory.
 
 use std::io::Cursor;
 
@@ -35,7 +35,7 @@ fn shown(text: &[u8]) -> String {
     String::from_utf8(decoded(plain(), text, usize::MAX)).unwrap()
 }
 
-/// Lines in the order in which they began, with the time of each; those of no format have none.
+/// Lines in order of their start, with their time; lines without the format have none.
 struct Line {
     writer: Option<LogStream>,
     timestamp: Option<Timestamp>,
@@ -82,7 +82,7 @@ fn model(text: &[u8], tail: Option<u64>, since: Option<Timestamp>, timestamps: b
 }
 
 #[test]
-fn pieces_are_joined_and_streams_kept_apart() {
+fn parts_are_joined_and_streams_are_not_interleaved() {
     let log = [
         raw(1, STDOUT, "P", b"one "),
         raw(2, STDERR, "P", b"error "),
@@ -95,7 +95,7 @@ fn pieces_are_joined_and_streams_kept_apart() {
 }
 
 #[test]
-fn what_is_not_of_the_format_is_shown_as_it_is() {
+fn text_without_the_format_is_output_as_is() {
     let docker = b"{\"log\":\"hello\\n\",\"stream\":\"stdout\"}\n";
     let log =
         [&raw(1, STDOUT, "F", b"a")[..], docker, b"\n2026-01-01T00:00:00Z stdout\n", b"x y z w"].concat();
@@ -108,13 +108,13 @@ fn what_is_not_of_the_format_is_shown_as_it_is() {
 }
 
 #[test]
-fn bytes_that_are_no_text_come_through() {
+fn bytes_that_are_not_utf8_pass_through() {
     let log = raw(1, STDOUT, "F", b"\xff\x00\xfe \r");
     assert_eq!(decoded(plain(), &log, 1), b"\xff\x00\xfe \r\n");
 }
 
 #[test]
-fn times_are_those_of_the_runtime_and_once_a_line() {
+fn timestamps_are_the_runtimes_and_once_per_line() {
     let log = b"2026-01-01T00:00:00.120000000+02:00 stdout P a\n2026-01-01T00:00:09Z stdout F b\nhuh\n";
     let out = decoded(Decoder::new(0, None, true), log, 7);
     assert_eq!(out, b"2026-01-01T00:00:00.120000000+02:00 ab\nhuh\n");
@@ -134,7 +134,7 @@ fn a_huge_line_passes_through() {
 }
 
 #[test]
-fn little_is_held_for_a_line_that_never_ends() {
+fn little_is_held_for_a_line_without_end() {
     let mut decoder = plain();
     let mut out = Vec::new();
     decoder.feed(&raw(1, STDOUT, "P", b"prompt"), &mut out);
@@ -150,7 +150,7 @@ fn little_is_held_for_a_line_that_never_ends() {
 }
 
 #[test]
-fn hidden_lines_are_not_held_without_bound() {
+fn held_hidden_lines_are_bounded() {
     let since = Some(Timestamp::from_second(10).unwrap());
     let mut decoder = Decoder::new(0, since, false);
     let mut out = Vec::new();
@@ -163,7 +163,7 @@ fn hidden_lines_are_not_held_without_bound() {
 }
 
 #[test]
-fn what_is_held_is_shown_when_nothing_more_comes() {
+fn held_lines_are_output_when_no_more_text_arrives() {
     let mut decoder = plain();
     let mut out = Vec::new();
     decoder.feed(&raw(1, STDOUT, "P", b"prompt"), &mut out);
@@ -179,7 +179,7 @@ fn what_is_held_is_shown_when_nothing_more_comes() {
 }
 
 #[test]
-fn a_file_left_in_the_middle_of_a_line_does_not_swallow_the_next() {
+fn an_unterminated_file_does_not_swallow_the_next_one() {
     let mut decoder = plain();
     let mut out = Vec::new();
     for left in ["2026-01-01T00:00:00Z std", "2026-01-01T00:00:00Z stdout F half"] {
@@ -192,7 +192,7 @@ fn a_file_left_in_the_middle_of_a_line_does_not_swallow_the_next() {
     assert_eq!(out, b"2026-01-01T00:00:00Z std\nhalf\nbegun ended\n");
 }
 
-/// Raw logs: pieces of both streams in any order, text of no format among them, the last line perhaps cut.
+/// Raw logs: parts of both streams in any order, with text without the format, and possibly a truncated last line.
 fn logs() -> impl Strategy<Value = Vec<u8>> {
     let content = proptest::collection::vec(any::<u8>().prop_filter("one line", |b| *b != b'\n'), 0..40);
     let line = (0..8u8, any::<bool>(), 0..20i64, content).prop_map(|(writer, is_partial, second, text)| {
@@ -212,7 +212,7 @@ fn logs() -> impl Strategy<Value = Vec<u8>> {
 
 proptest! {
     #[test]
-    fn decodes_as_the_model_does(
+    fn decodes_like_the_model(
         log in logs(), chunk in 1usize..200, since in proptest::option::of(0..20i64), timestamps: bool,
     ) {
         let since = since.map(|second| Timestamp::from_second(second).unwrap());
@@ -221,11 +221,11 @@ proptest! {
     }
 
     #[test]
-    fn the_last_lines_are_the_models(
+    fn the_last_lines_match_the_model(
         log in logs(), tail in 0..50u64, since in proptest::option::of(0..20i64), filler in 0..3usize,
     ) {
         let since = since.map(|second| Timestamp::from_second(second).unwrap());
-        // Lines that reach over the blocks searched at once.
+        // Lines that span search blocks.
         let long = raw(1, STDOUT, "F", &[b'l'; 20_000]).repeat(filler);
         let log = [raw(1, STDERR, "F", b"first"), long, log].concat();
         let start = last_lines(&mut Cursor::new(&log), tail, log.len() as u64).unwrap();

@@ -1,4 +1,4 @@
-//! One log, read from a line on. Blocking; each call reads a bounded piece.
+//! Reads one log from a given line. Blocking; each call reads a bounded amount.
 
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
@@ -12,32 +12,32 @@ use super::rotation::successor;
 use crate::log::LogError;
 use crate::log::error::at;
 
-/// Bytes read at once.
+/// Size of a read in bytes.
 const CHUNK: usize = 64 * 1024;
 
-/// Which lines of a log to show, and how.
+/// Options of reading a log.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LogOptions {
-    /// Only that many last lines of the current file; rotated ones are not looked at, as by the kubelet.
+    /// Only this many last lines of the current file; like the stock kubelet, rotated files are ignored.
     pub tail: Option<u64>,
-    /// Only lines that were begun at this time or later; of the last lines if both are given.
+    /// Only lines from this time on; applied to the last lines if both are given.
     pub since: Option<Timestamp>,
-    /// Each line starts with its time, as the runtime wrote it, and a space.
+    /// Prefix each line with the runtime's timestamp and a space.
     pub timestamps: bool,
 }
 
-/// What a read came to.
+/// The result of a read.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Piece {
-    /// Decoded text; empty if what was read says nothing that is shown.
+    /// Decoded text; empty if all of it is hidden.
     Text(Vec<u8>),
-    /// There is no more for now.
+    /// End of the file for now.
     End,
 }
 
-/// A container's log being read.
+/// A reader of a container's log.
 pub(super) struct LogReader {
-    /// Where the runtime writes; what is read is renamed away from there when it is rotated.
+    /// The path the runtime writes to; the open file is renamed when rotated.
     path: PathBuf,
     file: File,
     position: u64,
@@ -46,7 +46,7 @@ pub(super) struct LogReader {
 }
 
 impl LogReader {
-    /// Opens the log and finds the first line to show.
+    /// Opens the log and finds the first line to output.
     pub(super) fn open(path: &Path, options: &LogOptions) -> Result<Self, LogError> {
         let mut file = open(path)?;
         let read = |path, source| LogError::Read { path, source };
@@ -62,22 +62,22 @@ impl LogReader {
         Ok(Self { path: path.to_owned(), file, position: start.offset, decoder, chunk: vec![0; CHUNK] })
     }
 
-    /// Where the runtime writes.
+    /// The path the runtime writes to.
     pub(super) fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Offset up to which the file was read.
+    /// Current offset in the file.
     pub(super) fn position(&self) -> u64 {
         self.position
     }
 
-    /// Bytes of the file that are there and not read yet.
+    /// Unread bytes of the file.
     pub(super) fn left(&self) -> Result<u64, LogError> {
         Ok(self.size()?.saturating_sub(self.position))
     }
 
-    /// Reads on, at most `most` bytes. A file that was emptied under us is read from its start.
+    /// Reads at most `most` bytes. A truncated file is read from its start.
     pub(super) fn read(&mut self, most: u64) -> Result<Piece, LogError> {
         let chunk = self.chunk.len().min(usize::try_from(most).unwrap_or(CHUNK));
         let count = self.file.read(&mut self.chunk[..chunk]).map_err(|source| self.failed(source))?;
@@ -96,12 +96,12 @@ impl LogReader {
         Ok(Piece::Text(text))
     }
 
-    /// Whether the file was rotated and the one that follows it is there.
+    /// Whether the file was rotated and its successor exists.
     pub(super) fn is_rotated(&self) -> Result<bool, LogError> {
         Ok(self.successor()?.is_some())
     }
 
-    /// Goes on with the file that follows a rotated one.
+    /// Continues with the successor of a rotated file.
     pub(super) fn advance(&mut self) -> Result<Piece, LogError> {
         let Some(next) = self.successor()? else { return Ok(Piece::End) };
         self.file = open(&next)?;
@@ -111,14 +111,14 @@ impl LogReader {
         Ok(Piece::Text(text))
     }
 
-    /// What is held back though nothing more comes for now.
+    /// The held text, because no more arrives for now.
     pub(super) fn settle(&mut self) -> Vec<u8> {
         let mut text = Vec::new();
         self.decoder.settle(&mut text);
         text
     }
 
-    /// What is left once nothing more is read.
+    /// The remaining text after the last read.
     pub(super) fn finish(&mut self) -> Vec<u8> {
         let mut text = Vec::new();
         self.decoder.finish(&mut text);

@@ -1,5 +1,4 @@
-//! Where the last lines of a log start, found from its end. Counts what the container wrote as one line as one, in however
-//! many pieces the runtime cut it.
+//! Finds the start of the last lines of a log from its end. A line that the runtime split counts as one.
 
 use std::io::{self, Read, Seek, SeekFrom};
 
@@ -7,28 +6,28 @@ use super::decode::HEADER_MAX;
 use crate::log::LogStream;
 use crate::log::line::{Extent, LogHeader};
 
-/// Bytes searched at once.
+/// Size of a search block in bytes.
 const BLOCK: usize = 64 * 1024;
-/// A stream that is silent for so many bytes of log is taken to be between two lines. Where it is not, the rest of its
-/// line counts as one.
+/// A stream without text for this many bytes is assumed to be between lines. If it is not, the rest of its line counts as a
+/// line.
 const SILENCE: u64 = 64 * 1024;
 
-/// Where to read from for the last lines.
+/// The start of the last lines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Start {
     /// Offset to decode from.
     pub(super) offset: u64,
-    /// Lines to leave out from there.
+    /// Number of lines to skip from there.
     pub(super) skip: u64,
 }
 
-/// Finds the last `wanted` lines of the first `size` bytes. A last line without its end counts.
-pub(super) fn last_lines<F: Read + Seek>(file: &mut F, wanted: u64, size: u64) -> io::Result<Start> {
-    if wanted == 0 {
+/// Finds the last `count` lines of the first `size` bytes. An unterminated last line counts.
+pub(super) fn last_lines<F: Read + Seek>(file: &mut F, count: u64, size: u64) -> io::Result<Start> {
+    if count == 0 {
         return Ok(Start { offset: size, skip: 0 });
     }
-    let mut count = Count { wanted, lines: 0, is_seen: Each::default(), candidate: None };
-    // The header of a line that starts at a block's end lies behind it.
+    let mut count = Count { count, lines: 0, is_seen: Each::default(), candidate: None };
+    // The header of a line that starts at a block's end is in the next block.
     let mut buffer = vec![0; BLOCK + 1 + HEADER_MAX];
     let mut end = size;
     while end > 0 {
@@ -54,11 +53,11 @@ pub(super) fn last_lines<F: Read + Seek>(file: &mut F, wanted: u64, size: u64) -
         }
         end = start;
     }
-    // Nothing before it can be cut.
+    // No line can be split before it.
     Ok(count.candidate.map_or(Start { offset: 0, skip: 0 }, |candidate| candidate.start))
 }
 
-/// Something of each stream.
+/// A value per stream.
 #[derive(Clone, Copy, Default)]
 struct Each<T> {
     stdout: T,
@@ -74,24 +73,24 @@ impl<T> Each<T> {
     }
 }
 
-/// A place to start from, if what comes before it shows that no line is cut there.
+/// A possible start, if the text before it shows that no line is split there.
 struct Candidate {
     start: Start,
-    /// Streams known to be between two lines there.
+    /// Streams known to be between lines there.
     is_between: Each<bool>,
 }
 
 /// Counts lines from the last to the first.
 struct Count {
-    wanted: u64,
+    count: u64,
     lines: u64,
-    /// Streams of which something was counted.
+    /// Streams with counted lines.
     is_seen: Each<bool>,
     candidate: Option<Candidate>,
 }
 
 impl Count {
-    /// Takes the raw line at `offset`; `text` starts there. Says where to start once that is known.
+    /// Processes the raw line at `offset`, where `text` starts. Returns the start once it is known.
     fn line(&mut self, offset: u64, text: &[u8]) -> Option<Start> {
         let text = &text[..text.len().min(HEADER_MAX)];
         let text = text.iter().position(|byte| *byte == b'\n').map_or(text, |end| &text[..end]);
@@ -117,14 +116,14 @@ impl Count {
                 let is_last = !std::mem::replace(self.is_seen.of(stream), true);
                 match extent {
                     Extent::Full => true,
-                    // A line that was never finished is one, too.
+                    // An incomplete line counts too.
                     Extent::Partial => is_last,
                 }
             }
         };
         self.lines += u64::from(ends_line);
-        if self.candidate.is_none() && self.lines >= self.wanted {
-            let start = Start { offset, skip: self.lines - self.wanted };
+        if self.candidate.is_none() && self.lines >= self.count {
+            let start = Start { offset, skip: self.lines - self.count };
             self.candidate = Some(Candidate { start, is_between: Each::default() });
         }
         None
@@ -137,8 +136,8 @@ mod tests {
 
     use super::*;
 
-    fn start(text: &str, wanted: u64) -> Start {
-        last_lines(&mut Cursor::new(text.as_bytes()), wanted, text.len() as u64).unwrap()
+    fn start(text: &str, count: u64) -> Start {
+        last_lines(&mut Cursor::new(text.as_bytes()), count, text.len() as u64).unwrap()
     }
 
     fn line(tag: &str, stream: &str, text: &str) -> String {
@@ -146,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn no_more_is_read_than_it_takes() {
+    fn only_the_necessary_blocks_are_read() {
         let one = line("F", "stdout", "x").repeat(100_000);
         let both = [line("F", "stderr", "e"), line("F", "stdout", "o")].concat().repeat(100_000);
         for text in [one, both] {
@@ -156,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn pieces_of_one_line_are_one() {
+    fn parts_of_a_line_count_once() {
         let piece = "y".repeat(16 * 1024);
         let long = line("P", "stdout", &piece).repeat(100) + &line("F", "stdout", "end");
         let text = line("F", "stderr", "e") + &line("F", "stdout", "o") + &long;

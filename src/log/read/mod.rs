@@ -1,5 +1,5 @@
-//! Reading a container's log for people: what the container wrote, from a given line on, followed across rotation. What a
-//! reader holds in memory does not depend on the size of a log or of its lines.
+//! Reads a container's output from its log, from a given line, following rotation. A reader's memory does not depend on the size
+//! of a log or of its lines.
 
 mod decode;
 mod file;

@@ -1,5 +1,5 @@
-//! Which file follows a rotated one. A kubelet renames `0.log` to `0.log.<YYYYMMDD-HHMMSS>` and has the runtime open a new
-//! `0.log`; older ones it compresses.
+//! Finds the successor of a rotated file. A kubelet renames `0.log` to `0.log.<YYYYMMDD-HHMMSS>`, makes the runtime open a new
+//! `0.log`, and compresses older files.
 
 use std::fs::{self, Metadata};
 use std::io::ErrorKind;
@@ -9,12 +9,12 @@ use std::path::{Path, PathBuf};
 use crate::log::LogError;
 use crate::log::layout::file_names;
 
-/// What rotated logs end with that are, or are about to be, compressed.
+/// Suffixes of rotated logs that are, or are being, compressed.
 const COMPRESSED: [&str; 2] = [".gz", ".tmp"];
 
-/// The file to read after the one with the metadata `own`, which was opened as `current` or is what that was renamed to.
-/// None while it is the current one, or no other is there yet. When more than one rotation went by unnoticed, the next
-/// file is the rotated one after `own`, as long as that is not compressed.
+/// The file after the one with the metadata `own`, which was opened as `current` and possibly renamed since. `None` while it is
+/// the current one, or if there is no successor yet. After several rotations it is the rotated file after `own`, unless that is
+/// compressed.
 pub(super) fn successor(current: &Path, own: &Metadata) -> Result<Option<PathBuf>, LogError> {
     let inspected = |path: &Path| match fs::metadata(path) {
         Ok(found) => Ok(Some(found)),
@@ -35,7 +35,7 @@ pub(super) fn successor(current: &Path, own: &Metadata) -> Result<Option<PathBuf
         .filter(|other| other.strip_prefix(name).is_some_and(|rest| rest.starts_with('.')))
         .filter(|other| !COMPRESSED.iter().any(|suffix| other.ends_with(suffix)))
         .collect();
-    // Their names are times.
+    // Their names sort by time.
     rotated.sort();
     let mut is_past_own = false;
     for other in rotated {
@@ -53,7 +53,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rotated_files_are_read_in_their_order() {
+    fn rotated_files_are_read_in_order() {
         let dir = tempfile::tempdir().unwrap();
         let at = |name: &str| dir.path().join(name);
         let current = at("0.log");
@@ -74,7 +74,7 @@ mod tests {
         assert_eq!(next(&second), None);
         fs::write(&current, "c").unwrap();
         assert_eq!(next(&second), Some(current.clone()));
-        // One that was removed or compressed under us tells no more what came next.
+        // A removed or compressed file no longer shows its successor.
         fs::remove_file(at("0.log.20260102-000000")).unwrap();
         assert_eq!(next(&own), Some(current.clone()));
     }

@@ -1,4 +1,4 @@
-//! A log as a stream of text, once or as it grows. Files are read on threads for blocking work.
+//! Streams a log, once or followed. Files are read on the blocking pool.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -14,37 +14,37 @@ use super::file::{LogOptions, LogReader, Piece};
 use crate::log::LogError;
 use crate::sys::{Changes, Watch};
 
-/// Pause before a log is looked at again though nothing was heard of it.
+/// Poll interval without change notifications.
 const FALLBACK: Duration = Duration::from_secs(1);
-/// For how long a runtime that opened a new log may still write into the old one.
+/// How long a runtime may still write to the old log after opening a new one.
 const HAND_OVER: Duration = Duration::from_millis(100);
 
-/// How long to read.
+/// When to stop reading.
 pub enum Until {
-    /// Up to the end the log has now.
+    /// At the log's current end.
     Now,
-    /// As it grows, until this is done: the container has ended. What it wrote before is read to the end.
+    /// Follow until this completes: the container has exited. Its remaining output is read first.
     Ended(BoxFuture<'static, ()>),
 }
 
-/// Where the reading is.
+/// The state of reading.
 enum ReadingPhase {
-    /// Up to the end the log had at first.
+    /// Reading up to the initial end.
     Once { left: u64 },
-    /// Waiting for more at each end.
+    /// Following.
     Following(Follow),
-    /// The file was rotated; what the runtime still wrote into it is read.
+    /// The file was rotated; reading the runtime's last writes to it.
     Leaving(Follow),
-    /// The container has ended; what is there is read, of all files.
+    /// The container has exited; reading the rest of all files.
     Draining,
-    /// All was read.
+    /// Everything was read.
     Done,
 }
 
 struct Follow {
     ended: BoxFuture<'static, ()>,
     changed: Arc<Changes>,
-    /// Tells `changed`. It knows nothing of a file that was renamed, nor if the system gives no more watches.
+    /// Triggers `changed`. It misses renamed files, and everything if the system has no watches left.
     _watch: Watch,
 }
 
@@ -55,12 +55,12 @@ pub struct LogStreaming {
 }
 
 impl LogStreaming {
-    /// Opens the log at `path` and finds the first line to show.
+    /// Opens the log at `path` and finds the first line to output.
     pub async fn open(path: PathBuf, options: LogOptions, until: Until) -> Result<Self, LogError> {
         let opened = path.clone();
         let opening = tokio::task::spawn_blocking(move || {
             let phase = match until {
-                // Watched before it is read: what comes between the two is not missed.
+                // Watched before it is read, so that no change is missed in between.
                 Until::Ended(ended) => Some(ReadingPhase::Following(Follow::new(&opened, ended))),
                 Until::Now => None,
             };
@@ -74,8 +74,7 @@ impl LogStreaming {
         opening.await.map_err(|lost| LogError::Open { path, source: lost.into() })?
     }
 
-    /// What the container wrote, in pieces that need not end with a line. Ends with an error if the log can be read no
-    /// further.
+    /// The container's output, in chunks of any size. Ends with an error if the log cannot be read.
     pub fn into_stream(self) -> impl Stream<Item = Result<Bytes, LogError>> + Send {
         try_unfold(self, Self::next)
     }
@@ -93,7 +92,7 @@ impl LogStreaming {
         }
     }
 
-    /// Reads a piece, or does what is to be done at the end of a file.
+    /// Reads a chunk, or handles the end of a file.
     async fn step(self) -> Result<(Vec<u8>, Self), LogError> {
         let Self { reader, phase } = self;
         let most = match &phase {
@@ -157,14 +156,14 @@ impl Follow {
         Self { ended, changed, _watch: watch }
     }
 
-    /// Waits for more to read, or for the container's end.
+    /// Waits for more text or for the container's exit.
     async fn wait(mut self, reader: &mut LogReader) -> (Vec<u8>, ReadingPhase) {
         tokio::select! {
-            // Cancel-safe: it is not polled again once it is done.
+            // Cancel-safe: not polled again once complete.
             () = &mut self.ended => (Vec::new(), ReadingPhase::Draining),
-            // Cancel-safe: a change is taken only when `next` returns.
+            // Cancel-safe: a change is consumed only when `next` returns.
             () = self.changed.next() => (Vec::new(), ReadingPhase::Following(self)),
-            // Cancel-safe: a pause keeps nothing.
+            // Cancel-safe: a sleep.
             () = sleep(FALLBACK) => (reader.settle(), ReadingPhase::Following(self)),
         }
     }
@@ -177,7 +176,7 @@ fn text_of(piece: Piece) -> Vec<u8> {
     }
 }
 
-/// Runs what blocks where it may. The reader is lost when this is dropped, which ends its stream anyway.
+/// Runs blocking work on the blocking pool. The reader is lost if this is dropped, which ends its stream anyway.
 async fn blocking<T: Send + 'static>(
     mut reader: LogReader,
     work: impl FnOnce(&mut LogReader) -> Result<T, LogError> + Send + 'static,

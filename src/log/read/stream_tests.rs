@@ -1,4 +1,4 @@
-//! Streams over real files: rotation, ends, and what is written meanwhile.
+//! Streams of real files: rotation, ends, and concurrent writes.
 
 use std::fs::{self, OpenOptions};
 use std::io::Write;
@@ -15,7 +15,7 @@ use tokio::time::timeout;
 use super::{LogOptions, LogStreaming, Until};
 use crate::log::LogError;
 
-/// How long something that must happen is waited for.
+/// Timeout of expected events.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 struct Bench {
@@ -33,7 +33,7 @@ impl Bench {
         self.dir.path().join("0.log")
     }
 
-    /// Has the container write a line.
+    /// Writes a line as the container.
     fn write(&self, text: &str) {
         self.write_to("0.log", text);
     }
@@ -67,7 +67,7 @@ impl Reading {
         (Self::new(bench, options, Until::Ended(Box::pin(ended))).await, end)
     }
 
-    /// Reads until the text read ends so.
+    /// Reads until the text ends with `end`.
     async fn until(&mut self, end: &str) -> &str {
         while !self.text.ends_with(end) {
             let piece = timeout(PATIENCE, self.stream.next()).await;
@@ -86,7 +86,7 @@ impl Reading {
 }
 
 #[tokio::test]
-async fn without_following_it_ends_where_the_log_ended_at_first() {
+async fn without_following_it_stops_at_the_initial_end() {
     let bench = Bench::new();
     let line = "x".repeat(1000);
     (0..200).for_each(|_| bench.write(&line));
@@ -102,7 +102,7 @@ async fn without_following_it_ends_where_the_log_ended_at_first() {
 }
 
 #[tokio::test]
-async fn a_log_that_is_not_there_says_so_at_once() {
+async fn a_missing_log_is_an_immediate_error() {
     let bench = Bench::new();
     let path = bench.dir.path().join("1.log");
     let error = LogStreaming::open(path, LogOptions::default(), Until::Now).await.err().unwrap();
@@ -110,7 +110,7 @@ async fn a_log_that_is_not_there_says_so_at_once() {
 }
 
 #[tokio::test]
-async fn following_goes_on_until_the_container_has_ended() {
+async fn following_continues_until_the_container_exits() {
     let bench = Bench::new();
     bench.write("before");
     bench.write("last");
@@ -125,7 +125,7 @@ async fn following_goes_on_until_the_container_has_ended() {
 }
 
 #[tokio::test]
-async fn of_an_ended_container_all_is_read() {
+async fn the_log_of_an_exited_container_is_read_completely() {
     let bench = Bench::new();
     let line = "x".repeat(1000);
     (0..200).for_each(|_| bench.write(&line));
@@ -135,7 +135,7 @@ async fn of_an_ended_container_all_is_read() {
 }
 
 #[tokio::test]
-async fn following_finishes_a_rotated_file_then_goes_on_with_the_next() {
+async fn following_finishes_a_rotated_file_and_continues_with_the_next() {
     let bench = Bench::new();
     bench.write("one");
     let (mut reading, end) = Reading::follow(&bench, LogOptions::default()).await;
@@ -160,7 +160,7 @@ async fn following_finishes_a_rotated_file_then_goes_on_with_the_next() {
 }
 
 #[tokio::test]
-async fn an_emptied_log_is_read_from_its_start() {
+async fn a_truncated_log_is_read_from_its_start() {
     let bench = Bench::new();
     bench.write("a long line before the log was emptied");
     let (mut reading, end) = Reading::follow(&bench, LogOptions::default()).await;

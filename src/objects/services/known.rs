@@ -49,7 +49,7 @@ impl KnownService {
     }
 
     /// Upstream's `envvars.FromServices`: the Kubernetes names, then those of Docker links.
-    fn tell(&self, name: &str, variables: &mut ServiceVariables) {
+    fn add_variables(&self, name: &str, variables: &mut ServiceVariables) {
         let prefix = variable_name(name);
         let mut set = |suffix: String, value: String| variables.insert(format!("{prefix}_{suffix}"), value);
         set("SERVICE_HOST".to_owned(), self.address.to_string());
@@ -148,11 +148,11 @@ impl KnownServices {
         for name in MASTER_SERVICES {
             let master = self.services.get(MASTER_NAMESPACE).and_then(|services| services.get(name));
             if let Some(master) = master.filter(|_| own.is_none_or(|own| !own.contains_key(name))) {
-                master.tell(name, &mut variables);
+                master.add_variables(name, &mut variables);
             }
         }
         for (name, service) in own.into_iter().flatten() {
-            service.tell(name, &mut variables);
+            service.add_variables(name, &mut variables);
         }
         variables
     }

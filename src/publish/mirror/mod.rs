@@ -1,5 +1,5 @@
-//! Mirror pods: the API objects that show this node's static pods, so that `kubectl` and the scheduler see them. A mirror
-//! is a projection, never an input: whatever is done to it, the static pod runs on.
+//! Mirror pods: API objects that represent this node's static pods, so that `kubectl` and the scheduler see them. A mirror pod
+//! is output only: whatever happens to it, the static pod keeps running.
 
 mod plan;
 mod task;

@@ -1,4 +1,4 @@
-//! Which mirrors to make and to remove. Pure.
+//! Which mirror pods to create and delete. Pure.
 
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use crate::pod::AdmittedPod;
 use crate::source::api::Mirror;
 use crate::types::{CONFIG_HASH_ANNOTATION, CONFIG_MIRROR_ANNOTATION, PodUid};
 
-/// The Node that mirrors belong to: they go with it.
+/// The Node, which owns the mirror pods: they are garbage-collected with it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Owner {
     /// `metadata.name`.
@@ -29,21 +29,21 @@ impl Owner {
 /// Namespace and name.
 pub(super) type Name = (String, String);
 
-/// What to do about the mirror of a name.
+/// An action on the mirror pod of a name.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Action {
-    /// Make this object.
+    /// Create this object.
     Create(Box<Pod>),
-    /// Delete the object of this UID at once.
+    /// Delete the object of this UID without grace period.
     Delete(String),
-    /// Leave it until the static pod that it shows has ended.
+    /// Keep it until its static pod has terminated.
     Wait,
 }
 
-/// What to do so that exactly the static pods have mirrors. A mirror of another version of its pod is removed first; the
-/// new one is made when it is gone. A mirror is removed once the pod that it shows has ended: until then it says what still
-/// runs here, and the scheduler counts it. `alive` are the pods that have not. `are_all_known` says whether every manifest was
-/// read: before that, a mirror without a pod is not known to be left over.
+/// Plans the actions after which exactly the static pods have mirror pods. A mirror of an outdated version is deleted before the
+/// new one is created, and only once its static pod has terminated: until then it shows what still runs, and the scheduler
+/// counts it. `alive` are the pods that have not terminated. Unless `are_all_known` (every manifest was read), mirrors without a
+/// pod are kept.
 pub(super) fn plan(
     statics: &[Arc<AdmittedPod>],
     mirrors: &BTreeMap<Name, Arc<Mirror>>,
@@ -84,15 +84,15 @@ fn delete(mirror: &Mirror) -> Action {
     Action::Delete(mirror.pod.metadata.uid.clone().unwrap_or_default())
 }
 
-/// Somebody deleted it: no kubelet would ever finish that, as nothing ends with it.
+/// Whether someone deleted it. The deletion would never finish, because no pod terminates with it.
 fn is_going(mirror: &Mirror) -> bool {
     mirror.pod.metadata.deletion_timestamp.is_some()
 }
 
-/// The object that shows a static pod.
+/// The mirror pod of a static pod.
 fn mirror_of(pod: &Pod, owner: &Owner) -> Pod {
     let mut mirror = pod.clone();
-    // The server gives it a UID of its own and its first status.
+    // The server assigns a UID and the initial status.
     mirror.metadata.uid = None;
     mirror.status = None;
     let annotations = mirror.metadata.annotations.get_or_insert_default();

@@ -1,4 +1,4 @@
-//! The task: keeps mirrors as planned, one request at a time.
+//! The task: carries out the plan, one request at a time.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -20,10 +20,10 @@ use crate::status::StatusCache;
 use crate::telemetry::Changed;
 use crate::types::{Backoff, BackoffPolicy, PodEvent, PodUid, WallClock, error_chain, sleep_until};
 
-/// How long a request may take.
+/// Deadline of a request.
 const DEADLINE: Duration = Duration::from_secs(30);
 
-/// How long after a request its effect may take to show in the watch. Then it is asked for again.
+/// How long the watch may take to show a request's effect before the request is repeated.
 const SHOWS_WITHIN: Duration = Duration::from_secs(10);
 
 const RETRY: BackoffPolicy = BackoffPolicy {
@@ -32,48 +32,48 @@ const RETRY: BackoffPolicy = BackoffPolicy {
     reset_after: Duration::from_secs(300),
 };
 
-/// Upstream has no event for it: it logs each try.
+/// Reason of the event for a failed request. Upstream has none: it logs each attempt.
 const FAILED: &str = "FailedCreateMirrorPod";
 
-/// What mirrors go by.
+/// Inputs of the task.
 pub struct MirrorSources {
-    /// The pods that are to run.
+    /// The desired pods.
     pub desired_pods: watch::Receiver<DesiredPods>,
-    /// What the API server shows.
+    /// The pods on the API server.
     pub api: watch::Receiver<ApiState>,
-    /// The Node, which mirrors belong to, once it is registered.
+    /// The Node, which owns the mirror pods, once registered.
     pub node: watch::Receiver<Option<Arc<Node>>>,
-    /// Which pods have ended; and where it is told that a mirror cannot be made.
+    /// Lifecycles of the pods, and where failures are shown.
     pub status_cache: StatusCache,
-    /// Events of pods.
+    /// Recorder of pod events.
     pub events: PodEvents,
-    /// The time of day.
+    /// The wall clock.
     pub clock: WallClock,
 }
 
-/// The mirrors of this node, to be run by the app.
+/// The mirror pods of this node; run by the app.
 pub struct Mirrors {
     client: Client,
     sources: MirrorSources,
-    /// When the mirror of a name may be looked at again.
+    /// When the mirror of a name may be handled again.
     not_before: HashMap<Name, Instant>,
     failures: HashMap<Name, Failure>,
 }
 
-/// Why a mirror is not as it should be.
+/// A failure to create or delete a mirror pod.
 struct Failure {
     retry: Backoff<Instant>,
-    /// What was told.
-    told: Changed<String>,
+    /// The error reported last.
+    reported: Changed<String>,
 }
 
 impl Mirrors {
-    /// Mirrors of the static pods that `sources` name.
+    /// Creates the task for the static pods in `sources`.
     pub fn new(client: Client, sources: MirrorSources) -> Self {
         Self { client, sources, not_before: HashMap::new(), failures: HashMap::new() }
     }
 
-    /// Runs until cancelled. Mirrors stay.
+    /// Runs until cancelled. Mirror pods remain.
     pub async fn run(mut self, cancel: CancellationToken) {
         let mut status_cache = self.sources.status_cache.changes();
         loop {
@@ -89,7 +89,7 @@ impl Mirrors {
                 Ok(()) = sources.api.changed() => {}
                 // Cancel-safe: as above.
                 Ok(()) = sources.node.changed() => {}
-                // Cancel-safe: as above. Statuses change all the time; that matters only to a mirror whose pod is ending.
+                // Cancel-safe: as above. Statuses change often; that matters only to a mirror of a terminating pod.
                 Ok(()) = status_cache.changed(), if waits_for_an_end => {}
                 // Cancel-safe: a sleep.
                 () = sleep_until(due) => {}
@@ -97,7 +97,7 @@ impl Mirrors {
         }
     }
 
-    /// Does what is to be done now.
+    /// Carries out the actions that are due.
     async fn pass(&mut self) -> Pass {
         let desired_pods = self.sources.desired_pods.borrow_and_update().clone();
         let api = self.sources.api.borrow_and_update().clone();
@@ -105,10 +105,10 @@ impl Mirrors {
         let Some(owner) = owner.filter(|_| api.ready) else { return Pass::default() };
         let statics: Vec<Arc<AdmittedPod>> =
             desired_pods.pods.iter().filter(|pod| pod.is_static).cloned().collect();
-        let told = self.sources.status_cache.all().into_iter();
-        let alive: HashSet<PodUid> = told
-            .filter(|told| told.lifecycle != LifecycleSummary::Terminated)
-            .map(|told| told.pod.reference.uid.clone())
+        let reported = self.sources.status_cache.all().into_iter();
+        let alive: HashSet<PodUid> = reported
+            .filter(|pod| pod.lifecycle != LifecycleSummary::Terminated)
+            .map(|pod| pod.pod.reference.uid.clone())
             .collect();
         let actions = plan(&statics, &api.mirrors, &owner, &alive, desired_pods.ready);
         self.not_before.retain(|name, _| actions.contains_key(name));
@@ -130,7 +130,7 @@ impl Mirrors {
         Pass { due: self.not_before.values().min().copied(), waits_for_an_end }
     }
 
-    /// Makes one request, about the mirror of this static pod if there is one. Answers how long to wait if it failed.
+    /// Makes one request, for this static pod if there is one. Returns the pause after a failure.
     async fn perform(
         &mut self,
         name: &Name,
@@ -139,7 +139,7 @@ impl Mirrors {
     ) -> Result<(), Duration> {
         let pods = Objects::<Pod>::namespaced(self.client.clone(), &name.0);
         let creates = matches!(action, Action::Create(_));
-        let asked = async {
+        let request = async {
             match action {
                 Action::Create(mirror) => pods.create(&PostParams::default(), &Wire(*mirror)).await.map(drop),
                 Action::Delete(uid) => {
@@ -150,19 +150,19 @@ impl Mirrors {
                 Action::Wait => Ok(()),
             }
         };
-        let (pause, error) = match tokio::time::timeout(DEADLINE, asked).await {
+        let (pause, error) = match tokio::time::timeout(DEADLINE, request).await {
             Ok(Ok(())) => {
                 self.failures.remove(name);
                 return Ok(());
             }
             Ok(Err(error)) => match error_kind(&error) {
-                // The watch is behind: it will show. If it does not, it is no mirror of ours that has the name.
+                // The watch lags and will show it. Otherwise the name is taken by a pod that is not our mirror.
                 ApiErrorKind::AlreadyExists if creates => {
                     let known = self.failures.contains_key(name);
                     let text = "a pod of this name that is no mirror of it is in the cluster; delete that one, or rename this one";
                     if !known {
                         let retry = Backoff::next(None, &RETRY, Instant::now(), Instant::now());
-                        self.failures.insert(name.clone(), Failure { retry, told: Changed::new() });
+                        self.failures.insert(name.clone(), Failure { retry, reported: Changed::new() });
                         return Ok(());
                     }
                     (Some(SHOWS_WITHIN), text.to_owned())
@@ -181,7 +181,7 @@ impl Mirrors {
         Err(self.failed(name, of.filter(|_| creates), pause, error))
     }
 
-    /// Takes in that a request failed, and says so if that is news. Answers how long to wait.
+    /// Records a failed request and reports it if the error is new. Returns the pause.
     fn failed(
         &mut self,
         name: &Name,
@@ -192,12 +192,12 @@ impl Mirrors {
         let now = Instant::now();
         let before = self.failures.remove(name);
         let retry = Backoff::next(before.as_ref().map(|before| before.retry), &RETRY, now, now);
-        let mut told = before.map(|before| before.told).unwrap_or_default();
-        if told.see(error.clone()) {
+        let mut reported = before.map(|before| before.reported).unwrap_or_default();
+        if reported.see(error.clone()) {
             let pod = format!("{}/{}", name.0, name.1);
-            tracing::warn!(pod, error, "cannot keep the mirror of a static pod; trying again");
+            tracing::warn!(pod, error, "cannot update the mirror pod of a static pod; retrying");
         }
-        self.failures.insert(name.clone(), Failure { retry, told });
+        self.failures.insert(name.clone(), Failure { retry, reported });
         if let Some(of) = of {
             let event = PodEvent::warning(FAILED, format!("Failed to create the mirror pod: {error}"));
             let reference = &of.reference;
@@ -209,11 +209,11 @@ impl Mirrors {
     }
 }
 
-/// What a pass leaves to be done.
+/// Work left after a pass.
 #[derive(Default)]
 struct Pass {
-    /// When to look again though nothing changed.
+    /// When to run again without a change.
     due: Option<Instant>,
-    /// Whether a mirror is kept until its pod has ended.
+    /// Whether a mirror is kept until its pod has terminated.
     waits_for_an_end: bool,
 }

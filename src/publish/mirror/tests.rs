@@ -1,4 +1,4 @@
-//! Mirrors against an API server on which others delete and things go wrong.
+//! Mirror pods with an API server that has faults and other clients.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -25,7 +25,7 @@ struct Setup {
     desired_pods: watch::Sender<DesiredPods>,
     node: watch::Sender<Option<Arc<Node>>>,
     status_cache: StatusCache,
-    told: Arc<Mutex<Vec<String>>>,
+    reported: Arc<Mutex<Vec<String>>>,
     _running: DropGuard,
 }
 
@@ -36,8 +36,8 @@ impl Setup {
         let (tx, seen) = watch::channel(ApiState::default());
         let (desired_pods, wanted_out) = watch::channel(DesiredPods::default());
         let (node, node_out) = watch::channel(None);
-        let (status_cache, told) = (StatusCache::default(), Arc::new(Mutex::new(Vec::new())));
-        let heard = told.clone();
+        let (status_cache, reported) = (StatusCache::default(), Arc::new(Mutex::new(Vec::new())));
+        let heard = reported.clone();
         let sources = MirrorSources {
             desired_pods: wanted_out,
             api: seen,
@@ -52,7 +52,7 @@ impl Setup {
             tokio::spawn(api::run(api.client(), "n1".to_owned(), Vec::new(), tx, cancel.clone()));
             tokio::spawn(mirrors.run(cancel.clone()));
         }
-        Self { api, desired_pods, node, status_cache, told, _running: cancel.drop_guard() }
+        Self { api, desired_pods, node, status_cache, reported, _running: cancel.drop_guard() }
     }
 
     fn registered() -> Self {
@@ -66,7 +66,7 @@ impl Setup {
         self.node.send_replace(Some(Arc::new(serde_json::from_value(node).unwrap())));
     }
 
-    /// The manifests define this version of the pod `web`, or nothing.
+    /// Sets the version of the pod `web` in the manifests; `None` removes it.
     fn manifest(&self, hash: Option<&str>) {
         let pods = hash.into_iter().map(Self::pod);
         self.desired_pods.send_replace(DesiredPods {
@@ -83,9 +83,9 @@ impl Setup {
         AdmittedPod::new(serde_json::from_value::<Pod>(pod).unwrap())
     }
 
-    /// The life of this version of the pod has come so far.
-    fn life(&self, hash: &str, lifecycle: LifecycleSummary) {
-        self.status_cache.tell(PodStatusEntry {
+    /// Sets the lifecycle of this version of the pod.
+    fn lifecycle(&self, hash: &str, lifecycle: LifecycleSummary) {
+        self.status_cache.report(PodStatusEntry {
             pod: Self::pod(hash),
             status: Arc::default(),
             terminating_since: None,
@@ -94,7 +94,7 @@ impl Setup {
         });
     }
 
-    /// What the server has, as (hash, UID).
+    /// The mirror pods on the server, as (hash, UID).
     async fn shown(&self) -> Vec<(String, String)> {
         tokio::time::sleep(Duration::from_secs(120)).await;
         let mirrors = self.api.list::<Pod>(PODS).into_iter();
@@ -107,7 +107,7 @@ impl Setup {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_static_pod_gets_a_mirror_once_the_node_is_there_and_loses_it_with_its_manifest() {
+async fn a_static_pod_has_a_mirror_from_node_registration_to_its_manifests_removal() {
     let setup = Setup::new();
     setup.manifest(Some("h1"));
     assert!(setup.shown().await.is_empty());
@@ -122,7 +122,7 @@ async fn a_static_pod_gets_a_mirror_once_the_node_is_there_and_loses_it_with_its
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_mirror_that_somebody_deletes_comes_again() {
+async fn a_deleted_mirror_is_created_again() {
     let setup = Setup::registered();
     setup.manifest(Some("h1"));
     let before = setup.shown().await;
@@ -135,7 +135,7 @@ async fn a_mirror_that_somebody_deletes_comes_again() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_edited_pod_gets_another_mirror() {
+async fn an_edited_pod_gets_a_new_mirror() {
     let setup = Setup::registered();
     setup.manifest(Some("h1"));
     let before = setup.shown().await;
@@ -146,33 +146,33 @@ async fn an_edited_pod_gets_another_mirror() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_mirror_stays_until_the_pod_that_it_shows_has_ended() {
+async fn a_mirror_remains_until_its_pod_has_terminated() {
     let setup = Setup::registered();
     setup.manifest(Some("h1"));
-    setup.life("h1", LifecycleSummary::Active);
+    setup.lifecycle("h1", LifecycleSummary::Active);
     let before = setup.shown().await;
     setup.manifest(Some("h2"));
     assert_eq!(setup.shown().await, before, "it is not terminating yet");
-    setup.life("h1", LifecycleSummary::Terminating);
+    setup.lifecycle("h1", LifecycleSummary::Terminating);
     assert_eq!(setup.shown().await, before, "it has its grace period");
-    setup.life("h1", LifecycleSummary::Terminated);
+    setup.lifecycle("h1", LifecycleSummary::Terminated);
     assert_eq!(setup.shown().await[0].0, "h2");
-    setup.life("h2", LifecycleSummary::Active);
+    setup.lifecycle("h2", LifecycleSummary::Active);
     setup.manifest(None);
     assert_eq!(setup.shown().await.len(), 1);
-    setup.life("h2", LifecycleSummary::Terminated);
+    setup.lifecycle("h2", LifecycleSummary::Terminated);
     assert!(setup.shown().await.is_empty());
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_mirror_that_cannot_be_made_is_told_with_the_reason() {
+async fn a_mirror_that_cannot_be_created_is_reported_with_the_error() {
     let setup = Setup::registered();
     let refuse = ApiFault::Refuse { code: 403, reason: "Forbidden", retry_after: 0 };
     setup.api.fail(ApiRule::always("POST", "/pods", refuse));
     setup.manifest(Some("h1"));
     setup.shown().await;
-    let told = setup.told.lock().clone();
-    assert!(told[0].contains("Failed to create the mirror pod: "), "{told:?}");
+    let reported = setup.reported.lock().clone();
+    assert!(reported[0].contains("Failed to create the mirror pod: "), "{reported:?}");
     setup.api.heal();
     assert_eq!(setup.shown().await.len(), 1);
 
@@ -182,12 +182,12 @@ async fn a_mirror_that_cannot_be_made_is_told_with_the_reason() {
     setup.api.put(&format!("{PODS}/web-n1"), &serde_json::from_value::<Pod>(other).unwrap());
     setup.manifest(Some("h1"));
     tokio::time::sleep(Duration::from_secs(120)).await;
-    let told = setup.told.lock().clone();
-    assert!(told[0].contains("no mirror of it"), "{told:?}");
+    let reported = setup.reported.lock().clone();
+    assert!(reported[0].contains("no mirror of it"), "{reported:?}");
 }
 
 #[tokio::test(start_paused = true)]
-async fn nothing_is_removed_before_all_manifests_were_read() {
+async fn nothing_is_deleted_before_all_manifests_were_read() {
     let setup = Setup::registered();
     setup.manifest(Some("h1"));
     let before = setup.shown().await;
@@ -196,7 +196,7 @@ async fn nothing_is_removed_before_all_manifests_were_read() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn whatever_goes_wrong_there_is_one_mirror_in_the_end() {
+async fn any_faults_converge_to_one_mirror() {
     let refuse = |code, reason| ApiFault::Refuse { code, reason, retry_after: 3 };
     let faults = [
         ApiFault::Reset,

@@ -1,4 +1,4 @@
-//! What is written, and what stays.
+//! Which parts of a status are written and which are preserved.
 
 use k8s_openapi::api::core::v1::PodStatus;
 use proptest::prelude::*;
@@ -21,7 +21,7 @@ fn live(status: &PodStatus) -> Live<'_> {
     Live { uid: "u", status, is_deleting: false, is_mirror: false, restart_policy: "Always" }
 }
 
-fn told(status: &PodStatus) -> ReportedPod<'_> {
+fn reported(status: &PodStatus) -> ReportedPod<'_> {
     ReportedPod { status, lifecycle: LifecycleSummary::Active, has_released: false }
 }
 
@@ -29,7 +29,7 @@ const EARLY: &str = "2026-01-01T00:00:00Z";
 const LATE: &str = "2026-01-02T00:00:00Z";
 
 #[test]
-fn what_others_write_stays() {
+fn fields_of_other_writers_are_preserved() {
     let there =
         status(json!({"nominatedNodeName": "n", "conditions": [condition("example.com/gate", "True", EARLY),
         condition("Resized", "True", EARLY)]}));
@@ -41,7 +41,7 @@ fn what_others_write_stays() {
 }
 
 #[test]
-fn a_condition_that_did_not_change_keeps_its_time_and_so_does_the_start() {
+fn an_unchanged_condition_keeps_its_time_and_start_time_is_kept() {
     let there = status(json!({"startTime": EARLY, "conditions": [condition("Ready", "True", EARLY),
         condition("Initialized", "False", EARLY)]}));
     let ours = status(json!({"startTime": LATE, "conditions": [condition("Ready", "True", LATE),
@@ -53,7 +53,7 @@ fn a_condition_that_did_not_change_keeps_its_time_and_so_does_the_start() {
 }
 
 #[test]
-fn a_terminal_phase_waits_for_the_proof_that_nothing_runs() {
+fn a_terminal_phase_waits_until_nothing_runs_for_certain() {
     let there = status(json!({"phase": "Running"}));
     let ours = status(
         json!({"phase": "Failed", "reason": "Evicted", "conditions": [condition("Ready", "True", LATE)]}),
@@ -66,7 +66,7 @@ fn a_terminal_phase_waits_for_the_proof_that_nothing_runs() {
 }
 
 #[test]
-fn a_terminal_phase_is_never_left() {
+fn a_terminal_phase_is_final() {
     let there = status(json!({"phase": "Failed", "reason": "Evicted"}));
     let ours = status(json!({"phase": "Running"}));
     let merged = merged(&ours, LifecycleSummary::Active, &there);
@@ -74,16 +74,16 @@ fn a_terminal_phase_is_never_left() {
 }
 
 #[test]
-fn what_is_as_told_is_not_written_again() {
+fn an_unchanged_status_is_not_written_again() {
     let same = status(
         json!({"phase": "Running", "startTime": EARLY, "conditions": [condition("Ready", "True", EARLY)]}),
     );
-    assert_eq!(plan(told(&same), live(&same)), Write::Nothing);
+    assert_eq!(plan(reported(&same), live(&same)), Write::Nothing);
 }
 
 #[test]
 fn readiness_and_phase_are_urgent_and_the_rest_is_not() {
-    let urgency = |there: Value, ours: Value| match plan(told(&status(ours)), live(&status(there))) {
+    let urgency = |there: Value, ours: Value| match plan(reported(&status(ours)), live(&status(there))) {
         Write::Patch(_, urgency) => urgency,
         other => panic!("{other:?}"),
     };
@@ -97,7 +97,7 @@ fn readiness_and_phase_are_urgent_and_the_rest_is_not() {
 }
 
 #[test]
-fn an_object_is_deleted_only_when_it_was_asked_to_go_and_shows_the_end_of_a_pod_that_is_gone() {
+fn an_object_is_deleted_only_if_terminating_and_its_final_status_is_published() {
     let ended = status(json!({"phase": "Succeeded"}));
     let over = |status| ReportedPod { status, lifecycle: LifecycleSummary::Terminated, has_released: true };
     let going = |status| Live { is_deleting: true, ..live(status) };
@@ -113,14 +113,15 @@ fn an_object_is_deleted_only_when_it_was_asked_to_go_and_shows_the_end_of_a_pod_
 }
 
 #[test]
-fn a_container_that_ended_for_good_is_not_said_to_live() {
+fn a_container_that_terminated_for_good_is_not_reported_as_running() {
     let state = |state: Value| {
         json!({"phase": "Running", "containerStatuses": [{"name": "c", "image": "", "imageID": "", "ready": false,
             "restartCount": 0, "state": state}]})
     };
     let ended = |code| status(state(json!({"terminated": {"exitCode": code}})));
     let alive = status(state(json!({"waiting": {"reason": "ContainerCreating"}})));
-    let of = |there: &PodStatus, restart_policy| plan(told(&alive), Live { restart_policy, ..live(there) });
+    let of =
+        |there: &PodStatus, restart_policy| plan(reported(&alive), Live { restart_policy, ..live(there) });
     assert_eq!(of(&ended(1), "Never"), Write::Impossible("c".to_owned()));
     assert_eq!(of(&ended(0), "OnFailure"), Write::Impossible("c".to_owned()));
     assert!(matches!(of(&ended(1), "OnFailure"), Write::Patch(..)));
@@ -150,7 +151,7 @@ prop_compose! {
 }
 
 proptest! {
-    /// Whatever is there, one patch makes it as told, and a second finds nothing to do.
+    /// From any live status, one patch reaches the reported one, and a second plan is empty.
     #[test]
     fn one_patch_is_enough(ours in any_status(), there in any_status()) {
         let over = ReportedPod { status: &ours, lifecycle: LifecycleSummary::Terminated, has_released: false };

@@ -1,5 +1,5 @@
-//! Keeps the statuses on the API server true to what is told of this node's pods, and deletes the objects of pods that
-//! are terminating and have ended (upstream's status manager). Never decides what a status says or whether a pod ends.
+//! Upstream's status manager: writes reported statuses to the API server, and deletes the objects of terminating pods that
+//! have terminated. Never decides the content of a status or whether a pod terminates.
 
 mod merge;
 #[cfg(test)]

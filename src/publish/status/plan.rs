@@ -1,4 +1,4 @@
-//! What to write about one pod, and how soon. Pure.
+//! What to write for one pod, and how soon. Pure.
 
 use k8s_openapi::api::core::v1::{ContainerStatus, PodStatus};
 use serde_json::{Value, json};
@@ -9,83 +9,83 @@ use crate::pod::PodPhase;
 use crate::status::LifecycleSummary;
 use crate::types::json::to_value;
 
-/// What is told of a pod.
+/// A pod as reported on this node.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ReportedPod<'a> {
     pub(super) status: &'a PodStatus,
     pub(super) lifecycle: LifecycleSummary,
-    /// It holds nothing of the host any more.
+    /// It has released all resources of the host.
     pub(super) has_released: bool,
 }
 
-/// The object that shows the pod.
+/// The pod's object on the API server.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Live<'a> {
     pub(super) uid: &'a str,
     pub(super) status: &'a PodStatus,
     /// It is marked for deletion.
     pub(super) is_deleting: bool,
-    /// It shows a static pod, which does not go with it.
+    /// It is a mirror pod.
     pub(super) is_mirror: bool,
     /// `spec.restartPolicy`.
     pub(super) restart_policy: &'a str,
 }
 
-/// How soon a write must be made.
+/// How soon a write is due.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Urgency {
-    /// Others wait for it: phase, readiness, the end.
+    /// Others depend on it: phase, readiness, termination.
     Now,
-    /// It may wait for more of its kind.
+    /// It can be delayed and combined with later changes.
     Soon,
 }
 
-/// What to write.
+/// The write to make.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Write {
-    /// Everything is as told.
+    /// The status is up to date.
     Nothing,
     /// This strategic merge patch of `status`.
     Patch(Value, Urgency),
-    /// The pod has ended and is marked for deletion: its object is deleted.
+    /// The pod has terminated and is marked for deletion: delete its object.
     Delete,
-    /// What is told cannot be: a container that ended for good is said to be alive. Nothing is written.
+    /// The reported status is impossible: a container that terminated for good is running. Write nothing.
     Impossible(String),
 }
 
-/// What to write about a pod.
-pub(super) fn plan(told: ReportedPod<'_>, live: Live<'_>) -> Write {
-    if let Some(container) = revived(told.status, live) {
+/// Plans the write for a pod.
+pub(super) fn plan(reported: ReportedPod<'_>, live: Live<'_>) -> Write {
+    if let Some(container) = revived(reported.status, live) {
         return Write::Impossible(container.to_owned());
     }
-    let wanted = merged(told.status, told.lifecycle, live.status);
-    // Both are plain data of strings and numbers, which always become JSON.
+    let desired = merged(reported.status, reported.lifecycle, live.status);
+    // Both are plain data of strings and numbers, which always serialize to JSON.
     let as_value = |status: &PodStatus| to_value(status).unwrap_or_default();
-    if let Some(change) = patch::strategic(Kind::PodStatus, &as_value(live.status), &as_value(&wanted)) {
-        let urgency = if is_urgent(live.status, &wanted) { Urgency::Now } else { Urgency::Soon };
+    if let Some(change) = patch::strategic(Kind::PodStatus, &as_value(live.status), &as_value(&desired)) {
+        let urgency = if is_urgent(live.status, &desired) { Urgency::Now } else { Urgency::Soon };
         return Write::Patch(json!({"metadata": {"uid": live.uid}, "status": change}), urgency);
     }
     let has_ended = live.status.phase.as_deref().and_then(PodPhase::parse).is_some_and(PodPhase::is_terminal);
-    if live.is_deleting && !live.is_mirror && told.has_released && has_ended {
+    if live.is_deleting && !live.is_mirror && reported.has_released && has_ended {
         return Write::Delete;
     }
     Write::Nothing
 }
 
-fn is_urgent(live: &PodStatus, wanted: &PodStatus) -> bool {
+fn is_urgent(live: &PodStatus, desired: &PodStatus) -> bool {
     let condition = |status: &PodStatus, name: &str| {
         let mut all = status.conditions.iter().flatten();
         all.find(|condition| condition.type_ == name).map(|condition| condition.status.clone())
     };
-    live.phase != wanted.phase
-        || live.reason != wanted.reason
+    live.phase != desired.phase
+        || live.reason != desired.reason
         || condition(live, "Ready").unwrap_or_else(|| "False".to_owned())
-            != condition(wanted, "Ready").unwrap_or_else(|| "False".to_owned())
-        || condition(live, "DisruptionTarget") != condition(wanted, "DisruptionTarget")
+            != condition(desired, "Ready").unwrap_or_else(|| "False".to_owned())
+        || condition(live, "DisruptionTarget") != condition(desired, "DisruptionTarget")
 }
 
-/// A container that the API server knows to have ended for good and that is told to be alive.
-fn revived<'a>(told: &'a PodStatus, live: Live<'_>) -> Option<&'a str> {
+/// A container that has terminated for good on the API server but is reported as running.
+fn revived<'a>(reported: &'a PodStatus, live: Live<'_>) -> Option<&'a str> {
     let ended_for_good = |name: &str| {
         let found = live.status.container_statuses.iter().flatten().find(|status| status.name == name);
         let ended = found.and_then(|status| status.state.as_ref()?.terminated.as_ref());
@@ -97,7 +97,8 @@ fn revived<'a>(told: &'a PodStatus, live: Live<'_>) -> Option<&'a str> {
     };
     let is_alive =
         |status: &&ContainerStatus| status.state.as_ref().is_none_or(|state| state.terminated.is_none());
-    told.container_statuses
+    reported
+        .container_statuses
         .iter()
         .flatten()
         .filter(is_alive)

@@ -1,5 +1,5 @@
-//! The task: compares what is told of each pod with its object, and writes what differs. One write a pod at a time, a
-//! bounded number at once; what fails is planned anew from what is told then, so that an old status is never sent late.
+//! The task: compares each pod's reported status with its object and writes the difference. One write at a time per pod, a
+//! bounded number overall. A failed write is planned again from the latest status, so an old status is never sent late.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -25,17 +25,17 @@ use crate::status::StatusCache;
 use crate::telemetry::Changed;
 use crate::types::{Backoff, BackoffPolicy, PodUid, QuietPeriod, error_chain, sleep_until};
 
-/// How long a change nobody waits for waits for others to the same pod.
+/// Delay of a deferrable change, to combine it with others of the same pod.
 const SOON: Duration = Duration::from_secs(2);
 
-/// How long it may wait beyond that, while pods start and stop: for the next change, and for the API server to have less to
-/// do. Upstream promises 10 s in all.
+/// Further delay while pods start and stop, to combine more changes and to relieve the API server. Upstream's total bound is
+/// 10 s.
 const PATIENCE: Duration = Duration::from_secs(8);
 
-/// Writes under way at once: enough for many pods on a slow server, few enough to leave its fair share to others.
+/// Maximum number of parallel writes: enough for many pods on a slow server, few enough to leave capacity to others.
 const WRITES: usize = 16;
 
-/// How long one request may take. A write that took effect unsaid is found by the watch.
+/// Deadline of a request. If a write took effect without a response, the watch shows it.
 const DEADLINE: Duration = Duration::from_secs(30);
 
 const RETRY: BackoffPolicy = BackoffPolicy {
@@ -44,49 +44,49 @@ const RETRY: BackoffPolicy = BackoffPolicy {
     reset_after: Duration::from_secs(60),
 };
 
-/// What is written again though the API server takes it, as something there does not keep it (a webhook, a server that does
-/// not know the field): seldom, as it may be kept one day.
+/// Back-off of a write that the API server accepts but does not keep (a webhook strips a field, or the server does not know
+/// it): rare, because it may be kept some day.
 const NOT_KEPT: BackoffPolicy = BackoffPolicy {
     initial: Duration::from_secs(2),
     max: Duration::from_secs(600),
     reset_after: Duration::from_secs(3600),
 };
 
-/// Where statuses come from, and what is there.
+/// Inputs of the task.
 #[derive(Clone)]
 pub struct StatusSources {
-    /// What workers tell of their pods.
+    /// The reported statuses.
     pub status_cache: StatusCache,
-    /// The pods that were refused, each with the status that says why.
+    /// The rejected pods, with the status that says why.
     pub rejected: watch::Receiver<Vec<RejectedPod>>,
-    /// The objects.
+    /// The pods on the API server.
     pub api: watch::Receiver<ApiState>,
-    /// When no pod starts or stops.
+    /// Signals when no pod starts or stops.
     pub quiet_period: QuietPeriod,
 }
 
-/// The status manager, to be run by the app.
+/// The status manager; run by the app.
 pub struct StatusManager {
     client: Client,
     sources: StatusSources,
     entries: BTreeMap<PodUid, Entry>,
     writes: FuturesUnordered<BoxFuture<'static, (PodUid, String, Written)>>,
-    /// What writes last failed for: a server that is down is told of once, not once a pod.
+    /// The last error of a write: a server that is down is logged once, not once per pod.
     trouble: Changed<String>,
 }
 
-/// What is told of a pod, as owned values that are cheap to compare.
+/// A reported status, as owned values that are cheap to compare.
 #[derive(Clone, Debug)]
-struct Said {
+struct ReportedStatus {
     status: Arc<PodStatus>,
     lifecycle: LifecycleSummary,
     has_released: bool,
 }
 
-/// The object of a pod.
+/// A pod's object.
 #[derive(Debug)]
 struct Object {
-    /// What it was read from.
+    /// Where it comes from.
     shown: Shown,
     namespace: String,
     name: String,
@@ -98,30 +98,30 @@ struct Object {
     restart_policy: String,
 }
 
-/// Where the API server's state has an object: the same value as long as nothing of it changed.
+/// The shared object that a `LiveObject` was read from; the same pointer as long as nothing changed.
 #[derive(Clone, Debug)]
 enum Shown {
     /// The pod's own.
     Pod(Arc<ApiPod>),
-    /// The mirror of a static pod.
+    /// The mirror pod of a static pod.
     Mirror(Arc<Mirror>),
 }
 
 #[derive(Debug, Default)]
 struct Entry {
-    said: Option<Said>,
+    reported: Option<ReportedStatus>,
     object: Option<Object>,
-    /// The version and status our last write made, which the watch may still be behind of.
+    /// The version and status after our last write, which the watch may not have shown yet.
     written: Option<(String, Arc<PodStatus>)>,
     next: Option<Next>,
     is_busy: bool,
-    /// The object wants no more writes: it was deleted, though the watch may still be behind of that.
+    /// The object was deleted and needs no more writes, though the watch may not have shown it yet.
     is_gone: bool,
     retry: Option<Backoff<Instant>>,
     not_before: Option<Instant>,
-    /// What was told when the write under way, or the last one, was made.
+    /// The status reported at the time of the current or last write.
     sent: Option<Arc<PodStatus>>,
-    /// The API server took the last patch and did not keep it.
+    /// The API server accepted the last patch but did not keep it.
     not_kept: Option<Backoff<Instant>>,
 }
 
@@ -129,22 +129,22 @@ struct Entry {
 #[derive(Debug)]
 struct Next {
     due: Instant,
-    /// Until when it waits for a quiet period, if it does.
+    /// Deadline of the wait for a quiet period, if it waits.
     latest: Instant,
     request: Request,
 }
 
-/// What is written.
+/// A write.
 #[derive(Debug)]
 enum Request {
-    /// This strategic merge patch of the status.
+    /// Apply this strategic merge patch to the status.
     Patch(Value),
-    /// The object is deleted.
+    /// Delete the object.
     Delete,
 }
 
 enum Written {
-    /// The object as it is now.
+    /// The current object.
     Patched(Box<Pod>),
     Deleted,
     Failed(kube::Error),
@@ -152,7 +152,7 @@ enum Written {
 }
 
 impl StatusManager {
-    /// A manager that writes with `client`.
+    /// Creates a status manager that writes through `client`.
     pub fn new(client: Client, sources: StatusSources) -> Self {
         Self {
             client,
@@ -163,7 +163,7 @@ impl StatusManager {
         }
     }
 
-    /// Runs until cancelled. Writes under way are dropped then; the next daemon finds what they left.
+    /// Runs until cancelled, which drops the writes in progress; the next daemon starts from their result.
     pub async fn run(mut self, cancel: CancellationToken) {
         let mut status_cache = self.sources.status_cache.changes();
         let mut rejected = self.sources.rejected.clone();
@@ -181,7 +181,7 @@ impl StatusManager {
                 changed = rejected.changed() => changed.is_ok(),
                 // Cancel-safe: as above.
                 changed = api.changed() => changed.is_ok(),
-                // Cancel-safe: a stream gives an item only when `next` returns it.
+                // Cancel-safe: a stream yields an item only when `next` returns.
                 Some((uid, object, written)) = self.writes.next() => {
                     self.finished(&uid, object, written, Instant::now());
                     true
@@ -190,36 +190,41 @@ impl StatusManager {
                 () = sleep_until(due) => true,
             };
             if !is_open {
-                // Its sources end only with the daemon.
+                // The sources close only at shutdown.
                 return cancel.cancelled().await;
             }
         }
     }
 
-    /// Takes in what is told and what is there, and plans anew for the pods of which anything changed.
+    /// Reads the reported statuses and the objects, and plans again for every pod with a change.
     fn look(&mut self, now: Instant) {
-        let mut told: BTreeMap<PodUid, (Said, Arc<Pod>)> = BTreeMap::new();
+        let mut reported: BTreeMap<PodUid, (ReportedStatus, Arc<Pod>)> = BTreeMap::new();
         for rejected in self.sources.rejected.borrow().iter() {
             let status = rejected.status.clone();
-            let said = Said { status, lifecycle: LifecycleSummary::Terminated, has_released: true };
-            told.insert(pod_uid(&rejected.pod), (said, rejected.pod.clone()));
+            let status =
+                ReportedStatus { status, lifecycle: LifecycleSummary::Terminated, has_released: true };
+            reported.insert(pod_uid(&rejected.pod), (status, rejected.pod.clone()));
         }
         for all in self.sources.status_cache.all() {
-            let said = Said { status: all.status, lifecycle: all.lifecycle, has_released: all.has_released };
-            told.insert(all.pod.reference.uid.clone(), (said, all.pod.object().clone()));
+            let status = ReportedStatus {
+                status: all.status,
+                lifecycle: all.lifecycle,
+                has_released: all.has_released,
+            };
+            reported.insert(all.pod.reference.uid.clone(), (status, all.pod.object().clone()));
         }
         let api = self.sources.api.borrow().clone();
-        self.entries.retain(|uid, entry| told.contains_key(uid) || entry.is_busy);
-        for (uid, (said, pod)) in told {
+        self.entries.retain(|uid, entry| reported.contains_key(uid) || entry.is_busy);
+        for (uid, (status, pod)) in reported {
             let shown = shown(&api, &uid, &pod);
             let entry = self.entries.entry(uid.clone()).or_default();
-            if entry.take_in(said, shown) {
+            if entry.update(status, shown) {
                 entry.plan(&uid, now);
             }
         }
     }
 
-    /// Starts the writes that are due, as many as may run.
+    /// Starts the writes that are due, up to the limit.
     fn start(&mut self, now: Instant) {
         let quiet = self.sources.quiet_period.expected();
         for (uid, entry) in &mut self.entries {
@@ -233,7 +238,7 @@ impl StatusManager {
                 continue;
             };
             entry.is_busy = true;
-            entry.sent = entry.said.as_ref().map(|said| said.status.clone());
+            entry.sent = entry.reported.as_ref().map(|status| status.status.clone());
             let pods = Objects::<Pod>::namespaced(self.client.clone(), &object.namespace);
             let (uid, name) = (uid.clone(), object.name.clone());
             let of = object.uid.clone();
@@ -244,7 +249,7 @@ impl StatusManager {
         }
     }
 
-    /// When the next write is due, if the next quiet period is to be expected at `quiet`.
+    /// When the next write is due, if the next quiet period is expected at `quiet`.
     fn next_due(&self, quiet: Option<Instant>) -> Option<Instant> {
         if self.writes.len() >= WRITES {
             return None;
@@ -263,38 +268,38 @@ impl StatusManager {
         if let Some(error) = error
             && self.trouble.see(error.clone())
         {
-            tracing::warn!(%uid, error, "cannot write the status of a pod; trying again");
+            tracing::warn!(%uid, error, "cannot write the status of a pod; retrying");
         }
         entry.plan(uid, now);
         if was_written {
-            entry.look_whether_it_was_kept(uid, now);
+            entry.check_that_it_was_kept(uid, now);
         }
     }
 }
 
 impl Entry {
-    /// Whether anything differs from what was known.
-    fn take_in(&mut self, said: Said, shown: Option<Shown>) -> bool {
-        let same_said = self.said.as_ref().is_some_and(|old| {
-            Arc::ptr_eq(&old.status, &said.status)
-                && old.lifecycle == said.lifecycle
-                && old.has_released == said.has_released
+    /// Updates the entry; returns whether anything changed.
+    fn update(&mut self, status: ReportedStatus, shown: Option<Shown>) -> bool {
+        let same_status = self.reported.as_ref().is_some_and(|old| {
+            Arc::ptr_eq(&old.status, &status.status)
+                && old.lifecycle == status.lifecycle
+                && old.has_released == status.has_released
         });
-        if !same_said && self.not_kept.is_some() {
-            // Only what was sent before waits.
+        if !same_status && self.not_kept.is_some() {
+            // Only a repeated write is delayed.
             self.not_before = None;
         }
-        self.said = Some(said);
+        self.reported = Some(status);
         let is_known = match (&self.object, &shown) {
             (Some(object), Some(shown)) => object.shown.is(shown),
             (None, None) => true,
             _ => false,
         };
         if is_known {
-            return !same_said;
+            return !same_status;
         }
         let object = shown.map(Object::new);
-        // An object of another UID starts afresh, as a mirror that was made again does.
+        // An object with another UID, such as a mirror that was created again, has no history.
         if self.object.as_ref().map(|o| &o.uid) != object.as_ref().map(|o| &o.uid) {
             self.written = None;
             self.is_gone = false;
@@ -304,10 +309,10 @@ impl Entry {
         true
     }
 
-    /// Plans the next write. One that waits keeps the moment it is due.
+    /// Plans the next write. A pending one keeps its due time.
     fn plan(&mut self, uid: &PodUid, now: Instant) {
         let before = self.next.take();
-        let (Some(said), Some(object)) = (&self.said, &self.object) else { return };
+        let (Some(reported), Some(object)) = (&self.reported, &self.object) else { return };
         if self.is_gone || self.is_busy {
             return;
         }
@@ -315,8 +320,11 @@ impl Entry {
             Some((version, status)) if !is_newer(&object.version, version) => status,
             Some(_) | None => &object.status,
         };
-        let told =
-            ReportedPod { status: &said.status, lifecycle: said.lifecycle, has_released: said.has_released };
+        let reported = ReportedPod {
+            status: &reported.status,
+            lifecycle: reported.lifecycle,
+            has_released: reported.has_released,
+        };
         let live = Live {
             uid: &object.uid,
             status,
@@ -324,11 +332,11 @@ impl Entry {
             is_mirror: object.is_mirror,
             restart_policy: &object.restart_policy,
         };
-        self.next = match plan(told, live) {
+        self.next = match plan(reported, live) {
             Write::Nothing => None,
             Write::Impossible(container) => {
                 let pod = format!("{}/{}", object.namespace, object.name);
-                tracing::error!(pod, %uid, container, "a container that ended for good is told to be alive; not written");
+                tracing::error!(pod, %uid, container, "a container that terminated for good is reported as running; not written");
                 None
             }
             Write::Delete => Some(Next { due: now, latest: now, request: Request::Delete }),
@@ -348,9 +356,9 @@ impl Entry {
         Some(self.not_before.map_or(due, |not_before| not_before.max(due)))
     }
 
-    /// Takes in how a write of this object ended. Answers what went wrong, if anything did.
+    /// Records the outcome of a write to this object. Returns the error, if any.
     fn settle(&mut self, object: &str, written: Written, now: Instant) -> Option<String> {
-        // A mirror may have been made again meanwhile: nothing that was learned is about that one.
+        // If a mirror was created again meanwhile, the outcome does not apply to it.
         if self.object.as_ref().is_none_or(|present| present.uid != object) {
             return None;
         }
@@ -373,7 +381,7 @@ impl Entry {
             Written::Failed(error) => error,
         };
         match error_kind(&error) {
-            // The watch will say so too, if it is true. If not, the server erred, or something between it and us.
+            // If the object is really gone, the watch will show it. Otherwise the server or a proxy was wrong.
             ApiErrorKind::NotFound => {
                 self.wait(None, now);
                 if self.retry.is_none_or(|retry| retry.delay < RETRY.max) {
@@ -390,10 +398,12 @@ impl Entry {
         Some(error_chain(&error))
     }
 
-    /// After a write that the API server took: whether there is still something to write though nothing new was told.
-    fn look_whether_it_was_kept(&mut self, uid: &PodUid, now: Instant) {
-        let (Some(sent), Some(said), Some(object)) = (&self.sent, &self.said, &self.object) else { return };
-        if !Arc::ptr_eq(sent, &said.status) {
+    /// After an accepted write: whether the status still differs although nothing new was reported.
+    fn check_that_it_was_kept(&mut self, uid: &PodUid, now: Instant) {
+        let (Some(sent), Some(reported), Some(object)) = (&self.sent, &self.reported, &self.object) else {
+            return;
+        };
+        if !Arc::ptr_eq(sent, &reported.status) {
             return;
         }
         let Some(Next { request: Request::Patch(again), .. }) = &self.next else {
@@ -406,8 +416,8 @@ impl Entry {
             let lost = again["status"].to_string();
             tracing::warn!(
                 pod, %uid, lost,
-                "the API server takes the status of a pod but does not keep all of it; look for an admission webhook that \
-                 changes pods/status; trying again, ever more seldom"
+                "the API server accepts the status of a pod but does not keep all of it; look for an admission webhook that \
+                 changes pods/status; retrying with back-off"
             );
         }
         self.not_kept = Some(next);
@@ -421,8 +431,8 @@ impl Entry {
     }
 }
 
-/// Whether version `a` of an object is newer than `b`. Versions are comparable as numbers (KEP-5504); of a server whose
-/// versions are not, any other version than our own counts as newer.
+/// Whether resource version `a` is newer than `b`. Versions compare as numbers (KEP-5504); if they are not numbers, any
+/// version other than our own counts as newer.
 fn is_newer(a: &str, b: &str) -> bool {
     match (a.parse::<u128>(), b.parse::<u128>()) {
         (Ok(a), Ok(b)) => a >= b,
@@ -430,10 +440,10 @@ fn is_newer(a: &str, b: &str) -> bool {
     }
 }
 
-/// The object that shows a pod: its own, or the mirror that was made for it.
+/// A pod's object: its own or its mirror pod.
 fn shown(api: &ApiState, uid: &PodUid, pod: &Pod) -> Option<Shown> {
     if !api.ready {
-        // What an earlier daemon knew of it is no base for a patch.
+        // The stored object of an earlier daemon is no base for a patch.
         return None;
     }
     if !is_static(pod) {

@@ -1,4 +1,4 @@
-//! The task against an API server on which things go wrong, with the watch that tells it what is there.
+//! The task with a faulty API server and its watch.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -52,16 +52,16 @@ impl Setup {
         Self { api, status_cache, rejected, quiet_period, _running: cancel.drop_guard() }
     }
 
-    /// A pod as the API server gives it to this node.
+    /// A pod bound to this node.
     fn pod(&self) -> Arc<AdmittedPod> {
         let pod =
             json!({"metadata": {"name": "a"}, "spec": {"nodeName": "n1", "containers": [{"name": "c"}]}});
         AdmittedPod::new(self.api.put(POD, &serde_json::from_value::<Pod>(pod).unwrap()))
     }
 
-    fn tell(&self, pod: &Arc<AdmittedPod>, status: Value, lifecycle: LifecycleSummary) {
+    fn report(&self, pod: &Arc<AdmittedPod>, status: Value, lifecycle: LifecycleSummary) {
         let status: Arc<PodStatus> = Arc::new(serde_json::from_value(status).unwrap());
-        self.status_cache.tell(PodStatusEntry {
+        self.status_cache.report(PodStatusEntry {
             pod: pod.clone(),
             status,
             terminating_since: None,
@@ -70,20 +70,20 @@ impl Setup {
         });
     }
 
-    /// A running pod whose first status is written, as its first patch.
+    /// A running pod whose first status has been written.
     async fn running_pod(&self) -> Arc<AdmittedPod> {
         let pod = self.pod();
-        self.tell(&pod, ready("True"), LifecycleSummary::Active);
+        self.report(&pod, ready("True"), LifecycleSummary::Active);
         tokio::time::sleep(Duration::from_millis(50)).await;
         assert_eq!(self.patches(), 1);
         pod
     }
 
-    /// Tells of an address, which nobody waits for.
-    fn tell_ip(&self, pod: &Arc<AdmittedPod>, ip: &str) {
+    /// Reports a pod IP, a deferrable change.
+    fn report_ip(&self, pod: &Arc<AdmittedPod>, ip: &str) {
         let mut status = ready("True");
         status["podIP"] = ip.into();
-        self.tell(pod, status, LifecycleSummary::Active);
+        self.report(pod, status, LifecycleSummary::Active);
     }
 
     fn patches(&self) -> usize {
@@ -91,7 +91,7 @@ impl Setup {
     }
 
     fn end(&self, pod: &Arc<AdmittedPod>) {
-        self.tell(pod, json!({"phase": "Succeeded"}), LifecycleSummary::Terminated);
+        self.report(pod, json!({"phase": "Succeeded"}), LifecycleSummary::Terminated);
         self.status_cache.released(&crate::pod::pod_uid(pod));
     }
 
@@ -109,11 +109,11 @@ fn ready(value: &str) -> Value {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_others_wait_for_goes_at_once_and_the_rest_together() {
+async fn urgent_changes_are_written_at_once_and_the_rest_together() {
     let setup = Setup::new();
     let pod = setup.running_pod().await;
     for ip in ["10.0.0.1", "10.0.0.2", "10.0.0.3"] {
-        setup.tell_ip(&pod, ip);
+        setup.report_ip(&pod, ip);
         tokio::time::sleep(Duration::from_millis(200)).await;
     }
     assert_eq!(setup.patches(), 1, "it waits for more of its kind");
@@ -132,12 +132,12 @@ async fn while_pods_start_and_stop_the_rest_waits_for_a_lull_but_for_10_s_at_mos
             tokio::time::sleep(Duration::from_millis(100)).await;
         }
     };
-    setup.tell_ip(&pod, "10.0.0.1");
+    setup.report_ip(&pod, "10.0.0.1");
     work(5).await;
     assert_eq!(setup.patches(), 1);
     tokio::time::sleep(Duration::from_millis(500)).await;
     assert_eq!(setup.patches(), 2, "nothing goes on any more");
-    setup.tell_ip(&pod, "10.0.0.2");
+    setup.report_ip(&pod, "10.0.0.2");
     work(9).await;
     assert_eq!(setup.patches(), 2);
     work(2).await;
@@ -146,10 +146,10 @@ async fn while_pods_start_and_stop_the_rest_waits_for_a_lull_but_for_10_s_at_mos
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_pod_that_was_asked_to_go_shows_its_end_and_is_deleted_once() {
+async fn a_terminating_pod_gets_its_final_status_and_is_deleted_once() {
     let setup = Setup::new();
     let pod = setup.pod();
-    setup.tell(&pod, ready("True"), LifecycleSummary::Active);
+    setup.report(&pod, ready("True"), LifecycleSummary::Active);
     setup.settle().await;
     setup.api.delete(POD, Some(30));
     setup.settle().await;
@@ -179,7 +179,7 @@ fn faults() -> Vec<ApiFault> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn whatever_goes_wrong_on_the_way_the_end_is_the_same() {
+async fn any_faults_lead_to_the_same_end() {
     for fault in faults() {
         for method in ["PATCH", "DELETE"] {
             for skip in 0..2 {
@@ -190,7 +190,7 @@ async fn whatever_goes_wrong_on_the_way_the_end_is_the_same() {
                     ..ApiRule::always(method, "/pods/a", fault.clone())
                 });
                 let pod = setup.pod();
-                setup.tell(&pod, ready("True"), LifecycleSummary::Active);
+                setup.report(&pod, ready("True"), LifecycleSummary::Active);
                 setup.settle().await;
                 let phase = setup.shown().unwrap().phase;
                 assert_eq!(phase.as_deref(), Some("Running"), "{fault:?} {method} {skip}");
@@ -204,22 +204,22 @@ async fn whatever_goes_wrong_on_the_way_the_end_is_the_same() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_pod_made_again_under_the_name_does_not_get_the_status_of_its_predecessor() {
+async fn a_recreated_pod_does_not_get_its_predecessors_status() {
     let setup = Setup::new();
     let old = setup.pod();
-    setup.tell(&old, ready("True"), LifecycleSummary::Active);
+    setup.report(&old, ready("True"), LifecycleSummary::Active);
     setup.settle().await;
     setup.api.delete(POD, Some(0));
     let new = setup.pod();
     assert_ne!(old.metadata.uid, new.metadata.uid);
-    setup.tell(&old, ready("False"), LifecycleSummary::Terminating);
+    setup.report(&old, ready("False"), LifecycleSummary::Terminating);
     setup.end(&old);
     setup.settle().await;
     assert_eq!(setup.shown().unwrap().phase.as_deref(), Some("Pending"));
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_refused_pod_shows_why_and_can_be_deleted() {
+async fn a_rejected_pod_shows_why_and_can_be_deleted() {
     let setup = Setup::new();
     setup.rejected.send_replace(vec![RejectedPod::because(setup.pod().object(), "OutOfpods", "no")]);
     setup.settle().await;
@@ -239,7 +239,7 @@ async fn a_refused_pod_shows_why_and_can_be_deleted() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_static_pod_shows_in_its_mirror_which_it_never_deletes() {
+async fn a_static_pods_status_is_written_to_its_mirror_which_is_never_deleted() {
     let setup = Setup::new();
     let mirror = json!({"metadata": {"name": "a", "annotations": {"kubernetes.io/config.mirror": "hash"}},
         "spec": {"nodeName": "n1", "containers": [{"name": "c"}]}});
@@ -247,7 +247,7 @@ async fn a_static_pod_shows_in_its_mirror_which_it_never_deletes() {
     let pod = json!({"metadata": {"name": "a", "namespace": "default", "uid": "hash",
         "annotations": {"kubernetes.io/config.source": "file"}}, "spec": {"containers": [{"name": "c"}]}});
     let pod: Arc<AdmittedPod> = AdmittedPod::new(serde_json::from_value::<Pod>(pod).unwrap());
-    setup.tell(&pod, ready("True"), LifecycleSummary::Active);
+    setup.report(&pod, ready("True"), LifecycleSummary::Active);
     setup.settle().await;
     assert_eq!(setup.shown().unwrap().phase.as_deref(), Some("Running"));
     setup.api.delete(POD, Some(30));
@@ -258,12 +258,12 @@ async fn a_static_pod_shows_in_its_mirror_which_it_never_deletes() {
 
 /// The daemon was started with another `--node-ip` while the pod ran.
 #[tokio::test(start_paused = true)]
-async fn a_node_that_got_another_address_tells_it_of_pods_that_ran_before() {
+async fn a_changed_node_address_is_written_to_pods_that_already_ran() {
     let setup = Setup::new();
     let pod = setup.pod();
     let at = |ip: &str| json!({"phase": "Running", "hostIP": ip, "hostIPs": [{"ip": ip}]});
     for ip in ["192.0.2.1", "192.0.2.2"] {
-        setup.tell(&pod, at(ip), LifecycleSummary::Active);
+        setup.report(&pod, at(ip), LifecycleSummary::Active);
         setup.settle().await;
         let shown = setup.shown().unwrap();
         let all: Vec<_> = shown.host_ips.iter().flatten().map(|host| host.ip.as_str()).collect();
@@ -271,15 +271,15 @@ async fn a_node_that_got_another_address_tells_it_of_pods_that_ran_before() {
     }
 }
 
-/// Something between us and the API server answers 404 once though the pod is there.
+/// A proxy answers 404 once although the pod exists.
 #[tokio::test(start_paused = true)]
-async fn a_stray_answer_that_there_is_no_such_pod_is_not_believed() {
+async fn a_stray_404_does_not_stop_a_pods_status() {
     for (method, path) in [("PATCH", "/pods/a/status"), ("DELETE", "/pods/a")] {
         let setup = Setup::new();
         let pod = setup.running_pod().await;
         let stray = ApiFault::Refuse { code: 404, reason: "NotFound", retry_after: 0 };
         setup.api.fail(ApiRule::once(method, path, stray));
-        setup.tell(&pod, ready("False"), LifecycleSummary::Active);
+        setup.report(&pod, ready("False"), LifecycleSummary::Active);
         setup.settle().await;
         let conditions = setup.shown().unwrap().conditions.unwrap();
         assert_eq!(conditions[0].status, "False", "{method}");
@@ -291,17 +291,17 @@ async fn a_stray_answer_that_there_is_no_such_pod_is_not_believed() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_a_webhook_strips_is_sent_ever_more_seldom_and_news_at_once() {
+async fn a_field_that_a_webhook_strips_is_retried_with_back_off_and_changes_at_once() {
     let setup = Setup::new();
     setup.api.fail(ApiRule::always("PATCH", "/pods/a/status", ApiFault::Strip("/status/podIP")));
     let pod = setup.pod();
-    setup.tell_ip(&pod, "10.0.0.1");
+    setup.report_ip(&pod, "10.0.0.1");
     tokio::time::sleep(Duration::from_secs(3600)).await;
     let patches = setup.patches();
     assert!((2..15).contains(&patches), "{patches}");
     let mut unready = ready("False");
     unready["podIP"] = "10.0.0.1".into();
-    setup.tell(&pod, unready, LifecycleSummary::Active);
+    setup.report(&pod, unready, LifecycleSummary::Active);
     tokio::time::sleep(Duration::from_secs(1)).await;
     assert_eq!(setup.shown().unwrap().conditions.unwrap()[0].status, "False");
     setup.api.heal();
@@ -312,7 +312,7 @@ async fn what_a_webhook_strips_is_sent_ever_more_seldom_and_news_at_once() {
 #[derive(Clone, Debug)]
 enum Event {
     Tell(bool, u8),
-    /// Somebody else writes a condition of their own.
+    /// Another client writes its own condition.
     Others(u8),
     Fail(usize, bool),
     CutWatch,
@@ -332,21 +332,21 @@ fn event() -> impl Strategy<Value = Event> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
-    /// Whatever happens in whatever order, in the end the server shows what was told last, and what others wrote.
+    /// After any events in any order, the server has the last reported status and the conditions of others.
     #[test]
-    fn statuses_converge_to_the_newest_truth(events in prop::collection::vec(event(), 1..30)) {
+    fn statuses_converge_to_the_last_reported_ones(events in prop::collection::vec(event(), 1..30)) {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build().unwrap();
         runtime.block_on(async {
             let setup = Setup::new();
             let pod = setup.pod();
-            let (mut told, mut others) = (None, None);
+            let (mut reported, mut others) = (None, None);
             for event in events {
                 match event {
                     Event::Tell(is_ready, ip) => {
                         let mut status = ready(if is_ready { "True" } else { "False" });
                         status["podIP"] = format!("10.0.0.{ip}").into();
-                        setup.tell(&pod, status, LifecycleSummary::Active);
-                        told = Some((is_ready, ip));
+                        setup.report(&pod, status, LifecycleSummary::Active);
+                        reported = Some((is_ready, ip));
                     }
                     Event::Others(value) => {
                         let mut live: Pod = setup.api.get(POD).unwrap();
@@ -371,7 +371,7 @@ proptest! {
             tokio::time::sleep(Duration::from_secs(1200)).await;
             let shown = setup.shown().unwrap();
             let condition = |name: &str| shown.conditions.iter().flatten().find(|c| c.type_ == name);
-            if let Some((is_ready, ip)) = told {
+            if let Some((is_ready, ip)) = reported {
                 let wanted = if is_ready { "True" } else { "False" };
                 prop_assert_eq!(condition("Ready").map(|c| c.status.as_str()), Some(wanted));
                 prop_assert_eq!(shown.pod_ip.clone(), Some(format!("10.0.0.{ip}")));

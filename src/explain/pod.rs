@@ -1,4 +1,4 @@
-//! The explanation of a pod: the first of these that holds is its cause. Containers are explained in `containers`.
+//! Explains a pod by the first cause that applies, in this order. `containers` explains containers.
 
 use jiff::SignedDuration;
 
@@ -11,13 +11,13 @@ use crate::status::Activity;
 use crate::status::human_duration;
 use crate::types::human_size;
 
-const RUNTIME_LOG: &str = "look into the container runtime's log (journalctl -u containerd)";
+const RUNTIME_LOG: &str = "check the container runtime's log (journalctl -u containerd)";
 const START_RUNTIME: &str = "start the container runtime (systemctl start containerd), and check containerRuntimeEndpoint in the \
-     configuration; hostlet goes on by itself";
+     configuration; hostlet retries automatically";
 
 /// Explains a pod.
 pub fn explain(case: &ExplainInput<'_>) -> Explanation {
-    let cause = refused(case)
+    let cause = rejected(case)
         .or_else(|| hung(case))
         .or_else(|| ending(case))
         .or_else(|| not_begun(case))
@@ -49,8 +49,8 @@ pub fn explain(case: &ExplainInput<'_>) -> Explanation {
     explanation
 }
 
-fn refused(case: &ExplainInput<'_>) -> Option<Explanation> {
-    if case.standing != Disposition::Refused {
+fn rejected(case: &ExplainInput<'_>) -> Option<Explanation> {
+    if case.standing != Disposition::Rejected {
         return None;
     }
     let status = case.status?;
@@ -58,7 +58,7 @@ fn refused(case: &ExplainInput<'_>) -> Option<Explanation> {
     let message = message.strip_prefix("Pod was rejected: ").unwrap_or(message);
     let remedy = match status.reason.as_deref() {
         Some("PodFeatureUnsupported") => {
-            "remove these fields from the manifest; hostlet does not do yet what they ask for, and would run something else \
+            "remove these fields from the manifest; hostlet does not support them yet, and would run something else \
              if it left them out by itself"
         }
         Some("SysctlForbidden") => {
@@ -67,14 +67,16 @@ fn refused(case: &ExplainInput<'_>) -> Option<Explanation> {
         }
         Some("OutOfpods") => "remove manifests of other pods, or raise maxPods in the configuration",
         Some("Evicted") => {
-            "free what the node is short of, as its conditions say, then make the pod anew; under memory pressure alone a pod with \
+            "free what the node is short of, as its conditions say, then make the pod anew; under memory \
+             pressure alone a pod with \
              resources.requests is taken"
         }
         Some("NodePorts") => {
             "change hostPort (with hostNetwork: containerPort) of this pod or of the one that has the port already"
         }
         Some("NodeAffinity") => {
-            "remove spec.nodeSelector and required node affinity, or give this node the labels they ask for (nodeLabels)"
+            "remove spec.nodeSelector and required node affinity, or give this node the labels they ask for \
+             (nodeLabels)"
         }
         Some("PodOSNotSupported") => {
             "remove spec.os and spec.nodeSelector, or set them to linux: this node runs Linux"
@@ -83,7 +85,8 @@ fn refused(case: &ExplainInput<'_>) -> Option<Explanation> {
             "load the AppArmor profile on this host (apparmor_parser -r FILE), or remove appArmorProfile"
         }
         Some(reason) if reason.starts_with("OutOf") => {
-            "lower resources.requests in the manifest, remove other pods, or reserve less for the host (systemReserved, \
+            "lower resources.requests in the manifest, remove other pods, or reserve less for the host \
+             (systemReserved, \
              kubeReserved)"
         }
         Some(_) | None => "change the manifest as the message says",
@@ -93,7 +96,7 @@ fn refused(case: &ExplainInput<'_>) -> Option<Explanation> {
     Some(Explanation::wrong(sentence).at("admission").since(since).do_this(remedy))
 }
 
-/// A call about this pod that hangs.
+/// A hanging call for this pod.
 fn hung(case: &ExplainInput<'_>) -> Option<Explanation> {
     case.hung.as_ref().filter(|hung| !hung.is_of_node).and_then(|_| call_that_hangs(case))
 }
@@ -107,13 +110,13 @@ fn call_that_hangs(case: &ExplainInput<'_>) -> Option<Explanation> {
         hung.call,
         hung.subject
     );
-    let remedy = "look into the container runtime's log (journalctl -u containerd); restarting the runtime ends the call \
+    let remedy = "check the container runtime's log (journalctl -u containerd); restarting the runtime ends the call \
                   and leaves running containers alone";
     let since = case.now.checked_sub(took).ok();
     Some(Explanation::wrong(sentence).at(step(case.activity())).since(since).do_this(remedy))
 }
 
-/// A runtime that does not answer at all is the cause of whatever goes wrong or on; what was found of the pod is older.
+/// A runtime that does not respond explains everything; the observed state of the pod is older.
 fn with_runtime(case: &ExplainInput<'_>, mut found: Explanation) -> Explanation {
     let of_node = case.hung.as_ref().filter(|hung| hung.is_of_node).and_then(|_| call_that_hangs(case));
     let away = match &case.trouble {
@@ -126,7 +129,7 @@ fn with_runtime(case: &ExplainInput<'_>, mut found: Explanation) -> Explanation 
     };
     let Some(away) = away else { return found };
     match found.verdict {
-        Verdict::Wrong | Verdict::UnderWay if case.standing != Disposition::Refused => {
+        Verdict::Wrong | Verdict::UnderWay if case.standing != Disposition::Rejected => {
             let mut also = vec![format!("Before that: {}.", found.sentence.trim_end_matches('.'))];
             also.append(&mut found.also);
             Explanation { also, ..away }
@@ -139,7 +142,7 @@ fn with_runtime(case: &ExplainInput<'_>, mut found: Explanation) -> Explanation 
     }
 }
 
-/// A pod that is being ended.
+/// A terminating pod.
 fn ending(case: &ExplainInput<'_>) -> Option<Explanation> {
     let is_unwanted = case.standing == Disposition::Unwanted;
     if !is_unwanted && case.terminating_since.is_none() {
@@ -151,7 +154,7 @@ fn ending(case: &ExplainInput<'_>) -> Option<Explanation> {
         Activity::Retrying { error } => {
             let error = error.as_deref().unwrap_or("the container runtime gave no reason");
             let cause = find(OF_STEP, error);
-            Explanation::wrong(format!("The pod cannot be ended{}", because(cause, error)))
+            Explanation::wrong(format!("The pod cannot be stopped{}", because(cause, error)))
                 .next(case.next_work())
                 .do_this(cause.map_or(RUNTIME_LOG, |cause| cause.remedy))
         }
@@ -160,17 +163,17 @@ fn ending(case: &ExplainInput<'_>) -> Option<Explanation> {
             let killed = begun.checked_add(SignedDuration::from_secs(*grace_seconds)).ok();
             let left = killed.map_or(0, |at| at.duration_since(case.now).as_secs().max(0));
             let who = if case.running.is_empty() {
-                "its containers end".to_owned()
+                "its containers are stopping".to_owned()
             } else {
                 still_run(&case.running)
             };
             Explanation::under_way(format!(
-                "The pod is being ended{why}; {who}, with {left} s left before the kill"
+                "The pod is being stopped{why}; {who}, with {left} s left before the kill"
             ))
             .next(killed)
             .do_this(
-                "wait; a container that takes all of its grace period does not end on SIGTERM: handle that signal in its \
-                 program, or lower terminationGracePeriodSeconds",
+                "wait; a container that uses up its grace period does not stop on SIGTERM: handle that signal \
+                 in its program, or lower terminationGracePeriodSeconds",
             )
         }
         Activity::Idle
@@ -182,7 +185,7 @@ fn ending(case: &ExplainInput<'_>) -> Option<Explanation> {
         | Activity::StartingContainer { .. }
         | Activity::StoppingSandbox
         | Activity::CleaningUp
-        | Activity::BackingOff => Explanation::under_way(format!("The pod is being ended{why}")),
+        | Activity::BackingOff => Explanation::under_way(format!("The pod is being stopped{why}")),
     };
     Some(explanation.at(step(case.activity())).since(since))
 }
@@ -194,23 +197,24 @@ fn still_run(names: &[String]) -> String {
     }
 }
 
-/// A pod of which nothing is told yet.
+/// A pod without a status.
 fn not_begun(case: &ExplainInput<'_>) -> Option<Explanation> {
     if case.standing == Disposition::Behind {
-        let sentence = "The pod waits until the earlier pod of the same name has ended: a changed manifest is a new pod, \
+        let sentence = "The pod waits until the earlier pod of the same name has terminated: a changed manifest \
+        is a new pod, \
                         and the two never run at once";
         let wait =
-            "wait; the earlier pod has its terminationGracePeriodSeconds to end, see `hostlet timeline`";
+            "wait; the earlier pod has its terminationGracePeriodSeconds to stop, see `hostlet timeline`";
         return Some(Explanation::under_way(sentence).at("waiting for the predecessor").do_this(wait));
     }
     if case.status.is_some() {
         return None;
     }
-    let begins = Explanation::under_way("The pod was admitted, and its start begins");
+    let begins = Explanation::under_way("The pod was admitted and is about to start");
     Some(begins.at(step(case.activity())).since(case.active_since()))
 }
 
-/// A pod without a sandbox that will do.
+/// A pod without a ready sandbox.
 fn sandbox(case: &ExplainInput<'_>) -> Option<Explanation> {
     let conditions = case.status?.conditions.as_deref().unwrap_or_default();
     let condition =
@@ -220,14 +224,15 @@ fn sandbox(case: &ExplainInput<'_>) -> Option<Explanation> {
     let again = case.next_work();
     if let Some(problem) = message.strip_prefix("network is not ready: ") {
         let sentence = format!("The pod waits for the node's pod network: {problem}");
-        let remedy = "set the network up: a CNI configuration in /etc/cni/net.d and its plugins in /opt/cni/bin, or where \
-                      the container runtime looks for them; hostlet goes on by itself";
+        let remedy = "set the network up: a CNI configuration in /etc/cni/net.d and its plugins in \
+        /opt/cni/bin, or where \
+                      the container runtime looks for them; hostlet retries automatically";
         return Some(Explanation::wrong(sentence).at("network").since(since).next(again).do_this(remedy));
     }
     if let Some(problem) = message.strip_prefix("Failed to create pod sandbox: ") {
         let cause = find(OF_SANDBOX, problem);
         return Some(
-            Explanation::wrong(format!("The pod's sandbox cannot be made{}", because(cause, problem)))
+            Explanation::wrong(format!("The pod's sandbox cannot be created{}", because(cause, problem)))
                 .at("sandbox")
                 .since(since)
                 .next(again)
@@ -257,26 +262,27 @@ fn sandbox(case: &ExplainInput<'_>) -> Option<Explanation> {
     })
 }
 
-/// A step that failed and of which nothing but its event tells.
+/// A failed step that is reported only by an event.
 pub(super) fn failed_step(case: &ExplainInput<'_>, error: Option<&str>) -> Explanation {
     let error = error.unwrap_or("no reason was given");
     let cause = find(OF_STEP, error);
-    // Upstream's words for a volume; the step itself is over by now.
+    // Upstream's wording for a volume; the worker has left that step.
     let is_volume = error.contains("SetUp failed for volume") || error.contains("attach or mount volumes");
     let at = if is_volume { step(&Activity::SettingUpVolumes) } else { step(case.activity()) };
-    Explanation::wrong(format!("The pod cannot go on{}", because(cause, error)))
+    Explanation::wrong(format!("The pod cannot be started{}", because(cause, error)))
         .at(at)
         .next(case.next_work())
-        .do_this(
-            cause.map_or("correct what the message names; hostlet goes on by itself", |cause| cause.remedy),
-        )
+        .do_this(cause.map_or("correct the problem in the message; hostlet retries automatically", |cause| {
+            cause.remedy
+        }))
 }
 
-/// A pod that is on its way up.
+/// A pod that is starting.
 pub(super) fn starting(case: &ExplainInput<'_>, activity: &Activity) -> Explanation {
     let sentence = match activity {
         Activity::WaitingForTurn => {
-            "The pod waits behind starts of other pods: only a few start at a time (maxConcurrentStarts), those of higher \
+            "The pod waits behind starts of other pods: only a few start at a time (maxConcurrentStarts), those \
+             of higher \
              priority and those seen first before others"
                 .to_owned()
         }
@@ -284,7 +290,7 @@ pub(super) fn starting(case: &ExplainInput<'_>, activity: &Activity) -> Explanat
             format!("The pod is being started: the image {image} is being pulled for container {container}")
         }
         Activity::SettingUpVolumes => "The pod is being started: its volumes are being set up".to_owned(),
-        Activity::MakingSandbox => "The pod is being started: its sandbox and network are being made".to_owned(),
+        Activity::MakingSandbox => "The pod is being started: its sandbox and network are being created".to_owned(),
         Activity::CreatingContainer { container } | Activity::StartingContainer { container } => {
             format!("The pod is being started: container {container} is next")
         }
@@ -299,13 +305,13 @@ pub(super) fn starting(case: &ExplainInput<'_>, activity: &Activity) -> Explanat
     if let Activity::PullingImage { .. } = activity { with_pull(case, explanation) } else { explanation }
 }
 
-/// Adds how far the pull has come that the pod waits for.
+/// Adds the progress of the pull that the pod waits for.
 pub(super) fn with_pull(case: &ExplainInput<'_>, mut explanation: Explanation) -> Explanation {
     let Some(pull) = &case.pull else { return explanation };
     let took = human_duration(case.now.duration_since(pull.since));
     explanation.also.push(match (pull.waits_for_turn, pull.bytes) {
         (true, _) => format!(
-            "The pull has waited {took} for its turn: only so many go on at once (maxParallelImagePulls, \
+            "The pull has waited {took} in the queue: only a limited number run in parallel (maxParallelImagePulls, \
              serializeImagePulls)."
         ),
         (false, None) => format!("The pull has taken {took} so far."),
@@ -320,20 +326,20 @@ pub(super) fn with_pull(case: &ExplainInput<'_>, mut explanation: Explanation) -
     explanation
 }
 
-/// The step a worker is at, for people.
+/// A worker's step in words.
 pub(super) fn step(activity: &Activity) -> String {
     match activity {
-        Activity::Idle => "looking at the pod".to_owned(),
+        Activity::Idle => "syncing the pod".to_owned(),
         Activity::WaitingForTurn => "waiting for its turn to start".to_owned(),
         Activity::SettingUpVolumes => "setting up the volumes".to_owned(),
-        Activity::MakingSandbox => "making the sandbox".to_owned(),
+        Activity::MakingSandbox => "creating the sandbox".to_owned(),
         Activity::PullingImage { image, .. } => format!("pulling the image {image}"),
-        Activity::CreatingContainer { container } => format!("making container {container}"),
+        Activity::CreatingContainer { container } => format!("creating container {container}"),
         Activity::StartingContainer { container } => format!("starting container {container}"),
         Activity::StoppingContainers { .. } => "stopping containers".to_owned(),
-        Activity::StoppingSandbox => "taking down the sandbox".to_owned(),
-        Activity::CleaningUp => "removing what the pod left".to_owned(),
-        Activity::BackingOff => "waiting out a restart's back-off".to_owned(),
-        Activity::Retrying { .. } => "waiting to try again".to_owned(),
+        Activity::StoppingSandbox => "removing the sandbox".to_owned(),
+        Activity::CleaningUp => "cleaning up after the pod".to_owned(),
+        Activity::BackingOff => "waiting for the restart back-off".to_owned(),
+        Activity::Retrying { .. } => "waiting to retry".to_owned(),
     }
 }
