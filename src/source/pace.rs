@@ -90,7 +90,7 @@ mod tests {
         let write = async {
             for (at, kind, path) in events {
                 sleep_until(begin + Duration::from_millis(at)).await;
-                changes.heed(&Event::new(kind).add_path(path.into()));
+                changes.apply(&Event::new(kind).add_path(path.into()));
             }
             sleep(MOST * 2).await;
         };

@@ -1,4 +1,4 @@
-//! The kernel's word that addresses or routes of this host changed. A hint: it says nothing of what changed, and may be lost.
+//! Kernel notifications of changed addresses or routes. Only hints: they do not say what changed, and may be lost.
 
 use std::io;
 use std::os::fd::AsRawFd;
@@ -11,12 +11,12 @@ use tokio::net::UnixDatagram;
 const GROUPS: i32 =
     libc::RTMGRP_IPV4_IFADDR | libc::RTMGRP_IPV4_ROUTE | libc::RTMGRP_IPV6_IFADDR | libc::RTMGRP_IPV6_ROUTE;
 
-/// Tells of changes. No library has a type for such sockets; a datagram is received from all kinds by the same call.
+/// A subscription. No library has a type for netlink sockets, but receiving a datagram is the same call for all kinds.
 #[derive(Debug)]
 pub struct AddressChanges(UnixDatagram);
 
 impl AddressChanges {
-    /// Listens from now on.
+    /// Subscribes from now on.
     pub fn open() -> io::Result<Self> {
         let flags = SockFlag::SOCK_NONBLOCK | SockFlag::SOCK_CLOEXEC;
         let socket = socket(AddressFamily::Netlink, SockType::Raw, flags, SockProtocol::NetlinkRoute)?;
@@ -24,12 +24,12 @@ impl AddressChanges {
         Ok(Self(UnixDatagram::from_std(StdDatagram::from(socket))?))
     }
 
-    /// Waits until something changed. Many changes may be one. Cancel-safe.
+    /// Waits for a change; several changes may be merged. Cancel-safe.
     pub async fn next(&self) -> io::Result<()> {
         let mut buffer = [0; 4096];
         match self.0.recv(&mut buffer).await {
             Ok(_) => {}
-            // Too much came at once, and some of it is lost: something changed.
+            // The buffer overflowed, which means that something changed.
             Err(error) if error.raw_os_error() == Some(libc::ENOBUFS) => {}
             Err(error) => return Err(error),
         }
@@ -43,9 +43,9 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn what_happened_before_is_not_told() {
+    async fn earlier_changes_are_not_reported() {
         let changes = AddressChanges::open().unwrap();
-        // Others may change addresses meanwhile; what is there to read can be read.
+        // Other processes may change addresses; this only checks that reading works.
         let mut buffer = [0; 4096];
         let read = changes.0.try_recv(&mut buffer);
         assert!(read.is_ok() || read.is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock));

@@ -1,5 +1,4 @@
-//! What a watch heard and nobody has acted on yet: that something changed, and whether it is complete. Knows no files but
-//! those that are being written.
+//! Pending changes of a watch: that something changed, and whether writes are complete. Tracks only files being written.
 
 use std::collections::HashSet;
 use std::path::PathBuf;
@@ -9,21 +8,21 @@ use notify::{Event, EventKind};
 use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::Notify;
 
-/// How far the changes at a watched path have come.
+/// State of the changes at a watched path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Progress {
-    /// Whatever was written is closed or renamed into place.
+    /// All written files are closed or renamed into place.
     Complete,
-    /// As before, and the last that was heard is that something went. What goes often comes back at once.
+    /// The same, and the last event was a removal, which is often followed by a new file at once.
     Removed,
-    /// Some file was made or written to, and not closed since.
+    /// A file was created or written and not closed since.
     Writing,
 }
 
-/// The changes a [`super::Watch`] tells of. Told again and again before anybody looks, they count as one.
+/// The changes reported by a [`super::Watch`]. Unread changes are merged.
 #[derive(Debug, Default)]
 pub struct Changes {
-    told: Notify,
+    notify: Notify,
     state: Mutex<State>,
 }
 
@@ -35,16 +34,16 @@ struct State {
 
 impl Changes {
     fn lock(&self) -> MutexGuard<'_, State> {
-        // Every statement under the lock leaves the state valid.
+        // Every statement under the lock leaves the state consistent.
         self.state.lock()
     }
 
-    /// Waits until something changed since this last returned. Cancel-safe: a change is taken only when this returns.
+    /// Waits for a change since the last call. Cancel-safe: a change is consumed only when this returns.
     pub async fn next(&self) {
-        self.told.notified().await;
+        self.notify.notified().await;
     }
 
-    /// How far the changes have come.
+    /// The state of the changes.
     pub fn progress(&self) -> Progress {
         let state = self.lock();
         match (state.writing.is_empty(), state.is_removal) {
@@ -54,18 +53,18 @@ impl Changes {
         }
     }
 
-    /// Gives up waiting for the files that are being written: links, for one, are made and never closed.
+    /// Stops waiting for files being written: links, for example, are created but never closed.
     pub fn forget_writing(&self) {
         self.lock().writing.clear();
     }
 
-    /// Says that something may have changed.
-    pub(super) fn tell(&self) {
-        self.told.notify_one();
+    /// Reports a possible change.
+    pub(super) fn report(&self) {
+        self.notify.notify_one();
     }
 
-    /// Takes in an event that means a change.
-    pub(crate) fn heed(&self, event: &Event) {
+    /// Applies an event that is a change.
+    pub(crate) fn apply(&self, event: &Event) {
         {
             let mut state = self.lock();
             state.is_removal = is_removal(&event.kind);
@@ -77,11 +76,11 @@ impl Changes {
                 }
             }
         }
-        self.tell();
+        self.report();
     }
 }
 
-/// Whether the file is not complete before it is closed.
+/// Whether the file is incomplete until closed.
 fn begins(kind: &EventKind) -> bool {
     match kind {
         EventKind::Create(kind) => *kind != CreateKind::Folder,
@@ -101,10 +100,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_begun_and_not_ended_is_being_written() {
+    fn files_are_being_written_until_closed() {
         let changes = Changes::default();
         let heed = |kind, path: &str| {
-            changes.heed(&Event::new(kind).add_path(path.into()));
+            changes.apply(&Event::new(kind).add_path(path.into()));
             changes.progress()
         };
         let close = EventKind::Access(AccessKind::Close(AccessMode::Write));

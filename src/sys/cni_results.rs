@@ -1,9 +1,8 @@
-//! What the network plugins' library keeps of each network it gave, and what becomes of it when that was cut short. Removes
-//! nothing that says anything.
+//! libcni's cached results of networks, and the removal of truncated ones. Never removes a valid result.
 //!
-//! The library (libcni, in the runtime) writes the result of each network into a file, in place. A runtime that is killed meanwhile leaves
-//! half of one, or an empty one, and from then on cannot take that network down: it reads the result first. Without the file
-//! it does. libcni 1.3.1, in containerd 2.4, does without a result that it cannot read.
+//! libcni, in the runtime, writes the result of each network into a file, in place. If the runtime is killed during the write, a
+//! truncated or empty file remains, and the network cannot be torn down, because the result is read first. Without the file it
+//! can. libcni 1.3.1, in containerd 2.4, tolerates an invalid result.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -12,18 +11,18 @@ use serde::de::IgnoredAny;
 
 use super::SysError;
 
-/// Where libcni keeps the results, in every runtime that does not choose another place; containerd does not.
+/// libcni's default directory of results, which containerd uses.
 pub const CNI_RESULTS: &str = "/var/lib/cni/results";
 
-/// Whether a runtime's message says that it cannot read the result of a network.
+/// Whether a runtime's error is an invalid cached result.
 pub fn is_of_broken_result(message: &str) -> bool {
     message.contains("cached result")
         && ["unexpected end of JSON input", "invalid character"].iter().any(|what| message.contains(what))
 }
 
-/// Removes those results in `dir` that are of a sandbox and no JSON; answers which. Blocking.
+/// Removes results of a sandbox in `dir` that are not valid JSON, and returns them. Blocking.
 pub fn remove_broken_results(dir: &Path, sandbox: &str) -> Result<Vec<PathBuf>, SysError> {
-    // Their names are network, sandbox and interface.
+    // File names consist of network, sandbox and interface.
     let of_sandbox = format!("-{sandbox}-");
     let mut removed = Vec::new();
     let unread = |source| SysError::Read { path: dir.to_owned(), source };
@@ -48,7 +47,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_what_says_nothing_goes_and_only_of_that_sandbox() {
+    fn only_invalid_results_of_the_sandbox_are_removed() {
         let dir = tempfile::tempdir().unwrap();
         let files = [
             ("net-abc-eth0", ""),
@@ -67,7 +66,7 @@ mod tests {
     }
 
     #[test]
-    fn the_librarys_words_are_known() {
+    fn the_librarys_errors_are_recognized() {
         let text = "failed to destroy network for sandbox \"abc\": plugin type=\"bridge\" failed (delete): failed to get \
                     network \"net\" cached result: decoding version from network config: unexpected end of JSON input";
         assert!(is_of_broken_result(text));

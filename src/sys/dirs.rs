@@ -1,5 +1,5 @@
-//! The directories the daemon makes at start, with their modes. Never removes one, nor changes the mode of one that is
-//! there: an administrator may have set it.
+//! Creates the daemon's directories at start-up, with their modes. Never removes one or changes the mode of an existing one, which
+//! an administrator may have set.
 
 use std::fs::DirBuilder;
 use std::os::unix::fs::DirBuilderExt;
@@ -9,27 +9,27 @@ use nix::sys::statvfs::statvfs;
 
 use super::SysError;
 
-/// What drivers' pods mount from the root as directories that must be there, with upstream's modes.
+/// Directories below the root that drivers' pods mount with `type: Directory`, with upstream's modes.
 const FOR_DRIVERS: [(&str, u32); 4] =
     [("plugins", 0o750), ("plugins_registry", 0o750), ("device-plugins", 0o750), ("pod-resources", 0o750)];
 
-/// Where the daemon keeps its files.
+/// The daemon's directories.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HostDirs {
-    /// The daemon's own files. (`--root-dir`)
+    /// The root directory (`--root-dir`).
     pub root: PathBuf,
-    /// A directory of logs for each pod. (`podLogsDir`)
+    /// Logs, with a directory per pod (`podLogsDir`).
     pub pod_logs: PathBuf,
-    /// Links to the logs by container, for log collectors; `/var/log/containers` by custom.
+    /// Links to container logs for log collectors; `/var/log/containers` by convention.
     pub container_logs: PathBuf,
 }
 
 impl HostDirs {
-    /// Makes what is missing: everything closed to other users, but for the links, which collectors read. The root must
-    /// be a clean absolute path, as its text becomes part of mount points that are compared later.
+    /// Creates missing directories, restricted to root except the links, which collectors read. The root directory must be a
+    /// clean absolute path, because it is the prefix of mount points that are compared as text.
     pub fn create(&self) -> Result<(), SysError> {
         let clean: PathBuf = clean(&self.root);
-        // Compared as text: comparing paths overlooks `//` and `/./`.
+        // Compared as text, because comparing paths ignores `//` and `/./`.
         if clean.as_os_str() != self.root.as_os_str() {
             return Err(SysError::NotCanonical { path: self.root.clone(), clean });
         }
@@ -42,20 +42,20 @@ impl HostDirs {
         create(&self.container_logs, 0o755)
     }
 
-    /// Size of the filesystem that the root is on, bytes.
+    /// Size of the root directory's filesystem in bytes.
     pub fn capacity(&self) -> Result<u64, SysError> {
         let found = statvfs(&self.root);
         let stat = found.map_err(|errno| SysError::Read { path: self.root.clone(), source: errno.into() })?;
         Ok(stat.blocks() as u64 * stat.fragment_size() as u64)
     }
 
-    /// The file of the local store, in a directory of its own that the store makes: names in the root are the stock
-    /// kubelet's.
+    /// The local store's file, in a separate directory that the store creates: names in the root directory belong to the
+    /// stock kubelet.
     pub fn store(&self) -> PathBuf {
         self.root.join("hostlet/store.redb")
     }
 
-    /// A directory for each pod, in the root.
+    /// The parent of the pods' directories.
     pub fn pods(&self) -> PathBuf {
         self.root.join("pods")
     }
@@ -69,7 +69,7 @@ fn create(path: &Path, mode: u32) -> Result<(), SysError> {
         .map_err(|source| SysError::CreateDir { path: path.to_owned(), source })
 }
 
-/// The path without what leads nowhere, from the root down.
+/// The normalized absolute path.
 fn clean(path: &Path) -> PathBuf {
     let mut clean = PathBuf::from("/");
     for component in path.components() {
@@ -104,11 +104,11 @@ mod tests {
     }
 
     #[test]
-    fn all_are_made_with_their_modes_and_left_alone_after() {
+    fn all_are_created_with_their_modes_and_unchanged_later() {
         let base = tempfile::tempdir().unwrap();
         let dirs = dirs(base.path());
         dirs.create().unwrap();
-        // An ordinary umask (022) takes nothing from 0750.
+        // A usual umask (022) does not restrict 0750.
         assert_eq!(mode(&dirs.root), 0o750);
         assert_eq!(mode(&dirs.pods()), 0o750);
         for (name, wanted) in FOR_DRIVERS {
@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn a_root_that_is_not_clean_is_refused_with_what_to_write() {
+    fn an_unclean_root_is_rejected_with_the_clean_path() {
         for (given, wanted) in [
             ("/a//b", "/a/b"),
             ("/a/./b", "/a/b"),
@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn a_directory_that_cannot_be_made_is_named() {
+    fn a_directory_that_cannot_be_created_is_named() {
         let base = tempfile::tempdir().unwrap();
         fs::write(base.path().join("log"), "").unwrap();
         let error = dirs(base.path()).create().unwrap_err();

@@ -1,9 +1,9 @@
-//! What can go wrong with the host, named by the step that failed. Holds no logic.
+//! Errors of operations on the host, named by the failed step. No logic.
 
 use std::io;
 use std::path::PathBuf;
 
-/// An operation on the host failed. I/O variants name the path and what was tried.
+/// A failed operation on the host. I/O variants have the path and the operation.
 #[derive(Debug, thiserror::Error)]
 pub enum SysError {
     /// A fact could not be read from procfs.
@@ -11,7 +11,7 @@ pub enum SysError {
     ReadProc {
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// The error.
         source: Box<procfs::ProcError>,
     },
     /// A file could not be read.
@@ -19,7 +19,7 @@ pub enum SysError {
     Read {
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// The error.
         source: io::Error,
     },
     /// A filesystem could not be measured.
@@ -27,7 +27,7 @@ pub enum SysError {
     Filesystem {
         /// A path on it.
         path: PathBuf,
-        /// Why.
+        /// The error.
         source: io::Error,
     },
     /// A file could not be written.
@@ -35,9 +35,9 @@ pub enum SysError {
     Write {
         /// The file.
         path: PathBuf,
-        /// What was to be written.
+        /// The content.
         value: String,
-        /// Why.
+        /// The error.
         source: io::Error,
     },
     /// A limit of this process could not be read or set.
@@ -45,29 +45,29 @@ pub enum SysError {
     OpenFiles {
         /// `read` or `set`.
         operation: &'static str,
-        /// Why.
+        /// The error.
         source: io::Error,
     },
-    /// Not started by root.
+    /// Not running as root.
     #[error("must run as root (user 0), is user {uid}: start it with sudo or as a systemd system service")]
     NotRoot {
         /// The user.
         uid: u32,
     },
-    /// A directory is configured by a path that is relative, or has `.`, `..`, `//` or a slash at its end.
+    /// A configured directory is relative, or has `.`, `..`, `//` or a trailing slash.
     #[error("{} is not a clean absolute path: write {}", path.display(), clean.display())]
     NotCanonical {
-        /// What was configured.
+        /// The configured path.
         path: PathBuf,
-        /// What to write instead.
+        /// The corrected path.
         clean: PathBuf,
     },
-    /// A directory could not be made.
+    /// A directory could not be created.
     #[error("cannot create directory {}", path.display())]
     CreateDir {
         /// The directory.
         path: PathBuf,
-        /// Why.
+        /// The error.
         source: io::Error,
     },
     /// The lock file could not be opened.
@@ -75,15 +75,15 @@ pub enum SysError {
     OpenLock {
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// The error.
         source: io::Error,
     },
-    /// The lock could not be asked for.
+    /// The lock could not be acquired.
     #[error("cannot lock {}", path.display())]
     Lock {
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// The error.
         source: io::Error,
     },
     /// A tmpfs could not be mounted.
@@ -91,35 +91,35 @@ pub enum SysError {
     MountTmpfs {
         /// The directory.
         path: PathBuf,
-        /// Why.
+        /// The error.
         source: io::Error,
     },
-    /// What is mounted on a directory could not be unmounted.
+    /// A mount could not be unmounted.
     #[error("cannot unmount {}", path.display())]
     Unmount {
         /// The directory.
         path: PathBuf,
-        /// Why.
+        /// The error.
         source: io::Error,
     },
-    /// A directory cannot be removed because something is mounted on it or below.
+    /// A directory cannot be removed because of a mount on or below it.
     #[error("{} is not removed, as something is mounted in it", path.display())]
     Mounted {
         /// The directory.
         path: PathBuf,
     },
-    /// A process does not end, though it was killed.
+    /// A killed process does not exit.
     #[error("cannot kill the process {pid}")]
     Kill {
         /// The process.
         pid: i32,
-        /// Why.
+        /// The error.
         source: io::Error,
     },
-    /// Work on the host's files panicked.
+    /// File work panicked.
     #[error("work on the host's files ended early")]
     Step {
-        /// How.
+        /// The panic.
         source: tokio::task::JoinError,
     },
     /// A directory or file could not be removed.
@@ -127,7 +127,7 @@ pub enum SysError {
     Remove {
         /// The directory or file.
         path: PathBuf,
-        /// Why.
+        /// The error.
         source: io::Error,
     },
 }

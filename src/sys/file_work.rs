@@ -1,12 +1,12 @@
-//! File work off the async thread: a slow disk must not hold up the tasks beside the one that waits for it.
+//! Runs file work off the async thread, so that a slow disk blocks only the waiting task.
 
 use tokio::task::{JoinError, spawn_blocking, yield_now};
 
-/// Does `work`, which may block on a disk for a moment, on a thread for such work. Unit tests do it in place, between two
-/// steps of the other tasks, so that a test in paused time is the same in every run.
+/// Runs `work`, which may block on a disk briefly, on the blocking pool. Unit tests run it in place, so that tests with paused
+/// time are deterministic.
 ///
 /// # Errors
-/// `work` panicked. In place the panic goes on to the caller.
+/// `work` panicked. In place, the panic propagates to the caller.
 pub async fn file_work<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T, JoinError> {
     if cfg!(test) {
         yield_now().await;

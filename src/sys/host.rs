@@ -1,4 +1,4 @@
-//! Facts of the machine that do not change while the daemon runs. Only reads.
+//! Facts of the machine that are constant while the daemon runs. Read-only.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -20,7 +20,7 @@ impl Host {
         Self { proc: proc.to_owned() }
     }
 
-    /// The kernel's host name, as it is: neither cut nor lower-cased.
+    /// The kernel's hostname, unmodified.
     pub fn hostname(&self) -> Result<String, SysError> {
         self.line("sys/kernel/hostname")
     }
@@ -38,14 +38,14 @@ impl Host {
     /// Whether any swap is in use. A kernel without swap has none.
     pub fn swap_active(&self) -> Result<bool, SysError> {
         match self.text("swaps") {
-            // One heading, then a line for each swap device or file (proc_swaps(5)).
+            // A heading, then a line per swap device or file (proc_swaps(5)).
             Ok(text) => Ok(text.lines().skip(1).any(|line| !line.trim().is_empty())),
             Err(SysError::Read { source, .. }) if source.kind() == std::io::ErrorKind::NotFound => Ok(false),
             Err(error) => Err(error),
         }
     }
 
-    /// CPUs that are online, whatever share of them this process may use. At least 1.
+    /// Online CPUs, independent of this process's affinity. At least 1.
     pub fn cpu_count(&self) -> Result<usize, SysError> {
         let path = self.proc.join("cpuinfo");
         match CpuInfo::from_file(&path) {
@@ -54,12 +54,12 @@ impl Host {
         }
     }
 
-    /// Processes and threads that the kernel takes at once: identifiers and memory both bound them.
+    /// Maximum number of processes and threads, limited by PIDs and memory.
     pub fn pid_capacity(&self) -> Result<u64, SysError> {
         Ok(self.number("sys/kernel/pid_max")?.min(self.number("sys/kernel/threads-max")?))
     }
 
-    /// The kernel's identifier of this boot: another one after each reboot.
+    /// The boot ID, which changes with each reboot.
     pub fn boot_id(&self) -> Result<String, SysError> {
         self.line("sys/kernel/random/boot_id")
     }
@@ -92,7 +92,7 @@ impl Host {
     }
 }
 
-/// Fails unless this process runs as root, which mounts, cgroups and other users' files need.
+/// Fails unless running as root, which is required for mounts, cgroups and other users' files.
 pub fn root_check() -> Result<(), SysError> {
     let uid = Uid::effective();
     if uid.is_root() { Ok(()) } else { Err(SysError::NotRoot { uid: uid.as_raw() }) }
@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn facts_of_this_machine_make_sense_and_missing_ones_are_named() {
+    fn facts_of_this_machine_are_plausible_and_missing_ones_are_named() {
         let host = Host::new(Path::new("/proc"));
         assert!(!host.hostname().unwrap().is_empty());
         assert!(host.memory_capacity().unwrap() > 1 << 20);

@@ -1,26 +1,26 @@
-//! Kubelets of others on this host, as processes. Does not know whether they are in anybody's way.
+//! Finds other kubelet processes on this host. Does not decide whether they conflict.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use super::SysError;
 
-/// The program, and what the kernel calls its processes.
+/// The program's and process's name.
 const PROGRAM: &str = "kubelet";
 
-/// A kubelet that runs.
+/// A running kubelet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KubeletProcess {
     /// Its process.
     pub pid: i32,
-    /// Its command line, without its name.
+    /// Its arguments.
     pub arguments: Vec<String>,
-    /// Its working directory, which relative paths in its command line are meant from.
+    /// Its working directory, the base of relative paths in its arguments.
     pub cwd: PathBuf,
 }
 
-/// The kubelets beneath `proc`, which is `/proc` outside tests. One that sees other mounts than we do is another node's, in a
-/// container of its own (kind), and none of this host's. Blocking.
+/// The kubelets below `proc`, which is `/proc` outside tests. One in another mount namespace belongs to another node in a container
+/// (kind) and is skipped. Blocking.
 pub fn kubelets(proc: &Path) -> Result<Vec<KubeletProcess>, SysError> {
     let unread = |source: std::io::Error| SysError::ReadProc {
         path: proc.to_owned(),
@@ -30,19 +30,19 @@ pub fn kubelets(proc: &Path) -> Result<Vec<KubeletProcess>, SysError> {
     let entries = fs::read_dir(proc).map_err(unread)?.filter_map(Result::ok);
     let found = entries.filter_map(|entry| {
         let pid = entry.file_name().to_str()?.parse().ok()?;
-        // One that ends meanwhile is none.
+        // It may exit in the meantime.
         kubelet(&entry.path(), pid, &mounts)
     });
     Ok(found.collect())
 }
 
 fn kubelet(process: &Path, pid: i32, mounts: &Path) -> Option<KubeletProcess> {
-    // Cheap, and nearly always enough; but any process may call itself so.
+    // A cheap first check; any process can use this name.
     if fs::read_to_string(process.join("comm")).ok()?.trim_end() != PROGRAM {
         return None;
     }
     let program = fs::read_link(process.join("exe")).ok()?;
-    // One that was replaced by a newer one while it ran.
+    // The binary was replaced while it runs.
     let name = program.file_name()?.to_str()?.trim_end_matches(" (deleted)");
     if name != PROGRAM || fs::read_link(process.join("ns/mnt")).ok()? != mounts {
         return None;

@@ -1,4 +1,4 @@
-//! The `--lock-file`: two daemons on one host would fight over the same pods. Holds the lock; decides nothing.
+//! The `--lock-file`, against two daemons that fight over the same pods. Holds the lock; decides nothing.
 
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::OpenOptionsExt;
@@ -9,17 +9,17 @@ use nix::fcntl::{Flock, FlockArg};
 
 use super::SysError;
 
-/// A lock on a file (flock(2)), held until dropped or until the process ends, however it ends. The file stays: removing
-/// it would let two hold a lock on two files of one name.
+/// A lock on a file (flock(2)), held until dropped or the process exits. The file remains: removing it would allow two locks on
+/// two files of one name.
 #[derive(Debug)]
 pub struct LockFile {
-    /// Held for its drop.
+    /// Released on drop.
     _lock: Flock<File>,
     path: PathBuf,
 }
 
 impl LockFile {
-    /// Takes the lock, making the file where it is missing; `None` while another process holds it. Never waits.
+    /// Acquires the lock, creating the file if missing; `None` while another process holds it. Never waits.
     pub fn acquire(path: &Path) -> Result<Option<Self>, SysError> {
         let file = OpenOptions::new()
             .read(true)
@@ -36,7 +36,7 @@ impl LockFile {
         }
     }
 
-    /// The file that is locked.
+    /// The locked file.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -47,7 +47,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_holds_it_and_the_next_gets_it_after() {
+    fn one_process_holds_the_lock_at_a_time() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("lock");
         let held = LockFile::acquire(&path).unwrap().unwrap();

@@ -1,4 +1,4 @@
-//! What a node tells of its machine: sizes and identities. Reads only; an identity that cannot be read is empty.
+//! Machine facts for the Node: sizes and identities. Read-only; an unreadable identity is empty.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -8,37 +8,37 @@ use nix::sys::statvfs::statvfs;
 
 use super::{Host, SysError};
 
-/// Facts of a machine as its node tells them.
+/// Facts of a machine for its Node.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Machine {
-    /// CPUs that are online.
+    /// Online CPUs.
     pub cpus: usize,
-    /// Memory, bytes.
+    /// Memory in bytes.
     pub memory: u64,
-    /// Swap, bytes; 0 for none.
+    /// Swap in bytes; 0 without swap.
     pub swap: u64,
-    /// Processes and threads the kernel takes at once.
+    /// Maximum number of processes and threads.
     pub pids: u64,
-    /// Bytes set aside for huge pages, by page size in bytes. A size of which there are no pages counts too.
+    /// Bytes reserved for huge pages by page size in bytes, including sizes without pages.
     pub huge_pages: BTreeMap<u64, u64>,
-    /// Size of the filesystem of the daemon's own directory, bytes.
+    /// Size of the root directory's filesystem in bytes.
     pub filesystem: u64,
-    /// Identity of this installation of the operating system.
+    /// Machine ID of the operating system.
     pub machine_id: String,
-    /// Identity of the hardware, or of the virtual machine.
+    /// UUID of the hardware or virtual machine.
     pub system_uuid: String,
-    /// Identity of this boot.
+    /// Boot ID.
     pub boot_id: String,
     /// Release of the kernel.
     pub kernel_version: String,
-    /// Name and version of the operating system, for people.
+    /// Human-readable name and version of the operating system.
     pub os_image: String,
-    /// Whether the daemon runs in a user namespace other than the machine's own (user_namespaces(7)).
+    /// Whether the daemon runs in a user namespace other than the initial one (user_namespaces(7)).
     pub in_user_namespace: bool,
 }
 
 impl Machine {
-    /// Reads the facts beneath `root`, which is `/` outside tests. `own` is the daemon's own directory (`--root-dir`).
+    /// Reads the facts below `root`, which is `/` outside tests. `own` is the root directory (`--root-dir`).
     pub fn read(root: &Path, own: &Path) -> Result<Self, SysError> {
         let host = Host::new(&root.join("proc"));
         let machine_id = first(root, &["etc/machine-id", "var/lib/dbus/machine-id"]);
@@ -60,17 +60,17 @@ impl Machine {
     }
 }
 
-/// The first of these files that says anything.
+/// The content of the first non-empty file.
 fn first(root: &Path, files: &[&str]) -> Option<String> {
     files.iter().find_map(|file| {
         let text = fs::read_to_string(root.join(file)).ok()?;
-        // The device tree ends its texts with a null.
+        // Device tree strings end with NUL.
         let text = text.trim_matches(|c: char| c.is_whitespace() || c == '\0');
         (!text.is_empty()).then(|| text.to_owned())
     })
 }
 
-/// The machine's own user namespace maps every ID to itself, in one line. A kernel without user namespaces has no map.
+/// The initial user namespace maps every ID to itself in one line. A kernel without user namespaces has no map.
 fn in_user_namespace(root: &Path) -> bool {
     let Ok(map) = fs::read_to_string(root.join("proc/self/uid_map")) else { return false };
     let numbers: Vec<&str> = map.split_whitespace().collect();

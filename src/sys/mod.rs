@@ -1,4 +1,4 @@
-//! The host: memory, names, mounts, own process limits, kernel facts. Does not know what a pod is.
+//! The host: memory, names, mounts, the daemon's limits, kernel facts. Does not know what a pod is.
 
 mod address_changes;
 mod addresses;

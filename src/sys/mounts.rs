@@ -1,5 +1,4 @@
-//! Mounts: reading the kernel's list of them, and mounting and unmounting a tmpfs. Never unmounts lazily: a mount that is
-//! busy is told.
+//! Reads the kernel's list of mounts; mounts and unmounts a tmpfs. Never unmounts lazily: a busy mount is an error.
 
 use std::ffi::OsString;
 use std::fs;
@@ -12,37 +11,37 @@ use nix::mount::{MntFlags, MsFlags, mount, umount2};
 
 use super::SysError;
 
-/// One mount, as this process sees it.
+/// A mount, as seen by this process.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mount {
-    /// Where it is mounted, without symbolic links.
+    /// The mount point, without symbolic links.
     pub point: PathBuf,
-    /// The type of its filesystem, e.g. `tmpfs`.
+    /// Its filesystem type, e.g. `tmpfs`.
     pub filesystem: String,
 }
 
-/// The mounts of a moment, in the order in which they were made.
+/// A snapshot of the mounts, in mount order.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct MountTable(Vec<Mount>);
 
 impl MountTable {
-    /// Reads the text of `/proc/<pid>/mountinfo` (proc_pid_mountinfo(5)). A line that is not of that form is left out.
+    /// Parses `/proc/<pid>/mountinfo` (proc_pid_mountinfo(5)). Malformed lines are skipped.
     pub fn parse(text: &[u8]) -> Self {
         Self(text.split(|byte| *byte == b'\n').filter_map(parse_line).collect())
     }
 
-    /// What is mounted at `point` itself, the lowest first: mounts can cover one another.
+    /// The mounts at `point` itself, lowest first: mounts can be stacked.
     pub fn at<'a>(&'a self, point: &'a Path) -> impl Iterator<Item = &'a Mount> {
         self.0.iter().filter(move |mount| mount.point == point)
     }
 
-    /// What `path` is on, as far as its name tells.
+    /// The mount of `path`, by its name.
     pub fn of(&self, path: &Path) -> Option<&Mount> {
         let above = self.0.iter().filter(|mount| path.starts_with(&mount.point));
         above.max_by_key(|mount| mount.point.components().count())
     }
 
-    /// What is mounted at `dir` or below.
+    /// The mounts at or below `dir`.
     pub fn within<'a>(&'a self, dir: &'a Path) -> impl Iterator<Item = &'a Mount> {
         self.0.iter().filter(move |mount| mount.point.starts_with(dir))
     }
@@ -62,7 +61,7 @@ fn parse_line(line: &[u8]) -> Option<Mount> {
     Some(Mount { point, filesystem: String::from_utf8_lossy(fields.next()?).into_owned() })
 }
 
-/// The kernel writes spaces, tabs, newlines and backslashes of a path as a backslash and three octal digits.
+/// Decodes the kernel's octal escapes of spaces, tabs, newlines and backslashes.
 fn unescape(field: &[u8]) -> Vec<u8> {
     let mut plain = Vec::with_capacity(field.len());
     let mut rest = field;
@@ -82,20 +81,19 @@ fn unescape(field: &[u8]) -> Vec<u8> {
     plain
 }
 
-/// The mounts of the host. Blocking. The seam that tests replace, as mounting takes root.
+/// The mounts of the host. Blocking. A trait, because tests without root need a substitute.
 pub trait Mounts: Send + Sync + 'static {
     /// All mounts.
     fn table(&self) -> Result<MountTable, SysError>;
 
-    /// Mounts an empty tmpfs of at most `size` bytes on a directory, one that is never swapped out where the kernel can
-    /// hold to that.
+    /// Mounts an empty tmpfs of at most `size` bytes on a directory, without swap if the kernel supports it.
     fn mount_tmpfs(&self, dir: &Path, size: u64) -> Result<(), SysError>;
 
-    /// Unmounts what was mounted last at `dir`.
+    /// Unmounts the topmost mount at `dir`.
     fn unmount(&self, dir: &Path) -> Result<(), SysError>;
 }
 
-/// The mounts as the kernel has them.
+/// The kernel's mounts.
 #[derive(Clone, Debug)]
 pub struct KernelMounts {
     /// Its list, `/proc/self/mountinfo`.
@@ -112,7 +110,7 @@ impl Mounts for KernelMounts {
     fn mount_tmpfs(&self, dir: &Path, size: u64) -> Result<(), SysError> {
         let with = |options: &str| mount(Some("tmpfs"), dir, Some("tmpfs"), MsFlags::empty(), Some(options));
         let size = format!("size={size}");
-        // `noswap` came with Linux 6.3; a kernel without it knows no such option.
+        // `noswap` is supported since Linux 6.3.
         let mounted = match with(&format!("{size},noswap")) {
             Err(Errno::EINVAL) => with(&size),
             other => other,

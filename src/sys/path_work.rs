@@ -1,6 +1,6 @@
-//! Work on paths that pods name, apart from the daemon's own file work. Such a path may be on a server that is away: the
-//! kernel then keeps the thread that asks for it, and nothing ends that. So the threads for it are few, none waits for what
-//! another one waits for already, and whoever asks waits for a while and no longer.
+//! Work on paths from pod specs, separate from the daemon's own file work. Such a path may be on an unreachable server, where the
+//! kernel blocks the thread in an uninterruptible state. So the threads are few, only one waits for the same path or remote
+//! filesystem, and callers wait for a limited time.
 
 use std::any::Any;
 use std::collections::BTreeMap;
@@ -16,25 +16,25 @@ use tokio::time::{Instant, timeout_at};
 
 use super::{MountTable, file_work};
 
-/// How many paths may keep a thread at once.
+/// Maximum number of threads.
 const THREADS: usize = 4;
 
-/// How long whoever asks waits: longer than a server that is merely slow takes.
+/// Maximum wait of a caller: longer than a merely slow server takes.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// What such a thread needs, bytes.
+/// Stack size of a thread in bytes.
 const STACK: usize = 256 * 1024;
 
-/// Types of filesystems that something else than this kernel answers for, or what they begin with.
+/// Prefixes of the types of filesystems that are not served by this kernel alone.
 const REMOTE: [&str; 12] =
     ["nfs", "cifs", "smb", "fuse", "ceph", "9p", "virtiofs", "autofs", "afs", "lustre", "beegfs", "gpfs"];
 
-/// Why there is no answer for a path.
+/// Why there is no result for a path.
 #[derive(Debug, thiserror::Error)]
 pub enum PathError {
-    /// It keeps whoever looks at it.
+    /// Accessing it blocks.
     #[error(
-        "{} does not answer: the filesystem it is on is away, perhaps a network filesystem whose server is down; tried \
+        "{} does not respond: its filesystem is unreachable, perhaps a network filesystem whose server is down; tried \
          again until it is back",
         path.display()
     )]
@@ -42,18 +42,18 @@ pub enum PathError {
         /// The path.
         path: PathBuf,
     },
-    /// Others keep all threads.
+    /// All threads are blocked on other paths.
     #[error(
-        "{} was not looked at: all that may look at paths of pods wait for others that do not answer ({})",
+        "{} was not accessed: all threads for paths of pods are blocked on others that do not respond ({})",
         path.display(), listed(stuck)
     )]
     Busy {
         /// The path.
         path: PathBuf,
-        /// What the others wait for.
+        /// The blocked paths.
         stuck: Vec<PathBuf>,
     },
-    /// No thread is free.
+    /// A thread could not be started.
     #[error("cannot start a thread to look at {}", path.display())]
     Thread {
         /// The path.
@@ -81,15 +81,15 @@ pub struct PathWork {
     patience: Duration,
 }
 
-/// What hangs as one: a remote filesystem, or a path.
+/// The unit of blocking: a remote filesystem or a path.
 #[derive(Debug, Default)]
 struct Unit {
     turn: Arc<tokio::sync::Mutex<()>>,
-    /// Since when a thread is at it.
+    /// Start of the work.
     since: Mutex<Option<Instant>>,
 }
 
-/// Kept by a thread until its work is done.
+/// Held by a thread until its work is done.
 struct Held {
     unit: Arc<Unit>,
     _place: OwnedSemaphorePermit,
@@ -113,12 +113,12 @@ impl PathWork {
         Self { places: Arc::new(Semaphore::new(threads)), units: Arc::default(), patience }
     }
 
-    /// Does `work` on `path`, which may block for ever, on a thread for it, within ten seconds. Work that takes longer goes
-    /// on until the kernel lets it go; meanwhile whoever asks for the same path, or for another one on the same remote
-    /// filesystem of `mounts`, is refused at once. Unit tests do it in place, as [`file_work()`].
+    /// Runs `work` on `path`, which may block forever, on a separate thread with a limit of ten seconds. Work that takes longer
+    /// continues until the kernel unblocks it; in the meantime requests for the same path, or the same remote filesystem in
+    /// `mounts`, fail at once. Unit tests run it in place, like [`file_work()`].
     ///
     /// # Errors
-    /// There is no answer in time, for one of the reasons of [`PathError`].
+    /// There is no result in time, for one of the reasons of [`PathError`].
     pub async fn run<T: Send + 'static>(
         &self,
         path: &Path,
@@ -155,7 +155,7 @@ impl PathWork {
         let on_thread = move || {
             let done = catch_unwind(AssertUnwindSafe(work));
             drop(held);
-            // Whoever asked may be gone.
+            // The caller may be gone.
             let _ = reply.send(done);
         };
         let started = thread::Builder::new().name("pod-paths".to_owned()).stack_size(STACK).spawn(on_thread);
@@ -169,7 +169,7 @@ impl PathWork {
 
     fn unit(&self, name: PathBuf) -> Arc<Unit> {
         let mut units = self.units.lock();
-        // Those that nobody is at, nor waits for.
+        // Entries without a thread or waiters.
         units.retain(|_, unit| Arc::strong_count(unit) > 1);
         units.entry(name).or_default().clone()
     }
@@ -182,13 +182,13 @@ impl PathWork {
 }
 
 impl Unit {
-    /// Whether a thread has been at it for longer than anybody waits.
+    /// Whether its thread has worked longer than callers wait.
     fn is_stuck(&self, patience: Duration) -> bool {
         self.since.lock().is_some_and(|since| since.elapsed() >= patience)
     }
 }
 
-/// What `path` hangs with: the remote filesystem it is on, as far as its name tells; else itself.
+/// The unit that `path` blocks with: its remote filesystem, by its name, else itself.
 fn unit_of(path: &Path, mounts: &MountTable) -> PathBuf {
     let mount =
         mounts.of(path).filter(|mount| REMOTE.iter().any(|remote| mount.filesystem.starts_with(remote)));
@@ -205,7 +205,7 @@ mod tests {
     const SHORT: Duration = Duration::from_millis(200);
     const LONG: Duration = Duration::from_secs(120);
 
-    /// The same threads, asked by somebody more or less patient.
+    /// The same threads with another maximum wait.
     fn with(threads: &PathWork, patience: Duration) -> PathWork {
         PathWork { patience, ..threads.clone() }
     }
@@ -220,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn paths_on_one_remote_filesystem_hang_together_and_others_alone() {
+    fn paths_on_one_remote_filesystem_block_together_and_others_alone() {
         for (path, unit) in [
             ("/mnt/nfs", "/mnt/nfs"),
             ("/mnt/nfs/a/b", "/mnt/nfs"),
@@ -235,7 +235,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn paths_on_a_server_that_is_away_keep_one_thread_and_nobody_else() {
+    async fn paths_on_an_unreachable_server_block_one_thread_only() {
         let threads = PathWork::new(2, SHORT);
         let (release, hang) = mpsc::channel::<()>();
         let hang = Arc::new(Mutex::new(hang));
@@ -257,13 +257,13 @@ mod tests {
         let patient = with(&threads, LONG);
         assert_eq!(patient.run_on_thread(Path::new("/data/a"), &mounts(), || 7).await.unwrap(), 7);
         drop(release);
-        // Waits for the thread that was let go; nobody is refused for having been stuck once.
+        // Waits for the unblocked thread; an earlier block has no later effect.
         let again = patient.run_on_thread(Path::new("/mnt/nfs/0"), &mounts(), || 8).await;
         assert_eq!((again.unwrap(), begun.load(Ordering::SeqCst)), (8, 1));
     }
 
     #[tokio::test]
-    async fn who_finds_no_thread_is_told_what_keeps_them_and_finds_one_when_they_are_back() {
+    async fn a_request_without_a_thread_names_the_blocked_paths_until_they_recover() {
         let threads = PathWork::new(2, SHORT);
         let mut releases = Vec::new();
         for path in ["/a", "/b"] {
@@ -282,7 +282,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn work_that_panics_is_told_and_gives_its_thread_back() {
+    async fn a_panic_is_reported_and_frees_the_thread() {
         let threads = PathWork::new(1, LONG);
         for _ in 0..3 {
             let panicked = threads.run_on_thread(Path::new("/a"), &mounts(), || panic!("on purpose")).await;

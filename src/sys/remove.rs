@@ -1,5 +1,4 @@
-//! Removing a directory with everything in it. Never follows a symbolic link, and never goes across a mount: what is
-//! mounted there belongs to somebody else.
+//! Removes a directory tree. Never follows a symbolic link and never crosses a mount, whose content belongs to someone else.
 
 use std::ffi::{CString, OsStr};
 use std::io;
@@ -15,13 +14,12 @@ use nix::unistd::{UnlinkatFlags, unlinkat};
 
 use super::SysError;
 
-/// How a directory is opened: itself, not what a link in its place points at.
+/// Flags to open a directory without following links.
 const DIRECTORY: OFlag =
     OFlag::O_RDONLY.union(OFlag::O_DIRECTORY).union(OFlag::O_NOFOLLOW).union(OFlag::O_CLOEXEC);
 
-/// Removes whatever is at `path`: a directory with its content, a file, or a link but not its target. What is not there
-/// is fine. Stops with an error at the first mount. Blocking. However deep the directories are, it takes three open files
-/// and no more of the stack: directories in `path` are first moved up to its first level.
+/// Removes `path`: a directory tree, a file, or a link but not its target. Idempotent. Fails at the first mount. Blocking. Uses three
+/// open files and constant stack for any depth: nested directories are first moved up to the top level.
 pub fn remove_tree(path: &Path) -> Result<(), SysError> {
     let failed = |errno: Errno| match errno {
         Errno::EXDEV | Errno::EBUSY => SysError::Mounted { path: path.to_owned() },
@@ -37,7 +35,7 @@ fn remove(path: &Path) -> Result<(), Errno> {
     let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else { return Err(Errno::EINVAL) };
     let parent = open(parent, OFlag::O_DIRECTORY | OFlag::O_CLOEXEC, Mode::empty())?;
     let Some(top) = unlink(&parent, name)? else { return Ok(()) };
-    // Directories that are still to be emptied; all of them are entries of `top`.
+    // Directories that are not empty yet; all are entries of `top`.
     let mut waiting: Vec<CString> = Vec::new();
     let mut moved: u64 = 0;
     for entry in names(&top)? {
@@ -57,7 +55,7 @@ fn remove(path: &Path) -> Result<(), Errno> {
     unlinkat(&parent, name, UnlinkatFlags::RemoveDir)
 }
 
-/// Removes what is no directory; a directory is opened instead.
+/// Removes a non-directory; opens a directory instead.
 fn unlink(parent: &OwnedFd, name: &OsStr) -> Result<Option<OwnedFd>, Errno> {
     let name = CString::new(name.as_bytes()).map_err(|_| Errno::EINVAL)?;
     match unlink_file(parent, &name)? {
@@ -80,12 +78,12 @@ fn unlink_file(dir: &OwnedFd, name: &CString) -> Result<Entry, Errno> {
     }
 }
 
-/// Gives a directory another name in `top`, on the same filesystem. The kernel refuses that for a mount.
+/// Moves a directory into `top`, on the same filesystem. The kernel rejects that for a mount.
 fn move_up(dir: &OwnedFd, name: &CString, top: &OwnedFd, moved: &mut u64) -> Result<CString, Errno> {
     loop {
         *moved += 1;
         let fresh = CString::new(format!(".removing-{moved}")).map_err(|_| Errno::EINVAL)?;
-        // A directory takes the place of an empty one at most, which is to go as well; any other is in the way.
+        // The rename replaces an empty directory, which is to be removed as well; any other makes it fail.
         match renameat(dir, name.as_c_str(), top, fresh.as_c_str()) {
             Ok(()) => return Ok(fresh),
             Err(Errno::ENOTEMPTY | Errno::EEXIST | Errno::ENOTDIR) => {}
@@ -99,7 +97,7 @@ fn open_inside(dir: &OwnedFd, name: &CString) -> Result<OwnedFd, Errno> {
     let resolve =
         ResolveFlag::RESOLVE_NO_XDEV | ResolveFlag::RESOLVE_NO_SYMLINKS | ResolveFlag::RESOLVE_BENEATH;
     match openat2(dir, name.as_c_str(), OpenHow::new().flags(DIRECTORY).resolve(resolve)) {
-        // Before Linux 5.6 only another device can be told from the same one.
+        // Before Linux 5.6 only a mount of another device can be detected.
         Err(Errno::ENOSYS) => {
             let opened = openat(dir, name.as_c_str(), DIRECTORY, Mode::empty())?;
             let same = fstat(dir.as_fd())?.st_dev == fstat(opened.as_fd())?.st_dev;
@@ -111,7 +109,7 @@ fn open_inside(dir: &OwnedFd, name: &CString) -> Result<OwnedFd, Errno> {
 
 /// All entries, read before any is removed.
 fn names(dir: &OwnedFd) -> Result<Vec<CString>, Errno> {
-    // Opened anew: reading moves the position that copies of a descriptor share.
+    // Reopened, because duplicated descriptors share the read position.
     let mut dir = Dir::openat(dir, ".", DIRECTORY, Mode::empty())?;
     let mut names = Vec::new();
     for entry in dir.iter() {
@@ -123,7 +121,7 @@ fn names(dir: &OwnedFd) -> Result<Vec<CString>, Errno> {
     Ok(names)
 }
 
-/// Where a path really is: mounts are listed without symbolic links. What is not there stays as it is written.
+/// The canonical path, because mounts are listed without symbolic links. A missing path is unchanged.
 pub fn real_path(path: &Path) -> PathBuf {
     path.canonicalize().unwrap_or_else(|_| path.to_owned())
 }
@@ -136,7 +134,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_tree_is_removed_and_nothing_beside_it() {
+    fn only_the_tree_is_removed() {
         let root = tempfile::tempdir().unwrap();
         let at = |path: &str| root.path().join(path);
         fs::create_dir_all(at("outside/dir")).unwrap();
@@ -174,7 +172,7 @@ mod tests {
         let root = tempfile::tempdir().unwrap();
         let tree = root.path().join("tree");
         fs::create_dir(&tree).unwrap();
-        // Deeper than any path can be written, made the way a container can: from the inside.
+        // Deeper than the maximum path length, created from the inside like a container can.
         let mut inside = open(&tree, DIRECTORY, Mode::empty()).unwrap();
         for _ in 0..2_000 {
             nix::sys::stat::mkdirat(&inside, "deeper", Mode::S_IRWXU).unwrap();

@@ -1,5 +1,4 @@
-//! Shims of containerd as processes: finding them, and ending one together with what it holds. Does not know which of them
-//! anybody needs.
+//! Finds containerd's shim processes, and terminates one with its resources. Does not know which of them are needed.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -16,41 +15,40 @@ use tokio::process::Command;
 
 use super::{Mounts, SysError, file_work, remove_tree};
 
-/// The program, and as much of its name as the kernel tells of a process.
+/// The program's name, and its truncated process name.
 const PROGRAM: &str = "containerd-shim-runc-v2";
 const COMM: &str = "containerd-shim";
-/// The directory, in containerd's state, of the bundles of its shims.
+/// The directory of bundles in containerd's state directory.
 const BUNDLES: &str = "io.containerd.runtime.v2.task";
-/// How long a process that was killed may take to be gone.
+/// Maximum time for a killed process to exit.
 const END: Timespec = Timespec { tv_sec: 10, tv_nsec: 0 };
-/// How long a shim's own clean-up may take.
+/// Time limit of a shim's own clean-up.
 const CLEANUP: Duration = Duration::from_secs(30);
 
-/// A shim that runs.
+/// A running shim.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Shim {
     /// Its process.
     pub pid: i32,
-    /// When that began, in ticks since the boot: with the pid, what tells two processes apart.
+    /// Its start time in ticks since boot, which with the PID identifies the process.
     pub started: u64,
-    /// The namespace of containerd that it belongs to.
+    /// Its containerd namespace.
     pub namespace: String,
-    /// The sandbox or container it was started for.
+    /// Its sandbox or container.
     pub id: String,
-    /// The socket of the containerd it belongs to.
+    /// The socket of its containerd.
     pub address: PathBuf,
     /// Its program.
     program: PathBuf,
-    /// Its working directory, which is the bundle of its container; it may be gone.
+    /// Its working directory, the bundle of its container; it may have been removed.
     bundle: PathBuf,
 }
 
-/// The shims beneath `proc`, which is `/proc` outside tests. Those that only start or clean up after another are none.
-/// Blocking.
+/// The shims below `proc`, which is `/proc` outside tests. Skips helpers that start or clean up after a shim. Blocking.
 pub fn shims(proc: &Path) -> Result<Vec<Shim>, SysError> {
     let unread = |source| SysError::ReadProc { path: proc.to_owned(), source: Box::new(source) };
     let processes = all_processes_with_root(proc).map_err(unread)?;
-    // One that ends meanwhile is none.
+    // It may exit in the meantime.
     Ok(processes.filter_map(|process| shim(proc, &process.ok()?)).collect())
 }
 
@@ -83,7 +81,7 @@ struct Flags {
     address: String,
 }
 
-/// What a shim's command line says; none of one that is given something to do, such as `start` and `delete`.
+/// Parses a shim's command line; `None` for a helper with an action such as `start` or `delete`.
 fn flags(arguments: &[String]) -> Option<Flags> {
     let (program, arguments) = arguments.split_first()?;
     if Path::new(program).file_name()? != PROGRAM || arguments.iter().any(|a| a == "start" || a == "delete") {
@@ -96,13 +94,13 @@ fn flags(arguments: &[String]) -> Option<Flags> {
     Some(Flags { namespace: value("namespace")?, id: value("id")?, address: value("address")? })
 }
 
-/// Ends a shim, what runs in it, and what it has on the host: runc's account of its container, its mounts, its bundle. What is gone
-/// already is fine. Whatever else has its pid by now is left alone.
+/// Terminates a shim with its processes, and removes runc's state of its container, its mounts and its bundle. Idempotent. Another
+/// process that reuses its PID is left alone.
 pub async fn end_shim(shim: &Shim, mounts: &Arc<dyn Mounts>) -> Result<(), SysError> {
     let killed = shim.clone();
     done(file_work(move || kill(&killed)).await)?;
     if is_bundle(shim) && shim.bundle.exists() {
-        // As containerd does for a shim that died: kills and forgets the container, and unmounts its root.
+        // Like containerd for a dead shim: kills and deletes the container, and unmounts its root filesystem.
         let arguments = ["-namespace", &shim.namespace, "-id", &shim.id, "-address"];
         let cleanup = Command::new(&shim.program)
             .args(arguments)
@@ -116,7 +114,7 @@ pub async fn end_shim(shim: &Shim, mounts: &Arc<dyn Mounts>) -> Result<(), SysEr
             .output();
         match tokio::time::timeout(CLEANUP, cleanup).await {
             Ok(Ok(output)) if output.status.success() => {}
-            // What it did not do is done below, as far as it can be.
+            // The steps below do the rest.
             Ok(Ok(output)) => {
                 let said = String::from_utf8_lossy(&output.stderr);
                 tracing::debug!(id = shim.id, said = said.trim_end(), "a shim's own clean-up failed");
@@ -133,7 +131,7 @@ fn done(work: Result<Result<(), SysError>, tokio::task::JoinError>) -> Result<()
     work.unwrap_or_else(|source| Err(SysError::Step { source }))
 }
 
-/// Kills a shim and its children: containers' first processes, and what makes them.
+/// Kills a shim and its children: containers' init processes and runc.
 fn kill(shim: &Shim) -> Result<(), SysError> {
     let Some(handle) = handle(shim.pid, shim.started) else { return Ok(()) };
     let children: Vec<(i32, u64)> = all_processes_with_root(Path::new("/proc"))
@@ -152,10 +150,10 @@ fn kill(shim: &Shim) -> Result<(), SysError> {
     Ok(())
 }
 
-/// A handle on the process of this pid if it is the one that began then; none if that one is gone.
+/// A pidfd of the process with this PID and start time; `None` if it is gone.
 fn handle(pid: i32, started: u64) -> Option<OwnedFd> {
     let handle = pidfd_open(Pid::from_raw(pid)?, PidfdFlags::empty()).ok()?;
-    // Only now: what is read of the pid is of the process that the handle is on, unless that is gone.
+    // Checked after opening, so that the facts belong to the pidfd's process, unless that is gone.
     let stat = Process::new(pid).and_then(|process| process.stat()).ok()?;
     (stat.starttime == started).then_some(handle)
 }
@@ -167,7 +165,7 @@ fn kill_one(pid: i32, handle: &OwnedFd) -> Result<(), SysError> {
         Err(rustix::io::Errno::SRCH) => return Ok(()),
         Err(errno) => return Err(failed(errno)),
     }
-    // Readable once the process has ended.
+    // Readable once the process has exited.
     match poll(&mut [PollFd::new(handle, PollFlags::IN)], Some(&END)) {
         Ok(0) => Err(failed(rustix::io::Errno::TIMEDOUT)),
         Ok(_) => Ok(()),
@@ -175,7 +173,7 @@ fn kill_one(pid: i32, handle: &OwnedFd) -> Result<(), SysError> {
     }
 }
 
-/// Whether a shim's working directory is what containerd calls its bundle.
+/// Whether a shim's working directory is its bundle in containerd's layout.
 fn is_bundle(shim: &Shim) -> bool {
     let names = [shim.id.as_str(), shim.namespace.as_str(), BUNDLES];
     let mut dirs = shim.bundle.ancestors().filter_map(Path::file_name);
@@ -184,16 +182,16 @@ fn is_bundle(shim: &Shim) -> bool {
         && names.iter().all(|name| dirs.next().is_some_and(|d| d == *name))
 }
 
-/// Unmounts what containerd mounted for the shim's container, in all of its state, and removes the bundle.
+/// Unmounts the shim's mounts in containerd's state directory, and removes the bundle.
 fn remove_bundle(shim: &Shim, mounts: &dyn Mounts) -> Result<(), SysError> {
-    // Below the directory of the bundles and that of the namespace.
+    // Below the directories of bundles and namespace.
     let Some(state) = shim.bundle.ancestors().nth(3).filter(|_| is_bundle(shim)) else { return Ok(()) };
     let is_its = |point: &Path| point.components().any(|part| part.as_os_str() == shim.id.as_str());
     let points = || -> Result<Vec<PathBuf>, SysError> {
         let table = mounts.table()?;
         Ok(table.within(state).map(|mount| mount.point.clone()).filter(|point| is_its(point)).collect())
     };
-    // Those made last first: they may be in others. containerd may unmount them too; what is left after that is told.
+    // In reverse mount order, because mounts can be nested. containerd may unmount them concurrently; only remaining ones fail.
     for point in points()?.iter().rev() {
         if let Err(error) = mounts.unmount(point)
             && points()?.contains(point)
@@ -216,7 +214,7 @@ mod tests {
     use super::*;
     use crate::sys::{Mount, MountTable};
 
-    /// No mounts, and none can be made.
+    /// No mounts, and mounting fails.
     struct None;
 
     impl Mounts for None {
@@ -238,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn a_shim_is_told_by_its_command_line() {
+    fn a_shim_is_identified_by_its_command_line() {
         let line = "/usr/bin/containerd-shim-runc-v2 -namespace k8s.io -id abc -address /run/containerd/containerd.sock";
         let told = Flags {
             namespace: "k8s.io".to_owned(),
@@ -257,7 +255,7 @@ mod tests {
         }
     }
 
-    /// A shell under a shim's name, with a child, in a bundle of its own; ended with the test.
+    /// A shell named like a shim, with a child, in its own bundle; killed with the test.
     struct Pretender(process::Child);
 
     impl Drop for Pretender {
@@ -272,7 +270,7 @@ mod tests {
         fs::create_dir_all(&bundle).unwrap();
         let program = dir.join(PROGRAM);
         fs::copy("/bin/sh", &program).unwrap();
-        // Waits for what nobody writes; the shell's own end closes it.
+        // Blocks on a pipe that the shell's exit closes.
         let script = "sleep 1000 & echo; wait";
         let child = process::Command::new(&program)
             .args(["-c", script, "-namespace", "tests", "-id", id, "-address", "/run/tests.sock"])
@@ -285,7 +283,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_shim_is_found_and_ended_with_its_children_and_its_bundle() {
+    async fn a_shim_is_found_and_terminated_with_its_children_and_bundle() {
         let dir = tempfile::tempdir().unwrap();
         let id = format!("pretender-{}", process::id());
         let (mut pretender, bundle) = pretend(dir.path(), &id);

@@ -1,5 +1,5 @@
-//! Tells when something happens at a path. A hint only: what it misses, the periodic reading of its user finds.
-//! Blocks its caller while setting watches; the events come on the notifier's own thread and are only passed on.
+//! Watches a path for changes. Only hints: users also read periodically. Blocks its caller while setting watches; events arrive on
+//! the notifier's thread.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -14,30 +14,30 @@ use tracing::warn;
 
 use super::Changes;
 
-/// Watches a path, and the directory above it, in which the path may appear or be replaced.
+/// Watches a path and its parent directory, in which the path may appear or be replaced.
 #[derive(Debug)]
 pub struct Watch {
     path: PathBuf,
     what: &'static str,
     changed: Arc<Changes>,
-    /// Set by events that end a watch: a directory on the way to the path was removed or renamed.
+    /// Set by events that invalidate a watch: a parent directory was removed or renamed.
     stale: Arc<AtomicBool>,
     watcher: Option<RecommendedWatcher>,
-    /// The directories watched, each with the device and inode it had.
+    /// The watched directories with their device and inode.
     watched: BTreeMap<PathBuf, (u64, u64)>,
-    /// The failure last told, so that it is told once.
+    /// The last logged failure, so that it is logged once.
     failure: Option<String>,
 }
 
 impl Watch {
-    /// A watch on `path`, which must be absolute, that tells `changed`. `what` is there, in plural, for the log. Nothing is
-    /// watched before the first [`Watch::renew`].
+    /// A watch on `path`, which must be absolute, that reports to `changed`. `what` names its content in plural, for the log.
+    /// Nothing is watched before the first [`Watch::renew`].
     pub fn new(path: &Path, what: &'static str, changed: Arc<Changes>) -> Self {
         let (path, stale) = (path.to_owned(), Arc::new(AtomicBool::new(false)));
         Self { path, what, changed, stale, watcher: None, watched: BTreeMap::new(), failure: None }
     }
 
-    /// Watches what is there now: a directory that was replaced, or appeared, needs a new watch.
+    /// Renews the watches: a directory that was replaced or has appeared needs a new one.
     pub fn renew(&mut self) {
         match self.try_renew() {
             Ok(()) => self.failure = None,
@@ -59,15 +59,15 @@ impl Watch {
         if !stale && self.watcher.is_some() && wanted == self.watched {
             return Ok(());
         }
-        // A new notifier each time: the old one ends watches by path, and late events of a directory that is gone would
-        // end that of its successor.
+        // A new notifier each time: the old one removes watches by path, so late events of a removed directory would remove its
+        // successor's watch.
         let mut watcher = notify::recommended_watcher(self.waker())?;
         for directory in wanted.keys() {
             watcher.watch(directory, RecursiveMode::NonRecursive)?;
         }
         if directories(&self.path) != wanted {
-            // What appeared while the watches were set raised no event.
-            self.changed.tell();
+            // Files that appeared before the watch was set caused no event.
+            self.changed.report();
         }
         (self.watcher, self.watched) = (Some(watcher), wanted);
         Ok(())
@@ -81,16 +81,16 @@ impl Watch {
                     stale.store(true, Ordering::SeqCst);
                 }
                 if concerns(&event, &path) {
-                    changed.heed(&event);
+                    changed.apply(&event);
                 }
             }
-            // Something may have been missed.
-            Err(_) => changed.tell(),
+            // Events may have been lost.
+            Err(_) => changed.report(),
         }
     }
 }
 
-/// The directories to watch for `path`: itself if it is one, and the nearest one above it that exists.
+/// The directories to watch for `path`: itself if it is a directory, and its nearest existing parent.
 fn directories(path: &Path) -> BTreeMap<PathBuf, (u64, u64)> {
     let identity = |path: &Path| {
         let metadata = fs::metadata(path).ok().filter(fs::Metadata::is_dir)?;
@@ -100,10 +100,10 @@ fn directories(path: &Path) -> BTreeMap<PathBuf, (u64, u64)> {
     identity(path).into_iter().chain(above).collect()
 }
 
-/// Whether an event may mean a change at or below `path`, or of a directory on the way to it.
+/// Whether an event may be a change at or below `path` or of a parent directory.
 fn concerns(event: &Event, path: &Path) -> bool {
     let only_read = match event.kind {
-        // Our own reading opens and closes files: heeding that would never end.
+        // Our own reads open and close files, which would loop forever.
         EventKind::Access(access) => access != AccessKind::Close(AccessMode::Write),
         EventKind::Any
         | EventKind::Create(_)
@@ -115,7 +115,7 @@ fn concerns(event: &Event, path: &Path) -> bool {
     event.need_rescan() || (!only_read && (event.paths.is_empty() || event.paths.iter().any(near)))
 }
 
-/// Whether an event says that `path`, or a directory on the way to it, is no longer what was watched.
+/// Whether an event shows that `path` or a parent directory was replaced.
 fn ends_watch(event: &Event, path: &Path) -> bool {
     let replaced = matches!(event.kind, EventKind::Remove(_) | EventKind::Modify(ModifyKind::Name(_)));
     replaced && event.paths.iter().any(|place| path.starts_with(place))
@@ -131,7 +131,7 @@ mod tests {
     use super::{concerns, directories, ends_watch};
 
     #[test]
-    fn reading_is_no_change_and_neighbours_do_not_matter() {
+    fn reads_and_siblings_are_ignored() {
         let event = |kind, path: &str| Event::new(kind).add_path(path.into());
         let heeded = |event: Event| concerns(&event, Path::new("/etc/m"));
         let create = EventKind::Create(CreateKind::File);
@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn a_directory_that_goes_takes_its_watch_along() {
+    fn a_removed_directory_invalidates_its_watch() {
         let remove = |path: &str| Event::new(EventKind::Remove(RemoveKind::Any)).add_path(path.into());
         for (path, ends) in
             [("/etc/m", true), ("/etc", true), ("/etc/m/a.yaml", false), ("/etc/passwd", false)]

@@ -1,17 +1,17 @@
-//! Exponential back-off as a value: how long to wait after a failure that repeats. Knows no clock.
+//! Exponential back-off as a value. Knows no clock.
 //!
-//! The rules are those of client-go's `flowcontrol.Backoff`, which the kubelet uses for image pulls and crash loops: the
-//! delay doubles up to a cap, and the count starts anew once nothing happened for long enough.
+//! The rules are those of client-go's `flowcontrol.Backoff`, which the kubelet uses for image pulls and crash loops: the delay
+//! doubles up to a cap, and is reset after a long enough pause.
 
 use std::time::Duration;
 
 use jiff::Timestamp;
 use tokio::time::Instant;
 
-/// A point on a clock. In-process waits use tokio's monotonic clock, which tests can pause; waits measured from what a
-/// runtime recorded (the end of a container) can only use the wall clock, so the arithmetic serves both.
+/// A point in time on a clock. Waits within the process use tokio's monotonic clock, which tests can pause; waits from times that
+/// the runtime recorded (a container's exit) need the wall clock. The arithmetic serves both.
 pub trait Moment: Copy {
-    /// Time passed since `earlier`; zero if `earlier` is later, as after the wall clock was set back.
+    /// Time since `earlier`; zero if `earlier` is later, e.g. after the wall clock was set back.
     fn since(self, earlier: Self) -> Duration;
 }
 
@@ -27,28 +27,28 @@ impl Moment for Timestamp {
     }
 }
 
-/// How delays grow.
+/// Parameters of a back-off.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BackoffPolicy {
-    /// The first delay; the cap if that is shorter.
+    /// The first delay, at most the cap.
     pub initial: Duration,
-    /// The longest delay.
+    /// The cap.
     pub max: Duration,
-    /// A failure this long after the one before is the first again.
+    /// A failure this long after the previous one resets the delay.
     pub reset_after: Duration,
 }
 
-/// The back-off of one thing that failed.
+/// A back-off in progress.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Backoff<T> {
-    /// How long to wait.
+    /// The delay.
     pub delay: Duration,
     /// When the delay was set.
     pub updated: T,
 }
 
 impl<T: Moment> Backoff<T> {
-    /// The back-off after one more failure. `event` is when what failed ended, `now` when that was noticed.
+    /// The back-off after another failure. `event` is the time of the failure, `now` the time it was noticed.
     pub fn next(previous: Option<Self>, policy: &BackoffPolicy, event: T, now: T) -> Self {
         let delay = match previous {
             Some(previous) if !previous.expired(policy, event) => previous.delay.saturating_mul(2),
@@ -57,15 +57,15 @@ impl<T: Moment> Backoff<T> {
         Self { delay: delay.min(policy.max), updated: now }
     }
 
-    /// Whether the count starts anew with something that happens at `event`.
+    /// Whether an event at this time resets the delay.
     pub fn expired(&self, policy: &BackoffPolicy, event: T) -> bool {
         event.since(self.updated) > policy.reset_after
     }
 
-    /// How much longer to wait, counted from `event`; `None` when the wait is over.
+    /// The remaining wait, counted from `event`; `None` once it is over.
     ///
-    /// An event that lies ahead by more than the whole delay shows that the clock was set back since. How long ago it was
-    /// cannot be known then, and waiting until the clock is there again might take days: the wait is over.
+    /// An event further in the future than the whole delay shows that the clock was set back. Its age is unknown, and
+    /// waiting for the clock to catch up could take days, so the wait is over.
     pub fn remaining(&self, policy: &BackoffPolicy, event: T, now: T) -> Option<Duration> {
         if self.expired(policy, event) || event.since(now) > self.delay {
             return None;
@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn a_quiet_time_longer_than_the_reset_starts_anew() {
+    fn a_pause_longer_than_the_reset_resets_the_delay() {
         let backoff = Backoff { delay: Duration::from_secs(300), updated: at(0) };
         assert_eq!(Backoff::next(Some(backoff), &POLICY, at(600), at(600)).delay, POLICY.max);
         assert_eq!(Backoff::next(Some(backoff), &POLICY, at(601), at(601)).delay, POLICY.initial);
@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn a_clock_set_back_lengthens_no_wait() {
+    fn a_clock_set_back_prolongs_no_wait() {
         let backoff = Backoff { delay: Duration::from_secs(10), updated: at(100) };
         assert_eq!(backoff.remaining(&POLICY, at(100), at(95)), Some(Duration::from_secs(10)));
         assert_eq!(backoff.remaining(&POLICY, at(100), at(89)), None);
@@ -131,7 +131,7 @@ mod tests {
     }
 
     proptest! {
-        /// Whoever looks again when the wait should be over waits three times as long at most, whatever happens to the clock.
+        /// A caller that checks again when the wait should be over waits at most three times as long, for any clock change.
         #[test]
         fn waits_end_when_the_clock_is_set(step in -200_000i64..200_000, after in 0i64..400, delay in 1u64..300) {
             let backoff = Backoff { delay: Duration::from_secs(delay), updated: at(1_000_000) };
@@ -148,7 +148,7 @@ mod tests {
             }
         }
 
-        /// Whatever the failures: a delay is within its bounds, is what is left right after it was set, and is over in time.
+        /// For any failures: a delay is within its bounds, fully remaining at first, and over in time.
         #[test]
         fn delays_stay_in_bounds_and_end(gaps in proptest::collection::vec(0i64..2_000, 1..30)) {
             let mut now = 0;

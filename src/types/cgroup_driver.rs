@@ -1,10 +1,10 @@
-//! Who makes cgroups.
+//! The cgroup driver.
 
-/// Who makes the cgroups of pods and containers. Kubelet and runtime must agree.
+/// Who creates the cgroups of pods and containers. Kubelet and runtime must agree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CgroupDriver {
-    /// Each for itself, as directories of the cgroup filesystem.
+    /// Kubelet and runtime themselves, as directories in the cgroup filesystem.
     Cgroupfs,
-    /// systemd, which is asked for slices and scopes.
+    /// systemd, as slices and scopes.
     Systemd,
 }

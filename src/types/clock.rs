@@ -1,9 +1,9 @@
-//! Wall-clock time, replaceable for tests that pause tokio's clock.
+//! The wall clock, replaceable for tests with paused time.
 
 use jiff::Timestamp;
 
-/// Tells the time of day. Time between two moments of this process is tokio's `Instant`; the wall clock is for what is
-/// compared with timestamps of the runtime, or told to people.
+/// The wall clock, for times that are compared with the runtime's or shown to users. Durations within the process use tokio's
+/// `Instant`.
 #[derive(Clone, Debug)]
 pub struct WallClock(Source);
 
@@ -14,7 +14,7 @@ enum Source {
     Tokio {
         base: Timestamp,
         start: tokio::time::Instant,
-        /// Seconds by which it was set since.
+        /// Seconds by which it was set.
         step: std::sync::Arc<std::sync::atomic::AtomicI64>,
     },
 }
@@ -25,13 +25,13 @@ impl WallClock {
         Self(Source::System)
     }
 
-    /// A clock that shows `base` now and goes on with tokio's clock.
+    /// A clock that starts at `base` and follows tokio's clock.
     #[cfg(any(test, feature = "fakes"))]
     pub fn of_tokio(base: Timestamp) -> Self {
         Self(Source::Tokio { base, start: tokio::time::Instant::now(), step: std::sync::Arc::default() })
     }
 
-    /// Sets a clock of tokio's, and all its clones, so many seconds on or back.
+    /// Sets a test clock and its clones forward or back by this many seconds.
     #[cfg(any(test, feature = "fakes"))]
     pub fn set(&self, seconds: i64) {
         if let Source::Tokio { step, .. } = &self.0 {
@@ -39,7 +39,7 @@ impl WallClock {
         }
     }
 
-    /// The present time.
+    /// The current time.
     pub fn now(&self) -> Timestamp {
         match &self.0 {
             Source::System => Timestamp::now(),

@@ -1,4 +1,4 @@
-//! A queue of pods with news, conflated per pod: a slow reader costs memory per pod, and nothing is ever dropped.
+//! A queue of per-pod messages, merged per pod: a slow reader costs memory per pod, and nothing is dropped.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -8,8 +8,7 @@ use tokio::sync::Notify;
 
 use super::PodUid;
 
-/// Pods with news, in the order of their first unread news, and what is to be said of each. One reader; all clones are one
-/// queue.
+/// Pods with unread messages, in order of the first one. Single reader; clones share the queue.
 #[derive(Debug)]
 pub struct Conflated<V> {
     inner: Arc<Inner<V>>,
@@ -41,7 +40,7 @@ impl<V> Clone for Conflated<V> {
 }
 
 impl<V: Default> Conflated<V> {
-    /// Adds news of a pod: `add` is given what is unread of it.
+    /// Adds a message for a pod: `add` merges it into the pod's unread one.
     pub fn push(&self, uid: &PodUid, add: impl FnOnce(&mut V)) {
         {
             let mut queue = self.inner.queue.lock();
@@ -53,7 +52,7 @@ impl<V: Default> Conflated<V> {
         self.inner.filled.notify_one();
     }
 
-    /// The next pod and its news. Cancel-safe: they are taken only when they are returned.
+    /// The next pod with its messages. Cancel-safe: they are removed only when returned.
     pub async fn next(&self) -> (PodUid, V) {
         loop {
             if let Some(next) = self.take() {
@@ -63,7 +62,7 @@ impl<V: Default> Conflated<V> {
         }
     }
 
-    /// The next pod and its news, if there are any.
+    /// The next pod with its messages, if any.
     pub fn take(&self) -> Option<(PodUid, V)> {
         let mut queue = self.inner.queue.lock();
         let uid = queue.order.pop_front()?;
@@ -77,7 +76,7 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn news_of_one_pod_are_conflated_and_none_is_lost() {
+    async fn messages_of_a_pod_are_merged_and_none_is_lost() {
         let queue = Conflated::<u32>::default();
         for _ in 0..10_000 {
             queue.push(&"a".into(), |count| *count += 1);

@@ -1,6 +1,6 @@
-//! Errors on one line.
+//! Formats errors on one line.
 
-/// An error with its causes, joined by `: `. Our errors never repeat their source, so nothing is said twice.
+/// An error with its sources, joined by `: `. Our errors never include their source's text, so nothing is repeated.
 pub fn error_chain(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut source = error.source();

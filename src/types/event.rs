@@ -3,12 +3,12 @@
 use std::borrow::Cow;
 use std::fmt;
 
-/// Whether an event tells of trouble.
+/// The type of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EventKind {
-    /// The ordinary course of things.
+    /// Normal operation.
     Normal,
-    /// Something a person may have to look at.
+    /// A problem that may need attention.
     Warning,
 }
 
@@ -22,24 +22,24 @@ impl EventKind {
     }
 }
 
-/// An event about a pod or one of its containers. Reasons and messages are upstream's: people and programs match them.
+/// An event about a pod or one of its containers, with upstream's reasons and messages, which users and programs match.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PodEvent {
-    /// Trouble or not.
+    /// Normal or warning.
     pub kind: EventKind,
-    /// Machine-readable cause, e.g. `BackOff`.
+    /// Machine-readable reason, e.g. `BackOff`.
     pub reason: Cow<'static, str>,
-    /// For people.
+    /// Human-readable message.
     pub message: String,
 }
 
 impl PodEvent {
-    /// An event of the ordinary course of things.
+    /// A normal event.
     pub fn normal(reason: impl Into<Cow<'static, str>>, message: impl Into<String>) -> Self {
         Self { kind: EventKind::Normal, reason: reason.into(), message: message.into() }
     }
 
-    /// An event that tells of trouble.
+    /// A warning event.
     pub fn warning(reason: impl Into<Cow<'static, str>>, message: impl Into<String>) -> Self {
         Self { kind: EventKind::Warning, reason: reason.into(), message: message.into() }
     }

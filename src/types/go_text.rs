@@ -1,9 +1,9 @@
-//! Go's way to write strings and durations, which the messages of a kubelet carry and clients read.
+//! Go's formatting of strings and durations, for messages that clients parse.
 
 use std::fmt::Write;
 use std::time::Duration;
 
-/// A string as Go's `%q` writes it: in double quotes, with quotes, backslashes and what cannot be printed escaped.
+/// A string in Go's `%q` format: in double quotes, with quotes, backslashes and non-printable characters escaped.
 pub fn go_quoted(text: &str) -> String {
     let mut quoted = String::with_capacity(text.len() + 2);
     quoted.push('"');
@@ -19,7 +19,7 @@ pub fn go_quoted(text: &str) -> String {
             '\t' => quoted.push_str("\\t"),
             ' '..='~' => quoted.push(c),
             '\0'..='\u{7f}' => push_escape(&mut quoted, "\\x", 2, c),
-            // Rust and Go agree on what can be printed, up to the version of Unicode.
+            // Rust and Go agree on printable characters, up to the version of Unicode.
             _ if c.escape_debug().len() == 1 => quoted.push(c),
             '\u{80}'..='\u{ffff}' => push_escape(&mut quoted, "\\u", 4, c),
             _ => push_escape(&mut quoted, "\\U", 8, c),
@@ -34,7 +34,7 @@ fn push_escape(out: &mut String, prefix: &str, width: usize, c: char) {
     let _ = write!(out, "{prefix}{:0width$x}", u32::from(c));
 }
 
-/// A duration as Go's `Duration.String` writes it, e.g. `1m20s`, `2.5s`, `350ms`.
+/// A duration in the format of Go's `Duration.String`, e.g. `1m20s`, `2.5s`, `350ms`.
 pub fn go_duration(duration: Duration) -> String {
     let nanos = u128::from(duration.subsec_nanos());
     match duration.as_secs() {
@@ -69,7 +69,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn strings_are_quoted_as_go_does() {
+    fn strings_are_quoted_like_go() {
         for (text, quoted) in [
             ("busybox:1", r#""busybox:1""#),
             ("", r#""""#),
@@ -83,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn durations_are_written_as_go_does() {
+    fn durations_are_formatted_like_go() {
         for (duration, text) in [
             (Duration::ZERO, "0s"),
             (Duration::from_nanos(7), "7ns"),

@@ -1,4 +1,4 @@
-//! Identifiers as newtypes over shared strings, so that a sandbox is never passed where a container is meant.
+//! Newtypes for IDs over shared strings, so that a sandbox's is never passed for a container's.
 
 use std::borrow::Borrow;
 use std::fmt;

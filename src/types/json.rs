@@ -1,12 +1,11 @@
-//! JSON, one way in and one way out, by way of [`Value`].
+//! JSON decoding through [`Value`].
 //!
-//! serde makes a copy of a type's decoding for each kind of input, and a copy of its encoding for each kind of output. A Pod
-//! with all that is in it is large: its copies were a quarter of the program. So whatever has Kubernetes types in it is
-//! decoded by [`from_value`] alone, and encoded by `serde_json::to_vec` alone.
+//! serde instantiates a type's decoder for each input format and its encoder for each output format. The code of a Pod with all
+//! its types is large: its instances were a quarter of the program. So types with Kubernetes types are decoded only by
+//! [`from_value`], and encoded only by `serde_json::to_vec`.
 //!
-//! The decoder takes nothing silently: it can report every field that a type does not have (the Kubernetes types skip what
-//! they do not know, but name their fields when they ask for a struct), and says at which path a value has the wrong type.
-//! Quantities may be written as bare numbers (`cpu: 1`), as the API server takes them.
+//! The decoder can report every unknown field (the Kubernetes types skip unknown fields, but pass their field names to the
+//! decoder), and the path of a value with the wrong type. Quantities may be bare numbers (`cpu: 1`), as for the API server.
 
 use std::fmt;
 
@@ -20,9 +19,9 @@ use serde_json::{Map, Value};
 /// A value of the wrong type.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Mismatch {
-    /// The field: `spec.containers[0].image`; empty for the document itself.
+    /// The path: `spec.containers[0].image`; empty for the document itself.
     pub path: String,
-    /// What is wrong with it.
+    /// The problem.
     pub message: String,
 }
 
@@ -35,43 +34,44 @@ impl fmt::Display for Mismatch {
 
 impl std::error::Error for Mismatch {}
 
-/// A field that the type does not have.
+/// An unknown field.
 #[derive(Debug)]
 pub struct Unknown<'u> {
-    /// Where it is.
+    /// Its path.
     pub path: String,
     /// Its name.
     pub name: &'u str,
-    /// The fields that could be there.
+    /// The known fields.
     pub known: &'u [&'u str],
 }
 
-/// Reads `value` as a `T`, leaving unknown fields out.
+/// Decodes `value`, ignoring unknown fields.
 pub fn from_value<T: DeserializeOwned>(value: &Value) -> Result<T, Mismatch> {
-    T::deserialize(Node { value, path: &Path::Root, unknown: None, bare_number: false }).map_err(Flaw::told)
+    T::deserialize(Node { value, path: &Path::Root, unknown: None, bare_number: false })
+        .map_err(Flaw::into_mismatch)
 }
 
-/// The same, telling of each unknown field.
-pub fn from_value_telling<T: DeserializeOwned>(
+/// Decodes `value`, reporting each unknown field.
+pub fn from_value_reporting<T: DeserializeOwned>(
     value: &Value,
     unknown: &dyn Fn(Unknown<'_>),
 ) -> Result<T, Mismatch> {
     let node = Node { value, path: &Path::Root, unknown: Some(unknown), bare_number: false };
-    T::deserialize(node).map_err(Flaw::told)
+    T::deserialize(node).map_err(Flaw::into_mismatch)
 }
 
-/// Reads JSON text as a `T`, leaving unknown fields out.
+/// Decodes JSON text, ignoring unknown fields.
 pub fn from_slice<T: DeserializeOwned>(text: &[u8]) -> serde_json::Result<T> {
     let value: Value = serde_json::from_slice(text)?;
     from_value(&value).map_err(de::Error::custom)
 }
 
-/// What `object` is in JSON.
+/// Encodes `object`.
 pub fn to_value<T: Serialize>(object: &T) -> serde_json::Result<Value> {
     serde_json::from_slice(&serde_json::to_vec(object)?)
 }
 
-/// The way from the document to a value, as links on the stack.
+/// The path from the document to a value, as a linked list on the stack.
 enum Path<'p> {
     Root,
     Field(&'p Path<'p>, &'p str),
@@ -89,13 +89,12 @@ impl fmt::Display for Path<'_> {
     }
 }
 
-/// A mismatch on its way up. The path is filled in where the error passes the place it came from. Boxed, as nearly every
-/// function of a decoder hands on a result with it.
+/// A propagating mismatch. The path is set on the way up. Boxed, because nearly every function of a decoder returns it.
 #[derive(Debug)]
 struct Flaw(Box<(Option<String>, String)>);
 
 impl Flaw {
-    fn told(self) -> Mismatch {
+    fn into_mismatch(self) -> Mismatch {
         let (path, message) = *self.0;
         Mismatch { path: path.unwrap_or_default(), message }
     }
@@ -120,19 +119,18 @@ impl de::Error for Flaw {
     }
 }
 
-/// Who is told of unknown fields, if anybody.
+/// The callback for unknown fields.
 type Tell<'p> = Option<&'p dyn Fn(Unknown<'_>)>;
 
-/// A value, and where it is.
+/// A value with its path.
 ///
-/// Each question has its own short answer and does not go by way of `deserialize_any`: that would make a copy of every
-/// answer for every type that asks.
+/// Each method is short and does not use `deserialize_any`, which would instantiate all of them for every type.
 #[derive(Clone, Copy)]
 struct Node<'de, 'p> {
     value: &'de Value,
     path: &'p Path<'p>,
     unknown: Tell<'p>,
-    /// Whether a number may stand where text is asked for.
+    /// Whether a number is accepted as text.
     bare_number: bool,
 }
 
@@ -141,7 +139,7 @@ impl<'de, 'p> Node<'de, 'p> {
         de::Error::invalid_type(unexpected(self.value), expected)
     }
 
-    /// In YAML `yes`, `on`, `1.10` and their like are no text unless they are quoted.
+    /// In YAML, unquoted `yes`, `on`, `1.10` and similar are not text.
     fn no_text(self, expected: &dyn Expected) -> Flaw {
         if expected.to_string() == "a string" {
             return de::Error::custom(format_args!("{} is not text; put it in quotes", self.value));
@@ -176,7 +174,7 @@ impl<'de, 'p> Node<'de, 'p> {
         Fields { fields: object.iter(), entry: None, node: self }
     }
 
-    fn tell_unknown(self, known: &[&str]) {
+    fn report_unknown(self, known: &[&str]) {
         let (Some(tell), Value::Object(object)) = (self.unknown, self.value) else { return };
         for name in object.keys().filter(|name| !known.contains(&name.as_str())) {
             let path = Path::Field(self.path, name).to_string();
@@ -235,14 +233,14 @@ impl<'de> Deserializer<'de> for Node<'de, '_> {
         fields: &'static [&'static str],
         visitor: V,
     ) -> Result<V::Value, Flaw> {
-        self.tell_unknown(fields);
+        self.report_unknown(fields);
         self.deserialize_map(visitor)
     }
 
     fn deserialize_map<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Flaw> {
         match self.value {
             Value::Object(object) => visitor.visit_map(self.fields(object)),
-            // The type's own words would be its Rust name.
+            // The type's own message would be its Rust name.
             _ => Err(self.mismatch(&"an object")),
         }
     }
@@ -340,7 +338,7 @@ impl<'de> de::MapAccess<'de> for Fields<'de, '_> {
 
     fn next_value_seed<V: DeserializeSeed<'de>>(&mut self, seed: V) -> Result<V::Value, Flaw> {
         let Some((name, value)) = self.entry.take() else {
-            return Err(de::Error::custom("a value was asked for before its key"));
+            return Err(de::Error::custom("a value was requested before its key"));
         };
         let path = Path::Field(self.node.path, name);
         let node = Node { value, path: &path, unknown: self.node.unknown, bare_number: false };
@@ -357,7 +355,7 @@ mod tests {
 
     use super::*;
 
-    /// What serde makes of types of ours.
+    /// serde on our own types.
     #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
     enum Sample {
         Nothing,
@@ -388,7 +386,7 @@ mod tests {
     }
 
     #[test]
-    fn objects_of_the_api_are_decoded_as_serde_does() {
+    fn api_objects_are_decoded_like_by_serde() {
         let pod = json!({"apiVersion": "v1", "kind": "Pod", "unknown": [1], "metadata": {"name": "p",
             "creationTimestamp": "2026-11-21T07:00:00Z", "managedFields": [{"fieldsV1": {"f:a": {"f:b": null}}}]},
             "spec": {"containers": [{"name": "c", "resources": {"limits": {"cpu": "1"}},

@@ -1,5 +1,5 @@
-//! Labels and annotations a kubelet puts on pods, sandboxes and containers. They are wire format: `crictl` and a stock
-//! kubelet taking over read them.
+//! Labels and annotations of pods, sandboxes and containers. An interface: `crictl` and a stock kubelet that replaces hostlet read
+//! them.
 
 /// Sandbox and container label: name of the pod.
 pub const POD_NAME_LABEL: &str = "io.kubernetes.pod.name";
@@ -10,7 +10,7 @@ pub const POD_UID_LABEL: &str = "io.kubernetes.pod.uid";
 /// Container label: name of the container in its pod.
 pub const CONTAINER_NAME_LABEL: &str = "io.kubernetes.container.name";
 
-/// Container annotation: hash of the parts of the spec whose change needs a new container, lower-case hex.
+/// Container annotation: hash of the fields whose change requires a new container, lower-case hex.
 pub const CONTAINER_HASH_ANNOTATION: &str = "io.kubernetes.container.hash";
 /// Container annotation: restart count, decimal.
 pub const CONTAINER_RESTART_COUNT_ANNOTATION: &str = "io.kubernetes.container.restartCount";
@@ -25,16 +25,16 @@ pub const POD_TERMINATION_GRACE_ANNOTATION: &str = "io.kubernetes.pod.terminatio
 /// Container annotation: the pod's `deletionGracePeriodSeconds`, decimal seconds.
 pub const POD_DELETION_GRACE_ANNOTATION: &str = "io.kubernetes.pod.deletionGracePeriod";
 
-/// Pod annotation: where the kubelet got the pod from (`file`, `http`, `api`).
+/// Pod annotation: the pod's source (`file`, `http`, `api`).
 pub const CONFIG_SOURCE_ANNOTATION: &str = "kubernetes.io/config.source";
 /// Pod annotation: when the kubelet first saw this version of the pod, RFC 3339 with nanoseconds.
 pub const CONFIG_SEEN_ANNOTATION: &str = "kubernetes.io/config.seen";
 /// Pod annotation of a static pod: its hash, equal to its UID.
 pub const CONFIG_HASH_ANNOTATION: &str = "kubernetes.io/config.hash";
-/// UID of the static pod that an API object shows: the object is its mirror.
+/// Pod annotation of a mirror pod: UID of its static pod.
 pub const CONFIG_MIRROR_ANNOTATION: &str = "kubernetes.io/config.mirror";
 
-/// Node labels of Kubernetes' own that tell a fact of the node, which its kubelet sets and keeps true.
+/// Kubernetes' own node labels, which the kubelet sets and updates.
 pub const NODE_LABELS: [&str; 11] = [
     "kubernetes.io/hostname",
     "kubernetes.io/os",

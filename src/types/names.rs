@@ -1,5 +1,5 @@
-//! The grammars of Kubernetes names: DNS labels and subdomains, qualified keys, environment variables, sysctls, paths.
-//! Each check answers with the sentences the API server gives (`apimachinery/pkg/util/validation`). No I/O.
+//! Validation of Kubernetes names: DNS labels and subdomains, qualified keys, environment variables, sysctls, paths. Returns the API
+//! server's messages (`apimachinery/pkg/util/validation`). No I/O.
 
 use std::net::IpAddr;
 
@@ -16,9 +16,9 @@ const LABEL_VALUE_RULE: &str = "a valid label must be an empty string or consist
      or '.', and must start and end with an alphanumeric character (e.g. 'MyValue',  or 'my_value',  or '12345', regex \
      used for validation is '(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?')";
 
-/// The longest DNS label, in bytes.
+/// Maximum length of a DNS label, in bytes.
 pub(crate) const LABEL_MOST: usize = 63;
-/// The longest DNS subdomain, in bytes.
+/// Maximum length of a DNS subdomain, in bytes.
 pub(crate) const SUBDOMAIN_MOST: usize = 253;
 
 fn is_lower_alnum(byte: u8) -> bool {
@@ -46,18 +46,18 @@ fn is_label(text: &str) -> bool {
     framed(text, is_lower_alnum, |b| is_lower_alnum(b) || b == b'-')
 }
 
-/// What is wrong with a DNS-1123 label (container, volume and namespace names, hostnames).
+/// Validates a DNS-1123 label (container, volume and namespace names, hostnames).
 pub(crate) fn dns_label(text: &str) -> Vec<String> {
     longer_than(text, LABEL_MOST).into_iter().chain(rule(is_label(text), LABEL_RULE)).collect()
 }
 
-/// What is wrong with a DNS-1123 subdomain (pod and node names).
+/// Validates a DNS-1123 subdomain (pod and node names).
 pub(crate) fn dns_subdomain(text: &str) -> Vec<String> {
     let kept = text.split('.').all(is_label);
     longer_than(text, SUBDOMAIN_MOST).into_iter().chain(rule(kept, SUBDOMAIN_RULE)).collect()
 }
 
-/// What is wrong with the key of a label, an annotation or a resource: `name` or `domain/name`.
+/// Validates the key of a label, an annotation or a resource: `name` or `domain/name`.
 pub(crate) fn qualified_name(text: &str) -> Vec<String> {
     let (prefix, name) = match text.split_once('/') {
         Some((prefix, name)) => (Some(prefix), name),
@@ -86,13 +86,13 @@ fn is_label_text(text: &str) -> bool {
     framed(text, |b| b.is_ascii_alphanumeric(), |b| b.is_ascii_alphanumeric() || b"-_.".contains(&b))
 }
 
-/// What is wrong with the value of a label.
+/// Validates the value of a label.
 pub(crate) fn label_value(text: &str) -> Vec<String> {
     let kept = text.is_empty() || is_label_text(text);
     longer_than(text, LABEL_MOST).into_iter().chain(rule(kept, LABEL_VALUE_RULE)).collect()
 }
 
-/// What is wrong with the name of a port (an IANA service name).
+/// Validates the name of a port (an IANA service name).
 pub(crate) fn port_name(text: &str) -> Vec<String> {
     let mut wrong: Vec<String> = longer_than(text, 15).into_iter().collect();
     if !text.bytes().all(|b| is_lower_alnum(b) || b == b'-') || text.is_empty() {
@@ -110,7 +110,7 @@ pub(crate) fn port_name(text: &str) -> Vec<String> {
     wrong
 }
 
-/// What is wrong with the name of an environment variable: printable ASCII without `=`, as the API server takes since 1.34.
+/// Validates the name of an environment variable: printable ASCII without `=`, as the API server since 1.34.
 pub(crate) fn env_name(text: &str) -> Vec<String> {
     let kept = !text.is_empty() && text.bytes().all(|b| (b' '..=b'~').contains(&b) && b != b'=');
     rule(
@@ -138,7 +138,7 @@ pub(crate) fn is_ip(text: &str) -> bool {
     text.parse::<IpAddr>().is_ok()
 }
 
-/// Whether a path tries to leave where it is put: any `..` among its elements.
+/// Whether a path has a `..` component.
 pub(crate) fn has_backsteps(path: &str) -> bool {
     path.split('/').any(|part| part == "..")
 }
@@ -201,14 +201,14 @@ mod tests {
         }
 
         #[test]
-        fn no_accepted_name_can_leave_its_directory(text in "[a-z./-]{0,12}") {
+        fn no_accepted_name_can_escape_its_directory(text in "[a-z./-]{0,12}") {
             if dns_subdomain(&text).is_empty() || is_uid(&text) {
                 prop_assert!(!text.contains('/') && text != "." && text != "..");
             }
         }
 
         #[test]
-        fn every_text_is_answered(text in any::<String>()) {
+        fn any_text_is_handled(text in any::<String>()) {
             dns_label(&text); dns_subdomain(&text); qualified_name(&text); label_value(&text);
             port_name(&text); env_name(&text); is_sysctl(&text); is_uid(&text); is_ip(&text);
         }

@@ -1,6 +1,6 @@
-//! Text from outside as it may stand in a message: on one line, without what moves a terminal's cursor, and not endless.
+//! Sanitizes external text for messages: one line, without terminal control characters, limited in length.
 
-/// `text` with control characters escaped, cut after about `most` bytes; an ellipsis tells of the cut.
+/// Escapes control characters in `text` and truncates it after about `most` bytes, with an ellipsis.
 pub fn one_line(text: &str, most: usize) -> String {
     let mut line = String::new();
     for c in text.chars() {
@@ -22,7 +22,7 @@ mod tests {
     use super::one_line;
 
     #[test]
-    fn what_breaks_a_line_is_escaped_and_the_rest_cut() {
+    fn control_characters_are_escaped_and_long_text_is_truncated() {
         assert_eq!(one_line("a \"b\" é", 20), "a \"b\" é");
         assert_eq!(one_line("a\nb\u{1b}[2J\u{85}", 20), "a\\nb\\u{1b}[2J\\u{85}");
         assert_eq!(one_line("abcdef", 3), "abc…");

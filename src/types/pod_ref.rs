@@ -1,11 +1,11 @@
-//! Which pod: namespace, name and UID.
+//! A reference to a pod: namespace, name and UID.
 
 use std::fmt;
 use std::sync::Arc;
 
 use super::PodUid;
 
-/// Names one pod. Cheap to clone.
+/// A reference to a pod. Cheap to clone.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct PodRef {
     /// Namespace of the pod.
@@ -17,18 +17,18 @@ pub struct PodRef {
 }
 
 impl PodRef {
-    /// A reference from its three parts.
+    /// Creates a reference.
     pub fn new(namespace: &str, name: &str, uid: &str) -> Self {
         Self { namespace: namespace.into(), name: name.into(), uid: uid.into() }
     }
 
-    /// `<name>_<namespace>`: what two incarnations of one static pod share (the kubelet's "full name").
+    /// `<name>_<namespace>`, shared by all versions of a static pod (the kubelet's "full name").
     pub fn full_name(&self) -> String {
         format!("{}_{}", self.name, self.namespace)
     }
 }
 
-/// `<namespace>/<name>`, as people write it.
+/// Formats `<namespace>/<name>`.
 impl fmt::Display for PodRef {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}/{}", self.namespace, self.name)

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-/// How well a pod's resources are guaranteed (Kubernetes docs, "Pod Quality of Service Classes").
+/// Quality of service class (Kubernetes docs, "Pod Quality of Service Classes").
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum QosClass {
     /// Every container has cpu and memory limits, equal to its requests.

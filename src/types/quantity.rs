@@ -1,15 +1,15 @@
-//! Resource quantities as Kubernetes writes them: `100m`, `1Gi`, `1e3`, `0.5`. Exact, in billionths of a unit; never a
-//! float, and never more lenient than `resource.Quantity` of apimachinery, whose grammar and rounding these are.
+//! Kubernetes resource quantities: `100m`, `1Gi`, `1e3`, `0.5`. Exact, in billionths of a unit, never a float. Grammar and rounding
+//! are those of apimachinery's `resource.Quantity`.
 
 use std::cmp::Ordering;
 use std::fmt;
 use std::str::FromStr;
 
-/// Billionths in one unit: the finest amount a quantity can hold.
+/// Billionths in one unit: the resolution of a quantity.
 const NANOS: i128 = 1_000_000_000;
-/// Magnitudes are capped at what fits 64 bits, as upstream caps them.
+/// Magnitudes are capped at 64 bits, as upstream.
 const MAX_NANOS: i128 = i64::MAX as i128 * NANOS;
-/// Significant digits that, times 2^60, still fit 128 bits.
+/// Significant digits that fit 128 bits after multiplication by 2^60.
 const MAX_DIGITS: usize = 19;
 
 const BINARY: [(&str, u32); 6] = [("Ki", 10), ("Mi", 20), ("Gi", 30), ("Ti", 40), ("Pi", 50), ("Ei", 60)];
@@ -19,15 +19,15 @@ const DECIMAL: [(&str, i64); 10] =
 /// Why a text is not a quantity. The wording is the API server's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum QuantityError {
-    /// Not a signed number followed by a suffix.
+    /// Not a number with a suffix.
     #[error("quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'")]
     Format,
-    /// A number followed by something that is no known suffix or exponent.
+    /// A number with an unknown suffix or exponent.
     #[error("unable to parse quantity's suffix")]
     Suffix,
 }
 
-/// How a quantity was written, which is how it is written again.
+/// The notation of a quantity, which is preserved.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Notation {
     /// `500m`, `2k`.
@@ -46,7 +46,7 @@ pub struct Quantity {
 }
 
 impl Quantity {
-    /// Reads a quantity. What is finer than a billionth is rounded away from zero; what exceeds 2^63-1 is capped.
+    /// Parses a quantity. Rounds to billionths away from zero; caps at 2^63-1.
     pub fn parse(text: &str) -> Result<Self, QuantityError> {
         let (negative, unsigned) = match text.as_bytes().first() {
             Some(b'-') => (true, &text[1..]),
@@ -69,17 +69,17 @@ impl Quantity {
         Ok(Self { nanos, notation: scale.notation(magnitude) })
     }
 
-    /// A number of bytes, written with binary suffixes where they lose nothing.
+    /// A number of bytes, with exact binary suffixes.
     pub fn bytes(bytes: u64) -> Self {
         Self { nanos: (i128::from(bytes) * NANOS).min(MAX_NANOS), notation: Notation::BinarySi }
     }
 
-    /// A number of anything, bytes included, written with decimal suffixes where they lose nothing.
+    /// A count, with exact decimal suffixes.
     pub fn count(number: u64) -> Self {
         Self { nanos: (i128::from(number) * NANOS).min(MAX_NANOS), notation: Notation::DecimalSi }
     }
 
-    /// Thousandths of a unit, written with decimal suffixes: millicores, and counts a thousandfold.
+    /// Thousandths of a unit, e.g. millicores, with decimal suffixes.
     pub fn milli(thousandths: u64) -> Self {
         Self {
             nanos: (i128::from(thousandths) * (NANOS / 1000)).min(MAX_NANOS),
@@ -87,13 +87,13 @@ impl Quantity {
         }
     }
 
-    /// What is left after `other` is taken away, at least nothing; written as this one is.
+    /// Saturating subtraction; keeps this notation.
     #[must_use]
     pub fn less(self, other: Self) -> Self {
         Self { nanos: (self.nanos - other.nanos).max(0), ..self }
     }
 
-    /// Both amounts together; written as this one is.
+    /// Addition; keeps this notation.
     #[must_use]
     pub fn plus(self, other: Self) -> Self {
         Self { nanos: (self.nanos + other.nanos).min(MAX_NANOS), ..self }
@@ -129,14 +129,14 @@ impl Quantity {
     }
 }
 
-/// What a suffix multiplies by.
+/// The multiplier of a suffix.
 #[derive(Debug, Clone, Copy)]
 enum Scale {
-    /// Two to the power of.
+    /// A power of two.
     Binary(u32),
-    /// Ten to the power of, by suffix.
+    /// A power of ten, by suffix.
     Decimal(i64),
-    /// Ten to the power of, by exponent.
+    /// A power of ten, by exponent.
     Exponent(i64),
 }
 
@@ -152,7 +152,7 @@ impl Scale {
         exponent.parse().map(Self::Exponent).map_err(|_| QuantityError::Suffix)
     }
 
-    /// The amount in billionths of `digits` (no leading zeros), of which the last `decimals` stand after the point.
+    /// The amount in billionths of `digits` (no leading zeros), the last `decimals` of which are after the point.
     fn nanos(self, digits: &str, decimals: usize) -> i128 {
         let decimals = i64::try_from(decimals).unwrap_or(i64::MAX);
         match self {
@@ -172,7 +172,7 @@ impl Scale {
 
     fn notation(self, magnitude: i128) -> Notation {
         match self {
-            // Less than one byte has no binary suffix to be written with.
+            // There is no binary suffix for less than one byte.
             Self::Binary(_) if magnitude > 0 && magnitude < NANOS => Notation::DecimalSi,
             Self::Binary(_) => Notation::BinarySi,
             Self::Decimal(_) => Notation::DecimalSi,
@@ -212,7 +212,7 @@ impl FromStr for Quantity {
 }
 
 impl fmt::Display for Quantity {
-    /// The canonical form: no fraction, the largest suffix that loses nothing.
+    /// The canonical form: no fraction, the largest exact suffix.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let small = self.nanos.abs() < 1024 * NANOS;
         match self.notation {
@@ -241,7 +241,7 @@ impl fmt::Display for Quantity {
     }
 }
 
-/// Billionths as a number without trailing groups of three zeros, and the power of ten it is to be multiplied by.
+/// Splits billionths into a number without trailing groups of three zeros and a power of ten.
 fn thousands(nanos: i128) -> (i128, i64) {
     if nanos == 0 {
         return (0, 0);
@@ -319,7 +319,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_a_quantity_is_refused() {
+    fn invalid_quantities_are_rejected() {
         for text in ["", "-", ".", "+.", "1.1.1", "Mi", "a1", "1 Gi", " 1", "1Gi ", "0x10", "1,5", "½", "1°"]
         {
             assert_eq!(Quantity::parse(text), Err(QuantityError::Format), "{text:?}");
@@ -357,7 +357,7 @@ mod tests {
     }
 
     #[test]
-    fn made_of_numbers_and_taken_from_each_other() {
+    fn conversion_and_subtraction() {
         assert_eq!(Quantity::bytes(24_684_096 << 10).to_string(), "24684096Ki");
         assert_eq!(Quantity::bytes(0).to_string(), "0");
         assert_eq!(Quantity::milli(1_500).to_string(), "1500m");
@@ -376,7 +376,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn writing_and_reading_again_keeps_the_amount(
+        fn formatting_and_parsing_keeps_the_amount(
             number in -9_000_000_000_i64..9_000_000_000,
             decimals in proptest::option::of(0_u32..1_000_000_000),
             suffix in proptest::sample::select(vec!["", "n", "u", "m", "k", "M", "G", "Ki", "Mi", "Gi", "e3", "E-2"]),
@@ -392,7 +392,7 @@ mod tests {
         }
 
         #[test]
-        fn rounding_never_takes_away(milli in -1_000_000_000_i64..1_000_000_000) {
+        fn rounding_never_decreases(milli in -1_000_000_000_i64..1_000_000_000) {
             let value = quantity(&format!("{milli}m")).value();
             prop_assert!(value.abs() * 1000 >= milli.abs() && (value.abs() - 1) * 1000 < milli.abs().max(1));
         }
@@ -403,12 +403,12 @@ mod tests {
         }
 
         #[test]
-        fn any_text_is_answered(text in "\\PC{0,40}") {
+        fn any_text_is_handled(text in "\\PC{0,40}") {
             let _ = Quantity::parse(&text);
         }
 
         #[test]
-        fn near_quantities_are_answered(text in "[-+]?[0-9.]{0,60}[eEinumkKMGTP0-9+-]{0,6}") {
+        fn near_quantities_are_handled(text in "[-+]?[0-9.]{0,60}[eEinumkKMGTP0-9+-]{0,6}") {
             if let Ok(parsed) = Quantity::parse(&text) {
                 prop_assert_eq!(parsed, quantity(&parsed.to_string()));
             }

@@ -1,4 +1,4 @@
-//! When the work that people wait for pauses, so that what nobody waits for is done then.
+//! Detects quiet periods between starts and stops, for deferrable work.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -6,10 +6,10 @@ use std::time::Duration;
 use parking_lot::{Mutex, MutexGuard};
 use tokio::time::Instant;
 
-/// How long nothing may have been noted for it to be a quiet period: longer than one step of a pod's start leaves between two.
+/// Time without activity that starts a quiet period: longer than the gaps between the steps of a pod's start.
 const QUIET: Duration = Duration::from_millis(250);
 
-/// Knows when work last went on. Cheap to clone; all clones are one.
+/// The time of the last activity. Cheap to clone; clones share it.
 #[derive(Clone, Debug, Default)]
 pub struct QuietPeriod {
     last: Arc<Mutex<Option<Instant>>>,
@@ -17,17 +17,17 @@ pub struct QuietPeriod {
 
 impl QuietPeriod {
     fn lock(&self) -> MutexGuard<'_, Option<Instant>> {
-        // Every statement under the lock leaves the value valid.
+        // Every statement under the lock leaves the value consistent.
         self.last.lock()
     }
 
-    /// Work begins or ends. Work that takes long is not noted between: it waits itself, as a container's end within its
-    /// grace period does.
+    /// Records the start or end of an activity. Long activities count only then, because they mostly wait, e.g. for a grace
+    /// period.
     pub fn note_work(&self) {
         *self.lock() = Some(Instant::now());
     }
 
-    /// Waits until no work was noted for 250 ms, though no longer than until `latest`, however busy the node is.
+    /// Waits for 250 ms without activity, but at most until `latest`.
     pub async fn begins(&self, latest: Instant) {
         loop {
             match self.expected() {
@@ -39,7 +39,7 @@ impl QuietPeriod {
         }
     }
 
-    /// When the quiet period begins or has begun, unless more work is noted before; none if no work was noted yet.
+    /// When the quiet period starts or has started, without further activity; `None` without any activity yet.
     pub fn expected(&self) -> Option<Instant> {
         self.lock().map(|last| last + QUIET)
     }
@@ -50,7 +50,7 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn a_lull_begins_a_moment_after_the_last_work_and_not_later_than_patience_allows() {
+    async fn a_quiet_period_starts_after_the_last_activity_or_at_the_deadline() {
         let (quiet_period, start) = (QuietPeriod::default(), Instant::now());
         let patience = Duration::from_secs(15);
         assert_eq!(quiet_period.expected(), None, "nothing was ever done");

@@ -1,4 +1,4 @@
-//! Amounts of resources by name, and what the names say. Nobody lists the resources there are: one more is one more name.
+//! Amounts of resources by name, and the classes of names. Any resource name is supported.
 
 use std::collections::BTreeMap;
 
@@ -6,32 +6,30 @@ use k8s_openapi::apimachinery::pkg::api::resource::Quantity as ApiQuantity;
 
 use super::Quantity;
 
-/// Time of CPUs, in cores.
+/// CPU, in cores.
 pub const CPU: &str = "cpu";
 /// Memory, in bytes.
 pub const MEMORY: &str = "memory";
-/// Space on the filesystem of logs, writable layers and `emptyDir` volumes, in bytes.
+/// Storage for logs, writable layers and `emptyDir` volumes, in bytes.
 pub const EPHEMERAL_STORAGE: &str = "ephemeral-storage";
-/// Pods: how many a node takes.
+/// Number of pods.
 pub const PODS: &str = "pods";
-/// Processes and threads, which are reserved by this name and requested by nobody.
+/// Processes and threads: can be reserved but not requested.
 pub const PID: &str = "pid";
-/// How the names of huge pages begin; the page size follows, as in `hugepages-2Mi`.
+/// Prefix of huge page resources, followed by the page size, as in `hugepages-2Mi`.
 pub const HUGE_PAGES: &str = "hugepages-";
 
-/// Whether a resource is one that somebody added to Kubernetes' own: a device, a license (upstream
-/// `IsExtendedResourceName`).
+/// Whether it is an extended resource, e.g. a device (upstream `IsExtendedResourceName`).
 pub fn is_extended(resource: &str) -> bool {
     !is_native(resource) && !resource.starts_with("requests.")
 }
 
-/// Whether a resource is one of Kubernetes' own (upstream `IsNativeResource`).
+/// Whether it is a native resource (upstream `IsNativeResource`).
 pub fn is_native(resource: &str) -> bool {
     !resource.contains('/') || resource.contains("kubernetes.io/")
 }
 
-/// An amount in the units in which a resource is counted and compared: thousandths of a CPU, whole units of all else, rounded
-/// up.
+/// An amount in the units for comparisons, rounded up: millicores of CPU, whole units of anything else.
 pub fn in_units(resource: &str, amount: Quantity) -> i64 {
     match resource {
         CPU => amount.milli_value(),
@@ -39,13 +37,12 @@ pub fn in_units(resource: &str, amount: Quantity) -> i64 {
     }
 }
 
-/// Amounts by resource, in order of the names. A resource that is not listed is another thing than one of which there
-/// is nothing.
+/// Amounts by resource, ordered by name. A missing resource differs from an amount of zero.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ResourceList(BTreeMap<String, Quantity>);
 
 impl ResourceList {
-    /// The amounts in a list of the API. One that cannot be read, which validation has ruled out, is left out.
+    /// Parses an API resource list. Invalid amounts, which validation excludes, are skipped.
     pub fn read(list: Option<&BTreeMap<String, ApiQuantity>>) -> Self {
         let amount = |(name, written): (&String, &ApiQuantity)| {
             Some((name.clone(), Quantity::parse(&written.0).ok()?))
@@ -53,17 +50,17 @@ impl ResourceList {
         Self(list.into_iter().flatten().filter_map(amount).collect())
     }
 
-    /// The list as the API has it.
+    /// Converts to an API resource list.
     pub fn written(&self) -> BTreeMap<String, ApiQuantity> {
         self.iter().map(|(name, amount)| (name.to_owned(), ApiQuantity(amount.to_string()))).collect()
     }
 
-    /// How much there is of a resource; none if it is not listed.
+    /// The amount of a resource, if listed.
     pub fn get(&self, name: &str) -> Option<Quantity> {
         self.0.get(name).copied()
     }
 
-    /// The same in the units of [`in_units`]; of a resource that is not listed there is nothing.
+    /// The amount in the units of [`in_units`]; 0 if not listed.
     pub fn units(&self, name: &str) -> i64 {
         self.get(name).map_or(0, |amount| in_units(name, amount))
     }
@@ -73,42 +70,42 @@ impl ResourceList {
         self.0.contains_key(name)
     }
 
-    /// Whether none is.
+    /// Whether the list is empty.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Lists a resource, with this amount of it whatever there was.
+    /// Sets the amount of a resource.
     pub fn set(&mut self, name: impl Into<String>, amount: Quantity) {
         self.0.insert(name.into(), amount);
     }
 
-    /// Resources and their amounts, in order of the names.
+    /// All resources with their amounts, ordered by name.
     pub fn iter(&self) -> impl Iterator<Item = (&str, Quantity)> {
         self.0.iter().map(|(name, amount)| (name.as_str(), *amount))
     }
 
-    /// The resources that `wanted` picks.
+    /// The resources selected by a predicate.
     #[must_use]
     pub fn only(mut self, wanted: impl Fn(&str) -> bool) -> Self {
         self.0.retain(|name, _| wanted(name));
         self
     }
 
-    /// The resources of both, with the amounts of `other` where both list one.
+    /// The union; amounts of `other` take precedence.
     #[must_use]
     pub fn overlaid(mut self, other: Self) -> Self {
         self.0.extend(other.0);
         self
     }
 
-    /// The resources of both, with both amounts together.
+    /// The union with summed amounts.
     #[must_use]
     pub fn plus(self, other: Self) -> Self {
         self.merge(other, Quantity::plus)
     }
 
-    /// The resources of both, with the larger of the two amounts.
+    /// The union with the larger amounts.
     #[must_use]
     pub fn max(self, other: Self) -> Self {
         self.merge(other, |a, b| if a < b { b } else { a })
@@ -134,7 +131,7 @@ mod tests {
     use crate::types::testing::resource_list;
 
     #[test]
-    fn amounts_go_by_name_whatever_the_name() {
+    fn any_resource_name_is_supported() {
         let a = resource_list([("cpu", "500m"), ("example.com/gpu", "1")]);
         let b = resource_list([("cpu", "1"), ("memory", "1Gi")]);
         let sum = resource_list([("cpu", "1500m"), ("example.com/gpu", "1"), ("memory", "1Gi")]);
@@ -147,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn a_list_is_written_as_the_api_has_it_and_one_that_cannot_be_read_is_left_out() {
+    fn lists_round_trip_and_invalid_amounts_are_skipped() {
         let list = [("cpu", "1500m"), ("memory", "1024Mi"), ("pods", "many")];
         let list = list.map(|(name, amount)| (name.to_owned(), ApiQuantity(amount.to_owned())));
         let read = ResourceList::read(Some(&list.into()));
@@ -158,14 +155,14 @@ mod tests {
     }
 
     #[test]
-    fn sums_end_at_what_a_quantity_holds() {
+    fn sums_are_capped() {
         let huge = resource_list([("cpu", "9E"), ("memory", "9E")]);
         let sum = huge.clone().plus(huge.clone()).plus(huge);
         assert_eq!((sum.units("cpu"), sum.units("memory")), (i64::MAX, i64::MAX));
     }
 
     #[test]
-    fn a_name_says_whose_a_resource_is() {
+    fn names_are_classified() {
         for extended in ["example.com/gpu", "nvidia.com/gpu"] {
             assert!(is_extended(extended), "{extended}");
         }

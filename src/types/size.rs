@@ -1,11 +1,11 @@
-//! Sizes for people.
+//! Human-readable sizes.
 
-/// Three digits and a decimal unit, as `crictl` prints sizes.
+/// Three digits and a decimal unit, like `crictl`.
 pub fn human_size(bytes: u64) -> String {
     const UNITS: [&str; 6] = ["B", "kB", "MB", "GB", "TB", "PB"];
     let mut size = bytes as f64;
     let mut unit = 0;
-    // What rounds to a thousand is one of the next unit.
+    // A value that rounds to a thousand uses the next unit.
     while size >= 999.5 && unit + 1 < UNITS.len() {
         size /= 1000.0;
         unit += 1;

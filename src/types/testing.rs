@@ -1,10 +1,10 @@
-//! What tests of all rooms share.
+//! Test fixtures for all rooms.
 
 use jiff::Timestamp;
 
 use super::{Quantity, ResourceList};
 
-/// The moment so many seconds after 1970 began.
+/// The time this many seconds after the epoch.
 pub(crate) fn at(second: i64) -> Timestamp {
     Timestamp::from_second(second).unwrap()
 }

@@ -1,8 +1,8 @@
-//! A pause that may have no end.
+//! A sleep with an optional deadline.
 
 use tokio::time::Instant;
 
-/// Waits until this moment; for ever if there is none. Cancel-safe.
+/// Sleeps until this time; forever without one. Cancel-safe.
 pub async fn sleep_until(moment: Option<Instant>) {
     match moment {
         Some(moment) => tokio::time::sleep_until(moment).await,

@@ -1,9 +1,9 @@
-//! Waiting on a watch channel whose sender may be dropped, without waking up for that: for branches of a `select!`.
+//! Waits on a watch channel in a `select!` without waking when the sender is dropped.
 
 use tokio::sync::watch;
 
-/// Waits for a value that was not seen; forever once the sender is dropped. Cancel-safe: the value is marked as seen only
-/// when this returns.
+/// Waits for an unseen value; forever once the sender is dropped. Cancel-safe: the value is marked as seen only when this
+/// returns.
 pub(crate) async fn changed<T>(watched: &mut watch::Receiver<T>) {
     if watched.changed().await.is_err() {
         std::future::pending().await

@@ -41,7 +41,7 @@ pub(crate) fn decode<T: DeserializeOwned>(value: &Value) -> (Option<T>, Vec<Flaw
     let mut flaws = Vec::new();
     loop {
         let unknown = RefCell::new(Vec::new());
-        let decoded = json::from_value_telling(&rest, &|field| {
+        let decoded = json::from_value_reporting(&rest, &|field| {
             let mut unknown = unknown.borrow_mut();
             let known = field.known.iter().copied();
             let nearest = if unknown.len() < MAX_SUGGESTIONS { nearest(field.name, known) } else { None };
