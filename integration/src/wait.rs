@@ -45,7 +45,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn returns_what_it_waited_for() {
+    async fn returns_the_awaited_value() {
         let mut looks = 0;
         let found = wait_for("three looks", Duration::from_secs(60), async || {
             looks += 1;
@@ -55,14 +55,14 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_timeout_tells_the_last_state() {
+    async fn a_timeout_reports_the_last_state() {
         let look = async || Ok(Look::<()>::NotYet("two of three".to_owned()));
         let error = wait_for("three pods", Duration::ZERO, look).await.unwrap_err().to_string();
         assert!(error.contains("three pods") && error.contains("two of three"), "{error}");
     }
 
     #[tokio::test]
-    async fn a_failed_look_is_the_last_state() {
+    async fn a_failed_check_is_the_last_state() {
         let look = async || Err::<Look<()>, _>(anyhow::anyhow!("no socket"));
         let error = wait_for("an answer", Duration::ZERO, look).await.unwrap_err().to_string();
         assert!(error.contains("no socket"), "{error}");

@@ -1,7 +1,7 @@
-//! Nodes in a real cluster: hostlet's, or with `HOSTLET_TEST_KUBELET=stock` the stock kubelet's, which is what these tests
-//! were written against. Needs root, and Go or `KUBEBUILDER_ASSETS` for the control plane.
+//! Nodes in a real cluster: hostlet's or, with `HOSTLET_TEST_KUBELET=stock`, the stock kubelet's, which is the reference of these
+//! tests. Needs root, and Go or `KUBEBUILDER_ASSETS` for the control plane.
 //!
-//! What they compare with is in `golden/`, recorded by `HOSTLET_TEST_KUBELET=stock HOSTLET_TEST_RECORD=1`.
+//! The expected values are in `golden/`, recorded with `HOSTLET_TEST_KUBELET=stock HOSTLET_TEST_RECORD=1`.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 #[path = "cluster/admission.rs"]

@@ -1,5 +1,5 @@
-//! The harness, then hostlet itself, on a real containerd: the first on the path. Needs root and what
-//! `integration/test.sh` installs.
+//! The harness and hostlet on a real containerd, the first one in PATH. Needs root and the programs that `integration/test.sh`
+//! installs.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers too")]
 #![allow(clippy::print_stdout, reason = "a test tells its seed, and what it measured")]
 

@@ -1,5 +1,5 @@
-//! The real daemon on a fake CRI server: what a person sees of it, and how it bears a runtime that is away, slow, hung or
-//! wrong. Needs root, and no containerd.
+//! The real daemon on a fake CRI server: its user interface, and its behavior with a runtime that is unavailable, slow, hung or
+//! faulty. Needs root, but no containerd.
 
 #[path = "fake_cri/away.rs"]
 mod away;

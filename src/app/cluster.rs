@@ -1,5 +1,5 @@
-//! The daemon's side of a cluster: clients of the API server, and the tasks that speak with it. What they say among
-//! themselves goes through watches, so that a server that is away holds up nobody.
+//! Wires the parts that use the API server: its clients and tasks. They communicate through watch channels, so that an unreachable
+//! server blocks nobody.
 
 use std::sync::Arc;
 
@@ -34,9 +34,9 @@ use crate::types::{PodEvent, PodRef, QuietPeriod, WallClock, architecture};
 /// Clients of the API server.
 pub(super) struct Cluster {
     keeper: CredentialsTask,
-    /// For pods and what they refer to, within `kubeAPIQPS`.
+    /// For pods and the objects they refer to, within `kubeAPIQPS`.
     client: Client,
-    /// For the Node and its lease, which wait behind nobody.
+    /// For the Node and its lease, which must not queue.
     node_client: Client,
     recorder: EventRecorder,
     sink: EventSink,
@@ -44,7 +44,7 @@ pub(super) struct Cluster {
     exposure: watch::Receiver<Option<String>>,
 }
 
-/// What the tasks of a cluster go by.
+/// Inputs of the cluster's tasks.
 pub(super) struct ClusterInputs {
     pub(super) settings: Arc<NodeSettings>,
     pub(super) machine: watch::Receiver<Machine>,
@@ -60,20 +60,20 @@ pub(super) struct ClusterInputs {
     pub(super) rejected: watch::Receiver<Vec<RejectedPod>>,
     pub(super) desired_pods: watch::Receiver<DesiredPods>,
     pub(super) store: Store,
-    /// Where events of the node go.
+    /// Recorder of node events.
     pub(super) events: NodeEvents,
-    /// Pods of the API server that the daemon before this one had admitted.
+    /// Pods of the API server admitted by the previous daemon.
     pub(super) known: Vec<Arc<Pod>>,
 }
 
-/// What the tasks of a cluster tell.
+/// Outputs of the cluster's tasks.
 pub(super) struct ClusterOutputs {
     pub(super) api: watch::Sender<ApiState>,
     pub(super) node: LatestNode,
 }
 
 impl Cluster {
-    /// Makes the clients. The server may be away, and the kubeconfig or what it names too: pods come first.
+    /// Creates the clients. The server, the kubeconfig and its files may be unavailable: pods come first.
     pub(super) fn new(joined: &Joined, node_name: &str) -> Result<Self, ConnectError> {
         let connections = Connections::default();
         let connection = |purpose, limit| Connection {
@@ -101,26 +101,25 @@ impl Cluster {
         self.exposure.clone()
     }
 
-    /// Where events of pods go.
+    /// Recorder of pod events.
     pub(super) fn pod_events(&self) -> PodEvents {
         let recorder = self.recorder.clone();
         Arc::new(move |pod, container, event| recorder.record(of_pod(pod, container, event)))
     }
 
-    /// Where events of the node go.
+    /// Recorder of node events.
     pub(super) fn node_events(&self, node_name: &str) -> NodeEvents {
         let (recorder, node_name) = (self.recorder.clone(), node_name.to_owned());
         Arc::new(move |event| recorder.record(of_node(&node_name, event)))
     }
 
-    /// What reads the Node anew.
+    /// Reads the current Node.
     pub(super) fn node_reader(&self, settings: &NodeSettings, latest_node: LatestNode) -> NodeReader {
         let limit = settings.request_timeout();
         NodeReader::new(self.node_client.clone(), settings.name.clone(), limit, latest_node)
     }
 
-    /// Starts everything that speaks with the API server. Answers what gives pods their objects and the variables
-    /// of services.
+    /// Starts all tasks that use the API server. Returns the sources of objects and service variables.
     pub(super) fn spawn(
         self,
         tasks: &mut Tasks,
@@ -178,7 +177,7 @@ impl Cluster {
             ready_at: inputs.ready_at,
             pleg: inputs.pleg,
             pressures: inputs.pressures,
-            // Nothing else keeps it from being ready yet.
+            // Nothing else can make it not ready yet.
             others: watch::channel(Vec::new()).1,
         };
         let status = StatusTask::new(
@@ -213,7 +212,7 @@ fn of_pod(pod: &PodRef, container: Option<&str>, event: &PodEvent) -> EventRecor
     }
 }
 
-/// Upstream refers to a Node by its name in place of its UID.
+/// As upstream, events refer to a Node with its name as UID.
 fn of_node(name: &str, event: NodeEvent) -> EventRecord {
     EventRecord {
         object: ObjectReference {

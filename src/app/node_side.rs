@@ -1,4 +1,4 @@
-//! The node by its own account: what it is configured to be, on the machine it is on.
+//! The node's facts, from its configuration and its machine.
 
 use std::sync::Arc;
 
@@ -13,21 +13,21 @@ use crate::sys::Machine;
 use crate::types::resources::{CPU, EPHEMERAL_STORAGE, MEMORY, PID};
 use crate::volume::NodeAmounts;
 
-/// The node as this daemon knows it at its start.
+/// The node at start-up.
 pub(super) struct NodeSide {
-    /// As an object of a cluster.
+    /// As an API object.
     pub(super) settings: Arc<NodeSettings>,
-    /// As pods are judged by it, but for what they can have of it.
+    /// For admission, except for its allocatable resources.
     pub(super) view: NodeView,
-    /// The machine as it is now.
+    /// The machine's current facts.
     pub(super) machine: watch::Sender<Machine>,
-    /// What it is short of. Nothing watches over that yet, so nothing is ever in it.
+    /// Pressure conditions. Always empty, because nothing observes pressure yet.
     pub(super) pressures: watch::Sender<Pressures>,
-    /// What pods can have of it, as they see it themselves.
+    /// Allocatable resources as seen by pods.
     pub(super) amounts: NodeAmounts,
-    /// What all of them together can have.
+    /// Allocatable resources of all pods together.
     pub(super) all_pods: AllPods,
-    /// Memory of the machine, bytes.
+    /// Memory of the machine in bytes.
     pub(super) memory: u64,
 }
 
@@ -64,7 +64,7 @@ impl NodeSide {
         })
     }
 
-    /// The node by its own account, as its machine is at the time.
+    /// The node with the machine's current facts.
     pub(super) fn own(&self) -> OwnNodeWatch {
         OwnNodeWatch::new(self.settings.clone(), self.machine.subscribe())
     }
@@ -75,7 +75,7 @@ fn settings(config: &Config, machine: &Machine) -> NodeSettings {
         name: config.node_name.clone(),
         node_ips: config.node_ips.clone(),
         max_pods: config.pods.most_pods(machine.cpus),
-        // hostlet serves nothing over the network yet.
+        // hostlet has no network server yet.
         server_port: None,
         node: config.node.clone(),
     }

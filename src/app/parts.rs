@@ -1,4 +1,4 @@
-//! The parts of the daemon that need no answer of the runtime, made and started in the order in which they need each other.
+//! The parts of the daemon that do not need the runtime, created and started in order of their dependencies.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -30,7 +30,7 @@ use crate::store::Store;
 use crate::telemetry::Metrics;
 use crate::types::{PodEvent, PodRef, WallClock};
 
-/// What the parts share.
+/// Shared handles.
 pub(super) struct Parts {
     pub(super) node: NodeSide,
     pub(super) runtime: RuntimeSide,
@@ -40,13 +40,13 @@ pub(super) struct Parts {
     pub(super) node_events: NodeEvents,
     pub(super) images: Images,
     pub(super) admitted: AdmittedPods,
-    /// What the daemon before this one had admitted.
+    /// Pods admitted by the previous daemon.
     pub(super) adopted: Vec<AdoptedPod>,
     pub(super) desired_pods: watch::Receiver<DesiredPods>,
     pub(super) objects: Arc<dyn ObjectSource>,
     pub(super) service_env: ServiceEnv,
     pub(super) addresses: NodeAddresses,
-    /// What is wrong with archives of images.
+    /// Problems of image archives.
     pub(super) preload: watch::Sender<Vec<PreloadProblem>>,
     /// Leftover shims that cannot be killed.
     pub(super) shims: watch::Sender<Option<String>>,
@@ -72,7 +72,7 @@ impl Parts {
         let (admitted, adopted) = AdmittedPods::new(store.clone());
         let manifests = start_manifests(config, &adopted, tasks);
         let status_cache = StatusCache::default();
-        // Alone there is no API server to wait for.
+        // A standalone host has no API server to wait for.
         let (api_in, api) = watch::channel(ApiState { ready: cluster.is_none(), ..ApiState::default() });
         let latest_node = LatestNode::default();
         let (show_addresses, addresses) = NodeAddresses::new();
@@ -183,7 +183,7 @@ impl Parts {
         &*self.runtime.runtime
     }
 
-    /// What people see of all this.
+    /// The control server's view.
     pub(super) fn server(&self, config: &Config) -> ControlServer {
         let preload = |directory: PathBuf| (directory, self.preload.subscribe());
         ControlServer {
@@ -214,14 +214,14 @@ fn start_manifests(
     adopted: &[AdoptedPod],
     tasks: &mut Tasks,
 ) -> watch::Receiver<SourceState> {
-    let (told, manifests) = watch::channel(SourceState::default());
+    let (state, manifests) = watch::channel(SourceState::default());
     let source = SourceConfig {
         path: config.sources.static_pod_path.clone(),
         node_name: config.node_name.clone(),
         check_frequency: config.sources.file_check_frequency,
     };
     let known = adopted.iter().filter_map(AdoptedPod::of_manifest).collect();
-    tasks.spawn(Stage::Pods, "manifests", |cancel| source::run(source, known, told, cancel));
+    tasks.spawn(Stage::Pods, "manifests", |cancel| source::run(source, known, state, cancel));
     manifests
 }
 

@@ -1,9 +1,9 @@
-//! Where the host has what the daemon reads. Fixed by the kernel, or by upstream.
+//! Host paths fixed by the kernel or by upstream.
 
 pub(super) const ROOT: &str = "/";
 pub(super) const PROC: &str = "/proc";
 pub(super) const SYS: &str = "/sys";
 pub(super) const CGROUP_MOUNT: &str = "/sys/fs/cgroup";
 pub(super) const MOUNTINFO: &str = "/proc/self/mountinfo";
-/// Where log collectors look; upstream has no setting for it either.
+/// The directory for log collectors, which is not configurable upstream either.
 pub(super) const CONTAINER_LOGS: &str = "/var/log/containers";

@@ -1,4 +1,4 @@
-//! The pods' side, which begins once the runtime answers: images to preload, cgroups, volumes, workers and their table.
+//! The parts that work on pods, started once the runtime responds: image preloading, cgroups, volumes, workers and lifecycles.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -31,11 +31,11 @@ use crate::types::{WallClock, architecture};
 use crate::volume::{VolumeSettings, Volumes};
 use crate::worker::{EnvAccess, HostAccess, ReportSinks, RuntimeAccess, WorkerContext};
 
-/// How long the first pods wait for the addresses of the node.
+/// Maximum wait of the first pods for the node's addresses.
 const FIRST_ADDRESSES: Duration = Duration::from_secs(1);
 
 impl Parts {
-    /// Starts everything that works on pods.
+    /// Starts these parts.
     pub(super) async fn start_pods(
         mut self,
         config: &Config,
@@ -89,7 +89,7 @@ impl Parts {
         } else {
             tracing::debug!(runtime = met.version.runtime_name, "shims are looked for on containerd only");
         }
-        // Most often known by now. Statuses with addresses spare those without, but pods wait for no name server.
+        // Usually known by now. Waiting avoids statuses without addresses, but pods must not wait for a name server.
         let _ = timeout(FIRST_ADDRESSES, self.addresses.known()).await;
         let statuses = StatusHandle::default();
         let sources = StatusSources {
@@ -190,7 +190,7 @@ fn host_settings(
         allocatable: node.amounts,
         memory_capacity: node.memory,
         cgroup_v2,
-        // One killed process at a time is all cgroup v1 can do.
+        // cgroup v1 supports only the kill of a single process.
         single_process_oom_kill: config.cgroups.single_process_oom_kill.unwrap_or(!cgroup_v2),
         runtime_name: met.version.runtime_name.clone(),
         kernel: KernelFacts::read(Path::new(SYS), Path::new(PROC), cgroup_v2),

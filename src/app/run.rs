@@ -1,5 +1,5 @@
-//! The daemon from start to end: what must hold, then the parts that need no runtime, then, once the runtime answers, the
-//! pods. Ending leaves the pods running.
+//! Runs the daemon: start-up checks, the parts that need no runtime, then, once the runtime responds, the pods. Shutdown leaves the
+//! pods running.
 
 use std::path::Path;
 
@@ -19,19 +19,19 @@ use crate::store::Store;
 use crate::sys::HostDirs;
 use crate::telemetry::Metrics;
 
-/// Why the daemon could not start, or ended.
+/// Why the daemon could not start or stopped.
 #[derive(Debug, thiserror::Error)]
 pub enum AppError {
-    /// The host is not fit.
+    /// The host does not meet a requirement.
     #[error(transparent)]
     Startup(#[from] StartupError),
-    /// No client of the API server could be made.
+    /// A client of the API server could not be created.
     #[error(transparent)]
     Cluster(#[from] ConnectError),
     /// The control socket could not be opened.
     #[error(transparent)]
     Control(#[from] ControlError),
-    /// A part of the daemon ended by itself.
+    /// A task ended unexpectedly.
     #[error(transparent)]
     Task(#[from] TaskEnded),
     /// A start-up step panicked.
@@ -54,7 +54,7 @@ pub async fn run(config: Config, cancel: CancellationToken) -> Result<(), AppErr
     };
     let listener = ControlServer::bind(&config.socket).await?;
     let socket = ControlServer::identity(&config.socket);
-    // After the socket: whoever finds a daemon running touches nothing of it.
+    // After opening the socket, so that a second daemon fails before it touches anything.
     let (store, writer) = Store::open(dirs.store()).await;
     let metrics = Metrics::default();
     store.register(&metrics);
@@ -70,18 +70,17 @@ pub async fn run(config: Config, cancel: CancellationToken) -> Result<(), AppErr
         tracing::info!(
             runtime = version.runtime_name,
             version = version.runtime_version,
-            "met the container runtime"
+            "connected to the container runtime"
         );
         parts.start_pods(&config, &met, &mut tasks).await?;
         tracing::info!(node = config.node_name, "hostlet runs");
     }
     tasks.run().await?;
-    // A socket that is left is replaced by the next daemon, which may have done so already; one that is gone tells the truth
-    // at once.
+    // Removed only if it is still ours: the next daemon may have replaced it already.
     if ControlServer::identity(&config.socket) == socket {
         let _ = std::fs::remove_file(&config.socket);
     }
     drop(started.lock);
-    tracing::info!("hostlet ended; pods go on running");
+    tracing::info!("hostlet stopped; pods keep running");
     Ok(())
 }

@@ -1,5 +1,5 @@
-//! The runtime's side: clients of it, those who look at it all the time, and meeting it, which may take for ever: it is
-//! learned then what must be known before the first pod.
+//! Wires the runtime: its clients, its observers, and the wait for its first response, which provides the facts needed before the
+//! first pod.
 
 use std::sync::Arc;
 
@@ -20,7 +20,7 @@ use crate::pleg::{Pleg, PlegHandle};
 use crate::telemetry::Metrics;
 use crate::types::{CgroupDriver, error_chain};
 
-/// The runtime as the other parts reach it.
+/// Handles to the runtime.
 pub(super) struct RuntimeSide {
     pub(super) runtime: Arc<dyn RuntimeService>,
     /// The client behind `runtime`, for containerd's own services.
@@ -28,18 +28,18 @@ pub(super) struct RuntimeSide {
     pub(super) images: Arc<dyn ImageService>,
     /// Containerd's own services, on the socket of the image service.
     pub(super) content: Channel,
-    /// Calls under way.
+    /// Calls in progress.
     pub(super) calls: Calls,
-    /// What it says of itself; none before it answered.
+    /// Its status; `None` before its first response.
     pub(super) status: watch::Receiver<Option<RuntimeStatus>>,
-    /// When it last said that it is ready.
+    /// When it last reported that it is ready.
     pub(super) ready_at: watch::Receiver<Option<Instant>>,
-    /// What it has.
+    /// Its pods, from relisting.
     pub(super) pleg: PlegHandle,
 }
 
 impl RuntimeSide {
-    /// Starts looking at it.
+    /// Starts its observers.
     pub(super) fn start(config: &Config, metrics: &Metrics, tasks: &mut Tasks) -> Self {
         let client = CriClient::new(&config.runtime.runtime_socket, config.runtime.request_timeout);
         let images = if config.runtime.image_socket == config.runtime.runtime_socket {
@@ -63,34 +63,34 @@ impl RuntimeSide {
     }
 }
 
-/// What is learned of the runtime.
+/// Facts about the runtime.
 #[derive(Clone, Debug)]
 pub(super) struct RuntimeInfo {
     /// Name and version.
     pub(super) version: Version,
-    /// The cgroup driver it uses; none if it cannot say.
+    /// Its cgroup driver, if reported.
     pub(super) cgroup_driver: Option<CgroupDriver>,
 }
 
-/// Waits until the runtime answers; `None` when cancelled before.
+/// Waits until the runtime responds; `None` if cancelled.
 pub(super) async fn wait_for_runtime(
     runtime: &dyn RuntimeService,
     cancel: &CancellationToken,
 ) -> Option<RuntimeInfo> {
-    let mut told = None;
+    let mut logged = None;
     loop {
         let error = tokio::select! {
             // Cancel-safe: waits for a token.
             () = cancel.cancelled() => return None,
-            // Cancel-safe: asking changes nothing.
+            // Cancel-safe: read-only calls.
             answer = ask(runtime) => match answer {
                 Ok(met) => return Some(met),
                 Err(error) => error_chain(&error),
             },
         };
-        if told.as_ref() != Some(&error) {
+        if logged.as_ref() != Some(&error) {
             tracing::warn!(error, "waiting for the container runtime");
-            told = Some(error);
+            logged = Some(error);
         }
         tokio::select! {
             // Cancel-safe: as above.

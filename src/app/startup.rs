@@ -1,4 +1,4 @@
-//! What must hold of this host before anything runs, and what the daemon does to its own process.
+//! Start-up checks of the host, and the daemon's own process settings.
 
 use std::path::Path;
 
@@ -10,44 +10,44 @@ use crate::sys::{
 use crate::types::CgroupDriver;
 use crate::types::error_chain;
 
-/// Why this host is not fit.
+/// A requirement that the host does not meet.
 #[derive(Debug, thiserror::Error)]
 pub enum StartupError {
-    /// A fact of the host could not be had, or something could not be made.
+    /// An operation on the host failed.
     #[error(transparent)]
     Sys(#[from] SysError),
     /// Another kubelet holds the lock.
     #[error("another process holds {0}: stop it, or give this one another --lock-file")]
     Locked(String),
-    /// Pods would have nothing of a resource; of memory or processes that would end all of them.
+    /// The reservations leave pods none of a resource, which for memory or processes would kill all of them.
     #[error(
-        "{0}: systemReserved, kubeReserved and reservedSystemCPUs leave pods nothing, or ask for more than this machine has; reserve less"
+        "{0}: systemReserved, kubeReserved and reservedSystemCPUs leave nothing for pods or exceed this machine; reserve less"
     )]
     Reserved(&'static str),
-    /// Swap is on.
+    /// Swap is enabled.
     #[error("swap is on, and failSwapOn is true: turn it off (swapoff -a), or set failSwapOn: false")]
     Swap,
-    /// Cgroups are version 1.
+    /// The host uses cgroup v1.
     #[error(
         "this host has cgroup v1, and failCgroupV1 is true: boot with cgroup v2, or set failCgroupV1: false"
     )]
     CgroupV1,
-    /// Cgroups cannot be used.
+    /// Cgroups are not usable.
     #[error(
         "cgroups cannot be used; fix that, or set cgroupsPerQOS: false and enforceNodeAllocatable: [none]"
     )]
     Cgroups(#[source] CgroupError),
 }
 
-/// What start-up acquired.
+/// Resources acquired at start-up.
 pub(super) struct Started {
-    /// Held as long as the daemon runs.
+    /// Held while the daemon runs.
     pub(super) lock: Option<LockFile>,
     /// The machine.
     pub(super) machine: Machine,
 }
 
-/// Checks the host and prepares this process. `root` is `/`, beneath which the host's facts are.
+/// Checks the host and prepares this process. `root` is `/`, the base of the host's facts.
 pub(super) fn prepare(config: &Config, dirs: &HostDirs, root: &Path) -> Result<Started, StartupError> {
     root_check()?;
     let proc = &root.join("proc");
@@ -68,22 +68,25 @@ pub(super) fn prepare(config: &Config, dirs: &HostDirs, root: &Path) -> Result<S
     Ok(Started { lock, machine: Machine::read(root, &dirs.root)? })
 }
 
-/// Neither limit keeps pods from running, so the daemon goes on with a warning.
+/// Pods can run without these limits, so a failure is only a warning.
 fn warn_not_permitted(what: &str, applied: Result<Applied, SysError>) {
     match applied {
         Ok(Applied::Done) => {}
         Ok(Applied::NotPermitted) => {
             tracing::warn!(
-                "may not set {what} of this process: CAP_SYS_RESOURCE is missing; going on without"
+                "cannot set {what} of this process: CAP_SYS_RESOURCE is missing; continuing without it"
             );
         }
         Err(error) => {
-            tracing::warn!(error = error_chain(&error), "cannot set {what} of this process; going on without")
+            tracing::warn!(
+                error = error_chain(&error),
+                "cannot set {what} of this process; continuing without it"
+            )
         }
     }
 }
 
-/// Opens the cgroup tree and makes its upper levels; none with `cgroupsPerQOS: false`. Blocking.
+/// Opens the cgroup tree and creates its upper levels; `None` with `cgroupsPerQOS: false`. Blocking.
 pub(super) fn open_cgroups(
     config: &Config,
     driver: CgroupDriver,

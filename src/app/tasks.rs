@@ -1,4 +1,4 @@
-//! The daemon's tasks by name: started here, ended in stages, and none ends unnoticed.
+//! The daemon's named tasks: started here, stopped in stages, and monitored.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -7,33 +7,33 @@ use tokio::task::{Id, JoinError, JoinSet};
 use tokio::time::{Instant, timeout_at};
 use tokio_util::sync::CancellationToken;
 
-/// How long all tasks together may take to end once the daemon is told to.
+/// Time limit of the shutdown.
 const DRAIN: Duration = Duration::from_secs(5);
 
-/// How long those of the first stage may: calls to the runtime that are under way have four seconds.
+/// Time limit of the first stage: runtime calls in progress have four seconds.
 const FIRST_STAGE: Duration = Duration::from_millis(4200);
 
-/// The order in which tasks end: a stage is told to end once the one before it has ended, or has used up its time.
+/// Shutdown stages in order: a stage is cancelled once the previous one has stopped or exceeded its time limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Stage {
-    /// What decides about pods and works on them: sources, admission, the table with its workers.
+    /// Work on pods: sources, admission, lifecycles with their workers.
     Pods,
-    /// What these look at and lean on: PLEG, volumes, objects, observers.
+    /// Their dependencies: PLEG, volumes, objects, observers.
     Support,
-    /// What the API server is sent about pods: statuses, mirrors, events.
+    /// Publishing to the API server: statuses, mirror pods, events.
     Publish,
-    /// What keeps the daemon's own state and shows it: the store, the control socket.
+    /// The daemon's own state: the store, the control socket.
     State,
-    /// The status of the node.
+    /// The node status.
     Node,
-    /// The lease of the node, last of all: until then the cluster knows the node as alive.
+    /// The node's lease, last: until then the node counts as alive.
     Lease,
 }
 
 impl Stage {
     const ALL: [Self; 6] = [Self::Pods, Self::Support, Self::Publish, Self::State, Self::Node, Self::Lease];
 
-    /// When this stage's time is over, of a shutdown that began then.
+    /// The stage's deadline in a shutdown that began at this time.
     fn deadline(self, began: Instant) -> Instant {
         match self {
             Self::Pods => began + FIRST_STAGE,
@@ -47,16 +47,16 @@ struct Task {
     stage: Stage,
 }
 
-/// A set of tasks that live as long as the daemon.
+/// The set of tasks.
 pub(super) struct Tasks {
     set: JoinSet<()>,
     running: HashMap<Id, Task>,
-    /// Ends the daemon.
+    /// Stops the daemon.
     cancel: CancellationToken,
     stages: [CancellationToken; Stage::ALL.len()],
 }
 
-/// A task that ended although nobody told it to.
+/// A task that ended unexpectedly.
 #[derive(Debug, thiserror::Error)]
 #[error("the task {name} ended unexpectedly")]
 pub struct TaskEnded {
@@ -65,12 +65,12 @@ pub struct TaskEnded {
 }
 
 impl Tasks {
-    /// No tasks yet. `cancel` ends the daemon.
+    /// An empty set. `cancel` stops the daemon.
     pub(super) fn new(cancel: CancellationToken) -> Self {
         Self { set: JoinSet::new(), running: HashMap::new(), cancel, stages: Default::default() }
     }
 
-    /// Starts a task that ends, with its stage, when the token it is given is cancelled.
+    /// Starts a task, which must end when its stage's token is cancelled.
     pub(super) fn spawn<F>(
         &mut self,
         stage: Stage,
@@ -95,15 +95,15 @@ impl Tasks {
         }
     }
 
-    /// Waits until the daemon is told to end, then ends its tasks stage by stage. A task that ends before is an error: the
-    /// daemon is not whole without it, and a supervisor starts it anew.
+    /// Waits until the daemon is stopped, then stops its tasks stage by stage. A task that ends before is an error: the daemon
+    /// cannot work without it, and its supervisor restarts it.
     pub(super) async fn run(mut self) -> Result<(), TaskEnded> {
         let ended = tokio::select! {
-            // The daemon's end comes first: a task that ends because of it has done as it was told.
+            // The daemon's stop is checked first: a task that ends because of it is no error.
             biased;
             // Cancel-safe: waits for a token.
             () = self.cancel.cancelled() => None,
-            // Cancel-safe: an ended task is taken off the set only when it is returned.
+            // Cancel-safe: an ended task leaves the set only when returned.
             Some(ended) = self.set.join_next_with_id() => Some(ended),
         };
         self.cancel.cancel();
@@ -115,7 +115,7 @@ impl Tasks {
         }
     }
 
-    /// Ends what runs, stage by stage.
+    /// Stops all tasks stage by stage.
     async fn drain(&mut self) {
         let began = Instant::now();
         for stage in Stage::ALL {
@@ -130,12 +130,12 @@ impl Tasks {
         }
         if !self.running.is_empty() {
             let names: Vec<&str> = self.running.values().map(|task| task.name).collect();
-            tracing::warn!(tasks = names.join(", "), "some tasks did not end in time; ending without them");
+            tracing::warn!(tasks = names.join(", "), "some tasks did not stop in time; exiting without them");
             self.set.shutdown().await;
         }
     }
 
-    /// Takes an ended task off the list.
+    /// Removes an ended task.
     fn take(&mut self, ended: Result<(Id, ()), JoinError>) -> Option<(Task, Option<JoinError>)> {
         let (id, error) = match ended {
             Ok((id, ())) => (id, None),
@@ -154,7 +154,7 @@ mod tests {
 
     use super::*;
 
-    /// Tasks that each take so long to end once told to, and note that they have.
+    /// Tasks that record their end this long after being cancelled.
     fn noting(tasks: &mut Tasks, ends: &Arc<Mutex<Vec<&'static str>>>, all: &[(Stage, &'static str, u64)]) {
         for (stage, name, seconds) in all {
             let (ends, name, seconds) = (ends.clone(), *name, *seconds);
@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn tasks_end_in_the_order_of_their_stages_the_lease_last() {
+    async fn tasks_stop_in_the_order_of_their_stages_the_lease_last() {
         let cancel = CancellationToken::new();
         let (mut tasks, ends) = (Tasks::new(cancel.clone()), Arc::default());
         let all = [
@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_task_that_does_not_end_keeps_no_later_stage_from_ending() {
+    async fn a_task_that_does_not_stop_does_not_block_later_stages() {
         let cancel = CancellationToken::new();
         let (mut tasks, ends) = (Tasks::new(cancel.clone()), Arc::default());
         tasks.spawn(Stage::Pods, "deaf", |_| std::future::pending());
@@ -196,12 +196,12 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn tasks_that_ended_when_told_are_no_error_however_late_that_is_noticed() {
+    async fn tasks_that_end_after_cancellation_are_no_error() {
         for _ in 0..32 {
             let cancel = CancellationToken::new();
             let mut tasks = Tasks::new(cancel.clone());
-            let told = cancel.clone();
-            tasks.spawn(Stage::Pods, "polite", |_| async move { told.cancelled().await });
+            let token = cancel.clone();
+            tasks.spawn(Stage::Pods, "polite", |_| async move { token.cancelled().await });
             cancel.cancel();
             tokio::task::yield_now().await;
             assert!(tasks.run().await.is_ok());
@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_task_that_ends_by_itself_is_named_and_ends_the_others() {
+    async fn a_task_that_ends_unexpectedly_is_named_and_stops_the_others() {
         let (mut tasks, ends) = (Tasks::new(CancellationToken::new()), Arc::default());
         noting(&mut tasks, &ends, &[(Stage::Lease, "lease", 0)]);
         tasks.spawn(Stage::Support, "broken", |_| async { panic!("on purpose") });

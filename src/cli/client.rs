@@ -1,4 +1,4 @@
-//! Asking the daemon over its control socket.
+//! The client of the daemon's control socket.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -17,10 +17,10 @@ use crate::api::LaneCounts;
 use crate::server::{ImageView, LogsQuery, NodeView, PullsView};
 use crate::types::json;
 
-/// Longest text of an error that is read, in bytes.
+/// Maximum length of an error text, in bytes.
 const MAX_REFUSAL: usize = 64 * 1024;
 
-/// Where the daemon is asked.
+/// The daemon's socket.
 #[derive(Clone, Debug, Args)]
 pub struct DaemonArgs {
     /// Socket of the daemon
@@ -28,47 +28,47 @@ pub struct DaemonArgs {
     pub socket: PathBuf,
 }
 
-/// Why the daemon could not be asked.
+/// Why a request failed.
 #[derive(Debug, thiserror::Error)]
 pub enum ClientError {
-    /// Nobody listens.
+    /// Nothing listens.
     #[error("no hostlet answers on {}: is it running, and is that its socket (--socket)?", path.display())]
     NotRunning {
         /// The socket.
         path: PathBuf,
-        /// Why.
+        /// The error.
         source: io::Error,
     },
-    /// The socket is root's.
+    /// The socket is restricted to root.
     #[error("{} may be opened by root only: try sudo", path.display())]
     NotAllowed {
         /// The socket.
         path: PathBuf,
-        /// Why.
+        /// The error.
         source: io::Error,
     },
-    /// The conversation broke off.
+    /// The connection was lost.
     #[error("hostlet hung up")]
     HungUp(#[source] hyper::Error),
-    /// It answered with an error and no word.
+    /// An error without a text.
     #[error("hostlet answered {0}")]
     Status(hyper::StatusCode),
-    /// It said why it does not answer as asked.
+    /// An error with a text.
     #[error("{0}")]
     Refused(String),
-    /// Its answer makes no sense: another version, perhaps.
+    /// The response is invalid, perhaps from another version.
     #[error("hostlet's answer makes no sense; are daemon and command of one version?")]
     Malformed(#[source] serde_json::Error),
-    /// The request could not be made.
+    /// The request could not be built.
     #[error("making the request")]
     Request(#[source] hyper::http::Error),
-    /// What is asked for cannot be put into an address.
+    /// The parameters cannot be encoded as a query.
     #[error("making the address of the request")]
     Address(#[source] serde_urlencoded::ser::Error),
 }
 
 impl ClientError {
-    /// The exit code this ends with.
+    /// The exit code.
     pub fn exit(&self) -> Exit {
         match self {
             Self::NotRunning { .. } | Self::NotAllowed { .. } => Exit::Unavailable,
@@ -82,12 +82,12 @@ impl ClientError {
     }
 }
 
-/// The node and its pods, now.
+/// The current node and pods.
 pub(super) async fn view(socket: &Path) -> Result<NodeView, ClientError> {
     json(socket, "/v1/pods").await
 }
 
-/// What a path answers about the pod of a name that a person typed.
+/// Gets a path for the pod name that a user typed.
 pub(super) async fn about_pod<T: DeserializeOwned>(
     socket: &Path,
     path: &str,
@@ -97,7 +97,7 @@ pub(super) async fn about_pod<T: DeserializeOwned>(
     json(socket, &format!("{path}?{query}")).await
 }
 
-/// The images the runtime has.
+/// The runtime's images.
 pub(super) async fn images(socket: &Path) -> Result<Vec<ImageView>, ClientError> {
     json(socket, "/v1/images").await
 }
@@ -107,7 +107,7 @@ pub(super) async fn connections(socket: &Path) -> Result<Vec<LaneCounts>, Client
     json(socket, "/v1/connections").await
 }
 
-/// The pulls under way.
+/// The pulls in progress.
 pub(super) async fn pulls(socket: &Path) -> Result<PullsView, ClientError> {
     json(socket, "/v1/pulls").await
 }
@@ -118,44 +118,44 @@ async fn json<T: DeserializeOwned>(socket: &Path, path: &str) -> Result<T, Clien
     json::from_slice(&body).map_err(ClientError::Malformed)
 }
 
-/// A container's log as it comes in.
+/// A streamed container log.
 pub(super) struct Log {
     body: Incoming,
 }
 
 impl Log {
-    /// Asks for a log.
+    /// Requests a log.
     pub(super) async fn start(socket: &Path, query: &LogsQuery) -> Result<Self, ClientError> {
         let query = serde_urlencoded::to_string(query).map_err(ClientError::Address)?;
         let answer = get(socket, &format!("/v1/logs?{query}")).await?;
         Ok(Self { body: answer.into_body() })
     }
 
-    /// The next piece; `None` at its end.
+    /// The next chunk; `None` at the end.
     pub(super) async fn next(&mut self) -> Result<Option<Bytes>, ClientError> {
         match self.body.frame().await {
             None => Ok(None),
             Some(Err(error)) => Err(ClientError::HungUp(error)),
-            // Nothing but data is sent.
+            // Skips trailers.
             Some(Ok(frame)) => Ok(Some(frame.into_data().unwrap_or_default())),
         }
     }
 }
 
-/// Views of the node, one now and one after each change.
+/// A watch of the node: a view now and after each change.
 pub(super) struct Watch {
     body: Incoming,
     buffer: BytesMut,
 }
 
 impl Watch {
-    /// Starts watching.
+    /// Starts the watch.
     pub(super) async fn start(socket: &Path) -> Result<Self, ClientError> {
         let answer = get(socket, "/v1/pods?watch=true").await?;
         Ok(Self { body: answer.into_body(), buffer: BytesMut::new() })
     }
 
-    /// The next view; `None` when the daemon ended.
+    /// The next view; `None` once the daemon has stopped.
     pub(super) async fn next(&mut self) -> Result<Option<NodeView>, ClientError> {
         loop {
             if let Some(end) = self.buffer.iter().position(|byte| *byte == b'\n') {
@@ -185,7 +185,7 @@ async fn get(socket: &Path, path: &str) -> Result<Response<Incoming>, ClientErro
     })?;
     let (mut sender, connection) =
         hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.map_err(ClientError::HungUp)?;
-    // The connection must be driven beside the request; it ends with it.
+    // Drives the connection concurrently with the request.
     #[expect(
         clippy::disallowed_methods,
         reason = "a command is its own process: what it starts ends with it"

@@ -1,4 +1,4 @@
-//! `hostlet completions`: what a shell needs to complete the command line. Asks nobody.
+//! `hostlet completions`: generates shell completions. Needs no daemon.
 
 use std::io::{self, ErrorKind, Write};
 
@@ -33,11 +33,11 @@ pub fn completions(args: &CompletionsArgs, mut command: Command) -> io::Result<E
         Shell::Zsh => clap_complete::Shell::Zsh,
         Shell::Fish => clap_complete::Shell::Fish,
     };
-    // Gathered first: the generator panics where nobody reads its output.
+    // Buffered, because the generator panics if the output is closed.
     let mut script = Vec::new();
     generate(shell, &mut command, name, &mut script);
     match io::stdout().write_all(&script) {
-        // Who reads only the beginning has what was wanted.
+        // A reader may close the output early.
         Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(Exit::Ok),
         written => written.map(|()| Exit::Ok),
     }

@@ -1,4 +1,4 @@
-//! `hostlet config`: checks configuration files and shows what the daemon would run with. Starts nothing.
+//! `hostlet config`: checks configuration files and shows the effective configuration. Starts nothing.
 
 use std::io::{self, Write};
 use std::path::PathBuf;
@@ -8,7 +8,7 @@ use clap::{Args, Subcommand};
 use super::exit::Exit;
 use crate::config::{ConfigErrors, KubeletFlags, Loaded, load};
 
-/// What to do with a configuration.
+/// The subcommands.
 #[derive(Clone, Debug, Subcommand)]
 pub enum ConfigCommand {
     /// Check a configuration file as the daemon would at start
@@ -40,7 +40,7 @@ pub fn config(command: ConfigCommand, hostname: &str) -> io::Result<Exit> {
                     writeln!(io::stdout(), "{}: fine", args.file.display())?;
                     Ok(Exit::Ok)
                 }
-                Err(errors) => refuse(&errors),
+                Err(errors) => print_errors(&errors),
             }
         }
         ConfigCommand::Show(flags) => match load(&flags, hostname) {
@@ -49,12 +49,12 @@ pub fn config(command: ConfigCommand, hostname: &str) -> io::Result<Exit> {
                 write!(io::stdout(), "{}", loaded.effective)?;
                 Ok(Exit::Ok)
             }
-            Err(errors) => refuse(&errors),
+            Err(errors) => print_errors(&errors),
         },
     }
 }
 
-/// What is set and changes nothing; beside the answer, so that scripts can read that.
+/// Prints fields without effect to stderr, so that scripts can parse stdout.
 fn warn(loaded: &Loaded) -> io::Result<()> {
     for warning in &loaded.warnings {
         writeln!(io::stderr(), "warning: {warning}")?;
@@ -62,7 +62,7 @@ fn warn(loaded: &Loaded) -> io::Result<()> {
     Ok(())
 }
 
-fn refuse(errors: &ConfigErrors) -> io::Result<Exit> {
+fn print_errors(errors: &ConfigErrors) -> io::Result<Exit> {
     writeln!(io::stderr(), "{errors}")?;
     Ok(Exit::Usage)
 }

@@ -1,4 +1,4 @@
-//! How commands that ask the daemon fail.
+//! Errors of commands.
 
 use std::io;
 
@@ -8,10 +8,10 @@ use super::exit::Exit;
 /// Why a command failed.
 #[derive(Debug, thiserror::Error)]
 pub enum CommandError {
-    /// The daemon could not be asked.
+    /// The request failed.
     #[error(transparent)]
     Client(#[from] ClientError),
-    /// Nobody reads the output.
+    /// The output could not be written.
     #[error("writing the answer")]
     Write(#[from] io::Error),
     /// The objects could not be written.
@@ -23,7 +23,7 @@ pub enum CommandError {
 }
 
 impl CommandError {
-    /// The exit code this ends with.
+    /// The exit code.
     pub fn exit(&self) -> Exit {
         match self {
             Self::Client(error) => error.exit(),

@@ -2,16 +2,16 @@
 
 use std::process::ExitCode;
 
-/// How a command ended.
+/// The result of a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Exit {
     /// Success.
     Ok,
-    /// What was asked for is not there, or something went wrong on the way.
+    /// Not found, or another failure.
     Failed,
     /// A mistake in the command line or in a configuration.
     Usage,
-    /// The daemon does not answer.
+    /// The daemon does not respond.
     Unavailable,
 }
 

@@ -1,4 +1,4 @@
-//! `hostlet explain`: why a pod is as it is, in a few lines; without a pod, what is known of the node as a whole.
+//! `hostlet explain`: explains the state of a pod in a few lines or, without a pod, of the node.
 
 use std::io::{self, Write};
 
@@ -13,10 +13,10 @@ use crate::api::LaneCounts;
 use crate::explain::{Explanation, Verdict};
 use crate::status::human_duration;
 
-/// How to print what is known about a pod.
+/// The output format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum AboutOutput {
-    /// For programs.
+    /// Machine-readable.
     Json,
 }
 
@@ -34,7 +34,7 @@ pub struct ExplainArgs {
     pub daemon: DaemonArgs,
 }
 
-/// Runs `hostlet explain`: succeeds unless something is wrong with the pod, or there is none.
+/// Runs `hostlet explain`. Fails if the pod has a problem or does not exist.
 pub async fn explain(args: ExplainArgs) -> Result<Exit, CommandError> {
     let Some(pod) = &args.pod else { return node(&args).await };
     let explanations: Vec<Explanation> = about_pod(&args.daemon.socket, "/v1/explain", pod).await?;
@@ -56,7 +56,7 @@ pub async fn explain(args: ExplainArgs) -> Result<Exit, CommandError> {
     Ok(if explanations.iter().all(is_well) { Exit::Ok } else { Exit::Failed })
 }
 
-/// Explains the node: what is wrong with it, and its connections to the API server.
+/// Explains the node: its problems, and its connections to the API server.
 async fn node(args: &ExplainArgs) -> Result<Exit, CommandError> {
     let node = view(&args.daemon.socket).await?;
     let connections = connections(&args.daemon.socket).await?;
@@ -75,7 +75,7 @@ async fn node(args: &ExplainArgs) -> Result<Exit, CommandError> {
     Ok(if is_well { Exit::Ok } else { Exit::Failed })
 }
 
-/// A line for each kind of connection.
+/// A line per purpose of connections.
 fn table(connections: &[LaneCounts]) -> String {
     let line = |lane: &LaneCounts| {
         let LaneCounts { purpose, open, streams, made, lost } = lane;
@@ -84,7 +84,7 @@ fn table(connections: &[LaneCounts]) -> String {
     connections.iter().map(line).collect()
 }
 
-/// The explanation for people: the sentence, then what belongs to it, a line each.
+/// The explanation as text: the sentence, then its details, one per line.
 fn text(explanation: &Explanation, now: Timestamp) -> String {
     let sentence = explanation.sentence.trim_end_matches('.');
     let end = if sentence.ends_with('?') { "" } else { "." };
@@ -103,7 +103,7 @@ fn text(explanation: &Explanation, now: Timestamp) -> String {
     line(
         "since:",
         explanation.since.map(|at| match now.duration_since(at) {
-            // The clock was set back since.
+            // The clock was set back.
             ago if ago.is_negative() => clock(at),
             ago => format!("{} ({} ago)", clock(at), human_duration(ago)),
         }),
@@ -124,7 +124,7 @@ fn text(explanation: &Explanation, now: Timestamp) -> String {
     text
 }
 
-/// A time as people read it: to the second, in UTC.
+/// A time in UTC with a resolution of seconds.
 fn clock(at: Timestamp) -> String {
     at.strftime("%Y-%m-%d %H:%M:%SZ").to_string()
 }
@@ -134,7 +134,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_sentence_comes_first_and_what_is_unknown_is_left_out() {
+    fn the_sentence_comes_first_and_unknown_details_are_omitted() {
         let at = |second| Timestamp::from_second(second).unwrap();
         let explanation = Explanation {
             pod: "default/web".to_owned(),

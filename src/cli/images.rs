@@ -1,4 +1,4 @@
-//! `hostlet images`: the images the runtime has, as a table or JSON.
+//! `hostlet images`: the runtime's images as a table or JSON.
 
 use std::io::{self, Write};
 
@@ -14,11 +14,11 @@ use super::pulls::pull_lines;
 use crate::server::ImageView;
 use crate::types::human_size;
 
-/// How much of an identifier is shown: as `crictl`, enough to name the image by.
+/// Length of an abbreviated ID, as in `crictl`.
 const SHORT_ID: usize = 13;
 const NONE: &str = "<none>";
 
-/// How to print.
+/// The output format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum ImagesOutput {
     /// A list of objects, sizes in bytes.
@@ -56,7 +56,7 @@ pub async fn images(args: ImagesArgs) -> Result<Exit, CommandError> {
     Ok(Exit::Ok)
 }
 
-/// A line for each name of each image.
+/// A line per name of each image.
 fn images_table(images: &[ImageView]) -> String {
     let mut table = Table::new();
     table.load_preset(comfy_table::presets::NOTHING).set_content_arrangement(ContentArrangement::Disabled);
@@ -74,9 +74,9 @@ fn images_table(images: &[ImageView]) -> String {
     table.lines().map(|line| line.trim_end().to_owned()).collect::<Vec<_>>().join("\n")
 }
 
-/// Repositories and tags; of an image without a tag its repository alone.
+/// Repositories and tags; only the repository for an image without a tag.
 fn names(image: &ImageView) -> Vec<(&str, &str)> {
-    // The port of a registry comes after a colon too.
+    // A registry's port also follows a colon.
     let tagged = |name: &'_ str| match name.rsplit_once(':') {
         Some((_, tag)) if !tag.contains('/') => name.len() - tag.len() - 1,
         Some(_) | None => name.len(),

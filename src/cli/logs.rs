@@ -1,4 +1,4 @@
-//! `hostlet logs`: what a container wrote, as `kubectl logs` shows it.
+//! `hostlet logs`: prints a container's log like `kubectl logs`.
 
 use std::io::{self, ErrorKind, Write};
 
@@ -22,13 +22,13 @@ pub struct LogsArgs {
     /// Namespace of the pod [default: any]
     #[arg(short, long, value_name = "NAME")]
     pub namespace: Option<String>,
-    /// Go on printing what the container writes until it ends
+    /// Follow the log until the container exits
     #[arg(short, long)]
     pub follow: bool,
-    /// Print the log of the instance before the present one
+    /// Print the log of the previous instance of the container
     #[arg(short, long)]
     pub previous: bool,
-    /// Print only that many last lines
+    /// Print only this many last lines
     #[arg(long, value_name = "LINES")]
     pub tail: Option<u64>,
     /// Print only lines younger than this, e.g. 30s, 5m or 1h30m
@@ -68,7 +68,7 @@ pub async fn logs(args: LogsArgs) -> Result<Exit, CommandError> {
     while let Some(piece) = log.next().await? {
         let written = out.write_all(&piece).and_then(|()| out.flush());
         match written {
-            // Who reads only the beginning, as `head` does, has what was wanted.
+            // A reader such as `head` may close the output early.
             Err(error) if error.kind() == ErrorKind::BrokenPipe => return Ok(Exit::Ok),
             written => written?,
         }

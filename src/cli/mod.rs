@@ -1,4 +1,4 @@
-//! The subcommands a person types. They talk to the daemon only through its socket.
+//! The subcommands. They use only the daemon's socket.
 
 mod client;
 mod completions;

@@ -18,7 +18,7 @@ use crate::server::{NodeView, Problem};
 use crate::status::summary;
 use crate::types::json;
 
-/// How to print.
+/// The output format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Output {
     /// A table with UIDs and messages.
@@ -37,7 +37,7 @@ pub struct PodsArgs {
     /// Print more columns, or whole objects
     #[arg(short, long, value_enum)]
     pub output: Option<Output>,
-    /// Go on printing pods as they change
+    /// Watch: print pods again as they change
     #[arg(short, long)]
     pub watch: bool,
     /// The daemon to ask
@@ -101,7 +101,7 @@ fn colour() -> Colour {
     if wanted && io::stdout().is_terminal() { Colour::On } else { Colour::Off }
 }
 
-/// What keeps the node or a manifest from running pods; beside the answer, so that scripts can read that.
+/// Prints problems of the node and of manifests to stderr, so that scripts can parse stdout.
 pub(super) fn trouble(node: &NodeView, err: &mut impl Write) -> io::Result<()> {
     if let Some(trouble) = &node.trouble {
         writeln!(err, "\nThis node: {trouble}")?;
@@ -151,7 +151,7 @@ pub(super) fn trouble(node: &NodeView, err: &mut impl Write) -> io::Result<()> {
     Ok(())
 }
 
-/// Image archives that could not be used.
+/// Prints unusable image archives.
 pub(super) fn archive_problems(err: &mut impl Write, problems: &[Problem]) -> io::Result<()> {
     for problem in problems {
         writeln!(err, "\nImage archive {} {}.", problem.file, problem.message)?;
@@ -159,7 +159,7 @@ pub(super) fn archive_problems(err: &mut impl Write, problems: &[Problem]) -> io
     Ok(())
 }
 
-/// Prints every pod, then each again whenever its line changed.
+/// Prints every pod, then each pod again when its line changes.
 async fn watch(args: &PodsArgs) -> Result<Exit, CommandError> {
     let mut watch = Watch::start(&args.daemon.socket).await?;
     let mut shown: HashMap<String, (String, String)> = HashMap::new();
@@ -203,7 +203,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_pod_is_found_by_every_name_that_logs_and_explain_take() {
+    fn a_pod_is_found_by_every_name_that_logs_and_explain_accept() {
         let pod = |namespace: &str, name: &str| Pod {
             metadata: ObjectMeta {
                 namespace: Some(namespace.to_owned()),

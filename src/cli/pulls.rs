@@ -1,4 +1,4 @@
-//! The pulls under way, in lines beside what a command answers.
+//! Prints the pulls in progress next to a command's output.
 
 use jiff::Timestamp;
 
@@ -6,7 +6,7 @@ use crate::server::{PullView, PullsView};
 use crate::status::human_duration;
 use crate::types::human_size;
 
-/// A line for each pull, and one for what they brought together.
+/// A line per pull, and one for their total progress.
 pub(super) fn pull_lines(view: &PullsView, now: Timestamp) -> Vec<String> {
     let going_on = view.pulls.iter().filter(|pull| !pull.waits_for_turn).count();
     let arrived = view.bytes.map(|bytes| format!("{} have arrived", human_size(bytes)));
@@ -50,7 +50,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_arrived_is_told_of_the_pull_it_is_of() {
+    fn progress_is_shown_with_its_pull() {
         let one = || pull("a:1", 90, false);
         assert_eq!(
             lines(vec![one()], Some(5_000_000)),

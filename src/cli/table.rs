@@ -1,4 +1,4 @@
-//! Pods as a table. Pure: what is printed is decided here, printing is not.
+//! Formats pods as a table. Pure.
 
 use comfy_table::{ColumnConstraint, ContentArrangement, Table};
 use jiff::Timestamp;
@@ -6,16 +6,16 @@ use k8s_openapi::api::core::v1::Pod;
 
 use crate::status::summary;
 
-/// How much of a pod is shown.
+/// The columns of the table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Width {
-    /// What fits a terminal.
+    /// Those that fit a terminal.
     Narrow,
-    /// UID, file-given reason and message too.
+    /// Also UID, reason and message.
     Wide,
 }
 
-/// Whether states are coloured.
+/// Whether states are colored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Colour {
     /// For a terminal.
@@ -29,13 +29,12 @@ const NARROW: [&str; 8] = ["NAMESPACE", "NAME", "READY", "STATUS", "RESTARTS", "
 const PADDING: u16 = 2;
 const WIDE: [&str; 2] = ["UID", "MESSAGE"];
 
-/// The pods, one a line under a heading.
+/// The pods, one per line below a heading.
 pub(super) fn pods_table(pods: &[&Pod], width: Width, colour: Colour, now: Timestamp) -> String {
     aligned_pods_table(pods, width, colour, now, &mut Vec::new())
 }
 
-/// The same, of columns as wide as in the tables before it whose widths are in `widths`: lines of several tables stand
-/// below one heading.
+/// The same with column widths of at least `widths`, so that lines of several tables align below one heading.
 pub(super) fn aligned_pods_table(
     pods: &[&Pod],
     width: Width,
@@ -74,7 +73,7 @@ pub(super) fn aligned_pods_table(
     table.lines().map(|line| line.trim_end().to_owned()).collect::<Vec<_>>().join("\n")
 }
 
-/// Why the pod is not as it should be, on one line.
+/// The pod's reason and message on one line.
 pub(super) fn message(pod: &Pod) -> String {
     let Some(status) = &pod.status else { return String::new() };
     let own = status.message.clone();
@@ -138,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn colours_do_not_shift_columns() {
+    fn colors_do_not_shift_columns() {
         let (a, b) = (pod("web", None), pod("x", None));
         let plain = pods_table(&[&a, &b], Width::Narrow, Colour::Off, Timestamp::now());
         let coloured = pods_table(&[&a, &b], Width::Narrow, Colour::On, Timestamp::now());

@@ -1,4 +1,4 @@
-//! `hostlet timeline`: what was done about a pod, step by step.
+//! `hostlet timeline`: the steps of a pod.
 
 use std::io::{self, Write};
 
@@ -26,7 +26,7 @@ pub struct TimelineArgs {
     pub daemon: DaemonArgs,
 }
 
-/// Runs `hostlet timeline`; fails if no pod of the name was heard of since the daemon started.
+/// Runs `hostlet timeline`. Fails if there was no such pod since the daemon started.
 pub async fn timeline(args: TimelineArgs) -> Result<Exit, CommandError> {
     let view: TimelineView = about_pod(&args.daemon.socket, "/v1/timeline", &args.pod).await?;
     let exit = if view.pods.is_empty() { Exit::Failed } else { Exit::Ok };
@@ -77,13 +77,13 @@ fn row(entry: &Entry, start: Timestamp) -> [String; 5] {
         detail = format!("{detail} ({} times)", entry.times).trim_start().to_owned();
     }
     let time = entry.at.strftime("%Y-%m-%d %H:%M:%S%.3fZ").to_string();
-    // The name that programs read is the one people read, too.
+    // The machine-readable name is also the displayed one.
     let step = serde_json::to_value(entry.step).ok();
     let step = step.as_ref().and_then(|step| step.as_str()).unwrap_or_default().to_owned();
     [time, format!("+{}", length(since)), took, step, detail]
 }
 
-/// A number of milliseconds, to three figures or so.
+/// Milliseconds with about three digits.
 fn length(ms: u64) -> String {
     let (seconds, rest) = (ms / 1000, ms % 1000);
     match seconds {
@@ -99,7 +99,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn steps_are_told_with_their_distance_from_the_first() {
+    fn steps_are_shown_with_their_offset_from_the_first() {
         let track: Track = serde_json::from_value(serde_json::json!({
             "namespace": "default", "name": "web", "uid": "u", "gone": true, "entries": [
                 {"at": "2026-01-01T00:00:00Z", "step": "seen", "times": 1},

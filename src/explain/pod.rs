@@ -67,7 +67,7 @@ fn rejected(case: &ExplainInput<'_>) -> Option<Explanation> {
         }
         Some("OutOfpods") => "remove manifests of other pods, or raise maxPods in the configuration",
         Some("Evicted") => {
-            "free what the node is short of, as its conditions say, then make the pod anew; under memory \
+            "free what the node is short of, as its conditions say, then create the pod again; under memory \
              pressure alone a pod with \
              resources.requests is taken"
         }

@@ -167,15 +167,13 @@ fn containers_that_cannot_be_made() {
             "root",
         ),
         (
-            r"failed to create containerd container: mount callback failed on /var/tmp/containerd-mount1: no \
-            users found",
+            r"failed to create containerd container: mount callback failed on /var/tmp/containerd-mount1: no users found",
             "the user in its image's configuration",
             "runAsUser to a UID",
         ),
         // source: containerd
         (
-            r"failed to create containerd container: mount callback failed on /var/tmp/containerd-mount1: no \
-            groups found",
+            r"failed to create containerd container: mount callback failed on /var/tmp/containerd-mount1: no groups found",
             "the group in its image's configuration",
             "runAsGroup",
         ),
@@ -304,10 +302,10 @@ fn containers_that_cannot_be_made() {
         (
             r#"sandbox container "0123" is not running"#,
             "the pod's sandbox stopped in the meantime",
-            "makes another one",
+            "creates a new one",
         ),
         // source: containerd
-        (r#"failed to find sandbox id "0123": not found"#, "the pod's sandbox is gone", "makes another one"),
+        (r#"failed to find sandbox id "0123": not found"#, "the pod's sandbox is gone", "creates a new one"),
         // source: containerd
         (
             r#"failed to reserve container name "c_web-n_default_u_0": name "c_web-n_default_u_0" is reserved for "0123""#,
@@ -416,7 +414,7 @@ fn containers_that_cannot_be_configured() {
         ),
         (
             "the value of key png in Secret ns/image is not UTF-8 and cannot be put into the environment",
-            "no text",
+            "that is not UTF-8",
             "as a volume",
         ),
         (r#"configmap "nope" not found"#, "a ConfigMap that its environment refers to", "optional: true"),

@@ -1,4 +1,4 @@
-//! A node whose addresses are known late, and change, on a whole node in memory.
+//! Node addresses that become known late or change, on an in-memory node.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,10 +11,10 @@ use crate::pod::AdmittedPod;
 use crate::status::Activity;
 
 const SECOND: Duration = Duration::from_secs(1);
-/// Far less than the pause between two works on a pod, and than any back-off: the next relist at the latest.
+/// Much shorter than the resync interval and any back-off: at most the next relist.
 const AT_ONCE: Duration = Duration::from_secs(2);
 
-/// A pod in the host's network, whose container takes the address of the host as a variable.
+/// A pod with the host's network, whose container has the host's address as a variable.
 fn on_the_host() -> Arc<AdmittedPod> {
     let pod = pod("web", "u1", &["c"]);
     let variable = json!({"name": "HOST_IP", "valueFrom": {"fieldRef": {"fieldPath": "status.hostIP"}}});
@@ -32,7 +32,7 @@ fn ips(status: &PodStatus) -> [Option<&str>; 4] {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_pod_has_the_addresses_that_its_node_has_at_present() {
+async fn a_pod_has_its_nodes_current_addresses() {
     let mut node = Node::new();
     node.want([on_the_host()]);
     let has = |ip| move |node: &Node| node.status("u1").is_some_and(|status| ips(&status) == [Some(ip); 4]);
@@ -44,11 +44,11 @@ async fn a_pod_has_the_addresses_that_its_node_has_at_present() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_container_that_needs_the_hosts_address_starts_as_soon_as_there_is_one() {
+async fn a_container_that_needs_the_hosts_address_starts_once_it_is_known() {
     let mut node = Node::new();
     node.readdress(None);
     node.want([on_the_host()]);
-    node.until("it is told", SECOND, |node| {
+    node.until("it is reported", SECOND, |node| {
         matches!(node.activity("u1"), Some(Activity::Retrying { error: Some(_) }))
     })
     .await;

@@ -1,5 +1,5 @@
-//! A whole node in memory on which starts are cut short: taken back because their daemon went away, or asked of a runtime
-//! that was killed before it could answer.
+//! Interrupted starts on an in-memory node: cancelled because the daemon was killed, or lost because the runtime was killed before
+//! it responded.
 
 use std::time::Duration;
 
@@ -10,13 +10,13 @@ use crate::cri::fake::{Fault, Restart, Rule, Run, Script};
 const SECOND: Duration = Duration::from_secs(1);
 const MINUTE: Duration = Duration::from_secs(60);
 
-/// What containerd records of a start whose caller went away before the process began.
+/// containerd's record of a start that was cancelled before the process ran.
 const TAKEN_BACK: &str = "failed to create containerd task: failed to create shim task: context canceled";
 
-/// The runtime is killed and comes back.
+/// A restart of the runtime.
 const KILLED: Restart = Restart { down: SECOND, recovering: SECOND, takes_pods_along: false };
 
-/// A node whose daemon ends in the middle of the first start, of which the runtime answers nothing.
+/// A node whose daemon is killed during the first start, without a response from the runtime.
 async fn ended_in_a_start(policy: &str) -> Node {
     let mut node = Node::new();
     node.runtime.script("c", Script::runs([Run::Exits { after: SECOND, code: 0 }]));
@@ -33,7 +33,7 @@ fn restarts(node: &Node) -> Option<i32> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_start_that_was_taken_back_is_taken_up_again_and_no_restart() {
+async fn a_cancelled_start_is_repeated_without_counting_as_restart() {
     for policy in ["Never", "OnFailure", "Always"] {
         let mut node = Node::new();
         let runs = [Run::StartError(TAKEN_BACK.to_owned()), Run::Exits { after: MINUTE, code: 0 }];
@@ -49,17 +49,18 @@ async fn a_start_that_was_taken_back_is_taken_up_again_and_no_restart() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_start_that_the_runtime_was_killed_in_is_not_made_again_where_it_may_run_but_once() {
+async fn a_start_interrupted_by_the_runtimes_kill_is_not_repeated_for_policy_never() {
     let mut node = ended_in_a_start("Never").await;
     node.runtime.restart(KILLED);
     for _ in 0..3 {
         node.boot();
         node.until("it has failed", MINUTE, |n| n.phase("u1").as_deref() == Some("Failed")).await;
         let status = node.status("u1").unwrap();
-        let told = status.container_statuses.as_ref().unwrap()[0].state.clone().unwrap().terminated.unwrap();
-        assert_eq!((told.exit_code, told.reason.as_deref()), (137, Some("ContainerStatusUnknown")));
+        let reported =
+            status.container_statuses.as_ref().unwrap()[0].state.clone().unwrap().terminated.unwrap();
+        assert_eq!((reported.exit_code, reported.reason.as_deref()), (137, Some("ContainerStatusUnknown")));
         let message = "The container could not be located when the pod was terminated";
-        assert_eq!(told.message.as_deref(), Some(message));
+        assert_eq!(reported.message.as_deref(), Some(message));
         assert_eq!(node.calls_of("u1", Operation::StartContainer).len(), 1);
         node.sync_store();
         node.stop().await;
@@ -67,7 +68,7 @@ async fn a_start_that_the_runtime_was_killed_in_is_not_made_again_where_it_may_r
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_container_that_runs_until_it_succeeds_is_restarted_after_a_lost_start() {
+async fn an_on_failure_container_is_restarted_after_a_lost_start() {
     let mut node = ended_in_a_start("OnFailure").await;
     node.runtime.restart(KILLED);
     node.boot();
@@ -76,7 +77,7 @@ async fn a_container_that_runs_until_it_succeeds_is_restarted_after_a_lost_start
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_start_that_never_came_to_the_runtime_is_made_by_the_next_daemon() {
+async fn a_start_that_never_reached_the_runtime_is_made_by_the_next_daemon() {
     let mut node = ended_in_a_start("Never").await;
     node.boot();
     node.until("it succeeds", MINUTE, |n| n.phase("u1").as_deref() == Some("Succeeded")).await;

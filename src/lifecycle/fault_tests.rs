@@ -1,5 +1,4 @@
-//! A whole node in memory of which parts fail: deletions that drag on, hung calls, calls that took effect unsaid, panics,
-//! and daemons that end in the middle.
+//! Faults on an in-memory node: slow deletions, hung calls, calls that take effect despite an error, panics, and killed daemons.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -19,12 +18,12 @@ use crate::worker::{Outcome, PodSyncer, Work, WorkerContext, WorkerState};
 const SECOND: Duration = Duration::from_secs(1);
 const MINUTE: Duration = Duration::from_secs(60);
 
-/// A call that is answered as timed out, and takes effect so much after it was made.
+/// A call that times out but takes effect after this time.
 fn late(lands_after: Duration) -> Fault {
     Fault::LateSuccess { answer_after: 4 * SECOND, failure: Failure::TimedOut, lands_after }
 }
 
-/// A node on which these pods of one container `c` run.
+/// A node that runs these pods with one container `c`.
 async fn running(pods: &[(&str, &str)]) -> Node {
     let mut node = Node::new();
     node.want(pods.iter().map(|(name, uid)| pod(name, uid, &["c"])));
@@ -33,7 +32,7 @@ async fn running(pods: &[(&str, &str)]) -> Node {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_removed_pod_ends_within_its_grace_though_it_ignores_being_asked() {
+async fn a_removed_pod_terminates_within_its_grace_period_even_if_it_ignores_sigterm() {
     let mut node = Node::new();
     node.runtime.script("deaf", Script::forever().on_term(OnTerm::Ignores));
     node.want([pod("web", "u1", &["deaf", "c"])]);
@@ -42,14 +41,14 @@ async fn a_removed_pod_ends_within_its_grace_though_it_ignores_being_asked() {
     node.want([]);
     node.until("all are dead", MINUTE, |n| n.running("u1").is_empty()).await;
     let took = asked.elapsed();
-    // The look before the stop may have to be a younger one.
+    // The stop may need a newer relist.
     assert!(took >= 30 * SECOND && took <= 31 * SECOND, "{took:?}");
     node.until("nothing is left", MINUTE, |n| !n.has("u1") && n.directories().is_empty()).await;
-    node.until("nor told of", SECOND, |n| n.status("u1").is_none()).await;
+    node.until("removed from the reported pods", SECOND, |n| n.status("u1").is_none()).await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_pod_that_is_to_end_for_good_ends_and_stays_ended_while_its_source_names_it() {
+async fn a_killed_pod_terminates_and_stays_terminated_while_its_source_has_it() {
     let mut node = running(&[("web", "u1"), ("other", "u2")]).await;
     node.runtime.script("c", Script::forever().on_term(OnTerm::Ignores));
     let asked = Instant::now();
@@ -66,8 +65,8 @@ async fn a_pod_that_is_to_end_for_good_ends_and_stays_ended_while_its_source_nam
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_the_node_needs_back_waits_for_no_other_pods_end() {
-    // Of which a few at a time are told to end, and none ends before its grace period is over.
+async fn a_kill_that_the_node_needs_does_not_wait_for_other_stops() {
+    // A few are stopped at a time, and none terminates before its grace period.
     let others: Vec<_> = (0..300).map(|pod| format!("a{pod:03}")).collect();
     for is_asked_before in [false, true] {
         let mut node = Node::new();
@@ -75,7 +74,7 @@ async fn what_the_node_needs_back_waits_for_no_other_pods_end() {
         let all = others.iter().map(String::as_str).chain(["needed"]);
         node.want(all.clone().map(|uid| pod(uid, uid, &["c"])));
         node.until("all run", MINUTE, |n| all.clone().all(|uid| n.running(uid).len() == 1)).await;
-        // No look at them has to be waited for then.
+        // So that the kill does not wait for a relist.
         sleep(10 * SECOND).await;
         let kept = (!is_asked_before).then(|| pod("needed", "needed", &["c"]));
         node.want(kept);
@@ -83,18 +82,18 @@ async fn what_the_node_needs_back_waits_for_no_other_pods_end() {
         assert!(node.calls_of("needed", Operation::StopContainer).is_empty());
         let asked = Instant::now();
         node.kill("needed", evicted());
-        let is_told = |n: &Node| !n.calls_of("needed", Operation::StopContainer).is_empty();
-        node.until("it is told to end", MINUTE, is_told).await;
+        let is_stopping = |n: &Node| !n.calls_of("needed", Operation::StopContainer).is_empty();
+        node.until("it is being stopped", MINUTE, is_stopping).await;
         let waited = node.calls_of("needed", Operation::StopContainer)[0].at - asked;
         assert!(waited < Duration::from_millis(100), "{waited:?}");
-        let told =
+        let reported =
             others.iter().filter(|uid| !node.calls_of(uid, Operation::StopContainer).is_empty()).count();
-        assert!(told < others.len(), "all of them had places");
+        assert!(reported < others.len(), "all of them had places");
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn pods_whose_network_fails_do_not_keep_the_pod_from_its_start_that_mends_it() {
+async fn pods_with_a_failing_network_do_not_block_the_pod_that_repairs_it() {
     let mut node = Node::with(2, |context| Arc::new(context));
     let hung = Fault::Fail { after: 20 * SECOND, failure: Failure::TimedOut };
     let old: Vec<_> = (0..10).map(|pod| format!("old{pod}")).collect();
@@ -107,7 +106,7 @@ async fn pods_whose_network_fails_do_not_keep_the_pod_from_its_start_that_mends_
     assert!(old.iter().all(|uid| node.calls_of(uid, Operation::RunSandbox).len() > 2), "each is tried again");
     let young = seen_at(&pod("young", "young", &["c"]), 600);
     node.want(pods().into_iter().chain([young]));
-    // It waits for a place three times.
+    // It passes the gate three times.
     node.until("the young one runs", 50 * SECOND, |n| n.running("young").len() == 1).await;
     let tries = || old.iter().map(|uid| node.calls_of(uid, Operation::RunSandbox).len()).min();
     let before = tries();
@@ -116,7 +115,7 @@ async fn pods_whose_network_fails_do_not_keep_the_pod_from_its_start_that_mends_
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_wish_to_end_a_pod_nobody_knows_is_no_matter() {
+async fn a_kill_of_an_unknown_pod_is_ignored() {
     let mut node = running(&[("web", "u1")]).await;
     node.kill("nobody", evicted());
     sleep(MINUTE).await;
@@ -125,11 +124,11 @@ async fn the_wish_to_end_a_pod_nobody_knows_is_no_matter() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_pod_that_ended_gives_back_what_it_held_before_its_remains_are_removed() {
+async fn a_terminated_pod_releases_its_resources_before_its_remains_are_removed() {
     let mut node = running(&[("web", "u1")]).await;
     node.runtime.faults().add(Rule::new(Operation::RemoveContainer, Fault::Hang));
     node.want([]);
-    let released = |n: &Node| n.told().iter().any(|told| told.has_released);
+    let released = |n: &Node| n.reported().iter().any(|reported| reported.has_released);
     node.until("it has given back what it held", MINUTE, released).await;
     assert!(node.has("u1") && node.running("u1").is_empty());
 }
@@ -154,13 +153,13 @@ async fn a_pod_killed_while_its_start_hangs_is_stopped_soon() {
     node.want([]);
     node.until("nothing is left", MINUTE, |n| !n.has("u1") && n.directories().is_empty()).await;
     let pause = node.calls_of("u1", Operation::StopSandbox)[0].at - asked;
-    // The call has four seconds to end by itself.
+    // The call has four seconds to finish.
     assert!(pause <= 5 * SECOND, "its sandbox was overlooked at first: {pause:?}");
     assert_eq!(node.calls_of("u1", Operation::CreateContainer).len(), 1);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_pod_deleted_while_its_sandbox_is_made_does_not_cut_the_call_short() {
+async fn a_pod_deleted_during_its_sandbox_start_does_not_interrupt_the_call() {
     let mut node = Node::new();
     node.runtime.faults().add(Rule::new(Operation::RunSandbox, Fault::Delay(SECOND)));
     node.want([pod("web", "u1", &["c"])]);
@@ -176,7 +175,7 @@ async fn a_pod_deleted_while_its_sandbox_is_made_does_not_cut_the_call_short() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_daemon_asked_to_end_finishes_the_call_it_is_at_and_the_next_goes_on_from_there() {
+async fn a_stopping_daemon_finishes_its_call_and_the_next_one_continues() {
     for operation in [Operation::RunSandbox, Operation::CreateContainer, Operation::StartContainer] {
         let mut node = Node::new();
         node.runtime.faults().add(Rule::new(operation, Fault::Delay(SECOND)));
@@ -192,7 +191,7 @@ async fn a_daemon_asked_to_end_finishes_the_call_it_is_at_and_the_next_goes_on_f
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_call_that_hangs_does_not_keep_the_daemon_from_ending() {
+async fn a_hanging_call_does_not_block_shutdown() {
     let mut node = Node::new();
     node.runtime.faults().add(Rule::new(Operation::RunSandbox, Fault::Hang));
     node.want([pod("web", "u1", &["c"])]);
@@ -203,7 +202,7 @@ async fn a_call_that_hangs_does_not_keep_the_daemon_from_ending() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_new_daemon_adopts_what_runs() {
+async fn a_restarted_daemon_adopts_running_pods() {
     let mut node = running(&[("web", "u1"), ("db", "u2")]).await;
     let before = node.containers();
     for _ in 0..3 {
@@ -218,7 +217,7 @@ async fn a_new_daemon_adopts_what_runs() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_new_daemon_inherits_the_back_off() {
+async fn a_restarted_daemon_resumes_the_back_off() {
     let mut node = Node::new();
     node.runtime.script("c", Script::exits(SECOND, 1));
     node.want([pod("loop", "u1", &["c"])]);
@@ -231,7 +230,7 @@ async fn a_new_daemon_inherits_the_back_off() {
     node.stop().await;
     sleep(10 * MINUTE).await;
     node.boot();
-    // The pause was over while no daemon ran.
+    // The back-off expired while no daemon ran.
     node.until("and the next", 2 * SECOND, |n| starts(n) == 8).await;
     let calls = node.calls_of("u1", Operation::StartContainer);
     assert_eq!((calls[6].at - calls[5].at).as_secs(), 161);
@@ -239,7 +238,7 @@ async fn a_new_daemon_inherits_the_back_off() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_daemon_that_ended_while_a_pod_was_being_removed_is_continued() {
+async fn a_restarted_daemon_finishes_the_removal_of_a_pod() {
     let mut node = running(&[("web", "u1")]).await;
     node.runtime.script("c", Script::forever().on_term(OnTerm::Ignores));
     node.want([]);
@@ -250,12 +249,12 @@ async fn a_daemon_that_ended_while_a_pod_was_being_removed_is_continued() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn nothing_is_judged_an_orphan_before_all_sources_are_read() {
-    // Several times: the sources may be read at the very moment of a pass of housekeeping.
+async fn nothing_counts_as_orphan_before_all_sources_are_ready() {
+    // Several times, because the sources may become ready during housekeeping.
     for _ in 0..10 {
         let mut node = running(&[("web", "u1"), ("left", "u2")]).await;
         node.stop().await;
-        node.tell(false, []);
+        node.set_desired(false, []);
         node.boot();
         sleep(10 * SECOND).await;
         assert_eq!((node.running("u1").len(), node.running("u2").len()), (1, 1));
@@ -269,12 +268,12 @@ async fn nothing_is_judged_an_orphan_before_all_sources_are_read() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_call_that_hangs_blocks_its_own_pod_only() {
+async fn a_hanging_call_blocks_only_its_pod() {
     for operation in [Operation::RunSandbox, Operation::StopContainer, Operation::ContainerStatus] {
         let mut node = running(&[("old", "u1")]).await;
         let hung = if operation == Operation::RunSandbox { "u2" } else { "u1" };
         node.runtime.faults().add(Rule::new(operation, Fault::Hang).pod(&hung.into()));
-        // One pod goes, one comes; then others come and go.
+        // One pod is removed, one is added; then others.
         node.want([pod("new", "u2", &["c"])]);
         sleep(MINUTE).await;
         node.want([pod("new", "u2", &["c"]), pod("third", "u3", &["c"])]);
@@ -289,7 +288,7 @@ async fn a_call_that_hangs_blocks_its_own_pod_only() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_start_that_timed_out_and_took_effect_is_found_and_not_doubled() {
+async fn a_start_that_timed_out_but_took_effect_is_adopted() {
     for operation in [Operation::RunSandbox, Operation::CreateContainer, Operation::StartContainer] {
         for lands_after in [Duration::ZERO, 2 * SECOND, 30 * SECOND] {
             let mut node = Node::new();
@@ -306,7 +305,7 @@ async fn a_start_that_timed_out_and_took_effect_is_found_and_not_doubled() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_lands_after_its_pod_was_removed_is_removed_too() {
+async fn late_effects_of_a_removed_pod_are_removed() {
     for operation in [Operation::RunSandbox, Operation::CreateContainer, Operation::StartContainer] {
         let mut node = Node::new();
         node.runtime.faults().add(Rule::new(operation, late(MINUTE)).times(1));
@@ -319,7 +318,7 @@ async fn what_lands_after_its_pod_was_removed_is_removed_too() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_failing_runtime_is_tried_again_until_it_works() {
+async fn calls_to_a_failing_runtime_are_retried_until_it_works() {
     let mut node = Node::new();
     for operation in [
         Operation::RunSandbox,
@@ -344,7 +343,7 @@ async fn a_failing_runtime_is_tried_again_until_it_works() {
     node.until("nothing is left", 5 * MINUTE, |n| !n.has("u1") && n.directories().is_empty()).await;
 }
 
-/// Performs the work, but panics at the first of one pod.
+/// Performs the work, but panics at the first work of one pod.
 struct Panicky {
     context: WorkerContext,
     uid: &'static str,
@@ -374,7 +373,7 @@ impl PodSyncer for Panicky {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_panic_in_one_worker_is_tried_again_and_harms_nobody() {
+async fn a_panic_in_a_worker_is_retried_and_affects_no_other_pod() {
     let mut node = Node::with(16, |context| {
         Arc::new(Panicky { context, uid: "u1", has_panicked: AtomicBool::new(false) })
     });
@@ -384,7 +383,7 @@ async fn a_panic_in_one_worker_is_tried_again_and_harms_nobody() {
     node.until("the bad one too", 16 * SECOND, |n| n.running("u1").len() == 1).await;
 }
 
-/// Performs the work of all pods but `u1`, whose workers die, each in another way.
+/// Performs the work of all pods except `u1`, whose workers die in various ways.
 struct Mortal {
     context: WorkerContext,
     workers: AtomicUsize,
@@ -416,7 +415,7 @@ impl PodSyncer for Mortal {
             && pod_ref(pod).uid.as_str() == "u1"
             && outcome == (Outcome::Done { due: None })
         {
-            // Goes off when the work is cancelled.
+            // Panics when the work is cancelled.
             let _bomb = Bomb;
             std::future::pending::<()>().await;
         }
@@ -429,21 +428,21 @@ impl PodSyncer for Mortal {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_worker_that_dies_is_followed_by_another() {
+async fn a_dead_worker_is_replaced() {
     let mut node = Node::with(16, |context| Arc::new(Mortal { context, workers: AtomicUsize::new(0) }));
     node.want([pod("bad", "u1", &["c"]), pod("good", "u2", &["c"])]);
     node.until("the good one runs", SECOND, |n| n.running("u2").len() == 1).await;
     assert!(!node.has("u1"), "its worker died before it had a memory");
     node.until("the bad one runs", 16 * SECOND, |n| n.running("u1").len() == 1).await;
     assert_eq!(node.calls_of("u1", Operation::StartContainer).len(), 1);
-    // The end of the work that is cancelled for it is the end of its worker.
+    // The cancelled work panics, which kills its worker.
     node.want([pod("good", "u2", &["c"])]);
     node.until("the bad one is gone", 2 * MINUTE, |n| !n.has("u1") && n.status("u1").is_none()).await;
     assert_eq!(node.calls_of("u2", Operation::StartContainer).len(), 1);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_static_uid_that_comes_again_runs_again() {
+async fn a_static_pod_removed_and_added_again_runs_again() {
     let mut node = running(&[("web", "u1")]).await;
     node.want([]);
     sleep(Duration::from_millis(1)).await;
@@ -451,7 +450,7 @@ async fn a_static_uid_that_comes_again_runs_again() {
     sleep(2 * MINUTE).await;
     assert_eq!(node.running("u1").len(), 1, "{}", node.picture());
 
-    // The same for one that had run to its end.
+    // The same for a completed one.
     node.runtime.script("job", Script::exits(SECOND, 0));
     let job = pod_with("job", "u2", "Never", &["job"]);
     for _ in 0..2 {
@@ -464,7 +463,7 @@ async fn a_static_uid_that_comes_again_runs_again() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_met_a_runtime_that_was_away_waits_no_back_off() {
+async fn failures_of_an_unavailable_runtime_have_no_back_off() {
     let starts = [Operation::RunSandbox, Operation::CreateContainer, Operation::StartContainer];
     let ends = [Operation::StopContainer, Operation::StopSandbox, Operation::RemoveSandbox];
     let away = |operation| {

@@ -1,5 +1,4 @@
-//! The door through which pods are ended for good: no kill is lost, the newest counts, and one that takes too long is
-//! reported. A whole node in memory, in paused time.
+//! Kills of pods on an in-memory node: no kill is lost, the latest one counts, and one that takes too long is reported.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -34,7 +33,7 @@ fn reason(node: &Node, uid: &str) -> Option<String> {
     node.status(uid)?.reason.clone()
 }
 
-/// The janitor of a host whose disk hangs while it removes, for as long as a test says so.
+/// Housekeeping on a host whose disk hangs during removals while a test requests it.
 struct SlowRemoval(HostJanitor, watch::Receiver<bool>);
 
 #[async_trait]
@@ -58,7 +57,7 @@ impl Janitor for SlowRemoval {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_pod_that_a_sweep_holds_back_is_killed_when_it_comes() {
+async fn a_pod_delayed_by_a_sweep_is_killed_when_it_starts() {
     let hangs = watch::Sender::new(true);
     let seen = hangs.subscribe();
     let mut node = Node::with_janitor(move |janitor| Arc::new(SlowRemoval(janitor, seen.clone())));
@@ -78,21 +77,21 @@ async fn a_pod_that_a_sweep_holds_back_is_killed_when_it_comes() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_pod_made_anew_with_its_uid_runs_and_can_be_killed_again() {
+async fn a_pod_recreated_with_its_uid_runs_and_can_be_killed_again() {
     let mut node = Node::new();
     node.want([pod("web", "u1", &["c"])]);
     node.until("it runs", 5 * SECOND, |n| n.running("u1").len() == 1).await;
     for _ in 0..2 {
         node.kill("u1", kill("Evicted", None, true));
         node.until("it ended", MINUTE, |n| n.running("u1").is_empty()).await;
-        // Nobody saw the moment in which it was gone.
+        // Its absence was never observed.
         node.want([pod("web", "u1", &["c"])]);
         node.until("it runs anew", 2 * MINUTE, |n| n.running("u1").len() == 1).await;
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_newest_grace_period_and_status_count() {
+async fn the_latest_grace_period_and_status_apply() {
     let mut node = Node::new();
     node.runtime.script("c", Script::forever().on_term(OnTerm::Ignores));
     node.want([pod("web", "u1", &["c"])]);
@@ -104,7 +103,8 @@ async fn the_newest_grace_period_and_status_count() {
     node.kill("u1", kill("AtOnce", Some(2), false));
     node.until("it ended", MINUTE, |n| n.running("u1").is_empty()).await;
     assert!(asked.elapsed() < 10 * SECOND, "{:?}", asked.elapsed());
-    node.until("the later reason is told", MINUTE, |n| reason(n, "u1").as_deref() == Some("AtOnce")).await;
+    node.until("the later reason is reported", MINUTE, |n| reason(n, "u1").as_deref() == Some("AtOnce"))
+        .await;
     sleep(5 * MINUTE).await;
     assert!(node.has("u1"), "its containers are kept, as nobody needs back what it holds");
     assert_eq!(node.events_of("u1", "ExceededGracePeriod"), 0);
@@ -119,11 +119,11 @@ async fn a_kill_that_takes_too_long_is_reported_once() {
     node.runtime.faults().add(Rule::new(Operation::StopContainer, hung).pod(&"u1".into()));
     node.kill("u1", kill("Evicted", Some(20), true));
     node.kill("u2", kill("Evicted", Some(20), true));
-    let is_told = |n: &Node| n.events_of("u1", "ExceededGracePeriod") == 1;
+    let is_reported = |n: &Node| n.events_of("u1", "ExceededGracePeriod") == 1;
     sleep(29 * SECOND).await;
-    assert!(!is_told(&node), "one and a half times its grace period are not over");
-    node.until("it is told", 2 * SECOND, is_told).await;
+    assert!(!is_reported(&node), "one and a half times its grace period are not over");
+    node.until("it is reported", 2 * SECOND, is_reported).await;
     sleep(5 * MINUTE).await;
-    assert!(is_told(&node));
+    assert!(is_reported(&node));
     assert_eq!(node.events_of("u2", "ExceededGracePeriod"), 0, "its neighbour ended in time");
 }

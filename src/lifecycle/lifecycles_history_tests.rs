@@ -1,5 +1,5 @@
-//! Random histories of many pods against a model that knows only the promises: which work may never be given out, and
-//! where everything ends once nothing fails any more.
+//! Random histories of many pods, checked against a model of the guarantees: which work must never be started, and the final state
+//! once nothing fails any more.
 
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
@@ -19,14 +19,14 @@ use crate::pod::{is_static, pod_ref, testing};
 use crate::types::{CONFIG_SOURCE_ANNOTATION, PodUid};
 use crate::worker::{Outcome, Retry, Work};
 
-/// Pods 0 to 2 are static pods of one full name, 3 is one of another, 4 is a pod of the API.
+/// Pods 0 to 2 are static pods with one full name, 3 has another one, 4 is an API pod.
 const PODS: usize = 5;
 
 fn uid(pod: usize) -> PodUid {
     format!("u{pod}").into()
 }
 
-/// How a pod looks in an update.
+/// A pod's state in an update.
 #[derive(Clone, Copy, Debug)]
 enum Look {
     Plain,
@@ -53,19 +53,19 @@ fn object(pod: usize, look: Look) -> Arc<AdmittedPod> {
 
 #[derive(Clone, Debug)]
 enum Op {
-    /// A source or the node says something.
+    /// An update from a source or the node.
     Update(usize, UpdateKind, Look),
-    /// The node kills, and wants to be told.
+    /// A kill with a completion signal.
     Kill { pod: usize, grace: Option<i64>, evict: bool, status: bool },
-    /// The runtime has something nobody wants.
+    /// An orphan in the runtime.
     RuntimeKill(usize),
-    /// The work of a pod, if any, ends.
+    /// The work of a pod, if any, finishes.
     Complete(usize, Outcome),
-    /// Something changed in the runtime.
+    /// A change in the runtime.
     Wake(usize),
-    /// Housekeeping, with the pods that are wanted.
+    /// Housekeeping with the desired pods.
     SyncKnown([bool; PODS]),
-    /// So many seconds pass.
+    /// Time passes.
     Pass(u64),
 }
 
@@ -95,7 +95,7 @@ fn op() -> impl Strategy<Value = Op> {
     ]
 }
 
-/// What is known of one life from outside.
+/// The observable state of one lifecycle.
 #[derive(Default)]
 struct Seen {
     phase: Option<LifecycleView>,
@@ -104,7 +104,7 @@ struct Seen {
     has_synced: bool,
     stopped: bool,
     grace: Option<i64>,
-    /// Who waits for its kill, and has a right to.
+    /// Pending completion signals.
     waiting: Vec<oneshot::Receiver<()>>,
 }
 
@@ -116,8 +116,8 @@ struct Model {
     line: BTreeMap<String, Vec<usize>>,
     /// The static pod of each full name that has synced and has not finished.
     running: BTreeMap<String, usize>,
-    /// Everybody who ever waited for a kill.
-    told: Vec<oneshot::Receiver<()>>,
+    /// All completion signals so far.
+    reported: Vec<oneshot::Receiver<()>>,
 }
 
 fn rank(phase: LifecycleView) -> u8 {
@@ -138,7 +138,7 @@ impl Model {
             seen: BTreeMap::new(),
             line: BTreeMap::new(),
             running: BTreeMap::new(),
-            told: Vec::new(),
+            reported: Vec::new(),
         }
     }
 
@@ -150,7 +150,7 @@ impl Model {
         let effects = match op {
             Op::Update(pod, kind, look) => self.update(*pod, *kind, *look, None),
             Op::Kill { pod, grace, evict, status } => {
-                let (done, told) = oneshot::channel();
+                let (done, reported) = oneshot::channel();
                 let status = status.then(|| StatusOverride {
                     phase: PodPhase::Failed,
                     reason: "Evicted".to_owned(),
@@ -160,9 +160,9 @@ impl Model {
                 let request = KillRequest { done: Some(done), evict: *evict, status, grace_seconds: *grace };
                 let effects = self.update(*pod, UpdateKind::Kill, Look::Plain, Some(request));
                 if self.lifecycles.phase(&uid(*pod)) == Some(LifecycleView::Terminating) {
-                    self.seen.entry(*pod).or_default().waiting.push(told);
+                    self.seen.entry(*pod).or_default().waiting.push(reported);
                 } else {
-                    self.told.push(told);
+                    self.reported.push(reported);
                 }
                 effects
             }
@@ -212,7 +212,7 @@ impl Model {
         let outcome = match (&seen.work.take(), outcome) {
             (None, _) => return self.lifecycles.completed(&uid(pod), outcome, self.now, 0.5),
             (Some(Work::Sync(_)), outcome) => outcome,
-            // Only a sync can find that the pod has ended.
+            // Only a sync can find that the pod has terminated.
             (Some(Work::Terminate { .. } | Work::Finish { .. } | Work::Reap { .. }), Outcome::PodEnded) => {
                 Outcome::Done { due: None }
             }
@@ -222,7 +222,7 @@ impl Model {
         self.lifecycles.completed(&uid(pod), outcome, self.now, 0.5)
     }
 
-    /// Holds the effects and the stages against the promises.
+    /// Checks effects and stages against the guarantees.
     fn check(&mut self, effects: Vec<Effect>) {
         for effect in effects {
             match effect {
@@ -269,7 +269,7 @@ impl Model {
                 assert!(grace_seconds >= 1);
                 assert!(seen.grace.is_none_or(|before| grace_seconds <= before), "the grace of {uid} grew");
                 seen.grace = Some(grace_seconds);
-                // A static pod that is stopped before its turn is not in the line any more.
+                // A static pod stopped while waiting leaves the queue.
                 self.line.entry(Self::name(pod)).or_default().retain(|other| *other != pod);
             }
             Work::Finish { .. } | Work::Reap { .. } => {
@@ -297,21 +297,21 @@ impl Model {
             }
         }
         assert_eq!(phase == Some(LifecycleView::Finished), seen.stopped && phase.is_some());
-        for told in &mut seen.waiting {
+        for reported in &mut seen.waiting {
             let expected = match phase {
                 Some(LifecycleView::Terminating) => TryRecvError::Empty,
                 Some(_) | None => TryRecvError::Closed,
             };
-            assert_eq!(told.try_recv(), Err(expected), "{pod} in {phase:?}");
+            assert_eq!(reported.try_recv(), Err(expected), "{pod} in {phase:?}");
         }
         if phase.is_none()
             && let Some(seen) = self.seen.remove(&pod)
         {
-            self.told.extend(seen.waiting);
+            self.reported.extend(seen.waiting);
         }
     }
 
-    /// From now on all work succeeds, and housekeeping does what the table's does: until nothing changes any more.
+    /// Lets all work succeed and runs housekeeping until nothing changes any more.
     fn settle(&mut self, wanted: [bool; PODS]) {
         for _ in 0..10 {
             for _ in 0..4 {
@@ -349,8 +349,8 @@ impl Model {
                 }
             }
         }
-        for told in &mut self.told {
-            assert_eq!(told.try_recv(), Err(TryRecvError::Closed), "somebody waits for a kill for ever");
+        for reported in &mut self.reported {
+            assert_eq!(reported.try_recv(), Err(TryRecvError::Closed), "a completion signal was never sent");
         }
     }
 }
@@ -359,7 +359,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(256))]
 
     #[test]
-    fn every_promise_holds_in_every_history(
+    fn the_guarantees_hold_in_every_history(
         ops in proptest::collection::vec(op(), 1..120),
         wanted in any::<[bool; PODS]>(),
     ) {

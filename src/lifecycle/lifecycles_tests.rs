@@ -1,4 +1,4 @@
-//! One test per rule of a pod's lifecycle: what is given out after which update, and what is never given out.
+//! One test per rule of a pod's lifecycle: which work follows which update.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -20,7 +20,7 @@ use crate::worker::{Content, Outcome, Retry, Work};
 const RESYNC: Duration = Duration::from_secs(60);
 const DONE: Outcome = Outcome::Done { due: None };
 
-/// A static pod; `mark` tells its specs apart.
+/// A static pod; `mark` distinguishes its specs.
 fn spec(name: &str, uid: &str, mark: &str) -> Arc<AdmittedPod> {
     AdmittedPod::new(testing::pod(name, uid, "Always", &[mark]))
 }
@@ -64,7 +64,7 @@ fn short(effects: &[Effect]) -> Vec<String> {
     effects.iter().map(one).collect()
 }
 
-/// Lives and a clock that stands still unless told otherwise.
+/// Lifecycles with a manual clock.
 struct Table {
     lifecycles: PodLifecycles,
     now: Instant,
@@ -75,7 +75,7 @@ impl Table {
         Self { lifecycles: PodLifecycles::new(RESYNC), now: Instant::now() }
     }
 
-    /// A table in which `pod` syncs.
+    /// Lifecycles in which `pod` is syncing.
     fn with_syncing(pod: &Arc<AdmittedPod>) -> Self {
         let mut table = Self::new();
         assert_eq!(table.update(update(UpdateKind::Create, pod)).len(), 1);
@@ -100,7 +100,7 @@ impl Table {
 }
 
 #[test]
-fn of_several_updates_the_newest_wins() {
+fn the_latest_of_several_updates_wins() {
     let mut table = Table::new();
     assert_eq!(table.update(update(UpdateKind::Create, &spec("a", "u1", "v1"))), ["run u1 sync v1"]);
     assert!(table.update(update(UpdateKind::Update, &spec("a", "u1", "v2"))).is_empty());
@@ -118,13 +118,13 @@ fn an_update_never_overtakes_a_termination() {
         assert!(table.update(update(UpdateKind::Update, &spec("a", "u1", "v2"))).is_empty());
         assert!(table.update(update(UpdateKind::Sync, &spec("a", "u1", "v2"))).is_empty());
         assert_eq!(table.phase("u1"), Some(LifecycleView::Terminating));
-        // However the sync ends, what follows is the stopping, and the stopping is not over by it.
+        // Whatever the result of the sync, termination follows and is not complete.
         assert_eq!(table.end("u1", ended), ["run u1 terminate 30"]);
     }
 }
 
 #[test]
-fn a_life_goes_through_all_its_stages() {
+fn a_lifecycle_passes_all_stages() {
     let pod = spec("a", "u1", "v1");
     let mut table = Table::with_syncing(&pod);
     assert!(table.end("u1", DONE).is_empty());
@@ -136,7 +136,7 @@ fn a_life_goes_through_all_its_stages() {
 }
 
 #[test]
-fn of_a_pod_that_its_source_names_no_more_nothing_is_kept() {
+fn nothing_of_a_removed_pod_is_kept() {
     let pod = spec("a", "u1", "v1");
     let mut table = Table::with_syncing(&pod);
     assert!(table.end("u1", DONE).is_empty());
@@ -152,7 +152,7 @@ fn of_a_pod_that_its_source_names_no_more_nothing_is_kept() {
 }
 
 #[test]
-fn deletion_end_of_run_and_a_final_phase_terminate() {
+fn deletion_completion_and_a_terminal_phase_terminate() {
     let pod = spec("a", "u1", "v1");
     let deleted = {
         let mut pod = Pod::clone(&pod);
@@ -197,31 +197,31 @@ fn the_grace_period_only_shrinks_and_never_below_one_second() {
 }
 
 #[test]
-fn who_waits_for_a_kill_is_told_when_no_container_runs() {
+fn completion_is_signalled_when_no_container_runs() {
     let pod = spec("a", "u1", "v1");
     let mut table = Table::with_syncing(&pod);
     let ask = |table: &mut Table| {
-        let (done, told) = oneshot::channel();
+        let (done, reported) = oneshot::channel();
         table.update(kill(&pod, KillRequest { done: Some(done), ..KillRequest::default() }));
-        told
+        reported
     };
     let (mut first, mut second) = (ask(&mut table), ask(&mut table));
     table.end("u1", Outcome::Cancelled);
     table.end("u1", Outcome::Failed(Retry::BackOff));
-    for told in [&mut first, &mut second] {
-        assert_eq!(told.try_recv(), Err(TryRecvError::Empty), "its containers may still run");
+    for reported in [&mut first, &mut second] {
+        assert_eq!(reported.try_recv(), Err(TryRecvError::Empty), "its containers may still run");
     }
     table.update(update(UpdateKind::Sync, &pod));
     assert_eq!(table.end("u1", DONE), ["run u1 finish keep"]);
-    for told in [&mut first, &mut second, &mut ask(&mut table)] {
-        assert_eq!(told.try_recv(), Err(TryRecvError::Closed));
+    for reported in [&mut first, &mut second, &mut ask(&mut table)] {
+        assert_eq!(reported.try_recv(), Err(TryRecvError::Closed));
     }
     table.end("u1", DONE);
     assert_eq!(ask(&mut table).try_recv(), Err(TryRecvError::Closed), "finished");
 }
 
 #[test]
-fn what_an_evicted_pod_held_is_removed() {
+fn the_content_of_an_evicted_pod_is_removed() {
     let pod = spec("a", "u1", "v1");
     let mut table = Table::with_syncing(&pod);
     table.update(update(UpdateKind::Kill, &pod));
@@ -232,7 +232,7 @@ fn what_an_evicted_pod_held_is_removed() {
 }
 
 #[test]
-fn of_several_final_statuses_the_last_wins() {
+fn the_last_of_several_final_statuses_wins() {
     let pod = spec("a", "u1", "v1");
     let asked = |reason: &str| {
         let status = StatusOverride {
@@ -247,20 +247,20 @@ fn of_several_final_statuses_the_last_wins() {
     table.update(asked("Preempting"));
     table.update(asked("Evicted"));
     table.update(update(UpdateKind::Kill, &pod));
-    let mut told = Vec::new();
+    let mut reported = Vec::new();
     for outcome in [Outcome::Cancelled, DONE] {
         for effect in table.lifecycles.completed(&uid("u1"), outcome, table.now, 0.0) {
             let Effect::Run(_, Work::Terminate { status, .. } | Work::Finish { status, .. }) = effect else {
                 panic!("{effect:?}");
             };
-            told.push(status.unwrap().reason);
+            reported.push(status.unwrap().reason);
         }
     }
-    assert_eq!(told, ["Evicted", "Evicted"]);
+    assert_eq!(reported, ["Evicted", "Evicted"]);
 }
 
 #[test]
-fn a_pod_no_source_wants_any_more_is_driven_to_its_end_and_forgotten() {
+fn a_pod_without_a_source_is_terminated_and_forgotten() {
     let mut table = Table::with_syncing(&spec("a", "u1", "v1"));
     assert_eq!(table.sync_known(&[]), ["cancel u1"]);
     assert_eq!(table.end("u1", Outcome::Cancelled), ["run u1 terminate 30"]);
@@ -271,7 +271,7 @@ fn a_pod_no_source_wants_any_more_is_driven_to_its_end_and_forgotten() {
 }
 
 #[test]
-fn content_is_removed_too_when_the_pod_was_deleted_while_it_was_being_kept() {
+fn content_is_also_removed_for_a_pod_deleted_after_completion() {
     let mut table = Table::with_syncing(&spec("a", "u1", "v1"));
     table.end("u1", Outcome::PodEnded);
     assert_eq!(table.end("u1", DONE), ["run u1 finish keep"]);
@@ -280,7 +280,7 @@ fn content_is_removed_too_when_the_pod_was_deleted_while_it_was_being_kept() {
 }
 
 #[test]
-fn a_finished_pod_stays_finished_as_long_as_it_is_wanted() {
+fn a_finished_pod_stays_finished_while_desired() {
     let pod = spec("a", "u1", "v1");
     let mut table = Table::with_syncing(&pod);
     for outcome in [Outcome::PodEnded, DONE, DONE] {
@@ -294,7 +294,7 @@ fn a_finished_pod_stays_finished_as_long_as_it_is_wanted() {
 }
 
 #[test]
-fn a_uid_that_comes_again_starts_a_new_life_after_the_old_one_finished() {
+fn a_uid_added_again_starts_a_new_lifecycle_after_the_old_one() {
     let pod = spec("a", "u1", "v1");
     let mut table = Table::with_syncing(&pod);
     table.update(update(UpdateKind::Kill, &pod));
@@ -309,7 +309,7 @@ fn a_uid_that_comes_again_starts_a_new_life_after_the_old_one_finished() {
 }
 
 #[test]
-fn failed_work_is_tried_again_after_its_pause_and_jitter() {
+fn failed_work_is_retried_after_its_back_off_with_jitter() {
     let pod = spec("a", "u1", "v1");
     let seconds = Duration::from_secs_f64;
     let pauses = [
@@ -331,7 +331,7 @@ fn failed_work_is_tried_again_after_its_pause_and_jitter() {
 }
 
 #[test]
-fn a_look_that_is_due_earlier_than_the_resync_is_taken_then() {
+fn a_sync_due_before_the_resync_happens_then() {
     let mut table = Table::with_syncing(&spec("a", "u1", "v1"));
     let due = table.now + Duration::from_secs(20);
     table.end("u1", Outcome::Done { due: Some(due) });
@@ -342,7 +342,7 @@ fn a_look_that_is_due_earlier_than_the_resync_is_taken_then() {
 }
 
 #[test]
-fn stopping_that_fails_is_tried_again_after_the_back_off() {
+fn a_failed_stop_is_retried_after_the_back_off() {
     let pod = spec("a", "u1", "v1");
     let mut table = Table::with_syncing(&pod);
     table.update(update(UpdateKind::Kill, &pod));
@@ -368,13 +368,13 @@ fn static_pods_of_one_name_run_one_after_the_other_in_order_of_arrival() {
 }
 
 #[test]
-fn a_pod_removed_while_it_waited_never_runs_and_holds_up_nobody() {
+fn a_pod_removed_while_waiting_never_runs_and_blocks_nobody() {
     let pods = ["u1", "u2", "u3"].map(|uid| spec("a", uid, uid));
     for by_source in [true, false] {
         let mut table = Table::with_syncing(&pods[0]);
         table.update(update(UpdateKind::Create, &pods[1]));
         table.update(update(UpdateKind::Create, &pods[2]));
-        let (done, mut told) = oneshot::channel();
+        let (done, mut reported) = oneshot::channel();
         let effects = if by_source {
             table.update(kill(&pods[1], KillRequest { done: Some(done), ..KillRequest::default() }))
         } else {
@@ -382,7 +382,7 @@ fn a_pod_removed_while_it_waited_never_runs_and_holds_up_nobody() {
             table.sync_known(&["u1", "u3"])
         };
         assert_eq!(effects, ["stop u2"]);
-        assert_eq!(told.try_recv(), Err(TryRecvError::Closed));
+        assert_eq!(reported.try_recv(), Err(TryRecvError::Closed));
         assert_eq!(table.end("u1", Outcome::PodEnded), ["run u1 terminate 30"]);
         table.end("u1", DONE);
         assert_eq!(table.end("u1", DONE), ["stop u1", "run u3 sync u3"]);
@@ -401,7 +401,7 @@ fn pods_of_the_api_do_not_wait_for_each_other() {
 }
 
 #[test]
-fn what_only_the_runtime_knows_is_stopped_removed_and_forgotten() {
+fn orphans_in_the_runtime_are_stopped_removed_and_forgotten() {
     let mut table = Table::new();
     for kind in [UpdateKind::Create, UpdateKind::Update, UpdateKind::Sync] {
         assert!(table.update(runtime(kind, "u1", Some(9))).is_empty());
@@ -418,7 +418,7 @@ fn what_only_the_runtime_knows_is_stopped_removed_and_forgotten() {
 }
 
 #[test]
-fn a_pod_that_is_known_ends_with_its_own_spec_when_only_the_runtime_is_named() {
+fn a_known_pod_terminates_with_its_own_spec_on_an_update_by_uid() {
     let mut table = Table::with_syncing(&spec("a", "u1", "v1"));
     assert_eq!(table.update(runtime(UpdateKind::Kill, "u1", Some(9))), ["cancel u1"]);
     assert_eq!(table.end("u1", Outcome::Cancelled), ["run u1 terminate 30"]);
@@ -426,7 +426,7 @@ fn a_pod_that_is_known_ends_with_its_own_spec_when_only_the_runtime_is_named() {
 }
 
 #[test]
-fn a_pod_wanted_while_its_leftovers_are_reaped_starts_anew_afterwards() {
+fn a_pod_desired_while_its_leftovers_are_removed_starts_afterwards() {
     let mut table = Table::new();
     table.update(runtime(UpdateKind::Kill, "u1", Some(9)));
     let pod = spec("left", "u1", "v1");
@@ -436,7 +436,7 @@ fn a_pod_wanted_while_its_leftovers_are_reaped_starts_anew_afterwards() {
 }
 
 #[test]
-fn a_pod_taken_over_waits_for_its_source_to_speak() {
+fn an_adopted_pod_waits_for_its_source() {
     let old = spec("web", "old", "v1");
     let mut table = Table::new();
     table.lifecycles.adopt(old.clone());
@@ -447,7 +447,7 @@ fn a_pod_taken_over_waits_for_its_source_to_speak() {
 }
 
 #[test]
-fn a_successor_waits_for_a_pod_taken_over_to_end() {
+fn a_successor_waits_for_an_adopted_pod_to_terminate() {
     let (old, new) = (spec("web", "old", "v1"), spec("web", "new", "v2"));
     let mut table = Table::new();
     table.lifecycles.adopt(old.clone());
@@ -459,8 +459,8 @@ fn a_successor_waits_for_a_pod_taken_over_to_end() {
 }
 
 #[test]
-fn a_successor_waits_for_every_pod_of_its_name_taken_over() {
-    // A daemon was killed while the first ended and the second waited for that; then the manifest was edited again.
+fn a_successor_waits_for_every_adopted_pod_of_its_name() {
+    // A daemon was killed while the second waited for the first to terminate; then the manifest was edited again.
     let pods = ["v1", "v2", "v3"].map(|version| spec("web", version, version));
     let [first, second, third] = &pods;
     for ends_last in ["v1", "v2"] {
@@ -479,8 +479,8 @@ fn a_successor_waits_for_every_pod_of_its_name_taken_over() {
 }
 
 #[test]
-fn one_that_runs_though_it_only_waits_here_is_stopped_before_its_successor_starts() {
-    // A daemon was killed before it stored the second, which it had started.
+fn a_waiting_pod_that_actually_runs_is_stopped_before_its_successor_starts() {
+    // A daemon was killed after starting the second one and before storing it.
     let pods = ["v1", "v2", "v3"].map(|version| spec("web", version, version));
     let [first, second, third] = &pods;
     let mut table = Table::new();
@@ -497,7 +497,7 @@ fn one_that_runs_though_it_only_waits_here_is_stopped_before_its_successor_start
 }
 
 #[test]
-fn the_second_of_a_name_taken_over_runs_once_the_first_has_ended() {
+fn the_second_adopted_pod_of_a_name_runs_once_the_first_has_terminated() {
     let (first, second) = (spec("web", "v1", "v1"), spec("web", "v2", "v2"));
     let mut table = Table::new();
     table.lifecycles.adopt(first.clone());

@@ -1,4 +1,4 @@
-//! Pods that need objects of the API server, on a whole node in memory: they start as soon as there is what they need.
+//! Pods that need objects of the API server, on an in-memory node: they start as soon as the objects are available.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,7 +22,7 @@ const MINUTE: Duration = Duration::from_secs(60);
 /// Far less than any back-off.
 const AT_ONCE: Duration = Duration::from_millis(100);
 
-/// A pod with these fields of its spec beside the usual ones.
+/// A pod with these additional fields in its spec.
 fn pod_that(fields: Value) -> Arc<AdmittedPod> {
     let pod = pod("web", "u1", &["c"]);
     let mut json = serde_json::to_value(pod.spec()).unwrap();
@@ -33,11 +33,11 @@ fn pod_that(fields: Value) -> Arc<AdmittedPod> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_pod_whose_volume_has_no_object_starts_as_soon_as_it_has() {
+async fn a_pod_with_a_missing_volume_object_starts_once_it_exists() {
     let mut node = Node::new();
     let volumes = json!([{"name": "v", "configMap": {"name": "cm"}}]);
     node.want([pod_that(json!({"volumes": volumes}))]);
-    node.until("it is told", SECOND, |n| {
+    node.until("it is reported", SECOND, |n| {
         matches!(n.activity("u1"), Some(Activity::Retrying { error: Some(error) }) if error.contains("not found"))
     })
     .await;
@@ -45,14 +45,14 @@ async fn a_pod_whose_volume_has_no_object_starts_as_soon_as_it_has() {
     assert!(!node.has("u1"));
     node.objects.put(ObjectKind::ConfigMap, "default", "cm", &[("k", "v")]);
     node.until("it runs", AT_ONCE, |n| n.running("u1").len() == 1).await;
-    // Lost while it runs: told, and no reason to do anything about what runs.
+    // Deleted while it runs: reported, without affecting the running container.
     let refused = ObjectState::Failed(ObjectError::Forbidden("no".into()));
     node.objects.set(ObjectKind::ConfigMap, "default", "cm", refused);
     sleep(MINUTE).await;
     assert_eq!(node.changes_of("u1").len(), 3);
 }
 
-/// A pod whose container takes a variable from a ConfigMap.
+/// A pod whose container has a variable from a ConfigMap.
 fn pod_with_variable() -> Arc<AdmittedPod> {
     let source = json!({"configMapKeyRef": {"name": "cm", "key": "k"}});
     let env = json!([{"name": "A", "valueFrom": source}]);
@@ -60,7 +60,7 @@ fn pod_with_variable() -> Arc<AdmittedPod> {
     pod_that(json!({"containers": [container]}))
 }
 
-/// Why the pod's container waits: reason and message.
+/// The waiting reason and message of the pod's container.
 fn waits(node: &Node) -> Option<(String, String)> {
     let status = node.status("u1")?;
     let waiting = status.container_statuses.as_ref()?[0].state.as_ref()?.waiting.clone()?;
@@ -79,11 +79,11 @@ fn config_error(message: &str) -> Option<(String, String)> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_container_whose_variable_has_no_object_starts_as_soon_as_it_has() {
+async fn a_container_with_a_missing_environment_object_starts_once_it_exists() {
     let mut node = Node::new();
     node.want([pod_with_variable()]);
     let absent = config_error("configmap \"cm\" not found");
-    node.until("it is told", SECOND, |n| waits(n) == absent).await;
+    node.until("it is reported", SECOND, |n| waits(n) == absent).await;
     sleep(MINUTE).await;
     node.objects.put(ObjectKind::ConfigMap, "default", "cm", &[("other", "x")]);
     let keyless = config_error("couldn't find key k in ConfigMap default/cm");
@@ -91,7 +91,7 @@ async fn a_container_whose_variable_has_no_object_starts_as_soon_as_it_has() {
     node.objects.put(ObjectKind::ConfigMap, "default", "cm", &[("k", "one")]);
     node.until("it runs", AT_ONCE, |n| n.running("u1").len() == 1).await;
     assert_eq!(variable(&node).as_deref(), Some("one"));
-    // Whoever runs keeps what it has; its successor gets what there is then, also if nobody can say so any more.
+    // A running container keeps its value; its successor gets the last known one, even without the server.
     let before = node.changes_of("u1").len();
     node.objects.put(ObjectKind::ConfigMap, "default", "cm", &[("k", "two")]);
     sleep(5 * MINUTE).await;
@@ -107,20 +107,20 @@ async fn a_container_whose_variable_has_no_object_starts_as_soon_as_it_has() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_api_server_that_hangs_holds_up_a_start_and_nothing_else() {
+async fn a_hanging_api_server_delays_only_a_start() {
     let mut node = Node::new();
     node.objects.set(ObjectKind::ConfigMap, "default", "cm", ObjectState::Pending);
     let pod = pod_with_variable();
     node.want([pod.clone()]);
     let pending = config_error("timed out waiting for the configmap \"cm\"");
-    node.until("it is told", 11 * SECOND, |n| waits(n) == pending).await;
+    node.until("it is reported", 11 * SECOND, |n| waits(n) == pending).await;
     sleep(MINUTE).await;
     node.objects.put(ObjectKind::ConfigMap, "default", "cm", &[("k", "v")]);
     node.until("it runs", AT_ONCE, |n| n.running("u1").len() == 1).await;
     node.want([]);
     node.until("it is gone", MINUTE, |n| !n.has("u1") && n.status("u1").is_none()).await;
 
-    // Removed while its start waits for the first answer.
+    // Removed while its start waits for the first response.
     node.objects.set(ObjectKind::ConfigMap, "default", "cm", ObjectState::Pending);
     node.want([pod]);
     node.until("it has a sandbox", SECOND, |n| n.has("u1")).await;
@@ -151,9 +151,9 @@ async fn a_pod_of_the_cluster_starts_once_services_are_known_and_a_static_pod_be
     node.want([of_cluster, pod("static", "u2", &["c"])]);
     node.until("the static pod runs", SECOND, |n| n.running("u2").len() == 1).await;
     let unknown = config_error("services have not yet been read at least once, cannot construct envvars");
-    node.until("it is told", 11 * SECOND, |n| waits(n) == unknown).await;
+    node.until("it is reported", 11 * SECOND, |n| waits(n) == unknown).await;
     assert!(node.running("u1").is_empty());
-    // The look at what was done so far: while time stands still only the relist of the next second counts as later.
+    // Waits for a newer relist: with paused time only the next second's counts.
     sleep(2 * SECOND).await;
     api.heal();
     node.until("services are known", MINUTE, |n| n.service_env.is_listed()).await;

@@ -1,4 +1,4 @@
-//! Pods that start, crash and end on a whole node in memory: which calls are made, when, and what is told.
+//! Pods that start, crash and terminate on an in-memory node: the calls, their times, and the reported statuses.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,10 +16,9 @@ use crate::worker::{Content, Outcome, PodSyncer, RuntimeAccess, Work, WorkerCont
 
 const SECOND: Duration = Duration::from_secs(1);
 const MINUTE: Duration = Duration::from_secs(60);
-/// Stopping, giving back and removing are each proven by a look. While time stands still only the relist of the next
-/// second counts as later.
+/// Stopping, release and removal each need a newer relist. With paused time only the next second's counts.
 const LOOKS: Duration = Duration::from_secs(3);
-/// What timers and looks of a test may add to a time.
+/// Tolerance for timers and polling of tests.
 const SLACK: Duration = Duration::from_millis(5);
 
 fn operations(node: &Node, uid: &str) -> Vec<Operation> {
@@ -51,14 +50,14 @@ async fn a_pod_starts_with_each_call_once_and_in_order() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_pod_waits_a_second_for_the_runtimes_first_word_on_its_network() {
+async fn a_pod_waits_a_second_for_the_runtimes_first_network_status() {
     let mut node = Node::new();
     node.status_is_awaited();
     node.want([pod("web", "u1", &["c"])]);
     sleep(Duration::from_millis(900)).await;
     assert!(node.runtime.calls().iter().all(|call| call.operation != Operation::RunSandbox));
     node.status_came();
-    // A failure would be tried again after a second.
+    // A failure would be retried after a second.
     node.until("it starts at once", Duration::from_millis(50), |n| n.running("u1").len() == 1).await;
 
     node.status_is_awaited();
@@ -68,14 +67,14 @@ async fn a_pod_waits_a_second_for_the_runtimes_first_word_on_its_network() {
         _ => false,
     };
     let begin = Instant::now();
-    node.until("that it waits is told", 2 * SECOND, failed).await;
+    node.until("that it waits is reported", 2 * SECOND, failed).await;
     assert!(begin.elapsed() >= SECOND, "{:?}", begin.elapsed());
     node.status_came();
     node.until("it starts with the next try", 2 * SECOND, |n| n.running("u2").len() == 1).await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_crash_loop_keeps_its_pauses_to_the_millisecond() {
+async fn a_crash_loop_has_exact_back_offs() {
     let mut node = Node::new();
     node.runtime.script("c", Script::exits(SECOND, 1));
     node.want([pod("loop", "u1", &["c"])]);
@@ -99,7 +98,7 @@ async fn a_crash_loop_keeps_its_pauses_to_the_millisecond() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn one_crashing_container_leaves_its_neighbours_alone() {
+async fn a_crashing_container_does_not_affect_others() {
     let mut node = Node::new();
     node.runtime.script("bad", Script::exits(SECOND, 1));
     node.want([pod("mixed", "u1", &["bad", "good"])]);
@@ -109,10 +108,10 @@ async fn one_crashing_container_leaves_its_neighbours_alone() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_container_that_cannot_be_started_any_more_backs_off() {
+async fn a_container_that_can_no_longer_be_started_backs_off() {
     let mut node = Node::new();
     let crash = |seconds| Run::Exits { after: Duration::from_secs(seconds), code: 1 };
-    // Two quick ends, a run of an hour, and from then on it cannot even be started.
+    // Two crashes, a run of an hour, and then it cannot even be started.
     node.runtime.script(
         "c",
         Script::runs([crash(1), crash(1), crash(3600), Run::StartError("exec: not found".to_owned())]),
@@ -127,7 +126,7 @@ async fn a_container_that_cannot_be_started_any_more_backs_off() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn pods_that_run_to_their_end_tell_it_and_stay_ended() {
+async fn completed_pods_are_reported_and_stay_terminated() {
     let mut node = Node::new();
     node.runtime.script("fine", Script::exits(SECOND, 0));
     node.runtime.script("bad", Script::exits(2 * SECOND, 3));
@@ -146,7 +145,7 @@ async fn pods_that_run_to_their_end_tell_it_and_stay_ended() {
     assert_eq!(node.containers().len(), 5, "one dead instance of each container: {}", node.picture());
     assert!(node.sandboxes().iter().all(|(_, _, ready)| !ready), "an ended pod holds its network");
 
-    // A new daemon takes them for what they are.
+    // A restarted daemon recognizes them.
     node.stop().await;
     node.boot();
     sleep(5 * MINUTE).await;
@@ -155,7 +154,7 @@ async fn pods_that_run_to_their_end_tell_it_and_stay_ended() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_sandbox_that_died_is_replaced_with_everything_in_it() {
+async fn a_dead_sandbox_is_replaced_with_its_containers() {
     let mut node = Node::new();
     node.want([pod("web", "u1", &["a", "b"])]);
     node.until("it runs", SECOND, |n| n.running("u1").len() == 2).await;
@@ -168,7 +167,7 @@ async fn a_sandbox_that_died_is_replaced_with_everything_in_it() {
     assert_eq!(ready, [("u1".to_owned(), 1, true)]);
 }
 
-/// Ends pods in no time, before any housekeeping, and writes down what is to become of their content.
+/// Terminates pods immediately, before any housekeeping, and records what happens to their content.
 struct Recorder {
     context: WorkerContext,
     ends: Arc<Mutex<Vec<&'static str>>>,
@@ -198,7 +197,7 @@ impl PodSyncer for Recorder {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_pod_that_its_source_names_no_more_is_removed_without_waiting_for_housekeeping() {
+async fn a_removed_pod_is_cleaned_up_without_waiting_for_housekeeping() {
     let ends = Arc::new(Mutex::new(Vec::new()));
     let recorded = ends.clone();
     let mut node = Node::with(16, move |context| Arc::new(Recorder { context, ends: recorded.clone() }));
@@ -210,7 +209,7 @@ async fn a_pod_that_its_source_names_no_more_is_removed_without_waiting_for_hous
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_a_deleted_pod_left_in_the_runtime_is_removed_when_none_starts_or_stops() {
+async fn remains_of_a_deleted_pod_are_removed_in_a_quiet_period() {
     let quiet_period = QuietPeriod::default();
     let shared = quiet_period.clone();
     let mut node = Node::with(16, move |context| {
@@ -243,7 +242,7 @@ async fn what_a_deleted_pod_left_in_the_runtime_is_removed_when_none_starts_or_s
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_edited_manifest_starts_only_when_the_old_pod_is_gone() {
+async fn an_edited_static_pod_starts_only_after_the_old_one_terminated() {
     let mut node = Node::new();
     let ignores = Script::forever().on_term(OnTerm::Ignores);
     node.runtime.script("c", ignores);
@@ -266,7 +265,7 @@ async fn an_edited_manifest_starts_only_when_the_old_pod_is_gone() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_gate_lets_so_many_through_and_the_oldest_first() {
+async fn the_gate_admits_a_limited_number_oldest_first() {
     let mut node = Node::with(2, |context| std::sync::Arc::new(context));
     for operation in STARTS {
         node.runtime.faults().add(Rule::new(operation, Fault::Delay(SECOND)));
@@ -277,14 +276,14 @@ async fn the_gate_lets_so_many_through_and_the_oldest_first() {
     node.until("all run", 2 * MINUTE, |n| (0..8).all(|i| n.running(&format!("u{i}")).len() == 1)).await;
     assert_eq!(node.runtime.peak_in_flight(&STARTS), 2);
     let finished = |i: usize| node.calls_of(&format!("u{i}"), Operation::StartContainer)[0].ended_at.unwrap();
-    // The first two enter while nobody waits; of those who wait, the oldest goes first.
+    // The first two enter without waiting; then the oldest waiting one goes first.
     let waited: Vec<_> = (0..8).map(finished).collect();
     assert!(waited[7] < waited[4] && waited[6] < waited[3] && waited[5] < waited[2], "{waited:?}");
 }
 
-/// After a reboot a pod has a dead sandbox to stop before it can start, and the runtime may take long for the important one's.
+/// After a reboot a pod must stop its dead sandbox before it can start, which may take long for the important one.
 #[tokio::test(start_paused = true)]
-async fn after_a_reboot_an_important_pod_starts_first_however_long_it_takes_to_get_there() {
+async fn after_a_reboot_an_important_pod_starts_first_even_if_its_clean_up_takes_long() {
     let mut node = Node::with(1, |context| Arc::new(context));
     let critical = pod("critical", "u1", &["c"]);
     let critical = critical.edited(|pod| pod.spec.as_mut().unwrap().priority = Some(2_000_000_000));

@@ -1,4 +1,4 @@
-//! Sandboxes that do not last, pods that are renamed, and pods that cannot be inspected. A whole node in memory, in paused time.
+//! Dying sandboxes, renamed pods, and pods that cannot be inspected, on an in-memory node.
 
 use std::time::Duration;
 
@@ -13,11 +13,11 @@ const SECOND: Duration = Duration::from_secs(1);
 const MINUTE: Duration = Duration::from_secs(60);
 
 #[tokio::test(start_paused = true)]
-async fn a_sandbox_that_dies_again_and_again_is_made_anew_after_growing_pauses() {
+async fn a_sandbox_that_dies_repeatedly_is_recreated_with_back_off() {
     let mut node = Node::new();
     node.want([pod("web", "u1", &["c"])]);
     node.until("it runs", 5 * SECOND, |n| n.running("u1").len() == 1).await;
-    // The first that dies is replaced at once.
+    // The first dead one is replaced at once.
     let dies = |node: &Node| {
         for sandbox in node.runtime.wire_sandboxes() {
             node.runtime.kill_sandbox(&sandbox.id.as_str().into());
@@ -26,7 +26,7 @@ async fn a_sandbox_that_dies_again_and_again_is_made_anew_after_growing_pauses()
     let made = |node: &Node| node.calls_of("u1", Operation::RunSandbox).len();
     dies(&node);
     node.until("it is replaced", 2 * SECOND, |n| made(n) == 2).await;
-    // From here on they die before anything is made in them, which no container's back-off bounds.
+    // From here on they die before a container is created, so no container's back-off applies.
     let slow = Fault::Delay(Duration::from_millis(300));
     node.runtime.faults().add(Rule::new(Operation::CreateContainer, slow));
     for _ in 0..6000 {
@@ -57,7 +57,7 @@ async fn a_sandbox_that_dies_again_and_again_is_made_anew_after_growing_pauses()
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_manifest_with_a_uid_of_its_own_that_is_renamed_is_another_pod() {
+async fn a_renamed_manifest_with_a_fixed_uid_is_another_pod() {
     for is_down_meanwhile in [false, true] {
         let mut node = Node::new();
         node.want([pod("web", "u1", &["c"])]);
@@ -88,7 +88,7 @@ async fn a_manifest_with_a_uid_of_its_own_that_is_renamed_is_another_pod() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_nobody_wants_and_cannot_be_inspected_is_removed_by_what_is_listed_of_it() {
+async fn an_orphan_that_cannot_be_inspected_is_removed_by_its_listed_ids() {
     let mut node = Node::new();
     node.want([pod("web", "u1", &["c"]), pod("db", "u2", &["c"])]);
     node.until("they run", 5 * SECOND, |n| ["u1", "u2"].iter().all(|uid| n.running(uid).len() == 1)).await;

@@ -1,4 +1,4 @@
-//! What a whole node in memory tells of its pods while it works on them, and what it goes on from.
+//! The statuses that an in-memory node reports while it works on pods, and their starting point after a restart.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,26 +18,26 @@ use crate::worker::{ReportSinks, WorkerContext};
 const SECOND: Duration = Duration::from_secs(1);
 const MINUTE: Duration = Duration::from_secs(60);
 
-/// A pod with this status, as its source gives it.
+/// A pod with this status from its source.
 fn known_as(pod: &Pod, status: Value) -> Arc<AdmittedPod> {
     AdmittedPod::new(Pod { status: Some(serde_json::from_value(status).unwrap()), ..pod.clone() })
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_sandbox_is_told_as_soon_as_it_stands() {
+async fn a_sandbox_is_reported_as_soon_as_it_is_ready() {
     let mut node = Node::new();
     node.runtime.faults().add(Rule::new(Operation::CreateContainer, Fault::Hang));
     node.want([pod("web", "u1", &["c"])]);
-    let is_told = |node: &Node| {
+    let is_reported = |node: &Node| {
         let status = node.status("u1").unwrap_or_default();
         let ready = status.conditions.iter().flatten().find(|c| c.type_ == "PodReadyToStartContainers");
         ready.is_some_and(|ready| ready.status == "True") && status.pod_ip.is_some()
     };
-    node.until("the sandbox and its address are told", 5 * SECOND, is_told).await;
+    node.until("the sandbox and its address are reported", 5 * SECOND, is_reported).await;
     assert_eq!(node.phase("u1").as_deref(), Some("Pending"));
 }
 
-/// What is reported of a container's state.
+/// The reported state of a container.
 fn state(node: &Node, container: &str) -> ContainerState {
     let status = node.status("u1").unwrap_or_default();
     let mut all = status.container_statuses.iter().flatten();
@@ -48,7 +48,7 @@ fn exit_code(node: &Node, container: &str) -> Option<i32> {
     state(node, container).terminated.map(|ended| ended.exit_code)
 }
 
-/// A pod whose second container has an image that is pulled for ever.
+/// A pod whose second container has an image whose pull never finishes.
 fn pulls_for_ever(node: &Node, policy: &str) -> Arc<AdmittedPod> {
     let pod = pod_with("web", "u1", policy, &["a", "b"]);
     node.runtime.faults().add(Rule::new(Operation::PullImage, Fault::Hang));
@@ -56,7 +56,7 @@ fn pulls_for_ever(node: &Node, policy: &str) -> Arc<AdmittedPod> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_worker_that_waits_for_an_image_holds_up_no_status() {
+async fn a_worker_that_waits_for_an_image_blocks_no_status() {
     for policy in ["Always", "OnFailure", "Never"] {
         let mut node = Node::new();
         node.runtime.script("a", Script::exits(20 * SECOND, 3));
@@ -79,23 +79,25 @@ async fn a_worker_that_waits_for_an_image_holds_up_no_status() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_change_of_the_pod_shows_while_its_worker_waits_for_an_image() {
+async fn a_change_of_the_pod_is_reported_while_its_worker_waits_for_an_image() {
     let mut node = Node::new();
     let pod = pulls_for_ever(&node, "Always");
     node.want([pod.clone()]);
     let pulls = |node: &Node| matches!(node.activity("u1"), Some(Activity::PullingImage { .. }));
     node.until("it pulls", 2 * SECOND, pulls).await;
     node.want([pod.edited(|pod| pod.metadata.generation = Some(7))]);
-    let is_told = |node: &Node| node.status("u1").is_some_and(|status| status.observed_generation == Some(7));
-    node.until("the new generation is reported", SECOND, is_told).await;
+    let is_reported =
+        |node: &Node| node.status("u1").is_some_and(|status| status.observed_generation == Some(7));
+    node.until("the new generation is reported", SECOND, is_reported).await;
     node.readdress(Some("192.0.2.9"));
-    let is_told = |node: &Node| node.status("u1").is_some_and(|s| s.host_ip.as_deref() == Some("192.0.2.9"));
-    node.until("the new address is reported", SECOND, is_told).await;
+    let is_reported =
+        |node: &Node| node.status("u1").is_some_and(|s| s.host_ip.as_deref() == Some("192.0.2.9"));
+    node.until("the new address is reported", SECOND, is_reported).await;
     assert!(pulls(&node));
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_long_stop_holds_up_no_status() {
+async fn a_long_stop_blocks_no_status() {
     let mut node = Node::new();
     node.runtime.script("a", Script::forever().on_term(OnTerm::Exits { after: SECOND, code: 4 }));
     node.runtime.script("b", Script::forever().on_term(OnTerm::Ignores));
@@ -103,12 +105,12 @@ async fn a_long_stop_holds_up_no_status() {
     node.until("it runs", 5 * SECOND, |node| node.phase("u1").as_deref() == Some("Running")).await;
     node.want([]);
     node.until("one end is reported", 4 * SECOND, |node| exit_code(node, "a") == Some(4)).await;
-    assert!(state(&node, "b").running.is_some() && node.told()[0].terminating_since.is_some());
+    assert!(state(&node, "b").running.is_some() && node.reported()[0].terminating_since.is_some());
 }
 
-/// A container whose definition changed is stopped and comes back whatever its policy says, so nobody may take it for ended.
+/// A container with a changed definition is restarted independent of its policy, so it must not be reported as terminated.
 #[tokio::test(start_paused = true)]
-async fn a_container_that_is_replaced_is_never_reported_as_ended_for_good() {
+async fn a_replaced_container_is_never_reported_as_terminated_for_good() {
     for policy in ["OnFailure", "Never"] {
         let mut node = Node::new();
         node.runtime.script("a", Script::forever().on_term(OnTerm::Exits { after: SECOND, code: 0 }));
@@ -138,9 +140,9 @@ async fn a_container_that_is_replaced_is_never_reported_as_ended_for_good() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_event_of_a_pod_that_is_stuck_is_told_as_long_as_it_is() {
-    let told = Arc::new(Mutex::new(0));
-    let count = told.clone();
+async fn the_event_of_a_stuck_pod_is_repeated() {
+    let reported = Arc::new(Mutex::new(0));
+    let count = reported.clone();
     let mut node = Node::with(16, move |context| {
         let count = count.clone();
         let events = Arc::new(move |_: &_, _: Option<&str>, event: &crate::types::PodEvent| {
@@ -152,16 +154,16 @@ async fn an_event_of_a_pod_that_is_stuck_is_told_as_long_as_it_is() {
     node.runtime.faults().add(Rule::new(Operation::RunSandbox, Fault::fail("no")));
     node.want([pod("stuck", "u1", &["c"])]);
     sleep(60 * MINUTE).await;
-    let first_hour = *told.lock();
-    // Not more often than the runtime is asked.
+    let first_hour = *reported.lock();
+    // Not more often than the attempts.
     assert!((10..=360).contains(&first_hour), "{first_hour}");
     sleep(60 * MINUTE).await;
-    assert!(*told.lock() >= first_hour + 10);
+    assert!(*reported.lock() >= first_hour + 10);
 }
 
-/// A daemon that begins without the API server knows of a pod what was stored at its admission.
+/// A daemon that starts without the API server knows a pod's status from its admission.
 #[tokio::test(start_paused = true)]
-async fn the_status_that_the_server_has_counts_as_soon_as_it_is_known() {
+async fn the_servers_status_is_used_as_soon_as_it_is_known() {
     let mut node = Node::new();
     let mut admitted = Pod::clone(&pod("web", "u1", &["c"]));
     let source = [("kubernetes.io/config.source".to_owned(), "api".to_owned())];
@@ -186,6 +188,6 @@ async fn the_status_that_the_server_has_counts_as_soon_as_it_is_known() {
             && last == Some(3)
             && status.conditions.iter().flatten().any(|c| c.type_ == "example.com/gate" && c.status == "True")
     };
-    node.until("what an earlier daemon saw is told", 5 * SECOND, goes_on).await;
+    node.until("the earlier daemon's status is reported", 5 * SECOND, goes_on).await;
     assert_eq!(node.phase("u1").as_deref(), Some("Running"));
 }

@@ -1,4 +1,4 @@
-//! A disk that hangs: the sweep waits for it, the pods do not. A whole node in memory, in paused time.
+//! A hanging disk on an in-memory node: the sweep waits for it, pods do not.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -20,7 +20,7 @@ use crate::types::{ContainerId, PodUid};
 const SECOND: Duration = Duration::from_secs(1);
 const MINUTE: Duration = Duration::from_secs(60);
 
-/// What of the janitor's work hangs.
+/// The parts of housekeeping that hang.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Hangs {
     Nothing,
@@ -29,11 +29,11 @@ enum Hangs {
     Sharing,
 }
 
-/// The janitor of a host whose disk hangs when a test says so. What has begun goes on when it does no more.
+/// Housekeeping on a host whose disk hangs on request. Blocked work continues afterwards.
 struct OnBadDisk {
     janitor: HostJanitor,
     hangs: watch::Receiver<Hangs>,
-    /// For how many pods each sharing was.
+    /// Number of pods of each distribution of shared resources.
     shared: Arc<Mutex<Vec<usize>>>,
 }
 
@@ -74,29 +74,29 @@ fn node_on_bad_disk(hangs: &watch::Sender<Hangs>) -> Node {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_pods_share_follows_them_while_a_source_cannot_be_read() {
+async fn shared_resources_follow_the_pods_while_a_source_is_not_ready() {
     let shared = Arc::new(Mutex::new(Vec::new()));
     let (recorded, hangs) = (shared.clone(), watch::Sender::new(Hangs::Nothing).subscribe());
     let mut node = Node::with_janitor(move |janitor| {
         Arc::new(OnBadDisk { janitor, hangs: hangs.clone(), shared: recorded.clone() })
     });
-    node.tell(false, [pod("web", "u1", &["c"]), pod("db", "u2", &["c"])]);
+    node.set_desired(false, [pod("web", "u1", &["c"]), pod("db", "u2", &["c"])]);
     sleep(5 * MINUTE).await;
     assert_eq!(*shared.lock(), [2], "once, for nothing else changed");
-    node.tell(true, [pod("web", "u1", &["c"])]);
+    node.set_desired(true, [pod("web", "u1", &["c"])]);
     sleep(MINUTE).await;
     assert_eq!(shared.lock().last(), Some(&1));
 }
 
 #[tokio::test(start_paused = true)]
-async fn pods_start_and_end_while_the_sweep_hangs() {
+async fn pods_start_and_terminate_while_the_sweep_hangs() {
     for step in [Hangs::Looking, Hangs::Removing, Hangs::Sharing] {
         let hangs = watch::Sender::new(Hangs::Nothing);
         let mut node = node_on_bad_disk(&hangs);
         node.want([pod("web", "u1", &["c"])]);
         node.until("it runs", SECOND, |n| n.running("u1").len() == 1).await;
         hangs.send_replace(step);
-        // Several passes of housekeeping, all into the disk that hangs.
+        // Several passes of housekeeping, all blocked by the disk.
         sleep(5 * MINUTE).await;
         node.leave_directory("left");
         node.want([pod("web", "u1", &["c"]), pod("db", "u2", &["c"])]);
@@ -112,13 +112,13 @@ async fn pods_start_and_end_while_the_sweep_hangs() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_pod_that_comes_again_waits_until_what_was_left_of_it_is_removed() {
+async fn a_pod_added_again_waits_for_the_removal_of_its_leftovers() {
     let hangs = watch::Sender::new(Hangs::Removing);
     let mut node = node_on_bad_disk(&hangs);
     node.leave_directory("u1");
     node.want([]);
     sleep(5 * SECOND).await;
-    // Its directory is being removed: had the pod started, it would lose what it has just made there.
+    // Its directory is being removed: a started pod would lose its new files.
     node.want([pod("web", "u1", &["c"]), pod("db", "u2", &["c"])]);
     node.until("the other runs", SECOND, |n| n.running("u2").len() == 1).await;
     sleep(5 * MINUTE).await;
@@ -130,7 +130,7 @@ async fn a_pod_that_comes_again_waits_until_what_was_left_of_it_is_removed() {
     assert!(node.directories().iter().any(|d| d == "u1"), "{:?}", node.directories());
     assert_eq!((node.running("u1").len(), node.running("u2").len()), (1, 1));
 
-    // One that is gone again before the removal ended never was.
+    // One removed again before the end of the removal never starts.
     node.stop().await;
     node.leave_directory("u3");
     hangs.send_replace(Hangs::Removing);
@@ -147,7 +147,7 @@ async fn a_pod_that_comes_again_waits_until_what_was_left_of_it_is_removed() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_the_runtime_may_still_have_keeps_its_directory() {
+async fn a_pod_that_may_still_be_in_the_runtime_keeps_its_directory() {
     let mut node = Node::new();
     node.want([pod("web", "u1", &["c"])]);
     node.until("it runs", SECOND, |n| n.running("u1").len() == 1).await;

@@ -1,5 +1,5 @@
-//! A node for the tests of this room: the real table, workers and PLEG over a runtime in memory, in paused time. The
-//! daemon can be stopped and built anew while the runtime and the host's directories stay.
+//! A node for the tests of this room: real lifecycles, workers and PLEG on an in-memory runtime with paused time. The daemon can be
+//! stopped and rebuilt while the runtime and the host's directories remain.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -45,10 +45,10 @@ use crate::types::{CONFIG_SEEN_ANNOTATION, POD_UID_LABEL, PodUid, QuietPeriod, W
 use crate::volume::{NodeAmounts, VolumeSettings, Volumes};
 use crate::worker::{EnvAccess, HostAccess, PodSyncer, ReportSinks, RuntimeAccess, WorkerContext};
 
-/// Time between two looks of a test at the node.
+/// Poll interval of tests.
 const LOOK: Duration = Duration::from_millis(10);
 
-/// Calls that change something.
+/// Calls with an effect.
 const CHANGES: [Operation; 7] = [
     Operation::RunSandbox,
     Operation::StopSandbox,
@@ -63,7 +63,7 @@ const CHANGES: [Operation; 7] = [
 pub(super) const STARTS: [Operation; 3] =
     [Operation::RunSandbox, Operation::CreateContainer, Operation::StartContainer];
 
-/// One container as the runtime has it.
+/// A container in the runtime.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Seen {
     pub(super) uid: String,
@@ -76,28 +76,28 @@ pub(super) struct Seen {
 type Wrap = Box<dyn Fn(WorkerContext) -> Arc<dyn PodSyncer>>;
 type WrapJanitor = Box<dyn Fn(HostJanitor) -> Arc<dyn Janitor>>;
 
-/// A host with a runtime, and the daemon on it if it runs.
+/// A host with a runtime and, if running, a daemon.
 pub(super) struct Node {
     pub(super) runtime: FakeRuntime,
-    /// The ConfigMaps and Secrets there are.
+    /// ConfigMaps and Secrets.
     pub(super) objects: FakeObjects,
-    /// What the daemon knows of services; a daemon that starts takes it over.
+    /// The known Services, kept across daemons.
     pub(super) service_env: ServiceEnv,
-    /// Where the node's addresses are shown, and what daemons see of them.
+    /// Publishes the node's addresses.
     pub(super) addresses: (watch::Sender<Option<Arc<[IpAddr]>>>, NodeAddresses),
     clock: WallClock,
     root: TempDir,
     bound: usize,
     wrap: Wrap,
     wrap_janitor: WrapJanitor,
-    /// Seeds the chance of each daemon.
+    /// Seed of each daemon's randomness.
     chance: StdRng,
-    /// What of the store is on disk: a daemon begins with it.
+    /// The store on disk, with which a daemon starts.
     disk: Store,
-    /// The reasons of the events so far, with the pods they are about.
+    /// Reasons of all events so far, with their pods.
     events: Arc<Mutex<Vec<(PodUid, String)>>>,
     wanted: DesiredPods,
-    /// What the runtime last said of itself.
+    /// The runtime's last status.
     status: watch::Sender<Option<RuntimeStatus>>,
     daemon: Option<Daemon>,
 }
@@ -112,22 +112,22 @@ struct Daemon {
 }
 
 impl Node {
-    /// A node whose sources are read and want nothing; its daemon runs.
+    /// A node with a running daemon and no desired pods.
     pub(super) fn new() -> Self {
         Self::with(16, |context| Arc::new(context))
     }
 
-    /// The same with a gate of `bound`, and with `wrap` around what performs the work.
+    /// The same with a gate of `bound` and a wrapper around the worker's actions.
     pub(super) fn with(bound: usize, wrap: impl Fn(WorkerContext) -> Arc<dyn PodSyncer> + 'static) -> Self {
         Self::seeded(1, bound, wrap)
     }
 
-    /// The same with `wrap` around what sweeps the host.
+    /// The same with a wrapper around housekeeping.
     pub(super) fn with_janitor(wrap: impl Fn(HostJanitor) -> Arc<dyn Janitor> + 'static) -> Self {
         Self::wrapped(1, 16, Box::new(|context| Arc::new(context)), Box::new(wrap))
     }
 
-    /// The same; `seed` decides what its daemons leave to chance.
+    /// The same with a seed for its daemons' randomness.
     pub(super) fn seeded(
         seed: u64,
         bound: usize,
@@ -170,12 +170,12 @@ impl Node {
         LogLayout { pod_logs_dir: root.join("pod-logs"), containers_dir: root.join("container-logs") }
     }
 
-    /// Builds the daemon anew and runs it.
+    /// Starts a new daemon.
     pub(super) fn boot(&mut self) {
         let runtime = Arc::new(self.runtime.clone());
-        let told = self.events.clone();
+        let reported = self.events.clone();
         let events: PodEvents = Arc::new(move |pod, _, event| {
-            told.lock().push((pod.uid.clone(), event.reason.to_string()));
+            reported.lock().push((pod.uid.clone(), event.reason.to_string()));
         });
         let (pleg, pleg_handle) = Pleg::new(runtime.clone(), StdRng::from_rng(&mut self.chance));
         let status_cache = StatusCache::default();
@@ -267,20 +267,20 @@ impl Node {
         self.daemon = Some(Daemon { tasks, cancel, wanted, status_cache, store, admitted });
     }
 
-    /// The node has this address from now on, or none.
+    /// Sets or removes the node's address.
     pub(super) fn readdress(&self, ip: Option<&str>) {
         let ips: Arc<[IpAddr]> = ip.into_iter().map(|ip| ip.parse().unwrap()).collect();
         self.addresses.0.send_replace(Some(ips));
     }
 
-    /// Ends the daemon in the middle of whatever it does.
+    /// Kills the daemon.
     pub(super) async fn stop(&mut self) {
         if let Some(mut daemon) = self.daemon.take() {
             daemon.tasks.shutdown().await;
         }
     }
 
-    /// Asks the daemon to end, and waits until it has.
+    /// Stops the daemon gracefully.
     pub(super) async fn end(&mut self) {
         if let Some(daemon) = self.daemon.take() {
             daemon.cancel.cancel();
@@ -288,31 +288,31 @@ impl Node {
         }
     }
 
-    /// The daemon notes which pods it admits.
+    /// Makes the daemon store the pods it admits.
     pub(super) fn note(&self, source: &SourceState, wanted: &DesiredPods) {
         if let Some(daemon) = &self.daemon {
             daemon.admitted.record(source, wanted, self.clock.now());
         }
     }
 
-    /// The store of the daemon is on disk as it is now.
+    /// Writes the daemon's store to disk.
     pub(super) fn sync_store(&mut self) {
         if let Some(daemon) = &self.daemon {
             self.disk = daemon.store.copy();
         }
     }
 
-    /// The pods that the next daemon will know of this one.
+    /// The stored pods that the next daemon will find.
     pub(super) fn bequeathed(&self) -> Vec<AdoptedPod> {
         AdmittedPods::new(self.disk.copy()).1
     }
 
-    /// The runtime has not said yet how it is.
+    /// Makes the runtime's status unknown.
     pub(super) fn status_is_awaited(&self) {
         self.status.send_replace(None);
     }
 
-    /// The runtime says that it is ready, and its network.
+    /// Makes runtime and network ready.
     pub(super) fn status_came(&self) {
         self.status.send_replace(Some(ready()));
     }
@@ -322,36 +322,36 @@ impl Node {
         self.daemon.is_some()
     }
 
-    /// Where the host's files are.
+    /// The host's directory.
     pub(super) fn root(&self) -> &Path {
         self.root.path()
     }
 
-    /// The time of day.
+    /// The wall clock.
     pub(super) fn now(&self) -> Timestamp {
         self.clock.now()
     }
 
-    /// Sets the host's clock, so many seconds on or back.
+    /// Sets the host's clock forward or back by this many seconds.
     pub(super) fn set_clock(&self, seconds: i64) {
         self.clock.set(seconds);
         self.runtime.set_clock(seconds);
     }
 
-    /// The sources want these pods from now on.
+    /// Sets the desired pods.
     pub(super) fn want(&mut self, pods: impl IntoIterator<Item = Arc<AdmittedPod>>) {
-        self.tell(true, pods);
+        self.set_desired(true, pods);
     }
 
-    /// The same, while some source may not be read yet.
-    pub(super) fn tell(&mut self, ready: bool, pods: impl IntoIterator<Item = Arc<AdmittedPod>>) {
+    /// Sets the desired pods, and whether all sources are ready.
+    pub(super) fn set_desired(&mut self, ready: bool, pods: impl IntoIterator<Item = Arc<AdmittedPod>>) {
         self.wanted = DesiredPods { ready, pods: pods.into_iter().collect(), ..DesiredPods::default() };
         if let Some(daemon) = &self.daemon {
             daemon.wanted.send_replace(self.wanted.clone());
         }
     }
 
-    /// This pod is to be ended for good as well, in this way.
+    /// Adds a kill of this pod.
     pub(super) fn kill(&mut self, uid: &str, kill: PodKill) {
         self.wanted.kills.insert(uid.into(), kill);
         if let Some(daemon) = &self.daemon {
@@ -359,7 +359,7 @@ impl Node {
         }
     }
 
-    /// Waits until `look` is true; fails with what the node looks like when that takes longer than `within`.
+    /// Waits until `look` is true; fails after `within` with the node's state.
     pub(super) async fn until(&self, what: &str, within: Duration, look: impl Fn(&Self) -> bool) {
         let deadline = Instant::now() + within;
         while !look(self) {
@@ -368,7 +368,7 @@ impl Node {
         }
     }
 
-    /// What the runtime has, in words.
+    /// The runtime's state as text.
     pub(super) fn picture(&self) -> String {
         let sandboxes = self.runtime.wire_sandboxes();
         let sandboxes: Vec<_> = sandboxes
@@ -381,7 +381,7 @@ impl Node {
         format!("{:#?}\n{sandboxes:?}\nlast calls: {last:#?}", self.containers())
     }
 
-    /// All containers the runtime has, oldest attempt first.
+    /// All containers in the runtime, oldest attempt first.
     pub(super) fn containers(&self) -> Vec<Seen> {
         let seen = self.runtime.wire_containers().into_iter().map(|container| {
             let metadata = container.metadata.unwrap_or_default();
@@ -398,13 +398,13 @@ impl Node {
         seen
     }
 
-    /// Name and attempt of the containers of a pod that run.
+    /// Name and attempt of a pod's running containers.
     pub(super) fn running(&self, uid: &str) -> Vec<(String, u32)> {
         let ours = self.containers().into_iter().filter(|c| c.uid == uid && c.runs);
         ours.map(|c| (c.name, c.attempt)).collect()
     }
 
-    /// The sandboxes of all pods: UID, attempt, and whether each is ready.
+    /// All sandboxes: UID, attempt, and whether ready.
     pub(super) fn sandboxes(&self) -> Vec<(String, u32, bool)> {
         let sandboxes = self.runtime.wire_sandboxes().into_iter().map(|sandbox| {
             let metadata = sandbox.metadata.unwrap_or_default();
@@ -415,12 +415,12 @@ impl Node {
         sandboxes
     }
 
-    /// Whether the runtime has anything of a pod.
+    /// Whether the runtime has a sandbox or container of a pod.
     pub(super) fn has(&self, uid: &str) -> bool {
         self.containers().iter().any(|c| c.uid == uid) || self.sandboxes().iter().any(|(u, ..)| u == uid)
     }
 
-    /// Everything the host has of pods, by the name of its directory.
+    /// All directories of pods on the host.
     pub(super) fn directories(&self) -> Vec<String> {
         let names = |path: PathBuf| -> Vec<String> {
             let Ok(entries) = std::fs::read_dir(path) else { return Vec::new() };
@@ -433,51 +433,54 @@ impl Node {
         all
     }
 
-    /// An earlier daemon left the directory of a pod.
+    /// Creates a leftover pod directory.
     pub(super) fn leave_directory(&self, uid: &str) {
         std::fs::create_dir_all(self.root.path().join("pods").join(uid)).unwrap();
     }
 
-    /// The calls about a pod that change something, oldest first.
+    /// The calls for a pod with an effect, oldest first.
     pub(super) fn changes_of(&self, uid: &str) -> Vec<Call> {
         let uid = PodUid::from(uid);
         let calls = self.runtime.calls().into_iter();
         calls.filter(|c| CHANGES.contains(&c.operation) && c.pod.as_ref() == Some(&uid)).collect()
     }
 
-    /// The calls of one kind about a pod, oldest first.
+    /// The calls of one kind for a pod, oldest first.
     pub(super) fn calls_of(&self, uid: &str, operation: Operation) -> Vec<Call> {
         self.changes_of(uid).into_iter().filter(|c| c.operation == operation).collect()
     }
 
-    /// What is told of all pods; nothing while the daemon does not run.
-    pub(super) fn told(&self) -> Vec<PodStatusEntry> {
+    /// All reported pods; none without a daemon.
+    pub(super) fn reported(&self) -> Vec<PodStatusEntry> {
         self.daemon.as_ref().map(|daemon| daemon.status_cache.all()).unwrap_or_default()
     }
 
-    /// What a pod's worker is doing.
+    /// The activity of a pod's worker.
     pub(super) fn activity(&self, uid: &str) -> Option<Activity> {
         Some(self.daemon.as_ref()?.status_cache.doing(&uid.into())?.activity)
     }
 
-    /// The status told of a pod.
+    /// The reported status of a pod.
     pub(super) fn status(&self, uid: &str) -> Option<Arc<PodStatus>> {
-        let told = self.daemon.as_ref()?.status_cache.all();
-        told.into_iter().find(|told| pod_uid(&told.pod).as_str() == uid).map(|told| told.status)
+        let reported = self.daemon.as_ref()?.status_cache.all();
+        reported
+            .into_iter()
+            .find(|reported| pod_uid(&reported.pod).as_str() == uid)
+            .map(|reported| reported.status)
     }
 
-    /// How many events of this reason there were about a pod.
+    /// Number of events with this reason for a pod.
     pub(super) fn events_of(&self, uid: &str, reason: &str) -> usize {
         let events = self.events.lock();
         events.iter().filter(|(pod, of)| pod.as_str() == uid && *of == reason).count()
     }
 
-    /// The phase told of a pod.
+    /// The reported phase of a pod.
     pub(super) fn phase(&self, uid: &str) -> Option<String> {
         self.status(uid)?.phase.clone()
     }
 
-    /// Exit codes of the ended containers told of a pod, by name.
+    /// The reported exit codes of a pod's terminated containers, by name.
     pub(super) fn exit_codes(&self, uid: &str) -> BTreeMap<String, i32> {
         let statuses = self.status(uid).and_then(|s| s.container_statuses.clone()).unwrap_or_default();
         let ended = statuses.into_iter().filter_map(|s| Some((s.name, s.state?.terminated?.exit_code)));
@@ -485,18 +488,18 @@ impl Node {
     }
 }
 
-/// What a runtime that is ready says of itself.
+/// The status of a ready runtime.
 fn ready() -> RuntimeStatus {
     let ready = RuntimeCondition { status: true, ..RuntimeCondition::default() };
     RuntimeStatus { runtime: ready.clone(), network: ready, ..RuntimeStatus::default() }
 }
 
-/// A directory in memory, where there is such a place: a simulation makes and removes thousands of files.
+/// A directory on tmpfs if possible, because a simulation creates and removes thousands of files.
 fn directory() -> TempDir {
     tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap()
 }
 
-/// A static pod; `seconds` tells when it was first seen, which the gate goes by.
+/// A static pod; `seconds` is when it was first seen, which determines its rank at the gate.
 pub(super) fn pod(name: &str, uid: &str, containers: &[&str]) -> Arc<AdmittedPod> {
     pod_with(name, uid, "Always", containers)
 }
@@ -506,7 +509,7 @@ pub(super) fn pod_with(name: &str, uid: &str, policy: &str, containers: &[&str])
     AdmittedPod::new(crate::pod::testing::pod(name, uid, policy, containers))
 }
 
-/// The same pod, first seen so many seconds after the epoch.
+/// The pod, first seen this many seconds after the epoch.
 pub(super) fn seen_at(pod: &Pod, second: i64) -> Arc<AdmittedPod> {
     let mut pod = pod.clone();
     let seen = Timestamp::from_second(second).unwrap().to_string();

@@ -1,4 +1,4 @@
-//! `GET /v1/connections`: how many connections to the API server there are, and what for.
+//! `GET /v1/connections`: counts of the connections to the API server by purpose.
 
 use axum::Json;
 use axum::extract::State;
@@ -7,7 +7,7 @@ use tokio_util::sync::CancellationToken;
 use super::control::ControlServer;
 use crate::api::LaneCounts;
 
-/// The connections by what they are used for; none on a host that runs alone.
+/// The counts by purpose; empty on a standalone host.
 pub(super) async fn connections(
     State((server, _)): State<(ControlServer, CancellationToken)>,
 ) -> Json<Vec<LaneCounts>> {

@@ -1,4 +1,4 @@
-//! The control socket: HTTP over a unix socket that only root can open. Shows; changes nothing.
+//! The control socket: HTTP over a Unix socket restricted to root. Read-only.
 
 use std::convert::Infallible;
 use std::io;
@@ -42,36 +42,36 @@ use crate::source::api::ApiState;
 use crate::status::StatusCache;
 use crate::telemetry::{Metrics, OPENMETRICS};
 
-/// Pause between two views of a watch, so that a busy node does not write without end.
+/// Minimum interval between views of a watch, which limits the output of a busy node.
 const WATCH_PAUSE: Duration = Duration::from_millis(200);
 
-/// How many may wait to be let in: a handful of people and scripts.
+/// Listen backlog: a handful of users and scripts.
 const BACKLOG: u32 = 64;
 
-/// How long those that are connected have for leaving when the daemon ends.
+/// How long clients have to disconnect at shutdown.
 const FAREWELL: Duration = Duration::from_millis(500);
 
 /// Why the socket could not be served.
 #[derive(Debug, thiserror::Error)]
 pub enum ControlError {
-    /// Its directory could not be made.
+    /// Its directory could not be created.
     #[error("making directory {}", path.display())]
     MakeDir {
         /// The directory.
         path: PathBuf,
-        /// Why.
+        /// The error.
         source: io::Error,
     },
-    /// Another daemon answers on it.
+    /// Another daemon listens on it.
     #[error("another hostlet answers on {}: stop it, or give this one another socket (HostletConfiguration.socket)", path.display())]
     InUse {
         /// The socket.
         path: PathBuf,
     },
-    /// Something else stands in its place.
+    /// Its path is taken by something else.
     #[error("{} is not a socket: remove it, or give hostlet another socket (HostletConfiguration.socket)", path.display())]
     NotASocket {
-        /// What is there.
+        /// The path.
         path: PathBuf,
     },
     /// It could not be opened.
@@ -79,54 +79,54 @@ pub enum ControlError {
     Listen {
         /// The socket.
         path: PathBuf,
-        /// Why.
+        /// The error.
         source: io::Error,
     },
 }
 
-/// What the server shows, as each part of the daemon publishes it.
+/// The server's inputs, published by the parts of the daemon.
 #[derive(Clone)]
 pub struct ControlServer {
     /// Name of the node.
     pub node: String,
     /// Statuses of pods.
     pub status_cache: StatusCache,
-    /// Pods that were refused.
+    /// Rejected pods.
     pub rejected: watch::Receiver<Vec<RejectedPod>>,
-    /// What the manifests say.
+    /// State of the manifests.
     pub source: watch::Receiver<SourceState>,
-    /// What the API server says.
+    /// State of the API server's pods.
     pub api: watch::Receiver<ApiState>,
-    /// What the runtime says of itself.
+    /// Status of the runtime.
     pub runtime: watch::Receiver<Option<RuntimeStatus>>,
-    /// What the runtime has, and how asking it goes.
+    /// The runtime's pods and the state of relisting.
     pub pleg: PlegHandle,
-    /// Calls to the runtime under way.
+    /// Runtime calls in progress.
     pub calls: Calls,
-    /// What images the runtime has.
+    /// The runtime's images.
     pub runtime_images: Arc<dyn ImageService>,
-    /// What images are being pulled.
+    /// Pulls in progress.
     pub images: Images,
-    /// How much of these has arrived.
+    /// Their download progress.
     pub arrivals: Arc<dyn Arrivals>,
-    /// Where image archives are imported from, if from anywhere, and what is wrong with them.
+    /// The directory of image archives, if configured, and their problems.
     pub preload: Option<(PathBuf, watch::Receiver<Vec<PreloadProblem>>)>,
-    /// What is wrong with the local store.
+    /// Problems of the local store.
     pub store: watch::Receiver<Option<String>>,
     /// Leftover shims that cannot be killed.
     pub shims: watch::Receiver<Option<String>>,
-    /// Which other kubelets work on this runtime.
+    /// Other kubelets on this runtime.
     pub kubelets: watch::Receiver<Option<String>>,
-    /// Who else can read the credentials for the API server.
+    /// Who else can read the API server's credentials.
     pub exposure: watch::Receiver<Option<String>>,
     /// The connections to the API server.
     pub connections: Connections,
-    /// What every part of the daemon counts.
+    /// The metrics.
     pub metrics: Metrics,
 }
 
 impl ControlServer {
-    /// Opens the socket, for root only. One left by a daemon that is gone is replaced.
+    /// Opens the socket with access for root only. A stale socket is replaced.
     pub async fn bind(path: &Path) -> Result<UnixListener, ControlError> {
         let owned = || path.to_owned();
         if let Some(dir) = path.parent() {
@@ -147,19 +147,19 @@ impl ControlServer {
                 std::fs::remove_file(path).map_err(listen)?;
             }
         }
-        // The mode is set before the socket has a name, so that nobody else can open it at any moment.
+        // The mode is set before the socket has its name, so that nobody else can ever open it.
         let socket = UnixSocket::new_stream().map_err(listen)?;
         fchmod(&socket, Mode::S_IRUSR | Mode::S_IWUSR).map_err(|errno| listen(errno.into()))?;
         socket.bind(path).map_err(listen)?;
         socket.listen(BACKLOG).map_err(listen)
     }
 
-    /// What tells this socket from another one of the same path; none if there is none.
+    /// Identifies the socket at this path; `None` if there is none.
     pub fn identity(path: &Path) -> Option<(u64, u64)> {
         std::fs::symlink_metadata(path).ok().map(|found| (found.dev(), found.ino()))
     }
 
-    /// Serves until cancelled. Whoever watches then is told the end; whoever does not heed it is cut off.
+    /// Serves until cancelled. Watches then end; clients that do not disconnect are cut off.
     pub async fn run(self, listener: UnixListener, cancel: CancellationToken) {
         let app = Router::new()
             .route("/v1/pods", get(pods))
@@ -177,22 +177,22 @@ impl ControlServer {
             tokio::time::sleep(FAREWELL).await;
         };
         tokio::select! {
-            // Cancel-safe: the server is dropped with its connections.
+            // Cancel-safe: dropping the server closes its connections.
             () = overdue => {}
             () = serving => {}
         }
     }
 
-    /// Every pod with its status, refused ones too, by namespace and name.
+    /// All pods with their status, including rejected ones, by namespace and name.
     pub(super) fn pods(&self) -> Vec<Pod> {
         let mut pods: Vec<Pod> = self
             .status_cache
             .all()
             .into_iter()
-            .map(|told| {
-                let mut pod = Pod { status: Some((*told.status).clone()), ..(*told.pod).clone() };
-                // As the API server marks a pod that is being deleted.
-                pod.metadata.deletion_timestamp = told.terminating_since.map(Time);
+            .map(|entry| {
+                let mut pod = Pod { status: Some((*entry.status).clone()), ..(*entry.pod).clone() };
+                // As the API server marks a terminating pod.
+                pod.metadata.deletion_timestamp = entry.terminating_since.map(Time);
                 pod
             })
             .collect();
@@ -226,11 +226,11 @@ impl ControlServer {
         }
     }
 
-    /// What is wrong with image archives.
+    /// Problems of image archives.
     pub(super) fn archives(&self) -> Vec<Problem> {
         let Some((_, problems)) = &self.preload else { return Vec::new() };
-        let told = problems.borrow();
-        let shown = told.iter().map(|problem| Problem {
+        let reported = problems.borrow();
+        let shown = reported.iter().map(|problem| Problem {
             file: problem.path.display().to_string(),
             pod: None,
             message: problem.message.clone(),
@@ -241,13 +241,13 @@ impl ControlServer {
 
     fn hung(&self) -> Vec<HungCall> {
         let now = Instant::now();
-        let told = |call: Call| HungCall {
+        let hung_call = |call: Call| HungCall {
             call: call.operation.to_string(),
             subject: call.subject.to_string(),
             pod: self.pleg.cache().pod_of(&call.subject).map(|pod| pod.to_string()),
             seconds: now.duration_since(call.since).as_secs(),
         };
-        self.calls.hung(now).into_iter().map(told).collect()
+        self.calls.hung(now).into_iter().map(hung_call).collect()
     }
 
     pub(super) fn trouble(&self) -> Option<NodeProblem> {
@@ -273,21 +273,21 @@ impl ControlServer {
         }
     }
 
-    /// Waits until something that is shown changed.
+    /// Waits until the view changes.
     async fn changed(&mut self, status_cache: &mut watch::Receiver<u64>) -> bool {
         let changed = tokio::select! {
             // Cancel-safe, all: a watch marks its value seen only when `changed` returns.
             changed = status_cache.changed() => changed.is_ok(),
             changed = self.rejected.changed() => changed.is_ok(),
             changed = self.source.changed() => changed.is_ok(),
-            // Alone on a host nobody ever tells more.
+            // Never changes on a standalone host.
             Ok(()) = self.api.changed() => true,
             changed = self.runtime.changed() => changed.is_ok(),
             changed = self.store.changed() => changed.is_ok(),
-            // On another runtime than containerd nobody ever tells more.
+            // Never changes with a runtime other than containerd.
             Ok(()) = self.shims.changed() => true,
             Ok(()) = self.kubelets.changed() => true,
-            // Alone on a host nobody ever tells more.
+            // Never changes on a standalone host.
             Ok(()) = self.exposure.changed() => true,
             changed = changed_if(&mut self.preload) => changed.is_ok(),
         };
@@ -296,7 +296,7 @@ impl ControlServer {
     }
 }
 
-/// Waits for ever where nothing is preloaded. Cancel-safe as a watch is.
+/// Waits for a change; forever without preloading. Cancel-safe.
 async fn changed_if<T>(
     preload: &mut Option<(PathBuf, watch::Receiver<T>)>,
 ) -> Result<(), watch::error::RecvError> {
@@ -312,12 +312,12 @@ struct PodsQuery {
     watch: bool,
 }
 
-/// All metrics, as Prometheus reads them.
+/// All metrics in the OpenMetrics format.
 async fn metrics(State((server, _)): State<(ControlServer, CancellationToken)>) -> impl IntoResponse {
     ([(CONTENT_TYPE, OPENMETRICS)], server.metrics.encode())
 }
 
-/// The view as JSON; with `watch=true` one view a line, now and after each change.
+/// The view as JSON; with `watch=true` one view per line, now and after each change.
 async fn pods(
     State((server, cancel)): State<(ControlServer, CancellationToken)>,
     Query(query): Query<PodsQuery>,

@@ -1,4 +1,4 @@
-//! Answers that are no: a status and a text for people.
+//! Error responses: a status and a text for users.
 
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
@@ -8,16 +8,16 @@ use crate::cri::CriError;
 use crate::log::LogError;
 use crate::types::error_chain;
 
-/// Why a request is not answered as asked.
+/// Why a request failed.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum RequestError {
-    /// What is meant is unclear or not there.
+    /// The target is ambiguous or missing.
     #[error(transparent)]
     Find(#[from] FindError),
     /// The log cannot be read.
     #[error(transparent)]
     Log(#[from] LogError),
-    /// The runtime does not tell.
+    /// The runtime returned an error.
     #[error("asking the container runtime")]
     Runtime(#[from] CriError),
 }

@@ -1,4 +1,4 @@
-//! `GET /v1/explain?pod=NAME`: gathers what is known of the pods of a name and has it explained. Decides nothing.
+//! `GET /v1/explain?pod=NAME`: collects the facts about pods of a name for their explanation. Decides nothing.
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::PathBuf;
@@ -24,16 +24,16 @@ use crate::status::{Activity, Doing, PodStatusEntry};
 use crate::sys::file_work;
 use crate::types::{PodRef, PodUid, one_line};
 
-/// Bytes of a log's last line that are shown.
+/// Maximum length of a quoted log line, in bytes.
 const MAX_LINE: usize = 300;
 
-/// Which pod.
+/// The query.
 #[derive(Deserialize)]
 pub(super) struct PodQuery {
     pub(super) pod: String,
 }
 
-/// The explanations of all pods the name may mean; of none, one that says so.
+/// The explanations of all pods that match the name, or one that says that there is none.
 pub(super) async fn explain(
     State((server, _)): State<(ControlServer, CancellationToken)>,
     Query(query): Query<PodQuery>,
@@ -42,12 +42,12 @@ pub(super) async fn explain(
     Json(server.explanations(&query.pod, &server.pulls(now).await, now).await)
 }
 
-/// A pod as the parts of the daemon know it.
+/// The facts about a pod.
 struct KnownPod {
     pod: Arc<Pod>,
     standing: Disposition,
-    told: Option<PodStatusEntry>,
-    /// Its manifest, if it is still from one.
+    reported: Option<PodStatusEntry>,
+    /// Its manifest, if it still has one.
     file: Option<PathBuf>,
 }
 
@@ -60,7 +60,7 @@ impl ControlServer {
             names.iter().map(|pod| PodName { namespace: &pod.namespace, name: &pod.name }).collect();
         let meant = known.iter().zip(&named).filter(|(_, name)| is_meant(query, **name, &self.node));
         let meant = meant.filter(|(known, name)| {
-            // Of two pods of one name the later one is meant; it waits for the other.
+            // Of two pods of one name the later one is explained, which waits for the other.
             known.standing != Disposition::Unwanted || named.iter().filter(|n| n == name).count() == 1
         });
         let mut explanations = Vec::new();
@@ -79,10 +79,14 @@ impl ControlServer {
         explanations
     }
 
-    /// Every pod that is wanted, refused, or still there.
+    /// All pods that are desired, rejected, or still terminating.
     fn known(&self) -> Vec<KnownPod> {
-        let mut told: HashMap<PodUid, PodStatusEntry> =
-            self.status_cache.all().into_iter().map(|told| (told.pod.reference.uid.clone(), told)).collect();
+        let mut reported: HashMap<PodUid, PodStatusEntry> = self
+            .status_cache
+            .all()
+            .into_iter()
+            .map(|reported| (reported.pod.reference.uid.clone(), reported))
+            .collect();
         let rejected = self.rejected.borrow().clone();
         let is_rejected = |uid: &PodUid| rejected.iter().any(|rejected| pod_uid(&rejected.pod) == *uid);
         let mut known: Vec<KnownPod> = Vec::new();
@@ -92,27 +96,28 @@ impl ControlServer {
         for (pod, file) in manifests.into_iter().chain(api) {
             let uid = pod_uid(&pod);
             if !is_rejected(&uid) {
-                let told = told.remove(&uid);
-                known.push(KnownPod { pod, standing: Disposition::Wanted, told, file });
+                let reported = reported.remove(&uid);
+                known.push(KnownPod { pod, standing: Disposition::Wanted, reported, file });
             }
         }
         known.extend(rejected.into_iter().map(|rejected| KnownPod {
             pod: Arc::new(rejected.with_status()),
             standing: Disposition::Rejected,
-            told: None,
+            reported: None,
             file: None,
         }));
         for known in &mut known {
             let name = pod_ref(&known.pod).full_name();
-            let has_predecessor = told.values().any(|told| told.pod.reference.full_name() == name);
-            if known.standing == Disposition::Wanted && known.told.is_none() && has_predecessor {
+            let has_predecessor =
+                reported.values().any(|reported| reported.pod.reference.full_name() == name);
+            if known.standing == Disposition::Wanted && known.reported.is_none() && has_predecessor {
                 known.standing = Disposition::Behind;
             }
         }
-        known.extend(told.into_values().map(|told| KnownPod {
-            pod: told.pod.object().clone(),
+        known.extend(reported.into_values().map(|reported| KnownPod {
+            pod: reported.pod.object().clone(),
             standing: Disposition::Unwanted,
-            told: Some(told),
+            reported: Some(reported),
             file: None,
         }));
         known
@@ -131,7 +136,7 @@ impl ControlServer {
         let observed = self.pleg.cache().get(&pod);
         let running = observed.iter().flat_map(|status| &status.containers);
         let running = running.filter(|c| c.state == ContainerState::Running).map(|c| c.name.to_string());
-        let told_status = known.told.as_ref().map(|told| &*told.status);
+        let reported_status = known.reported.as_ref().map(|reported| &*reported.status);
         let name = pod.to_string();
         let archives =
             self.archives().into_iter().map(|problem| (problem.file, problem.message)).collect::<Vec<_>>();
@@ -140,8 +145,8 @@ impl ControlServer {
         let mut explanation = explained(&ExplainInput {
             pod: &known.pod,
             standing: known.standing.clone(),
-            status: told_status.or(own_status),
-            terminating_since: known.told.as_ref().and_then(|told| told.terminating_since),
+            status: reported_status.or(own_status),
+            terminating_since: known.reported.as_ref().and_then(|reported| reported.terminating_since),
             doing: doing.as_ref(),
             running: running.collect(),
             hung: self.hung_call(&pod, doing.as_ref()),
@@ -161,7 +166,7 @@ impl ControlServer {
         explanation
     }
 
-    /// The call that holds up a pod longest, if one hangs; else one that may hold up all.
+    /// The longest hung call of a pod, else one that may block all pods.
     fn hung_call(&self, pod: &PodRef, doing: Option<&Doing>) -> Option<HungCall> {
         let now = Instant::now();
         let is_about = |call: &&Call| match &call.subject {
@@ -185,12 +190,12 @@ impl ControlServer {
         })
     }
 
-    /// The last line of the logs of the pod's containers that ended badly and left no message.
+    /// The last log line of the pod's failed containers without a termination message.
     async fn log_ends(&self, known: &KnownPod) -> BTreeMap<String, String> {
-        let Some(told) = &known.told else { return BTreeMap::new() };
+        let Some(reported) = &known.reported else { return BTreeMap::new() };
         let Ok(observed) = self.pleg.cache().get(&pod_ref(&known.pod)) else { return BTreeMap::new() };
         let mut logs: Vec<(String, PathBuf)> = Vec::new();
-        for status in told.status.container_statuses.iter().flatten() {
+        for status in reported.status.container_statuses.iter().flatten() {
             let states = [&status.state, &status.last_state].into_iter().flatten();
             let Some(ended) = states.filter_map(|state| state.terminated.as_ref()).next() else { continue };
             let left_message = ended.message.as_deref().is_some_and(|message| !message.trim().is_empty());
@@ -206,7 +211,7 @@ impl ControlServer {
         }
         let read = file_work(move || {
             let line = |(name, path): (String, PathBuf)| {
-                // A log that cannot be read is one that says nothing: an explanation is made without it.
+                // An unreadable log is ignored.
                 let end = log_end(&path).unwrap_or_default();
                 let last = end.lines().rev().find(|line| !line.trim().is_empty())?;
                 Some((name, one_line(last.trim(), MAX_LINE)))

@@ -1,4 +1,4 @@
-//! Which pod, container and instance of it a person means. Pure. Texts are `kubectl`'s and the kubelet's where they have one.
+//! Resolves the pod, container and instance in a request. Pure. Error texts are those of `kubectl` and the kubelet where they exist.
 
 use k8s_openapi::api::core::v1::{ContainerStatus, Pod};
 
@@ -6,27 +6,27 @@ use crate::explain::{PodName, is_meant, nearest_names};
 use crate::pod::pod_ref;
 use crate::types::{ContainerId, PodRef};
 
-/// The annotation that names the container meant when none is named (`kubectl logs` reads it too).
+/// The annotation with the default container (also read by `kubectl logs`).
 const DEFAULT_CONTAINER: &str = "kubectl.kubernetes.io/default-container";
 
-/// Why it is not clear what is meant, or it is not there. `Display` is for people.
+/// Why a target is ambiguous or missing. `Display` is for users.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum FindError {
     /// The namespace was given twice.
-    #[error("the pod is named with namespace {0:?}, but namespace {1:?} was asked for")]
+    #[error("the pod's name has namespace {0:?}, but namespace {1:?} was requested")]
     Namespaces(String, String),
     /// No pod of this name.
     #[error("pod {name:?} not found{hint}")]
     NoPod {
-        /// As asked for.
+        /// As requested.
         name: String,
-        /// What may have been meant.
+        /// A suggestion.
         hint: String,
     },
     /// More than one.
     #[error("more than one pod is called {name:?}, choose one of: [{}]", candidates.join(" "))]
     ManyPods {
-        /// As asked for.
+        /// As requested.
         name: String,
         /// `<namespace>/<name>` of each.
         candidates: Vec<String>,
@@ -44,12 +44,12 @@ pub(super) enum FindError {
     NoContainer {
         /// Name of the pod.
         pod: String,
-        /// As asked for.
+        /// As requested.
         container: String,
         /// Its containers.
         containers: Vec<String>,
     },
-    /// The container has not run before this time.
+    /// The container has no previous instance.
     #[error("previous terminated container {container:?} in pod {pod:?} not found")]
     NoPrevious {
         /// Name of the container.
@@ -64,13 +64,13 @@ pub(super) enum FindError {
         container: String,
         /// Name of the pod.
         pod: String,
-        /// What it is instead.
+        /// Its state.
         why: String,
     },
 }
 
 impl FindError {
-    /// Whether what was asked for is not there, rather than unclear or too early.
+    /// Whether the target is missing, rather than ambiguous or too early.
     pub(super) fn is_not_found(&self) -> bool {
         match self {
             Self::NoPod { .. } | Self::NoContainer { .. } | Self::NoPrevious { .. } => true,
@@ -82,20 +82,20 @@ impl FindError {
     }
 }
 
-/// The pod called `asked`: its name, with or without the node's appended, perhaps as `<namespace>/<name>`. Of two
-/// incarnations of one static pod, the one that is not ending.
+/// Finds the pod `requested`: its name, with or without the node's appended, or `<namespace>/<name>`. Of two versions of a static
+/// pod, the one that is not terminating.
 pub(super) fn find_pod<'p>(
     pods: &'p [Pod],
     node: &str,
-    asked: &str,
+    requested: &str,
     namespace: Option<&str>,
 ) -> Result<&'p Pod, FindError> {
-    let query = match (asked.split_once('/'), namespace) {
+    let query = match (requested.split_once('/'), namespace) {
         (Some((own, _)), Some(other)) if own != other => {
             return Err(FindError::Namespaces(own.to_owned(), other.to_owned()));
         }
-        (None, Some(namespace)) => format!("{namespace}/{asked}"),
-        (Some(_), _) | (None, None) => asked.to_owned(),
+        (None, Some(namespace)) => format!("{namespace}/{requested}"),
+        (Some(_), _) | (None, None) => requested.to_owned(),
     };
     let names: Vec<PodRef> = pods.iter().map(pod_ref).collect();
     let meant: Vec<&Pod> = pods
@@ -104,7 +104,7 @@ pub(super) fn find_pod<'p>(
         .filter(|(_, name)| is_meant(&query, of(name), node))
         .map(|(pod, _)| pod)
         .collect();
-    // A whole name means no other pod whose name it is without the node's.
+    // An exact match takes precedence over a name without the node's.
     let name = query.rsplit('/').next().unwrap_or(&query);
     let whole: Vec<&Pod> = meant.iter().copied().filter(|pod| full_name(pod) == name).collect();
     let found = if whole.is_empty() { meant } else { whole };
@@ -114,19 +114,19 @@ pub(super) fn find_pod<'p>(
             [] => String::new(),
             near => format!("; did you mean {}?", near.join(" or ")),
         };
-        return Err(FindError::NoPod { name: asked.to_owned(), hint });
+        return Err(FindError::NoPod { name: requested.to_owned(), hint });
     };
     let mut candidates: Vec<String> = found.iter().map(|pod| pod_ref(pod).to_string()).collect();
     candidates.sort();
     candidates.dedup();
     if candidates.len() > 1 {
-        return Err(FindError::ManyPods { name: asked.to_owned(), candidates });
+        return Err(FindError::ManyPods { name: requested.to_owned(), candidates });
     }
     Ok(found.iter().copied().find(|pod| pod.metadata.deletion_timestamp.is_none()).unwrap_or(first))
 }
 
-/// The container called `asked`, or the one meant when none is named.
-pub(super) fn find_container<'p>(pod: &'p Pod, asked: Option<&str>) -> Result<&'p str, FindError> {
+/// Finds the container `requested`, or the default one.
+pub(super) fn find_container<'p>(pod: &'p Pod, requested: Option<&str>) -> Result<&'p str, FindError> {
     let spec = pod.spec.as_ref();
     let main = spec.into_iter().flat_map(|spec| &spec.containers);
     let init = spec.into_iter().flat_map(|spec| spec.init_containers.iter().flatten());
@@ -134,11 +134,11 @@ pub(super) fn find_container<'p>(pod: &'p Pod, asked: Option<&str>) -> Result<&'
     let all: Vec<&str> = main.iter().copied().chain(init.map(|container| container.name.as_str())).collect();
     let names = || all.iter().map(|name| (*name).to_owned()).collect();
     let default = pod.metadata.annotations.as_ref().and_then(|all| all.get(DEFAULT_CONTAINER));
-    match asked.or(default.map(String::as_str)) {
-        Some(asked) => {
-            all.iter().copied().find(|name| *name == asked).ok_or_else(|| FindError::NoContainer {
+    match requested.or(default.map(String::as_str)) {
+        Some(requested) => {
+            all.iter().copied().find(|name| *name == requested).ok_or_else(|| FindError::NoContainer {
                 pod: full_name(pod).to_owned(),
-                container: asked.to_owned(),
+                container: requested.to_owned(),
                 containers: names(),
             })
         }
@@ -149,8 +149,8 @@ pub(super) fn find_container<'p>(pod: &'p Pod, asked: Option<&str>) -> Result<&'
     }
 }
 
-/// The instance of a container whose log is to be shown: the one that runs or, if none does, the one that ended last; with
-/// `previous` the one before that which the status tells of now (as the kubelet, `validateContainerLogStatus`).
+/// The instance of a container whose log is shown: the running one, else the last one; with `previous` the one before the status's
+/// current one (as in the kubelet's `validateContainerLogStatus`).
 pub(super) fn find_instance(pod: &Pod, container: &str, previous: bool) -> Result<ContainerId, FindError> {
     let status = status_of(pod, container);
     let ended = status.and_then(|status| status.last_state.as_ref()?.terminated.as_ref());
@@ -178,7 +178,7 @@ pub(super) fn find_instance(pod: &Pod, container: &str, previous: bool) -> Resul
     })
 }
 
-/// There is no instance before the present one, or its log is gone.
+/// There is no previous instance, or its log was removed.
 pub(super) fn no_previous(pod: &Pod, container: &str) -> FindError {
     FindError::NoPrevious { container: container.to_owned(), pod: full_name(pod).to_owned() }
 }
@@ -188,7 +188,7 @@ pub(super) fn not_started(pod: &Pod, container: &str, why: String) -> FindError 
     FindError::NotStarted { container: container.to_owned(), pod: full_name(pod).to_owned(), why }
 }
 
-/// The kubelet has a plainer word for what happens most often.
+/// As in the kubelet, the most common case has a simpler text.
 fn waiting_reason(reason: &str) -> &str {
     match reason {
         "ErrImagePull" => "image can't be pulled",
@@ -197,11 +197,11 @@ fn waiting_reason(reason: &str) -> &str {
     }
 }
 
-/// What is told of the pod as a whole: it was refused, say.
+/// The pod's reason and message, e.g. of a rejection.
 fn why_pod_is_not(pod: &Pod) -> String {
     let status = pod.status.as_ref();
-    let told = [status.and_then(|s| s.reason.as_deref()), status.and_then(|s| s.message.as_deref())];
-    told.into_iter().flatten().map(|text| format!(": {text}")).collect()
+    let texts = [status.and_then(|s| s.reason.as_deref()), status.and_then(|s| s.message.as_deref())];
+    texts.into_iter().flatten().map(|text| format!(": {text}")).collect()
 }
 
 fn status_of<'p>(pod: &'p Pod, container: &str) -> Option<&'p ContainerStatus> {
@@ -210,7 +210,7 @@ fn status_of<'p>(pod: &'p Pod, container: &str) -> Option<&'p ContainerStatus> {
     all.into_iter().find(|status| status.name == container)
 }
 
-/// The API has `<runtime>://<id>`.
+/// Strips the runtime from `<runtime>://<id>`.
 fn bare_id(id: &str) -> ContainerId {
     id.split_once("://").map_or(id, |(_, id)| id).into()
 }
@@ -243,15 +243,15 @@ mod tests {
         .unwrap()
     }
 
-    fn found(pods: &[Pod], asked: &str, namespace: Option<&str>) -> Result<String, String> {
-        let pod = find_pod(pods, "node1", asked, namespace);
+    fn found(pods: &[Pod], requested: &str, namespace: Option<&str>) -> Result<String, String> {
+        let pod = find_pod(pods, "node1", requested, namespace);
         pod.map(|pod| pod_ref(pod).to_string()).map_err(|error| error.to_string())
     }
 
     #[test]
     fn a_pod_is_found_by_any_of_its_names() {
         let pods = [pod("default", "web-node1"), pod("default", "web-node1-node1"), pod("b", "db-node1")];
-        for (asked, namespace, name) in [
+        for (requested, namespace, name) in [
             ("web", None, "default/web-node1"),
             ("web-node1", None, "default/web-node1"),
             ("web-node1-node1", None, "default/web-node1-node1"),
@@ -259,14 +259,14 @@ mod tests {
             ("default/web", Some("default"), "default/web-node1"),
             ("db", Some("b"), "b/db-node1"),
         ] {
-            assert_eq!(found(&pods, asked, namespace).as_deref(), Ok(name), "{asked}");
+            assert_eq!(found(&pods, requested, namespace).as_deref(), Ok(name), "{requested}");
         }
     }
 
     #[test]
-    fn what_is_unclear_or_missing_is_said_with_what_there_is() {
+    fn errors_list_the_candidates() {
         let pods = [pod("b", "web-node1"), pod("a", "web-node1"), pod("a", "other-node1")];
-        let error = |asked, namespace| found(&pods, asked, namespace).unwrap_err();
+        let error = |requested, namespace| found(&pods, requested, namespace).unwrap_err();
         assert_eq!(
             error("web", None),
             r#"more than one pod is called "web", choose one of: [a/web-node1 b/web-node1]"#
@@ -275,13 +275,13 @@ mod tests {
         assert_eq!(error("b/other", None), r#"pod "b/other" not found; did you mean other-node1?"#);
         assert_eq!(
             error("b/web", Some("a")),
-            r#"the pod is named with namespace "b", but namespace "a" was asked for"#
+            r#"the pod's name has namespace "b", but namespace "a" was requested"#
         );
         assert!(find_pod(&pods, "node1", "zzz", None).unwrap_err().is_not_found());
     }
 
     #[test]
-    fn of_two_incarnations_the_one_that_stays_is_meant() {
+    fn of_two_versions_the_one_that_is_not_terminating_is_found() {
         let mut ending = pod("a", "web-node1");
         ending.metadata.uid = Some("old".to_owned());
         ending.metadata.deletion_timestamp =
@@ -293,7 +293,7 @@ mod tests {
     }
 
     #[test]
-    fn a_container_is_named_unless_there_is_one() {
+    fn a_container_name_is_required_unless_there_is_only_one() {
         let (one, mut two) = (pod("a", "p"), with("a", "p", &["x", "y"], json!({})));
         assert_eq!(find_container(&one, None), Ok("c"));
         assert_eq!(find_container(&two, Some("y")), Ok("y"));
@@ -310,7 +310,7 @@ mod tests {
     }
 
     #[test]
-    fn the_instance_is_the_kubelets() {
+    fn the_instance_is_selected_like_in_the_kubelet() {
         let instance = |status: Value, previous| {
             let pod = with("a", "p", &["c"], json!({"containerStatuses": [status]}));
             find_instance(&pod, "c", previous).map(|id| id.to_string()).map_err(|error| error.to_string())

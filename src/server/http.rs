@@ -1,5 +1,5 @@
-//! HTTP/1 on a unix socket. axum's own way of serving would bring HTTP/2 as well, since the gRPC client has its library
-//! compiled with that. Knows no routes.
+//! HTTP/1 on a Unix socket. axum's own server would include HTTP/2, because the gRPC client enables that feature of hyper. Knows no
+//! routes.
 
 use std::time::Duration;
 
@@ -12,10 +12,10 @@ use tokio::net::UnixListener;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-/// How long no connections are taken after one could not be: most likely there are too many open files.
+/// Pause after a failed accept, most likely because of too many open files.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// Serves until cancelled and everybody has left. Dropped before that, it cuts them off.
+/// Serves until cancelled and all clients have disconnected. Dropping it closes the connections.
 pub(super) async fn serve(listener: UnixListener, app: Router, cancel: &CancellationToken) {
     let mut connections = JoinSet::new();
     let leaving = GracefulShutdown::new();
@@ -23,20 +23,20 @@ pub(super) async fn serve(listener: UnixListener, app: Router, cancel: &Cancella
         tokio::select! {
             // Cancel-safe: waits for a token.
             () = cancel.cancelled() => break,
-            // Cancel-safe: a connection is taken only when it is returned.
+            // Cancel-safe: a connection is accepted only when returned.
             accepted = listener.accept() => match accepted {
                 Ok((stream, _)) => {
                     let service = TowerToHyperService::new(app.clone());
                     let connection = http1::Builder::new().serve_connection(TokioIo::new(stream), service);
-                    // Whoever hung up is gone, which is no trouble of ours.
+                    // The client disconnected, which is no error.
                     connections.spawn(leaving.watch(connection));
                 }
                 Err(error) => {
-                    tracing::warn!(%error, "cannot take a connection to the control socket");
+                    tracing::warn!(%error, "cannot accept a connection to the control socket");
                     tokio::time::sleep(PAUSE).await;
                 }
             },
-            // Cancel-safe: an ended task is taken off the set only when it is returned.
+            // Cancel-safe: an ended task leaves the set only when returned.
             Some(_) = connections.join_next() => {}
         }
     }

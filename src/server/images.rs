@@ -1,4 +1,4 @@
-//! `GET /v1/images`: what the runtime has.
+//! `GET /v1/images`: the runtime's images.
 
 use axum::Json;
 use axum::extract::State;

@@ -1,4 +1,4 @@
-//! `GET /v1/logs`: what a container wrote, decoded, once or as it comes.
+//! `GET /v1/logs`: a container's decoded log, once or followed.
 
 use std::io;
 use std::path::PathBuf;
@@ -24,34 +24,34 @@ use crate::pleg::PlegHandle;
 use crate::pod::pod_ref;
 use crate::types::{ContainerId, PodRef, error_chain};
 
-/// Pause before a container is looked at again though nothing was told of its pod.
+/// Poll interval of a container without a status change of its pod.
 const RECHECK: Duration = Duration::from_secs(1);
 
-/// What is asked of `/v1/logs`, as the query of its address.
+/// The query of `/v1/logs`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct LogsQuery {
     /// Name of the pod, with or without the node's appended, or `<namespace>/<name>`.
     pub pod: String,
-    /// Namespace of the pod; any if none.
+    /// Namespace of the pod; any if missing.
     pub namespace: Option<String>,
-    /// Name of the container; may be left out if there is one.
+    /// Name of the container; optional if there is only one.
     pub container: Option<String>,
-    /// Of the instance before the present one.
+    /// Whether to read the previous instance.
     #[serde(default)]
     pub previous: bool,
-    /// Only that many last lines.
+    /// Only this many last lines.
     pub tail: Option<u64>,
     /// Only lines of this time or later.
     pub since: Option<Timestamp>,
-    /// Each line starts with its time.
+    /// Prefix each line with its timestamp.
     #[serde(default)]
     pub timestamps: bool,
-    /// Go on until the container ends.
+    /// Follow until the container exits.
     #[serde(default)]
     pub follow: bool,
 }
 
-/// Answers with the text. When it breaks off, so does the connection, for an end without an error means that all was told.
+/// Responds with the text. On an error the connection is aborted, because a regular end means that the log is complete.
 pub(super) async fn logs(
     State((server, cancel)): State<(ControlServer, CancellationToken)>,
     Query(query): Query<LogsQuery>,
@@ -73,14 +73,14 @@ pub(super) async fn logs(
     Ok(([(CONTENT_TYPE, "text/plain; charset=utf-8")], body).into_response())
 }
 
-/// Where the runtime writes the log of a container; none if it does not have the container any more.
+/// The path of a container's log; `None` if the runtime no longer has the container.
 fn log_path(pleg: &PlegHandle, pod: &PodRef, id: &ContainerId) -> Option<PathBuf> {
     let observed = pleg.cache().get(pod).ok()?;
     let path = &observed.containers.iter().find(|container| container.id == *id)?.log_path;
     (!path.is_empty()).then(|| path.into())
 }
 
-/// The container is in the pod's status, but not in the runtime.
+/// The error for a container in the pod's status that the runtime does not have.
 fn without_log(pod: &Pod, container: &str, previous: bool) -> RequestError {
     if previous {
         no_previous(pod, container).into()
@@ -89,9 +89,9 @@ fn without_log(pod: &Pod, container: &str, previous: bool) -> RequestError {
     }
 }
 
-/// Waits until a container has ended or is gone. One that cannot be inspected may still run.
+/// Waits until a container has exited or was removed. One that cannot be inspected may still run.
 async fn ended(server: ControlServer, pod: PodRef, id: ContainerId) {
-    let mut told = server.status_cache.changes();
+    let mut changes = server.status_cache.changes();
     let may_write = || match server.pleg.cache().get(&pod) {
         Err(_) => true,
         Ok(observed) => {
@@ -106,14 +106,14 @@ async fn ended(server: ControlServer, pod: PodRef, id: ContainerId) {
     while may_write() {
         tokio::select! {
             // Cancel-safe: a watch marks its value seen only when `changed` returns.
-            Ok(()) = told.changed() => {}
-            // Cancel-safe: a pause keeps nothing.
+            Ok(()) = changes.changed() => {}
+            // Cancel-safe: a sleep.
             () = sleep(RECHECK) => {}
         }
     }
 }
 
-/// Breaks a log off when the daemon ends: a follower must not hold that up, nor take it for the container's end.
+/// Aborts a log at shutdown: a follower must neither block it nor take it for the container's exit.
 fn until_cancelled(
     log: BoxStream<'static, Result<Bytes, LogError>>,
     cancel: CancellationToken,
@@ -121,15 +121,15 @@ fn until_cancelled(
     let next = |state: Option<(BoxStream<'static, Result<Bytes, LogError>>, CancellationToken)>| async move {
         let (mut log, cancel) = state?;
         let piece = tokio::select! {
-            // Cancel-safe: the log is read no further.
+            // Cancel-safe: stops reading the log.
             () = cancel.cancelled() => return Some((Err(io::Error::other("hostlet ends")), None)),
-            // Cancel-safe: nothing of a stream's item is taken before it is there.
+            // Cancel-safe: a stream yields an item only when ready.
             piece = log.next() => piece?,
         };
         match piece {
             Ok(text) => Some((Ok(text), Some((log, cancel)))),
             Err(error) => {
-                tracing::warn!(error = error_chain(&error), "a log that is being shown breaks off");
+                tracing::warn!(error = error_chain(&error), "aborted a log stream");
                 Some((Err(io::Error::other(error)), None))
             }
         }

@@ -1,4 +1,4 @@
-//! What the daemon serves to people and peers on this host.
+//! The daemon's server for users and programs on this host.
 
 mod connections;
 mod control;

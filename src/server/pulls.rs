@@ -1,4 +1,4 @@
-//! `GET /v1/pulls`: which images are being pulled, for whom, and how much has arrived.
+//! `GET /v1/pulls`: the pulls in progress, their pods, and the download progress.
 
 use axum::Json;
 use axum::extract::State;
@@ -12,13 +12,13 @@ use crate::image::with_default_tag;
 use crate::status::Activity;
 use crate::types::PodUid;
 
-/// The pulls under way, the oldest first.
+/// The pulls in progress, oldest first.
 pub(super) async fn pulls(State((server, _)): State<(ControlServer, CancellationToken)>) -> Json<PullsView> {
     Json(server.pulls(Timestamp::now()).await)
 }
 
 impl ControlServer {
-    /// What is known of the pulls under way. Asks the runtime how much has arrived if there are any.
+    /// The pulls in progress with the download progress, if there are any.
     pub(super) async fn pulls(&self, now: Timestamp) -> PullsView {
         let under_way = self.images.pulls();
         let at = Instant::now();
@@ -43,7 +43,7 @@ impl ControlServer {
         PullsView { pulls, bytes }
     }
 
-    /// The pods whose workers wait for this image.
+    /// The pods that wait for this image.
     fn waiting_for(&self, image: &str) -> Vec<String> {
         let waits = |uid: &PodUid| match self.status_cache.doing(uid).map(|doing| doing.activity) {
             Some(Activity::PullingImage { image: wanted, .. }) => {
@@ -51,7 +51,7 @@ impl ControlServer {
             }
             Some(_) | None => false,
         };
-        let pods = self.status_cache.all().into_iter().map(|told| told.pod.reference.clone());
+        let pods = self.status_cache.all().into_iter().map(|entry| entry.pod.reference.clone());
         let mut pods: Vec<String> = pods.filter(|pod| waits(&pod.uid)).map(|pod| pod.to_string()).collect();
         pods.sort();
         pods

@@ -1,4 +1,4 @@
-//! The control socket as a client meets it: requests over a real unix socket, logs in real files, a runtime in memory.
+//! The control socket from a client's view: requests over a real Unix socket, real log files, an in-memory runtime.
 
 use std::fs::{self, OpenOptions};
 use std::io::Write;
@@ -41,10 +41,10 @@ use crate::types::{
     CONTAINER_NAME_LABEL, ContainerId, POD_NAME_LABEL, POD_NAMESPACE_LABEL, POD_UID_LABEL, WallClock,
 };
 
-/// How long something that must happen is waited for.
+/// Timeout of expected events.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// A daemon's server with one running pod, `default/web-node1`, of one container, `c`.
+/// A server with one running pod, `default/web-node1`, with one container, `c`.
 struct Bench {
     dir: TempDir,
     fake: FakeRuntime,
@@ -54,13 +54,13 @@ struct Bench {
     status_cache: StatusCache,
     /// Pulls one image at a time.
     images: Images,
-    /// What is said to have arrived.
+    /// The reported download progress.
     arrived: Arc<Mutex<Option<u64>>>,
     cancel: CancellationToken,
     _tasks: JoinSet<()>,
 }
 
-/// Says what a test says.
+/// Progress set by a test.
 struct Arrived(Arc<Mutex<Option<u64>>>);
 
 #[async_trait]
@@ -129,7 +129,7 @@ impl Bench {
         writeln!(file, "2026-01-01T00:00:00Z {line}").unwrap();
     }
 
-    /// Asks, and returns the status with all of the answer.
+    /// Sends a request; returns the status and the whole response.
     async fn get(&self, path: &str) -> (u16, String) {
         let mut answer = self.start(path).await;
         let text = answer.until_closed().await;
@@ -145,7 +145,7 @@ impl Bench {
     }
 }
 
-/// An answer as raw text, chunk sizes and all.
+/// A response as raw text, including chunk sizes.
 struct Answer {
     stream: UnixStream,
     text: String,
@@ -217,7 +217,7 @@ fn pod(container: &ContainerId) -> Pod {
 }
 
 #[tokio::test]
-async fn logs_are_decoded_and_cut_as_asked() {
+async fn logs_are_decoded_and_limited_as_requested() {
     let bench = Bench::new().await;
     bench.write("stdout P one ");
     bench.write("stdout F line");
@@ -232,7 +232,7 @@ async fn logs_are_decoded_and_cut_as_asked() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_shown_is_said() {
+async fn errors_say_why_a_log_is_not_available() {
     let bench = Bench::new().await;
     for (query, status, said) in [
         ("pod=wep", 404, r#"pod "wep" not found; did you mean web-node1?"#),
@@ -265,7 +265,7 @@ async fn following_ends_with_the_container() {
 }
 
 #[tokio::test]
-async fn following_breaks_off_with_the_daemon() {
+async fn following_is_aborted_at_shutdown() {
     let bench = Bench::new().await;
     bench.write("stdout F before");
     let mut answer = bench.start("/v1/logs?pod=web&follow=true").await;
@@ -276,7 +276,7 @@ async fn following_breaks_off_with_the_daemon() {
 }
 
 #[tokio::test]
-async fn images_are_the_runtimes() {
+async fn the_runtimes_images_are_listed() {
     let bench = Bench::new().await;
     let (status, text) = bench.get("/v1/images").await;
     assert_eq!(status, 200, "{text}");
@@ -284,7 +284,7 @@ async fn images_are_the_runtimes() {
 }
 
 #[tokio::test]
-async fn a_pull_is_told_with_whom_it_is_for_and_what_has_arrived() {
+async fn a_pull_is_listed_with_its_pods_and_progress() {
     let bench = Bench::new().await;
     let (_, text) = bench.get("/v1/pulls").await;
     assert!(text.contains("{\"pulls\":[]}"), "{text}");
@@ -314,7 +314,7 @@ async fn a_pull_is_told_with_whom_it_is_for_and_what_has_arrived() {
         ] {
             assert!(pulls.contains(part), "{part} not in {pulls}");
         }
-        // A runtime that does not tell.
+        // A runtime without progress.
         *bench.arrived.lock() = None;
         let (_, pulls) = bench.get("/v1/pulls").await;
         assert!(pulls.contains("\"waitsForTurn\":true}]}"), "{pulls}");
@@ -331,7 +331,7 @@ async fn a_pull_is_told_with_whom_it_is_for_and_what_has_arrived() {
 }
 
 #[tokio::test]
-async fn the_socket_is_its_owners_alone_and_another_one_of_its_path_is_told_apart() {
+async fn the_socket_is_restricted_to_its_owner_and_identified() {
     let dir = TempDir::new().unwrap();
     let path = dir.path().join("socket");
     assert_eq!(ControlServer::identity(&path), None);
@@ -340,7 +340,7 @@ async fn the_socket_is_its_owners_alone_and_another_one_of_its_path_is_told_apar
     let found = std::fs::metadata(&path).unwrap();
     assert_eq!(found.permissions().mode() & 0o777, 0o600);
     assert!(UnixStream::connect(&path).await.is_ok());
-    // Kept open, so that its inode is not given to the next one.
+    // Kept open, so that its inode is not reused.
     let before = std::fs::hard_link(&path, dir.path().join("kept"));
     drop(listener);
     let _successor = ControlServer::bind(&path).await.unwrap();

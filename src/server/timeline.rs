@@ -1,4 +1,4 @@
-//! `GET /v1/timeline?pod=NAME`: what was done about the pods of a name, those that are gone included.
+//! `GET /v1/timeline?pod=NAME`: the timelines of pods of a name, including removed ones.
 
 use axum::Json;
 use axum::extract::{Query, State};
@@ -11,13 +11,13 @@ use crate::explain::{PodName, is_meant, nearest_names};
 use crate::status::timeline::Track;
 use crate::types::PodRef;
 
-/// The timelines of the pods a name may mean.
+/// The timelines of the pods that match a name.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct TimelineView {
-    /// Those that are gone first.
+    /// Removed pods first.
     pub pods: Vec<Track>,
-    /// Names like the one asked for, where no pod has it.
+    /// Similar names, if no pod matches.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub nearest: Vec<String>,
 }

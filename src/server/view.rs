@@ -1,4 +1,4 @@
-//! What the control socket shows of this node. The daemon writes it, the command line reads it.
+//! The view of this node on the control socket, written by the daemon and read by the command line.
 
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
@@ -7,80 +7,80 @@ use serde::{Deserialize, Serialize};
 use crate::explain::PullSoFar;
 use crate::types::PodRef;
 
-/// This node and its pods, at one moment.
+/// A snapshot of this node and its pods.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct NodeView {
     /// Name of the node.
     pub node: String,
-    /// Every pod with its status, by namespace and name.
+    /// All pods with their status, by namespace and name.
     pub pods: Vec<Pod>,
-    /// Manifests that could not be used.
+    /// Unusable manifests.
     pub problems: Vec<Problem>,
-    /// What keeps the node as a whole from running pods; none if nothing does.
+    /// What prevents the whole node from running pods, if anything.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub trouble: Option<String>,
-    /// What is wrong with the local store; none if nothing is. Pods run all the same.
+    /// Problems of the local store, if any. They do not affect pods.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub store: Option<String>,
-    /// Which processes of containerd's are left over and cannot be ended; none if there are none. Pods run all the same.
+    /// Leftover containerd processes that cannot be terminated, if any. They do not affect pods.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub shims: Option<String>,
-    /// Which other kubelets work on the same container runtime; none if there are none. Pods run, until they remove them.
+    /// Other kubelets on the same container runtime, if any. They may remove this node's pods.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kubelets: Option<String>,
-    /// Who else can read the credentials for the API server; none if nobody can. Pods run all the same.
+    /// Who else can read the API server's credentials, if anyone. It does not affect pods.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub credentials: Option<String>,
-    /// Why the API server cannot be read; none if it can be, or there is none. Pods run all the same.
+    /// Why the API server cannot be read, if so. It does not affect running pods.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub api: Option<String>,
-    /// Calls to the container runtime that take longer than they should.
+    /// Hung calls to the container runtime.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub hung: Vec<HungCall>,
-    /// Image archives that could not be used.
+    /// Unusable image archives.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub archives: Vec<Problem>,
 }
 
-/// A call to the container runtime that takes longer than it should. It holds up its pod, and no other.
+/// A hung call to the container runtime, which blocks only its pod.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct HungCall {
-    /// The call, by its upstream name, e.g. `stop_container`.
+    /// The call's upstream name, e.g. `stop_container`.
     pub call: String,
-    /// What it is about.
+    /// Its subject.
     pub subject: String,
-    /// The pod it holds up, if it is one's.
+    /// The blocked pod, if any.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pod: Option<String>,
-    /// How long it has taken so far.
+    /// Its duration so far.
     pub seconds: u64,
 }
 
-/// A manifest or an image archive that could not be used.
+/// An unusable manifest or image archive.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Problem {
     /// The file.
     pub file: String,
-    /// The pod it names, if it got that far.
+    /// Its pod, if known.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pod: Option<String>,
-    /// What is wrong, one mistake a line.
+    /// The problems, one per line.
     pub message: String,
-    /// Since when.
+    /// Start of the problem.
     pub since: Timestamp,
 }
 
-/// The pulls under way.
+/// The pulls in progress.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct PullsView {
-    /// Each of them, the oldest first.
+    /// The pulls, oldest first.
     pub pulls: Vec<PullView>,
-    /// Bytes that have arrived since the oldest began, of all of them together: the runtime does not tell them apart. None
-    /// if it does not tell.
+    /// Bytes downloaded since the oldest one started, for all of them together, because the runtime reports only the sum.
+    /// `None` if unknown.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub bytes: Option<u64>,
 }
@@ -95,7 +95,7 @@ impl PullsView {
     }
 }
 
-/// A pull under way.
+/// A pull in progress.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct PullView {
@@ -103,17 +103,17 @@ pub struct PullView {
     pub image: String,
     /// The pods that wait for it.
     pub pods: Vec<String>,
-    /// When the runtime began to pull; when it was asked for, while it waits for its turn.
+    /// When the pull started or, while queued, was requested.
     pub since: Timestamp,
-    /// Whether it waits until fewer pulls are under way.
+    /// Whether it is queued behind other pulls.
     pub waits_for_turn: bool,
 }
 
-/// An image the runtime has.
+/// An image of the runtime.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ImageView {
-    /// The runtime's identifier.
+    /// The runtime's ID.
     pub id: String,
     /// Names with a tag.
     pub tags: Vec<String>,

@@ -250,7 +250,10 @@ mod tests {
                 let path = PathBuf::from(format!("/mnt/nfs/{pod}"));
                 let error = threads.run_on_thread(&path, &mounts(), work).await.unwrap_err();
                 assert!(matches!(&error, PathError::Stuck { path: told } if *told == path), "{error:?}");
-                assert!(error.to_string().starts_with(&format!("/mnt/nfs/{pod} does not answer")), "{error}");
+                assert!(
+                    error.to_string().starts_with(&format!("/mnt/nfs/{pod} does not respond")),
+                    "{error}"
+                );
             }
         }
         assert!(begun.load(Ordering::SeqCst) <= 1);
@@ -273,7 +276,7 @@ mod tests {
             assert!(matches!(stuck, Err(PathError::Stuck { .. })), "{stuck:?}");
         }
         let refused = threads.run_on_thread(Path::new("/c"), &mounts(), || ()).await.unwrap_err();
-        let told = "/c was not looked at: all that may look at paths of pods wait for others that do not answer (/a, /b)";
+        let told = "/c was not accessed: all threads for paths of pods are blocked on others that do not respond (/a, /b)";
         assert_eq!(refused.to_string(), told);
         releases.pop();
         with(&threads, LONG).run_on_thread(Path::new("/c"), &mounts(), || ()).await.unwrap();

@@ -133,7 +133,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_differs_from_run_to_run_is_replaced_and_nothing_else() {
+    fn only_values_that_differ_between_runs_are_replaced() {
         let value = json!({"podIP": "10.0.0.1", "startTime": null, "phase": "Running", "message": "pod a_b(7)",
                            "conditions": [{"type": "Ready", "lastTransitionTime": "now"}]});
         let wanted = json!({"podIP": "(address)", "startTime": null, "phase": "Running", "message": "pod a_b((uid))",
@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn every_difference_is_told_with_its_path() {
+    fn every_difference_is_reported_with_its_path() {
         let (recorded, seen) =
             (json!({"a": [1, 2], "b": "x"}), json!({"a": [1, 3, 4], "c": null, "d": true}));
         let mut differences = Vec::new();

@@ -56,7 +56,7 @@ fn container(uid: &str, name: &str) -> ContainerConfig {
 }
 
 #[tokio::test]
-async fn a_pod_lives_and_dies_over_the_wire() {
+async fn a_pod_starts_and_stops_over_grpc() {
     let fake = FakeCri::start(FakeRuntime::new()).unwrap();
     let mut runtime = RuntimeServiceClient::new(channel(&fake));
     let mut images = ImageServiceClient::new(channel(&fake));
@@ -122,7 +122,7 @@ async fn a_pod_lives_and_dies_over_the_wire() {
 }
 
 #[tokio::test]
-async fn what_a_runtime_may_lack_is_unimplemented_until_switched_on() {
+async fn optional_features_are_unimplemented_until_enabled() {
     let fake = FakeCri::start(FakeRuntime::new()).unwrap();
     let mut runtime = RuntimeServiceClient::new(channel(&fake));
     let lacking = runtime.runtime_config(RuntimeConfigRequest {}).await.unwrap_err();
@@ -135,7 +135,7 @@ async fn what_a_runtime_may_lack_is_unimplemented_until_switched_on() {
 }
 
 #[tokio::test]
-async fn hostlets_own_client_finds_faults_and_events_as_they_were_scripted() {
+async fn hostlets_client_observes_scripted_faults_and_events() {
     let fake = FakeCri::start(FakeRuntime::new()).unwrap();
     let client = CriClient::new(&fake.socket(), PATIENCE);
     let impatient = CriClient::new(&fake.socket(), Duration::from_millis(50));
@@ -171,7 +171,7 @@ async fn hostlets_own_client_finds_faults_and_events_as_they_were_scripted() {
 }
 
 #[tokio::test]
-async fn a_crash_cuts_calls_and_the_client_finds_the_runtime_again() {
+async fn a_crash_aborts_calls_and_the_client_reconnects() {
     let mut fake = FakeCri::start(FakeRuntime::new()).unwrap();
     let client = CriClient::new(&fake.socket(), PATIENCE);
     client.run_sandbox(sandbox("u1"), "").await.unwrap();

@@ -135,7 +135,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_id_is_a_whole_name() {
+    fn an_id_matches_completely() {
         assert!(mentions("/run/hl-7-1/containerd.sock", "hl-7-1"));
         assert!(mentions("hl-7-1", "hl-7-1"));
         assert!(!mentions("/run/hl-7-12/containerd.sock", "hl-7-1"));
@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_left_of_what_never_was() {
+    fn nothing_is_left_of_a_failed_start() {
         assert_eq!(leftovers("hl-0-0").unwrap(), Vec::<String>::new());
     }
 }

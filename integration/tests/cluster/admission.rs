@@ -1,4 +1,4 @@
-//! Pods the kubelet refuses: their phase, reason and message.
+//! Pods that the kubelet rejects: their phase, reason and message.
 
 use hostlet_integration::cluster::{Tenant, check};
 use k8s_openapi::api::core::v1::{Node, Pod};
@@ -49,7 +49,7 @@ async fn pods_that_do_not_fit_fail_with_upstreams_reasons() {
 }
 
 #[tokio::test]
-async fn a_pod_is_judged_by_the_label_its_node_was_given_just_before() {
+async fn admission_uses_a_label_added_to_the_node_just_before() {
     let tenant = Tenant::new("labelled", 1).await.unwrap();
     let name = tenant.nodes[0].name().to_owned();
     let nodes: Api<Node> = Api::all(tenant.client());

@@ -1,4 +1,4 @@
-//! Pods of the controllers: what a person runs on a cluster.
+//! Pods of controllers: Deployments, Jobs, DaemonSets.
 
 use std::collections::BTreeSet;
 

@@ -17,7 +17,7 @@ use crate::support::{
 };
 
 #[tokio::test]
-async fn graceful_deletion_lets_the_pod_end_and_tells_how_it_ended() {
+async fn graceful_deletion_stops_the_pod_and_reports_its_result() {
     let tenant = Tenant::new("graceful", 1).await.unwrap();
     let dir = tenant.nodes[0].root_dir().join("../shared");
     fs::create_dir_all(&dir).unwrap();

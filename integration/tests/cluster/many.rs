@@ -1,4 +1,4 @@
-//! As many pods as a node takes.
+//! A full node of pods.
 
 use hostlet_integration::cluster::Tenant;
 use k8s_openapi::api::core::v1::Pod;

@@ -1,4 +1,4 @@
-//! The Node object: what a node tells of itself, and what happens to it when the agent dies.
+//! The Node object: its fields, and what happens to it when the agent dies.
 
 use std::fs;
 use std::path::Path;
@@ -26,7 +26,7 @@ fn status(node: &Node) -> NodeStatus {
 }
 
 #[tokio::test]
-async fn a_node_registers_with_all_that_a_kubelet_tells() {
+async fn a_node_registers_with_all_fields_of_a_kubelet() {
     let mut tenant = Tenant::new("register", 1).await.unwrap();
     let client = tenant.client();
     tenant.nodes[0].wait_until_ready(&client).await.unwrap();
@@ -142,7 +142,7 @@ async fn a_lease_is_kept_and_belongs_to_the_node() {
 }
 
 #[tokio::test]
-async fn what_others_put_on_a_node_stays() {
+async fn changes_of_other_clients_to_a_node_are_preserved() {
     let often = json!({"nodeStatusUpdateFrequency": "1s", "nodeStatusReportFrequency": "2s"});
     let mut tenant = Tenant::with("others", 1, &often).await.unwrap();
     let nodes: Api<Node> = Api::all(tenant.client());
@@ -203,7 +203,7 @@ async fn a_node_is_not_ready_without_its_agent_and_ready_with_it_again() {
 }
 
 #[tokio::test]
-async fn a_node_that_starts_with_another_address_tells_it_with_its_first_status_and_its_pods_too() {
+async fn a_changed_node_address_is_in_the_first_node_status_and_in_its_pods() {
     let mut tenant = Tenant::new("readdress", 1).await.unwrap();
     let mut on_host = pod("on-host", IDLE);
     on_host["spec"]["hostNetwork"] = json!(true);

@@ -1,4 +1,4 @@
-//! Many distinct ConfigMaps and Secrets on one node: more watches than a server permits on one connection.
+//! Many distinct ConfigMaps and Secrets on one node: more watches than the server's stream limit per connection.
 
 use std::fs;
 use std::path::PathBuf;
@@ -16,7 +16,7 @@ use crate::support::{IDLE, LATER, is_ready, pod, uid, wait_for_pods, wait_until_
 const PODS: usize = 60;
 
 #[tokio::test]
-async fn pods_with_more_objects_than_a_connection_takes_watches_run_and_follow_them() {
+async fn pods_with_more_objects_than_watches_per_connection_run_and_follow_them() {
     let pods = std::env::var("HOSTLET_TEST_OBJECT_PODS").map_or(PODS, |number| number.parse().unwrap());
     let tenant = Tenant::with("objects", 1, &json!({"maxPods": pods + 10})).await.unwrap();
     let names: Vec<String> = (0..pods).map(|number| format!("pod-{number}")).collect();

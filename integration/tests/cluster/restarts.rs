@@ -1,4 +1,4 @@
-//! What a new agent makes of the statuses that an earlier one wrote.
+//! A restarted agent and the statuses of its predecessor.
 
 use hostlet_integration::cluster::Tenant;
 use k8s_openapi::api::core::v1::Pod;
@@ -6,7 +6,7 @@ use k8s_openapi::api::core::v1::Pod;
 use crate::support::{IDLE, SOON, container_id, is_ready, phase, pod, run, statuses, uid, wait_for_object};
 
 #[tokio::test]
-async fn a_pod_that_the_runtime_lost_while_no_agent_ran_goes_on_from_the_status_it_had() {
+async fn a_pod_lost_by_the_runtime_while_no_agent_ran_keeps_its_status() {
     let mut tenant = Tenant::new("lost", 1).await.unwrap();
     let before = run(&tenant, pod("kept", IDLE)).await.unwrap();
     let node = &mut tenant.nodes[0];

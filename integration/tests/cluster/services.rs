@@ -1,4 +1,4 @@
-//! Services as pods meet them: variables in their environment, and addresses.
+//! Services from a pod's view: environment variables and addresses.
 
 use hostlet_integration::cluster::Tenant;
 use hostlet_integration::{Look, wait_for};

@@ -9,7 +9,7 @@ use crate::support::{
 };
 
 #[tokio::test]
-async fn a_static_pod_has_a_mirror_that_comes_back_and_goes_with_its_manifest() {
+async fn a_static_pod_has_a_mirror_that_is_recreated_and_removed_with_its_manifest() {
     let tenant = Tenant::new("static", 1).await.unwrap();
     let node = &tenant.nodes[0];
     let mut manifest = pod("fixed", IDLE);
@@ -45,7 +45,7 @@ async fn a_static_pod_has_a_mirror_that_comes_back_and_goes_with_its_manifest() 
 }
 
 #[tokio::test]
-async fn a_mirror_goes_though_its_manifest_went_while_no_daemon_ran() {
+async fn a_mirror_is_deleted_if_its_manifest_was_removed_while_no_daemon_ran() {
     let mut tenant = Tenant::new("static-gone", 1).await.unwrap();
     let name = format!("gone-{}", tenant.nodes[0].name());
     let mut manifest = pod("gone", IDLE);

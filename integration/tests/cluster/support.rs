@@ -1,4 +1,4 @@
-//! Objects and waits the tests share.
+//! Shared objects and waits.
 
 use std::fmt::Debug;
 use std::time::Duration;

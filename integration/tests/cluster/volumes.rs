@@ -1,4 +1,4 @@
-//! The volumes that every cluster pod carries, as a process in the pod sees them.
+//! The default volumes of cluster pods, as seen by a process in the pod.
 
 use std::fs;
 

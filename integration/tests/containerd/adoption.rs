@@ -1,4 +1,4 @@
-//! A daemon or a runtime that goes and comes back: what runs goes on, and what nobody wants any more is ended.
+//! Restarts of the daemon or the runtime: running pods continue, and removed pods are stopped.
 
 use hostlet_integration::real::RealHost;
 
@@ -34,7 +34,7 @@ async fn a_new_daemon_adopts_what_runs() {
 }
 
 #[tokio::test]
-async fn a_pod_whose_manifest_went_while_nobody_looked_is_ended() {
+async fn a_pod_whose_manifest_was_removed_while_no_daemon_ran_is_stopped() {
     let host = RealHost::start().await.unwrap();
     let daemon = host.start_hostlet("").await.unwrap();
     host.write_manifest("kept.json", &manifest("kept", &[("idle", IDLE)])).unwrap();
@@ -56,7 +56,7 @@ async fn a_pod_whose_manifest_went_while_nobody_looked_is_ended() {
 }
 
 #[tokio::test]
-async fn a_restart_of_the_runtime_harms_no_pod() {
+async fn a_restart_of_the_runtime_affects_no_pod() {
     let mut host = RealHost::start().await.unwrap();
     let daemon = host.start_hostlet("").await.unwrap();
     host.write_manifest("app.json", &manifest("app", &[("idle", IDLE)])).unwrap();

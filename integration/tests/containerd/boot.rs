@@ -1,4 +1,4 @@
-//! A host that comes up again: nothing runs, or nothing is even known, and hostlet is there before containerd.
+//! A host that boots: nothing runs, or the runtime has no state, and hostlet starts before containerd.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -32,12 +32,12 @@ fn boot_manifest((name, class, priority): (&str, &str, i64)) -> String {
 }
 
 #[tokio::test]
-async fn pods_come_up_by_priority_when_the_runtime_knows_nothing() {
+async fn pods_start_by_priority_if_the_runtime_has_no_state() {
     boot(AfterReboot::NothingKnown).await;
 }
 
 #[tokio::test]
-async fn pods_come_up_by_priority_when_the_runtime_knows_the_dead() {
+async fn pods_start_by_priority_if_the_runtime_has_their_dead_sandboxes() {
     boot(AfterReboot::DeadKnown).await;
 }
 

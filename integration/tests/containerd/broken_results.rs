@@ -1,5 +1,5 @@
-//! What a runtime that was killed while a network's result was written leaves: a file that cannot be read, without which the
-//! network can be taken down again. Newer ones (2.4 is) mend that themselves.
+//! A runtime killed while it writes a network's result leaves an invalid file, which blocks the network's teardown until it is
+//! removed. Newer runtimes (2.4) handle that themselves.
 
 use std::collections::HashSet;
 use std::fs::{self, File};
@@ -10,7 +10,7 @@ use hostlet_integration::real::RealHost;
 use crate::support::{IDLE, manifest, wait_until_empty, wait_until_no_strays, wait_until_ready};
 
 #[tokio::test]
-async fn a_pod_whose_networks_result_is_broken_ends_all_the_same() {
+async fn a_pod_with_a_broken_network_result_terminates_all_the_same() {
     let host = RealHost::start().await.unwrap();
     let daemon = host.start_hostlet("").await.unwrap();
     host.write_manifest("web.json", &manifest("web", &[("c", IDLE)])).unwrap();

@@ -1,4 +1,4 @@
-//! Manifests that cannot work, each in its own way, and what `hostlet explain` says of them: the messages are the runtime's own.
+//! Broken manifests of many kinds and their explanations by `hostlet explain`, from the runtime's own messages.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -197,7 +197,7 @@ fn said(daemon: &Daemon, pod: &str) -> Result<String> {
 }
 
 #[tokio::test]
-async fn every_manifest_that_cannot_work_is_told_why_and_what_to_do() {
+async fn every_broken_manifest_is_explained_with_a_remedy() {
     let host = RealHost::start().await.unwrap();
     let daemon = host.start_hostlet("").await.unwrap();
     let dir = host.directory("broken").unwrap();
@@ -224,7 +224,7 @@ async fn every_manifest_that_cannot_work_is_told_why_and_what_to_do() {
 }
 
 #[tokio::test]
-async fn what_is_wrong_with_the_node_is_told_of_each_pod() {
+async fn a_problem_of_the_node_is_explained_for_each_pod() {
     let mut host = RealHost::start().await.unwrap();
     let daemon = host.start_hostlet("").await.unwrap();
     let idle = broken("idle", json!({}), json!({}), "", "");

@@ -1,4 +1,4 @@
-//! The harness by itself: containerd, a sandbox and a container by hand, and nothing left afterwards.
+//! The harness itself: containerd, a sandbox and a container created by hand, and their removal.
 
 use hostlet_integration::real::{CriSandbox, RealHost, leftovers};
 use hostlet_integration::{Look, wait_for};

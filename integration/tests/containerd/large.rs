@@ -1,4 +1,4 @@
-//! Lists that containerd does not send, as they are larger than a message may be.
+//! Lists that containerd cannot send because they exceed the message size limit.
 
 use anyhow::{Result, ensure};
 use hostlet_integration::real::RealHost;
@@ -13,7 +13,7 @@ const ANNOTATIONS: usize = 40_000;
 const PODS: [&str; 5] = ["one", "two", "three", "four", "five"];
 
 #[tokio::test]
-async fn pods_whose_list_is_not_sent_are_found_and_adopted() {
+async fn pods_in_a_list_over_the_limit_are_found_and_adopted() {
     let mut host = RealHost::start().await.unwrap();
     host.restart_containerd_with_small_messages(LIMIT).await.unwrap();
     let daemon = host.start_hostlet("").await.unwrap();

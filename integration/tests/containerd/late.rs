@@ -1,6 +1,6 @@
-//! Calls that outlive their deadline, or whoever made them, and take effect later. A create is held up by a seccomp profile that is a named pipe:
-//! containerd reads it while it makes a container, and waits until somebody writes. A sandbox is held up by the lock of the
-//! network's addresses; containerd gives it up when its client does, so here it does not learn of that.
+//! Calls that outlive their deadline or client and take effect later. A container's creation is blocked by a seccomp profile that is
+//! a named pipe, which containerd reads. A sandbox is blocked by the lock of the network's addresses; containerd cancels it with its
+//! client, so the cancellation is hidden from it here.
 
 use std::collections::HashSet;
 use std::fs::{self, File};
@@ -115,7 +115,7 @@ async fn a_sandbox_that_succeeds_after_its_deadline_is_adopted() {
 }
 
 #[tokio::test]
-async fn a_sandbox_that_is_being_made_when_hostlet_is_asked_to_end_is_adopted() {
+async fn a_sandbox_in_creation_during_shutdown_is_adopted() {
     let host = RealHost::start().await.unwrap();
     let held = host.hold_up_addresses().unwrap();
     let daemon = host.start_hostlet("").await.unwrap();

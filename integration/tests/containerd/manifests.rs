@@ -1,4 +1,4 @@
-//! Manifests that change or go: the old pod ends first, is let end, and leaves nothing.
+//! Changed or removed manifests: the old pod is stopped gracefully first and leaves nothing behind.
 
 use std::fs::File;
 use std::io::Read;
@@ -23,7 +23,7 @@ fn slow() -> String {
 }
 
 #[tokio::test]
-async fn an_edit_replaces_the_pod_after_the_old_one_ended() {
+async fn an_edit_replaces_the_pod_after_the_old_one_terminated() {
     let host = RealHost::start().await.unwrap();
     let daemon = host.start_hostlet("").await.unwrap();
     host.write_manifest("app.json", &slow()).unwrap();
@@ -47,7 +47,7 @@ async fn an_edit_replaces_the_pod_after_the_old_one_ended() {
 }
 
 #[tokio::test]
-async fn a_removed_manifest_lets_its_pod_end() {
+async fn a_removed_manifest_stops_its_pod_gracefully() {
     let host = RealHost::start().await.unwrap();
     let daemon = host.start_hostlet("").await.unwrap();
     host.write_manifest("app.json", &slow()).unwrap();
@@ -72,7 +72,7 @@ async fn a_removed_manifest_lets_its_pod_end() {
 }
 
 #[tokio::test]
-async fn a_container_that_will_not_end_is_killed() {
+async fn a_container_that_ignores_sigterm_is_killed() {
     let host = RealHost::start().await.unwrap();
     let daemon = host.start_hostlet("").await.unwrap();
     let stubborn = "trap '' TERM; while true; do sleep 1; done";
@@ -83,7 +83,7 @@ async fn a_container_that_will_not_end_is_killed() {
 }
 
 #[tokio::test]
-async fn a_manifest_that_comes_back_runs_again() {
+async fn a_manifest_added_again_runs_again() {
     let host = RealHost::start().await.unwrap();
     let daemon = host.start_hostlet("").await.unwrap();
     let text = slow();

@@ -1,4 +1,4 @@
-//! Pods that start: one, several containers, two hosts side by side, beside a manifest that cannot be read.
+//! Starting pods: one or several containers, two hosts side by side, and an unreadable manifest.
 
 use hostlet_integration::real::RealHost;
 use hostlet_integration::{Look, wait_for};
@@ -40,7 +40,7 @@ async fn a_pod_starts_serves_and_logs() {
 }
 
 #[tokio::test]
-async fn pods_are_held_together_to_what_is_not_reserved() {
+async fn all_pods_together_are_limited_to_the_allocatable_resources() {
     let host = RealHost::start().await.unwrap();
     let daemon = host.start_hostlet("kubeReserved: {memory: 1Gi}\n").await.unwrap();
     host.write_manifest("idle.json", &manifest("idle", &[("idle", IDLE)])).unwrap();
@@ -76,7 +76,7 @@ async fn the_containers_of_a_pod_share_its_network() {
 }
 
 #[tokio::test]
-async fn a_manifest_that_cannot_be_read_harms_no_other() {
+async fn an_unreadable_manifest_affects_no_other() {
     let host = RealHost::start().await.unwrap();
     let daemon = host.start_hostlet("").await.unwrap();
     host.write_manifest("a-broken.yaml", "apiVersion: v1\nkind: Pod\nspec: [").unwrap();
@@ -90,7 +90,7 @@ async fn a_manifest_that_cannot_be_read_harms_no_other() {
 }
 
 #[tokio::test]
-async fn two_hosts_side_by_side_do_not_meet() {
+async fn two_hosts_side_by_side_do_not_interfere() {
     let (one, two) = (RealHost::start().await.unwrap(), RealHost::start().await.unwrap());
     let daemon_one = one.start_hostlet("").await.unwrap();
     let daemon_two = two.start_hostlet("").await.unwrap();

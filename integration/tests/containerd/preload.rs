@@ -1,4 +1,4 @@
-//! Images that exist only as archives: those there at the start, one that lands, and a broken one beside them.
+//! Images that exist only as archives: at start-up, added later, and a broken one.
 
 use std::fs;
 
@@ -57,7 +57,7 @@ async fn pods_run_images_that_exist_only_as_archives() {
 }
 
 #[tokio::test]
-async fn layers_may_be_compressed_with_zstd_and_what_cannot_be_used_is_shown() {
+async fn zstd_layers_are_supported_and_unusable_archives_are_shown() {
     const ZSTD: &str = "hostlet.local/zstd:1";
     const ARCHIVE: &[u8] = b"\x28\xb5\x2f\xfd a whole archive";
     let host = RealHost::start().await.unwrap();

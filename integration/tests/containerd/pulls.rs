@@ -1,4 +1,4 @@
-//! A pull that takes long: a person sees how far it has come.
+//! The progress of a slow pull is shown.
 
 use std::process::Output;
 
@@ -14,7 +14,7 @@ fn said(daemon: &Daemon, args: &[&str]) -> Result<String> {
 }
 
 #[tokio::test]
-async fn a_pull_under_way_shows_what_has_arrived() {
+async fn a_pull_in_progress_shows_its_progress() {
     let host = RealHost::start().await.unwrap();
     let registry = host.slow_registry().unwrap();
     let daemon = host.start_hostlet("").await.unwrap();

@@ -1,4 +1,4 @@
-//! Containers that end: restarts, attempts and the crash-loop back-off.
+//! Containers that exit: restarts, attempts and the crash-loop back-off.
 
 use std::collections::BTreeMap;
 

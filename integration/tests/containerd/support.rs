@@ -1,4 +1,4 @@
-//! Manifests and waits the tests share.
+//! Shared manifests and waits.
 
 use std::collections::{BTreeMap, HashSet};
 use std::fs;

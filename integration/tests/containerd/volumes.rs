@@ -1,5 +1,4 @@
-//! Volumes in a real runtime on real mounts: what containers see of them, what a restart leaves, what removal leaves, and
-//! that removal stops at a mount.
+//! Volumes with a real runtime and real mounts: from the containers' view, after a restart and after removal, which stops at a mount.
 
 #![allow(clippy::unwrap_used, reason = "a helper of a test fails its test")]
 
@@ -50,7 +49,7 @@ async fn wait_until_gone(daemon: &Daemon, dir: &Path) {
 }
 
 #[tokio::test]
-async fn containers_see_their_volumes_and_nothing_is_left() {
+async fn containers_see_their_volumes_and_all_are_removed() {
     let host = RealHost::start().await.unwrap();
     let daemon = host.start_hostlet("").await.unwrap();
     let shared = host.kubelet_root().parent().unwrap().join("shared/dir");
@@ -84,7 +83,7 @@ async fn containers_see_their_volumes_and_nothing_is_left() {
 }
 
 #[tokio::test]
-async fn a_restart_keeps_volumes_and_what_was_missed_is_taken_down() {
+async fn a_restart_keeps_volumes_and_removes_those_no_longer_needed() {
     let host = RealHost::start().await.unwrap();
     let daemon = host.start_hostlet("").await.unwrap();
     let volumes =
@@ -140,7 +139,7 @@ async fn removal_stops_at_a_mount_that_is_not_ours() {
 }
 
 #[tokio::test]
-async fn a_host_path_of_another_type_keeps_the_pod_from_starting_and_says_so() {
+async fn a_host_path_of_another_type_prevents_the_start_and_is_reported() {
     let host = RealHost::start().await.unwrap();
     let daemon = host.start_hostlet("").await.unwrap();
     let path = host.kubelet_root().parent().unwrap().join("later");

@@ -1,4 +1,4 @@
-//! Pods on a filesystem whose server is away: they wait and say for what, and nobody else does.
+//! Pods on a filesystem whose server is unreachable: they wait and say why, and other pods are not affected.
 
 use std::fs::{self, File, OpenOptions};
 use std::os::fd::AsRawFd;
@@ -67,7 +67,7 @@ fn threads(daemon: &Daemon) -> Result<usize> {
 }
 
 #[tokio::test]
-async fn pods_on_a_server_that_is_away_wait_alone() {
+async fn only_pods_on_an_unreachable_server_wait() {
     let host = FakeHost::start().unwrap();
     let mut away = Away::mount(host.directory().join("away")).unwrap();
     let daemon = host.start_hostlet("").await.unwrap();
@@ -78,7 +78,9 @@ async fn pods_on_a_server_that_is_away_wait_alone() {
         on(&host, name, &away.point.join(name), "Directory").unwrap();
     }
     for name in &lost {
-        wait_for_log(&daemon, &format!("{} does not answer", away.point.join(name).display())).await.unwrap();
+        wait_for_log(&daemon, &format!("{} does not respond", away.point.join(name).display()))
+            .await
+            .unwrap();
         wait_for_status(&daemon, name, &["ContainerCreating"]).await.unwrap();
     }
 

@@ -1,4 +1,4 @@
-//! The daemon as a node of a cluster whose API server fails as it likes.
+//! The daemon as a node of a cluster with a faulty API server.
 
 use std::time::Duration;
 
@@ -71,7 +71,7 @@ fn attempts(host: &FakeHost, name: &str) -> Vec<u32> {
 }
 
 #[tokio::test]
-async fn a_node_joins_runs_what_it_is_given_and_tells_how_that_went() {
+async fn a_node_joins_runs_its_pods_and_reports_their_statuses() {
     let (host, server) = (FakeHost::start().unwrap(), FakeApiServer::start().unwrap());
     host.runtime().add_image("busybox:1");
     let daemon = host.join(&server, "").await.unwrap();
@@ -120,7 +120,7 @@ async fn a_node_joins_runs_what_it_is_given_and_tells_how_that_went() {
 }
 
 #[tokio::test]
-async fn whatever_the_api_server_does_to_requests_pods_come_and_go_once() {
+async fn pods_start_and_stop_once_with_any_faults_of_the_api_server() {
     let refuse = |code, reason, retry_after| ApiFault::Refuse { code, reason, retry_after };
     let faults = [
         ApiFault::Reset,
@@ -159,7 +159,7 @@ async fn whatever_the_api_server_does_to_requests_pods_come_and_go_once() {
 }
 
 #[tokio::test]
-async fn a_node_without_its_api_server_goes_on_and_so_does_a_new_daemon_and_a_host_that_was_off() {
+async fn a_node_without_its_api_server_survives_restarts_of_the_daemon_and_the_host() {
     let (host, mut server) = (FakeHost::start().unwrap(), FakeApiServer::start().unwrap());
     host.runtime().add_image("busybox:1");
     let daemon = host.join(&server, "").await.unwrap();

@@ -1,4 +1,4 @@
-//! The command line and configurations: what is wrong ends the daemon before anything runs, and says what it is.
+//! Command line and configuration: an error stops the daemon before anything runs, with a clear message.
 
 use std::fs;
 use std::path::PathBuf;
@@ -26,7 +26,7 @@ fn config(host: &FakeHost, lines: &str) -> Result<PathBuf> {
 }
 
 #[test]
-fn a_wrong_configuration_ends_it_before_anything_runs() {
+fn an_invalid_configuration_stops_the_daemon_before_anything_runs() {
     let host = FakeHost::start().unwrap();
     let cases = [
         ("maxPod: 5\n", vec!["bad.yaml:4", "maxPod", "maxPods"]),
@@ -55,7 +55,7 @@ fn a_wrong_configuration_ends_it_before_anything_runs() {
 }
 
 #[test]
-fn a_good_configuration_is_called_fine_and_shown_whole() {
+fn a_valid_configuration_is_accepted_and_shown_completely() {
     let host = FakeHost::start().unwrap();
     let file = config(&host, "maxPods: 7\n").unwrap();
     let path = file.to_str().unwrap();
@@ -82,7 +82,7 @@ fn mistakes_on_the_command_line_are_usage_errors() {
 }
 
 #[tokio::test]
-async fn a_second_daemon_on_the_same_socket_is_refused() {
+async fn a_second_daemon_on_the_same_socket_fails() {
     let host = FakeHost::start().unwrap();
     let daemon = host.start_hostlet("").await.unwrap();
     write_pods(&host, &["web"]).unwrap();

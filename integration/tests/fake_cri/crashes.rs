@@ -1,4 +1,4 @@
-//! A daemon that is killed while pods start: the next one goes on where it was, restarts nothing and doubles nothing.
+//! A daemon killed while pods start: the next one continues without restarts or duplicates.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -32,7 +32,7 @@ async fn wait_for_calls(host: &FakeHost, wanted: usize) -> Result<()> {
 }
 
 #[tokio::test]
-async fn a_daemon_killed_at_any_moment_of_a_start_doubles_nothing() {
+async fn killing_the_daemon_at_any_moment_of_a_start_duplicates_nothing() {
     let host = FakeHost::start().unwrap();
     for operation in STARTING {
         let slow = Fault::Delay(Duration::from_millis(150));

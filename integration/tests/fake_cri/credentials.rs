@@ -1,4 +1,4 @@
-//! The daemon as a node of a cluster whose credentials are not there, or not yet: pods come first.
+//! The daemon as a node of a cluster with missing or late credentials: pods come first.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -26,7 +26,7 @@ async fn wait_until_registered(server: &FakeApiServer, host: &FakeHost) -> Resul
 }
 
 #[tokio::test]
-async fn a_plugin_that_hangs_and_then_fails_holds_up_no_pod_and_is_heeded_once_it_works() {
+async fn a_hanging_then_failing_plugin_blocks_no_pod_and_is_used_once_it_works() {
     let (host, server) = (FakeHost::start().unwrap(), FakeApiServer::start().unwrap());
     host.runtime().add_image("busybox:1");
     write_pods(&host, &["own"]).unwrap();
@@ -62,7 +62,7 @@ async fn a_plugin_that_hangs_and_then_fails_holds_up_no_pod_and_is_heeded_once_i
 }
 
 #[tokio::test]
-async fn a_kubeconfig_that_is_written_later_is_waited_for() {
+async fn a_kubeconfig_written_later_is_used() {
     let (host, server) = (FakeHost::start().unwrap(), FakeApiServer::start().unwrap());
     host.runtime().add_image("busybox:1");
     write_pods(&host, &["own"]).unwrap();

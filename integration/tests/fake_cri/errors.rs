@@ -1,4 +1,4 @@
-//! Calls that fail, and calls that are said to have failed and did not.
+//! Calls that fail, and calls that take effect despite an error.
 
 use std::time::Duration;
 
@@ -20,7 +20,7 @@ fn main_at(attempt: u32) -> (String, u32, ContainerState) {
 }
 
 #[tokio::test]
-async fn a_sandbox_that_fails_is_tried_again() {
+async fn a_failed_sandbox_is_retried() {
     let host = FakeHost::start().unwrap();
     let daemon = host.start_hostlet("").await.unwrap();
     let rule = |operation, text| Rule::new(operation, Fault::fail(text));
@@ -54,7 +54,7 @@ fn late(operation: Operation, pod: &str, lands_after: Duration) -> Rule {
 }
 
 #[tokio::test]
-async fn a_call_that_timed_out_and_took_effect_doubles_nothing() {
+async fn a_call_that_timed_out_but_took_effect_is_not_repeated() {
     let host = FakeHost::start().unwrap();
     let daemon = host.start_hostlet("runtimeRequestTimeout: 1s").await.unwrap();
     // Some land before the daemon looks again, some only after it has tried again.
@@ -81,7 +81,7 @@ async fn a_call_that_timed_out_and_took_effect_doubles_nothing() {
 }
 
 #[tokio::test]
-async fn a_container_that_cannot_start_says_so_and_backs_off() {
+async fn a_container_that_cannot_start_is_reported_and_backs_off() {
     let host = FakeHost::start().unwrap();
     let daemon = host.start_hostlet("").await.unwrap();
     let message = "exec: \"nosuch\": executable file not found in $PATH";

@@ -1,4 +1,4 @@
-//! A runtime that hangs on one pod: the others start and stop as if nothing were, and a person is told which call it is.
+//! A runtime that hangs on one pod: other pods are not affected, and the hung call is shown.
 
 use anyhow::Result;
 use hostlet::cri::Operation;
@@ -48,7 +48,7 @@ async fn wait_until_named(daemon: &Daemon, host: &FakeHost, call: &str, pod: &st
 }
 
 #[tokio::test]
-async fn three_hung_starts_stop_no_fourth_pod() {
+async fn three_hung_starts_do_not_block_a_fourth_pod() {
     let host = FakeHost::start().unwrap();
     let daemon = host.start_hostlet("").await.unwrap();
     let hung = ["hung1", "hung2", "hung3"];
@@ -79,7 +79,7 @@ async fn three_hung_starts_stop_no_fourth_pod() {
 }
 
 #[tokio::test]
-async fn a_hung_stop_holds_up_its_pod_alone() {
+async fn a_hung_stop_blocks_only_its_pod() {
     let host = FakeHost::start().unwrap();
     let daemon = host.start_hostlet("").await.unwrap();
     write_pods(&host, &["stuck", "stays"]).unwrap();
@@ -100,7 +100,7 @@ async fn a_hung_stop_holds_up_its_pod_alone() {
 }
 
 #[tokio::test]
-async fn a_hung_inspection_holds_up_its_pod_alone() {
+async fn a_hung_inspection_blocks_only_its_pod() {
     let host = FakeHost::start().unwrap();
     let daemon = host.start_hostlet("").await.unwrap();
     host.write_manifest("sick.json", &manifest("sick", &["main"])).unwrap();

@@ -1,4 +1,4 @@
-//! Images that cannot be had: what is shown, when it is tried again, and that nobody else waits.
+//! Images that cannot be pulled: the status, the retries, and that other pods do not wait.
 
 use std::time::Duration;
 
@@ -24,7 +24,7 @@ fn answer(error: Option<&str>) -> Pull {
 }
 
 #[tokio::test]
-async fn an_image_that_cannot_be_pulled_is_tried_again_later() {
+async fn a_failed_pull_is_retried_later() {
     let host = FakeHost::start().unwrap();
     let daemon = host.start_hostlet("").await.unwrap();
     host.runtime().script_pull("registry.local/broken:1", answer(Some("no route to registry.local")));
@@ -43,7 +43,7 @@ async fn an_image_that_cannot_be_pulled_is_tried_again_later() {
 }
 
 #[tokio::test]
-async fn what_is_wrong_with_an_image_is_the_status() {
+async fn an_images_problem_is_in_the_status() {
     let host = FakeHost::start().unwrap();
     let daemon = host.start_hostlet("").await.unwrap();
     write(&host, "never", "registry.local/absent:1", "Never").unwrap();
@@ -61,7 +61,7 @@ async fn what_is_wrong_with_an_image_is_the_status() {
 }
 
 #[tokio::test]
-async fn a_pull_that_does_not_end_holds_up_its_pod_alone() {
+async fn a_hanging_pull_blocks_only_its_pod() {
     let host = FakeHost::start().unwrap();
     let daemon = host.start_hostlet("").await.unwrap();
     let never = Pull { latency: Duration::MAX, error: None };

@@ -1,4 +1,4 @@
-//! Pods whose annotations are so large that no list of them all fits into a message: nothing gets lost, nothing doubled.
+//! Pods with annotations so large that a list of all pods exceeds the message size limit: nothing is lost or duplicated.
 
 use anyhow::Result;
 use hostlet::cri::Operation;
@@ -83,7 +83,7 @@ async fn pods_with_large_annotations_live_and_die(host: FakeHost, crowd: Crowd) 
 }
 
 #[tokio::test]
-async fn a_runtime_that_does_not_send_large_lists_is_asked_pod_by_pod() {
+async fn a_runtime_that_cannot_send_large_lists_is_queried_pod_by_pod() {
     let host = FakeHost::start().unwrap();
     host.runtime().set_message_limit(100_000);
     let crowd = Crowd { pods: 20, annotations: 10_000 };
@@ -91,7 +91,7 @@ async fn a_runtime_that_does_not_send_large_lists_is_asked_pod_by_pod() {
 }
 
 #[tokio::test]
-async fn lists_larger_than_hostlet_takes_are_replaced_by_asking_pod_by_pod() {
+async fn lists_over_the_limit_are_replaced_by_queries_per_pod() {
     let host = FakeHost::start().unwrap();
     // More than 16 MiB, of annotations as large as a pod may have.
     let crowd = Crowd { pods: 67, annotations: 255_000 };

@@ -1,4 +1,4 @@
-//! Many pods at once.
+//! Many pods in parallel.
 
 use std::fs;
 use std::time::Duration;
@@ -36,7 +36,7 @@ async fn wait_for_ready_pods(daemon: &Daemon, wanted: usize) -> Result<()> {
 
 #[allow(clippy::print_stderr, reason = "a measurement for people, which no machine is held to")]
 #[tokio::test]
-async fn two_hundred_pods_run_and_no_file_is_left_open() {
+async fn two_hundred_pods_run_without_leaking_files() {
     let host = FakeHost::start().unwrap();
     let daemon = host.start_hostlet("maxPods: 250").await.unwrap();
     let write = |number: usize| {

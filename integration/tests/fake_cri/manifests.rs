@@ -1,4 +1,4 @@
-//! Files that are no good manifests: named, and no harm to the others.
+//! Broken manifests are named and affect no others.
 
 use std::fs::{self, File};
 
@@ -15,7 +15,7 @@ use crate::support::{
 };
 
 #[tokio::test]
-async fn what_cannot_be_read_is_named_and_harms_no_other() {
+async fn unreadable_manifests_are_named_and_affect_no_other() {
     let host = FakeHost::start().unwrap();
     let dir = host.manifests();
     mkfifo(&dir.join("fifo.yaml"), Mode::S_IRWXU).unwrap();
@@ -55,7 +55,7 @@ async fn what_cannot_be_read_is_named_and_harms_no_other() {
 }
 
 #[tokio::test]
-async fn a_file_that_breaks_keeps_its_pod_and_a_mended_one_changes_it() {
+async fn a_broken_manifest_keeps_its_pod_and_a_fixed_one_changes_it() {
     let host = FakeHost::start().unwrap();
     let daemon = host.start_hostlet("").await.unwrap();
     write_pods(&host, &["web"]).unwrap();
@@ -84,7 +84,7 @@ async fn a_file_that_breaks_keeps_its_pod_and_a_mended_one_changes_it() {
 }
 
 #[tokio::test]
-async fn a_pod_that_asks_for_too_much_is_shown_with_the_reason() {
+async fn a_pod_that_requests_too_much_is_shown_with_the_reason() {
     let host = FakeHost::start().unwrap();
     let daemon = host.start_hostlet("maxPods: 2").await.unwrap();
     let share = json!({"name": "data", "nfs": {"server": "nfs.local", "path": "/data"}});

@@ -9,7 +9,7 @@ use hostlet_integration::{Look, wait_for};
 use crate::support::{SOON, wait_until_ready, write_pods};
 
 #[tokio::test]
-async fn what_the_daemon_does_is_counted() {
+async fn the_daemons_actions_are_counted() {
     let host = FakeHost::start().unwrap();
     let daemon = host.start_hostlet("").await.unwrap();
     write_pods(&host, &["web"]).unwrap();

@@ -1,4 +1,4 @@
-//! What a person sees of pods: tables, objects, exit codes, changes as they come.
+//! The user's view of pods: tables, objects, exit codes, watches.
 
 use std::fs::{self, File};
 use std::process::Stdio;
@@ -74,7 +74,7 @@ async fn exit_codes_are_for_scripts() {
 }
 
 #[tokio::test]
-async fn watch_prints_a_pod_whenever_it_changes() {
+async fn watch_prints_a_pod_on_each_change() {
     let host = FakeHost::start().unwrap();
     let daemon = host.start_hostlet("").await.unwrap();
     let printed = host.directory().join("watch.txt");
@@ -117,7 +117,7 @@ async fn watch_prints_a_pod_whenever_it_changes() {
 }
 
 #[tokio::test]
-async fn log_links_come_and_go_with_their_containers() {
+async fn log_links_are_created_and_removed_with_their_containers() {
     let host = FakeHost::start().unwrap();
     let daemon = host.start_hostlet("").await.unwrap();
     host.write_manifest("web.json", &manifest("web", &["one", "two"])).unwrap();

@@ -1,4 +1,4 @@
-//! The log in bad times: what does not change is not told again and again.
+//! The log during failures: unchanged problems are not repeated.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -36,7 +36,7 @@ async fn repeated(daemon: &Daemon) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn a_runtime_that_never_came_is_told_of_once() {
+async fn a_missing_runtime_is_logged_once() {
     let mut host = FakeHost::start().unwrap();
     host.cri.crash();
     let daemon = host.start_hostlet("").await.unwrap();
@@ -46,7 +46,7 @@ async fn a_runtime_that_never_came_is_told_of_once() {
 }
 
 #[tokio::test]
-async fn a_runtime_that_went_is_told_of_once() {
+async fn a_lost_runtime_is_logged_once() {
     let mut host = FakeHost::start().unwrap();
     let daemon = host.start_hostlet("").await.unwrap();
     write_pods(&host, &["web", "gone"]).unwrap();
@@ -60,7 +60,7 @@ async fn a_runtime_that_went_is_told_of_once() {
 }
 
 #[tokio::test]
-async fn pods_that_fail_are_told_of_once() {
+async fn failing_pods_are_logged_once() {
     let host = FakeHost::start().unwrap();
     let daemon = host.start_hostlet("").await.unwrap();
     let runtime = host.runtime();

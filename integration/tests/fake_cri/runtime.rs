@@ -1,4 +1,4 @@
-//! The runtime as a whole: away at the start, crashing and coming back, with and without what only newer ones have.
+//! The runtime as a whole: unavailable at start-up, crashing and restarting, with and without newer features.
 
 use anyhow::Result;
 use hostlet::cri::Operation;
@@ -14,7 +14,7 @@ use crate::support::{
 };
 
 #[tokio::test]
-async fn a_runtime_that_is_not_there_yet_is_waited_for() {
+async fn the_daemon_waits_for_a_runtime_that_starts_later() {
     let mut host = FakeHost::start().unwrap();
     host.cri.crash();
     let daemon = host.start_hostlet("").await.unwrap();
@@ -30,7 +30,7 @@ async fn a_runtime_that_is_not_there_yet_is_waited_for() {
 }
 
 #[tokio::test]
-async fn a_daemon_without_a_runtime_ends_when_asked() {
+async fn a_daemon_without_a_runtime_stops_on_sigterm() {
     let mut host = FakeHost::start().unwrap();
     host.cri.crash();
     let daemon = host.start_hostlet("").await.unwrap();
@@ -68,7 +68,7 @@ async fn a_crash_of_the_runtime_restarts_nothing() {
 }
 
 #[tokio::test]
-async fn pods_run_whether_or_not_the_runtime_names_its_cgroup_driver() {
+async fn pods_run_with_or_without_a_cgroup_driver_from_the_runtime() {
     for driver in [None, Some(CgroupDriver::Cgroupfs), Some(CgroupDriver::Systemd)] {
         let host = FakeHost::start().unwrap();
         host.runtime().set_cgroup_driver(driver);
@@ -109,17 +109,17 @@ async fn a_life_with_events(mode: EventMode) -> Result<()> {
 }
 
 #[tokio::test]
-async fn events_of_pods_will_do() {
+async fn events_by_pod_are_sufficient() {
     a_life_with_events(EventMode::Pods).await.unwrap();
 }
 
 #[tokio::test]
-async fn events_of_objects_will_do() {
+async fn events_by_object_are_sufficient() {
     a_life_with_events(EventMode::Objects).await.unwrap();
 }
 
 #[tokio::test]
-async fn doubled_events_do_no_harm() {
+async fn duplicated_events_do_no_harm() {
     a_life_with_events(EventMode::Duplicated).await.unwrap();
 }
 
@@ -129,6 +129,6 @@ async fn lost_events_do_no_harm() {
 }
 
 #[tokio::test]
-async fn no_events_at_all_will_do() {
+async fn no_events_are_needed() {
     a_life_with_events(EventMode::Unimplemented).await.unwrap();
 }

@@ -1,4 +1,4 @@
-//! What a daemon remembers of the one before it, and what it does without: the file of the store damaged, the disk full.
+//! State kept across daemons, and its loss: a damaged store, a full disk.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on is to fail")]
 
@@ -45,7 +45,7 @@ async fn wait_for_next_try(daemon: &Daemon, name: &str) -> Result<Timestamp> {
 }
 
 #[tokio::test]
-async fn a_crash_loop_goes_on_with_its_very_pause() {
+async fn a_crash_loop_resumes_its_back_off() {
     let host = FakeHost::start().unwrap();
     host.runtime().script("crashing", Script::exits(Duration::ZERO, 1));
     host.write_manifest("loop.json", &manifest("loop", &["crashing"])).unwrap();
@@ -68,7 +68,7 @@ async fn a_crash_loop_goes_on_with_its_very_pause() {
 }
 
 #[tokio::test]
-async fn a_failed_pull_waits_on_in_the_next_daemon() {
+async fn a_failed_pulls_back_off_continues_in_the_next_daemon() {
     let host = FakeHost::start().unwrap();
     let image = "registry.local/broken:1";
     let unreachable = Pull { latency: Duration::ZERO, error: Some("no route to registry.local".to_owned()) };
@@ -134,7 +134,7 @@ fn edited(name: &str, version: &str) -> String {
 }
 
 #[tokio::test]
-async fn a_pod_edited_while_no_daemon_runs_ends_before_its_successor_starts() {
+async fn a_pod_edited_while_no_daemon_runs_terminates_before_its_successor_starts() {
     let host = FakeHost::start().unwrap();
     host.runtime().script("deaf", Script::forever().on_term(OnTerm::Ignores));
     host.write_manifest("web.json", &edited("web", "v1")).unwrap();
@@ -171,7 +171,7 @@ async fn a_pod_edited_while_no_daemon_runs_ends_before_its_successor_starts() {
 }
 
 #[tokio::test]
-async fn pods_that_run_are_not_refused_because_others_are_read_first() {
+async fn running_pods_are_not_rejected_because_others_are_read_first() {
     let host = FakeHost::start().unwrap();
     write_pods(&host, &["x", "y"]).unwrap();
     let daemon = host.start_hostlet("maxPods: 2").await.unwrap();
@@ -193,7 +193,7 @@ fn set_aside(host: &FakeHost) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn a_damaged_store_is_set_aside_told_and_made_anew() {
+async fn a_damaged_store_is_set_aside_reported_and_recreated() {
     let host = FakeHost::start().unwrap();
     write_pods(&host, &["web"]).unwrap();
     let daemon = host.start_hostlet("").await.unwrap();
@@ -242,7 +242,7 @@ impl Drop for Tmpfs {
 }
 
 #[tokio::test]
-async fn a_full_disk_is_told_and_costs_no_pod() {
+async fn a_full_disk_is_reported_and_affects_no_pod() {
     let host = FakeHost::start().unwrap();
     let disk = Tmpfs::mount(&home(&host), "size=16k,mode=700");
     let daemon = host.start_hostlet("").await.unwrap();
@@ -267,7 +267,7 @@ async fn a_full_disk_is_told_and_costs_no_pod() {
 }
 
 #[tokio::test]
-async fn a_file_system_gone_read_only_still_tells_what_it_has() {
+async fn a_store_on_a_read_only_file_system_is_still_read() {
     let host = FakeHost::start().unwrap();
     let disk = Tmpfs::mount(&home(&host), "size=8m,mode=700");
     write_pods(&host, &["broken"]).unwrap();

@@ -1,4 +1,4 @@
-//! Manifests, waits and views the tests share.
+//! Shared manifests, waits and views.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;

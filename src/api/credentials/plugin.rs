@@ -268,7 +268,7 @@ mod tests {
             (plugin(&answer(r#"{"token": 5432}"#)), "a field has the wrong type"),
             (plugin(&answer(r#"{"clientKeyData": "k"}"#)), "neither status.token nor both"),
             (plugin(&answer(r#"{"token": "t", "expirationTimestamp": "soon"}"#)), "\"soon\" is no time"),
-            (plugin("echo '{\"apiVersion\": \"x/v1\"}'"), "it answers in \"x/v1\""),
+            (plugin("echo '{\"apiVersion\": \"x/v1\"}'"), "it responded with API version \"x/v1\""),
             (never, "it cannot be started (get it): No such file"),
             (asks, "interactiveMode Always"),
             (old, "v1alpha1"),

@@ -210,7 +210,7 @@ pub(super) const RULES: &[Rule] = &[
         "wait: hostlet creates a new one; if it happens repeatedly, check the container runtime's log \
          (journalctl -u containerd)",
     ),
-    rule(&["failed to find sandbox"], "the pod's sandbox is gone", "wait: hostlet makes another one"),
+    rule(&["failed to find sandbox"], "the pod's sandbox is gone", "wait: hostlet creates a new one"),
     rule(
         &["operation not permitted"],
         "the container runtime is not allowed to do that on this host",

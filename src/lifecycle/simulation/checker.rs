@@ -1,4 +1,4 @@
-//! What must hold at every moment, judged from what was asked of the runtime, what became of containers and what is told.
+//! Invariants at every step, checked with the calls, the container history and the reported statuses.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -16,27 +16,27 @@ use crate::pod::pod_uid;
 use crate::status::PodStatusEntry;
 use crate::types::PodRef;
 
-/// For how long a start counts as one of those the gate bounds.
+/// How long a start counts at the gate.
 const PATIENCE: Duration = Duration::from_secs(15);
 
-/// What is known of one pod.
+/// State of one pod.
 #[derive(Default)]
 struct Known {
     full_name: String,
-    /// The daemon that was last told to run it, and when first.
+    /// The last daemon that got it, and when it first did.
     daemon: Option<(usize, Instant)>,
-    /// Since when nobody wants it.
+    /// When it was removed.
     unwanted: Option<Instant>,
-    /// When something else than the daemon last put a hand to it.
+    /// When something other than the daemon last changed it.
     disturbed: Option<Instant>,
-    /// What is told of it may go back: something of it went without a trace, or it began anew.
+    /// Its status may go back, because something of it vanished or it was restarted.
     is_excused: bool,
-    sandboxes_asked_for: usize,
+    sandboxes_requested: usize,
     containers: BTreeMap<String, Instance>,
-    told: Option<Status>,
+    reported: Option<Status>,
 }
 
-/// What was last told of a pod.
+/// The last reported status of a pod.
 struct Status {
     daemon: usize,
     end: Option<String>,
@@ -46,13 +46,13 @@ struct Status {
 
 pub(super) struct Checker {
     bound: usize,
-    /// Counts daemons.
+    /// Number of daemons.
     daemon: usize,
-    /// The pods that the present one knew from the start.
+    /// The pods that the current daemon knew from the start.
     adopted: BTreeSet<String>,
     calls: usize,
     history: usize,
-    /// Starts that were not answered when last looked at.
+    /// Starts in flight at the last check.
     open: Vec<usize>,
     pods: BTreeMap<String, Known>,
 }
@@ -70,13 +70,13 @@ impl Checker {
         }
     }
 
-    /// A new daemon runs that knows of these pods of the one before.
+    /// A new daemon runs, which knows these pods.
     pub(super) fn booted(&mut self, adopted: &[AdoptedPod]) {
         self.daemon += 1;
         self.adopted = adopted.iter().map(|pod| pod_uid(&pod.pod).to_string()).collect();
     }
 
-    /// The daemon is told to run a pod.
+    /// The daemon gets a pod.
     pub(super) fn wanted(&mut self, pod: &PodRef) {
         let known = self.pods.entry(pod.uid.to_string()).or_default();
         known.full_name = pod.full_name();
@@ -84,7 +84,7 @@ impl Checker {
             known.daemon = Some((self.daemon, Instant::now()));
         }
         if known.unwanted.take().is_some() {
-            // A life of its own, unless the daemon never knew that the one before had ended.
+            // A new lifecycle, unless the daemon never knew that the previous one had ended.
             known.containers.retain(|_, instance| instance.ended.is_none());
             known.containers.values_mut().for_each(Instance::bury);
             known.is_excused = true;
@@ -92,14 +92,14 @@ impl Checker {
         }
     }
 
-    /// Nobody is to run a pod any more.
+    /// A pod is removed.
     pub(super) fn unwanted(&mut self, uid: &str) {
         if let Some(known) = self.pods.get_mut(uid) {
             known.unwanted = Some(Instant::now());
         }
     }
 
-    /// Something else than the daemon put a hand to a pod.
+    /// Something other than the daemon changed a pod.
     pub(super) fn disturb(&mut self, uid: &str) {
         if let Some(known) = self.pods.get_mut(uid) {
             known.disturbed = Some(Instant::now());
@@ -113,7 +113,7 @@ impl Checker {
         uids.iter().for_each(|uid| self.disturb(uid));
     }
 
-    /// Something of a pod is gone without a trace: what was counted may be counted anew.
+    /// Something of a pod vanished, so counters may restart.
     pub(super) fn robbed(&mut self, uid: &str) {
         self.disturb(uid);
         if let Some(known) = self.pods.get_mut(uid) {
@@ -122,13 +122,13 @@ impl Checker {
         }
     }
 
-    /// Looks at all that happened since the last look.
+    /// Checks everything since the last check.
     pub(super) fn look(&mut self, node: &Node, trace: &mut Trace) -> Result<(), String> {
         let first = self.open.first().copied().unwrap_or(self.calls).min(self.calls);
         let (calls, total) = node.runtime.calls_after(first);
         let mut history = node.runtime.history_after(self.history);
         self.history += history.len();
-        // In reverse, to be taken from the end.
+        // Reversed, to be popped from the end.
         history.reverse();
         for (index, call) in calls.iter().enumerate().skip(self.calls - first) {
             while let Some(happened) = history.pop_if(|happened| happened.at <= call.at) {
@@ -149,7 +149,7 @@ impl Checker {
         self.open.retain(|at| {
             calls.get(at - first).is_some_and(|call| call.ended_at.is_none() && now - call.at < PATIENCE)
         });
-        node.told().iter().try_for_each(|told| self.told(told))
+        node.reported().iter().try_for_each(|reported| self.reported(reported))
     }
 
     fn gate<'c>(&self, call: &Call, get: impl Fn(usize) -> Option<&'c Call>) -> Result<(), String> {
@@ -157,7 +157,7 @@ impl Checker {
             other.ended_at.is_none_or(|ended| ended > call.at) && call.at - other.at < PATIENCE
         };
         let count = self.open.iter().filter_map(|at| get(*at)).filter(under_way).count();
-        // A call that was answered at once is no longer under way, nor counted.
+        // A call that finished at once is not in flight.
         (count <= self.bound).then_some(()).ok_or_else(|| format!("{count} starts at once: {call:?}"))
     }
 
@@ -168,14 +168,14 @@ impl Checker {
             if known.unwanted.is_some_and(|end| call.at > end) {
                 return Err(format!("{uid}: {} after its end", call.operation));
             }
-            known.sandboxes_asked_for += usize::from(call.operation == Operation::RunSandbox);
+            known.sandboxes_requested += usize::from(call.operation == Operation::RunSandbox);
             return self.predecessor(uid, call);
         }
         let instance = known.containers.values_mut().find(|i| i.id.as_str() == call.target);
         if let (Operation::StopContainer, Some(instance)) = (call.operation, instance) {
             let is_healthy = instance.ran_at(call.at)
                 && known.unwanted.is_none()
-                && known.sandboxes_asked_for == 1
+                && known.sandboxes_requested == 1
                 && known.disturbed.is_none_or(|at| at < instance.started);
             if is_healthy && !instance.was_stopped {
                 return Err(format!("{uid}: stops {} for no reason", instance.id));
@@ -184,7 +184,7 @@ impl Checker {
         }
         if let Operation::StopSandbox | Operation::RemoveSandbox | Operation::RemoveContainer = call.operation
         {
-            // They end what runs in it. That they do so for no reason shows by what is missing after the calm.
+            // They stop its containers. A wrong stop shows up after settling.
             let id = call.target.as_str();
             let hit = |i: &&mut Instance| i.sandbox.as_str() == id || i.id.as_str() == id;
             known
@@ -197,12 +197,12 @@ impl Checker {
         Ok(())
     }
 
-    /// A static pod starts after the one before it of its name ended, if the daemon can know of that one: it was told of it,
-    /// or found it in its store.
+    /// A static pod starts after its predecessor of the same name terminated, if the daemon can know that one: from its sources or
+    /// its store.
     fn predecessor(&self, uid: &str, call: &Call) -> Result<(), String> {
         let Some(known) = self.pods.get(uid) else { return Ok(()) };
         let others = self.pods.iter().filter(|(other, k)| *other != uid && k.full_name == known.full_name);
-        // Told and taken back at one moment, it was never known.
+        // Added and removed at the same moment, it was never known.
         let is_known = |other: &String, k: &Known| {
             self.adopted.contains(other)
                 || k.daemon.is_some_and(|(daemon, since)| {
@@ -239,37 +239,38 @@ impl Checker {
         Ok(())
     }
 
-    /// What is told never goes back while one daemon tells it.
-    fn told(&mut self, told: &PodStatusEntry) -> Result<(), String> {
-        let uid = pod_uid(&told.pod);
+    /// A reported status never goes back within one daemon.
+    fn reported(&mut self, reported: &PodStatusEntry) -> Result<(), String> {
+        let uid = pod_uid(&reported.pod);
         let Some(known) = self.pods.get_mut(uid.as_str()) else { return Ok(()) };
         if known.unwanted.is_some() {
             return Ok(());
         }
-        let phase = told.status.phase.clone();
-        let restarts = told.status.container_statuses.iter().flatten();
+        let phase = reported.status.phase.clone();
+        let restarts = reported.status.container_statuses.iter().flatten();
         let now = Status {
             daemon: self.daemon,
             end: phase.filter(|phase| matches!(phase.as_str(), "Succeeded" | "Failed")),
-            start: told.status.start_time.as_ref().map(|time| time.0),
+            start: reported.status.start_time.as_ref().map(|time| time.0),
             restarts: restarts.map(|c| (c.name.clone(), c.restart_count)).collect(),
         };
-        let before = known.told.as_ref().filter(|_| !known.is_excused);
+        let before = known.reported.as_ref().filter(|_| !known.is_excused);
         if let Some(before) = before.filter(|before| before.daemon == now.daemon) {
             if before.end.is_some() && before.end != now.end {
-                return Err(format!("{uid}: was {:?}, is {:?}", before.end, told.status.phase));
+                return Err(format!("{uid}: was {:?}, is {:?}", before.end, reported.status.phase));
             }
             if before.start.is_some() && before.start != now.start {
                 return Err(format!("{uid}: started at {:?}, now {:?}", before.start, now.start));
             }
         }
-        let before = known.told.as_ref().filter(|before| !known.is_excused && before.daemon == now.daemon);
+        let before =
+            known.reported.as_ref().filter(|before| !known.is_excused && before.daemon == now.daemon);
         for (name, count) in before.iter().flat_map(|before| &before.restarts) {
             if now.restarts.get(name).is_some_and(|now| now < count) {
                 return Err(format!("{uid}: {name} had {count} restarts, now {:?}", now.restarts));
             }
         }
-        known.told = Some(now);
+        known.reported = Some(now);
         Ok(())
     }
 }

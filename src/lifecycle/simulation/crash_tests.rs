@@ -1,5 +1,5 @@
-//! A pod comes, is edited and goes, and the daemon ends at an await of its workers: at the first, at the second, and so on until
-//! there is none left. It always ends the same way, and no container is started twice.
+//! A pod is added, edited and removed while the daemon is killed at an await of its workers: the first one, the second one, and so
+//! on. The result is always the same, and no container is started twice.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,7 +19,7 @@ struct Scene {
 }
 
 impl Scene {
-    /// The daemon will end after so many polls of its workers.
+    /// Kills the daemon after this many polls of its workers.
     fn new(polls: usize) -> Self {
         let fuse = Fuse::default();
         let fused = fuse.clone();
@@ -30,7 +30,7 @@ impl Scene {
         Self { node, fuse }
     }
 
-    /// Waits until `look` is true, with another daemon when this one ends.
+    /// Waits until `look` is true, replacing a killed daemon.
     async fn until(&mut self, what: &str, look: impl Fn(&Node) -> bool) {
         let deadline = Instant::now() + 300 * SECOND;
         while !look(&self.node) {
@@ -50,7 +50,7 @@ fn runs(node: &Node, pod: &Pod, count: usize) -> bool {
     node.running(uid).len() == count && node.phase(uid).as_deref() == Some("Running")
 }
 
-/// Whether the daemon's end came before everything was done.
+/// Whether the daemon was killed before everything was done.
 async fn ends_after(polls: usize) -> bool {
     let mut scene = Scene::new(polls);
     let (old, new) = (pod("web", "u1", &["a", "b"]), pod("web", "u2", &["a", "b"]));
@@ -65,12 +65,12 @@ async fn ends_after(polls: usize) -> bool {
     started.sort();
     let each_once = [("u1", "a"), ("u1", "b"), ("u2", "a"), ("u2", "b")];
     assert_eq!(started, each_once.map(|(uid, name)| (uid.to_owned(), name.to_owned())), "{polls} polls");
-    // Whoever was never cut off still has polls left.
+    // A daemon that was not killed has polls left.
     scene.fuse.was_lit_for_nothing()
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_end_of_the_daemon_at_any_await_changes_nothing() {
+async fn killing_the_daemon_at_any_await_does_not_change_the_result() {
     let mut polls = 0;
     while !ends_after(polls).await {
         polls += 1;

@@ -1,4 +1,4 @@
-//! The steps: what the node's owner, the runtime and chance do next.
+//! Random steps of the node's owner, the runtime and the environment.
 
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ const SECOND: Duration = Duration::from_secs(1);
 const MINUTE: Duration = Duration::from_secs(60);
 const DAY: i64 = 86_400;
 
-/// Calls that are made to fail.
+/// Calls with faults.
 const OPERATIONS: [Operation; 13] = [
     Operation::RunSandbox,
     Operation::StopSandbox,
@@ -33,11 +33,11 @@ const OPERATIONS: [Operation; 13] = [
     Operation::ImageStatus,
 ];
 
-/// Containers by how they behave: `deaf` ignores being asked to end, `slow` takes its time, `crash` fails again and again.
+/// Containers by behavior: `deaf` ignores SIGTERM, `slow` exits late, `crash` fails repeatedly.
 const NAMES: [&str; 4] = ["calm", "deaf", "slow", "crash"];
 
 impl World {
-    /// Something happens.
+    /// Performs a random step.
     pub(super) async fn step(&mut self) {
         match self.random.random_range(0..1000) {
             0..60 => self.edit_some(1),
@@ -68,7 +68,7 @@ impl World {
             }
             880..900 => self.restart_runtime(),
             900..910 => self.set_clock(),
-            // Nothing but time.
+            // Only time passes.
             _ => self.trace.step("tick".to_owned()),
         }
     }
@@ -77,7 +77,7 @@ impl World {
         self.random.random_range(0..PODS)
     }
 
-    /// New versions of some pods, all told at once.
+    /// Changes several pods at once.
     fn edit_some(&mut self, most: usize) {
         for _ in 0..self.random.random_range(1..=most) {
             let slot = self.slot();
@@ -91,15 +91,15 @@ impl World {
             let uid = format!("u{slot}-{}", self.versions);
             self.put(slot, Wish { name: format!("pod{slot}"), uid, policy, containers, version: 0 });
         }
-        self.tell();
+        self.set_desired();
     }
 
-    /// The definition of a pod's containers changes, and its UID does not.
+    /// Changes the containers of a pod but not its UID.
     fn edit_in_place(&mut self) {
         let slot = self.slot();
         let Some(wish) = self.wishes.get(&slot).cloned() else { return };
         self.put(slot, Wish { version: wish.version + 1, ..wish });
-        self.tell();
+        self.set_desired();
     }
 
     fn put(&mut self, slot: usize, wish: Wish) {
@@ -112,26 +112,26 @@ impl World {
         let slot = self.slot();
         self.trace.step(format!("slot {slot} is empty"));
         self.source.remove(slot);
-        self.tell();
+        self.set_desired();
     }
 
-    /// What was last in a slot is there again, by the same UID.
+    /// Restores the last pod of a slot with the same UID.
     fn put_back(&mut self) {
         let slot = self.slot();
         let Some(wish) = self.wishes.get(&slot).cloned() else { return };
         self.put(slot, wish);
-        self.tell();
+        self.set_desired();
     }
 
     fn damage(&mut self) {
         let slot = self.slot();
         if self.source.damage(slot) {
             self.trace.step(format!("slot {slot} is damaged"));
-            self.tell();
+            self.set_desired();
         }
     }
 
-    /// Whether calls fail often, now and then or not at all from now on: where all fail, little else happens.
+    /// Changes the fault rate: with too many faults little else happens.
     fn change_weather(&mut self) {
         self.foulness = *[0.0, 0.02, 0.1, 0.1, 1.0].choose(&mut self.random).unwrap();
         self.trace.step(format!("the foulness is {}", self.foulness));
@@ -162,7 +162,7 @@ impl World {
         let pause = self.duration(5 * SECOND);
         self.trace.step(format!("the daemon ends for {pause:?}"));
         if self.random.random_bool(0.5) {
-            // It was asked to, and leaves nothing unwritten.
+            // A graceful shutdown writes everything.
             self.node.sync_store();
         }
         self.node.stop().await;
@@ -184,7 +184,7 @@ impl World {
         }
     }
 
-    /// A sandbox of the runtime and the pod it is of.
+    /// A random sandbox with its pod.
     fn any_sandbox(&mut self) -> Option<(String, String)> {
         let sandboxes = self.node.runtime.wire_sandboxes();
         let sandbox = sandboxes.choose(&mut self.random)?;
@@ -199,7 +199,7 @@ impl World {
         }
     }
 
-    /// Somebody else removes a sandbox with all that is in it.
+    /// Removes a sandbox with its containers externally.
     fn rob(&mut self) {
         if let Some((id, uid)) = self.any_sandbox() {
             self.trace.step(format!("sandbox {id} of {uid} vanishes"));

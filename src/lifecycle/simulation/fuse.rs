@@ -1,5 +1,5 @@
-//! The end of a daemon at a chosen await of its workers. Everything it does to pods, workers do: an end between two awaits
-//! is the same as one at the latter.
+//! Kills a daemon at a chosen await of its workers. Only workers act on pods, so a kill between two awaits is equivalent to one at
+//! the second.
 
 use std::future::poll_fn;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use tokio::time::Instant;
 use crate::types::{PodRef, PodUid};
 use crate::worker::{Outcome, PodSyncer, Work, WorkerContext, WorkerState};
 
-/// Burns by one with each poll of a worker. All clones are one fuse.
+/// Counts down with each poll of a worker. Clones share the fuse.
 #[derive(Clone, Default)]
 pub(super) struct Fuse {
     state: Arc<Mutex<State>>,
@@ -27,28 +27,28 @@ struct State {
 }
 
 impl Fuse {
-    /// Workers are polled so many times more, and never again.
+    /// Allows this many further polls of workers.
     pub(super) fn light(&self, polls: usize) {
         *self.lock() = State { left: Some(polls), is_blown: false };
     }
 
-    /// Workers are polled as they like.
+    /// Allows unlimited polls.
     pub(super) fn renew(&self) {
         *self.lock() = State::default();
     }
 
-    /// Whether no worker is polled any more.
+    /// Whether it has blown.
     pub(super) fn is_blown(&self) -> bool {
         self.lock().is_blown
     }
 
-    /// Whether it was lit and did not blow.
+    /// Whether it was set and has not blown.
     pub(super) fn was_lit_for_nothing(&self) -> bool {
         let state = self.lock();
         state.left.is_some() && !state.is_blown
     }
 
-    /// Waits until no worker is polled any more.
+    /// Waits until it blows.
     pub(super) async fn blown(&self) {
         while !self.is_blown() {
             self.blown.notified().await;
@@ -59,7 +59,7 @@ impl Fuse {
         self.state.lock()
     }
 
-    /// Whether a worker may be polled once more.
+    /// Counts a poll; returns whether it is allowed.
     fn burn(&self) -> bool {
         let mut state = self.lock();
         match &mut state.left {
@@ -78,7 +78,7 @@ impl Fuse {
     }
 }
 
-/// Performs the work of pods until the fuse is blown.
+/// Performs the work of pods until the fuse blows.
 pub(super) struct Fused {
     pub(super) context: WorkerContext,
     pub(super) fuse: Fuse,

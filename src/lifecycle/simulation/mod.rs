@@ -1,8 +1,8 @@
-//! A node on which everything goes wrong: calls fail, drag on, hang or take effect unsaid, events get lost, doubled and late,
-//! containers, sandboxes, daemons and the runtime end, clocks are set, manifests change and break. What must hold is judged after
-//! every step; once it is over every wanted pod runs, and nothing else is left.
+//! Simulation of a node with faults: calls fail, are slow, hang or take effect despite an error; events are lost, duplicated and
+//! late; containers, sandboxes, daemons and the runtime die; clocks are set; manifests change and break. Invariants are checked
+//! after every step; in the end every desired pod runs, and nothing else is left.
 //!
-//! A seed decides everything. What failed is printed with the command that runs it again.
+//! Deterministic by seed. A failure is printed with the command that reproduces it.
 
 mod checker;
 mod crash_tests;

@@ -1,4 +1,4 @@
-//! What is known of a pod's containers from what became of them, and the least pause before each next start. Pure.
+//! Model of a pod's containers from their observed changes, with the minimum back-off of each next start. Pure.
 
 use std::time::Duration;
 
@@ -9,8 +9,8 @@ use crate::types::{ContainerId, SandboxId};
 
 const FIRST_PAUSE: Duration = Duration::from_secs(10);
 const LONGEST_PAUSE: Duration = Duration::from_secs(300);
-/// After a run this long the count may start anew. The rule says ten minutes from the decision to start to the end; what is
-/// seen here is the start itself, which a slow runtime made later.
+/// After a run this long the back-off may be reset. The rule is ten minutes from the decision to start until the exit; observed is
+/// the start itself, which a slow runtime makes later.
 const LONG_RUN: Duration = Duration::from_secs(400);
 
 /// The latest instance of a container.
@@ -21,16 +21,16 @@ pub(super) struct Instance {
     pub(super) sandbox: SandboxId,
     pub(super) started: Instant,
     pub(super) ended: Option<Instant>,
-    /// Whether somebody had asked for its end.
+    /// Whether it was stopped.
     pub(super) was_stopped: bool,
-    /// Whether it is of an earlier life of its pod.
+    /// Whether it belongs to an earlier lifecycle of its pod.
     is_buried: bool,
-    /// How often it was started anew after it ended by itself, since the count last began.
+    /// Number of restarts after it exited by itself, since the last reset.
     restarts: u32,
 }
 
 impl Instance {
-    /// The next instance; or why there must not be one now.
+    /// The next instance, or why it must not start now.
     pub(super) fn begin(before: Option<&Self>, happened: &Happened) -> Result<Self, String> {
         let next = Self {
             id: happened.id.clone(),
@@ -50,7 +50,7 @@ impl Instance {
         if before.attempt >= next.attempt {
             return Err(format!("attempt {} after attempt {}", next.attempt, before.attempt));
         }
-        // In another sandbox, or after a stop, it is no restart for which a pause must be kept.
+        // In another sandbox or after a stop, the back-off does not apply.
         if before.was_stopped || before.sandbox != next.sandbox {
             return Ok(next);
         }
@@ -66,7 +66,7 @@ impl Instance {
         Ok(Self { restarts: counted + 1, ..next })
     }
 
-    /// Something became of it.
+    /// Applies an observed change.
     pub(super) fn take(&mut self, happened: &Happened) {
         match happened.what {
             What::Ended { .. } | What::Removed => {
@@ -76,12 +76,12 @@ impl Instance {
         }
     }
 
-    /// Its pod ended, and may begin a new life while it still runs.
+    /// Its pod terminated, and may start a new lifecycle while it still runs.
     pub(super) fn bury(&mut self) {
         self.is_buried = true;
     }
 
-    /// What happened to it tells nothing of how long the next must wait.
+    /// Its history does not determine the next back-off.
     pub(super) fn excuse(&mut self) {
         self.was_stopped = true;
     }

@@ -1,6 +1,6 @@
-//! Many seeds in parallel, or the one that failed again.
+//! Runs many seeds in parallel, or replays one.
 //!
-//! `HOSTLET_SIMULATION_SEED` runs that seed alone, `HOSTLET_SIMULATION_STEPS` as many steps in all as it says.
+//! `HOSTLET_SIMULATION_SEED` selects a single seed, `HOSTLET_SIMULATION_STEPS` the total number of steps.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
@@ -8,12 +8,12 @@ use std::thread;
 use super::trace::Trace;
 use super::world::World;
 
-/// Steps before each calm.
+/// Steps before settling.
 const STEPS: usize = 2500;
-/// Short where a person waits; `integration/test.sh` asks for ten times as many.
+/// Short by default; `integration/test.sh` uses ten times as many.
 const ALL_STEPS: u64 = 10_000;
 
-/// One line a seed: the number, and after it what it found.
+/// Seeds, one per line, with what they found.
 const FAILED_ONCE: &str = include_str!("failed_seeds.txt");
 
 fn run(seed: u64, steps: usize, keeps_trace: bool) -> Trace {
@@ -36,9 +36,9 @@ fn seeds() -> Vec<u64> {
 }
 
 #[test]
-fn whatever_goes_wrong_the_node_ends_as_it_is_wanted() {
+fn the_node_reaches_the_desired_state_after_any_faults() {
     let (seeds, next) = (seeds(), AtomicUsize::new(0));
-    // All of it is worth reading when one seed is.
+    // A single seed keeps the whole trace.
     let keeps_trace = seeds.len() == 1;
     let work = || {
         while let Some(seed) = seeds.get(next.fetch_add(1, Ordering::Relaxed)) {
@@ -52,7 +52,7 @@ fn whatever_goes_wrong_the_node_ends_as_it_is_wanted() {
 }
 
 #[test]
-fn a_seed_does_the_same_twice() {
+fn a_seed_is_deterministic() {
     for seed in [2, 3] {
         let (one, other) = (run(seed, 200, true).text(), run(seed, 200, true).text());
         if let Some(at) = (0..one.len().max(other.len())).find(|at| one.get(*at) != other.get(*at)) {

@@ -1,4 +1,4 @@
-//! What must hold once nothing goes wrong any more.
+//! The expected state after settling.
 
 use std::time::Duration;
 
@@ -8,12 +8,12 @@ use super::world::World;
 use crate::cri::Operation;
 use crate::status::Activity;
 
-/// What a daemon with nothing to do asks of the runtime.
+/// Calls of an idle daemon.
 const IDLE_CALLS: [Operation; 3] =
     [Operation::ListSandboxes, Operation::ListContainers, Operation::ContainerEvents];
 
 impl World {
-    /// Whether everything is as it should be; otherwise what is not.
+    /// Checks the desired state; the error says what differs.
     pub(super) fn unsettled(&self) -> Option<String> {
         let node = &self.node;
         let is_wanted = |uid: &str| self.wanted.contains_key(uid);
@@ -51,7 +51,7 @@ impl World {
         })
     }
 
-    /// Stays as it is for a few minutes, in which every pod is looked at again, and asks no more than it must.
+    /// Checks that nothing changes for a few minutes with a resync of every pod, and that the daemon makes only idle calls.
     pub(super) async fn stays(&mut self) -> Result<(), String> {
         let (node, begin) = (&self.node, Instant::now());
         let before = node.containers();
@@ -68,7 +68,7 @@ impl World {
         if calls.len() > most {
             return Err(format!("an idle daemon makes {} calls", calls.len()));
         }
-        // Of the dead one instance of each container is kept.
+        // One dead instance of each container is kept.
         let mut dead: Vec<_> = before.into_iter().filter(|c| !c.runs).map(|c| (c.uid, c.name)).collect();
         let all = dead.len();
         dead.dedup();

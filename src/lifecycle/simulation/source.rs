@@ -1,4 +1,4 @@
-//! What the node is to run: pods in a few slots, told as they are or written down as manifests and read back.
+//! The desired pods: a few slots, passed directly or written as manifests and read back.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -14,7 +14,7 @@ use crate::pod::{AdmittedPod, DesiredPods};
 use crate::source::testing::DirectoryReader;
 use crate::source::{SourceState, StaticPod};
 
-/// A pod as its owner writes it.
+/// A pod as written by its owner.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Wish {
     pub(super) name: String,
@@ -54,11 +54,11 @@ fn static_pod(slot: usize, pod: &Arc<Pod>) -> Arc<StaticPod> {
     Arc::new(StaticPod { pod: pod.clone(), file, unsupported: Vec::new() })
 }
 
-/// Where the pods come from.
+/// The source of the pods.
 pub(super) enum Source {
-    /// A value; an unchanged pod stays the same value.
+    /// Values; an unchanged pod keeps its pointer.
     Value(BTreeMap<usize, (Wish, Arc<Pod>)>),
-    /// A directory. It outlives daemons; what was read of it does not.
+    /// A directory, which outlives daemons.
     Directory { path: PathBuf, reader: Box<DirectoryReader> },
 }
 
@@ -73,7 +73,7 @@ impl Source {
         Self::Directory { reader: Box::new(DirectoryReader::new(&path, &[])), path }
     }
 
-    /// Puts a wish into a slot, in place of the one there is.
+    /// Sets the pod of a slot.
     pub(super) fn put(&mut self, slot: usize, wish: &Wish) {
         match self {
             Self::Value(pods) => {
@@ -82,7 +82,7 @@ impl Source {
                 }
             }
             Self::Directory { path, .. } => {
-                // As careful people write: whole or not at all.
+                // Written atomically.
                 let new = path.join(".new");
                 fs::write(&new, wish.manifest()).unwrap();
                 fs::rename(new, path.join(format!("{slot}.yaml"))).unwrap();
@@ -97,7 +97,7 @@ impl Source {
         }
     }
 
-    /// Half a manifest stands in place of a whole one. Whether there is one to break.
+    /// Truncates a manifest. Returns whether there was one.
     pub(super) fn damage(&mut self, slot: usize) -> bool {
         let Self::Directory { path, .. } = self else { return false };
         let file = path.join(format!("{slot}.yaml"));
@@ -105,7 +105,7 @@ impl Source {
         fs::write(file, &whole[..whole.len() / 2]).is_ok()
     }
 
-    /// A new daemon knows of what was read before what was stored of it.
+    /// A new daemon knows the stored pods.
     pub(super) fn forget(&mut self, adopted: &[AdoptedPod]) {
         if let Self::Directory { path, reader } = self {
             let known: Vec<StaticPod> = adopted.iter().filter_map(AdoptedPod::of_manifest).collect();
@@ -113,7 +113,7 @@ impl Source {
         }
     }
 
-    /// What the node is to run as of now. Of the pods that were `known` those that did not change stay the same values.
+    /// The current desired pods. Unchanged pods in `known` keep their pointers.
     pub(super) fn read(
         &mut self,
         now: Timestamp,

@@ -1,4 +1,4 @@
-//! What was done and what came of it, in order: to be compared, and to be read when something failed.
+//! The trace of steps and effects, for comparisons and for reading after a failure.
 
 use std::collections::VecDeque;
 
@@ -6,21 +6,21 @@ use tokio::time::Instant;
 
 use crate::cri::fake::{Call, Happened};
 
-/// Lines shown of a run that failed.
+/// Number of trace lines shown for a failed run.
 const SHOWN: usize = 120;
 
-/// One thing that was done or happened.
+/// An entry of the trace.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Line {
-    /// What the simulation decided.
+    /// A step of the simulation.
     Step(String),
-    /// What was asked of the runtime.
+    /// A call to the runtime.
     Call(Call),
-    /// What became of a container.
+    /// A change of a container.
     Happened(Happened),
 }
 
-/// What was done and happened. Keeps all of it, or only the end.
+/// A trace. Keeps all entries or only the last ones.
 pub(super) struct Trace {
     start: Instant,
     keeps_all: bool,
@@ -43,7 +43,7 @@ impl Trace {
         self.lines.push_back((at, line));
     }
 
-    /// The lines there are; times in milliseconds since the start.
+    /// The entries; times in milliseconds since the start.
     pub(super) fn text(&self) -> Vec<String> {
         let since = |at: Instant| at.saturating_duration_since(self.start).as_millis();
         let line = |(at, line): &(Instant, Line)| match line {
@@ -61,7 +61,7 @@ impl Trace {
         self.lines.iter().map(line).collect()
     }
 
-    /// The lines there are, to be read.
+    /// The entries as text.
     pub(super) fn picture(&self) -> String {
         self.text().join("\n")
     }

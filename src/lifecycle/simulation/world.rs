@@ -1,4 +1,4 @@
-//! One simulation: a node, what it is to run, and the run from the first step to the calm after the last.
+//! One simulation: a node, its desired pods, and the run from the first step until it settles.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -21,7 +21,7 @@ use crate::pod::pod_uid;
 const SECOND: Duration = Duration::from_secs(1);
 const MINUTE: Duration = Duration::from_secs(60);
 
-/// Starts the gate lets through at once.
+/// Parallel starts at the gate.
 const BOUND: usize = 2;
 
 pub(super) struct World {
@@ -30,12 +30,12 @@ pub(super) struct World {
     pub(super) node: Node,
     pub(super) fuse: Fuse,
     pub(super) source: Source,
-    /// What was last put into each slot, whether or not it is there now.
+    /// The last pod of each slot, present or not.
     pub(super) wishes: BTreeMap<usize, Wish>,
-    /// What the daemon was last told to run, by UID.
+    /// The desired pods last sent to the daemon, by UID.
     pub(super) wanted: BTreeMap<String, Arc<AdmittedPod>>,
     pub(super) versions: usize,
-    /// How likely it is that a fault comes true.
+    /// Probability of faults.
     pub(super) foulness: f64,
     pub(super) checker: Checker,
     pub(super) trace: Trace,
@@ -53,7 +53,7 @@ impl World {
         node.runtime.script("slow", Script::forever().on_term(asked(5 * SECOND)));
         node.runtime.script("crash", Script::exits(SECOND, 1));
         node.runtime.script("job", Script::exits(40 * SECOND, 0));
-        // Manifests cost more time than all the rest.
+        // Manifests are the slowest part.
         let source = if seed.is_multiple_of(4) { Source::directory(node.root()) } else { Source::value() };
         let mut checker = Checker::new(BOUND);
         checker.booted(&[]);
@@ -73,7 +73,7 @@ impl World {
         }
     }
 
-    /// So many steps, and the calm after them.
+    /// Runs this many steps, then lets the node settle.
     pub(super) async fn run(mut self, steps: usize) -> Trace {
         while self.steps < steps {
             self.steps += 1;
@@ -88,8 +88,8 @@ impl World {
         std::mem::replace(&mut self.trace, Trace::new(false))
     }
 
-    /// Tells the daemon what the sources want now, if one runs.
-    pub(super) fn tell(&mut self) {
+    /// Sends the current desired pods to the daemon, if it runs.
+    pub(super) fn set_desired(&mut self) {
         let (state, wanted) = self.source.read(self.node.now(), &self.wanted);
         self.node.note(&state, &wanted);
         let pods = wanted.pods.iter().map(|pod| (pod_uid(pod).to_string(), pod.clone()));
@@ -103,10 +103,10 @@ impl World {
         }
         new.values().for_each(|pod| self.checker.wanted(&pod_ref(pod)));
         self.wanted = new;
-        self.node.tell(wanted.ready, wanted.pods);
+        self.node.set_desired(wanted.ready, wanted.pods);
     }
 
-    /// Names of a wanted pod's containers, sorted.
+    /// Sorted container names of a desired pod.
     pub(super) fn containers_of(&self, uid: &str) -> Vec<String> {
         let containers = self.wanted[uid].spec.iter().flat_map(|spec| &spec.containers);
         let mut names: Vec<String> = containers.map(|container| container.name.clone()).collect();
@@ -118,7 +118,7 @@ impl World {
         Duration::from_millis((longest.as_secs_f64() * 1000.0 * self.random.random::<f64>()) as u64)
     }
 
-    /// Mostly short, so that steps meet; long enough now and then for back-offs to run out.
+    /// Mostly short, so that steps overlap; sometimes long enough for back-offs to expire.
     fn pause(&mut self) -> Duration {
         let longest = match self.random.random_range(0..1000) {
             0..1 => 2 * MINUTE,
@@ -129,7 +129,7 @@ impl World {
         self.duration(longest)
     }
 
-    /// Time goes by; a daemon whose fuse blows meanwhile is followed by another.
+    /// Lets time pass; a daemon whose fuse blows is replaced.
     pub(super) async fn pass(&mut self, time: Duration) {
         let end = Instant::now() + time;
         loop {
@@ -140,14 +140,14 @@ impl World {
                     self.trace.step("the daemon ends at an await".to_owned());
                     self.restart_daemon(Duration::ZERO).await;
                 }
-                // Cancel-safe: it only waits, as does the other arm.
+                // Cancel-safe: both arms only wait.
                 () = tokio::time::sleep_until(end) => break,
             }
         }
         self.look();
     }
 
-    /// The daemon ends, and another one begins after a while.
+    /// Replaces the daemon after a while.
     pub(super) async fn restart_daemon(&mut self, after: Duration) {
         self.node.stop().await;
         self.fuse.renew();
@@ -156,27 +156,27 @@ impl World {
         let adopted = self.node.bequeathed();
         self.source.forget(&adopted);
         self.checker.booted(&adopted);
-        self.node.tell(false, []);
+        self.node.set_desired(false, []);
         self.node.boot();
         if self.random.random_bool(0.5) {
-            // The sources take a while to be read.
+            // The sources take a while to become ready.
             let reading = self.duration(2 * SECOND);
             sleep(reading).await;
         }
-        self.tell();
+        self.set_desired();
     }
 
     pub(super) fn look(&mut self) {
         if let Err(broken) = self.checker.look(&self.node, &mut self.trace) {
             panic!("step {}: {broken}", self.steps);
         }
-        // Now and then the disk is behind: what a daemon stored last is lost when it ends then.
+        // Sometimes the disk lags: the daemon's last writes are lost if it is killed then.
         if !self.fuse.is_blown() && self.random.random_bool(0.8) {
             self.node.sync_store();
         }
     }
 
-    /// Nothing goes wrong any more: after a while everything is as it should be, and stays so.
+    /// Without further faults, the node reaches the desired state and stays there.
     async fn settle(&mut self) {
         self.trace.step("calm".to_owned());
         if self.fuse.is_blown() || !self.node.is_up() {
@@ -190,15 +190,15 @@ impl World {
         for (slot, wish) in self.wishes.clone() {
             self.source.put(slot, &wish);
         }
-        self.tell();
-        // The crashing containers that run still have their last crash before them.
+        self.set_desired();
+        // Running crashing containers still have to crash once.
         self.pass(MINUTE).await;
         let deadline = Instant::now() + 20 * MINUTE;
         while let Some(problem) = self.unsettled() {
             assert!(Instant::now() < deadline, "{problem}\n{}", self.node.picture());
             self.pass(5 * SECOND).await;
         }
-        // What was just done may still be looked at.
+        // The last actions may still need a relist.
         self.pass(10 * SECOND).await;
         if let Err(problem) = self.stays().await {
             panic!("{problem}\n{}", self.node.picture());

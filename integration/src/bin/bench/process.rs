@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn a_thread_that_ends_takes_nothing_away() {
+    fn the_exit_of_a_thread_changes_nothing() {
         let totals = |switches: &[(&str, f64)]| Totals {
             at: Instant::now(),
             cpu_seconds: 0.0,
@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_is_a_whole_one() {
+    fn a_key_matches_completely() {
         let text = "nonvoluntary_ctxt_switches:\t7\nvoluntary_ctxt_switches:\t5\n";
         assert_eq!(field(text, "voluntary_ctxt_switches:").unwrap(), 5.0);
     }

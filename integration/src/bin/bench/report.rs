@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn a_target_is_judged_by_what_it_speaks_of() {
+    fn a_target_matches_its_own_rows() {
         assert_eq!(row(Target::AtMost(110.0)).verdict(), Some(true));
         assert_eq!(row(Target::AtMost(109.0)).verdict(), Some(false));
         assert_eq!(row(Target::Ratio(1.05)).verdict(), Some(false));
@@ -226,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn the_table_has_a_line_a_row() {
+    fn the_table_has_a_line_per_row() {
         let text = table(&[row(Target::Added(8.0))]);
         let lines: Vec<_> = text.lines().collect();
         assert_eq!(lines.len(), 2, "{text}");

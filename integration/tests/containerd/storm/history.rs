@@ -1,4 +1,4 @@
-//! What was seen to run, and what must never be seen: a container twice at once, or again where once is all it may.
+//! The observed runs, and what must never happen: a container that runs twice in parallel, or again although it must run only once.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;

@@ -1,6 +1,6 @@
-//! SIGKILL of the daemon in the middle of starts and ends: at each call, before it, during it and after it, while the store is
-//! written, and with `HOSTLET_STORM_KILLS` so often at random instants. No pod fails or runs twice for that, and no shim is left.
-//! Then SIGKILL of containerd: of what it was starting nobody may know how it went, but nothing runs twice either.
+//! SIGKILL of the daemon during starts and stops: before, during and after each call, during store writes, and
+//! `HOSTLET_STORM_KILLS` times at random instants. No pod fails or runs twice because of it, and no shim is left. Then SIGKILL of
+//! containerd: the outcome of its starts may be unknown, but nothing runs twice either.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::fs;
@@ -53,7 +53,7 @@ struct Kills {
 }
 
 #[tokio::test]
-async fn a_daemon_killed_in_the_middle_of_a_start_neither_fails_a_pod_nor_runs_it_twice() {
+async fn killing_the_daemon_during_a_start_neither_fails_a_pod_nor_runs_it_twice() {
     let mut kills = Kills::begin().await.unwrap();
     let points = [
         Moment::During("RunPodSandbox", MIDDLE),
@@ -69,7 +69,7 @@ async fn a_daemon_killed_in_the_middle_of_a_start_neither_fails_a_pod_nor_runs_i
 }
 
 #[tokio::test]
-async fn a_daemon_killed_anywhere_leaves_nothing_behind() {
+async fn killing_the_daemon_anywhere_leaves_nothing_behind() {
     let Some((count, mut chance)) = asked_for() else { return };
     let mut kills = Kills::begin().await.unwrap();
     for call in STARTS.into_iter().chain(ENDS) {
@@ -94,7 +94,7 @@ async fn a_daemon_killed_anywhere_leaves_nothing_behind() {
 }
 
 #[tokio::test]
-async fn a_containerd_killed_anywhere_runs_nothing_twice_and_leaves_nothing_behind() {
+async fn killing_containerd_anywhere_runs_nothing_twice_and_leaves_nothing_behind() {
     let Some((count, mut chance)) = asked_for() else { return };
     let mut kills = Kills::on(RealHost::start().await.unwrap(), None).await.unwrap();
     for number in 1..=count {
@@ -123,7 +123,7 @@ fn asked_for() -> Option<(usize, StdRng)> {
 }
 
 #[tokio::test]
-async fn a_shim_that_containerd_forgot_is_ended_and_others_are_not() {
+async fn a_shim_that_containerd_lost_is_terminated_and_others_are_not() {
     if asked_for().is_none() {
         return;
     }

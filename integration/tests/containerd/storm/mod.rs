@@ -1,4 +1,4 @@
-//! A storm: daemon and containerd are killed at random moments while pods of every kind come, change and go.
+//! A storm: daemon and containerd are killed at random moments while pods of every kind are added, changed and removed.
 
 mod history;
 mod kills;

@@ -1,4 +1,4 @@
-//! The pods of the storm: their kinds, their manifests, and what may be said of their processes.
+//! The pods of the storm: their kinds, manifests, and the expected behavior of their processes.
 
 use std::collections::BTreeMap;
 

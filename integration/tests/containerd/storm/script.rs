@@ -1,4 +1,4 @@
-//! What happens in a storm, made from a seed and nothing else, so that it can be told and had again.
+//! The script of a storm, generated only from a seed, so that it can be logged and replayed.
 
 use std::time::Duration;
 

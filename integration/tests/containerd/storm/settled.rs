@@ -1,4 +1,4 @@
-//! What must hold once a storm is over and all had time to come to rest.
+//! The expected state after a storm has settled.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 

@@ -1,5 +1,5 @@
-//! The storm itself. `HOSTLET_STORM_ROUNDS` and `HOSTLET_STORM_SEED` set its length and have the same one again, as far
-//! as the machine's own timing lets it be the same.
+//! The storm itself. `HOSTLET_STORM_ROUNDS` sets its length, and `HOSTLET_STORM_SEED` replays one, as far as the machine's timing
+//! allows.
 
 use std::collections::BTreeSet;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -27,7 +27,7 @@ struct Storm {
 }
 
 #[tokio::test]
-async fn nothing_is_lost_doubled_or_left_behind_in_a_storm_of_kills() {
+async fn nothing_is_lost_duplicated_or_left_behind_in_a_storm_of_kills() {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let seed = setting("HOSTLET_STORM_SEED").unwrap_or(now.subsec_nanos().into());
     let rounds = setting("HOSTLET_STORM_ROUNDS").unwrap_or(ROUNDS);

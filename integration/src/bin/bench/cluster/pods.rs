@@ -138,7 +138,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_first_ready_and_the_end_are_taken_down() {
+    fn the_first_ready_and_the_end_are_recorded() {
         let pod = |ready: &str| -> Seen {
             let conditions = json!([{"type": "Ready", "status": ready}]);
             serde_json::from_value(json!({"metadata": {"name": "a"}, "status": {"conditions": conditions}}))

@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn a_watch_counts_once_and_what_is_of_others_or_of_the_node_not_at_all() {
+    fn a_watch_counts_once_and_requests_of_others_or_for_the_node_do_not_count() {
         let log = [
             line("patch", "ResponseComplete", "n", "pods"),
             line("watch", "ResponseStarted", "n", "pods"),
