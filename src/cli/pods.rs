@@ -144,7 +144,7 @@ pub(super) fn trouble(node: &NodeView, err: &mut impl Write) -> io::Result<()> {
                 ) == *pod
             });
             if running {
-                writeln!(err, "  Pod {pod} goes on as it was before.")?;
+                writeln!(err, "  Pod {pod} keeps running unchanged.")?;
             }
         }
     }

@@ -58,8 +58,8 @@ pub fn load(flags: &KubeletFlags, hostname: &str) -> Result<Loaded, ConfigErrors
     let effective = EffectiveConfig::new(&kubelet, &hostlet);
 
     errors.extend(breaches(&kubelet, &hostlet, &stack));
-    let (refused, mut warnings) = unserved(&effective, membership, &stack.kubelet);
-    errors.extend(refused);
+    let (rejected, mut warnings) = unserved(&effective, membership, &stack.kubelet);
+    errors.extend(rejected);
     if !errors.is_empty() {
         return Err(errors.into());
     }
@@ -160,22 +160,22 @@ fn unserved(
     let mut defaults = KubeletConfiguration::default();
     set_defaults(&mut defaults, membership);
     let defaults = EffectiveConfig::new(&defaults, &HostletConfiguration::default());
-    let (mut refused, mut ignored) = (Vec::new(), Vec::new());
+    let (mut rejected, mut ignored) = (Vec::new(), Vec::new());
     for (path, support) in served::FIELDS {
         let differs = !same(field(effective.kubelet(), path), field(defaults.kubelet(), path));
         let Some(at) = layers.setter(path).filter(|_| differs) else { continue };
         let path = (*path).to_owned();
         match support {
             Support::Served => {}
-            Support::Refused(why) => {
-                refused.push(ConfigError::NotServed { at, path, message: (*why).to_owned() });
+            Support::Rejected(why) => {
+                rejected.push(ConfigError::NotServed { at, path, message: (*why).to_owned() });
             }
             Support::Ignored(why) => {
                 ignored.push(ConfigWarning { at, path: Some(path), message: (*why).to_owned() });
             }
         }
     }
-    (refused, ignored)
+    (rejected, ignored)
 }
 
 /// Whether two values are equivalent: an unset field means zero.

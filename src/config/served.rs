@@ -9,10 +9,10 @@ pub(super) enum Support {
     /// Setting it has no effect, which gives a warning.
     Ignored(&'static str),
     /// Setting it is an error: ignoring it would be unsafe, or break a promise to workloads.
-    Refused(&'static str),
+    Rejected(&'static str),
 }
 
-use Support::{Ignored, Refused, Served};
+use Support::{Ignored, Rejected, Served};
 
 const NO_SERVER: Support = Ignored("hostlet serves nothing over the network yet, so this changes nothing");
 const NO_EVICTION: Support = Ignored("hostlet does not evict pods yet, so thresholds change nothing");
@@ -23,17 +23,17 @@ const NO_IMAGE_GC: Support = Ignored("hostlet does not remove unused images yet,
 const NO_METRICS: Support =
     Ignored("hostlet has no hidden metrics and no traces yet, so this changes nothing");
 const NO_EFFECT: Support = Ignored("this has no effect with container runtimes that are reached over CRI");
-const NO_URL: Support = Refused("hostlet does not read pods from a URL yet; use staticPodPath");
+const NO_URL: Support = Rejected("hostlet does not read pods from a URL yet; use staticPodPath");
 const NO_RESERVED_CGROUP: Support =
-    Refused("hostlet limits what pods use together, but not the host's own daemons yet; remove this");
-const NO_PINNING: Support = Refused(
+    Rejected("hostlet limits what pods use together, but not the host's own daemons yet; remove this");
+const NO_PINNING: Support = Rejected(
     "hostlet does not place pods on CPUs and memory nodes yet, and pods would run without what this promises",
 );
-const NO_SHUTDOWN: Support = Refused(
+const NO_SHUTDOWN: Support = Rejected(
     "hostlet does not hold back a shutdown of the host yet, and pods would be killed without their grace",
 );
 const NO_VERIFICATION: Support =
-    Refused("hostlet does not check who may use an image that is already here; remove this");
+    Rejected("hostlet does not check who may use an image that is already here; remove this");
 
 /// Every field that is not an object with known fields, by path.
 pub(super) const FIELDS: &[(&str, Support)] = &[
@@ -137,7 +137,7 @@ pub(super) const FIELDS: &[(&str, Support)] = &[
     ("topologyManagerScope", NO_PINNING),
     ("topologyManagerPolicyOptions", NO_PINNING),
     ("reservedMemory", NO_PINNING),
-    ("qosReserved", Refused("hostlet does not reserve memory for classes of pods yet; remove this")),
+    ("qosReserved", Rejected("hostlet does not reserve memory for classes of pods yet; remove this")),
     ("systemReserved", Served),
     ("kubeReserved", Served),
     ("reservedSystemCPUs", Served),
@@ -148,7 +148,7 @@ pub(super) const FIELDS: &[(&str, Support)] = &[
     ("kubeletCgroups", Ignored("hostlet stays in the cgroup it was started in; set it in the service unit")),
     ("systemCgroups", Ignored("hostlet does not move other processes into cgroups")),
     ("memoryThrottlingFactor", Ignored("hostlet does not throttle memory yet, so this changes nothing")),
-    ("memoryReservationPolicy", Refused("hostlet does not protect the memory of pods yet; remove this")),
+    ("memoryReservationPolicy", Rejected("hostlet does not protect the memory of pods yet; remove this")),
     ("memorySwap.swapBehavior", Ignored("hostlet gives pods no swap yet")),
     ("failSwapOn", Served),
     ("failCgroupV1", Served),
@@ -192,11 +192,11 @@ pub(super) const FIELDS: &[(&str, Support)] = &[
     ("allowedUnsafeSysctls", Served),
     (
         "defaultPodSysctls",
-        Refused(
+        Rejected(
             "hostlet sets only the sysctls that a pod names itself; name them in securityContext.sysctls",
         ),
     ),
-    ("protectKernelDefaults", Refused("hostlet does not check the kernel's settings yet; remove this")),
+    ("protectKernelDefaults", Rejected("hostlet does not check the kernel's settings yet; remove this")),
     ("userNamespaces.idsPerPod", Ignored("hostlet does not run pods in user namespaces yet")),
     ("shutdownGracePeriod", NO_SHUTDOWN),
     ("shutdownGracePeriodCriticalPods", NO_SHUTDOWN),

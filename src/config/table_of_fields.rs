@@ -14,7 +14,7 @@ fn table() -> String {
         let (word, why) = match support {
             Support::Served => ("served", ""),
             Support::Ignored(why) => ("ignored", *why),
-            Support::Refused(why) => ("**refused**", *why),
+            Support::Rejected(why) => ("**rejected**", *why),
         };
         writeln!(text, "| `{path}` | {word} | {why} |").unwrap();
     }

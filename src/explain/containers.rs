@@ -64,7 +64,7 @@ fn crash_loop(case: &ExplainInput<'_>, status: &ContainerStatus) -> Explanation 
     };
     let how =
         ended.map_or_else(|| "ends again and again".to_owned(), |ended| how_it_ended(case, name, ended));
-    Explanation::wrong(format!("Container {name} {how}{times}, with growing pauses"))
+    Explanation::wrong(format!("Container {name} {how}{times}, with growing back-off"))
         .at(format!("container {name} (CrashLoopBackOff)"))
         .since(ended.and_then(|ended| ended.finished_at.as_ref()).map(|time| time.0))
         .next(case.retry_of(name))

@@ -64,7 +64,7 @@ async fn a_broken_manifest_keeps_its_pod_and_a_fixed_one_changes_it() {
     let first = only_container(&host, "web").unwrap();
 
     host.write_manifest("web.json", &manifest("web", &["main", "main"])).unwrap();
-    let goes_on = format!("Pod default/web-{} goes on as it was before.", host.node());
+    let goes_on = format!("Pod default/web-{} keeps running unchanged.", host.node());
     let said = wait_for_complaint(&daemon, "the break", |said| said.contains(&goes_on)).await.unwrap();
     assert!(said.contains("spec.containers[1].name"), "{said}");
     host.write_manifest("late.json", &manifest("late", &["main"])).unwrap();
