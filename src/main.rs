@@ -56,7 +56,7 @@ fn main() -> ExitCode {
     let cli = match parsed {
         Ok(cli) => cli,
         Err(error) => {
-            // Help is asked for and goes to stdout; everything else is a mistake.
+            // Requested help goes to stdout; everything else is a usage error.
             let _ = error.print();
             return if error.use_stderr() { Exit::Usage.into() } else { Exit::Ok.into() };
         }
@@ -105,7 +105,7 @@ fn hostname() -> anyhow::Result<String> {
     Host::new("/proc".as_ref()).hostname().context("finding the name of this host")
 }
 
-/// Runs the daemon until it is told to stop. A wrong configuration ends it before anything runs.
+/// Runs the daemon until it is stopped. An invalid configuration is an error before anything runs.
 fn daemon(flags: &KubeletFlags) -> anyhow::Result<Exit> {
     let Loaded { config, warnings, .. } = match load(flags, &hostname()?) {
         Ok(loaded) => loaded,

@@ -1,4 +1,4 @@
-//! The daemon as a child process, used only through what a person has: its flags, files, signals and subcommands.
+//! The daemon as a child process, used only through its public interface: flags, files, signals and subcommands.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -18,10 +18,10 @@ use crate::wait::{Look, wait_for};
 const START_TIMEOUT: Duration = Duration::from_secs(120);
 const STOP_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Where a daemon is to run, and on what.
+/// The environment of a daemon.
 #[derive(Debug)]
 pub(crate) struct Setup<'a> {
-    /// Its own directory, for its configuration, its root and its log. The next daemon on it finds all that.
+    /// Its directory for configuration, root and log, kept across daemons.
     pub(crate) state: &'a Path,
     /// The node's name.
     pub(crate) node: &'a str,
@@ -29,11 +29,11 @@ pub(crate) struct Setup<'a> {
     pub(crate) runtime: &'a Path,
     /// The control socket.
     pub(crate) socket: &'a Path,
-    /// Where manifests are.
+    /// The manifest directory.
     pub(crate) manifests: &'a Path,
-    /// Where pods' logs are.
+    /// The pods' log directory.
     pub(crate) logs: &'a Path,
-    /// The kubeconfig of the cluster it joins; none to run alone.
+    /// The kubeconfig of its cluster; `None` for a standalone host.
     pub(crate) kubeconfig: Option<&'a Path>,
     /// YAML of further `KubeletConfiguration` fields.
     pub(crate) extra: &'a str,
@@ -71,7 +71,7 @@ imagePreloadDir: {state}/archives
         )
     }
 
-    /// Writes what the daemon reads at its start, and tells `daemon`, a command that will run it, where that is.
+    /// Writes the daemon's files and adds their paths to the command `daemon`.
     fn arrange(&self, daemon: &mut Command) -> Result<()> {
         let config = self.state.join("config.yaml");
         fs::write(&config, self.configuration()).with_context(|| format!("writing {}", config.display()))?;
@@ -97,8 +97,8 @@ pub struct Daemon {
 }
 
 impl Daemon {
-    /// Starts the daemon. `command` makes the command that runs a program where the daemon is to run; as the very process
-    /// that is spawned, for that is the one that gets signals.
+    /// Starts the daemon. `command` creates the command for a program in the daemon's environment; it must exec the program, so
+    /// that the spawned process gets signals.
     pub(crate) fn launch(setup: &Setup<'_>, command: impl FnOnce(&Path) -> Command) -> Result<Self> {
         let program = program()?;
         let mut command = command(&program);
@@ -116,7 +116,7 @@ impl Daemon {
         Ok(Self { child, program, node, socket, log })
     }
 
-    /// Waits until the daemon answers; fails at once if it has ended.
+    /// Waits until the daemon responds; fails at once if it has exited.
     pub async fn wait_until_it_answers(&mut self) -> Result<()> {
         wait_for("hostlet answers", START_TIMEOUT, async || {
             if let Some(status) = self.child.try_wait().context("looking after hostlet")? {
@@ -144,7 +144,7 @@ impl Daemon {
         Ok(self.pods()?.into_iter().find(|pod| pod.metadata.name.as_ref() == Some(&name)))
     }
 
-    /// Waits until the pod of the manifest `name` is shown in a state that satisfies `wanted`.
+    /// Waits until the pod of the manifest `name` satisfies `wanted`.
     pub async fn wait_for_pod(
         &self,
         name: &str,
@@ -154,7 +154,7 @@ impl Daemon {
         self.wait_for_api_pod(&format!("{name}-{}", self.node), timeout, wanted).await
     }
 
-    /// The same of a pod that the API server gave, which has just its name.
+    /// The same for a pod of the API server, which has only its name.
     pub async fn wait_for_api_pod(
         &self,
         name: &str,
@@ -172,12 +172,12 @@ impl Daemon {
         .await
     }
 
-    /// What a subcommand prints; an error if it ends with another exit code than 0.
+    /// Runs a subcommand and returns its output; an error unless it exits with 0.
     pub fn cli(&self, args: &[&str]) -> Result<String> {
         run(&mut self.command(args))
     }
 
-    /// A subcommand that will speak to this daemon.
+    /// A subcommand for this daemon.
     pub fn command(&self, args: &[&str]) -> Command {
         let mut command = Command::new(&self.program);
         command.args(args).arg("--socket").arg(&self.socket);
@@ -199,12 +199,12 @@ impl Daemon {
         self.child.id()
     }
 
-    /// What the daemons of this host have logged so far.
+    /// The log of this host's daemons.
     pub fn log(&self) -> String {
         fs::read_to_string(&self.log).unwrap_or_default()
     }
 
-    /// Ends the daemon as systemd does, with SIGTERM, and waits for its end.
+    /// Stops the daemon like systemd, with SIGTERM, and waits for its exit.
     pub async fn stop(mut self) -> Result<ExitStatus> {
         let pid = i32::try_from(self.child.id()).context("a pid out of range")?;
         kill(Pid::from_raw(pid), Signal::SIGTERM).context("sending SIGTERM to hostlet")?;
@@ -215,7 +215,7 @@ impl Daemon {
         .await
     }
 
-    /// Ends the daemon as a crash does, with SIGKILL.
+    /// Kills the daemon with SIGKILL.
     pub fn kill(mut self) -> Result<()> {
         self.end()
     }
@@ -242,11 +242,11 @@ impl Drop for Daemon {
     }
 }
 
-/// The daemon's program, which also is the program of its subcommands: `HOSTLET_BIN` if set; else what cargo builds now,
-/// when cargo runs this test; else what it built beside this test.
+/// The daemon's program, also used for subcommands: `HOSTLET_BIN` if set; else the one that cargo builds now, if cargo runs
+/// this test; else the one that it built with this test.
 pub fn program() -> Result<PathBuf> {
     static FOUND: Mutex<Option<PathBuf>> = Mutex::new(None);
-    // Held while cargo builds: the other tests of this process need what it builds.
+    // Held while cargo builds: other tests of this process need the result.
     let mut found = FOUND.lock();
     if let Some(program) = &*found {
         return Ok(program.clone());
@@ -270,7 +270,7 @@ fn find_program() -> Result<PathBuf> {
     Ok(program)
 }
 
-/// Builds the daemon: `cargo test` of this package alone does not, and an old daemon would be tested.
+/// Builds the daemon: `cargo test` of this package alone does not, so an outdated daemon would be tested.
 fn build(cargo: &Path, program: &Path) -> Result<()> {
     let mut command = Command::new(cargo);
     command.args(["build", "--locked", "--quiet", "--package", "hostlet", "--bin", "hostlet"]);

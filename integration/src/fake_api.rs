@@ -1,5 +1,4 @@
-//! An API server in memory behind a real port of loopback, so that the daemon meets it as it meets any other. Its faults
-//! are scripted; it can be taken away and given back.
+//! An in-memory API server on a real loopback port, for the real daemon. Its faults are scripted; it can be stopped and restarted.
 
 use std::net::{SocketAddr, TcpListener as StdListener};
 use std::sync::Arc;
@@ -18,13 +17,13 @@ use tokio::net::{TcpListener, TcpSocket};
 use tokio::runtime::{Builder, Runtime};
 use tokio::task::JoinSet;
 
-/// The server and the port it has for life.
+/// The server with its port.
 pub struct FakeApiServer {
     api: FakeApi,
     address: SocketAddr,
-    /// Bound to the address and never listened on: while the server is away, nobody else is given its port.
+    /// Bound to the address without listening, which keeps the port while the server is down.
     _reserved: TcpSocket,
-    /// An executor of its own: dropping it cuts every connection, as a server that dies does.
+    /// Its own executor: dropping it cuts all connections, like a crash.
     executor: Option<Runtime>,
 }
 
@@ -32,7 +31,7 @@ impl FakeApiServer {
     /// Serves an empty cluster.
     pub fn start() -> Result<Self> {
         let reserved = TcpSocket::new_v4().context("making a socket")?;
-        // As the listener does, so that both may have the port.
+        // Like the listener, so that both can bind the port.
         reserved.set_reuseaddr(true).context("preparing a socket")?;
         reserved.bind(SocketAddr::from(([127, 0, 0, 1], 0))).context("taking a port of loopback")?;
         let address = reserved.local_addr().context("asking for the port")?;
@@ -42,12 +41,12 @@ impl FakeApiServer {
         Ok(server)
     }
 
-    /// What is served.
+    /// The served objects.
     pub fn api(&self) -> &FakeApi {
         &self.api
     }
 
-    /// A kubeconfig that leads here.
+    /// A kubeconfig for this server.
     pub fn kubeconfig(&self) -> String {
         format!(
             "apiVersion: v1
@@ -61,14 +60,14 @@ current-context: node
         )
     }
 
-    /// Cuts all connections and refuses new ones. What it has stays.
+    /// Cuts all connections and refuses new ones. The objects remain.
     pub fn stop(&mut self) {
         if let Some(executor) = self.executor.take() {
             executor.shutdown_background();
         }
     }
 
-    /// Serves again, at the same port.
+    /// Serves again on the same port.
     pub fn resume(&mut self) -> Result<()> {
         self.stop();
         let executor = Builder::new_multi_thread()
@@ -103,7 +102,7 @@ async fn serve(listener: TcpListener, api: FakeApi) {
         let api = api.clone();
         connections.spawn(async move {
             let service = service_fn(|request| answer(&api, request));
-            // An error is a connection that was cut, by either side.
+            // An error is a connection cut by either side.
             let _ = http1::Builder::new().serve_connection(TokioIo::new(stream), service).await;
         });
     }

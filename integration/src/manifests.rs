@@ -1,11 +1,11 @@
-//! Changing manifests under a daemon that watches them.
+//! Changes manifests that a daemon watches.
 
 use std::fs;
 use std::path::Path;
 
 use anyhow::{Context, Result};
 
-/// Writes a manifest the way a careful person does: hidden and then renamed, so that nobody reads half of it.
+/// Writes a manifest atomically, by renaming a hidden file.
 pub(crate) fn write(directory: &Path, name: &str, text: &str) -> Result<()> {
     let hidden = directory.join(format!(".{name}.new"));
     let file = directory.join(name);

@@ -1,5 +1,5 @@
-//! Running other programs, and the functions of `integration/lib`, which the quickstart shares. Every failure tells the
-//! command and what it said.
+//! Runs programs, and the functions of `integration/lib`, which the quickstart shares. Every failure has the command and its
+//! output.
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
@@ -10,13 +10,13 @@ use anyhow::{Context, Result, bail};
 /// Sources every piece of `integration/lib`, then calls the function named by the first argument.
 const CALL: &str = r#"for piece in "$1"/lib/*.sh; do . "$piece"; done; shift; "$@""#;
 
-/// Runs a program to its end; what it printed, or an error with what it said.
+/// Runs a program; returns its output, or an error with its output.
 pub(crate) fn run(command: &mut Command) -> Result<String> {
     let output = command.output().with_context(|| format!("{command:?}"))?;
     text(&output).with_context(|| format!("{command:?}"))
 }
 
-/// What a program that ended well printed; else an error with what it said.
+/// The output of a successful program, else an error with its output.
 pub(crate) fn text(output: &Output) -> Result<String> {
     let stdout = String::from_utf8_lossy(&output.stdout).into_owned();
     if !output.status.success() {
@@ -25,7 +25,7 @@ pub(crate) fn text(output: &Output) -> Result<String> {
     Ok(stdout)
 }
 
-/// Calls a function of `integration/lib`; returns what it printed.
+/// Calls a function of `integration/lib`; returns its output.
 pub(crate) fn lib<A: AsRef<OsStr>>(function: &str, args: impl IntoIterator<Item = A>) -> Result<String> {
     run(Command::new("bash")
         .args(["-euo", "pipefail", "-c", CALL, "bash"])
@@ -34,7 +34,7 @@ pub(crate) fn lib<A: AsRef<OsStr>>(function: &str, args: impl IntoIterator<Item 
         .args(args))
 }
 
-/// The last lines of a file, for a failed test's report; empty if there is no such file.
+/// The last lines of a file, for a failed test's report; empty if it does not exist.
 pub(crate) fn tail(file: &Path) -> String {
     const LINES: usize = 40;
     let text = std::fs::read_to_string(file).unwrap_or_default();
@@ -47,7 +47,7 @@ pub(crate) fn integration_dir() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
 }
 
-/// Where cargo builds, found from the running program: `<target>/<profile>`, or `deps` in it for a test.
+/// cargo's output directory, from the running program's path: `<target>/<profile>`, or its `deps` for a test.
 pub(crate) fn profile_dir() -> Result<PathBuf> {
     let program = std::env::current_exe().context("the path of the running program")?;
     let dir = program.parent().context("the program lies in no build directory")?;

@@ -79,7 +79,7 @@ fn noticing(client: Client, answered: Arc<Notify>) -> Client {
     Client::new(service, namespace)
 }
 
-/// Passes the objects that `config` selects, their changes and failures to `tell` until it breaks. After a failure it resumes
+/// Passes the objects that `config` selects, their changes and failures to `notify` until it breaks. After a failure it resumes
 /// from the last version if the server still has it, else from a new list.
 pub async fn follow<K>(
     api: Objects<K>,

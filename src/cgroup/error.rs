@@ -1,11 +1,11 @@
-//! What can go wrong with cgroups, named by the step that failed. Holds no logic.
+//! Errors of cgroup operations, named by the failed step. No logic.
 
 use std::io;
 use std::path::PathBuf;
 
 use super::CgroupVersion;
 
-/// A cgroup operation failed. I/O variants name the path and what was tried.
+/// A failed cgroup operation. I/O variants have the path and the operation.
 #[derive(Debug, thiserror::Error)]
 pub enum CgroupError {
     /// The list of mounts could not be read.
@@ -13,16 +13,16 @@ pub enum CgroupError {
     ReadMounts {
         /// The mountinfo file.
         path: PathBuf,
-        /// Why.
+        /// The error.
         source: Box<procfs::ProcError>,
     },
     /// No cgroup filesystem is mounted.
     #[error("no cgroup filesystem is mounted at or below {}: mount cgroup2 there", mount.display())]
     NotMounted {
-        /// Where one was looked for.
+        /// The searched mounts.
         mount: PathBuf,
     },
-    /// The kernel, or the cgroup this host runs in, offers too little.
+    /// The kernel, or the cgroup this host runs in, lacks controllers.
     #[error(
         "cgroup {version} at {} has no {} controller: enable it on the kernel command line \
          (cgroup_enable=...), or in cgroup.subtree_control of the parent when this host is itself a container",
@@ -31,12 +31,12 @@ pub enum CgroupError {
     MissingControllers {
         /// The version in use.
         version: CgroupVersion,
-        /// Where they were looked for.
+        /// The searched directory.
         mount: PathBuf,
-        /// The controllers needed and not there.
+        /// The missing controllers.
         missing: Vec<&'static str>,
     },
-    /// The hierarchy is there and read-only.
+    /// The hierarchy is read-only.
     #[error(
         "cgroup hierarchy {} is not writable: run as root on the host, with cgroupfs mounted read-write \
          (in a container: privileged, with its own cgroup namespace), or set cgroupsPerQOS: false",
@@ -45,22 +45,22 @@ pub enum CgroupError {
     NotWritable {
         /// The hierarchy.
         path: PathBuf,
-        /// Why.
+        /// The error.
         source: io::Error,
     },
-    /// `cgroupRoot` is no path of plain components.
+    /// `cgroupRoot` is not a path of plain components.
     #[error("cgroupRoot {root:?} is not a path of plain names")]
     BadRoot {
-        /// What was configured.
+        /// The configured path.
         root: String,
     },
-    /// A pod's UID cannot be part of a cgroup's name.
+    /// A pod's UID is not valid in a cgroup's name.
     #[error("pod UID {uid:?} cannot name a cgroup: only letters, digits, '-' and '.' can")]
     BadUid {
         /// The UID.
         uid: String,
     },
-    /// The systemd driver on a host that systemd does not run.
+    /// The systemd driver on a host without systemd.
     #[error(
         "cgroup driver systemd needs systemd as init, and {} does not exist: use cgroupDriver cgroupfs, here and in \
          the container runtime (SystemdCgroup = false)",
@@ -70,26 +70,26 @@ pub enum CgroupError {
         /// The directory that exists when systemd is init, see sd_booted(3).
         marker: PathBuf,
     },
-    /// systemd did not do what was asked over D-Bus.
+    /// A request to systemd failed.
     #[error("systemd: cannot {operation} {unit}")]
     Systemd {
-        /// What was asked.
+        /// The request.
         operation: &'static str,
-        /// Of which unit.
+        /// The unit.
         unit: String,
-        /// Why.
+        /// The error.
         source: Box<zbus::Error>,
     },
-    /// systemd accepted a request and did not finish it.
+    /// systemd accepted a request but did not finish it.
     #[error("systemd: {unit} is still {state} after {waited_seconds} s, should be {wanted}")]
     UnitState {
         /// The slice.
         unit: String,
         /// Its state.
         state: String,
-        /// The state asked for.
+        /// The requested state.
         wanted: &'static str,
-        /// How long was waited.
+        /// The time waited.
         waited_seconds: u64,
     },
     /// A file could not be read.
@@ -97,25 +97,25 @@ pub enum CgroupError {
     Read {
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// The error.
         source: io::Error,
     },
-    /// A setting could not be set.
+    /// A setting could not be written.
     #[error("cannot write {value:?} to {}", path.display())]
     Write {
         /// The file.
         path: PathBuf,
-        /// What was to be written.
+        /// The value.
         value: String,
-        /// Why.
+        /// The error.
         source: io::Error,
     },
-    /// A cgroup could not be made.
+    /// A cgroup could not be created.
     #[error("cannot create cgroup {}", path.display())]
     Create {
         /// The directory.
         path: PathBuf,
-        /// Why.
+        /// The error.
         source: io::Error,
     },
     /// A cgroup's children could not be listed.
@@ -123,15 +123,15 @@ pub enum CgroupError {
     List {
         /// The directory.
         path: PathBuf,
-        /// Why.
+        /// The error.
         source: io::Error,
     },
-    /// A cgroup could not be removed; with `EBUSY` a process is still leaving it, and trying again later helps.
+    /// A cgroup could not be removed; with `EBUSY` a process is still exiting, and a later retry succeeds.
     #[error("cannot remove cgroup {}", path.display())]
     Remove {
         /// The directory.
         path: PathBuf,
-        /// Why.
+        /// The error.
         source: io::Error,
     },
     /// A process of a pod could not be killed.
@@ -139,12 +139,12 @@ pub enum CgroupError {
     Kill {
         /// The process.
         pid: i32,
-        /// The cgroup it is in.
+        /// Its cgroup.
         path: PathBuf,
-        /// Why.
+        /// The error.
         source: io::Error,
     },
-    /// Processes outlived SIGKILL, in uninterruptible sleep most likely.
+    /// Processes survived SIGKILL, most likely in uninterruptible sleep.
     #[error("cgroup {} still has processes after SIGKILL: {pids:?}", path.display())]
     StillPopulated {
         /// The cgroup.
@@ -152,12 +152,12 @@ pub enum CgroupError {
         /// The processes.
         pids: Vec<i32>,
     },
-    /// v2: the parents did not pass on the controllers a pod needs.
+    /// v2: the parents do not delegate the controllers that a pod needs.
     #[error("cgroup {} did not get the {} controller from its parents", path.display(), missing.join(", "))]
     NotDelegated {
         /// The cgroup.
         path: PathBuf,
-        /// The controllers it lacks.
+        /// The missing controllers of the cgroup.
         missing: Vec<&'static str>,
     },
 }

@@ -1,5 +1,5 @@
 //! The feature gates that a kubelet 1.37 knows, with their defaults, and those it knew since 1.33 and forgot. No logic. The
-//! lists are what `featuregate.MutableFeatureGate.GetAll` tells of `DefaultMutableFeatureGate` in a program that
+//! lists are what `featuregate.MutableFeatureGate.GetAll` returns for `DefaultMutableFeatureGate` in a program that
 //! imports `k8s.io/kubernetes/pkg/features` and the gates of `k8s.io/component-base` (logs, metrics), as the kubelet does.
 
 /// Gates that are on and cannot be switched off.

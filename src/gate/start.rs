@@ -149,7 +149,7 @@ pub struct Permit {
 
 impl Permit {
     /// Awaits `call`, the start, and then releases the permit. If the call hangs, the permit is released after 15 s and the
-    /// call continues: it holds up its own pod and no other.
+    /// call continues and blocks only its own pod.
     pub async fn during<T>(self, call: impl Future<Output = T>) -> T {
         tokio::pin!(call);
         match tokio::time::timeout(PATIENCE, &mut call).await {

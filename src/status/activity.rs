@@ -1,66 +1,65 @@
-//! What a worker is doing about its pod at this moment, and when it does the next thing. Shown to people; nothing is
-//! decided by it.
+//! The current activity of a pod's worker and the time of its next sync. Only for display; no decision depends on it.
 
 use std::collections::BTreeMap;
 
 use jiff::Timestamp;
 
-/// The step a worker is at.
+/// A worker's step.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Activity {
-    /// Nothing: the pod is as it should be, or its next step was not begun.
+    /// Idle: the pod is in its desired state, or the next step has not begun.
     #[default]
     Idle,
-    /// Waits at the start gate, behind starts of other pods.
+    /// Waits at the start gate.
     WaitingForTurn,
-    /// Has the pod's volumes set up.
+    /// Sets up the volumes.
     SettingUpVolumes,
-    /// Has the runtime make the sandbox and its network.
+    /// Creates the sandbox and its network.
     MakingSandbox,
-    /// Has the runtime pull an image, or waits for a pull's turn.
+    /// Pulls an image, or waits in the queue.
     PullingImage {
-        /// For which container.
+        /// The container.
         container: String,
         /// The image as the spec names it.
         image: String,
     },
-    /// Has the runtime make a container.
+    /// Creates a container.
     CreatingContainer {
         /// Its name.
         container: String,
     },
-    /// Has the runtime start a container.
+    /// Starts a container.
     StartingContainer {
         /// Its name.
         container: String,
     },
-    /// Waits for containers to end.
+    /// Stops containers.
     StoppingContainers {
-        /// Seconds they may take before they are killed.
+        /// The grace period in seconds.
         grace_seconds: i64,
     },
-    /// Has the runtime take down the sandbox and its network.
+    /// Stops the sandbox and tears down its network.
     StoppingSandbox,
-    /// Removes what the pod left: containers, logs, directories, cgroup.
+    /// Removes containers, logs, directories and cgroup.
     CleaningUp,
-    /// Waits out the back-off of containers that ended.
+    /// Waits for restart back-offs.
     BackingOff,
-    /// The last work failed, and is tried again.
+    /// The last work failed and is retried.
     Retrying {
-        /// Why it failed, where something was told of it.
+        /// The error, if reported.
         error: Option<String>,
     },
 }
 
-/// What is done about a pod.
+/// A worker's activity.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Doing {
-    /// The step its worker is at.
+    /// The step.
     pub activity: Activity,
-    /// Since when.
+    /// Its start.
     pub since: Timestamp,
-    /// When what failed for a container is tried again at the earliest, by its name: a restart, a pull.
+    /// The earliest retry (restart or pull) of each failed container, by name.
     pub retries: BTreeMap<String, Timestamp>,
-    /// When the worker begins its next work at the latest; none while it works.
+    /// The latest time of the next sync; `None` while working.
     pub next_work: Option<Timestamp>,
 }

@@ -13,24 +13,24 @@ const INITIALIZED: &str = "Initialized";
 const READY: &str = "Ready";
 const CONTAINERS_READY: &str = "ContainersReady";
 const SCHEDULED: &str = "PodScheduled";
-/// Whoever ends a pod for reasons of its own says so in this condition.
+/// Set by whoever terminates a pod because of a disruption.
 pub const DISRUPTION_TARGET: &str = "DisruptionTarget";
-/// The reason a kubelet gives in it.
+/// The kubelet's reason in it.
 pub const TERMINATION_BY_KUBELET: &str = "TerminationByKubelet";
-/// A resize was asked for that was not made. Told by whoever keeps the pod's resources as they are, in the pod's status.
+/// A requested resize is pending.
 pub const RESIZE_PENDING: &str = "PodResizePending";
-/// A resize is being made.
+/// A resize is in progress.
 const RESIZE_IN_PROGRESS: &str = "PodResizeInProgress";
-/// The conditions that are made here, in the order a kubelet writes them.
+/// The conditions generated here, in the kubelet's order.
 pub(super) const GENERATED: [&str; 5] = [READY_TO_START, INITIALIZED, READY, CONTAINERS_READY, SCHEDULED];
 
-/// Whether conditions of this type are a kubelet's (upstream `PodConditionByKubelet`). `DisruptionTarget` is shared: ours is
-/// told, theirs stays.
+/// Whether the kubelet owns conditions of this type (upstream `PodConditionByKubelet`). `DisruptionTarget` is shared: ours is
+/// written, that of others is preserved.
 pub fn is_owned_condition(type_: &str) -> bool {
     GENERATED.contains(&type_) || [RESIZE_PENDING, RESIZE_IN_PROGRESS].contains(&type_)
 }
 
-/// Whether a condition holds; where not, or not as usual, why.
+/// The status of a condition, with reason and message if not the usual one.
 #[derive(Clone, Debug, PartialEq)]
 struct Verdict {
     holds: bool,
@@ -100,15 +100,15 @@ pub(super) fn conditions(
     conditions
 }
 
-/// Whether a sandbox with its network stands; if not, why not: what the last attempt to make one met, where upstream says that
-/// in an event only (alone on a host, events are read by nobody), else upstream's word for what is lacking.
+/// Whether a sandbox with its network is ready; if not, the error of the last attempt, which upstream reports only in an event
+/// (a standalone host has no events), else upstream's reason.
 fn ready_to_start(input: &StatusInput<'_>, pod: &AdmittedPod) -> Verdict {
     let Some(lacking) = lacking_sandbox(input, pod) else { return Verdict::TRUE };
     let message = input.sandbox_error.unwrap_or(lacking);
     Verdict::FALSE.because("PodSandboxNotReady").saying(message.to_owned())
 }
 
-/// What keeps the pod's sandbox from taking containers (upstream `PodSandboxChanged`).
+/// Why the pod's sandbox cannot be used (upstream `PodSandboxChanged`).
 fn lacking_sandbox(input: &StatusInput<'_>, pod: &AdmittedPod) -> Option<&'static str> {
     let sandboxes = &input.observed.sandboxes;
     let Some(newest) = sandboxes.first() else { return Some("no pod sandbox exists") };
@@ -134,7 +134,7 @@ fn initialized(pod: &AdmittedPod, statuses: &[ContainerStatus], phase: PodPhase)
     if phase == PodPhase::Succeeded && unknown.is_empty() {
         return Verdict::TRUE.because("PodCompleted");
     }
-    // Sidecars restarting later do not take it back.
+    // Later restarts of sidecars do not reset it.
     let started = |container: &Container| {
         let state = find(statuses, container).and_then(|status| status.state.as_ref());
         state.is_some_and(|state| state.running.is_some() || state.terminated.is_some())
@@ -162,7 +162,7 @@ fn containers_ready(pod: &AdmittedPod, statuses: &[ContainerStatus], phase: PodP
     }
 }
 
-/// The containers' readiness, and that of everyone the pod's readiness gates name.
+/// The readiness of the containers and of the pod's readiness gates.
 fn ready(pod: &AdmittedPod, containers_ready: &Verdict, others: &[PodCondition]) -> Verdict {
     if !containers_ready.holds {
         return containers_ready.clone();
@@ -184,7 +184,7 @@ fn ready(pod: &AdmittedPod, containers_ready: &Verdict, others: &[PodCondition])
     }
 }
 
-/// Names of the containers without a status, and of those whose status is not as it should be.
+/// Names of the containers without a status, and of those that do not satisfy the condition.
 fn split<'a>(
     containers: impl Iterator<Item = PodContainer<'a>>,
     statuses: &[ContainerStatus],

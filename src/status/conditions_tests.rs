@@ -91,7 +91,7 @@ fn a_sandbox_must_stand_alone_and_have_its_network() {
 }
 
 #[test]
-fn what_kept_the_sandbox_from_standing_is_told() {
+fn the_error_of_a_failed_sandbox_is_reported() {
     let mut scene = Scene::of("Always", Vec::new());
     scene.sandbox_error = Some("no network".into());
     assert_eq!(one(&scene, READY_TO_START).0, "True", "an earlier failure is no news");

@@ -1,5 +1,5 @@
-//! Statuses of a pod's containers: the newest instance of each is its state, the one before its last state, under what
-//! the last sync could not do (upstream `convertToAPIContainerStatuses`).
+//! Statuses of a pod's containers: the newest instance of each is its state, the previous one its last state, overridden by the
+//! waiting reasons of the last sync (upstream `convertToAPIContainerStatuses`).
 
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{
@@ -14,22 +14,22 @@ use super::restart::Restarts;
 use crate::cri::{ContainerState, ContainerStatus, LinuxUser};
 use crate::pod::{AdmittedPod, ContainerKind, PodContainer};
 
-/// Bytes of termination messages shown of one pod, shared equally by its containers.
+/// Maximum bytes of a pod's termination messages, shared equally by its containers.
 const MAX_MESSAGE_BYTES: usize = 12 << 10;
-/// Exit code reported of a container nobody saw ending: as if killed.
+/// Exit code reported for a container with an unknown exit: as if killed.
 const UNKNOWN_EXIT_CODE: i32 = 137;
 const STATUS_UNKNOWN: &str = "ContainerStatusUnknown";
-/// Upstream's words for a container that ran and of which nothing is left.
+/// Upstream's message for a container that ran and was removed.
 const USED_TO_RUN: &str =
     "The container could not be located when the pod was deleted.  The container used to be Running";
 
-/// Statuses of the init containers, sidecars among them, as the spec orders them.
+/// Statuses of the init containers, including sidecars, in the order of the spec.
 pub(super) fn init_container_statuses(input: &StatusInput<'_>) -> Vec<ApiStatus> {
     let previous = input.previous.and_then(|previous| previous.init_container_statuses.as_deref());
     statuses(input, input.pod.init_containers().iter().map(PodContainer::init), previous)
 }
 
-/// Statuses of the main containers, by name, as upstream has them.
+/// Statuses of the main containers, sorted by name as upstream.
 pub(super) fn main_container_statuses(input: &StatusInput<'_>) -> Vec<ApiStatus> {
     let previous = input.previous.and_then(|previous| previous.container_statuses.as_deref());
     let mut statuses = statuses(input, input.pod.main_containers(), previous);
@@ -52,7 +52,7 @@ fn statuses<'a>(
     containers.map(one).collect()
 }
 
-/// As whom a container's process started (KEP-3619); only newer runtimes tell it.
+/// The user of a container's process (KEP-3619), reported only by newer runtimes.
 fn user(user: &LinuxUser) -> ContainerUser {
     let groups = Some(user.supplemental_groups.clone()).filter(|groups| !groups.is_empty());
     let linux = LinuxContainerUser { uid: user.uid, gid: user.gid, supplemental_groups: groups };
@@ -82,7 +82,7 @@ impl OneContainer<'_> {
         status
     }
 
-    /// The mounts as they are made: what is below a read-only one is never read-only too.
+    /// The actual mounts: read-only mounts are not recursive.
     fn volume_mounts(&self) -> Option<Vec<VolumeMountStatus>> {
         let told = |mount: &VolumeMount| {
             let read_only = mount.read_only.filter(|read_only| *read_only);
@@ -113,7 +113,7 @@ impl OneContainer<'_> {
         let container_id = format!("{}://{}", self.input.runtime_name, seen.id);
         let attempt = i32::try_from(seen.attempt).unwrap_or(i32::MAX);
         let restarts = match seen.state {
-            // Not one before it starts: should it be removed, the next one made is of the same attempt.
+            // Not incremented before it starts: if it is removed, the next one has the same attempt.
             ContainerState::Created => (attempt - 1).max(0),
             ContainerState::Running | ContainerState::Exited | ContainerState::Unknown => attempt,
         };
@@ -121,7 +121,7 @@ impl OneContainer<'_> {
         let mut restart_count = restarts.max(self.old.map_or(0, |old| old.restart_count));
         let state = match seen.state {
             ContainerState::Running => {
-                // The instances before were removed, so the attempts started over: this is a restart all the same.
+                // Earlier instances were removed, so attempts started over, but this is a restart all the same.
                 let ended = self.old.filter(|old| terminated(old).is_some() && old.restart_count >= attempt);
                 restart_count = restart_count.saturating_add(i32::from(ended.is_some()));
                 let started_at = seen.started_at.map(whole_seconds);
@@ -132,7 +132,7 @@ impl OneContainer<'_> {
                 restart_count = restart_count.saturating_add(1);
                 ended(unlocated("The container could not be located when the pod was terminated"))
             }
-            // Reported so before, it stays so.
+            // A value reported before is kept.
             ContainerState::Unknown => self
                 .reported_lost(&container_id)
                 .map_or_else(|| waiting(None, None), |lost| ended(lost.clone())),
@@ -150,19 +150,19 @@ impl OneContainer<'_> {
         }
     }
 
-    /// How it was reported to have ended when the runtime lost track of it.
+    /// The reported termination of a container that the runtime lost.
     fn reported_lost(&self, container_id: &str) -> Option<&ContainerStateTerminated> {
         let old = self.old.filter(|old| old.container_id.as_deref() == Some(container_id))?;
         terminated(old).filter(|ended| ended.reason.as_deref() == Some(STATUS_UNKNOWN))
     }
 
-    /// How the container ended before, when the runtime no longer has that instance.
+    /// The previous termination, if the runtime no longer has that instance.
     fn last_state(&self, container_id: &str) -> ApiState {
         let Some(old) = self.old else { return ApiState::default() };
         let is_another = old.container_id.as_deref() != Some(container_id);
         match terminated(old) {
             Some(state) if is_another => ended(state.clone()),
-            // It ended while nobody looked, and nothing of it is left.
+            // It terminated unobserved and was removed.
             None if is_another && old.container_id.is_some() && running(old).is_some() => {
                 ended(unlocated(USED_TO_RUN))
             }
@@ -190,7 +190,7 @@ impl OneContainer<'_> {
         }
     }
 
-    /// The runtime has no instance: it was never made, or was removed.
+    /// The runtime has no instance: it was never created, or was removed.
     fn not_seen(&self) -> ApiStatus {
         let mut status = match self.old {
             Some(old) if terminated(old).is_some() => old.clone(),
@@ -205,7 +205,7 @@ impl OneContainer<'_> {
         };
         let has_history = status.last_state.as_ref().is_some_and(|last| last.terminated.is_some());
         if self.old.is_some_and(|old| running(old).is_some()) && !has_history {
-            // It ran, so it must not look as if it never had: that would make the pod Pending again.
+            // It ran, so it must not be reported as never started, which would make the pod Pending again.
             status.last_state = Some(ended(unlocated(USED_TO_RUN)));
             if self.input.lifecycle == LifecycleSummary::Active {
                 status.restart_count = status.restart_count.saturating_add(1);
@@ -224,7 +224,7 @@ impl OneContainer<'_> {
         self.container.image.clone().unwrap_or_default()
     }
 
-    /// A container that is to be started is waiting, for the reason the last sync found.
+    /// A container to be started is waiting, for the reason of the last sync.
     fn overlay(&self, status: &mut ApiStatus, newest: Option<&ContainerStatus>) {
         if matches!(self.kind, ContainerKind::Init | ContainerKind::Sidecar) {
             if newest.is_some_and(|newest| newest.state == ContainerState::Exited && newest.exit_code == 0) {
@@ -256,8 +256,8 @@ impl OneContainer<'_> {
         status.state = Some(state);
     }
 
-    /// Whether it was stopped to be replaced, though its policy would have it end for good: it must not be reported as
-    /// ended, which the API server takes for final.
+    /// Whether it was stopped to be replaced although its policy does not restart it: it must not be reported as
+    /// terminated, which is final for the API server.
     fn comes_back(&self, newest: Option<&ContainerStatus>) -> bool {
         let restarts = self.restarts();
         let ended = newest.filter(|newest| newest.state == ContainerState::Exited);
@@ -270,7 +270,7 @@ impl OneContainer<'_> {
         Restarts { pod: self.pod, starting: self.input.starting }
     }
 
-    /// The regular containers were made, so an init container that the runtime forgot had ended well.
+    /// The main containers were created, so an init container that the runtime no longer has succeeded.
     fn was_needed_before_what_runs(&self, status: &ApiStatus) -> bool {
         let is_waiting = status.state.as_ref().is_some_and(|state| state.waiting.is_some());
         let made = |container: &Container| {
@@ -293,7 +293,7 @@ impl OneContainer<'_> {
     }
 }
 
-/// Without probes a container is started and ready when it runs; an init container is ready when it ended well.
+/// Without probes a running container is started and ready; an init container is ready once it succeeded.
 fn fill_probes(status: &mut ApiStatus, runs_to_completion: bool) {
     let runs = running(status).is_some();
     let ended_well = terminated(status).is_some_and(|ended| ended.exit_code == 0);
@@ -338,7 +338,7 @@ fn waiting(reason: Option<&str>, message: Option<&str>) -> ApiState {
     ApiState { waiting: Some(waiting), ..ApiState::default() }
 }
 
-/// The API keeps whole seconds; finer ones would make every comparison with it differ.
+/// The API stores whole seconds; fractions would make every comparison differ.
 pub fn whole_seconds(time: Timestamp) -> Time {
     Time(Timestamp::from_second(time.as_second()).unwrap_or(time))
 }

@@ -35,7 +35,7 @@ fn never_made() {
 }
 
 #[test]
-fn mounts_are_told_whether_the_container_was_made_or_not() {
+fn mounts_are_reported_with_or_without_a_container() {
     let mut scene = Scene::of("Always", Vec::new());
     let mounts =
         json!([{"name": "a", "mountPath": "/a"}, {"name": "b", "mountPath": "/b", "readOnly": true}]);
@@ -237,7 +237,7 @@ proptest! {
 }
 
 #[test]
-fn the_user_is_told_of_a_runtime_that_tells_it() {
+fn the_user_is_reported_if_the_runtime_has_it() {
     let mut seen = container("c", 0, ContainerState::Running);
     let told = |seen: &ContainerStatus| regular(&Scene::of("Always", vec![seen.clone()]))["user"].clone();
     assert_eq!(told(&seen), Value::Null);

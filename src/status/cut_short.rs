@@ -1,46 +1,45 @@
-//! What really became of containers whose start was cut short. Pure; asks nobody.
+//! Determines the actual outcome of interrupted container starts. Pure.
 //!
-//! A daemon or a runtime that is killed in the middle of a start leaves a container of which the runtime's record does not
-//! say everything:
+//! If a daemon or a runtime is killed during a start, the runtime's record of the container is incomplete:
 //!
-//! - a start that was taken back because its caller went away, before the runtime began the process, is recorded as
-//!   failed. The process never ran, so the container counts as never started;
-//! - a runtime that was killed while it started a container lists it as created, though its process may have run, and
-//!   ended. Where the container is to run once, whoever asked for the start says whether its answer was lost.
+//! - a start that was cancelled because its caller went away, before the process ran, is recorded as failed. The process
+//!   never ran, so the container counts as never started;
+//! - a runtime that was killed during a start lists the container as created, although its process may have run and exited.
+//!   For a container that must run only once, the record of requested starts shows whether a response was lost.
 
 use jiff::Timestamp;
 
 use crate::cri::{ContainerState, ContainerStatus};
 use crate::pleg::PodStatus;
 
-/// Exit code reported of a container nobody saw ending: as if killed (as upstream).
+/// Exit code reported for a container with an unknown exit: as if killed (as upstream).
 const UNKNOWN_EXIT_CODE: i32 = 137;
-/// What containerd records of a container that it could not start.
+/// containerd's reason for a container that it could not start.
 const START_ERROR: (&str, i32) = ("StartError", 128);
 
-/// Whether the runtime must be asked more before it is clear what became of this container's start.
+/// Whether the container must be inspected to determine the outcome of its start.
 pub fn is_unclear(container: &ContainerStatus) -> bool {
     container.state == ContainerState::Created
 }
 
-/// How containerd says that whoever asked went away: it took its work back, or killed the program that was to start the shim.
+/// containerd's messages for a caller that went away: it cancelled its work, or killed the helper that starts the shim.
 const TAKEN_BACK: [&str; 2] = ["context canceled", "failed to start shim: start failed: : signal: killed"];
 
-/// Whether the runtime's record proves that the process of this container never ran: its start was taken back by whoever
-/// asked for it, before containerd told the shim to begin the process.
+/// Whether the runtime's record proves that the container's process never ran: its start was cancelled before containerd
+/// requested the process from the shim.
 fn never_ran(container: &ContainerStatus) -> bool {
     let began = |at: Timestamp| at > Timestamp::UNIX_EPOCH;
     container.state == ContainerState::Exited
         && (container.reason.as_str(), container.exit_code) == START_ERROR
         && !container.started_at.is_some_and(began)
         && TAKEN_BACK.iter().any(|words| container.message.contains(words))
-        // From here on the shim may have begun it all the same.
+        // From here on the shim may have started it all the same.
         && !container.message.starts_with("failed to start containerd task")
         && !container.message.starts_with("failed to update container")
 }
 
-/// The pod with what really became of its containers; none where the runtime has said everything. `is_lost` says of an unclear
-/// container whether its start was asked for and the answer lost.
+/// The pod with the actual outcomes of its containers; `None` if the runtime's record is complete. `is_lost` says whether the
+/// response to a container's start was lost.
 pub fn as_it_was(observed: &PodStatus, is_lost: impl Fn(&ContainerStatus) -> bool) -> Option<PodStatus> {
     let was = |container: &ContainerStatus| {
         if never_ran(container) {
@@ -60,7 +59,7 @@ pub fn as_it_was(observed: &PodStatus, is_lost: impl Fn(&ContainerStatus) -> boo
     Some(PodStatus { containers, ..observed.clone() })
 }
 
-/// One that was never started. The runtime does not start it again, so it stands for no definition: it is made anew.
+/// A container that was never started. The runtime cannot start it again, so it matches no definition and is recreated.
 fn made(container: &ContainerStatus) -> ContainerStatus {
     ContainerStatus {
         state: ContainerState::Created,
@@ -74,7 +73,7 @@ fn made(container: &ContainerStatus) -> ContainerStatus {
     }
 }
 
-/// One whose status was lost, in upstream's words.
+/// A container with an unknown status, with upstream's reason and message.
 fn lost(container: &ContainerStatus) -> ContainerStatus {
     ContainerStatus {
         state: ContainerState::Exited,
@@ -112,7 +111,7 @@ mod tests {
         testing::container("c", 0, ContainerState::Created)
     }
 
-    /// What is made of the one container, if anything else than the runtime says.
+    /// The corrected container, if it differs from the runtime's record.
     fn became(container: ContainerStatus, is_lost: bool) -> Option<ContainerStatus> {
         as_it_was(&observed(container), |_| is_lost)?.containers.into_iter().next()
     }

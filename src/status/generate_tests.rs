@@ -27,7 +27,7 @@ fn evicted() -> Option<StatusOverride> {
     })
 }
 
-/// All of it, as a stock kubelet 1.37 reports such a pod on a runtime that tells no users.
+/// The complete status, as reported by a stock kubelet 1.37 on a runtime that does not report users.
 #[test]
 fn a_crash_loop_reads_as_the_stock_kubelets() {
     let mut scene = Scene::of("Always", vec![exited("c", 4, 3)]).waiting_for("c", "CrashLoopBackOff");

@@ -58,7 +58,7 @@ fn a_step_that_repeats_is_one_entry() {
 }
 
 #[test]
-fn failures_are_told_once_in_words() {
+fn failures_are_recorded_once() {
     let (timeline, pod) = (Timeline::default(), pod("a"));
     timeline.event(&pod, Some("c"), &PodEvent::warning("Failed", "Failed to pull image"), at(0));
     timeline.event(&pod, Some("c"), &PodEvent::warning("Failed", "Error: ErrImagePull"), at(0));
@@ -78,7 +78,7 @@ fn entries_of_a_pod_are_bounded() {
     let tracks = timeline.tracks(|_| true);
     assert_eq!(tracks[0].entries.len(), MAX_ENTRIES);
     assert_eq!(tracks[0].entries.back().unwrap().detail, "c: exit code 999");
-    // That it was admitted is long forgotten, and not told anew.
+    // The dropped admission is not recorded again.
     timeline.admitted(&manifest(0), at(2000));
     assert_eq!(timeline.tracks(|_| true)[0].entries.back().unwrap().step, TimelineStep::Ended);
 }

@@ -247,7 +247,7 @@ mod tests {
     fn a_count_that_was_lost_with_the_runtimes_containers_is_no_way_out() {
         let mut loops = CrashLoops::new(CAP, Vec::new());
         loops.restarted(&ended(0, 0, 1), at(1));
-        // The containers vanished, the attempts began anew, and what was counted then was not stored.
+        // The containers vanished, attempts started over, and the later count was not stored.
         let next = CrashLoops::new(CAP, loops.stored());
         assert_eq!(next.in_force(&ended(1, 5000, 5001), at(5002)), Some((INITIAL, at(5011))));
     }

@@ -1,5 +1,5 @@
-//! The program that makes a host a node: hostlet, or the stock kubelet to compare with. Both get the same configuration and
-//! the same flags, written here and nowhere else.
+//! A node's agent: hostlet, or the stock kubelet as reference. Both get the same configuration and flags, which are defined here
+//! only.
 
 use std::ffi::OsString;
 use std::fs;
@@ -13,12 +13,12 @@ use crate::daemon;
 use crate::real::RealHost;
 use crate::shell::lib;
 
-/// Which program the tests put on their nodes.
+/// The agent of the tests' nodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Agent {
     /// hostlet.
     Hostlet,
-    /// The kubelet of Kubernetes: what it does defines what the tests expect.
+    /// The stock kubelet, whose behavior defines the tests' expectations.
     Stock,
 }
 
@@ -32,7 +32,7 @@ impl Agent {
         }
     }
 
-    /// The path of the program, built before if need be.
+    /// The path of the program, built if necessary.
     pub(super) fn program(self) -> Result<PathBuf> {
         match self {
             Self::Hostlet => daemon::program(),
@@ -43,8 +43,8 @@ impl Agent {
         }
     }
 
-    /// Writes what the program reads at its start to the host's directory and returns its arguments. `extra` are further
-    /// fields of `KubeletConfiguration`.
+    /// Writes the agent's files to the host's directory and returns its arguments. `extra` are further fields of
+    /// `KubeletConfiguration`.
     pub(super) fn arrange(
         self,
         cluster: &Cluster,
@@ -76,13 +76,13 @@ impl Agent {
                 "x509": {"clientCAFile": cluster.ca()},
             },
             "authorization": {"mode": "Webhook"},
-            // A node whose agent died is noticed soon: see the control plane's grace period.
+            // A dead agent is noticed soon; see the control plane's grace period.
             "nodeLeaseDurationSeconds": 20,
             "healthzPort": 0,
             "clusterDNS": ["10.96.0.10"],
             "clusterDomain": "cluster.local",
             "resolvConf": resolv,
-            // The machine's disk is others' too.
+            // The machine's disk is shared.
             "evictionHard": {"memory.available": "50Mi", "nodefs.available": "1%", "imagefs.available": "1%"},
         });
         if let (Some(config), Some(extra)) = (config.as_object_mut(), extra.as_object()) {

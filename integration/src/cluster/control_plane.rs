@@ -1,4 +1,4 @@
-//! The control plane: its programs as child processes in a network namespace that is the hub of all nodes' networks.
+//! The control plane: child processes in a network namespace that is the hub of all nodes' networks.
 
 use std::fs::{self, File};
 use std::net::{Ipv4Addr, SocketAddr};
@@ -21,14 +21,14 @@ use crate::wait::{Look, wait_for};
 /// The API server's address in the hub.
 const ADDRESS: Ipv4Addr = Ipv4Addr::new(10, 77, 0, 1);
 const PORT: u16 = 6443;
-/// All pods of all nodes.
+/// The pod subnets of all nodes.
 const PODS: &str = "10.88.0.0/16";
 const START_TIMEOUT: Duration = Duration::from_secs(240);
 
-/// The cluster that tests share as long as one of them uses it.
+/// The cluster shared by concurrent tests.
 static SHARED: Mutex<Weak<Cluster>> = Mutex::const_new(Weak::new());
 
-/// A running control plane. Dropping it ends it.
+/// A running control plane. Dropping it stops it.
 #[derive(Debug)]
 pub struct Cluster {
     dirs: Dirs,
@@ -39,7 +39,7 @@ pub struct Cluster {
     joined: AtomicU8,
 }
 
-/// Where a host is in the cluster's network.
+/// A host's place in the cluster's network.
 #[derive(Clone, Debug)]
 pub(super) struct Place {
     /// The node's name.
@@ -51,7 +51,7 @@ pub(super) struct Place {
 }
 
 impl Cluster {
-    /// The cluster of this process: started by the first who asks, ended by the last who lets go.
+    /// The shared cluster of this process: started on the first request, stopped with the last user.
     pub async fn shared() -> Result<Arc<Self>> {
         let mut shared = SHARED.lock().await;
         if let Some(cluster) = shared.upgrade() {
@@ -62,7 +62,7 @@ impl Cluster {
         Ok(cluster)
     }
 
-    /// Starts a control plane and waits until it serves; builds its programs before if they are not there.
+    /// Starts a control plane and waits until it serves; builds missing programs first.
     pub async fn start() -> Result<Self> {
         lib(
             "build_kubernetes",
@@ -102,7 +102,7 @@ impl Cluster {
         Ok(())
     }
 
-    /// Starts one of the cluster's programs on a network, with some arguments beside the usual ones.
+    /// Starts one of the cluster's programs in a network, with additional arguments.
     pub(super) fn spawn(&self, netns: &Netns, name: &str, log: &Path, more: &[String]) -> Result<Child> {
         let address = ADDRESS.to_string();
         let args = lib("control_plane_args", [name.as_ref(), self.dirs.state.as_os_str(), address.as_ref()])?;
@@ -135,25 +135,25 @@ impl Cluster {
         self.dirs.logs().join(format!("{program}.log"))
     }
 
-    /// A kubeconfig of an administrator, of use to this machine's processes.
+    /// An administrator's kubeconfig for processes of this machine.
     pub fn kubeconfig(&self) -> PathBuf {
         self.dirs.state.join("outside.conf")
     }
 
-    /// A client with all rights. It belongs to the runtime it is made in.
+    /// An administrator's client. It belongs to the current tokio runtime.
     pub async fn client(&self) -> Result<Client> {
         let kubeconfig = Kubeconfig::read_from(self.kubeconfig()).context("reading the kubeconfig")?;
         let config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await;
         Client::try_from(config.context("using the kubeconfig")?).context("making a client")
     }
 
-    /// Runs kubectl with all rights.
+    /// Runs kubectl as administrator.
     pub fn kubectl(&self, args: &[&str]) -> Result<String> {
         let program = lib("kubernetes_program", ["kubectl"])?;
         run(Command::new(program.trim()).arg("--kubeconfig").arg(self.kubeconfig()).args(args))
     }
 
-    /// What nodes have asked of the API server: audit events, as JSON, one a line.
+    /// Audit events of nodes' requests, one JSON object per line.
     pub fn audit_log(&self) -> PathBuf {
         self.dirs.state.join("audit.log")
     }
@@ -163,7 +163,7 @@ impl Cluster {
         self.dirs.state.join("pki/ca.crt")
     }
 
-    /// Makes a node's certificates: its certificate and key for the API server, as kubeconfig, and those to serve with.
+    /// Creates a node's certificates: a kubeconfig for the API server, and serving certificates.
     pub(super) fn certify(&self, place: &Place) -> Result<(String, PathBuf, PathBuf)> {
         let pki = self.dirs.state.join("pki");
         let (name, address) = (&place.name, &place.address);
@@ -173,7 +173,7 @@ impl Cluster {
         Ok((kubeconfig, pki.join(format!("{name}-serving.crt")), pki.join(format!("{name}-serving.key"))))
     }
 
-    /// A place for one more host. A place is never given twice.
+    /// A place for another host, never used twice.
     pub(super) fn place(&self) -> Place {
         let number = self.joined.fetch_add(1, Ordering::Relaxed) + 1;
         Place {
@@ -183,7 +183,7 @@ impl Cluster {
         }
     }
 
-    /// Connects a host's network with the API server's, and so with all other hosts'.
+    /// Connects a host's network with the hub.
     pub(super) fn connect(&self, place: &Place, netns: &Netns) -> Result<()> {
         netns.connect(&self.netns, &place.name)?;
         self.netns.ip(&[&format!("route add {} via {}", place.pods, place.address)])?;

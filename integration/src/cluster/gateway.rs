@@ -1,5 +1,5 @@
-//! A way into a network namespace: a port of the machine's loopback whose connections end in the namespace. So tests speak
-//! to an API server that nobody else reaches.
+//! A port on the machine's loopback whose connections are forwarded into a network namespace, through which tests reach the
+//! isolated API server.
 
 use std::fs::File;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener as StdListener};
@@ -24,7 +24,7 @@ pub(super) struct Gateway {
 }
 
 impl Gateway {
-    /// Opens a port whose connections go on to `target` in the network namespace that is the file `netns`.
+    /// Opens a port whose connections are forwarded to `target` in the network namespace of the file `netns`.
     pub(super) fn open(netns: &Path, target: SocketAddr) -> Result<Self> {
         let listener = StdListener::bind((Ipv4Addr::LOCALHOST, 0)).context("listening on the loopback")?;
         listener.set_nonblocking(true).context("a listener that does not block")?;
@@ -55,7 +55,7 @@ impl Drop for Gateway {
     }
 }
 
-/// The thread: a socket belongs to the namespace its thread was in when it was made, so this thread alone changes over.
+/// The thread. A socket belongs to its thread's namespace at creation, so only this thread enters the namespace.
 fn serve(
     netns: &File,
     listener: StdListener,
@@ -79,7 +79,7 @@ async fn forward(listener: StdListener, target: SocketAddr, mut stopped: oneshot
     let mut connections = JoinSet::new();
     loop {
         tokio::select! {
-            // Cancel-safe: a receiver that is polled again still tells.
+            // Cancel-safe: a receiver can be polled again.
             _ = &mut stopped => return,
             // Cancel-safe: no connection is lost by accept.
             accepted = listener.accept() => {
@@ -89,7 +89,7 @@ async fn forward(listener: StdListener, target: SocketAddr, mut stopped: oneshot
                     copy_bidirectional(&mut near, &mut far).await
                 });
             }
-            // Cancel-safe: no end is lost by join_next. How a connection ended is its two ends' affair.
+            // Cancel-safe: no result is lost by join_next. Results of connections are ignored.
             Some(_) = connections.join_next() => {}
         }
     }

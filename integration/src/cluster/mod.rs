@@ -1,5 +1,5 @@
-//! A real cluster: a control plane in a network of its own, hosts that join it as nodes, and tenants that keep the tests
-//! that share it apart. Needs root; leaves nothing behind.
+//! A real cluster: a control plane in its own network, hosts as nodes, and tenants that isolate the tests that share it. Needs root;
+//! leaves nothing behind.
 
 mod agent;
 mod control_plane;

@@ -1,4 +1,4 @@
-//! A host that is a node: its containerd, its place in the cluster's network, and the agent that runs on it.
+//! A host as a node: its containerd, its place in the cluster's network, and its agent.
 
 use std::fs;
 use std::path::PathBuf;
@@ -22,7 +22,7 @@ use crate::wait::{Look, wait_for};
 const READY_TIMEOUT: Duration = Duration::from_secs(180);
 const STOP_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// A node. Dropping it removes the host and all that ran on it; the Node object stays.
+/// A node. Dropping it removes the host with its pods; the Node object remains.
 #[derive(Debug)]
 pub struct Node {
     cluster: Arc<Cluster>,
@@ -35,13 +35,13 @@ pub struct Node {
     host: RealHost,
 }
 
-/// How a stock kubelet ends that starts at the same moment as another: whatever its root directory, this socket is below
-/// `/var/lib/kubelet`, and is removed and bound again by each.
+/// The error of a stock kubelet that starts at the same moment as another one: this socket is always below `/var/lib/kubelet`, and
+/// each removes and binds it.
 const SOCKET_IN_USE: &str = "device-plugins/kubelet.sock: bind: address already in use";
 
 impl Node {
-    /// Makes a host, connects it and starts the agent on it. Returns without waiting for it to be ready. `labels` are the
-    /// node's own; `extra` are further fields of `KubeletConfiguration`.
+    /// Creates a host, connects it and starts the agent without waiting for it to be ready. `labels` are the node's; `extra`
+    /// are further fields of `KubeletConfiguration`.
     pub(super) async fn join(
         cluster: &Arc<Cluster>,
         kind: Agent,
@@ -69,8 +69,8 @@ impl Node {
         Ok(())
     }
 
-    /// Gives the host a further address, which the agent is to tell as the node's from its next start on. Returns it. The API
-    /// server's host does not know the way to it.
+    /// Adds an address to the host, which the agent reports as the node's after its next start, and returns it. The API
+    /// server's host has no route to it.
     pub fn readdress(&mut self) -> Result<String> {
         let number = self.place.address.rsplit('.').next().unwrap_or_default().to_owned();
         let address = format!("10.77.2.{number}");
@@ -79,7 +79,7 @@ impl Node {
         Ok(address)
     }
 
-    /// Starts kube-proxy, so that services have their addresses on this node.
+    /// Starts kube-proxy, so that service addresses work on this node.
     pub fn start_proxy(&mut self) -> Result<()> {
         let log = self.host.dirs().state.join("kube-proxy.log");
         let name = format!("--hostname-override={}", self.place.name);
@@ -87,12 +87,12 @@ impl Node {
         Ok(())
     }
 
-    /// Ends the agent as a crash does.
+    /// Kills the agent with SIGKILL.
     pub fn kill_agent(&mut self) -> Result<()> {
         end(self.agent.take())
     }
 
-    /// Ends the agent as systemd does, with SIGTERM, and waits for its end.
+    /// Stops the agent with SIGTERM and waits for its exit.
     pub async fn stop_agent(&mut self) -> Result<()> {
         let mut child = self.agent.take().context("no agent runs")?;
         let pid = i32::try_from(child.id()).context("a pid out of range")?;
@@ -104,8 +104,7 @@ impl Node {
         .await
     }
 
-    /// Waits until the Node object says that it is ready, and a controller has believed it, so that pods are sent to it.
-    /// Returns it.
+    /// Waits until the Node is ready and its controller has removed the taint, so that pods are scheduled. Returns it.
     pub async fn wait_until_ready(&mut self, client: &Client) -> Result<ApiNode> {
         let nodes: Api<ApiNode> = Api::all(client.clone());
         let (name, log) = (self.place.name.clone(), self.log());
@@ -132,7 +131,7 @@ impl Node {
         &self.place.name
     }
 
-    /// What runs on it.
+    /// Its agent.
     pub fn agent(&self) -> Agent {
         self.kind
     }
@@ -152,13 +151,13 @@ impl Node {
         &self.host
     }
 
-    /// The agent's own directory.
+    /// The agent's root directory.
     pub fn root_dir(&self) -> PathBuf {
         self.host.dirs().state.join("kubelet")
     }
 
-    /// What pods have left on this host, a line a thing: nothing, when no pod is there. Sandboxes and containers in any
-    /// state, directories of pods and of their logs, cgroups, mounts.
+    /// Leftovers of pods on this host, one line each: sandboxes and containers in any state, directories and logs of pods,
+    /// cgroups, mounts.
     pub async fn leftovers(&self) -> Result<Vec<String>> {
         let sandboxes = self.host.cri().sandboxes().await?.into_iter().map(|it| format!("sandbox {}", it.id));
         let containers =
@@ -178,7 +177,7 @@ impl Node {
         Ok(left)
     }
 
-    /// Where the agent logs.
+    /// The agent's log file.
     fn log(&self) -> PathBuf {
         self.host.dirs().state.join("agent.log")
     }
@@ -198,7 +197,7 @@ impl Drop for Node {
     }
 }
 
-/// Whether a controller keeps pods from a node: it takes that back a moment after the node has become ready.
+/// Whether the node has a NoSchedule taint, which its controller removes a moment after it becomes ready.
 fn is_tainted(node: &ApiNode) -> bool {
     let taints = node.spec.iter().flat_map(|spec| spec.taints.iter().flatten());
     taints.into_iter().any(|taint| taint.key.starts_with("node.kubernetes.io/"))

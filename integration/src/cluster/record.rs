@@ -1,5 +1,5 @@
-//! What the stock kubelet was seen to report, kept in `integration/golden/`, and the comparison with what an agent reports
-//! now. What differs from run to run (times, addresses, ids) is replaced by what it is.
+//! Compares an agent's reports with records of the stock kubelet in `integration/golden/`. Values that differ between runs (times,
+//! addresses, IDs) are replaced by placeholders.
 
 use std::fs;
 
@@ -9,7 +9,7 @@ use serde_json::Value;
 use super::agent::Agent;
 use crate::shell::{integration_dir, lib};
 
-/// Fields whose values differ from run to run, by name, and what stands for them. That a field is there is compared.
+/// Fields whose values differ between runs, with their placeholders. Their presence is compared.
 const FREE: &[(&str, &str)] = &[
     ("bootID", "(id)"),
     ("containerID", "(id)"),
@@ -33,11 +33,11 @@ const FREE: &[(&str, &str)] = &[
     ("uid", "(uid)"),
 ];
 
-/// Words of this run that stand inside texts, and what stands for them.
+/// Strings of this run inside texts, with their placeholders.
 pub type Names<'a> = &'a [(&'a str, &'a str)];
 
-/// Compares `seen` with the record `name`, and fails with each field that differs. `names` are words of this run. With
-/// `HOSTLET_TEST_RECORD=1`, and only on the stock kubelet, writes the record instead.
+/// Compares `seen` with the record `name`; fails with each difference. `names` are strings of this run. With
+/// `HOSTLET_TEST_RECORD=1`, and only for the stock kubelet, writes the record instead.
 pub fn check(name: &str, seen: &Value, names: Names<'_>) -> Result<()> {
     let file = integration_dir().join("golden").join(format!("{name}.json"));
     let seen = normalized(seen, names);
@@ -59,13 +59,12 @@ pub fn check(name: &str, seen: &Value, names: Names<'_>) -> Result<()> {
     Ok(())
 }
 
-/// Whether the runtime under test tells as whom a container's process runs: containerd 2 does, on which the records were
-/// made.
+/// Whether the runtime reports the user of a container's process, like containerd 2, with which the records were made.
 fn tells_users() -> Result<bool> {
     Ok(!lib::<&str>("containerd_version", [])?.starts_with("1."))
 }
 
-/// Takes the users of containers out of a status.
+/// Removes the users of containers from a status.
 fn without_users(value: &mut Value) {
     match value {
         Value::Object(fields) => {
@@ -79,7 +78,7 @@ fn without_users(value: &mut Value) {
     }
 }
 
-/// The value with what differs from run to run replaced.
+/// Replaces values that differ between runs.
 pub fn normalized(value: &Value, names: Names<'_>) -> Value {
     match value {
         Value::Object(fields) => {
@@ -103,7 +102,7 @@ fn replaced(text: &str, names: Names<'_>) -> String {
     names.iter().fold(text.to_owned(), |text, (word, stand_in)| text.replace(word, stand_in))
 }
 
-/// Adds a line for each field that differs.
+/// Adds a line for each difference.
 fn compare(path: &str, recorded: &Value, seen: &Value, differences: &mut Vec<String>) {
     match (recorded, seen) {
         (Value::Object(left), Value::Object(right)) => {

@@ -1,4 +1,4 @@
-//! A test's own part of a shared cluster: a namespace, and nodes that only its pods are sent to.
+//! A test's part of the shared cluster: a namespace, and nodes for its pods only.
 
 use std::fmt;
 use std::sync::Arc;
@@ -20,16 +20,16 @@ use super::control_plane::Cluster;
 use super::node::Node;
 use crate::wait::{Look, wait_for};
 
-/// The label that tells whose node it is.
+/// The label with a node's tenant.
 const LABEL: &str = "hostlet.dev/tenant";
 const NAMESPACE_TIMEOUT: Duration = Duration::from_secs(120);
 
-/// Tells the namespaces of one test process apart.
+/// Distinguishes the namespaces of one test process.
 static NEXT: AtomicU32 = AtomicU32::new(0);
 
-/// A namespace with nodes of its own. Dropping it removes both.
+/// A namespace with its own nodes. Dropping it removes both.
 pub struct Tenant {
-    /// Its nodes. They end before the cluster does.
+    /// Its nodes, removed before the cluster.
     pub nodes: Vec<Node>,
     client: Client,
     namespace: String,
@@ -73,7 +73,7 @@ impl Tenant {
         Ok(tenant)
     }
 
-    /// Makes the namespace and waits for what every pod in it needs.
+    /// Creates the namespace and waits for the objects that every pod in it needs.
     async fn make_namespace(&self) -> Result<()> {
         let namespaces: Api<Namespace> = Api::all(self.client.clone());
         let namespace = serde_json::from_value(json!({"metadata": {"name": self.namespace}}))?;
@@ -86,7 +86,7 @@ impl Tenant {
         .await
     }
 
-    /// A client with all rights.
+    /// An administrator's client.
     pub fn client(&self) -> Client {
         self.client.clone()
     }
@@ -109,7 +109,7 @@ impl Tenant {
         Api::namespaced(self.client.clone(), &self.namespace)
     }
 
-    /// Makes an object.
+    /// Creates an object.
     pub async fn create<K>(&self, object: Value) -> Result<K>
     where
         K: Resource<DynamicType = (), Scope = NamespaceResourceScope>
@@ -122,13 +122,13 @@ impl Tenant {
         self.api().create(&PostParams::default(), &object).await.context("creating an object")
     }
 
-    /// Makes a pod that is sent to one of its nodes.
+    /// Creates a pod for one of its nodes.
     pub async fn create_pod(&self, mut pod: Value) -> Result<Pod> {
         self.keep_home(&mut pod["spec"]);
         self.create(pod).await
     }
 
-    /// Makes a controller's object, whose pods are sent to its nodes.
+    /// Creates a controller's object whose pods run on its nodes.
     pub async fn create_controller<K>(&self, mut object: Value) -> Result<K>
     where
         K: Resource<DynamicType = (), Scope = NamespaceResourceScope>
@@ -141,7 +141,7 @@ impl Tenant {
         self.create(object).await
     }
 
-    /// Has the pods of a pod's specification sent to its own nodes, unless it names a node.
+    /// Adds its node selector to a pod spec, unless the spec names a node.
     fn keep_home(&self, spec: &mut Value) {
         if spec["nodeName"].is_null() {
             spec["nodeSelector"][LABEL] = json!(self.namespace);

@@ -75,7 +75,7 @@ impl FakeHost {
         self.directory().join("hostlet.sock")
     }
 
-    /// Writes a manifest so that nobody reads half of it.
+    /// Writes a manifest atomically.
     pub fn write_manifest(&self, name: &str, text: &str) -> Result<()> {
         manifests::write(&self.manifests(), name, text)
     }

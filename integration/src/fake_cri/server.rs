@@ -15,7 +15,7 @@ use tonic::transport::Server;
 use super::image::Images;
 use super::runtime::Runtimes;
 
-/// A CRI endpoint in a directory of its own; both are gone when it is dropped.
+/// A CRI endpoint in its own directory; both are removed on drop.
 #[derive(Debug)]
 pub struct FakeCri {
     runtime: FakeRuntime,

@@ -150,7 +150,7 @@ async fn hostlets_client_observes_scripted_faults_and_events() {
 
     let mut events = client.events();
     let first = tokio::time::timeout(PATIENCE, async {
-        // The subscription begins at some time after the first poll; changes go on until one is told of.
+        // The subscription starts some time after the first poll; changes are repeated until one is reported.
         for round in 0.. {
             tokio::select! {
                 biased;

@@ -1,17 +1,15 @@
-//! Everything a host holds for pods, wherever it is kept, and who it belongs to: so that a test can say that nothing was
-//! left behind.
+//! Finds everything that a host holds for pods and its owner, so that tests can check that nothing is left behind.
 //!
-//! Some things are left out, as nobody but those who leave them can know of them, and none of them runs anything:
+//! Some leftovers are excluded, because only the killed program could know them, and nothing runs in them:
 //!
-//! - rules of address translation: the plugin `bridge` that is killed between the removal of an interface and of its rules
-//!   does not find these again;
-//! - a shim without a container that has begun, its bundle, and what runc took down: containerd that is killed while it
-//!   starts or ends a shim forgets it, or keeps it, but under no name that the CRI has;
-//! - a network namespace in which even loopback is down: containerd that is killed before it took down that it made one
-//!   forgets it. The first plugin, `loopback`, comes later;
-//! - a snapshot of no container: containerd that is killed while it makes one keeps it for a day, by a lease;
-//! - the cgroup of a container that is dead or never began (`runc init` waits in it): it goes with its pod's. containerd
-//!   1.6 that is killed while it makes a task finds the task in its own way afterwards, and has no call to remove it.
+//! - NAT rules: the plugin `bridge`, killed between the removal of an interface and its rules, does not find them again;
+//! - a shim without a started container, its bundle, and runc's state: containerd, killed while it starts or stops a shim,
+//!   loses it, or keeps it without a name known to the CRI;
+//! - a network namespace in which even loopback is down: containerd, killed before it stored the namespace, loses it. The
+//!   first plugin, `loopback`, runs later;
+//! - a snapshot without a container: containerd, killed while it creates one, keeps it for a day by a lease;
+//! - the cgroup of a dead or never started container (`runc init` waits in it): it is removed with its pod's. containerd
+//!   1.6, killed while it creates a task, recovers the task in its own way and has no call to remove it.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::fmt;
@@ -26,16 +24,16 @@ use super::cri::Cri;
 use super::host::{Dirs, RealHost};
 use crate::shell::{lib, run};
 
-/// Length of the ids containerd gives.
+/// Length of containerd's IDs.
 const ID: usize = 64;
-/// How deep in its directories containerd has one per sandbox or container.
+/// Depth of the per-container directories in containerd's directories.
 const DEPTH: usize = 3;
-/// Where containerd has the bundles of its shims.
+/// containerd's directory of bundles.
 const BUNDLES: &str = "io.containerd.runtime.v2.task";
-/// Where runc keeps account of its containers.
+/// runc's state directory.
 const RUNC: &str = "runc";
 
-/// What kind of thing it is.
+/// The kind of a leftover.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Kind {
     Container,
@@ -55,15 +53,15 @@ enum Kind {
     LogDirectory,
 }
 
-/// What keeps a thing.
+/// What justifies an item.
 enum StoreWriter {
     /// A sandbox or container that the runtime lists, dead or alive.
     Listed,
-    /// A sandbox that is ready or a container that runs.
+    /// A ready sandbox or a running container.
     Alive,
-    /// A pod that has such a sandbox, and the sandbox or container in a cgroup of its own.
+    /// A pod with such a sandbox, and the sandbox or container in its own cgroup.
     AliveInPod,
-    /// A pod that is wanted.
+    /// A desired pod.
     Pod,
 }
 
@@ -80,7 +78,7 @@ impl Kind {
     }
 }
 
-/// One thing. Its name holds the id or UID of what it belongs to.
+/// An item. Its name contains the ID or UID of its owner.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Belonging {
     kind: Kind,
@@ -93,21 +91,21 @@ impl fmt::Display for Belonging {
     }
 }
 
-/// Those to whom things may belong.
+/// Possible owners.
 #[derive(Debug, Default)]
 pub(super) struct Owners {
     /// Sandboxes and containers, by id.
     listed: HashSet<String>,
-    /// Those that are ready or run, by id; and the files of their network namespaces.
+    /// Ready sandboxes and running containers by ID, and the files of their network namespaces.
     alive: HashSet<String>,
     /// UIDs of the pods with a ready sandbox.
     alive_pods: HashSet<String>,
-    /// UIDs of the pods that are wanted.
+    /// UIDs of the desired pods.
     pods: HashSet<String>,
 }
 
 impl Owners {
-    /// Asks the runtime; `pods` are the UIDs of those wanted.
+    /// Queries the runtime; `pods` are the UIDs of the desired pods.
     pub(super) async fn ask(cri: &Cri, pods: &HashSet<String>) -> Result<Self> {
         let mut owners = Self { pods: pods.clone(), ..Self::default() };
         for sandbox in cri.sandboxes().await? {
@@ -127,7 +125,7 @@ impl Owners {
         Ok(owners)
     }
 
-    /// Whether something belongs to one of them.
+    /// Whether an item belongs to one of them.
     pub(super) fn own(&self, thing: &Belonging) -> bool {
         let names = |ids: &HashSet<String>| ids.iter().any(|id| thing.name.contains(id.as_str()));
         match thing.kind.keeper() {
@@ -142,7 +140,7 @@ impl Owners {
     }
 }
 
-/// Everything of pods on a host.
+/// All items of pods on a host.
 pub(super) fn belongings(host: &RealHost, dirs: &Dirs) -> Result<BTreeSet<Belonging>> {
     let mut found = BTreeSet::new();
     let mut add =
@@ -154,7 +152,7 @@ pub(super) fn belongings(host: &RealHost, dirs: &Dirs) -> Result<BTreeSet<Belong
         with_ids(&top, DEPTH, &mut directories)?;
     }
     add(Kind::Directory, directories);
-    // The link's target names the pod.
+    // The link's target has the pod.
     let links = entries(Path::new("/var/log/containers"))?.into_iter();
     let targets = links.filter_map(|link| fs::read_link(link).ok());
     add(Kind::LogLink, targets.filter(|to| to.starts_with(host.logs())).map(text).collect());
@@ -176,7 +174,7 @@ pub(super) fn belongings(host: &RealHost, dirs: &Dirs) -> Result<BTreeSet<Belong
     add(Kind::Netns, used.map(str::to_owned).collect());
     for lease in entries(&dirs.addresses().join(&dirs.id))? {
         let holder = fs::read_to_string(&lease).with_context(|| format!("reading {}", lease.display()))?;
-        // The file of the last address and the lock hold no lease.
+        // The files of the last address and of the lock are no leases.
         if lease.file_name().is_some_and(|name| name.to_string_lossy().parse::<std::net::IpAddr>().is_ok()) {
             add(Kind::Lease, vec![format!("{} of {}", lease.display(), holder.replace("\r\n", " "))]);
         }
@@ -204,7 +202,7 @@ fn text(path: PathBuf) -> String {
     path.to_string_lossy().into_owned()
 }
 
-/// What is in a directory; nothing if there is none.
+/// The entries of a directory; empty if it does not exist.
 fn entries(dir: &Path) -> Result<Vec<PathBuf>> {
     match fs::read_dir(dir) {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(Vec::new()),
@@ -225,7 +223,7 @@ fn command_line(pid: &str) -> String {
     format!("{pid}: {}", String::from_utf8_lossy(&arguments).replace('\0', " "))
 }
 
-/// Those shims that have containers, or programs that make them.
+/// Shims with containers or with programs that create them.
 fn shims_at_work(pids: &[String]) -> Vec<String> {
     let all = procfs::process::all_processes().into_iter().flatten().flatten();
     let mut at_work: BTreeMap<String, Vec<String>> = BTreeMap::new();
@@ -241,16 +239,16 @@ fn shims_at_work(pids: &[String]) -> Vec<String> {
     at_work.into_iter().map(named).collect()
 }
 
-/// Whether a network plugin was at work in a network namespace.
+/// Whether a network plugin has configured a network namespace.
 fn has_network(namespace: &str) -> bool {
     let up = run(Command::new("nsenter")
         .arg(format!("--net={namespace}"))
         .args(["ip", "-o", "link", "show", "up"]));
-    // One that cannot be entered any more is told as it is.
+    // One that cannot be entered any more is reported.
     up.map_or(true, |links| !links.is_empty())
 }
 
-/// The directories below `dir` that are named by an id.
+/// The directories below `dir` named by an ID.
 fn with_ids(dir: &Path, depth: usize, found: &mut Vec<String>) -> Result<()> {
     for entry in entries(dir)? {
         let name = entry.file_name().unwrap_or_default().to_string_lossy();
@@ -272,12 +270,12 @@ fn has_begun(cgroup: &Path) -> bool {
     pids.lines().any(|pid| !never_began(&command_line(pid)))
 }
 
-/// Whether a process waits to become a container's first.
+/// Whether a process is `runc init`, waiting to start.
 fn never_began(command_line: &str) -> bool {
     command_line.ends_with("runc init ")
 }
 
-/// The cgroups of pods, and those in them in which something runs. One that goes meanwhile is not there.
+/// The cgroups of pods, and those inside with processes. Skips cgroups that are removed meanwhile.
 fn pod_cgroups(dir: &Path, in_pod: bool, found: &mut Vec<String>) {
     for entry in entries(dir).unwrap_or_default().into_iter().filter(|entry| entry.is_dir()) {
         let is_pod = entry.file_name().is_some_and(|name| name.to_string_lossy().starts_with("pod"));

@@ -1,4 +1,4 @@
-//! The runtime's own word on what runs, asked over CRI without hostlet's client: a test must not believe what it tests.
+//! A CRI client independent of hostlet's: tests must not rely on the code they test.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -18,7 +18,7 @@ use k8s_cri::v1::{
 };
 use tonic::transport::{Channel, Endpoint};
 
-/// Longer than any call of a healthy runtime takes, on a slow machine too.
+/// Longer than any call of a healthy runtime, even on a slow machine.
 const DEADLINE: Duration = Duration::from_secs(60);
 
 /// A CRI client.
@@ -34,8 +34,8 @@ pub struct CriSandbox {
 }
 
 impl CriSandbox {
-    /// A sandbox of the pod `name` in the namespace `default`, in the cgroup `cgroup` of the top level; confined by the
-    /// runtime's own seccomp profile, as every kubelet has it, which takes the runtime some milliseconds.
+    /// A sandbox of the pod `name` in the namespace `default`, in the top-level cgroup `cgroup`, with the runtime's default
+    /// seccomp profile like every kubelet's, which takes the runtime some milliseconds.
     pub fn new(name: &str, cgroup: &str, log_directory: &Path) -> Self {
         let metadata = PodSandboxMetadata {
             name: name.to_owned(),
@@ -65,7 +65,7 @@ impl CriSandbox {
         Self { config }
     }
 
-    /// The same with labels, e.g. those by which a kubelet knows its pods.
+    /// The same with labels, e.g. a kubelet's.
     #[must_use]
     pub fn labels(mut self, labels: &[(&str, &str)]) -> Self {
         self.config.labels =
@@ -99,14 +99,14 @@ impl Cri {
         Ok(answer.context("listing containers")?.into_inner().containers)
     }
 
-    /// All that is known of a container.
+    /// The verbose status of a container.
     pub async fn container_status(&self, id: &str) -> Result<ContainerStatus> {
         let request = ContainerStatusRequest { container_id: id.to_owned(), verbose: false };
         let answer = self.runtime().container_status(request).await;
         answer.with_context(|| format!("status of {id}"))?.into_inner().status.context("an empty status")
     }
 
-    /// The names of the runtime handlers the runtime tells of, sorted; the default one has none.
+    /// The sorted names of the runtime's handlers; the default one is unnamed.
     pub async fn runtime_handlers(&self) -> Result<Vec<String>> {
         let status =
             self.runtime().status(StatusRequest { verbose: false }).await.context("the runtime's status")?;
@@ -123,7 +123,7 @@ impl Cri {
         Ok(status.and_then(|status| status.network).context("a sandbox without network")?.ip)
     }
 
-    /// The file of a sandbox's network namespace; none if it is the host's.
+    /// The file of a sandbox's network namespace; `None` for the host's.
     pub async fn sandbox_netns(&self, id: &str) -> Result<Option<String>> {
         let request = PodSandboxStatusRequest { pod_sandbox_id: id.to_owned(), verbose: true };
         let answer = self.runtime().pod_sandbox_status(request).await;
@@ -161,8 +161,8 @@ impl Cri {
         self.start_container(sandbox, sandbox_id, config).await
     }
 
-    /// Creates and starts the `attempt`th container of the pause image, which ends at once on SIGTERM; its id. What the
-    /// kernel tells of the host is hidden from it, as every kubelet has it, which takes runc a mount for each path.
+    /// Creates and starts the `attempt`th container of the pause image, which exits at once on SIGTERM; its ID. Paths that
+    /// expose the host are masked, like every kubelet's, which takes runc a mount per path.
     pub async fn run_pause(&self, sandbox: &CriSandbox, sandbox_id: &str, attempt: u32) -> Result<String> {
         let own_pids = NamespaceOption { pid: NamespaceMode::Container as i32, ..Default::default() };
         let hidden = LinuxContainerSecurityContext {
@@ -195,7 +195,7 @@ impl Cri {
         Ok(container_id)
     }
 
-    /// Stops a container, with SIGKILL at once: what a crash looks like.
+    /// Kills a container with SIGKILL, like a crash.
     pub async fn kill_container(&self, id: &str) -> Result<()> {
         self.stop_container(id, 0).await
     }

@@ -1,5 +1,5 @@
-//! One host: its names and directories, its start and its end. Everything it makes carries its id, so that what a killed
-//! test left behind can be found and removed by the next one.
+//! A test host: its names, directories, start and removal. Everything it creates has its ID in the name, so that the next test can
+//! find and remove the leftovers of a killed one.
 
 use std::collections::{BTreeSet, HashSet};
 use std::ffi::OsStr;
@@ -24,9 +24,9 @@ use crate::daemon::{Daemon, Setup};
 use crate::manifests;
 use crate::shell::{lib, run, text};
 
-/// Tells the hosts of one test process apart.
+/// Distinguishes the hosts of one test process.
 static NEXT: AtomicU32 = AtomicU32::new(0);
-/// The pods' addresses on a host that stands alone.
+/// The pod subnet of a standalone host.
 const LONELY_PODS: &str = "10.88.0.0/16";
 
 /// The directories of a host.
@@ -34,14 +34,14 @@ const LONELY_PODS: &str = "10.88.0.0/16";
 pub(crate) struct Dirs {
     /// `hl-<pid of the test>-<number>`: also the name of the network namespace and of the cgroup.
     pub(crate) id: String,
-    /// What is on disk.
+    /// Files on disk.
     pub(crate) state: PathBuf,
     /// Sockets and mounts.
     pub(crate) run: PathBuf,
 }
 
 impl Dirs {
-    /// The directories of a new host, made. Fails with a clear message if not root.
+    /// Creates the directories of a new host. Fails with a clear message if not root.
     pub(crate) fn create() -> Result<Self> {
         if !nix::unistd::geteuid().is_root() {
             bail!("tests on real parts need root: run them with `sudo integration/test.sh`");
@@ -57,7 +57,7 @@ impl Dirs {
     pub(super) fn of(id: &str) -> Self {
         Self {
             id: id.to_owned(),
-            // Not /tmp, which may be too small a tmpfs for a container root.
+            // Not /tmp, which may be a tmpfs too small for container roots.
             state: Path::new("/var/tmp").join(id),
             run: Path::new("/run").join(id),
         }
@@ -75,7 +75,7 @@ impl Dirs {
         self.containerd_state().join("containerd.sock")
     }
 
-    /// Where the network plugin keeps account of the addresses it gave.
+    /// The network plugin's directory of address leases.
     pub(super) fn addresses(&self) -> PathBuf {
         self.state.join("addresses")
     }
@@ -93,28 +93,28 @@ impl Dirs {
     }
 }
 
-/// What containerd knows after a reboot of the pods that ran before. Images stay.
+/// containerd's state of earlier pods after a reboot. Images remain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AfterReboot {
-    /// Nothing: its data was lost.
+    /// Lost.
     NothingKnown,
-    /// That they were, as after any power cut: the disk is as it was.
+    /// Kept, as after a power failure.
     DeadKnown,
 }
 
-/// How an image archive is laid out.
+/// The format of an image archive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ArchiveForm {
     /// An OCI image layout in a tar.
     Oci,
     /// The same with its layer compressed by zstd.
     OciZstd,
-    /// What `docker save` writes, compressed.
+    /// The output of `docker save`, compressed.
     Docker,
 }
 
-/// A host with a network of its own, a real containerd and a place for manifests. Dropping it removes everything it made,
-/// pods included.
+/// A host with its own network, a real containerd and a manifest directory. Dropping it removes everything it created, including
+/// pods.
 #[derive(Debug)]
 pub struct RealHost {
     dirs: Dirs,
@@ -124,7 +124,7 @@ pub struct RealHost {
 }
 
 impl RealHost {
-    /// Makes a host: network namespace, containerd, images. Fails with a clear message if not root.
+    /// Creates a host: network namespace, containerd, images. Fails with a clear message if not root.
     pub async fn start() -> Result<Self> {
         Self::start_at(LONELY_ADDRESS, LONELY_PODS).await
     }
@@ -146,7 +146,7 @@ impl RealHost {
         Ok(Self { dirs: dirs.clone(), netns, containerd, cri })
     }
 
-    /// The host's id: part of the name of everything it made.
+    /// The host's ID, part of all its names.
     pub fn id(&self) -> &str {
         &self.dirs.id
     }
@@ -156,7 +156,7 @@ impl RealHost {
         self.containerd.socket()
     }
 
-    /// Where hostlet's control socket is, if hostlet runs here.
+    /// hostlet's control socket.
     pub fn hostlet_socket(&self) -> PathBuf {
         self.dirs.run.join("hostlet.sock")
     }
@@ -166,7 +166,7 @@ impl RealHost {
         self.containerd.pid()
     }
 
-    /// What the runtime itself says, past hostlet.
+    /// A CRI client independent of hostlet.
     pub fn cri(&self) -> &Cri {
         &self.cri
     }
@@ -176,13 +176,12 @@ impl RealHost {
         self.dirs.manifests()
     }
 
-    /// The directory hostlet imports image archives from. It is not there at first.
+    /// The directory of image archives. It does not exist at first.
     pub fn archives(&self) -> PathBuf {
         self.dirs.archives()
     }
 
-    /// Puts an OCI archive with an image of busybox, which nobody has yet, into the directory of archives, or what
-    /// `docker save` would make of it.
+    /// Adds an archive of a new busybox image to the directory of archives, in OCI format or that of `docker save`.
     pub fn write_archive(&self, name: &str, reference: &str, form: ArchiveForm) -> Result<()> {
         let (made, hidden) = (self.dirs.state.join(name), self.archives().join(format!(".{name}")));
         fs::create_dir_all(self.archives()).context("making the directory of archives")?;
@@ -201,31 +200,31 @@ impl RealHost {
         fs::rename(&hidden, self.archives().join(name)).context("renaming an archive into place")
     }
 
-    /// Serves an image from a registry on this host that stops just before its end.
+    /// Serves an image from a registry on this host that pauses just before its end.
     pub fn slow_registry(&self) -> Result<SlowRegistry> {
         SlowRegistry::start(&self.dirs.state, &self.dirs.containerd_root().join("certs.d"), &self.netns)
     }
 
-    /// Runs containerd's own client on the CRI's namespace.
+    /// Runs `ctr` in the CRI's namespace.
     pub fn ctr(&self, args: &[&str]) -> Result<String> {
         run(Command::new("ctr").arg("-a").arg(self.socket()).args(["-n", "k8s.io"]).args(args))
     }
 
-    /// The daemon's own directory, with what it keeps for each pod.
+    /// The daemon's root directory.
     pub fn kubelet_root(&self) -> PathBuf {
         self.dirs.state.join("kubelet")
     }
 
-    /// Has containerd remove what nothing refers to, as it does by itself now and then: snapshots, images' content.
+    /// Triggers containerd's garbage collection of snapshots and content.
     pub fn collect_garbage(&self) -> Result<()> {
         const GARBAGE: &str = "hostlet.local/garbage:1";
-        // Only a removal can wait for the collector.
+        // Only a removal can wait for the garbage collector.
         self.ctr(&["images", "tag", "--force", super::PAUSE_IMAGE, GARBAGE])?;
         self.ctr(&["images", "rm", "--sync", GARBAGE])?;
         Ok(())
     }
 
-    /// A directory of a test's own on this host, made. Goes with the host.
+    /// Creates a directory for a test on this host, removed with the host.
     pub fn directory(&self, name: &str) -> Result<PathBuf> {
         let path = self.dirs.state.join(name);
         fs::create_dir(&path).with_context(|| format!("creating {}", path.display()))?;
@@ -247,7 +246,7 @@ impl RealHost {
         &self.netns
     }
 
-    /// Starts the daemon and waits until it answers. `extra` is YAML of further `KubeletConfiguration` fields.
+    /// Starts the daemon and waits until it responds. `extra` is YAML of further `KubeletConfiguration` fields.
     pub async fn start_hostlet(&self, extra: &str) -> Result<Daemon> {
         self.start_hostlet_with(extra, "").await
     }
@@ -259,7 +258,7 @@ impl RealHost {
         Ok(daemon)
     }
 
-    /// Starts the daemon on a way to containerd on which it cannot take a call back, and waits until it answers.
+    /// Starts the daemon with a proxy to containerd that drops cancellations, and waits until it responds.
     pub async fn start_hostlet_that_cannot_cancel(&self, extra: &str) -> Result<Daemon> {
         let socket = self.dirs.run.join("uncancelled.sock");
         uncancelled::serve(&socket, self.socket())?;
@@ -268,12 +267,12 @@ impl RealHost {
         Ok(daemon)
     }
 
-    /// Puts a trap for the daemon in containerd's way, which must not be restarted from then on.
+    /// Puts a trap between the daemon and containerd, which must not be restarted from then on.
     pub fn lay_trap(&self) -> Result<Trap> {
         Trap::lay(self.socket(), self.kubelet_root().join("hostlet/store.redb"))
     }
 
-    /// The shims of this host's containerd that no sandbox stands behind, one line a process.
+    /// The shims of this host's containerd without a sandbox, one line per process.
     pub async fn shims_of_nobody(&self) -> Result<Vec<String>> {
         let shims = lib("pids_of", [OsStr::new("containerd-shim-runc-v2"), self.socket().as_os_str()])?;
         let listed: HashSet<String> = self.cri.sandboxes().await?.into_iter().map(|s| s.id).collect();
@@ -284,14 +283,14 @@ impl RealHost {
         Ok(of_nobody.map(|(pid, line)| format!("{pid}: {}", line.replace('\0', " "))).collect())
     }
 
-    /// Starts the daemon and does not wait for anything.
+    /// Starts the daemon without waiting.
     pub fn launch_hostlet(&self, extra: &str) -> Result<Daemon> {
         self.launch_hostlet_with(extra, "", self.socket())
     }
 
     fn launch_hostlet_with(&self, extra: &str, hostlet: &str, runtime: &Path) -> Result<Daemon> {
         let dirs = &self.dirs;
-        // Cgroups of its own, and no question to systemd, which a host of tests need not have.
+        // Its own cgroups with the cgroupfs driver, because a test host may lack systemd.
         let extra = format!("cgroupDriver: cgroupfs\ncgroupRoot: /{}\n{extra}", dirs.id);
         let setup = Setup {
             state: &dirs.state,
@@ -307,7 +306,7 @@ impl RealHost {
         Daemon::launch(&setup, |program| self.netns.command(&program.to_string_lossy()))
     }
 
-    /// Writes a manifest so that nobody reads half of it.
+    /// Writes a manifest atomically.
     pub fn write_manifest(&self, name: &str, text: &str) -> Result<()> {
         manifests::write(&self.manifests(), name, text)
     }
@@ -317,17 +316,17 @@ impl RealHost {
         manifests::remove(&self.manifests(), name)
     }
 
-    /// Holds up the network of pods: nobody is given an address before what this returns is dropped.
+    /// Blocks the pod network: no address is assigned until the result is dropped.
     pub fn hold_up_addresses(&self) -> Result<File> {
         let dir = self.dirs.addresses().join(&self.dirs.id);
         fs::create_dir_all(&dir).with_context(|| format!("creating {}", dir.display()))?;
-        // The network plugin's own lock, which it waits for.
+        // The network plugin's own lock.
         let lock = File::create(dir.join("lock")).context("making the lock of the addresses")?;
         lock.lock().context("locking the addresses")?;
         Ok(lock)
     }
 
-    /// The body of `http://<address><path>`, asked for on this host's network.
+    /// Gets the body of `http://<address><path>` in this host's network.
     pub fn http_get(&self, address: &str, path: &str) -> Result<String> {
         let output = self
             .netns
@@ -339,40 +338,40 @@ impl RealHost {
         text(&output).with_context(|| format!("GET http://{address}{path}"))
     }
 
-    /// Kills containerd and starts it again; the pods go on.
+    /// Kills and restarts containerd; pods keep running.
     pub async fn restart_containerd(&mut self) -> Result<()> {
         self.kill_containerd()?;
         self.launch_containerd()?;
         self.wait_for_containerd().await
     }
 
-    /// Kills containerd; its shims, and so the pods, go on. Fine if it is dead.
+    /// Kills containerd; its shims and pods keep running. Idempotent.
     pub fn kill_containerd(&mut self) -> Result<()> {
         self.containerd.kill()
     }
 
-    /// Starts containerd again once it was killed, and does not wait for anything.
+    /// Restarts a killed containerd without waiting.
     pub fn launch_containerd(&mut self) -> Result<()> {
         self.containerd.launch(&self.netns)
     }
 
-    /// Waits until containerd answers.
+    /// Waits until containerd responds.
     pub async fn wait_for_containerd(&self) -> Result<()> {
         self.containerd.wait_until_it_answers().await
     }
 
-    /// Stops containerd where it is: it keeps its connections and answers nothing, until it is thawed.
+    /// Freezes containerd: it keeps its connections but does not respond until thawed.
     pub fn freeze_containerd(&self) -> Result<()> {
         self.containerd.signal(Signal::SIGSTOP)
     }
 
-    /// Lets a frozen containerd go on.
+    /// Thaws containerd.
     pub fn thaw_containerd(&self) -> Result<()> {
         self.containerd.signal(Signal::SIGCONT)
     }
 
-    /// Ends all that runs at once and takes away what does not outlast a reboot: sockets, mounts, cgroups, interfaces. The
-    /// daemon must be dead.
+    /// Kills everything and removes what does not survive a reboot: sockets, mounts, cgroups, interfaces. The daemon must be
+    /// dead.
     pub async fn power_off(&mut self, after: AfterReboot) -> Result<()> {
         if after == AfterReboot::NothingKnown {
             for sandbox in self.cri.sandboxes().await? {
@@ -386,13 +385,13 @@ impl RealHost {
         Ok(())
     }
 
-    /// The first processes of the containers of all pods.
+    /// The init processes of all containers.
     pub fn container_processes(&self) -> Result<Vec<ContainerProcess>> {
         container_processes(&self.dirs.id)
     }
 
-    /// What the host holds for pods and nobody needs any more, one line a thing, if the pods with the UIDs `pods` are those
-    /// that are wanted. Only what is there at two looks: containers may end and start meanwhile.
+    /// Leftovers of pods on the host, one line each; `pods` are the UIDs of the desired pods. Only items found in two checks,
+    /// because containers may start and exit meanwhile.
     pub async fn strays(&self, pods: &HashSet<String>) -> Result<Vec<String>> {
         let first = self.strays_now(pods).await?;
         if first.is_empty() {
@@ -413,7 +412,7 @@ impl RealHost {
         self.restart_containerd().await
     }
 
-    /// A command that will run `program` on this host's network.
+    /// A command that runs `program` in this host's network.
     pub fn command(&self, program: &str) -> Command {
         self.netns.command(program)
     }
@@ -428,7 +427,7 @@ impl Drop for RealHost {
         if std::thread::panicking() {
             eprintln!("containerd of {} logged last:\n{}", self.dirs.id, self.containerd.log_tail());
         }
-        // Reaped here, where it is our child; the rest is found by name.
+        // Reaped here, because it is our child; the rest is found by name.
         let killed = self.containerd.kill();
         if let Err(error) = killed.and_then(|()| remove(&self.dirs.id)) {
             eprintln!("host {} is not removed: {error:#}", self.dirs.id);

@@ -1,5 +1,5 @@
-//! Removing a host by its id alone, and proving that nothing of it is left. Ends processes by pid only, and only those
-//! that carry the id in a path they were started with or run in its cgroup.
+//! Removes a host by its ID alone, and checks that nothing of it is left. Kills processes by PID only, and only those with the ID in
+//! an argument or in its cgroup.
 
 use std::fs;
 use std::path::Path;
@@ -13,12 +13,12 @@ use nix::unistd::Pid;
 use super::host::Dirs;
 use crate::shell::lib;
 
-/// How often it is looked whether killed processes are gone: for a minute.
+/// Number of checks for killed processes: a minute in total.
 const END_LOOKS: u32 = 3000;
-/// Between two of these looks.
+/// Interval of these checks.
 const END_PAUSE: Duration = Duration::from_millis(20);
 
-/// What runs on a host beside its pods.
+/// Programs of a host besides its pods.
 const PROGRAMS: [&str; 9] = [
     "containerd",
     "containerd-shim-runc-v2",
@@ -31,7 +31,7 @@ const PROGRAMS: [&str; 9] = [
     "kubelet",
 ];
 
-/// Removes all that a host made: processes, pods, mounts, cgroups, network namespace, directories.
+/// Removes everything of a host: processes, pods, mounts, cgroups, network namespace, directories.
 pub(crate) fn remove(id: &str) -> Result<()> {
     let dirs = Dirs::of(id);
     end(&dirs)?;
@@ -44,7 +44,7 @@ pub(crate) fn remove(id: &str) -> Result<()> {
     Ok(())
 }
 
-/// Ends all processes of a host, pods' too, and removes its cgroups and mounts.
+/// Kills all processes of a host, including pods', and removes its cgroups and mounts.
 pub(super) fn end(dirs: &Dirs) -> Result<()> {
     for pid in processes(&dirs.id) {
         match kill(Pid::from_raw(pid), Signal::SIGKILL) {
@@ -52,7 +52,7 @@ pub(super) fn end(dirs: &Dirs) -> Result<()> {
             Err(error) => return Err(error).with_context(|| format!("killing {pid}")),
         }
     }
-    // A process that was killed is there for a moment more, and holds what it holds.
+    // A killed process exists for a moment longer and keeps its resources.
     for _ in 0..END_LOOKS {
         if processes(&dirs.id).is_empty() {
             break;
@@ -67,14 +67,13 @@ pub(super) fn end(dirs: &Dirs) -> Result<()> {
     Ok(())
 }
 
-/// Removes a directory in which nothing is mounted any more.
+/// Removes a directory without mounts.
 pub(super) fn remove_dir(dir: &Path) -> Result<()> {
     lib("remove_dir", [dir])?;
     Ok(())
 }
 
-/// Removes the hosts of test processes that no longer live: killed ones leave theirs behind. What cannot be removed is
-/// left to the next one.
+/// Removes the hosts of dead test processes. Failures are left to the next test.
 pub(super) fn remove_abandoned() {
     for entry in fs::read_dir("/run").into_iter().flatten().flatten() {
         let name = entry.file_name().to_string_lossy().into_owned();
@@ -85,8 +84,8 @@ pub(super) fn remove_abandoned() {
     }
 }
 
-/// What is left of the host `id`, one line a thing: processes, mounts, cgroups, network namespace, directories. Empty after
-/// a host was dropped.
+/// The leftovers of the host `id`, one line each: processes, mounts, cgroups, network namespace, directories. Empty after a host
+/// was dropped.
 pub fn leftovers(id: &str) -> Result<Vec<String>> {
     let dirs = Dirs::of(id);
     let mut left: Vec<String> = processes(id).into_iter().map(|pid| format!("process {pid}")).collect();
@@ -104,7 +103,7 @@ pub fn leftovers(id: &str) -> Result<Vec<String>> {
     Ok(left)
 }
 
-/// The processes of a host: the programs it starts, carrying its id in an argument. Zombies have no arguments.
+/// The processes of a host: its programs, with its ID in an argument. Zombies have no arguments.
 fn processes(id: &str) -> Vec<i32> {
     fs::read_dir("/proc")
         .into_iter()
@@ -121,7 +120,7 @@ fn processes(id: &str) -> Vec<i32> {
         .collect()
 }
 
-/// Whether `text` holds `id` as a whole name: `hl-7-1` is not in `hl-7-12`.
+/// Whether `text` contains `id` as a whole name: `hl-7-1` is not in `hl-7-12`.
 fn mentions(text: &str, id: &str) -> bool {
     text.match_indices(id).any(|(at, _)| {
         let before = text[..at].chars().next_back();

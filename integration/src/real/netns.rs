@@ -1,4 +1,4 @@
-//! A network namespace per host, with a bridge that is its whole world: nothing leaves it. Knows nothing of pods.
+//! An isolated network namespace per host, with a bridge. Knows nothing of pods.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -7,9 +7,9 @@ use anyhow::Result;
 
 use crate::shell::run;
 
-/// The default route's next hop. Nobody has this address: what is routed there goes nowhere.
+/// The default route's next hop, an unused address: packets to it are lost.
 const NOBODY: &str = "10.77.0.254";
-/// The address of a host in a namespace that is its whole world.
+/// The address of a host in an isolated namespace.
 pub(super) const LONELY_ADDRESS: &str = "10.77.0.1";
 
 /// A named network namespace. Removed by the shell function `remove_host`, not by dropping this.
@@ -19,15 +19,15 @@ pub(crate) struct Netns {
 }
 
 impl Netns {
-    /// Makes the namespace `name` with loopback, a bridge that is up and has an address of `10.77.0.0/16`, and a default
-    /// route onto that bridge. Packets are forwarded, as on every host with pods.
+    /// Creates the namespace `name` with loopback, a bridge with an address of `10.77.0.0/16`, and a default route over the
+    /// bridge. Packets are forwarded, as on every host with pods.
     pub(crate) fn create(name: &str, address: &str) -> Result<Self> {
         run(Command::new("ip").args(["netns", "add", name]))?;
         let netns = Self { name: name.to_owned() };
         netns.ip(&[
             "link set lo up",
             "link add host0 type bridge",
-            // A bridge without a port has no carrier, and routes over it would be dead.
+            // A bridge without a port has no carrier, so its routes would be dead.
             "link add port0 type veth peer name port1",
             "link set port0 master host0 up",
             "link set port1 up",
@@ -39,7 +39,7 @@ impl Netns {
         Ok(netns)
     }
 
-    /// Puts a cable from this namespace's bridge to the one of `hub`; `port` names its end there.
+    /// Connects this namespace's bridge with that of `hub`; `port` is the interface there.
     pub(crate) fn connect(&self, hub: &Self, port: &str) -> Result<()> {
         self.ip(&[
             &format!("link add cable0 type veth peer name {port} netns {}", hub.name),
@@ -48,7 +48,7 @@ impl Netns {
         hub.ip(&[&format!("link set {port} master host0 up")])
     }
 
-    /// Runs `ip` in the namespace, once for each list of arguments, of which a space separates one from the next.
+    /// Runs `ip` in the namespace, once for each space-separated list of arguments.
     pub(crate) fn ip(&self, steps: &[&str]) -> Result<()> {
         for step in steps {
             run(Command::new("ip").args(["-n", &self.name]).args(step.split(' ')))?;
@@ -61,8 +61,8 @@ impl Netns {
         PathBuf::from("/run/netns").join(&self.name)
     }
 
-    /// A command that runs `program` in the namespace, as the very process that is spawned. Not `ip netns exec`: that
-    /// gives the program a mount namespace of its own, and nobody would see the namespaces of pods it mounts.
+    /// A command that execs `program` in the namespace. Not `ip netns exec`, which gives the program a separate mount
+    /// namespace, so that its mounts of pods' network namespaces would be invisible.
     pub(crate) fn command(&self, program: &str) -> Command {
         let mut command = Command::new("nsenter");
         command.arg(format!("--net={}", self.path().display())).arg(program);

@@ -1,5 +1,4 @@
-//! The first process of every container of a host, found by the host's cgroup: whatever containerd knows or has forgotten,
-//! this is what runs.
+//! The init processes of all containers of a host, found by the host's cgroup, independent of containerd's state.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -10,12 +9,12 @@ use procfs::process::Process;
 
 const CGROUPS: &str = "/sys/fs/cgroup";
 
-/// A container as the kernel sees it: a process that is the first of its PID namespace.
+/// A container from the kernel's view: the first process of a PID namespace.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ContainerProcess {
     /// Its pid on the host.
     pub pid: i32,
-    /// When it started, in clock ticks since boot: with the pid, what tells two processes apart.
+    /// Its start time in clock ticks since boot, which with the PID identifies it.
     pub started: u64,
     /// Its command line.
     pub command: Vec<String>,
@@ -30,7 +29,7 @@ impl ContainerProcess {
     }
 }
 
-/// The first processes of the containers in the cgroup `name` of the top level.
+/// The init processes of the containers in the top-level cgroup `name`.
 pub(super) fn container_processes(name: &str) -> Result<Vec<ContainerProcess>> {
     let mut pids = Vec::new();
     if let Some(top) = top_cgroup(name) {
@@ -43,14 +42,14 @@ pub(super) fn container_processes(name: &str) -> Result<Vec<ContainerProcess>> {
     Ok(found)
 }
 
-/// The directory of a cgroup: the unified one, else that of any hierarchy, as a container joins all of them.
+/// The directory of a cgroup: the unified one, else of any hierarchy, because a container joins all of them.
 fn top_cgroup(name: &str) -> Option<PathBuf> {
     let unified = Path::new(CGROUPS).join(name);
     let others = fs::read_dir(CGROUPS).into_iter().flatten().flatten().map(|entry| entry.path().join(name));
     std::iter::once(unified).chain(others).find(|dir| dir.join("cgroup.procs").exists())
 }
 
-/// Takes the processes of a cgroup and those below it, with the cgroup's name. One that is gone has none.
+/// Collects the processes of a cgroup and its descendants with the cgroup's name. A removed cgroup has none.
 fn collect(cgroup: &Path, pids: &mut Vec<(i32, String)>) -> Result<()> {
     let Ok(procs) = fs::read_to_string(cgroup.join("cgroup.procs")) else { return Ok(()) };
     let name = cgroup.file_name().unwrap_or_default().to_string_lossy();
@@ -66,13 +65,13 @@ fn collect(cgroup: &Path, pids: &mut Vec<(i32, String)>) -> Result<()> {
     Ok(())
 }
 
-/// A process, if it is a container's first and has not ended.
+/// A process, if it is a running init process of a container.
 fn look(pid: i32, container: &str) -> Result<Option<ContainerProcess>> {
     let seen = || {
         let process = Process::new(pid)?;
         let (stat, status) = (process.stat()?, process.status()?);
         let is_first = status.nspid.as_ref().is_some_and(|ids| ids.len() > 1 && ids.last() == Some(&1));
-        // Of a zombie there is no command line.
+        // A zombie has no command line.
         let command = process.cmdline()?;
         let container = container.to_owned();
         let process = ContainerProcess { pid, started: stat.starttime, command, container };
@@ -81,7 +80,7 @@ fn look(pid: i32, container: &str) -> Result<Option<ContainerProcess>> {
     match seen() {
         Ok(found) => Ok(found),
         Err(ProcError::NotFound(_)) => Ok(None),
-        // What the kernel says of a process that ends while it is read.
+        // The process exited while it was read.
         Err(ProcError::Io(error, _)) if error.raw_os_error() == Some(nix::libc::ESRCH) => Ok(None),
         Err(error) => Err(error).with_context(|| format!("process {pid}")),
     }

@@ -1,5 +1,5 @@
-//! A registry of one image on a host's loopback, which keeps back the end of the image's layer until it is told to go on.
-//! Just enough HTTP for a runtime's pull.
+//! A registry with one image on a host's loopback, which holds back the end of the image's layer until released. Just enough HTTP
+//! for a pull.
 
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Write};
@@ -17,24 +17,24 @@ use parking_lot::{Condvar, Mutex};
 use super::netns::Netns;
 use crate::shell::{lib, run};
 
-/// Bytes of a layer that are kept back.
+/// Number of bytes of a layer that are held back.
 const KEPT_BACK: usize = 64 << 10;
 
-/// The registry. It ends with the test's process.
+/// The registry. It stops with the test process.
 #[derive(Debug)]
 pub struct SlowRegistry {
     reference: String,
     gate: Arc<Gate>,
 }
 
-/// Holds up the end of layers until it is opened.
+/// Holds back the end of layers until opened.
 #[derive(Debug, Default)]
 struct Gate {
     is_open: Mutex<bool>,
     opened: Condvar,
 }
 
-/// What is served: an OCI layout.
+/// The served OCI layout.
 struct Served {
     blobs: PathBuf,
     manifest: String,
@@ -43,8 +43,8 @@ struct Served {
 }
 
 impl SlowRegistry {
-    /// Makes an image of busybox in `dir`, and serves it in `netns`. A containerd that has its settings of registries in
-    /// `settings` is told to speak plain HTTP to it.
+    /// Creates a busybox image in `dir` and serves it in `netns`. Configures containerd's registry settings in `settings` for
+    /// plain HTTP.
     pub(super) fn start(dir: &Path, settings: &Path, netns: &Netns) -> Result<Self> {
         let (archive, layout) = (dir.join("registry.tar"), dir.join("registry"));
         fs::create_dir(&layout).with_context(|| format!("creating {}", layout.display()))?;
@@ -72,7 +72,7 @@ impl SlowRegistry {
         &self.reference
     }
 
-    /// Sends the rest.
+    /// Releases the rest.
     pub fn go_on(&self) {
         *self.gate.is_open.lock() = true;
         self.gate.opened.notify_all();
@@ -101,7 +101,7 @@ fn serve(served: Served, netns: &Netns) -> Result<u16> {
         let served = Arc::new(served);
         for stream in listener.incoming().flatten() {
             let served = served.clone();
-            // One that hangs up has what it wanted.
+            // The client disconnected.
             thread::spawn(move || drop(answer(stream, &served)));
         }
     });

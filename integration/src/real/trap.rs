@@ -1,8 +1,7 @@
-//! A way to containerd that ends the daemon with SIGKILL at a call one chooses: before it goes on to containerd, while containerd is
-//! at it, or when its answer is there and not yet delivered. The daemon has no part in that.
+//! A proxy to containerd that kills the daemon at a chosen call: before it reaches containerd, while containerd processes it, or
+//! before its response is delivered.
 //!
-//! containerd's socket is renamed, and the trap listens in its place: the daemon finds what it always does, and so do
-//! containerd's shims.
+//! containerd's socket is renamed, and the trap listens in its place, so that the paths of the daemon and of shims are unchanged.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -26,30 +25,30 @@ use tokio::runtime::Builder;
 use tokio::task::JoinSet;
 use tokio::time::sleep;
 
-/// Between two looks at a file that is to change.
+/// Poll interval of a file.
 const GLANCE: Duration = Duration::from_micros(200);
 
-/// When the daemon is ended.
+/// When the daemon is killed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Moment {
-    /// When it made this call, of which containerd never hears.
+    /// At this call, before it reaches containerd.
     Before(&'static str),
-    /// So long after containerd was asked.
+    /// This long after the call reached containerd.
     During(&'static str, Duration),
-    /// When containerd has answered, which the daemon never hears.
+    /// When containerd has responded, before the response is delivered.
     After(&'static str),
-    /// While it writes its store.
+    /// During a store write.
     StoreWrite,
 }
 
-/// What is to happen, and whether it did.
+/// The armed trap, and whether it was triggered.
 #[derive(Debug)]
 enum Spring {
     Set(Moment, u32),
     Sprung,
 }
 
-/// The trap. It serves until the test's process ends.
+/// The trap. It serves until the test process exits.
 #[derive(Clone, Debug)]
 pub struct Trap {
     spring: Arc<Mutex<Spring>>,
@@ -57,7 +56,7 @@ pub struct Trap {
 }
 
 impl Trap {
-    /// Takes the place of containerd on `socket`; `store` is the file of the daemon's store.
+    /// Replaces containerd on `socket`; `store` is the file of the daemon's store.
     pub(super) fn lay(socket: &Path, store: PathBuf) -> Result<Self> {
         let behind = socket.with_extension("behind");
         fs::rename(socket, &behind).with_context(|| format!("renaming {}", socket.display()))?;
@@ -65,7 +64,7 @@ impl Trap {
         let listener = std::os::unix::net::UnixListener::bind(socket)
             .with_context(|| format!("binding {}", socket.display()))?;
         listener.set_nonblocking(true).context("a listener that does not block")?;
-        // A thread of its own: tests wait for programs that speak through it.
+        // A separate thread, because tests wait for programs that use it.
         let serving = trap.clone();
         thread::spawn(move || {
             let runtime = Builder::new_current_thread().enable_all().build();
@@ -78,7 +77,7 @@ impl Trap {
         self.spring.lock()
     }
 
-    /// Has the daemon of this pid end at this moment, once.
+    /// Arms the trap for the daemon with this PID, once.
     pub fn set(&self, moment: Moment, pid: u32) {
         *self.lock() = Spring::Set(moment, pid);
         if moment == Moment::StoreWrite {
@@ -87,7 +86,7 @@ impl Trap {
         }
     }
 
-    /// Whether the moment came.
+    /// Whether it was triggered.
     pub fn has_sprung(&self) -> bool {
         matches!(*self.lock(), Spring::Sprung)
     }
@@ -104,13 +103,13 @@ impl Trap {
         }
     }
 
-    /// Ends the daemon, if it is to be ended at this moment.
+    /// Kills the daemon if the trap is armed for this moment.
     fn spring(&self, is_now: impl Fn(Moment) -> bool) {
         let mut spring = self.lock();
         if let Spring::Set(moment, pid) = *spring
             && is_now(moment)
         {
-            // One that has ended by itself is noticed by the test.
+            // The test notices a daemon that exited by itself.
             let _ = i32::try_from(pid).map(|pid| kill(Pid::from_raw(pid), Signal::SIGKILL));
             *spring = Spring::Sprung;
         }
@@ -126,7 +125,7 @@ impl Trap {
         }
     }
 
-    /// One call.
+    /// Handles one call.
     async fn pass(
         self,
         mut on: SendRequest<Incoming>,
@@ -151,19 +150,19 @@ impl Trap {
             }
             _ => return on.send_request(request).await,
         }
-        // The connection ends with the daemon.
+        // The connection closes with the daemon.
         std::future::pending().await
     }
 }
 
-/// One connection, until either end of it is gone.
+/// Handles one connection until either side closes it.
 async fn lead_on(near: UnixStream, behind: PathBuf, trap: Trap) -> Result<()> {
     let far = UnixStream::connect(behind).await?;
     let (on, connection) = handshake(TokioExecutor::new(), TokioIo::new(far)).await?;
     let pass = service_fn(move |request| trap.clone().pass(on.clone(), request));
     let served = http2::Builder::new(TokioExecutor::new()).serve_connection(TokioIo::new(near), pass);
     tokio::select! {
-        // Cancel-safe, both: the end of one is that of the other.
+        // Cancel-safe: the end of one direction closes both.
         _ = served => {}
         _ = connection => {}
     }

@@ -1,5 +1,5 @@
-//! A way to containerd on which nobody can take a call back: it carries everything but the HTTP/2 frames by which a client
-//! cancels. So a call goes on after its deadline, as it does in a runtime that is past the last point at which it looks.
+//! A proxy to containerd that drops the HTTP/2 frames by which a client cancels. So a call continues after its deadline, as in a
+//! runtime that is past its last check for cancellation.
 
 use std::io::{self, Read, Write};
 use std::net::Shutdown;
@@ -9,19 +9,19 @@ use std::thread;
 
 use anyhow::{Context, Result};
 
-/// What a client sends before its first frame.
+/// The HTTP/2 client preface.
 const PREFACE: usize = 24;
 /// Length, type, flags and stream of a frame: <https://www.rfc-editor.org/rfc/rfc9113#section-4.1>
 const HEAD: usize = 9;
 const RST_STREAM: u8 = 3;
 
-/// Serves `socket` from now on until the test's process ends; every connection leads to `containerd`.
+/// Proxies `socket` to `containerd` until the test process exits.
 pub(super) fn serve(socket: &Path, containerd: &Path) -> Result<()> {
     let listener = UnixListener::bind(socket).with_context(|| format!("binding {}", socket.display()))?;
     let containerd = containerd.to_owned();
     thread::spawn(move || {
         for near in listener.incoming().flatten() {
-            // One that cannot be led on is closed, as by a runtime that is away.
+            // Closed if containerd is unavailable.
             drop(lead_on(near, &containerd));
         }
     });
@@ -37,10 +37,10 @@ fn lead_on(near: UnixStream, containerd: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// The end of one direction is that of the connection.
+/// The end of one direction closes the connection.
 fn ended(_: io::Result<()>, one: &UnixStream, other: &UnixStream) {
     for side in [one, other] {
-        // Closed already is what is wanted.
+        // It may be closed already.
         drop(side.shutdown(Shutdown::Both));
     }
 }

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use crate::support::{IDLE, SOON, phase, pod, run, wait_for_object};
 
 /// Makes a pod past the scheduler, waits until it has failed and compares its status with the record.
-async fn refused(tenant: &Tenant, mut object: Value, record: &str) {
+async fn rejected(tenant: &Tenant, mut object: Value, record: &str) {
     object["spec"]["nodeName"] = json!(tenant.nodes[0].name());
     let name = object["metadata"]["name"].as_str().unwrap().to_owned();
     tenant.create_pod(object).await.unwrap();
@@ -22,30 +22,30 @@ async fn refused(tenant: &Tenant, mut object: Value, record: &str) {
 
 #[tokio::test]
 async fn pods_that_do_not_fit_fail_with_upstreams_reasons() {
-    let tenant = Tenant::new("refused", 1).await.unwrap();
+    let tenant = Tenant::new("rejected", 1).await.unwrap();
     let mut holds = pod("holds", IDLE);
     holds["spec"]["containers"][0]["ports"] = json!([{"containerPort": 80, "hostPort": 5080}]);
     run(&tenant, holds.clone()).await.unwrap();
 
     let mut conflicts = holds;
     conflicts["metadata"]["name"] = json!("conflicts");
-    refused(&tenant, conflicts, "refused-port").await;
+    rejected(&tenant, conflicts, "rejected-port").await;
 
     let mut elsewhere = pod("elsewhere", IDLE);
     elsewhere["spec"]["nodeSelector"] = json!({"example.com/rack": "none"});
-    refused(&tenant, elsewhere, "refused-selector").await;
+    rejected(&tenant, elsewhere, "rejected-selector").await;
 
     let mut huge = pod("huge", IDLE);
     huge["spec"]["containers"][0]["resources"] = json!({"requests": {"cpu": "500"}});
-    refused(&tenant, huge, "refused-cpu").await;
+    rejected(&tenant, huge, "rejected-cpu").await;
 
     let mut windows = pod("windows", IDLE);
     windows["spec"]["os"] = json!({"name": "windows"});
-    refused(&tenant, windows, "refused-os").await;
+    rejected(&tenant, windows, "rejected-os").await;
 
     let mut sysctl = pod("sysctl", IDLE);
     sysctl["spec"]["securityContext"] = json!({"sysctls": [{"name": "net.core.somaxconn", "value": "1"}]});
-    refused(&tenant, sysctl, "refused-sysctl").await;
+    rejected(&tenant, sysctl, "rejected-sysctl").await;
 }
 
 #[tokio::test]

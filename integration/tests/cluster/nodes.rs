@@ -96,7 +96,7 @@ async fn a_node_registers_with_all_fields_of_a_kubelet() {
 
 #[tokio::test]
 async fn events_of_a_node_that_starts_equal_the_stock_kubelets() {
-    // Only hosts with cgroup v1 are told of it; and the stock kubelet sometimes looks at the disk before it knows its size.
+    // The event for cgroup v1 depends on the host; and the stock kubelet sometimes checks the disk before it knows its size.
     const CHANCE: [&str; 2] = ["CgroupV1", "InvalidDiskCapacity"];
     let tenant = Tenant::new("nodeevents", 1).await.unwrap();
     let node = tenant.nodes[0].name();

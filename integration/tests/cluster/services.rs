@@ -58,7 +58,7 @@ async fn services_are_in_the_environment_and_have_their_addresses() {
     }
     let environment = served(&without).await;
     assert!(!environment.contains("FRONT_DOOR"), "{environment}");
-    // The API server is told to every pod.
+    // Every pod has the API server's variables.
     assert!(environment.contains("KUBERNETES_SERVICE_HOST=10.96.0.1"), "{environment}");
 
     for node in &tenant.nodes {

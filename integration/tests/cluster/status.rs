@@ -40,7 +40,7 @@ fn check_status(tenant: &Tenant, pod: &Pod, record: &str) -> Result<()> {
     ];
     let mut status = serde_json::to_value(&pod.status)?;
     if status["qosClass"] == "BestEffort" {
-        // The stock kubelet sometimes tells the limit that version 1 of cgroups has for none: 9007199254740988Ki.
+        // The stock kubelet sometimes reports cgroup v1's value for no limit: 9007199254740988Ki.
         status.as_object_mut().unwrap().remove("resources");
     }
     for container in status["containerStatuses"].as_array_mut().into_iter().flatten() {
@@ -210,7 +210,7 @@ async fn events_equal_the_stock_kubelets() {
         [("lives", "Killing"), ("crash", "BackOff"), ("nopull", "Failed"), ("huge", "OutOfcpu")]
     {
         let fields = format!("involvedObject.name={pod},source=kubelet");
-        // Events come one by one, and not in the order of what they tell of.
+        // Events arrive individually and out of order.
         let what = format!("the events of {pod}");
         let told = wait_for(&what, SOON, async || {
             let mut events = api.list(&ListParams::default().fields(&fields)).await?.items;

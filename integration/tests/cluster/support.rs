@@ -20,7 +20,7 @@ pub(crate) const SOON: Duration = Duration::from_secs(180);
 /// For what waits for a back-off, a periodic clean-up, or many pods.
 pub(crate) const LATER: Duration = Duration::from_secs(600);
 
-/// A script that does nothing until it is told to end.
+/// A script that sleeps until SIGTERM.
 pub(crate) const IDLE: &str = "trap 'exit 0' TERM; sleep 100000 & wait";
 
 /// A container named `main` that runs a script.
@@ -40,7 +40,7 @@ pub(crate) fn pod(name: &str, script: &str) -> Value {
     })
 }
 
-/// Waits until the object is in a state that satisfies `wanted`.
+/// Waits until the object satisfies `wanted`.
 pub(crate) async fn wait_for_object<K>(
     api: &Api<K>,
     name: &str,

@@ -45,7 +45,7 @@ fn merge(into: &mut Value, fields: &Value) {
     }
 }
 
-/// Everything is asked for what it is, and told at once: one runtime, one daemon, all pods side by side.
+/// All pods run concurrently on one runtime and one daemon, and all mismatches are reported at once.
 fn all_broken(dir: &str) -> Vec<Broken> {
     let v = json!([{"name": "v", "mountPath": "/v"}]);
     let at = |path: &str, kind: &str| json!({"volumes": [{"name": "v", "hostPath": {"path": path, "type": kind}}]});

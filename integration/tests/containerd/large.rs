@@ -27,11 +27,11 @@ async fn pods_in_a_list_over_the_limit_are_found_and_adopted() {
     }
     host.cri().sandboxes().await.expect_err("a list that is too large");
     // The pods may all run before the daemon lists again, and this is about a daemon that lives with such lists.
-    wait_until_told(&daemon, 1).await.unwrap();
+    wait_until_logged(&daemon, 1).await.unwrap();
     let started = running_containers(&host).await.unwrap();
     daemon.kill().unwrap();
 
-    // Nothing but containerd's own list of containers tells a new daemon of a pod that no manifest names any more.
+    // A restarted daemon finds a pod without a manifest only in containerd's own list of containers.
     host.remove_manifest("one.json").unwrap();
     let daemon = host.start_hostlet("").await.unwrap();
     for name in &PODS[1..] {
@@ -44,11 +44,11 @@ async fn pods_in_a_list_over_the_limit_are_found_and_adopted() {
     });
     let left = left.await.unwrap();
     assert!(left.iter().all(|container| started.contains_key(container.0)), "{started:?} {left:?}");
-    wait_until_told(&daemon, 2).await.unwrap();
+    wait_until_logged(&daemon, 2).await.unwrap();
 }
 
-/// Waits until daemons, with one log for all, told `times` that lists are too large.
-async fn wait_until_told(daemon: &Daemon, times: usize) -> Result<()> {
+/// Waits until daemons, with a shared log, have logged `times` that lists are too large.
+async fn wait_until_logged(daemon: &Daemon, times: usize) -> Result<()> {
     wait_for("a list that is too large is told", SOON, async || {
         let told = daemon.log().matches("asking pod by pod").count();
         ensure!(told <= times, "told {told} times instead of {times}");

@@ -26,7 +26,7 @@ use crate::support::{
 const PROFILE: &[u8] = br#"{"defaultAction": "SCMP_ACT_ALLOW"}"#;
 const SHORT: &str = "runtimeRequestTimeout: 2s\n";
 
-/// Makes the pipe where hostlet tells containerd to read the profile.
+/// Creates the pipe at the path of the seccomp profile.
 fn pipe(host: &RealHost) -> PathBuf {
     let path = host.kubelet_root().join("seccomp/slow.json");
     fs::create_dir_all(path.parent().unwrap()).unwrap();
@@ -75,12 +75,12 @@ async fn a_create_that_succeeds_after_its_deadline_is_adopted() {
     let explained = wait_for("the explanation", LATER, async || {
         let output = daemon.command(&["explain", "late"]).output()?;
         let said = String::from_utf8_lossy(&output.stdout).into_owned();
-        let is_said = said.contains("still works on an earlier attempt of the same name");
+        let is_said = said.contains("is still processing an earlier attempt with the same name");
         Ok(if is_said { Look::Done(()) } else { Look::NotYet(said) })
     });
     explained.await.unwrap();
 
-    // Once: whoever made another container would wait for ever.
+    // Once: another creation would block forever.
     let fed = feed(&pipe);
     let pod = wait_for_pod(&daemon, "late", LATER, is_ready).await.unwrap();
     fed.join().unwrap().unwrap();

@@ -42,7 +42,7 @@ fn newest(seen: &Attempts) -> u32 {
     seen.last_key_value().map_or(0, |(attempt, _)| *attempt)
 }
 
-/// Waits until the runtime holds attempt `wanted` or a later one. Two containers of one attempt fail the test.
+/// Waits until the runtime has attempt `wanted` or a later one. Two containers of one attempt fail the test.
 async fn wait_for_attempt(host: &RealHost, mut seen: Attempts, wanted: u32) -> Result<Attempts> {
     wait_for(&format!("attempt {wanted}"), LATER, async || {
         for container in host.cri().containers().await? {

@@ -31,7 +31,7 @@ pub(crate) fn manifest(name: &str, containers: &[(&str, &str)]) -> String {
     .to_string()
 }
 
-/// A script that does nothing until it is told to end.
+/// A script that sleeps until SIGTERM.
 pub(crate) const IDLE: &str = "trap 'exit 0' TERM; sleep 100000 & wait";
 
 /// The statuses of a pod's containers.
@@ -45,7 +45,7 @@ pub(crate) fn pod(daemon: &Daemon, name: &str) -> Result<Option<Pod>> {
     Ok(daemon.pods()?.into_iter().find(|pod| pod.metadata.name.as_ref() == Some(&name)))
 }
 
-/// Waits until the daemon shows the pod in a state that satisfies `wanted`.
+/// Waits until the daemon shows the pod in a state that satisfies the condition.
 pub(crate) async fn wait_for_pod(
     daemon: &Daemon,
     name: &str,

@@ -119,7 +119,7 @@ async fn removal_stops_at_a_mount_that_is_not_ours() {
     fs::write(precious.join("f"), "mine").unwrap();
     let point = dir.join("volumes/kubernetes.io~empty-dir/empty/disk");
     fs::create_dir(&point).unwrap();
-    // Of the same filesystem, so that nothing but the list of mounts tells it from a directory.
+    // On the same filesystem, so that only the list of mounts distinguishes it from a directory.
     let bound = Command::new("mount").arg("--bind").arg(&precious).arg(&point).status().unwrap();
     assert!(bound.success());
 

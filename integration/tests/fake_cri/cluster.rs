@@ -178,7 +178,7 @@ async fn a_node_without_its_api_server_survives_restarts_of_the_daemon_and_the_h
     wait_until_stored(&host, Table::Services, |stored| !stored.is_empty()).await.unwrap();
     server.stop();
     daemon.kill().unwrap();
-    // Somebody deletes a pod of a node that nobody reaches.
+    // A pod of the unreachable node is deleted.
     server.api().delete(&path("goes"), Some(1));
     // The host loses all that runs on it.
     let gone = Duration::ZERO;

@@ -16,7 +16,7 @@ fn hostlet(args: &[&str]) -> Result<Output> {
     Command::new("timeout").arg(seconds).arg(program()?).args(args).output().context("running hostlet")
 }
 
-/// A configuration file for the host, with these lines beside what it must have.
+/// A configuration file for the host with these additional lines.
 fn config(host: &FakeHost, lines: &str) -> Result<PathBuf> {
     let file = host.directory().join("bad.yaml");
     let head = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n";

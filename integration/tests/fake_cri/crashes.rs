@@ -22,7 +22,7 @@ fn starting_calls(host: &FakeHost) -> usize {
     host.runtime().calls().iter().filter(|call| STARTING.contains(&call.operation)).count()
 }
 
-/// Waits until the runtime has got `wanted` calls that start something.
+/// Waits until the runtime has received `wanted` calls that start something.
 async fn wait_for_calls(host: &FakeHost, wanted: usize) -> Result<()> {
     wait_for("calls that start something", SOON, async || {
         let calls = starting_calls(host);

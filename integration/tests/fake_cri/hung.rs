@@ -116,7 +116,7 @@ async fn a_hung_inspection_blocks_only_its_pod() {
 
     host.runtime().faults().clear();
     host.runtime().faults().release();
-    // It was shown as ready all the time that nobody knew better.
+    // It was shown as ready until then.
     let restarted = |pod: &Pod| is_ready(pod) && statuses(pod)[0].restart_count == 1;
     daemon.wait_for_pod("sick", SOON, restarted).await.unwrap();
     assert_eq!(running(&host).values().collect::<Vec<_>>(), [&1]);

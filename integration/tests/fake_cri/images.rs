@@ -71,7 +71,7 @@ async fn a_hanging_pull_blocks_only_its_pod() {
         write(&host, pod, &image, "IfNotPresent").unwrap();
     }
     wait_for_status(&daemon, "slow4", &["ContainerCreating"]).await.unwrap();
-    // This runtime does not tell what has arrived.
+    // This runtime does not report progress.
     let told = |said: &str| {
         said.matches("is being pulled for default/slow").count() == 4 && !said.contains("arrived")
     };

@@ -44,7 +44,7 @@ async fn wait_for_looks(host: &FakeHost, pods: usize) -> Result<()> {
 }
 
 /// Waits until the daemons of this host said so often that lists are too large. Each says it once.
-async fn wait_until_told(daemon: &Daemon, times: usize) -> Result<()> {
+async fn wait_until_logged(daemon: &Daemon, times: usize) -> Result<()> {
     wait_for("lists told as too large", SOON, async || {
         let told = daemon.log().matches("asking pod by pod").count();
         anyhow::ensure!(told <= times, "told {told} times: {}", daemon.log());
@@ -60,11 +60,11 @@ async fn pods_with_large_annotations_live_and_die(host: FakeHost, crowd: Crowd) 
         host.write_manifest(&format!("{}.json", name(number)), &large(&name(number), annotations)?)?;
     }
     wait_until_running(&host, pods).await?;
-    wait_until_told(&daemon, 1).await?;
+    wait_until_logged(&daemon, 1).await?;
     let started = running(&host);
     daemon.kill()?;
 
-    // A daemon that knows nothing finds them all: it starts none again, and takes away what nobody wants.
+    // A daemon without state finds them all, starts none again, and removes those without a manifest.
     host.remove_manifest(&format!("{}.json", name(7)))?;
     let daemon = host.start_hostlet("").await?;
     wait_until_gone(&host, &name(7)).await?;
@@ -77,7 +77,7 @@ async fn pods_with_large_annotations_live_and_die(host: FakeHost, crowd: Crowd) 
     assert!(
         host.runtime().wire_sandboxes().iter().all(|s| s.metadata.as_ref().is_some_and(|m| m.uid != gone))
     );
-    wait_until_told(&daemon, 2).await?;
+    wait_until_logged(&daemon, 2).await?;
     assert!(!daemon.log().contains("cannot list pods"), "{}", daemon.log());
     Ok(())
 }

@@ -17,7 +17,7 @@ fn open_files(daemon: &Daemon) -> Result<usize> {
     Ok(fs::read_dir(format!("/proc/{}/fd", daemon.pid()))?.count())
 }
 
-/// The memory the daemon has now, as the kernel tells it.
+/// The daemon's current memory according to the kernel.
 fn resident(daemon: &Daemon) -> Result<String> {
     let status = fs::read_to_string(format!("/proc/{}/status", daemon.pid()))?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));

@@ -35,7 +35,7 @@ async fn unreadable_manifests_are_named_and_affect_no_other() {
     wait_until_ready(&daemon, &["one", "two"]).await.unwrap();
 
     let bad = ["fifo", "directory", "link", "huge", "binary", "empty", "service", "broken", "invalid"];
-    // One that may be half written is told of later.
+    // A file that may be incomplete is reported later.
     let all = |said: &str| said.matches("cannot be used").count() == bad.len();
     let said = wait_for_complaint(&daemon, "all bad files", all).await.unwrap();
     for name in bad {

@@ -79,7 +79,7 @@ async fn pods_run_with_or_without_a_cgroup_driver_from_the_runtime() {
     }
 }
 
-/// A pod starts, loses its container, gets the next one, and ends, however the runtime tells of changes.
+/// A pod starts, its container is replaced after a crash, and it stops, with any kind of events.
 async fn a_life_with_events(mode: EventMode) -> Result<()> {
     let host = FakeHost::start()?;
     host.runtime().set_event_mode(mode);

@@ -138,14 +138,14 @@ pub(crate) async fn wait_for_status(daemon: &Daemon, name: &str, wanted: &[&str]
     .await
 }
 
-/// What `hostlet pods` says beside its answer.
+/// The stderr of `hostlet pods`.
 pub(crate) fn complaints(daemon: &Daemon) -> Result<String> {
     let output = daemon.command(&["pods"]).output()?;
     anyhow::ensure!(output.status.success(), "{output:?}");
     Ok(stderr(&output))
 }
 
-/// Waits until `hostlet pods` says something that satisfies `wanted` beside its answer.
+/// Waits until the stderr of `hostlet pods` satisfies `wanted`.
 pub(crate) async fn wait_for_complaint(
     daemon: &Daemon,
     what: &str,
@@ -192,7 +192,7 @@ pub(crate) fn store_file(host: &FakeHost) -> PathBuf {
 }
 
 /// The keys of a table's rows that a daemon would find that starts now: those of the store's last commit, read from a copy.
-/// Bytes that are in the file are not enough: without the commit's end nobody finds them.
+/// Checks committed rows: bytes in the file are not sufficient.
 async fn stored(host: &FakeHost, table: Table) -> Result<BTreeSet<String>> {
     let directory = tempfile::tempdir().context("a directory for a copy of the store")?;
     let copy = directory.path().join("store.redb");

@@ -1,4 +1,4 @@
-//! What the runtime has, and what falls due in it as time goes by. Pure: `now` is an argument, nothing waits.
+//! The state of the fake runtime and its scheduled changes. Pure: `now` is an argument, nothing waits.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt;
@@ -18,12 +18,12 @@ use super::script::Script;
 use crate::types::CgroupDriver;
 use crate::types::{ContainerId, PodUid, SandboxId};
 
-/// The part of a late success that is still to come.
+/// A scheduled effect.
 type LateEffect = Box<dyn FnOnce(&mut World, Instant) + Send>;
 
 /// The whole state.
 pub(super) struct World {
-    /// The moment it is at.
+    /// The current time.
     now: Instant,
     pub(super) clock: Clock,
     pub(super) allocator: Allocator,
@@ -32,24 +32,24 @@ pub(super) struct World {
     pub(super) images: Images,
     pub(super) hub: Hub,
     pub(super) scripts: HashMap<String, Script>,
-    /// How often a container of this name was started in this pod.
+    /// Number of starts by pod and container name.
     pub(super) starts: HashMap<(PodUid, String), usize>,
-    /// When processes end by themselves. An entry counts only if its container still says the same.
+    /// Scheduled exits. An entry is valid only if its container has the same time.
     pub(super) exits: BTreeSet<(Instant, ContainerId)>,
     pub(super) version: Version,
     pub(super) status: RuntimeStatus,
     pub(super) cgroup_driver: Option<CgroupDriver>,
-    /// None while the runtime never ended.
+    /// `None` before the first restart of the runtime.
     pub(super) outage: Option<Outage>,
-    /// How often it ended and came back.
+    /// Number of restarts.
     pub(super) restarts: u32,
-    /// What became of containers so far.
+    /// The history of containers.
     pub(super) history: Vec<Happened>,
-    /// The largest list that is sent, in bytes on the wire.
+    /// Maximum encoded size of a list in bytes.
     pub(super) message_limit: usize,
     late: BTreeMap<(Instant, u64), LateEffect>,
     late_count: u64,
-    /// Reserved names and who has them.
+    /// Reserved names with their owners.
     names: HashMap<String, String>,
     revision: u64,
 }
@@ -86,17 +86,17 @@ impl World {
         }
     }
 
-    /// The moment it is at.
+    /// The current time.
     pub(super) fn now(&self) -> Instant {
         self.now
     }
 
-    /// Grows with every change that somebody may wait for.
+    /// Incremented by every change that can be awaited.
     pub(super) fn revision(&self) -> u64 {
         self.revision
     }
 
-    /// Something of `pod` changed: those who wait look again, and subscribers are told.
+    /// Records a change of `pod`: wakes waiters and notifies subscribers.
     pub(super) fn changed(&mut self, pod: &PodUid, object: &str) {
         self.touch();
         match self.hub.mode() {
@@ -112,12 +112,12 @@ impl World {
         }
     }
 
-    /// Something changed that no event tells of.
+    /// Records a change without an event.
     pub(super) fn touch(&mut self) {
         self.revision += 1;
     }
 
-    /// Lets everything happen that fell due by `now`, in order.
+    /// Applies everything due by `now`, in order.
     pub(super) fn settle(&mut self, now: Instant) {
         self.now = now;
         while let Some(due) = self.next_due().filter(|due| *due <= now) {
@@ -132,21 +132,21 @@ impl World {
         }
     }
 
-    /// When the next thing happens by itself.
+    /// The time of the next scheduled change.
     pub(super) fn next_due(&self) -> Option<Instant> {
         let exit = self.exits.first().map(|(at, _)| *at);
         let late = self.late.first_key_value().map(|((at, _), _)| *at);
         exit.into_iter().chain(late).min()
     }
 
-    /// Has `effect` happen at `at`.
+    /// Schedules `effect` at `at`.
     pub(super) fn schedule(&mut self, at: Instant, effect: LateEffect) {
         self.late_count += 1;
         self.late.insert((at, self.late_count), effect);
         self.touch();
     }
 
-    /// Nothing that was to happen later will: names reserved for it are free again.
+    /// Drops all scheduled effects and frees their names.
     pub(super) fn forget_unlanded(&mut self) {
         self.late.clear();
         let (sandboxes, containers) = (&self.sandboxes, &self.containers);
@@ -154,7 +154,7 @@ impl World {
             .retain(|_, id| sandboxes.contains_key(id.as_str()) || containers.contains_key(id.as_str()));
     }
 
-    /// Something became of a container.
+    /// Records a change of a container.
     pub(super) fn note(&mut self, id: &ContainerId, at: Instant, what: What) {
         let Some(record) = self.containers.get(id) else { return };
         let metadata = record.config.metadata.clone().unwrap_or_default();
@@ -169,14 +169,14 @@ impl World {
         });
     }
 
-    /// Reserves a name, as containerd does before it makes anything; fails with its words when somebody else has it.
-    /// Reserving it again for the same object is fine.
+    /// Reserves a name, as containerd does before creating anything; fails with containerd's message if another object has it.
+    /// Idempotent for the same object.
     pub(super) fn reserve(&mut self, name: &str, id: &str) -> Result<(), String> {
         let owner = self.names.entry(name.to_owned()).or_insert_with(|| id.to_owned());
         if owner == id { Ok(()) } else { Err(format!("name \"{name}\" is reserved for \"{owner}\"")) }
     }
 
-    /// Gives back the names of an object.
+    /// Frees the names of an object.
     pub(super) fn release_names(&mut self, id: &str) {
         self.names.retain(|_, owner| owner != id);
     }

@@ -35,7 +35,7 @@ fn container(fields: Value) -> Pod {
 }
 
 #[track_caller]
-fn refused(pod: &Pod, expected: &[&str]) {
+fn assert_errors(pod: &Pod, expected: &[&str]) {
     let errors: Vec<String> = validate(pod).iter().map(ToString::to_string).collect();
     assert_eq!(errors.len(), expected.len(), "{errors:#?}");
     for (error, expected) in errors.iter().zip(expected) {
@@ -94,7 +94,7 @@ fn all_errors_come_at_once_in_the_order_of_the_fields() {
             {"name": "a"},
             {"name": "a", "image": "x", "ports": [{"containerPort": 70000}]}]}),
     );
-    refused(
+    assert_errors(
         &pod,
         &[
             "metadata.name: Invalid value: \"Web\": a lowercase RFC 1123 subdomain must consist of",
@@ -111,7 +111,7 @@ fn all_errors_come_at_once_in_the_order_of_the_fields() {
 
 #[test]
 fn an_empty_pod_says_what_it_lacks() {
-    refused(
+    assert_errors(
         &pod_of(json!({}), json!({})),
         &[
             "metadata.name: Required value",
@@ -124,15 +124,15 @@ fn an_empty_pod_says_what_it_lacks() {
 #[test]
 fn metadata_is_checked() {
     let with = |metadata: Value| pod_of(metadata, json!({"containers": [{"name": "c", "image": "a"}]}));
-    refused(
+    assert_errors(
         &with(json!({"name": "a", "namespace": "b", "annotations": {"kubernetes.io/config.mirror": "x"}})),
         &["metadata.annotations[kubernetes.io/config.mirror]: Forbidden"],
     );
-    refused(
+    assert_errors(
         &with(json!({"name": "a", "namespace": "b", "annotations": {"a b": "", "Ex.com/a": ""}})),
         &["metadata.annotations: Invalid value: \"a b\""],
     );
-    refused(
+    assert_errors(
         &with(json!({"name": "a", "namespace": "b", "annotations": {"a": "x".repeat(300_000)}})),
         &["metadata.annotations: Too long: may not be more than 262144 bytes"],
     );
@@ -224,7 +224,7 @@ fn the_pod_level_fields_are_checked() {
             "spec.tolerations[0].effect: Unsupported value",
         ),
     ] {
-        refused(&pod(spec), &[expected]);
+        assert_errors(&pod(spec), &[expected]);
     }
 }
 
@@ -331,21 +331,21 @@ fn the_container_level_fields_are_checked() {
             "spec.containers[0].lifecycle.preStop.exec.command: Required value",
         ),
     ] {
-        refused(&container(fields), &[expected]);
+        assert_errors(&container(fields), &[expected]);
     }
 }
 
 #[test]
 fn ports_on_the_host_network_equal_host_ports() {
     let ports = json!([{"name": "c", "image": "a", "ports": [{"containerPort": 80, "hostPort": 81}]}]);
-    refused(
+    assert_errors(
         &pod(json!({"hostNetwork": true, "containers": ports})),
         &[
             "spec.containers[0].ports[0].containerPort: Invalid value: 80: must match `hostPort` when `hostNetwork` is true",
         ],
     );
     let ports = json!([{"name": "c", "image": "a", "ports": [{"containerPort": 80}]}]);
-    refused(&pod(json!({"hostNetwork": true, "containers": ports})), &[]);
+    assert_errors(&pod(json!({"hostNetwork": true, "containers": ports})), &[]);
 }
 
 #[test]
@@ -356,11 +356,11 @@ fn host_ports_conflict_across_containers() {
             json!({"containers": [{"name": "a", "image": "a", "ports": port(a)}, {"name": "b", "image": "a", "ports": port(b)}]}),
         )
     };
-    refused(
+    assert_errors(
         &both("127.0.0.1", "127.0.0.1"),
         &["spec.containers[1].ports[0].hostPort: Duplicate value: \"TCP/127.0.0.1/80\""],
     );
-    refused(&both("127.0.0.1", "127.0.0.2"), &[]);
+    assert_errors(&both("127.0.0.1", "127.0.0.2"), &[]);
 }
 
 #[test]
@@ -368,20 +368,20 @@ fn mounts_must_refer_to_volumes() {
     let with = |volumes: Value, mounts: Value| {
         pod(json!({"volumes": volumes, "containers": [{"name": "c", "image": "a", "volumeMounts": mounts}]}))
     };
-    refused(
+    assert_errors(
         &with(json!([{"name": "v"}, {"name": "v"}]), json!([])),
         &["spec.volumes[1].name: Duplicate value: \"v\""],
     );
-    refused(
+    assert_errors(
         &with(json!([{"name": "v", "emptyDir": {}, "hostPath": {"path": "/"}}]), json!([])),
         &["spec.volumes[0].hostPath: Forbidden: may not specify more"],
     );
-    refused(
+    assert_errors(
         &with(json!([{"name": "v", "hostPath": {"path": "/a/../b"}}]), json!([])),
         &["spec.volumes[0].hostPath.path: Invalid value"],
     );
     let mounts = json!([{"name": "v", "mountPath": "/a", "subPath": "../x"}, {"name": "v", "mountPath": "/a"}, {"name": "v"}]);
-    refused(
+    assert_errors(
         &with(json!([{"name": "v"}]), mounts),
         &[
             "spec.containers[0].volumeMounts[0].subPath: Invalid value",

@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn all_mistakes_are_told_and_a_token_that_cannot_be_had_says_why() {
+    fn all_errors_are_reported_including_that_of_a_failed_token() {
         let pod = TestPod::new(json!({})).holds("token", Err(ObjectError::Forbidden("not yours".into())));
         let error = pod.files(api_access()).unwrap_err();
         let expected =

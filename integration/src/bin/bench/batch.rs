@@ -63,7 +63,7 @@ pub(crate) async fn run(lab: &Lab, pods: usize) -> Result<Vec<Row>> {
     ])
 }
 
-/// The gate's sweep: each bound beside bare calls of the same bound.
+/// The gate's sweep: each limit compared with bare calls with the same limit.
 pub(crate) async fn gate(lab: &Lab, pods: usize) -> Result<Vec<Row>> {
     let mut rows = Vec::new();
     for bound in SWEEP {
@@ -121,7 +121,7 @@ async fn settle() {
     tokio::time::sleep(Duration::from_secs(2)).await;
 }
 
-/// A batch takes long: tells how it went at once.
+/// Prints the result of a batch at once, because batches take long.
 pub(crate) fn progress(what: &str, batch: Batch) {
     crate::note(&format!(
         "{what}: all {:.0} ms, middle {:.0} ms, gone {:.0} ms",

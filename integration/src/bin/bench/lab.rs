@@ -43,7 +43,7 @@ pub(crate) struct BarePod {
 }
 
 impl Lab {
-    /// Makes the host, and on it the first pod, which nobody measures: everything is in the page cache afterwards.
+    /// Creates the host and an unmeasured first pod, which fills the page cache.
     pub(crate) async fn start() -> Result<Self> {
         let host = RealHost::start().await?;
         let watcher = Watcher::start(host.socket()).await?;
@@ -143,7 +143,7 @@ impl Lab {
             if Instant::now() >= end {
                 bail!("not within {LONG:?}: {what}; running: {running:?}");
             }
-            // containerd tells a start a little before its CRI plugin takes note of it.
+            // containerd reports a start slightly before its CRI plugin.
             sleep(TICK).await;
         }
     }

@@ -135,7 +135,7 @@ async fn scenario(name: &str, lab: &Lab, cluster: Option<&ClusterLab>) -> Result
     }
 }
 
-/// Tells how far the bench is, beside the table.
+/// Prints progress to stderr.
 #[allow(clippy::print_stderr, reason = "a program of its own: stderr is where its progress goes")]
 pub(crate) fn note(text: &str) {
     eprintln!("{text}");

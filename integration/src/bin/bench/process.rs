@@ -13,7 +13,7 @@ use tokio::time::Instant;
 pub(crate) struct Memory {
     /// All that is resident, pages of the program's file among them.
     pub(crate) rss: f64,
-    /// The part nobody shares.
+    /// Private memory.
     pub(crate) private: f64,
     /// The most that ever was resident.
     pub(crate) peak: f64,

@@ -101,7 +101,7 @@ pub(crate) async fn restart(lab: &Lab) -> Result<Vec<Row>> {
     ])
 }
 
-/// Waits until the CRI shows that a container has ended: before that nobody can know how it ended.
+/// Waits until the CRI reports a container as exited, before which its exit code is unknown.
 pub(crate) async fn until_exited(lab: &Lab, id: &str) -> Result<()> {
     let end = Instant::now() + LONG;
     while lab.host.cri().container_status(id).await?.state != ContainerState::ContainerExited as i32 {
@@ -113,7 +113,7 @@ pub(crate) async fn until_exited(lab: &Lab, id: &str) -> Result<()> {
     Ok(())
 }
 
-/// Kills a container's process; when containerd told its exit.
+/// Kills a container's process; returns when containerd reported its exit.
 pub(crate) async fn kill_container(watcher: &Watcher, mark: usize, id: &str) -> Result<(Instant, Timestamp)> {
     let pid = watcher
         .wait(mark, "the container's pid", LONG, |events| {

@@ -31,7 +31,7 @@ impl StartParts {
     }
 }
 
-/// The parts of the start of the pod `name`, created at `created`, as the daemon with this control socket tells them.
+/// The steps of the start of the pod `name`, created at `created`, from the daemon's timeline.
 pub(crate) async fn start_parts(socket: &Path, name: &str, created: Timestamp) -> Result<StartParts> {
     let entries = entries(socket, name).await?;
     let (sandbox, create) = (last(&entries, TimelineStep::Sandbox)?, last(&entries, TimelineStep::Create)?);

@@ -110,7 +110,7 @@ async fn killing_containerd_anywhere_runs_nothing_twice_and_leaves_nothing_behin
     kills.no_shim_is_left().await.unwrap();
 }
 
-/// How many kills are asked for, and their chance.
+/// The number of kills, and their randomness.
 fn asked_for() -> Option<(usize, StdRng)> {
     let Ok(count) = std::env::var("HOSTLET_STORM_KILLS") else {
         println!("not asked for: set HOSTLET_STORM_KILLS to the number of kills");
@@ -244,7 +244,7 @@ impl Kills {
         self.launch().await
     }
 
-    /// Waits until every pod is as it should be, then takes all away and waits until they are gone.
+    /// Waits until every pod is in its desired state, then removes all and waits until they are gone.
     async fn come_to_rest(&mut self) -> Result<()> {
         let daemon = self.daemon.as_ref().context("no daemon")?;
         wait_for("every pod is as it should be", REST, async || {
@@ -257,7 +257,7 @@ impl Kills {
             for (name, &kind) in &self.pods {
                 let pod = shown.get(&format!("{name}-node1"));
                 let status = || pod.map(|pod| serde_json::to_string(&pod.status)).transpose();
-                // Of what a killed containerd was at nobody knows how it went.
+                // The outcome of a killed containerd's calls is unknown.
                 let may_fail = self.trap.is_none();
                 match pod.map(|pod| judge(kind, pod, self.times_run(name), may_fail)) {
                     Some(Verdict::AsItShould) => {}

@@ -13,7 +13,7 @@ const MARK: &str = "storm";
 /// What a pod does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Kind {
-    /// Runs until it is told to end.
+    /// Runs until SIGTERM.
     Plain,
     /// The same with three containers.
     Trio,

@@ -8,7 +8,7 @@ use rand::{Rng, SeedableRng};
 
 use super::pods::{Kind, Present, StormPod};
 
-/// Pods that nobody touches.
+/// Pods that remain unchanged.
 const CALM: [Kind; 6] = [Kind::Plain, Kind::Trio, Kind::HostNetwork, Kind::Deaf, Kind::Plain, Kind::Trio];
 /// Pods that come, change and go.
 const RESTLESS: usize = 14;

@@ -61,7 +61,7 @@ fn is_as_wanted(pod: &StormPod, seen: &Pod) -> bool {
     match pod.kind {
         Kind::Plain | Kind::Trio | Kind::HostNetwork | Kind::Deaf => is_ready(seen),
         Kind::Crash => phase == "Running" && statuses(seen).iter().any(|status| status.restart_count > 0),
-        // Of one that ended while containerd was away nobody knows how.
+        // The exit of one that ended while containerd was down is unknown.
         Kind::Job => phase == "Succeeded" || phase == "Failed",
         Kind::Retry => phase == "Succeeded",
     }

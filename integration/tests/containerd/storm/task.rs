@@ -146,7 +146,7 @@ impl Storm {
         .await?
     }
 
-    /// The containers of the pods nobody touches: id, attempt and start.
+    /// The containers of the unchanged pods: ID, attempt and start.
     async fn calm_containers(&self) -> Result<BTreeSet<(String, String, u32, i64)>> {
         let mut found = BTreeSet::new();
         for container in self.host.cri().containers().await? {

@@ -20,7 +20,7 @@ use crate::watch::Watcher;
 /// Seconds. The pause container ends at once; what needs this is an agent that waits without need.
 const GRACE: u32 = 1;
 
-/// Whether a pod has a token of its service account, as a pod has that does not refuse it.
+/// Whether a pod has a service account token, which is the default.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Token {
     With,
@@ -46,7 +46,7 @@ pub(crate) struct ClusterLab {
 }
 
 impl ClusterLab {
-    /// Brings it up, and runs the first pod on each node, which nobody measures.
+    /// Starts it, and runs an unmeasured first pod on each node.
     pub(crate) async fn start() -> Result<Self> {
         let agents = [Agent::Hostlet, Agent::Stock];
         let tenant = Tenant::of("bench", &agents, &json!({"maxPods": 110})).await?;
@@ -70,7 +70,7 @@ impl ClusterLab {
         &self.tenant.nodes[side.index]
     }
 
-    /// Where the API server tells what nodes ask of it.
+    /// The API server's audit log.
     pub(super) fn audit_log(&self) -> std::path::PathBuf {
         self.tenant.cluster().audit_log()
     }
@@ -141,7 +141,7 @@ impl ClusterLab {
         let pod = json!({
             "metadata": {"name": name},
             "spec": {
-                // Straight to the node: the scheduler's time is nobody's here.
+                // Bound directly, to exclude the scheduler's time.
                 "nodeName": node,
                 "terminationGracePeriodSeconds": GRACE,
                 "automountServiceAccountToken": token == Token::With,

@@ -39,7 +39,7 @@ struct Condition {
     status: String,
 }
 
-/// What a watch told of a pod.
+/// A pod's times from a watch.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Times {
     /// First seen Ready.
@@ -120,7 +120,7 @@ impl PodWatch {
     }
 }
 
-/// Takes down what an event tells of a pod.
+/// Records an event of a pod.
 fn note(seen: &mut HashMap<String, Times>, pod: &Seen, gone: bool, now: Instant) {
     let times = seen.entry(pod.metadata.name.clone().unwrap_or_default()).or_default();
     if gone {
