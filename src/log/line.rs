@@ -95,7 +95,7 @@ impl<'a> LogLine<'a> {
 
 /// Splits at the next space.
 fn field(text: &[u8]) -> Option<(&[u8], &[u8])> {
-    let space = text.iter().position(|b| *b == b' ')?;
+    let space = memchr::memchr(b' ', text)?;
     Some((&text[..space], &text[space + 1..]))
 }
 

@@ -126,26 +126,28 @@ impl Decoder {
 
     /// Collects the header up to its third space.
     fn feed_header<'r>(&mut self, mut spaces: u8, raw: &'r [u8], out: &mut Vec<u8>) -> &'r [u8] {
-        for (at, byte) in raw.iter().enumerate() {
-            let rest = &raw[at + 1..];
-            if *byte == b'\n' {
-                // The line end is content.
+        let window = &raw[..raw.len().min(HEADER_MAX - self.header.len())];
+        for at in memchr::memchr2_iter(b' ', b'\n', window) {
+            if raw[at] == b'\n' {
+                self.header.extend_from_slice(&raw[..at]);
                 self.begin_foreign(out);
+                // The line end is content.
                 return &raw[at..];
             }
-            self.header.push(*byte);
-            spaces += u8::from(*byte == b' ');
+            spaces += 1;
             if spaces == 3 {
+                self.header.extend_from_slice(&raw[..=at]);
                 self.begin_line(out);
-                return rest;
-            }
-            if self.header.len() == HEADER_MAX {
-                self.begin_foreign(out);
-                return rest;
+                return &raw[at + 1..];
             }
         }
-        self.place = Place::Header { spaces };
-        &[]
+        self.header.extend_from_slice(window);
+        if self.header.len() == HEADER_MAX {
+            self.begin_foreign(out);
+        } else {
+            self.place = Place::Header { spaces };
+        }
+        &raw[window.len()..]
     }
 
     fn feed_content<'r>(
@@ -155,7 +157,7 @@ impl Decoder {
         raw: &'r [u8],
         out: &mut Vec<u8>,
     ) -> &'r [u8] {
-        let Some(end) = raw.iter().position(|byte| *byte == b'\n') else {
+        let Some(end) = memchr::memchr(b'\n', raw) else {
             self.write(writer, raw, out);
             return &[];
         };
