@@ -20,7 +20,7 @@ use tokio_util::sync::CancellationToken;
 /// Threads for file work that blocks. More than one or two work at once only when a disk hangs.
 const BLOCKING_THREADS: usize = 8;
 
-/// A kubelet for Linux hosts. Without a command it is the daemon, and takes the kubelet's flags.
+/// A kubelet for Linux hosts. Without a command it runs as the daemon and accepts the kubelet's flags.
 #[derive(Parser)]
 #[command(name = "hostlet", args_conflicts_with_subcommands = true, disable_version_flag = true)]
 struct Cli {
@@ -34,15 +34,15 @@ struct Cli {
 enum Command {
     /// Show the pods of this node
     Pods(PodsArgs),
-    /// Explain why a pod is as it is, and what to do
+    /// Explain the state of a pod or of the node, and what to do
     Explain(ExplainArgs),
-    /// Show what was done about a pod, step by step, and how long each step took
+    /// Show the steps of a pod and their durations
     Timeline(TimelineArgs),
-    /// Show what a container wrote
+    /// Print the log of a container
     Logs(LogsArgs),
     /// Show the images of the container runtime
     Images(ImagesArgs),
-    /// Check or show configurations
+    /// Check or show a configuration
     #[command(subcommand)]
     Config(ConfigCommand),
     /// Print completions for a shell

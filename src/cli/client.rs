@@ -40,7 +40,7 @@ pub enum ClientError {
         source: io::Error,
     },
     /// The socket is restricted to root.
-    #[error("{} may be opened by root only: try sudo", path.display())]
+    #[error("{} can only be opened by root: try sudo", path.display())]
     NotAllowed {
         /// The socket.
         path: PathBuf,
@@ -48,7 +48,7 @@ pub enum ClientError {
         source: io::Error,
     },
     /// The connection was lost.
-    #[error("hostlet hung up")]
+    #[error("hostlet closed the connection")]
     HungUp(#[source] hyper::Error),
     /// An error without a text.
     #[error("hostlet answered {0}")]
@@ -57,7 +57,7 @@ pub enum ClientError {
     #[error("{0}")]
     Refused(String),
     /// The response is invalid, perhaps from another version.
-    #[error("hostlet's answer makes no sense; are daemon and command of one version?")]
+    #[error("hostlet's response is invalid; do daemon and command have the same version?")]
     Malformed(#[source] serde_json::Error),
     /// The request could not be built.
     #[error("making the request")]

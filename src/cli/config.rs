@@ -11,9 +11,9 @@ use crate::config::{ConfigErrors, KubeletFlags, Loaded, load};
 /// The subcommands.
 #[derive(Clone, Debug, Subcommand)]
 pub enum ConfigCommand {
-    /// Check a configuration file as the daemon would at start
+    /// Check a configuration file like the daemon at start-up
     Check(CheckArgs),
-    /// Print what the daemon would run with, defaults included
+    /// Print the effective configuration, including defaults
     Show(Box<KubeletFlags>),
 }
 

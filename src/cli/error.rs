@@ -15,10 +15,10 @@ pub enum CommandError {
     #[error("writing the answer")]
     Write(#[from] io::Error),
     /// The objects could not be written.
-    #[error("writing the answer as JSON")]
+    #[error("writing the output as JSON")]
     Json(#[from] serde_json::Error),
     /// The objects could not be written.
-    #[error("writing the answer as YAML")]
+    #[error("writing the output as YAML")]
     Yaml(#[from] serde_saphyr::ser::Error),
 }
 

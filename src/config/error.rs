@@ -53,7 +53,7 @@ pub enum ConfigError {
     #[error("{}: is a directory; name a file, or give the directory with --config-dir", .0.display())]
     IsDirectory(PathBuf),
     /// A file is far larger than any configuration.
-    #[error("{}: the file is larger than {limit} bytes; that is no configuration", path.display())]
+    #[error("{}: the file is larger than {limit} bytes; that is not a configuration", path.display())]
     TooLarge {
         /// The file.
         path: PathBuf,

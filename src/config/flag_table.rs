@@ -46,7 +46,7 @@ const fn idle_bool(name: &'static str, default: &'static str, why: &'static str)
     IdleFlag { name, default, bool: true, why }
 }
 
-const NO_SERVER: &str = "hostlet serves nothing over the network yet";
+const NO_SERVER: &str = "hostlet has no network server yet";
 const NO_CADVISOR: &str = "hostlet does not embed cAdvisor";
 const NO_PROVIDERS: &str = "hostlet pulls images without credential providers yet";
 const CLEAN_UP: &str = "hostlet keeps one dead instance per container, regardless of its age";

@@ -200,7 +200,7 @@ fn idle_flags(flags: &KubeletFlags) -> impl Iterator<Item = ConfigWarning> {
     given.map(|flag| ConfigWarning {
         at: Place::Flag(flag.name.to_owned()),
         path: None,
-        message: format!("{}, so this changes nothing", flag.why),
+        message: format!("{}, so this has no effect", flag.why),
     })
 }
 

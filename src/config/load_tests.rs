@@ -91,8 +91,10 @@ fn settings_of_a_file_take_effect() {
     let text = "staticPodPath: manifests\nserializeImagePulls: true\ncgroupDriver: systemd\npodPidsLimit: 100\n\
                 logging: {format: json, verbosity: 4}\nresolvConf: \"\"\nsingleProcessOOMKill: false\n\
                 imageServiceEndpoint: /run/images.sock\nregistryPullQPS: 0\ncrashLoopBackOff:\n  \
-                maxContainerRestartPeriod: 10s\nclusterDNS: [10.0.0.10]\nallowedUnsafeSysctls: [net.core.somaxconn]\n---\n\
-                apiVersion: hostlet.dev/v1alpha1\nkind: HostletConfiguration\nmaxConcurrentStarts: 8\nsocket: /run/h.sock\n\
+                maxContainerRestartPeriod: 10s\nclusterDNS: [10.0.0.10]\nallowedUnsafeSysctls: \
+                [net.core.somaxconn]\n---\n\
+                apiVersion: hostlet.dev/v1alpha1\nkind: HostletConfiguration\nmaxConcurrentStarts: 8\nsocket: \
+                /run/h.sock\n\
                 imagePreloadDir: /srv/images\n";
     let host = Host::new(&[("a.yaml", &format!("{HEAD}{text}"))]);
     let loaded = host.load(&["--config=DIR/a.yaml"]).unwrap();
@@ -131,7 +133,8 @@ fn stronger_sources_win() {
         ("d/20/x.conf", &drop_in("maxPods: 30\nfeatureGates: {MemoryQoS: false}\nclusterDomain: null\n")),
         (
             "d/30.conf",
-            "{\"apiVersion\": \"hostlet.dev/v1alpha1\", \"kind\": \"HostletConfiguration\", \"maxConcurrentStarts\": 1}",
+            "{\"apiVersion\": \"hostlet.dev/v1alpha1\", \"kind\": \"HostletConfiguration\", \
+             \"maxConcurrentStarts\": 1}",
         ),
         ("d/ignored.yaml", "not: [read"),
     ]);
@@ -263,23 +266,26 @@ fn unsupported_fields_are_errors_or_warnings() {
     let host = Host::new(&[(
         "a.yaml",
         &format!(
-            "{HEAD}readOnlyPort: 10255\nauthorization: {{mode: Webhook}}\nrotateCertificates: true\ntlsCertFile: a.crt\nfeatureGates:\n  MemoryQoS: false\n"
+            "{HEAD}readOnlyPort: 10255\nauthorization: {{mode: Webhook}}\nrotateCertificates: \
+             true\ntlsCertFile: a.crt\nfeatureGates:\n  MemoryQoS: false\n"
         ),
     )]);
     assert_eq!(
         host.warnings(&["--config=DIR/a.yaml", "--cert-dir=/pki"]),
         [
-            "DIR/a.yaml:3: readOnlyPort: hostlet serves nothing over the network yet, so this changes nothing",
-            "DIR/a.yaml:4: authorization.mode: hostlet serves nothing over the network yet, so this changes nothing",
-            "DIR/a.yaml:5: rotateCertificates: hostlet does not ask the cluster for certificates yet, so this changes nothing",
-            "DIR/a.yaml:6: tlsCertFile: hostlet serves nothing over the network yet, so this changes nothing",
+            "DIR/a.yaml:3: readOnlyPort: hostlet has no network server yet, so this has no effect",
+            "DIR/a.yaml:4: authorization.mode: hostlet has no network server yet, so this has no effect",
+            "DIR/a.yaml:5: rotateCertificates: hostlet does not request certificates from the cluster yet, so \
+             this has no effect",
+            "DIR/a.yaml:6: tlsCertFile: hostlet has no network server yet, so this has no effect",
             "DIR/a.yaml:8: featureGates.MemoryQoS: hostlet does not depend on this gate; setting it changes nothing",
-            "--cert-dir: hostlet serves nothing over the network yet, so this changes nothing",
+            "--cert-dir: hostlet has no network server yet, so this has no effect",
         ]
     );
     assert_eq!(
         errors(
-            "protectKernelDefaults: true\nshutdownGracePeriod: 30s\nsystemReserved: {cpu: 1}\nkubeReserved: {cpu: \"1\"}\n"
+            "protectKernelDefaults: true\nshutdownGracePeriod: 30s\nsystemReserved: {cpu: 1}\nkubeReserved: \
+             {cpu: \"1\"}\n"
         ),
         ["DIR/a.yaml:5: systemReserved.cpu: 1 is not text; put it in quotes"]
     );
@@ -301,11 +307,13 @@ fn unsupported_fields_are_errors_or_warnings() {
 fn explicit_defaults_and_zeroes_give_no_warning() {
     // As kubeadm writes its file.
     let loaded = load_file(
-        "authentication:\n  anonymous: {enabled: false}\n  webhook: {cacheTTL: 0s, enabled: false}\nauthorization:\n  \
+        "authentication:\n  anonymous: {enabled: false}\n  webhook: {cacheTTL: 0s, enabled: \
+         false}\nauthorization:\n  \
          mode: AlwaysAllow\n  webhook: {cacheAuthorizedTTL: 0s, cacheUnauthorizedTTL: 0s}\ncgroupDriver: systemd\n\
          cpuManagerReconcilePeriod: 0s\nevictionPressureTransitionPeriod: 0s\nfileCheckFrequency: 0s\n\
          healthzBindAddress: 127.0.0.1\nhealthzPort: 10248\nhttpCheckFrequency: 0s\nimageMaximumGCAge: 0s\n\
-         imageMinimumGCAge: 0s\nlogging: {flushFrequency: 0, options: {json: {infoBufferSize: \"0\"}}, verbosity: 0}\n\
+         imageMinimumGCAge: 0s\nlogging: {flushFrequency: 0, options: {json: {infoBufferSize: \"0\"}}, \
+         verbosity: 0}\n\
          memorySwap: {}\nnodeStatusReportFrequency: 0s\nrotateCertificates: false\nruntimeRequestTimeout: 0s\n\
          shutdownGracePeriod: 0s\nshutdownGracePeriodCriticalPods: 0s\nstaticPodURL: \"\"\nreadOnlyPort: 0\n\
          syncFrequency: 0s\nvolumeStatsAggPeriod: 0s\nsystemReserved: {}\nvolumePluginDir: \"\"\n",
@@ -389,7 +397,8 @@ fn settings_of_the_node() {
     let host = Host::new(&[(
         "a.yaml",
         &format!(
-            "{HEAD}nodeStatusUpdateFrequency: 4s\nnodeLeaseDurationSeconds: 20\nnodeStatusMaxImages: -1\nproviderID: x://y\n\
+            "{HEAD}nodeStatusUpdateFrequency: 4s\nnodeLeaseDurationSeconds: 20\nnodeStatusMaxImages: \
+             -1\nproviderID: x://y\n\
              registerWithTaints: [{{key: a, effect: NoSchedule}}]\npodsPerCore: 3\n"
         ),
     )]);

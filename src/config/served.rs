@@ -14,26 +14,24 @@ pub(super) enum Support {
 
 use Support::{Ignored, Rejected, Served};
 
-const NO_SERVER: Support = Ignored("hostlet serves nothing over the network yet, so this changes nothing");
-const NO_EVICTION: Support = Ignored("hostlet does not evict pods yet, so thresholds change nothing");
+const NO_SERVER: Support = Ignored("hostlet has no network server yet, so this has no effect");
+const NO_EVICTION: Support = Ignored("hostlet does not evict pods yet, so thresholds have no effect");
 const NO_CERTIFICATES: Support =
-    Ignored("hostlet does not ask the cluster for certificates yet, so this changes nothing");
-const NO_ROTATION: Support = Ignored("hostlet does not rotate container logs yet, so this changes nothing");
-const NO_IMAGE_GC: Support = Ignored("hostlet does not remove unused images yet, so this changes nothing");
-const NO_METRICS: Support =
-    Ignored("hostlet has no hidden metrics and no traces yet, so this changes nothing");
+    Ignored("hostlet does not request certificates from the cluster yet, so this has no effect");
+const NO_ROTATION: Support = Ignored("hostlet does not rotate container logs yet, so this has no effect");
+const NO_IMAGE_GC: Support = Ignored("hostlet does not remove unused images yet, so this has no effect");
+const NO_METRICS: Support = Ignored("hostlet has no hidden metrics and no traces yet, so this has no effect");
 const NO_EFFECT: Support = Ignored("this has no effect with container runtimes that are reached over CRI");
 const NO_URL: Support = Rejected("hostlet does not read pods from a URL yet; use staticPodPath");
 const NO_RESERVED_CGROUP: Support =
-    Rejected("hostlet limits what pods use together, but not the host's own daemons yet; remove this");
-const NO_PINNING: Support = Rejected(
-    "hostlet does not place pods on CPUs and memory nodes yet, and pods would run without what this promises",
-);
+    Rejected("hostlet limits all pods together, but not the host's own daemons yet; remove this");
+const NO_PINNING: Support =
+    Rejected("hostlet does not pin CPUs and memory yet, and pods would run without this guarantee");
 const NO_SHUTDOWN: Support = Rejected(
-    "hostlet does not hold back a shutdown of the host yet, and pods would be killed without their grace",
+    "hostlet does not delay a shutdown of the host yet, and pods would be killed without their grace period",
 );
 const NO_VERIFICATION: Support =
-    Rejected("hostlet does not check who may use an image that is already here; remove this");
+    Rejected("hostlet does not verify access to images that are present; remove this");
 
 /// Every field that is not an object with known fields, by path.
 pub(super) const FIELDS: &[(&str, Support)] = &[
@@ -84,12 +82,12 @@ pub(super) const FIELDS: &[(&str, Support)] = &[
     ("nodeStatusReportFrequency", Served),
     ("nodeLeaseDurationSeconds", Served),
     ("nodeStatusMaxImages", Served),
-    ("contentType", Ignored("hostlet speaks JSON with the API server, so this changes nothing")),
+    ("contentType", Ignored("hostlet uses JSON with the API server, so this has no effect")),
     ("kubeAPIQPS", Served),
     ("kubeAPIBurst", Served),
     (
         "configMapAndSecretChangeDetectionStrategy",
-        Ignored("hostlet always watches what pods refer to, so this changes nothing"),
+        Ignored("hostlet always watches what pods refer to, so this has no effect"),
     ),
     ("enableControllerAttachDetach", Served),
     ("providerID", Served),
@@ -116,7 +114,7 @@ pub(super) const FIELDS: &[(&str, Support)] = &[
     ("resolvConf", Served),
     ("hairpinMode", NO_EFFECT),
     ("podCIDR", NO_EFFECT),
-    ("makeIPTablesUtilChains", Ignored("hostlet writes no iptables rules, so this changes nothing")),
+    ("makeIPTablesUtilChains", Ignored("hostlet writes no iptables rules, so this has no effect")),
     ("iptablesMasqueradeBit", NO_EFFECT),
     ("iptablesDropBit", NO_EFFECT),
     // The resources of pods.
@@ -131,13 +129,13 @@ pub(super) const FIELDS: &[(&str, Support)] = &[
     ("podsPerCore", Served),
     ("cpuManagerPolicy", NO_PINNING),
     ("cpuManagerPolicyOptions", NO_PINNING),
-    ("cpuManagerReconcilePeriod", Ignored("hostlet has no CPU manager yet, so this changes nothing")),
+    ("cpuManagerReconcilePeriod", Ignored("hostlet has no CPU manager yet, so this has no effect")),
     ("memoryManagerPolicy", NO_PINNING),
     ("topologyManagerPolicy", NO_PINNING),
     ("topologyManagerScope", NO_PINNING),
     ("topologyManagerPolicyOptions", NO_PINNING),
     ("reservedMemory", NO_PINNING),
-    ("qosReserved", Rejected("hostlet does not reserve memory for classes of pods yet; remove this")),
+    ("qosReserved", Rejected("hostlet does not reserve memory for QoS classes yet; remove this")),
     ("systemReserved", Served),
     ("kubeReserved", Served),
     ("reservedSystemCPUs", Served),
@@ -147,16 +145,20 @@ pub(super) const FIELDS: &[(&str, Support)] = &[
     ("enforceNodeAllocatable", Served),
     ("kubeletCgroups", Ignored("hostlet stays in the cgroup it was started in; set it in the service unit")),
     ("systemCgroups", Ignored("hostlet does not move other processes into cgroups")),
-    ("memoryThrottlingFactor", Ignored("hostlet does not throttle memory yet, so this changes nothing")),
-    ("memoryReservationPolicy", Rejected("hostlet does not protect the memory of pods yet; remove this")),
-    ("memorySwap.swapBehavior", Ignored("hostlet gives pods no swap yet")),
+    ("memoryThrottlingFactor", Ignored("hostlet does not throttle memory yet, so this has no effect")),
+    (
+        "memoryReservationPolicy",
+        Rejected("hostlet does not support memory protection for pods yet; remove this"),
+    ),
+    ("memorySwap.swapBehavior", Ignored("hostlet does not support swap for pods yet")),
     ("failSwapOn", Served),
     ("failCgroupV1", Served),
     // Eviction and disks.
     (
         "evictionHard",
         Ignored(
-            "hostlet does not evict pods yet; a node of a cluster offers less by memory.available and nodefs.available",
+            "hostlet does not evict pods yet; a node of a cluster offers less by memory.available and \
+             nodefs.available",
         ),
     ),
     ("evictionSoft", NO_EVICTION),
@@ -167,8 +169,8 @@ pub(super) const FIELDS: &[(&str, Support)] = &[
     ("mergeDefaultEvictionSettings", NO_EVICTION),
     ("kernelMemcgNotification", NO_EVICTION),
     ("localStorageCapacityIsolation", Served),
-    ("volumeStatsAggPeriod", Ignored("hostlet does not measure volumes yet, so this changes nothing")),
-    ("volumePluginDir", Ignored("hostlet does not run volume plugins yet, so this changes nothing")),
+    ("volumeStatsAggPeriod", Ignored("hostlet does not measure volumes yet, so this has no effect")),
+    ("volumePluginDir", Ignored("hostlet does not run volume plugins yet, so this has no effect")),
     // Logs.
     ("podLogsDir", Served),
     ("containerLogMaxSize", NO_ROTATION),
@@ -178,7 +180,7 @@ pub(super) const FIELDS: &[(&str, Support)] = &[
     ("logging.format", Served),
     ("logging.verbosity", Served),
     ("logging.flushFrequency", Ignored("hostlet writes each log line at once")),
-    ("logging.vmodule", Ignored("hostlet has no verbosity by source file")),
+    ("logging.vmodule", Ignored("hostlet does not support verbosity by source file")),
     ("logging.options.text.splitStream", Ignored("hostlet logs to one stream")),
     ("logging.options.text.infoBufferSize", Ignored("hostlet writes each log line at once")),
     ("logging.options.json.splitStream", Ignored("hostlet logs to one stream")),

@@ -1069,7 +1069,7 @@ fn manifests_that_cannot_be_used() {
             "kind Pod",
         ),
         ("the file holds 2 documents; put each pod into a file of its own", "a file of its own"),
-        ("the file is empty; it should hold one v1 Pod", "write a pod"),
+        ("the file is empty; it should contain one v1 Pod", "write a pod"),
         ("the file is not UTF-8 text (byte 3); save it as UTF-8", "UTF-8"),
         ("the file is larger than 10 MiB, which no manifest is", "it is the right file"),
         ("the target of the symbolic link does not exist", "the target of the link"),

@@ -310,7 +310,7 @@ impl PodTable {
                     self.update(UpdateKind::Create, pod);
                 }
                 Some(old) if is_renamed(&old, &pod) => {
-                    tracing::info!(pod = %old.reference, uid = %reference.uid, renamed = %reference, "pod was given another name by its source");
+                    tracing::info!(pod = %old.reference, uid = %reference.uid, renamed = %reference, "pod was renamed by its source");
                     self.update(UpdateKind::Remove, old);
                     self.update(UpdateKind::Create, pod);
                 }
@@ -351,7 +351,7 @@ impl PodTable {
         for uid in self.kills.take_overdue(Instant::now()) {
             let Some(pod) = self.lifecycles.spec(&uid) else { continue };
             let reference = &pod.reference;
-            tracing::warn!(pod = %reference, %uid, "a killed pod has not ended within its grace period");
+            tracing::warn!(pod = %reference, %uid, "a killed pod has not terminated within its grace period");
             (self.events)(reference, None, &PodEvent::warning("ExceededGracePeriod", EXCEEDED_GRACE_PERIOD));
         }
     }
@@ -424,7 +424,8 @@ impl PodTable {
                 tracing::warn!(
                     %pod,
                     uid = %pod.uid,
-                    "pod is in the runtime, no source names it, and the runtime cannot describe it; removing what it lists of it"
+                    "pod is in the runtime, no source names it, and the runtime cannot describe it; removing \
+                     what it lists of it"
                 );
                 self.reap(pod, Some(UNKNOWN_GRACE_SECONDS));
             }

@@ -28,13 +28,13 @@ pub enum LogError {
     #[error("cannot create the log link {}", path.display())]
     Link { path: PathBuf, source: io::Error },
     /// There is no log to link to.
-    #[error("no log at {}, so no link to it was made", path.display())]
+    #[error("no log at {}, so no link to it was created", path.display())]
     NoLog { path: PathBuf },
     /// The place of a link is taken by something else.
     #[error("{} is in the way of a log link and was left alone", path.display())]
     NotALink { path: PathBuf },
     /// The name of the directory to remove is not a kubelet's, because the pod's name looks like a path.
-    #[error("{} is no log directory of a pod and was left alone", path.display())]
+    #[error("{} is not a pod's log directory and was left alone", path.display())]
     NotAPod { path: PathBuf },
     /// A file, link or directory could not be removed.
     #[error("cannot remove {}", path.display())]

@@ -30,7 +30,7 @@ pub enum LogLineError {
     #[error("the log line does not start with an RFC 3339 time")]
     Timestamp,
     /// The second field is neither `stdout` nor `stderr`.
-    #[error("the log line names no stream")]
+    #[error("the log line has no stream")]
     Stream,
     /// The third field is missing.
     #[error("the log line has no tag")]

@@ -218,7 +218,7 @@ impl Pleg {
             }
         };
         if self.health.borrow().error.is_some() {
-            tracing::info!("the container runtime answers again");
+            tracing::info!("the container runtime responds again");
         }
         let before = self.health.send_replace(Health { last_relist: as_of, error: None });
         self.metrics.relisted(as_of, as_of.elapsed(), before.last_relist);

@@ -21,19 +21,19 @@ pub enum DecodeError {
     #[error("the file is not UTF-8 text (byte {0}); save it as UTF-8")]
     NotUtf8(usize),
     /// The file has no document.
-    #[error("the file is empty; it should hold one v1 Pod")]
+    #[error("the file is empty; it should contain one v1 Pod")]
     Empty,
     /// The file is not YAML or JSON, or has a duplicate key.
     #[error("not YAML or JSON: {0}")]
     Syntax(String),
     /// The file has several documents.
-    #[error("the file holds {0} documents; put each pod into a file of its own")]
+    #[error("the file contains {0} documents; put each pod into a file of its own")]
     SeveralDocuments(usize),
     /// The document is a list of objects.
-    #[error("the file holds a {0}; put each pod of it into a file of its own")]
+    #[error("the file contains a {0}; put each pod of it into a file of its own")]
     List(String),
     /// The document is an object, but not a pod.
-    #[error("the file holds {found}, not a Pod of apiVersion v1; hostlet runs only pods from manifests")]
+    #[error("the file contains {found}, not a Pod of apiVersion v1; hostlet runs only pods from manifests")]
     OtherKind {
         /// What was found instead.
         found: String,

@@ -117,7 +117,7 @@ pub enum SysError {
         source: io::Error,
     },
     /// File work panicked.
-    #[error("work on the host's files ended early")]
+    #[error("work on the host's files panicked")]
     Step {
         /// The panic.
         source: tokio::task::JoinError,

@@ -34,7 +34,8 @@ const REMOTE: [&str; 12] =
 pub enum PathError {
     /// Accessing it blocks.
     #[error(
-        "{} does not respond: its filesystem is unreachable, perhaps a network filesystem whose server is down; tried \
+        "{} does not respond: its filesystem is unreachable, perhaps a network filesystem whose server is down; \
+         tried \
          again until it is back",
         path.display()
     )]
@@ -62,7 +63,7 @@ pub enum PathError {
         source: io::Error,
     },
     /// The work panicked.
-    #[error("the work on {} ended early", path.display())]
+    #[error("the work on {} panicked", path.display())]
     Panicked {
         /// The path.
         path: PathBuf,

@@ -63,7 +63,7 @@ pub struct TelemetryConfig {
 #[derive(Debug, thiserror::Error)]
 pub enum TelemetryError {
     /// The filter in the environment is invalid.
-    #[error("{FILTER_VARIABLE}={value:?} is no log filter")]
+    #[error("{FILTER_VARIABLE}={value:?} is not a log filter")]
     Filter {
         /// Its value.
         value: String,
@@ -192,7 +192,7 @@ mod tests {
         assert_eq!(Buffer::logged(LogFormat::Text, 0, Some(""), every_level).lines().count(), 1);
 
         let error = filter(0, Some("hostlet=loud")).unwrap_err();
-        assert_eq!(error.to_string(), "HOSTLET_LOG=\"hostlet=loud\" is no log filter");
+        assert_eq!(error.to_string(), "HOSTLET_LOG=\"hostlet=loud\" is not a log filter");
     }
 
     #[test]

@@ -131,7 +131,7 @@ pub enum VolumeError {
     #[error("no answer within {} s", .0.as_secs())]
     TimedOut(Duration),
     /// The actual state could not be read.
-    #[error("cannot look at the pod's volumes")]
+    #[error("cannot inspect the pod's volumes")]
     Look(#[source] HostError),
     /// A volume could not be torn down.
     #[error("UnmountVolume.TearDown failed for volume {volume:?}")]

@@ -31,7 +31,7 @@ pub(super) enum EndError {
     /// Every removal succeeded, and yet the runtime has something of the pod.
     #[error("the container runtime still has something of the pod after it was removed")]
     StillThere,
-    #[error("cannot take down the pod's volumes")]
+    #[error("cannot tear down the pod's volumes")]
     Volumes(#[source] VolumeError),
     #[error("cannot remove the pod's cgroup")]
     Cgroup(#[source] CgroupError),
@@ -39,7 +39,7 @@ pub(super) enum EndError {
     Logs(#[source] LogError),
     #[error("cannot remove the pod's directory")]
     Directory(#[source] PodDirError),
-    #[error("the removal of what the pod left on this host ended early")]
+    #[error("the clean-up of the pod on this host panicked")]
     EndedEarly(#[source] JoinError),
 }
 

@@ -117,7 +117,7 @@ impl Sandboxes<'_> {
         let (logs, owner) = (self.context.host.logs.clone(), pod.clone());
         // The runtime creates a missing directory too; a failure here shows when the first log is opened.
         if let Ok(Err(error)) = file_work(move || logs.create_pod_dir(&owner)).await {
-            tracing::warn!(%pod, uid = %pod.uid, error = error_chain(&error), "cannot make the pod's log directory");
+            tracing::warn!(%pod, uid = %pod.uid, error = error_chain(&error), "cannot create the pod's log directory");
         }
         self.reporter.begin(Activity::WaitingForTurn);
         let permit = self.context.runtime.starts.enter(self.starts.priority(self.pod)).await;

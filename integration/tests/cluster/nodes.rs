@@ -63,7 +63,7 @@ async fn a_node_registers_with_all_fields_of_a_kubelet() {
         (tenant.nodes[0].name(), "(node)"),
     ];
     check("node", &told, &names).unwrap();
-    // hostlet serves nothing over the network yet, and says so: port 0 is none.
+    // hostlet has no network server yet, and says so: port 0 is none.
     let port = match Agent::chosen().unwrap() {
         Agent::Hostlet => 0,
         Agent::Stock => 10250,

@@ -47,7 +47,7 @@ async fn a_hanging_then_failing_plugin_blocks_no_pod_and_is_used_once_it_works()
     let daemon = host.join_by(Some(&kubeconfig(&server, &format!("{{exec: {exec}}}")))).await.unwrap();
     wait_until_ready(&daemon, &["own"]).await.unwrap();
     let is_waiting =
-        |said: &str| said.contains("waiting for the credentials") || said.contains("did not end");
+        |said: &str| said.contains("waiting for the credentials") || said.contains("did not exit");
     wait_for_complaint(&daemon, "that credentials are waited for", is_waiting).await.unwrap();
 
     fs::write(&go, "").unwrap();

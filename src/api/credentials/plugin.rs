@@ -34,23 +34,23 @@ const VERSIONS: [&str; 2] = ["client.authentication.k8s.io/v1", "client.authenti
 /// Why a plugin yielded no credentials.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum PluginError {
-    #[error("it names no command")]
+    #[error("it has no command")]
     NoCommand,
     #[error("apiVersion {0:?}: write client.authentication.k8s.io/v1")]
     Version(String),
-    #[error("interactiveMode Always: hostlet has nobody to ask; write IfAvailable or Never")]
+    #[error("interactiveMode Always: hostlet cannot ask a user; use IfAvailable or Never")]
     Interactive,
     #[error("provideClusterInfo: the cluster's configuration cannot be passed to it")]
     ClusterInfo,
     #[error("it cannot be started{hint}")]
     Start { hint: String, source: std::io::Error },
-    #[error("what it says cannot be read")]
+    #[error("its output cannot be read")]
     Read(#[source] std::io::Error),
-    #[error("it did not end within {} s and was ended", LIMIT.as_secs())]
+    #[error("it did not exit within {} s and was killed", LIMIT.as_secs())]
     TimedOut,
     #[error("it failed ({status}){said}")]
     Failed { status: ExitStatus, said: String },
-    #[error("what it says is no ExecCredential: {0}")]
+    #[error("its output is not an ExecCredential: {0}")]
     Syntax(String),
     #[error("it responded with API version {found:?} instead of {requested}")]
     OtherVersion { requested: &'static str, found: String },
@@ -58,7 +58,7 @@ pub(super) enum PluginError {
         "its response has neither status.token nor both status.clientCertificateData and status.clientKeyData"
     )]
     Nothing,
-    #[error("status.expirationTimestamp {0:?} is no time")]
+    #[error("status.expirationTimestamp {0:?} is not a time")]
     Expiration(String),
     #[error("status.token has characters that HTTP does not permit")]
     Token,
@@ -264,10 +264,10 @@ mod tests {
                 "it failed (exit status: 7): cannot log in",
             ),
             (plugin("yes x | tr -d '\\n' | head -c 3000000 >&2; exit 1"), "…"),
-            (plugin("echo '{'"), "no ExecCredential"),
+            (plugin("echo '{'"), "not an ExecCredential"),
             (plugin(&answer(r#"{"token": 5432}"#)), "a field has the wrong type"),
             (plugin(&answer(r#"{"clientKeyData": "k"}"#)), "neither status.token nor both"),
-            (plugin(&answer(r#"{"token": "t", "expirationTimestamp": "soon"}"#)), "\"soon\" is no time"),
+            (plugin(&answer(r#"{"token": "t", "expirationTimestamp": "soon"}"#)), "\"soon\" is not a time"),
             (plugin("echo '{\"apiVersion\": \"x/v1\"}'"), "it responded with API version \"x/v1\""),
             (never, "it cannot be started (get it): No such file"),
             (asks, "interactiveMode Always"),

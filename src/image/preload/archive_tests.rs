@@ -53,7 +53,7 @@ fn files_and_links_are_found_plain_and_compressed() {
 #[test]
 fn content_that_does_not_match_its_digest_is_rejected() {
     let name = format!("blobs/sha256/{}", "0".repeat(64));
-    assert!(error_of(&Sample::default().file(&name, b"{}").end()).contains("is not what its digest"));
+    assert!(error_of(&Sample::default().file(&name, b"{}").end()).contains("does not match its digest"));
     // A large blob is verified only when it is sent.
     let archive = Sample::default().file(&name, b"layer").end();
     let digest = survey(&archive).unwrap().find(&name).unwrap().1.digest.clone();
@@ -64,17 +64,20 @@ fn content_that_does_not_match_its_digest_is_rejected() {
 #[test]
 fn malicious_entries_are_rejected() {
     for name in ["/etc/passwd", "../x", "a/../../x"] {
-        assert!(error_of(&Sample::default().file(name, b"x").end()).contains("leads out"), "{name}");
+        assert!(
+            error_of(&Sample::default().file(name, b"x").end()).contains("outside the archive"),
+            "{name}"
+        );
     }
     for target in ["/etc/passwd", "../../x"] {
         assert!(
-            error_of(&Sample::default().symlink("d/link", target).end()).contains("leads out"),
+            error_of(&Sample::default().symlink("d/link", target).end()).contains("outside the archive"),
             "{target}"
         );
     }
     assert!(error_of(&Sample::default().file("a", b"").file("./a", b"").end()).contains("twice"));
     assert!(error_of(b"\x28\xb5\x2f\xfd....").contains("zstd"));
-    assert!(error_of(b"").contains("cut short"));
+    assert!(error_of(b"").contains("may be truncated"));
     assert!(error_of(&[b'x'; 1024]).contains("not a tar archive"));
     let mut sparse = Sample::default();
     sparse.entry(EntryType::GNUSparse, "a", "", b"");

@@ -21,30 +21,31 @@ pub enum ArchiveError {
     #[error("cannot open the file")]
     Open(#[source] io::Error),
     /// A read failed, the data ended early, or decompression failed.
-    #[error("cannot read on; the file may be cut short")]
+    #[error("cannot continue reading; the file may be truncated")]
     Read(#[source] io::Error),
     /// The compression is not supported.
     #[error(
-        "is compressed with {0}; unpack it, or compress it with gzip: only plain and gzip-compressed archives are read"
+        "is compressed with {0}; unpack it, or compress it with gzip: only plain and gzip-compressed archives \
+         are read"
     )]
     Compression(&'static str),
     /// A tar header is invalid.
     #[error("is not a tar archive, or a damaged one: {0}")]
     Header(&'static str),
     /// An entry's path escapes the archive.
-    #[error("holds {}, a name that leads out of the archive", shown(.0))]
+    #[error("contains {}, a path outside the archive", shown(.0))]
     Escape(String),
     /// Two files have the same name.
-    #[error("holds {} twice", shown(.0))]
+    #[error("contains {} twice", shown(.0))]
     Twice(String),
     /// A limit is exceeded.
-    #[error("holds more than {what}")]
+    #[error("contains more than {what}")]
     TooMuch {
         /// The limit, as text.
         what: &'static str,
     },
     /// A blob does not match its digest.
-    #[error("the content of {} is not what its digest {expected} says", shown(name))]
+    #[error("the content of {} does not match its digest {expected}", shown(name))]
     WrongDigest {
         /// The file in the archive.
         name: String,
@@ -55,7 +56,7 @@ pub enum ArchiveError {
     #[error("changed while it was read")]
     Changed,
     /// The daemon is shutting down.
-    #[error("reading was given up")]
+    #[error("reading was cancelled")]
     Cancelled,
 }
 
@@ -63,13 +64,13 @@ pub enum ArchiveError {
 #[derive(Debug, thiserror::Error)]
 pub enum PlanError {
     /// Neither an OCI layout nor the output of `docker save`.
-    #[error("is no image archive: it has neither oci-layout with index.json, nor manifest.json")]
+    #[error("is not an image archive: it has neither oci-layout with index.json, nor manifest.json")]
     NoLayout,
     /// An unsupported version of the OCI layout.
-    #[error("has the OCI layout version {}; only 1.0.0 is known", shown(.0))]
+    #[error("has the OCI layout version {}; only 1.0.0 is supported", shown(.0))]
     LayoutVersion(String),
     /// A document is not valid JSON or not of the expected shape.
-    #[error("cannot understand {}", shown(name))]
+    #[error("cannot parse {}", shown(name))]
     Document {
         /// The file in the archive, or the digest of a blob.
         name: String,
@@ -77,22 +78,22 @@ pub enum PlanError {
         source: serde_json::Error,
     },
     /// A document is too large or is not text.
-    #[error("{} should be a JSON document, and is none or is larger than 4 MiB", shown(.0))]
+    #[error("{} is not a JSON document or is larger than 4 MiB", shown(.0))]
     NoDocument(String),
     /// The archive lacks a blob that it refers to.
     #[error("lacks {}, which its manifest refers to", shown(.0))]
     Missing(String),
     /// A blob's length differs from its descriptor's.
-    #[error("{} is not as long as its manifest says", shown(.0))]
+    #[error("{} does not have the length in its manifest", shown(.0))]
     Size(String),
     /// A digest that is not SHA-256 or is malformed.
-    #[error("refers to {}; only sha256 digests are known", shown(.0))]
+    #[error("refers to {}; only sha256 digests are supported", shown(.0))]
     Digest(String),
     /// Indexes are nested too deeply.
     #[error("nests its indexes too deeply")]
     TooDeep,
     /// The descriptor is not of a container image.
-    #[error("holds {}, which is no image", shown(.0))]
+    #[error("contains {}, which is not an image", shown(.0))]
     NotAnImage(String),
     /// None of the images has a name.
     #[error("names no image: give it a full name when saving it, such as \"registry.example/app:1\"")]

@@ -34,7 +34,7 @@ pub enum ImportError {
     #[error(transparent)]
     Store(#[from] StoreError),
     /// The reader panicked.
-    #[error("reading the archive ended early")]
+    #[error("reading the archive panicked")]
     Reader(#[from] tokio::task::JoinError),
 }
 

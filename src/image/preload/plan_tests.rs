@@ -122,7 +122,7 @@ fn the_output_of_docker_save_gets_containerds_manifest() {
 
 #[test]
 fn errors_name_what_is_wrong_with_an_image() {
-    assert!(error_of(&Sample::default().file("a", b"").end()).contains("no image archive"));
+    assert!(error_of(&Sample::default().file("a", b"").end()).contains("not an image archive"));
     let old =
         Sample::default().file("oci-layout", b"{\"imageLayoutVersion\":\"2.0.0\"}").file("index.json", b"{}");
     assert!(error_of(&old.end()).contains("2.0.0"));
@@ -132,12 +132,12 @@ fn errors_name_what_is_wrong_with_an_image() {
     let root = |descriptor| named(descriptor, "io.containerd.image.name", "r.example/a:1");
     let mut sample = Sample::default();
     let layer = root(sample.blob(OCI_LAYER, b"layer"));
-    assert!(error_of(&sample.layout(&[layer]).end()).contains("which is no image"));
+    assert!(error_of(&sample.layout(&[layer]).end()).contains("which is not an image"));
 
     let mut sample = Sample::default();
     let mut short = sample.image("amd64", b"layer");
     short["size"] = json!(1);
-    assert!(error_of(&sample.layout(&[root(short)]).end()).contains("not as long"));
+    assert!(error_of(&sample.layout(&[root(short)]).end()).contains("does not have the length"));
 
     let missing =
         json!({"mediaType": OCI_MANIFEST, "digest": format!("sha256:{}", "0".repeat(64)), "size": 1});

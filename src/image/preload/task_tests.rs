@@ -102,7 +102,7 @@ async fn a_problem_is_reported_until_the_archive_is_fixed() {
             ("a.tar", "is not a tar archive"),
             ("b.tar.zst", "is compressed with zstd; unpack it, or compress it with gzip"),
             ("c.tar", "has no image for this host, which is linux/amd64, only for linux/s390x"),
-            ("d.tar", "may be cut short"),
+            ("d.tar", "may be truncated"),
         ]) {
             assert!(problem.path.ends_with(name) && problem.message.contains(message), "{problem:?}");
         }

@@ -51,7 +51,7 @@ pub(in crate::node) async fn attempt(
     }
     if let Some(patch) = without_devices(&node) {
         Wire(node) = within(limit, nodes.patch_status(name, &parameters, &Patch::Strategic(patch))).await?;
-        tracing::info!(node = name, "set the extended resources of the kubelet before this one to zero");
+        tracing::info!(node = name, "set the extended resources of a former kubelet to zero");
     }
     Ok(Registered::Adopted(node))
 }
