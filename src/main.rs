@@ -131,11 +131,11 @@ fn daemon(flags: &KubeletFlags) -> anyhow::Result<Exit> {
         let stop = CancellationToken::new();
         let mut terminate = signal(SignalKind::terminate())?;
         let mut interrupt = signal(SignalKind::interrupt())?;
-        // As upstream, a hang-up changes nothing; unhandled it would end the daemon.
+        // As upstream, SIGHUP changes nothing; without a handler it would terminate the daemon.
         let _hang_up = signal(SignalKind::hangup())?;
         let daemon = app::run(config, stop.clone());
         tokio::pin!(daemon);
-        let asked = async {
+        let stop_signal = async {
             tokio::select! {
                 // Cancel-safe, both: a signal is taken only when `recv` returns.
                 _ = terminate.recv() => {}
@@ -145,7 +145,7 @@ fn daemon(flags: &KubeletFlags) -> anyhow::Result<Exit> {
         tokio::select! {
             // Cancel-safe: the daemon is pinned outside and goes on below.
             ended = &mut daemon => return ended.map_err(anyhow::Error::from),
-            () = asked => stop.cancel(),
+            () = stop_signal => stop.cancel(),
         }
         daemon.await.map_err(anyhow::Error::from)
     })?;

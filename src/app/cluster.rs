@@ -1,5 +1,5 @@
 //! Wires the parts that use the API server: its clients and tasks. They communicate through watch channels, so that an unreachable
-//! server blocks nobody.
+//! server blocks nothing.
 
 use std::sync::Arc;
 

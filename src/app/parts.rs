@@ -83,8 +83,9 @@ impl Parts {
         tasks.spawn(Stage::Support, "addresses", |cancel| observer.run(show_addresses, cancel));
         let observer = HostObserver { root: ROOT.into(), own: config.root_dir.clone() };
         tasks.spawn(Stage::Support, "host observer", |cancel| observer.run(node.machine.clone(), cancel));
-        let nobody = |_: &PodRef, _: Option<&str>, _: &PodEvent| {};
-        let events = cluster.as_ref().map_or_else(|| -> PodEvents { Arc::new(nobody) }, Cluster::pod_events);
+        let no_events = |_: &PodRef, _: Option<&str>, _: &PodEvent| {};
+        let events =
+            cluster.as_ref().map_or_else(|| -> PodEvents { Arc::new(no_events) }, Cluster::pod_events);
         let node_events: NodeEvents = match &cluster {
             Some(cluster) => cluster.node_events(&config.node_name),
             None => Arc::new(|_| {}),

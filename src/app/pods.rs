@@ -39,7 +39,7 @@ impl Parts {
     pub(super) async fn start_pods(
         mut self,
         config: &Config,
-        met: &RuntimeInfo,
+        runtime_info: &RuntimeInfo,
         tasks: &mut Tasks,
     ) -> Result<(), AppError> {
         if let Some(directory) = &config.image_preload_dir {
@@ -49,7 +49,7 @@ impl Parts {
                 preload::run(preload, store, self.preload, cancel)
             });
         }
-        let (driver, opening) = (met.cgroup_driver.unwrap_or(config.cgroups.driver), config.clone());
+        let (driver, opening) = (runtime_info.cgroup_driver.unwrap_or(config.cgroups.driver), config.clone());
         let all_pods = self.node.all_pods;
         let opened = tokio::task::spawn_blocking(move || {
             open_cgroups(&opening, driver, all_pods, Path::new(PROC), Path::new(CGROUP_MOUNT))
@@ -77,7 +77,7 @@ impl Parts {
             clock: WallClock::system(),
         });
         tasks.spawn(Stage::Support, "volumes", |cancel| volume_task.run(cancel));
-        if met.version.runtime_name == "containerd" {
+        if runtime_info.version.runtime_name == "containerd" {
             let shims = LeftoverShims {
                 client: self.runtime.client.clone(),
                 socket: config.runtime.runtime_socket.clone(),
@@ -87,7 +87,10 @@ impl Parts {
             };
             tasks.spawn(Stage::Pods, "leftover shims", |cancel| shims.run(cancel));
         } else {
-            tracing::debug!(runtime = met.version.runtime_name, "shims are looked for on containerd only");
+            tracing::debug!(
+                runtime = runtime_info.version.runtime_name,
+                "leftover shims are only searched for on containerd"
+            );
         }
         // Usually known by now. Waiting avoids statuses without addresses, but pods must not wait for a name server.
         let _ = timeout(FIRST_ADDRESSES, self.addresses.known()).await;
@@ -96,7 +99,7 @@ impl Parts {
             handle: statuses.clone(),
             observed: self.runtime.pleg.cache().clone(),
             addresses: self.addresses.clone(),
-            runtime_name: met.version.runtime_name.clone(),
+            runtime_name: runtime_info.version.runtime_name.clone(),
             clock: WallClock::system(),
         };
         let status_task = StatusTask::new(sources, self.status_cache.clone());
@@ -114,7 +117,8 @@ impl Parts {
             stops,
             quiet_period: quiet_period.clone(),
         };
-        let settings = host_settings(config, met, cgroup_version, &self.node, self.addresses.clone());
+        let settings =
+            host_settings(config, runtime_info, cgroup_version, &self.node, self.addresses.clone());
         let host = HostAccess {
             settings: Arc::new(settings),
             cgroups: cgroups.clone(),
@@ -167,7 +171,7 @@ impl Parts {
 
 fn host_settings(
     config: &Config,
-    met: &RuntimeInfo,
+    runtime_info: &RuntimeInfo,
     cgroups: CgroupVersion,
     node: &NodeSide,
     addresses: NodeAddresses,
@@ -192,7 +196,7 @@ fn host_settings(
         cgroup_v2,
         // cgroup v1 supports only the kill of a single process.
         single_process_oom_kill: config.cgroups.single_process_oom_kill.unwrap_or(!cgroup_v2),
-        runtime_name: met.version.runtime_name.clone(),
+        runtime_name: runtime_info.version.runtime_name.clone(),
         kernel: KernelFacts::read(Path::new(SYS), Path::new(PROC), cgroup_v2),
     }
 }

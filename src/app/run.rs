@@ -65,14 +65,14 @@ pub async fn run(config: Config, cancel: CancellationToken) -> Result<(), AppErr
     let parts = Parts::start(&config, node, runtime, store, cluster, metrics, &mut tasks);
     tasks.spawn(Stage::State, "control socket", |cancel| parts.server(&config).run(listener, cancel));
 
-    if let Some(met) = wait_for_runtime(parts.runtime(), &cancel).await {
-        let version = &met.version;
+    if let Some(runtime_info) = wait_for_runtime(parts.runtime(), &cancel).await {
+        let version = &runtime_info.version;
         tracing::info!(
             runtime = version.runtime_name,
             version = version.runtime_version,
             "connected to the container runtime"
         );
-        parts.start_pods(&config, &met, &mut tasks).await?;
+        parts.start_pods(&config, &runtime_info, &mut tasks).await?;
         tracing::info!(node = config.node_name, "hostlet runs");
     }
     tasks.run().await?;

@@ -84,7 +84,7 @@ pub(super) async fn wait_for_runtime(
             () = cancel.cancelled() => return None,
             // Cancel-safe: read-only calls.
             answer = ask(runtime) => match answer {
-                Ok(met) => return Some(met),
+                Ok(runtime_info) => return Some(runtime_info),
                 Err(error) => error_chain(&error),
             },
         };
