@@ -81,7 +81,12 @@ pub(super) fn failed(operation: &'static str, path: &Path) -> impl FnOnce(io::Er
 }
 
 /// Reads the actual state of a volume.
-pub(super) fn look(root: &Path, meta: &Path, kind: Kind, mounts: &MountTable) -> Result<Actual, HostError> {
+pub(super) fn read_actual(
+    root: &Path,
+    meta: &Path,
+    kind: Kind,
+    mounts: &MountTable,
+) -> Result<Actual, HostError> {
     let found = root_of(root, mounts)?;
     let has_tree = kind.is_written_by_us() && matches!(found, Root::Directory | Root::Tmpfs);
     let tree = if has_tree { tree_of(root)? } else { Tree::default() };

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use jiff::Timestamp;
 
-use super::actual::{found_at, leftovers, look};
+use super::actual::{found_at, leftovers, read_actual};
 use super::desired::DesiredVolume;
 use super::error::{HostError, VolumeError, VolumeProblem};
 use super::execute::{execute, make_on_host};
@@ -39,14 +39,14 @@ pub struct PodVolumes {
 /// Sets up the volumes of a pod. `now` and `random` name new directories.
 pub(super) fn set_up(
     layout: &PodLayout,
-    desired_volume: Vec<(String, DesiredVolume)>,
+    desired: Vec<(String, DesiredVolume)>,
     mounts: &dyn Mounts,
     now: Timestamp,
     random: u32,
 ) -> PodVolumes {
     let version = format!("..{}.{random:010}", now.strftime("%Y_%m_%d_%H_%M_%S"));
     let mut volumes = PodVolumes::default();
-    for (name, desired_volume) in desired_volume {
+    for (name, desired_volume) in desired {
         match set_up_one(layout, &name, desired_volume, mounts, &version) {
             Ok((mounted, problem)) => {
                 volumes.problems.extend(problem);
@@ -72,7 +72,7 @@ fn set_up_one(
         }
         DesiredVolume::Own(desired) => {
             let (root, meta) = (layout.volume(desired.kind, name), layout.meta(desired.kind, name));
-            let actual = look(&root, &meta, desired.kind, &mounts.table()?)?;
+            let actual = read_actual(&root, &meta, desired.kind, &mounts.table()?)?;
             let plan = plan::set_up(&desired, &actual, &root, &meta, version)?;
             for operation in &plan.operations {
                 execute(operation, mounts)?;
@@ -86,8 +86,8 @@ fn set_up_one(
 
 /// Checks the type of a host path, and creates it if permitted. Blocks, possibly forever on a filesystem whose server does not
 /// answer.
-pub(super) fn check_host_path(path: &Path, is: host_path::Is) -> Result<(), HostError> {
-    match host_path::check(path, is, found_at(path)?)? {
+pub(super) fn check_host_path(path: &Path, path_type: host_path::PathType) -> Result<(), HostError> {
+    match host_path::check(path, path_type, found_at(path)?)? {
         Some(make) => make_on_host(path, make),
         None => Ok(()),
     }

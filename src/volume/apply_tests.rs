@@ -46,7 +46,7 @@ impl Host {
 
     fn plan(&self, desired: &Desired, version: &str) -> Plan {
         let (root, meta) = (self.layout().volume(desired.kind, "v"), self.layout().meta(desired.kind, "v"));
-        let actual = look(&root, &meta, desired.kind, &self.mounts.table().unwrap()).unwrap();
+        let actual = read_actual(&root, &meta, desired.kind, &self.mounts.table().unwrap()).unwrap();
         plan::set_up(desired, &actual, &root, &meta, version).unwrap()
     }
 
@@ -246,11 +246,11 @@ fn a_busy_volume_is_reported_and_the_others_are_removed() {
 fn host_paths_are_checked_created_and_never_removed() {
     let host = Host::new();
     let (dir, file) = (host.root.path().join("made/dir"), host.root.path().join("file"));
-    assert!(check_host_path(&dir, host_path::Is::Directory).is_err() && !dir.exists());
-    check_host_path(&dir, host_path::Is::DirectoryOrCreate).unwrap();
-    check_host_path(&file, host_path::Is::FileOrCreate).unwrap();
+    assert!(check_host_path(&dir, host_path::PathType::Directory).is_err() && !dir.exists());
+    check_host_path(&dir, host_path::PathType::DirectoryOrCreate).unwrap();
+    check_host_path(&file, host_path::PathType::FileOrCreate).unwrap();
     assert!(dir.is_dir() && file.is_file());
-    let error = check_host_path(&dir, host_path::Is::File).unwrap_err();
+    let error = check_host_path(&dir, host_path::PathType::File).unwrap_err();
     assert_eq!(error.to_string(), format!("hostPath type check failed: {} is not a file", dir.display()));
     let desired_volume = vec![("h".to_owned(), DesiredVolume::Host { path: dir.clone() })];
     let volumes = super::set_up(&host.layout(), desired_volume, &host.mounts, now(), 1);

@@ -136,7 +136,7 @@ pub(super) fn desired(volume: &Volume, context: &Context<'_>) -> DesiredVolume {
             Err(error) => DesiredVolume::Invalid(error),
         }
     } else if let Some(source) = &volume.host_path {
-        match host_path::Is::from_api(source.type_.as_deref()) {
+        match host_path::PathType::from_api(source.type_.as_deref()) {
             Ok(_) => DesiredVolume::Host { path: source.path.clone().into() },
             Err(error) => DesiredVolume::Invalid(error),
         }
@@ -163,12 +163,12 @@ fn with_group(mut files: Files, group: Option<u32>) -> Files {
 }
 
 /// The host paths of a pod with a type to check, by volume name. Others are not accessed.
-pub(super) fn typed_host_paths(pod: &Pod) -> Vec<(String, PathBuf, host_path::Is)> {
+pub(super) fn typed_host_paths(pod: &Pod) -> Vec<(String, PathBuf, host_path::PathType)> {
     let volumes = pod.spec.iter().flat_map(|spec| spec.volumes.iter().flatten());
     let typed = volumes.filter_map(|volume| {
         let source = volume.host_path.as_ref()?;
-        let is = host_path::Is::from_api(source.type_.as_deref()).ok()?;
-        (is != host_path::Is::Anything).then(|| (volume.name.clone(), PathBuf::from(&source.path), is))
+        let is = host_path::PathType::from_api(source.type_.as_deref()).ok()?;
+        (is != host_path::PathType::Anything).then(|| (volume.name.clone(), PathBuf::from(&source.path), is))
     });
     typed.collect()
 }

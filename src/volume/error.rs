@@ -72,7 +72,7 @@ pub enum HostError {
     /// An operation on the host failed.
     #[error(transparent)]
     Sys(#[from] SysError),
-    /// A file or directory could not be read or made.
+    /// A file or directory could not be read or created.
     #[error("cannot {operation} {}", path.display())]
     File {
         /// What was tried.
@@ -91,7 +91,7 @@ pub enum HostError {
     /// Something else is at the volume's path.
     #[error("{} is not a directory", path.display())]
     NotADirectory {
-        /// The place.
+        /// The path.
         path: std::path::PathBuf,
     },
     /// A UID that cannot be the name of a directory.

@@ -27,7 +27,7 @@ pub(super) fn execute(operation: &Operation, mounts: &dyn Mounts) -> Result<(), 
     match operation {
         Operation::MakeRoot { dir } => make_root(dir),
         Operation::Mount { dir, size } => Ok(mounts.mount_tmpfs(dir, *size)?),
-        Operation::Give { dir, group, written_by_us } => give(dir, *group, *written_by_us),
+        Operation::SetGroup { dir, group, written_by_us } => set_group(dir, *group, *written_by_us),
         Operation::Mark { meta } => mark(meta),
         Operation::Unmark { meta } => Ok(remove_tree(meta)?),
         Operation::Write { dir, version, files, group } => write(&dir.join(version), files, *group),
@@ -56,7 +56,7 @@ pub(super) fn make_on_host(path: &Path, make: Make) -> Result<(), HostError> {
     }
 }
 
-/// Sets modes after creation, since the umask of this process applies there.
+/// Sets modes after creation, since creation applies the umask of this process.
 fn make_root(dir: &Path) -> Result<(), HostError> {
     if let Some(parent) = dir.parent() {
         if let Some(volumes) = parent.parent() {
@@ -79,7 +79,7 @@ fn set_mode(path: &Path, mode: u32) -> Result<(), HostError> {
     fs::set_permissions(path, Permissions::from_mode(mode)).map_err(failed("set the mode of", path))
 }
 
-fn give(dir: &Path, group: u32, written_by_us: bool) -> Result<(), HostError> {
+fn set_group(dir: &Path, group: u32, written_by_us: bool) -> Result<(), HostError> {
     let mode = fs::symlink_metadata(dir).map_err(failed("look at", dir))?.permissions().mode() & 0o7777;
     // Owner first: changing it clears the setgid bit.
     lchown(dir, None, Some(group)).map_err(failed("set the group of", dir))?;
@@ -142,7 +142,7 @@ fn link(target: &Path, path: &Path, uid: Option<u32>, group: Option<u32>) -> Res
     lchown(path, uid, group).map_err(failed("set the owner of", path))
 }
 
-/// Renames, which is atomic for readers.
+/// Replaces the link by renaming, which is atomic for readers.
 fn publish(dir: &Path, version: &str, group: Option<u32>) -> Result<(), HostError> {
     let (new, data) = (dir.join(NEW_DATA), dir.join(DATA));
     remove_tree(&new)?;
@@ -151,7 +151,7 @@ fn publish(dir: &Path, version: &str, group: Option<u32>) -> Result<(), HostErro
     sync(dir)
 }
 
-/// Reads the mount table again: only that proves that nothing is mounted any more.
+/// Reads the mount table again: only that proves that nothing is mounted.
 fn remove(dir: &Path, mounts: &dyn Mounts) -> Result<(), HostError> {
     let place = match (dir.parent(), dir.file_name()) {
         (Some(parent), Some(name)) => real_path(parent).join(name),

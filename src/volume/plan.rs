@@ -18,7 +18,7 @@ pub(super) enum Operation {
     /// Mounts a tmpfs on it.
     Mount { dir: PathBuf, size: u64 },
     /// Sets its group.
-    Give { dir: PathBuf, group: u32, written_by_us: bool },
+    SetGroup { dir: PathBuf, group: u32, written_by_us: bool },
     /// Creates the ready marker.
     Mark { meta: PathBuf },
     /// Removes the ready marker.
@@ -103,7 +103,7 @@ fn make(
     }
     if let Some(group) = desired.group {
         let written_by_us = desired.kind.is_written_by_us();
-        operations.push(Operation::Give { dir, group, written_by_us });
+        operations.push(Operation::SetGroup { dir, group, written_by_us });
     }
     operations.push(Operation::Mark { meta });
 }

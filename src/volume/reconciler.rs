@@ -104,17 +104,17 @@ impl VolumeReconciler {
         self.sources.follow(&subject.pod, &self.layout).await;
         self.subject = Some(subject.clone());
         let now = self.shared.clock.now();
-        let unfit = tokio::select! {
+        let path_problems = tokio::select! {
             // Cancel-safe: nothing was changed yet. A new request of the worker takes precedence.
             () = reply.closed() => return,
             // Cancel-safe: what arrived is kept.
-            unfit = async {
+            path_problems = async {
                 self.sources.renew(now).await;
                 self.sources.first_answers().await;
-                unfit_host_paths(&subject.pod, &self.shared).await
-            } => unfit,
+                host_path_problems(&subject.pod, &self.shared).await
+            } => path_problems,
         };
-        let volumes = self.apply(subject, unfit).await;
+        let volumes = self.apply(subject, path_problems).await;
         let _ = reply.send(volumes);
     }
 
@@ -122,9 +122,9 @@ impl VolumeReconciler {
     async fn refresh(&mut self) {
         let Some(subject) = self.subject.clone() else { return };
         self.sources.renew(self.shared.clock.now()).await;
-        let unfit = unfit_host_paths(&subject.pod, &self.shared).await;
+        let path_problems = host_path_problems(&subject.pod, &self.shared).await;
         let before = std::mem::take(&mut self.problems);
-        self.apply(subject, unfit).await;
+        self.apply(subject, path_problems).await;
         if self.problems != before {
             for problem in &self.problems {
                 tracing::warn!(uid = %self.uid, "{problem}");
@@ -133,8 +133,8 @@ impl VolumeReconciler {
         }
     }
 
-    /// Sets up the volumes. `unfit` are the problems of host paths.
-    async fn apply(&mut self, subject: VolumeOwner, unfit: Vec<VolumeProblem>) -> PodVolumes {
+    /// Sets up the volumes. `path_problems` are the problems of host paths.
+    async fn apply(&mut self, subject: VolumeOwner, path_problems: Vec<VolumeProblem>) -> PodVolumes {
         let now = self.shared.clock.now();
         let snapshot = self.sources.snapshot(now);
         let (layout, shared) = (self.layout.clone(), self.shared.clone());
@@ -146,15 +146,15 @@ impl VolumeReconciler {
                 snapshot: &snapshot,
             };
             let volumes = subject.pod.spec.iter().flat_map(|spec| spec.volumes.iter().flatten());
-            let desired_volume =
+            let desired_volumes =
                 volumes.map(|volume| (volume.name.clone(), desired(volume, &context))).collect();
-            apply::set_up(&layout, desired_volume, &*shared.mounts, now, rand::random())
+            apply::set_up(&layout, desired_volumes, &*shared.mounts, now, rand::random())
         });
         let mut volumes = applied.await.unwrap_or_else(|error| PodVolumes {
             problems: vec![VolumeProblem::new("", &error)],
             ..PodVolumes::default()
         });
-        for problem in unfit {
+        for problem in path_problems {
             volumes.mounted.remove(&problem.volume);
             volumes.problems.push(problem);
         }
@@ -187,8 +187,8 @@ impl VolumeReconciler {
     }
 }
 
-/// The problems of a pod's host paths. A path that does not answer delays only this pod.
-async fn unfit_host_paths(pod: &Pod, shared: &Arc<Shared>) -> Vec<VolumeProblem> {
+/// The problems of a pod's host paths. A path on a server that does not respond delays only this pod.
+async fn host_path_problems(pod: &Pod, shared: &Arc<Shared>) -> Vec<VolumeProblem> {
     let typed = typed_host_paths(pod);
     if typed.is_empty() {
         return Vec::new();
@@ -196,9 +196,10 @@ async fn unfit_host_paths(pod: &Pod, shared: &Arc<Shared>) -> Vec<VolumeProblem>
     let mounts = shared.mounts.clone();
     // Without the mount table, each path counts as a separate filesystem.
     let mounts = file_work(move || mounts.table()).await.ok().and_then(Result::ok).unwrap_or_default();
-    let checks = typed.into_iter().map(async |(name, path, is)| {
-        let looked_at = path.clone();
-        let checked = shared.paths.run(&path, &mounts, move || apply::check_host_path(&looked_at, is)).await;
+    let checks = typed.into_iter().map(async |(name, path, path_type)| {
+        let checked_path = path.clone();
+        let checked =
+            shared.paths.run(&path, &mounts, move || apply::check_host_path(&checked_path, path_type)).await;
         match checked {
             Ok(Ok(())) => None,
             Ok(Err(error)) => Some(VolumeProblem::new(&name, &error)),

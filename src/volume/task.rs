@@ -84,14 +84,14 @@ impl Volumes {
         }
         let uid = PodUid::from(subject.pod.metadata.uid.as_deref().unwrap_or_default());
         let (reply, answer) = oneshot::channel();
-        self.ask(uid, Job::SetUp { subject, reply }, answer).await
+        self.request(uid, Job::SetUp { subject, reply }, answer).await
     }
 
-    /// Tears down the volumes of a pod, of which nothing may run any more. Succeeds for unknown pods and pods without volumes.
+    /// Tears down the volumes of a pod that no longer runs anything. Succeeds for unknown pods and pods without volumes.
     /// Returns an error if a volume is busy; then retry.
     pub async fn tear_down(&self, uid: &PodUid) -> Result<(), VolumeError> {
         let (reply, answer) = oneshot::channel();
-        self.ask(uid.clone(), Job::TearDown { reply }, answer).await?
+        self.request(uid.clone(), Job::TearDown { reply }, answer).await?
     }
 
     /// Waits for the next pod whose volumes changed and which its worker should sync. Has a single receiver. Cancel-safe.
@@ -99,7 +99,12 @@ impl Volumes {
         self.changed.next().await.0
     }
 
-    async fn ask<T>(&self, uid: PodUid, job: Job, answer: oneshot::Receiver<T>) -> Result<T, VolumeError> {
+    async fn request<T>(
+        &self,
+        uid: PodUid,
+        job: Job,
+        answer: oneshot::Receiver<T>,
+    ) -> Result<T, VolumeError> {
         if self.requests.send(Request { uid, job }).await.is_err() {
             return Err(VolumeError::Ended);
         }
@@ -129,7 +134,7 @@ impl VolumeTask {
                 () = cancel.cancelled() => return,
                 // Cancel-safe: a request is received only when it is returned.
                 request = self.requests.recv() => match request {
-                    Some(request) => self.pass_on(request),
+                    Some(request) => self.forward(request),
                     // No more requests can come; existing volumes are still kept up to date.
                     None => return cancel.cancelled().await,
                 },
@@ -144,8 +149,8 @@ impl VolumeTask {
         }
     }
 
-    /// Forwards a job. Dropping it tells the requester to try again.
-    fn pass_on(&mut self, Request { uid, job }: Request) {
+    /// Forwards a job. If it is dropped, the requester receives an error and tries again.
+    fn forward(&mut self, Request { uid, job }: Request) {
         let Some(layout) = PodLayout::new(&self.shared.root, &uid) else {
             return reject(job, &uid);
         };

@@ -151,15 +151,15 @@ async fn a_token_is_renewed_before_it_expires_and_used_until_then() {
     assert_eq!(room.host.read(TOKEN).unwrap(), "token-1");
     room.objects.fail_tokens(Some(ObjectError::Unavailable("connection refused".into())));
     tokio::time::sleep(Duration::from_secs(100)).await;
-    assert!(room.objects.tokens() > 2, "tried again and again");
+    assert!(room.objects.tokens() > 2, "requested again and again");
     assert_eq!(room.host.read(TOKEN).unwrap(), "token-1");
     room.objects.fail_tokens(None);
-    let tried = room.objects.tokens();
+    let requested = room.objects.tokens();
     tokio::time::sleep(Duration::from_secs(120)).await;
-    let token = format!("token-{}", tried + 1);
+    let token = format!("token-{}", requested + 1);
     assert_eq!(room.host.read(TOKEN), Some(token));
     tokio::time::sleep(Duration::from_secs(2_700)).await;
-    assert_eq!(room.objects.tokens(), tried + 1, "renewed once, and not again while it is fresh");
+    assert_eq!(room.objects.tokens(), requested + 1, "renewed once, and not again while it is fresh");
 }
 
 #[tokio::test(start_paused = true)]
@@ -177,14 +177,14 @@ async fn a_new_daemon_uses_the_existing_token() {
     let data = room.host.at("volumes/kubernetes.io~projected/v/..data/token");
     std::fs::write(data, &token).unwrap();
     let (host, objects) = (room.host, room.objects);
-    let asked = objects.tokens();
+    let requested = objects.tokens();
     drop(room._tasks);
     let room = Room::on(host, objects, WallClock::of_tokio(base));
     assert_eq!(room.set_up(&pod).await.problems, []);
     assert_eq!(room.host.read(TOKEN), Some(token));
-    assert_eq!(room.objects.tokens(), asked);
+    assert_eq!(room.objects.tokens(), requested);
     tokio::time::sleep(Duration::from_secs(2_900)).await;
-    assert_eq!(room.objects.tokens(), asked + 1);
+    assert_eq!(room.objects.tokens(), requested + 1);
 }
 
 #[tokio::test]

@@ -1,4 +1,4 @@
-//! Keys of an object as files: all of them, or those that are named. Pure.
+//! Keys of an object as files: all of them, or the selected ones. Pure.
 
 use k8s_openapi::api::core::v1::KeyToPath;
 
@@ -6,7 +6,7 @@ use crate::objects::Object;
 use crate::volume::error::ContentError;
 use crate::volume::files::{File, Files, clean_path};
 
-/// Mode of files where none is given. The API server fills it in; a manifest's defaulting does too.
+/// Mode of files without one. The API server and the defaults of static pods normally set it.
 pub(super) const DEFAULT_MODE: i32 = 0o644;
 
 /// Permissions of a file, from the API's number.
@@ -15,8 +15,7 @@ pub(super) fn mode(own: Option<i32>, default: Option<i32>) -> u32 {
     own.or(default).unwrap_or(DEFAULT_MODE).unsigned_abs() & 0o777
 }
 
-/// The files that an object's keys become. `what` is how messages call its keys; keys that are missing are left out if
-/// they are optional.
+/// The files for an object's keys. `what` names the keys in messages. Missing keys are left out if `optional`.
 pub(super) fn keyed_files(
     object: &Object,
     items: Option<&[KeyToPath]>,

@@ -1,4 +1,4 @@
-//! The kinds of volume, each in a file: what it refers to, and the files or the place that make it. Pure.
+//! The kinds of volumes, one per file: the objects they refer to, and their files or their storage. Pure.
 
 pub(super) mod config_map;
 pub(super) mod downward_api;

@@ -11,12 +11,12 @@ use crate::volume::desired::{Context, TokenKey};
 use crate::volume::error::ContentError;
 use crate::volume::files::{File, Files, clean_path};
 
-/// Mode of a token that is given to a user or a group: no one else reads it.
+/// Mode of a token that belongs to a user or a group: no one else may read it.
 const OWNED_TOKEN_MODE: u32 = 0o600;
-/// How long a token should be valid where it is not said, seconds.
+/// Default lifetime of a token, in seconds.
 const TOKEN_SECONDS: i64 = 3600;
 
-/// The files of all sources; of two with one path, the later source's.
+/// The files of all sources. If two sources have the same path, the later one wins.
 pub(in crate::volume) fn files(
     volume: &str,
     source: &ProjectedVolumeSource,
@@ -62,7 +62,7 @@ fn token(
     Ok(Files::from([(path, File { data, mode, uid })]))
 }
 
-/// The user that all containers run as, if there is one: then it owns the tokens.
+/// The user that all containers run as, if it is the same: it owns the tokens.
 fn common_user(pod: &Pod) -> Option<u32> {
     let spec = pod.spec.as_ref()?;
     let of_pod = spec.security_context.as_ref().and_then(|context| context.run_as_user);
@@ -88,7 +88,7 @@ pub(in crate::volume) fn references(source: &ProjectedVolumeSource, namespace: &
     of.collect()
 }
 
-/// The tokens of one volume. One whose path cannot be is left out: the volume's content says why.
+/// The tokens of one volume. A token with an invalid path is left out: the volume's content reports it.
 pub(in crate::volume) fn token_requests(
     volume: &str,
     source: &ProjectedVolumeSource,
@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_asked_of_the_api_server() {
+    fn the_token_requests_to_the_api_server() {
         let volume: k8s_openapi::api::core::v1::Volume = {
             let mut volume = api_access();
             volume["name"] = json!("v");
