@@ -29,7 +29,7 @@ impl ContainerKind {
 /// Identifies a container in a pod's spec.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ContainerRef {
-    /// What it is to the pod.
+    /// Its role in the pod.
     pub kind: ContainerKind,
     /// Its name, which is unique in the pod.
     pub name: String,
@@ -38,7 +38,7 @@ pub struct ContainerRef {
 /// A container in a pod's spec, with its kind.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct PodContainer<'a> {
-    /// What it is to the pod.
+    /// Its role in the pod.
     pub kind: ContainerKind,
     /// Its spec.
     pub spec: &'a Container,

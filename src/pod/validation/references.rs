@@ -5,38 +5,38 @@ use k8s_openapi::api::core::v1::{Container, EphemeralContainer, PodSpec, Volume}
 use super::{Errors, FieldError, FieldPath, list, text};
 
 pub(super) fn check(spec: &PodSpec, path: &FieldPath, errors: &mut Errors) {
-    let mut refuse = |path: &FieldPath, what: &str| {
+    let mut reject = |path: &FieldPath, what: &str| {
         errors.push(FieldError::forbidden(path, format!("a static pod may not reference {what}")));
     };
     // `default` counts as no service account: every pod of a cluster has it.
     if !matches!(text(&spec.service_account_name), "" | "default") {
-        refuse(&path.child("serviceAccountName"), "a service account");
+        reject(&path.child("serviceAccountName"), "a service account");
     }
     if spec.automount_service_account_token == Some(true) {
-        refuse(&path.child("automountServiceAccountToken"), "a token, which only an API server issues");
+        reject(&path.child("automountServiceAccountToken"), "a token, which only an API server issues");
     }
     for (index, _) in list(&spec.image_pull_secrets).iter().enumerate() {
-        refuse(&path.child("imagePullSecrets").index(index), "secrets");
+        reject(&path.child("imagePullSecrets").index(index), "secrets");
     }
     for (index, _) in list(&spec.resource_claims).iter().enumerate() {
-        refuse(&path.child("resourceClaims").index(index), "resource claims");
+        reject(&path.child("resourceClaims").index(index), "resource claims");
     }
     if !list::<EphemeralContainer>(&spec.ephemeral_containers).is_empty() {
-        refuse(&path.child("ephemeralContainers"), "ephemeral containers, which only an API server can add");
+        reject(&path.child("ephemeralContainers"), "ephemeral containers, which only an API server can add");
     }
     for (index, volume) in list(&spec.volumes).iter().enumerate() {
-        check_volume(volume, &path.child("volumes").index(index), &mut refuse);
+        check_volume(volume, &path.child("volumes").index(index), &mut reject);
     }
     for (field, containers) in
         [("containers", spec.containers.as_slice()), ("initContainers", list(&spec.init_containers))]
     {
         for (index, container) in containers.iter().enumerate() {
-            check_container(container, &path.child(field).index(index), &mut refuse);
+            check_container(container, &path.child(field).index(index), &mut reject);
         }
     }
 }
 
-fn check_volume(volume: &Volume, path: &FieldPath, refuse: &mut impl FnMut(&FieldPath, &str)) {
+fn check_volume(volume: &Volume, path: &FieldPath, reject: &mut impl FnMut(&FieldPath, &str)) {
     let named = [
         ("secret", volume.secret.is_some(), "secrets"),
         ("configMap", volume.config_map.is_some(), "config maps"),
@@ -44,7 +44,7 @@ fn check_volume(volume: &Volume, path: &FieldPath, refuse: &mut impl FnMut(&Fiel
         ("ephemeral", volume.ephemeral.is_some(), "persistent volume claims"),
     ];
     for (field, _, what) in named.into_iter().filter(|(_, set, _)| *set) {
-        refuse(&path.child(field), what);
+        reject(&path.child(field), what);
     }
     let projected = volume.projected.as_ref().map(|projected| list(&projected.sources)).unwrap_or_default();
     for (index, source) in projected.iter().enumerate() {
@@ -57,29 +57,29 @@ fn check_volume(volume: &Volume, path: &FieldPath, refuse: &mut impl FnMut(&Fiel
             ("podCertificate", source.pod_certificate.is_some(), "pod certificates"),
         ];
         for (field, _, what) in named.into_iter().filter(|(_, set, _)| *set) {
-            refuse(&path.child(field), what);
+            reject(&path.child(field), what);
         }
     }
 }
 
-fn check_container(container: &Container, path: &FieldPath, refuse: &mut impl FnMut(&FieldPath, &str)) {
+fn check_container(container: &Container, path: &FieldPath, reject: &mut impl FnMut(&FieldPath, &str)) {
     for (index, variable) in list(&container.env).iter().enumerate() {
         let Some(source) = &variable.value_from else { continue };
         let path = path.child("env").index(index).child("valueFrom");
         if source.config_map_key_ref.is_some() {
-            refuse(&path.child("configMapKeyRef"), "config maps");
+            reject(&path.child("configMapKeyRef"), "config maps");
         }
         if source.secret_key_ref.is_some() {
-            refuse(&path.child("secretKeyRef"), "secrets");
+            reject(&path.child("secretKeyRef"), "secrets");
         }
     }
     for (index, source) in list(&container.env_from).iter().enumerate() {
         let path = path.child("envFrom").index(index);
         if source.config_map_ref.is_some() {
-            refuse(&path.child("configMapRef"), "config maps");
+            reject(&path.child("configMapRef"), "config maps");
         }
         if source.secret_ref.is_some() {
-            refuse(&path.child("secretRef"), "secrets");
+            reject(&path.child("secretRef"), "secrets");
         }
     }
 }

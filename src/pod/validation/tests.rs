@@ -1,4 +1,4 @@
-//! Pods with one thing wrong each, and the sentences they give.
+//! Pods with one error each, and the resulting messages.
 
 use k8s_openapi::api::core::v1::Pod;
 use serde_json::{Value, json};
@@ -16,7 +16,7 @@ fn pod_of(metadata: Value, spec: Value) -> Pod {
     pod
 }
 
-/// A pod that is good but for `spec`, whose fields are laid over it.
+/// A valid pod with the fields of `spec` replaced.
 fn pod(spec: Value) -> Pod {
     let mut whole = json!({"containers": [{"name": "c", "image": "a:1"}]});
     for (key, value) in spec.as_object().unwrap() {
@@ -25,7 +25,7 @@ fn pod(spec: Value) -> Pod {
     pod_of(json!({"name": "web", "namespace": "default"}), whole)
 }
 
-/// As [`pod`], with `fields` laid over its only container.
+/// As [`pod`], with `fields` of its only container replaced.
 fn container(fields: Value) -> Pod {
     let mut container = json!({"name": "c", "image": "a:1"});
     for (key, value) in fields.as_object().unwrap() {
