@@ -12,7 +12,7 @@ use tonic::transport::Channel;
 use super::preload::PRELOAD_REFERENCE;
 use crate::cri::containerd::request;
 
-/// Short: a user waits for the answer and can do without it.
+/// Short, because a user waits for the response, which is optional.
 const DEADLINE: Duration = Duration::from_secs(2);
 
 /// A source of download progress.
@@ -35,7 +35,7 @@ impl ContainerdArrivals {
         Self { channel }
     }
 
-    async fn ask(&self, since: Timestamp) -> Result<u64, Status> {
+    async fn query(&self, since: Timestamp) -> Result<u64, Status> {
         let mut content = ContentClient::new(self.channel.clone());
         // In this order, a blob completed between the two calls is counted twice rather than not at all.
         let ingests = content.list_statuses(request(ListStatusesRequest { filters: Vec::new() })).await?;
@@ -51,7 +51,7 @@ impl ContainerdArrivals {
 #[async_trait]
 impl Arrivals for ContainerdArrivals {
     async fn bytes_since(&self, since: Timestamp) -> Option<u64> {
-        match tokio::time::timeout(DEADLINE, self.ask(since)).await {
+        match tokio::time::timeout(DEADLINE, self.query(since)).await {
             Ok(Ok(bytes)) => Some(bytes),
             Ok(Err(_)) | Err(_) => None,
         }

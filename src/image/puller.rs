@@ -69,7 +69,7 @@ type WeakPull = WeakShared<BoxFuture<'static, Result<Pulled, PullError>>>;
 pub(super) struct Puller {
     service: Arc<dyn ImageService>,
     /// Fair: first come, first served.
-    turns: Option<Arc<Semaphore>>,
+    slots: Option<Arc<Semaphore>>,
     throttle: Option<Arc<Mutex<TokenBucket>>>,
     in_flight: Arc<InFlight>,
 }
@@ -79,7 +79,7 @@ impl Puller {
         let at_once = if limits.serialize { Some(1) } else { limits.max_parallel.map(NonZeroUsize::get) };
         Self {
             service,
-            turns: at_once.map(|n| Arc::new(Semaphore::new(n.min(Semaphore::MAX_PERMITS)))),
+            slots: at_once.map(|n| Arc::new(Semaphore::new(n.min(Semaphore::MAX_PERMITS)))),
             throttle: (limits.qps > 0)
                 .then(|| Arc::new(Mutex::new(TokenBucket::new(limits.qps, limits.burst, now)))),
             in_flight: Arc::default(),
@@ -113,13 +113,13 @@ impl Puller {
         sandbox: PodSandboxConfig,
     ) -> BoxFuture<'static, Result<Pulled, PullError>> {
         let service = self.service.clone();
-        let turns = self.turns.clone();
+        let slots = self.slots.clone();
         let throttle = self.throttle.clone();
         let image = image.to_owned();
         async move {
-            let _turn = match &turns {
-                // The semaphore is never closed, so this cannot fail; pulling without a permit would be right even then.
-                Some(turns) => turns.acquire().await.ok(),
+            let _slot = match &slots {
+                // The semaphore is never closed, so this cannot fail; pulling without a permit would still be correct.
+                Some(slots) => slots.acquire().await.ok(),
                 None => None,
             };
             let started = Instant::now();

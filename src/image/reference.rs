@@ -69,7 +69,7 @@ impl<'a> Reference<'a> {
         }
 
         let Some(parts) = Parts::of(domain, remainder) else {
-            // Like upstream: a second attempt in lower case tells a wrong case from a wrong format.
+            // Like upstream: a second attempt in lower case distinguishes a wrong case from a wrong format.
             let (domain, remainder) = (domain.to_lowercase(), remainder.to_lowercase());
             return Err(match Parts::of(&domain, &remainder) {
                 Some(_) => ReferenceError::Uppercase,

@@ -14,7 +14,7 @@ use super::{ArchiveError, Digest};
 /// Maximum size of a JSON document. containerd reads none above 8 MiB.
 const DOCUMENT_MOST: u64 = 4 << 20;
 /// Maximum memory for one archive: its documents and the names of its files.
-const KEPT_MOST: usize = 32 << 20;
+const MEMORY_MOST: usize = 32 << 20;
 /// Approximate memory for an entry besides its name and content.
 const ENTRY_COST: usize = 256;
 /// Size of a chunk, in bytes.
@@ -60,15 +60,15 @@ impl Survey {
         let mut survey = Self::default();
         let mut kept = 0;
         while let Some(entry) = walk.next()? {
-            keep(&mut kept, entry.name.len() + ENTRY_COST)?;
+            reserve(&mut kept, entry.name.len() + ENTRY_COST)?;
             match entry.kind {
                 Kind::Other => {}
                 Kind::Link(target) => {
-                    keep(&mut kept, target.len())?;
+                    reserve(&mut kept, target.len())?;
                     survey.links.insert(entry.name, target);
                 }
                 Kind::File => {
-                    let found = look(&mut walk, &entry, &mut kept)?;
+                    let found = read_entry(&mut walk, &entry, &mut kept)?;
                     if survey.files.insert(entry.name.clone(), found).is_some() {
                         return Err(ArchiveError::Twice(entry.name));
                     }
@@ -95,15 +95,15 @@ impl Survey {
     }
 }
 
-fn keep(kept: &mut usize, more: usize) -> Result<(), ArchiveError> {
+fn reserve(kept: &mut usize, more: usize) -> Result<(), ArchiveError> {
     *kept += more;
-    if *kept > KEPT_MOST {
+    if *kept > MEMORY_MOST {
         return Err(ArchiveError::TooMuch { what: "32 MiB of names and documents" });
     }
     Ok(())
 }
 
-fn look(walk: &mut Walk, entry: &Entry, kept: &mut usize) -> Result<Found, ArchiveError> {
+fn read_entry(walk: &mut Walk, entry: &Entry, kept: &mut usize) -> Result<Found, ArchiveError> {
     let promised = Digest::of_blob_path(&entry.name);
     let mut head = [0; 4];
     let filled = walk.read_full(&mut head)?;
@@ -112,7 +112,7 @@ fn look(walk: &mut Walk, entry: &Entry, kept: &mut usize) -> Result<Found, Archi
     let document = matches!(head.first(), Some(b'{' | b'[')) && entry.size <= DOCUMENT_MOST;
     let (digest, content) = if document {
         let size = usize::try_from(entry.size).unwrap_or_default();
-        keep(kept, size)?;
+        reserve(kept, size)?;
         let mut content = BytesMut::zeroed(size);
         content[..filled].copy_from_slice(head);
         walk.read_full(&mut content[filled..])?;
@@ -142,7 +142,7 @@ fn digest_of_rest(walk: &mut Walk, head: &[u8]) -> Result<Digest, ArchiveError> 
 }
 
 /// Second pass: sends the content of the files in `selected`, given with their digests, in the archive's order. Returns
-/// early, without an error, if the receiver is gone.
+/// early, without an error, if the receiver was dropped.
 pub(super) fn send(
     input: Input,
     selected: &BTreeMap<String, Digest>,

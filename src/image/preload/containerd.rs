@@ -66,7 +66,7 @@ impl Containerd {
     }
 }
 
-/// Maps a failed call to an error that names the operation.
+/// The response of a call, or its status with the operation that failed.
 type Answer<T> = Result<T, (&'static str, Status)>;
 
 async fn call<T>(
@@ -158,7 +158,7 @@ impl ImageStore for Containerd {
         if labels != info.labels {
             let info = Info { labels, ..info };
             let update = UpdateRequest { info: Some(info), update_mask: None };
-            done(call("labelling content", self.content().update(request(update))).await?)?;
+            done(call("labeling content", self.content().update(request(update))).await?)?;
         }
         Ok(true)
     }

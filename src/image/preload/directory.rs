@@ -150,8 +150,8 @@ impl Archives {
         due
     }
 
-    /// Records the outcome of an import. Returns what to log: a problem once, or that one is over.
-    pub(super) fn note(&mut self, path: &Path, outcome: Outcome, now: Timestamp) -> Option<Report> {
+    /// Records the outcome of an import. Returns what to log: every success, and a problem only once.
+    pub(super) fn record(&mut self, path: &Path, outcome: Outcome, now: Timestamp) -> Option<Report> {
         if let Outcome::Imported(records) = &outcome {
             // The last import owns a name; otherwise two archives would take it from each other forever.
             for known in self.0.values_mut() {
@@ -164,11 +164,11 @@ impl Archives {
         let report = match &outcome {
             Outcome::Imported(_) => Some(Report::Imported),
             Outcome::Broken(problem) | Outcome::Failed(problem, _) => {
-                let news = known.reported.as_ref().is_none_or(|(reported, _)| reported != problem);
-                if news {
+                let is_new = known.reported.as_ref().is_none_or(|(reported, _)| reported != problem);
+                if is_new {
                     known.reported = Some((problem.clone(), now));
                 }
-                news.then(|| Report::Problem(problem.clone()))
+                is_new.then(|| Report::Problem(problem.clone()))
             }
         };
         if report == Some(Report::Imported) {

@@ -35,7 +35,7 @@ async fn a_file_is_due_once_it_stops_changing() {
     assert_eq!(archives.take(&listing(2, false), start + 3 * second).now.len(), 1);
     assert_eq!(Archives::default().take(&listing(2, true), start).now.len(), 1);
 
-    archives.note(Path::new("a.tar"), Outcome::Imported(records()), EPOCH);
+    archives.record(Path::new("a.tar"), Outcome::Imported(records()), EPOCH);
     assert_eq!(archives.take(&listing(2, true), start + 9 * second).now.len(), 0);
     archives.again(Path::new("a.tar"));
     assert_eq!(archives.take(&listing(2, true), start + 9 * second).now.len(), 1);
@@ -46,22 +46,22 @@ async fn a_problem_is_reported_once_and_again_when_it_changes() {
     let (mut archives, now, path) = (Archives::default(), Instant::now(), Path::new("a.tar"));
     let broken = |text: &str| Outcome::Broken(text.to_owned());
     archives.take(&listing(1, true), now);
-    assert_eq!(archives.note(path, broken("one"), EPOCH), Some(Report::Problem("one".to_owned())));
+    assert_eq!(archives.record(path, broken("one"), EPOCH), Some(Report::Problem("one".to_owned())));
     assert!(archives.take(&listing(1, true), now).now.is_empty(), "broken until it changes");
     assert_eq!(archives.take(&listing(2, true), now).now.len(), 1);
-    assert_eq!(archives.note(path, broken("one"), EPOCH), None);
+    assert_eq!(archives.record(path, broken("one"), EPOCH), None);
     archives.take(&listing(3, true), now);
     let later = EPOCH + 1.hour();
-    assert_eq!(archives.note(path, broken("two"), later), Some(Report::Problem("two".to_owned())));
+    assert_eq!(archives.record(path, broken("two"), later), Some(Report::Problem("two".to_owned())));
     let reported = |archives: &Archives| {
         archives.problems().map(|problem| (problem.message, problem.since)).collect::<Vec<_>>()
     };
     assert_eq!(reported(&archives), [("two".to_owned(), later)]);
     archives.take(&listing(4, true), now);
-    assert_eq!(archives.note(path, Outcome::Imported(records()), EPOCH), Some(Report::Imported));
+    assert_eq!(archives.record(path, Outcome::Imported(records()), EPOCH), Some(Report::Imported));
     assert_eq!(reported(&archives), []);
     archives.take(&BTreeMap::new(), now);
-    assert_eq!(archives.note(path, broken("gone"), EPOCH), None);
+    assert_eq!(archives.record(path, broken("gone"), EPOCH), None);
 }
 
 #[tokio::test(start_paused = true)]
@@ -71,7 +71,7 @@ async fn a_name_belongs_to_the_archive_imported_last() {
     listed.insert("b.tar".into(), listed[Path::new("a.tar")]);
     archives.take(&listed, now);
     for path in ["a.tar", "b.tar"] {
-        archives.note(Path::new(path), Outcome::Imported(records()), EPOCH);
+        archives.record(Path::new(path), Outcome::Imported(records()), EPOCH);
     }
     let watched: Vec<_> = archives.imported().map(|(path, records)| (path.clone(), records.len())).collect();
     assert_eq!(watched, [("a.tar".into(), 0), ("b.tar".into(), 1)]);

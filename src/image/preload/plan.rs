@@ -82,8 +82,8 @@ pub(super) fn plan(survey: &Survey, architecture: &str) -> Result<Plan, PlanErro
         return Ok(planner.plan);
     }
     Err(match found {
-        Seen::Unnamed => PlanError::NoName,
-        Seen::Foreign => PlanError::OtherPlatform {
+        NoImage::Unnamed => PlanError::NoName,
+        NoImage::Foreign => PlanError::OtherPlatform {
             host: architecture.to_owned(),
             found: planner.foreign.into_iter().collect::<Vec<_>>().join(", "),
         },
@@ -91,7 +91,7 @@ pub(super) fn plan(survey: &Survey, architecture: &str) -> Result<Plan, PlanErro
 }
 
 /// Why an archive gives no image.
-enum Seen {
+enum NoImage {
     /// None of the images has a name.
     Unnamed,
     /// A named image is for another platform.
@@ -110,27 +110,27 @@ struct Planner<'s> {
 }
 
 impl Planner<'_> {
-    fn oci(&mut self) -> Result<Seen, PlanError> {
+    fn oci(&mut self) -> Result<NoImage, PlanError> {
         let layout: Layout = self.file("oci-layout")?;
         if layout.image_layout_version != "1.0.0" {
             return Err(PlanError::LayoutVersion(layout.image_layout_version));
         }
         let index: Index = self.file("index.json")?;
-        let mut seen = Seen::Unnamed;
+        let mut seen = NoImage::Unnamed;
         for root in &index.manifests {
             let Some(name) = root.annotations.as_ref().and_then(name_of) else { continue };
             let name = Name::parse(name)?;
             match self.add(root, 0)? {
                 Some(config) => self.add_image(&name, root, &config)?,
-                None => seen = Seen::Foreign,
+                None => seen = NoImage::Foreign,
             }
         }
         Ok(seen)
     }
 
-    fn docker(&mut self) -> Result<Seen, PlanError> {
+    fn docker(&mut self) -> Result<NoImage, PlanError> {
         let images: Vec<DockerImage> = self.file("manifest.json")?;
-        let mut seen = Seen::Unnamed;
+        let mut seen = NoImage::Unnamed;
         for image in &images {
             let tags = image.repo_tags.as_deref().unwrap_or_default();
             if tags.is_empty() {
@@ -138,7 +138,7 @@ impl Planner<'_> {
             }
             let (name, found) = self.found(&image.config)?;
             if !self.fits(name, found)? {
-                seen = Seen::Foreign;
+                seen = NoImage::Foreign;
                 continue;
             }
             let root = self.add_docker_image(image)?;

@@ -38,7 +38,7 @@ pub struct PreloadConfig {
 
 /// Imports the directory's archives, and new ones as they appear, until `cancel`. If two archives have the same image name,
 /// the one imported last wins; at start-up that is the last by file name.
-/// `reported` has the current problems.
+/// The current problems are published in `reported`.
 pub async fn run(
     config: PreloadConfig,
     store: Arc<dyn ImageStore>,
@@ -58,7 +58,7 @@ pub async fn run(
         biased;
         // Cancel-safe: a partial write is under a lease and never becomes an image.
         () = cancel.cancelled() => {}
-        unsupported = work.keep_true() => {
+        unsupported = work.reconcile() => {
             let reason = error_chain(&unsupported);
             let message = format!("is not read: {reason}");
             reported.send_replace(vec![PreloadProblem { path: config.directory.clone(), message, since: Timestamp::now() }]);
@@ -69,7 +69,7 @@ pub async fn run(
     }
 }
 
-/// The last reason why the archives could not be listed.
+/// Why the archives could not be listed.
 #[derive(Debug, thiserror::Error)]
 enum ListingError {
     #[error("{0}")]
@@ -90,8 +90,8 @@ struct Preload {
 }
 
 impl Preload {
-    /// Returns only if the runtime lacks these services.
-    async fn keep_true(mut self) -> StoreError {
+    /// Keeps the images of the archives in the runtime. Returns only if the runtime lacks containerd's services.
+    async fn reconcile(mut self) -> StoreError {
         let changed = Arc::new(Changes::default());
         let mut watch = Some(Watch::new(&self.directory, "image archives", Arc::clone(&changed)));
         let mut poll = Instant::now();
@@ -100,7 +100,7 @@ impl Preload {
                 .take()
                 .unwrap_or_else(|| Watch::new(&self.directory, "image archives", Arc::clone(&changed)));
             let directory = self.directory.clone();
-            let listing = tokio::task::spawn_blocking(move || look(ready, &directory)).await;
+            let listing = tokio::task::spawn_blocking(move || renew_and_list(ready, &directory)).await;
             let listed = match listing {
                 Ok((back, listed)) => {
                     watch = Some(back);
@@ -123,7 +123,7 @@ impl Preload {
             let wake = next.map_or(poll, |next| next.min(poll));
             tokio::select! {
                 () = changed.next() => sleep(SETTLE).await, // cancel-safe: a change not taken stays
-                () = sleep_until(wake) => {} // cancel-safe: the next round sleeps anew
+                () = sleep_until(wake) => {} // cancel-safe: the next round sleeps again
             }
         }
     }
@@ -159,9 +159,9 @@ impl Preload {
         });
         let problems: Vec<PreloadProblem> = listing.chain(self.archives.problems()).collect();
         self.reported.send_if_modified(|reported| {
-            let is_news = *reported != problems;
+            let is_changed = *reported != problems;
             *reported = problems;
-            is_news
+            is_changed
         });
     }
 
@@ -191,13 +191,13 @@ impl Preload {
                     Outcome::Failed(error_chain(&error), again)
                 }
             };
-            self.note(&path, outcome);
+            self.record(&path, outcome);
             self.report();
         }
         Ok(next)
     }
 
-    fn note(&mut self, path: &Path, outcome: Outcome) {
+    fn record(&mut self, path: &Path, outcome: Outcome) {
         let file = path.display().to_string();
         let images = match &outcome {
             Outcome::Imported(records) => {
@@ -206,7 +206,7 @@ impl Preload {
             }
             Outcome::Broken(_) | Outcome::Failed(..) => String::new(),
         };
-        match self.archives.note(path, outcome, Timestamp::now()) {
+        match self.archives.record(path, outcome, Timestamp::now()) {
             Some(Report::Imported) => tracing::info!(file, images, "imported the images of an archive"),
             Some(Report::Problem(problem)) => tracing::warn!(file, problem, "image archive cannot be used"),
             None => {}
@@ -221,7 +221,7 @@ impl Preload {
                 Ok(true) => {}
                 Ok(false) => lost.push(path.clone()),
                 Err(error @ StoreError::Unsupported(_)) => return Err(error),
-                // The runtime is unavailable; the next check asks again.
+                // The runtime is unavailable; the next check tries again.
                 Err(StoreError::Failed { .. } | StoreError::TimedOut { .. }) => return Ok(()),
             }
         }
@@ -230,7 +230,10 @@ impl Preload {
     }
 }
 
-fn look(mut watch: Watch, directory: &Path) -> (Watch, io::Result<BTreeMap<PathBuf, ListedArchive>>) {
+fn renew_and_list(
+    mut watch: Watch,
+    directory: &Path,
+) -> (Watch, io::Result<BTreeMap<PathBuf, ListedArchive>>) {
     // Watched before it is read, so that no change is missed in between.
     watch.renew();
     (watch, list(directory, Timestamp::now()))
