@@ -76,7 +76,7 @@ pub trait RuntimeService: Send + Sync + 'static {
     /// All containers with a pod's labels, in any state; of one pod if given. The order is the runtime's.
     async fn list_containers(&self, pod: Option<&PodUid>) -> Result<Vec<Container>, CriError>;
 
-    /// The pods with a sandbox or container in the runtime, for when lists of these are too large. With runtimes other than
+    /// The pods with a sandbox or container in the runtime, used when lists of these are too large. With runtimes other than
     /// containerd, pods are missing if even the lists by state are too large.
     async fn list_pods(&self) -> Result<HashSet<PodRef>, CriError>;
 

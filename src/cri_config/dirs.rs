@@ -92,11 +92,11 @@ fn entries(dir: &Path) -> Result<Vec<PathBuf>, PodDirError> {
 }
 
 fn remove_file(path: &Path) -> Result<(), PodDirError> {
-    gone_is_fine(path, fs::remove_file(path))
+    ignore_not_found(path, fs::remove_file(path))
 }
 
 fn remove_empty(path: &Path) -> Result<(), PodDirError> {
-    gone_is_fine(path, fs::remove_dir(path))
+    ignore_not_found(path, fs::remove_dir(path))
 }
 
 /// Removes directories, deepest first; fails on the first file.
@@ -109,7 +109,7 @@ fn remove_empty_tree(path: &Path) -> Result<(), PodDirError> {
     remove_empty(path)
 }
 
-fn gone_is_fine(path: &Path, result: io::Result<()>) -> Result<(), PodDirError> {
+fn ignore_not_found(path: &Path, result: io::Result<()>) -> Result<(), PodDirError> {
     match result {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
         other => other.map_err(|source| PodDirError::Remove { path: path.to_owned(), source }),

@@ -81,7 +81,7 @@ pub(super) fn environment(
     let services = sources.services.as_ref().ok_or(ConfigError::ServicesUnknown)?;
     let mut environment = Environment::default();
     for source in container.env_from.iter().flatten() {
-        take_all(pod, source, sources, &mut environment)?;
+        add_all_keys(pod, source, sources, &mut environment)?;
     }
     for variable in container.env.iter().flatten() {
         let value = match (variable.value.as_deref(), &variable.value_from) {
@@ -103,7 +103,7 @@ pub(super) fn environment(
 }
 
 /// Sets a variable for each key of an object. Every valid key is a valid variable name.
-fn take_all(
+fn add_all_keys(
     pod: PodView<'_>,
     source: &EnvFromSource,
     sources: &EnvSources<'_>,

@@ -19,7 +19,7 @@ use crate::sys::file_work;
 use crate::volume::PodVolumes;
 
 const ETC_HOSTS: &str = "/etc/hosts";
-/// Only root and the group can access a pod's directory; mounts from it have modes of their own.
+/// Only root and the group can access a pod's directory; mounts from it have their own modes.
 const DIR_MODE: u32 = 0o750;
 const ETC_HOSTS_MODE: u32 = 0o644;
 /// A container's process can run as any user and must be able to write its termination log.

@@ -1,4 +1,4 @@
-//! Builds sandbox and container configurations from a pod and the host. Pure except `files` and `kernel`; never calls the
+//! Builds sandbox and container configurations from a pod and the host. Pure except `files`, `dirs` and `kernel`; never calls the
 //! runtime and never decides what to run.
 
 mod annotations;

@@ -155,7 +155,7 @@ impl CriClient {
     }
 
     fn unreachable(&self, operation: Operation, status: &Status) -> CriError {
-        self.streams.ask_again();
+        self.streams.reset();
         let endpoint = self.socket.display().to_string();
         CriError::Unreachable { operation, endpoint, message: transport_cause(status) }
     }

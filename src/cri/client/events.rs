@@ -26,7 +26,7 @@ const CONTAINERD_FILTERS: [&str; 4] = [
 
 /// Delays of the hints for one exit. containerd sends the event before its CRI plugin has updated its state, for which it
 /// writes a file; the relist of each second finds anything later.
-const AFTER_AN_END: [Duration; 3] =
+const EXIT_DELAYS: [Duration; 3] =
     [Duration::from_millis(3), Duration::from_millis(12), Duration::from_millis(50)];
 
 /// The client's event stream. A runtime sends no response before its first event, so support cannot be checked beforehand:
@@ -86,7 +86,7 @@ fn containerd_events(client: CriClient) -> EventStream {
 
 /// The hints for an event of containerd, each at a time when the change may be visible.
 fn hints(type_url: &str, value: &[u8]) -> impl Stream<Item = RuntimeHint> + Send + use<> {
-    let pauses: &[Duration] = if is_end(type_url) { &AFTER_AN_END } else { &[Duration::ZERO] };
+    let pauses: &[Duration] = if is_exit(type_url) { &EXIT_DELAYS } else { &[Duration::ZERO] };
     let object = object_of(type_url, value);
     stream::iter(
         object.map(|object| pauses.iter().map(move |pause| (object.clone(), *pause))).into_iter().flatten(),
@@ -97,7 +97,7 @@ fn hints(type_url: &str, value: &[u8]) -> impl Stream<Item = RuntimeHint> + Send
     })
 }
 
-fn is_end(type_url: &str) -> bool {
+fn is_exit(type_url: &str) -> bool {
     type_url.ends_with("containerd.events.TaskDelete")
 }
 
@@ -130,7 +130,7 @@ mod tests {
     async fn an_exit_causes_hints_until_it_is_visible() {
         let end = ctrd::TaskDelete { container_id: "c1".into(), ..Default::default() };
         let hinted: Vec<_> = hints("containerd.events.TaskDelete", &end.encode_to_vec()).collect().await;
-        assert_eq!(hinted, vec![RuntimeHint::Object("c1".to_owned()); AFTER_AN_END.len()]);
+        assert_eq!(hinted, vec![RuntimeHint::Object("c1".to_owned()); EXIT_DELAYS.len()]);
         let start = ctrd::TaskStart { container_id: "c2".into(), ..Default::default() };
         let hinted: Vec<_> = hints("containerd.events.TaskStart", &start.encode_to_vec()).collect().await;
         assert_eq!(hinted, [RuntimeHint::Object("c2".to_owned())]);

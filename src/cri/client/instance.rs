@@ -1,5 +1,6 @@
-//! Identifies the instance of the runtime by the process that listens on its socket and its start time. Asks only the kernel, so
-//! it works immediately with any runtime. If something else listens (a proxy, a service manager), all instances look the same.
+//! Identifies the instance of the runtime by the process that listens on its socket and its start time. Queries only the
+//! kernel, so it works immediately with any runtime. If something else listens (a proxy, a service manager), all instances
+//! look the same.
 
 use std::path::Path;
 
@@ -8,7 +9,7 @@ use tokio::net::UnixStream;
 
 use crate::sys::Host;
 
-/// The instance of the runtime on `socket`; `None` if nobody listens or the listener is unknown.
+/// The instance of the runtime on `socket`; `None` if nothing listens or the listener is unknown.
 pub(super) async fn of(socket: &Path) -> Option<String> {
     let connection = UnixStream::connect(socket).await.ok()?;
     let pid = connection.peer_cred().ok()?.pid()?;

@@ -1,5 +1,5 @@
 //! Lists the runtime's pods without a single large message: containerd streams its containers, including sandboxes, one per
-//! message. Other runtimes are asked once per state.
+//! message. Other runtimes are queried once per state.
 
 use std::collections::HashSet;
 

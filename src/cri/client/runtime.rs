@@ -19,11 +19,11 @@ use crate::types::{CgroupDriver, ContainerId, POD_UID_LABEL, PodRef, PodUid, San
 /// The version a kubelet announces in the handshake (upstream's constant).
 const KUBELET_API_VERSION: &str = "0.1.0";
 
-/// Factor for a sandbox, whose network plugin may take a while.
+/// The start of a sandbox counts as hung after this time: its network plugin may take a while.
 const SANDBOX_PATIENCE: Duration = Duration::from_secs(30);
 
 /// Turns NotFound into success.
-fn gone_is_fine(result: Result<(), CriError>) -> Result<(), CriError> {
+fn ignore_not_found(result: Result<(), CriError>) -> Result<(), CriError> {
     match result {
         Err(error) if error.is_not_found() => Ok(()),
         other => other,
@@ -99,7 +99,7 @@ impl RuntimeService for CriClient {
     async fn stop_sandbox(&self, id: &SandboxId) -> Result<(), CriError> {
         let request = wire::StopPodSandboxRequest { pod_sandbox_id: id.to_string() };
         let call = async { self.runtime().stop_pod_sandbox(request).await };
-        gone_is_fine(
+        ignore_not_found(
             self.call(Operation::StopSandbox, CallSubject::Sandbox(id.clone()), call).await.map(drop),
         )
     }
@@ -107,7 +107,7 @@ impl RuntimeService for CriClient {
     async fn remove_sandbox(&self, id: &SandboxId) -> Result<(), CriError> {
         let request = wire::RemovePodSandboxRequest { pod_sandbox_id: id.to_string() };
         let call = async { self.runtime().remove_pod_sandbox(request).await };
-        gone_is_fine(
+        ignore_not_found(
             self.call(Operation::RemoveSandbox, CallSubject::Sandbox(id.clone()), call).await.map(drop),
         )
     }
@@ -169,13 +169,15 @@ impl RuntimeService for CriClient {
         let deadline = self.timeout().saturating_add(grace);
         let subject = CallSubject::Container(id.clone());
         let patience = PATIENCE.saturating_add(grace);
-        gone_is_fine(self.within(Operation::StopContainer, subject, deadline, patience, call).await.map(drop))
+        ignore_not_found(
+            self.within(Operation::StopContainer, subject, deadline, patience, call).await.map(drop),
+        )
     }
 
     async fn remove_container(&self, id: &ContainerId) -> Result<(), CriError> {
         let request = wire::RemoveContainerRequest { container_id: id.to_string() };
         let call = async { self.runtime().remove_container(request).await };
-        gone_is_fine(
+        ignore_not_found(
             self.call(Operation::RemoveContainer, CallSubject::Container(id.clone()), call).await.map(drop),
         )
     }

@@ -1,5 +1,5 @@
-//! Streamed lists, one batch per message (KEP-5825; containerd 2.4), so that no list is too large. A runtime without them is
-//! remembered until the connection is lost, because a newer one may take its place.
+//! Streamed lists, one batch per message (KEP-5825; containerd 2.4), so that no list is too large. That a runtime does not
+//! support them is remembered until the connection is lost, because a newer one may replace it.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -14,28 +14,28 @@ use super::super::calls::CallSubject;
 use super::super::{CriError, Operation};
 use super::connection::{CriClient, MAX_MESSAGE_BYTES};
 
-/// Whether the runtime supports streamed lists, as far as known. Clones share it.
+/// Whether the runtime may support streamed lists. Clones share it.
 #[derive(Clone, Debug)]
 pub(super) struct StreamSupport(Arc<AtomicBool>);
 
 impl Default for StreamSupport {
-    /// Initially unknown.
+    /// Supported, until a call shows the opposite.
     fn default() -> Self {
         Self(Arc::new(AtomicBool::new(true)))
     }
 }
 
 impl StreamSupport {
-    /// Resets the state after a lost connection.
-    pub(super) fn ask_again(&self) {
+    /// Forgets that streamed lists are unsupported, after a lost connection.
+    pub(super) fn reset(&self) {
         self.0.store(true, Ordering::Relaxed);
     }
 
-    fn is_possible(&self) -> bool {
+    fn may_be_supported(&self) -> bool {
         self.0.load(Ordering::Relaxed)
     }
 
-    fn is_missing(&self) {
+    fn mark_unsupported(&self) {
         self.0.store(false, Ordering::Relaxed);
     }
 }
@@ -83,7 +83,7 @@ where
     B: Message + Default + 'static,
     T: Send + 'static,
 {
-    if !client.streams().is_possible() {
+    if !client.streams().may_be_supported() {
         return Ok(None);
     }
     let StreamedList { operation, method } = list;
@@ -101,7 +101,7 @@ where
     match client.call(operation, CallSubject::Node, call).await {
         Ok(all) => Ok(Some(all)),
         Err(CriError::Unimplemented { .. }) => {
-            client.streams().is_missing();
+            client.streams().mark_unsupported();
             Ok(None)
         }
         Err(error) => Err(error),
@@ -130,7 +130,7 @@ mod tests {
     #[derive(Clone)]
     struct Streams {
         streams: bool,
-        asked: Arc<AtomicUsize>,
+        stream_calls: Arc<AtomicUsize>,
     }
 
     impl NamedService for Streams {
@@ -143,7 +143,7 @@ mod tests {
         type Future = Ready<Result<Response<Self::ResponseStream>, Status>>;
 
         fn call(&mut self, _: Request<StreamContainersRequest>) -> Self::Future {
-            self.asked.fetch_add(1, Ordering::Relaxed);
+            self.stream_calls.fetch_add(1, Ordering::Relaxed);
             if !self.streams {
                 return ready(Err(Status::unknown("stream is not implemented yet")));
             }
@@ -194,8 +194,8 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let socket = dir.path().join("cri.sock");
         let listener = tokio::net::UnixListener::bind(&socket).unwrap();
-        let asked = Arc::new(AtomicUsize::new(0));
-        let service = Streams { streams, asked: asked.clone() };
+        let stream_calls = Arc::new(AtomicUsize::new(0));
+        let service = Streams { streams, stream_calls: stream_calls.clone() };
         let incoming = stream::unfold(listener, |listener| async move {
             let accepted = listener.accept().await.map(|(connection, _)| connection);
             Some((accepted, listener))
@@ -203,7 +203,7 @@ mod tests {
         let server = tonic::transport::Server::builder().add_service(service).serve_with_incoming(incoming);
         #[expect(clippy::disallowed_methods, reason = "a task of a test")]
         tokio::spawn(server);
-        (CriClient::new(&socket, Duration::from_secs(60)), asked, dir)
+        (CriClient::new(&socket, Duration::from_secs(60)), stream_calls, dir)
     }
 
     #[tokio::test]
@@ -215,8 +215,8 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_runtime_without_streams_is_asked_once_per_connection() {
-        let (client, asked, _dir) = client_of(false).await;
+    async fn a_runtime_without_streams_receives_one_request_per_connection() {
+        let (client, stream_calls, _dir) = client_of(false).await;
         for _ in 0..3 {
             // This one has no plain lists either, so the error shows that they were requested.
             let error = client.list_containers(None).await.unwrap_err();
@@ -225,9 +225,9 @@ mod tests {
                 "{error:?}"
             );
         }
-        assert_eq!(asked.load(Ordering::Relaxed), 1);
-        client.streams().ask_again();
+        assert_eq!(stream_calls.load(Ordering::Relaxed), 1);
+        client.streams().reset();
         client.list_containers(None).await.unwrap_err();
-        assert_eq!(asked.load(Ordering::Relaxed), 2);
+        assert_eq!(stream_calls.load(Ordering::Relaxed), 2);
     }
 }
