@@ -9,7 +9,7 @@ use std::time::Duration;
 use super::shares::{cpu_shares, cpu_weight};
 use super::{AllPods, CgroupError, CgroupVersion, PodResources, files};
 
-/// v1 shows no memory limit as at least this: the largest page-aligned number, for any page size.
+/// v1 reports a missing memory limit as at least this: the largest page-aligned number, for any page size.
 const V1_NO_LIMIT: u64 = (i64::MAX as u64) & !0xffff;
 
 /// A controller setting, independent of the cgroup version.
@@ -21,17 +21,17 @@ pub(super) enum ControllerSetting {
     CpuQuota(Option<i64>, u64),
     /// Memory limit in bytes; `None` is unlimited.
     Memory(Option<i64>),
-    /// Limit of processes.
+    /// Maximum number of processes and threads.
     Pids(i64),
 }
 
 /// A controller file and its value.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Line {
+struct FileValue {
     file: &'static str,
     value: String,
     /// Whether the value means no limit: then the kernel need not have the file.
-    lifts: bool,
+    is_unlimited: bool,
 }
 
 /// The settings of a pod's cgroup.
@@ -71,8 +71,8 @@ impl ControllerSetting {
         }
     }
 
-    fn lines(self, version: CgroupVersion) -> Vec<Line> {
-        let line = |file, value: String, lifts| Line { file, value, lifts };
+    fn file_values(self, version: CgroupVersion) -> Vec<FileValue> {
+        let line = |file, value: String, is_unlimited| FileValue { file, value, is_unlimited };
         match (version, self) {
             (CgroupVersion::V1, Self::CpuShares(shares)) => {
                 vec![line("cpu.shares", shares.to_string(), false)]
@@ -121,12 +121,12 @@ impl ControllerSetting {
         Ok(())
     }
 
-    fn pending(self, version: CgroupVersion, directory: &Path) -> Result<Vec<Line>, CgroupError> {
+    fn pending(self, version: CgroupVersion, directory: &Path) -> Result<Vec<FileValue>, CgroupError> {
         let mut pending = Vec::new();
-        for line in self.lines(version) {
+        for line in self.file_values(version) {
             match files::read_if_present(&directory.join(line.file))? {
-                None if line.lifts => {}
-                Some(current) if line.is_shown_as(&current) => {}
+                None if line.is_unlimited => {}
+                Some(current) if line.matches(&current) => {}
                 Some(_) | None => pending.push(line),
             }
         }
@@ -134,13 +134,13 @@ impl ControllerSetting {
     }
 }
 
-impl Line {
+impl FileValue {
     /// Whether `current`, the content of the file, is equivalent to the value.
-    fn is_shown_as(&self, current: &str) -> bool {
-        if self.lifts && self.file == "memory.limit_in_bytes" {
+    fn matches(&self, current: &str) -> bool {
+        if self.is_unlimited && self.file == "memory.limit_in_bytes" {
             return current.parse().is_ok_and(|bytes: u64| bytes >= V1_NO_LIMIT);
         }
-        if self.lifts && self.file == "cpu.max" {
+        if self.is_unlimited && self.file == "cpu.max" {
             return current.starts_with("max ");
         }
         self.value == current
@@ -161,7 +161,7 @@ mod tests {
     ) -> Vec<(&'static str, String)> {
         controller_settings
             .iter()
-            .flat_map(|setting| setting.lines(version))
+            .flat_map(|setting| setting.file_values(version))
             .map(|line| (line.file, line.value))
             .collect()
     }

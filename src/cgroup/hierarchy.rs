@@ -9,7 +9,7 @@ use procfs::process::{MountInfo, MountInfos};
 
 use super::{CgroupError, CgroupSettings, files};
 
-/// Controllers of cgroups(7), by the names the kernel mounts v1 hierarchies with.
+/// The controllers of cgroups(7), by the names of their v1 mount options.
 const V1_CONTROLLERS: [&str; 13] = [
     "cpu",
     "cpuacct",

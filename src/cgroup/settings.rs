@@ -20,7 +20,7 @@ pub struct CgroupSettings {
     pub per_qos: bool,
     /// The limit of all pods together; `None` for no limit (`enforceNodeAllocatable: [pods]`).
     pub all_pods: Option<AllPods>,
-    /// Limit of processes per pod; no limit if `None` or not above zero (`podPidsLimit`).
+    /// Maximum number of processes and threads per pod; no limit if `None` or not above zero (`podPidsLimit`).
     pub pids_limit: Option<i64>,
     /// Whether CPU limits become quotas (`cpuCFSQuota`).
     pub cfs_quota: bool,

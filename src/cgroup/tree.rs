@@ -119,7 +119,7 @@ impl Cgroups {
         )
     }
 
-    /// Kills all processes in the pod's cgroup, in whatever class it is, and removes it. Succeeds if it does not exist. May be
+    /// Kills all processes in the pod's cgroup, whatever its class, and removes it. Succeeds if it does not exist. May be
     /// repeated after an error.
     pub fn remove_pod(&self, uid: &PodUid) -> Result<(), CgroupError> {
         if !self.settings.per_qos {
