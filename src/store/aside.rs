@@ -49,7 +49,7 @@ pub(super) fn tidy(path: &Path, now: Timestamp) {
             _ if n < surplus => "there are newer ones",
             Ok(age) if age > AGE_MOST => "it is older than 7 days",
             Ok(_) | Err(_) => {
-                close(&aside);
+                restrict(&aside);
                 continue;
             }
         };
@@ -67,9 +67,9 @@ pub(super) fn tidy(path: &Path, now: Timestamp) {
 }
 
 /// Restricts a file to its owner. Anything but a regular file, including the target of a link, is left alone.
-fn close(aside: &Path) {
+fn restrict(aside: &Path) {
     let opened = OpenOptions::new().read(true).custom_flags(flags()).open(aside);
-    let closed = opened.and_then(|file| {
+    let restricted = opened.and_then(|file| {
         let metadata = file.metadata()?;
         if metadata.is_file() && metadata.permissions().mode() & 0o7777 != 0o600 {
             file.set_permissions(Permissions::from_mode(0o600))?;
@@ -77,7 +77,7 @@ fn close(aside: &Path) {
         }
         Ok(())
     });
-    if let Err(error) = closed
+    if let Err(error) = restricted
         && fs::symlink_metadata(aside).is_ok_and(|found| found.is_file())
     {
         tracing::warn!(file = %aside.display(), %error, "cannot restrict a store that was set aside to its owner");

@@ -40,28 +40,28 @@ impl Contents {
 
     /// Puts or removes a row. Returns whether anything changed.
     pub(super) fn put(&mut self, table: Table, key: &str, value: Vec<u8>) -> bool {
-        let place = (table, key.to_owned());
-        if self.rows.get(&place).is_some_and(|known| **known == *value) {
+        let row_key = (table, key.to_owned());
+        if self.rows.get(&row_key).is_some_and(|known| **known == *value) {
             return false;
         }
-        self.rows.insert(place.clone(), value.into());
-        self.unwritten.insert(place);
+        self.rows.insert(row_key.clone(), value.into());
+        self.unwritten.insert(row_key);
         self.version += 1;
         true
     }
 
     /// Removes the rows of a table whose key does not match. Returns whether anything changed.
     pub(super) fn retain(&mut self, table: Table, keep: impl Fn(&str) -> bool) -> bool {
-        let gone: Vec<Key> = self
+        let removed: Vec<Key> = self
             .of_table(table)
             .filter(|(key, _)| !keep(key))
             .map(|(key, _)| (table, key.to_owned()))
             .collect();
-        for place in &gone {
-            self.rows.remove(place);
+        for row_key in &removed {
+            self.rows.remove(row_key);
         }
-        let changed = !gone.is_empty();
-        self.unwritten.extend(gone);
+        let changed = !removed.is_empty();
+        self.unwritten.extend(removed);
         self.version += u64::from(changed);
         changed
     }
@@ -77,17 +77,20 @@ impl Contents {
         self.version
     }
 
-    /// A caller waits for the unwritten rows.
-    pub(super) fn is_awaited(&mut self) {
+    /// Records that a caller waits for the unwritten rows.
+    pub(super) fn mark_awaited(&mut self) {
         self.is_awaited = true;
     }
 
     /// Takes the unwritten changes, which count as written from here on unless they are [put back](Self::put_back).
     pub(super) fn take_changes(&mut self) -> Changes {
         self.is_awaited = false;
-        let places = std::mem::take(&mut self.unwritten);
-        let value = |place: &Key| self.rows.get(place).cloned();
-        places.into_iter().map(|place| (value(&place), place)).map(|(value, place)| (place, value)).collect()
+        let keys = std::mem::take(&mut self.unwritten);
+        let value = |row_key: &Key| self.rows.get(row_key).cloned();
+        keys.into_iter()
+            .map(|row_key| (value(&row_key), row_key))
+            .map(|(value, row_key)| (row_key, value))
+            .collect()
     }
 
     /// Returns changes whose write failed.
@@ -97,10 +100,10 @@ impl Contents {
 
     /// The changes that bring a file with the rows `file` up to date.
     pub(super) fn changes_of(&self, file: &BTreeMap<Key, Value>) -> Changes {
-        let gone = file.keys().filter(|place| !self.rows.contains_key(*place));
-        let differ = self.rows.iter().filter(|(place, value)| file.get(*place) != Some(*value));
-        let differ = differ.map(|(place, value)| (place.clone(), Some(value.clone())));
-        gone.map(|place| (place.clone(), None)).chain(differ).collect()
+        let removed = file.keys().filter(|row_key| !self.rows.contains_key(*row_key));
+        let differ = self.rows.iter().filter(|(row_key, value)| file.get(*row_key) != Some(*value));
+        let differ = differ.map(|(row_key, value)| (row_key.clone(), Some(value.clone())));
+        removed.map(|row_key| (row_key.clone(), None)).chain(differ).collect()
     }
 }
 
@@ -111,10 +114,10 @@ mod tests {
     use super::*;
 
     fn apply(file: &mut BTreeMap<Key, Value>, changes: &Changes) {
-        for (place, value) in changes {
+        for (row_key, value) in changes {
             match value {
-                Some(value) => drop(file.insert(place.clone(), value.clone())),
-                None => drop(file.remove(place)),
+                Some(value) => drop(file.insert(row_key.clone(), value.clone())),
+                None => drop(file.remove(row_key)),
             }
         }
     }
@@ -179,7 +182,7 @@ mod tests {
             apply(&mut by_difference, &difference);
             prop_assert_eq!(&by_difference, &contents.rows);
             let changes = contents.take_changes();
-            prop_assert!(difference.keys().all(|place| changes.contains_key(place)));
+            prop_assert!(difference.keys().all(|row_key| changes.contains_key(row_key)));
             apply(&mut file, &changes);
             prop_assert_eq!(&file, &contents.rows);
             prop_assert!(contents.changes_of(&file).is_empty());

@@ -2,8 +2,8 @@
 //! thread.
 //!
 //! redb reports damage as an error if everything is verified on opening; the fuzz target `store_file` searches for files on
-//! which it does not. A panic is caught here all the same and counts as damage: the rows in memory are intact, and a store
-//! that ends the daemon would be worse than none.
+//! which it does not. A panic is nevertheless caught here and counts as damage: the rows in memory are intact, and a store
+//! that stops the daemon would be worse than none.
 
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};

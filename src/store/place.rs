@@ -20,7 +20,7 @@ const SIZE_MOST: u64 = 256 * 1024 * 1024;
 pub(super) fn open(path: &Path) -> Result<(StoreFile, Identity), FileError> {
     if let Some(directory) = path.parent() {
         let made = DirBuilder::new().recursive(true).mode(0o700).create(directory);
-        made.map_err(FileError::io("make the directory of"))?;
+        made.map_err(FileError::io("create the directory of"))?;
     }
     match open_file(path) {
         Ok(file) => {
@@ -81,7 +81,7 @@ fn open_file(path: &Path) -> io::Result<File> {
 
 /// Checks that no other user could have written the file, and restricts it to its owner.
 fn check(file: &File) -> Result<Identity, FileError> {
-    let metadata = file.metadata().map_err(FileError::io("look at"))?;
+    let metadata = file.metadata().map_err(FileError::io("inspect"))?;
     let damaged = |what: String| Err(FileError::Damaged(what));
     if !metadata.is_file() {
         return damaged("it is not a regular file".to_owned());
@@ -98,7 +98,7 @@ fn check(file: &File) -> Result<Identity, FileError> {
         return damaged(format!("others may write it (mode {mode:04o})"));
     }
     if mode & 0o077 != 0 {
-        file.set_permissions(Permissions::from_mode(0o600)).map_err(FileError::io("close others out of"))?;
+        file.set_permissions(Permissions::from_mode(0o600)).map_err(FileError::io("restrict the mode of"))?;
     }
     Ok(Identity::of(&metadata))
 }
@@ -109,13 +109,13 @@ fn create(path: &Path) -> Result<(StoreFile, Identity), FileError> {
     match fs::remove_file(&new) {
         Ok(()) => {}
         Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-        Err(source) => return Err(FileError::Io { operation: "make way for", source }),
+        Err(source) => return Err(FileError::Io { operation: "remove an old temporary file of", source }),
     }
     let mut options = OpenOptions::new();
     options.read(true).write(true).create_new(true).mode(0o600).custom_flags(flags());
     let file = options.open(&new).map_err(FileError::io("create"))?;
     let identity = check(&file)?;
     let made = StoreFile::open(FileBackend::new(file)?)?;
-    fs::rename(&new, path).map_err(FileError::io("give its name to"))?;
+    fs::rename(&new, path).map_err(FileError::io("rename the temporary file of"))?;
     Ok((made, identity))
 }

@@ -13,12 +13,12 @@ use super::metrics::WriteMetrics;
 use super::table::Table;
 use crate::types::json;
 
-/// Progress of the file.
+/// The last attempt to write the file.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Tried {
+pub(super) struct WriteAttempt {
     /// The version of the rows in the last write attempt.
     pub(super) version: u64,
-    /// Whether that succeeded.
+    /// Whether it succeeded.
     pub(super) is_written: bool,
 }
 
@@ -35,7 +35,7 @@ pub struct Store {
 struct Shared {
     contents: Mutex<Contents>,
     changed: Notify,
-    tried: watch::Sender<Option<Tried>>,
+    last_attempt: watch::Sender<Option<WriteAttempt>>,
     trouble: watch::Sender<Option<String>>,
     writes: WriteMetrics,
 }
@@ -92,20 +92,21 @@ impl Store {
     pub async fn written(&self) {
         let version = {
             let mut contents = self.contents();
-            contents.is_awaited();
+            contents.mark_awaited();
             contents.version()
         };
         self.shared.changed.notify_one();
-        let mut tried = self.shared.tried.subscribe();
-        let is_over = |tried: &Option<Tried>| tried.is_none_or(|t| t.version >= version || !t.is_written);
-        if tokio::time::timeout(DISK_PATIENCE, tried.wait_for(is_over)).await.is_err() {
+        let mut attempts = self.shared.last_attempt.subscribe();
+        let is_over =
+            |last: &Option<WriteAttempt>| last.is_none_or(|t| t.version >= version || !t.is_written);
+        if tokio::time::timeout(DISK_PATIENCE, attempts.wait_for(is_over)).await.is_err() {
             tracing::warn!("writing the store's file takes more than five seconds; continuing");
         }
     }
 
-    /// Sets the progress of the file. A store without progress has no file.
-    pub(super) fn set_tried(&self, tried: Tried) {
-        self.shared.tried.send_replace(Some(tried));
+    /// Records the last attempt to write the file. A store without one has no file.
+    pub(super) fn set_last_attempt(&self, attempt: WriteAttempt) {
+        self.shared.last_attempt.send_replace(Some(attempt));
     }
 
     /// The problems of the file as sentences; `None` if there are none.

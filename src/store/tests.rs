@@ -376,7 +376,7 @@ async fn a_caller_that_waits_for_the_disk_finds_the_row_there() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn nobody_waits_for_a_missing_or_unwritable_file() {
+async fn no_caller_waits_for_a_missing_or_unwritable_file() {
     let start = tokio::time::Instant::now();
     let without = Store::default();
     without.put(PODS, "a", &1);

@@ -17,13 +17,13 @@ use super::error::FileError;
 use super::file::StoreFile;
 use super::pace::due;
 use super::place::{self, Identity};
-use super::rows::{Store, Tried};
+use super::rows::{Store, WriteAttempt};
 use crate::types::{Backoff, BackoffPolicy};
 
 /// How long to wait for the previous daemon to close the file; its shutdown takes at most five seconds.
 const HANDOVER: Duration = Duration::from_secs(6);
 /// Interval of checks for that.
-const HANDOVER_LOOK: Duration = Duration::from_millis(50);
+const HANDOVER_POLL: Duration = Duration::from_millis(50);
 
 /// Interval of the clean-up of files set aside.
 const TIDYING: Duration = Duration::from_secs(3600);
@@ -67,7 +67,7 @@ impl Store {
                 (Some(FileError::Damaged(error.to_string())), StoreWriter::of(Self::default(), path.clone()))
             });
             match error {
-                Some(FileError::InUse) if Instant::now() < deadline => sleep(HANDOVER_LOOK).await,
+                Some(FileError::InUse) if Instant::now() < deadline => sleep(HANDOVER_POLL).await,
                 error => {
                     writer.report(error.as_ref());
                     return (writer.store.clone(), writer);
@@ -97,15 +97,15 @@ impl StoreWriter {
             Err(error) => return Some(error),
         };
         *self.store.contents() = Contents::of_file(rows);
-        self.store.set_tried(Tried { version: 0, is_written: error.is_none() });
+        self.store.set_last_attempt(WriteAttempt { version: 0, is_written: error.is_none() });
         error
     }
 
     /// Cleans up the files set aside. Blocking.
     fn tidy_asides(&mut self) {
         tidy(&self.path, Timestamp::now());
-        let is_gone = self.set_aside.take_if(|(aside, _)| aside.symlink_metadata().is_err()).is_some();
-        if is_gone && self.file.is_some() {
+        let is_removed = self.set_aside.take_if(|(aside, _)| aside.symlink_metadata().is_err()).is_some();
+        if is_removed && self.file.is_some() {
             self.report(None);
         }
     }
@@ -166,13 +166,13 @@ impl StoreWriter {
             Ok(open) => {
                 self.file = Some(open);
                 self.report(None);
-                self.store.set_tried(Tried { version, is_written: true });
+                self.store.set_last_attempt(WriteAttempt { version, is_written: true });
                 true
             }
             Err(error) => {
                 self.store.contents().put_back(changes);
                 self.report(Some(&error));
-                self.store.set_tried(Tried { version, is_written: false });
+                self.store.set_last_attempt(WriteAttempt { version, is_written: false });
                 false
             }
         }
