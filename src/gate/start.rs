@@ -47,12 +47,12 @@ pub struct StartGate {
 struct State {
     free: usize,
     /// Ordered by priority; calls of the same pod by arrival.
-    line: BTreeMap<(StartPriority, u64), Waiter>,
+    queue: BTreeMap<(StartPriority, u64), Waiter>,
     arrivals: u64,
     /// Places granted since one went to a retry that had waited long.
-    given: u32,
+    granted: u32,
     /// The pods that are being prepared for their first start.
-    on_the_way: BTreeSet<StartPriority>,
+    pending: BTreeSet<StartPriority>,
 }
 
 impl State {
@@ -62,22 +62,22 @@ impl State {
             return None;
         }
         let aged = self.aged(Instant::now());
-        let next = aged.as_ref().or_else(|| self.line.keys().next())?;
-        if self.on_the_way.first().is_some_and(|expected| expected.rank < next.0.rank) {
+        let next = aged.as_ref().or_else(|| self.queue.keys().next())?;
+        if self.pending.first().is_some_and(|expected| expected.rank < next.0.rank) {
             return None;
         }
         let (next, is_aged) = (next.clone(), aged.is_some());
-        self.given = if is_aged { 0 } else { self.given.saturating_add(1) };
+        self.granted = if is_aged { 0 } else { self.granted.saturating_add(1) };
         self.free -= 1;
-        self.line.remove(&next).map(|waiter| waiter.admit)
+        self.queue.remove(&next).map(|waiter| waiter.admit)
     }
 
     /// The retry that has waited longest, if it has waited long enough and the next place is for a retry.
     fn aged(&self, now: Instant) -> Option<(StartPriority, u64)> {
-        if self.given + 1 < AGED_SHARE {
+        if self.granted + 1 < AGED_SHARE {
             return None;
         }
-        let failed = self.line.iter().filter(|((turn, _), _)| turn.failures > 0);
+        let failed = self.queue.iter().filter(|((priority, _), _)| priority.failures > 0);
         let aged = failed.filter(|(_, waiter)| now.saturating_duration_since(waiter.since) >= AGED);
         aged.min_by_key(|((_, arrival), _)| *arrival).map(|(place, _)| place.clone())
     }
@@ -85,7 +85,7 @@ impl State {
     /// Stops waiting for pods more important than `rank`, if only they keep places free.
     fn give_up(&mut self, rank: Rank) {
         if self.free > 0 {
-            self.on_the_way.retain(|expected| expected.rank >= rank);
+            self.pending.retain(|expected| expected.rank >= rank);
         }
     }
 }
@@ -105,7 +105,7 @@ pub struct StartPriority {
 }
 
 impl StartPriority {
-    /// The place of a pod whose starts have not failed. Critical pods go first.
+    /// The priority of a pod whose starts have not failed. Critical pods go first.
     pub fn of(pod: &AdmittedPod) -> Self {
         Self {
             failures: 0,
@@ -115,7 +115,7 @@ impl StartPriority {
         }
     }
 
-    /// The place of a pod with this many failed starts since the last success.
+    /// The priority of a pod with this many failed starts since the last success.
     pub fn after(self, failures: u32) -> Self {
         Self { failures, ..self }
     }
@@ -124,13 +124,13 @@ impl StartPriority {
 /// Announces that a pod is being prepared for its first start. Expires when the pod enters the gate, or when dropped.
 #[must_use]
 pub struct PendingStart {
-    turn: StartPriority,
+    priority: StartPriority,
     state: Arc<Mutex<State>>,
 }
 
 impl Drop for PendingStart {
     fn drop(&mut self) {
-        if self.state.lock().on_the_way.remove(&self.turn) {
+        if self.state.lock().pending.remove(&self.priority) {
             admit_next(&self.state);
         }
     }
@@ -167,41 +167,41 @@ impl StartGate {
     pub fn new(bound: usize) -> Self {
         let state = State {
             free: bound.max(1),
-            line: BTreeMap::new(),
+            queue: BTreeMap::new(),
             arrivals: 0,
-            given: 0,
-            on_the_way: BTreeSet::new(),
+            granted: 0,
+            pending: BTreeSet::new(),
         };
         Self { state: Arc::new(Mutex::new(state)), waited: WaitTimes::default() }
     }
 
-    /// The waits of starts.
+    /// How long starts have waited.
     pub(super) fn wait_times(&self) -> &WaitTimes {
         &self.waited
     }
 
     /// The number of starts that wait.
     pub(super) fn waiting(&self) -> u64 {
-        self.state.lock().line.len() as u64
+        self.state.lock().queue.len() as u64
     }
 
     /// Announces a pod: starts of less important pods wait for it, 2 s at most.
-    pub fn expect(&self, turn: StartPriority) -> PendingStart {
-        self.state.lock().on_the_way.insert(turn.clone());
-        PendingStart { turn, state: self.state.clone() }
+    pub fn expect(&self, priority: StartPriority) -> PendingStart {
+        self.state.lock().pending.insert(priority.clone());
+        PendingStart { priority, state: self.state.clone() }
     }
 
     /// Waits for the right to start something of a pod. Cancel-safe: dropping the future leaves the queue and releases a
     /// permit that was already granted.
-    pub async fn enter(&self, turn: StartPriority) -> Permit {
+    pub async fn enter(&self, priority: StartPriority) -> Permit {
         let (admit, mut admitted) = oneshot::channel();
-        let (rank, since) = (turn.rank, Instant::now());
+        let (rank, since) = (priority.rank, Instant::now());
         {
             let mut state = self.state.lock();
-            state.on_the_way.remove(&turn);
+            state.pending.remove(&priority);
             state.arrivals += 1;
             let arrival = state.arrivals;
-            state.line.insert((turn, arrival), Waiter { since, admit });
+            state.queue.insert((priority, arrival), Waiter { since, admit });
         }
         admit_next(&self.state);
         loop {

@@ -2,9 +2,9 @@
 //! for a long time, and every call is slower: each mount of a pod that is not yet removed adds to its work.
 //!
 //! A place is for work of the runtime, not for waiting: a pod that uses its grace period, or whose call hangs, releases its
-//! place and continues without one. So no stop waits here for long, whatever the others do, and starts do not matter to it.
+//! place and continues without one. So no stop waits here for long, whatever the others do. Starts do not pass this gate.
 //! Pods whose containers have terminated go before those that have not begun; within each group the more important pod
-//! goes first, then the first to arrive. A pod whose resources the node needs now waits for none and takes no place.
+//! goes first, then the first to arrive. A pod whose resources the node needs now does not wait and takes no place.
 
 use std::collections::BTreeMap;
 use std::num::NonZeroUsize;
@@ -35,7 +35,7 @@ pub struct StopGate {
 
 struct State {
     free: usize,
-    line: BTreeMap<StopOrder, oneshot::Sender<Place>>,
+    queue: BTreeMap<StopOrder, oneshot::Sender<Place>>,
     arrivals: u64,
 }
 
@@ -88,18 +88,18 @@ impl Default for StopGate {
 impl StopGate {
     /// A gate with this many places.
     fn new(places: usize) -> Self {
-        let state = State { free: places, line: BTreeMap::new(), arrivals: 0 };
+        let state = State { free: places, queue: BTreeMap::new(), arrivals: 0 };
         Self { state: Arc::new(Mutex::new(state)), waited: WaitTimes::default() }
     }
 
-    /// The waits of stops.
+    /// How long stops have waited.
     pub(super) fn wait_times(&self) -> &WaitTimes {
         &self.waited
     }
 
     /// The number of stops that wait.
     pub(super) fn waiting(&self) -> u64 {
-        self.state.lock().line.len() as u64
+        self.state.lock().queue.len() as u64
     }
 
     /// Begins the stop of a pod. `urgency` may be raised at any time, even while the pod waits.
@@ -112,8 +112,8 @@ impl StopGate {
         {
             let mut state = self.state.lock();
             state.arrivals += 1;
-            let turn = (phase, rank, state.arrivals);
-            state.line.insert(turn, admit);
+            let order = (phase, rank, state.arrivals);
+            state.queue.insert(order, admit);
         }
         admit_next(&self.state);
         admitted
@@ -128,7 +128,7 @@ fn admit_next(state: &Arc<Mutex<State>>) {
             if state.free == 0 {
                 return;
             }
-            let Some((_, admit)) = state.line.pop_first() else { return };
+            let Some((_, admit)) = state.queue.pop_first() else { return };
             state.free -= 1;
             admit
         };

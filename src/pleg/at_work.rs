@@ -1,5 +1,5 @@
 //! The pods a worker is changing. The runtime's events about them are mostly effects of the worker's own calls, which the
-//! relist of the pod after those calls shows anyway: a relist per event would be half of all lookups while pods start. The
+//! relist of the pod after those calls shows anyway: while pods start, relists for these events would be half of all queries. The
 //! relist each second still covers such pods.
 
 use std::collections::BTreeMap;

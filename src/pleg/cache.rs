@@ -65,7 +65,7 @@ impl Cache {
         self.lock().get(pod)
     }
 
-    /// UIDs of the pods that have sandboxes or containers in the runtime.
+    /// The pods that have sandboxes or containers in the runtime and whose last inspection succeeded.
     pub fn pods(&self) -> Vec<PodRef> {
         let state = self.lock();
         state.entries.values().filter_map(|e| e.observed.as_ref().ok().map(|s| s.pod.clone())).collect()
@@ -120,7 +120,7 @@ impl Cache {
     }
 
     /// The pod as observed after `time`; with `None`, as observed by any listing. Waits for such an observation, forever if
-    /// the runtime never answers: callers that must not wait select against something else.
+    /// the runtime never responds: callers that must not wait that long use it in a `select!`.
     pub async fn newer_than(&self, pod: &PodRef, time: Option<Instant>) -> Observed {
         let reply = {
             let mut state = self.lock();
@@ -254,25 +254,25 @@ mod tests {
         let start = Instant::now();
         cache.set(&"a".into(), status("a"), start);
         tokio::time::advance(Duration::from_secs(1)).await;
-        let asked = Instant::now();
+        let requested_at = Instant::now();
         tokio::time::advance(Duration::from_secs(1)).await;
         cache.commit(Instant::now(), HashSet::from(["a".into()]));
-        assert!(is_pending(cache.newer_than(&pod("a"), Some(asked))).await);
-        assert!(cache.newer_than(&pod("b"), Some(asked)).await.is_ok());
+        assert!(is_pending(cache.newer_than(&pod("a"), Some(requested_at))).await);
+        assert!(cache.newer_than(&pod("b"), Some(requested_at)).await.is_ok());
         cache.set(&"a".into(), status("a"), Instant::now());
-        assert!(cache.newer_than(&pod("a"), Some(asked)).await.is_ok());
+        assert!(cache.newer_than(&pod("a"), Some(requested_at)).await.is_ok());
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_waiter_is_answered_only_by_the_write_it_waits_for() {
         let cache = Cache::default();
         cache.commit(Instant::now(), HashSet::new());
-        let asked = Instant::now();
+        let requested_at = Instant::now();
         let a = pod("a");
-        let wait = cache.newer_than(&a, Some(asked));
+        let wait = cache.newer_than(&a, Some(requested_at));
         tokio::pin!(wait);
         tokio::select! { biased; _ = &mut wait => panic!("too early"), () = std::future::ready(()) => {} }
-        cache.set(&"a".into(), status("a"), asked);
+        cache.set(&"a".into(), status("a"), requested_at);
         tokio::select! { biased; _ = &mut wait => panic!("an observation that began no later must not answer"), () = std::future::ready(()) => {} }
         tokio::time::advance(Duration::from_millis(1)).await;
         cache.set(&"a".into(), status("a"), Instant::now());
@@ -282,9 +282,9 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn waiters_of_a_removed_pod_get_an_empty_status() {
         let cache = Cache::default();
-        let asked = Instant::now();
+        let requested_at = Instant::now();
         let a = pod("a");
-        let wait = cache.newer_than(&a, Some(asked));
+        let wait = cache.newer_than(&a, Some(requested_at));
         tokio::pin!(wait);
         tokio::select! { biased; _ = &mut wait => panic!("too early"), () = std::future::ready(()) => {} }
         tokio::time::advance(Duration::from_millis(1)).await;

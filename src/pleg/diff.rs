@@ -156,13 +156,13 @@ mod tests {
 
         #[test]
         fn every_difference_is_reported_once(old in states(), new in states()) {
-            let told = events(&old, &new);
+            let reported = events(&old, &new);
             for n in 0..6 {
                 let changed = old.get(&id(n)) != new.get(&id(n));
-                prop_assert_eq!(changed, told.iter().any(|(i, _)| *i == id(n)));
+                prop_assert_eq!(changed, reported.iter().any(|(i, _)| *i == id(n)));
             }
-            let deaths = told.iter().filter(|(_, e)| *e == LifecycleEvent::Died).count();
-            let mut ids: Vec<_> = told.iter().filter(|(_, e)| *e == LifecycleEvent::Died).map(|(i, _)| i).collect();
+            let deaths = reported.iter().filter(|(_, e)| *e == LifecycleEvent::Died).count();
+            let mut ids: Vec<_> = reported.iter().filter(|(_, e)| *e == LifecycleEvent::Died).map(|(i, _)| i).collect();
             ids.dedup();
             prop_assert_eq!(deaths, ids.len());
         }

@@ -57,7 +57,7 @@ fn step() -> impl Strategy<Value = Step> {
         Just(EventMode::Lost),
         Just(EventMode::Unimplemented),
     ];
-    let asked = prop_oneof![
+    let operations = prop_oneof![
         Just(Operation::ListSandboxes),
         Just(Operation::ListContainers),
         Just(Operation::SandboxStatus),
@@ -85,7 +85,7 @@ fn step() -> impl Strategy<Value = Step> {
         2 => any.prop_map(Step::Hint),
         1 => mode.prop_map(Step::Events),
         1 => Just(Step::HangUp),
-        2 => (asked, fault, 1..4_usize).prop_map(|(operation, fault, times)| Step::Fault(operation, fault, times)),
+        2 => (operations, fault, 1..4_usize).prop_map(|(operation, fault, times)| Step::Fault(operation, fault, times)),
         1 => Just(Step::Release),
         1 => prop_oneof![Just(LIST_OF_A_POD), Just(usize::MAX)].prop_map(Step::Limit),
         4 => (1..2500_u64).prop_map(Step::Wait),
@@ -340,10 +340,10 @@ async fn events_of_a_pod_being_changed_wait_for_the_end_of_the_work() {
         let state = || pleg.cache().get(&pod("u0")).unwrap().containers[0].state;
         let moment = Duration::from_millis(1);
         let (first, second) = (pleg.at_work(&pod("u0")), pleg.at_work(&pod("u0")));
-        let asked = fake.calls().len();
+        let calls = fake.calls().len();
         fake.exit_container(&id, 7);
         sleep(moment).await;
-        assert_eq!((fake.calls().len(), state()), (asked, ContainerState::Running));
+        assert_eq!((fake.calls().len(), state()), (calls, ContainerState::Running));
         drop(first);
         sleep(moment).await;
         assert_eq!(state(), ContainerState::Exited);

@@ -105,8 +105,8 @@ pub(super) fn as_listed(pod: &PodRef, listing: &Listing) -> PodStatus {
     PodStatus { pod: pod.clone(), ips: Vec::new(), sandboxes, containers }
 }
 
-/// Removes from a listing what vanished before its inspection, so that the reported events match the cache. Should the
-/// object be listed again, that is a change and it is inspected again.
+/// Removes from a listing what vanished before its inspection, so that the reported events match the cache. If the object is
+/// listed again, that is a change, and it is inspected again.
 pub(super) fn keep_inspected(listing: &mut Listing, status: &PodStatus) {
     listing.sandboxes.retain(|listed| status.sandboxes.iter().any(|s| s.id == listed.id));
     listing.containers.retain(|listed| status.containers.iter().any(|c| c.id == listed.id));

@@ -10,7 +10,7 @@ use super::inspect::{self, Pods};
 use crate::cri::{CriError, RuntimeService};
 use crate::types::PodRef;
 
-/// How long after a list was too large no list of everything is requested: the runtime would assemble it in vain.
+/// Pause before everything is listed in one message again after such a list was too large: the runtime assembles it in vain.
 const WHOLE_AGAIN: Duration = Duration::from_secs(10 * 60);
 
 /// A completed listing of everything.
@@ -40,7 +40,7 @@ impl Lists {
         Self { runtime, pod_by_pod_until: None }
     }
 
-    /// Begins a listing. `known` are the pods listed before; a runtime that cannot name its pods is asked about these only.
+    /// Begins a listing. `known` are the pods listed before; if the runtime cannot list its pods, only these are listed.
     pub(super) fn begin(&self, known: Vec<PodRef>) -> BoxFuture<'static, Listed> {
         let (runtime, as_of) = (self.runtime.clone(), Instant::now());
         let is_too_large = self.pod_by_pod_until.is_some_and(|until| as_of < until);

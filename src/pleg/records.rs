@@ -9,7 +9,7 @@ use super::diff::{self, LifecycleEvent, Listing, ObjectId, States};
 use super::inspect::Pods;
 use crate::types::{PodRef, PodUid};
 
-/// What to do for a pod after a listing.
+/// What to do about a pod after a listing.
 #[derive(Debug, PartialEq)]
 pub(super) enum Todo {
     /// It changed, or its last inspection failed: inspect what was listed.
@@ -20,7 +20,7 @@ pub(super) enum Todo {
 
 /// Whether a pod is being inspected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Work {
+enum InspectionState {
     Idle,
     /// An inspection is under way.
     Busy,
@@ -36,7 +36,7 @@ struct Record {
     as_of: Option<Instant>,
     /// The last inspection failed.
     failed: bool,
-    work: Work,
+    inspection: InspectionState,
 }
 
 #[derive(Default)]
@@ -55,14 +55,14 @@ impl Records {
         for uid in uids {
             let Some(record) = self.pods.get_mut(&uid) else { continue };
             // A newer listing of this pod alone has been processed, or is under way.
-            if record.work != Work::Idle || record.as_of.is_some_and(|seen| seen >= as_of) {
+            if record.inspection != InspectionState::Idle || record.as_of.is_some_and(|seen| seen >= as_of) {
                 continue;
             }
             let listing = found.remove(&uid).map(|(_, listing)| listing).unwrap_or_default();
             if listing.is_empty() {
                 todo.push(self.forget(&uid));
             } else if record.failed || record.states != listing.states() {
-                record.work = Work::Busy;
+                record.inspection = InspectionState::Busy;
                 todo.push(Todo::Inspect(record.pod.clone(), listing));
             }
         }
@@ -77,13 +77,13 @@ impl Records {
     /// Processes a hint that the pod may have changed. Returns whether to list and inspect it now.
     pub(super) fn hinted(&mut self, pod: &PodRef) -> bool {
         let record = self.record(pod);
-        match record.work {
-            Work::Idle => {
-                record.work = Work::Busy;
+        match record.inspection {
+            InspectionState::Idle => {
+                record.inspection = InspectionState::Busy;
                 true
             }
-            Work::Busy | Work::BusyThenAgain => {
-                record.work = Work::BusyThenAgain;
+            InspectionState::Busy | InspectionState::BusyThenAgain => {
+                record.inspection = InspectionState::BusyThenAgain;
                 false
             }
         }
@@ -92,15 +92,15 @@ impl Records {
     /// Processes a successful inspection that began at `as_of` (`None` if the pod no longer exists).
     pub(super) fn inspected(&mut self, pod: &PodRef, listing: &Listing, as_of: Instant) -> Inspected {
         let record = self.record(pod);
-        let again = record.work == Work::BusyThenAgain;
-        record.work = Work::Idle;
+        let again = record.inspection == InspectionState::BusyThenAgain;
+        record.inspection = InspectionState::Idle;
         record.failed = false;
         let states = listing.states();
         let events = diff::events(&record.states, &states);
-        let gone = states.is_empty();
+        let is_removed = states.is_empty();
         record.states = states;
         record.as_of = Some(as_of);
-        if gone && !again {
+        if is_removed && !again {
             self.pods.remove(&pod.uid);
         }
         Inspected { events, again }
@@ -110,15 +110,19 @@ impl Records {
     /// Returns whether to inspect again now.
     pub(super) fn failed(&mut self, pod: &PodRef) -> bool {
         let record = self.record(pod);
-        let again = record.work == Work::BusyThenAgain;
-        record.work = Work::Idle;
+        let again = record.inspection == InspectionState::BusyThenAgain;
+        record.inspection = InspectionState::Idle;
         record.failed = true;
         again
     }
 
     /// The pods being inspected: their cache entries are known to be stale.
     pub(super) fn busy(&self) -> HashSet<PodUid> {
-        self.pods.iter().filter(|(_, r)| r.work != Work::Idle).map(|(uid, _)| uid.clone()).collect()
+        self.pods
+            .iter()
+            .filter(|(_, r)| r.inspection != InspectionState::Idle)
+            .map(|(uid, _)| uid.clone())
+            .collect()
     }
 
     /// The pod that owns the sandbox or container of this identifier.
@@ -141,7 +145,7 @@ impl Records {
             states: States::new(),
             as_of: None,
             failed: false,
-            work: Work::Idle,
+            inspection: InspectionState::Idle,
         })
     }
 

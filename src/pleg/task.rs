@@ -36,7 +36,7 @@ const EVENTS_RETRY: Duration = Duration::from_secs(1);
 /// Longest pause before the event stream is reopened.
 const EVENTS_RETRY_MAX: Duration = Duration::from_secs(60);
 
-/// Pause before a runtime without events is asked again: it may have been upgraded meanwhile.
+/// Pause before events are requested again from a runtime that has none: it may have been upgraded meanwhile.
 const EVENTS_ABSENT_RETRY: Duration = Duration::from_secs(10 * 60);
 
 /// The health of the relist.
