@@ -60,23 +60,23 @@ impl Janitor for HostJanitor {
         or_default(file_work(list).await)
     }
 
-    async fn remove(&self, gone: HashSet<PodUid>, running: HashSet<ContainerId>) {
+    async fn remove(&self, removed: HashSet<PodUid>, running: HashSet<ContainerId>) {
         let (root, mounts) = (self.root_dir.clone(), self.mounts.clone());
         let (logs, cgroups) = (self.logs.clone(), self.cgroups.clone());
         let remove = move || {
-            let removed = |uids: Vec<PodUid>| uids.into_iter().filter(|uid| gone.contains(uid));
-            for uid in removed(listed("directories", pod_dirs(&root))) {
+            let of_removed = |uids: Vec<PodUid>| uids.into_iter().filter(|uid| removed.contains(uid));
+            for uid in of_removed(listed("directories", pod_dirs(&root))) {
                 match volume::tear_down(&root, &uid, &*mounts) {
                     Ok(()) => log_removal(&uid, "directory", remove_pod_dir(&root, &uid, &*mounts)),
                     failed => log_removal(&uid, "volumes", failed),
                 }
             }
-            let failed = logs.remove_pods(&gone).failed;
+            let failed = logs.remove_pods(&removed).failed;
             for error in failed.into_iter().chain(logs.remove_dangling_links(&running).failed) {
                 tracing::warn!(error = error_chain(&error), "cannot remove the logs of a removed pod");
             }
             let Some(cgroups) = cgroups else { return };
-            for uid in removed(listed("cgroups", cgroups.list_pods())) {
+            for uid in of_removed(listed("cgroups", cgroups.list_pods())) {
                 log_removal(&uid, "cgroup", cgroups.remove_pod(&uid));
             }
         };

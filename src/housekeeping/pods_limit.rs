@@ -91,10 +91,10 @@ mod tests {
     #[test]
     fn a_rejected_limit_is_retried_and_each_result_is_reported_once() {
         let dir = tempfile::tempdir().unwrap();
-        let told = Arc::new(Mutex::new(Vec::new()));
+        let reported = Arc::new(Mutex::new(Vec::new()));
         let events: NodeEvents = {
-            let told = told.clone();
-            Arc::new(move |event: NodeEvent| told.lock().push(event.reason))
+            let reported = reported.clone();
+            Arc::new(move |event: NodeEvent| reported.lock().push(event.reason))
         };
         let limit = PodsLimit::new(cgroups(dir.path()), events);
         let memory = dir.path().join("cgroup/kubepods/memory.max");
@@ -102,12 +102,12 @@ mod tests {
         fs::create_dir(&memory).unwrap();
         limit.apply();
         limit.apply();
-        assert_eq!(*told.lock(), ["FailedNodeAllocatableEnforcement"]);
+        assert_eq!(*reported.lock(), ["FailedNodeAllocatableEnforcement"]);
         fs::remove_dir(&memory).unwrap();
         fs::write(&memory, "max").unwrap();
         limit.apply();
         limit.apply();
-        assert_eq!(*told.lock(), ["FailedNodeAllocatableEnforcement", "NodeAllocatableEnforced"]);
+        assert_eq!(*reported.lock(), ["FailedNodeAllocatableEnforcement", "NodeAllocatableEnforced"]);
         assert_eq!(fs::read_to_string(&memory).unwrap(), (1_u64 << 30).to_string());
     }
 }

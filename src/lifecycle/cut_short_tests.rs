@@ -22,7 +22,8 @@ async fn ended_in_a_start(policy: &str) -> Node {
     node.runtime.script("c", Script::runs([Run::Exits { after: SECOND, code: 0 }]));
     node.runtime.faults().add(Rule::new(Operation::StartContainer, Fault::Hang).times(1));
     node.want([pod_with("job", "u1", policy, &["c"])]);
-    node.until("it is asked for", MINUTE, |n| !n.calls_of("u1", Operation::StartContainer).is_empty()).await;
+    node.until("its start is requested", MINUTE, |n| !n.calls_of("u1", Operation::StartContainer).is_empty())
+        .await;
     node.sync_store();
     node.stop().await;
     node

@@ -37,10 +37,10 @@ async fn a_removed_pod_terminates_within_its_grace_period_even_if_it_ignores_sig
     node.runtime.script("deaf", Script::forever().on_term(OnTerm::Ignores));
     node.want([pod("web", "u1", &["deaf", "c"])]);
     node.until("it runs", SECOND, |n| n.running("u1").len() == 2).await;
-    let asked = Instant::now();
+    let requested_at = Instant::now();
     node.want([]);
     node.until("all are dead", MINUTE, |n| n.running("u1").is_empty()).await;
-    let took = asked.elapsed();
+    let took = requested_at.elapsed();
     // The stop may need a newer relist.
     assert!(took >= 30 * SECOND && took <= 31 * SECOND, "{took:?}");
     node.until("nothing is left", MINUTE, |n| !n.has("u1") && n.directories().is_empty()).await;
@@ -51,10 +51,10 @@ async fn a_removed_pod_terminates_within_its_grace_period_even_if_it_ignores_sig
 async fn a_killed_pod_terminates_and_stays_terminated_while_its_source_has_it() {
     let mut node = running(&[("web", "u1"), ("other", "u2")]).await;
     node.runtime.script("c", Script::forever().on_term(OnTerm::Ignores));
-    let asked = Instant::now();
+    let requested_at = Instant::now();
     node.kill("u1", evicted());
     node.until("all are dead", MINUTE, |n| n.running("u1").is_empty()).await;
-    assert!(asked.elapsed() <= 31 * SECOND, "{:?}", asked.elapsed());
+    assert!(requested_at.elapsed() <= 31 * SECOND, "{:?}", requested_at.elapsed());
     node.until("its content is gone", MINUTE, |n| !n.has("u1")).await;
     let status = node.status("u1").unwrap();
     assert_eq!((status.phase.as_deref(), status.reason.as_deref()), (Some("Failed"), Some("Evicted")));
@@ -80,11 +80,11 @@ async fn a_kill_that_the_node_needs_does_not_wait_for_other_stops() {
         node.want(kept);
         sleep(Duration::from_millis(1)).await;
         assert!(node.calls_of("needed", Operation::StopContainer).is_empty());
-        let asked = Instant::now();
+        let requested_at = Instant::now();
         node.kill("needed", evicted());
         let is_stopping = |n: &Node| !n.calls_of("needed", Operation::StopContainer).is_empty();
         node.until("it is being stopped", MINUTE, is_stopping).await;
-        let waited = node.calls_of("needed", Operation::StopContainer)[0].at - asked;
+        let waited = node.calls_of("needed", Operation::StopContainer)[0].at - requested_at;
         assert!(waited < Duration::from_millis(100), "{waited:?}");
         let reported =
             others.iter().filter(|uid| !node.calls_of(uid, Operation::StopContainer).is_empty()).count();
@@ -149,10 +149,10 @@ async fn a_pod_killed_while_its_start_hangs_is_stopped_soon() {
     node.runtime.faults().add(Rule::new(Operation::CreateContainer, Fault::Hang));
     node.want([pod("web", "u1", &["c"])]);
     node.until("it is being made", SECOND, |n| !n.sandboxes().is_empty()).await;
-    let asked = Instant::now();
+    let requested_at = Instant::now();
     node.want([]);
     node.until("nothing is left", MINUTE, |n| !n.has("u1") && n.directories().is_empty()).await;
-    let pause = node.calls_of("u1", Operation::StopSandbox)[0].at - asked;
+    let pause = node.calls_of("u1", Operation::StopSandbox)[0].at - requested_at;
     // The call has four seconds to finish.
     assert!(pause <= 5 * SECOND, "its sandbox was overlooked at first: {pause:?}");
     assert_eq!(node.calls_of("u1", Operation::CreateContainer).len(), 1);
@@ -163,7 +163,7 @@ async fn a_pod_deleted_during_its_sandbox_start_does_not_interrupt_the_call() {
     let mut node = Node::new();
     node.runtime.faults().add(Rule::new(Operation::RunSandbox, Fault::Delay(SECOND)));
     node.want([pod("web", "u1", &["c"])]);
-    node.until("its sandbox is asked for", SECOND, |n| !n.calls_of("u1", Operation::RunSandbox).is_empty())
+    node.until("its sandbox is requested", SECOND, |n| !n.calls_of("u1", Operation::RunSandbox).is_empty())
         .await;
     node.want([]);
     node.until("nothing is left", MINUTE, |n| !n.has("u1") && n.directories().is_empty()).await;
@@ -181,9 +181,9 @@ async fn a_stopping_daemon_finishes_its_call_and_the_next_one_continues() {
         node.runtime.faults().add(Rule::new(operation, Fault::Delay(SECOND)));
         node.want([pod("web", "u1", &["c"])]);
         node.until("the call is made", MINUTE, |n| !n.calls_of("u1", operation).is_empty()).await;
-        let asked = Instant::now();
+        let requested_at = Instant::now();
         node.end().await;
-        assert!(asked.elapsed() <= SECOND, "{operation:?}: {:?}", asked.elapsed());
+        assert!(requested_at.elapsed() <= SECOND, "{operation:?}: {:?}", requested_at.elapsed());
         node.boot();
         node.until("it runs", MINUTE, |n| n.running("u1") == [("c".to_owned(), 0)]).await;
         assert_eq!(node.calls_of("u1", operation).len(), 1, "{operation:?}");
@@ -196,9 +196,9 @@ async fn a_hanging_call_does_not_block_shutdown() {
     node.runtime.faults().add(Rule::new(Operation::RunSandbox, Fault::Hang));
     node.want([pod("web", "u1", &["c"])]);
     node.until("the call is made", SECOND, |n| !n.calls_of("u1", Operation::RunSandbox).is_empty()).await;
-    let asked = Instant::now();
+    let requested_at = Instant::now();
     node.end().await;
-    assert!(asked.elapsed() < 5 * SECOND, "{:?}", asked.elapsed());
+    assert!(requested_at.elapsed() < 5 * SECOND, "{:?}", requested_at.elapsed());
 }
 
 #[tokio::test(start_paused = true)]

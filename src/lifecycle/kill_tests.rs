@@ -73,7 +73,7 @@ async fn a_pod_delayed_by_a_sweep_is_killed_when_it_starts() {
     node.until("it ended", MINUTE, |n| reason(n, "u1").as_deref() == Some("Evicted")).await;
     assert_eq!(node.phase("u1").as_deref(), Some("Failed"));
     sleep(5 * MINUTE).await;
-    assert!(node.changes_of("u1").is_empty(), "it was to end before it had begun: {}", node.picture());
+    assert!(node.changes_of("u1").is_empty(), "it was killed before it began: {}", node.picture());
 }
 
 #[tokio::test(start_paused = true)]
@@ -97,12 +97,12 @@ async fn the_latest_grace_period_and_status_apply() {
     node.want([pod("web", "u1", &["c"])]);
     node.until("it runs", 5 * SECOND, |n| n.running("u1").len() == 1).await;
     node.kill("u1", kill("Slowly", None, false));
-    let asked = Instant::now();
+    let requested_at = Instant::now();
     sleep(5 * SECOND).await;
     assert_eq!(node.running("u1").len(), 1, "it has 30 s");
     node.kill("u1", kill("AtOnce", Some(2), false));
     node.until("it ended", MINUTE, |n| n.running("u1").is_empty()).await;
-    assert!(asked.elapsed() < 10 * SECOND, "{:?}", asked.elapsed());
+    assert!(requested_at.elapsed() < 10 * SECOND, "{:?}", requested_at.elapsed());
     node.until("the later reason is reported", MINUTE, |n| reason(n, "u1").as_deref() == Some("AtOnce"))
         .await;
     sleep(5 * MINUTE).await;

@@ -13,7 +13,7 @@ use crate::pod::PodKill;
 use crate::types::PodUid;
 
 /// The least time before a killed pod counts as overdue, whatever its grace period (upstream `killPodNow`).
-const SHORTEST: Duration = Duration::from_secs(10);
+const MIN_OVERDUE: Duration = Duration::from_secs(10);
 
 /// A kill that was delivered to a lifecycle.
 #[derive(Debug)]
@@ -48,8 +48,8 @@ impl Kills {
         withdrawn
     }
 
-    /// Forgets what was delivered to lifecycles that no longer exist: the next one of the UID has not received it.
-    pub(super) fn keep(&mut self, is_known: impl Fn(&PodUid) -> bool) {
+    /// Forgets what was delivered to lifecycles that no longer exist: a new lifecycle of the same UID has not received the kill.
+    pub(super) fn retain(&mut self, is_known: impl Fn(&PodUid) -> bool) {
         self.delivered.retain(|uid, _| is_known(uid));
     }
 
@@ -75,11 +75,12 @@ impl Kills {
         Some(request)
     }
 
-    /// The lifecycle accepted the request, with this grace period.
+    /// Records that the lifecycle accepted the request, with this grace period in seconds. The pod becomes overdue after one
+    /// and a half grace periods, 10 s at least (upstream `killPodNow`).
     pub(super) fn delivered(&mut self, uid: &PodUid, grace_seconds: Option<i64>, now: Instant) {
         let (Some(delivered), Some(grace)) = (self.delivered.get_mut(uid), grace_seconds) else { return };
         let grace = Duration::from_secs(grace.max(0).unsigned_abs());
-        delivered.overdue = Some(now + grace.saturating_add(grace / 2).max(SHORTEST).min(LONGEST));
+        delivered.overdue = Some(now + grace.saturating_add(grace / 2).max(MIN_OVERDUE).min(MAX_OVERDUE));
     }
 
     /// When the next pod becomes overdue.
@@ -101,5 +102,6 @@ impl Kills {
     }
 }
 
-/// Grace periods are outside data, and an [`Instant`] overflows.
-const LONGEST: Duration = Duration::from_secs(365 * 24 * 3600);
+/// The longest time before a killed pod counts as overdue: a grace period is external input, and a huge one would overflow
+/// an [`Instant`].
+const MAX_OVERDUE: Duration = Duration::from_secs(365 * 24 * 3600);

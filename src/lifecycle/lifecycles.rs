@@ -14,7 +14,7 @@ use crate::worker::{Outcome, Retry, Work};
 
 /// Pause before failed work is retried.
 const BACK_OFF: Duration = Duration::from_secs(10);
-/// Pause before work is retried whose cause of failure tends to pass.
+/// Pause before work is retried if its cause of failure usually passes soon.
 const BACK_OFF_TRANSIENT: Duration = Duration::from_secs(1);
 /// Every pause is lengthened by up to this fraction, so that pods do not run in lockstep.
 const JITTER: f64 = 0.5;

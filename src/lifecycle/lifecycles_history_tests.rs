@@ -1,5 +1,5 @@
 //! Random histories of many pods, checked against a model of the guarantees: which work must never be started, and the final state
-//! once nothing fails any more.
+//! once nothing fails anymore.
 
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
@@ -255,7 +255,7 @@ impl Model {
         seen.work = Some(work.clone());
         match work {
             Work::Sync(object) => {
-                assert!(!seen.end_requested, "{uid} was to sync after its end was asked for");
+                assert!(!seen.end_requested, "{uid} was synced after its termination was requested");
                 let is_first = !std::mem::replace(&mut seen.has_synced, true);
                 if is_first && is_static(&object) {
                     let name = Self::name(pod);
@@ -265,7 +265,7 @@ impl Model {
                 }
             }
             Work::Terminate { grace_seconds, .. } => {
-                assert!(seen.end_requested, "{uid} was stopped although nobody asked for it");
+                assert!(seen.end_requested, "{uid} was stopped without a request");
                 assert!(grace_seconds >= 1);
                 assert!(seen.grace.is_none_or(|before| grace_seconds <= before), "the grace of {uid} grew");
                 seen.grace = Some(grace_seconds);
@@ -273,7 +273,7 @@ impl Model {
                 self.line.entry(Self::name(pod)).or_default().retain(|other| *other != pod);
             }
             Work::Finish { .. } | Work::Reap { .. } => {
-                assert!(seen.end_requested, "{uid} was cleaned up although nobody asked for it");
+                assert!(seen.end_requested, "{uid} was cleaned up without a request");
             }
         }
     }
@@ -311,7 +311,7 @@ impl Model {
         }
     }
 
-    /// Lets all work succeed and runs housekeeping until nothing changes any more.
+    /// Lets all work succeed and runs housekeeping until nothing changes anymore.
     fn settle(&mut self, wanted: [bool; PODS]) {
         for _ in 0..10 {
             for _ in 0..4 {

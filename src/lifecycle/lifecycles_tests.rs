@@ -234,7 +234,7 @@ fn the_content_of_an_evicted_pod_is_removed() {
 #[test]
 fn the_last_of_several_final_statuses_wins() {
     let pod = spec("a", "u1", "v1");
-    let asked = |reason: &str| {
+    let kill_with = |reason: &str| {
         let status = StatusOverride {
             phase: PodPhase::Failed,
             reason: reason.to_owned(),
@@ -244,8 +244,8 @@ fn the_last_of_several_final_statuses_wins() {
         kill(&pod, KillRequest { status: Some(status), ..KillRequest::default() })
     };
     let mut table = Table::with_syncing(&pod);
-    table.update(asked("Preempting"));
-    table.update(asked("Evicted"));
+    table.update(kill_with("Preempting"));
+    table.update(kill_with("Evicted"));
     table.update(update(UpdateKind::Kill, &pod));
     let mut reported = Vec::new();
     for outcome in [Outcome::Cancelled, DONE] {
@@ -368,7 +368,7 @@ fn static_pods_of_one_name_run_one_after_the_other_in_order_of_arrival() {
 }
 
 #[test]
-fn a_pod_removed_while_waiting_never_runs_and_blocks_nobody() {
+fn a_pod_removed_while_waiting_never_runs_and_blocks_no_other() {
     let pods = ["u1", "u2", "u3"].map(|uid| spec("a", uid, uid));
     for by_source in [true, false] {
         let mut table = Table::with_syncing(&pods[0]);
@@ -440,7 +440,7 @@ fn an_adopted_pod_waits_for_its_source() {
     let old = spec("web", "old", "v1");
     let mut table = Table::new();
     table.lifecycles.adopt(old.clone());
-    assert!(short(&table.lifecycles.wake(&uid("old"))).is_empty(), "nobody said yet that it is wanted");
+    assert!(short(&table.lifecycles.wake(&uid("old"))).is_empty(), "no source has named it yet");
     assert!(table.lifecycles.due(table.now + RESYNC).is_empty());
     assert_eq!(table.phase("old"), Some(LifecycleView::Waiting));
     assert_eq!(table.update(update(UpdateKind::Create, &old)), ["run old sync v1"]);

@@ -52,15 +52,15 @@ async fn a_pod_starts_with_each_call_once_and_in_order() {
 #[tokio::test(start_paused = true)]
 async fn a_pod_waits_a_second_for_the_runtimes_first_network_status() {
     let mut node = Node::new();
-    node.status_is_awaited();
+    node.clear_runtime_status();
     node.want([pod("web", "u1", &["c"])]);
     sleep(Duration::from_millis(900)).await;
     assert!(node.runtime.calls().iter().all(|call| call.operation != Operation::RunSandbox));
-    node.status_came();
+    node.set_runtime_ready();
     // A failure would be retried after a second.
     node.until("it starts at once", Duration::from_millis(50), |n| n.running("u1").len() == 1).await;
 
-    node.status_is_awaited();
+    node.clear_runtime_status();
     node.want([pod("late", "u2", &["c"])]);
     let failed = |n: &Node| match n.activity("u2") {
         Some(Activity::Retrying { error: Some(error) }) => error.contains("may not have completed yet"),
@@ -69,7 +69,7 @@ async fn a_pod_waits_a_second_for_the_runtimes_first_network_status() {
     let begin = Instant::now();
     node.until("that it waits is reported", 2 * SECOND, failed).await;
     assert!(begin.elapsed() >= SECOND, "{:?}", begin.elapsed());
-    node.status_came();
+    node.set_runtime_ready();
     node.until("it starts with the next try", 2 * SECOND, |n| n.running("u2").len() == 1).await;
 }
 

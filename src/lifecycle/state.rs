@@ -2,7 +2,7 @@
 //! comes next, performs none.
 //!
 //! A lifecycle finishes only through Terminating and Terminated; each is left when its work succeeded. Once a pod is
-//! Terminating nothing of it is started again under this UID, until the table has forgotten it.
+//! Terminating, none of its containers is started again under this UID until the table has forgotten the pod.
 
 use std::sync::Arc;
 
@@ -140,7 +140,7 @@ impl PodLifecycle {
         }
     }
 
-    /// An earlier daemon may have started it, so it has to be stopped.
+    /// Records that an earlier daemon may have started the pod, so that it has to be stopped.
     pub fn may_run(&mut self) {
         self.seen_running = true;
     }
@@ -165,13 +165,13 @@ impl PodLifecycle {
         self.restart_requested
     }
 
-    /// Applies an update. The waiter of a kill that is moot is answered by dropping its sender.
+    /// Applies an update. A kill that is moot completes at once: its sender is dropped.
     pub fn update(&mut self, update: PodUpdate) -> Transition {
         let PodUpdate { kind, subject, kill } = update;
         let is_orphan = match subject {
             UpdateSubject::Spec(spec) => {
                 match self.phase {
-                    // This lifecycle finishes with the spec it had; the new spec waits for the next one.
+                    // This lifecycle finishes with its own spec; the new spec waits for the next one.
                     LifecyclePhase::Terminating { .. }
                     | LifecyclePhase::Terminated { .. }
                     | LifecyclePhase::Finished
@@ -233,7 +233,7 @@ impl PodLifecycle {
         Transition::Interrupt
     }
 
-    /// No source names the pod any more.
+    /// No source names the pod anymore.
     pub fn orphan(&mut self) -> Transition {
         self.content = Content::Remove;
         match &self.phase {
@@ -303,7 +303,7 @@ impl PodLifecycle {
             .max(MIN_GRACE_SECONDS)
     }
 
-    /// A pod whose start was allowed leaves Waiting.
+    /// Moves a waiting pod to Syncing. The caller has checked that it may start.
     pub fn start(&mut self) {
         if matches!(self.phase, LifecyclePhase::Waiting) {
             self.phase = LifecyclePhase::Syncing;
@@ -346,7 +346,7 @@ impl PodLifecycle {
         }
     }
 
-    /// Applies the outcome of `work`, which this lifecycle gave out.
+    /// Applies the outcome of `work`, which [`Self::work`] returned.
     ///
     /// The work is passed because the phase may have moved on while it ran: a sync that completes after the pod was killed
     /// must not complete the kill.

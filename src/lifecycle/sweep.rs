@@ -10,17 +10,17 @@ use super::Janitor;
 use crate::pod::AdmittedPod;
 use crate::types::{ContainerId, PodUid};
 
-/// What completed.
+/// The step of a sweep that completed.
 pub(super) enum Swept {
-    /// The listing of the host, with the pods it found. The sweep waits for [`Sweep::remove`].
+    /// The host was listed, and has something of these pods. The sweep waits for [`Sweep::remove`].
     Found(HashSet<PodUid>),
-    /// The sweep.
+    /// The sweep is complete.
     Done,
 }
 
 enum SweepStep {
     Idle,
-    Looking(BoxFuture<'static, HashSet<PodUid>>),
+    Listing(BoxFuture<'static, HashSet<PodUid>>),
     /// Waits for the table to decide what may be removed.
     Found,
     Removing(HashSet<PodUid>, BoxFuture<'static, ()>),
@@ -46,23 +46,23 @@ impl Sweep {
     pub(super) fn begin(&mut self) {
         if let SweepStep::Idle = self.step {
             let janitor = self.janitor.clone();
-            self.step = SweepStep::Looking(async move { janitor.found().await }.boxed());
+            self.step = SweepStep::Listing(async move { janitor.found().await }.boxed());
         } else {
             self.is_due_again = true;
         }
     }
 
-    /// Second step: removes what is left of the pods that are `gone`; `running` are the containers that run.
-    pub(super) fn remove(&mut self, gone: HashSet<PodUid>, running: HashSet<ContainerId>) {
-        let (janitor, uids) = (self.janitor.clone(), gone.clone());
-        self.step = SweepStep::Removing(gone, async move { janitor.remove(uids, running).await }.boxed());
+    /// Second step: removes what is left of the `removed` pods; `running` are the containers that run.
+    pub(super) fn remove(&mut self, removed: HashSet<PodUid>, running: HashSet<ContainerId>) {
+        let (janitor, uids) = (self.janitor.clone(), removed.clone());
+        self.step = SweepStep::Removing(removed, async move { janitor.remove(uids, running).await }.boxed());
     }
 
     /// Whether this pod's remains are being removed. If it started now, its new files would be removed too.
     pub(super) fn is_removing(&self, uid: &PodUid) -> bool {
         match &self.step {
-            SweepStep::Removing(gone, _) => gone.contains(uid),
-            SweepStep::Idle | SweepStep::Looking(_) | SweepStep::Found => false,
+            SweepStep::Removing(removed, _) => removed.contains(uid),
+            SweepStep::Idle | SweepStep::Listing(_) | SweepStep::Found => false,
         }
     }
 
@@ -107,9 +107,9 @@ impl Sweep {
 impl SweepStep {
     async fn end(&mut self) -> Swept {
         match self {
-            Self::Looking(found) => Swept::Found(found.await),
-            Self::Removing(_, removed) => {
-                removed.await;
+            Self::Listing(found) => Swept::Found(found.await),
+            Self::Removing(_, removal) => {
+                removal.await;
                 Swept::Done
             }
             Self::Idle | Self::Found => std::future::pending().await,

@@ -40,9 +40,9 @@ pub trait Janitor: Send + Sync + 'static {
     /// The pods with directories, logs or cgroups on the host. As slow as the disk.
     async fn found(&self) -> HashSet<PodUid>;
 
-    /// Removes what the host has of pods that are `gone`, and dangling log links except those of `running` containers.
+    /// Removes what the host has of `removed` pods, and dangling log links except those of `running` containers.
     /// Errors are logged; the next pass tries again.
-    async fn remove(&self, gone: HashSet<PodUid>, running: HashSet<ContainerId>);
+    async fn remove(&self, removed: HashSet<PodUid>, running: HashSet<ContainerId>);
 
     /// Updates what pods share (the QoS cgroups) for this set of active pods.
     async fn share(&self, active: Vec<Arc<AdmittedPod>>);
@@ -113,7 +113,7 @@ impl PodTable {
         }
     }
 
-    /// Reports to the owner of the pods' statuses.
+    /// Reports the desired pods, and which pods changed in the runtime, to the task that computes statuses.
     pub fn with_statuses(mut self, statuses: StatusHandle) -> Self {
         self.statuses = statuses;
         self
@@ -153,8 +153,8 @@ impl PodTable {
         loop {
             let due = self.lifecycles.next_due();
             // Biased, so that simultaneous events are handled in the same order in every run: desired pods first, changes in
-            // the runtime last. No arm starves the others: desired pods, changes and news are conflated, outcomes
-            // and due times come from work given out here.
+            // the runtime last. No arm starves the others: desired pods, changes and news are conflated; outcomes and due
+            // times result from work started here.
             tokio::select! {
                 biased;
                 // Cancel-safe: waits for a token.
@@ -185,23 +185,23 @@ impl PodTable {
                 () = tokio::time::sleep_until(self.housekeeping) => self.housekeep(),
                 // Cancel-safe: what is under way lives in the sweep.
                 swept = self.sweep.next() => match swept {
-                    Swept::Found(found) => self.remove_left(found),
-                    // Creates the pods that the sweep had held back, too.
+                    Swept::Found(found) => self.remove_leftovers(found),
+                    // Also creates the pods that waited for the sweep.
                     Swept::Done => self.create_missing(),
                 },
                 // Cancel-safe: the queue gives a change only when `next` returns it.
                 change = changes.next() => {
-                    // Its worker may be busy for long.
+                    // Its worker may be busy for a long time.
                     self.statuses.observed(&change.uid);
                     let effects = self.lifecycles.wake(&change.uid);
                     self.carry_out(effects);
                     if self.lifecycles.phase(&change.uid).is_none() {
-                        self.ask_for_housekeeping();
+                        self.request_housekeeping();
                     }
                 }
                 // Cancel-safe: a watch marks its value seen only when `changed` returns.
                 () = addresses.changed() => self.wake_all(),
-                // Cancel-safe: news are taken only when they are returned.
+                // Cancel-safe: news is taken only when it is returned.
                 uid = syncer.news() => {
                     let effects = self.lifecycles.wake(&uid);
                     self.carry_out(effects);
@@ -230,13 +230,13 @@ impl PodTable {
         for effect in effects {
             if let Effect::Stop(uid) = &effect {
                 self.statuses.ended(uid);
-                self.ask_for_housekeeping();
+                self.request_housekeeping();
             }
             self.workers.carry_out(effect);
         }
     }
 
-    fn ask_for_housekeeping(&mut self) {
+    fn request_housekeeping(&mut self) {
         self.housekeeping = self.housekeeping.min(Instant::now() + HOUSEKEEPING_DELAY);
     }
 
@@ -261,7 +261,7 @@ impl PodTable {
         let is_killed = kill.is_some();
         let kind = if is_killed { UpdateKind::Kill } else { kind };
         let effects = self.lifecycles.update(PodUpdate { kind, subject: UpdateSubject::Spec(pod), kill });
-        // Not the spec of the next lifecycle while this one is terminating.
+        // The lifecycle's own spec: while it terminates, the spec given here belongs to the next lifecycle.
         if self.lifecycles.phase(&uid).is_some_and(|phase| phase != LifecycleView::Finished)
             && let Some(spec) = self.lifecycles.spec(&uid)
         {
@@ -273,14 +273,14 @@ impl PodTable {
         }
     }
 
-    /// Compares the newly desired pods with the ones before: removals first, so that a static pod's successor finds it
+    /// Compares the newly desired pods with the previous ones: removals first, so that a static pod's successor finds it
     /// terminating; then the pods in the order in which they may pass the start gate.
     fn take_desired(&mut self) {
         let mut desired_pods = self.desired_pods.borrow_and_update().clone();
         self.is_desired_complete = desired_pods.ready;
         let new: HashSet<PodUid> = desired_pods.pods.iter().map(|pod| pod.reference.uid.clone()).collect();
-        let gone: Vec<PodUid> = self.desired.keys().filter(|uid| !new.contains(*uid)).cloned().collect();
-        for uid in gone {
+        let removed: Vec<PodUid> = self.desired.keys().filter(|uid| !new.contains(*uid)).cloned().collect();
+        for uid in removed {
             if let Some(pod) = self.desired.remove(&uid) {
                 tracing::info!(pod = %pod.reference, %uid, "pod removed from its source");
                 self.update(UpdateKind::Remove, pod);
@@ -292,7 +292,7 @@ impl PodTable {
         });
         self.adopted = adopted;
         self.adopted.retain(|uid, _| !new.contains(uid));
-        // As if they had been seen under their old name: they terminate first.
+        // Treated as desired under their old name, so that they terminate first.
         self.desired.extend(renamed);
         if desired_pods.ready {
             for (uid, pod) in std::mem::take(&mut self.adopted) {
@@ -323,13 +323,13 @@ impl PodTable {
         }
         self.deliver_kills();
         self.is_share_due = true;
-        self.ask_for_housekeeping();
+        self.request_housekeeping();
     }
 
     /// Delivers each requested kill to its pod's lifecycle, unless delivered in its present form. A pod without a lifecycle
     /// receives it when it is created.
     fn deliver_kills(&mut self) {
-        self.kills.keep(|uid| self.lifecycles.phase(uid).is_some());
+        self.kills.retain(|uid| self.lifecycles.phase(uid).is_some());
         for uid in self.kills.take_withdrawn() {
             // The same UID without its kill: the pod was deleted and created again in between.
             if let Some(pod) = self.desired.get(&uid).cloned() {
@@ -346,7 +346,7 @@ impl PodTable {
         }
     }
 
-    /// Reports the killed pods that are overdue. Stopping them goes on for as long as it takes.
+    /// Reports the killed pods that are overdue. Their workers continue to stop them, without a limit.
     fn report_overdue(&mut self) {
         for uid in self.kills.take_overdue(Instant::now()) {
             let Some(pod) = self.lifecycles.spec(&uid) else { continue };
@@ -357,10 +357,10 @@ impl PodTable {
     }
 
     /// Forgets finished pods, creates those that are desired again, terminates what runs and is not desired, and sweeps the
-    /// host. Nothing of this happens before all sources were read and the runtime was listed.
+    /// host. None of this happens before all sources were read and the runtime was listed.
     fn housekeep(&mut self) {
         let is_ready = self.is_desired_complete && self.pleg.cache().is_filled();
-        // Not held up by a source that cannot be read: the pods of the others and of an earlier daemon run.
+        // Does not wait for an unreadable source: the pods of other sources and of an earlier daemon run.
         if std::mem::take(&mut self.is_share_due) || is_ready {
             let active = self.desired.values().chain(self.adopted.values());
             self.sweep.share(active.cloned().collect());
@@ -374,7 +374,7 @@ impl PodTable {
         let effects = self.lifecycles.sync_known(&desired);
         self.carry_out(effects);
         self.create_missing();
-        self.end_orphans();
+        self.terminate_orphans();
         let known: HashSet<PodUid> = self.lifecycles.all().map(|(pod, _)| pod.uid.clone()).collect();
         self.janitor.forget(&known);
         self.sweep.begin();
@@ -392,11 +392,11 @@ impl PodTable {
     }
 
     /// Second step of a sweep: removes what it found of pods that are neither known nor desired nor in the runtime.
-    fn remove_left(&mut self, found: HashSet<PodUid>) {
+    fn remove_leftovers(&mut self, found: HashSet<PodUid>) {
         let cache = self.pleg.cache();
         let is_known = |uid: &PodUid| self.lifecycles.phase(uid).is_some() || self.desired.contains_key(uid);
-        let mut gone = found;
-        gone.retain(|uid| !is_known(uid) && !cache.may_have(uid));
+        let mut removed = found;
+        removed.retain(|uid| !is_known(uid) && !cache.may_have(uid));
         let mut running = HashSet::new();
         for pod in cache.pods() {
             if let Ok(status) = cache.get(&pod) {
@@ -404,11 +404,11 @@ impl PodTable {
                 running.extend(containers.map(|c| c.id.clone()));
             }
         }
-        self.sweep.remove(gone, running);
+        self.sweep.remove(removed, running);
     }
 
     /// Terminates and removes pods in the runtime that have no lifecycle.
-    fn end_orphans(&mut self) {
+    fn terminate_orphans(&mut self) {
         for pod in self.pleg.cache().pods() {
             if self.lifecycles.phase(&pod.uid).is_some() {
                 continue;

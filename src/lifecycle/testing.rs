@@ -303,17 +303,17 @@ impl Node {
     }
 
     /// The stored pods that the next daemon will find.
-    pub(super) fn bequeathed(&self) -> Vec<AdoptedPod> {
+    pub(super) fn stored_pods(&self) -> Vec<AdoptedPod> {
         AdmittedPods::new(self.disk.copy()).1
     }
 
     /// Makes the runtime's status unknown.
-    pub(super) fn status_is_awaited(&self) {
+    pub(super) fn clear_runtime_status(&self) {
         self.status.send_replace(None);
     }
 
     /// Makes runtime and network ready.
-    pub(super) fn status_came(&self) {
+    pub(super) fn set_runtime_ready(&self) {
         self.status.send_replace(Some(ready()));
     }
 

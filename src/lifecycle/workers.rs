@@ -1,5 +1,5 @@
 //! The worker tasks: started with a pod's first work, stopped when the pod has finished. Carries out the effects of the
-//! lifecycles and decides nothing. Notices a task that died, so that its pod does not stay busy for ever.
+//! lifecycles and decides nothing. Notices a task that died, so that its pod does not stay busy forever.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -91,7 +91,7 @@ impl Workers {
             return;
         };
         let panic = panic.map_or_else(|| "none".to_owned(), |panic| panic_text(&*panic));
-        tracing::error!(%uid, panic, "the pod's worker died; its next work gets another");
+        tracing::error!(%uid, panic, "the pod's worker died; a new one starts with the pod's next work");
         self.workers.remove(&uid);
         self.died.insert(uid.clone(), Instant::now());
         self.dead.push_back(uid);
@@ -112,7 +112,7 @@ impl Workers {
         for worker in self.workers.values() {
             worker.cancel.cancel();
         }
-        // They stop without their inboxes, and without a reader none waits to report.
+        // Closing its inbox stops a worker, and dropping the receiver unblocks the workers that report.
         self.workers.clear();
         drop(self.reports);
         while self.tasks.join_next().await.is_some() {}
@@ -146,14 +146,14 @@ impl Workers {
                 match worker.inbox.try_send(job) {
                     Ok(()) => return,
                     // It died a moment ago, while idle.
-                    Err(refused) => {
+                    Err(error) => {
                         self.died.insert(uid.clone(), Instant::now());
-                        refused.into_inner()
+                        error.into_inner()
                     }
                 }
             }
         };
-        // The caller knows that it has none yet.
+        // An earlier death must not count as the failure of this work.
         self.dead.retain(|dead| dead != uid);
         let (inbox, task) = self.start(pod);
         // A new inbox has room for one job.

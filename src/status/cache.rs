@@ -83,7 +83,7 @@ impl StatusCache {
         }
     }
 
-    /// Records that a pod's worker begins a step. Wakes nobody: steps are queried, not watched.
+    /// Records that a pod's worker begins a step. Notifies no watcher: steps are queried, not watched.
     pub fn begin(&self, pod: &PodRef, activity: Activity, now: Timestamp) {
         let mut all = self.lock_doing();
         let doing = all.entry(pod.uid.clone()).or_insert_with(|| Doing {

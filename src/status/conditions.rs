@@ -13,9 +13,9 @@ const INITIALIZED: &str = "Initialized";
 const READY: &str = "Ready";
 const CONTAINERS_READY: &str = "ContainersReady";
 const SCHEDULED: &str = "PodScheduled";
-/// Set by whoever terminates a pod because of a disruption.
+/// Set by the component that terminates a pod because of a disruption.
 pub const DISRUPTION_TARGET: &str = "DisruptionTarget";
-/// The kubelet's reason in it.
+/// The kubelet's reason in [`DISRUPTION_TARGET`].
 pub const TERMINATION_BY_KUBELET: &str = "TerminationByKubelet";
 /// A requested resize is pending.
 pub const RESIZE_PENDING: &str = "PodResizePending";
@@ -30,7 +30,7 @@ pub fn is_owned_condition(type_: &str) -> bool {
     GENERATED.contains(&type_) || [RESIZE_PENDING, RESIZE_IN_PROGRESS].contains(&type_)
 }
 
-/// The status of a condition, with reason and message if not the usual one.
+/// The status of a condition, with a reason and a message if there is something to explain.
 #[derive(Clone, Debug, PartialEq)]
 struct Verdict {
     holds: bool,
@@ -103,13 +103,13 @@ pub(super) fn conditions(
 /// Whether a sandbox with its network is ready; if not, the error of the last attempt, which upstream reports only in an event
 /// (a standalone host has no events), else upstream's reason.
 fn ready_to_start(input: &StatusInput<'_>, pod: &AdmittedPod) -> Verdict {
-    let Some(lacking) = lacking_sandbox(input, pod) else { return Verdict::TRUE };
-    let message = input.sandbox_error.unwrap_or(lacking);
+    let Some(problem) = sandbox_problem(input, pod) else { return Verdict::TRUE };
+    let message = input.sandbox_error.unwrap_or(problem);
     Verdict::FALSE.because("PodSandboxNotReady").saying(message.to_owned())
 }
 
 /// Why the pod's sandbox cannot be used (upstream `PodSandboxChanged`).
-fn lacking_sandbox(input: &StatusInput<'_>, pod: &AdmittedPod) -> Option<&'static str> {
+fn sandbox_problem(input: &StatusInput<'_>, pod: &AdmittedPod) -> Option<&'static str> {
     let sandboxes = &input.observed.sandboxes;
     let Some(newest) = sandboxes.first() else { return Some("no pod sandbox exists") };
     if sandboxes.iter().filter(|sandbox| sandbox.state == SandboxState::Ready).count() > 1 {

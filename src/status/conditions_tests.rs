@@ -96,8 +96,8 @@ fn the_error_of_a_failed_sandbox_is_reported() {
     scene.sandbox_error = Some("no network".into());
     assert_eq!(one(&scene, READY_TO_START).0, "True", "an earlier failure is no news");
     scene.observed.sandboxes.clear();
-    let told = ("False".into(), Some("PodSandboxNotReady".into()), Some("no network".into()));
-    assert_eq!(one(&scene, READY_TO_START), told);
+    let expected = ("False".into(), Some("PodSandboxNotReady".into()), Some("no network".into()));
+    assert_eq!(one(&scene, READY_TO_START), expected);
     scene.sandbox_error = None;
     let lacks = |text: &str| ("False".into(), Some("PodSandboxNotReady".into()), Some(text.into()));
     assert_eq!(one(&scene, READY_TO_START), lacks("no pod sandbox exists"));

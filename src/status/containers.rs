@@ -84,7 +84,7 @@ impl OneContainer<'_> {
 
     /// The actual mounts: read-only mounts are not recursive.
     fn volume_mounts(&self) -> Option<Vec<VolumeMountStatus>> {
-        let told = |mount: &VolumeMount| {
+        let status = |mount: &VolumeMount| {
             let read_only = mount.read_only.filter(|read_only| *read_only);
             VolumeMountStatus {
                 mount_path: mount.mount_path.clone(),
@@ -95,7 +95,7 @@ impl OneContainer<'_> {
             }
         };
         let mounts = self.container.volume_mounts.as_deref().filter(|mounts| !mounts.is_empty())?;
-        Some(mounts.iter().map(told).collect())
+        Some(mounts.iter().map(status).collect())
     }
 
     fn seen(&self, newest: &ContainerStatus, before: Option<&ContainerStatus>) -> ApiStatus {
@@ -121,7 +121,7 @@ impl OneContainer<'_> {
         let mut restart_count = restarts.max(self.old.map_or(0, |old| old.restart_count));
         let state = match seen.state {
             ContainerState::Running => {
-                // Earlier instances were removed, so attempts started over, but this is a restart all the same.
+                // Earlier instances were removed, so attempts started at 0 again, but this is still a restart.
                 let ended = self.old.filter(|old| terminated(old).is_some() && old.restart_count >= attempt);
                 restart_count = restart_count.saturating_add(i32::from(ended.is_some()));
                 let started_at = seen.started_at.map(whole_seconds);
@@ -132,7 +132,7 @@ impl OneContainer<'_> {
                 restart_count = restart_count.saturating_add(1);
                 ended(unlocated("The container could not be located when the pod was terminated"))
             }
-            // A value reported before is kept.
+            // A termination that was reported before is kept.
             ContainerState::Unknown => self
                 .reported_lost(&container_id)
                 .map_or_else(|| waiting(None, None), |lost| ended(lost.clone())),
@@ -230,7 +230,7 @@ impl OneContainer<'_> {
             if newest.is_some_and(|newest| newest.state == ContainerState::Exited && newest.exit_code == 0) {
                 return;
             }
-            if newest.is_none() && self.was_needed_before_what_runs(status) {
+            if newest.is_none() && self.must_have_succeeded(status) {
                 status.state = Some(ended(ContainerStateTerminated {
                     reason: Some("Completed".to_owned()),
                     message: Some(
@@ -270,16 +270,17 @@ impl OneContainer<'_> {
         Restarts { pod: self.pod, starting: self.input.starting }
     }
 
-    /// The main containers were created, so an init container that the runtime no longer has succeeded.
-    fn was_needed_before_what_runs(&self, status: &ApiStatus) -> bool {
+    /// Whether it is an init container that must have succeeded, although the runtime no longer has it: main containers were
+    /// created.
+    fn must_have_succeeded(&self, status: &ApiStatus) -> bool {
         let is_waiting = status.state.as_ref().is_some_and(|state| state.waiting.is_some());
-        let made = |container: &Container| {
+        let was_created = |container: &Container| {
             self.input
                 .observed
                 .container(&container.name)
                 .is_some_and(|seen| seen.state != ContainerState::Unknown)
         };
-        self.kind == ContainerKind::Init && is_waiting && self.pod.spec().containers.iter().any(made)
+        self.kind == ContainerKind::Init && is_waiting && self.pod.spec().containers.iter().any(was_created)
     }
 
     fn will_be_started(&self, newest: Option<&ContainerStatus>) -> bool {
@@ -296,9 +297,9 @@ impl OneContainer<'_> {
 /// Without probes a running container is started and ready; an init container is ready once it succeeded.
 fn fill_probes(status: &mut ApiStatus, runs_to_completion: bool) {
     let runs = running(status).is_some();
-    let ended_well = terminated(status).is_some_and(|ended| ended.exit_code == 0);
+    let succeeded = terminated(status).is_some_and(|ended| ended.exit_code == 0);
     status.started = Some(runs);
-    status.ready = if runs_to_completion { ended_well } else { runs };
+    status.ready = if runs_to_completion { succeeded } else { runs };
 }
 
 fn cut_messages(status: &mut ApiStatus, containers: usize) {

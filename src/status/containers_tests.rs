@@ -41,13 +41,13 @@ fn mounts_are_reported_with_or_without_a_container() {
         json!([{"name": "a", "mountPath": "/a"}, {"name": "b", "mountPath": "/b", "readOnly": true}]);
     let mounts = serde_json::from_value(mounts).unwrap();
     scene.edit(|pod| pod.spec.as_mut().unwrap().containers[0].volume_mounts = mounts);
-    let told = json!([
+    let reported = json!([
         {"name": "a", "mountPath": "/a"},
         {"name": "b", "mountPath": "/b", "readOnly": true, "recursiveReadOnly": "Disabled"}
     ]);
-    assert_eq!(regular(&scene)["volumeMounts"], told);
+    assert_eq!(regular(&scene)["volumeMounts"], reported);
     scene.observed.containers = vec![container("c", 0, ContainerState::Running)];
-    assert_eq!(regular(&scene)["volumeMounts"], told);
+    assert_eq!(regular(&scene)["volumeMounts"], reported);
 }
 
 #[test]
@@ -159,13 +159,13 @@ fn a_container_that_was_made_and_never_started_is_no_restart() {
         ]
     };
     let mut scene = Scene::of("Always", Vec::new());
-    let told = history().map(|seen| {
+    let reported = history().map(|seen| {
         scene.observed.containers = seen;
         scene.step().container_statuses.unwrap()[0].restart_count
     });
-    assert_eq!(told, [0, 0, 1], "by one daemon");
-    let told = history().map(|seen| regular(&Scene::of("Always", seen))["restartCount"].clone());
-    assert_eq!(told, [json!(0), json!(0), json!(1)], "by a new daemon each time");
+    assert_eq!(reported, [0, 0, 1], "by one daemon");
+    let reported = history().map(|seen| regular(&Scene::of("Always", seen))["restartCount"].clone());
+    assert_eq!(reported, [json!(0), json!(0), json!(1)], "by a new daemon each time");
 }
 
 #[test]
@@ -187,7 +187,7 @@ fn init_containers_are_ready_when_done_and_sidecars_when_running() {
 }
 
 #[test]
-fn a_forgotten_init_container_of_a_pod_that_runs_had_ended_well() {
+fn a_forgotten_init_container_of_a_running_pod_counts_as_succeeded() {
     let scene =
         Scene::of("Always", vec![running_since("c", 0, 1000)]).with_init("i", false).with_init("s", true);
     let statuses = init(&scene.waiting_for("s", "ErrX"));
@@ -215,7 +215,7 @@ fn any_instance() -> impl Strategy<Value = (u32, ContainerState, i32)> {
 }
 
 proptest! {
-    /// Whatever the runtime shows or forgets, in any order.
+    /// For any order in which the runtime shows and forgets containers.
     #[test]
     fn restart_counts_never_decrease(
         history in prop::collection::vec((prop::option::of(any_instance()), any::<bool>()), 1..12),
@@ -239,23 +239,23 @@ proptest! {
 #[test]
 fn the_user_is_reported_if_the_runtime_has_it() {
     let mut seen = container("c", 0, ContainerState::Running);
-    let told = |seen: &ContainerStatus| regular(&Scene::of("Always", vec![seen.clone()]))["user"].clone();
-    assert_eq!(told(&seen), Value::Null);
+    let reported = |seen: &ContainerStatus| regular(&Scene::of("Always", vec![seen.clone()]))["user"].clone();
+    assert_eq!(reported(&seen), Value::Null);
     seen.user = Some(Box::new(LinuxUser { uid: 1000, gid: 2000, supplemental_groups: vec![2000, 3000] }));
     let expected = json!({"linux": {"uid": 1000, "gid": 2000, "supplementalGroups": [2000, 3000]}});
-    assert_eq!(told(&seen), expected);
+    assert_eq!(reported(&seen), expected);
 }
 
 #[test]
-fn a_container_that_ended_while_nobody_looked_is_the_last_state_of_the_next() {
+fn a_container_that_terminated_unobserved_is_the_last_state_of_the_next() {
     let ran = regular(&Scene::of("Always", vec![running_since("c", 0, 1000)]));
     let mut scene = Scene::of("Always", vec![running_since("c", 1, 1002)]);
     let status = json!({"phase": "Running", "containerStatuses": [ran]});
     scene.previous = Some(serde_json::from_value(status).unwrap());
-    let told = regular(&scene);
-    assert_eq!(told["lastState"]["terminated"]["reason"], "ContainerStatusUnknown");
+    let reported = regular(&scene);
+    assert_eq!(reported["lastState"]["terminated"]["reason"], "ContainerStatusUnknown");
     assert_eq!(
-        (&told["lastState"]["terminated"]["exitCode"], &told["restartCount"]),
+        (&reported["lastState"]["terminated"]["exitCode"], &reported["restartCount"]),
         (&json!(137), &json!(1))
     );
 }

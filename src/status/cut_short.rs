@@ -2,7 +2,7 @@
 //!
 //! If a daemon or a runtime is killed during a start, the runtime's record of the container is incomplete:
 //!
-//! - a start that was cancelled because its caller went away, before the process ran, is recorded as failed. The process
+//! - a start that was cancelled because its caller disconnected, before the process ran, is recorded as failed. The process
 //!   never ran, so the container counts as never started;
 //! - a runtime that was killed during a start lists the container as created, although its process may have run and exited.
 //!   For a container that must run only once, the record of requested starts shows whether a response was lost.
@@ -22,8 +22,9 @@ pub fn is_unclear(container: &ContainerStatus) -> bool {
     container.state == ContainerState::Created
 }
 
-/// containerd's messages for a caller that went away: it cancelled its work, or killed the helper that starts the shim.
-const TAKEN_BACK: [&str; 2] = ["context canceled", "failed to start shim: start failed: : signal: killed"];
+/// containerd's messages for a caller that disconnected: it cancelled its work, or killed the helper that starts the shim.
+const CANCELLED_START: [&str; 2] =
+    ["context canceled", "failed to start shim: start failed: : signal: killed"];
 
 /// Whether the runtime's record proves that the container's process never ran: its start was cancelled before containerd
 /// requested the process from the shim.
@@ -32,18 +33,21 @@ fn never_ran(container: &ContainerStatus) -> bool {
     container.state == ContainerState::Exited
         && (container.reason.as_str(), container.exit_code) == START_ERROR
         && !container.started_at.is_some_and(began)
-        && TAKEN_BACK.iter().any(|words| container.message.contains(words))
-        // From here on the shim may have started it all the same.
+        && CANCELLED_START.iter().any(|words| container.message.contains(words))
+        // After these steps the shim may have started it nevertheless.
         && !container.message.starts_with("failed to start containerd task")
         && !container.message.starts_with("failed to update container")
 }
 
 /// The pod with the actual outcomes of its containers; `None` if the runtime's record is complete. `is_lost` says whether the
 /// response to a container's start was lost.
-pub fn as_it_was(observed: &PodStatus, is_lost: impl Fn(&ContainerStatus) -> bool) -> Option<PodStatus> {
+pub fn with_actual_outcomes(
+    observed: &PodStatus,
+    is_lost: impl Fn(&ContainerStatus) -> bool,
+) -> Option<PodStatus> {
     let was = |container: &ContainerStatus| {
         if never_ran(container) {
-            Some(made(container))
+            Some(never_started(container))
         } else if is_unclear(container) && is_lost(container) {
             Some(lost(container))
         } else {
@@ -60,7 +64,7 @@ pub fn as_it_was(observed: &PodStatus, is_lost: impl Fn(&ContainerStatus) -> boo
 }
 
 /// A container that was never started. The runtime cannot start it again, so it matches no definition and is recreated.
-fn made(container: &ContainerStatus) -> ContainerStatus {
+fn never_started(container: &ContainerStatus) -> ContainerStatus {
     ContainerStatus {
         state: ContainerState::Created,
         started_at: None,
@@ -113,7 +117,7 @@ mod tests {
 
     /// The corrected container, if it differs from the runtime's record.
     fn became(container: ContainerStatus, is_lost: bool) -> Option<ContainerStatus> {
-        as_it_was(&observed(container), |_| is_lost)?.containers.into_iter().next()
+        with_actual_outcomes(&observed(container), |_| is_lost)?.containers.into_iter().next()
     }
 
     #[test]

@@ -59,7 +59,7 @@ pub struct PodFacts {
     pub sandbox_error: Option<String>,
     /// The sandbox that was just created, which the next relist will list.
     pub made_sandbox: Option<SandboxStatus>,
-    /// Containers whose start was requested and the answer lost (see [`as_it_was`](super::as_it_was)).
+    /// Containers whose start was requested, and the response lost (see [`with_actual_outcomes`](super::with_actual_outcomes)).
     pub lost_starts: BTreeSet<ContainerId>,
     /// It has terminated and released its resources on the host.
     pub has_released: bool,

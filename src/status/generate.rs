@@ -41,16 +41,17 @@ pub fn generate(input: &StatusInput<'_>) -> ApiPodStatus {
         qos_class: Some(input.pod.qos.as_str().to_owned()),
         reason,
         resources: Some(resources),
-        start_time: previous.start_time.clone().or_else(|| Some(whole_seconds(first_sign(input)))),
+        start_time: previous.start_time.clone().or_else(|| Some(whole_seconds(earliest_start(input)))),
         // Fields that others than the kubelet write.
         ..previous_of_others(previous)
     }
 }
 
-/// The start time for a daemon that was not running then: the creation of the oldest remaining sandbox.
-fn first_sign(input: &StatusInput<'_>) -> Timestamp {
+/// The start time of a pod without a previous status: the creation of its oldest remaining sandbox, which an earlier daemon
+/// may have created, or now.
+fn earliest_start(input: &StatusInput<'_>) -> Timestamp {
     let sandboxes = input.observed.sandboxes.iter().map(|sandbox| sandbox.created_at);
-    sandboxes.min().map_or(input.now, |made| made.min(input.now))
+    sandboxes.min().map_or(input.now, |created| created.min(input.now))
 }
 
 fn previous_of_others(previous: ApiPodStatus) -> ApiPodStatus {
@@ -77,13 +78,13 @@ fn outcome(
     };
     match (before, input.status_override) {
         // A later kill replaces the reason of an earlier one, as upstream; a pod that failed by itself keeps its status.
-        (Some(PodPhase::Failed), Some(wanted))
-            if wanted.phase == PodPhase::Failed && previous.is_some_and(|p| p.reason.is_some()) =>
+        (Some(PodPhase::Failed), Some(status))
+            if status.phase == PodPhase::Failed && previous.is_some_and(|p| p.reason.is_some()) =>
         {
-            (PodPhase::Failed, Some(wanted.reason.clone()), Some(wanted.message.clone()))
+            (PodPhase::Failed, Some(status.reason.clone()), Some(status.message.clone()))
         }
         (Some(terminal), _) if terminal.is_terminal() => kept(terminal),
-        (_, Some(wanted)) => (wanted.phase, Some(wanted.reason.clone()), Some(wanted.message.clone())),
+        (_, Some(status)) => (status.phase, Some(status.reason.clone()), Some(status.message.clone())),
         (_, None) => {
             let restarts = Restarts { pod, starting: input.starting };
             let phase = phase(restarts, statuses, input.lifecycle, is_initialized(input));
@@ -109,7 +110,7 @@ fn pod_ips(input: &StatusInput<'_>) -> Vec<IpAddr> {
     if own.is_empty() && input.pod.host_network { input.host_ips.to_vec() } else { own }
 }
 
-/// The API leaves empty lists out.
+/// The API omits empty lists.
 fn list<T, U>(items: Vec<T>, wrap: impl Fn(T) -> U) -> Option<Vec<U>> {
     (!items.is_empty()).then(|| items.into_iter().map(wrap).collect())
 }

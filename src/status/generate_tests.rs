@@ -11,7 +11,7 @@ use crate::types::CONFIG_SOURCE_ANNOTATION;
 
 use super::*;
 
-/// Makes the pod one of the API server.
+/// Turns the pod into one from the API server.
 fn from_api(mut scene: Scene) -> Scene {
     let source = (CONFIG_SOURCE_ANNOTATION.to_owned(), "api".to_owned());
     scene.edit(|pod| pod.metadata.annotations.get_or_insert_default().extend([source]));

@@ -1,4 +1,4 @@
-//! The inbox of the owner of pod statuses. Conflated per pod: nothing is lost and no sender waits, however slow the reader.
+//! The inbox of the status task. Conflated per pod: no change is lost and no sender waits, however slow the task.
 
 use std::mem::discriminant;
 use std::sync::Arc;
@@ -9,9 +9,9 @@ use super::PodFacts;
 use crate::pod::AdmittedPod;
 use crate::types::{Conflated, PodUid};
 
-/// A note about a pod.
+/// A change of an input of a pod's status.
 #[derive(Debug)]
-pub(super) enum Note {
+pub(super) enum StatusUpdate {
     /// The pod as it is desired.
     Desired(Arc<AdmittedPod>),
     /// The pod changed in the runtime.
@@ -22,73 +22,74 @@ pub(super) enum Note {
     Ended,
 }
 
-/// The unread notes of a pod.
+/// The unread updates of a pod.
 #[derive(Debug, Default)]
 pub(super) struct Unread {
-    /// In order; of each lifecycle the latest note of each kind.
-    pub(super) notes: Vec<Note>,
+    /// In order; of each lifecycle the latest update of each kind.
+    pub(super) updates: Vec<StatusUpdate>,
     /// Whether the status is due at once.
     pub(super) is_urgent: bool,
-    /// Dropped when the status reflects all notes.
+    /// Dropped when the status reflects all updates.
     pub(super) waiting: Vec<oneshot::Sender<()>>,
 }
 
 impl Unread {
-    fn add(&mut self, note: Note) {
-        let this_life = self.notes.iter_mut().rev().take_while(|note| !matches!(note, Note::Ended));
-        let mut older = this_life.filter(|older| discriminant(*older) == discriminant(&note));
+    fn add(&mut self, update: StatusUpdate) {
+        let this_lifecycle =
+            self.updates.iter_mut().rev().take_while(|update| !matches!(update, StatusUpdate::Ended));
+        let mut older = this_lifecycle.filter(|older| discriminant(*older) == discriminant(&update));
         match older.next() {
-            Some(older) => *older = note,
-            None => self.notes.push(note),
+            Some(older) => *older = update,
+            None => self.updates.push(update),
         }
     }
 }
 
-/// Sends notes to the owner of statuses. Cheap to clone; clones share one inbox.
+/// Sends updates to the status task. Cheap to clone; clones share one inbox.
 #[derive(Clone, Debug, Default)]
 pub struct StatusHandle {
     inbox: Conflated<Unread>,
 }
 
 impl StatusHandle {
-    /// The pod is desired like this.
+    /// Reports the desired pod.
     pub fn desired(&self, pod: &Arc<AdmittedPod>) {
-        self.inbox.push(&pod.reference.uid, |unread| unread.add(Note::Desired(pod.clone())));
+        self.inbox.push(&pod.reference.uid, |unread| unread.add(StatusUpdate::Desired(pod.clone())));
     }
 
-    /// A pod changed in the runtime, or another input of its status did.
+    /// Reports that a pod changed in the runtime, or that another input of its status changed.
     pub fn observed(&self, pod: &PodUid) {
-        self.inbox.push(pod, |unread| unread.add(Note::Observed));
+        self.inbox.push(pod, |unread| unread.add(StatusUpdate::Observed));
     }
 
-    /// Facts from a pod's worker.
+    /// Reports facts from a pod's worker. Its status is recomputed at once.
     pub fn facts(&self, pod: &PodUid, facts: PodFacts) {
         self.inbox.push(pod, |unread| {
-            unread.add(Note::Facts(Box::new(facts)));
+            unread.add(StatusUpdate::Facts(Box::new(facts)));
             unread.is_urgent = true;
         });
     }
 
-    /// The same, where the next relist will show more: the status may wait a moment for it.
+    /// Reports facts of which the next relist will show more: the status may wait a moment for it.
     pub fn facts_soon_seen(&self, pod: &PodUid, facts: PodFacts) {
-        self.inbox.push(pod, |unread| unread.add(Note::Facts(Box::new(facts))));
+        self.inbox.push(pod, |unread| unread.add(StatusUpdate::Facts(Box::new(facts))));
     }
 
-    /// A pod's lifecycle finished: later notes on this UID belong to the next one.
+    /// Reports that a pod's lifecycle finished: later updates on this UID belong to the next one.
     pub fn ended(&self, pod: &PodUid) {
-        self.inbox.push(pod, |unread| unread.add(Note::Ended));
+        self.inbox.push(pod, |unread| unread.add(StatusUpdate::Ended));
     }
 
-    /// Waits until the status reflects the notes on a pod so far, and its containers' termination messages were read.
+    /// Waits until the status reflects the updates on a pod so far, and its containers' termination messages were read.
     /// Cancel-safe.
     pub async fn settled(&self, pod: &PodUid) {
         let (waiting, settled) = oneshot::channel();
         self.inbox.push(pod, |unread| unread.waiting.push(waiting));
-        // It is dropped, never answered.
+        // The sender is dropped; it never sends.
         let _ = settled.await;
     }
 
-    /// The next pod with unread notes. Has one reader. Cancel-safe: they are taken only when they are returned.
+    /// The next pod with unread updates. Has one reader. Cancel-safe: they are taken only when they are returned.
     pub(super) async fn next(&self) -> (PodUid, Unread) {
         self.inbox.next().await
     }
@@ -100,13 +101,13 @@ mod tests {
     use crate::pod::testing;
 
     fn kinds(unread: &Unread) -> Vec<&'static str> {
-        let kind = |note: &Note| match note {
-            Note::Desired(_) => "desired",
-            Note::Observed => "observed",
-            Note::Facts(_) => "facts",
-            Note::Ended => "ended",
+        let kind = |update: &StatusUpdate| match update {
+            StatusUpdate::Desired(_) => "desired",
+            StatusUpdate::Observed => "observed",
+            StatusUpdate::Facts(_) => "facts",
+            StatusUpdate::Ended => "ended",
         };
-        unread.notes.iter().map(kind).collect()
+        unread.updates.iter().map(kind).collect()
     }
 
     #[tokio::test(start_paused = true)]
@@ -125,9 +126,9 @@ mod tests {
         let (_, unread) = handle.next().await;
         let life = ["desired", "observed", "facts", "ended"];
         assert_eq!(kinds(&unread), [life, life].concat());
-        let first = unread.notes.iter().find_map(|note| match note {
-            Note::Facts(facts) => Some(facts.has_released),
-            Note::Desired(_) | Note::Observed | Note::Ended => None,
+        let first = unread.updates.iter().find_map(|update| match update {
+            StatusUpdate::Facts(facts) => Some(facts.has_released),
+            StatusUpdate::Desired(_) | StatusUpdate::Observed | StatusUpdate::Ended => None,
         });
         assert_eq!(first, Some(false));
     }

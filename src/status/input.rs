@@ -10,25 +10,25 @@ use crate::pleg::PodStatus;
 use crate::pod::{AdmittedPod, StatusOverride, WaitingReason};
 use crate::types::ContainerId;
 
-/// The phase of a pod's lifecycle, as far as statuses go.
+/// The phase of a pod's lifecycle, as far as its status depends on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LifecycleSummary {
     /// Its containers may be started.
     Active,
-    /// It is being stopped: nothing is started any more, so no container is waiting to start.
+    /// It is being stopped: nothing is started anymore, so no container is waiting to start.
     Terminating,
-    /// All its containers are proven stopped; none is restarted, whatever its restart policy.
+    /// All its containers are known to be stopped; none is restarted, whatever its restart policy.
     Terminated,
 }
 
-/// Everything that a pod's status shows.
+/// Everything that a pod's status depends on.
 #[derive(Clone, Copy, Debug)]
 pub struct StatusInput<'a> {
     /// The pod: its metadata and spec; its status is not read.
     pub pod: &'a AdmittedPod,
     /// Its observed state.
     pub observed: &'a PodStatus,
-    /// Waiting reasons from the last sync, by container name; removed once it started.
+    /// Waiting reasons from the last sync, by container name; removed once the container started.
     pub reasons: &'a BTreeMap<String, WaitingReason>,
     /// Names of the containers that are being started.
     pub starting: &'a BTreeSet<String>,
@@ -38,7 +38,7 @@ pub struct StatusInput<'a> {
     pub sandbox_error: Option<&'a str>,
     /// The phase of its lifecycle.
     pub lifecycle: LifecycleSummary,
-    /// The final status that a kill, e.g. an eviction, demands.
+    /// The final status that a kill, e.g. an eviction, sets.
     pub status_override: Option<&'a StatusOverride>,
     /// The status generated before in this lifecycle.
     pub previous: Option<&'a ApiPodStatus>,

@@ -1,5 +1,5 @@
 //! The status of a pod as the API shows it, computed from what is desired, what was observed and small facts whenever one of
-//! them changes; and as a person reads it in a table. Never decides what happens to the pod.
+//! them changes, and its summary in a table. Never decides what happens to the pod.
 
 mod activity;
 mod age;
@@ -26,7 +26,7 @@ pub use age::human_duration;
 pub use cache::{PodStatusEntry, StatusCache};
 pub use conditions::{DISRUPTION_TARGET, RESIZE_PENDING, TERMINATION_BY_KUBELET, is_owned_condition};
 pub use containers::whole_seconds;
-pub use cut_short::{as_it_was, is_unclear};
+pub use cut_short::{is_unclear, with_actual_outcomes};
 pub use facts::{PodFacts, PodProgress};
 pub use generate::generate;
 pub use handle::StatusHandle;

@@ -1,4 +1,4 @@
-//! Merges two statuses that each know a part of a pod's history: the one that this daemon reported last, and the API server's.
+//! Merges two statuses that each contain a part of a pod's history: the one that this daemon reported last, and the API server's.
 //! Pure.
 
 use k8s_openapi::api::core::v1::{ContainerStatus, PodStatus};
@@ -22,15 +22,17 @@ pub fn newest(own: &PodStatus, api: &PodStatus) -> PodStatus {
     }
     // The latest reporter knows when our own conditions changed last.
     for condition in status.conditions.iter_mut().flatten() {
-        let told = own.conditions.iter().flatten().find(|told| told.type_ == condition.type_);
-        if let Some(told) = told.filter(|told| told.status != condition.status && is_kubelets(&told.type_)) {
-            *condition = told.clone();
+        let reported = own.conditions.iter().flatten().find(|reported| reported.type_ == condition.type_);
+        if let Some(reported) =
+            reported.filter(|reported| reported.status != condition.status && is_generated(&reported.type_))
+        {
+            *condition = reported.clone();
         }
     }
     status
 }
 
-fn is_kubelets(condition: &str) -> bool {
+fn is_generated(condition: &str) -> bool {
     super::conditions::GENERATED.contains(&condition)
 }
 

@@ -44,13 +44,13 @@ struct Counts {
     /// Of the stopped: exited with 0.
     succeeded: usize,
     /// Of the stopped: not restarted.
-    for_good: usize,
+    not_restarted: usize,
     /// Sidecars that have not started yet.
     pending_sidecars: usize,
 }
 
 /// The phase. `statuses` are those of the main and init containers; `initialized` says whether a main container was
-/// created in the present sandbox. A static pod is not over when it is terminated: its source may bring it back.
+/// created in the present sandbox. A terminated static pod does not count as finished: its source may name it again.
 pub(super) fn phase(
     restarts: Restarts<'_>,
     statuses: &[ContainerStatus],
@@ -106,20 +106,20 @@ impl Counts {
             Seen::Running { .. } => self.running += 1,
             Seen::Ended(code) => {
                 self.stopped += 1;
-                self.for_good += usize::from(!restarts.after(container, code));
+                self.not_restarted += usize::from(!restarts.after(container, code));
                 self.succeeded += usize::from(code == 0);
             }
             Seen::WaitingAgain(code) => {
                 self.stopped += 1;
-                self.for_good += usize::from(!restarts.after(container, code));
+                self.not_restarted += usize::from(!restarts.after(container, code));
             }
         }
     }
 
-    fn phase(&self, over: bool) -> PodPhase {
+    fn phase(&self, is_finished: bool) -> PodPhase {
         if self.unknown > 0 || self.running + self.stopped == 0 {
             PodPhase::Pending
-        } else if self.running > 0 || (!over && self.stopped != self.for_good) {
+        } else if self.running > 0 || (!is_finished && self.stopped != self.not_restarted) {
             PodPhase::Running
         } else if self.stopped == self.succeeded {
             PodPhase::Succeeded

@@ -46,8 +46,8 @@ fn status(name: &str, is: Is) -> Option<ContainerStatus> {
     })
 }
 
-/// A pod that is not static, with as many regular containers as given states, one init container and one sidecar where
-/// they have a state.
+/// A pod that is not static, with a main container for each given state, and with an init container and a sidecar if they
+/// have a state.
 fn phase_of(
     policy: &str,
     init: Option<Is>,
@@ -145,7 +145,7 @@ fn any_state() -> impl Strategy<Value = Is> {
 }
 
 proptest! {
-    /// Whatever the states, there is a phase, and it claims no more than they show.
+    /// Every combination of states has a phase, which claims no more than the states show.
     #[test]
     fn the_phase_is_total_and_true(
         policy in prop_oneof![Just("Always"), Just("OnFailure"), Just("Never")],

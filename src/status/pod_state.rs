@@ -7,14 +7,16 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::PodStatus as ApiStatus;
 
-use super::{LifecycleSummary, PodFacts, PodStatusEntry, StatusInput, as_it_was, generate, newest};
+use super::{
+    LifecycleSummary, PodFacts, PodStatusEntry, StatusInput, generate, newest, with_actual_outcomes,
+};
 use crate::cri::{ContainerState, ContainerStatus, SandboxState, SandboxStatus};
 use crate::pleg::{Cache, PodStatus};
 use crate::pod::AdmittedPod;
 use crate::types::ContainerId;
 
 /// The node's part of a status, and the time.
-pub(super) struct Surroundings<'a> {
+pub(super) struct NodeInputs<'a> {
     pub(super) now: Timestamp,
     pub(super) runtime_name: &'a str,
     pub(super) host_ips: &'a [IpAddr],
@@ -52,8 +54,10 @@ impl PodState {
                 cache.get(pod).ok().filter(|_| cache.is_newer(pod, None))?
             }
         };
-        if let Some(was) = as_it_was(&observed, |container| facts.lost_starts.contains(&container.id)) {
-            observed = Arc::new(was);
+        if let Some(actual) =
+            with_actual_outcomes(&observed, |container| facts.lost_starts.contains(&container.id))
+        {
+            observed = Arc::new(actual);
         }
         let unseen = facts.made_sandbox.as_ref();
         if let Some(made) = unseen.filter(|made| observed.sandboxes.iter().all(|seen| seen.id != made.id)) {
@@ -73,11 +77,7 @@ impl PodState {
     }
 
     /// The entry to report for the pod; none if it was reported already.
-    pub(super) fn report(
-        &mut self,
-        observed: &PodStatus,
-        around: &Surroundings<'_>,
-    ) -> Option<PodStatusEntry> {
+    pub(super) fn report(&mut self, observed: &PodStatus, node: &NodeInputs<'_>) -> Option<PodStatusEntry> {
         let (pod, facts) = (self.pod.clone()?, self.facts.take()?);
         let previous = self.previous(&pod);
         let lifecycle = facts.progress.lifecycle();
@@ -91,9 +91,9 @@ impl PodState {
             lifecycle,
             status_override: facts.progress.status_override(),
             previous: previous.as_ref(),
-            now: around.now,
-            runtime_name: around.runtime_name,
-            host_ips: around.host_ips,
+            now: node.now,
+            runtime_name: node.runtime_name,
+            host_ips: node.host_ips,
         });
         let has_released = facts.has_released;
         self.facts = Some(facts);
@@ -101,7 +101,7 @@ impl PodState {
         let is_stopping = lifecycle != LifecycleSummary::Active
             && observed.containers.iter().any(|c| c.state == ContainerState::Running);
         let since = self.reported.as_ref().and_then(|reported| reported.terminating_since);
-        let terminating_since = is_stopping.then(|| since.unwrap_or(around.now));
+        let terminating_since = is_stopping.then(|| since.unwrap_or(node.now));
         let is_known = self.reported.as_ref().is_some_and(|reported| {
             *reported.status == status
                 && reported.terminating_since == terminating_since

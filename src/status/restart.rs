@@ -1,4 +1,4 @@
-//! Which terminated containers of a pod are restarted, as its status sees it.
+//! Which terminated containers of a pod are restarted, as far as its status depends on it.
 
 use std::collections::BTreeSet;
 
@@ -6,7 +6,7 @@ use k8s_openapi::api::core::v1::Container;
 
 use crate::pod::{AdmittedPod, RestartPolicy};
 
-/// Answers for the containers of one pod.
+/// Decides this for the containers of one pod.
 #[derive(Clone, Copy)]
 pub(super) struct Restarts<'a> {
     pub(super) pod: &'a AdmittedPod,

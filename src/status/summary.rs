@@ -14,7 +14,7 @@ pub struct PodSummary {
     pub namespace: String,
     /// Name.
     pub name: String,
-    /// Ready containers of all, `1/2`.
+    /// The ready containers and their total, e.g. `1/2`.
     pub ready: String,
     /// The phase, or a more specific word: `CrashLoopBackOff`, `Init:0/1`, `Terminating`.
     pub status: String,

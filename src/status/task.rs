@@ -1,6 +1,6 @@
-//! The only writer of statuses. Whoever changes an input of a status sends a note (see [`StatusHandle`]), and that pod's status
-//! is recomputed: a worker that waits for an image, a hook or a long stop holds up no status. Reads termination messages,
-//! each pod's separately, so that a slow disk holds up only that pod. Decides nothing about pods.
+//! The only writer of statuses. Each change of an input is sent as an update (see [`StatusHandle`]), and that pod's status
+//! is recomputed: a worker that waits for an image, a hook or a long stop delays no status. Reads termination messages,
+//! each pod's separately, so that a slow disk delays only that pod. Decides nothing about pods.
 
 use std::collections::{HashMap, VecDeque};
 use std::time::Duration;
@@ -11,8 +11,8 @@ use tokio::sync::oneshot;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::handle::{Note, Unread};
-use super::pod_state::{PodState, Surroundings};
+use super::handle::{StatusUpdate, Unread};
+use super::pod_state::{NodeInputs, PodState};
 use super::timeline::{Timeline, TimelineStep};
 use super::{StatusCache, StatusHandle};
 use crate::cri::ContainerStatus;
@@ -22,13 +22,13 @@ use crate::pleg::Cache;
 use crate::sys::file_work;
 use crate::types::{ContainerId, PodRef, PodUid, WallClock, sleep_until};
 
-/// How long a change in the runtime waits for the facts of the pod's worker. That is usually idle and publishes them within a
-/// millisecond, so that one status covers both.
+/// How long a change in the runtime waits for the facts of the pod's worker. The worker is usually idle and publishes them
+/// within a millisecond, so that one status covers both.
 const HOLD: Duration = Duration::from_millis(50);
 
 /// The inputs of all statuses.
 pub struct StatusSources {
-    /// Receives notes.
+    /// Receives updates.
     pub handle: StatusHandle,
     /// The PLEG cache.
     pub observed: Cache,
@@ -55,7 +55,7 @@ struct Entry {
     waiting: Vec<oneshot::Sender<()>>,
 }
 
-/// The owner of statuses, to be run by the app.
+/// Computes and writes all statuses, to be run by the app.
 pub struct StatusTask {
     sources: StatusSources,
     status_cache: StatusCache,
@@ -67,7 +67,7 @@ pub struct StatusTask {
 }
 
 impl StatusTask {
-    /// An owner of the statuses in `status_cache`.
+    /// The only writer of the statuses in `status_cache`.
     pub fn new(sources: StatusSources, status_cache: StatusCache) -> Self {
         let timeline = status_cache.timeline().clone();
         Self {
@@ -91,7 +91,7 @@ impl StatusTask {
                 () = cancel.cancelled() => return,
                 // Cancel-safe: a stream gives an item only when `next` returns it.
                 Some((pod, messages)) = self.reads.next() => self.read(&pod, messages),
-                // Cancel-safe: notes are taken only when they are returned.
+                // Cancel-safe: updates are taken only when they are returned.
                 (pod, unread) = handle.next() => self.take_in(&pod, unread),
                 // Cancel-safe: a sleep.
                 () = sleep_until(due) => self.compute_due(),
@@ -101,27 +101,27 @@ impl StatusTask {
 
     fn take_in(&mut self, uid: &PodUid, unread: Unread) {
         let mut is_urgent = unread.is_urgent || !unread.waiting.is_empty();
-        for note in unread.notes {
-            match note {
-                Note::Desired(pod) => {
+        for update in unread.updates {
+            match update {
+                StatusUpdate::Desired(pod) => {
                     let entry = self.pods.entry(uid.clone()).or_default();
                     entry.state.pod = Some(pod);
-                    self.hold(uid);
+                    self.schedule(uid);
                 }
-                Note::Observed => self.hold(uid),
-                Note::Facts(facts) => {
+                StatusUpdate::Observed => self.schedule(uid),
+                StatusUpdate::Facts(facts) => {
                     let entry = self.pods.entry(uid.clone()).or_default();
                     entry.state.facts = Some(*facts);
-                    self.hold(uid);
+                    self.schedule(uid);
                 }
-                Note::Ended => {
+                StatusUpdate::Ended => {
                     self.compute(uid);
                     self.pods.remove(uid);
                     is_urgent = false;
                 }
             }
         }
-        // Nobody can wait for a pod that is not known: their senders are dropped.
+        // For an unknown pod there is nothing to wait for: the senders are dropped.
         if let Some(entry) = self.pods.get_mut(uid) {
             entry.waiting.extend(unread.waiting);
         }
@@ -131,7 +131,7 @@ impl StatusTask {
     }
 
     /// Schedules the status of a pod, unless it is due earlier.
-    fn hold(&mut self, uid: &PodUid) {
+    fn schedule(&mut self, uid: &PodUid) {
         let Some(entry) = self.pods.get_mut(uid).filter(|entry| entry.due.is_none()) else { return };
         let due = Instant::now() + HOLD;
         entry.due = Some(due);
@@ -155,25 +155,25 @@ impl StatusTask {
             let unread = entry.state.unread(&observed);
             if !unread.is_empty() {
                 entry.is_reading = true;
-                self.begin_to_read(uid, &observed.pod, unread);
+                self.start_reading(uid, &observed.pod, unread);
                 return;
             }
             let host_ips = self.sources.addresses.now();
-            let around = Surroundings {
+            let node = NodeInputs {
                 now: self.sources.clock.now(),
                 runtime_name: &self.sources.runtime_name,
                 host_ips: &host_ips,
             };
-            if let Some(report) = entry.state.report(&observed, &around) {
+            if let Some(report) = entry.state.report(&observed, &node) {
                 self.status_cache.put(report);
             }
         }
         entry.waiting.clear();
     }
 
-    fn begin_to_read(&self, uid: &PodUid, pod: &PodRef, ended: Vec<ContainerStatus>) {
+    fn start_reading(&self, uid: &PodUid, pod: &PodRef, ended: Vec<ContainerStatus>) {
         for container in &ended {
-            self.note_end(pod, container);
+            self.record_termination(pod, container);
         }
         let uid = uid.clone();
         self.reads.push(Box::pin(async move {
@@ -193,7 +193,7 @@ impl StatusTask {
     }
 
     /// Records that a container terminated.
-    fn note_end(&self, pod: &PodRef, ended: &ContainerStatus) {
+    fn record_termination(&self, pod: &PodRef, ended: &ContainerStatus) {
         let reason = match ended.reason.as_str() {
             "" | "Error" | "Completed" => String::new(),
             reason => format!(", {reason}"),

@@ -16,7 +16,7 @@ use crate::types::{CONFIG_SEEN_ANNOTATION, EventKind, PodEvent, PodRef, PodUid};
 /// Entries kept per pod; the oldest are dropped first.
 const MAX_ENTRIES: usize = 64;
 /// Deleted pods kept; the ones deleted longest ago are dropped first.
-const MAX_GONE: usize = 128;
+const MAX_DELETED: usize = 128;
 /// A shorter wait at a gate is not recorded.
 const SHORTEST_WAIT: Duration = Duration::from_millis(10);
 
@@ -80,7 +80,7 @@ pub struct Entry {
     /// The container and the result.
     #[serde(skip_serializing_if = "String::is_empty", default)]
     pub detail: String,
-    /// How often the step repeated itself.
+    /// How often the step occurred in a row.
     pub times: u32,
 }
 
@@ -112,10 +112,10 @@ struct Record {
 struct State {
     pods: HashMap<PodUid, Record>,
     /// The deleted ones, longest ago first.
-    gone: VecDeque<PodUid>,
+    deleted: VecDeque<PodUid>,
 }
 
-/// The steps of all pods. Cheap to clone; all clones are one.
+/// The steps of all pods. Cheap to clone; all clones share its state.
 #[derive(Clone, Default)]
 pub struct Timeline {
     state: Arc<Mutex<State>>,
@@ -127,24 +127,24 @@ impl Timeline {
         self.state.lock()
     }
 
-    /// The pod was admitted. Repeated calls are ignored.
+    /// Records that the pod was admitted. Repeated calls are ignored.
     pub fn admitted(&self, pod: &Pod, now: Timestamp) {
-        self.judged(pod, TimelineStep::Admitted, String::new(), now);
+        self.record_admission(pod, TimelineStep::Admitted, String::new(), now);
     }
 
-    /// The pod was rejected, for the reason in its status. Repeated calls are ignored.
+    /// Records that the pod was rejected, with the message of its status. Repeated calls are ignored.
     pub fn rejected(&self, pod: &Pod, message: &str, now: Timestamp) {
-        self.judged(pod, TimelineStep::Rejected, message.to_owned(), now);
+        self.record_admission(pod, TimelineStep::Rejected, message.to_owned(), now);
     }
 
-    fn judged(&self, pod: &Pod, verdict: TimelineStep, detail: String, now: Timestamp) {
+    fn record_admission(&self, pod: &Pod, verdict: TimelineStep, detail: String, now: Timestamp) {
         let reference = pod_ref(pod);
         let mut state = self.lock();
-        let known = state.pods.get(&reference.uid).filter(|_| !state.gone.contains(&reference.uid));
+        let known = state.pods.get(&reference.uid).filter(|_| !state.deleted.contains(&reference.uid));
         let last = known.and_then(|r| {
             r.entries.iter().rev().find(|e| matches!(e.step, TimelineStep::Admitted | TimelineStep::Rejected))
         });
-        // The record of a long-lived pod has lost its beginning.
+        // The record of a long-lived pod no longer has its oldest entries.
         if known.is_some() && last.is_none_or(|last| last.step == verdict) {
             return;
         }
@@ -158,9 +158,9 @@ impl Timeline {
         record.add(verdict, detail, now);
     }
 
-    /// A worker begins a step, which finishes the one before.
+    /// Records that a worker begins a step, which finishes the previous one.
     pub(super) fn step(&self, pod: &PodRef, activity: &Activity, now: Timestamp) {
-        let begun = match activity {
+        let started = match activity {
             Activity::Idle | Activity::Retrying { .. } => None,
             Activity::WaitingForTurn => Some((TimelineStep::Turn, String::new())),
             Activity::SettingUpVolumes => Some((TimelineStep::Volumes, String::new())),
@@ -180,7 +180,7 @@ impl Timeline {
         let mut state = self.lock();
         let record = state.revive(pod);
         record.close(now);
-        if let Some((step, detail)) = begun {
+        if let Some((step, detail)) = started {
             record.add(step, detail, now);
             record.is_open = true;
         }
@@ -199,7 +199,7 @@ impl Timeline {
             (EventKind::Normal, "Killing") => TimelineStep::Killing,
             // A restart's back-off is a step of its own.
             (EventKind::Normal, _) | (EventKind::Warning, "BackOff") => return,
-            // Says by its bare reason what the event before it said in words.
+            // Repeats the previous event, with only its reason as the message.
             (EventKind::Warning, "Failed") if is_bare(&event.message) => return,
             (EventKind::Warning, _) => TimelineStep::Failed,
         };
@@ -216,21 +216,21 @@ impl Timeline {
         let mut state = self.lock();
         let newly: Vec<PodUid> = state.pods.keys().filter(|uid| !known.contains(*uid)).cloned().collect();
         for uid in newly {
-            if !state.gone.contains(&uid) {
+            if !state.deleted.contains(&uid) {
                 if let Some(record) = state.pods.get_mut(&uid) {
                     record.entries.shrink_to_fit();
                 }
-                state.gone.push_back(uid);
+                state.deleted.push_back(uid);
             }
         }
-        while state.gone.len() > MAX_GONE {
-            if let Some(oldest) = state.gone.pop_front() {
+        while state.deleted.len() > MAX_DELETED {
+            if let Some(oldest) = state.deleted.pop_front() {
                 state.pods.remove(&oldest);
             }
         }
     }
 
-    /// The steps of the pods that `selected` picks, unfinished ones last.
+    /// The timelines of the pods that `selected` picks, those of deleted pods first, then by their first entry.
     pub fn tracks(&self, selected: impl Fn(&PodRef) -> bool) -> Vec<Track> {
         let state = self.lock();
         let picked = state.pods.values().filter(|record| selected(&record.pod));
@@ -239,7 +239,7 @@ impl Timeline {
                 namespace: record.pod.namespace.to_string(),
                 name: record.pod.name.to_string(),
                 uid: record.pod.uid.to_string(),
-                gone: state.gone.contains(&record.pod.uid),
+                gone: state.deleted.contains(&record.pod.uid),
                 entries: record.entries.clone(),
             })
             .collect();
@@ -256,8 +256,8 @@ impl Timeline {
 impl State {
     /// The record of a pod, no longer marked as deleted.
     fn revive(&mut self, pod: &PodRef) -> &mut Record {
-        if !self.gone.is_empty() {
-            self.gone.retain(|uid| *uid != pod.uid);
+        if !self.deleted.is_empty() {
+            self.deleted.retain(|uid| *uid != pod.uid);
         }
         self.pods.entry(pod.uid.clone()).or_insert_with(|| Record {
             pod: pod.clone(),

@@ -1,4 +1,4 @@
-//! What the timeline keeps, and what it makes of steps that follow upon each other.
+//! The timeline's limits, and how it merges consecutive steps.
 
 use super::*;
 
@@ -84,13 +84,13 @@ fn entries_of_a_pod_are_bounded() {
 }
 
 #[test]
-fn pods_that_are_gone_are_bounded_and_come_back_whole() {
+fn deleted_pods_are_bounded_and_return_with_all_entries() {
     let timeline = Timeline::default();
-    for n in 0..MAX_GONE + 10 {
+    for n in 0..MAX_DELETED + 10 {
         timeline.mark(&pod(&format!("p{n}")), TimelineStep::Removed, String::new(), at(0));
         timeline.retain(&HashSet::new());
     }
-    assert_eq!(timeline.pods().len(), MAX_GONE);
+    assert_eq!(timeline.pods().len(), MAX_DELETED);
     assert!(steps(&timeline, "p9").is_empty());
     assert!(timeline.tracks(|pod| &*pod.name == "p10")[0].gone);
     timeline.step(&pod("p10"), &Activity::MakingSandbox, at(1));

@@ -1,8 +1,8 @@
 //! libcni's cached results of networks, and the removal of truncated ones. Never removes a valid result.
 //!
 //! libcni, in the runtime, writes the result of each network into a file, in place. If the runtime is killed during the write, a
-//! truncated or empty file remains, and the network cannot be torn down, because the result is read first. Without the file it
-//! can. libcni 1.3.1, in containerd 2.4, tolerates an invalid result.
+//! truncated or empty file remains, and the network cannot be torn down, because the result is read first. Without the file,
+//! it can be torn down. libcni 1.3.1, in containerd 2.4, tolerates an invalid result.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -14,8 +14,8 @@ use super::SysError;
 /// libcni's default directory of results, which containerd uses.
 pub const CNI_RESULTS: &str = "/var/lib/cni/results";
 
-/// Whether a runtime's error is an invalid cached result.
-pub fn is_of_broken_result(message: &str) -> bool {
+/// Whether this is a runtime's error about an invalid cached result.
+pub fn is_broken_result_error(message: &str) -> bool {
     message.contains("cached result")
         && ["unexpected end of JSON input", "invalid character"].iter().any(|what| message.contains(what))
 }
@@ -69,7 +69,7 @@ mod tests {
     fn the_librarys_errors_are_recognized() {
         let text = "failed to destroy network for sandbox \"abc\": plugin type=\"bridge\" failed (delete): failed to get \
                     network \"net\" cached result: decoding version from network config: unexpected end of JSON input";
-        assert!(is_of_broken_result(text));
-        assert!(!is_of_broken_result("invalid character in a manifest"));
+        assert!(is_broken_result_error(text));
+        assert!(!is_broken_result_error("invalid character in a manifest"));
     }
 }

@@ -23,7 +23,7 @@ mod watch;
 pub use address_changes::AddressChanges;
 pub use addresses::{is_own_ip, outgoing_ips};
 pub use changes::{Changes, Progress};
-pub use cni_results::{CNI_RESULTS, is_of_broken_result, remove_broken_results};
+pub use cni_results::{CNI_RESULTS, is_broken_result_error, remove_broken_results};
 pub use dirs::HostDirs;
 pub use error::SysError;
 pub use file_work::file_work;

@@ -35,8 +35,7 @@ pub enum PathError {
     /// Accessing it blocks.
     #[error(
         "{} does not respond: its filesystem is unreachable, perhaps a network filesystem whose server is down; \
-         tried \
-         again until it is back",
+         retried until it responds",
         path.display()
     )]
     Stuck {
@@ -156,7 +155,7 @@ impl PathWork {
         let on_thread = move || {
             let done = catch_unwind(AssertUnwindSafe(work));
             drop(held);
-            // The caller may be gone.
+            // The caller may have stopped waiting.
             let _ = reply.send(done);
         };
         let started = thread::Builder::new().name("pod-paths".to_owned()).stack_size(STACK).spawn(on_thread);
@@ -240,30 +239,30 @@ mod tests {
         let threads = PathWork::new(2, SHORT);
         let (release, hang) = mpsc::channel::<()>();
         let hang = Arc::new(Mutex::new(hang));
-        let begun = Arc::new(AtomicUsize::new(0));
+        let started = Arc::new(AtomicUsize::new(0));
         for _ in 0..2 {
             for pod in 0..8 {
-                let (hang, begun) = (hang.clone(), begun.clone());
+                let (hang, started) = (hang.clone(), started.clone());
                 let work = move || {
-                    begun.fetch_add(1, Ordering::SeqCst);
+                    started.fetch_add(1, Ordering::SeqCst);
                     let _ = hang.lock().recv();
                 };
                 let path = PathBuf::from(format!("/mnt/nfs/{pod}"));
                 let error = threads.run_on_thread(&path, &mounts(), work).await.unwrap_err();
-                assert!(matches!(&error, PathError::Stuck { path: told } if *told == path), "{error:?}");
+                assert!(matches!(&error, PathError::Stuck { path: stuck } if *stuck == path), "{error:?}");
                 assert!(
                     error.to_string().starts_with(&format!("/mnt/nfs/{pod} does not respond")),
                     "{error}"
                 );
             }
         }
-        assert!(begun.load(Ordering::SeqCst) <= 1);
+        assert!(started.load(Ordering::SeqCst) <= 1);
         let patient = with(&threads, LONG);
         assert_eq!(patient.run_on_thread(Path::new("/data/a"), &mounts(), || 7).await.unwrap(), 7);
         drop(release);
         // Waits for the unblocked thread; an earlier block has no later effect.
         let again = patient.run_on_thread(Path::new("/mnt/nfs/0"), &mounts(), || 8).await;
-        assert_eq!((again.unwrap(), begun.load(Ordering::SeqCst)), (8, 1));
+        assert_eq!((again.unwrap(), started.load(Ordering::SeqCst)), (8, 1));
     }
 
     #[tokio::test]
@@ -277,8 +276,8 @@ mod tests {
             assert!(matches!(stuck, Err(PathError::Stuck { .. })), "{stuck:?}");
         }
         let refused = threads.run_on_thread(Path::new("/c"), &mounts(), || ()).await.unwrap_err();
-        let told = "/c was not accessed: all threads for paths of pods are blocked on others that do not respond (/a, /b)";
-        assert_eq!(refused.to_string(), told);
+        let expected = "/c was not accessed: all threads for paths of pods are blocked on others that do not respond (/a, /b)";
+        assert_eq!(refused.to_string(), expected);
         releases.pop();
         with(&threads, LONG).run_on_thread(Path::new("/c"), &mounts(), || ()).await.unwrap();
         drop(releases);

@@ -59,20 +59,20 @@ fn remove(path: &Path) -> Result<(), Errno> {
 fn unlink(parent: &OwnedFd, name: &OsStr) -> Result<Option<OwnedFd>, Errno> {
     let name = CString::new(name.as_bytes()).map_err(|_| Errno::EINVAL)?;
     match unlink_file(parent, &name)? {
-        Entry::Gone => Ok(None),
+        Entry::Removed => Ok(None),
         Entry::Directory => open_inside(parent, &name).map(Some),
     }
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Entry {
-    Gone,
+    Removed,
     Directory,
 }
 
 fn unlink_file(dir: &OwnedFd, name: &CString) -> Result<Entry, Errno> {
     match unlinkat(dir, name.as_c_str(), UnlinkatFlags::NoRemoveDir) {
-        Ok(()) | Err(Errno::ENOENT) => Ok(Entry::Gone),
+        Ok(()) | Err(Errno::ENOENT) => Ok(Entry::Removed),
         Err(Errno::EISDIR) => Ok(Entry::Directory),
         Err(errno) => Err(errno),
     }
@@ -83,7 +83,7 @@ fn move_up(dir: &OwnedFd, name: &CString, top: &OwnedFd, moved: &mut u64) -> Res
     loop {
         *moved += 1;
         let fresh = CString::new(format!(".removing-{moved}")).map_err(|_| Errno::EINVAL)?;
-        // The rename replaces an empty directory, which is to be removed as well; any other makes it fail.
+        // The rename replaces an empty directory, which must be removed as well; any other target makes it fail.
         match renameat(dir, name.as_c_str(), top, fresh.as_c_str()) {
             Ok(()) => return Ok(fresh),
             Err(Errno::ENOTEMPTY | Errno::EEXIST | Errno::ENOTDIR) => {}

@@ -21,9 +21,9 @@ const COMM: &str = "containerd-shim";
 /// The directory of bundles in containerd's state directory.
 const BUNDLES: &str = "io.containerd.runtime.v2.task";
 /// Maximum time for a killed process to exit.
-const END: Timespec = Timespec { tv_sec: 10, tv_nsec: 0 };
+const EXIT_TIMEOUT: Timespec = Timespec { tv_sec: 10, tv_nsec: 0 };
 /// Time limit of a shim's own clean-up.
-const CLEANUP: Duration = Duration::from_secs(30);
+const CLEANUP_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// A running shim.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -112,15 +112,15 @@ pub async fn end_shim(shim: &Shim, mounts: &Arc<dyn Mounts>) -> Result<(), SysEr
             .stdin(Stdio::null())
             .kill_on_drop(true)
             .output();
-        match tokio::time::timeout(CLEANUP, cleanup).await {
+        match tokio::time::timeout(CLEANUP_TIMEOUT, cleanup).await {
             Ok(Ok(output)) if output.status.success() => {}
             // The steps below do the rest.
             Ok(Ok(output)) => {
-                let said = String::from_utf8_lossy(&output.stderr);
-                tracing::debug!(id = shim.id, said = said.trim_end(), "a shim's own clean-up failed");
+                let stderr = String::from_utf8_lossy(&output.stderr);
+                tracing::debug!(id = shim.id, stderr = stderr.trim_end(), "a shim's own clean-up failed");
             }
             Ok(Err(error)) => tracing::debug!(id = shim.id, %error, "a shim's own clean-up cannot be run"),
-            Err(_) => tracing::debug!(id = shim.id, "a shim's own clean-up does not end"),
+            Err(_) => tracing::debug!(id = shim.id, "a shim's own clean-up timed out"),
         }
     }
     let (shim, mounts) = (shim.clone(), mounts.clone());
@@ -150,10 +150,10 @@ fn kill(shim: &Shim) -> Result<(), SysError> {
     Ok(())
 }
 
-/// A pidfd of the process with this PID and start time; `None` if it is gone.
+/// A pidfd of the process with this PID and start time; `None` if it has exited.
 fn handle(pid: i32, started: u64) -> Option<OwnedFd> {
     let handle = pidfd_open(Pid::from_raw(pid)?, PidfdFlags::empty()).ok()?;
-    // Checked after opening, so that the facts belong to the pidfd's process, unless that is gone.
+    // Checked after opening, so that the facts belong to the pidfd's process, unless that has exited.
     let stat = Process::new(pid).and_then(|process| process.stat()).ok()?;
     (stat.starttime == started).then_some(handle)
 }
@@ -166,7 +166,7 @@ fn kill_one(pid: i32, handle: &OwnedFd) -> Result<(), SysError> {
         Err(errno) => return Err(failed(errno)),
     }
     // Readable once the process has exited.
-    match poll(&mut [PollFd::new(handle, PollFlags::IN)], Some(&END)) {
+    match poll(&mut [PollFd::new(handle, PollFlags::IN)], Some(&EXIT_TIMEOUT)) {
         Ok(0) => Err(failed(rustix::io::Errno::TIMEDOUT)),
         Ok(_) => Ok(()),
         Err(errno) => Err(failed(errno)),
@@ -238,12 +238,12 @@ mod tests {
     #[test]
     fn a_shim_is_identified_by_its_command_line() {
         let line = "/usr/bin/containerd-shim-runc-v2 -namespace k8s.io -id abc -address /run/containerd/containerd.sock";
-        let told = Flags {
+        let expected = Flags {
             namespace: "k8s.io".to_owned(),
             id: "abc".to_owned(),
             address: "/run/containerd/containerd.sock".to_owned(),
         };
-        assert_eq!(flags(&words(line)), Some(told));
+        assert_eq!(flags(&words(line)), Some(expected));
         for other in [
             format!("{line} start"),
             format!("{line} -bundle /b delete"),

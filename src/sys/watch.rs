@@ -77,7 +77,7 @@ impl Watch {
         let (path, changed, stale) = (self.path.clone(), Arc::clone(&self.changed), Arc::clone(&self.stale));
         move |event: notify::Result<Event>| match event {
             Ok(event) => {
-                if ends_watch(&event, &path) {
+                if invalidates_watch(&event, &path) {
                     stale.store(true, Ordering::SeqCst);
                 }
                 if concerns(&event, &path) {
@@ -116,7 +116,7 @@ fn concerns(event: &Event, path: &Path) -> bool {
 }
 
 /// Whether an event shows that `path` or a parent directory was replaced.
-fn ends_watch(event: &Event, path: &Path) -> bool {
+fn invalidates_watch(event: &Event, path: &Path) -> bool {
     let replaced = matches!(event.kind, EventKind::Remove(_) | EventKind::Modify(ModifyKind::Name(_)));
     replaced && event.paths.iter().any(|place| path.starts_with(place))
 }
@@ -128,7 +128,7 @@ mod tests {
     use notify::event::{AccessKind, AccessMode, CreateKind, ModifyKind, RemoveKind};
     use notify::{Event, EventKind};
 
-    use super::{concerns, directories, ends_watch};
+    use super::{concerns, directories, invalidates_watch};
 
     #[test]
     fn reads_and_siblings_are_ignored() {
@@ -151,7 +151,7 @@ mod tests {
         for (path, ends) in
             [("/etc/m", true), ("/etc", true), ("/etc/m/a.yaml", false), ("/etc/passwd", false)]
         {
-            assert_eq!(ends_watch(&remove(path), Path::new("/etc/m")), ends, "{path}");
+            assert_eq!(invalidates_watch(&remove(path), Path::new("/etc/m")), ends, "{path}");
         }
     }
 

@@ -40,7 +40,7 @@ pub(super) enum EndError {
     #[error("cannot remove the pod's directory")]
     Directory(#[source] PodDirError),
     #[error("the clean-up of the pod on this host panicked")]
-    EndedEarly(#[source] JoinError),
+    Panicked(#[source] JoinError),
 }
 
 impl EndError {
@@ -54,7 +54,7 @@ impl EndError {
             | Self::Cgroup(_)
             | Self::Logs(_)
             | Self::Directory(_)
-            | Self::EndedEarly(_) => Retry::BackOff,
+            | Self::Panicked(_) => Retry::BackOff,
         }
     }
 }
@@ -67,10 +67,11 @@ pub(super) struct Cleanup<'a> {
 }
 
 impl Cleanup<'_> {
-    /// Removes the leftovers of a pod that stays, with their logs: as many as possible; then returns the first error.
+    /// Removes dead containers, with their logs, and empty sandboxes of a pod that stays on this node. Removes as many as
+    /// possible, then returns the first error.
     pub(super) async fn leftovers(self, observed: &PodStatus, left: &Leftovers) -> Result<(), CriError> {
         if !left.containers.is_empty() {
-            // Their termination messages are removed with them, so the status has to have read these.
+            // A container is removed with its termination message, which the status task must have read before.
             self.reporter.status_settled().await;
         }
         let (pod, runtime) = (self.reporter.pod(), &self.context.runtime.service);
@@ -127,15 +128,15 @@ impl Cleanup<'_> {
             logs.remove_pod_dir(&pod).map_err(EndError::Logs)?;
             remove_pod_dir(&settings.root_dir, &pod.uid, &*mounts).map_err(EndError::Directory)
         };
-        file_work(work).await.map_err(EndError::EndedEarly)?
+        file_work(work).await.map_err(EndError::Panicked)?
     }
 
-    /// Releases what the pod holds on the host. The volumes before the cgroup, which those in memory are charged to.
+    /// Releases the pod's resources on the host. Volumes come first: those in memory are charged to the pod's cgroup.
     pub(super) async fn resources(self) -> Result<(), EndError> {
         let uid = self.reporter.pod().uid.clone();
         self.context.host.volumes.tear_down(&uid).await.map_err(EndError::Volumes)?;
         let Some(cgroups) = self.context.host.cgroups.clone() else { return Ok(()) };
-        let removed = file_work(move || cgroups.remove_pod(&uid)).await.map_err(EndError::EndedEarly)?;
+        let removed = file_work(move || cgroups.remove_pod(&uid)).await.map_err(EndError::Panicked)?;
         removed.map_err(EndError::Cgroup)
     }
 }

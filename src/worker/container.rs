@@ -37,7 +37,7 @@ impl NotStarted {
     }
 }
 
-/// Starts one container of a pod in a sandbox that takes it.
+/// Starts one container of a pod in the pod's sandbox.
 pub(super) struct ContainerStarter<'a> {
     pub(super) context: &'a WorkerContext,
     pub(super) pod: &'a Arc<AdmittedPod>,
@@ -51,7 +51,7 @@ pub(super) struct ContainerStarter<'a> {
 }
 
 impl ContainerStarter<'_> {
-    /// Starts it.
+    /// Creates the container, unless `start` adopts one, and starts it.
     pub(super) async fn start(&mut self, start: &Start) -> Result<(), NotStarted> {
         let previous = self.observed.container(&self.container.name);
         let (id, attempt) = match &start.adopt {
@@ -63,7 +63,7 @@ impl ContainerStarter<'_> {
                     (Some(previous), None) => previous.attempt.saturating_add(1),
                     (None, None) => self.attempt_from_logs().await,
                 };
-                (self.make(attempt, replaced).await?, attempt)
+                (self.create(attempt, replaced).await?, attempt)
             }
         };
         // Counted whether or not it succeeds: what cannot be started at all must back off too.
@@ -97,8 +97,8 @@ impl ContainerStarter<'_> {
         Ok(())
     }
 
-    /// Creates the container of this attempt, in place of one that never ran.
-    async fn make(
+    /// Creates the container of this attempt, in place of `replaced`, which never ran.
+    async fn create(
         &mut self,
         attempt: u32,
         replaced: Option<&ContainerStatus>,
@@ -131,7 +131,7 @@ impl ContainerStarter<'_> {
         }
     }
 
-    /// Waits at the start gate, then shows what begins.
+    /// Waits at the start gate, then shows `next` as the pod's activity.
     async fn enter_gate(&mut self, next: Activity) -> Permit {
         self.reporter.begin(Activity::WaitingForTurn);
         let permit = self.context.runtime.starts.enter(self.starts.priority(self.pod)).await;
@@ -236,7 +236,7 @@ impl ContainerStarter<'_> {
     }
 }
 
-/// The sources of a container's environment. Waits for those that are not known yet, but not for long.
+/// The sources of a container's environment. Waits briefly for those that are not known yet.
 async fn env_sources<'s>(
     context: &WorkerContext,
     pod: &AdmittedPod,

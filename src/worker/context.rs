@@ -1,4 +1,4 @@
-//! The dependencies of workers: one value that all of them share. Has no behaviour.
+//! The dependencies of workers: one value that all of them share. Has no behavior.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -28,7 +28,7 @@ pub struct RuntimeAccess {
     pub status: watch::Receiver<Option<RuntimeStatus>>,
     /// Pulls images.
     pub images: Images,
-    /// What it runs.
+    /// Observes what it runs.
     pub pleg: PlegHandle,
     /// Bounds concurrent starts.
     pub starts: StartGate,

@@ -19,14 +19,14 @@ use crate::types::{Backoff, BackoffPolicy, Moment};
 const INITIAL: Duration = Duration::from_secs(10);
 /// A longer gap between two restarts resets the count.
 const RESET_AFTER: Duration = Duration::from_secs(600);
-/// Doublings that reach any cap from the first pause.
+/// The number of doublings after which the pause exceeds any permitted cap.
 const DOUBLINGS: u32 = 16;
 
-/// The back-offs of one pod's containers. They use wall-clock time, as the runtime reports in it when a container terminated.
+/// The back-offs of one pod's containers. They use wall-clock time because the runtime reports it for terminations.
 #[derive(Clone, Debug)]
 pub(super) struct CrashLoops {
     policy: BackoffPolicy,
-    /// By name and hash: a container whose definition changed starts with a clean slate.
+    /// By name and hash: a container whose definition changed starts without a back-off.
     entries: HashMap<(Arc<str>, Option<u32>), Count>,
     /// Back-off of re-creating the pod's sandbox; none if it was never re-created.
     sandbox: Option<Backoff<Timestamp>>,
@@ -118,16 +118,18 @@ impl CrashLoops {
         counted.map(|count| self.caught_up(*count, ended)).or_else(|| self.adopted(ended))
     }
 
-    /// A count, plus the restarts since that were not counted: attempt n + 1 is the restart of n. Each had waited for the pause
-    /// then in force. If much more time passed than these pauses, a container ran long enough for a reset.
+    /// Adds the later restarts that were not counted: attempt n + 1 is the restart of attempt n. Each of them waited out the
+    /// pause in force at its time. If much more time passed than the sum of these pauses, a container ran long enough for a
+    /// reset.
     fn caught_up(&self, count: Count, ended: &ContainerStatus) -> Backoff<Timestamp> {
         let missed = ended.attempt.saturating_sub(count.attempt.saturating_add(1)).min(DOUBLINGS);
         if missed == 0 {
-            // A container is counted when it is started, after its creation. One created long after that is another one of
-            // the same attempt: the runtime lost the pod's containers, and the count of this one was lost too.
-            let is_of_another = Moment::since(ended.created_at, count.backoff.updated) > RESET_AFTER;
-            let anew = Backoff { delay: INITIAL.min(self.policy.max), updated: ended.created_at };
-            return if is_of_another { anew } else { count.backoff };
+            // A restart is counted after the new container was created. A container that was created long after the count is
+            // a later one with the same attempt number: the runtime lost the pod's containers, and this restart was not
+            // counted.
+            let is_later = Moment::since(ended.created_at, count.backoff.updated) > RESET_AFTER;
+            let reset = Backoff { delay: INITIAL.min(self.policy.max), updated: ended.created_at };
+            return if is_later { reset } else { count.backoff };
         }
         let (mut delay, mut waits) = (count.backoff.delay, Duration::ZERO);
         for _ in 0..missed {
@@ -140,7 +142,7 @@ impl CrashLoops {
         Backoff { delay, updated: ended.created_at }
     }
 
-    /// What an earlier daemon must have counted if no count was ever reset: attempt n is the n-th restart.
+    /// The back-off of an earlier daemon if it was never reset: attempt n is the n-th restart.
     fn adopted(&self, ended: &ContainerStatus) -> Option<Backoff<Timestamp>> {
         let doublings = ended.attempt.checked_sub(1)?.min(DOUBLINGS);
         let delay = (INITIAL * (1 << doublings)).min(self.policy.max);
@@ -277,7 +279,7 @@ mod tests {
     }
 
     proptest! {
-        /// A daemon that is killed between any two crashes goes on exactly as it would have, also when long runs reset
+        /// A daemon that is killed between any two crashes continues exactly as without the kill, also when long runs reset
         /// the count, and also when what it stored last did not get to the disk and the loop was unbroken since.
         #[test]
         fn what_was_stored_goes_on_exactly(

@@ -1,4 +1,4 @@
-//! Terminates a pod: stops its containers and proves it, releases its resources, removes what the runtime has of it.
+//! Terminates a pod: stops its containers and verifies it, releases its resources, removes what the runtime has of it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -32,7 +32,7 @@ pub(super) struct PodEnd<'a> {
 }
 
 impl PodEnd<'_> {
-    /// Stops the pod's containers and proves that none is left running.
+    /// Stops the pod's containers and verifies that none is left running.
     pub(super) async fn terminate(
         self,
         grace_seconds: i64,
@@ -45,7 +45,7 @@ impl PodEnd<'_> {
             let observed = self.state.observe(self.context).await?;
             self.state.reporter.facts.progress = PodProgress::Terminating(status.cloned());
             self.state.reporter.publish_facts();
-            self.stop_and_prove(&observed, grace_seconds, stopping).await
+            self.stop_and_verify(&observed, grace_seconds, stopping).await
         };
         match stopped.await {
             // The status is reported with that of the finished pod, which follows at once: one write to the API server.
@@ -76,11 +76,11 @@ impl PodEnd<'_> {
             reporter.publish_facts();
             reporter.begin(Activity::CleaningUp);
             self.cleanup().resources().await?;
-            // Its object may be deleted now. Removing its containers is half of the remaining work, and nobody waits for it:
-            // a daemon that dies meanwhile leaves orphans, which the next one removes.
+            // Its object may be deleted now. Removing its containers is half of the remaining work and may be deferred: if
+            // the daemon dies before, the next one removes them as orphans.
             self.state.reporter.facts.has_released = true;
             self.state.reporter.publish_facts();
-            // Termination messages are removed with the containers, so the status has to have read these.
+            // A container is removed with its termination message, which the status task must have read before.
             self.state.reporter.status_settled().await;
             match content {
                 Content::Keep => {
@@ -109,7 +109,7 @@ impl PodEnd<'_> {
             let cache = self.context.runtime.pleg.cache();
             let observed = observed.or_else(|error| cache.listed(&pod.uid).ok_or(error))?;
             let stopping = self.context.runtime.stops.begin(Rank::default(), Urgency::default());
-            let (observed, _) = self.stop_and_prove(&observed, grace_seconds, stopping).await?;
+            let (observed, _) = self.stop_and_verify(&observed, grace_seconds, stopping).await?;
             self.state.reporter.begin(Activity::CleaningUp);
             self.cleanup().resources().await?;
             self.cleanup().everything(&observed).await
@@ -136,7 +136,7 @@ impl PodEnd<'_> {
     }
 
     fn mark(&self, step: TimelineStep) {
-        // Ends the step before, whose duration is known now.
+        // Ends the previous step, whose duration is known now.
         self.state.reporter.begin(Activity::Idle);
         self.state.reporter.mark(step, String::new());
     }
@@ -146,7 +146,7 @@ impl PodEnd<'_> {
     }
 
     /// Stops all of the pod. Returns what was observed after the last stop, and when that stop completed.
-    async fn stop_and_prove(
+    async fn stop_and_verify(
         &self,
         observed: &PodStatus,
         grace_seconds: i64,

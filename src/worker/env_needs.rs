@@ -10,7 +10,7 @@ use crate::cri_config::env_references;
 use crate::objects::services::ServiceEnv;
 use crate::objects::{ObjectSource, Objects, Watched};
 
-/// The references of one pod. Each container has receivers of its own, so that reading for one hides no news from another.
+/// The references of one pod. Each container has its own receivers, so that reading for one container hides no news from another.
 #[derive(Debug, Default)]
 pub(super) struct EnvNeeds {
     containers: BTreeMap<String, Watched>,
@@ -36,7 +36,7 @@ impl EnvNeeds {
         }
     }
 
-    /// The known objects of a container. Waits for unknown ones, but not for long.
+    /// The known objects of a container. Waits briefly for unknown ones.
     pub(super) async fn of(&mut self, container: &str) -> Objects {
         self.lacking.remove(container);
         let Some(watched) = self.containers.get_mut(container) else { return Objects::default() };
@@ -44,19 +44,19 @@ impl EnvNeeds {
         watched.snapshot()
     }
 
-    /// Notes that a container could not be configured with what [`EnvNeeds::of`] returned.
+    /// Records that a container could not be configured with what [`EnvNeeds::of`] returned.
     pub(super) fn lacks(&mut self, container: &str) {
         if self.containers.contains_key(container) {
             self.lacking.insert(container.to_owned());
         }
     }
 
-    /// Notes that a container could not be configured before the services are known.
+    /// Records that a container could not be configured before the services are known.
     pub(super) fn lacks_services(&mut self, services: &ServiceEnv) {
         self.services = Some(services.clone());
     }
 
-    /// Waits for news of something that a container lacks. Cancel-safe: news are consumed only when this returns.
+    /// Waits for news of something that a container lacks. Cancel-safe: news is consumed only when this returns.
     pub(super) async fn news(&mut self) {
         let Self { containers, lacking, services } = self;
         let waiting = containers.iter_mut().filter(|(name, _)| lacking.contains(*name));

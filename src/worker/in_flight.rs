@@ -1,8 +1,8 @@
 //! Calls to the runtime that survive the cancellation of their work. Decides nothing about pods.
 //!
-//! When a caller disconnects while the runtime creates a sandbox or starts a container, the runtime gives up where it is and
-//! may leave debris for ever: containerd 2.1 sometimes leaves a shim behind, and counts the container as failed. So a call
-//! in flight goes on for a while when its work is cancelled.
+//! When a caller disconnects while the runtime creates a sandbox or starts a container, the runtime gives up midway and may
+//! leave its parts behind forever: containerd 2.1 sometimes leaves a shim, and counts the container as failed. So a call in
+//! flight continues for up to four seconds when its work is cancelled.
 
 use std::fmt;
 use std::panic::AssertUnwindSafe;
@@ -15,7 +15,7 @@ use futures::FutureExt;
 use futures::future::{BoxFuture, join_all};
 use parking_lot::Mutex;
 
-/// How long it goes on. A healthy runtime needs less, and the daemon's shutdown allows more.
+/// How long a call continues. A healthy runtime needs less, and the daemon's shutdown allows more.
 const PATIENCE: Duration = Duration::from_secs(4);
 
 /// The calls in flight of a worker's cancelled work. Clones share one list.
@@ -26,12 +26,12 @@ pub(super) struct InFlightCalls {
 
 impl fmt::Debug for InFlightCalls {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Begun")
+        f.write_str("InFlightCalls")
     }
 }
 
 impl InFlightCalls {
-    /// Awaits `call`. Dropped before it completes, it is kept for [`finish`](Self::finish).
+    /// Awaits `call`. If the returned future is dropped before it completes, the call is kept for [`finish`](Self::finish).
     pub(super) fn keep<T: 'static>(&self, call: impl Future<Output = T> + Send + 'static) -> InFlightCall<T> {
         InFlightCall { call: Some(call.boxed()), in_flight: self.clone() }
     }
@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_call_that_panics_harms_nobody_but_its_caller() {
+    async fn a_call_that_panics_harms_only_its_caller() {
         let in_flight = InFlightCalls::default();
         let call = async {
             sleep(Duration::from_secs(2)).await;

@@ -129,7 +129,7 @@ enum ContainerAction {
 
 impl ContainerAction {
     /// It should run, and has to be created.
-    fn anew() -> Self {
+    fn create() -> Self {
         Self::Start { adopt: None, replace: None }
     }
 }
@@ -200,8 +200,8 @@ pub(super) fn plan(
         plan.sandbox = SandboxPlan::Stop;
         plan.start.clear();
     }
-    let made = plan.start.iter().flat_map(|start| start.adopt.iter().chain(&start.replace));
-    plan.leftovers = leftovers(observed, &made.collect::<Vec<_>>());
+    let needed = plan.start.iter().flat_map(|start| start.adopt.iter().chain(&start.replace));
+    plan.leftovers = leftovers(observed, &needed.collect::<Vec<_>>());
     plan
 }
 
@@ -249,7 +249,7 @@ fn action_in_sandbox(
     hash: u32,
     now: Timestamp,
 ) -> ContainerAction {
-    let Some(status) = status else { return ContainerAction::anew() };
+    let Some(status) = status else { return ContainerAction::create() };
     match status.state {
         ContainerState::Running => {
             if status.hash == Some(hash) {
@@ -278,18 +278,18 @@ fn action_in_sandbox(
     }
 }
 
-/// With the sandbox gone, everything in it counts as terminated.
+/// Without the sandbox, everything in it counts as terminated.
 fn action_in_new_sandbox(
     status: Option<&ContainerStatus>,
     policy: RestartPolicy,
     crash_loops: &CrashLoops,
     now: Timestamp,
 ) -> ContainerAction {
-    let Some(status) = status else { return ContainerAction::anew() };
+    let Some(status) = status else { return ContainerAction::create() };
     match status.state {
         ContainerState::Exited => restart(status, policy, crash_loops, now),
         ContainerState::Created => ContainerAction::Start { adopt: None, replace: Some(status.id.clone()) },
-        ContainerState::Running | ContainerState::Unknown => ContainerAction::anew(),
+        ContainerState::Running | ContainerState::Unknown => ContainerAction::create(),
     }
 }
 
@@ -306,7 +306,7 @@ fn restart(
         Some((pause, until)) => {
             ContainerAction::Wait(BackingOff { name: ended.name.to_string(), pause, until })
         }
-        None => ContainerAction::anew(),
+        None => ContainerAction::create(),
     }
 }
 

@@ -1,4 +1,4 @@
-//! The plan, case by case and against a small world that carries plans out.
+//! The plan, case by case and against a model that performs plans.
 
 use proptest::prelude::*;
 use serde_json::json;
@@ -140,7 +140,7 @@ fn a_container_made_but_not_started_is_adopted_only_in_its_own_sandbox() {
     let elsewhere = ContainerStatus { sandbox: Some("other".into()), ..made.clone() };
     let plan = planned("Always", &["a"], &observed(vec![ready()], vec![elsewhere]));
     assert_eq!(plan.start, [Start { container: main("a"), adopt: None, replace: Some(made.id) }]);
-    // Its place is taken before: its name is that of the one to come.
+    // Removed first: the new one has the same name.
     assert!(plan.leftovers.containers.is_empty());
 }
 
@@ -194,7 +194,7 @@ fn twins_and_strangers_are_stopped() {
     assert_eq!(killed, ["twin".into(), "x-0".into()]);
 }
 
-/// A runtime that carries plans out, action by action, and can be left in the middle.
+/// A model of a runtime that performs plans action by action, and can be interrupted.
 #[derive(Clone, Debug)]
 struct World {
     status: PodStatus,
@@ -202,7 +202,7 @@ struct World {
 }
 
 impl World {
-    /// Carries out at most `budget` actions.
+    /// Performs at most `budget` actions.
     fn apply(&mut self, plan: &Plan, mut budget: usize) {
         let mut act = || {
             let go = budget > 0;
@@ -282,7 +282,7 @@ impl World {
         }
     }
 
-    /// What matters to a user: what runs, and how often each container was made.
+    /// The result for a user: what runs, and how often each container was created.
     fn shape(&self, names: &[&str]) -> Vec<(String, usize)> {
         names
             .iter()
@@ -368,7 +368,7 @@ fn converge(world: &mut World, policy: &str) -> usize {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(2000))]
 
-    /// After a plan was carried out there is nothing to start or stop; at most leftovers of the old instances to remove.
+    /// After a plan was performed there is nothing to start or stop; at most leftovers of the old instances to remove.
     #[test]
     fn a_plan_applied_to_its_own_result_is_empty(mut world in any_world(), policy in any_policy()) {
         let first = planned(policy, &NAMES, &world.status);
@@ -380,7 +380,7 @@ proptest! {
         converge(&mut world, policy);
     }
 
-    /// A daemon killed between any two actions comes to the same end, and nothing runs twice.
+    /// A daemon killed between any two actions reaches the same result, and nothing runs twice.
     #[test]
     fn a_plan_cut_short_anywhere_converges_to_the_same_end(
         world in any_world(), policy in any_policy(), cut in 0usize..12,
@@ -394,13 +394,13 @@ proptest! {
         for (name, running) in broken.shape(&NAMES) {
             prop_assert!(running <= 1, "{name} runs {running} times");
         }
-        // Under Always the end is one and the same. Otherwise a container that ended in the cut stays ended.
+        // Under Always the result is the same. Otherwise a container that terminated at the interruption stays terminated.
         if policy == "Always" {
             prop_assert_eq!(whole.shape(&NAMES), broken.shape(&NAMES));
         }
     }
 
-    /// Nothing is started in a pod that has ended.
+    /// Nothing is started in a pod that has terminated.
     #[test]
     fn an_ended_pod_starts_nothing(world in any_world(), policy in any_policy()) {
         let plan = planned(policy, &NAMES, &world.status);

@@ -15,10 +15,10 @@ use crate::status::{Activity, PodFacts, StatusCache, StatusHandle};
 use crate::types::{EventKind, PodEvent, PodRef, WallClock};
 use crate::volume::VolumeProblem;
 
-/// The least time between two equal events to the API server: a stock kubelet's shortest pause between two retries.
+/// The least time between two equal events to the API server: the stock kubelet's shortest pause between two retries.
 const REPEAT: Duration = Duration::from_secs(10);
 
-/// Upstream's reason for whatever is wrong with a volume.
+/// Upstream's reason for any problem of a volume.
 const FAILED_MOUNT: &str = "FailedMount";
 
 /// Destinations of reports. Cheap to clone.
@@ -114,7 +114,7 @@ impl Reporter {
         self.sinks.statuses.facts(&self.pod.uid, self.facts.clone());
     }
 
-    /// The same after a container was started, which the next relist shows too.
+    /// Publishes the facts after a container was started. The status may wait a moment for the next relist, which shows it too.
     pub(super) fn publish_started(&self) {
         self.sinks.statuses.facts_soon_seen(&self.pod.uid, self.facts.clone());
     }
@@ -124,19 +124,19 @@ impl Reporter {
         self.sinks.statuses.settled(&self.pod.uid).await;
     }
 
-    /// A container waits for this reason.
+    /// Records why a container waits.
     pub(super) fn waits(&mut self, container: &str, reason: &str, message: impl Into<String>) {
         let reason = WaitingReason { reason: reason.to_owned(), message: message.into() };
         self.facts.waiting.insert(container.to_owned(), reason);
     }
 
-    /// A container was started and no longer waits.
+    /// Records that a container was started and no longer waits.
     pub(super) fn started(&mut self, container: &str) {
         self.facts.waiting.remove(container);
         self.facts.starting.remove(container);
     }
 
-    /// These containers are being started. They keep the waiting reason of the last attempt; the others lose theirs.
+    /// Records that these containers are being started. They keep the waiting reason of the last attempt; the others lose theirs.
     pub(super) fn starting(&mut self, names: impl Iterator<Item = String>) {
         let PodFacts { waiting, starting, .. } = &mut self.facts;
         *starting = names.collect();
@@ -144,29 +144,30 @@ impl Reporter {
         self.retries.clear();
     }
 
-    /// What a container waits for is not retried before `at`.
+    /// Records that what a container waits for is not retried before `at`.
     pub(super) fn retries_at(&mut self, container: &str, at: Timestamp) {
         self.retries.insert(container.to_owned(), at);
     }
 
-    /// Shows when containers are retried. To be called before the status with their waiting reasons: its readers look up
-    /// until when.
+    /// Shows when containers are retried. Call it before publishing their waiting reasons: readers of those look up this
+    /// time.
     pub(super) fn publish_retries(&self) {
         self.sinks.status_cache.retries(&self.pod.uid, self.retries.clone());
     }
 
-    /// Notes a failure of the present work.
+    /// Records a failure of the present work.
     pub(super) fn failed(&mut self, failure: String) {
         self.failure = Some(failure);
     }
 
-    /// A container (the empty name for the pod itself) recovered: if it fails again, that is reported again.
+    /// Records that a container recovered, or the pod if the name is empty: if it fails again, that is reported again.
     pub(super) fn recovered(&mut self, container: &str) {
         self.sent.retain(|(name, _), _| name != container);
     }
 
-    /// Sends an event. Work is retried many times: an event equal to the last one of its reason is not logged again, and only
-    /// sent to the API server now and then, which counts equal events in one object that expires an hour after the last.
+    /// Sends an event. Work is retried many times: an event equal to the last one of its reason is not logged again, and is
+    /// sent to the API server every ten seconds at most. The API server counts equal events in one object, which expires an
+    /// hour after the last.
     pub(super) fn event(&mut self, container: Option<&str>, event: PodEvent) {
         match event.kind {
             EventKind::Warning => self.failure = Some(event.message.clone()),
@@ -212,7 +213,8 @@ impl Reporter {
         }
     }
 
-    /// Sends an event last sent `at` to the API server again if that was long ago. Returns when it was last sent.
+    /// Sends an event last sent `at` to the API server again unless that was less than [`REPEAT`] ago. Returns when it was
+    /// last sent.
     fn repeat(&self, container: Option<&str>, event: &PodEvent, at: Instant) -> Instant {
         let now = Instant::now();
         if now.saturating_duration_since(at) < REPEAT {

@@ -2,7 +2,7 @@
 //!
 //! A runtime that is killed while it starts a container lists it as created afterwards, though its process may have run and
 //! exited. Such a container must not be started again. So a start is recorded before it is requested, with the instance of
-//! the runtime: while that is the same, no answer was lost.
+//! the runtime: while the instance is the same, no response was lost.
 
 use serde::{Deserialize, Serialize};
 
@@ -23,18 +23,18 @@ struct RequestedStart {
 }
 
 impl RequestedStarts {
-    /// Records that this instance of the runtime is about to be requested to start a container; forgets removed containers.
-    pub(super) fn note(&mut self, id: &ContainerId, runtime: Option<String>, observed: &PodStatus) {
-        let is_there =
-            |asked: &RequestedStart| observed.containers.iter().any(|c| c.id.as_str() == asked.container);
-        self.0.retain(|asked| is_there(asked) && asked.container != id.as_str());
+    /// Records that a start is about to be requested from this instance of the runtime; forgets removed containers.
+    pub(super) fn record(&mut self, id: &ContainerId, runtime: Option<String>, observed: &PodStatus) {
+        let exists =
+            |start: &RequestedStart| observed.containers.iter().any(|c| c.id.as_str() == start.container);
+        self.0.retain(|start| exists(start) && start.container != id.as_str());
         self.0.push(RequestedStart { container: id.to_string(), runtime });
     }
 
-    /// Whether the start of a container was requested of another instance of the runtime than this one.
+    /// Whether the start of a container was requested from another instance of the runtime than this one.
     pub(super) fn is_lost(&self, id: &ContainerId, runtime: Option<&str>) -> bool {
-        let asked = self.0.iter().find(|asked| asked.container == id.as_str());
-        asked.is_some_and(|asked| runtime.is_none() || asked.runtime.as_deref() != runtime)
+        let start = self.0.iter().find(|start| start.container == id.as_str());
+        start.is_some_and(|start| runtime.is_none() || start.runtime.as_deref() != runtime)
     }
 }
 
@@ -53,26 +53,26 @@ mod tests {
         testing::container("c", 0, ContainerState::Created)
     }
 
-    fn asked(runtime: Option<&str>) -> RequestedStarts {
-        let mut asked = RequestedStarts::default();
-        asked.note(&created().id, runtime.map(str::to_owned), &observed(created()));
-        asked
+    fn requested(runtime: Option<&str>) -> RequestedStarts {
+        let mut requested = RequestedStarts::default();
+        requested.record(&created().id, runtime.map(str::to_owned), &observed(created()));
+        requested
     }
 
     #[test]
-    fn a_start_that_was_asked_of_an_earlier_run_of_the_runtime_is_lost() {
+    fn a_start_requested_from_an_earlier_instance_of_the_runtime_is_lost() {
         for (runtime, is_lost) in [(Some("before"), true), (None, true), (Some("now"), false)] {
-            assert_eq!(asked(runtime).is_lost(&created().id, Some("now")), is_lost, "{runtime:?}");
+            assert_eq!(requested(runtime).is_lost(&created().id, Some("now")), is_lost, "{runtime:?}");
         }
-        assert!(!RequestedStarts::default().is_lost(&created().id, Some("now")), "nobody asked");
+        assert!(!RequestedStarts::default().is_lost(&created().id, Some("now")), "nothing was requested");
     }
 
     #[test]
-    fn what_was_asked_for_is_forgotten_with_its_container() {
-        let mut asked = asked(None);
+    fn a_requested_start_is_forgotten_with_its_container() {
+        let mut requested = requested(None);
         let other = ContainerStatus { id: "other".into(), ..created() };
-        asked.note(&other.id, None, &observed(other.clone()));
-        assert_eq!(asked.0.len(), 1);
-        assert!(asked.is_lost(&other.id, Some("now")) && !asked.is_lost(&created().id, Some("now")));
+        requested.record(&other.id, None, &observed(other.clone()));
+        assert_eq!(requested.0.len(), 1);
+        assert!(requested.is_lost(&other.id, Some("now")) && !requested.is_lost(&created().id, Some("now")));
     }
 }

@@ -20,7 +20,7 @@ use crate::types::{PodEvent, SandboxId, error_chain};
 /// How long a pod waits for the runtime's first status before its absence counts as a failure.
 const FIRST_STATUS: Duration = Duration::from_secs(1);
 
-/// A sandbox that takes containers.
+/// A sandbox in which containers can be created.
 pub(super) struct PodSandbox {
     pub(super) id: SandboxId,
     pub(super) config: PodSandboxConfig,
@@ -35,13 +35,13 @@ pub(super) struct Sandboxes<'a> {
     pub(super) starts: &'a mut StartRecord,
 }
 
-/// Why the sandbox's configuration could not be made.
+/// Why the sandbox's configuration could not be built.
 #[derive(Debug, thiserror::Error)]
 enum SandboxConfigError {
     /// The host's `resolv.conf` could not be read.
     #[error(transparent)]
     Files(#[from] FilesError),
-    /// The name of the pod's cgroup could not be made.
+    /// The path of the pod's cgroup could not be determined.
     #[error(transparent)]
     Cgroup(#[from] CgroupError),
     /// The pod cannot be translated to a CRI configuration.
@@ -51,7 +51,7 @@ enum SandboxConfigError {
 
 impl Sandboxes<'_> {
     /// Creates a sandbox and reads its status with its addresses.
-    pub(super) async fn make(&mut self, attempt: u32) -> Result<(PodSandbox, SandboxStatus), Retry> {
+    pub(super) async fn create(&mut self, attempt: u32) -> Result<(PodSandbox, SandboxStatus), Retry> {
         self.check_network().await?;
         let config = self.config(attempt).await?;
         match self.run(config).await {
@@ -97,7 +97,7 @@ impl Sandboxes<'_> {
         if self.pod.host_network {
             return Ok(());
         }
-        // At boot the first status arrives any moment. A later one counts at the next retry.
+        // At boot the first status arrives soon. One that is later than this counts at the next retry.
         let mut first = self.context.runtime.status.clone();
         let _ = tokio::time::timeout(FIRST_STATUS, first.wait_for(Option::is_some)).await;
         let problem = match &*self.context.runtime.status.borrow() {
@@ -122,10 +122,10 @@ impl Sandboxes<'_> {
         self.reporter.begin(Activity::WaitingForTurn);
         let permit = self.context.runtime.starts.enter(self.starts.priority(self.pod)).await;
         self.reporter.begin(Activity::MakingSandbox);
-        let (runtime, asked) = (self.context.runtime.service.clone(), config.clone());
-        let call = async move { runtime.run_sandbox(asked, "").await };
-        let made = self.starts.in_flight.keep(permit.during(call)).await;
-        let id = made.inspect_err(|error| self.starts.failed(error))?;
+        let (runtime, request) = (self.context.runtime.service.clone(), config.clone());
+        let call = async move { runtime.run_sandbox(request, "").await };
+        let created = self.starts.in_flight.keep(permit.during(call)).await;
+        let id = created.inspect_err(|error| self.starts.failed(error))?;
         self.starts.succeeded();
         let status = self.context.runtime.service.sandbox_status(&id).await?;
         let ips: Vec<String> = status.ips.iter().map(IpAddr::to_string).collect();

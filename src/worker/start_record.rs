@@ -83,7 +83,7 @@ impl StartRecord {
         self.crash_loops.sandbox_replaced(now);
     }
 
-    /// Records a start before it is requested, on disk too, if the container runs at most once.
+    /// Records a start before it is requested, also on disk, if the container runs at most once.
     pub(super) async fn request(
         &mut self,
         id: &ContainerId,
@@ -93,7 +93,7 @@ impl StartRecord {
         if !self.runs_once {
             return;
         }
-        self.requested.note(id, runtime.instance().await, observed);
+        self.requested.record(id, runtime.instance().await, observed);
         self.store.put(Table::RequestedStarts, self.pod.as_str(), &self.requested);
         self.store.written().await;
     }
@@ -111,9 +111,10 @@ impl StartRecord {
         }
         let instance = runtime.instance().await;
         let ids: Vec<_> = logs.iter().map(|(id, _)| id.clone()).collect();
-        let says = |path: &str| std::fs::metadata(path).is_ok_and(|log| log.len() > 0);
-        let look = move || logs.into_iter().filter(|(_, path)| says(path)).map(|(id, _)| id).collect();
-        let logged: HashSet<ContainerId> = file_work(look).await.unwrap_or_default();
+        let has_output = |path: &str| std::fs::metadata(path).is_ok_and(|log| log.len() > 0);
+        let find_logged =
+            move || logs.into_iter().filter(|(_, path)| has_output(path)).map(|(id, _)| id).collect();
+        let logged: HashSet<ContainerId> = file_work(find_logged).await.unwrap_or_default();
         let is_lost =
             |id: &ContainerId| self.requested.is_lost(id, instance.as_deref()) || logged.contains(id);
         ids.into_iter().filter(is_lost).collect()

@@ -9,12 +9,12 @@ use super::context::WorkerContext;
 use super::reporter::Reporter;
 use super::start_record::StartRecord;
 use crate::pleg::Observed;
-use crate::status::as_it_was;
+use crate::status::with_actual_outcomes;
 use crate::types::PodRef;
 
 /// A worker's state.
 pub struct WorkerState {
-    /// Publishes what becomes of the pod.
+    /// Publishes the pod's facts, activity and events.
     pub(super) reporter: Reporter,
     /// The starts of its containers.
     pub(super) starts: StartRecord,
@@ -50,8 +50,8 @@ impl WorkerState {
         let facts = &mut self.reporter.facts;
         facts.lost_starts = self.starts.lost(&observed, &*context.runtime.service).await;
         facts.made_sandbox = None;
-        let was = as_it_was(&observed, |container| facts.lost_starts.contains(&container.id));
-        Ok(was.map_or(observed, Arc::new))
+        let actual = with_actual_outcomes(&observed, |container| facts.lost_starts.contains(&container.id));
+        Ok(actual.map_or(observed, Arc::new))
     }
 }
 

@@ -6,7 +6,7 @@ use crate::cri::{ContainerState, ContainerStatus};
 use crate::pleg::PodStatus;
 use crate::pod::{AdmittedPod, ContainerKind};
 
-/// The runtime is never given less to stop a container, whatever the source of the grace period (as upstream).
+/// The shortest grace period for a container, in seconds, wherever it comes from (as upstream).
 pub(super) const MIN_STOP_SECONDS: i64 = 2;
 
 /// The running containers in groups that are stopped together: first everything but the sidecars, then these one by one in

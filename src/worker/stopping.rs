@@ -12,7 +12,7 @@ use crate::cri::CriError;
 use crate::pleg::PodStatus;
 use crate::pod::AdmittedPod;
 use crate::status::Activity;
-use crate::sys::{CNI_RESULTS, file_work, is_of_broken_result, remove_broken_results};
+use crate::sys::{CNI_RESULTS, file_work, is_broken_result_error, remove_broken_results};
 use crate::types::{ContainerId, PodEvent, SandboxId, error_chain};
 
 /// Stops the containers and sandboxes of one pod.
@@ -26,7 +26,7 @@ pub(super) struct Stopping<'a> {
 
 impl<'a> Stopping<'a> {
     /// Stops all running containers in their order, within the grace period that they share. Stops as many as possible, then
-    /// returns the first error. The activity shows before the future is polled.
+    /// returns the first error. The activity is shown at once, not only when the future is polled.
     pub(super) fn containers(
         self,
         observed: &'a PodStatus,
@@ -65,7 +65,7 @@ impl<'a> Stopping<'a> {
         self.context.runtime.service.stop_container(id, grace_seconds.max(MIN_STOP_SECONDS)).await
     }
 
-    /// Stops all sandboxes at once, also those that are down: the runtime then releases a network it may still hold.
+    /// Stops all sandboxes at once, also those that are not ready: the runtime then releases a network it may still hold.
     pub(super) async fn sandboxes(self, observed: &PodStatus) -> Result<(), CriError> {
         if !observed.sandboxes.is_empty() {
             self.reporter.begin(Activity::StoppingSandbox);
@@ -78,7 +78,7 @@ impl<'a> Stopping<'a> {
         let runtime = &self.context.runtime.service;
         let stopped = runtime.stop_sandbox(id).await;
         let Err(error) = &stopped else { return stopped };
-        if !is_of_broken_result(&error.to_string()) {
+        if !is_broken_result_error(&error.to_string()) {
             return stopped;
         }
         let sandbox = id.clone();
@@ -90,13 +90,13 @@ impl<'a> Stopping<'a> {
             Ok(Ok(removed)) if !removed.is_empty() => {
                 let files: Vec<_> = removed.iter().map(|file| file.display().to_string()).collect();
                 let files = files.join(", ");
-                tracing::warn!(%pod, %uid, files, "removed what a killed container runtime left of the pod's network result");
+                tracing::warn!(%pod, %uid, files, "removed damaged network results of the pod, left by a killed container runtime");
                 runtime.stop_sandbox(id).await
             }
             Ok(Ok(_)) | Err(_) => stopped,
             Ok(Err(problem)) => {
                 let error = error_chain(&problem);
-                tracing::warn!(%pod, %uid, error, "cannot look for broken network results in {CNI_RESULTS}");
+                tracing::warn!(%pod, %uid, error, "cannot look for damaged network results in {CNI_RESULTS}");
                 stopped
             }
         }

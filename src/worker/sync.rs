@@ -1,5 +1,5 @@
-//! Makes a pod's containers match its spec: observes, plans, performs. What a step cannot do is reported as a waiting reason
-//! and retried.
+//! Makes a pod's containers match its spec: observes, plans, performs. A failure is reported as a waiting reason, and the
+//! step is retried.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -36,8 +36,8 @@ impl PodSync<'_> {
     /// Performs the step.
     pub(super) async fn run(mut self) -> Outcome {
         let is_first = self.state.last_work.is_none();
-        // Before the first observation, as it is random which pod is observed first.
-        let on_the_way = is_first.then(|| self.context.runtime.starts.expect(StartPriority::of(self.pod)));
+        // Announced before the first observation, because pods are first observed in random order.
+        let pending = is_first.then(|| self.context.runtime.starts.expect(StartPriority::of(self.pod)));
         let observed = match self.state.observe(self.context).await {
             Ok(observed) => observed,
             Err(error) => {
@@ -48,7 +48,7 @@ impl PodSync<'_> {
         };
         let now = self.state.reporter.now();
         let plan = plan(self.pod, &observed, self.state.starts.crash_loops(), container_hash, now);
-        let on_the_way = on_the_way.filter(|_| plan.has_starts());
+        let pending = pending.filter(|_| plan.has_starts());
         self.report_waits(&plan);
         self.state.reporter.facts.progress = PodProgress::Active;
         if !matches!(plan.sandbox, SandboxPlan::Create { .. }) {
@@ -59,7 +59,7 @@ impl PodSync<'_> {
             return Outcome::PodEnded;
         }
         if plan.is_empty(&observed) && !is_first {
-            // Nothing waits for them, but volumes may show the pod's labels.
+            // No container waits for them, but volumes may show the pod's labels.
             self.set_up_volumes().await;
             return Outcome::Done { due: self.next_restart(&plan) };
         }
@@ -67,7 +67,7 @@ impl PodSync<'_> {
         let performed = self.perform(&observed, &plan, is_first).await;
         // The result is relisted at once, which wakes this worker.
         self.state.settled = Some(Instant::now());
-        drop((at_work, on_the_way));
+        drop((at_work, pending));
         match performed {
             Ok(()) => Outcome::Done { due: self.next_restart(&plan) },
             Err(retry) => {
@@ -77,7 +77,8 @@ impl PodSync<'_> {
         }
     }
 
-    /// Reports why containers wait: those in back-off for that reason; those about to start keep the reason of the last attempt.
+    /// Reports why containers wait. Those in back-off get that reason; those about to start keep the reason of their last
+    /// attempt.
     fn report_waits(&mut self, plan: &Plan) {
         let (pod, reporter) = (&self.pod.reference, &mut self.state.reporter);
         reporter.starting(plan.start.iter().map(|start| start.container.name.clone()));
@@ -129,7 +130,7 @@ impl PodSync<'_> {
         result
     }
 
-    /// Stops what the plan stops, and returns the sandbox and volumes for the containers to start; none if none is to start.
+    /// Stops what the plan stops. Returns the sandbox and the volumes for the containers to start; `None` if none is to start.
     async fn sandbox(
         &mut self,
         observed: &PodStatus,
@@ -139,12 +140,12 @@ impl PodSync<'_> {
             SandboxPlan::Keep(id) => {
                 self.kill_unwanted(plan).await?;
                 if plan.start.is_empty() {
-                    // Nothing waits for them, but a new daemon has to keep volumes up to date.
+                    // No container waits for them, but a new daemon has to keep volumes up to date.
                     self.set_up_volumes().await;
                     return Ok(None);
                 }
                 let attempt = observed.sandbox().map_or(0, |s| s.attempt);
-                let volumes = self.need_volumes().await?;
+                let volumes = self.require_volumes().await?;
                 let config = self.sandboxes().config(attempt).await?;
                 Ok(Some((PodSandbox { id: id.clone(), config, ips: observed.ips.clone() }, volumes)))
             }
@@ -156,10 +157,10 @@ impl PodSync<'_> {
                     self.state.reporter.event(None, PodEvent::normal("SandboxChanged", text));
                 }
                 self.stop_all(observed).await?;
-                let volumes = self.need_volumes().await?;
-                let (sandbox, made) = self.sandboxes().make(*attempt).await?;
+                let volumes = self.require_volumes().await?;
+                let (sandbox, status) = self.sandboxes().create(*attempt).await?;
                 // Published now, as pulling images may take long.
-                self.state.reporter.facts.made_sandbox = Some(made);
+                self.state.reporter.facts.made_sandbox = Some(status);
                 self.state.reporter.publish_facts();
                 Ok(Some((sandbox, volumes)))
             }
@@ -256,7 +257,7 @@ impl PodSync<'_> {
     }
 
     /// Sets up the pod's volumes, and fails unless all are mounted.
-    async fn need_volumes(&mut self) -> Result<PodVolumes, Retry> {
+    async fn require_volumes(&mut self) -> Result<PodVolumes, Retry> {
         let needed = self.pod.spec().volumes.as_deref().unwrap_or_default();
         if needed.is_empty() {
             return Ok(PodVolumes::default());

@@ -27,7 +27,7 @@ impl PodSyncer for WorkerContext {
         };
         match work {
             Work::Sync(pod) => state.env.follow(pod, &*self.env.objects),
-            // Nothing of it will start again.
+            // None of its containers starts again.
             Work::Terminate { .. } | Work::Finish { .. } | Work::Reap { .. } => {
                 state.env = EnvNeeds::default();
             }

@@ -67,7 +67,7 @@ pub async fn run(
             biased;
             // Cancel-safe: a job is taken only when it is returned.
             job = inbox.recv() => job,
-            // Cancel-safe: news are consumed only when this returns.
+            // Cancel-safe: news is consumed only when this returns.
             () = state.env.news() => {
                 if reports.send((pod.uid.clone(), Report::News)).await.is_err() {
                     return;

@@ -1,5 +1,5 @@
 //! Kills leftover shims: containerd or hostlet was killed in the middle of a start, and no sandbox or container belongs to
-//! them any more. Nothing else would ever stop them. Only shims of the CRI's namespace and of our containerd count.
+//! them anymore. Nothing else would ever stop them. Only shims of the CRI's namespace and of our containerd count.
 
 mod sightings;
 mod task;

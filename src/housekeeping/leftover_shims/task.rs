@@ -38,20 +38,20 @@ impl LeftoverShims {
         // Cleanup of these has begun: the process may have exited while mounts remain.
         let mut unfinished = Vec::new();
         loop {
-            let look = async {
-                self.look(&mut sightings, &mut unfinished).await;
+            let check = async {
+                self.check(&mut sightings, &mut unfinished).await;
                 sleep(PERIOD).await;
             };
             tokio::select! {
                 // Cancel-safe: waits for a token.
                 () = cancel.cancelled() => return,
                 // Cancel-safe: the next daemon finds what is left.
-                () = look => {}
+                () = check => {}
             }
         }
     }
 
-    async fn look(&self, sightings: &mut Sightings, unfinished: &mut Vec<(Shim, Stored)>) {
+    async fn check(&self, sightings: &mut Sightings, unfinished: &mut Vec<(Shim, Stored)>) {
         let unlisted = match self.unlisted().await {
             Ok(unlisted) => unlisted,
             // Unknown now; the next check is soon enough.

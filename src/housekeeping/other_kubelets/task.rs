@@ -35,23 +35,23 @@ impl OtherKubelets {
     pub async fn run(self, cancel: CancellationToken) {
         let mut last = Changed::new();
         loop {
-            let look = async {
-                self.look(&mut last).await;
+            let check = async {
+                self.check(&mut last).await;
                 sleep(PERIOD).await;
             };
             tokio::select! {
                 // Cancel-safe: waits for a token.
                 () = cancel.cancelled() => return,
                 // Cancel-safe: it only reads.
-                () = look => {}
+                () = check => {}
             }
         }
     }
 
-    async fn look(&self, last: &mut Changed<Option<String>>) {
+    async fn check(&self, last: &mut Changed<Option<String>>) {
         let (proc, socket) = (self.proc.clone(), self.socket.clone());
-        let looked = file_work(move || find(&proc, &socket)).await;
-        let found = match looked.unwrap_or_else(|source| Err(SysError::Step { source })) {
+        let searched = file_work(move || find(&proc, &socket)).await;
+        let found = match searched.unwrap_or_else(|source| Err(SysError::Step { source })) {
             Ok(found) => found,
             // Unknown now; the next check is soon enough.
             Err(error) => {

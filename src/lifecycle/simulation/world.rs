@@ -48,9 +48,9 @@ impl World {
         let fused = fuse.clone();
         let node = Node::seeded(seed, BOUND, move |context| Arc::new(Fused { context, fuse: fused.clone() }));
         node.runtime.take_turns();
-        let asked = |after| OnTerm::Exits { after, code: 0 };
+        let exits_after = |after| OnTerm::Exits { after, code: 0 };
         node.runtime.script("deaf", Script::forever().on_term(OnTerm::Ignores));
-        node.runtime.script("slow", Script::forever().on_term(asked(5 * SECOND)));
+        node.runtime.script("slow", Script::forever().on_term(exits_after(5 * SECOND)));
         node.runtime.script("crash", Script::exits(SECOND, 1));
         node.runtime.script("job", Script::exits(40 * SECOND, 0));
         // Manifests are the slowest part.
@@ -153,7 +153,7 @@ impl World {
         self.fuse.renew();
         sleep(after).await;
         self.look();
-        let adopted = self.node.bequeathed();
+        let adopted = self.node.stored_pods();
         self.source.forget(&adopted);
         self.checker.booted(&adopted);
         self.node.set_desired(false, []);
