@@ -1,11 +1,12 @@
 #!/usr/bin/env bash
-# Measures hostlet against bare CRI calls, and in a real cluster against the stock kubelet, made in the same run, and prints
-# one table: time to start, end and restart pods, memory, CPU, requests to the API server. Installs nothing; builds the
-# release, and for a cluster what integration/lib/kubernetes.sh names. Takes about twenty minutes on two idle cores.
+# Compares hostlet with bare CRI calls, and in a real cluster with the stock kubelet in the same run, and prints one
+# table: time to start, stop and restart pods, memory, CPU, requests to the API server. Installs nothing; builds the
+# release, and for a cluster the programs of integration/lib/kubernetes.sh. Takes about twenty minutes on two idle
+# cores.
 #
-# usage: sudo integration/bench.sh [--json FILE] [SCENARIO...]    (--help names the scenarios; default: all)
+# usage: sudo integration/bench.sh [--json FILE] [SCENARIO...]    (--help lists the scenarios; default: all)
 #
-# HOSTLET_BIN=PATH measures a hostlet that is built already.
+# HOSTLET_BIN=PATH measures a hostlet that is already built.
 set -euo pipefail
 
 here=$(dirname "${BASH_SOURCE[0]}")
@@ -14,7 +15,7 @@ here=$(dirname "${BASH_SOURCE[0]}")
 
 need_root "$@"
 target=$(cd "$TOP" && as_builder cargo metadata --no-deps --format-version 1 | jq -r .target_directory)
-# The harness only waits: it needs no optimizing, and a second one of this size would take minutes.
+# The harness only waits, so it is not optimized: a second release build would take minutes.
 (cd "$TOP" && as_builder cargo build --locked --quiet --package hostlet-integration --bin bench)
 if [ -z "${HOSTLET_BIN:-}" ]; then
   (cd "$TOP" && as_builder cargo build --release --locked --quiet --bin hostlet)

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Runs the tests on a real containerd and in a real cluster with everything they are to work with: the containerd that is
-# installed and containerd 2, and in clusters of both hostlet and the stock kubelet. Takes about an hour of two cores, and
-# builds what is missing with Go before.
+# Runs the tests on a real containerd and in a real cluster in every supported combination: on the installed containerd
+# and on containerd 2, and in clusters with hostlet and with the stock kubelet. Takes about an hour on two cores. Builds
+# missing programs with Go first.
 #
 # usage: sudo integration/matrix.sh
 set -euo pipefail
@@ -12,14 +12,14 @@ here=$(dirname "${BASH_SOURCE[0]}")
 # shellcheck source=integration/lib/suites.sh
 . "$here/lib/suites.sh"
 
-[ $# -eq 0 ] || die "no arguments are known: $*"
+[ $# -eq 0 ] || die "unknown arguments: $*"
 need_root "$@"
 say "installing and building what is missing"
 install_packages
 install_rust
 cd "$TOP"
 export RUST_BACKTRACE=0
-go=$(go_program) || die "the matrix needs Go to build what it tests with (https://go.dev/dl/)"
+go=$(go_program) || die "the matrix needs Go to build missing programs (https://go.dev/dl/)"
 build_containerd2 "$go"
 build_kubernetes "${CLUSTER_PROGRAMS[@]}" kubelet
 build_suites

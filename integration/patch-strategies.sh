@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Writes how each field of a Pod and a Node is patched by a strategic merge patch, from what Kubernetes publishes:
-# src/api/patch/strategies.rs from the OpenAPI document, for the patches hostlet makes, and src/api/fake/struct_tags.tsv from the
-# tags of the Go types, by which the API server applies patches and so does the fake one. Run it for a new version:
+# Generates tables of how a strategic merge patch changes each field of a Pod and a Node, from Kubernetes' own sources:
+# src/api/patch/strategies.rs from the OpenAPI document, for hostlet's patches, and src/api/fake/struct_tags.tsv from
+# the tags of the Go types, by which the API server and the fake one apply patches. Run it for a new version:
 #
 #   integration/patch-strategies.sh SWAGGER CORE META
 #
@@ -26,7 +26,7 @@ openapi_rows() {
       def reach($todo; $seen): if $todo == [] then $seen
         elif ($seen | index([$todo[0]])) then reach($todo[1:]; $seen)
         else reach($todo[1:] + [fields($todo[0])[].child | select(. != null)]; $seen + [$todo[0]]) end;
-      # Objects without a merged list below them are of no interest.
+      # Objects without a merged list below them are omitted.
       def prune: . as $rows | map(select(.merges or (.child as $c | any($rows[]; .type == $c))))
         | if length == ($rows | length) then . else prune end;
       [reach(["io.k8s.api.core.v1.Pod", "io.k8s.api.core.v1.Node"]; [])[] | fields(.)[]] | prune | .[]

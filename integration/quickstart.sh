@@ -2,12 +2,12 @@
 # From a fresh Debian or Ubuntu host to a running pod, without a registry: alone on the host, or in a cluster.
 #
 # usage: sudo integration/quickstart.sh             install what is missing, build, start, show a pod
-#        sudo integration/quickstart.sh --cluster   the same as the node of a cluster with a control plane of its own
-#        sudo integration/quickstart.sh --down      remove everything the above made (installed packages stay)
+#        sudo integration/quickstart.sh --cluster   the same, as the node of a cluster with its own control plane
+#        sudo integration/quickstart.sh --down      remove everything that these created (installed packages stay)
 #
-# It runs a containerd of its own (root, state, socket, network, cgroup), so that the host's is neither needed nor
-# touched. HOSTLET_BIN=PATH takes a hostlet that is built already. The control plane is built with Go (the first time
-# takes about ten minutes) or taken from KUBEBUILDER_ASSETS; with HOSTLET_TEST_KUBELET=stock its node is a stock kubelet.
+# It runs its own containerd (root, state, socket, network, cgroup), so that the host's is neither needed nor touched.
+# HOSTLET_BIN=PATH uses a hostlet that is already built. The control plane is built with Go (the first time takes about
+# ten minutes) or taken from KUBEBUILDER_ASSETS; with HOSTLET_TEST_KUBELET=stock its node is a stock kubelet.
 set -euo pipefail
 
 here=$(dirname "${BASH_SOURCE[0]}")
@@ -48,33 +48,33 @@ CONTAINERD_SOCKET=$RUN/containerd/containerd.sock
 HOSTLET_CONFIG=$STATE/config.yaml
 HOSTLET_SOCKET=$RUN/hostlet.sock
 MANIFESTS=$STATE/manifests
-# What runs the node: hostlet, or the stock kubelet to compare with.
+# The agent of the node: hostlet, or the stock kubelet for comparison.
 AGENT=hostlet
-# What runs a program on the node's network: nothing on the host's own.
+# The command prefix that runs a program on the node's network; empty on the host's network.
 ON_NODE=()
-# Where the cluster is, with --cluster.
+# The cluster of --cluster.
 CONTROL_PLANE_DIR=$STATE/control-plane
 CLUSTER_CABLE=hostlet-api
 HOST_ADDRESS=10.244.223.1
 CLUSTER_ADDRESS=10.244.223.2
-# Nobody has it: what is routed there goes nowhere.
+# No host has this address: packets routed there are lost.
 CLUSTER_NOBODY=10.244.223.6
 CLUSTER_NODE=node1
 CLUSTER_KUBECONFIG=$CONTROL_PLANE_DIR/admin.conf
 
-# Whether a file holds exactly this.
+# Whether a file has exactly this content.
 holds() { [ -e "$1" ] && [ "$(cat "$1")" = "$2" ]; }
 
-# Writes a file so that nobody ever reads half of it.
+# Writes a file atomically, so that no reader sees a part of it.
 put() {
   printf '%s\n' "$2" >"$(dirname "$1")/.new"
   mv "$(dirname "$1")/.new" "$1"
 }
 
-# Who manages the pods' cgroups: systemd where it does and the hierarchy is its own, else the file system.
+# The driver of the pods' cgroups: systemd if it is init and the hierarchy is the unified one, else cgroupfs.
 cgroup_driver() { if has_systemd && has_cgroup_v2; then echo systemd; else echo cgroupfs; fi; }
 
-# Notes what --down must put back. Only the first run knows; an interrupted one left its notes.
+# Records what --down must restore. Only the first run knows that; an interrupted one left its record.
 note_before() {
   [ -e "$STATE/before" ] && return
   mkdir -p "$STATE"
@@ -109,12 +109,12 @@ start_containerd() {
     note "containerd: already running, pid $(pids_of containerd "$CONTAINERD_CONFIG")"
     return
   fi
-  # Stopped before its files change: what runs always runs with what is written.
+  # Stopped before its files change, so that a running containerd always has the configuration on disk.
   service_stop "$NAME-containerd" containerd "$CONTAINERD_CONFIG" 20
   put "$STATE/cni/net.d/10-$NAME.conflist" "$network"
   put "$CONTAINERD_CONFIG" "$config"
   service_start "$NAME-containerd" "$LOG/containerd.log" "${ON_NODE[@]}" "$(command -v containerd)" --config "$CONTAINERD_CONFIG"
-  wait_until 30 "containerd answers (its log: $LOG/containerd.log)" containerd_answers "$CONTAINERD_SOCKET" || {
+  wait_until 30 "containerd responds (its log: $LOG/containerd.log)" containerd_answers "$CONTAINERD_SOCKET" || {
     tail -n 20 "$LOG/containerd.log" >&2
     exit 1
   }
@@ -142,7 +142,7 @@ YAML
     printf '# Nothing listens on the network, so a kubelet on the same host is not in the way.\nenableServer: false\n'
   fi
   has_cgroup_v2 || printf '# This host still has cgroup version 1.\nfailCgroupV1: false\n'
-  [ "$(wc -l </proc/swaps)" -le 1 ] || printf '# This host swaps.\nfailSwapOn: false\n'
+  [ "$(wc -l </proc/swaps)" -le 1 ] || printf '# This host uses swap.\nfailSwapOn: false\n'
   [ "$AGENT" = hostlet ] || return 0
   cat <<YAML
 ---
@@ -154,10 +154,10 @@ YAML
 
 hostlet_pods() { timeout 10 "$HOSTLET_BIN" pods --socket "$HOSTLET_SOCKET" "$@"; }
 
-# Whether the daemon answers; fails for good, with its log, when it has ended.
+# Whether the daemon responds; if it has exited, prints the end of its log.
 hostlet_up() {
   service_running hostlet "$HOSTLET_CONFIG" || {
-    echo "hostlet has ended; its log ends with:"
+    echo "hostlet has exited; its log ends with:"
     tail -n 20 "$LOG/hostlet.log"
     return 1
   }
@@ -168,15 +168,15 @@ start_hostlet() {
   local config pid flags=()
   mkdir -p "$MANIFESTS" "$STATE/kubelet" "$LOG/pods"
   config=$(hostlet_config)
-  [ "$(wc -l </proc/swaps)" -le 1 ] || note "this host swaps: hostlet is told to start all the same (failSwapOn: false)"
+  [ "$(wc -l </proc/swaps)" -le 1 ] || note "this host uses swap: hostlet is configured to start nevertheless (failSwapOn: false)"
   pid=$(pids_of "$AGENT" "$HOSTLET_CONFIG")
   if [ -n "$pid" ]; then
-    # Of a program that was built anew since, the kernel says "(deleted)".
+    # If the program was rebuilt since, the kernel's link ends with "(deleted)".
     if holds "$HOSTLET_CONFIG" "$config" && [ "$(readlink "/proc/$pid/exe")" = "$(readlink -f "$HOSTLET_BIN")" ]; then
       note "hostlet: already running, pid $pid"
       return
     fi
-    note "hostlet: its program or configuration changed; restarting it (the pods go on)"
+    note "hostlet: its program or configuration changed; restarting it (the pods continue)"
     service_stop "$NAME" "$AGENT" "$HOSTLET_CONFIG" 30
   fi
   put "$HOSTLET_CONFIG" "$config"
@@ -189,11 +189,11 @@ start_hostlet() {
     note "$AGENT: started, configured by $HOSTLET_CONFIG"
     return
   fi
-  wait_until 30 "hostlet answers" hostlet_up || exit 1
+  wait_until 30 "hostlet responds" hostlet_up || exit 1
   note "hostlet: started, configured by $HOSTLET_CONFIG"
 }
 
-# Prints the sample pod's IP when it runs and is ready, else (for the failure's report) what is known of it.
+# Prints the sample pod's IP once it runs and is ready; otherwise prints the pods, for the error message, and fails.
 web_ip() {
   local ip
   ip=$(hostlet_pods -o json | jq -er '.items[]
@@ -219,7 +219,7 @@ show_web() {
   say "the pods of this host:  hostlet pods"
   hostlet_pods -o wide
   say "its page:  curl http://$ip:8080/"
-  wait_until 10 "the pod answers HTTP" ask_web "$ip" || exit 1
+  wait_until 10 "the pod responds to HTTP" ask_web "$ip" || exit 1
   ask_web "$ip"
   log=$(find "$LOG/pods" -path '*/default_web-*/httpd/*.log' -printf '%T@ %p\n' | sort -rn | sed -n '1s/^[^ ]* //p')
   say "its log:  $log"
@@ -227,11 +227,11 @@ show_web() {
 }
 
 show_next() {
-  say "to type next"
+  say "next commands"
   note "sudo $HOSTLET_BIN pods --socket $HOSTLET_SOCKET"
   note "sudo $HOSTLET_BIN logs web --socket $HOSTLET_SOCKET"
   note "sudo $HOSTLET_BIN explain web --socket $HOSTLET_SOCKET"
-  note "sudo cp YOUR-POD.yaml $MANIFESTS/     (a pod starts; edit the file: it is replaced; remove it: it ends)"
+  note "sudo cp YOUR-POD.yaml $MANIFESTS/     (a pod starts; edit the file: it is replaced; remove it: it stops)"
   note "sudo tail -f $LOG/hostlet.log"
   local crictl="sudo crictl -r unix://$CONTAINERD_SOCKET pods"
   command -v crictl >/dev/null || crictl+="     (crictl comes with cri-tools, where the distribution has it)"
@@ -239,10 +239,10 @@ show_next() {
   note "sudo $here/quickstart.sh --down"
 }
 
-# The same on a network with a control plane, and with a Deployment instead of a manifest.
+# Like `up`, on a network with a control plane, and with a Deployment instead of a manifest.
 up_cluster() {
   need_root "$@"
-  ! [ -e "$STATE" ] || has_cluster || die "a quickstart without a cluster is here: $here/quickstart.sh --down removes it"
+  ! [ -e "$STATE" ] || has_cluster || die "a quickstart without a cluster exists: $here/quickstart.sh --down removes it"
   say "installing what is missing"
   install_packages
   say "building"
@@ -271,7 +271,7 @@ up_cluster() {
 
 up() {
   need_root "$@"
-  ! has_cluster || die "a quickstart with a cluster is here: $here/quickstart.sh --down removes it"
+  ! has_cluster || die "a quickstart with a cluster exists: $here/quickstart.sh --down removes it"
   say "installing what is missing"
   install_packages
   install_rust
@@ -288,13 +288,13 @@ up() {
     note "manifest: $MANIFESTS/web.yaml is already there"
   else
     put "$MANIFESTS/web.yaml" "$(cat "$here/samples/web.yaml")"
-    note "manifest: $MANIFESTS/web.yaml dropped in"
+    note "manifest: wrote $MANIFESTS/web.yaml"
   fi
   show_web
   show_next
 }
 
-# Whether no process of a pod is left. (Records of dead containers may be: they go with containerd's directory.)
+# Whether no process of a pod is left. (Records of dead containers may be; they are removed with containerd's directory.)
 nothing_runs() {
   local tasks
   tasks=$(timeout 10 ctr -a "$CONTAINERD_SOCKET" -n k8s.io tasks ls) || return 1
@@ -302,7 +302,7 @@ nothing_runs() {
   [ "$(wc -l <<<"$tasks")" -le 1 ]
 }
 
-# Has hostlet end the pods in the regular way, each within its grace period.
+# Lets hostlet stop the pods gracefully, each within its grace period.
 end_pods() {
   find "$MANIFESTS" -mindepth 1 -delete 2>/dev/null || true
   service_running containerd "$CONTAINERD_CONFIG" || return 0
@@ -311,11 +311,11 @@ end_pods() {
       >/dev/null 2>&1 || true
   fi
   if service_running hostlet "$HOSTLET_CONFIG" || service_running kubelet "$HOSTLET_CONFIG"; then
-    wait_until 60 "hostlet has ended all pods" nothing_runs || warn "ending what is left by force"
+    wait_until 60 "hostlet has stopped all pods" nothing_runs || warn "killing the remaining pods"
   fi
 }
 
-# Ends by force what no hostlet ended.
+# Kills what hostlet did not stop.
 end_leftovers() {
   local task
   if service_running containerd "$CONTAINERD_CONFIG"; then
@@ -346,10 +346,10 @@ put_back() {
 down() {
   need_root "$@"
   if ! [ -e "$STATE" ] && ! [ -e "$RUN" ] && ! [ -e "$LOG" ]; then
-    say "nothing of the quickstart is here"
+    say "there is no quickstart to remove"
     return
   fi
-  say "ending the pods"
+  say "stopping the pods"
   end_pods
   say "stopping hostlet and containerd"
   service_stop "$NAME" hostlet "$HOSTLET_CONFIG" 30
@@ -365,7 +365,7 @@ down() {
   remove_cni_results "$NAME" "$STATE/containerd"
   remove_log_links "$LOG/pods"
   [ ! -e "$STATE/before" ] || put_back
-  # The state last: as long as it is there, an interrupted --down can be run again.
+  # The state last: while it exists, an interrupted --down can be run again.
   rm -rf --one-file-system "$RUN" "$LOG" "$STATE"
   say "all removed (the installed packages and the build stay)"
 }

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Installs what the tests need and runs them all: style, lints, documentation, then every test of the workspace, those
-# on a real containerd included (they need root, and start instances of their own): on the containerd that is installed
-# and, where there is Go to build them, in clusters of Kubernetes and, as a smoke test, on containerd 2.
+# Installs what the tests need and runs all of them: style, lints, documentation, then every test of the workspace,
+# including those on a real containerd (they need root, and start their own instances): on the installed containerd and,
+# if Go is available to build them, in Kubernetes clusters and, as a smoke test, on containerd 2.
 #
 # usage: sudo integration/test.sh
 set -euo pipefail
@@ -12,14 +12,14 @@ here=$(dirname "${BASH_SOURCE[0]}")
 # shellcheck source=integration/lib/suites.sh
 . "$here/lib/suites.sh"
 
-[ $# -eq 0 ] || die "no arguments are known: $*"
+[ $# -eq 0 ] || die "unknown arguments: $*"
 need_root "$@"
 
 say "installing what is missing"
 install_packages
 install_rust
 cd "$TOP"
-# A failed test says what it saw; backtraces of the test harness would bury that.
+# A failed test prints what it observed; backtraces of the test harness would hide that.
 export RUST_BACKTRACE=0
 
 say "style, lints, documentation"
@@ -29,7 +29,7 @@ as_builder env RUSTDOCFLAGS="-D warnings" cargo doc --no-deps --workspace --lock
 if as_builder cargo deny --version >/dev/null 2>&1; then
   as_builder cargo deny check
 else
-  note "cargo-deny is not installed: licences and advisories are not checked"
+  note "cargo-deny is not installed: licenses and advisories are not checked"
 fi
 if command -v shellcheck >/dev/null; then
   shellcheck -x "$here"/*.sh "$here"/lib/*.sh
@@ -37,8 +37,8 @@ else
   note "shellcheck is not installed: the scripts are not checked"
 fi
 
-say "tests without root's help"
-# All of the workspace at once, here and in build_suites: another selection would be another build of it.
+say "tests that do not need root"
+# The whole workspace at once, here and in build_suites: another selection of packages would need another build.
 steps=HOSTLET_SIMULATION_STEPS=${HOSTLET_SIMULATION_STEPS:-100000}
 if as_builder cargo nextest --version >/dev/null 2>&1; then
   as_builder env "$steps" cargo nextest run --workspace --locked --lib --bins --test tidy --test fuzz
@@ -51,16 +51,16 @@ build_suites
 # The daemon on fakes, then on the containerd that is installed.
 for suite in fake_cri containerd; do run_suite "$suite" ""; done
 if ! can_have_cluster; then
-  warn "NOT TESTED in a cluster: there is no Go to build a control plane with (https://go.dev/dl/)"
-# Not from within a test, which would seem to hang.
+  warn "NOT TESTED in a cluster: building a control plane needs Go (https://go.dev/dl/)"
+# Not within a test, which would appear to hang.
 elif ! (build_kubernetes "${CLUSTER_PROGRAMS[@]}"); then
   failed+=("cluster, whose control plane does not build")
 else
   run_suite cluster ""
 fi
 
-# The tests find containerd, its shim and ctr on the path: another containerd is another path. All of them on it, and
-# clusters of both, are in matrix.sh.
+# The tests find containerd, its shim and ctr in PATH, so another PATH selects another containerd. matrix.sh runs all
+# tests on both, and clusters with both.
 if go=$(go_program); then
   say "a smoke test on containerd $CONTAINERD2_VERSION"
   build_containerd2 "$go"
@@ -68,7 +68,7 @@ if go=$(go_program); then
   run_suite containerd " on containerd $CONTAINERD2_VERSION" \
     adoption:: explain:: large:: late:: manifests:: pods:: restarts:: volumes::
 else
-  warn "NOT TESTED on containerd $CONTAINERD2_VERSION: there is no Go to build it with (https://go.dev/dl/); the tests ran on" \
-    "$(containerd_version) alone"
+  warn "NOT TESTED on containerd $CONTAINERD2_VERSION: building it needs Go (https://go.dev/dl/); the tests ran only on" \
+    "$(containerd_version)"
 fi
 [ "${#failed[@]}" -eq 0 ] || die "failed: ${failed[*]}"

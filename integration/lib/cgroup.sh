@@ -1,7 +1,7 @@
 # shellcheck shell=bash
-# A cgroup of the top level, for a node of our own. Sourced after common.sh. Its removal is in cleanup.sh.
+# A top-level cgroup for a node of the tests. Sourced after common.sh. Its removal is in cleanup.sh.
 
-# Makes it in every hierarchy: the stock kubelet wants its cgroup root to be there.
+# Creates it in every hierarchy: the stock kubelet requires its cgroup root to exist.
 make_cgroup() {
   local name=$1 dir
   if has_cgroup_v2; then

@@ -1,20 +1,20 @@
 # shellcheck shell=bash
-# Removing what pods leave on a host when nobody is there any more to remove it properly. Each function is given a name
-# or a path that only we use, does nothing when there is nothing, and touches nothing else. Sourced after common.sh.
+# Removes what pods leave on a host when no daemon removes it any more. Each function takes a name or a path that only
+# we use, does nothing if it does not exist, and touches nothing else. Sourced after common.sh.
 
-# Ends the shims of a containerd and removes their sockets, which lie in a directory common to all of them.
+# Kills the shims of a containerd and removes their sockets, which are in one directory for all containerds.
 # usage: end_shims CONTAINERD_SOCKET CONTAINERD_STATE
 end_shims() {
   local socket=$1 state=$2 pid
   for pid in $(pids_of containerd-shim-runc-v2 "$socket"); do
     kill -KILL "$pid" 2>/dev/null || true
   done
-  # Each bundle notes its shim's address: containerd 1 as plain text, containerd 2 as JSON.
+  # Each bundle has its shim's address: containerd 1 as plain text, containerd 2 as JSON.
   { grep -rhos --include=address --include=bootstrap.json 'unix:///run/containerd/s/[0-9a-f]*' "$state" || true; } |
     sed 's,^unix://,,' | xargs -r rm -f
 }
 
-# Prints the directories of a cgroup of the top level, in every hierarchy that has it.
+# Prints the directories of a top-level cgroup, in every hierarchy that has it.
 cgroup_dirs() {
   local name=$1 dir
   for dir in "/sys/fs/cgroup/$name" "/sys/fs/cgroup"/*/"$name"; do
@@ -24,7 +24,7 @@ cgroup_dirs() {
   return 0
 }
 
-# Kills what runs in a cgroup and removes it, the leaves first.
+# Kills the processes of a cgroup and removes it, leaves first.
 remove_cgroup() {
   local name=$1 top pid
   for top in $(cgroup_dirs "$name"); do
@@ -39,7 +39,7 @@ remove_cgroup_dirs() {
   find "$1" -depth -type d -exec rmdir {} + || ! [ -e "$1" ]
 }
 
-# Unmounts everything at or below a directory, the newest first.
+# Unmounts everything at or below a directory, newest first.
 unmount_below() {
   local dir=$1 point
   awk -v d="$dir" '$5 == d || index($5, d "/") == 1 {print $5}' /proc/self/mountinfo | tac | while read -r point; do
@@ -47,7 +47,7 @@ unmount_below() {
   done
 }
 
-# Removes the address translation the CNI plugins bridge and portmap made for the pods of a network.
+# Removes the address translation that the CNI plugins bridge and portmap set up for the pods of a network.
 remove_nat_rules() {
   local network=$1 chain number target
   command -v iptables >/dev/null || return 0
@@ -62,8 +62,7 @@ remove_nat_rules() {
   remove_empty_portmap_chains
 }
 
-# Removes what the CNI plugins noted for the sandboxes of a containerd; they do it themselves when they are asked to
-# take the network down.
+# Removes the CNI results of a containerd's sandboxes; a regular teardown of the network removes them itself.
 # usage: remove_cni_results NETWORK CONTAINERD_ROOT
 remove_cni_results() {
   local network=$1 root=$2 sandbox
@@ -73,13 +72,13 @@ remove_cni_results() {
   done
 }
 
-# portmap leaves its top chains for ever; it makes them anew when it needs them, so they go when no port uses them.
+# portmap leaves its top-level chains forever, and recreates them when needed, so unused ones are removed.
 remove_empty_portmap_chains() {
   local rules rule chain
   rules=$(iptables -w -t nat -S CNI-HOSTPORT-DNAT 2>/dev/null) || return 0
   [ "$rules" = "-N CNI-HOSTPORT-DNAT" ] || return 0
   for chain in PREROUTING OUTPUT POSTROUTING; do
-    # The rules of these jumps hold no quotes but the comment's; xargs reads them as the shell would.
+    # The only quotes in these rules are those of the comment; xargs parses them like the shell.
     iptables -w -t nat -S "$chain" | sed -n '/-j CNI-HOSTPORT-/s/^-A/-D/p' | while read -r rule; do
       printf '%s\n' "$rule" | xargs iptables -w -t nat
     done
@@ -90,7 +89,7 @@ remove_empty_portmap_chains() {
   done
 }
 
-# Removes the links of /var/log/containers that lead into a directory of pod logs.
+# Removes the links in /var/log/containers that point into a directory of pod logs.
 remove_log_links() { [ ! -d /var/log/containers ] || find /var/log/containers -lname "$1/*" -delete; }
 
 remove_netns() { ! [ -e "/run/netns/$1" ] || ip netns delete "$1"; }

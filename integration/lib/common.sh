@@ -1,5 +1,5 @@
 # shellcheck shell=bash
-# How the scripts speak, fail, wait and build. Sourced; changes nothing by itself.
+# Shared functions: messages, errors, waits and builds. Sourced; changes nothing by itself.
 
 # The top of the source tree.
 # shellcheck disable=SC2034  # read by those who source this
@@ -17,8 +17,8 @@ need_root() {
   [ "$(id -u)" -eq 0 ] || die "this needs root (it installs packages and runs containers): sudo $0 $*"
 }
 
-# Waits until a command succeeds, trying it again and again; after SECONDS tells what it waited for and what the
-# command said last, and fails.
+# Waits until a command succeeds, which it runs repeatedly. Fails after SECONDS, and prints WHAT and the command's last
+# output.
 # usage: wait_until SECONDS WHAT COMMAND [ARG...]
 wait_until() {
   local limit=$1 what=$2 last
@@ -33,7 +33,7 @@ wait_until() {
   done
 }
 
-# Whether systemd runs this host, so that services belong in units.
+# Whether systemd is this host's init, so that services belong in units.
 has_systemd() { [ -d /run/systemd/system ]; }
 
 # Whether the cgroup file system is the unified one (version 2).
@@ -46,15 +46,15 @@ has_capability() {
   [ $(((16#$effective >> $1) & 1)) -eq 1 ]
 }
 
-# Whether somebody else than root called, through sudo.
+# Whether another user than root called this through sudo.
 called_by_sudo() { [ "$(id -u)" -eq 0 ] && [ -n "${SUDO_USER:-}" ] && [ "$SUDO_USER" != root ]; }
 
-# The home of the person who called.
+# The home directory of the calling user.
 builder_home() {
   if called_by_sudo; then getent passwd "$SUDO_USER" | cut -d: -f6; else printf '%s\n' "$HOME"; fi
 }
 
-# Runs a command as the person who called sudo, so that what a build writes stays theirs.
+# Runs a command as the user who called sudo, so that this user owns the files of a build.
 as_builder() {
   if called_by_sudo; then
     local home

@@ -1,17 +1,17 @@
 # shellcheck shell=bash
-# The configuration of a containerd of our own, apart from the host's: its own root, state, socket and networks.
+# The configuration of a containerd for tests, separate from the host's: its own root, state, socket and networks.
 # Sourced after common.sh, packages.sh and images.sh.
 
 # The version of the installed containerd, e.g. 1.6.20 or 2.1.9.
 containerd_version() { containerd --version | awk '{print $3}' | sed 's/^v//; s/[^0-9.].*//'; }
 
-# Prints the configuration. Registries that need settings of their own have them in ROOT/certs.d/HOST:PORT/hosts.toml.
+# Prints the configuration. Settings of single registries are in ROOT/certs.d/HOST:PORT/hosts.toml.
 # usage: containerd_config ROOT STATE CNI_CONF_DIR SYSTEMD_CGROUP     SYSTEMD_CGROUP: true or false
 containerd_config() {
   local root=$1 state=$2 conf=$3 systemd=$4 version bins restrict=false
   version=$(containerd_version)
   bins=$(cni_plugin_dir) || die "no CNI plugins in /usr/lib/cni or /opt/cni/bin"
-  # Without CAP_SYS_RESOURCE (24) nobody may lower an OOM score, and every sandbox would die of trying.
+  # Without CAP_SYS_RESOURCE (24), no process may lower an OOM score, and every sandbox would fail to start.
   has_capability 24 || restrict=true
   if at_least "$version" 2.0; then
     local cni_bins="bin_dirs = [\"$bins\"]"
@@ -27,7 +27,7 @@ state = "$state"
 [plugins.'io.containerd.internal.v1.opt']
   path = "$root/opt"
 
-# Its socket is the same for every containerd of the host.
+# Its socket would be the same for every containerd of the host.
 [plugins.'io.containerd.nri.v1.nri']
   disable = true
 
@@ -86,7 +86,7 @@ TOML
   fi
 }
 
-# Prints the network's configuration: a bridge with addresses of SUBNET, of which DATA_DIR keeps account.
+# Prints the network's configuration: a bridge with addresses of SUBNET, whose allocations are in DATA_DIR.
 # usage: cni_config NAME BRIDGE SUBNET DATA_DIR
 cni_config() {
   cat <<JSON
@@ -113,7 +113,7 @@ cni_config() {
 JSON
 }
 
-# Whether a containerd answers on a socket, with its CRI plugin loaded.
+# Whether a containerd responds on a socket, with its CRI plugin loaded.
 containerd_answers() {
   local plugins
   plugins=$(timeout 30 ctr -a "$1" plugins ls 2>&1) || {

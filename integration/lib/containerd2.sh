@@ -1,15 +1,15 @@
 # shellcheck shell=bash
-# A containerd 2, which no distribution of today's tests has: built from its Go module, once per version. Sourced after
+# containerd 2, which none of the tested distributions has: built from its Go module, once per version. Sourced after
 # common.sh.
 
 CONTAINERD2_VERSION=2.4.2
 
-# Where it is kept between runs, beside what cargo keeps for a person.
+# Its directory, which is kept between runs, next to the calling user's other caches.
 containerd2_dir() {
   printf '%s/hostlet-tests/containerd-%s\n' "${XDG_CACHE_HOME:-$(builder_home)/.cache}" "$CONTAINERD2_VERSION"
 }
 
-# Prints the Go that the builder has: on the path, or where Go's own installation puts it; fails if there is none.
+# Prints the calling user's Go: from PATH, or from Go's default directory. Fails if there is none.
 go_program() {
   local go
   for go in go /usr/local/go/bin/go; do
@@ -21,8 +21,8 @@ go_program() {
   return 1
 }
 
-# Builds containerd, its shim and ctr into containerd2_dir, if they are not there. Half a build is never taken for one:
-# the directory gets its name when all is in it.
+# Builds containerd, its shim and ctr into containerd2_dir, if missing. An incomplete build is never used: the directory
+# gets its name when it is complete.
 # usage: build_containerd2 GO
 build_containerd2() {
   local dir
@@ -36,7 +36,7 @@ trap 'rm -rf "$work"' EXIT
 mkdir "$work/module" "$work/bin"
 cd "$work/module"
 export CGO_ENABLED=0 GOFLAGS=-mod=mod
-# A module of our own that needs containerd's: `go install MODULE@VERSION` refuses one that excludes versions of others.
+# A module that requires containerd's: `go install MODULE@VERSION` refuses one that excludes versions of others.
 "$go" mod init hostlet.dev/tests 2>/dev/null
 "$go" get "$module@v$version" 2>"$work/log" || { cat "$work/log" >&2; exit 1; }
 for command in containerd containerd-shim-runc-v2 ctr; do

@@ -1,17 +1,17 @@
 # shellcheck shell=bash
-# How the programs of a control plane of our own are started: everything in one directory, in one network namespace, with
-# TLS both ways, the Node authorizer, RBAC and NodeRestriction. Sourced after common.sh, kubernetes.sh and pki.sh.
+# Starts the programs of a test control plane: everything in one directory, in one network namespace, with mutual TLS,
+# the Node authorizer, RBAC and NodeRestriction. Sourced after common.sh, kubernetes.sh and pki.sh.
 
 # shellcheck disable=SC2034  # read by those who source this
 CONTROL_PLANE=(etcd kube-apiserver kube-controller-manager kube-scheduler)
 SERVICE_SUBNET=10.96.0.0/16
-# The API server's address among the services.
+# The API server's service address.
 # shellcheck disable=SC2034  # read by pki.sh
 KUBERNETES_SERVICE=10.96.0.1
 POD_SUBNETS=10.88.0.0/16
 
-# Makes what the control plane reads: certificates, kubeconfigs, and which requests are worth an audit event, which are
-# those of nodes. SERVER is the API server as its other parts reach it.
+# Creates the files of the control plane: certificates, kubeconfigs, and an audit policy that records only requests of
+# nodes.
 # usage: prepare_control_plane DIRECTORY ADDRESS
 prepare_control_plane() {
   local dir=$1 address=$2 client
@@ -30,13 +30,13 @@ rules:
 POLICY
 }
 
-# Prints the arguments of one of its programs, one a line.
+# Prints the arguments of one of its programs, one per line.
 # usage: control_plane_args PROGRAM DIRECTORY ADDRESS
 control_plane_args() {
   local dir=$2 address=$3 pki=$2/pki
   case $1 in
     etcd)
-      # Nothing here has to survive the machine.
+      # Nothing here has to survive a power failure.
       printf '%s\n' --data-dir="$dir/etcd" --unsafe-no-fsync --log-level=warn \
         --listen-client-urls=http://127.0.0.1:2379 --advertise-client-urls=http://127.0.0.1:2379 \
         --listen-peer-urls=http://127.0.0.1:2380
@@ -60,7 +60,7 @@ control_plane_args() {
         --proxy-client-cert-file="$pki/front-proxy.crt" --proxy-client-key-file="$pki/front-proxy.key"
       ;;
     kube-controller-manager)
-      # A dead node is noticed after 20 s instead of 50: its lease is renewed each 5 s.
+      # A dead node is detected after 20 s instead of 50: leases are renewed every 5 s.
       printf '%s\n' --kubeconfig="$dir/$1.conf" --leader-elect=false --use-service-account-credentials \
         --root-ca-file="$pki/ca.crt" --service-account-private-key-file="$pki/service-accounts.key" \
         --cluster-signing-cert-file="$pki/ca.crt" --cluster-signing-key-file="$pki/ca.key" \
@@ -68,10 +68,10 @@ control_plane_args() {
       ;;
     kube-scheduler) printf '%s\n' --kubeconfig="$dir/$1.conf" --leader-elect=false ;;
     kube-proxy)
-      # Of the kernel's limits for connections, none is this namespace's to set.
+      # The kernel's limits of connections cannot be set from this namespace.
       printf '%s\n' --kubeconfig="$dir/$1.conf" --cluster-cidr="$POD_SUBNETS" --proxy-mode=iptables \
         --conntrack-max-per-core=0 --conntrack-tcp-timeout-established=0 --conntrack-tcp-timeout-close-wait=0
       ;;
-    *) die "no program of a control plane: $1" ;;
+    *) die "unknown program of a control plane: $1" ;;
   esac
 }

@@ -1,5 +1,5 @@
 # shellcheck shell=bash
-# Two small OCI images made on this host, so that nothing needs a registry: hostlet.local/pause:1, the sandbox's
+# Builds two small OCI images on this host, so that nothing needs a registry: hostlet.local/pause:1, the sandbox's
 # process, and hostlet.local/busybox:1. Sourced after common.sh.
 
 PAUSE_IMAGE=hostlet.local/pause:1
@@ -17,7 +17,7 @@ oci_architecture() {
   esac
 }
 
-# tar whose output depends on nothing but names, modes and contents.
+# tar whose output depends only on names, modes and contents.
 plain_tar() { tar --sort=name --mtime=@0 --owner=0 --group=0 --numeric-owner --format=gnu "$@"; }
 
 # Moves a file into an OCI layout's blobs and prints its digest.
@@ -30,7 +30,7 @@ add_blob() {
 
 blob_size() { stat -c %s "$1/blobs/sha256/$2"; }
 
-# Makes an OCI archive of one image with one layer.
+# Builds an OCI archive of one image with one layer.
 # usage: make_image ARCHIVE REFERENCE ROOTFS CONFIG      CONFIG: the JSON of the image's "config" field
 make_image() {
   local archive=$1 reference=$2 rootfs=$3 config=$4 architecture work layer image manifest
@@ -87,7 +87,7 @@ make_busybox() {
   rm -rf "$rootfs"
 }
 
-# Makes of an OCI archive with one image what `docker save` would write, compressed.
+# Converts an OCI archive with one image to the compressed output of `docker save`.
 # usage: docker_archive OCI_ARCHIVE ARCHIVE REFERENCE
 docker_archive() {
   local source=$1 archive=$2 reference=$3 work manifest
@@ -104,7 +104,7 @@ docker_archive() {
   rm -rf "$work"
 }
 
-# Compresses the layer of an OCI archive with one image by zstd, which its manifest then says.
+# Compresses the layer of an OCI archive with one image with zstd, and updates its manifest.
 # usage: zstd_layer OCI_ARCHIVE ARCHIVE
 zstd_layer() {
   local source=$1 archive=$2 work old layer manifest
@@ -126,7 +126,7 @@ zstd_layer() {
   rm -rf "$work"
 }
 
-# Makes the archives in a directory; one that is newer than what it is made of stays.
+# Builds the archives in a directory. An archive that is newer than its sources is kept.
 # usage: build_images DIRECTORY
 build_images() (
   local dir=$1 recipe=$TOP/integration/lib/images.sh
@@ -142,7 +142,7 @@ build_images() (
   fi
 )
 
-# Whether containerd holds an image with this digest and its CRI plugin has taken note of it.
+# Whether containerd has an image with this digest, and its CRI plugin knows it.
 image_known() {
   local socket=$1 reference=$2 digest=$3
   ctr -a "$socket" -n k8s.io images ls "name==$reference" |

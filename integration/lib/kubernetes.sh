@@ -1,11 +1,11 @@
 # shellcheck shell=bash
-# The programs of a Kubernetes control plane, and the stock kubelet to compare with: each built from its Go module, once
+# The programs of a Kubernetes control plane, and the stock kubelet for comparison: each built from its Go module, once
 # per version, or taken from KUBEBUILDER_ASSETS. Sourced after common.sh and containerd2.sh.
 
 KUBERNETES_VERSION=1.37.2
 ETCD_VERSION=3.7.3
 
-# Where they are kept between runs, beside what cargo keeps for a person.
+# Their directory, which is kept between runs, next to the calling user's other caches.
 kubernetes_dir() {
   printf '%s/hostlet-tests/kubernetes-%s\n' "${XDG_CACHE_HOME:-$(builder_home)/.cache}" "$KUBERNETES_VERSION"
 }
@@ -25,8 +25,8 @@ kubernetes_program() {
   return 1
 }
 
-# Builds those of the programs that are not there: etcd, or commands of k8s.io/kubernetes. The first time takes about
-# eight minutes of two cores for a control plane. Several processes may ask at once; one builds.
+# Builds the missing programs: etcd, or commands of k8s.io/kubernetes. The first time takes about
+# eight minutes of two cores for a control plane. Several processes may call this in parallel; one builds.
 # usage: build_kubernetes NAME...
 build_kubernetes() {
   local name go missing=()
@@ -47,8 +47,9 @@ build_kubernetes() {
   done
 }
 
-# Builds one program of a Go module into a directory, as the builder. A module of our own needs it: `go install` refuses
-# modules that replace others, as Kubernetes does its staging modules, which are published with versions of their own.
+# Builds one program of a Go module into a directory, as the builder. Uses a module that requires it, because `go
+# install` rejects modules that replace others, as Kubernetes does with its staging modules, which are published with
+# their own versions.
 # usage: build_go_program GO DIRECTORY NAME MODULE VERSION PACKAGE
 build_go_program() {
   as_builder bash -euo pipefail -s "$@" <<'BUILD'
@@ -78,6 +79,6 @@ if [ "$module" = k8s.io/kubernetes ]; then
   done
 fi
 "$go" build -trimpath -ldflags "$flags" -o built "$package" 2>log || { cat log >&2; exit 1; }
-mv built "$dir/$name" # Half a program never has the name.
+mv built "$dir/$name" # An incomplete program never has this name.
 BUILD
 }

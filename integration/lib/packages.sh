@@ -1,8 +1,8 @@
 # shellcheck shell=bash
-# What must be installed on Debian 12 or 13, or Ubuntu, to build and run hostlet. Installs only what is missing.
+# The packages that building and running hostlet requires on Debian 12 or 13, or Ubuntu. Installs only missing ones.
 # Sourced after common.sh.
 
-# Whether busybox is there as one static program, as an image needs it: ldd fails on a program without a loader.
+# Whether busybox is a static program, as an image needs it: ldd fails on a program without a loader.
 has_static_busybox() { command -v busybox >/dev/null && ! ldd "$(command -v busybox)" >/dev/null 2>&1; }
 
 has_libc_headers() { as_builder cc -E -x c - </dev/null >/dev/null 2>&1 && [ -e /usr/include/stdlib.h ]; }
@@ -19,7 +19,7 @@ cni_plugin_dir() {
   return 1
 }
 
-# Prints the packages that are missing, one a line.
+# Prints the missing packages, one per line.
 missing_packages() {
   command -v containerd >/dev/null || echo containerd
   command -v runc >/dev/null || echo runc
@@ -44,7 +44,7 @@ install_packages() {
   local missing
   mapfile -t missing < <(missing_packages)
   if [ "${#missing[@]}" -eq 0 ]; then
-    note "packages: all there"
+    note "packages: all installed"
     return
   fi
   command -v apt-get >/dev/null ||
@@ -55,7 +55,7 @@ install_packages() {
     note "(busybox-static replaces the package busybox: the same program, without shared libraries)"
   fi
   export DEBIAN_FRONTEND=noninteractive
-  apt-get update -qq || warn "apt-get update failed; trying with the lists there are"
+  apt-get update -qq || warn "apt-get update failed; continuing with the existing package lists"
   apt-get install -y -qq --no-install-recommends "${missing[@]}" >/dev/null ||
     die "apt-get could not install: ${missing[*]}"
 }
@@ -74,11 +74,11 @@ has_wanted_rust() {
   as_builder cargo --version >/dev/null 2>&1 && present=$(present_rust) && at_least "${present%%-*}" "$(wanted_rust)"
 }
 
-# Makes a new enough Rust available: the one that is there, else the distribution's if it is new enough (so far none
-# is), else that of rust-toolchain.toml from rustup for the person who called, beside whatever toolchain they have.
+# Makes a sufficiently new Rust available: the installed one, else the distribution's if it is new enough (so far none
+# is), else that of rust-toolchain.toml from rustup, for the calling user, in addition to existing toolchains.
 install_rust() {
   if has_wanted_rust; then
-    note "Rust: $(present_rust) is there"
+    note "Rust: $(present_rust) is installed"
     return
   fi
   note "Rust: $(wanted_rust) or newer is needed; there is $(present_rust || echo none)"

@@ -1,8 +1,8 @@
 # shellcheck shell=bash
-# The certificates and kubeconfigs of a cluster of our own: one CA that signs servers, clients and nodes. Sourced after
+# The certificates and kubeconfigs of a test cluster: one CA that signs servers, clients and nodes. Sourced after
 # common.sh.
 
-# Makes a private key and a certificate signed by the directory's CA.
+# Creates a private key and a certificate signed by the directory's CA.
 # usage: make_certificate DIRECTORY NAME SUBJECT EXTENSIONS      EXTENSIONS: lines as in openssl's -addext
 make_certificate() {
   local dir=$1 name=$2 subject=$3 extension args=()
@@ -14,7 +14,7 @@ make_certificate() {
     -keyout "$dir/$name.key" -out "$dir/$name.crt" 2>/dev/null
 }
 
-# Makes the CA, the key of service accounts, and the certificates of the control plane, whose address is ADDRESS.
+# Creates the CA, the key of service accounts, and the certificates of the control plane, whose address is ADDRESS.
 # usage: make_pki DIRECTORY ADDRESS
 make_pki() {
   local dir=$1 names=DNS:localhost,IP:127.0.0.1,IP:$2,IP:$KUBERNETES_SERVICE name
@@ -25,7 +25,7 @@ make_pki() {
   openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -noenc -days 3650 -subj /CN=hostlet-tests-ca \
     -addext basicConstraints=critical,CA:TRUE -addext keyUsage=critical,keyCertSign,cRLSign \
     -keyout "$dir/ca.key" -out "$dir/ca.crt" 2>/dev/null
-  # RSA: what every reader of service account tokens takes.
+  # RSA, which every reader of service account tokens supports.
   openssl genpkey -algorithm RSA -pkeyopt rsa_keygen_bits:2048 -out "$dir/service-accounts.key" 2>/dev/null
   openssl pkey -in "$dir/service-accounts.key" -pubout -out "$dir/service-accounts.pub"
   make_certificate "$dir" apiserver /CN=kube-apiserver "subjectAltName=$names
@@ -41,7 +41,7 @@ extendedKeyUsage=serverAuth"
 # usage: make_client DIRECTORY NAME SUBJECT
 make_client() { make_certificate "$1" "$2" "$3" extendedKeyUsage=clientAuth; }
 
-# Makes what a node needs: the certificate it speaks to the API server with, and the one it serves.
+# Creates a node's certificates: the one for its requests to the API server, and the one for its own server.
 # usage: make_node_certificates DIRECTORY NODE ADDRESS
 make_node_certificates() {
   make_client "$1" "$2" "/O=system:nodes/CN=system:node:$2"
@@ -49,7 +49,7 @@ make_node_certificates() {
 extendedKeyUsage=serverAuth"
 }
 
-# Prints a kubeconfig that holds everything it needs, for the client NAME of a directory made by make_pki.
+# Prints a self-contained kubeconfig for the client NAME of a directory made by make_pki.
 # usage: kubeconfig DIRECTORY NAME SERVER
 kubeconfig() {
   local dir=$1 name=$2 server=$3

@@ -4,8 +4,8 @@
 
 has_cluster() { [ -d "$CONTROL_PLANE_DIR" ]; }
 
-# Runs a command in the cluster's network. Not with `ip netns exec`: in a mount namespace of its own nobody else would see
-# the pods' namespaces it mounts.
+# Runs a command in the cluster's network. Not with `ip netns exec`, which creates a mount namespace: no other process
+# would see the pods' network namespaces that are mounted in it.
 in_cluster() { nsenter --net="/run/netns/$NAME" "$@"; }
 
 cluster_kubectl() { "$(kubernetes_program kubectl)" --kubeconfig "$CLUSTER_KUBECONFIG" "$@"; }
@@ -24,7 +24,7 @@ make_cluster_network() {
   in_cluster sh -c 'echo 1 >/proc/sys/net/ipv4/ip_forward'
 }
 
-# Prints the argument that tells a program of the cluster from others of its name.
+# Prints the argument that distinguishes a program of the cluster from others of the same name.
 cluster_mark() { control_plane_args "$1" "$CONTROL_PLANE_DIR" "$CLUSTER_ADDRESS" | grep -m 1 -F "$CONTROL_PLANE_DIR"; }
 
 # usage: start_cluster_program NAME [ARG...]
@@ -60,7 +60,7 @@ stop_control_plane() {
   done
 }
 
-# The fields of KubeletConfiguration with which a node lets its API server in, and nobody else.
+# The fields of KubeletConfiguration by which a node admits only its API server.
 cluster_config() {
   local pki=$CONTROL_PLANE_DIR/pki
   cat <<YAML
@@ -88,7 +88,7 @@ show_deployment() {
     tail -n 20 "$LOG/$AGENT.log" >&2
     exit 1
   }
-  # The service account of the namespace is made by a controller that may still be starting.
+  # A controller that may still be starting creates the namespace's service account.
   wait_until 60 "a service account for pods" cluster_kubectl get serviceaccount default || exit 1
   cluster_kubectl apply -f "$TOP/integration/samples/web-deployment.yaml" >/dev/null
   wait_until 90 "the deployment web is available" web_available || exit 1
@@ -97,12 +97,12 @@ show_deployment() {
   local address
   address=$(cluster_kubectl get service web -o jsonpath='{.spec.clusterIP}')
   say "its page, over its service, from the node:  curl http://$address/"
-  wait_until 30 "the service answers" in_cluster curl -sSf --noproxy '*' --max-time 5 "http://$address/" || exit 1
+  wait_until 30 "the service responds" in_cluster curl -sSf --noproxy '*' --max-time 5 "http://$address/" || exit 1
   in_cluster curl -sSf --noproxy '*' --max-time 5 "http://$address/"
 }
 
 show_next_in_cluster() {
-  say "to type next"
+  say "next commands"
   note "export KUBECONFIG=$CLUSTER_KUBECONFIG PATH=$(dirname "$(kubernetes_program kubectl)"):\$PATH     (as root)"
   note "kubectl get pods -o wide; kubectl scale deployment web --replicas=5; kubectl delete deployment web"
   note "sudo tail -f $LOG/$AGENT.log"

@@ -1,7 +1,7 @@
 # shellcheck shell=bash
-# Long-running programs, with systemd or without: as transient units where systemd runs the host, else as background
-# processes. There are no pid files that could go stale: a process is ours when it runs this program with exactly this
-# argument (the path of our own configuration file), whatever started it. Sourced after common.sh.
+# Long-running programs, with systemd or without: as transient units where systemd is init, else as background
+# processes. There are no PID files that could become stale: a process is ours if it runs this program with exactly this
+# argument (the path of our configuration file), no matter what started it. Sourced after common.sh.
 
 # Prints the pids of the processes that run PROGRAM (by file name) with ARGUMENT among their arguments.
 # usage: pids_of PROGRAM ARGUMENT
@@ -9,7 +9,7 @@ pids_of() {
   local program=$1 argument=$2 dir args arg
   for dir in /proc/[0-9]*; do
     args=()
-    # A process may end while it is looked at, and a kernel thread has no arguments.
+    # A process may exit meanwhile, and a kernel thread has no arguments.
     { mapfile -d '' -t args <"$dir/cmdline"; } 2>/dev/null || continue
     [ "${#args[@]}" -gt 1 ] || continue
     [ "${args[0]##*/}" = "$program" ] || continue
@@ -24,7 +24,7 @@ pids_of() {
 
 service_running() { [ -n "$(pids_of "$1" "$2")" ]; }
 
-# Starts a program; what it prints goes to LOG.
+# Starts a program with its output appended to LOG.
 # usage: service_start UNIT LOG PROGRAM [ARG...]
 service_start() {
   local unit=$1 log=$2
@@ -32,7 +32,7 @@ service_start() {
   mkdir -p "$(dirname "$log")"
   if has_systemd; then
     systemctl reset-failed "$unit.service" 2>/dev/null || true
-    # Like the units of containerd and the kubelet: the pods' processes survive an end of the service.
+    # Like the units of containerd and the kubelet: the pods' processes survive when the service stops.
     systemd-run --quiet --collect --unit="$unit" -p KillMode=process -p Delegate=yes -p TasksMax=infinity \
       -p LimitNOFILE=1048576 -p StandardOutput="append:$log" -p StandardError="append:$log" \
       --setenv=PATH="$PATH" "$@"
@@ -42,7 +42,7 @@ service_start() {
   fi
 }
 
-# Ends a program: asks, and after SECONDS forces. Fine if it does not run.
+# Stops a program with SIGTERM, and after SECONDS with SIGKILL. Succeeds if it does not run.
 # usage: service_stop UNIT PROGRAM ARGUMENT SECONDS
 service_stop() {
   local unit=$1 program=$2 argument=$3 limit=$4 pid

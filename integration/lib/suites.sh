@@ -1,6 +1,5 @@
 # shellcheck shell=bash
-# The test programs of this package: how they are built, and run with what they test on. Sourced after common.sh; brings all
-# that they need with it.
+# Builds and runs the test programs of this package. Sourced after common.sh; sources everything else that it needs.
 
 lib=$(dirname "${BASH_SOURCE[0]}")
 # shellcheck source=integration/lib/packages.sh
@@ -14,14 +13,14 @@ lib=$(dirname "${BASH_SOURCE[0]}")
 # shellcheck source=integration/lib/containerd.sh
 . "$lib/containerd.sh"
 
-# What a cluster's tests need besides the agent.
+# The programs that the cluster tests need besides the agent.
 CLUSTER_PROGRAMS=("${CONTROL_PLANE[@]}" kube-proxy kubectl)
 
-# The programs that failed so far, for people.
+# The suites that failed so far, in readable form.
 failed=()
 
-# Builds hostlet and the test programs as whoever called, so that a person's build directory never gets files of root's. All of the
-# workspace in one build: hostlet comes with its tests. Sets `programs`, and exports HOSTLET_BIN.
+# Builds hostlet and the test programs as the calling user, so that the build directory never contains root's files. One
+# build of the whole workspace: hostlet is built with its tests. Sets `programs`, and exports HOSTLET_BIN.
 build_suites() {
   local built
   built=$(as_builder cargo test --workspace --locked --no-run --message-format=json)
@@ -34,7 +33,7 @@ build_suites() {
   export HOSTLET_BIN
 }
 
-# Runs the test program of a suite, in the directory of its package, as cargo has it. A failure is noted in `failed`.
+# Runs the test program of a suite in the directory of its package, as cargo does. Adds a failure to `failed`.
 # usage: run_suite SUITE LABEL [FILTER...]
 run_suite() {
   local suite=$1 label=$2 program
@@ -46,7 +45,7 @@ run_suite() {
   done
 }
 
-# Whether the programs of a cluster are there or can be built.
+# Whether the programs of a cluster exist or can be built.
 can_have_cluster() {
   local name
   ! go_program >/dev/null || return 0

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use crate::support::{IDLE, SOON, phase, pod, run, wait_for_object};
 
-/// Makes a pod past the scheduler, waits until it has failed and compares its status with the record.
+/// Creates a pod that bypasses the scheduler, waits until it failed, and compares its status with the record.
 async fn rejected(tenant: &Tenant, mut object: Value, record: &str) {
     object["spec"]["nodeName"] = json!(tenant.nodes[0].name());
     let name = object["metadata"]["name"].as_str().unwrap().to_owned();

@@ -26,7 +26,7 @@ fn spec(script: &str) -> Value {
     })
 }
 
-/// Whether exactly so many pods are there, all ready, none on its way out.
+/// Whether there are exactly this many pods, all ready and none terminating.
 fn settled(pods: &[Pod], count: usize) -> bool {
     pods.len() == count && pods.iter().all(|pod| is_ready(pod) && pod.metadata.deletion_timestamp.is_none())
 }
@@ -36,7 +36,7 @@ async fn a_deployment_is_scheduled_scaled_rolled_and_deleted() {
     let tenant = Tenant::new("deployment", 2).await.unwrap();
     let mut object = json!({"metadata": {"name": "web"}, "spec": spec(IDLE)});
     object["spec"]["replicas"] = json!(3);
-    // Otherwise it is no more than likely that both nodes get some.
+    // Otherwise it is only likely that both nodes get some.
     object["spec"]["template"]["spec"]["topologySpreadConstraints"] = json!([{
         "maxSkew": 1, "topologyKey": "kubernetes.io/hostname", "whenUnsatisfiable": "DoNotSchedule",
         "labelSelector": {"matchLabels": {"app": "web"}},
@@ -95,7 +95,7 @@ fn job(name: &str, script: &str, restart: &str) -> Value {
     })
 }
 
-/// Waits until a Job has the condition, and returns that one's reason and the Job's status.
+/// Waits until a Job has the condition, and returns the condition's reason and the Job's status.
 async fn wait_for_end(tenant: &Tenant, name: &str, condition: &str) -> (String, JobStatus) {
     let api = tenant.api::<Job>();
     let what = format!("the job {name} is {condition}");

@@ -23,15 +23,15 @@ async fn graceful_deletion_stops_the_pod_and_reports_its_result() {
     fs::create_dir_all(&dir).unwrap();
     let mut object = pod(
         "slow",
-        "trap 'sleep 1; echo ended > /shared/said; exit 3' TERM; touch /shared/up; sleep 100000 & wait",
+        "trap 'sleep 1; echo ended > /shared/result; exit 3' TERM; touch /shared/up; sleep 100000 & wait",
     );
     object["spec"]["terminationGracePeriodSeconds"] = json!(60);
     object["spec"]["containers"][0]["volumeMounts"] = json!([{"name": "shared", "mountPath": "/shared"}]);
     object["spec"]["volumes"] =
         json!([{"name": "shared", "hostPath": {"path": dir.canonicalize().unwrap()}}]);
     let running = run(&tenant, object).await.unwrap();
-    // The first process of a container is deaf to SIGTERM until it has said that it is not.
-    let up = wait_for("the script can be told to end", SOON, async || {
+    // The first process of a container ignores SIGTERM until it has set its trap, which it logs.
+    let up = wait_for("the script has set its trap", SOON, async || {
         Ok(if dir.join("up").exists() { Look::Done(()) } else { Look::NotYet("not yet".to_owned()) })
     });
     up.await.unwrap();
@@ -52,7 +52,7 @@ async fn graceful_deletion_stops_the_pod_and_reports_its_result() {
         }
     });
     gone.await.unwrap();
-    assert_eq!(fs::read_to_string(dir.join("said")).unwrap(), "ended\n");
+    assert_eq!(fs::read_to_string(dir.join("result")).unwrap(), "ended\n");
     assert!(deleted(&last).is_some());
     assert_eq!(phase(&last), "Failed", "{last:?}");
     let state = statuses(&last)[0].state.clone().unwrap_or_default();
@@ -100,17 +100,17 @@ async fn a_pod_that_never_ran_is_deleted_too() {
 #[tokio::test]
 async fn pods_deleted_while_the_agent_is_down_are_gone_after_it_is_back() {
     let mut tenant = Tenant::new("down", 1).await.unwrap();
-    for name in ["asked", "forced", "stays"] {
+    for name in ["graceful", "forced", "stays"] {
         run(&tenant, pod(name, IDLE)).await.unwrap();
     }
     let api = tenant.api::<Pod>();
     let stays = api.get("stays").await.unwrap();
     tenant.nodes[0].kill_agent().unwrap();
-    delete(&tenant, "asked", None).await.unwrap();
+    delete(&tenant, "graceful", None).await.unwrap();
     delete(&tenant, "forced", Some(0)).await.unwrap();
-    assert!(deleted(&api.get("asked").await.unwrap()).is_some());
+    assert!(deleted(&api.get("graceful").await.unwrap()).is_some());
     tenant.nodes[0].start_agent().unwrap();
-    wait_until_gone(&api, "asked").await.unwrap();
+    wait_until_gone(&api, "graceful").await.unwrap();
     wait_until_alone(&tenant.nodes[0], &stays).await.unwrap();
     delete(&tenant, "stays", None).await.unwrap();
     wait_until_gone(&api, "stays").await.unwrap();

@@ -30,7 +30,7 @@ async fn a_node_registers_with_all_fields_of_a_kubelet() {
     let mut tenant = Tenant::new("register", 1).await.unwrap();
     let client = tenant.client();
     tenant.nodes[0].wait_until_ready(&client).await.unwrap();
-    // What comes later than readiness: a controller takes a taint away and puts an annotation on, images are listed.
+    // These follow readiness: a controller removes a taint and sets an annotation, and images are listed.
     let images = |node: &Node| -> Vec<String> {
         status(node).images.into_iter().flatten().flat_map(|image| image.names.unwrap_or_default()).collect()
     };
@@ -47,7 +47,7 @@ async fn a_node_registers_with_all_fields_of_a_kubelet() {
     let seen = status(&node);
     let info = seen.node_info.clone().unwrap();
     let conditions: Vec<_> = seen.conditions.iter().flatten().collect();
-    let told = json!({
+    let reported = json!({
         "labels": node.metadata.labels,
         "annotations": node.metadata.annotations,
         "spec": node.spec,
@@ -62,8 +62,8 @@ async fn a_node_registers_with_all_fields_of_a_kubelet() {
         (tenant.nodes[0].address(), "(address)"),
         (tenant.nodes[0].name(), "(node)"),
     ];
-    check("node", &told, &names).unwrap();
-    // hostlet has no network server yet, and says so: port 0 is none.
+    check("node", &reported, &names).unwrap();
+    // hostlet has no network server yet, which it reports as port 0.
     let port = match Agent::chosen().unwrap() {
         Agent::Hostlet => 0,
         Agent::Stock => 10250,
@@ -79,7 +79,7 @@ async fn a_node_registers_with_all_fields_of_a_kubelet() {
     let meminfo = fs::read_to_string("/proc/meminfo").unwrap();
     let total = meminfo.split_whitespace().nth(1).unwrap().parse::<u64>().unwrap();
     assert_eq!(capacity["memory"].0, format!("{total}Ki"));
-    // The hard eviction threshold of the tests' configuration is not for pods.
+    // The hard eviction threshold of the tests' configuration is not available to pods.
     assert_eq!(allocatable["memory"].0, format!("{}Ki", total - 50 * 1024));
     assert_eq!(capacity["cpu"].0, std::thread::available_parallelism().unwrap().to_string());
     assert_eq!(capacity["cpu"], allocatable["cpu"]);
@@ -87,11 +87,11 @@ async fn a_node_registers_with_all_fields_of_a_kubelet() {
     assert!(capacity["ephemeral-storage"].0.ends_with(|c: char| c.is_ascii_digit()), "{capacity:?}");
 
     let handlers = tenant.nodes[0].host().cri().runtime_handlers().await.unwrap();
-    let told =
+    let reported =
         seen.runtime_handlers.unwrap_or_default().into_iter().map(|handler| handler.name.unwrap_or_default());
-    let mut told: Vec<String> = told.collect();
-    told.sort();
-    assert_eq!(told, handlers);
+    let mut reported: Vec<String> = reported.collect();
+    reported.sort();
+    assert_eq!(reported, handlers);
 }
 
 #[tokio::test]
@@ -102,22 +102,22 @@ async fn events_of_a_node_that_starts_equal_the_stock_kubelets() {
     let node = tenant.nodes[0].name();
     let events: Api<Event> = Api::namespaced(tenant.client(), "default");
     let fields = ListParams::default().fields(&format!("involvedObject.name={node},source=kubelet"));
-    let told = wait_for("the events of the node", SOON, async || {
-        let mut told = events.list(&fields).await?.items;
-        told.sort_by_key(|event| event.reason.clone());
-        let is_told = |reason: &str| told.iter().any(|event| event.reason.as_deref() == Some(reason));
-        if !(is_told("NodeReady") && is_told("NodeAllocatableEnforced")) {
-            return Ok(Look::NotYet(format!("{told:?}")));
+    let reported = wait_for("the events of the node", SOON, async || {
+        let mut reported = events.list(&fields).await?.items;
+        reported.sort_by_key(|event| event.reason.clone());
+        let is_reported = |reason: &str| reported.iter().any(|event| event.reason.as_deref() == Some(reason));
+        if !(is_reported("NodeReady") && is_reported("NodeAllocatableEnforced")) {
+            return Ok(Look::NotYet(format!("{reported:?}")));
         }
         let on_v1 = !Path::new("/sys/fs/cgroup/cgroup.controllers").exists();
-        anyhow::ensure!(is_told("CgroupV1") == on_v1, "cgroup v1: {on_v1}, events: {told:?}");
+        anyhow::ensure!(is_reported("CgroupV1") == on_v1, "cgroup v1: {on_v1}, events: {reported:?}");
         let steady =
-            told.iter().filter(|event| !CHANCE.contains(&event.reason.as_deref().unwrap_or_default()));
+            reported.iter().filter(|event| !CHANCE.contains(&event.reason.as_deref().unwrap_or_default()));
         let lines: Vec<Value> = steady.map(line).collect();
         check("events-node", &Value::from(lines), &[(node, "(node)")])?;
         Ok(Look::Done(()))
     });
-    told.await.unwrap();
+    reported.await.unwrap();
 }
 
 #[tokio::test]
@@ -214,13 +214,14 @@ async fn a_changed_node_address_is_in_the_first_node_status_and_in_its_pods() {
     tenant.nodes[0].start_agent().unwrap();
 
     let nodes: Api<Node> = Api::all(tenant.client());
-    let told = |node: &Node| {
-        let internal = |(kind, told): (&str, &str)| kind == "InternalIP" && told == address;
+    let reported = |node: &Node| {
+        let internal = |(kind, reported): (&str, &str)| kind == "InternalIP" && reported == address;
         let addresses = status(node).addresses.unwrap_or_default();
-        addresses.iter().any(|told| internal((&told.type_, &told.address)))
+        addresses.iter().any(|reported| internal((&reported.type_, &reported.address)))
     };
-    let node = wait_for_object(&nodes, tenant.nodes[0].name(), SOON, told).await.unwrap();
-    let internal = status(&node).addresses.into_iter().flatten().filter(|told| told.type_ == "InternalIP");
+    let node = wait_for_object(&nodes, tenant.nodes[0].name(), SOON, reported).await.unwrap();
+    let internal =
+        status(&node).addresses.into_iter().flatten().filter(|reported| reported.type_ == "InternalIP");
     assert_eq!(internal.count(), 1, "the one before is gone");
     let pods = tenant.api::<Pod>();
     for name in ["on-host", "beside"] {

@@ -11,8 +11,8 @@ use serde_json::json;
 
 use crate::support::{IDLE, LATER, is_ready, pod, uid, wait_for_pods, wait_until_clean};
 
-/// How many pods, unless `HOSTLET_TEST_OBJECT_PODS` says otherwise: with two objects each more than the hundred streams that
-/// an API server permits.
+/// The number of pods unless `HOSTLET_TEST_OBJECT_PODS` is set: with two objects each, more than the hundred streams that an
+/// API server permits.
 const PODS: usize = 60;
 
 #[tokio::test]
@@ -27,7 +27,7 @@ async fn pods_with_more_objects_than_watches_per_connection_run_and_follow_them(
             .await
             .unwrap();
         let mut object = pod(own, IDLE);
-        // A network of their own would take more addresses than a node has, and most of the time.
+        // With their own networks they would need more addresses than a node has, and most of the time.
         object["spec"]["hostNetwork"] = json!(true);
         object["spec"]["containers"][0]["volumeMounts"] =
             json!([{"name": "cm", "mountPath": "/cm"}, {"name": "secret", "mountPath": "/secret"}]);
@@ -63,7 +63,7 @@ async fn pods_with_more_objects_than_watches_per_connection_run_and_follow_them(
     .await
     .unwrap();
 
-    // Writes went through all along, and go through now.
+    // Writes succeeded all the time, and still succeed.
     tenant.api::<Pod>().delete_collection(&DeleteParams::default(), &ListParams::default()).await.unwrap();
     wait_for_pods(&tenant, "no pods", LATER, <[Pod]>::is_empty).await.unwrap();
     wait_until_clean(&tenant.nodes[0]).await.unwrap();

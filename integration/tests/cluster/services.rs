@@ -18,7 +18,7 @@ async fn services_are_in_the_environment_and_have_their_addresses() {
     });
     let service: Service = tenant.create(service).await.unwrap();
     let address = service.spec.unwrap().cluster_ip.unwrap();
-    // A kubelet learns of a service when it comes to that, and starts pods meanwhile; but none before its first listing.
+    // A kubelet starts pods before it has received a new Service, but none before its first listing.
     for node in &mut tenant.nodes {
         node.stop_agent().await.unwrap();
         node.start_agent().unwrap();

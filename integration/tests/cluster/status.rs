@@ -12,8 +12,8 @@ use crate::support::{
     IDLE, LATER, SOON, container, delete, line, phase, pod, run, statuses, uid, wait_until_gone,
 };
 
-/// Makes a pod and waits until its status is one to compare and equals the record. A pod whose containers have ended still has
-/// its sandbox for a moment, and an agent may tell of both at once or one by one.
+/// Creates a pod and waits until its status can be compared and equals the record. A pod whose containers have terminated
+/// still has its sandbox for a moment, and an agent may report both together or one after the other.
 async fn compared(tenant: &Tenant, object: Value, record: &str, wanted: impl Fn(&Pod) -> bool) {
     let name = object["metadata"]["name"].as_str().unwrap().to_owned();
     tenant.create_pod(object).await.unwrap();
@@ -46,7 +46,7 @@ fn check_status(tenant: &Tenant, pod: &Pod, record: &str) -> Result<()> {
     for container in status["containerStatuses"].as_array_mut().into_iter().flatten() {
         as_after_the_first_restart(container);
     }
-    // The stock kubelet says in an event only why a pod has no sandbox yet; hostlet says it here too.
+    // The stock kubelet reports only in an event why a pod has no sandbox yet; hostlet also reports it here.
     for condition in status["conditions"].as_array_mut().into_iter().flatten() {
         if condition["type"] == "PodReadyToStartContainers" {
             condition
@@ -58,8 +58,8 @@ fn check_status(tenant: &Tenant, pod: &Pod, record: &str) -> Result<()> {
     check(record, &status, &names)
 }
 
-/// The status of a container in its crash loop's back-off, which the record has after the first restart: each pause is twice
-/// as long as the one before, and a slow host may be seen in any of them.
+/// The status of a container in its crash-loop back-off, as the record has it after the first restart: each pause is twice
+/// as long as the previous one, and on a slow host any of them may be observed.
 fn as_after_the_first_restart(container: &mut Value) {
     const PAUSES: [&str; 6] = ["10s", "20s", "40s", "1m20s", "2m40s", "5m0s"];
     let restarts = container["restartCount"].as_u64().unwrap_or_default().clamp(1, 6);
@@ -75,7 +75,7 @@ fn as_after_the_first_restart(container: &mut Value) {
     }
 }
 
-/// The name of the volume that the API server adds for a token; a name that no text holds if there is none.
+/// The name of the volume that the API server adds for a token; if there is none, a name that occurs in no text.
 fn token_volume(pod: &Pod) -> String {
     let volumes = pod.spec.as_ref().and_then(|spec| spec.volumes.as_ref());
     let names = volumes.into_iter().flatten().map(|volume| &volume.name);
@@ -90,7 +90,7 @@ fn waits_for(pod: &Pod) -> Option<&str> {
     statuses(pod).first()?.state.as_ref()?.waiting.as_ref()?.reason.as_deref()
 }
 
-/// A pod whose only container is not started again.
+/// A pod whose only container is not restarted.
 fn once(name: &str, script: &str) -> Value {
     let mut object = pod(name, script);
     object["spec"]["restartPolicy"] = json!("Never");
@@ -212,14 +212,14 @@ async fn events_equal_the_stock_kubelets() {
         let fields = format!("involvedObject.name={pod},source=kubelet");
         // Events arrive individually and out of order.
         let what = format!("the events of {pod}");
-        let told = wait_for(&what, SOON, async || {
+        let compared = wait_for(&what, SOON, async || {
             let mut events = api.list(&ListParams::default().fields(&fields)).await?.items;
             events.sort_by_key(|event| (event.reason.clone(), event.message.clone()));
             if !events.iter().any(|event| event.reason.as_deref() == Some(last)) {
                 return Ok(Look::NotYet(format!("{events:?}")));
             }
             let mut lines: Vec<Value> = events.iter().map(line).collect();
-            // How often an event came is not compared, and each wording only once.
+            // The counts of events are not compared, and each message only once.
             lines.dedup();
             let uid = pods.get_opt(pod).await?.as_ref().map_or("(none)".to_owned(), uid);
             let names = [
@@ -231,6 +231,6 @@ async fn events_equal_the_stock_kubelets() {
             check(&format!("events-{pod}"), &Value::from(lines), &names)?;
             Ok(Look::Done(()))
         });
-        told.await.unwrap();
+        compared.await.unwrap();
     }
 }

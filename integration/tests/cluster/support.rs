@@ -15,9 +15,9 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-/// For what takes a healthy node a second or two.
+/// Timeout for what takes a healthy node a second or two.
 pub(crate) const SOON: Duration = Duration::from_secs(180);
-/// For what waits for a back-off, a periodic clean-up, or many pods.
+/// Timeout for what waits for a back-off, a periodic clean-up, or many pods.
 pub(crate) const LATER: Duration = Duration::from_secs(600);
 
 /// A script that sleeps until SIGTERM.
@@ -28,7 +28,7 @@ pub(crate) fn container(script: &str) -> Value {
     json!({"name": "main", "image": BUSYBOX_IMAGE, "command": ["sh", "-c", script]})
 }
 
-/// A pod with one container that runs a script. It ends within 2 s, and has no token.
+/// A pod with one container that runs a script. It terminates within 2 s, and has no token.
 pub(crate) fn pod(name: &str, script: &str) -> Value {
     json!({
         "metadata": {"name": name},
@@ -87,13 +87,13 @@ pub(crate) async fn wait_for_pods(
     .await
 }
 
-/// Makes a pod and waits until it is ready.
+/// Creates a pod and waits until it is ready.
 pub(crate) async fn run(tenant: &Tenant, pod: Value) -> Result<Pod> {
     let made = tenant.create_pod(pod).await?;
     wait_for_object(&tenant.api(), &name(&made), SOON, is_ready).await
 }
 
-/// Asks for the deletion of a pod, with its own grace period or another one.
+/// Deletes a pod, with its own grace period or another one.
 pub(crate) async fn delete(tenant: &Tenant, name: &str, grace: Option<u32>) -> Result<()> {
     let params = DeleteParams { grace_period_seconds: grace, ..DeleteParams::default() };
     tenant.api::<Pod>().delete(name, &params).await?;
@@ -131,7 +131,7 @@ pub(crate) fn ip(pod: &Pod) -> String {
     pod.status.as_ref().and_then(|status| status.pod_ip.clone()).unwrap_or_default()
 }
 
-/// Whether a pod is on its way out.
+/// Whether a pod is marked for deletion.
 pub(crate) fn deleted(pod: &Pod) -> Option<&Time> {
     pod.metadata.deletion_timestamp.as_ref()
 }
@@ -141,7 +141,7 @@ pub(crate) fn statuses(pod: &Pod) -> &[ContainerStatus] {
     pod.status.as_ref().and_then(|status| status.container_statuses.as_deref()).unwrap_or_default()
 }
 
-/// The runtime's id of a pod's only container.
+/// The runtime's ID of a pod's only container.
 pub(crate) fn container_id(pod: &Pod) -> String {
     statuses(pod)[0].container_id.clone().unwrap_or_default()
 }
@@ -155,7 +155,7 @@ pub(crate) async fn wait_until_clean(node: &Node) -> Result<()> {
     .await
 }
 
-/// What an event says, without when and how often.
+/// An event without its times and its count.
 pub(crate) fn line(event: &Event) -> Value {
     json!({
         "type": event.type_,

@@ -12,7 +12,7 @@ use serde_json::json;
 
 use crate::support::{LATER, SOON, delete, ip, pod, run, wait_until_clean, wait_until_gone};
 
-/// Serves what `show` prints about the directory `/v`: type, mode, owner and path of everything, and each file's text.
+/// Serves the output of `show` for the directory `/v`: type, mode, owner and path of each entry, and each file's text.
 const SERVE_VOLUMES: &str = r#"
 mkdir -p /www
 cd /v

@@ -19,7 +19,7 @@ async fn a_new_daemon_adopts_what_runs() {
 
     let daemon = host.start_hostlet("").await.unwrap();
     wait_until_ready(&daemon, "app").await.unwrap();
-    // A second pod, started from nothing, shows that the new daemon has done its rounds.
+    // A second, new pod shows that the new daemon has completed its first passes.
     host.write_manifest("later.json", &manifest("later", &[("idle", IDLE)])).unwrap();
     wait_until_ready(&daemon, "later").await.unwrap();
     let after = running_containers(&host).await.unwrap();

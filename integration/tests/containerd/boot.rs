@@ -10,7 +10,7 @@ use tokio::time::Instant;
 
 use crate::support::{IDLE, SOON, is_ready, manifest, wait_until_no_strays, wait_until_ready};
 
-/// Name, priority class and priority, in the order in which the pods are to come up. By name they are the other way round.
+/// Name, priority class and priority, in the order in which the pods must start, which is the reverse of the order by name.
 const PODS: [(&str, &str, i64); 8] = [
     ("z-proxy", "system-node-critical", 2_000_001_000),
     ("y-agent", "system-node-critical", 2_000_001_000),

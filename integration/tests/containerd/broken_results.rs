@@ -10,7 +10,7 @@ use hostlet_integration::real::RealHost;
 use crate::support::{IDLE, manifest, wait_until_empty, wait_until_no_strays, wait_until_ready};
 
 #[tokio::test]
-async fn a_pod_with_a_broken_network_result_terminates_all_the_same() {
+async fn a_pod_with_a_broken_network_result_terminates() {
     let host = RealHost::start().await.unwrap();
     let daemon = host.start_hostlet("").await.unwrap();
     host.write_manifest("web.json", &manifest("web", &[("c", IDLE)])).unwrap();

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use crate::support::{IDLE, LATER};
 
-/// A pod of one container: fields of the container, fields of the pod, what is said and what is to be done.
+/// A pod of one container: fields of the container, fields of the pod, the expected explanation and the expected remedy.
 struct Broken {
     name: &'static str,
     container: Value,
@@ -191,7 +191,7 @@ fn all_broken(dir: &str) -> Vec<Broken> {
     ]
 }
 
-fn said(daemon: &Daemon, pod: &str) -> Result<String> {
+fn explain(daemon: &Daemon, pod: &str) -> Result<String> {
     let output = daemon.command(&["explain", pod]).output()?;
     Ok(format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr)))
 }
@@ -214,12 +214,12 @@ async fn every_broken_manifest_is_explained_with_a_remedy() {
     }
     for broken in &all {
         let what = format!("the explanation of {}", broken.name);
-        let told = wait_for(&what, LATER, async || {
-            let said = said(&daemon, broken.name)?;
-            let has = |part: &str| said.contains(part);
-            Ok(if has(broken.sentence) && has(broken.remedy) { Look::Done(said) } else { Look::NotYet(said) })
+        let explained = wait_for(&what, LATER, async || {
+            let text = explain(&daemon, broken.name)?;
+            let has = |part: &str| text.contains(part);
+            Ok(if has(broken.sentence) && has(broken.remedy) { Look::Done(text) } else { Look::NotYet(text) })
         });
-        println!("{}", told.await.unwrap());
+        println!("{}", explained.await.unwrap());
     }
 }
 
@@ -233,16 +233,16 @@ async fn a_problem_of_the_node_is_explained_for_each_pod() {
     for wanted in
         ["Nothing can be done for the pod", "the container runtime does not answer at", "systemctl start"]
     {
-        let told = wait_for(wanted, LATER, async || {
-            let said = said(&daemon, "idle")?;
-            Ok(if said.contains(wanted) { Look::Done(said) } else { Look::NotYet(said) })
+        let explained = wait_for(wanted, LATER, async || {
+            let text = explain(&daemon, "idle")?;
+            Ok(if text.contains(wanted) { Look::Done(text) } else { Look::NotYet(text) })
         });
-        told.await.unwrap();
+        explained.await.unwrap();
     }
     host.launch_containerd().unwrap();
     let fine = wait_for("the pod runs", LATER, async || {
-        let said = said(&daemon, "idle")?;
-        Ok(if said.contains("The pod runs") { Look::Done(()) } else { Look::NotYet(said) })
+        let text = explain(&daemon, "idle")?;
+        Ok(if text.contains("The pod runs") { Look::Done(()) } else { Look::NotYet(text) })
     });
     fine.await.unwrap();
 }

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use crate::support::{IDLE, SOON, manifest, running_containers, wait_until_ready};
 
-/// What a message may have, and what a pod has in annotations: one pod fits, five do not.
+/// The size limit of a message, and the size of a pod's annotations: one pod fits, five do not.
 const LIMIT: usize = 100_000;
 const ANNOTATIONS: usize = 40_000;
 const PODS: [&str; 5] = ["one", "two", "three", "four", "five"];
@@ -26,7 +26,7 @@ async fn pods_in_a_list_over_the_limit_are_found_and_adopted() {
         wait_until_ready(&daemon, name).await.unwrap();
     }
     host.cri().sandboxes().await.expect_err("a list that is too large");
-    // The pods may all run before the daemon lists again, and this is about a daemon that lives with such lists.
+    // All pods may run before the daemon lists again, but the test needs a daemon that has received such lists.
     wait_until_logged(&daemon, 1).await.unwrap();
     let started = running_containers(&host).await.unwrap();
     daemon.kill().unwrap();
@@ -49,10 +49,10 @@ async fn pods_in_a_list_over_the_limit_are_found_and_adopted() {
 
 /// Waits until daemons, with a shared log, have logged `times` that lists are too large.
 async fn wait_until_logged(daemon: &Daemon, times: usize) -> Result<()> {
-    wait_for("a list that is too large is told", SOON, async || {
-        let told = daemon.log().matches("asking pod by pod").count();
-        ensure!(told <= times, "told {told} times instead of {times}");
-        Ok(if told == times { Look::Done(()) } else { Look::NotYet(format!("told {told} times")) })
+    wait_for("a list that is too large is logged", SOON, async || {
+        let logged = daemon.log().matches("asking pod by pod").count();
+        ensure!(logged <= times, "logged {logged} times instead of {times}");
+        Ok(if logged == times { Look::Done(()) } else { Look::NotYet(format!("logged {logged} times")) })
     })
     .await
 }

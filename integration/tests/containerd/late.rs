@@ -34,7 +34,7 @@ fn pipe(host: &RealHost) -> PathBuf {
     path
 }
 
-/// Lets one reader of the pipe go on, now or when it comes.
+/// Unblocks one reader of the pipe: the one that waits, or the next.
 fn feed(pipe: &Path) -> thread::JoinHandle<std::io::Result<()>> {
     let pipe = pipe.to_owned();
     thread::spawn(move || File::options().write(true).open(pipe)?.write_all(PROFILE))
@@ -70,17 +70,17 @@ async fn a_create_that_succeeds_after_its_deadline_is_adopted() {
     let daemon = host.start_hostlet(SHORT).await.unwrap();
     host.write_manifest("late.json", &held_up()).unwrap();
     wait_for_log(&daemon, "create_container: no answer within 2s").await.unwrap();
-    // The next tries meet the first one, which goes on in the runtime.
+    // The next attempts run into the first one, which continues in the runtime.
     wait_for_log(&daemon, "failed to reserve container name").await.unwrap();
     let explained = wait_for("the explanation", LATER, async || {
         let output = daemon.command(&["explain", "late"]).output()?;
-        let said = String::from_utf8_lossy(&output.stdout).into_owned();
-        let is_said = said.contains("is still processing an earlier attempt with the same name");
-        Ok(if is_said { Look::Done(()) } else { Look::NotYet(said) })
+        let explanation = String::from_utf8_lossy(&output.stdout).into_owned();
+        let is_reported = explanation.contains("is still processing an earlier attempt with the same name");
+        Ok(if is_reported { Look::Done(()) } else { Look::NotYet(explanation) })
     });
     explained.await.unwrap();
 
-    // Once: another creation would block forever.
+    // Only once: another creation would block forever.
     let fed = feed(&pipe);
     let pod = wait_for_pod(&daemon, "late", LATER, is_ready).await.unwrap();
     fed.join().unwrap().unwrap();
@@ -96,9 +96,9 @@ async fn a_sandbox_that_succeeds_after_its_deadline_is_adopted() {
     let held = host.hold_up_addresses().unwrap();
     let daemon = host.start_hostlet_that_cannot_cancel(SHORT).await.unwrap();
     host.write_manifest("late.json", &manifest("late", &[("c", IDLE)])).unwrap();
-    // A start of a sandbox has twice the time of other calls.
+    // The deadline of a sandbox start is twice that of other calls.
     wait_for_log(&daemon, "run_podsandbox: no answer within 4s").await.unwrap();
-    // The next tries meet the first one, which goes on in the runtime.
+    // The next attempts run into the first one, which continues in the runtime.
     wait_for_log(&daemon, "failed to reserve sandbox name").await.unwrap();
 
     drop(held);
@@ -120,12 +120,12 @@ async fn a_sandbox_in_creation_during_shutdown_is_adopted() {
     let held = host.hold_up_addresses().unwrap();
     let daemon = host.start_hostlet("").await.unwrap();
     host.write_manifest("late.json", &manifest("late", &[("c", IDLE)])).unwrap();
-    let asked = wait_for("the call for the sandbox", LATER, async || {
+    let called = wait_for("the call for the sandbox", LATER, async || {
         let timeline = daemon.cli(&["timeline", "late"]).unwrap_or_else(|error| error.to_string());
-        let is_asked = timeline.lines().any(|line| line.split_whitespace().any(|word| word == "sandbox"));
-        Ok(if is_asked { Look::Done(()) } else { Look::NotYet(timeline) })
+        let is_requested = timeline.lines().any(|line| line.split_whitespace().any(|word| word == "sandbox"));
+        Ok(if is_requested { Look::Done(()) } else { Look::NotYet(timeline) })
     });
-    asked.await.unwrap();
+    called.await.unwrap();
 
     let release = async {
         sleep(Duration::from_millis(500)).await;

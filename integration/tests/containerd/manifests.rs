@@ -12,10 +12,11 @@ use crate::support::{
     IDLE, SOON, is_ready, manifest, pod, uid, wait_for_log, wait_for_pod, wait_until_empty, wait_until_ready,
 };
 
-/// Takes a second to end, and says so. Until it is up, the first process of a container is deaf to SIGTERM.
-const SLOW_END: &str = "trap 'echo told; sleep 1; echo ended; exit 0' TERM; echo up; sleep 100000 & wait";
+/// Takes a second to terminate, and logs it. The first process of a container ignores SIGTERM until it has set its trap.
+const SLOW_END: &str =
+    "trap 'echo terminating; sleep 1; echo ended; exit 0' TERM; echo up; sleep 100000 & wait";
 
-/// A pod whose container `slow` is let end, however slow the host is.
+/// A pod whose container `slow` may terminate by itself, however slow the host is.
 fn slow() -> String {
     let mut pod: Value = serde_json::from_str(&manifest("app", &[("slow", SLOW_END)])).unwrap();
     pod["spec"]["terminationGracePeriodSeconds"] = json!(60);
@@ -32,7 +33,7 @@ async fn an_edit_replaces_the_pod_after_the_old_one_terminated() {
 
     host.write_manifest("app.json", &manifest("app", &[("new", IDLE)])).unwrap();
     let new = wait_for("the edited pod", SOON, async || {
-        // At no look are there two pods of this name in the runtime.
+        // The runtime never has two pods of this name.
         let sandboxes = host.cri().sandboxes().await?;
         let ready: Vec<_> =
             sandboxes.iter().filter(|s| s.state == PodSandboxState::SandboxReady as i32).collect();
@@ -54,14 +55,17 @@ async fn a_removed_manifest_stops_its_pod_gracefully() {
     let pod = wait_until_ready(&daemon, "app").await.unwrap();
     wait_for_log(&host, &pod, "slow", " up\n").await.unwrap();
     let directory = host.logs().join(format!("default_app-node1_{}", uid(&pod)));
-    // Held open: it can be read when it is removed with the pod.
+    // Held open, so that it can be read after it was removed with the pod.
     let mut log = File::open(directory.join("slow/0.log")).unwrap();
 
     host.remove_manifest("app.json").unwrap();
     wait_until_empty(&host).await.unwrap();
     let mut text = String::new();
     log.read_to_string(&mut text).unwrap();
-    assert!(text.contains(" told\n") && text.contains(" ended\n"), "the container was not let end: {text}");
+    assert!(
+        text.contains(" terminating\n") && text.contains(" ended\n"),
+        "the container could not terminate by itself: {text}"
+    );
 
     let gone = wait_for("no pod and no log directory", SOON, async || {
         let pods = daemon.pods()?;
@@ -92,9 +96,9 @@ async fn a_manifest_added_again_runs_again() {
     wait_for_log(&host, &first, "slow", " up\n").await.unwrap();
     let first_sandbox = host.cri().sandboxes().await.unwrap().remove(0).id;
 
-    // The same file, so the same UID, back while the pod still ends.
+    // The same file, so the same UID, is back while the pod still terminates.
     host.remove_manifest("app.json").unwrap();
-    wait_for_log(&host, &first, "slow", " told\n").await.unwrap();
+    wait_for_log(&host, &first, "slow", " terminating\n").await.unwrap();
     host.write_manifest("app.json", &text).unwrap();
     let again = wait_for("a new sandbox", SOON, async || {
         let sandboxes = host.cri().sandboxes().await?;

@@ -8,7 +8,7 @@ use crate::support::{
     wait_until_ready,
 };
 
-/// The quickstart's own sample, so that what a newcomer sees first is tested too.
+/// The quickstart's sample, so that a newcomer's first pod is tested too.
 const WEB: &str = include_str!("../../samples/web.yaml");
 
 #[tokio::test]

@@ -23,8 +23,8 @@ async fn pods_run_images_that_exist_only_as_archives() {
     let daemon = host.start_hostlet("").await.unwrap();
     let imported = wait_for("the archive in the log", SOON, async || {
         let log = daemon.log();
-        let told = log.contains(FIRST) && log.contains("broken.tar");
-        Ok(if told { Look::Done(()) } else { Look::NotYet(log) })
+        let is_logged = log.contains(FIRST) && log.contains("broken.tar");
+        Ok(if is_logged { Look::Done(()) } else { Look::NotYet(log) })
     });
     imported.await.unwrap();
     host.collect_garbage().unwrap();
@@ -35,7 +35,7 @@ async fn pods_run_images_that_exist_only_as_archives() {
     assert_eq!(status.image, FIRST);
     assert!(status.image_id.starts_with("hostlet.local/first@sha256:"), "{status:?}");
 
-    // The pod is there before its image.
+    // The pod is created before its image exists.
     host.write_manifest("second.json", &preloaded("second", SECOND)).unwrap();
     let waits = |pod: &_| {
         let waiting = statuses(pod).iter().filter_map(|status| status.state.as_ref()?.waiting.as_ref());
@@ -48,7 +48,7 @@ async fn pods_run_images_that_exist_only_as_archives() {
     daemon.stop().await.unwrap();
     let daemon = host.start_hostlet("").await.unwrap();
     wait_until_ready(&daemon, "first").await.unwrap();
-    // The new daemon has its look at the archives meanwhile.
+    // Meanwhile the new daemon checks the archives.
     let released = wait_for("no lease of ours", SOON, async || {
         let leases = host.ctr(&["leases", "ls", "-q"])?;
         Ok(if leases.contains("hostlet") { Look::NotYet(leases) } else { Look::Done(()) })
@@ -73,12 +73,12 @@ async fn zstd_layers_are_supported_and_unusable_archives_are_shown() {
         let what = format!("the problem in hostlet {args:?}");
         let shown = wait_for(&what, SOON, async || {
             let output = daemon.command(args).output()?;
-            let said = format!(
+            let shown = format!(
                 "{}{}",
                 String::from_utf8_lossy(&output.stdout),
                 String::from_utf8_lossy(&output.stderr)
             );
-            Ok(if said.contains(problem) { Look::Done(()) } else { Look::NotYet(said) })
+            Ok(if shown.contains(problem) { Look::Done(()) } else { Look::NotYet(shown) })
         });
         shown.await.unwrap();
     }

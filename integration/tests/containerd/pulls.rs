@@ -8,7 +8,7 @@ use hostlet_integration::{Look, wait_for};
 
 use crate::support::{IDLE, LATER, SOON, is_ready, manifest, wait_for_pod};
 
-fn said(daemon: &Daemon, args: &[&str]) -> Result<String> {
+fn output_of(daemon: &Daemon, args: &[&str]) -> Result<String> {
     let Output { stdout, stderr, .. } = daemon.command(args).output().context("running hostlet")?;
     Ok(format!("{}{}", String::from_utf8_lossy(&stdout), String::from_utf8_lossy(&stderr)))
 }
@@ -22,23 +22,23 @@ async fn a_pull_in_progress_shows_its_progress() {
     host.write_manifest("slow.json", &manifest("slow", &[("idle", IDLE)]).replace(BUSYBOX_IMAGE, &image))
         .unwrap();
 
-    // Manifest and configuration alone are no megabyte.
-    let told = "MB have arrived.";
+    // Manifest and configuration alone are less than a megabyte.
+    let progress = "MB have arrived.";
     let pods = wait_for("most of the image", SOON, async || {
-        let pods = said(&daemon, &["pods"])?;
-        Ok(if pods.contains(told) { Look::Done(pods) } else { Look::NotYet(pods) })
+        let pods = output_of(&daemon, &["pods"])?;
+        Ok(if pods.contains(progress) { Look::Done(pods) } else { Look::NotYet(pods) })
     });
     let pods = pods.await.unwrap();
     let pull = format!("Image {image} is being pulled for default/slow-node1, for ");
     assert!(pods.contains(&pull), "{pods}");
-    let images = said(&daemon, &["images"]).unwrap();
-    assert!(images.contains(&pull) && images.contains(told), "{images}");
-    let explained = said(&daemon, &["explain", "slow"]).unwrap();
+    let images = output_of(&daemon, &["images"]).unwrap();
+    assert!(images.contains(&pull) && images.contains(progress), "{images}");
+    let explained = output_of(&daemon, &["explain", "slow"]).unwrap();
     assert!(explained.contains("is being pulled for container idle"), "{explained}");
-    assert!(explained.contains(told), "{explained}");
+    assert!(explained.contains(progress), "{explained}");
 
     registry.go_on();
     wait_for_pod(&daemon, "slow", LATER, is_ready).await.unwrap();
-    let pods = said(&daemon, &["pods"]).unwrap();
+    let pods = output_of(&daemon, &["pods"]).unwrap();
     assert!(!pods.contains("is being pulled"), "{pods}");
 }

@@ -10,7 +10,7 @@ use crate::support::{
     IDLE, LATER, SOON, manifest, running_containers, statuses, wait_for_pod, wait_until_ready,
 };
 
-/// The container id of each attempt seen.
+/// The container ID of each observed attempt.
 type Attempts = BTreeMap<u32, String>;
 
 #[tokio::test]
@@ -37,7 +37,7 @@ async fn a_crash_loop_counts_its_attempts_across_a_restart_of_the_daemon() {
     drop(daemon);
 }
 
-/// The highest attempt seen.
+/// The highest observed attempt.
 fn newest(seen: &Attempts) -> u32 {
     seen.last_key_value().map_or(0, |(attempt, _)| *attempt)
 }
@@ -57,7 +57,7 @@ async fn wait_for_attempt(host: &RealHost, mut seen: Attempts, wanted: u32) -> R
 }
 
 #[tokio::test]
-async fn a_killed_container_is_restarted_and_its_neighbour_left_alone() {
+async fn a_killed_container_is_restarted_and_its_neighbor_left_alone() {
     let host = RealHost::start().await.unwrap();
     let daemon = host.start_hostlet("").await.unwrap();
     host.write_manifest("pair.json", &manifest("pair", &[("victim", IDLE), ("neighbour", IDLE)])).unwrap();

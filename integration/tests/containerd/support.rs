@@ -11,12 +11,12 @@ use k8s_cri::v1::{ContainerState, PodSandboxState};
 use k8s_openapi::api::core::v1::{ContainerStatus, Pod};
 use serde_json::json;
 
-/// For what takes a healthy host a second or two.
+/// Timeout for what takes a healthy host a second or two.
 pub(crate) const SOON: Duration = Duration::from_secs(120);
-/// For what waits for a back-off or a periodic clean-up.
+/// Timeout for what waits for a back-off or a periodic clean-up.
 pub(crate) const LATER: Duration = Duration::from_secs(300);
 
-/// A pod in the namespace `default` whose containers, given as name and script, run `sh -c`. It ends within 2 s.
+/// A pod in the namespace `default` whose containers, given as name and script, run `sh -c`. It terminates within 2 s.
 pub(crate) fn manifest(name: &str, containers: &[(&str, &str)]) -> String {
     let containers: Vec<_> = containers
         .iter()
@@ -84,7 +84,7 @@ pub(crate) async fn wait_for_log(host: &RealHost, pod: &Pod, container: &str, te
     .await
 }
 
-/// Waits until the host holds nothing for pods but for those with these UIDs.
+/// Waits until the host has nothing of pods other than those with these UIDs.
 pub(crate) async fn wait_until_no_strays(host: &RealHost, uids: &HashSet<String>) -> Result<()> {
     wait_for("nothing left behind", LATER, async || {
         let strays = host.strays(uids).await?;
@@ -98,14 +98,14 @@ pub(crate) fn uid(pod: &Pod) -> String {
     pod.metadata.uid.clone().unwrap_or_default()
 }
 
-/// The containers the runtime runs now: id to attempt.
+/// The running containers: ID to attempt.
 pub(crate) async fn running_containers(host: &RealHost) -> Result<BTreeMap<String, u32>> {
     let containers = host.cri().containers().await?;
     let running = containers.into_iter().filter(|c| c.state == ContainerState::ContainerRunning as i32);
     running.map(|c| Ok((c.id, c.metadata.context("a container without metadata")?.attempt))).collect()
 }
 
-/// Waits until the runtime holds no sandbox and no container, of any state.
+/// Waits until the runtime has no sandbox and no container in any state.
 pub(crate) async fn wait_until_empty(host: &RealHost) -> Result<()> {
     wait_for("an empty runtime", LATER, async || {
         let (sandboxes, containers) = (host.cri().sandboxes().await?, host.cri().containers().await?);
@@ -121,7 +121,7 @@ pub(crate) async fn wait_until_empty(host: &RealHost) -> Result<()> {
     .await
 }
 
-/// Waits until the runtime holds no sandbox, of any state, but those of one pod.
+/// Waits until the runtime has no sandbox in any state except those of one pod.
 pub(crate) async fn wait_until_only(host: &RealHost, pod: &str) -> Result<()> {
     wait_for(&format!("no sandbox but those of {pod}"), LATER, async || {
         let sandboxes = host.cri().sandboxes().await?;

@@ -68,10 +68,10 @@ async fn containers_see_their_volumes_and_all_are_removed() {
     host.write_manifest("vol.json", &manifest("vol", &script, &volumes)).unwrap();
     let pod = wait_until_ready(&daemon, "vol").await.unwrap();
     let log = wait_for_log(&host, &pod, "main", "end").await.unwrap();
-    let said: Vec<_> = log.lines().filter_map(|line| line.split(" F ").nth(1)).collect();
+    let shown: Vec<_> = log.lines().filter_map(|line| line.split(" F ").nth(1)).collect();
     let wanted = ["2777 3000", "3777 3000", "1", "app=\"vol\"", "app=\"vol\"", "read-only", "bounded", "end"];
-    // Labels have no line end of their own, so the two files may share a line.
-    let text = said.join("\n");
+    // The file of labels has no newline at its end, so the two files may share a line.
+    let text = shown.join("\n");
     for wanted in wanted {
         assert!(text.contains(wanted), "{wanted}: {log}");
     }
@@ -124,15 +124,15 @@ async fn removal_stops_at_a_mount_that_is_not_ours() {
     assert!(bound.success());
 
     host.remove_manifest("vol.json").unwrap();
-    let told = wait_for("the mount in the log", LATER, async || {
+    let logged = wait_for("the mount in the log", LATER, async || {
         let log = daemon.log();
         Ok(if log.contains("has something mounted in it") { Look::Done(()) } else { Look::NotYet(log) })
     })
     .await;
     let kept = fs::read_to_string(precious.join("f"));
-    // Whatever was found, the mount must not outlive the test.
+    // Whatever the result, the mount must not outlive the test.
     assert!(Command::new("umount").arg(&point).status().unwrap().success());
-    told.unwrap();
+    logged.unwrap();
     assert_eq!(kept.unwrap(), "mine");
     wait_until_gone(&daemon, &dir).await;
     assert!(precious.join("f").exists());
@@ -145,15 +145,15 @@ async fn a_host_path_of_another_type_prevents_the_start_and_is_reported() {
     let path = host.kubelet_root().parent().unwrap().join("later");
     let volumes = json!([{"name": "host", "hostPath": {"path": path, "type": "Directory"}}]);
     host.write_manifest("vol.json", &manifest("vol", IDLE, &volumes)).unwrap();
-    let said = format!(
+    let expected = format!(
         "MountVolume.SetUp failed for volume \"host\" : hostPath type check failed: {} is not a directory",
         path.display()
     );
     let explained = wait_for("the explanation", SOON, async || {
-        // Its exit code says that something is wrong.
+        // The exit code shows that there is a problem.
         let output = daemon.command(&["explain", "vol"]).output()?;
         let explained = String::from_utf8(output.stdout)?;
-        Ok(if explained.contains(&said) { Look::Done(()) } else { Look::NotYet(explained) })
+        Ok(if explained.contains(&expected) { Look::Done(()) } else { Look::NotYet(explained) })
     });
     explained.await.unwrap();
     assert!(host.cri().sandboxes().await.unwrap().is_empty());

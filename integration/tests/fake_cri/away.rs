@@ -14,7 +14,7 @@ use crate::support::{
     LATER, manifest_with, wait_for_log, wait_for_status, wait_until_gone, wait_until_ready, write_pods,
 };
 
-/// A filesystem that answers nothing: its server, which is this process, reads no request. Needs FUSE in the kernel.
+/// A filesystem that does not respond: its server, which is this process, reads no request. Needs FUSE in the kernel.
 struct Away {
     point: PathBuf,
     server: Option<File>,
@@ -30,7 +30,7 @@ impl Away {
         Ok(Self { point, server: Some(server) })
     }
 
-    /// Whoever waits for it gets an answer, and below the mount is a directory with these.
+    /// Releases the waiting threads. Below the mount is a directory with these entries.
     fn is_replaced(&mut self, directories: &[&str]) -> Result<()> {
         self.unmount()?;
         directories.iter().try_for_each(|name| fs::create_dir(self.point.join(name)))?;
@@ -38,7 +38,7 @@ impl Away {
     }
 
     fn unmount(&mut self) -> Result<()> {
-        // Without a server the kernel fails whatever waits.
+        // Without a server, the kernel fails all pending requests.
         if self.server.take().is_some() {
             umount2(&self.point, MntFlags::MNT_DETACH)?;
         }
@@ -59,7 +59,7 @@ fn on(host: &FakeHost, name: &str, path: &Path, kind: &str) -> Result<()> {
     host.write_manifest(&format!("{name}.json"), &manifest)
 }
 
-/// How many threads of the daemon are at paths of pods.
+/// The number of the daemon's threads that work on paths of pods.
 fn threads(daemon: &Daemon) -> Result<usize> {
     let tasks = fs::read_dir(format!("/proc/{}/task", daemon.pid()))?;
     let names = tasks.flatten().filter_map(|task| fs::read_to_string(task.path().join("comm")).ok());
@@ -84,7 +84,7 @@ async fn only_pods_on_an_unreachable_server_wait() {
         wait_for_status(&daemon, name, &["ContainerCreating"]).await.unwrap();
     }
 
-    // Others start and end, also those with a path of the host that is there.
+    // Others start and stop, also those with an existing path of the host.
     on(&host, "here", &host.directory().join("here"), "DirectoryOrCreate").unwrap();
     write_pods(&host, &["plain"]).unwrap();
     wait_until_ready(&daemon, &["here", "plain"]).await.unwrap();
@@ -93,10 +93,10 @@ async fn only_pods_on_an_unreachable_server_wait() {
         host.remove_manifest(&format!("{name}.json")).unwrap();
         wait_until_gone(&host, name).await.unwrap();
     }
-    // However often they were tried again.
+    // However often they were retried.
     assert_eq!(threads(&daemon).unwrap(), 1);
 
-    // One that waits can be taken back.
+    // A waiting pod can be removed.
     host.remove_manifest("lost00.json").unwrap();
     let gone = wait_for("lost00 is not shown", LATER, async || {
         Ok(daemon.pod("lost00")?.map_or(Look::Done(()), |pod| Look::NotYet(format!("{:?}", pod.status))))

@@ -21,7 +21,7 @@ fn path(name: &str) -> String {
     format!("{PODS}/{name}")
 }
 
-/// Gives the node a pod that has one container, `main`.
+/// Assigns to the node a pod that has one container, `main`.
 fn give(server: &FakeApiServer, host: &FakeHost, name: &str, more: Value) -> Result<()> {
     let mut spec = json!({
         "nodeName": host.node(), "restartPolicy": "Always", "terminationGracePeriodSeconds": 2,
@@ -61,7 +61,7 @@ async fn wait_until_deleted(server: &FakeApiServer, host: &FakeHost, name: &str)
     .await
 }
 
-/// How often each container was made, by name of the pod.
+/// How often each container was created, by the pod's name.
 fn attempts(host: &FakeHost, name: &str) -> Vec<u32> {
     let containers = host.runtime().wire_containers().into_iter();
     let own = containers.filter(|c| c.labels.get("io.kubernetes.pod.name").is_some_and(|pod| pod == name));
@@ -85,7 +85,7 @@ async fn a_node_joins_runs_its_pods_and_reports_their_statuses() {
     });
     assert_eq!(refused.await.unwrap().status.unwrap().reason.as_deref(), Some("NodeAffinity"));
 
-    // Neither is waited for by a pod.
+    // No pod waits for either.
     wait_for("a ready node and its lease", SOON, async || {
         let node = server.api().get::<Node>(&format!("/api/v1/nodes/{}", host.node()));
         let conditions = node.and_then(|node| node.status?.conditions).unwrap_or_default();
@@ -110,7 +110,7 @@ async fn a_node_joins_runs_its_pods_and_reports_their_statuses() {
     for name in ["a", "once", "misplaced"] {
         server.api().delete(&path(name), Some(1));
     }
-    // An API server deletes a pod that has failed by itself.
+    // The API server deletes a pod that failed by itself.
     for (name, times) in [("a", 1), ("once", 1), ("misplaced", 0)] {
         wait_until_deleted(&server, &host, name).await.unwrap();
         let deletes = server.api().requests_of("DELETE", &path(name));
@@ -173,22 +173,22 @@ async fn a_node_without_its_api_server_survives_restarts_of_the_daemon_and_the_h
         give(&server, &host, name, json!({})).unwrap();
         wait_for_shown(server.api(), name, is_ready).await.unwrap();
     }
-    // What the next daemon cannot ask for. Services are written seldom.
+    // State that the next daemon cannot request. Services are written rarely.
     wait_until_stored(&host, Table::AdmittedPods, |stored| stored.len() == 2).await.unwrap();
     wait_until_stored(&host, Table::Services, |stored| !stored.is_empty()).await.unwrap();
     server.stop();
     daemon.kill().unwrap();
     // A pod of the unreachable node is deleted.
     server.api().delete(&path("goes"), Some(1));
-    // The host loses all that runs on it.
+    // The host loses everything that runs on it.
     let gone = Duration::ZERO;
     host.runtime().restart(Restart { down: gone, recovering: gone, takes_pods_along: true });
     let daemon = host.join(&server, "").await.unwrap();
     for name in ["stays", "goes"] {
         daemon.wait_for_api_pod(name, SOON, is_ready).await.unwrap();
     }
-    let told = |said: &str| said.contains("The API server cannot be read");
-    wait_for_complaint(&daemon, "the API server that is away", told).await.unwrap();
+    let is_reported = |text: &str| text.contains("The API server cannot be read");
+    wait_for_complaint(&daemon, "the API server that is away", is_reported).await.unwrap();
     server.resume().unwrap();
     wait_until_deleted(&server, &host, "goes").await.unwrap();
     wait_for_shown(server.api(), "stays", is_ready).await.unwrap();

@@ -10,7 +10,7 @@ use hostlet_integration::program;
 
 use crate::support::{stderr, stdout, wait_until_ready, write_pods};
 
-/// Runs the program to its end; a daemon that would go on is stopped, and seen by its exit code.
+/// Runs the program until it exits; a daemon that continues is stopped, which its exit code shows.
 fn hostlet(args: &[&str]) -> Result<Output> {
     let seconds = "60";
     Command::new("timeout").arg(seconds).arg(program()?).args(args).output().context("running hostlet")
@@ -42,9 +42,9 @@ fn an_invalid_configuration_stops_the_daemon_before_anything_runs() {
         let path = file.to_str().unwrap();
         let root = host.directory().join("root");
         let output = hostlet(&["--config", path, "--root-dir", root.to_str().unwrap()]).unwrap();
-        let said = stderr(&output);
-        assert_eq!(output.status.code(), Some(64), "{lines}: {said}");
-        assert!(expected.iter().all(|part| said.contains(part)), "{lines}: {said}");
+        let text = stderr(&output);
+        assert_eq!(output.status.code(), Some(64), "{lines}: {text}");
+        assert!(expected.iter().all(|part| text.contains(part)), "{lines}: {text}");
         assert!(!root.exists(), "{lines}");
         assert_eq!(hostlet(&["config", "check", path]).unwrap().status.code(), Some(64), "{lines}");
     }

@@ -12,10 +12,10 @@ use k8s_cri::v1::ContainerState;
 
 use crate::support::{LATER, SOON, containers_of, is_ready, manifest, running, sandboxes_of};
 
-/// What a pod of two containers takes to start, each of them once.
+/// The calls that start a pod of two containers, each once.
 const STARTING: [Operation; 3] =
     [Operation::RunSandbox, Operation::CreateContainer, Operation::StartContainer];
-/// How many of these calls two pods of two containers take.
+/// The number of these calls for two pods of two containers.
 const CALLS: usize = 10;
 
 fn starting_calls(host: &FakeHost) -> usize {
@@ -42,7 +42,7 @@ async fn killing_the_daemon_at_any_moment_of_a_start_duplicates_nothing() {
     let mut daemon = host.start_hostlet("").await.unwrap();
     let mut before: BTreeMap<String, u32> = BTreeMap::new();
     for round in 0..CALLS {
-        // A call later each time.
+        // One call later each time.
         let wanted = starting_calls(&host) + round + 1;
         for which in ["a", "b"] {
             let name = format!("pod{round}{which}");

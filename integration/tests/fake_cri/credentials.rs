@@ -47,11 +47,11 @@ async fn a_hanging_then_failing_plugin_blocks_no_pod_and_is_used_once_it_works()
     let daemon = host.join_by(Some(&kubeconfig(&server, &format!("{{exec: {exec}}}")))).await.unwrap();
     wait_until_ready(&daemon, &["own"]).await.unwrap();
     let is_waiting =
-        |said: &str| said.contains("waiting for the credentials") || said.contains("did not exit");
+        |text: &str| text.contains("waiting for the credentials") || text.contains("did not exit");
     wait_for_complaint(&daemon, "that credentials are waited for", is_waiting).await.unwrap();
 
     fs::write(&go, "").unwrap();
-    wait_for_complaint(&daemon, "what the plugin said", |said| said.contains("no such account"))
+    wait_for_complaint(&daemon, "the output of the plugin", |text| text.contains("no such account"))
         .await
         .unwrap();
     wait_for_log(&daemon, "no such account").await.unwrap();
@@ -68,13 +68,13 @@ async fn a_kubeconfig_written_later_is_used() {
     write_pods(&host, &["own"]).unwrap();
     let daemon = host.join_by(None).await.unwrap();
     wait_until_ready(&daemon, &["own"]).await.unwrap();
-    wait_for_complaint(&daemon, "that there is no kubeconfig", |said| said.contains("No such file"))
+    wait_for_complaint(&daemon, "that there is no kubeconfig", |text| text.contains("No such file"))
         .await
         .unwrap();
     let path = host.directory().join("kubeconfig");
     let none = "{client-certificate-data: bm9uZQ==, client-key-data: bm9uZQ==}";
     fs::write(&path, kubeconfig(&server, none)).unwrap();
-    wait_for_complaint(&daemon, "what is damaged", |said| said.contains("replace the credentials"))
+    wait_for_complaint(&daemon, "what is damaged", |text| text.contains("replace the credentials"))
         .await
         .unwrap();
     fs::write(&path, server.kubeconfig()).unwrap();

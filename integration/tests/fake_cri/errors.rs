@@ -32,10 +32,10 @@ async fn a_failed_sandbox_is_retried() {
     wait_until_ready(&daemon, &["other"]).await.unwrap();
     wait_for_status(&daemon, "sandbox", &["ContainerCreating"]).await.unwrap();
     wait_for_status(&daemon, "create", &["CreateContainerError"]).await.unwrap();
-    // Its status is the same before it failed.
+    // Its status was the same before the failure.
     let message = "Failed to create pod sandbox: no room for a sandbox";
-    wait_for_message(&daemon, "sandbox", |told| told == message).await.unwrap();
-    wait_for_message(&daemon, "create", |told| told == "no room for a container").await.unwrap();
+    wait_for_message(&daemon, "sandbox", |shown| shown == message).await.unwrap();
+    wait_for_message(&daemon, "create", |shown| shown == "no room for a container").await.unwrap();
     wait_for_log(&daemon, "FailedCreatePodSandBox").await.unwrap();
 
     host.runtime().faults().clear();
@@ -47,7 +47,7 @@ async fn a_failed_sandbox_is_retried() {
     }
 }
 
-/// The call takes effect so late that the daemon has given up on it.
+/// The call takes effect only after the daemon's deadline.
 fn late(operation: Operation, pod: &str, lands_after: Duration) -> Rule {
     let fault = Fault::LateSuccess { answer_after: Duration::MAX, failure: Failure::TimedOut, lands_after };
     Rule::new(operation, fault).pod(&uid(pod).as_str().into()).times(1)
@@ -57,7 +57,7 @@ fn late(operation: Operation, pod: &str, lands_after: Duration) -> Rule {
 async fn a_call_that_timed_out_but_took_effect_is_not_repeated() {
     let host = FakeHost::start().unwrap();
     let daemon = host.start_hostlet("runtimeRequestTimeout: 1s").await.unwrap();
-    // Some land before the daemon looks again, some only after it has tried again.
+    // Some take effect before the daemon lists again, some only after it has retried.
     let cases = [
         ("sandbox", Operation::RunSandbox, 3),
         ("sandbox-late", Operation::RunSandbox, 16),
@@ -93,7 +93,7 @@ async fn a_container_that_cannot_start_is_reported_and_backs_off() {
     let backs_off = |pod: &Pod| {
         let [broken, sound] = statuses(pod) else { return false };
         let waiting = broken.state.clone().and_then(|state| state.waiting?.reason);
-        // Its neighbour runs.
+        // The other container runs.
         waiting.as_deref() == Some("CrashLoopBackOff") && sound.ready
     };
     let pod = daemon.wait_for_pod("pod", LATER, backs_off).await.unwrap();

@@ -16,7 +16,7 @@ fn hang(faults: &FaultPlan, operation: Operation, pod: &str) {
     faults.add(Rule::new(operation, Fault::Hang).pod(&uid(pod).as_str().into()));
 }
 
-/// Waits until a call of the kind arrived at the runtime and stays.
+/// Waits until a call of this kind has arrived at the runtime and hangs.
 async fn wait_until_hung(host: &FakeHost, operation: Operation) -> Result<()> {
     wait_for(&format!("a hung {operation}"), SOON, async || {
         let calls = host.runtime().calls_of(operation);
@@ -26,7 +26,7 @@ async fn wait_until_hung(host: &FakeHost, operation: Operation) -> Result<()> {
     .await
 }
 
-/// Pods of these names start, and end.
+/// Pods of these names start and stop.
 async fn others_come_and_go(host: &FakeHost, daemon: &Daemon, names: &[&str]) -> Result<()> {
     write_pods(host, names)?;
     wait_until_ready(daemon, names).await?;
@@ -37,13 +37,13 @@ async fn others_come_and_go(host: &FakeHost, daemon: &Daemon, names: &[&str]) ->
     Ok(())
 }
 
-/// Waits until `hostlet pods` says that the call hangs on the pod.
+/// Waits until `hostlet pods` reports that the call hangs on the pod.
 async fn wait_until_named(daemon: &Daemon, host: &FakeHost, call: &str, pod: &str) -> Result<()> {
     let pod = format!("of pod default/{pod}-{} ", host.node());
-    let told = |said: &str| {
-        said.lines().any(|line| line.contains("runtime hangs") && line.contains(call) && line.contains(&pod))
+    let is_reported = |text: &str| {
+        text.lines().any(|line| line.contains("runtime hangs") && line.contains(call) && line.contains(&pod))
     };
-    wait_for_complaint(daemon, &format!("{call} is named"), told).await?;
+    wait_for_complaint(daemon, &format!("{call} is named"), is_reported).await?;
     Ok(())
 }
 
@@ -64,7 +64,7 @@ async fn three_hung_starts_do_not_block_a_fourth_pod() {
         wait_until_named(&daemon, &host, "run_podsandbox", pod).await.unwrap();
     }
 
-    // A pod whose start hangs can be taken back.
+    // A pod whose start hangs can be removed.
     host.remove_manifest("hung1.json").unwrap();
     let gone = wait_for("hung1 is not shown", SOON, async || {
         Ok(daemon.pod("hung1")?.map_or(Look::Done(()), |pod| Look::NotYet(format!("{:?}", pod.status))))
@@ -116,7 +116,7 @@ async fn a_hung_inspection_blocks_only_its_pod() {
 
     host.runtime().faults().clear();
     host.runtime().faults().release();
-    // It was shown as ready until then.
+    // Until then it was shown as ready.
     let restarted = |pod: &Pod| is_ready(pod) && statuses(pod)[0].restart_count == 1;
     daemon.wait_for_pod("sick", SOON, restarted).await.unwrap();
     assert_eq!(running(&host).values().collect::<Vec<_>>(), [&1]);

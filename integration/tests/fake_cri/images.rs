@@ -34,7 +34,7 @@ async fn a_failed_pull_is_retried_later() {
 
     wait_for_status(&daemon, "broken", &["ErrImagePull"]).await.unwrap();
     wait_for_status(&daemon, "broken", &["ImagePullBackOff"]).await.unwrap();
-    let why = |told: &str| told.contains("no route to registry.local");
+    let why = |message: &str| message.contains("no route to registry.local");
     let row = wait_for_message(&daemon, "broken", why).await.unwrap();
     assert_eq!(row["READY"], "0/1");
 
@@ -55,7 +55,7 @@ async fn an_images_problem_is_in_the_status() {
     wait_for_status(&daemon, "invalid", &["InvalidImageName"]).await.unwrap();
     assert!(host.runtime().calls_of(Operation::PullImage).is_empty());
 
-    // A manifest that names another image is another pod; it need not wait.
+    // A manifest with another image is another pod, which does not wait.
     write(&host, "never", "registry.local/present:1", "Never").unwrap();
     daemon.wait_for_pod("never", LATER, is_ready).await.unwrap();
 }
@@ -72,14 +72,14 @@ async fn a_hanging_pull_blocks_only_its_pod() {
     }
     wait_for_status(&daemon, "slow4", &["ContainerCreating"]).await.unwrap();
     // This runtime does not report progress.
-    let told = |said: &str| {
-        said.matches("is being pulled for default/slow").count() == 4 && !said.contains("arrived")
+    let is_reported = |text: &str| {
+        text.matches("is being pulled for default/slow").count() == 4 && !text.contains("arrived")
     };
-    wait_for_complaint(&daemon, "four pulls", told).await.unwrap();
+    wait_for_complaint(&daemon, "four pulls", is_reported).await.unwrap();
     host.runtime().add_image("registry.local/present:1");
     write(&host, "present", "registry.local/present:1", "IfNotPresent").unwrap();
     wait_until_ready(&daemon, &["present"]).await.unwrap();
-    // Taking the pods back ends their pulls.
+    // Removing the pods cancels their pulls.
     for pod in ["slow1", "slow2", "slow3", "slow4"] {
         host.remove_manifest(&format!("{pod}.json")).unwrap();
         wait_until_gone(&host, pod).await.unwrap();

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use crate::support::{LATER, SOON, manifest, running, uid, wait_until_gone};
 
-/// How many pods, and the bytes of each one's annotations.
+/// The number of pods, and the bytes of each pod's annotations.
 struct Crowd {
     pods: usize,
     annotations: usize,
@@ -32,7 +32,7 @@ async fn wait_until_running(host: &FakeHost, wanted: usize) -> Result<()> {
     .await
 }
 
-/// Waits until the daemon that started last has looked at everything, and some time more.
+/// Waits until the daemon that started last has listed everything, and a little longer.
 async fn wait_for_looks(host: &FakeHost, pods: usize) -> Result<()> {
     let looks = || host.runtime().calls_of(Operation::ListContainers).len();
     let before = looks();
@@ -43,12 +43,12 @@ async fn wait_for_looks(host: &FakeHost, pods: usize) -> Result<()> {
     .await
 }
 
-/// Waits until the daemons of this host said so often that lists are too large. Each says it once.
+/// Waits until the daemons of this host have logged this often that lists are too large. Each logs it once.
 async fn wait_until_logged(daemon: &Daemon, times: usize) -> Result<()> {
-    wait_for("lists told as too large", SOON, async || {
-        let told = daemon.log().matches("asking pod by pod").count();
-        anyhow::ensure!(told <= times, "told {told} times: {}", daemon.log());
-        Ok(if told == times { Look::Done(()) } else { Look::NotYet(daemon.log()) })
+    wait_for("lists are logged as too large", SOON, async || {
+        let logged = daemon.log().matches("asking pod by pod").count();
+        anyhow::ensure!(logged <= times, "logged {logged} times: {}", daemon.log());
+        Ok(if logged == times { Look::Done(()) } else { Look::NotYet(daemon.log()) })
     })
     .await
 }

@@ -28,8 +28,8 @@ async fn wait_for_ready_pods(daemon: &Daemon, wanted: usize) -> Result<()> {
     wait_for(&format!("{wanted} ready pods"), TIMEOUT, async || {
         let pods = daemon.pods()?;
         let ready = pods.iter().filter(|pod| is_ready(pod)).count();
-        let told = || format!("{ready} ready of {}", pods.len());
-        Ok(if ready == wanted && pods.len() == wanted { Look::Done(()) } else { Look::NotYet(told()) })
+        let state = || format!("{ready} ready of {}", pods.len());
+        Ok(if ready == wanted && pods.len() == wanted { Look::Done(()) } else { Look::NotYet(state()) })
     })
     .await
 }
@@ -57,7 +57,7 @@ async fn two_hundred_pods_run_without_leaking_files() {
     (0..PODS / 4).for_each(write);
     wait_for_ready_pods(&daemon, PODS).await.unwrap();
     assert_eq!(running(&host).len(), PODS);
-    // A connection of `hostlet pods` may be on its way out.
+    // A connection of `hostlet pods` may not be closed yet.
     let settled = wait_for("no more open files than before", TIMEOUT, async || {
         let now = open_files(&daemon)?;
         Ok(if now <= files { Look::Done(()) } else { Look::NotYet(format!("{files} → {now}")) })

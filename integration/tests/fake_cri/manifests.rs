@@ -21,7 +21,7 @@ async fn unreadable_manifests_are_named_and_affect_no_other() {
     mkfifo(&dir.join("fifo.yaml"), Mode::S_IRWXU).unwrap();
     fs::create_dir(dir.join("directory.yaml")).unwrap();
     std::os::unix::fs::symlink("nowhere", dir.join("link.yaml")).unwrap();
-    // Sparse: large without taking any room.
+    // Sparse: large without using disk space.
     File::create(dir.join("huge.yaml")).unwrap().set_len(1 << 40).unwrap();
     fs::write(dir.join("binary.yaml"), [0xff, 0x00, 0xfe]).unwrap();
     fs::write(dir.join("empty.yaml"), "").unwrap();
@@ -36,14 +36,17 @@ async fn unreadable_manifests_are_named_and_affect_no_other() {
 
     let bad = ["fifo", "directory", "link", "huge", "binary", "empty", "service", "broken", "invalid"];
     // A file that may be incomplete is reported later.
-    let all = |said: &str| said.matches("cannot be used").count() == bad.len();
-    let said = wait_for_complaint(&daemon, "all bad files", all).await.unwrap();
+    let all = |complaint: &str| complaint.matches("cannot be used").count() == bad.len();
+    let complaint = wait_for_complaint(&daemon, "all bad files", all).await.unwrap();
     for name in bad {
         let file = dir.join(format!("{name}.yaml"));
-        assert!(said.contains(&format!("Manifest {} cannot be used:\n  ", file.display())), "{name}: {said}");
+        assert!(
+            complaint.contains(&format!("Manifest {} cannot be used:\n  ", file.display())),
+            "{name}: {complaint}"
+        );
     }
     for part in ["metadata.name", "spec.containers"] {
-        assert!(said.contains(part), "all mistakes at once, {part} too: {said}");
+        assert!(complaint.contains(part), "all mistakes at once, {part} too: {complaint}");
     }
     assert_eq!(daemon.pods().unwrap().len(), 2);
 
@@ -65,8 +68,9 @@ async fn a_broken_manifest_keeps_its_pod_and_a_fixed_one_changes_it() {
 
     host.write_manifest("web.json", &manifest("web", &["main", "main"])).unwrap();
     let goes_on = format!("Pod default/web-{} keeps running unchanged.", host.node());
-    let said = wait_for_complaint(&daemon, "the break", |said| said.contains(&goes_on)).await.unwrap();
-    assert!(said.contains("spec.containers[1].name"), "{said}");
+    let complaint =
+        wait_for_complaint(&daemon, "the break", |complaint| complaint.contains(&goes_on)).await.unwrap();
+    assert!(complaint.contains("spec.containers[1].name"), "{complaint}");
     host.write_manifest("late.json", &manifest("late", &["main"])).unwrap();
     wait_until_ready(&daemon, &["web", "late"]).await.unwrap();
     assert!(running(&host).contains_key(&first), "the broken file harmed its pod");
@@ -92,7 +96,7 @@ async fn a_pod_that_requests_too_much_is_shown_with_the_reason() {
     let spec = json!({"containers": [container], "volumes": [share]});
     host.write_manifest("share.json", &manifest_with("share", spec)).unwrap();
     wait_for_status(&daemon, "share", &["PodFeatureUnsupported"]).await.unwrap();
-    wait_for_message(&daemon, "share", |told| told.contains("spec.volumes[0]")).await.unwrap();
+    wait_for_message(&daemon, "share", |shown| shown.contains("spec.volumes[0]")).await.unwrap();
     let pod = daemon.pod("share").unwrap().unwrap();
     assert_eq!(pod.status.unwrap().phase.as_deref(), Some("Failed"));
     assert!(!host.runtime().wire_sandboxes().iter().any(|s| s.labels.values().any(|v| *v == uid("share"))));
@@ -101,7 +105,7 @@ async fn a_pod_that_requests_too_much_is_shown_with_the_reason() {
     wait_until_ready(&daemon, &["one", "two"]).await.unwrap();
     write_pods(&host, &["three"]).unwrap();
     wait_for_status(&daemon, "three", &["OutOfpods"]).await.unwrap();
-    // A place that becomes free is taken.
+    // A pod starts once resources become free.
     host.remove_manifest("one.json").unwrap();
     wait_until_gone(&host, "one").await.unwrap();
     wait_until_ready(&daemon, &["three"]).await.unwrap();

@@ -94,7 +94,7 @@ async fn watch_prints_a_pod_on_each_change() {
         .await
         .unwrap()
     };
-    // Never restarted, so that its end is one.
+    // Never restarted, so that it terminates only once.
     let spec = json!({"restartPolicy": "Never", "containers": [{"name": "main", "image": "busybox:1"}]});
     host.write_manifest("job.json", &manifest_with("job", spec)).unwrap();
     wait_for_line("Running").await;
@@ -123,7 +123,7 @@ async fn log_links_are_created_and_removed_with_their_containers() {
     host.write_manifest("web.json", &manifest("web", &["one", "two"])).unwrap();
     wait_until_ready(&daemon, &["web"]).await.unwrap();
     let directory = host.logs().join(format!("default_web-{}_{}", host.node(), uid("web")));
-    // A link is made after its container was started.
+    // A link is created after its container was started.
     let both = wait_for("a link for each container", SOON, async || {
         let mut targets: Vec<_> =
             host.log_links().iter().map(fs::read_link).collect::<std::io::Result<_>>()?;

@@ -14,17 +14,17 @@ use crate::support::{
     wait_for_status, wait_until_ready, write_pods,
 };
 
-/// Long enough for several rounds of whatever is tried every second.
+/// Long enough for several repetitions of what is retried every second.
 const A_WHILE: Duration = Duration::from_secs(5);
 
-/// Lets some time pass and returns what was logged more than twice meanwhile. There is nothing to wait for: it is silence
-/// that is looked for.
+/// Lets some time pass and returns what was logged more than twice meanwhile. There is no condition to wait for: the test
+/// looks for silence.
 async fn repeated(daemon: &Daemon) -> Vec<String> {
     let before = daemon.log().len();
     tokio::time::sleep(A_WHILE).await;
     let log = daemon.log();
     let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
-    // A line begins with the time.
+    // Each line begins with the time.
     for text in log[before..].lines().filter_map(|line| line.split_once(' ')).map(|(_, text)| text) {
         *counts.entry(text).or_default() += 1;
     }
@@ -55,7 +55,7 @@ async fn a_lost_runtime_is_logged_once() {
     // Work that cannot be done now: a start and a stop.
     write_pods(&host, &["new"]).unwrap();
     host.remove_manifest("gone.json").unwrap();
-    wait_for_complaint(&daemon, "the outage", |said| said.contains("This node:")).await.unwrap();
+    wait_for_complaint(&daemon, "the outage", |text| text.contains("This node:")).await.unwrap();
     assert_eq!(repeated(&daemon).await, Vec::<String>::new());
 }
 
@@ -91,7 +91,7 @@ async fn failing_pods_are_logged_once() {
     wait_for_status(&daemon, "image", &["ErrImagePull", "ImagePullBackOff"]).await.unwrap();
     wait_for_status(&daemon, "create", &["CreateContainerError"]).await.unwrap();
     assert_eq!(repeated(&daemon).await, Vec::<String>::new());
-    for told in ["FailedCreatePodSandBox", "cannot inspect the pod", "FailedKillPod", "broken.yaml"] {
-        wait_for_log(&daemon, told).await.unwrap();
+    for expected in ["FailedCreatePodSandBox", "cannot inspect the pod", "FailedKillPod", "broken.yaml"] {
+        wait_for_log(&daemon, expected).await.unwrap();
     }
 }

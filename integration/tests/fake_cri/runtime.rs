@@ -20,9 +20,9 @@ async fn the_daemon_waits_for_a_runtime_that_starts_later() {
     let daemon = host.start_hostlet("").await.unwrap();
     write_pods(&host, &["web"]).unwrap();
     let socket = host.cri.socket().display().to_string();
-    let told =
-        |said: &str| said.contains("This node:") && said.contains(&socket) && said.contains("No such file");
-    wait_for_complaint(&daemon, "why nothing runs", told).await.unwrap();
+    let is_reported =
+        |text: &str| text.contains("This node:") && text.contains(&socket) && text.contains("No such file");
+    wait_for_complaint(&daemon, "why nothing runs", is_reported).await.unwrap();
 
     host.cri.resume().unwrap();
     wait_until_ready(&daemon, &["web"]).await.unwrap();
@@ -49,12 +49,12 @@ async fn a_crash_of_the_runtime_restarts_nothing() {
     for round in ["first", "second"] {
         host.cri.crash();
         let socket = host.cri.socket().display().to_string();
-        let told = |said: &str| said.contains("This node:") && said.contains(&socket);
-        wait_for_complaint(&daemon, "the outage", told).await.unwrap();
+        let is_reported = |text: &str| text.contains("This node:") && text.contains(&socket);
+        wait_for_complaint(&daemon, "the outage", is_reported).await.unwrap();
         wait_until_ready(&daemon, &["one", "two", "three"]).await.unwrap();
         host.cri.resume().unwrap();
         wait_for_complaint(&daemon, "no complaint", str::is_empty).await.unwrap();
-        // A pod that starts from nothing shows that the daemon has done its rounds.
+        // A new pod shows that the daemon has completed its first passes.
         write_pods(&host, &[round]).unwrap();
         wait_until_ready(&daemon, &[round]).await.unwrap();
     }
@@ -80,7 +80,7 @@ async fn pods_run_with_or_without_a_cgroup_driver_from_the_runtime() {
 }
 
 /// A pod starts, its container is replaced after a crash, and it stops, with any kind of events.
-async fn a_life_with_events(mode: EventMode) -> Result<()> {
+async fn check_lifecycle_with_events(mode: EventMode) -> Result<()> {
     let host = FakeHost::start()?;
     host.runtime().set_event_mode(mode);
     let daemon = host.start_hostlet("").await?;
@@ -110,25 +110,25 @@ async fn a_life_with_events(mode: EventMode) -> Result<()> {
 
 #[tokio::test]
 async fn events_by_pod_are_sufficient() {
-    a_life_with_events(EventMode::Pods).await.unwrap();
+    check_lifecycle_with_events(EventMode::Pods).await.unwrap();
 }
 
 #[tokio::test]
 async fn events_by_object_are_sufficient() {
-    a_life_with_events(EventMode::Objects).await.unwrap();
+    check_lifecycle_with_events(EventMode::Objects).await.unwrap();
 }
 
 #[tokio::test]
 async fn duplicated_events_do_no_harm() {
-    a_life_with_events(EventMode::Duplicated).await.unwrap();
+    check_lifecycle_with_events(EventMode::Duplicated).await.unwrap();
 }
 
 #[tokio::test]
 async fn lost_events_do_no_harm() {
-    a_life_with_events(EventMode::Lost).await.unwrap();
+    check_lifecycle_with_events(EventMode::Lost).await.unwrap();
 }
 
 #[tokio::test]
 async fn no_events_are_needed() {
-    a_life_with_events(EventMode::Unimplemented).await.unwrap();
+    check_lifecycle_with_events(EventMode::Unimplemented).await.unwrap();
 }

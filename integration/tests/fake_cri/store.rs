@@ -25,21 +25,21 @@ use crate::support::{
     wait_until_stored, write_pods,
 };
 
-/// Waits until the next daemon would know these pods.
+/// Waits until these pods are stored for the next daemon.
 async fn wait_until_admitted_is_stored(host: &FakeHost, names: &[&str]) -> Result<()> {
     let uids: Vec<String> = names.iter().map(|name| uid(name)).collect();
     wait_until_stored(host, Table::AdmittedPods, |stored| uids.iter().all(|uid| stored.contains(uid))).await
 }
 
-/// Waits until `hostlet explain` tells when what failed is tried again, and returns that time. One that is over was that of the
-/// try before.
+/// Waits until `hostlet explain` shows when the failed step is retried, and returns that time. A time in the past belongs to
+/// the previous attempt.
 async fn wait_for_next_try(daemon: &Daemon, name: &str) -> Result<Timestamp> {
     wait_for("the time of the next try", SOON, async || {
         let output = daemon.command(&["explain", name, "-o", "json"]).output()?;
-        let told: serde_json::Value = serde_json::from_slice(&output.stdout).context("explain")?;
-        let next = told[0]["next"].as_str().map(str::parse::<Timestamp>).transpose()?;
+        let explained: serde_json::Value = serde_json::from_slice(&output.stdout).context("explain")?;
+        let next = explained[0]["next"].as_str().map(str::parse::<Timestamp>).transpose()?;
         let next = next.filter(|next| *next > Timestamp::now());
-        Ok(next.map_or_else(|| Look::NotYet(told.to_string()), Look::Done))
+        Ok(next.map_or_else(|| Look::NotYet(explained.to_string()), Look::Done))
     })
     .await
 }
@@ -51,7 +51,7 @@ async fn a_crash_loop_resumes_its_back_off() {
     host.write_manifest("loop.json", &manifest("loop", &["crashing"])).unwrap();
     let daemon = host.start_hostlet("").await.unwrap();
     let starts = || host.runtime().calls_of(Operation::StartContainer).len();
-    // Not before the daemon has seen the end of the third: its pause is the one that is to go on.
+    // Only after the daemon has observed the third termination: its pause is the one to be resumed.
     let restarted_twice = |pod: &Pod| {
         let reason = |status: &ContainerStatus| status.state.clone()?.waiting?.reason;
         let waits = |status: &ContainerStatus| reason(status).as_deref() == Some("CrashLoopBackOff");
@@ -82,7 +82,7 @@ async fn a_failed_pulls_back_off_continues_in_the_next_daemon() {
     })
     .await
     .unwrap();
-    // A daemon that ends before it has the third answer does not know of it.
+    // A daemon that stops before the third response does not know of it.
     wait_for_next_try(&daemon, "image").await.unwrap();
     daemon.stop().await.unwrap();
     let count = pulls();
@@ -107,7 +107,7 @@ async fn a_manifest_that_breaks_while_no_daemon_runs_keeps_its_pod() {
     wait_until_gone(&host, "gone").await.unwrap();
     wait_until_ready(&daemon, &["broken", "sound"]).await.unwrap();
     assert!(running(&host).contains_key(&container), "the pod of the broken manifest was ended");
-    let named = |said: &str| said.contains("broken.json cannot be used");
+    let named = |text: &str| text.contains("broken.json cannot be used");
     wait_for_complaint(&daemon, "the broken file", named).await.unwrap();
     daemon.stop().await.unwrap();
 
@@ -120,7 +120,7 @@ async fn a_manifest_that_breaks_while_no_daemon_runs_keeps_its_pod() {
     let daemon = host.start_hostlet("").await.unwrap();
     wait_until_ready(&daemon, &["broken", "sound"]).await.unwrap();
     assert!(containers_of(&host, "gone").is_empty());
-    // Mended at last.
+    // The manifest is repaired.
     host.write_manifest("broken.json", &manifest("broken", &["mended"])).unwrap();
     wait_for_complaint(&daemon, "no complaint", str::is_empty).await.unwrap();
 }
@@ -145,7 +145,7 @@ async fn a_pod_edited_while_no_daemon_runs_terminates_before_its_successor_start
 
     host.write_manifest("web.json", &edited("web", "v2")).unwrap();
     let daemon = host.start_hostlet("").await.unwrap();
-    // In the middle of that, once more: the first version still ends.
+    // Edited again meanwhile: the first version still terminates.
     let stops = || host.runtime().calls_of(Operation::StopContainer).len();
     wait_for("the first version is being stopped", SOON, async || {
         Ok(if stops() > 0 { Look::Done(()) } else { Look::NotYet("no stop".to_owned()) })
@@ -205,8 +205,8 @@ async fn a_damaged_store_is_set_aside_reported_and_recreated() {
 
     let daemon = host.start_hostlet("").await.unwrap();
     wait_until_ready(&daemon, &["web"]).await.unwrap();
-    let told = |said: &str| said.contains("The store: ") && said.contains("a new store was created");
-    wait_for_complaint(&daemon, "the store that was set aside", told).await.unwrap();
+    let is_reported = |text: &str| text.contains("The store: ") && text.contains("a new store was created");
+    wait_for_complaint(&daemon, "the store that was set aside", is_reported).await.unwrap();
     wait_for_log(&daemon, "the store was unusable and was set aside").await.unwrap();
     assert_eq!(set_aside(&host).len(), 1);
     assert_eq!(running(&host), before);
@@ -219,7 +219,7 @@ async fn a_damaged_store_is_set_aside_reported_and_recreated() {
     assert_eq!(running(&host), before);
 }
 
-/// A file system in memory, as large as a test wants; gone with it.
+/// A file system in memory of a given size, unmounted on drop.
 struct Tmpfs(PathBuf);
 
 impl Tmpfs {
@@ -250,7 +250,7 @@ async fn a_full_disk_is_reported_and_affects_no_pod() {
     let names: Vec<&str> = names.iter().map(String::as_str).collect();
     write_pods(&host, &names).unwrap();
     wait_until_ready(&daemon, &names).await.unwrap();
-    let full = |said: &str| said.contains("The store: ") && said.contains("No space left on device");
+    let full = |text: &str| text.contains("The store: ") && text.contains("No space left on device");
     wait_for_complaint(&daemon, "the full disk", full).await.unwrap();
     let before = running(&host);
     daemon.kill().unwrap();
@@ -281,8 +281,8 @@ async fn a_store_on_a_read_only_file_system_is_still_read() {
     let daemon = host.start_hostlet("").await.unwrap();
     wait_until_ready(&daemon, &["broken"]).await.unwrap();
     assert_eq!(running(&host), before);
-    let told = |said: &str| said.contains("The store: ") && said.contains("Read-only file system");
-    wait_for_complaint(&daemon, "the read-only file system", told).await.unwrap();
+    let is_reported = |text: &str| text.contains("The store: ") && text.contains("Read-only file system");
+    wait_for_complaint(&daemon, "the read-only file system", is_reported).await.unwrap();
     assert!(
         containers_of(&host, "broken").iter().all(|(.., state)| *state == ContainerState::ContainerRunning)
     );

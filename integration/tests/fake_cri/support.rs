@@ -14,12 +14,12 @@ use k8s_cri::v1::{Container, ContainerState};
 use k8s_openapi::api::core::v1::{ContainerStatus, Pod};
 use serde_json::{Value, json};
 
-/// For what takes an idle machine a second or two.
+/// Timeout for what takes an idle machine a second or two.
 pub(crate) const SOON: Duration = Duration::from_secs(120);
-/// For what waits for a back-off or for a hung call to be noticed.
+/// Timeout for what waits for a back-off or until a hung call is detected.
 pub(crate) const LATER: Duration = Duration::from_secs(300);
 
-/// A pod in the namespace `default`. Its UID is its name's, so that faults can be meant for it before it is there.
+/// A pod in the namespace `default`. Its UID is derived from its name, so that faults can be set for it before it exists.
 pub(crate) fn manifest(name: &str, containers: &[&str]) -> String {
     let containers: Vec<Value> =
         containers.iter().map(|name| json!({"name": name, "image": "busybox:1"})).collect();
@@ -73,13 +73,13 @@ pub(crate) async fn wait_until_gone(host: &FakeHost, name: &str) -> Result<()> {
     .await
 }
 
-/// The sandboxes of a pod that the runtime has, of any state: their attempts.
+/// The attempts of a pod's sandboxes in the runtime, in any state.
 pub(crate) fn sandboxes_of(host: &FakeHost, name: &str) -> Vec<u32> {
     let sandboxes = host.runtime().wire_sandboxes().into_iter().filter_map(|sandbox| sandbox.metadata);
     sandboxes.filter(|metadata| metadata.uid == uid(name)).map(|metadata| metadata.attempt).collect()
 }
 
-/// The containers of a pod that the runtime has, of any state: name, attempt and state, in order.
+/// The containers of a pod in the runtime, in any state: name, attempt and state, in order.
 pub(crate) fn containers_of(host: &FakeHost, name: &str) -> Vec<(String, u32, ContainerState)> {
     let uid = uid(name);
     let ours = |c: &Container| c.labels.get("io.kubernetes.pod.uid").is_some_and(|label| *label == uid);
@@ -95,7 +95,7 @@ pub(crate) fn containers_of(host: &FakeHost, name: &str) -> Vec<(String, u32, Co
     found
 }
 
-/// The containers the runtime runs now: id to attempt.
+/// The running containers: ID to attempt.
 pub(crate) fn running(host: &FakeHost) -> BTreeMap<String, u32> {
     let containers = host.runtime().wire_containers().into_iter();
     let running = containers.filter(|c| c.state() == ContainerState::ContainerRunning);
@@ -110,7 +110,7 @@ pub(crate) fn only_container(host: &FakeHost, name: &str) -> Result<String> {
     Ok(ours.next().with_context(|| format!("{name} has no container"))?.id.clone())
 }
 
-/// What `hostlet pods` prints, by pod and column. A column is found by where its heading stands.
+/// The output of `hostlet pods`, by pod and column. A column is located by its heading.
 pub(crate) fn table(output: &str) -> Vec<BTreeMap<String, String>> {
     let mut lines = output.lines();
     let heading = lines.next().unwrap_or_default();
@@ -127,7 +127,7 @@ pub(crate) fn table(output: &str) -> Vec<BTreeMap<String, String>> {
     lines.map(row).collect()
 }
 
-/// Waits until the STATUS of a pod is one of these, and returns which.
+/// Waits until the STATUS of a pod is one of these, and returns it.
 pub(crate) async fn wait_for_status(daemon: &Daemon, name: &str, wanted: &[&str]) -> Result<String> {
     wait_for(&format!("{name} shown as {wanted:?}"), LATER, async || {
         let shown = daemon.cli(&["pods", name])?;
@@ -152,8 +152,8 @@ pub(crate) async fn wait_for_complaint(
     wanted: impl Fn(&str) -> bool,
 ) -> Result<String> {
     wait_for(what, LATER, async || {
-        let said = complaints(daemon)?;
-        Ok(if wanted(&said) { Look::Done(said) } else { Look::NotYet(said) })
+        let stderr = complaints(daemon)?;
+        Ok(if wanted(&stderr) { Look::Done(stderr) } else { Look::NotYet(stderr) })
     })
     .await
 }
@@ -181,7 +181,7 @@ pub(crate) async fn wait_for_message(
     .await
 }
 
-/// Where the daemon keeps what is its own.
+/// The daemon's own directory.
 pub(crate) fn home(host: &FakeHost) -> PathBuf {
     host.directory().join("kubelet/hostlet")
 }
@@ -191,7 +191,7 @@ pub(crate) fn store_file(host: &FakeHost) -> PathBuf {
     home(host).join("store.redb")
 }
 
-/// The keys of a table's rows that a daemon would find that starts now: those of the store's last commit, read from a copy.
+/// The keys of a table's rows that a daemon would find if it started now: those of the store's last commit, read from a copy.
 /// Checks committed rows: bytes in the file are not sufficient.
 async fn stored(host: &FakeHost, table: Table) -> Result<BTreeSet<String>> {
     let directory = tempfile::tempdir().context("a directory for a copy of the store")?;

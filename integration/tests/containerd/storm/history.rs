@@ -10,25 +10,25 @@ use tokio::time::{Instant, sleep, timeout};
 
 use super::pods::{Kind, Mark, StormPod};
 
-/// Between two looks.
+/// Interval between two observations.
 const PAUSE: Duration = Duration::from_millis(50);
-/// How long a look waits for the runtime, which may be dead or frozen.
+/// How long an observation waits for the runtime, which may be dead or frozen.
 const PATIENCE: Duration = Duration::from_millis(100);
 
-/// All processes seen so far.
+/// All processes observed so far.
 #[derive(Debug, Default)]
 pub(super) struct History {
-    /// The containers that the runtime said were running. Not all whose process was seen: a runtime whose client is gone
-    /// takes back the start of a container, which then has run for a moment.
+    /// The containers that the runtime listed as running. Not all whose process was observed: a runtime whose client
+    /// disconnected cancels the start of a container, which may have run for a moment.
     started: BTreeMap<Mark, BTreeSet<String>>,
-    /// What each pod does, by its manifest's name.
+    /// The kind of each pod, by its manifest's name.
     kinds: BTreeMap<String, Kind>,
-    /// Versions of pods that went and came back as they were: these start again.
+    /// Versions of pods that were removed and added again unchanged: these start again.
     returned: BTreeSet<(String, usize)>,
 }
 
 impl History {
-    /// Takes note that a manifest is written.
+    /// Records that a manifest is written.
     pub(super) fn written(&mut self, pod: &StormPod) {
         self.kinds.insert(pod.name.clone(), pod.kind);
         if self.started.keys().any(|mark| mark.pod == pod.name && mark.version == pod.version) {
@@ -36,7 +36,7 @@ impl History {
         }
     }
 
-    /// Looks again and again for a while.
+    /// Observes repeatedly for a while.
     pub(super) async fn watch(&mut self, host: &RealHost, time: Duration) -> Result<()> {
         let end = Instant::now() + time;
         loop {
@@ -48,13 +48,13 @@ impl History {
         }
     }
 
-    /// What runs now.
+    /// The processes that run now.
     pub(super) async fn look(&mut self, host: &RealHost) -> Result<BTreeMap<Mark, ContainerProcess>> {
         let mut running: BTreeMap<Mark, ContainerProcess> = BTreeMap::new();
         for process in host.container_processes()? {
             let Some(mark) = Mark::of(&process.command) else { continue };
             let twin = running.iter().find(|(m, _)| m.pod == mark.pod && m.container == mark.container);
-            // The twin may have ended since it was seen: two run at once only if it is still there.
+            // The other process may have exited since it was observed: two run in parallel only if it still exists.
             if let Some((other, twin)) = twin.filter(|(_, twin)| twin.is_alive() && process.is_alive()) {
                 bail!("{mark} runs twice: {process:?} beside {other} {twin:?}");
             }
@@ -78,7 +78,7 @@ impl History {
             let runs_once = self.kinds.get(&mark.pod).is_some_and(|kind| kind.runs_once());
             let has_returned = self.returned.contains(&(mark.pod.clone(), mark.version));
             if runs_once && !has_returned && containers.len() > 1 {
-                bail!("{mark} was started again, and nothing asked for it: {containers:?}");
+                bail!("{mark} was started again, which nothing requested: {containers:?}");
             }
         }
         Ok(())

@@ -19,19 +19,19 @@ use tokio::time::sleep;
 
 use crate::support::{IDLE, is_ready, statuses, uid, wait_until_ready};
 
-/// For all to come to rest, on a slow machine: a shim that is left over is seen for five minutes before it is ended.
+/// Timeout until everything has settled on a slow machine: a leftover shim is observed for five minutes before it is killed.
 const REST: Duration = Duration::from_secs(480);
-/// For a call that a healthy runtime answers at once.
+/// Timeout of a call to which a healthy runtime responds at once.
 const SECONDS: Duration = Duration::from_secs(30);
-/// A start is at each of these calls, in this order.
+/// The calls of a start, in this order.
 const STARTS: [&str; 3] = ["RunPodSandbox", "CreateContainer", "StartContainer"];
-/// So is an end.
+/// The calls of a stop, in this order.
 const ENDS: [&str; 5] =
     ["StopContainer", "StopPodSandbox", "RemoveContainer", "RemovePodSandbox", "ListPodSandbox"];
-/// Long enough for containerd to be in the middle of a start, and too short for it to be done.
+/// Long enough for containerd to be in the middle of a start, and too short to complete it.
 const MIDDLE: Duration = Duration::from_millis(15);
 
-/// What one pod does.
+/// The script of a pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     Never,
@@ -39,14 +39,14 @@ enum Kind {
     Idle,
 }
 
-/// The kills' world: pods are written in batches, and each kill takes the idle pod of the batch before away.
+/// The host under test: pods are written in batches, and each kill removes the idle pod of the previous batch.
 struct Kills {
     /// None while it is dead. Dropped before the host, whose directory has its log.
     daemon: Option<Daemon>,
     host: RealHost,
-    /// None where containerd is what is killed.
+    /// None if containerd is killed.
     trap: Option<Trap>,
-    /// Each container notes there that it runs.
+    /// Each container records there that it runs.
     runs: PathBuf,
     pods: BTreeMap<String, Kind>,
     batch: usize,
@@ -70,11 +70,11 @@ async fn killing_the_daemon_during_a_start_neither_fails_a_pod_nor_runs_it_twice
 
 #[tokio::test]
 async fn killing_the_daemon_anywhere_leaves_nothing_behind() {
-    let Some((count, mut chance)) = asked_for() else { return };
+    let Some((count, mut chance)) = requested_kills() else { return };
     let mut kills = Kills::begin().await.unwrap();
     for call in STARTS.into_iter().chain(ENDS) {
         for point in [Moment::Before(call), Moment::During(call, MIDDLE), Moment::After(call)] {
-            // What ends must have begun.
+            // Only a pod that started can stop.
             kills.last_runs().await.unwrap();
             kills.at(point).await.with_context(|| format!("{point:?}")).unwrap();
         }
@@ -95,7 +95,7 @@ async fn killing_the_daemon_anywhere_leaves_nothing_behind() {
 
 #[tokio::test]
 async fn killing_containerd_anywhere_runs_nothing_twice_and_leaves_nothing_behind() {
-    let Some((count, mut chance)) = asked_for() else { return };
+    let Some((count, mut chance)) = requested_kills() else { return };
     let mut kills = Kills::on(RealHost::start().await.unwrap(), None).await.unwrap();
     for number in 1..=count {
         kills.change().unwrap();
@@ -110,10 +110,10 @@ async fn killing_containerd_anywhere_runs_nothing_twice_and_leaves_nothing_behin
     kills.no_shim_is_left().await.unwrap();
 }
 
-/// The number of kills, and their randomness.
-fn asked_for() -> Option<(usize, StdRng)> {
+/// The number of kills, and the source of their randomness.
+fn requested_kills() -> Option<(usize, StdRng)> {
     let Ok(count) = std::env::var("HOSTLET_STORM_KILLS") else {
-        println!("not asked for: set HOSTLET_STORM_KILLS to the number of kills");
+        println!("skipped: set HOSTLET_STORM_KILLS to the number of kills");
         return None;
     };
     let seed =
@@ -124,11 +124,11 @@ fn asked_for() -> Option<(usize, StdRng)> {
 
 #[tokio::test]
 async fn a_shim_that_containerd_lost_is_terminated_and_others_are_not() {
-    if asked_for().is_none() {
+    if requested_kills().is_none() {
         return;
     }
     let host = RealHost::start().await.unwrap();
-    // What runc keeps of a container outlives it otherwise, and is in the way of the next run's.
+    // runc's state of a container would outlive it otherwise, and block the next run.
     let runc = host.directory("runc").unwrap();
     for id in ["forgotten", "kept"] {
         let root = runc.to_str().unwrap();
@@ -169,7 +169,7 @@ impl Kills {
         Ok(())
     }
 
-    /// Writes new pods and takes an old one away.
+    /// Writes new pods and removes an old one.
     fn change(&mut self) -> Result<()> {
         self.batch += 1;
         for (name, kind) in [("never", Kind::Never), ("retry", Kind::OnFailure), ("idle", Kind::Idle)] {
@@ -210,7 +210,7 @@ impl Kills {
         .to_string()
     }
 
-    /// Waits until the pod runs that the next batch takes away.
+    /// Waits until the pod runs that the next batch removes.
     async fn last_runs(&self) -> Result<()> {
         let name = format!("idle-{}", self.batch);
         if self.pods.contains_key(&name) {
@@ -219,7 +219,7 @@ impl Kills {
         Ok(())
     }
 
-    /// Ends the daemon at a point of the work that new pods make, and starts it again.
+    /// Kills the daemon at a point of the work on new pods, and restarts it.
     async fn at(&mut self, moment: Moment) -> Result<()> {
         let pid = self.daemon.as_ref().context("no daemon")?.pid();
         let trap = self.trap.clone().context("no trap")?;
@@ -232,7 +232,7 @@ impl Kills {
         self.restart().await
     }
 
-    /// The same so long after the pods were written.
+    /// The same, this long after the pods were written.
     async fn within(&mut self, time: Duration) -> Result<()> {
         self.change()?;
         sleep(time).await;
@@ -244,7 +244,7 @@ impl Kills {
         self.launch().await
     }
 
-    /// Waits until every pod is in its desired state, then removes all and waits until they are gone.
+    /// Waits until every pod is in its desired state, then removes all pods and waits until nothing is left of them.
     async fn come_to_rest(&mut self) -> Result<()> {
         let daemon = self.daemon.as_ref().context("no daemon")?;
         wait_for("every pod is as it should be", REST, async || {
@@ -300,11 +300,11 @@ impl Kills {
     }
 }
 
-/// How a pod fares.
+/// The state of a pod.
 enum Verdict {
     AsItShould,
     NotYet,
-    /// As it must never be.
+    /// A state that must never occur.
     Never(&'static str),
 }
 
@@ -317,7 +317,7 @@ fn judge(kind: Kind, pod: &Pod, runs: usize, may_fail: bool) -> Verdict {
             Verdict::Never("succeeded and did not run")
         }
         (Kind::Never | Kind::OnFailure, "Succeeded") => Verdict::AsItShould,
-        // The runtime took back a start that it had passed on: the process may have run for a moment.
+        // The runtime cancelled a start that it had passed on: the process may have run for a moment.
         (Kind::Never, "Failed") if may_fail || was_passed_on(pod) => Verdict::AsItShould,
         (Kind::Never | Kind::OnFailure, "Failed") => Verdict::Never("failed"),
         (Kind::Idle | Kind::Never | Kind::OnFailure, _) => Verdict::NotYet,

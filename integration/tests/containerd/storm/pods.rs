@@ -7,10 +7,10 @@ use serde_json::json;
 
 use crate::support::IDLE;
 
-/// First word of the name under which every container of the storm runs.
+/// First word of the process name of every container of the storm.
 const MARK: &str = "storm";
 
-/// What a pod does.
+/// The behavior of a pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Kind {
     /// Runs until SIGTERM.
@@ -19,9 +19,9 @@ pub(super) enum Kind {
     Trio,
     /// The same on the host's network.
     HostNetwork,
-    /// Does not end on SIGTERM.
+    /// Ignores SIGTERM.
     Deaf,
-    /// Fails soon, again and again.
+    /// Fails soon and repeatedly.
     Crash,
     /// Runs once, for a moment.
     Job,
@@ -33,7 +33,7 @@ impl Kind {
     const ALL: [Self; 7] =
         [Self::Plain, Self::Trio, Self::HostNetwork, Self::Deaf, Self::Crash, Self::Job, Self::Retry];
 
-    /// The kind of the `index`th pod: all kinds come equally often.
+    /// The kind of the `index`th pod: all kinds are equally frequent.
     pub(super) fn of(index: usize) -> Self {
         Self::ALL[index % Self::ALL.len()]
     }
@@ -55,7 +55,7 @@ impl Kind {
         }
     }
 
-    /// Whether its containers run for ever.
+    /// Whether its containers run forever.
     pub(super) fn is_lasting(self) -> bool {
         match self {
             Self::Plain | Self::Trio | Self::HostNetwork | Self::Deaf => true,
@@ -63,20 +63,20 @@ impl Kind {
         }
     }
 
-    /// Whether a container of one pod is started once at most.
+    /// Whether each container of a pod is started at most once.
     pub(super) fn runs_once(self) -> bool {
         self.is_lasting() || self == Self::Job
     }
 }
 
-/// One pod, in one version of its manifest.
+/// A pod in one version of its manifest.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct StormPod {
     /// The manifest's name.
     pub(super) name: String,
-    /// What it does.
+    /// Its behavior.
     pub(super) kind: Kind,
-    /// Counts the edits of the manifest.
+    /// The number of edits of the manifest.
     pub(super) version: usize,
 }
 
@@ -118,7 +118,7 @@ impl StormPod {
         Mark { pod: self.name.clone(), version: self.version, container: container.to_owned() }.to_string()
     }
 
-    /// Under which names its containers run.
+    /// The process names of its containers.
     pub(super) fn marks(&self) -> Vec<Mark> {
         let (pod, version) = (&self.name, self.version);
         let mark = |&name: &&str| Mark { pod: pod.clone(), version, container: name.to_owned() };
@@ -126,7 +126,7 @@ impl StormPod {
     }
 }
 
-/// Whose process it is: the last word of its command line.
+/// The owner of a process: the last word of its command line.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Mark {
     /// The manifest's name.
@@ -153,5 +153,5 @@ impl Mark {
     }
 }
 
-/// The pods there are at one moment, by name.
+/// The existing pods at one moment, by name.
 pub(super) type Present = BTreeMap<String, StormPod>;

@@ -10,19 +10,19 @@ use super::pods::{Kind, Present, StormPod};
 
 /// Pods that remain unchanged.
 const CALM: [Kind; 6] = [Kind::Plain, Kind::Trio, Kind::HostNetwork, Kind::Deaf, Kind::Plain, Kind::Trio];
-/// Pods that come, change and go.
+/// Pods that are added, changed and removed.
 const RESTLESS: usize = 14;
 
 /// A change of a manifest.
 #[derive(Clone, Debug)]
 pub(super) enum Change {
-    /// It is written: a new one, a new version, or one that was there before.
+    /// It is written: a new one, a new version, or an earlier one again.
     Write(StormPod),
     /// It is removed.
     Remove(StormPod),
 }
 
-/// What befalls daemon and runtime.
+/// What happens to the daemon and the runtime.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Fault {
     None,
@@ -34,13 +34,13 @@ pub(super) enum Fault {
     KillBoth,
     /// Both, containerd first.
     KillBothRuntimeFirst,
-    /// containerd is stopped, and goes on where it was.
+    /// SIGSTOP of containerd, which continues later.
     FreezeRuntime,
-    /// containerd is stopped and killed so.
+    /// SIGSTOP, then SIGKILL of containerd.
     FreezeAndKillRuntime,
 }
 
-/// How patient a daemon that is started is: `runtimeRequestTimeout`.
+/// The `runtimeRequestTimeout` of a daemon that is started.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Patience {
     /// The default.
@@ -52,22 +52,22 @@ pub(super) enum Patience {
 /// One round.
 #[derive(Clone, Debug)]
 pub(super) struct Round {
-    /// At its beginning.
+    /// The changes at its beginning.
     pub(super) changes: Vec<Change>,
     /// Then.
     pub(super) work: Duration,
     /// Then.
     pub(super) fault: Fault,
-    /// Until what was killed or frozen is started again.
+    /// Time until what was killed or frozen is started or continued.
     pub(super) outage: Duration,
-    /// Of the daemon, if it is started.
+    /// The timeout of the daemon, if it is started.
     pub(super) patience: Patience,
 }
 
-/// Makes storms.
+/// Generates storms.
 pub(super) struct Script {
     rng: StdRng,
-    /// The pods that there are now.
+    /// The existing pods.
     pub(super) present: Present,
     /// The last version of each restless pod.
     last: Vec<StormPod>,
@@ -94,7 +94,7 @@ impl Script {
     /// The next round.
     pub(super) fn round(&mut self) -> Round {
         let changes = (0..self.rng.random_range(1..=2)).map(|_| self.change()).collect();
-        // Mostly in the middle of the work that the changes make; now and then when it is done.
+        // Mostly in the middle of the work that the changes cause; sometimes after it.
         let work = if self.rng.random_ratio(1, 10) { 1000..3000 } else { 0..400 };
         let work = self.millis(work);
         let fault = self.fault();
@@ -115,7 +115,7 @@ impl Script {
             self.present.remove(&pod.name);
             return Change::Remove(pod.clone());
         }
-        // A manifest that comes back as it was is a pod with the same UID.
+        // A manifest that is added again unchanged is a pod with the same UID.
         if is_present || self.rng.random_ratio(3, 4) {
             pod.version += 1;
         }

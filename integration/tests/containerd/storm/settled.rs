@@ -10,7 +10,7 @@ use k8s_openapi::api::core::v1::Pod;
 use super::pods::{Kind, Mark, Present, StormPod};
 use crate::support::{is_ready, statuses, uid};
 
-/// What is not as it should be, one line a thing.
+/// The differences from the expected state, one per line.
 pub(super) async fn unsettled(
     host: &RealHost,
     daemon: &Daemon,
@@ -61,7 +61,7 @@ fn is_as_wanted(pod: &StormPod, seen: &Pod) -> bool {
     match pod.kind {
         Kind::Plain | Kind::Trio | Kind::HostNetwork | Kind::Deaf => is_ready(seen),
         Kind::Crash => phase == "Running" && statuses(seen).iter().any(|status| status.restart_count > 0),
-        // The exit of one that ended while containerd was down is unknown.
+        // The exit code of a container that exited while containerd was down is unknown.
         Kind::Job => phase == "Succeeded" || phase == "Failed",
         Kind::Retry => phase == "Succeeded",
     }
@@ -79,7 +79,7 @@ async fn wrong_sandboxes(host: &RealHost, uids: &HashSet<String>) -> Result<Vec<
     Ok(wrong)
 }
 
-/// Of each container at most one runs, and one more is kept for its exit code; or two, while one has just ended.
+/// Of each container at most one instance runs, and one dead instance is kept for its exit code; or two, if one has just exited.
 async fn wrong_containers(host: &RealHost) -> Result<Vec<String>> {
     let mut kept: BTreeMap<(String, bool), usize> = BTreeMap::new();
     for container in host.cri().containers().await? {

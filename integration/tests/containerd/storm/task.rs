@@ -14,9 +14,9 @@ use super::script::{Change, Fault, Patience, Round, Script};
 use super::settled::unsettled;
 use crate::support::LATER;
 
-/// Without `HOSTLET_STORM_ROUNDS`.
+/// The number of rounds without `HOSTLET_STORM_ROUNDS`.
 const ROUNDS: u64 = 200;
-/// After so many rounds all must come to rest.
+/// After this many rounds everything must settle.
 const SPELL: u64 = 50;
 
 struct Storm {
@@ -117,13 +117,13 @@ impl Storm {
             Patience::Ordinary => "",
             Patience::Short => "runtimeRequestTimeout: 1s\n",
         };
-        // Short pauses, so that containers that crash have a part in the storm.
+        // Short pauses, so that crashing containers restart during the storm.
         let extra = format!("crashLoopBackOff:\n  maxContainerRestartPeriod: 2s\n{timeout}");
         self.daemon = Some(self.host.launch_hostlet(&extra)?);
         Ok(())
     }
 
-    /// Ends the faults, and waits until all is as it should be.
+    /// Stops the faults, and waits until everything is in its expected state.
     async fn come_to_rest(&mut self, present: &Present) -> Result<()> {
         self.kill_daemon()?;
         self.launch_daemon(Patience::Ordinary)?;
@@ -135,7 +135,7 @@ impl Storm {
         let daemon = self.daemon.as_ref().context("no daemon")?;
         let (host, history) = (&self.host, &mut self.history);
         wait_for("all at rest", LATER, async || {
-            // What must never be is not waited for.
+            // A state that must never occur fails the test at once.
             let running = match history.look(host).await {
                 Ok(running) => running,
                 Err(error) => return Ok(Look::Done(Err(error))),
