@@ -20,7 +20,7 @@ const SIZE_MOST: u64 = 256 * 1024 * 1024;
 pub(super) fn open(path: &Path) -> Result<(StoreFile, Identity), FileError> {
     if let Some(directory) = path.parent() {
         let made = DirBuilder::new().recursive(true).mode(0o700).create(directory);
-        made.map_err(FileError::io("create the directory of"))?;
+        made.map_err(FileError::io("make the directory of"))?;
     }
     match open_file(path) {
         Ok(file) => {
