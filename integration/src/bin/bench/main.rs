@@ -99,17 +99,25 @@ async fn main() -> Result<()> {
     } else {
         None
     };
-    let mut rows = Vec::new();
+    let (mut rows, mut failed) = (Vec::new(), Vec::new());
     for name in SCENARIOS.iter().filter(|name| args.scenarios.iter().any(|wanted| wanted == *name)) {
         note(&format!("{name} ..."));
-        rows.extend(
-            scenario(name, &lab, cluster.as_ref()).await.with_context(|| format!("scenario {name}"))?,
-        );
+        match scenario(name, &lab, cluster.as_ref()).await {
+            Ok(measured) => rows.extend(measured),
+            // The other scenarios take many minutes; one failure must not discard their results.
+            Err(error) => {
+                note(&format!("{name} failed: {error:#}"));
+                failed.push(*name);
+            }
+        }
     }
     print(&report::table(&rows));
     if let Some(file) = args.json {
         let text = serde_json::to_string_pretty(&report::json(&rows))?;
         fs::write(&file, text).with_context(|| format!("writing {}", file.display()))?;
+    }
+    if !failed.is_empty() {
+        bail!("failed scenarios: {}", failed.join(", "));
     }
     Ok(())
 }
