@@ -1,4 +1,4 @@
-//! Image archives, through to the images they become in a store.
+//! Image archives, up to the images that they become in a store.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -11,13 +11,13 @@ use parking_lot::Mutex;
 use tar::{Builder, EntryType, Header};
 use tokio_util::sync::CancellationToken;
 
-/// An input that begins so describes the files of an archive; any other is the archive.
+/// An input with this prefix describes the files of an archive; any other input is the archive itself.
 const FILES: &[u8] = b"FILES\n";
 /// Begins the description of a file: `=== NAME`, then its content; `=== NAME -> TARGET` is a link. The name `blob:LABEL` is that
 /// of a blob of an OCI layout; later contents may name its digest as `@LABEL` and its size as `#LABEL`.
 const FILE: &str = "=== ";
 
-/// The archive an input stands for.
+/// The archive that an input describes.
 fn archive(input: &[u8]) -> Vec<u8> {
     let Some(described) = input.strip_prefix(FILES) else { return input.to_vec() };
     let described = String::from_utf8_lossy(described);
@@ -41,7 +41,7 @@ fn archive(input: &[u8]) -> Vec<u8> {
         header.set_mode(0o644);
         header.set_entry_type(if target.is_some() { EntryType::Symlink } else { EntryType::Regular });
         header.set_size(if target.is_some() { 0 } else { content.len() as u64 });
-        // As an attacker would: the crate's own setters refuse tricks.
+        // Written directly, like an attacker would: the crate's setters reject such names.
         if let Some(gnu) = header.as_gnu_mut() {
             for (field, text) in [(&mut gnu.name, &*name), (&mut gnu.linkname, target.unwrap_or_default())] {
                 let length = text.len().min(field.len());
@@ -54,7 +54,7 @@ fn archive(input: &[u8]) -> Vec<u8> {
     tar.into_inner().unwrap()
 }
 
-/// A store that holds to its rules, and keeps no content.
+/// A store that checks its rules and stores no content.
 #[derive(Clone, Default)]
 struct Store(Arc<Mutex<Kept>>);
 
@@ -148,8 +148,8 @@ impl BlobWriter for Writer {
     }
 }
 
-/// Whatever the archive holds: it becomes whole images, or none; all that an image refers to is there before it; and what is
-/// wrong is told.
+/// Checks for any archive: it becomes complete images or none, everything that an image refers to is stored before it, and
+/// problems are reported.
 pub fn image_archive(input: &[u8]) {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("archive.tar");

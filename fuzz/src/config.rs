@@ -1,12 +1,12 @@
-//! Configuration files, read from disk as the daemon does: what is accepted can be shown and given back as a file; what is
-//! refused names the place.
+//! Configuration files, read from disk as the daemon does: an accepted configuration can be shown and loaded again; an error
+//! names the location.
 
 use std::io::Write;
 
 use hostlet::config::{KubeletFlags, Loaded, load};
 use tempfile::NamedTempFile;
 
-/// Checks that a configuration file is answered with a configuration, or with a message that helps.
+/// Checks that a configuration file gives a configuration or a helpful message.
 pub fn config(data: &[u8]) {
     let Some(file) = written(data) else { return };
     match read(&file) {
@@ -33,7 +33,7 @@ fn read(file: &NamedTempFile) -> Result<Loaded, String> {
     load(&flags, "host").map_err(|errors| errors.to_string())
 }
 
-/// None on a disk that is full: that is not what is checked here.
+/// `None` if the disk is full, which is not checked here.
 fn written(data: &[u8]) -> Option<NamedTempFile> {
     let mut file = NamedTempFile::new().ok()?;
     file.write_all(data).ok()?;

@@ -1,4 +1,4 @@
-//! What must hold of hostlet's readers of outside data, whatever bytes they are given. A check panics where it does not
+//! The invariants of hostlet's readers of external data, for any input. A check panics if an invariant does not
 //! hold. Used by the fuzz targets here and, without a fuzzer, by the test `fuzz` of hostlet.
 
 mod archive;
@@ -28,11 +28,11 @@ pub const CHECKS: [(&str, Check); 8] = [
     ("image_archive", image_archive),
 ];
 
-/// Most lines of one message about a file, and most bytes of each.
+/// Maximum lines of one message about a file, and maximum bytes of each.
 const MOST_LINES: usize = 102;
 const MOST_BYTES: usize = 2000;
 
-/// A message is short enough to be read, and nothing from the file gets to the terminal as it is.
+/// A message is short enough to read, and has no control characters from the file.
 fn check_message(message: &str) {
     let lines: Vec<&str> = message.lines().collect();
     assert!(!lines.is_empty() && lines.len() <= MOST_LINES, "{} lines", lines.len());

@@ -1,4 +1,4 @@
-//! Manifests: what is accepted can be run under safe names and reads back as the same pod; what is refused says where.
+//! Manifests: an accepted pod has safe names and is the same when read again; an error names the line.
 
 use std::path::Path;
 
@@ -9,7 +9,7 @@ fn read(bytes: &[u8]) -> Result<StaticPod, ManifestError> {
     read_manifest(bytes, Path::new("/manifests/pod.yaml"), "node", Timestamp::UNIX_EPOCH)
 }
 
-/// Checks that a manifest is answered with a pod that is fit to run, or with a message that helps.
+/// Checks that a manifest gives a valid pod or a helpful message.
 pub fn manifest(data: &[u8]) {
     match read(data) {
         Ok(pod) => {
@@ -68,7 +68,7 @@ fn check_names(read: &StaticPod) {
     }
 }
 
-/// Small letters and digits, with these characters between.
+/// Lower-case letters and digits, with these characters in between.
 fn is_name(text: &str, most: usize, between: &str) -> bool {
     let plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit();
     text.len() <= most
@@ -80,7 +80,7 @@ fn is_name(text: &str, most: usize, between: &str) -> bool {
 /// A pod with all its defaults is a manifest of the same pod.
 fn check_reads_back(first: &StaticPod) {
     let mut pod = first.pod.as_ref().clone();
-    // The name grows by the node's with each reading.
+    // Each read appends the node's name to the pod's.
     pod.metadata.name = Some("again".to_owned());
     let Ok(text) = serde_json::to_vec(&pod) else { panic!("a pod that cannot be written") };
     match read(&text) {

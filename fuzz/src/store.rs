@@ -11,14 +11,14 @@ use hostlet::store::{Store, Table};
 
 type Rows = BTreeMap<String, String>;
 
-/// A sound file to be spoiled, closed and as a daemon leaves it that is killed, with what was in it after each write.
+/// A valid file to corrupt, both closed and as left by a killed daemon, with its content after each write.
 struct Sound {
     closed: Vec<u8>,
     killed: Vec<u8>,
     written: Vec<Rows>,
 }
 
-/// The store in the file at `path`, with what it holds and what it says of itself.
+/// The store in the file at `path`, with its content and its reported problem.
 fn opened<T>(path: &Path, then: impl FnOnce(&Store, &mut dyn FnMut() -> bool) -> T) -> T {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let (store, mut keeper) = runtime.block_on(Store::open(path.to_owned()));
@@ -38,7 +38,7 @@ fn sound() -> &'static Sound {
         let killed = opened(&path, |store, write| {
             for version in 0..4 {
                 for pod in version..20 + version {
-                    // Small ones, and one that takes several pages.
+                    // Small rows, and one that takes several pages.
                     let size = if pod == 7 { 20_000 } else { 300 };
                     store.put(
                         Table::AdmittedPods,
@@ -56,8 +56,8 @@ fn sound() -> &'static Sound {
     })
 }
 
-/// The file an input stands for, and what it may hold if not everything. An input that begins with `C` or `K` spoils the
-/// closed file or that of a killed daemon: five bytes flip bits at an offset, less than five cut the file off. Any
+/// The file that an input describes, and the content that it may have. An input that begins with `C` or `K` corrupts the
+/// closed file or that of a killed daemon: five bytes flip bits at an offset, fewer than five truncate the file. Any
 /// other input is the file.
 fn file(input: &[u8]) -> (Vec<u8>, Option<&'static [Rows]>) {
     let (bytes, edits) = match input {
@@ -80,8 +80,8 @@ fn file(input: &[u8]) -> (Vec<u8>, Option<&'static [Rows]>) {
     (bytes, Some(&sound().written))
 }
 
-/// Whatever the file holds: the store opens; what it gives is what was once written as a whole, or nothing; what is
-/// not usable is told; and the store then keeps what is put into it.
+/// Checks for any file: the store opens; its content is what one write left, or nothing; an unusable file is
+/// reported; and the store then stores new rows.
 pub fn store_file(input: &[u8]) {
     let (bytes, written) = file(input);
     let directory = tempfile::tempdir().unwrap();

@@ -1,4 +1,4 @@
-//! Small texts: what is read and written again means the same.
+//! Small texts: a value that is read, written and read again is the same.
 
 use std::str::from_utf8;
 
@@ -45,10 +45,10 @@ pub fn image_reference(data: &[u8]) {
     assert!(tagged.is_ascii() && !tagged.contains(char::is_whitespace), "{tagged:?}");
 }
 
-/// A resolver file: what is understood of it makes a file that says the same.
+/// A `resolv.conf`: its parsed values make a file with the same values.
 pub fn resolv_conf(data: &[u8]) {
     let Ok(first) = parse_resolv_conf(&String::from_utf8_lossy(data)) else { return };
-    // A domain may end with any number of dots, of which each reading takes one.
+    // A domain may end with any number of dots; each parse removes one.
     if first.searches.iter().any(|domain| domain.ends_with('.')) {
         return;
     }
@@ -60,7 +60,7 @@ pub fn resolv_conf(data: &[u8]) {
     assert_eq!(parse_resolv_conf(&text), Ok(first), "{text:?}");
 }
 
-/// A quantity: written in canonical form it is the same amount, and that form is its own.
+/// A quantity: its canonical form has the same amount, and is its own canonical form.
 pub fn quantity(data: &[u8]) {
     let Ok(text) = from_utf8(data) else { return };
     let Ok(first) = Quantity::parse(text) else { return };

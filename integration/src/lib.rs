@@ -1,5 +1,5 @@
-//! What hostlet's tests stand on: waits, the daemon as a process, a fake runtime on a socket, hosts of either a fake or a
-//! real runtime to run the daemon on, and a cluster for them to join. Holds no tests and no product code.
+//! The support code of hostlet's tests: waits, the daemon as a process, a fake runtime on a socket, hosts with a fake or a
+//! real runtime to run the daemon on, and a cluster for them to join. Has no tests and no product code.
 
 pub mod cluster;
 pub mod fake_cri;

@@ -1,24 +1,24 @@
-//! Waiting for a state: level-triggered, bounded, and telling what was seen last. Never sleeps for a fixed time and hopes.
+//! Waits for a state: level-triggered, with a timeout and a report of the last observation. Never sleeps for a fixed time.
 
 use std::time::Duration;
 
 use anyhow::{Result, bail};
 use tokio::time::{Instant, sleep};
 
-/// Between two looks: short against what is waited for, long against what a look costs.
+/// Poll interval: short compared with the awaited changes, long compared with the cost of a check.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// What one look at the world found.
+/// The result of one check.
 #[derive(Debug)]
 pub enum Look<T> {
-    /// What was waited for.
+    /// The awaited result.
     Done(T),
-    /// Not there yet; the text says what is there instead.
+    /// Not yet; the text describes the current state.
     NotYet(String),
 }
 
-/// Looks until it finds what it waits for and returns that. After `timeout` fails with `what` and the last look's text.
-/// A look that fails counts as "not yet": the world may be starting.
+/// Repeats a check until it succeeds, and returns its result. After `timeout`, fails with `what` and the last description.
+/// A check that fails counts as "not yet": the checked program may be starting.
 pub async fn wait_for<T>(
     what: &str,
     timeout: Duration,

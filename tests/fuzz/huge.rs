@@ -1,10 +1,10 @@
-//! Inputs of a mebibyte and more: one thing, too often or too long.
+//! Inputs of a mebibyte and more: one element, repeated too often or too long.
 
 use std::io::Write;
 
 const MIB: usize = 1 << 20;
 
-/// Inputs for a target, each with what is special about it.
+/// Inputs for a target, each with a description.
 pub(crate) fn inputs(target: &str) -> Vec<(&'static str, Vec<u8>)> {
     let inputs = match target {
         "manifest" => documents("apiVersion: v1\nkind: Pod\nmetadata:\n  name: a\n", "spec"),
@@ -44,7 +44,7 @@ pub(crate) fn inputs(target: &str) -> Vec<(&'static str, Vec<u8>)> {
     inputs.into_iter().map(|(what, text)| (what, text.into_bytes())).collect()
 }
 
-/// Image archives: their headers promise much, their documents are long, or they unpack to far more than they are.
+/// Image archives with large sizes in headers, with long documents, or that unpack to far more than their size.
 fn archives() -> Vec<(&'static str, Vec<u8>)> {
     let layout = "=== oci-layout\n{\"imageLayoutVersion\":\"1.0.0\"}\n=== index.json\n";
     let described = |text: String| format!("FILES\n{layout}{text}").into_bytes();

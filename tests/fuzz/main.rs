@@ -95,7 +95,7 @@ fn image_archives() {
     run("image_archive");
 }
 
-/// Every input here once took gigabytes, or minutes, or could; none may take the memory of the host.
+/// Inputs that took gigabytes or minutes, or could; none may exhaust the memory of the host.
 #[test]
 fn huge_inputs_take_bounded_memory() {
     for (target, check) in CHECKS {

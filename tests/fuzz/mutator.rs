@@ -1,6 +1,6 @@
-//! Turns inputs into others that are a little wrong. The same seed and run give the same input.
+//! Mutates inputs. The same seed and run give the same input.
 
-/// Pieces that mean something to one reader or another.
+/// Tokens that some reader interprets.
 const PIECES: &[&[u8]] = &[
     b"\0",
     b"\n",
@@ -64,7 +64,7 @@ const PIECES: &[&[u8]] = &[
     b"options ",
 ];
 
-/// A small generator of numbers (xorshift64*), and what is made with it.
+/// A small random number generator (xorshift64*), and the mutations.
 pub(crate) struct Mutator(u64);
 
 impl Mutator {
@@ -87,7 +87,7 @@ impl Mutator {
         start..start + length
     }
 
-    /// One input with one to four things changed.
+    /// An input with one to four mutations.
     pub(crate) fn mutate(&mut self, corpus: &[Vec<u8>]) -> Vec<u8> {
         let mut input = corpus[self.below(corpus.len())].clone();
         for _ in 0..=self.below(4) {

@@ -1,5 +1,5 @@
-//! One host: a fake runtime, and directories for a daemon on it. Like the node, its pods carry a name of its own, so that
-//! what hosts of parallel tests leave in the one directory they share, that of log links, never meets.
+//! One host: a fake runtime, and directories for a daemon on it. The names of the node and its pods are unique, so that
+//! parallel tests do not conflict in the one directory they share, that of log links.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -16,26 +16,26 @@ use crate::daemon::{Daemon, Setup};
 use crate::fake_api::FakeApiServer;
 use crate::manifests;
 
-/// Where a kubelet links container logs; there is no setting for it.
+/// The directory in which a kubelet links container logs; it cannot be configured.
 const LOG_LINKS: &str = "/var/log/containers";
 
-/// Tells the hosts of one test process apart.
+/// Distinguishes the hosts of one test process.
 static NEXT: AtomicU32 = AtomicU32::new(0);
 
-/// A fake runtime and a place for manifests. Dropping it removes everything it made; drop its daemons first.
+/// A fake runtime and a manifest directory. Dropping it removes everything it created; drop its daemons first.
 #[derive(Debug)]
 pub struct FakeHost {
     node: String,
     directory: TempDir,
-    /// The runtime; to be crashed, resumed and scripted.
+    /// The runtime, which tests crash, resume and script.
     pub cri: FakeCri,
 }
 
 impl FakeHost {
-    /// Makes a host whose runtime answers.
+    /// Creates a host whose runtime responds.
     pub fn start() -> Result<Self> {
         let node = format!("fake-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
-        // The daemon measures what the runtime dates by its own clock.
+        // The daemon compares the times that the runtime reports with its own clock.
         let cri = FakeCri::start(FakeRuntime::starting_at(Timestamp::now()))?;
         let directory = tempfile::tempdir().context("making a directory for a host")?;
         let host = Self { node, directory, cri };
@@ -50,22 +50,22 @@ impl FakeHost {
         &self.node
     }
 
-    /// The runtime's inside.
+    /// The in-memory runtime.
     pub fn runtime(&self) -> &FakeRuntime {
         self.cri.runtime()
     }
 
-    /// A directory for whatever a test needs.
+    /// A directory for the files of a test.
     pub fn directory(&self) -> &Path {
         self.directory.path()
     }
 
-    /// The directory hostlet reads manifests from.
+    /// The manifest directory.
     pub fn manifests(&self) -> PathBuf {
         self.directory().join("manifests")
     }
 
-    /// The directory pods' logs are in.
+    /// The pods' log directory.
     pub fn logs(&self) -> PathBuf {
         self.directory().join("logs")
     }
@@ -85,7 +85,7 @@ impl FakeHost {
         manifests::remove(&self.manifests(), name)
     }
 
-    /// Starts the daemon without cgroups and waits until it answers. `extra` is YAML of further `KubeletConfiguration`
+    /// Starts the daemon without cgroups and waits until it responds. `extra` is YAML of further `KubeletConfiguration`
     /// fields.
     pub async fn start_hostlet(&self, extra: &str) -> Result<Daemon> {
         self.launch(None, extra).await
@@ -137,13 +137,13 @@ impl FakeHost {
 impl Drop for FakeHost {
     fn drop(&mut self) {
         for link in self.log_links() {
-            // Gone already: a daemon that ends just now tidies up too.
+            // It may be removed already: a daemon that is stopping cleans up as well.
             let _ = fs::remove_file(link);
         }
     }
 }
 
-/// A command that runs a program which ends when the test does, even one that is killed and can drop nothing.
+/// A command whose program exits with the test process, even if that is killed.
 fn dies_with_us(program: &Path) -> Command {
     let mut command = Command::new("setpriv");
     command.args(["--pdeathsig", "KILL"]).arg(program);

@@ -1,5 +1,5 @@
-//! The in-memory runtime behind a CRI socket, and a host for the real daemon to run on it. Never decides: what a call does,
-//! and what goes wrong with it, is up to the [`FakeRuntime`].
+//! The in-memory runtime behind a CRI socket, and a host for the real daemon to run on it. Decides nothing: the
+//! [`FakeRuntime`] determines the effects and faults of calls.
 
 mod host;
 mod image;

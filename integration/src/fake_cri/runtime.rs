@@ -24,7 +24,7 @@ impl Runtimes {
         Self { fake }
     }
 
-    /// A container that starts has a log, if only an empty one.
+    /// A started container has a log, possibly an empty one.
     fn open_log(&self, id: &ContainerId) -> Result<(), Status> {
         let status = self.fake.wire_container_status(id).unwrap_or_default();
         if status.log_path.is_empty() {
@@ -50,7 +50,7 @@ fn handler(handler: RuntimeHandler) -> wire::RuntimeHandler {
     wire::RuntimeHandler { name: handler.name, features: Some(features) }
 }
 
-/// A hint as the CRI's event: of a pod, by the labels of a sandbox; of an object, by its identifier alone.
+/// Converts a hint to a CRI event: of a pod, by the labels of a sandbox; of an object, by its ID only.
 fn event(hint: RuntimeHint) -> wire::ContainerEventResponse {
     match hint {
         RuntimeHint::Pod(uid) => wire::ContainerEventResponse {
@@ -66,7 +66,7 @@ fn event(hint: RuntimeHint) -> wire::ContainerEventResponse {
     }
 }
 
-/// Calls this runtime does not have. Written out as `async_trait` would: it does not look into macros.
+/// Calls that this runtime does not have. Expanded by hand, because `async_trait` does not expand macros.
 macro_rules! unimplemented_calls {
     ($($call:ident: $request:ident => $response:ident,)*) => {$(
         fn $call<'life0, 'async_trait>(
@@ -111,7 +111,7 @@ impl RuntimeService for Runtimes {
         })
     }
 
-    /// Unimplemented when the runtime cannot say, as before containerd 2.
+    /// Unimplemented if the runtime does not report it, like containerd 1.
     async fn runtime_config(
         &self,
         _: Request<wire::RuntimeConfigRequest>,

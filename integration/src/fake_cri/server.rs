@@ -1,4 +1,4 @@
-//! The socket and the server behind it: can be stopped as a crashed runtime stops, and started again.
+//! The socket and its server, which can be stopped like a crashed runtime, and started again.
 
 use std::path::PathBuf;
 
@@ -20,7 +20,7 @@ use super::runtime::Runtimes;
 pub struct FakeCri {
     runtime: FakeRuntime,
     directory: TempDir,
-    /// An executor of its own: dropping it is the only way to cut connections in the middle of a call, as a crash does.
+    /// A separate executor: dropping it is the only way to cut connections during a call, like a crash.
     executor: Option<Runtime>,
 }
 
@@ -33,7 +33,7 @@ impl FakeCri {
         Ok(fake)
     }
 
-    /// What is served.
+    /// The served runtime.
     pub fn runtime(&self) -> &FakeRuntime {
         &self.runtime
     }
@@ -43,17 +43,17 @@ impl FakeCri {
         self.directory.path().join("cri.sock")
     }
 
-    /// The socket as `containerRuntimeEndpoint` has it.
+    /// The socket as a value of `containerRuntimeEndpoint`.
     pub fn endpoint(&self) -> String {
         format!("unix://{}", self.socket().display())
     }
 
-    /// Cuts all connections and takes the socket away. What the runtime has stays.
+    /// Cuts all connections and removes the socket. The state of the runtime remains.
     pub fn crash(&mut self) {
         if let Some(executor) = self.executor.take() {
             executor.shutdown_background();
         }
-        // Gone already when nothing was served; a leftover would be reported by the next bind.
+        // It is missing if nothing was served; the next bind would report a leftover.
         drop(std::fs::remove_file(self.socket()));
     }
 

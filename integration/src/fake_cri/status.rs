@@ -3,12 +3,12 @@
 use hostlet::cri::CriError;
 use tonic::{Response, Status};
 
-/// Puts the outcome of a call on the wire.
+/// Converts the outcome of a call to a gRPC response.
 pub(super) fn answer<T, W>(outcome: Result<T, CriError>, wire: impl FnOnce(T) -> W) -> Outcome<W> {
     outcome.map(|value| Response::new(wire(value))).map_err(status)
 }
 
-/// What a call of the server returns.
+/// The result of a call of the server.
 pub(super) type Outcome<T> = Result<Response<T>, Status>;
 
 pub(super) fn status(error: CriError) -> Status {

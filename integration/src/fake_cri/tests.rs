@@ -18,7 +18,7 @@ use tonic::transport::{Channel, Endpoint};
 
 use super::{FakeCri, FakeRuntime};
 
-/// Long enough for any answer on a busy machine.
+/// Longer than any response takes on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 fn channel(fake: &FakeCri) -> Channel {

@@ -1,4 +1,4 @@
-//! The first containerd on the path as a child process, with everything of its own. Knows its start, its end and its
+//! The first containerd in `PATH` as a child process, with its own directories. Starts and stops it, and imports its
 //! images.
 
 use std::fs::{self, File};
@@ -30,7 +30,7 @@ pub(super) struct Containerd {
 
 impl Containerd {
     /// Starts containerd in `netns`, with addresses of the subnet `pods`, and imports the two local images, built if
-    /// need be.
+    /// necessary.
     pub(super) async fn start(dirs: &Dirs, netns: &Netns, pods: &str) -> Result<Self> {
         let config = dirs.state.join("containerd.toml");
         write_config(dirs, &config, pods)?;
@@ -44,7 +44,7 @@ impl Containerd {
         Ok(containerd)
     }
 
-    /// The CRI's socket.
+    /// The CRI socket.
     pub(super) fn socket(&self) -> &Path {
         &self.socket
     }
@@ -54,25 +54,25 @@ impl Containerd {
         self.child.id()
     }
 
-    /// What containerd logged last.
+    /// The last lines of its log.
     pub(super) fn log_tail(&self) -> String {
         tail(&self.log)
     }
 
-    /// Ends containerd at once, as a crash would. Its shims, and so the pods, go on.
+    /// Kills containerd, like a crash. Its shims, and so the pods, keep running.
     pub(super) fn kill(&mut self) -> Result<()> {
         self.child.kill().context("killing containerd")?;
         self.child.wait().context("waiting for containerd's end")?;
         Ok(())
     }
 
-    /// Starts it again on the same directories once it was killed. Does not wait until it answers.
+    /// Starts a killed containerd again on the same directories. Does not wait until it responds.
     pub(super) fn launch(&mut self, netns: &Netns) -> Result<()> {
         self.child = spawn(netns, &self.config, &self.log)?;
         Ok(())
     }
 
-    /// Has it send no message of more than `bytes`, from its next start on.
+    /// Limits the size of its messages to `bytes`, from its next start on.
     pub(super) fn limit_messages(&self, bytes: usize) -> Result<()> {
         let text = fs::read_to_string(&self.config).context("reading containerd's configuration")?;
         let limited = text.replacen("[grpc]\n", &format!("[grpc]\n  max_send_message_size = {bytes}\n"), 1);
@@ -80,13 +80,13 @@ impl Containerd {
         fs::write(&self.config, limited).context("writing containerd's configuration")
     }
 
-    /// Sends it a signal, e.g. SIGSTOP: what a machine under too much load looks like to others.
+    /// Sends it a signal, e.g. SIGSTOP, which looks to clients like an overloaded machine.
     pub(super) fn signal(&self, signal: Signal) -> Result<()> {
         let pid = i32::try_from(self.child.id()).context("a pid out of range")?;
         kill(Pid::from_raw(pid), signal).with_context(|| format!("sending {signal} to containerd"))
     }
 
-    /// Waits until the CRI answers.
+    /// Waits until the CRI responds.
     pub(super) async fn wait_until_it_answers(&self) -> Result<()> {
         wait_for("containerd answers", START_TIMEOUT, async || {
             Ok(match lib("containerd_answers", [&self.socket]) {
@@ -129,7 +129,7 @@ fn spawn(netns: &Netns, config: &Path, log: &Path) -> Result<Child> {
         .context("starting containerd (integration/test.sh installs what is missing)")
 }
 
-/// Where built images are kept between runs: in cargo's target directory, else in the source tree's.
+/// The directory of built images, kept between runs: in cargo's target directory, else in the source tree's.
 fn images_dir() -> Result<PathBuf> {
     let profile = profile_dir()?;
     let target = profile.parent().unwrap_or_else(|| integration_dir());

@@ -22,7 +22,7 @@ pub use processes::ContainerProcess;
 pub use registry::SlowRegistry;
 pub use trap::{Moment, Trap};
 
-/// The sandbox image every [`RealHost`] holds: a process that waits.
+/// The sandbox image of every [`RealHost`]: a process that waits.
 pub const PAUSE_IMAGE: &str = "hostlet.local/pause:1";
-/// The image every [`RealHost`] holds: busybox with all its applets.
+/// The container image of every [`RealHost`]: busybox with all its applets.
 pub const BUSYBOX_IMAGE: &str = "hostlet.local/busybox:1";

@@ -23,7 +23,7 @@ pub struct ContainerProcess {
 }
 
 impl ContainerProcess {
-    /// Whether it still runs.
+    /// Whether it is still running.
     pub fn is_alive(&self) -> bool {
         look(self.pid, &self.container).ok().flatten().is_some_and(|now| now == *self)
     }

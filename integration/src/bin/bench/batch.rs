@@ -1,5 +1,5 @@
-//! Many pods at once: the best that bare calls can do, hostlet beside it, and the sweep from which the start gate's
-//! default comes.
+//! Many pods at once: bare calls at their best, hostlet for comparison, and the sweep that determined the start gate's
+//! default.
 
 use std::time::Duration;
 
@@ -10,23 +10,23 @@ use crate::lab::{Lab, until_shown};
 use crate::report::{Row, Target, Unit};
 use crate::stats::{median, median_ms, ms};
 
-/// How many starts at once are tried.
+/// The tried limits of parallel starts.
 const SWEEP: [usize; 6] = [1, 2, 3, 4, 6, 8];
-/// Runs of which the middle one counts.
+/// Number of runs; the median counts.
 const ROUNDS: usize = 3;
 
-/// How one batch went, milliseconds.
+/// The times of one batch, in milliseconds.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Batch {
     pub(crate) all: f64,
     pub(crate) middle: f64,
     /// All shown Ready by hostlet.
     shown: f64,
-    /// All deleted at once → all gone.
+    /// All deleted at once → all removed.
     pub(crate) gone: f64,
 }
 
-/// So many pods at once.
+/// This many pods at once.
 pub(crate) async fn run(lab: &Lab, pods: usize) -> Result<Vec<Row>> {
     let mut best = (0, f64::INFINITY);
     for at_once in SWEEP {
@@ -78,7 +78,7 @@ pub(crate) async fn gate(lab: &Lab, pods: usize) -> Result<Vec<Row>> {
     Ok(rows)
 }
 
-/// By bare calls, so many pods at a time.
+/// By bare calls, with this many pods in parallel.
 pub(crate) async fn bare(lab: &Lab, pods: usize, at_once: usize) -> Result<Batch> {
     let made = lab.start_bare_batch(pods, at_once).await?;
     let took: Vec<Duration> = made.iter().map(|(_, took)| *took).collect();
@@ -116,7 +116,7 @@ async fn hostlet(lab: &Lab, pods: usize, settings: &str) -> Result<Batch> {
     Ok(Batch { all: ms(all), middle: median_ms(&took), shown, gone })
 }
 
-/// Lets what a batch left in the background come to an end.
+/// Waits until the background work of a batch has finished.
 async fn settle() {
     tokio::time::sleep(Duration::from_secs(2)).await;
 }

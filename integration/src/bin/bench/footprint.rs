@@ -1,4 +1,4 @@
-//! What hostlet costs while nothing changes: memory by number of pods, CPU, wake-ups, bytes written; and its size on disk.
+//! The resource use of hostlet while nothing changes: memory by number of pods, CPU, wake-ups, bytes written; and its size on disk.
 
 use std::fs;
 use std::time::Duration;
@@ -13,9 +13,9 @@ use crate::lab::{Lab, manifest, until_shown};
 use crate::process::{Activity, activity, cpu_seconds, memory};
 use crate::report::{Row, Target, Unit};
 
-/// How long an idle daemon is watched.
+/// How long an idle daemon is measured.
 const WATCH: Duration = Duration::from_secs(30);
-/// How long a daemon is left alone before its memory is read: beyond several relists.
+/// Idle time before the memory of a daemon is read: beyond several relists.
 const SETTLE: Duration = Duration::from_secs(5);
 const TICK: Duration = Duration::from_millis(100);
 
@@ -62,7 +62,7 @@ async fn idle(lab: &Lab, daemon: &Daemon, pods: usize) -> Result<Vec<Row>> {
     Ok(rows)
 }
 
-/// On a fake runtime, with 0, 110 and 500 pods: one daemon each, so that none has the memory of another's past.
+/// On a fake runtime, with 0, 110 and 500 pods: one daemon each, so that none has memory of an earlier scenario.
 pub(crate) async fn fake() -> Result<Vec<Row>> {
     let mut rows = Vec::new();
     for (pods, target) in [(0, 14.0), (110, 20.0), (500, 45.0)] {
@@ -85,7 +85,7 @@ fn idle_rows(activity: Activity, when: &str) -> Vec<Row> {
     let row = |metric: &str, unit| Row::new(format!("idle with {when}: {metric}"), unit);
     let cpu = row("CPU", Unit::Millicores).hostlet(activity.millicores);
     vec![
-        // With more pods than a node is meant to have, more is fine.
+        // With more pods than the default maximum of a node, it may be more.
         if when.starts_with("500") { cpu } else { cpu.target(Target::AtMost(5.0)) },
         row("voluntary context switches", Unit::PerSecond).hostlet(activity.wakeups),
         row("written in 30 s", Unit::Bytes).hostlet(activity.written).target(Target::AtMost(0.0)),

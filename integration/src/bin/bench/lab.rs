@@ -19,9 +19,9 @@ use tokio::time::{Instant, sleep};
 
 use crate::watch::{Event, Watcher, What};
 
-/// Longer than anything here takes on a slow machine.
+/// Longer than any step takes on a slow machine.
 pub(crate) const LONG: Duration = Duration::from_secs(180);
-/// Between two looks at the CRI or at the control socket, once an event said that it is time to look.
+/// Poll interval of the CRI or the control socket after an event.
 pub(crate) const TICK: Duration = Duration::from_millis(1);
 /// The grace period of every pod, seconds. Nothing here needs it.
 const GRACE: i64 = 10;
@@ -55,20 +55,20 @@ impl Lab {
 
     /// A daemon with the default settings and these further ones of `HostletConfiguration`.
     pub(crate) async fn daemon(&self, hostlet: &str) -> Result<Daemon> {
-        // The default, 110, said aloud: the batches are as large.
+        // The default, explicit because the batches are as large.
         let daemon = self.host.start_hostlet_with("maxPods: 110", hostlet).await?;
         // Past its first relists, so that its start is not measured with its work.
         sleep(Duration::from_secs(2)).await;
         Ok(daemon)
     }
 
-    /// A name no pod had yet.
+    /// An unused pod name.
     pub(crate) fn name(&self) -> String {
         self.names.set(self.names.get() + 1);
         format!("p{}", self.names.get())
     }
 
-    /// The calls a kubelet cannot do without: RunPodSandbox, CreateContainer, StartContainer.
+    /// The calls that every kubelet makes: RunPodSandbox, CreateContainer, StartContainer.
     pub(crate) async fn start_bare(&self) -> Result<BarePod> {
         let sandbox = CriSandbox::new(&self.name(), self.host.id(), &self.host.logs());
         let begin = Instant::now();
@@ -78,13 +78,13 @@ impl Lab {
         Ok(BarePod { sandbox_took, sandbox, sandbox_id, container_id })
     }
 
-    /// And back: StopContainer, StopPodSandbox, RemovePodSandbox.
+    /// The reverse: StopContainer, StopPodSandbox, RemovePodSandbox.
     pub(crate) async fn stop_bare(&self, pod: BarePod) -> Result<()> {
         self.host.cri().stop_container(&pod.container_id, GRACE).await?;
         self.host.cri().remove_sandbox(&pod.sandbox_id).await
     }
 
-    /// Starts so many pods by bare calls, so many of them at a time. When each ran, from the beginning.
+    /// Starts pods by bare calls with limited parallelism; returns when each ran, from the beginning.
     pub(crate) async fn start_bare_batch(
         &self,
         pods: usize,
@@ -120,7 +120,7 @@ impl Lab {
         self.host.remove_manifest(&format!("{name}.json"))
     }
 
-    /// Waits until so many pods made since `mark` run as the CRI itself shows them; when the process of each container
+    /// Waits until the CRI shows this many pods created since `mark` as running; returns when the process of each container
     /// started. There must be no other pods.
     pub(crate) async fn until_running(&self, mark: usize, pods: usize) -> Result<Vec<Instant>> {
         let what = "all pods started";
@@ -148,7 +148,7 @@ impl Lab {
         }
     }
 
-    /// Waits until the runtime has nothing at all, after so many removals since `mark`.
+    /// Waits until the runtime is empty, after this many removals since `mark`.
     pub(crate) async fn until_empty(&self, mark: usize, removals: usize) -> Result<()> {
         let removed = |events: &[Event]| events.iter().filter(|e| e.what == What::Removed).count();
         self.watcher
@@ -163,7 +163,7 @@ impl Lab {
     }
 }
 
-/// Waits until `hostlet pods` shows exactly so many pods, all of them running and ready.
+/// Waits until `hostlet pods` shows exactly this many pods, all of them running and ready.
 pub(crate) async fn until_shown(daemon: &Daemon, pods: usize, tick: Duration) -> Result<()> {
     let end = Instant::now() + LONG;
     loop {
@@ -193,7 +193,7 @@ fn starts(events: &[Event]) -> impl Iterator<Item = &Event> {
     events.iter().filter(|event| matches!(event.what, What::Started(_)))
 }
 
-/// The pod both ways make, as a manifest.
+/// The manifest of the pod that both ways create.
 pub(crate) fn manifest(name: &str) -> String {
     json!({
         "apiVersion": "v1",

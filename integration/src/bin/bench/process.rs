@@ -1,4 +1,4 @@
-//! What the kernel says of a process: memory, CPU, switches, bytes. Reads procfs only.
+//! The kernel's figures of a process: memory, CPU, context switches, bytes. Reads only procfs.
 
 use std::collections::HashMap;
 use std::ffi::OsString;
@@ -11,20 +11,20 @@ use tokio::time::Instant;
 /// Memory of a process, bytes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Memory {
-    /// All that is resident, pages of the program's file among them.
+    /// Resident memory, including pages of the program's file.
     pub(crate) rss: f64,
     /// Private memory.
     pub(crate) private: f64,
-    /// The most that ever was resident.
+    /// Peak resident memory.
     pub(crate) peak: f64,
 }
 
-/// What a process did in a while.
+/// The activity of a process during an interval.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Activity {
     /// Thousandths of a core.
     pub(crate) millicores: f64,
-    /// Voluntary context switches a second: how often it woke up.
+    /// Voluntary context switches per second: how often it woke up.
     pub(crate) wakeups: f64,
     /// Bytes it caused to be written to storage.
     pub(crate) written: f64,
@@ -42,7 +42,7 @@ pub(crate) fn memory(pid: u32) -> Result<Memory> {
     })
 }
 
-/// Watches a process for `duration`.
+/// Measures a process for `duration`.
 pub(crate) async fn activity(pid: u32, duration: Duration) -> Result<Activity> {
     let before = Totals::read(pid)?;
     tokio::time::sleep(duration).await;
@@ -68,7 +68,7 @@ pub(crate) fn cpu_seconds(pid: u32) -> Result<f64> {
 struct Totals {
     at: Instant,
     cpu_seconds: f64,
-    /// By thread: one that ends takes its count along.
+    /// By thread, because the count of a thread is lost when it exits.
     switches: HashMap<OsString, f64>,
     written: f64,
 }
@@ -78,7 +78,7 @@ impl Totals {
         let mut switches = HashMap::new();
         let tasks = fs::read_dir(format!("/proc/{pid}/task")).context("listing threads")?;
         for task in tasks.flatten() {
-            // A thread may end while it is looked at.
+            // A thread may exit while it is read.
             let status = fs::read_to_string(task.path().join("status")).unwrap_or_default();
             switches.insert(task.file_name(), field(&status, "voluntary_ctxt_switches:").unwrap_or(0.0));
         }
@@ -90,7 +90,7 @@ impl Totals {
         })
     }
 
-    /// Those of the threads that are still there.
+    /// The counts of the existing threads.
     fn switches_since(&self, before: &Self) -> f64 {
         let since = |(thread, now): (&OsString, &f64)| now - before.switches.get(thread).unwrap_or(&0.0);
         self.switches.iter().map(since).sum()
@@ -102,7 +102,7 @@ fn read(pid: u32, file: &str) -> Result<String> {
     fs::read_to_string(&path).with_context(|| format!("reading {path}"))
 }
 
-/// The number behind `key`, which begins a line.
+/// The number after `key` at the start of a line.
 fn field(text: &str, key: &str) -> Result<f64> {
     let rest = text.lines().find_map(|line| line.strip_prefix(key)).with_context(|| format!("no {key}"))?;
     let number = rest.split_whitespace().next().with_context(|| format!("nothing behind {key}"))?;

@@ -21,7 +21,7 @@ use crate::watch::{Event, Watcher, What};
 /// Samples of each figure.
 const SAMPLES: usize = 25;
 
-/// Create → Running, and where that time goes.
+/// Create → Running, with the parts of that time.
 pub(crate) async fn start(lab: &Lab) -> Result<Vec<Row>> {
     let daemon = lab.daemon("").await?;
     let (mut bare, mut hostlet, mut parts) = (BareStarts::default(), Vec::new(), Vec::new());
@@ -52,7 +52,7 @@ pub(crate) async fn start(lab: &Lab) -> Result<Vec<Row>> {
     ])
 }
 
-/// Deleted → gone from the runtime.
+/// Deleted → removed from the runtime.
 pub(crate) async fn end(lab: &Lab) -> Result<Vec<Row>> {
     let daemon = lab.daemon("").await?;
     let (mut bare, mut gone) = (Vec::new(), Vec::new());
@@ -74,7 +74,7 @@ pub(crate) async fn restart(lab: &Lab) -> Result<Vec<Row>> {
     for _ in 0..SAMPLES {
         bare.sample(lab).await?;
 
-        // A pod of its own each time: a second death within ten minutes would wait in back-off.
+        // A new pod each time: a second death within ten minutes would wait in back-off.
         let mark = lab.watcher.mark();
         let (name, ..) = start_pod(lab, &daemon).await?;
         let containers = lab.host.cri().containers().await?;
@@ -132,7 +132,7 @@ pub(crate) async fn kill_container(watcher: &Watcher, mark: usize, id: &str) -> 
         .await
 }
 
-/// When another container than `id` started, after `killed`.
+/// When a container other than `id` started, after `killed`.
 pub(crate) async fn until_next(watcher: &Watcher, mark: usize, id: &str, killed: Instant) -> Result<Instant> {
     let is_next = |event: &&Event| event.id != id && matches!(event.what, What::Started(_));
     watcher
@@ -153,7 +153,7 @@ async fn start_pod(lab: &Lab, daemon: &Daemon) -> Result<(String, Duration, Dura
     Ok((name, took, begin.elapsed()))
 }
 
-/// Deletes it; how long until the runtime had nothing of it. Returns when hostlet is done with it as well.
+/// Deletes it; how long until the runtime had removed all of it. Returns when hostlet has finished with it as well.
 async fn end_pod(lab: &Lab, daemon: &Daemon, name: &str) -> Result<Duration> {
     let mark = lab.watcher.mark();
     let begin = Instant::now();
@@ -173,8 +173,8 @@ pub(crate) async fn stop_bare(lab: &Lab, pod: BarePod) -> Result<Duration> {
     Ok(took)
 }
 
-/// Lets the shims of the pod that ended end too, and hostlet do what it leaves for a quiet moment, so that neither is done
-/// in the turn of another.
+/// Waits until the shims of the removed pod have exited and hostlet has done its deferred work, so that neither affects the
+/// next measurement.
 pub(crate) async fn pause() {
     sleep(Duration::from_millis(733)).await;
 }

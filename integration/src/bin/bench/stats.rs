@@ -1,18 +1,18 @@
-//! Samples and their middle. Pure.
+//! Samples and their medians. Pure.
 
 use std::time::Duration;
 
-/// The middle one of some durations, in milliseconds; NaN if there are none.
+/// The median of durations, in milliseconds; NaN if there are none.
 pub(crate) fn median_ms(samples: &[Duration]) -> f64 {
     median(&samples.iter().map(|sample| ms(*sample)).collect::<Vec<_>>())
 }
 
-/// The middle one of a part of some samples, in milliseconds; NaN if there are none.
+/// The median of one part of samples, in milliseconds; NaN if there are none.
 pub(crate) fn median_of<T>(samples: &[T], part: impl Fn(&T) -> Duration) -> f64 {
     median_ms(&samples.iter().map(part).collect::<Vec<_>>())
 }
 
-/// The middle one of some numbers, or the mean of the middle two; NaN if there are none.
+/// The median of numbers; NaN if there are none.
 pub(crate) fn median(samples: &[f64]) -> f64 {
     let mut sorted = samples.to_vec();
     sorted.sort_by(f64::total_cmp);
@@ -23,7 +23,7 @@ pub(crate) fn median(samples: &[f64]) -> f64 {
     }
 }
 
-/// What nine of ten durations do not exceed, in milliseconds; NaN if there are none.
+/// The 90th percentile of durations, in milliseconds; NaN if there are none.
 pub(crate) fn p90_ms(samples: &[Duration]) -> f64 {
     let mut sorted = samples.to_vec();
     sorted.sort();

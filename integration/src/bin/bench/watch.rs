@@ -1,5 +1,5 @@
-//! containerd's own events with the moment each arrived: exact, and without polling that would slow down what is
-//! measured. Works on containerd 1.6 and 2 alike, and past hostlet.
+//! containerd's events with their times of arrival: exact, and without polling, which would slow down the measured
+//! programs. Works with containerd 1.6 and 2, independently of hostlet.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use tokio::time::Instant;
 
 const TOPICS: [&str; 3] = ["/tasks/start", "/tasks/exit", "/containers/delete"];
 
-/// What happened to a container or a sandbox.
+/// The kind of an event of a container or sandbox.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum What {
     /// Its process runs, with this pid.
@@ -31,13 +31,13 @@ pub(crate) enum What {
 #[derive(Clone, Debug)]
 pub(crate) struct Event {
     pub(crate) at: Instant,
-    /// The same by the clock on the wall.
+    /// The same on the wall clock.
     pub(crate) wall: Timestamp,
     pub(crate) id: String,
     pub(crate) what: What,
 }
 
-/// The events since the watcher was made.
+/// The events since the watcher was created.
 pub(crate) struct Watcher {
     seen: Arc<Mutex<Vec<Event>>>,
     count: watch::Receiver<usize>,
@@ -70,7 +70,7 @@ impl Watcher {
         Ok(Self { seen, count, _task: task })
     }
 
-    /// How many events there were so far: where a later look begins.
+    /// The number of events so far, a mark for later queries.
     pub(crate) fn mark(&self) -> usize {
         self.seen.lock().len()
     }
@@ -80,7 +80,7 @@ impl Watcher {
         self.seen.lock()[mark..].to_vec()
     }
 
-    /// Waits until the events after `mark` satisfy `found`, and returns what it found.
+    /// Waits until `found` returns a result for the events after `mark`, and returns it.
     pub(crate) async fn wait<T>(
         &self,
         mark: usize,

@@ -1,4 +1,4 @@
-//! What an agent costs with 110 pods while nothing changes. Both idle at the same time.
+//! The resource use of an agent with 110 pods while nothing changes. Both are idle at the same time.
 
 use std::time::Duration;
 
@@ -10,9 +10,9 @@ use super::many::PODS;
 use crate::process::{activity, memory};
 use crate::report::{Row, Target, Unit};
 
-/// How long the agents are watched.
+/// How long the agents are measured.
 const WATCH: Duration = Duration::from_secs(30);
-/// How long they are left alone before: beyond what follows a start, such as full reports of status.
+/// Idle time before: longer than the work that follows a start, such as full status reports.
 const SETTLE: Duration = Duration::from_secs(15);
 
 /// Memory and CPU.

@@ -1,4 +1,4 @@
-//! The cluster everything is measured in: a node of each agent, the pods, and what is seen of them.
+//! The measured cluster: a node of each agent, the pods, and their observation.
 
 use std::cell::Cell;
 use std::time::Duration;
@@ -17,7 +17,7 @@ use super::pods::PodWatch;
 use crate::lab::LONG;
 use crate::watch::Watcher;
 
-/// Seconds. The pause container ends at once; what needs this is an agent that waits without need.
+/// Seconds. The pause container exits at once, so only an agent that waits unnecessarily needs this.
 const GRACE: u32 = 1;
 
 /// Whether a pod has a service account token, which is the default.
@@ -27,16 +27,16 @@ pub(super) enum Token {
     Without,
 }
 
-/// A node that takes its turn.
+/// A measured node.
 pub(super) struct Side {
     pub(super) agent: Agent,
-    /// Its place among the tenant's nodes.
+    /// Its index among the tenant's nodes.
     index: usize,
     /// containerd's events on it.
     pub(super) watcher: Watcher,
 }
 
-/// A cluster with a node of hostlet's and one of the stock kubelet's.
+/// A cluster with a node of hostlet and one of the stock kubelet.
 pub(crate) struct ClusterLab {
     pub(super) sides: [Side; 2],
     tenant: Tenant,
@@ -75,7 +75,7 @@ impl ClusterLab {
         self.tenant.cluster().audit_log()
     }
 
-    /// Makes pods on a node at once; their names, and how long after the beginning each was Ready.
+    /// Creates pods on a node at once; returns their names, and how long after the beginning each was Ready.
     pub(super) async fn run(
         &self,
         side: &Side,
@@ -94,7 +94,7 @@ impl ClusterLab {
         Ok((names, ready.into_iter().map(|at| at.duration_since(begin)).collect()))
     }
 
-    /// Deletes pods of a node at once; how long after that each was gone.
+    /// Deletes pods of a node at once; returns how long after that each was removed.
     pub(super) async fn end(&self, side: &Side, names: &[String]) -> Result<Vec<Duration>> {
         let begin = Instant::now();
         let params = DeleteParams::default();
@@ -113,13 +113,13 @@ impl ClusterLab {
         pod.context("no pod")
     }
 
-    /// And its end.
+    /// The same for its removal.
     pub(super) async fn end_one(&self, side: &Side, name: String) -> Result<Duration> {
         self.end(side, &[name]).await?.pop().context("no pod")
     }
 
-    /// Removes what pods that are gone have left in the runtime of a node. The stock kubelet does it once a minute, and so in
-    /// another's turn.
+    /// Removes the remains of removed pods from the runtime of a node. The stock kubelet does this once a minute, which could be
+    /// during another measurement.
     pub(super) async fn clean(&self, side: &Side) -> Result<()> {
         let cri = self.node(side).host().cri();
         let end = Instant::now() + LONG;
@@ -128,7 +128,7 @@ impl ClusterLab {
             let removals = stream::iter(&sandboxes).map(|it| cri.remove_sandbox(&it.id)).buffer_unordered(4);
             let removed: Vec<Result<()>> = removals.collect().await;
             match removed.into_iter().collect() {
-                // The agent may be removing some of them itself: what two remove at once fails for one of them.
+                // The agent may be removing some of them at the same time, in which case one of the two calls fails.
                 Err(_) if Instant::now() < end => sleep(Duration::from_millis(100)).await,
                 done => return done,
             }

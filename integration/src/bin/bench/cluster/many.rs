@@ -1,4 +1,4 @@
-//! As many pods as a node takes, at once.
+//! The maximum number of pods of a node, at once.
 
 use std::time::Duration;
 
@@ -14,9 +14,9 @@ use crate::stats::{median, median_ms, ms};
 pub(super) const PODS: usize = 110;
 /// Turns of bare calls and of each agent.
 const ROUNDS: usize = 3;
-/// Bare calls, so many pods of them at a time: close to the best, as the scenario `batch110` finds it.
+/// Number of pods that bare calls start in parallel: close to the best, as the scenario `batch110` finds it.
 const BARE_AT_ONCE: usize = 4;
-/// Lets what a batch left in the background come to an end.
+/// Waits until the background work of a batch has finished.
 const SETTLE: Duration = Duration::from_secs(3);
 
 #[derive(Default)]
@@ -27,7 +27,7 @@ struct Figures {
     middle_gone: Vec<f64>,
 }
 
-/// 110 pods created at once, and deleted at once.
+/// 110 pods, created at once and deleted at once.
 pub(crate) async fn many(lab: &Lab, cluster: &ClusterLab) -> Result<Vec<Row>> {
     let mut bare = Figures::default();
     let mut figures = [Figures::default(), Figures::default()];

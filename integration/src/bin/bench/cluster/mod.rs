@@ -1,5 +1,5 @@
-//! hostlet and the stock kubelet as nodes of one real cluster, on the same containerd, in turns, beside bare CRI calls on a
-//! host of their own.
+//! hostlet and the stock kubelet as nodes of one real cluster, on the same containerd, in turns, and bare CRI calls on a
+//! separate host.
 
 mod idle;
 mod lab;

@@ -1,5 +1,5 @@
-//! What a pod's life costs the API server: the requests an agent makes between a pod's creation and its end, as the audit
-//! log has them.
+//! The load of a pod on the API server: the requests of an agent between a pod's creation and its removal, from the audit
+//! log.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -14,14 +14,14 @@ use super::lab::{ClusterLab, Token};
 use crate::report::{Row, Target, Unit};
 use crate::single::pause;
 
-/// Pods that live and die, one after another.
+/// Number of pods that are created and deleted, one after another.
 const PODS: usize = 10;
-/// Longer than an agent holds back what is in no hurry: statuses, events.
+/// Longer than an agent delays deferrable writes: statuses, events.
 const SETTLE: Duration = Duration::from_secs(12);
-/// What an agent asks about its node, whatever its pods do.
+/// Requests of an agent about its node, independent of its pods.
 const OF_THE_NODE: [&str; 3] = ["leases", "nodes", "csinodes"];
 
-/// What is needed of an audit event.
+/// The used fields of an audit event.
 #[derive(Debug, Deserialize)]
 struct Event {
     stage: String,
@@ -43,10 +43,10 @@ struct Object {
     subresource: String,
 }
 
-/// Requests by what they ask for, e.g. `patch pods/status`.
+/// Number of requests by kind, e.g. `patch pods/status`.
 type Counts = BTreeMap<String, usize>;
 
-/// The requests of whole lives.
+/// The requests of whole pod lifecycles.
 pub(crate) async fn requests(cluster: &ClusterLab) -> Result<Vec<Row>> {
     let mut per_pod = Vec::new();
     for side in &cluster.sides {
@@ -68,7 +68,7 @@ pub(crate) async fn requests(cluster: &ClusterLab) -> Result<Vec<Row>> {
     Ok(vec![row.hostlet(per_pod[0]).stock(per_pod[1]).target(Target::OfStock(1.0))])
 }
 
-/// The requests of a user that are not about its node. A watch counts once, when it begins.
+/// The requests of a user that are not about its node. A watch counts once, when it starts.
 fn count(log: &str, user: &str) -> Result<Counts> {
     let mut counts = Counts::new();
     for line in log.lines() {

@@ -18,7 +18,7 @@ use crate::steps::{StartParts, start_parts};
 /// Samples of each figure.
 const SAMPLES: usize = 12;
 
-/// Create → Ready as a watch sees it.
+/// Create → Ready, as seen by a watch.
 pub(crate) async fn start(lab: &Lab, cluster: &ClusterLab) -> Result<Vec<Row>> {
     let (mut bare, mut parts) = (BareStarts::default(), Vec::new());
     let mut plain = [Vec::new(), Vec::new()];
@@ -57,7 +57,7 @@ pub(crate) async fn start(lab: &Lab, cluster: &ClusterLab) -> Result<Vec<Row>> {
     ])
 }
 
-/// Delete → gone on a watch.
+/// Delete → removed, as seen by a watch.
 pub(crate) async fn end(lab: &Lab, cluster: &ClusterLab) -> Result<Vec<Row>> {
     let mut bare = Vec::new();
     let mut gone = [Vec::new(), Vec::new()];
@@ -100,7 +100,7 @@ pub(crate) async fn restart(lab: &Lab, cluster: &ClusterLab) -> Result<Vec<Row>>
     ])
 }
 
-/// A pod of its own: a second death within ten minutes would wait in back-off.
+/// A separate pod: a second death within ten minutes would wait in back-off.
 async fn restart_one(cluster: &ClusterLab, side: &Side) -> Result<Duration> {
     let mark = side.watcher.mark();
     let (name, _) = cluster.run_one(side, Token::Without).await?;
@@ -116,7 +116,7 @@ async fn restart_one(cluster: &ClusterLab, side: &Side) -> Result<Duration> {
     Ok(runs.duration_since(killed))
 }
 
-/// The row with a figure of each way's samples.
+/// The row with a figure of the samples of each way.
 fn beside(
     row: Row,
     bare: &[Duration],
