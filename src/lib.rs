@@ -1,7 +1,7 @@
 //! hostlet: a kubelet for Linux hosts.
 //!
-//! The rooms and the way data takes through them are drawn in `ARCHITECTURE.md`. A room imports only
-//! rooms of a lower level; the `tidy` test holds that.
+//! `ARCHITECTURE.md` describes the rooms and the data flow between them. A room imports only rooms of lower levels, which
+//! `tests/tidy` enforces.
 
 pub mod admission;
 pub mod api;

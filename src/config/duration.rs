@@ -1,4 +1,4 @@
-//! Durations as Go writes them in configuration files: `1m0s`, `100ms`, `1.5h`. No clock, no defaults.
+//! Durations in Go's format, as in configuration files: `1m0s`, `100ms`, `1.5h`. No clock, no defaults.
 
 use std::fmt;
 use std::str::FromStr;

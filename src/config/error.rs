@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use crate::types::one_line;
 
 /// Maximum bytes of one error message, which may quote long names and values.
-const LINE_MOST: usize = 1000;
+const MAX_LINE: usize = 1000;
 
 /// Where a setting comes from.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -189,7 +189,7 @@ impl fmt::Display for ConfigErrors {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (index, error) in self.0.iter().enumerate() {
             let separator = if index == 0 { "" } else { "\n" };
-            write!(f, "{separator}{}", one_line(&error.to_string(), LINE_MOST))?;
+            write!(f, "{separator}{}", one_line(&error.to_string(), MAX_LINE))?;
             // Each line includes its cause, since a list has no single `source`.
             if let Some(cause) = std::error::Error::source(error) {
                 write!(f, ": {cause}")?;

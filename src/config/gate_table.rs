@@ -1,4 +1,4 @@
-//! The feature gates that a kubelet 1.37 knows, with their defaults, and those it knew since 1.33 and forgot. No logic. The
+//! The feature gates of kubelet 1.37 with their defaults, and those of 1.33 to 1.36 that 1.37 removed. No logic. The
 //! lists are what `featuregate.MutableFeatureGate.GetAll` returns for `DefaultMutableFeatureGate` in a program that
 //! imports `k8s.io/kubernetes/pkg/features` and the gates of `k8s.io/component-base` (logs, metrics), as the kubelet does.
 
@@ -270,7 +270,7 @@ pub(super) const LOCKED_OFF: &[&str] = &[
     "SeparateCacheWatchRPC",
 ];
 
-/// Gates of 1.33 to 1.36 that 1.37 has no more.
+/// Gates of 1.33 to 1.36 that 1.37 removed.
 pub(super) const FORMER: &[&str] = &[
     "APIServerTracing",
     "AnyVolumeDataSource",

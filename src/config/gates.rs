@@ -48,7 +48,7 @@ pub(super) fn breaches(set: Option<&BTreeMap<String, bool>>) -> Vec<Breach> {
 pub(super) fn ignored(set: Option<&BTreeMap<String, bool>>) -> Vec<Breach> {
     let why = |gate: &str, value: bool| {
         if FORMER.contains(&gate) {
-            return Some("Kubernetes 1.37 has no such gate any more; setting it changes nothing");
+            return Some("Kubernetes 1.37 no longer has this gate; setting it changes nothing");
         }
         let differs = !SERVED.contains(&gate) && default(gate).is_some_and(|default| default != value);
         differs.then_some("hostlet does not depend on this gate; setting it changes nothing")
@@ -99,6 +99,6 @@ mod tests {
         assert_eq!(broken[0].1, "cannot be set to false, the feature is locked to true");
         let former = set("SidecarContainers", true);
         assert_eq!(breaches(Some(&former)), Vec::new());
-        assert!(ignored(Some(&former))[0].1.contains("no such gate any more"));
+        assert!(ignored(Some(&former))[0].1.contains("no longer has this gate"));
     }
 }

@@ -1,4 +1,4 @@
-//! Files and flags as layers: each is decoded strictly by itself and knows the location of its fields. Reads no files and
+//! Files and flags as layers: each is decoded strictly by itself and has the locations of its fields. Reads no files and
 //! applies no defaults.
 
 use std::path::Path;
@@ -16,7 +16,7 @@ use super::wire::{self, KubeletConfiguration};
 use super::{served, spelling};
 use crate::yaml::{Document, DocumentError, Flaw, Lines, Problem, decode, enclosing, parse_documents};
 
-/// The most errors that are reported of one document.
+/// Maximum number of reported errors per document.
 const MAX_FLAWS: usize = 100;
 
 /// Fields that hold a path. In a file, relative paths are relative to the file's directory (upstream:
@@ -143,7 +143,7 @@ impl Stack {
             let kind = match kind_of(&document) {
                 Ok(kind) if !seen.contains(&kind) => kind,
                 Ok(_) => {
-                    let message = "the file already holds a document of this kind; join the two".to_owned();
+                    let message = "the file already has a document of this kind; merge the two".to_owned();
                     errors.push(ConfigError::Document { at: at_document, message });
                     continue;
                 }
@@ -175,8 +175,8 @@ impl Stack {
         texts: &[String],
     ) -> Result<(), Vec<ConfigError>> {
         let at = Place::Flag(flag.name.to_owned());
-        let value = flag_value::value(flag.kind, texts).map_err(|wrong| {
-            let (path, message) = (flag.path.to_owned(), wrong.to_string());
+        let value = flag_value::value(flag.kind, texts).map_err(|error| {
+            let (path, message) = (flag.path.to_owned(), error.to_string());
             vec![ConfigError::WrongValue { at: at.clone(), path, message }]
         })?;
         let lines = Lines::of_value(flag.path, &value);

@@ -39,10 +39,10 @@ pub fn load(flags: &KubeletFlags, hostname: &str) -> Result<Loaded, ConfigErrors
     errors.extend(process_breaches(&flags.process));
     let mut stack = Stack::default();
     for file in &files {
-        stack.add_file(file).unwrap_or_else(|wrong| errors.extend(wrong));
+        stack.add_file(file).unwrap_or_else(|found| errors.extend(found));
     }
     for (flag, texts) in &flags.fields.fields {
-        stack.add_flag(flag, texts).unwrap_or_else(|wrong| errors.extend(wrong));
+        stack.add_flag(flag, texts).unwrap_or_else(|found| errors.extend(found));
     }
     if !errors.is_empty() {
         return Err(errors.into());
@@ -90,8 +90,8 @@ fn read_files(flags: &ProcessFlags) -> (Vec<TextFile>, Vec<ConfigError>) {
 fn process_breaches(flags: &ProcessFlags) -> Vec<ConfigError> {
     let mut errors = Vec::new();
     let mut add = |flag, message: &str| errors.push(ConfigError::Flag { flag, message: message.to_owned() });
-    for wrong in flags.node_labels.iter().filter_map(|text| node::label(text).err()) {
-        add("node-labels", &wrong.to_string());
+    for error in flags.node_labels.iter().filter_map(|text| node::label(text).err()) {
+        add("node-labels", &error.to_string());
     }
     if !["", node::EXTERNAL].contains(&flags.cloud_provider.as_str()) {
         add("cloud-provider", "must be external or empty: Kubernetes removed all other cloud providers");

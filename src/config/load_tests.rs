@@ -182,7 +182,7 @@ fn every_error_names_file_line_and_field() {
         errors("staticPodPth: /a\nport: x\nlogging:\n  fromat: json\nclientCAFile: /ca\nsyncFrequency: 10\n"),
         [
             "DIR/a.yaml:3: unknown field \"staticPodPth\" (did you mean \"staticPodPath\"?)",
-            "DIR/a.yaml:4: port: found string \"x\", expected an integer of 32 bits",
+            "DIR/a.yaml:4: port: found string \"x\", expected a 32-bit integer",
             "DIR/a.yaml:6: unknown field \"logging.fromat\" (did you mean \"logging.format\"?)",
             "DIR/a.yaml:7: unknown field \"clientCAFile\" (did you mean \"authentication.x509.clientCAFile\"?)",
             "DIR/a.yaml:8: syncFrequency: found integer `10`, expected a duration such as \"1m30s\"",
@@ -216,7 +216,7 @@ fn errors_of_all_sources_come_together() {
     assert_eq!(
         found.lines().collect::<Vec<_>>(),
         [
-            "DIR/a.yaml:3: port: found string \"x\", expected an integer of 32 bits",
+            "DIR/a.yaml:3: port: found string \"x\", expected a 32-bit integer",
             "DIR/d/1.conf:1: apiVersion is missing; expected apiVersion \"kubelet.config.k8s.io/v1beta1\" with kind \
              \"KubeletConfiguration\", or apiVersion \"hostlet.dev/v1alpha1\" with kind \"HostletConfiguration\"",
             "DIR/d/2.conf:3: unknown field \"a\"",
@@ -238,7 +238,7 @@ fn other_documents_are_rejected() {
     let old = message("kind: KubeletConfiguration\napiVersion: kubelet.config.k8s.io/v1\n");
     assert!(old.starts_with("DIR/a.yaml:2: found apiVersion \"kubelet.config.k8s.io/v1\""), "{old}");
     assert!(
-        message(&format!("{HEAD}---\n{HEAD}")).starts_with("DIR/a.yaml:4: the file already holds a document")
+        message(&format!("{HEAD}---\n{HEAD}")).starts_with("DIR/a.yaml:4: the file already has a document")
     );
     assert!(message(&format!("{HEAD}a: [\n")).starts_with("DIR/a.yaml:"));
     assert!(message("apiVersion: hostlet.dev/v1alpha1\nkind: HostletConfiguration\nmaxConcurrentStarts: 0\nsokcet: a\n").contains(
@@ -430,7 +430,7 @@ fn settings_of_the_node() {
     let without = host.load(&["--experimental-allocatable-ignore-eviction"]).unwrap();
     assert_eq!(without.config.node.reserved.eviction_memory, None);
     let wrong = host.load(&["--node-labels=node-role.kubernetes.io/x=", "--cloud-provider=aws"]).unwrap_err();
-    assert!(wrong.contains("--node-labels: a node must not give itself"), "{wrong}");
+    assert!(wrong.contains("--node-labels: a node must not set the label"), "{wrong}");
     assert!(wrong.contains("--cloud-provider: must be external"), "{wrong}");
 }
 

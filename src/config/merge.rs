@@ -1,4 +1,4 @@
-//! JSON Merge Patch (RFC 7386), which upstream uses for drop-ins: objects are merged, other values replaced, and null removes
+//! JSON Merge Patch (RFC 7396), which upstream uses for drop-ins: objects are merged, other values replaced, and null removes
 //! a field. Knows no schema.
 
 use serde_json::{Map, Value};

@@ -135,8 +135,8 @@ pub(super) enum NodeSettingError {
     #[error("{value:?} is not a label value: {wrong}")]
     LabelValue { value: String, wrong: String },
     #[error(
-        "a node must not give itself the label {0:?}: of the names of Kubernetes only those of \
-         kubelet.kubernetes.io/ and node.kubernetes.io/ are open to it, and {names}",
+        "a node must not set the label {0:?} on itself: of the labels in kubernetes.io and k8s.io, \
+         it may set only those in kubelet.kubernetes.io/ and node.kubernetes.io/, and {names}",
         names = NODE_LABELS.join(", ")
     )]
     ForbiddenLabel(String),
@@ -207,7 +207,7 @@ pub(super) fn cpu_set(text: &str) -> Result<BTreeSet<u32>, NodeSettingError> {
     let mut set = BTreeSet::new();
     for range in text.split(',') {
         let (first, last) = range.split_once('-').unwrap_or((range, range));
-        let number = |text: &str| text.trim().parse::<u32>().ok().filter(|cpu| *cpu < MOST_CPUS);
+        let number = |text: &str| text.trim().parse::<u32>().ok().filter(|cpu| *cpu < MAX_CPUS);
         let (Some(first), Some(last)) = (number(first), number(last)) else {
             return Err(NodeSettingError::CpuList(text.to_owned()));
         };
@@ -220,7 +220,7 @@ pub(super) fn cpu_set(text: &str) -> Result<BTreeSet<u32>, NodeSettingError> {
 }
 
 /// Upper bound of CPU numbers, so that a range never expands to a huge set.
-const MOST_CPUS: u32 = 1 << 16;
+const MAX_CPUS: u32 = 1 << 16;
 
 #[cfg(test)]
 mod tests {
@@ -256,7 +256,7 @@ mod tests {
         }
         let error = label("node-role.kubernetes.io/x=").unwrap_err().to_string();
         assert!(
-            error.starts_with("a node must not give itself the label \"node-role.kubernetes.io/x\""),
+            error.starts_with("a node must not set the label \"node-role.kubernetes.io/x\" on itself"),
             "{error}"
         );
     }

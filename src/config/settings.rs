@@ -29,7 +29,7 @@ pub struct Config {
     pub root_dir: PathBuf,
     /// File that the daemon locks while it runs (`--lock-file`).
     pub lock_file: Option<PathBuf>,
-    /// The daemon's control socket. (`socket` of HostletConfiguration)
+    /// The daemon's control socket (`socket` of HostletConfiguration).
     pub socket: PathBuf,
     /// How many sandboxes and containers may start at the same time (`maxConcurrentStarts` of HostletConfiguration).
     pub max_concurrent_starts: NonZeroUsize,
@@ -137,7 +137,7 @@ pub struct Dns {
     pub cluster_domain: String,
     /// Addresses of the cluster's DNS service (`clusterDNS`).
     pub cluster_dns: Vec<IpAddr>,
-    /// The `resolv.conf` that pods' ones are based on; `None` for an empty base (`resolvConf`).
+    /// The file on which the `resolv.conf` of pods is based; `None` for an empty base (`resolvConf`).
     pub resolv_conf: Option<PathBuf>,
 }
 

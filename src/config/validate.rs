@@ -14,10 +14,10 @@ use crate::types::Quantity;
 /// The default of memoryThrottlingFactor before Kubernetes 1.37, which files may still have without the feature gate.
 const FORMER_THROTTLING_FACTOR: f64 = 0.9;
 
-/// A breach of a rule: the field's path, and the rule.
+/// A violation: the path of the field, and the rule.
 pub(super) type Breach = (String, String);
 
-/// Collects breaches.
+/// Collects violations.
 #[derive(Default)]
 struct Breaches(Vec<Breach>);
 
@@ -46,7 +46,7 @@ impl Breaches {
     }
 }
 
-/// Everything in `kc` that breaks a rule.
+/// All violations of rules in `kc`.
 pub(super) fn validate(kc: &KubeletConfiguration) -> Vec<Breach> {
     let mut breaches = Breaches::default();
     numbers(kc, &mut breaches);
@@ -97,7 +97,7 @@ fn numbers(kc: &KubeletConfiguration, breaches: &mut Breaches) {
     }
     let memory_qos = gates::enabled("MemoryQoS", kc.feature_gates.as_ref());
     if !memory_qos && kc.memory_throttling_factor.is_some_and(|factor| factor != FORMER_THROTTLING_FACTOR) {
-        breaches.add("memoryThrottlingFactor", "is only possible with the feature gate MemoryQoS");
+        breaches.add("memoryThrottlingFactor", "needs the feature gate MemoryQoS");
     }
 }
 
@@ -117,7 +117,7 @@ fn times(kc: &KubeletConfiguration, breaches: &mut Breaches) {
     let period = kc.cpu_cfs_quota_period.unwrap_or_default();
     if !gates::enabled("CustomCPUCFSQuotaPeriod", kc.feature_gates.as_ref()) {
         if period != GoDuration::from_millis(100) {
-            let message = format!("{period} is only possible with the feature gate CustomCPUCFSQuotaPeriod");
+            let message = format!("{period} needs the feature gate CustomCPUCFSQuotaPeriod");
             breaches.add("cpuCFSQuotaPeriod", message);
         }
     } else if !(GoDuration::from_millis(1)..=GoDuration::from_secs(1)).contains(&period) {
@@ -198,7 +198,7 @@ fn log_directory_rule(directory: &str) -> Option<&'static str> {
         && (directory == "/" || !directory.ends_with('/'));
     match directory {
         _ if !path.is_absolute() => Some("must be an absolute path"),
-        _ if !plain => Some("must not contain . or .., or a slash too many"),
+        _ if !plain => Some("must not contain . or .., or redundant slashes"),
         _ if !directory.is_ascii() => Some("must be plain ASCII"),
         _ if directory.contains(':') => Some("must not contain a colon"),
         _ => None,
@@ -211,14 +211,14 @@ fn node_allocatable(kc: &KubeletConfiguration, breaches: &mut Breaches) {
     let mut seen = BTreeSet::new();
     for word in set {
         if !seen.insert(word.as_str()) {
-            breaches.add(PATH, format!("{word:?} stands there twice"));
+            breaches.add(PATH, format!("{word:?} is listed twice"));
             continue;
         }
         let blank = |cgroup: &Option<String>| cgroup.as_ref().is_none_or(String::is_empty);
         match word.as_str() {
             "none" => {
                 if set.len() > 1 {
-                    breaches.add(PATH, "\"none\" cannot stand beside others");
+                    breaches.add(PATH, "\"none\" cannot be combined with others");
                 }
                 continue;
             }
@@ -274,7 +274,7 @@ fn reserved_memory(kc: &KubeletConfiguration, breaches: &mut Breaches) {
     }
 }
 
-/// What is kept from pods: resources there are, in amounts there are.
+/// Reservations: known resources with valid, non-negative amounts.
 fn reservations(kc: &KubeletConfiguration, breaches: &mut Breaches) {
     for (field, amounts) in [("kubeReserved", &kc.kube_reserved), ("systemReserved", &kc.system_reserved)] {
         for (resource, text) in amounts.iter().flatten() {
@@ -335,7 +335,7 @@ fn shutdown(kc: &KubeletConfiguration, breaches: &mut Breaches) {
     }
     let by_priority = kc.shutdown_grace_period_by_pod_priority.as_ref().is_some_and(|list| !list.is_empty());
     if by_priority && !(total.is_zero() && critical.is_zero()) {
-        breaches.add("shutdownGracePeriodByPodPriority", "cannot stand beside shutdownGracePeriod");
+        breaches.add("shutdownGracePeriodByPodPriority", "cannot be combined with shutdownGracePeriod");
     }
 }
 
@@ -348,10 +348,11 @@ fn exclusions(kc: &KubeletConfiguration, breaches: &mut Breaches) {
     if filled(&kc.reserved_system_cpus)
         && (filled(&kc.system_reserved_cgroup) || filled(&kc.kube_reserved_cgroup))
     {
-        breaches.add("reservedSystemCPUs", "cannot stand beside systemReservedCgroup or kubeReservedCgroup");
+        breaches
+            .add("reservedSystemCPUs", "cannot be combined with systemReservedCgroup or kubeReservedCgroup");
     }
     if kc.run_once == Some(true) {
-        breaches.add("runOnce", "is no longer possible; remove it");
+        breaches.add("runOnce", "is no longer supported; remove it");
     }
     if kc.enable_system_log_query == Some(true) && kc.enable_system_log_handler == Some(false) {
         breaches.add("enableSystemLogQuery", "needs enableSystemLogHandler: true");
@@ -374,7 +375,7 @@ fn exclusions(kc: &KubeletConfiguration, breaches: &mut Breaches) {
     }
 }
 
-/// Sysctls a node may let pods set: namespaced ones only, by name or with a `*` at the end.
+/// Sysctls that the node permits to pods: namespaced ones only, by name or with a `*` at the end.
 fn sysctls(kc: &KubeletConfiguration, breaches: &mut Breaches) {
     const NAMESPACED: [&str; 3] = ["kernel.shm", "kernel.msg", "kernel.sem"];
     for (index, pattern) in kc.allowed_unsafe_sysctls.iter().flatten().enumerate() {

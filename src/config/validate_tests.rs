@@ -30,11 +30,11 @@ fn each_rule_has_its_breach() {
         (json!({"memoryThrottlingFactor": 1.5}), "memoryThrottlingFactor: 1.5 must be above 0 and at most 1"),
         (
             json!({"memoryThrottlingFactor": 0.8, "featureGates": {"MemoryQoS": false}}),
-            "memoryThrottlingFactor: is only possible with the feature gate MemoryQoS",
+            "memoryThrottlingFactor: needs the feature gate MemoryQoS",
         ),
         (
             json!({"cpuCFSQuotaPeriod": "10ms", "featureGates": {"CustomCPUCFSQuotaPeriod": false}}),
-            "cpuCFSQuotaPeriod: 10ms is only possible with the feature gate CustomCPUCFSQuotaPeriod",
+            "cpuCFSQuotaPeriod: 10ms needs the feature gate CustomCPUCFSQuotaPeriod",
         ),
         (json!({"cpuCFSQuotaPeriod": "2s"}), "cpuCFSQuotaPeriod: 2s must be between 1ms and 1s"),
         (
@@ -63,11 +63,11 @@ fn each_rule_has_its_breach() {
         (json!({"podLogsDir": "logs"}), "podLogsDir: \"logs\" must be an absolute path"),
         (
             json!({"podLogsDir": "/a/../b"}),
-            "podLogsDir: \"/a/../b\" must not contain . or .., or a slash too many",
+            "podLogsDir: \"/a/../b\" must not contain . or .., or redundant slashes",
         ),
         (
             json!({"podLogsDir": "/a/./b"}),
-            "podLogsDir: \"/a/./b\" must not contain . or .., or a slash too many",
+            "podLogsDir: \"/a/./b\" must not contain . or .., or redundant slashes",
         ),
         (json!({"podLogsDir": "/é"}), "podLogsDir: \"/é\" must be plain ASCII"),
         (json!({"podLogsDir": "/a:b"}), "podLogsDir: \"/a:b\" must not contain a colon"),
@@ -75,7 +75,7 @@ fn each_rule_has_its_breach() {
         (json!({"containerLogMonitorInterval": "2s"}), "containerLogMonitorInterval: must be 3s or more"),
         (
             json!({"enforceNodeAllocatable": ["pods", "none"]}),
-            "enforceNodeAllocatable: \"none\" cannot stand beside others",
+            "enforceNodeAllocatable: \"none\" cannot be combined with others",
         ),
         (
             json!({"enforceNodeAllocatable": ["kube-reserved"]}),
@@ -99,7 +99,7 @@ fn each_rule_has_its_breach() {
             "shutdownGracePeriodCriticalPods: must not be above shutdownGracePeriod",
         ),
         (json!({"systemCgroups": "/system"}), "systemCgroups: needs cgroupRoot"),
-        (json!({"runOnce": true}), "runOnce: is no longer possible; remove it"),
+        (json!({"runOnce": true}), "runOnce: is no longer supported; remove it"),
         (
             json!({"memoryReservationPolicy": "TieredReservation", "featureGates": {"MemoryQoS": false}}),
             "memoryReservationPolicy: TieredReservation needs the feature gate MemoryQoS",

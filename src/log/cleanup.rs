@@ -1,4 +1,4 @@
-//! Removes the logs and links of removed pods. Touches nothing that is not named like a kubelet's.
+//! Removes the logs and links of removed pods. Touches only entries whose names have the kubelet's format.
 
 use std::collections::HashSet;
 use std::fs;
@@ -29,7 +29,7 @@ impl LogCleanUp {
 }
 
 impl LogLayout {
-    /// The pods with a log directory, and the directory. Skips names that are not a kubelet's.
+    /// The pods that have a log directory, with its path. Skips names that do not have the kubelet's format.
     pub fn pods(&self) -> Result<Vec<(PodUid, PathBuf)>, LogError> {
         let failed = |source| LogError::ReadDir { path: self.pod_logs_dir.clone(), source };
         let entries = match fs::read_dir(&self.pod_logs_dir) {
@@ -48,12 +48,12 @@ impl LogLayout {
         Ok(pods)
     }
 
-    /// Removes the log directories of pods that are `gone`. Call it only once all sources of pods are ready.
-    pub fn remove_pods(&self, gone: &HashSet<PodUid>) -> LogCleanUp {
+    /// Removes the log directories of the pods in `removed`. Call it only once all sources of pods are ready.
+    pub fn remove_pods(&self, removed: &HashSet<PodUid>) -> LogCleanUp {
         let mut done = LogCleanUp::default();
         match self.pods() {
             Ok(pods) => {
-                for (_, path) in pods.into_iter().filter(|(uid, _)| gone.contains(uid)) {
+                for (_, path) in pods.into_iter().filter(|(uid, _)| removed.contains(uid)) {
                     done.count(remove_tree(&path));
                 }
             }
@@ -76,7 +76,7 @@ impl LogLayout {
         for name in names {
             let Some(id) = container_id_of_link(&name) else { continue };
             let link = self.containers_dir.join(&name);
-            // A link to another place is not ours.
+            // A link with a target elsewhere is not ours.
             let ours = fs::read_link(&link).is_ok_and(|target| target.starts_with(&self.pod_logs_dir));
             let dangles = fs::metadata(&link).is_err_and(|e| e.kind() == ErrorKind::NotFound);
             // The ID in a name may be truncated.
@@ -124,13 +124,13 @@ mod tests {
         let mut found: Vec<_> = layout.pods().unwrap().into_iter().map(|(uid, _)| uid.to_string()).collect();
         found.sort();
         assert_eq!(found, ["uid-1", "uid-2"]);
-        let asked = HashSet::from([gone.uid.clone(), "uid-3".into()]);
-        let done = layout.remove_pods(&asked);
+        let removed = HashSet::from([gone.uid.clone(), "uid-3".into()]);
+        let done = layout.remove_pods(&removed);
         assert_eq!((done.removed, done.failed.len()), (1, 0));
         assert!(layout.log_file(&kept, "c", 0).exists());
         assert!(!layout.pod_dir(&gone).exists());
         assert!(foreign.exists() && file.exists());
-        assert_eq!(layout.remove_pods(&asked).removed, 0);
+        assert_eq!(layout.remove_pods(&removed).removed, 0);
     }
 
     #[test]

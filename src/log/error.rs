@@ -7,7 +7,7 @@ use crate::sys::SysError;
 
 /// A failed operation on a log directory, file or link.
 #[derive(Debug, thiserror::Error)]
-#[allow(missing_docs, reason = "the fields are the path and what the operating system says of it")]
+#[allow(missing_docs, reason = "the fields are the path and the operating system's error")]
 pub enum LogError {
     /// A directory could not be created.
     #[error("cannot create the log directory {}", path.display())]
@@ -30,11 +30,11 @@ pub enum LogError {
     /// There is no log to link to.
     #[error("no log at {}, so no link to it was created", path.display())]
     NoLog { path: PathBuf },
-    /// The place of a link is taken by something else.
-    #[error("{} is in the way of a log link and was left alone", path.display())]
+    /// Something other than a link has the name of a link.
+    #[error("{} is not a log link and was left unchanged", path.display())]
     NotALink { path: PathBuf },
-    /// The name of the directory to remove is not a kubelet's, because the pod's name looks like a path.
-    #[error("{} is not a pod's log directory and was left alone", path.display())]
+    /// The name of the directory to remove does not have the kubelet's format, because the pod's name looks like a path.
+    #[error("{} is not a pod's log directory and was left unchanged", path.display())]
     NotAPod { path: PathBuf },
     /// A file, link or directory could not be removed.
     #[error("cannot remove {}", path.display())]

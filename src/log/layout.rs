@@ -65,8 +65,8 @@ impl LogLayout {
         Ok(attempts.filter(|attempt| *attempt <= LAST_ATTEMPT).max().map_or(0, |last| last + 1))
     }
 
-    /// Links a started container's log under the name that log collectors use, replacing any link of that name. A failure is
-    /// worth only a warning: the log is written all the same.
+    /// Links a started container's log under the name that log collectors use, replacing any link of that name. Callers
+    /// only log a failure: the runtime writes the log anyway.
     pub fn link_log(
         &self,
         pod: &PodRef,

@@ -1,5 +1,5 @@
-//! One line of a container's log, as runtimes write it: `<RFC 3339 time> <stream> <tags> <content>` (Kubernetes design,
-//! "CRI: Dockershim logging and streaming"). Pure.
+//! One line of a container's log, as runtimes write it: `<RFC 3339 time> <stream> <tags> <content>` (Kubernetes design
+//! proposal "CRI: Log management for container stdout/stderr streams"). Pure.
 
 use jiff::Timestamp;
 

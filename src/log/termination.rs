@@ -18,7 +18,7 @@ const MAX_MESSAGE: u64 = 4096;
 const MAX_LOG_BYTES: usize = 2048;
 /// Maximum lines taken from a container's log.
 const MAX_LOG_LINES: usize = 80;
-/// Search window for them in bytes; 80 of the longest lines that runtimes write (16 KiB) fit.
+/// Search window for these lines, in bytes; 80 of the longest lines that runtimes write (16 KiB) fit.
 const LOG_WINDOW: u64 = 2 << 20;
 /// The policy that uses the end of the log if a failed container left no message.
 const FALLBACK_TO_LOGS: &str = "FallbackToLogsOnError";
@@ -92,8 +92,8 @@ fn open(path: &Path) -> io::Result<File> {
 
 /// Converts bytes to text, without a truncated character at the start.
 fn text_of(bytes: &[u8]) -> String {
-    let is_rest = |b: &&u8| **b & 0xc0 == 0x80;
-    let cut = bytes.iter().take(3).take_while(is_rest).count();
+    let is_continuation = |b: &&u8| **b & 0xc0 == 0x80;
+    let cut = bytes.iter().take(3).take_while(is_continuation).count();
     String::from_utf8_lossy(&bytes[cut..]).into_owned()
 }
 

@@ -63,7 +63,7 @@ pub struct TelemetryConfig {
 #[derive(Debug, thiserror::Error)]
 pub enum TelemetryError {
     /// The filter in the environment is invalid.
-    #[error("{FILTER_VARIABLE}={value:?} is not a log filter")]
+    #[error("{FILTER_VARIABLE}={value:?} is not a log filter; use e.g. hostlet=debug,info")]
     Filter {
         /// Its value.
         value: String,
@@ -71,7 +71,7 @@ pub enum TelemetryError {
         source: ParseError,
     },
     /// Logging is already initialized.
-    #[error("logging is set up already")]
+    #[error("logging is already initialized")]
     AlreadySet(#[source] TryInitError),
 }
 
@@ -92,8 +92,8 @@ pub fn init(config: TelemetryConfig) -> Result<(), TelemetryError> {
             .with_field_prefix(Some(JOURNAL_PREFIX.to_owned()))
             .boxed(),
         None => {
-            let colours = io::stderr().is_terminal() && std::env::var_os(NO_COLOR_VARIABLE).is_none();
-            lines(config.format, colours, io::stderr)
+            let colors = io::stderr().is_terminal() && std::env::var_os(NO_COLOR_VARIABLE).is_none();
+            lines(config.format, colors, io::stderr)
         }
     };
     subscriber(layer, filter).try_init().map_err(TelemetryError::AlreadySet)?;
@@ -123,11 +123,11 @@ fn filter(verbosity: u8, from_environment: Option<&str>) -> Result<Targets, Tele
 }
 
 /// A layer that writes one line per event.
-fn lines<W>(format: LogFormat, colours: bool, writer: W) -> Box<dyn Layer<Registry> + Send + Sync>
+fn lines<W>(format: LogFormat, colors: bool, writer: W) -> Box<dyn Layer<Registry> + Send + Sync>
 where
     W: for<'w> MakeWriter<'w> + Send + Sync + 'static,
 {
-    let layer = fmt::layer().with_ansi(colours).with_writer(writer);
+    let layer = fmt::layer().with_ansi(colors).with_writer(writer);
     match format {
         LogFormat::Text => layer.boxed(),
         LogFormat::Json => layer.json().flatten_event(true).boxed(),
@@ -192,7 +192,10 @@ mod tests {
         assert_eq!(Buffer::logged(LogFormat::Text, 0, Some(""), every_level).lines().count(), 1);
 
         let error = filter(0, Some("hostlet=loud")).unwrap_err();
-        assert_eq!(error.to_string(), "HOSTLET_LOG=\"hostlet=loud\" is not a log filter");
+        assert_eq!(
+            error.to_string(),
+            "HOSTLET_LOG=\"hostlet=loud\" is not a log filter; use e.g. hostlet=debug,info"
+        );
     }
 
     #[test]

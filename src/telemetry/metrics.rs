@@ -29,12 +29,13 @@ pub struct Metrics {
 }
 
 impl Metrics {
-    /// Registers a metric. `name` has no suffix `_total`, which is added to counters. `help` is a sentence without its period.
+    /// Registers a metric. `name` has no suffix `_total`, which is added to counters. `help` is a sentence without its
+    /// period, which the encoder adds.
     pub fn register(&self, name: &str, help: &str, metric: impl Metric) {
         self.with(|registry| registry.register(name, help, metric));
     }
 
-    /// Registers a gauge that is sampled on each request. `read` must be short.
+    /// Registers a gauge that is sampled on each request. `help` is a sentence with its period. `read` must be short.
     pub fn register_gauge(
         &self,
         name: &'static str,
@@ -45,7 +46,7 @@ impl Metrics {
         self.with(|registry| registry.register_collector(Box::new(collector)));
     }
 
-    /// Registers a counter that is sampled on each request.
+    /// Registers a counter that is sampled on each request. `help` is a sentence with its period. `read` must be short.
     pub fn register_counter(
         &self,
         name: &'static str,

@@ -1,4 +1,4 @@
-//! Exponential back-off as a value. Knows no clock.
+//! Exponential back-off as a value. Reads no clock.
 //!
 //! The rules are those of client-go's `flowcontrol.Backoff`, which the kubelet uses for image pulls and crash loops: the delay
 //! doubles up to a cap, and is reset after a long enough pause.
@@ -41,7 +41,7 @@ pub struct BackoffPolicy {
 /// A back-off in progress.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Backoff<T> {
-    /// The delay.
+    /// The current delay.
     pub delay: Duration,
     /// When the delay was set.
     pub updated: T,

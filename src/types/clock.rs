@@ -14,7 +14,7 @@ enum Source {
     Tokio {
         base: Timestamp,
         start: tokio::time::Instant,
-        /// Seconds by which it was set.
+        /// Total seconds by which the test set the clock forward or back.
         step: std::sync::Arc<std::sync::atomic::AtomicI64>,
     },
 }

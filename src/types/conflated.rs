@@ -1,4 +1,5 @@
-//! A queue of per-pod messages, merged per pod: a slow reader costs memory per pod, and nothing is dropped.
+//! A queue of per-pod messages, merged per pod: with a slow reader, memory grows only with the number of pods, and nothing is
+//! dropped.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -23,12 +24,12 @@ struct Inner<V> {
 #[derive(Debug)]
 struct Queue<V> {
     order: VecDeque<PodUid>,
-    news: HashMap<PodUid, V>,
+    unread: HashMap<PodUid, V>,
 }
 
 impl<V> Default for Conflated<V> {
     fn default() -> Self {
-        let queue = Mutex::new(Queue { order: VecDeque::new(), news: HashMap::new() });
+        let queue = Mutex::new(Queue { order: VecDeque::new(), unread: HashMap::new() });
         Self { inner: Arc::new(Inner { queue, filled: Notify::new() }) }
     }
 }
@@ -44,10 +45,10 @@ impl<V: Default> Conflated<V> {
     pub fn push(&self, uid: &PodUid, add: impl FnOnce(&mut V)) {
         {
             let mut queue = self.inner.queue.lock();
-            if !queue.news.contains_key(uid) {
+            if !queue.unread.contains_key(uid) {
                 queue.order.push_back(uid.clone());
             }
-            add(queue.news.entry(uid.clone()).or_default());
+            add(queue.unread.entry(uid.clone()).or_default());
         }
         self.inner.filled.notify_one();
     }
@@ -66,8 +67,8 @@ impl<V: Default> Conflated<V> {
     pub fn take(&self) -> Option<(PodUid, V)> {
         let mut queue = self.inner.queue.lock();
         let uid = queue.order.pop_front()?;
-        let news = queue.news.remove(&uid).unwrap_or_default();
-        Some((uid, news))
+        let unread = queue.unread.remove(&uid).unwrap_or_default();
+        Some((uid, unread))
     }
 }
 

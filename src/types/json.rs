@@ -1,6 +1,6 @@
 //! JSON decoding through [`Value`].
 //!
-//! serde instantiates a type's decoder for each input format and its encoder for each output format. The code of a Pod with all
+//! serde instantiates a type's decoder for each input format and its encoder for each output format. The code for a Pod with all
 //! its types is large: its instances were a quarter of the program. So types with Kubernetes types are decoded only by
 //! [`from_value`], and encoded only by `serde_json::to_vec`.
 //!
@@ -89,7 +89,7 @@ impl fmt::Display for Path<'_> {
     }
 }
 
-/// A propagating mismatch. The path is set on the way up. Boxed, because nearly every function of a decoder returns it.
+/// A mismatch whose path the callers add. Boxed, because nearly every function of a decoder returns it.
 #[derive(Debug)]
 struct Flaw(Box<(Option<String>, String)>);
 
@@ -120,7 +120,7 @@ impl de::Error for Flaw {
 }
 
 /// The callback for unknown fields.
-type Tell<'p> = Option<&'p dyn Fn(Unknown<'_>)>;
+type OnUnknown<'p> = Option<&'p dyn Fn(Unknown<'_>)>;
 
 /// A value with its path.
 ///
@@ -129,7 +129,7 @@ type Tell<'p> = Option<&'p dyn Fn(Unknown<'_>)>;
 struct Node<'de, 'p> {
     value: &'de Value,
     path: &'p Path<'p>,
-    unknown: Tell<'p>,
+    unknown: OnUnknown<'p>,
     /// Whether a number is accepted as text.
     bare_number: bool,
 }
@@ -140,7 +140,7 @@ impl<'de, 'p> Node<'de, 'p> {
     }
 
     /// In YAML, unquoted `yes`, `on`, `1.10` and similar are not text.
-    fn no_text(self, expected: &dyn Expected) -> Flaw {
+    fn not_text(self, expected: &dyn Expected) -> Flaw {
         if expected.to_string() == "a string" {
             return de::Error::custom(format_args!("{} is not text; put it in quotes", self.value));
         }
@@ -151,7 +151,7 @@ impl<'de, 'p> Node<'de, 'p> {
         match self.value {
             Value::String(text) => visitor.visit_borrowed_str(text),
             Value::Number(number) if self.bare_number => visitor.visit_string(number.to_string()),
-            Value::Bool(_) | Value::Number(_) => Err(self.no_text(&visitor)),
+            Value::Bool(_) | Value::Number(_) => Err(self.not_text(&visitor)),
             Value::Null | Value::Array(_) | Value::Object(_) => Err(self.mismatch(&visitor)),
         }
     }
@@ -175,10 +175,10 @@ impl<'de, 'p> Node<'de, 'p> {
     }
 
     fn report_unknown(self, known: &[&str]) {
-        let (Some(tell), Value::Object(object)) = (self.unknown, self.value) else { return };
+        let (Some(report), Value::Object(object)) = (self.unknown, self.value) else { return };
         for name in object.keys().filter(|name| !known.contains(&name.as_str())) {
             let path = Path::Field(self.path, name).to_string();
-            tell(Unknown { path, name, known });
+            report(Unknown { path, name, known });
         }
     }
 }

@@ -17,15 +17,15 @@ const LABEL_VALUE_RULE: &str = "a valid label must be an empty string or consist
      used for validation is '(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?')";
 
 /// Maximum length of a DNS label, in bytes.
-pub(crate) const LABEL_MOST: usize = 63;
+pub(crate) const LABEL_MAX: usize = 63;
 /// Maximum length of a DNS subdomain, in bytes.
-pub(crate) const SUBDOMAIN_MOST: usize = 253;
+pub(crate) const SUBDOMAIN_MAX: usize = 253;
 
 fn is_lower_alnum(byte: u8) -> bool {
     byte.is_ascii_lowercase() || byte.is_ascii_digit()
 }
 
-/// Not empty, `ends` at both ends, `inner` throughout.
+/// Whether `text` is not empty, its first and last bytes satisfy `ends`, and all of its bytes satisfy `inner`.
 fn framed(text: &str, ends: impl Fn(u8) -> bool, inner: impl Fn(u8) -> bool) -> bool {
     let bytes = text.as_bytes();
     match (bytes.first(), bytes.last()) {
@@ -34,12 +34,12 @@ fn framed(text: &str, ends: impl Fn(u8) -> bool, inner: impl Fn(u8) -> bool) -> 
     }
 }
 
-fn longer_than(text: &str, most: usize) -> Option<String> {
-    (text.len() > most).then(|| format!("must be no more than {most} bytes"))
+fn longer_than(text: &str, max: usize) -> Option<String> {
+    (text.len() > max).then(|| format!("must be no more than {max} bytes"))
 }
 
-fn rule(kept: bool, sentence: &str) -> Option<String> {
-    (!kept).then(|| sentence.to_owned())
+fn rule(is_valid: bool, message: &str) -> Option<String> {
+    (!is_valid).then(|| message.to_owned())
 }
 
 fn is_label(text: &str) -> bool {
@@ -48,13 +48,13 @@ fn is_label(text: &str) -> bool {
 
 /// Validates a DNS-1123 label (container, volume and namespace names, hostnames).
 pub(crate) fn dns_label(text: &str) -> Vec<String> {
-    longer_than(text, LABEL_MOST).into_iter().chain(rule(is_label(text), LABEL_RULE)).collect()
+    longer_than(text, LABEL_MAX).into_iter().chain(rule(is_label(text), LABEL_RULE)).collect()
 }
 
 /// Validates a DNS-1123 subdomain (pod and node names).
 pub(crate) fn dns_subdomain(text: &str) -> Vec<String> {
-    let kept = text.split('.').all(is_label);
-    longer_than(text, SUBDOMAIN_MOST).into_iter().chain(rule(kept, SUBDOMAIN_RULE)).collect()
+    let is_valid = text.split('.').all(is_label);
+    longer_than(text, SUBDOMAIN_MAX).into_iter().chain(rule(is_valid, SUBDOMAIN_RULE)).collect()
 }
 
 /// Validates the key of a label, an annotation or a resource: `name` or `domain/name`.
@@ -68,18 +68,20 @@ pub(crate) fn qualified_name(text: &str) -> Vec<String> {
             "a qualified name {QUALIFIED_RULE} with an optional DNS subdomain prefix and '/' (e.g. 'example.com/MyName')"
         )];
     }
-    let mut wrong = Vec::new();
+    let mut messages = Vec::new();
     match prefix {
-        Some("") => wrong.push("prefix part must be non-empty".to_owned()),
-        Some(prefix) => wrong.extend(dns_subdomain(prefix).into_iter().map(|m| format!("prefix part {m}"))),
+        Some("") => messages.push("prefix part must be non-empty".to_owned()),
+        Some(prefix) => {
+            messages.extend(dns_subdomain(prefix).into_iter().map(|m| format!("prefix part {m}")))
+        }
         None => {}
     }
     if name.is_empty() {
-        wrong.push("name part must be non-empty".to_owned());
+        messages.push("name part must be non-empty".to_owned());
     }
-    wrong.extend(longer_than(name, LABEL_MOST).map(|m| format!("name part {m}")));
-    wrong.extend(rule(is_label_text(name), QUALIFIED_RULE));
-    wrong
+    messages.extend(longer_than(name, LABEL_MAX).map(|m| format!("name part {m}")));
+    messages.extend(rule(is_label_text(name), QUALIFIED_RULE));
+    messages
 }
 
 fn is_label_text(text: &str) -> bool {
@@ -88,33 +90,33 @@ fn is_label_text(text: &str) -> bool {
 
 /// Validates the value of a label.
 pub(crate) fn label_value(text: &str) -> Vec<String> {
-    let kept = text.is_empty() || is_label_text(text);
-    longer_than(text, LABEL_MOST).into_iter().chain(rule(kept, LABEL_VALUE_RULE)).collect()
+    let is_valid = text.is_empty() || is_label_text(text);
+    longer_than(text, LABEL_MAX).into_iter().chain(rule(is_valid, LABEL_VALUE_RULE)).collect()
 }
 
 /// Validates the name of a port (an IANA service name).
 pub(crate) fn port_name(text: &str) -> Vec<String> {
-    let mut wrong: Vec<String> = longer_than(text, 15).into_iter().collect();
+    let mut messages: Vec<String> = longer_than(text, 15).into_iter().collect();
     if !text.bytes().all(|b| is_lower_alnum(b) || b == b'-') || text.is_empty() {
-        wrong.push("must contain only alpha-numeric characters (a-z, 0-9), and hyphens (-)".to_owned());
+        messages.push("must contain only alpha-numeric characters (a-z, 0-9), and hyphens (-)".to_owned());
     }
     if !text.bytes().any(|b| b.is_ascii_lowercase()) {
-        wrong.push("must contain at least one letter (a-z)".to_owned());
+        messages.push("must contain at least one letter (a-z)".to_owned());
     }
     if text.contains("--") {
-        wrong.push("must not contain consecutive hyphens".to_owned());
+        messages.push("must not contain consecutive hyphens".to_owned());
     }
     if text.starts_with('-') || text.ends_with('-') {
-        wrong.push("must not begin or end with a hyphen".to_owned());
+        messages.push("must not begin or end with a hyphen".to_owned());
     }
-    wrong
+    messages
 }
 
 /// Validates the name of an environment variable: printable ASCII without `=`, as the API server since 1.34.
 pub(crate) fn env_name(text: &str) -> Vec<String> {
-    let kept = !text.is_empty() && text.bytes().all(|b| (b' '..=b'~').contains(&b) && b != b'=');
+    let is_valid = !text.is_empty() && text.bytes().all(|b| (b' '..=b'~').contains(&b) && b != b'=');
     rule(
-        kept,
+        is_valid,
         "a valid environment variable name must consist only of printable ASCII characters other than '='",
     )
     .into_iter()
@@ -124,13 +126,13 @@ pub(crate) fn env_name(text: &str) -> Vec<String> {
 /// Whether the text is a sysctl name, with dots or slashes between its parts.
 pub(crate) fn is_sysctl(text: &str) -> bool {
     let inner = |b: u8| is_lower_alnum(b) || b == b'-' || b == b'_';
-    text.len() <= SUBDOMAIN_MOST && text.split(['.', '/']).all(|part| framed(part, is_lower_alnum, inner))
+    text.len() <= SUBDOMAIN_MAX && text.split(['.', '/']).all(|part| framed(part, is_lower_alnum, inner))
 }
 
 /// Whether the text can be a pod's UID, which names directories and cgroups: letters, digits and `-`.
 pub(crate) fn is_uid(text: &str) -> bool {
     let inner = |b: u8| b.is_ascii_alphanumeric() || b == b'-';
-    text.len() <= LABEL_MOST && framed(text, |b| b.is_ascii_alphanumeric(), inner)
+    text.len() <= LABEL_MAX && framed(text, |b| b.is_ascii_alphanumeric(), inner)
 }
 
 /// Whether the text is an IPv4 or IPv6 address.

@@ -1,10 +1,10 @@
 //! Sanitizes external text for messages: one line, without terminal control characters, limited in length.
 
-/// Escapes control characters in `text` and truncates it after about `most` bytes, with an ellipsis.
-pub fn one_line(text: &str, most: usize) -> String {
+/// Escapes control characters in `text` and truncates it after about `max_bytes` bytes, with an ellipsis.
+pub fn one_line(text: &str, max_bytes: usize) -> String {
     let mut line = String::new();
     for c in text.chars() {
-        if line.len() >= most {
+        if line.len() >= max_bytes {
             line.push('…');
             break;
         }

@@ -1,4 +1,4 @@
-//! Amounts of resources by name, and the classes of names. Any resource name is supported.
+//! Amounts of resources by name, and the classes of resource names. Any name is supported.
 
 use std::collections::BTreeMap;
 
@@ -19,12 +19,12 @@ pub const PID: &str = "pid";
 /// Prefix of huge page resources, followed by the page size, as in `hugepages-2Mi`.
 pub const HUGE_PAGES: &str = "hugepages-";
 
-/// Whether it is an extended resource, e.g. a device (upstream `IsExtendedResourceName`).
+/// Whether `resource` is an extended resource, e.g. a device (upstream `IsExtendedResourceName`).
 pub fn is_extended(resource: &str) -> bool {
     !is_native(resource) && !resource.starts_with("requests.")
 }
 
-/// Whether it is a native resource (upstream `IsNativeResource`).
+/// Whether `resource` is a native resource (upstream `IsNativeResource`).
 pub fn is_native(resource: &str) -> bool {
     !resource.contains('/') || resource.contains("kubernetes.io/")
 }

@@ -10,13 +10,13 @@ use serde_saphyr::granit_parser::{Event, Parser, ScalarStyle, Span, Tag};
 use super::scalar;
 use crate::types::one_line;
 
-/// Maximum number of values with expanded aliases: far above any real file, far below a danger.
+/// Maximum number of values with expanded aliases: far more than real files have, and few enough to be harmless.
 const MAX_NODES: usize = 100_000;
 /// Maximum nesting with expanded aliases, so that values may be processed recursively.
 const MAX_DEPTH: usize = 100;
 /// Maximum bytes of all values with expanded aliases, including copies for later aliases and the paths of all fields.
 const MAX_BYTES: usize = 32 << 20;
-/// Maximum number of reported errors, and maximum bytes of each message: a text may consist of nothing else.
+/// Maximum number of reported errors, and maximum bytes of each message: a text may consist of nothing but errors.
 const MAX_ERRORS: usize = 100;
 const MAX_MESSAGE: usize = 500;
 
@@ -185,15 +185,15 @@ impl Builder {
             return false;
         }
         if self.nodes > MAX_NODES {
-            self.error(span, format!("the text holds more than {MAX_NODES} values"));
+            self.error(span, format!("the text has more than {MAX_NODES} values"));
         } else if self.bytes > MAX_BYTES {
             let most = MAX_BYTES >> 20;
             self.error(
                 span,
-                format!("the text holds more than {most} MiB with its aliases and paths written out"),
+                format!("the text has more than {most} MiB with its aliases and paths written out"),
             );
         } else if self.levels.len() + depth > MAX_DEPTH {
-            self.error(span, format!("the values nest more than {MAX_DEPTH} deep"));
+            self.error(span, format!("the values are nested more than {MAX_DEPTH} deep"));
         } else {
             return true;
         }
@@ -202,13 +202,13 @@ impl Builder {
     }
 
     /// Stores a copy of a value for its aliases; false once a limit is exceeded.
-    fn keep(&mut self, anchor: usize, value: &Value, nodes: usize, span: Span) -> bool {
+    fn store_anchor(&mut self, anchor: usize, value: &Value, nodes: usize, span: Span) -> bool {
         let bytes = bytes(value);
-        let room = self.reserve(0, bytes, 0, span);
-        if room {
+        let fits = self.reserve(0, bytes, 0, span);
+        if fits {
             self.anchors.insert(anchor, Anchored { value: value.clone(), nodes, bytes });
         }
-        room
+        fits
     }
 
     fn scalar(&mut self, text: &str, style: ScalarStyle, anchor: usize, tag: Option<&Tag>, span: Span) {
@@ -221,10 +221,12 @@ impl Builder {
         let plain = style == ScalarStyle::Plain && tag.is_none_or(|tag| !tag.is_yaml_core_schema_tag("str"));
         let value = if plain { scalar::resolve(text) } else { Some(Value::String(text.to_owned())) };
         let value = value.unwrap_or_else(|| {
-            self.error(span, format!("{text} is not a number that can be used"));
+            self.error(span, format!("{text} is not supported; write a finite number"));
             Value::Null
         });
-        if !self.reserve(1, text.len(), 0, span) || (anchor != 0 && !self.keep(anchor, &value, 1, span)) {
+        if !self.reserve(1, text.len(), 0, span)
+            || (anchor != 0 && !self.store_anchor(anchor, &value, 1, span))
+        {
             return;
         }
         self.enter_item(span);
@@ -233,13 +235,13 @@ impl Builder {
 
     fn alias(&mut self, anchor: usize, span: Span) {
         if let Some(Level { open: Open::Object { key: None, .. }, .. }) = self.levels.last() {
-            // Events stay in step: the next value belongs to this key.
+            // The parser still sends the value of this key.
             self.error(span, "an alias cannot be the name of a field".to_owned());
             return self.skip_key();
         }
         // Only complete values are stored, so an alias inside its own anchor finds nothing.
         let Some(Anchored { value, nodes, bytes }) = self.anchors.get(&anchor) else {
-            self.error(span, "an alias cannot stand inside the value it names".to_owned());
+            self.error(span, "an alias cannot be inside the value of its anchor".to_owned());
             self.enter_item(span);
             return self.put(Value::Null);
         };
@@ -270,7 +272,9 @@ impl Builder {
             Open::List { items } => Value::Array(items),
             Open::Object { fields, .. } => Value::Object(fields),
         };
-        if level.anchor != 0 && !self.keep(level.anchor, &value, self.nodes - level.nodes_before, span) {
+        if level.anchor != 0
+            && !self.store_anchor(level.anchor, &value, self.nodes - level.nodes_before, span)
+        {
             return;
         }
         self.path.truncate(level.path_len);
@@ -287,12 +291,12 @@ impl Builder {
             let first = self.lines.line(&self.path).unwrap_or_default();
             self.error(span, format!("duplicate field {:?}, first set on line {first}", self.path));
         } else {
-            self.note_line(span);
+            self.record_line(span);
         }
     }
 
     /// Records the line of the field or list item at the current path. The next value checks the limits.
-    fn note_line(&mut self, span: Span) {
+    fn record_line(&mut self, span: Span) {
         self.bytes = self.bytes.saturating_add(self.path.len());
         self.lines.0.insert(self.path.clone(), span.start.line());
     }
@@ -313,7 +317,7 @@ impl Builder {
             Some(Level { open: Open::List { items }, .. }) => {
                 // Writing to a String cannot fail.
                 let _ = write!(self.path, "[{}]", items.len());
-                self.note_line(span);
+                self.record_line(span);
             }
             Some(Level { open: Open::Object { .. }, .. }) => {}
         }

@@ -1,4 +1,4 @@
-//! Resolves plain YAML scalars to JSON values by the rules of Kubernetes' YAML parser (sigs.k8s.io/yaml). Knows nothing of
+//! Resolves plain YAML scalars to JSON values by the rules of Kubernetes' YAML parser (sigs.k8s.io/yaml). Knows no
 //! documents.
 
 use serde_json::{Number, Value};
@@ -54,9 +54,9 @@ fn integer(text: &str) -> Option<Number> {
 }
 
 fn float(text: &str) -> Option<Number> {
-    let looks_right =
+    let is_numeric =
         text.bytes().all(|b| b.is_ascii_digit() || matches!(b, b'+' | b'-' | b'.' | b'e' | b'E'));
-    let value: f64 = if looks_right { text.parse().ok()? } else { return None };
+    let value: f64 = if is_numeric { text.parse().ok()? } else { return None };
     Number::from_f64(value)
 }
 

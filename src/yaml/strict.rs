@@ -10,14 +10,14 @@ use serde_json::Value;
 use super::spelling::nearest;
 use crate::types::json;
 
-/// The most wrong values that are looked for in a document. Decoding starts over after each one, so a document full of them
-/// would otherwise take very long.
+/// Maximum number of reported wrong values. Decoding starts over after each one, so a document full of them would otherwise
+/// take very long.
 const MAX_WRONG: usize = 100;
 
-/// For how many unknown fields the nearest known one is looked for: a document may consist of nothing else.
+/// Maximum number of unknown fields with a suggestion: a document may consist of nothing but unknown fields.
 const MAX_SUGGESTIONS: usize = 100;
 
-/// One thing in a document that does not fit the type it is decoded as.
+/// A field of a document that does not match the type it is decoded as.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Flaw {
     /// The field: `spec.containers[0].image`; empty for the document itself.
@@ -29,13 +29,13 @@ pub(crate) struct Flaw {
 /// What is wrong with a field.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Problem {
-    /// The type has no such field. The field of the same object with the most similar name, if there is one.
+    /// The type has no such field; `nearest` is its field with the most similar name, if any is similar.
     Unknown { nearest: Option<String> },
-    /// The value is not what the field takes.
+    /// The value has the wrong type or format.
     Wrong { message: String },
 }
 
-/// Decodes `value` as a `T`, leaving out unknown fields. Without a `T` if any value is wrong.
+/// Decodes `value` as a `T`, skipping unknown fields. Returns no `T` if any value is wrong.
 pub(crate) fn decode<T: DeserializeOwned>(value: &Value) -> (Option<T>, Vec<Flaw>) {
     let mut rest = Cow::Borrowed(value);
     let mut flaws = Vec::new();
@@ -92,9 +92,9 @@ fn plain(message: &str) -> String {
         other => other,
     };
     let expected = match expected {
-        "i32" => "an integer of 32 bits",
-        "i64" => "an integer of 64 bits",
-        "u32" => "an integer that is not negative",
+        "i32" => "a 32-bit integer",
+        "i64" => "a 64-bit integer",
+        "u32" => "a non-negative integer",
         "a nonzero usize" => "an integer above 0",
         "f64" => "a number",
         "a sequence" => "a list",

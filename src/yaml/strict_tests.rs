@@ -46,7 +46,7 @@ fn a_wrong_value_is_reported_with_its_path() {
         (
             json!({"containers": [{"ports": [{"containerPort": "80"}]}]}),
             "spec.containers[0].ports[0].containerPort",
-            "found string \"80\", expected an integer of 32 bits",
+            "found string \"80\", expected a 32-bit integer",
         ),
         (
             json!({"containers": [{"env": [{"name": "A", "value": 1}]}]}),

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use super::scalars::blank_is_unset;
 use crate::config::GoDuration;
 
-/// Who a request to the kubelet's server comes from.
+/// How clients of the kubelet's server are authenticated.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default, expecting = "an object")]
 pub(crate) struct Authentication {
@@ -22,7 +22,7 @@ pub(crate) struct X509 {
     pub(crate) client_ca_file: Option<String>,
 }
 
-/// Bearer tokens, reviewed by the API server.
+/// Bearer tokens, verified by the API server (TokenReview).
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default, expecting = "an object")]
 pub(crate) struct WebhookAuthentication {
@@ -31,14 +31,14 @@ pub(crate) struct WebhookAuthentication {
     pub(crate) cache_ttl: Option<GoDuration>,
 }
 
-/// Requests that say nothing about whom they come from.
+/// Requests without credentials.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default, expecting = "an object")]
 pub(crate) struct Anonymous {
     pub(crate) enabled: Option<bool>,
 }
 
-/// What a request to the kubelet's server may do.
+/// How requests to the kubelet's server are authorized.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default, expecting = "an object")]
 pub(crate) struct Authorization {
@@ -47,14 +47,14 @@ pub(crate) struct Authorization {
     pub(crate) webhook: WebhookAuthorization,
 }
 
-/// Who decides what a request may do.
+/// The authorization mode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum AuthorizationMode {
     AlwaysAllow,
     Webhook,
 }
 
-/// How long decisions of the API server are kept.
+/// How long decisions of the API server (SubjectAccessReview) are cached.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default, expecting = "an object")]
 pub(crate) struct WebhookAuthorization {

@@ -1,5 +1,5 @@
-//! The document itself. What its fields mean is documented in the Kubernetes reference of
-//! `kubelet.config.k8s.io/v1beta1`; here are only their names and types.
+//! The document. This file has only the names and types of its fields; the Kubernetes reference of
+//! `kubelet.config.k8s.io/v1beta1` documents them.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -24,7 +24,7 @@ pub(crate) const API_VERSION: &str = "kubelet.config.k8s.io/v1beta1";
 /// The `kind` of the document.
 pub(crate) const KIND: &str = "KubeletConfiguration";
 
-/// The document. A field that is none is not set.
+/// The document. `None` means unset.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default, expecting = "an object")]
 pub(crate) struct KubeletConfiguration {

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use super::scalars::{QuantityText, blank_is_unset, duration_or_nanos};
 use crate::config::GoDuration;
 
-/// How the daemon logs.
+/// Logging options.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default, expecting = "an object")]
 pub(crate) struct Logging {
@@ -18,7 +18,7 @@ pub(crate) struct Logging {
     pub(crate) options: LogOptions,
 }
 
-/// The shape of a log line.
+/// The log format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum LogFormat {
@@ -34,7 +34,7 @@ pub(crate) struct VModule {
     pub(crate) verbosity: Option<u32>,
 }
 
-/// What is particular to each format.
+/// Options by log format.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default, expecting = "an object")]
 pub(crate) struct LogOptions {
@@ -42,7 +42,7 @@ pub(crate) struct LogOptions {
     pub(crate) json: OutputRouting,
 }
 
-/// Where lines go, and how many bytes are held back.
+/// Output streams and buffering (`OutputRoutingOptions` of component-base).
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default, expecting = "an object")]
 pub(crate) struct OutputRouting {

@@ -1,5 +1,5 @@
-//! `KubeletConfiguration` (`kubelet.config.k8s.io/v1beta1`) of Kubernetes 1.37 as it stands in a file: every field, all of
-//! them optional, under the names upstream gives them. Holds no defaults and no rules.
+//! `KubeletConfiguration` (`kubelet.config.k8s.io/v1beta1`) of Kubernetes 1.37 as in a file: every field, optional, with
+//! upstream's name. No defaults, no validation.
 
 mod auth;
 mod kubelet;

@@ -1,4 +1,4 @@
-//! Fields that choose one of a few words.
+//! Fields with a fixed set of values.
 
 use serde::{Deserialize, Serialize};
 

@@ -1,4 +1,4 @@
-//! Scalars with readings of their own.
+//! Scalars with special decoding.
 
 use std::fmt;
 
@@ -8,7 +8,7 @@ use serde::{Deserialize, Deserializer, Serialize, de};
 use crate::config::GoDuration;
 use crate::types::Quantity;
 
-/// Reads a field for which upstream's zero value, the empty text, means that it is not set.
+/// Reads a field that is unset if its text is empty (Go's zero value).
 pub(super) fn blank_is_unset<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
     deserializer: D,
 ) -> Result<Option<T>, D::Error> {

@@ -1,8 +1,8 @@
 //! Decodes the raw text of a log to the container's output. Pure: bytes in, bytes out, in chunks of any size.
 //!
-//! Runtimes split long lines, and parts of stdout and stderr may alternate. The line that began first is output as it
-//! arrives; other lines are held back until it is complete, so that lines are not interleaved. The held text is bounded: when
-//! it becomes too large, or no more text arrives, the open line is broken instead.
+//! Runtimes split long lines, and parts of stdout and stderr may alternate. The line that began first (the open line) is output
+//! as it arrives; later lines are held back until the open line is complete, so that lines are not interleaved. The held text is
+//! bounded: when it becomes too large, or no more text arrives, the open line is broken instead.
 
 use std::collections::VecDeque;
 use std::mem::size_of;
@@ -110,7 +110,7 @@ impl Decoder {
     /// Outputs everything left. A last line without a line end stays without one.
     pub(super) fn finish(&mut self, out: &mut Vec<u8>) {
         if !self.header.is_empty() {
-            self.begin_foreign(out);
+            self.begin_malformed(out);
         }
         while !self.held.is_empty() {
             self.close(out);
@@ -130,8 +130,8 @@ impl Decoder {
         for at in memchr::memchr2_iter(b' ', b'\n', window) {
             if raw[at] == b'\n' {
                 self.header.extend_from_slice(&raw[..at]);
-                self.begin_foreign(out);
-                // The line end is content.
+                self.begin_malformed(out);
+                // The line end belongs to the content.
                 return &raw[at..];
             }
             spaces += 1;
@@ -143,7 +143,7 @@ impl Decoder {
         }
         self.header.extend_from_slice(window);
         if self.header.len() == HEADER_MAX {
-            self.begin_foreign(out);
+            self.begin_malformed(out);
         } else {
             self.place = Place::Header { spaces };
         }
@@ -172,24 +172,24 @@ impl Decoder {
 
     /// Handles a complete header.
     fn begin_line(&mut self, out: &mut Vec<u8>) {
-        let gathered = std::mem::take(&mut self.header);
-        match LogHeader::parse(&gathered) {
+        let header_bytes = std::mem::take(&mut self.header);
+        match LogHeader::parse(&header_bytes) {
             Ok((header, _)) => {
                 let is_shown = self.since.is_none_or(|since| header.timestamp >= since);
                 self.begin(Some(header.stream), is_shown, header.time, out);
                 self.place = Place::Content { writer: Some(header.stream), extent: header.extent };
-                self.header = gathered;
+                self.header = header_bytes;
                 self.header.clear();
             }
             Err(_) => {
-                self.header = gathered;
-                self.begin_foreign(out);
+                self.header = header_bytes;
+                self.begin_malformed(out);
             }
         }
     }
 
     /// Handles text that is not a header.
-    fn begin_foreign(&mut self, out: &mut Vec<u8>) {
+    fn begin_malformed(&mut self, out: &mut Vec<u8>) {
         let text = std::mem::take(&mut self.header);
         self.begin(None, true, b"", out);
         self.write(None, &text, out);
@@ -246,7 +246,7 @@ impl Decoder {
         self.held.iter_mut().find(|line| line.writer == writer && line.progress == Progress::Growing)
     }
 
-    /// Closes the open line and outputs the held ones. If closed early, its remainder becomes a line of its own.
+    /// Closes the open line and outputs the held ones. If closed early, its remainder becomes a separate line.
     fn close(&mut self, out: &mut Vec<u8>) {
         if self.open.take().is_some_and(|open| open.is_shown) {
             out.push(b'\n');

@@ -26,7 +26,7 @@ pub(super) fn last_lines<F: Read + Seek>(file: &mut F, count: u64, size: u64) ->
     if count == 0 {
         return Ok(Start { offset: size, skip: 0 });
     }
-    let mut count = Count { count, lines: 0, is_seen: Each::default(), candidate: None };
+    let mut counter = LineCounter { wanted: count, lines: 0, is_seen: PerStream::default(), candidate: None };
     // The header of a line that starts at a block's end is in the next block.
     let mut buffer = vec![0; BLOCK + 1 + HEADER_MAX];
     let mut end = size;
@@ -41,30 +41,30 @@ pub(super) fn last_lines<F: Read + Seek>(file: &mut F, count: u64, size: u64) ->
             let from = at + 1;
             let offset = start + from as u64;
             if offset < size
-                && let Some(found) = count.line(offset, &buffer[from..length])
+                && let Some(found) = counter.line(offset, &buffer[from..length])
             {
                 return Ok(found);
             }
         }
         if start == 0
-            && let Some(found) = count.line(0, &buffer[..length])
+            && let Some(found) = counter.line(0, &buffer[..length])
         {
             return Ok(found);
         }
         end = start;
     }
-    // No line can be split before it.
-    Ok(count.candidate.map_or(Start { offset: 0, skip: 0 }, |candidate| candidate.start))
+    // The text starts here, so no line is split before it.
+    Ok(counter.candidate.map_or(Start { offset: 0, skip: 0 }, |candidate| candidate.start))
 }
 
 /// A value per stream.
 #[derive(Clone, Copy, Default)]
-struct Each<T> {
+struct PerStream<T> {
     stdout: T,
     stderr: T,
 }
 
-impl<T> Each<T> {
+impl<T> PerStream<T> {
     fn of(&mut self, stream: LogStream) -> &mut T {
         match stream {
             LogStream::Stdout => &mut self.stdout,
@@ -77,19 +77,20 @@ impl<T> Each<T> {
 struct Candidate {
     start: Start,
     /// Streams known to be between lines there.
-    is_between: Each<bool>,
+    is_between: PerStream<bool>,
 }
 
 /// Counts lines from the last to the first.
-struct Count {
-    count: u64,
+struct LineCounter {
+    wanted: u64,
+    /// Number of counted lines.
     lines: u64,
     /// Streams with counted lines.
-    is_seen: Each<bool>,
+    is_seen: PerStream<bool>,
     candidate: Option<Candidate>,
 }
 
-impl Count {
+impl LineCounter {
     /// Processes the raw line at `offset`, where `text` starts. Returns the start once it is known.
     fn line(&mut self, offset: u64, text: &[u8]) -> Option<Start> {
         let text = &text[..text.len().min(HEADER_MAX)];
@@ -122,9 +123,9 @@ impl Count {
             }
         };
         self.lines += u64::from(ends_line);
-        if self.candidate.is_none() && self.lines >= self.count {
-            let start = Start { offset, skip: self.lines - self.count };
-            self.candidate = Some(Candidate { start, is_between: Each::default() });
+        if self.candidate.is_none() && self.lines >= self.wanted {
+            let start = Start { offset, skip: self.lines - self.wanted };
+            self.candidate = Some(Candidate { start, is_between: PerStream::default() });
         }
         None
     }

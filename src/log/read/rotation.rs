@@ -16,13 +16,13 @@ const COMPRESSED: [&str; 2] = [".gz", ".tmp"];
 /// the current one, or if there is no successor yet. After several rotations it is the rotated file after `own`, unless that is
 /// compressed.
 pub(super) fn successor(current: &Path, own: &Metadata) -> Result<Option<PathBuf>, LogError> {
-    let inspected = |path: &Path| match fs::metadata(path) {
+    let inspect = |path: &Path| match fs::metadata(path) {
         Ok(found) => Ok(Some(found)),
         Err(e) if e.kind() == ErrorKind::NotFound => Ok(None),
         Err(source) => Err(LogError::Inspect { path: path.to_owned(), source }),
     };
     let is_own = |found: &Metadata| (found.dev(), found.ino()) == (own.dev(), own.ino());
-    let newest = inspected(current)?;
+    let newest = inspect(current)?;
     if newest.as_ref().is_some_and(is_own) {
         return Ok(None);
     }
@@ -43,7 +43,7 @@ pub(super) fn successor(current: &Path, own: &Metadata) -> Result<Option<PathBuf
         if is_past_own {
             return Ok(Some(path));
         }
-        is_past_own = inspected(&path)?.as_ref().is_some_and(is_own);
+        is_past_own = inspect(&path)?.as_ref().is_some_and(is_own);
     }
     Ok(newest.map(|_| current.to_owned()))
 }

@@ -71,7 +71,7 @@ impl LogStreaming {
             };
             Ok(Self { reader, phase })
         });
-        opening.await.map_err(|lost| LogError::Open { path, source: lost.into() })?
+        opening.await.map_err(|join_error| LogError::Open { path, source: join_error.into() })?
     }
 
     /// The container's output, in chunks of any size. Ends with an error if the log cannot be read.
@@ -183,5 +183,5 @@ async fn blocking<T: Send + 'static>(
 ) -> Result<(LogReader, T), LogError> {
     let path = reader.path().to_owned();
     let done = tokio::task::spawn_blocking(move || work(&mut reader).map(|done| (reader, done)));
-    done.await.map_err(|lost| LogError::Read { path, source: lost.into() })?
+    done.await.map_err(|join_error| LogError::Read { path, source: join_error.into() })?
 }
