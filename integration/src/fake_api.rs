@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use anyhow::{Context, Result};
 use bytes::Bytes;
-use hostlet::api::fake::{AnswerBody, FakeApi};
+use hostlet::api::fake::{FakeApi, ResponseBody};
 use hostlet::types::WallClock;
 use http::{Request, Response};
 use http_body_util::BodyExt;
@@ -109,7 +109,7 @@ async fn serve(listener: TcpListener, api: FakeApi) {
 }
 
 /// An error cuts the connection.
-async fn answer(api: &FakeApi, request: Request<Incoming>) -> Result<Response<AnswerBody>, std::io::Error> {
+async fn answer(api: &FakeApi, request: Request<Incoming>) -> Result<Response<ResponseBody>, std::io::Error> {
     let (head, body) = request.into_parts();
     let body: Bytes = body.collect().await.map_err(std::io::Error::other)?.to_bytes();
     api.answer(Request::from_parts(head, body)).await

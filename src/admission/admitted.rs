@@ -1,5 +1,5 @@
-//! Remembers which pods are admitted, across restarts of the daemon. The runtime cannot tell: a manifest may have become
-//! unreadable, and the runtime may have lost a pod in a power failure.
+//! Records which pods are admitted, across restarts of the daemon. The sources and the runtime do not suffice: a manifest may
+//! have become unreadable, and the runtime may have lost a pod in a power failure.
 //!
 //! A pod has a row in the store from its admission until no source names it *and* its lifecycle has finished. If the daemon
 //! is killed while a pod terminates, the next one therefore knows the pod and finishes its termination before a successor

@@ -1,7 +1,7 @@
 //! Admission: which of the sources' pods may run on this node. Pure, except that it remembers which pods were rejected and
 //! which are preempted.
 //!
-//! A pod is decided on once. An admitted pod runs until its source drops it, also after a restart of the daemon: a change of
+//! Admission decides on a pod once. An admitted pod runs until its source drops it, also after a restart of the daemon: a change of
 //! the node is no reason to terminate it. A rejected pod of the API server stays rejected, so it is not rejected because of
 //! the Node's labels or taints before the Node was read again. A rejected static pod is reconsidered on every change of
 //! the sources, since no controller would replace it.
@@ -36,7 +36,7 @@ pub(super) const PREEMPTED: &str = "Preempted in order to admit critical pod";
 /// Upstream's message of its condition `DisruptionTarget`.
 const DISRUPTION: &str = "Pod was preempted by Kubelet to accommodate a critical pod.";
 
-/// The pods to decide on, and what decides.
+/// The pods to decide on, and the state that decisions depend on.
 pub(super) struct AdmissionInput<'a> {
     pub(super) manifests: &'a SourceState,
     pub(super) api: &'a ApiState,
@@ -52,7 +52,7 @@ pub(super) struct AdmissionInput<'a> {
     pub(super) confirmed: Option<&'a HashSet<PodUid>>,
 }
 
-/// What was decided.
+/// The decisions.
 #[derive(Debug, Default)]
 pub(super) struct Decisions {
     pub(super) desired_pods: DesiredPods,
@@ -197,19 +197,19 @@ impl Admitter {
         match fit(pod, input.node, &remaining) {
             Ok(()) => Verdict::Waiting,
             Err(unfit @ Unfit::Never { .. }) => rejected(&unfit),
-            Err(Unfit::Lacking(lacks)) => match victims(pod, &lacks, &staying) {
+            Err(Unfit::Insufficient(shortages)) => match victims(pod, &shortages, &staying) {
                 Some(victims) => {
                     let kill = |victim: &Arc<Pod>| (pod_uid(victim), preemption());
                     self.preempted.extend(victims.iter().map(kill));
                     Verdict::Waiting
                 }
-                // Upstream reports UnexpectedAdmissionError with bare amounts; the shortage says more.
-                None => rejected(&Unfit::Lacking(lacks)),
+                // Upstream reports UnexpectedAdmissionError with bare amounts; the shortage is more informative.
+                None => rejected(&Unfit::Insufficient(shortages)),
             },
         }
     }
 
-    /// Why the pod is rejected whatever other pods run; `None` if nothing about it is at fault.
+    /// Why the pod is rejected regardless of other pods; `None` if there is no such reason.
     fn rejection_by_itself(&self, candidate: Candidate<'_>, node: &NodeView) -> Option<Rejection> {
         let rejection = |reason: &'static str, message: String| Some(Rejection::new(reason, message));
         if !candidate.unsupported.is_empty() {
@@ -237,8 +237,8 @@ impl Admitter {
     }
 }
 
-/// The sources' pods: those already admitted in that order, then static pods as they were seen, then the API server's as
-/// they were created.
+/// The sources' pods: those already admitted, in order of admission; then static pods, in the order in which they were seen; then
+/// the API server's, in order of creation.
 fn candidates<'a>(input: &AdmissionInput<'a>) -> Vec<Candidate<'a>> {
     let manifests = input.manifests.pods.iter().map(|pod| Candidate {
         pod: &pod.pod,

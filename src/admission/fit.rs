@@ -19,7 +19,7 @@ use crate::types::{Quantity, ResourceList};
 /// rejection.
 const FIRST_CHECKED: [&str; 4] = [PODS, CPU, MEMORY, EPHEMERAL_STORAGE];
 
-/// What a pod takes from the node: its requests, and one of the node's `pods`.
+/// The resources that a pod uses of the node: its requests, and one of the node's `pods`.
 pub(super) fn demand(pod: &Pod) -> ResourceList {
     let mut demand = requested_resources(pod);
     demand.set(PODS, Quantity::count(1));
@@ -28,14 +28,14 @@ pub(super) fn demand(pod: &Pod) -> ResourceList {
 
 /// A resource of which too little is free. Amounts are in the units of [`in_units`](crate::types::resources::in_units).
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Lack {
+pub(super) struct Shortage {
     pub(super) resource: String,
     requested: i64,
     used: i64,
     capacity: i64,
 }
 
-impl Lack {
+impl Shortage {
     /// How much must be freed.
     pub(super) fn missing(&self) -> i64 {
         self.requested.saturating_sub(self.capacity.saturating_sub(self.used))
@@ -54,7 +54,7 @@ impl Lack {
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Unfit {
     /// Only for lack of these resources; preemption would help.
-    Lacking(Vec<Lack>),
+    Insufficient(Vec<Shortage>),
     /// Preemption would not help.
     Never {
         /// Why.
@@ -68,7 +68,7 @@ impl Unfit {
     /// The rejection to report: the first shortage.
     pub(super) fn rejection(&self) -> Option<Rejection> {
         match self {
-            Self::Lacking(lacks) => lacks.first().map(Lack::rejection),
+            Self::Insufficient(shortages) => shortages.first().map(Shortage::rejection),
             Self::Never { rejection, by_node: _ } => Some(rejection.clone()),
         }
     }
@@ -76,29 +76,29 @@ impl Unfit {
 
 /// Checks whether `pod` fits on `node` next to `others`.
 pub(super) fn fit(pod: &Pod, node: &NodeView, others: &[&Pod]) -> Result<(), Unfit> {
-    let lacks = lacks(pod, node, others);
+    let shortages = shortages(pod, node, others);
     let Some((other, by_node)) = misplaced(pod, node, others) else {
-        return if lacks.is_empty() { Ok(()) } else { Err(Unfit::Lacking(lacks)) };
+        return if shortages.is_empty() { Ok(()) } else { Err(Unfit::Insufficient(shortages)) };
     };
-    Err(Unfit::Never { rejection: lacks.first().map_or(other, Lack::rejection), by_node })
+    Err(Unfit::Never { rejection: shortages.first().map_or(other, Shortage::rejection), by_node })
 }
 
-fn lacks(pod: &Pod, node: &NodeView, others: &[&Pod]) -> Vec<Lack> {
+fn shortages(pod: &Pod, node: &NodeView, others: &[&Pod]) -> Vec<Shortage> {
     let requested = demand(pod).only(|resource| node.counts(resource));
     let used = others.iter().fold(ResourceList::default(), |sum, other| sum.plus(demand(other)));
-    let lack = |resource: &str| {
+    let shortage = |resource: &str| {
         let (requested, used) = (requested.units(resource), used.units(resource));
         let capacity = node.allocatable.units(resource);
-        let is_lacking = requested > 0 && requested > capacity.saturating_sub(used);
-        is_lacking.then(|| Lack { resource: resource.to_owned(), requested, used, capacity })
+        let is_short = requested > 0 && requested > capacity.saturating_sub(used);
+        is_short.then(|| Shortage { resource: resource.to_owned(), requested, used, capacity })
     };
     let first = FIRST_CHECKED.into_iter().filter(|resource| requested.contains(resource));
     let rest = requested.iter().map(|(resource, _)| resource);
     let rest = rest.filter(|resource| !FIRST_CHECKED.contains(resource));
-    first.chain(rest).filter_map(lack).collect()
+    first.chain(rest).filter_map(shortage).collect()
 }
 
-/// Why a pod may not run on this node for other causes than resources, and whether the cause is the Node's labels or taints.
+/// Why a pod may not run on this node for reasons other than resources, and whether the cause is the Node's labels or taints.
 fn misplaced(pod: &Pod, node: &NodeView, others: &[&Pod]) -> Option<(Rejection, bool)> {
     let spec = PodView::from(pod).spec;
     let failed = |predicate: &'static str, detail: &str, by_node| {
@@ -196,8 +196,8 @@ mod tests {
             rejection(&requesting(json!({"ephemeral-storage": "2Gi"})), &[]).0,
             "OutOfephemeral-storage"
         );
-        let Err(Unfit::Lacking(lacks)) = fit(&one, &node(), &[&one]) else { panic!("it lacks CPU") };
-        assert_eq!(lacks[0].missing(), 1000);
+        let Err(Unfit::Insufficient(shortages)) = fit(&one, &node(), &[&one]) else { panic!("it lacks CPU") };
+        assert_eq!(shortages[0].missing(), 1000);
     }
 
     /// As a stock kubelet 1.37.2 checks them.
@@ -234,8 +234,10 @@ mod tests {
         node.allocatable = resource_list([("a.example.com/x", "0"), ("ephemeral-storage", "0")]);
         let all = ["hugepages-2Mi", "a.example.com/x", "memory", "ephemeral-storage", "cpu"];
         let greedy = requesting(all.map(|name| (name.to_owned(), json!("1"))).into_iter().collect());
-        let Err(Unfit::Lacking(lacks)) = fit(&greedy, &node, &[]) else { panic!("it lacks everything") };
-        let order: Vec<&str> = lacks.iter().map(|lack| lack.resource.as_str()).collect();
+        let Err(Unfit::Insufficient(shortages)) = fit(&greedy, &node, &[]) else {
+            panic!("it lacks everything")
+        };
+        let order: Vec<&str> = shortages.iter().map(|shortage| shortage.resource.as_str()).collect();
         let expected = ["pods", "cpu", "memory", "ephemeral-storage", "a.example.com/x", "hugepages-2Mi"];
         assert_eq!(order, expected);
     }

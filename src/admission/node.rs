@@ -1,4 +1,4 @@
-//! The node as admission sees it. Pure.
+//! The properties of the node that admission checks. Pure.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use crate::node::Pressures;
 use crate::types::ResourceList;
 use crate::types::resources::{EPHEMERAL_STORAGE, is_extended};
 
-/// What admission checks a pod against.
+/// The properties of the node that admission checks a pod against.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct NodeView {
     /// Its name.
@@ -17,7 +17,7 @@ pub struct NodeView {
     pub labels: BTreeMap<String, String>,
     /// Its taints.
     pub taints: Vec<Taint>,
-    /// What is allocatable to pods. A resource that is not listed does not exist here.
+    /// The allocatable resources. A resource that is not listed does not exist here.
     pub allocatable: ResourceList,
     /// Its active pressure conditions.
     pub pressures: Pressures,
@@ -26,7 +26,7 @@ pub struct NodeView {
 impl NodeView {
     /// This view with the labels and taints of the Node object, and with the extended resources advertised in its status
     /// (<https://kubernetes.io/docs/tasks/administer-cluster/extended-resource-node/>).
-    pub fn shown(&self, node: &Node) -> Self {
+    pub fn with_node(&self, node: &Node) -> Self {
         let status = node.status.as_ref();
         let advertised = ResourceList::read(status.and_then(|status| status.allocatable.as_ref()));
         Self {

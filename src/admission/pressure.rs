@@ -13,8 +13,8 @@ use crate::types::QosClass;
 /// The taint that the node lifecycle controller puts on a node under memory pressure.
 const MEMORY_PRESSURE_TAINT: &str = "node.kubernetes.io/memory-pressure";
 
-/// Why pressure keeps the pod out; `None` if it is admitted. Critical pods always are. Memory pressure alone keeps out only
-/// best-effort pods that do not tolerate its taint.
+/// The rejection of the pod because of pressure; `None` if it is admitted. Critical pods are always admitted. Memory pressure
+/// alone rejects only best-effort pods that do not tolerate its taint.
 pub(super) fn rejection(pod: &Pod, pressures: &Pressures) -> Option<Rejection> {
     if pressures.is_empty() || is_critical(pod) {
         return None;

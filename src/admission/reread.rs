@@ -13,7 +13,7 @@ use crate::node::NodeReader;
 use crate::types::{Backoff, BackoffPolicy, PodUid};
 
 /// Pauses between attempts while the API server does not answer. A rejection could not be reported meanwhile anyway.
-const PAUSES: BackoffPolicy = BackoffPolicy {
+const BACKOFF: BackoffPolicy = BackoffPolicy {
     initial: Duration::from_millis(200),
     max: Duration::from_secs(10),
     reset_after: Duration::MAX,
@@ -40,7 +40,7 @@ impl Reread {
     }
 
     /// Starts a read for pods that do not match the Node as last seen; they wait for its result. A pod that arrives while a
-    /// read is in flight waits for the next one: the Node may have been changed for that very pod after the read began.
+    /// read is in flight waits for the next one: the Node may have been changed because of that pod after the read began.
     pub(super) fn request(&mut self, unconfirmed: HashSet<PodUid>) {
         self.confirmed.clear();
         if unconfirmed.is_empty() {
@@ -64,13 +64,13 @@ impl Reread {
     }
 }
 
-/// Reads the Node, retrying until the API server answers. If reading is not permitted, the Node as last seen stands.
+/// Reads the Node, retrying until the API server answers. If reading is not permitted, the last seen Node is used.
 async fn read(reader: NodeReader) {
     let mut backoff = None;
     loop {
         let retry_after = match reader.read().await {
             Err(rejection @ (ApiErrorKind::TooMany(_) | ApiErrorKind::Unavailable)) => {
-                rejection.wished_pause()
+                rejection.retry_after()
             }
             Ok(()) => return,
             Err(
@@ -82,7 +82,7 @@ async fn read(reader: NodeReader) {
             ) => return,
         };
         let now = Instant::now();
-        let next = Backoff::next(backoff, &PAUSES, now, now);
+        let next = Backoff::next(backoff, &BACKOFF, now, now);
         backoff = Some(next);
         sleep(next.delay.max(retry_after)).await;
     }

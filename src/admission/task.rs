@@ -25,13 +25,13 @@ use crate::types::{PodEvent, PodUid, WallClock};
 /// Upstream's event reason for a resize that cannot be done.
 const RESIZE_INFEASIBLE: &str = "ResizeInfeasible";
 
-/// What admission decides from.
+/// The inputs of decisions.
 pub struct AdmissionInputs {
     /// The static pods.
     pub manifests: watch::Receiver<SourceState>,
     /// The API server's pods; ready and empty on a standalone node.
     pub api: watch::Receiver<ApiState>,
-    /// The node's own view of itself, without what changes at run time.
+    /// The properties of this node that do not change at run time.
     pub own: NodeView,
     /// The node's allocatable resources: the value that the Node's status reports.
     pub resources: OwnNodeWatch,
@@ -41,7 +41,7 @@ pub struct AdmissionInputs {
     pub node: watch::Receiver<Option<Arc<Node>>>,
     /// Reads the Node again, into `node`; `None` on a standalone node.
     pub reader: Option<NodeReader>,
-    /// Says which pods have terminated.
+    /// The statuses, which show which pods have terminated.
     pub status_cache: StatusCache,
     /// Permitted unsafe sysctls: names, or prefixes followed by `*` (`allowedUnsafeSysctls`).
     pub allowed_unsafe_sysctls: Vec<String>,
@@ -55,7 +55,7 @@ pub struct AdmissionOutputs {
     pub rejected: watch::Sender<Vec<RejectedPod>>,
     /// The record of admitted pods.
     pub admitted: AdmittedPods,
-    /// Where their events go.
+    /// Receives the events of pods.
     pub events: PodEvents,
     /// The wall clock.
     pub clock: WallClock,
@@ -66,9 +66,9 @@ pub struct Admission {
     inputs: AdmissionInputs,
     outputs: AdmissionOutputs,
     admitter: Admitter,
-    /// What was reported about unsupported fields of running pods.
+    /// The reported messages about unsupported fields of running pods.
     reported_unsupported: HashMap<PodUid, String>,
-    /// What was reported about requested resizes.
+    /// The reported messages about requested resizes.
     reported_resizes: HashMap<PodUid, String>,
     /// The state that the last decisions were made from.
     decided_from: Option<Snapshot>,
@@ -144,15 +144,15 @@ impl Admission {
 
     /// Decides again if anything relevant has changed.
     fn update(&mut self) {
-        let shown = self.inputs.node.borrow_and_update().clone();
+        let node = self.inputs.node.borrow_and_update().clone();
         let allocatable = self.inputs.resources.now().allocatable;
         let pressures = self.inputs.pressures.borrow_and_update().clone();
         let own = NodeView { allocatable, pressures, ..self.inputs.own.clone() };
         let snapshot = Snapshot {
             manifests: self.inputs.manifests.borrow_and_update().clone(),
             api: self.inputs.api.borrow_and_update().clone(),
-            node: shown.as_ref().map_or_else(|| own.clone(), |node| own.shown(node)),
-            is_node_known: shown.is_some(),
+            node: node.as_ref().map_or_else(|| own.clone(), |node| own.with_node(node)),
+            is_node_known: node.is_some(),
         };
         let is_same = self.decided_from.as_ref().is_some_and(|last| last.is_same(&snapshot));
         if !is_same || self.is_waiting {
@@ -212,14 +212,14 @@ impl Admission {
             timeline.admitted(pod, now);
         }
         self.outputs.desired_pods.send_if_modified(|desired_pods| {
-            let is_news = !desired_pods.is_same(&decisions.desired_pods);
+            let is_changed = !desired_pods.is_same(&decisions.desired_pods);
             *desired_pods = decisions.desired_pods;
-            is_news
+            is_changed
         });
         self.outputs.rejected.send_if_modified(|rejected| {
-            let is_news = *rejected != decisions.rejected;
+            let is_changed = *rejected != decisions.rejected;
             *rejected = decisions.rejected;
-            is_news
+            is_changed
         });
     }
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::Pod;
 
-use super::fit::{Lack, demand};
+use super::fit::{Shortage, demand};
 use crate::pod::is_critical;
 use crate::pod::resources::qos_class;
 use crate::pod::view::PodView;
@@ -15,8 +15,9 @@ use crate::types::{QosClass, ResourceList};
 type Missing<'a> = Vec<(&'a str, i64)>;
 
 /// The pods among `others` to preempt so that `pod` fits; `None` if preempting all of them would not suffice.
-pub(super) fn victims(pod: &Pod, lacks: &[Lack], others: &[Arc<Pod>]) -> Option<Vec<Arc<Pod>>> {
-    let missing: Missing<'_> = lacks.iter().map(|lack| (&*lack.resource, lack.missing())).collect();
+pub(super) fn victims(pod: &Pod, shortages: &[Shortage], others: &[Arc<Pod>]) -> Option<Vec<Arc<Pod>>> {
+    let missing: Missing<'_> =
+        shortages.iter().map(|shortage| (&*shortage.resource, shortage.missing())).collect();
     let of_class = |class: QosClass| -> Vec<Arc<Pod>> {
         let preemptable =
             others.iter().filter(|other| is_preemptable(other, pod) && qos_class(other) == class);
@@ -105,8 +106,8 @@ mod tests {
             resource_list([("cpu", "2"), ("memory", "1Gi"), ("pods", "10"), ("example.com/gpu", "2")]);
         let node = NodeView { allocatable, ..NodeView::default() };
         let running: Vec<&Pod> = others.iter().map(|pod| &**pod).collect();
-        let Err(Unfit::Lacking(lacks)) = fit(critical, &node, &running) else { panic!("it fits") };
-        let victims = victims(critical, &lacks, others)?;
+        let Err(Unfit::Insufficient(shortages)) = fit(critical, &node, &running) else { panic!("it fits") };
+        let victims = victims(critical, &shortages, others)?;
         Some(victims.iter().map(|pod| pod.metadata.name.clone().unwrap()).collect())
     }
 

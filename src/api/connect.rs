@@ -24,17 +24,17 @@ use tower::util::BoxCloneService;
 use tower::{BoxError, ServiceBuilder, ServiceExt, service_fn};
 
 use super::credentials::{Credentials, Login};
-use super::pool::{AnswerBody, Connections, Pool, Purpose};
+use super::pool::{Connections, Pool, Purpose, ResponseBody};
 
 /// Connect timeout.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Read timeout of an HTTP/1.1 connection in use. An API server sends something on every watch about once a minute (a
+/// Read and write timeout of an HTTP/1.1 connection in use. An API server sends something on every watch about once a minute (a
 /// bookmark), so a watch that is silent for longer is dead, even if the peer still acknowledges packets.
-const SILENCE: Duration = Duration::from_secs(150);
+const READ_TIMEOUT: Duration = Duration::from_secs(150);
 
 /// Timeout until the response starts. Callers may set a shorter deadline.
-const ANSWER: Duration = Duration::from_secs(30);
+const RESPONSE_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// TCP keep-alive: idle time, interval and number of probes.
 const KEEPALIVE: Duration = Duration::from_secs(15);
@@ -70,19 +70,20 @@ pub fn connect(connection: &Connection, credentials: Credentials) -> Result<Clie
     });
     let (purpose, connections) = (connection.purpose, connection.connections.clone());
     let sender = Arc::new(Sender { credentials, agent, purpose, connections, current: Mutex::new(None) });
-    let service =
-        ServiceBuilder::new().option_layer(limit).map_err(in_words).layer(answer_deadline()).service(
-            service_fn(move |request| {
-                let sender = sender.clone();
-                async move { sender.send(request).await }
-            }),
-        );
+    let service = ServiceBuilder::new()
+        .option_layer(limit)
+        .map_err(describe_timeout)
+        .layer(response_timeout())
+        .service(service_fn(move |request| {
+            let sender = sender.clone();
+            async move { sender.send(request).await }
+        }));
     // Unused: all requests have a namespace.
     Ok(Client::new(service, "default"))
 }
 
 /// A service that sends requests on connections with one identity.
-type Transport = BoxCloneService<Request<Body>, Response<AnswerBody>, BoxError>;
+type Transport = BoxCloneService<Request<Body>, Response<ResponseBody>, BoxError>;
 
 /// A service that sends requests with the current credentials.
 struct Sender {
@@ -95,7 +96,7 @@ struct Sender {
 }
 
 impl Sender {
-    async fn send(&self, mut request: Request<Body>) -> Result<Response<AnswerBody>, BoxError> {
+    async fn send(&self, mut request: Request<Body>) -> Result<Response<ResponseBody>, BoxError> {
         let ready = self.credentials.get().await?;
         let transport = self.transport(&ready.login)?;
         let headers = request.headers_mut();
@@ -103,11 +104,11 @@ impl Sender {
         if let Some(authorization) = &ready.login.authorization {
             headers.insert(AUTHORIZATION, authorization.clone());
         }
-        let answer = transport.oneshot(request).await?;
-        if answer.status() == StatusCode::UNAUTHORIZED {
+        let response = transport.oneshot(request).await?;
+        if response.status() == StatusCode::UNAUTHORIZED {
             self.credentials.rejected(&ready);
         }
-        Ok(answer)
+        Ok(response)
     }
 
     /// The connections for this login; new ones if the certificate changed. Requests in flight finish on the old ones.
@@ -135,8 +136,8 @@ fn transport(config: &Config, purpose: Purpose, connections: &Connections) -> Re
     let mut connector = TimeoutConnector::new(tls(config, tcp)?);
     connector.set_connect_timeout(Some(CONNECT_TIMEOUT));
     let mut http1 = connector.clone();
-    http1.set_read_timeout(Some(SILENCE));
-    http1.set_write_timeout(Some(SILENCE));
+    http1.set_read_timeout(Some(READ_TIMEOUT));
+    http1.set_write_timeout(Some(READ_TIMEOUT));
     let http1 = HttpClient::builder(TokioExecutor::new()).timer(TokioTimer::new()).build(http1);
     let http = Pool::new(connector, http1, purpose, connections);
     let service = ServiceBuilder::new()
@@ -148,14 +149,14 @@ fn transport(config: &Config, purpose: Purpose, connections: &Connections) -> Re
 }
 
 /// Cancels requests, including watches, whose response does not start in time. Waiting for the rate limit does not count.
-pub(super) fn answer_deadline() -> TimeoutLayer {
-    TimeoutLayer::new(ANSWER)
+pub(super) fn response_timeout() -> TimeoutLayer {
+    TimeoutLayer::new(RESPONSE_TIMEOUT)
 }
 
 /// Replaces the timeout's own error, which does not say what timed out.
-pub(super) fn in_words(error: BoxError) -> BoxError {
+pub(super) fn describe_timeout(error: BoxError) -> BoxError {
     if error.is::<tower::timeout::error::Elapsed>() {
-        return format!("the API server did not answer within {} s", ANSWER.as_secs()).into();
+        return format!("the API server did not answer within {} s", RESPONSE_TIMEOUT.as_secs()).into();
     }
     error
 }

@@ -25,14 +25,14 @@ pub enum ApiErrorKind {
     Unavailable,
 }
 
-/// Maximum Retry-After that is honored: a broken server or proxy may ask for years.
+/// Maximum Retry-After that is honored: a broken server or proxy may send years.
 const MAX_RETRY_AFTER: Duration = Duration::from_secs(30);
 
 impl ApiErrorKind {
-    /// The server's Retry-After; zero without one.
-    pub fn wished_pause(&self) -> Duration {
+    /// The pause before the next request: the server's Retry-After, or 1 s for a 429 without one; zero for other errors.
+    pub fn retry_after(&self) -> Duration {
         match self {
-            Self::TooMany(wish) => wish.unwrap_or(Duration::from_secs(1)),
+            Self::TooMany(retry_after) => retry_after.unwrap_or(Duration::from_secs(1)),
             Self::NotFound
             | Self::AlreadyExists
             | Self::Conflict
@@ -97,8 +97,8 @@ mod tests {
         let mut busy = Status::failure("no", reason::TOO_MANY_REQUESTS).with_code(429);
         let details =
             |seconds: u32| serde_json::from_value(serde_json::json!({"retryAfterSeconds": seconds})).unwrap();
-        for (asked, kept) in [(3, 3), (u32::MAX, 30)] {
-            busy.details = Some(details(asked));
+        for (requested, kept) in [(3, 3), (u32::MAX, 30)] {
+            busy.details = Some(details(requested));
             let kept = Some(Duration::from_secs(kept));
             assert_eq!(error_kind(&Error::Api(busy.clone().boxed())), ApiErrorKind::TooMany(kept));
         }

@@ -1,5 +1,5 @@
 //! Follows objects of one kind with kube's watcher, restarted or resumed after any failure, with back-off and the server's
-//! Retry-After. Never gives up; decides nothing about the objects.
+//! Retry-After. Retries forever; decides nothing about the objects.
 
 use std::fmt::Debug;
 use std::ops::ControlFlow;
@@ -22,7 +22,7 @@ use crate::types::{Backoff, BackoffPolicy};
 
 /// Back-off after failures. The first pauses are short: a node is often denied an object of a pod that was just bound to it,
 /// until the server's authorizer has seen the binding.
-const PAUSES: BackoffPolicy = BackoffPolicy {
+const BACKOFF: BackoffPolicy = BackoffPolicy {
     initial: Duration::from_millis(50),
     max: Duration::from_secs(30),
     reset_after: Duration::from_secs(120),
@@ -39,7 +39,7 @@ pub struct FollowError {
 
 /// A notification about followed objects.
 #[derive(Debug)]
-pub enum News<K> {
+pub enum Notification<K> {
     /// They changed or were listed.
     Event(Event<K>),
     /// They cannot be read now.
@@ -54,17 +54,17 @@ pub async fn follow_with_recovery<K>(
     client: Client,
     api: impl FnOnce(Client) -> Objects<K>,
     config: Config,
-    tell: impl FnMut(News<K>) -> ControlFlow<()>,
+    notify: impl FnMut(Notification<K>) -> ControlFlow<()>,
 ) where
     K: Resource + Clone + DeserializeOwned + Debug + Send + 'static,
 {
     let answered = Arc::<Notify>::default();
-    let api = api(noticing(client, answered.clone()));
-    run(api, config, Some(answered), tell).await;
+    let api = api(with_notification(client, answered.clone()));
+    run(api, config, Some(answered), notify).await;
 }
 
 /// A client that notifies of each successful response; of a watch, when it is open.
-fn noticing(client: Client, answered: Arc<Notify>) -> Client {
+fn with_notification(client: Client, answered: Arc<Notify>) -> Client {
     let namespace = client.default_namespace().to_owned();
     let service = service_fn(move |request: Request<Body>| {
         let (client, answered) = (client.clone(), answered.clone());
@@ -84,16 +84,16 @@ fn noticing(client: Client, answered: Arc<Notify>) -> Client {
 pub async fn follow<K>(
     api: Objects<K>,
     config: Config,
-    mut tell: impl FnMut(Result<Event<K>, FollowError>) -> ControlFlow<()>,
+    mut notify: impl FnMut(Result<Event<K>, FollowError>) -> ControlFlow<()>,
 ) where
     K: Resource + Clone + DeserializeOwned + Debug + Send + 'static,
 {
-    let tell = |news| match news {
-        News::Event(event) => tell(Ok(event)),
-        News::FollowError(trouble) => tell(Err(trouble)),
-        News::Recovered => ControlFlow::Continue(()),
+    let notify = |notification| match notification {
+        Notification::Event(event) => notify(Ok(event)),
+        Notification::FollowError(follow_error) => notify(Err(follow_error)),
+        Notification::Recovered => ControlFlow::Continue(()),
     };
-    run(api, config, None, tell).await;
+    run(api, config, None, notify).await;
 }
 
 /// The loop; `answered`, if given, is notified of successful responses.
@@ -101,12 +101,12 @@ async fn run<K>(
     api: Objects<K>,
     config: Config,
     answered: Option<Arc<Notify>>,
-    mut tell: impl FnMut(News<K>) -> ControlFlow<()>,
+    mut notify: impl FnMut(Notification<K>) -> ControlFlow<()>,
 ) where
     K: Resource + Clone + DeserializeOwned + Debug + Send + 'static,
 {
     let mut backoff = None;
-    let mut is_troubled = false;
+    let mut is_failing = false;
     loop {
         // Boxed because most of its size is needed only while an event is decoded.
         let mut events = watcher(api.clone(), config.clone()).boxed();
@@ -117,9 +117,9 @@ async fn run<K>(
                 // Cancel-safe: the stream keeps its state.
                 event = events.next() => event,
                 // Cancel-safe: a notification is consumed only when returned.
-                () = notice(answered.as_deref()), if is_troubled => {
-                    (is_troubled, backoff) = (false, None);
-                    if tell(News::Recovered).is_break() {
+                () = notified(answered.as_deref()), if is_failing => {
+                    (is_failing, backoff) = (false, None);
+                    if notify(Notification::Recovered).is_break() {
                         return;
                     }
                     continue;
@@ -129,31 +129,31 @@ async fn run<K>(
                 None => break,
                 Some(Ok(event)) => {
                     if matches!(event, Event::Apply(_) | Event::Delete(_)) {
-                        (is_troubled, backoff) = (false, None);
+                        (is_failing, backoff) = (false, None);
                     }
-                    if tell(News::Event(unwrapped(event))).is_break() {
+                    if notify(Notification::Event(unwrapped(event))).is_break() {
                         return;
                     }
                 }
                 Some(Err(error)) => {
-                    let is_lost = is_place_lost(&error);
-                    let trouble = trouble(&error);
+                    let must_relist = cannot_resume(&error);
+                    let follow_error = follow_error(&error);
                     let now = Instant::now();
-                    let next = Backoff::next(backoff, &PAUSES, now, now);
+                    let next = Backoff::next(backoff, &BACKOFF, now, now);
                     backoff = Some(next);
                     // Jitter: after a failure of the server all clients reconnect at once.
                     let pause = next.delay.mul_f64(rand::random_range(0.5..1.0));
-                    let wished = trouble.error_kind.wished_pause();
-                    if tell(News::FollowError(trouble)).is_break() {
+                    let retry_after = follow_error.error_kind.retry_after();
+                    if notify(Notification::FollowError(follow_error)).is_break() {
                         return;
                     }
-                    is_troubled = true;
+                    is_failing = true;
                     if let Some(answered) = &answered {
                         // A response from before the failure does not show its end.
                         let _ = answered.notified().now_or_never();
                     }
-                    sleep(pause.max(wished)).await;
-                    if is_lost {
+                    sleep(pause.max(retry_after)).await;
+                    if must_relist {
                         break;
                     }
                 }
@@ -162,7 +162,7 @@ async fn run<K>(
     }
 }
 
-async fn notice(answered: Option<&Notify>) {
+async fn notified(answered: Option<&Notify>) {
     match answered {
         Some(answered) => answered.notified().await,
         None => std::future::pending().await,
@@ -179,9 +179,9 @@ fn unwrapped<K>(event: Event<Wire<K>>) -> Event<K> {
     }
 }
 
-/// Whether the watch cannot be resumed: the server no longer has that version (kube notices only if the error arrives within a
+/// Whether the watch cannot be resumed: the server no longer has that version (kube detects that only if the error arrives within a
 /// watch), or a change could not be decoded and is lost.
-fn is_place_lost(error: &watcher::Error) -> bool {
+fn cannot_resume(error: &watcher::Error) -> bool {
     match error {
         watcher::Error::WatchStartFailed(error) | watcher::Error::WatchFailed(error) => match error {
             kube::Error::Api(status) => status.code == 410,
@@ -194,7 +194,7 @@ fn is_place_lost(error: &watcher::Error) -> bool {
     }
 }
 
-fn trouble(error: &watcher::Error) -> FollowError {
+fn follow_error(error: &watcher::Error) -> FollowError {
     match error {
         watcher::Error::InitialListFailed(error)
         | watcher::Error::WatchStartFailed(error)

@@ -16,6 +16,6 @@ mod pool;
 pub use connect::{ConnectError, Connection, connect};
 pub use credentials::{Credentials, CredentialsTask};
 pub use error::{ApiErrorKind, error_kind, message};
-pub use follow::{FollowError, News, follow, follow_with_recovery};
+pub use follow::{FollowError, Notification, follow, follow_with_recovery};
 pub use objects::{Objects, Wire};
 pub use pool::{Connections, LaneCounts, Purpose};

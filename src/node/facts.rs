@@ -1,4 +1,4 @@
-//! What is observed of this node and goes into its status. Values only; observers publish them through watch channels.
+//! The observed facts of this node that its status reports. Values only; observers publish them through watch channels.
 
 use std::net::IpAddr;
 
@@ -18,23 +18,23 @@ pub struct HostFacts {
 /// Facts of the runtime.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RuntimeFacts {
-    /// Its name and version; `None` before it first answered.
+    /// Its name and version; `None` until it first responds.
     pub version: Option<Version>,
     /// Its images, in the runtime's order.
     pub images: Vec<ImageInfo>,
 }
 
-/// Everything that goes into a status.
+/// All facts that a status reports.
 #[derive(Clone, Debug, Default)]
 pub struct NodeFacts {
     /// The host.
     pub host: HostFacts,
     /// The runtime's version and images.
     pub runtime: RuntimeFacts,
-    /// The runtime's own status; `None` before it first answered.
+    /// The runtime's own status; `None` until it first responds.
     pub status: Option<RuntimeStatus>,
     /// The node's active pressures.
     pub pressures: Pressures,
-    /// What keeps the node from being ready; empty if it is ready.
+    /// Why the node is not ready; empty if it is ready.
     pub unready: Vec<String>,
 }

@@ -11,10 +11,10 @@ use crate::types::go_duration;
 /// The runtime counts as down this long after it last reported that it is ready; upstream's constant.
 const RUNTIME_THRESHOLD: Duration = Duration::from_secs(30);
 
-/// The health of what a node needs.
+/// The health of the parts that a node needs.
 #[derive(Clone, Debug)]
 pub(super) struct Health<'a> {
-    /// The runtime's last status; `None` before it first answered.
+    /// The runtime's last status; `None` until it first responds.
     pub(super) status: Option<&'a RuntimeStatus>,
     /// When it last reported that it is ready.
     pub(super) ready_at: Option<Instant>,
@@ -24,7 +24,7 @@ pub(super) struct Health<'a> {
     pub(super) others: &'a [String],
 }
 
-/// All reasons for which the node is not ready: the runtime first, then its network, then the rest.
+/// All reasons why the node is not ready: the runtime first, then its network, then the rest.
 pub(super) fn unready(health: &Health<'_>, now: Instant) -> Vec<String> {
     let mut errors = Vec::new();
     match health.ready_at {

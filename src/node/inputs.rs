@@ -29,12 +29,12 @@ pub struct NodeInputs {
     pub pleg: watch::Receiver<pleg::Health>,
     /// The node's active pressures.
     pub pressures: watch::Receiver<Pressures>,
-    /// What else keeps the node from being ready, in upstream's words: storage, a shutdown.
+    /// Other reasons why the node is not ready, in upstream's words: storage, a shutdown.
     pub others: watch::Receiver<Vec<String>>,
 }
 
 impl NodeInputs {
-    /// What keeps the node from being ready at `now`.
+    /// Why the node is not ready at `now`; empty if it is ready.
     pub(super) fn unready(&self, now: Instant) -> Vec<String> {
         let status = self.status.borrow();
         // A node is not reported ready without the runtime's version.
@@ -62,7 +62,7 @@ impl NodeInputs {
         })
     }
 
-    /// What, besides readiness, is reported as soon as it changes.
+    /// The facts that, besides readiness, are reported as soon as they change.
     pub(super) fn urgent(&self) -> (Arc<[IpAddr]>, Pressures) {
         (self.addresses.now(), self.pressures.borrow().clone())
     }

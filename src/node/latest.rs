@@ -15,7 +15,7 @@ use super::request::within;
 use crate::api::{ApiErrorKind, Objects, Wire, follow};
 use crate::telemetry::Changed;
 
-/// The latest known Node; `None` before it was first seen and after its deletion. Clones share one value.
+/// The latest known Node; `None` before it is first seen and after its deletion. Clones share one value.
 #[derive(Clone, Debug, Default)]
 pub struct LatestNode(watch::Sender<Option<Arc<Node>>>);
 
@@ -33,15 +33,15 @@ impl LatestNode {
     /// Stores the Node from a response or watch event, unless a newer one is known.
     pub(super) fn update(&self, node: Node) {
         self.0.send_if_modified(|known| {
-            let is_news = known.as_ref().is_none_or(|known| is_newer(&node, known));
-            if is_news {
+            let is_newest = known.as_ref().is_none_or(|known| is_newer(&node, known));
+            if is_newest {
                 *known = Some(Arc::new(node));
             }
-            is_news
+            is_newest
         });
     }
 
-    /// The Node does not exist.
+    /// Records that the Node does not exist.
     pub(super) fn clear(&self) {
         self.0.send_if_modified(|known| known.take().is_some());
     }
@@ -94,12 +94,12 @@ impl NodeReader {
 /// Watches the Node `name` and publishes it, until cancelled.
 pub async fn watch_node(client: Client, name: String, latest_node: LatestNode, cancel: CancellationToken) {
     let config = Config::default().fields(&format!("metadata.name={name}"));
-    let mut trouble = Changed::new();
+    let mut last_error = Changed::new();
     let mut is_listed = false;
-    let following = follow(Objects::<Node>::all(client), config, |news| {
-        match news {
+    let follow_node = follow(Objects::<Node>::all(client), config, |event| {
+        match event {
             Ok(event) => {
-                trouble = Changed::new();
+                last_error = Changed::new();
                 match event {
                     Event::Init => is_listed = false,
                     Event::InitApply(node) | Event::Apply(node) => {
@@ -111,7 +111,7 @@ pub async fn watch_node(client: Client, name: String, latest_node: LatestNode, c
                 }
             }
             Err(error) => {
-                if trouble.see(error.message.clone()) {
+                if last_error.see(error.message.clone()) {
                     tracing::warn!(node = name, error = error.message, "cannot watch the Node; trying again");
                 }
             }
@@ -122,7 +122,7 @@ pub async fn watch_node(client: Client, name: String, latest_node: LatestNode, c
         // Cancel-safe: waits for a token.
         () = cancel.cancelled() => {}
         // Cancel-safe: everything seen was published.
-        () = following => {}
+        () = follow_node => {}
     }
 }
 

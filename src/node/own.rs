@@ -1,4 +1,5 @@
-//! The node's own view of itself: the value that its status reports and admission checks against. Does no I/O.
+//! The node as its configuration and its machine define it: the value that its status reports and that admission checks
+//! against. Does no I/O.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -11,7 +12,7 @@ use super::status::{allocatable, capacity, unreserved};
 use crate::sys::Machine;
 use crate::types::{ResourceList, watching};
 
-/// What the node knows of itself without an API server.
+/// The properties of the node that need no API server.
 #[derive(Clone, Debug, PartialEq)]
 pub struct OwnNode {
     /// The labels it registers with.

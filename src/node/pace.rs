@@ -1,4 +1,4 @@
-//! When the status is computed, and when it is sent although nothing changed. Pure.
+//! Decides when the status is computed, and when it is sent although nothing changed. Pure.
 
 use std::time::Duration;
 
@@ -48,7 +48,7 @@ impl Pace {
         }
     }
 
-    /// When to check again, unless an input changes before.
+    /// When to check again, unless an input changes earlier.
     pub(super) fn next_check(&self, now: Instant) -> Instant {
         let check = if self.was_ready { CHECK } else { CHECK_AT_START };
         self.next.min(now + check)
@@ -64,14 +64,14 @@ impl Pace {
         now >= self.report_at
     }
 
-    /// The status was sent. After a change the next report is due at a random time around the frequency, so that an event that
-    /// changed many nodes at once does not synchronize their reports.
+    /// Records that the status was sent. After a change, the next report is due at a random time around the frequency, so that an
+    /// event that changed many nodes at once does not synchronize their reports.
     pub(super) fn sent(&mut self, now: Instant, changed: bool, random: f64) {
         let factor = if changed { 0.5 + random } else { 1.0 };
         self.report_at = now + self.report.mul_f64(factor);
     }
 
-    /// An update succeeded: the API server has this readiness.
+    /// Records that an update succeeded: the API server has this readiness.
     pub(super) fn done(&mut self, now: Instant, ready: bool, random: f64) {
         self.reported = Some(ready);
         self.was_ready |= ready;
@@ -80,7 +80,7 @@ impl Pace {
         self.next = now + self.update.mul_f64(1.0 + JITTER * random);
     }
 
-    /// An update failed. Changed readiness is retried with exponential back-off.
+    /// Records that an update failed. Changed readiness is retried with exponential back-off.
     pub(super) fn failed(&mut self, now: Instant, random: f64) {
         let pause = CHECK.saturating_mul(1 << self.failures.min(16)).min(self.update);
         self.failures = self.failures.saturating_add(1);
@@ -88,7 +88,7 @@ impl Pace {
         self.next = now + self.update.mul_f64(1.0 + JITTER * random);
     }
 
-    /// The readiness that the API server has is no longer known, or other urgent facts changed.
+    /// Records that the readiness on the API server is no longer known, or that other urgent facts changed.
     pub(super) fn forget(&mut self) {
         self.reported = None;
     }
@@ -120,7 +120,7 @@ mod tests {
         pace.done(now, true, 0.0);
         assert_eq!(pace.next_check(now), now + CHECK);
         pace.done(now, false, 0.0);
-        assert_eq!(pace.next_check(now), now + CHECK, "once ready, it is not hurried any more");
+        assert_eq!(pace.next_check(now), now + CHECK, "once ready, it is checked less often");
         pace.sent(now, false, 0.9);
         assert!(!pace.must_report(now + secs(299)) && pace.must_report(now + secs(300)));
     }

@@ -1,4 +1,4 @@
-//! Requests with a timeout, whatever the connection does.
+//! Requests with a timeout that does not depend on the connection.
 
 use std::future::Future;
 use std::time::Duration;
@@ -11,13 +11,13 @@ pub(super) enum RequestError {
     /// The API server rejected it, or could not be reached.
     #[error("the request to the API server failed")]
     Api(#[from] Box<kube::Error>),
-    /// No answer in time. The request may have taken effect all the same.
+    /// No response in time. The request may have taken effect anyway.
     #[error("the API server did not answer within {0:?}")]
     TimedOut(Duration),
 }
 
 impl RequestError {
-    /// The kind of error, which decides what to do next.
+    /// The kind of the error.
     pub(super) fn error_kind(&self) -> ApiErrorKind {
         match self {
             Self::Api(error) => error_kind(error),
@@ -25,9 +25,9 @@ impl RequestError {
         }
     }
 
-    /// How long the server asked to wait (`Retry-After`); zero if it did not.
+    /// The pause that the server requests ([`ApiErrorKind::retry_after`]).
     pub(super) fn retry_after(&self) -> Duration {
-        self.error_kind().wished_pause()
+        self.error_kind().retry_after()
     }
 }
 

@@ -13,14 +13,14 @@ use tokio_util::sync::CancellationToken;
 use super::pace::Pace;
 use super::register::{Registered, attempt, initial};
 use super::request::{RequestError, within};
-use super::status::{beat, update};
+use super::status::{set_heartbeats, update};
 use super::{LatestNode, NodeEvent, NodeEvents, NodeFacts, NodeInputs, NodeSettings};
 use crate::api::{ApiErrorKind, Objects, Wire, patch};
 use crate::telemetry::Changed;
 use crate::types::json::to_value;
 use crate::types::{Backoff, BackoffPolicy, WallClock, error_chain};
 
-/// Attempts to send a status in one update; upstream's constant.
+/// Maximum attempts to send a status in one update; upstream's constant.
 const ATTEMPTS: u32 = 5;
 
 /// Pauses between attempts to register; upstream's constants. The back-off never resets while attempts fail.
@@ -42,7 +42,7 @@ pub struct StatusTask {
     /// Events of changes that were not sent yet.
     pending: Vec<NodeEvent>,
     unschedulable: bool,
-    trouble: Changed<String>,
+    last_error: Changed<String>,
 }
 
 /// The outcome of an update.
@@ -73,7 +73,7 @@ impl StatusTask {
             latest_node,
             pending: Vec::new(),
             unschedulable: false,
-            trouble: Changed::new(),
+            last_error: Changed::new(),
         }
     }
 
@@ -137,13 +137,13 @@ impl StatusTask {
                     let now = Instant::now();
                     pace.sent(now, true, rand::random());
                     pace.done(now, facts.unready.is_empty(), rand::random());
-                    self.seen(node);
+                    self.publish_node(node);
                     return self.publish(events);
                 }
                 Ok(Registered::Adopted(node)) => {
-                    tracing::info!(node = self.settings.name, "the node was registered before");
+                    tracing::info!(node = self.settings.name, "the node is already registered");
                     pace.forget();
-                    return self.seen(node);
+                    return self.publish_node(node);
                 }
                 Err(error) => error,
             };
@@ -170,7 +170,7 @@ impl StatusTask {
         for number in 0..ATTEMPTS {
             let error = match self.attempt(number, pace).await {
                 Ok(()) => {
-                    self.trouble = Changed::new();
+                    self.last_error = Changed::new();
                     let events = std::mem::take(&mut self.pending);
                     self.publish(events);
                     return UpdateOutcome::Done;
@@ -210,11 +210,11 @@ impl StatusTask {
         let changed = status != before;
         let ready = facts.unready.is_empty();
         if !changed && !pace.must_report(Instant::now()) {
-            self.seen(base);
+            self.publish_node(base);
             pace.done(Instant::now(), ready, rand::random());
             return Ok(());
         }
-        beat(&mut status, self.clock.now());
+        set_heartbeats(&mut status, self.clock.now());
         let patch = patch::strategic(patch::Kind::Node, &in_status(&before), &in_status(&status));
         // The UID makes sure that it applies to the Node that was read, not to a successor of the same name.
         let mut patch = patch.unwrap_or_else(|| json!({}));
@@ -222,7 +222,7 @@ impl StatusTask {
         let parameters = PatchParams::default();
         let patch = Patch::Strategic(patch);
         let Wire(patched) = within(limit, self.nodes.patch_status(&name, &parameters, &patch)).await?;
-        self.seen(patched);
+        self.publish_node(patched);
         let now = Instant::now();
         pace.sent(now, changed, rand::random());
         pace.done(now, ready, rand::random());
@@ -230,7 +230,7 @@ impl StatusTask {
     }
 
     /// Publishes the Node, and emits an event if it was cordoned or uncordoned.
-    fn seen(&mut self, node: Node) {
+    fn publish_node(&mut self, node: Node) {
         let unschedulable = node.spec.as_ref().and_then(|spec| spec.unschedulable).unwrap_or_default();
         if unschedulable != self.unschedulable {
             self.unschedulable = unschedulable;
@@ -250,7 +250,7 @@ impl StatusTask {
     /// Logs a failure, but only once while it stays the same.
     fn log_failure(&mut self, what: &str, error: &RequestError) {
         let error = error_chain(error);
-        if self.trouble.see(error.clone()) {
+        if self.last_error.see(error.clone()) {
             tracing::warn!(node = self.settings.name, error, "cannot {what}; trying again");
         }
     }

@@ -318,8 +318,8 @@ async fn a_change_survives_any_single_fault() {
             let time = bed.time_until(|node| ready(node) == "False").await;
             assert!(time < Duration::from_secs(11), "{method} {fault:?}: {time:?}");
             sleep(Duration::from_secs(60)).await;
-            let told = bed.reasons().into_iter().filter(|reason| reason == "NodeNotReady").count();
-            assert_eq!(told, 1, "{method} {fault:?}: an event for a change, however often it was sent");
+            let events = bed.reasons().into_iter().filter(|reason| reason == "NodeNotReady").count();
+            assert_eq!(events, 1, "{method} {fault:?}: an event for a change, however often it was sent");
         }
     }
 }

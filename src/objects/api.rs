@@ -1,5 +1,5 @@
-//! ConfigMaps, Secrets and tokens from an API server. Each requested object has a watch of its own, as the Node authorizer
-//! requires, for as long as it has receivers. Keeps only an object's data.
+//! ConfigMaps, Secrets and tokens from an API server. Each requested object has its own watch, as the Node authorizer
+//! requires, for as long as it has receivers. Stores only an object's data.
 
 use std::collections::{HashMap, VecDeque};
 use std::fmt::Debug;
@@ -28,8 +28,8 @@ use crate::api::{ApiErrorKind, FollowError, Objects, error_kind, follow, message
 /// the receivers wait anyway.
 const TOLERANCE: Duration = Duration::from_secs(1);
 
-/// Deadline of a token request.
-const TOKEN: Duration = Duration::from_secs(10);
+/// Timeout of a token request.
+const TOKEN_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The objects of an API server. Clones share one source.
 #[derive(Clone)]
@@ -83,13 +83,13 @@ impl ObjectSource for ApiObjects {
 
     async fn request_token(&self, request: &TokenRequest) -> Result<Token, ObjectError> {
         let accounts: Api<ServiceAccount> = Api::namespaced(self.client.clone(), &request.namespace);
-        let (parameters, wanted) = (PostParams::default(), token_request(request));
-        let asking = accounts.create_token_request(&request.service_account, &parameters, &wanted);
-        match tokio::time::timeout(TOKEN, asking).await {
+        let (parameters, body) = (PostParams::default(), token_request(request));
+        let response = accounts.create_token_request(&request.service_account, &parameters, &body);
+        match tokio::time::timeout(TOKEN_TIMEOUT, response).await {
             Ok(Ok(issued)) => issued_token(issued, request),
             Ok(Err(error)) => Err(object_error(error_kind(&error), message(&error))),
             Err(_) => {
-                let text = format!("the API server did not answer within {} s", TOKEN.as_secs());
+                let text = format!("the API server did not answer within {} s", TOKEN_TIMEOUT.as_secs());
                 Err(ObjectError::Unavailable(text))
             }
         }
@@ -139,7 +139,7 @@ impl ObjectsTask {
             tokio::select! {
                 // Cancel-safe: waits for a token.
                 () = cancel.cancelled() => return,
-                // Cancel-safe: see ``Shared::next``.
+                // Cancel-safe: see `Shared::next`.
                 object = self.shared.next() => self.start(object),
                 // Cancel-safe: a finished watch leaves the set only when returned.
                 Some(ended) = self.watches.join_next_with_id() => match ended {
@@ -155,13 +155,13 @@ impl ObjectsTask {
 
     fn start(&mut self, object: ObjectRef) {
         let Some(known) = self.shared.with(|inner| inner.objects.get(&object).cloned()) else { return };
-        let keeping = keep(self.client.clone(), self.shared.clone(), object.clone(), known);
-        self.watched.insert(self.watches.spawn(keeping).id(), object);
+        let keep_current = keep_current(self.client.clone(), self.shared.clone(), object.clone(), known);
+        self.watched.insert(self.watches.spawn(keep_current).id(), object);
     }
 }
 
 /// Keeps `known` up to date with an object until it has no receivers.
-async fn keep(
+async fn keep_current(
     client: Client,
     shared: Arc<Shared>,
     object: ObjectRef,
@@ -214,8 +214,8 @@ where
     let config = Config::default().fields(&format!("metadata.name={}", object.name));
     let requested_at = Instant::now();
     let mut is_listed = false;
-    follow(api, config, |news| {
-        match news {
+    follow(api, config, |event| {
+        match event {
             Ok(Event::Init) => is_listed = false,
             Ok(Event::InitApply(found) | Event::Apply(found)) => {
                 is_listed = true;
@@ -229,10 +229,10 @@ where
             Ok(Event::InitDone | Event::Delete(_)) => {
                 publish(known, ObjectState::Failed(ObjectError::not_found(object)));
             }
-            Err(trouble) => {
-                tracing::debug!(?object, ?trouble, "cannot watch an object; trying again");
+            Err(error) => {
+                tracing::debug!(?object, ?error, "cannot watch an object; trying again");
                 if requested_at.elapsed() >= TOLERANCE {
-                    troubled(known, object, trouble);
+                    publish_error(known, object, error);
                 }
             }
         }
@@ -244,14 +244,14 @@ where
 /// Publishes an object's data if it changed.
 fn publish(known: &watch::Sender<ObjectState>, now: ObjectState) {
     known.send_if_modified(|known| {
-        let is_news = *known != now;
+        let is_changed = *known != now;
         *known = now;
-        is_news
+        is_changed
     });
 }
 
 /// Publishes why an object is not available, unless its data is known.
-fn troubled(known: &watch::Sender<ObjectState>, object: &ObjectRef, trouble: FollowError) {
+fn publish_error(known: &watch::Sender<ObjectState>, object: &ObjectRef, error: FollowError) {
     let is_known = match &*known.borrow() {
         ObjectState::Found(_) | ObjectState::Failed(ObjectError::NotFound(_)) => true,
         ObjectState::Pending
@@ -260,7 +260,7 @@ fn troubled(known: &watch::Sender<ObjectState>, object: &ObjectRef, trouble: Fol
     if is_known {
         return;
     }
-    let error = match object_error(trouble.error_kind, trouble.message) {
+    let error = match object_error(error.error_kind, error.message) {
         ObjectError::Unavailable(text) => {
             ObjectError::Unavailable(format!("cannot read {} {:?}: {text}", object.kind, object.name))
         }
@@ -299,16 +299,19 @@ fn token_request(request: &TokenRequest) -> authentication::TokenRequest {
     }
 }
 
-/// The token in a response. The server may grant another lifetime than requested.
-fn issued_token(answer: authentication::TokenRequest, request: &TokenRequest) -> Result<Token, ObjectError> {
-    let status = answer.status.unwrap_or_default();
+/// The token in a response. The server may grant a different lifetime than requested.
+fn issued_token(
+    response: authentication::TokenRequest,
+    request: &TokenRequest,
+) -> Result<Token, ObjectError> {
+    let status = response.status.unwrap_or_default();
     let (Some(value), Some(expires)) = (status.token, status.expiration_timestamp) else {
         return Err(ObjectError::Unavailable("the API server sent no token".to_owned()));
     };
-    let granted = answer.spec.and_then(|spec| spec.expiration_seconds);
-    let life =
+    let granted = response.spec.and_then(|spec| spec.expiration_seconds);
+    let lifetime =
         Duration::from_secs(u64::try_from(granted.unwrap_or(request.expiration_seconds)).unwrap_or_default());
-    let issued = expires.0.saturating_sub(life).unwrap_or(expires.0);
+    let issued = expires.0.saturating_sub(lifetime).unwrap_or(expires.0);
     Ok(Token { value, issued, expires: expires.0 })
 }
 

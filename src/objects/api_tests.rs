@@ -79,7 +79,7 @@ async fn an_object_is_followed_from_creation_to_deletion() {
     }
     room.api.delete(&path("cm"), None);
     until(&mut known, &absent("cm"), SOON).await;
-    // A change of anything but the data wakes nobody.
+    // A change of anything but the data wakes no receiver.
     room.put("cm", "two");
     until(&mut known, &found("two"), SOON).await;
     room.put_as("cm", json!({"data": {"k": "two"}, "immutable": false}));
@@ -127,9 +127,9 @@ async fn an_immutable_object_is_published_and_no_longer_watched() {
     until(&mut later, &found("one"), SOON).await;
     room.put_as("later", json!({"data": {"k": "two"}, "immutable": true}));
     until(&mut later, &found("two"), SOON).await;
-    let asked = room.api.requests().len();
+    let requests = room.api.requests().len();
     sleep(Duration::from_secs(3600)).await;
-    assert_eq!(room.api.requests().len(), asked);
+    assert_eq!(room.api.requests().len(), requests);
 }
 
 #[tokio::test(start_paused = true)]
@@ -199,10 +199,10 @@ async fn a_token_request_is_bound_to_the_pod_and_has_a_deadline() {
     assert_eq!(token.value, "token-1");
     let life = token.expires.duration_since(token.issued).as_secs();
     assert_eq!((life, token.issued.to_string().as_str()), (3607, "2026-11-21T07:00:00Z"));
-    let asked = room.api.requests_of("POST", "/namespaces/ns/serviceaccounts/default/token").remove(0).body;
+    let body = room.api.requests_of("POST", "/namespaces/ns/serviceaccounts/default/token").remove(0).body;
     let bound = json!({"apiVersion": "v1", "kind": "Pod", "name": "web", "uid": "u1"});
     let spec = json!({"audiences": ["vault"], "expirationSeconds": 3607, "boundObjectRef": bound});
-    assert_eq!(asked["spec"], spec);
+    assert_eq!(body["spec"], spec);
 
     let gone = ApiFault::Refuse { code: 404, reason: "NotFound", retry_after: 0 };
     for (fault, error) in [
@@ -292,11 +292,7 @@ async fn history(events: Vec<Event>) {
             assert_eq!(*known.borrow(), truth, "{name}");
         }
     }
-    assert_eq!(
-        room.watched(),
-        listeners.iter().flatten().count(),
-        "nothing is watched that nobody listens to"
-    );
+    assert_eq!(room.watched(), listeners.iter().flatten().count(), "nothing is watched without a receiver");
     // From then on changes arrive immediately.
     for (which, listener) in listeners.iter_mut().enumerate() {
         if let Some(known) = listener {

@@ -38,7 +38,7 @@ impl FakeObjects {
         self.with(|inner| inner.objects.entry(object).or_default().send_replace(known));
     }
 
-    /// Sets one key of an object to this text.
+    /// Sets the data of an object to these entries.
     pub fn put(&self, kind: ObjectKind, namespace: &str, name: &str, entries: &[(&str, &str)]) {
         let (mut text, mut binary) = (BTreeMap::new(), BTreeMap::new());
         for (key, value) in entries {
@@ -95,8 +95,8 @@ impl ObjectSource for FakeObjects {
         if let Some(error) = error {
             return Err(error);
         }
-        let life = Duration::from_secs(request.expiration_seconds.unsigned_abs());
-        let expires = issued.saturating_add(life).unwrap_or(issued);
+        let lifetime = Duration::from_secs(request.expiration_seconds.unsigned_abs());
+        let expires = issued.saturating_add(lifetime).unwrap_or(issued);
         Ok(Token { value: format!("token-{number}"), issued, expires })
     }
 }

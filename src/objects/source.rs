@@ -148,7 +148,7 @@ pub struct TokenRequest {
 pub struct Token {
     /// The token itself.
     pub value: String,
-    /// Start of its validity: its expiration minus the requested lifetime.
+    /// Start of its validity: its expiration minus the granted lifetime.
     pub issued: Timestamp,
     /// Its expiration.
     pub expires: Timestamp,

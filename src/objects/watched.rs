@@ -10,22 +10,22 @@ use tokio::time::{Instant, timeout_at};
 use super::{ObjectRef, ObjectSource, ObjectState};
 use crate::types::watching;
 
-/// How long after the request the first state of an object is awaited.
+/// How long to wait for the first state of an object after the request.
 const FIRST_ANSWER: Duration = Duration::from_secs(10);
 
-/// The receiver of each object.
+/// The state of each object.
 pub type Objects = BTreeMap<ObjectRef, ObjectState>;
 
 #[derive(Debug)]
-struct One {
+struct WatchedObject {
     known: watch::Receiver<ObjectState>,
     /// Deadline of the wait for the first states.
-    patience: Instant,
+    deadline: Instant,
 }
 
 /// The watched objects; initially none.
 #[derive(Debug, Default)]
-pub struct Watched(BTreeMap<ObjectRef, One>);
+pub struct Watched(BTreeMap<ObjectRef, WatchedObject>);
 
 impl Watched {
     /// Watches exactly the objects in `wanted`.
@@ -33,7 +33,8 @@ impl Watched {
         self.0.retain(|object, _| wanted.contains(object));
         for object in wanted {
             if !self.0.contains_key(object) {
-                let one = One { known: source.watch(object), patience: Instant::now() + FIRST_ANSWER };
+                let one =
+                    WatchedObject { known: source.watch(object), deadline: Instant::now() + FIRST_ANSWER };
                 self.0.insert(object.clone(), one);
             }
         }
@@ -44,15 +45,16 @@ impl Watched {
         join_all(self.0.values_mut().map(|one| async move {
             // A timeout or a closed source is no error: the caller works with what is known.
             let _ =
-                timeout_at(one.patience, one.known.wait_for(|known| *known != ObjectState::Pending)).await;
+                timeout_at(one.deadline, one.known.wait_for(|known| *known != ObjectState::Pending)).await;
         }))
         .await;
     }
 
     /// The current states. Later changes wake [`Watched::changed`].
     pub fn snapshot(&mut self) -> Objects {
-        let known =
-            |(object, one): (&ObjectRef, &mut One)| (object.clone(), one.known.borrow_and_update().clone());
+        let known = |(object, one): (&ObjectRef, &mut WatchedObject)| {
+            (object.clone(), one.known.borrow_and_update().clone())
+        };
         self.0.iter_mut().map(known).collect()
     }
 

@@ -8,9 +8,9 @@ use serde_json::Value;
 use crate::types::one_line;
 use crate::yaml::{self, Document, Flaw, Problem, parse_documents};
 
-/// Maximum number of reported mistakes, and maximum bytes of each: a file may consist of nothing else.
+/// Maximum number of reported mistakes, and maximum bytes of each: a file may consist of nothing but mistakes.
 const MAX_MISTAKES: usize = 100;
-const MAX_SENTENCE: usize = 1000;
+const MAX_MESSAGE: usize = 1000;
 /// Maximum bytes of a quoted kind.
 const MAX_KIND: usize = 100;
 
@@ -27,10 +27,10 @@ pub enum DecodeError {
     #[error("not YAML or JSON: {0}")]
     Syntax(String),
     /// The file has several documents.
-    #[error("the file contains {0} documents; put each pod into a file of its own")]
+    #[error("the file contains {0} documents; put each pod into its own file")]
     SeveralDocuments(usize),
     /// The document is a list of objects.
-    #[error("the file contains a {0}; put each pod of it into a file of its own")]
+    #[error("the file contains a {0}; put each of its pods into its own file")]
     List(String),
     /// The document is an object, but not a pod.
     #[error("the file contains {found}, not a Pod of apiVersion v1; hostlet runs only pods from manifests")]
@@ -48,10 +48,10 @@ pub enum DecodeError {
 pub struct Mistakes(Vec<(usize, String)>);
 
 impl Mistakes {
-    /// Looks up the lines of mistakes, given as the path of the field and a sentence.
+    /// Looks up the lines of mistakes, each given as the path of the field and a message.
     pub(super) fn locate(document: &Document, mistakes: impl Iterator<Item = (String, String)>) -> Self {
         let mut located: Vec<_> =
-            mistakes.map(|(path, sentence)| (document.lines.line(&path).unwrap_or(1), sentence)).collect();
+            mistakes.map(|(path, message)| (document.lines.line(&path).unwrap_or(1), message)).collect();
         located.sort_by_key(|(line, _)| *line);
         Self(located)
     }
@@ -59,9 +59,9 @@ impl Mistakes {
 
 impl fmt::Display for Mistakes {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (index, (line, sentence)) in self.0.iter().take(MAX_MISTAKES).enumerate() {
+        for (index, (line, message)) in self.0.iter().take(MAX_MISTAKES).enumerate() {
             let separator = if index == 0 { "" } else { "\n" };
-            write!(f, "{separator}line {line}: {}", one_line(sentence, MAX_SENTENCE))?;
+            write!(f, "{separator}line {line}: {}", one_line(message, MAX_MESSAGE))?;
         }
         match self.0.get(MAX_MISTAKES) {
             Some((line, _)) => {
@@ -77,7 +77,7 @@ pub(super) struct Decoded {
     pub(super) pod: Pod,
     /// The document, with the lines of its fields.
     pub(super) document: Document,
-    /// Paths of unknown fields, each with a sentence; they are not in `pod`.
+    /// Paths of unknown fields, each with a message; they are not in `pod`.
     pub(super) unknown: Vec<(String, String)>,
 }
 
@@ -99,23 +99,23 @@ pub(super) fn decode_pod(bytes: &[u8]) -> Result<Decoded, DecodeError> {
     }
     check_kind(&document.value)?;
     let (pod, flaws) = yaml::decode(&document.value);
-    let flaws: Vec<_> = flaws.into_iter().map(sentence).collect();
+    let flaws: Vec<_> = flaws.into_iter().map(message_of).collect();
     match pod {
         Some(pod) => Ok(Decoded { pod, document, unknown: flaws }),
         None => Err(DecodeError::Fields(Mistakes::locate(&document, flaws.into_iter()))),
     }
 }
 
-/// The path of a flaw, and a sentence about it.
-fn sentence(Flaw { path, problem }: Flaw) -> (String, String) {
-    let sentence = match problem {
+/// The path of a flaw, and a message about it.
+fn message_of(Flaw { path, problem }: Flaw) -> (String, String) {
+    let message = match problem {
         Problem::Unknown { nearest: Some(nearest) } => {
             format!("{path}: unknown field, did you mean {nearest:?}?")
         }
         Problem::Unknown { nearest: None } => format!("{path}: unknown field"),
         Problem::Wrong { message } => format!("{path}: {message}"),
     };
-    (path, sentence)
+    (path, message)
 }
 
 fn check_kind(document: &Value) -> Result<(), DecodeError> {

@@ -150,7 +150,7 @@ fn unusable(metadata: &Metadata) -> Option<String> {
 }
 
 fn too_large() -> String {
-    format!("the file is larger than {} MiB, which no manifest is", MAX_SIZE / 1024 / 1024)
+    format!("the file is larger than {} MiB, the limit for manifests", MAX_SIZE / 1024 / 1024)
 }
 
 fn kind_of(kind: FileType) -> &'static str {
@@ -242,7 +242,7 @@ mod tests {
                 "dangling unusable: the target of the symbolic link does not exist",
                 "directory unusable: a directory is not a manifest; only regular files are read",
                 "fifo unusable: a named pipe is not a manifest; only regular files are read",
-                "large unusable: the file is larger than 10 MiB, which no manifest is",
+                "large unusable: the file is larger than 10 MiB, the limit for manifests",
                 "link = t",
                 "null unusable: a device is not a manifest; only regular files are read",
                 "socket unusable: a socket is not a manifest; only regular files are read",

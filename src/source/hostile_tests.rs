@@ -88,7 +88,7 @@ fn a_manifest_may_have_ten_mebibytes() {
 
     fs::write(&file, padded(10 * MIB + 1)).unwrap();
     source.pass(directory.path(), later());
-    let message = "the file is larger than 10 MiB, which no manifest is".to_owned();
+    let message = "the file is larger than 10 MiB, the limit for manifests".to_owned();
     assert_eq!(source.problems(), [("a.yaml".to_owned(), message)]);
     assert_eq!(source.images(), ["one"], "the pod it defined before stays");
 }

@@ -59,7 +59,7 @@ fn content_uid(pod: &Pod, file: &Path, node_name: &str) -> String {
     hex::encode(hash.finalize())
 }
 
-/// Adds the toleration by which taints never evict a static pod.
+/// Adds the toleration that keeps `NoExecute` taints from evicting a static pod.
 fn tolerate_eviction_taints(spec: &mut PodSpec) {
     let toleration = Toleration {
         operator: Some("Exists".to_owned()),

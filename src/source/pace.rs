@@ -1,4 +1,4 @@
-//! When to read after changes: as soon as they are complete, and rarely while they keep coming. Knows times and events, no
+//! Decides when to read after changes: at once if they are complete, and rarely while they continue. Knows times and events, not
 //! files.
 
 use std::time::Duration;
@@ -8,14 +8,14 @@ use tokio::time::{Instant, timeout_at};
 use crate::sys::{Changes, Progress};
 
 /// Complete changes are read at once, but changes soon after a read wait at least this long: they come in groups.
-const NEXT: Duration = Duration::from_millis(4);
+const GROUP_DELAY: Duration = Duration::from_millis(4);
 /// The same after a removal: editors rename a file before they write it again, scripts remove and copy. A read in between
 /// would terminate a pod.
-const REMOVED: Duration = Duration::from_millis(10);
+const REMOVAL_DELAY: Duration = Duration::from_millis(10);
 /// A file that is open for writing is read after this long without a write.
 const QUIET: Duration = Duration::from_millis(50);
 /// Maximum delay, however busy the directory is.
-const MOST: Duration = Duration::from_secs(1);
+const MAX_DELAY: Duration = Duration::from_secs(1);
 
 /// The pace of reads.
 #[derive(Debug, Default)]
@@ -30,13 +30,13 @@ impl Pace {
     pub(super) async fn settle(&mut self, changes: &Changes) {
         let begin = Instant::now();
         let is_soon = self.last_read.is_some_and(|read| begin.duration_since(read) < QUIET);
-        self.pause = if is_soon { (self.pause * 2).clamp(NEXT, QUIET) } else { Duration::ZERO };
-        let end = begin + MOST;
+        self.pause = if is_soon { (self.pause * 2).clamp(GROUP_DELAY, QUIET) } else { Duration::ZERO };
+        let end = begin + MAX_DELAY;
         loop {
             let progress = changes.progress();
             let pause = match progress {
                 Progress::Complete => self.pause,
-                Progress::Removed => self.pause.max(REMOVED),
+                Progress::Removed => self.pause.max(REMOVAL_DELAY),
                 Progress::Writing => QUIET,
             };
             if pause.is_zero() {
@@ -54,8 +54,8 @@ impl Pace {
         }
     }
 
-    /// A read is done.
-    pub(super) fn has_read(&mut self) {
+    /// Records a completed read.
+    pub(super) fn record_read(&mut self) {
         self.last_read = Some(Instant::now());
     }
 }
@@ -84,7 +84,7 @@ mod tests {
                 changes.next().await;
                 pace.settle(&changes).await;
                 readings.push(begin.elapsed().as_millis());
-                pace.has_read();
+                pace.record_read();
             }
         };
         let write = async {
@@ -92,7 +92,7 @@ mod tests {
                 sleep_until(begin + Duration::from_millis(at)).await;
                 changes.apply(&Event::new(kind).add_path(path.into()));
             }
-            sleep(MOST * 2).await;
+            sleep(MAX_DELAY * 2).await;
         };
         tokio::select! { () = read => {}, () = write => {} }
         readings

@@ -61,9 +61,9 @@ struct KnownFile {
 }
 
 impl Reader {
-    /// A reader before its first pass. `adopted` are the pods that a previous daemon read, oldest first; of each file the last one
-    /// counts as read. So a file that is invalid from the start keeps its pod, and equal content gives an identical pod with its
-    /// original time. Pods of other nodes are ignored.
+    /// A reader before its first pass. `adopted` are the pods that a previous daemon read, oldest first; for each file, the
+    /// last one counts as read. So a file that is invalid from the start keeps its pod, and equal content gives an identical pod
+    /// with its original time. Pods of other nodes are ignored.
     pub(super) fn new(node_name: &str, adopted: &[StaticPod]) -> Self {
         let of_node = |pod: &&StaticPod| {
             pod.pod.spec.as_ref().and_then(|spec| spec.node_name.as_deref()) == Some(node_name)
@@ -83,7 +83,7 @@ impl Reader {
     /// Applies the result of a pass; returns whether the state changed.
     pub(super) fn apply(&mut self, pass: Pass<'_>, now: Timestamp) -> bool {
         let changed = match pass {
-            Pass::Listed(files) => self.take_files(files, now) | self.listing.take().is_some(),
+            Pass::Listed(files) => self.apply_files(files, now) | self.listing.take().is_some(),
             Pass::Failed { path, message } => set_problem(&mut self.listing, &path, None, message, now),
         };
         if changed {
@@ -110,7 +110,7 @@ impl Reader {
         }
     }
 
-    fn take_files(&mut self, files: impl Iterator<Item = (PathBuf, FileRead)>, now: Timestamp) -> bool {
+    fn apply_files(&mut self, files: impl Iterator<Item = (PathBuf, FileRead)>, now: Timestamp) -> bool {
         let mut removed: BTreeSet<PathBuf> = self.files.keys().cloned().collect();
         let mut changed = false;
         for (file, read) in files {
@@ -122,7 +122,7 @@ impl Reader {
                     known.content = None;
                     set_problem(&mut known.problem, &file, None, message, now)
                 }
-                FileRead::Bytes(bytes) => known.take_bytes(&bytes, &file, &self.node_name, now),
+                FileRead::Bytes(bytes) => known.apply_bytes(&bytes, &file, &self.node_name, now),
             };
         }
         self.files.retain(|file, _| !removed.contains(file));
@@ -161,7 +161,7 @@ impl Reader {
 }
 
 impl KnownFile {
-    fn take_bytes(&mut self, bytes: &[u8], file: &Path, node_name: &str, now: Timestamp) -> bool {
+    fn apply_bytes(&mut self, bytes: &[u8], file: &Path, node_name: &str, now: Timestamp) -> bool {
         let content: [u8; 16] = Md5::digest(bytes).into();
         if self.content == Some(content) {
             return false;
@@ -184,7 +184,7 @@ impl KnownFile {
     }
 }
 
-/// Whether both pods are equal apart from the time they were first seen, as after the edit of a comment.
+/// Whether both pods are equal except for the time they were first seen, e.g. after a comment was edited.
 fn is_same_pod(known: &StaticPod, read: &StaticPod) -> bool {
     fn without_seen(pod: &Pod) -> Pod {
         let mut pod = pod.clone();
@@ -194,7 +194,7 @@ fn is_same_pod(known: &StaticPod, read: &StaticPod) -> bool {
     without_seen(&known.pod) == without_seen(&read.pod)
 }
 
-/// Records a problem; an unchanged one keeps its time. Returns whether it changed.
+/// Records a problem; an unchanged one keeps its start time. Returns whether it changed.
 fn set_problem(
     slot: &mut Option<ManifestProblem>,
     file: &Path,

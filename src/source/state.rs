@@ -8,10 +8,10 @@ use k8s_openapi::api::core::v1::Pod;
 
 use crate::pod::validation::FieldError;
 
-/// The state at one time. Every state is complete: a receiver that missed some has lost nothing.
+/// The state at one time. Every state is complete, so receivers may skip some.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct SourceState {
-    /// Whether everything was read once. Before that, an absent pod is not known to be removed.
+    /// Whether everything was read once. Until then, a missing pod may still exist.
     pub ready: bool,
     /// The static pods, ordered by file name.
     pub pods: Vec<Arc<StaticPod>>,

@@ -18,21 +18,21 @@ use super::state::{SourceState, StaticPod};
 use crate::sys::{Changes, Watch};
 
 /// The minimum interval between full reads; a shorter one would only waste CPU.
-const CHECK_LEAST: Duration = Duration::from_secs(1);
+const MIN_CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
 /// The location of manifests.
 #[derive(Debug, Clone)]
 pub struct SourceConfig {
     /// The directory or file (`staticPodPath`); `None` for no static pods.
     pub path: Option<PathBuf>,
-    /// The name of this node, with which the pods' names end.
+    /// The name of this node, which is appended to the names of pods.
     pub node_name: String,
     /// How often everything is checked without events (`fileCheckFrequency`); at least a second.
     pub check_frequency: Duration,
 }
 
 /// Publishes the state of the manifests until cancelled: first when everything was read once, then on every change. `adopted`
-/// are the pods that a previous daemon read, oldest first, which stand for files that cannot be read.
+/// are the pods that a previous daemon read, oldest first; they are used for files that cannot be read.
 pub async fn run(
     config: SourceConfig,
     adopted: Vec<StaticPod>,
@@ -51,7 +51,7 @@ pub async fn run(
     let mut disk = Some(fresh(&adopted));
     drop(adopted);
     let mut pace = Pace::default();
-    let check_frequency = config.check_frequency.max(CHECK_LEAST);
+    let check_frequency = config.check_frequency.max(MIN_CHECK_INTERVAL);
     loop {
         let now = Timestamp::now();
         let ready = disk.take().unwrap_or_else(|| {
@@ -66,20 +66,20 @@ pub async fn run(
             pass = read => pass,
         };
         match pass {
-            Ok((back, changed)) => {
-                publish(&back.reader, changed, &tx);
-                disk = Some(back);
+            Ok((returned, changed)) => {
+                publish(&returned.reader, changed, &tx);
+                disk = Some(returned);
             }
             Err(error) => {
                 error!(path = %path.display(), %error, "reading the manifests panicked; starting over")
             }
         }
-        pace.has_read();
+        pace.record_read();
         tokio::select! {
             biased;
             () = cancel.cancelled() => return, // cancel-safe: nothing is lost
             () = changed.next() => pace.settle(&changed).await, // cancel-safe: a pending change stays
-            () = sleep(check_frequency) => {} // cancel-safe: a pause takes nothing
+            () = sleep(check_frequency) => {} // cancel-safe: a sleep
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Checks whether other users of the host can read the kubeconfig or the keys and tokens it refers to: whoever can read them can
+//! Checks whether other users of the host can read the kubeconfig or the keys and tokens it refers to: a user who can read them can
 //! impersonate this node. Reports only; changes no file.
 
 use std::fs::{self, Metadata};
@@ -27,20 +27,20 @@ pub(super) async fn watch_exposure(path: PathBuf, exposed: watch::Sender<Option<
                     Some(problem) => {
                         tracing::warn!(problem, "credentials of this node can be read by others")
                     }
-                    None => tracing::debug!("nobody else can read the credentials of this node"),
+                    None => tracing::debug!("no other user can read the credentials of this node"),
                 }
             }
             exposed.send_if_modified(|known| {
-                let is_news = *known != found;
+                let is_changed = *known != found;
                 *known = found;
-                is_news
+                is_changed
             });
         }
         sleep(PERIOD).await;
     }
 }
 
-/// Who else can read the kubeconfig and its credential files; `None` if nobody can or the files do not exist.
+/// Who else can read the kubeconfig and its credential files; `None` if no other user can, or the files do not exist.
 fn exposure(kubeconfig: &Path) -> Option<String> {
     let mut files = vec![kubeconfig.to_owned()];
     files.extend(kubeconfig::secret_files(kubeconfig));
@@ -66,11 +66,11 @@ fn readers(file: &Path) -> Option<(String, u32)> {
         return Some(("every user of this host".to_owned(), mode));
     }
     let group = metadata.gid();
-    let enters = |above: &Metadata| {
+    let can_search = |above: &Metadata| {
         let bit = if above.gid() == group { 0o010 } else { 0o001 };
         above.mode() & bit != 0
     };
-    let is_read = group != 0 && mode & 0o040 != 0 && directories.iter().all(enters);
+    let is_read = group != 0 && mode & 0o040 != 0 && directories.iter().all(can_search);
     is_read.then(|| (format!("the group {group}"), mode))
 }
 

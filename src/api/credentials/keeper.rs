@@ -1,5 +1,5 @@
-//! Keeps the credentials valid: retries until there are some, renews them before they expire, re-reads files, and replaces
-//! credentials that the API server rejects. A hanging plugin blocks nobody.
+//! Keeps the credentials valid: retries until they are available, renews them before they expire, re-reads files, and
+//! replaces credentials that the API server rejects. A hung plugin blocks no request.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -15,21 +15,21 @@ use super::login::{Login, Obtained, Origin};
 use crate::telemetry::Changed;
 use crate::types::{Backoff, BackoffPolicy, WallClock, error_chain, sleep_until, watching};
 
-/// Back-off of failed attempts and of attempts after rejections. It is not reset while they continue.
-const PAUSES: BackoffPolicy = BackoffPolicy {
+/// Back-off after failed attempts and after rejections. It is not reset while they continue.
+const BACKOFF: BackoffPolicy = BackoffPolicy {
     initial: Duration::from_secs(1),
     max: Duration::from_secs(60),
     reset_after: Duration::from_secs(600),
 };
 
-/// Interval of re-reading files: a token file must be read at least once a minute (Kubernetes docs).
-const FILES: Duration = Duration::from_secs(60);
+/// Interval of re-reading files: once a minute, like client-go for token files.
+const FILE_PERIOD: Duration = Duration::from_secs(60);
 
 /// How long before expiry credentials are renewed; for short-lived ones, a fifth of their lifetime.
-const AHEAD: Duration = Duration::from_secs(120);
+const RENEW_AHEAD: Duration = Duration::from_secs(120);
 
 /// Maximum wait of a request for the first credentials.
-const PATIENCE: Duration = Duration::from_secs(5);
+const FIRST_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// State of the credentials.
 #[derive(Clone, Debug, Default)]
@@ -50,7 +50,7 @@ pub(in crate::api) struct Ready {
     pub(in crate::api) login: Arc<Login>,
     /// Their unique number.
     number: u64,
-    /// Whether a rejection could lead to other ones.
+    /// Whether another attempt could give different credentials.
     is_renewable: bool,
 }
 
@@ -77,10 +77,10 @@ pub struct Credentials {
 impl Credentials {
     /// The credentials of the kubeconfig at `path`, which need not exist yet, and the task that keeps them valid.
     pub fn new(path: PathBuf, clock: WallClock) -> (CredentialsTask, Self) {
-        let (access, shown) = watch::channel(Access::Pending);
+        let (access, receiver) = watch::channel(Access::Pending);
         let (rejected, rejections) = watch::channel(0);
         let (exposed, exposure) = watch::channel(None);
-        let credentials = Self { path: Arc::new(path.clone()), access: shown, rejected, exposure };
+        let credentials = Self { path: Arc::new(path.clone()), access: receiver, rejected, exposure };
         let origin = Origin::new(path.clone());
         (CredentialsTask { path, origin, access, rejections, exposed, clock }, credentials)
     }
@@ -88,8 +88,8 @@ impl Credentials {
     /// The current credentials. Waits a limited time for the first ones. Cancel-safe.
     pub(in crate::api) async fn get(&self) -> Result<Ready, AccessError> {
         let mut access = self.access.clone();
-        // The task has ended, so the state is final.
-        let _ = timeout(PATIENCE, access.wait_for(|access| !matches!(access, Access::Pending))).await;
+        // A timeout leaves the state pending; an error means that the task has ended, so the state is final.
+        let _ = timeout(FIRST_TIMEOUT, access.wait_for(|access| !matches!(access, Access::Pending))).await;
         let access = access.borrow().clone();
         match access {
             Access::Ready(ready) => Ok(ready),
@@ -98,7 +98,7 @@ impl Credentials {
         }
     }
 
-    /// Who else can read the credential files, as a sentence; `None` if nobody can.
+    /// Who else can read the credential files, as a sentence; `None` if no other user can.
     pub fn exposure(&self) -> watch::Receiver<Option<String>> {
         self.exposure.clone()
     }
@@ -124,7 +124,7 @@ pub struct CredentialsTask {
 /// The reason of an attempt.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Cause {
-    /// It is due.
+    /// The attempt is due.
     Due,
     /// The API server rejected the current credentials.
     Rejected,
@@ -145,7 +145,7 @@ impl CredentialsTask {
     }
 
     async fn work(&mut self) {
-        let mut trouble = Changed::new();
+        let mut last_error = Changed::new();
         let mut number = 0;
         let (mut failures, mut rejections) = (None, None);
         // Expiry of the current credentials: in the past if they were rejected, `None` if they do not expire.
@@ -154,13 +154,13 @@ impl CredentialsTask {
             match self.origin.obtain().await {
                 Ok(obtained) => {
                     if failures.take().is_some() {
-                        trouble = Changed::new();
+                        last_error = Changed::new();
                         tracing::info!("obtained credentials for the API server");
                     }
                     number += 1;
                     expires = obtained.expires;
                     let due = self.due(&obtained);
-                    self.show(obtained, number);
+                    self.publish(obtained, number);
                     if self.wait(due, number).await == Cause::Rejected {
                         tracing::info!("the API server rejected the credentials; requesting new ones");
                         expires = Some(Timestamp::MIN);
@@ -170,7 +170,7 @@ impl CredentialsTask {
                 }
                 Err(error) => {
                     let problem = error_chain(&error);
-                    if trouble.see(problem.clone()) {
+                    if last_error.see(problem.clone()) {
                         tracing::warn!(
                             error = problem,
                             "cannot get credentials for the API server; retrying"
@@ -199,29 +199,29 @@ impl CredentialsTask {
         match (obtained.expires, obtained.is_issued) {
             (Some(expires), _) => {
                 let left = Duration::try_from(expires.duration_since(self.clock.now())).unwrap_or_default();
-                let pause = left.saturating_sub(AHEAD.min(left / 5));
-                Some(now + pause.max(PAUSES.initial))
+                let pause = left.saturating_sub(RENEW_AHEAD.min(left / 5));
+                Some(now + pause.max(BACKOFF.initial))
             }
-            // As upstream: a plugin without an expiry is run again when its credentials are rejected.
+            // As upstream: a plugin that reports no expiry is run again only when its credentials are rejected.
             (None, true) => None,
-            (None, false) => obtained.is_renewable.then(|| now + FILES),
+            (None, false) => obtained.is_renewable.then(|| now + FILE_PERIOD),
         }
     }
 
-    fn show(&self, obtained: Obtained, number: u64) {
+    fn publish(&self, obtained: Obtained, number: u64) {
         let Obtained { login, is_renewable, .. } = obtained;
         self.access.send_replace(Access::Ready(Ready { login: Arc::new(login), number, is_renewable }));
     }
 
     /// Credentials that could not be renewed are used until they expire.
     fn fail(&self, problem: String, expires: Option<Timestamp>) {
-        let is_good = expires.is_none_or(|expires| expires > self.clock.now());
+        let is_valid = expires.is_none_or(|expires| expires > self.clock.now());
         self.access.send_if_modified(|access| {
-            let is_news = !(is_good && matches!(access, Access::Ready(_)));
-            if is_news {
+            let is_changed = !(is_valid && matches!(access, Access::Ready(_)));
+            if is_changed {
                 *access = Access::Failed(problem.into());
             }
-            is_news
+            is_changed
         });
     }
 }
@@ -229,7 +229,7 @@ impl CredentialsTask {
 /// The pause after another failure.
 fn pause(failures: &mut Option<Backoff<Instant>>) -> Duration {
     let now = Instant::now();
-    let next = Backoff::next(*failures, &PAUSES, now, now);
+    let next = Backoff::next(*failures, &BACKOFF, now, now);
     *failures = Some(next);
     next.delay
 }

@@ -25,14 +25,14 @@ use crate::types::{error_chain, json};
 pub(in crate::api) enum LoginError {
     /// The file is unusable.
     #[error(
-        "--kubeconfig {}: {problem}; it must name a cluster, and the credentials of this node in a context that is current",
+        "--kubeconfig {}: {problem}; it needs a current-context with a cluster and the credentials of this node",
         path.display()
     )]
     Kubeconfig { path: PathBuf, problem: String },
     /// It configures a proxy.
     #[error(
         "--kubeconfig {}: clusters[{cluster}].cluster.proxy-url: hostlet does not support a proxy to the API server yet; \
-         remove it, and let this node reach the server itself",
+         remove it, and connect this node to the server directly",
         path.display()
     )]
     Proxy { path: PathBuf, cluster: usize },
@@ -87,7 +87,7 @@ impl Login {
 #[derive(Clone, Debug)]
 pub(super) struct Obtained {
     pub(super) login: Login,
-    /// Whether another attempt could give another result, because it reads a file or runs a plugin.
+    /// Whether another attempt could give a different result, because it reads a file or runs a plugin.
     pub(super) is_renewable: bool,
     /// Whether it runs a plugin.
     pub(super) is_issued: bool,
@@ -95,7 +95,7 @@ pub(super) struct Obtained {
     pub(super) expires: Option<Timestamp>,
 }
 
-/// The source of credentials. The kubeconfig is read until it is usable and never again: a running daemon stays with its
+/// The source of credentials. The kubeconfig is read until it is usable and never again: a running daemon does not change its
 /// cluster.
 #[derive(Debug)]
 pub(super) struct Origin {
@@ -152,7 +152,7 @@ impl Origin {
             }
         }
         config.auth_info = json::from_value(&auth).map_err(|error| self.invalid(error))?;
-        // Validated before anyone connects.
+        // Validated before any connection uses them.
         config.rustls_client_config().map_err(|error| self.invalid(error))?;
         config.extra_headers_layer().map_err(|error| self.invalid(error))?;
         let identity = Identity { certificate: auth, root_cert: config.root_cert.clone() };
@@ -258,9 +258,9 @@ mod tests {
             "{exec: {apiVersion: client.authentication.k8s.io/v1, command: 'false', interactiveMode: Never}}",
         );
         for (text, problem, remedy) in [
-            (None, "No such file or directory", "must name a cluster"),
-            (Some("a: ["), "line 1 column", "must name a cluster"),
-            (Some("clusters: []"), "current context", "must name a cluster"),
+            (None, "No such file or directory", "needs a current-context"),
+            (Some("a: ["), "line 1 column", "needs a current-context"),
+            (Some("clusters: []"), "current context", "needs a current-context"),
             (Some(files.as_str()), "/none.crt", "replace the credentials"),
             (Some(damaged.as_str()), "", "replace the credentials"),
             (Some(old.as_str()), "gcp", "use a credential plugin"),

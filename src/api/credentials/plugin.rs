@@ -19,14 +19,14 @@ use tokio::process::Command;
 use crate::types::json;
 use crate::yaml::parse_documents;
 
-/// Time limit of a plugin. Those of clouds take seconds, or minutes when their servers are down.
+/// Time limit of a plugin. Plugins of cloud providers take seconds, or minutes when their servers are down.
 const LIMIT: Duration = Duration::from_secs(60);
 
 /// Maximum output in bytes. A certificate with its key is a few KiB.
-const MOST_OUTPUT: u64 = 1 << 20;
+const MAX_OUTPUT: u64 = 1 << 20;
 
 /// Maximum length of reported error output, in bytes.
-const MOST_TOLD: usize = 300;
+const MAX_STDERR: usize = 300;
 
 /// Supported API versions of ExecCredential.
 const VERSIONS: [&str; 2] = ["client.authentication.k8s.io/v1", "client.authentication.k8s.io/v1beta1"];
@@ -36,11 +36,11 @@ const VERSIONS: [&str; 2] = ["client.authentication.k8s.io/v1", "client.authenti
 pub(super) enum PluginError {
     #[error("it has no command")]
     NoCommand,
-    #[error("apiVersion {0:?}: write client.authentication.k8s.io/v1")]
+    #[error("apiVersion {0:?}: use client.authentication.k8s.io/v1")]
     Version(String),
-    #[error("interactiveMode Always: hostlet cannot ask a user; use IfAvailable or Never")]
+    #[error("interactiveMode Always: hostlet cannot prompt a user; use IfAvailable or Never")]
     Interactive,
-    #[error("provideClusterInfo: the cluster's configuration cannot be passed to it")]
+    #[error("provideClusterInfo: the configuration of the cluster cannot be passed to it")]
     ClusterInfo,
     #[error("it cannot be started{hint}")]
     Start { hint: String, source: std::io::Error },
@@ -48,8 +48,8 @@ pub(super) enum PluginError {
     Read(#[source] std::io::Error),
     #[error("it did not exit within {} s and was killed", LIMIT.as_secs())]
     TimedOut,
-    #[error("it failed ({status}){said}")]
-    Failed { status: ExitStatus, said: String },
+    #[error("it failed ({status}){stderr}")]
+    Failed { status: ExitStatus, stderr: String },
     #[error("its output is not an ExecCredential: {0}")]
     Syntax(String),
     #[error("it responded with API version {found:?} instead of {requested}")]
@@ -57,7 +57,7 @@ pub(super) enum PluginError {
     #[error(
         "its response has neither status.token nor both status.clientCertificateData and status.clientKeyData"
     )]
-    Nothing,
+    NoCredentials,
     #[error("status.expirationTimestamp {0:?} is not a time")]
     Expiration(String),
     #[error("status.token has characters that HTTP does not permit")]
@@ -76,15 +76,15 @@ pub(super) struct Issued {
 }
 
 #[derive(Deserialize)]
-struct Answer {
+struct ExecCredential {
     #[serde(rename = "apiVersion", default)]
     api_version: String,
-    status: Option<AnswerStatus>,
+    status: Option<ExecCredentialStatus>,
 }
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct AnswerStatus {
+struct ExecCredentialStatus {
     token: Option<String>,
     client_certificate_data: Option<String>,
     client_key_data: Option<String>,
@@ -110,18 +110,18 @@ pub(super) async fn run(exec: &ExecConfig) -> Result<Issued, PluginError> {
     let mut child = command.spawn().map_err(|source| PluginError::Start { hint, source })?;
     let mut group = Group(child.id().and_then(|id| i32::try_from(id).ok()).map(Pid::from_raw));
     let (output, errors) = (child.stdout.take(), child.stderr.take());
-    let ended = tokio::time::timeout(LIMIT, async {
+    let exit = tokio::time::timeout(LIMIT, async {
         let (output, errors, status) = tokio::join!(read(output), read(errors), child.wait());
         Ok::<_, std::io::Error>((output?, errors?, status?))
     });
     let (output, errors, status) =
-        ended.await.map_err(|_| PluginError::TimedOut)?.map_err(PluginError::Read)?;
+        exit.await.map_err(|_| PluginError::TimedOut)?.map_err(PluginError::Read)?;
     // Its process group ID may have been reused.
     group.0 = None;
     if !status.success() {
-        let said = clip(&String::from_utf8_lossy(&errors));
-        let said = if said.is_empty() { said } else { format!(": {said}") };
-        return Err(PluginError::Failed { status, said });
+        let stderr = clip(&String::from_utf8_lossy(&errors));
+        let stderr = if stderr.is_empty() { stderr } else { format!(": {stderr}") };
+        return Err(PluginError::Failed { status, stderr });
     }
     parse(&String::from_utf8_lossy(&output), version)
 }
@@ -156,7 +156,7 @@ fn command(exec: &ExecConfig) -> Result<(Command, &'static str), PluginError> {
 async fn read(from: Option<impl AsyncRead + Unpin>) -> std::io::Result<Vec<u8>> {
     let mut kept = Vec::new();
     if let Some(mut from) = from {
-        (&mut from).take(MOST_OUTPUT).read_to_end(&mut kept).await?;
+        (&mut from).take(MAX_OUTPUT).read_to_end(&mut kept).await?;
         tokio::io::copy(&mut from, &mut tokio::io::sink()).await?;
     }
     Ok(kept)
@@ -165,7 +165,7 @@ async fn read(from: Option<impl AsyncRead + Unpin>) -> std::io::Result<Vec<u8>> 
 /// Joins and shortens an output to one line.
 fn clip(text: &str) -> String {
     let line = text.split_whitespace().collect::<Vec<_>>().join(" ");
-    match line.char_indices().nth(MOST_TOLD) {
+    match line.char_indices().nth(MAX_STDERR) {
         Some((end, _)) => format!("{}…", line.get(..end).unwrap_or_default()),
         None => line,
     }
@@ -179,12 +179,12 @@ fn parse(text: &str, requested: &'static str) -> Result<Issued, PluginError> {
     })?;
     let value = documents.into_iter().next().map_or(Value::Null, |document| document.value);
     // The output is secret, so only the kind of the error is reported.
-    let answer: Answer =
+    let credential: ExecCredential =
         json::from_value(&value).map_err(|_| PluginError::Syntax("a field has the wrong type".to_owned()))?;
-    if answer.api_version != requested {
-        return Err(PluginError::OtherVersion { requested, found: clip(&answer.api_version) });
+    if credential.api_version != requested {
+        return Err(PluginError::OtherVersion { requested, found: clip(&credential.api_version) });
     }
-    let status = answer.status.ok_or(PluginError::Nothing)?;
+    let status = credential.status.ok_or(PluginError::NoCredentials)?;
     let given = |text: Option<String>| text.filter(|text| !text.is_empty());
     let expires = given(status.expiration_timestamp)
         .map(|at| at.parse().map_err(|_| PluginError::Expiration(clip(&at))));
@@ -192,7 +192,7 @@ fn parse(text: &str, requested: &'static str) -> Result<Issued, PluginError> {
     let authorization = token.map(|token| bearer(&token).ok_or(PluginError::Token)).transpose()?;
     let pair = given(status.client_certificate_data).zip(given(status.client_key_data));
     if authorization.is_none() && pair.is_none() {
-        return Err(PluginError::Nothing);
+        return Err(PluginError::NoCredentials);
     }
     let certificate = pair.map(|(certificate, key)| (STANDARD.encode(certificate), STANDARD.encode(key)));
     Ok(Issued { authorization, certificate, expires: expires.transpose()? })
@@ -218,7 +218,7 @@ mod tests {
         .unwrap()
     }
 
-    fn answer(status: &str) -> String {
+    fn credential(status: &str) -> String {
         format!(
             "echo '{{\"apiVersion\": \"{}\", \"kind\": \"ExecCredential\", \"status\": {status}}}'",
             VERSIONS[0]
@@ -228,13 +228,14 @@ mod tests {
     #[tokio::test]
     async fn credentials_are_parsed() {
         let issued =
-            run(&plugin(&answer(r#"{"token": "t", "expirationTimestamp": "2030-01-01T00:00:00Z"}"#)))
+            run(&plugin(&credential(r#"{"token": "t", "expirationTimestamp": "2030-01-01T00:00:00Z"}"#)))
                 .await
                 .unwrap();
         assert_eq!(issued.authorization, bearer("t"));
         assert_eq!(issued.expires, Some("2030-01-01T00:00:00Z".parse().unwrap()));
-        let issued =
-            run(&plugin(&answer(r#"{"clientCertificateData": "c", "clientKeyData": "k"}"#))).await.unwrap();
+        let issued = run(&plugin(&credential(r#"{"clientCertificateData": "c", "clientKeyData": "k"}"#)))
+            .await
+            .unwrap();
         assert_eq!(issued.certificate, Some((STANDARD.encode("c"), STANDARD.encode("k"))));
         let yaml = format!("printf 'apiVersion: {}\\nstatus:\\n  token: t\\n'", VERSIONS[0]);
         assert_eq!(run(&plugin(&yaml)).await.unwrap().authorization, bearer("t"));
@@ -243,7 +244,7 @@ mod tests {
     #[tokio::test]
     async fn a_plugin_gets_its_request_and_variables() {
         let script = r#"[ "$GREETING" = hello ] && case "$KUBERNETES_EXEC_INFO" in *'"interactive":false'*) ;; *) exit 3 ;; esac; "#;
-        assert!(run(&plugin(&format!("{script}{}", answer(r#"{"token": "t"}"#)))).await.is_ok());
+        assert!(run(&plugin(&format!("{script}{}", credential(r#"{"token": "t"}"#)))).await.is_ok());
     }
 
     #[tokio::test]
@@ -265,9 +266,12 @@ mod tests {
             ),
             (plugin("yes x | tr -d '\\n' | head -c 3000000 >&2; exit 1"), "…"),
             (plugin("echo '{'"), "not an ExecCredential"),
-            (plugin(&answer(r#"{"token": 5432}"#)), "a field has the wrong type"),
-            (plugin(&answer(r#"{"clientKeyData": "k"}"#)), "neither status.token nor both"),
-            (plugin(&answer(r#"{"token": "t", "expirationTimestamp": "soon"}"#)), "\"soon\" is not a time"),
+            (plugin(&credential(r#"{"token": 5432}"#)), "a field has the wrong type"),
+            (plugin(&credential(r#"{"clientKeyData": "k"}"#)), "neither status.token nor both"),
+            (
+                plugin(&credential(r#"{"token": "t", "expirationTimestamp": "soon"}"#)),
+                "\"soon\" is not a time",
+            ),
             (plugin("echo '{\"apiVersion\": \"x/v1\"}'"), "it responded with API version \"x/v1\""),
             (never, "it cannot be started (get it): No such file"),
             (asks, "interactiveMode Always"),

@@ -10,7 +10,7 @@ use tokio::time::Instant;
 
 use crate::types::EventKind;
 
-/// Number of different messages with one reason and object within [`SIMILAR_WITHIN`] from which they are aggregated.
+/// Number of different messages with the same reason and object within [`SIMILAR_WITHIN`] that makes them one aggregated event.
 const SIMILAR: usize = 10;
 const SIMILAR_WITHIN: Duration = Duration::from_secs(600);
 const COMBINED: &str = "(combined from similar events): ";
@@ -20,7 +20,7 @@ const BURST: f64 = 25.0;
 const REFILL: Duration = Duration::from_secs(300);
 
 /// Maximum number of entries of each kind. Beyond it the oldest are dropped: their next event is a new object.
-const REMEMBERED: usize = 4096;
+const MAX_ENTRIES: usize = 4096;
 
 /// An event to record.
 #[derive(Clone, Debug, PartialEq)]
@@ -37,7 +37,7 @@ pub struct EventRecord {
 
 /// The content of an event object.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Count {
+pub(super) struct EventContent {
     /// Its key in the correlator.
     pub(super) key: Key,
     /// Name of the existing event object; `None` if it must be created.
@@ -97,20 +97,17 @@ impl Correlator {
     /// Returns the event object to write; `None` if the object's rate limit is exceeded.
     pub(super) fn observe(
         &mut self,
-        happening: &EventRecord,
+        record: &EventRecord,
         clock: Timestamp,
         now: Instant,
-    ) -> Option<Count> {
-        let object = identity(&happening.object);
-        let similar = Similar {
-            object: object.clone(),
-            kind: happening.kind.as_str(),
-            reason: happening.reason.clone(),
-        };
+    ) -> Option<EventContent> {
+        let object = identity(&record.object);
+        let similar =
+            Similar { object: object.clone(), kind: record.kind.as_str(), reason: record.reason.clone() };
         // Upstream's order: events are aggregated and counted even if they are dropped.
-        let combined = self.combined(&similar, &happening.message, now);
+        let combined = self.combined(&similar, &record.message, now);
         // All aggregated events are one event, whatever the last message.
-        let message = if combined.is_some() { COMBINED } else { &*happening.message };
+        let message = if combined.is_some() { COMBINED } else { &*record.message };
         let key = Key { similar, message: message.to_owned() };
         let known = self.known.entry(key.clone()).or_insert(KnownEvent {
             name: None,
@@ -120,15 +117,15 @@ impl Correlator {
         });
         known.count = known.count.saturating_add(1);
         known.last = now;
-        let count = Count {
+        let content = EventContent {
             key,
             name: known.name.clone(),
             count: known.count,
             first: known.first,
-            message: combined.unwrap_or_else(|| happening.message.clone()),
+            message: combined.unwrap_or_else(|| record.message.clone()),
         };
         forget_oldest(&mut self.known, |known| known.last);
-        self.within_limit(object, now).then_some(count)
+        self.within_limit(object, now).then_some(content)
     }
 
     /// Records the name of the written event object.
@@ -138,7 +135,7 @@ impl Correlator {
         }
     }
 
-    /// Records that the event object does not exist any more.
+    /// Records that the event object no longer exists.
     pub(super) fn lost(&mut self, key: &Key) {
         if let Some(known) = self.known.get_mut(key) {
             known.name = None;
@@ -171,12 +168,12 @@ impl Correlator {
         let refilled = now.saturating_duration_since(bucket.last).as_secs_f64() / REFILL.as_secs_f64();
         bucket.left = (bucket.left + refilled).min(BURST);
         bucket.last = now;
-        let may = bucket.left >= 1.0;
-        if may {
+        let is_allowed = bucket.left >= 1.0;
+        if is_allowed {
             bucket.left -= 1.0;
         }
         forget_oldest(&mut self.buckets, |bucket| bucket.last);
-        may
+        is_allowed
     }
 }
 
@@ -187,11 +184,11 @@ fn identity(object: &ObjectReference) -> String {
 
 /// Drops the older half once there are too many: rarely, so that the amortized cost is small.
 fn forget_oldest<K: Eq + std::hash::Hash, V>(all: &mut HashMap<K, V>, last: impl Fn(&V) -> Instant) {
-    if all.len() <= REMEMBERED {
+    if all.len() <= MAX_ENTRIES {
         return;
     }
     let mut moments: Vec<Instant> = all.values().map(&last).collect();
-    let (_, middle, _) = moments.select_nth_unstable(REMEMBERED / 2);
+    let (_, middle, _) = moments.select_nth_unstable(MAX_ENTRIES / 2);
     let middle = *middle;
     all.retain(|_, value| last(value) > middle);
 }

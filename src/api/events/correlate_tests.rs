@@ -10,7 +10,7 @@ use super::EventRecord;
 use super::correlate::Correlator;
 use crate::types::EventKind;
 
-fn happening(object: &str, message: &str) -> EventRecord {
+fn event_record(object: &str, message: &str) -> EventRecord {
     let object = ObjectReference { name: Some(object.to_owned()), ..ObjectReference::default() };
     EventRecord { object, kind: EventKind::Warning, reason: "Failed".to_owned(), message: message.to_owned() }
 }
@@ -22,50 +22,51 @@ fn clock() -> Timestamp {
 #[test]
 fn equal_events_are_counted_in_their_object() {
     let (mut all, now) = (Correlator::default(), Instant::now());
-    let first = all.observe(&happening("a", "no"), clock(), now).unwrap();
+    let first = all.observe(&event_record("a", "no"), clock(), now).unwrap();
     assert_eq!((first.name.as_deref(), first.count), (None, 1));
     all.written(&first.key, "a.1".to_owned());
-    let again = all.observe(&happening("a", "no"), clock(), now).unwrap();
+    let again = all.observe(&event_record("a", "no"), clock(), now).unwrap();
     assert_eq!((again.name.as_deref(), again.count), (Some("a.1"), 2));
-    let other = all.observe(&happening("b", "no"), clock(), now).unwrap();
+    let other = all.observe(&event_record("b", "no"), clock(), now).unwrap();
     assert_eq!((other.name.as_deref(), other.count), (None, 1));
     all.lost(&again.key);
-    assert_eq!(all.observe(&happening("a", "no"), clock(), now).unwrap().name, None);
+    assert_eq!(all.observe(&event_record("a", "no"), clock(), now).unwrap().name, None);
 }
 
 #[test]
 fn many_similar_events_are_aggregated_until_a_long_pause() {
     let (mut all, now) = (Correlator::default(), Instant::now());
     let mut observed: Vec<_> =
-        (0..12).map(|n| all.observe(&happening("a", &n.to_string()), clock(), now).unwrap()).collect();
+        (0..12).map(|n| all.observe(&event_record("a", &n.to_string()), clock(), now).unwrap()).collect();
     let last = observed.pop().unwrap();
     assert_eq!(observed[8].message, "8");
     assert_eq!(observed[9].message, "(combined from similar events): 9");
     assert_eq!((last.message.as_str(), last.count), ("(combined from similar events): 11", 3));
     let later = now + Duration::from_secs(601);
-    assert_eq!(all.observe(&happening("a", "new"), clock(), later).unwrap().message, "new");
+    assert_eq!(all.observe(&event_record("a", "new"), clock(), later).unwrap().message, "new");
 }
 
 #[test]
 fn a_noisy_object_is_rate_limited_on_its_own() {
     let (mut all, now) = (Correlator::default(), Instant::now());
-    let mut tell = |object, now| all.observe(&happening(object, "no"), clock(), now);
-    let observed = (0..100).filter_map(|_| tell("a", now)).count();
+    let mut observe = |object, now| all.observe(&event_record(object, "no"), clock(), now);
+    let observed = (0..100).filter_map(|_| observe("a", now)).count();
     assert_eq!(observed, 25);
-    assert!(tell("b", now).is_some());
+    assert!(observe("b", now).is_some());
     let later = now + Duration::from_secs(300);
-    assert_eq!(tell("a", later).unwrap().count, 101, "dropped events are counted");
-    assert!(tell("a", later).is_none());
+    assert_eq!(observe("a", later).unwrap().count, 101, "dropped events are counted");
+    assert!(observe("a", later).is_none());
 }
 
 #[test]
 fn memory_is_bounded() {
     let (mut all, start) = (Correlator::default(), Instant::now());
     for n in 0..20_000u32 {
-        all.observe(&happening(&n.to_string(), "no"), clock(), start + Duration::from_millis(n.into()));
+        all.observe(&event_record(&n.to_string(), "no"), clock(), start + Duration::from_millis(n.into()));
     }
-    let observed = all.observe(&happening("19999", "no"), clock(), start + Duration::from_secs(21)).unwrap();
+    let observed =
+        all.observe(&event_record("19999", "no"), clock(), start + Duration::from_secs(21)).unwrap();
     assert_eq!(observed.count, 2, "the newest are remembered");
-    let observed = all.observe(&happening("0", "no"), clock(), start + Duration::from_secs(21)).unwrap();
+    let observed = all.observe(&event_record("0", "no"), clock(), start + Duration::from_secs(21)).unwrap();
     assert_eq!(observed.count, 1, "the oldest are forgotten");
 }

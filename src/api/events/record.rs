@@ -15,52 +15,52 @@ use tokio::sync::mpsc;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::correlate::{Correlator, Count, EventRecord};
+use super::correlate::{Correlator, EventContent, EventRecord};
 use crate::api::{ApiErrorKind, Objects, Wire, error_kind};
 use crate::types::{EventKind, QuietPeriod, WallClock, error_chain};
 
-/// Queue length for each kind. Each starting container has three events, so a whole node's fit while all its pods start and
-/// nothing is written before a quiet period.
+/// Queue length for each kind. Each starting container has three events; those of a full node fit while all of its pods start
+/// and nothing is written before a quiet period.
 const QUEUE: usize = 4000;
 
 /// The source component of a kubelet's events.
 const COMPONENT: &str = "kubelet";
 
 /// Maximum delay of a normal event until a quiet period.
-const PATIENCE: Duration = Duration::from_secs(30);
+const MAX_DELAY: Duration = Duration::from_secs(30);
 
 /// Attempts to write an event, and the pause between them.
-const TRIES: usize = 12;
+const ATTEMPTS: usize = 12;
 const PAUSE: Duration = Duration::from_secs(10);
 
-/// Deadline of an attempt.
-const DEADLINE: Duration = Duration::from_secs(30);
+/// Timeout of an attempt.
+const ATTEMPT_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// A recorded event with its time.
 #[derive(Debug)]
 struct RecordedEvent {
     at: Timestamp,
     since: Instant,
-    happening: EventRecord,
+    record: EventRecord,
 }
 
 /// The event recorder. Cheap to clone; never blocks.
 #[derive(Clone, Debug)]
 pub struct EventRecorder {
-    trouble: mpsc::Sender<RecordedEvent>,
-    ordinary: mpsc::Sender<RecordedEvent>,
+    warnings: mpsc::Sender<RecordedEvent>,
+    normal: mpsc::Sender<RecordedEvent>,
     dropped: Arc<AtomicU64>,
     clock: WallClock,
 }
 
 impl EventRecorder {
     /// Records an event. It is dropped if the queue is full because the server has not accepted earlier ones.
-    pub fn record(&self, happening: EventRecord) {
-        let queue = match happening.kind {
-            EventKind::Warning => &self.trouble,
-            EventKind::Normal => &self.ordinary,
+    pub fn record(&self, record: EventRecord) {
+        let queue = match record.kind {
+            EventKind::Warning => &self.warnings,
+            EventKind::Normal => &self.normal,
         };
-        if queue.try_send(RecordedEvent { at: self.clock.now(), since: Instant::now(), happening }).is_err() {
+        if queue.try_send(RecordedEvent { at: self.clock.now(), since: Instant::now(), record }).is_err() {
             self.dropped.fetch_add(1, Ordering::Relaxed);
         }
     }
@@ -70,8 +70,8 @@ impl EventRecorder {
 pub struct EventSink {
     client: Client,
     node_name: String,
-    trouble: mpsc::Receiver<RecordedEvent>,
-    ordinary: mpsc::Receiver<RecordedEvent>,
+    warnings: mpsc::Receiver<RecordedEvent>,
+    normal: mpsc::Receiver<RecordedEvent>,
     /// The first normal event, which waits for a quiet period.
     waiting: Option<RecordedEvent>,
     dropped: Arc<AtomicU64>,
@@ -83,14 +83,14 @@ pub struct EventSink {
 /// Creates the recorder of the kubelet on `node_name` and its task, which writes through `client`; the client's rate limit
 /// should be `eventRecordQPS` and `eventBurst`.
 pub fn recorder(client: Client, node_name: String, clock: WallClock) -> (EventRecorder, EventSink) {
-    let (send_trouble, trouble) = mpsc::channel(QUEUE);
-    let (send_ordinary, ordinary) = mpsc::channel(QUEUE);
+    let (send_warnings, warnings) = mpsc::channel(QUEUE);
+    let (send_normal, normal) = mpsc::channel(QUEUE);
     let dropped = Arc::new(AtomicU64::new(0));
     let recorder =
-        EventRecorder { trouble: send_trouble, ordinary: send_ordinary, dropped: dropped.clone(), clock };
+        EventRecorder { warnings: send_warnings, normal: send_normal, dropped: dropped.clone(), clock };
     let correlator = Correlator::default();
     let sink =
-        EventSink { client, node_name, trouble, ordinary, waiting: None, dropped, correlator, last_name: 0 };
+        EventSink { client, node_name, warnings, normal, waiting: None, dropped, correlator, last_name: 0 };
     (recorder, sink)
 }
 
@@ -99,28 +99,28 @@ impl EventSink {
     pub async fn run(mut self, quiet_period: QuietPeriod, cancel: CancellationToken) {
         loop {
             let since = self.waiting.as_ref().map(|recorded| recorded.since);
-            let latest = since.unwrap_or_else(Instant::now) + PATIENCE;
+            let latest = since.unwrap_or_else(Instant::now) + MAX_DELAY;
             let recorded = tokio::select! {
                 biased;
                 // Cancel-safe: waits for a token.
                 () = cancel.cancelled() => return,
                 // Cancel-safe: a channel yields an item only when `recv` returns.
-                Some(recorded) = self.trouble.recv() => Some(recorded),
+                Some(recorded) = self.warnings.recv() => Some(recorded),
                 // Cancel-safe: as above.
-                Some(recorded) = self.ordinary.recv(), if since.is_none() => {
+                Some(recorded) = self.normal.recv(), if since.is_none() => {
                     self.waiting = Some(recorded);
                     None
                 }
                 // Cancel-safe: waits for a quiet period.
                 () = quiet_period.begins(latest), if since.is_some() => self.waiting.take(),
             };
-            let Some(RecordedEvent { at, happening, .. }) = recorded else { continue };
-            let Some(count) = self.correlator.observe(&happening, at, Instant::now()) else { continue };
+            let Some(RecordedEvent { at, record, .. }) = recorded else { continue };
+            let Some(content) = self.correlator.observe(&record, at, Instant::now()) else { continue };
             tokio::select! {
                 // Cancel-safe: waits for a token.
                 () = cancel.cancelled() => return,
                 // Dropped only at shutdown; the event is lost.
-                () = self.write(&happening, at, count) => {}
+                () = self.write(&record, at, content) => {}
             }
             let dropped = self.dropped.swap(0, Ordering::Relaxed);
             if dropped > 0 {
@@ -132,12 +132,12 @@ impl EventSink {
         }
     }
 
-    async fn write(&mut self, happening: &EventRecord, at: Timestamp, mut count: Count) {
-        for _ in 0..TRIES {
-            let name = count.name.clone();
-            let tried = tokio::time::timeout(DEADLINE, self.try_write(happening, at, &count)).await;
-            let error = match tried {
-                Ok(Ok(name)) => return self.correlator.written(&count.key, name),
+    async fn write(&mut self, record: &EventRecord, at: Timestamp, mut content: EventContent) {
+        for _ in 0..ATTEMPTS {
+            let name = content.name.clone();
+            let result = tokio::time::timeout(ATTEMPT_TIMEOUT, self.try_write(record, at, &content)).await;
+            let error = match result {
+                Ok(Ok(name)) => return self.correlator.written(&content.key, name),
                 Ok(Err(error)) => error,
                 Err(_elapsed) => {
                     tokio::time::sleep(PAUSE).await;
@@ -145,17 +145,17 @@ impl EventSink {
                 }
             };
             match error_kind(&error) {
-                // Its event object has expired: events are kept for an hour.
+                // The event object has expired: by default, the API server stores events for an hour.
                 ApiErrorKind::NotFound if name.is_some() => {
-                    self.correlator.lost(&count.key);
-                    count.name = None;
+                    self.correlator.lost(&content.key);
+                    content.name = None;
                 }
                 ApiErrorKind::NotFound
                 | ApiErrorKind::AlreadyExists
                 | ApiErrorKind::Conflict
                 | ApiErrorKind::Forbidden
                 | ApiErrorKind::Invalid => {
-                    let (reason, error) = (&happening.reason, error_chain(&error));
+                    let (reason, error) = (&record.reason, error_chain(&error));
                     tracing::debug!(reason, error, "the API server rejected an event; it is dropped");
                     return;
                 }
@@ -164,7 +164,7 @@ impl EventSink {
             }
         }
         tracing::warn!(
-            reason = happening.reason,
+            reason = record.reason,
             "an event could not be written after many attempts; it is dropped"
         );
     }
@@ -172,39 +172,46 @@ impl EventSink {
     /// Makes one attempt. Returns the name of the written event object.
     async fn try_write(
         &mut self,
-        happening: &EventRecord,
+        record: &EventRecord,
         at: Timestamp,
-        count: &Count,
+        content: &EventContent,
     ) -> Result<String, kube::Error> {
         // Events of cluster-scoped objects are in this namespace.
-        let namespace = happening.object.namespace.as_deref().unwrap_or("default");
+        let namespace = record.object.namespace.as_deref().unwrap_or("default");
         let events = Objects::<Event>::namespaced(self.client.clone(), namespace);
-        if let Some(name) = &count.name {
-            let change = json!({"count": count.count, "lastTimestamp": Time(at), "message": count.message});
+        if let Some(name) = &content.name {
+            let change =
+                json!({"count": content.count, "lastTimestamp": Time(at), "message": content.message});
             events.patch(name, &PatchParams::default(), &Patch::Strategic(change)).await?;
             return Ok(name.clone());
         }
-        let event = self.event(happening, at, count, namespace);
+        let event = self.event(record, at, content, namespace);
         let name = event.metadata.name.clone().unwrap_or_default();
         events.create(&PostParams::default(), &Wire(event)).await?;
         Ok(name)
     }
 
-    fn event(&mut self, happening: &EventRecord, at: Timestamp, count: &Count, namespace: &str) -> Event {
+    fn event(
+        &mut self,
+        record: &EventRecord,
+        at: Timestamp,
+        content: &EventContent,
+        namespace: &str,
+    ) -> Event {
         self.last_name = at.as_nanosecond().max(self.last_name + 1);
-        let object = happening.object.name.as_deref().unwrap_or_default();
+        let object = record.object.name.as_deref().unwrap_or_default();
         Event {
             metadata: ObjectMeta {
                 name: Some(format!("{object}.{:x}", self.last_name)),
                 namespace: Some(namespace.to_owned()),
                 ..ObjectMeta::default()
             },
-            involved_object: happening.object.clone(),
-            type_: Some(happening.kind.as_str().to_owned()),
-            reason: Some(happening.reason.clone()),
-            message: Some(count.message.clone()),
-            count: Some(count.count),
-            first_timestamp: Some(Time(count.first)),
+            involved_object: record.object.clone(),
+            type_: Some(record.kind.as_str().to_owned()),
+            reason: Some(record.reason.clone()),
+            message: Some(content.message.clone()),
+            count: Some(content.count),
+            first_timestamp: Some(Time(content.first)),
             last_timestamp: Some(Time(at)),
             source: Some(EventSource {
                 component: Some(COMPONENT.to_owned()),

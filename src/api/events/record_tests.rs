@@ -22,7 +22,7 @@ fn start_beside(quiet_period: &QuietPeriod) -> (FakeApi, EventRecorder, DropGuar
     (api, recorder, cancel.drop_guard())
 }
 
-fn happening(message: &str) -> EventRecord {
+fn event_record(message: &str) -> EventRecord {
     let object = ObjectReference {
         api_version: Some("v1".to_owned()),
         kind: Some("Pod".to_owned()),
@@ -42,8 +42,8 @@ fn events(api: &FakeApi) -> Vec<Event> {
 #[tokio::test(start_paused = true)]
 async fn an_event_has_the_fields_of_a_stock_kubelets() {
     let (api, recorder, _running) = start();
-    recorder.record(happening("there"));
-    recorder.record(happening("there"));
+    recorder.record(event_record("there"));
+    recorder.record(event_record("there"));
     tokio::time::sleep(Duration::from_secs(60)).await;
     let [event] = &events(&api)[..] else { panic!("{:?}", events(&api)) };
     assert!(event.metadata.name.as_deref().unwrap().starts_with("web."));
@@ -60,13 +60,13 @@ async fn an_event_has_the_fields_of_a_stock_kubelets() {
 async fn transient_failures_are_retried_and_permanent_ones_dropped() {
     let (api, recorder, _running) = start();
     api.fail(ApiRule { times: 3, ..ApiRule::always("POST", "/events", ApiFault::Reset) });
-    recorder.record(happening("late"));
+    recorder.record(event_record("late"));
     tokio::time::sleep(Duration::from_secs(60)).await;
     assert_eq!(events(&api).len(), 1);
     let refuse = ApiFault::Refuse { code: 403, reason: "Forbidden", retry_after: 0 };
     api.fail(ApiRule::once("POST", "/events", refuse));
-    recorder.record(happening("forbidden"));
-    recorder.record(happening("next"));
+    recorder.record(event_record("forbidden"));
+    recorder.record(event_record("next"));
     tokio::time::sleep(Duration::from_secs(60)).await;
     let messages: Vec<_> = events(&api).into_iter().filter_map(|event| event.message).collect();
     assert_eq!(messages, ["late", "next"]);
@@ -75,11 +75,11 @@ async fn transient_failures_are_retried_and_permanent_ones_dropped() {
 #[tokio::test(start_paused = true)]
 async fn an_expired_event_object_is_replaced() {
     let (api, recorder, _running) = start();
-    recorder.record(happening("there"));
+    recorder.record(event_record("there"));
     tokio::time::sleep(Duration::from_secs(1)).await;
     let name = events(&api)[0].metadata.name.clone().unwrap();
     api.delete(&format!("/api/v1/namespaces/default/events/{name}"), None);
-    recorder.record(happening("there"));
+    recorder.record(event_record("there"));
     tokio::time::sleep(Duration::from_secs(1)).await;
     assert_eq!(events(&api)[0].count, Some(2));
 }
@@ -89,7 +89,7 @@ async fn a_hanging_server_blocks_nobody() {
     let (api, recorder, _running) = start();
     api.fail(ApiRule::always("", "/events", ApiFault::Hang));
     for n in 0..5000 {
-        recorder.record(happening(&n.to_string()));
+        recorder.record(event_record(&n.to_string()));
     }
     assert!(events(&api).is_empty());
 }
@@ -107,14 +107,14 @@ async fn while_pods_start_warnings_are_written_at_once_and_normal_events_with_bo
     };
     let seen = async {
         tokio::time::sleep(Duration::from_millis(1)).await;
-        recorder.record(happening("pulled"));
-        recorder.record(happening("created"));
-        recorder.record(EventRecord { kind: EventKind::Warning, ..happening("failed") });
+        recorder.record(event_record("pulled"));
+        recorder.record(event_record("created"));
+        recorder.record(EventRecord { kind: EventKind::Warning, ..event_record("failed") });
         tokio::time::sleep(Duration::from_secs(15)).await;
         assert_eq!(messages(), ["failed"]);
         tokio::time::sleep(Duration::from_secs(16)).await;
         assert_eq!(messages(), ["failed", "pulled", "created"]);
-        recorder.record(happening("started"));
+        recorder.record(event_record("started"));
     };
     tokio::select! {
         () = starting => panic!("it never ends"),
@@ -132,7 +132,7 @@ async fn no_event_is_lost_when_a_full_node_starts() {
     for pod in 0..110 {
         for container in 0..4 {
             for reason in ["Pulled", "Created", "Started"] {
-                let mut one = happening(reason);
+                let mut one = event_record(reason);
                 one.reason = reason.to_owned();
                 one.object.uid = Some(format!("{pod}"));
                 one.object.field_path = Some(format!("spec.containers{{c{container}}}"));

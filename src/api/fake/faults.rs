@@ -60,8 +60,8 @@ impl ApiRule {
 /// Takes the first rule that matches this request.
 pub(super) fn due(rules: &mut [ApiRule], method: &str, path: &str) -> Option<ApiFault> {
     for rule in rules {
-        let is_for_it = (rule.method.is_empty() || rule.method == method) && path.contains(&rule.path);
-        if !is_for_it || rule.times == 0 {
+        let matches = (rule.method.is_empty() || rule.method == method) && path.contains(&rule.path);
+        if !matches || rule.times == 0 {
             continue;
         }
         if rule.skip > 0 {

@@ -13,6 +13,6 @@ mod validate;
 mod watch;
 
 pub use faults::{ApiFault, ApiRule};
-pub use server::{AnswerBody, FakeApi, Recorded};
+pub use server::{FakeApi, Recorded, ResponseBody};
 #[cfg(test)]
 pub(crate) use strategic::apply_strategic;

@@ -29,7 +29,7 @@ pub(super) struct Objects {
     pub(super) history: Vec<Change>,
     /// Watches from before this version get 410 Gone.
     pub(super) compacted: u64,
-    made: u64,
+    created: u64,
 }
 
 impl Objects {
@@ -54,12 +54,12 @@ impl Objects {
         mut object: Value,
         now: Timestamp,
     ) -> Result<Value, RejectedRequest> {
-        self.made += 1;
+        self.created += 1;
         let metadata = fields(&mut object, "metadata");
         if let (None, Some(prefix)) =
             (metadata.get("name"), metadata.get("generateName").and_then(Value::as_str))
         {
-            let name = format!("{prefix}{:05}", self.made);
+            let name = format!("{prefix}{:05}", self.created);
             metadata.insert("name".to_owned(), name.into());
         }
         let Some(name) = metadata.get("name").and_then(Value::as_str).map(str::to_owned) else {
@@ -73,7 +73,7 @@ impl Objects {
         if !target.namespace.is_empty() {
             metadata.insert("namespace".to_owned(), target.namespace.clone().into());
         }
-        metadata.insert("uid".to_owned(), format!("00000000-0000-4000-8000-{:012}", self.made).into());
+        metadata.insert("uid".to_owned(), format!("00000000-0000-4000-8000-{:012}", self.created).into());
         metadata.insert("creationTimestamp".to_owned(), seconds(now).into());
         if target.resource.0 == "v1/pods" {
             metadata.insert("generation".to_owned(), 1.into());
@@ -132,9 +132,9 @@ impl Objects {
         }
         let new = match target.subresource.as_deref() {
             Some("status") => {
-                let mut kept = old.clone();
-                kept["status"] = new["status"].take();
-                kept
+                let mut updated = old.clone();
+                updated["status"] = new["status"].take();
+                updated
             }
             _ => new,
         };
@@ -161,9 +161,9 @@ impl Objects {
         }
         let requested = options["gracePeriodSeconds"].as_i64();
         let grace = requested.or(old["spec"]["terminationGracePeriodSeconds"].as_i64()).unwrap_or(30);
-        let has_ended = matches!(old["status"]["phase"].as_str(), Some("Succeeded" | "Failed"));
+        let is_terminal = matches!(old["status"]["phase"].as_str(), Some("Succeeded" | "Failed"));
         let is_bound = target.resource.0 == "v1/pods" && old["spec"]["nodeName"].is_string();
-        let is_graceful = is_bound && !has_ended && grace > 0;
+        let is_graceful = is_bound && !is_terminal && grace > 0;
         let blocked = old["metadata"]["finalizers"].as_array().is_some_and(|all| !all.is_empty());
         if !is_graceful && !blocked {
             let key = Self::key(target);
@@ -171,7 +171,7 @@ impl Objects {
             self.version += 1;
             let mut object = old;
             object["metadata"]["resourceVersion"] = self.version.to_string().into();
-            self.remember(target, "DELETED", object.clone());
+            self.record(target, "DELETED", object.clone());
             return Ok(object);
         }
         let mut new = old.clone();
@@ -188,8 +188,7 @@ impl Objects {
         Ok(self.changed(target, &old, new))
     }
 
-    /// Stores an update. An unchanged object keeps its version and causes no event; a deleted object without finalizers is
-    /// removed.
+    /// Stores an update. An unchanged object keeps its version and causes no event.
     fn changed(&mut self, target: &Target, old: &Value, mut new: Value) -> Value {
         if *old == new {
             return new;
@@ -214,7 +213,7 @@ impl Objects {
         object
     }
 
-    fn remember(&mut self, target: &Target, kind: &'static str, object: Value) {
+    fn record(&mut self, target: &Target, kind: &'static str, object: Value) {
         self.history.push(Change { version: self.version, resource: target.resource.clone(), kind, object });
     }
 }

@@ -16,9 +16,9 @@ use tower::ServiceBuilder;
 use super::faults::{ApiFault, due};
 use super::objects::{RejectedRequest, kind_of};
 use super::path::{Selector, Target, parameters};
-use super::server::{AnswerBody, FakeApi, Recorded, State};
+use super::server::{FakeApi, Recorded, ResponseBody, State};
 use super::watch::{WatchFault, Watching};
-use crate::api::connect::{answer_deadline, in_words};
+use crate::api::connect::{describe_timeout, response_timeout};
 
 /// A broken connection.
 fn reset() -> std::io::Error {
@@ -37,12 +37,13 @@ impl FakeApi {
                 api.answer(Request::from_parts(head, body)).await
             }
         });
-        let service = ServiceBuilder::new().map_err(in_words).layer(answer_deadline()).service(service);
+        let service =
+            ServiceBuilder::new().map_err(describe_timeout).layer(response_timeout()).service(service);
         Client::new(service, "default")
     }
 
     /// Serves a request; an error breaks the connection.
-    pub async fn answer(&self, request: Request<Bytes>) -> Result<Response<AnswerBody>, std::io::Error> {
+    pub async fn answer(&self, request: Request<Bytes>) -> Result<Response<ResponseBody>, std::io::Error> {
         let path = request.uri().path().to_owned();
         let query = parameters(request.uri().query());
         let is_watch = query.get("watch").is_some_and(|value| value == "true" || value == "1");
@@ -141,7 +142,7 @@ impl FakeApi {
         selector: Selector,
         version: Option<&String>,
         fault: WatchFault,
-    ) -> Response<AnswerBody> {
+    ) -> Response<ResponseBody> {
         let version = version.and_then(|version| version.parse().ok()).unwrap_or(0);
         let bookmarks = self.lock().bookmarks;
         let mut changed = self.changed.subscribe();
@@ -173,7 +174,7 @@ fn strip(body: &mut Value, pointer: &str) {
     }
 }
 
-fn respond(code: u16, object: &Value) -> Response<AnswerBody> {
+fn respond(code: u16, object: &Value) -> Response<ResponseBody> {
     let body = Full::new(Bytes::from(object.to_string())).map_err(|never: Infallible| match never {});
     let mut response = Response::new(body.boxed_unsync());
     *response.status_mut() = StatusCode::from_u16(code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
@@ -183,7 +184,7 @@ fn respond(code: u16, object: &Value) -> Response<AnswerBody> {
     response
 }
 
-fn reject((code, reason, message): RejectedRequest, retry_after: u32) -> Response<AnswerBody> {
+fn reject((code, reason, message): RejectedRequest, retry_after: u32) -> Response<ResponseBody> {
     let mut status = json!({"kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": reason,
         "message": message, "code": code});
     if retry_after > 0 {

@@ -1,6 +1,6 @@
 //! The handle to the fake, through which tests read and change its state.
 
-#![allow(clippy::expect_used, reason = "a test that asks the fake for nonsense is to fail at once")]
+#![allow(clippy::expect_used, reason = "a test with an invalid request to the fake must fail at once")]
 
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ use super::path::Target;
 use crate::types::WallClock;
 
 /// A response body: complete, or the lines of a watch.
-pub type AnswerBody = UnsyncBoxBody<Bytes, std::io::Error>;
+pub type ResponseBody = UnsyncBoxBody<Bytes, std::io::Error>;
 
 /// A received request.
 #[derive(Clone, Debug)]
@@ -64,7 +64,7 @@ impl FakeApi {
     }
 
     pub(super) fn wake(&self) {
-        self.changed.send_modify(|turn| *turn += 1);
+        self.changed.send_modify(|generation| *generation += 1);
     }
 
     /// Adds faults. Earlier rules take precedence.

@@ -41,7 +41,7 @@ fn tag(of: &str, field: &str) -> Tag {
 pub(crate) fn apply_strategic(kind: &str, target: &mut Value, patch: &Value) -> Result<(), String> {
     match (target, patch) {
         (Value::Object(target), Value::Object(patch)) => merge(kind, target, patch),
-        _ => Err("the patch is no object".to_owned()),
+        _ => Err("the patch is not an object".to_owned()),
     }
 }
 
@@ -63,9 +63,9 @@ fn merge(of: &str, target: &mut Object, patch: &Object) -> Result<(), String> {
     }
     for (field, value) in patch {
         if let Some(list) = field.strip_prefix("$deleteFromPrimitiveList/") {
-            let gone = value.as_array().map(Vec::as_slice).unwrap_or_default();
+            let removed = value.as_array().map(Vec::as_slice).unwrap_or_default();
             if let Some(items) = target.get_mut(list).and_then(Value::as_array_mut) {
-                items.retain(|item| !gone.contains(item));
+                items.retain(|item| !removed.contains(item));
             }
             continue;
         }
@@ -194,7 +194,7 @@ fn same(key: &str, a: &Value, b: &Value) -> bool {
 }
 
 fn elements(list: &Value) -> Result<&[Value], String> {
-    list.as_array().map(Vec::as_slice).ok_or_else(|| format!("no list: {list}"))
+    list.as_array().map(Vec::as_slice).ok_or_else(|| format!("not a list: {list}"))
 }
 
 fn owned((field, value): (&String, &Value)) -> (String, Value) {

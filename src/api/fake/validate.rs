@@ -53,10 +53,10 @@ fn has_two_of_a_family(ips: &Value) -> bool {
     families.iter().enumerate().any(|(at, family)| families[..at].contains(family))
 }
 
-/// A container that terminated for good but is reported as running.
+/// The index of a container that terminated and may not restart, but is reported as not terminated.
 fn revived(restart_policy: Option<&str>, before: &Value, now: &Value) -> Option<usize> {
     let statuses = now["containerStatuses"].as_array()?;
-    let ended_for_good = |name: &Value| {
+    let is_final = |name: &Value| {
         let old = before["containerStatuses"].as_array()?.iter().find(|old| old["name"] == *name)?;
         let code = old["state"]["terminated"].get("exitCode")?.as_i64()?;
         Some(match restart_policy {
@@ -66,6 +66,6 @@ fn revived(restart_policy: Option<&str>, before: &Value, now: &Value) -> Option<
         })
     };
     statuses.iter().position(|status| {
-        status["state"]["terminated"].is_null() && ended_for_good(&status["name"]).unwrap_or(false)
+        status["state"]["terminated"].is_null() && is_final(&status["name"]).unwrap_or(false)
     })
 }

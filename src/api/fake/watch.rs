@@ -42,10 +42,10 @@ impl Watching {
         stream::unfold(Some(self), |watching| async {
             let mut watching = watching?;
             let line = watching.next().await;
-            let goes_on = line.as_ref().is_ok_and(|line| !line.is_empty());
+            let continues = line.as_ref().is_ok_and(|line| !line.is_empty());
             match line {
                 Ok(line) if line.is_empty() => None,
-                line => Some((line, goes_on.then_some(watching))),
+                line => Some((line, continues.then_some(watching))),
             }
         })
     }
@@ -63,14 +63,14 @@ impl Watching {
                 self.sent += 1;
                 return Ok(line);
             }
-            if !self.look() && self.changed.changed().await.is_err() {
+            if !self.queue_events() && self.changed.changed().await.is_err() {
                 return Ok(Bytes::new());
             }
         }
     }
 
     /// Queues new events; returns whether there are any.
-    fn look(&mut self) -> bool {
+    fn queue_events(&mut self) -> bool {
         self.changed.borrow_and_update();
         let state = self.api.lock();
         if self.version < state.objects.compacted {
@@ -81,7 +81,7 @@ impl Watching {
             return true;
         }
         for change in &state.objects.history {
-            if change.version > self.version && self.is_meant(change) {
+            if change.version > self.version && self.is_selected(change) {
                 self.waiting.push_back(line(change.kind, &change.object));
             }
         }
@@ -96,7 +96,7 @@ impl Watching {
         !self.waiting.is_empty()
     }
 
-    fn is_meant(&self, change: &Change) -> bool {
+    fn is_selected(&self, change: &Change) -> bool {
         let namespace = change.object["metadata"]["namespace"].as_str().unwrap_or_default();
         change.resource == self.target.resource
             && (self.target.namespace.is_empty() || self.target.namespace == namespace)

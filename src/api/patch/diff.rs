@@ -104,12 +104,12 @@ fn lists(strategy: Strategy, field: &str, before: &[Value], now: &[Value], patch
             let missing = |from: &[Value], of: &[Value]| -> Vec<Value> {
                 of.iter().filter(|item| !from.contains(item)).cloned().collect()
             };
-            let (added, gone) = (missing(before, now), missing(now, before));
+            let (added, removed) = (missing(before, now), missing(now, before));
             if !added.is_empty() {
                 patch.insert(field.to_owned(), Value::Array(added));
             }
-            if !gone.is_empty() {
-                patch.insert(format!("$deleteFromPrimitiveList/{field}"), Value::Array(gone));
+            if !removed.is_empty() {
+                patch.insert(format!("$deleteFromPrimitiveList/{field}"), Value::Array(removed));
             }
             patch.insert(order, Value::Array(now.to_vec()));
         }
@@ -155,8 +155,9 @@ fn keyed(key: &str, type_name: &str, before: &[Value], now: &[Value]) -> Vec<Val
             Some(_) => {}
         }
     }
-    let gone = before.iter().map(|item| &item[key]).filter(|name| now.iter().all(|item| item[key] != **name));
-    items.extend(gone.map(|name| {
+    let removed =
+        before.iter().map(|item| &item[key]).filter(|name| now.iter().all(|item| item[key] != **name));
+    items.extend(removed.map(|name| {
         let delete = [("$patch".to_owned(), "delete".into()), (key.to_owned(), name.clone())];
         Value::Object(Map::from_iter(delete))
     }));

@@ -28,23 +28,23 @@ type Permitted = Box<dyn Fn() -> usize + Send>;
 pub(super) struct Connection {
     sender: SendRequest<Body>,
     permitted: Permitted,
-    use_: Arc<Use>,
+    usage: Arc<Usage>,
 }
 
 #[derive(Debug, Default)]
-struct Use {
+struct Usage {
     streams: AtomicUsize,
     is_retired: AtomicBool,
 }
 
 impl Connection {
     pub(super) fn new(sender: SendRequest<Body>, permitted: impl Fn() -> usize + Send + 'static) -> Self {
-        Self { sender, permitted: Box::new(permitted), use_: Arc::default() }
+        Self { sender, permitted: Box::new(permitted), usage: Arc::default() }
     }
 
     /// Whether another stream fits. A tenth of the server's limit is left free: the server counts a closed stream longer than we
     /// do, and a stream over the limit would queue behind watches that never end.
-    pub(super) fn has_room(&self) -> bool {
+    pub(super) fn has_capacity(&self) -> bool {
         let permitted = (self.permitted)();
         let limit = (permitted - permitted / 10).min(MAX_STREAMS);
         self.is_usable() && self.streams() < limit
@@ -52,21 +52,21 @@ impl Connection {
 
     /// Whether it accepts further streams at all.
     pub(super) fn is_usable(&self) -> bool {
-        !self.use_.is_retired.load(Ordering::Relaxed) && !self.sender.is_closed()
+        !self.usage.is_retired.load(Ordering::Relaxed) && !self.sender.is_closed()
     }
 
     /// Its open streams.
     pub(super) fn streams(&self) -> usize {
-        self.use_.streams.load(Ordering::Relaxed)
+        self.usage.streams.load(Ordering::Relaxed)
     }
 
     /// Takes a stream slot.
-    pub(super) fn place(&self, lane: &Arc<Lane>) -> Place {
-        self.use_.streams.fetch_add(1, Ordering::Relaxed);
+    pub(super) fn slot(&self, lane: &Arc<Lane>) -> StreamSlot {
+        self.usage.streams.fetch_add(1, Ordering::Relaxed);
         lane.stream_began();
-        Place {
+        StreamSlot {
             sender: self.sender.clone(),
-            use_: self.use_.clone(),
+            usage: self.usage.clone(),
             lane: lane.clone(),
             taken_at: Instant::now(),
             is_answered: false,
@@ -75,15 +75,15 @@ impl Connection {
 }
 
 /// A stream slot, freed when dropped.
-pub(super) struct Place {
+pub(super) struct StreamSlot {
     pub(super) sender: SendRequest<Body>,
-    use_: Arc<Use>,
+    usage: Arc<Usage>,
     lane: Arc<Lane>,
     taken_at: Instant,
     is_answered: bool,
 }
 
-impl Place {
+impl StreamSlot {
     /// Records a response.
     pub(super) fn answered(&mut self) {
         self.is_answered = true;
@@ -91,34 +91,34 @@ impl Place {
 
     /// Closes the connection for further requests.
     pub(super) fn retire(&self) {
-        self.use_.is_retired.store(true, Ordering::Relaxed);
+        self.usage.is_retired.store(true, Ordering::Relaxed);
     }
 }
 
-impl Drop for Place {
+impl Drop for StreamSlot {
     fn drop(&mut self) {
         if !self.is_answered && self.taken_at.elapsed() >= SUSPECT {
             // A retry must use another connection, whatever is wrong with this one.
             self.retire();
         }
-        self.use_.streams.fetch_sub(1, Ordering::Relaxed);
+        self.usage.streams.fetch_sub(1, Ordering::Relaxed);
         self.lane.stream_ended();
     }
 }
 
 /// A response body, which holds its slot until it was read.
-pub(crate) struct AnswerBody {
+pub(crate) struct ResponseBody {
     body: Incoming,
-    _place: Option<Place>,
+    _slot: Option<StreamSlot>,
 }
 
-impl AnswerBody {
-    pub(super) fn new(body: Incoming, place: Option<Place>) -> Self {
-        Self { body, _place: place }
+impl ResponseBody {
+    pub(super) fn new(body: Incoming, slot: Option<StreamSlot>) -> Self {
+        Self { body, _slot: slot }
     }
 }
 
-impl http_body::Body for AnswerBody {
+impl http_body::Body for ResponseBody {
     type Data = Bytes;
     type Error = hyper::Error;
 

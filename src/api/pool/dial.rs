@@ -1,4 +1,4 @@
-//! Sets up an HTTP/2 connection: keep-alive pings, its end, and the server's stream limit.
+//! Sets up an HTTP/2 connection: keep-alive pings, the stream limit of the server, and the count of lost connections.
 
 use std::future::{Future, poll_fn};
 use std::sync::Arc;
@@ -16,13 +16,13 @@ use super::lane::Lane;
 /// Ping interval and timeout of a connection with open streams: ten seconds in total, a quarter of a node's lease. Idle
 /// connections are not pinged.
 const PING: Duration = Duration::from_secs(5);
-const PING_ANSWER: Duration = Duration::from_secs(5);
+const PING_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Sentinel for the stream limit before the server's SETTINGS. No server permits exactly this many.
-const UNTOLD: usize = 1;
+/// Sentinel for the stream limit before the server's SETTINGS frame. No server permits exactly this many.
+const UNKNOWN: usize = 1;
 
-/// Maximum wait for the server's SETTINGS, which is its first frame.
-const SETTINGS: Duration = Duration::from_secs(2);
+/// Maximum wait for the server's SETTINGS, its first frame.
+const SETTINGS_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Performs the HTTP/2 handshake on `io` and adds the connection to `lane`.
 pub(super) async fn add_http2<T>(io: T, lane: &Arc<Lane>) -> hyper::Result<()>
@@ -32,14 +32,14 @@ where
     let (sender, connection) = Builder::new(TokioExecutor::new())
         .timer(TokioTimer::new())
         .keep_alive_interval(PING)
-        .keep_alive_timeout(PING_ANSWER)
+        .keep_alive_timeout(PING_TIMEOUT)
         .keep_alive_while_idle(false)
-        .initial_max_send_streams(UNTOLD)
+        .initial_max_send_streams(UNKNOWN)
         .handshake(io)
         .await?;
-    // A server without SETTINGS for so long gets one request at a time.
-    let until = Instant::now() + SETTINGS;
-    while connection.current_max_send_streams() == UNTOLD && Instant::now() < until {
+    // A server that has not sent SETTINGS by then gets one request at a time.
+    let until = Instant::now() + SETTINGS_TIMEOUT;
+    while connection.current_max_send_streams() == UNKNOWN && Instant::now() < until {
         tokio::time::sleep(Duration::from_millis(2)).await;
     }
     // Polled below and queried above; both are short, and neither calls the other.

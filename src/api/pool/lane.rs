@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use parking_lot::{Mutex, MutexGuard};
 use serde::{Deserialize, Serialize};
 
-use super::connection::{Connection, Place};
+use super::connection::{Connection, StreamSlot};
 
 /// Connection counts of a purpose, for display.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -105,11 +105,11 @@ impl Lane {
     }
 
     /// A slot on the first connection with capacity, if any. Unusable connections are dropped; their open streams finish.
-    pub(super) fn place(self: &Arc<Self>) -> Option<Place> {
+    pub(super) fn slot(self: &Arc<Self>) -> Option<StreamSlot> {
         let mut connections = self.connections();
         connections.retain(Connection::is_usable);
-        let free = connections.iter().find(|connection| connection.has_room())?;
-        Some(free.place(self))
+        let free = connections.iter().find(|connection| connection.has_capacity())?;
+        Some(free.slot(self))
     }
 
     /// Adds a connection.

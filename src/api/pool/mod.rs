@@ -10,7 +10,7 @@ mod service;
 #[cfg(test)]
 mod tests;
 
-pub(super) use connection::AnswerBody;
+pub(super) use connection::ResponseBody;
 pub use lane::{Connections, LaneCounts};
 pub(super) use service::Pool;
 pub use service::Purpose;

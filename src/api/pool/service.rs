@@ -16,15 +16,15 @@ use parking_lot::{Mutex, MutexGuard};
 use tokio::time::Instant;
 use tower::{BoxError, Service, ServiceExt};
 
-use super::connection::{AnswerBody, Place};
+use super::connection::{ResponseBody, StreamSlot};
 use super::dial::add_http2;
 use super::lane::{Connections, Lane};
 
-/// Maximum retries of an unsent request on another connection.
-const TRIES: usize = 3;
+/// Maximum attempts to send a request that was not sent because its connection was closed.
+const MAX_ATTEMPTS: usize = 3;
 
 /// How long the lack of HTTP/2 is remembered: later another server or proxy may have its address.
-const HTTP1: Duration = Duration::from_secs(60);
+const HTTP1_PERIOD: Duration = Duration::from_secs(60);
 
 /// Creates connections.
 pub(in crate::api) trait Connector:
@@ -118,24 +118,24 @@ impl Purpose {
 }
 
 impl<C: Connector> Inner<C> {
-    async fn send(&self, mut request: Request<Body>) -> Result<Response<AnswerBody>, BoxError> {
+    async fn send(&self, mut request: Request<Body>) -> Result<Response<ResponseBody>, BoxError> {
         let lane = if is_watch(request.uri()) { &self.watches } else { &self.requests };
-        let mut tries = 0;
+        let mut attempts = 0;
         loop {
-            let Some(mut place) = self.place(lane, request.uri()).await? else {
-                let answer = self.http1.request(request).await?;
-                return Ok(answer.map(|body| AnswerBody::new(body, None)));
+            let Some(mut slot) = self.slot(lane, request.uri()).await? else {
+                let response = self.http1.request(request).await?;
+                return Ok(response.map(|body| ResponseBody::new(body, None)));
             };
-            tries += 1;
-            match place.sender.try_send_request(request).await {
-                Ok(answer) => {
-                    place.answered();
-                    return Ok(answer.map(|body| AnswerBody::new(body, Some(place))));
+            attempts += 1;
+            match slot.sender.try_send_request(request).await {
+                Ok(response) => {
+                    slot.answered();
+                    return Ok(response.map(|body| ResponseBody::new(body, Some(slot))));
                 }
-                Err(mut error) => match error.take_message().filter(|_| tries < TRIES) {
+                Err(mut error) => match error.take_message().filter(|_| attempts < MAX_ATTEMPTS) {
                     // Unsent: the connection was closed in the meantime.
                     Some(unsent) => {
-                        place.retire();
+                        slot.retire();
                         request = unsent;
                     }
                     None => return Err(error.into_error().into()),
@@ -145,18 +145,18 @@ impl<C: Connector> Inner<C> {
     }
 
     /// A slot for a request to `uri`; `None` if the server does not support HTTP/2.
-    async fn place(&self, lane: &Arc<Lane>, uri: &Uri) -> Result<Option<Place>, Unreachable> {
+    async fn slot(&self, lane: &Arc<Lane>, uri: &Uri) -> Result<Option<StreamSlot>, Unreachable> {
         // Without TLS there is no ALPN.
         if self.is_http1() || uri.scheme() != Some(&Scheme::HTTPS) {
             return Ok(None);
         }
-        if let Some(place) = lane.place() {
-            return Ok(Some(place));
+        if let Some(slot) = lane.slot() {
+            return Ok(Some(slot));
         }
         let failures = lane.failures();
         let _dialing = lane.dialing.lock().await;
-        if let Some(place) = lane.place() {
-            return Ok(Some(place));
+        if let Some(slot) = lane.slot() {
+            return Ok(Some(slot));
         }
         if self.is_http1() {
             return Ok(None);
@@ -166,8 +166,8 @@ impl<C: Connector> Inner<C> {
             return Err(Unreachable(why));
         }
         match self.dial(lane, uri).await {
-            Ok(true) => match lane.place() {
-                Some(place) => Ok(Some(place)),
+            Ok(true) => match lane.slot() {
+                Some(slot) => Ok(Some(slot)),
                 None => Err(Unreachable("it was closed as soon as it was made".to_owned())),
             },
             Ok(false) => Ok(None),
@@ -181,7 +181,7 @@ impl<C: Connector> Inner<C> {
 
     /// Whether the server was recently found without HTTP/2.
     fn is_http1(&self) -> bool {
-        self.http1_since().is_some_and(|since| since.elapsed() < HTTP1)
+        self.http1_since().is_some_and(|since| since.elapsed() < HTTP1_PERIOD)
     }
 
     fn http1_since(&self) -> MutexGuard<'_, Option<Instant>> {
@@ -208,7 +208,7 @@ fn is_watch(uri: &Uri) -> bool {
 }
 
 impl<C: Connector> Service<Request<Body>> for Pool<C> {
-    type Response = Response<AnswerBody>;
+    type Response = Response<ResponseBody>;
     type Error = BoxError;
     type Future = BoxFuture<'static, Result<Self::Response, BoxError>>;
 

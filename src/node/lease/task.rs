@@ -18,7 +18,7 @@ use crate::node::request::{RequestError, within};
 use crate::telemetry::Changed;
 use crate::types::{Backoff, BackoffPolicy, WallClock, error_chain};
 
-/// Attempts of one renewal; upstream's constant.
+/// Maximum attempts of one renewal; upstream's constant.
 const ATTEMPTS: u32 = 5;
 
 /// Pauses while the lease can be neither read nor created; upstream's constants.
@@ -34,9 +34,10 @@ pub struct LeaseTask {
     leases: Objects<Lease>,
     node: watch::Receiver<Option<Arc<Node>>>,
     clock: WallClock,
-    /// The lease as last written here. Normally nobody else writes it, so it is renewed without reading it first.
+    /// The lease as last written here. Normally no other client writes it, so it is renewed without
+    /// reading it first.
     latest: Option<Lease>,
-    trouble: Changed<String>,
+    last_error: Changed<String>,
 }
 
 impl LeaseTask {
@@ -49,7 +50,7 @@ impl LeaseTask {
         clock: WallClock,
     ) -> Self {
         let leases = Objects::namespaced(client, NAMESPACE);
-        Self { settings, leases, node, clock, latest: None, trouble: Changed::new() }
+        Self { settings, leases, node, clock, latest: None, last_error: Changed::new() }
     }
 
     /// Renews until cancelled. Cancel it last: a node that shuts down is alive until its pods have terminated.
@@ -100,7 +101,7 @@ impl LeaseTask {
             let error = match within(self.limit(), self.leases.replace(name, &parameters, &lease)).await {
                 Ok(Wire(lease)) => {
                     self.latest = Some(lease);
-                    self.trouble = Changed::new();
+                    self.last_error = Changed::new();
                     return true;
                 }
                 Err(error) => error,
@@ -136,7 +137,7 @@ impl LeaseTask {
         let mut backoff = None;
         loop {
             let error = match self.get_or_create().await {
-                Ok(answer) => return answer,
+                Ok(result) => return result,
                 Err(error) => error,
             };
             self.log_failure(&error);
@@ -158,9 +159,9 @@ impl LeaseTask {
             return Ok(None);
         }
         let lease = Wire(self.renewed(None));
-        let Wire(made) = within(self.limit(), self.leases.create(&PostParams::default(), &lease)).await?;
-        self.trouble = Changed::new();
-        Ok(Some((made, true)))
+        let Wire(created) = within(self.limit(), self.leases.create(&PostParams::default(), &lease)).await?;
+        self.last_error = Changed::new();
+        Ok(Some((created, true)))
     }
 
     fn renewed(&self, base: Option<&Lease>) -> Lease {
@@ -176,7 +177,7 @@ impl LeaseTask {
     /// Logs a failure, but only once while it stays the same.
     fn log_failure(&mut self, error: &RequestError) {
         let error = error_chain(error);
-        if self.trouble.see(error.clone()) {
+        if self.last_error.see(error.clone()) {
             tracing::warn!(
                 node = self.settings.name,
                 error,

@@ -108,7 +108,7 @@ fn a_lease_equals_the_stock_kubelets() {
 async fn a_lease_is_created_after_the_node_and_renewed_without_reading() {
     let bed = Bed::new();
     sleep(Duration::from_secs(60)).await;
-    assert_eq!(bed.lease(), None, "nobody would take it away again");
+    assert_eq!(bed.lease(), None, "nothing would delete it again");
     bed.node.send_replace(node("u"));
     bed.fresh(Duration::from_secs(1)).await;
     assert_eq!(bed.lease().unwrap().metadata.owner_references.unwrap()[0].uid, "u");
@@ -167,7 +167,7 @@ async fn no_single_fault_lets_a_lease_expire() {
         assert!(worst < Duration::from_secs(30), "{fault:?}: {worst:?}");
         let before = bed.renewed_at();
         sleep(Duration::from_secs(12)).await;
-        assert!(bed.renewed_at() > before, "{fault:?}: it goes on");
+        assert!(bed.renewed_at() > before, "{fault:?}: renewals continue");
     }
 }
 

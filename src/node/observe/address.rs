@@ -6,7 +6,7 @@ use std::net::IpAddr;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum AddressError {
     /// A configured address cannot be used.
-    #[error("--node-ip {ip} {what}")]
+    #[error("--node-ip {ip} {what}; give an address of a network interface of this host")]
     Unfit {
         /// The address.
         ip: IpAddr,

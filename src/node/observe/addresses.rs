@@ -24,10 +24,10 @@ const PERIOD_FAILING: Duration = Duration::from_secs(5);
 
 /// Pause after a kernel notification: changes come in bursts, an address just before its route, and each pod's network
 /// causes some.
-const SETTLE: Duration = Duration::from_millis(500);
+const SETTLE_PAUSE: Duration = Duration::from_millis(500);
 
 /// Timeout of resolving the node's name.
-const LOOKUP: Duration = Duration::from_secs(5);
+const LOOKUP_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Finds the node's addresses.
 pub struct AddressObserver {
@@ -41,12 +41,12 @@ pub struct AddressObserver {
 #[derive(PartialEq, Eq)]
 struct Fingerprint {
     outgoing: Vec<IpAddr>,
-    has: Vec<bool>,
+    is_assigned: Vec<bool>,
 }
 
 impl Fingerprint {
     fn of(given: &[IpAddr]) -> Self {
-        Self { outgoing: outgoing_ips(), has: given.iter().map(|ip| is_own_ip(*ip)).collect() }
+        Self { outgoing: outgoing_ips(), is_assigned: given.iter().map(|ip| is_own_ip(*ip)).collect() }
     }
 }
 
@@ -70,7 +70,7 @@ impl AddressObserver {
                 "cannot watch the addresses of this host; checking them every minute"
             );
         }
-        let mut trouble = Changed::new();
+        let mut last_error = Changed::new();
         loop {
             let fingerprint = Fingerprint::of(&self.settings.node_ips);
             let found = self.find().await;
@@ -80,7 +80,7 @@ impl AddressObserver {
             };
             publish(publisher, ips);
             let pause = if problem.is_some() { PERIOD_FAILING } else { PERIOD };
-            if trouble.see(problem.clone())
+            if last_error.see(problem.clone())
                 && let Some(error) = problem
             {
                 tracing::warn!(error, "cannot determine the addresses of this node; trying again");
@@ -92,9 +92,9 @@ impl AddressObserver {
                     () = sleep_until(until) => break,
                     // Cancel-safe as documented there.
                     () = changed_by_cloud(&self.settings, &mut self.node) => break,
-                    // Cancel-safe: a dropped notification is made up for by the next lookup.
+                    // Cancel-safe: the next lookup compensates for a dropped notification.
                     () = notification(&mut notifications) => {
-                        sleep(SETTLE).await;
+                        sleep(SETTLE_PAUSE).await;
                         if Fingerprint::of(&self.settings.node_ips) != fingerprint {
                             break;
                         }
@@ -108,9 +108,9 @@ impl AddressObserver {
         let NodeSettings { name, node_ips, .. } = &*self.settings;
         let Some(node) = &self.node else { return standalone(name, node_ips, &outgoing_ips()) };
         if self.settings.node.external_cloud {
-            let shown = node.borrow().as_ref().map(|node| of_node(node)).unwrap_or_default();
-            if !shown.is_empty() {
-                return Ok(shown);
+            let reported = node.borrow().as_ref().map(|node| of_node(node)).unwrap_or_default();
+            if !reported.is_empty() {
+                return Ok(reported);
             }
             if node_ips.is_empty() {
                 // The cloud controller manager sets them.
@@ -133,17 +133,17 @@ impl AddressObserver {
 /// Publishes what was found if it changed; if nothing was found, the published addresses stay.
 fn publish(publisher: &AddressPublisher, found: Option<Vec<IpAddr>>) {
     publisher.send_if_modified(|published| {
-        let is_news = match (&found, &*published) {
+        let is_changed = match (&found, &*published) {
             (Some(found), Some(published)) => **found != **published,
             (Some(_), None) | (None, None) => true,
             (None, Some(_)) => false,
         };
-        if is_news {
+        if is_changed {
             let found: Arc<[IpAddr]> = found.unwrap_or_default().into();
             tracing::info!(addresses = ?found, "addresses of this node");
             *published = Some(found);
         }
-        is_news
+        is_changed
     });
 }
 
@@ -162,9 +162,9 @@ fn standalone(name: &str, given: &[IpAddr], outgoing: &[IpAddr]) -> Result<Vec<I
 /// The addresses in a Node's status that upstream uses as host IPs of pods: internal ones before external ones; the first,
 /// and the first of the other family.
 fn of_node(node: &Node) -> Vec<IpAddr> {
-    let shown = || node.status.iter().flat_map(|status| status.addresses.iter().flatten());
+    let addresses = || node.status.iter().flat_map(|status| status.addresses.iter().flatten());
     let of = |kind: &'static str| {
-        shown()
+        addresses()
             .filter(move |address| address.type_ == kind)
             .filter_map(|address| address.address.parse().ok())
     };
@@ -174,15 +174,15 @@ fn of_node(node: &Node) -> Vec<IpAddr> {
     first.into_iter().chain(other).collect()
 }
 
-/// Waits until a cloud controller manager changes the addresses in the Node. Cancel-safe.
+/// Waits until a cloud controller manager changes the addresses in the Node. Cancel-safe: the next lookup finds a change between
+/// two calls.
 async fn changed_by_cloud(settings: &NodeSettings, node: &mut Option<watch::Receiver<Option<Arc<Node>>>>) {
     let Some(node) = node.as_mut().filter(|_| settings.node.external_cloud) else {
         return std::future::pending().await;
     };
     let before = node.borrow_and_update().as_ref().map(|node| of_node(node));
-    // A watch marks its value seen only when `wait_for` looks at it, and it is looked at again from the start.
-    let is_other = |node: &Option<Arc<Node>>| node.as_ref().map(|node| of_node(node)) != before;
-    watching::becomes(node, is_other).await;
+    let is_changed = |node: &Option<Arc<Node>>| node.as_ref().map(|node| of_node(node)) != before;
+    watching::becomes(node, is_changed).await;
 }
 
 /// Waits for a kernel notification; forever if there are none. Cancel-safe.
@@ -198,7 +198,7 @@ async fn notification(notifications: &mut std::io::Result<AddressChanges>) {
 
 /// Resolves the name; empty on failure or timeout.
 async fn lookup(name: &str) -> Vec<IpAddr> {
-    match tokio::time::timeout(LOOKUP, tokio::net::lookup_host((name, 0))).await {
+    match tokio::time::timeout(LOOKUP_TIMEOUT, tokio::net::lookup_host((name, 0))).await {
         Ok(Ok(found)) => found.map(|address| address.ip()).collect(),
         Ok(Err(_)) | Err(_) => Vec::new(),
     }

@@ -28,15 +28,15 @@ pub struct HostObserver {
 impl HostObserver {
     /// Publishes facts of the host until cancelled.
     pub async fn run(self, host: watch::Sender<Machine>, cancel: CancellationToken) {
-        let mut trouble = Changed::new();
+        let mut last_error = Changed::new();
         loop {
-            let looked = tokio::select! {
+            let observed = tokio::select! {
                 // Cancel-safe: waits for a token.
                 () = cancel.cancelled() => return,
                 // Cancel-safe: it only reads.
-                looked = self.look() => looked,
+                observed = self.observe() => observed,
             };
-            let problem = match looked {
+            let problem = match observed {
                 Ok(machine) => {
                     host.send_if_modified(|old| {
                         let changed = *old != machine;
@@ -48,7 +48,7 @@ impl HostObserver {
                 Err(error) => Some(error_chain(&error)),
             };
             let pause = if problem.is_some() { PERIOD_FAILING } else { PERIOD };
-            if trouble.see(problem.clone())
+            if last_error.see(problem.clone())
                 && let Some(error) = problem
             {
                 tracing::warn!(error, "cannot read all facts of this host; trying again");
@@ -62,7 +62,7 @@ impl HostObserver {
         }
     }
 
-    async fn look(&self) -> Result<Machine, SysError> {
+    async fn observe(&self) -> Result<Machine, SysError> {
         let (root, own) = (self.root.clone(), self.own.clone());
         let reading = tokio::task::spawn_blocking(move || Machine::read(&root, &own)).await;
         reading.unwrap_or_else(|source| Err(SysError::Step { source }))

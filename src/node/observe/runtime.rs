@@ -16,7 +16,7 @@ const PERIOD: Duration = Duration::from_secs(30);
 /// Pause after a failed observation.
 const PERIOD_FAILING: Duration = Duration::from_secs(1);
 
-/// Publishes the runtime's version and images until cancelled. While the runtime does not answer, the last values stay; the
+/// Publishes the runtime's version and images until cancelled. While the runtime does not respond, the last values stay; the
 /// runtime's status is observed elsewhere.
 pub async fn observe_runtime(
     runtime: Arc<dyn RuntimeService>,
@@ -25,17 +25,17 @@ pub async fn observe_runtime(
     cancel: CancellationToken,
 ) {
     loop {
-        let looked = tokio::select! {
+        let observed = tokio::select! {
             // Cancel-safe: waits for a token.
             () = cancel.cancelled() => return,
             // Cancel-safe: it only reads.
-            looked = look(&*runtime, &*images) => looked,
+            observed = observe(&*runtime, &*images) => observed,
         };
-        let pause = match looked {
-            Ok(seen) => {
+        let pause = match observed {
+            Ok(observed_facts) => {
                 facts.send_if_modified(|old| {
-                    let changed = *old != seen;
-                    *old = seen;
+                    let changed = *old != observed_facts;
+                    *old = observed_facts;
                     changed
                 });
                 PERIOD
@@ -51,7 +51,7 @@ pub async fn observe_runtime(
     }
 }
 
-async fn look(runtime: &dyn RuntimeService, images: &dyn ImageService) -> Result<RuntimeFacts, CriError> {
+async fn observe(runtime: &dyn RuntimeService, images: &dyn ImageService) -> Result<RuntimeFacts, CriError> {
     let version = runtime.version().await?;
     let images = images.list_images().await?;
     Ok(RuntimeFacts { version: Some(version), images })
@@ -70,13 +70,13 @@ mod tests {
         let cancel = CancellationToken::new();
         let runtime = Arc::new(fake.clone());
         let task = observe_runtime(runtime.clone(), runtime, show, cancel.clone());
-        let seen = async {
+        let observed_facts = async {
             let first = facts.wait_for(|facts| facts.images.len() == 1).await.unwrap().clone();
             assert!(first.version.is_some());
             fake.add_image("docker.io/library/b:1");
             facts.wait_for(|facts| facts.images.len() == 2).await.unwrap();
             cancel.cancel();
         };
-        tokio::join!(task, seen);
+        tokio::join!(task, observed_facts);
     }
 }

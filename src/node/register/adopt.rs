@@ -13,22 +13,22 @@ use crate::types::{NODE_LABELS, Quantity};
 
 /// The patch that brings `existing` in line with the Node that would have been created; `None` if nothing differs.
 pub(super) fn adopt(initial: &Node, existing: &Node) -> Option<Value> {
-    let mut ours = existing.clone();
-    let labels = ours.metadata.labels.get_or_insert_default();
+    let mut desired = existing.clone();
+    let labels = desired.metadata.labels.get_or_insert_default();
     for (key, value) in initial.metadata.labels.iter().flatten() {
         // Other labels may have been changed by administrators since the Node was created.
         if NODE_LABELS.contains(&key.as_str()) {
             labels.insert(key.clone(), value.clone());
         }
     }
-    let annotations = ours.metadata.annotations.get_or_insert_default();
+    let annotations = desired.metadata.annotations.get_or_insert_default();
     for key in [ATTACH_DETACH, PROVIDED_IPS] {
         match initial.metadata.annotations.as_ref().and_then(|all| all.get(key)) {
             Some(value) => annotations.insert(key.to_owned(), value.clone()),
             None => annotations.remove(key),
         };
     }
-    let spec = ours.spec.get_or_insert_default();
+    let spec = desired.spec.get_or_insert_default();
     if spec.provider_id.as_ref().is_none_or(String::is_empty) {
         spec.provider_id = initial.spec.as_ref().and_then(|spec| spec.provider_id.clone());
     }
@@ -39,7 +39,7 @@ pub(super) fn adopt(initial: &Node, existing: &Node) -> Option<Value> {
             "providerID": node.spec.as_ref().and_then(|spec| spec.provider_id.clone()).unwrap_or_default(),
         })
     };
-    let mut change = patch::strategic(patch::Kind::Node, &part(existing), &part(&ours))?;
+    let mut change = patch::strategic(patch::Kind::Node, &part(existing), &part(&desired))?;
     let mut patch = json!({"metadata": {"uid": existing.metadata.uid}});
     for field in ["labels", "annotations"] {
         if change[field].is_object() {

@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Node, NodeSpec, NodeStatus, Taint};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
-use crate::node::status::{beat, update};
+use crate::node::status::{set_heartbeats, update};
 use crate::node::{NodeEvent, NodeFacts, NodeSettings};
 use crate::types::architecture;
 
@@ -27,7 +27,7 @@ pub(in crate::node) fn initial(
 ) -> (Node, Vec<NodeEvent>) {
     let mut status = NodeStatus::default();
     let events = update(&mut status, settings, facts, now);
-    beat(&mut status, now);
+    set_heartbeats(&mut status, now);
     let annotations = annotations(settings);
     let taints = taints(settings);
     let node = Node {
@@ -47,9 +47,9 @@ pub(in crate::node) fn initial(
     (node, events)
 }
 
-/// The standard labels and the configured ones, which win.
+/// The standard labels and the configured ones, which take precedence.
 pub(in crate::node) fn labels(settings: &NodeSettings) -> BTreeMap<String, String> {
-    let every = [
+    let standard = [
         ("beta.kubernetes.io/arch", architecture()),
         ("beta.kubernetes.io/os", "linux"),
         ("kubernetes.io/arch", architecture()),
@@ -57,7 +57,7 @@ pub(in crate::node) fn labels(settings: &NodeSettings) -> BTreeMap<String, Strin
         ("kubernetes.io/os", "linux"),
     ];
     let mut labels: BTreeMap<String, String> =
-        every.into_iter().map(|(key, value)| (key.to_owned(), value.to_owned())).collect();
+        standard.into_iter().map(|(key, value)| (key.to_owned(), value.to_owned())).collect();
     labels.extend(settings.node.labels.clone());
     labels
 }

@@ -18,7 +18,7 @@ pub(super) fn set(status: &mut NodeStatus, settings: &NodeSettings, host: &HostF
         return;
     }
     if host.addresses.is_empty() {
-        // None were found; the ones reported before are more likely right than none.
+        // None were found; the previous ones are more likely correct than none.
         return;
     }
     let ips = host.addresses.iter().map(|ip| address("InternalIP", ip.to_string()));

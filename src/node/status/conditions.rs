@@ -70,7 +70,7 @@ pub(super) enum Previous {
     Absent,
     /// The same status.
     Same,
-    /// Another status.
+    /// A different status.
     Other,
 }
 

@@ -7,20 +7,20 @@ use k8s_openapi::api::core::v1::{ContainerImage, NodeStatus};
 use crate::cri::ImageInfo;
 
 /// How many names of an image are reported; upstream's constant.
-const MOST_NAMES: usize = 5;
+const MAX_NAMES: usize = 5;
 
-/// Reports at most `most` images, or all of them.
-pub(super) fn set(status: &mut NodeStatus, images: &[ImageInfo], most: Option<usize>) {
+/// Reports at most `max` images, or all of them.
+pub(super) fn set(status: &mut NodeStatus, images: &[ImageInfo], max: Option<usize>) {
     let mut sorted: Vec<&ImageInfo> = images.iter().collect();
-    // The runtime's order may vary between answers, and would count as a change.
+    // The runtime's order may vary between responses, and would count as a change.
     sorted.sort_by(|a, b| (Reverse(a.size), &b.id).cmp(&(Reverse(b.size), &a.id)));
-    sorted.truncate(most.unwrap_or(usize::MAX));
+    sorted.truncate(max.unwrap_or(usize::MAX));
     let images: Vec<ContainerImage> = sorted.into_iter().map(container_image).collect();
     status.images = (!images.is_empty()).then_some(images);
 }
 
 fn container_image(image: &ImageInfo) -> ContainerImage {
     let names = image.digests.iter().chain(&image.tags).filter(|name| !name.contains("<none>"));
-    let names: Vec<String> = names.take(MOST_NAMES).cloned().collect();
+    let names: Vec<String> = names.take(MAX_NAMES).cloned().collect();
     ContainerImage { names: (!names.is_empty()).then_some(names), size_bytes: i64::try_from(image.size).ok() }
 }

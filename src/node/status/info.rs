@@ -17,7 +17,7 @@ pub(super) fn set(
     let before = status.node_info.take().unwrap_or_default();
     let container_runtime_version = match runtime {
         Some(version) => format!("{}://{}", version.runtime_name, version.runtime_version),
-        // The runtime has not answered yet; the previous value is more likely right than none.
+        // The runtime has not responded yet; the previous value is more likely correct than none.
         None => before.container_runtime_version,
     };
     status.node_info = Some(NodeSystemInfo {

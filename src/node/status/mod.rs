@@ -17,4 +17,4 @@ pub(super) use allocatable::{allocatable, unreserved};
 pub(super) use capacity::capacity;
 #[cfg(test)]
 use conditions::aggregate;
-pub(super) use update::{beat, update};
+pub(super) use update::{set_heartbeats, update};

@@ -4,7 +4,7 @@ use k8s_openapi::api::core::v1::{NodeFeatures, NodeRuntimeHandler, NodeRuntimeHa
 
 use crate::cri::{RuntimeHandler, RuntimeStatus};
 
-/// Sets both; while the runtime has not answered, the reported values stay.
+/// Sets both; until the runtime responds, the reported values stay.
 pub(super) fn set(status: &mut NodeStatus, runtime: Option<&RuntimeStatus>) {
     let Some(runtime) = runtime else { return };
     let mut handlers: Vec<NodeRuntimeHandler> = runtime.handlers.iter().map(node_handler).collect();

@@ -8,7 +8,7 @@ use k8s_openapi::api::core::v1::{NodeCondition, NodeStatus};
 use k8s_openapi::apimachinery::pkg::api::resource;
 use serde_json::{Value, json};
 
-use super::{aggregate, beat, unreserved, update};
+use super::{aggregate, set_heartbeats, unreserved, update};
 use crate::config::Threshold;
 use crate::cri::ImageInfo;
 use crate::node::testing::{facts, settings};
@@ -42,7 +42,7 @@ fn stock() -> Value {
 fn the_status_equals_the_stock_kubelets() {
     let mut status = NodeStatus::default();
     update(&mut status, &settings(), &facts(), at("2026-11-21T07:04:55Z"));
-    beat(&mut status, at("2026-11-21T07:51:05Z"));
+    set_heartbeats(&mut status, at("2026-11-21T07:51:05Z"));
     let mut expected = stock()["status"].clone();
     // It had become ready a second after it registered.
     expected["conditions"][3]["lastTransitionTime"] = json!("2026-11-21T07:04:55Z");
@@ -74,7 +74,7 @@ fn conditions_and_resources_of_others_stay() {
         .unwrap()
         .insert("example.com/dongle".to_owned(), resource::Quantity("4".to_owned()));
     update(&mut status, &settings(), &facts(), noon());
-    beat(&mut status, at("2026-11-21T13:00:00Z"));
+    set_heartbeats(&mut status, at("2026-11-21T13:00:00Z"));
     assert_eq!(status.conditions.as_ref().unwrap()[0], theirs);
     assert_eq!(status.capacity.unwrap()["example.com/dongle"].0, "4");
     assert_eq!(status.allocatable.unwrap()["example.com/dongle"].0, "4");
@@ -165,7 +165,7 @@ fn reservations_above_capacity_are_found() {
 fn addresses_keep_their_order_and_the_name_comes_last() {
     let mut facts = facts();
     facts.host.addresses = vec!["fd00::1".parse().unwrap(), "10.0.0.1".parse().unwrap()];
-    let told = |settings: &NodeSettings, facts: &NodeFacts, before: Option<&str>| {
+    let reported = |settings: &NodeSettings, facts: &NodeFacts, before: Option<&str>| {
         let mut status = NodeStatus::default();
         if let Some(address) = before {
             status.addresses =
@@ -177,17 +177,17 @@ fn addresses_keep_their_order_and_the_name_comes_last() {
     };
     let mut settings = settings();
     let both = "InternalIP=fd00::1 InternalIP=10.0.0.1 Hostname=node1";
-    assert_eq!(told(&settings, &facts, None), both);
-    assert_eq!(told(&settings, &facts, Some("1.2.3.4")), both);
+    assert_eq!(reported(&settings, &facts, None), both);
+    assert_eq!(reported(&settings, &facts, Some("1.2.3.4")), both);
     settings.node.external_cloud = true;
-    assert_eq!(told(&settings, &facts, None), "Hostname=node1");
-    assert_eq!(told(&settings, &facts, Some("1.2.3.4")), "ExternalIP=1.2.3.4");
+    assert_eq!(reported(&settings, &facts, None), "Hostname=node1");
+    assert_eq!(reported(&settings, &facts, Some("1.2.3.4")), "ExternalIP=1.2.3.4");
     settings.node_ips = vec![IpAddr::from([10, 0, 0, 1])];
-    assert_eq!(told(&settings, &facts, None), both);
+    assert_eq!(reported(&settings, &facts, None), both);
     settings.node.external_cloud = false;
     facts.host.addresses.clear();
     assert_eq!(
-        told(&settings, &facts, Some("1.2.3.4")),
+        reported(&settings, &facts, Some("1.2.3.4")),
         "ExternalIP=1.2.3.4",
         "none found is no reason to forget"
     );
@@ -206,16 +206,16 @@ fn the_largest_images_are_reported_with_few_names() {
         ImageInfo { tags: vec!["<none>:<none>".to_owned()], ..image("f", 4) },
     ];
     let mut settings = settings();
-    let told = |settings: &NodeSettings| {
+    let reported = |settings: &NodeSettings| {
         let images = made(settings, &facts).images.unwrap_or_default().into_iter();
         images.map(|i| (i.size_bytes.unwrap(), i.names.unwrap_or_default().join(" "))).collect::<Vec<_>>()
     };
     settings.node.max_images = Some(2);
-    assert_eq!(told(&settings), [(4, String::new()), (3, "d0 d1 d2 t0 t1".to_owned())]);
+    assert_eq!(reported(&settings), [(4, String::new()), (3, "d0 d1 d2 t0 t1".to_owned())]);
     settings.node.max_images = None;
-    assert_eq!(told(&settings).len(), 5);
+    assert_eq!(reported(&settings).len(), 5);
     settings.node.max_images = Some(0);
-    assert!(told(&settings).is_empty());
+    assert!(reported(&settings).is_empty());
 }
 
 #[test]
@@ -293,7 +293,7 @@ fn pressure_conditions_follow_the_observed_pressures() {
             ["KubeletHasSufficientPID", "kubelet has sufficient PID available", "NodeHasSufficientPID"],
         ),
     ] {
-        let mut told = |pressures: &[Pressure], at: &str| {
+        let mut reported = |pressures: &[Pressure], at: &str| {
             facts.pressures = pressures.iter().copied().collect();
             let events = update(&mut status, &settings(), &facts, at.parse().unwrap());
             let conditions = status.conditions.as_ref().unwrap();
@@ -307,11 +307,11 @@ fn pressure_conditions_follow_the_observed_pressures() {
             (status.to_owned(), [reason, message].map(str::to_owned), since.to_owned())
         };
         let (one, two, three) = ("2026-11-21T13:00:00Z", "2026-11-21T13:00:10Z", "2026-11-21T13:00:20Z");
-        let (status, words, since, events) = told(&[pressure], one);
+        let (status, words, since, events) = reported(&[pressure], one);
         assert_eq!(((status, words, since), events), (said("True", under, one), vec![under[2].into()]));
-        let (status, words, since, events) = told(&[pressure], two);
+        let (status, words, since, events) = reported(&[pressure], two);
         assert_eq!(((status, words, since), events), (said("True", under, one), Vec::new()));
-        let (status, words, since, events) = told(&[], three);
+        let (status, words, since, events) = reported(&[], three);
         assert_eq!(
             ((status, words, since), events),
             (said("False", without, three), vec![without[2].into()])
@@ -321,10 +321,10 @@ fn pressure_conditions_follow_the_observed_pressures() {
 
 #[test]
 fn distinct_errors_are_joined() {
-    let told = |errors: &[&str]| aggregate(&errors.iter().map(|e| (*e).to_owned()).collect::<Vec<_>>());
-    assert_eq!(told(&[]), None);
-    assert_eq!(told(&["a", "a"]).as_deref(), Some("a"));
-    assert_eq!(told(&["a", "b", "a"]).as_deref(), Some("[a, b]"));
+    let reported = |errors: &[&str]| aggregate(&errors.iter().map(|e| (*e).to_owned()).collect::<Vec<_>>());
+    assert_eq!(reported(&[]), None);
+    assert_eq!(reported(&["a", "a"]).as_deref(), Some("a"));
+    assert_eq!(reported(&["a", "b", "a"]).as_deref(), Some("[a, b]"));
 }
 
 #[test]

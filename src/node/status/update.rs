@@ -11,7 +11,8 @@ use crate::node::{NodeEvent, NodeFacts, NodeSettings, Pressure};
 use crate::sys::Machine;
 use crate::types::ResourceList;
 
-/// Brings `status` up to date and returns the events of its changes. Heartbeats of existing conditions stay: see [`beat`].
+/// Brings `status` up to date and returns the events of its changes. Heartbeats of existing conditions stay: see
+/// [`set_heartbeats`].
 pub(in crate::node) fn update(
     status: &mut NodeStatus,
     settings: &NodeSettings,
@@ -48,7 +49,7 @@ fn set_resources(status: &mut NodeStatus, settings: &NodeSettings, machine: &Mac
 }
 
 /// Sets the heartbeat of this kubelet's conditions, just before a status is sent.
-pub(in crate::node) fn beat(status: &mut NodeStatus, now: Timestamp) {
+pub(in crate::node) fn set_heartbeats(status: &mut NodeStatus, now: Timestamp) {
     for condition in status.conditions.iter_mut().flatten() {
         if is_own(&condition.type_) {
             condition.last_heartbeat_time = Some(Time(now));

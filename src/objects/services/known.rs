@@ -1,5 +1,5 @@
-//! The known Services and their environment variables. Pure. A node holds every Service of its cluster, so it keeps only
-//! the fields that the variables need.
+//! The known Services and their environment variables. Pure. Every node has all Services of the cluster in memory, so only
+//! the fields that the variables need are stored.
 
 use std::collections::BTreeMap;
 
@@ -33,7 +33,7 @@ pub(super) struct KnownService {
 
 impl KnownService {
     /// `None` for a Service without a cluster IP, which has no variables.
-    fn of(service: Service) -> Option<Self> {
+    fn new(service: Service) -> Option<Self> {
         let spec = service.spec?;
         let address = spec.cluster_ip.filter(|address| !matches!(address.as_str(), "" | "None"))?;
         let ports = spec.ports.into_iter().flatten().map(|port| Port {
@@ -100,7 +100,7 @@ impl KnownServices {
 
     /// The stored Services of the previous daemon, which serve until the API server is reached. An empty set does not count
     /// as synced: every cluster has at least the API server's Service.
-    pub(super) fn after(rows: impl IntoIterator<Item = (String, KnownService)>) -> Self {
+    pub(super) fn restored(rows: impl IntoIterator<Item = (String, KnownService)>) -> Self {
         let mut services = ByName::new();
         for (key, known) in rows {
             if let Some((namespace, name)) = key.split_once('/') {
@@ -162,7 +162,7 @@ impl KnownServices {
 fn put(services: &mut ByName, service: Service) {
     let namespace = service.metadata.namespace.as_deref().unwrap_or_default();
     let (namespace, name) = (Box::from(namespace), service.metadata.name.clone().unwrap_or_default());
-    match KnownService::of(service) {
+    match KnownService::new(service) {
         Some(known) => drop(services.entry(namespace).or_default().insert(name.into(), known)),
         None => {
             if let Some(of_namespace) = services.get_mut(&namespace) {
@@ -277,7 +277,7 @@ pub(super) mod tests {
         assert_eq!(host(&known), None);
         known.apply(Event::Apply(of("10.0.0.4")));
         known.apply(Event::Init);
-        assert_eq!(host(&known).as_deref(), Some("10.0.0.4"), "true until the new listing is whole");
+        assert_eq!(host(&known).as_deref(), Some("10.0.0.4"), "unchanged until the new list is complete");
         known.apply(Event::InitDone);
         assert_eq!(host(&known), None);
         // Without ports there is still a host variable.

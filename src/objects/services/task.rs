@@ -18,28 +18,28 @@ use crate::telemetry::Changed;
 use crate::types::watching;
 
 /// How long after start-up containers wait for the first list before the missing variables are an error.
-const FIRST_ANSWER: Duration = Duration::from_secs(10);
+const FIRST_LIST_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The known Services. Clones share them.
 #[derive(Clone, Debug)]
 pub struct ServiceEnv {
     known: watch::Receiver<KnownServices>,
     /// Deadline of the wait for the first list.
-    patience: Instant,
+    deadline: Instant,
 }
 
 impl ServiceEnv {
     /// The Services of an API server, and the task that watches them. Until the first list they are the stored ones.
     pub fn new(client: Client, store: Store) -> (ServicesTask, Self) {
-        let (known, receiver) = watch::channel(KnownServices::after(store.all(Table::Services)));
+        let (known, receiver) = watch::channel(KnownServices::restored(store.all(Table::Services)));
         let task = ServicesTask { client, known, store };
-        (task, Self { known: receiver, patience: Instant::now() + FIRST_ANSWER })
+        (task, Self { known: receiver, deadline: Instant::now() + FIRST_LIST_TIMEOUT })
     }
 
     /// The Services of a standalone host.
     pub fn none() -> Self {
         let known = watch::Sender::new(KnownServices::none()).subscribe();
-        Self { known, patience: Instant::now() }
+        Self { known, deadline: Instant::now() }
     }
 
     /// The variables for a pod in `namespace`, including the Services there with `links`; `None` before the first list.
@@ -61,7 +61,7 @@ impl ServiceEnv {
     /// Waits for the first list, up to the deadline. Cancel-safe.
     pub async fn first_answer(&self) {
         // The caller reports what is still unknown.
-        let _ = timeout_at(self.patience, self.listed()).await;
+        let _ = timeout_at(self.deadline, self.listed()).await;
     }
 }
 
@@ -77,20 +77,20 @@ impl ServicesTask {
     pub async fn run(self, cancel: CancellationToken) {
         // As upstream: headless Services have no variables and may be many.
         let config = Config::default().fields("spec.clusterIP!=None");
-        let mut trouble = Changed::new();
-        let following = follow(Objects::<Service>::all(self.client), config, |news| {
-            match news {
+        let mut last_error = Changed::new();
+        let follow_services = follow(Objects::<Service>::all(self.client), config, |event| {
+            match event {
                 Ok(event) => {
-                    trouble = Changed::new();
+                    last_error = Changed::new();
                     // In place, because a cluster may have thousands. Only waiters for the first list are woken.
-                    let is_whole = !matches!(event, Event::Init | Event::InitApply(_));
+                    let is_complete = !matches!(event, Event::Init | Event::InitApply(_));
                     self.known.send_modify(|known| known.apply(event));
-                    if is_whole {
-                        keep(&self.known.borrow(), &self.store);
+                    if is_complete {
+                        store_services(&self.known.borrow(), &self.store);
                     }
                 }
                 Err(error) => {
-                    if trouble.see(error.message.clone()) {
+                    if last_error.see(error.message.clone()) {
                         tracing::warn!(
                             error = error.message,
                             "cannot watch the cluster's services; trying again"
@@ -104,13 +104,13 @@ impl ServicesTask {
             // Cancel-safe: waits for a token.
             () = cancel.cancelled() => {}
             // Cancel-safe: everything known is published.
-            () = following => {}
+            () = follow_services => {}
         }
     }
 }
 
 /// Stores the known Services. An unchanged row costs only a comparison; Services change rarely.
-fn keep(known: &KnownServices, store: &Store) {
+fn store_services(known: &KnownServices, store: &Store) {
     let keys: HashSet<String> = known.rows().map(|(key, _)| key).collect();
     for (key, service) in known.rows() {
         store.put(Table::Services, &key, service);

@@ -1,7 +1,7 @@
 //! Applies watch events to the state of the API server's pods. Pure.
 //!
 //! The pod object is replaced only when a relevant part changed: metadata, spec, or a phase that became terminal. Statuses
-//! that this kubelet wrote come back with every patch and must not wake anything; they are kept apart from the pod, for
+//! that this kubelet wrote come back with every patch and must not wake anything; they are stored separately from the pod, for
 //! comparison with the status to be written.
 
 use std::collections::BTreeMap;
@@ -17,10 +17,10 @@ use crate::pod::pod_uid;
 use crate::pod::validation::{FieldError, unsupported};
 use crate::types::{CONFIG_MIRROR_ANNOTATION, CONFIG_SEEN_ANNOTATION, CONFIG_SOURCE_ANNOTATION, PodUid};
 
-/// The state at one time. Every state is complete: a receiver that missed some has lost nothing.
+/// The state at one time. Every state is complete, so receivers may skip some.
 #[derive(Clone, Debug, Default)]
 pub struct ApiState {
-    /// Whether everything was listed once. Before that, an absent pod is not known to be removed.
+    /// Whether everything was listed once. Until then, a missing pod may still exist.
     pub ready: bool,
     /// The pods bound to this node, without mirrors.
     pub pods: BTreeMap<PodUid, Arc<ApiPod>>,
@@ -73,7 +73,7 @@ pub(super) struct ApiPods {
 
 impl ApiPods {
     /// Starts with the pods that a previous daemon knew, until the first listing.
-    pub(super) fn after(known: impl IntoIterator<Item = Arc<Pod>>) -> Self {
+    pub(super) fn restored(known: impl IntoIterator<Item = Arc<Pod>>) -> Self {
         let mut state = ApiState::default();
         for pod in known {
             let status = Arc::new(pod.status.clone().unwrap_or_default());
@@ -129,9 +129,9 @@ impl ApiPods {
 
     /// Records that the API server cannot be read; returns whether the reason is new.
     pub(super) fn failed(&mut self, problem: String) -> bool {
-        let is_news = self.state.problem.as_ref() != Some(&problem);
+        let is_new = self.state.problem.as_ref() != Some(&problem);
         self.state.problem = Some(problem);
-        is_news
+        is_new
     }
 
     /// Records that the API server can be read; returns whether that is new.
@@ -161,7 +161,7 @@ impl ApiPods {
         annotations.insert(CONFIG_SEEN_ANNOTATION.to_owned(), seen);
         let resize = before.as_ref().and_then(|before| keep_resources(&mut pod, &before.pod, now));
         let (pod, unsupported) = match before {
-            Some(before) if is_effectively_equal(&before.pod, &pod) && !knows_more(&pod, &before) => {
+            Some(before) if is_effectively_equal(&before.pod, &pod) && !has_news(&pod, &before) => {
                 (before.pod.clone(), before.unsupported.clone())
             }
             Some(_) | None => {
@@ -176,11 +176,11 @@ impl ApiPods {
 /// Whether two versions of a pod are equivalent for this node. Of the status, only a phase that became terminal counts: another
 /// client failed the pod.
 fn is_effectively_equal(a: &Pod, b: &Pod) -> bool {
-    a.metadata == b.metadata && a.spec == b.spec && has_ended(a) == has_ended(b)
+    a.metadata == b.metadata && a.spec == b.spec && has_terminal_phase(a) == has_terminal_phase(b)
 }
 
-/// Whether the API server's status has news: it was written by a previous daemon, or a readiness gate changed.
-fn knows_more(pod: &Pod, before: &ApiPod) -> bool {
+/// Whether the API server's status is newer in a relevant way: a previous daemon wrote it, or a readiness gate changed.
+fn has_news(pod: &Pod, before: &ApiPod) -> bool {
     let is_from_store = before.version.is_empty();
     (is_from_store && pod.status != before.pod.status) || gates(pod) != gates(&before.pod)
 }
@@ -194,7 +194,7 @@ fn gates(pod: &Pod) -> Vec<(&str, Option<&str>)> {
     named.iter().map(|gate| (gate.condition_type.as_str(), of(&gate.condition_type))).collect()
 }
 
-fn has_ended(pod: &Pod) -> bool {
+fn has_terminal_phase(pod: &Pod) -> bool {
     let phase = pod.status.as_ref().and_then(|status| PodPhase::parse(status.phase.as_deref()?));
     phase.is_some_and(PodPhase::is_terminal)
 }

@@ -69,7 +69,7 @@ fn a_status_update_keeps_the_pod_and_a_new_spec_replaces_it() {
 #[test]
 fn the_servers_status_replaces_the_stored_one() {
     let stored = Arc::new(pod("a", 1, json!({"/status": {"phase": "Pending"}})));
-    let mut state = ApiPods::after([stored]);
+    let mut state = ApiPods::restored([stored]);
     relist(&mut state, [pod("a", 7, json!({"/status": {"phase": "Running"}}))], 1);
     let known = of(&state, "a");
     assert_eq!(known.pod.status.as_ref().unwrap().phase.as_deref(), Some("Running"));
@@ -125,7 +125,7 @@ fn a_resize_stays_pending_and_the_pod_keeps_its_resources() {
         )
     );
     // Also with the next daemon, which has the stored pod.
-    let mut next = ApiPods::after([of(&state, "a").pod.clone()]);
+    let mut next = ApiPods::restored([of(&state, "a").pod.clone()]);
     relist(&mut next, [sized(2, 2, "2")], 9);
     assert!(pending(&next).1.is_some());
     assert_eq!(pending(&next).0, "1");

@@ -1,5 +1,5 @@
-//! In-place resizes, which are not supported: the pod keeps its resources and reports the resize as infeasible, as the stock
-//! kubelet does on such a platform. Pure.
+//! In-place resizes, which are not supported: the pod keeps its resources and reports the resize as infeasible, like the stock
+//! kubelet on a platform without resizes. Pure.
 
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Container, Pod, PodCondition, PodSpec, ResourceRequirements};
@@ -13,22 +13,22 @@ const INFEASIBLE: &str = "Infeasible";
 const NOT_SUPPORTED: &str = "In-place pod resize is not supported on this node";
 
 /// Replaces the resources in `pod` with those of `before`, its previous version. The condition `PodResizePending` reports
-/// whether others were requested. Returns the message of upstream's event in that case.
+/// whether different ones were requested. Returns the message of upstream's event in that case.
 pub(super) fn keep_resources(pod: &mut Pod, before: &Pod, now: Timestamp) -> Option<String> {
     let generation = pod.metadata.generation.filter(|generation| *generation != 0);
     let mut message = None;
-    if let (Some(spec), Some(had)) = (&mut pod.spec, &before.spec) {
+    if let (Some(spec), Some(current)) = (&mut pod.spec, &before.spec) {
         let requested = spec.clone();
-        let mut is_resized = keep(&mut spec.resources, &had.resources);
-        is_resized |= keep_all(&mut spec.containers, &had.containers);
-        let had = had.init_containers.as_deref().unwrap_or_default();
-        is_resized |= keep_all(spec.init_containers.as_deref_mut().unwrap_or_default(), had);
+        let mut is_resized = keep(&mut spec.resources, &current.resources);
+        is_resized |= keep_all(&mut spec.containers, &current.containers);
+        let current = current.init_containers.as_deref().unwrap_or_default();
+        is_resized |= keep_all(spec.init_containers.as_deref_mut().unwrap_or_default(), current);
         message = is_resized.then(|| summary(&requested, generation.unwrap_or_default()));
     }
     let Some(status) = &mut pod.status else { return message };
     let conditions = status.conditions.get_or_insert_default();
-    let known = conditions.iter().position(|condition| condition.type_ == RESIZE_PENDING);
-    let known = known.map(|at| conditions.remove(at));
+    let position = conditions.iter().position(|condition| condition.type_ == RESIZE_PENDING);
+    let known = position.map(|at| conditions.remove(at));
     if message.is_some() {
         // The transition time of an existing condition stays.
         let since = known.and_then(|known| known.last_transition_time);
@@ -79,20 +79,20 @@ fn summary(requested: &PodSpec, generation: i64) -> String {
     format!("Pod resize {INFEASIBLE}: {}", serde_json::to_string(&summary).unwrap_or_default())
 }
 
-fn keep_all(containers: &mut [Container], had: &[Container]) -> bool {
+fn keep_all(containers: &mut [Container], current: &[Container]) -> bool {
     let mut is_resized = false;
     for container in containers {
-        if let Some(had) = had.iter().find(|had| had.name == container.name) {
-            is_resized |= keep(&mut container.resources, &had.resources);
+        if let Some(current) = current.iter().find(|current| current.name == container.name) {
+            is_resized |= keep(&mut container.resources, &current.resources);
         }
     }
     is_resized
 }
 
-fn keep<T: Clone + PartialEq>(requested: &mut T, had: &T) -> bool {
-    let differs = requested != had;
+fn keep<T: Clone + PartialEq>(requested: &mut T, current: &T) -> bool {
+    let differs = requested != current;
     if differs {
-        requested.clone_from(had);
+        requested.clone_from(current);
     }
     differs
 }

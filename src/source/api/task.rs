@@ -11,7 +11,7 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use super::pods::{ApiPods, ApiState};
-use crate::api::{News, Objects, follow_with_recovery};
+use crate::api::{Notification, Objects, follow_with_recovery};
 
 /// How long the server keeps one watch open, in seconds. kube considers a watch dead 5 s later, so this limits how long a
 /// half-open connection can hide changes.
@@ -31,18 +31,18 @@ pub async fn run(
     // The Node authorizer requires exactly this selector.
     let config =
         watcher::Config::default().fields(&format!("spec.nodeName={node_name}")).timeout(WATCH_SECONDS);
-    let mut state = ApiPods::after(known);
+    let mut state = ApiPods::restored(known);
     tx.send_replace(state.state().clone());
-    let following = follow_with_recovery(client, Objects::<Pod>::all, config, |news| {
-        let changed = match news {
-            News::Event(event) => state.apply(event, Timestamp::now()),
-            News::Recovered => state.recovered(),
-            News::FollowError(trouble) => {
-                let is_news = state.failed(trouble.message.clone());
-                if is_news {
-                    tracing::warn!(error = trouble.message, "cannot watch this node's pods; trying again");
+    let follow_pods = follow_with_recovery(client, Objects::<Pod>::all, config, |update| {
+        let changed = match update {
+            Notification::Event(event) => state.apply(event, Timestamp::now()),
+            Notification::Recovered => state.recovered(),
+            Notification::FollowError(error) => {
+                let is_new = state.failed(error.message.clone());
+                if is_new {
+                    tracing::warn!(error = error.message, "cannot watch this node's pods; trying again");
                 }
-                is_news
+                is_new
             }
         };
         if changed {
@@ -54,6 +54,6 @@ pub async fn run(
         // Cancel-safe: waits for a token.
         () = cancel.cancelled() => {}
         // Cancel-safe: the known state was published.
-        () = following => {}
+        () = follow_pods => {}
     }
 }
