@@ -18,7 +18,7 @@ use crate::server::{ImageView, LogsQuery, NodeView, PullsView};
 use crate::types::json;
 
 /// Maximum length of an error text, in bytes.
-const MAX_REFUSAL: usize = 64 * 1024;
+const MAX_ERROR_TEXT: usize = 64 * 1024;
 
 /// The daemon's socket.
 #[derive(Clone, Debug, Args)]
@@ -51,7 +51,7 @@ pub enum ClientError {
     #[error("hostlet closed the connection")]
     HungUp(#[source] hyper::Error),
     /// An error without a text.
-    #[error("hostlet answered {0}")]
+    #[error("hostlet responded with {0}")]
     Status(hyper::StatusCode),
     /// An error with a text.
     #[error("{0}")]
@@ -60,10 +60,10 @@ pub enum ClientError {
     #[error("hostlet's response is invalid; do daemon and command have the same version?")]
     Malformed(#[source] serde_json::Error),
     /// The request could not be built.
-    #[error("making the request")]
+    #[error("cannot build the request")]
     Request(#[source] hyper::http::Error),
     /// The parameters cannot be encoded as a query.
-    #[error("making the address of the request")]
+    #[error("cannot encode the query of the request")]
     Address(#[source] serde_urlencoded::ser::Error),
 }
 
@@ -113,8 +113,8 @@ pub(super) async fn pulls(socket: &Path) -> Result<PullsView, ClientError> {
 }
 
 async fn json<T: DeserializeOwned>(socket: &Path, path: &str) -> Result<T, ClientError> {
-    let answer = get(socket, path).await?;
-    let body = answer.into_body().collect().await.map_err(ClientError::HungUp)?.to_bytes();
+    let response = get(socket, path).await?;
+    let body = response.into_body().collect().await.map_err(ClientError::HungUp)?.to_bytes();
     json::from_slice(&body).map_err(ClientError::Malformed)
 }
 
@@ -127,8 +127,8 @@ impl Log {
     /// Requests a log.
     pub(super) async fn start(socket: &Path, query: &LogsQuery) -> Result<Self, ClientError> {
         let query = serde_urlencoded::to_string(query).map_err(ClientError::Address)?;
-        let answer = get(socket, &format!("/v1/logs?{query}")).await?;
-        Ok(Self { body: answer.into_body() })
+        let response = get(socket, &format!("/v1/logs?{query}")).await?;
+        Ok(Self { body: response.into_body() })
     }
 
     /// The next chunk; `None` at the end.
@@ -151,8 +151,8 @@ pub(super) struct Watch {
 impl Watch {
     /// Starts the watch.
     pub(super) async fn start(socket: &Path) -> Result<Self, ClientError> {
-        let answer = get(socket, "/v1/pods?watch=true").await?;
-        Ok(Self { body: answer.into_body(), buffer: BytesMut::new() })
+        let response = get(socket, "/v1/pods?watch=true").await?;
+        Ok(Self { body: response.into_body(), buffer: BytesMut::new() })
     }
 
     /// The next view; `None` once the daemon has stopped.
@@ -188,19 +188,19 @@ async fn get(socket: &Path, path: &str) -> Result<Response<Incoming>, ClientErro
     // Drives the connection concurrently with the request.
     #[expect(
         clippy::disallowed_methods,
-        reason = "a command is its own process: what it starts ends with it"
+        reason = "a command is a separate process, and its tasks end with it"
     )]
     tokio::spawn(connection);
     let request = Request::get(path)
         .header(hyper::header::HOST, "hostlet")
         .body(Empty::<Bytes>::new())
         .map_err(ClientError::Request)?;
-    let answer = sender.send_request(request).await.map_err(ClientError::HungUp)?;
-    let status = answer.status();
+    let response = sender.send_request(request).await.map_err(ClientError::HungUp)?;
+    let status = response.status();
     if status.is_success() {
-        return Ok(answer);
+        return Ok(response);
     }
-    let body = Limited::new(answer.into_body(), MAX_REFUSAL).collect().await;
+    let body = Limited::new(response.into_body(), MAX_ERROR_TEXT).collect().await;
     let text = body.map(|body| String::from_utf8_lossy(&body.to_bytes()).trim().to_owned());
     Err(match text {
         Ok(text) if !text.is_empty() => ClientError::Refused(text),

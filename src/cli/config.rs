@@ -22,7 +22,7 @@ pub enum ConfigCommand {
 pub struct CheckArgs {
     /// The file: KubeletConfiguration, HostletConfiguration or both, as YAML or JSON
     pub file: PathBuf,
-    /// A directory of drop-ins to lay over it
+    /// A directory of drop-ins to merge over it
     #[arg(long, value_name = "DIR")]
     pub config_dir: Option<PathBuf>,
 }

@@ -12,13 +12,13 @@ pub enum CommandError {
     #[error(transparent)]
     Client(#[from] ClientError),
     /// The output could not be written.
-    #[error("writing the answer")]
+    #[error("cannot write the output")]
     Write(#[from] io::Error),
     /// The objects could not be written.
-    #[error("writing the output as JSON")]
+    #[error("cannot write the output as JSON")]
     Json(#[from] serde_json::Error),
     /// The objects could not be written.
-    #[error("writing the output as YAML")]
+    #[error("cannot write the output as YAML")]
     Yaml(#[from] serde_saphyr::ser::Error),
 }
 

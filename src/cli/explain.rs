@@ -8,7 +8,7 @@ use jiff::Timestamp;
 use super::client::{DaemonArgs, about_pod, connections, view};
 use super::error::CommandError;
 use super::exit::Exit;
-use super::pods::trouble;
+use super::pods::print_problems;
 use crate::api::LaneCounts;
 use crate::explain::{Explanation, Verdict};
 use crate::status::human_duration;
@@ -29,7 +29,7 @@ pub struct ExplainArgs {
     /// Print the explanation of a pod as an object
     #[arg(short, long, value_enum)]
     pub output: Option<AboutOutput>,
-    /// The daemon to ask
+    /// The daemon's socket
     #[command(flatten)]
     pub daemon: DaemonArgs,
 }
@@ -49,11 +49,11 @@ pub async fn explain(args: ExplainArgs) -> Result<Exit, CommandError> {
             write!(out, "{}", texts.join("\n"))?;
         }
     }
-    let is_well = |explanation: &Explanation| match explanation.verdict {
+    let is_ok = |explanation: &Explanation| match explanation.verdict {
         Verdict::Fine | Verdict::Completed | Verdict::UnderWay => true,
         Verdict::Wrong | Verdict::Unknown => false,
     };
-    Ok(if explanations.iter().all(is_well) { Exit::Ok } else { Exit::Failed })
+    Ok(if explanations.iter().all(is_ok) { Exit::Ok } else { Exit::Failed })
 }
 
 /// Explains the node: its problems, and its connections to the API server.
@@ -61,9 +61,9 @@ async fn node(args: &ExplainArgs) -> Result<Exit, CommandError> {
     let node = view(&args.daemon.socket).await?;
     let connections = connections(&args.daemon.socket).await?;
     let mut out = Vec::new();
-    trouble(&node, &mut out)?;
-    let is_well = out.is_empty();
-    let first = if is_well { "nothing is known to be wrong with it" } else { "not all is well with it" };
+    print_problems(&node, &mut out)?;
+    let is_ok = out.is_empty();
+    let first = if is_ok { "it has no known problems" } else { "it has problems" };
     let pods = node.pods.len();
     let noun = if pods == 1 { "pod" } else { "pods" };
     let mut text = format!("Node {}: {first}; {pods} {noun}.\n", node.node);
@@ -72,7 +72,7 @@ async fn node(args: &ExplainArgs) -> Result<Exit, CommandError> {
         text.push_str(&format!("\nConnections to the API server:\n{}", table(&connections)));
     }
     write!(io::stdout().lock(), "{text}")?;
-    Ok(if is_well { Exit::Ok } else { Exit::Failed })
+    Ok(if is_ok { Exit::Ok } else { Exit::Failed })
 }
 
 /// A line per purpose of connections.

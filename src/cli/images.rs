@@ -6,7 +6,7 @@ use clap::{Args, ValueEnum};
 use comfy_table::{ContentArrangement, Table};
 use jiff::Timestamp;
 
-use super::client::{DaemonArgs, images as ask, pulls, view};
+use super::client::{DaemonArgs, images as list_images, pulls, view};
 use super::error::CommandError;
 use super::exit::Exit;
 use super::pods::archive_problems;
@@ -31,14 +31,14 @@ pub struct ImagesArgs {
     /// Print whole objects
     #[arg(short, long, value_enum)]
     pub output: Option<ImagesOutput>,
-    /// The daemon to ask
+    /// The daemon's socket
     #[command(flatten)]
     pub daemon: DaemonArgs,
 }
 
 /// Runs `hostlet images`.
 pub async fn images(args: ImagesArgs) -> Result<Exit, CommandError> {
-    let images = ask(&args.daemon.socket).await?;
+    let images = list_images(&args.daemon.socket).await?;
     let pulls = pulls(&args.daemon.socket).await?;
     let mut out = io::stdout().lock();
     match args.output {

@@ -37,7 +37,7 @@ pub struct LogsArgs {
     /// Print the time before each line
     #[arg(long)]
     pub timestamps: bool,
-    /// The daemon to ask
+    /// The daemon's socket
     #[command(flatten)]
     pub daemon: DaemonArgs,
 }

@@ -12,8 +12,8 @@ use super::client::{DaemonArgs, Watch, pulls, view};
 use super::error::CommandError;
 use super::exit::Exit;
 use super::pulls::pull_lines;
-use super::table::{Colour, Width, aligned_pods_table, pods_table};
-use crate::explain::{PodName, is_meant};
+use super::table::{Color, Width, aligned_pods_table, pods_table};
+use crate::explain::{PodName, matches_pod_name};
 use crate::server::{NodeView, Problem};
 use crate::status::summary;
 use crate::types::json;
@@ -40,7 +40,7 @@ pub struct PodsArgs {
     /// Watch: print pods again as they change
     #[arg(short, long)]
     pub watch: bool,
-    /// The daemon to ask
+    /// The daemon's socket
     #[command(flatten)]
     pub daemon: DaemonArgs,
 }
@@ -55,7 +55,7 @@ pub async fn pods(args: PodsArgs) -> Result<Exit, CommandError> {
     let shown = selected(&node, args.name.as_deref());
     let mut out = io::stdout().lock();
     print(&mut out, &shown, &args)?;
-    trouble(&node, &mut io::stderr().lock())?;
+    print_problems(&node, &mut io::stderr().lock())?;
     for line in pull_lines(&pulls, Timestamp::now()) {
         writeln!(io::stderr(), "\n{line}")?;
     }
@@ -66,7 +66,7 @@ fn selected<'a>(node: &'a NodeView, name: Option<&str>) -> Vec<&'a Pod> {
     let matches = |pod: &&Pod| {
         let namespace = pod.metadata.namespace.as_deref().unwrap_or_default();
         let own = PodName { namespace, name: pod.metadata.name.as_deref().unwrap_or_default() };
-        name.is_none_or(|name| is_meant(name, own, &node.node))
+        name.is_none_or(|name| matches_pod_name(name, own, &node.node))
     };
     node.pods.iter().filter(matches).collect()
 }
@@ -92,17 +92,17 @@ fn table(out: &mut impl Write, pods: &[&Pod], width: Width) -> io::Result<()> {
     if pods.is_empty() {
         return writeln!(out, "No pods.");
     }
-    writeln!(out, "{}", pods_table(pods, width, colour(), Timestamp::now()))
+    writeln!(out, "{}", pods_table(pods, width, color(), Timestamp::now()))
 }
 
-fn colour() -> Colour {
+fn color() -> Color {
     // NO_COLOR: https://no-color.org
     let wanted = std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
-    if wanted && io::stdout().is_terminal() { Colour::On } else { Colour::Off }
+    if wanted && io::stdout().is_terminal() { Color::On } else { Color::Off }
 }
 
 /// Prints problems of the node and of manifests to stderr, so that scripts can parse stdout.
-pub(super) fn trouble(node: &NodeView, err: &mut impl Write) -> io::Result<()> {
+pub(super) fn print_problems(node: &NodeView, err: &mut impl Write) -> io::Result<()> {
     if let Some(trouble) = &node.trouble {
         writeln!(err, "\nThis node: {trouble}")?;
     }
@@ -184,7 +184,7 @@ async fn watch(args: &PodsArgs) -> Result<Exit, CommandError> {
             Some(Output::Json | Output::Yaml) => print(&mut out, &changed, args)?,
             Some(Output::Wide) | None => {
                 let width = if args.output.is_some() { Width::Wide } else { Width::Narrow };
-                let text = aligned_pods_table(&changed, width, colour(), now, &mut widths);
+                let text = aligned_pods_table(&changed, width, color(), now, &mut widths);
                 for line in text.lines().skip(usize::from(!is_first)) {
                     writeln!(out, "{line}")?;
                 }

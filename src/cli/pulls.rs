@@ -8,19 +8,19 @@ use crate::types::human_size;
 
 /// A line per pull, and one for their total progress.
 pub(super) fn pull_lines(view: &PullsView, now: Timestamp) -> Vec<String> {
-    let going_on = view.pulls.iter().filter(|pull| !pull.waits_for_turn).count();
+    let running = view.pulls.iter().filter(|pull| !pull.waits_for_turn).count();
     let arrived = view.bytes.map(|bytes| format!("{} have arrived", human_size(bytes)));
     let mut lines: Vec<String> = view
         .pulls
         .iter()
         .map(|pull| {
-            let own = arrived.as_ref().filter(|_| going_on == 1 && !pull.waits_for_turn);
+            let own = arrived.as_ref().filter(|_| running == 1 && !pull.waits_for_turn);
             let own = own.map(|arrived| format!("; {arrived}")).unwrap_or_default();
             format!("{}{own}.", line(pull, now))
         })
         .collect();
-    if let (Some(arrived), 2..) = (arrived, going_on) {
-        lines.push(format!("Of these {going_on} pulls together {arrived}."));
+    if let (Some(arrived), 2..) = (arrived, running) {
+        lines.push(format!("Of these {running} pulls together {arrived}."));
     }
     lines
 }

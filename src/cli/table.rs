@@ -17,7 +17,7 @@ pub(super) enum Width {
 
 /// Whether states are colored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Colour {
+pub(super) enum Color {
     /// For a terminal.
     On,
     /// For everything else.
@@ -30,15 +30,15 @@ const PADDING: u16 = 2;
 const WIDE: [&str; 2] = ["UID", "MESSAGE"];
 
 /// The pods, one per line below a heading.
-pub(super) fn pods_table(pods: &[&Pod], width: Width, colour: Colour, now: Timestamp) -> String {
-    aligned_pods_table(pods, width, colour, now, &mut Vec::new())
+pub(super) fn pods_table(pods: &[&Pod], width: Width, color: Color, now: Timestamp) -> String {
+    aligned_pods_table(pods, width, color, now, &mut Vec::new())
 }
 
 /// The same with column widths of at least `widths`, so that lines of several tables align below one heading.
 pub(super) fn aligned_pods_table(
     pods: &[&Pod],
     width: Width,
-    colour: Colour,
+    color: Color,
     now: Timestamp,
     widths: &mut Vec<u16>,
 ) -> String {
@@ -51,7 +51,7 @@ pub(super) fn aligned_pods_table(
     table.set_header(NARROW.iter().chain(wide));
     for pod in pods {
         let line = summary(pod, now);
-        let status = painted(&line.status, colour);
+        let status = painted(&line.status, color);
         let mut cells =
             vec![line.namespace, line.name, line.ready, status, line.restarts, line.age, line.ip, line.qos];
         match width {
@@ -87,12 +87,12 @@ pub(super) fn message(pod: &Pod) -> String {
     own.or(waiting).or(sandbox).unwrap_or_default().replace('\n', " ")
 }
 
-fn painted(status: &str, colour: Colour) -> String {
-    let code = match (colour, status) {
-        (Colour::Off, _) => return status.to_owned(),
-        (Colour::On, "Running" | "Completed" | "Succeeded") => "32",
-        (Colour::On, "Pending" | "ContainerCreating" | "Terminating" | "PodInitializing") => "33",
-        (Colour::On, _) => "31",
+fn painted(status: &str, color: Color) -> String {
+    let code = match (color, status) {
+        (Color::Off, _) => return status.to_owned(),
+        (Color::On, "Running" | "Completed" | "Succeeded") => "32",
+        (Color::On, "Pending" | "ContainerCreating" | "Terminating" | "PodInitializing") => "33",
+        (Color::On, _) => "31",
     };
     format!("\u{1b}[{code}m{status}\u{1b}[0m")
 }
@@ -115,7 +115,7 @@ mod tests {
         let (long, short) = (pod("a-long-name", None), pod("b", None));
         let mut widths = Vec::new();
         let mut table =
-            |pod| aligned_pods_table(&[pod], Width::Narrow, Colour::Off, Timestamp::now(), &mut widths);
+            |pod| aligned_pods_table(&[pod], Width::Narrow, Color::Off, Timestamp::now(), &mut widths);
         let first = table(&long);
         let second = table(&short);
         let column = |text: &str| text.lines().last().map(|line| line.find("0/1"));
@@ -125,23 +125,23 @@ mod tests {
     #[test]
     fn columns_line_up_and_nothing_trails() {
         let (a, b) = (pod("web", None), pod("a-much-longer-name", Some("first\nsecond")));
-        let text = pods_table(&[&a, &b], Width::Narrow, Colour::Off, Timestamp::now());
+        let text = pods_table(&[&a, &b], Width::Narrow, Color::Off, Timestamp::now());
         let lines: Vec<&str> = text.lines().collect();
         assert_eq!(lines.len(), 3);
         let column = lines[0].find("READY").unwrap();
         assert!(lines.iter().skip(1).all(|line| line[column..].starts_with("0/1")), "{text}");
         assert!(lines.iter().all(|line| line.trim_end() == *line), "{text}");
         assert!(!text.contains('\u{1b}'));
-        let wide = pods_table(&[&b], Width::Wide, Colour::Off, Timestamp::now());
+        let wide = pods_table(&[&b], Width::Wide, Color::Off, Timestamp::now());
         assert!(wide.contains("first second"), "{wide}");
     }
 
     #[test]
     fn colors_do_not_shift_columns() {
         let (a, b) = (pod("web", None), pod("x", None));
-        let plain = pods_table(&[&a, &b], Width::Narrow, Colour::Off, Timestamp::now());
-        let coloured = pods_table(&[&a, &b], Width::Narrow, Colour::On, Timestamp::now());
-        assert!(coloured.contains("\u{1b}[32mRunning\u{1b}[0m"));
-        assert_eq!(coloured.replace("\u{1b}[32m", "").replace("\u{1b}[0m", ""), plain);
+        let plain = pods_table(&[&a, &b], Width::Narrow, Color::Off, Timestamp::now());
+        let colored = pods_table(&[&a, &b], Width::Narrow, Color::On, Timestamp::now());
+        assert!(colored.contains("\u{1b}[32mRunning\u{1b}[0m"));
+        assert_eq!(colored.replace("\u{1b}[32m", "").replace("\u{1b}[0m", ""), plain);
     }
 }

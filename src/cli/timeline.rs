@@ -21,7 +21,7 @@ pub struct TimelineArgs {
     /// Print the steps as objects
     #[arg(short, long, value_enum)]
     pub output: Option<AboutOutput>,
-    /// The daemon to ask
+    /// The daemon's socket
     #[command(flatten)]
     pub daemon: DaemonArgs,
 }
@@ -42,7 +42,7 @@ pub async fn timeline(args: TimelineArgs) -> Result<Exit, CommandError> {
             } else {
                 format!("; did you mean {}?", view.nearest.join(" or "))
             };
-            writeln!(out, "There was no pod {} since hostlet started{near}", args.pod)?;
+            writeln!(out, "There has been no pod {} since hostlet started{near}", args.pod)?;
         }
         None => {
             let texts: Vec<String> = view.pods.iter().map(text).collect();

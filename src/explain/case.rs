@@ -16,13 +16,13 @@ use crate::status::{Activity, Doing};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Disposition {
     /// It should run.
-    Wanted,
+    Desired,
     /// It should run, but an earlier pod of the same name has not terminated yet.
-    Behind,
+    WaitingForPredecessor,
     /// Rejected at admission; its status says why.
     Rejected,
     /// Its manifest was removed.
-    Unwanted,
+    Removed,
 }
 
 /// A runtime call for this pod that takes too long.
@@ -74,7 +74,7 @@ pub struct ExplainInput<'a> {
     /// The pod.
     pub pod: &'a Pod,
     /// The node's decision about it.
-    pub standing: Disposition,
+    pub disposition: Disposition,
     /// Its status; `None` before the first one.
     pub status: Option<&'a PodStatus>,
     /// When it began to terminate.
@@ -83,16 +83,16 @@ pub struct ExplainInput<'a> {
     pub doing: Option<&'a Doing>,
     /// Its running containers, as last observed in the runtime.
     pub running: Vec<String>,
-    /// A hanging call for it.
+    /// A hung call for it.
     pub hung: Option<HungCall>,
     /// The pull it waits for.
     pub pull: Option<PullSoFar>,
-    /// Its manifest, if it still has one.
+    /// Its manifest, if that still exists.
     pub file: Option<&'a Path>,
     /// The problem of its current manifest, or of another one of the same pod.
     pub problem: Option<&'a ManifestProblem>,
     /// What prevents the whole node from running pods.
-    pub trouble: Option<NodeProblem>,
+    pub node_problem: Option<NodeProblem>,
     /// The last log line of failed containers, by name.
     pub log_ends: BTreeMap<String, String>,
     /// The directory of image archives, if configured.

@@ -22,7 +22,7 @@ pub(super) fn containers(case: &ExplainInput<'_>) -> Explanation {
         Some(PodPhase::Pending | PodPhase::Running) | None => {}
     }
     let waiting = case.statuses().iter().find_map(|status| waits(case, status));
-    waiting.or_else(|| retries(case)).or_else(|| going_on(case)).unwrap_or_else(|| runs(case))
+    waiting.or_else(|| retries(case)).or_else(|| in_progress(case)).unwrap_or_else(|| runs(case))
 }
 
 /// A container that waits because of a problem.
@@ -63,7 +63,7 @@ fn crash_loop(case: &ExplainInput<'_>, status: &ContainerStatus) -> Explanation 
         n => format!("; restarted {n} times so far"),
     };
     let how =
-        ended.map_or_else(|| "ends again and again".to_owned(), |ended| how_it_ended(case, name, ended));
+        ended.map_or_else(|| "terminates repeatedly".to_owned(), |ended| how_it_ended(case, name, ended));
     Explanation::wrong(format!("Container {name} {how}{times}, with growing back-off"))
         .at(format!("container {name} (CrashLoopBackOff)"))
         .since(ended.and_then(|ended| ended.finished_at.as_ref()).map(|time| time.0))
@@ -76,7 +76,7 @@ fn completed(case: &ExplainInput<'_>) -> Explanation {
         case.statuses().iter().filter_map(|s| ended(s)?.finished_at.as_ref()).map(|time| time.0).max();
     let sentence = match case.statuses().len() {
         0 | 1 => "The pod has run to its end, with exit code 0",
-        _ => "The pod has run to its end: all its containers are stoppinged with exit code 0",
+        _ => "The pod has run to its end: all of its containers terminated with exit code 0",
     };
     Explanation::new(Verdict::Completed, sentence).at("done").since(since)
 }
@@ -118,7 +118,7 @@ fn retries(case: &ExplainInput<'_>) -> Option<Explanation> {
 }
 
 /// Containers that are still starting, without a problem.
-fn going_on(case: &ExplainInput<'_>) -> Option<Explanation> {
+fn in_progress(case: &ExplainInput<'_>) -> Option<Explanation> {
     let is_up = |status: &ContainerStatus| {
         let state = status.state.as_ref();
         state.is_some_and(|state| state.running.is_some()) || is_over(case, status)

@@ -4,13 +4,13 @@ use k8s_openapi::api::core::v1::ContainerStateTerminated;
 use nix::sys::signal::Signal;
 
 use super::case::ExplainInput;
-use super::causes::{OF_CONTAINER, find, of_log_end, own_words};
+use super::causes::{OF_CONTAINER, find, innermost_message, of_log_end};
 use super::explanation::one_line;
 
 /// Maximum length of a quoted message in characters; the log has the rest.
 const MAX_QUOTED: usize = 300;
 /// Exit code of a program terminated by a signal, minus the signal's number.
-const SIGNALLED: i32 = 128;
+const SIGNALED: i32 = 128;
 
 /// `ended with exit code 1, and said last: "no such table"`.
 pub(super) fn how_it_ended(case: &ExplainInput<'_>, name: &str, ended: &ContainerStateTerminated) -> String {
@@ -38,7 +38,7 @@ pub(super) fn how_it_ended(case: &ExplainInput<'_>, name: &str, ended: &Containe
         (_, 137) => "was killed (exit code 137, SIGKILL), and not for its memory limit".to_owned(),
         (_, 139) => "crashed (exit code 139, segmentation fault)".to_owned(),
         (_, 143) => "was terminated (exit code 143, SIGTERM)".to_owned(),
-        (_, code) => match Signal::try_from(code - SIGNALLED) {
+        (_, code) => match Signal::try_from(code - SIGNALED) {
             Ok(signal) => format!("was terminated by a signal (exit code {code}, {signal})"),
             Err(_) => format!("ended with exit code {code}"),
         },
@@ -102,7 +102,7 @@ pub(super) const UNKNOWN: &str = "correct the manifest according to the message,
 
 /// `, because its program is not in its image: exec: …`, or only the message if the cause is unknown.
 pub(super) fn because(rule: Option<&super::causes::Rule>, message: &str) -> String {
-    let words = cut(own_words(message));
+    let words = cut(innermost_message(message));
     match rule {
         Some(rule) => format!(", because {}: {words}", rule.cause),
         None => format!(": {words}"),

@@ -1,7 +1,7 @@
 //! Explains missing images by the waiting reason.
 
 use super::case::ExplainInput;
-use super::causes::{OF_PULL, find, own_words};
+use super::causes::{OF_PULL, find, innermost_message};
 use super::endings::because;
 use super::explanation::Explanation;
 use super::pod::with_pull;
@@ -45,15 +45,15 @@ pub(super) fn image(
         "SignatureValidationFailed" => (
             format!(
                 "The image {image} of container {container} was rejected because of its signature: {}",
-                own_words(message)
+                innermost_message(message)
             ),
             "use an image whose signature is valid, or change the container runtime's policy".to_owned(),
         ),
         "ErrImagePull" | "ImagePullBackOff" | "RegistryUnavailable" => {
-            let said = last_words(message);
-            let cause = find(OF_PULL, said);
+            let error = last_words(message);
+            let cause = find(OF_PULL, error);
             let sentence =
-                format!("The image {image} of container {container} cannot be pulled{}", because(cause, said));
+                format!("The image {image} of container {container} cannot be pulled{}", because(cause, error));
             (sentence, format!("{}; or {load}", cause.map_or(UNKNOWN, |cause| cause.remedy)))
         }
         _ => return None,

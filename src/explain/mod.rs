@@ -17,5 +17,5 @@ mod walk_tests;
 
 pub use case::{Disposition, ExplainInput, HungCall, NodeProblem, PullSoFar};
 pub use explanation::{Explanation, Verdict};
-pub use names::{PodName, is_meant, nearest_names, unknown};
+pub use names::{PodName, matches_pod_name, nearest_names, unknown};
 pub use pod::explain;

@@ -5,7 +5,7 @@ use super::explanation::{Explanation, Verdict, one_line};
 use crate::source::ManifestProblem;
 
 /// Minimum similarity of a suggested name, from 0 to 1.
-const LIKENESS: f64 = 0.75;
+const MIN_SIMILARITY: f64 = 0.75;
 /// Maximum number of suggestions.
 const MAX_SUGGESTED: usize = 3;
 
@@ -19,7 +19,7 @@ pub struct PodName<'a> {
 }
 
 /// Whether `query` names this pod: with or without the node's name appended, with or without a `namespace/` prefix.
-pub fn is_meant(query: &str, pod: PodName<'_>, node: &str) -> bool {
+pub fn matches_pod_name(query: &str, pod: PodName<'_>, node: &str) -> bool {
     let (namespace, name) = match query.split_once('/') {
         Some((namespace, name)) => (Some(namespace), name),
         None => (None, query),
@@ -32,18 +32,18 @@ pub fn is_meant(query: &str, pod: PodName<'_>, node: &str) -> bool {
 /// The known names most similar to `query`, most similar first.
 pub fn nearest_names(query: &str, known: &[PodName<'_>], node: &str) -> Vec<String> {
     let query = query.rsplit('/').next().unwrap_or(query).to_lowercase();
-    let likeness = |pod: &PodName<'_>| {
+    let similarity = |pod: &PodName<'_>| {
         let short = pod.name.strip_suffix(node).and_then(|start| start.strip_suffix('-'));
         let like = |name: &str| {
             let name = name.to_lowercase();
             // In a short name a single typo already lowers the similarity a lot.
-            let is_slip = strsim::damerau_levenshtein(&query, &name) <= 1;
-            if is_slip { 1.0 } else { strsim::jaro_winkler(&query, &name) }
+            let is_typo = strsim::damerau_levenshtein(&query, &name) <= 1;
+            if is_typo { 1.0 } else { strsim::jaro_winkler(&query, &name) }
         };
         like(pod.name).max(short.map_or(0.0, like))
     };
-    let mut like: Vec<(f64, &PodName<'_>)> = known.iter().map(|pod| (likeness(pod), pod)).collect();
-    like.retain(|(likeness, _)| *likeness > LIKENESS);
+    let mut like: Vec<(f64, &PodName<'_>)> = known.iter().map(|pod| (similarity(pod), pod)).collect();
+    like.retain(|(similarity, _)| *similarity > MIN_SIMILARITY);
     like.sort_by(|a, b| b.0.total_cmp(&a.0).then(a.1.name.cmp(b.1.name)));
     let mut names: Vec<String> = like.into_iter().map(|(_, pod)| pod.name.to_owned()).collect();
     names.dedup();
@@ -51,24 +51,24 @@ pub fn nearest_names(query: &str, known: &[PodName<'_>], node: &str) -> Vec<Stri
     names
 }
 
-/// Explains a name that matches no pod, possibly because of a broken manifest. `was_here` says whether a pod of that name was
+/// Explains a name that matches no pod, possibly because of a broken manifest. `existed` says whether a pod of that name was
 /// removed.
 pub fn unknown(
     query: &str,
     known: &[PodName<'_>],
     problems: &[ManifestProblem],
-    was_here: bool,
+    existed: bool,
     node: &str,
 ) -> Explanation {
     // An unreadable manifest names no pod, and a broken one may name the wrong pod; most files are named after their pod.
-    let names_it = |problem: &ManifestProblem| {
+    let is_about_it = |problem: &ManifestProblem| {
         let named = problem.pod.as_deref().is_some_and(|pod| {
             let (namespace, name) = pod.split_once('/').unwrap_or(("", pod));
-            is_meant(query, PodName { namespace, name }, node)
+            matches_pod_name(query, PodName { namespace, name }, node)
         });
         named || problem.file.file_stem().is_some_and(|stem| stem.to_str() == query.rsplit('/').next())
     };
-    let explanation = match problems.iter().find(|problem| names_it(problem)) {
+    let explanation = match problems.iter().find(|problem| is_about_it(problem)) {
         Some(problem) => {
             let sentence = format!(
                 "There is no pod {query}, because its manifest cannot be used: {}: {}",
@@ -95,8 +95,8 @@ pub fn unknown(
                 "see `hostlet pods` for the existing pods; a pod comes from a manifest in the directory \
                      staticPodPath",
             );
-            if was_here {
-                let gone = "A pod of this name was here and was removed; `hostlet timeline` shows what happened to it.";
+            if existed {
+                let gone = "A pod of this name existed and was removed; `hostlet timeline` shows what happened to it.";
                 explanation.also.push(gone.to_owned());
             }
             let unnamed = problems.iter().filter(|problem| problem.pod.is_none());

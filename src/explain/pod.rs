@@ -19,8 +19,8 @@ const START_RUNTIME: &str = "start the container runtime (systemctl start contai
 pub fn explain(case: &ExplainInput<'_>) -> Explanation {
     let cause = rejected(case)
         .or_else(|| hung(case))
-        .or_else(|| ending(case))
-        .or_else(|| not_begun(case))
+        .or_else(|| terminating(case))
+        .or_else(|| not_started(case))
         .or_else(|| sandbox(case))
         .unwrap_or_else(|| containers(case));
     let cause = with_runtime(case, cause);
@@ -29,10 +29,9 @@ pub fn explain(case: &ExplainInput<'_>) -> Explanation {
     let file = problem.file.display();
     let what = one_line(&problem.message);
     if case.file.is_some_and(|own| own != problem.file) {
-        explanation.also.push(format!("The manifest {file} names this pod too, and is not used: {what}."));
+        explanation.also.push(format!("The manifest {file} also defines this pod, and is not used: {what}."));
     } else if explanation.verdict == Verdict::Fine {
-        let now =
-            "The pod runs as an earlier version of its manifest says, because the manifest is broken now";
+        let now = "The pod runs an earlier version of its manifest, because the manifest is broken now";
         explanation = Explanation {
             verdict: Verdict::Wrong,
             sentence: format!("{now}: {file}: {what}"),
@@ -44,13 +43,13 @@ pub fn explain(case: &ExplainInput<'_>) -> Explanation {
     } else {
         explanation
             .also
-            .push(format!("Its manifest {file} is broken, and changes in it do not count: {what}"));
+            .push(format!("Its manifest {file} is broken, and changes in it have no effect: {what}"));
     }
     explanation
 }
 
 fn rejected(case: &ExplainInput<'_>) -> Option<Explanation> {
-    if case.standing != Disposition::Rejected {
+    if case.disposition != Disposition::Rejected {
         return None;
     }
     let status = case.status?;
@@ -69,13 +68,13 @@ fn rejected(case: &ExplainInput<'_>) -> Option<Explanation> {
         Some("Evicted") => {
             "free what the node is short of, as its conditions say, then create the pod again; under memory \
              pressure alone a pod with \
-             resources.requests is taken"
+             resources.requests is admitted"
         }
         Some("NodePorts") => {
             "change hostPort (with hostNetwork: containerPort) of this pod or of the one that has the port already"
         }
         Some("NodeAffinity") => {
-            "remove spec.nodeSelector and required node affinity, or give this node the labels they ask for \
+            "remove spec.nodeSelector and required node affinity, or give this node the labels that they require \
              (nodeLabels)"
         }
         Some("PodOSNotSupported") => {
@@ -92,16 +91,16 @@ fn rejected(case: &ExplainInput<'_>) -> Option<Explanation> {
         Some(_) | None => "change the manifest as the message says",
     };
     let since = status.start_time.as_ref().map(|time| time.0);
-    let sentence = format!("This node does not take the pod: {message}");
+    let sentence = format!("This node rejected the pod: {message}");
     Some(Explanation::wrong(sentence).at("admission").since(since).do_this(remedy))
 }
 
-/// A hanging call for this pod.
+/// A hung call for this pod.
 fn hung(case: &ExplainInput<'_>) -> Option<Explanation> {
-    case.hung.as_ref().filter(|hung| !hung.is_of_node).and_then(|_| call_that_hangs(case))
+    case.hung.as_ref().filter(|hung| !hung.is_of_node).and_then(|_| hung_call(case))
 }
 
-fn call_that_hangs(case: &ExplainInput<'_>) -> Option<Explanation> {
+fn hung_call(case: &ExplainInput<'_>) -> Option<Explanation> {
     let hung = case.hung.as_ref()?;
     let took = SignedDuration::try_from(hung.took).unwrap_or_default();
     let sentence = format!(
@@ -111,31 +110,31 @@ fn call_that_hangs(case: &ExplainInput<'_>) -> Option<Explanation> {
         hung.subject
     );
     let remedy = "check the container runtime's log (journalctl -u containerd); restarting the runtime ends the call \
-                  and leaves running containers alone";
+                  and does not affect running containers";
     let since = case.now.checked_sub(took).ok();
     Some(Explanation::wrong(sentence).at(step(case.activity())).since(since).do_this(remedy))
 }
 
 /// A runtime that does not respond explains everything; the observed state of the pod is older.
 fn with_runtime(case: &ExplainInput<'_>, mut found: Explanation) -> Explanation {
-    let of_node = case.hung.as_ref().filter(|hung| hung.is_of_node).and_then(|_| call_that_hangs(case));
-    let away = match &case.trouble {
+    let of_node = case.hung.as_ref().filter(|hung| hung.is_of_node).and_then(|_| hung_call(case));
+    let runtime_problem = match &case.node_problem {
         Some(NodeProblem::Runtime(what)) => {
             let remedy = find(OF_STEP, what).map_or(START_RUNTIME, |rule| rule.remedy);
-            let sentence = format!("Nothing can be done for the pod: {what}");
+            let sentence = format!("hostlet cannot act on the pod: {what}");
             Some(Explanation::wrong(sentence).at("waiting for the container runtime").do_this(remedy))
         }
         Some(NodeProblem::Network(_)) | None => of_node,
     };
-    let Some(away) = away else { return found };
+    let Some(runtime_problem) = runtime_problem else { return found };
     match found.verdict {
-        Verdict::Wrong | Verdict::UnderWay if case.standing != Disposition::Rejected => {
+        Verdict::Wrong | Verdict::UnderWay if case.disposition != Disposition::Rejected => {
             let mut also = vec![format!("Before that: {}.", found.sentence.trim_end_matches('.'))];
             also.append(&mut found.also);
-            Explanation { also, ..away }
+            Explanation { also, ..runtime_problem }
         }
         Verdict::Fine => {
-            found.also.push(format!("This is as it was last seen. {}.", away.sentence));
+            found.also.push(format!("This is the last observed state. {}.", runtime_problem.sentence));
             found
         }
         Verdict::Wrong | Verdict::UnderWay | Verdict::Completed | Verdict::Unknown => found,
@@ -143,13 +142,13 @@ fn with_runtime(case: &ExplainInput<'_>, mut found: Explanation) -> Explanation 
 }
 
 /// A terminating pod.
-fn ending(case: &ExplainInput<'_>) -> Option<Explanation> {
-    let is_unwanted = case.standing == Disposition::Unwanted;
-    if !is_unwanted && case.terminating_since.is_none() {
+fn terminating(case: &ExplainInput<'_>) -> Option<Explanation> {
+    let is_removed = case.disposition == Disposition::Removed;
+    if !is_removed && case.terminating_since.is_none() {
         return None;
     }
     let since = case.terminating_since.or(case.active_since());
-    let why = if is_unwanted { ": its manifest was removed or replaced" } else { "" };
+    let why = if is_removed { ": its manifest was removed or replaced" } else { "" };
     let explanation = match case.activity() {
         Activity::Retrying { error } => {
             let error = error.as_deref().unwrap_or("the container runtime gave no reason");
@@ -198,8 +197,8 @@ fn still_run(names: &[String]) -> String {
 }
 
 /// A pod without a status.
-fn not_begun(case: &ExplainInput<'_>) -> Option<Explanation> {
-    if case.standing == Disposition::Behind {
+fn not_started(case: &ExplainInput<'_>) -> Option<Explanation> {
+    if case.disposition == Disposition::WaitingForPredecessor {
         let sentence = "The pod waits until the earlier pod of the same name has terminated: a changed manifest \
         is a new pod, \
                         and the two never run at once";
@@ -210,8 +209,8 @@ fn not_begun(case: &ExplainInput<'_>) -> Option<Explanation> {
     if case.status.is_some() {
         return None;
     }
-    let begins = Explanation::under_way("The pod was admitted and is about to start");
-    Some(begins.at(step(case.activity())).since(case.active_since()))
+    let explanation = Explanation::under_way("The pod was admitted and is about to start");
+    Some(explanation.at(step(case.activity())).since(case.active_since()))
 }
 
 /// A pod without a ready sandbox.

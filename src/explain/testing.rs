@@ -21,7 +21,7 @@ pub(super) const OWN_FILE: &str = "/m/web.yaml";
 /// The facts. By default a desired pod with one container and an idle worker.
 pub(super) struct Facts {
     pub(super) pod: Pod,
-    pub(super) standing: Disposition,
+    pub(super) disposition: Disposition,
     pub(super) status: Option<PodStatus>,
     pub(super) doing: Doing,
     pub(super) terminating_since: Option<Timestamp>,
@@ -29,7 +29,7 @@ pub(super) struct Facts {
     pub(super) hung: Option<HungCall>,
     pub(super) pull: Option<PullSoFar>,
     pub(super) problem: Option<ManifestProblem>,
-    pub(super) trouble: Option<NodeProblem>,
+    pub(super) node_problem: Option<NodeProblem>,
     pub(super) log_ends: BTreeMap<String, String>,
     pub(super) preload_dir: Option<PathBuf>,
     pub(super) archives: Vec<(String, String)>,
@@ -39,7 +39,7 @@ impl Facts {
     pub(super) fn new() -> Self {
         Self {
             pod: testing::pod("web-n", "u", "Always", &["c"]),
-            standing: Disposition::Wanted,
+            disposition: Disposition::Desired,
             status: None,
             doing: Doing {
                 activity: Activity::Idle,
@@ -52,7 +52,7 @@ impl Facts {
             hung: None,
             pull: None,
             problem: None,
-            trouble: None,
+            node_problem: None,
             log_ends: BTreeMap::new(),
             preload_dir: None,
             archives: Vec::new(),
@@ -109,7 +109,7 @@ impl Facts {
     pub(super) fn explained(&self) -> Explanation {
         explain(&ExplainInput {
             pod: &self.pod,
-            standing: self.standing.clone(),
+            disposition: self.disposition.clone(),
             status: self.status.as_ref(),
             terminating_since: self.terminating_since,
             doing: Some(&self.doing),
@@ -117,7 +117,7 @@ impl Facts {
             hung: self.hung.clone(),
             pull: self.pull.clone(),
             problem: self.problem.as_ref(),
-            trouble: self.trouble.clone(),
+            node_problem: self.node_problem.clone(),
             log_ends: self.log_ends.clone(),
             preload_dir: self.preload_dir.as_deref(),
             archives: &self.archives,

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::testing::{Facts, at, problem};
 use super::{
-    Disposition, HungCall, NodeProblem, PodName, PullSoFar, Verdict, is_meant, nearest_names, unknown,
+    Disposition, HungCall, NodeProblem, PodName, PullSoFar, Verdict, matches_pod_name, nearest_names, unknown,
 };
 use crate::pod::testing;
 use crate::status::Activity;
@@ -21,13 +21,13 @@ fn running() -> Value {
 #[test]
 fn a_running_pod_is_fine() {
     let fine = Facts::new().container(running(), json!({}), 0);
-    let said = fine.says(Verdict::Fine, "The pod runs: its container is up for 100s", "");
-    assert_eq!((said.since, said.also.len()), (Some(at(900)), 0));
+    let explanation = fine.says(Verdict::Fine, "The pod runs: its container is up for 100s", "");
+    assert_eq!((explanation.since, explanation.also.len()), (Some(at(900)), 0));
     let ended = json!({"terminated": {"exitCode": 137, "reason": "OOMKilled"}});
-    let said = Facts::new().container(running(), ended, 2).says(Verdict::Fine, "The pod runs", "");
+    let explanation = Facts::new().container(running(), ended, 2).says(Verdict::Fine, "The pod runs", "");
     assert!(
-        said.also[0].starts_with("There were 2 restarts, the last one after container c was killed"),
-        "{said:?}"
+        explanation.also[0].starts_with("There were 2 restarts, the last one after container c was killed"),
+        "{explanation:?}"
     );
 }
 
@@ -35,17 +35,17 @@ fn a_running_pod_is_fine() {
 fn a_broken_manifest_counts_even_while_the_pod_runs() {
     let mut facts = Facts::new().container(running(), json!({}), 0);
     facts.problem = Some(problem("/m/web.yaml", Some("default/web-n")));
-    let said = facts.says(
+    let explanation = facts.says(
         Verdict::Wrong,
         "/m/web.yaml: line 3: spec.x: Required value line 4: y",
         "correct the fields that the message names; the manifest is read again",
     );
-    assert_eq!(said.since, Some(at(900)));
+    assert_eq!(explanation.since, Some(at(900)));
     let mut facts = Facts::new().container(running(), json!({}), 0);
     facts.problem = Some(problem("/m/copy.yaml", Some("default/web-n")));
     let fine = facts.says(Verdict::Fine, "The pod runs", "");
     assert!(
-        fine.also[0].starts_with("The manifest /m/copy.yaml names this pod too, and is not used"),
+        fine.also[0].starts_with("The manifest /m/copy.yaml also defines this pod, and is not used"),
         "{fine:?}"
     );
     let mut facts = Facts::new().crashed(json!({"exitCode": 1}));
@@ -57,18 +57,18 @@ fn a_broken_manifest_counts_even_while_the_pod_runs() {
 fn a_crash_loop_shows_exit_code_last_output_and_next_restart() {
     let ended = json!({"exitCode": 3, "reason": "Error", "message": "no such\ntable", "finishedAt": "1970-01-01T00:16:00Z"});
     let facts = Facts::new().crashed(ended).doing(Activity::BackingOff).retry(1020).next_work(1060);
-    let said = facts.says(
+    let explanation = facts.says(
         Verdict::Wrong,
         "Container c ended with exit code 3, and said last: \"no such table\"; restarted 3 times so far",
         "hostlet logs web-n --previous",
     );
-    assert_eq!((said.since, said.next), (Some(at(960)), Some(at(1020))));
+    assert_eq!((explanation.since, explanation.next), (Some(at(960)), Some(at(1020))));
 }
 
 #[test]
 fn control_characters_of_programs_and_runtimes_are_removed() {
-    let said = Facts::new().waiting("CreateContainerError", "no\n\u{1b}[2J users found").explained();
-    assert!(said.sentence.contains("no \\u{1b}[2J users found"), "{said:?}");
+    let explanation = Facts::new().waiting("CreateContainerError", "no\n\u{1b}[2J users found").explained();
+    assert!(explanation.sentence.contains("no \\u{1b}[2J users found"), "{explanation:?}");
 }
 
 #[test]
@@ -99,12 +99,12 @@ fn the_remedy_without_a_registry_is_the_preload_directory() {
     let sentence = "imagePullPolicy Never forbids";
     facts.says(Verdict::Wrong, sentence, "set imagePreloadDir in the configuration");
     facts.preload_dir = Some(PathBuf::from("/images"));
-    let said = facts.says(
+    let explanation = facts.says(
         Verdict::Wrong,
         sentence,
         "put an archive with the image (docker save, skopeo copy) into /images",
     );
-    assert!(!said.remedy.unwrap().contains("ctr "));
+    assert!(!explanation.remedy.unwrap().contains("ctr "));
     facts.archives = vec![("/images/x.tar.zst".to_owned(), "is compressed with zstd".to_owned())];
     let pull = facts.waiting("ErrImagePull", "not found");
     assert_eq!(pull.explained().also, ["The image archive /images/x.tar.zst is compressed with zstd."]);
@@ -114,11 +114,14 @@ fn the_remedy_without_a_registry_is_the_preload_directory() {
 #[test]
 fn a_pull_that_is_being_retried_says_so() {
     let pulling = Activity::PullingImage { container: "c".to_owned(), image: "img".to_owned() };
-    let said = Facts::new().waiting("ErrImagePull", "not found").doing(pulling.clone()).explained();
-    assert_eq!((said.step.as_deref(), said.next), (Some("pulling the image img once more"), None));
+    let explanation = Facts::new().waiting("ErrImagePull", "not found").doing(pulling.clone()).explained();
+    assert_eq!(
+        (explanation.step.as_deref(), explanation.next),
+        (Some("pulling the image img once more"), None)
+    );
     let first = Facts::new().waiting("ContainerCreating", "").doing(pulling);
-    let said = first.says(Verdict::UnderWay, "the image img is being pulled for container c", "");
-    assert_eq!(said.since, Some(at(990)));
+    let explanation = first.says(Verdict::UnderWay, "the image img is being pulled for container c", "");
+    assert_eq!(explanation.since, Some(at(990)));
 }
 
 #[test]
@@ -127,7 +130,7 @@ fn a_pull_shows_its_duration_and_progress() {
     let mut facts = Facts::new().waiting("ContainerCreating", "").doing(pulling);
     let pull =
         |bytes, pulls, waits_for_turn| Some(PullSoFar { since: at(970), waits_for_turn, bytes, pulls });
-    for (pull, said) in [
+    for (pull, expected) in [
         (pull(None, 1, false), "The pull has taken 30s so far."),
         (pull(Some(34_500_000), 1, false), "The pull has taken 30s so far, and 34.5MB have arrived."),
         (pull(Some(34_500_000), 3, false), "together with what the other 2 pulls brought."),
@@ -135,7 +138,7 @@ fn a_pull_shows_its_duration_and_progress() {
     ] {
         facts.pull = pull;
         let explanation = facts.says(Verdict::UnderWay, "the image img is being pulled", "");
-        assert!(explanation.also[0].contains(said), "{explanation:?}");
+        assert!(explanation.also[0].contains(expected), "{explanation:?}");
     }
     facts = facts.waiting("ErrImagePull", "not found");
     assert!(facts.explained().also[0].contains("has waited 30s"));
@@ -144,9 +147,9 @@ fn a_pull_shows_its_duration_and_progress() {
 #[test]
 fn a_pod_without_a_sandbox_says_why() {
     let network = "network is not ready: NetworkReady=false reason:X message:no CNI configuration";
-    let said = Facts::new().no_sandbox(network).next_work(1001);
+    let facts = Facts::new().no_sandbox(network).next_work(1001);
     assert_eq!(
-        said.says(Verdict::Wrong, "waits for the node's pod network", "/etc/cni/net.d").next,
+        facts.says(Verdict::Wrong, "waits for the node's pod network", "/etc/cni/net.d").next,
         Some(at(1001))
     );
     let fresh = "No sandbox for pod can be found. Need to start a new one";
@@ -155,13 +158,16 @@ fn a_pod_without_a_sandbox_says_why() {
     assert_eq!(waits.says(Verdict::UnderWay, "waits behind starts of other pods", "").since, Some(at(990)));
     let volume =
         "MountVolume.SetUp failed for volume \"v\" : hostPath type check failed: /x is not a directory";
-    let said = Facts::new().no_sandbox(fresh).retrying(volume).next_work(1011);
-    let said = said.says(
+    let facts = Facts::new().no_sandbox(fresh).retrying(volume).next_work(1011);
+    let explanation = facts.says(
         Verdict::Wrong,
         "a hostPath volume requires a directory that does not exist on this host",
         "mkdir",
     );
-    assert_eq!((said.next, said.step.as_deref()), (Some(at(1011)), Some("setting up the volumes")));
+    assert_eq!(
+        (explanation.next, explanation.step.as_deref()),
+        (Some(at(1011)), Some("setting up the volumes"))
+    );
 }
 
 #[test]
@@ -169,24 +175,24 @@ fn a_terminating_pod_shows_what_still_runs_and_the_time_left() {
     let mut facts = Facts::new()
         .container(running(), json!({}), 0)
         .doing(Activity::StoppingContainers { grace_seconds: 30 });
-    facts.standing = Disposition::Unwanted;
+    facts.disposition = Disposition::Removed;
     facts.terminating_since = Some(at(989));
     facts.running = vec!["c".to_owned()];
-    let said = facts.says(Verdict::UnderWay, "container c still runs, with 20 s left", "SIGTERM");
-    assert_eq!((said.since, said.next), (Some(at(989)), Some(at(1020))));
+    let explanation = facts.says(Verdict::UnderWay, "container c still runs, with 20 s left", "SIGTERM");
+    assert_eq!((explanation.since, explanation.next), (Some(at(989)), Some(at(1020))));
     let stuck = facts.retrying("error killing pod: stop_container: no answer within 32s").next_work(1010);
-    let said = stuck.says(
+    let explanation = stuck.says(
         Verdict::Wrong,
         "cannot be stopped, because the container runtime takes too long",
         "journalctl",
     );
-    assert_eq!(said.next, Some(at(1010)));
+    assert_eq!(explanation.next, Some(at(1010)));
 }
 
 #[test]
 fn a_successor_waits_for_its_predecessor() {
     let mut facts = Facts::new();
-    facts.standing = Disposition::Behind;
+    facts.disposition = Disposition::WaitingForPredecessor;
     facts.says(
         Verdict::UnderWay,
         "until the earlier pod of the same name has terminated",
@@ -198,19 +204,22 @@ fn a_successor_waits_for_its_predecessor() {
 fn without_a_runtime_nothing_starts_and_the_state_may_be_outdated() {
     let mut facts = Facts::new();
     facts.says(Verdict::UnderWay, "was admitted", "");
-    facts.trouble = Some(NodeProblem::Runtime("the container runtime has not answered yet".to_owned()));
+    facts.node_problem = Some(NodeProblem::Runtime("the container runtime has not answered yet".to_owned()));
     facts.says(
         Verdict::Wrong,
-        "Nothing can be done for the pod: the container runtime has not answered",
+        "hostlet cannot act on the pod: the container runtime has not answered",
         "systemctl start",
     );
     let away = "the container runtime has not answered for a moment: list_containers: not implemented by this container runtime";
-    facts.trouble = Some(NodeProblem::Runtime(away.to_owned()));
+    facts.node_problem = Some(NodeProblem::Runtime(away.to_owned()));
     let failed = facts.no_sandbox("Failed to create pod sandbox: x");
-    let said = failed.says(Verdict::Wrong, "Nothing can be done", "disabled_plugins");
-    assert!(said.also[0].contains("Before that: The pod's sandbox cannot be created: x."), "{said:?}");
+    let explanation = failed.says(Verdict::Wrong, "hostlet cannot act", "disabled_plugins");
+    assert!(
+        explanation.also[0].contains("Before that: The pod's sandbox cannot be created: x."),
+        "{explanation:?}"
+    );
     let fine = failed.container(running(), json!({}), 0).says(Verdict::Fine, "The pod runs", "");
-    assert!(fine.also[0].contains("as it was last seen"), "{fine:?}");
+    assert!(fine.also[0].contains("the last observed state"), "{fine:?}");
 }
 
 #[test]
@@ -224,8 +233,8 @@ fn a_call_that_hangs_is_named() {
     };
     facts.hung = Some(hung.clone());
     let sentence = "not answered for 3m20s: stop_container on container 1";
-    let said = facts.says(Verdict::Wrong, sentence, "journalctl");
-    assert_eq!(said.since, Some(at(800)));
+    let explanation = facts.says(Verdict::Wrong, sentence, "journalctl");
+    assert_eq!(explanation.since, Some(at(800)));
     hung.is_of_node = true;
     facts.hung = Some(hung.clone());
     let fine = facts.says(Verdict::Fine, "The pod runs", "");
@@ -253,10 +262,10 @@ fn terminated_pods_are_explained_by_their_exit_codes() {
 fn names_match_with_and_without_node_and_namespace() {
     let pod = PodName { namespace: "default", name: "web-n" };
     for query in ["web", "web-n", "default/web", "default/web-n"] {
-        assert!(is_meant(query, pod, "n"), "{query}");
+        assert!(matches_pod_name(query, pod, "n"), "{query}");
     }
     for query in ["we", "other/web", "web-", "n", ""] {
-        assert!(!is_meant(query, pod, "n"), "{query}");
+        assert!(!matches_pod_name(query, pod, "n"), "{query}");
     }
     let known = [pod, PodName { namespace: "default", name: "database-n" }];
     assert_eq!(nearest_names("wbe", &known, "n"), ["web-n"]);
@@ -268,13 +277,13 @@ fn names_match_with_and_without_node_and_namespace() {
 fn an_unknown_name_may_be_that_of_a_broken_manifest() {
     let problems = [problem("/m/api.yaml", None), problem("/m/x.yaml", Some("default/db-n"))];
     for query in ["api", "db", "default/db-n", "x"] {
-        let said = unknown(query, &[], &problems, false, "n");
-        assert_eq!(said.verdict, Verdict::Wrong);
-        assert!(said.sentence.contains("manifest cannot be used: /m/"), "{said:?}");
+        let explanation = unknown(query, &[], &problems, false, "n");
+        assert_eq!(explanation.verdict, Verdict::Wrong);
+        assert!(explanation.sentence.contains("manifest cannot be used: /m/"), "{explanation:?}");
     }
     let known = [PodName { namespace: "default", name: "web-n" }];
-    let said = unknown("wbe", &known, &problems, true, "n");
-    assert_eq!(said.verdict, Verdict::Unknown);
-    assert!(said.sentence.ends_with("did you mean web-n?"), "{said:?}");
-    assert_eq!(said.also.len(), 2, "{said:?}");
+    let explanation = unknown("wbe", &known, &problems, true, "n");
+    assert_eq!(explanation.verdict, Verdict::Unknown);
+    assert!(explanation.sentence.ends_with("did you mean web-n?"), "{explanation:?}");
+    assert_eq!(explanation.also.len(), 2, "{explanation:?}");
 }

@@ -36,7 +36,7 @@ fn programs_that_cannot_be_started() {
         (
             r#"unable to start container process: exec: "nope": executable file not found in $PATH: unknown"#,
             r#"cannot be started, because its program is not in its image: exec: "nope": executable file not found in $PATH;"#,
-            "needs its whole path",
+            "needs its absolute path",
         ),
         (
             r#"unable to start container process: exec: "/no/such": stat /no/such: no such file or directory"#,
@@ -71,7 +71,11 @@ fn programs_that_cannot_be_started() {
             "the interpreter or loader of its program",
             "first line of the script",
         ),
-        ("Cwd must be an absolute path: unknown", "its workingDir is no whole path", "correct workingDir"),
+        (
+            "Cwd must be an absolute path: unknown",
+            "its workingDir is not an absolute path",
+            "correct workingDir",
+        ),
         // source: runc
         (
             r#"unable to start container process: chdir to cwd ("/srv") set in config.json failed: permission denied"#,
@@ -241,7 +245,7 @@ fn containers_that_cannot_be_made() {
             "unable to start container process: unable to apply cgroup configuration: unable to set memory \
              limit to 1048576 (current \
              usage: 4194304, peak usage: 4194304)",
-            "lower than what it uses already",
+            "lower than its current usage",
             "limits.memory",
         ),
         // source: runc
@@ -1040,7 +1044,7 @@ fn rejected_pods() {
         let mut facts = Facts::new().status(json!({
             "phase": "Failed", "reason": reason, "message": format!("Pod was rejected: {message}"),
         }));
-        facts.standing = super::Disposition::Rejected;
+        facts.disposition = super::Disposition::Rejected;
         holds(&facts.explained(), (reason, cause, remedy));
     }
 }
@@ -1068,10 +1072,10 @@ fn manifests_that_cannot_be_used() {
              pods from manifests",
             "kind Pod",
         ),
-        ("the file holds 2 documents; put each pod into a file of its own", "a file of its own"),
+        ("the file holds 2 documents; put each pod into its own file", "its own file"),
         ("the file is empty; it should contain one v1 Pod", "write a pod"),
         ("the file is not UTF-8 text (byte 3); save it as UTF-8", "UTF-8"),
-        ("the file is larger than 10 MiB, which no manifest is", "it is the right file"),
+        ("the file is larger than 10 MiB, the limit for manifests", "it is the right file"),
         ("the target of the symbolic link does not exist", "the target of the link"),
         ("a named pipe is not a manifest; only regular files are read", "move it out"),
         ("cannot read the file: Permission denied (os error 13)", "root can read"),

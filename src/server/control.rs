@@ -49,13 +49,13 @@ const WATCH_PAUSE: Duration = Duration::from_millis(200);
 const BACKLOG: u32 = 64;
 
 /// How long clients have to disconnect at shutdown.
-const FAREWELL: Duration = Duration::from_millis(500);
+const SHUTDOWN_GRACE: Duration = Duration::from_millis(500);
 
 /// Why the socket could not be served.
 #[derive(Debug, thiserror::Error)]
 pub enum ControlError {
     /// Its directory could not be created.
-    #[error("making directory {}", path.display())]
+    #[error("cannot create the directory {}", path.display())]
     MakeDir {
         /// The directory.
         path: PathBuf,
@@ -63,19 +63,19 @@ pub enum ControlError {
         source: io::Error,
     },
     /// Another daemon listens on it.
-    #[error("another hostlet answers on {}: stop it, or give this one another socket (HostletConfiguration.socket)", path.display())]
+    #[error("another hostlet listens on {}: stop it, or give this one another socket (HostletConfiguration.socket)", path.display())]
     InUse {
         /// The socket.
         path: PathBuf,
     },
-    /// Its path is taken by something else.
+    /// Something other than a socket has its path.
     #[error("{} is not a socket: remove it, or give hostlet another socket (HostletConfiguration.socket)", path.display())]
     NotASocket {
         /// The path.
         path: PathBuf,
     },
     /// It could not be opened.
-    #[error("listening on {}", path.display())]
+    #[error("cannot listen on {}", path.display())]
     Listen {
         /// The socket.
         path: PathBuf,
@@ -147,7 +147,7 @@ impl ControlServer {
                 std::fs::remove_file(path).map_err(listen)?;
             }
         }
-        // The mode is set before the socket has its name, so that nobody else can ever open it.
+        // The mode is set before the socket has its name, so that no other user can ever open it.
         let socket = UnixSocket::new_stream().map_err(listen)?;
         fchmod(&socket, Mode::S_IRUSR | Mode::S_IWUSR).map_err(|errno| listen(errno.into()))?;
         socket.bind(path).map_err(listen)?;
@@ -174,7 +174,7 @@ impl ControlServer {
         let serving = http::serve(listener, app, &cancel);
         let overdue = async {
             cancel.cancelled().await;
-            tokio::time::sleep(FAREWELL).await;
+            tokio::time::sleep(SHUTDOWN_GRACE).await;
         };
         tokio::select! {
             // Cancel-safe: dropping the server closes its connections.
@@ -215,7 +215,7 @@ impl ControlServer {
             node: self.node.clone(),
             pods: self.pods(),
             problems: problems.collect(),
-            trouble: self.trouble().map(|trouble| trouble.to_string()),
+            trouble: self.node_problem().map(|problem| problem.to_string()),
             store: self.store.borrow().clone(),
             shims: self.shims.borrow().clone(),
             kubelets: self.kubelets.borrow().clone(),
@@ -250,7 +250,7 @@ impl ControlServer {
         self.calls.hung(now).into_iter().map(hung_call).collect()
     }
 
-    pub(super) fn trouble(&self) -> Option<NodeProblem> {
+    pub(super) fn node_problem(&self) -> Option<NodeProblem> {
         let health = self.pleg.health();
         let relist = health.borrow();
         if let Some(error) = &relist.error {

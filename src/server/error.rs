@@ -18,7 +18,7 @@ pub(super) enum RequestError {
     #[error(transparent)]
     Log(#[from] LogError),
     /// The runtime returned an error.
-    #[error("asking the container runtime")]
+    #[error("the request to the container runtime failed")]
     Runtime(#[from] CriError),
 }
 

@@ -15,7 +15,8 @@ use tokio_util::sync::CancellationToken;
 use super::{ControlServer, PullsView};
 use crate::cri::{Call, CallSubject, ContainerState};
 use crate::explain::{
-    Disposition, ExplainInput, Explanation, HungCall, PodName, explain as explained, is_meant, unknown,
+    Disposition, ExplainInput, Explanation, HungCall, PodName, explain as explained, matches_pod_name,
+    unknown,
 };
 use crate::log::log_end;
 use crate::pod::{pod_ref, pod_uid};
@@ -45,7 +46,7 @@ pub(super) async fn explain(
 /// The facts about a pod.
 struct KnownPod {
     pod: Arc<Pod>,
-    standing: Disposition,
+    disposition: Disposition,
     reported: Option<PodStatusEntry>,
     /// Its manifest, if it still has one.
     file: Option<PathBuf>,
@@ -58,22 +59,23 @@ impl ControlServer {
         let names: Vec<PodRef> = known.iter().map(|known| pod_ref(&known.pod)).collect();
         let named: Vec<PodName<'_>> =
             names.iter().map(|pod| PodName { namespace: &pod.namespace, name: &pod.name }).collect();
-        let meant = known.iter().zip(&named).filter(|(_, name)| is_meant(query, **name, &self.node));
-        let meant = meant.filter(|(known, name)| {
+        let matching =
+            known.iter().zip(&named).filter(|(_, name)| matches_pod_name(query, **name, &self.node));
+        let matching = matching.filter(|(known, name)| {
             // Of two pods of one name the later one is explained, which waits for the other.
-            known.standing != Disposition::Unwanted || named.iter().filter(|n| n == name).count() == 1
+            known.disposition != Disposition::Removed || named.iter().filter(|n| n == name).count() == 1
         });
         let mut explanations = Vec::new();
-        for (known, _) in meant {
+        for (known, _) in matching {
             let log_ends = self.log_ends(known).await;
             explanations.push(self.explained(known, pulls, &problems, log_ends, now));
         }
         if explanations.is_empty() {
-            let is_it = |pod: &PodRef| {
-                is_meant(query, PodName { namespace: &pod.namespace, name: &pod.name }, &self.node)
+            let is_match = |pod: &PodRef| {
+                matches_pod_name(query, PodName { namespace: &pod.namespace, name: &pod.name }, &self.node)
             };
-            let was_here = self.status_cache.timeline().pods().iter().any(is_it);
-            explanations.push(unknown(query, &named, &problems, was_here, &self.node));
+            let existed = self.status_cache.timeline().pods().iter().any(is_match);
+            explanations.push(unknown(query, &named, &problems, existed, &self.node));
         }
         explanations.sort_by(|a, b| a.pod.cmp(&b.pod));
         explanations
@@ -97,12 +99,12 @@ impl ControlServer {
             let uid = pod_uid(&pod);
             if !is_rejected(&uid) {
                 let reported = reported.remove(&uid);
-                known.push(KnownPod { pod, standing: Disposition::Wanted, reported, file });
+                known.push(KnownPod { pod, disposition: Disposition::Desired, reported, file });
             }
         }
         known.extend(rejected.into_iter().map(|rejected| KnownPod {
             pod: Arc::new(rejected.with_status()),
-            standing: Disposition::Rejected,
+            disposition: Disposition::Rejected,
             reported: None,
             file: None,
         }));
@@ -110,13 +112,13 @@ impl ControlServer {
             let name = pod_ref(&known.pod).full_name();
             let has_predecessor =
                 reported.values().any(|reported| reported.pod.reference.full_name() == name);
-            if known.standing == Disposition::Wanted && known.reported.is_none() && has_predecessor {
-                known.standing = Disposition::Behind;
+            if known.disposition == Disposition::Desired && known.reported.is_none() && has_predecessor {
+                known.disposition = Disposition::WaitingForPredecessor;
             }
         }
         known.extend(reported.into_values().map(|reported| KnownPod {
             pod: reported.pod.object().clone(),
-            standing: Disposition::Unwanted,
+            disposition: Disposition::Removed,
             reported: Some(reported),
             file: None,
         }));
@@ -141,10 +143,10 @@ impl ControlServer {
         let archives =
             self.archives().into_iter().map(|problem| (problem.file, problem.message)).collect::<Vec<_>>();
         let mut of_this = problems.iter().filter(|problem| problem.pod.as_ref() == Some(&name));
-        let own_status = known.pod.status.as_ref().filter(|_| known.standing == Disposition::Rejected);
+        let own_status = known.pod.status.as_ref().filter(|_| known.disposition == Disposition::Rejected);
         let mut explanation = explained(&ExplainInput {
             pod: &known.pod,
-            standing: known.standing.clone(),
+            disposition: known.disposition.clone(),
             status: reported_status.or(own_status),
             terminating_since: known.reported.as_ref().and_then(|reported| reported.terminating_since),
             doing: doing.as_ref(),
@@ -156,7 +158,7 @@ impl ControlServer {
                 .clone()
                 .find(|problem| known.file.as_ref() == Some(&problem.file))
                 .or(of_this.next()),
-            trouble: self.trouble(),
+            node_problem: self.node_problem(),
             log_ends,
             preload_dir: self.preload.as_ref().map(|(directory, _)| &**directory),
             archives: &archives,

@@ -2,7 +2,7 @@
 
 use k8s_openapi::api::core::v1::{ContainerStatus, Pod};
 
-use crate::explain::{PodName, is_meant, nearest_names};
+use crate::explain::{PodName, matches_pod_name, nearest_names};
 use crate::pod::pod_ref;
 use crate::types::{ContainerId, PodRef};
 
@@ -98,16 +98,16 @@ pub(super) fn find_pod<'p>(
         (Some(_), _) | (None, None) => requested.to_owned(),
     };
     let names: Vec<PodRef> = pods.iter().map(pod_ref).collect();
-    let meant: Vec<&Pod> = pods
+    let matching: Vec<&Pod> = pods
         .iter()
         .zip(&names)
-        .filter(|(_, name)| is_meant(&query, of(name), node))
+        .filter(|(_, name)| matches_pod_name(&query, of(name), node))
         .map(|(pod, _)| pod)
         .collect();
     // An exact match takes precedence over a name without the node's.
     let name = query.rsplit('/').next().unwrap_or(&query);
-    let whole: Vec<&Pod> = meant.iter().copied().filter(|pod| full_name(pod) == name).collect();
-    let found = if whole.is_empty() { meant } else { whole };
+    let exact: Vec<&Pod> = matching.iter().copied().filter(|pod| full_name(pod) == name).collect();
+    let found = if exact.is_empty() { matching } else { exact };
     let Some(first) = found.first().copied() else {
         let known: Vec<PodName<'_>> = names.iter().map(of).collect();
         let hint = match nearest_names(&query, &known, node).as_slice() {
@@ -161,7 +161,7 @@ pub(super) fn find_instance(pod: &Pod, container: &str, previous: bool) -> Resul
     let state = status.and_then(|status| status.state.as_ref());
     let current = state.and_then(|state| match (&state.running, &state.terminated) {
         (Some(_), _) => status?.container_id.as_deref(),
-        (None, Some(over)) => over.container_id.as_deref(),
+        (None, Some(terminated)) => terminated.container_id.as_deref(),
         (None, None) => None,
     });
     let current = current.filter(|id| !id.is_empty());
@@ -323,14 +323,14 @@ mod tests {
             status["lastState"] = last;
             status
         };
-        let over = |id: &str| json!({"terminated": {"exitCode": 1, "containerID": id}});
+        let terminated = |id: &str| json!({"terminated": {"exitCode": 1, "containerID": id}});
         let (running, waiting) = (json!({"running": {}}), json!({"waiting": {"reason": "ErrImagePull"}}));
         let backoff = json!({"waiting": {"reason": "CrashLoopBackOff"}});
         let ok = |id: &str| Ok(id.to_owned());
-        assert_eq!(instance(status(running.clone(), over("containerd://old")), false), ok("now"));
-        assert_eq!(instance(status(running.clone(), over("containerd://old")), true), ok("old"));
-        assert_eq!(instance(status(over("containerd://now"), json!({})), false), ok("now"));
-        assert_eq!(instance(status(backoff.clone(), over("containerd://old")), false), ok("old"));
+        assert_eq!(instance(status(running.clone(), terminated("containerd://old")), false), ok("now"));
+        assert_eq!(instance(status(running.clone(), terminated("containerd://old")), true), ok("old"));
+        assert_eq!(instance(status(terminated("containerd://now"), json!({})), false), ok("now"));
+        assert_eq!(instance(status(backoff.clone(), terminated("containerd://old")), false), ok("old"));
         assert_eq!(
             instance(status(running, json!({})), true).unwrap_err(),
             r#"previous terminated container "c" in pod "p" not found"#
@@ -340,7 +340,7 @@ mod tests {
             r#"container "c" in pod "p" is waiting to start: image can't be pulled"#
         );
         assert_eq!(
-            instance(status(over(""), json!({})), false).unwrap_err(),
+            instance(status(terminated(""), json!({})), false).unwrap_err(),
             r#"container "c" in pod "p" is terminated"#
         );
         let rejected = with("a", "p", &["c"], json!({"reason": "OutOfpods", "message": "too many"}));

@@ -18,7 +18,7 @@ const PAUSE: Duration = Duration::from_secs(1);
 /// Serves until cancelled and all clients have disconnected. Dropping it closes the connections.
 pub(super) async fn serve(listener: UnixListener, app: Router, cancel: &CancellationToken) {
     let mut connections = JoinSet::new();
-    let leaving = GracefulShutdown::new();
+    let graceful = GracefulShutdown::new();
     loop {
         tokio::select! {
             // Cancel-safe: waits for a token.
@@ -29,7 +29,7 @@ pub(super) async fn serve(listener: UnixListener, app: Router, cancel: &Cancella
                     let service = TowerToHyperService::new(app.clone());
                     let connection = http1::Builder::new().serve_connection(TokioIo::new(stream), service);
                     // The client disconnected, which is no error.
-                    connections.spawn(leaving.watch(connection));
+                    connections.spawn(graceful.watch(connection));
                 }
                 Err(error) => {
                     tracing::warn!(%error, "cannot accept a connection to the control socket");
@@ -40,5 +40,5 @@ pub(super) async fn serve(listener: UnixListener, app: Router, cancel: &Cancella
             Some(_) = connections.join_next() => {}
         }
     }
-    leaving.shutdown().await;
+    graceful.shutdown().await;
 }

@@ -113,7 +113,7 @@ async fn ended(server: ControlServer, pod: PodRef, id: ContainerId) {
     }
 }
 
-/// Aborts a log at shutdown: a follower must neither block it nor take it for the container's exit.
+/// Aborts a log at shutdown: a follower must neither delay it nor mistake it for the container's exit.
 fn until_cancelled(
     log: BoxStream<'static, Result<Bytes, LogError>>,
     cancel: CancellationToken,
@@ -122,7 +122,7 @@ fn until_cancelled(
         let (mut log, cancel) = state?;
         let piece = tokio::select! {
             // Cancel-safe: stops reading the log.
-            () = cancel.cancelled() => return Some((Err(io::Error::other("hostlet ends")), None)),
+            () = cancel.cancelled() => return Some((Err(io::Error::other("hostlet is shutting down")), None)),
             // Cancel-safe: a stream yields an item only when ready.
             piece = log.next() => piece?,
         };

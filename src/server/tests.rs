@@ -327,7 +327,7 @@ async fn a_pull_is_listed_with_its_pods_and_progress() {
         () = look => {}
     }
     let (_, text) = bench.get("/v1/pulls").await;
-    assert!(text.contains("{\"pulls\":[]}"), "pulls that nobody waits for are over: {text}");
+    assert!(text.contains("{\"pulls\":[]}"), "pulls without waiting pods have stopped: {text}");
 }
 
 #[tokio::test]

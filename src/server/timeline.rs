@@ -7,7 +7,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::ControlServer;
 use super::explain::PodQuery;
-use crate::explain::{PodName, is_meant, nearest_names};
+use crate::explain::{PodName, matches_pod_name, nearest_names};
 use crate::status::timeline::Track;
 use crate::types::PodRef;
 
@@ -26,7 +26,7 @@ pub(super) async fn timeline(
     State((server, _)): State<(ControlServer, CancellationToken)>,
     Query(query): Query<PodQuery>,
 ) -> Json<TimelineView> {
-    let named = |pod: &PodRef| is_meant(&query.pod, of(pod), &server.node);
+    let named = |pod: &PodRef| matches_pod_name(&query.pod, of(pod), &server.node);
     let pods = server.status_cache.timeline().tracks(named);
     let nearest = if pods.is_empty() {
         let known = server.status_cache.timeline().pods();

@@ -58,14 +58,14 @@ fn all_broken(dir: &str) -> Vec<Broken> {
             json!({"command": ["/no/such"]}),
             none.clone(),
             "its program is not in its image",
-            "whole path",
+            "absolute path",
         ),
         broken(
             "not-in-path",
             json!({"command": ["nope"]}),
             none.clone(),
             "its program is not in its image",
-            "whole path",
+            "absolute path",
         ),
         broken(
             "not-executable",
@@ -92,7 +92,7 @@ fn all_broken(dir: &str) -> Vec<Broken> {
             "work-dir",
             json!({"workingDir": "etc"}),
             none.clone(),
-            "its workingDir is no whole path",
+            "its workingDir is not an absolute path",
             "workingDir",
         ),
         broken(
@@ -231,7 +231,7 @@ async fn a_problem_of_the_node_is_explained_for_each_pod() {
     host.kill_containerd().unwrap();
     host.write_manifest("idle.json", &idle.manifest()).unwrap();
     for wanted in
-        ["Nothing can be done for the pod", "the container runtime does not answer at", "systemctl start"]
+        ["hostlet cannot act on the pod", "the container runtime does not answer at", "systemctl start"]
     {
         let explained = wait_for(wanted, LATER, async || {
             let text = explain(&daemon, "idle")?;

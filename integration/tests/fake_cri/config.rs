@@ -93,6 +93,6 @@ async fn a_second_daemon_on_the_same_socket_fails() {
         hostlet(&["--config", path.to_str().unwrap(), "--root-dir", root.to_str().unwrap()]).unwrap();
     assert_eq!(second.status.code(), Some(1), "{second:?}");
     let socket = host.socket().display().to_string();
-    assert!(stderr(&second).contains(&format!("another hostlet answers on {socket}")), "{}", stderr(&second));
+    assert!(stderr(&second).contains(&format!("another hostlet listens on {socket}")), "{}", stderr(&second));
     assert_eq!(daemon.pods().unwrap().len(), 1, "the first one still answers");
 }

@@ -3,11 +3,11 @@
 use super::rule::{Rule, rule};
 
 const PROGRAM: &str = "check command and args of the container against what is in its image: a program that is not in the PATH \
-     of the image needs its whole path, and a line of shell needs command: [sh, -c, …] and an image that has a shell";
+     of the image needs its absolute path, and a shell command line needs command: [sh, -c, …] and an image that has a shell";
 const WORKING_DIR: &str =
     "correct workingDir of the container: the absolute path of a directory that its user can enter";
 const MEMORY: &str = "raise resources.limits.memory of the container: even a small program needs several megabytes to start \
-     (say 16Mi)";
+     (e.g. 16Mi)";
 
 pub(super) const RULES: &[Rule] = &[
     rule(&["executable file not found in $path"], "its program is not in its image", PROGRAM),
@@ -36,7 +36,7 @@ pub(super) const RULES: &[Rule] = &[
         "neither its image nor its manifest has a command",
         "give the container a command",
     ),
-    rule(&["cwd must be an absolute path"], "its workingDir is no whole path", WORKING_DIR),
+    rule(&["cwd must be an absolute path"], "its workingDir is not an absolute path", WORKING_DIR),
     rule(&["chdir to cwd"], "its workingDir cannot be entered", WORKING_DIR),
     rule(&["current working directory is outside"], "its workingDir leads out of the container", WORKING_DIR),
     rule(
@@ -135,7 +135,7 @@ pub(super) const RULES: &[Rule] = &[
     rule(
         &["apparmor"],
         "its AppArmor profile cannot be applied",
-        "load the profile (apparmor_parser -r FILE; aa-status lists those that are), or remove appArmorProfile",
+        "load the profile (apparmor_parser -r FILE; aa-status lists the loaded ones), or remove appArmorProfile",
     ),
     rule(
         &["selinux"],
@@ -154,8 +154,8 @@ pub(super) const RULES: &[Rule] = &[
         MEMORY,
     ),
     rule(&["cgroup", "cannot allocate memory"], "its memory limit is too low for anything to start", MEMORY),
-    rule(&["unable to set memory limit"], "its memory limit is lower than what it uses already", MEMORY),
-    rule(&["minimum memory limit"], "its memory limit is lower than the least that is possible", MEMORY),
+    rule(&["unable to set memory limit"], "its memory limit is lower than its current usage", MEMORY),
+    rule(&["minimum memory limit"], "its memory limit is below the possible minimum", MEMORY),
     rule(
         &["cpu.", "invalid argument"],
         "the kernel rejects its CPU limit",

@@ -19,7 +19,7 @@ const RULES: &[(&str, &str)] = &[
     ("not YAML or JSON", "correct the text at that place: indentation, quotes, colons and brackets"),
     ("UTF-8", "save the file as UTF-8"),
     ("the file is empty", "write a pod into it, or remove the file"),
-    ("into a file of its own", "put each pod into a file of its own"),
+    ("into its own file", "put each pod into its own file"),
     (
         "hostlet runs only pods",
         "write the pod itself as a manifest of kind Pod: the contents of spec.template, with a name",

@@ -4,18 +4,18 @@
 mod config;
 mod container;
 mod host;
+mod innermost_message;
 mod log_end;
 mod manifest;
-mod own_words;
 mod pull;
 mod rule;
 mod runtime;
 mod sandbox;
 mod volume;
 
+pub(super) use innermost_message::innermost_message;
 pub(super) use log_end::of_log_end;
 pub(super) use manifest::manifest_remedy;
-pub(super) use own_words::own_words;
 pub(super) use rule::{Group, Rule, find};
 
 /// Rules for a container that cannot be created or started.

@@ -119,7 +119,7 @@ pub(super) const RULES: &[Rule] = &[
     ),
     rule(
         &["no signatures"],
-        "it has a format that containerd barely supports any more (Docker schema 1)",
+        "it has a format that containerd has deprecated (Docker schema 1)",
         "push it again with a current tool",
     ),
     rule(

@@ -67,7 +67,7 @@ pub(super) fn plan(
             Some(mirror) if mirror.mirrored() != hash(pod) => {
                 actions.insert(name, remove(mirror));
             }
-            Some(mirror) if is_going(mirror) => {
+            Some(mirror) if is_deleting(mirror) => {
                 actions.insert(name, delete(mirror));
             }
             Some(_) => {}
@@ -84,8 +84,8 @@ fn delete(mirror: &Mirror) -> Action {
     Action::Delete(mirror.pod.metadata.uid.clone().unwrap_or_default())
 }
 
-/// Whether someone deleted it. The deletion would never finish, because no pod terminates with it.
-fn is_going(mirror: &Mirror) -> bool {
+/// Whether it is marked for deletion. The deletion would never complete by itself, because no pod terminates with it.
+fn is_deleting(mirror: &Mirror) -> bool {
     mirror.pod.metadata.deletion_timestamp.is_some()
 }
 

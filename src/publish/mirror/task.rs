@@ -20,11 +20,11 @@ use crate::status::StatusCache;
 use crate::telemetry::Changed;
 use crate::types::{Backoff, BackoffPolicy, PodEvent, PodUid, WallClock, error_chain, sleep_until};
 
-/// Deadline of a request.
-const DEADLINE: Duration = Duration::from_secs(30);
+/// Timeout of a request.
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// How long the watch may take to show a request's effect before the request is repeated.
-const SHOWS_WITHIN: Duration = Duration::from_secs(10);
+const WATCH_LAG: Duration = Duration::from_secs(10);
 
 const RETRY: BackoffPolicy = BackoffPolicy {
     initial: Duration::from_millis(500),
@@ -78,7 +78,7 @@ impl Mirrors {
         let mut status_cache = self.sources.status_cache.changes();
         loop {
             status_cache.mark_unchanged();
-            let Pass { due, waits_for_an_end } = self.pass().await;
+            let Pass { due, waits_for_termination } = self.pass().await;
             let sources = &mut self.sources;
             tokio::select! {
                 // Cancel-safe: waits for a token.
@@ -90,7 +90,7 @@ impl Mirrors {
                 // Cancel-safe: as above.
                 Ok(()) = sources.node.changed() => {}
                 // Cancel-safe: as above. Statuses change often; that matters only to a mirror of a terminating pod.
-                Ok(()) = status_cache.changed(), if waits_for_an_end => {}
+                Ok(()) = status_cache.changed(), if waits_for_termination => {}
                 // Cancel-safe: a sleep.
                 () = sleep_until(due) => {}
             }
@@ -113,7 +113,7 @@ impl Mirrors {
         let actions = plan(&statics, &api.mirrors, &owner, &alive, desired_pods.ready);
         self.not_before.retain(|name, _| actions.contains_key(name));
         self.failures.retain(|name, _| actions.contains_key(name));
-        let waits_for_an_end = actions.values().any(|action| *action == Action::Wait);
+        let waits_for_termination = actions.values().any(|action| *action == Action::Wait);
         for (name, action) in actions {
             let now = Instant::now();
             let is_early = self.not_before.get(&name).is_some_and(|moment| *moment > now);
@@ -122,12 +122,12 @@ impl Mirrors {
             }
             let of = statics.iter().find(|pod| name_of(pod) == name);
             let pause = match self.perform(&name, of, action).await {
-                Ok(()) => SHOWS_WITHIN,
+                Ok(()) => WATCH_LAG,
                 Err(pause) => pause,
             };
             self.not_before.insert(name, Instant::now() + pause);
         }
-        Pass { due: self.not_before.values().min().copied(), waits_for_an_end }
+        Pass { due: self.not_before.values().min().copied(), waits_for_termination }
     }
 
     /// Makes one request, for this static pod if there is one. Returns the pause after a failure.
@@ -150,7 +150,7 @@ impl Mirrors {
                 Action::Wait => Ok(()),
             }
         };
-        let (pause, error) = match tokio::time::timeout(DEADLINE, request).await {
+        let (pause, error) = match tokio::time::timeout(REQUEST_TIMEOUT, request).await {
             Ok(Ok(())) => {
                 self.failures.remove(name);
                 return Ok(());
@@ -159,13 +159,13 @@ impl Mirrors {
                 // The watch lags and will show it. Otherwise the name is taken by a pod that is not our mirror.
                 ApiErrorKind::AlreadyExists if creates => {
                     let known = self.failures.contains_key(name);
-                    let text = "a pod of this name that is no mirror of it is in the cluster; delete that one, or rename this one";
+                    let text = "the cluster has a pod of this name that is not its mirror pod; delete that pod, or rename the static pod";
                     if !known {
                         let retry = Backoff::next(None, &RETRY, Instant::now(), Instant::now());
                         self.failures.insert(name.clone(), Failure { retry, reported: Changed::new() });
                         return Ok(());
                     }
-                    (Some(SHOWS_WITHIN), text.to_owned())
+                    (Some(WATCH_LAG), text.to_owned())
                 }
                 ApiErrorKind::NotFound if creates => (None, error_chain(&error)),
                 ApiErrorKind::NotFound | ApiErrorKind::AlreadyExists | ApiErrorKind::Conflict => {
@@ -215,5 +215,5 @@ struct Pass {
     /// When to run again without a change.
     due: Option<Instant>,
     /// Whether a mirror is kept until its pod has terminated.
-    waits_for_an_end: bool,
+    waits_for_termination: bool,
 }

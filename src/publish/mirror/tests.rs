@@ -183,7 +183,7 @@ async fn a_mirror_that_cannot_be_created_is_reported_with_the_error() {
     setup.manifest(Some("h1"));
     tokio::time::sleep(Duration::from_secs(120)).await;
     let reported = setup.reported.lock().clone();
-    assert!(reported[0].contains("no mirror of it"), "{reported:?}");
+    assert!(reported[0].contains("not its mirror pod"), "{reported:?}");
 }
 
 #[tokio::test(start_paused = true)]

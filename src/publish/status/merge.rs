@@ -15,13 +15,13 @@ pub(super) fn merged(reported: &PodStatus, lifecycle: LifecycleSummary, live: &P
     let before = live.phase.as_deref().and_then(PodPhase::parse);
     let now = status.phase.as_deref().and_then(PodPhase::parse);
     match (before, now) {
-        // A terminal phase is final, even if a restarted daemon knows less.
+        // A terminal phase is final, even if a restarted daemon does not know it.
         (Some(ended), _) if ended.is_terminal() => {
             status.phase = live.phase.clone();
             status.reason = live.reason.clone();
             status.message = live.message.clone();
         }
-        // Controllers take a terminal phase to mean that nothing runs any more, so that must be certain.
+        // Controllers take a terminal phase to mean that nothing runs, so that must be certain.
         (_, Some(ended)) if ended.is_terminal() && lifecycle != LifecycleSummary::Terminated => {
             status.phase = live.phase.clone().or_else(|| Some(PodPhase::Pending.as_str().to_owned()));
             let reason = if ended == PodPhase::Failed { "PodFailed" } else { "PodCompleted" };

@@ -49,7 +49,7 @@ pub(super) enum Write {
     Patch(Value, Urgency),
     /// The pod has terminated and is marked for deletion: delete its object.
     Delete,
-    /// The reported status is impossible: a container that terminated for good is running. Write nothing.
+    /// The reported status is impossible: a container that terminated and must not restart is running. Write nothing.
     Impossible(String),
 }
 
@@ -84,9 +84,9 @@ fn is_urgent(live: &PodStatus, desired: &PodStatus) -> bool {
         || condition(live, "DisruptionTarget") != condition(desired, "DisruptionTarget")
 }
 
-/// A container that has terminated for good on the API server but is reported as running.
+/// A container that is terminated on the API server and must not restart, but is reported as running.
 fn revived<'a>(reported: &'a PodStatus, live: Live<'_>) -> Option<&'a str> {
-    let ended_for_good = |name: &str| {
+    let is_final = |name: &str| {
         let found = live.status.container_statuses.iter().flatten().find(|status| status.name == name);
         let ended = found.and_then(|status| status.state.as_ref()?.terminated.as_ref());
         ended.is_some_and(|ended| match live.restart_policy {
@@ -102,6 +102,6 @@ fn revived<'a>(reported: &'a PodStatus, live: Live<'_>) -> Option<&'a str> {
         .iter()
         .flatten()
         .filter(is_alive)
-        .find(|status| ended_for_good(&status.name))
+        .find(|status| is_final(&status.name))
         .map(|status| status.name.as_str())
 }

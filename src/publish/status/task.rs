@@ -30,13 +30,13 @@ const SOON: Duration = Duration::from_secs(2);
 
 /// Further delay while pods start and stop, to combine more changes and to relieve the API server. Upstream's total bound is
 /// 10 s.
-const PATIENCE: Duration = Duration::from_secs(8);
+const MAX_EXTRA_DELAY: Duration = Duration::from_secs(8);
 
 /// Maximum number of parallel writes: enough for many pods on a slow server, few enough to leave capacity to others.
-const WRITES: usize = 16;
+const MAX_WRITES: usize = 16;
 
-/// Deadline of a request. If a write took effect without a response, the watch shows it.
-const DEADLINE: Duration = Duration::from_secs(30);
+/// Timeout of a request. If a write took effect without a response, the watch shows it.
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
 
 const RETRY: BackoffPolicy = BackoffPolicy {
     initial: Duration::from_millis(200),
@@ -45,7 +45,7 @@ const RETRY: BackoffPolicy = BackoffPolicy {
 };
 
 /// Back-off of a write that the API server accepts but does not keep (a webhook strips a field, or the server does not know
-/// it): rare, because it may be kept some day.
+/// it): rare, because it may be kept later.
 const NOT_KEPT: BackoffPolicy = BackoffPolicy {
     initial: Duration::from_secs(2),
     max: Duration::from_secs(600),
@@ -72,7 +72,7 @@ pub struct StatusManager {
     entries: BTreeMap<PodUid, Entry>,
     writes: FuturesUnordered<BoxFuture<'static, (PodUid, String, Written)>>,
     /// The last error of a write: a server that is down is logged once, not once per pod.
-    trouble: Changed<String>,
+    last_error: Changed<String>,
 }
 
 /// A reported status, as owned values that are cheap to compare.
@@ -87,7 +87,7 @@ struct ReportedStatus {
 #[derive(Debug)]
 struct Object {
     /// Where it comes from.
-    shown: Shown,
+    api_object: ApiObject,
     namespace: String,
     name: String,
     uid: String,
@@ -98,9 +98,9 @@ struct Object {
     restart_policy: String,
 }
 
-/// The shared object that a `LiveObject` was read from; the same pointer as long as nothing changed.
+/// The shared object that an [`Object`] was read from; the same pointer as long as nothing changed.
 #[derive(Clone, Debug)]
-enum Shown {
+enum ApiObject {
     /// The pod's own.
     Pod(Arc<ApiPod>),
     /// The mirror pod of a static pod.
@@ -116,7 +116,7 @@ struct Entry {
     next: Option<Next>,
     is_busy: bool,
     /// The object was deleted and needs no more writes, though the watch may not have shown it yet.
-    is_gone: bool,
+    is_deleted: bool,
     retry: Option<Backoff<Instant>>,
     not_before: Option<Instant>,
     /// The status reported at the time of the current or last write.
@@ -159,7 +159,7 @@ impl StatusManager {
             sources,
             entries: BTreeMap::new(),
             writes: FuturesUnordered::new(),
-            trouble: Changed::new(),
+            last_error: Changed::new(),
         }
     }
 
@@ -169,7 +169,7 @@ impl StatusManager {
         let mut rejected = self.sources.rejected.clone();
         let mut api = self.sources.api.clone();
         loop {
-            self.look(Instant::now());
+            self.refresh(Instant::now());
             self.start(Instant::now());
             let due = self.next_due(self.sources.quiet_period.expected());
             let is_open = tokio::select! {
@@ -197,7 +197,7 @@ impl StatusManager {
     }
 
     /// Reads the reported statuses and the objects, and plans again for every pod with a change.
-    fn look(&mut self, now: Instant) {
+    fn refresh(&mut self, now: Instant) {
         let mut reported: BTreeMap<PodUid, (ReportedStatus, Arc<Pod>)> = BTreeMap::new();
         for rejected in self.sources.rejected.borrow().iter() {
             let status = rejected.status.clone();
@@ -216,9 +216,9 @@ impl StatusManager {
         let api = self.sources.api.borrow().clone();
         self.entries.retain(|uid, entry| reported.contains_key(uid) || entry.is_busy);
         for (uid, (status, pod)) in reported {
-            let shown = shown(&api, &uid, &pod);
+            let api_object = api_object(&api, &uid, &pod);
             let entry = self.entries.entry(uid.clone()).or_default();
-            if entry.update(status, shown) {
+            if entry.update(status, api_object) {
                 entry.plan(&uid, now);
             }
         }
@@ -228,7 +228,7 @@ impl StatusManager {
     fn start(&mut self, now: Instant) {
         let quiet = self.sources.quiet_period.expected();
         for (uid, entry) in &mut self.entries {
-            if self.writes.len() >= WRITES {
+            if self.writes.len() >= MAX_WRITES {
                 return;
             }
             if entry.is_busy || entry.due(quiet).is_none_or(|due| due > now) {
@@ -243,7 +243,8 @@ impl StatusManager {
             let (uid, name) = (uid.clone(), object.name.clone());
             let of = object.uid.clone();
             self.writes.push(Box::pin(async move {
-                let written = tokio::time::timeout(DEADLINE, perform(pods, name, of.clone(), request)).await;
+                let written =
+                    tokio::time::timeout(REQUEST_TIMEOUT, perform(pods, name, of.clone(), request)).await;
                 (uid, of, written.unwrap_or(Written::TimedOut))
             }));
         }
@@ -251,7 +252,7 @@ impl StatusManager {
 
     /// When the next write is due, if the next quiet period is expected at `quiet`.
     fn next_due(&self, quiet: Option<Instant>) -> Option<Instant> {
-        if self.writes.len() >= WRITES {
+        if self.writes.len() >= MAX_WRITES {
             return None;
         }
         self.entries.values().filter(|entry| !entry.is_busy).filter_map(|entry| entry.due(quiet)).min()
@@ -263,10 +264,10 @@ impl StatusManager {
         let was_written = matches!(written, Written::Patched(_) | Written::Deleted);
         let error = entry.settle(&object, written, now);
         if was_written && error.is_none() {
-            self.trouble = Changed::new();
+            self.last_error = Changed::new();
         }
         if let Some(error) = error
-            && self.trouble.see(error.clone())
+            && self.last_error.see(error.clone())
         {
             tracing::warn!(%uid, error, "cannot write the status of a pod; retrying");
         }
@@ -279,7 +280,7 @@ impl StatusManager {
 
 impl Entry {
     /// Updates the entry; returns whether anything changed.
-    fn update(&mut self, status: ReportedStatus, shown: Option<Shown>) -> bool {
+    fn update(&mut self, status: ReportedStatus, api_object: Option<ApiObject>) -> bool {
         let same_status = self.reported.as_ref().is_some_and(|old| {
             Arc::ptr_eq(&old.status, &status.status)
                 && old.lifecycle == status.lifecycle
@@ -290,19 +291,19 @@ impl Entry {
             self.not_before = None;
         }
         self.reported = Some(status);
-        let is_known = match (&self.object, &shown) {
-            (Some(object), Some(shown)) => object.shown.is(shown),
+        let is_known = match (&self.object, &api_object) {
+            (Some(object), Some(api_object)) => object.api_object.is(api_object),
             (None, None) => true,
             _ => false,
         };
         if is_known {
             return !same_status;
         }
-        let object = shown.map(Object::new);
+        let object = api_object.map(Object::new);
         // An object with another UID, such as a mirror that was created again, has no history.
         if self.object.as_ref().map(|o| &o.uid) != object.as_ref().map(|o| &o.uid) {
             self.written = None;
-            self.is_gone = false;
+            self.is_deleted = false;
             (self.sent, self.not_kept) = (None, None);
         }
         self.object = object;
@@ -313,7 +314,7 @@ impl Entry {
     fn plan(&mut self, uid: &PodUid, now: Instant) {
         let before = self.next.take();
         let (Some(reported), Some(object)) = (&self.reported, &self.object) else { return };
-        if self.is_gone || self.is_busy {
+        if self.is_deleted || self.is_busy {
             return;
         }
         let status = match &self.written {
@@ -336,7 +337,7 @@ impl Entry {
             Write::Nothing => None,
             Write::Impossible(container) => {
                 let pod = format!("{}/{}", object.namespace, object.name);
-                tracing::error!(pod, %uid, container, "a container that terminated for good is reported as running; not written");
+                tracing::error!(pod, %uid, container, "a container that must not restart is reported as running again; the status is not written");
                 None
             }
             Write::Delete => Some(Next { due: now, latest: now, request: Request::Delete }),
@@ -345,7 +346,7 @@ impl Entry {
             }
             Write::Patch(change, Urgency::Soon) => {
                 let due = before.map_or(now + SOON, |before| before.due);
-                Some(Next { due, latest: due + PATIENCE, request: Request::Patch(change) })
+                Some(Next { due, latest: due + MAX_EXTRA_DELAY, request: Request::Patch(change) })
             }
         };
     }
@@ -371,7 +372,7 @@ impl Entry {
                 return None;
             }
             Written::Deleted => {
-                self.is_gone = true;
+                self.is_deleted = true;
                 return None;
             }
             Written::TimedOut => {
@@ -381,7 +382,7 @@ impl Entry {
             Written::Failed(error) => error,
         };
         match error_kind(&error) {
-            // If the object is really gone, the watch will show it. Otherwise the server or a proxy was wrong.
+            // If the object really was deleted, the watch will show it. Otherwise the server or a proxy was wrong.
             ApiErrorKind::NotFound => {
                 self.wait(None, now);
                 if self.retry.is_none_or(|retry| retry.delay < RETRY.max) {
@@ -441,21 +442,21 @@ fn is_newer(a: &str, b: &str) -> bool {
 }
 
 /// A pod's object: its own or its mirror pod.
-fn shown(api: &ApiState, uid: &PodUid, pod: &Pod) -> Option<Shown> {
+fn api_object(api: &ApiState, uid: &PodUid, pod: &Pod) -> Option<ApiObject> {
     if !api.ready {
         // The stored object of an earlier daemon is no base for a patch.
         return None;
     }
     if !is_static(pod) {
-        return api.pods.get(uid).cloned().map(Shown::Pod);
+        return api.pods.get(uid).cloned().map(ApiObject::Pod);
     }
     let text = |text: &Option<String>| text.clone().unwrap_or_default();
     let key = (text(&pod.metadata.namespace), text(&pod.metadata.name));
     let mirror = api.mirrors.get(&key).filter(|mirror| mirror.mirrored() == uid.as_str())?;
-    Some(Shown::Mirror(mirror.clone()))
+    Some(ApiObject::Mirror(mirror.clone()))
 }
 
-impl Shown {
+impl ApiObject {
     fn is(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::Pod(a), Self::Pod(b)) => Arc::ptr_eq(a, b),
@@ -466,10 +467,10 @@ impl Shown {
 }
 
 impl Object {
-    fn new(shown: Shown) -> Self {
-        let (pod, version, status, is_mirror) = match &shown {
-            Shown::Pod(api) => (&api.pod, Some(api.version.clone()), api.status.clone(), false),
-            Shown::Mirror(mirror) => {
+    fn new(api_object: ApiObject) -> Self {
+        let (pod, version, status, is_mirror) = match &api_object {
+            ApiObject::Pod(api) => (&api.pod, Some(api.version.clone()), api.status.clone(), false),
+            ApiObject::Mirror(mirror) => {
                 let status = mirror.pod.status.clone().unwrap_or_default();
                 (&mirror.pod, mirror.pod.metadata.resource_version.clone(), Arc::new(status), true)
             }
@@ -485,7 +486,7 @@ impl Object {
             is_deleting: metadata.deletion_timestamp.is_some(),
             is_mirror,
             restart_policy: pod.spec.as_ref().map(|spec| text(&spec.restart_policy)).unwrap_or_default(),
-            shown,
+            api_object,
         }
     }
 }

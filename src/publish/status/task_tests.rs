@@ -136,7 +136,7 @@ async fn while_pods_start_and_stop_the_rest_waits_for_a_lull_but_for_10_s_at_mos
     work(5).await;
     assert_eq!(setup.patches(), 1);
     tokio::time::sleep(Duration::from_millis(500)).await;
-    assert_eq!(setup.patches(), 2, "nothing goes on any more");
+    assert_eq!(setup.patches(), 2, "no further writes");
     setup.report_ip(&pod, "10.0.0.2");
     work(9).await;
     assert_eq!(setup.patches(), 2);
@@ -234,7 +234,7 @@ async fn a_rejected_pod_shows_why_and_can_be_deleted() {
     assert_eq!(
         setup.api.requests_of("DELETE", "/pods/a").len(),
         1,
-        "asked once, though a finalizer keeps it"
+        "requested once, although a finalizer keeps it"
     );
 }
 

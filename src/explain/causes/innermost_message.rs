@@ -1,7 +1,7 @@
 //! Strips the prefixes that callers add to an error message. Pure.
 
 /// Prefixes added by containerd, runc and hostlet: the start and, if a prefix has a variable part, its end.
-const FRAMES: [(&str, &str); 23] = [
+const PREFIXES: [(&str, &str); 23] = [
     ("Error: ", ""),
     ("rpc error: code = ", " desc = "),
     ("Failed to create pod sandbox: ", ""),
@@ -27,12 +27,12 @@ const FRAMES: [(&str, &str); 23] = [
     ("Error response from daemon: ", ""),
 ];
 /// Suffix added by containerd 1 to an unclassified error.
-const UNCLASSED: &str = ": unknown";
+const UNCLASSIFIED: &str = ": unknown";
 
 /// The innermost error message.
-pub(in crate::explain) fn own_words(message: &str) -> &str {
+pub(in crate::explain) fn innermost_message(message: &str) -> &str {
     let mut words = message.trim();
-    while let Some(rest) = FRAMES.iter().find_map(|(begin, end)| {
+    while let Some(rest) = PREFIXES.iter().find_map(|(begin, end)| {
         let rest = words.strip_prefix(begin)?;
         let rest =
             rest.split_once(end).filter(|_| !end.is_empty()).map_or(rest, |(_, rest)| rest).trim_start();
@@ -40,12 +40,12 @@ pub(in crate::explain) fn own_words(message: &str) -> &str {
     }) {
         words = rest;
     }
-    words.strip_suffix(UNCLASSED).unwrap_or(words)
+    words.strip_suffix(UNCLASSIFIED).unwrap_or(words)
 }
 
 #[cfg(test)]
 mod tests {
-    use super::own_words;
+    use super::innermost_message;
 
     #[test]
     fn prefixes_are_stripped_and_the_message_remains() {
@@ -69,7 +69,7 @@ mod tests {
             ("rpc error: code = ", "rpc error: code ="),
             ("all else", "all else"),
         ] {
-            assert_eq!(own_words(message), own);
+            assert_eq!(innermost_message(message), own);
         }
     }
 }
