@@ -20,6 +20,7 @@ use crate::source::SourceState;
 use crate::source::api::ApiState;
 use crate::status::LifecycleSummary;
 use crate::status::StatusCache;
+use crate::telemetry::Heartbeat;
 use crate::types::{PodEvent, PodUid, WallClock};
 
 /// Upstream's event reason for a resize that cannot be done.
@@ -76,6 +77,7 @@ pub struct Admission {
     is_waiting: bool,
     /// Rereads the Node for pods that do not match it as last seen.
     reread: Reread,
+    heartbeat: Heartbeat,
 }
 
 /// The state that decisions are made from, apart from which pods have terminated.
@@ -116,7 +118,14 @@ impl Admission {
             decided_from: None,
             is_waiting: false,
             reread,
+            heartbeat: Heartbeat::default(),
         }
+    }
+
+    /// Answers as this heartbeat.
+    pub fn with_heartbeat(mut self, heartbeat: Heartbeat) -> Self {
+        self.heartbeat = heartbeat;
+        self
     }
 
     /// Runs until cancelled.
@@ -127,6 +136,8 @@ impl Admission {
             tokio::select! {
                 // Cancel-safe: waits for a token.
                 () = cancel.cancelled() => return,
+                // Cancel-safe as documented there.
+                () = self.heartbeat.asked() => {}
                 // These are cancel-safe: a watch marks its value seen only when `changed` returns.
                 Ok(()) = self.inputs.manifests.changed() => {}
                 Ok(()) = self.inputs.api.changed() => {}

@@ -18,6 +18,7 @@ use crate::source::api::ApiPod;
 use crate::status::PodStatusEntry;
 use crate::store::Store;
 use crate::sys::Machine;
+use crate::telemetry::Heartbeats;
 use crate::types::CONFIG_SOURCE_ANNOTATION;
 
 const NODE: &str = "/api/v1/nodes/n1";
@@ -32,6 +33,7 @@ struct Harness {
     reader: NodeReader,
     machine: watch::Sender<Machine>,
     pressures: watch::Sender<Pressures>,
+    heartbeats: Heartbeats,
     _manifests: watch::Sender<SourceState>,
     _running: DropGuard,
 }
@@ -70,9 +72,11 @@ async fn harness() -> Harness {
         events: Arc::new(move |pod, _, event| sink.lock().push(format!("{} {}", pod.name, event.reason))),
         clock: WallClock::system(),
     };
-    let cancel = CancellationToken::new();
+    let (cancel, heartbeats) = (CancellationToken::new(), Heartbeats::default());
     #[expect(clippy::disallowed_methods, reason = "a task of a test")]
-    tokio::spawn(Admission::new(inputs, outputs).run(cancel.clone()));
+    tokio::spawn(
+        Admission::new(inputs, outputs).with_heartbeat(heartbeats.register("admission")).run(cancel.clone()),
+    );
     let (_manifests, _running) = (manifests_in, cancel.drop_guard());
     Harness {
         api,
@@ -84,6 +88,7 @@ async fn harness() -> Harness {
         reader,
         machine,
         pressures,
+        heartbeats,
         _manifests,
         _running,
     }
@@ -321,4 +326,10 @@ async fn an_infeasible_resize_is_reported_once_per_request() {
         harness.settle().await;
         assert_eq!(harness.events(), vec!["a ResizeInfeasible"; count]);
     }
+}
+
+#[tokio::test]
+async fn an_idle_admission_answers() {
+    let h = harness().await;
+    assert_eq!(h.heartbeats.check().await, Vec::<&str>::new());
 }

@@ -188,8 +188,10 @@ impl Cluster {
             clock.clone(),
             outputs.node,
         );
+        let status = status.with_heartbeat(tasks.heartbeat("node status"));
         tasks.spawn(Stage::Node, "node status", |cancel| status.run(cancel));
         let lease = LeaseTask::new(node_client, inputs.settings, node, clock);
+        let lease = lease.with_heartbeat(tasks.heartbeat("lease"));
         tasks.spawn(Stage::Lease, "lease", |cancel| lease.run(cancel));
         (objects, services)
     }

@@ -120,7 +120,8 @@ impl Parts {
             events: events.clone(),
             clock: WallClock::system(),
         };
-        tasks.spawn(Stage::Pods, "admission", |cancel| Admission::new(inputs, outputs).run(cancel));
+        let admission = Admission::new(inputs, outputs).with_heartbeat(tasks.heartbeat("admission"));
+        tasks.spawn(Stage::Pods, "admission", |cancel| admission.run(cancel));
 
         let images =
             Images::new(runtime.images.clone(), pull_limits(config), store.clone(), WallClock::system());

@@ -103,6 +103,7 @@ impl Parts {
             clock: WallClock::system(),
         };
         let status_task = StatusTask::new(sources, self.status_cache.clone());
+        let status_task = status_task.with_heartbeat(tasks.heartbeat("statuses"));
         tasks.spawn(Stage::Support, "statuses", |cancel| status_task.run(cancel));
         let quiet_period = self.runtime.calls.quiet_period();
         let (starts, stops) = (StartGate::new(config.max_concurrent_starts.get()), StopGate::default());
@@ -161,6 +162,7 @@ impl Parts {
         );
         let table = table
             .with_statuses(statuses)
+            .with_heartbeat(tasks.heartbeat("pods"))
             .at(self.addresses)
             .reporting(events)
             .after(self.adopted.into_iter().map(|adopted| AdmittedPod::new(adopted.pod)));

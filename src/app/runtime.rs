@@ -57,6 +57,7 @@ impl RuntimeSide {
         });
         let (relister, pleg) = Pleg::new(runtime.clone(), StdRng::from_os_rng());
         pleg.register(metrics);
+        let relister = relister.with_heartbeat(tasks.heartbeat("pleg"));
         tasks.spawn(Stage::Support, "pleg", |cancel| relister.run(cancel));
         let content = images.channel();
         Self { runtime, client, images: Arc::new(images), content, calls, status, ready_at, pleg }

@@ -7,6 +7,8 @@ use tokio::task::{Id, JoinError, JoinSet};
 use tokio::time::{Instant, timeout_at};
 use tokio_util::sync::CancellationToken;
 
+use crate::telemetry::{Heartbeat, Heartbeats};
+
 /// Time limit of the shutdown.
 const DRAIN: Duration = Duration::from_secs(5);
 
@@ -54,6 +56,7 @@ pub(super) struct Tasks {
     /// Stops the daemon.
     cancel: CancellationToken,
     stages: [CancellationToken; Stage::ALL.len()],
+    heartbeats: Heartbeats,
 }
 
 /// A task that ended unexpectedly.
@@ -67,7 +70,23 @@ pub struct TaskEnded {
 impl Tasks {
     /// An empty set. `cancel` stops the daemon.
     pub(super) fn new(cancel: CancellationToken) -> Self {
-        Self { set: JoinSet::new(), running: HashMap::new(), cancel, stages: Default::default() }
+        Self {
+            set: JoinSet::new(),
+            running: HashMap::new(),
+            cancel,
+            stages: Default::default(),
+            heartbeats: Heartbeats::default(),
+        }
+    }
+
+    /// The heartbeats of the tasks that have one.
+    pub(super) fn heartbeats(&self) -> &Heartbeats {
+        &self.heartbeats
+    }
+
+    /// The heartbeat of a task that is started next.
+    pub(super) fn heartbeat(&self, name: &'static str) -> Heartbeat {
+        self.heartbeats.register(name)
     }
 
     /// Starts a task, which must end when its stage's token is cancelled.

@@ -483,3 +483,26 @@ async fn failures_of_an_unavailable_runtime_have_no_back_off() {
         node.until(operation.as_str(), 5 * SECOND, |n| !n.has("u1")).await;
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_frozen_runtime_is_no_missed_heartbeat() {
+    let mut node = running(&[("web", "u1")]).await;
+    node.runtime.script("c", Script::forever().on_term(OnTerm::Ignores));
+    let frozen = [
+        Operation::ListSandboxes,
+        Operation::ListContainers,
+        Operation::SandboxStatus,
+        Operation::ContainerStatus,
+        Operation::ContainerEvents,
+        Operation::RunSandbox,
+        Operation::StopContainer,
+    ];
+    for operation in frozen {
+        node.runtime.faults().add(Rule::new(operation, Fault::Hang));
+    }
+    node.want([pod("new", "u2", &["c"])]);
+    for second in 0..600 {
+        sleep(SECOND).await;
+        assert_eq!(node.heartbeats().check().await, Vec::<&str>::new(), "after {second} s");
+    }
+}

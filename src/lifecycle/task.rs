@@ -22,6 +22,7 @@ use crate::node::NodeAddresses;
 use crate::pleg::PlegHandle;
 use crate::pod::{AdmittedPod, DesiredPods, PodEvents};
 use crate::status::StatusHandle;
+use crate::telemetry::Heartbeat;
 use crate::types::{ContainerId, PodEvent, PodRef, PodUid, sleep_until};
 use crate::worker::{Outcome, PodSyncer, Report, Retry};
 
@@ -81,6 +82,7 @@ pub struct PodTable {
     addresses: NodeAddresses,
     /// Receives what is desired and which pods changed in the runtime.
     statuses: StatusHandle,
+    heartbeat: Heartbeat,
 }
 
 impl PodTable {
@@ -110,12 +112,19 @@ impl PodTable {
             chance,
             addresses: NodeAddresses::fixed([]),
             statuses: StatusHandle::default(),
+            heartbeat: Heartbeat::default(),
         }
     }
 
     /// Reports the desired pods, and which pods changed in the runtime, to the task that computes statuses.
     pub fn with_statuses(mut self, statuses: StatusHandle) -> Self {
         self.statuses = statuses;
+        self
+    }
+
+    /// Answers as this heartbeat.
+    pub fn with_heartbeat(mut self, heartbeat: Heartbeat) -> Self {
+        self.heartbeat = heartbeat;
         self
     }
 
@@ -159,6 +168,8 @@ impl PodTable {
                 biased;
                 // Cancel-safe: waits for a token.
                 () = cancel.cancelled() => return self.workers.end().await,
+                // Cancel-safe as documented there.
+                () = self.heartbeat.asked() => {}
                 // Cancel-safe: a watch marks its value seen only when `changed` returns.
                 changed = desired_pods.changed(), if !sources_ended => match changed {
                     Ok(()) => self.take_desired(),

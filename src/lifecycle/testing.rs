@@ -41,6 +41,7 @@ use crate::source::SourceState;
 use crate::status::{Activity, PodStatusEntry, StatusCache, StatusHandle, StatusSources, StatusTask};
 use crate::store::Store;
 use crate::sys::KernelMounts;
+use crate::telemetry::Heartbeats;
 use crate::types::{CONFIG_SEEN_ANNOTATION, POD_UID_LABEL, PodUid, QuietPeriod, WallClock};
 use crate::volume::{NodeAmounts, VolumeSettings, Volumes};
 use crate::worker::{EnvAccess, HostAccess, PodSyncer, ReportSinks, RuntimeAccess, WorkerContext};
@@ -109,6 +110,7 @@ struct Daemon {
     status_cache: StatusCache,
     store: Store,
     admitted: AdmittedPods,
+    heartbeats: Heartbeats,
 }
 
 impl Node {
@@ -258,19 +260,28 @@ impl Node {
             .at(self.addresses.1.clone())
             .reporting(events)
             .after(adopted.into_iter().map(|adopted| AdmittedPod::new(adopted.pod)));
+        let heartbeats = Heartbeats::default();
+        let table = table.with_heartbeat(heartbeats.register("pods"));
+        let pleg = pleg.with_heartbeat(heartbeats.register("pleg"));
+        let status_task = status_task.with_heartbeat(heartbeats.register("statuses"));
         let mut tasks = JoinSet::new();
         let cancel = CancellationToken::new();
         tasks.spawn(volume_task.run(cancel.clone()));
         tasks.spawn(pleg.run(cancel.clone()));
         tasks.spawn(status_task.run(cancel.clone()));
         tasks.spawn(table.run(cancel.clone()));
-        self.daemon = Some(Daemon { tasks, cancel, wanted, status_cache, store, admitted });
+        self.daemon = Some(Daemon { tasks, cancel, wanted, status_cache, store, admitted, heartbeats });
     }
 
     /// Sets or removes the node's address.
     pub(super) fn readdress(&self, ip: Option<&str>) {
         let ips: Arc<[IpAddr]> = ip.into_iter().map(|ip| ip.parse().unwrap()).collect();
         self.addresses.0.send_replace(Some(ips));
+    }
+
+    /// The heartbeats of the daemon's loops; none without a daemon.
+    pub(super) fn heartbeats(&self) -> Heartbeats {
+        self.daemon.as_ref().map(|daemon| daemon.heartbeats.clone()).unwrap_or_default()
     }
 
     /// Kills the daemon.

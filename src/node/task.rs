@@ -16,12 +16,18 @@ use super::request::{RequestError, within};
 use super::status::{set_heartbeats, update};
 use super::{LatestNode, NodeEvent, NodeEvents, NodeFacts, NodeInputs, NodeSettings};
 use crate::api::{ApiErrorKind, Objects, Wire, patch};
-use crate::telemetry::Changed;
+use crate::telemetry::{Changed, Heartbeat};
 use crate::types::json::to_value;
 use crate::types::{Backoff, BackoffPolicy, WallClock, error_chain};
 
 /// Maximum attempts to send a status in one update; upstream's constant.
 const ATTEMPTS: u32 = 5;
+
+/// Requests of one update, each with its own time limit: a read and a write.
+const UPDATE_REQUESTS: u32 = 2;
+
+/// Requests of one attempt to register: create, read, and a write of the Node and of its status.
+const REGISTER_REQUESTS: u32 = 4;
 
 /// Pauses between attempts to register; upstream's constants. The back-off never resets while attempts fail.
 const REGISTER_BACKOFF: BackoffPolicy = BackoffPolicy {
@@ -43,6 +49,7 @@ pub struct StatusTask {
     pending: Vec<NodeEvent>,
     unschedulable: bool,
     last_error: Changed<String>,
+    heartbeat: Heartbeat,
 }
 
 /// The outcome of an update.
@@ -74,7 +81,14 @@ impl StatusTask {
             pending: Vec::new(),
             unschedulable: false,
             last_error: Changed::new(),
+            heartbeat: Heartbeat::default(),
         }
+    }
+
+    /// Answers as this heartbeat.
+    pub fn with_heartbeat(mut self, heartbeat: Heartbeat) -> Self {
+        self.heartbeat = heartbeat;
+        self
     }
 
     /// Runs until cancelled.
@@ -117,7 +131,8 @@ impl StatusTask {
                 }
             }
             tokio::select! {
-                // Cancel-safe as documented there.
+                // Cancel-safe as documented there, both.
+                () = self.heartbeat.asked() => {}
                 () = self.inputs.changed() => {}
                 // Cancel-safe: a sleep.
                 () = sleep_until(pace.next_check(Instant::now())) => {}
@@ -130,6 +145,7 @@ impl StatusTask {
         let mut backoff = None;
         loop {
             let facts = self.facts().await;
+            self.heartbeat.alive_for(REGISTER_REQUESTS * self.settings.request_timeout());
             let (node, events) = initial(&self.settings, &facts, self.clock.now());
             let error = match attempt(&self.nodes, &node, self.settings.request_timeout()).await {
                 Ok(Registered::Created(node)) => {
@@ -151,7 +167,7 @@ impl StatusTask {
             let now = Instant::now();
             let next = Backoff::next(backoff, &REGISTER_BACKOFF, now, now);
             backoff = Some(next);
-            sleep(next.delay.max(error.retry_after())).await;
+            self.heartbeat.while_waiting(sleep(next.delay.max(error.retry_after()))).await;
         }
     }
 
@@ -161,7 +177,7 @@ impl StatusTask {
             if let Some(facts) = self.inputs.facts(Instant::now()) {
                 return facts;
             }
-            self.inputs.changed().await;
+            self.heartbeat.while_waiting(self.inputs.changed()).await;
         }
     }
 
@@ -181,7 +197,8 @@ impl StatusTask {
                 return UpdateOutcome::NotFound;
             }
             self.log_failure("report the status of the node", &error);
-            sleep(error.retry_after().min(self.settings.node.status_update_frequency)).await;
+            let pause = sleep(error.retry_after().min(self.settings.node.status_update_frequency));
+            self.heartbeat.while_waiting(pause).await;
         }
         UpdateOutcome::Failed
     }
@@ -190,6 +207,7 @@ impl StatusTask {
     /// survive.
     async fn attempt(&mut self, number: u32, pace: &mut Pace) -> Result<(), RequestError> {
         let limit = self.settings.request_timeout();
+        self.heartbeat.alive_for(UPDATE_REQUESTS * limit);
         let name = self.settings.name.clone();
         // First from the API server's cache, but no older than the latest known; after a failure, from etcd.
         let known = self.latest_node.version();

@@ -20,6 +20,7 @@ use crate::api::fake::{ApiFault, ApiRule, FakeApi};
 use crate::cri::RuntimeStatus;
 use crate::pleg;
 use crate::sys::Machine;
+use crate::telemetry::Heartbeats;
 use crate::types::WallClock;
 
 const PATH: &str = "/api/v1/nodes/node1";
@@ -38,6 +39,7 @@ struct Bed {
     node: watch::Receiver<Option<Arc<Node>>>,
     events: Arc<Mutex<Vec<NodeEvent>>>,
     clock: WallClock,
+    heartbeats: Heartbeats,
     tasks: tokio::task::JoinSet<()>,
 }
 
@@ -73,6 +75,9 @@ impl Bed {
         let settings = Arc::new(settings);
         let task = StatusTask::new(api.client(), settings.clone(), inputs, tell, clock.clone(), latest_node);
         let lease = LeaseTask::new(api.client(), settings, node.clone(), clock.clone());
+        let heartbeats = Heartbeats::default();
+        let task = task.with_heartbeat(heartbeats.register("node status"));
+        let lease = lease.with_heartbeat(heartbeats.register("lease"));
         let mut tasks = tokio::task::JoinSet::new();
         tasks.spawn(task.run(CancellationToken::new()));
         tasks.spawn(lease.run(CancellationToken::new()));
@@ -110,6 +115,7 @@ impl Bed {
             node,
             events,
             clock,
+            heartbeats,
             tasks,
         }
     }
@@ -419,4 +425,31 @@ async fn a_new_address_is_reported_at_once() {
     };
     let taken = bed.time_until(has_it).await;
     assert!(taken < Duration::from_secs(1), "{taken:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_api_server_that_is_away_for_an_hour_is_no_missed_heartbeat() {
+    let nobody = Vec::<&str>::new();
+    let faults =
+        [ApiFault::Hang, ApiFault::Reset, refuse(429, "TooManyRequests", 3000), refuse(404, "NotFound", 0)];
+    for fault in faults {
+        // While it registers, without and with addresses, and while it reports.
+        let bed = Bed::new(settings());
+        bed.api.fail(ApiRule::always("", "", fault.clone()));
+        assert_eq!(bed.heartbeats.check().await, nobody, "{fault:?}");
+        bed.find_addresses();
+        for second in 0..3600 {
+            sleep(Duration::from_secs(1)).await;
+            bed.heartbeats.ask(Instant::now());
+            assert_eq!(bed.heartbeats.overdue(Instant::now()), nobody, "{fault:?} after {second} s");
+        }
+        bed.api.heal();
+        let bed = Bed::registered(settings()).await;
+        bed.api.fail(ApiRule::always("", "", fault.clone()));
+        for second in 0..3600 {
+            sleep(Duration::from_secs(1)).await;
+            bed.heartbeats.ask(Instant::now());
+            assert_eq!(bed.heartbeats.overdue(Instant::now()), nobody, "{fault:?} after {second} s");
+        }
+    }
 }

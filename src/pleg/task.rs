@@ -21,7 +21,7 @@ use super::metrics::PlegMetrics;
 use super::records::{Records, Todo};
 use super::{Cache, ChangeQueue, PodStatus, inspect};
 use crate::cri::{CriError, EventStream, FIRST_ANSWER_RETRY, RuntimeHint, RuntimeService};
-use crate::telemetry::Metrics;
+use crate::telemetry::{Heartbeat, Metrics};
 use crate::types::PodRef;
 
 /// Pause between two relists of everything.
@@ -126,6 +126,7 @@ pub struct Pleg {
     inspections: FuturesUnordered<BoxFuture<'static, Done>>,
     chance: StdRng,
     metrics: PlegMetrics,
+    heartbeat: Heartbeat,
 }
 
 impl Pleg {
@@ -152,8 +153,15 @@ impl Pleg {
             inspections: FuturesUnordered::new(),
             chance,
             metrics: handle.metrics.clone(),
+            heartbeat: Heartbeat::default(),
         };
         (pleg, handle)
+    }
+
+    /// Answers as this heartbeat.
+    pub fn with_heartbeat(mut self, heartbeat: Heartbeat) -> Self {
+        self.heartbeat = heartbeat;
+        self
     }
 
     /// Relists until cancelled.
@@ -169,6 +177,8 @@ impl Pleg {
                 biased;
                 // Cancel-safe: waits for a token.
                 () = cancel.cancelled() => return,
+                // Cancel-safe as documented there.
+                () = self.heartbeat.asked() => {}
                 // Cancel-safe: a sleep.
                 () = tokio::time::sleep_until(next_relist), if !is_listing => {
                     listing = Some(self.lists.begin(self.records.pods().cloned().collect())).into();

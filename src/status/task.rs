@@ -20,6 +20,7 @@ use crate::log::termination_message;
 use crate::node::NodeAddresses;
 use crate::pleg::Cache;
 use crate::sys::file_work;
+use crate::telemetry::Heartbeat;
 use crate::types::{ContainerId, PodRef, PodUid, WallClock, sleep_until};
 
 /// How long a change in the runtime waits for the facts of the pod's worker. The worker is usually idle and publishes them
@@ -64,6 +65,7 @@ pub struct StatusTask {
     /// Pods whose status is due, in order. One that was recomputed meanwhile is skipped.
     due: VecDeque<(Instant, PodUid)>,
     reads: FuturesUnordered<BoxFuture<'static, (PodUid, Messages)>>,
+    heartbeat: Heartbeat,
 }
 
 impl StatusTask {
@@ -77,7 +79,14 @@ impl StatusTask {
             pods: HashMap::new(),
             due: VecDeque::new(),
             reads: FuturesUnordered::new(),
+            heartbeat: Heartbeat::default(),
         }
+    }
+
+    /// Answers as this heartbeat.
+    pub fn with_heartbeat(mut self, heartbeat: Heartbeat) -> Self {
+        self.heartbeat = heartbeat;
+        self
     }
 
     /// Runs until cancelled.
@@ -89,6 +98,8 @@ impl StatusTask {
                 biased;
                 // Cancel-safe: waits for a token.
                 () = cancel.cancelled() => return,
+                // Cancel-safe as documented there.
+                () = self.heartbeat.asked() => {}
                 // Cancel-safe: a stream gives an item only when `next` returns it.
                 Some((pod, messages)) = self.reads.next() => self.read(&pod, messages),
                 // Cancel-safe: updates are taken only when they are returned.

@@ -1,10 +1,13 @@
-//! Logging (`tracing` to stderr or the journal, as text or JSON) and the metrics registry. Never decides what to log or measure.
+//! Logging (`tracing` to stderr or the journal, as text or JSON), the metrics registry, and the heartbeats of the main loops. Never
+//! decides what to log or measure.
 
 mod changed;
+mod heartbeat;
 mod init;
 mod journal;
 mod metrics;
 
 pub use changed::Changed;
+pub use heartbeat::{ANSWER_LIMIT, Heartbeat, Heartbeats};
 pub use init::{LogFormat, LogTarget, TelemetryConfig, TelemetryError, init};
 pub use metrics::{DEFAULT_BUCKETS, Metrics, OPENMETRICS, Reading};

@@ -15,7 +15,7 @@ use super::spec::{NAMESPACE, pause, renewed};
 use crate::api::{ApiErrorKind, Objects, Wire};
 use crate::node::NodeSettings;
 use crate::node::request::{RequestError, within};
-use crate::telemetry::Changed;
+use crate::telemetry::{Changed, Heartbeat};
 use crate::types::{Backoff, BackoffPolicy, WallClock, error_chain};
 
 /// Maximum attempts of one renewal; upstream's constant.
@@ -38,6 +38,7 @@ pub struct LeaseTask {
     /// reading it first.
     latest: Option<Lease>,
     last_error: Changed<String>,
+    heartbeat: Heartbeat,
 }
 
 impl LeaseTask {
@@ -50,7 +51,21 @@ impl LeaseTask {
         clock: WallClock,
     ) -> Self {
         let leases = Objects::namespaced(client, NAMESPACE);
-        Self { settings, leases, node, clock, latest: None, last_error: Changed::new() }
+        Self {
+            settings,
+            leases,
+            node,
+            clock,
+            latest: None,
+            last_error: Changed::new(),
+            heartbeat: Heartbeat::default(),
+        }
+    }
+
+    /// Answers as this heartbeat.
+    pub fn with_heartbeat(mut self, heartbeat: Heartbeat) -> Self {
+        self.heartbeat = heartbeat;
+        self
     }
 
     /// Renews until cancelled. Cancel it last: a node that shuts down is alive until its pods have terminated.
@@ -69,8 +84,8 @@ impl LeaseTask {
             let pause = sleep(pause(self.settings.node.lease_duration, rand::random()));
             tokio::pin!(pause);
             tokio::select! {
-                // Cancel-safe: a sleep.
-                () = &mut pause => {}
+                // Cancel-safe: pinned outside.
+                () = self.heartbeat.while_waiting(&mut pause) => {}
                 // Cancel-safe: a watch marks its value seen only when `changed` returns.
                 Ok(()) = self.node.changed(), if self.latest.is_none() => {}
             }
@@ -98,7 +113,7 @@ impl LeaseTask {
             let lease = Wire(self.renewed(Some(&base)));
             let name = &self.settings.name;
             let parameters = PostParams::default();
-            let error = match within(self.limit(), self.leases.replace(name, &parameters, &lease)).await {
+            let error = match self.within(self.leases.replace(name, &parameters, &lease)).await {
                 Ok(Wire(lease)) => {
                     self.latest = Some(lease);
                     self.last_error = Changed::new();
@@ -124,7 +139,8 @@ impl LeaseTask {
                 | ApiErrorKind::TooMany(_)
                 | ApiErrorKind::Unavailable => {
                     self.log_failure(&error);
-                    sleep(error.retry_after().min(pause(self.settings.node.lease_duration, 0.0))).await;
+                    let pause = error.retry_after().min(pause(self.settings.node.lease_duration, 0.0));
+                    self.heartbeat.while_waiting(sleep(pause)).await;
                 }
             }
         }
@@ -145,12 +161,12 @@ impl LeaseTask {
             let next = Backoff::next(backoff, &BACKOFF, now, now);
             backoff = Some(next);
             let retry_after = error.retry_after().min(pause(self.settings.node.lease_duration, 0.0));
-            sleep(next.delay.max(retry_after)).await;
+            self.heartbeat.while_waiting(sleep(next.delay.max(retry_after))).await;
         }
     }
 
     async fn get_or_create(&mut self) -> Result<Option<(Lease, bool)>, RequestError> {
-        match within(self.limit(), self.leases.get(&self.settings.name)).await {
+        match self.within(self.leases.get(&self.settings.name)).await {
             Ok(Wire(lease)) => return Ok(Some((lease, false))),
             Err(error) if error.error_kind() == ApiErrorKind::NotFound => {}
             Err(error) => return Err(error),
@@ -159,7 +175,7 @@ impl LeaseTask {
             return Ok(None);
         }
         let lease = Wire(self.renewed(None));
-        let Wire(created) = within(self.limit(), self.leases.create(&PostParams::default(), &lease)).await?;
+        let Wire(created) = self.within(self.leases.create(&PostParams::default(), &lease)).await?;
         self.last_error = Changed::new();
         Ok(Some((created, true)))
     }
@@ -170,8 +186,14 @@ impl LeaseTask {
         renewed(base, name, settings.lease_duration, node.as_deref(), self.clock.now())
     }
 
-    fn limit(&self) -> Duration {
-        self.settings.request_timeout()
+    /// Awaits a request within its time limit.
+    async fn within<T>(
+        &self,
+        request: impl Future<Output = Result<T, kube::Error>> + Send,
+    ) -> Result<T, RequestError> {
+        let limit = self.settings.request_timeout();
+        self.heartbeat.alive_for(limit);
+        within(limit, request).await
     }
 
     /// Logs a failure, but only once while it stays the same.

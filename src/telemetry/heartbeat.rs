@@ -1,0 +1,230 @@
+//! Heartbeats of the main loops: whether each one would notice a wake-up. A loop is asked, and answers when it is polled, so an
+//! idle daemon makes no extra wake-up for them. Never decides what to do about a loop that does not answer.
+//!
+//! A loop that waits, for however long, for the runtime or the API server is alive, because its `select!` answers. A step inside
+//! a loop that cannot answer announces how long it may take ([`Heartbeat::alive_for`]).
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use tokio::sync::Notify;
+use tokio::time::{Instant, timeout_at};
+
+/// How long a loop may take to answer. Steps between two awaits take milliseconds; this is for a machine that swaps.
+pub const ANSWER_LIMIT: Duration = Duration::from_secs(10);
+
+/// The heartbeats of all loops. Cheap to clone; clones share one list.
+#[derive(Clone, Default)]
+pub struct Heartbeats {
+    loops: Arc<Mutex<Vec<Heartbeat>>>,
+}
+
+/// The heartbeat of one loop. The default one is never asked.
+#[derive(Clone, Default)]
+pub struct Heartbeat {
+    shared: Arc<Shared>,
+}
+
+#[derive(Default)]
+struct Shared {
+    name: &'static str,
+    times: Mutex<Times>,
+    /// Wakes the loop when it is asked.
+    asked: Notify,
+    /// Wakes whoever waits for the answer.
+    answered: Notify,
+}
+
+#[derive(Default)]
+struct Times {
+    /// When the loop was asked; `None` once it answered.
+    asked: Option<Instant>,
+    /// Counts as alive until then, whether it answers or not.
+    alive_until: Option<Instant>,
+}
+
+impl Heartbeats {
+    /// Adds a loop. It is asked from now on, so it must be running soon.
+    pub fn register(&self, name: &'static str) -> Heartbeat {
+        let heartbeat = Heartbeat { shared: Arc::new(Shared { name, ..Shared::default() }) };
+        self.loops.lock().push(heartbeat.clone());
+        heartbeat
+    }
+
+    /// Asks every loop. A loop that has not answered the previous question yet counts from that one.
+    pub fn ask(&self, now: Instant) {
+        for heartbeat in self.all() {
+            heartbeat.ask(now);
+        }
+    }
+
+    /// The loops that were asked more than [`ANSWER_LIMIT`] ago and have not answered, and have no longer step under way.
+    pub fn overdue(&self, now: Instant) -> Vec<&'static str> {
+        let overdue = |heartbeat: &Heartbeat| heartbeat.overdue_at().is_some_and(|overdue| overdue <= now);
+        self.all().into_iter().filter(overdue).map(|heartbeat| heartbeat.shared.name).collect()
+    }
+
+    /// Asks every loop, waits for the answers for up to [`ANSWER_LIMIT`], and returns the loops that are overdue. Usually takes
+    /// less than a millisecond. Cancel-safe.
+    pub async fn check(&self) -> Vec<&'static str> {
+        let now = Instant::now();
+        self.ask(now);
+        for heartbeat in self.all() {
+            // A loop in a long step need not answer now.
+            if heartbeat.overdue_at().is_some_and(|overdue| overdue <= now + ANSWER_LIMIT) {
+                let _ = timeout_at(now + ANSWER_LIMIT, heartbeat.answered()).await;
+            }
+        }
+        self.overdue(Instant::now())
+    }
+
+    fn all(&self) -> Vec<Heartbeat> {
+        self.loops.lock().clone()
+    }
+}
+
+impl Heartbeat {
+    /// Waits until the loop is asked; returning is the answer. An arm of the loop's `select!`, near the top if that is biased.
+    /// Cancel-safe: a question stays until it is answered.
+    pub async fn asked(&self) {
+        self.shared.asked.notified().await;
+        self.beat();
+    }
+
+    /// Awaits something that may take any time, and answers meanwhile. Cancel-safe if `waiting` is.
+    pub async fn while_waiting<T>(&self, waiting: impl Future<Output = T>) -> T {
+        tokio::pin!(waiting);
+        loop {
+            tokio::select! {
+                biased;
+                // Cancel-safe as documented there.
+                () = self.asked() => {}
+                // Cancel-safe: pinned outside and polled on by reference.
+                value = &mut waiting => return value,
+            }
+        }
+    }
+
+    /// Announces a step that takes up to this long and answers nothing, such as a request with its deadline. The next
+    /// announcement replaces it.
+    pub fn alive_for(&self, limit: Duration) {
+        self.shared.times.lock().alive_until = Some(Instant::now() + limit);
+        self.beat();
+    }
+
+    /// Answers a question, if there is one.
+    fn beat(&self) {
+        self.shared.times.lock().asked = None;
+        self.shared.answered.notify_waiters();
+    }
+
+    fn ask(&self, now: Instant) {
+        self.shared.times.lock().asked.get_or_insert(now);
+        self.shared.asked.notify_one();
+    }
+
+    /// When the loop is overdue unless it answers; `None` without a question.
+    fn overdue_at(&self) -> Option<Instant> {
+        let times = self.shared.times.lock();
+        times.asked.map(|asked| times.alive_until.map_or(asked, |until| until.max(asked)) + ANSWER_LIMIT)
+    }
+
+    async fn answered(&self) {
+        loop {
+            let answered = self.shared.answered.notified();
+            tokio::pin!(answered);
+            // Before looking, so that no answer is missed.
+            answered.as_mut().enable();
+            if self.shared.times.lock().asked.is_none() {
+                return;
+            }
+            answered.await;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::task::JoinSet;
+    use tokio::time::sleep;
+
+    use super::*;
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    /// A loop that waits for something that never happens.
+    async fn idle(heartbeat: Heartbeat) {
+        loop {
+            heartbeat.asked().await;
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_loop_that_waits_is_alive_without_being_woken() {
+        let (heartbeats, mut tasks) = (Heartbeats::default(), JoinSet::new());
+        tasks.spawn(idle(heartbeats.register("pods")));
+        sleep(Duration::from_secs(3600)).await;
+        assert_eq!(heartbeats.overdue(Instant::now()), Vec::<&str>::new());
+        let before = Instant::now();
+        assert_eq!(heartbeats.check().await, Vec::<&str>::new());
+        assert_eq!(before.elapsed(), Duration::ZERO);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_loop_that_does_not_come_back_is_named() {
+        let (heartbeats, mut tasks) = (Heartbeats::default(), JoinSet::new());
+        tasks.spawn(idle(heartbeats.register("pods")));
+        let stuck = heartbeats.register("pleg");
+        let before = Instant::now();
+        assert_eq!(heartbeats.check().await, ["pleg"]);
+        assert_eq!(before.elapsed(), ANSWER_LIMIT);
+        // It counts from the first question, not from the latest.
+        heartbeats.ask(Instant::now());
+        assert_eq!(heartbeats.overdue(Instant::now()), ["pleg"]);
+        // The question waited for it.
+        stuck.asked().await;
+        assert_eq!(heartbeats.overdue(Instant::now()), Vec::<&str>::new());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_loop_is_not_overdue_before_its_limit() {
+        let heartbeats = Heartbeats::default();
+        let _stuck = heartbeats.register("pleg");
+        heartbeats.ask(Instant::now());
+        sleep(ANSWER_LIMIT - SECOND).await;
+        assert_eq!(heartbeats.overdue(Instant::now()), Vec::<&str>::new());
+        sleep(SECOND).await;
+        assert_eq!(heartbeats.overdue(Instant::now()), ["pleg"]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_announced_step_may_take_its_time_but_no_longer() {
+        let heartbeats = Heartbeats::default();
+        let slow = heartbeats.register("lease");
+        slow.alive_for(60 * SECOND);
+        let before = Instant::now();
+        assert_eq!(heartbeats.check().await, Vec::<&str>::new());
+        assert_eq!(before.elapsed(), Duration::ZERO);
+        sleep(69 * SECOND).await;
+        assert_eq!(heartbeats.overdue(Instant::now()), Vec::<&str>::new());
+        sleep(SECOND).await;
+        assert_eq!(heartbeats.overdue(Instant::now()), ["lease"]);
+        // The next attempt is an answer, too.
+        slow.alive_for(SECOND);
+        assert_eq!(heartbeats.overdue(Instant::now()), Vec::<&str>::new());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_answer_during_a_check_ends_it() {
+        let heartbeats = Heartbeats::default();
+        let (slow, mut tasks) = (heartbeats.register("admission"), JoinSet::new());
+        tasks.spawn(async move {
+            sleep(3 * SECOND).await;
+            slow.asked().await;
+        });
+        let before = Instant::now();
+        assert_eq!(heartbeats.check().await, Vec::<&str>::new());
+        assert_eq!(before.elapsed(), 3 * SECOND);
+    }
+}
