@@ -22,6 +22,10 @@ sim STEPS='1000000':
 e2e:
     sudo ./integration/test.sh
 
+# hostlet as a systemd service in virtual machines; names of scenarios, --quick or --list as arguments
+vm *ARGS:
+    sudo ./integration/vm.sh {{ARGS}}
+
 # Time, memory and CPU beside bare calls and the stock kubelet; names of scenarios as arguments
 bench *ARGS:
     sudo ./integration/bench.sh {{ARGS}}

@@ -32,7 +32,7 @@ else
   note "cargo-deny is not installed: licenses and advisories are not checked"
 fi
 if command -v shellcheck >/dev/null; then
-  shellcheck -x "$here"/*.sh "$here"/lib/*.sh
+  shellcheck -x "$here"/*.sh "$here"/lib/*.sh "$here"/vm/*.sh
 else
   note "shellcheck is not installed: the scripts are not checked"
 fi

@@ -26,6 +26,7 @@ pub mod server;
 pub mod source;
 pub mod status;
 pub mod store;
+pub mod supervisor;
 pub mod sys;
 pub mod telemetry;
 pub mod types;

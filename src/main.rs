@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use anyhow::Context;
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
-use hostlet::app;
+use hostlet::app::{self, Reload};
 use hostlet::cli::{
     self, CommandError, CompletionsArgs, ConfigCommand, Exit, ExplainArgs, ImagesArgs, LogsArgs, PodsArgs,
     TimelineArgs,
@@ -82,7 +82,7 @@ fn run(cli: Cli) -> anyhow::Result<Exit> {
         None => match cli.flags.process.version {
             Some(VersionForm::True) => print_version("hostlet "),
             Some(VersionForm::Raw) => print_version(""),
-            Some(VersionForm::False) | None => daemon(&cli.flags),
+            Some(VersionForm::False) | None => daemon(cli.flags),
         },
     }
 }
@@ -106,8 +106,9 @@ fn hostname() -> anyhow::Result<String> {
 }
 
 /// Runs the daemon until it is stopped. An invalid configuration is an error before anything runs.
-fn daemon(flags: &KubeletFlags) -> anyhow::Result<Exit> {
-    let Loaded { config, warnings, .. } = match load(flags, &hostname()?) {
+fn daemon(flags: KubeletFlags) -> anyhow::Result<Exit> {
+    let hostname = hostname()?;
+    let Loaded { config, effective, warnings } = match load(&flags, &hostname) {
         Ok(loaded) => loaded,
         Err(errors) => {
             let _ = writeln!(std::io::stderr(), "{errors}");
@@ -117,8 +118,8 @@ fn daemon(flags: &KubeletFlags) -> anyhow::Result<Exit> {
     share_one_heap();
     let format = config.logging.format;
     let verbosity = u8::try_from(config.logging.verbosity).unwrap_or(u8::MAX);
-    telemetry::init(TelemetryConfig { format, verbosity, target: LogTarget::detect(format) })?;
-    for warning in warnings {
+    let logs = telemetry::init(TelemetryConfig { format, verbosity, target: LogTarget::detect(format) })?;
+    for warning in &warnings {
         tracing::warn!("{warning}");
     }
     // One thread is plenty: the work is waiting for the runtime and the API server. The others are for what a disk may hold
@@ -131,9 +132,9 @@ fn daemon(flags: &KubeletFlags) -> anyhow::Result<Exit> {
         let stop = CancellationToken::new();
         let mut terminate = signal(SignalKind::terminate())?;
         let mut interrupt = signal(SignalKind::interrupt())?;
-        // As upstream, SIGHUP changes nothing; without a handler it would terminate the daemon.
-        let _hang_up = signal(SignalKind::hangup())?;
-        let daemon = app::run(config, stop.clone());
+        let hang_up = signal(SignalKind::hangup())?;
+        let reload = Reload { flags, hostname, started_with: effective, warnings, logs, hang_up };
+        let daemon = app::run(config, reload, stop.clone());
         tokio::pin!(daemon);
         let stop_signal = async {
             tokio::select! {

@@ -33,5 +33,7 @@ mod quiet;
 mod runtime;
 #[path = "fake_cri/store.rs"]
 mod store;
+#[path = "fake_cri/supervisor.rs"]
+mod supervisor;
 #[path = "fake_cri/support.rs"]
 mod support;

@@ -130,6 +130,7 @@ impl Cluster {
         let clock = WallClock::system();
         let events = self.pod_events();
         let Self { keeper, client, node_client, recorder: _, sink, connections: _, exposure: _ } = self;
+        let keeper = keeper.with_rescan(tasks.rescan().subscribe());
         tasks.spawn(Stage::Lease, "credentials", |cancel| keeper.run(cancel));
         let quiet_period = inputs.quiet_period.clone();
         tasks.spawn(Stage::Publish, "events", |cancel| sink.run(quiet_period, cancel));

@@ -5,9 +5,11 @@ mod node_side;
 mod parts;
 mod paths;
 mod pods;
+mod reload;
 mod run;
 mod runtime;
 mod startup;
 mod tasks;
 
+pub use reload::Reload;
 pub use run::{AppError, run};

@@ -27,7 +27,8 @@ use crate::source::api::ApiState;
 use crate::source::{self, SourceConfig, SourceState};
 use crate::status::StatusCache;
 use crate::store::Store;
-use crate::telemetry::Metrics;
+use crate::supervisor::{ConfigState, SupervisorInputs};
+use crate::telemetry::{Heartbeats, Metrics};
 use crate::types::{PodEvent, PodRef, WallClock};
 
 /// Shared handles.
@@ -185,6 +186,23 @@ impl Parts {
         &*self.runtime.runtime
     }
 
+    /// What the service manager is informed of.
+    pub(super) fn supervised(
+        &self,
+        heartbeats: Heartbeats,
+        config: watch::Receiver<ConfigState>,
+    ) -> SupervisorInputs {
+        SupervisorInputs {
+            heartbeats,
+            status_cache: self.status_cache.clone(),
+            pleg: self.runtime.pleg.health(),
+            manifests: self.manifests.clone(),
+            api: self.api.clone(),
+            config,
+            clock: WallClock::system(),
+        }
+    }
+
     /// The control server's view.
     pub(super) fn server(&self, config: &Config) -> ControlServer {
         let preload = |directory: PathBuf| (directory, self.preload.subscribe());
@@ -221,6 +239,7 @@ fn start_manifests(
         path: config.sources.static_pod_path.clone(),
         node_name: config.node_name.clone(),
         check_frequency: config.sources.file_check_frequency,
+        rescan: tasks.rescan().subscribe(),
     };
     let known = adopted.iter().filter_map(AdoptedPod::of_manifest).collect();
     tasks.spawn(Stage::Pods, "manifests", |cancel| source::run(source, known, state, cancel));

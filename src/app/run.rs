@@ -3,12 +3,14 @@
 
 use std::path::Path;
 
+use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use super::cluster::Cluster;
 use super::node_side::NodeSide;
 use super::parts::Parts;
 use super::paths::{CONTAINER_LOGS, ROOT};
+use super::reload::Reload;
 use super::runtime::{RuntimeSide, wait_for_runtime};
 use super::startup::{StartupError, prepare};
 use super::tasks::{Stage, TaskEnded, Tasks};
@@ -16,6 +18,7 @@ use crate::api::ConnectError;
 use crate::config::Config;
 use crate::server::{ControlError, ControlServer};
 use crate::store::Store;
+use crate::supervisor::{ConfigState, Notifier, Supervisor};
 use crate::sys::HostDirs;
 use crate::telemetry::Metrics;
 
@@ -40,7 +43,7 @@ pub enum AppError {
 }
 
 /// Runs the daemon until cancelled.
-pub async fn run(config: Config, cancel: CancellationToken) -> Result<(), AppError> {
+pub async fn run(config: Config, reload: Reload, cancel: CancellationToken) -> Result<(), AppError> {
     let dirs = HostDirs {
         root: config.root_dir.clone(),
         pod_logs: config.pods.logs_dir.clone(),
@@ -64,6 +67,15 @@ pub async fn run(config: Config, cancel: CancellationToken) -> Result<(), AppErr
     let runtime = RuntimeSide::start(&config, &metrics, &mut tasks);
     let parts = Parts::start(&config, node, runtime, store, cluster, metrics, &mut tasks);
     tasks.spawn(Stage::State, "control socket", |cancel| parts.server(&config).run(listener, cancel));
+
+    let (config_state, config_view) = watch::channel(ConfigState::default());
+    let (notifier, rescan) = (Notifier::from_environment(), tasks.rescan().clone());
+    if let Some(notifier) = notifier.clone() {
+        let inputs = parts.supervised(tasks.heartbeats().clone(), config_view);
+        let (supervisor, stop) = (Supervisor::new(notifier, inputs), cancel.clone());
+        tasks.spawn(Stage::Lease, "supervisor", |cancel| supervisor.run(stop, cancel));
+    }
+    tasks.spawn(Stage::State, "reload", |cancel| reload.run(rescan, config_state, notifier, cancel));
 
     if let Some(runtime_info) = wait_for_runtime(parts.runtime(), &cancel).await {
         let version = &runtime_info.version;

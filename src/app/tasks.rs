@@ -1,6 +1,7 @@
 //! The daemon's named tasks: started here, stopped in stages, and monitored.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::task::{Id, JoinError, JoinSet};
@@ -8,6 +9,7 @@ use tokio::time::{Instant, timeout_at};
 use tokio_util::sync::CancellationToken;
 
 use crate::telemetry::{Heartbeat, Heartbeats};
+use crate::types::RescanRequester;
 
 /// Time limit of the shutdown.
 const DRAIN: Duration = Duration::from_secs(5);
@@ -57,6 +59,7 @@ pub(super) struct Tasks {
     cancel: CancellationToken,
     stages: [CancellationToken; Stage::ALL.len()],
     heartbeats: Heartbeats,
+    rescan: Arc<RescanRequester>,
 }
 
 /// A task that ended unexpectedly.
@@ -76,12 +79,18 @@ impl Tasks {
             cancel,
             stages: Default::default(),
             heartbeats: Heartbeats::default(),
+            rescan: Arc::default(),
         }
     }
 
     /// The heartbeats of the tasks that have one.
     pub(super) fn heartbeats(&self) -> &Heartbeats {
         &self.heartbeats
+    }
+
+    /// Requests the tasks that read files periodically to read them now.
+    pub(super) fn rescan(&self) -> &Arc<RescanRequester> {
+        &self.rescan
     }
 
     /// The heartbeat of a task that is started next.
@@ -166,8 +175,6 @@ impl Tasks {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
     use parking_lot::Mutex;
     use tokio::time::sleep;
 

@@ -1,9 +1,10 @@
 //! The effective configuration with all defaults, as documents that `--config` accepts.
 
+use std::collections::BTreeSet;
 use std::fmt;
 
 use serde::Serialize;
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use super::hostlet::HostletConfiguration;
 use super::merge::without_nulls;
@@ -30,6 +31,27 @@ impl EffectiveConfig {
     /// The HostletConfiguration.
     pub fn hostlet(&self) -> &Value {
         &self.hostlet
+    }
+
+    /// The paths of the fields whose values differ in `new`, such as `logging.verbosity`, in order. Lists are compared whole.
+    pub fn changes(&self, new: &Self) -> Vec<String> {
+        let mut paths = Vec::new();
+        differences("", &self.kubelet, &new.kubelet, &mut paths);
+        differences("", &self.hostlet, &new.hostlet, &mut paths);
+        paths
+    }
+}
+
+fn differences(path: &str, old: &Value, new: &Value, paths: &mut Vec<String>) {
+    if let (Value::Object(before), Value::Object(after)) = (old, new) {
+        let names: BTreeSet<&String> = before.keys().chain(after.keys()).collect();
+        for name in names {
+            let path = if path.is_empty() { name.clone() } else { format!("{path}.{name}") };
+            let of = |fields: &Map<String, Value>| fields.get(name).cloned().unwrap_or_default();
+            differences(&path, &of(before), &of(after), paths);
+        }
+    } else if old != new {
+        paths.push(path.to_owned());
     }
 }
 
@@ -58,4 +80,29 @@ fn write_document(f: &mut fmt::Formatter<'_>, document: &Value) -> fmt::Result {
     let text = serde_saphyr::to_string(&rest).map_err(|_| fmt::Error)?;
     f.write_str(&text)?;
     if text.ends_with('\n') { Ok(()) } else { f.write_str("\n") }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn changes_are_named_by_the_path_of_the_field() {
+        let config = |kubelet, hostlet| EffectiveConfig { kubelet, hostlet };
+        let old = config(
+            json!({"maxPods": 110, "logging": {"verbosity": 2, "format": "text"}, "clusterDNS": ["10.0.0.1"]}),
+            json!({"maxConcurrentStarts": 3}),
+        );
+        assert_eq!(old.changes(&old), Vec::<String>::new());
+        let new = config(
+            json!({"maxPods": 110, "logging": {"verbosity": 4, "format": "text"}, "clusterDNS": ["10.0.0.2"],
+                "systemReserved": {"cpu": "1"}}),
+            json!({}),
+        );
+        let paths = ["clusterDNS", "logging.verbosity", "systemReserved", "maxConcurrentStarts"];
+        assert_eq!(old.changes(&new), paths);
+        assert_eq!(new.changes(&old), paths);
+    }
 }

@@ -16,6 +16,7 @@ use super::pace::Pace;
 use super::reader::{Reader, fixed_files, new_problems};
 use super::state::{SourceState, StaticPod};
 use crate::sys::{Changes, Watch};
+use crate::types::Rescan;
 
 /// The minimum interval between full reads; a shorter one would only waste CPU.
 const MIN_CHECK_INTERVAL: Duration = Duration::from_secs(1);
@@ -29,6 +30,8 @@ pub struct SourceConfig {
     pub node_name: String,
     /// How often everything is checked without events (`fileCheckFrequency`); at least a second.
     pub check_frequency: Duration,
+    /// Requests to check everything now.
+    pub rescan: Rescan,
 }
 
 /// Publishes the state of the manifests until cancelled: first when everything was read once, then on every change. `adopted`
@@ -50,6 +53,7 @@ pub async fn run(
     let fresh = |known: &[StaticPod]| Disk::new(&path, &changed, &config.node_name, known);
     let mut disk = Some(fresh(&adopted));
     drop(adopted);
+    let mut rescan = config.rescan;
     let mut pace = Pace::default();
     let check_frequency = config.check_frequency.max(MIN_CHECK_INTERVAL);
     loop {
@@ -79,7 +83,8 @@ pub async fn run(
             biased;
             () = cancel.cancelled() => return, // cancel-safe: nothing is lost
             () = changed.next() => pace.settle(&changed).await, // cancel-safe: a pending change stays
-            () = sleep(check_frequency) => {} // cancel-safe: a sleep
+            () = rescan.requested() => {} // cancel-safe as documented there
+            () = sleep(check_frequency) => {} // cancel-safe: a pause takes nothing
         }
     }
 }

@@ -9,6 +9,7 @@ use tokio::sync::watch;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::{SourceConfig, SourceState, StaticPod, run};
+use crate::types::Rescan;
 
 const FOREVER: Duration = Duration::from_secs(3600);
 
@@ -27,7 +28,12 @@ impl Source {
     fn start_after(known: Vec<StaticPod>, path: Option<&Path>, check_frequency: Duration) -> Self {
         let (tx, rx) = watch::channel(SourceState::default());
         let cancel = CancellationToken::new();
-        let config = SourceConfig { path: path.map(Path::to_owned), node_name: "n".into(), check_frequency };
+        let config = SourceConfig {
+            path: path.map(Path::to_owned),
+            node_name: "n".into(),
+            check_frequency,
+            rescan: Rescan::default(),
+        };
         let mut tasks = tokio::task::JoinSet::new();
         tasks.spawn(run(config, known, tx, cancel.clone()));
         Self { rx, tasks, _stop: cancel.drop_guard() }

@@ -3,11 +3,12 @@
 use std::io::{self, IsTerminal};
 
 use tracing::Subscriber;
+use tracing_journald::{Priority, PriorityMappings};
 use tracing_subscriber::filter::{ParseError, Targets};
 use tracing_subscriber::fmt::MakeWriter;
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::{SubscriberInitExt, TryInitError};
-use tracing_subscriber::{Layer, Registry, fmt};
+use tracing_subscriber::{Layer, Registry, fmt, reload};
 
 use super::journal::stderr_is_journal;
 
@@ -73,41 +74,87 @@ pub enum TelemetryError {
     /// Logging is already initialized.
     #[error("logging is already initialized")]
     AlreadySet(#[source] TryInitError),
+    /// It cannot be changed.
+    #[error("the log cannot be changed")]
+    NotChanged(#[source] reload::Error),
+}
+
+/// A layer that writes events.
+type Output = Box<dyn Layer<Registry> + Send + Sync>;
+
+/// Changes the process's log at run time.
+#[derive(Clone)]
+pub struct LogControl {
+    filter: reload::Handle<Targets, Registry>,
+    output: reload::Handle<Output, Registry>,
+}
+
+impl LogControl {
+    /// Changes format and verbosity. The environment still overrides the verbosity. Nothing changes on an error.
+    pub fn apply(&self, format: LogFormat, verbosity: u8) -> Result<(), TelemetryError> {
+        let filter = filter_of_environment(verbosity)?;
+        let (output, failure) = output(format, LogTarget::detect(format));
+        self.output.reload(output).map_err(TelemetryError::NotChanged)?;
+        self.filter.reload(filter).map_err(TelemetryError::NotChanged)?;
+        warn_no_journal(failure);
+        Ok(())
+    }
 }
 
 /// Initializes logging for the process; call it once. Falls back to stderr if the journal's socket cannot be reached.
-pub fn init(config: TelemetryConfig) -> Result<(), TelemetryError> {
-    let from_environment = std::env::var(FILTER_VARIABLE).ok();
-    let filter = filter(config.verbosity, from_environment.as_deref())?;
-    let (journal, failure) = match config.target {
-        LogTarget::Stderr => (None, None),
-        LogTarget::Journald => match tracing_journald::layer() {
-            Ok(journal) => (Some(journal), None),
-            Err(e) => (None, Some(e)),
-        },
-    };
-    let layer: Box<dyn Layer<Registry> + Send + Sync> = match journal {
-        Some(journal) => journal
-            .with_syslog_identifier(JOURNAL_IDENTIFIER.to_owned())
-            .with_field_prefix(Some(JOURNAL_PREFIX.to_owned()))
-            .boxed(),
-        None => {
-            let colors = io::stderr().is_terminal() && std::env::var_os(NO_COLOR_VARIABLE).is_none();
-            lines(config.format, colors, io::stderr)
-        }
-    };
-    subscriber(layer, filter).try_init().map_err(TelemetryError::AlreadySet)?;
+pub fn init(config: TelemetryConfig) -> Result<LogControl, TelemetryError> {
+    let filter = filter_of_environment(config.verbosity)?;
+    let (output, failure) = output(config.format, config.target);
+    let (subscriber, control) = subscriber(output, filter);
+    subscriber.try_init().map_err(TelemetryError::AlreadySet)?;
+    warn_no_journal(failure);
+    Ok(control)
+}
+
+fn filter_of_environment(verbosity: u8) -> Result<Targets, TelemetryError> {
+    filter(verbosity, std::env::var(FILTER_VARIABLE).ok().as_deref())
+}
+
+fn warn_no_journal(failure: Option<io::Error>) {
     if let Some(error) = failure {
         tracing::warn!(%error, "cannot reach the journal's socket, logging to stderr");
     }
-    Ok(())
 }
 
-fn subscriber(
-    layer: Box<dyn Layer<Registry> + Send + Sync>,
-    filter: Targets,
-) -> impl Subscriber + Send + Sync {
-    tracing_subscriber::registry().with(layer.with_filter(filter))
+/// Where events are written, and why not to the journal if that was the target.
+fn output(format: LogFormat, target: LogTarget) -> (Output, Option<io::Error>) {
+    let failure = match target {
+        LogTarget::Stderr => None,
+        LogTarget::Journald => match tracing_journald::layer() {
+            Ok(journal) => return (in_journal(journal), None),
+            Err(error) => Some(error),
+        },
+    };
+    let colors = io::stderr().is_terminal() && std::env::var_os(NO_COLOR_VARIABLE).is_none();
+    (lines(format, colors, io::stderr), failure)
+}
+
+/// With the levels' usual priorities: what is normal is informational, not a notice.
+fn in_journal(journal: tracing_journald::Layer) -> Output {
+    let priorities = PriorityMappings {
+        error: Priority::Error,
+        warn: Priority::Warning,
+        info: Priority::Informational,
+        debug: Priority::Debug,
+        trace: Priority::Debug,
+    };
+    journal
+        .with_syslog_identifier(JOURNAL_IDENTIFIER.to_owned())
+        .with_field_prefix(Some(JOURNAL_PREFIX.to_owned()))
+        .with_priority_mappings(priorities)
+        .boxed()
+}
+
+fn subscriber(output: Output, filter: Targets) -> (impl Subscriber + Send + Sync, LogControl) {
+    let (output_layer, output) = reload::Layer::new(output);
+    let (filter_layer, filter) = reload::Layer::new(filter);
+    let subscriber = tracing_subscriber::registry().with(output_layer.with_filter(filter_layer));
+    (subscriber, LogControl { filter, output })
 }
 
 /// The default filter: only warnings of libraries, unless the environment overrides it. kube's warnings about failed lists are
@@ -163,7 +210,7 @@ mod tests {
             let writer = buffer.clone();
             let layer = lines(format, false, move || writer.clone());
             let filter = filter(verbosity, environment).unwrap();
-            tracing::subscriber::with_default(subscriber(layer, filter), log);
+            tracing::subscriber::with_default(subscriber(layer, filter).0, log);
             let bytes = buffer.0.lock().clone();
             String::from_utf8(bytes).unwrap()
         }
@@ -207,6 +254,25 @@ mod tests {
         let json: serde_json::Value = serde_json::from_str(&json).unwrap();
         assert_eq!((&json["message"], &json["pod"]), (&"started".into(), &"default/web".into()));
         assert_eq!(json["level"], "INFO");
+    }
+
+    #[test]
+    fn format_and_verbosity_change_at_run_time() {
+        let buffer = Buffer::default();
+        let writer = buffer.clone();
+        let layer = lines(LogFormat::Text, false, move || writer.clone());
+        let (subscriber, control) = subscriber(layer, filter(0, None).unwrap());
+        let writer = buffer.clone();
+        tracing::subscriber::with_default(subscriber, || {
+            every_level();
+            control.filter.reload(filter(4, None).unwrap()).unwrap();
+            every_level();
+            control.output.reload(lines(LogFormat::Json, false, move || writer.clone())).unwrap();
+            every_level();
+        });
+        let logged = String::from_utf8(buffer.0.lock().clone()).unwrap();
+        let is_json = logged.lines().map(|line| line.starts_with('{')).collect::<Vec<_>>();
+        assert_eq!(is_json, [false, false, false, true, true], "{logged}");
     }
 
     #[test]

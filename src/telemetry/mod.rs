@@ -9,5 +9,5 @@ mod metrics;
 
 pub use changed::Changed;
 pub use heartbeat::{ANSWER_LIMIT, Heartbeat, Heartbeats};
-pub use init::{LogFormat, LogTarget, TelemetryConfig, TelemetryError, init};
+pub use init::{LogControl, LogFormat, LogTarget, TelemetryConfig, TelemetryError, init};
 pub use metrics::{DEFAULT_BUCKETS, Metrics, OPENMETRICS, Reading};

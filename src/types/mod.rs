@@ -17,6 +17,7 @@ mod pod_ref;
 mod qos;
 mod quantity;
 mod quiet_period;
+mod rescan;
 pub mod resources;
 mod size;
 #[cfg(test)]
@@ -39,6 +40,7 @@ pub use pod_ref::PodRef;
 pub use qos::QosClass;
 pub use quantity::{Quantity, QuantityError};
 pub use quiet_period::QuietPeriod;
+pub use rescan::{Rescan, RescanRequester};
 pub use resources::ResourceList;
 pub use size::human_size;
 pub use timer::sleep_until;

@@ -15,7 +15,7 @@ const LEVELS: [&[&str]; 14] = [
     &["admission", "worker"],
     &["lifecycle", "publish"],
     &["explain", "housekeeping"],
-    &["server"],
+    &["server", "supervisor"],
     &["cli"],
     &["app"],
 ];

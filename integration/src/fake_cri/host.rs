@@ -88,7 +88,7 @@ impl FakeHost {
     /// Starts the daemon without cgroups and waits until it responds. `extra` is YAML of further `KubeletConfiguration`
     /// fields.
     pub async fn start_hostlet(&self, extra: &str) -> Result<Daemon> {
-        self.launch(None, extra).await
+        self.launch(None, &[], extra).await
     }
 
     /// The same as a node of the cluster of this API server.
@@ -96,7 +96,7 @@ impl FakeHost {
         let kubeconfig = self.directory().join("kubeconfig");
         fs::write(&kubeconfig, server.kubeconfig())
             .with_context(|| format!("writing {}", kubeconfig.display()))?;
-        self.launch(Some(&kubeconfig), extra).await
+        self.launch(Some(&kubeconfig), &[], extra).await
     }
 
     /// The same with this kubeconfig, if any: the flag names a file in any case.
@@ -105,10 +105,20 @@ impl FakeHost {
         if let Some(text) = text {
             fs::write(&kubeconfig, text).with_context(|| format!("writing {}", kubeconfig.display()))?;
         }
-        self.launch(Some(&kubeconfig), "").await
+        self.launch(Some(&kubeconfig), &[], "").await
     }
 
-    async fn launch(&self, kubeconfig: Option<&Path>, extra: &str) -> Result<Daemon> {
+    /// The same alone, with these variables in its environment.
+    pub async fn start_supervised(&self, variables: &[(&str, &str)], extra: &str) -> Result<Daemon> {
+        self.launch(None, variables, extra).await
+    }
+
+    async fn launch(
+        &self,
+        kubeconfig: Option<&Path>,
+        variables: &[(&str, &str)],
+        extra: &str,
+    ) -> Result<Daemon> {
         let extra = format!("cgroupsPerQOS: false\nenforceNodeAllocatable: [none]\n{extra}");
         let setup = Setup {
             state: self.directory(),
@@ -121,7 +131,11 @@ impl FakeHost {
             extra: &extra,
             hostlet: "",
         };
-        let mut daemon = Daemon::launch(&setup, dies_with_us)?;
+        let mut daemon = Daemon::launch(&setup, |program| {
+            let mut command = dies_with_us(program);
+            command.envs(variables.iter().copied());
+            command
+        })?;
         daemon.wait_until_it_answers().await?;
         Ok(daemon)
     }

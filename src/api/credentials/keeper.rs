@@ -13,7 +13,7 @@ use tokio_util::sync::CancellationToken;
 use super::exposure::watch_exposure;
 use super::login::{Login, Obtained, Origin};
 use crate::telemetry::Changed;
-use crate::types::{Backoff, BackoffPolicy, WallClock, error_chain, sleep_until, watching};
+use crate::types::{Backoff, BackoffPolicy, Rescan, WallClock, error_chain, sleep_until, watching};
 
 /// Back-off after failed attempts and after rejections. It is not reset while they continue.
 const BACKOFF: BackoffPolicy = BackoffPolicy {
@@ -82,7 +82,8 @@ impl Credentials {
         let (exposed, exposure) = watch::channel(None);
         let credentials = Self { path: Arc::new(path.clone()), access: receiver, rejected, exposure };
         let origin = Origin::new(path.clone());
-        (CredentialsTask { path, origin, access, rejections, exposed, clock }, credentials)
+        let rescan = Rescan::default();
+        (CredentialsTask { path, origin, access, rejections, exposed, clock, rescan }, credentials)
     }
 
     /// The current credentials. Waits a limited time for the first ones. Cancel-safe.
@@ -119,6 +120,7 @@ pub struct CredentialsTask {
     rejections: watch::Receiver<u64>,
     exposed: watch::Sender<Option<String>>,
     clock: WallClock,
+    rescan: Rescan,
 }
 
 /// The reason of an attempt.
@@ -131,6 +133,12 @@ enum Cause {
 }
 
 impl CredentialsTask {
+    /// Reads the files again on request, too.
+    pub fn with_rescan(mut self, rescan: Rescan) -> Self {
+        self.rescan = rescan;
+        self
+    }
+
     /// Runs until cancelled.
     pub async fn run(mut self, cancel: CancellationToken) {
         let watching = watch_exposure(self.path.clone(), self.exposed.clone());
@@ -177,7 +185,12 @@ impl CredentialsTask {
                         );
                     }
                     self.fail(problem, expires);
-                    sleep(pause(&mut failures)).await;
+                    tokio::select! {
+                        // Cancel-safe: a sleep.
+                        () = sleep(pause(&mut failures)) => {}
+                        // Cancel-safe as documented there.
+                        () = self.rescan.requested() => {}
+                    }
                 }
             }
         }
@@ -188,6 +201,8 @@ impl CredentialsTask {
         tokio::select! {
             // Cancel-safe: a sleep.
             () = sleep_until(due) => Cause::Due,
+            // Cancel-safe as documented there.
+            () = self.rescan.requested() => Cause::Due,
             // Cancel-safe: only reads a watch.
             () = watching::becomes(&mut self.rejections, |rejected| *rejected == number) => Cause::Rejected,
         }
