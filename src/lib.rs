@@ -29,6 +29,7 @@ pub mod store;
 pub mod supervisor;
 pub mod sys;
 pub mod telemetry;
+pub mod tls;
 pub mod types;
 pub mod volume;
 pub mod worker;

@@ -80,8 +80,9 @@ fn run(cli: Cli) -> anyhow::Result<Exit> {
         Some(Command::Config(command)) => Ok(cli::config(command, &hostname()?)?),
         Some(Command::Completions(args)) => Ok(cli::completions(&args, Cli::command())?),
         None => match cli.flags.process.version {
-            Some(VersionForm::True) => print_version("hostlet "),
-            Some(VersionForm::Raw) => print_version(""),
+            Some(form @ (VersionForm::True | VersionForm::Raw)) => {
+                Ok(cli::version(std::env::args_os().next().as_deref(), form)?)
+            }
             Some(VersionForm::False) | None => daemon(cli.flags),
         },
     }
@@ -94,11 +95,6 @@ fn ask(command: impl Future<Output = Result<Exit, CommandError>>) -> anyhow::Res
         let _ = writeln!(std::io::stderr(), "hostlet: {}", error_chain(&error));
         Ok(error.exit())
     })
-}
-
-fn print_version(name: &str) -> anyhow::Result<Exit> {
-    writeln!(std::io::stdout(), "{name}{}", env!("CARGO_PKG_VERSION"))?;
-    Ok(Exit::Ok)
 }
 
 fn hostname() -> anyhow::Result<String> {

@@ -48,6 +48,7 @@ control_plane_args() {
         --audit-log-maxsize=50 --audit-log-maxbackup=1 \
         --tls-cert-file="$pki/apiserver.crt" --tls-private-key-file="$pki/apiserver.key" \
         --client-ca-file="$pki/ca.crt" --authorization-mode=Node,RBAC --enable-admission-plugins=NodeRestriction \
+        --enable-bootstrap-token-auth \
         --service-account-issuer=https://kubernetes.default.svc.cluster.local \
         --service-account-key-file="$pki/service-accounts.pub" \
         --service-account-signing-key-file="$pki/service-accounts.key" \
@@ -60,11 +61,12 @@ control_plane_args() {
         --proxy-client-cert-file="$pki/front-proxy.crt" --proxy-client-key-file="$pki/front-proxy.key"
       ;;
     kube-controller-manager)
-      # A dead node is detected after 20 s instead of 50: leases are renewed every 5 s.
+      # A dead node is detected after 20 s instead of 50: leases are renewed every 5 s. Certificates expire soon.
       printf '%s\n' --kubeconfig="$dir/$1.conf" --leader-elect=false --use-service-account-credentials \
         --root-ca-file="$pki/ca.crt" --service-account-private-key-file="$pki/service-accounts.key" \
         --cluster-signing-cert-file="$pki/ca.crt" --cluster-signing-key-file="$pki/ca.key" \
-        --node-monitor-period=2s --node-monitor-grace-period=20s
+        --node-monitor-period=2s --node-monitor-grace-period=20s \
+        --cluster-signing-duration="${HOSTLET_TEST_CERTIFICATE_LIFETIME:-2m}"
       ;;
     kube-scheduler) printf '%s\n' --kubeconfig="$dir/$1.conf" --leader-elect=false ;;
     kube-proxy)

@@ -72,3 +72,58 @@ contexts:
 current-context: $name
 YAML
 }
+
+BOOTSTRAP_TOKEN=abcdef.0123456789abcdef
+
+# Prints the objects that let a node join with the bootstrap token: the token, and the approval of its first certificate and
+# of later ones (Kubernetes docs, "TLS bootstrapping").
+# usage: bootstrap_objects
+bootstrap_objects() {
+  cat <<YAML
+apiVersion: v1
+kind: Secret
+metadata: {name: bootstrap-token-${BOOTSTRAP_TOKEN%.*}, namespace: kube-system}
+type: bootstrap.kubernetes.io/token
+stringData:
+  token-id: ${BOOTSTRAP_TOKEN%.*}
+  token-secret: "${BOOTSTRAP_TOKEN#*.}"
+  usage-bootstrap-authentication: "true"
+  auth-extra-groups: system:bootstrappers:tests
+YAML
+  local binding role group
+  while read -r binding role group; do
+    cat <<YAML
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRoleBinding
+metadata: {name: $binding}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: "$role"}
+subjects: [{apiGroup: rbac.authorization.k8s.io, kind: Group, name: "$group"}]
+YAML
+  done <<'BINDINGS'
+bootstrap system:node-bootstrapper system:bootstrappers:tests
+approve-first system:certificates.k8s.io:certificatesigningrequests:nodeclient system:bootstrappers:tests
+approve-later system:certificates.k8s.io:certificatesigningrequests:selfnodeclient system:nodes
+BINDINGS
+}
+
+# Prints a kubeconfig with the bootstrap token.
+# usage: bootstrap_kubeconfig DIRECTORY SERVER
+bootstrap_kubeconfig() {
+  cat <<YAML
+apiVersion: v1
+kind: Config
+clusters:
+- name: cluster
+  cluster:
+    server: $2
+    certificate-authority-data: $(base64 -w0 "$1/ca.crt")
+users:
+- name: bootstrap
+  user: {token: $BOOTSTRAP_TOKEN}
+contexts:
+- name: bootstrap
+  context: {cluster: cluster, user: bootstrap}
+current-context: bootstrap
+YAML
+}

@@ -39,6 +39,8 @@ pub(crate) struct Setup<'a> {
     pub(crate) extra: &'a str,
     /// YAML of further `HostletConfiguration` fields.
     pub(crate) hostlet: &'a str,
+    /// Further flags.
+    pub(crate) flags: &'a [String],
 }
 
 impl Setup<'_> {
@@ -82,6 +84,7 @@ imagePreloadDir: {state}/archives
         if let Some(kubeconfig) = self.kubeconfig {
             daemon.arg("--kubeconfig").arg(kubeconfig);
         }
+        daemon.args(self.flags);
         Ok(())
     }
 }

@@ -6,6 +6,8 @@
 
 #[path = "cluster/admission.rs"]
 mod admission;
+#[path = "cluster/certificates.rs"]
+mod certificates;
 #[path = "cluster/controllers.rs"]
 mod controllers;
 #[path = "cluster/deletion.rs"]

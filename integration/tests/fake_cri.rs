@@ -3,6 +3,8 @@
 
 #[path = "fake_cri/away.rs"]
 mod away;
+#[path = "fake_cri/certificates.rs"]
+mod certificates;
 #[path = "fake_cri/cluster.rs"]
 mod cluster;
 #[path = "fake_cri/config.rs"]
@@ -13,6 +15,8 @@ mod crashes;
 mod credentials;
 #[path = "fake_cri/errors.rs"]
 mod errors;
+#[path = "fake_cri/healthz.rs"]
+mod healthz;
 #[path = "fake_cri/hung.rs"]
 mod hung;
 #[path = "fake_cri/images.rs"]

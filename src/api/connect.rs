@@ -25,6 +25,7 @@ use tower::{BoxError, ServiceBuilder, ServiceExt, service_fn};
 
 use super::credentials::{Credentials, Login};
 use super::pool::{Connections, Pool, Purpose, ResponseBody};
+use super::proxy::Dialer;
 
 /// Connect timeout.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
@@ -105,8 +106,9 @@ impl Sender {
             headers.insert(AUTHORIZATION, authorization.clone());
         }
         let response = transport.oneshot(request).await?;
-        if response.status() == StatusCode::UNAUTHORIZED {
-            self.credentials.rejected(&ready);
+        match response.status() {
+            StatusCode::UNAUTHORIZED => self.credentials.rejected(&ready),
+            _ => self.credentials.accepted(),
         }
         Ok(response)
     }
@@ -119,21 +121,23 @@ impl Sender {
         {
             return Ok(transport.clone());
         }
-        let transport = transport(&login.config, self.purpose, &self.connections)?;
+        let transport = transport(login, self.purpose, &self.connections)?;
         *current = Some((login.clone(), transport.clone()));
         Ok(transport)
     }
 }
 
-/// Connections to the server in `config`, counted in `connections`.
-fn transport(config: &Config, purpose: Purpose, connections: &Connections) -> Result<Transport, kube::Error> {
+/// Connections to the server of `login`, counted in `connections`.
+fn transport(login: &Login, purpose: Purpose, connections: &Connections) -> Result<Transport, kube::Error> {
     let mut tcp = HttpConnector::new();
     tcp.enforce_http(false);
     tcp.set_nodelay(true);
     tcp.set_keepalive(Some(KEEPALIVE));
     tcp.set_keepalive_interval(Some(KEEPALIVE));
     tcp.set_keepalive_retries(Some(KEEPALIVE_TRIES));
-    let mut connector = TimeoutConnector::new(tls(config, tcp)?);
+    let config = &login.config;
+    let dialer = Dialer::new(tcp, login.proxy.as_ref(), config)?;
+    let mut connector = TimeoutConnector::new(tls(config, dialer)?);
     connector.set_connect_timeout(Some(CONNECT_TIMEOUT));
     let mut http1 = connector.clone();
     http1.set_read_timeout(Some(READ_TIMEOUT));
@@ -163,14 +167,14 @@ pub(super) fn describe_timeout(error: BoxError) -> BoxError {
 
 /// TLS with HTTP/2 where the server supports it. kube's own connector uses HTTP/1.1, which needs a connection for each watch
 /// and each concurrent request.
-fn tls(config: &Config, tcp: HttpConnector) -> Result<HttpsConnector<HttpConnector>, kube::Error> {
+fn tls(config: &Config, dialer: Dialer) -> Result<HttpsConnector<Dialer>, kube::Error> {
     let mut builder =
         HttpsConnectorBuilder::new().with_tls_config(config.rustls_client_config()?).https_or_http();
     if let Some(name) = &config.tls_server_name {
         let name = name.clone().try_into().map_err(|error| kube::Error::Service(Box::new(error)))?;
         builder = builder.with_server_name_resolver(FixedServerNameResolver::new(name));
     }
-    Ok(builder.enable_all_versions().wrap_connector(tcp))
+    Ok(builder.enable_all_versions().wrap_connector(dialer))
 }
 
 #[cfg(test)]
@@ -182,7 +186,7 @@ mod tests {
     use tokio_util::sync::{CancellationToken, DropGuard};
 
     use super::*;
-    use crate::types::WallClock;
+    use crate::api::CredentialsSource;
 
     /// A client with the credentials of a kubeconfig, connected to the test's server.
     async fn client(dir: &Path, user: &str) -> (Client, TcpListener, DropGuard) {
@@ -191,7 +195,7 @@ mod tests {
         let server = format!("http://{}", listener.local_addr().unwrap());
         let text = crate::api::kubeconfig::of_one_user(&server, user);
         std::fs::write(&kubeconfig, text).unwrap();
-        let (task, credentials) = Credentials::new(kubeconfig, WallClock::system());
+        let (task, credentials) = Credentials::new(CredentialsSource::new(kubeconfig));
         let cancel = CancellationToken::new();
         #[expect(clippy::disallowed_methods, reason = "a task of a test")]
         tokio::spawn(task.run(cancel.clone()));

@@ -1,9 +1,10 @@
 //! Reads a kubeconfig into kube's type, with the strict reader of hostlet's other files.
 
+use std::fmt;
 use std::io;
 use std::path::{MAIN_SEPARATOR, Path, PathBuf};
 
-use kube::config::{Kubeconfig, KubeconfigError};
+use kube::config::{Cluster, Kubeconfig, KubeconfigError};
 use serde_json::Value;
 
 use crate::types::json;
@@ -12,6 +13,19 @@ use crate::yaml::parse_documents;
 /// Fields with a file path, relative to the kubeconfig's directory.
 const CLUSTER_FILES: [&str; 1] = ["certificate-authority"];
 const USER_FILES: [&str; 3] = ["client-certificate", "client-key", "tokenFile"];
+
+/// A kubeconfig and the flag that names it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct KubeconfigFile {
+    pub(super) flag: &'static str,
+    pub(super) path: PathBuf,
+}
+
+impl fmt::Display for KubeconfigFile {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "--{} {}", self.flag, self.path.display())
+    }
+}
 
 /// Why a file is not a valid kubeconfig.
 #[derive(Debug, thiserror::Error)]
@@ -46,6 +60,14 @@ pub(super) fn read(path: &Path) -> Result<Kubeconfig, ReadError> {
         merged = merged.merge(read).map_err(ReadError::Merge)?;
     }
     Ok(merged)
+}
+
+/// The cluster of the current context, if there is one.
+pub(super) fn current_cluster(kubeconfig: &mut Kubeconfig) -> Option<&mut Cluster> {
+    let current = kubeconfig.current_context.as_deref()?;
+    let context = kubeconfig.contexts.iter().find(|named| named.name == current)?;
+    let name = &context.context.as_ref()?.cluster;
+    kubeconfig.clusters.iter_mut().find(|named| named.name == *name)?.cluster.as_mut()
 }
 
 /// The files with secrets (keys and tokens) that the kubeconfig at `path` refers to. Empty if it cannot be read; see [`read`].

@@ -1,6 +1,7 @@
 //! The API server's client: connections from a kubeconfig, classified errors, watches, events and patches. Never knows the
 //! runtime.
 
+mod certificates;
 mod connect;
 mod credentials;
 mod error;
@@ -12,10 +13,13 @@ mod kubeconfig;
 mod objects;
 pub mod patch;
 mod pool;
+mod proxy;
 
+pub use certificates::{CertificateReport, CertificateSettings, ClientCertificateTask};
 pub use connect::{ConnectError, Connection, connect};
-pub use credentials::{Credentials, CredentialsTask};
+pub use credentials::{Credentials, CredentialsSource, CredentialsTask};
 pub use error::{ApiErrorKind, error_kind, message};
 pub use follow::{FollowError, Notification, follow, follow_with_recovery};
 pub use objects::{Objects, Wire};
 pub use pool::{Connections, LaneCounts, Purpose};
+pub use proxy::ProxyEnvironment;

@@ -5,13 +5,18 @@ use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::{ObjectReference, Pod};
 use kube::Client;
+use rand::SeedableRng;
+use rand::rngs::StdRng;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
 use super::tasks::{Stage, Tasks};
 use crate::admission::RejectedPod;
 use crate::api::events::{EventRecord, EventRecorder, EventSink, recorder};
-use crate::api::{ConnectError, Connection, Connections, Credentials, CredentialsTask, Purpose, connect};
+use crate::api::{
+    CertificateReport, CertificateSettings, ClientCertificateTask, ConnectError, Connection, Connections,
+    Credentials, CredentialsSource, CredentialsTask, ProxyEnvironment, Purpose, connect,
+};
 use crate::config::{Cluster as Joined, Config};
 use crate::cri::{ImageService, RuntimeService, RuntimeStatus};
 use crate::node::{
@@ -29,11 +34,13 @@ use crate::source::api::{self, ApiState};
 use crate::status::StatusCache;
 use crate::store::Store;
 use crate::sys::Machine;
+use crate::tls::CertificateStore;
 use crate::types::{PodEvent, PodRef, QuietPeriod, WallClock, architecture};
 
 /// Clients of the API server.
 pub(super) struct Cluster {
     keeper: CredentialsTask,
+    certificates: ClientCertificateTask,
     /// For pods and the objects they refer to, within `kubeAPIQPS`.
     client: Client,
     /// For the Node and its lease, which must not queue.
@@ -42,6 +49,7 @@ pub(super) struct Cluster {
     sink: EventSink,
     connections: Connections,
     exposure: watch::Receiver<Option<String>>,
+    certificate: watch::Receiver<Option<CertificateReport>>,
 }
 
 /// Inputs of the cluster's tasks.
@@ -82,13 +90,41 @@ impl Cluster {
             purpose,
             connections: connections.clone(),
         };
-        let (keeper, credentials) = Credentials::new(joined.kubeconfig.clone(), WallClock::system());
+        let proxies = ProxyEnvironment::of_process();
+        let store = CertificateStore::of_client(&joined.cert_dir);
+        let source = CredentialsSource::new(joined.kubeconfig.clone()).with_proxies(proxies.clone());
+        let source = if joined.rotate_certificates { source.with_store(store.clone()) } else { source };
+        let (keeper, credentials) = Credentials::new(source);
         let exposure = credentials.exposure();
         let client = connect(&connection(Purpose::Pods, joined.requests), credentials.clone())?;
         let node_client = connect(&connection(Purpose::Node, None), credentials.clone())?;
-        let event_client = connect(&connection(Purpose::Events, joined.events), credentials)?;
+        let event_client = connect(&connection(Purpose::Events, joined.events), credentials.clone())?;
         let (recorder, sink) = recorder(event_client, node_name.to_owned(), WallClock::system());
-        Ok(Self { keeper, client, node_client, recorder, sink, connections, exposure })
+        let bootstrap = joined.bootstrap_kubeconfig.clone();
+        let settings = CertificateSettings {
+            node: node_name.to_owned(),
+            kubeconfig: joined.kubeconfig.clone(),
+            bootstrap: bootstrap.map(|path| CredentialsSource::bootstrap(path).with_proxies(proxies)),
+            rotates: joined.rotate_certificates,
+            store,
+            clock: WallClock::system(),
+        };
+        let bootstrap = connection(Purpose::Bootstrap, None);
+        let connect = move |credentials| connect(&bootstrap, credentials);
+        let chance = StdRng::from_os_rng();
+        let (certificates, certificate) =
+            ClientCertificateTask::new(settings, credentials, node_client.clone(), connect, chance);
+        Ok(Self {
+            keeper,
+            certificates,
+            client,
+            node_client,
+            recorder,
+            sink,
+            connections,
+            exposure,
+            certificate,
+        })
     }
 
     /// The connections to the API server.
@@ -99,6 +135,11 @@ impl Cluster {
     /// Who else can read the credentials.
     pub(super) fn exposure(&self) -> watch::Receiver<Option<String>> {
         self.exposure.clone()
+    }
+
+    /// The state of the client certificate.
+    pub(super) fn certificate(&self) -> watch::Receiver<Option<CertificateReport>> {
+        self.certificate.clone()
     }
 
     /// Recorder of pod events.
@@ -129,9 +170,10 @@ impl Cluster {
     ) -> (ApiObjects, ServiceEnv) {
         let clock = WallClock::system();
         let events = self.pod_events();
-        let Self { keeper, client, node_client, recorder: _, sink, connections: _, exposure: _ } = self;
+        let Self { keeper, certificates, client, node_client, sink, .. } = self;
         let keeper = keeper.with_rescan(tasks.rescan().subscribe());
         tasks.spawn(Stage::Lease, "credentials", |cancel| keeper.run(cancel));
+        tasks.spawn(Stage::Support, "client certificate", |cancel| certificates.run(cancel));
         let quiet_period = inputs.quiet_period.clone();
         tasks.spawn(Stage::Publish, "events", |cancel| sink.run(quiet_period, cancel));
 

@@ -11,7 +11,7 @@ use super::paths::{PROC, ROOT};
 use super::runtime::RuntimeSide;
 use super::tasks::{Stage, Tasks};
 use crate::admission::{Admission, AdmissionInputs, AdmissionOutputs, AdmittedPods, AdoptedPod, RejectedPod};
-use crate::api::Connections;
+use crate::api::{CertificateReport, Connections};
 use crate::config::{Config, ParallelPulls};
 use crate::cri::RuntimeService;
 use crate::housekeeping::OtherKubelets;
@@ -58,6 +58,7 @@ pub(super) struct Parts {
     pub(super) metrics: Metrics,
     kubelets: watch::Receiver<Option<String>>,
     exposure: watch::Receiver<Option<String>>,
+    certificate: watch::Receiver<Option<CertificateReport>>,
 }
 
 impl Parts {
@@ -130,6 +131,7 @@ impl Parts {
         let connections = cluster.as_ref().map(Cluster::connections).unwrap_or_default();
         connections.register(&metrics);
         let exposure = cluster.as_ref().map_or_else(|| watch::channel(None).1, Cluster::exposure);
+        let certificate = cluster.as_ref().map_or_else(|| watch::channel(None).1, Cluster::certificate);
         let (objects, service_env): (Arc<dyn ObjectSource>, _) = match cluster {
             Some(cluster) => {
                 let inputs = ClusterInputs {
@@ -178,6 +180,7 @@ impl Parts {
             metrics,
             kubelets,
             exposure,
+            certificate,
         }
     }
 
@@ -223,6 +226,7 @@ impl Parts {
             shims: self.shims.subscribe(),
             kubelets: self.kubelets.clone(),
             exposure: self.exposure.clone(),
+            certificate: self.certificate.clone(),
             connections: self.connections.clone(),
             metrics: self.metrics.clone(),
         }

@@ -16,7 +16,7 @@ use super::startup::{StartupError, prepare};
 use super::tasks::{Stage, TaskEnded, Tasks};
 use crate::api::ConnectError;
 use crate::config::Config;
-use crate::server::{ControlError, ControlServer};
+use crate::server::{ControlError, ControlServer, Healthz, HealthzError};
 use crate::store::Store;
 use crate::supervisor::{ConfigState, Notifier, Supervisor};
 use crate::sys::HostDirs;
@@ -34,6 +34,9 @@ pub enum AppError {
     /// The control socket could not be opened.
     #[error(transparent)]
     Control(#[from] ControlError),
+    /// The port of the health endpoint could not be opened.
+    #[error(transparent)]
+    Healthz(#[from] HealthzError),
     /// A task ended unexpectedly.
     #[error(transparent)]
     Task(#[from] TaskEnded),
@@ -57,6 +60,10 @@ pub async fn run(config: Config, reload: Reload, cancel: CancellationToken) -> R
     };
     let listener = ControlServer::bind(&config.socket).await?;
     let socket = ControlServer::identity(&config.socket);
+    let healthz = match config.healthz {
+        Some(address) => Some(Healthz::bind(address).await?),
+        None => None,
+    };
     // After opening the socket, so that a second daemon fails before it touches anything.
     let (store, writer) = Store::open(dirs.store()).await;
     let metrics = Metrics::default();
@@ -66,6 +73,10 @@ pub async fn run(config: Config, reload: Reload, cancel: CancellationToken) -> R
 
     let runtime = RuntimeSide::start(&config, &metrics, &mut tasks);
     let parts = Parts::start(&config, node, runtime, store, cluster, metrics, &mut tasks);
+    if let Some(listener) = healthz {
+        let healthz = Healthz::new(tasks.heartbeats().clone());
+        tasks.spawn(Stage::State, "health endpoint", |cancel| healthz.run(listener, cancel));
+    }
     tasks.spawn(Stage::State, "control socket", |cancel| parts.server(&config).run(listener, cancel));
 
     let (config_state, config_view) = watch::channel(ConfigState::default());

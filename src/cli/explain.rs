@@ -68,6 +68,9 @@ async fn node(args: &ExplainArgs) -> Result<Exit, CommandError> {
     let noun = if pods == 1 { "pod" } else { "pods" };
     let mut text = format!("Node {}: {first}; {pods} {noun}.\n", node.node);
     text.push_str(&String::from_utf8_lossy(&out));
+    if let Some(certificate) = node.certificate.as_ref().filter(|certificate| !certificate.is_problem) {
+        text.push_str(&format!("\n{}\n", certificate.state));
+    }
     if !connections.is_empty() {
         text.push_str(&format!("\nConnections to the API server:\n{}", table(&connections)));
     }

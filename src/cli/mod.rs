@@ -12,6 +12,7 @@ mod pods;
 mod pulls;
 mod table;
 mod timeline;
+mod version;
 
 pub use client::{ClientError, DaemonArgs};
 pub use completions::{CompletionsArgs, Shell, completions};
@@ -23,3 +24,4 @@ pub use images::{ImagesArgs, ImagesOutput, images};
 pub use logs::{LogsArgs, logs};
 pub use pods::{Output, PodsArgs, pods};
 pub use timeline::{TimelineArgs, timeline};
+pub use version::version;

@@ -118,6 +118,9 @@ pub(super) fn print_problems(node: &NodeView, err: &mut impl Write) -> io::Resul
     if let Some(trouble) = &node.credentials {
         writeln!(err, "\nThe credentials: {trouble}.")?;
     }
+    if let Some(certificate) = node.certificate.as_ref().filter(|certificate| certificate.is_problem) {
+        writeln!(err, "\n{}", certificate.state)?;
+    }
     if let Some(trouble) = &node.api {
         writeln!(err, "\nThe API server cannot be read: {trouble}.")?;
     }

@@ -174,7 +174,8 @@ pub(super) const FIELD_FLAGS: &[FieldFlag] = &[
 
 /// Flags that have no effect.
 pub(super) const IDLE_FLAGS: &[IdleFlag] = &[
-    idle("cert-dir", "/var/lib/kubelet/pki", NO_SERVER),
+    // Removed upstream in 1.35, but older versions of kubeadm left it in kubeadm-flags.env.
+    idle("pod-infra-container-image", "", "the container runtime chooses the image of sandboxes"),
     idle("image-credential-provider-config", "", NO_PROVIDERS),
     idle("image-credential-provider-bin-dir", "", NO_PROVIDERS),
     idle("runtime-cgroups", "", "hostlet does not report what the runtime uses yet"),

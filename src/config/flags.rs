@@ -33,9 +33,12 @@ pub struct ProcessFlags {
     /// Kubeconfig with the API server of the cluster; without it, the node runs standalone.
     #[arg(long, value_name = "FILE")]
     pub kubeconfig: Option<PathBuf>,
-    /// Kubeconfig for TLS bootstrapping. Not supported yet.
+    /// Kubeconfig to request a client certificate with, if --kubeconfig does not exist or has no valid credentials.
     #[arg(long, value_name = "FILE")]
     pub bootstrap_kubeconfig: Option<PathBuf>,
+    /// Directory of the node's certificates.
+    #[arg(long, value_name = "DIR", default_value = DEFAULT_CERT_DIR)]
+    pub cert_dir: PathBuf,
     /// Name of the node, instead of the host name.
     #[arg(long, value_name = "NAME")]
     pub hostname_override: Option<String>,
@@ -72,6 +75,7 @@ pub struct ProcessFlags {
 }
 
 const DEFAULT_ROOT_DIR: &str = "/var/lib/kubelet";
+const DEFAULT_CERT_DIR: &str = "/var/lib/kubelet/pki";
 
 impl Default for ProcessFlags {
     fn default() -> Self {
@@ -80,6 +84,7 @@ impl Default for ProcessFlags {
             config_dir: None,
             kubeconfig: None,
             bootstrap_kubeconfig: None,
+            cert_dir: PathBuf::from(DEFAULT_CERT_DIR),
             hostname_override: None,
             node_ip: Vec::new(),
             node_labels: Vec::new(),

@@ -77,12 +77,7 @@ fn underscores_are_replaced_in_names_only() {
 
 #[test]
 fn flags_that_upstream_removed_are_unknown() {
-    for flag in [
-        "--pod-infra-container-image=a",
-        "--network-plugin=cni",
-        "--container-runtime=remote",
-        "--cni-bin-dir=/a",
-    ] {
+    for flag in ["--network-plugin=cni", "--container-runtime=remote", "--cni-bin-dir=/a"] {
         let error = parse(&[flag]).unwrap_err();
         assert_eq!(error.kind(), clap::error::ErrorKind::UnknownArgument, "{flag}");
     }

@@ -96,11 +96,8 @@ fn process_breaches(flags: &ProcessFlags) -> Vec<ConfigError> {
     if !["", node::EXTERNAL].contains(&flags.cloud_provider.as_str()) {
         add("cloud-provider", "must be external or empty: Kubernetes removed all other cloud providers");
     }
-    if flags.bootstrap_kubeconfig.is_some() {
-        add(
-            "bootstrap-kubeconfig",
-            "hostlet does not request certificates from the cluster yet; give it a --kubeconfig with one",
-        );
+    if flags.bootstrap_kubeconfig.is_some() && flags.kubeconfig.is_none() {
+        add("bootstrap-kubeconfig", "needs --kubeconfig, the file that is written when this node has joined");
     }
     if flags.exit_on_lock_contention {
         add(
@@ -108,8 +105,10 @@ fn process_breaches(flags: &ProcessFlags) -> Vec<ConfigError> {
             "is not supported yet; without it hostlet holds its lock until it exits",
         );
     }
-    if !flags.root_dir.is_absolute() {
-        add("root-dir", "must be an absolute path");
+    for (flag, path) in [("root-dir", &flags.root_dir), ("cert-dir", &flags.cert_dir)] {
+        if !path.is_absolute() {
+            add(flag, "must be an absolute path");
+        }
     }
     let one_family = |ips: &[IpAddr]| ips.len() == 2 && ips[0].is_ipv4() == ips[1].is_ipv4();
     if flags.node_ip.len() > 2 || one_family(&flags.node_ip) {

@@ -266,20 +266,19 @@ fn unsupported_fields_are_errors_or_warnings() {
     let host = Host::new(&[(
         "a.yaml",
         &format!(
-            "{HEAD}readOnlyPort: 10255\nauthorization: {{mode: Webhook}}\nrotateCertificates: \
+            "{HEAD}readOnlyPort: 10255\nauthorization: {{mode: Webhook}}\nserverTLSBootstrap: \
              true\ntlsCertFile: a.crt\nfeatureGates:\n  MemoryQoS: false\n"
         ),
     )]);
     assert_eq!(
-        host.warnings(&["--config=DIR/a.yaml", "--cert-dir=/pki"]),
+        host.warnings(&["--config=DIR/a.yaml", "--tls-curve-preferences=X25519"]),
         [
             "DIR/a.yaml:3: readOnlyPort: hostlet has no network server yet, so this has no effect",
             "DIR/a.yaml:4: authorization.mode: hostlet has no network server yet, so this has no effect",
-            "DIR/a.yaml:5: rotateCertificates: hostlet does not request certificates from the cluster yet, so \
-             this has no effect",
+            "DIR/a.yaml:5: serverTLSBootstrap: hostlet has no network server yet, so this has no effect",
             "DIR/a.yaml:6: tlsCertFile: hostlet has no network server yet, so this has no effect",
             "DIR/a.yaml:8: featureGates.MemoryQoS: hostlet does not depend on this gate; setting it changes nothing",
-            "--cert-dir: hostlet has no network server yet, so this has no effect",
+            "--tls-curve-preferences: hostlet has no network server yet, so this has no effect",
         ]
     );
     assert_eq!(
@@ -357,6 +356,11 @@ fn invalid_process_flags_are_rejected() {
         ),
         (["--node-ip=10.0.0.1", "--node-ip=10.0.0.2"], "--node-ip: takes one address, or one of each family"),
         (["--root-dir=kubelet", "--v=1"], "--root-dir: must be an absolute path"),
+        (["--kubeconfig=/a", "--cert-dir=pki"], "--cert-dir: must be an absolute path"),
+        (
+            ["--bootstrap-kubeconfig=/a", "--v=1"],
+            "--bootstrap-kubeconfig: needs --kubeconfig, the file that is written when this node has joined",
+        ),
     ] {
         assert_eq!(host.load(&arguments).unwrap_err(), message);
     }

@@ -11,6 +11,8 @@ mod flags;
 mod gate_table;
 mod gates;
 mod hostlet;
+#[cfg(test)]
+mod kubeadm_tests;
 mod layers;
 mod load;
 mod merge;

@@ -16,8 +16,6 @@ use Support::{Ignored, Rejected, Served};
 
 const NO_SERVER: Support = Ignored("hostlet has no network server yet, so this has no effect");
 const NO_EVICTION: Support = Ignored("hostlet does not evict pods yet, so thresholds have no effect");
-const NO_CERTIFICATES: Support =
-    Ignored("hostlet does not request certificates from the cluster yet, so this has no effect");
 const NO_ROTATION: Support = Ignored("hostlet does not rotate container logs yet, so this has no effect");
 const NO_IMAGE_GC: Support = Ignored("hostlet does not remove unused images yet, so this has no effect");
 const NO_METRICS: Support = Ignored("hostlet has no hidden metrics and no traces yet, so this has no effect");
@@ -49,8 +47,8 @@ pub(super) const FIELDS: &[(&str, Support)] = &[
     ("address", NO_SERVER),
     ("port", NO_SERVER),
     ("readOnlyPort", NO_SERVER),
-    ("healthzPort", NO_SERVER),
-    ("healthzBindAddress", NO_SERVER),
+    ("healthzPort", Served),
+    ("healthzBindAddress", Served),
     ("tlsCertFile", NO_SERVER),
     ("tlsPrivateKeyFile", NO_SERVER),
     ("tlsCipherSuites", NO_SERVER),
@@ -75,7 +73,7 @@ pub(super) const FIELDS: &[(&str, Support)] = &[
     ("tracing.endpoint", NO_METRICS),
     ("tracing.samplingRatePerMillion", NO_METRICS),
     // The API server.
-    ("rotateCertificates", NO_CERTIFICATES),
+    ("rotateCertificates", Served),
     ("eventRecordQPS", Served),
     ("eventBurst", Served),
     ("nodeStatusUpdateFrequency", Served),

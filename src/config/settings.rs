@@ -1,7 +1,7 @@
 //! The daemon's settings: the supported part of the configuration, in the types of its users. Built from a defaulted and
 //! validated configuration; reads nothing itself.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::num::{NonZeroU32, NonZeroUsize};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -23,6 +23,8 @@ pub struct Config {
     pub node_ips: Vec<IpAddr>,
     /// The cluster to join; `None` for a standalone node.
     pub cluster: Option<Cluster>,
+    /// Address of the health endpoint; `None` if it is off (`healthzBindAddress`, `healthzPort`).
+    pub healthz: Option<SocketAddr>,
     /// Settings of the Node object.
     pub node: Node,
     /// Directory of the daemon's files (`--root-dir`).
@@ -58,6 +60,12 @@ pub struct Config {
 pub struct Cluster {
     /// Kubeconfig with the API server and credentials (`--kubeconfig`).
     pub kubeconfig: PathBuf,
+    /// Kubeconfig to request a client certificate with (`--bootstrap-kubeconfig`).
+    pub bootstrap_kubeconfig: Option<PathBuf>,
+    /// Directory of certificates (`--cert-dir`).
+    pub cert_dir: PathBuf,
+    /// Whether the client certificate is renewed (`rotateCertificates`).
+    pub rotate_certificates: bool,
     /// Rate limit of requests per second, and burst; `None` for no limit (`kubeAPIQPS`, `kubeAPIBurst`).
     pub requests: Option<(NonZeroU32, NonZeroU32)>,
     /// The same for events (`eventRecordQPS`, `eventBurst`).
@@ -214,9 +222,13 @@ impl Config {
             node_ips: flags.node_ip.clone(),
             cluster: flags.kubeconfig.as_ref().map(|kubeconfig| Cluster {
                 kubeconfig: kubeconfig.clone(),
+                bootstrap_kubeconfig: flags.bootstrap_kubeconfig.clone(),
+                cert_dir: flags.cert_dir.clone(),
+                rotate_certificates: kubelet.rotate_certificates.unwrap_or_default(),
                 requests: rate(kubelet.kube_api_qps, kubelet.kube_api_burst),
                 events: rate(kubelet.event_record_qps, kubelet.event_burst),
             }),
+            healthz: healthz(kubelet),
             node: Node::new(kubelet, flags),
             root_dir: flags.root_dir.clone(),
             lock_file: flags.lock_file.clone(),
@@ -262,6 +274,12 @@ impl Config {
             },
         }
     }
+}
+
+/// The address of the health endpoint, if it is on.
+fn healthz(kubelet: &KubeletConfiguration) -> Option<SocketAddr> {
+    let port = kubelet.healthz_port.and_then(|port| u16::try_from(port).ok()).filter(|port| *port != 0)?;
+    Some(SocketAddr::new(kubelet.healthz_bind_address?, port))
 }
 
 /// A rate and its burst, which is at least one.

@@ -15,6 +15,7 @@ use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use futures::{StreamExt, stream};
+use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use nix::sys::stat::{Mode, fchmod};
@@ -29,9 +30,9 @@ use super::http;
 use super::images::images;
 use super::logs::logs;
 use super::pulls::pulls;
-use super::view::{HungCall, NodeView, Problem};
+use super::view::{CertificateView, HungCall, NodeView, Problem};
 use crate::admission::RejectedPod;
-use crate::api::Connections;
+use crate::api::{CertificateReport, Connections};
 use crate::cri::{Call, Calls, ImageService, RuntimeStatus};
 use crate::explain::NodeProblem;
 use crate::image::preload::PreloadProblem;
@@ -119,6 +120,8 @@ pub struct ControlServer {
     pub kubelets: watch::Receiver<Option<String>>,
     /// Who else can read the API server's credentials.
     pub exposure: watch::Receiver<Option<String>>,
+    /// The state of the client certificate.
+    pub certificate: watch::Receiver<Option<CertificateReport>>,
     /// The connections to the API server.
     pub connections: Connections,
     /// The metrics.
@@ -220,6 +223,7 @@ impl ControlServer {
             shims: self.shims.borrow().clone(),
             kubelets: self.kubelets.borrow().clone(),
             credentials: self.exposure.borrow().clone(),
+            certificate: self.certificate.borrow().as_ref().map(certificate),
             api: self.api.borrow().problem.clone(),
             hung: self.hung(),
             archives: self.archives(),
@@ -287,13 +291,20 @@ impl ControlServer {
             // Never changes with a runtime other than containerd.
             Ok(()) = self.shims.changed() => true,
             Ok(()) = self.kubelets.changed() => true,
-            // Never changes on a standalone host.
+            // Neither changes on a standalone host.
             Ok(()) = self.exposure.changed() => true,
+            Ok(()) = self.certificate.changed() => true,
             changed = changed_if(&mut self.preload) => changed.is_ok(),
         };
         tokio::time::sleep(WATCH_PAUSE).await;
         changed
     }
+}
+
+/// The certificate's state now.
+fn certificate(report: &CertificateReport) -> CertificateView {
+    let now = Timestamp::now();
+    CertificateView { state: report.sentences(now), is_problem: report.is_problem(now) }
 }
 
 /// Waits for a change; forever without preloading. Cancel-safe.

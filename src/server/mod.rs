@@ -5,6 +5,7 @@ mod control;
 mod error;
 mod explain;
 mod find;
+mod healthz;
 mod http;
 mod images;
 mod logs;
@@ -15,6 +16,7 @@ mod timeline;
 mod view;
 
 pub use control::{ControlError, ControlServer};
+pub use healthz::{Healthz, HealthzError};
 pub use logs::LogsQuery;
 pub use timeline::TimelineView;
-pub use view::{HungCall, ImageView, NodeView, Problem, PullView, PullsView};
+pub use view::{CertificateView, HungCall, ImageView, NodeView, Problem, PullView, PullsView};

@@ -110,6 +110,7 @@ impl Bench {
             metrics: Metrics::default(),
             kubelets: watch::channel(Some("another kubelet".to_owned())).1,
             exposure: watch::channel(Some("anybody".to_owned())).1,
+            certificate: watch::channel(None).1,
             connections: Connections::default(),
         };
         let listener = ControlServer::bind(&dir.path().join("socket")).await.unwrap();

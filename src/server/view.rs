@@ -32,6 +32,9 @@ pub struct NodeView {
     /// Who else can read the API server's credentials, if anyone. It does not affect pods.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub credentials: Option<String>,
+    /// The client certificate for the API server, if the node has or needs one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub certificate: Option<CertificateView>,
     /// Why the API server cannot be read, if so. It does not affect running pods.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub api: Option<String>,
@@ -41,6 +44,16 @@ pub struct NodeView {
     /// Unusable image archives.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub archives: Vec<Problem>,
+}
+
+/// The state of the client certificate.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct CertificateView {
+    /// The state, as sentences.
+    pub state: String,
+    /// Whether the node cannot use the API server because of it.
+    pub is_problem: bool,
 }
 
 /// A hung call to the container runtime, which blocks only its pod.

@@ -15,6 +15,7 @@ mod machine;
 mod mounts;
 mod path_work;
 mod remove;
+mod replace_file;
 mod shims;
 #[cfg(test)]
 pub(crate) mod testing;
@@ -35,5 +36,6 @@ pub use machine::Machine;
 pub use mounts::{KernelMounts, Mount, MountTable, Mounts};
 pub use path_work::{PathError, PathWork};
 pub use remove::{real_path, remove_tree};
+pub use replace_file::{replace_file, sync_parent};
 pub use shims::{Shim, end_shim, shims};
 pub use watch::Watch;

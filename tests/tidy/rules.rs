@@ -6,7 +6,7 @@ use std::path::Path;
 const LEVELS: [&[&str]; 14] = [
     &["types"],
     &["sys", "telemetry", "yaml"],
-    &["config"],
+    &["config", "tls"],
     &["api", "cgroup", "cri", "store"],
     &["image", "log", "objects", "pleg", "pod"],
     &["gate", "node", "volume"],

@@ -13,6 +13,15 @@ use crate::daemon;
 use crate::real::RealHost;
 use crate::shell::lib;
 
+/// How a node gets its credentials.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Joining {
+    /// The test makes its certificate.
+    Certificate,
+    /// It requests one with a bootstrap token.
+    BootstrapToken,
+}
+
 /// The agent of the tests' nodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Agent {
@@ -49,6 +58,7 @@ impl Agent {
         self,
         cluster: &Cluster,
         place: &Place,
+        joining: Joining,
         labels: &str,
         host: &RealHost,
         extra: &Value,
@@ -99,12 +109,16 @@ impl Agent {
             text = format!("{text}\n---\n{own}");
         }
         let (config, credentials) = (state.join("config.yaml"), state.join("node.conf"));
-        for (file, text) in
-            [(&config, text.as_str()), (&credentials, &kubeconfig), (&resolv, "nameserver 10.96.0.10\n")]
+        let bootstrap = state.join("bootstrap.conf");
+        let (secret, login) = match joining {
+            Joining::Certificate => (&credentials, kubeconfig),
+            Joining::BootstrapToken => (&bootstrap, cluster.bootstrap_kubeconfig()?),
+        };
+        for (file, text) in [(&config, text.as_str()), (secret, &login), (&resolv, "nameserver 10.96.0.10\n")]
         {
             fs::write(file, text).with_context(|| format!("writing {}", file.display()))?;
         }
-        let flags = [
+        let mut flags = vec![
             ("--config", config.into_os_string()),
             ("--kubeconfig", credentials.into_os_string()),
             ("--hostname-override", place.name.clone().into()),
@@ -112,6 +126,10 @@ impl Agent {
             ("--node-labels", labels.into()),
             ("--root-dir", state.join("kubelet").into_os_string()),
         ];
+        if joining == Joining::BootstrapToken {
+            flags.push(("--bootstrap-kubeconfig", bootstrap.into_os_string()));
+            flags.push(("--cert-dir", state.join("pki").into_os_string()));
+        }
         Ok(flags.into_iter().flat_map(|(flag, value)| [flag.into(), value]).collect())
     }
 }

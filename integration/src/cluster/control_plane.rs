@@ -173,6 +173,15 @@ impl Cluster {
         Ok((kubeconfig, pki.join(format!("{name}-serving.crt")), pki.join(format!("{name}-serving.key"))))
     }
 
+    /// Lets nodes join with a token, whose requests are approved, and returns a kubeconfig with the token.
+    pub(super) fn bootstrap_kubeconfig(&self) -> Result<String> {
+        let manifest = self.dirs.state.join("bootstrap.yaml");
+        fs::write(&manifest, lib("bootstrap_objects", [""; 0])?).context("writing a manifest")?;
+        self.kubectl(&["apply", "-f", &manifest.display().to_string()])?;
+        let server = format!("https://{ADDRESS}:{PORT}");
+        lib("bootstrap_kubeconfig", [self.dirs.state.join("pki").as_os_str(), server.as_ref()])
+    }
+
     /// A place for another host, never used twice.
     pub(super) fn place(&self) -> Place {
         let number = self.joined.fetch_add(1, Ordering::Relaxed) + 1;

@@ -8,7 +8,7 @@ mod node;
 mod record;
 mod tenant;
 
-pub use agent::Agent;
+pub use agent::{Agent, Joining};
 pub use control_plane::Cluster;
 pub use node::Node;
 pub use record::{Names, check, normalized};

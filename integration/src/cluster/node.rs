@@ -13,7 +13,7 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::Value;
 
-use super::agent::Agent;
+use super::agent::{Agent, Joining};
 use super::control_plane::{Cluster, Place, spawn_logged};
 use crate::real::RealHost;
 use crate::shell::{lib, run, tail};
@@ -28,6 +28,7 @@ pub struct Node {
     cluster: Arc<Cluster>,
     place: Place,
     kind: Agent,
+    joining: Joining,
     labels: String,
     extra: Value,
     agent: Option<Child>,
@@ -45,6 +46,7 @@ impl Node {
     pub(super) async fn join(
         cluster: &Arc<Cluster>,
         kind: Agent,
+        joining: Joining,
         labels: &str,
         extra: &Value,
     ) -> Result<Self> {
@@ -53,8 +55,17 @@ impl Node {
         cluster.connect(&place, host.netns())?;
         lib("make_cgroup", [host.id()])?;
         let (labels, extra) = (labels.to_owned(), extra.clone());
-        let mut node =
-            Self { cluster: cluster.clone(), place, kind, labels, extra, agent: None, proxy: None, host };
+        let mut node = Self {
+            cluster: cluster.clone(),
+            place,
+            kind,
+            joining,
+            labels,
+            extra,
+            agent: None,
+            proxy: None,
+            host,
+        };
         node.start_agent()?;
         Ok(node)
     }
@@ -62,7 +73,8 @@ impl Node {
     /// Starts the agent.
     pub fn start_agent(&mut self) -> Result<()> {
         let program = self.kind.program()?;
-        let args = self.kind.arrange(&self.cluster, &self.place, &self.labels, &self.host, &self.extra)?;
+        let Self { cluster, place, labels, host, extra, .. } = self;
+        let args = self.kind.arrange(cluster, place, self.joining, labels, host, extra)?;
         let mut command = self.host.command(&program.to_string_lossy());
         let child = spawn_logged(command.args(args), &self.log())?;
         self.agent = Some(child);
@@ -149,6 +161,11 @@ impl Node {
     /// The host.
     pub fn host(&self) -> &RealHost {
         &self.host
+    }
+
+    /// The directory of the certificates of an agent that requests them.
+    pub fn certificates(&self) -> PathBuf {
+        self.host.dirs().state.join("pki")
     }
 
     /// The agent's root directory.

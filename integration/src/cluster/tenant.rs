@@ -15,7 +15,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-use super::agent::Agent;
+use super::agent::{Agent, Joining};
 use super::control_plane::Cluster;
 use super::node::Node;
 use crate::wait::{Look, wait_for};
@@ -58,15 +58,21 @@ impl Tenant {
 
     /// The same with a node for each of these agents, in their order.
     pub async fn of(name: &str, agents: &[Agent], extra: &Value) -> Result<Self> {
+        Self::joining(name, agents, Joining::Certificate, extra).await
+    }
+
+    /// The same, with nodes that join in this way.
+    pub async fn joining(name: &str, agents: &[Agent], joining: Joining, extra: &Value) -> Result<Self> {
         let cluster = Cluster::shared().await?;
         let client = cluster.client().await?;
         let namespace = format!("{name}-{}", NEXT.fetch_add(1, Ordering::Relaxed));
         let mut tenant = Self { nodes: Vec::new(), client, namespace, cluster };
         tenant.make_namespace().await?;
         let labels = format!("{LABEL}={}", tenant.namespace);
-        tenant.nodes =
-            try_join_all(agents.iter().map(|agent| Node::join(&tenant.cluster, *agent, &labels, extra)))
-                .await?;
+        tenant.nodes = try_join_all(
+            agents.iter().map(|agent| Node::join(&tenant.cluster, *agent, joining, &labels, extra)),
+        )
+        .await?;
         for node in &mut tenant.nodes {
             node.wait_until_ready(&tenant.client).await?;
         }

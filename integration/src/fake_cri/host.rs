@@ -31,6 +31,18 @@ pub struct FakeHost {
     pub cri: FakeCri,
 }
 
+/// How a daemon is started.
+#[derive(Clone, Copy, Default)]
+struct Launch<'a> {
+    /// Its kubeconfig, if it is a node of a cluster.
+    kubeconfig: Option<&'a Path>,
+    /// YAML of further `KubeletConfiguration` fields.
+    extra: &'a str,
+    flags: &'a [String],
+    /// Variables of its environment.
+    variables: &'a [(&'a str, &'a str)],
+}
+
 impl FakeHost {
     /// Creates a host whose runtime responds.
     pub fn start() -> Result<Self> {
@@ -88,7 +100,7 @@ impl FakeHost {
     /// Starts the daemon without cgroups and waits until it responds. `extra` is YAML of further `KubeletConfiguration`
     /// fields.
     pub async fn start_hostlet(&self, extra: &str) -> Result<Daemon> {
-        self.launch(None, &[], extra).await
+        self.launch(Launch { extra, ..Launch::default() }).await
     }
 
     /// The same as a node of the cluster of this API server.
@@ -96,7 +108,7 @@ impl FakeHost {
         let kubeconfig = self.directory().join("kubeconfig");
         fs::write(&kubeconfig, server.kubeconfig())
             .with_context(|| format!("writing {}", kubeconfig.display()))?;
-        self.launch(Some(&kubeconfig), &[], extra).await
+        self.launch(Launch { kubeconfig: Some(&kubeconfig), extra, ..Launch::default() }).await
     }
 
     /// The same with this kubeconfig, if any: the flag names a file in any case.
@@ -105,20 +117,22 @@ impl FakeHost {
         if let Some(text) = text {
             fs::write(&kubeconfig, text).with_context(|| format!("writing {}", kubeconfig.display()))?;
         }
-        self.launch(Some(&kubeconfig), &[], "").await
+        self.launch(Launch { kubeconfig: Some(&kubeconfig), ..Launch::default() }).await
     }
 
-    /// The same alone, with these variables in its environment.
+    /// The same with these flags, and with a `kubeconfig` in the host's directory that need not exist.
+    pub async fn join_with(&self, flags: &[String], extra: &str) -> Result<Daemon> {
+        let kubeconfig = self.directory().join("kubeconfig");
+        self.launch(Launch { kubeconfig: Some(&kubeconfig), extra, flags, ..Launch::default() }).await
+    }
+
+    /// The same standalone, with these variables in its environment.
     pub async fn start_supervised(&self, variables: &[(&str, &str)], extra: &str) -> Result<Daemon> {
-        self.launch(None, variables, extra).await
+        self.launch(Launch { variables, extra, ..Launch::default() }).await
     }
 
-    async fn launch(
-        &self,
-        kubeconfig: Option<&Path>,
-        variables: &[(&str, &str)],
-        extra: &str,
-    ) -> Result<Daemon> {
+    async fn launch(&self, launch: Launch<'_>) -> Result<Daemon> {
+        let Launch { kubeconfig, extra, flags, variables } = launch;
         let extra = format!("cgroupsPerQOS: false\nenforceNodeAllocatable: [none]\n{extra}");
         let setup = Setup {
             state: self.directory(),
@@ -130,6 +144,7 @@ impl FakeHost {
             kubeconfig,
             extra: &extra,
             hostlet: "",
+            flags,
         };
         let mut daemon = Daemon::launch(&setup, |program| {
             let mut command = dies_with_us(program);

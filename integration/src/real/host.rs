@@ -302,6 +302,7 @@ impl RealHost {
             kubeconfig: None,
             extra: &extra,
             hostlet,
+            flags: &[],
         };
         Daemon::launch(&setup, |program| self.netns.command(&program.to_string_lossy()))
     }

@@ -6,12 +6,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
 use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
 use super::exposure::watch_exposure;
 use super::login::{Login, Obtained, Origin};
+use super::source::CredentialsSource;
 use crate::telemetry::Changed;
 use crate::types::{Backoff, BackoffPolicy, Rescan, WallClock, error_chain, sleep_until, watching};
 
@@ -33,14 +34,19 @@ const FIRST_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// State of the credentials.
 #[derive(Clone, Debug, Default)]
-enum Access {
+pub(in crate::api) enum Access {
     /// The first attempt is in progress.
     #[default]
     Pending,
     /// They are available.
     Ready(Ready),
     /// They are not available.
-    Failed(Arc<str>),
+    Failed {
+        /// The error.
+        problem: Arc<str>,
+        /// Whether there are none, so that a bootstrap may replace them.
+        are_none: bool,
+    },
 }
 
 /// Available credentials.
@@ -71,19 +77,31 @@ pub struct Credentials {
     path: Arc<PathBuf>,
     access: watch::Receiver<Access>,
     rejected: watch::Sender<u64>,
+    /// Since when the API server rejects requests, without accepting one in between.
+    refused_since: watch::Sender<Option<Instant>>,
+    reload: Arc<Notify>,
     exposure: watch::Receiver<Option<String>>,
 }
 
 impl Credentials {
-    /// The credentials of the kubeconfig at `path`, which need not exist yet, and the task that keeps them valid.
-    pub fn new(path: PathBuf, clock: WallClock) -> (CredentialsTask, Self) {
+    /// The credentials of this source, and the task that keeps them valid.
+    pub fn new(source: CredentialsSource) -> (CredentialsTask, Self) {
         let (access, receiver) = watch::channel(Access::Pending);
         let (rejected, rejections) = watch::channel(0);
         let (exposed, exposure) = watch::channel(None);
-        let credentials = Self { path: Arc::new(path.clone()), access: receiver, rejected, exposure };
-        let origin = Origin::new(path.clone());
+        let reload = Arc::<Notify>::default();
+        let credentials = Self {
+            path: Arc::new(source.file.path.clone()),
+            access: receiver,
+            rejected,
+            refused_since: watch::Sender::new(None),
+            reload: reload.clone(),
+            exposure,
+        };
+        let (path, clock) = (source.file.path.clone(), source.clock.clone());
+        let origin = Origin::new(source);
         let rescan = Rescan::default();
-        (CredentialsTask { path, origin, access, rejections, exposed, clock, rescan }, credentials)
+        (CredentialsTask { path, origin, access, rejections, reload, exposed, clock, rescan }, credentials)
     }
 
     /// The current credentials. Waits a limited time for the first ones. Cancel-safe.
@@ -94,7 +112,7 @@ impl Credentials {
         let access = access.borrow().clone();
         match access {
             Access::Ready(ready) => Ok(ready),
-            Access::Failed(problem) => Err(AccessError::None(problem)),
+            Access::Failed { problem, .. } => Err(AccessError::None(problem)),
             Access::Pending => Err(AccessError::Pending(PathBuf::clone(&self.path))),
         }
     }
@@ -106,9 +124,36 @@ impl Credentials {
 
     /// Reports that the API server rejected these credentials.
     pub(in crate::api) fn rejected(&self, ready: &Ready) {
+        self.refused_since.send_if_modified(|since| {
+            let is_news = since.is_none();
+            since.get_or_insert_with(Instant::now);
+            is_news
+        });
         if ready.is_renewable {
             self.rejected.send_replace(ready.number);
         }
+    }
+
+    /// Reports that the API server accepted the credentials.
+    pub(in crate::api) fn accepted(&self) {
+        self.refused_since.send_if_modified(|since| since.take().is_some());
+    }
+
+    /// Since when the API server rejects requests.
+    pub(in crate::api) fn refused_since(&self) -> watch::Receiver<Option<Instant>> {
+        self.refused_since.subscribe()
+    }
+
+    /// The state of the credentials.
+    pub(in crate::api) fn access(&self) -> watch::Receiver<Access> {
+        self.access.clone()
+    }
+
+    /// Reads the kubeconfig and its files again, now.
+    pub(in crate::api) fn reload(&self) {
+        // A new certificate is not what was rejected.
+        self.accepted();
+        self.reload.notify_one();
     }
 }
 
@@ -118,6 +163,7 @@ pub struct CredentialsTask {
     origin: Origin,
     access: watch::Sender<Access>,
     rejections: watch::Receiver<u64>,
+    reload: Arc<Notify>,
     exposed: watch::Sender<Option<String>>,
     clock: WallClock,
     rescan: Rescan,
@@ -130,6 +176,8 @@ enum Cause {
     Due,
     /// The API server rejected the current credentials.
     Rejected,
+    /// The kubeconfig or its files were replaced.
+    Reload,
 }
 
 impl CredentialsTask {
@@ -169,11 +217,15 @@ impl CredentialsTask {
                     expires = obtained.expires;
                     let due = self.due(&obtained);
                     self.publish(obtained, number);
-                    if self.wait(due, number).await == Cause::Rejected {
-                        tracing::info!("the API server rejected the credentials; requesting new ones");
-                        expires = Some(Timestamp::MIN);
-                        // Credentials that are always rejected are requested with back-off.
-                        sleep(pause(&mut rejections)).await;
+                    match self.wait(due, number).await {
+                        Cause::Due => {}
+                        Cause::Rejected => {
+                            tracing::info!("the API server rejected the credentials; requesting new ones");
+                            expires = Some(Timestamp::MIN);
+                            // Credentials that are always rejected are requested with back-off.
+                            self.pause(pause(&mut rejections)).await;
+                        }
+                        Cause::Reload => self.origin.forget(),
                     }
                 }
                 Err(error) => {
@@ -184,13 +236,8 @@ impl CredentialsTask {
                             "cannot get credentials for the API server; retrying"
                         );
                     }
-                    self.fail(problem, expires);
-                    tokio::select! {
-                        // Cancel-safe: a sleep.
-                        () = sleep(pause(&mut failures)) => {}
-                        // Cancel-safe as documented there.
-                        () = self.rescan.requested() => {}
-                    }
+                    self.fail(problem, error.is_without_credentials(), expires);
+                    self.pause(pause(&mut failures)).await;
                 }
             }
         }
@@ -205,6 +252,20 @@ impl CredentialsTask {
             () = self.rescan.requested() => Cause::Due,
             // Cancel-safe: only reads a watch.
             () = watching::becomes(&mut self.rejections, |rejected| *rejected == number) => Cause::Rejected,
+            // Cancel-safe: a notification stays until it is received.
+            () = self.reload.notified() => Cause::Reload,
+        }
+    }
+
+    /// Waits this long, or until the kubeconfig is replaced or a rescan is requested.
+    async fn pause(&mut self, pause: Duration) {
+        tokio::select! {
+            // Cancel-safe: a sleep.
+            () = sleep(pause) => {}
+            // Cancel-safe as documented there.
+            () = self.rescan.requested() => {}
+            // Cancel-safe: a notification stays until it is received.
+            () = self.reload.notified() => self.origin.forget(),
         }
     }
 
@@ -229,12 +290,12 @@ impl CredentialsTask {
     }
 
     /// Credentials that could not be renewed are used until they expire.
-    fn fail(&self, problem: String, expires: Option<Timestamp>) {
+    fn fail(&self, problem: String, are_none: bool, expires: Option<Timestamp>) {
         let is_valid = expires.is_none_or(|expires| expires > self.clock.now());
         self.access.send_if_modified(|access| {
             let is_changed = !(is_valid && matches!(access, Access::Ready(_)));
             if is_changed {
-                *access = Access::Failed(problem.into());
+                *access = Access::Failed { problem: problem.into(), are_none };
             }
             is_changed
         });

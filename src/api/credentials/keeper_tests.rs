@@ -22,7 +22,7 @@ impl Room {
     fn new(write: impl FnOnce(&Path)) -> Self {
         let dir = TempDir::new().unwrap();
         write(dir.path());
-        let (task, credentials) = Credentials::new(dir.path().join("kubeconfig"), WallClock::system());
+        let (task, credentials) = Credentials::new(CredentialsSource::new(dir.path().join("kubeconfig")));
         let cancel = CancellationToken::new();
         #[expect(clippy::disallowed_methods, reason = "a task of a test")]
         tokio::spawn(task.run(cancel.clone()));

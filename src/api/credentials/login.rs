@@ -2,46 +2,54 @@
 
 use std::fmt::Display;
 use std::io;
-use std::path::PathBuf;
 use std::sync::Arc;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use http::HeaderValue;
 use http::header::InvalidHeaderValue;
+use http::{HeaderValue, Uri};
 use jiff::Timestamp;
 use kube::Config;
 use kube::client::ConfigExt;
-use kube::config::{KubeConfigOptions, Kubeconfig, NamedCluster};
+use kube::config::{KubeConfigOptions, Kubeconfig};
 use serde_json::Value;
 
 use super::plugin::{self, PluginError, bearer};
-use crate::api::kubeconfig;
+use super::source::CredentialsSource;
+use crate::api::kubeconfig::{self, KubeconfigFile, current_cluster};
+use crate::api::proxy::{Proxy, ProxyError};
 use crate::sys::file_work;
+use crate::tls::{CertificateInfo, CertificateStore, TlsError, certificates_of, keys_of};
 use crate::types::{error_chain, json};
 
 /// Why there are no credentials. Problems are texts because kube's error sources repeat themselves.
 #[derive(Debug, thiserror::Error)]
 pub(in crate::api) enum LoginError {
     /// The file is unusable.
-    #[error(
-        "--kubeconfig {}: {problem}; it needs a current-context with a cluster and the credentials of this node",
-        path.display()
-    )]
-    Kubeconfig { path: PathBuf, problem: String },
-    /// It configures a proxy.
-    #[error(
-        "--kubeconfig {}: clusters[{cluster}].cluster.proxy-url: hostlet does not support a proxy to the API server yet; \
-         remove it, and connect this node to the server directly",
-        path.display()
-    )]
-    Proxy { path: PathBuf, cluster: usize },
+    #[error("{file}: {problem}; it needs a current-context with a cluster and the credentials of this node")]
+    Kubeconfig { file: KubeconfigFile, problem: String },
+    /// It has an unusable proxy.
+    #[error("{file}: proxy-url: {problem}")]
+    Proxy { file: KubeconfigFile, problem: ProxyError },
+    /// The environment has an unusable proxy for its server.
+    #[error("{variable} in the environment of hostlet: {problem}")]
+    ProxyVariable { variable: &'static str, problem: ProxyError },
     /// Its credentials or certificates are unusable.
-    #[error("--kubeconfig {}: {problem}; correct or replace the credentials it names", path.display())]
-    Credentials { path: PathBuf, problem: String },
+    #[error("{file}: {problem}; correct or replace the credentials it names")]
+    Credentials { file: KubeconfigFile, problem: String },
     /// Its plugin failed.
-    #[error("--kubeconfig {}: the credential plugin {command}: {}", path.display(), error_chain(problem))]
-    Plugin { path: PathBuf, command: String, problem: PluginError },
+    #[error("{file}: the credential plugin {command}: {}", error_chain(problem))]
+    Plugin { file: KubeconfigFile, command: String, problem: PluginError },
+}
+
+impl LoginError {
+    /// Whether there are no credentials, rather than some that cannot be used now: a bootstrap may replace them.
+    pub(in crate::api) fn is_without_credentials(&self) -> bool {
+        match self {
+            Self::Kubeconfig { .. } | Self::Credentials { .. } => true,
+            Self::Proxy { .. } | Self::ProxyVariable { .. } | Self::Plugin { .. } => false,
+        }
+    }
 }
 
 /// Why a user entry and its files yield no credentials.
@@ -49,6 +57,8 @@ pub(in crate::api) enum LoginError {
 enum UserEntryError {
     #[error("{path} cannot be read: {error}")]
     Read { path: String, error: io::Error },
+    #[error("client-certificate: {}", error_chain(.0))]
+    Certificate(TlsError),
     #[error("the token's file is empty")]
     EmptyToken,
     #[error("the token has characters that HTTP does not permit")]
@@ -66,12 +76,18 @@ pub(in crate::api) struct Login {
     pub(in crate::api) config: Arc<Config>,
     /// The `Authorization` header, if any.
     pub(in crate::api) authorization: Option<HeaderValue>,
+    /// The client certificate, if there is one that no plugin issued.
+    pub(in crate::api) certificate: Option<CertificateInfo>,
+    /// The proxy to the server, if any.
+    pub(in crate::api) proxy: Option<Proxy>,
     /// The parameters that connections depend on.
     identity: Identity,
 }
 
 #[derive(Clone, Debug, PartialEq)]
 struct Identity {
+    server: Uri,
+    proxy: Option<Proxy>,
     certificate: Value,
     root_cert: Option<Vec<Vec<u8>>>,
 }
@@ -95,17 +111,22 @@ pub(super) struct Obtained {
     pub(super) expires: Option<Timestamp>,
 }
 
-/// The source of credentials. The kubeconfig is read until it is usable and never again: a running daemon does not change its
-/// cluster.
+/// The source of credentials. The kubeconfig is read until it is usable, and again only when a bootstrap replaced it: a running
+/// daemon does not change its cluster.
 #[derive(Debug)]
 pub(super) struct Origin {
-    path: PathBuf,
+    source: CredentialsSource,
     kubeconfig: Option<Kubeconfig>,
 }
 
 impl Origin {
-    pub(super) fn new(path: PathBuf) -> Self {
-        Self { path, kubeconfig: None }
+    pub(super) fn new(source: CredentialsSource) -> Self {
+        Self { source, kubeconfig: None }
+    }
+
+    /// Reads the kubeconfig again in the next attempt.
+    pub(super) fn forget(&mut self) {
+        self.kubeconfig = None;
     }
 
     /// Makes an attempt. Cancel-safe.
@@ -120,28 +141,36 @@ impl Origin {
     }
 
     async fn read(&self) -> Result<Kubeconfig, LoginError> {
-        let path = self.path.clone();
+        let path = self.source.file.path.clone();
         let read = file_work(move || kubeconfig::read(&path)).await.map_err(|error| self.unusable(error))?;
-        let kubeconfig = read.map_err(|error| self.unusable(error))?;
-        match kubeconfig.clusters.iter().position(has_proxy) {
-            Some(cluster) => Err(LoginError::Proxy { path: self.path.clone(), cluster }),
-            None => Ok(kubeconfig),
-        }
+        read.map_err(|error| self.unusable(error))
     }
 
-    async fn log_in(&self, kubeconfig: Kubeconfig) -> Result<Obtained, LoginError> {
+    async fn log_in(&self, mut kubeconfig: Kubeconfig) -> Result<Obtained, LoginError> {
+        let proxy = self.cluster_proxy(&mut kubeconfig)?;
         // Reads the CA file.
         let config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await;
         let mut config = config.map_err(|error| self.unusable(error))?;
+        let proxy = match proxy {
+            Some(proxy) => Some(proxy),
+            None => self
+                .source
+                .proxies
+                .proxy(&config.cluster_url)
+                .map_err(|(variable, problem)| LoginError::ProxyVariable { variable, problem })?,
+        };
         let exec = config.auth_info.exec.take();
         let auth = json::to_value(&config.auth_info).map_err(|error| self.invalid(error))?;
-        let read = file_work(move || read_files(auth)).await.map_err(|error| self.invalid(error))?;
-        let Files { mut auth, mut authorization, is_read } = read.map_err(|error| self.invalid(error))?;
+        let (store, now) = (self.source.store.clone(), self.source.clock.now());
+        let read = file_work(move || read_files(auth, store.as_ref(), now)).await;
+        let read = read.map_err(|error| self.invalid(error))?;
+        let Files { mut auth, mut authorization, certificate, is_read } =
+            read.map_err(|error| self.invalid(error))?;
         let mut expires = None;
         let is_issued = exec.is_some() && authorization.is_none();
         if let Some(exec) = exec.filter(|_| is_issued) {
             let issued = plugin::run(&exec).await.map_err(|problem| LoginError::Plugin {
-                path: self.path.clone(),
+                file: self.source.file.clone(),
                 command: exec.command.clone().unwrap_or_default(),
                 problem,
             })?;
@@ -155,23 +184,31 @@ impl Origin {
         // Validated before any connection uses them.
         config.rustls_client_config().map_err(|error| self.invalid(error))?;
         config.extra_headers_layer().map_err(|error| self.invalid(error))?;
-        let identity = Identity { certificate: auth, root_cert: config.root_cert.clone() };
-        let login = Login { config: Arc::new(config), authorization, identity };
+        let identity = Identity {
+            server: config.cluster_url.clone(),
+            proxy: proxy.clone(),
+            certificate: auth,
+            root_cert: config.root_cert.clone(),
+        };
+        let certificate = certificate.filter(|_| !is_issued);
+        let login = Login { config: Arc::new(config), authorization, certificate, proxy, identity };
         Ok(Obtained { login, is_renewable: is_read || is_issued, is_issued, expires })
     }
 
+    /// Takes the proxy of the current cluster out of the kubeconfig.
+    fn cluster_proxy(&self, kubeconfig: &mut Kubeconfig) -> Result<Option<Proxy>, LoginError> {
+        let url = current_cluster(kubeconfig).and_then(|cluster| cluster.proxy_url.take());
+        let proxy = url.filter(|url| !url.is_empty()).map(|url| Proxy::parse(&url)).transpose();
+        proxy.map_err(|problem| LoginError::Proxy { file: self.source.file.clone(), problem })
+    }
+
     fn unusable(&self, problem: impl Display) -> LoginError {
-        LoginError::Kubeconfig { path: self.path.clone(), problem: problem.to_string() }
+        LoginError::Kubeconfig { file: self.source.file.clone(), problem: problem.to_string() }
     }
 
     fn invalid(&self, problem: impl Display) -> LoginError {
-        LoginError::Credentials { path: self.path.clone(), problem: problem.to_string() }
+        LoginError::Credentials { file: self.source.file.clone(), problem: problem.to_string() }
     }
-}
-
-fn has_proxy(named: &NamedCluster) -> bool {
-    let url = named.cluster.as_ref().and_then(|cluster| cluster.proxy_url.as_deref());
-    url.is_some_and(|url| !url.is_empty())
 }
 
 /// A user entry without its plugin.
@@ -179,12 +216,19 @@ struct Files {
     /// The entry with its files inlined, without the parts that go into the header.
     auth: Value,
     authorization: Option<HeaderValue>,
+    /// Its client certificate, or a newer one of the store.
+    certificate: Option<CertificateInfo>,
     /// Whether a file was read.
     is_read: bool,
 }
 
-/// Reads the files of a user entry. If it has several authentication methods, the precedence is client-go's.
-fn read_files(mut auth: Value) -> Result<Files, UserEntryError> {
+/// Reads the files of a user entry. If it has several authentication methods, the precedence is client-go's. A certificate in
+/// `store` that is newer and not expired replaces the entry's, as upstream's certificate manager does.
+fn read_files(
+    mut auth: Value,
+    store: Option<&CertificateStore>,
+    now: Timestamp,
+) -> Result<Files, UserEntryError> {
     let mut take = |field: &str| {
         let taken = auth.as_object_mut().and_then(|auth| auth.remove(field));
         taken.as_ref().and_then(Value::as_str).filter(|text| !text.is_empty()).map(str::to_owned)
@@ -224,7 +268,39 @@ fn read_files(mut auth: Value) -> Result<Files, UserEntryError> {
         }
         (None, _, _) => None,
     };
-    Ok(Files { auth, authorization, is_read })
+    let certificate = client_certificate(&mut auth, store, now)?;
+    let is_read = is_read || (certificate.is_some() && store.is_some());
+    Ok(Files { auth, authorization, certificate, is_read })
+}
+
+/// The client certificate of a user entry, without the key that may be in the same file, or the newer one of the store.
+fn client_certificate(
+    auth: &mut Value,
+    store: Option<&CertificateStore>,
+    now: Timestamp,
+) -> Result<Option<CertificateInfo>, UserEntryError> {
+    let Some(data) = auth["client-certificate-data"].as_str().filter(|data| !data.is_empty()) else {
+        return Ok(None);
+    };
+    // kube reports data that is not base64.
+    let Ok(text) = STANDARD.decode(data) else { return Ok(None) };
+    let mut info = CertificateInfo::from_pem(&text).map_err(UserEntryError::Certificate)?;
+    let mut certificates = certificates_of(&text).map_err(UserEntryError::Certificate)?;
+    // A damaged store is reported by the task that renews certificates.
+    if let Some(Ok(Some(stored))) = store.map(CertificateStore::current)
+        && let Ok(newer) = CertificateInfo::from_pem(&stored)
+        && newer.not_before > info.not_before
+        && !newer.is_expired(now)
+    {
+        certificates = certificates_of(&stored).map_err(UserEntryError::Certificate)?;
+        auth["client-key-data"] = STANDARD.encode(keys_of(&stored)).into();
+        info = newer;
+    }
+    auth["client-certificate-data"] = STANDARD.encode(certificates).into();
+    if let Some(key) = auth["client-key-data"].as_str().and_then(|key| STANDARD.decode(key).ok()) {
+        auth["client-key-data"] = STANDARD.encode(keys_of(&key)).into();
+    }
+    Ok(Some(info))
 }
 
 /// The token of a legacy auth provider, if it can be used directly.
@@ -248,7 +324,7 @@ mod tests {
         let dir = tempfile::TempDir::new().unwrap();
         let path = dir.path().join("kubeconfig");
         let files = kubeconfig("{client-certificate: /none.crt, client-key: /none.key}");
-        let proxied = files.replace("server:", "proxy-url: 'http://127.0.0.1:2', server:");
+        let proxied = files.replace("server:", "proxy-url: 'ftp://127.0.0.1:2', server:");
         let damaged = kubeconfig(&format!(
             "{{client-certificate-data: {0}, client-key-data: {0}}}",
             STANDARD.encode("-----BEGIN CERTIFICATE-----\nnone\n-----END CERTIFICATE-----\n")
@@ -264,14 +340,14 @@ mod tests {
             (Some(files.as_str()), "/none.crt", "replace the credentials"),
             (Some(damaged.as_str()), "", "replace the credentials"),
             (Some(old.as_str()), "gcp", "use a credential plugin"),
-            (Some(proxied.as_str()), "clusters[0].cluster.proxy-url", "remove it"),
+            (Some(proxied.as_str()), "proxy-url: the scheme \"ftp\"", "use http, https or socks5"),
             (Some(failing.as_str()), "exit status: 1", "credential plugin false"),
         ] {
             let _ = std::fs::remove_file(&path);
             if let Some(text) = text {
                 std::fs::write(&path, text).unwrap();
             }
-            let error = Origin::new(path.clone()).obtain().await.unwrap_err();
+            let error = Origin::new(CredentialsSource::new(path.clone())).obtain().await.unwrap_err();
             let message = error_chain(&error);
             assert!(message.starts_with(&format!("--kubeconfig {}: ", path.display())), "{message}");
             assert!(
@@ -288,7 +364,8 @@ mod tests {
         let file = dir.path().join("token");
         std::fs::write(&file, "from-file\n").unwrap();
         let file = file.display().to_string();
-        let header = |auth: Value| read_files(auth).map(|files| files.authorization);
+        let header =
+            |auth: Value| read_files(auth, None, Timestamp::UNIX_EPOCH).map(|files| files.authorization);
         assert_eq!(header(json!({"token": "t", "tokenFile": file})).unwrap(), bearer("from-file"));
         assert_eq!(header(json!({"token": "t", "tokenFile": "/none"})).unwrap(), bearer("t"));
         assert!(

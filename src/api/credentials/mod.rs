@@ -5,6 +5,9 @@ mod exposure;
 mod keeper;
 mod login;
 mod plugin;
+mod source;
 
+pub(in crate::api) use keeper::Access;
 pub use keeper::{Credentials, CredentialsTask};
 pub(in crate::api) use login::Login;
+pub use source::CredentialsSource;

@@ -1,6 +1,7 @@
 //! An in-memory API server that behaves like a real one as far as a kubelet can observe: UIDs, versions, watches, statuses,
 //! graceful deletion and tokens, with scripted faults. For tests; never in the daemon.
 
+mod certificates;
 mod faults;
 mod objects;
 mod path;

@@ -231,6 +231,7 @@ pub(super) fn kind_of(resource: &Resource) -> (String, String) {
         "configmaps" => "ConfigMap",
         "serviceaccounts" => "ServiceAccount",
         "namespaces" => "Namespace",
+        "certificatesigningrequests" => "CertificateSigningRequest",
         other => other,
     };
     (version.to_owned(), kind.to_owned())

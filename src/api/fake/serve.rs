@@ -13,6 +13,7 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 use tower::ServiceBuilder;
 
+use super::certificates::issue_at_once;
 use super::faults::{ApiFault, due};
 use super::objects::{RejectedRequest, kind_of};
 use super::path::{Selector, Target, parameters};
@@ -128,7 +129,11 @@ impl FakeApi {
                     json!({"token": format!("token-{}", state.tokens), "expirationTimestamp": expires});
                 Ok((201, answer))
             }
-            ("POST", None, _) => state.objects.create(target, body, now).map(|object| (201, object)),
+            ("POST", None, _) => {
+                let created = state.objects.create(target, body, now)?;
+                issue_at_once(state, target, &created, now)?;
+                Ok((201, created))
+            }
             ("PUT", Some(_), _) => state.objects.replace(target, body).map(|object| (200, object)),
             ("PATCH", Some(_), _) => state.objects.patch(target, kind, &body).map(|object| (200, object)),
             ("DELETE", Some(_), _) => state.objects.delete(target, &body, now).map(|object| (200, object)),

@@ -3,6 +3,7 @@
 #![allow(clippy::expect_used, reason = "a test with an invalid request to the fake must fail at once")]
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use http_body_util::combinators::UnsyncBoxBody;
@@ -16,6 +17,7 @@ use tokio::time::Instant;
 use super::faults::ApiRule;
 use super::objects::Objects;
 use super::path::Target;
+use crate::tls::fake::FakeAuthority;
 use crate::types::WallClock;
 
 /// A response body: complete, or the lines of a watch.
@@ -43,6 +45,9 @@ pub(super) struct State {
     pub(super) requests: Vec<Recorded>,
     pub(super) bookmarks: u64,
     pub(super) tokens: u64,
+    /// The lifetime of certificates that are issued at once.
+    pub(super) issues: Option<Duration>,
+    pub(super) authority: FakeAuthority,
 }
 
 /// An in-memory API server. Cheap to clone; clones share one server.

@@ -97,6 +97,8 @@ pub enum Purpose {
     Node,
     /// Events.
     Events,
+    /// The request for the first client certificate.
+    Bootstrap,
 }
 
 impl Purpose {
@@ -105,6 +107,7 @@ impl Purpose {
             Self::Pods => "requests",
             Self::Node => "node and lease",
             Self::Events => "events",
+            Self::Bootstrap => "bootstrap",
         }
     }
 
@@ -112,7 +115,7 @@ impl Purpose {
     fn watches(self) -> Option<&'static str> {
         match self {
             Self::Pods => Some("watches"),
-            Self::Node | Self::Events => None,
+            Self::Node | Self::Events | Self::Bootstrap => None,
         }
     }
 }

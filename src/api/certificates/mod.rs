@@ -1,0 +1,12 @@
+//! The node's client certificate: requested with a bootstrap kubeconfig, renewed before it expires (Kubernetes docs, "TLS
+//! bootstrapping"). Nothing waits for it. Never touches a pod.
+
+mod kubeconfig;
+mod name;
+mod plan;
+mod report;
+mod request;
+mod task;
+
+pub use report::CertificateReport;
+pub use task::{CertificateSettings, ClientCertificateTask};

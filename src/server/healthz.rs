@@ -1,0 +1,243 @@
+//! The health endpoint: `GET /healthz` and its checks, as upstream's on port 10248. Reports; restarts nothing.
+
+use std::io;
+use std::net::SocketAddr;
+
+use axum::Router;
+use axum::extract::{Path, RawQuery, State};
+use axum::http::StatusCode;
+use axum::response::{IntoResponse, Response};
+use axum::routing::get;
+use tokio::net::TcpListener;
+use tokio_util::sync::CancellationToken;
+
+use super::http;
+use crate::telemetry::Heartbeats;
+
+/// Headers of upstream's answers.
+const HEADERS: [(&str, &str); 2] =
+    [("content-type", "text/plain; charset=utf-8"), ("x-content-type-options", "nosniff")];
+
+/// Why the endpoint could not be opened.
+#[derive(Debug, thiserror::Error)]
+pub enum HealthzError {
+    /// Another process listens on its port.
+    #[error(
+        "healthzPort: another process listens on {0}, maybe another kubelet: stop it, or set another \
+         healthzPort, or 0 for no health endpoint"
+    )]
+    InUse(SocketAddr),
+    /// It could not be opened.
+    #[error("healthzBindAddress, healthzPort: cannot listen on {address}")]
+    Listen {
+        /// The address.
+        address: SocketAddr,
+        /// The error.
+        source: io::Error,
+    },
+}
+
+/// A check, by upstream's name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Check {
+    /// The process answers.
+    Ping,
+    /// Log lines are written. hostlet writes each one at once, so this is the same.
+    Log,
+    /// The main loops make progress.
+    SyncLoop,
+}
+
+impl Check {
+    /// In upstream's order.
+    const ALL: [Self; 3] = [Self::Ping, Self::Log, Self::SyncLoop];
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Ping => "ping",
+            Self::Log => "log",
+            Self::SyncLoop => "syncloop",
+        }
+    }
+}
+
+/// The endpoint.
+#[derive(Clone)]
+pub struct Healthz {
+    heartbeats: Heartbeats,
+}
+
+impl Healthz {
+    /// An endpoint for the health of these loops.
+    pub fn new(heartbeats: Heartbeats) -> Self {
+        Self { heartbeats }
+    }
+
+    /// Opens the port.
+    pub async fn bind(address: SocketAddr) -> Result<TcpListener, HealthzError> {
+        TcpListener::bind(address).await.map_err(|source| match source.kind() {
+            io::ErrorKind::AddrInUse => HealthzError::InUse(address),
+            _ => HealthzError::Listen { address, source },
+        })
+    }
+
+    /// Serves until cancelled.
+    pub async fn run(self, listener: TcpListener, cancel: CancellationToken) {
+        let app =
+            Router::new().route("/healthz", get(all)).route("/healthz/{check}", get(single)).with_state(self);
+        tokio::select! {
+            // Cancel-safe: dropping the server closes its connections, which have nothing to finish.
+            () = cancel.cancelled() => {}
+            () = http::serve(listener, app, &cancel) => {}
+        }
+    }
+
+    /// Makes a check; the error is its reason.
+    async fn check(&self, check: Check) -> Result<(), String> {
+        match check {
+            Check::Ping | Check::Log => Ok(()),
+            Check::SyncLoop => {
+                let overdue = self.heartbeats.check().await;
+                if overdue.is_empty() {
+                    Ok(())
+                } else {
+                    Err(format!("no answer from {}", overdue.join(", ")))
+                }
+            }
+        }
+    }
+}
+
+/// All checks but the excluded ones. `verbose` shows each one; a failed one always does.
+async fn all(State(healthz): State<Healthz>, RawQuery(query): RawQuery) -> Response {
+    let (is_verbose, excluded) = options(query.as_deref().unwrap_or_default());
+    let (mut lines, mut is_healthy) = (String::new(), true);
+    for check in Check::ALL {
+        let name = check.name();
+        if excluded.iter().any(|excluded| excluded == name) {
+            lines.push_str(&format!("[+]{name} excluded: ok\n"));
+            continue;
+        }
+        match healthz.check(check).await {
+            Ok(()) => lines.push_str(&format!("[+]{name} ok\n")),
+            Err(reason) => {
+                is_healthy = false;
+                lines.push_str(&format!("[-]{name} failed: {reason}\n"));
+            }
+        }
+    }
+    let known = |excluded: &&String| Check::ALL.iter().all(|check| check.name() != excluded.as_str());
+    let unknown: Vec<String> = excluded.iter().filter(known).map(|name| format!("{name:?}")).collect();
+    if !unknown.is_empty() {
+        let names = unknown.join(",");
+        lines.push_str(&format!("warn: some health checks cannot be excluded: no matches for {names}\n"));
+    }
+    match (is_healthy, is_verbose) {
+        (true, false) => (HEADERS, "ok".to_owned()).into_response(),
+        (true, true) => (HEADERS, format!("{lines}healthz check passed\n")).into_response(),
+        (false, _) => {
+            tracing::warn!(checks = lines.trim_end(), "not healthy");
+            let text = format!("{lines}healthz check failed\n");
+            (StatusCode::INTERNAL_SERVER_ERROR, HEADERS, text).into_response()
+        }
+    }
+}
+
+/// One check.
+async fn single(State(healthz): State<Healthz>, Path(name): Path<String>) -> Response {
+    let Some(check) = Check::ALL.into_iter().find(|check| check.name() == name) else {
+        return (StatusCode::NOT_FOUND, HEADERS, "404 page not found\n").into_response();
+    };
+    match healthz.check(check).await {
+        Ok(()) => (HEADERS, "ok").into_response(),
+        Err(reason) => {
+            let text = format!("internal server error: {reason}\n");
+            (StatusCode::INTERNAL_SERVER_ERROR, HEADERS, text).into_response()
+        }
+    }
+}
+
+/// Whether to show each check, and the checks to exclude.
+fn options(query: &str) -> (bool, Vec<String>) {
+    let fields: Vec<(String, String)> = serde_urlencoded::from_str(query).unwrap_or_default();
+    let is_verbose = fields.iter().any(|(name, _)| name == "verbose");
+    (is_verbose, fields.into_iter().filter(|(name, _)| name == "exclude").map(|(_, check)| check).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::net::TcpStream;
+
+    use super::*;
+
+    /// Serves on a free port.
+    async fn serve(heartbeats: Heartbeats) -> (SocketAddr, tokio_util::sync::DropGuard) {
+        let listener = Healthz::bind("127.0.0.1:0".parse().unwrap()).await.unwrap();
+        let (address, cancel) = (listener.local_addr().unwrap(), CancellationToken::new());
+        #[expect(clippy::disallowed_methods, reason = "a task of a test")]
+        tokio::spawn(Healthz::new(heartbeats).run(listener, cancel.clone()));
+        (address, cancel.drop_guard())
+    }
+
+    /// The status line and body of a response.
+    async fn ask(address: SocketAddr, path: &str) -> (String, String) {
+        let mut stream = TcpStream::connect(address).await.unwrap();
+        let request = format!("GET {path} HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n");
+        stream.write_all(request.as_bytes()).await.unwrap();
+        let mut text = String::new();
+        stream.read_to_string(&mut text).await.unwrap();
+        let (head, body) = text.split_once("\r\n\r\n").unwrap();
+        assert!(head.to_lowercase().contains("content-type: text/plain; charset=utf-8"), "{head}");
+        (head.lines().next().unwrap().to_owned(), body.to_owned())
+    }
+
+    #[tokio::test]
+    async fn a_healthy_daemon_answers_as_upstreams() {
+        let (address, _serving) = serve(Heartbeats::default()).await;
+        for (path, status, expected) in [
+            ("/healthz", "HTTP/1.1 200 OK", "ok"),
+            ("/healthz/ping", "HTTP/1.1 200 OK", "ok"),
+            ("/healthz/log", "HTTP/1.1 200 OK", "ok"),
+            ("/healthz/syncloop", "HTTP/1.1 200 OK", "ok"),
+            ("/healthz/none", "HTTP/1.1 404 Not Found", "404 page not found\n"),
+            (
+                "/healthz?verbose",
+                "HTTP/1.1 200 OK",
+                "[+]ping ok\n[+]log ok\n[+]syncloop ok\nhealthz check passed\n",
+            ),
+            (
+                "/healthz?verbose=1&exclude=log&exclude=no",
+                "HTTP/1.1 200 OK",
+                "[+]ping ok\n[+]log excluded: ok\n[+]syncloop ok\nwarn: some health checks cannot be excluded: \
+                 no matches for \"no\"\nhealthz check passed\n",
+            ),
+        ] {
+            assert_eq!(ask(address, path).await, (status.to_owned(), expected.to_owned()), "{path}");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_loop_without_an_answer_is_named() {
+        let heartbeats = Heartbeats::default();
+        let _stuck = heartbeats.register("pleg");
+        let (address, _serving) = serve(heartbeats).await;
+        let failed = "HTTP/1.1 500 Internal Server Error".to_owned();
+        let text = "[+]ping ok\n[+]log ok\n[-]syncloop failed: no answer from pleg\nhealthz check failed\n";
+        assert_eq!(ask(address, "/healthz").await, (failed.clone(), text.to_owned()));
+        let text = "internal server error: no answer from pleg\n";
+        assert_eq!(ask(address, "/healthz/syncloop").await, (failed, text.to_owned()));
+        assert_eq!(ask(address, "/healthz?exclude=syncloop").await.1, "ok");
+    }
+
+    #[tokio::test]
+    async fn a_port_in_use_is_reported_with_the_remedy() {
+        let taken = Healthz::bind("127.0.0.1:0".parse().unwrap()).await.unwrap();
+        let address = taken.local_addr().unwrap();
+        let error = Healthz::bind(address).await.unwrap_err().to_string();
+        assert!(
+            error.contains(&address.to_string()) && error.contains("0 for no health endpoint"),
+            "{error}"
+        );
+    }
+}

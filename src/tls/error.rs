@@ -1,0 +1,52 @@
+//! Errors of keys, certificates and their files.
+
+use std::io;
+use std::path::PathBuf;
+
+use rustls_pki_types::pem;
+use x509_cert::der;
+
+/// Why a key, a certificate or one of their files is unusable.
+#[derive(Debug, thiserror::Error)]
+pub enum TlsError {
+    /// The system's random numbers are unavailable.
+    #[error("the system provides no random numbers for a private key")]
+    Random,
+    /// The key is not an ECDSA P-256 key in PKCS #8.
+    #[error("it is not an ECDSA P-256 private key in PKCS #8")]
+    Key,
+    /// The text has no private key.
+    #[error("it has no private key")]
+    NoKey(#[source] pem::Error),
+    /// The text is not PEM.
+    #[error("it is not PEM")]
+    Pem(#[source] pem::Error),
+    /// The text has no certificate.
+    #[error("it has no certificate")]
+    NoCertificate,
+    /// A certificate or request could not be decoded.
+    #[error("it is not an X.509 certificate or request")]
+    Decode(#[source] der::Error),
+    /// A certificate request could not be encoded.
+    #[error("the certificate request cannot be encoded")]
+    Encode(#[source] der::Error),
+    /// A certificate's time is out of range.
+    #[error("the times of its validity are out of range")]
+    Time,
+    /// The certificate is for another key.
+    #[error("the certificate is for another private key")]
+    OtherKey,
+    /// A file operation failed.
+    #[error("cannot {operation} {}", path.display())]
+    File {
+        /// The operation.
+        operation: &'static str,
+        /// The file.
+        path: PathBuf,
+        /// Why it failed.
+        source: io::Error,
+    },
+    /// Something else is at the place of a link.
+    #[error("{} is not a symbolic link; move it away", .0.display())]
+    NotALink(PathBuf),
+}
