@@ -23,6 +23,7 @@ pub mod pleg;
 pub mod pod;
 pub mod publish;
 pub mod server;
+pub mod shutdown;
 pub mod source;
 pub mod status;
 pub mod store;

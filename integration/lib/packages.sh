@@ -34,6 +34,8 @@ missing_packages() {
   command -v ip >/dev/null || echo iproute2
   command -v iptables >/dev/null || echo iptables
   command -v jq >/dev/null || echo jq
+  # A private bus for the tests of shutdowns.
+  command -v dbus-daemon >/dev/null || echo dbus
   command -v zstd >/dev/null || echo zstd
   command -v curl >/dev/null || echo curl
   command -v openssl >/dev/null || echo openssl

@@ -7,10 +7,12 @@ pub mod real;
 
 mod daemon;
 mod fake_api;
+mod fake_logind;
 mod manifests;
 mod shell;
 mod wait;
 
 pub use daemon::{Daemon, program};
 pub use fake_api::FakeApiServer;
+pub use fake_logind::{FakeLogind, Lock};
 pub use wait::{Look, wait_for};

@@ -27,6 +27,8 @@ mod preload;
 mod pulls;
 #[path = "containerd/restarts.rs"]
 mod restarts;
+#[path = "containerd/shutdown.rs"]
+mod shutdown;
 #[path = "containerd/storm/mod.rs"]
 mod storm;
 #[path = "containerd/support.rs"]

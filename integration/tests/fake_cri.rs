@@ -35,6 +35,8 @@ mod pods;
 mod quiet;
 #[path = "fake_cri/runtime.rs"]
 mod runtime;
+#[path = "fake_cri/shutdown.rs"]
+mod shutdown;
 #[path = "fake_cri/store.rs"]
 mod store;
 #[path = "fake_cri/supervisor.rs"]

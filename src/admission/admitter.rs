@@ -16,6 +16,7 @@ use super::fit::{Unfit, fit};
 use super::node::NodeView;
 use super::pressure;
 use super::rejection::{RejectedPod, Rejection};
+use super::shutdown::{self, NodeShutdown};
 use super::sysctls::forbidden_sysctl;
 use super::victims::victims;
 use crate::pod::validation::FieldError;
@@ -50,6 +51,7 @@ pub(super) struct AdmissionInput<'a> {
     /// The API server's pods for which the Node was read after they arrived; `None` if there is no Node to read, and all
     /// decisions are final. Other pods are not rejected because of labels and taints, which may have changed just before.
     pub(super) confirmed: Option<&'a HashSet<PodUid>>,
+    pub(super) shutdown: &'a NodeShutdown,
 }
 
 /// The decisions.
@@ -57,6 +59,8 @@ pub(super) struct AdmissionInput<'a> {
 pub(super) struct Decisions {
     pub(super) desired_pods: DesiredPods,
     pub(super) rejected: Vec<RejectedPod>,
+    /// Pods that are preempted from now on.
+    pub(super) newly_preempted: Vec<PodUid>,
     /// Whether a pod waits for preempted pods to terminate.
     pub(super) is_waiting: bool,
     /// Pods that do not match the Node as last seen. They wait until it was read again.
@@ -125,7 +129,11 @@ impl Admitter {
             if !candidate.is_manifest && !input.is_node_known {
                 continue;
             }
-            match self.verdict(candidate, input, &decisions.desired_pods.pods) {
+            let before: HashSet<PodUid> = self.preempted.keys().cloned().collect();
+            let verdict = self.verdict(candidate, input, &decisions.desired_pods.pods);
+            let newly = self.preempted.keys().filter(|uid| !before.contains(*uid));
+            decisions.newly_preempted.extend(newly.cloned());
+            match verdict {
                 Verdict::Admitted => {
                     self.rejected.remove(&pod_uid(candidate.pod));
                     decisions.desired_pods.pods.push(self.admit(candidate.pod));
@@ -138,6 +146,8 @@ impl Admitter {
             }
         }
         decisions.desired_pods.kills = self.preempted.clone();
+        // A pod that is preempted during a shutdown terminates in the time that the shutdown leaves it.
+        decisions.desired_pods.kills.extend(input.shutdown.kills.clone());
         decisions
     }
 
@@ -180,7 +190,13 @@ impl Admitter {
             .map(|other| other.object().clone())
             .collect();
         let active: Vec<&Pod> = active.iter().map(|other| &***other).collect();
-        let unfit = match fit(pod, input.node, &active) {
+        let fits = fit(pod, input.node, &active);
+        if input.shutdown.is_under_way {
+            // Upstream checks this last. It preempts nothing for a pod that will not run.
+            let other = fits.err().and_then(|unfit| unfit.rejection());
+            return Verdict::Rejected(other.unwrap_or_else(shutdown::rejection));
+        }
+        let unfit = match fits {
             Ok(()) => return Verdict::Admitted,
             Err(unfit) => unfit,
         };

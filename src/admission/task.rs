@@ -7,11 +7,11 @@ use k8s_openapi::api::core::v1::{Node, Pod};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
-use super::AdmittedPods;
 use super::admitter::{AdmissionInput, Admitter, Decisions, PREEMPTED, PREEMPTING, unsupported_message};
 use super::node::NodeView;
 use super::rejection::RejectedPod;
 use super::reread::Reread;
+use super::{AdmittedPods, NodeShutdown};
 use crate::node::{NodeReader, OwnNodeWatch, Pressures};
 use crate::pod::DesiredPods;
 use crate::pod::PodPhase;
@@ -46,6 +46,8 @@ pub struct AdmissionInputs {
     pub status_cache: StatusCache,
     /// Permitted unsafe sysctls: names, or prefixes followed by `*` (`allowedUnsafeSysctls`).
     pub allowed_unsafe_sysctls: Vec<String>,
+    /// What a shutdown of the node demands.
+    pub shutdown: watch::Receiver<NodeShutdown>,
 }
 
 /// Where decisions are published.
@@ -86,6 +88,7 @@ struct Snapshot {
     api: ApiState,
     node: NodeView,
     is_node_known: bool,
+    shutdown: NodeShutdown,
 }
 
 impl Snapshot {
@@ -101,6 +104,7 @@ impl Snapshot {
             && manifests().all(|(a, b)| Arc::ptr_eq(a, b))
             && api().all(|(a, b)| Arc::ptr_eq(&a.pod, &b.pod))
             && self.node == other.node
+            && self.shutdown == other.shutdown
     }
 }
 
@@ -143,6 +147,7 @@ impl Admission {
                 Ok(()) = self.inputs.api.changed() => {}
                 Ok(()) = self.inputs.node.changed() => {}
                 Ok(()) = self.inputs.pressures.changed() => {}
+                Ok(()) = self.inputs.shutdown.changed() => {}
                 // Cancel-safe as documented there.
                 () = self.inputs.resources.changed() => {}
                 // Statuses change all the time; that matters only to pods that wait for others to terminate.
@@ -164,6 +169,7 @@ impl Admission {
             api: self.inputs.api.borrow_and_update().clone(),
             node: node.as_ref().map_or_else(|| own.clone(), |node| own.with_node(node)),
             is_node_known: node.is_some(),
+            shutdown: self.inputs.shutdown.borrow_and_update().clone(),
         };
         let is_same = self.decided_from.as_ref().is_some_and(|last| last.is_same(&snapshot));
         if !is_same || self.is_waiting {
@@ -189,6 +195,7 @@ impl Admission {
             node: &snapshot.node,
             is_node_known: snapshot.is_node_known,
             confirmed: self.reread.confirmed(),
+            shutdown: &snapshot.shutdown,
         });
         self.reread.request(decisions.unconfirmed.clone());
         self.outputs.admitted.record(&snapshot.manifests, &decisions.desired_pods, self.outputs.clock.now());
@@ -213,8 +220,7 @@ impl Admission {
                 (self.outputs.events)(&pod, None, &event);
             }
         }
-        let known = self.outputs.desired_pods.borrow().kills.clone();
-        for uid in decisions.desired_pods.kills.keys().filter(|uid| !known.contains_key(*uid)) {
+        for uid in &decisions.newly_preempted {
             if let Some(pod) = decisions.desired_pods.pods.iter().find(|pod| pod.reference.uid == *uid) {
                 (self.outputs.events)(&pod.reference, None, &PodEvent::warning(PREEMPTING, PREEMPTED));
             }

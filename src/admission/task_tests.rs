@@ -13,7 +13,7 @@ use super::*;
 use crate::api::fake::{ApiFault, ApiRule, FakeApi};
 use crate::node::testing::{facts, settings};
 use crate::node::{LatestNode, Pressure};
-use crate::pod::AdmittedPod;
+use crate::pod::{AdmittedPod, PodKill, StatusOverride};
 use crate::source::api::ApiPod;
 use crate::status::PodStatusEntry;
 use crate::store::Store;
@@ -34,6 +34,7 @@ struct Harness {
     machine: watch::Sender<Machine>,
     pressures: watch::Sender<Pressures>,
     heartbeats: Heartbeats,
+    shutdown: watch::Sender<NodeShutdown>,
     _manifests: watch::Sender<SourceState>,
     _running: DropGuard,
 }
@@ -52,6 +53,7 @@ async fn harness() -> Harness {
     let (status_cache, events) = (StatusCache::default(), Arc::new(Mutex::new(Vec::new())));
     let machine = watch::Sender::new(facts().host.machine);
     let pressures = watch::Sender::default();
+    let shutdown = watch::Sender::default();
     let inputs = AdmissionInputs {
         manifests,
         api: api_out,
@@ -62,6 +64,7 @@ async fn harness() -> Harness {
         reader: Some(reader.clone()),
         status_cache: status_cache.clone(),
         allowed_unsafe_sysctls: Vec::new(),
+        shutdown: shutdown.subscribe(),
     };
     let sink = events.clone();
     let (admitted, _) = AdmittedPods::new(Store::default());
@@ -89,6 +92,7 @@ async fn harness() -> Harness {
         machine,
         pressures,
         heartbeats,
+        shutdown,
         _manifests,
         _running,
     }
@@ -275,6 +279,47 @@ async fn a_node_under_disk_pressure_admits_only_critical_pods() {
     harness.give(&pod("next", "100m", 0), "1");
     harness.settle().await;
     assert_eq!(harness.desired_pods(), ["runs", "vital", "next"], "a rejected pod stays rejected");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_node_that_shuts_down_admits_nothing_preempts_nothing_and_keeps_its_pods() {
+    let harness = harness().await;
+    harness.give(&pod("runs", "1500m", 0), "1");
+    harness.settle().await;
+    let kill = PodKill {
+        status: StatusOverride {
+            phase: PodPhase::Failed,
+            reason: "Terminated".to_owned(),
+            message: String::new(),
+            disruption: None,
+        },
+        grace_seconds: Some(3),
+        evict: false,
+    };
+    harness.shutdown.send_replace(NodeShutdown {
+        is_under_way: true,
+        kills: [(PodUid::from("runs"), kill.clone())].into(),
+    });
+    harness.give(&pod("late", "100m", 0), "1");
+    harness.give(&pod("huge", "5", 0), "1");
+    harness.give(&pod("vital", "100m", 2_000_000_000), "1");
+    harness.settle().await;
+    assert_eq!(harness.desired_pods(), ["runs"]);
+    let kills = harness.desired_pods.borrow().kills.clone();
+    assert_eq!(kills, [(PodUid::from("runs"), kill)].into(), "nothing else is killed");
+    assert_eq!(harness.events(), ["huge OutOfcpu", "late NodeShutdown", "vital NodeShutdown"]);
+    let message = harness.rejected.borrow()[1].status.message.clone();
+    let expected = "Pod was rejected: Pod was rejected as the node is shutting down.";
+    assert_eq!(message.as_deref(), Some(expected));
+    harness.shutdown.send_replace(NodeShutdown::default());
+    harness.give(&pod("next", "100m", 0), "1");
+    harness.settle().await;
+    assert_eq!(
+        harness.desired_pods(),
+        ["runs", "next"],
+        "the shutdown was cancelled; a rejected pod stays rejected"
+    );
+    assert!(harness.desired_pods.borrow().kills.is_empty());
 }
 
 #[tokio::test(start_paused = true)]

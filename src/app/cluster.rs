@@ -29,7 +29,7 @@ use crate::pleg;
 use crate::pod::DesiredPods;
 use crate::pod::PodEvents;
 use crate::publish::mirror::{MirrorSources, Mirrors};
-use crate::publish::status::{StatusManager, StatusSources};
+use crate::publish::status::{PublishProgress, StatusManager, StatusSources};
 use crate::source::api::{self, ApiState};
 use crate::status::StatusCache;
 use crate::store::Store;
@@ -72,6 +72,8 @@ pub(super) struct ClusterInputs {
     pub(super) events: NodeEvents,
     /// Pods of the API server admitted by the previous daemon.
     pub(super) known: Vec<Arc<Pod>>,
+    /// What else keeps the node from being ready.
+    pub(super) unready: watch::Receiver<Vec<String>>,
 }
 
 /// Outputs of the cluster's tasks.
@@ -151,7 +153,8 @@ impl Cluster {
     /// Recorder of node events.
     pub(super) fn node_events(&self, node_name: &str) -> NodeEvents {
         let (recorder, node_name) = (self.recorder.clone(), node_name.to_owned());
-        Arc::new(move |event| recorder.record(of_node(&node_name, event)))
+        // They are few, and a node that shuts down has no quiet period to wait for.
+        Arc::new(move |event| recorder.record_at_once(of_node(&node_name, event)))
     }
 
     /// Reads the current Node.
@@ -160,14 +163,15 @@ impl Cluster {
         NodeReader::new(self.node_client.clone(), settings.name.clone(), limit, latest_node)
     }
 
-    /// Starts all tasks that use the API server. Returns the sources of objects and service variables.
+    /// Starts all tasks that use the API server. Returns the sources of objects and service variables, and how far the API
+    /// server is behind.
     pub(super) fn spawn(
         self,
         tasks: &mut Tasks,
         config: &Config,
         inputs: ClusterInputs,
         outputs: ClusterOutputs,
-    ) -> (ApiObjects, ServiceEnv) {
+    ) -> (ApiObjects, ServiceEnv, watch::Receiver<PublishProgress>) {
         let clock = WallClock::system();
         let events = self.pod_events();
         let Self { keeper, certificates, client, node_client, sink, .. } = self;
@@ -188,6 +192,7 @@ impl Cluster {
             quiet_period: inputs.quiet_period,
         };
         let manager = StatusManager::new(client.clone(), sources);
+        let progress = manager.progress();
         tasks.spawn(Stage::Publish, "status manager", |cancel| manager.run(cancel));
         let node = outputs.node.subscribe();
         tasks.spawn(Stage::Support, "node watch", |cancel| {
@@ -220,8 +225,7 @@ impl Cluster {
             ready_at: inputs.ready_at,
             pleg: inputs.pleg,
             pressures: inputs.pressures,
-            // Nothing else can make it not ready yet.
-            others: watch::channel(Vec::new()).1,
+            others: inputs.unready,
         };
         let status = StatusTask::new(
             node_client.clone(),
@@ -236,7 +240,7 @@ impl Cluster {
         let lease = LeaseTask::new(node_client, inputs.settings, node, clock);
         let lease = lease.with_heartbeat(tasks.heartbeat("lease"));
         tasks.spawn(Stage::Lease, "lease", |cancel| lease.run(cancel));
-        (objects, services)
+        (objects, services, progress)
     }
 }
 

@@ -7,7 +7,7 @@ use tokio::sync::watch;
 
 use super::cluster::{Cluster, ClusterInputs, ClusterOutputs};
 use super::node_side::NodeSide;
-use super::paths::{PROC, ROOT};
+use super::paths::{ETC, PROC, ROOT};
 use super::runtime::RuntimeSide;
 use super::tasks::{Stage, Tasks};
 use crate::admission::{Admission, AdmissionInputs, AdmissionOutputs, AdmittedPods, AdoptedPod, RejectedPod};
@@ -22,7 +22,9 @@ use crate::objects::services::ServiceEnv;
 use crate::objects::{ObjectSource, Standalone};
 use crate::pod::DesiredPods;
 use crate::pod::PodEvents;
+use crate::publish::status::PublishProgress;
 use crate::server::ControlServer;
+use crate::shutdown::{Reports, Shutdown, ShutdownOutputs, ShutdownPeriods, ShutdownSettings};
 use crate::source::api::ApiState;
 use crate::source::{self, SourceConfig, SourceState};
 use crate::status::StatusCache;
@@ -30,6 +32,9 @@ use crate::store::Store;
 use crate::supervisor::{ConfigState, SupervisorInputs};
 use crate::telemetry::{Heartbeats, Metrics};
 use crate::types::{PodEvent, PodRef, WallClock};
+
+/// The parts of a cluster, or what stands in for them: objects, service variables, and how far the API server is behind.
+type ClusterParts = (Arc<dyn ObjectSource>, ServiceEnv, Option<watch::Receiver<PublishProgress>>);
 
 /// Shared handles.
 pub(super) struct Parts {
@@ -51,6 +56,11 @@ pub(super) struct Parts {
     pub(super) preload: watch::Sender<Vec<PreloadProblem>>,
     /// Leftover shims that cannot be killed.
     pub(super) shims: watch::Sender<Option<String>>,
+    /// Graceful node shutdown, not running yet.
+    pub(super) shutdown: Shutdown,
+    pub(super) shutdown_outputs: ShutdownOutputs,
+    /// What the API server has of this node; `None` on a standalone node.
+    pub(super) reports: Option<Reports>,
     manifests: watch::Receiver<SourceState>,
     api: watch::Receiver<ApiState>,
     rejected: watch::Receiver<Vec<RejectedPod>>,
@@ -73,6 +83,8 @@ impl Parts {
     ) -> Self {
         let (admitted, adopted) = AdmittedPods::new(store.clone());
         let manifests = start_manifests(config, &adopted, tasks);
+        let shutdown = Shutdown::new(shutdown_settings(config), store.clone(), &metrics);
+        let shutdown_outputs = shutdown.outputs();
         let status_cache = StatusCache::default();
         // A standalone host has no API server to wait for.
         let (api_in, api) = watch::channel(ApiState { ready: cluster.is_none(), ..ApiState::default() });
@@ -114,6 +126,7 @@ impl Parts {
             reader: cluster.as_ref().map(|cluster| cluster.node_reader(&node.settings, latest_node.clone())),
             status_cache: status_cache.clone(),
             allowed_unsafe_sysctls: config.pods.allowed_unsafe_sysctls.clone(),
+            shutdown: shutdown_outputs.demands.clone(),
         };
         let outputs = AdmissionOutputs {
             desired_pods: desired_in,
@@ -127,12 +140,13 @@ impl Parts {
 
         let images =
             Images::new(runtime.images.clone(), pull_limits(config), store.clone(), WallClock::system());
+        let node_object = latest_node.subscribe();
         let outputs = ClusterOutputs { api: api_in, node: latest_node };
         let connections = cluster.as_ref().map(Cluster::connections).unwrap_or_default();
         connections.register(&metrics);
         let exposure = cluster.as_ref().map_or_else(|| watch::channel(None).1, Cluster::exposure);
         let certificate = cluster.as_ref().map_or_else(|| watch::channel(None).1, Cluster::certificate);
-        let (objects, service_env): (Arc<dyn ObjectSource>, _) = match cluster {
+        let (objects, service_env, progress): ClusterParts = match cluster {
             Some(cluster) => {
                 let inputs = ClusterInputs {
                     settings: node.settings.clone(),
@@ -151,12 +165,14 @@ impl Parts {
                     store: store.clone(),
                     events: node_events.clone(),
                     known: adopted.iter().filter_map(AdoptedPod::of_api).collect(),
+                    unready: shutdown_outputs.unready.clone(),
                 };
-                let (objects, services) = cluster.spawn(tasks, config, inputs, outputs);
-                (Arc::new(objects), services)
+                let (objects, services, progress) = cluster.spawn(tasks, config, inputs, outputs);
+                (Arc::new(objects), services, Some(progress))
             }
-            None => (Arc::new(Standalone), ServiceEnv::none()),
+            None => (Arc::new(Standalone), ServiceEnv::none(), None),
         };
+        let reports = progress.map(|statuses| Reports { statuses, node: node_object });
         Self {
             node,
             runtime,
@@ -173,6 +189,9 @@ impl Parts {
             addresses,
             preload: watch::Sender::new(Vec::new()),
             shims: watch::Sender::new(None),
+            shutdown,
+            shutdown_outputs,
+            reports,
             manifests,
             api,
             rejected,
@@ -227,6 +246,7 @@ impl Parts {
             kubelets: self.kubelets.clone(),
             exposure: self.exposure.clone(),
             certificate: self.certificate.clone(),
+            shutdown: self.shutdown_outputs.view.clone(),
             connections: self.connections.clone(),
             metrics: self.metrics.clone(),
         }
@@ -248,6 +268,15 @@ fn start_manifests(
     let known = adopted.iter().filter_map(AdoptedPod::of_manifest).collect();
     tasks.spawn(Stage::Pods, "manifests", |cancel| source::run(source, known, state, cancel));
     manifests
+}
+
+fn shutdown_settings(config: &Config) -> ShutdownSettings {
+    ShutdownSettings {
+        periods: ShutdownPeriods::new(&config.shutdown),
+        is_recorded: config.shutdown.is_recorded,
+        root_dir: config.root_dir.clone(),
+        etc: ETC.into(),
+    }
 }
 
 fn pull_limits(config: &Config) -> PullLimits {

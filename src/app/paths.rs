@@ -1,6 +1,7 @@
 //! Host paths fixed by the kernel or by upstream.
 
 pub(super) const ROOT: &str = "/";
+pub(super) const ETC: &str = "/etc";
 pub(super) const PROC: &str = "/proc";
 pub(super) const SYS: &str = "/sys";
 pub(super) const CGROUP_MOUNT: &str = "/sys/fs/cgroup";

@@ -25,6 +25,7 @@ use crate::lifecycle::PodTable;
 use crate::log::LogLayout;
 use crate::node::{NodeAddresses, NodeEvent};
 use crate::pod::AdmittedPod;
+use crate::shutdown::{ShutdownSources, SystemBus};
 use crate::status::{StatusHandle, StatusSources, StatusTask};
 use crate::sys::KernelMounts;
 use crate::types::{WallClock, architecture};
@@ -33,6 +34,8 @@ use crate::worker::{EnvAccess, HostAccess, ReportSinks, RuntimeAccess, WorkerCon
 
 /// Maximum wait of the first pods for the node's addresses.
 const FIRST_ADDRESSES: Duration = Duration::from_secs(1);
+/// Maximum wait of the first pods for logind.
+const LOGIND_PATIENCE: Duration = Duration::from_secs(1);
 
 impl Parts {
     /// Starts these parts.
@@ -149,9 +152,10 @@ impl Parts {
             cgroups,
             pods_limit,
             admitted: self.admitted,
-            status_cache: self.status_cache,
+            status_cache: self.status_cache.clone(),
         };
         let events = self.events;
+        let desired_pods = self.desired_pods.clone();
         let table = PodTable::new(
             self.desired_pods,
             self.runtime.pleg,
@@ -166,6 +170,19 @@ impl Parts {
             .at(self.addresses)
             .reporting(events)
             .after(self.adopted.into_iter().map(|adopted| AdmittedPod::new(adopted.pod)));
+        let sources = ShutdownSources {
+            logind: Arc::new(SystemBus),
+            desired_pods,
+            ended_kills: table.ended_kills(),
+            status_cache: self.status_cache,
+            reports: self.reports,
+            events: self.node_events,
+            clock: WallClock::system(),
+        };
+        tasks.spawn(Stage::Pods, "node shutdown", |cancel| self.shutdown.run(sources, cancel));
+        // A host that is shutting down already starts no pod.
+        let _ = timeout(LOGIND_PATIENCE, self.shutdown_outputs.is_checked.wait_for(|is_checked| *is_checked))
+            .await;
         tasks.spawn(Stage::Pods, "pods", |cancel| table.run(cancel));
         Ok(())
     }

@@ -115,6 +115,9 @@ pub(super) fn print_problems(node: &NodeView, err: &mut impl Write) -> io::Resul
     if let Some(trouble) = &node.kubelets {
         writeln!(err, "\nThis node: {trouble}.")?;
     }
+    if let Some(shutdown) = &node.shutdown {
+        writeln!(err, "\nThis node: {shutdown}.")?;
+    }
     if let Some(trouble) = &node.credentials {
         writeln!(err, "\nThe credentials: {trouble}.")?;
     }

@@ -293,7 +293,7 @@ fn unsupported_fields_are_errors_or_warnings() {
         5
     );
     let found = errors(
-        "protectKernelDefaults: true\nshutdownGracePeriod: 30s\nstaticPodURL: http://a\ncpuManagerPolicy: static\n",
+        "protectKernelDefaults: true\nqosReserved: {memory: 50%}\nstaticPodURL: http://a\ncpuManagerPolicy: static\n",
     );
     assert_eq!(found.len(), 4, "{found:?}");
     assert_eq!(

@@ -34,6 +34,6 @@ pub use load::{Loaded, load};
 pub use node::{Node, Reserved, Threshold};
 pub use settings::{
     Cgroups, Cluster, Config, Dns, HostRules, ImagePulls, Logging, ParallelPulls, PodDefaults, Runtime,
-    Sources,
+    Shutdown, Sources,
 };
 pub use show::EffectiveConfig;

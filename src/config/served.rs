@@ -25,9 +25,6 @@ const NO_RESERVED_CGROUP: Support =
     Rejected("hostlet limits all pods together, but not the host's own daemons yet; remove this");
 const NO_PINNING: Support =
     Rejected("hostlet does not pin CPUs and memory yet, and pods would run without this guarantee");
-const NO_SHUTDOWN: Support = Rejected(
-    "hostlet does not delay a shutdown of the host yet, and pods would be killed without their grace period",
-);
 const NO_VERIFICATION: Support =
     Rejected("hostlet does not verify access to images that are present; remove this");
 
@@ -198,9 +195,9 @@ pub(super) const FIELDS: &[(&str, Support)] = &[
     ),
     ("protectKernelDefaults", Rejected("hostlet does not check the kernel's settings yet; remove this")),
     ("userNamespaces.idsPerPod", Ignored("hostlet does not run pods in user namespaces yet")),
-    ("shutdownGracePeriod", NO_SHUTDOWN),
-    ("shutdownGracePeriodCriticalPods", NO_SHUTDOWN),
-    ("shutdownGracePeriodByPodPriority", NO_SHUTDOWN),
+    ("shutdownGracePeriod", Served),
+    ("shutdownGracePeriodCriticalPods", Served),
+    ("shutdownGracePeriodByPodPriority", Served),
 ];
 
 /// Fields of objects in lists.

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use super::GoDuration;
 use super::flags::ProcessFlags;
+use super::gates;
 use super::hostlet::HostletConfiguration;
 use super::node::Node;
 use super::wire::{self, KubeletConfiguration};
@@ -49,6 +50,8 @@ pub struct Config {
     pub dns: Dns,
     /// Limits and defaults of pods.
     pub pods: PodDefaults,
+    /// How pods are terminated when the host shuts down.
+    pub shutdown: Shutdown,
     /// Requirements on the host, and settings of the daemon's process.
     pub host: HostRules,
     /// The daemon's logging.
@@ -176,6 +179,19 @@ impl PodDefaults {
     }
 }
 
+/// How pods are terminated when the host shuts down. All periods are zero if that is not configured.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Shutdown {
+    /// How long the shutdown is delayed (`shutdownGracePeriod`).
+    pub total: Duration,
+    /// The part of it for critical pods (`shutdownGracePeriodCriticalPods`).
+    pub critical: Duration,
+    /// Priorities, and the seconds that pods of each have, instead of the two (`shutdownGracePeriodByPodPriority`).
+    pub by_priority: Vec<(i32, u64)>,
+    /// Whether the times of the last shutdown are recorded (the feature gate `GracefulNodeShutdownBasedOnPodPriority`).
+    pub is_recorded: bool,
+}
+
 /// Requirements on the host, and settings of the daemon's process.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HostRules {
@@ -256,6 +272,7 @@ impl Config {
                 seccomp_default: kubelet.seccomp_default.unwrap_or_default(),
                 allowed_unsafe_sysctls: kubelet.allowed_unsafe_sysctls.clone().unwrap_or_default(),
             },
+            shutdown: shutdown(kubelet),
             host: HostRules {
                 fail_swap_on: kubelet.fail_swap_on.unwrap_or_default(),
                 fail_cgroup_v1: kubelet.fail_cgroup_v1.unwrap_or_default(),
@@ -322,6 +339,24 @@ fn pulls(kubelet: &KubeletConfiguration) -> ImagePulls {
             (Some(false), None) => ParallelPulls::Unlimited,
             (Some(true) | None, _) => ParallelPulls::Serial,
         },
+    }
+}
+
+/// Without the feature gate `GracefulNodeShutdown` no period counts, as upstream.
+fn shutdown(kubelet: &KubeletConfiguration) -> Shutdown {
+    let gate = |gate: &str| gates::enabled(gate, kubelet.feature_gates.as_ref());
+    if !gate(gates::GRACEFUL_SHUTDOWN) {
+        return Shutdown::default();
+    }
+    let seconds = |field: Option<i64>| field.and_then(|seconds| seconds.try_into().ok()).unwrap_or_default();
+    let entries = kubelet.shutdown_grace_period_by_pod_priority.iter().flatten();
+    Shutdown {
+        total: time(kubelet.shutdown_grace_period),
+        critical: time(kubelet.shutdown_grace_period_critical_pods),
+        by_priority: entries
+            .map(|entry| (entry.priority.unwrap_or_default(), seconds(entry.shutdown_grace_period_seconds)))
+            .collect(),
+        is_recorded: gate(gates::GRACEFUL_SHUTDOWN_BY_PRIORITY),
     }
 }
 

@@ -322,20 +322,44 @@ fn eviction(kc: &KubeletConfiguration, breaches: &mut Breaches) {
     }
 }
 
+/// As upstream, except that an entry without effect is an error: a negative period, and a priority that is listed twice.
 fn shutdown(kc: &KubeletConfiguration, breaches: &mut Breaches) {
     let total = kc.shutdown_grace_period.unwrap_or_default();
     let critical = kc.shutdown_grace_period_critical_pods.unwrap_or_default();
+    let gate = |gate: &str| gates::enabled(gate, kc.feature_gates.as_ref());
     for (path, period) in [("shutdownGracePeriod", total), ("shutdownGracePeriodCriticalPods", critical)] {
-        if !period.is_zero() && period < GoDuration::from_secs(1) {
+        if !period.is_zero() && !gate(gates::GRACEFUL_SHUTDOWN) {
+            breaches.add(path, format!("needs the feature gate {}", gates::GRACEFUL_SHUTDOWN));
+        } else if !period.is_zero() && period < GoDuration::from_secs(1) {
             breaches.add(path, format!("{period} must be zero, or 1s or more"));
         }
     }
     if critical > total {
         breaches.add("shutdownGracePeriodCriticalPods", "must not be above shutdownGracePeriod");
     }
-    let by_priority = kc.shutdown_grace_period_by_pod_priority.as_ref().is_some_and(|list| !list.is_empty());
-    if by_priority && !(total.is_zero() && critical.is_zero()) {
-        breaches.add("shutdownGracePeriodByPodPriority", "cannot be combined with shutdownGracePeriod");
+    const BY_PRIORITY: &str = "shutdownGracePeriodByPodPriority";
+    let by_priority = kc.shutdown_grace_period_by_pod_priority.as_deref().unwrap_or_default();
+    if by_priority.is_empty() {
+        return;
+    }
+    if !gate(gates::GRACEFUL_SHUTDOWN_BY_PRIORITY) {
+        breaches.add(BY_PRIORITY, format!("needs the feature gate {}", gates::GRACEFUL_SHUTDOWN_BY_PRIORITY));
+    }
+    if !(total.is_zero() && critical.is_zero()) {
+        breaches.add(BY_PRIORITY, "cannot be combined with shutdownGracePeriod");
+    }
+    let mut priorities = BTreeSet::new();
+    for (index, entry) in by_priority.iter().enumerate() {
+        breaches.at_least(
+            &format!("{BY_PRIORITY}[{index}].shutdownGracePeriodSeconds"),
+            entry.shutdown_grace_period_seconds,
+            0,
+        );
+        let priority = entry.priority.unwrap_or_default();
+        if !priorities.insert(priority) {
+            let path = format!("{BY_PRIORITY}[{index}].priority");
+            breaches.add(&path, format!("{priority} is listed twice; remove one of the two"));
+        }
     }
 }
 

@@ -98,6 +98,29 @@ fn each_rule_has_its_breach() {
             json!({"shutdownGracePeriod": "5s", "shutdownGracePeriodCriticalPods": "6s"}),
             "shutdownGracePeriodCriticalPods: must not be above shutdownGracePeriod",
         ),
+        (
+            json!({"shutdownGracePeriod": "5s", "featureGates": {"GracefulNodeShutdown": false}}),
+            "shutdownGracePeriod: needs the feature gate GracefulNodeShutdown",
+        ),
+        (
+            json!({"shutdownGracePeriodByPodPriority": [{"priority": 0, "shutdownGracePeriodSeconds": 5}],
+                "featureGates": {"GracefulNodeShutdownBasedOnPodPriority": false}}),
+            "shutdownGracePeriodByPodPriority: needs the feature gate GracefulNodeShutdownBasedOnPodPriority",
+        ),
+        (
+            json!({"shutdownGracePeriod": "5s",
+                "shutdownGracePeriodByPodPriority": [{"priority": 0, "shutdownGracePeriodSeconds": 5}]}),
+            "shutdownGracePeriodByPodPriority: cannot be combined with shutdownGracePeriod",
+        ),
+        (
+            json!({"shutdownGracePeriodByPodPriority": [{"priority": 0, "shutdownGracePeriodSeconds": -1}]}),
+            "shutdownGracePeriodByPodPriority[0].shutdownGracePeriodSeconds: -1 must be 0 or more",
+        ),
+        (
+            json!({"shutdownGracePeriodByPodPriority": [{"priority": 7, "shutdownGracePeriodSeconds": 1},
+                {"priority": 7, "shutdownGracePeriodSeconds": 2}]}),
+            "shutdownGracePeriodByPodPriority[1].priority: 7 is listed twice; remove one of the two",
+        ),
         (json!({"systemCgroups": "/system"}), "systemCgroups: needs cgroupRoot"),
         (json!({"runOnce": true}), "runOnce: is no longer supported; remove it"),
         (

@@ -93,6 +93,8 @@ pub struct ExplainInput<'a> {
     pub problem: Option<&'a ManifestProblem>,
     /// What prevents the whole node from running pods.
     pub node_problem: Option<NodeProblem>,
+    /// When the node began to shut down, if it does.
+    pub shutdown: Option<Timestamp>,
     /// The last log line of failed containers, by name.
     pub log_ends: BTreeMap<String, String>,
     /// The directory of image archives, if configured.

@@ -9,9 +9,12 @@ use super::endings::{UNKNOWN, because, how_it_ended, remedy_of_end};
 use super::explanation::{Explanation, Verdict};
 use super::images::image;
 use super::pod::{failed_step, starting, step};
-use crate::pod::PodPhase;
+use crate::pod::{PodPhase, is_static};
 use crate::status::Activity;
 use crate::status::human_duration;
+
+/// The reason of a pod that a shutdown of the node ended.
+const SHUTDOWN: &str = "Terminated";
 
 /// Explains a pod by its containers.
 pub(super) fn containers(case: &ExplainInput<'_>) -> Explanation {
@@ -87,7 +90,12 @@ fn failed(case: &ExplainInput<'_>) -> Explanation {
         case.status.and_then(|status| Some((status.reason.as_deref()?, status.message.as_deref()?)));
     if let Some((reason, message)) = reported {
         let sentence = format!("The pod was stopped: {message}");
-        return Explanation::wrong(sentence).at(reason).do_this("change its manifest to start it again");
+        let remedy = match (reason, is_static(case.pod)) {
+            (SHUTDOWN, true) => "nothing: it starts again with the host, or when the shutdown is cancelled",
+            (SHUTDOWN, false) => "nothing: its controller replaces it; without one, create it again",
+            (_, _) => "change its manifest to start it again",
+        };
+        return Explanation::wrong(sentence).at(reason).do_this(remedy);
     }
     let bad = case.statuses().iter().find_map(|s| Some((s, ended(s).filter(|ended| ended.exit_code != 0)?)));
     let Some((status, ended)) = bad else {

@@ -25,6 +25,11 @@ pub fn explain(case: &ExplainInput<'_>) -> Explanation {
         .unwrap_or_else(|| containers(case));
     let cause = with_runtime(case, cause);
     let mut explanation = Explanation { pod: case.name(), ..cause };
+    if case.shutdown.is_some() && explanation.verdict == Verdict::Fine {
+        explanation
+            .also
+            .push("The node is shutting down; pods of lower priority are terminated first.".to_owned());
+    }
     let Some(problem) = case.problem else { return explanation };
     let file = problem.file.display();
     let what = one_line(&problem.message);
@@ -72,6 +77,10 @@ fn rejected(case: &ExplainInput<'_>) -> Option<Explanation> {
         }
         Some("NodePorts") => {
             "change hostPort (with hostNetwork: containerPort) of this pod or of the one that has the port already"
+        }
+        Some("NodeShutdown") => {
+            "wait until the host is up again: a pod of a manifest starts then, and one of the API server is replaced by \
+             its controller"
         }
         Some("NodeAffinity") => {
             "remove spec.nodeSelector and required node affinity, or give this node the labels that they require \
@@ -148,7 +157,11 @@ fn terminating(case: &ExplainInput<'_>) -> Option<Explanation> {
         return None;
     }
     let since = case.terminating_since.or(case.active_since());
-    let why = if is_removed { ": its manifest was removed or replaced" } else { "" };
+    let why = match (is_removed, case.shutdown) {
+        (true, _) => ": its manifest was removed or replaced",
+        (false, Some(_)) => ": the node is shutting down",
+        (false, None) => "",
+    };
     let explanation = match case.activity() {
         Activity::Retrying { error } => {
             let error = error.as_deref().unwrap_or("the container runtime gave no reason");

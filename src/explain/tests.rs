@@ -11,6 +11,7 @@ use super::{
 };
 use crate::pod::testing;
 use crate::status::Activity;
+use crate::types::CONFIG_SOURCE_ANNOTATION;
 
 const RUNNING: &str = r#"{"running": {"startedAt": "1970-01-01T00:15:00Z"}}"#;
 
@@ -51,6 +52,23 @@ fn a_broken_manifest_counts_even_while_the_pod_runs() {
     let mut facts = Facts::new().crashed(json!({"exitCode": 1}));
     facts.problem = Some(problem("/m/web.yaml", None));
     assert!(facts.says(Verdict::Wrong, "exit code 1", "").also[0].contains("/m/web.yaml is broken"));
+}
+
+#[test]
+fn a_shutdown_of_the_node_explains_its_pods() {
+    let mut facts = Facts::new().container(running(), json!({}), 0);
+    facts.shutdown = Some(at(980));
+    let fine = facts.says(Verdict::Fine, "The pod runs", "");
+    assert!(fine.also[0].contains("node is shutting down"), "{fine:?}");
+    facts.terminating_since = Some(at(990));
+    let stopping = Activity::StoppingContainers { grace_seconds: 20 };
+    facts.doing(stopping).says(Verdict::UnderWay, "is being stopped: the node is shutting down", "wait");
+    let ended = json!({"phase": "Failed", "reason": "Terminated", "message": "imminent node shutdown"});
+    let mut facts = Facts::new().status(ended);
+    facts.says(Verdict::Wrong, "imminent node shutdown", "it starts again with the host");
+    let annotations = facts.pod.metadata.annotations.get_or_insert_default();
+    annotations.insert(CONFIG_SOURCE_ANNOTATION.to_owned(), "api".to_owned());
+    facts.says(Verdict::Wrong, "imminent node shutdown", "its controller replaces it");
 }
 
 #[test]

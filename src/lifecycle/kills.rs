@@ -1,11 +1,11 @@
 //! Kills of pods that their source still names: which were requested, which were delivered to a lifecycle, and by when the pod
 //! should have terminated. Pure: `now` is an argument; delivers nothing itself.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use tokio::sync::oneshot;
 use tokio::sync::oneshot::error::TryRecvError;
+use tokio::sync::{oneshot, watch};
 use tokio::time::Instant;
 
 use super::KillRequest;
@@ -30,6 +30,8 @@ struct Delivered {
 pub(super) struct Kills {
     requested: BTreeMap<PodUid, PodKill>,
     delivered: BTreeMap<PodUid, Delivered>,
+    /// The pods with a delivered kill whose lifecycle has finished.
+    ended: watch::Sender<BTreeSet<PodUid>>,
 }
 
 impl Kills {
@@ -45,12 +47,34 @@ impl Kills {
         for uid in &withdrawn {
             self.delivered.remove(uid);
         }
+        self.forget_ended();
         withdrawn
     }
 
     /// Forgets what was delivered to lifecycles that no longer exist: a new lifecycle of the same UID has not received the kill.
     pub(super) fn retain(&mut self, is_known: impl Fn(&PodUid) -> bool) {
         self.delivered.retain(|uid, _| is_known(uid));
+        self.forget_ended();
+    }
+
+    /// The lifecycle of a pod has finished.
+    pub(super) fn ended(&mut self, uid: &PodUid) {
+        if self.delivered.contains_key(uid) {
+            self.ended.send_if_modified(|ended| ended.insert(uid.clone()));
+        }
+    }
+
+    /// The pods with a delivered kill whose lifecycle has finished.
+    pub(super) fn all_ended(&self) -> watch::Receiver<BTreeSet<PodUid>> {
+        self.ended.subscribe()
+    }
+
+    fn forget_ended(&self) {
+        self.ended.send_if_modified(|ended| {
+            let before = ended.len();
+            ended.retain(|uid| self.delivered.contains_key(uid));
+            ended.len() != before
+        });
     }
 
     /// The pods with a lifecycle whose requested kill has not been delivered in its present form.

@@ -1,6 +1,6 @@
 //! The task of the pod table: brings together desired pods, observed pods and the lifecycle of each pod.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -141,6 +141,11 @@ impl PodTable {
         self
     }
 
+    /// The killed pods whose lifecycle has finished, while their kill is requested.
+    pub fn ended_kills(&self) -> watch::Receiver<BTreeSet<PodUid>> {
+        self.kills.all_ended()
+    }
+
     /// Adopts the pods that an earlier daemon had admitted, in that order. Those that no source names are terminated once every
     /// source was read: before a successor of the same full name starts, even if the runtime has nothing of them.
     pub fn after(mut self, adopted: impl IntoIterator<Item = Arc<AdmittedPod>>) -> Self {
@@ -241,6 +246,7 @@ impl PodTable {
         for effect in effects {
             if let Effect::Stop(uid) = &effect {
                 self.statuses.ended(uid);
+                self.kills.ended(uid);
                 self.request_housekeeping();
             }
             self.workers.carry_out(effect);
@@ -260,9 +266,10 @@ impl PodTable {
         if self.pleg.cache().may_have(&uid) {
             self.lifecycles.seen_in_runtime(&uid);
         }
-        // A pod that is killed before it was created starts nothing.
+        // A pod that is killed before it was created, or adopted, starts nothing.
+        let is_new = self.lifecycles.phase(&uid).is_none_or(|phase| phase == LifecycleView::Waiting);
         let kill = match kind {
-            UpdateKind::Create if self.lifecycles.phase(&uid).is_none() => self.kills.request(&uid),
+            UpdateKind::Create if is_new => self.kills.request(&uid),
             UpdateKind::Create
             | UpdateKind::Update
             | UpdateKind::Sync
@@ -280,7 +287,15 @@ impl PodTable {
         }
         self.carry_out(effects);
         if is_killed {
-            self.kills.delivered(&uid, self.lifecycles.grace_seconds(&uid), Instant::now());
+            self.killed(&uid);
+        }
+    }
+
+    /// A kill was delivered.
+    fn killed(&mut self, uid: &PodUid) {
+        self.kills.delivered(uid, self.lifecycles.grace_seconds(uid), Instant::now());
+        if self.lifecycles.phase(uid) == Some(LifecycleView::Finished) {
+            self.kills.ended(uid);
         }
     }
 
@@ -353,7 +368,7 @@ impl PodTable {
             let subject = UpdateSubject::Spec(pod);
             let effects = self.lifecycles.update(PodUpdate { kind: UpdateKind::Kill, subject, kill });
             self.carry_out(effects);
-            self.kills.delivered(&uid, self.lifecycles.grace_seconds(&uid), Instant::now());
+            self.killed(&uid);
         }
     }
 

@@ -42,6 +42,16 @@ impl NodeEvent {
         Self::warning("FailedNodeAllocatableEnforcement", message)
     }
 
+    /// The host begins to shut down.
+    pub fn shutdown() -> Self {
+        Self::normal("Shutdown", "Shutdown manager detected shutdown event".to_owned())
+    }
+
+    /// The shutdown was cancelled.
+    pub fn shutdown_cancelled() -> Self {
+        Self::normal("Shutdown", "Shutdown manager detected shutdown cancellation".to_owned())
+    }
+
     /// Another kubelet uses the same runtime.
     pub fn other_kubelet(message: String) -> Self {
         Self::warning("OtherKubeletOnRuntime", message)

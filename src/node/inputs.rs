@@ -63,8 +63,8 @@ impl NodeInputs {
     }
 
     /// The facts that, besides readiness, are reported as soon as they change.
-    pub(super) fn urgent(&self) -> (Arc<[IpAddr]>, Pressures) {
-        (self.addresses.now(), self.pressures.borrow().clone())
+    pub(super) fn urgent(&self) -> (Arc<[IpAddr]>, Pressures, Vec<String>) {
+        (self.addresses.now(), self.pressures.borrow().clone(), self.others.borrow().clone())
     }
 
     /// Waits for a change that may have to be reported at once; forever once all observers have ended. Cancel-safe.

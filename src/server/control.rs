@@ -38,6 +38,7 @@ use crate::explain::NodeProblem;
 use crate::image::preload::PreloadProblem;
 use crate::image::{Arrivals, Images};
 use crate::pleg::PlegHandle;
+use crate::shutdown::ShutdownView;
 use crate::source::SourceState;
 use crate::source::api::ApiState;
 use crate::status::StatusCache;
@@ -122,6 +123,8 @@ pub struct ControlServer {
     pub exposure: watch::Receiver<Option<String>>,
     /// The state of the client certificate.
     pub certificate: watch::Receiver<Option<CertificateReport>>,
+    /// The shutdown of the host.
+    pub shutdown: watch::Receiver<ShutdownView>,
     /// The connections to the API server.
     pub connections: Connections,
     /// The metrics.
@@ -224,6 +227,7 @@ impl ControlServer {
             kubelets: self.kubelets.borrow().clone(),
             credentials: self.exposure.borrow().clone(),
             certificate: self.certificate.borrow().as_ref().map(certificate),
+            shutdown: self.shutdown.borrow().sentence(),
             api: self.api.borrow().problem.clone(),
             hung: self.hung(),
             archives: self.archives(),
@@ -294,6 +298,7 @@ impl ControlServer {
             // Neither changes on a standalone host.
             Ok(()) = self.exposure.changed() => true,
             Ok(()) = self.certificate.changed() => true,
+            Ok(()) = self.shutdown.changed() => true,
             changed = changed_if(&mut self.preload) => changed.is_ok(),
         };
         tokio::time::sleep(WATCH_PAUSE).await;

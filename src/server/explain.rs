@@ -159,6 +159,7 @@ impl ControlServer {
                 .find(|problem| known.file.as_ref() == Some(&problem.file))
                 .or(of_this.next()),
             node_problem: self.node_problem(),
+            shutdown: self.shutdown.borrow().since,
             log_ends,
             preload_dir: self.preload.as_ref().map(|(directory, _)| &**directory),
             archives: &archives,

@@ -31,6 +31,7 @@ use crate::image::{Arrivals, ImageRequest, Images, PullLimits, PullPolicy};
 use crate::pleg::{Pleg, PlegHandle};
 use crate::pod::AdmittedPod;
 use crate::pod::pod_ref;
+use crate::shutdown::ShutdownView;
 use crate::source::SourceState;
 use crate::source::api::ApiState;
 use crate::status::LifecycleSummary;
@@ -111,6 +112,7 @@ impl Bench {
             kubelets: watch::channel(Some("another kubelet".to_owned())).1,
             exposure: watch::channel(Some("anybody".to_owned())).1,
             certificate: watch::channel(None).1,
+            shutdown: watch::channel(ShutdownView::default()).1,
             connections: Connections::default(),
         };
         let listener = ControlServer::bind(&dir.path().join("socket")).await.unwrap();

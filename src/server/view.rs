@@ -35,6 +35,9 @@ pub struct NodeView {
     /// The client certificate for the API server, if the node has or needs one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub certificate: Option<CertificateView>,
+    /// That the host shuts down, or why its shutdown would not wait for pods, if so.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub shutdown: Option<String>,
     /// Why the API server cannot be read, if so. It does not affect running pods.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub api: Option<String>,

@@ -52,6 +52,8 @@ pub enum TimelineStep {
     BackOff,
     /// Something failed.
     Failed,
+    /// The node shuts down, and terminates it.
+    Shutdown,
     /// A container is being killed.
     Killing,
     /// Containers are being stopped.
@@ -324,6 +326,7 @@ fn takes_time(step: TimelineStep) -> bool {
         | TimelineStep::Running
         | TimelineStep::Ended
         | TimelineStep::Failed
+        | TimelineStep::Shutdown
         | TimelineStep::Killing
         | TimelineStep::Stopped
         | TimelineStep::Removed => false,

@@ -12,6 +12,8 @@ pub enum Table {
     CrashLoops,
     /// Pull back-offs of a pod's images.
     ImagePulls,
+    /// Pods of the API server that a shutdown of the host ended.
+    EndedByShutdown,
     /// The cluster's Services, so that containers can start with their variables before the API server is reached.
     Services,
 }
@@ -32,8 +34,14 @@ pub(super) enum Pace {
 }
 
 impl Table {
-    pub(super) const ALL: [Self; 5] =
-        [Self::AdmittedPods, Self::RequestedStarts, Self::CrashLoops, Self::ImagePulls, Self::Services];
+    pub(super) const ALL: [Self; 6] = [
+        Self::AdmittedPods,
+        Self::RequestedStarts,
+        Self::CrashLoops,
+        Self::ImagePulls,
+        Self::EndedByShutdown,
+        Self::Services,
+    ];
 
     /// Its name in the file. The number is the version of its row format: rows of another format are another table, which
     /// versions of hostlet that do not know it leave alone.
@@ -43,6 +51,7 @@ impl Table {
             Self::RequestedStarts => "asked-starts/1",
             Self::CrashLoops => "crash-loops/1",
             Self::ImagePulls => "image-pulls/1",
+            Self::EndedByShutdown => "ended-by-shutdown/1",
             Self::Services => "services/1",
         }
     }
@@ -52,7 +61,7 @@ impl Table {
             // Without its row, a pod whose manifest breaks is lost.
             Self::AdmittedPods => Pace::Soon,
             // The caller waits for the write. The removal may wait.
-            Self::RequestedStarts => Pace::Soon,
+            Self::RequestedStarts | Self::EndedByShutdown => Pace::Soon,
             // Losing the latest change makes a container or a pull wait for the wrong time once. Writing each would never
             // stop on a host where every container crashes.
             Self::CrashLoops | Self::ImagePulls => Pace::Seldom,

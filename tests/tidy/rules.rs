@@ -16,6 +16,8 @@ const LEVELS: [&[&str]; 14] = [
     &["lifecycle", "publish"],
     &["explain", "housekeeping"],
     &["server", "supervisor"],
+    &["explain", "housekeeping", "shutdown"],
+    &["server"],
     &["cli"],
     &["app"],
 ];

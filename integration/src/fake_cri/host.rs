@@ -27,6 +27,10 @@ static NEXT: AtomicU32 = AtomicU32::new(0);
 pub struct FakeHost {
     node: String,
     directory: TempDir,
+    /// Variables of its daemons' environment.
+    environment: Vec<(&'static str, String)>,
+    /// Its daemons' `/etc`, if not the machine's.
+    etc: Option<PathBuf>,
     /// The runtime, which tests crash, resume and script.
     pub cri: FakeCri,
 }
@@ -50,7 +54,7 @@ impl FakeHost {
         // The daemon compares the times that the runtime reports with its own clock.
         let cri = FakeCri::start(FakeRuntime::starting_at(Timestamp::now()))?;
         let directory = tempfile::tempdir().context("making a directory for a host")?;
-        let host = Self { node, directory, cri };
+        let host = Self { node, directory, environment: Vec::new(), etc: None, cri };
         for dir in [host.manifests(), host.logs()] {
             fs::create_dir(&dir).with_context(|| format!("creating {}", dir.display()))?;
         }
@@ -85,6 +89,25 @@ impl FakeHost {
     /// The daemon's control socket.
     pub fn socket(&self) -> PathBuf {
         self.directory().join("hostlet.sock")
+    }
+
+    /// Sets a variable of the environment of daemons that start from now on.
+    pub fn set_variable(&mut self, name: &'static str, value: String) {
+        self.environment.push((name, value));
+    }
+
+    /// Gives daemons that start from now on an `/etc` of their own. Returns its path.
+    pub fn make_private_etc(&mut self) -> Result<PathBuf> {
+        let etc = self.directory().join("etc");
+        fs::create_dir(&etc).with_context(|| format!("creating {}", etc.display()))?;
+        for name in ["hosts", "passwd", "group", "resolv.conf"] {
+            let from = Path::new("/etc").join(name);
+            if from.exists() {
+                fs::copy(&from, etc.join(name)).with_context(|| format!("copying {}", from.display()))?;
+            }
+        }
+        self.etc = Some(etc.clone());
+        Ok(etc)
     }
 
     /// Writes a manifest atomically.
@@ -146,11 +169,16 @@ impl FakeHost {
             hostlet: "",
             flags,
         };
-        let mut daemon = Daemon::launch(&setup, |program| {
-            let mut command = dies_with_us(program);
+        let command = |program: &Path| {
+            let mut command = match &self.etc {
+                None => dies_with_us(program),
+                Some(etc) => with_etc(etc, program),
+            };
+            command.envs(self.environment.iter().map(|(name, value)| (name, value)));
             command.envs(variables.iter().copied());
             command
-        })?;
+        };
+        let mut daemon = Daemon::launch(&setup, command)?;
         daemon.wait_until_it_answers().await?;
         Ok(daemon)
     }
@@ -176,5 +204,13 @@ impl Drop for FakeHost {
 fn dies_with_us(program: &Path) -> Command {
     let mut command = Command::new("setpriv");
     command.args(["--pdeathsig", "KILL"]).arg(program);
+    command
+}
+
+/// The same with this directory as its `/etc`, in a mount namespace of its own.
+fn with_etc(etc: &Path, program: &Path) -> Command {
+    let mut command = dies_with_us(Path::new("unshare"));
+    command.args(["--mount", "--propagation", "private", "sh", "-c"]);
+    command.arg(r#"mount --bind "$1" /etc && shift && exec "$@""#).arg("sh").arg(etc).arg(program);
     command
 }

@@ -56,10 +56,18 @@ pub struct EventRecorder {
 impl EventRecorder {
     /// Records an event. It is dropped if the queue is full because the server has not accepted earlier ones.
     pub fn record(&self, record: EventRecord) {
-        let queue = match record.kind {
-            EventKind::Warning => &self.warnings,
-            EventKind::Normal => &self.normal,
-        };
+        match record.kind {
+            EventKind::Warning => self.queue(&self.warnings, record),
+            EventKind::Normal => self.queue(&self.normal, record),
+        }
+    }
+
+    /// The same, written at once whatever its kind.
+    pub fn record_at_once(&self, record: EventRecord) {
+        self.queue(&self.warnings, record);
+    }
+
+    fn queue(&self, queue: &mpsc::Sender<RecordedEvent>, record: EventRecord) {
         if queue.try_send(RecordedEvent { at: self.clock.now(), since: Instant::now(), record }).is_err() {
             self.dropped.fetch_add(1, Ordering::Relaxed);
         }

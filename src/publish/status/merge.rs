@@ -9,7 +9,17 @@ use crate::pod::PodPhase;
 use crate::status::{DISRUPTION_TARGET, LifecycleSummary, TERMINATION_BY_KUBELET, is_owned_condition};
 
 /// The status to write. `reported` is the node's, `live` the API server's.
-pub(super) fn merged(reported: &PodStatus, lifecycle: LifecycleSummary, live: &PodStatus) -> PodStatus {
+pub(super) fn merged(
+    reported: &PodStatus,
+    lifecycle: LifecycleSummary,
+    live: &PodStatus,
+    is_mirror: bool,
+) -> PodStatus {
+    // A static pod that a shutdown ended is the same pod when it runs again, and so is its mirror.
+    let has_ended = reported.phase.as_deref().and_then(PodPhase::parse).is_some_and(PodPhase::is_terminal);
+    let runs_again = is_mirror && lifecycle == LifecycleSummary::Active && !has_ended;
+    let restarted = runs_again.then(|| without_its_end(live));
+    let live = restarted.as_ref().unwrap_or(live);
     let mut status = reported.clone();
     keep_what_others_write(&mut status, live);
     let before = live.phase.as_deref().and_then(PodPhase::parse);
@@ -36,6 +46,15 @@ pub(super) fn merged(reported: &PodStatus, lifecycle: LifecycleSummary, live: &P
         (_, _) => {}
     }
     keep_transition_times(status.conditions.as_deref_mut().unwrap_or_default(), live);
+    status
+}
+
+/// The status without the end that was reported of the pod.
+fn without_its_end(live: &PodStatus) -> PodStatus {
+    let mut status = PodStatus { phase: None, reason: None, message: None, ..live.clone() };
+    if let Some(conditions) = &mut status.conditions {
+        conditions.retain(|it| !(it.type_ == DISRUPTION_TARGET && is_ours(it)));
+    }
     status
 }
 

@@ -34,7 +34,7 @@ fn fields_of_other_writers_are_preserved() {
         status(json!({"nominatedNodeName": "n", "conditions": [condition("example.com/gate", "True", EARLY),
         condition("Resized", "True", EARLY)]}));
     let ours = status(json!({"phase": "Running", "conditions": [condition("Ready", "True", LATE)]}));
-    let merged = merged(&ours, LifecycleSummary::Active, &there);
+    let merged = merged(&ours, LifecycleSummary::Active, &there, false);
     let types: Vec<_> = merged.conditions.iter().flatten().map(|c| c.type_.as_str()).collect();
     assert_eq!(types, ["Ready", "example.com/gate", "Resized"]);
     assert_eq!(merged.nominated_node_name.as_deref(), Some("n"));
@@ -46,10 +46,27 @@ fn an_unchanged_condition_keeps_its_time_and_start_time_is_kept() {
         condition("Initialized", "False", EARLY)]}));
     let ours = status(json!({"startTime": LATE, "conditions": [condition("Ready", "True", LATE),
         condition("Initialized", "True", LATE)]}));
-    let merged = serde_json::to_value(merged(&ours, LifecycleSummary::Active, &there)).unwrap();
+    let merged = serde_json::to_value(merged(&ours, LifecycleSummary::Active, &there, false)).unwrap();
     assert_eq!(merged["startTime"], EARLY);
     assert_eq!(merged["conditions"][0]["lastTransitionTime"], EARLY);
     assert_eq!(merged["conditions"][1]["lastTransitionTime"], LATE);
+}
+
+#[test]
+fn a_mirror_of_a_pod_that_runs_again_loses_the_end_that_was_reported() {
+    let disruption = |reason: &str| json!({"type": "DisruptionTarget", "status": "True", "reason": reason});
+    let there = status(json!({"phase": "Failed", "reason": "Terminated", "message": "m", "startTime": EARLY,
+        "conditions": [disruption("TerminationByKubelet"), condition("example.com/gate", "True", EARLY)]}));
+    let ours = status(json!({"phase": "Running", "conditions": [condition("Ready", "True", LATE)]}));
+    let mirror = merged(&ours, LifecycleSummary::Active, &there, true);
+    assert_eq!((mirror.phase.as_deref(), &mirror.reason, &mirror.message), (Some("Running"), &None, &None));
+    let types: Vec<_> = mirror.conditions.iter().flatten().map(|c| c.type_.as_str()).collect();
+    assert_eq!(types, ["Ready", "example.com/gate"]);
+    let own = merged(&ours, LifecycleSummary::Active, &there, false);
+    assert_eq!((own.phase.as_deref(), own.reason.as_deref()), (Some("Failed"), Some("Terminated")));
+    let ended = status(json!({"phase": "Failed"}));
+    let again = merged(&ended, LifecycleSummary::Active, &there, true);
+    assert_eq!(again.phase.as_deref(), Some("Failed"), "a daemon that sees a completed pod first");
 }
 
 #[test]
@@ -58,18 +75,18 @@ fn a_terminal_phase_waits_until_nothing_runs_for_certain() {
     let ours = status(
         json!({"phase": "Failed", "reason": "Evicted", "conditions": [condition("Ready", "True", LATE)]}),
     );
-    let early = merged(&ours, LifecycleSummary::Terminating, &there);
+    let early = merged(&ours, LifecycleSummary::Terminating, &there, false);
     assert_eq!(early.phase.as_deref(), Some("Running"));
     let ready = &early.conditions.unwrap()[0];
     assert_eq!((ready.status.as_str(), ready.reason.as_deref()), ("False", Some("PodFailed")));
-    assert_eq!(merged(&ours, LifecycleSummary::Terminated, &there).phase.as_deref(), Some("Failed"));
+    assert_eq!(merged(&ours, LifecycleSummary::Terminated, &there, false).phase.as_deref(), Some("Failed"));
 }
 
 #[test]
 fn a_terminal_phase_is_final() {
     let there = status(json!({"phase": "Failed", "reason": "Evicted"}));
     let ours = status(json!({"phase": "Running"}));
-    let merged = merged(&ours, LifecycleSummary::Active, &there);
+    let merged = merged(&ours, LifecycleSummary::Active, &there, false);
     assert_eq!((merged.phase.as_deref(), merged.reason.as_deref()), (Some("Failed"), Some("Evicted")));
 }
 

@@ -9,4 +9,4 @@ mod task;
 #[cfg(test)]
 mod task_tests;
 
-pub use task::{StatusManager, StatusSources};
+pub use task::{PublishProgress, StatusManager, StatusSources};

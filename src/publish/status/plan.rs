@@ -58,7 +58,7 @@ pub(super) fn plan(reported: ReportedPod<'_>, live: Live<'_>) -> Write {
     if let Some(container) = revived(reported.status, live) {
         return Write::Impossible(container.to_owned());
     }
-    let desired = merged(reported.status, reported.lifecycle, live.status);
+    let desired = merged(reported.status, reported.lifecycle, live.status, live.is_mirror);
     // Both are plain data of strings and numbers, which always serialize to JSON.
     let as_value = |status: &PodStatus| to_value(status).unwrap_or_default();
     if let Some(change) = patch::strategic(Kind::PodStatus, &as_value(live.status), &as_value(&desired)) {

@@ -65,6 +65,15 @@ pub struct StatusSources {
     pub quiet_period: QuietPeriod,
 }
 
+/// How far the API server is behind.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PublishProgress {
+    /// The version of the status cache that was compared with the API server.
+    pub version: u64,
+    /// Pods with a status that the API server does not have yet.
+    pub behind: usize,
+}
+
 /// The status manager; run by the app.
 pub struct StatusManager {
     client: Client,
@@ -73,6 +82,7 @@ pub struct StatusManager {
     writes: FuturesUnordered<BoxFuture<'static, (PodUid, String, Written)>>,
     /// The last error of a write: a server that is down is logged once, not once per pod.
     last_error: Changed<String>,
+    progress: watch::Sender<PublishProgress>,
 }
 
 /// A reported status, as owned values that are cheap to compare.
@@ -160,7 +170,13 @@ impl StatusManager {
             entries: BTreeMap::new(),
             writes: FuturesUnordered::new(),
             last_error: Changed::new(),
+            progress: watch::Sender::default(),
         }
+    }
+
+    /// How far the API server is behind.
+    pub fn progress(&self) -> watch::Receiver<PublishProgress> {
+        self.progress.subscribe()
     }
 
     /// Runs until cancelled, which drops the writes in progress; the next daemon starts from their result.
@@ -169,8 +185,10 @@ impl StatusManager {
         let mut rejected = self.sources.rejected.clone();
         let mut api = self.sources.api.clone();
         loop {
+            let version = *status_cache.borrow_and_update();
             self.refresh(Instant::now());
             self.start(Instant::now());
+            self.show_progress(version);
             let due = self.next_due(self.sources.quiet_period.expected());
             let is_open = tokio::select! {
                 // Cancel-safe: waits for a token.
@@ -248,6 +266,16 @@ impl StatusManager {
                 (uid, of, written.unwrap_or(Written::TimedOut))
             }));
         }
+    }
+
+    fn show_progress(&self, version: u64) {
+        let is_behind = |entry: &&Entry| entry.is_busy || entry.next.is_some();
+        let progress = PublishProgress { version, behind: self.entries.values().filter(is_behind).count() };
+        self.progress.send_if_modified(|known| {
+            let is_news = *known != progress;
+            *known = progress;
+            is_news
+        });
     }
 
     /// When the next write is due, if the next quiet period is expected at `quiet`.
