@@ -32,7 +32,7 @@ else
   note "cargo-deny is not installed: licenses and advisories are not checked"
 fi
 if command -v shellcheck >/dev/null; then
-  shellcheck -x "$here"/*.sh "$here"/lib/*.sh "$here"/vm/*.sh
+  shellcheck -x -S warning "$here"/*.sh "$here"/lib/*.sh "$here"/vm/*.sh "$TOP"/packaging/*.sh "$TOP"/packaging/lib/*.sh
 else
   note "shellcheck is not installed: the scripts are not checked"
 fi
@@ -58,6 +58,9 @@ elif ! (build_kubernetes "${CLUSTER_PROGRAMS[@]}"); then
 else
   run_suite cluster ""
 fi
+
+say "tests of the packages"
+"$here/packages.sh" || failed+=("packages")
 
 # The tests find containerd, its shim and ctr in PATH, so another PATH selects another containerd. matrix.sh runs all
 # tests on both, and clusters with both.

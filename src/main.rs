@@ -4,12 +4,9 @@ use std::io::Write;
 use std::process::ExitCode;
 
 use anyhow::Context;
-use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
+use clap::{CommandFactory, FromArgMatches};
 use hostlet::app::{self, Reload};
-use hostlet::cli::{
-    self, CommandError, CompletionsArgs, ConfigCommand, Exit, ExplainArgs, ImagesArgs, LogsArgs, PodsArgs,
-    TimelineArgs,
-};
+use hostlet::cli::{self, Cli, Command, CommandError, Exit};
 use hostlet::config::{KubeletFlags, Loaded, VersionForm, load, with_plain_names};
 use hostlet::sys::{Host, share_one_heap};
 use hostlet::telemetry::{self, LogTarget, TelemetryConfig};
@@ -19,35 +16,6 @@ use tokio_util::sync::CancellationToken;
 
 /// Threads for file work that blocks. More than one or two work at once only when a disk hangs.
 const BLOCKING_THREADS: usize = 8;
-
-/// A kubelet for Linux hosts. Without a command it runs as the daemon and accepts the kubelet's flags.
-#[derive(Parser)]
-#[command(name = "hostlet", args_conflicts_with_subcommands = true, disable_version_flag = true)]
-struct Cli {
-    #[command(subcommand)]
-    command: Option<Command>,
-    #[command(flatten)]
-    flags: KubeletFlags,
-}
-
-#[derive(Subcommand)]
-enum Command {
-    /// Show the pods of this node
-    Pods(PodsArgs),
-    /// Explain the state of a pod or of the node, and what to do
-    Explain(ExplainArgs),
-    /// Show the steps of a pod and their durations
-    Timeline(TimelineArgs),
-    /// Print the log of a container
-    Logs(LogsArgs),
-    /// Show the images of the container runtime
-    Images(ImagesArgs),
-    /// Check or show a configuration
-    #[command(subcommand)]
-    Config(ConfigCommand),
-    /// Print completions for a shell
-    Completions(CompletionsArgs),
-}
 
 fn main() -> ExitCode {
     let parsed = Cli::command()

@@ -31,10 +31,10 @@ add_blob() {
 blob_size() { stat -c %s "$1/blobs/sha256/$2"; }
 
 # Builds an OCI archive of one image with one layer.
-# usage: make_image ARCHIVE REFERENCE ROOTFS CONFIG      CONFIG: the JSON of the image's "config" field
+# usage: make_image ARCHIVE REFERENCE ROOTFS CONFIG [ARCHITECTURE]      CONFIG: the JSON of the image's "config" field
 make_image() {
-  local archive=$1 reference=$2 rootfs=$3 config=$4 architecture work layer image manifest
-  architecture=$(oci_architecture)
+  local archive=$1 reference=$2 rootfs=$3 config=$4 architecture=${5:-} work layer image manifest
+  [ -n "$architecture" ] || architecture=$(oci_architecture)
   work=$(mktemp -d)
   mkdir -p "$work/oci/blobs/sha256"
   plain_tar -C "$rootfs" -cf "$work/layer" .
@@ -52,18 +52,22 @@ make_image() {
     application/vnd.oci.image.index.v1+json application/vnd.oci.image.manifest.v1+json \
     "$manifest" "$(blob_size "$work/oci" "$manifest")" "$reference" "$reference" >"$work/oci/index.json"
   printf '{"imageLayoutVersion":"1.0.0"}' >"$work/oci/oci-layout"
-  plain_tar -C "$work/oci" -cf "$work/archive" .
+  plain_tar -C "$work/oci" --mode=u=rwX,go=rX -cf "$work/archive" .
   printf 'sha256:%s\n' "$manifest" >"$archive.digest"
   mv "$work/archive" "$archive"
   rm -rf "$work"
 }
 
+# Makes the archive of the pause image, which the packages ship as well.
+# usage: make_pause ARCHIVE [ARCHITECTURE COMPILER]
 make_pause() {
-  local archive=$1 rootfs
+  local archive=$1 architecture=${2:-} compiler=${3:-cc} rootfs
   rootfs=$(mktemp -d)
   chmod 755 "$rootfs"
-  cc -static -Os -s -o "$rootfs/pause" "$TOP/integration/images/pause.c"
-  make_image "$archive" "$PAUSE_IMAGE" "$rootfs" '{"User":"65535:65535","Entrypoint":["/pause"]}'
+  "$compiler" -Os -ffreestanding -fno-stack-protector -fno-asynchronous-unwind-tables -nostdlib -static -no-pie -s \
+    -Wl,--build-id=none -Wl,-z,noseparate-code -Wl,-z,noexecstack -o "$rootfs/pause" "$TOP/packaging/pause.c"
+  chmod 755 "$rootfs/pause"
+  make_image "$archive" "$PAUSE_IMAGE" "$rootfs" '{"User":"65535:65535","Entrypoint":["/pause"]}' "$architecture"
   rm -rf "$rootfs"
 }
 
@@ -134,7 +138,7 @@ build_images() (
   exec 9>"$dir/.lock"
   flock 9 # several test processes may build at once
   umask 022
-  if ! [ "$dir/pause.tar" -nt "$recipe" ] || ! [ "$dir/pause.tar" -nt "$TOP/integration/images/pause.c" ]; then
+  if ! [ "$dir/pause.tar" -nt "$recipe" ] || ! [ "$dir/pause.tar" -nt "$TOP/packaging/pause.c" ]; then
     make_pause "$dir/pause.tar"
   fi
   if ! [ "$dir/busybox.tar" -nt "$recipe" ] || ! [ "$dir/busybox.tar" -nt "$(command -v busybox)" ]; then

@@ -1,6 +1,7 @@
 //! The subcommands. They use only the daemon's socket.
 
 mod client;
+mod command;
 mod completions;
 mod config;
 mod error;
@@ -15,6 +16,7 @@ mod timeline;
 mod version;
 
 pub use client::{ClientError, DaemonArgs};
+pub use command::{Cli, Command};
 pub use completions::{CompletionsArgs, Shell, completions};
 pub use config::{CheckArgs, ConfigCommand, config};
 pub use error::CommandError;

@@ -1,0 +1,38 @@
+# What removes hostlet's pods and files once the package is gone. A purge runs after the program and its configuration were
+# deleted, so their last versions are kept until then. Included in the maintainer scripts of deb and rpm.
+
+KEPT=/var/lib/hostlet/uninstall
+
+# Keeps the program and its configuration. A link costs nothing; where it cannot be, a copy.
+keep_for_purge() {
+  [ -x /usr/bin/hostlet ] || return 0
+  mkdir -p -m 700 /var/lib/hostlet "$KEPT"
+  rm -f "$KEPT/hostlet"
+  ln /usr/bin/hostlet "$KEPT/hostlet" 2>/dev/null || cp /usr/bin/hostlet "$KEPT/hostlet"
+  rm -f "$KEPT/config.yaml"
+  [ ! -e /etc/hostlet/config.yaml ] || cp /etc/hostlet/config.yaml "$KEPT/config.yaml"
+}
+
+# An installed program does not need them.
+forget_kept() {
+  rm -f "$KEPT/hostlet" "$KEPT/config.yaml"
+  rmdir "$KEPT" /var/lib/hostlet 2>/dev/null || true
+}
+
+# Ends the pods and deletes the files that hostlet recorded, and nothing else. If that fails, what is needed to try again stays.
+purge_recorded() {
+  [ -x "$KEPT/hostlet" ] || return 0
+  if "$KEPT/hostlet" purge --help >/dev/null 2>&1; then
+    set -- purge --yes
+    [ ! -e "$KEPT/config.yaml" ] || set -- "$@" --config "$KEPT/config.yaml"
+    if ! "$KEPT/hostlet" "$@"; then
+      cat >&2 <<TEXT
+hostlet: Some pods or files of hostlet remain. Once the container runtime runs, remove them with
+hostlet:   $KEPT/hostlet $*
+hostlet: and then the directory /var/lib/hostlet.
+TEXT
+      return 0
+    fi
+  fi
+  forget_kept
+}
