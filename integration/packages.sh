@@ -5,7 +5,8 @@
 #
 # usage: sudo integration/packages.sh [TEST...]      a TEST is a name or its beginning
 #
-# HOSTLET_BIN=PATH packages a program that is built already, HOSTLET_MANUAL_BIN=PATH takes a generator of man pages that is. The root file systems are made once, below ~/.cache/hostlet-tests.
+# HOSTLET_BIN=PATH packages a program that is built already, HOSTLET_MANUAL_BIN=PATH takes a generator of man pages that is built
+# already. The root file systems are made once, below ~/.cache/hostlet-tests.
 set -euo pipefail
 
 here=$(dirname "${BASH_SOURCE[0]}")
@@ -35,11 +36,12 @@ trap 'umount -R "$WORK"/root.* 2>/dev/null || true; rm -rf --one-file-system "$W
 
 say "building two revisions of the packages"
 if [ -z "${HOSTLET_BIN:-}" ]; then
-  (cd "$TOP" && as_builder cargo build --locked --quiet --bin hostlet)
+  # All of the workspace at once, like the tests: another selection of packages would need another build.
+  (cd "$TOP" && as_builder cargo build --workspace --all-targets --locked --quiet)
   HOSTLET_BIN=$(target_dir)/debug/hostlet
 fi
 if [ -z "${HOSTLET_MANUAL_BIN:-}" ]; then
-  (cd "$TOP" && as_builder cargo build --locked --quiet -p hostlet-manual)
+  (cd "$TOP" && as_builder cargo build --workspace --all-targets --locked --quiet)
   HOSTLET_MANUAL_BIN=$(target_dir)/debug/hostlet-manual
 fi
 # Debugging symbols would only cost time.

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use anyhow::Context;
 use clap::{CommandFactory, FromArgMatches};
-use hostlet::app::{self, Reload};
+use hostlet::app::{self, AppError, Reload};
 use hostlet::cli::{self, Cli, Command, CommandError, Exit};
 use hostlet::config::{KubeletFlags, Loaded, VersionForm, load, with_plain_names};
 use hostlet::sys::{Host, share_one_heap};
@@ -43,8 +43,14 @@ fn run(cli: Cli) -> anyhow::Result<Exit> {
         Some(Command::Pods(args)) => ask(cli::pods(args)),
         Some(Command::Explain(args)) => ask(cli::explain(args)),
         Some(Command::Timeline(args)) => ask(cli::timeline(args)),
+        Some(Command::Node(args)) => ask(cli::node(args)),
+        Some(Command::Events(args)) => ask(cli::events(args)),
         Some(Command::Logs(args)) => ask(cli::logs(args)),
+        Some(Command::Exec(args)) => ask(cli::exec(args)),
+        Some(Command::Restart(args)) => ask(cli::restart(args)),
         Some(Command::Images(args)) => ask(cli::images(args)),
+        Some(Command::Doctor(args)) => ask(cli::doctor(args, hostname()?)),
+        Some(Command::Purge(args)) => ask(cli::purge(args, hostname()?)),
         Some(Command::Config(command)) => Ok(cli::config(command, &hostname()?)?),
         Some(Command::Completions(args)) => Ok(cli::completions(&args, Cli::command())?),
         None => match cli.flags.process.version {
@@ -92,7 +98,7 @@ fn daemon(flags: KubeletFlags) -> anyhow::Result<Exit> {
         .max_blocking_threads(BLOCKING_THREADS)
         .enable_all()
         .build()?;
-    runtime.block_on(async {
+    let ended = runtime.block_on(async {
         let stop = CancellationToken::new();
         let mut terminate = signal(SignalKind::terminate())?;
         let mut interrupt = signal(SignalKind::interrupt())?;
@@ -109,10 +115,16 @@ fn daemon(flags: KubeletFlags) -> anyhow::Result<Exit> {
         };
         tokio::select! {
             // Cancel-safe: the daemon is pinned outside and goes on below.
-            ended = &mut daemon => return ended.map_err(anyhow::Error::from),
+            ended = &mut daemon => return Ok(ended),
             () = stop_signal => stop.cancel(),
         }
-        daemon.await.map_err(anyhow::Error::from)
+        anyhow::Ok(daemon.await)
     })?;
-    Ok(Exit::Ok)
+    match ended {
+        Err(AppError::Refused(refusal)) => {
+            tracing::error!("{refusal}");
+            Ok(Exit::Refused)
+        }
+        ended => Ok(ended.map(|()| Exit::Ok)?),
+    }
 }

@@ -133,6 +133,15 @@ impl Daemon {
         .await?
     }
 
+    /// Waits until the daemon has exited by itself.
+    pub async fn wait_until_it_ends(&mut self, timeout: Duration) -> Result<ExitStatus> {
+        wait_for("hostlet ends by itself", timeout, async || {
+            let ended = self.child.try_wait().context("looking after hostlet")?;
+            Ok(ended.map_or_else(|| Look::NotYet(tail(&self.log)), Look::Done))
+        })
+        .await
+    }
+
     /// The pods as `hostlet pods -o json` shows them.
     pub fn pods(&self) -> Result<Vec<Pod>> {
         let json = self.cli(&["pods", "-o", "json"])?;

@@ -9,6 +9,8 @@ mod adoption;
 mod boot;
 #[path = "containerd/broken_results.rs"]
 mod broken_results;
+#[path = "containerd/commands.rs"]
+mod commands;
 #[path = "containerd/explain.rs"]
 mod explain;
 #[path = "containerd/harness.rs"]

@@ -7,6 +7,8 @@ mod away;
 mod certificates;
 #[path = "fake_cri/cluster.rs"]
 mod cluster;
+#[path = "fake_cri/commands.rs"]
+mod commands;
 #[path = "fake_cri/config.rs"]
 mod config;
 #[path = "fake_cri/crashes.rs"]
@@ -15,6 +17,8 @@ mod crashes;
 mod credentials;
 #[path = "fake_cri/errors.rs"]
 mod errors;
+#[path = "fake_cri/first_start.rs"]
+mod first_start;
 #[path = "fake_cri/healthz.rs"]
 mod healthz;
 #[path = "fake_cri/hung.rs"]

@@ -10,6 +10,7 @@ pub mod events;
 pub mod fake;
 mod follow;
 mod kubeconfig;
+mod kubeconfig_files;
 mod objects;
 pub mod patch;
 mod pool;
@@ -20,6 +21,9 @@ pub use connect::{ConnectError, Connection, connect};
 pub use credentials::{Credentials, CredentialsSource, CredentialsTask};
 pub use error::{ApiErrorKind, error_kind, message};
 pub use follow::{FollowError, Notification, follow, follow_with_recovery};
+pub use kubeconfig_files::{
+    KubeconfigCertificate, KubeconfigProblem, kubeconfig_certificates, kubeconfig_secrets,
+};
 pub use objects::{Objects, Wire};
 pub use pool::{Connections, LaneCounts, Purpose};
 pub use proxy::ProxyEnvironment;

@@ -177,7 +177,7 @@ impl Cluster {
         let Self { keeper, certificates, client, node_client, sink, .. } = self;
         let keeper = keeper.with_rescan(tasks.rescan().subscribe());
         tasks.spawn(Stage::Lease, "credentials", |cancel| keeper.run(cancel));
-        tasks.spawn(Stage::Support, "client certificate", |cancel| certificates.run(cancel));
+        tasks.spawn(Stage::Node, "client certificate", |cancel| certificates.run(cancel));
         let quiet_period = inputs.quiet_period.clone();
         tasks.spawn(Stage::Publish, "events", |cancel| sink.run(quiet_period, cancel));
 

@@ -17,11 +17,15 @@ use crate::cri::RuntimeService;
 use crate::housekeeping::OtherKubelets;
 use crate::image::preload::PreloadProblem;
 use crate::image::{ContainerdArrivals, Images, PullLimits};
-use crate::node::{AddressObserver, HostObserver, LatestNode, NodeAddresses, NodeEvents};
+use crate::node::{
+    AddressObserver, HostObserver, LatestNode, NodeAddresses, NodeDescriber, NodeEvents, NodeInputs,
+    RuntimeFacts,
+};
 use crate::objects::services::ServiceEnv;
 use crate::objects::{ObjectSource, Standalone};
 use crate::pod::DesiredPods;
 use crate::pod::PodEvents;
+use crate::publish::recent::RecentEvents;
 use crate::publish::status::PublishProgress;
 use crate::server::ControlServer;
 use crate::shutdown::{Reports, Shutdown, ShutdownOutputs, ShutdownPeriods, ShutdownSettings};
@@ -32,6 +36,7 @@ use crate::store::Store;
 use crate::supervisor::{ConfigState, SupervisorInputs};
 use crate::telemetry::{Heartbeats, Metrics};
 use crate::types::{PodEvent, PodRef, WallClock};
+use crate::worker::RestartRequests;
 
 /// The parts of a cluster, or what stands in for them: objects, service variables, and how far the API server is behind.
 type ClusterParts = (Arc<dyn ObjectSource>, ServiceEnv, Option<watch::Receiver<PublishProgress>>);
@@ -44,6 +49,9 @@ pub(super) struct Parts {
     pub(super) status_cache: StatusCache,
     pub(super) events: PodEvents,
     pub(super) node_events: NodeEvents,
+    recent: RecentEvents,
+    pub(super) restarts: RestartRequests,
+    describer: NodeDescriber,
     pub(super) images: Images,
     pub(super) admitted: AdmittedPods,
     /// Pods admitted by the previous daemon.
@@ -97,13 +105,16 @@ impl Parts {
         tasks.spawn(Stage::Support, "addresses", |cancel| observer.run(show_addresses, cancel));
         let observer = HostObserver { root: ROOT.into(), own: config.root_dir.clone() };
         tasks.spawn(Stage::Support, "host observer", |cancel| observer.run(node.machine.clone(), cancel));
+        let recent = RecentEvents::new(WallClock::system());
         let no_events = |_: &PodRef, _: Option<&str>, _: &PodEvent| {};
         let events =
             cluster.as_ref().map_or_else(|| -> PodEvents { Arc::new(no_events) }, Cluster::pod_events);
+        let events = recent.of_pods(events);
         let node_events: NodeEvents = match &cluster {
             Some(cluster) => cluster.node_events(&config.node_name),
             None => Arc::new(|_| {}),
         };
+        let node_events = recent.of_node(&config.node_name, node_events);
 
         let (kubelets_in, kubelets) = watch::channel(None);
         let others = OtherKubelets {
@@ -141,6 +152,21 @@ impl Parts {
         let images =
             Images::new(runtime.images.clone(), pull_limits(config), store.clone(), WallClock::system());
         let node_object = latest_node.subscribe();
+        let describer = NodeDescriber {
+            settings: node.settings.clone(),
+            inputs: NodeInputs {
+                host: node.machine.subscribe(),
+                addresses: addresses.clone(),
+                // Each description asks the runtime.
+                runtime: watch::channel(RuntimeFacts::default()).1,
+                status: runtime.status.clone(),
+                ready_at: runtime.ready_at.clone(),
+                pleg: runtime.pleg.health(),
+                pressures: node.pressures.subscribe(),
+                others: watch::channel(Vec::new()).1,
+            },
+            latest: latest_node.subscribe(),
+        };
         let outputs = ClusterOutputs { api: api_in, node: latest_node };
         let connections = cluster.as_ref().map(Cluster::connections).unwrap_or_default();
         connections.register(&metrics);
@@ -173,13 +199,17 @@ impl Parts {
             None => (Arc::new(Standalone), ServiceEnv::none(), None),
         };
         let reports = progress.map(|statuses| Reports { statuses, node: node_object });
+        let restarts = RestartRequests::new(store.clone());
         Self {
             node,
             runtime,
+            restarts,
+            describer,
             store,
             status_cache,
             events,
             node_events,
+            recent,
             images,
             admitted,
             adopted,
@@ -248,6 +278,10 @@ impl Parts {
             certificate: self.certificate.clone(),
             shutdown: self.shutdown_outputs.view.clone(),
             connections: self.connections.clone(),
+            events: self.recent.clone(),
+            service: self.runtime.runtime.clone(),
+            restarts: self.restarts.clone(),
+            describer: self.describer.clone(),
             metrics: self.metrics.clone(),
         }
     }

@@ -142,6 +142,7 @@ impl Parts {
             env: EnvAccess { objects: self.objects, services: self.service_env },
             reports,
             store: self.store,
+            restarts: self.restarts,
             crash_loop_cap: config.pods.max_restart_wait,
         };
         let janitor = HostJanitor {

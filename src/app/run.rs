@@ -7,6 +7,7 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use super::cluster::Cluster;
+use super::guard::Guard;
 use super::node_side::NodeSide;
 use super::parts::Parts;
 use super::paths::{CONTAINER_LOGS, ROOT};
@@ -16,6 +17,7 @@ use super::startup::{StartupError, prepare};
 use super::tasks::{Stage, TaskEnded, Tasks};
 use crate::api::ConnectError;
 use crate::config::Config;
+use crate::ownership::Refusal;
 use crate::server::{ControlError, ControlServer, Healthz, HealthzError};
 use crate::store::Store;
 use crate::supervisor::{ConfigState, Notifier, Supervisor};
@@ -28,6 +30,9 @@ pub enum AppError {
     /// The host does not meet a requirement.
     #[error(transparent)]
     Startup(#[from] StartupError),
+    /// This is the first start here, and the runtime is in use.
+    #[error(transparent)]
+    Refused(#[from] Refusal),
     /// A client of the API server could not be created.
     #[error(transparent)]
     Cluster(#[from] ConnectError),
@@ -69,6 +74,7 @@ pub async fn run(config: Config, reload: Reload, cancel: CancellationToken) -> R
     let metrics = Metrics::default();
     store.register(&metrics);
     let mut tasks = Tasks::new(cancel.clone());
+    let guard = Guard::new(&config, &dirs, &store, &mut tasks);
     tasks.spawn(Stage::State, "store", |cancel| writer.run(cancel));
 
     let runtime = RuntimeSide::start(&config, &metrics, &mut tasks);
@@ -84,10 +90,11 @@ pub async fn run(config: Config, reload: Reload, cancel: CancellationToken) -> R
     if let Some(notifier) = notifier.clone() {
         let inputs = parts.supervised(tasks.heartbeats().clone(), config_view);
         let (supervisor, stop) = (Supervisor::new(notifier, inputs), cancel.clone());
-        tasks.spawn(Stage::Lease, "supervisor", |cancel| supervisor.run(stop, cancel));
+        tasks.spawn(Stage::Supervisor, "supervisor", |cancel| supervisor.run(stop, cancel));
     }
     tasks.spawn(Stage::State, "reload", |cancel| reload.run(rescan, config_state, notifier, cancel));
 
+    let mut refused = None;
     if let Some(runtime_info) = wait_for_runtime(parts.runtime(), &cancel).await {
         let version = &runtime_info.version;
         tracing::info!(
@@ -95,8 +102,17 @@ pub async fn run(config: Config, reload: Reload, cancel: CancellationToken) -> R
             version = version.runtime_version,
             "connected to the container runtime"
         );
-        parts.start_pods(&config, &runtime_info, &mut tasks).await?;
-        tracing::info!(node = config.node_name, "hostlet runs");
+        match guard.pass(parts.runtime(), &mut tasks, &cancel).await {
+            None => {}
+            Some(Err(refusal)) => {
+                refused = Some(refusal);
+                cancel.cancel();
+            }
+            Some(Ok(())) => {
+                parts.start_pods(&config, &runtime_info, &mut tasks).await?;
+                tracing::info!(node = config.node_name, "hostlet runs");
+            }
+        }
     }
     tasks.run().await?;
     // Removed only if it is still ours: the next daemon may have replaced it already.
@@ -104,6 +120,9 @@ pub async fn run(config: Config, reload: Reload, cancel: CancellationToken) -> R
         let _ = std::fs::remove_file(&config.socket);
     }
     drop(started.lock);
+    if let Some(refusal) = refused {
+        return Err(refusal.into());
+    }
     tracing::info!("hostlet stopped; pods keep running");
     Ok(())
 }

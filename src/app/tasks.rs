@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::sync::watch;
 use tokio::task::{Id, JoinError, JoinSet};
 use tokio::time::{Instant, timeout_at};
 use tokio_util::sync::CancellationToken;
@@ -30,18 +31,31 @@ pub(super) enum Stage {
     State,
     /// The node status.
     Node,
-    /// The node's lease, last: until then the node counts as alive.
+    /// The node's lease, last of what others see: until then the node counts as alive.
     Lease,
+    /// Reports to the service manager, until everything else has stopped.
+    Supervisor,
 }
 
 impl Stage {
-    const ALL: [Self; 6] = [Self::Pods, Self::Support, Self::Publish, Self::State, Self::Node, Self::Lease];
+    const ALL: [Self; 7] =
+        [Self::Pods, Self::Support, Self::Publish, Self::State, Self::Node, Self::Lease, Self::Supervisor];
+
+    /// Whether its tasks change anything outside this process.
+    fn acts(self) -> bool {
+        match self {
+            Self::Pods | Self::Publish | Self::Node | Self::Lease => true,
+            Self::Support | Self::State | Self::Supervisor => false,
+        }
+    }
 
     /// The stage's deadline in a shutdown that began at this time.
     fn deadline(self, began: Instant) -> Instant {
         match self {
             Self::Pods => began + FIRST_STAGE,
-            Self::Support | Self::Publish | Self::State | Self::Node | Self::Lease => began + DRAIN,
+            Self::Support | Self::Publish | Self::State | Self::Node | Self::Lease | Self::Supervisor => {
+                began + DRAIN
+            }
         }
     }
 }
@@ -60,6 +74,16 @@ pub(super) struct Tasks {
     stages: [CancellationToken; Stage::ALL.len()],
     heartbeats: Heartbeats,
     rescan: Arc<RescanRequester>,
+    /// Set while tasks that act are held back.
+    hold: Option<Hold>,
+}
+
+/// The tasks that are held back.
+#[derive(Default)]
+struct Hold {
+    is_released: watch::Sender<bool>,
+    /// The heartbeats registered meanwhile: their loops may not have begun.
+    heartbeats: Vec<Heartbeat>,
 }
 
 /// A task that ended unexpectedly.
@@ -80,6 +104,7 @@ impl Tasks {
             stages: Default::default(),
             heartbeats: Heartbeats::default(),
             rescan: Arc::default(),
+            hold: None,
         }
     }
 
@@ -94,8 +119,27 @@ impl Tasks {
     }
 
     /// The heartbeat of a task that is started next.
-    pub(super) fn heartbeat(&self, name: &'static str) -> Heartbeat {
-        self.heartbeats.register(name)
+    pub(super) fn heartbeat(&mut self, name: &'static str) -> Heartbeat {
+        let heartbeat = self.heartbeats.register(name);
+        if let Some(hold) = &mut self.hold {
+            heartbeat.suspend();
+            hold.heartbeats.push(heartbeat.clone());
+        }
+        heartbeat
+    }
+
+    /// Holds back the tasks that change anything outside this process, until [`Tasks::release`]: those that are started from now on
+    /// do not begin before.
+    pub(super) fn hold(&mut self) {
+        self.hold = Some(Hold::default());
+    }
+
+    /// Lets the held tasks begin.
+    pub(super) fn release(&mut self) {
+        if let Some(hold) = self.hold.take() {
+            hold.is_released.send_replace(true);
+            hold.heartbeats.iter().for_each(Heartbeat::resume);
+        }
     }
 
     /// Starts a task, which must end when its stage's token is cancelled.
@@ -107,12 +151,29 @@ impl Tasks {
     ) where
         F: Future<Output = ()> + Send + 'static,
     {
-        let handle = self.set.spawn(task(self.token(stage).clone()));
+        let token = self.token(stage).clone();
+        let task = task(token.clone());
+        let handle =
+            match self.hold.as_ref().filter(|_| stage.acts()).map(|hold| hold.is_released.subscribe()) {
+                None => self.set.spawn(task),
+                Some(mut hold) => self.set.spawn(async move {
+                    let is_released = tokio::select! {
+                        biased;
+                        // Cancel-safe: waits for a token.
+                        () = token.cancelled() => false,
+                        // Cancel-safe: reads a watch. Without a sender it was never released, and the daemon stops.
+                        released = hold.wait_for(|is_released| *is_released) => released.is_ok(),
+                    };
+                    if is_released {
+                        task.await;
+                    }
+                }),
+            };
         self.running.insert(handle.id(), Task { name, stage });
     }
 
     fn token(&self, stage: Stage) -> &CancellationToken {
-        let [pods, support, publish, state, node, lease] = &self.stages;
+        let [pods, support, publish, state, node, lease, supervisor] = &self.stages;
         match stage {
             Stage::Pods => pods,
             Stage::Support => support,
@@ -120,6 +181,7 @@ impl Tasks {
             Stage::State => state,
             Stage::Node => node,
             Stage::Lease => lease,
+            Stage::Supervisor => supervisor,
         }
     }
 
@@ -208,6 +270,30 @@ mod tests {
         cancel.cancel();
         assert!(tasks.run().await.is_ok());
         assert_eq!(*ends.lock(), ["pods", "pleg", "status manager", "store", "node status", "lease"]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn tasks_that_act_are_held_back_until_released() {
+        let cancel = CancellationToken::new();
+        let (mut tasks, begun) = (Tasks::new(cancel.clone()), Arc::new(Mutex::new(Vec::new())));
+        tasks.hold();
+        for stage in Stage::ALL {
+            let begun = begun.clone();
+            tasks.spawn(stage, "any", |cancel| async move {
+                begun.lock().push(stage);
+                cancel.cancelled().await;
+            });
+        }
+        sleep(Duration::from_secs(1)).await;
+        assert_eq!(*begun.lock(), [Stage::Support, Stage::State, Stage::Supervisor]);
+        tasks.release();
+        sleep(Duration::from_secs(1)).await;
+        assert_eq!(begun.lock().len(), Stage::ALL.len());
+        // One that is stopped while it is held back never begins.
+        tasks.hold();
+        tasks.spawn(Stage::Pods, "held", |_| async { panic!("it began") });
+        cancel.cancel();
+        assert!(tasks.run().await.is_ok());
     }
 
     #[tokio::test(start_paused = true)]

@@ -1,20 +1,24 @@
 //! The client of the daemon's control socket.
 
 use std::io;
+use std::marker::PhantomData;
 use std::path::{Path, PathBuf};
 
 use bytes::{Bytes, BytesMut};
 use clap::{Args, ValueHint};
-use http_body_util::{BodyExt, Empty, Limited};
+use http_body_util::{BodyExt, Full, Limited};
 use hyper::body::Incoming;
+use hyper::header::{CONTENT_TYPE, HOST};
+use hyper::http::request::Builder;
 use hyper::{Request, Response};
 use hyper_util::rt::TokioIo;
+use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio::net::UnixStream;
 
 use super::exit::Exit;
 use crate::api::LaneCounts;
-use crate::server::{ImageView, LogsQuery, NodeView, PullsView};
+use crate::server::{ImageView, LogsQuery, NodeReport, NodeView, PullsView};
 use crate::types::json;
 
 /// Maximum length of an error text, in bytes.
@@ -32,7 +36,7 @@ pub struct DaemonArgs {
 #[derive(Debug, thiserror::Error)]
 pub enum ClientError {
     /// Nothing listens.
-    #[error("no hostlet answers on {}: is it running, and is that its socket (--socket)?", path.display())]
+    #[error("no hostlet answers on {}: is it running, and is that its socket (--socket)? hostlet doctor says what keeps it from starting", path.display())]
     NotRunning {
         /// The socket.
         path: PathBuf,
@@ -62,6 +66,9 @@ pub enum ClientError {
     /// The request could not be built.
     #[error("cannot build the request")]
     Request(#[source] hyper::http::Error),
+    /// The body cannot be encoded.
+    #[error("making the body of the request")]
+    Encode(#[source] serde_json::Error),
     /// The parameters cannot be encoded as a query.
     #[error("cannot encode the query of the request")]
     Address(#[source] serde_urlencoded::ser::Error),
@@ -77,6 +84,7 @@ impl ClientError {
             | Self::Refused(_)
             | Self::Malformed(_)
             | Self::Request(_)
+            | Self::Encode(_)
             | Self::Address(_) => Exit::Failed,
         }
     }
@@ -105,6 +113,11 @@ pub(super) async fn images(socket: &Path) -> Result<Vec<ImageView>, ClientError>
 /// The connections to the API server.
 pub(super) async fn connections(socket: &Path) -> Result<Vec<LaneCounts>, ClientError> {
     json(socket, "/v1/connections").await
+}
+
+/// This node.
+pub(super) async fn node(socket: &Path) -> Result<NodeReport, ClientError> {
+    json(socket, "/v1/node").await
 }
 
 /// The pulls in progress.
@@ -142,21 +155,37 @@ impl Log {
     }
 }
 
-/// A watch of the node: a view now and after each change.
-pub(super) struct Watch {
+/// A response of JSON objects, one per line, which ends with the daemon at the latest.
+pub(super) struct Lines<T> {
     body: Incoming,
     buffer: BytesMut,
+    of: PhantomData<T>,
 }
 
+/// A watch of the node: a view now and after each change.
+pub(super) type Watch = Lines<NodeView>;
+
 impl Watch {
-    /// Starts the watch.
-    pub(super) async fn start(socket: &Path) -> Result<Self, ClientError> {
-        let response = get(socket, "/v1/pods?watch=true").await?;
-        Ok(Self { body: response.into_body(), buffer: BytesMut::new() })
+    /// Starts the watch of the node.
+    pub(super) async fn of_node(socket: &Path) -> Result<Self, ClientError> {
+        Self::start(socket, "/v1/pods", &[("watch", "true")]).await
+    }
+}
+
+impl<T: DeserializeOwned> Lines<T> {
+    /// Sends the request.
+    pub(super) async fn start(
+        socket: &Path,
+        path: &str,
+        query: &impl Serialize,
+    ) -> Result<Self, ClientError> {
+        let query = serde_urlencoded::to_string(query).map_err(ClientError::Address)?;
+        let answer = get(socket, &format!("{path}?{query}")).await?;
+        Ok(Self { body: answer.into_body(), buffer: BytesMut::new(), of: PhantomData })
     }
 
-    /// The next view; `None` once the daemon has stopped.
-    pub(super) async fn next(&mut self) -> Result<Option<NodeView>, ClientError> {
+    /// The next object; `None` at the end.
+    pub(super) async fn next(&mut self) -> Result<Option<T>, ClientError> {
         loop {
             if let Some(end) = self.buffer.iter().position(|byte| *byte == b'\n') {
                 let line = self.buffer.split_to(end + 1);
@@ -175,7 +204,26 @@ impl Watch {
     }
 }
 
+/// Posts a JSON body and returns the response.
+pub(super) async fn post<T: DeserializeOwned>(
+    socket: &Path,
+    path: &str,
+    query: &impl Serialize,
+    body: &impl Serialize,
+) -> Result<T, ClientError> {
+    let query = serde_urlencoded::to_string(query).map_err(ClientError::Address)?;
+    let body = serde_json::to_vec(body).map_err(ClientError::Encode)?;
+    let request = Request::post(format!("{path}?{query}")).header(CONTENT_TYPE, "application/json");
+    let answer = send(socket, request, body.into()).await?;
+    let body = answer.into_body().collect().await.map_err(ClientError::HungUp)?.to_bytes();
+    json::from_slice(&body).map_err(ClientError::Malformed)
+}
+
 async fn get(socket: &Path, path: &str) -> Result<Response<Incoming>, ClientError> {
+    send(socket, Request::get(path), Bytes::new()).await
+}
+
+async fn send(socket: &Path, request: Builder, body: Bytes) -> Result<Response<Incoming>, ClientError> {
     let stream = UnixStream::connect(socket).await.map_err(|source| {
         let path = socket.to_owned();
         match source.kind() {
@@ -191,10 +239,7 @@ async fn get(socket: &Path, path: &str) -> Result<Response<Incoming>, ClientErro
         reason = "a command is a separate process, and its tasks end with it"
     )]
     tokio::spawn(connection);
-    let request = Request::get(path)
-        .header(hyper::header::HOST, "hostlet")
-        .body(Empty::<Bytes>::new())
-        .map_err(ClientError::Request)?;
+    let request = request.header(HOST, "hostlet").body(Full::new(body)).map_err(ClientError::Request)?;
     let response = sender.send_request(request).await.map_err(ClientError::HungUp)?;
     let status = response.status();
     if status.is_success() {

@@ -2,7 +2,10 @@
 
 use clap::{Parser, Subcommand};
 
-use super::{CompletionsArgs, ConfigCommand, ExplainArgs, ImagesArgs, LogsArgs, PodsArgs, TimelineArgs};
+use super::{
+    CompletionsArgs, ConfigCommand, DoctorArgs, EventsArgs, ExecArgs, ExplainArgs, ImagesArgs, LogsArgs,
+    NodeArgs, PodsArgs, PurgeArgs, RestartArgs, TimelineArgs,
+};
 use crate::config::KubeletFlags;
 
 /// A kubelet for Linux hosts. Without a command it runs as the daemon and accepts the kubelet's flags.
@@ -26,10 +29,22 @@ pub enum Command {
     Explain(ExplainArgs),
     /// Show the steps of a pod and their durations
     Timeline(TimelineArgs),
+    /// Show what this node is, offers to pods, and its contact with the API server
+    Node(NodeArgs),
+    /// Show the recent events of pods and of the node
+    Events(EventsArgs),
     /// Print the log of a container
     Logs(LogsArgs),
+    /// Run a command in a container
+    Exec(ExecArgs),
+    /// Restart containers of a pod
+    Restart(RestartArgs),
     /// Show the images of the container runtime
     Images(ImagesArgs),
+    /// Check this host, and get it ready
+    Doctor(DoctorArgs),
+    /// Remove hostlet's pods and files from this host
+    Purge(PurgeArgs),
     /// Check or show a configuration
     #[command(subcommand)]
     Config(ConfigCommand),

@@ -4,6 +4,7 @@ use std::io;
 
 use super::client::ClientError;
 use super::exit::Exit;
+use crate::config::ConfigErrors;
 
 /// Why a command failed.
 #[derive(Debug, thiserror::Error)]
@@ -14,6 +15,12 @@ pub enum CommandError {
     /// The output could not be written.
     #[error("cannot write the output")]
     Write(#[from] io::Error),
+    /// Not even the defaults are a configuration.
+    #[error(transparent)]
+    Config(#[from] ConfigErrors),
+    /// The output of a command is not encoded as expected, perhaps by another version.
+    #[error("the output of the command cannot be decoded; do daemon and command have the same version?")]
+    Decode(#[from] base64::DecodeError),
     /// The objects could not be written.
     #[error("cannot write the output as JSON")]
     Json(#[from] serde_json::Error),
@@ -27,7 +34,8 @@ impl CommandError {
     pub fn exit(&self) -> Exit {
         match self {
             Self::Client(error) => error.exit(),
-            Self::Write(_) | Self::Json(_) | Self::Yaml(_) => Exit::Failed,
+            Self::Config(_) => Exit::Usage,
+            Self::Decode(_) | Self::Write(_) | Self::Json(_) | Self::Yaml(_) => Exit::Failed,
         }
     }
 }

@@ -13,6 +13,10 @@ pub enum Exit {
     Usage,
     /// The daemon does not respond.
     Unavailable,
+    /// That of the command that `hostlet exec` ran.
+    Command(i32),
+    /// The daemon refused its first start: the runtime is in use.
+    Refused,
 }
 
 impl From<Exit> for ExitCode {
@@ -22,6 +26,9 @@ impl From<Exit> for ExitCode {
             Exit::Failed => 1,
             Exit::Usage => 64,
             Exit::Unavailable => 69,
+            Exit::Refused => 78,
+            // Exit codes of processes have eight bits.
+            Exit::Command(code) => u8::try_from(code & 0xff).unwrap_or(1),
         })
     }
 }

@@ -72,16 +72,16 @@ async fn node(args: &ExplainArgs) -> Result<Exit, CommandError> {
         text.push_str(&format!("\n{}\n", certificate.state));
     }
     if !connections.is_empty() {
-        text.push_str(&format!("\nConnections to the API server:\n{}", table(&connections)));
+        text.push_str(&format!("\nConnections to the API server:\n{}", lanes(&connections)));
     }
     write!(io::stdout().lock(), "{text}")?;
     Ok(if is_ok { Exit::Ok } else { Exit::Failed })
 }
 
 /// A line per purpose of connections.
-fn table(connections: &[LaneCounts]) -> String {
+pub(super) fn lanes(connections: &[LaneCounts]) -> String {
     let line = |lane: &LaneCounts| {
-        let LaneCounts { purpose, open, streams, made, lost } = lane;
+        let LaneCounts { purpose, open, streams, made, lost, last_response: _ } = lane;
         format!("  {purpose:<15} {open} open, {streams} streams; {made} made, {lost} lost so far\n")
     };
     connections.iter().map(line).collect()

@@ -1,16 +1,23 @@
-//! The subcommands. They use only the daemon's socket.
+//! The subcommands. They use only the daemon's socket, except those that work without the daemon: `config`, `doctor`, `purge`.
 
 mod client;
 mod command;
 mod completions;
 mod config;
+mod doctor;
 mod error;
+mod events;
+mod exec;
 mod exit;
 mod explain;
+mod host_args;
 mod images;
 mod logs;
+mod node;
 mod pods;
 mod pulls;
+mod purge;
+mod restart;
 mod table;
 mod timeline;
 mod version;
@@ -19,11 +26,18 @@ pub use client::{ClientError, DaemonArgs};
 pub use command::{Cli, Command};
 pub use completions::{CompletionsArgs, Shell, completions};
 pub use config::{CheckArgs, ConfigCommand, config};
+pub use doctor::{DoctorArgs, doctor};
 pub use error::CommandError;
+pub use events::{EventsArgs, events};
+pub use exec::{ExecArgs, exec};
 pub use exit::Exit;
 pub use explain::{AboutOutput, ExplainArgs, explain};
+pub use host_args::HostArgs;
 pub use images::{ImagesArgs, ImagesOutput, images};
 pub use logs::{LogsArgs, logs};
+pub use node::{NodeArgs, NodeOutput, node};
 pub use pods::{Output, PodsArgs, pods};
+pub use purge::{PurgeArgs, purge};
+pub use restart::{RestartArgs, restart};
 pub use timeline::{TimelineArgs, timeline};
 pub use version::version;

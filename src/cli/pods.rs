@@ -167,7 +167,7 @@ pub(super) fn archive_problems(err: &mut impl Write, problems: &[Problem]) -> io
 
 /// Prints every pod, then each pod again when its line changes.
 async fn watch(args: &PodsArgs) -> Result<Exit, CommandError> {
-    let mut watch = Watch::start(&args.daemon.socket).await?;
+    let mut watch = Watch::of_node(&args.daemon.socket).await?;
     let mut shown: HashMap<String, (String, String)> = HashMap::new();
     let mut is_first = true;
     let mut widths = Vec::new();

@@ -69,6 +69,11 @@ pub struct ProcessFlags {
         default_missing_value = "true", action = ArgAction::Set
     )]
     pub exit_on_lock_contention: bool,
+    /// Take over the pods that are in the runtime, though hostlet has not run on it before.
+    #[arg(
+        long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true"
+    )]
+    pub adopt_foreign_pods: Option<bool>,
     /// Print the version and exit; `raw` prints all build details.
     #[arg(long, value_name = "FORM", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     pub version: Option<VersionForm>,
@@ -93,6 +98,7 @@ impl Default for ProcessFlags {
             root_dir: PathBuf::from(DEFAULT_ROOT_DIR),
             lock_file: None,
             exit_on_lock_contention: false,
+            adopt_foreign_pods: None,
             version: None,
         }
     }

@@ -17,6 +17,8 @@ const DEFAULT_SOCKET: &str = "/run/hostlet/hostlet.sock";
 pub(super) struct HostletConfiguration {
     pub(super) api_version: Option<String>,
     pub(super) kind: Option<String>,
+    /// Whether a first start takes over the pods that are in the runtime.
+    pub(super) adopt_foreign_pods: Option<bool>,
     /// Directory of image archives to import.
     pub(super) image_preload_dir: Option<String>,
     /// How many sandboxes and containers may start at the same time.
@@ -30,6 +32,7 @@ impl HostletConfiguration {
     pub(super) fn set_defaults(&mut self) {
         self.api_version = Some(API_VERSION.to_owned());
         self.kind = Some(KIND.to_owned());
+        self.adopt_foreign_pods.get_or_insert(false);
         self.max_concurrent_starts.get_or_insert(NonZeroUsize::MIN.saturating_add(2));
         if self.socket.as_ref().is_none_or(String::is_empty) {
             self.socket = Some(DEFAULT_SOCKET.to_owned());

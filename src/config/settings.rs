@@ -34,6 +34,9 @@ pub struct Config {
     pub lock_file: Option<PathBuf>,
     /// The daemon's control socket (`socket` of HostletConfiguration).
     pub socket: PathBuf,
+    /// Whether a first start takes over the pods that are in the runtime (`adoptForeignPods` of HostletConfiguration,
+    /// `--adopt-foreign-pods`).
+    pub adopt_foreign_pods: bool,
     /// How many sandboxes and containers may start at the same time (`maxConcurrentStarts` of HostletConfiguration).
     pub max_concurrent_starts: NonZeroUsize,
     /// Directory of image archives to import (`imagePreloadDir` of HostletConfiguration).
@@ -249,6 +252,7 @@ impl Config {
             root_dir: flags.root_dir.clone(),
             lock_file: flags.lock_file.clone(),
             socket: hostlet.socket.clone().map(PathBuf::from).unwrap_or_default(),
+            adopt_foreign_pods: flags.adopt_foreign_pods.or(hostlet.adopt_foreign_pods).unwrap_or_default(),
             max_concurrent_starts: hostlet.max_concurrent_starts.unwrap_or(NonZeroUsize::MIN),
             image_preload_dir: path(&hostlet.image_preload_dir),
             sources: Sources {

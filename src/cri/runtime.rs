@@ -1,11 +1,14 @@
 //! The traits for a container runtime, implemented by the gRPC client and by the fake.
 
 use std::collections::HashSet;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use futures::stream::BoxStream;
 
-use super::types::{Container, ContainerStatus, ImageInfo, RuntimeStatus, Sandbox, SandboxStatus, Version};
+use super::types::{
+    Container, ContainerStatus, ExecOutput, ImageInfo, RuntimeStatus, Sandbox, SandboxStatus, Version,
+};
 use super::wire::{AuthConfig, ContainerConfig, PodSandboxConfig};
 use super::{CriError, Operation};
 use crate::types::{CgroupDriver, ContainerId, PodRef, PodUid, SandboxId};
@@ -72,6 +75,15 @@ pub trait RuntimeService: Send + Sync + 'static {
 
     /// Inspects a container.
     async fn container_status(&self, id: &ContainerId) -> Result<ContainerStatus, CriError>;
+
+    /// Runs a command in a running container and waits for its exit. The runtime kills it after `timeout`, which is an error.
+    /// Not idempotent.
+    async fn exec_sync(
+        &self,
+        id: &ContainerId,
+        command: Vec<String>,
+        timeout: Duration,
+    ) -> Result<ExecOutput, CriError>;
 
     /// All containers with a pod's labels, in any state; of one pod if given. The order is the runtime's.
     async fn list_containers(&self, pod: Option<&PodUid>) -> Result<Vec<Container>, CriError>;

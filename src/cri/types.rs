@@ -228,6 +228,17 @@ pub struct LinuxUser {
     pub supplemental_groups: Vec<i64>,
 }
 
+/// What a command in a container printed, and how it exited.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ExecOutput {
+    /// Its standard output; runtimes truncate it (at 16 MiB, all of a message).
+    pub stdout: Vec<u8>,
+    /// Its standard error, likewise.
+    pub stderr: Vec<u8>,
+    /// Its exit code.
+    pub exit_code: i32,
+}
+
 /// An image as inspected.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct ImageInfo {

@@ -44,7 +44,9 @@ use crate::sys::KernelMounts;
 use crate::telemetry::Heartbeats;
 use crate::types::{CONFIG_SEEN_ANNOTATION, POD_UID_LABEL, PodUid, QuietPeriod, WallClock};
 use crate::volume::{NodeAmounts, VolumeSettings, Volumes};
-use crate::worker::{EnvAccess, HostAccess, PodSyncer, ReportSinks, RuntimeAccess, WorkerContext};
+use crate::worker::{
+    EnvAccess, HostAccess, PodSyncer, ReportSinks, RestartRequests, RuntimeAccess, WorkerContext,
+};
 
 /// Poll interval of tests.
 const LOOK: Duration = Duration::from_millis(10);
@@ -234,6 +236,7 @@ impl Node {
                 clock: self.clock.clone(),
             },
             store: store.clone(),
+            restarts: RestartRequests::new(store.clone()),
             crash_loop_cap: Duration::from_secs(300),
         };
         let janitor = HostJanitor {

@@ -1,6 +1,7 @@
 //! The Node object: registers the node, keeps its status current, and renews its lease. Never touches a pod.
 
 mod addresses;
+mod description;
 mod event;
 mod facts;
 mod health;
@@ -22,6 +23,7 @@ mod task_tests;
 pub(crate) mod testing;
 
 pub use addresses::NodeAddresses;
+pub use description::{NodeDescriber, NodeDescription};
 pub use event::{NodeEvent, NodeEvents};
 pub use facts::{HostFacts, NodeFacts, RuntimeFacts};
 pub use inputs::NodeInputs;

@@ -1,4 +1,4 @@
-//! The control socket: HTTP over a Unix socket restricted to root. Read-only.
+//! The control socket: HTTP over a Unix socket restricted to root. Everything but `exec` and `restart` only reads.
 
 use std::convert::Infallible;
 use std::io;
@@ -13,7 +13,7 @@ use axum::extract::{Query, State};
 use axum::http::StatusCode;
 use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
-use axum::routing::get;
+use axum::routing::{get, post};
 use futures::{StreamExt, stream};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
@@ -33,16 +33,19 @@ use super::pulls::pulls;
 use super::view::{CertificateView, HungCall, NodeView, Problem};
 use crate::admission::RejectedPod;
 use crate::api::{CertificateReport, Connections};
-use crate::cri::{Call, Calls, ImageService, RuntimeStatus};
+use crate::cri::{Call, Calls, ImageService, RuntimeService, RuntimeStatus};
 use crate::explain::NodeProblem;
 use crate::image::preload::PreloadProblem;
 use crate::image::{Arrivals, Images};
+use crate::node::NodeDescriber;
 use crate::pleg::PlegHandle;
+use crate::publish::recent::RecentEvents;
 use crate::shutdown::ShutdownView;
 use crate::source::SourceState;
 use crate::source::api::ApiState;
 use crate::status::StatusCache;
 use crate::telemetry::{Metrics, OPENMETRICS};
+use crate::worker::RestartRequests;
 
 /// Minimum interval between views of a watch, which limits the output of a busy node.
 const WATCH_PAUSE: Duration = Duration::from_millis(200);
@@ -127,6 +130,14 @@ pub struct ControlServer {
     pub shutdown: watch::Receiver<ShutdownView>,
     /// The connections to the API server.
     pub connections: Connections,
+    /// The recent events.
+    pub events: RecentEvents,
+    /// The runtime, for commands in containers.
+    pub service: Arc<dyn RuntimeService>,
+    /// Describes this node.
+    pub describer: NodeDescriber,
+    /// Takes requests to restart containers.
+    pub restarts: RestartRequests,
     /// The metrics.
     pub metrics: Metrics,
 }
@@ -174,6 +185,10 @@ impl ControlServer {
             .route("/v1/logs", get(logs))
             .route("/v1/images", get(images))
             .route("/v1/pulls", get(pulls))
+            .route("/v1/node", get(super::node::node))
+            .route("/v1/exec", post(super::exec::exec))
+            .route("/v1/restart", post(super::restart::restart))
+            .route("/v1/events", get(super::events::events))
             .route("/v1/connections", get(connections))
             .route("/metrics", get(metrics))
             .with_state((self, cancel.clone()));

@@ -17,6 +17,36 @@ pub(super) enum RequestError {
     /// The log cannot be read.
     #[error(transparent)]
     Log(#[from] LogError),
+    /// The pod no longer runs.
+    #[error("pod {pod} {how}")]
+    Ended {
+        /// The pod.
+        pod: String,
+        /// What it does or did.
+        how: &'static str,
+    },
+    /// The pod's containers are never restarted.
+    #[error(
+        "pod {pod} has restartPolicy Never: its containers are meant to run once; --force restarts them all the same"
+    )]
+    NeverRestarts {
+        /// The pod.
+        pod: String,
+    },
+    /// Only main containers can be restarted.
+    #[error("container {container} of pod {pod} is not one of its main containers")]
+    NotMain {
+        /// The pod.
+        pod: String,
+        /// The container.
+        container: String,
+    },
+    /// There is nothing to run.
+    #[error("the command is empty")]
+    NoCommand,
+    /// The command could not be run, or took too long.
+    #[error("running the command")]
+    Exec(#[source] CriError),
     /// The runtime returned an error.
     #[error("the request to the container runtime failed")]
     Runtime(#[from] CriError),
@@ -27,6 +57,11 @@ impl RequestError {
         match self {
             Self::Find(error) if error.is_not_found() => StatusCode::NOT_FOUND,
             Self::Find(_) => StatusCode::BAD_REQUEST,
+            Self::NotMain { .. } | Self::NoCommand => StatusCode::BAD_REQUEST,
+            Self::Ended { .. } | Self::NeverRestarts { .. } => StatusCode::CONFLICT,
+            Self::Exec(CriError::Unreachable { .. }) => StatusCode::SERVICE_UNAVAILABLE,
+            Self::Exec(CriError::TimedOut { .. }) => StatusCode::GATEWAY_TIMEOUT,
+            Self::Exec(_) => StatusCode::INTERNAL_SERVER_ERROR,
             Self::Log(_) => StatusCode::INTERNAL_SERVER_ERROR,
             Self::Runtime(_) => StatusCode::SERVICE_UNAVAILABLE,
         }

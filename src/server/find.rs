@@ -149,6 +149,26 @@ pub(super) fn find_container<'p>(pod: &'p Pod, requested: Option<&str>) -> Resul
     }
 }
 
+/// The running instance of a container.
+pub(super) fn find_running(pod: &Pod, container: &str) -> Result<ContainerId, FindError> {
+    let status = status_of(pod, container);
+    let state = status.and_then(|status| status.state.as_ref());
+    if state.is_some_and(|state| state.running.is_some())
+        && let Some(id) = status.and_then(|status| status.container_id.as_deref()).filter(|id| !id.is_empty())
+    {
+        return Ok(bare_id(id));
+    }
+    let why = match state {
+        Some(state) if state.terminated.is_some() => "not running: it has terminated".to_owned(),
+        Some(state) => {
+            let waiting = state.waiting.as_ref().and_then(|waiting| waiting.reason.as_deref());
+            format!("not running: {}", waiting.unwrap_or("it is being started"))
+        }
+        None => format!("not running{}", why_pod_is_not(pod)),
+    };
+    Err(not_started(pod, container, why))
+}
+
 /// The instance of a container whose log is shown: the running one, else the last one; with `previous` the one before the status's
 /// current one (as in the kubelet's `validateContainerLogStatus`).
 pub(super) fn find_instance(pod: &Pod, container: &str, previous: bool) -> Result<ContainerId, FindError> {

@@ -92,17 +92,13 @@ impl Healthz {
         }
     }
 
-    /// Makes a check; the error is its reason.
-    async fn check(&self, check: Check) -> Result<(), String> {
+    /// Makes a check. Returns why it failed; `None` if it passed.
+    async fn problem(&self, check: Check) -> Option<String> {
         match check {
-            Check::Ping | Check::Log => Ok(()),
+            Check::Ping | Check::Log => None,
             Check::SyncLoop => {
                 let overdue = self.heartbeats.check().await;
-                if overdue.is_empty() {
-                    Ok(())
-                } else {
-                    Err(format!("no answer from {}", overdue.join(", ")))
-                }
+                (!overdue.is_empty()).then(|| format!("no answer from {}", overdue.join(", ")))
             }
         }
     }
@@ -118,9 +114,9 @@ async fn all(State(healthz): State<Healthz>, RawQuery(query): RawQuery) -> Respo
             lines.push_str(&format!("[+]{name} excluded: ok\n"));
             continue;
         }
-        match healthz.check(check).await {
-            Ok(()) => lines.push_str(&format!("[+]{name} ok\n")),
-            Err(reason) => {
+        match healthz.problem(check).await {
+            None => lines.push_str(&format!("[+]{name} ok\n")),
+            Some(reason) => {
                 is_healthy = false;
                 lines.push_str(&format!("[-]{name} failed: {reason}\n"));
             }
@@ -148,9 +144,9 @@ async fn single(State(healthz): State<Healthz>, Path(name): Path<String>) -> Res
     let Some(check) = Check::ALL.into_iter().find(|check| check.name() == name) else {
         return (StatusCode::NOT_FOUND, HEADERS, "404 page not found\n").into_response();
     };
-    match healthz.check(check).await {
-        Ok(()) => (HEADERS, "ok").into_response(),
-        Err(reason) => {
+    match healthz.problem(check).await {
+        None => (HEADERS, "ok").into_response(),
+        Some(reason) => {
             let text = format!("internal server error: {reason}\n");
             (StatusCode::INTERNAL_SERVER_ERROR, HEADERS, text).into_response()
         }

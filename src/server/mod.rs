@@ -3,20 +3,28 @@
 mod connections;
 mod control;
 mod error;
+mod events;
+mod exec;
 mod explain;
 mod find;
 mod healthz;
 mod http;
 mod images;
 mod logs;
+mod node;
 mod pulls;
+mod restart;
 #[cfg(test)]
 mod tests;
 mod timeline;
 mod view;
 
 pub use control::{ControlError, ControlServer};
+pub use events::EventsQuery;
+pub use exec::{ExecQuery, ExecView};
 pub use healthz::{Healthz, HealthzError};
 pub use logs::LogsQuery;
+pub use node::{ApiContact, NodeReport};
+pub use restart::{RestartQuery, RestartView};
 pub use timeline::TimelineView;
 pub use view::{CertificateView, HungCall, ImageView, NodeView, Problem, PullView, PullsView};

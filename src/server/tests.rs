@@ -24,13 +24,15 @@ use tokio_util::sync::CancellationToken;
 
 use super::ControlServer;
 use crate::api::Connections;
-use crate::cri::fake::{FakeRuntime, Pull};
+use crate::cri::fake::{Exec, FakeRuntime, Pull};
 use crate::cri::wire::{ContainerConfig, ContainerMetadata, ImageSpec, PodSandboxConfig, PodSandboxMetadata};
-use crate::cri::{Calls, RuntimeService};
+use crate::cri::{Calls, ExecOutput, RuntimeService};
 use crate::image::{Arrivals, ImageRequest, Images, PullLimits, PullPolicy};
+use crate::node::{self, NodeAddresses, NodeDescriber, NodeInputs, Pressures, RuntimeFacts};
 use crate::pleg::{Pleg, PlegHandle};
 use crate::pod::AdmittedPod;
 use crate::pod::pod_ref;
+use crate::publish::recent::RecentEvents;
 use crate::shutdown::ShutdownView;
 use crate::source::SourceState;
 use crate::source::api::ApiState;
@@ -39,8 +41,10 @@ use crate::status::{Activity, PodStatusEntry, StatusCache};
 use crate::store::Store;
 use crate::telemetry::Metrics;
 use crate::types::{
-    CONTAINER_NAME_LABEL, ContainerId, POD_NAME_LABEL, POD_NAMESPACE_LABEL, POD_UID_LABEL, WallClock,
+    CONTAINER_NAME_LABEL, ContainerId, POD_NAME_LABEL, POD_NAMESPACE_LABEL, POD_UID_LABEL, PodEvent, PodRef,
+    WallClock,
 };
+use crate::worker::RestartRequests;
 
 /// Timeout of expected events.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -55,6 +59,8 @@ struct Bench {
     status_cache: StatusCache,
     /// Pulls one image at a time.
     images: Images,
+    events: RecentEvents,
+    restarts: RestartRequests,
     /// The reported download progress.
     arrived: Arc<Mutex<Option<u64>>>,
     cancel: CancellationToken,
@@ -86,6 +92,8 @@ impl Bench {
         let images = Images::new(runtime.clone(), limits, Store::default(), WallClock::system());
         let arrived: Arc<Mutex<Option<u64>>> = Arc::default();
         let status = Arc::new(pod.status.clone().unwrap());
+        let events = RecentEvents::new(WallClock::system());
+        let restarts = RestartRequests::default();
         status_cache.report(PodStatusEntry {
             pod: AdmittedPod::new(pod.clone()),
             status,
@@ -114,13 +122,43 @@ impl Bench {
             certificate: watch::channel(None).1,
             shutdown: watch::channel(ShutdownView::default()).1,
             connections: Connections::default(),
+            events: events.clone(),
+            service: Arc::new(fake.clone()),
+            restarts: restarts.clone(),
+            describer: NodeDescriber {
+                settings: Arc::new(node::testing::settings()),
+                inputs: NodeInputs {
+                    host: watch::channel(node::testing::facts().host.machine).1,
+                    addresses: NodeAddresses::fixed([]),
+                    runtime: watch::channel(RuntimeFacts::default()).1,
+                    status: watch::channel(None).1,
+                    ready_at: watch::channel(None).1,
+                    pleg: pleg.health(),
+                    pressures: watch::channel(Pressures::default()).1,
+                    others: watch::channel(Vec::new()).1,
+                },
+                latest: watch::channel(None).1,
+            },
         };
         let listener = ControlServer::bind(&dir.path().join("socket")).await.unwrap();
         let (mut tasks, cancel) = (JoinSet::new(), CancellationToken::new());
         tasks.spawn(relister.run(cancel.clone()));
         tasks.spawn(server.run(listener, cancel.clone()));
         pleg.cache().newer_than(&pod_ref(&pod), None).await.unwrap();
-        Self { dir, fake, pleg, pod, container, status_cache, images, arrived, cancel, _tasks: tasks }
+        Self {
+            dir,
+            fake,
+            pleg,
+            pod,
+            container,
+            status_cache,
+            images,
+            events,
+            restarts,
+            arrived,
+            cancel,
+            _tasks: tasks,
+        }
     }
 
     fn log(&self) -> PathBuf {
@@ -140,9 +178,21 @@ impl Bench {
         (status, text)
     }
 
+    /// Posts a JSON body; returns the status and the whole response.
+    async fn post(&self, path: &str, body: &str) -> (u16, String) {
+        let head = format!("Content-Type: application/json\r\nContent-Length: {}\r\n", body.len());
+        let text = self.send("POST", path, &head, body).await.until_closed().await;
+        (text.split(' ').nth(1).unwrap().parse().unwrap(), text)
+    }
+
     async fn start(&self, path: &str) -> Answer {
+        self.send("GET", path, "", "").await
+    }
+
+    async fn send(&self, method: &str, path: &str, head: &str, body: &str) -> Answer {
         let mut stream = UnixStream::connect(self.dir.path().join("socket")).await.unwrap();
-        let request = format!("GET {path} HTTP/1.1\r\nHost: hostlet\r\nConnection: close\r\n\r\n");
+        let request =
+            format!("{method} {path} HTTP/1.1\r\nHost: hostlet\r\n{head}Connection: close\r\n\r\n{body}");
         stream.write_all(request.as_bytes()).await.unwrap();
         Answer { stream, text: String::new() }
     }
@@ -276,6 +326,78 @@ async fn following_is_aborted_at_shutdown() {
     bench.cancel.cancel();
     let text = answer.until_closed().await;
     assert!(!text.ends_with("\r\n0\r\n\r\n"), "not the end of the log: {text}");
+}
+
+#[tokio::test]
+async fn a_command_runs_in_a_running_container_and_its_streams_stay_apart() {
+    let bench = Bench::new().await;
+    let output = ExecOutput { stdout: b"out".to_vec(), stderr: b"\xff".to_vec(), exit_code: 3 };
+    bench.fake.script_exec(&["sh", "-c", "x"], Exec { takes: Duration::ZERO, output });
+    let slow = Exec { takes: Duration::from_secs(3600), output: ExecOutput::default() };
+    bench.fake.script_exec(&["sleep"], slow);
+    let (status, text) = bench.post("/v1/exec?pod=web&timeout=5", r#"["sh","-c","x"]"#).await;
+    assert_eq!(status, 200, "{text}");
+    assert!(text.contains(r#"{"stdout":"b3V0","stderr":"/w==","exitCode":3}"#), "{text}");
+    let (status, text) = bench.post("/v1/exec?pod=web&timeout=1", r#"["sleep"]"#).await;
+    assert!(status == 504 && text.contains("no answer within 1s"), "{status} {text}");
+    for (query, body, status, said) in [
+        ("pod=wep&timeout=5", r#"["ls"]"#, 404, "did you mean web-node1?"),
+        ("pod=web&container=d&timeout=5", r#"["ls"]"#, 404, "container d is not valid"),
+        ("pod=web&timeout=5", "[]", 400, "the command is empty"),
+    ] {
+        let (found, text) = bench.post(&format!("/v1/exec?{query}"), body).await;
+        assert!(found == status && text.contains(said), "{query}: {text}");
+    }
+    // The status is a moment behind the runtime.
+    bench.fake.stop_container(&bench.container, 0).await.unwrap();
+    let (status, text) = bench.post("/v1/exec?pod=web&timeout=5", r#"["ls"]"#).await;
+    assert!(status == 500 && text.contains("is not running"), "{status} {text}");
+}
+
+#[tokio::test]
+async fn a_restart_is_requested_of_the_pods_worker() {
+    let bench = Bench::new().await;
+    let (status, text) = bench.post("/v1/restart?pod=web", "null").await;
+    assert_eq!(status, 200, "{text}");
+    assert!(text.contains(r#"{"pod":"default/web-node1","containers":["c"]}"#), "{text}");
+    let observed = bench.pleg.cache().get(&pod_ref(&bench.pod)).unwrap();
+    assert_eq!(bench.restarts.due(&observed), [bench.container.clone()].into());
+    let (status, text) = bench.post("/v1/restart?pod=web&container=d", "null").await;
+    assert!(status == 404 && text.contains("container d is not valid"), "{text}");
+    let (status, _) = bench.get("/v1/restart?pod=web").await;
+    assert_eq!(status, 405, "reading changes nothing");
+}
+
+#[tokio::test]
+async fn events_are_listed_and_watched() {
+    let bench = Bench::new().await;
+    let pods = bench.events.of_pods(Arc::new(|_, _, _| {}));
+    let (web, other) = (pod_ref(&bench.pod), PodRef::new("default", "other", "u2"));
+    pods(&web, Some("c"), &PodEvent::normal("Pulled", "first"));
+    pods(&other, None, &PodEvent::warning("Failed", "of another"));
+    let (_, all) = bench.get("/v1/events").await;
+    assert!(all.contains("\"reason\":\"Pulled\"") && all.contains("of another"), "{all}");
+    let mut watch = bench.start("/v1/events?pod=web&watch=true").await;
+    watch.until("\"first\"").await;
+    pods(&other, None, &PodEvent::warning("Failed", "of another, again"));
+    pods(&web, None, &PodEvent::normal("Started", "later"));
+    watch.until("\"later\"").await;
+    assert!(!watch.text.contains("of another"), "{}", watch.text);
+    bench.cancel.cancel();
+    watch.until_closed().await;
+}
+
+#[tokio::test]
+async fn the_node_is_described() {
+    let bench = Bench::new().await;
+    let (status, text) = bench.get("/v1/node").await;
+    assert_eq!(status, 200, "{text}");
+    for part in
+        [r#""name":"node1""#, r#""containerRuntimeVersion":"containerd://1.6.20""#, r#""memory":"100Mi""#]
+    {
+        assert!(text.contains(part), "{part} not in {text}");
+    }
+    assert!(!text.contains("apiServer"), "standalone: {text}");
 }
 
 #[tokio::test]

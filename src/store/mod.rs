@@ -22,4 +22,4 @@ mod writer;
 
 pub use rows::Store;
 pub use table::Table;
-pub use writer::StoreWriter;
+pub use writer::{StoreWriter, UnreadableStore};

@@ -65,6 +65,11 @@ impl Store {
             .collect()
     }
 
+    /// The keys of a table's rows.
+    pub fn keys(&self, table: Table) -> Vec<String> {
+        self.contents().of_table(table).map(|(key, _)| key.to_owned()).collect()
+    }
+
     /// Inserts or replaces a row. An equal row changes nothing.
     pub fn put<T: Serialize>(&self, table: Table, key: &str, row: &T) {
         let value = match serde_json::to_vec(row) {

@@ -8,6 +8,8 @@ pub enum Table {
     AdmittedPods,
     /// Requested starts of containers that must run at most once.
     RequestedStarts,
+    /// Containers of a pod whose restart a user requested.
+    Restarts,
     /// Restart back-offs of a pod's containers.
     CrashLoops,
     /// Pull back-offs of a pod's images.
@@ -34,9 +36,10 @@ pub(super) enum Pace {
 }
 
 impl Table {
-    pub(super) const ALL: [Self; 6] = [
+    pub(super) const ALL: [Self; 7] = [
         Self::AdmittedPods,
         Self::RequestedStarts,
+        Self::Restarts,
         Self::CrashLoops,
         Self::ImagePulls,
         Self::EndedByShutdown,
@@ -49,6 +52,7 @@ impl Table {
         match self {
             Self::AdmittedPods => "admitted-pods/1",
             Self::RequestedStarts => "asked-starts/1",
+            Self::Restarts => "restarts/1",
             Self::CrashLoops => "crash-loops/1",
             Self::ImagePulls => "image-pulls/1",
             Self::EndedByShutdown => "ended-by-shutdown/1",
@@ -61,7 +65,7 @@ impl Table {
             // Without its row, a pod whose manifest breaks is lost.
             Self::AdmittedPods => Pace::Soon,
             // The caller waits for the write. The removal may wait.
-            Self::RequestedStarts | Self::EndedByShutdown => Pace::Soon,
+            Self::RequestedStarts | Self::Restarts | Self::EndedByShutdown => Pace::Soon,
             // Losing the latest change makes a container or a pull wait for the wrong time once. Writing each would never
             // stop on a host where every container crashes.
             Self::CrashLoops | Self::ImagePulls => Pace::Seldom,

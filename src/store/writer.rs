@@ -77,6 +77,28 @@ impl Store {
     }
 }
 
+impl Store {
+    /// The rows of the file at `path`, which is not changed, also while a daemon has it open. A missing file has none. Blocking.
+    pub fn read(path: &Path) -> Result<Self, UnreadableStore> {
+        let unreadable = |source| UnreadableStore { path: path.to_owned(), source };
+        if path.symlink_metadata().is_err_and(|error| error.kind() == std::io::ErrorKind::NotFound) {
+            return Ok(Self::default());
+        }
+        let rows = place::open_read_only(path).and_then(|file| file.read()).map_err(unreadable)?;
+        let store = Self::default();
+        *store.contents() = Contents::of_file(rows);
+        Ok(store)
+    }
+}
+
+/// A file whose rows cannot be read.
+#[derive(Debug, thiserror::Error)]
+#[error("the store {} cannot be read", path.display())]
+pub struct UnreadableStore {
+    path: PathBuf,
+    source: FileError,
+}
+
 impl StoreWriter {
     fn of(store: Store, path: PathBuf) -> Self {
         Self { store, path, file: None, set_aside: None }

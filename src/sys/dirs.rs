@@ -55,6 +55,12 @@ impl HostDirs {
         self.root.join("hostlet/store.redb")
     }
 
+    /// The file that says for which runtimes hostlet has run pods from this root directory. Outside the store's directory, so
+    /// that what loses the store does not lose it.
+    pub fn claim(&self) -> PathBuf {
+        self.root.join("hostlet-claim.json")
+    }
+
     /// The parent of the pods' directories.
     pub fn pods(&self) -> PathBuf {
         self.root.join("pods")

@@ -40,6 +40,14 @@ pub enum SysError {
         /// The error.
         source: io::Error,
     },
+    /// A file could not be written as a whole.
+    #[error("cannot write {}", path.display())]
+    WriteWhole {
+        /// The file.
+        path: PathBuf,
+        /// The error.
+        source: io::Error,
+    },
     /// A limit of this process could not be read or set.
     #[error("cannot {operation} the limit of open files")]
     OpenFiles {

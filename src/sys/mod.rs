@@ -3,6 +3,7 @@
 mod address_changes;
 mod addresses;
 mod changes;
+mod clock;
 mod cni_results;
 mod dirs;
 mod error;
@@ -20,10 +21,12 @@ mod shims;
 #[cfg(test)]
 pub(crate) mod testing;
 mod watch;
+mod whole_file;
 
 pub use address_changes::AddressChanges;
 pub use addresses::{is_own_ip, outgoing_ips};
 pub use changes::{Changes, Progress};
+pub use clock::clock_is_synchronized;
 pub use cni_results::{CNI_RESULTS, is_broken_result_error, remove_broken_results};
 pub use dirs::HostDirs;
 pub use error::SysError;
@@ -39,3 +42,4 @@ pub use remove::{real_path, remove_tree};
 pub use replace_file::{replace_file, sync_parent};
 pub use shims::{Shim, end_shim, shims};
 pub use watch::Watch;
+pub use whole_file::write_whole;

@@ -14,6 +14,9 @@ use tokio::time::{Instant, timeout_at};
 /// How long a loop may take to answer. Steps between two awaits take milliseconds; this is for a machine that swaps.
 pub const ANSWER_LIMIT: Duration = Duration::from_secs(10);
 
+/// Longer than any daemon runs.
+const SUSPENDED: Duration = Duration::from_secs(100 * 365 * 24 * 3600);
+
 /// The heartbeats of all loops. Cheap to clone; clones share one list.
 #[derive(Clone, Default)]
 pub struct Heartbeats {
@@ -110,6 +113,17 @@ impl Heartbeat {
     /// announcement replaces it.
     pub fn alive_for(&self, limit: Duration) {
         self.shared.times.lock().alive_until = Some(Instant::now() + limit);
+        self.beat();
+    }
+
+    /// From now on the loop counts as alive, because it has not begun yet, until [`Heartbeat::resume`].
+    pub fn suspend(&self) {
+        self.alive_for(SUSPENDED);
+    }
+
+    /// The loop begins: it has to answer from now on.
+    pub fn resume(&self) {
+        self.shared.times.lock().alive_until = None;
         self.beat();
     }
 
@@ -213,6 +227,17 @@ mod tests {
         // The next attempt is an answer, too.
         slow.alive_for(SECOND);
         assert_eq!(heartbeats.overdue(Instant::now()), Vec::<&str>::new());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_suspended_loop_has_to_answer_once_it_is_resumed() {
+        let heartbeats = Heartbeats::default();
+        let held = heartbeats.register("pods");
+        held.suspend();
+        sleep(24 * 3600 * SECOND).await;
+        assert_eq!(heartbeats.check().await, Vec::<&str>::new());
+        held.resume();
+        assert_eq!(heartbeats.check().await, ["pods"]);
     }
 
     #[tokio::test(start_paused = true)]

@@ -6,6 +6,7 @@ use std::time::Duration;
 use tokio::sync::watch;
 
 use super::reporter::ReportSinks;
+use super::restarts::RestartRequests;
 use crate::cgroup::Cgroups;
 use crate::cri::{RuntimeService, RuntimeStatus};
 use crate::cri_config::HostSettings;
@@ -72,6 +73,8 @@ pub struct WorkerContext {
     pub reports: ReportSinks,
     /// Persists what the next daemon has to know.
     pub store: Store,
+    /// Restarts that users requested.
+    pub restarts: RestartRequests,
     /// Longest pause of a crash loop.
     pub crash_loop_cap: Duration,
 }

@@ -10,6 +10,7 @@ mod in_flight;
 mod plan;
 mod reporter;
 mod requested_starts;
+mod restarts;
 mod sandbox;
 mod start_record;
 mod state;
@@ -24,6 +25,7 @@ use env_needs::EnvNeeds;
 
 pub use context::{EnvAccess, HostAccess, RuntimeAccess, WorkerContext};
 pub use reporter::ReportSinks;
+pub use restarts::RestartRequests;
 pub use state::WorkerState;
 pub use task::{Job, PodSyncer, Report, panic_text, run};
 pub use work::{Content, Outcome, Retry, Work};

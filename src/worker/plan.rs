@@ -4,7 +4,7 @@
 //! of the plan; a plan applied to its own result is empty.
 
 use std::borrow::Cow;
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 use std::time::Duration;
 
 use jiff::Timestamp;
@@ -134,11 +134,12 @@ impl ContainerAction {
     }
 }
 
-/// The plan for a pod. `hash` computes the present hash of a container of the spec.
+/// The plan for a pod. `restarts` are the containers that a user wants replaced by new instances. `hash` computes the present hash of a container of the spec.
 pub(super) fn plan(
     pod: &AdmittedPod,
     observed: &PodStatus,
     crash_loops: &CrashLoops,
+    restarts: &BTreeSet<ContainerId>,
     hash: impl Fn(&Container) -> u32,
     now: Timestamp,
 ) -> Plan {
@@ -159,7 +160,11 @@ pub(super) fn plan(
         let (container, reference) = (named.spec, named.reference());
         let policy = RestartPolicy::of_container(pod.spec(), container);
         let status = observed.container(&container.name);
-        let action = if keeps {
+        let requested =
+            status.filter(|status| restarts.contains(&status.id)).and_then(|s| restart_now(s, keeps));
+        let action = if let Some(requested) = requested {
+            requested
+        } else if keeps {
             action_in_sandbox(container, status, observed, policy, crash_loops, hash(container), now)
         } else {
             action_in_new_sandbox(status, policy, crash_loops, now)
@@ -290,6 +295,20 @@ fn action_in_new_sandbox(
         ContainerState::Exited => restart(status, policy, crash_loops, now),
         ContainerState::Created => ContainerAction::Start { adopt: None, replace: Some(status.id.clone()) },
         ContainerState::Running | ContainerState::Unknown => ContainerAction::create(),
+    }
+}
+
+/// The restart that a user requested, whatever the policy and without back-off; `None` if the container does not run and is
+/// about to be started anyway.
+fn restart_now(status: &ContainerStatus, keeps_sandbox: bool) -> Option<ContainerAction> {
+    match status.state {
+        ContainerState::Running if keeps_sandbox => Some(ContainerAction::Replace(Kill {
+            id: status.id.clone(),
+            name: status.name.to_string(),
+            message: format!("Container {} will be restarted on request", status.name),
+        })),
+        ContainerState::Exited => Some(ContainerAction::create()),
+        ContainerState::Running | ContainerState::Created | ContainerState::Unknown => None,
     }
 }
 

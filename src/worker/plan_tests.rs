@@ -24,7 +24,11 @@ fn observed(sandboxes: Vec<SandboxStatus>, containers: Vec<ContainerStatus>) -> 
 }
 
 fn planned(policy: &str, names: &[&str], observed: &PodStatus) -> Plan {
-    plan(&AdmittedPod::new(pod("p", "u", policy, names)), observed, &loops(), |_| HASH, at(NOW))
+    restarted(policy, names, observed, &BTreeSet::new())
+}
+
+fn restarted(policy: &str, names: &[&str], observed: &PodStatus, restarts: &BTreeSet<ContainerId>) -> Plan {
+    plan(&AdmittedPod::new(pod("p", "u", policy, names)), observed, &loops(), restarts, |_| HASH, at(NOW))
 }
 
 fn main(name: &str) -> ContainerRef {
@@ -114,7 +118,14 @@ fn a_crashing_container_waits_out_its_back_off() {
     // The entry is kept by name and hash.
     loops.restarted(&ContainerStatus { finished_at: Some(at(NOW - 6)), ..status.clone() }, at(NOW - 5));
     let seen = observed(vec![ready()], vec![status]);
-    let plan = plan(&AdmittedPod::new(pod("p", "u", "Always", &["a"])), &seen, &loops, |_| HASH, at(NOW));
+    let plan = plan(
+        &AdmittedPod::new(pod("p", "u", "Always", &["a"])),
+        &seen,
+        &loops,
+        &BTreeSet::new(),
+        |_| HASH,
+        at(NOW),
+    );
     assert!(plan.start.is_empty());
     assert_eq!(plan.backing_off.len(), 1);
     assert!(plan.backing_off[0].until > at(NOW));
@@ -129,6 +140,37 @@ fn a_changed_definition_replaces_a_running_container_whatever_the_policy() {
         assert_eq!(plan.kill[0].message, "Container a definition changed, will be restarted");
         assert_eq!(plan.start, [Start { container: main("a"), adopt: None, replace: None }]);
     }
+}
+
+#[test]
+fn a_requested_restart_replaces_that_instance_whatever_the_policy() {
+    let (running, ended) = (container("a", 0, ContainerState::Running), exited("a", 0, 0));
+    let requested = BTreeSet::from([running.id.clone()]);
+    for policy in ["Always", "OnFailure", "Never"] {
+        let runs = observed(vec![ready()], vec![running.clone()]);
+        let plan = restarted(policy, &["a"], &runs, &requested);
+        assert_eq!(plan.kill[0].message, "Container a will be restarted on request");
+        assert_eq!(plan.start, [Start { container: main("a"), adopt: None, replace: None }]);
+        // Cut short after the stop: its exit code does not end the pod.
+        let cut = observed(vec![ready()], vec![ended.clone()]);
+        let plan = restarted(policy, &["a"], &cut, &requested);
+        assert_eq!((names_of(&plan.start), plan.has_ended), (vec!["a"], false), "{policy}");
+        // The next instance is not restarted again.
+        let next = observed(vec![ready()], vec![container("a", 1, ContainerState::Running), ended.clone()]);
+        assert!(restarted(policy, &["a"], &next, &requested).is_empty(&next));
+    }
+}
+
+#[test]
+fn a_requested_restart_waits_for_no_back_off() {
+    let mut loops = loops();
+    let status = ContainerStatus { hash: Some(HASH), ..exited("a", 1, 1) };
+    let status = ContainerStatus { finished_at: Some(at(NOW - 3)), ..status };
+    loops.restarted(&ContainerStatus { finished_at: Some(at(NOW - 6)), ..status.clone() }, at(NOW - 5));
+    let seen = observed(vec![ready()], vec![status.clone()]);
+    let pod = AdmittedPod::new(pod("p", "u", "Always", &["a"]));
+    let started = |requested| plan(&pod, &seen, &loops, &requested, |_| HASH, at(NOW)).start.len();
+    assert_eq!((started(BTreeSet::new()), started([status.id].into())), (0, 1));
 }
 
 #[test]
@@ -179,7 +221,7 @@ fn running_containers_of_every_kind_are_at_home_in_their_pod() {
     });
     let running = |name| container(name, 0, ContainerState::Running);
     let all = observed(vec![ready()], ["a", "sidecar", "debug", "stranger"].map(running).to_vec());
-    let plan = plan(&pod, &all, &loops(), |_| HASH, at(NOW));
+    let plan = plan(&pod, &all, &loops(), &BTreeSet::new(), |_| HASH, at(NOW));
     assert_eq!(plan.kill.iter().map(|kill| kill.name.as_str()).collect::<Vec<_>>(), ["stranger"]);
 }
 
@@ -397,6 +439,25 @@ proptest! {
         // Under Always the result is the same. Otherwise a container that terminated at the interruption stays terminated.
         if policy == "Always" {
             prop_assert_eq!(whole.shape(&NAMES), broken.shape(&NAMES));
+        }
+    }
+
+    /// Requested restarts converge too, also cut short, and replace each of these instances at most once.
+    #[test]
+    fn requested_restarts_converge(mut world in any_world(), policy in any_policy(), cut in 0usize..12) {
+        let newest = NAMES.iter().filter_map(|name| world.status.container(name));
+        let requested: BTreeSet<ContainerId> = newest.map(|c| c.id.clone()).collect();
+        let first = restarted(policy, &NAMES, &world.status, &requested);
+        world.apply(&first, cut);
+        let mut made = Vec::new();
+        for _ in 0..8 {
+            let plan = restarted(policy, &NAMES, &world.status, &requested);
+            world.apply(&plan, usize::MAX);
+            made.push(world.made);
+        }
+        prop_assert_eq!(made[2], made[7], "{:#?}", &world);
+        for (name, running) in world.shape(&NAMES) {
+            prop_assert!(running <= 1, "{name} runs {running} times");
         }
     }
 

@@ -47,7 +47,8 @@ impl PodSync<'_> {
             }
         };
         let now = self.state.reporter.now();
-        let plan = plan(self.pod, &observed, self.state.starts.crash_loops(), container_hash, now);
+        let restarts = self.context.restarts.due(&observed);
+        let plan = plan(self.pod, &observed, self.state.starts.crash_loops(), &restarts, container_hash, now);
         let pending = pending.filter(|_| plan.has_starts());
         self.report_waits(&plan);
         self.state.reporter.facts.progress = PodProgress::Active;

@@ -50,7 +50,12 @@ impl PodSyncer for WorkerContext {
     }
 
     async fn news(&self) -> PodUid {
-        self.host.volumes.changed().await
+        tokio::select! {
+            biased;
+            // Cancel-safe, both: news are taken only when they are returned.
+            pod = self.host.volumes.changed() => pod,
+            pod = self.restarts.news() => pod,
+        }
     }
 
     fn scheduled(&self, pod: &PodUid, due: Option<Instant>) {

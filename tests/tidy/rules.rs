@@ -13,11 +13,9 @@ const LEVELS: [&[&str]; 14] = [
     &["cri_config", "status"],
     &["source"],
     &["admission", "worker"],
-    &["lifecycle", "publish"],
-    &["explain", "housekeeping"],
-    &["server", "supervisor"],
+    &["lifecycle", "ownership", "publish"],
     &["explain", "housekeeping", "shutdown"],
-    &["server"],
+    &["doctor", "purge", "server", "supervisor"],
     &["cli"],
     &["app"],
 ];

@@ -3,8 +3,9 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, ExitStatus};
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
 
 use anyhow::{Context, Result};
 use hostlet::cri::fake::FakeRuntime;
@@ -12,12 +13,15 @@ use jiff::Timestamp;
 use tempfile::TempDir;
 
 use super::FakeCri;
-use crate::daemon::{Daemon, Setup};
+use crate::daemon::{Daemon, Setup, program};
 use crate::fake_api::FakeApiServer;
 use crate::manifests;
 
 /// The directory in which a kubelet links container logs; it cannot be configured.
 const LOG_LINKS: &str = "/var/log/containers";
+
+/// How long a daemon may take that ends by itself.
+const END: Duration = Duration::from_secs(120);
 
 /// Distinguishes the hosts of one test process.
 static NEXT: AtomicU32 = AtomicU32::new(0);
@@ -42,6 +46,8 @@ struct Launch<'a> {
     kubeconfig: Option<&'a Path>,
     /// YAML of further `KubeletConfiguration` fields.
     extra: &'a str,
+    /// YAML of further `HostletConfiguration` fields.
+    hostlet: &'a str,
     flags: &'a [String],
     /// Variables of its environment.
     variables: &'a [(&'a str, &'a str)],
@@ -154,8 +160,44 @@ impl FakeHost {
         self.launch(Launch { variables, extra, ..Launch::default() }).await
     }
 
+    /// The same as [`FakeHost::start_hostlet`] with YAML of further `HostletConfiguration` fields.
+    pub async fn start_hostlet_with(&self, extra: &str, hostlet: &str) -> Result<Daemon> {
+        let mut daemon = self.spawn(Launch { extra, hostlet, ..Launch::default() })?;
+        daemon.wait_until_it_answers().await?;
+        Ok(daemon)
+    }
+
+    /// Starts a daemon that is to end by itself, and waits for that.
+    pub async fn run_until_it_ends(&self, extra: &str) -> Result<ExitStatus> {
+        self.spawn(Launch { extra, ..Launch::default() })?.wait_until_it_ends(END).await
+    }
+
+    /// A subcommand that works without the daemon, about the daemon that ran here.
+    pub fn command_without_daemon(&self, args: &[&str]) -> Result<Command> {
+        let mut command = Command::new(program()?);
+        let root = self.directory().join("kubelet");
+        command
+            .args(args)
+            .arg("--config")
+            .arg(self.directory().join("config.yaml"))
+            .arg("--root-dir")
+            .arg(root);
+        Ok(command)
+    }
+
+    /// The log of this host's daemons.
+    pub fn log(&self) -> String {
+        fs::read_to_string(self.directory().join("hostlet.log")).unwrap_or_default()
+    }
+
     async fn launch(&self, launch: Launch<'_>) -> Result<Daemon> {
-        let Launch { kubeconfig, extra, flags, variables } = launch;
+        let mut daemon = self.spawn(launch)?;
+        daemon.wait_until_it_answers().await?;
+        Ok(daemon)
+    }
+
+    fn spawn(&self, launch: Launch<'_>) -> Result<Daemon> {
+        let Launch { kubeconfig, extra, hostlet, flags, variables } = launch;
         let extra = format!("cgroupsPerQOS: false\nenforceNodeAllocatable: [none]\n{extra}");
         let setup = Setup {
             state: self.directory(),
@@ -166,7 +208,7 @@ impl FakeHost {
             logs: &self.logs(),
             kubeconfig,
             extra: &extra,
-            hostlet: "",
+            hostlet,
             flags,
         };
         let command = |program: &Path| {
@@ -178,9 +220,7 @@ impl FakeHost {
             command.envs(variables.iter().copied());
             command
         };
-        let mut daemon = Daemon::launch(&setup, command)?;
-        daemon.wait_until_it_answers().await?;
-        Ok(daemon)
+        Daemon::launch(&setup, command)
     }
 
     /// The log links of this host's pods.

@@ -1,6 +1,7 @@
 //! The RuntimeService on the wire.
 
 use std::fs::File;
+use std::time::Duration;
 
 use futures::StreamExt;
 use futures::future::BoxFuture;
@@ -232,6 +233,16 @@ impl RuntimeService for Runtimes {
         })
     }
 
+    async fn exec_sync(&self, request: Request<wire::ExecSyncRequest>) -> Outcome<wire::ExecSyncResponse> {
+        let wire::ExecSyncRequest { container_id, cmd, timeout } = request.into_inner();
+        let timeout = Duration::from_secs(timeout.unsigned_abs());
+        answer(self.fake.exec_sync(&container_id.into(), cmd, timeout).await, |done| wire::ExecSyncResponse {
+            stdout: done.stdout,
+            stderr: done.stderr,
+            exit_code: done.exit_code,
+        })
+    }
+
     async fn get_container_events(
         &self,
         _: Request<wire::GetEventsRequest>,
@@ -243,7 +254,6 @@ impl RuntimeService for Runtimes {
     unimplemented_calls! {
         update_container_resources: UpdateContainerResourcesRequest => UpdateContainerResourcesResponse,
         reopen_container_log: ReopenContainerLogRequest => ReopenContainerLogResponse,
-        exec_sync: ExecSyncRequest => ExecSyncResponse,
         exec: ExecRequest => ExecResponse,
         attach: AttachRequest => AttachResponse,
         port_forward: PortForwardRequest => PortForwardResponse,

@@ -130,8 +130,8 @@ async fn optional_features_are_unimplemented_until_enabled() {
     fake.runtime().set_cgroup_driver(Some(Driver::Systemd));
     let config = runtime.runtime_config(RuntimeConfigRequest {}).await.unwrap().into_inner();
     assert_eq!(config.linux.unwrap().cgroup_driver(), CgroupDriver::Systemd);
-    let lacking = runtime.exec_sync(ExecSyncRequest::default()).await.unwrap_err();
-    assert_eq!((lacking.code(), lacking.message()), (Code::Unimplemented, "exec_sync"));
+    let lacking = runtime.attach(AttachRequest::default()).await.unwrap_err();
+    assert_eq!((lacking.code(), lacking.message()), (Code::Unimplemented, "attach"));
 }
 
 #[tokio::test]

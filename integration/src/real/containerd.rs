@@ -129,6 +129,11 @@ fn spawn(netns: &Netns, config: &Path, log: &Path) -> Result<Child> {
         .context("starting containerd (integration/test.sh installs what is missing)")
 }
 
+/// The archive of the pause image, once a host has been started.
+pub fn pause_archive() -> Result<PathBuf> {
+    Ok(images_dir()?.join("pause.tar"))
+}
+
 /// The directory of built images, kept between runs: in cargo's target directory, else in the source tree's.
 fn images_dir() -> Result<PathBuf> {
     let profile = profile_dir()?;

@@ -12,6 +12,7 @@ mod trap;
 mod uncancelled;
 
 pub use crate::daemon::Daemon;
+pub use containerd::pause_archive;
 pub use cri::{Cri, CriSandbox};
 pub(crate) use host::Dirs;
 pub use host::{AfterReboot, ArchiveForm, RealHost};

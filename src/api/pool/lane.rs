@@ -2,8 +2,9 @@
 //! itself.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicU64, AtomicUsize, Ordering};
 
+use jiff::Timestamp;
 use parking_lot::{Mutex, MutexGuard};
 use serde::{Deserialize, Serialize};
 
@@ -23,6 +24,9 @@ pub struct LaneCounts {
     pub made: u64,
     /// Connections lost in total: not closed by us and not gracefully by the server.
     pub lost: u64,
+    /// The last response; `None` before the first.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_response: Option<Timestamp>,
 }
 
 /// Counts of all connections to the API server by purpose. They outlive the clients. Cheap to clone.
@@ -55,6 +59,8 @@ pub(super) struct Counts {
     streams: AtomicUsize,
     made: AtomicU64,
     lost: AtomicU64,
+    /// In milliseconds since the epoch; 0 before the first.
+    last_response: AtomicI64,
 }
 
 impl Counts {
@@ -75,6 +81,9 @@ impl Counts {
             streams: self.streams.load(Ordering::Relaxed),
             made: self.made.load(Ordering::Relaxed),
             lost: self.lost.load(Ordering::Relaxed),
+            last_response: Some(self.last_response.load(Ordering::Relaxed))
+                .filter(|millis| *millis > 0)
+                .and_then(|millis| Timestamp::from_millisecond(millis).ok()),
         }
     }
 }
@@ -130,6 +139,11 @@ impl Lane {
         {
             connections.remove(idle);
         }
+    }
+
+    /// Records a response.
+    pub(super) fn answered(&self) {
+        self.counts.last_response.store(Timestamp::now().as_millisecond(), Ordering::Relaxed);
     }
 
     /// Number of failed dials so far.

@@ -127,12 +127,14 @@ impl<C: Connector> Inner<C> {
         loop {
             let Some(mut slot) = self.slot(lane, request.uri()).await? else {
                 let response = self.http1.request(request).await?;
+                lane.answered();
                 return Ok(response.map(|body| ResponseBody::new(body, None)));
             };
             attempts += 1;
             match slot.sender.try_send_request(request).await {
                 Ok(response) => {
                     slot.answered();
+                    lane.answered();
                     return Ok(response.map(|body| ResponseBody::new(body, Some(slot))));
                 }
                 Err(mut error) => match error.take_message().filter(|_| attempts < MAX_ATTEMPTS) {

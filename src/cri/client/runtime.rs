@@ -1,14 +1,16 @@
 //! The RuntimeService calls and their deadlines, as upstream: `runtimeRequestTimeout` for an ordinary call, twice that for a
 //! sandbox start, that plus the grace period for a stop.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 
 use async_trait::async_trait;
 use hostlet_proto::cri;
 
 use super::super::calls::CallSubject;
-use super::super::types::{Container, ContainerStatus, RuntimeStatus, Sandbox, SandboxStatus, Version};
+use super::super::types::{
+    Container, ContainerStatus, ExecOutput, RuntimeStatus, Sandbox, SandboxStatus, Version,
+};
 use super::super::wire;
 use super::super::{CriError, EventStream, Operation, RuntimeService};
 use super::connection::{CriClient, PATIENCE};
@@ -36,6 +38,15 @@ fn pod_selector(pod: Option<&PodUid>) -> std::collections::HashMap<String, Strin
 
 fn missing(operation: Operation, what: &str) -> CriError {
     CriError::Malformed { operation, message: format!("the answer has no {what}") }
+}
+
+impl CriClient {
+    /// The runtime's own settings, as texts by name. Informal: they differ by runtime and version.
+    pub async fn verbose_status(&self) -> Result<HashMap<String, String>, CriError> {
+        let request = wire::StatusRequest { verbose: true };
+        let call = async { self.runtime().status(request).await };
+        Ok(self.call(Operation::Status, CallSubject::Node, call).await?.info)
+    }
 }
 
 #[async_trait]
@@ -187,6 +198,31 @@ impl RuntimeService for CriClient {
         let call = async { self.runtime().container_status(request).await };
         let answer = self.call(Operation::ContainerStatus, CallSubject::Container(id.clone()), call).await?;
         convert::container_status(answer.status.ok_or_else(|| missing(Operation::ContainerStatus, "status"))?)
+    }
+
+    async fn exec_sync(
+        &self,
+        id: &ContainerId,
+        command: Vec<String>,
+        timeout: Duration,
+    ) -> Result<ExecOutput, CriError> {
+        // Whole seconds; 0 would mean no limit.
+        let seconds = i64::try_from(timeout.as_secs()).unwrap_or(i64::MAX).max(1);
+        let request = wire::ExecSyncRequest { container_id: id.to_string(), cmd: command, timeout: seconds };
+        let call = async { self.runtime().exec_sync(request).await };
+        let (deadline, patience) = (self.timeout().saturating_add(timeout), PATIENCE.saturating_add(timeout));
+        let subject = CallSubject::Container(id.clone());
+        match self.within(Operation::ExecSync, subject, deadline, patience, call).await {
+            Ok(answer) => {
+                let wire::ExecSyncResponse { stdout, stderr, exit_code } = answer;
+                Ok(ExecOutput { stdout, stderr, exit_code })
+            }
+            // The runtime's own limit came first.
+            Err(CriError::TimedOut { operation, .. }) => {
+                Err(CriError::TimedOut { operation, deadline: timeout })
+            }
+            Err(error) => Err(error),
+        }
     }
 
     async fn list_containers(&self, pod: Option<&PodUid>) -> Result<Vec<Container>, CriError> {

@@ -4,6 +4,7 @@ use super::super::{Operation, RuntimeStatus, Version, wire};
 use super::calls::Call;
 use super::containers::{Life, reason};
 use super::events::EventMode;
+use super::exec::Exec;
 use super::history::Happened;
 use super::images::Pull;
 use super::runtime::FakeRuntime;
@@ -52,6 +53,12 @@ impl FakeRuntime {
     /// Sets the behavior of containers of this name in every pod, from their next start or stop on.
     pub fn script(&self, container_name: &str, script: Script) {
         self.with(|world, _| world.scripts.insert(container_name.to_owned(), script));
+    }
+
+    /// Sets what a command does in any running container.
+    pub fn script_exec(&self, command: &[&str], exec: Exec) {
+        let command = command.iter().map(|word| (*word).to_owned()).collect();
+        self.with(|world, _| world.execs.insert(command, exec));
     }
 
     /// Sets the wall clock forward or back by this many seconds.

@@ -5,6 +5,7 @@ mod clock;
 mod containers;
 mod control;
 mod events;
+mod exec;
 mod faults;
 mod history;
 mod images;
@@ -19,6 +20,7 @@ mod world;
 
 pub use calls::Call;
 pub use events::EventMode;
+pub use exec::Exec;
 pub use faults::{Failure, Fault, FaultPlan, Rule};
 pub use history::{Happened, What};
 pub use images::Pull;

@@ -8,8 +8,8 @@ use async_trait::async_trait;
 use super::super::client::convert;
 use super::super::wire::{AuthConfig, ContainerConfig, ContainerFilter, PodSandboxConfig, PodSandboxFilter};
 use super::super::{
-    Container, ContainerStatus, CriError, EventStream, ImageInfo, ImageService, Operation, RuntimeService,
-    RuntimeStatus, Sandbox, SandboxStatus, Version,
+    Container, ContainerStatus, CriError, EventStream, ExecOutput, ImageInfo, ImageService, Operation,
+    RuntimeService, RuntimeStatus, Sandbox, SandboxStatus, Version,
 };
 use super::containers::{Stopping, no_container};
 use super::lists::selector_of;
@@ -159,6 +159,24 @@ impl RuntimeService for FakeRuntime {
             None => Err(no_container(operation, &id)),
         })
         .await
+    }
+
+    /// As scripted; any other command prints itself and succeeds.
+    async fn exec_sync(
+        &self,
+        id: &ContainerId,
+        command: Vec<String>,
+        timeout: Duration,
+    ) -> Result<ExecOutput, CriError> {
+        let operation = Operation::ExecSync;
+        let request = self.about_container(operation, id);
+        let exec = self.with(|world, _| world.exec(&command));
+        if exec.takes > timeout {
+            self.call_after(timeout, request, |_, _| Ok(())).await?;
+            return Err(CriError::TimedOut { operation, deadline: timeout });
+        }
+        let id = id.clone();
+        self.call_after(exec.takes, request, move |world, _| world.exec_in(&id, exec.output)).await
     }
 
     async fn list_containers(&self, pod: Option<&PodUid>) -> Result<Vec<Container>, CriError> {

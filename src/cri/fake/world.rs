@@ -10,6 +10,7 @@ use super::super::{RuntimeCondition, RuntimeStatus, Version};
 use super::clock::{Allocator, Clock, later};
 use super::containers::ContainerRecord;
 use super::events::{EventMode, Hub};
+use super::exec::Exec;
 use super::history::{Happened, What};
 use super::images::Images;
 use super::restart::Outage;
@@ -32,6 +33,7 @@ pub(super) struct World {
     pub(super) images: Images,
     pub(super) hub: Hub,
     pub(super) scripts: HashMap<String, Script>,
+    pub(super) execs: HashMap<Vec<String>, Exec>,
     /// Number of starts by pod and container name.
     pub(super) starts: HashMap<(PodUid, String), usize>,
     /// Scheduled exits. An entry is valid only if its container has the same time.
@@ -66,6 +68,7 @@ impl World {
             images: Images::default(),
             hub: Hub::default(),
             scripts: HashMap::new(),
+            execs: HashMap::new(),
             starts: HashMap::new(),
             exits: BTreeSet::new(),
             version: Version {

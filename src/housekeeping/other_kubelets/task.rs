@@ -1,7 +1,5 @@
 //! The task that looks for other kubelets.
 
-use std::fs;
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -9,9 +7,9 @@ use tokio::sync::watch;
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
-use super::endpoint::runtime_socket;
 use crate::node::{NodeEvent, NodeEvents};
-use crate::sys::{SysError, file_work, kubelets};
+use crate::ownership::other_kubelets;
+use crate::sys::{SysError, file_work};
 use crate::telemetry::Changed;
 use crate::types::error_chain;
 
@@ -79,16 +77,10 @@ impl OtherKubelets {
 
 /// A sentence about other kubelets that use the runtime at `socket`. Blocking.
 fn find(proc: &Path, socket: &Path) -> Result<Option<String>, SysError> {
-    let mut others: Vec<i32> = kubelets(proc)?
-        .into_iter()
-        .filter(|kubelet| is_same(&runtime_socket(kubelet), socket))
-        .map(|kubelet| kubelet.pid)
-        .collect();
-    others.sort_unstable();
-    let others: Vec<String> = others.iter().map(ToString::to_string).collect();
+    let others: Vec<String> = other_kubelets(proc, socket)?.iter().map(ToString::to_string).collect();
     Ok((!others.is_empty()).then(|| {
         format!(
-            "another kubelet (process {}) works on the same container runtime, {}: each removes the pods of the other; stop \
+            "another kubelet ({}) works on the same container runtime, {}: each removes the pods of the other; stop \
              it and keep it from starting (systemctl disable --now kubelet), or give hostlet another runtime",
             others.join(", "),
             socket.display()
@@ -96,19 +88,9 @@ fn find(proc: &Path, socket: &Path) -> Result<Option<String>, SysError> {
     }))
 }
 
-/// Whether both paths lead to the same socket, also through links (`/var/run`).
-fn is_same(a: &Path, b: &Path) -> bool {
-    let identity = |path: &Path| fs::metadata(path).map(|found| (found.dev(), found.ino()));
-    match (identity(a), identity(b)) {
-        (Ok(a), Ok(b)) => a == b,
-        // The runtime is not running: compare the paths.
-        (Err(_), Err(_)) => a == b,
-        (Ok(_), Err(_)) | (Err(_), Ok(_)) => false,
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use std::fs;
     use std::os::unix::fs::symlink;
     use std::sync::Arc;
 

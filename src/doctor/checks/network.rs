@@ -1,0 +1,86 @@
+//! The pod network, and the ports of the kubelet.
+
+use super::super::facts::{Facts, RuntimeAnswer};
+use super::super::report::Finding;
+
+const CHECK: &str = "network";
+
+pub(super) fn check(facts: &Facts) -> Vec<Finding> {
+    let mut findings = configurations(facts);
+    let broken = findings.iter().any(|finding| finding.level != super::super::report::Level::Ok);
+    if let RuntimeAnswer::Cri(settings) = &facts.runtime.answer
+        && !settings.status.network.status
+        && !broken
+    {
+        let network = &settings.status.network;
+        let text = format!("the runtime's pod network is not ready: {} {}", network.reason, network.message);
+        findings.push(Finding::wrong(
+            CHECK,
+            text,
+            "systemctl restart containerd makes it read the configuration again",
+        ));
+    }
+    findings.extend(ports(facts));
+    findings
+}
+
+fn configurations(facts: &Facts) -> Vec<Finding> {
+    let network = &facts.network;
+    let dir = network.conf_dir.display();
+    let bins: Vec<String> = network.bin_dirs.iter().map(|dir| dir.display().to_string()).collect();
+    let configurations = match &network.configurations {
+        Ok(configurations) => configurations,
+        Err(why) => return vec![Finding::unknown(CHECK, format!("{dir}: {why}"))],
+    };
+    // The runtime uses the first by name.
+    let Some((file, plugins)) = configurations.first() else {
+        return vec![if facts.config.cluster.is_some() {
+            let text = format!("{dir} has no configuration; the cluster's network plugin writes it");
+            Finding::warning(CHECK, text, "install a network plugin in the cluster, if it has none")
+        } else {
+            let text = format!("{dir} has no configuration, so only pods with hostNetwork start");
+            Finding::wrong(CHECK, text, "hostlet doctor --fix writes one for a bridge")
+        }];
+    };
+    let plugins = match plugins {
+        Ok(plugins) => plugins,
+        Err(why) => {
+            let text = format!("{} is not a CNI configuration: {why}", file.display());
+            return vec![Finding::wrong(CHECK, text, "correct or remove it")];
+        }
+    };
+    let installed = match &network.plugins {
+        Ok(installed) => installed,
+        Err(why) => return vec![Finding::unknown(CHECK, format!("{}: {why}", bins.join(", ")))],
+    };
+    let missing: Vec<&str> =
+        plugins.iter().map(String::as_str).filter(|name| !installed.contains(*name)).collect();
+    if !missing.is_empty() {
+        let text = format!(
+            "{} needs the plugins {}, which are not in {}",
+            file.display(),
+            missing.join(", "),
+            bins.join(", ")
+        );
+        return vec![Finding::wrong(CHECK, text, "apt-get install containernetworking-plugins")];
+    }
+    vec![Finding::ok(CHECK, format!("{}: {}", file.display(), plugins.join(", ")))]
+}
+
+/// The kubelet's ports: health checks, and the API.
+fn ports(facts: &Facts) -> Vec<Finding> {
+    const CHECK: &str = "ports";
+    let taken = match &facts.ports {
+        Ok(taken) => taken,
+        Err(why) => return vec![Finding::unknown(CHECK, why.to_string())],
+    };
+    let others: Vec<_> = taken.iter().filter(|(_, who)| !who.starts_with("hostlet ")).collect();
+    if others.is_empty() {
+        return vec![Finding::ok(CHECK, "10248 and 10250 are free or hostlet's")];
+    }
+    let finding = |(port, who): (&u16, &String)| {
+        let text = format!("port {port} is used by {who}");
+        Finding::warning(CHECK, text, format!("stop it; ss -ltnp 'sport = :{port}' shows it"))
+    };
+    others.into_iter().map(finding).collect()
+}

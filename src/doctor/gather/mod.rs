@@ -1,0 +1,62 @@
+//! Gathers the facts of a host. Thin: reads and asks, decides nothing, changes nothing.
+
+mod credentials;
+mod machine;
+mod network;
+mod ownership;
+mod runtime;
+
+use std::path::PathBuf;
+
+use jiff::Timestamp;
+
+use super::facts::{Configuration, Facts};
+use crate::config::{ConfigErrors, KubeletFlags, Loaded, load};
+use crate::sys::root_check;
+
+/// Where facts are gathered.
+#[derive(Clone, Debug)]
+pub struct Place {
+    /// The root of the host's files: `/` outside tests.
+    pub root: PathBuf,
+    /// The daemon's flags.
+    pub flags: KubeletFlags,
+    /// The name of the host.
+    pub hostname: String,
+}
+
+/// Gathers everything. Fails only if not even the defaults are a configuration.
+pub async fn gather(place: &Place) -> Result<Facts, ConfigErrors> {
+    let loaded = load(&place.flags, &place.hostname);
+    let (loaded, errors) = match loaded {
+        Ok(loaded) => (loaded, Vec::new()),
+        Err(errors) => {
+            let mut flags = KubeletFlags::default();
+            flags.process.root_dir.clone_from(&place.flags.process.root_dir);
+            (load(&flags, &place.hostname)?, errors.to_string().lines().map(str::to_owned).collect())
+        }
+    };
+    let Loaded { config, warnings, .. } = loaded;
+    let missing_manifests = config.sources.static_pod_path.clone().filter(|path| !path.exists());
+    let configuration = Configuration {
+        file: place.flags.process.config.clone(),
+        errors,
+        warnings: warnings.iter().map(ToString::to_string).collect(),
+        missing_manifests,
+    };
+    let asked = runtime::ask(place, &config).await;
+    let is_root = root_check().is_ok();
+    Ok(Facts {
+        is_root,
+        now: Timestamp::now(),
+        configuration,
+        machine: machine::machine(&place.root, &config),
+        cgroups: machine::cgroups(&place.root),
+        network: network::network(&place.root, &asked.cni),
+        ports: network::ports(&place.root),
+        credentials: config.cluster.as_ref().map(|cluster| credentials::credentials(&cluster.kubeconfig)),
+        ownership: ownership::ownership(&place.root, &config, asked.pods, is_root),
+        runtime: asked.facts,
+        config,
+    })
+}

@@ -1,0 +1,63 @@
+//! Facts for a purge. Reads only.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
+
+use serde_json::Value;
+
+use crate::config::Config;
+use crate::cri::RuntimeService;
+use crate::cri_config::pod_dirs;
+use crate::ownership::runtime_pods;
+use crate::store::{Store, Table};
+use crate::sys::HostDirs;
+use crate::types::{PodRef, PodUid, error_chain};
+
+/// What a purge depends on.
+#[derive(Clone, Debug)]
+pub struct PurgeFacts {
+    /// Whether a daemon answers on the control socket.
+    pub daemon_runs: bool,
+    /// The pods that hostlet recorded; or why they are unknown.
+    pub recorded: Result<BTreeMap<PodUid, PodRef>, Unknown>,
+    /// The pods of the runtime; or why they are unknown.
+    pub in_runtime: Result<BTreeSet<PodRef>, Unknown>,
+    /// The pods with a directory on this host.
+    pub with_directory: BTreeSet<PodUid>,
+    /// hostlet's own files that exist.
+    pub own_files: Vec<PathBuf>,
+}
+
+/// Why something is unknown.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct Unknown(pub String);
+
+/// Gathers the facts.
+pub async fn purge_facts(config: &Config, dirs: &HostDirs, runtime: &dyn RuntimeService) -> PurgeFacts {
+    let unknown = |error: &dyn std::error::Error| Unknown(error_chain(error));
+    let store = dirs.store();
+    let recorded = Store::read(&store).map(|store| recorded(&store)).map_err(|error| unknown(&error));
+    let in_runtime = runtime_pods(runtime).await.map_err(|error| unknown(&error));
+    let own = [store.parent().map(Into::into), Some(dirs.claim()), Some(config.socket.clone())];
+    PurgeFacts {
+        daemon_runs: UnixStream::connect(&config.socket).is_ok(),
+        recorded,
+        in_runtime,
+        with_directory: pod_dirs(&dirs.root).unwrap_or_default().into_iter().collect(),
+        own_files: own.into_iter().flatten().filter(|path| path.symlink_metadata().is_ok()).collect(),
+    }
+}
+
+/// The pods in the store. A row that cannot be read still proves that its pod is hostlet's.
+fn recorded(store: &Store) -> BTreeMap<PodUid, PodRef> {
+    let rows: BTreeMap<String, Value> = store.all(Table::AdmittedPods).into_iter().collect();
+    let keys = store.keys(Table::AdmittedPods).into_iter();
+    let of = |uid: String| {
+        let metadata = rows.get(&uid).map(|row| &row["pod"]["metadata"]);
+        let text = |name: &str| metadata.and_then(|m| m[name].as_str()).unwrap_or("unknown");
+        (PodUid::from(uid.as_str()), PodRef::new(text("namespace"), text("name"), &uid))
+    };
+    keys.map(of).collect()
+}

@@ -1,0 +1,10 @@
+//! Removes what hostlet made on this host, before its package is removed: its pods and its own files. Nothing of a stock kubelet,
+//! nothing that a person wrote, and no pod that hostlet did not record. Works while no daemon runs.
+
+mod facts;
+mod perform;
+mod plan;
+
+pub use facts::{PurgeFacts, purge_facts};
+pub use perform::{PurgeError, Purger};
+pub use plan::{Obstacle, PurgePlan, purge_plan};

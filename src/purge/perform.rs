@@ -1,0 +1,294 @@
+//! Performs a purge: pod by pod, as many as possible; hostlet's own files last, so that a purge that failed can be repeated.
+
+use std::collections::HashSet;
+use std::fs;
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use futures::future::join_all;
+
+use super::plan::PurgePlan;
+use crate::cgroup::Cgroups;
+use crate::cri::{ContainerState, CriError, RuntimeService};
+use crate::cri_config::remove_pod_dir;
+use crate::log::LogLayout;
+use crate::sys::{Mounts, SysError, file_work, remove_tree};
+use crate::types::{ContainerId, PodRef, PodUid, error_chain};
+use crate::volume;
+
+/// Grace period of a container whose own is unknown, in seconds: the API's default.
+const GRACE_SECONDS: i64 = 30;
+
+/// What could not be removed.
+#[derive(Debug, thiserror::Error)]
+pub enum PurgeError {
+    /// A pod could not be ended.
+    #[error("pod {pod} could not be removed from the container runtime")]
+    Pod {
+        /// The pod.
+        pod: PodRef,
+        /// The error.
+        source: CriError,
+    },
+    /// Every call succeeded, and yet the runtime has something of the pod.
+    #[error("the container runtime still has something of pod {0}")]
+    StillThere(PodRef),
+    /// Something of a pod on the host could not be removed.
+    #[error("the {what} of the pod with the UID {uid} could not be removed: {why}")]
+    Leftover {
+        /// What.
+        what: &'static str,
+        /// The pod.
+        uid: PodUid,
+        /// Why.
+        why: String,
+    },
+    /// The logs could not be removed.
+    #[error("logs could not be removed: {0}")]
+    Logs(String),
+    /// A file of hostlet's own could not be removed.
+    #[error(transparent)]
+    File(#[from] SysError),
+    /// The work on the host's files panicked.
+    #[error("removing files panicked")]
+    Step(#[from] tokio::task::JoinError),
+}
+
+/// Performs purges on this host.
+pub struct Purger {
+    /// The runtime.
+    pub runtime: Arc<dyn RuntimeService>,
+    /// The daemon's directory (`--root-dir`).
+    pub root_dir: PathBuf,
+    /// The layout of container logs.
+    pub logs: LogLayout,
+    /// Pod cgroups; `None` with `cgroupsPerQOS: false`, or if they cannot be used.
+    pub cgroups: Option<Arc<Cgroups>>,
+    /// The host's mounts: nothing is removed across one.
+    pub mounts: Arc<dyn Mounts>,
+}
+
+impl Purger {
+    /// Performs the plan, and returns what failed. Performed again, it removes the rest.
+    pub async fn perform(&self, plan: &PurgePlan) -> Vec<PurgeError> {
+        let ended = join_all(plan.pods.iter().map(async |pod| (pod, self.end(pod).await))).await;
+        let mut failed = Vec::new();
+        let mut kept = HashSet::new();
+        for (pod, result) in ended {
+            if let Err(error) = result {
+                // It may still use what it has on the host.
+                kept.insert(pod.uid.clone());
+                failed.push(error);
+            }
+        }
+        let gone: HashSet<PodUid> = plan.uids.iter().filter(|uid| !kept.contains(*uid)).cloned().collect();
+        failed.extend(self.clean(gone).await);
+        if failed.is_empty() {
+            failed.extend(self.remove_own(&plan.files));
+        }
+        failed
+    }
+
+    /// Ends a pod within the grace periods of its containers, and removes what the runtime has of it.
+    async fn end(&self, pod: &PodRef) -> Result<(), PurgeError> {
+        let failed = |source| PurgeError::Pod { pod: pod.clone(), source };
+        let (runtime, uid) = (&self.runtime, Some(&pod.uid));
+        let containers = runtime.list_containers(uid).await.map_err(failed)?;
+        let stops = containers.iter().map(async |container| {
+            match container.state {
+                ContainerState::Running | ContainerState::Unknown => {
+                    let status = runtime.container_status(&container.id).await;
+                    let grace = status.ok().and_then(|status| status.grace_seconds).unwrap_or(GRACE_SECONDS);
+                    runtime.stop_container(&container.id, grace).await?;
+                }
+                ContainerState::Created | ContainerState::Exited => {}
+            }
+            runtime.remove_container(&container.id).await
+        });
+        let stopped: Result<(), CriError> = join_all(stops).await.into_iter().collect();
+        stopped.map_err(failed)?;
+        for sandbox in runtime.list_sandboxes(uid).await.map_err(failed)? {
+            runtime.stop_sandbox(&sandbox.id).await.map_err(failed)?;
+            runtime.remove_sandbox(&sandbox.id).await.map_err(failed)?;
+        }
+        let left = runtime.list_containers(uid).await.map_err(failed)?.len()
+            + runtime.list_sandboxes(uid).await.map_err(failed)?.len();
+        if left == 0 { Ok(()) } else { Err(PurgeError::StillThere(pod.clone())) }
+    }
+
+    /// Removes volumes, directories, logs and cgroups of these pods.
+    async fn clean(&self, gone: HashSet<PodUid>) -> Vec<PurgeError> {
+        let listed = self.runtime.list_containers(None).await.unwrap_or_default();
+        let running: HashSet<ContainerId> = listed.into_iter().map(|container| container.id).collect();
+        let (root, logs) = (self.root_dir.clone(), self.logs.clone());
+        let (cgroups, mounts) = (self.cgroups.clone(), self.mounts.clone());
+        let work = move || {
+            let mut failed = Vec::new();
+            for uid in &gone {
+                let mut note =
+                    |what, why: String| failed.push(PurgeError::Leftover { what, uid: uid.clone(), why });
+                match volume::tear_down(&root, uid, &*mounts) {
+                    Err(error) => note("volumes", error_chain(&error)),
+                    Ok(()) => {
+                        if let Err(error) = remove_pod_dir(&root, uid, &*mounts) {
+                            note("directory", error_chain(&error));
+                        }
+                    }
+                }
+                if let Some(Err(error)) = cgroups.as_ref().map(|cgroups| cgroups.remove_pod(uid)) {
+                    note("cgroup", error_chain(&error));
+                }
+            }
+            if !gone.is_empty() {
+                let errors = logs.remove_pods(&gone).failed.into_iter();
+                let errors = errors.chain(logs.remove_dangling_links(&running).failed);
+                failed.extend(errors.map(|error| PurgeError::Logs(error_chain(&error))));
+            }
+            failed
+        };
+        file_work(work).await.unwrap_or_else(|error| vec![PurgeError::Step(error)])
+    }
+
+    fn remove_own(&self, files: &[PathBuf]) -> Vec<PurgeError> {
+        let failed = files.iter().filter_map(|file| remove_tree(file).err()).map(PurgeError::File).collect();
+        // hostlet created them if nothing else is in them.
+        for dir in [self.root_dir.join("pods"), self.root_dir.clone()] {
+            let _ = fs::remove_dir(dir);
+        }
+        failed
+    }
+}
+
+/// What remains in the root directory. It is a stock kubelet's, or what could not be removed.
+pub(super) fn remains(root: &Path) -> Vec<PathBuf> {
+    let entries = match fs::read_dir(root) {
+        Ok(entries) => entries,
+        Err(error) if error.kind() == ErrorKind::NotFound => return Vec::new(),
+        Err(_) => return vec![root.to_owned()],
+    };
+    let mut left: Vec<PathBuf> = entries.filter_map(|entry| Some(entry.ok()?.path())).collect();
+    left.sort();
+    left
+}
+
+impl Purger {
+    /// What the purge left in the root directory.
+    pub fn remains(&self) -> Vec<PathBuf> {
+        remains(&self.root_dir)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+    use crate::cri::Operation;
+    use crate::cri::fake::{FakeRuntime, Fault, Rule};
+    use crate::cri::wire::{
+        ContainerConfig, ContainerMetadata, ImageSpec, PodSandboxConfig, PodSandboxMetadata,
+    };
+    use crate::ownership::runtime_pods;
+    use crate::sys::KernelMounts;
+    use crate::types::{CONTAINER_NAME_LABEL, POD_NAME_LABEL, POD_NAMESPACE_LABEL, POD_UID_LABEL};
+
+    async fn run(fake: &FakeRuntime, name: &str) -> PodRef {
+        let uid = format!("uid-of-{name}");
+        let labels = [(POD_NAME_LABEL, name), (POD_NAMESPACE_LABEL, "default"), (POD_UID_LABEL, &uid)];
+        let labels = labels.map(|(key, value)| (key.to_owned(), value.to_owned()));
+        let config = PodSandboxConfig {
+            metadata: Some(PodSandboxMetadata {
+                name: name.to_owned(),
+                namespace: "default".to_owned(),
+                uid: uid.clone(),
+                attempt: 0,
+            }),
+            labels: labels.clone().into(),
+            ..PodSandboxConfig::default()
+        };
+        let sandbox = fake.run_sandbox(config.clone(), "").await.unwrap();
+        let container = ContainerConfig {
+            metadata: Some(ContainerMetadata { name: "c".to_owned(), attempt: 0 }),
+            image: Some(ImageSpec { image: "docker.io/library/img:1".to_owned(), ..ImageSpec::default() }),
+            labels: labels.into_iter().chain([(CONTAINER_NAME_LABEL.to_owned(), "c".to_owned())]).collect(),
+            ..ContainerConfig::default()
+        };
+        let id = fake.create_container(&sandbox, container, config).await.unwrap();
+        fake.start_container(&id).await.unwrap();
+        PodRef::new("default", name, &uid)
+    }
+
+    fn purger(fake: &FakeRuntime, root: &Path) -> Purger {
+        Purger {
+            runtime: Arc::new(fake.clone()),
+            root_dir: root.join("kubelet"),
+            logs: LogLayout { pod_logs_dir: root.join("logs"), containers_dir: root.join("links") },
+            cgroups: None,
+            mounts: Arc::new(KernelMounts { mountinfo: "/proc/self/mountinfo".into() }),
+        }
+    }
+
+    #[tokio::test]
+    async fn own_pods_and_files_are_removed_and_nothing_of_others() {
+        let dir = tempfile::tempdir().unwrap();
+        let at = |path: &str| dir.path().join(path);
+        let fake = FakeRuntime::new();
+        fake.add_image("docker.io/library/img:1");
+        let (ours, theirs) = (run(&fake, "ours").await, run(&fake, "theirs").await);
+        for path in [
+            "kubelet/hostlet",
+            "kubelet/pki",
+            "kubelet/pods/uid-of-ours/volumes",
+            "kubelet/pods/uid-of-theirs",
+        ] {
+            fs::create_dir_all(at(path)).unwrap();
+        }
+        fs::create_dir_all(at("logs/default_ours_uid-of-ours/c")).unwrap();
+        fs::create_dir_all(at("logs/default_theirs_uid-of-theirs/c")).unwrap();
+        fs::write(at("kubelet/hostlet/store.redb"), "").unwrap();
+        fs::write(at("kubelet/config.yaml"), "").unwrap();
+        let plan = PurgePlan {
+            pods: vec![ours.clone()],
+            uids: vec![ours.uid.clone(), "long-gone".into()],
+            files: vec![at("kubelet/hostlet"), at("kubelet/hostlet-claim.json")],
+            foreign: vec![theirs.clone()],
+        };
+        let purger = purger(&fake, dir.path());
+        for _ in 0..2 {
+            let failed = purger.perform(&plan).await;
+            assert!(failed.is_empty(), "{failed:?}");
+            assert_eq!(runtime_pods(&fake).await.unwrap(), BTreeSet::from([theirs.clone()]));
+            let left = [at("kubelet/config.yaml"), at("kubelet/pki"), at("kubelet/pods")];
+            assert_eq!(purger.remains(), left);
+            assert!(at("kubelet/pods/uid-of-theirs").exists() && !at("kubelet/pods/uid-of-ours").exists());
+            assert!(at("logs/default_theirs_uid-of-theirs").exists());
+            assert!(!at("logs/default_ours_uid-of-ours").exists());
+        }
+    }
+
+    #[tokio::test]
+    async fn what_a_pod_that_cannot_be_ended_uses_stays_and_so_does_the_store() {
+        let dir = tempfile::tempdir().unwrap();
+        let at = |path: &str| dir.path().join(path);
+        let fake = FakeRuntime::new();
+        fake.add_image("docker.io/library/img:1");
+        let (stuck, fine) = (run(&fake, "stuck").await, run(&fake, "fine").await);
+        for path in ["kubelet/hostlet", "kubelet/pods/uid-of-stuck", "kubelet/pods/uid-of-fine"] {
+            fs::create_dir_all(at(path)).unwrap();
+        }
+        fake.faults().add(Rule::new(Operation::StopContainer, Fault::fail("busy")).pod(&stuck.uid));
+        let plan = PurgePlan {
+            pods: vec![stuck.clone(), fine.clone()],
+            uids: vec![stuck.uid.clone(), fine.uid.clone()],
+            files: vec![at("kubelet/hostlet")],
+            foreign: Vec::new(),
+        };
+        let failed = purger(&fake, dir.path()).perform(&plan).await;
+        let texts: Vec<String> = failed.iter().map(|error| error_chain(error)).collect();
+        assert_eq!(texts.len(), 1, "{texts:?}");
+        assert!(texts[0].contains("default/stuck") && texts[0].contains("busy"), "{texts:?}");
+        assert!(at("kubelet/pods/uid-of-stuck").exists() && !at("kubelet/pods/uid-of-fine").exists());
+        assert!(at("kubelet/hostlet").exists(), "the next purge needs the store");
+    }
+}

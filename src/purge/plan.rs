@@ -1,0 +1,122 @@
+//! What a purge removes and what it leaves. Pure.
+
+use std::path::PathBuf;
+
+use super::facts::PurgeFacts;
+use crate::types::{PodRef, PodUid};
+
+/// Why nothing is removed.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Obstacle {
+    /// It would start the pods again.
+    #[error("hostlet runs: stop it first (systemctl disable --now hostlet)")]
+    DaemonRuns,
+    /// Whether pods still run is unknown, and what they use must not be removed.
+    #[error(
+        "the container runtime does not answer ({0}), so hostlet's pods may still run: start it, then purge again"
+    )]
+    RuntimeAway(String),
+    /// Which pods are hostlet's is unknown.
+    #[error(
+        "{0}; which pods of the runtime are hostlet's is unknown: remove them yourself (crictl pods, crictl rmp), then purge \
+         again"
+    )]
+    StoreUnreadable(String),
+}
+
+/// A purge.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PurgePlan {
+    /// Pods to end and remove in the runtime.
+    pub pods: Vec<PodRef>,
+    /// Pods whose directories, volumes, logs and cgroups are removed: these, and recorded ones that the runtime does not have.
+    pub uids: Vec<PodUid>,
+    /// hostlet's own files.
+    pub files: Vec<PathBuf>,
+    /// Pods of the runtime that hostlet did not record. They are left alone.
+    pub foreign: Vec<PodRef>,
+}
+
+impl PurgePlan {
+    /// Whether there is nothing to remove.
+    pub fn is_empty(&self) -> bool {
+        self.pods.is_empty() && self.uids.is_empty() && self.files.is_empty()
+    }
+}
+
+/// The plan, or why nothing may be removed.
+pub fn purge_plan(facts: PurgeFacts) -> Result<PurgePlan, Obstacle> {
+    if facts.daemon_runs {
+        return Err(Obstacle::DaemonRuns);
+    }
+    let recorded = match facts.recorded {
+        Ok(recorded) => recorded,
+        // Without any pod it does not matter whose they are.
+        Err(why)
+            if facts.in_runtime.as_ref().is_ok_and(|pods| pods.is_empty())
+                && facts.with_directory.is_empty() =>
+        {
+            tracing::debug!(%why, "the store cannot be read, and there are no pods");
+            Default::default()
+        }
+        Err(why) => return Err(Obstacle::StoreUnreadable(why.to_string())),
+    };
+    let in_runtime = match facts.in_runtime {
+        Ok(pods) => pods,
+        Err(_) if recorded.is_empty() => Default::default(),
+        Err(why) => return Err(Obstacle::RuntimeAway(why.to_string())),
+    };
+    let (pods, foreign): (Vec<PodRef>, Vec<PodRef>) =
+        in_runtime.into_iter().partition(|pod| recorded.contains_key(&pod.uid));
+    Ok(PurgePlan { pods, uids: recorded.into_keys().collect(), files: facts.own_files, foreign })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::purge::facts::Unknown;
+
+    fn pod(name: &str) -> PodRef {
+        PodRef::new("default", name, &format!("uid-of-{name}"))
+    }
+
+    fn facts(recorded: &[&str], in_runtime: &[&str]) -> PurgeFacts {
+        PurgeFacts {
+            daemon_runs: false,
+            recorded: Ok(recorded.iter().map(|name| (pod(name).uid, pod(name))).collect()),
+            in_runtime: Ok(in_runtime.iter().map(|name| pod(name)).collect()),
+            with_directory: Default::default(),
+            own_files: vec!["/var/lib/kubelet/hostlet".into()],
+        }
+    }
+
+    #[test]
+    fn only_recorded_pods_and_own_files_are_removed() {
+        let plan = purge_plan(facts(&["a", "gone"], &["a", "theirs"])).unwrap();
+        assert_eq!(plan.pods, [pod("a")]);
+        assert_eq!(plan.uids, [pod("a").uid, pod("gone").uid]);
+        assert_eq!(plan.foreign, [pod("theirs")]);
+        assert_eq!(plan.files, [PathBuf::from("/var/lib/kubelet/hostlet")]);
+        let nothing = PurgeFacts { own_files: Vec::new(), ..facts(&[], &["theirs"]) };
+        assert!(purge_plan(nothing).unwrap().is_empty(), "twice is once");
+    }
+
+    #[test]
+    fn nothing_is_removed_while_pods_may_use_it() {
+        let away = || Err(Unknown("no socket".to_owned()));
+        let runs = PurgeFacts { daemon_runs: true, ..facts(&["a"], &["a"]) };
+        assert_eq!(purge_plan(runs), Err(Obstacle::DaemonRuns));
+        let gone = PurgeFacts { in_runtime: away(), ..facts(&["a"], &[]) };
+        assert_eq!(purge_plan(gone), Err(Obstacle::RuntimeAway("no socket".to_owned())));
+        let empty = PurgeFacts { in_runtime: away(), ..facts(&[], &[]) };
+        assert_eq!(purge_plan(empty).unwrap().files.len(), 1, "no pod needs the runtime");
+        let lost = |in_runtime: &[&str]| PurgeFacts {
+            recorded: Err(Unknown("damaged".to_owned())),
+            ..facts(&[], in_runtime)
+        };
+        assert!(matches!(purge_plan(lost(&["any"])), Err(Obstacle::StoreUnreadable(_))));
+        assert!(purge_plan(lost(&[])).is_ok());
+        let with_directory = PurgeFacts { with_directory: [pod("a").uid].into(), ..lost(&[]) };
+        assert!(matches!(purge_plan(with_directory), Err(Obstacle::StoreUnreadable(_))));
+    }
+}
