@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use crate::sys::{SysError, real_path, write_whole};
+use crate::sys::{SysError, real_path, replace_file};
 use crate::types::json;
 
 /// The content of the file.
@@ -87,9 +87,9 @@ impl Claim {
     pub fn write(&self, path: &Path) -> Result<(), SysError> {
         // Plain data, which always converts to JSON, unless a path is not UTF-8.
         let text = serde_json::to_string_pretty(self);
-        let text =
-            text.map_err(|error| SysError::WriteWhole { path: path.to_owned(), source: error.into() })?;
-        write_whole(path, &format!("{text}\n"), 0o600)
+        let failed = |source| SysError::ReplaceFile { path: path.to_owned(), source };
+        let text = text.map_err(|error| failed(error.into()))?;
+        replace_file(path, format!("{text}\n").as_bytes(), 0o600).map_err(failed)
     }
 }
 

@@ -1,15 +1,16 @@
 //! How long logind delays a shutdown: checks it, and raises it if it is too short for this node's pods (upstream
 //! `OverrideInhibitDelay`).
 
+use std::fs::DirBuilder;
 use std::io;
-use std::path::PathBuf;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use tokio::time::sleep;
 
-use super::files::replace;
 use super::logind::{LogindError, LogindSession};
-use crate::sys::file_work;
+use crate::sys::{file_work, replace_file};
 use crate::types::error_chain;
 
 /// Upstream's file, below the directory for the host's configuration.
@@ -71,7 +72,7 @@ impl InhibitDelay {
     async fn raise(&self, session: &dyn LogindSession) -> Result<(), DelayError> {
         let path = self.etc.join(FILE);
         let (file, content) = (path.clone(), content(self.needed));
-        let written = file_work(move || replace(&file, content.as_bytes())).await;
+        let written = file_work(move || write(&file, &content)).await;
         let written = written.unwrap_or_else(|panic| Err(io::Error::other(panic)));
         written.map_err(|source| DelayError::Write { path: path.clone(), source })?;
         tracing::info!(
@@ -91,6 +92,15 @@ impl InhibitDelay {
         }
         Err(DelayError::NotApplied { path })
     }
+}
+
+/// Writes the file, which anybody may read, and creates its directory if missing. logind reads only names that end with `.conf`,
+/// so it never reads half of it.
+fn write(file: &Path, content: &str) -> io::Result<()> {
+    if let Some(directory) = file.parent() {
+        DirBuilder::new().recursive(true).mode(0o755).create(directory)?;
+    }
+    replace_file(file, content.as_bytes(), 0o644)
 }
 
 /// Upstream's content of the file.

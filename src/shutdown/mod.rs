@@ -3,7 +3,6 @@
 
 mod bus;
 mod delay;
-mod files;
 mod inhibitor;
 mod link;
 mod logind;

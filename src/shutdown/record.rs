@@ -7,9 +7,8 @@ use std::time::Duration;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use super::files::replace;
 use crate::store::{Store, Table};
-use crate::sys::file_work;
+use crate::sys::{file_work, replace_file};
 use crate::types::{PodUid, error_chain};
 
 /// Upstream's file in the root directory.
@@ -87,7 +86,7 @@ impl TimesFile {
     pub(super) async fn write(&self, times: ShutdownTimes) {
         let Some(path) = self.0.clone() else { return };
         let file = path.clone();
-        let written = file_work(move || replace(&file, times.text()?.as_bytes())).await;
+        let written = file_work(move || replace_file(&file, times.text()?.as_bytes(), 0o644)).await;
         if let Err(error) = written.unwrap_or_else(|panic| Err(io::Error::other(panic))) {
             let error = error_chain(&error);
             tracing::warn!(file = %path.display(), error, "cannot record the times of the shutdown");

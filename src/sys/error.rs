@@ -42,7 +42,7 @@ pub enum SysError {
     },
     /// A file could not be written as a whole.
     #[error("cannot write {}", path.display())]
-    WriteWhole {
+    ReplaceFile {
         /// The file.
         path: PathBuf,
         /// The error.

@@ -21,7 +21,6 @@ mod shims;
 #[cfg(test)]
 pub(crate) mod testing;
 mod watch;
-mod whole_file;
 
 pub use address_changes::AddressChanges;
 pub use addresses::{is_own_ip, outgoing_ips};
@@ -42,4 +41,3 @@ pub use remove::{real_path, remove_tree};
 pub use replace_file::{replace_file, sync_parent};
 pub use shims::{Shim, end_shim, shims};
 pub use watch::Watch;
-pub use whole_file::write_whole;

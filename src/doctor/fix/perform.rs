@@ -14,7 +14,7 @@ use super::plan::{Fix, backup};
 use crate::cri::{CriClient, CriError, RuntimeService};
 use crate::doctor::toml_config::with_cri;
 use crate::image::preload::{Containerd, Digest, ImageStore, ImportError, StoreError, import_file};
-use crate::sys::{SysError, write_whole};
+use crate::sys::replace_file;
 use crate::types::architecture;
 
 /// How long a restarted runtime may take to answer.
@@ -37,9 +37,6 @@ pub enum FixError {
         /// The error.
         source: io::Error,
     },
-    /// A file could not be replaced.
-    #[error(transparent)]
-    Write(#[from] SysError),
     /// The configuration of containerd is not TOML.
     #[error("{} cannot be edited", path.display())]
     Toml {
@@ -149,7 +146,7 @@ fn enable_cri(file: &Path) -> Result<(), FixError> {
         Err(error) if error.kind() != ErrorKind::AlreadyExists => return Err(failed("back up")(error)),
         Ok(()) | Err(_) => {}
     }
-    Ok(write_whole(file, &edited, mode)?)
+    replace_file(file, edited.as_bytes(), mode).map_err(failed("write"))
 }
 
 /// Writes the file unless there is one: it appears complete, and never replaces another.
@@ -160,7 +157,7 @@ fn write_network(file: &Path, text: &str) -> Result<(), FixError> {
     }
     // A runtime does not read a file of this name.
     let hidden = file.with_added_extension("hostlet");
-    write_whole(&hidden, text, 0o644)?;
+    replace_file(&hidden, text.as_bytes(), 0o644).map_err(failed("write"))?;
     let linked = fs::hard_link(&hidden, file);
     fs::remove_file(&hidden).map_err(failed("tidy up after"))?;
     match linked {
