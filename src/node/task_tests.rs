@@ -196,7 +196,8 @@ async fn a_node_is_registered_as_ready_and_published() {
     assert!(bed.time_until(|node| ready(node) == "True").await < Duration::from_secs(1));
     let shown = bed.node.wait_for(Option::is_some).await.unwrap().clone().unwrap();
     assert_eq!(shown.metadata.uid, bed.stored().unwrap().metadata.uid);
-    assert_eq!(bed.reasons(), ["NodeHasSufficientMemory", "NodeHasNoDiskPressure", "NodeHasSufficientPID"]);
+    let expected = ["NodeHasSufficientMemory", "NodeHasNoDiskPressure", "NodeHasSufficientPID", "NodeReady"];
+    assert_eq!(bed.reasons(), expected);
     assert_eq!(bed.tasks.len(), 3);
 }
 
@@ -224,7 +225,7 @@ async fn a_change_of_readiness_is_reported_at_once() {
     bed.until(|node| message(node) == "node is shutting down").await;
     bed.others.send_replace(Vec::new());
     bed.until(|node| ready(node) == "True").await;
-    assert_eq!(bed.reasons()[3..], ["NodeNotReady", "NodeReady"]);
+    assert_eq!(bed.reasons()[4..], ["NodeNotReady", "NodeReady"]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -238,7 +239,7 @@ async fn a_change_of_pressure_is_reported_at_once() {
     sleep(Duration::from_secs(3)).await;
     bed.pressures.send_replace(Pressures::default());
     assert!(bed.time_until(|node| !under(node)).await < Duration::from_millis(50));
-    assert_eq!(bed.reasons()[3..], ["NodeHasDiskPressure", "NodeHasNoDiskPressure"]);
+    assert_eq!(bed.reasons()[4..], ["NodeHasDiskPressure", "NodeHasNoDiskPressure"]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -398,7 +399,7 @@ async fn cordoning_is_reported_once() {
         bed.edit(|node| node["spec"]["unschedulable"] = json!(closed));
         sleep(Duration::from_secs(60)).await;
     }
-    assert_eq!(bed.reasons()[3..], ["NodeNotSchedulable", "NodeSchedulable"]);
+    assert_eq!(bed.reasons()[4..], ["NodeNotSchedulable", "NodeSchedulable"]);
 }
 
 #[tokio::test(start_paused = true)]

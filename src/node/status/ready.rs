@@ -9,7 +9,8 @@ use crate::node::{NodeEvent, NodeSettings};
 /// Its `type`.
 pub(super) const READY: &str = "Ready";
 
-/// Sets the condition; the capacity must be set before. Returns an event if readiness changed.
+/// Sets the condition; the capacity must be set before. Returns an event if readiness changed, or if the node is ready
+/// from the beginning.
 pub(super) fn set(
     status: &mut NodeStatus,
     settings: &NodeSettings,
@@ -31,12 +32,12 @@ pub(super) fn set(
             ConditionContent { type_: READY, holds: false, reason: "KubeletNotReady".into(), message }
         }
     };
-    match put(status, content, now) {
-        Previous::Absent | Previous::Same => None,
-        Previous::Other => {
-            let reason = if ready { "NodeReady" } else { "NodeNotReady" };
-            Some(NodeEvent::status(&settings.name, reason))
-        }
+    match (put(status, content, now), ready) {
+        (Previous::Same, _) | (Previous::Absent, false) => None,
+        // A stock kubelet registers before its runtime is ready, so its nodes become ready; one that is ready at once has the same
+        // event.
+        (Previous::Absent | Previous::Other, true) => Some(NodeEvent::status(&settings.name, "NodeReady")),
+        (Previous::Other, false) => Some(NodeEvent::status(&settings.name, "NodeNotReady")),
     }
 }
 
