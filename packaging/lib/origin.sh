@@ -51,14 +51,14 @@ write_notices() {
   cat "$TOP/LICENSE"
 }
 
-# The bill of materials, in CycloneDX. Paths and a serial number would differ from build to build.
+# The bill of materials, in CycloneDX. Paths, times and serial numbers would differ from build to build.
 # usage: write_sbom FILE
 write_sbom() {
   local made=hostlet-sbom
   note "SBOM: cargo cyclonedx"
   with_cargo_tool cargo-cyclonedx "$CARGO_CYCLONEDX_VERSION" \
-    cargo cyclonedx --quiet --format json --target "$RUST_TARGET" --no-build-deps --override-filename "$made"
-  jq --arg top "path+file://$TOP" 'del(.serialNumber)
+    cargo cyclonedx --quiet --format json --spec-version 1.5 --target "$RUST_TARGET" --no-build-deps --override-filename "$made"
+  jq --arg top "path+file://$TOP" --argjson time "$SOURCE_DATE_EPOCH" 'del(.serialNumber) | .metadata.timestamp = ($time | todate)
     | walk(if type == "string" and startswith($top) then "path+file:///hostlet" + .[($top | length):] else . end)' \
     "$TOP/$made.json" >"$1"
   # It writes one for each member of the workspace.
