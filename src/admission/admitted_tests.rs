@@ -97,10 +97,10 @@ fn a_clock_set_back_keeps_the_order() {
 }
 
 #[test]
-fn back_off_is_deleted_with_its_pod() {
+fn back_off_and_requested_restarts_are_deleted_with_their_pod() {
     let store = Store::default();
     let (admitted, _) = AdmittedPods::new(store.clone());
-    for table in [Table::CrashLoops, Table::ImagePulls] {
+    for table in [Table::CrashLoops, Table::ImagePulls, Table::Restarts] {
         store.put(table, "a", &1);
         store.put(table, "b", &1);
         admitted.retain(&known(&["b"]));

@@ -163,7 +163,7 @@ impl Parts {
                 ready_at: runtime.ready_at.clone(),
                 pleg: runtime.pleg.health(),
                 pressures: node.pressures.subscribe(),
-                others: watch::channel(Vec::new()).1,
+                others: shutdown_outputs.unready.clone(),
             },
             latest: latest_node.subscribe(),
         };

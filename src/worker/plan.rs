@@ -134,7 +134,8 @@ impl ContainerAction {
     }
 }
 
-/// The plan for a pod. `restarts` are the containers that a user wants replaced by new instances. `hash` computes the present hash of a container of the spec.
+/// The plan for a pod. `restarts` are the containers that a user wants replaced by new instances. `hash` computes the present hash
+/// of a container of the spec.
 pub(super) fn plan(
     pod: &AdmittedPod,
     observed: &PodStatus,
