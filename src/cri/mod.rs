@@ -12,7 +12,7 @@ mod runtime;
 mod types;
 
 pub use calls::{Call, CallSubject, Calls};
-pub use client::{CriClient, Stored};
+pub use client::{CriClient, Stored, containerd_settings};
 pub use containerd::NAMESPACE as CRI_NAMESPACE;
 pub use error::{CriError, Operation};
 pub use monitor::monitor;

@@ -38,7 +38,7 @@ pub trait RuntimeService: Send + Sync + 'static {
     /// Readiness of the runtime and of its network.
     async fn status(&self) -> Result<RuntimeStatus, CriError>;
 
-    /// The runtime's cgroup driver; `None` if not reported (before containerd 2).
+    /// The runtime's cgroup driver, which containerd before version 2 shows only among its own settings; `None` if unknown.
     async fn cgroup_driver(&self) -> Result<Option<CgroupDriver>, CriError>;
 
     /// Creates and starts a sandbox. A call that timed out may still have created one.

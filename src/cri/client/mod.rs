@@ -8,7 +8,9 @@ mod instance;
 mod owners;
 mod pods;
 mod runtime;
+mod settings;
 mod streams;
 
 pub use connection::CriClient;
 pub use owners::Stored;
+pub use settings::containerd_settings;

@@ -15,6 +15,7 @@ use super::super::wire;
 use super::super::{CriError, EventStream, Operation, RuntimeService};
 use super::connection::{CriClient, PATIENCE};
 use super::convert;
+use super::settings::{self, containerd_settings};
 use super::streams::{self, StreamedList};
 use crate::types::{CgroupDriver, ContainerId, POD_UID_LABEL, PodRef, PodUid, SandboxId};
 
@@ -83,7 +84,9 @@ impl RuntimeService for CriClient {
                 wire::CgroupDriver::Systemd => CgroupDriver::Systemd,
                 wire::CgroupDriver::Cgroupfs => CgroupDriver::Cgroupfs,
             })),
-            Err(CriError::Unimplemented { .. }) => Ok(None),
+            Err(CriError::Unimplemented { .. }) => {
+                Ok(settings::cgroup_driver(&containerd_settings(&self.verbose_status().await?)))
+            }
             Err(error) => Err(error),
         }
     }

@@ -4,7 +4,7 @@ use jiff::SignedDuration;
 
 use super::super::facts::{CgroupHierarchy, DiskFacts, Facts, Seen};
 use super::super::report::Finding;
-use crate::types::{CgroupDriver, human_size};
+use crate::types::human_size;
 
 /// The oldest kernel with all that pods need. Cgroup v2 needs a later one
 /// (<https://kubernetes.io/docs/concepts/architecture/cgroups/>).
@@ -94,13 +94,6 @@ fn cgroups(facts: &Facts) -> Vec<Finding> {
             findings.push(Finding::ok(CHECK, format!("{version}: {}", CONTROLLERS.join(", "))));
         }
         CgroupHierarchy::V1 | CgroupHierarchy::V2 => {}
-    }
-    if facts.config.cgroups.driver == CgroupDriver::Systemd && !facts.cgroups.has_systemd {
-        findings.push(Finding::wrong(
-            "cgroup driver",
-            "cgroupDriver is systemd, and systemd does not run this host",
-            "set cgroupDriver: cgroupfs, and SystemdCgroup = false in containerd's configuration",
-        ));
     }
     findings
 }

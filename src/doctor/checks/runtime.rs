@@ -64,28 +64,26 @@ fn answering(facts: &Facts, settings: &RuntimeSettings) -> Vec<Finding> {
     findings
 }
 
-/// A runtime that reports its driver decides; otherwise both have to be the same.
+/// The runtime decides, if its driver is known.
 fn driver(facts: &Facts, settings: &RuntimeSettings) -> Finding {
     const CHECK: &str = "cgroup driver";
     let configured = facts.config.cgroups.driver;
-    let (own, theirs) = (word(configured), settings.driver.map(word));
-    match (settings.driver, theirs) {
-        (None, _) | (_, None) => {
+    let own = word(configured);
+    match settings.driver.unwrap_or(configured) {
+        CgroupDriver::Systemd if !facts.cgroups.has_systemd => Finding::wrong(
+            CHECK,
+            "systemd, and systemd does not run this host",
+            "set cgroupDriver: cgroupfs, and SystemdCgroup = false in containerd's configuration, and restart both",
+        ),
+        _ if settings.driver.is_none() => {
             Finding::unknown(CHECK, format!("the runtime does not report its driver; cgroupDriver is {own}"))
         }
-        (Some(driver), Some(theirs)) if driver == configured => {
-            Finding::ok(CHECK, format!("{theirs}, in the runtime and in cgroupDriver"))
+        driver if driver == configured => {
+            Finding::ok(CHECK, format!("{own}, in the runtime and in cgroupDriver"))
         }
-        (Some(_), Some(theirs)) if settings.status.features.is_some() => Finding::ok(
+        driver => Finding::ok(
             CHECK,
-            format!("{theirs}, as the runtime reports; cgroupDriver ({own}) has no effect"),
-        ),
-        (Some(_), Some(theirs)) => Finding::wrong(
-            CHECK,
-            format!(
-                "{theirs} in the runtime, {own} in cgroupDriver: pods would not start, or escape their limits"
-            ),
-            format!("set cgroupDriver: {theirs} in hostlet's configuration"),
+            format!("{}, as the runtime reports; cgroupDriver ({own}) has no effect", word(driver)),
         ),
     }
 }

@@ -118,27 +118,23 @@ fn control_groups_are_checked() {
 }
 
 #[test]
-fn the_cgroup_drivers_have_to_be_the_same() {
+fn the_runtimes_cgroup_driver_counts() {
     let driver = |driver| move |f: &mut Facts| f.runtime.answer = settings(|s| s.driver = driver);
-    only(
-        driver(Some(CgroupDriver::Systemd)),
-        "Wrong cgroup driver: systemd in the runtime, cgroupfs",
-        &["set cgroupDriver: systemd"],
-    );
+    for known in [CgroupDriver::Systemd, CgroupDriver::Cgroupfs] {
+        assert!(found(driver(Some(known))).is_empty(), "hostlet uses {known:?}");
+    }
     only(driver(None), "Unknown cgroup driver", &[]);
-    let reports = |f: &mut Facts| {
-        f.runtime.answer = settings(|s| {
-            s.driver = Some(CgroupDriver::Systemd);
-            s.status.features = Some(Default::default());
-        });
+    let without_systemd = |driver| {
+        move |f: &mut Facts| {
+            f.config.cgroups.driver = CgroupDriver::Systemd;
+            f.runtime.answer = settings(|s| s.driver = driver);
+            f.cgroups.has_systemd = false;
+        }
     };
-    assert!(found(reports).is_empty(), "containerd 2 reports its driver, which hostlet uses");
-    let without_systemd = |f: &mut Facts| {
-        f.config.cgroups.driver = CgroupDriver::Systemd;
-        f.runtime.answer = settings(|s| s.driver = Some(CgroupDriver::Systemd));
-        f.cgroups.has_systemd = false;
-    };
-    only(without_systemd, "Wrong cgroup driver", &["systemd does not run this host"]);
+    for effective in [None, Some(CgroupDriver::Systemd)] {
+        only(without_systemd(effective), "Wrong cgroup driver", &["systemd does not run this host"]);
+    }
+    assert!(found(without_systemd(Some(CgroupDriver::Cgroupfs))).is_empty());
 }
 
 #[test]

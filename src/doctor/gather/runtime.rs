@@ -1,6 +1,6 @@
 //! Facts of the container runtime.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::BTreeSet;
 use std::fs;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
@@ -16,9 +16,9 @@ use super::super::toml_config::{ImageSettings, disabled_cri, image_settings};
 use super::Place;
 use super::machine::text;
 use crate::config::Config;
-use crate::cri::{CriClient, CriError, ImageService, RuntimeService};
+use crate::cri::{CriClient, CriError, ImageService, RuntimeService, containerd_settings};
 use crate::ownership::runtime_pods;
-use crate::types::{CgroupDriver, PodRef, error_chain, json};
+use crate::types::{PodRef, error_chain};
 
 /// Deadline of each call: whoever waits sits before a terminal.
 const DEADLINE: Duration = Duration::from_secs(5);
@@ -102,10 +102,10 @@ async fn settings(
 ) -> Result<RuntimeSettings, CriError> {
     let version = client.version().await?;
     let status = client.status().await?;
-    let reported = client.cgroup_driver().await?;
+    let driver = client.cgroup_driver().await?;
     // Informal, and only containerd's is known: whatever is missing cannot be seen.
     let info = client.verbose_status().await.unwrap_or_default();
-    let own = own_settings(&info);
+    let own = containerd_settings(&info);
     if let Some(dir) = own["cni"]["confDir"].as_str().filter(|dir| !dir.is_empty()) {
         cni.conf = dir.into();
     }
@@ -131,21 +131,7 @@ async fn settings(
         Some(image) => client.image_status(&image).await.ok().map(|found| (image, found.is_some())),
         None => None,
     };
-    let driver = reported.or_else(|| own_driver(&own));
     Ok(RuntimeSettings { version, status, driver, snapshotter: images.snapshotter, pause_image })
-}
-
-/// containerd's settings of its CRI plugin, as JSON.
-fn own_settings(info: &HashMap<String, String>) -> Value {
-    info.get("config").and_then(|text| json::from_slice(text.as_bytes()).ok()).unwrap_or_default()
-}
-
-/// The cgroup driver of containerd's default handler, for a version that does not report it.
-fn own_driver(own: &Value) -> Option<CgroupDriver> {
-    let containerd = &own["containerd"];
-    let handler = containerd["defaultRuntimeName"].as_str()?;
-    let is_systemd = containerd["runtimes"][handler]["options"]["SystemdCgroup"].as_bool();
-    Some(if is_systemd.unwrap_or(false) { CgroupDriver::Systemd } else { CgroupDriver::Cgroupfs })
 }
 
 /// The effective configuration of the containerd that listens on a socket, printed by its own program; `None` if it cannot be
@@ -194,22 +180,6 @@ mod tests {
             ("containerd\0--config-other=/c.toml\0", None),
         ] {
             assert_eq!(config_flag(line).as_deref(), expected, "{line:?}");
-        }
-    }
-
-    #[test]
-    fn the_driver_of_the_default_handler_counts() {
-        let settings = |systemd: &str| {
-            let config = format!(
-                r#"{{"containerd": {{"defaultRuntimeName": "runc", "runtimes": {{
-                    "runc": {{"options": {{{systemd}}}}}, "other": {{"options": {{"SystemdCgroup": true}}}}}}}}}}"#
-            );
-            own_settings(&[("config".to_owned(), config)].into())
-        };
-        assert_eq!(own_driver(&settings(r#""SystemdCgroup": true"#)), Some(CgroupDriver::Systemd));
-        assert_eq!(own_driver(&settings("")), Some(CgroupDriver::Cgroupfs));
-        for info in [HashMap::new(), [("config".to_owned(), "{".to_owned())].into()] {
-            assert_eq!(own_driver(&own_settings(&info)), None);
         }
     }
 }
