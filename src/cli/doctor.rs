@@ -15,7 +15,7 @@ use crate::types::error_chain;
 /// Arguments of `hostlet doctor`.
 #[derive(Clone, Debug, Args)]
 pub struct DoctorArgs {
-    /// Get the host ready: enable the CRI in containerd, write a network for pods, import the image of sandboxes
+    /// Get the host ready: enable the CRI in containerd, link network plugins, write a network for pods, import the image of sandboxes
     #[arg(long)]
     pub fix: bool,
     /// Archive with the image of sandboxes, for --fix

@@ -171,10 +171,28 @@ pub struct NetworkFacts {
     pub bin_dirs: Vec<PathBuf>,
     /// The configurations, by name, with the plugins that each uses, or what is wrong with it.
     pub configurations: Seen<Vec<(PathBuf, Seen<Vec<String>>)>>,
-    /// The plugins.
+    /// The plugins in them.
     pub plugins: Seen<BTreeSet<String>>,
+    /// A directory where a distribution installs plugins, with those in it, if the runtime does not look there.
+    pub elsewhere: Option<(PathBuf, BTreeSet<String>)>,
     /// The subnets of this host's routes, as address and prefix length.
     pub routes: Vec<(u32, u8)>,
+}
+
+impl NetworkFacts {
+    /// The plugins of which a host needs at least these for a network of its own.
+    pub const BRIDGE: [&str; 3] = ["bridge", "host-local", "loopback"];
+
+    /// Those of the given plugins that the runtime does not find; `None` if it cannot be seen which there are.
+    pub fn missing<'a>(&self, wanted: impl IntoIterator<Item = &'a str>) -> Option<Vec<&'a str>> {
+        let installed = self.plugins.as_ref().ok()?;
+        Some(wanted.into_iter().filter(|name| !installed.contains(*name)).collect())
+    }
+
+    /// Whether all of the given plugins are installed where the runtime does not look.
+    pub fn are_elsewhere(&self, wanted: &[&str]) -> bool {
+        self.elsewhere.as_ref().is_some_and(|(_, names)| wanted.iter().all(|name| names.contains(*name)))
+    }
 }
 
 /// The credentials for the API server.

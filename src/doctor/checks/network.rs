@@ -1,6 +1,6 @@
 //! The pod network, and the ports of the kubelet.
 
-use super::super::facts::{Facts, RuntimeAnswer};
+use super::super::facts::{Facts, NetworkFacts, RuntimeAnswer};
 use super::super::report::Finding;
 
 const CHECK: &str = "network";
@@ -39,7 +39,15 @@ fn configurations(facts: &Facts) -> Vec<Finding> {
             Finding::warning(CHECK, text, "install a network plugin in the cluster, if it has none")
         } else {
             let text = format!("{dir} has no configuration, so only pods with hostNetwork start");
-            Finding::wrong(CHECK, text, "hostlet doctor --fix writes one for a bridge")
+            let can_fix = network
+                .missing(NetworkFacts::BRIDGE)
+                .is_some_and(|missing| missing.is_empty() || network.are_elsewhere(&missing));
+            let remedy = if can_fix {
+                "hostlet doctor --fix writes one for a bridge"
+            } else {
+                "apt-get install containernetworking-plugins, then hostlet doctor --fix writes one for a bridge"
+            };
+            Finding::wrong(CHECK, text, remedy)
         }];
     };
     let plugins = match plugins {
@@ -49,12 +57,10 @@ fn configurations(facts: &Facts) -> Vec<Finding> {
             return vec![Finding::wrong(CHECK, text, "correct or remove it")];
         }
     };
-    let installed = match &network.plugins {
-        Ok(installed) => installed,
-        Err(why) => return vec![Finding::unknown(CHECK, format!("{}: {why}", bins.join(", ")))],
-    };
-    let missing: Vec<&str> =
-        plugins.iter().map(String::as_str).filter(|name| !installed.contains(*name)).collect();
+    if let Err(why) = &network.plugins {
+        return vec![Finding::unknown(CHECK, format!("{}: {why}", bins.join(", ")))];
+    }
+    let missing = network.missing(plugins.iter().map(String::as_str)).unwrap_or_default();
     if !missing.is_empty() {
         let text = format!(
             "{} needs the plugins {}, which are not in {}",
@@ -62,7 +68,12 @@ fn configurations(facts: &Facts) -> Vec<Finding> {
             missing.join(", "),
             bins.join(", ")
         );
-        return vec![Finding::wrong(CHECK, text, "apt-get install containernetworking-plugins")];
+        let remedy = if network.are_elsewhere(&missing) {
+            "hostlet doctor --fix links them"
+        } else {
+            "apt-get install containernetworking-plugins"
+        };
+        return vec![Finding::wrong(CHECK, text, remedy)];
     }
     vec![Finding::ok(CHECK, format!("{}: {}", file.display(), plugins.join(", ")))]
 }

@@ -70,6 +70,7 @@ pub(in crate::doctor) fn facts() -> Facts {
                 Ok(words(&["bridge", "host-local"])),
             )]),
             plugins: Ok(words(&["bridge", "host-local", "loopback"])),
+            elsewhere: None,
             routes: Vec::new(),
         },
         ports: Ok(BTreeMap::new()),

@@ -5,15 +5,14 @@ use std::net::Ipv4Addr;
 
 use serde_json::json;
 
-/// Plugins without which there is no such network.
-const NEEDED: [&str; 3] = ["bridge", "host-local", "loopback"];
+use crate::doctor::facts::NetworkFacts;
 
 /// The subnets that are tried: the usual one of pods, then others of private use (RFC 1918).
 const SUBNETS: [(u32, u8); 4] = [(0x0af4_0000, 16), (0x0af5_0000, 16), (0xac1e_0000, 16), (0xc0a8_e800, 21)];
 
 /// The configuration and its subnet; `None` without the plugins, or if the host's routes leave no subnet free.
 pub(super) fn bridge(plugins: &BTreeSet<String>, routes: &[(u32, u8)]) -> Option<(String, String)> {
-    if !NEEDED.iter().all(|plugin| plugins.contains(*plugin)) {
+    if !NetworkFacts::BRIDGE.iter().all(|plugin| plugins.contains(*plugin)) {
         return None;
     }
     let overlaps = |a: (u32, u8), b: (u32, u8)| {
@@ -49,7 +48,7 @@ mod tests {
 
     #[test]
     fn a_free_subnet_is_chosen() {
-        let plugins: BTreeSet<String> = NEEDED.map(str::to_owned).into();
+        let plugins: BTreeSet<String> = NetworkFacts::BRIDGE.map(str::to_owned).into();
         let subnet = |routes: &[(u32, u8)]| bridge(&plugins, routes).map(|(_, subnet)| subnet);
         assert_eq!(subnet(&[]).as_deref(), Some("10.244.0.0/16"));
         // A route inside, the same, and one around both of the first.
@@ -66,7 +65,7 @@ mod tests {
 
     #[test]
     fn only_installed_plugins_are_used() {
-        let mut plugins: BTreeSet<String> = NEEDED.map(str::to_owned).into();
+        let mut plugins: BTreeSet<String> = NetworkFacts::BRIDGE.map(str::to_owned).into();
         let (text, _) = bridge(&plugins, &[]).unwrap();
         assert!(!text.contains("portmap") && text.contains("\"bridge\": \"hostlet0\""), "{text}");
         plugins.insert("portmap".to_owned());

@@ -2,7 +2,7 @@
 
 use std::fs::{self, OpenOptions};
 use std::io::{self, ErrorKind, Write};
-use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -104,6 +104,7 @@ impl Fixer {
                 enable_cri(file)?;
                 self.restart().await
             }
+            Fix::LinkPlugins { from, to, names } => link_plugins(from, to, names),
             Fix::WriteNetwork { file, text, .. } => write_network(file, text),
             Fix::ImportPause { archive, image } => {
                 let client = CriClient::new(&self.socket, DEADLINE);
@@ -147,6 +148,22 @@ fn enable_cri(file: &Path) -> Result<(), FixError> {
         Ok(()) | Err(_) => {}
     }
     replace_file(file, edited.as_bytes(), mode).map_err(failed("write"))
+}
+
+/// Links the plugins unless there is something of their name.
+fn link_plugins(from: &Path, to: &Path, names: &[String]) -> Result<(), FixError> {
+    fs::create_dir_all(to)
+        .map_err(|source| FixError::File { operation: "create", path: to.to_owned(), source })?;
+    for name in names {
+        let link = to.join(name);
+        match symlink(from.join(name), &link) {
+            Err(source) if source.kind() != ErrorKind::AlreadyExists => {
+                return Err(FixError::File { operation: "create", path: link, source });
+            }
+            Ok(()) | Err(_) => {}
+        }
+    }
+    Ok(())
 }
 
 /// Writes the file unless there is one: it appears complete, and never replaces another.
@@ -205,6 +222,23 @@ mod tests {
         assert_eq!(fs::read_to_string(backup(&file)).unwrap(), DOCKER);
         fs::write(&file, "disabled_plugins = [").unwrap();
         assert!(matches!(enable_cri(&file), Err(FixError::Toml { .. })));
+    }
+
+    #[test]
+    fn a_linked_plugin_never_replaces_a_file() {
+        let dir = tempfile::tempdir().unwrap();
+        let (from, to) = (dir.path().join("usr/lib/cni"), dir.path().join("opt/cni/bin"));
+        fs::create_dir_all(&from).unwrap();
+        fs::create_dir_all(&to).unwrap();
+        for name in ["bridge", "loopback"] {
+            fs::write(from.join(name), "of the distribution").unwrap();
+        }
+        fs::write(to.join("bridge"), "mine").unwrap();
+        for _ in 0..2 {
+            link_plugins(&from, &to, &["bridge".to_owned(), "loopback".to_owned()]).unwrap();
+            assert_eq!(fs::read_to_string(to.join("bridge")).unwrap(), "mine");
+            assert_eq!(fs::read_to_string(to.join("loopback")).unwrap(), "of the distribution");
+        }
     }
 
     #[test]

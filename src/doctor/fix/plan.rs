@@ -4,7 +4,7 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 
 use super::network::bridge;
-use crate::doctor::facts::{DisabledCri, Facts, RuntimeAnswer};
+use crate::doctor::facts::{DisabledCri, Facts, NetworkFacts, RuntimeAnswer};
 
 /// One fix.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -13,6 +13,15 @@ pub enum Fix {
     EnableCri {
         /// The file.
         file: PathBuf,
+    },
+    /// Link network plugins into the directory where the runtime looks for them.
+    LinkPlugins {
+        /// The directory where they are.
+        from: PathBuf,
+        /// The runtime's directory.
+        to: PathBuf,
+        /// Their names.
+        names: Vec<String>,
     },
     /// Write a network configuration for a bridge.
     WriteNetwork {
@@ -41,6 +50,12 @@ impl fmt::Display for Fix {
                 file.display(),
                 backup(file).display()
             ),
+            Self::LinkPlugins { from, to, .. } => write!(
+                f,
+                "link the network plugins of {} into {}, where the runtime looks for them",
+                from.display(),
+                to.display()
+            ),
             Self::WriteNetwork { file, subnet, .. } => {
                 write!(f, "write {}: a bridge for pods, with the subnet {subnet}", file.display())
             }
@@ -65,6 +80,7 @@ pub fn plan(facts: &Facts, archive: &Path) -> Vec<Fix> {
         fixes.push(Fix::EnableCri { file: file.clone() });
     }
     let RuntimeAnswer::Cri(settings) = &facts.runtime.answer else { return fixes };
+    fixes.extend(link_plugins(facts));
     // In a cluster, its network plugin writes the configuration.
     if facts.config.cluster.is_none()
         && let Ok(configurations) = &facts.network.configurations
@@ -81,6 +97,23 @@ pub fn plan(facts: &Facts, archive: &Path) -> Vec<Fix> {
         fixes.push(Fix::ImportPause { archive: archive.to_owned(), image: image.clone() });
     }
     fixes
+}
+
+/// Docker's containerd looks in `/opt/cni/bin`, and Debian's and Fedora's plugins are elsewhere.
+fn link_plugins(facts: &Facts) -> Option<Fix> {
+    let network = &facts.network;
+    let wanted: Vec<&str> = match network.configurations.as_deref() {
+        Ok([(_, Ok(plugins)), ..]) => plugins.iter().map(String::as_str).collect(),
+        Ok([]) if facts.config.cluster.is_none() => NetworkFacts::BRIDGE.to_vec(),
+        Ok(_) | Err(_) => return None,
+    };
+    let missing = network.missing(wanted)?;
+    if missing.is_empty() || !network.are_elsewhere(&missing) {
+        return None;
+    }
+    let (from, available) = network.elsewhere.as_ref()?;
+    let names = available.difference(network.plugins.as_ref().ok()?).cloned().collect();
+    Some(Fix::LinkPlugins { from: from.clone(), to: network.bin_dirs.first()?.clone(), names })
 }
 
 #[cfg(test)]
@@ -146,6 +179,32 @@ mod tests {
         ] {
             assert_eq!(planned(edit), []);
         }
+    }
+
+    #[test]
+    fn plugins_are_linked_only_where_the_runtime_misses_them() {
+        let words = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect();
+        let debian = |facts: &mut Facts| {
+            facts.network.plugins = Ok(words(&["calico"]));
+            let names = words(&["bridge", "host-local", "loopback", "portmap"]);
+            facts.network.elsewhere = Some(("/usr/lib/cni".into(), names));
+        };
+        let link = || Fix::LinkPlugins {
+            from: "/usr/lib/cni".into(),
+            to: "/opt/cni/bin".into(),
+            names: ["bridge", "host-local", "loopback", "portmap"].map(str::to_owned).to_vec(),
+        };
+        assert_eq!(planned(debian), [link()], "for the configuration that there is");
+        let without_configuration = |facts: &mut Facts| {
+            debian(facts);
+            facts.network.configurations = Ok(Vec::new());
+        };
+        assert_eq!(planned(without_configuration), [link()]);
+        let of_another_network = |facts: &mut Facts| {
+            debian(facts);
+            facts.network.configurations = Ok(vec![("/a.conflist".into(), Ok(vec!["cilium-cni".to_owned()]))]);
+        };
+        assert_eq!(planned(of_another_network), []);
     }
 
     #[test]

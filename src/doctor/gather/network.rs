@@ -24,6 +24,7 @@ pub(super) fn network(root: &Path, dirs: &CniDirs) -> NetworkFacts {
         bin_dirs: dirs.bin.clone(),
         configurations: configurations(&dirs.conf),
         plugins: plugins(&dirs.bin),
+        elsewhere: elsewhere(root, &dirs.bin),
         routes: routes(&text(&root.join("proc/net/route")).unwrap_or_default()),
     }
 }
@@ -55,6 +56,16 @@ fn plugins(dirs: &[PathBuf]) -> Seen<BTreeSet<String>> {
         all.extend(names(dir)?);
     }
     Ok(all)
+}
+
+/// The first directory of plugins of a distribution (Debian, Fedora) or of most installers, unless the runtime looks there.
+fn elsewhere(root: &Path, dirs: &[PathBuf]) -> Option<(PathBuf, BTreeSet<String>)> {
+    let known = ["usr/lib/cni", "usr/libexec/cni", "opt/cni/bin"].map(|dir| root.join(dir));
+    let with_names = |dir: PathBuf| {
+        let names: BTreeSet<String> = names(&dir).ok()?.into_iter().collect();
+        (!names.is_empty()).then_some((dir, names))
+    };
+    known.into_iter().filter(|dir| !dirs.contains(dir)).find_map(with_names)
 }
 
 /// The names in a directory; none if it does not exist.
@@ -146,6 +157,17 @@ mod tests {
         let tcp6 = format!("heading\n{}", line("2808", "0A", 5));
         fs::write(at("net/tcp6"), tcp6).unwrap();
         assert_eq!(ports(root.path()).unwrap()[&10_248], "a process that cannot be seen");
+    }
+
+    #[test]
+    fn plugins_are_found_where_the_runtime_does_not_look() {
+        let root = tempfile::tempdir().unwrap();
+        let (own, debian) = (root.path().join("opt/cni/bin"), root.path().join("usr/lib/cni"));
+        fs::create_dir_all(&debian).unwrap();
+        assert_eq!(elsewhere(root.path(), &[own.clone()]), None, "an empty directory");
+        fs::write(debian.join("bridge"), "").unwrap();
+        assert_eq!(elsewhere(root.path(), &[own]), Some((debian.clone(), ["bridge".to_owned()].into())));
+        assert_eq!(elsewhere(root.path(), &[debian]), None);
     }
 
     #[test]
