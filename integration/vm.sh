@@ -1,13 +1,15 @@
 #!/usr/bin/env bash
-# Tests hostlet as a systemd service in a virtual machine: restarts, reboots, power cuts, the watchdog, cgroup v2 with the
-# systemd driver. Uses QEMU, with KVM where that works. Each scenario has a VM of its own, without a network.
+# Tests the deb and hostlet as a systemd service in virtual machines: installation, restarts, upgrades, reboots, power cuts, the
+# watchdog, cgroup v2, a shutdown, removal, kubeadm join. Uses QEMU, with KVM where that works. One VM is made and hostlet is
+# installed in it; each scenario goes on with a copy of that. They have no network, except that of the cluster to join.
 #
 # usage: sudo integration/vm.sh [SCENARIO...]     all scenarios, or these
 #        sudo integration/vm.sh --quick           the first few, within a few minutes
 #        integration/vm.sh --list                 their names and what they show
 #
-# HOSTLET_BIN=PATH takes a hostlet that is built already; HOSTLET_DEB=PATH installs it from a package. HOSTLET_VM_SUITE names the
-# Debian release in the VM (default: that of this host's C library). HOSTLET_VM_POWER_CUTS is the number of power cuts (3).
+# HOSTLET_BIN=PATH takes a hostlet that is built already, HOSTLET_PACKAGES=DIR debs: those of revision 1 in DIR/1, of 2 in DIR/2.
+# HOSTLET_VM_SUITE names the Debian release in the VM (default: that of this host's C library). HOSTLET_VM_POWER_CUTS is the
+# number of power cuts (10).
 set -euo pipefail
 
 here=$(dirname "${BASH_SOURCE[0]}")
@@ -19,41 +21,82 @@ here=$(dirname "${BASH_SOURCE[0]}")
 . "$here/lib/images.sh"
 # shellcheck source=integration/lib/containerd.sh
 . "$here/lib/containerd.sh"
+# shellcheck source=integration/lib/containerd2.sh
+. "$here/lib/containerd2.sh"
+# shellcheck source=integration/lib/kubernetes.sh
+. "$here/lib/kubernetes.sh"
+# shellcheck source=integration/lib/pki.sh
+. "$here/lib/pki.sh"
+# shellcheck source=integration/lib/control_plane.sh
+. "$here/lib/control_plane.sh"
+# shellcheck source=packaging/lib/program.sh
+. "$here/../packaging/lib/program.sh"
 # shellcheck source=integration/vm/image.sh
 . "$here/vm/image.sh"
 # shellcheck source=integration/vm/machine.sh
 . "$here/vm/machine.sh"
 # shellcheck source=integration/vm/node.sh
 . "$here/vm/node.sh"
+# shellcheck source=integration/vm/kubeadm.sh
+. "$here/vm/kubeadm.sh"
 # shellcheck source=integration/vm/scenarios.sh
 . "$here/vm/scenarios.sh"
 
 QUICK=(install restart reboot)
 
-find_hostlet() {
-  [ -z "${HOSTLET_DEB:-}" ] || return 0
-  if [ -z "${HOSTLET_BIN:-}" ]; then
-    note "hostlet: cargo build"
-    (cd "$TOP" && as_builder cargo build --locked --quiet --bin hostlet) || die "hostlet did not build"
-    HOSTLET_BIN=$(cd "$TOP" && as_builder cargo metadata --no-deps --format-version 1 | jq -r .target_directory)/debug/hostlet
+# Makes packages of two revisions, unless HOSTLET_PACKAGES has them.
+find_packages() {
+  local revision
+  if [ -n "${HOSTLET_PACKAGES:-}" ]; then
+    VM_PACKAGES_DIR=$HOSTLET_PACKAGES
+  else
+    VM_PACKAGES_DIR=$VM_SAVED/packages
+    mkdir "$VM_PACKAGES_DIR"
+    if [ -z "${HOSTLET_BIN:-}" ]; then
+      note "hostlet: cargo build"
+      # All of the workspace at once, like the tests: another selection of packages would need another build.
+      (cd "$TOP" && as_builder cargo build --workspace --all-targets --locked --quiet) || die "hostlet did not build"
+      HOSTLET_BIN=$(target_directory)/debug/hostlet
+      HOSTLET_MANUAL_BIN=$(target_directory)/debug/hostlet-manual
+      export HOSTLET_MANUAL_BIN
+    fi
+    # Without what only a debugger reads: most of a development build.
+    strip -o "$VM_PACKAGES_DIR/hostlet" "$HOSTLET_BIN"
+    for revision in 1 2; do
+      HOSTLET_BIN=$VM_PACKAGES_DIR/hostlet "$TOP/packaging/build.sh" --fast --no-sbom --revision "$revision" \
+        --out "$VM_PACKAGES_DIR/$revision" >"$VM_PACKAGES_DIR/log" 2>&1 || {
+        cat "$VM_PACKAGES_DIR/log" >&2
+        die "the packages did not build"
+      }
+    done
   fi
-  [ -x "$HOSTLET_BIN" ] || die "no program $HOSTLET_BIN"
-  export HOSTLET_BIN
+  compgen -G "$VM_PACKAGES_DIR/2/hostlet_*.deb" >/dev/null || die "no packages in $VM_PACKAGES_DIR/1 and $VM_PACKAGES_DIR/2"
+}
+
+# Makes the VM that scenarios begin with, in a directory of its own: Debian with hostlet installed and the host ready.
+prepare() {
+  local begin=$SECONDS payload=$VM_SAVED/payload
+  mkdir "$payload"
+  node_payload "$payload"
+  vm_create "$payload"
+  vm_boot
+  note "the VM booted after $((SECONDS - begin)) s"
+  node_install
+  vm_save "$VM_SAVED"
+  vm_destroy
+  rm -rf "$payload"
 }
 
 # Runs one scenario in a VM of its own; a process of its own, so that any failure ends it.
 run_one() {
-  local name=$1 payload
-  payload=$(mktemp -d "${TMPDIR:-/tmp}/hostlet-vm.XXXXXX")
-  trap 'vm_destroy; rm -rf "$payload"' EXIT
+  # shellcheck disable=SC2064  # this scenario
+  trap "vm_destroy; ! declare -F after_$1 >/dev/null || after_$1" EXIT
   # A signal ends the scenario through the trap above.
   trap 'exit 130' INT TERM
   vm_build_image
-  node_payload "$payload"
-  vm_create "$payload"
-  vm_boot
-  node_install
-  "scenario_$name"
+  ! declare -F "before_$1" >/dev/null || "before_$1"
+  vm_resume "$VM_SAVED"
+  "scenario_$1"
 }
 
 case ${1:-} in
@@ -77,16 +120,26 @@ need_root "$@"
 [ "$(uname -m)" = x86_64 ] || die "there is no VM for $(uname -m) yet"
 install_packages
 vm_install_packages
-find_hostlet
+VM_SAVED=$(mktemp -d "${TMPDIR:-/tmp}/hostlet-vm-saved.XXXXXX")
+export VM_SAVED
+trap 'vm_destroy; rm -rf "$VM_SAVED"' EXIT
+trap 'exit 130' INT TERM
+find_packages
+if [[ " ${scenarios[*]} " == *" kubeadm "* ]]; then build_kubernetes "${CONTROL_PLANE[@]}" kubectl kubeadm; fi
 vm_build_image
+say "installing hostlet in a VM"
+prepare
+passed=0
 failed=()
 for name in "${scenarios[@]}"; do
   begin=$SECONDS
   if "${BASH_SOURCE[0]}" --run "$name"; then
     say "$name: passed in $((SECONDS - begin)) s"
+    passed=$((passed + 1))
   else
     say "$name: FAILED after $((SECONDS - begin)) s"
     failed+=("$name")
   fi
 done
+printf '%d passed, %d failed\n' "$passed" "${#failed[@]}"
 [ "${#failed[@]}" -eq 0 ] || die "failed: ${failed[*]}"

@@ -1,8 +1,8 @@
 # shellcheck shell=bash
-# The base image of the test VM: a Debian with systemd, containerd and the agent, built once per set of its inputs into the
-# cache of the tests. Its disk is made without mounting anything. Sourced after common.sh.
+# The base image of the test VM: a plain Debian with systemd, containerd as its package configures it, and the agent, built
+# once per set of its inputs into the cache of the tests. Its disk is made without mounting anything. Sourced after common.sh.
 
-VM_PACKAGES=(systemd-sysv dbus udev kmod iproute2 iptables procps curl jq ca-certificates containerd runc
+VM_PACKAGES=(systemd-sysv dbus udev kmod iproute2 iptables conntrack procps curl jq ca-certificates containerd runc
   containernetworking-plugins initramfs-tools)
 VM_DISK_SIZE=3G
 
@@ -115,19 +115,4 @@ UNIT
     ln -sf /dev/null "$root/etc/systemd/system/$unit"
   done
   printf '/dev/vdb /payload ext4 ro,nofail 0 0\n' >"$root/etc/fstab"
-  mkdir -p "$root/etc/containerd" "$root/etc/cni/net.d"
-  # shellcheck disable=SC2016
-  cat >"$root/etc/containerd/config.toml" <<'TOML'
-version = 2
-[plugins."io.containerd.grpc.v1.cri"]
-  sandbox_image = "hostlet.local/pause:1"
-  [plugins."io.containerd.grpc.v1.cri".cni]
-    bin_dir = "/usr/lib/cni"
-    conf_dir = "/etc/cni/net.d"
-  [plugins."io.containerd.grpc.v1.cri".containerd.runtimes.runc]
-    runtime_type = "io.containerd.runc.v2"
-    [plugins."io.containerd.grpc.v1.cri".containerd.runtimes.runc.options]
-      SystemdCgroup = true
-TOML
-  cni_config vm cni0 10.88.0.0/16 /var/lib/cni/networks >"$root/etc/cni/net.d/10-vm.conflist"
 }

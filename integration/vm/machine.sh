@@ -1,6 +1,7 @@
 # shellcheck shell=bash
-# The test VM as functions: boot, run, copy in, reboot, power-cut, wait. It has no network: commands go through a virtio port.
-# Sourced after common.sh and image.sh. One VM per process; its files are below VM_DIR.
+# The test VM as functions: boot, run, copy in, reboot, power-cut, save, wait. Commands go through a virtio port, so it needs no
+# network; VM_NETNS names the network namespace whose addresses it can reach. Sourced after common.sh and image.sh. One VM per
+# process; its files are below VM_DIR.
 
 VM_DIR=
 VM_PID=
@@ -26,9 +27,14 @@ vm_create() {
   VM_DIR=$(mktemp -d "${TMPDIR:-/tmp}/hostlet-vm.XXXXXX")
   qemu-img create -q -f qcow2 -F raw -b "$VM_IMAGE/root.img" "$VM_DIR/root.qcow2"
   mke2fs -q -t ext4 -d "$1" "$VM_DIR/payload.img" 512M >/dev/null
-  mkfifo "$VM_DIR/port.in" "$VM_DIR/port.out"
-  # Both ends stay open here: neither QEMU nor this script waits for the other to open them.
+  vm_open_pipes
+}
+
+# Both ends stay open here: neither QEMU nor this script waits for the other to open them.
+vm_open_pipes() {
+  mkfifo "$VM_DIR/port.in" "$VM_DIR/port.out" "$VM_DIR/monitor.in" "$VM_DIR/monitor.out"
   exec {VM_IN}<>"$VM_DIR/port.in" {VM_OUT}<>"$VM_DIR/port.out"
+  exec {VM_MONITOR_IN}<>"$VM_DIR/monitor.in" {VM_MONITOR_OUT}<>"$VM_DIR/monitor.out"
 }
 
 # Switches the VM on and waits until its agent answers.
@@ -37,17 +43,42 @@ vm_boot() {
   vm_wait_for_boot ""
 }
 
+# Saves the running VM with its memory to a directory, and ends it.
+# usage: vm_save DIRECTORY
+vm_save() {
+  vm "sync"
+  printf 'savevm saved\nquit\n' >&"$VM_MONITOR_IN"
+  wait "$VM_PID" || die "the VM was not saved: $(tail -n 5 "$VM_DIR/qemu.log")"
+  VM_PID=
+  cp "$VM_DIR/root.qcow2" "$VM_DIR/payload.img" "$1/"
+}
+
+# Goes on with a copy of a saved VM.
+# usage: vm_resume DIRECTORY
+vm_resume() {
+  VM_DIR=$(mktemp -d "${TMPDIR:-/tmp}/hostlet-vm.XXXXXX")
+  cp --reflink=auto "$1/root.qcow2" "$1/payload.img" "$VM_DIR/"
+  vm_open_pipes
+  vm_power_on -loadvm saved
+  vm_wait_for_boot ""
+}
+
+# usage: vm_power_on [OPTION_OF_QEMU...]
 vm_power_on() {
-  local accel
+  local accel run=()
   read -ra accel <<<"$(vm_accel)"
+  # Only the network: other namespaces are those of this script.
+  [ -z "${VM_NETNS:-}" ] || run=(nsenter "--net=/run/netns/$VM_NETNS")
   vm_drain
-  qemu-system-x86_64 -machine q35 "${accel[@]}" -smp 2 -m "${VM_MEMORY:-1536}" -display none -nodefaults -no-user-config \
-    -kernel "$VM_IMAGE/vmlinuz" -initrd "$VM_IMAGE/initrd.img" -append "root=/dev/vda rw console=ttyS0 quiet panic=1" \
+  "${run[@]}" qemu-system-x86_64 -machine q35 "${accel[@]}" -smp 2 -m "${VM_MEMORY:-1536}" -display none -nodefaults -no-user-config \
+    -kernel "$VM_IMAGE/vmlinuz" -initrd "$VM_IMAGE/initrd.img" -append "root=/dev/vda rw console=ttyS0 net.ifnames=0 quiet panic=1" \
     -drive "file=$VM_DIR/root.qcow2,if=virtio,format=qcow2" \
     -drive "file=$VM_DIR/payload.img,if=virtio,format=raw,readonly=on" \
     -chardev "file,id=console,path=$VM_DIR/console.log,append=on" -serial chardev:console \
     -device virtio-serial -chardev "pipe,id=port,path=$VM_DIR/port" -device virtserialport,chardev=port,name=hostlet \
-    -device virtio-rng-pci </dev/null >>"$VM_DIR/qemu.log" 2>&1 &
+    -chardev "pipe,id=monitor,path=$VM_DIR/monitor" -mon chardev=monitor,mode=readline \
+    -netdev user,id=net,restrict="$([ -n "${VM_NETNS:-}" ] && echo off || echo on)" -device virtio-net-pci,netdev=net \
+    -device virtio-rng-pci "$@" </dev/null >>"$VM_DIR/qemu.log" 2>&1 &
   VM_PID=$!
 }
 
@@ -101,7 +132,12 @@ vm_until() {
 
 # Copies a small file into the VM.
 # usage: vm_put FILE PATH
-vm_put() { vm "mkdir -p '$(dirname "$2")' && base64 -d >'$2.new' <<<'$(base64 -w 0 "$1")' && mv '$2.new' '$2'"; }
+vm_put() {
+  local new
+  # Readers of the directory ignore a name with a dot.
+  new=$(dirname "$2")/.$(basename "$2")
+  vm "mkdir -p '$(dirname "$2")' && base64 -d >'$new' <<<'$(base64 -w 0 "$1")' && mv '$new' '$2'"
+}
 
 # The identity of the present boot.
 vm_boot_id() { vm_try 2 "cat /proc/sys/kernel/random/boot_id"; }

@@ -3,46 +3,34 @@
 
 MANIFESTS=/etc/hostlet/manifests
 
-# Collects what the VM gets on its second disk.
+# Collects what the VM gets on its second disk: packages of two revisions, and an image.
 node_payload() {
-  local dir=$1
+  local dir=$1 revision
   build_images "$dir/images"
-  rm -f "$dir"/images/*.digest "$dir/images/.lock"
-  if [ -n "${HOSTLET_DEB:-}" ]; then
-    cp "$HOSTLET_DEB" "$dir/hostlet.deb"
-  else
-    # Without what only a debugger reads: most of a development build.
-    strip -o "$dir/hostlet" "$HOSTLET_BIN"
-    cp "$TOP/systemd/hostlet.service" "$TOP/systemd/hostlet.slice" "$dir/"
-  fi
-  cat >"$dir/config.yaml" <<YAML
-apiVersion: kubelet.config.k8s.io/v1beta1
-kind: KubeletConfiguration
-staticPodPath: $MANIFESTS
-containerRuntimeEndpoint: unix:///run/containerd/containerd.sock
-cgroupDriver: systemd
-enableServer: false
-healthzPort: 0
----
-apiVersion: hostlet.dev/v1alpha1
-kind: HostletConfiguration
-imagePreloadDir: /var/lib/hostlet/images
-YAML
+  rm -f "$dir"/images/*.digest "$dir/images/.lock" "$dir/images/pause.tar"
+  # For the scenario that joins a cluster.
+  ! kubernetes_program kubeadm >/dev/null || cp "$(kubernetes_program kubeadm)" "$dir/"
+  for revision in 1 2; do
+    mkdir "$dir/$revision"
+    cp "$VM_PACKAGES_DIR/$revision"/*.deb "$dir/$revision/"
+  done
 }
 
+# Installs hostlet as a user does, on a host without a network.
 node_install() {
-  vm "mkdir -p /etc/hostlet $MANIFESTS /var/lib/hostlet/images && cp /payload/config.yaml /etc/hostlet/ &&
-    cp /payload/images/*.tar /var/lib/hostlet/images/"
-  if [ -n "${HOSTLET_DEB:-}" ]; then
-    vm "dpkg -i --force-confold /payload/hostlet.deb && systemctl enable --now hostlet.service"
-  else
-    vm "install -m 755 /payload/hostlet /usr/bin/hostlet &&
-      install -m 644 /payload/hostlet.service /payload/hostlet.slice /etc/systemd/system/ &&
-      systemctl daemon-reload && systemctl enable --now hostlet.service 2>&1"
-  fi
+  vm "apt-get install -y -qq /payload/1/hostlet_*.deb"
+  vm "hostlet doctor --fix"
+  vm "cp /payload/images/busybox.tar /usr/share/hostlet/images/"
 }
 
-# Writes the manifest of a pod; its JSON comes from stdin.
+# Adds lines to the KubeletConfiguration of the package.
+# usage: node_configure LINE...
+node_configure() {
+  local line
+  for line in "$@"; do vm "sed -i '/^kind: KubeletConfiguration/a $line' /etc/hostlet/config.yaml"; done
+}
+
+# Writes the manifest of a pod, which comes from stdin.
 # usage: node_manifest NAME
 node_manifest() {
   local file=$VM_DIR/manifest
