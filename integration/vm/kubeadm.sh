@@ -107,7 +107,8 @@ YAML
 scenario_kubeadm() {
   local hash before
   # The saved VM's clock stood still, and certificates have times.
-  vm "date -s @$(date +%s) && ip link set eth0 up && & >/dev/null
+  vm "date -s @$(date +%s) && ip link set eth0 up && ip addr add 10.0.2.15/24 dev eth0 && ip route add default via 10.0.2.2 &&
+    sysctl -q net.ipv4.ip_forward=1" >/dev/null
   vm "install -m 755 /payload/kubeadm /usr/bin/kubeadm && apt-get install -y -qq /payload/1/hostlet-kubelet_*.deb" >/dev/null
   # What the package kubeadm has.
   vm "mkdir -p /usr/lib/systemd/system/kubelet.service.d && cat >/usr/lib/systemd/system/kubelet.service.d/10-kubeadm.conf <<'INI'
