@@ -16,7 +16,6 @@ use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::{TokioExecutor, TokioTimer};
 use kube::Client;
 use kube::client::{Body, ConfigExt};
-use kube::config::Config;
 use parking_lot::Mutex;
 use tower::limit::RateLimitLayer;
 use tower::timeout::TimeoutLayer;
@@ -136,8 +135,8 @@ fn transport(login: &Login, purpose: Purpose, connections: &Connections) -> Resu
     tcp.set_keepalive_interval(Some(KEEPALIVE));
     tcp.set_keepalive_retries(Some(KEEPALIVE_TRIES));
     let config = &login.config;
-    let dialer = Dialer::new(tcp, login.proxy.as_ref(), config)?;
-    let mut connector = TimeoutConnector::new(tls(config, dialer)?);
+    let dialer = Dialer::new(tcp, login.proxy.as_ref(), &login.tls);
+    let mut connector = TimeoutConnector::new(tls(login, dialer)?);
     connector.set_connect_timeout(Some(CONNECT_TIMEOUT));
     let mut http1 = connector.clone();
     http1.set_read_timeout(Some(READ_TIMEOUT));
@@ -167,10 +166,9 @@ pub(super) fn describe_timeout(error: BoxError) -> BoxError {
 
 /// TLS with HTTP/2 where the server supports it. kube's own connector uses HTTP/1.1, which needs a connection for each watch
 /// and each concurrent request.
-fn tls(config: &Config, dialer: Dialer) -> Result<HttpsConnector<Dialer>, kube::Error> {
-    let mut builder =
-        HttpsConnectorBuilder::new().with_tls_config(config.rustls_client_config()?).https_or_http();
-    if let Some(name) = &config.tls_server_name {
+fn tls(login: &Login, dialer: Dialer) -> Result<HttpsConnector<Dialer>, kube::Error> {
+    let mut builder = HttpsConnectorBuilder::new().with_tls_config(login.tls.clone()).https_or_http();
+    if let Some(name) = &login.config.tls_server_name {
         let name = name.clone().try_into().map_err(|error| kube::Error::Service(Box::new(error)))?;
         builder = builder.with_server_name_resolver(FixedServerNameResolver::new(name));
     }

@@ -36,6 +36,15 @@ pub enum TlsError {
     /// The certificate is for another key.
     #[error("the certificate is for another private key")]
     OtherKey,
+    /// The system's certificate authorities are unusable.
+    #[error("the certificate authorities of the system cannot be used")]
+    SystemAuthorities(#[source] rustls::Error),
+    /// A certificate authority is unusable.
+    #[error("a certificate of the certificate authority cannot be used")]
+    Authority(#[source] rustls::Error),
+    /// Certificate and key cannot be used together.
+    #[error("the client certificate cannot be used with its key")]
+    Identity(#[source] rustls::Error),
     /// A file operation failed.
     #[error("cannot {operation} {}", path.display())]
     File {

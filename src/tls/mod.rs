@@ -2,6 +2,7 @@
 //! certificates. Sends nothing, and knows neither the API server nor whose certificates they are.
 
 mod certificate;
+mod client;
 mod error;
 #[cfg(any(test, feature = "fakes"))]
 pub mod fake;
@@ -11,6 +12,7 @@ mod request;
 mod store;
 
 pub use certificate::{CertificateInfo, certificates_of, keys_of};
+pub use client::{Trust, client_config};
 pub use error::TlsError;
 pub use key::PrivateKey;
 pub use request::certificate_request;

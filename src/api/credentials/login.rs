@@ -12,6 +12,7 @@ use jiff::Timestamp;
 use kube::Config;
 use kube::client::ConfigExt;
 use kube::config::{KubeConfigOptions, Kubeconfig};
+use rustls::ClientConfig;
 use serde_json::Value;
 
 use super::plugin::{self, PluginError, bearer};
@@ -19,7 +20,9 @@ use super::source::CredentialsSource;
 use crate::api::kubeconfig::{self, KubeconfigFile, current_cluster};
 use crate::api::proxy::{Proxy, ProxyError};
 use crate::sys::file_work;
-use crate::tls::{CertificateInfo, CertificateStore, TlsError, certificates_of, keys_of};
+use crate::tls::{
+    CertificateInfo, CertificateStore, TlsError, Trust, certificates_of, client_config, keys_of,
+};
 use crate::types::{error_chain, json};
 
 /// Why there are no credentials. Problems are texts because kube's error sources repeat themselves.
@@ -59,6 +62,12 @@ enum UserEntryError {
     Read { path: String, error: io::Error },
     #[error("client-certificate: {}", error_chain(.0))]
     Certificate(TlsError),
+    #[error("{0} is not base64")]
+    Base64(&'static str),
+    #[error("there is no {0}, and a client certificate needs both certificate and key")]
+    Incomplete(&'static str),
+    #[error(transparent)]
+    Tls(TlsError),
     #[error("the token's file is empty")]
     EmptyToken,
     #[error("the token has characters that HTTP does not permit")]
@@ -74,6 +83,8 @@ enum UserEntryError {
 pub(in crate::api) struct Login {
     /// The cluster and its connection parameters, with all credentials resolved from files and plugins.
     pub(in crate::api) config: Arc<Config>,
+    /// The TLS of its connections.
+    pub(in crate::api) tls: ClientConfig,
     /// The `Authorization` header, if any.
     pub(in crate::api) authorization: Option<HeaderValue>,
     /// The client certificate, if there is one that no plugin issued.
@@ -182,7 +193,7 @@ impl Origin {
         }
         config.auth_info = json::from_value(&auth).map_err(|error| self.invalid(error))?;
         // Validated before any connection uses them.
-        config.rustls_client_config().map_err(|error| self.invalid(error))?;
+        let tls = tls_config(&config, &auth).map_err(|error| self.invalid(error_chain(&error)))?;
         config.extra_headers_layer().map_err(|error| self.invalid(error))?;
         let identity = Identity {
             server: config.cluster_url.clone(),
@@ -191,7 +202,7 @@ impl Origin {
             root_cert: config.root_cert.clone(),
         };
         let certificate = certificate.filter(|_| !is_issued);
-        let login = Login { config: Arc::new(config), authorization, certificate, proxy, identity };
+        let login = Login { config: Arc::new(config), tls, authorization, certificate, proxy, identity };
         Ok(Obtained { login, is_renewable: is_read || is_issued, is_issued, expires })
     }
 
@@ -209,6 +220,28 @@ impl Origin {
     fn invalid(&self, problem: impl Display) -> LoginError {
         LoginError::Credentials { file: self.source.file.clone(), problem: problem.to_string() }
     }
+}
+
+/// The TLS configuration for a cluster and a user entry whose files are inlined.
+fn tls_config(config: &Config, auth: &Value) -> Result<ClientConfig, UserEntryError> {
+    let trust = match &config.root_cert {
+        _ if config.accept_invalid_certs => Trust::Anybody,
+        Some(authorities) => Trust::Authorities(authorities),
+        None => Trust::System,
+    };
+    let data = |field: &'static str| {
+        let given = auth[field].as_str().filter(|data| !data.is_empty());
+        let decoded = given.map(|data| STANDARD.decode(data).map_err(|_| UserEntryError::Base64(field)));
+        decoded.transpose()
+    };
+    let identity = match (data("client-certificate-data")?, data("client-key-data")?) {
+        (None, None) => None,
+        (Some(certificate), Some(key)) => Some((certificate, key)),
+        (None, Some(_)) => return Err(UserEntryError::Incomplete("client-certificate")),
+        (Some(_), None) => return Err(UserEntryError::Incomplete("client-key")),
+    };
+    let identity = identity.as_ref().map(|(certificate, key)| (certificate.as_slice(), key.as_slice()));
+    client_config(trust, identity).map_err(UserEntryError::Tls)
 }
 
 /// A user entry without its plugin.
@@ -282,7 +315,7 @@ fn client_certificate(
     let Some(data) = auth["client-certificate-data"].as_str().filter(|data| !data.is_empty()) else {
         return Ok(None);
     };
-    // kube reports data that is not base64.
+    // Reported with the key's.
     let Ok(text) = STANDARD.decode(data) else { return Ok(None) };
     let mut info = CertificateInfo::from_pem(&text).map_err(UserEntryError::Certificate)?;
     let mut certificates = certificates_of(&text).map_err(UserEntryError::Certificate)?;

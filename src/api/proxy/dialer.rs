@@ -8,8 +8,7 @@ use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder, MaybeHttpsStream};
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::client::legacy::connect::proxy::{SocksV5, Tunnel};
 use hyper_util::rt::TokioIo;
-use kube::client::ConfigExt;
-use kube::config::Config;
+use rustls::ClientConfig;
 use tokio::net::TcpStream;
 use tower::{BoxError, Service, ServiceExt};
 
@@ -39,18 +38,14 @@ enum Way {
 }
 
 impl Dialer {
-    /// Dials with `tcp`. TLS to a proxy trusts the authorities of `config`, as with client-go.
-    pub(in crate::api) fn new(
-        tcp: HttpConnector,
-        proxy: Option<&Proxy>,
-        config: &Config,
-    ) -> Result<Self, kube::Error> {
-        let Some(proxy) = proxy else { return Ok(Self(Way::Direct(tcp))) };
+    /// Dials with `tcp`. TLS to a proxy trusts whom `tls` trusts, as with client-go.
+    pub(in crate::api) fn new(tcp: HttpConnector, proxy: Option<&Proxy>, tls: &ClientConfig) -> Self {
+        let Some(proxy) = proxy else { return Self(Way::Direct(tcp)) };
         let name = proxy.to_string();
-        Ok(Self(match proxy.scheme {
+        Self(match proxy.scheme {
             Scheme::Http => Way::Http(tunnel(proxy, tcp), name),
             Scheme::Https => {
-                let tls = HttpsConnectorBuilder::new().with_tls_config(config.rustls_client_config()?);
+                let tls = HttpsConnectorBuilder::new().with_tls_config(tls.clone());
                 // A CONNECT request is HTTP/1.
                 Way::Https(tunnel(proxy, tls.https_only().enable_http1().wrap_connector(tcp)), name)
             }
@@ -64,7 +59,7 @@ impl Dialer {
                     name,
                 )
             }
-        }))
+        })
     }
 }
 

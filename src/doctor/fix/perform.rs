@@ -152,8 +152,11 @@ fn enable_cri(file: &Path) -> Result<(), FixError> {
 
 /// Links the plugins unless there is something of their name.
 fn link_plugins(from: &Path, to: &Path, names: &[String]) -> Result<(), FixError> {
-    fs::create_dir_all(to)
-        .map_err(|source| FixError::File { operation: "create", path: to.to_owned(), source })?;
+    fs::create_dir_all(to).map_err(|source| FixError::File {
+        operation: "create",
+        path: to.to_owned(),
+        source,
+    })?;
     for name in names {
         let link = to.join(name);
         match symlink(from.join(name), &link) {

@@ -202,7 +202,8 @@ mod tests {
         assert_eq!(planned(without_configuration), [link()]);
         let of_another_network = |facts: &mut Facts| {
             debian(facts);
-            facts.network.configurations = Ok(vec![("/a.conflist".into(), Ok(vec!["cilium-cni".to_owned()]))]);
+            facts.network.configurations =
+                Ok(vec![("/a.conflist".into(), Ok(vec!["cilium-cni".to_owned()]))]);
         };
         assert_eq!(planned(of_another_network), []);
     }

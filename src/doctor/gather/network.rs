@@ -164,7 +164,7 @@ mod tests {
         let root = tempfile::tempdir().unwrap();
         let (own, debian) = (root.path().join("opt/cni/bin"), root.path().join("usr/lib/cni"));
         fs::create_dir_all(&debian).unwrap();
-        assert_eq!(elsewhere(root.path(), &[own.clone()]), None, "an empty directory");
+        assert_eq!(elsewhere(root.path(), std::slice::from_ref(&own)), None, "an empty directory");
         fs::write(debian.join("bridge"), "").unwrap();
         assert_eq!(elsewhere(root.path(), &[own]), Some((debian.clone(), ["bridge".to_owned()].into())));
         assert_eq!(elsewhere(root.path(), &[debian]), None);
