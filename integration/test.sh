@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Installs what the tests need and runs all of them: style, lints, documentation, then every test of the workspace,
 # including those on a real containerd (they need root, and start their own instances): on the installed containerd and,
-# if Go is available to build them, in Kubernetes clusters and, as a smoke test, on containerd 2.
+# if Go is available to build them, in Kubernetes clusters and, as a smoke test, on containerd 2. The packages are tested in root
+# file systems and in a virtual machine.
 #
 # usage: sudo integration/test.sh
 set -euo pipefail
@@ -61,6 +62,13 @@ fi
 
 say "tests of the packages"
 "$here/packages.sh" || failed+=("packages")
+
+say "tests in a virtual machine"
+if [ "$(uname -m)" = x86_64 ]; then
+  "$here/vm.sh" --quick || failed+=("virtual machine")
+else
+  warn "NOT TESTED in a virtual machine: there is none for $(uname -m) yet"
+fi
 
 # The tests find containerd, its shim and ctr in PATH, so another PATH selects another containerd. matrix.sh runs all
 # tests on both, and clusters with both.

@@ -4,7 +4,7 @@
 # installed in it; each scenario goes on with a copy of that. They have no network, except that of the cluster to join.
 #
 # usage: sudo integration/vm.sh [SCENARIO...]     all scenarios, or these
-#        sudo integration/vm.sh --quick           the first few, within a few minutes
+#        sudo integration/vm.sh --quick           some of them, within a few minutes
 #        integration/vm.sh --list                 their names and what they show
 #
 # HOSTLET_BIN=PATH takes a hostlet that is built already, HOSTLET_PACKAGES=DIR debs: those of revision 1 in DIR/1, of 2 in DIR/2.
@@ -42,7 +42,7 @@ here=$(dirname "${BASH_SOURCE[0]}")
 # shellcheck source=integration/vm/scenarios.sh
 . "$here/vm/scenarios.sh"
 
-QUICK=(install restart reboot)
+QUICK=(install watchdog cgroups purge)
 
 # Makes packages of two revisions, unless HOSTLET_PACKAGES has them.
 find_packages() {
@@ -52,13 +52,12 @@ find_packages() {
   else
     VM_PACKAGES_DIR=$VM_SAVED/packages
     mkdir "$VM_PACKAGES_DIR"
-    if [ -z "${HOSTLET_BIN:-}" ]; then
+    if [ -z "${HOSTLET_BIN:-}" ] || [ -z "${HOSTLET_MANUAL_BIN:-}" ]; then
       note "hostlet: cargo build"
       # All of the workspace at once, like the tests: another selection of packages would need another build.
       (cd "$TOP" && as_builder cargo build --workspace --all-targets --locked --quiet) || die "hostlet did not build"
-      HOSTLET_BIN=$(target_directory)/debug/hostlet
-      HOSTLET_MANUAL_BIN=$(target_directory)/debug/hostlet-manual
-      export HOSTLET_MANUAL_BIN
+      export HOSTLET_BIN=${HOSTLET_BIN:-$(target_directory)/debug/hostlet}
+      export HOSTLET_MANUAL_BIN=${HOSTLET_MANUAL_BIN:-$(target_directory)/debug/hostlet-manual}
     fi
     # Without what only a debugger reads: most of a development build.
     strip -o "$VM_PACKAGES_DIR/hostlet" "$HOSTLET_BIN"

@@ -34,6 +34,7 @@ vm_create() {
 vm_open_pipes() {
   mkfifo "$VM_DIR/port.in" "$VM_DIR/port.out" "$VM_DIR/monitor.in" "$VM_DIR/monitor.out"
   exec {VM_IN}<>"$VM_DIR/port.in" {VM_OUT}<>"$VM_DIR/port.out"
+  # shellcheck disable=SC2034  # one end is only kept open
   exec {VM_MONITOR_IN}<>"$VM_DIR/monitor.in" {VM_MONITOR_OUT}<>"$VM_DIR/monitor.out"
 }
 

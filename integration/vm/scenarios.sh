@@ -323,6 +323,10 @@ scenario_purge() {
 scenario_power() {
   local cut number names=()
   for number in 1 2 3 4; do names+=("pod$number"); done
+  # containerd unpacks an image when it is first used, and does not flush the files (docs/what-happens-when.md).
+  sleeper first | node_manifest first
+  node_ready 120 first
+  vm "sync && rm $MANIFESTS/first.yaml"
   for cut in $(seq "${HOSTLET_VM_POWER_CUTS:-10}"); do
     for number in 1 2 3 4; do sleeper "pod$number" | sed "s/namespace: default/&, labels: {round: \"$cut\"}/" | node_manifest "pod$number"; done
     vm "sync $MANIFESTS/* $MANIFESTS"
