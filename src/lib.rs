@@ -22,6 +22,7 @@ pub mod node;
 pub mod objects;
 pub mod ownership;
 pub mod pleg;
+pub mod plugin;
 pub mod pod;
 pub mod publish;
 pub mod purge;

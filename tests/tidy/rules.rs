@@ -8,7 +8,7 @@ const LEVELS: [&[&str]; 14] = [
     &["sys", "telemetry", "yaml"],
     &["config", "tls"],
     &["api", "cgroup", "cri", "store"],
-    &["image", "log", "objects", "pleg", "pod"],
+    &["image", "log", "objects", "pleg", "plugin", "pod"],
     &["gate", "node", "volume"],
     &["cri_config", "status"],
     &["source"],

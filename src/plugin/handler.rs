@@ -1,0 +1,70 @@
+//! The seam between registration and the rooms that use plugins of one type. Owns no behavior.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use jiff::Timestamp;
+
+/// A registered instance of a plugin. Unique in this run of the daemon; a newer one is larger.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct InstanceId(pub u64);
+
+impl fmt::Display for InstanceId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// An instance of a plugin that is registered: a process that answered at a registration socket and was accepted. Several can have
+/// the same name, during a rolling update; the newest serves.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PluginInstance {
+    /// Identifies it in this run. A plugin that registers again, also at the same socket, has another one.
+    pub id: InstanceId,
+    /// The plugin's name, e.g. the name of a DRA driver.
+    pub name: String,
+    /// The socket of the plugin's service: absolute, and a socket when the plugin was registered.
+    pub endpoint: PathBuf,
+    /// What the plugin says it supports, as it says it: `v1.DRAPlugin` or `1.0.0`.
+    pub versions: Vec<String>,
+    /// The registration socket.
+    pub socket: PathBuf,
+    /// When it was registered.
+    pub since: Timestamp,
+}
+
+/// A change to the registered plugins of a type.
+#[derive(Clone, Debug)]
+pub enum PluginEvent {
+    /// A plugin instance was registered. Those of the same name that were registered before stay until they are deregistered.
+    Registered(Arc<PluginInstance>),
+    /// A plugin instance is gone: its registration socket was removed or replaced.
+    Deregistered(Arc<PluginInstance>),
+}
+
+/// Why a handler does not accept a plugin, for the plugin's author: names what is wrong and what would be accepted.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct PluginRejected(pub String);
+
+/// What serves one type of plugins.
+pub trait PluginHandler: Send + Sync + 'static {
+    /// The type, as plugins state it in `PluginInfo`: `DRAPlugin`.
+    fn plugin_type(&self) -> &'static str;
+
+    /// Checks what a plugin says about itself before it is registered. Pure: does no I/O. The name is not empty and at most 253
+    /// bytes long, the endpoint is absolute and an existing socket.
+    ///
+    /// # Errors
+    ///
+    /// A reason to reject the plugin, which is sent to the plugin.
+    fn validate(&self, name: &str, endpoint: &Path, versions: &[String]) -> Result<(), PluginRejected>;
+
+    /// Takes a change. Called by the task that registers, so it must not block. Events of one instance are in order, and each
+    /// `Registered` is followed by at most one `Deregistered` of the same instance.
+    fn changed(&self, event: PluginEvent);
+
+    /// What the handler knows about the plugin of this name, for `hostlet plugins`: an object, or nothing.
+    fn describe(&self, name: &str) -> Option<serde_json::Value>;
+}
