@@ -23,6 +23,8 @@ pub(super) struct HostletConfiguration {
     pub(super) image_preload_dir: Option<String>,
     /// How many sandboxes and containers may start at the same time.
     pub(super) max_concurrent_starts: Option<NonZeroUsize>,
+    /// Whether devices of DRA drivers are published in ResourceSlices.
+    pub(super) publish_resource_slices: Option<bool>,
     /// Path of the daemon's control socket.
     pub(super) socket: Option<String>,
 }
@@ -34,6 +36,7 @@ impl HostletConfiguration {
         self.kind = Some(KIND.to_owned());
         self.adopt_foreign_pods.get_or_insert(false);
         self.max_concurrent_starts.get_or_insert(NonZeroUsize::MIN.saturating_add(2));
+        self.publish_resource_slices.get_or_insert(false);
         if self.socket.as_ref().is_none_or(String::is_empty) {
             self.socket = Some(DEFAULT_SOCKET.to_owned());
         }

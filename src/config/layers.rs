@@ -30,8 +30,15 @@ const PATH_FIELDS: &[&str] = &[
     "volumePluginDir",
 ];
 
-const HOSTLET_FIELDS: &[&str] =
-    &["adoptForeignPods", "apiVersion", "imagePreloadDir", "kind", "maxConcurrentStarts", "socket"];
+const HOSTLET_FIELDS: &[&str] = &[
+    "adoptForeignPods",
+    "apiVersion",
+    "imagePreloadDir",
+    "kind",
+    "maxConcurrentStarts",
+    "publishResourceSlices",
+    "socket",
+];
 
 /// The part of one document that one file or flag sets.
 #[derive(Debug)]

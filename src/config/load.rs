@@ -64,6 +64,7 @@ pub fn load(flags: &KubeletFlags, hostname: &str) -> Result<Loaded, ConfigErrors
         return Err(errors.into());
     }
     warnings.extend(idle_flags(flags));
+    warnings.extend(needs_cluster(&hostlet, membership, &stack.hostlet));
     warnings.extend(ignored_gates(&kubelet, &stack.kubelet));
     warnings.sort_by(|a, b| a.at.cmp(&b.at));
     let config = Config::new(&kubelet, &hostlet, &flags.process, hostname);
@@ -201,6 +202,25 @@ fn idle_flags(flags: &KubeletFlags) -> impl Iterator<Item = ConfigWarning> {
         path: None,
         message: format!("{}, so this has no effect", flag.why),
     })
+}
+
+/// Settings of a standalone node that only a node of a cluster uses.
+fn needs_cluster(
+    hostlet: &HostletConfiguration,
+    membership: Membership,
+    layers: &Layers,
+) -> Option<ConfigWarning> {
+    const FIELD: &str = "publishResourceSlices";
+    match membership {
+        Membership::Alone if hostlet.publish_resource_slices == Some(true) => Some(ConfigWarning {
+            at: layers.place(FIELD),
+            path: Some(FIELD.to_owned()),
+            message: "this node is standalone, without an API server to publish on, so this has no effect; \
+                      join a cluster (--kubeconfig), or remove this"
+                .to_owned(),
+        }),
+        Membership::Alone | Membership::Joined => None,
+    }
 }
 
 fn ignored_gates(kubelet: &KubeletConfiguration, layers: &Layers) -> impl Iterator<Item = ConfigWarning> {

@@ -117,6 +117,23 @@ fn settings_of_a_file_take_effect() {
 }
 
 #[test]
+fn slices_are_published_on_request_by_a_node_of_a_cluster() {
+    let text = "apiVersion: hostlet.dev/v1alpha1\nkind: HostletConfiguration\npublishResourceSlices: true\n";
+    let host = Host::new(&[("a.yaml", &format!("{HEAD}---\n{text}"))]);
+    let joined = host.load(&["--config=DIR/a.yaml", "--kubeconfig=/k"]).unwrap();
+    assert!(joined.config.cluster.unwrap().publish_resource_slices);
+    assert_eq!(joined.warnings, []);
+    let silent = host.load(&["--kubeconfig=/k"]).unwrap();
+    assert!(!silent.config.cluster.unwrap().publish_resource_slices);
+    assert_eq!(silent.effective.hostlet()["publishResourceSlices"], false);
+
+    let warnings = host.warnings(&["--config=DIR/a.yaml"]);
+    assert_eq!(warnings.len(), 1, "{warnings:?}");
+    assert!(warnings[0].starts_with("DIR/a.yaml:6: publishResourceSlices: "), "{warnings:?}");
+    assert!(warnings[0].contains("--kubeconfig"), "{warnings:?}");
+}
+
+#[test]
 fn stronger_sources_win() {
     let drop_in = |text: &str| format!("{HEAD}{text}");
     let host = Host::new(&[

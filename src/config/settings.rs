@@ -76,6 +76,9 @@ pub struct Cluster {
     pub requests: Option<(NonZeroU32, NonZeroU32)>,
     /// The same for events (`eventRecordQPS`, `eventBurst`).
     pub events: Option<(NonZeroU32, NonZeroU32)>,
+    /// Whether devices that DRA drivers report to this node are published in ResourceSlices (`publishResourceSlices` of
+    /// HostletConfiguration).
+    pub publish_resource_slices: bool,
 }
 
 /// Sources of pods, and how often they are checked.
@@ -246,6 +249,7 @@ impl Config {
                 rotate_certificates: kubelet.rotate_certificates.unwrap_or_default(),
                 requests: rate(kubelet.kube_api_qps, kubelet.kube_api_burst),
                 events: rate(kubelet.event_record_qps, kubelet.event_burst),
+                publish_resource_slices: hostlet.publish_resource_slices.unwrap_or_default(),
             }),
             healthz: healthz(kubelet),
             node: Node::new(kubelet, flags),

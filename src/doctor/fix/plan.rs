@@ -174,6 +174,7 @@ mod tests {
                     rotate_certificates: false,
                     requests: None,
                     events: None,
+                    publish_resource_slices: false,
                 });
             },
         ] {
