@@ -19,6 +19,8 @@ mod harness;
 mod large;
 #[path = "containerd/late.rs"]
 mod late;
+#[path = "containerd/life.rs"]
+mod life;
 #[path = "containerd/manifests.rs"]
 mod manifests;
 #[path = "containerd/pods.rs"]

@@ -26,8 +26,7 @@ use crate::node::{
 use crate::objects::ApiObjects;
 use crate::objects::services::ServiceEnv;
 use crate::pleg;
-use crate::pod::DesiredPods;
-use crate::pod::PodEvents;
+use crate::pod::{ContainerRef, DesiredPods, PodEvents};
 use crate::publish::mirror::{MirrorSources, Mirrors};
 use crate::publish::status::{PublishProgress, StatusManager, StatusSources};
 use crate::source::api::{self, ApiState};
@@ -244,7 +243,7 @@ impl Cluster {
     }
 }
 
-fn of_pod(pod: &PodRef, container: Option<&str>, event: &PodEvent) -> EventRecord {
+fn of_pod(pod: &PodRef, container: Option<&ContainerRef>, event: &PodEvent) -> EventRecord {
     EventRecord {
         object: ObjectReference {
             api_version: Some("v1".to_owned()),
@@ -252,7 +251,7 @@ fn of_pod(pod: &PodRef, container: Option<&str>, event: &PodEvent) -> EventRecor
             namespace: Some(pod.namespace.to_string()),
             name: Some(pod.name.to_string()),
             uid: Some(pod.uid.to_string()),
-            field_path: container.map(|name| format!("spec.containers{{{name}}}")),
+            field_path: container.map(ContainerRef::field_path),
             resource_version: None,
         },
         kind: event.kind,

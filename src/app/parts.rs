@@ -23,8 +23,7 @@ use crate::node::{
 };
 use crate::objects::services::ServiceEnv;
 use crate::objects::{ObjectSource, Standalone};
-use crate::pod::DesiredPods;
-use crate::pod::PodEvents;
+use crate::pod::{ContainerRef, DesiredPods, PodEvents};
 use crate::publish::recent::RecentEvents;
 use crate::publish::status::PublishProgress;
 use crate::server::ControlServer;
@@ -106,7 +105,7 @@ impl Parts {
         let observer = HostObserver { root: ROOT.into(), own: config.root_dir.clone() };
         tasks.spawn(Stage::Support, "host observer", |cancel| observer.run(node.machine.clone(), cancel));
         let recent = RecentEvents::new(WallClock::system());
-        let no_events = |_: &PodRef, _: Option<&str>, _: &PodEvent| {};
+        let no_events = |_: &PodRef, _: Option<&ContainerRef>, _: &PodEvent| {};
         let events =
             cluster.as_ref().map_or_else(|| -> PodEvents { Arc::new(no_events) }, Cluster::pod_events);
         let events = recent.of_pods(events);

@@ -24,7 +24,7 @@ use crate::image::preload::{self, Containerd, PreloadConfig};
 use crate::lifecycle::PodTable;
 use crate::log::LogLayout;
 use crate::node::{NodeAddresses, NodeEvent};
-use crate::pod::AdmittedPod;
+use crate::pod::{AdmittedPod, ProbeResults};
 use crate::shutdown::{ShutdownSources, SystemBus};
 use crate::status::{StatusHandle, StatusSources, StatusTask};
 use crate::sys::KernelMounts;
@@ -98,8 +98,10 @@ impl Parts {
         // Usually known by now. Waiting avoids statuses without addresses, but pods must not wait for a name server.
         let _ = timeout(FIRST_ADDRESSES, self.addresses.known()).await;
         let statuses = StatusHandle::default();
+        let probes = ProbeResults::default();
         let sources = StatusSources {
             handle: statuses.clone(),
+            probes: probes.clone(),
             observed: self.runtime.pleg.cache().clone(),
             addresses: self.addresses.clone(),
             runtime_name: runtime_info.version.runtime_name.clone(),
@@ -143,6 +145,7 @@ impl Parts {
             reports,
             store: self.store,
             restarts: self.restarts,
+            probes,
             crash_loop_cap: config.pods.max_restart_wait,
         };
         let janitor = HostJanitor {

@@ -9,6 +9,7 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{ContainerStatus, Pod, PodStatus};
 
 use crate::pod::view::PodView;
+use crate::pod::{ContainerKind, PodContainer};
 use crate::source::ManifestProblem;
 use crate::status::{Activity, Doing};
 
@@ -119,7 +120,8 @@ impl ExplainInput<'_> {
     /// The pod's name as an argument of `hostlet logs`.
     pub(super) fn logs(&self, container: &str) -> String {
         let view = self.view();
-        let choice = if view.spec.containers.len() > 1 { format!(" -c {container}") } else { String::new() };
+        let is_only = matches!(view.spec.containers.as_slice(), [only] if only.name == container);
+        let choice = if is_only { String::new() } else { format!(" -c {container}") };
         format!("hostlet logs {}{choice}", view.name)
     }
 
@@ -143,7 +145,32 @@ impl ExplainInput<'_> {
         self.doing.and_then(|doing| doing.next_work)
     }
 
+    /// Statuses of the main containers.
     pub(super) fn statuses(&self) -> &[ContainerStatus] {
         self.status.and_then(|status| status.container_statuses.as_deref()).unwrap_or_default()
+    }
+
+    /// Statuses of the init containers and sidecars, then of the main containers.
+    pub(super) fn all_statuses(&self) -> impl Iterator<Item = &ContainerStatus> {
+        let inits = self.status.and_then(|status| status.init_container_statuses.as_deref());
+        inits.unwrap_or_default().iter().chain(self.statuses())
+    }
+
+    /// The definition of a container of any kind but ephemeral, with its kind.
+    pub(super) fn container(&self, name: &str) -> Option<PodContainer<'_>> {
+        let view = self.view();
+        let inits = view.init_containers().iter().map(PodContainer::init);
+        let mut all = inits.chain(view.spec.containers.iter().map(PodContainer::main));
+        all.find(|container| container.spec.name == name)
+    }
+
+    /// A container by kind and name, at the begin of a sentence.
+    pub(super) fn subject(&self, name: &str) -> String {
+        let kind = match self.container(name).map(|container| container.kind) {
+            Some(ContainerKind::Init) => "Init container",
+            Some(ContainerKind::Sidecar) => "Sidecar container",
+            Some(ContainerKind::Main | ContainerKind::Ephemeral) | None => "Container",
+        };
+        format!("{kind} {name}")
     }
 }

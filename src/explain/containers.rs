@@ -9,7 +9,7 @@ use super::endings::{UNKNOWN, because, how_it_ended, remedy_of_end};
 use super::explanation::{Explanation, Verdict};
 use super::images::image;
 use super::pod::{failed_step, starting, step};
-use crate::pod::{PodPhase, is_static};
+use crate::pod::{ContainerKind, PodPhase, is_static, restarts_after};
 use crate::status::Activity;
 use crate::status::human_duration;
 
@@ -24,8 +24,10 @@ pub(super) fn containers(case: &ExplainInput<'_>) -> Explanation {
         Some(PodPhase::Failed) => return failed(case),
         Some(PodPhase::Pending | PodPhase::Running) | None => {}
     }
-    let waiting = case.statuses().iter().find_map(|status| waits(case, status));
-    waiting.or_else(|| retries(case)).or_else(|| in_progress(case)).unwrap_or_else(|| runs(case))
+    let waiting = case.all_statuses().find_map(|status| waits(case, status));
+    let unsettled =
+        waiting.or_else(|| retries(case)).or_else(|| initializes(case)).or_else(|| in_progress(case));
+    unsettled.unwrap_or_else(|| runs(case))
 }
 
 /// A container that waits because of a problem.
@@ -34,8 +36,7 @@ fn waits(case: &ExplainInput<'_>, status: &ContainerStatus) -> Option<Explanatio
     let reason = waiting.reason.as_deref().unwrap_or_default();
     let message = waiting.message.as_deref().unwrap_or_default();
     let name = &status.name;
-    let spec = case.view().spec.containers.iter().find(|c| c.name == *name);
-    let image_in_spec = spec.and_then(|c| c.image.as_deref()).unwrap_or(&status.image);
+    let image_in_spec = case.container(name).and_then(|c| c.spec.image.as_deref()).unwrap_or(&status.image);
     if let Some(explanation) = image(case, name, image_in_spec, reason, message) {
         return Some(explanation);
     }
@@ -48,7 +49,7 @@ fn waits(case: &ExplainInput<'_>, status: &ContainerStatus) -> Option<Explanatio
                 _ => ("started", OF_CONTAINER),
             };
             let cause = find(group, message);
-            Explanation::wrong(format!("Container {name} cannot be {what}{}", because(cause, message)))
+            Explanation::wrong(format!("{} cannot be {what}{}", case.subject(name), because(cause, message)))
                 .do_this(cause.map_or(UNKNOWN, |cause| cause.remedy))
         }
         _ => return None,
@@ -67,7 +68,7 @@ fn crash_loop(case: &ExplainInput<'_>, status: &ContainerStatus) -> Explanation 
     };
     let how =
         ended.map_or_else(|| "terminates repeatedly".to_owned(), |ended| how_it_ended(case, name, ended));
-    Explanation::wrong(format!("Container {name} {how}{times}, with growing back-off"))
+    Explanation::wrong(format!("{} {how}{times}, with growing back-off", case.subject(name)))
         .at(format!("container {name} (CrashLoopBackOff)"))
         .since(ended.and_then(|ended| ended.finished_at.as_ref()).map(|time| time.0))
         .next(case.retry_of(name))
@@ -97,14 +98,16 @@ fn failed(case: &ExplainInput<'_>) -> Explanation {
         };
         return Explanation::wrong(sentence).at(reason).do_this(remedy);
     }
-    let bad = case.statuses().iter().find_map(|s| Some((s, ended(s).filter(|ended| ended.exit_code != 0)?)));
+    let bad = case.all_statuses().find_map(|s| Some((s, ended(s).filter(|ended| ended.exit_code != 0)?)));
     let Some((status, ended)) = bad else {
         return Explanation::wrong("The pod has failed").at("done");
     };
-    let policy = case.view().spec.restart_policy.as_deref().unwrap_or("Always");
     let name = &status.name;
+    let own = case.container(name).and_then(|container| container.spec.restart_policy.as_deref());
+    let policy = own.or(case.view().spec.restart_policy.as_deref()).unwrap_or("Always");
     Explanation::wrong(format!(
-        "Container {name} {}; restartPolicy {policy} does not restart it",
+        "{} {}; restartPolicy {policy} does not restart it",
+        case.subject(name),
         how_it_ended(case, name, ended)
     ))
     .at("done")
@@ -125,6 +128,42 @@ fn retries(case: &ExplainInput<'_>) -> Option<Explanation> {
     Some(failed_step(case, error.as_deref()).since(case.active_since()))
 }
 
+/// An init container that runs, or a sidecar that has not started yet.
+fn initializes(case: &ExplainInput<'_>) -> Option<Explanation> {
+    let inits = case.status?.init_container_statuses.as_deref()?;
+    let is_open = |status: &ContainerStatus| match case.container(&status.name)?.kind {
+        ContainerKind::Init => Some(status.state.as_ref()?.running.as_ref()?.started_at.clone()),
+        ContainerKind::Sidecar if status.started != Some(true) => {
+            Some(status.state.as_ref()?.running.as_ref()?.started_at.clone())
+        }
+        ContainerKind::Sidecar | ContainerKind::Main | ContainerKind::Ephemeral => None,
+    };
+    let (index, status, since) = inits.iter().enumerate().find_map(|(n, s)| Some((n, s, is_open(s)?)))?;
+    let since = since.map(|time| time.0);
+    let (name, place) = (&status.name, format!("{} of {}", index + 1, inits.len()));
+    let age = since.map(|since| format!(" for {}", human_duration(case.now.duration_since(since))));
+    let age = age.unwrap_or_default();
+    let (sentence, remedy) = match case.container(name)?.kind {
+        ContainerKind::Sidecar => (
+            format!(
+                "{} ({place}) has run{age}, and its startup probe has not succeeded yet",
+                case.subject(name)
+            ),
+            "wait; the containers after it start once its startup probe has succeeded",
+        ),
+        ContainerKind::Init | ContainerKind::Main | ContainerKind::Ephemeral => (
+            format!("The pod is initializing: init container {name} ({place}) has run{age}"),
+            "wait until it exits; the containers after it start then",
+        ),
+    };
+    Some(
+        Explanation::under_way(sentence)
+            .at(format!("init container {name}"))
+            .since(since)
+            .do_this(format!("{remedy}; its output is in `{}`", case.logs(name))),
+    )
+}
+
 /// Containers that are still starting, without a problem.
 fn in_progress(case: &ExplainInput<'_>) -> Option<Explanation> {
     let is_up = |status: &ContainerStatus| {
@@ -134,7 +173,7 @@ fn in_progress(case: &ExplainInput<'_>) -> Option<Explanation> {
     let status = case.statuses().iter().find(|status| !is_up(status))?;
     let Some(ended) = ended(status) else { return Some(starting(case, case.activity())) };
     let name = &status.name;
-    let again = format!("Container {name} {}; it is being restarted", how_it_ended(case, name, ended));
+    let again = format!("{} {}; it is being restarted", case.subject(name), how_it_ended(case, name, ended));
     let logs = format!("{} --previous", case.logs(name));
     Some(
         Explanation::wrong(again)
@@ -146,12 +185,8 @@ fn in_progress(case: &ExplainInput<'_>) -> Option<Explanation> {
 
 /// Whether a container has terminated and is not restarted.
 fn is_over(case: &ExplainInput<'_>, status: &ContainerStatus) -> bool {
-    let policy = case.view().spec.restart_policy.as_deref();
-    match (ended(status), policy) {
-        (Some(_), Some("Never")) => true,
-        (Some(ended), Some("OnFailure")) => ended.exit_code == 0,
-        (_, _) => false,
-    }
+    let Some((ended, container)) = ended(status).zip(case.container(&status.name)) else { return false };
+    !restarts_after(case.view().spec, container.spec, ended.exit_code)
 }
 
 fn runs(case: &ExplainInput<'_>) -> Explanation {

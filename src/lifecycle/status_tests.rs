@@ -145,9 +145,10 @@ async fn the_event_of_a_stuck_pod_is_repeated() {
     let count = reported.clone();
     let mut node = Node::with(16, move |context| {
         let count = count.clone();
-        let events = Arc::new(move |_: &_, _: Option<&str>, event: &crate::types::PodEvent| {
-            *count.lock() += u32::from(event.reason == "FailedCreatePodSandBox");
-        });
+        let events =
+            Arc::new(move |_: &_, _: Option<&crate::pod::ContainerRef>, event: &crate::types::PodEvent| {
+                *count.lock() += u32::from(event.reason == "FailedCreatePodSandBox");
+            });
         let reports = ReportSinks { events, ..context.reports };
         Arc::new(WorkerContext { reports, ..context })
     });

@@ -36,7 +36,7 @@ use crate::pleg::Pleg;
 use crate::pod::AdmittedPod;
 use crate::pod::DesiredPods;
 use crate::pod::pod_uid;
-use crate::pod::{PodEvents, PodKill};
+use crate::pod::{PodEvents, PodKill, ProbeResults};
 use crate::source::SourceState;
 use crate::status::{Activity, PodStatusEntry, StatusCache, StatusHandle, StatusSources, StatusTask};
 use crate::store::Store;
@@ -88,6 +88,8 @@ pub(super) struct Node {
     pub(super) service_env: ServiceEnv,
     /// Publishes the node's addresses.
     pub(super) addresses: (watch::Sender<Option<Arc<[IpAddr]>>>, NodeAddresses),
+    /// What probes have found.
+    pub(super) probes: ProbeResults,
     clock: WallClock,
     root: TempDir,
     bound: usize,
@@ -150,6 +152,7 @@ impl Node {
             objects: FakeObjects::new(clock.clone()),
             service_env: ServiceEnv::none(),
             addresses: NodeAddresses::new(),
+            probes: ProbeResults::default(),
             clock,
             root: directory(),
             bound,
@@ -198,6 +201,7 @@ impl Node {
         let statuses = StatusHandle::default();
         let sources = StatusSources {
             handle: statuses.clone(),
+            probes: self.probes.clone(),
             observed: pleg_handle.cache().clone(),
             addresses: self.addresses.1.clone(),
             runtime_name: host().runtime_name,
@@ -237,6 +241,7 @@ impl Node {
             },
             store: store.clone(),
             restarts: RestartRequests::new(store.clone()),
+            probes: self.probes.clone(),
             crash_loop_cap: Duration::from_secs(300),
         };
         let janitor = HostJanitor {

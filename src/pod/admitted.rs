@@ -4,7 +4,7 @@ use std::ops::Deref;
 use std::sync::{Arc, LazyLock};
 
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::{Container, Pod, PodSpec};
+use k8s_openapi::api::core::v1::{Container, EphemeralContainer, Pod, PodSpec};
 
 use super::resources::qos_class;
 use super::{
@@ -34,6 +34,8 @@ pub struct AdmittedPod {
     pub seen_at: Option<Timestamp>,
     /// `terminationGracePeriodSeconds`; `None` only if it was not defaulted.
     pub grace_seconds: Option<i64>,
+    /// Its ephemeral containers, in the form of the others.
+    ephemeral: Vec<Container>,
 }
 
 impl AdmittedPod {
@@ -50,6 +52,7 @@ impl AdmittedPod {
             qos: qos_class(&object),
             seen_at: seen_at(&object),
             grace_seconds: spec.termination_grace_period_seconds,
+            ephemeral: spec.ephemeral_containers.iter().flatten().map(as_container).collect(),
             object,
         })
     }
@@ -90,17 +93,62 @@ impl AdmittedPod {
         self.spec().containers.iter().map(PodContainer::main)
     }
 
-    /// The container with this name and kind; `None` if there is none, or it is ephemeral.
-    pub fn container(&self, named: &ContainerRef) -> Option<PodContainer<'_>> {
-        self.containers().find(|container| container.kind == named.kind && container.spec.name == named.name)
+    /// Its ephemeral containers, in order.
+    pub fn ephemeral_containers(&self) -> impl Iterator<Item = PodContainer<'_>> {
+        self.ephemeral.iter().map(PodContainer::ephemeral)
     }
 
-    /// The kind of the container with this name, including ephemeral ones.
+    /// All its containers: those of [`AdmittedPod::containers`], then the ephemeral ones.
+    pub fn all_containers(&self) -> impl Iterator<Item = PodContainer<'_>> {
+        self.containers().chain(self.ephemeral_containers())
+    }
+
+    /// The container with this name and kind.
+    pub fn container(&self, named: &ContainerRef) -> Option<PodContainer<'_>> {
+        let mut all = self.all_containers();
+        all.find(|container| container.kind == named.kind && container.spec.name == named.name)
+    }
+
+    /// The kind of the container with this name.
     pub fn kind_of(&self, name: &str) -> Option<ContainerKind> {
-        let listed = self.containers().find(|container| container.spec.name == name);
-        let mut ephemeral = self.spec().ephemeral_containers.iter().flatten();
-        let kind = listed.map(|container| container.kind);
-        kind.or_else(|| ephemeral.any(|container| container.name == name).then_some(ContainerKind::Ephemeral))
+        self.all_containers().find(|container| container.spec.name == name).map(|container| container.kind)
+    }
+
+    /// The reference to the container with this name.
+    pub fn reference_to(&self, name: &str) -> Option<ContainerRef> {
+        self.kind_of(name).map(|kind| ContainerRef { kind, name: name.to_owned() })
+    }
+}
+
+/// The fields that an ephemeral container shares with the others.
+fn as_container(ephemeral: &EphemeralContainer) -> Container {
+    let it = ephemeral.clone();
+    Container {
+        args: it.args,
+        command: it.command,
+        env: it.env,
+        env_from: it.env_from,
+        image: it.image,
+        image_pull_policy: it.image_pull_policy,
+        lifecycle: it.lifecycle,
+        liveness_probe: it.liveness_probe,
+        name: it.name,
+        ports: it.ports,
+        readiness_probe: it.readiness_probe,
+        resize_policy: it.resize_policy,
+        resources: it.resources,
+        restart_policy: it.restart_policy,
+        restart_policy_rules: it.restart_policy_rules,
+        security_context: it.security_context,
+        startup_probe: it.startup_probe,
+        stdin: it.stdin,
+        stdin_once: it.stdin_once,
+        termination_message_path: it.termination_message_path,
+        termination_message_policy: it.termination_message_policy,
+        tty: it.tty,
+        volume_devices: it.volume_devices,
+        volume_mounts: it.volume_mounts,
+        working_dir: it.working_dir,
     }
 }
 

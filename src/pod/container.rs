@@ -17,6 +17,15 @@ pub enum ContainerKind {
 }
 
 impl ContainerKind {
+    /// The field of the pod's spec that lists it.
+    pub fn field(self) -> &'static str {
+        match self {
+            Self::Init | Self::Sidecar => "initContainers",
+            Self::Main => "containers",
+            Self::Ephemeral => "ephemeralContainers",
+        }
+    }
+
     /// The kind of a container in `spec.initContainers`.
     pub fn of_init(container: &Container) -> Self {
         match container.restart_policy.as_deref() {
@@ -44,6 +53,13 @@ pub struct PodContainer<'a> {
     pub spec: &'a Container,
 }
 
+impl ContainerRef {
+    /// The path of the container in the pod, as events name it: `spec.containers{name}`.
+    pub fn field_path(&self) -> String {
+        format!("spec.{}{{{}}}", self.kind.field(), self.name)
+    }
+}
+
 impl<'a> PodContainer<'a> {
     /// An element of `spec.initContainers`.
     pub fn init(spec: &'a Container) -> Self {
@@ -58,5 +74,10 @@ impl<'a> PodContainer<'a> {
     /// An element of `spec.containers`.
     pub fn main(spec: &'a Container) -> Self {
         Self { kind: ContainerKind::Main, spec }
+    }
+
+    /// An element of `spec.ephemeralContainers`.
+    pub(super) fn ephemeral(spec: &'a Container) -> Self {
+        Self { kind: ContainerKind::Ephemeral, spec }
     }
 }

@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
+use super::ContainerRef;
 use crate::types::{PodEvent, PodRef};
 
-/// Receives an event about a pod, or about the container of this name. Must not block.
-pub type PodEvents = Arc<dyn Fn(&PodRef, Option<&str>, &PodEvent) + Send + Sync>;
+/// Receives an event about a pod, or about one of its containers. Must not block.
+pub type PodEvents = Arc<dyn Fn(&PodRef, Option<&ContainerRef>, &PodEvent) + Send + Sync>;

@@ -5,8 +5,10 @@ use k8s_openapi::api::core::v1::{Container, ContainerStatus, PodCondition};
 
 use super::containers::whole_seconds;
 use super::input::StatusInput;
-use crate::cri::SandboxState;
-use crate::pod::{AdmittedPod, ContainerKind, PodContainer, PodPhase};
+use crate::cri::{ContainerState, SandboxState};
+use crate::pod::{
+    AdmittedPod, ContainerKind, PodContainer, PodPhase, demands_restart_of_all, may_restart_all,
+};
 
 const READY_TO_START: &str = "PodReadyToStartContainers";
 const INITIALIZED: &str = "Initialized";
@@ -21,8 +23,11 @@ pub const TERMINATION_BY_KUBELET: &str = "TerminationByKubelet";
 pub const RESIZE_PENDING: &str = "PodResizePending";
 /// A resize is in progress.
 const RESIZE_IN_PROGRESS: &str = "PodResizeInProgress";
-/// The conditions generated here, in the kubelet's order.
-pub(super) const GENERATED: [&str; 5] = [READY_TO_START, INITIALIZED, READY, CONTAINERS_READY, SCHEDULED];
+/// All containers are being removed, to start again (KEP-5532).
+const ALL_RESTARTING: &str = "AllContainersRestarting";
+/// The conditions generated here, in the kubelet's order; the last one only for pods with such a rule.
+pub(super) const GENERATED: [&str; 6] =
+    [READY_TO_START, INITIALIZED, READY, CONTAINERS_READY, SCHEDULED, ALL_RESTARTING];
 
 /// Whether the kubelet owns conditions of this type (upstream `PodConditionByKubelet`). `DisruptionTarget` is shared: ours is
 /// written, that of others is preserved.
@@ -65,13 +70,15 @@ pub(super) fn conditions(
     let containers_ready = containers_ready(pod, statuses, phase);
     let ready = ready(pod, &containers_ready, &conditions);
     let verdicts = [
-        ready_to_start(input, pod),
-        initialized(pod, statuses, phase),
-        ready,
-        containers_ready,
-        Verdict::TRUE,
+        Some(ready_to_start(input, pod)),
+        Some(initialized(input, statuses, phase)),
+        Some(ready),
+        Some(containers_ready),
+        Some(Verdict::TRUE),
+        may_restart_all(pod.spec()).then(|| all_restarting(input, phase)),
     ];
-    for (type_, verdict) in GENERATED.into_iter().zip(verdicts) {
+    let generated = GENERATED.into_iter().zip(verdicts);
+    for (type_, verdict) in generated.filter_map(|(type_, verdict)| Some((type_, verdict?))) {
         let status = if verdict.holds { "True" } else { "False" };
         let unchanged = previous.iter().find(|before| before.type_ == type_ && before.status == status);
         let since = unchanged.and_then(|before| before.last_transition_time.clone());
@@ -79,7 +86,10 @@ pub(super) fn conditions(
             last_probe_time: None,
             last_transition_time: Some(since.unwrap_or_else(|| whole_seconds(input.now))),
             message: verdict.message,
-            observed_generation: pod.metadata.generation.filter(|generation| *generation != 0),
+            observed_generation: pod
+                .metadata
+                .generation
+                .filter(|generation| *generation != 0 && type_ != ALL_RESTARTING),
             reason: verdict.reason,
             status: status.to_owned(),
             type_: type_.to_owned(),
@@ -125,7 +135,8 @@ fn sandbox_problem(input: &StatusInput<'_>, pod: &AdmittedPod) -> Option<&'stati
     }
 }
 
-fn initialized(pod: &AdmittedPod, statuses: &[ContainerStatus], phase: PodPhase) -> Verdict {
+fn initialized(input: &StatusInput<'_>, statuses: &[ContainerStatus], phase: PodPhase) -> Verdict {
+    let pod = input.pod;
     let inits = pod.init_containers().iter().map(PodContainer::init);
     let (unknown, incomplete) = split(inits, statuses, |kind, status| match kind {
         ContainerKind::Sidecar => status.started == Some(true),
@@ -144,8 +155,42 @@ fn initialized(pod: &AdmittedPod, statuses: &[ContainerStatus], phase: PodPhase)
     }
     match message(&unknown, &incomplete, "incomplete") {
         None => Verdict::TRUE,
+        // Not taken back, e.g. when all containers restart, as upstream.
+        Some(_) if held(input, INITIALIZED) => Verdict::TRUE,
         Some(message) => Verdict::FALSE.because("ContainersNotInitialized").saying(message),
     }
+}
+
+/// Whether a container's exit demands a restart of all, and its instance is still there.
+fn all_restarting(input: &StatusInput<'_>, phase: PodPhase) -> Verdict {
+    match phase {
+        PodPhase::Succeeded => Verdict::FALSE.because("PodCompleted"),
+        PodPhase::Failed => Verdict::FALSE.because("PodFailed"),
+        PodPhase::Pending | PodPhase::Running if is_restart_of_all_demanded(input) => Verdict::TRUE
+            .because("RestartAllContainersStarted")
+            .saying("container exited with restart policy rule".to_owned()),
+        PodPhase::Pending | PodPhase::Running => Verdict::FALSE,
+    }
+}
+
+fn is_restart_of_all_demanded(input: &StatusInput<'_>) -> bool {
+    input.pod.containers().any(|container| {
+        let newest = input.observed.container(&container.spec.name);
+        newest.is_some_and(|newest| {
+            newest.state == ContainerState::Exited && demands_restart_of_all(container.spec, newest.exit_code)
+        })
+    })
+}
+
+/// Whether all containers of the pod are being removed, to start again, or were removed since the last status.
+pub(super) fn restarts_all(input: &StatusInput<'_>) -> bool {
+    is_restart_of_all_demanded(input) || held(input, ALL_RESTARTING)
+}
+
+/// Whether the previous status had this condition.
+fn held(input: &StatusInput<'_>, type_: &str) -> bool {
+    let previous = input.previous.and_then(|previous| previous.conditions.as_deref()).unwrap_or_default();
+    previous.iter().any(|condition| condition.type_ == type_ && condition.status == "True")
 }
 
 fn containers_ready(pod: &AdmittedPod, statuses: &[ContainerStatus], phase: PodPhase) -> Verdict {

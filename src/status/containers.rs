@@ -9,6 +9,7 @@ use k8s_openapi::api::core::v1::{
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
+use super::conditions::restarts_all;
 use super::input::{LifecycleSummary, StatusInput};
 use super::restart::Restarts;
 use crate::cri::{ContainerState, ContainerStatus, LinuxUser};
@@ -22,6 +23,10 @@ const STATUS_UNKNOWN: &str = "ContainerStatusUnknown";
 /// Upstream's message for a container that ran and was removed.
 const USED_TO_RUN: &str =
     "The container could not be located when the pod was deleted.  The container used to be Running";
+
+/// Upstream's reason for a container that was removed because all containers of its pod start again.
+pub(super) const RESTARTING_ALL: &str = "RestartingAllContainers";
+const REMOVED_TO_RESTART: &str = "The container is removed because RestartAllContainers in place";
 
 /// Statuses of the init containers, including sidecars, in the order of the spec.
 pub(super) fn init_container_statuses(input: &StatusInput<'_>) -> Vec<ApiStatus> {
@@ -44,8 +49,9 @@ fn statuses<'a>(
 ) -> Vec<ApiStatus> {
     let one = |PodContainer { kind, spec: container }: PodContainer<'_>| {
         let old = previous.unwrap_or_default().iter().find(|old| old.name == container.name);
-        let mut status = OneContainer { input, pod: input.pod, kind, container, old }.status();
-        fill_probes(&mut status, kind == ContainerKind::Init);
+        let one = OneContainer { input, pod: input.pod, kind, container, old };
+        let mut status = one.status();
+        one.fill_probes(&mut status);
         cut_messages(&mut status, input.pod.containers().count());
         status
     };
@@ -203,6 +209,19 @@ impl OneContainer<'_> {
                 ..ApiStatus::default()
             },
         };
+        let has_run = self.old.is_some_and(|old| running(old).is_some() || terminated(old).is_some());
+        if has_run && self.input.lifecycle == LifecycleSummary::Active && restarts_all(self.input) {
+            status.state = Some(waiting(Some(RESTARTING_ALL), Some(REMOVED_TO_RESTART)));
+            let removed = ContainerStateTerminated {
+                exit_code: UNKNOWN_EXIT_CODE,
+                reason: Some(RESTARTING_ALL.to_owned()),
+                message: Some(REMOVED_TO_RESTART.to_owned()),
+                ..ContainerStateTerminated::default()
+            };
+            status.last_state = Some(ended(removed));
+            status.restart_count = self.old.map_or(0, |old| old.restart_count).saturating_add(1);
+            return status;
+        }
         let has_history = status.last_state.as_ref().is_some_and(|last| last.terminated.is_some());
         if self.old.is_some_and(|old| running(old).is_some()) && !has_history {
             // It ran, so it must not be reported as never started, which would make the pod Pending again.
@@ -256,6 +275,33 @@ impl OneContainer<'_> {
         status.state = Some(state);
     }
 
+    /// A running container has started once its startup probe succeeded, and then is ready while its readiness probe succeeds;
+    /// an init container is ready once it succeeded.
+    fn fill_probes(&self, status: &mut ApiStatus) {
+        let probes = self.input.probes;
+        let running = running(status).and_then(|_| self.input.observed.container(&self.container.name));
+        // A new daemon that has not probed it yet continues with what was reported.
+        let is_unknown = running.is_some_and(|running| !probes.0.contains_key(&running.id));
+        let reported = self.old.filter(|old| is_unknown && old.container_id == status.container_id);
+        let reported = reported.filter(|old| self::running(old).is_some());
+        let has_started = |id| match reported.and_then(|old| old.started) {
+            Some(started) if self.container.startup_probe.is_some() => started,
+            Some(_) | None => probes.has_started(self.container, id),
+        };
+        let is_ready = |id| match reported {
+            Some(old) if self.container.readiness_probe.is_some() => old.ready,
+            Some(_) | None => probes.is_ready(self.container, id),
+        };
+        let started = running.filter(|running| has_started(&running.id));
+        status.started = Some(started.is_some());
+        status.ready = match self.kind {
+            ContainerKind::Init => terminated(status).is_some_and(|ended| ended.exit_code == 0),
+            ContainerKind::Sidecar | ContainerKind::Main | ContainerKind::Ephemeral => {
+                started.is_some_and(|started| is_ready(&started.id))
+            }
+        };
+    }
+
     /// Whether it was stopped to be replaced although its policy does not restart it: it must not be reported as
     /// terminated, which is final for the API server.
     fn comes_back(&self, newest: Option<&ContainerStatus>) -> bool {
@@ -292,14 +338,6 @@ impl OneContainer<'_> {
                 ContainerState::Exited => self.restarts().after(self.container, newest.exit_code),
             })
     }
-}
-
-/// Without probes a running container is started and ready; an init container is ready once it succeeded.
-fn fill_probes(status: &mut ApiStatus, runs_to_completion: bool) {
-    let runs = running(status).is_some();
-    let succeeded = terminated(status).is_some_and(|ended| ended.exit_code == 0);
-    status.started = Some(runs);
-    status.ready = if runs_to_completion { succeeded } else { runs };
 }
 
 fn cut_messages(status: &mut ApiStatus, containers: usize) {

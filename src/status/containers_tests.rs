@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::pod::testing::{container, exited};
+use crate::pod::{ContainerProbes, PodProbes};
 use crate::status::testing::Scene;
 use crate::types::ContainerId;
 
@@ -32,6 +33,34 @@ fn never_made() {
     let scene = scene.with_init("i", false);
     assert_eq!(regular(&scene)["state"]["waiting"]["reason"], "PodInitializing");
     assert_eq!(init(&scene)[0].state, Some(waiting(Some("PodInitializing"), None)));
+}
+
+#[test]
+fn probes_decide_whether_a_running_container_has_started_and_is_ready() {
+    let mut scene = Scene::of("Always", vec![container("c", 0, ContainerState::Running)]);
+    let probe = || serde_json::from_value(json!({"tcpSocket": {"port": 1}})).unwrap();
+    scene.edit(|pod| {
+        let container = &mut pod.spec.as_mut().unwrap().containers[0];
+        (container.startup_probe, container.readiness_probe) = (probe(), probe());
+    });
+    let shown = |scene: &Scene| (regular(scene)["started"] == true, regular(scene)["ready"] == true);
+    assert_eq!(shown(&scene), (false, false), "not probed yet");
+    let found = |started, ready| {
+        let found = ContainerProbes { started, ready, failed: None };
+        PodProbes([(ContainerId::from("c-0"), found)].into())
+    };
+    for (started, ready, expected) in
+        [(false, false, (false, false)), (true, false, (true, false)), (true, true, (true, true))]
+    {
+        scene.probes = found(started, ready);
+        assert_eq!(shown(&scene), expected);
+    }
+    // A new daemon without results continues with what was reported, for this instance only.
+    scene.step();
+    scene.probes = PodProbes::default();
+    assert_eq!(shown(&scene), (true, true));
+    scene.observed.containers = vec![container("c", 1, ContainerState::Running)];
+    assert_eq!(shown(&scene), (false, false));
 }
 
 #[test]

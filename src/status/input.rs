@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1::PodStatus as ApiPodStatus;
 
 use crate::pleg::PodStatus;
-use crate::pod::{AdmittedPod, StatusOverride, WaitingReason};
+use crate::pod::{AdmittedPod, PodProbes, StatusOverride, WaitingReason};
 use crate::types::ContainerId;
 
 /// The phase of a pod's lifecycle, as far as its status depends on it.
@@ -34,6 +34,8 @@ pub struct StatusInput<'a> {
     pub starting: &'a BTreeSet<String>,
     /// Termination messages (or last log lines, under `FallbackToLogsOnError`).
     pub termination_messages: &'a BTreeMap<ContainerId, String>,
+    /// What its probes have found.
+    pub probes: &'a PodProbes,
     /// Why the last sync could not create the sandbox.
     pub sandbox_error: Option<&'a str>,
     /// The phase of its lifecycle.

@@ -2,6 +2,7 @@
 
 use k8s_openapi::api::core::v1::{Container, ContainerState, ContainerStatus};
 
+use super::containers::RESTARTING_ALL;
 use super::input::LifecycleSummary;
 use super::restart::Restarts;
 use crate::pod::{ContainerKind, PodPhase};
@@ -17,6 +18,8 @@ enum Seen {
     Ended(i32),
     /// Terminated before, and waits to be restarted.
     WaitingAgain(i32),
+    /// Removed, because all containers start again.
+    Reset,
 }
 
 impl Seen {
@@ -28,7 +31,10 @@ impl Seen {
                 Self::Running { started: status.started.unwrap_or(false) }
             }
             (Some(ContainerState { terminated: Some(ended), .. }), _) => Self::Ended(ended.exit_code),
-            (Some(ContainerState { waiting: Some(_), .. }), Some(last)) => Self::WaitingAgain(last.exit_code),
+            (Some(ContainerState { waiting: Some(_), .. }), Some(last)) => match last.reason.as_deref() {
+                Some(RESTARTING_ALL) => Self::Reset,
+                Some(_) | None => Self::WaitingAgain(last.exit_code),
+            },
             (Some(ContainerState { waiting: Some(_), .. }), None) => Self::NeverStarted,
             (Some(_) | None, _) => Self::Unknown,
         }
@@ -65,7 +71,7 @@ pub(super) fn phase(
             Seen::Ended(code) | Seen::WaitingAgain(code) if code != 0 && !restarts.after(init, code) => {
                 return PodPhase::Failed;
             }
-            Seen::Ended(_) | Seen::WaitingAgain(_) => {}
+            Seen::Ended(_) | Seen::WaitingAgain(_) | Seen::Reset => {}
             Seen::Running { .. } | Seen::NeverStarted | Seen::Unknown => init_pending = true,
         }
     }
@@ -95,7 +101,7 @@ impl Counts {
                 self.running += 1;
                 self.pending_sidecars += usize::from(!started);
             }
-            Seen::Ended(_) | Seen::WaitingAgain(_) => {}
+            Seen::Ended(_) | Seen::WaitingAgain(_) | Seen::Reset => {}
         }
     }
 
@@ -109,6 +115,7 @@ impl Counts {
                 self.not_restarted += usize::from(!restarts.after(container, code));
                 self.succeeded += usize::from(code == 0);
             }
+            Seen::Reset => self.stopped += 1,
             Seen::WaitingAgain(code) => {
                 self.stopped += 1;
                 self.not_restarted += usize::from(!restarts.after(container, code));

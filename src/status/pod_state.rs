@@ -12,13 +12,14 @@ use super::{
 };
 use crate::cri::{ContainerState, ContainerStatus, SandboxState, SandboxStatus};
 use crate::pleg::{Cache, PodStatus};
-use crate::pod::AdmittedPod;
+use crate::pod::{AdmittedPod, ProbeResults};
 use crate::types::ContainerId;
 
-/// The node's part of a status, and the time.
+/// What statuses of all pods share, and the time.
 pub(super) struct NodeInputs<'a> {
     pub(super) now: Timestamp,
     pub(super) runtime_name: &'a str,
+    pub(super) probes: &'a ProbeResults,
     pub(super) host_ips: &'a [IpAddr],
 }
 
@@ -87,6 +88,7 @@ impl PodState {
             reasons: &facts.waiting,
             starting: &facts.starting,
             termination_messages: &self.termination_messages,
+            probes: &node.probes.of(&pod.reference.uid),
             sandbox_error: facts.sandbox_error.as_deref(),
             lifecycle,
             status_override: facts.progress.status_override(),

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use k8s_openapi::api::core::v1::Container;
 
-use crate::pod::{AdmittedPod, RestartPolicy};
+use crate::pod::{AdmittedPod, restarts_after};
 
 /// Decides this for the containers of one pod.
 #[derive(Clone, Copy)]
@@ -28,6 +28,6 @@ impl Restarts<'_> {
 
     /// Whether its restart policy alone restarts it.
     pub(super) fn by_policy(self, container: &Container, exit_code: i32) -> bool {
-        RestartPolicy::of_container(self.pod.spec(), container).restarts(exit_code)
+        restarts_after(self.pod.spec(), container, exit_code)
     }
 }

@@ -19,6 +19,7 @@ use crate::cri::ContainerStatus;
 use crate::log::termination_message;
 use crate::node::NodeAddresses;
 use crate::pleg::Cache;
+use crate::pod::ProbeResults;
 use crate::sys::file_work;
 use crate::telemetry::Heartbeat;
 use crate::types::{ContainerId, PodRef, PodUid, WallClock, sleep_until};
@@ -33,6 +34,8 @@ pub struct StatusSources {
     pub handle: StatusHandle,
     /// The PLEG cache.
     pub observed: Cache,
+    /// What the probes of containers have found.
+    pub probes: ProbeResults,
     /// Addresses of the node.
     pub addresses: NodeAddresses,
     /// Name of the runtime, the scheme of container IDs.
@@ -173,6 +176,7 @@ impl StatusTask {
             let node = NodeInputs {
                 now: self.sources.clock.now(),
                 runtime_name: &self.sources.runtime_name,
+                probes: &self.sources.probes,
                 host_ips: &host_ips,
             };
             if let Some(report) = entry.state.report(&observed, &node) {

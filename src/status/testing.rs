@@ -10,7 +10,7 @@ use k8s_openapi::api::core::v1::{Pod, PodStatus as ApiPodStatus};
 use super::{LifecycleSummary, StatusInput, generate};
 use crate::cri::{ContainerStatus, SandboxState};
 use crate::pleg::PodStatus;
-use crate::pod::{AdmittedPod, StatusOverride, WaitingReason, pod_ref, testing};
+use crate::pod::{AdmittedPod, PodProbes, StatusOverride, WaitingReason, pod_ref, testing};
 use crate::types::ContainerId;
 
 /// Owns what a [`StatusInput`] borrows: an active pod with a ready sandbox and the given containers, newest first.
@@ -20,6 +20,7 @@ pub(super) struct Scene {
     pub(super) reasons: BTreeMap<String, WaitingReason>,
     pub(super) starting: BTreeSet<String>,
     pub(super) messages: BTreeMap<ContainerId, String>,
+    pub(super) probes: PodProbes,
     pub(super) sandbox_error: Option<String>,
     pub(super) lifecycle: LifecycleSummary,
     pub(super) status_override: Option<StatusOverride>,
@@ -43,6 +44,7 @@ impl Scene {
             reasons: BTreeMap::new(),
             starting: BTreeSet::new(),
             messages: BTreeMap::new(),
+            probes: PodProbes::default(),
             sandbox_error: None,
             lifecycle: LifecycleSummary::Active,
             status_override: None,
@@ -83,6 +85,7 @@ impl Scene {
             reasons: &self.reasons,
             starting: &self.starting,
             termination_messages: &self.messages,
+            probes: &self.probes,
             sandbox_error: self.sandbox_error.as_deref(),
             lifecycle: self.lifecycle,
             status_override: self.status_override.as_ref(),

@@ -67,7 +67,17 @@ impl ContainerStarter<'_> {
             }
         };
         // Counted whether or not it succeeds: what cannot be started at all must back off too.
-        if let Some(ended) = previous.filter(|p| p.state == ContainerState::Exited) {
+        let probes = self.context.probes.of(&self.pod.reference.uid);
+        let is_replaced = previous.is_some_and(|p| probes.failed(&p.id).is_some());
+        let mut instances = self.observed.containers.iter().filter(|c| *c.name == *self.container.name);
+        let ended = match previous {
+            // Stopped because of a probe just now: upstream counts the instance before it.
+            Some(p) if p.state == ContainerState::Running && is_replaced => {
+                instances.find(|c| c.state == ContainerState::Exited && c.hash == p.hash)
+            }
+            other => other.filter(|p| p.state == ContainerState::Exited),
+        };
+        if let Some(ended) = ended {
             self.starts.restarted(ended, self.reporter.now());
         }
         let next = Activity::StartingContainer { container: self.container.name.clone() };

@@ -16,6 +16,7 @@ use crate::log::LogLayout;
 use crate::objects::ObjectSource;
 use crate::objects::services::ServiceEnv;
 use crate::pleg::PlegHandle;
+use crate::pod::ProbeResults;
 use crate::store::Store;
 use crate::sys::Mounts;
 use crate::types::QuietPeriod;
@@ -75,6 +76,8 @@ pub struct WorkerContext {
     pub store: Store,
     /// Restarts that users requested.
     pub restarts: RestartRequests,
+    /// What the probes of containers have found.
+    pub probes: ProbeResults,
     /// Longest pause of a crash loop.
     pub crash_loop_cap: Duration,
 }

@@ -3,12 +3,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use futures::future::{FutureExt, pending, select_all};
-use k8s_openapi::api::core::v1::Pod;
-
 use crate::cri_config::env_references;
 use crate::objects::services::ServiceEnv;
 use crate::objects::{ObjectSource, Objects, Watched};
+use crate::pod::AdmittedPod;
+use futures::future::{FutureExt, pending, select_all};
 
 /// The references of one pod. Each container has its own receivers, so that reading for one container hides no news from another.
 #[derive(Debug, Default)]
@@ -22,11 +21,10 @@ pub(super) struct EnvNeeds {
 
 impl EnvNeeds {
     /// Watches what the containers of `pod` refer to, and nothing else.
-    pub(super) fn follow(&mut self, pod: &Pod, source: &dyn ObjectSource) {
-        let Some(spec) = &pod.spec else { return };
-        self.containers.retain(|name, _| spec.containers.iter().any(|container| container.name == *name));
-        let namespace = pod.metadata.namespace.as_deref().unwrap_or_default();
-        for container in &spec.containers {
+    pub(super) fn follow(&mut self, pod: &AdmittedPod, source: &dyn ObjectSource) {
+        self.containers.retain(|name, _| pod.kind_of(name).is_some());
+        let namespace = &pod.reference.namespace;
+        for container in pod.all_containers().map(|container| container.spec) {
             let wanted = env_references(container, namespace);
             if wanted.is_empty() {
                 self.containers.remove(&container.name);

@@ -3,13 +3,14 @@
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
 use tokio::time::Instant;
 
-use super::Outcome;
-use crate::pod::{PodEvents, WaitingReason};
+use super::{Outcome, Work};
+use crate::pod::{AdmittedPod, ContainerKind, ContainerRef, PodEvents, WaitingReason};
 use crate::status::timeline::TimelineStep;
 use crate::status::{Activity, PodFacts, StatusCache, StatusHandle};
 use crate::types::{EventKind, PodEvent, PodRef, WallClock};
@@ -44,6 +45,8 @@ struct SentEvent {
 /// Reports on one pod.
 pub(super) struct Reporter {
     pod: PodRef,
+    /// The pod with its spec; none if it is known only from the runtime.
+    admitted: Option<Arc<AdmittedPod>>,
     sinks: ReportSinks,
     /// The facts of the pod's status.
     pub(super) facts: PodFacts,
@@ -62,6 +65,7 @@ impl Reporter {
     pub(super) fn new(pod: PodRef, sinks: ReportSinks) -> Self {
         Self {
             pod,
+            admitted: None,
             sinks,
             facts: PodFacts::default(),
             retries: BTreeMap::new(),
@@ -82,10 +86,11 @@ impl Reporter {
     }
 
     /// Begins new work on the pod, which may have been renamed.
-    pub(super) fn work_begins(&mut self, pod: &PodRef) {
+    pub(super) fn work_begins(&mut self, work: &Work) {
         self.failure = None;
-        if self.pod != *pod {
-            self.pod = pod.clone();
+        self.admitted = work.admitted().cloned();
+        if self.pod != *work.pod() {
+            self.pod = work.pod().clone();
         }
     }
 
@@ -189,7 +194,7 @@ impl Reporter {
     pub(super) fn announce(&self, container: Option<&str>, event: &PodEvent) {
         let pod = &self.pod;
         self.sinks.status_cache.timeline().event(pod, container, event, self.now());
-        (self.sinks.events)(pod, container, event);
+        self.send(container, event);
         let (uid, reason, message) = (&pod.uid, &*event.reason, event.message.as_str());
         match event.kind {
             EventKind::Normal => tracing::info!(%pod, %uid, container, reason, "{message}"),
@@ -220,7 +225,16 @@ impl Reporter {
         if now.saturating_duration_since(at) < REPEAT {
             return at;
         }
-        (self.sinks.events)(&self.pod, container, event);
+        self.send(container, event);
         now
+    }
+
+    /// Sends an event to the API server.
+    fn send(&self, container: Option<&str>, event: &PodEvent) {
+        let reference = |name: &str| {
+            let known = self.admitted.as_ref().and_then(|pod| pod.reference_to(name));
+            known.unwrap_or_else(|| ContainerRef { kind: ContainerKind::Main, name: name.to_owned() })
+        };
+        (self.sinks.events)(&self.pod, container.map(reference).as_ref(), event);
     }
 }

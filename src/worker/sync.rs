@@ -10,7 +10,7 @@ use tokio::time::Instant;
 use super::cleanup::Cleanup;
 use super::container::{ContainerStarter, NotStarted};
 use super::context::WorkerContext;
-use super::plan::{Plan, SandboxPlan, plan};
+use super::plan::{Plan, PlanInput, Reset, SandboxPlan, plan};
 use super::sandbox::{PodSandbox, Sandboxes};
 use super::stopping::Stopping;
 use super::{Outcome, Retry, WorkerState};
@@ -48,7 +48,15 @@ impl PodSync<'_> {
         };
         let now = self.state.reporter.now();
         let restarts = self.context.restarts.due(&observed);
-        let plan = plan(self.pod, &observed, self.state.starts.crash_loops(), &restarts, container_hash, now);
+        let plan = plan(&PlanInput {
+            pod: self.pod,
+            observed: &observed,
+            crash_loops: self.state.starts.crash_loops(),
+            restarts: &restarts,
+            probes: &self.context.probes.of(&self.pod.reference.uid),
+            hash: container_hash,
+            now,
+        });
         let pending = pending.filter(|_| plan.has_starts());
         self.report_waits(&plan);
         self.state.reporter.facts.progress = PodProgress::Active;
@@ -97,9 +105,11 @@ impl PodSync<'_> {
             reporter.event(None, PodEvent::warning("BackOff", text));
             let why =
                 format!("back-off {} re-creating the pod sandbox: {}", go_duration(wait.pause), wait.reason);
-            for container in &self.pod.spec().containers {
-                reporter.waits(&container.name, "ContainerCreating", &why);
-                reporter.retries_at(&container.name, wait.until);
+            let reason =
+                if self.pod.init_containers().is_empty() { "ContainerCreating" } else { "PodInitializing" };
+            for container in self.pod.containers() {
+                reporter.waits(&container.spec.name, reason, &why);
+                reporter.retries_at(&container.spec.name, wait.until);
             }
         }
         reporter.publish_retries();
@@ -117,6 +127,9 @@ impl PodSync<'_> {
     async fn perform(&mut self, observed: &PodStatus, plan: &Plan, is_first: bool) -> Result<(), Retry> {
         if is_first || matches!(plan.sandbox, SandboxPlan::Create { .. }) {
             self.prepare_host().await?;
+        }
+        if !plan.reset.is_empty() {
+            return self.reset(&plan.reset).await;
         }
         let mut result = Ok(());
         if let Some((sandbox, volumes)) = self.sandbox(observed, plan).await? {
@@ -276,11 +289,27 @@ impl PodSync<'_> {
 
     async fn kill_unwanted(&mut self, plan: &Plan) -> Result<(), Retry> {
         let stopping = self.stopping();
-        let grace = self.grace_seconds();
-        let kills =
-            plan.kill.iter().map(|kill| stopping.container(&kill.name, &kill.id, &kill.message, grace));
+        let kills = plan
+            .kill
+            .iter()
+            .map(|kill| stopping.container(&kill.name, &kill.id, &kill.message, kill.grace_seconds));
         let killed: Result<(), CriError> = join_all(kills).await.into_iter().collect();
         killed.map_err(|error| self.failed_kill(&error))
+    }
+
+    /// Removes instances so that all containers of the pod start again. Their logs are kept until the pod is deleted.
+    async fn reset(&mut self, resets: &[Reset]) -> Result<(), Retry> {
+        for reset in resets {
+            let removed = async {
+                if reset.stop {
+                    self.stopping().container(&reset.name, &reset.id, "killing", 0).await?;
+                }
+                self.state.reporter.status_settled().await;
+                self.context.runtime.service.remove_container(&reset.id).await
+            };
+            removed.await.map_err(|error| self.failed_kill(&error))?;
+        }
+        Ok(())
     }
 
     async fn stop_all(&mut self, observed: &PodStatus) -> Result<(), Retry> {

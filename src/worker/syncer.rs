@@ -8,7 +8,7 @@ use super::ending::PodEnd;
 use super::sync::PodSync;
 use super::task::PodSyncer;
 use super::{EnvNeeds, Outcome, Work, WorkerState};
-use crate::pod::RestartPolicy;
+use crate::pod::{PodContainer, RestartPolicy};
 use crate::types::{PodRef, PodUid};
 
 #[async_trait]
@@ -18,13 +18,12 @@ impl PodSyncer for WorkerContext {
     }
 
     async fn perform(&self, work: &Work, state: &mut WorkerState) -> Outcome {
-        state.reporter.work_begins(work.pod());
-        state.starts.runs_once = match work {
-            Work::Sync(pod) | Work::Terminate { pod, .. } | Work::Finish { pod, .. } => {
-                pod.restart_policy != RestartPolicy::Always
-            }
-            Work::Reap { .. } => false,
-        };
+        state.reporter.work_begins(work);
+        state.starts.runs_once = work.admitted().is_some_and(|pod| {
+            let policy =
+                |container: PodContainer<'_>| RestartPolicy::of_container(pod.spec(), container.spec);
+            pod.all_containers().any(|container| policy(container) != RestartPolicy::Always)
+        });
         match work {
             Work::Sync(pod) => state.env.follow(pod, &*self.env.objects),
             // None of its containers starts again.
@@ -52,9 +51,10 @@ impl PodSyncer for WorkerContext {
     async fn news(&self) -> PodUid {
         tokio::select! {
             biased;
-            // Cancel-safe, both: news are taken only when they are returned.
+            // Cancel-safe, all of them: news are taken only when they are returned.
             pod = self.host.volumes.changed() => pod,
             pod = self.restarts.news() => pod,
+            pod = self.probes.news() => pod,
         }
     }
 

@@ -53,6 +53,14 @@ pub enum Work {
 }
 
 impl Work {
+    /// The pod with its spec; none for a pod known only from the runtime.
+    pub(super) fn admitted(&self) -> Option<&Arc<AdmittedPod>> {
+        match self {
+            Self::Sync(pod) | Self::Terminate { pod, .. } | Self::Finish { pod, .. } => Some(pod),
+            Self::Reap { .. } => None,
+        }
+    }
+
     /// The pod it is about.
     pub fn pod(&self) -> &PodRef {
         match self {

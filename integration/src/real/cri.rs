@@ -207,10 +207,16 @@ impl Cri {
         Ok(())
     }
 
-    /// Stops and removes a sandbox with all its containers.
-    pub async fn remove_sandbox(&self, id: &str) -> Result<()> {
+    /// Stops a sandbox with all its containers.
+    pub async fn stop_sandbox(&self, id: &str) -> Result<()> {
         let request = StopPodSandboxRequest { pod_sandbox_id: id.to_owned() };
         self.runtime().stop_pod_sandbox(request).await.with_context(|| format!("stopping {id}"))?;
+        Ok(())
+    }
+
+    /// Stops and removes a sandbox with all its containers.
+    pub async fn remove_sandbox(&self, id: &str) -> Result<()> {
+        self.stop_sandbox(id).await?;
         let request = RemovePodSandboxRequest { pod_sandbox_id: id.to_owned() };
         self.runtime().remove_pod_sandbox(request).await.with_context(|| format!("removing {id}"))?;
         Ok(())

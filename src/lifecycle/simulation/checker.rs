@@ -12,9 +12,8 @@ use super::trace::{Line, Trace};
 use crate::admission::AdoptedPod;
 use crate::cri::Operation;
 use crate::cri::fake::{Call, Happened, What};
-use crate::pod::pod_uid;
+use crate::pod::{AdmittedPod, ContainerKind, pod_uid};
 use crate::status::PodStatusEntry;
-use crate::types::PodRef;
 
 /// How long a start counts at the gate.
 const PATIENCE: Duration = Duration::from_secs(15);
@@ -32,6 +31,9 @@ struct Known {
     /// Its status may go back, because something of it vanished or it was restarted.
     is_excused: bool,
     sandboxes_requested: usize,
+    /// Names of its init containers, and of its sidecars.
+    inits: Vec<String>,
+    sidecars: Vec<String>,
     containers: BTreeMap<String, Instance>,
     reported: Option<Status>,
 }
@@ -42,6 +44,34 @@ struct Status {
     end: Option<String>,
     start: Option<Timestamp>,
     restarts: BTreeMap<String, i32>,
+}
+
+impl Known {
+    /// Whether every main container that was started has terminated.
+    fn has_ended(&self) -> bool {
+        let is_main = |name: &String| !self.inits.contains(name) && !self.sidecars.contains(name);
+        self.containers.iter().filter(|(name, _)| is_main(name)).all(|(_, instance)| instance.ended.is_some())
+    }
+
+    /// Main containers start after all init containers have terminated in their sandbox, and none of these runs together with
+    /// them.
+    fn check_order(&self, started: &Happened) -> Result<(), String> {
+        if self.is_excused || self.sidecars.contains(&started.name) {
+            return Ok(());
+        }
+        let early = |what: &str| Err(format!("{}: {} starts {what}", started.pod, started.name));
+        if self.inits.contains(&started.name) {
+            let is_main = |name: &String| !self.inits.contains(name) && !self.sidecars.contains(name);
+            let runs = self.containers.iter().find(|(name, i)| is_main(name) && i.ended.is_none());
+            return runs.map_or(Ok(()), |(main, _)| early(&format!("while {main} runs")));
+        }
+        let is_done = |name: &&String| {
+            let last = self.containers.get(*name);
+            last.is_some_and(|last| last.ended.is_some() && last.sandbox == started.sandbox)
+        };
+        let open = self.inits.iter().find(|name| !is_done(name));
+        open.map_or(Ok(()), |init| early(&format!("before {init} has terminated")))
+    }
 }
 
 pub(super) struct Checker {
@@ -77,9 +107,14 @@ impl Checker {
     }
 
     /// The daemon gets a pod.
-    pub(super) fn wanted(&mut self, pod: &PodRef) {
-        let known = self.pods.entry(pod.uid.to_string()).or_default();
-        known.full_name = pod.full_name();
+    pub(super) fn wanted(&mut self, pod: &AdmittedPod) {
+        let known = self.pods.entry(pod.reference.uid.to_string()).or_default();
+        known.full_name = pod.reference.full_name();
+        let of_kind = |kind| {
+            let named = pod.containers().filter(move |container| container.kind == kind);
+            named.map(|container| container.spec.name.clone()).collect()
+        };
+        (known.inits, known.sidecars) = (of_kind(ContainerKind::Init), of_kind(ContainerKind::Sidecar));
         if known.daemon.is_none_or(|(daemon, _)| daemon != self.daemon) {
             known.daemon = Some((self.daemon, Instant::now()));
         }
@@ -171,9 +206,13 @@ impl Checker {
             known.sandboxes_requested += usize::from(call.operation == Operation::RunSandbox);
             return self.predecessor(uid, call);
         }
-        let instance = known.containers.values_mut().find(|i| i.id.as_str() == call.target);
-        if let (Operation::StopContainer, Some(instance)) = (call.operation, instance) {
+        let has_ended = known.has_ended();
+        let instance = known.containers.iter_mut().find(|(_, i)| i.id.as_str() == call.target);
+        if let (Operation::StopContainer, Some((name, instance))) = (call.operation, instance) {
+            // Sidecars do not keep a pod alive.
+            let is_over = has_ended && known.sidecars.contains(name);
             let is_healthy = instance.ran_at(call.at)
+                && !is_over
                 && known.unwanted.is_none()
                 && known.sandboxes_requested == 1
                 && known.disturbed.is_none_or(|at| at < instance.started);
@@ -221,6 +260,7 @@ impl Checker {
         let known = self.pods.entry(happened.pod.to_string()).or_default();
         match happened.what {
             What::Started => {
+                known.check_order(&happened)?;
                 let before = known.containers.get(&happened.name);
                 let next = Instance::begin(before, &happened).map_err(|why| {
                     format!("{} {}#{}: {why}", happened.pod, happened.name, happened.attempt)

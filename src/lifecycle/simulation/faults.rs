@@ -34,6 +34,8 @@ const OPERATIONS: [Operation; 13] = [
 ];
 
 /// Containers by behavior: `deaf` ignores SIGTERM, `slow` exits late, `crash` fails repeatedly.
+/// Init containers and sidecars of pods; many have none.
+const INITS: [&[&str]; 6] = [&[], &[], &[], &["setup"], &["proxy", "setup"], &["setup", "proxy", "retry"]];
 const NAMES: [&str; 4] = ["calm", "deaf", "slow", "crash"];
 
 impl World {
@@ -89,7 +91,9 @@ impl World {
                 ("Always", NAMES.choose_multiple(&mut self.random, count).copied().collect())
             };
             let uid = format!("u{slot}-{}", self.versions);
-            self.put(slot, Wish { name: format!("pod{slot}"), uid, policy, containers, version: 0 });
+            let name = format!("pod{slot}");
+            let inits = INITS.choose(&mut self.random).map(|inits| inits.to_vec()).unwrap_or_default();
+            self.put(slot, Wish { name, uid, policy, containers, inits, version: 0 });
         }
         self.set_desired();
     }

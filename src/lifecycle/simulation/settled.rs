@@ -35,7 +35,7 @@ impl World {
     fn unsettled_pod(&self, uid: &str) -> Option<String> {
         let node = &self.node;
         let mut names = self.containers_of(uid);
-        let is_job = names == ["job"];
+        let is_job = names.contains(&"job".to_owned());
         if is_job {
             names.clear();
         }

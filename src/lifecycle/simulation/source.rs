@@ -14,6 +14,9 @@ use crate::pod::{AdmittedPod, DesiredPods};
 use crate::source::testing::DirectoryReader;
 use crate::source::{SourceState, StaticPod};
 
+/// The names of sidecars.
+pub(super) const SIDECARS: [&str; 1] = ["proxy"];
+
 /// A pod as written by its owner.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Wish {
@@ -21,6 +24,8 @@ pub(super) struct Wish {
     pub(super) uid: String,
     pub(super) policy: &'static str,
     pub(super) containers: Vec<&'static str>,
+    /// Its init containers; those of [`SIDECARS`] are sidecars.
+    pub(super) inits: Vec<&'static str>,
     /// Part of the definition of its containers.
     pub(super) version: usize,
 }
@@ -28,6 +33,14 @@ pub(super) struct Wish {
 impl Wish {
     fn pod(&self) -> Arc<Pod> {
         let mut pod = Pod::clone(&pod_with(&self.name, &self.uid, self.policy, &self.containers));
+        let inits = pod_with(&self.name, &self.uid, self.policy, &self.inits);
+        let mut inits = inits.spec().containers.clone();
+        for init in inits.iter_mut().filter(|init| SIDECARS.contains(&init.name.as_str())) {
+            init.restart_policy = Some("Always".to_owned());
+        }
+        if let Some(spec) = &mut pod.spec {
+            spec.init_containers = Some(inits).filter(|inits| !inits.is_empty());
+        }
         for container in pod.spec.iter_mut().flat_map(|spec| &mut spec.containers) {
             let value = Some(self.version.to_string());
             container.env = Some(vec![EnvVar { name: "VERSION".to_owned(), value, value_from: None }]);
@@ -40,10 +53,16 @@ impl Wish {
             let version = self.version;
             format!("{{name: {name}, image: img, imagePullPolicy: IfNotPresent, env: [{{name: VERSION, value: \"{version}\"}}]}}")
         }).collect();
+        let inits = self.inits.iter().map(|name| {
+            let policy = if SIDECARS.contains(name) { ", restartPolicy: Always" } else { "" };
+            format!("{{name: {name}, image: img, imagePullPolicy: IfNotPresent{policy}}}")
+        });
+        let inits: Vec<String> = inits.collect();
         let (name, uid, policy) = (&self.name, &self.uid, self.policy);
         format!(
             "apiVersion: v1\nkind: Pod\nmetadata: {{name: {name}, uid: {uid}}}\nspec:\n  restartPolicy: {policy}\n  \
-             terminationGracePeriodSeconds: 30\n  containers: [{}]\n",
+             terminationGracePeriodSeconds: 30\n  initContainers: [{}]\n  containers: [{}]\n",
+            inits.join(", "),
             containers.join(", ")
         )
     }

@@ -13,10 +13,9 @@ use super::checker::Checker;
 use super::fuse::{Fuse, Fused};
 use super::source::{Source, Wish};
 use super::trace::Trace;
-use crate::cri::fake::{EventMode, OnTerm, Script, What};
-use crate::pod::AdmittedPod;
-use crate::pod::pod_ref;
+use crate::cri::fake::{EventMode, OnTerm, Run, Script, What};
 use crate::pod::pod_uid;
+use crate::pod::{AdmittedPod, ContainerKind};
 
 const SECOND: Duration = Duration::from_secs(1);
 const MINUTE: Duration = Duration::from_secs(60);
@@ -53,6 +52,10 @@ impl World {
         node.runtime.script("slow", Script::forever().on_term(exits_after(5 * SECOND)));
         node.runtime.script("crash", Script::exits(SECOND, 1));
         node.runtime.script("job", Script::exits(40 * SECOND, 0));
+        node.runtime.script("setup", Script::exits(2 * SECOND, 0));
+        // Succeeds only the second time.
+        let retry = [1, 0].map(|code| Run::Exits { after: SECOND, code });
+        node.runtime.script("retry", Script::runs(retry));
         // Manifests are the slowest part.
         let source = if seed.is_multiple_of(4) { Source::directory(node.root()) } else { Source::value() };
         let mut checker = Checker::new(BOUND);
@@ -101,15 +104,15 @@ impl World {
                 Some(_) => {}
             }
         }
-        new.values().for_each(|pod| self.checker.wanted(&pod_ref(pod)));
+        new.values().for_each(|pod| self.checker.wanted(pod));
         self.wanted = new;
         self.node.set_desired(wanted.ready, wanted.pods);
     }
 
-    /// Sorted container names of a desired pod.
+    /// Sorted names of the containers that run in a desired pod: its sidecars and main containers.
     pub(super) fn containers_of(&self, uid: &str) -> Vec<String> {
-        let containers = self.wanted[uid].spec.iter().flat_map(|spec| &spec.containers);
-        let mut names: Vec<String> = containers.map(|container| container.name.clone()).collect();
+        let lasting = self.wanted[uid].containers().filter(|container| container.kind != ContainerKind::Init);
+        let mut names: Vec<String> = lasting.map(|container| container.spec.name.clone()).collect();
         names.sort();
         names
     }

@@ -9,6 +9,12 @@ use super::{
     resources, security, text, volumes,
 };
 
+/// Upstream's bounds and values of restart rules.
+const MOST_RESTART_RULES: usize = 20;
+const MOST_EXIT_CODES: usize = 255;
+const RESTART_ACTIONS: [&str; 2] = ["Restart", "RestartAllContainers"];
+const EXIT_CODE_OPERATORS: [&str; 2] = ["In", "NotIn"];
+
 pub(super) fn check_all(spec: &PodSpec, path: &FieldPath, errors: &mut Errors) {
     let containers_path = path.child("containers");
     let init_path = path.child("initContainers");
@@ -64,6 +70,7 @@ fn check<'s>(
         container.restart_policy.as_deref(),
         &["Always", "OnFailure", "Never"],
     );
+    check_restart_rules(container, path, errors);
     network::check_ports(container, spec.host_network.unwrap_or(false), &path.child("ports"), errors);
     env::check(container, path, errors);
     if let Some(requirements) = &container.resources {
@@ -73,5 +80,39 @@ fn check<'s>(
     handlers::check(container, path, errors);
     if let Some(context) = &container.security_context {
         security::check_container(context, spec, &path.child("securityContext"), errors);
+    }
+}
+
+/// Rules by exit code need a policy for the codes that no rule matches.
+fn check_restart_rules(container: &Container, path: &FieldPath, errors: &mut Errors) {
+    let (rules, rules_path) = (list(&container.restart_policy_rules), path.child("restartPolicyRules"));
+    if !rules.is_empty() && text(&container.restart_policy).is_empty() {
+        let detail = "must specify restartPolicy when restart rules are used";
+        errors.push(FieldError::required(&path.child("restartPolicy"), detail));
+    }
+    if rules.len() > MOST_RESTART_RULES {
+        errors.push(FieldError::too_many(&rules_path, rules.len(), MOST_RESTART_RULES));
+    }
+    for (index, rule) in rules.iter().enumerate() {
+        let path = rules_path.index(index);
+        if !RESTART_ACTIONS.contains(&rule.action.as_str()) {
+            errors.push(FieldError::unsupported(&path.child("action"), &rule.action, &RESTART_ACTIONS));
+        }
+        let path = path.child("exitCodes");
+        let Some(codes) = &rule.exit_codes else {
+            errors.push(FieldError::required(&path, "must be specified"));
+            continue;
+        };
+        if !EXIT_CODE_OPERATORS.contains(&codes.operator.as_str()) {
+            errors.push(FieldError::unsupported(
+                &path.child("operator"),
+                &codes.operator,
+                &EXIT_CODE_OPERATORS,
+            ));
+        }
+        let count = list(&codes.values).len();
+        if count > MOST_EXIT_CODES {
+            errors.push(FieldError::too_many(&path.child("values"), count, MOST_EXIT_CODES));
+        }
     }
 }

@@ -420,7 +420,8 @@ fn static_pods_may_not_refer_to_api_objects() {
 fn unsupported_fields_are_reported_one_by_one() {
     not_served(
         &pod(json!({
-            "initContainers": [{"name": "i", "image": "a"}], "activeDeadlineSeconds": 5, "resources": {"limits": {"cpu": "1"}},
+            "initContainers": [{"name": "i", "image": "a", "volumeMounts": [{"name": "v", "mountPath": "/v", "subPath": "x"}]}],
+            "activeDeadlineSeconds": 5, "resources": {"limits": {"cpu": "1"}},
             "readinessGates": [{"conditionType": "x"}], "runtimeClassName": "kata", "overhead": {"cpu": "1"}, "hostUsers": false,
             "hostnameOverride": "h", "imagePullSecrets": [{"name": "s"}],
             "volumes": [{"name": "v", "nfs": {"server": "s", "path": "/"}},
@@ -430,7 +431,6 @@ fn unsupported_fields_are_reported_one_by_one() {
             "resourceClaims": [{"name": "r"}]
         })),
         &[
-            "spec.initContainers",
             "spec.activeDeadlineSeconds",
             "spec.resources",
             "spec.resourceClaims",
@@ -446,6 +446,7 @@ fn unsupported_fields_are_reported_one_by_one() {
             "spec.volumes[2].emptyDir.sizeLimit",
             "spec.securityContext.appArmorProfile",
             "spec.securityContext.supplementalGroupsPolicy",
+            "spec.initContainers[0].volumeMounts[0].subPath",
         ],
     );
     let handler = json!({"exec": {"command": ["true"]}});
@@ -464,7 +465,6 @@ fn unsupported_fields_are_reported_one_by_one() {
             "spec.containers[0].readinessProbe",
             "spec.containers[0].startupProbe",
             "spec.containers[0].lifecycle",
-            "spec.containers[0].restartPolicy",
             "spec.containers[0].resizePolicy[0]",
             "spec.containers[0].env[0].valueFrom.fileKeyRef",
             "spec.containers[0].resources.limits[ephemeral-storage]",

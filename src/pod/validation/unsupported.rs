@@ -31,13 +31,16 @@ pub fn unsupported(pod: &Pod) -> Vec<FieldError> {
     let path = FieldPath::root("spec");
     check_pod(spec, &path, &mut found);
     check_pod_security(spec, &path.child("securityContext"), &mut found);
-    for (index, container) in spec.containers.iter().enumerate() {
-        let path = path.child("containers").index(index);
-        check_container(container, &path, &mut found);
-        if is_static(pod)
-            && let Some(requirements) = &container.resources
-        {
-            check_devices(requirements, &path.child("resources"), &mut found);
+    let lists = [("initContainers", list(&spec.init_containers)), ("containers", &spec.containers)];
+    for (field, containers) in lists {
+        for (index, container) in containers.iter().enumerate() {
+            let path = path.child(field).index(index);
+            check_container(container, &path, &mut found);
+            if is_static(pod)
+                && let Some(requirements) = &container.resources
+            {
+                check_devices(requirements, &path.child("resources"), &mut found);
+            }
         }
     }
     found.0
@@ -58,7 +61,6 @@ fn check_pod(spec: &PodSpec, path: &FieldPath, found: &mut Found) {
         spec.resources.as_ref().is_some_and(|resources| *resources != ResourceRequirements::default());
     let overhead = spec.overhead.as_ref().is_some_and(|overhead| !overhead.is_empty());
     let fields = [
-        ("initContainers", !list(&spec.init_containers).is_empty(), "init containers are not run"),
         (
             "ephemeralContainers",
             !list(&spec.ephemeral_containers).is_empty(),
@@ -140,16 +142,6 @@ fn check_container(container: &Container, path: &FieldPath, found: &mut Found) {
         ("readinessProbe", container.readiness_probe.is_some(), "probes are not run"),
         ("startupProbe", container.startup_probe.is_some(), "probes are not run"),
         ("lifecycle", container.lifecycle.is_some(), "lifecycle hooks and stop signals are not applied"),
-        (
-            "restartPolicy",
-            container.restart_policy.is_some(),
-            "only the restart policy of the pod is applied",
-        ),
-        (
-            "restartPolicyRules",
-            !list(&container.restart_policy_rules).is_empty(),
-            "only the restart policy of the pod is applied",
-        ),
     ];
     for (field, set, sentence) in fields {
         found.add(set, &path.child(field), sentence);

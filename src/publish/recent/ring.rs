@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use tokio::sync::watch;
 
 use crate::node::{NodeEvent, NodeEvents};
-use crate::pod::PodEvents;
+use crate::pod::{ContainerRef, PodEvents};
 use crate::types::{EventKind, PodRef, WallClock};
 
 /// How many events are kept, about 100 KiB of them.
@@ -84,11 +84,11 @@ impl RecentEvents {
     /// A sink for events of pods, which passes them on to `next`.
     pub fn of_pods(&self, next: PodEvents) -> PodEvents {
         let recent = self.clone();
-        Arc::new(move |pod: &PodRef, container, event| {
+        Arc::new(move |pod: &PodRef, container: Option<&ContainerRef>, event| {
             recent.add(RecentEvent {
                 namespace: Some(pod.namespace.to_string()),
                 name: pod.name.to_string(),
-                container: container.map(str::to_owned),
+                container: container.map(|container| container.name.clone()),
                 ..recent.blank(event.kind, &event.reason, &event.message)
             });
             next(pod, container, event);
@@ -160,6 +160,7 @@ impl RecentEvents {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::pod::ContainerKind;
     use crate::types::PodEvent;
 
     fn recent() -> (RecentEvents, PodEvents, NodeEvents) {
@@ -174,9 +175,10 @@ mod tests {
         let (recent, pods, node) = recent();
         let web = PodRef::new("default", "web", "u");
         let back_off = PodEvent::warning("BackOff", "again");
-        pods(&web, Some("c"), &back_off);
+        let c = ContainerRef { kind: ContainerKind::Main, name: "c".to_owned() };
+        pods(&web, Some(&c), &back_off);
         node(NodeEvent::starting());
-        pods(&web, Some("c"), &back_off);
+        pods(&web, Some(&c), &back_off);
         pods(&web, None, &back_off);
         let events = recent.after(0);
         let shown: Vec<_> =
