@@ -167,7 +167,7 @@ impl AdmittedPods {
         let is_admitted = |uid: &str| state.admitted.contains_key(uid);
         self.store.retain(Table::AdmittedPods, |uid| known.contains(uid) || is_admitted(uid));
         self.store.retain(Table::RequestedStarts, |uid| known.contains(uid));
-        self.store.retain(Table::Restarts, |uid| known.contains(uid));
+        self.store.retain(Table::PreStops, |uid| known.contains(uid));
         self.store.retain(Table::Restarts, |uid| known.contains(uid));
         self.store.retain(Table::CrashLoops, |uid| known.contains(uid));
         self.store.retain(Table::ImagePulls, |uid| known.contains(uid));

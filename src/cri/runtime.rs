@@ -76,8 +76,8 @@ pub trait RuntimeService: Send + Sync + 'static {
     /// Inspects a container.
     async fn container_status(&self, id: &ContainerId) -> Result<ContainerStatus, CriError>;
 
-    /// Runs a command in a running container and waits for its exit. The runtime kills it after `timeout`, which is an error.
-    /// Not idempotent.
+    /// Runs a command in a running container and waits for its exit. The runtime kills it after `timeout`, which is an error;
+    /// with `Duration::MAX`, never. Not idempotent.
     async fn exec_sync(
         &self,
         id: &ContainerId,

@@ -180,6 +180,8 @@ pub struct ContainerStatus {
     pub hash: Option<u32>,
     /// The pod's termination grace period at its creation in seconds (annotation), for pods no longer in any source.
     pub grace_seconds: Option<i64>,
+    /// JSON of its preStop hook (annotation), for pods no longer in any source.
+    pub pre_stop: Option<Box<str>>,
     /// Path of its log on the host.
     pub log_path: String,
     /// Host path of its termination log, if mounted.
@@ -209,6 +211,7 @@ impl ContainerStatus {
             image_ref: String::new(),
             hash: None,
             grace_seconds: None,
+            pre_stop: None,
             log_path: String::new(),
             termination_log: None,
             termination_policy: String::new(),

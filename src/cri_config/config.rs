@@ -12,9 +12,10 @@ use super::security::container_context;
 use super::{ConfigError, HostSettings};
 use crate::cri::ImageInfo;
 use crate::cri::wire::{
-    ContainerConfig, ContainerMetadata, ImageSpec, KeyValue, LinuxContainerConfig, Mount,
+    ContainerConfig, ContainerMetadata, ImageSpec, KeyValue, LinuxContainerConfig, Mount, NamespaceMode,
 };
 use crate::pod::view::PodView;
+use crate::types::ContainerId;
 
 /// The configuration of a pod's container. `attempt` is its restart count, `image` the present image, `sources` the inputs of its
 /// environment, `mounts` the result of [`super::container_mounts`].
@@ -59,6 +60,14 @@ pub fn container_config(
         }),
         ..Default::default()
     })
+}
+
+/// Lets an ephemeral container see the processes of `target` (`targetContainerName`).
+pub fn share_processes(config: &mut ContainerConfig, target: &ContainerId) {
+    let linux = config.linux.get_or_insert_default();
+    let namespaces = linux.security_context.get_or_insert_default().namespace_options.get_or_insert_default();
+    namespaces.pid = NamespaceMode::Target.into();
+    namespaces.target_id = target.to_string();
 }
 
 /// Fails if a mount's volume is missing: a container must never start without it.

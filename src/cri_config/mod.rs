@@ -23,7 +23,7 @@ mod settings;
 #[cfg(test)]
 pub(crate) mod testing;
 
-pub use config::container_config;
+pub use config::{container_config, share_processes};
 pub use dirs::{PodDirError, pod_dirs, remove_pod_dir};
 pub use dns::{DnsWarning, ResolvConfError, parse_resolv_conf};
 pub use env::{EnvSources, env_references};

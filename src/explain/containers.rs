@@ -6,7 +6,7 @@ use k8s_openapi::api::core::v1::{ContainerStateTerminated, ContainerStatus};
 use super::case::ExplainInput;
 use super::causes::{OF_CONFIG, OF_CONTAINER, find};
 use super::endings::{UNKNOWN, because, how_it_ended, remedy_of_end};
-use super::explanation::{Explanation, Verdict};
+use super::explanation::{Explanation, Verdict, one_line};
 use super::images::image;
 use super::pod::{failed_step, starting, step};
 use crate::pod::{ContainerKind, PodPhase, is_static, restarts_after};
@@ -42,6 +42,14 @@ fn waits(case: &ExplainInput<'_>, status: &ContainerStatus) -> Option<Explanatio
     }
     let explanation = match reason {
         "CrashLoopBackOff" => return Some(crash_loop(case, status)),
+        "PostStartHookError" => Explanation::wrong(format!(
+            "{} was stopped, because its postStart hook failed: {}",
+            case.subject(name),
+            one_line(message)
+        ))
+        .do_this(
+            "correct lifecycle.postStart in the manifest, or what it calls; the container is started again",
+        ),
         "CreateContainerConfigError" | "CreateContainerError" | "RunContainerError" => {
             let (what, group) = match reason {
                 "CreateContainerConfigError" => ("configured as specified", OF_CONFIG),

@@ -195,6 +195,7 @@ fn terminating(case: &ExplainInput<'_>) -> Option<Explanation> {
         | Activity::PullingImage { .. }
         | Activity::CreatingContainer { .. }
         | Activity::StartingContainer { .. }
+        | Activity::PostStartHook { .. }
         | Activity::StoppingSandbox
         | Activity::CleaningUp
         | Activity::BackingOff => Explanation::under_way(format!("The pod is being stopped{why}")),
@@ -255,6 +256,7 @@ fn sandbox(case: &ExplainInput<'_>) -> Option<Explanation> {
         Activity::PullingImage { .. }
         | Activity::CreatingContainer { .. }
         | Activity::StartingContainer { .. }
+        | Activity::PostStartHook { .. }
         | Activity::BackingOff => true,
         Activity::Idle
         | Activity::WaitingForTurn
@@ -306,6 +308,9 @@ pub(super) fn starting(case: &ExplainInput<'_>, activity: &Activity) -> Explanat
         Activity::CreatingContainer { container } | Activity::StartingContainer { container } => {
             format!("The pod is being started: container {container} is next")
         }
+        Activity::PostStartHook { container } => {
+            format!("The pod is being started: the postStart hook of container {container} runs")
+        }
         Activity::Idle
         | Activity::StoppingContainers { .. }
         | Activity::StoppingSandbox
@@ -348,6 +353,9 @@ pub(super) fn step(activity: &Activity) -> String {
         Activity::PullingImage { image, .. } => format!("pulling the image {image}"),
         Activity::CreatingContainer { container } => format!("creating container {container}"),
         Activity::StartingContainer { container } => format!("starting container {container}"),
+        Activity::PostStartHook { container } => {
+            format!("running the postStart hook of container {container}")
+        }
         Activity::StoppingContainers { .. } => "stopping containers".to_owned(),
         Activity::StoppingSandbox => "removing the sandbox".to_owned(),
         Activity::CleaningUp => "cleaning up after the pod".to_owned(),

@@ -214,7 +214,7 @@ impl PodLifecycles {
             Outcome::Done { due } => {
                 Some(due.map_or(jittered(self.resync), |d| d.min(jittered(self.resync))))
             }
-            Outcome::PodEnded | Outcome::Cancelled => Some(now),
+            Outcome::PodEnded | Outcome::DeadlineExceeded | Outcome::Cancelled => Some(now),
             Outcome::Failed(Retry::Soon) => Some(jittered(BACK_OFF_TRANSIENT)),
             Outcome::Failed(Retry::BackOff) => Some(jittered(BACK_OFF)),
         };

@@ -9,6 +9,8 @@ mod fault_tests;
 #[cfg(test)]
 mod kill_tests;
 mod kills;
+#[cfg(test)]
+mod life_tests;
 mod lifecycles;
 #[cfg(test)]
 mod objects_tests;
@@ -25,6 +27,8 @@ mod sweep;
 #[cfg(test)]
 mod sweep_tests;
 mod task;
+#[cfg(test)]
+mod termination_tests;
 #[cfg(test)]
 mod testing;
 mod workers;

@@ -9,9 +9,9 @@ use std::sync::Arc;
 use tokio::sync::oneshot;
 
 use crate::gate::Urgency;
-use crate::pod::{AdmittedPod, StatusOverride};
+use crate::pod::{AdmittedPod, PodPhase, StatusOverride};
 use crate::types::PodRef;
-use crate::worker::{Content, Outcome, Work};
+use crate::worker::{Content, DEADLINE_EXCEEDED, Outcome, PAST_DEADLINE, Work};
 
 /// Shortest grace period: a pod deleted with 0 must still be stopped (as upstream).
 const MIN_GRACE_SECONDS: i64 = 1;
@@ -356,6 +356,10 @@ impl PodLifecycle {
                 self.terminate(KillRequest::default());
                 Transition::Advance
             }
+            (LifecyclePhase::Syncing, Work::Sync(_), Outcome::DeadlineExceeded) => {
+                self.terminate(KillRequest { status: Some(deadline_exceeded()), ..KillRequest::default() });
+                Transition::Advance
+            }
             (
                 LifecyclePhase::Terminating { status, waiting, .. },
                 Work::Terminate { .. },
@@ -386,7 +390,11 @@ impl PodLifecycle {
                 | LifecyclePhase::Terminated { .. }
                 | LifecyclePhase::Finished,
                 Work::Sync(_) | Work::Terminate { .. } | Work::Finish { .. } | Work::Reap { .. },
-                Outcome::Done { .. } | Outcome::PodEnded | Outcome::Failed(_) | Outcome::Cancelled,
+                Outcome::Done { .. }
+                | Outcome::PodEnded
+                | Outcome::DeadlineExceeded
+                | Outcome::Failed(_)
+                | Outcome::Cancelled,
             ) => Transition::Stay,
         }
     }
@@ -394,5 +402,15 @@ impl PodLifecycle {
     /// Whether the pod comes from a source on this host rather than from the API.
     pub fn is_static(&self) -> bool {
         self.spec.as_ref().is_some_and(|spec| spec.is_static)
+    }
+}
+
+/// The final status of a pod that was active for too long.
+fn deadline_exceeded() -> StatusOverride {
+    StatusOverride {
+        phase: PodPhase::Failed,
+        reason: DEADLINE_EXCEEDED.to_owned(),
+        message: PAST_DEADLINE.to_owned(),
+        disruption: None,
     }
 }

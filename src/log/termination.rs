@@ -130,6 +130,7 @@ mod tests {
             image_ref: "sha256:1".to_owned(),
             hash: None,
             grace_seconds: None,
+            pre_stop: None,
             log_path: root.path().join("0.log").to_str().unwrap().to_owned(),
             termination_log: Some(root.path().join("message").to_str().unwrap().to_owned()),
             termination_policy: FALLBACK_TO_LOGS.to_owned(),

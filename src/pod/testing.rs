@@ -53,6 +53,7 @@ pub(crate) fn container(name: &str, attempt: u32, state: ContainerState) -> Cont
         image_ref: "sha256:1".to_owned(),
         hash: None,
         grace_seconds: Some(30),
+        pre_stop: None,
         log_path: String::new(),
         termination_log: None,
         termination_policy: String::new(),

@@ -33,9 +33,9 @@ pub(super) enum RequestError {
         /// The pod.
         pod: String,
     },
-    /// Only main containers can be restarted.
-    #[error("container {container} of pod {pod} is not one of its main containers")]
-    NotMain {
+    /// Only main containers and sidecars can be restarted.
+    #[error("container {container} of pod {pod} is not one of its main containers or sidecars")]
+    NotLasting {
         /// The pod.
         pod: String,
         /// The container.
@@ -57,7 +57,7 @@ impl RequestError {
         match self {
             Self::Find(error) if error.is_not_found() => StatusCode::NOT_FOUND,
             Self::Find(_) => StatusCode::BAD_REQUEST,
-            Self::NotMain { .. } | Self::NoCommand => StatusCode::BAD_REQUEST,
+            Self::NotLasting { .. } | Self::NoCommand => StatusCode::BAD_REQUEST,
             Self::Ended { .. } | Self::NeverRestarts { .. } => StatusCode::CONFLICT,
             Self::Exec(CriError::Unreachable { .. }) => StatusCode::SERVICE_UNAVAILABLE,
             Self::Exec(CriError::TimedOut { .. }) => StatusCode::GATEWAY_TIMEOUT,

@@ -131,7 +131,10 @@ pub(super) fn find_container<'p>(pod: &'p Pod, requested: Option<&str>) -> Resul
     let main = spec.into_iter().flat_map(|spec| &spec.containers);
     let init = spec.into_iter().flat_map(|spec| spec.init_containers.iter().flatten());
     let main: Vec<&str> = main.map(|container| container.name.as_str()).collect();
-    let all: Vec<&str> = main.iter().copied().chain(init.map(|container| container.name.as_str())).collect();
+    let ephemeral = spec.into_iter().flat_map(|spec| spec.ephemeral_containers.iter().flatten());
+    let others = init.map(|container| container.name.as_str());
+    let others = others.chain(ephemeral.map(|container| container.name.as_str()));
+    let all: Vec<&str> = main.iter().copied().chain(others).collect();
     let names = || all.iter().map(|name| (*name).to_owned()).collect();
     let default = pod.metadata.annotations.as_ref().and_then(|all| all.get(DEFAULT_CONTAINER));
     match requested.or(default.map(String::as_str)) {
@@ -226,8 +229,9 @@ fn why_pod_is_not(pod: &Pod) -> String {
 
 fn status_of<'p>(pod: &'p Pod, container: &str) -> Option<&'p ContainerStatus> {
     let status = pod.status.as_ref()?;
-    let all = status.container_statuses.iter().chain(&status.init_container_statuses).flatten();
-    all.into_iter().find(|status| status.name == container)
+    let main_and_init = status.container_statuses.iter().chain(&status.init_container_statuses);
+    let mut all = main_and_init.chain(&status.ephemeral_container_statuses).flatten();
+    all.find(|status| status.name == container)
 }
 
 /// Strips the runtime from `<runtime>://<id>`.

@@ -2,7 +2,7 @@
 
 use axum::Json;
 use axum::extract::{Query, State};
-use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::api::core::v1::{Container, Pod};
 use serde::{Deserialize, Serialize};
 use tokio_util::sync::CancellationToken;
 
@@ -11,7 +11,7 @@ use super::error::RequestError;
 use super::find::{find_container, find_pod, not_started};
 use crate::cri::ContainerState;
 use crate::pleg::PodStatus;
-use crate::pod::{pod_ref, pod_uid};
+use crate::pod::{ContainerKind, pod_ref, pod_uid};
 use crate::types::ContainerId;
 
 /// The query of `/v1/restart`.
@@ -79,12 +79,19 @@ fn targets(
         Some(container) => vec![find_container(pod, Some(container))?],
         None => spec.into_iter().flat_map(|spec| &spec.containers).map(|c| c.name.as_str()).collect(),
     };
-    let is_main = |name: &str| spec.is_some_and(|spec| spec.containers.iter().any(|c| c.name == name));
+    let is_lasting = |name: &str| {
+        let is_sidecar =
+            |c: &Container| c.name == name && ContainerKind::of_init(c) == ContainerKind::Sidecar;
+        spec.is_some_and(|spec| {
+            spec.containers.iter().any(|c| c.name == name)
+                || spec.init_containers.iter().flatten().any(is_sidecar)
+        })
+    };
     let mut chosen = Vec::new();
     let mut missing = None;
     for container in named {
-        if !is_main(container) {
-            return Err(RequestError::NotMain { pod: name, container: container.to_owned() });
+        if !is_lasting(container) {
+            return Err(RequestError::NotLasting { pod: name, container: container.to_owned() });
         }
         match observed.container(container).filter(|seen| match seen.state {
             ContainerState::Running | ContainerState::Exited => true,
@@ -139,7 +146,12 @@ mod tests {
             (json!({}), &seen[..1], &all, "a=a-2 "),
             (json!({}), &[], &all, "container \"b\" in pod \"p\" is not started yet"),
             (json!({}), &seen, &one("x"), "container x is not valid for pod p, choose one of: [a b i]"),
-            (json!({}), &seen, &one("i"), "container i of pod default/p is not one of its main containers"),
+            (
+                json!({}),
+                &seen,
+                &one("i"),
+                "container i of pod default/p is not one of its main containers or sidecars",
+            ),
             (never.clone(), &seen, &all, "restartPolicy Never"),
             (never, &seen, &RestartQuery { force: true, ..all.clone() }, "a=a-2 b=b-0 "),
             (json!({"status": {"phase": "Succeeded"}}), &seen, &all, "has ended"),

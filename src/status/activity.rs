@@ -33,6 +33,11 @@ pub enum Activity {
         /// Its name.
         container: String,
     },
+    /// Runs the postStart hook of a container.
+    PostStartHook {
+        /// Its name.
+        container: String,
+    },
     /// Stops containers.
     StoppingContainers {
         /// The grace period in seconds.

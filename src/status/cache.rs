@@ -125,6 +125,11 @@ impl StatusCache {
         &self.timeline
     }
 
+    /// When a pod was started by its status; `None` before the first one.
+    pub fn start_time(&self, pod: &PodUid) -> Option<Timestamp> {
+        self.lock().get(pod)?.status.start_time.as_ref().map(|time| time.0)
+    }
+
     /// Removes the pods that are not in `known`.
     pub fn retain(&self, known: &HashSet<PodUid>) {
         self.timeline.retain(known);

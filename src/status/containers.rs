@@ -42,6 +42,14 @@ pub(super) fn main_container_statuses(input: &StatusInput<'_>) -> Vec<ApiStatus>
     statuses
 }
 
+/// Statuses of the ephemeral containers, sorted by name as upstream.
+pub(super) fn ephemeral_container_statuses(input: &StatusInput<'_>) -> Vec<ApiStatus> {
+    let previous = input.previous.and_then(|previous| previous.ephemeral_container_statuses.as_deref());
+    let mut statuses = statuses(input, input.pod.ephemeral_containers(), previous);
+    statuses.sort_by(|a, b| a.name.cmp(&b.name));
+    statuses
+}
+
 fn statuses<'a>(
     input: &StatusInput<'_>,
     containers: impl Iterator<Item = PodContainer<'a>>,
@@ -52,7 +60,7 @@ fn statuses<'a>(
         let one = OneContainer { input, pod: input.pod, kind, container, old };
         let mut status = one.status();
         one.fill_probes(&mut status);
-        cut_messages(&mut status, input.pod.containers().count());
+        cut_messages(&mut status, input.pod.all_containers().count());
         status
     };
     containers.map(one).collect()

@@ -59,6 +59,8 @@ pub struct PodFacts {
     pub sandbox_error: Option<String>,
     /// The sandbox that was just created, which the next relist will list.
     pub made_sandbox: Option<SandboxStatus>,
+    /// Started containers whose postStart hook has not succeeded yet: they do not count as started.
+    pub post_starting: BTreeSet<ContainerId>,
     /// Containers whose start was requested, and the response lost (see [`with_actual_outcomes`](super::with_actual_outcomes)).
     pub lost_starts: BTreeSet<ContainerId>,
     /// It has terminated and released its resources on the host.

@@ -6,7 +6,9 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{ContainerStatus, HostIP, PodIP, PodStatus as ApiPodStatus};
 
 use super::conditions::conditions;
-use super::containers::{init_container_statuses, main_container_statuses, whole_seconds};
+use super::containers::{
+    ephemeral_container_statuses, init_container_statuses, main_container_statuses, whole_seconds,
+};
 use super::input::{LifecycleSummary, StatusInput};
 use super::phase::phase;
 use super::restart::Restarts;
@@ -30,6 +32,7 @@ pub fn generate(input: &StatusInput<'_>) -> ApiPodStatus {
         allocated_resources: resources.requests.clone(),
         conditions: Some(conditions(input, &all, phase)),
         container_statuses: Some(statuses),
+        ephemeral_container_statuses: list(ephemeral_container_statuses(input), |status| status),
         host_ip: input.host_ips.first().map(IpAddr::to_string),
         host_ips: list(texts(input.host_ips), |ip| HostIP { ip }),
         init_container_statuses: list(init_statuses, |status| status),

@@ -12,6 +12,8 @@ pub fn newest(own: &PodStatus, api: &PodStatus) -> PodStatus {
     status.container_statuses = containers(own.container_statuses.as_ref(), api.container_statuses.as_ref());
     status.init_container_statuses =
         containers(own.init_container_statuses.as_ref(), api.init_container_statuses.as_ref());
+    status.ephemeral_container_statuses =
+        containers(own.ephemeral_container_statuses.as_ref(), api.ephemeral_container_statuses.as_ref());
     let has_ended = |status: &PodStatus| {
         status.phase.as_deref().and_then(PodPhase::parse).is_some_and(PodPhase::is_terminal)
     };

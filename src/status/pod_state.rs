@@ -60,6 +60,10 @@ impl PodState {
         {
             observed = Arc::new(actual);
         }
+        if observed.containers.iter().any(|container| facts.post_starting.contains(&container.id)) {
+            let observed = Arc::make_mut(&mut observed);
+            observed.containers.retain(|container| !facts.post_starting.contains(&container.id));
+        }
         let unseen = facts.made_sandbox.as_ref();
         if let Some(made) = unseen.filter(|made| observed.sandboxes.iter().all(|seen| seen.id != made.id)) {
             replace_sandbox(Arc::make_mut(&mut observed), made.clone());

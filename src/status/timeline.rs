@@ -44,6 +44,8 @@ pub enum TimelineStep {
     Create,
     /// A container was started.
     Start,
+    /// The postStart hook of a container ran.
+    PostStart,
     /// A container runs.
     Running,
     /// A container terminated by itself.
@@ -56,6 +58,8 @@ pub enum TimelineStep {
     Shutdown,
     /// A container is being killed.
     Killing,
+    /// The preStop hook of a container begins.
+    PreStop,
     /// Containers are being stopped.
     Stop,
     /// The sandbox was stopped.
@@ -172,6 +176,7 @@ impl Timeline {
             }
             Activity::CreatingContainer { container } => Some((TimelineStep::Create, container.clone())),
             Activity::StartingContainer { container } => Some((TimelineStep::Start, container.clone())),
+            Activity::PostStartHook { container } => Some((TimelineStep::PostStart, container.clone())),
             Activity::StoppingContainers { grace_seconds } => {
                 Some((TimelineStep::Stop, format!("within {grace_seconds} s")))
             }
@@ -315,6 +320,7 @@ fn takes_time(step: TimelineStep) -> bool {
         | TimelineStep::Pull
         | TimelineStep::Create
         | TimelineStep::Start
+        | TimelineStep::PostStart
         | TimelineStep::BackOff
         | TimelineStep::Stop
         | TimelineStep::StopSandbox
@@ -328,6 +334,7 @@ fn takes_time(step: TimelineStep) -> bool {
         | TimelineStep::Failed
         | TimelineStep::Shutdown
         | TimelineStep::Killing
+        | TimelineStep::PreStop
         | TimelineStep::Stopped
         | TimelineStep::Removed => false,
     }

@@ -8,6 +8,8 @@ pub enum Table {
     AdmittedPods,
     /// Requested starts of containers that must run at most once.
     RequestedStarts,
+    /// The preStop hooks of a pod's containers that have begun.
+    PreStops,
     /// Containers of a pod whose restart a user requested.
     Restarts,
     /// Restart back-offs of a pod's containers.
@@ -36,9 +38,10 @@ pub(super) enum Pace {
 }
 
 impl Table {
-    pub(super) const ALL: [Self; 7] = [
+    pub(super) const ALL: [Self; 8] = [
         Self::AdmittedPods,
         Self::RequestedStarts,
+        Self::PreStops,
         Self::Restarts,
         Self::CrashLoops,
         Self::ImagePulls,
@@ -52,6 +55,7 @@ impl Table {
         match self {
             Self::AdmittedPods => "admitted-pods/1",
             Self::RequestedStarts => "asked-starts/1",
+            Self::PreStops => "pre-stops/1",
             Self::Restarts => "restarts/1",
             Self::CrashLoops => "crash-loops/1",
             Self::ImagePulls => "image-pulls/1",
@@ -65,7 +69,7 @@ impl Table {
             // Without its row, a pod whose manifest breaks is lost.
             Self::AdmittedPods => Pace::Soon,
             // The caller waits for the write. The removal may wait.
-            Self::RequestedStarts | Self::Restarts | Self::EndedByShutdown => Pace::Soon,
+            Self::RequestedStarts | Self::PreStops | Self::Restarts | Self::EndedByShutdown => Pace::Soon,
             // Losing the latest change makes a container or a pull wait for the wrong time once. Writing each would never
             // stop on a host where every container crashes.
             Self::CrashLoops | Self::ImagePulls => Pace::Seldom,

@@ -18,6 +18,8 @@ pub const CONTAINER_RESTART_COUNT_ANNOTATION: &str = "io.kubernetes.container.re
 pub const CONTAINER_TERMINATION_PATH_ANNOTATION: &str = "io.kubernetes.container.terminationMessagePath";
 /// Container annotation: `File` or `FallbackToLogsOnError`.
 pub const CONTAINER_TERMINATION_POLICY_ANNOTATION: &str = "io.kubernetes.container.terminationMessagePolicy";
+/// Container annotation: JSON of the container's preStop handler.
+pub const CONTAINER_PRE_STOP_ANNOTATION: &str = "io.kubernetes.container.preStopHandler";
 /// Container annotation: JSON of the container's ports.
 pub const CONTAINER_PORTS_ANNOTATION: &str = "io.kubernetes.container.ports";
 /// Container annotation: the pod's `terminationGracePeriodSeconds`, decimal seconds.

@@ -26,6 +26,11 @@ impl PodRef {
     pub fn full_name(&self) -> String {
         format!("{}_{}", self.name, self.namespace)
     }
+
+    /// `<name>_<namespace>(<uid>)`, as upstream names pods in messages.
+    pub fn described(&self) -> String {
+        format!("{}_{}({})", self.name, self.namespace, self.uid)
+    }
 }
 
 /// Formats `<namespace>/<name>`.

@@ -4,21 +4,24 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use k8s_openapi::api::core::v1::Container;
+use k8s_openapi::api::core::v1::{Container, LifecycleHandler};
 
 use super::context::WorkerContext;
+use super::hooks::HookTarget;
 use super::plan::Start;
 use super::reporter::Reporter;
 use super::sandbox::PodSandbox;
 use super::start_record::StartRecord;
+use super::stopping::{ContainerStop, Stopping};
 use super::{EnvNeeds, Retry};
 use crate::cri::wire::ContainerConfig;
 use crate::cri::{ContainerState, ContainerStatus, CriError, ImageInfo};
-use crate::cri_config::{EnvSources, FilesError, container_config, container_mounts};
+use crate::cri_config::{EnvSources, FilesError, container_config, container_mounts, share_processes};
 use crate::gate::Permit;
 use crate::image::{ImageError, ImageRequest, PullPolicy};
 use crate::pleg::PodStatus;
-use crate::pod::AdmittedPod;
+use crate::pod::validation::unsupported_ephemeral;
+use crate::pod::{AdmittedPod, ContainerKind};
 use crate::status::Activity;
 use crate::sys::file_work;
 use crate::types::{ContainerId, PodEvent, error_chain};
@@ -53,6 +56,7 @@ pub(super) struct ContainerStarter<'a> {
 impl ContainerStarter<'_> {
     /// Creates the container, unless `start` adopts one, and starts it.
     pub(super) async fn start(&mut self, start: &Start) -> Result<(), NotStarted> {
+        self.check_fields(start.container.kind)?;
         let previous = self.observed.container(&self.container.name);
         let (id, attempt) = match &start.adopt {
             Some(id) => (id.clone(), previous.map_or(0, |c| c.attempt)),
@@ -85,6 +89,12 @@ impl ContainerStarter<'_> {
         self.starts.request(&id, &*self.context.runtime.service, self.observed).await;
         let (runtime, logs) = (self.context.runtime.service.clone(), self.context.host.logs.clone());
         let (owner, name) = (self.pod.reference.clone(), self.container.name.clone());
+        let started = id.clone();
+        if self.post_start().is_some() {
+            // Before it runs: it counts as started once its hook has succeeded.
+            self.reporter.facts.post_starting.insert(id.clone());
+            self.reporter.publish_facts();
+        }
         let call = async move {
             permit.during(runtime.start_container(&id)).await?;
             // Part of the start: nothing else links the log of a running container.
@@ -94,6 +104,7 @@ impl ContainerStarter<'_> {
             Ok(linked) => linked,
             Err(error) => {
                 self.starts.failed(&error);
+                self.reporter.facts.post_starting.remove(&started);
                 return Err(self.failed("RunContainerError", error.to_string(), Retry::after(&error)));
             }
         };
@@ -104,7 +115,37 @@ impl ContainerStarter<'_> {
             let (pod, container) = (&self.pod.reference, &self.container.name);
             tracing::warn!(%pod, uid = %pod.uid, container, error = error_chain(&error), "cannot link the container's log");
         }
-        Ok(())
+        let hooked = match self.post_start() {
+            Some(handler) => self.run_post_start(&started, handler).await,
+            None => Ok(()),
+        };
+        self.reporter.facts.post_starting.remove(&started);
+        hooked
+    }
+
+    fn post_start(&self) -> Option<&LifecycleHandler> {
+        self.container.lifecycle.as_ref()?.post_start.as_ref()
+    }
+
+    /// Runs the hook of a container that was started. If it fails, the container is stopped.
+    async fn run_post_start(&self, id: &ContainerId, handler: &LifecycleHandler) -> Result<(), NotStarted> {
+        let name = self.container.name.as_str();
+        self.reporter.begin(Activity::PostStartHook { container: name.to_owned() });
+        let (context, pod) = (self.context, &self.pod.reference);
+        let target = HookTarget { context, pod, name, id };
+        let Err(error) = target.run(handler).await else { return Ok(()) };
+        let message = target.message(handler, &error);
+        tracing::warn!(%pod, uid = %pod.uid, container = name, error = message, "the postStart hook failed");
+        // Without the error, which may contain secrets.
+        let event = PodEvent::warning("FailedPostStartHook", "PostStartHook failed");
+        self.reporter.announce(Some(name), &event);
+        let stopping = Stopping { context, pod: Some(self.pod), reporter: &*self.reporter };
+        let grace_seconds = self.pod.grace_seconds.unwrap_or(0);
+        let stop = ContainerStop { name, id, message: "FailedPostStartHook", grace_seconds };
+        if let Err(error) = stopping.container(stop).await {
+            tracing::warn!(%pod, uid = %pod.uid, container = name, %error, "cannot stop the container whose postStart hook failed");
+        }
+        Err(NotStarted::new("PostStartHookError", message, Retry::BackOff))
     }
 
     /// Creates the container of this attempt, in place of `replaced`, which never ran.
@@ -152,16 +193,51 @@ impl ContainerStarter<'_> {
     async fn config(&mut self, attempt: u32, image: &ImageInfo) -> Result<ContainerConfig, NotStarted> {
         let (pod, container, host) = (&**self.pod, self.container, &self.context.host.settings);
         let (volumes, ips) = (self.volumes, &self.sandbox.ips);
+        let target = self.target()?;
         let sources = env_sources(self.context, pod, container, ips, self.env).await;
         let config = async {
             let mounts = container_mounts(pod, container, volumes, ips, host).await?;
-            let config = container_config(pod, container, attempt, image, &sources, mounts, host)?;
+            let mut config = container_config(pod, container, attempt, image, &sources, mounts, host)?;
+            if let Some(target) = &target {
+                share_processes(&mut config, target);
+            }
             Ok::<_, FilesError>(config)
         };
         config.await.map_err(|error| {
             self.env.lacks(&self.container.name);
             self.failed("CreateContainerConfigError", error_chain(&error), Retry::BackOff)
         })
+    }
+
+    /// The container whose processes an ephemeral container can see (`targetContainerName`).
+    fn target(&mut self) -> Result<Option<ContainerId>, NotStarted> {
+        let mut ephemeral = self.pod.spec().ephemeral_containers.iter().flatten();
+        let own = ephemeral.find(|ephemeral| ephemeral.name == self.container.name);
+        let Some(name) =
+            own.and_then(|own| own.target_container_name.as_ref()).filter(|name| !name.is_empty())
+        else {
+            return Ok(None);
+        };
+        match self.observed.container(name) {
+            Some(target) => Ok(Some(target.id.clone())),
+            None => {
+                let message = format!("unable to find target container {name}");
+                Err(self.failed("CreateContainerConfigError", message, Retry::BackOff))
+            }
+        }
+    }
+
+    /// Rejects an ephemeral container with unsupported fields: its pod was admitted before it was added.
+    fn check_fields(&mut self, kind: ContainerKind) -> Result<(), NotStarted> {
+        let unsupported = match kind {
+            ContainerKind::Ephemeral => unsupported_ephemeral(self.container),
+            ContainerKind::Init | ContainerKind::Sidecar | ContainerKind::Main => return Ok(()),
+        };
+        if unsupported.is_empty() {
+            return Ok(());
+        }
+        let texts: Vec<String> = unsupported.iter().map(ToString::to_string).collect();
+        Err(self.failed("CreateContainerConfigError", texts.join("; "), Retry::BackOff))
     }
 
     /// Removes a container that never ran, whose name and log the new one takes. Its log is removed first: if the daemon dies

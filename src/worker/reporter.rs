@@ -85,6 +85,11 @@ impl Reporter {
         self.sinks.clock.now()
     }
 
+    /// When the pod was started by its status, if it has one.
+    pub(super) fn start_time(&self) -> Option<Timestamp> {
+        self.sinks.status_cache.start_time(&self.pod.uid)
+    }
+
     /// Begins new work on the pod, which may have been renamed.
     pub(super) fn work_begins(&mut self, work: &Work) {
         self.failure = None;
@@ -99,7 +104,10 @@ impl Reporter {
         self.begin(match outcome {
             Outcome::Failed(_) => Activity::Retrying { error: self.failure.clone() },
             Outcome::Done { due: Some(_) } => Activity::BackingOff,
-            Outcome::Done { due: None } | Outcome::PodEnded | Outcome::Cancelled => Activity::Idle,
+            Outcome::Done { due: None }
+            | Outcome::PodEnded
+            | Outcome::DeadlineExceeded
+            | Outcome::Cancelled => Activity::Idle,
         });
         self.publish_retries();
     }

@@ -50,6 +50,8 @@ impl WorkerState {
         let facts = &mut self.reporter.facts;
         facts.lost_starts = self.starts.lost(&observed, &*context.runtime.service).await;
         facts.made_sandbox = None;
+        // Cut short, and not run again, as upstream.
+        facts.post_starting.clear();
         let actual = with_actual_outcomes(&observed, |container| facts.lost_starts.contains(&container.id));
         Ok(actual.map_or(observed, Arc::new))
     }

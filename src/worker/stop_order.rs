@@ -36,7 +36,8 @@ pub(super) fn runs(state: ContainerState) -> bool {
 /// The grace period that a pod's containers share, from the first stop on.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct GraceBudget {
-    seconds: i64,
+    /// All of it.
+    pub(super) seconds: i64,
     since: Instant,
 }
 
@@ -46,10 +47,16 @@ impl GraceBudget {
         Self { seconds, since: now }
     }
 
-    /// The seconds left for a container that is stopped `now`.
-    pub(super) fn left(&self, now: Instant) -> i64 {
-        let spent = i64::try_from(now.saturating_duration_since(self.since).as_secs()).unwrap_or(i64::MAX);
-        self.seconds.saturating_sub(spent).max(MIN_STOP_SECONDS)
+    /// The seconds left for a container that is stopped `now`. `spent` is what its hook took, part of it perhaps before this
+    /// stop began.
+    pub(super) fn left(&self, spent: i64, now: Instant) -> i64 {
+        self.unfloored(spent, now).max(MIN_STOP_SECONDS)
+    }
+
+    /// The same, down to 0.
+    pub(super) fn unfloored(&self, spent: i64, now: Instant) -> i64 {
+        let passed = i64::try_from(now.saturating_duration_since(self.since).as_secs()).unwrap_or(i64::MAX);
+        self.seconds.saturating_sub(passed.max(spent)).max(0)
     }
 }
 
@@ -103,8 +110,11 @@ mod tests {
     async fn the_grace_period_is_shared_and_never_less_than_the_least() {
         let start = Instant::now();
         let budget = GraceBudget::starting(30, start);
-        let left = |seconds| budget.left(start + Duration::from_secs(seconds));
+        let left = |seconds| budget.left(0, start + Duration::from_secs(seconds));
         assert_eq!([left(0), left(10), left(29), left(300)], [30, 20, MIN_STOP_SECONDS, MIN_STOP_SECONDS]);
-        assert_eq!(GraceBudget::starting(0, start).left(start), MIN_STOP_SECONDS);
+        assert_eq!(GraceBudget::starting(0, start).left(0, start), MIN_STOP_SECONDS);
+        // A hook that a former daemon began.
+        assert_eq!(budget.left(12, start + Duration::from_secs(1)), 18);
+        assert_eq!((budget.unfloored(29, start), budget.unfloored(300, start)), (1, 0));
     }
 }

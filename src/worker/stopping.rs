@@ -1,17 +1,23 @@
-//! Stops a pod's containers within the grace period, then its sandboxes. Kills never pass the start gate.
+//! Stops a pod's containers within the grace period, with their preStop hooks, then its sandboxes. Kills never pass the start gate.
 
 use std::path::Path;
+use std::time::Duration;
 
 use futures::future::join_all;
-use tokio::time::Instant;
+use k8s_openapi::api::core::v1::LifecycleHandler;
+use tokio::time::{Instant, sleep, timeout};
+use tokio_util::sync::CancellationToken;
 
 use super::context::WorkerContext;
+use super::hooks::HookTarget;
+use super::pre_stops::PreStops;
 use super::reporter::Reporter;
 use super::stop_order::{GraceBudget, MIN_STOP_SECONDS, stop_order};
-use crate::cri::CriError;
+use crate::cri::{ContainerStatus, CriError};
 use crate::pleg::PodStatus;
 use crate::pod::AdmittedPod;
 use crate::status::Activity;
+use crate::status::timeline::TimelineStep;
 use crate::sys::{CNI_RESULTS, file_work, is_broken_result_error, remove_broken_results};
 use crate::types::{ContainerId, PodEvent, SandboxId, error_chain};
 
@@ -24,9 +30,21 @@ pub(super) struct Stopping<'a> {
     pub(super) reporter: &'a Reporter,
 }
 
+/// One container to stop.
+#[derive(Clone, Copy)]
+pub(super) struct ContainerStop<'a> {
+    pub(super) name: &'a str,
+    pub(super) id: &'a ContainerId,
+    /// For the `Killing` event.
+    pub(super) message: &'a str,
+    /// With 0, no hook runs; the runtime always gets at least two seconds.
+    pub(super) grace_seconds: i64,
+}
+
 impl<'a> Stopping<'a> {
-    /// Stops all running containers in their order, within the grace period that they share. Stops as many as possible, then
-    /// returns the first error. The activity is shown at once, not only when the future is polled.
+    /// Stops all running containers in their order, within the grace period that they share. All preStop hooks begin at once, as
+    /// upstream, even those of containers that are stopped later. Stops as many as possible, then returns the first error. The
+    /// activity is shown at once, not only when the future is polled.
     pub(super) fn containers(
         self,
         observed: &'a PodStatus,
@@ -39,30 +57,108 @@ impl<'a> Stopping<'a> {
         }
         async move {
             let budget = GraceBudget::starting(grace_seconds, Instant::now());
-            let mut result = Ok(());
-            for group in groups {
-                let grace = budget.left(Instant::now());
-                let stops = group.into_iter().map(async |container| {
-                    let message = format!("Stopping container {}", container.name);
-                    self.container(&container.name, &container.id, &message, grace).await
-                });
+            // Cancelled when all of a group have terminated.
+            let ended: Vec<CancellationToken> = groups.iter().map(|_| CancellationToken::new()).collect();
+            let stops = groups.into_iter().enumerate().map(async |(index, group)| {
+                let (before, own) = (ended.get(..index).unwrap_or_default(), ended.get(index));
+                let stops = group.into_iter().map(|container| self.in_turn(container, budget, before));
                 let stopped: Result<(), CriError> = join_all(stops).await.into_iter().collect();
-                result = result.and(stopped);
-            }
-            result
+                // After a failure, the later groups wait until the grace period is over.
+                if let (Ok(()), Some(own)) = (&stopped, own) {
+                    own.cancel();
+                }
+                stopped
+            });
+            join_all(stops).await.into_iter().collect()
         }
     }
 
-    /// Stops one container.
-    pub(super) async fn container(
+    /// Stops one container once those `before` it have terminated, or the grace period is over.
+    async fn in_turn(
+        self,
+        container: &ContainerStatus,
+        budget: GraceBudget,
+        before: &[CancellationToken],
+    ) -> Result<(), CriError> {
+        let message = format!("Stopping container {}", container.name);
+        self.announce(&container.name, &message);
+        let spent = match self.hook(&container.name, Some(container)).filter(|_| budget.seconds > 0) {
+            Some(hook) => self.pre_stop(&container.name, &container.id, &hook, budget.seconds).await,
+            None => 0,
+        };
+        for earlier in before {
+            let left = budget.unfloored(spent, Instant::now());
+            let patience = Duration::from_secs(u64::try_from(left).unwrap_or(0));
+            // At the end of the grace period, it is stopped whatever the others do.
+            let _ = timeout(patience, earlier.cancelled()).await;
+        }
+        let grace = budget.left(spent, Instant::now());
+        self.context.runtime.service.stop_container(&container.id, grace).await
+    }
+
+    /// Stops one container, after its preStop hook.
+    pub(super) async fn container(self, stop: ContainerStop<'_>) -> Result<(), CriError> {
+        self.announce(stop.name, stop.message);
+        let spent = match self.hook(stop.name, None).filter(|_| stop.grace_seconds > 0) {
+            Some(hook) => self.pre_stop(stop.name, stop.id, &hook, stop.grace_seconds).await,
+            None => 0,
+        };
+        let grace = stop.grace_seconds.saturating_sub(spent).max(MIN_STOP_SECONDS);
+        self.context.runtime.service.stop_container(stop.id, grace).await
+    }
+
+    fn announce(self, name: &str, message: &str) {
+        self.reporter.announce(Some(name), &PodEvent::normal("Killing", message));
+    }
+
+    /// The preStop hook of a container: from its spec, or for a pod known only from the runtime from what was stored with the
+    /// container.
+    fn hook(self, name: &str, observed: Option<&ContainerStatus>) -> Option<LifecycleHandler> {
+        let Some(pod) = self.pod else {
+            return serde_json::from_str(observed?.pre_stop.as_deref()?).ok();
+        };
+        let container = pod.all_containers().find(|container| container.spec.name == name)?.spec;
+        container.lifecycle.as_ref()?.pre_stop.clone()
+    }
+
+    /// Runs a preStop hook for at most the grace period, and returns the seconds it took. One that was cut short before is not run
+    /// again; only a pause goes on.
+    async fn pre_stop(
         self,
         name: &str,
         id: &ContainerId,
-        message: &str,
+        hook: &LifecycleHandler,
         grace_seconds: i64,
-    ) -> Result<(), CriError> {
-        self.reporter.announce(Some(name), &PodEvent::normal("Killing", message));
-        self.context.runtime.service.stop_container(id, grace_seconds.max(MIN_STOP_SECONDS)).await
+    ) -> i64 {
+        let uid = &self.reporter.pod().uid;
+        let began = Instant::now();
+        let record = PreStops { store: &self.context.store, pod: uid };
+        let before = record.begin(id, self.reporter.now()).await;
+        let seconds = |seconds: i64| Duration::from_secs(u64::try_from(seconds).unwrap_or(0));
+        let Some(before) = before else {
+            self.reporter.mark(TimelineStep::PreStop, name.to_owned());
+            let (context, pod) = (self.context, self.reporter.pod());
+            let target = HookTarget { context, pod, name, id };
+            match timeout(seconds(grace_seconds), target.run(hook)).await {
+                Ok(Ok(())) => {}
+                Ok(Err(error)) => {
+                    let error = target.message(hook, &error);
+                    tracing::warn!(%pod, %uid, container = name, error, "the preStop hook failed");
+                    // Without the error, which may contain secrets.
+                    let event = PodEvent::warning("FailedPreStopHook", "PreStopHook failed");
+                    self.reporter.announce(Some(name), &event);
+                }
+                Err(_) => {
+                    tracing::info!(%pod, %uid, container = name, grace_seconds, "the preStop hook takes longer than the grace period");
+                }
+            }
+            return whole_seconds(began.elapsed());
+        };
+        let spent = self.reporter.now().duration_since(before).as_secs().clamp(0, grace_seconds);
+        if let Some(pause) = &hook.sleep {
+            sleep(seconds(pause.seconds.min(grace_seconds).saturating_sub(spent))).await;
+        }
+        spent.saturating_add(whole_seconds(began.elapsed()))
     }
 
     /// Stops all sandboxes at once, also those that are not ready: the runtime then releases a network it may still hold.
@@ -101,4 +197,9 @@ impl<'a> Stopping<'a> {
             }
         }
     }
+}
+
+/// The whole seconds of a duration.
+fn whole_seconds(duration: Duration) -> i64 {
+    i64::try_from(duration.as_secs()).unwrap_or(i64::MAX)
 }

@@ -5,14 +5,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::future::join_all;
-use tokio::time::Instant;
+use jiff::Timestamp;
+use tokio::time::{Instant, timeout_at};
 
 use super::cleanup::Cleanup;
 use super::container::{ContainerStarter, NotStarted};
 use super::context::WorkerContext;
-use super::plan::{Plan, PlanInput, Reset, SandboxPlan, plan};
+use super::deadline::{DEADLINE_EXCEEDED, PAST_DEADLINE, time_left};
+use super::plan::{Kill, Plan, PlanInput, Reset, SandboxPlan, plan};
 use super::sandbox::{PodSandbox, Sandboxes};
-use super::stopping::Stopping;
+use super::stopping::{ContainerStop, Stopping};
 use super::{Outcome, Retry, WorkerState};
 use crate::cri::CriError;
 use crate::cri_config::{container_hash, make_pod_dir};
@@ -33,8 +35,39 @@ pub(super) struct PodSync<'a> {
 }
 
 impl PodSync<'_> {
-    /// Performs the step.
+    /// Performs the step, unless the pod's deadline is over before it completes.
     pub(super) async fn run(mut self) -> Outcome {
+        let Some(limit) = self.pod.spec().active_deadline_seconds else { return self.step().await };
+        let started = self.started().await;
+        let left = time_left(limit, started, self.state.reporter.now());
+        // External input: one that is too far away for a clock is none.
+        let Some(deadline) = Instant::now().checked_add(left) else { return self.step().await };
+        let stepped = if left.is_zero() { None } else { timeout_at(deadline, self.step()).await.ok() };
+        match stepped {
+            Some(Outcome::Done { due }) => {
+                Outcome::Done { due: Some(due.map_or(deadline, |due| due.min(deadline))) }
+            }
+            Some(outcome) => outcome,
+            None => {
+                let event = PodEvent::normal(DEADLINE_EXCEEDED, PAST_DEADLINE);
+                self.state.reporter.announce(None, &event);
+                Outcome::DeadlineExceeded
+            }
+        }
+    }
+
+    /// When the pod was started: by its status, or for a new daemon by what an earlier one left of it.
+    async fn started(&mut self) -> Option<Timestamp> {
+        let of_object = self.pod.status.as_ref().and_then(|status| status.start_time.as_ref());
+        let known = self.state.reporter.start_time().or(of_object.map(|time| time.0));
+        if known.is_some() {
+            return known;
+        }
+        let observed = self.state.observe(self.context).await.ok()?;
+        observed.sandboxes.iter().map(|sandbox| sandbox.created_at).min()
+    }
+
+    async fn step(&mut self) -> Outcome {
         let is_first = self.state.last_work.is_none();
         // Announced before the first observation, because pods are first observed in random order.
         let pending = is_first.then(|| self.context.runtime.starts.expect(StartPriority::of(self.pod)));
@@ -91,7 +124,7 @@ impl PodSync<'_> {
     fn report_waits(&mut self, plan: &Plan) {
         let (pod, reporter) = (&self.pod.reference, &mut self.state.reporter);
         reporter.starting(plan.start.iter().map(|start| start.container.name.clone()));
-        let full = format!("{}_{}({})", pod.name, pod.namespace, pod.uid);
+        let full = pod.described();
         for wait in &plan.backing_off {
             let text = format!("Back-off restarting failed container {} in pod {full}", wait.name);
             reporter.event(Some(&wait.name), PodEvent::warning("BackOff", text));
@@ -289,10 +322,10 @@ impl PodSync<'_> {
 
     async fn kill_unwanted(&mut self, plan: &Plan) -> Result<(), Retry> {
         let stopping = self.stopping();
-        let kills = plan
-            .kill
-            .iter()
-            .map(|kill| stopping.container(&kill.name, &kill.id, &kill.message, kill.grace_seconds));
+        let kills = plan.kill.iter().map(|kill| {
+            let Kill { name, id, message, grace_seconds } = kill;
+            stopping.container(ContainerStop { name, id, message, grace_seconds: *grace_seconds })
+        });
         let killed: Result<(), CriError> = join_all(kills).await.into_iter().collect();
         killed.map_err(|error| self.failed_kill(&error))
     }
@@ -302,7 +335,9 @@ impl PodSync<'_> {
         for reset in resets {
             let removed = async {
                 if reset.stop {
-                    self.stopping().container(&reset.name, &reset.id, "killing", 0).await?;
+                    let (name, id) = (reset.name.as_str(), &reset.id);
+                    let stop = ContainerStop { name, id, message: "killing", grace_seconds: 0 };
+                    self.stopping().container(stop).await?;
                 }
                 self.state.reporter.status_settled().await;
                 self.context.runtime.service.remove_container(&reset.id).await

@@ -80,6 +80,8 @@ pub enum Outcome {
     },
     /// A sync found that the pod has run to its end.
     PodEnded,
+    /// The pod was active for longer than its `activeDeadlineSeconds`, whatever its containers do.
+    DeadlineExceeded,
     /// It failed.
     Failed(Retry),
     /// It was cancelled: newer work waits.

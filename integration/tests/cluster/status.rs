@@ -14,7 +14,7 @@ use crate::support::{
 
 /// Creates a pod and waits until its status can be compared and equals the record. A pod whose containers have terminated
 /// still has its sandbox for a moment, and an agent may report both together or one after the other.
-async fn compared(tenant: &Tenant, object: Value, record: &str, wanted: impl Fn(&Pod) -> bool) {
+pub(crate) async fn compared(tenant: &Tenant, object: Value, record: &str, wanted: impl Fn(&Pod) -> bool) {
     let name = object["metadata"]["name"].as_str().unwrap().to_owned();
     tenant.create_pod(object).await.unwrap();
     let api = tenant.api::<Pod>();
@@ -43,8 +43,10 @@ fn check_status(tenant: &Tenant, pod: &Pod, record: &str) -> Result<()> {
         // The stock kubelet sometimes reports cgroup v1's value for no limit: 9007199254740988Ki.
         status.as_object_mut().unwrap().remove("resources");
     }
-    for container in status["containerStatuses"].as_array_mut().into_iter().flatten() {
-        as_after_the_first_restart(container);
+    for list in ["initContainerStatuses", "containerStatuses"] {
+        for container in status[list].as_array_mut().into_iter().flatten() {
+            as_after_the_first_restart(container);
+        }
     }
     // The stock kubelet reports only in an event why a pod has no sandbox yet; hostlet also reports it here.
     for condition in status["conditions"].as_array_mut().into_iter().flatten() {

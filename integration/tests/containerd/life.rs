@@ -200,3 +200,97 @@ async fn an_exit_code_restarts_all_containers_in_place() {
     assert_eq!(["init", "proxy", "main", "other"].map(starts), [2; 4], "{seen:?}");
     assert_eq!(seen[4], "init", "{seen:?}");
 }
+
+#[tokio::test]
+async fn hooks_run_after_the_start_and_before_the_stop_and_once() {
+    let host = RealHost::start().await.unwrap();
+    let dir = tempfile::tempdir().unwrap();
+    let daemon = host.start_hostlet("").await.unwrap();
+    let record =
+        |what: &str| json!({"exec": {"command": ["sh", "-c", format!("sleep 1; echo {what} >> /life/log")]}});
+    let mut main = recording("main", &recorded_stop("main", 0));
+    main["lifecycle"] = json!({"postStart": record("started"), "preStop": record("stopping")});
+    let mut other = recording("other", &recorded_stop("other", 0));
+    other["lifecycle"] = json!({"preStop": {"sleep": {"seconds": 6}}});
+    host.write_manifest("hooks.json", &manifest("hooks", "Always", dir.path(), vec![], vec![main, other]))
+        .unwrap();
+    let pod = wait_for_pod(&daemon, "hooks", SOON, is_ready).await.unwrap();
+    let seen = lines(dir.path());
+    // The next container starts after the hook.
+    assert_eq!(seen[..2], ["main", "started"], "{seen:?}");
+    assert!(statuses(&pod).iter().all(|status| status.restart_count == 0));
+
+    // A daemon that is killed in the middle of a pause: the next one goes on with it, and runs no hook again.
+    host.remove_manifest("hooks.json").unwrap();
+    wait_for("the first preStop hook", SOON, async || {
+        let seen = lines(dir.path());
+        let has_run = seen.iter().any(|line| line == "stopping");
+        Ok(if has_run { Look::Done(()) } else { Look::NotYet(format!("{seen:?}")) })
+    })
+    .await
+    .unwrap();
+    daemon.kill().unwrap();
+    let daemon = host.start_hostlet("").await.unwrap();
+    wait_for("the stop of both", SOON, async || {
+        let seen = lines(dir.path());
+        let stopped = seen.iter().filter(|line| line.ends_with(" stopped")).count();
+        Ok(if stopped == 2 { Look::Done(()) } else { Look::NotYet(format!("{seen:?}")) })
+    })
+    .await
+    .unwrap();
+    let seen = lines(dir.path());
+    assert_eq!(seen.iter().filter(|line| *line == "stopping").count(), 1, "{seen:?}");
+    drop(daemon);
+}
+
+#[tokio::test]
+async fn a_container_whose_post_start_hook_fails_is_stopped_and_explained() {
+    let host = RealHost::start().await.unwrap();
+    let dir = tempfile::tempdir().unwrap();
+    let daemon = host.start_hostlet("").await.unwrap();
+    let mut main = recording("main", IDLE);
+    let command = json!(["sh", "-c", "echo no luck >&2; exit 4"]);
+    main["lifecycle"] = json!({"postStart": {"exec": {"command": command}}});
+    host.write_manifest("unhooked.json", &manifest("unhooked", "Always", dir.path(), vec![], vec![main]))
+        .unwrap();
+    let pod = wait_for_pod(&daemon, "unhooked", SOON, |pod| {
+        let waiting = statuses(pod).first().and_then(|status| status.state.as_ref()?.waiting.as_ref());
+        waiting.and_then(|waiting| waiting.reason.as_deref()) == Some("PostStartHookError")
+    });
+    let pod = pod.await.unwrap();
+    let waiting = statuses(&pod)[0].state.as_ref().unwrap().waiting.as_ref().unwrap();
+    let uid = pod.metadata.uid.as_deref().unwrap();
+    let message = format!(
+        "Exec lifecycle hook ([sh -c echo no luck >&2; exit 4]) for Container \"main\" in Pod \"unhooked-node1_default({uid})\" \
+         failed - error: command 'sh -c echo no luck >&2; exit 4' exited with 4: no luck\n, message: \"no luck\\n\""
+    );
+    assert_eq!(waiting.message.as_deref(), Some(message.as_str()));
+}
+
+#[tokio::test]
+async fn a_pod_ends_at_its_deadline_also_across_a_restart_of_the_daemon() {
+    let host = RealHost::start().await.unwrap();
+    let dir = tempfile::tempdir().unwrap();
+    let daemon = host.start_hostlet("").await.unwrap();
+    let pod = manifest("brief", "Always", dir.path(), vec![], vec![recording("main", IDLE)]);
+    let mut pod: Value = serde_json::from_str(&pod).unwrap();
+    pod["spec"]["activeDeadlineSeconds"] = json!(8);
+    host.write_manifest("brief.json", &pod.to_string()).unwrap();
+    wait_for_pod(&daemon, "brief", SOON, is_ready).await.unwrap();
+    daemon.kill().unwrap();
+    let daemon = host.start_hostlet("").await.unwrap();
+    let failed = |pod: &Pod| pod.status.as_ref().unwrap().reason.as_deref() == Some("DeadlineExceeded");
+    let pod = wait_for_pod(&daemon, "brief", SOON, failed).await.unwrap();
+    let status = pod.status.unwrap();
+    assert_eq!(status.phase.as_deref(), Some("Failed"));
+    assert_eq!(
+        status.message.as_deref(),
+        Some("Pod was active on the node longer than the specified deadline")
+    );
+    wait_for("no running container", SOON, async || {
+        let running = running_containers(&host).await?;
+        Ok(if running.is_empty() { Look::Done(()) } else { Look::NotYet(format!("{running:?}")) })
+    })
+    .await
+    .unwrap();
+}

@@ -11,9 +11,9 @@ use super::super::types::{
 };
 use super::super::{CriError, Operation, RuntimeCondition, wire};
 use crate::types::{
-    CONTAINER_HASH_ANNOTATION, CONTAINER_NAME_LABEL, CONTAINER_TERMINATION_PATH_ANNOTATION,
-    CONTAINER_TERMINATION_POLICY_ANNOTATION, POD_NAME_LABEL, POD_NAMESPACE_LABEL,
-    POD_TERMINATION_GRACE_ANNOTATION, POD_UID_LABEL, PodRef,
+    CONTAINER_HASH_ANNOTATION, CONTAINER_NAME_LABEL, CONTAINER_PRE_STOP_ANNOTATION,
+    CONTAINER_TERMINATION_PATH_ANNOTATION, CONTAINER_TERMINATION_POLICY_ANNOTATION, POD_NAME_LABEL,
+    POD_NAMESPACE_LABEL, POD_TERMINATION_GRACE_ANNOTATION, POD_UID_LABEL, PodRef,
 };
 
 type Map = HashMap<String, String>;
@@ -124,6 +124,7 @@ pub(in crate::cri) fn container_status(wire: wire::ContainerStatus) -> Result<Co
         exit_code: wire.exit_code,
         hash: annotation(CONTAINER_HASH_ANNOTATION).and_then(|h| u32::from_str_radix(h, 16).ok()),
         grace_seconds: annotation(POD_TERMINATION_GRACE_ANNOTATION).and_then(|g| g.parse().ok()),
+        pre_stop: annotation(CONTAINER_PRE_STOP_ANNOTATION).map(Into::into),
         termination_policy: annotation(CONTAINER_TERMINATION_POLICY_ANNOTATION)
             .unwrap_or_default()
             .to_owned(),

@@ -209,8 +209,11 @@ impl RuntimeService for CriClient {
         command: Vec<String>,
         timeout: Duration,
     ) -> Result<ExecOutput, CriError> {
-        // Whole seconds; 0 would mean no limit.
-        let seconds = i64::try_from(timeout.as_secs()).unwrap_or(i64::MAX).max(1);
+        // Whole seconds; 0 means no limit.
+        let seconds = match timeout {
+            Duration::MAX => 0,
+            _ => i64::try_from(timeout.as_secs()).unwrap_or(i64::MAX).max(1),
+        };
         let request = wire::ExecSyncRequest { container_id: id.to_string(), cmd: command, timeout: seconds };
         let call = async { self.runtime().exec_sync(request).await };
         let (deadline, patience) = (self.timeout().saturating_add(timeout), PATIENCE.saturating_add(timeout));

@@ -19,7 +19,7 @@ mod volumes;
 use k8s_openapi::api::core::v1::Pod;
 
 pub use error::{FieldError, FieldErrorKind, FieldPath};
-pub use unsupported::unsupported;
+pub use unsupported::{unsupported, unsupported_ephemeral};
 
 pub(crate) use crate::types::names;
 

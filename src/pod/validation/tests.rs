@@ -421,8 +421,8 @@ fn unsupported_fields_are_reported_one_by_one() {
     not_served(
         &pod(json!({
             "initContainers": [{"name": "i", "image": "a", "volumeMounts": [{"name": "v", "mountPath": "/v", "subPath": "x"}]}],
-            "activeDeadlineSeconds": 5, "resources": {"limits": {"cpu": "1"}},
-            "readinessGates": [{"conditionType": "x"}], "runtimeClassName": "kata", "overhead": {"cpu": "1"}, "hostUsers": false,
+            "resources": {"limits": {"cpu": "1"}},
+            "runtimeClassName": "kata", "overhead": {"cpu": "1"}, "hostUsers": false,
             "hostnameOverride": "h", "imagePullSecrets": [{"name": "s"}],
             "volumes": [{"name": "v", "nfs": {"server": "s", "path": "/"}},
                 {"name": "huge", "emptyDir": {"medium": "HugePages"}}, {"name": "limited", "emptyDir": {"sizeLimit": "1Gi"}}],
@@ -431,10 +431,8 @@ fn unsupported_fields_are_reported_one_by_one() {
             "resourceClaims": [{"name": "r"}]
         })),
         &[
-            "spec.activeDeadlineSeconds",
             "spec.resources",
             "spec.resourceClaims",
-            "spec.readinessGates",
             "spec.runtimeClassName",
             "spec.schedulingGates",
             "spec.overhead",
@@ -452,7 +450,7 @@ fn unsupported_fields_are_reported_one_by_one() {
     let handler = json!({"exec": {"command": ["true"]}});
     not_served(
         &container(json!({
-            "livenessProbe": handler, "readinessProbe": handler, "startupProbe": handler, "lifecycle": {"preStop": handler},
+            "livenessProbe": handler, "readinessProbe": handler, "startupProbe": handler, "lifecycle": {"preStop": {"httpGet": {"path": "/", "port": 80}}},
             "envFrom": [{"secretRef": {"name": "s"}}], "restartPolicy": "Always",
             "resizePolicy": [{"resourceName": "cpu", "restartPolicy": "RestartContainer"}],
             "env": [{"name": "A", "valueFrom": {"fileKeyRef": {"volumeName": "v", "path": "p", "key": "k"}}},
@@ -464,8 +462,8 @@ fn unsupported_fields_are_reported_one_by_one() {
             "spec.containers[0].livenessProbe",
             "spec.containers[0].readinessProbe",
             "spec.containers[0].startupProbe",
-            "spec.containers[0].lifecycle",
             "spec.containers[0].resizePolicy[0]",
+            "spec.containers[0].lifecycle.preStop.httpGet",
             "spec.containers[0].env[0].valueFrom.fileKeyRef",
             "spec.containers[0].resources.limits[ephemeral-storage]",
             "spec.containers[0].resources.limits[hugepages-2Mi]",

@@ -5,7 +5,9 @@
 //! `schedulerName`, `preemptionPolicy`, `schedulingGroup`) are accepted. `nodeSelector`, required node affinity and
 //! tolerations are checked in `admission`.
 
-use k8s_openapi::api::core::v1::{AppArmorProfile, Container, Pod, PodSpec, ResourceRequirements, Volume};
+use k8s_openapi::api::core::v1::{
+    AppArmorProfile, Container, Lifecycle, Pod, PodSpec, ResourceRequirements, Volume,
+};
 
 use super::volumes::sources;
 use super::{FieldError, FieldPath, list, text};
@@ -61,15 +63,8 @@ fn check_pod(spec: &PodSpec, path: &FieldPath, found: &mut Found) {
         spec.resources.as_ref().is_some_and(|resources| *resources != ResourceRequirements::default());
     let overhead = spec.overhead.as_ref().is_some_and(|overhead| !overhead.is_empty());
     let fields = [
-        (
-            "ephemeralContainers",
-            !list(&spec.ephemeral_containers).is_empty(),
-            "ephemeral containers are not run",
-        ),
-        ("activeDeadlineSeconds", spec.active_deadline_seconds.is_some(), "the deadline is not enforced"),
         ("resources", of_pod, "resources of the pod as a whole are not applied"),
         ("resourceClaims", !list(&spec.resource_claims).is_empty(), "claimed devices are not prepared"),
-        ("readinessGates", !list(&spec.readiness_gates).is_empty(), "readiness gates are not evaluated"),
         ("runtimeClassName", !text(&spec.runtime_class_name).is_empty(), "runtime classes are not resolved"),
         (
             "schedulingGates",
@@ -141,7 +136,6 @@ fn check_container(container: &Container, path: &FieldPath, found: &mut Found) {
         ("livenessProbe", container.liveness_probe.is_some(), "probes are not run"),
         ("readinessProbe", container.readiness_probe.is_some(), "probes are not run"),
         ("startupProbe", container.startup_probe.is_some(), "probes are not run"),
-        ("lifecycle", container.lifecycle.is_some(), "lifecycle hooks and stop signals are not applied"),
     ];
     for (field, set, sentence) in fields {
         found.add(set, &path.child(field), sentence);
@@ -149,6 +143,9 @@ fn check_container(container: &Container, path: &FieldPath, found: &mut Found) {
     for (index, policy) in list(&container.resize_policy).iter().enumerate() {
         let set = policy.restart_policy != "NotRequired";
         found.add(set, &path.child("resizePolicy").index(index), "containers are not resized in place");
+    }
+    if let Some(lifecycle) = &container.lifecycle {
+        check_lifecycle(lifecycle, &path.child("lifecycle"), found);
     }
     check_mounts(container, path, found);
     check_env(container, path, found);
@@ -162,6 +159,23 @@ fn check_container(container: &Container, path: &FieldPath, found: &mut Found) {
         let unmasked = context.proc_mount.as_deref() == Some("Unmasked");
         found.add(unmasked, &path.child("procMount"), "/proc is always masked");
     }
+}
+
+fn check_lifecycle(lifecycle: &Lifecycle, path: &FieldPath, found: &mut Found) {
+    for (field, handler) in [("postStart", &lifecycle.post_start), ("preStop", &lifecycle.pre_stop)] {
+        let by_http = handler.as_ref().is_some_and(|handler| handler.http_get.is_some());
+        found.add(by_http, &path.child(field).child("httpGet"), "hooks do not send HTTP requests");
+    }
+    let signal = lifecycle.stop_signal.is_some();
+    found.add(signal, &path.child("stopSignal"), "containers are stopped with the signal of their image");
+}
+
+/// All unsupported fields of an ephemeral container. It may be added to a pod that was admitted long ago.
+pub fn unsupported_ephemeral(container: &Container) -> Vec<FieldError> {
+    let mut found = Found(Vec::new());
+    let path = FieldPath::root("spec").child("ephemeralContainers").key(&container.name);
+    check_container(container, &path, &mut found);
+    found.0
 }
 
 /// Checks mounts for subpaths and recursive read-only mounts.

@@ -15,7 +15,7 @@ mod tests;
 #[cfg(test)]
 mod walk_tests;
 
-pub(super) use actions::{Plan, Reset, SandboxPlan, Start};
+pub(super) use actions::{Kill, Plan, Reset, SandboxPlan, Start};
 pub(super) use compute::plan;
 pub(super) use input::PlanInput;
 pub(super) use leftovers::{Leftovers, leftovers};
