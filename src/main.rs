@@ -49,6 +49,7 @@ fn run(cli: Cli) -> anyhow::Result<Exit> {
         Some(Command::Exec(args)) => ask(cli::exec(args)),
         Some(Command::Restart(args)) => ask(cli::restart(args)),
         Some(Command::Images(args)) => ask(cli::images(args)),
+        Some(Command::Plugins(args)) => ask(cli::plugins(args)),
         Some(Command::Doctor(args)) => ask(cli::doctor(args, hostname()?)),
         Some(Command::Purge(args)) => ask(cli::purge(args, hostname()?)),
         Some(Command::Config(command)) => Ok(cli::config(command, &hostname()?)?),

@@ -4,12 +4,14 @@
 mod archive;
 mod config;
 mod manifest;
+mod plugin;
 mod store;
 mod text;
 
 pub use archive::image_archive;
 pub use config::config;
 pub use manifest::manifest;
+pub use plugin::plugin_info;
 pub use store::store_file;
 pub use text::{image_reference, log_line, quantity, resolv_conf};
 
@@ -17,7 +19,7 @@ pub use text::{image_reference, log_line, quantity, resolv_conf};
 pub type Check = fn(&[u8]);
 
 /// All checks, by the name of their target and of the directory of their corpus.
-pub const CHECKS: [(&str, Check); 8] = [
+pub const CHECKS: [(&str, Check); 9] = [
     ("manifest", manifest),
     ("config", config),
     ("log_line", log_line),
@@ -26,6 +28,7 @@ pub const CHECKS: [(&str, Check); 8] = [
     ("quantity", quantity),
     ("store_file", store_file),
     ("image_archive", image_archive),
+    ("plugin_info", plugin_info),
 ];
 
 /// Maximum lines of one message about a file, and maximum bytes of each.

@@ -33,6 +33,8 @@ mod load;
 mod manifests;
 #[path = "fake_cri/metrics.rs"]
 mod metrics;
+#[path = "fake_cri/plugins.rs"]
+mod plugins;
 #[path = "fake_cri/pods.rs"]
 mod pods;
 #[path = "fake_cri/quiet.rs"]

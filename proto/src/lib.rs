@@ -1,3 +1,4 @@
 //! Wire definitions that no well-kept crate has. Only what hostlet uses; no behaviour.
 
 pub mod cri;
+pub mod registration;

@@ -7,7 +7,7 @@ use tokio::sync::watch;
 
 use super::cluster::{Cluster, ClusterInputs, ClusterOutputs};
 use super::node_side::NodeSide;
-use super::paths::{ETC, PROC, ROOT};
+use super::paths::{ETC, PLUGIN_REGISTRY, PROC, ROOT};
 use super::runtime::RuntimeSide;
 use super::tasks::{Stage, Tasks};
 use crate::admission::{Admission, AdmissionInputs, AdmissionOutputs, AdmittedPods, AdoptedPod, RejectedPod};
@@ -23,6 +23,7 @@ use crate::node::{
 };
 use crate::objects::services::ServiceEnv;
 use crate::objects::{ObjectSource, Standalone};
+use crate::plugin::{Handlers, PluginList, PluginSettings, Plugins};
 use crate::pod::{ContainerRef, DesiredPods, PodEvents};
 use crate::publish::recent::RecentEvents;
 use crate::publish::status::PublishProgress;
@@ -73,6 +74,7 @@ pub(super) struct Parts {
     rejected: watch::Receiver<Vec<RejectedPod>>,
     connections: Connections,
     pub(super) metrics: Metrics,
+    plugins: PluginList,
     kubelets: watch::Receiver<Option<String>>,
     exposure: watch::Receiver<Option<String>>,
     certificate: watch::Receiver<Option<CertificateReport>>,
@@ -123,6 +125,8 @@ impl Parts {
             events: node_events.clone(),
         };
         tasks.spawn(Stage::Support, "other kubelets", |cancel| others.run(cancel));
+
+        let plugins = start_plugins(config, &node_events, &metrics, tasks);
 
         let (desired_in, desired_pods) = watch::channel(DesiredPods::default());
         let (rejected_in, rejected) = watch::channel(Vec::new());
@@ -226,6 +230,7 @@ impl Parts {
             rejected,
             connections,
             metrics,
+            plugins,
             kubelets,
             exposure,
             certificate,
@@ -281,6 +286,7 @@ impl Parts {
             service: self.runtime.runtime.clone(),
             restarts: self.restarts.clone(),
             describer: self.describer.clone(),
+            plugins: self.plugins.clone(),
             metrics: self.metrics.clone(),
         }
     }
@@ -301,6 +307,22 @@ fn start_manifests(
     let known = adopted.iter().filter_map(AdoptedPod::of_manifest).collect();
     tasks.spawn(Stage::Pods, "manifests", |cancel| source::run(source, known, state, cancel));
     manifests
+}
+
+fn start_plugins(config: &Config, events: &NodeEvents, metrics: &Metrics, tasks: &mut Tasks) -> PluginList {
+    let settings = PluginSettings {
+        registry: config.root_dir.join(PLUGIN_REGISTRY),
+        proc: PROC.into(),
+        handlers: Handlers::new([]),
+        events: events.clone(),
+        clock: WallClock::system(),
+        rescan: tasks.rescan().subscribe(),
+    };
+    let plugins = Plugins::new(settings);
+    let list = plugins.list();
+    plugins.register(metrics);
+    tasks.spawn(Stage::Publish, "plugins", |cancel| plugins.run(cancel));
+    list
 }
 
 fn shutdown_settings(config: &Config) -> ShutdownSettings {

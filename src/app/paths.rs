@@ -8,3 +8,5 @@ pub(super) const CGROUP_MOUNT: &str = "/sys/fs/cgroup";
 pub(super) const MOUNTINFO: &str = "/proc/self/mountinfo";
 /// The directory for log collectors, which is not configurable upstream either.
 pub(super) const CONTAINER_LOGS: &str = "/var/log/containers";
+/// The directory, below the root directory, in which plugins create registration sockets.
+pub(super) const PLUGIN_REGISTRY: &str = "plugins_registry";

@@ -25,7 +25,7 @@ pub(super) enum Stage {
     Pods,
     /// Their dependencies: PLEG, volumes, objects, observers.
     Support,
-    /// Publishing to the API server: statuses, mirror pods, events.
+    /// Publishing to the API server, and to plugins: statuses, mirror pods, events, registrations.
     Publish,
     /// The daemon's own state: the store, the control socket.
     State,

@@ -18,6 +18,7 @@ use tokio::net::UnixStream;
 
 use super::exit::Exit;
 use crate::api::LaneCounts;
+use crate::plugin::PluginView;
 use crate::server::{ImageView, LogsQuery, NodeReport, NodeView, PullsView};
 use crate::types::json;
 
@@ -108,6 +109,11 @@ pub(super) async fn about_pod<T: DeserializeOwned>(
 /// The runtime's images.
 pub(super) async fn images(socket: &Path) -> Result<Vec<ImageView>, ClientError> {
     json(socket, "/v1/images").await
+}
+
+/// The plugins of this host.
+pub(super) async fn plugins(socket: &Path) -> Result<Vec<PluginView>, ClientError> {
+    json(socket, "/v1/plugins").await
 }
 
 /// The connections to the API server.

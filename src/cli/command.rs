@@ -4,7 +4,7 @@ use clap::{Parser, Subcommand};
 
 use super::{
     CompletionsArgs, ConfigCommand, DoctorArgs, EventsArgs, ExecArgs, ExplainArgs, ImagesArgs, LogsArgs,
-    NodeArgs, PodsArgs, PurgeArgs, RestartArgs, TimelineArgs,
+    NodeArgs, PluginsArgs, PodsArgs, PurgeArgs, RestartArgs, TimelineArgs,
 };
 use crate::config::KubeletFlags;
 
@@ -41,6 +41,8 @@ pub enum Command {
     Restart(RestartArgs),
     /// Show the images of the container runtime
     Images(ImagesArgs),
+    /// Show the plugins of this host, and why one cannot be used
+    Plugins(PluginsArgs),
     /// Check this host, and get it ready
     Doctor(DoctorArgs),
     /// Remove hostlet's pods and files from this host

@@ -136,6 +136,9 @@ pub(super) fn print_problems(node: &NodeView, err: &mut impl Write) -> io::Resul
         )?;
     }
     archive_problems(err, &node.archives)?;
+    for problem in &node.plugins {
+        writeln!(err, "\n{}.", problem.trim_end_matches('.'))?;
+    }
     for problem in &node.problems {
         writeln!(err, "\nManifest {} cannot be used:", problem.file)?;
         for line in problem.message.lines() {

@@ -1,6 +1,7 @@
 //! Events about the node.
 
 use std::borrow::Cow;
+use std::path::Path;
 use std::sync::Arc;
 
 use crate::types::EventKind;
@@ -55,6 +56,25 @@ impl NodeEvent {
     /// Another kubelet uses the same runtime.
     pub fn other_kubelet(message: String) -> Self {
         Self::warning("OtherKubeletOnRuntime", message)
+    }
+
+    /// A plugin was registered.
+    pub fn plugin_registered(plugin_type: &str, name: &str, socket: &Path) -> Self {
+        let message = format!("Registered {plugin_type} {name} at {}", socket.display());
+        Self::normal("PluginRegistered", message)
+    }
+
+    /// A registered plugin is gone.
+    pub fn plugin_deregistered(plugin_type: &str, name: &str, socket: &Path) -> Self {
+        let message = format!("{plugin_type} {name} is no longer registered: {} is gone", socket.display());
+        Self::normal("PluginDeregistered", message)
+    }
+
+    /// A plugin cannot be registered.
+    pub fn plugin_not_registered(name: Option<&str>, socket: &Path, error: &str) -> Self {
+        let name = name.map(|name| format!(" {name}")).unwrap_or_default();
+        let message = format!("Cannot register plugin{name} at {}: {error}", socket.display());
+        Self::warning("FailedPluginRegistration", message)
     }
 
     /// A condition of the node changed.

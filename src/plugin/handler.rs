@@ -1,12 +1,14 @@
 //! The seam between registration and the rooms that use plugins of one type. Owns no behavior.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use jiff::Timestamp;
 
-/// A registered instance of a plugin. Unique in this run of the daemon; a newer one is larger.
+/// Identifies an instance of a plugin in this run of the daemon. The instance whose registration socket is newer has the larger one,
+/// in whatever order they answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct InstanceId(pub u64);
 
@@ -67,4 +69,25 @@ pub trait PluginHandler: Send + Sync + 'static {
 
     /// What the handler knows about the plugin of this name, for `hostlet plugins`: an object, or nothing.
     fn describe(&self, name: &str) -> Option<serde_json::Value>;
+}
+
+/// The handlers by type. Cheap to clone.
+#[derive(Clone, Default)]
+pub struct Handlers(Arc<BTreeMap<&'static str, Arc<dyn PluginHandler>>>);
+
+impl Handlers {
+    /// These handlers. Of two of one type, the last one counts.
+    pub fn new(handlers: impl IntoIterator<Item = Arc<dyn PluginHandler>>) -> Self {
+        Self(Arc::new(handlers.into_iter().map(|handler| (handler.plugin_type(), handler)).collect()))
+    }
+
+    /// The handler of a type.
+    pub(super) fn get(&self, plugin_type: &str) -> Option<&dyn PluginHandler> {
+        self.0.get(plugin_type).map(|handler| &**handler)
+    }
+
+    /// The types that have a handler.
+    pub(super) fn types(&self) -> Vec<&'static str> {
+        self.0.keys().copied().collect()
+    }
 }

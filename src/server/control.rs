@@ -39,6 +39,7 @@ use crate::image::preload::PreloadProblem;
 use crate::image::{Arrivals, Images};
 use crate::node::NodeDescriber;
 use crate::pleg::PlegHandle;
+use crate::plugin::PluginList;
 use crate::publish::recent::RecentEvents;
 use crate::shutdown::ShutdownView;
 use crate::source::SourceState;
@@ -138,6 +139,8 @@ pub struct ControlServer {
     pub describer: NodeDescriber,
     /// Takes requests to restart containers.
     pub restarts: RestartRequests,
+    /// The plugins of this host.
+    pub plugins: PluginList,
     /// The metrics.
     pub metrics: Metrics,
 }
@@ -186,6 +189,7 @@ impl ControlServer {
             .route("/v1/images", get(images))
             .route("/v1/pulls", get(pulls))
             .route("/v1/node", get(super::node::node))
+            .route("/v1/plugins", get(super::plugins::plugins))
             .route("/v1/exec", post(super::exec::exec))
             .route("/v1/restart", post(super::restart::restart))
             .route("/v1/events", get(super::events::events))
@@ -246,6 +250,7 @@ impl ControlServer {
             api: self.api.borrow().problem.clone(),
             hung: self.hung(),
             archives: self.archives(),
+            plugins: self.plugins.problems(),
         }
     }
 
@@ -314,6 +319,8 @@ impl ControlServer {
             Ok(()) = self.exposure.changed() => true,
             Ok(()) = self.certificate.changed() => true,
             Ok(()) = self.shutdown.changed() => true,
+            // Cancel-safe as documented there.
+            () = self.plugins.changed() => true,
             changed = changed_if(&mut self.preload) => changed.is_ok(),
         };
         tokio::time::sleep(WATCH_PAUSE).await;

@@ -12,6 +12,7 @@ mod http;
 mod images;
 mod logs;
 mod node;
+mod plugins;
 mod pulls;
 mod restart;
 #[cfg(test)]

@@ -30,6 +30,7 @@ use crate::cri::{Calls, ExecOutput, RuntimeService};
 use crate::image::{Arrivals, ImageRequest, Images, PullLimits, PullPolicy};
 use crate::node::{self, NodeAddresses, NodeDescriber, NodeInputs, Pressures, RuntimeFacts};
 use crate::pleg::{Pleg, PlegHandle};
+use crate::plugin::PluginList;
 use crate::pod::pod_ref;
 use crate::pod::{AdmittedPod, ContainerKind, ContainerRef};
 use crate::publish::recent::RecentEvents;
@@ -125,6 +126,7 @@ impl Bench {
             events: events.clone(),
             service: Arc::new(fake.clone()),
             restarts: restarts.clone(),
+            plugins: PluginList::none(),
             describer: NodeDescriber {
                 settings: Arc::new(node::testing::settings()),
                 inputs: NodeInputs {

@@ -47,6 +47,9 @@ pub struct NodeView {
     /// Unusable image archives.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub archives: Vec<Problem>,
+    /// What is wrong with plugins, one sentence each. It affects only pods that need them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub plugins: Vec<String>,
 }
 
 /// The state of the client certificate.

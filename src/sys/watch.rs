@@ -8,16 +8,20 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use notify::event::{AccessKind, AccessMode, ModifyKind};
+use notify::event::{AccessKind, AccessMode, ModifyKind, RemoveKind};
 use notify::{Event, EventKind, RecommendedWatcher, RecursiveMode, Watcher};
 use tracing::warn;
 
 use super::Changes;
 
+/// Lists the directories below a path that are watched with it.
+type Below = fn(&Path) -> Vec<PathBuf>;
+
 /// Watches a path and its parent directory, in which the path may appear or be replaced.
 #[derive(Debug)]
 pub struct Watch {
     path: PathBuf,
+    below: Below,
     what: &'static str,
     changed: Arc<Changes>,
     /// Set by events that invalidate a watch: a parent directory was removed or renamed.
@@ -34,7 +38,18 @@ impl Watch {
     /// Nothing is watched before the first [`Watch::renew`].
     pub fn new(path: &Path, what: &'static str, changed: Arc<Changes>) -> Self {
         let (path, stale) = (path.to_owned(), Arc::new(AtomicBool::new(false)));
-        Self { path, what, changed, stale, watcher: None, watched: BTreeMap::new(), failure: None }
+        let (watcher, watched) = (None, BTreeMap::new());
+        Self { path, below: |_| Vec::new(), what, changed, stale, watcher, watched, failure: None }
+    }
+
+    /// Also watches the directories below the path that `below` lists.
+    pub fn with_directories(self, below: Below) -> Self {
+        Self { below, ..self }
+    }
+
+    /// Whether changes are reported since the last [`Watch::renew`].
+    pub fn is_set(&self) -> bool {
+        self.watcher.is_some()
     }
 
     /// Renews the watches: a directory that was replaced or has appeared needs a new one.
@@ -54,7 +69,7 @@ impl Watch {
     }
 
     fn try_renew(&mut self) -> notify::Result<()> {
-        let wanted = directories(&self.path);
+        let wanted = directories(&self.path, self.below);
         let stale = self.stale.swap(false, Ordering::SeqCst);
         if !stale && self.watcher.is_some() && wanted == self.watched {
             return Ok(());
@@ -65,7 +80,7 @@ impl Watch {
         for directory in wanted.keys() {
             watcher.watch(directory, RecursiveMode::NonRecursive)?;
         }
-        if directories(&self.path) != wanted {
+        if directories(&self.path, self.below) != wanted {
             // Files that appeared before the watch was set caused no event.
             self.changed.report();
         }
@@ -90,14 +105,15 @@ impl Watch {
     }
 }
 
-/// The directories to watch for `path`: itself if it is a directory, and its nearest existing parent.
-fn directories(path: &Path) -> BTreeMap<PathBuf, (u64, u64)> {
+/// The directories to watch for `path`: itself if it is a directory, those below it, and its nearest existing parent.
+fn directories(path: &Path, below: Below) -> BTreeMap<PathBuf, (u64, u64)> {
     let identity = |path: &Path| {
         let metadata = fs::metadata(path).ok().filter(fs::Metadata::is_dir)?;
         Some((path.to_owned(), (metadata.dev(), metadata.ino())))
     };
     let above = path.ancestors().skip(1).find_map(identity);
-    identity(path).into_iter().chain(above).collect()
+    let below = below(path);
+    identity(path).into_iter().chain(below.iter().filter_map(|path| identity(path))).chain(above).collect()
 }
 
 /// Whether an event may be a change at or below `path` or of a parent directory.
@@ -115,10 +131,15 @@ fn concerns(event: &Event, path: &Path) -> bool {
     event.need_rescan() || (!only_read && (event.paths.is_empty() || event.paths.iter().any(near)))
 }
 
-/// Whether an event shows that `path` or a parent directory was replaced.
+/// Whether an event shows that `path`, a parent directory or a directory below was replaced. The new one can have the same inode.
 fn invalidates_watch(event: &Event, path: &Path) -> bool {
     let replaced = matches!(event.kind, EventKind::Remove(_) | EventKind::Modify(ModifyKind::Name(_)));
-    replaced && event.paths.iter().any(|place| path.starts_with(place))
+    let is_directory = event.kind == EventKind::Remove(RemoveKind::Folder);
+    replaced
+        && event
+            .paths
+            .iter()
+            .any(|place| path.starts_with(place) || (is_directory && place.starts_with(path)))
 }
 
 #[cfg(test)]
@@ -153,6 +174,8 @@ mod tests {
         {
             assert_eq!(invalidates_watch(&remove(path), Path::new("/etc/m")), ends, "{path}");
         }
+        let folder = Event::new(EventKind::Remove(RemoveKind::Folder)).add_path("/etc/m/a".into());
+        assert!(invalidates_watch(&folder, Path::new("/etc/m")));
     }
 
     #[test]
@@ -161,7 +184,9 @@ mod tests {
         let at = |name: &str| root.path().join(name);
         std::fs::create_dir_all(at("a/b")).unwrap();
         std::fs::write(at("a/b/pod.yaml"), "").unwrap();
-        let watched = |name: &str| directories(&at(name)).into_keys().collect::<Vec<_>>();
+        let watched = |name: &str| directories(&at(name), |_| Vec::new()).into_keys().collect::<Vec<_>>();
+        let below = directories(&at("a"), |path| vec![path.join("b"), path.join("gone")]);
+        assert!(below.into_keys().eq([root.path().to_owned(), at("a"), at("a/b")]));
         assert_eq!(watched("a/b"), [at("a"), at("a/b")]);
         assert_eq!(watched("a/b/pod.yaml"), [at("a/b")]);
         assert_eq!(watched("a/c/d/e"), [at("a")]);

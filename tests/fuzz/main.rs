@@ -95,6 +95,11 @@ fn image_archives() {
     run("image_archive");
 }
 
+#[test]
+fn plugin_infos() {
+    run("plugin_info");
+}
+
 /// Inputs that took gigabytes or minutes, or could; none may exhaust the memory of the host.
 #[test]
 fn huge_inputs_take_bounded_memory() {

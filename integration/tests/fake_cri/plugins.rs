@@ -1,0 +1,93 @@
+//! Plugins at registration sockets, from a real daemon's point of view.
+
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::os::unix::net::UnixListener;
+use std::path::PathBuf;
+
+use anyhow::{Context, Result};
+use hostlet::plugin::fake::{FakePlugin, Script, dra_driver};
+use hostlet::plugin::{PluginInfo, PluginState, PluginView};
+use hostlet_integration::fake_cri::FakeHost;
+use hostlet_integration::{Daemon, Look, wait_for};
+
+use crate::support::SOON;
+
+fn registry(host: &FakeHost) -> PathBuf {
+    host.directory().join("kubelet/plugins_registry")
+}
+
+fn plugins(daemon: &Daemon) -> Result<Vec<PluginView>> {
+    let json = daemon.cli(&["plugins", "-o", "json"])?;
+    serde_json::from_str(&json).with_context(|| format!("no list of plugins: {json}"))
+}
+
+/// Waits until the plugins are as wanted.
+async fn wait_for_plugins(daemon: &Daemon, is_it: impl Fn(&[PluginView]) -> bool) -> Result<Vec<PluginView>> {
+    wait_for("the plugins as wanted", SOON, async || {
+        let plugins = plugins(daemon)?;
+        Ok(if is_it(&plugins) { Look::Done(plugins) } else { Look::NotYet(format!("{plugins:#?}")) })
+    })
+    .await
+}
+
+#[tokio::test]
+async fn what_cannot_be_registered_is_told_listed_and_explained() {
+    let host = FakeHost::start().unwrap();
+    let registry = registry(&host);
+    fs::create_dir_all(registry.join("sub")).unwrap();
+    // A plugin of another kubelet's time, which has ended; it is there before the daemon is.
+    drop(UnixListener::bind(registry.join("dead.sock")).unwrap());
+    let daemon = host.start_hostlet("").await.unwrap();
+    let at = |name: &str| registry.join(name);
+
+    let info =
+        PluginInfo { r#type: "CSIPlugin".to_owned(), ..dra_driver("disk.example.com", &at("sub/csi.sock")) };
+    let csi = FakePlugin::start(&at("sub/csi.sock"), info).unwrap();
+    let nonsense = FakePlugin::start(&at("nonsense.sock"), PluginInfo::default()).unwrap();
+    let hung = FakePlugin::start(&at("hung.sock"), dra_driver("hung", &at("hung.sock"))).unwrap();
+    hung.answers_get_info(Script::Hangs);
+    // A socket that leads outside, and one that is hidden.
+    let outside = host.directory().join("outside.sock");
+    let stranger = FakePlugin::start(&outside, dra_driver("stranger", &outside)).unwrap();
+    symlink(&outside, at("link.sock")).unwrap();
+    let hidden = FakePlugin::start(&at(".hidden.sock"), dra_driver("hidden", &outside)).unwrap();
+
+    let status = csi.told(0).await;
+    assert!(!status.plugin_registered && status.error.contains("plugin type: CSIPlugin"), "{status:?}");
+    assert_eq!(nonsense.told(0).await.error, "PluginInfo.type is empty: set it");
+    let plugins = wait_for_plugins(&daemon, |plugins| {
+        let states = plugins.iter().map(|plugin| plugin.state);
+        states.eq([
+            PluginState::Failing,
+            PluginState::Failing,
+            PluginState::Failing,
+            PluginState::Unsupported,
+        ])
+    })
+    .await
+    .unwrap();
+    let names: Vec<_> = plugins.iter().map(|plugin| plugin.socket.rsplit('/').next().unwrap()).collect();
+    assert_eq!(names, ["dead.sock", "hung.sock", "nonsense.sock", "csi.sock"]);
+    assert!(plugins[0].last_error.as_ref().unwrap().contains("refused"), "{plugins:?}");
+    assert!(plugins[1].last_error.as_ref().unwrap().contains("GetInfo was not answered"), "{plugins:?}");
+    assert_eq!(plugins[3].name.as_deref(), Some("disk.example.com"));
+    assert!(stranger.statuses().is_empty() && hidden.statuses().is_empty());
+
+    let table = daemon.cli(&["plugins"]).unwrap();
+    assert!(table.contains("disk.example.com  CSIPlugin  Unsupported"), "{table}");
+    let explained = daemon.command(&["explain"]).output().unwrap();
+    let explained = String::from_utf8_lossy(&explained.stdout).into_owned();
+    assert!(
+        explained.contains("nonsense.sock cannot be registered: PluginInfo.type is empty"),
+        "{explained}"
+    );
+    let events = daemon.cli(&["events"]).unwrap();
+    assert!(events.contains("FailedPluginRegistration"), "{events}");
+
+    // It ends as it should, and is forgotten.
+    nonsense.stop().unwrap();
+    fs::remove_file(at("dead.sock")).unwrap();
+    wait_for_plugins(&daemon, |plugins| plugins.len() == 2).await.unwrap();
+    assert!(daemon.stop().await.unwrap().success());
+}

@@ -1,0 +1,46 @@
+//! A handler that records what it is given, for the tests of this room.
+
+use std::path::Path;
+
+use parking_lot::Mutex;
+use serde_json::{Value, json};
+
+use super::handler::{PluginEvent, PluginHandler, PluginRejected};
+
+/// Handles `DRAPlugin`. Rejects plugins whose name begins with `bad`.
+#[derive(Default)]
+pub(super) struct Recorder {
+    events: Mutex<Vec<PluginEvent>>,
+}
+
+impl Recorder {
+    /// The events so far, as `+name id` and `-name id`.
+    pub(super) fn events(&self) -> Vec<String> {
+        let text = |event: &PluginEvent| match event {
+            PluginEvent::Registered(plugin) => format!("+{} {}", plugin.name, plugin.id),
+            PluginEvent::Deregistered(plugin) => format!("-{} {}", plugin.name, plugin.id),
+        };
+        self.events.lock().iter().map(text).collect()
+    }
+}
+
+impl PluginHandler for Recorder {
+    fn plugin_type(&self) -> &'static str {
+        "DRAPlugin"
+    }
+
+    fn validate(&self, name: &str, _: &Path, versions: &[String]) -> Result<(), PluginRejected> {
+        if name.starts_with("bad") {
+            return Err(PluginRejected(format!("{name} with {} is not accepted", versions.join(" "))));
+        }
+        Ok(())
+    }
+
+    fn changed(&self, event: PluginEvent) {
+        self.events.lock().push(event);
+    }
+
+    fn describe(&self, name: &str) -> Option<Value> {
+        Some(json!({"devices": name.len()}))
+    }
+}
