@@ -22,7 +22,7 @@ pub(super) struct Change {
     pub(super) object: Value,
 }
 
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Objects {
     all: BTreeMap<(Resource, String, String), Value>,
     pub(super) version: u64,
@@ -30,6 +30,8 @@ pub(super) struct Objects {
     /// Watches from before this version get 410 Gone.
     pub(super) compacted: u64,
     created: u64,
+    /// Whether ResourceSlices can have attributes with lists (feature gate `DRAListTypeAttributes`).
+    pub(super) stores_lists: bool,
 }
 
 impl Objects {
@@ -54,6 +56,9 @@ impl Objects {
         mut object: Value,
         now: Timestamp,
     ) -> Result<Value, RejectedRequest> {
+        if is_slice(target) {
+            validate::resource_slice(None, &mut object, self.stores_lists)?;
+        }
         self.created += 1;
         let metadata = fields(&mut object, "metadata");
         if let (None, Some(prefix)) =
@@ -96,12 +101,15 @@ impl Objects {
                 }
             }
         }
-        let object = Self::accepted(target, &old, object)?;
+        let object = self.accepted(target, &old, object)?;
         Ok(self.changed(target, &old, object))
     }
 
     /// Returns the object as stored, or why it is rejected.
-    fn accepted(target: &Target, old: &Value, mut new: Value) -> Result<Value, RejectedRequest> {
+    fn accepted(&self, target: &Target, old: &Value, mut new: Value) -> Result<Value, RejectedRequest> {
+        if is_slice(target) {
+            validate::resource_slice(Some(old), &mut new, self.stores_lists)?;
+        }
         if target.resource.0 == "v1/pods" && target.subresource.as_deref() == Some("status") {
             validate::pod_status(old, &mut new)?;
         }
@@ -138,7 +146,7 @@ impl Objects {
             }
             _ => new,
         };
-        let new = Self::accepted(target, &old, new)?;
+        let new = self.accepted(target, &old, new)?;
         Ok(self.changed(target, &old, new))
     }
 
@@ -232,9 +240,14 @@ pub(super) fn kind_of(resource: &Resource) -> (String, String) {
         "serviceaccounts" => "ServiceAccount",
         "namespaces" => "Namespace",
         "certificatesigningrequests" => "CertificateSigningRequest",
+        "resourceslices" => "ResourceSlice",
         other => other,
     };
     (version.to_owned(), kind.to_owned())
+}
+
+fn is_slice(target: &Target) -> bool {
+    target.resource.0.starts_with("resource.k8s.io/") && target.resource.0.ends_with("/resourceslices")
 }
 
 fn not_found(target: &Target) -> RejectedRequest {

@@ -84,7 +84,10 @@ impl FakeApi {
             return Ok(self.watch(target, selector, query.get("resourceVersion"), watch_fault));
         }
         let kind = request.headers().get(http::header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok());
-        let result = {
+        let is_dry_run = query.contains_key("dryRun");
+        let result = if is_dry_run {
+            self.lock().dry_run(&method, &target, body, self.clock.now())
+        } else {
             let mut state = self.lock();
             self.perform(&mut state, &method, &target, &selector, kind.unwrap_or_default(), body)
         };

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http_body_util::combinators::UnsyncBoxBody;
+use jiff::Timestamp;
 use parking_lot::{Mutex, MutexGuard};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -15,7 +16,7 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 
 use super::faults::ApiRule;
-use super::objects::Objects;
+use super::objects::{Objects, RejectedRequest};
 use super::path::Target;
 use crate::tls::fake::FakeAuthority;
 use crate::types::WallClock;
@@ -48,6 +49,22 @@ pub(super) struct State {
     /// The lifetime of certificates that are issued at once.
     pub(super) issues: Option<Duration>,
     pub(super) authority: FakeAuthority,
+}
+
+impl State {
+    /// What a creation would return.
+    pub(super) fn dry_run(
+        &self,
+        method: &str,
+        target: &Target,
+        object: Value,
+        now: Timestamp,
+    ) -> Result<(u16, Value), RejectedRequest> {
+        if method != "POST" {
+            return Err((405, "MethodNotAllowed", "the fake knows only dry runs of creations".to_owned()));
+        }
+        self.objects.clone().create(target, object, now).map(|object| (201, object))
+    }
 }
 
 /// An in-memory API server. Cheap to clone; clones share one server.
@@ -96,6 +113,11 @@ impl FakeApi {
     pub fn bookmark(&self) {
         self.lock().bookmarks += 1;
         self.wake();
+    }
+
+    /// Lets the server store attributes of ResourceSlices with lists, or not, like one with its feature off.
+    pub fn store_lists(&self, stores: bool) {
+        self.lock().objects.stores_lists = stores;
     }
 
     /// Drops the history: watches from before the newest version get 410 Gone.
