@@ -12,6 +12,7 @@ pub mod config;
 pub mod cri;
 pub mod cri_config;
 pub mod doctor;
+pub mod dra;
 pub mod explain;
 pub mod gate;
 pub mod housekeeping;

@@ -3,6 +3,7 @@
 
 mod archive;
 mod config;
+mod dra;
 mod manifest;
 mod plugin;
 mod store;
@@ -10,6 +11,7 @@ mod text;
 
 pub use archive::image_archive;
 pub use config::config;
+pub use dra::dra_message;
 pub use manifest::manifest;
 pub use plugin::plugin_info;
 pub use store::store_file;
@@ -19,7 +21,7 @@ pub use text::{image_reference, log_line, quantity, resolv_conf};
 pub type Check = fn(&[u8]);
 
 /// All checks, by the name of their target and of the directory of their corpus.
-pub const CHECKS: [(&str, Check); 9] = [
+pub const CHECKS: [(&str, Check); 10] = [
     ("manifest", manifest),
     ("config", config),
     ("log_line", log_line),
@@ -29,6 +31,7 @@ pub const CHECKS: [(&str, Check); 9] = [
     ("store_file", store_file),
     ("image_archive", image_archive),
     ("plugin_info", plugin_info),
+    ("dra_message", dra_message),
 ];
 
 /// Maximum lines of one message about a file, and maximum bytes of each.

@@ -82,3 +82,26 @@ fi
 mv built "$dir/$name" # An incomplete program never has this name.
 BUILD
 }
+
+# Builds the DRA driver of the tests once per version of its source, and prints its path.
+dra_driver() {
+  local go source version dir
+  source=$TOP/integration/dra_driver
+  version=$(cat "$source"/{main.go,go.mod,go.sum} | sha256sum | cut -c 1-16)
+  dir=${XDG_CACHE_HOME:-$(builder_home)/.cache}/hostlet-tests/dra-driver-$version
+  if [ ! -x "$dir/dra-driver" ]; then
+    go=$(go_program) || die "the DRA driver of the tests is built with Go (https://go.dev/dl/)"
+    note "building the DRA driver of the tests with Go" >&2
+    as_builder bash -euo pipefail -s "$go" "$source" "$dir" <<'BUILD'
+go=$1 source=$2 dir=$3
+mkdir -p "$dir"
+exec 9>"$dir/.lock"
+flock 9
+[ ! -x "$dir/dra-driver" ] || exit 0
+cd "$source"
+CGO_ENABLED=0 "$go" build -trimpath -mod=readonly -ldflags '-s -w' -o "$dir/built" . >&2
+mv "$dir/built" "$dir/dra-driver"
+BUILD
+  fi
+  printf '%s\n' "$dir/dra-driver"
+}

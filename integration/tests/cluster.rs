@@ -12,6 +12,8 @@ mod certificates;
 mod controllers;
 #[path = "cluster/deletion.rs"]
 mod deletion;
+#[path = "cluster/dra.rs"]
+mod dra;
 #[path = "cluster/life.rs"]
 mod life;
 #[path = "cluster/many.rs"]

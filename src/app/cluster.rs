@@ -19,6 +19,7 @@ use crate::api::{
 };
 use crate::config::{Cluster as Joined, Config};
 use crate::cri::{ImageService, RuntimeService, RuntimeStatus};
+use crate::dra::{Dra, DraSettings, DraTask};
 use crate::node::{
     LatestNode, LeaseTask, NodeAddresses, NodeEvent, NodeEvents, NodeInputs, NodeReader, NodeSettings,
     Pressures, RuntimeFacts, StatusTask, observe_runtime, watch_node,
@@ -73,6 +74,8 @@ pub(super) struct ClusterInputs {
     pub(super) known: Vec<Arc<Pod>>,
     /// What else keeps the node from being ready.
     pub(super) unready: watch::Receiver<Vec<String>>,
+    /// The DRA drivers of this node.
+    pub(super) dra: Dra,
 }
 
 /// Outputs of the cluster's tasks.
@@ -197,6 +200,7 @@ impl Cluster {
         tasks.spawn(Stage::Support, "node watch", |cancel| {
             watch_node(node_client.clone(), node_name, outputs.node.clone(), cancel)
         });
+        let slices_client = client.clone();
         let (objects_task, objects) = ApiObjects::new(client.clone());
         tasks.spawn(Stage::Support, "objects", |cancel| objects_task.run(cancel));
         let (services_task, services) = ServiceEnv::new(client.clone(), inputs.store);
@@ -216,6 +220,10 @@ impl Cluster {
             observe_runtime(inputs.runtime, inputs.images, facts_in, cancel)
         });
         (inputs.events)(NodeEvent::starting());
+        let publishes = config.cluster.as_ref().is_some_and(|joined| joined.publish_resource_slices);
+        let settings = DraSettings { node: config.node_name.clone(), publishes };
+        let slices = DraTask::new(&inputs.dra, settings, slices_client, node.clone(), inputs.events.clone());
+        tasks.spawn(Stage::Publish, "resource slices", |cancel| slices.run(cancel));
         let observed = NodeInputs {
             host: inputs.machine,
             addresses: inputs.addresses,

@@ -14,6 +14,7 @@ use crate::admission::{Admission, AdmissionInputs, AdmissionOutputs, AdmittedPod
 use crate::api::{CertificateReport, Connections};
 use crate::config::{Config, ParallelPulls};
 use crate::cri::RuntimeService;
+use crate::dra::Dra;
 use crate::housekeeping::OtherKubelets;
 use crate::image::preload::PreloadProblem;
 use crate::image::{ContainerdArrivals, Images, PullLimits};
@@ -23,7 +24,7 @@ use crate::node::{
 };
 use crate::objects::services::ServiceEnv;
 use crate::objects::{ObjectSource, Standalone};
-use crate::plugin::{Handlers, PluginList, PluginSettings, Plugins};
+use crate::plugin::{Handlers, PluginHandler, PluginList, PluginSettings, Plugins};
 use crate::pod::{ContainerRef, DesiredPods, PodEvents};
 use crate::publish::recent::RecentEvents;
 use crate::publish::status::PublishProgress;
@@ -126,7 +127,9 @@ impl Parts {
         };
         tasks.spawn(Stage::Support, "other kubelets", |cancel| others.run(cancel));
 
-        let plugins = start_plugins(config, &node_events, &metrics, tasks);
+        let dra = Dra::new(WallClock::system());
+        dra.register(&metrics);
+        let plugins = start_plugins(config, &dra, &node_events, &metrics, tasks);
 
         let (desired_in, desired_pods) = watch::channel(DesiredPods::default());
         let (rejected_in, rejected) = watch::channel(Vec::new());
@@ -195,6 +198,7 @@ impl Parts {
                     events: node_events.clone(),
                     known: adopted.iter().filter_map(AdoptedPod::of_api).collect(),
                     unready: shutdown_outputs.unready.clone(),
+                    dra,
                 };
                 let (objects, services, progress) = cluster.spawn(tasks, config, inputs, outputs);
                 (Arc::new(objects), services, Some(progress))
@@ -309,11 +313,17 @@ fn start_manifests(
     manifests
 }
 
-fn start_plugins(config: &Config, events: &NodeEvents, metrics: &Metrics, tasks: &mut Tasks) -> PluginList {
+fn start_plugins(
+    config: &Config,
+    dra: &Dra,
+    events: &NodeEvents,
+    metrics: &Metrics,
+    tasks: &mut Tasks,
+) -> PluginList {
     let settings = PluginSettings {
         registry: config.root_dir.join(PLUGIN_REGISTRY),
         proc: PROC.into(),
-        handlers: Handlers::new([]),
+        handlers: Handlers::new([Arc::new(dra.clone()) as Arc<dyn PluginHandler>]),
         events: events.clone(),
         clock: WallClock::system(),
         rescan: tasks.rescan().subscribe(),

@@ -77,6 +77,16 @@ impl NodeEvent {
         Self::warning("FailedPluginRegistration", message)
     }
 
+    /// Parts of what a DRA driver reported cannot be published.
+    pub fn driver_devices_rejected(message: String) -> Self {
+        Self::warning("DriverDevicesRejected", message)
+    }
+
+    /// The devices of a DRA driver could not be published.
+    pub fn slices_not_published(message: String) -> Self {
+        Self::warning("ResourceSlicesNotPublished", message)
+    }
+
     /// A condition of the node changed.
     pub(super) fn status(node: &str, reason: impl Into<Cow<'static, str>>) -> Self {
         let reason = reason.into();

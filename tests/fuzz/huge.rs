@@ -29,6 +29,7 @@ pub(crate) fn inputs(target: &str) -> Vec<(&'static str, Vec<u8>)> {
             ("one option often", format!("options {}", "ndots:5 ".repeat(MIB / 8))),
         ],
         "image_archive" => return archives(),
+        "dra_message" => return dra_messages(),
         "store_file" => vec![
             ("nothing but NULs", "\0".repeat(MIB)),
             ("nothing but a letter", "x".repeat(MIB)),
@@ -93,6 +94,30 @@ fn archives() -> Vec<(&'static str, Vec<u8>)> {
             )),
         ),
         ("nothing but NULs", vec![0; 4 * MIB]),
+    ]
+}
+
+/// Messages of DRA drivers with many empty instances, attributes or items of a list, or one long name.
+fn dra_messages() -> Vec<(&'static str, Vec<u8>)> {
+    // A field with bytes; the length as a varint of four bytes.
+    let field = |tag: u8, content: &[u8]| {
+        let length = content.len() as u32;
+        let varint =
+            [0, 7, 14, 21].map(|shift| (length >> shift & 0x7f) as u8 | if shift < 21 { 0x80 } else { 0 });
+        [&[tag << 3 | 2][..], &varint, content].concat()
+    };
+    let instance = |content: &[u8]| field(1, &field(1, &field(1, content)));
+    let instances = |content: &[u8]| field(1, &field(1, &content.repeat(MIB / content.len())));
+    let attribute = |value: &[u8]| field(2, &[&field(1, b"a")[..], &field(2, value)].concat());
+    vec![
+        ("empty instances", instances(&[0x0a, 0])),
+        ("instances of one name", instances(&[0x0a, 3, 0x0a, 1, b'a'])),
+        ("a long name", instance(&field(1, &vec![b'.'; MIB]))),
+        ("a long name of an attribute", instance(&field(2, &field(1, &[0xc3, 0xa9].repeat(MIB / 2))))),
+        ("empty attributes", instance(&[0x12, 0].repeat(MIB / 2))),
+        ("a long list", instance(&attribute(&field(8, &[8, 1].repeat(MIB / 2))))),
+        ("a long string", instance(&attribute(&field(5, &vec![b'a'; MIB])))),
+        ("a long quantity", instance(&attribute(&field(6, &field(1, &vec![b'9'; MIB]))))),
     ]
 }
 

@@ -100,6 +100,11 @@ fn plugin_infos() {
     run("plugin_info");
 }
 
+#[test]
+fn messages_of_dra_drivers() {
+    run("dra_message");
+}
+
 /// Inputs that took gigabytes or minutes, or could; none may exhaust the memory of the host.
 #[test]
 fn huge_inputs_take_bounded_memory() {

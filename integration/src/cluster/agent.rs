@@ -95,17 +95,22 @@ impl Agent {
             // The machine's disk is shared.
             "evictionHard": {"memory.available": "50Mi", "nodefs.available": "1%", "imagefs.available": "1%"},
         });
-        if let (Some(config), Some(extra)) = (config.as_object_mut(), extra.as_object()) {
-            config.extend(extra.clone());
+        let mut extra = extra.as_object().cloned().unwrap_or_default();
+        let more = extra.remove("hostlet");
+        if let Some(config) = config.as_object_mut() {
+            config.extend(extra);
         }
         // JSON is YAML.
         let mut text = config.to_string();
         if self == Self::Hostlet {
-            let own = json!({
+            let mut own = json!({
                 "apiVersion": "hostlet.dev/v1alpha1",
                 "kind": "HostletConfiguration",
                 "socket": host.hostlet_socket(),
             });
+            if let (Some(own), Some(Value::Object(more))) = (own.as_object_mut(), more) {
+                own.extend(more);
+            }
             text = format!("{text}\n---\n{own}");
         }
         let (config, credentials) = (state.join("config.yaml"), state.join("node.conf"));

@@ -3,6 +3,7 @@
 
 mod agent;
 mod control_plane;
+mod dra_driver;
 mod gateway;
 mod node;
 mod record;
@@ -10,6 +11,7 @@ mod tenant;
 
 pub use agent::{Agent, Joining};
 pub use control_plane::Cluster;
+pub use dra_driver::DraDriver;
 pub use node::Node;
 pub use record::{Names, check, normalized};
 pub use tenant::Tenant;

@@ -51,7 +51,7 @@ impl Tenant {
         Self::with(name, nodes, &json!({})).await
     }
 
-    /// The same with further fields of `KubeletConfiguration` for its nodes.
+    /// The same with further fields of `KubeletConfiguration` for its nodes; those of `HostletConfiguration` in a field `hostlet`.
     pub async fn with(name: &str, nodes: usize, extra: &Value) -> Result<Self> {
         Self::of(name, &vec![Agent::chosen()?; nodes], extra).await
     }

@@ -91,3 +91,63 @@ async fn what_cannot_be_registered_is_told_listed_and_explained() {
     wait_for_plugins(&daemon, |plugins| plugins.len() == 2).await.unwrap();
     assert!(daemon.stop().await.unwrap().success());
 }
+
+/// The names of the sockets of the registered plugins, with whether each serves.
+fn registered(plugins: &[PluginView]) -> Vec<(String, bool)> {
+    let registered = plugins.iter().filter(|plugin| plugin.is_registered());
+    let name = |plugin: &PluginView| plugin.socket.rsplit('/').next().unwrap_or_default().to_owned();
+    registered.map(|plugin| (name(plugin), plugin.state == PluginState::Serving)).collect()
+}
+
+#[tokio::test]
+async fn instances_of_a_driver_come_go_and_survive_a_restart_of_hostlet() {
+    let host = FakeHost::start().unwrap();
+    let registry = registry(&host);
+    let daemon = host.start_hostlet("").await.unwrap();
+    let at = |name: &str| registry.join(name);
+    let driver = |name: &str| dra_driver("gpu.example.com", &at(name));
+    let is = |expected: &[(&str, bool)], plugins: &[PluginView]| {
+        registered(plugins).iter().map(|(name, serves)| (name.as_str(), *serves)).eq(expected.iter().copied())
+    };
+
+    let old = FakePlugin::start(&at("z-old.sock"), driver("z-old.sock")).unwrap();
+    assert!(old.told(0).await.plugin_registered);
+    wait_for_plugins(&daemon, |plugins| is(&[("z-old.sock", true)], plugins)).await.unwrap();
+    // The new version of a rolling update.
+    let new = FakePlugin::start(&at("a-new.sock"), driver("a-new.sock")).unwrap();
+    assert!(new.told(0).await.plugin_registered);
+    let both = [("a-new.sock", true), ("z-old.sock", false)];
+    wait_for_plugins(&daemon, |plugins| is(&both, plugins)).await.unwrap();
+
+    assert!(daemon.stop().await.unwrap().success());
+    let daemon = host.start_hostlet("").await.unwrap();
+    assert!(old.told(1).await.plugin_registered && new.told(1).await.plugin_registered);
+    wait_for_plugins(&daemon, |plugins| is(&both, plugins)).await.unwrap();
+
+    // The new version fails, and the old one serves again.
+    new.stop().unwrap();
+    wait_for_plugins(&daemon, |plugins| is(&[("z-old.sock", true)], plugins)).await.unwrap();
+    // It crashes and comes back again and again, always in place of its old socket.
+    drop(old);
+    for _ in 0..20 {
+        drop(FakePlugin::start(&at("z-old.sock"), driver("z-old.sock")).unwrap());
+    }
+    let last = FakePlugin::start(&at("z-old.sock"), driver("z-old.sock")).unwrap();
+    assert!(last.told(0).await.plugin_registered);
+    wait_for_plugins(&daemon, |plugins| is(&[("z-old.sock", true)], plugins)).await.unwrap();
+    // A driver with a name that is not one.
+    let bad = FakePlugin::start(&at("bad.sock"), dra_driver("Not A Name", &at("bad.sock"))).unwrap();
+    let status = bad.told(0).await;
+    assert!(!status.plugin_registered && status.error.contains("PluginInfo.name"), "{status:?}");
+    let versions = PluginInfo { supported_versions: vec!["v9.Nothing".to_owned()], ..driver("bad.sock") };
+    bad.says(versions);
+    wait_for("the error about the version", SOON, async || {
+        let told = bad.statuses();
+        let is_told = told.iter().any(|status| status.error.contains("v9.Nothing"));
+        Ok(if is_told { Look::Done(()) } else { Look::NotYet(format!("{told:?}")) })
+    })
+    .await
+    .unwrap();
+    let events = daemon.cli(&["events"]).unwrap();
+    assert!(events.contains("PluginRegistered") && events.contains("PluginDeregistered"), "{events}");
+}

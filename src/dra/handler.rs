@@ -1,0 +1,199 @@
+//! Serves plugins of the type `DRAPlugin`: accepts drivers, and reports what is known about them.
+
+use std::path::Path;
+
+use jiff::{SignedDuration, Timestamp};
+use serde::Serialize;
+use serde_json::Value;
+use tokio::time::Instant;
+
+use super::driver::{Driver, Link};
+use super::legal::{DOMAIN_MAX, is_domain};
+use super::metrics::WriteMetrics;
+use super::shared::{Publishing, Shared};
+use crate::plugin::{PluginEvent, PluginHandler, PluginRejected};
+use crate::telemetry::{Metrics, Reading};
+use crate::types::WallClock;
+
+/// The DRA drivers of this node. Clones share one state.
+#[derive(Clone, Debug)]
+pub struct Dra {
+    pub(super) shared: Shared,
+    pub(super) clock: WallClock,
+    pub(super) writes: WriteMetrics,
+}
+
+/// What `hostlet plugins` shows about a driver.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct DriverReport {
+    /// `On`, `Off`, or `Unavailable`.
+    publishing: &'static str,
+    /// `Closed`, `Connecting`, `Open`, `Waiting`, or `Unsupported`.
+    stream: &'static str,
+    last_message: Option<Timestamp>,
+    devices: Option<usize>,
+    slices: usize,
+    problems: Vec<String>,
+    last_error: Option<String>,
+    next_retry: Option<Timestamp>,
+}
+
+impl Dra {
+    /// Without any driver yet.
+    pub fn new(clock: WallClock) -> Self {
+        Self { shared: Shared::default(), clock, writes: WriteMetrics::default() }
+    }
+
+    /// Registers the metrics.
+    pub fn register(&self, metrics: &Metrics) {
+        self.writes.register(metrics);
+        let read = |shared: Shared, value: fn(&Driver) -> usize| {
+            let reading = move |(name, driver): (&String, &Driver)| -> Reading {
+                (vec![("driver_name", name.clone())], value(driver) as u64)
+            };
+            move || shared.with(|state| state.drivers.iter().map(reading).collect())
+        };
+        metrics.register_gauge(
+            "hostlet_dra_devices",
+            "Devices that a driver reported last.",
+            read(self.shared.clone(), |driver| {
+                driver.inventory().map_or(0, |inventory| inventory.devices.len())
+            }),
+        );
+        metrics.register_gauge(
+            "hostlet_dra_resource_slices",
+            "ResourceSlices of a driver that hostlet published.",
+            read(self.shared.clone(), |driver| driver.slices),
+        );
+        metrics.register_gauge(
+            "hostlet_dra_problems",
+            "Parts of a driver's last message that cannot be published.",
+            read(self.shared.clone(), |driver| {
+                let problems = driver.inventory().map_or(0, |inventory| inventory.problems.total());
+                problems + driver.left_out.total()
+            }),
+        );
+    }
+
+    fn report(&self, driver: &Driver, publishing: Publishing) -> DriverReport {
+        let retry = match &driver.link {
+            Link::Waiting(until) => Some(*until),
+            Link::Closed | Link::Connecting | Link::Open | Link::Unsupported => None,
+        };
+        let retry = retry.or_else(|| driver.publish_error.as_ref().and_then(|_| driver.pace.due()));
+        let (now, clock) = (Instant::now(), self.clock.now());
+        let moment = |moment: Instant| {
+            let left = SignedDuration::try_from(moment.saturating_duration_since(now)).unwrap_or_default();
+            clock.checked_add(left).unwrap_or(clock)
+        };
+        let mut problems = driver.inventory().map(|inventory| inventory.problems.clone()).unwrap_or_default();
+        problems.extend(driver.left_out.clone());
+        DriverReport {
+            publishing: publishing.as_str(),
+            stream: match &driver.link {
+                Link::Closed => "Closed",
+                Link::Connecting => "Connecting",
+                Link::Open => "Open",
+                Link::Waiting(_) => "Waiting",
+                Link::Unsupported => "Unsupported",
+            },
+            last_message: driver.said_at,
+            devices: driver.inventory().map(|inventory| inventory.devices.len()),
+            slices: driver.slices,
+            problems: problems.lines(),
+            last_error: driver.stream_error.clone().or_else(|| driver.publish_error.clone()),
+            next_retry: retry.map(moment),
+        }
+    }
+}
+
+impl PluginHandler for Dra {
+    fn plugin_type(&self) -> &'static str {
+        "DRAPlugin"
+    }
+
+    fn validate(&self, name: &str, _: &Path, versions: &[String]) -> Result<(), PluginRejected> {
+        if !is_domain(name) {
+            return Err(PluginRejected(format!(
+                "the name of a DRA driver must be a DNS subdomain of at most {DOMAIN_MAX} characters, such as gpu.example.com"
+            )));
+        }
+        if versions.iter().any(|version| is_supported(version)) {
+            return Ok(());
+        }
+        let versions = if versions.is_empty() { "none".to_owned() } else { versions.join(", ") };
+        Err(PluginRejected(format!(
+            "supported versions: {versions}; at least one must be a DRA service (v1.DRAPlugin, v1beta1.DRAPlugin, \
+             v1alpha4.Node, v1alpha3.Node) or a version 1.x"
+        )))
+    }
+
+    fn changed(&self, event: PluginEvent) {
+        let now = Instant::now();
+        let name = match &event {
+            PluginEvent::Registered(instance) | PluginEvent::Deregistered(instance) => instance.name.clone(),
+        };
+        self.shared.with(|state| {
+            let driver = state.drivers.entry(name.clone()).or_insert_with(|| Driver::gone(now));
+            driver.changed(event, now);
+            if driver.serving().is_none() && state.publishing == Publishing::Off {
+                // It has no slices that must be removed later.
+                state.drivers.remove(&name);
+            }
+        });
+        self.shared.registered.notify_one();
+        self.shared.due.notify_one();
+    }
+
+    fn describe(&self, name: &str) -> Option<Value> {
+        let report = self
+            .shared
+            .with(|state| state.drivers.get(name).map(|driver| self.report(driver, state.publishing)));
+        serde_json::to_value(report?).ok()
+    }
+}
+
+/// Whether hostlet accepts a driver with this version: a service name, as drivers send it since 1.32, or the semantic version of
+/// the registration that the helper of 1.30 sends. Which service a driver has shows only when it is called.
+fn is_supported(version: &str) -> bool {
+    const SERVICES: [&str; 4] = ["v1.DRAPlugin", "v1beta1.DRAPlugin", "v1alpha4.Node", "v1alpha3.Node"];
+    let is_number = |part: &str| !part.is_empty() && part.bytes().all(|b| b.is_ascii_digit());
+    let mut parts = version.strip_prefix('v').unwrap_or(version).split('.');
+    let is_first = parts.next() == Some("1");
+    let rest: Vec<&str> = parts.collect();
+    SERVICES.contains(&version)
+        || (is_first && (1..=2).contains(&rest.len()) && rest.iter().all(|part| is_number(part)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn validate(name: &str, versions: &[&str]) -> Result<(), String> {
+        let versions: Vec<String> = versions.iter().map(|version| (*version).to_owned()).collect();
+        let dra = Dra::new(WallClock::system());
+        dra.validate(name, Path::new("/d.sock"), &versions).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn drivers_of_all_kubernetes_versions_are_accepted() {
+        for versions in [
+            &["1.0.0"][..],
+            &["v1.0.0"],
+            &["1.1"],
+            &["v1alpha3.Node"],
+            &["v1beta1.DRAPlugin"],
+            &["v1.DRAPlugin", "v1beta1.DRAPlugin", "v1alpha1.DRAResourceHealth"],
+        ] {
+            assert_eq!(validate("gpu.example.com", versions), Ok(()), "{versions:?}");
+        }
+        for versions in [&[][..], &["2.0.0"], &["0.1.0"], &["v1.Else"], &["1"], &["1.0.0.0"], &["1.x"]] {
+            let error = validate("gpu.example.com", versions).unwrap_err();
+            assert!(error.contains("v1.DRAPlugin"), "{error}");
+        }
+        for name in ["", "a b", "../x", &"a".repeat(64)] {
+            assert!(validate(name, &["1.0.0"]).unwrap_err().contains("DNS subdomain"), "{name}");
+        }
+    }
+}
