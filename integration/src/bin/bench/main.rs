@@ -38,11 +38,12 @@ In a real cluster, on a node beside one with the stock kubelet, taking turns:
   cluster-requests  requests to the API server in a pod's life
   cluster-110       110 pods at once: created -> Ready, deleted -> gone
   cluster-idle      memory and CPU with 110 pods
+  cluster-dra       ResourceSlices of a DRA driver; hostlet only
   cluster           all of these
 Without a scenario: all of them.";
 
 /// The scenarios, in the order they run.
-const SCENARIOS: [&str; 14] = [
+const SCENARIOS: [&str; 15] = [
     "start",
     "end",
     "restart",
@@ -57,6 +58,7 @@ const SCENARIOS: [&str; 14] = [
     "cluster-requests",
     "cluster-110",
     "cluster-idle",
+    "cluster-dra",
 ];
 /// What the names of those in a cluster begin with, and the name for all of them.
 const CLUSTER: &str = "cluster";
@@ -139,6 +141,7 @@ async fn scenario(name: &str, lab: &Lab, cluster: Option<&ClusterLab>) -> Result
         "cluster-requests" => cluster::requests(cluster()?).await,
         "cluster-110" => cluster::many(lab, cluster()?).await,
         "cluster-idle" => cluster::idle(cluster()?).await,
+        "cluster-dra" => cluster::dra().await,
         _ => bail!("no scenario {name}"),
     }
 }

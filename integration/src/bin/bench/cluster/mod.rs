@@ -1,6 +1,7 @@
 //! hostlet and the stock kubelet as nodes of one real cluster, on the same containerd, in turns, and bare CRI calls on a
 //! separate host.
 
+mod dra;
 mod idle;
 mod lab;
 mod many;
@@ -8,6 +9,7 @@ mod pods;
 mod requests;
 mod single;
 
+pub(crate) use dra::dra;
 pub(crate) use idle::idle;
 pub(crate) use lab::ClusterLab;
 pub(crate) use many::many;
