@@ -4,7 +4,6 @@
 SUITES=(bookworm trixie)
 # What hostlet depends on, beside the essential packages.
 ROOT_PACKAGES=systemd,procps
-MIRROR=http://deb.debian.org/debian
 
 target_dir() { (cd "$TOP" && as_builder cargo metadata --no-deps --format-version 1) | jq -r .target_directory; }
 
@@ -39,7 +38,7 @@ make_roots() {
     if ! [ -e "$archive" ]; then
       note "root file system of $suite: mmdebstrap (once, a minute)"
       mkdir -p "$(dirname "$archive")"
-      mmdebstrap --quiet --variant=minbase --include="$ROOT_PACKAGES" "$suite" "$archive.new.tar" "$MIRROR"
+      mmdebstrap --quiet --variant=minbase --include="$ROOT_PACKAGES" "$suite" "$archive.new.tar"
       mv "$archive.new.tar" "$archive"
     fi
     mkdir "$WORK/base.$suite"

@@ -27,9 +27,8 @@ scenario_install() {
   vm "systemctl is-enabled hostlet.service && systemctl is-active hostlet.service"
   vm "cp /usr/share/doc/hostlet/examples/pause.yaml $MANIFESTS/"
   node_ready 120 pause
-  vm "rm $MANIFESTS/pause.yaml && cat >$MANIFESTS/web.yaml <<'YAML'
-$(cat "$TOP/integration/samples/web.yaml")
-YAML"
+  vm "rm $MANIFESTS/pause.yaml"
+  node_manifest web <"$TOP/integration/samples/web.yaml"
   node_ready 120 web
   local ip
   ip=$(vm "hostlet pods web -o json | jq -r '.items[0].status.podIP'")

@@ -11,7 +11,7 @@ use super::paths::{ETC, PLUGIN_REGISTRY, PROC, ROOT};
 use super::runtime::RuntimeSide;
 use super::tasks::{Stage, Tasks};
 use crate::admission::{Admission, AdmissionInputs, AdmissionOutputs, AdmittedPods, AdoptedPod, RejectedPod};
-use crate::api::{CertificateReport, Connections};
+use crate::api::{CertificateReport, Connections, register_certificate};
 use crate::config::{Config, ParallelPulls};
 use crate::cri::RuntimeService;
 use crate::dra::Dra;
@@ -178,6 +178,9 @@ impl Parts {
         connections.register(&metrics);
         let exposure = cluster.as_ref().map_or_else(|| watch::channel(None).1, Cluster::exposure);
         let certificate = cluster.as_ref().map_or_else(|| watch::channel(None).1, Cluster::certificate);
+        if cluster.is_some() {
+            register_certificate(&metrics, certificate.clone(), WallClock::system());
+        }
         let (objects, service_env, progress): ClusterParts = match cluster {
             Some(cluster) => {
                 let inputs = ClusterInputs {

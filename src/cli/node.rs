@@ -82,6 +82,9 @@ fn text(report: &NodeReport, now: Timestamp) -> String {
                 "API server:",
                 contact.problem.as_ref().map_or(last.clone(), |why| format!("{last}; {why}")),
             );
+            if let Some(certificate) = &contact.certificate {
+                line("certificate:", certificate.state.clone());
+            }
         }
     }
     text.push_str("\nConditions:\n");
@@ -149,12 +152,18 @@ mod tests {
             }},
             "reserved": {"cpu": "500m", "pid": "100"},
             "evictionThresholds": {"memory": "100Mi"},
-            "apiServer": {"lastResponse": "1970-01-01T00:00:00Z", "connections": []},
+            "apiServer": {"lastResponse": "1970-01-01T00:00:00Z", "connections": [],
+                "certificate": {"state": "It is valid for 3 days.", "isProblem": false}},
         }))
         .unwrap();
         let text = text(&report, Timestamp::from_second(90).unwrap());
         assert!(text.starts_with("Node node1: NOT ready\n"), "{text}");
-        for part in ["192.0.2.1 (InternalIP)", "it last answered 90s ago", "KubeletNotReady  why not\n"] {
+        for part in [
+            "192.0.2.1 (InternalIP)",
+            "it last answered 90s ago",
+            "certificate: It is valid for 3 days.",
+            "KubeletNotReady  why not\n",
+        ] {
             assert!(text.contains(part), "{part}: {text}");
         }
         let row = |name: &str| {

@@ -245,13 +245,24 @@ impl ControlServer {
             shims: self.shims.borrow().clone(),
             kubelets: self.kubelets.borrow().clone(),
             credentials: self.exposure.borrow().clone(),
-            certificate: self.certificate.borrow().as_ref().map(certificate),
+            certificate: self.certificate_view(),
             shutdown: self.shutdown.borrow().sentence(),
             api: self.api.borrow().problem.clone(),
             hung: self.hung(),
             archives: self.archives(),
             plugins: self.plugins.problems(),
         }
+    }
+
+    /// The state of the client certificate now, if the node has or needs one.
+    pub(super) fn certificate_view(&self) -> Option<CertificateView> {
+        let now = Timestamp::now();
+        let report = self.certificate.borrow();
+        let view = |report: &CertificateReport| CertificateView {
+            state: report.sentences(now),
+            is_problem: report.is_problem(now),
+        };
+        report.as_ref().map(view)
     }
 
     /// Problems of image archives.
@@ -326,12 +337,6 @@ impl ControlServer {
         tokio::time::sleep(WATCH_PAUSE).await;
         changed
     }
-}
-
-/// The certificate's state now.
-fn certificate(report: &CertificateReport) -> CertificateView {
-    let now = Timestamp::now();
-    CertificateView { state: report.sentences(now), is_problem: report.is_problem(now) }
 }
 
 /// Waits for a change; forever without preloading. Cancel-safe.

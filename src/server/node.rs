@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use tokio_util::sync::CancellationToken;
 
 use super::control::ControlServer;
+use super::view::CertificateView;
 use crate::api::LaneCounts;
 use crate::node::NodeDescription;
 
@@ -32,6 +33,9 @@ pub struct ApiContact {
     /// Why the pods of this node cannot be read, if so.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub problem: Option<String>,
+    /// The state of the client certificate, if the node has or needs one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub certificate: Option<CertificateView>,
     /// The connections by purpose.
     pub connections: Vec<LaneCounts>,
 }
@@ -44,6 +48,7 @@ pub(super) async fn node(State((server, _)): State<(ControlServer, CancellationT
     let api_server = (!connections.is_empty()).then(|| ApiContact {
         last_response: connections.iter().filter_map(|lane| lane.last_response).max(),
         problem: server.api.borrow().problem.clone(),
+        certificate: server.certificate_view(),
         connections,
     });
     Json(NodeReport { description, api_server })

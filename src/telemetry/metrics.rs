@@ -46,6 +46,17 @@ impl Metrics {
         self.with(|registry| registry.register_collector(Box::new(collector)));
     }
 
+    /// Registers a gauge without labels, which may be negative, a fraction or infinite. `help` is a sentence with its period.
+    /// `read` must be short.
+    pub fn register_value(
+        &self,
+        name: &'static str,
+        help: &'static str,
+        read: impl Fn() -> f64 + Send + Sync + 'static,
+    ) {
+        self.with(|registry| registry.register_collector(Box::new(ValueOnScrape { name, help, read })));
+    }
+
     /// Registers a counter that is sampled on each request. `help` is a sentence with its period. `read` must be short.
     pub fn register_counter(
         &self,
@@ -105,6 +116,26 @@ impl<F: Fn() -> Vec<Reading> + Send + Sync + 'static> Collector for ReadOnScrape
             encode(metric.encode_family(&labels)?, self.kind, value)?;
         }
         Ok(())
+    }
+}
+
+/// A single number that is sampled on each request.
+struct ValueOnScrape<F> {
+    name: &'static str,
+    help: &'static str,
+    read: F,
+}
+
+impl<F> fmt::Debug for ValueOnScrape<F> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ValueOnScrape").field("name", &self.name).finish_non_exhaustive()
+    }
+}
+
+impl<F: Fn() -> f64 + Send + Sync + 'static> Collector for ValueOnScrape<F> {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
+        let metric = encoder.encode_descriptor(self.name, self.help, None, MetricType::Gauge)?;
+        ConstGauge::new((self.read)()).encode(metric)
     }
 }
 

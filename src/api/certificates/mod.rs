@@ -2,11 +2,13 @@
 //! bootstrapping"). Nothing waits for it. Never touches a pod.
 
 mod kubeconfig;
+mod metrics;
 mod name;
 mod plan;
 mod report;
 mod request;
 mod task;
 
+pub use metrics::register as register_certificate;
 pub use report::CertificateReport;
 pub use task::{CertificateSettings, ClientCertificateTask};
