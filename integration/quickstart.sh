@@ -253,7 +253,7 @@ up_cluster() {
     build_kubernetes kubelet
     HOSTLET_BIN=$(kubernetes_program kubelet)
   else
-    install_rust
+    [ -n "${HOSTLET_BIN:-}" ] || install_rust
     build_hostlet
   fi
   build_images "$STATE/images"
@@ -274,7 +274,7 @@ up() {
   ! has_cluster || die "a quickstart with a cluster exists: $here/quickstart.sh --down removes it"
   say "installing what is missing"
   install_packages
-  install_rust
+  [ -n "${HOSTLET_BIN:-}" ] || install_rust
   say "building"
   note_before
   build_hostlet
