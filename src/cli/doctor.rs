@@ -34,7 +34,7 @@ pub struct DoctorArgs {
 
 /// Runs `hostlet doctor` on the host with this name. Fails if something is wrong.
 pub async fn doctor(args: DoctorArgs, hostname: String) -> Result<Exit, CommandError> {
-    let place = Place { root: "/".into(), flags: args.host.flags(), hostname };
+    let place = Place { root: "/".into(), flags: args.host.flags()?, hostname };
     let mut facts = gather(&place).await?;
     let mut has_failed = false;
     if args.fix {

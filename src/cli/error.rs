@@ -4,6 +4,7 @@ use std::io;
 
 use super::client::ClientError;
 use super::exit::Exit;
+use super::service_flags::ServiceFlagsError;
 use crate::config::ConfigErrors;
 
 /// Why a command failed.
@@ -18,6 +19,9 @@ pub enum CommandError {
     /// Not even the defaults are a configuration.
     #[error(transparent)]
     Config(#[from] ConfigErrors),
+    /// The flags of the service cannot be known.
+    #[error(transparent)]
+    ServiceFlags(#[from] ServiceFlagsError),
     /// The output of a command is not encoded as expected, perhaps by another version.
     #[error("the output of the command cannot be decoded; do daemon and command have the same version?")]
     Decode(#[from] base64::DecodeError),
@@ -34,7 +38,7 @@ impl CommandError {
     pub fn exit(&self) -> Exit {
         match self {
             Self::Client(error) => error.exit(),
-            Self::Config(_) => Exit::Usage,
+            Self::Config(_) | Self::ServiceFlags(_) => Exit::Usage,
             Self::Decode(_) | Self::Write(_) | Self::Json(_) | Self::Yaml(_) => Exit::Failed,
         }
     }

@@ -4,15 +4,13 @@ use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueHint};
 
+use super::service_flags::{ServiceFlagsError, service_flags};
 use crate::config::KubeletFlags;
-
-/// The configuration that packages install.
-const PACKAGED: &str = "/etc/hostlet/config.yaml";
 
 /// The daemon's flags that name its files.
 #[derive(Clone, Debug, Default, Args)]
 pub struct HostArgs {
-    /// The daemon's configuration [default: /etc/hostlet/config.yaml, if it exists]
+    /// The daemon's configuration [default: that of the packaged service, with its flags]
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub config: Option<PathBuf>,
     /// The daemon's directory of drop-ins
@@ -21,22 +19,25 @@ pub struct HostArgs {
     /// The daemon's kubeconfig
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub kubeconfig: Option<PathBuf>,
-    /// The directory of the daemon's files [default: /var/lib/kubelet]
+    /// The directory of the daemon's files [default: that of the service, or /var/lib/kubelet]
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
     pub root_dir: Option<PathBuf>,
 }
 
 impl HostArgs {
-    /// The daemon's flags.
-    pub(super) fn flags(&self) -> KubeletFlags {
-        let mut flags = KubeletFlags::default();
-        let packaged = || Some(PathBuf::from(PACKAGED)).filter(|file| Path::exists(file));
-        flags.process.config = self.config.clone().or_else(packaged);
-        flags.process.config_dir.clone_from(&self.config_dir);
-        flags.process.kubeconfig.clone_from(&self.kubeconfig);
+    /// The daemon's flags: those of the packaged service, unless another configuration is named.
+    pub(super) fn flags(&self) -> Result<KubeletFlags, ServiceFlagsError> {
+        let mut flags = match &self.config {
+            Some(_) => KubeletFlags::default(),
+            None => service_flags(Path::new("/"))?,
+        };
+        let process = &mut flags.process;
+        process.config = self.config.clone().or(process.config.take());
+        process.config_dir = self.config_dir.clone().or(process.config_dir.take());
+        process.kubeconfig = self.kubeconfig.clone().or(process.kubeconfig.take());
         if let Some(root) = &self.root_dir {
-            flags.process.root_dir.clone_from(root);
+            process.root_dir.clone_from(root);
         }
-        flags
+        Ok(flags)
     }
 }

@@ -19,6 +19,7 @@ mod pods;
 mod pulls;
 mod purge;
 mod restart;
+mod service_flags;
 mod table;
 mod timeline;
 mod version;

@@ -41,7 +41,7 @@ pub async fn purge(args: PurgeArgs, hostname: String) -> Result<Exit, CommandErr
         writeln!(io::stderr(), "hostlet: {error}")?;
         return Ok(Exit::Failed);
     }
-    let config = load(&args.host.flags(), &hostname)?.config;
+    let config = load(&args.host.flags()?, &hostname)?.config;
     let dirs = HostDirs {
         root: config.root_dir.clone(),
         pod_logs: config.pods.logs_dir.clone(),
