@@ -12,6 +12,7 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
 
+use super::app_armor;
 use super::fit::{Unfit, fit};
 use super::node::NodeView;
 use super::pressure;
@@ -248,6 +249,9 @@ impl Admitter {
         if os.is_some_and(|os| os.name != "linux") {
             let message = "Failed to admit pod as the OS field doesn't match node OS";
             return rejection("PodOSNotSupported", message.to_owned());
+        }
+        if let Some(message) = app_armor::required(pod, node.app_armor) {
+            return rejection("AppArmor", message);
         }
         None
     }

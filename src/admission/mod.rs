@@ -5,6 +5,7 @@ mod admitted;
 mod admitted_tests;
 mod admitter;
 mod affinity;
+mod app_armor;
 mod fit;
 mod node;
 mod pressure;

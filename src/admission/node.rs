@@ -21,6 +21,8 @@ pub struct NodeView {
     pub allocatable: ResourceList,
     /// Its active pressure conditions.
     pub pressures: Pressures,
+    /// Whether AppArmor is enabled.
+    pub app_armor: bool,
 }
 
 impl NodeView {
@@ -35,6 +37,7 @@ impl NodeView {
             taints: node.spec.as_ref().and_then(|spec| spec.taints.clone()).unwrap_or_default(),
             allocatable: advertised.only(is_extended).overlaid(self.allocatable.clone()),
             pressures: self.pressures.clone(),
+            app_armor: self.app_armor,
         }
     }
 

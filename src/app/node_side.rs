@@ -47,6 +47,7 @@ impl NodeSide {
                 taints: config.node.taints.clone(),
                 allocatable: allocatable.clone(),
                 pressures: Pressures::default(),
+                app_armor: machine.app_armor,
             },
             machine: watch::Sender::new(machine.clone()),
             pressures: watch::Sender::default(),

@@ -42,6 +42,24 @@ pub enum ConfigError {
     /// A policy the CRI does not know.
     #[error("unsupported supplementalGroupsPolicy: {0}")]
     SupplementalGroupsPolicy(String),
+    /// A variable in a `subPathExpr` is not set.
+    #[error("missing value for {0:?}")]
+    SubPathVariable(String),
+    /// A `subPathExpr` with this value is absolute.
+    #[error("error SubPath `{0}` must not be an absolute path")]
+    SubPathAbsolute(String),
+    /// A `subPathExpr` with this value leads upwards.
+    #[error("unable to provision SubPath `{0}`: must not contain '..'")]
+    SubPathBacksteps(String),
+    /// A part of a volume could not be mounted. The cause is only logged, as upstream, because it could tell a pod's author about
+    /// the host's files.
+    #[error("failed to prepare subPath for volumeMount {volume:?} of container {container:?}")]
+    SubPath {
+        /// The volume.
+        volume: String,
+        /// The container.
+        container: String,
+    },
     /// An unsupported `resourceFieldRef`.
     #[error(transparent)]
     Resource(#[from] ContentError),

@@ -1,6 +1,7 @@
 //! Files that a pod's containers need: the pod's directory, `/etc/hosts`, termination logs and the host's resolv.conf. I/O only;
 //! their contents are decided elsewhere. Never removes anything.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::io;
 use std::net::IpAddr;
@@ -85,18 +86,20 @@ pub async fn pod_dns(pod: &Pod, host: &HostSettings) -> Result<(DnsConfig, Vec<D
 }
 
 /// Creates the files for a container's next start and returns its mounts: volumes in the order of its spec, then a rewritten
-/// `/etc/hosts` and a new termination log. Missing volumes are skipped.
+/// `/etc/hosts` and a new termination log. Missing volumes are skipped. `parts` are the mounted parts of volumes, by the index of
+/// their mount.
 pub async fn container_mounts(
     pod: &Pod,
     container: &Container,
     volumes: &PodVolumes,
+    parts: &BTreeMap<usize, PathBuf>,
     pod_ips: &[IpAddr],
     host: &HostSettings,
 ) -> Result<Vec<Mount>, FilesError> {
     let view = PodView::from(pod);
     let dir = container_dir(view.uid, &container.name, host);
     make_dir(&dir).await?;
-    let mut mounts = volume_mounts(container, volumes, host);
+    let mut mounts = volume_mounts(container, volumes, parts, host);
     if has_managed_hosts(view, container, pod_ips) {
         let path = pod_dir(view.uid, host).join("etc-hosts");
         write_in_place(&path, hosts_content(view, pod_ips, host).await?, ETC_HOSTS_MODE).await?;
@@ -110,9 +113,14 @@ pub async fn container_mounts(
     Ok(mounts)
 }
 
-fn volume_mounts(container: &Container, volumes: &PodVolumes, host: &HostSettings) -> Vec<Mount> {
-    let wanted = container.volume_mounts.iter().flatten();
-    let mounts = wanted.filter_map(|wanted| {
+fn volume_mounts(
+    container: &Container,
+    volumes: &PodVolumes,
+    parts: &BTreeMap<usize, PathBuf>,
+    host: &HostSettings,
+) -> Vec<Mount> {
+    let wanted = container.volume_mounts.iter().flatten().enumerate();
+    let mounts = wanted.filter_map(|(index, wanted)| {
         let volume = volumes.mounted.get(&wanted.name)?;
         let propagation = match wanted.mount_propagation.as_deref() {
             Some("HostToContainer") => MountPropagation::PropagationHostToContainer,
@@ -121,7 +129,7 @@ fn volume_mounts(container: &Container, volumes: &PodVolumes, host: &HostSetting
         };
         Some(Mount {
             container_path: container_path(&wanted.mount_path),
-            host_path: volume.host_path.to_string_lossy().into_owned(),
+            host_path: parts.get(&index).unwrap_or(&volume.host_path).to_string_lossy().into_owned(),
             readonly: volume.read_only || wanted.read_only.unwrap_or(false),
             selinux_relabel: volume.relabel && host.kernel.selinux,
             propagation: propagation.into(),
@@ -212,7 +220,9 @@ mod tests {
         let main = &pod.spec.as_ref().unwrap().containers[0];
         let ips = ["10.88.7.89".parse().unwrap()];
         make_pod_dir(FULL_UID, &host).await.unwrap();
-        let mounts = container_mounts(&pod, main, &PodVolumes::default(), &ips, &host).await.unwrap();
+        let mounts = container_mounts(&pod, main, &PodVolumes::default(), &BTreeMap::new(), &ips, &host)
+            .await
+            .unwrap();
 
         let dir = root.path().join("pods").join(FULL_UID);
         assert_eq!(
@@ -238,10 +248,16 @@ mod tests {
         assert!(name.len() == 8 && name.bytes().all(|b| b.is_ascii_hexdigit()));
 
         let inode = hosts.metadata().unwrap().ino();
-        let again =
-            container_mounts(&pod, main, &PodVolumes::default(), &["10.88.7.90".parse().unwrap()], &host)
-                .await
-                .unwrap();
+        let again = container_mounts(
+            &pod,
+            main,
+            &PodVolumes::default(),
+            &BTreeMap::new(),
+            &["10.88.7.90".parse().unwrap()],
+            &host,
+        )
+        .await
+        .unwrap();
         assert_ne!(again[1].host_path, mounts[1].host_path);
         assert_eq!(hosts.metadata().unwrap().ino(), inode, "running containers must see the new content");
         assert!(!std::fs::read_to_string(&hosts).unwrap().contains("10.88.7.89"));
@@ -256,9 +272,22 @@ mod tests {
         let containers = &pod.spec.as_ref().unwrap().containers;
         let ips = ["10.0.0.2".parse().unwrap()];
         let none = PodVolumes::default();
-        assert!(container_mounts(&pod, &containers[0], &none, &ips, &host).await.unwrap().is_empty());
-        assert!(container_mounts(&pod, &containers[1], &none, &[], &host).await.unwrap().is_empty());
-        assert_eq!(container_mounts(&pod, &containers[1], &none, &ips, &host).await.unwrap().len(), 1);
+        assert!(
+            container_mounts(&pod, &containers[0], &none, &BTreeMap::new(), &ips, &host)
+                .await
+                .unwrap()
+                .is_empty()
+        );
+        assert!(
+            container_mounts(&pod, &containers[1], &none, &BTreeMap::new(), &[], &host)
+                .await
+                .unwrap()
+                .is_empty()
+        );
+        assert_eq!(
+            container_mounts(&pod, &containers[1], &none, &BTreeMap::new(), &ips, &host).await.unwrap().len(),
+            1
+        );
     }
 
     #[tokio::test]
@@ -300,14 +329,15 @@ mod tests {
         let kernel = crate::cri_config::KernelFacts { selinux: true, ..Default::default() };
         let host = HostSettings { kernel, ..host() };
         let container = &pod.spec.as_ref().unwrap().containers[0];
-        let mounts: Vec<_> = volume_mounts(container, &volumes, &host)
+        let part = [(2, PathBuf::from("/part"))].into();
+        let mounts: Vec<_> = volume_mounts(container, &volumes, &part, &host)
             .into_iter()
             .map(|m| (m.container_path, m.host_path, m.readonly, m.propagation, m.selinux_relabel))
             .collect();
         let expected = [
             ("/empty", "/v/empty", false, 0, true),
             ("/sec", "/v/sec", true, 0, true),
-            ("/cm", "/v/cm", true, 0, true),
+            ("/cm", "/part", true, 0, true),
             ("/host", "/tmp/golden-host", true, 1, false),
         ];
         assert_eq!(mounts, expected.map(|(c, h, ro, p, se)| (c.to_owned(), h.to_owned(), ro, p, se)));

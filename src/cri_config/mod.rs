@@ -20,6 +20,7 @@ mod ports;
 mod sandbox;
 mod security;
 mod settings;
+mod sub_path;
 #[cfg(test)]
 pub(crate) mod testing;
 
@@ -35,3 +36,4 @@ pub use paths::{container_dir, pod_dir, pod_logs};
 pub use sandbox::sandbox_config;
 pub use security::{MASKED_PATHS, READONLY_PATHS};
 pub use settings::HostSettings;
+pub use sub_path::sub_paths;

@@ -90,7 +90,7 @@ fn rejected(case: &ExplainInput<'_>) -> Option<Explanation> {
             "remove spec.os and spec.nodeSelector, or set them to linux: this node runs Linux"
         }
         Some("AppArmor") => {
-            "load the AppArmor profile on this host (apparmor_parser -r FILE), or remove appArmorProfile"
+            "enable AppArmor in the kernel of this host (lsm=…,apparmor), or remove appArmorProfile"
         }
         Some(reason) if reason.starts_with("OutOf") => {
             "lower resources.requests in the manifest, remove other pods, or reserve less for the host \

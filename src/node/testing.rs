@@ -58,6 +58,7 @@ pub(crate) fn facts() -> NodeFacts {
                 boot_id: nulls,
                 kernel_version: "6.18.44-fc-v595".to_owned(),
                 os_image: "Debian GNU/Linux 12 (bookworm)".to_owned(),
+                app_armor: true,
                 in_user_namespace: false,
             },
             addresses: vec!["10.77.0.1".parse().unwrap()],

@@ -102,6 +102,14 @@ pub enum SysError {
         /// The error.
         source: io::Error,
     },
+    /// A part of another filesystem could not be mounted.
+    #[error("cannot mount a part of a volume on {}", path.display())]
+    Bind {
+        /// The file or directory.
+        path: PathBuf,
+        /// The error.
+        source: io::Error,
+    },
     /// A mount could not be unmounted.
     #[error("cannot unmount {}", path.display())]
     Unmount {

@@ -33,6 +33,8 @@ pub struct Machine {
     pub kernel_version: String,
     /// Human-readable name and version of the operating system.
     pub os_image: String,
+    /// Whether AppArmor is enabled.
+    pub app_armor: bool,
     /// Whether the daemon runs in a user namespace other than the initial one (user_namespaces(7)).
     pub in_user_namespace: bool,
 }
@@ -55,6 +57,7 @@ impl Machine {
             boot_id: host.boot_id()?,
             kernel_version: host.kernel_version()?,
             os_image: os_image(root).unwrap_or_else(|| "Linux".to_owned()),
+            app_armor: app_armor(root),
             in_user_namespace: in_user_namespace(root),
         })
     }
@@ -68,6 +71,12 @@ fn first(root: &Path, files: &[&str]) -> Option<String> {
         let text = text.trim_matches(|c: char| c.is_whitespace() || c == '\0');
         (!text.is_empty()).then(|| text.to_owned())
     })
+}
+
+/// Whether the kernel has AppArmor and uses it.
+fn app_armor(root: &Path) -> bool {
+    let enabled = fs::read_to_string(root.join("sys/module/apparmor/parameters/enabled")).unwrap_or_default();
+    enabled.starts_with('Y') && root.join("sys/kernel/security/apparmor").exists()
 }
 
 /// The initial user namespace maps every ID to itself in one line. A kernel without user namespaces has no map.
@@ -124,6 +133,8 @@ mod tests {
             ("etc/machine-id", "\n"),
             ("var/lib/dbus/machine-id", "0123456789abcdef\n"),
             ("usr/lib/os-release", "NAME=\"Debian\"\nPRETTY_NAME=\"Debian GNU/Linux 12 (bookworm)\"\n"),
+            ("sys/module/apparmor/parameters/enabled", "Y\n"),
+            ("sys/kernel/security/apparmor/profiles", ""),
             ("sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages", "3\n"),
             ("sys/kernel/mm/hugepages/hugepages-1048576kB/nr_hugepages", "0\n"),
         ];
@@ -146,6 +157,7 @@ mod tests {
             boot_id: "9fdb3f13-fb26-4189-b823-05c64dea1875".to_owned(),
             kernel_version: "6.1.0-18-amd64".to_owned(),
             os_image: "Debian GNU/Linux 12 (bookworm)".to_owned(),
+            app_armor: true,
             in_user_namespace: true,
         };
         assert_eq!(machine, expected);

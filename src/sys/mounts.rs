@@ -1,15 +1,16 @@
-//! Reads the kernel's list of mounts; mounts and unmounts a tmpfs. Never unmounts lazily: a busy mount is an error.
+//! Reads the kernel's list of mounts; mounts and unmounts tmpfs and parts of other filesystems. Never unmounts lazily: a busy mount is an error.
 
 use std::ffi::OsString;
 use std::fs;
 use std::io;
+use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 
 use nix::errno::Errno;
 use nix::mount::{MntFlags, MsFlags, mount, umount2};
 
-use super::SysError;
+use super::{Inside, SysError};
 
 /// A mount, as seen by this process.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -89,8 +90,11 @@ pub trait Mounts: Send + Sync + 'static {
     /// Mounts an empty tmpfs of at most `size` bytes on a directory, without swap if the kernel supports it.
     fn mount_tmpfs(&self, dir: &Path, size: u64) -> Result<(), SysError>;
 
-    /// Unmounts the topmost mount at `dir`.
-    fn unmount(&self, dir: &Path) -> Result<(), SysError>;
+    /// Mounts what is open, a file or a directory without the mounts in it, on `target`, which is of the same type.
+    fn bind(&self, opened: &Inside, target: &Path) -> Result<(), SysError>;
+
+    /// Unmounts the topmost mount at `path`.
+    fn unmount(&self, path: &Path) -> Result<(), SysError>;
 }
 
 /// The kernel's mounts.
@@ -118,9 +122,16 @@ impl Mounts for KernelMounts {
         mounted.map_err(|errno| SysError::MountTmpfs { path: dir.to_owned(), source: io::Error::from(errno) })
     }
 
-    fn unmount(&self, dir: &Path) -> Result<(), SysError> {
-        let unmounted = umount2(dir, MntFlags::UMOUNT_NOFOLLOW);
-        unmounted.map_err(|errno| SysError::Unmount { path: dir.to_owned(), source: io::Error::from(errno) })
+    fn bind(&self, opened: &Inside, target: &Path) -> Result<(), SysError> {
+        // By its descriptor: its name may lead elsewhere by now.
+        let source = format!("/proc/self/fd/{}", opened.as_fd().as_raw_fd());
+        let mounted = mount(Some(&*source), target, None::<&str>, MsFlags::MS_BIND, None::<&str>);
+        mounted.map_err(|errno| SysError::Bind { path: target.to_owned(), source: io::Error::from(errno) })
+    }
+
+    fn unmount(&self, path: &Path) -> Result<(), SysError> {
+        let unmounted = umount2(path, MntFlags::UMOUNT_NOFOLLOW);
+        unmounted.map_err(|errno| SysError::Unmount { path: path.to_owned(), source: io::Error::from(errno) })
     }
 }
 

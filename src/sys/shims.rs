@@ -212,7 +212,7 @@ mod tests {
     use std::process;
 
     use super::*;
-    use crate::sys::{Mount, MountTable};
+    use crate::sys::{Inside, Mount, MountTable};
 
     /// No mounts, and mounting fails.
     struct None;
@@ -223,6 +223,10 @@ mod tests {
         }
 
         fn mount_tmpfs(&self, _: &Path, _: u64) -> Result<(), SysError> {
+            Ok(())
+        }
+
+        fn bind(&self, _: &Inside, _: &Path) -> Result<(), SysError> {
             Ok(())
         }
 

@@ -12,7 +12,7 @@ use super::error::{HostError, VolumeError, VolumeProblem};
 use super::execute::{execute, make_on_host};
 use super::kinds::host_path;
 use super::layout::PodLayout;
-use super::plan;
+use super::{plan, sub_path};
 use crate::sys::Mounts;
 use crate::types::PodUid;
 
@@ -100,6 +100,8 @@ pub fn tear_down(root: &Path, uid: &PodUid, mounts: &dyn Mounts) -> Result<(), V
     let Some(layout) = PodLayout::new(root, uid) else {
         return Err(VolumeError::Look(HostError::Uid(uid.to_string())));
     };
+    // A container's part of a volume, before the volume.
+    sub_path::clean(&layout, mounts).map_err(|error| VolumeError::Look(error.into()))?;
     let mut result = Ok(());
     for left in leftovers(&layout, mounts).map_err(VolumeError::Look)? {
         let done = plan::tear_down(&left)

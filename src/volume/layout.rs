@@ -82,6 +82,16 @@ impl PodLayout {
         self.volumes(kind).join(name)
     }
 
+    /// The directory of the parts of volumes that containers mount.
+    pub(super) fn sub_paths(&self) -> PathBuf {
+        self.dir.join("volume-subpaths")
+    }
+
+    /// Where a part of a volume is mounted for one mount of a container.
+    pub(super) fn sub_path(&self, volume: &str, container: &str, index: usize) -> PathBuf {
+        self.sub_paths().join(volume).join(container).join(index.to_string())
+    }
+
     /// The directory of the ready markers.
     pub(super) fn metas(&self) -> PathBuf {
         self.dir.join("plugins").join(Kind::EmptyDir.dir_name())

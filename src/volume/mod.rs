@@ -21,6 +21,7 @@ mod layout;
 mod plan;
 mod reconciler;
 mod sources;
+mod sub_path;
 mod task;
 #[cfg(test)]
 mod testing;
@@ -32,4 +33,5 @@ pub use error::{ContentError, HostError, VolumeError, VolumeProblem};
 pub use files::PathError;
 pub use kinds::resource_value;
 pub use reconciler::VolumeOwner;
+pub use sub_path::{SubPath, SubPathError};
 pub use task::{VolumeSettings, VolumeTask, Volumes};

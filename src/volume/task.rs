@@ -15,8 +15,9 @@ use super::desired::NodeAmounts;
 use super::error::{HostError, VolumeError};
 use super::layout::PodLayout;
 use super::reconciler::{Job, Shared, VolumeOwner, VolumeReconciler};
+use super::sub_path::{self, SubPath, SubPathError};
 use crate::objects::ObjectSource;
-use crate::sys::{Mounts, PathWork};
+use crate::sys::{Mounts, PathWork, file_work};
 use crate::types::{Conflated, PodUid, WallClock};
 
 /// How long a worker waits for its pod's volumes (upstream's timeout).
@@ -52,6 +53,7 @@ struct Request {
 pub struct Volumes {
     requests: mpsc::Sender<Request>,
     changed: Conflated<()>,
+    shared: Arc<Shared>,
 }
 
 impl Volumes {
@@ -69,8 +71,9 @@ impl Volumes {
             clock,
             changed: changed.clone(),
         });
+        let handle = Self { requests: sender, changed, shared: shared.clone() };
         let task = VolumeTask { shared, requests, reconcilers: HashMap::new(), tasks: JoinSet::new() };
-        (task, Self { requests: sender, changed })
+        (task, handle)
     }
 
     /// Sets up the volumes of a pod and keeps them up to date until they are torn down. Call it in every sync with the current
@@ -85,6 +88,20 @@ impl Volumes {
         let uid = PodUid::from(subject.pod.metadata.uid.as_deref().unwrap_or_default());
         let (reply, answer) = oneshot::channel();
         self.request(uid, Job::SetUp { subject, reply }, answer).await
+    }
+
+    /// Mounts a part of a volume of a pod for the next instance of a container. Returns where it is on the host. Removed with the
+    /// pod's volumes.
+    pub async fn mount_part(&self, part: SubPath) -> Result<PathBuf, SubPathError> {
+        let Some(layout) = PodLayout::new(&self.shared.root, &part.uid) else {
+            return Err(SubPathError::Uid(part.uid.to_string()));
+        };
+        let mounts = self.shared.mounts.clone();
+        let read = file_work(move || mounts.table()).await;
+        // Without the mount table, each path counts as a separate filesystem.
+        let table = read.ok().and_then(Result::ok).unwrap_or_default();
+        let (mounts, path) = (self.shared.mounts.clone(), part.host_path.clone());
+        self.shared.paths.run(&path, &table, move || sub_path::prepare(&layout, &part, &*mounts)).await?
     }
 
     /// Tears down the volumes of a pod that no longer runs anything. Succeeds for unknown pods and pods without volumes.

@@ -11,7 +11,7 @@ use tempfile::TempDir;
 
 use super::desired::NodeAmounts;
 use crate::pod::AdmittedPod;
-use crate::sys::{Mount, MountTable, Mounts, SysError};
+use crate::sys::{Inside, Mount, MountTable, Mounts, SysError};
 
 /// A node with 4 cores, 8 GiB of memory and 100 GiB of disk.
 pub(super) const NODE: NodeAmounts =
@@ -78,6 +78,12 @@ impl Mounts for FakeMounts {
         Ok(())
     }
 
+    fn bind(&self, _: &Inside, target: &Path) -> Result<(), SysError> {
+        let point = target.canonicalize().unwrap();
+        self.with(|inner| inner.mounts.push(Mount { point, filesystem: "ext4".into() }));
+        Ok(())
+    }
+
     fn unmount(&self, dir: &Path) -> Result<(), SysError> {
         let point = dir.canonicalize().unwrap();
         let unmounted = self.with(|inner| {
@@ -86,7 +92,9 @@ impl Mounts for FakeMounts {
         });
         match unmounted {
             Some(_) => {
-                clear(dir);
+                if dir.is_dir() {
+                    clear(dir);
+                }
                 Ok(())
             }
             None => {

@@ -1,7 +1,9 @@
 //! Starts one container: image, files, configuration, then the runtime's create and start, each through the gate. Does not
 //! decide when a container starts.
 
+use std::collections::BTreeMap;
 use std::net::IpAddr;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::{Container, LifecycleHandler};
@@ -16,7 +18,9 @@ use super::stopping::{ContainerStop, Stopping};
 use super::{EnvNeeds, Retry};
 use crate::cri::wire::ContainerConfig;
 use crate::cri::{ContainerState, ContainerStatus, CriError, ImageInfo};
-use crate::cri_config::{EnvSources, FilesError, container_config, container_mounts, share_processes};
+use crate::cri_config::{
+    ConfigError, EnvSources, FilesError, container_config, container_mounts, share_processes, sub_paths,
+};
 use crate::gate::Permit;
 use crate::image::{ImageError, ImageRequest, PullPolicy};
 use crate::pleg::PodStatus;
@@ -25,7 +29,7 @@ use crate::pod::{AdmittedPod, ContainerKind};
 use crate::status::Activity;
 use crate::sys::file_work;
 use crate::types::{ContainerId, PodEvent, error_chain};
-use crate::volume::PodVolumes;
+use crate::volume::{PodVolumes, SubPath};
 
 /// Why a container could not be started, and when to try again.
 pub(super) struct NotStarted {
@@ -196,7 +200,8 @@ impl ContainerStarter<'_> {
         let target = self.target()?;
         let sources = env_sources(self.context, pod, container, ips, self.env).await;
         let config = async {
-            let mounts = container_mounts(pod, container, volumes, ips, host).await?;
+            let parts = self.mount_parts(&sources).await?;
+            let mounts = container_mounts(pod, container, volumes, &parts, ips, host).await?;
             let mut config = container_config(pod, container, attempt, image, &sources, mounts, host)?;
             if let Some(target) = &target {
                 share_processes(&mut config, target);
@@ -238,6 +243,32 @@ impl ContainerStarter<'_> {
         }
         let texts: Vec<String> = unsupported.iter().map(ToString::to_string).collect();
         Err(self.failed("CreateContainerConfigError", texts.join("; "), Retry::BackOff))
+    }
+
+    /// Mounts the parts of volumes that the container mounts. Returns where, by the index of the mount.
+    async fn mount_parts(&self, sources: &EnvSources<'_>) -> Result<BTreeMap<usize, PathBuf>, ConfigError> {
+        let (container, host) = (self.container, &self.context.host);
+        let mut mounted = BTreeMap::new();
+        for (index, path) in sub_paths(self.pod, container, sources, &host.settings)? {
+            let Some(mount) = container.volume_mounts.iter().flatten().nth(index) else { continue };
+            let Some(volume) = self.volumes.mounted.get(&mount.name) else { continue };
+            let part = SubPath {
+                uid: self.pod.reference.uid.clone(),
+                volume: mount.name.clone(),
+                host_path: volume.host_path.clone(),
+                container: container.name.clone(),
+                index,
+                path,
+            };
+            let at = host.volumes.mount_part(part).await.map_err(|error| {
+                let pod = &self.pod.reference;
+                let (volume, container) = (mount.name.clone(), container.name.clone());
+                tracing::warn!(%pod, uid = %pod.uid, container, volume, error = error_chain(&error), "cannot mount a part of a volume");
+                ConfigError::SubPath { volume, container }
+            })?;
+            mounted.insert(index, at);
+        }
+        Ok(mounted)
     }
 
     /// Removes a container that never ran, whose name and log the new one takes. Its log is removed first: if the daemon dies

@@ -161,3 +161,60 @@ async fn a_host_path_of_another_type_prevents_the_start_and_is_reported() {
     fs::create_dir(&path).unwrap();
     wait_until_ready(&daemon, "vol").await.unwrap();
 }
+
+#[tokio::test]
+async fn a_container_sees_only_its_parts_of_volumes_also_after_its_restart() {
+    let host = RealHost::start().await.unwrap();
+    let daemon = host.start_hostlet("").await.unwrap();
+    let shared = host.kubelet_root().parent().unwrap().join("shared");
+    fs::create_dir_all(shared.join("web")).unwrap();
+    fs::write(shared.join("web/page"), "page\n").unwrap();
+    std::os::unix::fs::symlink("/etc", shared.join("escape")).unwrap();
+    let of = |name: &str, mounts: Value, script: &str| {
+        let env = json!([{"name": "NAME", "value": name}]);
+        let volumes = json!([{"name": "host", "hostPath": {"path": shared}}, {"name": "empty", "emptyDir": {}},
+            {"name": "down", "downwardAPI": labels()}]);
+        json!({
+            "apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": "default", "labels": {"app": name}},
+            "spec": {"terminationGracePeriodSeconds": 1, "volumes": volumes, "containers": [{
+                "name": "main", "image": BUSYBOX_IMAGE, "env": env, "command": ["sh", "-c", script], "volumeMounts": mounts
+            }]}
+        })
+        .to_string()
+    };
+    let mounts = json!([
+        {"name": "host", "mountPath": "/dir", "subPathExpr": "$(NAME)"},
+        {"name": "host", "mountPath": "/page", "subPath": "web/page", "readOnly": true},
+        {"name": "empty", "mountPath": "/new", "subPath": "a/b"},
+        {"name": "down", "mountPath": "/etc/labels", "subPath": "labels"}
+    ]);
+    // The first instance ends at once; the second finds what the first one wrote.
+    let script = format!(
+        "cat /dir/page /page; ls /dir; echo x > /page || echo read-only; cat /etc/labels; [ -e /new/f ] || {{ echo first > /new/f; exit 1; }}; \
+         cat /new/f; echo end; {IDLE}"
+    );
+    host.write_manifest("web.json", &of("web", mounts, &script)).unwrap();
+    let pod = wait_until_ready(&daemon, "web").await.unwrap();
+    let log = wait_for_log(&host, &pod, "main", "end").await.unwrap();
+    for wanted in ["page", "read-only", "app=\"web\"", "first"] {
+        assert!(log.contains(wanted), "{wanted}: {log}");
+    }
+    let escapes = json!([{"name": "host", "mountPath": "/x", "subPath": "escape/passwd"}]);
+    host.write_manifest("escape.json", &of("escape", escapes, IDLE)).unwrap();
+    wait_for("the escape to be refused", LATER, async || {
+        let pods = daemon.pods()?;
+        let text = serde_json::to_string(&pods)?;
+        let refused = text.contains("CreateContainerConfigError")
+            && text
+                .contains("failed to prepare subPath for volumeMount \\\"host\\\" of container \\\"main\\\"");
+        Ok(if refused { Look::Done(()) } else { Look::NotYet(text) })
+    })
+    .await
+    .unwrap();
+
+    host.remove_manifest("web.json").unwrap();
+    host.remove_manifest("escape.json").unwrap();
+    wait_until_gone(&daemon, &pod_dir(&host, &uid(&pod))).await;
+    wait_until_empty(&host).await.unwrap();
+    assert_eq!(fs::read_to_string(shared.join("web/page")).unwrap(), "page\n");
+}

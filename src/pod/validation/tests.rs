@@ -420,14 +420,14 @@ fn static_pods_may_not_refer_to_api_objects() {
 fn unsupported_fields_are_reported_one_by_one() {
     not_served(
         &pod(json!({
-            "initContainers": [{"name": "i", "image": "a", "volumeMounts": [{"name": "v", "mountPath": "/v", "subPath": "x"}]}],
+            "initContainers": [{"name": "i", "image": "a", "volumeMounts": [{"name": "v", "mountPath": "/v", "recursiveReadOnly": "Enabled"}]}],
             "resources": {"limits": {"cpu": "1"}},
             "runtimeClassName": "kata", "overhead": {"cpu": "1"}, "hostUsers": false,
-            "hostnameOverride": "h", "imagePullSecrets": [{"name": "s"}],
+            "imagePullSecrets": [{"name": "s"}],
             "volumes": [{"name": "v", "nfs": {"server": "s", "path": "/"}},
                 {"name": "huge", "emptyDir": {"medium": "HugePages"}}, {"name": "limited", "emptyDir": {"sizeLimit": "1Gi"}}],
             "schedulingGates": [{"name": "g"}],
-            "securityContext": {"appArmorProfile": {"type": "Unconfined"}, "supplementalGroupsPolicy": "Strict"},
+            "securityContext": {"supplementalGroupsPolicy": "Strict"},
             "resourceClaims": [{"name": "r"}]
         })),
         &[
@@ -437,14 +437,12 @@ fn unsupported_fields_are_reported_one_by_one() {
             "spec.schedulingGates",
             "spec.overhead",
             "spec.hostUsers",
-            "spec.hostnameOverride",
             "spec.imagePullSecrets",
             "spec.volumes[0].nfs",
             "spec.volumes[1].emptyDir.medium",
             "spec.volumes[2].emptyDir.sizeLimit",
-            "spec.securityContext.appArmorProfile",
             "spec.securityContext.supplementalGroupsPolicy",
-            "spec.initContainers[0].volumeMounts[0].subPath",
+            "spec.initContainers[0].volumeMounts[0].recursiveReadOnly",
         ],
     );
     let handler = json!({"exec": {"command": ["true"]}});
@@ -467,7 +465,6 @@ fn unsupported_fields_are_reported_one_by_one() {
             "spec.containers[0].env[0].valueFrom.fileKeyRef",
             "spec.containers[0].resources.limits[ephemeral-storage]",
             "spec.containers[0].resources.limits[hugepages-2Mi]",
-            "spec.containers[0].securityContext.appArmorProfile",
         ],
     );
 }
@@ -513,14 +510,9 @@ fn parts_of_supported_volumes_are_unsupported() {
     );
     not_served(
         &pod_of(json!([
-            {"name": "e", "mountPath": "/a", "subPath": "x"}, {"name": "e", "mountPath": "/b", "subPathExpr": "$(X)"},
             {"name": "e", "mountPath": "/c", "readOnly": true, "recursiveReadOnly": "Enabled"},
             {"name": "e", "mountPath": "/d", "readOnly": true, "recursiveReadOnly": "IfPossible"}
         ])),
-        &[
-            "spec.containers[0].volumeMounts[0].subPath",
-            "spec.containers[0].volumeMounts[1].subPathExpr",
-            "spec.containers[0].volumeMounts[2].recursiveReadOnly",
-        ],
+        &["spec.containers[0].volumeMounts[0].recursiveReadOnly"],
     );
 }

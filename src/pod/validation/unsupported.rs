@@ -5,30 +5,16 @@
 //! `schedulerName`, `preemptionPolicy`, `schedulingGroup`) are accepted. `nodeSelector`, required node affinity and
 //! tolerations are checked in `admission`.
 
-use k8s_openapi::api::core::v1::{
-    AppArmorProfile, Container, Lifecycle, Pod, PodSpec, ResourceRequirements, Volume,
-};
+use k8s_openapi::api::core::v1::{Container, Lifecycle, Pod, PodSpec, ResourceRequirements, Volume};
 
 use super::volumes::sources;
 use super::{FieldError, FieldPath, list, text};
 use crate::pod::is_static;
 use crate::types::resources::HUGE_PAGES;
 
-/// Prefix of the annotations for AppArmor profiles from before `appArmorProfile`.
-const APP_ARMOR_ANNOTATION_PREFIX: &str = "container.apparmor.security.beta.kubernetes.io/";
-
 /// All unsupported fields that `pod` uses. It must be valid and have its defaults.
 pub fn unsupported(pod: &Pod) -> Vec<FieldError> {
     let mut found = Found(Vec::new());
-    for (key, profile) in pod.metadata.annotations.iter().flatten() {
-        if key.starts_with(APP_ARMOR_ANNOTATION_PREFIX) && profile != "runtime/default" {
-            found.add(
-                true,
-                &FieldPath::root("metadata").child("annotations").key(key),
-                "AppArmor profiles are not loaded",
-            );
-        }
-    }
     let Some(spec) = &pod.spec else { return found.0 };
     let path = FieldPath::root("spec");
     check_pod(spec, &path, &mut found);
@@ -73,7 +59,6 @@ fn check_pod(spec: &PodSpec, path: &FieldPath, found: &mut Found) {
         ),
         ("overhead", overhead, "overhead is not added to the pod's cgroup"),
         ("hostUsers", spec.host_users == Some(false), "pods do not get a user namespace"),
-        ("hostnameOverride", !text(&spec.hostname_override).is_empty(), "the hostname is not overridden"),
         (
             "imagePullSecrets",
             !list(&spec.image_pull_secrets).is_empty(),
@@ -115,19 +100,12 @@ fn check_volume(volume: &Volume, path: &FieldPath, found: &mut Found) {
 
 fn check_pod_security(spec: &PodSpec, path: &FieldPath, found: &mut Found) {
     let Some(context) = &spec.security_context else { return };
-    check_app_armor(context.app_armor_profile.as_ref(), path, found);
     found.add(context.windows_options.is_some(), &path.child("windowsOptions"), "pods run on Linux only");
     found.add(
         context.supplemental_groups_policy.as_deref() == Some("Strict"),
         &path.child("supplementalGroupsPolicy"),
         "the groups of the image are always added",
     );
-}
-
-/// Containers always run with the runtime's default profile.
-fn check_app_armor(profile: Option<&AppArmorProfile>, path: &FieldPath, found: &mut Found) {
-    let set = profile.is_some_and(|profile| profile.type_ != "RuntimeDefault");
-    found.add(set, &path.child("appArmorProfile"), "AppArmor profiles are not loaded");
 }
 
 fn check_container(container: &Container, path: &FieldPath, found: &mut Found) {
@@ -154,7 +132,6 @@ fn check_container(container: &Container, path: &FieldPath, found: &mut Found) {
     }
     if let Some(context) = &container.security_context {
         let path = path.child("securityContext");
-        check_app_armor(context.app_armor_profile.as_ref(), &path, found);
         found.add(context.windows_options.is_some(), &path.child("windowsOptions"), "pods run on Linux only");
         let unmasked = context.proc_mount.as_deref() == Some("Unmasked");
         found.add(unmasked, &path.child("procMount"), "/proc is always masked");
@@ -178,13 +155,10 @@ pub fn unsupported_ephemeral(container: &Container) -> Vec<FieldError> {
     found.0
 }
 
-/// Checks mounts for subpaths and recursive read-only mounts.
+/// Checks mounts for recursive read-only mounts.
 fn check_mounts(container: &Container, path: &FieldPath, found: &mut Found) {
     for (index, mount) in list(&container.volume_mounts).iter().enumerate() {
         let path = path.child("volumeMounts").index(index);
-        for (field, part) in [("subPath", &mount.sub_path), ("subPathExpr", &mount.sub_path_expr)] {
-            found.add(!text(part).is_empty(), &path.child(field), "subpaths of volumes are not mounted");
-        }
         let recursive = text(&mount.recursive_read_only) == "Enabled";
         let sentence = "submounts of a volume are not made read-only";
         found.add(recursive, &path.child("recursiveReadOnly"), sentence);

@@ -1,0 +1,275 @@
+//! Opens a path below a directory that others change at the same time, such as a volume of a pod. Follows links only as long as
+//! they stay inside, and creates missing directories. Never opens or creates anything outside.
+
+use std::fs;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::{Component, Path, PathBuf};
+
+use nix::errno::Errno;
+use nix::fcntl::{OFlag, open, openat};
+use nix::sys::stat::{FileStat, Mode, SFlag, fchmod, fstat, mkdirat};
+
+/// Flags to hold what is at a name: a link is not followed, and a device or pipe is not opened.
+const HOLD: OFlag = OFlag::O_PATH.union(OFlag::O_NOFOLLOW).union(OFlag::O_CLOEXEC);
+/// Flags to hold a directory.
+const HOLD_DIR: OFlag = HOLD.union(OFlag::O_DIRECTORY);
+/// Flags to open a new directory, whose mode is changed.
+const OPEN_DIR: OFlag =
+    OFlag::O_RDONLY.union(OFlag::O_DIRECTORY).union(OFlag::O_NOFOLLOW).union(OFlag::O_CLOEXEC);
+
+/// A path inside a directory could not be opened.
+#[derive(Debug, thiserror::Error)]
+pub enum InsideError {
+    /// It is absolute or has `..`.
+    #[error("{} is not a path below a directory", path.display())]
+    NotBelow {
+        /// The path.
+        path: PathBuf,
+    },
+    /// A link leads outside.
+    #[error("{} is not within {}", path.display(), root.display())]
+    Outside {
+        /// Where it leads.
+        path: PathBuf,
+        /// The directory.
+        root: PathBuf,
+    },
+    /// Somebody replaced a part of it by a link meanwhile.
+    #[error("{} became a link while it was opened", path.display())]
+    Replaced {
+        /// The part.
+        path: PathBuf,
+    },
+    /// A part of it could not be opened.
+    #[error("cannot open {}", path.display())]
+    Open {
+        /// The part.
+        path: PathBuf,
+        /// The error.
+        source: io::Error,
+    },
+    /// A directory could not be created.
+    #[error("cannot create directory {}", path.display())]
+    Make {
+        /// The directory.
+        path: PathBuf,
+        /// The error.
+        source: io::Error,
+    },
+}
+
+/// An opened path: remains the same file whatever happens to its name.
+#[derive(Debug)]
+pub struct Inside {
+    fd: OwnedFd,
+    is_dir: bool,
+}
+
+impl Inside {
+    /// Whether it is a directory.
+    pub fn is_dir(&self) -> bool {
+        self.is_dir
+    }
+}
+
+impl AsFd for Inside {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+}
+
+/// Opens `relative` inside `root`. Missing directories are created with the mode of `root`. Blocking.
+pub fn open_inside(root: &Path, relative: &Path) -> Result<Inside, InsideError> {
+    let is_name = |part: Component<'_>| matches!(part, Component::Normal(_) | Component::CurDir);
+    if !relative.components().all(is_name) {
+        return Err(InsideError::NotBelow { path: relative.to_owned() });
+    }
+    let opened = |path: &Path| {
+        let path = path.to_owned();
+        move |source: io::Error| InsideError::Open { path, source }
+    };
+    let root = fs::canonicalize(root).map_err(opened(root))?;
+    let top = open(&root, HOLD_DIR, Mode::empty()).map_err(io::Error::from).map_err(opened(&root))?;
+    let mode = mode_of(&status(&top, &root)?);
+    let (real, missing) = existing_part(&root, relative).map_err(opened(&root.join(relative)))?;
+    let Ok(inside) = real.strip_prefix(&root) else { return Err(InsideError::Outside { path: real, root }) };
+    let mut walk = Walk { at: root.clone(), fd: top };
+    for name in inside.components() {
+        walk.enter(name)?;
+    }
+    for name in missing.components().filter(|part| matches!(part, Component::Normal(_))) {
+        walk.make(name, mode)?;
+    }
+    let is_dir = kind_of(&status(&walk.fd, &walk.at)?) == SFlag::S_IFDIR;
+    Ok(Inside { fd: walk.fd, is_dir })
+}
+
+/// The longest part of `relative` that exists, without links, and the rest.
+fn existing_part(root: &Path, relative: &Path) -> io::Result<(PathBuf, PathBuf)> {
+    for part in relative.ancestors() {
+        match fs::canonicalize(root.join(part)) {
+            Ok(real) => {
+                let rest = relative.strip_prefix(part).unwrap_or(Path::new("")).to_owned();
+                return Ok((real, rest));
+            }
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok((root.to_owned(), relative.to_owned()))
+}
+
+/// A directory or file that is held open, and its name for messages.
+struct Walk {
+    at: PathBuf,
+    fd: OwnedFd,
+}
+
+impl Walk {
+    /// Goes to an existing entry, which is no link.
+    fn enter(&mut self, name: Component<'_>) -> Result<(), InsideError> {
+        let at = self.at.join(name);
+        let entered = openat(&self.fd, name.as_os_str(), HOLD, Mode::empty());
+        let fd = entered.map_err(|errno| InsideError::Open { path: at.clone(), source: errno.into() })?;
+        if kind_of(&status(&fd, &at)?) == SFlag::S_IFLNK {
+            return Err(InsideError::Replaced { path: at });
+        }
+        *self = Self { at, fd };
+        Ok(())
+    }
+
+    /// Creates a directory and goes there.
+    fn make(&mut self, name: Component<'_>, mode: Mode) -> Result<(), InsideError> {
+        let at = self.at.join(name);
+        let failed = |errno: Errno| InsideError::Make { path: at.clone(), source: errno.into() };
+        let is_new = match mkdirat(&self.fd, name.as_os_str(), mode) {
+            Ok(()) => true,
+            // Another container of the pod creates the same.
+            Err(Errno::EEXIST) => false,
+            Err(errno) => return Err(failed(errno)),
+        };
+        let fd =
+            openat(&self.fd, name.as_os_str(), OPEN_DIR, Mode::empty()).map_err(|errno| match errno {
+                Errno::ELOOP | Errno::ENOTDIR => InsideError::Replaced { path: at.clone() },
+                errno => failed(errno),
+            })?;
+        if is_new {
+            // The umask restricts the mode of a new directory.
+            fchmod(&fd, mode).map_err(failed)?;
+        }
+        *self = Self { at, fd };
+        Ok(())
+    }
+}
+
+fn status(fd: &OwnedFd, path: &Path) -> Result<FileStat, InsideError> {
+    fstat(fd).map_err(|errno| InsideError::Open { path: path.to_owned(), source: errno.into() })
+}
+
+fn kind_of(status: &FileStat) -> SFlag {
+    SFlag::from_bits_truncate(status.st_mode) & SFlag::S_IFMT
+}
+
+fn mode_of(status: &FileStat) -> Mode {
+    Mode::from_bits_truncate(status.st_mode)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    use tempfile::TempDir;
+
+    use super::*;
+
+    /// A directory, and a volume in it that has a file, a directory and links.
+    fn volume() -> (TempDir, PathBuf) {
+        let dir = TempDir::new().unwrap();
+        let root = dir.path().canonicalize().unwrap().join("volume");
+        fs::create_dir_all(root.join("sub/deep")).unwrap();
+        fs::create_dir(dir.path().join("outside")).unwrap();
+        fs::write(root.join("file"), "inside").unwrap();
+        fs::write(dir.path().join("outside/secret"), "outside").unwrap();
+        fs::set_permissions(&root, fs::Permissions::from_mode(0o2775)).unwrap();
+        symlink("sub", root.join("link")).unwrap();
+        symlink(root.join("sub"), root.join("absolute")).unwrap();
+        symlink("../outside", root.join("escape")).unwrap();
+        symlink("nowhere", root.join("dangling")).unwrap();
+        (dir, root)
+    }
+
+    fn inode(inside: &Inside) -> u64 {
+        fstat(inside).unwrap().st_ino
+    }
+
+    #[test]
+    fn what_exists_is_opened_and_links_within_are_followed() {
+        let (_dir, root) = volume();
+        for (path, real, is_dir) in [
+            ("file", "file", false),
+            ("./sub//deep", "sub/deep", true),
+            ("link/deep", "sub/deep", true),
+            ("absolute/deep", "sub/deep", true),
+            ("", ".", true),
+        ] {
+            let opened = open_inside(&root, Path::new(path)).unwrap();
+            assert_eq!(opened.is_dir(), is_dir, "{path}");
+            assert_eq!(inode(&opened), root.join(real).metadata().unwrap().ino(), "{path}");
+        }
+    }
+
+    #[test]
+    fn missing_directories_have_the_mode_of_the_volume() {
+        let (_dir, root) = volume();
+        let opened = open_inside(&root, Path::new("link/new/er")).unwrap();
+        assert!(opened.is_dir());
+        for made in ["sub/new", "sub/new/er"] {
+            assert_eq!(root.join(made).metadata().unwrap().mode() & 0o7777, 0o2775, "{made}");
+        }
+    }
+
+    #[test]
+    fn nothing_outside_is_opened_or_created() {
+        let (dir, root) = volume();
+        let error = |path: &str| open_inside(&root, Path::new(path)).unwrap_err();
+        assert!(matches!(error("escape"), InsideError::Outside { .. }));
+        assert!(matches!(error("escape/secret"), InsideError::Outside { .. }));
+        assert!(matches!(error("escape/new"), InsideError::Outside { .. }));
+        for path in ["../outside", "sub/../../outside", "/etc"] {
+            assert!(matches!(error(path), InsideError::NotBelow { .. }), "{path}");
+        }
+        assert!(matches!(error("dangling/x"), InsideError::Replaced { .. }));
+        assert!(matches!(error("file/x"), InsideError::Open { .. }));
+        assert_eq!(fs::read_dir(dir.path().join("outside")).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn a_link_that_appears_meanwhile_leads_nowhere() {
+        let (dir, root) = volume();
+        let outside = dir.path().join("outside").metadata().unwrap().ino();
+        let end = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            // Swaps a directory and a link to the outside, as fast as it can.
+            scope.spawn(|| {
+                let (swapped, link) = (root.join("swapped"), root.join("other"));
+                while !end.load(Ordering::Relaxed) {
+                    fs::create_dir(&swapped).unwrap();
+                    fs::rename(&swapped, root.join("old")).unwrap();
+                    symlink("../outside", &link).unwrap();
+                    fs::rename(&link, &swapped).unwrap();
+                    fs::remove_file(&swapped).unwrap();
+                    let _ = fs::remove_dir_all(root.join("old"));
+                }
+            });
+            for _ in 0..3_000 {
+                if let Ok(opened) = open_inside(&root, Path::new("swapped/inner")) {
+                    assert_ne!(inode(&opened), outside);
+                }
+            }
+            end.store(true, Ordering::Relaxed);
+        });
+        assert_eq!(fs::read_dir(dir.path().join("outside")).unwrap().count(), 1, "nothing was created there");
+    }
+}
