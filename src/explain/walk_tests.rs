@@ -1039,7 +1039,7 @@ fn rejected_pods() {
             "the OS field",
             "spec.os",
         ),
-        ("AppArmor", "Cannot enforce AppArmor: profile x is not loaded", "AppArmor", "apparmor_parser"),
+        ("AppArmor", "Cannot enforce AppArmor: AppArmor is not enabled on the host", "AppArmor", "lsm="),
     ] {
         let mut facts = Facts::new().status(json!({
             "phase": "Failed", "reason": reason, "message": format!("Pod was rejected: {message}"),
