@@ -25,6 +25,7 @@ pub mod ownership;
 pub mod pleg;
 pub mod plugin;
 pub mod pod;
+pub mod probe;
 pub mod publish;
 pub mod purge;
 pub mod server;

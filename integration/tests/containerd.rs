@@ -27,6 +27,8 @@ mod manifests;
 mod pods;
 #[path = "containerd/preload.rs"]
 mod preload;
+#[path = "containerd/probes.rs"]
+mod probes;
 #[path = "containerd/pulls.rs"]
 mod pulls;
 #[path = "containerd/restarts.rs"]

@@ -37,6 +37,8 @@ mod metrics;
 mod plugins;
 #[path = "fake_cri/pods.rs"]
 mod pods;
+#[path = "fake_cri/probes.rs"]
+mod probes;
 #[path = "fake_cri/quiet.rs"]
 mod quiet;
 #[path = "fake_cri/runtime.rs"]

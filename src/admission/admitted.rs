@@ -169,6 +169,7 @@ impl AdmittedPods {
         self.store.retain(Table::RequestedStarts, |uid| known.contains(uid));
         self.store.retain(Table::PreStops, |uid| known.contains(uid));
         self.store.retain(Table::Restarts, |uid| known.contains(uid));
+        self.store.retain(Table::ProbeResults, |uid| known.contains(uid));
         self.store.retain(Table::CrashLoops, |uid| known.contains(uid));
         self.store.retain(Table::ImagePulls, |uid| known.contains(uid));
     }

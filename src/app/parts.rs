@@ -25,7 +25,8 @@ use crate::node::{
 use crate::objects::services::ServiceEnv;
 use crate::objects::{ObjectSource, Standalone};
 use crate::plugin::{Handlers, PluginHandler, PluginList, PluginSettings, Plugins};
-use crate::pod::{ContainerRef, DesiredPods, PodEvents};
+use crate::pod::{ContainerRef, DesiredPods, PodEvents, ProbeResults};
+use crate::probe::{FailingProbes, ProbeMetrics};
 use crate::publish::recent::RecentEvents;
 use crate::publish::status::PublishProgress;
 use crate::server::ControlServer;
@@ -42,6 +43,16 @@ use crate::worker::RestartRequests;
 /// The parts of a cluster, or what stands in for them: objects, service variables, and how far the API server is behind.
 type ClusterParts = (Arc<dyn ObjectSource>, ServiceEnv, Option<watch::Receiver<PublishProgress>>);
 
+/// What probes leave for the other parts.
+#[derive(Default)]
+pub(super) struct Probes {
+    pub(super) results: ProbeResults,
+    pub(super) failing: FailingProbes,
+    pub(super) metrics: ProbeMetrics,
+    /// Where only they are registered.
+    registry: Metrics,
+}
+
 /// Shared handles.
 pub(super) struct Parts {
     pub(super) node: NodeSide,
@@ -52,6 +63,7 @@ pub(super) struct Parts {
     pub(super) node_events: NodeEvents,
     recent: RecentEvents,
     pub(super) restarts: RestartRequests,
+    pub(super) probes: Probes,
     describer: NodeDescriber,
     pub(super) images: Images,
     pub(super) admitted: AdmittedPods,
@@ -210,10 +222,13 @@ impl Parts {
         };
         let reports = progress.map(|statuses| Reports { statuses, node: node_object });
         let restarts = RestartRequests::new(store.clone());
+        let probes = Probes::default();
+        probes.metrics.register(&probes.registry);
         Self {
             node,
             runtime,
             restarts,
+            probes,
             describer,
             store,
             status_cache,
@@ -295,6 +310,8 @@ impl Parts {
             describer: self.describer.clone(),
             plugins: self.plugins.clone(),
             metrics: self.metrics.clone(),
+            failing_probes: self.probes.failing.clone(),
+            probe_metrics: self.probes.registry.clone(),
         }
     }
 }

@@ -24,7 +24,8 @@ use crate::image::preload::{self, Containerd, PreloadConfig};
 use crate::lifecycle::PodTable;
 use crate::log::LogLayout;
 use crate::node::{NodeAddresses, NodeEvent};
-use crate::pod::{AdmittedPod, ProbeResults};
+use crate::pod::AdmittedPod;
+use crate::probe::{ProbeSources, Prober};
 use crate::shutdown::{ShutdownSources, SystemBus};
 use crate::status::{StatusHandle, StatusSources, StatusTask};
 use crate::sys::KernelMounts;
@@ -98,7 +99,7 @@ impl Parts {
         // Usually known by now. Waiting avoids statuses without addresses, but pods must not wait for a name server.
         let _ = timeout(FIRST_ADDRESSES, self.addresses.known()).await;
         let statuses = StatusHandle::default();
-        let probes = ProbeResults::default();
+        let probes = self.probes.results;
         let sources = StatusSources {
             handle: statuses.clone(),
             probes: probes.clone(),
@@ -107,6 +108,20 @@ impl Parts {
             runtime_name: runtime_info.version.runtime_name.clone(),
             clock: WallClock::system(),
         };
+        let prober = ProbeSources {
+            runtime: self.runtime.runtime.clone(),
+            status_cache: self.status_cache.clone(),
+            statuses: statuses.clone(),
+            results: probes.clone(),
+            failing: self.probes.failing,
+            metrics: self.probes.metrics,
+            store: self.store.clone(),
+            events: self.events.clone(),
+            clock: WallClock::system(),
+        };
+        // It restores the findings of an earlier daemon before a status or a plan needs them.
+        let prober = Prober::new(prober, StdRng::from_os_rng()).with_heartbeat(tasks.heartbeat("probes"));
+        tasks.spawn(Stage::Support, "probes", |cancel| prober.run(cancel));
         let status_task = StatusTask::new(sources, self.status_cache.clone());
         let status_task = status_task.with_heartbeat(tasks.heartbeat("statuses"));
         tasks.spawn(Stage::Support, "statuses", |cancel| status_task.run(cancel));

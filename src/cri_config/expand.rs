@@ -2,7 +2,7 @@
 //! to unknown names, are unchanged (Kubernetes docs, "Define Dependent Environment Variables").
 
 /// Replaces each `$(NAME)` by the result of `lookup`. `$$` is a literal `$`, so `$$(NAME)` yields `$(NAME)`. Not recursive.
-pub(super) fn expand<'v>(text: &str, lookup: impl Fn(&str) -> Option<&'v str>) -> String {
+pub fn expand<'v>(text: &str, lookup: impl Fn(&str) -> Option<&'v str>) -> String {
     let mut expanded = String::with_capacity(text.len());
     let mut rest = text;
     while let Some(dollar) = rest.find('$') {

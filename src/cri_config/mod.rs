@@ -29,6 +29,7 @@ pub use dirs::{PodDirError, pod_dirs, remove_pod_dir};
 pub use dns::{DnsWarning, ResolvConfError, parse_resolv_conf};
 pub use env::{EnvSources, env_references};
 pub use error::ConfigError;
+pub use expand::expand;
 pub use files::{FilesError, container_mounts, make_pod_dir, pod_dns};
 pub use hash::container_hash;
 pub use kernel::KernelFacts;

@@ -10,6 +10,7 @@ use k8s_openapi::api::core::v1::{ContainerStatus, Pod, PodStatus};
 
 use crate::pod::view::PodView;
 use crate::pod::{ContainerKind, PodContainer};
+use crate::probe::FailingProbe;
 use crate::source::ManifestProblem;
 use crate::status::{Activity, Doing};
 
@@ -96,6 +97,8 @@ pub struct ExplainInput<'a> {
     pub node_problem: Option<NodeProblem>,
     /// When the node began to shut down, if it does.
     pub shutdown: Option<Timestamp>,
+    /// Its failing probes.
+    pub failing_probes: Vec<FailingProbe>,
     /// The last log line of failed containers, by name.
     pub log_ends: BTreeMap<String, String>,
     /// The directory of image archives, if configured.

@@ -9,6 +9,7 @@ use super::endings::{UNKNOWN, because, how_it_ended, remedy_of_end};
 use super::explanation::{Explanation, Verdict, one_line};
 use super::images::image;
 use super::pod::{failed_step, starting, step};
+use super::probes::probes;
 use crate::pod::{ContainerKind, PodPhase, is_static, restarts_after};
 use crate::status::Activity;
 use crate::status::human_duration;
@@ -27,6 +28,7 @@ pub(super) fn containers(case: &ExplainInput<'_>) -> Explanation {
     let waiting = case.all_statuses().find_map(|status| waits(case, status));
     let unsettled =
         waiting.or_else(|| retries(case)).or_else(|| initializes(case)).or_else(|| in_progress(case));
+    let unsettled = unsettled.or_else(|| probes(case));
     unsettled.unwrap_or_else(|| runs(case))
 }
 

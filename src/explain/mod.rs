@@ -8,6 +8,7 @@ mod explanation;
 mod images;
 mod names;
 mod pod;
+mod probes;
 #[cfg(test)]
 mod testing;
 #[cfg(test)]

@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 
 use super::{Disposition, ExplainInput, Explanation, HungCall, NodeProblem, PullSoFar, Verdict, explain};
 use crate::pod::testing;
+use crate::probe::FailingProbe;
 use crate::source::ManifestProblem;
 use crate::status::{Activity, Doing};
 pub(super) use crate::types::testing::at;
@@ -31,6 +32,7 @@ pub(super) struct Facts {
     pub(super) problem: Option<ManifestProblem>,
     pub(super) node_problem: Option<NodeProblem>,
     pub(super) shutdown: Option<Timestamp>,
+    pub(super) failing_probes: Vec<FailingProbe>,
     pub(super) log_ends: BTreeMap<String, String>,
     pub(super) preload_dir: Option<PathBuf>,
     pub(super) archives: Vec<(String, String)>,
@@ -55,6 +57,7 @@ impl Facts {
             problem: None,
             node_problem: None,
             shutdown: None,
+            failing_probes: Vec::new(),
             log_ends: BTreeMap::new(),
             preload_dir: None,
             archives: Vec::new(),
@@ -121,6 +124,7 @@ impl Facts {
             problem: self.problem.as_ref(),
             node_problem: self.node_problem.clone(),
             shutdown: self.shutdown,
+            failing_probes: self.failing_probes.clone(),
             log_ends: self.log_ends.clone(),
             preload_dir: self.preload_dir.as_deref(),
             archives: &self.archives,

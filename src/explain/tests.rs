@@ -3,13 +3,15 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use k8s_openapi::api::core::v1::Probe;
 use serde_json::{Value, json};
 
 use super::testing::{Facts, at, problem};
 use super::{
     Disposition, HungCall, NodeProblem, PodName, PullSoFar, Verdict, matches_pod_name, nearest_names, unknown,
 };
-use crate::pod::testing;
+use crate::pod::{ProbeKind, testing};
+use crate::probe::FailingProbe;
 use crate::status::Activity;
 use crate::types::CONFIG_SOURCE_ANNOTATION;
 
@@ -30,6 +32,76 @@ fn a_running_pod_is_fine() {
         explanation.also[0].starts_with("There were 2 restarts, the last one after container c was killed"),
         "{explanation:?}"
     );
+}
+
+/// A running container with all probes; `status` is that of the container.
+fn probed(started: bool, ready: bool, failing: Option<(ProbeKind, &str)>) -> Facts {
+    let mut facts = Facts::new().status(json!({"phase": "Running", "containerStatuses": [{
+        "name": "c", "image": "img", "imageID": "", "ready": ready, "started": started, "restartCount": 0,
+        "containerID": "containerd://c-0", "state": running(),
+    }]}));
+    let container = &mut facts.pod.spec.as_mut().unwrap().containers[0];
+    container.startup_probe = Some(Probe::default());
+    container.readiness_probe = Some(Probe::default());
+    facts.failing_probes.extend(failing.map(|(kind, answer)| FailingProbe {
+        container: "c".to_owned(),
+        id: "c-0".into(),
+        kind,
+        answer: answer.to_owned(),
+        since: at(950),
+    }));
+    facts
+}
+
+#[test]
+fn a_probe_is_named_with_its_last_answer() {
+    probed(true, true, None).says(Verdict::Fine, "The pod runs", "");
+    let waits = "Container c has not started yet: its startup probe has not succeeded";
+    probed(false, false, None).says(Verdict::UnderWay, waits, "");
+    let waits = "Container c is not ready yet: its readiness probe has not succeeded";
+    probed(true, false, None).says(Verdict::UnderWay, waits, "");
+    let text = "HTTP probe failed with statuscode: 503";
+    let fails = |kind, started, ready, verdict, sentence: &str, remedy: &str| {
+        let explanation = probed(started, ready, Some((kind, text))).says(verdict, sentence, remedy);
+        assert!(explanation.sentence.ends_with(text), "{explanation:?}");
+        assert_eq!(explanation.since, Some(at(950)));
+    };
+    let (wrong, under_way) = (Verdict::Wrong, Verdict::UnderWay);
+    fails(
+        ProbeKind::Startup,
+        false,
+        false,
+        under_way,
+        "Container c has not started yet",
+        "hostlet logs web-n",
+    );
+    fails(
+        ProbeKind::Readiness,
+        true,
+        false,
+        wrong,
+        "Container c is not ready: its readiness probe",
+        "readinessProbe",
+    );
+    fails(
+        ProbeKind::Readiness,
+        true,
+        true,
+        wrong,
+        "Container c is about to become unready",
+        "readinessProbe",
+    );
+    fails(
+        ProbeKind::Liveness,
+        true,
+        true,
+        wrong,
+        "is restarted if its liveness probe keeps",
+        "livenessProbe",
+    );
+    let mut other = probed(true, true, Some((ProbeKind::Readiness, text)));
+    other.failing_probes[0].id = "c-9".into();
+    other.says(Verdict::Fine, "The pod runs", "");
 }
 
 #[test]

@@ -1,9 +1,9 @@
-//! What the probes of a pod's containers have found, as plan and status read it. Pure: the room `probe` writes these values.
+//! What the probes of pods' containers have found, as plan and status read it. Probes nothing: the room `probe` writes these values.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-use k8s_openapi::api::core::v1::Container;
+use k8s_openapi::api::core::v1::{Container, Probe};
 use parking_lot::Mutex;
 
 use crate::types::{Conflated, ContainerId, PodUid};
@@ -19,8 +19,31 @@ pub enum ProbeKind {
     Readiness,
 }
 
+impl ProbeKind {
+    /// All kinds.
+    pub const ALL: [Self; 3] = [Self::Startup, Self::Liveness, Self::Readiness];
+
+    /// Upstream's name, in events and metrics.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Startup => "Startup",
+            Self::Liveness => "Liveness",
+            Self::Readiness => "Readiness",
+        }
+    }
+
+    /// A container's probe of this kind.
+    pub fn of(self, container: &Container) -> Option<&Probe> {
+        match self {
+            Self::Startup => container.startup_probe.as_ref(),
+            Self::Liveness => container.liveness_probe.as_ref(),
+            Self::Readiness => container.readiness_probe.as_ref(),
+        }
+    }
+}
+
 /// What the probes of one instance of a container have found.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ContainerProbes {
     /// Its startup probe has succeeded.
     pub started: bool,
@@ -49,9 +72,19 @@ impl PodProbes {
     pub fn failed(&self, id: &ContainerId) -> Option<ProbeKind> {
         self.0.get(id).and_then(|found| found.failed)
     }
+
+    /// Whether `self` and `other` differ in what plans depend on.
+    fn plans_otherwise(&self, other: &Self) -> bool {
+        let relevant = |found: &Self| -> Vec<_> {
+            let one =
+                |(id, found): (&ContainerId, &ContainerProbes)| (id.clone(), found.started, found.failed);
+            found.0.iter().map(one).filter(|(_, started, failed)| *started || failed.is_some()).collect()
+        };
+        relevant(self) != relevant(other)
+    }
 }
 
-/// The findings for all pods. Cheap to clone; clones share them. The prober writes them, workers and statuses read them.
+/// The findings for all pods. Cheap to clone; clones share them. The room `probe` writes them, workers and statuses read them.
 #[derive(Clone, Debug, Default)]
 pub struct ProbeResults {
     pods: Arc<Mutex<HashMap<PodUid, Arc<PodProbes>>>>,
@@ -59,18 +92,16 @@ pub struct ProbeResults {
 }
 
 impl ProbeResults {
-    /// The findings for a pod; none for an unknown one.
+    /// The findings for a pod; empty if there are none.
     pub fn of(&self, pod: &PodUid) -> Arc<PodProbes> {
         self.pods.lock().get(pod).cloned().unwrap_or_default()
     }
 
-    /// Replaces the findings for a pod. Wakes its worker if a container has started or must be restarted.
+    /// Replaces the findings for a pod. Its worker is woken if its plan may change.
     pub fn set(&self, pod: &PodUid, found: PodProbes) {
-        let acts = |found: &ContainerProbes| (found.started, found.failed);
-        let known = self.of(pod);
-        let is_news = found.0.iter().any(|(id, found)| known.0.get(id).map(acts) != Some(acts(found)));
-        self.pods.lock().insert(pod.clone(), Arc::new(found));
-        if is_news {
+        let found = Arc::new(found);
+        let old = self.pods.lock().insert(pod.clone(), found.clone()).unwrap_or_default();
+        if found.plans_otherwise(&old) {
             self.news.push(pod, |()| {});
         }
     }
@@ -80,7 +111,7 @@ impl ProbeResults {
         self.pods.lock().remove(pod);
     }
 
-    /// The next pod whose worker has to act. Has one reader. Cancel-safe.
+    /// The next pod whose plan may change. Has one reader. Cancel-safe: a pod is taken only when it is returned.
     pub async fn news(&self) -> PodUid {
         self.news.next().await.0
     }
@@ -93,22 +124,23 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_worker_is_woken_only_by_what_it_acts_on() {
-        let (results, pod) = (ProbeResults::default(), PodUid::from("u"));
+    fn a_worker_is_woken_for_what_plans_depend_on() {
+        let results = ProbeResults::default();
+        let uid = PodUid::from("u");
         let found = |started, ready, failed| {
-            PodProbes([("c".into(), ContainerProbes { started, ready, failed })].into())
+            PodProbes([(ContainerId::from("c"), ContainerProbes { started, ready, failed })].into())
         };
-        let woken = || results.news().now_or_never().is_some();
-        results.set(&pod, found(false, false, None));
-        assert!(woken());
-        results.set(&pod, found(false, true, None));
-        assert!(!woken(), "readiness is not the worker's");
-        results.set(&pod, found(true, true, None));
-        assert!(woken());
-        results.set(&pod, found(true, false, Some(ProbeKind::Liveness)));
-        assert!(woken());
-        assert_eq!(results.of(&pod).failed(&"c".into()), Some(ProbeKind::Liveness));
-        results.forget(&pod);
-        assert_eq!(*results.of(&pod), PodProbes::default());
+        let woken = |found: PodProbes| {
+            results.set(&uid, found);
+            results.news().now_or_never() == Some(uid.clone())
+        };
+        assert!(!woken(found(false, false, None)), "nothing is known yet");
+        assert!(woken(found(true, false, None)));
+        assert!(!woken(found(true, true, None)), "only its status changes");
+        assert!(woken(found(true, true, Some(ProbeKind::Liveness))));
+        assert!(!woken(found(true, false, Some(ProbeKind::Liveness))));
+        assert_eq!(results.of(&uid).failed(&ContainerId::from("c")), Some(ProbeKind::Liveness));
+        results.forget(&uid);
+        assert_eq!(*results.of(&uid), PodProbes::default());
     }
 }

@@ -40,6 +40,7 @@ use crate::image::{Arrivals, Images};
 use crate::node::NodeDescriber;
 use crate::pleg::PlegHandle;
 use crate::plugin::PluginList;
+use crate::probe::FailingProbes;
 use crate::publish::recent::RecentEvents;
 use crate::shutdown::ShutdownView;
 use crate::source::SourceState;
@@ -143,6 +144,10 @@ pub struct ControlServer {
     pub plugins: PluginList,
     /// The metrics.
     pub metrics: Metrics,
+    /// The metrics of probes.
+    pub probe_metrics: Metrics,
+    /// The failing probes of all pods.
+    pub failing_probes: FailingProbes,
 }
 
 impl ControlServer {
@@ -195,6 +200,7 @@ impl ControlServer {
             .route("/v1/events", get(super::events::events))
             .route("/v1/connections", get(connections))
             .route("/metrics", get(metrics))
+            .route("/metrics/probes", get(probe_metrics))
             .with_state((self, cancel.clone()));
         let serving = http::serve(listener, app, &cancel);
         let overdue = async {
@@ -383,4 +389,9 @@ async fn pods(
         });
     let views = views.take_until(cancel.cancelled_owned());
     ([(CONTENT_TYPE, "application/x-ndjson")], Body::from_stream(views)).into_response()
+}
+
+/// The metrics of probes, in the same format.
+async fn probe_metrics(State((server, _)): State<(ControlServer, CancellationToken)>) -> impl IntoResponse {
+    ([(CONTENT_TYPE, OPENMETRICS)], server.probe_metrics.encode())
 }

@@ -160,6 +160,7 @@ impl ControlServer {
                 .or(of_this.next()),
             node_problem: self.node_problem(),
             shutdown: self.shutdown.borrow().since,
+            failing_probes: self.failing_probes.of(&pod.uid),
             log_ends,
             preload_dir: self.preload.as_ref().map(|(directory, _)| &**directory),
             archives: &archives,

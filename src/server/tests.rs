@@ -33,6 +33,7 @@ use crate::pleg::{Pleg, PlegHandle};
 use crate::plugin::PluginList;
 use crate::pod::pod_ref;
 use crate::pod::{AdmittedPod, ContainerKind, ContainerRef};
+use crate::probe::FailingProbes;
 use crate::publish::recent::RecentEvents;
 use crate::shutdown::ShutdownView;
 use crate::source::SourceState;
@@ -118,6 +119,8 @@ impl Bench {
             store: watch::channel(None).1,
             shims: watch::channel(None).1,
             metrics: Metrics::default(),
+            probe_metrics: Metrics::default(),
+            failing_probes: FailingProbes::default(),
             kubelets: watch::channel(Some("another kubelet".to_owned())).1,
             exposure: watch::channel(Some("anybody".to_owned())).1,
             certificate: watch::channel(None).1,

@@ -62,6 +62,14 @@ impl StatusHandle {
         self.inbox.push(pod, |unread| unread.add(StatusUpdate::Observed));
     }
 
+    /// Reports that an input of a pod's status changed. Its status is recomputed at once.
+    pub fn urgent(&self, pod: &PodUid) {
+        self.inbox.push(pod, |unread| {
+            unread.add(StatusUpdate::Observed);
+            unread.is_urgent = true;
+        });
+    }
+
     /// Reports facts from a pod's worker. Its status is recomputed at once.
     pub fn facts(&self, pod: &PodUid, facts: PodFacts) {
         self.inbox.push(pod, |unread| {

@@ -50,6 +50,8 @@ pub enum TimelineStep {
     Running,
     /// A container terminated by itself.
     Ended,
+    /// The result of a container's probes changed.
+    Probed,
     /// A container waits to be restarted.
     BackOff,
     /// Something failed.
@@ -330,6 +332,7 @@ fn takes_time(step: TimelineStep) -> bool {
         | TimelineStep::Rejected
         | TimelineStep::Network
         | TimelineStep::Running
+        | TimelineStep::Probed
         | TimelineStep::Ended
         | TimelineStep::Failed
         | TimelineStep::Shutdown

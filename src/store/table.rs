@@ -18,6 +18,8 @@ pub enum Table {
     ImagePulls,
     /// Pods of the API server that a shutdown of the host ended.
     EndedByShutdown,
+    /// What the probes of a pod's containers found.
+    ProbeResults,
     /// The cluster's Services, so that containers can start with their variables before the API server is reached.
     Services,
 }
@@ -38,7 +40,7 @@ pub(super) enum Pace {
 }
 
 impl Table {
-    pub(super) const ALL: [Self; 8] = [
+    pub(super) const ALL: [Self; 9] = [
         Self::AdmittedPods,
         Self::RequestedStarts,
         Self::PreStops,
@@ -46,6 +48,7 @@ impl Table {
         Self::CrashLoops,
         Self::ImagePulls,
         Self::EndedByShutdown,
+        Self::ProbeResults,
         Self::Services,
     ];
 
@@ -60,6 +63,7 @@ impl Table {
             Self::CrashLoops => "crash-loops/1",
             Self::ImagePulls => "image-pulls/1",
             Self::EndedByShutdown => "ended-by-shutdown/1",
+            Self::ProbeResults => "probe-results/1",
             Self::Services => "services/1",
         }
     }
@@ -70,6 +74,8 @@ impl Table {
             Self::AdmittedPods => Pace::Soon,
             // The caller waits for the write. The removal may wait.
             Self::RequestedStarts | Self::PreStops | Self::Restarts | Self::EndedByShutdown => Pace::Soon,
+            // Losing the latest change makes a container that has just become ready unready for the time of a probe. They rarely change.
+            Self::ProbeResults => Pace::Soon,
             // Losing the latest change makes a container or a pull wait for the wrong time once. Writing each would never
             // stop on a host where every container crashes.
             Self::CrashLoops | Self::ImagePulls => Pace::Seldom,

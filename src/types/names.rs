@@ -15,6 +15,8 @@ const QUALIFIED_RULE: &str = "name part must consist of alphanumeric characters,
 const LABEL_VALUE_RULE: &str = "a valid label must be an empty string or consist of alphanumeric characters, '-', '_' \
      or '.', and must start and end with an alphanumeric character (e.g. 'MyValue',  or 'my_value',  or '12345', regex \
      used for validation is '(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?')";
+const HTTP_HEADER_RULE: &str = "a valid HTTP header must consist of alphanumeric characters or '-' (e.g. 'X-Header-Name', \
+     regex used for validation is '[-A-Za-z0-9]+')";
 
 /// Maximum length of a DNS label, in bytes.
 pub(crate) const LABEL_MAX: usize = 63;
@@ -110,6 +112,12 @@ pub(crate) fn port_name(text: &str) -> Vec<String> {
         messages.push("must not begin or end with a hyphen".to_owned());
     }
     messages
+}
+
+/// The name of an HTTP header (`IsHTTPHeaderName` upstream).
+pub(crate) fn http_header_name(text: &str) -> Vec<String> {
+    let is_valid = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-');
+    rule(is_valid, HTTP_HEADER_RULE).into_iter().collect()
 }
 
 /// Validates the name of an environment variable: printable ASCII without `=`, as the API server since 1.34.

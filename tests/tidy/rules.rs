@@ -11,7 +11,7 @@ const LEVELS: [&[&str]; 14] = [
     &["image", "log", "objects", "pleg", "pod"],
     &["gate", "node", "volume"],
     &["cri_config", "plugin", "status"],
-    &["dra", "source"],
+    &["dra", "probe", "source"],
     &["admission", "worker"],
     &["lifecycle", "ownership", "publish"],
     &["explain", "housekeeping", "shutdown"],

@@ -2,22 +2,15 @@
 
 use std::collections::HashSet;
 use std::fs;
-use std::process::{Command, Output};
+use std::process::Output;
 
-use hostlet_integration::real::{BUSYBOX_IMAGE, Daemon, PAUSE_IMAGE, RealHost, pause_archive};
+use hostlet_integration::real::{BUSYBOX_IMAGE, PAUSE_IMAGE, RealHost, pause_archive};
 use serde_json::{Value, json};
 
 use crate::support::{
-    IDLE, LATER, SOON, manifest, running_containers, statuses, wait_for_pod, wait_until_no_strays,
+    IDLE, LATER, SOON, exec, manifest, running_containers, statuses, wait_for_pod, wait_until_no_strays,
     wait_until_ready,
 };
-
-/// `hostlet exec` in the only container of a pod.
-fn exec(daemon: &Daemon, pod: &str, flags: &[&str], command: &[&str]) -> Output {
-    let mut exec = Command::new(daemon.program());
-    exec.args(["exec", pod]).args(flags).arg("--socket").arg(daemon.socket()).arg("--").args(command);
-    exec.output().unwrap()
-}
 
 fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, HashSet};
 use std::fs;
+use std::process::{Command, Output};
 use std::time::Duration;
 
 use anyhow::{Context, Result};
@@ -91,6 +92,13 @@ pub(crate) async fn wait_until_no_strays(host: &RealHost, uids: &HashSet<String>
         Ok(if strays.is_empty() { Look::Done(()) } else { Look::NotYet(strays.join("\n")) })
     })
     .await
+}
+
+/// `hostlet exec` in the only container of a pod.
+pub(crate) fn exec(daemon: &Daemon, pod: &str, flags: &[&str], command: &[&str]) -> Output {
+    let mut exec = Command::new(daemon.program());
+    exec.args(["exec", pod]).args(flags).arg("--socket").arg(daemon.socket()).arg("--").args(command);
+    exec.output().unwrap()
 }
 
 /// The UID of a pod.

@@ -40,7 +40,7 @@ async fn the_daemons_actions_are_counted() {
 }
 
 /// The raw response to a request.
-fn get(socket: &str, path: &str) -> std::io::Result<String> {
+pub(crate) fn get(socket: &str, path: &str) -> std::io::Result<String> {
     let mut stream = UnixStream::connect(socket)?;
     write!(stream, "GET {path} HTTP/1.1\r\nHost: hostlet\r\nConnection: close\r\n\r\n")?;
     let mut answer = String::new();

@@ -6,6 +6,10 @@ use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use super::network::is_port;
 use super::{Errors, FieldError, FieldPath, each_invalid, list, names, one_of, required, text};
 
+/// `httpGet.protocol` without TLS and ALPN.
+const HTTP2: &str = "HTTP2";
+const HTTP_PROTOCOLS: [&str; 2] = ["HTTP1", HTTP2];
+const GRPC_MODES: [&str; 2] = ["Plaintext", "TLS"];
 const PORT_RULE: &str = "must be between 1 and 65535, inclusive";
 
 pub(super) fn check(container: &Container, path: &FieldPath, errors: &mut Errors) {
@@ -57,24 +61,31 @@ pub(super) fn check_init(container: &Container, path: &FieldPath, errors: &mut E
 }
 
 fn check_probe(probe: &Probe, path: &FieldPath, errors: &mut Errors) {
-    let mut handlers = 0;
-    if let Some(exec) = &probe.exec {
-        handlers += 1;
-        check_command(list(&exec.command), &path.child("exec"), errors);
+    let mut handlers = Handlers::new(path);
+    if let Some(exec) = &probe.exec
+        && let Some(path) = handlers.next("exec", errors)
+    {
+        check_command(list(&exec.command), &path, errors);
     }
-    if let Some(get) = &probe.http_get {
-        handlers += 1;
-        check_http_get(get, &path.child("httpGet"), errors);
+    if let Some(get) = &probe.http_get
+        && let Some(path) = handlers.next("httpGet", errors)
+    {
+        check_http_get(get, &path, errors);
     }
-    if let Some(socket) = &probe.tcp_socket {
-        handlers += 1;
-        check_port(&socket.port, &path.child("tcpSocket").child("port"), errors);
+    if let Some(socket) = &probe.tcp_socket
+        && let Some(path) = handlers.next("tcpSocket", errors)
+    {
+        check_port(&socket.port, &path.child("port"), errors);
     }
-    if let Some(grpc) = &probe.grpc {
-        handlers += 1;
-        check_port(&IntOrString::Int(grpc.port), &path.child("grpc").child("port"), errors);
+    if let Some(grpc) = &probe.grpc
+        && let Some(path) = handlers.next("grpc", errors)
+    {
+        check_port(&IntOrString::Int(grpc.port), &path.child("port"), errors);
+        if let Some(mode) = grpc.mode.as_deref().filter(|mode| !GRPC_MODES.contains(mode)) {
+            errors.push(FieldError::unsupported(&path.child("mode"), mode, &GRPC_MODES));
+        }
     }
-    check_one_handler(handlers, path, errors);
+    handlers.check_any(errors);
     for (field, number) in [
         ("initialDelaySeconds", probe.initial_delay_seconds),
         ("timeoutSeconds", probe.timeout_seconds),
@@ -97,34 +108,57 @@ fn check_probe(probe: &Probe, path: &FieldPath, errors: &mut Errors) {
 }
 
 fn check_hook(handler: &LifecycleHandler, path: &FieldPath, errors: &mut Errors) {
-    let mut handlers = 0;
-    if let Some(exec) = &handler.exec {
-        handlers += 1;
-        check_command(list(&exec.command), &path.child("exec"), errors);
+    let mut handlers = Handlers::new(path);
+    if let Some(exec) = &handler.exec
+        && let Some(path) = handlers.next("exec", errors)
+    {
+        check_command(list(&exec.command), &path, errors);
     }
-    if let Some(get) = &handler.http_get {
-        handlers += 1;
-        check_http_get(get, &path.child("httpGet"), errors);
+    if let Some(get) = &handler.http_get
+        && let Some(path) = handlers.next("httpGet", errors)
+    {
+        check_http_get(get, &path, errors);
     }
-    if let Some(socket) = &handler.tcp_socket {
-        handlers += 1;
-        check_port(&socket.port, &path.child("tcpSocket").child("port"), errors);
+    if let Some(socket) = &handler.tcp_socket
+        && let Some(path) = handlers.next("tcpSocket", errors)
+    {
+        check_port(&socket.port, &path.child("port"), errors);
     }
-    if let Some(sleep) = &handler.sleep {
-        handlers += 1;
-        if sleep.seconds < 0 {
-            let path = path.child("sleep").child("seconds");
-            errors.push(FieldError::invalid(&path, sleep.seconds, "must be greater than or equal to 0"));
-        }
+    if let Some(sleep) = &handler.sleep
+        && let Some(path) = handlers.next("sleep", errors)
+        && sleep.seconds < 0
+    {
+        let rule = "must be greater than or equal to 0";
+        errors.push(FieldError::invalid(&path.child("seconds"), sleep.seconds, rule));
     }
-    check_one_handler(handlers, path, errors);
+    handlers.check_any(errors);
 }
 
-fn check_one_handler(handlers: usize, path: &FieldPath, errors: &mut Errors) {
-    match handlers {
-        0 => errors.push(FieldError::required(path, "must specify a handler type")),
-        1 => {}
-        _ => errors.push(FieldError::forbidden(path, "may not specify more than 1 handler type")),
+/// The handlers of a probe or hook, of which there has to be one.
+struct Handlers<'p> {
+    path: &'p FieldPath,
+    has_one: bool,
+}
+
+impl<'p> Handlers<'p> {
+    fn new(path: &'p FieldPath) -> Self {
+        Self { path, has_one: false }
+    }
+
+    /// The path of a handler, for its checks; none if it is not the first.
+    fn next(&mut self, field: &str, errors: &mut Errors) -> Option<FieldPath> {
+        let path = self.path.child(field);
+        if std::mem::replace(&mut self.has_one, true) {
+            errors.push(FieldError::forbidden(&path, "may not specify more than 1 handler type"));
+            return None;
+        }
+        Some(path)
+    }
+
+    fn check_any(self, errors: &mut Errors) {
+        if !self.has_one {
+            errors.push(FieldError::required(self.path, "must specify a handler type"));
+        }
     }
 }
 
@@ -138,6 +172,24 @@ fn check_http_get(get: &HTTPGetAction, path: &FieldPath, errors: &mut Errors) {
     required(errors, &path.child("path"), text(&get.path));
     check_port(&get.port, &path.child("port"), errors);
     one_of(errors, &path.child("scheme"), get.scheme.as_deref(), &["HTTP", "HTTPS"]);
+    for header in list(&get.http_headers) {
+        each_invalid(errors, &path.child("httpHeaders"), &header.name, names::http_header_name(&header.name));
+    }
+    match get.protocol.as_deref() {
+        None => {}
+        Some(protocol) if !HTTP_PROTOCOLS.contains(&protocol) => {
+            errors.push(FieldError::unsupported(&path.child("protocol"), protocol, &HTTP_PROTOCOLS));
+        }
+        Some(HTTP2) if get.scheme.as_deref() != Some("HTTP") => {
+            let rule = "is only supported with HTTP (H2C)";
+            errors.push(FieldError::invalid(&path.child("protocol"), HTTP2, rule));
+        }
+        Some(HTTP2) if !text(&get.host).is_empty() => {
+            let rule = "must be empty when `protocol` is \"HTTP2\"";
+            errors.push(FieldError::invalid(&path.child("host"), text(&get.host), rule));
+        }
+        Some(_) => {}
+    }
 }
 
 fn check_port(port: &IntOrString, path: &FieldPath, errors: &mut Errors) {

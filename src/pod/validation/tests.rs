@@ -323,6 +323,30 @@ fn the_container_level_fields_are_checked() {
             "spec.containers[0].readinessProbe.tcpSocket.port: Invalid value: 0",
         ),
         (
+            json!({"livenessProbe": {"exec": {"command": ["a"]}, "tcpSocket": {"port": 0}}}),
+            "spec.containers[0].livenessProbe.tcpSocket: Forbidden: may not specify more than 1 handler type",
+        ),
+        (
+            json!({"livenessProbe": {"httpGet": {"port": 80, "httpHeaders": [{"name": "a b", "value": ""}]}}}),
+            "spec.containers[0].livenessProbe.httpGet.httpHeaders: Invalid value: \"a b\": a valid HTTP header must",
+        ),
+        (
+            json!({"livenessProbe": {"httpGet": {"port": 80, "protocol": "HTTP3"}}}),
+            "spec.containers[0].livenessProbe.httpGet.protocol: Unsupported value: \"HTTP3\"",
+        ),
+        (
+            json!({"livenessProbe": {"httpGet": {"port": 80, "protocol": "HTTP2", "scheme": "HTTPS"}}}),
+            "spec.containers[0].livenessProbe.httpGet.protocol: Invalid value: \"HTTP2\": is only supported with HTTP",
+        ),
+        (
+            json!({"livenessProbe": {"httpGet": {"port": 80, "protocol": "HTTP2", "host": "h"}}}),
+            "spec.containers[0].livenessProbe.httpGet.host: Invalid value: \"h\": must be empty when",
+        ),
+        (
+            json!({"livenessProbe": {"grpc": {"port": 80, "mode": "tls"}}}),
+            "spec.containers[0].livenessProbe.grpc.mode: Unsupported value: \"tls\"",
+        ),
+        (
             json!({"livenessProbe": {"exec": {"command": ["a"]}, "successThreshold": 2}}),
             "spec.containers[0].livenessProbe.successThreshold: Invalid value: 2: must be 1",
         ),
@@ -457,9 +481,6 @@ fn unsupported_fields_are_reported_one_by_one() {
             "securityContext": {"appArmorProfile": {"type": "Localhost", "localhostProfile": "x"}}
         })),
         &[
-            "spec.containers[0].livenessProbe",
-            "spec.containers[0].readinessProbe",
-            "spec.containers[0].startupProbe",
             "spec.containers[0].resizePolicy[0]",
             "spec.containers[0].lifecycle.preStop.httpGet",
             "spec.containers[0].env[0].valueFrom.fileKeyRef",

@@ -109,15 +109,8 @@ fn check_pod_security(spec: &PodSpec, path: &FieldPath, found: &mut Found) {
 }
 
 fn check_container(container: &Container, path: &FieldPath, found: &mut Found) {
-    let fields = [
-        ("volumeDevices", !list(&container.volume_devices).is_empty(), "block devices are not attached"),
-        ("livenessProbe", container.liveness_probe.is_some(), "probes are not run"),
-        ("readinessProbe", container.readiness_probe.is_some(), "probes are not run"),
-        ("startupProbe", container.startup_probe.is_some(), "probes are not run"),
-    ];
-    for (field, set, sentence) in fields {
-        found.add(set, &path.child(field), sentence);
-    }
+    let set = !list(&container.volume_devices).is_empty();
+    found.add(set, &path.child("volumeDevices"), "block devices are not attached");
     for (index, policy) in list(&container.resize_policy).iter().enumerate() {
         let set = policy.restart_policy != "NotRequired";
         found.add(set, &path.child("resizePolicy").index(index), "containers are not resized in place");

@@ -6,6 +6,7 @@ mod batch;
 mod cluster;
 mod footprint;
 mod lab;
+mod probes;
 mod process;
 mod report;
 mod single;
@@ -30,6 +31,7 @@ const USAGE: &str = "usage: bench [--json FILE] [SCENARIO...]
   batch110  110 pods at once
   memory    memory with 0, 50, 110 pods; idle CPU, wake-ups, writes
   fake      the same with 0, 110, 500 pods on a fake runtime
+  probes    50 exec and 500 HTTP probes per second, on a fake runtime
   gate      110 pods at once by maxConcurrentStarts: where its default comes from
 In a real cluster, on a node beside one with the stock kubelet, taking turns:
   cluster-start     one pod at a time: created -> Ready on a watch
@@ -51,6 +53,7 @@ const SCENARIOS: [&str; 15] = [
     "batch110",
     "memory",
     "fake",
+    "probes",
     "gate",
     "cluster-start",
     "cluster-end",
@@ -134,6 +137,7 @@ async fn scenario(name: &str, lab: &Lab, cluster: Option<&ClusterLab>) -> Result
         "batch110" => batch::run(lab, 110).await,
         "memory" => footprint::real(lab).await,
         "fake" => footprint::fake().await,
+        "probes" => probes::run().await,
         "gate" => batch::gate(lab, 110).await,
         "cluster-start" => cluster::start(lab, cluster()?).await,
         "cluster-end" => cluster::end(lab, cluster()?).await,

@@ -1,0 +1,105 @@
+//! TCP connections of probes, and the texts of their errors, which are those of Go's `net`.
+//!
+//! Without upstream's SO_LINGER of a second: on Linux it changes nothing about TIME_WAIT, and lets `close` block the thread
+//! (docs/decisions.md).
+
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+
+use nix::errno::Errno;
+use tokio::net::{TcpStream, lookup_host};
+
+/// `host:port`, with brackets around an IPv6 address (Go's `net.JoinHostPort`).
+pub(super) fn join_host_port(host: &str, port: u16) -> String {
+    if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") }
+}
+
+/// Why there is no connection. `Display` is Go's text where it has one for the case.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub(super) enum ConnectError {
+    /// The name has no address.
+    #[error("dial tcp: lookup {0}: no such host")]
+    Lookup(String),
+    /// The address does not take it.
+    #[error("dial tcp {address}: {text}")]
+    Dial {
+        /// The address.
+        address: SocketAddr,
+        /// Go's text of the system's error.
+        text: String,
+    },
+    /// No TLS configuration could be made.
+    #[error("tls: {0}")]
+    Config(String),
+    /// The host's name cannot be that of a certificate.
+    #[error("tls: {0}")]
+    ServerName(String),
+    /// The server does not speak TLS, but HTTP.
+    #[error("http: server gave HTTP response to HTTPS client")]
+    NoTls,
+    /// The server closed the connection before TLS was negotiated.
+    #[error("EOF")]
+    Closed,
+    /// The connection broke before that.
+    #[error("{0}")]
+    Broken(String),
+    /// TLS could not be negotiated.
+    #[error("tls: {0}")]
+    Handshake(String),
+}
+
+/// Connects.
+pub(super) async fn dial(host: &str, port: u16) -> Result<TcpStream, ConnectError> {
+    let failed = |address, error: &io::Error| ConnectError::Dial { address, text: connect_error(error) };
+    if let Ok(ip) = host.parse::<IpAddr>() {
+        let address = SocketAddr::new(ip, port);
+        return TcpStream::connect(address).await.map_err(|error| failed(address, &error));
+    }
+    // A resolver that hangs keeps its thread until it gives up, but not the probe.
+    let found = lookup_host((host, port)).await.map_err(|_| ConnectError::Lookup(host.to_owned()))?;
+    let addresses: Vec<SocketAddr> = found.collect();
+    let mut last = ConnectError::Lookup(host.to_owned());
+    for address in addresses {
+        match TcpStream::connect(address).await {
+            Ok(connected) => return Ok(connected),
+            Err(error) => last = failed(address, &error),
+        }
+    }
+    Err(last)
+}
+
+/// Go's text of a failed `connect`.
+fn connect_error(error: &io::Error) -> String {
+    match error.raw_os_error() {
+        Some(number) => format!("connect: {}", errno_text(number)),
+        None => error.to_string(),
+    }
+}
+
+/// Go's text of an error number: the C library's, in lower case.
+pub(super) fn errno_text(number: i32) -> String {
+    Errno::from_raw(number).desc().to_lowercase()
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::net::TcpListener;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn errors_are_those_of_go() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let port = listener.local_addr().unwrap().port();
+        assert!(dial("127.0.0.1", port).await.is_ok() && dial("localhost", port).await.is_ok());
+        drop(listener);
+        let refused = format!("dial tcp 127.0.0.1:{port}: connect: connection refused");
+        assert_eq!(dial("127.0.0.1", port).await.unwrap_err().to_string(), refused);
+        assert_eq!(
+            dial("no.such.invalid", 1).await.unwrap_err().to_string(),
+            "dial tcp: lookup no.such.invalid: no such host"
+        );
+        assert_eq!(join_host_port("fd00::1", 80), "[fd00::1]:80");
+        assert_eq!(join_host_port("a", 80), "a:80");
+    }
+}

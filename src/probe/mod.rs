@@ -1,0 +1,35 @@
+//! Probes of containers (Kubernetes docs, "Liveness, Readiness, and Startup Probes"): when each is due, what it answers, and what
+//! follows for its container. One task for all of them; nothing is kept open between two runs. Stops and starts no container: it writes
+//! [`ProbeResults`](crate::pod::ProbeResults), which plans and statuses read.
+
+mod answer;
+mod attempt;
+mod dial;
+mod exec;
+mod grpc;
+pub mod http;
+mod http_get;
+mod last;
+mod metrics;
+mod port;
+mod schedule;
+mod state;
+mod stored;
+mod target;
+mod task;
+mod tcp;
+#[cfg(test)]
+mod testing;
+
+pub use http_get::http_get_request;
+pub use last::{FailingProbe, FailingProbes};
+pub use metrics::ProbeMetrics;
+pub use port::PortError;
+pub use task::{ProbeSources, Prober};
+
+/// The user agent of probes; of hooks with `lifecycle` as the purpose.
+pub fn user_agent(purpose: &str) -> String {
+    let version = crate::types::KUBERNETES_VERSION.trim_start_matches('v');
+    let minor = version.rfind('.').map_or(version, |dot| &version[..dot]);
+    format!("kube-{purpose}/{minor}")
+}
