@@ -74,9 +74,9 @@ pub(super) fn service_flags(root: &Path) -> Result<KubeletFlags, ServiceFlagsErr
 /// The words of the flags in an environment file (systemd.exec(5), `EnvironmentFile=`): `None` if it does not set them, and
 /// `Some(None)` if a quote is not closed. The last assignment applies.
 fn flags_in(text: &str) -> Option<Option<Vec<String>>> {
-    let values = text.lines().filter_map(|line| line.trim_start().strip_prefix(FLAGS)?.strip_prefix('='));
+    let mut values = text.lines().filter_map(|line| line.trim_start().strip_prefix(FLAGS)?.strip_prefix('='));
     // The quotes of the file, then those within the value.
-    values.last().map(|value| shlex::split(&shlex::split(value)?.join(" ")))
+    values.next_back().map(|value| shlex::split(&shlex::split(value)?.join(" ")))
 }
 
 #[cfg(test)]
