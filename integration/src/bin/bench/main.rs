@@ -45,7 +45,7 @@ In a real cluster, on a node beside one with the stock kubelet, taking turns:
 Without a scenario: all of them.";
 
 /// The scenarios, in the order they run.
-const SCENARIOS: [&str; 15] = [
+const SCENARIOS: [&str; 16] = [
     "start",
     "end",
     "restart",
