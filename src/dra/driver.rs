@@ -119,7 +119,7 @@ impl Driver {
         if self.serving().map(|instance| instance.id) != serving {
             (self.link, self.stream_error) = (Link::Closed, None);
         }
-        self.pace.changed();
+        self.pace.changed(now);
     }
 
     /// The instance that serves: the newest.
@@ -135,8 +135,8 @@ impl Driver {
         self.serving().is_some_and(|instance| instance.id == id)
     }
 
-    /// Takes the word of the serving instance. Returns whether it differs from the last one.
-    pub(super) fn said(&mut self, word: Word, at: Timestamp) -> bool {
+    /// Takes the word of the serving instance, said at this time. Returns whether it differs from the last one.
+    pub(super) fn said(&mut self, word: Word, at: Timestamp, now: Instant) -> bool {
         let is_same = match (&self.word, &word) {
             (Word::Nothing, Word::Nothing) | (Word::Unsupported, Word::Unsupported) => true,
             (Word::Said(old), Word::Said(new)) => old == new,
@@ -145,7 +145,7 @@ impl Driver {
         (self.said_at, self.stream_error) = (Some(at), None);
         if !is_same {
             self.word = word;
-            self.pace.changed();
+            self.pace.changed(now);
         }
         !is_same
     }
@@ -234,14 +234,14 @@ mod tests {
         driver.changed(PluginEvent::Registered(instance(1)), now);
         assert!(matches!(driver.goal(now + GRACE * 9), Goal::Leave), "a silent driver wipes nothing");
         let said = || Word::Said(Arc::new(Inventory::default()));
-        assert!(driver.said(said(), Timestamp::UNIX_EPOCH));
-        assert!(!driver.said(said(), Timestamp::UNIX_EPOCH), "the same again");
+        assert!(driver.said(said(), Timestamp::UNIX_EPOCH, now));
+        assert!(!driver.said(said(), Timestamp::UNIX_EPOCH, now), "the same again");
         driver.changed(PluginEvent::Deregistered(instance(1)), now);
         assert!(matches!(driver.goal(now + GRACE / 2), Goal::Devices(_)));
         assert!(matches!(driver.goal(now + GRACE), Goal::Nothing) && driver.is_expired(now + GRACE));
         driver.changed(PluginEvent::Registered(instance(2)), now + GRACE / 2);
         assert!(matches!(driver.goal(now + GRACE * 2), Goal::Devices(_)), "it came back in time");
-        driver.said(Word::Unsupported, Timestamp::UNIX_EPOCH);
+        driver.said(Word::Unsupported, Timestamp::UNIX_EPOCH, now);
         assert!(matches!(driver.goal(now), Goal::Nothing), "it does not report devices any more");
     }
 

@@ -20,8 +20,8 @@ const BACKOFF: BackoffPolicy = BackoffPolicy {
 /// The pace of one driver.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Pace {
-    /// Whether something changed since the last start.
-    is_due: bool,
+    /// Since when something has changed that no reconciliation has seen.
+    changed: Option<Instant>,
     started: Option<Instant>,
     backoff: Option<Backoff<Instant>>,
     /// Not before, after a failure.
@@ -30,13 +30,13 @@ pub(super) struct Pace {
 
 impl Pace {
     /// Something changed.
-    pub(super) fn changed(&mut self) {
-        self.is_due = true;
+    pub(super) fn changed(&mut self, now: Instant) {
+        self.changed.get_or_insert(now);
     }
 
     /// When to reconcile; `None` if nothing changed.
     pub(super) fn due(&self) -> Option<Instant> {
-        self.is_due.then(|| self.earliest().unwrap_or_else(Instant::now))
+        self.changed.max(self.changed.and_then(|_| self.earliest()))
     }
 
     /// When to reconcile at the earliest, whatever changes; `None` if at once.
@@ -46,7 +46,7 @@ impl Pace {
 
     /// A reconciliation begins. Changes from now on are of the next one.
     pub(super) fn started(&mut self, now: Instant) {
-        (self.is_due, self.started) = (false, Some(now));
+        (self.changed, self.started) = (None, Some(now));
     }
 
     /// It succeeded.
@@ -59,7 +59,8 @@ impl Pace {
     pub(super) fn failed(&mut self, now: Instant, retry_after: Duration, chance: f64) {
         let backoff = Backoff::next(self.backoff, &BACKOFF, now, now);
         let pause = backoff.delay.mul_f64(0.5 + chance / 2.0).max(retry_after);
-        (self.is_due, self.backoff, self.resumes) = (true, Some(backoff), Some(now + pause));
+        self.changed(now);
+        (self.backoff, self.resumes) = (Some(backoff), Some(now + pause));
     }
 }
 
@@ -71,12 +72,12 @@ mod tests {
     async fn changes_are_conflated_and_failures_back_off() {
         let (start, mut pace) = (Instant::now(), Pace::default());
         assert_eq!(pace.due(), None);
-        pace.changed();
+        pace.changed(start);
         assert_eq!(pace.due(), Some(start), "the first change is not delayed");
         pace.started(start);
         pace.succeeded();
         assert_eq!(pace.due(), None);
-        (0..1000).for_each(|_| pace.changed());
+        (0..1000).for_each(|_| pace.changed(start));
         assert_eq!(pace.due(), Some(start + INTERVAL));
         let mut now = start + INTERVAL;
         for seconds in [1, 2, 4, 8, 16, 32, 60, 60] {
@@ -89,7 +90,14 @@ mod tests {
         assert_eq!(pace.due(), Some(now + Duration::from_secs(100)), "the server's wish");
         pace.started(now);
         pace.succeeded();
-        pace.changed();
+        pace.changed(now);
         assert_eq!(pace.due(), Some(now + INTERVAL));
+        pace.started(now);
+        pace.changed(now + INTERVAL * 5);
+        assert_eq!(
+            pace.due(),
+            Some(now + INTERVAL * 5),
+            "a change is due when it happened, not when somebody looks"
+        );
     }
 }

@@ -226,14 +226,15 @@ impl Reconciler {
         let now = Instant::now();
         self.dra.shared.with(|state| {
             for driver in changed {
-                state.drivers.entry(driver).or_insert_with(|| Driver::gone(now)).pace.changed();
+                state.drivers.entry(driver).or_insert_with(|| Driver::gone(now)).pace.changed(now);
             }
         });
         self.dra.shared.due.notify_one();
     }
 
     fn mark_all(&self) {
-        self.dra.shared.with(|state| state.drivers.values_mut().for_each(|driver| driver.pace.changed()));
+        let now = Instant::now();
+        self.dra.shared.with(|state| state.drivers.values_mut().for_each(|driver| driver.pace.changed(now)));
         self.dra.shared.due.notify_one();
     }
 

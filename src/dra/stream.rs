@@ -186,10 +186,10 @@ impl StreamContext {
 
     /// Returns whether the word is new.
     fn say(&self, instance: &PluginInstance, word: Word) -> bool {
-        let now = self.clock.now();
+        let (at, now) = (self.clock.now(), Instant::now());
         let is_new = self
             .shared
-            .driver(&instance.name, |driver| driver.is_serving(instance.id) && driver.said(word, now));
+            .driver(&instance.name, |driver| driver.is_serving(instance.id) && driver.said(word, at, now));
         self.shared.due.notify_one();
         is_new.unwrap_or(false)
     }

@@ -24,7 +24,7 @@ async fn with(all: &Devices) -> (Daemon, PathBuf) {
     daemon.start();
     let socket = daemon.register(DRIVER);
     daemon.drivers.say(&socket, message(all, false));
-    daemon.publishes(DRIVER, all, seconds(5)).await;
+    daemon.publishes(DRIVER, all, MINUTE).await;
     (daemon, socket)
 }
 
@@ -55,6 +55,14 @@ async fn devices_are_published_changed_and_removed_with_few_writes() {
     daemon.publishes(DRIVER, &Devices::new(), seconds(40)).await;
     assert_eq!(daemon.writes().len(), 7);
     assert_eq!(daemon.dra.describe(DRIVER), None, "nothing of it is remembered");
+}
+
+/// In paused time, everything that happens at once happens at the same instant; in real time it does not.
+#[tokio::test]
+async fn devices_are_published_in_real_time() {
+    let (daemon, socket) = with(&devices(0..200, 1)).await;
+    daemon.drivers.say(&socket, message(&devices(0..201, 2), false));
+    daemon.publishes(DRIVER, &devices(0..201, 2), MINUTE).await;
 }
 
 #[tokio::test(start_paused = true)]
