@@ -5,9 +5,10 @@ use std::io::{self, Write};
 use clap::{Args, ValueEnum};
 use jiff::Timestamp;
 
-use super::client::{DaemonArgs, about_pod, connections, view};
+use super::client::{DaemonArgs, about_pod, connections, plugins, view};
 use super::error::CommandError;
 use super::exit::Exit;
+use super::plugins::plugin_lines;
 use super::pods::print_problems;
 use crate::api::LaneCounts;
 use crate::explain::{Explanation, Verdict};
@@ -56,10 +57,11 @@ pub async fn explain(args: ExplainArgs) -> Result<Exit, CommandError> {
     Ok(if explanations.iter().all(is_ok) { Exit::Ok } else { Exit::Failed })
 }
 
-/// Explains the node: its problems, and its connections to the API server.
+/// Explains the node: its problems, its plugins, and its connections to the API server.
 async fn node(args: &ExplainArgs) -> Result<Exit, CommandError> {
     let node = view(&args.daemon.socket).await?;
     let connections = connections(&args.daemon.socket).await?;
+    let plugins = plugins(&args.daemon.socket).await?;
     let mut out = Vec::new();
     print_problems(&node, &mut out)?;
     let is_ok = out.is_empty();
@@ -70,6 +72,9 @@ async fn node(args: &ExplainArgs) -> Result<Exit, CommandError> {
     text.push_str(&String::from_utf8_lossy(&out));
     if let Some(certificate) = node.certificate.as_ref().filter(|certificate| !certificate.is_problem) {
         text.push_str(&format!("\n{}\n", certificate.state));
+    }
+    if !plugins.is_empty() {
+        text.push_str(&format!("\nPlugins:\n{}", plugin_lines(&plugins)));
     }
     if !connections.is_empty() {
         text.push_str(&format!("\nConnections to the API server:\n{}", lanes(&connections)));

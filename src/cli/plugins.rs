@@ -47,6 +47,20 @@ pub async fn plugins(args: PluginsArgs) -> Result<Exit, CommandError> {
     Ok(Exit::Ok)
 }
 
+/// A line per plugin, for the explanation of the node.
+pub(super) fn plugin_lines(plugins: &[PluginView]) -> String {
+    let line = |plugin: &PluginView| {
+        let name = plugin.name.as_deref().unwrap_or(&plugin.socket);
+        let kind = plugin.plugin_type.as_deref().map(|kind| format!(" ({kind})")).unwrap_or_default();
+        let amounts = match (&*number(plugin, "devices"), &*number(plugin, "slices")) {
+            ("", _) | (_, "") => String::new(),
+            (devices, slices) => format!("; devices: {devices}, published slices: {slices}"),
+        };
+        format!("  {name}{kind}: {}{amounts}\n", plugin.state)
+    };
+    plugins.iter().map(line).collect()
+}
+
 /// A line per plugin, and a paragraph per problem.
 fn text(plugins: &[PluginView], now: Timestamp) -> String {
     if plugins.is_empty() {
@@ -161,6 +175,11 @@ mod tests {
         ] {
             assert!(text.contains(&format!("\n\n{sentence}\n")), "{sentence}: {text}");
         }
+        assert_eq!(
+            plugin_lines(&plugins),
+            "  gpu.example.com (DRAPlugin): Serving; devices: 3, published slices: 1\n  /r/a.sock: Failing\n  \
+             disk (CSIPlugin): Unsupported\n"
+        );
         assert_eq!(super::text(&[], Timestamp::UNIX_EPOCH), "No plugins.\n");
     }
 }

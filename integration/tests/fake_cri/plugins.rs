@@ -82,6 +82,10 @@ async fn what_cannot_be_registered_is_told_listed_and_explained() {
         explained.contains("nonsense.sock cannot be registered: PluginInfo.type is empty"),
         "{explained}"
     );
+    assert!(
+        explained.contains("\nPlugins:\n") && explained.contains("disk.example.com (CSIPlugin): Unsupported"),
+        "{explained}"
+    );
     let events = daemon.cli(&["events"]).unwrap();
     assert!(events.contains("FailedPluginRegistration"), "{events}");
 
