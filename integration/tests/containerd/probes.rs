@@ -44,8 +44,10 @@ async fn probes_decide_whether_a_container_has_started_and_is_ready() {
     let host = RealHost::start().await.unwrap();
     let daemon = host.start_hostlet("").await.unwrap();
     let serve = "mkdir /www; echo ok > /www/ok; httpd -f -p 8080 -h /www & sleep 3; touch /v/up; wait";
+    let mut startup = by("test -e /v/up");
+    startup["failureThreshold"] = json!(1000);
     let probes = json!({
-        "startupProbe": by("test -e /v/up"),
+        "startupProbe": startup,
         "readinessProbe": {"httpGet": {"path": "/ok", "port": "http"}, "periodSeconds": 1, "failureThreshold": 2},
         "livenessProbe": {"tcpSocket": {"port": 8080}, "periodSeconds": 1},
     });
