@@ -25,6 +25,7 @@ use crate::lifecycle::PodTable;
 use crate::log::LogLayout;
 use crate::node::{NodeAddresses, NodeEvent};
 use crate::pod::AdmittedPod;
+use crate::probe::http::HttpClient;
 use crate::probe::{ProbeSources, Prober};
 use crate::shutdown::{ShutdownSources, SystemBus};
 use crate::status::{StatusHandle, StatusSources, StatusTask};
@@ -161,6 +162,7 @@ impl Parts {
             store: self.store,
             restarts: self.restarts,
             probes,
+            hook_client: HttpClient::default(),
             crash_loop_cap: config.pods.max_restart_wait,
         };
         let janitor = HostJanitor {

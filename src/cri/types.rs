@@ -180,8 +180,8 @@ pub struct ContainerStatus {
     pub hash: Option<u32>,
     /// The pod's termination grace period at its creation in seconds (annotation), for pods no longer in any source.
     pub grace_seconds: Option<i64>,
-    /// JSON of its preStop hook (annotation), for pods no longer in any source.
-    pub pre_stop: Option<Box<str>>,
+    /// Its preStop hook (annotations), for pods no longer in any source.
+    pub pre_stop: Option<Box<StoredPreStop>>,
     /// Path of its log on the host.
     pub log_path: String,
     /// Host path of its termination log, if mounted.
@@ -218,6 +218,15 @@ impl ContainerStatus {
             user: None,
         }
     }
+}
+
+/// A preStop hook as it is stored with its container.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StoredPreStop {
+    /// JSON of the handler.
+    pub handler: String,
+    /// JSON of the container's ports, which the handler may name.
+    pub ports: String,
 }
 
 /// The identity of a process.

@@ -37,6 +37,7 @@ use crate::pod::AdmittedPod;
 use crate::pod::DesiredPods;
 use crate::pod::pod_uid;
 use crate::pod::{PodEvents, PodKill, ProbeResults};
+use crate::probe::http::HttpClient;
 use crate::source::SourceState;
 use crate::status::{Activity, PodStatusEntry, StatusCache, StatusHandle, StatusSources, StatusTask};
 use crate::store::Store;
@@ -242,6 +243,7 @@ impl Node {
             store: store.clone(),
             restarts: RestartRequests::new(store.clone()),
             probes: self.probes.clone(),
+            hook_client: HttpClient::default(),
             crash_loop_cap: Duration::from_secs(300),
         };
         let janitor = HostJanitor {

@@ -135,15 +135,16 @@ impl ContainerStarter<'_> {
     async fn run_post_start(&self, id: &ContainerId, handler: &LifecycleHandler) -> Result<(), NotStarted> {
         let name = self.container.name.as_str();
         self.reporter.begin(Activity::PostStartHook { container: name.to_owned() });
-        let (context, pod) = (self.context, &self.pod.reference);
-        let target = HookTarget { context, pod, name, id };
+        let (context, reporter) = (self.context, &*self.reporter);
+        let (pod, ips) = (&self.pod.reference, &*self.sandbox.ips);
+        let target = HookTarget { context, reporter, container: self.container, id, ips };
         let Err(error) = target.run(handler).await else { return Ok(()) };
         let message = target.message(handler, &error);
         tracing::warn!(%pod, uid = %pod.uid, container = name, error = message, "the postStart hook failed");
         // Without the error, which may contain secrets.
         let event = PodEvent::warning("FailedPostStartHook", "PostStartHook failed");
         self.reporter.announce(Some(name), &event);
-        let stopping = Stopping { context, pod: Some(self.pod), reporter: &*self.reporter };
+        let stopping = Stopping { context, pod: Some(self.pod), reporter, ips };
         let grace_seconds = self.pod.grace_seconds.unwrap_or(0);
         let stop = ContainerStop { name, id, message: "FailedPostStartHook", grace_seconds };
         if let Err(error) = stopping.container(stop).await {

@@ -17,6 +17,7 @@ use crate::objects::ObjectSource;
 use crate::objects::services::ServiceEnv;
 use crate::pleg::PlegHandle;
 use crate::pod::ProbeResults;
+use crate::probe::http::HttpClient;
 use crate::store::Store;
 use crate::sys::Mounts;
 use crate::types::QuietPeriod;
@@ -78,6 +79,8 @@ pub struct WorkerContext {
     pub restarts: RestartRequests,
     /// What the probes of containers have found.
     pub probes: ProbeResults,
+    /// Sends the requests of lifecycle hooks.
+    pub hook_client: HttpClient,
     /// Longest pause of a crash loop.
     pub crash_loop_cap: Duration,
 }

@@ -158,6 +158,7 @@ impl PodEnd<'_> {
             context: self.context,
             pod: self.pod.map(|pod| &**pod),
             reporter: &self.state.reporter,
+            ips: &observed.ips,
         };
         place.containers(stopping.containers(observed, grace_seconds)).await?;
         place.sandboxes(stopping.sandboxes(observed)).await?;

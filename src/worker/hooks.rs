@@ -1,14 +1,21 @@
-//! Runs the lifecycle hooks of one container: commands and pauses (Kubernetes docs, "Container Lifecycle Hooks").
+//! Runs the lifecycle hooks of one container: commands, HTTP requests and pauses (Kubernetes docs, "Container Lifecycle Hooks").
 //! Does not decide when one runs, nor for how long.
 
+use std::net::IpAddr;
 use std::time::Duration;
 
-use k8s_openapi::api::core::v1::{ExecAction, LifecycleHandler};
+use k8s_openapi::api::core::v1::{Container, ExecAction, HTTPGetAction, LifecycleHandler};
 use tokio::time::sleep;
 
 use super::context::WorkerContext;
+use super::reporter::Reporter;
 use crate::cri::CriError;
-use crate::types::{ContainerId, PodRef, go_quoted};
+use crate::probe::http::{HttpError, HttpRequest};
+use crate::probe::{PortError, http_get_request, user_agent};
+use crate::types::{ContainerId, PodEvent, go_quoted};
+
+/// A request has no time limit of its own, as upstream: that of the hook ends it. This one only has to be finite.
+const NO_LIMIT: Duration = Duration::from_secs(365 * 24 * 3600);
 
 /// Why a hook failed, in the words of the stock kubelet.
 #[derive(Debug, thiserror::Error)]
@@ -28,8 +35,17 @@ pub(super) enum HookError {
     /// The command could not be run.
     #[error(transparent)]
     Exec(#[from] CriError),
+    /// The pod has no address to send the request to.
+    #[error("failed to find networking container: the pod has no IP address")]
+    NoAddress,
+    /// The port of the request is invalid, or none of the container's.
+    #[error(transparent)]
+    Port(#[from] PortError),
+    /// There was no response.
+    #[error(transparent)]
+    Http(#[from] HttpError),
     /// The hook has none of the known handlers.
-    #[error("invalid handler: it is neither exec nor sleep")]
+    #[error("invalid handler: it is none of exec, httpGet and sleep")]
     InvalidHandler,
 }
 
@@ -37,10 +53,11 @@ pub(super) enum HookError {
 #[derive(Clone, Copy)]
 pub(super) struct HookTarget<'a> {
     pub(super) context: &'a WorkerContext,
-    pub(super) pod: &'a PodRef,
-    /// Its name in the pod.
-    pub(super) name: &'a str,
+    pub(super) reporter: &'a Reporter,
+    pub(super) container: &'a Container,
     pub(super) id: &'a ContainerId,
+    /// Addresses of the pod.
+    pub(super) ips: &'a [IpAddr],
 }
 
 impl HookTarget<'_> {
@@ -48,6 +65,8 @@ impl HookTarget<'_> {
     pub(super) async fn run(self, handler: &LifecycleHandler) -> Result<(), HookError> {
         if let Some(exec) = &handler.exec {
             self.exec(exec).await
+        } else if let Some(get) = &handler.http_get {
+            self.http_get(get).await
         } else if let Some(pause) = &handler.sleep {
             sleep(Duration::from_secs(u64::try_from(pause.seconds).unwrap_or(0))).await;
             Ok(())
@@ -58,7 +77,7 @@ impl HookTarget<'_> {
 
     /// The message of a failed hook (upstream `handlerRunner.Run`).
     pub(super) fn message(self, handler: &LifecycleHandler, error: &HookError) -> String {
-        let (container, pod) = (go_quoted(self.name), go_quoted(&self.pod.described()));
+        let (container, pod) = (go_quoted(&self.container.name), go_quoted(&self.reporter.pod().described()));
         let of = |kind: &str, what: &str| {
             format!(
                 "{kind} lifecycle hook ({what}) for Container {container} in Pod {pod} failed - error: {error}"
@@ -68,7 +87,11 @@ impl HookTarget<'_> {
             let words = exec.command.as_deref().unwrap_or_default().join(" ");
             let output = match error {
                 HookError::Exited { output, .. } => output.as_str(),
-                HookError::Exec(_) | HookError::InvalidHandler => "",
+                HookError::Exec(_)
+                | HookError::NoAddress
+                | HookError::Port(_)
+                | HookError::Http(_)
+                | HookError::InvalidHandler => "",
             };
             format!("{}, message: {}", of("Exec", &format!("[{words}]")), go_quoted(output))
         } else if let Some(get) = &handler.http_get {
@@ -77,6 +100,38 @@ impl HookTarget<'_> {
             of("Sleep", &pause.seconds.to_string())
         } else {
             format!("Cannot run handler: {error}")
+        }
+    }
+
+    /// Any response is a success. A server that does not speak TLS is asked again without it, and without credentials.
+    async fn http_get(self, get: &HTTPGetAction) -> Result<(), HookError> {
+        let ip = match self.ips.first() {
+            Some(ip) => ip.to_string(),
+            None if get.host.as_deref().is_some_and(|host| !host.is_empty()) => String::new(),
+            None => return Err(HookError::NoAddress),
+        };
+        let request = http_get_request(get, self.container, &ip, &user_agent("lifecycle"), NO_LIMIT)?;
+        let error = match self.send(&request).await {
+            Err(error @ HttpError::NoTls(_)) => error,
+            answered => return Ok(answered?),
+        };
+        let plain = HTTPGetAction { scheme: Some("HTTP".to_owned()), ..get.clone() };
+        let plain = http_get_request(&plain, self.container, &ip, &user_agent("lifecycle"), NO_LIMIT)?;
+        if self.send(&HttpRequest { is_anonymous: true, ..plain }).await.is_err() {
+            return Err(error.into());
+        }
+        let url = request.url.to_string();
+        let host = url.split("://").nth(1).and_then(|rest| rest.split('/').next()).unwrap_or_default();
+        let text =
+            format!("request to HTTPS lifecycle hook {host} got HTTP response, retry with HTTP succeeded");
+        self.reporter.announce(None, &PodEvent::warning("LifecycleHTTPFallback", text));
+        Ok(())
+    }
+
+    async fn send(self, request: &HttpRequest) -> Result<(), HttpError> {
+        match self.context.hook_client.get(request).await {
+            Ok(_) | Err(HttpError::Body(_)) => Ok(()),
+            Err(error @ (HttpError::Request(_) | HttpError::Exchange(_) | HttpError::NoTls(_))) => Err(error),
         }
     }
 

@@ -1,10 +1,12 @@
 //! Stops a pod's containers within the grace period, with their preStop hooks, then its sandboxes. Kills never pass the start gate.
 
+use std::borrow::Cow;
+use std::net::IpAddr;
 use std::path::Path;
 use std::time::Duration;
 
 use futures::future::join_all;
-use k8s_openapi::api::core::v1::LifecycleHandler;
+use k8s_openapi::api::core::v1::{Container, Lifecycle, LifecycleHandler};
 use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
@@ -28,6 +30,8 @@ pub(super) struct Stopping<'a> {
     /// None for a pod known only from the runtime.
     pub(super) pod: Option<&'a AdmittedPod>,
     pub(super) reporter: &'a Reporter,
+    /// Addresses of the pod, for hooks.
+    pub(super) ips: &'a [IpAddr],
 }
 
 /// One container to stop.
@@ -83,7 +87,7 @@ impl<'a> Stopping<'a> {
         let message = format!("Stopping container {}", container.name);
         self.announce(&container.name, &message);
         let spent = match self.hook(&container.name, Some(container)).filter(|_| budget.seconds > 0) {
-            Some(hook) => self.pre_stop(&container.name, &container.id, &hook, budget.seconds).await,
+            Some((spec, hook)) => self.pre_stop(&spec, &container.id, &hook, budget.seconds).await,
             None => 0,
         };
         for earlier in before {
@@ -100,7 +104,7 @@ impl<'a> Stopping<'a> {
     pub(super) async fn container(self, stop: ContainerStop<'_>) -> Result<(), CriError> {
         self.announce(stop.name, stop.message);
         let spent = match self.hook(stop.name, None).filter(|_| stop.grace_seconds > 0) {
-            Some(hook) => self.pre_stop(stop.name, stop.id, &hook, stop.grace_seconds).await,
+            Some((spec, hook)) => self.pre_stop(&spec, stop.id, &hook, stop.grace_seconds).await,
             None => 0,
         };
         let grace = stop.grace_seconds.saturating_sub(spent).max(MIN_STOP_SECONDS);
@@ -111,25 +115,40 @@ impl<'a> Stopping<'a> {
         self.reporter.announce(Some(name), &PodEvent::normal("Killing", message));
     }
 
-    /// The preStop hook of a container: from its spec, or for a pod known only from the runtime from what was stored with the
-    /// container.
-    fn hook(self, name: &str, observed: Option<&ContainerStatus>) -> Option<LifecycleHandler> {
+    /// A container that has a preStop hook, and its hook: from its spec, or for a pod known only from the runtime from what was
+    /// stored with the container.
+    fn hook(
+        self,
+        name: &str,
+        observed: Option<&ContainerStatus>,
+    ) -> Option<(Cow<'a, Container>, LifecycleHandler)> {
         let Some(pod) = self.pod else {
-            return serde_json::from_str(observed?.pre_stop.as_deref()?).ok();
+            let stored = observed?.pre_stop.as_ref()?;
+            let pre_stop: LifecycleHandler = serde_json::from_str(&stored.handler).ok()?;
+            let lifecycle = Lifecycle { pre_stop: Some(pre_stop.clone()), ..Lifecycle::default() };
+            let container = Container {
+                name: name.to_owned(),
+                lifecycle: Some(lifecycle),
+                ports: serde_json::from_str(&stored.ports).ok(),
+                ..Container::default()
+            };
+            return Some((Cow::Owned(container), pre_stop));
         };
         let container = pod.all_containers().find(|container| container.spec.name == name)?.spec;
-        container.lifecycle.as_ref()?.pre_stop.clone()
+        let handler = container.lifecycle.as_ref()?.pre_stop.clone()?;
+        Some((Cow::Borrowed(container), handler))
     }
 
     /// Runs a preStop hook for at most the grace period, and returns the seconds it took. One that was cut short before is not run
     /// again; only a pause goes on.
     async fn pre_stop(
         self,
-        name: &str,
+        container: &Container,
         id: &ContainerId,
         hook: &LifecycleHandler,
         grace_seconds: i64,
     ) -> i64 {
+        let name = container.name.as_str();
         let uid = &self.reporter.pod().uid;
         let began = Instant::now();
         let record = PreStops { store: &self.context.store, pod: uid };
@@ -137,8 +156,9 @@ impl<'a> Stopping<'a> {
         let seconds = |seconds: i64| Duration::from_secs(u64::try_from(seconds).unwrap_or(0));
         let Some(before) = before else {
             self.reporter.mark(TimelineStep::PreStop, name.to_owned());
-            let (context, pod) = (self.context, self.reporter.pod());
-            let target = HookTarget { context, pod, name, id };
+            let Self { context, reporter, ips, .. } = self;
+            let pod = reporter.pod();
+            let target = HookTarget { context, reporter, container, id, ips };
             match timeout(seconds(grace_seconds), target.run(hook)).await {
                 Ok(Ok(())) => {}
                 Ok(Err(error)) => {

@@ -1,6 +1,7 @@
 //! Makes a pod's containers match its spec: observes, plans, performs. A failure is reported as a waiting reason, and the
 //! step is retried.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -185,7 +186,7 @@ impl PodSync<'_> {
     ) -> Result<Option<(PodSandbox, PodVolumes)>, Retry> {
         match &plan.sandbox {
             SandboxPlan::Keep(id) => {
-                self.kill_unwanted(plan).await?;
+                self.kill_unwanted(observed, plan).await?;
                 if plan.start.is_empty() {
                     // No container waits for them, but a new daemon has to keep volumes up to date.
                     self.set_up_volumes().await;
@@ -320,8 +321,8 @@ impl PodSync<'_> {
         Err(Retry::BackOff)
     }
 
-    async fn kill_unwanted(&mut self, plan: &Plan) -> Result<(), Retry> {
-        let stopping = self.stopping();
+    async fn kill_unwanted(&mut self, observed: &PodStatus, plan: &Plan) -> Result<(), Retry> {
+        let stopping = self.stopping(&observed.ips);
         let kills = plan.kill.iter().map(|kill| {
             let Kill { name, id, message, grace_seconds } = kill;
             stopping.container(ContainerStop { name, id, message, grace_seconds: *grace_seconds })
@@ -337,7 +338,7 @@ impl PodSync<'_> {
                 if reset.stop {
                     let (name, id) = (reset.name.as_str(), &reset.id);
                     let stop = ContainerStop { name, id, message: "killing", grace_seconds: 0 };
-                    self.stopping().container(stop).await?;
+                    self.stopping(&[]).container(stop).await?;
                 }
                 self.state.reporter.status_settled().await;
                 self.context.runtime.service.remove_container(&reset.id).await
@@ -348,7 +349,7 @@ impl PodSync<'_> {
     }
 
     async fn stop_all(&mut self, observed: &PodStatus) -> Result<(), Retry> {
-        let stopping = self.stopping();
+        let stopping = self.stopping(&observed.ips);
         let grace = self.grace_seconds();
         let stopped = async {
             stopping.containers(observed, grace).await?;
@@ -357,8 +358,8 @@ impl PodSync<'_> {
         stopped.await.map_err(|error| self.failed_kill(&error))
     }
 
-    fn stopping(&self) -> Stopping<'_> {
-        Stopping { context: self.context, pod: Some(self.pod), reporter: &self.state.reporter }
+    fn stopping<'s>(&'s self, ips: &'s [IpAddr]) -> Stopping<'s> {
+        Stopping { context: self.context, pod: Some(self.pod), reporter: &self.state.reporter, ips }
     }
 
     /// The grace period of containers that are stopped while their pod keeps running.

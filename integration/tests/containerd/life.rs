@@ -294,3 +294,29 @@ async fn a_pod_ends_at_its_deadline_also_across_a_restart_of_the_daemon() {
     .await
     .unwrap();
 }
+
+#[tokio::test]
+async fn a_hook_by_http_reaches_its_container_whatever_it_answers() {
+    let host = RealHost::start().await.unwrap();
+    let dir = tempfile::tempdir().unwrap();
+    let daemon = host.start_hostlet("").await.unwrap();
+    let script = "mkdir -p /www/cgi-bin; \
+        printf '#!/bin/sh\\necho called by $HTTP_USER_AGENT >> /life/log\\nprintf \"Status: 500 no\\\\r\\\\n\\\\r\\\\n\"\\n' > /www/cgi-bin/stop; \
+        chmod +x /www/cgi-bin/stop; httpd -p 8080 -h /www; \
+        trap 'echo main stopped >> /life/log; exit 0' TERM; while :; do sleep 0.1; done";
+    let mut main = recording("main", script);
+    main["ports"] = json!([{"name": "web", "containerPort": 8080}]);
+    main["lifecycle"] = json!({"preStop": {"httpGet": {"path": "/cgi-bin/stop", "port": "web"}}});
+    host.write_manifest("web.json", &manifest("web", "Always", dir.path(), vec![], vec![main])).unwrap();
+    wait_for_pod(&daemon, "web", SOON, is_ready).await.unwrap();
+    host.remove_manifest("web.json").unwrap();
+    wait_for("the stop", SOON, async || {
+        let seen = lines(dir.path());
+        let has_stopped = seen.iter().any(|line| line == "main stopped");
+        Ok(if has_stopped { Look::Done(()) } else { Look::NotYet(format!("{seen:?}")) })
+    })
+    .await
+    .unwrap();
+    let seen = lines(dir.path());
+    assert!(seen[1].starts_with("called by kube-lifecycle/"), "{seen:?}");
+}

@@ -7,13 +7,14 @@ use jiff::Timestamp;
 
 use super::super::types::{
     Container, ContainerState, ContainerStatus, ImageInfo, LinuxUser, RuntimeFeatures, RuntimeHandler,
-    RuntimeStatus, Sandbox, SandboxState, SandboxStatus,
+    RuntimeStatus, Sandbox, SandboxState, SandboxStatus, StoredPreStop,
 };
 use super::super::{CriError, Operation, RuntimeCondition, wire};
 use crate::types::{
-    CONTAINER_HASH_ANNOTATION, CONTAINER_NAME_LABEL, CONTAINER_PRE_STOP_ANNOTATION,
-    CONTAINER_TERMINATION_PATH_ANNOTATION, CONTAINER_TERMINATION_POLICY_ANNOTATION, POD_NAME_LABEL,
-    POD_NAMESPACE_LABEL, POD_TERMINATION_GRACE_ANNOTATION, POD_UID_LABEL, PodRef,
+    CONTAINER_HASH_ANNOTATION, CONTAINER_NAME_LABEL, CONTAINER_PORTS_ANNOTATION,
+    CONTAINER_PRE_STOP_ANNOTATION, CONTAINER_TERMINATION_PATH_ANNOTATION,
+    CONTAINER_TERMINATION_POLICY_ANNOTATION, POD_NAME_LABEL, POD_NAMESPACE_LABEL,
+    POD_TERMINATION_GRACE_ANNOTATION, POD_UID_LABEL, PodRef,
 };
 
 type Map = HashMap<String, String>;
@@ -124,7 +125,10 @@ pub(in crate::cri) fn container_status(wire: wire::ContainerStatus) -> Result<Co
         exit_code: wire.exit_code,
         hash: annotation(CONTAINER_HASH_ANNOTATION).and_then(|h| u32::from_str_radix(h, 16).ok()),
         grace_seconds: annotation(POD_TERMINATION_GRACE_ANNOTATION).and_then(|g| g.parse().ok()),
-        pre_stop: annotation(CONTAINER_PRE_STOP_ANNOTATION).map(Into::into),
+        pre_stop: annotation(CONTAINER_PRE_STOP_ANNOTATION).map(|handler| {
+            let ports = annotation(CONTAINER_PORTS_ANNOTATION).unwrap_or_default().to_owned();
+            Box::new(StoredPreStop { handler: handler.to_owned(), ports })
+        }),
         termination_policy: annotation(CONTAINER_TERMINATION_POLICY_ANNOTATION)
             .unwrap_or_default()
             .to_owned(),

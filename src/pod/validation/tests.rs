@@ -472,7 +472,7 @@ fn unsupported_fields_are_reported_one_by_one() {
     let handler = json!({"exec": {"command": ["true"]}});
     not_served(
         &container(json!({
-            "livenessProbe": handler, "readinessProbe": handler, "startupProbe": handler, "lifecycle": {"preStop": {"httpGet": {"path": "/", "port": 80}}},
+            "livenessProbe": handler, "readinessProbe": handler, "startupProbe": handler, "lifecycle": {"stopSignal": "SIGINT"},
             "envFrom": [{"secretRef": {"name": "s"}}], "restartPolicy": "Always",
             "resizePolicy": [{"resourceName": "cpu", "restartPolicy": "RestartContainer"}],
             "env": [{"name": "A", "valueFrom": {"fileKeyRef": {"volumeName": "v", "path": "p", "key": "k"}}},
@@ -482,7 +482,7 @@ fn unsupported_fields_are_reported_one_by_one() {
         })),
         &[
             "spec.containers[0].resizePolicy[0]",
-            "spec.containers[0].lifecycle.preStop.httpGet",
+            "spec.containers[0].lifecycle.stopSignal",
             "spec.containers[0].env[0].valueFrom.fileKeyRef",
             "spec.containers[0].resources.limits[ephemeral-storage]",
             "spec.containers[0].resources.limits[hugepages-2Mi]",

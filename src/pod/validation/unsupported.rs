@@ -5,7 +5,7 @@
 //! `schedulerName`, `preemptionPolicy`, `schedulingGroup`) are accepted. `nodeSelector`, required node affinity and
 //! tolerations are checked in `admission`.
 
-use k8s_openapi::api::core::v1::{Container, Lifecycle, Pod, PodSpec, ResourceRequirements, Volume};
+use k8s_openapi::api::core::v1::{Container, Pod, PodSpec, ResourceRequirements, Volume};
 
 use super::volumes::sources;
 use super::{FieldError, FieldPath, list, text};
@@ -115,9 +115,9 @@ fn check_container(container: &Container, path: &FieldPath, found: &mut Found) {
         let set = policy.restart_policy != "NotRequired";
         found.add(set, &path.child("resizePolicy").index(index), "containers are not resized in place");
     }
-    if let Some(lifecycle) = &container.lifecycle {
-        check_lifecycle(lifecycle, &path.child("lifecycle"), found);
-    }
+    let signal = container.lifecycle.as_ref().is_some_and(|lifecycle| lifecycle.stop_signal.is_some());
+    let path_of_signal = path.child("lifecycle").child("stopSignal");
+    found.add(signal, &path_of_signal, "containers are stopped with the signal of their image");
     check_mounts(container, path, found);
     check_env(container, path, found);
     if let Some(requirements) = &container.resources {
@@ -129,15 +129,6 @@ fn check_container(container: &Container, path: &FieldPath, found: &mut Found) {
         let unmasked = context.proc_mount.as_deref() == Some("Unmasked");
         found.add(unmasked, &path.child("procMount"), "/proc is always masked");
     }
-}
-
-fn check_lifecycle(lifecycle: &Lifecycle, path: &FieldPath, found: &mut Found) {
-    for (field, handler) in [("postStart", &lifecycle.post_start), ("preStop", &lifecycle.pre_stop)] {
-        let by_http = handler.as_ref().is_some_and(|handler| handler.http_get.is_some());
-        found.add(by_http, &path.child(field).child("httpGet"), "hooks do not send HTTP requests");
-    }
-    let signal = lifecycle.stop_signal.is_some();
-    found.add(signal, &path.child("stopSignal"), "containers are stopped with the signal of their image");
 }
 
 /// All unsupported fields of an ephemeral container. It may be added to a pod that was admitted long ago.
