@@ -104,6 +104,72 @@ fn a_probe_is_named_with_its_last_answer() {
     other.says(Verdict::Fine, "The pod runs", "");
 }
 
+/// A pod with the init container `setup` and the sidecar `proxy`, with these states.
+fn initializing(setup: Value, proxy: Value, started: bool) -> Facts {
+    let mut facts = Facts::new();
+    let spec = facts.pod.spec.as_mut().unwrap();
+    let inits = json!([{"name": "setup"}, {"name": "proxy", "restartPolicy": "Always"}]);
+    spec.init_containers = serde_json::from_value(inits).unwrap();
+    let status = |name: &str, state: Value, started: bool, last: Value| {
+        json!({"name": name, "image": "img", "imageID": "", "ready": false, "started": started, "restartCount": 1,
+            "state": state, "lastState": last})
+    };
+    let ended = json!({"terminated": {"exitCode": 3}});
+    let waiting = json!({"waiting": {"reason": "PodInitializing"}});
+    facts.status(json!({
+        "phase": "Pending",
+        "initContainerStatuses": [status("setup", setup, false, ended), status("proxy", proxy, started, json!({}))],
+        "containerStatuses": [status("c", waiting, false, json!({}))],
+    }))
+}
+
+#[test]
+fn an_initializing_pod_names_the_container_it_waits_for() {
+    let waiting = || json!({"waiting": {"reason": "PodInitializing"}});
+    let done = || json!({"terminated": {"exitCode": 0}});
+    initializing(running(), waiting(), false).says(
+        Verdict::UnderWay,
+        "The pod is initializing: init container setup (1 of 2) has run for 100s",
+        "hostlet logs web-n -c setup",
+    );
+    initializing(done(), running(), false).says(
+        Verdict::UnderWay,
+        "Sidecar container proxy (2 of 2) has run for 100s, and its startup probe has not succeeded yet",
+        "wait; the containers after it start once its startup probe has succeeded",
+    );
+    let back_off = json!({"waiting": {"reason": "CrashLoopBackOff", "message": "back-off"}});
+    let crashing = initializing(back_off, waiting(), false);
+    crashing.says(
+        Verdict::Wrong,
+        "Init container setup ended with exit code 3",
+        "hostlet logs web-n -c setup --previous",
+    );
+    let mut failed = initializing(json!({"terminated": {"exitCode": 3}}), waiting(), false);
+    failed.status.as_mut().unwrap().phase = Some("Failed".to_owned());
+    failed.pod.spec.as_mut().unwrap().restart_policy = Some("Never".to_owned());
+    failed.says(
+        Verdict::Wrong,
+        "Init container setup ended with exit code 3; restartPolicy Never does not restart it",
+        "",
+    );
+}
+
+#[test]
+fn hooks_are_explained() {
+    let activity = Activity::PostStartHook { container: "c".to_owned() };
+    let waiting = || json!({"waiting": {"reason": "ContainerCreating"}});
+    Facts::new().container(waiting(), json!({}), 0).doing(activity).says(
+        Verdict::UnderWay,
+        "The pod is being started: the postStart hook of container c runs",
+        "",
+    );
+    Facts::new().waiting("PostStartHookError", "Exec lifecycle hook failed").says(
+        Verdict::Wrong,
+        "Container c was stopped, because its postStart hook failed: Exec lifecycle hook failed",
+        "correct lifecycle.postStart in the manifest",
+    );
+}
+
 #[test]
 fn a_broken_manifest_counts_even_while_the_pod_runs() {
     let mut facts = Facts::new().container(running(), json!({}), 0);

@@ -44,7 +44,8 @@ fn check_status(tenant: &Tenant, pod: &Pod, record: &str) -> Result<()> {
         status.as_object_mut().unwrap().remove("resources");
     }
     for list in ["initContainerStatuses", "containerStatuses"] {
-        for container in status[list].as_array_mut().into_iter().flatten() {
+        let containers = status.get_mut(list).and_then(Value::as_array_mut);
+        for container in containers.into_iter().flatten() {
             as_after_the_first_restart(container);
         }
     }

@@ -46,8 +46,8 @@ fn the_status_equals_the_stock_kubelets() {
     let mut expected = stock()["status"].clone();
     // It had become ready a second after it registered.
     expected["conditions"][3]["lastTransitionTime"] = json!("2026-11-21T07:04:55Z");
-    // Declared features are not supported yet.
-    expected.as_object_mut().unwrap().remove("declaredFeatures");
+    // The others are not supported yet.
+    expected["declaredFeatures"] = json!(["RestartAllContainersOnContainerExits"]);
     assert_eq!(serde_json::to_value(&status).unwrap(), expected);
 }
 
@@ -81,11 +81,13 @@ fn conditions_and_resources_of_others_stay() {
 }
 
 #[test]
-fn declared_features_of_another_kubelet_are_removed() {
+fn declared_features_of_another_kubelet_are_replaced() {
     let mut status: NodeStatus = serde_json::from_value(stock()["status"].clone()).unwrap();
     status.volumes_in_use = Some(vec!["kubernetes.io/csi/d^v".to_owned()]);
     update(&mut status, &settings(), &facts(), noon());
-    assert_eq!((status.declared_features, status.volumes_in_use), (None, None));
+    let declared = status.declared_features.unwrap();
+    assert_eq!(declared, ["RestartAllContainersOnContainerExits"]);
+    assert_eq!(status.volumes_in_use, None);
 }
 
 #[test]

@@ -11,6 +11,9 @@ use crate::node::{NodeEvent, NodeFacts, NodeSettings, Pressure};
 use crate::sys::Machine;
 use crate::types::ResourceList;
 
+/// Features without which the scheduler gives a pod that uses them to no node (KEP-5328), sorted.
+const DECLARED_FEATURES: [&str; 1] = ["RestartAllContainersOnContainerExits"];
+
 /// Brings `status` up to date and returns the events of its changes. Heartbeats of existing conditions stay: see
 /// [`set_heartbeats`].
 pub(in crate::node) fn update(
@@ -31,7 +34,7 @@ pub(in crate::node) fn update(
         .map(|port| NodeDaemonEndpoints { kubelet_endpoint: Some(DaemonEndpoint { port: port.into() }) });
     // The scheduler and the API server act on declared features, the attach-detach controller on volumes in use. What another
     // kubelet left there does not apply to this one.
-    status.declared_features = None;
+    status.declared_features = Some(DECLARED_FEATURES.map(str::to_owned).to_vec());
     status.volumes_in_use = None;
     events.extend(conditions::set_pressures(status, &facts.pressures, name, now));
     events.extend(ready::set(status, settings, &facts.unready, now));

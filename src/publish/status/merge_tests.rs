@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 use super::merge::merged;
 use super::plan::{Live, ReportedPod, Urgency, Write, plan};
 use crate::api::fake::apply_strategic;
+use crate::pod::testing;
 use crate::status::LifecycleSummary;
 
 fn status(value: Value) -> PodStatus {
@@ -18,7 +19,7 @@ fn condition(kind: &str, value: &str, since: &str) -> Value {
 }
 
 fn live(status: &PodStatus) -> Live<'_> {
-    Live { uid: "u", status, is_deleting: false, is_mirror: false, restart_policy: "Always" }
+    Live { uid: "u", status, is_deleting: false, is_mirror: false, spec: None }
 }
 
 fn reported(status: &PodStatus) -> ReportedPod<'_> {
@@ -137,12 +138,23 @@ fn a_container_that_terminated_for_good_is_not_reported_as_running() {
     };
     let ended = |code| status(state(json!({"terminated": {"exitCode": code}})));
     let alive = status(state(json!({"waiting": {"reason": "ContainerCreating"}})));
-    let of =
-        |there: &PodStatus, restart_policy| plan(reported(&alive), Live { restart_policy, ..live(there) });
+    let of = |there: &PodStatus, policy: &str| {
+        let pod = testing::pod("p", "u", policy, &["c"]);
+        plan(reported(&alive), Live { spec: pod.spec.as_ref(), ..live(there) })
+    };
     assert_eq!(of(&ended(1), "Never"), Write::Impossible("c".to_owned()));
     assert_eq!(of(&ended(0), "OnFailure"), Write::Impossible("c".to_owned()));
     assert!(matches!(of(&ended(1), "OnFailure"), Write::Patch(..)));
     assert!(matches!(of(&ended(1), "Always"), Write::Patch(..)));
+    // Its own policy and rules win.
+    let mut pod = testing::pod("p", "u", "Never", &["c"]);
+    let rule = json!([{"action": "Restart", "exitCodes": {"operator": "In", "values": [42]}}]);
+    let container = &mut pod.spec.as_mut().unwrap().containers[0];
+    container.restart_policy = Some("Never".to_owned());
+    container.restart_policy_rules = serde_json::from_value(rule).unwrap();
+    let of = |code| plan(reported(&alive), Live { spec: pod.spec.as_ref(), ..live(&ended(code)) });
+    assert!(matches!(of(42), Write::Patch(..)));
+    assert_eq!(of(1), Write::Impossible("c".to_owned()));
 }
 
 prop_compose! {

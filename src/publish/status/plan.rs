@@ -1,11 +1,11 @@
 //! What to write for one pod, and how soon. Pure.
 
-use k8s_openapi::api::core::v1::{ContainerStatus, PodStatus};
+use k8s_openapi::api::core::v1::{ContainerStateTerminated, ContainerStatus, PodSpec, PodStatus};
 use serde_json::{Value, json};
 
 use super::merge::merged;
 use crate::api::patch::{self, Kind};
-use crate::pod::PodPhase;
+use crate::pod::{PodPhase, may_restart_all, restarts_after};
 use crate::status::LifecycleSummary;
 use crate::types::json::to_value;
 
@@ -27,8 +27,8 @@ pub(super) struct Live<'a> {
     pub(super) is_deleting: bool,
     /// It is a mirror pod.
     pub(super) is_mirror: bool,
-    /// `spec.restartPolicy`.
-    pub(super) restart_policy: &'a str,
+    /// Its spec, with the restart policies.
+    pub(super) spec: Option<&'a PodSpec>,
 }
 
 /// How soon a write is due.
@@ -84,16 +84,19 @@ fn is_urgent(live: &PodStatus, desired: &PodStatus) -> bool {
         || condition(live, "DisruptionTarget") != condition(desired, "DisruptionTarget")
 }
 
-/// A container that is terminated on the API server and must not restart, but is reported as running.
+/// A main container that is terminated on the API server and must not restart, but is reported as running (upstream
+/// `checkContainerStateTransition`).
 fn revived<'a>(reported: &'a PodStatus, live: Live<'_>) -> Option<&'a str> {
+    let is_always = |spec: &PodSpec| spec.restart_policy.as_deref() == Some("Always");
+    let spec = live.spec.filter(|spec| !is_always(spec) && !may_restart_all(spec))?;
     let is_final = |name: &str| {
         let found = live.status.container_statuses.iter().flatten().find(|status| status.name == name);
         let ended = found.and_then(|status| status.state.as_ref()?.terminated.as_ref());
-        ended.is_some_and(|ended| match live.restart_policy {
-            "Never" => true,
-            "OnFailure" => ended.exit_code == 0,
-            _ => false,
-        })
+        let container = spec.containers.iter().find(|container| container.name == name);
+        let restarts = |ended: &ContainerStateTerminated| {
+            container.is_some_and(|container| restarts_after(spec, container, ended.exit_code))
+        };
+        ended.is_some_and(|ended| !restarts(ended))
     };
     let is_alive =
         |status: &&ContainerStatus| status.state.as_ref().is_none_or(|state| state.terminated.is_none());

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use futures::future::BoxFuture;
 use futures::stream::{FuturesUnordered, StreamExt};
-use k8s_openapi::api::core::v1::{Pod, PodStatus};
+use k8s_openapi::api::core::v1::{Pod, PodSpec, PodStatus};
 use kube::Client;
 use kube::api::{DeleteParams, Patch, PatchParams, Preconditions};
 use serde_json::Value;
@@ -105,7 +105,6 @@ struct Object {
     status: Arc<PodStatus>,
     is_deleting: bool,
     is_mirror: bool,
-    restart_policy: String,
 }
 
 /// The shared object that an [`Object`] was read from; the same pointer as long as nothing changed.
@@ -359,7 +358,7 @@ impl Entry {
             status,
             is_deleting: object.is_deleting,
             is_mirror: object.is_mirror,
-            restart_policy: &object.restart_policy,
+            spec: object.spec(),
         };
         self.next = match plan(reported, live) {
             Write::Nothing => None,
@@ -495,6 +494,13 @@ impl ApiObject {
 }
 
 impl Object {
+    fn spec(&self) -> Option<&PodSpec> {
+        match &self.api_object {
+            ApiObject::Pod(api) => api.pod.spec.as_ref(),
+            ApiObject::Mirror(mirror) => mirror.pod.spec.as_ref(),
+        }
+    }
+
     fn new(api_object: ApiObject) -> Self {
         let (pod, version, status, is_mirror) = match &api_object {
             ApiObject::Pod(api) => (&api.pod, Some(api.version.clone()), api.status.clone(), false),
@@ -513,7 +519,6 @@ impl Object {
             status,
             is_deleting: metadata.deletion_timestamp.is_some(),
             is_mirror,
-            restart_policy: pod.spec.as_ref().map(|spec| text(&spec.restart_policy)).unwrap_or_default(),
             api_object,
         }
     }
