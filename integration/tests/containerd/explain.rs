@@ -182,10 +182,10 @@ fn all_broken(dir: &str) -> Vec<Broken> {
         ),
         broken("bad-name", json!({"image": "UPPER/Case:1"}), none.clone(), "is invalid", "lower case"),
         broken(
-            "pre-stop",
-            json!({"lifecycle": {"preStop": {"exec": {"command": ["true"]}}}}),
+            "host-users",
             none,
-            "spec.containers[0].lifecycle: Not supported by hostlet yet",
+            json!({"hostUsers": false}),
+            "spec.hostUsers: Not supported by hostlet yet",
             "remove these fields",
         ),
     ]

@@ -190,15 +190,21 @@ async fn a_container_sees_only_its_parts_of_volumes_also_after_its_restart() {
     ]);
     // The first instance ends at once; the second finds what the first one wrote.
     let script = format!(
-        "cat /dir/page /page; ls /dir; echo x > /page || echo read-only; cat /etc/labels; [ -e /new/f ] || {{ echo first > /new/f; exit 1; }}; \
-         cat /new/f; echo end; {IDLE}"
+        "cat /dir/page /page; echo x > /page || echo read-only; cat /etc/labels; echo; echo shown; \
+         [ -e /new/f ] || {{ echo first > /new/f; exit 1; }}; cp /new/f /dir/seen; {IDLE}"
     );
     host.write_manifest("web.json", &of("web", mounts, &script)).unwrap();
     let pod = wait_until_ready(&daemon, "web").await.unwrap();
-    let log = wait_for_log(&host, &pod, "main", "end").await.unwrap();
-    for wanted in ["page", "read-only", "app=\"web\"", "first"] {
+    let log = wait_for_log(&host, &pod, "main", "shown").await.unwrap();
+    for wanted in ["page", "read-only", "app=\"web\""] {
         assert!(log.contains(wanted), "{wanted}: {log}");
     }
+    wait_for("the second instance to see the first one's file", SOON, async || {
+        let seen = fs::read_to_string(shared.join("web/seen")).unwrap_or_default();
+        Ok(if seen == "first\n" { Look::Done(()) } else { Look::NotYet(seen) })
+    })
+    .await
+    .unwrap();
     let escapes = json!([{"name": "host", "mountPath": "/x", "subPath": "escape/passwd"}]);
     host.write_manifest("escape.json", &of("escape", escapes, IDLE)).unwrap();
     wait_for("the escape to be refused", LATER, async || {
