@@ -3,6 +3,7 @@
 
 mod archive;
 mod config;
+mod credentials;
 mod dra;
 mod manifest;
 mod plugin;
@@ -11,6 +12,7 @@ mod text;
 
 pub use archive::image_archive;
 pub use config::config;
+pub use credentials::docker_config;
 pub use dra::dra_message;
 pub use manifest::manifest;
 pub use plugin::plugin_info;
@@ -21,7 +23,7 @@ pub use text::{image_reference, log_line, quantity, resolv_conf};
 pub type Check = fn(&[u8]);
 
 /// All checks, by the name of their target and of the directory of their corpus.
-pub const CHECKS: [(&str, Check); 10] = [
+pub const CHECKS: [(&str, Check); 11] = [
     ("manifest", manifest),
     ("config", config),
     ("log_line", log_line),
@@ -32,6 +34,7 @@ pub const CHECKS: [(&str, Check); 10] = [
     ("image_archive", image_archive),
     ("plugin_info", plugin_info),
     ("dra_message", dra_message),
+    ("docker_config", docker_config),
 ];
 
 /// Maximum lines of one message about a file, and maximum bytes of each.

@@ -14,6 +14,8 @@ mod controllers;
 mod deletion;
 #[path = "cluster/dra.rs"]
 mod dra;
+#[path = "cluster/images.rs"]
+mod images;
 #[path = "cluster/life.rs"]
 mod life;
 #[path = "cluster/many.rs"]

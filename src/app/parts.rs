@@ -16,6 +16,7 @@ use crate::config::{Config, ParallelPulls};
 use crate::cri::RuntimeService;
 use crate::dra::Dra;
 use crate::housekeeping::OtherKubelets;
+use crate::image::credentials::{Credentials, DockerConfigFiles};
 use crate::image::preload::PreloadProblem;
 use crate::image::{ContainerdArrivals, Images, PullLimits};
 use crate::node::{
@@ -167,8 +168,13 @@ impl Parts {
         let admission = Admission::new(inputs, outputs).with_heartbeat(tasks.heartbeat("admission"));
         tasks.spawn(Stage::Pods, "admission", |cancel| admission.run(cancel));
 
-        let images =
-            Images::new(runtime.images.clone(), pull_limits(config), store.clone(), WallClock::system());
+        let images = Images::new(
+            runtime.images.clone(),
+            pull_limits(config),
+            host_credentials(config),
+            store.clone(),
+            WallClock::system(),
+        );
         let node_object = latest_node.subscribe();
         let describer = NodeDescriber {
             settings: node.settings.clone(),
@@ -362,6 +368,14 @@ fn shutdown_settings(config: &Config) -> ShutdownSettings {
         root_dir: config.root_dir.clone(),
         etc: ETC.into(),
     }
+}
+
+/// Registry credentials from where the stock kubelet reads them.
+fn host_credentials(config: &Config) -> Credentials {
+    // A deleted working directory has no files.
+    let working_dir = std::env::current_dir().unwrap_or_else(|_| ROOT.into());
+    let home = std::env::var_os("HOME").filter(|home| !home.is_empty()).map(PathBuf::from);
+    Credentials::new(DockerConfigFiles::new(&config.root_dir, &working_dir, home.as_deref(), ROOT.as_ref()))
 }
 
 fn pull_limits(config: &Config) -> PullLimits {

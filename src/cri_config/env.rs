@@ -257,7 +257,8 @@ mod tests {
     fn objects() -> Objects {
         let text = [("k", "v"), ("other.txt", "$(k)")].map(|(key, value)| (key.to_owned(), value.to_owned()));
         let bytes = |bytes: &[u8]| bytes.to_vec();
-        let map = Object { text: text.into(), binary: [("bin".to_owned(), bytes(b"x"))].into() };
+        let binary = [("bin".to_owned(), bytes(b"x"))].into();
+        let map = Object { text: text.into(), binary, ..Object::default() };
         let secrets = [("password".to_owned(), bytes(b"s3cret"))];
         let secret = Object { binary: secrets.into(), ..Object::default() };
         let image = Object { binary: [("png".to_owned(), bytes(&[0xff, 0]))].into(), ..Object::default() };

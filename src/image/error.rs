@@ -5,6 +5,9 @@ use std::time::Duration;
 use super::ReferenceError;
 use crate::types::go_quoted;
 
+/// The reason of most failed pulls.
+pub const ERR_IMAGE_PULL: &str = "ErrImagePull";
+
 /// Why an image is not available. `Display` is the container's waiting message, [`ImageError::reason`] its reason.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ImageError {
@@ -32,6 +35,12 @@ pub enum ImageError {
     NeverPull {
         /// As in the spec.
         image: String,
+    },
+    /// A pull Secret is invalid. The stock kubelet has this text as the reason, too.
+    #[error("{message}")]
+    Credentials {
+        /// What is wrong with it.
+        message: String,
     },
     /// The pull failed.
     #[error("{message}")]
@@ -76,7 +85,7 @@ impl ImageError {
             Self::InvalidName { .. } => "InvalidImageName",
             Self::Inspect { .. } => "ImageInspectError",
             Self::NeverPull { .. } => "ErrImageNeverPull",
-            Self::Pull { .. } => "ErrImagePull",
+            Self::Credentials { .. } | Self::Pull { .. } => ERR_IMAGE_PULL,
             Self::RegistryUnavailable { .. } => "RegistryUnavailable",
             Self::SignatureValidation { .. } => "SignatureValidationFailed",
             Self::BackOff { .. } => "ImagePullBackOff",

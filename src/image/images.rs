@@ -7,15 +7,16 @@ use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use super::backoff::{Now, PullBackoffs};
+use super::credentials::{Credentials, Login, PullSecretError, PullSecrets};
 use super::puller::{PullError, Puller};
-use super::{ImageError, PullLimits, PullPolicy, PullUnderWay, with_default_tag};
+use super::{ImageError, PullLimits, PullPolicy, PullUnderWay, Reference, with_default_tag};
 use crate::cri::wire::PodSandboxConfig;
 use crate::cri::{ImageInfo, ImageService};
 use crate::store::{Store, Table};
 use crate::types::{PodEvent, PodRef, PodUid, WallClock, go_duration, go_quoted};
 
 /// A container's request for an image.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct ImageRequest<'a> {
     /// The pod.
     pub pod: &'a PodRef,
@@ -25,6 +26,8 @@ pub struct ImageRequest<'a> {
     pub policy: PullPolicy,
     /// Configuration of the sandbox that the container will run in.
     pub sandbox: PodSandboxConfig,
+    /// The pod's pull Secrets.
+    pub secrets: &'a dyn PullSecrets,
 }
 
 /// An image that is present in the runtime.
@@ -54,24 +57,32 @@ pub struct Images {
 struct Inner {
     service: Arc<dyn ImageService>,
     puller: Puller,
+    credentials: Credentials,
     backoffs: Mutex<PullBackoffs>,
     store: Store,
     clock: WallClock,
 }
 
 impl Images {
-    /// Pulls through `service` within `limits`. Back-offs are persisted in `store` and resume from there.
-    pub fn new(service: Arc<dyn ImageService>, limits: PullLimits, store: Store, clock: WallClock) -> Self {
+    /// Pulls through `service` within `limits`, with the pods' credentials and these of the host. Back-offs are persisted in `store`
+    /// and resume from there.
+    pub fn new(
+        service: Arc<dyn ImageService>,
+        limits: PullLimits,
+        credentials: Credentials,
+        store: Store,
+        clock: WallClock,
+    ) -> Self {
         let now = Now { tokio: Instant::now(), wall: clock.now() };
         let puller = Puller::new(service.clone(), limits, now.tokio);
         let backoffs = Mutex::new(PullBackoffs::new(store.all(Table::ImagePulls), now));
-        Self { inner: Arc::new(Inner { service, puller, backoffs, store, clock }) }
+        Self { inner: Arc::new(Inner { service, puller, credentials, backoffs, store, clock }) }
     }
 
     /// Ensures that the runtime has the image, according to its pull policy. Events go to `report`, with upstream's reasons
     /// and messages.
     ///
-    /// Cancel-safe. Pods that need the same image share one pull, which continues as long as one of them waits.
+    /// Cancel-safe. Pods that need the same image with the same credentials share one pull, which continues as long as one of them waits.
     pub async fn ensure(
         &self,
         request: ImageRequest<'_>,
@@ -107,9 +118,7 @@ impl Images {
                 let error = ImageError::NeverPull { image: requested.to_owned() };
                 Err(reported(error, "ErrImageNeverPull", report))
             }
-            (None, PullPolicy::Always | PullPolicy::IfNotPresent) => {
-                self.pull(request.pod, requested, &image, request.sandbox, report).await
-            }
+            (None, PullPolicy::Always | PullPolicy::IfNotPresent) => self.pull(request, &image, report).await,
         }
     }
 
@@ -120,20 +129,24 @@ impl Images {
 
     async fn pull(
         &self,
-        pod: &PodRef,
-        requested: &str,
+        request: ImageRequest<'_>,
         image: &str,
-        sandbox: PodSandboxConfig,
         report: &mut (dyn FnMut(PodEvent) + Send),
     ) -> Result<EnsuredImage, ImageError> {
+        let ImageRequest { pod, image: requested, sandbox, secrets, .. } = request;
         let requested_at = Instant::now();
         if let Some(error) = self.inner.backoffs.lock().in_force(&pod.uid, requested, requested_at) {
             report(PodEvent::normal("BackOff", format!("Back-off pulling image {}", go_quoted(requested))));
             return Err(error);
         }
 
+        let logins = self.logins(image, secrets).await.map_err(|error| {
+            let message = error.to_string();
+            report(failed_to_pull(requested, &message));
+            ImageError::Credentials { message }
+        })?;
         report(PodEvent::normal("Pulling", format!("Pulling image {}", go_quoted(requested))));
-        match self.inner.puller.pull(image, sandbox).await {
+        match self.inner.puller.pull(image, logins, sandbox).await {
             Ok(pulled) => {
                 let total = requested_at.elapsed();
                 // A late joiner has waited for only part of the pull.
@@ -147,14 +160,19 @@ impl Images {
             }
             Err(e @ (PullError::Throttled | PullError::Runtime(_))) => {
                 let message = e.to_string();
-                report(PodEvent::warning(
-                    "Failed",
-                    format!("Failed to pull image {}: {message}", go_quoted(requested)),
-                ));
+                report(failed_to_pull(requested, &message));
                 self.failed(&pod.uid, requested, message.clone());
                 Err(ImageError::of_pull(requested, message))
             }
         }
+    }
+
+    /// The logins to try.
+    async fn logins(&self, image: &str, secrets: &dyn PullSecrets) -> Result<Vec<Login>, PullSecretError> {
+        // Parsed before.
+        let name = Reference::parse(image).map(|reference| reference.name).unwrap_or_default();
+        let secrets = secrets.get().await;
+        self.inner.credentials.of(&name, &secrets).await
     }
 
     fn failed(&self, pod: &PodUid, requested: &str, message: String) {
@@ -163,6 +181,10 @@ impl Images {
         backoffs.failed(pod, requested, message, now.tokio);
         self.inner.store.put(Table::ImagePulls, pod.as_str(), &backoffs.stored(pod, now));
     }
+}
+
+fn failed_to_pull(requested: &str, message: &str) -> PodEvent {
+    PodEvent::warning("Failed", format!("Failed to pull image {}: {message}", go_quoted(requested)))
 }
 
 /// An error whose event has the same message as the pod's status.

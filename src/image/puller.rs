@@ -1,4 +1,5 @@
-//! Pulls within the limits on parallelism and rate; concurrent requests for one image share one pull. Knows no pods.
+//! Pulls within the limits on parallelism and rate, with one login after the other; concurrent requests for one image with the same
+//! logins share one pull. Knows no pods.
 //!
 //! A pull is a [`Shared`] future that all waiters drive together: it continues when the first requester is cancelled, and is
 //! dropped with the last one, which cancels the call to the runtime.
@@ -14,9 +15,10 @@ use parking_lot::Mutex;
 use tokio::sync::Semaphore;
 use tokio::time::Instant;
 
+use super::credentials::Login;
 use super::throttle::TokenBucket;
-use crate::cri::wire::PodSandboxConfig;
-use crate::cri::{CriError, ImageInfo, ImageService};
+use crate::cri::wire::{AuthConfig, PodSandboxConfig};
+use crate::cri::{ImageInfo, ImageService};
 
 /// Pull limits: fields of KubeletConfiguration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,7 +58,7 @@ pub(super) enum PullError {
     #[error("pull QPS exceeded")]
     Throttled,
     #[error("{0}")]
-    Runtime(CriError),
+    Runtime(String),
     /// The pull succeeded, but the runtime does not return the image.
     #[error("{0}")]
     Inspect(String),
@@ -87,16 +89,22 @@ impl Puller {
     }
 
     /// Pulls `image` or joins its pull in progress. Cancel-safe: dropping the future only stops waiting.
-    pub(super) async fn pull(&self, image: &str, sandbox: PodSandboxConfig) -> Result<Pulled, PullError> {
-        let pull = self.in_flight.join_or_start(image, |ticket| self.start(ticket, image, sandbox));
+    pub(super) async fn pull(
+        &self,
+        image: &str,
+        logins: Vec<Login>,
+        sandbox: PodSandboxConfig,
+    ) -> Result<Pulled, PullError> {
+        let what = Requested { image: image.to_owned(), logins: logins.into() };
+        let pull = self.in_flight.join_or_start(what, |ticket| self.start(ticket, sandbox));
         pull.await
     }
 
     /// The pulls in progress, oldest first.
     pub(super) fn under_way(&self) -> Vec<PullUnderWay> {
         let pulls = self.in_flight.pulls.lock();
-        let entries = pulls.by_image.iter().map(|(image, entry)| PullUnderWay {
-            image: image.clone(),
+        let entries = pulls.by_request.iter().map(|(requested, entry)| PullUnderWay {
+            image: requested.image.clone(),
             requested_at: entry.requested_at,
             started: entry.started,
         });
@@ -109,13 +117,11 @@ impl Puller {
     fn start(
         &self,
         ticket: Ticket,
-        image: &str,
         sandbox: PodSandboxConfig,
     ) -> BoxFuture<'static, Result<Pulled, PullError>> {
         let service = self.service.clone();
         let slots = self.slots.clone();
         let throttle = self.throttle.clone();
-        let image = image.to_owned();
         async move {
             let _slot = match &slots {
                 // The semaphore is never closed, so this cannot fail; pulling without a permit would still be correct.
@@ -129,14 +135,44 @@ impl Puller {
                 return Err(PullError::Throttled);
             }
             ticket.started(started);
-            let reference =
-                service.pull_image(&image, None, Some(sandbox)).await.map_err(PullError::Runtime)?;
-            let image = inspect(&*service, &image, &reference).await?;
+            let Requested { image, logins } = &ticket.what;
+            let reference = pull_with(&*service, image, logins, sandbox).await?;
+            let image = inspect(&*service, image, &reference).await?;
             drop(ticket);
             Ok(Pulled { image, took: started.elapsed() })
         }
         .boxed()
     }
+}
+
+/// Pulls with one login after the other until one succeeds, or anonymously if there are none. The error has the texts of all, as
+/// upstream joins them.
+async fn pull_with(
+    service: &dyn ImageService,
+    image: &str,
+    logins: &[Login],
+    sandbox: PodSandboxConfig,
+) -> Result<String, PullError> {
+    if logins.is_empty() {
+        let pulled = service.pull_image(image, None, Some(sandbox)).await;
+        return pulled.map_err(|error| PullError::Runtime(error.to_string()));
+    }
+    let mut errors: Vec<String> = Vec::new();
+    for Login { username, password } in logins {
+        let auth =
+            AuthConfig { username: username.clone(), password: password.clone(), ..AuthConfig::default() };
+        match service.pull_image(image, Some(auth), Some(sandbox.clone())).await {
+            Ok(reference) => return Ok(reference),
+            Err(error) => {
+                let text = error.to_string();
+                if !errors.contains(&text) {
+                    errors.push(text);
+                }
+            }
+        }
+    }
+    let joined = errors.join(", ");
+    Err(PullError::Runtime(if errors.len() == 1 { joined } else { format!("[{joined}]") }))
 }
 
 /// Inspects the pulled image: by the requested name, else by the reference that the runtime returned.
@@ -151,7 +187,14 @@ async fn inspect(service: &dyn ImageService, image: &str, reference: &str) -> Re
     Err(PullError::Inspect(format!("the container runtime pulled it as {reference:?}, but does not have it")))
 }
 
-/// The pulls in progress, keyed by image.
+/// What is pulled. With other logins it is another pull: none profits from another's access.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct Requested {
+    image: String,
+    logins: Arc<[Login]>,
+}
+
+/// The pulls in progress.
 #[derive(Default)]
 struct InFlight {
     pulls: Mutex<Pulls>,
@@ -159,7 +202,7 @@ struct InFlight {
 
 #[derive(Default)]
 struct Pulls {
-    by_image: HashMap<String, Entry>,
+    by_request: HashMap<Requested, Entry>,
     last_ticket: u64,
 }
 
@@ -173,19 +216,19 @@ struct Entry {
 impl InFlight {
     fn join_or_start(
         self: &Arc<Self>,
-        image: &str,
+        what: Requested,
         start: impl FnOnce(Ticket) -> BoxFuture<'static, Result<Pulled, PullError>>,
     ) -> SharedPull {
         let mut pulls = self.pulls.lock();
-        if let Some(pull) = pulls.by_image.get(image).and_then(|entry| entry.pull.upgrade()) {
+        if let Some(pull) = pulls.by_request.get(&what).and_then(|entry| entry.pull.upgrade()) {
             return pull;
         }
         pulls.last_ticket += 1;
         let number = pulls.last_ticket;
-        let pull = start(Ticket { in_flight: self.clone(), image: image.to_owned(), number }).shared();
+        let pull = start(Ticket { in_flight: self.clone(), what: what.clone(), number }).shared();
         if let Some(weak) = pull.downgrade() {
             let entry = Entry { ticket: number, pull: weak, requested_at: Instant::now(), started: None };
-            pulls.by_image.insert(image.to_owned(), entry);
+            pulls.by_request.insert(what, entry);
         }
         pull
     }
@@ -194,7 +237,7 @@ impl InFlight {
 /// Held by a pull: removes it from the list when it finishes or is dropped, so that a later request starts a new one.
 struct Ticket {
     in_flight: Arc<InFlight>,
-    image: String,
+    what: Requested,
     number: u64,
 }
 
@@ -202,7 +245,8 @@ impl Ticket {
     /// Marks the pull as started.
     fn started(&self, at: Instant) {
         let mut pulls = self.in_flight.pulls.lock();
-        if let Some(entry) = pulls.by_image.get_mut(&self.image).filter(|entry| entry.ticket == self.number) {
+        if let Some(entry) = pulls.by_request.get_mut(&self.what).filter(|entry| entry.ticket == self.number)
+        {
             entry.started = Some(at);
         }
     }
@@ -212,8 +256,8 @@ impl Drop for Ticket {
     fn drop(&mut self) {
         let mut pulls = self.in_flight.pulls.lock();
         // A new pull of the same image may have replaced a dropped one.
-        if pulls.by_image.get(&self.image).is_some_and(|entry| entry.ticket == self.number) {
-            pulls.by_image.remove(&self.image);
+        if pulls.by_request.get(&self.what).is_some_and(|entry| entry.ticket == self.number) {
+            pulls.by_request.remove(&self.what);
         }
     }
 }

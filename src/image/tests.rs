@@ -10,6 +10,7 @@ use parking_lot::Mutex;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, advance, sleep};
 
+use super::credentials::{Credentials, DockerConfigFiles, NoSecrets, PullSecret, PullSecrets};
 use super::*;
 use crate::cri::wire::{AuthConfig, PodSandboxConfig};
 use crate::cri::{CriError, ImageInfo, ImageService, Operation};
@@ -28,8 +29,12 @@ struct State {
     /// The errors of failing pulls, by image.
     broken: HashMap<String, String>,
     inspection_fails: bool,
+    /// The users that may pull each private image.
+    private: HashMap<String, &'static str>,
     /// All pulls started, in order.
     pulls: Vec<String>,
+    /// Their users; empty for anonymous ones.
+    users: Vec<String>,
     running: usize,
     most_running: usize,
 }
@@ -63,18 +68,23 @@ impl ImageService for Registry {
     async fn pull_image(
         &self,
         image: &str,
-        _auth: Option<AuthConfig>,
+        auth: Option<AuthConfig>,
         _sandbox: Option<PodSandboxConfig>,
     ) -> Result<String, CriError> {
+        let user = auth.map(|auth| auth.username).unwrap_or_default();
         {
             let mut state = self.state.lock();
             state.pulls.push(image.to_owned());
+            state.users.push(user.clone());
             state.running += 1;
             state.most_running = state.most_running.max(state.running);
         }
         let _running = Running(self);
         sleep(Duration::from_secs(1)).await;
         let mut state = self.state.lock();
+        if state.private.get(image).is_some_and(|allowed| *allowed != user) {
+            return Err(failed(Operation::PullImage, &format!("{image}: access denied")));
+        }
         match state.broken.get(image) {
             Some(message) => Err(failed(Operation::PullImage, message)),
             None => {
@@ -100,7 +110,13 @@ struct Bench {
 impl Bench {
     fn new(limits: PullLimits) -> Self {
         let registry = Arc::new(Registry::default());
-        let images = Images::new(registry.clone(), limits, Store::default(), WallClock::system());
+        let images = Images::new(
+            registry.clone(),
+            limits,
+            Credentials::default(),
+            Store::default(),
+            WallClock::system(),
+        );
         Self { images, registry, events: Arc::default() }
     }
 
@@ -125,11 +141,27 @@ impl Bench {
         image: &str,
         policy: PullPolicy,
     ) -> impl Future<Output = Result<EnsuredImage, ImageError>> + Send + use<> {
+        self.ensure_as(pod, image, policy, NoSecrets)
+    }
+
+    /// The same with pull Secrets.
+    fn ensure_as<S: PullSecrets + 'static>(
+        &self,
+        pod: &str,
+        image: &str,
+        policy: PullPolicy,
+        secrets: S,
+    ) -> impl Future<Output = Result<EnsuredImage, ImageError>> + Send + use<S> {
         let (images, events) = (self.images.clone(), self.events.clone());
         let (pod, image) = (PodRef::new("default", pod, pod), image.to_owned());
         async move {
-            let request =
-                ImageRequest { pod: &pod, image: &image, policy, sandbox: PodSandboxConfig::default() };
+            let request = ImageRequest {
+                pod: &pod,
+                image: &image,
+                policy,
+                sandbox: PodSandboxConfig::default(),
+                secrets: &secrets,
+            };
             images.ensure(request, &mut |event| events.lock().push(event)).await
         }
     }
@@ -362,4 +394,91 @@ async fn a_pull_without_waiters_is_cancelled_and_frees_its_slot() {
     assert!(bench.ensure("q", "busybox", PullPolicy::Always).await.is_ok());
     assert_eq!(bench.pulls().len(), 3);
     assert!(bench.events.lock().iter().all(|e| e.kind == EventKind::Normal));
+}
+
+/// Pull Secrets with these users, one after the other, for every location named.
+struct Users(&'static str, &'static [&'static str]);
+
+#[async_trait]
+impl PullSecrets for Users {
+    async fn get(&self) -> Vec<PullSecret> {
+        let secret = |user: &&str| {
+            let data = format!(r#"{{"{}": {{"username": "{user}", "password": "p"}}}}"#, self.0);
+            PullSecret::new(user, "kubernetes.io/dockercfg", |_| Some(data.as_bytes())).unwrap()
+        };
+        self.1.iter().map(secret).collect()
+    }
+}
+
+impl Bench {
+    fn private(self, image: &str, user: &'static str) -> Self {
+        self.registry.state.lock().private.insert(image.to_owned(), user);
+        self
+    }
+
+    /// The users of the pulls so far.
+    fn users(&self) -> Vec<String> {
+        self.registry.state.lock().users.clone()
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn logins_are_tried_in_order_and_their_errors_joined() {
+    let bench = Bench::new(UNLIMITED).private("r.io/a:1", "third");
+    let all = || Users("r.io", &["first", "second", "third"]);
+    bench.ensure_as("p", "r.io/a:1", PullPolicy::Always, all()).await.unwrap();
+    assert_eq!(bench.users(), ["first", "second", "third"]);
+    // Of another registry: anonymous.
+    bench.ensure_as("p", "other.io/a:1", PullPolicy::Always, all()).await.unwrap();
+    assert_eq!(bench.users()[3..], [""]);
+
+    let some = Users("r.io", &["first", "second"]);
+    let error = bench.ensure_as("q", "r.io/a:1", PullPolicy::Always, some).await.unwrap_err();
+    assert_eq!((error.reason(), &*error.to_string()), ("ErrImagePull", "r.io/a:1: access denied"));
+    assert!(bench.events().iter().all(|event| !event.contains("first")));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pull_is_shared_only_with_the_same_logins() {
+    let bench = Bench::new(UNLIMITED).private("r.io/a:1", "owner");
+    let owner = || bench.ensure_as("p", "r.io/a:1", PullPolicy::Always, Users("r.io", &["owner"]));
+    let (first, second, stranger) =
+        tokio::join!(owner(), owner(), bench.ensure("s", "r.io/a:1", PullPolicy::Always));
+    assert!(first.is_ok() && second.is_ok());
+    assert_eq!(stranger.unwrap_err().to_string(), "r.io/a:1: access denied");
+    assert_eq!(bench.pulls().len(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_invalid_pull_secret_is_named() {
+    struct Invalid;
+    #[async_trait]
+    impl PullSecrets for Invalid {
+        async fn get(&self) -> Vec<PullSecret> {
+            vec![PullSecret::new("s", "kubernetes.io/dockercfg", |_| Some(b"hunter2")).unwrap()]
+        }
+    }
+    let bench = Bench::new(UNLIMITED).present("here:1");
+    let ensure = || bench.ensure_as("p", "r.io/a:1", PullPolicy::Always, Invalid);
+    let error = ensure().await.unwrap_err();
+    let message = r#"image pull secret "s": invalid JSON of registry credentials at line 1, column 1"#;
+    assert_eq!((error.reason(), &*error.to_string()), ("ErrImagePull", message));
+    assert_eq!(bench.events(), [format!("Warning Failed Failed to pull image \"r.io/a:1\": {message}")]);
+    // A present image needs no credentials.
+    assert!(bench.ensure_as("p", "here:1", PullPolicy::IfNotPresent, Invalid).await.is_ok());
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_hosts_credentials_apply_without_secrets() {
+    let dir = tempfile::tempdir().unwrap();
+    let auths = r#"{"auths": {"r.io": {"username": "host", "password": "p"}}}"#;
+    std::fs::write(dir.path().join("config.json"), auths).unwrap();
+    let files = DockerConfigFiles::new(dir.path(), dir.path(), None, dir.path());
+    let mut bench = Bench::new(UNLIMITED).private("r.io/a:1", "host");
+    let (clock, store) = (WallClock::system(), Store::default());
+    let registry = bench.registry.clone();
+    bench.images = Images::new(registry, UNLIMITED, Credentials::new(files), store, clock);
+    bench.ensure("p", "r.io/a:1", PullPolicy::Always).await.unwrap();
+    bench.ensure_as("p", "r.io/a:1", PullPolicy::Always, Users("r.io", &["pod"])).await.unwrap();
+    assert_eq!(bench.users(), ["host", "pod", "host"]);
 }

@@ -10,8 +10,9 @@ use tokio_util::sync::CancellationToken;
 
 use super::testing::{Node, pod};
 use crate::api::fake::{ApiFault, ApiRule, FakeApi};
+use crate::cri::Operation;
 use crate::objects::services::ServiceEnv;
-use crate::objects::{ObjectError, ObjectKind, ObjectState};
+use crate::objects::{Object, ObjectError, ObjectKind, ObjectState};
 use crate::pod::AdmittedPod;
 use crate::status::Activity;
 use crate::store::Store;
@@ -162,4 +163,53 @@ async fn a_pod_of_the_cluster_starts_once_services_are_known_and_a_static_pod_be
     let envs = node.runtime.container_config(&container.id.as_str().into()).unwrap().envs;
     let host = envs.iter().find(|variable| variable.key == "KUBERNETES_SERVICE_HOST").unwrap();
     assert_eq!((host.value.as_str(), envs.len()), ("10.96.0.1", 8));
+}
+
+/// A pod with a private image and these pull Secrets.
+fn pod_with_private_image(secrets: &[&str]) -> Arc<AdmittedPod> {
+    let container = json!({"name": "c", "image": "r.io/private:1", "imagePullPolicy": "Always"});
+    let secrets: Vec<Value> = secrets.iter().map(|name| json!({"name": name})).collect();
+    pod_that(json!({"containers": [container], "imagePullSecrets": secrets}))
+}
+
+fn pull_secret(password: &str) -> ObjectState {
+    let config = json!({"auths": {"r.io": {"username": "me", "password": password}}}).to_string();
+    ObjectState::Found(Arc::new(Object {
+        binary: [(".dockerconfigjson".to_owned(), config.into_bytes())].into(),
+        secret_type: "kubernetes.io/dockerconfigjson".to_owned(),
+        ..Object::default()
+    }))
+}
+
+#[tokio::test(start_paused = true)]
+async fn pulls_try_the_pull_secrets_in_order() {
+    let mut node = Node::new();
+    node.runtime.require_login("r.io/private:1", "me", "right");
+    node.objects.set(ObjectKind::Secret, "default", "old", pull_secret("wrong"));
+    node.objects.set(ObjectKind::Secret, "default", "new", pull_secret("right"));
+    node.want([pod_with_private_image(&["old", "", "new"])]);
+    node.until("it runs", SECOND, |n| n.running("u1").len() == 1).await;
+    assert_eq!(node.runtime.calls_of(Operation::PullImage).len(), 2);
+    assert_eq!(node.events_of("u1", "FailedToRetrieveImagePullSecret"), 0);
+    assert_eq!(node.objects.watchers(ObjectKind::Secret, "default", "new"), 1);
+    node.want([]);
+    node.until("it is gone", MINUTE, |n| !n.has("u1")).await;
+    assert_eq!(node.objects.watchers(ObjectKind::Secret, "default", "new"), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_missing_pull_secret_is_reported_only_after_a_failed_pull() {
+    let mut node = Node::new();
+    node.want([pod_with_private_image(&["absent"])]);
+    node.until("it runs without", SECOND, |n| n.running("u1").len() == 1).await;
+    assert_eq!(node.events_of("u1", "FailedToRetrieveImagePullSecret"), 0);
+
+    let mut node = Node::new();
+    node.runtime.require_login("r.io/private:1", "me", "right");
+    node.want([pod_with_private_image(&["absent"])]);
+    node.until("it is reported", SECOND, |n| n.events_of("u1", "FailedToRetrieveImagePullSecret") == 1).await;
+    assert!(matches!(waits(&node), Some((reason, _)) if reason == "ErrImagePull"));
+    // Once it exists, the next pull uses it.
+    node.objects.set(ObjectKind::Secret, "default", "absent", pull_secret("right"));
+    node.until("it runs", MINUTE, |n| n.running("u1").len() == 1).await;
 }

@@ -27,6 +27,7 @@ use crate::cri_config::HostSettings;
 use crate::cri_config::testing::host;
 use crate::gate::{StartGate, StopGate};
 use crate::housekeeping::HostJanitor;
+use crate::image::credentials::Credentials;
 use crate::image::{Images, PullLimits};
 use crate::log::LogLayout;
 use crate::node::NodeAddresses;
@@ -220,7 +221,13 @@ impl Node {
             runtime: RuntimeAccess {
                 service: runtime.clone(),
                 status: self.status.subscribe(),
-                images: Images::new(runtime, limits, store.clone(), self.clock.clone()),
+                images: Images::new(
+                    runtime,
+                    limits,
+                    Credentials::default(),
+                    store.clone(),
+                    self.clock.clone(),
+                ),
                 pleg: pleg_handle.clone(),
                 starts: StartGate::new(self.bound),
                 stops: StopGate::default(),

@@ -47,7 +47,12 @@ impl FakeObjects {
                 ObjectKind::Secret => drop(binary.insert(key.to_string(), value.as_bytes().to_vec())),
             }
         }
-        self.set(kind, namespace, name, ObjectState::Found(Arc::new(Object { text, binary })));
+        self.set(
+            kind,
+            namespace,
+            name,
+            ObjectState::Found(Arc::new(Object { text, binary, ..Object::default() })),
+        );
     }
 
     /// Removes an object.

@@ -50,13 +50,15 @@ impl ObjectRef {
     }
 }
 
-/// The data of a ConfigMap or Secret.
+/// The data of a ConfigMap or Secret, and a Secret's type.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct Object {
     /// A ConfigMap's `data`, the only part of a ConfigMap that can become environment variables.
     pub text: BTreeMap<String, String>,
     /// A ConfigMap's `binaryData`, or a Secret's `data`.
     pub binary: BTreeMap<String, Vec<u8>>,
+    /// A Secret's `type`.
+    pub secret_type: String,
 }
 
 /// Never prints Secrets.
@@ -82,14 +84,15 @@ impl Object {
 impl From<ConfigMap> for Object {
     fn from(map: ConfigMap) -> Self {
         let binary = map.binary_data.unwrap_or_default().into_iter().map(|(key, data)| (key, data.0));
-        Self { text: map.data.unwrap_or_default(), binary: binary.collect() }
+        Self { text: map.data.unwrap_or_default(), binary: binary.collect(), secret_type: String::new() }
     }
 }
 
 impl From<Secret> for Object {
     fn from(secret: Secret) -> Self {
         let binary = secret.data.unwrap_or_default().into_iter().map(|(key, data)| (key, data.0));
-        Self { text: BTreeMap::new(), binary: binary.collect() }
+        let secret_type = secret.type_.unwrap_or_default();
+        Self { text: BTreeMap::new(), binary: binary.collect(), secret_type }
     }
 }
 

@@ -16,7 +16,7 @@ const FIRST_ANSWER: Duration = Duration::from_secs(10);
 /// The state of each object.
 pub type Objects = BTreeMap<ObjectRef, ObjectState>;
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct WatchedObject {
     known: watch::Receiver<ObjectState>,
     /// Deadline of the wait for the first states.
@@ -24,7 +24,7 @@ struct WatchedObject {
 }
 
 /// The watched objects; initially none.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Watched(BTreeMap<ObjectRef, WatchedObject>);
 
 impl Watched {

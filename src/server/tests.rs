@@ -27,6 +27,7 @@ use crate::api::Connections;
 use crate::cri::fake::{Exec, FakeRuntime, Pull};
 use crate::cri::wire::{ContainerConfig, ContainerMetadata, ImageSpec, PodSandboxConfig, PodSandboxMetadata};
 use crate::cri::{Calls, ExecOutput, RuntimeService};
+use crate::image::credentials::{Credentials, NoSecrets};
 use crate::image::{Arrivals, ImageRequest, Images, PullLimits, PullPolicy};
 use crate::node::{self, NodeAddresses, NodeDescriber, NodeInputs, Pressures, RuntimeFacts};
 use crate::pleg::{Pleg, PlegHandle};
@@ -91,7 +92,8 @@ impl Bench {
         let pod = pod(&container);
         let status_cache = StatusCache::default();
         let limits = PullLimits { serialize: true, max_parallel: None, qps: 0, burst: 0 };
-        let images = Images::new(runtime.clone(), limits, Store::default(), WallClock::system());
+        let (clock, credentials) = (WallClock::system(), Credentials::default());
+        let images = Images::new(runtime.clone(), limits, credentials, Store::default(), clock);
         let arrived: Arc<Mutex<Option<u64>>> = Arc::default();
         let status = Arc::new(pod.status.clone().unwrap());
         let events = RecentEvents::new(WallClock::system());
@@ -430,12 +432,16 @@ async fn a_pull_is_listed_with_its_pods_and_progress() {
             image,
             policy: PullPolicy::Always,
             sandbox: PodSandboxConfig::default(),
+            secrets: &NoSecrets,
         };
         bench.images.ensure(request, &mut |_| {}).await
     };
     let activity = Activity::PullingImage { container: "c".to_owned(), image: "slow:1".to_owned() };
     bench.status_cache.begin(&pod, activity, Timestamp::now());
     let look = async {
+        while bench.images.pulls().len() < 2 {
+            tokio::task::yield_now().await;
+        }
         *bench.arrived.lock() = Some(1234);
         let (_, pulls) = bench.get("/v1/pulls").await;
         for part in [

@@ -11,6 +11,7 @@ use k8s_openapi::api::core::v1::{Container, LifecycleHandler};
 use super::context::WorkerContext;
 use super::hooks::HookTarget;
 use super::plan::Start;
+use super::pull_secrets::PodPullSecrets;
 use super::reporter::Reporter;
 use super::sandbox::PodSandbox;
 use super::start_record::StartRecord;
@@ -55,6 +56,7 @@ pub(super) struct ContainerStarter<'a> {
     pub(super) reporter: &'a mut Reporter,
     pub(super) starts: &'a mut StartRecord,
     pub(super) env: &'a mut EnvNeeds,
+    pub(super) pull_secrets: &'a PodPullSecrets,
 }
 
 impl ContainerStarter<'_> {
@@ -297,6 +299,7 @@ impl ContainerStarter<'_> {
             image: &image,
             policy: policy.unwrap_or(PullPolicy::IfNotPresent),
             sandbox: self.sandbox.config.clone(),
+            secrets: self.pull_secrets,
         };
         let reporter = &mut *self.reporter;
         let mut report = |event: PodEvent| {

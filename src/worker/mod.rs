@@ -11,6 +11,7 @@ mod hooks;
 mod in_flight;
 mod plan;
 mod pre_stops;
+mod pull_secrets;
 mod reporter;
 mod requested_starts;
 mod restarts;

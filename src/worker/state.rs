@@ -6,6 +6,7 @@ use tokio::time::Instant;
 
 use super::EnvNeeds;
 use super::context::WorkerContext;
+use super::pull_secrets::PodPullSecrets;
 use super::reporter::Reporter;
 use super::start_record::StartRecord;
 use crate::pleg::Observed;
@@ -20,6 +21,8 @@ pub struct WorkerState {
     pub(super) starts: StartRecord,
     /// The objects that its containers' environments refer to.
     pub(super) env: EnvNeeds,
+    /// The Secrets for the pulls of its images.
+    pub(super) pull_secrets: PodPullSecrets,
     /// When the last work completed, was cancelled or panicked: the next one needs a newer observation.
     pub(super) last_work: Option<Instant>,
     /// When the present work made its last change, set by work that has observed the result: the next one needs no newer
@@ -34,6 +37,7 @@ impl WorkerState {
             reporter: Reporter::new(pod.clone(), context.reports.clone()),
             starts: StartRecord::read(context, pod),
             env: EnvNeeds::default(),
+            pull_secrets: PodPullSecrets::default(),
             last_work: None,
             settled: None,
         }

@@ -20,6 +20,7 @@ use super::{Outcome, Retry, WorkerState};
 use crate::cri::CriError;
 use crate::cri_config::{container_hash, make_pod_dir};
 use crate::gate::StartPriority;
+use crate::image::ERR_IMAGE_PULL;
 use crate::pleg::PodStatus;
 use crate::pod::AdmittedPod;
 use crate::pod::resources::pod_resources;
@@ -232,10 +233,10 @@ impl PodSync<'_> {
         sandbox: &PodSandbox,
         volumes: &PodVolumes,
     ) -> Result<(), Retry> {
-        let mut result = Ok(());
+        let (mut result, mut has_failed_pull) = (Ok(()), false);
         for start in &plan.start {
             let Some(container) = self.pod.container(&start.container) else { continue };
-            let WorkerState { reporter, starts, env, .. } = &mut *self.state;
+            let WorkerState { reporter, starts, env, pull_secrets, .. } = &mut *self.state;
             let mut starter = ContainerStarter {
                 context: self.context,
                 pod: self.pod,
@@ -246,6 +247,7 @@ impl PodSync<'_> {
                 reporter,
                 starts,
                 env,
+                pull_secrets,
             };
             match starter.start(start).await {
                 Ok(()) => {
@@ -253,12 +255,27 @@ impl PodSync<'_> {
                     self.state.reporter.publish_started();
                 }
                 Err(NotStarted { reason, message, retry }) => {
+                    has_failed_pull |= reason == ERR_IMAGE_PULL;
                     self.state.reporter.waits(&start.container.name, &reason, message);
                     result = Err(retry);
                 }
             }
         }
+        if has_failed_pull {
+            self.report_missing_secrets();
+        }
         result
+    }
+
+    /// Names the missing pull Secrets after a failed pull, which may have needed them.
+    fn report_missing_secrets(&mut self) {
+        let missing = self.state.pull_secrets.missing().join(", ");
+        if !missing.is_empty() {
+            let text = format!(
+                "Unable to retrieve some image pull secrets ({missing}); attempting to pull the image may not succeed."
+            );
+            self.state.reporter.event(None, PodEvent::warning("FailedToRetrieveImagePullSecret", text));
+        }
     }
 
     /// Creates what must exist before anything of the pod runs: its cgroup and its directory.

@@ -5,6 +5,7 @@ use tokio::time::Instant;
 
 use super::context::WorkerContext;
 use super::ending::PodEnd;
+use super::pull_secrets::PodPullSecrets;
 use super::sync::PodSync;
 use super::task::PodSyncer;
 use super::{EnvNeeds, Outcome, Work, WorkerState};
@@ -25,10 +26,14 @@ impl PodSyncer for WorkerContext {
             pod.all_containers().any(|container| policy(container) != RestartPolicy::Always)
         });
         match work {
-            Work::Sync(pod) => state.env.follow(pod, &*self.env.objects),
+            Work::Sync(pod) => {
+                state.env.follow(pod, &*self.env.objects);
+                state.pull_secrets.follow(pod, &*self.env.objects);
+            }
             // None of its containers starts again.
             Work::Terminate { .. } | Work::Finish { .. } | Work::Reap { .. } => {
                 state.env = EnvNeeds::default();
+                state.pull_secrets = PodPullSecrets::default();
             }
         }
         let outcome = match work {

@@ -28,6 +28,16 @@ pub(crate) fn inputs(target: &str) -> Vec<(&'static str, Vec<u8>)> {
             ("many domains", format!("search {}", "example.com ".repeat(MIB / 12))),
             ("one option often", format!("options {}", "ndots:5 ".repeat(MIB / 8))),
         ],
+        "docker_config" => {
+            let entries = |text: &str| format!("{{{}\"a.io\": {{}}}}", text.repeat(MIB / text.len()));
+            vec![
+                ("one entry often", entries("\"a.io\": {\"username\": \"u\"}, ")),
+                ("deep nesting", "{\"auths\":".repeat(MIB / 9)),
+                ("stars", format!("{{\"{}\": {{}}}}", "*a".repeat(MIB / 2))),
+                ("labels", format!("{{\"{}\": {{}}}}", "*.".repeat(MIB / 2))),
+                ("a long auth", format!("{{\"a.io\": {{\"auth\": \"{}\"}}}}", "YTpi".repeat(MIB / 4))),
+            ]
+        }
         "image_archive" => return archives(),
         "dra_message" => return dra_messages(),
         "store_file" => vec![

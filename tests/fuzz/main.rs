@@ -105,6 +105,11 @@ fn messages_of_dra_drivers() {
     run("dra_message");
 }
 
+#[test]
+fn docker_configurations() {
+    run("docker_config");
+}
+
 /// Inputs that took gigabytes or minutes, or could; none may exhaust the memory of the host.
 #[test]
 fn huge_inputs_take_bounded_memory() {

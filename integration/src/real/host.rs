@@ -17,7 +17,7 @@ use super::cri::Cri;
 use super::leftovers::{end, remove, remove_abandoned, remove_dir};
 use super::netns::{LONELY_ADDRESS, Netns};
 use super::processes::{ContainerProcess, container_processes};
-use super::registry::SlowRegistry;
+use super::registry::{Manner, Registry};
 use super::trap::Trap;
 use super::uncancelled;
 use crate::daemon::{Daemon, Setup};
@@ -200,9 +200,9 @@ impl RealHost {
         fs::rename(&hidden, self.archives().join(name)).context("renaming an archive into place")
     }
 
-    /// Serves an image from a registry on this host that pauses just before its end.
-    pub fn slow_registry(&self) -> Result<SlowRegistry> {
-        SlowRegistry::start(&self.dirs.state, &self.dirs.containerd_root().join("certs.d"), &self.netns)
+    /// Serves an image from a registry on this host.
+    pub fn registry(&self, manner: Manner) -> Result<Registry> {
+        Registry::start(&self.dirs.state, &self.dirs.containerd_root().join("certs.d"), &self.netns, manner)
     }
 
     /// Runs `ctr` in the CRI's namespace.

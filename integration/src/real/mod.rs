@@ -20,7 +20,7 @@ pub use leftovers::leftovers;
 pub(crate) use leftovers::remove;
 pub(crate) use netns::Netns;
 pub use processes::ContainerProcess;
-pub use registry::SlowRegistry;
+pub use registry::{Manner, Registry};
 pub use trap::{Moment, Trap};
 
 /// The sandbox image of every [`RealHost`]: a process that waits.

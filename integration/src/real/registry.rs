@@ -1,5 +1,5 @@
-//! A registry with one image on a host's loopback, which holds back the end of the image's layer until released. Just enough HTTP
-//! for a pull.
+//! A registry with one image on a host's loopback, which may hold back the end of the image's layer until released, or require a
+//! login. Just enough HTTP for a pull.
 
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Write};
@@ -11,6 +11,8 @@ use std::sync::mpsc;
 use std::thread;
 
 use anyhow::{Context, Result, anyhow};
+use base64::Engine;
+use base64::prelude::BASE64_STANDARD;
 use nix::sched::{CloneFlags, setns};
 use parking_lot::{Condvar, Mutex};
 
@@ -22,9 +24,18 @@ const KEPT_BACK: usize = 64 << 10;
 
 /// The registry. It stops with the test process.
 #[derive(Debug)]
-pub struct SlowRegistry {
-    reference: String,
+pub struct Registry {
+    host: String,
     gate: Arc<Gate>,
+}
+
+/// How a registry answers.
+#[derive(Clone, Debug)]
+pub enum Manner {
+    /// It holds back the end of the image's layer.
+    Slow,
+    /// It requires a login by HTTP Basic, as `user:password`.
+    Private(String),
 }
 
 /// Holds back the end of layers until opened.
@@ -40,12 +51,14 @@ struct Served {
     manifest: String,
     layer: PathBuf,
     gate: Arc<Gate>,
+    /// The `Authorization` header of each request, if one is required.
+    authorization: Option<String>,
 }
 
-impl SlowRegistry {
+impl Registry {
     /// Creates a busybox image in `dir` and serves it in `netns`. Configures containerd's registry settings in `settings` for
     /// plain HTTP.
-    pub(super) fn start(dir: &Path, settings: &Path, netns: &Netns) -> Result<Self> {
+    pub(super) fn start(dir: &Path, settings: &Path, netns: &Netns, manner: Manner) -> Result<Self> {
         let (archive, layout) = (dir.join("registry.tar"), dir.join("registry"));
         fs::create_dir(&layout).with_context(|| format!("creating {}", layout.display()))?;
         lib("make_busybox", [archive.as_os_str(), "hostlet.local/registry:1".as_ref()])?;
@@ -57,19 +70,32 @@ impl SlowRegistry {
             fs::read_dir(&blobs)?.map(|entry| Ok(entry?.path())).collect::<Result<_>>()?;
         let layer = all.into_iter().max_by_key(size).context("an image without blobs")?;
         let gate = Arc::new(Gate::default());
-        let served = Served { blobs, manifest: digest.trim().to_owned(), layer, gate: gate.clone() };
+        let authorization = match manner {
+            Manner::Slow => None,
+            Manner::Private(login) => {
+                *gate.is_open.lock() = true;
+                Some(format!("Basic {}", BASE64_STANDARD.encode(login)))
+            }
+        };
+        let manifest = digest.trim().to_owned();
+        let served = Served { blobs, manifest, layer, gate: gate.clone(), authorization };
         let port = serve(served, netns)?;
         let host = format!("127.0.0.1:{port}");
         let own = settings.join(&host);
         fs::create_dir_all(&own).with_context(|| format!("creating {}", own.display()))?;
         fs::write(own.join("hosts.toml"), format!("server = \"http://{host}\"\n"))
             .context("writing hosts.toml")?;
-        Ok(Self { reference: format!("{host}/slow:1"), gate })
+        Ok(Self { host, gate })
     }
 
     /// The image's name.
-    pub fn reference(&self) -> &str {
-        &self.reference
+    pub fn reference(&self) -> String {
+        format!("{}/image:1", self.host)
+    }
+
+    /// Its host and port.
+    pub fn host(&self) -> &str {
+        &self.host
     }
 
     /// Releases the rest.
@@ -119,14 +145,31 @@ fn listen(netns: &Path) -> Result<(TcpListener, u16)> {
 fn answer(stream: TcpStream, served: &Served) -> Result<()> {
     let mut lines = BufReader::new(stream.try_clone()?).lines();
     let request = lines.next().context("no request")??;
-    while !lines.next().context("no end of headers")??.is_empty() {}
+    let mut authorization = None;
+    loop {
+        let line = lines.next().context("no end of headers")??;
+        if line.is_empty() {
+            break;
+        }
+        if let Some((name, value)) = line.split_once(": ")
+            && name.eq_ignore_ascii_case("authorization")
+        {
+            authorization = Some(value.to_owned());
+        }
+    }
     let (method, path) = request.split_once(' ').context("no path")?;
     let path = path.split(' ').next().unwrap_or_default();
     let (kind, name) =
-        path.strip_prefix("/v2/slow/").and_then(|rest| rest.split_once('/')).unwrap_or_default();
+        path.strip_prefix("/v2/image/").and_then(|rest| rest.split_once('/')).unwrap_or_default();
     let digest = if kind == "manifests" && name == "1" { &served.manifest } else { name };
     let blob = served.blobs.join(digest.trim_start_matches("sha256:"));
     let mut stream = stream;
+    if served.authorization.is_some() && served.authorization != authorization {
+        return Ok(write!(
+            stream,
+            "HTTP/1.1 401 Unauthorized\r\nWWW-Authenticate: Basic realm=\"test\"\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
+        )?);
+    }
     let Ok(bytes) = fs::read(&blob) else {
         return Ok(write!(
             stream,

@@ -1,12 +1,14 @@
-//! The progress of a slow pull is shown.
+//! Pulls from a registry: the progress of a slow one, and credentials.
 
+use std::fs;
 use std::process::Output;
 
 use anyhow::{Context, Result};
-use hostlet_integration::real::{BUSYBOX_IMAGE, Daemon, RealHost};
+use hostlet_integration::real::{BUSYBOX_IMAGE, Daemon, Manner, RealHost};
 use hostlet_integration::{Look, wait_for};
+use serde_json::json;
 
-use crate::support::{IDLE, LATER, SOON, is_ready, manifest, wait_for_pod};
+use crate::support::{IDLE, LATER, SOON, is_ready, manifest, statuses, wait_for_pod};
 
 fn output_of(daemon: &Daemon, args: &[&str]) -> Result<String> {
     let Output { stdout, stderr, .. } = daemon.command(args).output().context("running hostlet")?;
@@ -16,9 +18,9 @@ fn output_of(daemon: &Daemon, args: &[&str]) -> Result<String> {
 #[tokio::test]
 async fn a_pull_in_progress_shows_its_progress() {
     let host = RealHost::start().await.unwrap();
-    let registry = host.slow_registry().unwrap();
+    let registry = host.registry(Manner::Slow).unwrap();
     let daemon = host.start_hostlet("").await.unwrap();
-    let image = registry.reference().to_owned();
+    let image = registry.reference();
     host.write_manifest("slow.json", &manifest("slow", &[("idle", IDLE)]).replace(BUSYBOX_IMAGE, &image))
         .unwrap();
 
@@ -41,4 +43,33 @@ async fn a_pull_in_progress_shows_its_progress() {
     wait_for_pod(&daemon, "slow", LATER, is_ready).await.unwrap();
     let pods = output_of(&daemon, &["pods"]).unwrap();
     assert!(!pods.contains("is being pulled"), "{pods}");
+}
+
+#[tokio::test]
+async fn a_private_image_is_pulled_with_the_hosts_credentials() {
+    let host = RealHost::start().await.unwrap();
+    let registry = host.registry(Manner::Private("me:se:cret".to_owned())).unwrap();
+    let daemon = host.start_hostlet("").await.unwrap();
+    let image = registry.reference();
+    host.write_manifest(
+        "private.json",
+        &manifest("private", &[("idle", IDLE)]).replace(BUSYBOX_IMAGE, &image),
+    )
+    .unwrap();
+    let refused = |pod: &k8s_openapi::api::core::v1::Pod| {
+        let waiting = statuses(pod).first().and_then(|status| status.state.as_ref()?.waiting.clone());
+        waiting.is_some_and(|waiting| {
+            let text = format!("{:?} {:?}", waiting.reason, waiting.message);
+            text.contains("ImagePull") && text.contains("401 Unauthorized")
+        })
+    };
+    wait_for_pod(&daemon, "private", SOON, refused).await.unwrap();
+
+    // The next attempt reads the file.
+    let auths = json!({"auths": {registry.host(): {"username": "me", "password": "se:cret"}}});
+    fs::write(host.kubelet_root().join("config.json"), auths.to_string()).unwrap();
+    wait_for_pod(&daemon, "private", SOON, is_ready).await.unwrap();
+    let explained = output_of(&daemon, &["explain", "private"]).unwrap();
+    let log = output_of(&daemon, &["events"]).unwrap();
+    assert!(!explained.contains("cret") && !log.contains("cret"), "{explained}{log}");
 }

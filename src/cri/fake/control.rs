@@ -119,6 +119,13 @@ impl FakeRuntime {
     pub fn script_pull(&self, image: &str, pull: Pull) {
         self.with(|world, _| world.images.script(image, pull));
     }
+
+    /// Makes an image private: a pull needs this login.
+    pub fn require_login(&self, image: &str, username: &str, password: &str) {
+        let (username, password) = (username.to_owned(), password.to_owned());
+        let auth = wire::AuthConfig { username, password, ..wire::AuthConfig::default() };
+        self.with(|world, _| world.images.require_login(image, auth));
+    }
 }
 
 /// Recorded calls.

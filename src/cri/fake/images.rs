@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use super::super::wire;
+use super::super::wire::{self, AuthConfig};
 
 /// The registry's response to a pull.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -19,6 +19,8 @@ pub struct Pull {
 pub(super) struct Images {
     present: BTreeMap<String, wire::Image>,
     pulls: BTreeMap<String, Pull>,
+    /// The logins of private images.
+    logins: BTreeMap<String, AuthConfig>,
 }
 
 impl Images {
@@ -49,9 +51,18 @@ impl Images {
         self.pulls.insert(normalise(name), pull);
     }
 
-    pub(super) fn pull(&self, name: &str) -> Pull {
-        let known = self.pulls.get(&normalise(name)).cloned();
-        known.unwrap_or(Pull { latency: Duration::ZERO, error: None })
+    pub(super) fn require_login(&mut self, name: &str, auth: AuthConfig) {
+        self.logins.insert(normalise(name), auth);
+    }
+
+    pub(super) fn pull(&self, name: &str, auth: Option<&AuthConfig>) -> Pull {
+        let name = normalise(name);
+        let known = self.pulls.get(&name).cloned();
+        let mut pull = known.unwrap_or(Pull { latency: Duration::ZERO, error: None });
+        if self.logins.get(&name).is_some_and(|required| Some(required) != auth) {
+            pull.error = Some("pull access denied, repository may require authorization".to_owned());
+        }
+        pull
     }
 
     /// An image by full ID (with or without `sha256:`), name or digest.

@@ -216,13 +216,13 @@ impl ImageService for FakeRuntime {
     async fn pull_image(
         &self,
         image: &str,
-        _auth: Option<AuthConfig>,
+        auth: Option<AuthConfig>,
         sandbox: Option<PodSandboxConfig>,
     ) -> Result<String, CriError> {
         let operation = Operation::PullImage;
         let pod = sandbox.and_then(|config| config.metadata).map(|metadata| metadata.uid.into());
         let request = Request::new(operation, pod, image);
-        let pull = self.with(|world, _| world.images.pull(image));
+        let pull = self.with(|world, _| world.images.pull(image, auth.as_ref()));
         let image = image.to_owned();
         let effect = move |world: &mut super::world::World, _| match pull.error {
             Some(message) => Err(CriError::Failed { operation, message }),

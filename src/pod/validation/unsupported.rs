@@ -59,11 +59,6 @@ fn check_pod(spec: &PodSpec, path: &FieldPath, found: &mut Found) {
         ),
         ("overhead", overhead, "overhead is not added to the pod's cgroup"),
         ("hostUsers", spec.host_users == Some(false), "pods do not get a user namespace"),
-        (
-            "imagePullSecrets",
-            !list(&spec.image_pull_secrets).is_empty(),
-            "there is no API server to read the secrets from",
-        ),
     ];
     for (field, set, sentence) in fields {
         found.add(set, &path.child(field), sentence);

@@ -78,6 +78,7 @@ pub(super) fn found(text: &[(&str, &str)], binary: &[(&str, &[u8])]) -> ObjectSt
     ObjectState::Found(Arc::new(Object {
         text: text.iter().map(|(key, value)| (key.to_string(), value.to_string())).collect(),
         binary: binary.iter().map(|(key, value)| (key.to_string(), value.to_vec())).collect(),
+        ..Object::default()
     }))
 }
 
