@@ -1,5 +1,6 @@
 //! Devices and slices as objects of `resource.k8s.io`, in each version that hostlet writes, and back. Pure.
 
+use std::borrow::Borrow;
 use std::fmt;
 
 use kube::core::{ApiResource, NotUsed, Object};
@@ -196,11 +197,11 @@ pub(super) struct Digest([u8; 16]);
 
 impl Digest {
     /// Of devices in the form of v1.
-    pub(super) fn of<'d>(devices: impl IntoIterator<Item = &'d Value>) -> Self {
+    pub(super) fn of(devices: impl IntoIterator<Item = impl Borrow<Value>>) -> Self {
         let mut hash = Sha256::new();
         for device in devices {
             // Fields are sorted.
-            hash.update(device.to_string());
+            hash.update(device.borrow().to_string());
             hash.update([0]);
         }
         let mut digest = [0; 16];

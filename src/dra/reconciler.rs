@@ -12,7 +12,7 @@ use serde_json::Value;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep};
 
-use super::device::Inventory;
+use super::device::{Device, Inventory};
 use super::driver::{Driver, Goal};
 use super::encode::{Digest, ListForm, ObservedSlice, Pool, Version, device, left_out, name_key};
 use super::handler::Dra;
@@ -60,11 +60,20 @@ pub(super) struct Reconciler {
     stored: Mutex<StoredForms>,
 }
 
-/// What a driver's slices must be, in the form of the API.
-struct Encoded {
-    devices: Vec<Value>,
+/// A driver's devices and the form in which they are published. They are encoded a slice at a time: all of them at once would be
+/// many times as large as the inventory.
+struct Encoding<'i> {
+    devices: &'i [Device],
+    lists: ListForm,
     keys: Vec<u64>,
     most: usize,
+}
+
+impl Encoding<'_> {
+    /// The devices with these indices, in the form of v1.
+    fn values(&self, indices: &[usize]) -> impl Iterator<Item = Value> {
+        indices.iter().map(|index| device(&self.devices[*index], self.lists))
+    }
 }
 
 impl Reconciler {
@@ -377,24 +386,24 @@ impl Reconciler {
             None if inventory.devices.is_empty() => &nobody,
             None => return Ok(()),
         };
-        let encoded = self.encode(api, driver, inventory).await?;
+        let encoding = self.encoding(api, driver, inventory).await?;
         let observed = self.observed.lock().of_driver(driver);
-        let desired = Desired { keys: &encoded.keys, most: encoded.most, owner: &owner.uid };
+        let desired = Desired { keys: &encoding.keys, most: encoding.most, owner: &owner.uid };
         let stored = self.stored.lock().clone();
-        let digest = |devices: &[usize]| Digest::of(devices.iter().map(|index| &encoded.devices[*index]));
+        let digest = |devices: &[usize]| Digest::of(encoding.values(devices));
         let plan = plan(&observed, desired, &stored, digest);
         for write in &plan.writes {
-            self.carry_out(api, owner, driver, *write, &plan, &observed, &encoded).await?;
+            self.carry_out(api, owner, driver, *write, &plan, &observed, &encoding).await?;
         }
         Ok(())
     }
 
-    async fn encode(
+    async fn encoding<'i>(
         &self,
         api: &SliceApi,
         driver: &str,
-        inventory: &Inventory,
-    ) -> Result<Encoded, SliceError> {
+        inventory: &'i Inventory,
+    ) -> Result<Encoding<'i>, SliceError> {
         let has_lists = inventory.has_lists();
         let lists = if has_lists && self.stores_lists(api, driver).await? {
             ListForm::Native
@@ -410,8 +419,9 @@ impl Reconciler {
                 known.left_out = left_out;
             }
         });
-        Ok(Encoded {
-            devices: inventory.devices.iter().map(|it| device(it, lists)).collect(),
+        Ok(Encoding {
+            devices: &inventory.devices,
+            lists,
             keys: inventory.devices.iter().map(|device| name_key(&device.name)).collect(),
             most: lists.devices_max(has_lists),
         })
@@ -438,16 +448,15 @@ impl Reconciler {
         write: Write,
         plan: &Plan,
         observed: &[ObservedSlice],
-        encoded: &Encoded,
+        encoding: &Encoding<'_>,
     ) -> Result<(), SliceError> {
         let pool = Pool {
             name: self.pool.clone(),
             generation: plan.generation,
             resource_slice_count: i64::try_from(plan.targets.len()).unwrap_or(i64::MAX),
         };
-        let devices = |target: usize| -> Vec<Value> {
-            plan.targets[target].devices.iter().map(|index| encoded.devices[*index].clone()).collect()
-        };
+        let devices =
+            |target: usize| -> Vec<Value> { encoding.values(&plan.targets[target].devices).collect() };
         let (verb, target, result) = match write {
             Write::Create { target } => {
                 let name = slice_name(&self.node_name, driver, rand::random());
