@@ -36,7 +36,8 @@ kubeadm_start() {
   local name=$1 args
   shift
   mapfile -t args < <(control_plane_args "$name" "$KUBEADM_DIR" "$KUBEADM_ADDRESS")
-  in_kubeadm_network "$(kubernetes_program "$name")" "${args[@]}" "$@" >"$KUBEADM_DIR/$name.log" 2>&1 &
+  # Not by the function above: that would put a shell between, and only the shell would be killed.
+  nsenter "--net=/run/netns/$VM_NETNS" "$(kubernetes_program "$name")" "${args[@]}" "$@" >"$KUBEADM_DIR/$name.log" 2>&1 &
   KUBEADM_PIDS+=($!)
 }
 
