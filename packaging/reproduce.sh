@@ -51,5 +51,8 @@ code=0
 for file in "$work"/out-a/*; do
   if cmp "$file" "$work/out-b/${file##*/}"; then note "equal: ${file##*/}"; else code=1; fi
 done
-[ "$code" -eq 0 ] || die "the builds differ"
+if [ "$code" -ne 0 ]; then
+  trap - EXIT
+  die "the builds differ; they are kept in $work"
+fi
 say "both builds are equal"
