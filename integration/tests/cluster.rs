@@ -14,6 +14,8 @@ mod controllers;
 mod deletion;
 #[path = "cluster/dra.rs"]
 mod dra;
+#[path = "cluster/fields.rs"]
+mod fields;
 #[path = "cluster/images.rs"]
 mod images;
 #[path = "cluster/life.rs"]

@@ -250,6 +250,13 @@ impl Admitter {
             let message = "Failed to admit pod as the OS field doesn't match node OS";
             return rejection("PodOSNotSupported", message.to_owned());
         }
+        let class = PodView::from(&**pod).spec.runtime_class_name.as_deref();
+        if node.is_standalone && class.is_some_and(|class| !class.is_empty()) {
+            // Upstream ignores the field without an API server.
+            let message = "spec.runtimeClassName: Forbidden: a runtime class is an object of an API server, \
+                and this node has none";
+            return rejection("PodFeatureUnsupported", message.to_owned());
+        }
         if let Some(message) = app_armor::required(pod, node.app_armor) {
             return rejection("AppArmor", message);
         }

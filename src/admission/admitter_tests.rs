@@ -303,3 +303,15 @@ fn no_pod_is_rejected_because_of_a_stale_node() {
     assert_eq!(rejected(&decisions), [pair("given", "TaintToleration")]);
     assert!(decisions.unconfirmed.is_empty());
 }
+
+#[test]
+fn a_runtime_class_needs_an_api_server() {
+    let mut world = World::new(9);
+    let mut pod = requesting("kata", "file", 1, "0");
+    pod.spec.as_mut().unwrap().runtime_class_name = Some("kata".to_owned());
+    world.manifest(pod);
+    world.node.is_standalone = true;
+    assert_eq!(rejected(&world.decide()), [pair("kata", "PodFeatureUnsupported")]);
+    world.node.is_standalone = false;
+    assert_eq!(names(&world.decide()), ["kata"]);
+}

@@ -23,6 +23,8 @@ pub struct NodeView {
     pub pressures: Pressures,
     /// Whether AppArmor is enabled.
     pub app_armor: bool,
+    /// Whether there is no API server, and so no RuntimeClass.
+    pub is_standalone: bool,
 }
 
 impl NodeView {
@@ -38,6 +40,7 @@ impl NodeView {
             allocatable: advertised.only(is_extended).overlaid(self.allocatable.clone()),
             pressures: self.pressures.clone(),
             app_armor: self.app_armor,
+            is_standalone: self.is_standalone,
         }
     }
 

@@ -24,7 +24,7 @@ use crate::node::{
     LatestNode, LeaseTask, NodeAddresses, NodeEvent, NodeEvents, NodeInputs, NodeReader, NodeSettings,
     Pressures, RuntimeFacts, StatusTask, observe_runtime, watch_node,
 };
-use crate::objects::ApiObjects;
+use crate::objects::{ApiObjects, RuntimeClasses};
 use crate::objects::services::ServiceEnv;
 use crate::pleg;
 use crate::pod::{ContainerRef, DesiredPods, PodEvents};
@@ -82,6 +82,13 @@ pub(super) struct ClusterInputs {
 pub(super) struct ClusterOutputs {
     pub(super) api: watch::Sender<ApiState>,
     pub(super) node: LatestNode,
+}
+
+/// The objects of the API server that pods refer to.
+pub(super) struct ClusterObjects {
+    pub(super) objects: ApiObjects,
+    pub(super) services: ServiceEnv,
+    pub(super) runtime_classes: RuntimeClasses,
 }
 
 impl Cluster {
@@ -165,15 +172,14 @@ impl Cluster {
         NodeReader::new(self.node_client.clone(), settings.name.clone(), limit, latest_node)
     }
 
-    /// Starts all tasks that use the API server. Returns the sources of objects and service variables, and how far the API
-    /// server is behind.
+    /// Starts all tasks that use the API server. Returns the objects that pods refer to, and how far the API server is behind.
     pub(super) fn spawn(
         self,
         tasks: &mut Tasks,
         config: &Config,
         inputs: ClusterInputs,
         outputs: ClusterOutputs,
-    ) -> (ApiObjects, ServiceEnv, watch::Receiver<PublishProgress>) {
+    ) -> (ClusterObjects, watch::Receiver<PublishProgress>) {
         let clock = WallClock::system();
         let events = self.pod_events();
         let Self { keeper, certificates, client, node_client, sink, .. } = self;
@@ -203,8 +209,10 @@ impl Cluster {
         let slices_client = client.clone();
         let (objects_task, objects) = ApiObjects::new(client.clone());
         tasks.spawn(Stage::Support, "objects", |cancel| objects_task.run(cancel));
-        let (services_task, services) = ServiceEnv::new(client.clone(), inputs.store);
+        let (services_task, services) = ServiceEnv::new(client.clone(), inputs.store.clone());
         tasks.spawn(Stage::Support, "services", |cancel| services_task.run(cancel));
+        let (classes_task, runtime_classes) = RuntimeClasses::new(client.clone(), inputs.store);
+        tasks.spawn(Stage::Support, "runtime classes", |cancel| classes_task.run(cancel));
         let sources = MirrorSources {
             desired_pods: inputs.desired_pods,
             api,
@@ -247,7 +255,7 @@ impl Cluster {
         let lease = LeaseTask::new(node_client, inputs.settings, node, clock);
         let lease = lease.with_heartbeat(tasks.heartbeat("lease"));
         tasks.spawn(Stage::Lease, "lease", |cancel| lease.run(cancel));
-        (objects, services, progress)
+        (ClusterObjects { objects, services, runtime_classes }, progress)
     }
 }
 

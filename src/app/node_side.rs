@@ -48,6 +48,7 @@ impl NodeSide {
                 allocatable: allocatable.clone(),
                 pressures: Pressures::default(),
                 app_armor: machine.app_armor,
+                is_standalone: config.cluster.is_none(),
             },
             machine: watch::Sender::new(machine.clone()),
             pressures: watch::Sender::default(),

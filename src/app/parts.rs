@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use tokio::sync::watch;
 
-use super::cluster::{Cluster, ClusterInputs, ClusterOutputs};
+use super::cluster::{Cluster, ClusterInputs, ClusterObjects, ClusterOutputs};
 use super::node_side::NodeSide;
 use super::paths::{ETC, PLUGIN_REGISTRY, PROC, ROOT};
 use super::runtime::RuntimeSide;
@@ -24,7 +24,7 @@ use crate::node::{
     RuntimeFacts,
 };
 use crate::objects::services::ServiceEnv;
-use crate::objects::{ObjectSource, Standalone};
+use crate::objects::{ObjectSource, RuntimeClasses, Standalone};
 use crate::plugin::{Handlers, PluginHandler, PluginList, PluginSettings, Plugins};
 use crate::pod::{ContainerRef, DesiredPods, PodEvents, ProbeResults};
 use crate::probe::{FailingProbes, ProbeMetrics};
@@ -41,8 +41,8 @@ use crate::telemetry::{Heartbeats, Metrics};
 use crate::types::{PodEvent, PodRef, WallClock};
 use crate::worker::RestartRequests;
 
-/// The parts of a cluster, or what stands in for them: objects, service variables, and how far the API server is behind.
-type ClusterParts = (Arc<dyn ObjectSource>, ServiceEnv, Option<watch::Receiver<PublishProgress>>);
+/// The parts of a cluster, or what stands in for them: its objects, and how far the API server is behind.
+type ClusterParts = (Arc<dyn ObjectSource>, ServiceEnv, RuntimeClasses, Option<watch::Receiver<PublishProgress>>);
 
 /// What probes leave for the other parts.
 #[derive(Default)]
@@ -73,6 +73,7 @@ pub(super) struct Parts {
     pub(super) desired_pods: watch::Receiver<DesiredPods>,
     pub(super) objects: Arc<dyn ObjectSource>,
     pub(super) service_env: ServiceEnv,
+    pub(super) runtime_classes: RuntimeClasses,
     pub(super) addresses: NodeAddresses,
     /// Problems of image archives.
     pub(super) preload: watch::Sender<Vec<PreloadProblem>>,
@@ -199,7 +200,7 @@ impl Parts {
         if cluster.is_some() {
             register_certificate(&metrics, certificate.clone(), WallClock::system());
         }
-        let (objects, service_env, progress): ClusterParts = match cluster {
+        let (objects, service_env, runtime_classes, progress): ClusterParts = match cluster {
             Some(cluster) => {
                 let inputs = ClusterInputs {
                     settings: node.settings.clone(),
@@ -221,10 +222,11 @@ impl Parts {
                     unready: shutdown_outputs.unready.clone(),
                     dra,
                 };
-                let (objects, services, progress) = cluster.spawn(tasks, config, inputs, outputs);
-                (Arc::new(objects), services, Some(progress))
+                let (objects, progress) = cluster.spawn(tasks, config, inputs, outputs);
+                let ClusterObjects { objects, services, runtime_classes } = objects;
+                (Arc::new(objects), services, runtime_classes, Some(progress))
             }
-            None => (Arc::new(Standalone), ServiceEnv::none(), None),
+            None => (Arc::new(Standalone), ServiceEnv::none(), RuntimeClasses::none(), None),
         };
         let reports = progress.map(|statuses| Reports { statuses, node: node_object });
         let restarts = RestartRequests::new(store.clone());
@@ -247,6 +249,7 @@ impl Parts {
             desired_pods,
             objects,
             service_env,
+            runtime_classes,
             addresses,
             preload: watch::Sender::new(Vec::new()),
             shims: watch::Sender::new(None),

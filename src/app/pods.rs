@@ -133,6 +133,7 @@ impl Parts {
         let runtime = RuntimeAccess {
             service: self.runtime.runtime,
             status: self.runtime.status,
+            classes: self.runtime_classes,
             images: self.images,
             pleg: self.runtime.pleg.clone(),
             starts,

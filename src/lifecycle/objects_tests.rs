@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::{PodSpec, Service};
+use k8s_openapi::api::node::v1::RuntimeClass;
 use serde_json::{Value, json};
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
@@ -12,7 +13,7 @@ use super::testing::{Node, pod};
 use crate::api::fake::{ApiFault, ApiRule, FakeApi};
 use crate::cri::Operation;
 use crate::objects::services::ServiceEnv;
-use crate::objects::{Object, ObjectError, ObjectKind, ObjectState};
+use crate::objects::{Object, ObjectError, ObjectKind, ObjectState, RuntimeClasses};
 use crate::pod::AdmittedPod;
 use crate::status::Activity;
 use crate::store::Store;
@@ -212,4 +213,32 @@ async fn a_missing_pull_secret_is_reported_only_after_a_failed_pull() {
     // Once it exists, the next pull uses it.
     node.objects.set(ObjectKind::Secret, "default", "absent", pull_secret("right"));
     node.until("it runs", MINUTE, |n| n.running("u1").len() == 1).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pod_whose_runtime_class_is_missing_starts_with_its_handler_once_it_exists() {
+    let api = FakeApi::new(WallClock::system());
+    let mut node = Node::new();
+    node.stop().await;
+    let (task, classes) = RuntimeClasses::new(api.client(), Store::default());
+    let mut tasks = tokio::task::JoinSet::new();
+    tasks.spawn(task.run(CancellationToken::new()));
+    node.runtime_classes = classes;
+    node.boot();
+    node.want([pod_that(json!({"runtimeClassName": "sandboxed"}))]);
+    let missing = "Failed to create pod sandbox: runtimeclass.node.k8s.io \"sandboxed\" not found";
+    node.until("it is reported", SECOND, |n| {
+        matches!(n.activity("u1"), Some(Activity::Retrying { error: Some(error) }) if error == missing)
+    })
+    .await;
+    assert!(!node.has("u1"));
+    // Waits for a newer relist: with paused time only the next second's counts.
+    sleep(2 * SECOND).await;
+    let class = json!({"metadata": {"name": "sandboxed"}, "handler": "kata"});
+    let class: RuntimeClass = serde_json::from_value(class).unwrap();
+    api.put("/apis/node.k8s.io/v1/runtimeclasses/sandboxed", &class);
+    node.until("it runs", AT_ONCE, |n| n.running("u1").len() == 1).await;
+    let handlers: Vec<String> =
+        node.runtime.wire_sandboxes().into_iter().map(|sandbox| sandbox.runtime_handler).collect();
+    assert_eq!(handlers, ["kata"]);
 }

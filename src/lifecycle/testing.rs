@@ -31,8 +31,8 @@ use crate::image::credentials::Credentials;
 use crate::image::{Images, PullLimits};
 use crate::log::LogLayout;
 use crate::node::NodeAddresses;
-use crate::objects::FakeObjects;
 use crate::objects::services::ServiceEnv;
+use crate::objects::{FakeObjects, RuntimeClasses};
 use crate::pleg::Pleg;
 use crate::pod::AdmittedPod;
 use crate::pod::DesiredPods;
@@ -88,6 +88,8 @@ pub(super) struct Node {
     pub(super) objects: FakeObjects,
     /// The known Services, kept across daemons.
     pub(super) service_env: ServiceEnv,
+    /// The known RuntimeClasses, kept across daemons.
+    pub(super) runtime_classes: RuntimeClasses,
     /// Publishes the node's addresses.
     pub(super) addresses: (watch::Sender<Option<Arc<[IpAddr]>>>, NodeAddresses),
     /// What probes have found.
@@ -153,6 +155,7 @@ impl Node {
             runtime,
             objects: FakeObjects::new(clock.clone()),
             service_env: ServiceEnv::none(),
+            runtime_classes: RuntimeClasses::none(),
             addresses: NodeAddresses::new(),
             probes: ProbeResults::default(),
             clock,
@@ -221,6 +224,7 @@ impl Node {
             runtime: RuntimeAccess {
                 service: runtime.clone(),
                 status: self.status.subscribe(),
+                classes: self.runtime_classes.clone(),
                 images: Images::new(
                     runtime,
                     limits,

@@ -1,9 +1,10 @@
-//! ConfigMaps, Secrets, service account tokens and Services of the cluster: the trait [`ObjectSource`], its implementations for
+//! ConfigMaps, Secrets, service account tokens, Services and RuntimeClasses of the cluster: the trait [`ObjectSource`], its implementations for
 //! an API server and for standalone hosts, and a fake. Knows no pods. Its only writes to the API server are token requests.
 
 mod api;
 #[cfg(any(test, feature = "fakes"))]
 mod fake;
+mod runtime_classes;
 pub mod services;
 mod source;
 mod standalone;
@@ -12,6 +13,7 @@ mod watched;
 pub use api::{ApiObjects, ObjectsTask};
 #[cfg(any(test, feature = "fakes"))]
 pub use fake::FakeObjects;
+pub use runtime_classes::{RuntimeClassError, RuntimeClasses, RuntimeClassesTask};
 pub use source::{
     Object, ObjectError, ObjectKind, ObjectRef, ObjectSource, ObjectState, Token, TokenRequest,
 };

@@ -77,12 +77,12 @@ mod tests {
     fn a_manifest_becomes_a_complete_pod() {
         let read = read(
             "{apiVersion: v1, kind: Pod, metadata: {name: web}, spec: {containers: [{name: c, image: a, tty: true}],
-             runtimeClassName: kata}}",
+             schedulingGates: [{name: g}]}}",
         )
         .unwrap();
         assert_eq!(read.pod.metadata.name.as_deref(), Some("web-node1"));
         assert_eq!(read.pod.spec.as_ref().unwrap().restart_policy.as_deref(), Some("Always"));
-        assert_eq!(read.unsupported[0].path, "spec.runtimeClassName");
+        assert_eq!(read.unsupported[0].path, "spec.schedulingGates");
     }
 
     #[test]

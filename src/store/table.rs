@@ -22,6 +22,8 @@ pub enum Table {
     ProbeResults,
     /// The cluster's Services, so that containers can start with their variables before the API server is reached.
     Services,
+    /// The handlers of the cluster's RuntimeClasses, so that pods start before the API server is reached.
+    RuntimeClasses,
 }
 
 /// How soon a change must be on the disk.
@@ -40,7 +42,7 @@ pub(super) enum Pace {
 }
 
 impl Table {
-    pub(super) const ALL: [Self; 9] = [
+    pub(super) const ALL: [Self; 10] = [
         Self::AdmittedPods,
         Self::RequestedStarts,
         Self::PreStops,
@@ -50,6 +52,7 @@ impl Table {
         Self::EndedByShutdown,
         Self::ProbeResults,
         Self::Services,
+        Self::RuntimeClasses,
     ];
 
     /// Its name in the file. The number is the version of its row format: rows of another format are another table, which
@@ -65,6 +68,7 @@ impl Table {
             Self::EndedByShutdown => "ended-by-shutdown/1",
             Self::ProbeResults => "probe-results/1",
             Self::Services => "services/1",
+            Self::RuntimeClasses => "runtime-classes/1",
         }
     }
 
@@ -81,6 +85,8 @@ impl Table {
             Self::CrashLoops | Self::ImagePulls => Pace::Seldom,
             // Losing the latest change gives older variables to a container that starts while the API server is away.
             Self::Services => Pace::Seldom,
+            // Without its row, a pod cannot start while the API server is away. They rarely change.
+            Self::RuntimeClasses => Pace::Soon,
         }
     }
 }

@@ -13,7 +13,7 @@ use crate::cri_config::HostSettings;
 use crate::gate::{StartGate, StopGate};
 use crate::image::Images;
 use crate::log::LogLayout;
-use crate::objects::ObjectSource;
+use crate::objects::{ObjectSource, RuntimeClasses};
 use crate::objects::services::ServiceEnv;
 use crate::pleg::PlegHandle;
 use crate::pod::ProbeResults;
@@ -29,6 +29,8 @@ pub struct RuntimeAccess {
     pub service: Arc<dyn RuntimeService>,
     /// Its last status; none before its first answer.
     pub status: watch::Receiver<Option<RuntimeStatus>>,
+    /// The handlers of the cluster's runtime classes.
+    pub classes: RuntimeClasses,
     /// Pulls images.
     pub images: Images,
     /// Observes what it runs.

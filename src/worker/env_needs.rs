@@ -1,11 +1,11 @@
-//! The objects that the environments of a pod's containers refer to. ConfigMaps and Secrets are watched from the pod's first
-//! sync until it terminates, so that a restart needs no request. Knows which containers lacked an object.
+//! The objects that a pod and the environments of its containers refer to. ConfigMaps and Secrets are watched from the pod's
+//! first sync until it terminates, so that a restart needs no request. Knows what was lacking.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::cri_config::env_references;
 use crate::objects::services::ServiceEnv;
-use crate::objects::{ObjectSource, Objects, Watched};
+use crate::objects::{ObjectSource, Objects, RuntimeClasses, Watched};
 use crate::pod::AdmittedPod;
 use futures::future::{FutureExt, pending, select_all};
 
@@ -17,6 +17,8 @@ pub(super) struct EnvNeeds {
     lacking: BTreeSet<String>,
     /// The services, if a container needs them and they were not known.
     services: Option<ServiceEnv>,
+    /// The pod's runtime class, if it was not known.
+    class: Option<(RuntimeClasses, String)>,
 }
 
 impl EnvNeeds {
@@ -54,13 +56,21 @@ impl EnvNeeds {
         self.services = Some(services.clone());
     }
 
-    /// Waits for news of something that a container lacks. Cancel-safe: news is consumed only when this returns.
+    /// Records that the pod could not be started without this runtime class.
+    pub(super) fn lacks_class(&mut self, classes: &RuntimeClasses, name: &str) {
+        self.class = Some((classes.clone(), name.to_owned()));
+    }
+
+    /// Waits for news of something that the pod lacks. Cancel-safe: news is consumed only when this returns.
     pub(super) async fn news(&mut self) {
-        let Self { containers, lacking, services } = self;
+        let Self { containers, lacking, services, class } = self;
         let waiting = containers.iter_mut().filter(|(name, _)| lacking.contains(*name));
         let mut news: Vec<_> = waiting.map(|(_, watched)| watched.changed().boxed()).collect();
         if let Some(services) = services.clone() {
             news.push(async move { services.listed().await }.boxed());
+        }
+        if let Some((classes, name)) = class.clone() {
+            news.push(async move { classes.appears(&name).await }.boxed());
         }
         if news.is_empty() {
             return pending().await;
@@ -68,6 +78,9 @@ impl EnvNeeds {
         select_all(news).await;
         if services.as_ref().is_some_and(ServiceEnv::is_listed) {
             *services = None;
+        }
+        if class.as_ref().is_some_and(|(classes, name)| classes.has(name)) {
+            *class = None;
         }
     }
 }

@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 use std::time::Duration;
 
-use super::Retry;
+use super::{EnvNeeds, Retry};
 use super::context::WorkerContext;
 use super::reporter::Reporter;
 use super::start_record::StartRecord;
@@ -33,6 +33,7 @@ pub(super) struct Sandboxes<'a> {
     pub(super) pod: &'a AdmittedPod,
     pub(super) reporter: &'a mut Reporter,
     pub(super) starts: &'a mut StartRecord,
+    pub(super) env: &'a mut EnvNeeds,
 }
 
 /// Why the sandbox's configuration could not be built.
@@ -54,7 +55,8 @@ impl Sandboxes<'_> {
     pub(super) async fn create(&mut self, attempt: u32) -> Result<(PodSandbox, SandboxStatus), Retry> {
         self.check_network().await?;
         let config = self.config(attempt).await?;
-        match self.run(config).await {
+        let handler = self.handler().await?;
+        match self.run(config, &handler).await {
             Ok(sandbox) => {
                 self.reporter.facts.sandbox_error = None;
                 self.reporter.recovered("");
@@ -93,6 +95,23 @@ impl Sandboxes<'_> {
         }
     }
 
+    /// The runtime's handler for the pod: that of its class, or the default one, which has no name.
+    async fn handler(&mut self) -> Result<String, Retry> {
+        let class = self.pod.spec().runtime_class_name.as_deref().unwrap_or_default();
+        if class.is_empty() {
+            return Ok(String::new());
+        }
+        let classes = &self.context.runtime.classes;
+        match classes.handler(class).await {
+            Ok(handler) => Ok(handler),
+            Err(error) => {
+                self.env.lacks_class(classes, class);
+                let text = format!("Failed to create pod sandbox: {error}");
+                Err(self.failed("FailedCreatePodSandBox", text, Retry::BackOff))
+            }
+        }
+    }
+
     async fn check_network(&mut self) -> Result<(), Retry> {
         if self.pod.host_network {
             return Ok(());
@@ -112,7 +131,11 @@ impl Sandboxes<'_> {
         Err(self.failed("NetworkNotReady", text, Retry::Soon))
     }
 
-    async fn run(&mut self, config: PodSandboxConfig) -> Result<(PodSandbox, SandboxStatus), CriError> {
+    async fn run(
+        &mut self,
+        config: PodSandboxConfig,
+        handler: &str,
+    ) -> Result<(PodSandbox, SandboxStatus), CriError> {
         let pod = &self.pod.reference;
         let (logs, owner) = (self.context.host.logs.clone(), pod.clone());
         // The runtime creates a missing directory too; a failure here shows when the first log is opened.
@@ -123,7 +146,8 @@ impl Sandboxes<'_> {
         let permit = self.context.runtime.starts.enter(self.starts.priority(self.pod)).await;
         self.reporter.begin(Activity::MakingSandbox);
         let (runtime, request) = (self.context.runtime.service.clone(), config.clone());
-        let call = async move { runtime.run_sandbox(request, "").await };
+        let handler = handler.to_owned();
+        let call = async move { runtime.run_sandbox(request, &handler).await };
         let created = self.starts.in_flight.keep(permit.during(call)).await;
         let id = created.inspect_err(|error| self.starts.failed(error))?;
         self.starts.succeeded();

@@ -221,8 +221,8 @@ impl PodSync<'_> {
     }
 
     fn sandboxes(&mut self) -> Sandboxes<'_> {
-        let WorkerState { reporter, starts, .. } = &mut *self.state;
-        Sandboxes { context: self.context, pod: self.pod, reporter, starts }
+        let WorkerState { reporter, starts, env, .. } = &mut *self.state;
+        Sandboxes { context: self.context, pod: self.pod, reporter, starts, env }
     }
 
     /// Starts one container after the other. A failure does not prevent the others from starting.

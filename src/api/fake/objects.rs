@@ -241,6 +241,7 @@ pub(super) fn kind_of(resource: &Resource) -> (String, String) {
         "namespaces" => "Namespace",
         "certificatesigningrequests" => "CertificateSigningRequest",
         "resourceslices" => "ResourceSlice",
+        "runtimeclasses" => "RuntimeClass",
         other => other,
     };
     (version.to_owned(), kind.to_owned())

@@ -1,6 +1,9 @@
-//! The requests of a pod by resource name, as the scheduler and admission count them.
+//! The requests and limits of a pod by resource name, as the scheduler and admission count them.
+
+use std::collections::BTreeMap;
 
 use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::apimachinery::pkg::api::resource::Quantity as ApiQuantity;
 
 use super::amounts::{Together, together};
 use crate::pod::view::PodView;
@@ -26,9 +29,28 @@ pub fn requested_resources(pod: &Pod) -> ResourceList {
         |container| ResourceList::read(container.resources.as_ref().and_then(|own| own.requests.as_ref())),
         |_| {},
     );
-    let of_pod = ResourceList::read(spec.resources.as_ref().and_then(|own| own.requests.as_ref()));
-    let of_pod = of_pod.only(|name| matches!(name, CPU | MEMORY) || name.starts_with(HUGE_PAGES));
+    let of_pod = of_whole_pod(spec.resources.as_ref().and_then(|own| own.requests.as_ref()));
     of_containers.overlaid(of_pod).plus(ResourceList::read(spec.overhead.as_ref()))
+}
+
+/// The pod's limits, likewise. Overhead is added only to what is limited (upstream `PodLimits`).
+pub(in crate::pod) fn limited_resources(pod: &Pod) -> ResourceList {
+    let spec = PodView::from(pod).spec;
+    let of_containers = together(
+        pod,
+        |container| ResourceList::read(container.resources.as_ref().and_then(|own| own.limits.as_ref())),
+        |_| {},
+    );
+    let of_pod = of_whole_pod(spec.resources.as_ref().and_then(|own| own.limits.as_ref()));
+    let limits = of_containers.overlaid(of_pod);
+    let overhead = ResourceList::read(spec.overhead.as_ref());
+    let overhead = overhead.only(|name| limits.get(name).is_some_and(|limit| limit.milli_value() > 0));
+    limits.plus(overhead)
+}
+
+/// The pod-level amounts of the resources for which there are such (KEP-2837).
+fn of_whole_pod(list: Option<&BTreeMap<String, ApiQuantity>>) -> ResourceList {
+    ResourceList::read(list).only(|name| matches!(name, CPU | MEMORY) || name.starts_with(HUGE_PAGES))
 }
 
 #[cfg(test)]

@@ -1,27 +1,17 @@
-//! The resources of a pod in its status: the sums over its containers, for every resource.
-
-use std::collections::BTreeMap;
+//! The resources of a pod in its status: pod-level ones, else the sums over its containers, with the overhead.
 
 use k8s_openapi::api::core::v1::{Pod, ResourceRequirements};
-use k8s_openapi::apimachinery::pkg::api::resource::Quantity as ApiQuantity;
 
-use super::amounts::together;
+use super::requests::{limited_resources, requested_resources};
 use crate::types::ResourceList;
 
-/// The combined requests and limits of the pod's containers. The stock kubelet instead reports the limits of the pod's cgroup
+/// The requests and limits of the pod, of every resource. The stock kubelet instead reports the limits of the pod's cgroup
 /// once it has read them, which on cgroup v1 includes a number that means "no limit".
 pub fn whole_resources(pod: &Pod) -> ResourceRequirements {
-    let of_lists = |list: fn(&ResourceRequirements) -> Option<&BTreeMap<String, ApiQuantity>>| {
-        let sums = together(
-            pod,
-            |container| ResourceList::read(container.resources.as_ref().and_then(list)),
-            |_: &ResourceList| {},
-        );
-        (!sums.is_empty()).then(|| sums.written())
-    };
+    let written = |list: ResourceList| (!list.is_empty()).then(|| list.written());
     ResourceRequirements {
-        limits: of_lists(|resources| resources.limits.as_ref()),
-        requests: of_lists(|resources| resources.requests.as_ref()),
+        limits: written(limited_resources(pod)),
+        requests: written(requested_resources(pod)),
         claims: None,
     }
 }
@@ -51,5 +41,19 @@ mod tests {
             })
         );
         assert_eq!(resources(json!([{"name": "a"}])), json!({}));
+    }
+
+    #[test]
+    fn resources_of_the_pod_replace_the_containers_and_overhead_adds_to_limits() {
+        let container = json!({"name": "a", "resources": {"requests": {"cpu": "1"}, "limits": {"memory": "1Mi"}}});
+        let pod = pod(json!({
+            "resources": {"requests": {"cpu": "2"}, "limits": {"cpu": "3"}},
+            "overhead": {"cpu": "250m", "memory": "1Mi"},
+            "containers": [container, {"name": "b"}],
+        }));
+        assert_eq!(
+            serde_json::to_value(whole_resources(&pod)).unwrap(),
+            json!({"requests": {"cpu": "2250m", "memory": "1Mi"}, "limits": {"cpu": "3250m", "memory": "2Mi"}})
+        );
     }
 }

@@ -2,10 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use k8s_openapi::api::core::v1::ResourceRequirements;
+use k8s_openapi::api::core::v1::{Pod, PodSpec, ResourceRequirements};
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity as WireQuantity;
 
 use super::{Errors, FieldError, FieldPath, each_invalid, names};
+use crate::pod::resources::{limited_resources, requested_resources};
 use crate::types::Quantity;
 use crate::types::resources::HUGE_PAGES;
 
@@ -43,6 +44,66 @@ pub(super) fn check(requirements: &ResourceRequirements, path: &FieldPath, error
     {
         errors.push(FieldError::forbidden(path, "HugePages require cpu or memory"));
     }
+}
+
+/// Checks the resources of a pod as a whole (KEP-2837) against those of its containers.
+pub(super) fn check_whole(spec: &PodSpec, path: &FieldPath, errors: &mut Errors) {
+    let Some(whole) = &spec.resources else { return };
+    if whole.claims.is_some() {
+        let why = "claims may not be set for Resources at pod-level";
+        errors.push(FieldError::forbidden(&path.child("claims"), why));
+    }
+    check(whole, path, errors);
+    for (list, name) in [(&whole.requests, "requests"), (&whole.limits, "limits")] {
+        for resource in list.iter().flat_map(BTreeMap::keys).filter(|resource| !is_of_pod(resource)) {
+            let path = path.child(name).key(resource);
+            errors.push(FieldError::unsupported(&path, resource, &["cpu", "hugepages-", "memory"]));
+        }
+    }
+    let containers = PodSpec { resources: None, overhead: None, ..spec.clone() };
+    let containers = Pod { spec: Some(containers), ..Pod::default() };
+    let huge_pages = limited_resources(&containers).only(|name| name.starts_with(HUGE_PAGES));
+    let together = [
+        (&whole.requests, requested_resources(&containers), "requests"),
+        (&whole.limits, huge_pages, "limits"),
+    ];
+    for (of_pod, of_containers, list) in together {
+        for (name, sum) in of_containers.iter() {
+            let own = of_pod.as_ref().and_then(|of_pod| of_pod.get(name));
+            if let Some(own) = own.filter(|own| Quantity::parse(&own.0).is_ok_and(|own| sum > own)) {
+                let rule = format!("must be greater than or equal to aggregate container {list} of {sum}");
+                errors.push(FieldError::invalid(&path.child(list).key(name), &own.0, rule));
+            }
+        }
+    }
+    for (index, container) in spec.containers.iter().enumerate() {
+        let limits = container.resources.iter().filter_map(|own| own.limits.as_ref()).flatten();
+        for (name, limit) in limits {
+            let own = whole.limits.as_ref().and_then(|limits| limits.get(name));
+            let own = own.and_then(|own| Quantity::parse(&own.0).ok());
+            if let (Some(own), Ok(amount)) = (own, Quantity::parse(&limit.0))
+                && amount > own
+            {
+                let path = path.child("containers").index(index).key(name).child("limits");
+                let rule = format!("must be less than or equal to pod limits of {own}");
+                errors.push(FieldError::invalid(&path, &limit.0, rule));
+            }
+        }
+    }
+}
+
+/// Whether a pod as a whole can have this resource.
+fn is_of_pod(resource: &str) -> bool {
+    matches!(resource, "cpu" | "memory") || resource.starts_with(HUGE_PAGES)
+}
+
+/// Checks the overhead of a pod (KEP-688): names and amounts.
+pub(super) fn check_overhead(
+    overhead: &BTreeMap<String, WireQuantity>,
+    path: &FieldPath,
+    errors: &mut Errors,
+) {
+    parsed(overhead.iter(), path, errors);
 }
 
 /// The valid amounts, by resource.

@@ -37,8 +37,9 @@ pub(super) fn check(spec: &PodSpec, path: &FieldPath, errors: &mut Errors) {
     }
     network::check_pod(spec, path, errors);
     security::check_pod(spec, path, errors);
-    if let Some(requirements) = &spec.resources {
-        resources::check(requirements, &path.child("resources"), errors);
+    resources::check_whole(spec, &path.child("resources"), errors);
+    if let Some(overhead) = &spec.overhead {
+        resources::check_overhead(overhead, &path.child("overhead"), errors);
     }
 }
 

@@ -445,7 +445,7 @@ fn unsupported_fields_are_reported_one_by_one() {
     not_served(
         &pod(json!({
             "initContainers": [{"name": "i", "image": "a", "volumeMounts": [{"name": "v", "mountPath": "/v", "recursiveReadOnly": "Enabled"}]}],
-            "resources": {"limits": {"cpu": "1"}},
+            "resources": {"limits": {"cpu": "1", "memory": "8Mi", "hugepages-2Mi": "2Mi"}},
             "runtimeClassName": "kata", "overhead": {"cpu": "1"}, "hostUsers": false,
             "volumes": [{"name": "v", "nfs": {"server": "s", "path": "/"}},
                 {"name": "huge", "emptyDir": {"medium": "HugePages"}}, {"name": "limited", "emptyDir": {"sizeLimit": "1Gi"}}],
@@ -454,12 +454,10 @@ fn unsupported_fields_are_reported_one_by_one() {
             "resourceClaims": [{"name": "r"}]
         })),
         &[
-            "spec.resources",
             "spec.resourceClaims",
-            "spec.runtimeClassName",
             "spec.schedulingGates",
-            "spec.overhead",
             "spec.hostUsers",
+            "spec.resources.limits[hugepages-2Mi]",
             "spec.volumes[0].nfs",
             "spec.volumes[1].emptyDir.medium",
             "spec.volumes[2].emptyDir.sizeLimit",
@@ -485,6 +483,36 @@ fn unsupported_fields_are_reported_one_by_one() {
             "spec.containers[0].resources.limits[ephemeral-storage]",
             "spec.containers[0].resources.limits[hugepages-2Mi]",
         ],
+    );
+}
+
+#[test]
+fn resources_of_the_pod_and_its_containers_must_agree() {
+    let whole = |whole: Value, container: Value| {
+        pod(json!({"resources": whole, "containers": [{"name": "c", "image": "a", "resources": container}]}))
+    };
+    not_served(
+        &whole(
+            json!({"requests": {"cpu": "1", "memory": "1Gi"}, "limits": {"cpu": "1", "memory": "1Gi"}}),
+            json!({"requests": {"cpu": "1"}, "limits": {"memory": "512Mi"}}),
+        ),
+        &[],
+    );
+    assert_errors(
+        &whole(json!({"requests": {"cpu": "1"}}), json!({"requests": {"cpu": "2"}})),
+        &[r#"spec.resources.requests[cpu]: Invalid value: "1": must be greater than or equal to aggregate container requests of 2"#],
+    );
+    assert_errors(
+        &whole(json!({"limits": {"memory": "1Mi"}}), json!({"limits": {"memory": "2Mi"}})),
+        &[r#"spec.resources.containers[0][memory].limits: Invalid value: "2Mi": must be less than or equal to pod limits of 1Mi"#],
+    );
+    assert_errors(
+        &whole(json!({"requests": {"ephemeral-storage": "1Mi"}}), json!({})),
+        &["spec.resources.requests[ephemeral-storage]: Unsupported value"],
+    );
+    assert_errors(
+        &pod(json!({"runtimeClassName": "kata", "overhead": {"cpu": "-1"}})),
+        &[r#"spec.overhead[cpu]: Invalid value: "-1": must be greater than or equal to 0"#],
     );
 }
 

@@ -45,23 +45,20 @@ impl Found {
 }
 
 fn check_pod(spec: &PodSpec, path: &FieldPath, found: &mut Found) {
-    let of_pod =
-        spec.resources.as_ref().is_some_and(|resources| *resources != ResourceRequirements::default());
-    let overhead = spec.overhead.as_ref().is_some_and(|overhead| !overhead.is_empty());
     let fields = [
-        ("resources", of_pod, "resources of the pod as a whole are not applied"),
         ("resourceClaims", !list(&spec.resource_claims).is_empty(), "claimed devices are not prepared"),
-        ("runtimeClassName", !text(&spec.runtime_class_name).is_empty(), "runtime classes are not resolved"),
         (
             "schedulingGates",
             !list(&spec.scheduling_gates).is_empty(),
             "a pod with a node name is not scheduled, so scheduling gates have no effect",
         ),
-        ("overhead", overhead, "overhead is not added to the pod's cgroup"),
         ("hostUsers", spec.host_users == Some(false), "pods do not get a user namespace"),
     ];
     for (field, set, sentence) in fields {
         found.add(set, &path.child(field), sentence);
+    }
+    if let Some(requirements) = &spec.resources {
+        check_resources(requirements, &path.child("resources"), found);
     }
     for (index, volume) in list(&spec.volumes).iter().enumerate() {
         check_volume(volume, &path.child("volumes").index(index), found);

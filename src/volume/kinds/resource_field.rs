@@ -10,7 +10,7 @@ use crate::volume::desired::NodeAmounts;
 use crate::volume::error::ContentError;
 
 /// The amount that `field` selects from the container named `container`, divided by its divisor and rounded up. An unset limit
-/// is the node's allocatable amount.
+/// is the pod's, else the node's allocatable amount.
 pub fn resource_value(
     spec: &PodSpec,
     container: &str,
@@ -37,9 +37,12 @@ pub fn resource_value(
         _ => quantity.value(),
     };
     let parse = |quantity: &ApiQuantity| Quantity::parse(&quantity.0).map_err(|_| unsupported());
+    let whole = spec.resources.as_ref().and_then(|whole| whole.limits.as_ref());
+    let whole = amount(whole, resource).filter(|_| list == "limits" && matches!(resource, "cpu" | "memory"));
+    let whole = whole.map(parse).transpose()?.map(|amount| count(&amount)).filter(|amount| *amount != 0);
     let amount = match amount(amounts, resource).map(parse).transpose()?.map(|amount| count(&amount)) {
         Some(amount) if amount != 0 => amount,
-        Some(_) | None => default.unwrap_or(0),
+        Some(_) | None => whole.or(default).unwrap_or(0),
     };
     let divisor = field.divisor.as_ref().map(parse).transpose()?.map(|divisor| count(&divisor));
     let one = if resource == "cpu" { 1_000 } else { 1 };
@@ -118,5 +121,20 @@ mod tests {
         assert_eq!(of("limits.memory"), NODE.memory.to_string());
         assert_eq!(of("limits.ephemeral-storage"), NODE.ephemeral_storage.to_string());
         assert_eq!(of("requests.cpu"), "0");
+    }
+
+    #[test]
+    fn an_unset_limit_is_the_pods_if_it_has_one() {
+        let amounts = json!({"cpu": "2", "memory": "64Mi"});
+        let resources = json!({"requests": amounts, "limits": amounts});
+        let pod = TestPod::new(json!({"resources": resources, "containers": [{"name": "d"}]}));
+        let of = |resource: &str| {
+            let field = ResourceFieldSelector { resource: resource.to_owned(), ..Default::default() };
+            resource_value(pod.pod.spec.as_ref().unwrap(), "d", &field, &NODE).unwrap()
+        };
+        assert_eq!(of("limits.cpu"), "2");
+        assert_eq!(of("limits.memory"), (64 << 20).to_string());
+        assert_eq!(of("limits.ephemeral-storage"), NODE.ephemeral_storage.to_string());
+        assert_eq!(of("requests.memory"), "0");
     }
 }

@@ -1,0 +1,78 @@
+//! Fields of the pod spec whose effect depends on the cluster or the runtime.
+
+use hostlet_integration::cluster::Tenant;
+use hostlet_integration::{Look, wait_for};
+use k8s_openapi::api::core::v1::{Event, Pod};
+use k8s_openapi::api::node::v1::RuntimeClass;
+use kube::Api;
+use kube::api::{DeleteParams, ListParams, PostParams};
+use serde_json::{Value, json};
+
+use crate::status::compared;
+use crate::support::{IDLE, SOON, is_ready, pod, run, uid};
+
+/// Creates a RuntimeClass that is named after the tenant, because classes belong to the whole cluster.
+async fn class(tenant: &Tenant, name: &str, mut object: Value) -> String {
+    let name = format!("{}-{name}", tenant.namespace());
+    object["metadata"] = json!({"name": name});
+    let classes = Api::<RuntimeClass>::all(tenant.client());
+    let made: RuntimeClass = serde_json::from_value(object).unwrap();
+    classes.create(&PostParams::default(), &made).await.unwrap();
+    name
+}
+
+#[tokio::test]
+async fn a_runtime_class_has_a_handler_and_an_overhead() {
+    let tenant = Tenant::new("classes", 1).await.unwrap();
+    let overhead = json!({"podFixed": {"cpu": "50m", "memory": "16Mi"}});
+    let own = class(&tenant, "own", json!({"handler": "runc", "overhead": overhead})).await;
+    let broken = class(&tenant, "broken", json!({"handler": "none"})).await;
+
+    let mut object = pod("own", IDLE);
+    object["spec"]["runtimeClassName"] = json!(own);
+    object["spec"]["containers"][0]["resources"] =
+        json!({"requests": {"cpu": "100m"}, "limits": {"memory": "32Mi"}});
+    let runs = run(&tenant, object).await.unwrap();
+    let status = serde_json::to_value(&runs.status).unwrap();
+    assert_eq!(status["allocatedResources"], json!({"cpu": "150m", "memory": "48Mi"}), "{status}");
+    assert_eq!(status["qosClass"], "Burstable");
+    let sandboxes = tenant.nodes[0].host().cri().sandboxes().await.unwrap();
+    let labelled = uid(&runs);
+    let its = sandboxes.iter().find(|sandbox| sandbox.metadata.as_ref().is_some_and(|it| it.uid == labelled));
+    assert_eq!(its.unwrap().runtime_handler, "runc");
+
+    let mut object = pod("broken", IDLE);
+    object["spec"]["runtimeClassName"] = json!(broken);
+    tenant.create_pod(object).await.unwrap();
+    let events = tenant.api::<Event>();
+    wait_for("an event that names the handler", SOON, async || {
+        let fields = "involvedObject.name=broken,reason=FailedCreatePodSandBox";
+        let events = events.list(&ListParams::default().fields(fields)).await?.items;
+        let names = |event: &Event| event.message.as_ref().is_some_and(|text| text.contains("\"none\""));
+        Ok(if events.iter().any(names) { Look::Done(()) } else { Look::NotYet(format!("{events:?}")) })
+    })
+    .await
+    .unwrap();
+    let classes = Api::<RuntimeClass>::all(tenant.client());
+    for name in [own, broken] {
+        classes.delete(&name, &DeleteParams::default()).await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn resources_of_the_whole_pod_equal_the_stock_kubelets() {
+    let tenant = Tenant::new("whole", 1).await.unwrap();
+    let mut object = pod("whole", IDLE);
+    let amounts = json!({"cpu": "250m", "memory": "64Mi"});
+    object["spec"]["resources"] = json!({"requests": amounts, "limits": amounts});
+    let limit = json!({"resourceFieldRef": {"resource": "limits.memory", "divisor": "1Mi"}});
+    let main = &mut object["spec"]["containers"][0];
+    main["env"] = json!([{"name": "LIMIT", "valueFrom": limit}]);
+    main["command"][2] = json!(format!("[ $LIMIT = 64 ] || exit 7; {IDLE}"));
+    let second = json!({"requests": {"cpu": "50m"}, "limits": {"memory": "16Mi"}});
+    let mut other = pod("other", IDLE)["spec"]["containers"][0].take();
+    other["name"] = json!("second");
+    other["resources"] = second;
+    object["spec"]["containers"].as_array_mut().unwrap().push(other);
+    compared(&tenant, object, "status-whole", |pod: &Pod| is_ready(pod)).await;
+}
