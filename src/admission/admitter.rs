@@ -130,6 +130,10 @@ impl Admitter {
             if !candidate.is_manifest && !input.is_node_known {
                 continue;
             }
+            if needs_strict_groups(candidate.pod) && input.node.strict_groups.is_none() {
+                // Decided once the runtime has responded.
+                continue;
+            }
             let before: HashSet<PodUid> = self.preempted.keys().cloned().collect();
             let verdict = self.verdict(candidate, input, &decisions.desired_pods.pods);
             let newly = self.preempted.keys().filter(|uid| !before.contains(*uid));
@@ -250,6 +254,10 @@ impl Admitter {
             let message = "Failed to admit pod as the OS field doesn't match node OS";
             return rejection("PodOSNotSupported", message.to_owned());
         }
+        if needs_strict_groups(pod) && node.strict_groups == Some(false) {
+            let message = "SupplementalGroupsPolicy=Strict is not supported in this node";
+            return rejection("SupplementalGroupsPolicyNotSupported", message.to_owned());
+        }
         let class = PodView::from(&**pod).spec.runtime_class_name.as_deref();
         if node.is_standalone && class.is_some_and(|class| !class.is_empty()) {
             // Upstream ignores the field without an API server.
@@ -284,6 +292,12 @@ fn candidates<'a>(input: &AdmissionInput<'a>) -> Vec<Candidate<'a>> {
         (at.is_none(), at, !candidate.is_manifest, created, seen_at(candidate.pod))
     });
     all
+}
+
+/// Whether the pod's processes may only have the groups that it lists (KEP-3619).
+fn needs_strict_groups(pod: &Pod) -> bool {
+    let context = PodView::from(pod).spec.security_context.as_ref();
+    context.is_some_and(|context| context.supplemental_groups_policy.as_deref() == Some("Strict"))
 }
 
 /// Whether the pod is already terminating or terminated, so that there is nothing to decide.

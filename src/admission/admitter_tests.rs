@@ -315,3 +315,20 @@ fn a_runtime_class_needs_an_api_server() {
     world.node.is_standalone = false;
     assert_eq!(names(&world.decide()), ["kata"]);
 }
+
+#[test]
+fn strict_groups_need_a_runtime_that_supports_them() {
+    let mut world = World::new(9);
+    let mut pod = api("strict", 1, "0");
+    let policy = Some("Strict".to_owned());
+    pod.spec.as_mut().unwrap().security_context.get_or_insert_default().supplemental_groups_policy = policy;
+    world.give(pod);
+    let undecided = world.decide();
+    assert_eq!((names(&undecided), rejected(&undecided)), (vec![], vec![]));
+    world.node.strict_groups = Some(true);
+    assert_eq!(names(&world.decide()), ["strict"]);
+
+    world.admitted.clear();
+    world.node.strict_groups = Some(false);
+    assert_eq!(rejected(&world.decide()), [pair("strict", "SupplementalGroupsPolicyNotSupported")]);
+}

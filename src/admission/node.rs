@@ -25,6 +25,8 @@ pub struct NodeView {
     pub app_armor: bool,
     /// Whether there is no API server, and so no RuntimeClass.
     pub is_standalone: bool,
+    /// Whether the runtime supports `supplementalGroupsPolicy: Strict`; `None` until it has responded.
+    pub strict_groups: Option<bool>,
 }
 
 impl NodeView {
@@ -41,6 +43,7 @@ impl NodeView {
             pressures: self.pressures.clone(),
             app_armor: self.app_armor,
             is_standalone: self.is_standalone,
+            strict_groups: self.strict_groups,
         }
     }
 

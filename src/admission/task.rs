@@ -12,6 +12,7 @@ use super::node::NodeView;
 use super::rejection::RejectedPod;
 use super::reread::Reread;
 use super::{AdmittedPods, NodeShutdown};
+use crate::cri::RuntimeStatus;
 use crate::node::{NodeReader, OwnNodeWatch, Pressures};
 use crate::pod::DesiredPods;
 use crate::pod::PodPhase;
@@ -46,6 +47,8 @@ pub struct AdmissionInputs {
     pub status_cache: StatusCache,
     /// Permitted unsafe sysctls: names, or prefixes followed by `*` (`allowedUnsafeSysctls`).
     pub allowed_unsafe_sysctls: Vec<String>,
+    /// The runtime's last status; `None` before its first response.
+    pub runtime: watch::Receiver<Option<RuntimeStatus>>,
     /// What a shutdown of the node demands.
     pub shutdown: watch::Receiver<NodeShutdown>,
 }
@@ -148,6 +151,7 @@ impl Admission {
                 Ok(()) = self.inputs.node.changed() => {}
                 Ok(()) = self.inputs.pressures.changed() => {}
                 Ok(()) = self.inputs.shutdown.changed() => {}
+                Ok(()) = self.inputs.runtime.changed() => {}
                 // Cancel-safe as documented there.
                 () = self.inputs.resources.changed() => {}
                 // Statuses change all the time; that matters only to pods that wait for others to terminate.
@@ -163,7 +167,8 @@ impl Admission {
         let node = self.inputs.node.borrow_and_update().clone();
         let allocatable = self.inputs.resources.now().allocatable;
         let pressures = self.inputs.pressures.borrow_and_update().clone();
-        let own = NodeView { allocatable, pressures, ..self.inputs.own.clone() };
+        let strict_groups = self.inputs.runtime.borrow_and_update().as_ref().map(supports_strict_groups);
+        let own = NodeView { allocatable, pressures, strict_groups, ..self.inputs.own.clone() };
         let snapshot = Snapshot {
             manifests: self.inputs.manifests.borrow_and_update().clone(),
             api: self.inputs.api.borrow_and_update().clone(),
@@ -282,6 +287,10 @@ impl Admission {
             }
         }
     }
+}
+
+fn supports_strict_groups(status: &RuntimeStatus) -> bool {
+    status.features.is_some_and(|features| features.supplemental_groups_policy)
 }
 
 fn is_over(pod: &Pod) -> bool {

@@ -64,6 +64,7 @@ async fn harness() -> Harness {
         reader: Some(reader.clone()),
         status_cache: status_cache.clone(),
         allowed_unsafe_sysctls: Vec::new(),
+        runtime: watch::channel(None).1,
         shutdown: shutdown.subscribe(),
     };
     let sink = events.clone();

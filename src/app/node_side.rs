@@ -49,6 +49,7 @@ impl NodeSide {
                 pressures: Pressures::default(),
                 app_armor: machine.app_armor,
                 is_standalone: config.cluster.is_none(),
+                strict_groups: None,
             },
             machine: watch::Sender::new(machine.clone()),
             pressures: watch::Sender::default(),

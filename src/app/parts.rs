@@ -157,6 +157,7 @@ impl Parts {
             reader: cluster.as_ref().map(|cluster| cluster.node_reader(&node.settings, latest_node.clone())),
             status_cache: status_cache.clone(),
             allowed_unsafe_sysctls: config.pods.allowed_unsafe_sysctls.clone(),
+            runtime: runtime.status.clone(),
             shutdown: shutdown_outputs.demands.clone(),
         };
         let outputs = AdmissionOutputs {

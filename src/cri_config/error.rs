@@ -121,6 +121,9 @@ pub enum ConfigError {
         /// Name of the container.
         container: String,
     },
+    /// A mount of this volume must be read-only with its submounts.
+    #[error("volume {0:?} requested recursive read-only mode, but it is not supported by the runtime")]
+    RecursiveReadOnly(String),
     /// `runAsNonRoot` with `runAsUser: 0`.
     #[error("container's runAsUser breaks non-root policy (pod: {pod:?}, container: {container})")]
     RunAsUserIsRoot {

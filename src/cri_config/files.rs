@@ -15,6 +15,7 @@ use super::hostname::hostname_and_domain;
 use super::paths::{container_dir, pod_dir};
 use super::{ConfigError, HostSettings, hosts};
 use crate::cri::wire::{DnsConfig, Mount, MountPropagation};
+use crate::pod::recursive_read_only;
 use crate::pod::view::PodView;
 use crate::sys::file_work;
 use crate::volume::PodVolumes;
@@ -66,6 +67,13 @@ pub enum FilesError {
     Config(#[from] ConfigError),
 }
 
+/// What the runtime's handler of the pod supports for mounts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct MountSupport {
+    /// Whether it supports recursive read-only mounts.
+    pub recursive_read_only: bool,
+}
+
 /// Creates the pod's directory. Idempotent.
 pub async fn make_pod_dir(uid: &str, host: &HostSettings) -> Result<(), FilesError> {
     make_dir(&pod_dir(uid, host)).await
@@ -93,13 +101,14 @@ pub async fn container_mounts(
     container: &Container,
     volumes: &PodVolumes,
     parts: &BTreeMap<usize, PathBuf>,
+    support: MountSupport,
     pod_ips: &[IpAddr],
     host: &HostSettings,
 ) -> Result<Vec<Mount>, FilesError> {
     let view = PodView::from(pod);
     let dir = container_dir(view.uid, &container.name, host);
     make_dir(&dir).await?;
-    let mut mounts = volume_mounts(container, volumes, parts, host);
+    let mut mounts = volume_mounts(container, volumes, parts, support, host)?;
     if has_managed_hosts(view, container, pod_ips) {
         let path = pod_dir(view.uid, host).join("etc-hosts");
         write_in_place(&path, hosts_content(view, pod_ips, host).await?, ETC_HOSTS_MODE).await?;
@@ -117,8 +126,9 @@ fn volume_mounts(
     container: &Container,
     volumes: &PodVolumes,
     parts: &BTreeMap<usize, PathBuf>,
+    support: MountSupport,
     host: &HostSettings,
-) -> Vec<Mount> {
+) -> Result<Vec<Mount>, ConfigError> {
     let wanted = container.volume_mounts.iter().flatten().enumerate();
     let mounts = wanted.filter_map(|(index, wanted)| {
         let volume = volumes.mounted.get(&wanted.name)?;
@@ -127,14 +137,19 @@ fn volume_mounts(
             Some("Bidirectional") => MountPropagation::PropagationBidirectional,
             Some(_) | None => MountPropagation::PropagationPrivate,
         };
-        Some(Mount {
+        let recursive = recursive_read_only(wanted, support.recursive_read_only);
+        let Some(recursive_read_only) = recursive else {
+            return Some(Err(ConfigError::RecursiveReadOnly(wanted.name.clone())));
+        };
+        Some(Ok(Mount {
             container_path: container_path(&wanted.mount_path),
             host_path: parts.get(&index).unwrap_or(&volume.host_path).to_string_lossy().into_owned(),
             readonly: volume.read_only || wanted.read_only.unwrap_or(false),
             selinux_relabel: volume.relabel && host.kernel.selinux,
             propagation: propagation.into(),
+            recursive_read_only,
             ..Default::default()
-        })
+        }))
     });
     mounts.collect()
 }
@@ -220,7 +235,7 @@ mod tests {
         let main = &pod.spec.as_ref().unwrap().containers[0];
         let ips = ["10.88.7.89".parse().unwrap()];
         make_pod_dir(FULL_UID, &host).await.unwrap();
-        let mounts = container_mounts(&pod, main, &PodVolumes::default(), &BTreeMap::new(), &ips, &host)
+        let mounts = container_mounts(&pod, main, &PodVolumes::default(), &BTreeMap::new(), MountSupport::default(), &ips, &host)
             .await
             .unwrap();
 
@@ -253,6 +268,7 @@ mod tests {
             main,
             &PodVolumes::default(),
             &BTreeMap::new(),
+            MountSupport::default(),
             &["10.88.7.90".parse().unwrap()],
             &host,
         )
@@ -273,19 +289,19 @@ mod tests {
         let ips = ["10.0.0.2".parse().unwrap()];
         let none = PodVolumes::default();
         assert!(
-            container_mounts(&pod, &containers[0], &none, &BTreeMap::new(), &ips, &host)
+            container_mounts(&pod, &containers[0], &none, &BTreeMap::new(), MountSupport::default(), &ips, &host)
                 .await
                 .unwrap()
                 .is_empty()
         );
         assert!(
-            container_mounts(&pod, &containers[1], &none, &BTreeMap::new(), &[], &host)
+            container_mounts(&pod, &containers[1], &none, &BTreeMap::new(), MountSupport::default(), &[], &host)
                 .await
                 .unwrap()
                 .is_empty()
         );
         assert_eq!(
-            container_mounts(&pod, &containers[1], &none, &BTreeMap::new(), &ips, &host).await.unwrap().len(),
+            container_mounts(&pod, &containers[1], &none, &BTreeMap::new(), MountSupport::default(), &ips, &host).await.unwrap().len(),
             1
         );
     }
@@ -330,7 +346,8 @@ mod tests {
         let host = HostSettings { kernel, ..host() };
         let container = &pod.spec.as_ref().unwrap().containers[0];
         let part = [(2, PathBuf::from("/part"))].into();
-        let mounts: Vec<_> = volume_mounts(container, &volumes, &part, &host)
+        let mounts: Vec<_> = volume_mounts(container, &volumes, &part, MountSupport::default(), &host)
+            .unwrap()
             .into_iter()
             .map(|m| (m.container_path, m.host_path, m.readonly, m.propagation, m.selinux_relabel))
             .collect();
@@ -341,5 +358,27 @@ mod tests {
             ("/host", "/tmp/golden-host", true, 1, false),
         ];
         assert_eq!(mounts, expected.map(|(c, h, ro, p, se)| (c.to_owned(), h.to_owned(), ro, p, se)));
+    }
+
+    #[test]
+    fn submounts_are_read_only_where_the_runtime_supports_it() {
+        let mount = |path: &str, mode: &str| json!({"name": "v", "mountPath": path, "readOnly": true, "recursiveReadOnly": mode});
+        let of = |mounts: serde_json::Value, recursive_read_only| {
+            let pod = pod(json!({"containers": [{"name": "c", "volumeMounts": mounts}]}));
+            let volume = crate::volume::Mounted { host_path: "/v".into(), read_only: false, relabel: false };
+            let volumes =
+                PodVolumes { mounted: [("v".to_owned(), volume)].into(), problems: Vec::new() };
+            let support = MountSupport { recursive_read_only };
+            let container = &pod.spec.as_ref().unwrap().containers[0];
+            let mounts = volume_mounts(container, &volumes, &BTreeMap::new(), support, &host())?;
+            Ok::<_, ConfigError>(mounts.iter().map(|mount| mount.recursive_read_only).collect::<Vec<_>>())
+        };
+        let all = || json!([mount("/a", "Enabled"), mount("/b", "IfPossible"), mount("/c", "Disabled")]);
+        assert_eq!(of(all(), true), Ok(vec![true, true, false]));
+        assert_eq!(of(json!([mount("/b", "IfPossible")]), false), Ok(vec![false]));
+        assert_eq!(
+            of(all(), false).unwrap_err().to_string(),
+            "volume \"v\" requested recursive read-only mode, but it is not supported by the runtime"
+        );
     }
 }

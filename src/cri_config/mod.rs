@@ -30,7 +30,7 @@ pub use dns::{DnsWarning, ResolvConfError, parse_resolv_conf};
 pub use env::{EnvSources, env_references};
 pub use error::ConfigError;
 pub use expand::expand;
-pub use files::{FilesError, container_mounts, make_pod_dir, pod_dns};
+pub use files::{FilesError, MountSupport, container_mounts, make_pod_dir, pod_dns};
 pub use hash::container_hash;
 pub use kernel::KernelFacts;
 pub use paths::{container_dir, pod_dir, pod_logs};

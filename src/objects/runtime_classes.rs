@@ -106,9 +106,9 @@ impl RuntimeClasses {
         watching::becomes(&mut self.known.clone(), appeared).await;
     }
 
-    /// Whether the class is known.
-    pub fn has(&self, class: &str) -> bool {
-        self.known.borrow().handlers.contains_key(class)
+    /// The handler of a class, if it is known now.
+    pub fn known(&self, class: &str) -> Option<String> {
+        self.known.borrow().handlers.get(class).map(ToString::to_string)
     }
 }
 

@@ -13,7 +13,7 @@ use super::conditions::restarts_all;
 use super::input::{LifecycleSummary, StatusInput};
 use super::restart::Restarts;
 use crate::cri::{ContainerState, ContainerStatus, LinuxUser};
-use crate::pod::{AdmittedPod, ContainerKind, PodContainer};
+use crate::pod::{AdmittedPod, ContainerKind, PodContainer, recursive_read_only};
 
 /// Maximum bytes of a pod's termination messages, shared equally by its containers.
 const MAX_MESSAGE_BYTES: usize = 12 << 10;
@@ -96,15 +96,17 @@ impl OneContainer<'_> {
         status
     }
 
-    /// The actual mounts: read-only mounts are not recursive.
+    /// The actual mounts.
     fn volume_mounts(&self) -> Option<Vec<VolumeMountStatus>> {
         let status = |mount: &VolumeMount| {
             let read_only = mount.read_only.filter(|read_only| *read_only);
+            let is_recursive = recursive_read_only(mount, self.input.recursive_read_only).unwrap_or(false);
+            let mode = if is_recursive { "Enabled" } else { "Disabled" };
             VolumeMountStatus {
                 mount_path: mount.mount_path.clone(),
                 name: mount.name.clone(),
                 read_only,
-                recursive_read_only: read_only.map(|_| "Disabled".to_owned()),
+                recursive_read_only: read_only.map(|_| mode.to_owned()),
                 ..VolumeMountStatus::default()
             }
         };

@@ -63,6 +63,8 @@ pub struct PodFacts {
     pub post_starting: BTreeSet<ContainerId>,
     /// Containers whose start was requested, and the response lost (see [`with_actual_outcomes`](super::with_actual_outcomes)).
     pub lost_starts: BTreeSet<ContainerId>,
+    /// Whether its runtime handler supports recursive read-only mounts.
+    pub recursive_read_only: bool,
     /// It has terminated and released its resources on the host.
     pub has_released: bool,
 }

@@ -38,6 +38,8 @@ pub struct StatusInput<'a> {
     pub probes: &'a PodProbes,
     /// Why the last sync could not create the sandbox.
     pub sandbox_error: Option<&'a str>,
+    /// Whether its runtime handler supports recursive read-only mounts.
+    pub recursive_read_only: bool,
     /// The phase of its lifecycle.
     pub lifecycle: LifecycleSummary,
     /// The final status that a kill, e.g. an eviction, sets.

@@ -94,6 +94,7 @@ impl PodState {
             termination_messages: &self.termination_messages,
             probes: &node.probes.of(&pod.reference.uid),
             sandbox_error: facts.sandbox_error.as_deref(),
+            recursive_read_only: facts.recursive_read_only,
             lifecycle,
             status_override: facts.progress.status_override(),
             previous: previous.as_ref(),

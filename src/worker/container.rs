@@ -9,6 +9,7 @@ use std::sync::Arc;
 use k8s_openapi::api::core::v1::{Container, LifecycleHandler};
 
 use super::context::WorkerContext;
+use super::handler::handler_of;
 use super::hooks::HookTarget;
 use super::plan::Start;
 use super::pull_secrets::PodPullSecrets;
@@ -20,7 +21,7 @@ use super::{EnvNeeds, Retry};
 use crate::cri::wire::ContainerConfig;
 use crate::cri::{ContainerState, ContainerStatus, CriError, ImageInfo};
 use crate::cri_config::{
-    ConfigError, EnvSources, FilesError, container_config, container_mounts, share_processes, sub_paths,
+    ConfigError, EnvSources, FilesError, MountSupport, container_config, container_mounts, share_processes, sub_paths,
 };
 use crate::gate::Permit;
 use crate::image::{ImageError, ImageRequest, PullPolicy};
@@ -204,7 +205,9 @@ impl ContainerStarter<'_> {
         let sources = env_sources(self.context, pod, container, ips, self.env).await;
         let config = async {
             let parts = self.mount_parts(&sources).await?;
-            let mounts = container_mounts(pod, container, volumes, &parts, ips, host).await?;
+            let handler = handler_of(self.context, pod);
+            let support = MountSupport { recursive_read_only: handler.recursive_read_only_mounts };
+            let mounts = container_mounts(pod, container, volumes, &parts, support, ips, host).await?;
             let mut config = container_config(pod, container, attempt, image, &sources, mounts, host)?;
             if let Some(target) = &target {
                 share_processes(&mut config, target);

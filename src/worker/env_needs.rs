@@ -79,7 +79,7 @@ impl EnvNeeds {
         if services.as_ref().is_some_and(ServiceEnv::is_listed) {
             *services = None;
         }
-        if class.as_ref().is_some_and(|(classes, name)| classes.has(name)) {
+        if class.as_ref().is_some_and(|(classes, name)| classes.known(name).is_some()) {
             *class = None;
         }
     }

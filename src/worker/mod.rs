@@ -7,6 +7,7 @@ mod crash_loop;
 mod deadline;
 mod ending;
 mod env_needs;
+mod handler;
 mod hooks;
 mod in_flight;
 mod plan;

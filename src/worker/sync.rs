@@ -13,6 +13,7 @@ use super::cleanup::Cleanup;
 use super::container::{ContainerStarter, NotStarted};
 use super::context::WorkerContext;
 use super::deadline::{DEADLINE_EXCEEDED, PAST_DEADLINE, time_left};
+use super::handler::handler_of;
 use super::plan::{Kill, Plan, PlanInput, Reset, SandboxPlan, plan};
 use super::sandbox::{PodSandbox, Sandboxes};
 use super::stopping::{ContainerStop, Stopping};
@@ -95,6 +96,8 @@ impl PodSync<'_> {
         let pending = pending.filter(|_| plan.has_starts());
         self.report_waits(&plan);
         self.state.reporter.facts.progress = PodProgress::Active;
+        let handler = handler_of(self.context, self.pod);
+        self.state.reporter.facts.recursive_read_only = handler.recursive_read_only_mounts;
         if !matches!(plan.sandbox, SandboxPlan::Create { .. }) {
             self.state.reporter.facts.sandbox_error = None;
         }

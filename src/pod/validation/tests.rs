@@ -444,13 +444,12 @@ fn static_pods_may_not_refer_to_api_objects() {
 fn unsupported_fields_are_reported_one_by_one() {
     not_served(
         &pod(json!({
-            "initContainers": [{"name": "i", "image": "a", "volumeMounts": [{"name": "v", "mountPath": "/v", "recursiveReadOnly": "Enabled"}]}],
+            "initContainers": [{"name": "i", "image": "a", "volumeMounts": [{"name": "v", "mountPath": "/v"}]}],
             "resources": {"limits": {"cpu": "1", "memory": "8Mi", "hugepages-2Mi": "2Mi"}},
             "runtimeClassName": "kata", "overhead": {"cpu": "1"}, "hostUsers": false,
             "volumes": [{"name": "v", "nfs": {"server": "s", "path": "/"}},
                 {"name": "huge", "emptyDir": {"medium": "HugePages"}}, {"name": "limited", "emptyDir": {"sizeLimit": "1Gi"}}],
             "schedulingGates": [{"name": "g"}],
-            "securityContext": {"supplementalGroupsPolicy": "Strict"},
             "resourceClaims": [{"name": "r"}]
         })),
         &[
@@ -461,8 +460,6 @@ fn unsupported_fields_are_reported_one_by_one() {
             "spec.volumes[0].nfs",
             "spec.volumes[1].emptyDir.medium",
             "spec.volumes[2].emptyDir.sizeLimit",
-            "spec.securityContext.supplementalGroupsPolicy",
-            "spec.initContainers[0].volumeMounts[0].recursiveReadOnly",
         ],
     );
     let handler = json!({"exec": {"command": ["true"]}});
@@ -538,7 +535,7 @@ fn extended_resources_are_rejected_for_static_pods_only() {
 }
 
 #[test]
-fn parts_of_supported_volumes_are_unsupported() {
+fn mounts_of_supported_volumes_are_served() {
     let pod_of = |mounts: Value| {
         pod(json!({
             "volumes": [{"name": "e", "emptyDir": {}}, {"name": "m", "emptyDir": {"medium": "Memory", "sizeLimit": "1Mi"}},
@@ -560,6 +557,18 @@ fn parts_of_supported_volumes_are_unsupported() {
             {"name": "e", "mountPath": "/c", "readOnly": true, "recursiveReadOnly": "Enabled"},
             {"name": "e", "mountPath": "/d", "readOnly": true, "recursiveReadOnly": "IfPossible"}
         ])),
-        &["spec.containers[0].volumeMounts[0].recursiveReadOnly"],
+        &[],
+    );
+    assert_errors(
+        &pod_of(json!([
+            {"name": "e", "mountPath": "/c", "recursiveReadOnly": "Enabled"},
+            {"name": "e", "mountPath": "/d", "readOnly": true, "mountPropagation": "HostToContainer", "recursiveReadOnly": "Enabled"},
+            {"name": "e", "mountPath": "/e", "recursiveReadOnly": "Always"}
+        ])),
+        &[
+            "spec.containers[0].volumeMounts[0].recursiveReadOnly: Forbidden: may only be specified when readOnly is true",
+            "spec.containers[0].volumeMounts[1].recursiveReadOnly: Forbidden: may only be specified when mountPropagation is None",
+            "spec.containers[0].volumeMounts[2].recursiveReadOnly: Unsupported value: \"Always\"",
+        ],
     );
 }

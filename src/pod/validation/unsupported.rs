@@ -93,11 +93,6 @@ fn check_volume(volume: &Volume, path: &FieldPath, found: &mut Found) {
 fn check_pod_security(spec: &PodSpec, path: &FieldPath, found: &mut Found) {
     let Some(context) = &spec.security_context else { return };
     found.add(context.windows_options.is_some(), &path.child("windowsOptions"), "pods run on Linux only");
-    found.add(
-        context.supplemental_groups_policy.as_deref() == Some("Strict"),
-        &path.child("supplementalGroupsPolicy"),
-        "the groups of the image are always added",
-    );
 }
 
 fn check_container(container: &Container, path: &FieldPath, found: &mut Found) {
@@ -110,7 +105,6 @@ fn check_container(container: &Container, path: &FieldPath, found: &mut Found) {
     let signal = container.lifecycle.as_ref().is_some_and(|lifecycle| lifecycle.stop_signal.is_some());
     let path_of_signal = path.child("lifecycle").child("stopSignal");
     found.add(signal, &path_of_signal, "containers are stopped with the signal of their image");
-    check_mounts(container, path, found);
     check_env(container, path, found);
     if let Some(requirements) = &container.resources {
         check_resources(requirements, &path.child("resources"), found);
@@ -118,8 +112,6 @@ fn check_container(container: &Container, path: &FieldPath, found: &mut Found) {
     if let Some(context) = &container.security_context {
         let path = path.child("securityContext");
         found.add(context.windows_options.is_some(), &path.child("windowsOptions"), "pods run on Linux only");
-        let unmasked = context.proc_mount.as_deref() == Some("Unmasked");
-        found.add(unmasked, &path.child("procMount"), "/proc is always masked");
     }
 }
 
@@ -129,16 +121,6 @@ pub fn unsupported_ephemeral(container: &Container) -> Vec<FieldError> {
     let path = FieldPath::root("spec").child("ephemeralContainers").key(&container.name);
     check_container(container, &path, &mut found);
     found.0
-}
-
-/// Checks mounts for recursive read-only mounts.
-fn check_mounts(container: &Container, path: &FieldPath, found: &mut Found) {
-    for (index, mount) in list(&container.volume_mounts).iter().enumerate() {
-        let path = path.child("volumeMounts").index(index);
-        let recursive = text(&mount.recursive_read_only) == "Enabled";
-        let sentence = "submounts of a volume are not made read-only";
-        found.add(recursive, &path.child("recursiveReadOnly"), sentence);
-    }
 }
 
 /// Checks variables for unsupported sources.

@@ -97,6 +97,7 @@ pub(super) fn check_mounts(container: &Container, volumes: &[Volume], path: &Fie
             propagation,
             &["Bidirectional", "HostToContainer", "None"],
         );
+        check_recursive_read_only(mount, &path.child("recursiveReadOnly"), errors);
         let privileged = container.security_context.as_ref().and_then(|context| context.privileged);
         if propagation == Some("Bidirectional") && !privileged.unwrap_or(false) {
             let why = "Bidirectional mount propagation is available only to privileged containers";
@@ -117,6 +118,21 @@ pub(super) fn check_mounts(container: &Container, volumes: &[Volume], path: &Fie
                 "must be unique",
             ));
         }
+    }
+}
+
+fn check_recursive_read_only(mount: &VolumeMount, path: &FieldPath, errors: &mut Errors) {
+    let mode = mount.recursive_read_only.as_deref();
+    one_of(errors, path, mode, &["Disabled", "Enabled", "IfPossible"]);
+    if !matches!(mode, Some("Enabled" | "IfPossible")) {
+        return;
+    }
+    if !mount.read_only.unwrap_or(false) {
+        errors.push(FieldError::forbidden(path, "may only be specified when readOnly is true"));
+    }
+    if !matches!(text(&mount.mount_propagation), "" | "None") {
+        let why = "may only be specified when mountPropagation is None or not specified";
+        errors.push(FieldError::forbidden(path, why));
     }
 }
 
