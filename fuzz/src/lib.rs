@@ -17,13 +17,13 @@ pub use dra::dra_message;
 pub use manifest::manifest;
 pub use plugin::plugin_info;
 pub use store::store_file;
-pub use text::{image_reference, log_line, quantity, resolv_conf};
+pub use text::{env_file, image_reference, log_line, quantity, resolv_conf};
 
 /// A check of one reader.
 pub type Check = fn(&[u8]);
 
 /// All checks, by the name of their target and of the directory of their corpus.
-pub const CHECKS: [(&str, Check); 11] = [
+pub const CHECKS: [(&str, Check); 12] = [
     ("manifest", manifest),
     ("config", config),
     ("log_line", log_line),
@@ -35,6 +35,7 @@ pub const CHECKS: [(&str, Check); 11] = [
     ("plugin_info", plugin_info),
     ("dra_message", dra_message),
     ("docker_config", docker_config),
+    ("env_file", env_file),
 ];
 
 /// Maximum lines of one message about a file, and maximum bytes of each.

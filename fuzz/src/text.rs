@@ -2,7 +2,7 @@
 
 use std::str::from_utf8;
 
-use hostlet::cri_config::parse_resolv_conf;
+use hostlet::cri_config::{env_file_value, parse_resolv_conf};
 use hostlet::image::{Reference, with_default_tag};
 use hostlet::log::{LogLine, LogStream};
 use hostlet::types::Quantity;
@@ -70,4 +70,12 @@ pub fn quantity(data: &[u8]) {
     assert_eq!(second.to_string(), canonical, "{text:?}");
     assert_eq!((second.value(), second.milli_value()), (first.value(), first.milli_value()), "{text:?}");
     assert!(first.is_negative() || first.value() >= 0, "{text:?}");
+}
+
+/// An environment file: a value that is written again is read again.
+pub fn env_file(data: &[u8]) {
+    let Ok(Some(value)) = env_file_value(data, "KEY") else { return };
+    assert!(!value.is_empty() && !value.contains('\''), "{value:?}");
+    let again = format!("A='x'\nKEY='{value}'");
+    assert_eq!(env_file_value(again.as_bytes(), "KEY"), Ok(Some(value)), "{again:?}");
 }

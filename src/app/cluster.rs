@@ -24,8 +24,8 @@ use crate::node::{
     LatestNode, LeaseTask, NodeAddresses, NodeEvent, NodeEvents, NodeInputs, NodeReader, NodeSettings,
     Pressures, RuntimeFacts, StatusTask, observe_runtime, watch_node,
 };
-use crate::objects::{ApiObjects, RuntimeClasses};
 use crate::objects::services::ServiceEnv;
+use crate::objects::{ApiObjects, RuntimeClasses};
 use crate::pleg;
 use crate::pod::{ContainerRef, DesiredPods, PodEvents};
 use crate::publish::mirror::{MirrorSources, Mirrors};

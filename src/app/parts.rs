@@ -42,7 +42,8 @@ use crate::types::{PodEvent, PodRef, WallClock};
 use crate::worker::RestartRequests;
 
 /// The parts of a cluster, or what stands in for them: its objects, and how far the API server is behind.
-type ClusterParts = (Arc<dyn ObjectSource>, ServiceEnv, RuntimeClasses, Option<watch::Receiver<PublishProgress>>);
+type ClusterParts =
+    (Arc<dyn ObjectSource>, ServiceEnv, RuntimeClasses, Option<watch::Receiver<PublishProgress>>);
 
 /// What probes leave for the other parts.
 #[derive(Default)]

@@ -1,11 +1,12 @@
 //! The environment of a container: plain values, pod fields, ConfigMaps, Secrets and Services. Pure: known objects are an input. A
 //! missing object is an error unless optional, never an empty value.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::net::IpAddr;
+use std::path::PathBuf;
 use std::sync::Arc;
 
-use k8s_openapi::api::core::v1::{Container, EnvFromSource, EnvVar, EnvVarSource};
+use k8s_openapi::api::core::v1::{Container, EnvFromSource, EnvVar, EnvVarSource, FileKeySelector};
 
 use super::expand::expand;
 use super::{ConfigError, HostSettings};
@@ -21,8 +22,23 @@ pub struct EnvSources<'a> {
     pub pod_ips: &'a [IpAddr],
     /// The states of the objects in [`env_references`].
     pub objects: Objects,
+    /// The values of variables from files in volumes, by the name of the variable.
+    pub files: BTreeMap<String, FileValue>,
     /// Service variables; `None` before the Services are known.
     pub services: Option<ServiceVariables>,
+}
+
+/// What a file in a volume has for a variable (`fileKeyRef`).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum FileValue {
+    /// This value.
+    Found(String),
+    /// Nothing, or an empty value. The path is the file's on the host.
+    Missing(PathBuf),
+    /// The file cannot be read or is invalid.
+    Invalid,
+    /// The volume of this name is not mounted.
+    NoVolume(String),
 }
 
 /// The objects that a container's environment refers to.
@@ -150,10 +166,28 @@ fn resolve(
     } else if let Some(field) = &source.resource_field_ref {
         let own = field.container_name.as_deref().filter(|name| !name.is_empty());
         Ok(Some(resource_value(pod.spec, own.unwrap_or(&container.name), field, &host.allocatable)?))
-    } else if source.file_key_ref.is_some() {
-        Err(unsupported("fileKeyRef"))
+    } else if let Some(file) = &source.file_key_ref {
+        file_value(variable, file, sources)
     } else {
         Err(unsupported("valueFrom without a source"))
+    }
+}
+
+fn file_value(
+    variable: &EnvVar,
+    file: &FileKeySelector,
+    sources: &EnvSources<'_>,
+) -> Result<Option<String>, ConfigError> {
+    match sources.files.get(&variable.name) {
+        Some(FileValue::Found(value)) => Ok(Some(value.clone())),
+        Some(FileValue::Missing(_)) if file.optional == Some(true) => Ok(None),
+        Some(FileValue::Missing(path)) => {
+            let path = path.to_string_lossy().into_owned();
+            Err(ConfigError::EnvFileKey { key: file.key.clone(), path })
+        }
+        Some(FileValue::Invalid) => Err(ConfigError::EnvFile),
+        Some(FileValue::NoVolume(volume)) => Err(ConfigError::EnvFileVolume(volume.clone())),
+        None => Err(ConfigError::EnvFileVolume(file.volume_name.clone())),
     }
 }
 
@@ -281,6 +315,36 @@ mod tests {
         .into()
     }
 
+    /// The values from files of the variables FOUND, MISSING, INVALID and NOWHERE.
+    fn files() -> BTreeMap<String, FileValue> {
+        [
+            ("FOUND", FileValue::Found("$(k)".to_owned())),
+            ("MISSING", FileValue::Missing("/v/file".into())),
+            ("INVALID", FileValue::Invalid),
+            ("NOWHERE", FileValue::NoVolume("e".to_owned())),
+        ]
+        .map(|(name, value)| (name.to_owned(), value))
+        .into()
+    }
+
+    #[test]
+    fn variables_from_files_have_upstreams_errors() {
+        let of = |name: &str, optional: bool| {
+            let file = json!({"volumeName": "e", "path": "file", "key": "K", "optional": optional});
+            resolved(json!([{"name": name, "valueFrom": {"fileKeyRef": file}}]))
+        };
+        assert_eq!(texts(of("FOUND", false)), ["FOUND=$(k)"]);
+        assert_eq!(texts(of("MISSING", true)), [""; 0]);
+        for (name, error) in [
+            ("MISSING", "environment variable key \"K\" not found in file \"/v/file\""),
+            ("INVALID", "couldn't parse env file"),
+            ("NOWHERE", "cannot find the volume \"e\" referenced by FileKeyRef"),
+            ("UNREAD", "cannot find the volume \"e\" referenced by FileKeyRef"),
+        ] {
+            assert_eq!(of(name, false).unwrap_err().to_string(), error, "{name}");
+        }
+    }
+
     /// The environment of a container with these fields, on a host without Services.
     fn made(container: Value) -> Result<Vec<(String, String)>, ConfigError> {
         made_with(container, ServiceVariables::new())
@@ -299,7 +363,8 @@ mod tests {
         let pod: Pod = pod(json!({"containers": [container], "serviceAccountName": "sa"}));
         let ips = ["fd00::2".parse().unwrap(), "10.0.0.2".parse().unwrap()];
         let container = &pod.spec.as_ref().unwrap().containers[0];
-        let mut sources = EnvSources { pod_ips: &ips, objects: objects(), services: Some(services) };
+        let mut sources =
+            EnvSources { pod_ips: &ips, objects: objects(), files: files(), services: Some(services) };
         let references = env_references(container, "ns");
         sources.objects.retain(|object, _| references.contains(object));
         environment((&pod).into(), container, &sources, &host()).map(Environment::into_variables)

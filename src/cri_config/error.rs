@@ -93,6 +93,20 @@ pub enum ConfigError {
         /// The Secret.
         name: String,
     },
+    /// An environment file cannot be read or is invalid. The cause is only logged, as upstream.
+    #[error("couldn't parse env file")]
+    EnvFile,
+    /// An environment file lacks the key.
+    #[error("environment variable key {key:?} not found in file {path:?}")]
+    EnvFileKey {
+        /// The key.
+        key: String,
+        /// The file on the host.
+        path: String,
+    },
+    /// The volume of an environment file is not mounted.
+    #[error("cannot find the volume {0:?} referenced by FileKeyRef")]
+    EnvFileVolume(String),
     /// The Services are not known yet.
     #[error("services have not yet been read at least once, cannot construct envvars")]
     ServicesUnknown,

@@ -235,9 +235,17 @@ mod tests {
         let main = &pod.spec.as_ref().unwrap().containers[0];
         let ips = ["10.88.7.89".parse().unwrap()];
         make_pod_dir(FULL_UID, &host).await.unwrap();
-        let mounts = container_mounts(&pod, main, &PodVolumes::default(), &BTreeMap::new(), MountSupport::default(), &ips, &host)
-            .await
-            .unwrap();
+        let mounts = container_mounts(
+            &pod,
+            main,
+            &PodVolumes::default(),
+            &BTreeMap::new(),
+            MountSupport::default(),
+            &ips,
+            &host,
+        )
+        .await
+        .unwrap();
 
         let dir = root.path().join("pods").join(FULL_UID);
         assert_eq!(
@@ -289,19 +297,46 @@ mod tests {
         let ips = ["10.0.0.2".parse().unwrap()];
         let none = PodVolumes::default();
         assert!(
-            container_mounts(&pod, &containers[0], &none, &BTreeMap::new(), MountSupport::default(), &ips, &host)
-                .await
-                .unwrap()
-                .is_empty()
+            container_mounts(
+                &pod,
+                &containers[0],
+                &none,
+                &BTreeMap::new(),
+                MountSupport::default(),
+                &ips,
+                &host
+            )
+            .await
+            .unwrap()
+            .is_empty()
         );
         assert!(
-            container_mounts(&pod, &containers[1], &none, &BTreeMap::new(), MountSupport::default(), &[], &host)
-                .await
-                .unwrap()
-                .is_empty()
+            container_mounts(
+                &pod,
+                &containers[1],
+                &none,
+                &BTreeMap::new(),
+                MountSupport::default(),
+                &[],
+                &host
+            )
+            .await
+            .unwrap()
+            .is_empty()
         );
         assert_eq!(
-            container_mounts(&pod, &containers[1], &none, &BTreeMap::new(), MountSupport::default(), &ips, &host).await.unwrap().len(),
+            container_mounts(
+                &pod,
+                &containers[1],
+                &none,
+                &BTreeMap::new(),
+                MountSupport::default(),
+                &ips,
+                &host
+            )
+            .await
+            .unwrap()
+            .len(),
             1
         );
     }
@@ -366,8 +401,7 @@ mod tests {
         let of = |mounts: serde_json::Value, recursive_read_only| {
             let pod = pod(json!({"containers": [{"name": "c", "volumeMounts": mounts}]}));
             let volume = crate::volume::Mounted { host_path: "/v".into(), read_only: false, relabel: false };
-            let volumes =
-                PodVolumes { mounted: [("v".to_owned(), volume)].into(), problems: Vec::new() };
+            let volumes = PodVolumes { mounted: [("v".to_owned(), volume)].into(), problems: Vec::new() };
             let support = MountSupport { recursive_read_only };
             let container = &pod.spec.as_ref().unwrap().containers[0];
             let mounts = volume_mounts(container, &volumes, &BTreeMap::new(), support, &host())?;

@@ -424,6 +424,17 @@ fn containers_that_cannot_be_configured() {
         (r#"configmap "nope" not found"#, "a ConfigMap that its environment refers to", "optional: true"),
         (r#"secret "nope" not found"#, "a Secret that its environment refers to", "optional: true"),
         ("couldn't find key x in ConfigMap default/web", "refers to a key", "add the key"),
+        ("couldn't parse env file", "missing or invalid", "NAME='value'"),
+        (
+            r#"environment variable key "K" not found in file "/pods/u/volumes/e/vars""#,
+            "lacks the variable",
+            "fileKeyRef",
+        ),
+        (
+            r#"volume "v" requested recursive read-only mode, but it is not supported by the runtime"#,
+            "needs a recursive read-only mount",
+            "IfPossible",
+        ),
         ("field label not supported: spec.x", "refers to an unsupported field", "fieldRef.fieldPath"),
         ("the node has no address", "this node has none", "--node-ip"),
         (
@@ -587,6 +598,16 @@ fn sandboxes_that_cannot_be_made() {
             "user namespaces are not supported: hostUsers must not be false",
             "does not support user namespaces",
             "remove hostUsers",
+        ),
+        (
+            "runtimeclass.node.k8s.io \"kata\" not found",
+            "runtime class does not exist",
+            "correct runtimeClassName",
+        ),
+        (
+            "failed to lookup RuntimeClass kata: the runtime classes have not been read yet",
+            "has not returned the runtime classes",
+            "reach the API server",
         ),
         ("run_podsandbox: no answer within 240s", "takes too long to answer", "journalctl"),
         (

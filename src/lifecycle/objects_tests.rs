@@ -227,9 +227,11 @@ async fn a_pod_whose_runtime_class_is_missing_starts_with_its_handler_once_it_ex
     node.boot();
     node.want([pod_that(json!({"runtimeClassName": "sandboxed"}))]);
     let missing = "Failed to create pod sandbox: runtimeclass.node.k8s.io \"sandboxed\" not found";
-    node.until("it is reported", SECOND, |n| {
-        matches!(n.activity("u1"), Some(Activity::Retrying { error: Some(error) }) if error == missing)
-    })
+    node.until(
+        "it is reported",
+        SECOND,
+        |n| matches!(n.activity("u1"), Some(Activity::Retrying { error: Some(error) }) if error == missing),
+    )
     .await;
     assert!(!node.has("u1"));
     // Waits for a newer relist: with paused time only the next second's counts.

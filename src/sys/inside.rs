@@ -1,9 +1,9 @@
 //! Opens a path below a directory that others change at the same time, such as a volume of a pod. Follows links only as long as
-//! they stay inside, and creates missing directories. Never opens or creates anything outside.
+//! they stay inside, and creates missing directories where asked to. Never opens or creates anything outside.
 
-use std::fs;
-use std::io;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::fs::{self, File};
+use std::io::{self, Read};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::path::{Component, Path, PathBuf};
 
 use nix::errno::Errno;
@@ -59,17 +59,35 @@ pub enum InsideError {
     },
 }
 
+/// Flags to read a file by its descriptor: a pipe or device that has no data does not block.
+const READ: OFlag = OFlag::O_RDONLY.union(OFlag::O_NONBLOCK).union(OFlag::O_CLOEXEC);
+
 /// An opened path: remains the same file whatever happens to its name.
 #[derive(Debug)]
 pub struct Inside {
     fd: OwnedFd,
-    is_dir: bool,
+    kind: SFlag,
 }
 
 impl Inside {
     /// Whether it is a directory.
     pub fn is_dir(&self) -> bool {
-        self.is_dir
+        self.kind == SFlag::S_IFDIR
+    }
+
+    /// The content of a regular file of at most `most` bytes. Blocking.
+    pub fn read(&self, most: u64) -> io::Result<Vec<u8>> {
+        if self.kind != SFlag::S_IFREG {
+            return Err(io::Error::other("not a regular file"));
+        }
+        // By its descriptor: its name may lead elsewhere by now.
+        let file = open(&*format!("/proc/self/fd/{}", self.fd.as_raw_fd()), READ, Mode::empty())?;
+        let mut content = Vec::new();
+        File::from(file).take(most.saturating_add(1)).read_to_end(&mut content)?;
+        if content.len() as u64 > most {
+            return Err(io::Error::other(format!("larger than {most} bytes")));
+        }
+        Ok(content)
     }
 }
 
@@ -81,6 +99,25 @@ impl AsFd for Inside {
 
 /// Opens `relative` inside `root`. Missing directories are created with the mode of `root`. Blocking.
 pub fn open_inside(root: &Path, relative: &Path) -> Result<Inside, InsideError> {
+    let (mut walk, missing, mode) = enter_existing(root, relative)?;
+    for name in missing.components().filter(|part| matches!(part, Component::Normal(_))) {
+        walk.make(name, mode)?;
+    }
+    walk.end()
+}
+
+/// Opens what exists at `relative` inside `root`. Blocking.
+pub fn open_existing_inside(root: &Path, relative: &Path) -> Result<Inside, InsideError> {
+    let (walk, missing, _) = enter_existing(root, relative)?;
+    if missing.components().next().is_some() {
+        let source = io::Error::from(io::ErrorKind::NotFound);
+        return Err(InsideError::Open { path: root.join(relative), source });
+    }
+    walk.end()
+}
+
+/// Goes to the part of `relative` that exists inside `root`. Returns the missing rest and the mode of `root`, too.
+fn enter_existing(root: &Path, relative: &Path) -> Result<(Walk, PathBuf, Mode), InsideError> {
     let is_name = |part: Component<'_>| matches!(part, Component::Normal(_) | Component::CurDir);
     if !relative.components().all(is_name) {
         return Err(InsideError::NotBelow { path: relative.to_owned() });
@@ -98,11 +135,7 @@ pub fn open_inside(root: &Path, relative: &Path) -> Result<Inside, InsideError> 
     for name in inside.components() {
         walk.enter(name)?;
     }
-    for name in missing.components().filter(|part| matches!(part, Component::Normal(_))) {
-        walk.make(name, mode)?;
-    }
-    let is_dir = kind_of(&status(&walk.fd, &walk.at)?) == SFlag::S_IFDIR;
-    Ok(Inside { fd: walk.fd, is_dir })
+    Ok((walk, missing, mode))
 }
 
 /// The longest part of `relative` that exists, without links, and the rest.
@@ -137,6 +170,12 @@ impl Walk {
         }
         *self = Self { at, fd };
         Ok(())
+    }
+
+    /// Ends here.
+    fn end(self) -> Result<Inside, InsideError> {
+        let kind = kind_of(&status(&self.fd, &self.at)?);
+        Ok(Inside { fd: self.fd, kind })
     }
 
     /// Creates a directory and goes there.
@@ -228,6 +267,22 @@ mod tests {
         for made in ["sub/new", "sub/new/er"] {
             assert_eq!(root.join(made).metadata().unwrap().mode() & 0o7777, 0o2775, "{made}");
         }
+    }
+
+    #[test]
+    fn regular_files_are_read_up_to_a_size() {
+        let (_dir, root) = volume();
+        let read = |path: &str, most| open_existing_inside(&root, Path::new(path)).unwrap().read(most);
+        assert_eq!(read("file", 6).unwrap(), b"inside");
+        assert_eq!(read("file", 5).unwrap_err().to_string(), "larger than 5 bytes");
+        assert_eq!(read("sub", 9).unwrap_err().to_string(), "not a regular file");
+        nix::unistd::mkfifo(&root.join("pipe"), Mode::S_IRWXU).unwrap();
+        assert_eq!(read("pipe", 9).unwrap_err().to_string(), "not a regular file");
+        let missing = open_existing_inside(&root, Path::new("sub/none/file")).unwrap_err();
+        assert!(matches!(missing, InsideError::Open { .. }), "{missing:?}");
+        assert!(!root.join("sub/none").exists());
+        let escape = open_existing_inside(&root, Path::new("escape/secret")).unwrap_err();
+        assert!(matches!(escape, InsideError::Outside { .. }), "{escape:?}");
     }
 
     #[test]

@@ -32,7 +32,7 @@ pub use dirs::HostDirs;
 pub use error::SysError;
 pub use file_work::file_work;
 pub use host::{Host, root_check};
-pub use inside::{Inside, InsideError, open_inside};
+pub use inside::{Inside, InsideError, open_existing_inside, open_inside};
 pub use kubelets::{KubeletProcess, kubelets};
 pub use limits::{Applied, raise_open_files, set_oom_score_adj, share_one_heap};
 pub use lock_file::LockFile;

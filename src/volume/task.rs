@@ -1,7 +1,7 @@
 //! The task that owns the reconcilers, one per pod with volumes, and forwards requests to them. Never waits for one.
 
 use std::collections::HashMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -14,10 +14,11 @@ use super::apply::PodVolumes;
 use super::desired::NodeAmounts;
 use super::error::{HostError, VolumeError};
 use super::layout::PodLayout;
+use super::read::{self, ReadError};
 use super::reconciler::{Job, Shared, VolumeOwner, VolumeReconciler};
 use super::sub_path::{self, SubPath, SubPathError};
 use crate::objects::ObjectSource;
-use crate::sys::{Mounts, PathWork, file_work};
+use crate::sys::{MountTable, Mounts, PathWork, file_work};
 use crate::types::{Conflated, PodUid, WallClock};
 
 /// How long a worker waits for its pod's volumes (upstream's timeout).
@@ -96,12 +97,22 @@ impl Volumes {
         let Some(layout) = PodLayout::new(&self.shared.root, &part.uid) else {
             return Err(SubPathError::Uid(part.uid.to_string()));
         };
-        let mounts = self.shared.mounts.clone();
-        let read = file_work(move || mounts.table()).await;
-        // Without the mount table, each path counts as a separate filesystem.
-        let table = read.ok().and_then(Result::ok).unwrap_or_default();
+        let table = self.mount_table().await;
         let (mounts, path) = (self.shared.mounts.clone(), part.host_path.clone());
         self.shared.paths.run(&path, &table, move || sub_path::prepare(&layout, &part, &*mounts)).await?
+    }
+
+    /// The content of the file `path` in the volume at `host_path`, of at most `most` bytes.
+    pub async fn read_file(&self, host_path: &Path, path: PathBuf, most: u64) -> Result<Vec<u8>, ReadError> {
+        let (table, volume) = (self.mount_table().await, host_path.to_owned());
+        self.shared.paths.run(host_path, &table, move || read::read_file(&volume, &path, most)).await?
+    }
+
+    /// The host's mounts. Without them, each path counts as a separate filesystem.
+    async fn mount_table(&self) -> MountTable {
+        let mounts = self.shared.mounts.clone();
+        let read = file_work(move || mounts.table()).await;
+        read.ok().and_then(Result::ok).unwrap_or_default()
     }
 
     /// Tears down the volumes of a pod that no longer runs anything. Succeeds for unknown pods and pods without volumes.

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use k8s_openapi::api::core::v1::{Container, LifecycleHandler};
 
 use super::context::WorkerContext;
+use super::env_files::file_values;
 use super::handler::handler_of;
 use super::hooks::HookTarget;
 use super::plan::Start;
@@ -21,7 +22,8 @@ use super::{EnvNeeds, Retry};
 use crate::cri::wire::ContainerConfig;
 use crate::cri::{ContainerState, ContainerStatus, CriError, ImageInfo};
 use crate::cri_config::{
-    ConfigError, EnvSources, FilesError, MountSupport, container_config, container_mounts, share_processes, sub_paths,
+    ConfigError, EnvSources, FilesError, MountSupport, container_config, container_mounts, share_processes,
+    sub_paths,
 };
 use crate::gate::Permit;
 use crate::image::{ImageError, ImageRequest, PullPolicy};
@@ -202,7 +204,8 @@ impl ContainerStarter<'_> {
         let (pod, container, host) = (&**self.pod, self.container, &self.context.host.settings);
         let (volumes, ips) = (self.volumes, &self.sandbox.ips);
         let target = self.target()?;
-        let sources = env_sources(self.context, pod, container, ips, self.env).await;
+        let mut sources = env_sources(self.context, pod, container, ips, self.env).await;
+        sources.files = file_values(self.context, pod, container, volumes).await;
         let config = async {
             let parts = self.mount_parts(&sources).await?;
             let handler = handler_of(self.context, pod);
@@ -382,5 +385,5 @@ async fn env_sources<'s>(
     if variables.is_none() {
         env.lacks_services(services);
     }
-    EnvSources { pod_ips, objects, services: variables }
+    EnvSources { pod_ips, objects, services: variables, ..EnvSources::default() }
 }

@@ -6,6 +6,7 @@ mod context;
 mod crash_loop;
 mod deadline;
 mod ending;
+mod env_files;
 mod env_needs;
 mod handler;
 mod hooks;

@@ -3,10 +3,10 @@
 use std::net::IpAddr;
 use std::time::Duration;
 
-use super::{EnvNeeds, Retry};
 use super::context::WorkerContext;
 use super::reporter::Reporter;
 use super::start_record::StartRecord;
+use super::{EnvNeeds, Retry};
 use crate::cgroup::CgroupError;
 use crate::cri::wire::PodSandboxConfig;
 use crate::cri::{CriError, SandboxStatus};

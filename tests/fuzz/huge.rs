@@ -38,6 +38,11 @@ pub(crate) fn inputs(target: &str) -> Vec<(&'static str, Vec<u8>)> {
                 ("a long auth", format!("{{\"a.io\": {{\"auth\": \"{}\"}}}}", "YTpi".repeat(MIB / 4))),
             ]
         }
+        "env_file" => vec![
+            ("a value without end", format!("KEY='{}", "x\n".repeat(MIB))),
+            ("many variables", "A='x'\n".repeat(MIB / 6)),
+            ("a long line", format!("KEY='{}'", "x".repeat(MIB))),
+        ],
         "image_archive" => return archives(),
         "dra_message" => return dra_messages(),
         "store_file" => vec![

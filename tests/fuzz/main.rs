@@ -76,6 +76,11 @@ fn image_references() {
 }
 
 #[test]
+fn environment_files() {
+    run("env_file");
+}
+
+#[test]
 fn resolver_files() {
     run("resolv_conf");
 }

@@ -9,7 +9,7 @@ use kube::api::{DeleteParams, ListParams, PostParams};
 use serde_json::{Value, json};
 
 use crate::status::compared;
-use crate::support::{IDLE, SOON, is_ready, pod, run, uid};
+use crate::support::{IDLE, SOON, is_ready, pod, run, statuses, uid, wait_for_object};
 
 /// Creates a RuntimeClass that is named after the tenant, because classes belong to the whole cluster.
 async fn class(tenant: &Tenant, name: &str, mut object: Value) -> String {
@@ -75,4 +75,41 @@ async fn resources_of_the_whole_pod_equal_the_stock_kubelets() {
     other["resources"] = second;
     object["spec"]["containers"].as_array_mut().unwrap().push(other);
     compared(&tenant, object, "status-whole", |pod: &Pod| is_ready(pod)).await;
+}
+
+/// A pod whose init container writes a file with a variable, and whose container gets `key` from it.
+fn with_file(name: &str, key: &str, script: &str) -> Value {
+    let mut object = pod(name, script);
+    let mount = json!([{"name": "data", "mountPath": "/data"}]);
+    let mut init = object["spec"]["containers"][0].clone();
+    init["name"] = json!("init");
+    init["command"][2] =
+        json!("mkdir /data/d; printf \"# made\\nKEY='of a\\n file' # end\\n\" > /data/d/vars");
+    init["volumeMounts"] = mount;
+    let file = json!({"fileKeyRef": {"volumeName": "data", "path": "d/vars", "key": key}});
+    object["spec"]["initContainers"] = json!([init]);
+    object["spec"]["volumes"] = json!([{"name": "data", "emptyDir": {}}]);
+    object["spec"]["containers"][0]["env"] = json!([{"name": "FROM_FILE", "valueFrom": file}]);
+    object
+}
+
+#[tokio::test]
+async fn variables_come_from_a_file_of_an_init_container() {
+    let tenant = Tenant::new("files", 1).await.unwrap();
+    let script = format!("[ \"$FROM_FILE\" = \"$(printf 'of a\\n file')\" ] || exit 7; {IDLE}");
+    run(&tenant, with_file("found", "KEY", &script)).await.unwrap();
+
+    tenant.create_pod(with_file("lacks", "OTHER", IDLE)).await.unwrap();
+    let waiting = |pod: &Pod| statuses(pod).first()?.state.as_ref()?.waiting.clone();
+    let pods = tenant.api::<Pod>();
+    let lacks = wait_for_object(&pods, "lacks", SOON, |pod| {
+        waiting(pod).is_some_and(|waiting| waiting.reason.as_deref() == Some("CreateContainerConfigError"))
+    });
+    let lacks = lacks.await.unwrap();
+    let file = tenant.nodes[0]
+        .root_dir()
+        .join(format!("pods/{}/volumes/kubernetes.io~empty-dir/data/d/vars", uid(&lacks)));
+    let expected =
+        format!("environment variable key \"OTHER\" not found in file {:?}", file.display().to_string());
+    assert_eq!(waiting(&lacks).unwrap().message, Some(expected));
 }

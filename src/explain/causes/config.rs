@@ -56,6 +56,21 @@ pub(super) const RULES: &[Rule] = &[
          automatically",
     ),
     rule(
+        &["couldn't parse env file"],
+        "a file that its environment refers to is missing or invalid",
+        "check that an init container writes the file, with lines of the form NAME='value'; hostlet's log has the cause",
+    ),
+    rule(
+        &["environment variable key", "not found in file"],
+        "a file that its environment refers to lacks the variable",
+        "write the key to the file, correct fileKeyRef in the container's env, or set optional: true",
+    ),
+    rule(
+        &["recursive read-only mode"],
+        "it needs a recursive read-only mount, which the container runtime does not support",
+        "use containerd 2 with a current runc, or set recursiveReadOnly: IfPossible",
+    ),
+    rule(
         &["field label"],
         "its environment refers to an unsupported field",
         "correct fieldRef.fieldPath in the container's env, e.g. metadata.name, status.podIP or \

@@ -102,6 +102,16 @@ pub(super) const RULES: &[Rule] = &[
         "set a hostname of at most 63 letters, digits and hyphens in the manifest",
     ),
     rule(
+        &["runtimeclass", "not found"],
+        "the pod's runtime class does not exist",
+        "create the RuntimeClass in the message, or correct runtimeClassName; hostlet retries automatically",
+    ),
+    rule(
+        &["failed to lookup runtimeclass"],
+        "the API server has not returned the runtime classes yet",
+        "check that this node can reach the API server; hostlet retries automatically",
+    ),
+    rule(
         &["hostusers"],
         "hostlet does not support user namespaces for pods",
         "remove hostUsers: false from the manifest",

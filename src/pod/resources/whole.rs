@@ -45,7 +45,8 @@ mod tests {
 
     #[test]
     fn resources_of_the_pod_replace_the_containers_and_overhead_adds_to_limits() {
-        let container = json!({"name": "a", "resources": {"requests": {"cpu": "1"}, "limits": {"memory": "1Mi"}}});
+        let container =
+            json!({"name": "a", "resources": {"requests": {"cpu": "1"}, "limits": {"memory": "1Mi"}}});
         let pod = pod(json!({
             "resources": {"requests": {"cpu": "2"}, "limits": {"cpu": "3"}},
             "overhead": {"cpu": "250m", "memory": "1Mi"},

@@ -72,7 +72,7 @@ fn check<'s>(
     );
     check_restart_rules(container, path, errors);
     network::check_ports(container, spec.host_network.unwrap_or(false), &path.child("ports"), errors);
-    env::check(container, path, errors);
+    env::check(container, spec, path, errors);
     if let Some(requirements) = &container.resources {
         resources::check(requirements, &path.child("resources"), errors);
     }

@@ -1,6 +1,8 @@
 //! A container's environment: names, and exactly one source per variable.
 
-use k8s_openapi::api::core::v1::{Container, EnvVar, EnvVarSource, ObjectFieldSelector};
+use k8s_openapi::api::core::v1::{
+    Container, EnvVar, EnvVarSource, FileKeySelector, ObjectFieldSelector, PodSpec,
+};
 
 use super::{Errors, FieldError, FieldPath, each_invalid, list, names, required, text};
 
@@ -17,9 +19,9 @@ pub(super) const FIELDS: [&str; 9] = [
     "status.podIPs",
 ];
 
-pub(super) fn check(container: &Container, path: &FieldPath, errors: &mut Errors) {
+pub(super) fn check(container: &Container, spec: &PodSpec, path: &FieldPath, errors: &mut Errors) {
     for (index, variable) in list(&container.env).iter().enumerate() {
-        check_variable(variable, &path.child("env").index(index), errors);
+        check_variable(variable, spec, &path.child("env").index(index), errors);
     }
     for (index, source) in list(&container.env_from).iter().enumerate() {
         let path = path.child("envFrom").index(index);
@@ -40,7 +42,7 @@ pub(super) fn check(container: &Container, path: &FieldPath, errors: &mut Errors
     }
 }
 
-fn check_variable(variable: &EnvVar, path: &FieldPath, errors: &mut Errors) {
+fn check_variable(variable: &EnvVar, spec: &PodSpec, path: &FieldPath, errors: &mut Errors) {
     if required(errors, &path.child("name"), &variable.name) {
         each_invalid(errors, &path.child("name"), &variable.name, names::env_name(&variable.name));
     }
@@ -62,12 +64,12 @@ fn check_variable(variable: &EnvVar, path: &FieldPath, errors: &mut Errors) {
             "",
             "must specify one of: `fieldRef`, `resourceFieldRef`, `configMapKeyRef`, `secretKeyRef` or `fileKeyRef`",
         )),
-        1 => check_source(source, &path, errors),
+        1 => check_source(source, spec, &path, errors),
         _ => errors.push(FieldError::invalid(&path, "", "may not have more than one field specified at a time")),
     }
 }
 
-fn check_source(source: &EnvVarSource, path: &FieldPath, errors: &mut Errors) {
+fn check_source(source: &EnvVarSource, spec: &PodSpec, path: &FieldPath, errors: &mut Errors) {
     if let Some(field) = &source.field_ref {
         check_field(field, &path.child("fieldRef"), errors);
     }
@@ -86,9 +88,28 @@ fn check_source(source: &EnvVarSource, path: &FieldPath, errors: &mut Errors) {
     }
     if let Some(key) = &source.file_key_ref {
         let path = path.child("fileKeyRef");
-        required(errors, &path.child("volumeName"), &key.volume_name);
-        required(errors, &path.child("path"), &key.path);
-        required(errors, &path.child("key"), &key.key);
+        check_file(key, spec, &path, errors);
+    }
+}
+
+fn check_file(file: &FileKeySelector, spec: &PodSpec, path: &FieldPath, errors: &mut Errors) {
+    let (key_path, volume_path) = (path.child("key"), path.child("volumeName"));
+    if required(errors, &key_path, &file.key) {
+        each_invalid(errors, &key_path, &file.key, names::env_name(&file.key));
+    }
+    if required(errors, &volume_path, &file.volume_name) {
+        each_invalid(errors, &volume_path, &file.volume_name, names::dns_label(&file.volume_name));
+        match list(&spec.volumes).iter().find(|volume| volume.name == file.volume_name) {
+            None => errors.push(FieldError::not_found(&volume_path, &file.volume_name)),
+            Some(volume) if volume.empty_dir.is_none() => {
+                let rule = "referenced volume must be of type emptyDir";
+                errors.push(FieldError::invalid(&volume_path, &file.volume_name, rule));
+            }
+            Some(_) => {}
+        }
+    }
+    if required(errors, &path.child("path"), &file.path) && names::has_backsteps(&file.path) {
+        errors.push(FieldError::invalid(&path.child("path"), &file.path, "must not contain '..'"));
     }
 }
 

@@ -468,19 +468,44 @@ fn unsupported_fields_are_reported_one_by_one() {
             "livenessProbe": handler, "readinessProbe": handler, "startupProbe": handler, "lifecycle": {"stopSignal": "SIGINT"},
             "envFrom": [{"secretRef": {"name": "s"}}], "restartPolicy": "Always",
             "resizePolicy": [{"resourceName": "cpu", "restartPolicy": "RestartContainer"}],
-            "env": [{"name": "A", "valueFrom": {"fileKeyRef": {"volumeName": "v", "path": "p", "key": "k"}}},
-                {"name": "B", "valueFrom": {"configMapKeyRef": {"name": "c", "key": "k"}}}],
+            "env": [{"name": "B", "valueFrom": {"configMapKeyRef": {"name": "c", "key": "k"}}}],
             "resources": {"limits": {"cpu": "1", "ephemeral-storage": "1Gi", "hugepages-2Mi": "2Mi", "a.b/gpu": "1"}},
             "securityContext": {"appArmorProfile": {"type": "Localhost", "localhostProfile": "x"}}
         })),
         &[
             "spec.containers[0].resizePolicy[0]",
             "spec.containers[0].lifecycle.stopSignal",
-            "spec.containers[0].env[0].valueFrom.fileKeyRef",
             "spec.containers[0].resources.limits[ephemeral-storage]",
             "spec.containers[0].resources.limits[hugepages-2Mi]",
         ],
     );
+}
+
+#[test]
+fn environment_files_are_in_an_empty_dir() {
+    let of = |reference: Value| {
+        let container = json!({"name": "c", "image": "a", "env": [{"name": "A", "valueFrom": {"fileKeyRef": reference}}]});
+        pod(json!({
+            "volumes": [{"name": "e", "emptyDir": {}}, {"name": "h", "hostPath": {"path": "/srv"}}],
+            "containers": [container]
+        }))
+    };
+    not_served(&of(json!({"volumeName": "e", "path": "dir/vars", "key": "KEY", "optional": true})), &[]);
+    let path = "spec.containers[0].env[0].valueFrom.fileKeyRef";
+    for (reference, error) in [
+        (
+            json!({"volumeName": "h", "path": "p", "key": "K"}),
+            r#"volumeName: Invalid value: "h": referenced volume must be of type emptyDir"#,
+        ),
+        (json!({"volumeName": "n", "path": "p", "key": "K"}), r#"volumeName: Not found: "n""#),
+        (
+            json!({"volumeName": "e", "path": "../p", "key": "K"}),
+            r#"path: Invalid value: "../p": must not contain '..'"#,
+        ),
+        (json!({"volumeName": "e", "path": "p", "key": ""}), "key: Required value"),
+    ] {
+        assert_errors(&of(reference), &[&format!("{path}.{error}")]);
+    }
 }
 
 #[test]
@@ -497,11 +522,15 @@ fn resources_of_the_pod_and_its_containers_must_agree() {
     );
     assert_errors(
         &whole(json!({"requests": {"cpu": "1"}}), json!({"requests": {"cpu": "2"}})),
-        &[r#"spec.resources.requests[cpu]: Invalid value: "1": must be greater than or equal to aggregate container requests of 2"#],
+        &[
+            r#"spec.resources.requests[cpu]: Invalid value: "1": must be greater than or equal to aggregate container requests of 2"#,
+        ],
     );
     assert_errors(
         &whole(json!({"limits": {"memory": "1Mi"}}), json!({"limits": {"memory": "2Mi"}})),
-        &[r#"spec.resources.containers[0][memory].limits: Invalid value: "2Mi": must be less than or equal to pod limits of 1Mi"#],
+        &[
+            r#"spec.resources.containers[0][memory].limits: Invalid value: "2Mi": must be less than or equal to pod limits of 1Mi"#,
+        ],
     );
     assert_errors(
         &whole(json!({"requests": {"ephemeral-storage": "1Mi"}}), json!({})),

@@ -105,7 +105,6 @@ fn check_container(container: &Container, path: &FieldPath, found: &mut Found) {
     let signal = container.lifecycle.as_ref().is_some_and(|lifecycle| lifecycle.stop_signal.is_some());
     let path_of_signal = path.child("lifecycle").child("stopSignal");
     found.add(signal, &path_of_signal, "containers are stopped with the signal of their image");
-    check_env(container, path, found);
     if let Some(requirements) = &container.resources {
         check_resources(requirements, &path.child("resources"), found);
     }
@@ -121,19 +120,6 @@ pub fn unsupported_ephemeral(container: &Container) -> Vec<FieldError> {
     let path = FieldPath::root("spec").child("ephemeralContainers").key(&container.name);
     check_container(container, &path, &mut found);
     found.0
-}
-
-/// Checks variables for unsupported sources.
-fn check_env(container: &Container, path: &FieldPath, found: &mut Found) {
-    for (index, variable) in list(&container.env).iter().enumerate() {
-        let Some(source) = &variable.value_from else { continue };
-        let path = path.child("env").index(index).child("valueFrom");
-        let fields =
-            [("fileKeyRef", source.file_key_ref.is_some(), "variables are not read from files in volumes")];
-        for (field, set, sentence) in fields {
-            found.add(set, &path.child(field), sentence);
-        }
-    }
 }
 
 /// CPU and memory are enforced; a request for ephemeral storage only concerns the scheduler.
