@@ -17,7 +17,7 @@ use super::startup::open_cgroups;
 use super::tasks::{Stage, Tasks};
 use crate::cgroup::{CgroupVersion, Cgroups};
 use crate::config::Config;
-use crate::cri_config::{HostSettings, KernelFacts};
+use crate::cri_config::{HostSettings, KernelFacts, SubordinateIds, UserNamespaces};
 use crate::gate::{StartGate, StopGate};
 use crate::housekeeping::{HostJanitor, LeftoverShims, PodsLimit};
 use crate::image::preload::{self, Containerd, PreloadConfig};
@@ -142,9 +142,16 @@ impl Parts {
         };
         let settings =
             host_settings(config, runtime_info, cgroup_version, &self.node, self.addresses.clone());
+        let user_namespaces = Arc::new(UserNamespaces::new(
+            config.root_dir.clone(),
+            config.pods.ids_per_pod,
+            self.node.settings.max_pods,
+            SubordinateIds::default(),
+        ));
         let host = HostAccess {
             settings: Arc::new(settings),
             cgroups: cgroups.clone(),
+            user_namespaces: user_namespaces.clone(),
             logs: logs.clone(),
             volumes,
             mounts: mounts.clone(),
@@ -173,6 +180,7 @@ impl Parts {
             logs,
             cgroups,
             pods_limit,
+            user_namespaces,
             admitted: self.admitted,
             status_cache: self.status_cache.clone(),
         };

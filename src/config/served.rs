@@ -194,7 +194,7 @@ pub(super) const FIELDS: &[(&str, Support)] = &[
         ),
     ),
     ("protectKernelDefaults", Rejected("hostlet does not check the kernel's settings yet; remove this")),
-    ("userNamespaces.idsPerPod", Ignored("hostlet does not run pods in user namespaces yet")),
+    ("userNamespaces.idsPerPod", Served),
     ("shutdownGracePeriod", Served),
     ("shutdownGracePeriodCriticalPods", Served),
     ("shutdownGracePeriodByPodPriority", Served),

@@ -15,6 +15,9 @@ use super::wire::{self, KubeletConfiguration};
 use crate::telemetry::LogFormat;
 use crate::types::CgroupDriver;
 
+/// The default of `userNamespaces.idsPerPod`.
+const IDS_PER_POD: u32 = 65_536;
+
 /// The daemon's settings. Names in parentheses are fields of KubeletConfiguration, or flags.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Config {
@@ -173,6 +176,8 @@ pub struct PodDefaults {
     pub seccomp_default: bool,
     /// Permitted unsafe sysctls: names, or prefixes followed by `*` (`allowedUnsafeSysctls`).
     pub allowed_unsafe_sysctls: Vec<String>,
+    /// How many IDs the user namespace of a pod has (`userNamespaces.idsPerPod`).
+    pub ids_per_pod: u32,
 }
 
 impl PodDefaults {
@@ -279,6 +284,7 @@ impl Config {
                 max_restart_wait: time(kubelet.crash_loop_back_off.max_container_restart_period),
                 seccomp_default: kubelet.seccomp_default.unwrap_or_default(),
                 allowed_unsafe_sysctls: kubelet.allowed_unsafe_sysctls.clone().unwrap_or_default(),
+                ids_per_pod: ids_per_pod(kubelet),
             },
             shutdown: shutdown(kubelet),
             host: HostRules {
@@ -382,6 +388,11 @@ fn cgroups(kubelet: &KubeletConfiguration) -> Cgroups {
         cfs_period: time(kubelet.cpu_cfs_quota_period),
         single_process_oom_kill: kubelet.single_process_oom_kill,
     }
+}
+
+fn ids_per_pod(kubelet: &KubeletConfiguration) -> u32 {
+    let configured = kubelet.user_namespaces.as_ref().and_then(|namespaces| namespaces.ids_per_pod);
+    configured.and_then(|ids| u32::try_from(ids).ok()).unwrap_or(IDS_PER_POD)
 }
 
 #[cfg(test)]

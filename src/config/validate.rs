@@ -51,6 +51,7 @@ pub(super) fn validate(kc: &KubeletConfiguration) -> Vec<Breach> {
     let mut breaches = Breaches::default();
     numbers(kc, &mut breaches);
     times(kc, &mut breaches);
+    user_namespaces(kc, &mut breaches);
     endpoints(kc, &mut breaches);
     images(kc, &mut breaches);
     logs(kc, &mut breaches);
@@ -98,6 +99,20 @@ fn numbers(kc: &KubeletConfiguration, breaches: &mut Breaches) {
     let memory_qos = gates::enabled("MemoryQoS", kc.feature_gates.as_ref());
     if !memory_qos && kc.memory_throttling_factor.is_some_and(|factor| factor != FORMER_THROTTLING_FACTOR) {
         breaches.add("memoryThrottlingFactor", "needs the feature gate MemoryQoS");
+    }
+}
+
+/// IDs are allocated in units that upstream fixes.
+fn user_namespaces(kc: &KubeletConfiguration, breaches: &mut Breaches) {
+    const UNIT: i64 = 65_536;
+    let Some(ids) = kc.user_namespaces.as_ref().and_then(|namespaces| namespaces.ids_per_pod) else { return };
+    let path = "userNamespaces.idsPerPod";
+    if ids < UNIT {
+        breaches.add(path, format!("{ids} must not be less than {UNIT}"));
+    } else if ids % UNIT != 0 {
+        breaches.add(path, format!("{ids} must be a multiple of {UNIT}"));
+    } else if ids > i64::from(u32::MAX) {
+        breaches.add(path, format!("{ids} must not be more than {}", u32::MAX));
     }
 }
 

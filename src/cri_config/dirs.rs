@@ -4,6 +4,7 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use super::user_namespaces::remove_mappings;
 use crate::sys::{Mounts, SysError, real_path};
 use crate::types::PodUid;
 
@@ -67,6 +68,7 @@ pub fn remove_pod_dir(root: &Path, uid: &PodUid, mounts: &dyn Mounts) -> Result<
         return Err(PodDirError::Mounted { path: mount.point.clone() });
     }
     remove_file(&dir.join("etc-hosts"))?;
+    remove_mappings(root, uid)?;
     let containers = dir.join("containers");
     for container in entries(&containers)? {
         // Termination logs, one per start.
@@ -91,7 +93,7 @@ fn entries(dir: &Path) -> Result<Vec<PathBuf>, PodDirError> {
     }
 }
 
-fn remove_file(path: &Path) -> Result<(), PodDirError> {
+pub(super) fn remove_file(path: &Path) -> Result<(), PodDirError> {
     ignore_not_found(path, fs::remove_file(path))
 }
 

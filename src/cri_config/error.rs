@@ -36,9 +36,6 @@ pub enum ConfigError {
         /// Its maximum length.
         max: usize,
     },
-    /// `hostUsers: false`, which is not supported yet; ignoring it would weaken the pod's isolation.
-    #[error("user namespaces are not supported: hostUsers must not be false")]
-    UserNamespaces,
     /// A policy the CRI does not know.
     #[error("unsupported supplementalGroupsPolicy: {0}")]
     SupplementalGroupsPolicy(String),

@@ -1,5 +1,5 @@
-//! Builds sandbox and container configurations from a pod and the host. Pure except `files`, `dirs` and `kernel`; never calls the
-//! runtime and never decides what to run.
+//! Builds sandbox and container configurations from a pod and the host. Pure except `files`, `dirs`, `kernel` and `user_namespaces`; never
+//! calls the runtime and never decides what to run.
 
 mod annotations;
 mod config;
@@ -24,6 +24,7 @@ mod settings;
 mod sub_path;
 #[cfg(test)]
 pub(crate) mod testing;
+mod user_namespaces;
 
 pub use config::{container_config, share_processes};
 pub use dirs::{PodDirError, pod_dirs, remove_pod_dir};
@@ -40,3 +41,7 @@ pub use sandbox::sandbox_config;
 pub use security::{MASKED_PATHS, READONLY_PATHS};
 pub use settings::HostSettings;
 pub use sub_path::sub_paths;
+pub use user_namespaces::{
+    IdRange, MappingError, RangeError, SubordinateIds, SubordinateIdsError, UserNamespaceError,
+    UserNamespaces, isolate_users, share_users,
+};

@@ -58,7 +58,7 @@ fn security_context(pod: PodView<'_>) -> Result<LinuxSandboxSecurityContext, Con
     let run_as_user = context.and_then(|context| context.run_as_user);
     let (supplemental_groups, supplemental_groups_policy) = groups(pod)?;
     Ok(LinuxSandboxSecurityContext {
-        namespace_options: Some(namespaces(pod)?),
+        namespace_options: Some(namespaces(pod)),
         selinux_options: context.and_then(|context| context.se_linux_options.as_ref()).map(selinux_options),
         run_as_user: run_as_user.map(number),
         // In the CRI a group without a user is an error, and the sandbox has no image with a user.

@@ -120,7 +120,9 @@ fn sysctl_names_are_normalized() {
 }
 
 #[test]
-fn user_namespaces_are_rejected_not_ignored() {
+fn a_user_namespace_without_ids_is_not_the_hosts() {
     let pod = pod(json!({"hostUsers": false, "containers": [{"name": "c"}]}));
-    assert_eq!(sandbox_config(&pod, 0, "", DnsConfig::default(), &host()), Err(ConfigError::UserNamespaces));
+    let config = sandbox_config(&pod, 0, "", DnsConfig::default(), &host()).unwrap();
+    let namespaces = config.linux.unwrap().security_context.unwrap().namespace_options.unwrap();
+    assert_eq!(namespaces.userns_options.unwrap().mode(), NamespaceMode::Pod);
 }

@@ -83,7 +83,7 @@ pub(super) fn container_context(
     Ok(LinuxContainerSecurityContext {
         capabilities: own.capabilities.as_ref().map(capabilities),
         privileged: own.privileged.unwrap_or(false),
-        namespace_options: Some(namespaces(pod)?),
+        namespace_options: Some(namespaces(pod)),
         selinux_options: selinux.map(selinux_options),
         run_as_user: uid.map(number),
         run_as_group: own.run_as_group.or(shared.and_then(|shared| shared.run_as_group)).map(number),
@@ -101,11 +101,8 @@ pub(super) fn container_context(
     })
 }
 
-/// Which namespaces are the pod's and which are the host's.
-pub(super) fn namespaces(pod: PodView<'_>) -> Result<NamespaceOption, ConfigError> {
-    if pod.spec.host_users == Some(false) {
-        return Err(ConfigError::UserNamespaces);
-    }
+/// Which namespaces are the pod's and which are the host's. A user namespace of the pod has no IDs yet, which runtimes reject.
+pub(super) fn namespaces(pod: PodView<'_>) -> NamespaceOption {
     let shared_with_host =
         |shared: Option<bool>| if shared == Some(true) { NamespaceMode::Node } else { NamespaceMode::Pod };
     let pid = match (pod.spec.host_pid, pod.spec.share_process_namespace) {
@@ -113,13 +110,17 @@ pub(super) fn namespaces(pod: PodView<'_>) -> Result<NamespaceOption, ConfigErro
         (_, Some(true)) => NamespaceMode::Pod,
         _ => NamespaceMode::Container,
     };
-    Ok(NamespaceOption {
+    let users = match pod.spec.host_users {
+        Some(false) => NamespaceMode::Pod,
+        Some(true) | None => NamespaceMode::Node,
+    };
+    NamespaceOption {
         network: shared_with_host(pod.spec.host_network).into(),
         pid: pid.into(),
         ipc: shared_with_host(pod.spec.host_ipc).into(),
         target_id: String::new(),
-        userns_options: Some(UserNamespace { mode: NamespaceMode::Node.into(), ..Default::default() }),
-    })
+        userns_options: Some(UserNamespace { mode: users.into(), ..Default::default() }),
+    }
 }
 
 /// Supplementary groups of a pod's processes, and how they are merged with the image's.

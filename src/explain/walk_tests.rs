@@ -595,8 +595,8 @@ fn sandboxes_that_cannot_be_made() {
             "setHostnameAsFQDN",
         ),
         (
-            "user namespaces are not supported: hostUsers must not be false",
-            "does not support user namespaces",
+            "can't set `spec.hostUsers: false`, runtime does not support user namespaces",
+            "has no user namespaces for pods",
             "remove hostUsers",
         ),
         (

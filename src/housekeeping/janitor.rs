@@ -13,7 +13,7 @@ use tokio::time::Instant;
 use super::pods_limit::PodsLimit;
 use crate::admission::AdmittedPods;
 use crate::cgroup::Cgroups;
-use crate::cri_config::{pod_dirs, remove_pod_dir};
+use crate::cri_config::{UserNamespaces, pod_dirs, remove_pod_dir};
 use crate::lifecycle::Janitor;
 use crate::log::LogLayout;
 use crate::pod::AdmittedPod;
@@ -40,6 +40,8 @@ pub struct HostJanitor {
     pub cgroups: Option<Arc<Cgroups>>,
     /// The limit of all pods together; `None` without `cgroups`.
     pub pods_limit: Option<Arc<PodsLimit>>,
+    /// The ID ranges of pods with user namespaces.
+    pub user_namespaces: Arc<UserNamespaces>,
     /// The record of admitted pods.
     pub admitted: AdmittedPods,
     /// The statuses of pods.
@@ -62,12 +64,16 @@ impl Janitor for HostJanitor {
 
     async fn remove(&self, removed: HashSet<PodUid>, running: HashSet<ContainerId>) {
         let (root, mounts) = (self.root_dir.clone(), self.mounts.clone());
-        let (logs, cgroups) = (self.logs.clone(), self.cgroups.clone());
+        let (logs, cgroups, users) = (self.logs.clone(), self.cgroups.clone(), self.user_namespaces.clone());
         let remove = move || {
             let of_removed = |uids: Vec<PodUid>| uids.into_iter().filter(|uid| removed.contains(uid));
             for uid in of_removed(listed("directories", pod_dirs(&root))) {
                 match volume::tear_down(&root, &uid, &*mounts) {
-                    Ok(()) => log_removal(&uid, "directory", remove_pod_dir(&root, &uid, &*mounts)),
+                    Ok(()) => {
+                        let freed = users.release(&uid);
+                        let removed = freed.and_then(|()| remove_pod_dir(&root, &uid, &*mounts));
+                        log_removal(&uid, "directory", removed);
+                    }
                     failed => log_removal(&uid, "volumes", failed),
                 }
             }

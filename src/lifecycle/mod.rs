@@ -31,6 +31,8 @@ mod task;
 mod termination_tests;
 #[cfg(test)]
 mod testing;
+#[cfg(test)]
+mod users_tests;
 mod workers;
 
 pub use lifecycles::{Effect, LifecycleView, PodLifecycles};

@@ -23,8 +23,8 @@ use crate::admission::{AdmittedPods, AdoptedPod};
 use crate::cri::fake::{Call, FakeRuntime};
 use crate::cri::wire::{ContainerState, PodSandboxState};
 use crate::cri::{Operation, RuntimeCondition, RuntimeStatus};
-use crate::cri_config::HostSettings;
 use crate::cri_config::testing::host;
+use crate::cri_config::{HostSettings, SubordinateIds, UserNamespaces};
 use crate::gate::{StartGate, StopGate};
 use crate::housekeeping::HostJanitor;
 use crate::image::credentials::Credentials;
@@ -107,7 +107,7 @@ pub(super) struct Node {
     events: Arc<Mutex<Vec<(PodUid, String)>>>,
     wanted: DesiredPods,
     /// The runtime's last status.
-    status: watch::Sender<Option<RuntimeStatus>>,
+    pub(super) status: watch::Sender<Option<RuntimeStatus>>,
     daemon: Option<Daemon>,
 }
 
@@ -220,6 +220,8 @@ impl Node {
             node_ips: self.addresses.1.clone(),
             ..host()
         };
+        let ids = SubordinateIds { user: "no-such-user".to_owned(), program: "/none".into() };
+        let user_namespaces = Arc::new(UserNamespaces::new(root.to_owned(), 65_536, 110, ids));
         let context = WorkerContext {
             runtime: RuntimeAccess {
                 service: runtime.clone(),
@@ -240,6 +242,7 @@ impl Node {
             host: HostAccess {
                 settings: Arc::new(settings),
                 cgroups: None,
+                user_namespaces: user_namespaces.clone(),
                 logs: self.logs(),
                 volumes,
                 mounts: mounts.clone(),
@@ -264,6 +267,7 @@ impl Node {
             logs: self.logs(),
             cgroups: None,
             pods_limit: None,
+            user_namespaces,
             admitted: admitted.clone(),
             status_cache: status_cache.clone(),
         };

@@ -135,8 +135,11 @@ impl Cleanup<'_> {
     pub(super) async fn resources(self) -> Result<(), EndError> {
         let uid = self.reporter.pod().uid.clone();
         self.context.host.volumes.tear_down(&uid).await.map_err(EndError::Volumes)?;
-        let Some(cgroups) = self.context.host.cgroups.clone() else { return Ok(()) };
-        let removed = file_work(move || cgroups.remove_pod(&uid)).await.map_err(EndError::Panicked)?;
-        removed.map_err(EndError::Cgroup)
+        let (cgroups, users) = (self.context.host.cgroups.clone(), self.context.host.user_namespaces.clone());
+        let work = move || {
+            cgroups.map_or(Ok(()), |cgroups| cgroups.remove_pod(&uid)).map_err(EndError::Cgroup)?;
+            users.release(&uid).map_err(EndError::Directory)
+        };
+        file_work(work).await.map_err(EndError::Panicked)?
     }
 }

@@ -23,7 +23,7 @@ use crate::cri::wire::ContainerConfig;
 use crate::cri::{ContainerState, ContainerStatus, CriError, ImageInfo};
 use crate::cri_config::{
     ConfigError, EnvSources, FilesError, MountSupport, container_config, container_mounts, share_processes,
-    sub_paths,
+    share_users, sub_paths,
 };
 use crate::gate::Permit;
 use crate::image::{ImageError, ImageRequest, PullPolicy};
@@ -212,6 +212,7 @@ impl ContainerStarter<'_> {
             let support = MountSupport { recursive_read_only: handler.recursive_read_only_mounts };
             let mounts = container_mounts(pod, container, volumes, &parts, support, ips, host).await?;
             let mut config = container_config(pod, container, attempt, image, &sources, mounts, host)?;
+            share_users(&mut config, &self.sandbox.config);
             if let Some(target) = &target {
                 share_processes(&mut config, target);
             }

@@ -9,7 +9,7 @@ use super::reporter::ReportSinks;
 use super::restarts::RestartRequests;
 use crate::cgroup::Cgroups;
 use crate::cri::{RuntimeService, RuntimeStatus};
-use crate::cri_config::HostSettings;
+use crate::cri_config::{HostSettings, UserNamespaces};
 use crate::gate::{StartGate, StopGate};
 use crate::image::Images;
 use crate::log::LogLayout;
@@ -49,6 +49,8 @@ pub struct HostAccess {
     pub settings: Arc<HostSettings>,
     /// Pod cgroups; none with `cgroupsPerQOS: false`.
     pub cgroups: Option<Arc<Cgroups>>,
+    /// The ID ranges of pods with user namespaces.
+    pub user_namespaces: Arc<UserNamespaces>,
     /// Where container logs are.
     pub logs: LogLayout,
     /// Sets up the pods' volumes and tears them down.

@@ -12,6 +12,6 @@ pub(super) fn handler_of(context: &WorkerContext, pod: &AdmittedPod) -> RuntimeH
     };
     let status = context.runtime.status.borrow();
     let mut handlers = status.iter().flat_map(|status| &status.handlers);
-    let own = handlers.find(|handler| name.as_ref() == Some(&handler.name));
-    own.cloned().unwrap_or_default()
+    let own = handlers.find(|handler| name.as_ref() == Some(&handler.name)).cloned();
+    own.unwrap_or_else(|| RuntimeHandler { name: name.unwrap_or_default(), ..RuntimeHandler::default() })
 }

@@ -4,13 +4,14 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use super::context::WorkerContext;
+use super::handler::handler_of;
 use super::reporter::Reporter;
 use super::start_record::StartRecord;
 use super::{EnvNeeds, Retry};
 use crate::cgroup::CgroupError;
 use crate::cri::wire::PodSandboxConfig;
 use crate::cri::{CriError, SandboxStatus};
-use crate::cri_config::{self, ConfigError, FilesError, pod_dns};
+use crate::cri_config::{self, ConfigError, FilesError, IdRange, UserNamespaceError, isolate_users, pod_dns};
 use crate::pod::AdmittedPod;
 use crate::status::Activity;
 use crate::status::timeline::TimelineStep;
@@ -48,6 +49,9 @@ enum SandboxConfigError {
     /// The pod cannot be translated to a CRI configuration.
     #[error(transparent)]
     Config(#[from] ConfigError),
+    /// The pod gets no user namespace.
+    #[error(transparent)]
+    Users(#[from] UserNamespaceError),
 }
 
 impl Sandboxes<'_> {
@@ -78,7 +82,10 @@ impl Sandboxes<'_> {
                 Some(cgroups) => cgroups.parent(&pod.reference.uid, pod.qos)?,
                 None => String::new(),
             };
-            let config = cri_config::sandbox_config(pod, attempt, &parent, dns, &host.settings)?;
+            let mut config = cri_config::sandbox_config(pod, attempt, &parent, dns, &host.settings)?;
+            if pod.spec().host_users == Some(false) {
+                isolate_users(&mut config, self.users().await?);
+            }
             Ok::<_, SandboxConfigError>((config, warnings))
         };
         match config.await {
@@ -93,6 +100,15 @@ impl Sandboxes<'_> {
                 Err(self.failed("FailedCreatePodSandBox", text, Retry::BackOff))
             }
         }
+    }
+
+    /// The ID range of the pod's user namespace.
+    async fn users(&self) -> Result<IdRange, UserNamespaceError> {
+        let handler = handler_of(self.context, self.pod);
+        if !handler.user_namespaces {
+            return Err(UserNamespaceError::Unsupported(handler.name));
+        }
+        self.context.host.user_namespaces.of_pod(&self.pod.reference.uid).await
     }
 
     /// The runtime's handler for the pod: that of its class, or the default one, which has no name.

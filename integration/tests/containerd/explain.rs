@@ -182,10 +182,10 @@ fn all_broken(dir: &str) -> Vec<Broken> {
         ),
         broken("bad-name", json!({"image": "UPPER/Case:1"}), none.clone(), "is invalid", "lower case"),
         broken(
-            "host-users",
+            "gated",
             none,
-            json!({"hostUsers": false}),
-            "spec.hostUsers: Not supported by hostlet yet",
+            json!({"schedulingGates": [{"name": "example.com/wait"}]}),
+            "spec.schedulingGates: Not supported by hostlet yet",
             "remove these fields",
         ),
     ]

@@ -113,8 +113,8 @@ pub(super) const RULES: &[Rule] = &[
     ),
     rule(
         &["hostusers"],
-        "hostlet does not support user namespaces for pods",
-        "remove hostUsers: false from the manifest",
+        "the container runtime has no user namespaces for pods",
+        "use containerd 2 with runc 1.2 or later on Linux 6.3 or later, or remove hostUsers: false from the manifest",
     ),
     rule(
         &["resolv"],

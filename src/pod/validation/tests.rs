@@ -455,7 +455,6 @@ fn unsupported_fields_are_reported_one_by_one() {
         &[
             "spec.resourceClaims",
             "spec.schedulingGates",
-            "spec.hostUsers",
             "spec.resources.limits[hugepages-2Mi]",
             "spec.volumes[0].nfs",
             "spec.volumes[1].emptyDir.medium",

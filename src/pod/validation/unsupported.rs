@@ -52,7 +52,6 @@ fn check_pod(spec: &PodSpec, path: &FieldPath, found: &mut Found) {
             !list(&spec.scheduling_gates).is_empty(),
             "a pod with a node name is not scheduled, so scheduling gates have no effect",
         ),
-        ("hostUsers", spec.host_users == Some(false), "pods do not get a user namespace"),
     ];
     for (field, set, sentence) in fields {
         found.add(set, &path.child(field), sentence);

@@ -1,0 +1,17 @@
+//! The ID ranges of pods with their own user namespace (`hostUsers: false`): unique on the host, kept as long as the pod, found
+//! again by the next daemon or by a stock kubelet. Never calls the runtime.
+
+mod configs;
+mod file;
+mod namespaces;
+mod ranges;
+mod subordinate;
+#[cfg(test)]
+mod tests;
+
+pub use configs::{isolate_users, share_users};
+pub use file::MappingError;
+pub(super) use file::remove_mappings;
+pub use namespaces::{UserNamespaceError, UserNamespaces};
+pub use ranges::{IdRange, RangeError};
+pub use subordinate::{SubordinateIds, SubordinateIdsError};
