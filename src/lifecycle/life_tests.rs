@@ -149,6 +149,22 @@ async fn a_deadline_ends_a_hook_and_holds_across_a_restart() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_deadline_is_kept_by_a_pod_that_waits_to_retry() {
+    let mut node = Node::new();
+    let stuck = edited(&pod("p", "u", &["a"]), |pod| {
+        let spec = pod.spec.as_mut().unwrap();
+        spec.active_deadline_seconds = Some(33);
+        spec.containers[0].image = Some("none:1".to_owned());
+        spec.containers[0].image_pull_policy = Some("Never".to_owned());
+    });
+    let began = Instant::now();
+    node.want([stuck]);
+    node.until("it fails", 3 * SOON, |node| node.phase("u").as_deref() == Some("Failed")).await;
+    let took = began.elapsed();
+    assert!(took >= 32 * SECOND && took < 35 * SECOND, "{took:?}");
+}
+
+#[tokio::test(start_paused = true)]
 async fn an_ephemeral_container_runs_once_in_a_running_pod() {
     let mut node = Node::new();
     node.runtime.script("debug", Script::exits(SECOND, 1));

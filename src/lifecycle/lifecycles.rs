@@ -217,6 +217,7 @@ impl PodLifecycles {
             Outcome::PodEnded | Outcome::DeadlineExceeded | Outcome::Cancelled => Some(now),
             Outcome::Failed(Retry::Soon) => Some(jittered(BACK_OFF_TRANSIENT)),
             Outcome::Failed(Retry::BackOff) => Some(jittered(BACK_OFF)),
+            Outcome::Failed(Retry::By(latest)) => Some(jittered(BACK_OFF).min(latest)),
         };
         entry.worker = Worker::Idle { due };
         let mut effects = self.follow(uid, if again { Transition::Advance } else { step });

@@ -309,6 +309,17 @@ fn a_uid_added_again_starts_a_new_lifecycle_after_the_old_one() {
 }
 
 #[test]
+fn a_deadline_shortens_a_back_off() {
+    let pod = spec("a", "u1", "v1");
+    for (deadline, pause) in [(3, 3), (20, 10)] {
+        let mut table = Table::with_syncing(&pod);
+        let outcome = Outcome::Failed(Retry::By(table.now + Duration::from_secs(deadline)));
+        table.lifecycles.completed(&uid("u1"), outcome, table.now, 0.0);
+        assert_eq!(table.lifecycles.next_due(), Some(table.now + Duration::from_secs(pause)));
+    }
+}
+
+#[test]
 fn failed_work_is_retried_after_its_back_off_with_jitter() {
     let pod = spec("a", "u1", "v1");
     let seconds = Duration::from_secs_f64;

@@ -50,6 +50,8 @@ impl PodSync<'_> {
             Some(Outcome::Done { due }) => {
                 Outcome::Done { due: Some(due.map_or(deadline, |due| due.min(deadline))) }
             }
+            // The deadline holds while it waits to retry, too.
+            Some(Outcome::Failed(Retry::BackOff)) => Outcome::Failed(Retry::By(deadline)),
             Some(outcome) => outcome,
             None => {
                 let event = PodEvent::normal(DEADLINE_EXCEEDED, PAST_DEADLINE);

@@ -95,6 +95,8 @@ pub enum Retry {
     Soon,
     /// After the ordinary back-off.
     BackOff,
+    /// After the ordinary back-off, at this time at the latest.
+    By(Instant),
 }
 
 impl Retry {

@@ -77,7 +77,7 @@ fn check<'s>(
         resources::check(requirements, &path.child("resources"), errors);
     }
     volumes::check_mounts(container, list(&spec.volumes), path, errors);
-    handlers::check(container, path, errors);
+    handlers::check(container, spec, path, errors);
     if let Some(context) = &container.security_context {
         security::check_container(context, spec, &path.child("securityContext"), errors);
     }

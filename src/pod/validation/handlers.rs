@@ -1,6 +1,6 @@
 //! Probes and lifecycle hooks: exactly one handler, ports, numbers, and restrictions of init containers.
 
-use k8s_openapi::api::core::v1::{Container, HTTPGetAction, LifecycleHandler, Probe};
+use k8s_openapi::api::core::v1::{Container, HTTPGetAction, LifecycleHandler, PodSpec, Probe};
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 
 use super::network::is_port;
@@ -12,7 +12,7 @@ const HTTP_PROTOCOLS: [&str; 2] = ["HTTP1", HTTP2];
 const GRPC_MODES: [&str; 2] = ["Plaintext", "TLS"];
 const PORT_RULE: &str = "must be between 1 and 65535, inclusive";
 
-pub(super) fn check(container: &Container, path: &FieldPath, errors: &mut Errors) {
+pub(super) fn check(container: &Container, spec: &PodSpec, path: &FieldPath, errors: &mut Errors) {
     for (field, probe) in [
         ("livenessProbe", &container.liveness_probe),
         ("readinessProbe", &container.readiness_probe),
@@ -36,7 +36,7 @@ pub(super) fn check(container: &Container, path: &FieldPath, errors: &mut Errors
         let path = path.child("lifecycle");
         for (field, handler) in [("postStart", &lifecycle.post_start), ("preStop", &lifecycle.pre_stop)] {
             if let Some(handler) = handler {
-                check_hook(handler, &path.child(field), errors);
+                check_hook(handler, spec.termination_grace_period_seconds, &path.child(field), errors);
             }
         }
     }
@@ -107,7 +107,8 @@ fn check_probe(probe: &Probe, path: &FieldPath, errors: &mut Errors) {
     }
 }
 
-fn check_hook(handler: &LifecycleHandler, path: &FieldPath, errors: &mut Errors) {
+/// Checks a hook of a container in a pod with this grace period.
+fn check_hook(handler: &LifecycleHandler, grace: Option<i64>, path: &FieldPath, errors: &mut Errors) {
     let mut handlers = Handlers::new(path);
     if let Some(exec) = &handler.exec
         && let Some(path) = handlers.next("exec", errors)
@@ -126,10 +127,10 @@ fn check_hook(handler: &LifecycleHandler, path: &FieldPath, errors: &mut Errors)
     }
     if let Some(sleep) = &handler.sleep
         && let Some(path) = handlers.next("sleep", errors)
-        && sleep.seconds < 0
+        && let Some(grace) = grace.filter(|grace| !(0..=*grace).contains(&sleep.seconds))
     {
-        let rule = "must be greater than or equal to 0";
-        errors.push(FieldError::invalid(&path.child("seconds"), sleep.seconds, rule));
+        let rule = format!("must be non-negative and less than terminationGracePeriodSeconds ({grace})");
+        errors.push(FieldError::invalid(&path, sleep.seconds, rule));
     }
     handlers.check_any(errors);
 }

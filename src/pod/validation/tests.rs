@@ -481,6 +481,24 @@ fn unsupported_fields_are_reported_one_by_one() {
 }
 
 #[test]
+fn a_pause_of_a_hook_fits_into_the_grace_period() {
+    let of = |seconds: i64| {
+        let lifecycle = json!({"preStop": {"sleep": {"seconds": seconds}}});
+        pod(
+            json!({"terminationGracePeriodSeconds": 5, "containers": [{"name": "c", "image": "a", "lifecycle": lifecycle}]}),
+        )
+    };
+    assert_errors(&of(5), &[]);
+    for wrong in [-1, 6] {
+        let error = format!(
+            "spec.containers[0].lifecycle.preStop.sleep: Invalid value: {wrong}: must be non-negative and less than \
+             terminationGracePeriodSeconds (5)"
+        );
+        assert_errors(&of(wrong), &[&error]);
+    }
+}
+
+#[test]
 fn environment_files_are_in_an_empty_dir() {
     let of = |reference: Value| {
         let container = json!({"name": "c", "image": "a", "env": [{"name": "A", "valueFrom": {"fileKeyRef": reference}}]});
