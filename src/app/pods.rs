@@ -243,6 +243,7 @@ fn host_settings(
         allocatable: node.amounts,
         memory_capacity: node.memory,
         cgroup_v2,
+        memory_qos: config.cgroups.memory_qos,
         // cgroup v1 supports only the kill of a single process.
         single_process_oom_kill: config.cgroups.single_process_oom_kill.unwrap_or(!cgroup_v2),
         runtime_name: runtime_info.version.runtime_name.clone(),

@@ -7,13 +7,17 @@ use super::validate::Breach;
 use crate::yaml::nearest;
 
 /// Gates that have an effect.
-const SERVED: &[&str] = &["CustomCPUCFSQuotaPeriod", GRACEFUL_SHUTDOWN, GRACEFUL_SHUTDOWN_BY_PRIORITY];
+const SERVED: &[&str] =
+    &["CustomCPUCFSQuotaPeriod", GRACEFUL_SHUTDOWN, GRACEFUL_SHUTDOWN_BY_PRIORITY, MEMORY_QOS];
 
 /// A shutdown of the host is delayed until pods have terminated.
 pub(super) const GRACEFUL_SHUTDOWN: &str = "GracefulNodeShutdown";
 
 /// The periods of a shutdown may be set by priority; the times of the last shutdown are recorded.
 pub(super) const GRACEFUL_SHUTDOWN_BY_PRIORITY: &str = "GracefulNodeShutdownBasedOnPodPriority";
+
+/// Containers on cgroup v2 get their memory settings explicitly.
+pub(super) const MEMORY_QOS: &str = "MemoryQoS";
 
 /// The default of `gate`; `None` if there is no such gate.
 fn default(gate: &str) -> Option<bool> {

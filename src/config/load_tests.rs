@@ -284,7 +284,7 @@ fn unsupported_fields_are_errors_or_warnings() {
         "a.yaml",
         &format!(
             "{HEAD}readOnlyPort: 10255\nauthorization: {{mode: Webhook}}\nserverTLSBootstrap: \
-             true\ntlsCertFile: a.crt\nfeatureGates:\n  MemoryQoS: false\n"
+             true\ntlsCertFile: a.crt\nfeatureGates:\n  EventedPLEG: true\n"
         ),
     )]);
     assert_eq!(
@@ -294,7 +294,7 @@ fn unsupported_fields_are_errors_or_warnings() {
             "DIR/a.yaml:4: authorization.mode: hostlet has no network server yet, so this has no effect",
             "DIR/a.yaml:5: serverTLSBootstrap: hostlet has no network server yet, so this has no effect",
             "DIR/a.yaml:6: tlsCertFile: hostlet has no network server yet, so this has no effect",
-            "DIR/a.yaml:8: featureGates.MemoryQoS: hostlet does not depend on this gate; setting it changes nothing",
+            "DIR/a.yaml:8: featureGates.EventedPLEG: hostlet does not depend on this gate; setting it changes nothing",
             "--tls-curve-preferences: hostlet has no network server yet, so this has no effect",
         ]
     );

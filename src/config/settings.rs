@@ -148,6 +148,8 @@ pub struct Cgroups {
     /// Whether the OOM killer kills one process instead of the whole container; by default, one process on cgroup v1 and all on
     /// v2 (`singleProcessOOMKill`).
     pub single_process_oom_kill: Option<bool>,
+    /// Whether containers on cgroup v2 get their memory settings explicitly (the feature gate `MemoryQoS`).
+    pub memory_qos: bool,
 }
 
 /// DNS settings of pods.
@@ -385,6 +387,7 @@ fn cgroups(kubelet: &KubeletConfiguration) -> Cgroups {
         limit_all_pods: kubelet.enforce_node_allocatable.iter().flatten().any(|what| what == "pods"),
         pids_limit: kubelet.pod_pids_limit.filter(|limit| *limit > 0),
         cfs_quota: kubelet.cpu_cfs_quota.unwrap_or_default(),
+        memory_qos: gates::enabled(gates::MEMORY_QOS, kubelet.feature_gates.as_ref()),
         cfs_period: time(kubelet.cpu_cfs_quota_period),
         single_process_oom_kill: kubelet.single_process_oom_kill,
     }

@@ -96,7 +96,7 @@ fn numbers(kc: &KubeletConfiguration, breaches: &mut Breaches) {
     if let Some(factor) = kc.memory_throttling_factor.filter(|factor| *factor <= 0.0 || *factor > 1.0) {
         breaches.add("memoryThrottlingFactor", format!("{factor} must be above 0 and at most 1"));
     }
-    let memory_qos = gates::enabled("MemoryQoS", kc.feature_gates.as_ref());
+    let memory_qos = gates::enabled(gates::MEMORY_QOS, kc.feature_gates.as_ref());
     if !memory_qos && kc.memory_throttling_factor.is_some_and(|factor| factor != FORMER_THROTTLING_FACTOR) {
         breaches.add("memoryThrottlingFactor", "needs the feature gate MemoryQoS");
     }
@@ -404,7 +404,7 @@ fn exclusions(kc: &KubeletConfiguration, breaches: &mut Breaches) {
         breaches.add("serverTLSBootstrap", "needs the feature gate RotateKubeletServerCertificate");
     }
     let tiered = kc.memory_reservation_policy == Some(MemoryReservationPolicy::TieredReservation);
-    if tiered && !gate("MemoryQoS") {
+    if tiered && !gate(gates::MEMORY_QOS) {
         breaches.add("memoryReservationPolicy", "TieredReservation needs the feature gate MemoryQoS");
     }
     for (index, taint) in kc.register_with_taints.iter().flatten().enumerate() {

@@ -38,6 +38,7 @@ pub(super) fn container_resources(
     resources.oom_score_adj = oom_score_adj(pod, container, host.memory_capacity);
     resources.hugepage_limits = hugepage_limits(shared_list, own_list, &host.kernel.hugepage_sizes);
     forbid_swap(&mut resources, host);
+    set_memory_qos(&mut resources, host);
     resources
 }
 
@@ -77,6 +78,17 @@ fn calculate(
         resources.unified = HashMap::from([("memory.oom.group".to_owned(), "1".to_owned())]);
     }
     resources
+}
+
+/// Memory protection and throttling on v2 (KEP-2570), which no policy of hostlet asks for: what an earlier policy had set is
+/// reset, as by the stock kubelet.
+fn set_memory_qos(resources: &mut LinuxContainerResources, host: &HostSettings) {
+    if !host.cgroup_v2 {
+        return;
+    }
+    let reset: &[(&str, &str)] =
+        if host.memory_qos { &[("memory.min", "0"), ("memory.low", "0")] } else { &[("memory.high", "max")] };
+    resources.unified.extend(reset.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())));
 }
 
 /// Disables swap: on v2 its maximum is 0; on v1 the limit of memory plus swap equals that of memory.
@@ -156,12 +168,15 @@ mod tests {
     fn on_v2_the_whole_container_is_killed_and_never_swaps() {
         let v2 = HostSettings { cgroup_v2: true, single_process_oom_kill: false, ..host() };
         let resources = of(json!({"limits": {"memory": "1Mi"}}), &v2);
-        let expected = [("memory.oom.group", "1"), ("memory.swap.max", "0")];
+        let expected =
+            [("memory.low", "0"), ("memory.min", "0"), ("memory.oom.group", "1"), ("memory.swap.max", "0")];
         assert_eq!(resources.unified, HashMap::from(expected.map(|(k, v)| (k.to_owned(), v.to_owned()))));
         assert_eq!((resources.memory_limit_in_bytes, resources.memory_swap_limit_in_bytes), (1 << 20, 0));
         let mut single = HostSettings { single_process_oom_kill: true, ..v2 };
         single.kernel.swap_controller = false;
-        assert!(of(json!({}), &single).unified.is_empty());
+        single.memory_qos = false;
+        let reset = [("memory.high".to_owned(), "max".to_owned())];
+        assert_eq!(of(json!({}), &single).unified, HashMap::from(reset));
     }
 
     #[test]

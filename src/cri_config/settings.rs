@@ -37,6 +37,8 @@ pub struct HostSettings {
     pub memory_capacity: u64,
     /// Whether the host uses cgroup v2.
     pub cgroup_v2: bool,
+    /// Whether containers on cgroup v2 get `memory.min` and `memory.low` explicitly (feature gate `MemoryQoS`).
+    pub memory_qos: bool,
     /// Whether an OOM kill terminates a single process rather than the whole container (cgroup v2 only).
     pub single_process_oom_kill: bool,
     /// Name of the runtime, e.g. `containerd`: the scheme of container IDs.

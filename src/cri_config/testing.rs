@@ -25,6 +25,7 @@ pub(crate) fn host() -> HostSettings {
         allocatable: NodeAmounts { milli_cpu: 4_000, memory: 8 << 30, ephemeral_storage: 100 << 30 },
         memory_capacity: 8 << 30,
         cgroup_v2: false,
+        memory_qos: true,
         single_process_oom_kill: true,
         runtime_name: "containerd".into(),
         kernel: KernelFacts {
