@@ -8,8 +8,7 @@ use kube::Api;
 use kube::api::{DeleteParams, ListParams, PostParams};
 use serde_json::{Value, json};
 
-use crate::status::compared;
-use crate::support::{IDLE, SOON, is_ready, pod, run, statuses, uid, wait_for_object};
+use crate::support::{IDLE, SOON, pod, run, statuses, uid, wait_for_object};
 
 /// Creates a RuntimeClass that is named after the tenant, because classes belong to the whole cluster.
 async fn class(tenant: &Tenant, name: &str, mut object: Value) -> String {
@@ -60,7 +59,7 @@ async fn a_runtime_class_has_a_handler_and_an_overhead() {
 }
 
 #[tokio::test]
-async fn resources_of_the_whole_pod_equal_the_stock_kubelets() {
+async fn resources_of_the_whole_pod_are_its_class_and_the_limits_of_its_containers() {
     let tenant = Tenant::new("whole", 1).await.unwrap();
     let mut object = pod("whole", IDLE);
     let amounts = json!({"cpu": "250m", "memory": "64Mi"});
@@ -74,7 +73,10 @@ async fn resources_of_the_whole_pod_equal_the_stock_kubelets() {
     other["name"] = json!("second");
     other["resources"] = second;
     object["spec"]["containers"].as_array_mut().unwrap().push(other);
-    compared(&tenant, object, "status-whole", |pod: &Pod| is_ready(pod)).await;
+    let whole = run(&tenant, object).await.unwrap();
+    let status = serde_json::to_value(&whole.status).unwrap();
+    assert_eq!(status["qosClass"], "Guaranteed", "{status}");
+    assert_eq!(status["allocatedResources"], amounts, "{status}");
 }
 
 /// A pod whose init container writes a file with a variable, and whose container gets `key` from it.
