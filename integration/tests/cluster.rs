@@ -8,6 +8,8 @@
 mod admission;
 #[path = "cluster/certificates.rs"]
 mod certificates;
+#[path = "cluster/claims.rs"]
+mod claims;
 #[path = "cluster/controllers.rs"]
 mod controllers;
 #[path = "cluster/deletion.rs"]

@@ -66,7 +66,7 @@ pub(super) struct Parts {
     recent: RecentEvents,
     pub(super) restarts: RestartRequests,
     pub(super) probes: Probes,
-    describer: NodeDescriber,
+    pub(super) describer: NodeDescriber,
     pub(super) images: Images,
     pub(super) admitted: AdmittedPods,
     /// Pods admitted by the previous daemon.

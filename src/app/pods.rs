@@ -74,9 +74,16 @@ impl Parts {
         let logs =
             LogLayout { pod_logs_dir: config.pods.logs_dir.clone(), containers_dir: CONTAINER_LOGS.into() };
         let mounts = Arc::new(KernelMounts { mountinfo: MOUNTINFO.into() });
+        // Those that the node registers with, until the Node object is known.
+        let (own_labels, node_object) = (self.node.view.labels.clone(), self.describer.latest.clone());
+        let labels = move || {
+            let labels = node_object.borrow().as_ref().and_then(|node| node.metadata.labels.clone());
+            labels.unwrap_or_else(|| own_labels.clone())
+        };
         let (volume_task, volumes) = Volumes::new(VolumeSettings {
             root: config.root_dir.clone(),
             node: self.node.amounts,
+            labels: Arc::new(labels),
             mounts: mounts.clone(),
             objects: self.objects.clone(),
             clock: WallClock::system(),

@@ -281,7 +281,7 @@ pub(super) fn failed_step(case: &ExplainInput<'_>, error: Option<&str>) -> Expla
     let error = error.unwrap_or("no reason was given");
     let cause = find(OF_STEP, error);
     // Upstream's wording for a volume; the worker has left that step.
-    let is_volume = error.contains("SetUp failed for volume") || error.contains("attach or mount volumes");
+    let is_volume = error.contains("failed for volume") || error.contains("attach or mount volumes");
     let at = if is_volume { step(&Activity::SettingUpVolumes) } else { step(case.activity()) };
     Explanation::wrong(format!("The pod cannot be started{}", because(cause, error)))
         .at(at)

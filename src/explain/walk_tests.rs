@@ -685,6 +685,56 @@ fn steps_that_only_an_event_reports() {
             "something else is mounted",
             "findmnt",
         ),
+        (
+            "only directory and block device are supported",
+            "the path of a local PersistentVolume is not a directory",
+            "local.path",
+        ),
+        (
+            "the block device /dev/vdb of a local volume is not mounted by hostlet yet: mount it on a directory",
+            "does not mount the device of a local PersistentVolume",
+            "mount it on a directory",
+        ),
+        (
+            "volume uses the ReadWriteOncePod access mode and is already in use by another pod",
+            "another pod on this node uses a volume for one pod only",
+            "remove the other pod",
+        ),
+        (
+            "Setting volume ownership for /x is taking longer than expected, consider using OnRootMismatch - https",
+            "still being given to the pod's group",
+            "OnRootMismatch",
+        ),
+        (
+            "mount failed: exit status 32\nMounting command: mount\nMounting arguments: -t nfs s:/e /v\nOutput: mount: bad option; \
+             for several filesystems (e.g. nfs, cifs) you might need a /sbin/mount.<type> helper program.",
+            "this host lacks the program that mounts NFS",
+            "nfs-common",
+        ),
+        (
+            "mount failed: exit status 32\nMounting command: mount\nMounting arguments: -t nfs s:/e /v\nOutput: mount: \
+             unknown filesystem type 'nfs'",
+            "the kernel of this host has no NFS client",
+            "modprobe nfs",
+        ),
+        (
+            "mount failed: exit status 32\nMounting command: mount\nMounting arguments: -t nfs s:/e /v\nOutput: mount.nfs: \
+             access denied by server while mounting s:/e",
+            "does not export the directory to this host",
+            "exports of the server",
+        ),
+        (
+            "mount failed: exit status 32\nMounting command: mount\nMounting arguments: -t nfs s:/e /v\nOutput: mount.nfs: \
+             Connection refused",
+            "cannot be mounted",
+            "by hand",
+        ),
+        (
+            "mount failed: exit status 32\nMounting command: mount\nMounting arguments: -o bind,remount,x /e /v\nOutput: mount: \
+             bad option",
+            "the host's mount refused",
+            "mountOptions",
+        ),
         ("cannot make /x: No space left on device (os error 28)", "a disk of this host is full", "df -h"),
         ("cannot make /x: something new", "a volume cannot be set up", "check the path in the message"),
     ] {
@@ -696,7 +746,74 @@ fn steps_that_only_an_event_reports() {
         let kept = Facts::new().waiting("ContainerCreating", "").retrying(&event).explained();
         assert_eq!((kept.sentence, kept.remedy), (said.sentence, said.remedy));
     }
+    const UNPROCESSED: &str = "Unable to attach or mount volumes: unmounted volumes=[data], unattached volumes=[], \
+                               failed to process volumes=[data]: ";
+    for (message, cause, remedy) in [
+        ("PVC is not bound", "the claim of a volume is not bound", "kubectl describe pvc"),
+        ("PVC is being deleted", "the claim of a volume is being deleted", "delete the pod"),
+        (
+            "found PV object pv-1 but its pv.Spec.ClaimRef.UID u0 does not point to claim.UID u1",
+            "belongs to another claim",
+            "spec.claimRef",
+        ),
+        (
+            "failed to fetch PV pv-1 from API server: persistentvolumes \"pv-1\" not found",
+            "the PersistentVolume of a claim does not exist",
+            "create it",
+        ),
+        (
+            "failed to fetch PVC from API server: persistentvolumeclaims \"data\" not found",
+            "the claim of a volume does not exist",
+            "claimName",
+        ),
+        (
+            "failed to fetch PVC from API server: there is no API server",
+            "this node has no API server",
+            "hostPath",
+        ),
+        (
+            "failed to fetch PVC from API server: persistentvolumeclaims \"data\" is forbidden",
+            "did not return the claim",
+            "may read them",
+        ),
+    ] {
+        let event = format!("{UNPROCESSED}error processing PVC ns/data: {message}");
+        let said = Facts::new().no_sandbox("x").retrying(&event).explained();
+        holds(&said, (message, cause, remedy));
+        assert!(said.sentence.contains(": error processing PVC ns/data: "), "{said:?}");
+    }
     for row in [
+        (
+            "Unable to attach or mount volumes: unmounted volumes=[v], unattached volumes=[], failed to process volumes=[v]: \
+             volume v has volumeMode Block, but is specified in volumeMounts",
+            "is a block device",
+            "volumeMode: Filesystem",
+        ),
+        (
+            "MountVolume.FindPluginBySpec failed for volume \"pv\" : it needs the CSI driver x, and hostlet does not",
+            "needs a volume driver",
+            "local, hostPath or nfs",
+        ),
+        (
+            "MountVolume.FindPluginBySpec failed for volume \"pv\" : hostlet does not mount PersistentVolumes of the type fc yet",
+            "does not mount PersistentVolumes of this type",
+            "local, hostPath or nfs",
+        ),
+        (
+            "MountVolume.NodeAffinity check failed for volume \"pv\" : no matching NodeSelectorTerms",
+            "belongs to other nodes",
+            "nodeAffinity",
+        ),
+        (
+            "MountVolume.NewMounter initialization failed for volume \"pv\" : path \"/mnt/x\" does not exist",
+            "the directory of a local PersistentVolume does not exist",
+            "create it",
+        ),
+        (
+            "MountVolume.MountOptionSupport check failed for volume \"pv\" : mount options are not supported for this volume type",
+            "has mount options",
+            "remove mountOptions",
+        ),
         (
             "Unable to attach or mount volumes: no answer within 120 s",
             "a disk or file system of this host does not respond",

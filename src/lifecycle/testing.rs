@@ -199,6 +199,7 @@ impl Node {
         let (volume_task, volumes) = Volumes::new(VolumeSettings {
             root: root.to_owned(),
             node: NodeAmounts { milli_cpu: 2_000, memory: 8 << 30, ephemeral_storage: 1 << 30 },
+            labels: Arc::new(BTreeMap::new),
             mounts: mounts.clone(),
             objects: Arc::new(self.objects.clone()),
             clock: self.clock.clone(),

@@ -1,5 +1,5 @@
-//! ConfigMaps, Secrets and tokens from an API server. Each requested object has its own watch, as the Node authorizer
-//! requires, for as long as it has receivers. Stores only an object's data.
+//! ConfigMaps, Secrets and tokens from an API server, and the task that follows them and claims. Each requested object has its
+//! own watch, as the Node authorizer requires, for as long as it has receivers. Stores only an object's data.
 
 use std::collections::{HashMap, VecDeque};
 use std::fmt::Debug;
@@ -21,7 +21,11 @@ use tokio::task::{Id, JoinSet};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::{Object, ObjectError, ObjectKind, ObjectRef, ObjectSource, ObjectState, Token, TokenRequest};
+use super::api_claims::follow_claim;
+use super::{
+    ClaimRef, ClaimState, Object, ObjectError, ObjectKind, ObjectRef, ObjectSource, ObjectState, Token,
+    TokenRequest,
+};
 use crate::api::{ApiErrorKind, FollowError, Objects, error_kind, follow, message};
 
 /// How long requests for an object may fail before receivers without a value get the error: most failures are brief, and
@@ -48,8 +52,16 @@ struct Shared {
 #[derive(Default)]
 struct Inner {
     objects: HashMap<ObjectRef, Arc<watch::Sender<ObjectState>>>,
-    /// Requested objects whose watch has not been started.
-    requested: VecDeque<ObjectRef>,
+    /// What was requested and is not followed yet.
+    requested: VecDeque<Requested>,
+}
+
+/// What the task follows.
+#[derive(Clone)]
+enum Requested {
+    Object(ObjectRef),
+    /// A claim is bound for one pod: one that comes later reads it again.
+    Claim(ClaimRef, Arc<watch::Sender<ClaimState>>),
 }
 
 impl ApiObjects {
@@ -75,10 +87,17 @@ impl ObjectSource for ApiObjects {
             }
             let (known, receiver) = watch::channel(ObjectState::Pending);
             inner.objects.insert(object.clone(), Arc::new(known));
-            inner.requested.push_back(object.clone());
+            inner.requested.push_back(Requested::Object(object.clone()));
             self.shared.request_added.notify_one();
             receiver
         })
+    }
+
+    fn watch_claim(&self, claim: &ClaimRef) -> watch::Receiver<ClaimState> {
+        let (known, receiver) = watch::channel(ClaimState::Pending);
+        self.shared.with(|inner| inner.requested.push_back(Requested::Claim(claim.clone(), Arc::new(known))));
+        self.shared.request_added.notify_one();
+        receiver
     }
 
     async fn request_token(&self, request: &TokenRequest) -> Result<Token, ObjectError> {
@@ -101,11 +120,11 @@ impl Shared {
         work(&mut self.inner.lock())
     }
 
-    /// The next object to watch. Cancel-safe: it is removed from the queue only when returned.
-    async fn next(&self) -> ObjectRef {
+    /// What to follow next. Cancel-safe: it is removed from the queue only when returned.
+    async fn next(&self) -> Requested {
         loop {
-            if let Some(object) = self.with(|inner| inner.requested.pop_front()) {
-                return object;
+            if let Some(requested) = self.with(|inner| inner.requested.pop_front()) {
+                return requested;
             }
             self.request_added.notified().await;
         }
@@ -129,7 +148,7 @@ pub struct ObjectsTask {
     shared: Arc<Shared>,
     /// Owns the watches, which stop when the task is dropped. The last values remain readable.
     watches: JoinSet<()>,
-    watched: HashMap<Id, ObjectRef>,
+    watched: HashMap<Id, Requested>,
 }
 
 impl ObjectsTask {
@@ -140,23 +159,31 @@ impl ObjectsTask {
                 // Cancel-safe: waits for a token.
                 () = cancel.cancelled() => return,
                 // Cancel-safe: see `Shared::next`.
-                object = self.shared.next() => self.start(object),
+                requested = self.shared.next() => self.start(requested),
                 // Cancel-safe: a finished watch leaves the set only when returned.
                 Some(ended) = self.watches.join_next_with_id() => match ended {
                     Ok((id, ())) => drop(self.watched.remove(&id)),
-                    Err(error) => if let Some(object) = self.watched.remove(&error.id()) {
-                        tracing::error!(%error, ?object, "a watch task failed; starting it again");
-                        self.start(object);
+                    Err(error) => if let Some(requested) = self.watched.remove(&error.id()) {
+                        tracing::error!(%error, "a watch task failed; starting it again");
+                        self.start(requested);
                     }
                 },
             }
         }
     }
 
-    fn start(&mut self, object: ObjectRef) {
-        let Some(known) = self.shared.with(|inner| inner.objects.get(&object).cloned()) else { return };
-        let keep_current = keep_current(self.client.clone(), self.shared.clone(), object.clone(), known);
-        self.watched.insert(self.watches.spawn(keep_current).id(), object);
+    fn start(&mut self, requested: Requested) {
+        let client = self.client.clone();
+        let started = match requested.clone() {
+            Requested::Object(object) => {
+                let Some(known) = self.shared.with(|inner| inner.objects.get(&object).cloned()) else {
+                    return;
+                };
+                self.watches.spawn(keep_current(client, self.shared.clone(), object, known))
+            }
+            Requested::Claim(claim, known) => self.watches.spawn(follow_claim(client, claim, known)),
+        };
+        self.watched.insert(started.id(), requested);
     }
 }
 
@@ -241,8 +268,8 @@ where
     .await;
 }
 
-/// Publishes an object's data if it changed.
-fn publish(known: &watch::Sender<ObjectState>, now: ObjectState) {
+/// Publishes a state if it changed.
+pub(super) fn publish<S: PartialEq>(known: &watch::Sender<S>, now: S) {
     known.send_if_modified(|known| {
         let is_changed = *known != now;
         *known = now;
@@ -269,7 +296,7 @@ fn publish_error(known: &watch::Sender<ObjectState>, object: &ObjectRef, error: 
     publish(known, ObjectState::Failed(error));
 }
 
-fn object_error(error_kind: ApiErrorKind, message: String) -> ObjectError {
+pub(super) fn object_error(error_kind: ApiErrorKind, message: String) -> ObjectError {
     match error_kind {
         ApiErrorKind::NotFound => ObjectError::NotFound(message),
         ApiErrorKind::Forbidden => ObjectError::Forbidden(message),

@@ -1,6 +1,7 @@
 //! The source with a faulty API server.
 
 use futures::FutureExt;
+use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 use tokio::time::{sleep, timeout};
@@ -312,4 +313,73 @@ proptest! {
             tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
         executor.block_on(history(events));
     }
+}
+
+fn claim() -> ClaimRef {
+    ClaimRef { namespace: "ns".to_owned(), name: "data".to_owned() }
+}
+
+impl Room {
+    /// Returns the claim's UID.
+    fn put_claim(&self, phase: &str, volume: &str) -> String {
+        let claim = json!({"metadata": {"name": "data", "namespace": "ns"},
+            "spec": {"volumeName": volume}, "status": {"phase": phase}});
+        let claim: PersistentVolumeClaim = serde_json::from_value(claim).unwrap();
+        let claim = self.api.put("/api/v1/namespaces/ns/persistentvolumeclaims/data", &claim);
+        claim.metadata.uid.unwrap()
+    }
+
+    fn put_volume(&self, claim_uid: &str) {
+        let volume = json!({"metadata": {"name": "pv-1"},
+            "spec": {"local": {"path": "/mnt"}, "claimRef": {"namespace": "ns", "name": "data", "uid": claim_uid}}});
+        let volume: PersistentVolume = serde_json::from_value(volume).unwrap();
+        self.api.put("/api/v1/persistentvolumes/pv-1", &volume);
+    }
+}
+
+/// Waits for an error with this text.
+async fn until_failed(known: &mut watch::Receiver<ClaimState>, text: &str) {
+    let fits =
+        |state: &ClaimState| matches!(state, ClaimState::Failed(error) if error.to_string().contains(text));
+    let waited = timeout(PATIENCE, known.wait_for(fits)).await.is_ok();
+    assert!(waited, "expected {text:?}, known is {:?}", known.borrow());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_claim_is_read_until_it_is_bound_and_then_no_more() {
+    let room = start();
+    let mut known = room.objects.watch_claim(&claim());
+    until_failed(
+        &mut known,
+        "failed to fetch PVC from API server: persistentvolumeclaims \"data\" not found",
+    )
+    .await;
+    room.put_claim("Pending", "");
+    until_failed(&mut known, "PVC is not bound").await;
+    let uid = room.put_claim("Bound", "pv-1");
+    until_failed(&mut known, "failed to fetch PV pv-1 from API server: ").await;
+    room.put_volume("u0");
+    until_failed(&mut known, "pv.Spec.ClaimRef.UID u0 does not point to claim.UID ").await;
+    room.put_volume(&uid);
+    let is_bound = |state: &ClaimState| matches!(state, ClaimState::Bound(_));
+    timeout(PATIENCE, known.wait_for(is_bound)).await.unwrap().unwrap();
+    let requests = room.api.requests().len();
+    sleep(Duration::from_secs(3600)).await;
+    assert_eq!(room.api.requests().len(), requests);
+    assert!(room.api.requests_of("WATCH", "").is_empty(), "the Node authorizer permits none");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_claim_without_receivers_is_not_read() {
+    let room = start();
+    let known = room.objects.watch_claim(&claim());
+    sleep(Duration::from_secs(60)).await;
+    let requests = room.api.requests().len();
+    // With growing pauses of at most ten seconds.
+    assert!((8..=14).contains(&requests), "{requests}");
+    drop(known);
+    sleep(SOON).await;
+    let requests = room.api.requests().len();
+    sleep(Duration::from_secs(3600)).await;
+    assert_eq!(room.api.requests().len(), requests);
 }

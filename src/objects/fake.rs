@@ -9,7 +9,10 @@ use jiff::Timestamp;
 use parking_lot::Mutex;
 use tokio::sync::watch;
 
-use super::{Object, ObjectError, ObjectKind, ObjectRef, ObjectSource, ObjectState, Token, TokenRequest};
+use super::{
+    ClaimError, ClaimRef, ClaimState, Object, ObjectError, ObjectKind, ObjectRef, ObjectSource, ObjectState,
+    Token, TokenRequest,
+};
 use crate::types::WallClock;
 
 /// The source. Clones share its objects.
@@ -22,6 +25,7 @@ pub struct FakeObjects {
 #[derive(Default)]
 struct Inner {
     objects: HashMap<ObjectRef, watch::Sender<ObjectState>>,
+    claims: HashMap<ClaimRef, watch::Sender<ClaimState>>,
     tokens: u32,
     token_error: Option<ObjectError>,
 }
@@ -61,6 +65,12 @@ impl FakeObjects {
         self.set(kind, namespace, name, ObjectState::Failed(ObjectError::not_found(&object)));
     }
 
+    /// Sets the state of a claim.
+    pub fn set_claim(&self, namespace: &str, name: &str, known: ClaimState) {
+        let claim = ClaimRef { namespace: namespace.to_owned(), name: name.to_owned() };
+        self.with(|inner| inner.claims.entry(claim).or_default().send_replace(known));
+    }
+
     /// Number of token requests.
     pub fn tokens(&self) -> u32 {
         self.with(|inner| inner.tokens)
@@ -89,6 +99,14 @@ impl ObjectSource for FakeObjects {
             let absent = || watch::Sender::new(ObjectState::Failed(ObjectError::not_found(object)));
             inner.objects.entry(object.clone()).or_insert_with(absent).subscribe()
         })
+    }
+
+    fn watch_claim(&self, claim: &ClaimRef) -> watch::Receiver<ClaimState> {
+        let absent = || {
+            let text = format!("persistentvolumeclaims {:?} not found", claim.name);
+            watch::Sender::new(ClaimState::Failed(ClaimError::FetchClaim(ObjectError::NotFound(text))))
+        };
+        self.with(|inner| inner.claims.entry(claim.clone()).or_insert_with(absent).subscribe())
     }
 
     async fn request_token(&self, request: &TokenRequest) -> Result<Token, ObjectError> {

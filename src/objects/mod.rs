@@ -1,7 +1,10 @@
-//! ConfigMaps, Secrets, service account tokens, Services and RuntimeClasses of the cluster: the trait [`ObjectSource`], its implementations for
-//! an API server and for standalone hosts, and a fake. Knows no pods. Its only writes to the API server are token requests.
+//! ConfigMaps, Secrets, claims of volumes, service account tokens, Services and RuntimeClasses of the cluster: the trait
+//! [`ObjectSource`], its implementations for an API server and for standalone hosts, and a fake. Knows no pods. Its only writes
+//! to the API server are token requests.
 
 mod api;
+mod api_claims;
+mod claims;
 #[cfg(any(test, feature = "fakes"))]
 mod fake;
 mod runtime_classes;
@@ -11,6 +14,7 @@ mod standalone;
 mod watched;
 
 pub use api::{ApiObjects, ObjectsTask};
+pub use claims::{ClaimError, ClaimRef, ClaimState, MOUNT_OPTIONS};
 #[cfg(any(test, feature = "fakes"))]
 pub use fake::FakeObjects;
 pub use runtime_classes::{RuntimeClassError, RuntimeClasses, RuntimeClassesTask};

@@ -1,4 +1,4 @@
-//! The trait through which volumes and environments get ConfigMaps, Secrets and service account tokens. No logic.
+//! The trait through which volumes and environments get ConfigMaps, Secrets, claims and service account tokens. No logic.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -8,6 +8,8 @@ use async_trait::async_trait;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use tokio::sync::watch;
+
+use super::{ClaimRef, ClaimState};
 
 /// A kind of object that pods refer to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -172,6 +174,9 @@ pub trait ObjectSource: Send + Sync + 'static {
     /// API server cannot be reached, the state is the last known one, or `Failed` if there is none; the source keeps
     /// retrying.
     fn watch(&self, object: &ObjectRef) -> watch::Receiver<ObjectState>;
+
+    /// Follows a claim until it is bound, for as long as the receiver is kept.
+    fn watch_claim(&self, claim: &ClaimRef) -> watch::Receiver<ClaimState>;
 
     /// Requests a new token. Not idempotent but harmless to repeat. Has its own deadline.
     async fn request_token(&self, request: &TokenRequest) -> Result<Token, ObjectError>;

@@ -3,7 +3,9 @@
 use async_trait::async_trait;
 use tokio::sync::watch;
 
-use super::{ObjectError, ObjectRef, ObjectSource, ObjectState, Token, TokenRequest};
+use super::{
+    ClaimError, ClaimRef, ClaimState, ObjectError, ObjectRef, ObjectSource, ObjectState, Token, TokenRequest,
+};
 
 /// A source without objects.
 #[derive(Clone, Copy, Debug)]
@@ -17,6 +19,10 @@ fn unavailable() -> ObjectError {
 impl ObjectSource for Standalone {
     fn watch(&self, _: &ObjectRef) -> watch::Receiver<ObjectState> {
         watch::Sender::new(ObjectState::Failed(unavailable())).subscribe()
+    }
+
+    fn watch_claim(&self, _: &ClaimRef) -> watch::Receiver<ClaimState> {
+        watch::Sender::new(ClaimState::Failed(ClaimError::FetchClaim(unavailable()))).subscribe()
     }
 
     async fn request_token(&self, _: &TokenRequest) -> Result<Token, ObjectError> {

@@ -1,4 +1,4 @@
-//! A set of watched objects, e.g. those of one volume. Does not know what they are for.
+//! A set of watched objects or claims, e.g. those of one pod's volumes. Does not know what they are for.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -7,7 +7,7 @@ use futures::future::{FutureExt, join_all, pending, select_all};
 use tokio::sync::watch;
 use tokio::time::{Instant, timeout_at};
 
-use super::{ObjectRef, ObjectSource, ObjectState};
+use super::{ObjectRef, ObjectState};
 use crate::types::watching;
 
 /// How long to wait for the first state of an object after the request.
@@ -17,24 +17,29 @@ const FIRST_ANSWER: Duration = Duration::from_secs(10);
 pub type Objects = BTreeMap<ObjectRef, ObjectState>;
 
 #[derive(Clone, Debug)]
-struct WatchedObject {
-    known: watch::Receiver<ObjectState>,
+struct One<S> {
+    known: watch::Receiver<S>,
     /// Deadline of the wait for the first states.
     deadline: Instant,
 }
 
-/// The watched objects; initially none.
-#[derive(Clone, Debug, Default)]
-pub struct Watched(BTreeMap<ObjectRef, WatchedObject>);
+/// The watched objects; initially none. The default state is that nothing is known yet.
+#[derive(Clone, Debug)]
+pub struct Watched<K = ObjectRef, S = ObjectState>(BTreeMap<K, One<S>>);
 
-impl Watched {
-    /// Watches exactly the objects in `wanted`.
-    pub fn follow(&mut self, wanted: &[ObjectRef], source: &dyn ObjectSource) {
+impl<K, S> Default for Watched<K, S> {
+    fn default() -> Self {
+        Self(BTreeMap::new())
+    }
+}
+
+impl<K: Ord + Clone, S: Clone + Default + PartialEq + Send + Sync> Watched<K, S> {
+    /// Watches exactly the objects in `wanted`. `watch` starts to watch one.
+    pub fn follow(&mut self, wanted: &[K], watch: impl Fn(&K) -> watch::Receiver<S>) {
         self.0.retain(|object, _| wanted.contains(object));
         for object in wanted {
             if !self.0.contains_key(object) {
-                let one =
-                    WatchedObject { known: source.watch(object), deadline: Instant::now() + FIRST_ANSWER };
+                let one = One { known: watch(object), deadline: Instant::now() + FIRST_ANSWER };
                 self.0.insert(object.clone(), one);
             }
         }
@@ -44,17 +49,15 @@ impl Watched {
     pub async fn first_answers(&mut self) {
         join_all(self.0.values_mut().map(|one| async move {
             // A timeout or a closed source is no error: the caller works with what is known.
-            let _ =
-                timeout_at(one.deadline, one.known.wait_for(|known| *known != ObjectState::Pending)).await;
+            let _ = timeout_at(one.deadline, one.known.wait_for(|known| *known != S::default())).await;
         }))
         .await;
     }
 
     /// The current states. Later changes wake [`Watched::changed`].
-    pub fn snapshot(&mut self) -> Objects {
-        let known = |(object, one): (&ObjectRef, &mut WatchedObject)| {
-            (object.clone(), one.known.borrow_and_update().clone())
-        };
+    pub fn snapshot(&mut self) -> BTreeMap<K, S> {
+        let known =
+            |(object, one): (&K, &mut One<S>)| (object.clone(), one.known.borrow_and_update().clone());
         self.0.iter_mut().map(known).collect()
     }
 

@@ -110,6 +110,34 @@ pub enum SysError {
         /// The error.
         source: io::Error,
     },
+    /// The program that mounts could not be run.
+    #[error("cannot run mount for {}", path.display())]
+    RunMount {
+        /// The directory to mount on.
+        path: PathBuf,
+        /// The error.
+        source: io::Error,
+    },
+    /// The program that mounts failed. The wording is upstream's.
+    #[error(
+        "mount failed: {status}\nMounting command: mount\nMounting arguments: {arguments}\nOutput: {output}"
+    )]
+    MountProgram {
+        /// How it ended.
+        status: String,
+        /// Its arguments.
+        arguments: String,
+        /// What it printed.
+        output: String,
+    },
+    /// The group of a directory tree could not be set.
+    #[error("cannot set the group of {}", path.display())]
+    SetGroup {
+        /// The directory.
+        path: PathBuf,
+        /// The error.
+        source: io::Error,
+    },
     /// A mount could not be unmounted.
     #[error("cannot unmount {}", path.display())]
     Unmount {

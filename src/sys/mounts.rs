@@ -1,4 +1,5 @@
-//! Reads the kernel's list of mounts; mounts and unmounts tmpfs and parts of other filesystems. Never unmounts lazily: a busy mount is an error.
+//! Reads the kernel's list of mounts; mounts and unmounts tmpfs, parts of other filesystems and what the host's mount(8) can mount. Never
+//! unmounts lazily: a busy mount is an error.
 
 use std::ffi::OsString;
 use std::fs;
@@ -6,11 +7,15 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
 
 use nix::errno::Errno;
 use nix::mount::{MntFlags, MsFlags, mount, umount2};
 
 use super::{Inside, SysError};
+
+/// The program that mounts what needs a helper.
+const MOUNT: &str = "mount";
 
 /// A mount, as seen by this process.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -82,6 +87,35 @@ fn unescape(field: &[u8]) -> Vec<u8> {
     plain
 }
 
+/// A mount that mount(8) performs, whose helpers know network filesystems and all options.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MountCall {
+    /// What is mounted: a path, or `server:/path`.
+    pub source: String,
+    /// The directory that it is mounted on.
+    pub target: PathBuf,
+    /// The type of its filesystem, unless a directory of this host is mounted.
+    pub filesystem: Option<&'static str>,
+    /// The options, e.g. `bind` and `ro`.
+    pub options: Vec<String>,
+}
+
+impl MountCall {
+    /// The arguments of mount(8).
+    pub fn arguments(&self) -> Vec<OsString> {
+        let mut arguments: Vec<OsString> = Vec::new();
+        if let Some(filesystem) = self.filesystem {
+            arguments.extend(["-t".into(), filesystem.into()]);
+        }
+        if !self.options.is_empty() {
+            arguments.extend(["-o".into(), self.options.join(",").into()]);
+        }
+        // No source or target is taken for an option.
+        arguments.extend(["--".into(), self.source.clone().into(), self.target.clone().into_os_string()]);
+        arguments
+    }
+}
+
 /// The mounts of the host. Blocking. A trait, because tests without root need a substitute.
 pub trait Mounts: Send + Sync + 'static {
     /// All mounts.
@@ -92,6 +126,9 @@ pub trait Mounts: Send + Sync + 'static {
 
     /// Mounts what is open, a file or a directory without the mounts in it, on `target`, which is of the same type.
     fn bind(&self, opened: &Inside, target: &Path) -> Result<(), SysError>;
+
+    /// Mounts with mount(8). Takes minutes if a server does not respond.
+    fn mount(&self, call: &MountCall) -> Result<(), SysError>;
 
     /// Unmounts the topmost mount at `path`.
     fn unmount(&self, path: &Path) -> Result<(), SysError>;
@@ -129,6 +166,26 @@ impl Mounts for KernelMounts {
         mounted.map_err(|errno| SysError::Bind { path: target.to_owned(), source: io::Error::from(errno) })
     }
 
+    fn mount(&self, call: &MountCall) -> Result<(), SysError> {
+        let run = Command::new(MOUNT).args(call.arguments()).stdin(Stdio::null()).output();
+        let run = run.map_err(|source| SysError::RunMount { path: call.target.clone(), source })?;
+        if run.status.success() {
+            return Ok(());
+        }
+        let arguments: Vec<_> =
+            call.arguments().iter().map(|argument| argument.to_string_lossy().into_owned()).collect();
+        let output = [run.stdout, run.stderr].concat();
+        Err(SysError::MountProgram {
+            status: run.status.to_string().replace("exit status: ", "exit status "),
+            arguments: arguments
+                .into_iter()
+                .filter(|argument| argument != "--")
+                .collect::<Vec<_>>()
+                .join(" "),
+            output: String::from_utf8_lossy(&output).trim_end().to_owned(),
+        })
+    }
+
     fn unmount(&self, path: &Path) -> Result<(), SysError> {
         let unmounted = umount2(path, MntFlags::UMOUNT_NOFOLLOW);
         unmounted.map_err(|errno| SysError::Unmount { path: path.to_owned(), source: io::Error::from(errno) })
@@ -160,6 +217,43 @@ mod tests {
             "a beginning of a name is no directory"
         );
         assert_eq!(table.within(Path::new("/")).count(), 4);
+    }
+
+    #[test]
+    fn calls_have_mounts_arguments() {
+        let text = |call: MountCall| call.arguments().join(std::ffi::OsStr::new(" ")).into_string().unwrap();
+        let nfs = MountCall {
+            source: "[fd00::1]:/export".into(),
+            target: "/pods/u/v".into(),
+            filesystem: Some("nfs"),
+            options: vec!["nfsvers=4.2".into(), "ro".into()],
+        };
+        assert_eq!(text(nfs.clone()), "-t nfs -o nfsvers=4.2,ro -- [fd00::1]:/export /pods/u/v");
+        assert_eq!(
+            text(MountCall { options: vec![], ..nfs.clone() }),
+            "-t nfs -- [fd00::1]:/export /pods/u/v"
+        );
+        let bind = MountCall { source: "-odd".into(), filesystem: None, options: vec!["bind".into()], ..nfs };
+        assert_eq!(text(bind), "-o bind -- -odd /pods/u/v");
+    }
+
+    #[test]
+    fn a_failed_mount_says_what_the_program_said() {
+        let target = tempfile::tempdir().unwrap();
+        let mounts = KernelMounts { mountinfo: "/proc/self/mountinfo".into() };
+        let call = MountCall {
+            source: "/nowhere/at/all".into(),
+            target: target.path().to_owned(),
+            filesystem: None,
+            options: vec!["bind".into()],
+        };
+        let text = mounts.mount(&call).unwrap_err().to_string();
+        let start = "mount failed: exit status ";
+        assert!(text.starts_with(start) && text.contains("/nowhere/at/all"), "{text}");
+        assert!(
+            text.contains("\nMounting command: mount\nMounting arguments: -o bind /nowhere/at/all "),
+            "{text}"
+        );
     }
 
     #[test]

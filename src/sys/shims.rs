@@ -212,7 +212,7 @@ mod tests {
     use std::process;
 
     use super::*;
-    use crate::sys::{Inside, Mount, MountTable};
+    use crate::sys::{Inside, Mount, MountCall, MountTable};
 
     /// No mounts, and mounting fails.
     struct None;
@@ -227,6 +227,10 @@ mod tests {
         }
 
         fn bind(&self, _: &Inside, _: &Path) -> Result<(), SysError> {
+            Ok(())
+        }
+
+        fn mount(&self, _: &MountCall) -> Result<(), SysError> {
             Ok(())
         }
 

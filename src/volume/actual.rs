@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use super::error::HostError;
 use super::kinds::host_path::Found;
 use super::layout::{DATA, Kind, PodLayout};
-use crate::sys::{MountTable, Mounts, real_path};
+use crate::sys::{Mount, MountTable, Mounts, real_path};
 
 /// The filesystem type of volumes in memory.
 const TMPFS: &str = "tmpfs";
@@ -68,8 +68,8 @@ pub(super) struct Leftover {
     pub(super) dir: Option<PathBuf>,
     /// The directory of its ready marker, if it exists.
     pub(super) meta: Option<PathBuf>,
-    /// How many of our tmpfs are mounted on it.
-    pub(super) tmpfs: usize,
+    /// How many mounts of the volume itself are on it.
+    pub(super) mounts: usize,
     /// Whether there is a foreign mount on it or in it.
     pub(super) foreign: bool,
 }
@@ -182,14 +182,22 @@ pub(super) fn leftovers(layout: &PodLayout, mounts: &dyn Mounts) -> Result<Vec<L
         let name = entry.to_string_lossy().into_owned();
         // The volume's path may be a link, which is not followed.
         let real = real_path(&layout.volumes(kind)).join(&entry);
-        let tmpfs = mounts.at(&real).filter(|mount| mount.filesystem == TMPFS).count();
-        let foreign = mounts.within(&real).count() > tmpfs;
-        let meta = metas.take(&layout.meta(kind, &name));
-        found.push(Leftover { name, dir: Some(layout.volumes(kind).join(&entry)), meta, tmpfs, foreign });
+        let is_own = |mount: &&Mount| kind.is_external() || mount.filesystem == TMPFS;
+        let own = mounts.at(&real).filter(is_own).count();
+        let foreign = mounts.within(&real).count() > own;
+        let meta = layout.meta(kind, &name);
+        let meta = if kind.is_external() { Some(meta) } else { metas.take(&meta) };
+        found.push(Leftover {
+            name,
+            dir: Some(layout.volumes(kind).join(&entry)),
+            meta,
+            mounts: own,
+            foreign,
+        });
     }
     found.extend(metas.into_iter().map(|meta| {
         let name = meta.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        Leftover { name, dir: None, meta: Some(meta), tmpfs: 0, foreign: false }
+        Leftover { name, dir: None, meta: Some(meta), mounts: 0, foreign: false }
     }));
     Ok(found)
 }

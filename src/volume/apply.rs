@@ -1,5 +1,5 @@
-//! Observes, plans and executes, for all volumes of a pod. Blocking. A volume that fails does not affect the others. Host
-//! paths are checked separately, as that may block forever.
+//! Observes, plans and executes, for all volumes of a pod. Blocking. A volume that fails does not affect the others. Paths that
+//! others named are left to the caller, as their filesystem may block forever.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -7,13 +7,14 @@ use std::path::{Path, PathBuf};
 use jiff::Timestamp;
 
 use super::actual::{found_at, leftovers, read_actual};
-use super::desired::DesiredVolume;
+use super::desired::{Desired, DesiredVolume};
 use super::error::{HostError, VolumeError, VolumeProblem};
 use super::execute::{execute, make_on_host};
+use super::external::External;
 use super::kinds::host_path;
-use super::layout::PodLayout;
+use super::layout::{Kind, PodLayout};
 use super::{plan, sub_path};
-use crate::sys::Mounts;
+use crate::sys::{MountTable, Mounts, PathError, remove_tree};
 use crate::types::PodUid;
 
 /// A volume that is ready for mounting.
@@ -36,6 +37,74 @@ pub struct PodVolumes {
     pub problems: Vec<VolumeProblem>,
 }
 
+/// Work on a path that others named: on its own thread, as the path may not respond.
+#[derive(Clone, Debug)]
+pub(super) enum PathTask {
+    /// Checks the type of a host path.
+    Check { path: PathBuf, path_type: host_path::PathType, read_only: bool },
+    /// Mounts a volume.
+    Mount(External),
+}
+
+/// A pod's volumes after the part that cannot block for long.
+#[derive(Debug, Default)]
+pub(super) struct Applied {
+    volumes: PodVolumes,
+    /// What remains to be done, by volume.
+    pub(super) tasks: Vec<(String, PathTask)>,
+    /// Volumes whose claims cannot be used, with the reason.
+    unprocessed: Vec<(String, String)>,
+    /// The names of all volumes.
+    names: Vec<String>,
+}
+
+impl Applied {
+    /// Nothing but a problem.
+    pub(super) fn failed(problem: VolumeProblem) -> Self {
+        Self { volumes: PodVolumes { problems: vec![problem], ..PodVolumes::default() }, ..Self::default() }
+    }
+
+    /// The result, with those of the remaining work by volume.
+    pub(super) fn finish(self, results: Vec<(String, Result<Mounted, VolumeProblem>)>) -> PodVolumes {
+        let mut volumes = self.volumes;
+        for (name, result) in results {
+            match result {
+                Ok(mounted) => drop(volumes.mounted.insert(name, mounted)),
+                Err(problem) => volumes.problems.push(problem),
+            }
+        }
+        if !self.unprocessed.is_empty() {
+            let is_missing = |name: &String| !volumes.mounted.contains_key(name);
+            let mut unmounted: Vec<String> = self.names.into_iter().filter(is_missing).collect();
+            unmounted.sort_unstable();
+            let (mut unprocessed, causes): (Vec<String>, Vec<String>) = self.unprocessed.into_iter().unzip();
+            unprocessed.sort_unstable();
+            let cause = causes.join("; ");
+            volumes.problems.push(VolumeProblem::Unprocessed { unmounted, unprocessed, cause });
+        }
+        volumes
+    }
+}
+
+impl PathTask {
+    /// The mounted volume, once the work has succeeded.
+    pub(super) fn mounted(&self, layout: &PodLayout) -> Mounted {
+        match self {
+            Self::Check { path, read_only, .. } => host(path.clone(), *read_only),
+            Self::Mount(external) => mounted(external, layout),
+        }
+    }
+}
+
+fn host(host_path: PathBuf, read_only: bool) -> Mounted {
+    Mounted { host_path, read_only, relabel: false }
+}
+
+fn mounted(external: &External, layout: &PodLayout) -> Mounted {
+    let relabel = external.kind == Kind::LocalVolume;
+    Mounted { host_path: external.dir(layout), read_only: external.read_only, relabel }
+}
+
 /// Sets up the volumes of a pod. `now` and `random` name new directories.
 pub(super) fn set_up(
     layout: &PodLayout,
@@ -43,19 +112,16 @@ pub(super) fn set_up(
     mounts: &dyn Mounts,
     now: Timestamp,
     random: u32,
-) -> PodVolumes {
+) -> Applied {
     let version = format!("..{}.{random:010}", now.strftime("%Y_%m_%d_%H_%M_%S"));
-    let mut volumes = PodVolumes::default();
+    let mut applied = Applied::default();
     for (name, desired_volume) in desired {
-        match set_up_one(layout, &name, desired_volume, mounts, &version) {
-            Ok((mounted, problem)) => {
-                volumes.problems.extend(problem);
-                volumes.mounted.extend(mounted.map(|mounted| (name, mounted)));
-            }
-            Err(error) => volumes.problems.push(VolumeProblem::new(&name, &error)),
+        applied.names.push(name.clone());
+        if let Err(problem) = set_up_one(layout, &name, desired_volume, mounts, &version, &mut applied) {
+            applied.volumes.problems.push(problem);
         }
     }
-    volumes
+    applied
 }
 
 fn set_up_one(
@@ -64,29 +130,92 @@ fn set_up_one(
     desired_volume: DesiredVolume,
     mounts: &dyn Mounts,
     version: &str,
-) -> Result<(Option<Mounted>, Option<VolumeProblem>), HostError> {
-    match desired_volume {
-        DesiredVolume::Invalid(error) => Ok((None, Some(VolumeProblem::new(name, &error)))),
-        DesiredVolume::Host { path } => {
-            Ok((Some(Mounted { host_path: path, read_only: false, relabel: false }), None))
+    applied: &mut Applied,
+) -> Result<(), VolumeProblem> {
+    let ready = match desired_volume {
+        DesiredVolume::Invalid(problem) => return Err(problem),
+        DesiredVolume::Unprocessed(cause) => {
+            applied.unprocessed.push((name.to_owned(), cause));
+            return Ok(());
+        }
+        DesiredVolume::Host { path, path_type: host_path::PathType::Anything, read_only } => {
+            Some(host(path, read_only))
+        }
+        DesiredVolume::Host { path, path_type, read_only } => {
+            applied.tasks.push((name.to_owned(), PathTask::Check { path, path_type, read_only }));
+            None
+        }
+        DesiredVolume::External(external) => {
+            let table = mounts.table().map_err(|error| VolumeProblem::new(&external.name, &error))?;
+            if external.is_ready(layout, &table) {
+                Some(mounted(&external, layout))
+            } else {
+                applied.tasks.push((name.to_owned(), PathTask::Mount(external)));
+                None
+            }
         }
         DesiredVolume::Own(desired) => {
-            let (root, meta) = (layout.volume(desired.kind, name), layout.meta(desired.kind, name));
-            let actual = read_actual(&root, &meta, desired.kind, &mounts.table()?)?;
-            let plan = plan::set_up(&desired, &actual, &root, &meta, version)?;
-            for operation in &plan.operations {
-                execute(operation, mounts)?;
-            }
-            let read_only = desired.kind.is_written_by_us();
-            let mounted = plan.usable.then_some(Mounted { host_path: root, read_only, relabel: true });
-            Ok((mounted, plan.problem.map(|error| VolumeProblem::new(name, &error))))
+            let made = set_up_own(layout, name, &desired, mounts, version);
+            let (mounted, problem) = made.map_err(|error| VolumeProblem::new(name, &error))?;
+            applied.volumes.problems.extend(problem);
+            mounted
         }
+    };
+    applied.volumes.mounted.extend(ready.map(|mounted| (name.to_owned(), mounted)));
+    Ok(())
+}
+
+fn set_up_own(
+    layout: &PodLayout,
+    name: &str,
+    desired: &Desired,
+    mounts: &dyn Mounts,
+    version: &str,
+) -> Result<(Option<Mounted>, Option<VolumeProblem>), HostError> {
+    let (root, meta) = (layout.volume(desired.kind, name), layout.meta(desired.kind, name));
+    let actual = read_actual(&root, &meta, desired.kind, &mounts.table()?)?;
+    let plan = plan::set_up(desired, &actual, &root, &meta, version)?;
+    for operation in &plan.operations {
+        execute(operation, mounts)?;
+    }
+    let read_only = desired.kind.is_written_by_us();
+    let mounted = plan.usable.then_some(Mounted { host_path: root, read_only, relabel: true });
+    Ok((mounted, plan.problem.map(|error| VolumeProblem::new(name, &error))))
+}
+
+/// Performs work on a path. Blocks, possibly forever on a filesystem whose server does not respond. `root` is the daemon's directory,
+/// `name` the name of the volume in the pod.
+pub(super) fn perform(
+    task: &PathTask,
+    name: &str,
+    root: &Path,
+    layout: &PodLayout,
+    mounts: &dyn Mounts,
+) -> Result<(), VolumeProblem> {
+    match task {
+        PathTask::Check { path, path_type, .. } => {
+            check_host_path(path, *path_type).map_err(|error| VolumeProblem::new(name, &error))
+        }
+        PathTask::Mount(external) => external.set_up(root, layout, mounts),
     }
 }
 
-/// Checks the type of a host path, and creates it if permitted. Blocks, possibly forever on a filesystem whose server does not
-/// answer.
-pub(super) fn check_host_path(path: &Path, path_type: host_path::PathType) -> Result<(), HostError> {
+/// The problem of work on a path that does not respond in time.
+pub(super) fn delayed(
+    task: &PathTask,
+    name: &str,
+    layout: &PodLayout,
+    table: &MountTable,
+    error: PathError,
+) -> VolumeProblem {
+    match task {
+        PathTask::Check { .. } => VolumeProblem::new(name, &error),
+        PathTask::Mount(external) => external.delayed(layout, table, error),
+    }
+}
+
+/// Checks the type of a host path, and creates it if permitted.
+fn check_host_path(path: &Path, path_type: host_path::PathType) -> Result<(), HostError> {
     match host_path::check(path, path_type, found_at(path)?)? {
         Some(make) => make_on_host(path, make),
         None => Ok(()),
@@ -108,7 +237,8 @@ pub fn tear_down(root: &Path, uid: &PodUid, mounts: &dyn Mounts) -> Result<(), V
             .and_then(|operations| operations.iter().try_for_each(|operation| execute(operation, mounts)));
         result = result.and(done.map_err(|source| VolumeError::TearDown { volume: left.name, source }));
     }
-    result
+    // A pod whose volumes are not down still needs what it remembers.
+    result.and_then(|()| remove_tree(&layout.claims()).map_err(|error| VolumeError::Look(error.into())))
 }
 
 #[cfg(test)]

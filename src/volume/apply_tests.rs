@@ -41,7 +41,7 @@ impl Host {
 
     fn set_up(&self, desired: &Desired) -> PodVolumes {
         let desired_volume = vec![("v".to_owned(), DesiredVolume::Own(desired.clone()))];
-        super::set_up(&self.layout(), desired_volume, &self.mounts, now(), rand::random())
+        super::set_up(&self.layout(), desired_volume, &self.mounts, now(), rand::random()).finish(Vec::new())
     }
 
     fn plan(&self, desired: &Desired, version: &str) -> Plan {
@@ -82,7 +82,8 @@ fn a_volume_of_files_equals_the_stock_kubelets() {
         Desired { group: Some(own_group()), ..ours(Kind::ConfigMap, files(&[("k", "v"), ("d/e/f", "x")])) };
     let layout = host.layout();
     let desired_volume = vec![("cm".to_owned(), DesiredVolume::Own(desired))];
-    let volumes = super::set_up(&layout, desired_volume, &host.mounts, now(), 1_891_749_333);
+    let volumes =
+        super::set_up(&layout, desired_volume, &host.mounts, now(), 1_891_749_333).finish(Vec::new());
     assert_eq!(volumes.problems, []);
     let mounted = &volumes.mounted["cm"];
     assert_eq!(mounted.host_path, host.at("volumes/kubernetes.io~configmap/cm"));
@@ -199,7 +200,7 @@ fn links_in_a_volume_are_never_followed() {
     fs::create_dir_all(host.at("volumes/kubernetes.io~configmap")).unwrap();
     symlink(&outside, &volume).unwrap();
     let volumes = host.set_up(&desired);
-    assert!(volumes.problems[0].cause.ends_with("is not a directory"), "{:?}", volumes.problems);
+    assert!(volumes.problems[0].to_string().ends_with("is not a directory"), "{:?}", volumes.problems);
     host.tear_down().unwrap();
     assert!(fs::symlink_metadata(&volume).is_err());
     assert_eq!(fs::read_to_string(outside.join("precious")).unwrap(), "mine");
@@ -252,8 +253,11 @@ fn host_paths_are_checked_created_and_never_removed() {
     assert!(dir.is_dir() && file.is_file());
     let error = check_host_path(&dir, host_path::PathType::File).unwrap_err();
     assert_eq!(error.to_string(), format!("hostPath type check failed: {} is not a file", dir.display()));
-    let desired_volume = vec![("h".to_owned(), DesiredVolume::Host { path: dir.clone() })];
-    let volumes = super::set_up(&host.layout(), desired_volume, &host.mounts, now(), 1);
+    let desired_volume = vec![(
+        "h".to_owned(),
+        DesiredVolume::Host { path: dir.clone(), path_type: host_path::PathType::Anything, read_only: false },
+    )];
+    let volumes = super::set_up(&host.layout(), desired_volume, &host.mounts, now(), 1).finish(Vec::new());
     assert_eq!(volumes.mounted["h"], Mounted { host_path: dir.clone(), read_only: false, relabel: false });
     host.tear_down().unwrap();
     assert!(dir.is_dir() && file.is_file());

@@ -1,15 +1,18 @@
-//! The desired state of each volume of a pod, from its spec and the known objects it refers to. Pure.
+//! The desired state of each volume of a pod, from its spec and the known objects and claims it refers to. Pure.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use k8s_openapi::api::core::v1::{Pod, Volume};
 
-use super::error::ContentError;
+use super::error::{ContentError, VolumeProblem};
+use super::external::External;
 use super::files::{Files, check_tree};
-use super::kinds::{config_map, downward_api, empty_dir, host_path, projected, secret};
+use super::kinds::{claim, config_map, downward_api, empty_dir, host_path, nfs, projected, secret};
 use super::layout::{Kind, group_file_mode};
-use crate::objects::{Object, ObjectError, ObjectRef, ObjectState, Objects, TokenRequest};
+use crate::objects::{
+    ClaimRef, ClaimState, Object, ObjectError, ObjectRef, ObjectState, Objects, TokenRequest,
+};
 
 /// The allocatable resources of this node, which the downward API reports for containers without limits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,10 +25,12 @@ pub struct NodeAmounts {
     pub ephemeral_storage: i64,
 }
 
-/// The known objects and tokens for a pod's volumes.
+/// The known objects, claims and tokens for a pod's volumes.
 #[derive(Debug, Default)]
 pub(super) struct Snapshot {
     pub(super) objects: Objects,
+    /// The claims by name.
+    pub(super) claims: BTreeMap<String, ClaimState>,
     /// Tokens by volume and path.
     pub(super) tokens: BTreeMap<TokenKey, Result<String, ObjectError>>,
 }
@@ -58,6 +63,8 @@ pub(super) struct Context<'a> {
     /// Memory limit of the pod, bytes.
     pub(super) memory_limit: Option<u64>,
     pub(super) node: &'a NodeAmounts,
+    /// The node's labels.
+    pub(super) labels: &'a BTreeMap<String, String>,
     pub(super) snapshot: &'a Snapshot,
 }
 
@@ -107,10 +114,14 @@ pub(super) struct Desired {
 pub(super) enum DesiredVolume {
     /// One with a directory.
     Own(Desired),
-    /// A host path; its type is checked separately.
-    Host { path: PathBuf },
+    /// A host path.
+    Host { path: PathBuf, path_type: host_path::PathType, read_only: bool },
+    /// A mount of what outlives the pod.
+    External(External),
     /// One that cannot be set up.
-    Invalid(ContentError),
+    Invalid(VolumeProblem),
+    /// One whose claim cannot be used.
+    Unprocessed(String),
 }
 
 /// The desired state of `volume`.
@@ -123,6 +134,7 @@ pub(super) fn desired(volume: &Volume, context: &Context<'_>) -> DesiredVolume {
         };
         DesiredVolume::Own(Desired { kind, store, group: context.group(), content })
     };
+    let invalid = |error: ContentError| DesiredVolume::Invalid(VolumeProblem::new(&volume.name, &error));
     // Secrets are never on disk; ConfigMaps may be, as upstream.
     let memory = Store::Memory(empty_dir::memory_size(None, context));
     if let Some(source) = &volume.empty_dir {
@@ -133,13 +145,19 @@ pub(super) fn desired(volume: &Volume, context: &Context<'_>) -> DesiredVolume {
                 group: context.group(),
                 content: Content::Theirs,
             }),
-            Err(error) => DesiredVolume::Invalid(error),
+            Err(error) => invalid(error),
         }
     } else if let Some(source) = &volume.host_path {
         match host_path::PathType::from_api(source.type_.as_deref()) {
-            Ok(_) => DesiredVolume::Host { path: source.path.clone().into() },
-            Err(error) => DesiredVolume::Invalid(error),
+            Ok(path_type) => {
+                DesiredVolume::Host { path: source.path.clone().into(), path_type, read_only: false }
+            }
+            Err(error) => invalid(error),
         }
+    } else if let Some(source) = &volume.persistent_volume_claim {
+        claim::desired(&volume.name, source, context)
+    } else if let Some(source) = &volume.nfs {
+        DesiredVolume::External(nfs::of_pod(&volume.name, source))
     } else if let Some(source) = &volume.config_map {
         ours(Kind::ConfigMap, Store::Disk, config_map::files(source, context))
     } else if let Some(source) = &volume.secret {
@@ -149,7 +167,7 @@ pub(super) fn desired(volume: &Volume, context: &Context<'_>) -> DesiredVolume {
     } else if let Some(source) = &volume.projected {
         ours(Kind::Projected, memory, projected::files(&volume.name, source, context))
     } else {
-        DesiredVolume::Invalid(ContentError::Unsupported(format!("the type of volume {:?}", volume.name)))
+        invalid(ContentError::Unsupported(format!("the type of volume {:?}", volume.name)))
     }
 }
 
@@ -162,15 +180,13 @@ fn with_group(mut files: Files, group: Option<u32>) -> Files {
     files
 }
 
-/// The host paths of a pod with a type to check, by volume name. Others are not accessed.
-pub(super) fn typed_host_paths(pod: &Pod) -> Vec<(String, PathBuf, host_path::PathType)> {
+/// The claims that a pod's volumes refer to.
+pub(super) fn claims(pod: &Pod) -> Vec<ClaimRef> {
+    let namespace = pod.metadata.namespace.clone().unwrap_or_default();
     let volumes = pod.spec.iter().flat_map(|spec| spec.volumes.iter().flatten());
-    let typed = volumes.filter_map(|volume| {
-        let source = volume.host_path.as_ref()?;
-        let is = host_path::PathType::from_api(source.type_.as_deref()).ok()?;
-        (is != host_path::PathType::Anything).then(|| (volume.name.clone(), PathBuf::from(&source.path), is))
-    });
-    typed.collect()
+    let sources = volumes.filter_map(|volume| volume.persistent_volume_claim.as_ref());
+    let claim = |name: &String| ClaimRef { namespace: namespace.clone(), name: name.clone() };
+    sources.map(|source| claim(&source.claim_name)).collect()
 }
 
 /// The objects that a pod's volumes refer to.

@@ -1,10 +1,11 @@
 //! Errors of setting up and tearing down volumes. No logic.
 
+use std::fmt;
 use std::time::Duration;
 
 use super::files::PathError;
 use crate::objects::ObjectError;
-use crate::sys::SysError;
+use crate::sys::{PathError as PathWorkError, SysError};
 use crate::types::error_chain;
 
 /// Why the content of a volume is not available. The wording is upstream's.
@@ -100,21 +101,106 @@ pub enum HostError {
     /// A host path is not of the required type. The wording is upstream's.
     #[error("{0}")]
     HostPath(String),
+    /// The path of a local volume does not exist. The wording is upstream's.
+    #[error("path {:?} does not exist", path.display().to_string())]
+    NoPath {
+        /// The path.
+        path: std::path::PathBuf,
+    },
+    /// The path of a local volume is a file, for example. The wording is upstream's.
+    #[error("only directory and block device are supported")]
+    NeitherDirectoryNorDevice,
+    /// A local volume is a block device.
+    #[error(
+        "the block device {} of a local volume is not mounted by hostlet yet: mount it on a directory of this host, and set \
+         local.path to that",
+        path.display()
+    )]
+    Device {
+        /// The device.
+        path: std::path::PathBuf,
+    },
+    /// Another pod uses a volume for one pod only. The wording is upstream's.
+    #[error("volume uses the ReadWriteOncePod access mode and is already in use by another pod")]
+    InUse,
+    /// A path does not respond.
+    #[error(transparent)]
+    Path(#[from] PathWorkError),
+    /// Giving a volume to its group is still in progress. The wording is upstream's.
+    #[error(
+        "Setting volume ownership for {} is taking longer than expected, consider using OnRootMismatch - \
+         https://kubernetes.io/docs/tasks/configure-pod-container/security-context/\
+         #configure-volume-permission-and-ownership-change-policy-for-pods",
+        path.display()
+    )]
+    Owning {
+        /// The volume's directory.
+        path: std::path::PathBuf,
+    },
 }
 
-/// A problem with a volume. `Display` is the message of upstream's event `FailedMount`.
+/// The step of setting up a volume that failed, in upstream's words.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum VolumeStep {
+    /// Nothing can mount volumes of this type.
+    FindPlugin,
+    /// The volume belongs to other nodes.
+    NodeAffinity,
+    /// What is to be mounted does not exist.
+    NewMounter,
+    /// Volumes of this type have no mount options.
+    MountOptions,
+    /// Any other step.
+    SetUp,
+}
+
+impl fmt::Display for VolumeStep {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::FindPlugin => "MountVolume.FindPluginBySpec failed",
+            Self::NodeAffinity => "MountVolume.NodeAffinity check failed",
+            Self::NewMounter => "MountVolume.NewMounter initialization failed",
+            Self::MountOptions => "MountVolume.MountOptionSupport check failed",
+            Self::SetUp => "MountVolume.SetUp failed",
+        })
+    }
+}
+
+/// A problem with a pod's volumes. `Display` is the message of upstream's event `FailedMount`.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("MountVolume.SetUp failed for volume {volume:?} : {cause}")]
-pub struct VolumeProblem {
-    /// Name of the volume.
-    pub volume: String,
-    /// The cause, with all its sources.
-    pub cause: String,
+pub enum VolumeProblem {
+    /// A volume cannot be set up, or is not up to date.
+    #[error("{step} for volume {volume:?} : {cause}")]
+    Volume {
+        /// What failed.
+        step: VolumeStep,
+        /// Name of the volume: of the PersistentVolume, if it is one.
+        volume: String,
+        /// The cause, with all its sources.
+        cause: String,
+    },
+    /// It is not known what some volumes are: their claims cannot be used.
+    #[error(
+        "Unable to attach or mount volumes: unmounted volumes=[{}], unattached volumes=[], failed to process volumes=[{}]: {cause}",
+        unmounted.join(" "), unprocessed.join(" ")
+    )]
+    Unprocessed {
+        /// All volumes of the pod that are not mounted, sorted.
+        unmounted: Vec<String>,
+        /// The volumes concerned, sorted.
+        unprocessed: Vec<String>,
+        /// The causes.
+        cause: String,
+    },
 }
 
 impl VolumeProblem {
     pub(super) fn new(volume: &str, error: &(dyn std::error::Error + 'static)) -> Self {
-        Self { volume: volume.to_owned(), cause: error_chain(error) }
+        Self::at(VolumeStep::SetUp, volume, error)
+    }
+
+    pub(super) fn at(step: VolumeStep, volume: &str, error: &(dyn std::error::Error + 'static)) -> Self {
+        Self::Volume { step, volume: volume.to_owned(), cause: error_chain(error) }
     }
 }
 

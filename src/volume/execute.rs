@@ -29,7 +29,7 @@ pub(super) fn execute(operation: &Operation, mounts: &dyn Mounts) -> Result<(), 
         Operation::Mount { dir, size } => Ok(mounts.mount_tmpfs(dir, *size)?),
         Operation::SetGroup { dir, group, written_by_us } => set_group(dir, *group, *written_by_us),
         Operation::Mark { meta } => mark(meta),
-        Operation::Unmark { meta } => Ok(remove_tree(meta)?),
+        Operation::Unmark { meta } => unmark(meta),
         Operation::Write { dir, version, files, group } => write(&dir.join(version), files, *group),
         Operation::Link { dir, name, uid, group } => {
             link(&Path::new(DATA).join(name), &dir.join(name), *uid, *group)
@@ -86,12 +86,18 @@ fn set_group(dir: &Path, group: u32, written_by_us: bool) -> Result<(), HostErro
     set_mode(dir, group_dir_mode(mode, written_by_us))
 }
 
-fn mark(meta: &Path) -> Result<(), HostError> {
+/// Creates a ready marker.
+pub(super) fn mark(meta: &Path) -> Result<(), HostError> {
     make_dirs(meta, POD_MODE)?;
     let ready = meta.join("ready");
     let mut options = OpenOptions::new();
     let made = options.write(true).create(true).truncate(false).mode(HOST_FILE_MODE).open(&ready);
     made.map(drop).map_err(failed("make file", &ready))
+}
+
+/// Removes a ready marker.
+pub(super) fn unmark(meta: &Path) -> Result<(), HostError> {
+    Ok(remove_tree(meta)?)
 }
 
 fn write(version: &Path, files: &Files, group: Option<u32>) -> Result<(), HostError> {

@@ -32,11 +32,20 @@ pub(super) enum Kind {
     Secret,
     DownwardApi,
     Projected,
+    LocalVolume,
+    Nfs,
 }
 
 impl Kind {
-    pub(super) const ALL: [Self; 5] =
-        [Self::EmptyDir, Self::ConfigMap, Self::Secret, Self::DownwardApi, Self::Projected];
+    pub(super) const ALL: [Self; 7] = [
+        Self::EmptyDir,
+        Self::ConfigMap,
+        Self::Secret,
+        Self::DownwardApi,
+        Self::Projected,
+        Self::LocalVolume,
+        Self::Nfs,
+    ];
 
     /// The plugin name in directory names.
     pub(super) fn dir_name(self) -> &'static str {
@@ -46,14 +55,24 @@ impl Kind {
             Self::Secret => "kubernetes.io~secret",
             Self::DownwardApi => "kubernetes.io~downward-api",
             Self::Projected => "kubernetes.io~projected",
+            Self::LocalVolume => "kubernetes.io~local-volume",
+            Self::Nfs => "kubernetes.io~nfs",
         }
     }
 
     /// Whether the daemon writes the volume's files and containers only read them.
     pub(super) fn is_written_by_us(self) -> bool {
         match self {
-            Self::EmptyDir => false,
+            Self::EmptyDir | Self::LocalVolume | Self::Nfs => false,
             Self::ConfigMap | Self::Secret | Self::DownwardApi | Self::Projected => true,
+        }
+    }
+
+    /// Whether the volume is a mount of what outlives the pod.
+    pub(super) fn is_external(self) -> bool {
+        match self {
+            Self::LocalVolume | Self::Nfs => true,
+            Self::EmptyDir | Self::ConfigMap | Self::Secret | Self::DownwardApi | Self::Projected => false,
         }
     }
 }
@@ -97,9 +116,17 @@ impl PodLayout {
         self.dir.join("plugins").join(Kind::EmptyDir.dir_name())
     }
 
+    /// The directory with what is remembered of the pod's claims.
+    pub(super) fn claims(&self) -> PathBuf {
+        self.dir.join("plugins/kubernetes.io~persistent-volume-claim")
+    }
+
     /// The directory whose file `ready` marks a volume as complete. Kinds other than emptyDir are based on one upstream, hence the
     /// prefix.
     pub(super) fn meta(&self, kind: Kind, name: &str) -> PathBuf {
+        if kind.is_external() {
+            return self.dir.join("plugins").join(kind.dir_name()).join(name);
+        }
         self.metas().join(if kind.is_written_by_us() { format!("wrapped_{name}") } else { name.to_owned() })
     }
 }

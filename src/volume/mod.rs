@@ -1,26 +1,29 @@
-//! Volumes from the host and from objects of the API server: emptyDir, hostPath, configMap, secret, downwardAPI and projected.
-//! Sets them up, keeps them up to date and tears them down. Knows nothing of containers, and does not decide whether a pod runs.
+//! Volumes from the host, from objects of the API server and from servers: emptyDir, hostPath, configMap, secret, downwardAPI,
+//! projected, nfs, and PersistentVolumes of the types hostPath, local and nfs. Sets them up, keeps them up to date and tears them
+//! down. Knows nothing of containers, and does not decide whether a pod runs.
 //!
 //! A worker calls [`Volumes::set_up`] in each sync before it starts anything of the pod. A [`VolumeProblem`] is the text of an
 //! event `FailedMount`; containers start only when all volumes are in [`PodVolumes::mounted`], and [`Volumes::changed`] names a
 //! pod when a retry is worthwhile. The worker calls [`Volumes::tear_down`] once nothing of the pod runs, before its directory
 //! is removed. Volumes of pods without a worker are removed by [`tear_down`].
 //!
-//! For each volume: the desired state (`desired`, from the spec by its kind in `kinds/`, and from the objects and tokens of
+//! For each volume: the desired state (`desired`, from the spec by its kind in `kinds/`, and from the objects, claims and tokens of
 //! `sources`), the actual state (`actual`, from disk and mounts alone), the operations between the two (`plan`, pure), executed
-//! by `execute`. A `reconciler` does that repeatedly for one pod; `task` owns the reconcilers.
+//! by `execute`; mounts of what outlives the pod are the exception (`external`). A `reconciler` does that repeatedly for one pod; `task` owns the reconcilers.
 
 mod actual;
 mod apply;
 mod desired;
 mod error;
 mod execute;
+mod external;
 mod files;
 mod kinds;
 mod layout;
 mod plan;
 mod read;
 mod reconciler;
+mod remembered;
 mod sources;
 mod sub_path;
 mod task;
@@ -30,10 +33,10 @@ mod token;
 
 pub use apply::{Mounted, PodVolumes, tear_down};
 pub use desired::NodeAmounts;
-pub use error::{ContentError, HostError, VolumeError, VolumeProblem};
+pub use error::{ContentError, HostError, VolumeError, VolumeProblem, VolumeStep};
 pub use files::PathError;
 pub use kinds::resource_value;
 pub use read::ReadError;
 pub use reconciler::VolumeOwner;
 pub use sub_path::{SubPath, SubPathError};
-pub use task::{VolumeSettings, VolumeTask, Volumes};
+pub use task::{NodeLabels, VolumeSettings, VolumeTask, Volumes};

@@ -168,7 +168,7 @@ pub(super) fn tear_down(left: &Leftover) -> Result<Vec<Operation>, HostError> {
         if left.foreign {
             return Err(HostError::ForeignMount { path: dir.clone() });
         }
-        operations.extend((0..left.tmpfs).map(|_| Operation::Unmount { dir: dir.clone() }));
+        operations.extend((0..left.mounts).map(|_| Operation::Unmount { dir: dir.clone() }));
         operations.push(Operation::Remove { dir: dir.clone() });
     }
     Ok(operations)

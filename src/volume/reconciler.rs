@@ -7,19 +7,20 @@ use std::time::Duration;
 
 use futures::future::join_all;
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::Pod;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
 
-use super::apply::{self, PodVolumes};
-use super::desired::{Context, NodeAmounts, desired, typed_host_paths};
+use super::apply::{self, Applied, Mounted, PathTask, PodVolumes};
+use super::desired::{Context, NodeAmounts, desired};
 use super::error::{VolumeError, VolumeProblem};
-use super::layout::PodLayout;
+use super::layout::{Kind, PodLayout};
+use super::remembered::remember;
 use super::sources::Sources;
+use super::task::NodeLabels;
 use crate::objects::ObjectSource;
 use crate::pod::AdmittedPod;
-use crate::sys::{Mounts, PathWork, file_work};
-use crate::types::{Backoff, BackoffPolicy, Conflated, PodUid, WallClock, sleep_until};
+use crate::sys::{MountTable, Mounts, PathWork, file_work};
+use crate::types::{Backoff, BackoffPolicy, Conflated, PodUid, WallClock, error_chain, sleep_until};
 
 /// Delay until a failure is retried without a request. Changes of objects are handled at once.
 const RETRY: BackoffPolicy = BackoffPolicy {
@@ -41,6 +42,7 @@ pub struct VolumeOwner {
 pub(super) struct Shared {
     pub(super) root: std::path::PathBuf,
     pub(super) node: NodeAmounts,
+    pub(super) labels: NodeLabels,
     pub(super) mounts: Arc<dyn Mounts>,
     pub(super) paths: PathWork,
     pub(super) objects: Arc<dyn ObjectSource>,
@@ -104,27 +106,33 @@ impl VolumeReconciler {
         self.sources.follow(&subject.pod, &self.layout).await;
         self.subject = Some(subject.clone());
         let now = self.shared.clock.now();
-        let path_problems = tokio::select! {
+        tokio::select! {
             // Cancel-safe: nothing was changed yet. A new request of the worker takes precedence.
             () = reply.closed() => return,
             // Cancel-safe: what arrived is kept.
-            path_problems = async {
+            () = async {
                 self.sources.renew(now).await;
                 self.sources.first_answers().await;
-                host_path_problems(&subject.pod, &self.shared).await
-            } => path_problems,
+            } => {}
+        }
+        let applied = self.apply(subject).await;
+        let results = tokio::select! {
+            // Cancel-safe: work that was begun ends on its own thread. A new request of the worker takes precedence.
+            () = reply.closed() => return,
+            // Cancel-safe: see above.
+            results = work_on_paths(&applied.tasks, &self.layout, &self.shared) => results,
         };
-        let volumes = self.apply(subject, path_problems).await;
-        let _ = reply.send(volumes);
+        let _ = reply.send(self.finish(applied, results));
     }
 
     /// Updates the volumes after a change of their sources.
     async fn refresh(&mut self) {
         let Some(subject) = self.subject.clone() else { return };
         self.sources.renew(self.shared.clock.now()).await;
-        let path_problems = host_path_problems(&subject.pod, &self.shared).await;
         let before = std::mem::take(&mut self.problems);
-        self.apply(subject, path_problems).await;
+        let applied = self.apply(subject).await;
+        let results = work_on_paths(&applied.tasks, &self.layout, &self.shared).await;
+        self.finish(applied, results);
         if self.problems != before {
             for problem in &self.problems {
                 tracing::warn!(uid = %self.uid, "{problem}");
@@ -133,16 +141,25 @@ impl VolumeReconciler {
         }
     }
 
-    /// Sets up the volumes. `path_problems` are the problems of host paths.
-    async fn apply(&mut self, subject: VolumeOwner, path_problems: Vec<VolumeProblem>) -> PodVolumes {
+    /// Sets up the volumes, except for work on paths that others named.
+    async fn apply(&mut self, subject: VolumeOwner) -> Applied {
         let now = self.shared.clock.now();
         let snapshot = self.sources.snapshot(now);
-        let (layout, shared) = (self.layout.clone(), self.shared.clone());
+        let unsaved = self.sources.unsaved(&snapshot);
+        let (layout, shared, uid) = (self.layout.clone(), self.shared.clone(), self.uid.clone());
         let applied = file_work(move || {
+            for (claim, volume) in unsaved {
+                if let Err(error) = remember(&layout, &claim, &volume) {
+                    let error = error_chain(&error);
+                    tracing::warn!(%uid, claim, error, "cannot remember which volume a claim is bound to");
+                }
+            }
+            let labels = (shared.labels)();
             let context = Context {
                 pod: &subject.pod,
                 memory_limit: subject.memory_limit,
                 node: &shared.node,
+                labels: &labels,
                 snapshot: &snapshot,
             };
             let volumes = subject.pod.spec.iter().flat_map(|spec| spec.volumes.iter().flatten());
@@ -150,14 +167,12 @@ impl VolumeReconciler {
                 volumes.map(|volume| (volume.name.clone(), desired(volume, &context))).collect();
             apply::set_up(&layout, desired_volumes, &*shared.mounts, now, rand::random())
         });
-        let mut volumes = applied.await.unwrap_or_else(|error| PodVolumes {
-            problems: vec![VolumeProblem::new("", &error)],
-            ..PodVolumes::default()
-        });
-        for problem in path_problems {
-            volumes.mounted.remove(&problem.volume);
-            volumes.problems.push(problem);
-        }
+        applied.await.unwrap_or_else(|error| Applied::failed(VolumeProblem::new("", &error)))
+    }
+
+    /// Takes the results of all work.
+    fn finish(&mut self, applied: Applied, results: PathResults) -> PodVolumes {
+        let volumes = applied.finish(results);
         let failed = !volumes.problems.is_empty() || self.sources.has_failed_tokens();
         self.retry = failed.then(|| {
             let now = Instant::now();
@@ -172,9 +187,18 @@ impl VolumeReconciler {
         self.sources = Sources::new(self.shared.objects.clone());
         self.retry = None;
         let (shared, uid) = (self.shared.clone(), self.uid.clone());
-        let down = file_work(move || apply::tear_down(&shared.root, &uid, &*shared.mounts));
+        let down = move || apply::tear_down(&shared.root, &uid, &*shared.mounts);
+        let remote = self.layout.volumes(Kind::Nfs);
+        let looked_at = remote.clone();
+        if file_work(move || looked_at.exists()).await.unwrap_or(false) {
+            // To unmount takes long if the server is to be sent something and does not respond.
+            return match self.shared.paths.run(&remote, &MountTable::default(), down).await {
+                Ok(done) => done,
+                Err(error) => Err(VolumeError::Look(error.into())),
+            };
+        }
         // The panic itself is logged by the panic hook.
-        down.await.unwrap_or(Err(VolumeError::Ended))
+        file_work(down).await.unwrap_or(Err(VolumeError::Ended))
     }
 
     /// When the volumes are processed without a change: a token is due, or something failed.
@@ -187,26 +211,41 @@ impl VolumeReconciler {
     }
 }
 
-/// The problems of a pod's host paths. A path on a server that does not respond delays only this pod.
-async fn host_path_problems(pod: &Pod, shared: &Arc<Shared>) -> Vec<VolumeProblem> {
-    let typed = typed_host_paths(pod);
-    if typed.is_empty() {
+/// The results of work on paths, by volume.
+type PathResults = Vec<(String, Result<Mounted, VolumeProblem>)>;
+
+/// Performs work on paths that others named. A path on a server that does not respond delays only this pod.
+async fn work_on_paths(
+    tasks: &[(String, PathTask)],
+    layout: &PodLayout,
+    shared: &Arc<Shared>,
+) -> PathResults {
+    if tasks.is_empty() {
         return Vec::new();
     }
-    let mounts = shared.mounts.clone();
-    // Without the mount table, each path counts as a separate filesystem.
-    let mounts = file_work(move || mounts.table()).await.ok().and_then(Result::ok).unwrap_or_default();
-    let checks = typed.into_iter().map(async |(name, path, path_type)| {
-        let checked_path = path.clone();
-        let checked =
-            shared.paths.run(&path, &mounts, move || apply::check_host_path(&checked_path, path_type)).await;
-        match checked {
-            Ok(Ok(())) => None,
-            Ok(Err(error)) => Some(VolumeProblem::new(&name, &error)),
-            Err(error) => Some(VolumeProblem::new(&name, &error)),
-        }
+    let table = mount_table(shared).await;
+    let works = tasks.iter().map(async |(name, task)| {
+        let unit = match task {
+            PathTask::Check { path, .. } => path,
+            PathTask::Mount(external) => &external.unit,
+        };
+        let work = {
+            let (task, name, layout, shared) = (task.clone(), name.clone(), layout.clone(), shared.clone());
+            move || apply::perform(&task, &name, &shared.root, &layout, &*shared.mounts)
+        };
+        let done = match shared.paths.run(unit, &table, work).await {
+            Ok(done) => done,
+            Err(error) => Err(apply::delayed(task, name, layout, &mount_table(shared).await, error)),
+        };
+        (name.clone(), done.map(|()| task.mounted(layout)))
     });
-    join_all(checks).await.into_iter().flatten().collect()
+    join_all(works).await
+}
+
+/// The mounts of the host. Without them, each path counts as a separate filesystem.
+async fn mount_table(shared: &Arc<Shared>) -> MountTable {
+    let mounts = shared.mounts.clone();
+    file_work(move || mounts.table()).await.ok().and_then(Result::ok).unwrap_or_default()
 }
 
 fn until(now: Timestamp, then: Timestamp) -> Duration {

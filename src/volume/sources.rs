@@ -1,4 +1,4 @@
-//! The sources of one pod's volumes, kept up to date: referenced objects and tokens. Reports when volumes need an update; does
+//! The sources of one pod's volumes, kept up to date: referenced objects, claims and tokens. Reports when volumes need an update; does
 //! not update them.
 
 use std::collections::BTreeMap;
@@ -7,12 +7,13 @@ use std::sync::Arc;
 
 use futures::future::join_all;
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::api::core::v1::{PersistentVolume, Pod};
 
-use super::desired::{Snapshot, TokenKey, references, token_requests};
+use super::desired::{Snapshot, TokenKey, claims, references, token_requests};
 use super::layout::{DATA, Kind, PodLayout};
+use super::remembered::recall;
 use super::token::{is_due, read_token, refresh_at};
-use crate::objects::{ObjectError, ObjectSource, Token, TokenRequest, Watched};
+use crate::objects::{ClaimRef, ClaimState, ObjectError, ObjectSource, Token, TokenRequest, Watched};
 use crate::sys::file_work;
 use crate::types::error_chain;
 
@@ -31,18 +32,38 @@ struct Held {
 pub(super) struct Sources {
     objects: Arc<dyn ObjectSource>,
     watched: Watched,
+    claims: Watched<ClaimRef, ClaimState>,
+    /// The volumes that the pod's claims were bound to earlier, by claim; `None` if that is not remembered.
+    remembered: BTreeMap<String, Option<Arc<PersistentVolume>>>,
     tokens: BTreeMap<TokenKey, Held>,
 }
 
 impl Sources {
     /// Without any sources.
     pub(super) fn new(objects: Arc<dyn ObjectSource>) -> Self {
-        Self { objects, watched: Watched::default(), tokens: BTreeMap::new() }
+        Self {
+            objects,
+            watched: Watched::default(),
+            claims: Watched::default(),
+            remembered: BTreeMap::new(),
+            tokens: BTreeMap::new(),
+        }
     }
 
-    /// Watches exactly the objects that `pod` refers to. Existing tokens are read from their files.
+    /// Watches exactly the objects and claims that `pod` refers to. Existing tokens, and the volumes of claims, are read from their
+    /// files.
     pub(super) async fn follow(&mut self, pod: &Pod, layout: &PodLayout) {
-        self.watched.follow(&references(pod), &*self.objects);
+        self.watched.follow(&references(pod), |object| self.objects.watch(object));
+        let claims = claims(pod);
+        self.remembered.retain(|name, _| claims.iter().any(|claim| claim.name == *name));
+        for claim in &claims {
+            if !self.remembered.contains_key(&claim.name) {
+                let (layout, name) = (layout.clone(), claim.name.clone());
+                let recalled = file_work(move || recall(&layout, &name)).await;
+                self.remembered.insert(claim.name.clone(), recalled.ok().flatten().map(Arc::new));
+            }
+        }
+        self.claims.follow(&claims, |claim| self.objects.watch_claim(claim));
         let requests = token_requests(pod);
         self.tokens.retain(|key, held| requests.get(key) == Some(&held.request));
         let new: Vec<_> = requests.into_iter().filter(|(key, _)| !self.tokens.contains_key(key)).collect();
@@ -55,9 +76,15 @@ impl Sources {
         }
     }
 
-    /// Waits, up to a timeout, for requested objects that were never known. Cancel-safe.
+    /// Waits, up to a timeout, for requested objects and claims that were never known. Cancel-safe.
     pub(super) async fn first_answers(&mut self) {
-        self.watched.first_answers().await;
+        let is_all_remembered = self.remembered.values().all(Option::is_some);
+        let claims = async {
+            if !is_all_remembered {
+                self.claims.first_answers().await;
+            }
+        };
+        tokio::join!(self.watched.first_answers(), claims);
     }
 
     /// Renews due tokens. Cancel-safe: a token lost in transit is requested again.
@@ -73,7 +100,31 @@ impl Sources {
             let value = usable.map(|token| token.value.clone());
             (key.clone(), value.ok_or_else(|| held.error.clone().unwrap_or_else(absent)))
         });
-        Snapshot { objects: self.watched.snapshot(), tokens: tokens.collect() }
+        let tokens = tokens.collect();
+        let claims = self.claims.snapshot().into_iter().map(|(claim, state)| {
+            // A pod keeps its volume, whatever becomes of the claim.
+            let remembered = self.remembered.get(&claim.name).cloned().flatten();
+            let state = match (state, remembered) {
+                (ClaimState::Pending | ClaimState::Failed(_), Some(volume)) => ClaimState::Bound(volume),
+                (state, _) => state,
+            };
+            (claim.name, state)
+        });
+        let claims = claims.collect();
+        Snapshot { objects: self.watched.snapshot(), claims, tokens }
+    }
+
+    /// The volumes of claims in `snapshot` that are to be remembered, by claim. They count as remembered from now on.
+    pub(super) fn unsaved(&mut self, snapshot: &Snapshot) -> Vec<(String, Arc<PersistentVolume>)> {
+        let mut unsaved = Vec::new();
+        for (claim, state) in &snapshot.claims {
+            let ClaimState::Bound(volume) = state else { continue };
+            if self.remembered.get(claim).is_none_or(|known| known.as_ref() != Some(volume)) {
+                self.remembered.insert(claim.clone(), Some(volume.clone()));
+                unsaved.push((claim.clone(), volume.clone()));
+            }
+        }
+        unsaved
     }
 
     /// When the next token is due.
@@ -89,9 +140,14 @@ impl Sources {
         self.tokens.values().any(|held| held.error.is_some())
     }
 
-    /// Waits for a change of an object. Cancel-safe: changes stay pending until they are in a snapshot.
+    /// Waits for a change of an object or claim. Cancel-safe: changes stay pending until they are in a snapshot.
     pub(super) async fn changed(&mut self) {
-        self.watched.changed().await;
+        tokio::select! {
+            // Cancel-safe: only waits.
+            () = self.watched.changed() => {}
+            // Cancel-safe: only waits.
+            () = self.claims.changed() => {}
+        }
     }
 }
 

@@ -1,6 +1,6 @@
 //! The task that owns the reconcilers, one per pod with volumes, and forwards requests to them. Never waits for one.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -30,15 +30,20 @@ const REQUESTS: usize = 16;
 /// Bound of pending jobs per reconciler. The pod's worker sends one at a time; more are pending only if it stopped waiting.
 const JOBS: usize = 4;
 
+/// Returns the node's current labels.
+pub type NodeLabels = Arc<dyn Fn() -> BTreeMap<String, String> + Send + Sync>;
+
 /// Dependencies of the volumes.
 pub struct VolumeSettings {
     /// The daemon's directory.
     pub root: PathBuf,
     /// The node's allocatable resources.
     pub node: NodeAmounts,
+    /// The node's labels: a PersistentVolume may belong to some nodes only.
+    pub labels: NodeLabels,
     /// The host's mounts.
     pub mounts: Arc<dyn Mounts>,
-    /// The source of ConfigMaps, Secrets and tokens.
+    /// The source of ConfigMaps, Secrets, claims and tokens.
     pub objects: Arc<dyn ObjectSource>,
     /// The wall clock, by which tokens expire.
     pub clock: WallClock,
@@ -62,10 +67,11 @@ impl Volumes {
     pub fn new(settings: VolumeSettings) -> (VolumeTask, Self) {
         let (sender, requests) = mpsc::channel(REQUESTS);
         let changed = Conflated::default();
-        let VolumeSettings { root, node, mounts, objects, clock } = settings;
+        let VolumeSettings { root, node, labels, mounts, objects, clock } = settings;
         let shared = Arc::new(Shared {
             root,
             node,
+            labels,
             mounts,
             paths: PathWork::default(),
             objects,

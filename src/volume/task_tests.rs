@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::objects::{FakeObjects, ObjectError, ObjectKind, ObjectState};
+use crate::objects::{ClaimError, ClaimState, FakeObjects, ObjectError, ObjectKind, ObjectState};
 use crate::pod::AdmittedPod;
 use crate::volume::testing::{Host, NODE, UID, pod};
 
@@ -30,6 +30,7 @@ impl Room {
         let (task, volumes) = Volumes::new(VolumeSettings {
             root: host.root.path().to_owned(),
             node: NODE,
+            labels: Arc::new(BTreeMap::new),
             mounts: Arc::new(host.mounts.clone()),
             objects: Arc::new(objects.clone()),
             clock,
@@ -224,4 +225,84 @@ async fn a_pod_without_volumes_and_an_invalid_uid() {
     room.volumes.tear_down(&"never-heard-of".into()).await.unwrap();
     let error = room.volumes.tear_down(&"../..".into()).await.unwrap_err();
     assert!(matches!(error, VolumeError::Look(_)), "{error}");
+}
+
+fn bound_to(path: &std::path::Path) -> ClaimState {
+    let spec = json!({"local": {"path": path.to_str().unwrap()}, "accessModes": ["ReadWriteOnce"]});
+    let volume = json!({"metadata": {"name": "pv-1"}, "spec": spec});
+    ClaimState::Bound(Arc::new(serde_json::from_value(volume).unwrap()))
+}
+
+fn claim() -> Value {
+    json!([{"name": "data", "persistentVolumeClaim": {"claimName": "claim"}}, {"name": "e", "emptyDir": {}}])
+}
+
+const PV: &str = "volumes/kubernetes.io~local-volume/pv-1";
+
+#[tokio::test]
+async fn a_claim_that_binds_later_is_mounted_and_reported() {
+    let room = Room::new();
+    let disk = tempfile::tempdir().unwrap();
+    let pod = pod(claim());
+    let texts = |volumes: PodVolumes| volumes.problems.iter().map(ToString::to_string).collect::<Vec<_>>();
+    let expected = |cause: &str| {
+        format!(
+            "Unable to attach or mount volumes: unmounted volumes=[data], unattached volumes=[], \
+             failed to process volumes=[data]: error processing PVC ns/claim: {cause}"
+        )
+    };
+    let absent = "failed to fetch PVC from API server: persistentvolumeclaims \"claim\" not found";
+    let volumes = room.set_up(&pod).await;
+    assert_eq!(volumes.mounted.keys().collect::<Vec<_>>(), ["e"]);
+    assert_eq!(texts(volumes), [expected(absent)]);
+    room.objects.set_claim("ns", "claim", ClaimState::Failed(ClaimError::NotBound));
+    tokio::time::timeout(PATIENCE, room.volumes.changed()).await.unwrap();
+    assert_eq!(texts(room.set_up(&pod).await), [expected("PVC is not bound")]);
+    room.objects.set_claim("ns", "claim", bound_to(disk.path()));
+    tokio::time::timeout(PATIENCE, room.volumes.changed()).await.unwrap();
+    let volumes = room.set_up(&pod).await;
+    assert_eq!(volumes.problems, []);
+    assert_eq!(volumes.mounted["data"].host_path, room.host.at(PV));
+    assert!(volumes.mounted["data"].relabel && !volumes.mounted["data"].read_only);
+    room.volumes.tear_down(&UID.into()).await.unwrap();
+    assert!(room.host.mounts.points().is_empty() && !room.host.at(PV).exists());
+    assert!(!room.host.at("plugins/kubernetes.io~persistent-volume-claim").exists());
+}
+
+#[tokio::test]
+async fn a_pod_keeps_its_volume_whatever_becomes_of_the_claim_or_the_api_server() {
+    let room = Room::new();
+    let disk = tempfile::tempdir().unwrap();
+    room.objects.set_claim("ns", "claim", bound_to(disk.path()));
+    let pod = pod(claim());
+    assert_eq!(room.set_up(&pod).await.problems, []);
+    room.objects.set_claim("ns", "claim", ClaimState::Failed(ClaimError::Deleted));
+    assert_eq!(room.set_up(&pod).await.problems, []);
+    // After a reboot, without the API server.
+    let host = room.host;
+    host.mounts.unmount(&host.at(PV)).unwrap();
+    let objects = FakeObjects::new(WallClock::system());
+    objects.set_claim("ns", "claim", ClaimState::Pending);
+    let room = Room::on(host, objects, WallClock::system());
+    let volumes = room.set_up(&pod).await;
+    assert_eq!((volumes.problems.len(), &volumes.mounted["data"].host_path), (0, &room.host.at(PV)));
+    assert_eq!(room.host.mounts.points(), [room.host.at(PV).canonicalize().unwrap()]);
+}
+
+#[tokio::test]
+async fn a_path_that_appears_later_is_mounted_without_a_request() {
+    let room = Room::new();
+    let disk = tempfile::tempdir().unwrap();
+    let path = disk.path().join("later");
+    room.objects.set_claim("ns", "claim", bound_to(&path));
+    let pod = pod(claim());
+    let volumes = room.set_up(&pod).await;
+    let text = volumes.problems[0].to_string();
+    assert!(
+        text.starts_with("MountVolume.NewMounter initialization failed for volume \"pv-1\" : path "),
+        "{text}"
+    );
+    std::fs::create_dir(&path).unwrap();
+    tokio::time::timeout(PATIENCE, room.volumes.changed()).await.unwrap();
+    assert_eq!(room.set_up(&pod).await.problems, []);
 }

@@ -1,5 +1,6 @@
 //! A host for tests: a directory, and mounts that are only recorded.
 
+use std::ffi::OsStr;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -11,7 +12,7 @@ use tempfile::TempDir;
 
 use super::desired::NodeAmounts;
 use crate::pod::AdmittedPod;
-use crate::sys::{Inside, Mount, MountTable, Mounts, SysError};
+use crate::sys::{Inside, Mount, MountCall, MountTable, Mounts, SysError};
 
 /// A node with 4 cores, 8 GiB of memory and 100 GiB of disk.
 pub(super) const NODE: NodeAmounts =
@@ -28,6 +29,7 @@ pub(super) struct FakeMounts(Arc<Mutex<Inner>>);
 struct Inner {
     mounts: Vec<Mount>,
     sizes: Vec<u64>,
+    calls: Vec<MountCall>,
     busy: bool,
 }
 
@@ -46,6 +48,12 @@ impl FakeMounts {
     /// The mount points.
     pub(super) fn points(&self) -> Vec<PathBuf> {
         self.with(|inner| inner.mounts.iter().map(|mount| mount.point.clone()).collect())
+    }
+
+    /// The arguments of each call of mount(8).
+    pub(super) fn calls(&self) -> Vec<String> {
+        let text = |call: &MountCall| call.arguments().join(OsStr::new(" ")).into_string().unwrap();
+        self.with(|inner| inner.calls.iter().map(text).collect())
     }
 
     /// The requested sizes.
@@ -82,6 +90,21 @@ impl Mounts for FakeMounts {
         let point = target.canonicalize().unwrap();
         self.with(|inner| inner.mounts.push(Mount { point, filesystem: "ext4".into() }));
         Ok(())
+    }
+
+    fn mount(&self, call: &MountCall) -> Result<(), SysError> {
+        let point = call.target.canonicalize().unwrap();
+        self.with(|inner| {
+            inner.calls.push(call.clone());
+            if inner.busy {
+                let source = std::io::Error::from_raw_os_error(nix::libc::EBUSY);
+                return Err(SysError::RunMount { path: point, source });
+            }
+            if !call.options.iter().any(|option| option == "remount") {
+                inner.mounts.push(Mount { point, filesystem: call.filesystem.unwrap_or("ext4").into() });
+            }
+            Ok(())
+        })
     }
 
     fn unmount(&self, dir: &Path) -> Result<(), SysError> {

@@ -31,7 +31,10 @@ impl EnvNeeds {
             if wanted.is_empty() {
                 self.containers.remove(&container.name);
             } else {
-                self.containers.entry(container.name.clone()).or_default().follow(&wanted, source);
+                self.containers
+                    .entry(container.name.clone())
+                    .or_default()
+                    .follow(&wanted, |object| source.watch(object));
             }
         }
     }

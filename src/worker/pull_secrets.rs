@@ -22,7 +22,7 @@ impl PodPullSecrets {
         // The API permits empty names, which name nothing.
         let named = named.map(|reference| reference.name.as_str()).filter(|name| !name.is_empty());
         self.wanted = named.map(|name| ObjectRef::secret(name, &pod.reference.namespace)).collect();
-        self.watched.follow(&self.wanted, source);
+        self.watched.follow(&self.wanted, |object| source.watch(object));
     }
 
     /// The names of those that are not available.

@@ -237,6 +237,8 @@ pub(super) fn kind_of(resource: &Resource) -> (String, String) {
         "leases" => "Lease",
         "secrets" => "Secret",
         "configmaps" => "ConfigMap",
+        "persistentvolumeclaims" => "PersistentVolumeClaim",
+        "persistentvolumes" => "PersistentVolume",
         "serviceaccounts" => "ServiceAccount",
         "namespaces" => "Namespace",
         "certificatesigningrequests" => "CertificateSigningRequest",

@@ -1,7 +1,7 @@
 //! Strips the prefixes that callers add to an error message. Pure.
 
 /// Prefixes added by containerd, runc and hostlet: the start and, if a prefix has a variable part, its end.
-const PREFIXES: [(&str, &str); 23] = [
+const PREFIXES: [(&str, &str); 24] = [
     ("Error: ", ""),
     ("rpc error: code = ", " desc = "),
     ("Failed to create pod sandbox: ", ""),
@@ -25,6 +25,7 @@ const PREFIXES: [(&str, &str); 23] = [
     ("failed to resolve image: ", ""),
     ("failed to do request: ", ""),
     ("Error response from daemon: ", ""),
+    ("Unable to attach or mount volumes: unmounted volumes=", "]: "),
 ];
 /// Suffix added by containerd 1 to an unclassified error.
 const UNCLASSIFIED: &str = ": unknown";

@@ -447,7 +447,7 @@ fn unsupported_fields_are_reported_one_by_one() {
             "initContainers": [{"name": "i", "image": "a", "volumeMounts": [{"name": "v", "mountPath": "/v"}]}],
             "resources": {"limits": {"cpu": "1", "memory": "8Mi", "hugepages-2Mi": "2Mi"}},
             "runtimeClassName": "kata", "overhead": {"cpu": "1"}, "hostUsers": false,
-            "volumes": [{"name": "v", "nfs": {"server": "s", "path": "/"}},
+            "volumes": [{"name": "v", "ephemeral": {"volumeClaimTemplate": {"spec": {"resources": {}}}}},
                 {"name": "huge", "emptyDir": {"medium": "HugePages"}}, {"name": "limited", "emptyDir": {"sizeLimit": "1Gi"}}],
             "schedulingGates": [{"name": "g"}],
             "resourceClaims": [{"name": "r"}]
@@ -456,7 +456,7 @@ fn unsupported_fields_are_reported_one_by_one() {
             "spec.resourceClaims",
             "spec.schedulingGates",
             "spec.resources.limits[hugepages-2Mi]",
-            "spec.volumes[0].nfs",
+            "spec.volumes[0].ephemeral",
             "spec.volumes[1].emptyDir.medium",
             "spec.volumes[2].emptyDir.sizeLimit",
         ],

@@ -65,11 +65,24 @@ fn check_pod(spec: &PodSpec, path: &FieldPath, found: &mut Found) {
 }
 
 /// The supported kinds of volumes.
-const VOLUMES: [&str; 6] = ["configMap", "downwardAPI", "emptyDir", "hostPath", "projected", "secret"];
+const VOLUMES: [&str; 8] = [
+    "configMap",
+    "downwardAPI",
+    "emptyDir",
+    "hostPath",
+    "nfs",
+    "persistentVolumeClaim",
+    "projected",
+    "secret",
+];
 
 fn check_volume(volume: &Volume, path: &FieldPath, found: &mut Found) {
     for kind in sources(volume).iter().filter(|kind| !VOLUMES.contains(&kind.as_str())) {
-        found.add(true, &path.child(kind), &format!("volumes of type {kind} are not mounted"));
+        let sentence = match kind.as_str() {
+            "csi" | "ephemeral" => format!("volumes of type {kind} need a volume driver"),
+            kind => format!("volumes of type {kind} are not mounted"),
+        };
+        found.add(true, &path.child(kind), &sentence);
     }
     if let Some(directory) = &volume.empty_dir {
         let path = path.child("emptyDir");
@@ -96,7 +109,11 @@ fn check_pod_security(spec: &PodSpec, path: &FieldPath, found: &mut Found) {
 
 fn check_container(container: &Container, path: &FieldPath, found: &mut Found) {
     let set = !list(&container.volume_devices).is_empty();
-    found.add(set, &path.child("volumeDevices"), "block devices are not attached");
+    found.add(
+        set,
+        &path.child("volumeDevices"),
+        "volumes are mounted as filesystems only, not as block devices",
+    );
     for (index, policy) in list(&container.resize_policy).iter().enumerate() {
         let set = policy.restart_policy != "NotRequired";
         found.add(set, &path.child("resizePolicy").index(index), "containers are not resized in place");

@@ -73,6 +73,14 @@ fn check_source(volume: &Volume, path: &FieldPath, errors: &mut Errors) {
     if let Some(config_map) = &volume.config_map {
         required(errors, &path.child("configMap").child("name"), &config_map.name);
     }
+    if let Some(nfs) = &volume.nfs {
+        let path = path.child("nfs");
+        required(errors, &path.child("server"), &nfs.server);
+        required(errors, &path.child("path"), &nfs.path);
+        if !nfs.path.starts_with('/') {
+            errors.push(FieldError::invalid(&path.child("path"), &nfs.path, "must be an absolute path"));
+        }
+    }
     if let Some(claim) = &volume.persistent_volume_claim {
         required(errors, &path.child("persistentVolumeClaim").child("claimName"), &claim.claim_name);
     }

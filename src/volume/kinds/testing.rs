@@ -1,11 +1,12 @@
 //! A pod and its known objects, for the tests of volume kinds.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use k8s_openapi::api::core::v1 as api;
 use serde_json::{Value, json};
 
-use crate::objects::{Object, ObjectError, ObjectKind, ObjectRef, ObjectState};
+use crate::objects::{ClaimState, Object, ObjectError, ObjectKind, ObjectRef, ObjectState};
 use crate::volume::desired::{Content, Context, DesiredVolume, Snapshot, desired};
 use crate::volume::error::ContentError;
 use crate::volume::files::Files;
@@ -15,6 +16,7 @@ pub(super) use crate::volume::testing::NODE;
 pub(super) struct Pod {
     pub(super) pod: api::Pod,
     pub(super) memory_limit: Option<u64>,
+    pub(super) labels: BTreeMap<String, String>,
     snapshot: Snapshot,
 }
 
@@ -31,12 +33,17 @@ impl Pod {
             },
             "spec": spec
         }));
-        Self { pod: pod.unwrap(), memory_limit: None, snapshot: Snapshot::default() }
+        Self { pod: pod.unwrap(), memory_limit: None, labels: BTreeMap::new(), snapshot: Snapshot::default() }
     }
 
     pub(super) fn knows(mut self, kind: ObjectKind, name: &str, known: ObjectState) -> Self {
         let object = ObjectRef { kind, namespace: "ns".into(), name: name.into() };
         self.snapshot.objects.insert(object, known);
+        self
+    }
+
+    pub(super) fn claims(mut self, name: &str, state: ClaimState) -> Self {
+        self.snapshot.claims.insert(name.to_owned(), state);
         self
     }
 
@@ -55,6 +62,7 @@ impl Pod {
             pod: &self.pod,
             memory_limit: self.memory_limit,
             node: &NODE,
+            labels: &self.labels,
             snapshot: &self.snapshot,
         };
         desired(&volume, &context)

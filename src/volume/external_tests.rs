@@ -1,0 +1,165 @@
+//! Mounts of what outlives the pod: their calls, what is done again and what is not, and that nothing of theirs is deleted.
+
+use super::*;
+use crate::volume::apply::tear_down;
+use crate::volume::testing::{Host, UID};
+
+fn local(source: &Path) -> External {
+    External {
+        kind: Kind::LocalVolume,
+        name: "pv-1".to_owned(),
+        source: source.to_str().unwrap().to_owned(),
+        unit: source.to_owned(),
+        options: Vec::new(),
+        read_only: false,
+        group: None,
+        is_exclusive: false,
+    }
+}
+
+fn nfs() -> External {
+    let source = Path::new("server:/export");
+    External { kind: Kind::Nfs, options: vec!["nfsvers=4.2".to_owned()], ..local(source) }
+}
+
+impl Host {
+    fn pod(&self, uid: &str) -> PodLayout {
+        PodLayout::new(self.root.path(), &uid.into()).unwrap()
+    }
+
+    fn mount(&self, external: &External, uid: &str) -> Result<(), String> {
+        let done = external.set_up(self.root.path(), &self.pod(uid), &self.mounts);
+        done.map_err(|problem| problem.to_string())
+    }
+
+    fn is_ready(&self, external: &External, uid: &str) -> bool {
+        external.is_ready(&self.pod(uid), &self.mounts.table().unwrap())
+    }
+}
+
+#[test]
+fn a_directory_is_bound_at_upstreams_path_and_survives_the_pod() {
+    let host = Host::new();
+    let disk = tempfile::tempdir().unwrap();
+    fs::write(disk.path().join("precious"), "kept").unwrap();
+    let volume = local(disk.path());
+    assert!(!host.is_ready(&volume, UID));
+    host.mount(&volume, UID).unwrap();
+    let dir = host.at("volumes/kubernetes.io~local-volume/pv-1");
+    let expected = [format!("-o bind -- {} {}", disk.path().display(), dir.display())];
+    assert_eq!(host.mounts.calls(), expected);
+    assert!(host.is_ready(&volume, UID) && volume.dir(&host.pod(UID)) == dir);
+    // Done again, it is only marked again.
+    host.mount(&volume, UID).unwrap();
+    assert_eq!(host.mounts.calls(), expected);
+    host.mounts.set_busy(true);
+    tear_down(host.root.path(), &UID.into(), &host.mounts).unwrap_err();
+    assert!(host.mounts.points().len() == 1 && dir.exists());
+    host.mounts.set_busy(false);
+    for _ in 0..2 {
+        tear_down(host.root.path(), &UID.into(), &host.mounts).unwrap();
+        assert!(host.mounts.points().is_empty() && !dir.exists());
+    }
+    assert_eq!(fs::read_to_string(disk.path().join("precious")).unwrap(), "kept");
+    assert!(!host.at("plugins/kubernetes.io~local-volume/pv-1").exists());
+}
+
+#[test]
+fn options_follow_the_bind_and_a_read_only_volume_has_ro() {
+    let host = Host::new();
+    let disk = tempfile::tempdir().unwrap();
+    let mut volume = local(disk.path());
+    volume.options = vec!["nosuid".to_owned()];
+    volume.read_only = true;
+    host.mount(&volume, UID).unwrap();
+    let calls: Vec<_> =
+        host.mounts.calls().iter().map(|call| call.split(" --").next().unwrap().to_owned()).collect();
+    assert_eq!(calls, ["-o bind", "-o bind,remount,nosuid,ro"]);
+}
+
+#[test]
+fn an_export_is_mounted_with_its_options() {
+    let host = Host::new();
+    host.mount(&nfs(), UID).unwrap();
+    let dir = host.at("volumes/kubernetes.io~nfs/pv-1");
+    assert_eq!(host.mounts.calls(), [format!("-t nfs -o nfsvers=4.2 -- server:/export {}", dir.display())]);
+    assert!(host.is_ready(&nfs(), UID));
+    tear_down(host.root.path(), &UID.into(), &host.mounts).unwrap();
+    assert!(host.mounts.points().is_empty() && !dir.exists());
+}
+
+#[test]
+fn a_failed_mount_leaves_nothing_and_is_tried_again() {
+    let host = Host::new();
+    host.mounts.set_busy(true);
+    let text = host.mount(&nfs(), UID).unwrap_err();
+    assert!(text.starts_with("MountVolume.SetUp failed for volume \"pv-1\" : "), "{text}");
+    assert!(!host.at("volumes/kubernetes.io~nfs/pv-1").exists() && !host.is_ready(&nfs(), UID));
+    host.mounts.set_busy(false);
+    host.mount(&nfs(), UID).unwrap();
+    assert!(host.is_ready(&nfs(), UID));
+}
+
+#[test]
+fn a_path_that_is_no_directory_is_reported_in_upstreams_words() {
+    let host = Host::new();
+    let disk = tempfile::tempdir().unwrap();
+    let missing = disk.path().join("none");
+    let expected = format!(
+        "MountVolume.NewMounter initialization failed for volume \"pv-1\" : path \"{}\" does not exist",
+        missing.display()
+    );
+    assert_eq!(host.mount(&local(&missing), UID).unwrap_err(), expected);
+    let file = disk.path().join("file");
+    fs::write(&file, "").unwrap();
+    let text = host.mount(&local(&file), UID).unwrap_err();
+    assert!(text.ends_with("only directory and block device are supported"), "{text}");
+    assert!(host.mounts.calls().is_empty());
+}
+
+#[test]
+fn work_that_was_interrupted_after_the_mount_is_completed() {
+    let host = Host::new();
+    let disk = tempfile::tempdir().unwrap();
+    let mut volume = local(disk.path());
+    volume.options = vec!["nosuid".to_owned()];
+    host.mount(&volume, UID).unwrap();
+    unmark(&host.pod(UID).meta(volume.kind, &volume.name)).unwrap();
+    assert!(!host.is_ready(&volume, UID));
+    host.mount(&volume, UID).unwrap();
+    assert!(host.is_ready(&volume, UID));
+    assert_eq!((host.mounts.points().len(), host.mounts.calls().len()), (1, 3), "bound once");
+    // A marker without a mount is one of an earlier boot.
+    host.mounts.unmount(&volume.dir(&host.pod(UID))).unwrap();
+    assert!(!host.is_ready(&volume, UID));
+}
+
+#[test]
+fn a_volume_for_one_pod_is_not_mounted_for_another() {
+    let host = Host::new();
+    let disk = tempfile::tempdir().unwrap();
+    let mut volume = local(disk.path());
+    host.mount(&volume, UID).unwrap();
+    host.mount(&volume, "uid-2").unwrap();
+    volume.is_exclusive = true;
+    host.mount(&volume, UID).unwrap_err();
+    tear_down(host.root.path(), &"uid-2".into(), &host.mounts).unwrap();
+    host.mount(&volume, UID).unwrap();
+    let text = host.mount(&volume, "uid-3").unwrap_err();
+    assert!(text.ends_with("is already in use by another pod"), "{text}");
+}
+
+#[test]
+fn a_group_is_set_once_and_not_while_another_pod_uses_the_volume() {
+    use std::os::unix::fs::PermissionsExt;
+    let host = Host::new();
+    let disk = tempfile::tempdir().unwrap();
+    let mut volume = local(disk.path());
+    volume.group = Some((nix::unistd::getegid().as_raw(), GroupChange::Always));
+    // The fake does not bind: its directory stands for the mounted one.
+    let mode = |uid: &str| fs::metadata(volume.dir(&host.pod(uid))).unwrap().permissions().mode() & 0o7777;
+    host.mount(&volume, UID).unwrap();
+    assert_eq!(mode(UID) & 0o2770, 0o2770);
+    host.mount(&volume, "uid-2").unwrap();
+    assert_ne!(mode("uid-2") & 0o2770, 0o2770);
+}
