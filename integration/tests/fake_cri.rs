@@ -17,6 +17,8 @@ mod crashes;
 mod credentials;
 #[path = "fake_cri/errors.rs"]
 mod errors;
+#[path = "fake_cri/eviction.rs"]
+mod eviction;
 #[path = "fake_cri/first_start.rs"]
 mod first_start;
 #[path = "fake_cri/healthz.rs"]

@@ -53,6 +53,7 @@ pub(super) struct AdmissionInput<'a> {
     /// decisions are final. Other pods are not rejected because of labels and taints, which may have changed just before.
     pub(super) confirmed: Option<&'a HashSet<PodUid>>,
     pub(super) shutdown: &'a NodeShutdown,
+    pub(super) evicted: &'a BTreeMap<PodUid, PodKill>,
 }
 
 /// The decisions.
@@ -151,8 +152,9 @@ impl Admitter {
             }
         }
         decisions.desired_pods.kills = self.preempted.clone();
-        // A pod that is preempted during a shutdown terminates in the time that the shutdown leaves it.
+        // A pod that is preempted during a shutdown terminates in the time that the shutdown leaves it; one that is evicted, at once.
         decisions.desired_pods.kills.extend(input.shutdown.kills.clone());
+        decisions.desired_pods.kills.extend(input.evicted.clone());
         decisions
     }
 

@@ -71,6 +71,7 @@ impl World {
             is_node_known: self.is_node_known,
             confirmed: self.confirmed.as_ref(),
             shutdown: &NodeShutdown::default(),
+            evicted: &BTreeMap::new(),
         });
         let now = Timestamp::from_second(self.decisions).unwrap();
         let uids: Vec<PodUid> = decisions.desired_pods.pods.iter().map(|pod| pod_uid(pod)).collect();

@@ -1,6 +1,6 @@
 //! The admission task: decides again whenever the sources or the node change, and publishes the decisions.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::{Node, Pod};
@@ -14,9 +14,7 @@ use super::reread::Reread;
 use super::{AdmittedPods, NodeShutdown};
 use crate::cri::RuntimeStatus;
 use crate::node::{NodeReader, OwnNodeWatch, Pressures};
-use crate::pod::DesiredPods;
-use crate::pod::PodPhase;
-use crate::pod::{PodEvents, pod_ref, pod_uid};
+use crate::pod::{DesiredPods, PodEvents, PodKill, PodPhase, pod_ref, pod_uid};
 use crate::source::SourceState;
 use crate::source::api::ApiState;
 use crate::status::LifecycleSummary;
@@ -51,6 +49,8 @@ pub struct AdmissionInputs {
     pub runtime: watch::Receiver<Option<RuntimeStatus>>,
     /// What a shutdown of the node demands.
     pub shutdown: watch::Receiver<NodeShutdown>,
+    /// The pods that are evicted.
+    pub evicted: watch::Receiver<BTreeMap<PodUid, PodKill>>,
 }
 
 /// Where decisions are published.
@@ -92,6 +92,7 @@ struct Snapshot {
     node: NodeView,
     is_node_known: bool,
     shutdown: NodeShutdown,
+    evicted: BTreeMap<PodUid, PodKill>,
 }
 
 impl Snapshot {
@@ -108,6 +109,7 @@ impl Snapshot {
             && api().all(|(a, b)| Arc::ptr_eq(&a.pod, &b.pod))
             && self.node == other.node
             && self.shutdown == other.shutdown
+            && self.evicted == other.evicted
     }
 }
 
@@ -152,6 +154,7 @@ impl Admission {
                 Ok(()) = self.inputs.pressures.changed() => {}
                 Ok(()) = self.inputs.shutdown.changed() => {}
                 Ok(()) = self.inputs.runtime.changed() => {}
+                Ok(()) = self.inputs.evicted.changed() => {}
                 // Cancel-safe as documented there.
                 () = self.inputs.resources.changed() => {}
                 // Statuses change all the time; that matters only to pods that wait for others to terminate.
@@ -175,6 +178,7 @@ impl Admission {
             node: node.as_ref().map_or_else(|| own.clone(), |node| own.with_node(node)),
             is_node_known: node.is_some(),
             shutdown: self.inputs.shutdown.borrow_and_update().clone(),
+            evicted: self.inputs.evicted.borrow_and_update().clone(),
         };
         let is_same = self.decided_from.as_ref().is_some_and(|last| last.is_same(&snapshot));
         if !is_same || self.is_waiting {
@@ -201,6 +205,7 @@ impl Admission {
             is_node_known: snapshot.is_node_known,
             confirmed: self.reread.confirmed(),
             shutdown: &snapshot.shutdown,
+            evicted: &snapshot.evicted,
         });
         self.reread.request(decisions.unconfirmed.clone());
         self.outputs.admitted.record(&snapshot.manifests, &decisions.desired_pods, self.outputs.clock.now());

@@ -35,6 +35,7 @@ struct Harness {
     pressures: watch::Sender<Pressures>,
     heartbeats: Heartbeats,
     shutdown: watch::Sender<NodeShutdown>,
+    evicted: watch::Sender<BTreeMap<PodUid, PodKill>>,
     _manifests: watch::Sender<SourceState>,
     _running: DropGuard,
 }
@@ -53,7 +54,7 @@ async fn harness() -> Harness {
     let (status_cache, events) = (StatusCache::default(), Arc::new(Mutex::new(Vec::new())));
     let machine = watch::Sender::new(facts().host.machine);
     let pressures = watch::Sender::default();
-    let shutdown = watch::Sender::default();
+    let (shutdown, evicted) = (watch::Sender::default(), watch::Sender::default());
     let inputs = AdmissionInputs {
         manifests,
         api: api_out,
@@ -66,6 +67,7 @@ async fn harness() -> Harness {
         allowed_unsafe_sysctls: Vec::new(),
         runtime: watch::channel(None).1,
         shutdown: shutdown.subscribe(),
+        evicted: evicted.subscribe(),
     };
     let sink = events.clone();
     let (admitted, _) = AdmittedPods::new(Store::default());
@@ -94,6 +96,7 @@ async fn harness() -> Harness {
         pressures,
         heartbeats,
         shutdown,
+        evicted,
         _manifests,
         _running,
     }
@@ -321,6 +324,33 @@ async fn a_node_that_shuts_down_admits_nothing_preempts_nothing_and_keeps_its_po
         "the shutdown was cancelled; a rejected pod stays rejected"
     );
     assert!(harness.desired_pods.borrow().kills.is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_evicted_pod_is_killed_as_long_as_that_is_requested_also_in_a_shutdown() {
+    let harness = harness().await;
+    harness.give(&pod("runs", "100m", 0), "1");
+    harness.settle().await;
+    let kill = |reason: &str, grace| PodKill {
+        status: StatusOverride {
+            phase: PodPhase::Failed,
+            reason: reason.to_owned(),
+            message: "it does not matter".to_owned(),
+            disruption: None,
+        },
+        grace_seconds: Some(grace),
+        evict: true,
+    };
+    let kills = |reason, grace| [(PodUid::from("runs"), kill(reason, grace))].into();
+    harness.evicted.send_replace(kills("Evicted", 1));
+    harness.settle().await;
+    assert_eq!(harness.desired_pods.borrow().kills, kills("Evicted", 1));
+    harness.shutdown.send_replace(NodeShutdown { is_under_way: true, kills: kills("Terminated", 3) });
+    harness.settle().await;
+    assert_eq!(harness.desired_pods.borrow().kills, kills("Evicted", 1));
+    harness.evicted.send_replace(BTreeMap::new());
+    harness.settle().await;
+    assert_eq!(harness.desired_pods.borrow().kills, kills("Terminated", 3));
 }
 
 #[tokio::test(start_paused = true)]

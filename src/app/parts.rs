@@ -1,5 +1,6 @@
 //! The parts of the daemon that do not need the runtime, created and started in order of their dependencies.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -26,7 +27,7 @@ use crate::node::{
 use crate::objects::services::ServiceEnv;
 use crate::objects::{ObjectSource, RuntimeClasses, Standalone};
 use crate::plugin::{Handlers, PluginHandler, PluginList, PluginSettings, Plugins};
-use crate::pod::{ContainerRef, DesiredPods, PodEvents, ProbeResults};
+use crate::pod::{ContainerRef, DesiredPods, PodEvents, PodKill, ProbeResults};
 use crate::probe::{FailingProbes, ProbeMetrics};
 use crate::publish::recent::RecentEvents;
 use crate::publish::status::PublishProgress;
@@ -38,7 +39,7 @@ use crate::status::StatusCache;
 use crate::store::Store;
 use crate::supervisor::{ConfigState, SupervisorInputs};
 use crate::telemetry::{Heartbeats, Metrics};
-use crate::types::{PodEvent, PodRef, WallClock};
+use crate::types::{PodEvent, PodRef, PodUid, WallClock};
 use crate::worker::RestartRequests;
 
 /// The parts of a cluster, or what stands in for them: its objects, and how far the API server is behind.
@@ -83,6 +84,8 @@ pub(super) struct Parts {
     /// Graceful node shutdown, not running yet.
     pub(super) shutdown: Shutdown,
     pub(super) shutdown_outputs: ShutdownOutputs,
+    /// The pods that are evicted.
+    pub(super) evicted: watch::Sender<BTreeMap<PodUid, PodKill>>,
     /// What the API server has of this node; `None` on a standalone node.
     pub(super) reports: Option<Reports>,
     manifests: watch::Receiver<SourceState>,
@@ -148,6 +151,7 @@ impl Parts {
 
         let (desired_in, desired_pods) = watch::channel(DesiredPods::default());
         let (rejected_in, rejected) = watch::channel(Vec::new());
+        let evicted = watch::Sender::default();
         let inputs = AdmissionInputs {
             manifests: manifests.clone(),
             api: api.clone(),
@@ -160,6 +164,7 @@ impl Parts {
             allowed_unsafe_sysctls: config.pods.allowed_unsafe_sysctls.clone(),
             runtime: runtime.status.clone(),
             shutdown: shutdown_outputs.demands.clone(),
+            evicted: evicted.subscribe(),
         };
         let outputs = AdmissionOutputs {
             desired_pods: desired_in,
@@ -257,6 +262,7 @@ impl Parts {
             shims: watch::Sender::new(None),
             shutdown,
             shutdown_outputs,
+            evicted,
             reports,
             manifests,
             api,

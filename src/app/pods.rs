@@ -18,6 +18,7 @@ use super::tasks::{Stage, Tasks};
 use crate::cgroup::{CgroupVersion, Cgroups};
 use crate::config::Config;
 use crate::cri_config::{HostSettings, KernelFacts, SubordinateIds, UserNamespaces};
+use crate::eviction::{Eviction, EvictionSources};
 use crate::gate::{StartGate, StopGate};
 use crate::housekeeping::{HostJanitor, LeftoverShims, PodsLimit};
 use crate::image::preload::{self, Containerd, PreloadConfig};
@@ -28,6 +29,7 @@ use crate::pod::AdmittedPod;
 use crate::probe::http::HttpClient;
 use crate::probe::{ProbeSources, Prober};
 use crate::shutdown::{ShutdownSources, SystemBus};
+use crate::stats::{StorageSettings, StorageStats};
 use crate::status::{StatusHandle, StatusSources, StatusTask};
 use crate::sys::KernelMounts;
 use crate::types::{WallClock, architecture};
@@ -47,6 +49,11 @@ impl Parts {
         runtime_info: &RuntimeInfo,
         tasks: &mut Tasks,
     ) -> Result<(), AppError> {
+        let logs =
+            LogLayout { pod_logs_dir: config.pods.logs_dir.clone(), containers_dir: CONTAINER_LOGS.into() };
+        if self.node.settings.node.local_storage_isolation {
+            self.start_eviction(config, &logs, tasks);
+        }
         if let Some(directory) = &config.image_preload_dir {
             let preload = PreloadConfig { directory: directory.clone(), architecture: architecture() };
             let store = Arc::new(Containerd::new(self.runtime.content.clone()));
@@ -71,8 +78,6 @@ impl Parts {
         if let Some(limit) = pods_limit.clone() {
             tokio::task::spawn_blocking(move || limit.apply()).await?;
         }
-        let logs =
-            LogLayout { pod_logs_dir: config.pods.logs_dir.clone(), containers_dir: CONTAINER_LOGS.into() };
         let mounts = Arc::new(KernelMounts { mountinfo: MOUNTINFO.into() });
         // Those that the node registers with, until the Node object is known.
         let (own_labels, node_object) = (self.node.view.labels.clone(), self.describer.latest.clone());
@@ -222,6 +227,28 @@ impl Parts {
             .await;
         tasks.spawn(Stage::Pods, "pods", |cancel| table.run(cancel));
         Ok(())
+    }
+
+    /// Starts what measures and limits the local storage of pods.
+    fn start_eviction(&self, config: &Config, logs: &LogLayout, tasks: &mut Tasks) {
+        let (task, storage) = StorageStats::new(StorageSettings {
+            runtime: self.runtime.runtime.clone(),
+            observed: self.runtime.pleg.cache().clone(),
+            logs: logs.clone(),
+            root_dir: config.root_dir.clone(),
+        });
+        tasks.spawn(Stage::Support, "storage use", |cancel| task.run(cancel));
+        let sources = EvictionSources {
+            desired_pods: self.desired_pods.clone(),
+            status_cache: self.status_cache.clone(),
+            storage,
+            root_dir: config.root_dir.clone(),
+            kills: self.evicted.clone(),
+            events: self.events.clone(),
+            clock: WallClock::system(),
+        };
+        let eviction = Eviction::new(sources, &self.metrics);
+        tasks.spawn(Stage::Pods, "eviction", |cancel| eviction.run(cancel));
     }
 }
 

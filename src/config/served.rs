@@ -164,7 +164,10 @@ pub(super) const FIELDS: &[(&str, Support)] = &[
     ("mergeDefaultEvictionSettings", NO_EVICTION),
     ("kernelMemcgNotification", NO_EVICTION),
     ("localStorageCapacityIsolation", Served),
-    ("volumeStatsAggPeriod", Ignored("hostlet does not measure volumes yet, so this has no effect")),
+    (
+        "volumeStatsAggPeriod",
+        Ignored("hostlet measures volumes only for limits and at its own pace, so this has no effect"),
+    ),
     ("volumePluginDir", Ignored("hostlet does not run volume plugins yet, so this has no effect")),
     // Logs.
     ("podLogsDir", Served),

@@ -7,7 +7,8 @@ use async_trait::async_trait;
 use futures::stream::BoxStream;
 
 use super::types::{
-    Container, ContainerStatus, ExecOutput, ImageInfo, RuntimeStatus, Sandbox, SandboxStatus, Version,
+    Container, ContainerStats, ContainerStatus, ExecOutput, ImageInfo, RuntimeStatus, Sandbox, SandboxStatus,
+    Version,
 };
 use super::wire::{AuthConfig, ContainerConfig, PodSandboxConfig};
 use super::{CriError, Operation};
@@ -87,6 +88,9 @@ pub trait RuntimeService: Send + Sync + 'static {
 
     /// All containers with a pod's labels, in any state; of one pod if given. The order is the runtime's.
     async fn list_containers(&self, pod: Option<&PodUid>) -> Result<Vec<Container>, CriError>;
+
+    /// The use of resources of a pod's containers. Those that do not run may be among them.
+    async fn container_stats(&self, pod: &PodUid) -> Result<Vec<ContainerStats>, CriError>;
 
     /// The pods with a sandbox or container in the runtime, used when lists of these are too large. With runtimes other than
     /// containerd, pods are missing if even the lists by state are too large.

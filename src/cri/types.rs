@@ -1,6 +1,7 @@
 //! Types for the runtime's objects, with only the fields that hostlet uses, so that a node of 500 pods stays small.
 
 use std::net::IpAddr;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use jiff::Timestamp;
@@ -145,6 +146,26 @@ pub struct Container {
     pub state: ContainerState,
     /// Creation time.
     pub created_at: Timestamp,
+}
+
+/// The use of resources of a container.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ContainerStats {
+    /// The runtime's ID.
+    pub id: ContainerId,
+    /// Name of the container in its pod.
+    pub name: Arc<str>,
+    /// Its writable layer; `None` before the runtime has measured it.
+    pub writable_layer: Option<WritableLayer>,
+}
+
+/// The space that a container's changes to its root filesystem take.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WritableLayer {
+    /// Allocated space, bytes.
+    pub bytes: u64,
+    /// A path on the filesystem that has it; `None` if the runtime does not say.
+    pub filesystem: Option<PathBuf>,
 }
 
 /// A container as inspected.

@@ -12,7 +12,7 @@ use k8s_openapi::api::core::v1::{Container, Pod};
 
 use super::dns::{self, DnsWarning, ResolvConfError, parse_resolv_conf};
 use super::hostname::hostname_and_domain;
-use super::paths::{container_dir, pod_dir};
+use super::paths::{container_dir, hosts_file, pod_dir};
 use super::{ConfigError, HostSettings, hosts};
 use crate::cri::wire::{DnsConfig, Mount, MountPropagation};
 use crate::pod::recursive_read_only;
@@ -110,7 +110,7 @@ pub async fn container_mounts(
     make_dir(&dir).await?;
     let mut mounts = volume_mounts(container, volumes, parts, support, host)?;
     if has_managed_hosts(view, container, pod_ips) {
-        let path = pod_dir(view.uid, host).join("etc-hosts");
+        let path = hosts_file(&host.root_dir, &view.uid.into());
         write_in_place(&path, hosts_content(view, pod_ips, host).await?, ETC_HOSTS_MODE).await?;
         mounts.push(mount(&path, ETC_HOSTS, host));
     }

@@ -1,15 +1,21 @@
 //! Paths of a pod's files and logs on the host. An interface: a stock kubelet that replaces hostlet uses the same. Pure.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use k8s_openapi::api::core::v1::Pod;
 
 use super::HostSettings;
 use crate::pod::view::PodView;
+use crate::types::PodUid;
 
 /// A pod's directory: `<root>/pods/<uid>`.
 pub fn pod_dir(uid: &str, host: &HostSettings) -> PathBuf {
     host.root_dir.join("pods").join(uid)
+}
+
+/// A pod's hosts file, which its containers have as `/etc/hosts`.
+pub fn hosts_file(root: &Path, uid: &PodUid) -> PathBuf {
+    root.join("pods").join(uid.as_str()).join("etc-hosts")
 }
 
 /// Directory of a container's termination logs.

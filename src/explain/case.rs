@@ -14,6 +14,9 @@ use crate::probe::FailingProbe;
 use crate::source::ManifestProblem;
 use crate::status::{Activity, Doing};
 
+/// The reason of a pod that was evicted.
+pub(super) const EVICTED: &str = "Evicted";
+
 /// This node's decision about a pod.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Disposition {
@@ -112,6 +115,12 @@ pub struct ExplainInput<'a> {
 impl ExplainInput<'_> {
     pub(super) fn view(&self) -> PodView<'_> {
         PodView::from(self.pod)
+    }
+
+    /// The message of the eviction of this pod, if it was evicted.
+    pub(super) fn evicted(&self) -> Option<&str> {
+        let status = self.status?;
+        status.message.as_deref().filter(|_| status.reason.as_deref() == Some(EVICTED))
     }
 
     /// `namespace/name`.

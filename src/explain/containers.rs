@@ -3,7 +3,7 @@
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{ContainerStateTerminated, ContainerStatus};
 
-use super::case::ExplainInput;
+use super::case::{EVICTED, ExplainInput};
 use super::causes::{OF_CONFIG, OF_CONTAINER, find};
 use super::endings::{UNKNOWN, because, how_it_ended, remedy_of_end};
 use super::explanation::{Explanation, Verdict, one_line};
@@ -104,6 +104,10 @@ fn failed(case: &ExplainInput<'_>) -> Explanation {
         let remedy = match (reason, is_static(case.pod)) {
             (SHUTDOWN, true) => "nothing: it starts again with the host, or when the shutdown is cancelled",
             (SHUTDOWN, false) => "nothing: its controller replaces it; without one, create it again",
+            (EVICTED, _) => {
+                "have it write less, or raise its limits (resources.limits.ephemeral-storage, emptyDir.sizeLimit); its \
+                 controller replaces it; without one, create it again"
+            }
             (_, _) => "change its manifest to start it again",
         };
         return Explanation::wrong(sentence).at(reason).do_this(remedy);

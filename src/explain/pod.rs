@@ -157,10 +157,11 @@ fn terminating(case: &ExplainInput<'_>) -> Option<Explanation> {
         return None;
     }
     let since = case.terminating_since.or(case.active_since());
-    let why = match (is_removed, case.shutdown) {
-        (true, _) => ": its manifest was removed or replaced",
-        (false, Some(_)) => ": the node is shutting down",
-        (false, None) => "",
+    let why = match (is_removed, case.evicted(), case.shutdown) {
+        (true, _, _) => ": its manifest was removed or replaced".to_owned(),
+        (false, Some(message), _) => format!(": it was evicted: {}", one_line(message).trim_end_matches('.')),
+        (false, None, Some(_)) => ": the node is shutting down".to_owned(),
+        (false, None, None) => String::new(),
     };
     let explanation = match case.activity() {
         Activity::Retrying { error } => {

@@ -193,6 +193,19 @@ fn a_broken_manifest_counts_even_while_the_pod_runs() {
 }
 
 #[test]
+fn an_eviction_explains_its_pod() {
+    let message = "Usage of EmptyDir volume \"data\" exceeds the limit \"1Mi\". ";
+    let evicted = json!({"phase": "Failed", "reason": "Evicted", "message": message});
+    let mut facts = Facts::new().status(evicted.clone());
+    facts.terminating_since = Some(at(990));
+    let stopping = Activity::StoppingContainers { grace_seconds: 1 };
+    let why =
+        "is being stopped: it was evicted: Usage of EmptyDir volume \"data\" exceeds the limit \"1Mi\"; ";
+    facts.doing(stopping).says(Verdict::UnderWay, why, "wait");
+    Facts::new().status(evicted).says(Verdict::Wrong, "exceeds the limit", "emptyDir.sizeLimit");
+}
+
+#[test]
 fn a_shutdown_of_the_node_explains_its_pods() {
     let mut facts = Facts::new().container(running(), json!({}), 0);
     facts.shutdown = Some(at(980));

@@ -130,6 +130,11 @@ impl StatusCache {
         self.lock().get(pod)?.status.start_time.as_ref().map(|time| time.0)
     }
 
+    /// The lifecycle of a pod; `None` before its first status.
+    pub fn lifecycle(&self, pod: &PodUid) -> Option<LifecycleSummary> {
+        self.lock().get(pod).map(|entry| entry.lifecycle)
+    }
+
     /// Removes the pods that are not in `known`.
     pub fn retain(&self, known: &HashSet<PodUid>) {
         self.timeline.retain(known);

@@ -58,6 +58,8 @@ pub enum TimelineStep {
     Failed,
     /// The node shuts down, and terminates it.
     Shutdown,
+    /// It used more than its limits allow, and is terminated.
+    Evicted,
     /// A container is being killed.
     Killing,
     /// The preStop hook of a container begins.
@@ -336,6 +338,7 @@ fn takes_time(step: TimelineStep) -> bool {
         | TimelineStep::Ended
         | TimelineStep::Failed
         | TimelineStep::Shutdown
+        | TimelineStep::Evicted
         | TimelineStep::Killing
         | TimelineStep::PreStop
         | TimelineStep::Stopped

@@ -174,4 +174,26 @@ pub enum SysError {
         /// The error.
         source: io::Error,
     },
+    /// The space of a directory tree could not be measured.
+    #[error("cannot measure the space of {}", path.display())]
+    Measure {
+        /// The directory or file.
+        path: PathBuf,
+        /// The error.
+        source: io::Error,
+    },
+    /// A thread could not be started.
+    #[error("cannot start a thread for {work}")]
+    Thread {
+        /// What it is for.
+        work: &'static str,
+        /// The error.
+        source: io::Error,
+    },
+    /// The work of a thread panicked.
+    #[error("{work} panicked")]
+    Panicked {
+        /// The work.
+        work: &'static str,
+    },
 }

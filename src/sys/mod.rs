@@ -20,8 +20,10 @@ mod path_work;
 mod remove;
 mod replace_file;
 mod shims;
+mod slow_work;
 #[cfg(test)]
 pub(crate) mod testing;
+mod tree_usage;
 mod watch;
 
 pub use address_changes::AddressChanges;
@@ -44,4 +46,6 @@ pub use path_work::{PathError, PathWork};
 pub use remove::{real_path, remove_tree};
 pub use replace_file::{replace_file, sync_parent};
 pub use shims::{Shim, end_shim, shims};
+pub use slow_work::slow_work;
+pub use tree_usage::{TreeUsage, files_usage, tree_usage};
 pub use watch::Watch;

@@ -44,7 +44,7 @@ fn remove(path: &Path) -> Result<(), Errno> {
         }
     }
     while let Some(name) = waiting.pop() {
-        let dir = open_inside(&top, &name)?;
+        let dir = open_entry(&top, &name)?;
         for entry in names(&dir)? {
             if unlink_file(&dir, &entry)? == Entry::Directory {
                 waiting.push(move_up(&dir, &entry, &top, &mut moved)?);
@@ -60,7 +60,7 @@ fn unlink(parent: &OwnedFd, name: &OsStr) -> Result<Option<OwnedFd>, Errno> {
     let name = CString::new(name.as_bytes()).map_err(|_| Errno::EINVAL)?;
     match unlink_file(parent, &name)? {
         Entry::Removed => Ok(None),
-        Entry::Directory => open_inside(parent, &name).map(Some),
+        Entry::Directory => open_entry(parent, &name).map(Some),
     }
 }
 
@@ -92,8 +92,8 @@ fn move_up(dir: &OwnedFd, name: &CString, top: &OwnedFd, moved: &mut u64) -> Res
     }
 }
 
-/// Opens a directory of `dir` unless something is mounted on it.
-fn open_inside(dir: &OwnedFd, name: &CString) -> Result<OwnedFd, Errno> {
+/// Opens a directory of `dir` for reading; `EXDEV` if something is mounted on it.
+pub(super) fn open_entry(dir: &OwnedFd, name: &CString) -> Result<OwnedFd, Errno> {
     let resolve =
         ResolveFlag::RESOLVE_NO_XDEV | ResolveFlag::RESOLVE_NO_SYMLINKS | ResolveFlag::RESOLVE_BENEATH;
     match openat2(dir, name.as_c_str(), OpenHow::new().flags(DIRECTORY).resolve(resolve)) {

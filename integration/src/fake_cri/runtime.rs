@@ -222,6 +222,14 @@ impl RuntimeService for Runtimes {
         answer(self.fake.containers_like(filter).await, |listed| listed)
     }
 
+    async fn list_container_stats(
+        &self,
+        request: Request<wire::ListContainerStatsRequest>,
+    ) -> Outcome<wire::ListContainerStatsResponse> {
+        let filter = request.into_inner().filter.unwrap_or_default();
+        answer(self.fake.stats_like(filter).await, |listed| listed)
+    }
+
     async fn container_status(
         &self,
         request: Request<wire::ContainerStatusRequest>,
@@ -258,7 +266,6 @@ impl RuntimeService for Runtimes {
         attach: AttachRequest => AttachResponse,
         port_forward: PortForwardRequest => PortForwardResponse,
         container_stats: ContainerStatsRequest => ContainerStatsResponse,
-        list_container_stats: ListContainerStatsRequest => ListContainerStatsResponse,
         pod_sandbox_stats: PodSandboxStatsRequest => PodSandboxStatsResponse,
         list_pod_sandbox_stats: ListPodSandboxStatsRequest => ListPodSandboxStatsResponse,
         update_runtime_config: UpdateRuntimeConfigRequest => UpdateRuntimeConfigResponse,

@@ -2,12 +2,13 @@
 
 use std::collections::HashMap;
 use std::net::IpAddr;
+use std::path::PathBuf;
 
 use jiff::Timestamp;
 
 use super::super::types::{
-    Container, ContainerState, ContainerStatus, ImageInfo, LinuxUser, RuntimeFeatures, RuntimeHandler,
-    RuntimeStatus, Sandbox, SandboxState, SandboxStatus, StoredPreStop,
+    Container, ContainerState, ContainerStats, ContainerStatus, ImageInfo, LinuxUser, RuntimeFeatures,
+    RuntimeHandler, RuntimeStatus, Sandbox, SandboxState, SandboxStatus, StoredPreStop, WritableLayer,
 };
 use super::super::{CriError, Operation, RuntimeCondition, wire};
 use crate::types::{
@@ -85,6 +86,21 @@ pub(in crate::cri) fn sandbox_status(wire: wire::PodSandboxStatus) -> SandboxSta
         ips,
         id: wire.id.into(),
     }
+}
+
+/// `None` for a container that does not say which one it is.
+pub(in crate::cri) fn container_stats(wire: wire::ContainerStats) -> Option<ContainerStats> {
+    let attributes = wire.attributes?;
+    let layer = |used: wire::FilesystemUsage| {
+        let filesystem =
+            used.fs_id.map(|id| id.mountpoint.into()).filter(|path: &PathBuf| path.is_absolute());
+        Some(WritableLayer { bytes: used.used_bytes?.value, filesystem })
+    };
+    Some(ContainerStats {
+        id: attributes.id.into(),
+        name: attributes.metadata?.name.into(),
+        writable_layer: wire.writable_layer.and_then(layer),
+    })
 }
 
 pub(in crate::cri) fn container(wire: wire::Container) -> Option<Container> {

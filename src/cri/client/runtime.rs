@@ -9,7 +9,7 @@ use hostlet_proto::cri;
 
 use super::super::calls::CallSubject;
 use super::super::types::{
-    Container, ContainerStatus, ExecOutput, RuntimeStatus, Sandbox, SandboxStatus, Version,
+    Container, ContainerStats, ContainerStatus, ExecOutput, RuntimeStatus, Sandbox, SandboxStatus, Version,
 };
 use super::super::wire;
 use super::super::{CriError, EventStream, Operation, RuntimeService};
@@ -244,6 +244,17 @@ impl RuntimeService for CriClient {
             Some(_) => self.call(list.operation, CallSubject::Node, call).await?.containers,
         };
         Ok(containers.into_iter().filter_map(convert::container).collect())
+    }
+
+    async fn container_stats(&self, pod: &PodUid) -> Result<Vec<ContainerStats>, CriError> {
+        let filter = wire::ContainerStatsFilter {
+            label_selector: pod_selector(Some(pod)),
+            ..wire::ContainerStatsFilter::default()
+        };
+        let request = wire::ListContainerStatsRequest { filter: Some(filter) };
+        let call = async { self.runtime().list_container_stats(request).await };
+        let answer = self.call(Operation::ListContainerStats, CallSubject::Node, call).await?;
+        Ok(answer.stats.into_iter().filter_map(convert::container_stats).collect())
     }
 
     async fn list_pods(&self) -> Result<HashSet<PodRef>, CriError> {

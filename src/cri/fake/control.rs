@@ -71,6 +71,11 @@ impl FakeRuntime {
         self.with(|world, now| world.exit(id, now, code, reason(code)));
     }
 
+    /// Sets the size of a container's writable layer, bytes.
+    pub fn set_written(&self, id: &ContainerId, bytes: u64) {
+        self.with(|world, _| world.written.insert(id.clone(), bytes));
+    }
+
     /// OOM-kills a running container's process.
     pub fn oom_kill_container(&self, id: &ContainerId) {
         self.with(|world, now| world.exit(id, now, 137, "OOMKilled"));

@@ -38,6 +38,12 @@ fn container_wanted(filter: &wire::ContainerFilter, container: &wire::Container)
         && selects(&filter.label_selector, &container.labels)
 }
 
+fn stats_wanted(filter: &wire::ContainerStatsFilter, container: &wire::Container) -> bool {
+    (filter.id.is_empty() || container.id.starts_with(&filter.id))
+        && (filter.pod_sandbox_id.is_empty() || container.pod_sandbox_id == filter.pod_sandbox_id)
+        && selects(&filter.label_selector, &container.labels)
+}
+
 /// The message, or the error of Go's gRPC if it is larger than `limit`.
 fn sent<T: Message>(operation: Operation, limit: usize, message: T) -> Result<T, CriError> {
     let size = message.encoded_len();
@@ -75,6 +81,22 @@ impl FakeRuntime {
             let all = world.containers.iter().map(|(id, record)| view::container(id, record));
             let containers = all.filter(|container| container_wanted(&filter, container)).collect();
             sent(operation, world.message_limit, wire::ListContainersResponse { containers })
+        })
+        .await
+    }
+
+    /// The stats of the containers that match `filter`, as CRI messages. A logged call.
+    pub async fn stats_like(
+        &self,
+        filter: wire::ContainerStatsFilter,
+    ) -> Result<wire::ListContainerStatsResponse, CriError> {
+        let operation = Operation::ListContainerStats;
+        let request = Request::new(operation, pod_of(&filter.label_selector), "");
+        self.call(request, move |world, _| {
+            let all = world.containers.iter();
+            let wanted = all.filter(|(id, record)| stats_wanted(&filter, &view::container(id, record)));
+            let stats = wanted.map(|(id, record)| view::container_stats(id, record, world)).collect();
+            sent(operation, world.message_limit, wire::ListContainerStatsResponse { stats })
         })
         .await
     }

@@ -6,10 +6,12 @@ use std::time::Duration;
 use async_trait::async_trait;
 
 use super::super::client::convert;
-use super::super::wire::{AuthConfig, ContainerConfig, ContainerFilter, PodSandboxConfig, PodSandboxFilter};
+use super::super::wire::{
+    AuthConfig, ContainerConfig, ContainerFilter, ContainerStatsFilter, PodSandboxConfig, PodSandboxFilter,
+};
 use super::super::{
-    Container, ContainerStatus, CriError, EventStream, ExecOutput, ImageInfo, ImageService, Operation,
-    RuntimeService, RuntimeStatus, Sandbox, SandboxStatus, Version,
+    Container, ContainerStats, ContainerStatus, CriError, EventStream, ExecOutput, ImageInfo, ImageService,
+    Operation, RuntimeService, RuntimeStatus, Sandbox, SandboxStatus, Version,
 };
 use super::containers::{Stopping, no_container};
 use super::lists::selector_of;
@@ -189,6 +191,13 @@ impl RuntimeService for FakeRuntime {
             .into_iter()
             .filter_map(convert::container)
             .collect())
+    }
+
+    async fn container_stats(&self, pod: &PodUid) -> Result<Vec<ContainerStats>, CriError> {
+        let label_selector = selector_of(Some(pod));
+        let filter = ContainerStatsFilter { label_selector, ..ContainerStatsFilter::default() };
+        let stats = self.stats_like(filter).await?.stats;
+        Ok(stats.into_iter().filter_map(convert::container_stats).collect())
     }
 
     async fn list_pods(&self) -> Result<HashSet<PodRef>, CriError> {

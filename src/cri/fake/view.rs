@@ -53,6 +53,29 @@ pub(super) fn sandbox_status(id: &SandboxId, record: &SandboxRecord) -> wire::Po
     }
 }
 
+pub(super) fn container_stats(
+    id: &ContainerId,
+    record: &ContainerRecord,
+    world: &World,
+) -> wire::ContainerStats {
+    let bytes = world.written.get(id).copied().unwrap_or_default();
+    wire::ContainerStats {
+        attributes: Some(wire::ContainerAttributes {
+            id: id.to_string(),
+            metadata: record.config.metadata.clone(),
+            labels: record.config.labels.clone(),
+            annotations: record.config.annotations.clone(),
+        }),
+        writable_layer: Some(wire::FilesystemUsage {
+            timestamp: record.created_at,
+            fs_id: Some(wire::FilesystemIdentifier { mountpoint: "/".to_owned() }),
+            used_bytes: Some(wire::UInt64Value { value: bytes }),
+            inodes_used: None,
+        }),
+        ..wire::ContainerStats::default()
+    }
+}
+
 pub(super) fn container(id: &ContainerId, record: &ContainerRecord) -> wire::Container {
     wire::Container {
         id: id.to_string(),

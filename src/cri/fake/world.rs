@@ -34,6 +34,8 @@ pub(super) struct World {
     pub(super) hub: Hub,
     pub(super) scripts: HashMap<String, Script>,
     pub(super) execs: HashMap<Vec<String>, Exec>,
+    /// Bytes in writable layers.
+    pub(super) written: HashMap<ContainerId, u64>,
     /// Number of starts by pod and container name.
     pub(super) starts: HashMap<(PodUid, String), usize>,
     /// Scheduled exits. An entry is valid only if its container has the same time.
@@ -69,6 +71,7 @@ impl World {
             hub: Hub::default(),
             scripts: HashMap::new(),
             execs: HashMap::new(),
+            written: HashMap::new(),
             starts: HashMap::new(),
             exits: BTreeSet::new(),
             version: Version {

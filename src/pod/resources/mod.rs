@@ -14,5 +14,5 @@ pub use oom::oom_score_adj;
 pub use pod_cgroup::{pod_cpu_request, pod_resources};
 pub use qos::qos_class;
 pub(in crate::pod) use requests::limited_resources;
-pub use requests::requested_resources;
+pub use requests::{limited_storage, requested_resources};
 pub use whole::whole_resources;

@@ -7,8 +7,8 @@ use k8s_openapi::apimachinery::pkg::api::resource::Quantity as ApiQuantity;
 
 use super::amounts::{Together, together};
 use crate::pod::view::PodView;
-use crate::types::ResourceList;
-use crate::types::resources::{CPU, HUGE_PAGES, MEMORY};
+use crate::types::resources::{CPU, EPHEMERAL_STORAGE, HUGE_PAGES, MEMORY};
+use crate::types::{Quantity, ResourceList};
 
 impl Together for ResourceList {
     fn plus(self, other: Self) -> Self {
@@ -46,6 +46,11 @@ pub(in crate::pod) fn limited_resources(pod: &Pod) -> ResourceList {
     let overhead = ResourceList::read(spec.overhead.as_ref());
     let overhead = overhead.only(|name| limits.get(name).is_some_and(|limit| limit.milli_value() > 0));
     limits.plus(overhead)
+}
+
+/// The limit of a pod's local storage; `None` if no container has one.
+pub fn limited_storage(pod: &Pod) -> Option<Quantity> {
+    limited_resources(pod).get(EPHEMERAL_STORAGE)
 }
 
 /// The pod-level amounts of the resources for which there are such (KEP-2837).
@@ -93,5 +98,22 @@ mod tests {
         let expected =
             [("cpu", "2250m"), ("example.com/gpu", "1"), ("hugepages-2Mi", "8Mi"), ("memory", "2Mi")];
         assert_eq!(requested_resources(&pod), resource_list(expected));
+    }
+
+    #[test]
+    fn a_pod_may_use_the_storage_of_its_containers_together() {
+        let limit = |amount: &str| json!({"limits": {"ephemeral-storage": amount}});
+        let mut spec = json!({
+            "initContainers": [{"name": "init", "resources": limit("2Gi")}],
+            "containers": [{"name": "a", "resources": limit("1Gi")}, {"name": "b", "resources": limit("512Mi")}, {"name": "c"}],
+        });
+        let text =
+            |spec: &serde_json::Value| limited_storage(&pod(spec.clone())).map(|limit| limit.to_string());
+        assert_eq!(text(&spec).as_deref(), Some("2Gi"));
+        spec["overhead"] = json!({"ephemeral-storage": "1Mi"});
+        assert_eq!(text(&spec).as_deref(), Some("2049Mi"));
+        assert_eq!(text(&json!({"containers": [{"name": "a"}]})), None);
+        let none = json!({"containers": [{"name": "a", "resources": limit("0")}], "overhead": {"ephemeral-storage": "1Mi"}});
+        assert_eq!(text(&none).as_deref(), Some("0"));
     }
 }

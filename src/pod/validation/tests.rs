@@ -458,7 +458,6 @@ fn unsupported_fields_are_reported_one_by_one() {
             "spec.resources.limits[hugepages-2Mi]",
             "spec.volumes[0].ephemeral",
             "spec.volumes[1].emptyDir.medium",
-            "spec.volumes[2].emptyDir.sizeLimit",
         ],
     );
     let handler = json!({"exec": {"command": ["true"]}});
@@ -474,7 +473,6 @@ fn unsupported_fields_are_reported_one_by_one() {
         &[
             "spec.containers[0].resizePolicy[0]",
             "spec.containers[0].lifecycle.stopSignal",
-            "spec.containers[0].resources.limits[ephemeral-storage]",
             "spec.containers[0].resources.limits[hugepages-2Mi]",
         ],
     );

@@ -89,8 +89,6 @@ fn check_volume(volume: &Volume, path: &FieldPath, found: &mut Found) {
         let medium = text(&directory.medium);
         let huge = "huge pages are not mounted";
         found.add(!matches!(medium, "" | "Memory"), &path.child("medium"), huge);
-        let unlimited = medium.is_empty() && directory.size_limit.is_some();
-        found.add(unlimited, &path.child("sizeLimit"), "the size of an emptyDir on disk is not limited");
     }
     let parts = volume.projected.iter().flat_map(|projected| list(&projected.sources));
     for (index, part) in parts.enumerate() {
@@ -138,27 +136,20 @@ pub fn unsupported_ephemeral(container: &Container) -> Vec<FieldError> {
     found.0
 }
 
-/// CPU and memory are enforced; a request for ephemeral storage only concerns the scheduler.
+/// CPU, memory and ephemeral storage are enforced.
 fn check_resources(requirements: &ResourceRequirements, path: &FieldPath, found: &mut Found) {
     found.add(
         !list(&requirements.claims).is_empty(),
         &path.child("claims"),
         "claimed devices are not prepared",
     );
-    let sentence = |name: &str, list: &str| match name {
-        "ephemeral-storage" if list == "limits" => {
-            Some("the size of a container's writable layer is not limited")
-        }
-        huge if huge.starts_with(HUGE_PAGES) => Some("huge pages are not limited"),
-        _ => None,
-    };
+    let sentence = |name: &str| name.starts_with(HUGE_PAGES).then_some("huge pages are not limited");
     each_resource(requirements, path, found, sentence);
 }
 
 /// Rejects extended resources of static pods. For scheduled pods, the scheduler or admission counts them.
 fn check_devices(requirements: &ResourceRequirements, path: &FieldPath, found: &mut Found) {
-    let sentence =
-        |name: &str, _: &str| name.contains('/').then_some("no device plugin offers this resource");
+    let sentence = |name: &str| name.contains('/').then_some("no device plugin offers this resource");
     each_resource(requirements, path, found, sentence);
 }
 
@@ -167,14 +158,14 @@ fn each_resource(
     requirements: &ResourceRequirements,
     path: &FieldPath,
     found: &mut Found,
-    sentence: impl Fn(&str, &str) -> Option<&'static str>,
+    sentence: impl Fn(&str) -> Option<&'static str>,
 ) {
     let limits = requirements.limits.iter().flatten().map(|(name, _)| ("limits", name.as_str()));
     let is_limited =
         |name: &str| requirements.limits.as_ref().is_some_and(|limits| limits.contains_key(name));
     let requests = requirements.requests.iter().flatten().map(|(name, _)| ("requests", name.as_str()));
     for (list, name) in limits.chain(requests.filter(|(_, name)| !is_limited(name))) {
-        let sentence = sentence(name, list);
+        let sentence = sentence(name);
         found.add(sentence.is_some(), &path.child(list).key(name), sentence.unwrap_or_default());
     }
 }

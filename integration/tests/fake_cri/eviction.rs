@@ -1,0 +1,161 @@
+//! Evictions of pods that use more local storage than they may: the real daemon, with the API server's pods and real files.
+
+use std::fs;
+use std::path::PathBuf;
+
+use anyhow::{Context, Result};
+use hostlet_integration::fake_cri::FakeHost;
+use hostlet_integration::{FakeApiServer, Look, wait_for};
+use k8s_openapi::api::core::v1::{Event, Pod};
+use serde_json::{Value, json};
+
+use crate::support::{SOON, is_ready, manifest_with, only_container, uid, wait_for_log, wait_until_ready};
+
+const PODS: &str = "/api/v1/namespaces/default/pods";
+
+/// Gives the node a pod with one container, with more in its spec.
+fn give(server: &FakeApiServer, host: &FakeHost, name: &str, more: Value) -> Result<()> {
+    let mut spec = json!({
+        "nodeName": host.node(), "restartPolicy": "Always", "terminationGracePeriodSeconds": 30,
+        "containers": [{"name": "main", "image": "busybox:1", "imagePullPolicy": "IfNotPresent"}],
+    });
+    for (field, value) in more.as_object().into_iter().flatten() {
+        spec[field] = value.clone();
+    }
+    let pod = json!({"metadata": {"name": name, "namespace": "default"}, "spec": spec});
+    server.api().put(&format!("{PODS}/{name}"), &serde_json::from_value::<Pod>(pod)?);
+    Ok(())
+}
+
+async fn wait_for_shown(server: &FakeApiServer, name: &str, is_it: impl Fn(&Pod) -> bool) -> Result<Pod> {
+    wait_for(&format!("pod {name} as wanted on the API server"), SOON, async || {
+        Ok(match server.api().get::<Pod>(&format!("{PODS}/{name}")) {
+            Some(pod) if is_it(&pod) => Look::Done(pod),
+            other => Look::NotYet(format!("{:?}", other.and_then(|pod| pod.status))),
+        })
+    })
+    .await
+}
+
+fn limits(amount: &str) -> Value {
+    json!([{
+        "name": "main", "image": "busybox:1", "imagePullPolicy": "IfNotPresent",
+        "resources": {"limits": {"ephemeral-storage": amount}},
+    }])
+}
+
+/// The volume `data` of a pod on the host.
+fn volume(host: &FakeHost, uid: &str) -> PathBuf {
+    host.directory().join("kubelet/pods").join(uid).join("volumes/kubernetes.io~empty-dir/data")
+}
+
+fn is_evicted(pod: &Pod) -> bool {
+    pod.status.as_ref().is_some_and(|status| {
+        status.phase.as_deref() == Some("Failed") && status.reason.as_deref() == Some("Evicted")
+    })
+}
+
+#[tokio::test]
+async fn pods_beyond_a_limit_are_evicted_and_others_stay() {
+    let (host, server) = (FakeHost::start().unwrap(), FakeApiServer::start().unwrap());
+    host.runtime().add_image("busybox:1");
+    let daemon = host.join(&server, "").await.unwrap();
+    let small = json!({"volumes": [{"name": "data", "emptyDir": {"sizeLimit": "1Mi"}}]});
+    give(&server, &host, "volume", small.clone()).unwrap();
+    give(&server, &host, "modest", small).unwrap();
+    let whole = json!({"containers": limits("2Mi"), "volumes": [{"name": "data", "emptyDir": {}}]});
+    give(&server, &host, "whole", whole).unwrap();
+    give(&server, &host, "layer", json!({"containers": limits("2Mi")})).unwrap();
+    let mut written = Vec::new();
+    for (name, kib) in [("volume", 1_100), ("modest", 900), ("whole", 2_100)] {
+        let pod = wait_for_shown(&server, name, is_ready).await.unwrap();
+        let dir = volume(&host, &pod.metadata.uid.unwrap());
+        fs::write(dir.join("file"), vec![1; kib << 10]).unwrap();
+        written.push(dir);
+    }
+    wait_for_shown(&server, "layer", is_ready).await.unwrap();
+    let layer = only_container(&host, "layer").unwrap();
+    host.runtime().set_written(&layer.as_str().into(), 3 << 20);
+
+    let whole = "Pod ephemeral local storage usage exceeds the total limit of containers 2Mi. ";
+    let messages = [
+        ("volume", "Usage of EmptyDir volume \"data\" exceeds the limit \"1Mi\". "),
+        ("whole", whole),
+        ("layer", whole),
+    ];
+    for (name, message) in messages {
+        let status = wait_for_shown(&server, name, is_evicted).await.unwrap().status.unwrap();
+        assert_eq!(status.message.as_deref(), Some(message), "{name}");
+        let conditions = status.conditions.unwrap_or_default();
+        assert!(conditions.iter().all(|condition| condition.type_ != "DisruptionTarget"), "{conditions:?}");
+        wait_for("the event of an eviction", SOON, async || {
+            let events = server.api().list::<Event>("/api/v1/namespaces/default/events");
+            let evicted = events.iter().find(|event| {
+                event.involved_object.name.as_deref() == Some(name)
+                    && event.reason.as_deref() == Some("Evicted")
+            });
+            let is_right = |event: &Event| {
+                event.type_.as_deref() == Some("Warning") && event.message.as_deref() == Some(message)
+            };
+            Ok(if evicted.is_some_and(is_right) {
+                Look::Done(())
+            } else {
+                Look::NotYet(format!("{evicted:?}"))
+            })
+        })
+        .await
+        .unwrap();
+        let explained = daemon.cli(&["explain", name]).unwrap();
+        assert!(explained.contains(message.trim_end()), "{explained}");
+        let timeline = daemon.cli(&["timeline", name]).unwrap();
+        assert!(timeline.contains("evicted"), "{timeline}");
+    }
+    wait_for("the volume of an evicted pod is removed", SOON, async || {
+        Ok(if written[0].exists() { Look::NotYet("it exists".to_owned()) } else { Look::Done(()) })
+    })
+    .await
+    .unwrap();
+    let modest = server.api().get::<Pod>(&format!("{PODS}/modest")).unwrap();
+    assert!(is_ready(&modest), "{:?}", modest.status);
+    daemon.stop().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_static_pod_is_never_evicted_but_reported() {
+    let host = FakeHost::start().unwrap();
+    host.runtime().add_image("busybox:1");
+    let daemon = host.start_hostlet("").await.unwrap();
+    let spec = json!({
+        "containers": [{"name": "main", "image": "busybox:1"}],
+        "volumes": [{"name": "data", "emptyDir": {"sizeLimit": "1Mi"}}],
+    });
+    host.write_manifest("web.yaml", &manifest_with("web", spec)).unwrap();
+    wait_until_ready(&daemon, &["web"]).await.unwrap();
+    let pod = daemon.pod("web").unwrap().context("the pod").unwrap();
+    let uid = pod.metadata.uid.unwrap_or_else(|| uid("web"));
+    fs::write(volume(&host, &uid).join("file"), vec![1; 2 << 20]).unwrap();
+    wait_for_log(&daemon, "not evicted because it is critical").await.unwrap();
+    wait_until_ready(&daemon, &["web"]).await.unwrap();
+    daemon.stop().await.unwrap();
+}
+
+#[tokio::test]
+async fn without_local_storage_isolation_no_limit_is_enforced() {
+    let (host, server) = (FakeHost::start().unwrap(), FakeApiServer::start().unwrap());
+    host.runtime().add_image("busybox:1");
+    let daemon = host.join(&server, "localStorageCapacityIsolation: false\n").await.unwrap();
+    let limited = json!({"volumes": [{"name": "data", "emptyDir": {"sizeLimit": "1Mi"}}]});
+    give(&server, &host, "web", limited).unwrap();
+    let pod = wait_for_shown(&server, "web", is_ready).await.unwrap();
+    fs::write(volume(&host, &pod.metadata.uid.unwrap()).join("file"), vec![1; 2 << 20]).unwrap();
+    // A pod that requests storage does not fit: the node has none to offer (as upstream).
+    let mut containers = limits("1Mi");
+    containers[0]["resources"]["requests"] = json!({"ephemeral-storage": "1Mi"});
+    give(&server, &host, "requests", json!({"containers": containers})).unwrap();
+    let rejected = |pod: &Pod| pod.status.as_ref().is_some_and(|s| s.phase.as_deref() == Some("Failed"));
+    let status = wait_for_shown(&server, "requests", rejected).await.unwrap().status.unwrap();
+    assert_eq!(status.reason.as_deref(), Some("OutOfephemeral-storage"), "{status:?}");
+    let shown = server.api().get::<Pod>(&format!("{PODS}/web")).unwrap();
+    assert!(is_ready(&shown), "{:?}", shown.status);
+    daemon.stop().await.unwrap();
+}

@@ -1,0 +1,70 @@
+//! The limits of a pod's local storage, and what must be measured because of them. Pure.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use k8s_openapi::api::core::v1::Container;
+
+use crate::cri_config::hosts_file;
+use crate::pod::AdmittedPod;
+use crate::pod::resources::limited_storage;
+use crate::stats::{PodPlaces, VolumePlace};
+use crate::types::Quantity;
+use crate::types::resources::EPHEMERAL_STORAGE;
+use crate::volume::local_volume_dir;
+
+/// The limits of a pod.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct StorageLimits {
+    /// Its emptyDirs with a `sizeLimit`, in the order of the spec.
+    pub(super) volumes: Vec<(String, Quantity)>,
+    /// The sum over its containers, if any of them has a limit.
+    pub(super) pod: Option<Quantity>,
+    /// Its main containers and sidecars with a limit.
+    pub(super) containers: BTreeMap<String, Quantity>,
+}
+
+impl StorageLimits {
+    /// The limits of the pod; `None` if it has none.
+    pub(super) fn of(pod: &AdmittedPod) -> Option<Self> {
+        let volumes = pod.spec().volumes.iter().flatten();
+        // The kernel limits those in memory.
+        let on_disk = volumes.filter_map(|volume| Some((volume, volume.empty_dir.as_ref()?)));
+        let on_disk = on_disk.filter(|(_, directory)| directory.medium.as_deref() != Some("Memory"));
+        let limited = on_disk.filter_map(|(volume, directory)| {
+            let limit = Quantity::parse(&directory.size_limit.as_ref()?.0).ok()?;
+            (limit > Quantity::bytes(0)).then(|| (volume.name.clone(), limit))
+        });
+        let stays = |container: &&Container| container.restart_policy.as_deref() == Some("Always");
+        let sidecars = pod.init_containers().iter().filter(stays);
+        let containers = sidecars.chain(&pod.spec().containers);
+        let limits = Self {
+            volumes: limited.collect(),
+            pod: limited_storage(pod),
+            containers: containers.filter_map(|c| Some((c.name.clone(), container_limit(c)?))).collect(),
+        };
+        (limits != Self::default()).then_some(limits)
+    }
+
+    /// What must be measured to enforce these limits. Once a volume has more than its limit or the pod's, it is measured no further.
+    pub(super) fn places(&self, pod: &AdmittedPod, root: &Path) -> PodPlaces {
+        let uid = &pod.reference.uid;
+        let bytes = |limit: &Quantity| u64::try_from(limit.value()).unwrap_or(0);
+        let mut volumes = BTreeMap::new();
+        for volume in pod.spec().volumes.iter().flatten() {
+            let own = self.volumes.iter().find(|(name, _)| *name == volume.name).map(|(_, limit)| limit);
+            let Some(enough) = own.into_iter().chain(&self.pod).map(bytes).min() else { continue };
+            if let Some(path) = local_volume_dir(root, uid, volume) {
+                volumes.insert(volume.name.clone(), VolumePlace { path, enough });
+            }
+        }
+        let containers = self.pod.map(|_| hosts_file(root, uid));
+        PodPlaces { pod: pod.reference.clone(), volumes, containers }
+    }
+}
+
+fn container_limit(container: &Container) -> Option<Quantity> {
+    let limits = container.resources.as_ref()?.limits.as_ref()?;
+    let limit = Quantity::parse(&limits.get(EPHEMERAL_STORAGE)?.0).ok()?;
+    (limit != Quantity::bytes(0)).then_some(limit)
+}

@@ -1,0 +1,11 @@
+//! Evicts pods that use more local storage than they may, as upstream's eviction manager does. Requests kills; terminates no pod
+//! itself, and measures nothing.
+
+mod limits;
+mod metrics;
+mod plan;
+#[cfg(test)]
+mod plan_tests;
+mod task;
+
+pub use task::{Eviction, EvictionSources};

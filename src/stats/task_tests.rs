@@ -1,0 +1,222 @@
+//! Tests of the measurements in paused time, on the fake runtime and a tree of files.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::sync::Arc;
+use std::time::Duration;
+
+use rand::SeedableRng;
+use rand::rngs::StdRng;
+use tempfile::TempDir;
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+use tokio::time::{sleep, timeout};
+use tokio_util::sync::CancellationToken;
+
+use super::{ContainerStorage, PodPlaces, PodStorage, StorageSettings, StorageStats, VolumePlace};
+use crate::cri::fake::{Failure, FakeRuntime, Fault, Rule};
+use crate::cri::wire::{ContainerConfig, ContainerMetadata, ImageSpec, PodSandboxConfig, PodSandboxMetadata};
+use crate::cri::{Operation, RuntimeService};
+use crate::log::LogLayout;
+use crate::pleg::Pleg;
+use crate::types::{
+    CONTAINER_NAME_LABEL, ContainerId, POD_NAME_LABEL, POD_NAMESPACE_LABEL, POD_UID_LABEL, PodRef, PodUid,
+};
+
+const INTERVAL: Duration = Duration::from_secs(10);
+
+struct Bench {
+    root: TempDir,
+    fake: FakeRuntime,
+    logs: LogLayout,
+    stats: StorageStats,
+    storage: watch::Receiver<BTreeMap<PodUid, PodStorage>>,
+    _tasks: JoinSet<()>,
+}
+
+impl Bench {
+    fn new() -> Self {
+        let (root, fake) = (TempDir::new().unwrap(), FakeRuntime::new());
+        fake.add_image("img");
+        let logs = LogLayout {
+            pod_logs_dir: root.path().join("log/pods"),
+            containers_dir: root.path().join("log/containers"),
+        };
+        let mut tasks = JoinSet::new();
+        let runtime = Arc::new(fake.clone());
+        let (pleg, handle) = Pleg::new(runtime.clone(), StdRng::seed_from_u64(1));
+        tasks.spawn(pleg.run(CancellationToken::new()));
+        let (task, stats) = StorageStats::new(StorageSettings {
+            runtime,
+            observed: handle.cache().clone(),
+            logs: logs.clone(),
+            root_dir: root.path().to_owned(),
+        });
+        tasks.spawn(task.run(CancellationToken::new()));
+        let storage = stats.storage();
+        Self { root, fake, logs, stats, storage, _tasks: tasks }
+    }
+
+    /// Starts a container of the pod.
+    async fn run(&self, pod: &PodRef, name: &str) -> ContainerId {
+        let label = |key: &str, value: &str| (key.to_owned(), value.to_owned());
+        let mut labels = [
+            label(POD_NAME_LABEL, &pod.name),
+            label(POD_NAMESPACE_LABEL, &pod.namespace),
+            label(POD_UID_LABEL, pod.uid.as_str()),
+        ]
+        .to_vec();
+        let metadata = PodSandboxMetadata {
+            name: pod.name.to_string(),
+            uid: pod.uid.to_string(),
+            namespace: pod.namespace.to_string(),
+            attempt: 0,
+        };
+        let sandbox = PodSandboxConfig {
+            metadata: Some(metadata),
+            labels: labels.iter().cloned().collect(),
+            ..PodSandboxConfig::default()
+        };
+        let id = match self.fake.list_sandboxes(Some(&pod.uid)).await.unwrap().first() {
+            Some(sandbox) => sandbox.id.clone(),
+            None => self.fake.run_sandbox(sandbox.clone(), "").await.unwrap(),
+        };
+        labels.push(label(CONTAINER_NAME_LABEL, name));
+        let config = ContainerConfig {
+            metadata: Some(ContainerMetadata { name: name.to_owned(), attempt: 0 }),
+            image: Some(ImageSpec { image: "img".to_owned(), ..ImageSpec::default() }),
+            labels: labels.into_iter().collect(),
+            ..ContainerConfig::default()
+        };
+        let container = self.fake.create_container(&id, config, sandbox).await.unwrap();
+        self.fake.start_container(&container).await.unwrap();
+        container
+    }
+
+    fn write(&self, path: &str, kib: usize) {
+        let path = self.root.path().join(path);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, vec![1; kib << 10]).unwrap();
+    }
+
+    fn places(&self, pod: &PodRef, volumes: &[(&str, u64)], containers: bool) -> PodPlaces {
+        let place = |(name, enough): &(&str, u64)| {
+            let path = self.root.path().join("volumes").join(name);
+            ((*name).to_owned(), VolumePlace { path, enough: *enough })
+        };
+        PodPlaces {
+            pod: pod.clone(),
+            volumes: volumes.iter().map(place).collect(),
+            containers: containers.then(|| self.root.path().join("etc-hosts")),
+        }
+    }
+
+    fn measure(&self, places: &[PodPlaces]) {
+        self.stats.measure(places.iter().map(|p| (p.pod.uid.clone(), p.clone())).collect());
+    }
+
+    /// Waits until the storage of a pod is as expected.
+    async fn until(&mut self, pod: &PodRef, is_so: impl Fn(&PodStorage) -> bool) -> PodStorage {
+        let wait = self.storage.wait_for(|all| all.get(&pod.uid).is_some_and(&is_so));
+        let all = timeout(Duration::from_secs(600), wait).await.expect("not measured in time").unwrap();
+        all[&pod.uid].clone()
+    }
+
+    fn stats_calls(&self) -> usize {
+        self.fake.calls_of(Operation::ListContainerStats).len()
+    }
+}
+
+fn pod(name: &str) -> PodRef {
+    PodRef::new("default", name, name)
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_counts_is_measured_and_measured_again() {
+    let mut bench = Bench::new();
+    let web = pod("web");
+    let (app, _side, gone) =
+        (bench.run(&web, "app").await, bench.run(&web, "side").await, bench.run(&web, "gone").await);
+    bench.fake.set_written(&app, 5_000);
+    bench.fake.set_written(&gone, 7_000);
+    bench.fake.exit_container(&gone, 0);
+    sleep(Duration::from_secs(3)).await;
+    let dir = bench.logs.pod_dir(&web);
+    let dir = dir.strip_prefix(bench.root.path()).unwrap().to_str().unwrap().to_owned();
+    // Logs of earlier instances count, those of containers that do not run do not.
+    bench.write(&format!("{dir}/app/0.log"), 8);
+    bench.write(&format!("{dir}/app/1.log"), 4);
+    bench.write(&format!("{dir}/gone/0.log"), 400);
+    bench.write(&format!("{dir}/note"), 4);
+    bench.write("etc-hosts", 1);
+    bench.write("volumes/data/file", 64);
+    bench.measure(&[bench.places(&web, &[("data", u64::MAX), ("empty", u64::MAX)], true)]);
+    let storage = bench.until(&web, |it| it.containers.is_some() && it.volumes.len() == 2).await;
+    let containers = storage.containers.clone().unwrap();
+    let names: Vec<&str> = containers.by_name.keys().map(|name| &**name).collect();
+    assert_eq!(names, ["app", "side"]);
+    let expected = ContainerStorage { writable_layer: 5_000, logs: 12 << 10, ..containers.by_name["app"] };
+    assert_eq!(containers.by_name["app"], expected);
+    assert_eq!(containers.pod_files, 8 << 10);
+    assert!(storage.volumes["data"] >= 64 << 10 && storage.volumes["data"] < 90 << 10, "{storage:?}");
+    assert_eq!(storage.volumes["empty"], 0);
+
+    bench.write("volumes/data/more", 64);
+    bench.fake.set_written(&app, 6_000);
+    bench.until(&web, |it| it.volumes["data"] >= 128 << 10).await;
+    bench.until(&web, |it| it.containers.as_ref().unwrap().by_name["app"].writable_layer == 6_000).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn pods_without_limits_cost_nothing() {
+    let bench = Bench::new();
+    let (web, other) = (pod("web"), pod("other"));
+    bench.run(&web, "app").await;
+    bench.run(&other, "app").await;
+    sleep(INTERVAL * 20).await;
+    assert_eq!(bench.stats_calls(), 0);
+    bench.measure(&[bench.places(&web, &[("data", 1)], false)]);
+    sleep(INTERVAL * 20).await;
+    assert_eq!(bench.stats_calls(), 0, "a limit of a volume needs no stats of containers");
+    bench.measure(&[bench.places(&web, &[], true)]);
+    sleep(INTERVAL * 10).await;
+    let calls = bench.fake.calls_of(Operation::ListContainerStats);
+    assert!((10..=11).contains(&calls.len()), "{}", calls.len());
+    assert!(calls.iter().all(|call| call.pod.as_ref() == Some(&web.uid)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pod_is_measured_until_it_is_no_longer_asked_for() {
+    let mut bench = Bench::new();
+    let web = pod("web");
+    bench.write("volumes/data/file", 4);
+    bench.measure(&[bench.places(&web, &[("data", u64::MAX)], false)]);
+    bench.until(&web, |it| !it.volumes.is_empty()).await;
+    bench.measure(&[]);
+    timeout(INTERVAL, bench.storage.wait_for(BTreeMap::is_empty)).await.unwrap().unwrap();
+    // The same again is measured at once.
+    bench.measure(&[bench.places(&web, &[("data", u64::MAX)], false)]);
+    bench.until(&web, |it| !it.volumes.is_empty()).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_runtime_that_fails_or_hangs_delays_no_volume_and_no_other_pod_for_long() {
+    let mut bench = Bench::new();
+    let (bad, good) = (pod("bad"), pod("good"));
+    bench.run(&bad, "app").await;
+    let app = bench.run(&good, "app").await;
+    bench.fake.set_written(&app, 1);
+    sleep(Duration::from_secs(3)).await;
+    let failure = Fault::Fail { after: Duration::ZERO, failure: Failure::Unreachable };
+    bench.fake.faults().add(Rule::new(Operation::ListContainerStats, Fault::Hang).pod(&bad.uid).times(1));
+    bench.fake.faults().add(Rule::new(Operation::ListContainerStats, failure).pod(&good.uid).times(2));
+    bench.write("volumes/data/file", 4);
+    bench.measure(&[
+        bench.places(&bad, &[("data", u64::MAX)], true),
+        bench.places(&good, &[("data", u64::MAX)], true),
+    ]);
+    bench.until(&bad, |it| !it.volumes.is_empty()).await;
+    let good = bench.until(&good, |it| it.containers.is_some()).await;
+    assert_eq!(good.containers.unwrap().by_name["app"].writable_layer, 1);
+    assert_eq!(bench.storage.borrow()[&bad.uid].containers, None);
+}

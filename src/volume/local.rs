@@ -1,0 +1,49 @@
+//! Which volumes take space on the node's own disk, and where they are. Pure.
+
+use std::path::{Path, PathBuf};
+
+use k8s_openapi::api::core::v1::Volume;
+
+use super::layout::{Kind, PodLayout};
+use crate::types::PodUid;
+
+/// The directory of a volume whose content is on the node's disk and ends with its pod: an emptyDir on disk, or a ConfigMap (upstream
+/// `IsLocalEphemeralVolume`). `None` for other volumes.
+pub fn local_volume_dir(root: &Path, pod: &PodUid, volume: &Volume) -> Option<PathBuf> {
+    let on_disk = |medium: Option<&str>| medium.unwrap_or_default().is_empty();
+    let kind = match (&volume.empty_dir, &volume.config_map) {
+        (Some(directory), _) if on_disk(directory.medium.as_deref()) => Kind::EmptyDir,
+        (None, Some(_)) => Kind::ConfigMap,
+        (_, _) => return None,
+    };
+    Some(PodLayout::new(root, pod)?.volume(kind, &volume.name))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    #[test]
+    fn only_volumes_on_disk_have_a_place() {
+        let dir = |source: Value| {
+            let mut volume = json!({"name": "v"});
+            volume.as_object_mut().unwrap().extend(source.as_object().unwrap().clone());
+            let volume = serde_json::from_value(volume).unwrap();
+            local_volume_dir(Path::new("/root"), &"u".into(), &volume)
+        };
+        let at = |kind: &str| Some(PathBuf::from(format!("/root/pods/u/volumes/{kind}/v")));
+        assert_eq!(dir(json!({"emptyDir": {}})), at("kubernetes.io~empty-dir"));
+        assert_eq!(dir(json!({"emptyDir": {"medium": ""}})), at("kubernetes.io~empty-dir"));
+        assert_eq!(dir(json!({"configMap": {"name": "c"}})), at("kubernetes.io~configmap"));
+        for other in [
+            json!({"emptyDir": {"medium": "Memory"}}),
+            json!({"secret": {"secretName": "s"}}),
+            json!({"hostPath": {"path": "/x"}}),
+            json!({"projected": {"sources": []}}),
+        ] {
+            assert_eq!(dir(other.clone()), None, "{other}");
+        }
+    }
+}
