@@ -100,7 +100,7 @@ fn failed(case: &ExplainInput<'_>) -> Explanation {
     let reported =
         case.status.and_then(|status| Some((status.reason.as_deref()?, status.message.as_deref()?)));
     if let Some((reason, message)) = reported {
-        let sentence = format!("The pod was stopped: {message}");
+        let sentence = format!("The pod was stopped: {}", message.trim_end());
         let remedy = match (reason, is_static(case.pod)) {
             (SHUTDOWN, true) => "nothing: it starts again with the host, or when the shutdown is cancelled",
             (SHUTDOWN, false) => "nothing: its controller replaces it; without one, create it again",
