@@ -4,6 +4,7 @@
 pub mod cluster;
 pub mod fake_cri;
 pub mod real;
+pub mod samples;
 
 mod daemon;
 mod fake_api;

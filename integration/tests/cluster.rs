@@ -32,6 +32,8 @@ mod nodes;
 mod objects;
 #[path = "cluster/restarts.rs"]
 mod restarts;
+#[path = "cluster/samples.rs"]
+mod samples;
 #[path = "cluster/services.rs"]
 mod services;
 #[path = "cluster/static_pods.rs"]

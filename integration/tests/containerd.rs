@@ -33,6 +33,8 @@ mod probes;
 mod pulls;
 #[path = "containerd/restarts.rs"]
 mod restarts;
+#[path = "containerd/samples.rs"]
+mod samples;
 #[path = "containerd/shutdown.rs"]
 mod shutdown;
 #[path = "containerd/storm/mod.rs"]

@@ -148,7 +148,7 @@ impl Tenant {
     }
 
     /// Adds its node selector to a pod spec, unless the spec names a node.
-    fn keep_home(&self, spec: &mut Value) {
+    pub fn keep_home(&self, spec: &mut Value) {
         if spec["nodeName"].is_null() {
             spec["nodeSelector"][LABEL] = json!(self.namespace);
         }

@@ -1,7 +1,7 @@
 //! Statuses and events of pods, field by field as the stock kubelet reports them.
 
 use anyhow::Result;
-use hostlet_integration::cluster::{Tenant, check};
+use hostlet_integration::cluster::{Names, Tenant, check};
 use hostlet_integration::real::BUSYBOX_IMAGE;
 use hostlet_integration::{Look, wait_for};
 use k8s_openapi::api::core::v1::{ConfigMap, Event, Pod, Secret};
@@ -23,21 +23,22 @@ pub(crate) async fn compared(tenant: &Tenant, object: Value, record: &str, wante
         if !wanted(&pod) {
             return Ok(Look::NotYet(serde_json::to_string(&pod.status)?));
         }
-        check_status(tenant, &pod, record)?;
+        check_status(tenant, &pod, record, &[])?;
         Ok(Look::Done(()))
     });
     equal.await.unwrap();
 }
 
-/// Compares a pod's status with the record.
-fn check_status(tenant: &Tenant, pod: &Pod, record: &str) -> Result<()> {
+/// Compares a pod's status with the record. `names` are strings of this run besides those of every pod.
+pub(crate) fn check_status(tenant: &Tenant, pod: &Pod, record: &str, names: Names<'_>) -> Result<()> {
     let (uid, token) = (uid(pod), token_volume(pod));
-    let names = [
+    let usual = [
         (uid.as_str(), "(uid)"),
         (token.as_str(), "(token)"),
         (tenant.namespace(), "(namespace)"),
         (tenant.nodes[0].name(), "(node)"),
     ];
+    let names = [names, &usual].concat();
     let mut status = serde_json::to_value(&pod.status)?;
     if status["qosClass"] == "BestEffort" {
         // The stock kubelet sometimes reports cgroup v1's value for no limit: 9007199254740988Ki.
