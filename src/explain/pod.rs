@@ -7,6 +7,7 @@ use super::causes::{OF_SANDBOX, OF_STEP, find, manifest_remedy};
 use super::containers::containers;
 use super::endings::because;
 use super::explanation::{Explanation, Verdict, one_line};
+use crate::pod::PodPhase;
 use crate::status::Activity;
 use crate::status::human_duration;
 use crate::types::human_size;
@@ -230,7 +231,13 @@ fn not_started(case: &ExplainInput<'_>) -> Option<Explanation> {
 
 /// A pod without a ready sandbox.
 fn sandbox(case: &ExplainInput<'_>) -> Option<Explanation> {
-    let conditions = case.status?.conditions.as_deref().unwrap_or_default();
+    let status = case.status?;
+    match status.phase.as_deref().and_then(PodPhase::parse) {
+        // The sandbox of a pod that ended is removed.
+        Some(PodPhase::Succeeded | PodPhase::Failed) => return None,
+        Some(PodPhase::Pending | PodPhase::Running) | None => {}
+    }
+    let conditions = status.conditions.as_deref().unwrap_or_default();
     let condition =
         conditions.iter().find(|c| c.type_ == "PodReadyToStartContainers" && c.status == "False")?;
     let message = condition.message.as_deref()?;

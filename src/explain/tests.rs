@@ -202,7 +202,13 @@ fn an_eviction_explains_its_pod() {
     let why =
         "is being stopped: it was evicted: Usage of EmptyDir volume \"data\" exceeds the limit \"1Mi\"; ";
     facts.doing(stopping).says(Verdict::UnderWay, why, "wait");
-    Facts::new().status(evicted).says(Verdict::Wrong, "exceeds the limit", "emptyDir.sizeLimit");
+    Facts::new().status(evicted.clone()).says(Verdict::Wrong, "exceeds the limit", "emptyDir.sizeLimit");
+    // Its sandbox is gone.
+    let mut ended = evicted;
+    ended["conditions"] = json!([{
+        "type": "PodReadyToStartContainers", "status": "False", "reason": "PodSandboxNotReady", "message": "pod sandbox is not ready",
+    }]);
+    Facts::new().status(ended).says(Verdict::Wrong, "exceeds the limit", "emptyDir.sizeLimit");
 }
 
 #[test]

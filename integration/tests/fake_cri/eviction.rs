@@ -110,8 +110,13 @@ async fn pods_beyond_a_limit_are_evicted_and_others_stay() {
         })
         .await
         .unwrap();
-        let explained = stdout(&daemon.command(&["explain", name]).output().unwrap());
-        assert!(explained.contains(message.trim_end()), "{explained}");
+        // At first it says that the pod is cleaned up.
+        wait_for("the explanation of an eviction", SOON, async || {
+            let explained = stdout(&daemon.command(&["explain", name]).output()?);
+            Ok(if explained.contains(message.trim_end()) { Look::Done(()) } else { Look::NotYet(explained) })
+        })
+        .await
+        .unwrap();
         let timeline = daemon.cli(&["timeline", name]).unwrap();
         assert!(timeline.contains("evicted"), "{timeline}");
     }
