@@ -295,50 +295,15 @@ mod tests {
         let pod = pod(json!({"containers": [own, {"name": "plain"}]}));
         let containers = &pod.spec.as_ref().unwrap().containers;
         let ips = ["10.0.0.2".parse().unwrap()];
-        let none = PodVolumes::default();
-        assert!(
-            container_mounts(
-                &pod,
-                &containers[0],
-                &none,
-                &BTreeMap::new(),
-                MountSupport::default(),
-                &ips,
-                &host
-            )
-            .await
-            .unwrap()
-            .is_empty()
-        );
-        assert!(
-            container_mounts(
-                &pod,
-                &containers[1],
-                &none,
-                &BTreeMap::new(),
-                MountSupport::default(),
-                &[],
-                &host
-            )
-            .await
-            .unwrap()
-            .is_empty()
-        );
-        assert_eq!(
-            container_mounts(
-                &pod,
-                &containers[1],
-                &none,
-                &BTreeMap::new(),
-                MountSupport::default(),
-                &ips,
-                &host
-            )
-            .await
-            .unwrap()
-            .len(),
-            1
-        );
+        let (none, parts) = (PodVolumes::default(), BTreeMap::new());
+        let mounts = async |container, ips: &[IpAddr]| {
+            container_mounts(&pod, container, &none, &parts, MountSupport::default(), ips, &host)
+                .await
+                .unwrap()
+        };
+        assert!(mounts(&containers[0], &ips).await.is_empty());
+        assert!(mounts(&containers[1], &[]).await.is_empty());
+        assert_eq!(mounts(&containers[1], &ips).await.len(), 1);
     }
 
     #[tokio::test]

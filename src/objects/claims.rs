@@ -10,6 +10,9 @@ use super::ObjectError;
 /// The annotation with mount options, older than the field, which it overrides.
 pub const MOUNT_OPTIONS: &str = "volume.beta.kubernetes.io/mount-options";
 
+/// The annotation with a group that the processes of the volume's pods get.
+pub const GROUP: &str = "pv.beta.kubernetes.io/gid";
+
 /// The finalizer that keeps a claim while a pod uses it.
 const PROTECTION: &str = "kubernetes.io/pvc-protection";
 
@@ -106,7 +109,7 @@ pub(super) fn claimed_by(volume: PersistentVolume, claim_uid: &str) -> Result<Pe
 /// The volume without what a mount does not need.
 pub(super) fn reduced(volume: PersistentVolume) -> PersistentVolume {
     let annotations = volume.metadata.annotations.unwrap_or_default();
-    let kept = annotations.into_iter().filter(|(key, _)| key == MOUNT_OPTIONS);
+    let kept = annotations.into_iter().filter(|(key, _)| [MOUNT_OPTIONS, GROUP].contains(&key.as_str()));
     let annotations = Some(kept.collect()).filter(|kept: &std::collections::BTreeMap<_, _>| !kept.is_empty());
     let metadata = ObjectMeta { name: volume.metadata.name, annotations, ..ObjectMeta::default() };
     PersistentVolume { metadata, spec: volume.spec, status: None }

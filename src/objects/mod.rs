@@ -14,7 +14,7 @@ mod standalone;
 mod watched;
 
 pub use api::{ApiObjects, ObjectsTask};
-pub use claims::{ClaimError, ClaimRef, ClaimState, MOUNT_OPTIONS};
+pub use claims::{ClaimError, ClaimRef, ClaimState, GROUP, MOUNT_OPTIONS};
 #[cfg(any(test, feature = "fakes"))]
 pub use fake::FakeObjects;
 pub use runtime_classes::{RuntimeClassError, RuntimeClasses, RuntimeClassesTask};

@@ -13,9 +13,7 @@ use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::{Event, Node, Pod, Service};
 use serde_json::{Value, json};
 
-use crate::support::{LATER, SOON, is_ready, wait_for_complaint, wait_until_stored};
-
-const PODS: &str = "/api/v1/namespaces/default/pods";
+use crate::support::{LATER, PODS, SOON, is_ready, wait_for_complaint, wait_until_stored};
 
 fn path(name: &str) -> String {
     format!("{PODS}/{name}")

@@ -11,9 +11,9 @@ use hostlet_integration::{FakeApiServer, Look, wait_for};
 use k8s_openapi::api::core::v1::{Event, Pod};
 use serde_json::{Value, json};
 
-use crate::support::{SOON, is_ready, manifest_with, stdout, uid, wait_for_log, wait_until_ready};
-
-const PODS: &str = "/api/v1/namespaces/default/pods";
+use crate::support::{
+    PODS, SOON, is_ready, manifest_with, stdout, uid, wait_for_log, wait_for_shown, wait_until_ready,
+};
 
 /// Gives the node a pod with one container, with more in its spec.
 fn give(server: &FakeApiServer, host: &FakeHost, name: &str, more: Value) -> Result<()> {
@@ -27,16 +27,6 @@ fn give(server: &FakeApiServer, host: &FakeHost, name: &str, more: Value) -> Res
     let pod = json!({"metadata": {"name": name, "namespace": "default"}, "spec": spec});
     server.api().put(&format!("{PODS}/{name}"), &serde_json::from_value::<Pod>(pod)?);
     Ok(())
-}
-
-async fn wait_for_shown(server: &FakeApiServer, name: &str, is_it: impl Fn(&Pod) -> bool) -> Result<Pod> {
-    wait_for(&format!("pod {name} as wanted on the API server"), SOON, async || {
-        Ok(match server.api().get::<Pod>(&format!("{PODS}/{name}")) {
-            Some(pod) if is_it(&pod) => Look::Done(pod),
-            other => Look::NotYet(format!("{:?}", other.and_then(|pod| pod.status))),
-        })
-    })
-    .await
 }
 
 fn limits(amount: &str) -> Value {

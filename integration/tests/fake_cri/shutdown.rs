@@ -11,9 +11,7 @@ use hostlet_integration::{Daemon, FakeApiServer, FakeLogind, Look, wait_for};
 use k8s_openapi::api::core::v1::{Event, Node, Pod};
 use serde_json::json;
 
-use crate::support::{SOON, is_ready, manifest_with, uid, wait_until_ready};
-
-const PODS: &str = "/api/v1/namespaces/default/pods";
+use crate::support::{PODS, SOON, is_ready, manifest_with, uid, wait_for_shown, wait_until_ready};
 const PERIODS: &str = "shutdownGracePeriod: 30s\nshutdownGracePeriodCriticalPods: 10s\n";
 const CRITICAL: i32 = 2_000_000_000;
 /// Long enough for the periods, so that logind needs no other configuration.
@@ -43,16 +41,6 @@ fn give(server: &FakeApiServer, host: &FakeHost, name: &str, priority: i32) -> R
 /// The manifest of a static pod of this priority.
 fn static_pod(name: &str, priority: i32) -> String {
     manifest_with(name, json!({"priority": priority, "containers": [{"name": "main", "image": "busybox:1"}]}))
-}
-
-async fn wait_for_shown(server: &FakeApiServer, name: &str, is_it: impl Fn(&Pod) -> bool) -> Result<Pod> {
-    wait_for(&format!("pod {name} as wanted on the API server"), SOON, async || {
-        Ok(match server.api().get::<Pod>(&format!("{PODS}/{name}")) {
-            Some(pod) if is_it(&pod) => Look::Done(pod),
-            other => Look::NotYet(format!("{:?}", other.and_then(|pod| pod.status))),
-        })
-    })
-    .await
 }
 
 /// Whether a pod was ended by a shutdown, in upstream's words.

@@ -9,7 +9,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use hostlet::store::{Store, Table};
 use hostlet_integration::fake_cri::FakeHost;
-use hostlet_integration::{Daemon, Look, wait_for};
+use hostlet_integration::{Daemon, FakeApiServer, Look, wait_for};
 use k8s_cri::v1::{Container, ContainerState};
 use k8s_openapi::api::core::v1::{ContainerStatus, Pod};
 use serde_json::{Value, json};
@@ -18,6 +18,9 @@ use serde_json::{Value, json};
 pub(crate) const SOON: Duration = Duration::from_secs(120);
 /// Timeout for what waits for a back-off or until a hung call is detected.
 pub(crate) const LATER: Duration = Duration::from_secs(300);
+
+/// The pods of the namespace `default` on the fake API server.
+pub(crate) const PODS: &str = "/api/v1/namespaces/default/pods";
 
 /// A pod in the namespace `default`. Its UID is derived from its name, so that faults can be set for it before it exists.
 pub(crate) fn manifest(name: &str, containers: &[&str]) -> String {
@@ -62,6 +65,21 @@ pub(crate) async fn wait_until_ready(daemon: &Daemon, names: &[&str]) -> Result<
         daemon.wait_for_pod(name, SOON, is_ready).await?;
     }
     Ok(())
+}
+
+/// Waits until the API server shows a pod as wanted.
+pub(crate) async fn wait_for_shown(
+    server: &FakeApiServer,
+    name: &str,
+    is_it: impl Fn(&Pod) -> bool,
+) -> Result<Pod> {
+    wait_for(&format!("pod {name} as wanted on the API server"), SOON, async || {
+        Ok(match server.api().get::<Pod>(&format!("{PODS}/{name}")) {
+            Some(pod) if is_it(&pod) => Look::Done(pod),
+            other => Look::NotYet(format!("{:?}", other.and_then(|pod| pod.status))),
+        })
+    })
+    .await
 }
 
 /// Waits until the runtime has nothing of a pod.

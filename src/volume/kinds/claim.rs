@@ -6,7 +6,7 @@ use k8s_openapi::api::core::v1::{
 use serde_json::Value;
 
 use super::{host_path, nfs};
-use crate::objects::{ClaimState, MOUNT_OPTIONS};
+use crate::objects::{ClaimState, GROUP, MOUNT_OPTIONS};
 use crate::pod::matches_node_selector;
 use crate::sys::GroupChange;
 use crate::types::json;
@@ -64,6 +64,13 @@ fn behind(name: &str, volume: &PersistentVolume, read_only: bool, context: &Cont
     let is_known = spec.host_path.is_some() || spec.local.is_some() || spec.nfs.is_some();
     if is_known && !is_here {
         return failed(VolumeStep::NodeAffinity, "no matching NodeSelectorTerms".to_owned());
+    }
+    // Without it the pod would run and could not access its files.
+    if volume.metadata.annotations.iter().flatten().any(|(key, _)| key == GROUP) {
+        let cause = format!(
+            "hostlet does not support the annotation {GROUP}; remove it, and set securityContext.supplementalGroups of the pod"
+        );
+        return failed(VolumeStep::SetUp, cause);
     }
     let external = External {
         kind: Kind::Nfs,

@@ -46,6 +46,19 @@ fn problem(spec: Value) -> String {
 }
 
 #[test]
+fn a_group_by_annotation_is_rejected_with_a_remedy() {
+    let ClaimState::Bound(volume) = bound(json!({"hostPath": {"path": "/srv"}})) else { panic!() };
+    let mut volume = (*volume).clone();
+    volume.metadata.annotations = Some([(GROUP.to_owned(), "2000".to_owned())].into());
+    match of(Pod::new(json!({})), ClaimState::Bound(Arc::new(volume)), false) {
+        DesiredVolume::Invalid(problem) => {
+            assert!(problem.to_string().contains("supplementalGroups"), "{problem}")
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
 fn a_host_path_has_its_type_and_is_read_only_if_the_pod_says_so() {
     let spec = json!({"hostPath": {"path": "/srv", "type": "DirectoryOrCreate"}});
     for read_only in [false, true] {
