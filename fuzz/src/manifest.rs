@@ -1,20 +1,31 @@
-//! Manifests: an accepted pod has safe names and is the same when read again; an error names the line.
+//! Manifests: an accepted pod has safe names and is the same when read again, objects have safe names; an error names the line.
 
 use std::path::Path;
 
-use hostlet::source::{DecodeError, ManifestError, StaticPod, read_manifest};
+use hostlet::source::{
+    DecodeError, FileAccess, Manifest, ManifestContext, ManifestError, StaticPod, read_manifest,
+};
 use jiff::Timestamp;
 
-fn read(bytes: &[u8]) -> Result<StaticPod, ManifestError> {
-    read_manifest(bytes, Path::new("/manifests/pod.yaml"), "node", Timestamp::UNIX_EPOCH)
+fn read(bytes: &[u8]) -> Result<Manifest, ManifestError> {
+    let file = Path::new("/manifests/pod.yaml");
+    let context = ManifestContext { file, access: FileAccess::Private, node_name: "node", is_alone: true };
+    read_manifest(bytes, &context, Timestamp::UNIX_EPOCH)
 }
 
 /// Checks that a manifest gives a valid pod or a helpful message.
 pub fn manifest(data: &[u8]) {
     match read(data) {
-        Ok(pod) => {
-            check_names(&pod);
-            check_reads_back(&pod);
+        Ok(manifest) => {
+            if let Some(pod) = &manifest.pod {
+                check_names(pod);
+                check_reads_back(pod);
+            }
+            for object in &manifest.objects {
+                let text = object.to_string();
+                let name = text.split([' ', '/']).next_back().unwrap_or_default();
+                assert!(is_name(name, 253, "-."), "name of {text:?}");
+            }
         }
         Err(error) => {
             let message = error.to_string();
@@ -39,7 +50,7 @@ fn names_lines(error: &ManifestError) -> bool {
             // These are about the whole file.
             DecodeError::NotUtf8(_)
             | DecodeError::Empty
-            | DecodeError::SeveralDocuments(_)
+            | DecodeError::SeveralPods(_)
             | DecodeError::List(_)
             | DecodeError::OtherKind { .. } => false,
         },
@@ -85,6 +96,7 @@ fn check_reads_back(first: &StaticPod) {
     let Ok(text) = serde_json::to_vec(&pod) else { panic!("a pod that cannot be written") };
     match read(&text) {
         Ok(second) => {
+            let Some(second) = second.pod else { panic!("no pod when read again") };
             assert_eq!(second.pod.spec, first.pod.spec, "another spec");
             assert_eq!(second.unsupported, first.unsupported, "other unsupported fields");
         }

@@ -12,7 +12,7 @@ use crate::pod::AdmittedPod;
 use crate::pod::DesiredPods;
 use crate::pod::pod_uid;
 use crate::pod::testing;
-use crate::source::{SourceState, StaticPod, read_manifest};
+use crate::source::{FileAccess, ManifestContext, SourceState, StaticPod, read_manifest};
 use crate::store::{Store, Table};
 use crate::types::PodUid;
 use crate::types::testing::at;
@@ -141,9 +141,10 @@ proptest! {
             "metadata": {"name": name, "labels": labels},
             "spec": {"containers": [container], "hostNetwork": host_network, "terminationGracePeriodSeconds": grace}});
         let file = PathBuf::from("/m/web.yaml");
-        let read = read_manifest(manifest.to_string().as_bytes(), &file, "node1", at(seen));
+        let context = ManifestContext { file: &file, access: FileAccess::Shared, node_name: "node1", is_alone: false };
+        let read = read_manifest(manifest.to_string().as_bytes(), &context, at(seen));
         prop_assume!(read.is_ok());
-        let read = Arc::new(read.unwrap());
+        let read = Arc::new(read.unwrap().pod.unwrap());
         let store = Store::default();
         let (admitted, _) = AdmittedPods::new(store.clone());
         record(&admitted, std::slice::from_ref(&read), true, 1);

@@ -110,7 +110,10 @@ impl Parts {
         tasks: &mut Tasks,
     ) -> Self {
         let (admitted, adopted) = AdmittedPods::new(store.clone());
-        let manifests = start_manifests(config, &adopted, tasks);
+        // Without an API server, manifests also define the objects that pods refer to.
+        let standalone = Standalone::default();
+        let file_objects = cluster.is_none().then(|| standalone.clone());
+        let manifests = start_manifests(config, &adopted, file_objects, tasks);
         let shutdown = Shutdown::new(shutdown_settings(config), store.clone(), &metrics);
         let shutdown_outputs = shutdown.outputs();
         let status_cache = StatusCache::default();
@@ -233,7 +236,7 @@ impl Parts {
                 let ClusterObjects { objects, services, runtime_classes } = objects;
                 (Arc::new(objects), services, runtime_classes, Some(progress))
             }
-            None => (Arc::new(Standalone), ServiceEnv::none(), RuntimeClasses::none(), None),
+            None => (Arc::new(standalone), ServiceEnv::none(), RuntimeClasses::none(), None),
         };
         let reports = progress.map(|statuses| Reports { statuses, node: node_object });
         let restarts = RestartRequests::new(store.clone());
@@ -336,6 +339,7 @@ impl Parts {
 fn start_manifests(
     config: &Config,
     adopted: &[AdoptedPod],
+    objects: Option<Standalone>,
     tasks: &mut Tasks,
 ) -> watch::Receiver<SourceState> {
     let (state, manifests) = watch::channel(SourceState::default());
@@ -344,6 +348,7 @@ fn start_manifests(
         node_name: config.node_name.clone(),
         check_frequency: config.sources.file_check_frequency,
         rescan: tasks.rescan().subscribe(),
+        objects,
     };
     let known = adopted.iter().filter_map(AdoptedPod::of_manifest).collect();
     tasks.spawn(Stage::Pods, "manifests", |cancel| source::run(source, known, state, cancel));

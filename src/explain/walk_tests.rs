@@ -767,9 +767,9 @@ fn steps_that_only_an_event_reports() {
             "claimName",
         ),
         (
-            "failed to fetch PVC from API server: there is no API server",
-            "this node has no API server",
-            "hostPath",
+            "found PV object v but it belongs to the claim default/b",
+            "belongs to another claim",
+            "spec.volumeName",
         ),
         (
             "failed to fetch PVC from API server: persistentvolumeclaims \"data\" is forbidden",
@@ -1204,6 +1204,14 @@ fn manifests_that_cannot_be_used() {
             "cannot refer to objects of the cluster",
         ),
         ("pod default/a is already defined by /m/a.json; rename one of the two", "rename the pod"),
+        (
+            "line 1: secret default/s: others than root may read or change the file: chmod 600 /m/s.yaml",
+            "run that command",
+        ),
+        (
+            "line 1: the ConfigMap \"c\" has no effect: this node has an API server; create it there, and remove it here",
+            "in the cluster",
+        ),
         ("the pod of /m/a.json has the same uid u; remove the uid from one of the two", "metadata.uid"),
         (
             "the file holds a Deployment of apiVersion apps/v1, not a Pod of apiVersion v1; hostlet runs only \

@@ -77,6 +77,14 @@ pub enum ClaimError {
         /// The UID of this claim.
         expected: String,
     },
+    /// On a host without an API server, the volume belongs to another claim.
+    #[error("found PV object {name} but it belongs to the claim {claim}")]
+    ClaimedBy {
+        /// Its name.
+        name: String,
+        /// The namespace and name of that claim.
+        claim: String,
+    },
 }
 
 /// The name of the volume that a claim is bound to.

@@ -21,5 +21,5 @@ pub use runtime_classes::{RuntimeClassError, RuntimeClasses, RuntimeClassesTask}
 pub use source::{
     Object, ObjectError, ObjectKind, ObjectRef, ObjectSource, ObjectState, Token, TokenRequest,
 };
-pub use standalone::Standalone;
+pub use standalone::{FileObject, Standalone};
 pub use watched::{Objects, Watched};

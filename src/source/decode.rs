@@ -1,8 +1,10 @@
-//! Decodes the bytes of a manifest file, YAML or JSON, into one v1 Pod, strictly. No defaulting, no validation, no I/O.
+//! Decodes the bytes of a manifest file, YAML or JSON, strictly: a v1 Pod, and the ConfigMaps, Secrets, PersistentVolumes and claims
+//! beside it. No defaulting, no validation, no I/O.
 
 use std::fmt;
 
-use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::api::core::v1::{ConfigMap, PersistentVolume, PersistentVolumeClaim, Pod, Secret};
+use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use crate::types::one_line;
@@ -14,37 +16,42 @@ const MAX_MESSAGE: usize = 1000;
 /// Maximum bytes of a quoted kind.
 const MAX_KIND: usize = 100;
 
-/// Why a file does not contain one pod. Every message says what to change.
+/// Why a file is no manifest. Every message says what to change.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum DecodeError {
     /// The file is not UTF-8.
     #[error("the file is not UTF-8 text (byte {0}); save it as UTF-8")]
     NotUtf8(usize),
     /// The file has no document.
-    #[error("the file is empty; it should contain one v1 Pod")]
+    #[error("the file is empty; it should contain a v1 Pod")]
     Empty,
     /// The file is not YAML or JSON, or has a duplicate key.
     #[error("not YAML or JSON: {0}")]
     Syntax(String),
-    /// The file has several documents.
-    #[error("the file contains {0} documents; put each pod into its own file")]
-    SeveralDocuments(usize),
+    /// The file has several pods.
+    #[error("the file contains {0} pods; put each pod into its own file")]
+    SeveralPods(usize),
     /// The document is a list of objects.
-    #[error("the file contains a {0}; put each of its pods into its own file")]
+    #[error(
+        "the file contains a {0}; put each of its objects into a document of its own, and each pod into its own file"
+    )]
     List(String),
-    /// The document is an object, but not a pod.
-    #[error("the file contains {found}, not a Pod of apiVersion v1; hostlet runs only pods from manifests")]
+    /// A document is another object.
+    #[error(
+        "the file contains {found}, not a Pod of apiVersion v1; manifests define pods, and on a host without an API server \
+         ConfigMaps, Secrets, PersistentVolumes and PersistentVolumeClaims"
+    )]
     OtherKind {
         /// What was found instead.
         found: String,
     },
-    /// The document is a pod with wrong values.
+    /// A document has wrong values.
     #[error("{0}")]
     Fields(Mistakes),
 }
 
 /// Mistakes in a manifest with their lines, in order. `Display` writes one line for each of the first ones.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub struct Mistakes(Vec<(usize, String)>);
 
 impl Mistakes {
@@ -54,6 +61,16 @@ impl Mistakes {
             mistakes.map(|(path, message)| (document.lines.line(&path).unwrap_or(1), message)).collect();
         located.sort_by_key(|(line, _)| *line);
         Self(located)
+    }
+
+    /// Adds those of another document.
+    pub(super) fn extend(&mut self, others: Self) {
+        self.0.extend(others.0);
+        self.0.sort_by_key(|(line, _)| *line);
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
     }
 }
 
@@ -72,37 +89,115 @@ impl fmt::Display for Mistakes {
     }
 }
 
-/// A decoded pod.
-pub(super) struct Decoded {
-    pub(super) pod: Pod,
+/// A decoded object.
+pub(super) struct Decoded<T> {
+    pub(super) object: T,
     /// The document, with the lines of its fields.
     pub(super) document: Document,
-    /// Paths of unknown fields, each with a message; they are not in `pod`.
+    /// Paths of unknown fields, each with a message; they are not in `object`.
     pub(super) unknown: Vec<(String, String)>,
 }
 
-/// Decodes the pod of a manifest. Unknown fields are returned along with the pod, so that validation errors can be reported
-/// at the same time.
-pub(super) fn decode_pod(bytes: &[u8]) -> Result<Decoded, DecodeError> {
+/// An object beside pods.
+pub(super) enum DecodedObject {
+    ConfigMap(Decoded<ConfigMap>),
+    Secret(Decoded<Secret>),
+    // Boxed: volumes and claims are several times as large as the others.
+    Volume(Box<Decoded<PersistentVolume>>),
+    Claim(Box<Decoded<PersistentVolumeClaim>>),
+}
+
+impl DecodedObject {
+    /// Why the object has no effect on a node with an API server.
+    pub(super) fn ignored(&self) -> String {
+        let (kind, name, document) = match self {
+            Self::ConfigMap(decoded) => ("ConfigMap", &decoded.object.metadata.name, &decoded.document),
+            Self::Secret(decoded) => ("Secret", &decoded.object.metadata.name, &decoded.document),
+            Self::Volume(decoded) => ("PersistentVolume", &decoded.object.metadata.name, &decoded.document),
+            Self::Claim(decoded) => {
+                ("PersistentVolumeClaim", &decoded.object.metadata.name, &decoded.document)
+            }
+        };
+        let line = document.lines.line("kind").unwrap_or(1);
+        let name = one_line(name.as_deref().unwrap_or_default(), MAX_KIND);
+        format!(
+            "line {line}: the {kind} {name:?} has no effect: this node has an API server; create it there, and remove it here"
+        )
+    }
+}
+
+/// The documents of a manifest.
+#[derive(Default)]
+pub(super) struct Documents {
+    pub(super) pod: Option<Decoded<Pod>>,
+    pub(super) objects: Vec<DecodedObject>,
+}
+
+/// The kinds of documents.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Pod,
+    ConfigMap,
+    Secret,
+    Volume,
+    Claim,
+}
+
+/// Decodes a manifest. Unknown fields are returned along with the objects, so that validation errors can be reported at the same
+/// time.
+pub(super) fn decode_manifest(bytes: &[u8]) -> Result<Documents, DecodeError> {
     let text = std::str::from_utf8(bytes).map_err(|error| DecodeError::NotUtf8(error.valid_up_to()))?;
     let mut documents = parse_documents(text).map_err(|errors| {
         let lines = errors.iter().map(|e| format!("line {} column {}: {e}", e.line, e.column));
         DecodeError::Syntax(lines.collect::<Vec<_>>().join("\n"))
     })?;
     documents.retain(|document| !document.value.is_null());
-    let (document, others) = match documents.len() {
-        0 => return Err(DecodeError::Empty),
-        count => (documents.swap_remove(0), count - 1),
-    };
-    if others > 0 {
-        return Err(DecodeError::SeveralDocuments(others + 1));
+    if documents.is_empty() {
+        return Err(DecodeError::Empty);
     }
-    check_kind(&document.value)?;
-    let (pod, flaws) = yaml::decode(&document.value);
-    let flaws: Vec<_> = flaws.into_iter().map(message_of).collect();
-    match pod {
-        Some(pod) => Ok(Decoded { pod, document, unknown: flaws }),
+    let kinds = documents.iter().map(|document| kind_of(&document.value)).collect::<Result<Vec<_>, _>>()?;
+    let pods = kinds.iter().filter(|kind| **kind == Kind::Pod).count();
+    if pods > 1 {
+        return Err(DecodeError::SeveralPods(pods));
+    }
+    let mut decoded = Documents::default();
+    for (kind, document) in kinds.into_iter().zip(documents) {
+        match kind {
+            Kind::Pod => decoded.pod = Some(decode(document)?),
+            Kind::ConfigMap => decoded.objects.push(DecodedObject::ConfigMap(decode(document)?)),
+            Kind::Secret => decoded.objects.push(DecodedObject::Secret(decode_with(document, redacted)?)),
+            Kind::Volume => decoded.objects.push(DecodedObject::Volume(Box::new(decode(document)?))),
+            Kind::Claim => decoded.objects.push(DecodedObject::Claim(Box::new(decode(document)?))),
+        }
+    }
+    Ok(decoded)
+}
+
+fn decode<T: DeserializeOwned>(document: Document) -> Result<Decoded<T>, DecodeError> {
+    decode_with(document, |flaw| flaw)
+}
+
+fn decode_with<T: DeserializeOwned>(
+    document: Document,
+    shown: impl Fn(Flaw) -> Flaw,
+) -> Result<Decoded<T>, DecodeError> {
+    let (object, flaws) = yaml::decode(&document.value);
+    let flaws: Vec<_> = flaws.into_iter().map(|flaw| message_of(shown(flaw))).collect();
+    match object {
+        Some(object) => Ok(Decoded { object, document, unknown: flaws }),
         None => Err(DecodeError::Fields(Mistakes::locate(&document, flaws.into_iter()))),
+    }
+}
+
+/// The flaw without a secret value: messages are logged.
+fn redacted(flaw: Flaw) -> Flaw {
+    let is_secret = flaw.path.starts_with("data") || flaw.path.starts_with("stringData");
+    match flaw.problem {
+        Problem::Wrong { .. } if is_secret => {
+            let message = "is not base64; encode the value, or move it to stringData as a text".to_owned();
+            Flaw { path: flaw.path, problem: Problem::Wrong { message } }
+        }
+        problem @ (Problem::Wrong { .. } | Problem::Unknown { .. }) => Flaw { path: flaw.path, problem },
     }
 }
 
@@ -118,7 +213,7 @@ fn message_of(Flaw { path, problem }: Flaw) -> (String, String) {
     (path, message)
 }
 
-fn check_kind(document: &Value) -> Result<(), DecodeError> {
+fn kind_of(document: &Value) -> Result<Kind, DecodeError> {
     let other = |found: &str| Err(DecodeError::OtherKind { found: one_line(found, MAX_KIND) });
     let Value::Object(object) = document else {
         return match document {
@@ -130,7 +225,11 @@ fn check_kind(document: &Value) -> Result<(), DecodeError> {
     };
     let text = |name: &str| object.get(name).and_then(Value::as_str);
     match (text("apiVersion"), text("kind")) {
-        (Some("v1"), Some("Pod")) => Ok(()),
+        (Some("v1"), Some("Pod")) => Ok(Kind::Pod),
+        (Some("v1"), Some("ConfigMap")) => Ok(Kind::ConfigMap),
+        (Some("v1"), Some("Secret")) => Ok(Kind::Secret),
+        (Some("v1"), Some("PersistentVolume")) => Ok(Kind::Volume),
+        (Some("v1"), Some("PersistentVolumeClaim")) => Ok(Kind::Claim),
         (_, Some(kind)) if kind.ends_with("List") => Err(DecodeError::List(one_line(kind, MAX_KIND))),
         (Some(version), Some(kind)) => other(&format!("a {kind} of apiVersion {version}")),
         (None, Some(_)) => other("an object without apiVersion"),
@@ -146,9 +245,9 @@ mod tests {
     use super::DecodeError;
 
     fn decode_pod(bytes: &[u8]) -> Result<Pod, DecodeError> {
-        let decoded = super::decode_pod(bytes)?;
+        let decoded = super::decode_manifest(bytes)?.pod.unwrap();
         match decoded.unknown.is_empty() {
-            true => Ok(decoded.pod),
+            true => Ok(decoded.object),
             false => Err(DecodeError::Fields(super::Mistakes::locate(
                 &decoded.document,
                 decoded.unknown.into_iter(),
@@ -179,7 +278,7 @@ mod tests {
         for empty in ["", "\n", "# nothing\n", "---\n", "null"] {
             assert_eq!(error(empty), DecodeError::Empty, "{empty:?}");
         }
-        assert_eq!(error(&format!("{POD}---\n{POD}")), DecodeError::SeveralDocuments(2));
+        assert_eq!(error(&format!("{POD}---\n{POD}")), DecodeError::SeveralPods(2));
         assert_eq!(error("apiVersion: v1\nkind: PodList\nitems: []"), DecodeError::List("PodList".into()));
         assert_eq!(error("[]"), DecodeError::List("list".into()));
         for other in [
@@ -231,10 +330,35 @@ mod tests {
         assert!(error(&format!("apiVersion: v1\nkind: {}\n", "K".repeat(1 << 20))).len() < 300);
     }
 
+    #[test]
+    fn objects_may_be_beside_a_pod_and_have_the_lines_of_the_file() {
+        let config = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: c}\ndata: {k: v}\n";
+        let decoded = super::decode_manifest(format!("{config}---\n{POD}---\n{config}").as_bytes()).unwrap();
+        assert!(decoded.pod.is_some() && decoded.objects.len() == 2);
+        let error =
+            super::decode_manifest(format!("{POD}---\n{config}immutable: 7\n").as_bytes()).err().unwrap();
+        assert_eq!(error.to_string(), "line 12: immutable: found integer `7`, expected a boolean");
+    }
+
+    #[test]
+    fn a_message_never_has_the_value_of_a_secret() {
+        for data in [
+            "data: {k: plain text!}",
+            "data: {k: 31415926}",
+            "stringData: {k: 31415926}",
+            "data: plain text!",
+        ] {
+            let text = format!("apiVersion: v1\nkind: Secret\nmetadata: {{name: s}}\n{data}\n");
+            let error = super::decode_manifest(text.as_bytes()).err().unwrap().to_string();
+            assert!(error.starts_with("line 4: ") && error.contains("is not base64"), "{error}");
+            assert!(!error.contains("plain") && !error.contains("31415926"), "{error}");
+        }
+    }
+
     proptest! {
         #[test]
         fn hostile_bytes_do_not_panic(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
-            let _ = decode_pod(&bytes);
+            let _ = super::decode_manifest(&bytes);
         }
 
         #[test]
@@ -242,7 +366,7 @@ mod tests {
             let mut bytes = POD.as_bytes().to_vec();
             let at = at % bytes.len();
             bytes[at] = byte;
-            let _ = decode_pod(&bytes);
+            let _ = super::decode_manifest(&bytes);
         }
     }
 }

@@ -9,7 +9,9 @@ use std::path::{Path, PathBuf};
 
 use jiff::Timestamp;
 use nix::fcntl::OFlag;
+use nix::unistd::geteuid;
 
+use super::manifest::FileAccess;
 use super::reader::{FileRead, Pass};
 
 /// Maximum size of a manifest, in bytes; pods of a cluster are far smaller.
@@ -116,9 +118,19 @@ impl Files {
             self.stamps.remove(path);
         }
         Ok(match bytes {
-            Some(bytes) => FileRead::Bytes(bytes),
+            Some(bytes) => FileRead::Bytes(bytes, access_to(&metadata)),
             None => FileRead::Unusable(too_large()),
         })
+    }
+}
+
+fn access_to(metadata: &Metadata) -> FileAccess {
+    if metadata.uid() != geteuid().as_raw() {
+        FileAccess::Foreign
+    } else if metadata.mode() & 0o077 != 0 {
+        FileAccess::Shared
+    } else {
+        FileAccess::Private
     }
 }
 
@@ -174,7 +186,9 @@ mod tests {
     use jiff::{Timestamp, ToSpan};
     use nix::sys::stat::Mode;
 
-    use super::{FileRead, Files, Pass};
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::{FileAccess, FileRead, Files, Pass};
 
     /// A pass over `path`, as lines of file name and result, with all files settled.
     fn pass(files: &mut Files, path: &Path) -> Vec<String> {
@@ -185,7 +199,7 @@ mod tests {
                     let name = file.file_name().unwrap().to_string_lossy().into_owned();
                     match read {
                         FileRead::Unchanged => format!("{name} unchanged"),
-                        FileRead::Bytes(bytes) => format!("{name} = {}", String::from_utf8_lossy(&bytes)),
+                        FileRead::Bytes(bytes, _) => format!("{name} = {}", String::from_utf8_lossy(&bytes)),
                         FileRead::Unusable(why) => format!("{name} unusable: {why}"),
                     }
                 })
@@ -219,7 +233,26 @@ mod tests {
         let mut files = Files::default();
         for _ in 0..2 {
             let Pass::Listed(mut reads) = files.read(directory.path(), Timestamp::now()) else { panic!() };
-            assert!(reads.all(|(_, read)| matches!(read, FileRead::Bytes(_))));
+            assert!(reads.all(|(_, read)| matches!(read, FileRead::Bytes(..))));
+        }
+    }
+
+    #[test]
+    fn who_can_read_a_file_is_known() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("a");
+        fs::write(&path, "1").unwrap();
+        for (mode, expected) in [
+            (0o600, FileAccess::Private),
+            (0o400, FileAccess::Private),
+            (0o640, FileAccess::Shared),
+            (0o602, FileAccess::Shared),
+        ] {
+            fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
+            let mut files = Files::default();
+            let Pass::Listed(mut reads) = files.read(&path, Timestamp::now()) else { panic!() };
+            let read = reads.next().unwrap().1;
+            assert!(matches!(read, FileRead::Bytes(_, access) if access == expected), "{mode:o} {read:?}");
         }
     }
 

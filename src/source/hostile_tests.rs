@@ -14,7 +14,7 @@ use proptest::prelude::*;
 
 use super::files::Files;
 use super::reader::{FileRead, Pass, Reader};
-use super::{StaticPod, read_manifest};
+use super::{FileAccess, ManifestContext, StaticPod, read_manifest};
 
 const MIB: usize = 1 << 20;
 
@@ -37,14 +37,14 @@ struct Source {
 
 impl Source {
     fn new() -> Self {
-        Self { files: Files::default(), reader: Reader::new("n", &[]) }
+        Self { files: Files::default(), reader: Reader::new("n", true, &[]) }
     }
 
     /// Reads once; returns how many files were actually read.
     fn pass(&mut self, path: &Path, now: Timestamp) -> usize {
         let read = Cell::new(0);
         let count =
-            |found: &FileRead| read.set(read.get() + usize::from(matches!(found, FileRead::Bytes(_))));
+            |found: &FileRead| read.set(read.get() + usize::from(matches!(found, FileRead::Bytes(..))));
         let pass = match self.files.read(path, now) {
             Pass::Listed(files) => Pass::Listed(Box::new(files.inspect(|(_, found)| count(found)))),
             failed @ Pass::Failed { .. } => failed,
@@ -128,7 +128,9 @@ fn large_manifests_are_rejected_with_short_messages() {
         ("a wrong value", format!("{head}{spec}  hostNetwork: {long}\n"), "line 8: spec.hostNetwork"),
         ("a number", format!("{head}{spec}  priority: {}\n", "9".repeat(MIB)), "line 8: spec.priority"),
     ] {
-        let error = read_manifest(text.as_bytes(), Path::new("/m/a"), "n", Timestamp::UNIX_EPOCH);
+        let file = Path::new("/m/a");
+        let context = ManifestContext { file, access: FileAccess::Private, node_name: "n", is_alone: true };
+        let error = read_manifest(text.as_bytes(), &context, Timestamp::UNIX_EPOCH);
         let message = error.unwrap_err().to_string();
         let start = &message[..message.len().min(200)];
         assert!(message.starts_with(expected), "{what}: {start}");
@@ -249,7 +251,7 @@ fn files_that_change_after_listing_are_read_as_they_are() {
     }
     let mut files = Files::default();
     let Pass::Listed(mut reads) = files.read(directory.path(), later()) else { panic!() };
-    assert!(matches!(reads.next(), Some((_, FileRead::Bytes(_)))));
+    assert!(matches!(reads.next(), Some((_, FileRead::Bytes(..)))));
     for name in ["b", "c", "d"] {
         fs::remove_file(at(name)).unwrap();
     }
@@ -260,7 +262,7 @@ fn files_that_change_after_listing_are_read_as_they_are() {
     assert_eq!(names, [at("c"), at("d"), at("e")]);
     assert!(matches!(&rest[0].1, FileRead::Unusable(why) if why.contains("named pipe")));
     assert!(matches!(&rest[1].1, FileRead::Unusable(why) if why.contains("directory")));
-    assert!(matches!(&rest[2].1, FileRead::Bytes(_)));
+    assert!(matches!(&rest[2].1, FileRead::Bytes(..)));
 }
 
 #[test]

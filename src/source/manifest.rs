@@ -1,62 +1,129 @@
-//! Turns the bytes of a manifest into a static pod: decoded, with identity and defaults, validated. No I/O.
+//! Turns the bytes of a manifest into a static pod and the objects beside it: decoded, with identity and defaults, validated. No I/O.
 
 use std::path::Path;
 use std::sync::Arc;
 
 use jiff::Timestamp;
+use k8s_openapi::api::core::v1::Pod;
 
-use super::decode::{DecodeError, Decoded, Mistakes, decode_pod};
+use super::decode::{DecodeError, Decoded, Documents, Mistakes, decode_manifest};
+use super::file_objects::file_object;
 use super::identity;
 use super::state::StaticPod;
+use crate::objects::FileObject;
 use crate::pod::defaults::set_defaults;
 use crate::pod::pod_ref;
-use crate::pod::validation::{unsupported, validate_static};
+use crate::pod::validation::{ObjectReferences, unsupported, validate_static};
 
 /// Why a manifest is invalid.
 #[derive(Debug, thiserror::Error)]
 pub enum ManifestError {
-    /// The file does not contain one pod.
+    /// The file contains something else.
     #[error(transparent)]
     Decode(#[from] DecodeError),
-    /// The pod is invalid.
+    /// An object is invalid.
     #[error("{errors}")]
     Invalid {
-        /// `namespace/name`, as far as known.
-        pod: String,
-        /// Its mistakes.
+        /// `namespace/name` of the pod, if the file has one, as far as known.
+        pod: Option<String>,
+        /// The mistakes.
         errors: Mistakes,
     },
 }
 
 impl ManifestError {
-    /// `namespace/name` of the pod, if the file could be decoded.
+    /// `namespace/name` of the pod, if the file could be decoded and has one.
     pub fn pod(&self) -> Option<&str> {
         match self {
             Self::Decode(_) => None,
-            Self::Invalid { pod, .. } => Some(pod),
+            Self::Invalid { pod, .. } => pod.as_deref(),
         }
     }
 }
 
-/// Reads the static pod that `file`, with these bytes, defines on the node `node_name`. `seen` is when this content was first
-/// read.
+/// Who can read or change a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FileAccess {
+    /// Only its owner, who is the daemon's user: root.
+    Private,
+    /// Others as well, by its mode.
+    Shared,
+    /// Another owner.
+    Foreign,
+}
+
+/// A file and the node that reads it.
+#[derive(Clone, Copy, Debug)]
+pub struct ManifestContext<'a> {
+    /// The file.
+    pub file: &'a Path,
+    /// Who can read or change it.
+    pub access: FileAccess,
+    /// The name of the node.
+    pub node_name: &'a str,
+    /// Whether the node has no API server. Only then do objects in manifests serve pods.
+    pub is_alone: bool,
+}
+
+/// The content of a manifest.
+#[derive(Debug, PartialEq)]
+pub struct Manifest {
+    /// Its pod.
+    pub pod: Option<StaticPod>,
+    /// The objects beside it.
+    pub objects: Vec<FileObject>,
+    /// What was ignored and why, one line for each object.
+    pub ignored: Option<String>,
+}
+
+/// Reads a manifest with these bytes. `seen` is when this content was first read.
 pub fn read_manifest(
     bytes: &[u8],
-    file: &Path,
-    node_name: &str,
+    context: &ManifestContext<'_>,
     seen: Timestamp,
-) -> Result<StaticPod, ManifestError> {
-    let Decoded { mut pod, document, unknown } = decode_pod(bytes)?;
-    identity::assign(&mut pod, file, node_name, seen);
-    set_defaults(&mut pod);
-    let errors = validate_static(&pod);
-    if !errors.is_empty() || !unknown.is_empty() {
-        let invalid = errors.into_iter().map(|error| (error.path.clone(), error.to_string()));
-        let errors = Mistakes::locate(&document, unknown.into_iter().chain(invalid));
-        return Err(ManifestError::Invalid { pod: pod_ref(&pod).to_string(), errors });
+) -> Result<Manifest, ManifestError> {
+    let Documents { pod, objects: decoded } = decode_manifest(bytes)?;
+    let (mut mistakes, mut objects, mut ignored) = (Mistakes::default(), Vec::new(), Vec::new());
+    let (pod, name) = match pod {
+        Some(decoded) => {
+            let (pod, more) = static_pod(decoded, context, seen);
+            mistakes.extend(more);
+            let name = pod_ref(&pod.pod).to_string();
+            (Some(pod), Some(name))
+        }
+        None => (None, None),
+    };
+    for object in decoded {
+        if !context.is_alone {
+            ignored.push(object.ignored());
+            continue;
+        }
+        match file_object(object, context) {
+            Ok(object) => objects.push(object),
+            Err(more) => mistakes.extend(more),
+        }
     }
+    if !mistakes.is_empty() {
+        return Err(ManifestError::Invalid { pod: name, errors: mistakes });
+    }
+    Ok(Manifest { pod, objects, ignored: Some(ignored.join("\n")).filter(|text| !text.is_empty()) })
+}
+
+/// The pod with its identity and defaults, and its mistakes.
+fn static_pod(
+    decoded: Decoded<Pod>,
+    context: &ManifestContext<'_>,
+    seen: Timestamp,
+) -> (StaticPod, Mistakes) {
+    let Decoded { object: mut pod, document, unknown } = decoded;
+    identity::assign(&mut pod, context.file, context.node_name, seen);
+    set_defaults(&mut pod);
+    let references = if context.is_alone { ObjectReferences::FromFiles } else { ObjectReferences::Forbidden };
+    let errors = validate_static(&pod, references);
+    let invalid = errors.into_iter().map(|error| (error.path.clone(), error.to_string()));
+    let mistakes = Mistakes::locate(&document, unknown.into_iter().chain(invalid));
     let unsupported = unsupported(&pod);
-    Ok(StaticPod { pod: Arc::new(pod), file: file.to_owned(), unsupported })
+    (StaticPod { pod: Arc::new(pod), file: context.file.to_owned(), unsupported }, mistakes)
 }
 
 #[cfg(test)]
@@ -67,10 +134,58 @@ mod tests {
     use proptest::prelude::*;
     use serde_json::{Value, json};
 
-    use super::{ManifestError, read_manifest};
+    use super::{FileAccess, Manifest, ManifestContext, ManifestError, read_manifest};
+
+    fn read_as(text: &str, access: FileAccess, is_alone: bool) -> Result<Manifest, ManifestError> {
+        let file = Path::new("/m/web.yaml");
+        let context = ManifestContext { file, access, node_name: "node1", is_alone };
+        read_manifest(text.as_bytes(), &context, Timestamp::UNIX_EPOCH)
+    }
 
     fn read(text: &str) -> Result<super::StaticPod, ManifestError> {
-        read_manifest(text.as_bytes(), Path::new("/m/web.yaml"), "node1", Timestamp::UNIX_EPOCH)
+        read_as(text, FileAccess::Shared, true).map(|manifest| manifest.pod.unwrap())
+    }
+
+    const POD: &str = "apiVersion: v1\nkind: Pod\nmetadata: {name: web}\nspec:\n  containers: [{name: c, image: a}]\n  \
+        volumes: [{name: v, configMap: {name: cm}}, {name: d, persistentVolumeClaim: {claimName: data}}]\n";
+    const OBJECTS: &str = "---\napiVersion: v1\nkind: ConfigMap\nmetadata: {name: cm}\ndata: {k: v}\n\
+        ---\napiVersion: v1\nkind: Secret\nmetadata: {name: s, namespace: other}\nstringData: {pw: x}\n";
+
+    #[test]
+    fn objects_beside_a_pod_serve_it_on_a_host_alone() {
+        let read = read_as(&format!("{POD}{OBJECTS}"), FileAccess::Private, true).unwrap();
+        let names: Vec<_> = read.objects.iter().map(ToString::to_string).collect();
+        assert_eq!(names, ["configmap default/cm", "secret other/s"]);
+        assert_eq!(read.ignored, None);
+        // An object in the file does not make it another pod.
+        let alone = read_as(POD, FileAccess::Private, true).unwrap().pod.unwrap();
+        assert_eq!(read.pod.unwrap().pod.metadata.uid, alone.pod.metadata.uid);
+        let only = read_as(OBJECTS, FileAccess::Private, true).unwrap();
+        assert!(only.pod.is_none() && only.objects.len() == 2);
+    }
+
+    #[test]
+    fn a_secret_in_a_file_that_others_can_read_is_refused_with_the_remedy() {
+        for (access, remedy) in
+            [(FileAccess::Shared, "chmod 600 /m/web.yaml"), (FileAccess::Foreign, "chown root /m/web.yaml")]
+        {
+            let error = read_as(&format!("{POD}{OBJECTS}"), access, true).unwrap_err();
+            let text = error.to_string();
+            assert!(text.starts_with("line 14: secret other/s: ") && text.contains(remedy), "{text}");
+            assert_eq!((error.pod(), text.lines().count()), (Some("default/web-node1"), 1));
+        }
+    }
+
+    #[test]
+    fn with_an_api_server_objects_are_ignored_and_references_forbidden() {
+        let text = POD.replace("  volumes: [{name: v, configMap: {name: cm}}, {name: d, persistentVolumeClaim: {claimName: data}}]\n", "");
+        let read = read_as(&format!("{text}{OBJECTS}"), FileAccess::Shared, false).unwrap();
+        assert!(read.pod.is_some() && read.objects.is_empty());
+        let ignored = read.ignored.unwrap();
+        assert!(ignored.starts_with("line 8: the ConfigMap \"cm\" has no effect: "), "{ignored}");
+        assert_eq!(ignored.lines().count(), 2);
+        let error = read_as(&format!("{POD}{OBJECTS}"), FileAccess::Shared, false).unwrap_err().to_string();
+        assert!(error.contains("spec.volumes[0].configMap: Forbidden"), "{error}");
     }
 
     #[test]

@@ -1,7 +1,9 @@
-//! Sources of pods: the manifests of static pods, and the API server.
+//! Sources of pods: the manifests of static pods, and the API server. On a host without an API server, manifests also define the
+//! objects that their pods refer to.
 
 pub mod api;
 mod decode;
+mod file_objects;
 mod files;
 #[cfg(test)]
 mod hostile_tests;
@@ -19,6 +21,6 @@ mod task_tests;
 pub(crate) mod testing;
 
 pub use decode::{DecodeError, Mistakes};
-pub use manifest::{ManifestError, read_manifest};
+pub use manifest::{FileAccess, Manifest, ManifestContext, ManifestError, read_manifest};
 pub use state::{ManifestProblem, SourceState, StaticPod};
 pub use task::{SourceConfig, run};

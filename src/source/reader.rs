@@ -1,5 +1,5 @@
-//! Maintains the static pods from passes over the manifest files. A file that becomes invalid keeps the pod it defined;
-//! equal content changes nothing. No I/O.
+//! Maintains the static pods, and the objects beside them, from passes over the manifest files. A file that becomes invalid keeps
+//! what it defined; equal content changes nothing. No I/O.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::path::{Path, PathBuf};
@@ -9,8 +9,9 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
 use md5::{Digest, Md5};
 
-use super::manifest::read_manifest;
+use super::manifest::{FileAccess, ManifestContext, read_manifest};
 use super::state::{ManifestProblem, SourceState, StaticPod};
+use crate::objects::FileObject;
 use crate::pod::pod_ref;
 use crate::types::CONFIG_SEEN_ANNOTATION;
 
@@ -32,8 +33,8 @@ pub(super) enum Pass<'d> {
 pub(super) enum FileRead {
     /// The file has not changed since the previous pass.
     Unchanged,
-    /// The file's content.
-    Bytes(Vec<u8>),
+    /// The file's content, and who can read it.
+    Bytes(Vec<u8>, FileAccess),
     /// The file cannot be used, for this reason.
     Unusable(String),
 }
@@ -42,20 +43,34 @@ pub(super) enum FileRead {
 #[derive(Debug)]
 pub(super) struct Reader {
     node_name: String,
+    /// Whether the node has no API server.
+    is_alone: bool,
     files: BTreeMap<PathBuf, KnownFile>,
     /// Why the files could not be listed.
     listing: Option<ManifestProblem>,
-    /// Files whose pod is already defined by another file.
-    conflicts: BTreeMap<PathBuf, ManifestProblem>,
+    /// Files with something that another file defines already.
+    conflicts: BTreeMap<PathBuf, Conflict>,
+}
+
+/// What a file does not define, because another one does.
+#[derive(Debug)]
+struct Conflict {
+    problem: ManifestProblem,
+    /// Whether its pod is among that.
+    of_pod: bool,
+    /// The positions of its objects that are among that.
+    objects: BTreeSet<usize>,
 }
 
 /// The known state of one file.
 #[derive(Debug, Default)]
 struct KnownFile {
-    /// Digest of the last parsed content.
-    content: Option<[u8; 16]>,
+    /// Digest of the last parsed content, and who could read it.
+    content: Option<([u8; 16], FileAccess)>,
     /// The pod of the last valid content.
     pod: Option<Arc<StaticPod>>,
+    /// The objects of the last valid content.
+    objects: Vec<FileObject>,
     /// The problem with the current content.
     problem: Option<ManifestProblem>,
 }
@@ -64,7 +79,7 @@ impl Reader {
     /// A reader before its first pass. `adopted` are the pods that a previous daemon read, oldest first; for each file, the
     /// last one counts as read. So a file that is invalid from the start keeps its pod, and equal content gives an identical pod
     /// with its original time. Pods of other nodes are ignored.
-    pub(super) fn new(node_name: &str, adopted: &[StaticPod]) -> Self {
+    pub(super) fn new(node_name: &str, is_alone: bool, adopted: &[StaticPod]) -> Self {
         let of_node = |pod: &&StaticPod| {
             pod.pod.spec.as_ref().and_then(|spec| spec.node_name.as_deref()) == Some(node_name)
         };
@@ -74,6 +89,7 @@ impl Reader {
         };
         Self {
             node_name: node_name.to_owned(),
+            is_alone,
             files: adopted.iter().filter(of_node).map(known).collect(),
             listing: None,
             conflicts: BTreeMap::new(),
@@ -97,17 +113,31 @@ impl Reader {
         let pods = self
             .files
             .iter()
-            .filter(|(file, _)| !self.conflicts.contains_key(*file))
+            .filter(|(file, _)| !self.conflicts.get(*file).is_some_and(|conflict| conflict.of_pod))
             .filter_map(|(_, known)| known.pod.clone());
-        let of_files = self
-            .files
-            .iter()
-            .flat_map(|(file, known)| known.problem.iter().chain(self.conflicts.get(file)).cloned());
+        let of_files = self.files.iter().flat_map(|(file, known)| {
+            let conflict = self.conflicts.get(file).map(|conflict| &conflict.problem);
+            known.problem.iter().chain(conflict).cloned()
+        });
         SourceState {
             ready: true,
             pods: pods.collect(),
             problems: self.listing.iter().cloned().chain(of_files).collect(),
         }
+    }
+
+    /// The objects of all files.
+    pub(super) fn objects(&self) -> impl Iterator<Item = FileObject> {
+        self.files.iter().flat_map(|(file, known)| {
+            let conflict = self.conflicts.get(file);
+            let is_hidden = move |at: &usize| conflict.is_some_and(|conflict| conflict.objects.contains(at));
+            known
+                .objects
+                .iter()
+                .enumerate()
+                .filter(move |(at, _)| !is_hidden(at))
+                .map(|(_, object)| object.clone())
+        })
     }
 
     fn apply_files(&mut self, files: impl Iterator<Item = (PathBuf, FileRead)>, now: Timestamp) -> bool {
@@ -122,63 +152,100 @@ impl Reader {
                     known.content = None;
                     set_problem(&mut known.problem, &file, None, message, now)
                 }
-                FileRead::Bytes(bytes) => known.apply_bytes(&bytes, &file, &self.node_name, now),
+                FileRead::Bytes(bytes, access) => {
+                    let (node_name, is_alone) = (self.node_name.as_str(), self.is_alone);
+                    let context = ManifestContext { file: &file, access, node_name, is_alone };
+                    known.apply_bytes(&bytes, &context, now)
+                }
             };
         }
         self.files.retain(|file, _| !removed.contains(file));
         changed || !removed.is_empty()
     }
 
-    /// If several files define the same pod, the first by name wins.
+    /// If several files define the same pod or object, the first by name wins.
     fn find_conflicts(&mut self, now: Timestamp) {
         let mut old = std::mem::take(&mut self.conflicts);
         let mut names: BTreeMap<String, &Path> = BTreeMap::new();
         let mut uids: BTreeMap<String, &Path> = BTreeMap::new();
+        let mut objects: BTreeMap<String, &Path> = BTreeMap::new();
         for (file, known) in &self.files {
-            let Some(pod) = &known.pod else { continue };
-            let reference = pod_ref(&pod.pod);
-            let (name, uid) = (reference.full_name(), reference.uid.to_string());
-            let message = match (names.get(&name), uids.get(&uid)) {
-                (Some(first), _) => format!(
-                    "pod {reference} is already defined by {}; rename one of the two",
-                    first.display()
-                ),
-                (None, Some(first)) => format!(
-                    "the pod of {} has the same uid {uid}; remove the uid from one of the two",
-                    first.display()
-                ),
-                (None, None) => {
+            let (mut messages, mut pod) = (Vec::new(), None);
+            if let Some(known) = &known.pod {
+                let reference = pod_ref(&known.pod);
+                let (name, uid) = (reference.full_name(), reference.uid.to_string());
+                let message = match (names.get(&name), uids.get(&uid)) {
+                    (Some(first), _) => Some(format!(
+                        "pod {reference} is already defined by {}; rename one of the two",
+                        first.display()
+                    )),
+                    (None, Some(first)) => Some(format!(
+                        "the pod of {} has the same uid {uid}; remove the uid from one of the two",
+                        first.display()
+                    )),
+                    (None, None) => None,
+                };
+                if let Some(message) = message {
+                    pod = Some(reference.to_string());
+                    messages.push(message);
+                } else {
                     names.insert(name, file);
                     uids.insert(uid, file);
-                    continue;
                 }
-            };
-            let mut problem = old.remove(file);
-            set_problem(&mut problem, file, Some(reference.to_string()), message, now);
-            self.conflicts.extend(problem.map(|problem| (file.clone(), problem)));
+            }
+            let mut hidden = BTreeSet::new();
+            for (at, object) in known.objects.iter().enumerate() {
+                let name = object.to_string();
+                if let Some(first) = objects.get(&name) {
+                    let first = first.display();
+                    messages.push(format!(
+                        "{name} is already defined by {first}; rename or remove one of the two"
+                    ));
+                    hidden.insert(at);
+                } else {
+                    objects.insert(name, file);
+                }
+            }
+            if messages.is_empty() {
+                continue;
+            }
+            let of_pod = pod.is_some();
+            let mut problem = old.remove(file).map(|conflict| conflict.problem);
+            set_problem(&mut problem, file, pod, messages.join("\n"), now);
+            let conflict = |problem| (file.clone(), Conflict { problem, of_pod, objects: hidden });
+            self.conflicts.extend(problem.map(conflict));
         }
     }
 }
 
 impl KnownFile {
-    fn apply_bytes(&mut self, bytes: &[u8], file: &Path, node_name: &str, now: Timestamp) -> bool {
-        let content: [u8; 16] = Md5::digest(bytes).into();
+    fn apply_bytes(&mut self, bytes: &[u8], context: &ManifestContext<'_>, now: Timestamp) -> bool {
+        let content = (Md5::digest(bytes).into(), context.access);
         if self.content == Some(content) {
             return false;
         }
         self.content = Some(content);
-        match read_manifest(bytes, file, node_name, now) {
+        match read_manifest(bytes, context, now) {
             Err(error) => {
                 let pod = error.pod().map(str::to_owned);
-                set_problem(&mut self.problem, file, pod, error.to_string(), now)
+                set_problem(&mut self.problem, context.file, pod, error.to_string(), now)
             }
             Ok(read) => {
-                let was_invalid = self.problem.take().is_some();
-                let same = self.pod.as_ref().is_some_and(|known| is_same_pod(known, &read));
+                let has_news = match read.ignored {
+                    None => self.problem.take().is_some(),
+                    Some(text) => set_problem(&mut self.problem, context.file, None, text, now),
+                };
+                let same = match (&self.pod, &read.pod) {
+                    (Some(known), Some(read)) => is_same_pod(known, read),
+                    (None, None) => true,
+                    (Some(_), None) | (None, Some(_)) => false,
+                };
                 if !same {
-                    self.pod = Some(Arc::new(read));
+                    self.pod = read.pod.map(Arc::new);
                 }
-                was_invalid || !same
+                let same_objects = self.objects == read.objects;
+                self.objects = read.objects;
+                has_news || !same || !same_objects
             }
         }
     }

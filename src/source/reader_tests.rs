@@ -8,7 +8,7 @@ use k8s_openapi::api::core::v1::Pod;
 use proptest::prelude::*;
 
 use super::reader::{FileRead, Pass, Reader, fixed_files, new_problems};
-use super::{SourceState, StaticPod};
+use super::{FileAccess, SourceState, StaticPod};
 use crate::types::CONFIG_SEEN_ANNOTATION;
 use crate::types::testing::at;
 
@@ -22,7 +22,7 @@ fn listed<const N: usize>(files: [(&'static str, FileRead); N]) -> Pass<'static>
 }
 
 fn bytes(content: &[u8]) -> FileRead {
-    FileRead::Bytes(content.to_vec())
+    FileRead::Bytes(content.to_vec(), FileAccess::Private)
 }
 
 fn names(reader: &Reader) -> Vec<String> {
@@ -31,7 +31,7 @@ fn names(reader: &Reader) -> Vec<String> {
 
 #[test]
 fn equal_content_changes_nothing() {
-    let mut reader = Reader::new("n", &[]);
+    let mut reader = Reader::new("n", true, &[]);
     assert!(reader.apply(listed([("a", bytes(&pod("a", "x")))]), at(1)));
     let first = reader.state();
     assert!(!reader.apply(listed([("a", bytes(&pod("a", "x")))]), at(2)));
@@ -50,9 +50,63 @@ fn equal_content_changes_nothing() {
     assert_eq!(*seen, at(5).to_string());
 }
 
+const CONFIG: &[u8] = b"{apiVersion: v1, kind: ConfigMap, metadata: {name: c}, data: {k: v}}";
+
+fn object_names(reader: &Reader) -> Vec<String> {
+    reader.objects().map(|object| object.to_string()).collect()
+}
+
+#[test]
+fn objects_come_and_go_with_their_files_and_the_first_of_a_name_wins() {
+    let mut reader = Reader::new("n", true, &[]);
+    let beside = [&pod("a", "x")[..], b"\n---\n", CONFIG].concat();
+    assert!(reader.apply(listed([("a", bytes(&beside)), ("b", bytes(CONFIG))]), at(1)));
+    assert_eq!(
+        (names(&reader), object_names(&reader)),
+        (vec!["a-n".to_owned()], vec!["configmap default/c".to_owned()])
+    );
+    let problems = reader.state().problems;
+    let expected = "configmap default/c is already defined by a; rename or remove one of the two";
+    assert_eq!((problems.len(), problems[0].message.as_str()), (1, expected));
+    // A pod without its object remains the same pod.
+    let first = reader.state();
+    assert!(reader.apply(listed([("a", bytes(&pod("a", "x"))), ("b", FileRead::Unchanged)]), at(2)));
+    assert_eq!((object_names(&reader).len(), reader.state().problems.len()), (1, 0));
+    assert!(Arc::ptr_eq(&first.pods[0], &reader.state().pods[0]));
+    // Broken, the file keeps what it defined.
+    reader.apply(listed([("a", FileRead::Unchanged), ("b", bytes(b"{half"))]), at(3));
+    assert_eq!((object_names(&reader).len(), reader.state().problems.len()), (1, 1));
+    reader.apply(listed([("a", FileRead::Unchanged)]), at(4));
+    assert!(object_names(&reader).is_empty());
+}
+
+#[test]
+fn a_secret_is_served_once_only_root_can_read_its_file() {
+    let mut reader = Reader::new("n", true, &[]);
+    let secret = b"{apiVersion: v1, kind: Secret, metadata: {name: s}, data: {k: dg==}}".to_vec();
+    reader.apply(listed([("s", FileRead::Bytes(secret.clone(), FileAccess::Shared))]), at(1));
+    let message = reader.state().problems[0].message.clone();
+    assert!(object_names(&reader).is_empty() && message.ends_with("chmod 600 s"), "{message}");
+    assert!(reader.apply(listed([("s", FileRead::Bytes(secret, FileAccess::Private))]), at(2)));
+    assert_eq!(
+        (object_names(&reader), reader.state().problems.len()),
+        (vec!["secret default/s".to_owned()], 0)
+    );
+}
+
+#[test]
+fn with_an_api_server_objects_are_reported_as_ignored() {
+    let mut reader = Reader::new("n", false, &[]);
+    let beside = [&pod("a", "x")[..], b"\n---\n", CONFIG].concat();
+    reader.apply(listed([("a", bytes(&beside))]), at(1));
+    assert!(object_names(&reader).is_empty() && names(&reader) == ["a-n"]);
+    let message = reader.state().problems[0].message.clone();
+    assert!(message.starts_with("line 3: the ConfigMap \"c\" has no effect"), "{message}");
+}
+
 #[test]
 fn a_file_that_breaks_keeps_its_pod_and_reports_its_problem_once() {
-    let mut reader = Reader::new("n", &[]);
+    let mut reader = Reader::new("n", true, &[]);
     reader.apply(listed([("a", bytes(&pod("a", "x"))), ("b", bytes(&pod("b", "x")))]), at(1));
     let good = reader.state();
 
@@ -81,7 +135,7 @@ fn a_file_that_breaks_keeps_its_pod_and_reports_its_problem_once() {
 
 #[test]
 fn a_file_that_was_never_valid_has_only_a_problem() {
-    let mut reader = Reader::new("n", &[]);
+    let mut reader = Reader::new("n", true, &[]);
     reader.apply(listed([("a", bytes(b"apiVersion: v1\nkind: Pod\nspec: {}\nmetadata: {name: A}"))]), at(1));
     let state = reader.state();
     assert_eq!(state.pods, Vec::new());
@@ -91,7 +145,7 @@ fn a_file_that_was_never_valid_has_only_a_problem() {
 
 #[test]
 fn pods_and_problems_are_removed_with_their_files() {
-    let mut reader = Reader::new("n", &[]);
+    let mut reader = Reader::new("n", true, &[]);
     reader.apply(listed([("a", bytes(&pod("a", "x"))), ("b", bytes(b"["))]), at(1));
     assert!(reader.apply(listed([]), at(2)));
     assert_eq!(reader.state(), SourceState { ready: true, ..Default::default() });
@@ -100,7 +154,7 @@ fn pods_and_problems_are_removed_with_their_files() {
 
 #[test]
 fn the_state_stays_if_listing_fails() {
-    let mut reader = Reader::new("n", &[]);
+    let mut reader = Reader::new("n", true, &[]);
     reader.apply(listed([("/m/a", bytes(&pod("a", "x")))]), at(1));
     let failed = || Pass::Failed { path: "/m".into(), message: "not permitted".into() };
     assert!(reader.apply(failed(), at(2)));
@@ -113,7 +167,7 @@ fn the_state_stays_if_listing_fails() {
 
 #[test]
 fn of_two_files_with_the_same_pod_the_first_by_name_wins() {
-    let mut reader = Reader::new("n", &[]);
+    let mut reader = Reader::new("n", true, &[]);
     reader.apply(listed([("b", bytes(&pod("same", "x")))]), at(1));
     reader.apply(listed([("a", bytes(&pod("same", "z"))), ("b", FileRead::Unchanged)]), at(2));
     let state = reader.state();
@@ -133,7 +187,7 @@ fn adopted(reader: &Reader) -> Vec<StaticPod> {
 
 #[test]
 fn a_new_reader_continues_from_adopted_pods() {
-    let mut before = Reader::new("n", &[]);
+    let mut before = Reader::new("n", true, &[]);
     before.apply(
         listed([("a", bytes(&pod("a", "x"))), ("b", bytes(&pod("b", "x"))), ("c", bytes(&pod("c", "x")))]),
         at(1),
@@ -141,7 +195,7 @@ fn a_new_reader_continues_from_adopted_pods() {
     let good = before.state();
 
     // Broken or unreadable from the start: as if it had become so later.
-    let mut reader = Reader::new("n", &adopted(&before));
+    let mut reader = Reader::new("n", true, &adopted(&before));
     reader.apply(
         listed([
             ("a", bytes(b"{half")),
@@ -161,31 +215,31 @@ fn a_new_reader_continues_from_adopted_pods() {
     assert_eq!(reader.state().problems, []);
 
     // Edited, and removed.
-    let mut reader = Reader::new("n", &adopted(&before));
+    let mut reader = Reader::new("n", true, &adopted(&before));
     reader.apply(listed([("a", bytes(&pod("a", "z"))), ("b", bytes(&pod("b", "x")))]), at(5));
     assert_eq!(names(&reader), ["a-n", "b-n"]);
     assert_ne!(reader.state().pods[0], good.pods[0]);
 
     // Listing fails.
-    let mut reader = Reader::new("n", &adopted(&before));
+    let mut reader = Reader::new("n", true, &adopted(&before));
     reader.apply(Pass::Failed { path: "/m".into(), message: "not permitted".into() }, at(5));
     assert_eq!(reader.state().pods, good.pods);
 
     // Pods of another node are ignored.
-    let mut reader = Reader::new("other", &adopted(&before));
+    let mut reader = Reader::new("other", true, &adopted(&before));
     reader.apply(listed([("a", bytes(b"{half"))]), at(5));
     assert_eq!(names(&reader), Vec::<String>::new());
 }
 
 #[test]
 fn of_two_adopted_pods_of_a_file_the_newer_counts() {
-    let mut reader = Reader::new("n", &[]);
+    let mut reader = Reader::new("n", true, &[]);
     let mut all = Vec::new();
     for image in ["x", "z"] {
         reader.apply(listed([("a", bytes(&pod("a", image)))]), at(1));
         all.extend(adopted(&reader));
     }
-    let mut next = Reader::new("n", &all);
+    let mut next = Reader::new("n", true, &all);
     next.apply(listed([("a", bytes(b"{half"))]), at(5));
     assert_eq!(*next.state().pods[0], all[1]);
 }
@@ -196,7 +250,7 @@ fn one_uid_belongs_to_one_pod() {
         format!("{{apiVersion: v1, kind: Pod, metadata: {{name: {name}, uid: u1}}, spec: {{containers: [{{name: c, image: x}}]}}}}")
             .into_bytes()
     };
-    let mut reader = Reader::new("n", &[]);
+    let mut reader = Reader::new("n", true, &[]);
     reader.apply(listed([("a", bytes(&with_uid("a"))), ("b", bytes(&with_uid("b")))]), at(1));
     assert_eq!(names(&reader), ["a-n"]);
     assert!(reader.state().problems[0].message.contains("uid u1"));
@@ -239,7 +293,7 @@ proptest! {
     #[test]
     fn any_history_gives_the_pods_of_the_last_valid_versions(edits in edits()) {
         const BAD: [&[u8]; 3] = [b"", b"{half", b"apiVersion: v1\nkind: Pod\nmetadata: {name: x}"];
-        let mut reader = Reader::new("n", &[]);
+        let mut reader = Reader::new("n", true, &[]);
         let mut present: BTreeMap<PathBuf, Vec<u8>> = BTreeMap::new();
         let mut good: BTreeMap<PathBuf, Vec<u8>> = BTreeMap::new();
         for (step, edit) in edits.into_iter().enumerate() {
@@ -269,7 +323,7 @@ proptest! {
                 Edit::ListingFails => fails = true,
             }
             let read = |file: &PathBuf, content: &Vec<u8>| match touched.as_ref() {
-                Some(touched) if touched == file => FileRead::Bytes(content.clone()),
+                Some(touched) if touched == file => FileRead::Bytes(content.clone(), FileAccess::Private),
                 _ => FileRead::Unchanged,
             };
             let pass = if fails {
@@ -280,8 +334,8 @@ proptest! {
             let changed = reader.apply(pass, now);
             prop_assert!(changed || reader.state() == before, "a change was not reported");
 
-            let mut fresh = Reader::new("n", &[]);
-            let all = good.iter().map(|(file, content)| (file.clone(), FileRead::Bytes(content.clone())));
+            let mut fresh = Reader::new("n", true, &[]);
+            let all = good.iter().map(|(file, content)| (file.clone(), FileRead::Bytes(content.clone(), FileAccess::Private)));
             fresh.apply(Pass::Listed(Box::new(all)), now);
             prop_assert_eq!(timeless(&reader), timeless(&fresh));
 

@@ -15,6 +15,7 @@ use super::files::Files;
 use super::pace::Pace;
 use super::reader::{Reader, fixed_files, new_problems};
 use super::state::{SourceState, StaticPod};
+use crate::objects::Standalone;
 use crate::sys::{Changes, Watch};
 use crate::types::Rescan;
 
@@ -32,6 +33,8 @@ pub struct SourceConfig {
     pub check_frequency: Duration,
     /// Requests to check everything now.
     pub rescan: Rescan,
+    /// Where objects in manifests go; `None` on a node with an API server.
+    pub objects: Option<Standalone>,
 }
 
 /// Publishes the state of the manifests until cancelled: first when everything was read once, then on every change. `adopted`
@@ -43,6 +46,9 @@ pub async fn run(
     cancel: CancellationToken,
 ) {
     let Some(path) = config.path else {
+        if let Some(objects) = &config.objects {
+            objects.set([]);
+        }
         tx.send_replace(SourceState { ready: true, ..SourceState::default() });
         cancel.cancelled().await;
         return;
@@ -50,7 +56,8 @@ pub async fn run(
     // Events have absolute paths. Without a working directory, the path stays relative and only events are lost.
     let path = std::path::absolute(&path).unwrap_or(path);
     let changed = Arc::new(Changes::default());
-    let fresh = |known: &[StaticPod]| Disk::new(&path, &changed, &config.node_name, known);
+    let (objects, node_name) = (config.objects, config.node_name);
+    let fresh = |known: &[StaticPod]| Disk::new(&path, &changed, &node_name, objects.is_some(), known);
     let mut disk = Some(fresh(&adopted));
     drop(adopted);
     let mut rescan = config.rescan;
@@ -71,7 +78,7 @@ pub async fn run(
         };
         match pass {
             Ok((returned, changed)) => {
-                publish(&returned.reader, changed, &tx);
+                publish(&returned.reader, changed, &tx, objects.as_ref());
                 disk = Some(returned);
             }
             Err(error) => {
@@ -98,12 +105,18 @@ struct Disk {
 }
 
 impl Disk {
-    fn new(path: &Path, changed: &Arc<Changes>, node_name: &str, known: &[StaticPod]) -> Self {
+    fn new(
+        path: &Path,
+        changed: &Arc<Changes>,
+        node_name: &str,
+        is_alone: bool,
+        known: &[StaticPod],
+    ) -> Self {
         let watch = Watch::new(path, "manifests", Arc::clone(changed));
         // Manifests at other paths are not read, so their pods are not adopted.
         let is_here = |pod: &&StaticPod| pod.file == path || pod.file.parent() == Some(path);
         let known: Vec<StaticPod> = known.iter().filter(is_here).cloned().collect();
-        let reader = Reader::new(node_name, &known);
+        let reader = Reader::new(node_name, is_alone, &known);
         Self { path: path.to_owned(), files: Files::default(), watch, reader }
     }
 
@@ -115,9 +128,13 @@ impl Disk {
     }
 }
 
-fn publish(reader: &Reader, changed: bool, tx: &watch::Sender<SourceState>) {
+fn publish(reader: &Reader, changed: bool, tx: &watch::Sender<SourceState>, objects: Option<&Standalone>) {
     if !changed && tx.borrow().ready {
         return;
+    }
+    // Before the pods that refer to them.
+    if let Some(objects) = objects {
+        objects.set(reader.objects());
     }
     let before = tx.borrow().clone();
     let next = reader.state();

@@ -33,6 +33,7 @@ impl Source {
             node_name: "n".into(),
             check_frequency,
             rescan: Rescan::default(),
+            objects: None,
         };
         let mut tasks = tokio::task::JoinSet::new();
         tasks.spawn(run(config, known, tx, cancel.clone()));
@@ -232,4 +233,49 @@ async fn reading_again_without_a_change_publishes_nothing() {
     // A hundred of the shortest intervals.
     tokio::time::sleep(Duration::from_secs(100)).await;
     assert!(!source.rx.has_changed().unwrap());
+}
+
+#[tokio::test]
+async fn objects_of_files_reach_their_receivers_at_once() {
+    use std::os::unix::fs::PermissionsExt;
+
+    use crate::objects::{ObjectRef, ObjectSource, ObjectState, Standalone};
+
+    let directory = tempfile::tempdir().unwrap();
+    let objects = Standalone::default();
+    let (tx, _rx) = watch::channel(SourceState::default());
+    let cancel = CancellationToken::new();
+    let _stop = cancel.clone().drop_guard();
+    let config = SourceConfig {
+        path: Some(directory.path().to_owned()),
+        node_name: "n".into(),
+        check_frequency: FOREVER,
+        rescan: Rescan::default(),
+        objects: Some(objects.clone()),
+    };
+    let mut tasks = tokio::task::JoinSet::new();
+    tasks.spawn(run(config, Vec::new(), tx, cancel));
+    let mut known = objects.watch(&ObjectRef::secret("s", "default"));
+    let mut until = async |expected: Option<&[u8]>| {
+        let fits = |state: &ObjectState| match state {
+            ObjectState::Found(object) => object.get("k") == expected,
+            ObjectState::Failed(_) => expected.is_none(),
+            ObjectState::Pending => false,
+        };
+        let waited = tokio::time::timeout(Duration::from_secs(60), known.wait_for(fits)).await.is_ok();
+        assert!(waited, "expected {expected:?}, known is {:?}", known.borrow());
+    };
+    until(None).await;
+    let path = directory.path().join("s.yaml");
+    for value in ["one", "two"] {
+        let text =
+            format!("{{apiVersion: v1, kind: Secret, metadata: {{name: s}}, stringData: {{k: {value}}}}}");
+        let new = directory.path().join(".new");
+        fs::write(&new, text).unwrap();
+        fs::set_permissions(&new, fs::Permissions::from_mode(0o600)).unwrap();
+        fs::rename(&new, &path).unwrap();
+        until(Some(value.as_bytes())).await;
+    }
+    fs::remove_file(&path).unwrap();
+    until(None).await;
 }

@@ -18,7 +18,7 @@ pub(crate) struct DirectoryReader {
 impl DirectoryReader {
     /// A reader before its first pass, with the pods of a previous daemon.
     pub(crate) fn new(path: &Path, adopted: &[StaticPod]) -> Self {
-        Self { path: path.to_owned(), files: Files::default(), reader: Reader::new("node", adopted) }
+        Self { path: path.to_owned(), files: Files::default(), reader: Reader::new("node", true, adopted) }
     }
 
     /// The state of the manifests, read at `now`.

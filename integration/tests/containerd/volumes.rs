@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a helper of a test fails its test")]
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -223,4 +224,92 @@ async fn a_container_sees_only_its_parts_of_volumes_also_after_its_restart() {
     wait_until_gone(&daemon, &pod_dir(&host, &uid(&pod))).await;
     wait_until_empty(&host).await.unwrap();
     assert_eq!(fs::read_to_string(shared.join("web/page")).unwrap(), "page\n");
+}
+
+#[tokio::test]
+async fn objects_of_files_serve_a_pod_and_change_with_them() {
+    let host = RealHost::start().await.unwrap();
+    let daemon = host.start_hostlet("").await.unwrap();
+    let disk = host.directory("disk").unwrap();
+    fs::write(disk.join("old"), "theirs").unwrap();
+    let config = |value: &str| {
+        json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "app"}, "data": {"k": value}})
+            .to_string()
+    };
+    let volumes = json!([
+        {"name": "app", "configMap": {"name": "app"}}, {"name": "secret", "secret": {"secretName": "pw"}},
+        {"name": "data", "persistentVolumeClaim": {"claimName": "data"}},
+        {"name": "host", "persistentVolumeClaim": {"claimName": "host", "readOnly": true}}
+    ]);
+    let script = format!(
+        "cat /data/old; echo; cat /secret/k; echo; stat -c '%a %g' /data/old; echo new > /data/f; \
+         cat /host/f; touch /host/x 2>/dev/null || echo read-only; echo end; {IDLE}"
+    );
+    host.write_manifest("web.json", &manifest("web", &script, &volumes)).unwrap();
+    wait_for_explanation(&daemon, "web", "configmap \"app\" not found").await;
+
+    let volume = |name: &str, source: &str, claim: Value| {
+        let spec = json!({source: {"path": disk}, "claimRef": claim});
+        json!({"apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": name}, "spec": spec})
+            .to_string()
+    };
+    let claim = |name: &str, spec: Value| {
+        let meta = json!({"name": name});
+        json!({"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": meta, "spec": spec})
+            .to_string()
+    };
+    host.write_manifest("app.yaml", &config("one")).unwrap();
+    let both = [
+        volume("pv-data", "local", json!({"name": "data"})),
+        claim("data", json!({})),
+        volume("pv-host", "hostPath", json!(null)),
+        claim("host", json!({"volumeName": "pv-host"})),
+    ];
+    host.write_manifest("volumes.yaml", &both.join("\n---\n")).unwrap();
+    // Refused until only root can read it.
+    let secret = json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "pw"}, "stringData": {"k": "s3cret"}});
+    host.write_manifest("pw.yaml", &secret.to_string()).unwrap();
+    let path = host.manifests().join("pw.yaml");
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o644)).unwrap();
+    let refused = wait_for("the remedy in the log", LATER, async || {
+        let log = daemon.log();
+        Ok(if log.contains("chmod 600") { Look::Done(()) } else { Look::NotYet(log) })
+    });
+    refused.await.unwrap();
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
+
+    let pod = wait_until_ready(&daemon, "web").await.unwrap();
+    let log = wait_for_log(&host, &pod, "main", "end").await.unwrap();
+    let shown: Vec<_> = log.lines().filter_map(|line| line.split(" F ").nth(1)).collect();
+    assert_eq!(shown, ["theirs", "s3cret", "664 3000", "new", "read-only", "end"], "{log}");
+    let dir = pod_dir(&host, &uid(&pod));
+    let file = dir.join("volumes/kubernetes.io~configmap/app/k");
+    assert_eq!(fs::read_to_string(&file).unwrap(), "one");
+    host.write_manifest("app.yaml", &config("two")).unwrap();
+    let changed = wait_for("the changed ConfigMap", LATER, async || {
+        let text = fs::read_to_string(&file)?;
+        Ok(if text == "two" { Look::Done(()) } else { Look::NotYet(text) })
+    });
+    changed.await.unwrap();
+    assert_eq!(uid(&wait_until_ready(&daemon, "web").await.unwrap()), uid(&pod), "the same pod");
+
+    // The mount survives the daemon, and the directory the pod.
+    drop(daemon);
+    let daemon = host.start_hostlet("").await.unwrap();
+    assert_eq!(uid(&wait_until_ready(&daemon, "web").await.unwrap()), uid(&pod));
+    assert!(dir.join("volumes/kubernetes.io~local-volume/pv-data/old").exists());
+    host.remove_manifest("web.json").unwrap();
+    wait_until_gone(&daemon, &dir).await;
+    wait_until_empty(&host).await.unwrap();
+    assert_eq!(fs::read_to_string(disk.join("f")).unwrap(), "new\n");
+}
+
+/// Waits until `hostlet explain` names what the pod waits for.
+async fn wait_for_explanation(daemon: &Daemon, pod: &str, text: &str) {
+    let explained = wait_for(text, LATER, async || {
+        let output = daemon.command(&["explain", pod]).output()?;
+        let said = String::from_utf8_lossy(&output.stdout).into_owned();
+        Ok(if said.contains(text) { Look::Done(()) } else { Look::NotYet(said) })
+    });
+    explained.await.unwrap();
 }

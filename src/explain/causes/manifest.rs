@@ -2,7 +2,12 @@
 
 /// A part of the message, and the remedy.
 const RULES: &[(&str, &str)] = &[
-    ("is already defined by", "rename the pod in one of the two manifests, or remove one"),
+    ("is already defined by", "rename the pod or the object in one of the two manifests, or remove one"),
+    ("chmod 600", "run that command: a Secret is only taken from a file that only root can read and change"),
+    (
+        "has no effect: this node has an API server",
+        "create the object in the cluster, and remove it from the manifest",
+    ),
     ("has the same uid", "remove metadata.uid from one of the two manifests"),
     ("target of the symbolic link does not exist", "create the target of the link, or remove the link"),
     ("only regular files are read", "move it out of the manifest directory"),
@@ -21,7 +26,7 @@ const RULES: &[(&str, &str)] = &[
     ("the file is empty", "write a pod into it, or remove the file"),
     ("into its own file", "put each pod into its own file"),
     (
-        "hostlet runs only pods",
+        "not a Pod of apiVersion v1",
         "write the pod itself as a manifest of kind Pod: the contents of spec.template, with a name",
     ),
     ("a static pod may not", "remove that field: a static pod cannot refer to objects of the cluster"),

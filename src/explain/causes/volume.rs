@@ -4,20 +4,20 @@ use super::rule::{Rule, rule};
 
 pub(super) const RULES: &[Rule] = &[
     rule(
-        &["error processing pvc", "there is no api server"],
-        "a volume refers to a claim, and this node has no API server",
-        "remove the volume, or use a hostPath with the same files",
-    ),
-    rule(
         &["error processing pvc", "pvc is not bound"],
         "the claim of a volume is not bound to a PersistentVolume",
-        "find out what it waits for (kubectl describe pvc): a PersistentVolume that fits, or its provisioner; hostlet \
-         retries automatically",
+        "find out what it waits for (kubectl describe pvc): a PersistentVolume that fits, or its provisioner; without an API \
+         server, a PersistentVolume whose spec.claimRef names it, in a manifest; hostlet retries automatically",
     ),
     rule(
         &["error processing pvc", "pvc is being deleted"],
         "the claim of a volume is being deleted",
         "delete the pod, or create the claim again; hostlet retries automatically",
+    ),
+    rule(
+        &["error processing pvc", "but it belongs to the claim"],
+        "the PersistentVolume belongs to another claim",
+        "correct spec.volumeName of one of the claims, or spec.claimRef of the PersistentVolume",
     ),
     rule(
         &["error processing pvc", "pv.spec.claimref"],

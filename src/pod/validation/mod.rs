@@ -19,6 +19,7 @@ mod volumes;
 use k8s_openapi::api::core::v1::Pod;
 
 pub use error::{FieldError, FieldErrorKind, FieldPath};
+pub use references::ObjectReferences;
 pub use unsupported::{unsupported, unsupported_ephemeral};
 
 pub(crate) use crate::types::names;
@@ -35,11 +36,11 @@ pub fn validate(pod: &Pod) -> Vec<FieldError> {
     errors
 }
 
-/// All errors of a static pod: those of [`validate`], and references to API objects.
-pub fn validate_static(pod: &Pod) -> Vec<FieldError> {
+/// All errors of a static pod: those of [`validate`], and references to API objects that there are not.
+pub fn validate_static(pod: &Pod, objects: ObjectReferences) -> Vec<FieldError> {
     let mut errors = validate(pod);
     if let Some(spec) = &pod.spec {
-        references::check(spec, &FieldPath::root("spec"), &mut errors);
+        references::check(spec, objects, &FieldPath::root("spec"), &mut errors);
     }
     errors
 }

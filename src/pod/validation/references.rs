@@ -1,10 +1,24 @@
-//! References to API objects, which static pods may not have (upstream `HasAPIObjectReference`).
+//! References to API objects, which static pods may not have (upstream `HasAPIObjectReference`). Without an API server, files define
+//! some of them.
 
 use k8s_openapi::api::core::v1::{Container, EphemeralContainer, PodSpec, Volume};
 
 use super::{Errors, FieldError, FieldPath, list, text};
 
-pub(super) fn check(spec: &PodSpec, path: &FieldPath, errors: &mut Errors) {
+/// Which API objects a static pod may refer to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ObjectReferences {
+    /// None.
+    Forbidden,
+    /// ConfigMaps, Secrets and PersistentVolumeClaims, which files define.
+    FromFiles,
+}
+
+/// The objects that files can define.
+const IN_FILES: [&str; 3] = ["secrets", "config maps", "persistent volume claims"];
+
+pub(super) fn check(spec: &PodSpec, objects: ObjectReferences, path: &FieldPath, errors: &mut Errors) {
+    let are_in_files = objects == ObjectReferences::FromFiles;
     let mut reject = |path: &FieldPath, what: &str| {
         errors.push(FieldError::forbidden(path, format!("a static pod may not reference {what}")));
     };
@@ -15,7 +29,7 @@ pub(super) fn check(spec: &PodSpec, path: &FieldPath, errors: &mut Errors) {
     if spec.automount_service_account_token == Some(true) {
         reject(&path.child("automountServiceAccountToken"), "a token, which only an API server issues");
     }
-    for (index, _) in list(&spec.image_pull_secrets).iter().enumerate() {
+    for (index, _) in list(&spec.image_pull_secrets).iter().enumerate().filter(|_| !are_in_files) {
         reject(&path.child("imagePullSecrets").index(index), "secrets");
     }
     for (index, _) in list(&spec.resource_claims).iter().enumerate() {
@@ -25,7 +39,16 @@ pub(super) fn check(spec: &PodSpec, path: &FieldPath, errors: &mut Errors) {
         reject(&path.child("ephemeralContainers"), "ephemeral containers, which only an API server can add");
     }
     for (index, volume) in list(&spec.volumes).iter().enumerate() {
+        let mut reject = |path: &FieldPath, what: &str| {
+            if !(are_in_files && IN_FILES.contains(&what)) {
+                reject(path, what);
+            }
+        };
         check_volume(volume, &path.child("volumes").index(index), &mut reject);
+    }
+    if are_in_files {
+        // Containers refer to ConfigMaps and Secrets only.
+        return;
     }
     for (field, containers) in
         [("containers", spec.containers.as_slice()), ("initContainers", list(&spec.init_containers))]

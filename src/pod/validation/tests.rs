@@ -3,7 +3,7 @@
 use k8s_openapi::api::core::v1::Pod;
 use serde_json::{Value, json};
 
-use super::{unsupported, validate, validate_static};
+use super::{ObjectReferences, unsupported, validate, validate_static};
 use crate::pod::defaults::set_defaults;
 use crate::types::CONFIG_SOURCE_ANNOTATION;
 
@@ -82,7 +82,7 @@ fn a_full_good_pod_passes() {
         "securityContext": security,
         "containers": containers
     }));
-    assert_eq!(validate_static(&pod), Vec::new());
+    assert_eq!(validate_static(&pod, ObjectReferences::Forbidden), Vec::new());
     assert_eq!(unsupported(&pod), Vec::new());
 }
 
@@ -425,9 +425,17 @@ fn static_pods_may_not_refer_to_api_objects() {
             "env": [{"name": "A", "valueFrom": {"secretKeyRef": {"name": "s", "key": "k"}}}]}]
     }));
     assert_eq!(validate(&pod), Vec::new());
-    let errors: Vec<String> = validate_static(&pod).iter().map(ToString::to_string).collect();
+    let errors =
+        |objects| -> Vec<String> { validate_static(&pod, objects).iter().map(ToString::to_string).collect() };
     assert_eq!(
-        errors,
+        errors(ObjectReferences::FromFiles),
+        [
+            "spec.serviceAccountName: Forbidden: a static pod may not reference a service account",
+            "spec.volumes[2].projected.sources[0].serviceAccountToken: Forbidden: a static pod may not reference service account tokens",
+        ]
+    );
+    assert_eq!(
+        errors(ObjectReferences::Forbidden),
         [
             "spec.serviceAccountName: Forbidden: a static pod may not reference a service account",
             "spec.imagePullSecrets[0]: Forbidden: a static pod may not reference secrets",
