@@ -25,6 +25,8 @@ pub struct Workload {
     pub name: String,
     /// Labels and specification of its pods.
     pub template: Value,
+    /// The volumes of its claim templates, as its first pod has them.
+    claimed: Vec<Value>,
 }
 
 impl Sample {
@@ -50,18 +52,46 @@ impl Sample {
         objects.iter_mut().filter_map(|object| Workload::of(object).transpose()).collect()
     }
 
-    /// Whether its pods need objects of an API server.
-    pub fn needs_objects(&self) -> bool {
-        self.objects
-            .iter()
-            .any(|object| matches!(object["kind"].as_str(), Some("ConfigMap" | "PersistentVolume")))
+    /// The objects that its pods need, as manifests for a host that is in no cluster: those of the sample, and the claim of each
+    /// StatefulSet's first pod, bound to the volume of its class.
+    pub fn manifests(&self) -> Vec<Value> {
+        let kinds = ["ConfigMap", "PersistentVolume"];
+        let objects = self.objects.iter().filter(|object| kinds.iter().any(|kind| object["kind"] == *kind));
+        let claims = self.objects.iter().flat_map(|object| {
+            claim_templates(object).map(|template| {
+                let class = &template["spec"]["storageClassName"];
+                let volume = self.objects.iter().find(|object| object["spec"]["storageClassName"] == *class);
+                let mut spec = template["spec"].clone();
+                spec["volumeName"] = volume.map_or(Value::Null, |volume| volume["metadata"]["name"].clone());
+                json!({
+                    "apiVersion": "v1", "kind": "PersistentVolumeClaim",
+                    "metadata": {"name": claim_name(template, object)}, "spec": spec,
+                })
+            })
+        });
+        objects.cloned().chain(claims).collect()
     }
+}
+
+fn claim_templates(object: &Value) -> impl Iterator<Item = &Value> {
+    object["spec"]["volumeClaimTemplates"].as_array().into_iter().flatten()
+}
+
+/// The name of the claim of a StatefulSet's first pod.
+fn claim_name(template: &Value, set: &Value) -> String {
+    let text = |object: &Value| object["metadata"]["name"].as_str().unwrap_or_default().to_owned();
+    format!("{}-{}-0", text(template), text(set))
 }
 
 impl Workload {
     fn of(object: &mut Value) -> Result<Option<Self>> {
         let name = object["metadata"]["name"].as_str().context("an object without a name")?.to_owned();
-        Ok(pod_template(object)?.map(|template| Self { name, template: template.clone() }))
+        let volume = |template| {
+            let claim = claim_name(template, object);
+            json!({"name": template["metadata"]["name"], "persistentVolumeClaim": {"claimName": claim}})
+        };
+        let claimed: Vec<_> = claim_templates(object).map(volume).collect();
+        Ok(pod_template(object)?.map(|template| Self { name, template: template.clone(), claimed }))
     }
 
     /// A pod of it, as a manifest for a host that is in no cluster. Tokens and priority classes are the API server's.
@@ -71,6 +101,10 @@ impl Workload {
             fields.remove("automountServiceAccountToken");
             fields.remove("priorityClassName");
             fields.remove("nodeSelector");
+            let volumes = fields.entry("volumes").or_insert_with(|| json!([]));
+            if let Some(volumes) = volumes.as_array_mut() {
+                volumes.extend(self.claimed.iter().cloned());
+            }
         }
         json!({
             "apiVersion": "v1", "kind": "Pod",

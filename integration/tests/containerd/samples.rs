@@ -1,4 +1,4 @@
-//! The pods that everybody runs, alone on a host: those that need no objects of an API server become Ready or complete.
+//! The pods that everybody runs, alone on a host: they become Ready or complete, with their objects beside their manifests.
 
 use hostlet_integration::real::RealHost;
 use hostlet_integration::samples::Sample;
@@ -17,13 +17,16 @@ async fn the_pods_that_everybody_runs_become_ready_alone_on_a_host() {
     let samples = Sample::all(&host.directory("samples").unwrap()).unwrap();
     let daemon = host.start_hostlet("").await.unwrap();
     let mut names = Vec::new();
-    for sample in samples.iter().filter(|sample| !sample.needs_objects()) {
+    for (index, sample) in samples.iter().enumerate() {
+        for (number, object) in sample.manifests().iter().enumerate() {
+            host.write_manifest(&format!("objects-{index}-{number}.json"), &object.to_string()).unwrap();
+        }
         for workload in sample.workloads().unwrap() {
             host.write_manifest(&format!("{}.json", workload.name), &workload.pod().to_string()).unwrap();
             names.push(workload.name);
         }
     }
-    assert!(names.len() >= 7, "{names:?}");
+    assert!(names.len() >= 11, "{names:?}");
     for name in &names {
         wait_for_pod(&daemon, name, LATER, is_done).await.unwrap();
     }
