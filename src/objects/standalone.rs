@@ -23,10 +23,17 @@ use super::{
 pub enum FileObject {
     /// A ConfigMap or a Secret.
     Data(ObjectRef, Arc<Object>),
-    /// A PersistentVolume.
+    /// A PersistentVolume, without what a mount does not need.
     Volume(Arc<PersistentVolume>),
     /// A PersistentVolumeClaim, with the volume that it names.
     Claim(ClaimRef, Option<String>),
+}
+
+impl FileObject {
+    /// A PersistentVolume.
+    pub fn volume(volume: PersistentVolume) -> Self {
+        Self::Volume(Arc::new(reduced(volume)))
+    }
 }
 
 impl fmt::Display for FileObject {
@@ -70,7 +77,7 @@ impl Standalone {
                 FileObject::Data(reference, data) => drop(files.data.insert(reference, data)),
                 FileObject::Volume(volume) => {
                     let name = volume.metadata.name.clone().unwrap_or_default();
-                    files.volumes.insert(name, Arc::new(reduced(PersistentVolume::clone(&volume))));
+                    files.volumes.insert(name, volume);
                 }
                 FileObject::Claim(claim, volume) => drop(files.claims.insert(claim, volume)),
             }

@@ -191,13 +191,19 @@ fn decode_with<T: DeserializeOwned>(
 
 /// The flaw without a secret value: messages are logged.
 fn redacted(flaw: Flaw) -> Flaw {
-    let is_secret = flaw.path.starts_with("data") || flaw.path.starts_with("stringData");
-    match flaw.problem {
-        Problem::Wrong { .. } if is_secret => {
-            let message = "is not base64; encode the value, or move it to stringData as a text".to_owned();
-            Flaw { path: flaw.path, problem: Problem::Wrong { message } }
+    let remedy = match flaw.path.as_str() {
+        "data" | "stringData" => "must be a map of keys and values",
+        path if path.starts_with("data") => {
+            "is not base64; encode the value, or move it to stringData as a text"
         }
-        problem @ (Problem::Wrong { .. } | Problem::Unknown { .. }) => Flaw { path: flaw.path, problem },
+        path if path.starts_with("stringData") => "is not a text; put the value in quotes",
+        _ => return flaw,
+    };
+    match flaw.problem {
+        Problem::Wrong { .. } => {
+            Flaw { path: flaw.path, problem: Problem::Wrong { message: remedy.to_owned() } }
+        }
+        Problem::Unknown { .. } => flaw,
     }
 }
 
@@ -342,15 +348,15 @@ mod tests {
 
     #[test]
     fn a_message_never_has_the_value_of_a_secret() {
-        for data in [
-            "data: {k: plain text!}",
-            "data: {k: 31415926}",
-            "stringData: {k: 31415926}",
-            "data: plain text!",
+        for (data, remedy) in [
+            ("data: {k: plain text!}", "is not base64; encode the value"),
+            ("data: {k: 31415926}", "is not base64; encode the value"),
+            ("stringData: {k: 31415926}", "is not a text; put the value in quotes"),
+            ("data: plain text!", "must be a map of keys and values"),
         ] {
             let text = format!("apiVersion: v1\nkind: Secret\nmetadata: {{name: s}}\n{data}\n");
             let error = super::decode_manifest(text.as_bytes()).err().unwrap().to_string();
-            assert!(error.starts_with("line 4: ") && error.contains("is not base64"), "{error}");
+            assert!(error.starts_with("line 4: ") && error.contains(remedy), "{error}");
             assert!(!error.contains("plain") && !error.contains("31415926"), "{error}");
         }
     }

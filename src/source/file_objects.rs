@@ -166,7 +166,7 @@ fn volume(volume: PersistentVolume) -> (FileObject, Errors) {
             }
         }
     }
-    (FileObject::Volume(Arc::new(volume)), errors)
+    (FileObject::volume(volume), errors)
 }
 
 fn claim(claim: PersistentVolumeClaim) -> (FileObject, Errors) {

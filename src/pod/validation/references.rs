@@ -14,13 +14,18 @@ pub enum ObjectReferences {
     FromFiles,
 }
 
+const SECRETS: &str = "secrets";
+const CONFIG_MAPS: &str = "config maps";
+const CLAIMS: &str = "persistent volume claims";
+
 /// The objects that files can define.
-const IN_FILES: [&str; 3] = ["secrets", "config maps", "persistent volume claims"];
+const IN_FILES: [&str; 3] = [SECRETS, CONFIG_MAPS, CLAIMS];
 
 pub(super) fn check(spec: &PodSpec, objects: ObjectReferences, path: &FieldPath, errors: &mut Errors) {
-    let are_in_files = objects == ObjectReferences::FromFiles;
     let mut reject = |path: &FieldPath, what: &str| {
-        errors.push(FieldError::forbidden(path, format!("a static pod may not reference {what}")));
+        if objects == ObjectReferences::Forbidden || !IN_FILES.contains(&what) {
+            errors.push(FieldError::forbidden(path, format!("a static pod may not reference {what}")));
+        }
     };
     // `default` counts as no service account: every pod of a cluster has it.
     if !matches!(text(&spec.service_account_name), "" | "default") {
@@ -29,8 +34,8 @@ pub(super) fn check(spec: &PodSpec, objects: ObjectReferences, path: &FieldPath,
     if spec.automount_service_account_token == Some(true) {
         reject(&path.child("automountServiceAccountToken"), "a token, which only an API server issues");
     }
-    for (index, _) in list(&spec.image_pull_secrets).iter().enumerate().filter(|_| !are_in_files) {
-        reject(&path.child("imagePullSecrets").index(index), "secrets");
+    for (index, _) in list(&spec.image_pull_secrets).iter().enumerate() {
+        reject(&path.child("imagePullSecrets").index(index), SECRETS);
     }
     for (index, _) in list(&spec.resource_claims).iter().enumerate() {
         reject(&path.child("resourceClaims").index(index), "resource claims");
@@ -39,16 +44,7 @@ pub(super) fn check(spec: &PodSpec, objects: ObjectReferences, path: &FieldPath,
         reject(&path.child("ephemeralContainers"), "ephemeral containers, which only an API server can add");
     }
     for (index, volume) in list(&spec.volumes).iter().enumerate() {
-        let mut reject = |path: &FieldPath, what: &str| {
-            if !(are_in_files && IN_FILES.contains(&what)) {
-                reject(path, what);
-            }
-        };
         check_volume(volume, &path.child("volumes").index(index), &mut reject);
-    }
-    if are_in_files {
-        // Containers refer to ConfigMaps and Secrets only.
-        return;
     }
     for (field, containers) in
         [("containers", spec.containers.as_slice()), ("initContainers", list(&spec.init_containers))]
@@ -61,10 +57,10 @@ pub(super) fn check(spec: &PodSpec, objects: ObjectReferences, path: &FieldPath,
 
 fn check_volume(volume: &Volume, path: &FieldPath, reject: &mut impl FnMut(&FieldPath, &str)) {
     let named = [
-        ("secret", volume.secret.is_some(), "secrets"),
-        ("configMap", volume.config_map.is_some(), "config maps"),
-        ("persistentVolumeClaim", volume.persistent_volume_claim.is_some(), "persistent volume claims"),
-        ("ephemeral", volume.ephemeral.is_some(), "persistent volume claims"),
+        ("secret", volume.secret.is_some(), SECRETS),
+        ("configMap", volume.config_map.is_some(), CONFIG_MAPS),
+        ("persistentVolumeClaim", volume.persistent_volume_claim.is_some(), CLAIMS),
+        ("ephemeral", volume.ephemeral.is_some(), CLAIMS),
     ];
     for (field, _, what) in named.into_iter().filter(|(_, set, _)| *set) {
         reject(&path.child(field), what);
@@ -73,8 +69,8 @@ fn check_volume(volume: &Volume, path: &FieldPath, reject: &mut impl FnMut(&Fiel
     for (index, source) in projected.iter().enumerate() {
         let path = path.child("projected").child("sources").index(index);
         let named = [
-            ("secret", source.secret.is_some(), "secrets"),
-            ("configMap", source.config_map.is_some(), "config maps"),
+            ("secret", source.secret.is_some(), SECRETS),
+            ("configMap", source.config_map.is_some(), CONFIG_MAPS),
             ("serviceAccountToken", source.service_account_token.is_some(), "service account tokens"),
             ("clusterTrustBundle", source.cluster_trust_bundle.is_some(), "cluster trust bundles"),
             ("podCertificate", source.pod_certificate.is_some(), "pod certificates"),
@@ -90,19 +86,19 @@ fn check_container(container: &Container, path: &FieldPath, reject: &mut impl Fn
         let Some(source) = &variable.value_from else { continue };
         let path = path.child("env").index(index).child("valueFrom");
         if source.config_map_key_ref.is_some() {
-            reject(&path.child("configMapKeyRef"), "config maps");
+            reject(&path.child("configMapKeyRef"), CONFIG_MAPS);
         }
         if source.secret_key_ref.is_some() {
-            reject(&path.child("secretKeyRef"), "secrets");
+            reject(&path.child("secretKeyRef"), SECRETS);
         }
     }
     for (index, source) in list(&container.env_from).iter().enumerate() {
         let path = path.child("envFrom").index(index);
         if source.config_map_ref.is_some() {
-            reject(&path.child("configMapRef"), "config maps");
+            reject(&path.child("configMapRef"), CONFIG_MAPS);
         }
         if source.secret_ref.is_some() {
-            reject(&path.child("secretRef"), "secrets");
+            reject(&path.child("secretRef"), SECRETS);
         }
     }
 }
