@@ -28,4 +28,4 @@ pub use types::{
 pub const FIRST_ANSWER_RETRY: std::time::Duration = std::time::Duration::from_millis(200);
 
 /// The CRI's messages, for sandbox and container configurations.
-pub use k8s_cri::v1 as wire;
+pub use hostlet_proto::cri as wire;

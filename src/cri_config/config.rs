@@ -35,7 +35,11 @@ pub fn container_config(
         words.iter().flatten().map(|word| expand(word, |name| environment.get(name))).collect()
     };
     let (command, args) = (expanded(&container.command), expanded(&container.args));
-    let envs = environment.into_variables().into_iter().map(|(key, value)| KeyValue { key, value }).collect();
+    let envs = environment
+        .into_variables()
+        .into_iter()
+        .map(|(key, value)| KeyValue { key, value: value.into_bytes() })
+        .collect();
     Ok(ContainerConfig {
         metadata: Some(ContainerMetadata { name: container.name.clone(), attempt }),
         image: Some(ImageSpec {

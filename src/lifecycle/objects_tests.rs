@@ -73,7 +73,11 @@ fn waits(node: &Node) -> Option<(String, String)> {
 fn variable(node: &Node) -> Option<String> {
     let newest = node.containers().pop()?;
     let config = node.runtime.container_config(&newest.id.as_str().into())?;
-    config.envs.into_iter().find(|variable| variable.key == "A").map(|variable| variable.value)
+    config
+        .envs
+        .into_iter()
+        .find(|variable| variable.key == "A")
+        .map(|variable| String::from_utf8(variable.value).unwrap())
 }
 
 fn config_error(message: &str) -> Option<(String, String)> {
@@ -163,7 +167,7 @@ async fn a_pod_of_the_cluster_starts_once_services_are_known_and_a_static_pod_be
     let container = node.containers().into_iter().find(|c| c.uid == "u1").unwrap();
     let envs = node.runtime.container_config(&container.id.as_str().into()).unwrap().envs;
     let host = envs.iter().find(|variable| variable.key == "KUBERNETES_SERVICE_HOST").unwrap();
-    assert_eq!((host.value.as_str(), envs.len()), ("10.96.0.1", 8));
+    assert_eq!((host.value.as_slice(), envs.len()), (b"10.96.0.1".as_slice(), 8));
 }
 
 /// A pod with a private image and these pull Secrets.

@@ -3,7 +3,7 @@
 use hostlet::cri::ImageService as _;
 use hostlet::cri::fake::FakeRuntime;
 use hostlet::cri::wire::{self, image_service_server::ImageService};
-use tonic::{Request, Status, async_trait};
+use tonic::{Request, async_trait};
 
 use super::status::{Outcome, answer, missing};
 
@@ -50,16 +50,5 @@ impl ImageService for Images {
         answer(self.fake.pull_image(&image, request.auth, request.sandbox_config).await, |image_ref| {
             wire::PullImageResponse { image_ref }
         })
-    }
-
-    async fn remove_image(&self, _: Request<wire::RemoveImageRequest>) -> Outcome<wire::RemoveImageResponse> {
-        Err(Status::unimplemented("remove_image"))
-    }
-
-    async fn image_fs_info(
-        &self,
-        _: Request<wire::ImageFsInfoRequest>,
-    ) -> Outcome<wire::ImageFsInfoResponse> {
-        Err(Status::unimplemented("image_fs_info"))
     }
 }

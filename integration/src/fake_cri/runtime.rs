@@ -4,7 +4,6 @@ use std::fs::File;
 use std::time::Duration;
 
 use futures::StreamExt;
-use futures::future::BoxFuture;
 use futures::stream::BoxStream;
 use hostlet::cri::fake::FakeRuntime;
 use hostlet::cri::wire::{self, runtime_service_server::RuntimeService};
@@ -67,26 +66,8 @@ fn event(hint: RuntimeHint) -> wire::ContainerEventResponse {
     }
 }
 
-/// Calls that this runtime does not have. Expanded by hand, because `async_trait` does not expand macros.
-macro_rules! unimplemented_calls {
-    ($($call:ident: $request:ident => $response:ident,)*) => {$(
-        fn $call<'life0, 'async_trait>(
-            &'life0 self,
-            _: Request<wire::$request>,
-        ) -> BoxFuture<'async_trait, Outcome<wire::$response>>
-        where
-            'life0: 'async_trait,
-            Self: 'async_trait,
-        {
-            Box::pin(async { Err(Status::unimplemented(stringify!($call))) })
-        }
-    )*};
-}
-
 #[async_trait]
 impl RuntimeService for Runtimes {
-    type GetContainerEventsStream = BoxStream<'static, Result<wire::ContainerEventResponse, Status>>;
-
     async fn version(&self, _: Request<wire::VersionRequest>) -> Outcome<wire::VersionResponse> {
         answer(self.fake.version().await, |version| wire::VersionResponse {
             version: "0.1.0".to_owned(),
@@ -107,6 +88,7 @@ impl RuntimeService for Runtimes {
             runtime_handlers: status.handlers.into_iter().map(handler).collect(),
             features: status.features.map(|features| wire::RuntimeFeatures {
                 supplemental_groups_policy: features.supplemental_groups_policy,
+                ..wire::RuntimeFeatures::default()
             }),
             ..wire::StatusResponse::default()
         })
@@ -254,23 +236,8 @@ impl RuntimeService for Runtimes {
     async fn get_container_events(
         &self,
         _: Request<wire::GetEventsRequest>,
-    ) -> Outcome<Self::GetContainerEventsStream> {
+    ) -> Outcome<BoxStream<'static, Result<wire::ContainerEventResponse, Status>>> {
         let hints = self.fake.events();
         Ok(Response::new(hints.map(|hint| hint.map(event).map_err(status)).boxed()))
-    }
-
-    unimplemented_calls! {
-        update_container_resources: UpdateContainerResourcesRequest => UpdateContainerResourcesResponse,
-        reopen_container_log: ReopenContainerLogRequest => ReopenContainerLogResponse,
-        exec: ExecRequest => ExecResponse,
-        attach: AttachRequest => AttachResponse,
-        port_forward: PortForwardRequest => PortForwardResponse,
-        container_stats: ContainerStatsRequest => ContainerStatsResponse,
-        pod_sandbox_stats: PodSandboxStatsRequest => PodSandboxStatsResponse,
-        list_pod_sandbox_stats: ListPodSandboxStatsRequest => ListPodSandboxStatsResponse,
-        update_runtime_config: UpdateRuntimeConfigRequest => UpdateRuntimeConfigResponse,
-        checkpoint_container: CheckpointContainerRequest => CheckpointContainerResponse,
-        list_metric_descriptors: ListMetricDescriptorsRequest => ListMetricDescriptorsResponse,
-        list_pod_sandbox_metrics: ListPodSandboxMetricsRequest => ListPodSandboxMetricsResponse,
     }
 }

@@ -131,7 +131,7 @@ async fn optional_features_are_unimplemented_until_enabled() {
     let config = runtime.runtime_config(RuntimeConfigRequest {}).await.unwrap().into_inner();
     assert_eq!(config.linux.unwrap().cgroup_driver(), CgroupDriver::Systemd);
     let lacking = runtime.attach(AttachRequest::default()).await.unwrap_err();
-    assert_eq!((lacking.code(), lacking.message()), (Code::Unimplemented, "attach"));
+    assert_eq!(lacking.code(), Code::Unimplemented);
 }
 
 #[tokio::test]

@@ -18,7 +18,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, Result};
-use k8s_cri::v1::{ContainerState, PodSandboxState};
+use hostlet_proto::cri::{ContainerState, PodSandboxState};
 
 use super::cri::Cri;
 use super::host::{Dirs, RealHost};

@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use hostlet::cri_config::{MASKED_PATHS, READONLY_PATHS};
-use k8s_cri::v1::runtime_service_client::RuntimeServiceClient;
-use k8s_cri::v1::security_profile::ProfileType;
-use k8s_cri::v1::{
+use hostlet_proto::cri::runtime_service_client::RuntimeServiceClient;
+use hostlet_proto::cri::security_profile::ProfileType;
+use hostlet_proto::cri::{
     Container, ContainerConfig, ContainerMetadata, ContainerStatus, ContainerStatusRequest,
     CreateContainerRequest, ImageSpec, LinuxContainerConfig, LinuxContainerSecurityContext,
     LinuxPodSandboxConfig, LinuxSandboxSecurityContext, ListContainersRequest, ListPodSandboxRequest,

@@ -6,7 +6,7 @@ use anyhow::Result;
 use futures::{StreamExt, pin_mut};
 use hostlet_integration::cluster::{Node, Tenant};
 use hostlet_integration::{Look, wait_for};
-use k8s_cri::v1::ContainerState;
+use hostlet_proto::cri::ContainerState;
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::{WatchEvent, WatchParams};
 use serde_json::json;

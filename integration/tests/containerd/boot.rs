@@ -4,7 +4,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use hostlet_integration::real::{AfterReboot, RealHost};
 use hostlet_integration::{Look, wait_for};
-use k8s_cri::v1::PodSandboxState;
+use hostlet_proto::cri::PodSandboxState;
 use serde_json::Value;
 use tokio::time::Instant;
 

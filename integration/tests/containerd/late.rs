@@ -12,7 +12,7 @@ use std::time::Duration;
 use anyhow::Result;
 use hostlet_integration::real::{BUSYBOX_IMAGE, Daemon, RealHost};
 use hostlet_integration::{Look, wait_for};
-use k8s_cri::v1::PodSandboxState;
+use hostlet_proto::cri::PodSandboxState;
 use nix::sys::stat::Mode;
 use serde_json::json;
 use tokio::time::sleep;

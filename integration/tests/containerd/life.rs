@@ -2,7 +2,7 @@
 
 use hostlet_integration::real::{BUSYBOX_IMAGE, RealHost};
 use hostlet_integration::{Look, wait_for};
-use k8s_cri::v1::Container;
+use hostlet_proto::cri::Container;
 use k8s_openapi::api::core::v1::{ContainerStatus, Pod};
 use serde_json::{Value, json};
 

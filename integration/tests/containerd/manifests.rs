@@ -5,7 +5,7 @@ use std::io::Read;
 
 use hostlet_integration::real::RealHost;
 use hostlet_integration::{Look, wait_for};
-use k8s_cri::v1::PodSandboxState;
+use hostlet_proto::cri::PodSandboxState;
 use serde_json::{Value, json};
 
 use crate::support::{
@@ -102,7 +102,7 @@ async fn a_manifest_added_again_runs_again() {
     host.write_manifest("app.json", &text).unwrap();
     let again = wait_for("a new sandbox", SOON, async || {
         let sandboxes = host.cri().sandboxes().await?;
-        let ready = |s: &&k8s_cri::v1::PodSandbox| s.state == PodSandboxState::SandboxReady as i32;
+        let ready = |s: &&hostlet_proto::cri::PodSandbox| s.state == PodSandboxState::SandboxReady as i32;
         let fresh = sandboxes.iter().filter(ready).any(|s| s.id != first_sandbox);
         Ok(if fresh { Look::Done(()) } else { Look::NotYet(format!("{sandboxes:?}")) })
     });

@@ -8,7 +8,7 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use hostlet_integration::real::{BUSYBOX_IMAGE, Daemon, RealHost};
 use hostlet_integration::{Look, wait_for};
-use k8s_cri::v1::{ContainerState, PodSandboxState};
+use hostlet_proto::cri::{ContainerState, PodSandboxState};
 use k8s_openapi::api::core::v1::{ContainerStatus, Pod};
 use serde_json::json;
 

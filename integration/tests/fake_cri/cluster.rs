@@ -8,7 +8,7 @@ use hostlet::cri::fake::Restart;
 use hostlet::store::Table;
 use hostlet_integration::fake_cri::FakeHost;
 use hostlet_integration::{FakeApiServer, Look, wait_for};
-use k8s_cri::v1::ContainerState;
+use hostlet_proto::cri::ContainerState;
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::{Event, Node, Pod, Service};
 use serde_json::{Value, json};

@@ -11,7 +11,7 @@ use hostlet::cri::fake::{Exec, OnTerm, Script};
 use hostlet::store::Table;
 use hostlet_integration::Daemon;
 use hostlet_integration::fake_cri::FakeHost;
-use k8s_cri::v1::ContainerState;
+use hostlet_proto::cri::ContainerState;
 use serde_json::json;
 
 use crate::support::{

@@ -8,7 +8,7 @@ use hostlet::cri::Operation;
 use hostlet::cri::fake::{Fault, Rule};
 use hostlet_integration::fake_cri::FakeHost;
 use hostlet_integration::{Look, wait_for};
-use k8s_cri::v1::ContainerState;
+use hostlet_proto::cri::ContainerState;
 
 use crate::support::{LATER, SOON, containers_of, is_ready, manifest, running, sandboxes_of};
 

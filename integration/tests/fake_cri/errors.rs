@@ -5,7 +5,7 @@ use std::time::Duration;
 use hostlet::cri::Operation;
 use hostlet::cri::fake::{Failure, Fault, Rule, Run, Script};
 use hostlet_integration::fake_cri::FakeHost;
-use k8s_cri::v1::ContainerState;
+use hostlet_proto::cri::ContainerState;
 use k8s_openapi::api::core::v1::Pod;
 
 use crate::support::{

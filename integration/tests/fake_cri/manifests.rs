@@ -4,7 +4,7 @@ use std::fs::{self, File};
 
 use hostlet_integration::fake_cri::FakeHost;
 use hostlet_integration::{Look, wait_for};
-use k8s_cri::v1::ContainerState;
+use hostlet_proto::cri::ContainerState;
 use nix::sys::stat::Mode;
 use nix::unistd::mkfifo;
 use serde_json::json;

@@ -6,7 +6,7 @@ use hostlet::cri::fake::EventMode;
 use hostlet::types::CgroupDriver;
 use hostlet_integration::fake_cri::FakeHost;
 use hostlet_integration::{Look, wait_for};
-use k8s_cri::v1::ContainerState;
+use hostlet_proto::cri::ContainerState;
 
 use crate::support::{
     SOON, containers_of, only_container, running, sandboxes_of, statuses, wait_for_complaint,

@@ -1,7 +1,6 @@
 //! The ImageService calls.
 
 use async_trait::async_trait;
-use hostlet_proto::cri;
 
 use super::super::calls::CallSubject;
 use super::super::types::ImageInfo;
@@ -9,7 +8,7 @@ use super::super::wire;
 use super::super::{CriError, ImageService, Operation};
 use super::connection::CriClient;
 use super::convert;
-use super::streams::{self, StreamedList};
+use super::streams::{self, Batches};
 
 fn spec(image: &str) -> wire::ImageSpec {
     wire::ImageSpec { image: image.to_owned(), ..wire::ImageSpec::default() }
@@ -38,12 +37,12 @@ impl ImageService for CriClient {
     }
 
     async fn list_images(&self) -> Result<Vec<ImageInfo>, CriError> {
-        let list = StreamedList { operation: Operation::ListImages, method: cri::STREAM_IMAGES };
-        let streamed = cri::StreamImagesRequest { filter: None };
+        let stream = async { self.image().stream_images(wire::StreamImagesRequest { filter: None }).await };
+        let batches = Batches { stream, items: |batch: wire::StreamImagesResponse| batch.images };
         let request = wire::ListImagesRequest { filter: None };
         let call = async { self.image().list_images(request).await };
-        let batch = |batch: cri::StreamImagesResponse| batch.images;
-        let images = streams::list(self, list, streamed, batch, call, |answer| answer.images).await?;
+        let images =
+            streams::list(self, Operation::ListImages, batches, call, |answer| answer.images).await?;
         Ok(images.into_iter().map(convert::image).collect())
     }
 }

@@ -5,7 +5,6 @@ use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use hostlet_proto::cri;
 
 use super::super::calls::CallSubject;
 use super::super::types::{
@@ -16,7 +15,7 @@ use super::super::{CriError, EventStream, Operation, RuntimeService};
 use super::connection::{CriClient, PATIENCE};
 use super::convert;
 use super::settings::{self, containerd_settings};
-use super::streams::{self, StreamedList};
+use super::streams::{self, Batches};
 use crate::types::{CgroupDriver, ContainerId, POD_UID_LABEL, PodRef, PodUid, SandboxId};
 
 /// The version a kubelet announces in the handshake (upstream's constant).
@@ -137,14 +136,17 @@ impl RuntimeService for CriClient {
     async fn list_sandboxes(&self, pod: Option<&PodUid>) -> Result<Vec<Sandbox>, CriError> {
         let filter =
             wire::PodSandboxFilter { label_selector: pod_selector(pod), ..wire::PodSandboxFilter::default() };
-        let list = StreamedList { operation: Operation::ListSandboxes, method: cri::STREAM_POD_SANDBOXES };
-        let streamed = cri::StreamPodSandboxesRequest { filter: Some(filter.clone()) };
+        let streamed = wire::StreamPodSandboxesRequest { filter: Some(filter.clone()) };
         let request = wire::ListPodSandboxRequest { filter: Some(filter) };
         let call = async { self.runtime().list_pod_sandbox(request).await };
-        let batch = |batch: cri::StreamPodSandboxesResponse| batch.pod_sandboxes;
         let sandboxes = match pod {
-            None => streams::list(self, list, streamed, batch, call, |answer| answer.items).await?,
-            Some(_) => self.call(list.operation, CallSubject::Node, call).await?.items,
+            None => {
+                let stream = async { self.runtime().stream_pod_sandboxes(streamed).await };
+                let batches =
+                    Batches { stream, items: |batch: wire::StreamPodSandboxesResponse| batch.pod_sandboxes };
+                streams::list(self, Operation::ListSandboxes, batches, call, |answer| answer.items).await?
+            }
+            Some(_) => self.call(Operation::ListSandboxes, CallSubject::Node, call).await?.items,
         };
         Ok(sandboxes.into_iter().filter_map(convert::sandbox).collect())
     }
@@ -234,14 +236,18 @@ impl RuntimeService for CriClient {
     async fn list_containers(&self, pod: Option<&PodUid>) -> Result<Vec<Container>, CriError> {
         let filter =
             wire::ContainerFilter { label_selector: pod_selector(pod), ..wire::ContainerFilter::default() };
-        let list = StreamedList { operation: Operation::ListContainers, method: cri::STREAM_CONTAINERS };
-        let streamed = cri::StreamContainersRequest { filter: Some(filter.clone()) };
+        let streamed = wire::StreamContainersRequest { filter: Some(filter.clone()) };
         let request = wire::ListContainersRequest { filter: Some(filter) };
         let call = async { self.runtime().list_containers(request).await };
-        let batch = |batch: cri::StreamContainersResponse| batch.containers;
         let containers = match pod {
-            None => streams::list(self, list, streamed, batch, call, |answer| answer.containers).await?,
-            Some(_) => self.call(list.operation, CallSubject::Node, call).await?.containers,
+            None => {
+                let stream = async { self.runtime().stream_containers(streamed).await };
+                let batches =
+                    Batches { stream, items: |batch: wire::StreamContainersResponse| batch.containers };
+                streams::list(self, Operation::ListContainers, batches, call, |answer| answer.containers)
+                    .await?
+            }
+            Some(_) => self.call(Operation::ListContainers, CallSubject::Node, call).await?.containers,
         };
         Ok(containers.into_iter().filter_map(convert::container).collect())
     }

@@ -4,15 +4,11 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use http::uri::PathAndQuery;
-use prost::Message;
-use tonic::client::Grpc;
-use tonic::{Request, Response, Status};
-use tonic_prost::ProstCodec;
+use tonic::{Response, Status, Streaming};
 
 use super::super::calls::CallSubject;
 use super::super::{CriError, Operation};
-use super::connection::{CriClient, MAX_MESSAGE_BYTES};
+use super::connection::CriClient;
 
 /// Whether the runtime may support streamed lists. Clones share it.
 #[derive(Clone, Debug)]
@@ -40,31 +36,29 @@ impl StreamSupport {
     }
 }
 
-/// A streamed list.
-pub(super) struct StreamedList {
-    /// The operation, named like the plain list.
-    pub(super) operation: Operation,
-    /// The full method name.
-    pub(super) method: &'static str,
+/// A list as a stream.
+pub(super) struct Batches<F, B, T> {
+    /// The call that opens the stream.
+    pub(super) stream: F,
+    /// The items of a message.
+    pub(super) items: fn(B) -> Vec<T>,
 }
 
-/// Lists by stream if supported, otherwise by `call`.
-pub(super) async fn list<Q, B, A, T>(
+/// Lists by stream if supported, otherwise by `call`. `operation` is the one of the plain list.
+pub(super) async fn list<F, B, A, T>(
     client: &CriClient,
-    list: StreamedList,
-    streamed: Q,
-    batch: fn(B) -> Vec<T>,
+    operation: Operation,
+    batches: Batches<F, B, T>,
     call: impl Future<Output = Result<Response<A>, Status>> + Send,
     items: fn(A) -> Vec<T>,
 ) -> Result<Vec<T>, CriError>
 where
-    Q: Message + 'static,
-    B: Message + Default + 'static,
+    F: Future<Output = Result<Response<Streaming<B>>, Status>> + Send,
+    B: Send,
     A: Send,
-    T: Send + 'static,
+    T: Send,
 {
-    let operation = list.operation;
-    match collect(client, list, streamed, batch).await? {
+    match collect(client, operation, batches).await? {
         Some(all) => Ok(all),
         None => client.call(operation, CallSubject::Node, call).await.map(items),
     }
@@ -72,29 +66,24 @@ where
 
 /// All items of the stream; `None` if the runtime does not support it. All batches together have the deadline of an
 /// ordinary call, and a broken stream is an error, as for a plain list.
-async fn collect<Q, B, T>(
+async fn collect<F, B, T>(
     client: &CriClient,
-    list: StreamedList,
-    request: Q,
-    items: fn(B) -> Vec<T>,
+    operation: Operation,
+    batches: Batches<F, B, T>,
 ) -> Result<Option<Vec<T>>, CriError>
 where
-    Q: Message + 'static,
-    B: Message + Default + 'static,
-    T: Send + 'static,
+    F: Future<Output = Result<Response<Streaming<B>>, Status>> + Send,
+    B: Send,
+    T: Send,
 {
     if !client.streams().may_be_supported() {
         return Ok(None);
     }
-    let StreamedList { operation, method } = list;
     let call = async {
-        let mut grpc = Grpc::new(client.channel()).max_decoding_message_size(MAX_MESSAGE_BYTES);
-        grpc.ready().await.map_err(|error| Status::from_error(Box::new(error)))?;
-        let (codec, path) = (ProstCodec::<Q, B>::default(), PathAndQuery::from_static(method));
-        let mut batches = grpc.server_streaming(Request::new(request), path, codec).await?.into_inner();
+        let mut stream = batches.stream.await?.into_inner();
         let mut all = Vec::new();
-        while let Some(batch) = batches.message().await? {
-            all.extend(items(batch));
+        while let Some(batch) = stream.message().await? {
+            all.extend((batches.items)(batch));
         }
         Ok(Response::new(all))
     };
@@ -110,68 +99,38 @@ where
 
 #[cfg(test)]
 mod tests {
-    use std::convert::Infallible;
-    use std::future::{Ready, ready};
     use std::sync::atomic::AtomicUsize;
-    use std::task::{Context, Poll};
     use std::time::Duration;
 
-    use futures::future::{BoxFuture, FutureExt};
+    use async_trait::async_trait;
     use futures::stream::{self, BoxStream, StreamExt};
-    use hostlet_proto::cri::{StreamContainersRequest, StreamContainersResponse};
-    use tonic::body::Body;
-    use tonic::server::{Grpc, NamedService, ServerStreamingService};
-    use tower::Service;
+    use tonic::Request;
 
-    use super::super::super::{RuntimeService, wire};
+    use super::super::super::wire::runtime_service_server::{RuntimeService, RuntimeServiceServer};
+    use super::super::super::wire::{self, StreamContainersRequest, StreamContainersResponse};
     use super::*;
+    use crate::cri::RuntimeService as _;
 
     /// A runtime with one method: a stream of containers in two batches, if supported.
-    #[derive(Clone)]
     struct Streams {
         streams: bool,
         stream_calls: Arc<AtomicUsize>,
     }
 
-    impl NamedService for Streams {
-        const NAME: &'static str = "runtime.v1.RuntimeService";
-    }
-
-    impl ServerStreamingService<StreamContainersRequest> for Streams {
-        type Response = StreamContainersResponse;
-        type ResponseStream = BoxStream<'static, Result<StreamContainersResponse, Status>>;
-        type Future = Ready<Result<Response<Self::ResponseStream>, Status>>;
-
-        fn call(&mut self, _: Request<StreamContainersRequest>) -> Self::Future {
+    #[async_trait]
+    impl RuntimeService for Streams {
+        async fn stream_containers(
+            &self,
+            _: Request<StreamContainersRequest>,
+        ) -> Result<Response<BoxStream<'static, Result<StreamContainersResponse, Status>>>, Status> {
             self.stream_calls.fetch_add(1, Ordering::Relaxed);
             if !self.streams {
-                return ready(Err(Status::unknown("stream is not implemented yet")));
+                return Err(Status::unknown("stream is not implemented yet"));
             }
             let batch = |names: &[&str]| StreamContainersResponse {
                 containers: names.iter().map(|name| container(name)).collect(),
             };
-            ready(Ok(Response::new(stream::iter([Ok(batch(&["a", "b"])), Ok(batch(&["c"]))]).boxed())))
-        }
-    }
-
-    impl Service<http::Request<Body>> for Streams {
-        type Response = http::Response<Body>;
-        type Error = Infallible;
-        type Future = BoxFuture<'static, Result<Self::Response, Infallible>>;
-
-        fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
-            Poll::Ready(Ok(()))
-        }
-
-        fn call(&mut self, request: http::Request<Body>) -> Self::Future {
-            let service = self.clone();
-            async move {
-                if request.uri().path() != hostlet_proto::cri::STREAM_CONTAINERS {
-                    return Ok(Status::unimplemented("no other call").into_http());
-                }
-                Ok(Grpc::new(ProstCodec::default()).server_streaming(service, request).await)
-            }
-            .boxed()
+            Ok(Response::new(stream::iter([Ok(batch(&["a", "b"])), Ok(batch(&["c"]))]).boxed()))
         }
     }
 
@@ -195,7 +154,7 @@ mod tests {
         let socket = dir.path().join("cri.sock");
         let listener = tokio::net::UnixListener::bind(&socket).unwrap();
         let stream_calls = Arc::new(AtomicUsize::new(0));
-        let service = Streams { streams, stream_calls: stream_calls.clone() };
+        let service = RuntimeServiceServer::new(Streams { streams, stream_calls: stream_calls.clone() });
         let incoming = stream::unfold(listener, |listener| async move {
             let accepted = listener.accept().await.map(|(connection, _)| connection);
             Some((accepted, listener))

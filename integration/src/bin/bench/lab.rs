@@ -11,7 +11,7 @@ use futures::{StreamExt, TryStreamExt, stream};
 use hostlet::server::NodeView;
 use hostlet_integration::Daemon;
 use hostlet_integration::real::{CriSandbox, PAUSE_IMAGE, RealHost};
-use k8s_cri::v1::ContainerState;
+use hostlet_proto::cri::ContainerState;
 use serde_json::json;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::UnixStream;

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use hostlet_integration::Daemon;
+use hostlet_proto::cri::ContainerState;
 use jiff::Timestamp;
-use k8s_cri::v1::ContainerState;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use tokio::time::{Instant, sleep};

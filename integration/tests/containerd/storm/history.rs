@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use anyhow::{Result, bail};
 use hostlet_integration::real::{ContainerProcess, RealHost};
-use k8s_cri::v1::{Container, ContainerState};
+use hostlet_proto::cri::{Container, ContainerState};
 use tokio::time::{Instant, sleep, timeout};
 
 use super::pods::{Kind, Mark, StormPod};

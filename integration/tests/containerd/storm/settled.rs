@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 use anyhow::Result;
 use hostlet_integration::real::{ContainerProcess, Daemon, RealHost};
-use k8s_cri::v1::{ContainerState, PodSandboxState};
+use hostlet_proto::cri::{ContainerState, PodSandboxState};
 use k8s_openapi::api::core::v1::Pod;
 
 use super::pods::{Kind, Mark, Present, StormPod};
