@@ -27,11 +27,17 @@ pub(crate) fn text(output: &Output) -> Result<String> {
 
 /// Calls a function of `integration/lib`; returns its output.
 pub(crate) fn lib<A: AsRef<OsStr>>(function: &str, args: impl IntoIterator<Item = A>) -> Result<String> {
-    run(Command::new("bash")
-        .args(["-euo", "pipefail", "-c", CALL, "bash"])
-        .arg(integration_dir())
-        .arg(function)
-        .args(args))
+    lib_in(Command::new("bash"), function, args)
+}
+
+/// The same with this command of bash, which may run elsewhere.
+pub(crate) fn lib_in<A: AsRef<OsStr>>(
+    mut bash: Command,
+    function: &str,
+    args: impl IntoIterator<Item = A>,
+) -> Result<String> {
+    bash.args(["-euo", "pipefail", "-c", CALL, "bash"]).arg(integration_dir()).arg(function).args(args);
+    run(&mut bash)
 }
 
 /// The last lines of a file, for a failed test's report; empty if it does not exist.

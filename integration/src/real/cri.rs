@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use hostlet::cri_config::{MASKED_PATHS, READONLY_PATHS};
+use hostlet_proto::cri::image_service_client::ImageServiceClient;
 use hostlet_proto::cri::runtime_service_client::RuntimeServiceClient;
 use hostlet_proto::cri::security_profile::ProfileType;
 use hostlet_proto::cri::{
@@ -13,8 +14,8 @@ use hostlet_proto::cri::{
     CreateContainerRequest, ImageSpec, LinuxContainerConfig, LinuxContainerSecurityContext,
     LinuxPodSandboxConfig, LinuxSandboxSecurityContext, ListContainersRequest, ListPodSandboxRequest,
     NamespaceMode, NamespaceOption, PodSandbox, PodSandboxConfig, PodSandboxMetadata,
-    PodSandboxStatusRequest, RemovePodSandboxRequest, RunPodSandboxRequest, SecurityProfile,
-    StartContainerRequest, StatusRequest, StopContainerRequest, StopPodSandboxRequest,
+    PodSandboxStatusRequest, PullImageRequest, RemovePodSandboxRequest, RunPodSandboxRequest,
+    SecurityProfile, StartContainerRequest, StatusRequest, StopContainerRequest, StopPodSandboxRequest,
 };
 use tonic::transport::{Channel, Endpoint};
 
@@ -25,6 +26,7 @@ const DEADLINE: Duration = Duration::from_secs(60);
 #[derive(Clone, Debug)]
 pub struct Cri {
     runtime: RuntimeServiceClient<Channel>,
+    images: ImageServiceClient<Channel>,
 }
 
 /// A sandbox to start by hand.
@@ -80,7 +82,8 @@ impl Cri {
         let endpoint = Endpoint::from_shared(format!("unix://{}", socket.display()))?.timeout(DEADLINE);
         let channel =
             endpoint.connect().await.with_context(|| format!("connecting to {}", socket.display()))?;
-        Ok(Self { runtime: RuntimeServiceClient::new(channel) })
+        let images = ImageServiceClient::new(channel.clone());
+        Ok(Self { runtime: RuntimeServiceClient::new(channel), images })
     }
 
     fn runtime(&self) -> RuntimeServiceClient<Channel> {
@@ -148,6 +151,17 @@ impl Cri {
             .pod_sandbox_id)
     }
 
+    /// Pulls an image for a sandbox.
+    pub async fn pull(&self, sandbox: &CriSandbox, image: &str) -> Result<()> {
+        let request = PullImageRequest {
+            image: Some(ImageSpec { image: image.to_owned(), ..ImageSpec::default() }),
+            auth: None,
+            sandbox_config: Some(sandbox.config.clone()),
+        };
+        self.images.clone().pull_image(request).await.with_context(|| format!("pulling {image}"))?;
+        Ok(())
+    }
+
     /// Creates and starts a container of the local busybox image in a sandbox; its id.
     pub async fn run_container(
         &self,
@@ -156,7 +170,19 @@ impl Cri {
         name: &str,
         command: &[&str],
     ) -> Result<String> {
-        let mut config = container_config(super::BUSYBOX_IMAGE, name, 0);
+        self.run_image(sandbox, sandbox_id, super::BUSYBOX_IMAGE, name, command).await
+    }
+
+    /// The same with another image.
+    pub async fn run_image(
+        &self,
+        sandbox: &CriSandbox,
+        sandbox_id: &str,
+        image: &str,
+        name: &str,
+        command: &[&str],
+    ) -> Result<String> {
+        let mut config = container_config(image, name, 0);
         config.command = command.iter().map(|&word| word.to_owned()).collect();
         self.start_container(sandbox, sandbox_id, config).await
     }

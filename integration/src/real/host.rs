@@ -202,7 +202,12 @@ impl RealHost {
 
     /// Serves an image from a registry on this host.
     pub fn registry(&self, manner: Manner) -> Result<Registry> {
-        Registry::start(&self.dirs.state, &self.dirs.containerd_root().join("certs.d"), &self.netns, manner)
+        Registry::start(&self.dirs.state, &self.registry_settings(), &self.netns, manner)
+    }
+
+    /// containerd's directory with the settings of each registry.
+    pub(super) fn registry_settings(&self) -> PathBuf {
+        self.dirs.containerd_root().join("certs.d")
     }
 
     /// Runs `ctr` in the CRI's namespace.

@@ -3,6 +3,7 @@
 mod belongings;
 mod containerd;
 mod cri;
+mod distribution;
 mod host;
 mod leftovers;
 mod netns;
@@ -14,6 +15,7 @@ mod uncancelled;
 pub use crate::daemon::Daemon;
 pub use containerd::pause_archive;
 pub use cri::{Cri, CriSandbox};
+pub use distribution::{Distribution, LargeImages};
 pub(crate) use host::Dirs;
 pub use host::{AfterReboot, ArchiveForm, RealHost};
 pub use leftovers::leftovers;

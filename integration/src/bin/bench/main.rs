@@ -39,13 +39,15 @@ In a real cluster, on a node beside one with the stock kubelet, taking turns:
   cluster-restart   container killed -> the next one runs
   cluster-requests  requests to the API server in a pod's life
   cluster-110       110 pods at once: created -> Ready, deleted -> gone
+  cluster-probed    the same with a readiness probe and a sidecar each
+  cluster-pull      first start with a pull from a registry: created -> Ready
   cluster-idle      memory and CPU with 110 pods
   cluster-dra       ResourceSlices of a DRA driver; hostlet only
   cluster           all of these
 Without a scenario: all of them.";
 
 /// The scenarios, in the order they run.
-const SCENARIOS: [&str; 16] = [
+const SCENARIOS: [&str; 18] = [
     "start",
     "end",
     "restart",
@@ -60,6 +62,8 @@ const SCENARIOS: [&str; 16] = [
     "cluster-restart",
     "cluster-requests",
     "cluster-110",
+    "cluster-probed",
+    "cluster-pull",
     "cluster-idle",
     "cluster-dra",
 ];
@@ -144,6 +148,8 @@ async fn scenario(name: &str, lab: &Lab, cluster: Option<&ClusterLab>) -> Result
         "cluster-restart" => cluster::restart(lab, cluster()?).await,
         "cluster-requests" => cluster::requests(cluster()?).await,
         "cluster-110" => cluster::many(lab, cluster()?).await,
+        "cluster-probed" => cluster::probed(lab, cluster()?).await,
+        "cluster-pull" => cluster::pull(lab, cluster()?).await,
         "cluster-idle" => cluster::idle(cluster()?).await,
         "cluster-dra" => cluster::dra().await,
         _ => bail!("no scenario {name}"),

@@ -10,7 +10,7 @@ use hostlet_integration::cluster::{Agent, Node, Tenant};
 use hostlet_integration::real::PAUSE_IMAGE;
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::{Api, DeleteParams, PostParams};
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
 
 use super::pods::PodWatch;
@@ -82,8 +82,18 @@ impl ClusterLab {
         count: usize,
         token: Token,
     ) -> Result<(Vec<String>, Vec<Duration>)> {
+        self.run_specs(side, vec![spec(token); count]).await
+    }
+
+    /// The same with pods of these specs.
+    pub(super) async fn run_specs(
+        &self,
+        side: &Side,
+        specs: Vec<Value>,
+    ) -> Result<(Vec<String>, Vec<Duration>)> {
         let node = self.node(side).name();
-        let pods: Vec<(String, Pod)> = (0..count).map(|_| self.pod(node, token)).collect::<Result<_>>()?;
+        let pods = specs.into_iter().map(|spec| self.pod(node, spec));
+        let pods: Vec<(String, Pod)> = pods.collect::<Result<_>>()?;
         let names: Vec<String> = pods.iter().map(|(name, _)| name.clone()).collect();
         let begin = Instant::now();
         try_join_all(pods.iter().map(async |(_, pod)| self.api.create(&PostParams::default(), pod).await))
@@ -135,19 +145,21 @@ impl ClusterLab {
         }
     }
 
-    fn pod(&self, node: &str, token: Token) -> Result<(String, Pod)> {
+    fn pod(&self, node: &str, mut spec: Value) -> Result<(String, Pod)> {
         self.names.set(self.names.get() + 1);
         let name = format!("p{}", self.names.get());
-        let pod = json!({
-            "metadata": {"name": name},
-            "spec": {
-                // Bound directly, to exclude the scheduler's time.
-                "nodeName": node,
-                "terminationGracePeriodSeconds": GRACE,
-                "automountServiceAccountToken": token == Token::With,
-                "containers": [{"name": "pause", "image": PAUSE_IMAGE}],
-            },
-        });
+        // Bound directly, to exclude the scheduler's time.
+        spec["nodeName"] = node.into();
+        spec["terminationGracePeriodSeconds"] = GRACE.into();
+        let pod = json!({"metadata": {"name": name}, "spec": spec});
         Ok((name, serde_json::from_value(pod)?))
     }
+}
+
+/// A pod of the pause image.
+fn spec(token: Token) -> Value {
+    json!({
+        "automountServiceAccountToken": token == Token::With,
+        "containers": [{"name": "pause", "image": PAUSE_IMAGE}],
+    })
 }

@@ -15,9 +15,9 @@ pub(super) const PODS: usize = 110;
 /// Turns of bare calls and of each agent.
 const ROUNDS: usize = 3;
 /// Number of pods that bare calls start in parallel: close to the best, as the scenario `batch110` finds it.
-const BARE_AT_ONCE: usize = 4;
+pub(super) const BARE_AT_ONCE: usize = 4;
 /// Waits until the background work of a batch has finished.
-const SETTLE: Duration = Duration::from_secs(3);
+pub(super) const SETTLE: Duration = Duration::from_secs(3);
 
 #[derive(Default)]
 struct Figures {

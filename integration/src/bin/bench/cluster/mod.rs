@@ -6,6 +6,8 @@ mod idle;
 mod lab;
 mod many;
 mod pods;
+mod probed;
+mod pull;
 mod requests;
 mod single;
 
@@ -13,5 +15,7 @@ pub(crate) use dra::dra;
 pub(crate) use idle::idle;
 pub(crate) use lab::ClusterLab;
 pub(crate) use many::many;
+pub(crate) use probed::probed;
+pub(crate) use pull::pull;
 pub(crate) use requests::requests;
 pub(crate) use single::{end, restart, start};
