@@ -113,6 +113,18 @@ pub struct ExplainInput<'a> {
 }
 
 impl ExplainInput<'_> {
+    /// The images that are being pulled beside its activity, by container.
+    pub(super) fn pulls_beside(&self) -> impl Iterator<Item = (&str, &str)> {
+        let awaited = if let Activity::PullingImage { container, .. } = self.activity() {
+            Some(container)
+        } else {
+            None
+        };
+        let pulling = self.doing.iter().flat_map(|doing| &doing.pulling);
+        let others = pulling.filter(move |(container, _)| Some(*container) != awaited);
+        others.map(|(container, image)| (container.as_str(), image.as_str()))
+    }
+
     pub(super) fn view(&self) -> PodView<'_> {
         PodView::from(self.pod)
     }

@@ -26,6 +26,10 @@ pub fn explain(case: &ExplainInput<'_>) -> Explanation {
         .unwrap_or_else(|| containers(case));
     let cause = with_runtime(case, cause);
     let mut explanation = Explanation { pod: case.name(), ..cause };
+    let pulls = case.pulls_beside();
+    explanation.also.extend(pulls.map(|(container, image)| {
+        format!("Meanwhile the image {image} is being pulled for container {container}.")
+    }));
     if case.shutdown.is_some() && explanation.verdict == Verdict::Fine {
         explanation
             .also

@@ -47,6 +47,7 @@ impl Facts {
             doing: Doing {
                 activity: Activity::Idle,
                 since: at(990),
+                pulling: BTreeMap::new(),
                 retries: BTreeMap::new(),
                 next_work: None,
             },

@@ -320,6 +320,20 @@ fn a_pull_shows_its_duration_and_progress() {
 }
 
 #[test]
+fn a_pull_beside_another_step_is_told() {
+    let mut facts = Facts::new().no_sandbox("No sandbox for pod can be found").doing(Activity::MakingSandbox);
+    facts.doing.pulling = [("c", "img"), ("d", "other")].map(|(c, i)| (c.to_owned(), i.to_owned())).into();
+    let explanation = facts.says(Verdict::UnderWay, "its sandbox and network are being created", "");
+    let beside = ["img is being pulled for container c.", "other is being pulled for container d."];
+    assert_eq!(explanation.also, beside.map(|text| format!("Meanwhile the image {text}")));
+    // The one that the pod waits for is in the sentence.
+    let pulling = Activity::PullingImage { container: "c".to_owned(), image: "img".to_owned() };
+    let facts = facts.waiting("ContainerCreating", "").doing(pulling);
+    let explanation = facts.says(Verdict::UnderWay, "the image img is being pulled for container c", "");
+    assert_eq!(explanation.also, ["Meanwhile the image other is being pulled for container d."]);
+}
+
+#[test]
 fn a_pod_without_a_sandbox_says_why() {
     let network = "network is not ready: NetworkReady=false reason:X message:no CNI configuration";
     let facts = Facts::new().no_sandbox(network).next_work(1001);

@@ -15,6 +15,8 @@ mod lifecycles;
 #[cfg(test)]
 mod objects_tests;
 #[cfg(test)]
+mod pull_tests;
+#[cfg(test)]
 mod run_tests;
 #[cfg(test)]
 mod sandbox_tests;

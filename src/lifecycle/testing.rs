@@ -40,7 +40,8 @@ use crate::pod::pod_uid;
 use crate::pod::{PodEvents, PodKill, ProbeResults};
 use crate::probe::http::HttpClient;
 use crate::source::SourceState;
-use crate::status::{Activity, PodStatusEntry, StatusCache, StatusHandle, StatusSources, StatusTask};
+use crate::status::timeline::Entry;
+use crate::status::{Activity, Doing, PodStatusEntry, StatusCache, StatusHandle, StatusSources, StatusTask};
 use crate::store::Store;
 use crate::sys::KernelMounts;
 use crate::telemetry::Heartbeats;
@@ -78,6 +79,8 @@ pub(super) struct Seen {
     pub(super) id: String,
 }
 
+/// The pod, the container and the reason of an event.
+type Reported = (PodUid, Option<String>, String);
 type Wrap = Box<dyn Fn(WorkerContext) -> Arc<dyn PodSyncer>>;
 type WrapJanitor = Box<dyn Fn(HostJanitor) -> Arc<dyn Janitor>>;
 
@@ -103,8 +106,10 @@ pub(super) struct Node {
     chance: StdRng,
     /// The store on disk, with which a daemon starts.
     disk: Store,
-    /// Reasons of all events so far, with their pods.
-    events: Arc<Mutex<Vec<(PodUid, String)>>>,
+    /// All events so far.
+    events: Arc<Mutex<Vec<Reported>>>,
+    /// The limits on pulls of the next daemon.
+    pub(super) pull_limits: PullLimits,
     wanted: DesiredPods,
     /// The runtime's last status.
     pub(super) status: watch::Sender<Option<RuntimeStatus>>,
@@ -166,6 +171,7 @@ impl Node {
             chance: StdRng::seed_from_u64(seed),
             disk: Store::default(),
             events: Arc::default(),
+            pull_limits: PullLimits { serialize: false, max_parallel: None, qps: 0, burst: 0 },
             wanted: DesiredPods { ready: true, ..DesiredPods::default() },
             status: watch::Sender::new(Some(ready())),
             daemon: None,
@@ -186,15 +192,15 @@ impl Node {
     pub(super) fn boot(&mut self) {
         let runtime = Arc::new(self.runtime.clone());
         let reported = self.events.clone();
-        let events: PodEvents = Arc::new(move |pod, _, event| {
-            reported.lock().push((pod.uid.clone(), event.reason.to_string()));
+        let events: PodEvents = Arc::new(move |pod, container, event| {
+            let container = container.map(|container| container.name.clone());
+            reported.lock().push((pod.uid.clone(), container, event.reason.to_string()));
         });
         let (pleg, pleg_handle) = Pleg::new(runtime.clone(), StdRng::from_rng(&mut self.chance));
         let status_cache = StatusCache::default();
         let store = self.disk.copy();
         let (admitted, adopted) = AdmittedPods::new(store.clone());
         let root = self.root.path();
-        let limits = PullLimits { serialize: false, max_parallel: None, qps: 0, burst: 0 };
         let mounts = Arc::new(KernelMounts { mountinfo: root.join("mountinfo") });
         let (volume_task, volumes) = Volumes::new(VolumeSettings {
             root: root.to_owned(),
@@ -230,7 +236,7 @@ impl Node {
                 classes: self.runtime_classes.clone(),
                 images: Images::new(
                     runtime,
-                    limits,
+                    self.pull_limits,
                     Credentials::default(),
                     store.clone(),
                     self.clock.clone(),
@@ -494,7 +500,19 @@ impl Node {
 
     /// The activity of a pod's worker.
     pub(super) fn activity(&self, uid: &str) -> Option<Activity> {
-        Some(self.daemon.as_ref()?.status_cache.doing(&uid.into())?.activity)
+        Some(self.doing(uid)?.activity)
+    }
+
+    /// What a pod's worker does.
+    pub(super) fn doing(&self, uid: &str) -> Option<Doing> {
+        self.daemon.as_ref()?.status_cache.doing(&uid.into())
+    }
+
+    /// The timeline of a pod; empty without a daemon.
+    pub(super) fn timeline(&self, uid: &str) -> Vec<Entry> {
+        let tracks = self.daemon.as_ref().map(|daemon| daemon.status_cache.timeline().tracks(|_| true));
+        let its = tracks.into_iter().flatten().find(|track| track.uid == uid);
+        its.map(|track| track.entries.into()).unwrap_or_default()
     }
 
     /// The reported status of a pod.
@@ -509,7 +527,15 @@ impl Node {
     /// Number of events with this reason for a pod.
     pub(super) fn events_of(&self, uid: &str, reason: &str) -> usize {
         let events = self.events.lock();
-        events.iter().filter(|(pod, of)| pod.as_str() == uid && *of == reason).count()
+        events.iter().filter(|(pod, _, of)| pod.as_str() == uid && *of == reason).count()
+    }
+
+    /// Reasons of all events of a container, oldest first.
+    pub(super) fn events_about(&self, uid: &str, container: &str) -> Vec<String> {
+        let events = self.events.lock();
+        let its =
+            events.iter().filter(|(pod, of, _)| pod.as_str() == uid && of.as_deref() == Some(container));
+        its.map(|(_, _, reason)| reason.clone()).collect()
     }
 
     /// The reported phase of a pod.

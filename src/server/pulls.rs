@@ -9,7 +9,6 @@ use tokio_util::sync::CancellationToken;
 use super::control::ControlServer;
 use super::view::{PullView, PullsView};
 use crate::image::with_default_tag;
-use crate::status::Activity;
 use crate::types::PodUid;
 
 /// The pulls in progress, oldest first.
@@ -43,13 +42,11 @@ impl ControlServer {
         PullsView { pulls, bytes }
     }
 
-    /// The pods that wait for this image.
+    /// The pods that this image is pulled for.
     fn waiting_for(&self, image: &str) -> Vec<String> {
-        let waits = |uid: &PodUid| match self.status_cache.doing(uid).map(|doing| doing.activity) {
-            Some(Activity::PullingImage { image: wanted, .. }) => {
-                with_default_tag(&wanted).is_ok_and(|wanted| wanted == image)
-            }
-            Some(_) | None => false,
+        let waits = |uid: &PodUid| {
+            let pulling = self.status_cache.doing(uid).map(|doing| doing.pulling).unwrap_or_default();
+            pulling.values().any(|wanted| with_default_tag(wanted).is_ok_and(|wanted| wanted == image))
         };
         let pods = self.status_cache.all().into_iter().map(|entry| entry.pod.reference.clone());
         let mut pods: Vec<String> = pods.filter(|pod| waits(&pod.uid)).map(|pod| pod.to_string()).collect();

@@ -40,7 +40,7 @@ use crate::shutdown::ShutdownView;
 use crate::source::SourceState;
 use crate::source::api::ApiState;
 use crate::status::LifecycleSummary;
-use crate::status::{Activity, PodStatusEntry, StatusCache};
+use crate::status::{PodStatusEntry, StatusCache};
 use crate::store::Store;
 use crate::telemetry::Metrics;
 use crate::types::{
@@ -436,8 +436,7 @@ async fn a_pull_is_listed_with_its_pods_and_progress() {
         };
         bench.images.ensure(request, &mut |_| {}).await
     };
-    let activity = Activity::PullingImage { container: "c".to_owned(), image: "slow:1".to_owned() };
-    bench.status_cache.begin(&pod, activity, Timestamp::now());
+    bench.status_cache.pull_begins(&pod, "c", "slow:1", Timestamp::now());
     let look = async {
         while bench.images.pulls().len() < 2 {
             tokio::task::yield_now().await;

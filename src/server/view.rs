@@ -5,7 +5,7 @@ use k8s_openapi::api::core::v1::Pod;
 use serde::{Deserialize, Serialize};
 
 use crate::explain::PullSoFar;
-use crate::types::PodRef;
+use crate::image::with_default_tag;
 
 /// A snapshot of this node and its pods.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -105,10 +105,10 @@ pub struct PullsView {
 }
 
 impl PullsView {
-    /// The pull that a pod waits for.
-    pub fn of(&self, pod: &PodRef) -> Option<PullSoFar> {
-        let name = pod.to_string();
-        let pull = self.pulls.iter().find(|pull| pull.pods.contains(&name))?;
+    /// The pull of this image, as a spec names it.
+    pub fn of(&self, image: &str) -> Option<PullSoFar> {
+        let image = with_default_tag(image).ok()?;
+        let pull = self.pulls.iter().find(|pull| pull.image == image)?;
         let pulls = self.pulls.iter().filter(|pull| !pull.waits_for_turn).count();
         Some(PullSoFar { since: pull.since, waits_for_turn: pull.waits_for_turn, bytes: self.bytes, pulls })
     }
@@ -120,7 +120,7 @@ impl PullsView {
 pub struct PullView {
     /// The image, with its tag.
     pub image: String,
-    /// The pods that wait for it.
+    /// The pods that it is pulled for.
     pub pods: Vec<String>,
     /// When the pull started or, while queued, was requested.
     pub since: Timestamp,

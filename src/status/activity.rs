@@ -16,7 +16,7 @@ pub enum Activity {
     SettingUpVolumes,
     /// Creates the sandbox and its network.
     MakingSandbox,
-    /// Pulls an image, or waits in the queue.
+    /// Waits for the image of a container, which is being pulled.
     PullingImage {
         /// The container.
         container: String,
@@ -63,8 +63,23 @@ pub struct Doing {
     pub activity: Activity,
     /// Its start.
     pub since: Timestamp,
+    /// The images that are being pulled or queued, by container, whether or not the step waits for them.
+    pub pulling: BTreeMap<String, String>,
     /// The earliest retry (restart or pull) of each failed container, by name.
     pub retries: BTreeMap<String, Timestamp>,
     /// The latest time of the next sync; `None` while working.
     pub next_work: Option<Timestamp>,
+}
+
+impl Doing {
+    /// Nothing yet.
+    pub(super) fn nothing(now: Timestamp) -> Self {
+        Self {
+            activity: Activity::Idle,
+            since: now,
+            pulling: BTreeMap::new(),
+            retries: BTreeMap::new(),
+            next_work: None,
+        }
+    }
 }

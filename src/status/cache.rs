@@ -86,12 +86,7 @@ impl StatusCache {
     /// Records that a pod's worker begins a step. Notifies no watcher: steps are queried, not watched.
     pub fn begin(&self, pod: &PodRef, activity: Activity, now: Timestamp) {
         let mut all = self.lock_doing();
-        let doing = all.entry(pod.uid.clone()).or_insert_with(|| Doing {
-            activity: Activity::Idle,
-            since: now,
-            retries: BTreeMap::new(),
-            next_work: None,
-        });
+        let doing = all.entry(pod.uid.clone()).or_insert_with(|| Doing::nothing(now));
         doing.next_work = None;
         if doing.activity == activity {
             return;
@@ -99,6 +94,25 @@ impl StatusCache {
         self.timeline.step(pod, &activity, now);
         doing.activity = activity;
         doing.since = now;
+    }
+
+    /// Records that the image of a pod's container begins to be pulled, beside the worker's step.
+    pub fn pull_begins(&self, pod: &PodRef, container: &str, image: &str, now: Timestamp) {
+        let mut all = self.lock_doing();
+        let doing = all.entry(pod.uid.clone()).or_insert_with(|| Doing::nothing(now));
+        doing.pulling.insert(container.to_owned(), image.to_owned());
+        self.timeline.pull_begins(pod, container, image, now);
+    }
+
+    /// Records that the image of a pod's container is no longer being pulled.
+    pub fn pull_ends(&self, pod: &PodRef, container: &str, image: &str, now: Timestamp) {
+        let mut all = self.lock_doing();
+        if let Some(doing) = all.get_mut(&pod.uid)
+            && doing.pulling.get(container).is_some_and(|pulled| pulled == image)
+        {
+            doing.pulling.remove(container);
+        }
+        self.timeline.pull_ends(pod, container, image, now);
     }
 
     /// Sets the earliest retry of each failed container of a pod.

@@ -114,7 +114,7 @@ pub struct Track {
 struct Record {
     pod: PodRef,
     entries: VecDeque<Entry>,
-    /// Whether the newest entry is unfinished.
+    /// Whether the step of the worker is unfinished.
     is_open: bool,
 }
 
@@ -171,13 +171,11 @@ impl Timeline {
     /// Records that a worker begins a step, which finishes the previous one.
     pub(super) fn step(&self, pod: &PodRef, activity: &Activity, now: Timestamp) {
         let started = match activity {
-            Activity::Idle | Activity::Retrying { .. } => None,
+            // Pulls are recorded by themselves, because they go on beside other steps.
+            Activity::Idle | Activity::PullingImage { .. } | Activity::Retrying { .. } => None,
             Activity::WaitingForTurn => Some((TimelineStep::Turn, String::new())),
             Activity::SettingUpVolumes => Some((TimelineStep::Volumes, String::new())),
             Activity::MakingSandbox => Some((TimelineStep::Sandbox, String::new())),
-            Activity::PullingImage { container, image } => {
-                Some((TimelineStep::Pull, format!("{container}: {image}")))
-            }
             Activity::CreatingContainer { container } => Some((TimelineStep::Create, container.clone())),
             Activity::StartingContainer { container } => Some((TimelineStep::Start, container.clone())),
             Activity::PostStartHook { container } => Some((TimelineStep::PostStart, container.clone())),
@@ -194,6 +192,24 @@ impl Timeline {
         if let Some((step, detail)) = started {
             record.add(step, detail, now);
             record.is_open = true;
+        }
+    }
+
+    /// Records that a pull begins, beside the step under way.
+    pub(super) fn pull_begins(&self, pod: &PodRef, container: &str, image: &str, now: Timestamp) {
+        self.mark(pod, TimelineStep::Pull, pull_detail(container, image), now);
+    }
+
+    /// Records that a pull ended.
+    pub(super) fn pull_ends(&self, pod: &PodRef, container: &str, image: &str, now: Timestamp) {
+        let detail = pull_detail(container, image);
+        let mut state = self.lock();
+        let entries = state.pods.get_mut(&pod.uid).map(|record| &mut record.entries);
+        let is_this = |entry: &&mut Entry| {
+            (entry.step, entry.detail.as_str(), entry.took_ms) == (TimelineStep::Pull, &*detail, None)
+        };
+        if let Some(entry) = entries.and_then(|entries| entries.iter_mut().rev().find(is_this)) {
+            entry.took_ms = Some(milliseconds(entry.took(now)));
         }
     }
 
@@ -299,29 +315,43 @@ impl Record {
         if !std::mem::take(&mut self.is_open) {
             return;
         }
-        let is_step = |entry: &Entry| entry.took_ms.is_none() && takes_time(entry.step);
+        let is_step = |entry: &Entry| entry.took_ms.is_none() && lasts_until_next(entry.step);
         let Some(index) = self.entries.iter().rposition(is_step) else { return };
         let Some(entry) = self.entries.get_mut(index) else { return };
-        let took = Duration::try_from(now.duration_since(entry.at)).unwrap_or_default();
+        let took = entry.took(now);
         if entry.step == TimelineStep::Turn && took < SHORTEST_WAIT {
             self.entries.remove(index);
             return;
         }
-        entry.took_ms = Some(u64::try_from(took.as_millis()).unwrap_or(u64::MAX));
+        entry.took_ms = Some(milliseconds(took));
     }
+}
+
+impl Entry {
+    /// The time since it began.
+    fn took(&self, now: Timestamp) -> Duration {
+        Duration::try_from(now.duration_since(self.at)).unwrap_or_default()
+    }
+}
+
+fn milliseconds(took: Duration) -> u64 {
+    u64::try_from(took.as_millis()).unwrap_or(u64::MAX)
+}
+
+fn pull_detail(container: &str, image: &str) -> String {
+    format!("{container}: {image}")
 }
 
 fn is_bare(message: &str) -> bool {
     message.strip_prefix("Error: ").is_some_and(|error| !error.contains(' '))
 }
 
-/// Whether a step has a beginning and an end.
-fn takes_time(step: TimelineStep) -> bool {
+/// Whether a step lasts until the worker begins the next one.
+fn lasts_until_next(step: TimelineStep) -> bool {
     match step {
         TimelineStep::Turn
         | TimelineStep::Volumes
         | TimelineStep::Sandbox
-        | TimelineStep::Pull
         | TimelineStep::Create
         | TimelineStep::Start
         | TimelineStep::PostStart
@@ -333,6 +363,7 @@ fn takes_time(step: TimelineStep) -> bool {
         | TimelineStep::Admitted
         | TimelineStep::Rejected
         | TimelineStep::Network
+        | TimelineStep::Pull
         | TimelineStep::Running
         | TimelineStep::Probed
         | TimelineStep::Ended

@@ -48,6 +48,27 @@ fn a_step_ends_where_the_next_begins() {
 }
 
 #[test]
+fn a_pull_has_its_own_end() {
+    let (timeline, pod) = (Timeline::default(), pod("a"));
+    timeline.step(&pod, &Activity::MakingSandbox, at(0));
+    timeline.pull_begins(&pod, "c", "img", at(10));
+    timeline.pull_begins(&pod, "d", "img", at(20));
+    let waits = Activity::PullingImage { container: "c".to_owned(), image: "img".to_owned() };
+    timeline.step(&pod, &waits, at(30));
+    timeline.pull_ends(&pod, "c", "img", at(50));
+    timeline.step(&pod, &Activity::CreatingContainer { container: "c".to_owned() }, at(60));
+    timeline.pull_ends(&pod, "d", "img", at(70));
+    timeline.step(&pod, &Activity::Idle, at(80));
+    let expected = [
+        (TimelineStep::Sandbox, Some(30), 1),
+        (TimelineStep::Pull, Some(40), 1),
+        (TimelineStep::Pull, Some(50), 1),
+        (TimelineStep::Create, Some(20), 1),
+    ];
+    assert_eq!(steps(&timeline, "a"), expected);
+}
+
+#[test]
 fn a_step_that_repeats_is_one_entry() {
     let (timeline, pod) = (Timeline::default(), pod("a"));
     for second in 0..5 {

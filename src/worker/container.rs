@@ -13,6 +13,7 @@ use super::env_files::file_values;
 use super::handler::handler_of;
 use super::hooks::HookTarget;
 use super::plan::Start;
+use super::pod_pulls::{ImageNeed, PodPuller, PodPulls, PullEnd};
 use super::pull_secrets::PodPullSecrets;
 use super::reporter::Reporter;
 use super::sandbox::PodSandbox;
@@ -26,7 +27,7 @@ use crate::cri_config::{
     share_users, sub_paths,
 };
 use crate::gate::Permit;
-use crate::image::{ImageError, ImageRequest, PullPolicy};
+use crate::image::ImageError;
 use crate::pleg::PodStatus;
 use crate::pod::validation::unsupported_ephemeral;
 use crate::pod::{AdmittedPod, ContainerKind};
@@ -60,6 +61,7 @@ pub(super) struct ContainerStarter<'a> {
     pub(super) starts: &'a mut StartRecord,
     pub(super) env: &'a mut EnvNeeds,
     pub(super) pull_secrets: &'a PodPullSecrets,
+    pub(super) pulls: &'a PodPulls,
 }
 
 impl ContainerStarter<'_> {
@@ -296,28 +298,28 @@ impl ContainerStarter<'_> {
         removed.map_err(|error| self.failed("CreateContainerError", error.to_string(), Retry::after(&error)))
     }
 
+    /// Waits for the image, whose pull may have begun long before.
     async fn pull(&mut self) -> Result<ImageInfo, NotStarted> {
         let container = self.container;
-        let image = container.image.clone().unwrap_or_default();
-        // Defaulting has set the policy; without one, a present image is not pulled.
-        let policy = container.image_pull_policy.as_deref().and_then(PullPolicy::from_api);
-        let request = ImageRequest {
-            pod: &self.pod.reference,
-            image: &image,
-            policy: policy.unwrap_or(PullPolicy::IfNotPresent),
-            sandbox: self.sandbox.config.clone(),
+        let need = ImageNeed::of(container);
+        let puller = PodPuller {
+            pulls: self.pulls,
+            images: &self.context.runtime.images,
+            events: self.reporter.events(),
             secrets: self.pull_secrets,
+            sandbox: &self.sandbox.config,
         };
-        let reporter = &mut *self.reporter;
-        let mut report = |event: PodEvent| {
-            if event.reason == "Pulling" {
-                let (container, image) = (container.name.clone(), image.clone());
-                reporter.begin(Activity::PullingImage { container, image });
-            }
-            reporter.event(Some(&container.name), event);
-        };
-        let ensured = self.context.runtime.images.ensure(request, &mut report).await;
-        ensured.map(|ensured| ensured.image).map_err(|error| {
+        let pull = puller.pull(&need);
+        if pull.peek().is_none() {
+            let (container, image) = (container.name.clone(), need.image.clone());
+            self.reporter.begin(Activity::PullingImage { container, image });
+        }
+        let PullEnd { image, found } = pull.await;
+        self.pulls.used(&need);
+        if let Some(event) = found {
+            self.reporter.event(Some(&container.name), event);
+        }
+        image.map_err(|error| {
             if let ImageError::BackOff { remaining, .. } = &error
                 && let Ok(at) = self.reporter.now().checked_add(*remaining)
             {

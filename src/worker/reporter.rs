@@ -1,23 +1,18 @@
 //! What a worker publishes about its pod: the facts of its status, its present activity, its events. The only part of a worker
-//! that others see. Nothing is repeated while nothing changes.
+//! that others see.
 
-use std::borrow::Cow;
 use std::collections::BTreeMap;
-use std::sync::Arc;
-use std::time::Duration;
 
 use jiff::Timestamp;
 use tokio::time::Instant;
 
+use super::events::EventSender;
 use super::{Outcome, Work};
-use crate::pod::{AdmittedPod, ContainerKind, ContainerRef, PodEvents, WaitingReason};
+use crate::pod::{PodEvents, WaitingReason};
 use crate::status::timeline::TimelineStep;
 use crate::status::{Activity, PodFacts, StatusCache, StatusHandle};
 use crate::types::{EventKind, PodEvent, PodRef, WallClock};
 use crate::volume::VolumeProblem;
-
-/// The least time between two equal events to the API server: the stock kubelet's shortest pause between two retries.
-const REPEAT: Duration = Duration::from_secs(10);
 
 /// Upstream's reason for any problem of a volume.
 const FAILED_MOUNT: &str = "FailedMount";
@@ -35,27 +30,15 @@ pub struct ReportSinks {
     pub clock: WallClock,
 }
 
-/// An event that was sent.
-struct SentEvent {
-    message: String,
-    /// When it was last sent to the API server.
-    at: Instant,
-}
-
 /// Reports on one pod.
 pub(super) struct Reporter {
-    pod: PodRef,
-    /// The pod with its spec; none if it is known only from the runtime.
-    admitted: Option<Arc<AdmittedPod>>,
-    sinks: ReportSinks,
+    events: EventSender,
     /// The facts of the pod's status.
     pub(super) facts: PodFacts,
     /// By container: the earliest retry of what it waits for, where known.
     retries: BTreeMap<String, Timestamp>,
     /// The last failure of the present work.
     failure: Option<String>,
-    /// The last event by container and reason, so that none is logged again while nothing changes.
-    sent: BTreeMap<(String, Cow<'static, str>), SentEvent>,
     /// The present problems of the pod's volumes, and when each was last sent to the API server.
     volume_problems: Vec<(VolumeProblem, Instant)>,
 }
@@ -64,38 +47,44 @@ impl Reporter {
     /// Reports on this pod.
     pub(super) fn new(pod: PodRef, sinks: ReportSinks) -> Self {
         Self {
-            pod,
-            admitted: None,
-            sinks,
+            events: EventSender::new(pod, sinks),
             facts: PodFacts::default(),
             retries: BTreeMap::new(),
             failure: None,
-            sent: BTreeMap::new(),
             volume_problems: Vec::new(),
         }
     }
 
     /// The pod.
     pub(super) fn pod(&self) -> &PodRef {
-        &self.pod
+        &self.events.pod
+    }
+
+    /// Sends events of the pod as it is now, also while this reporter is in use.
+    pub(super) fn events(&self) -> &EventSender {
+        &self.events
+    }
+
+    fn sinks(&self) -> &ReportSinks {
+        &self.events.sinks
     }
 
     /// The time of day.
     pub(super) fn now(&self) -> Timestamp {
-        self.sinks.clock.now()
+        self.sinks().clock.now()
     }
 
     /// When the pod was started by its status, if it has one.
     pub(super) fn start_time(&self) -> Option<Timestamp> {
-        self.sinks.status_cache.start_time(&self.pod.uid)
+        self.sinks().status_cache.start_time(&self.pod().uid)
     }
 
     /// Begins new work on the pod, which may have been renamed.
     pub(super) fn work_begins(&mut self, work: &Work) {
         self.failure = None;
-        self.admitted = work.admitted().cloned();
-        if self.pod != *work.pod() {
-            self.pod = work.pod().clone();
+        self.events.admitted = work.admitted().cloned();
+        if self.events.pod != *work.pod() {
+            self.events.pod = work.pod().clone();
         }
     }
 
@@ -114,27 +103,27 @@ impl Reporter {
 
     /// Shows what the worker does from now on.
     pub(super) fn begin(&self, activity: Activity) {
-        self.sinks.status_cache.begin(&self.pod, activity, self.now());
+        self.sinks().status_cache.begin(self.pod(), activity, self.now());
     }
 
     /// Adds a step to the pod's timeline.
     pub(super) fn mark(&self, step: TimelineStep, detail: String) {
-        self.sinks.status_cache.timeline().mark(&self.pod, step, detail, self.now());
+        self.sinks().status_cache.timeline().mark(self.pod(), step, detail, self.now());
     }
 
     /// Publishes the facts to the owner of statuses.
     pub(super) fn publish_facts(&self) {
-        self.sinks.statuses.facts(&self.pod.uid, self.facts.clone());
+        self.sinks().statuses.facts(&self.pod().uid, self.facts.clone());
     }
 
     /// Publishes the facts after a container was started. The status may wait a moment for the next relist, which shows it too.
     pub(super) fn publish_started(&self) {
-        self.sinks.statuses.facts_soon_seen(&self.pod.uid, self.facts.clone());
+        self.sinks().statuses.facts_soon_seen(&self.pod().uid, self.facts.clone());
     }
 
     /// Waits until the pod's status reflects the facts published so far.
     pub(super) async fn status_settled(&self) {
-        self.sinks.statuses.settled(&self.pod.uid).await;
+        self.sinks().statuses.settled(&self.pod().uid).await;
     }
 
     /// Records why a container waits.
@@ -165,7 +154,7 @@ impl Reporter {
     /// Shows when containers are retried. Call it before publishing their waiting reasons: readers of those look up this
     /// time.
     pub(super) fn publish_retries(&self) {
-        self.sinks.status_cache.retries(&self.pod.uid, self.retries.clone());
+        self.sinks().status_cache.retries(&self.pod().uid, self.retries.clone());
     }
 
     /// Records a failure of the present work.
@@ -174,40 +163,22 @@ impl Reporter {
     }
 
     /// Records that a container recovered, or the pod if the name is empty: if it fails again, that is reported again.
-    pub(super) fn recovered(&mut self, container: &str) {
-        self.sent.retain(|(name, _), _| name != container);
+    pub(super) fn recovered(&self, container: &str) {
+        self.events.recovered(container);
     }
 
-    /// Sends an event. Work is retried many times: an event equal to the last one of its reason is not logged again, and is
-    /// sent to the API server every ten seconds at most. The API server counts equal events in one object, which expires an
-    /// hour after the last.
+    /// Sends an event (see [`EventSender::event`]). A warning is a failure of the present work.
     pub(super) fn event(&mut self, container: Option<&str>, event: PodEvent) {
         match event.kind {
             EventKind::Warning => self.failure = Some(event.message.clone()),
             EventKind::Normal => {}
         }
-        let key = (container.unwrap_or_default().to_owned(), event.reason.clone());
-        let last = self.sent.get(&key).filter(|sent| sent.message == event.message);
-        let at = match last {
-            Some(sent) => self.repeat(container, &event, sent.at),
-            None => {
-                self.announce(container, &event);
-                Instant::now()
-            }
-        };
-        self.sent.insert(key, SentEvent { message: event.message, at });
+        self.events.event(container, event);
     }
 
     /// Sends an event without suppressing repetitions.
     pub(super) fn announce(&self, container: Option<&str>, event: &PodEvent) {
-        let pod = &self.pod;
-        self.sinks.status_cache.timeline().event(pod, container, event, self.now());
-        self.send(container, event);
-        let (uid, reason, message) = (&pod.uid, &*event.reason, event.message.as_str());
-        match event.kind {
-            EventKind::Normal => tracing::info!(%pod, %uid, container, reason, "{message}"),
-            EventKind::Warning => tracing::warn!(%pod, %uid, container, reason, "{message}"),
-        }
+        self.events.announce(container, event);
     }
 
     /// Sends each problem of the pod's volumes as an event.
@@ -216,7 +187,7 @@ impl Reporter {
         for problem in problems {
             let event = PodEvent::warning(FAILED_MOUNT, problem.to_string());
             let at = match known.iter().find(|(known, _)| known == problem) {
-                Some((_, sent)) => self.repeat(None, &event, *sent),
+                Some((_, sent)) => self.events.repeat(None, &event, *sent),
                 None => {
                     self.announce(None, &event);
                     Instant::now()
@@ -224,25 +195,5 @@ impl Reporter {
             };
             self.volume_problems.push((problem.clone(), at));
         }
-    }
-
-    /// Sends an event last sent `at` to the API server again unless that was less than [`REPEAT`] ago. Returns when it was
-    /// last sent.
-    fn repeat(&self, container: Option<&str>, event: &PodEvent, at: Instant) -> Instant {
-        let now = Instant::now();
-        if now.saturating_duration_since(at) < REPEAT {
-            return at;
-        }
-        self.send(container, event);
-        now
-    }
-
-    /// Sends an event to the API server.
-    fn send(&self, container: Option<&str>, event: &PodEvent) {
-        let reference = |name: &str| {
-            let known = self.admitted.as_ref().and_then(|pod| pod.reference_to(name));
-            known.unwrap_or_else(|| ContainerRef { kind: ContainerKind::Main, name: name.to_owned() })
-        };
-        (self.sinks.events)(&self.pod, container.map(reference).as_ref(), event);
     }
 }

@@ -11,7 +11,9 @@ use super::{EnvNeeds, Retry};
 use crate::cgroup::CgroupError;
 use crate::cri::wire::PodSandboxConfig;
 use crate::cri::{CriError, SandboxStatus};
-use crate::cri_config::{self, ConfigError, FilesError, IdRange, UserNamespaceError, isolate_users, pod_dns};
+use crate::cri_config::{
+    self, ConfigError, DnsWarning, FilesError, IdRange, UserNamespaceError, isolate_users, pod_dns,
+};
 use crate::pod::AdmittedPod;
 use crate::status::Activity;
 use crate::status::timeline::TimelineStep;
@@ -73,22 +75,10 @@ impl Sandboxes<'_> {
         }
     }
 
-    /// The configuration of the sandbox of this attempt.
+    /// The configuration of the sandbox of this attempt. Reports why there is none, and what of the pod's DNS settings it leaves
+    /// out.
     pub(super) async fn config(&mut self, attempt: u32) -> Result<PodSandboxConfig, Retry> {
-        let (pod, host) = (self.pod, &self.context.host);
-        let config = async {
-            let (dns, warnings) = pod_dns(pod, &host.settings).await?;
-            let parent = match &host.cgroups {
-                Some(cgroups) => cgroups.parent(&pod.reference.uid, pod.qos)?,
-                None => String::new(),
-            };
-            let mut config = cri_config::sandbox_config(pod, attempt, &parent, dns, &host.settings)?;
-            if pod.spec().host_users == Some(false) {
-                isolate_users(&mut config, self.users().await?);
-            }
-            Ok::<_, SandboxConfigError>((config, warnings))
-        };
-        match config.await {
+        match self.build_config(attempt).await {
             Ok((config, warnings)) => {
                 for warning in warnings {
                     self.reporter.event(None, PodEvent::warning(warning.reason, warning.message));
@@ -100,6 +90,29 @@ impl Sandboxes<'_> {
                 Err(self.failed("FailedCreatePodSandBox", text, Retry::BackOff))
             }
         }
+    }
+
+    /// The configuration of the sandbox of this attempt, before it is needed; `None` if there is none, which is reported when it
+    /// is.
+    pub(super) async fn early_config(&self, attempt: u32) -> Option<PodSandboxConfig> {
+        self.build_config(attempt).await.ok().map(|(config, _)| config)
+    }
+
+    async fn build_config(
+        &self,
+        attempt: u32,
+    ) -> Result<(PodSandboxConfig, Vec<DnsWarning>), SandboxConfigError> {
+        let (pod, host) = (self.pod, &self.context.host);
+        let (dns, warnings) = pod_dns(pod, &host.settings).await?;
+        let parent = match &host.cgroups {
+            Some(cgroups) => cgroups.parent(&pod.reference.uid, pod.qos)?,
+            None => String::new(),
+        };
+        let mut config = cri_config::sandbox_config(pod, attempt, &parent, dns, &host.settings)?;
+        if pod.spec().host_users == Some(false) {
+            isolate_users(&mut config, self.users().await?);
+        }
+        Ok((config, warnings))
     }
 
     /// The ID range of the pod's user namespace.

@@ -6,6 +6,7 @@ use tokio::time::Instant;
 
 use super::EnvNeeds;
 use super::context::WorkerContext;
+use super::pod_pulls::PodPulls;
 use super::pull_secrets::PodPullSecrets;
 use super::reporter::Reporter;
 use super::start_record::StartRecord;
@@ -23,6 +24,8 @@ pub struct WorkerState {
     pub(super) env: EnvNeeds,
     /// The Secrets for the pulls of its images.
     pub(super) pull_secrets: PodPullSecrets,
+    /// The pulls of its images.
+    pub(super) pulls: PodPulls,
     /// When the last work completed, was cancelled or panicked: the next one needs a newer observation.
     pub(super) last_work: Option<Instant>,
     /// When the present work made its last change, set by work that has observed the result: the next one needs no newer
@@ -38,6 +41,7 @@ impl WorkerState {
             starts: StartRecord::read(context, pod),
             env: EnvNeeds::default(),
             pull_secrets: PodPullSecrets::default(),
+            pulls: PodPulls::default(),
             last_work: None,
             settled: None,
         }

@@ -15,6 +15,7 @@ use super::context::WorkerContext;
 use super::deadline::{DEADLINE_EXCEEDED, PAST_DEADLINE, time_left};
 use super::handler::handler_of;
 use super::plan::{Kill, Plan, PlanInput, Reset, SandboxPlan, plan};
+use super::pod_pulls::{ImageNeed, PodPuller};
 use super::sandbox::{PodSandbox, Sandboxes};
 use super::stopping::{ContainerStop, Stopping};
 use super::{Outcome, Retry, WorkerState};
@@ -108,6 +109,7 @@ impl PodSync<'_> {
             return Outcome::PodEnded;
         }
         if plan.is_empty(&observed) && !is_first {
+            self.pull_images(&observed, &plan).await;
             // No container waits for them, but volumes may show the pod's labels.
             self.set_up_volumes().await;
             return Outcome::Done { due: self.next_restart(&plan) };
@@ -171,6 +173,7 @@ impl PodSync<'_> {
         if !plan.reset.is_empty() {
             return self.reset(&plan.reset).await;
         }
+        self.pull_images(observed, plan).await;
         let mut result = Ok(());
         if let Some((sandbox, volumes)) = self.sandbox(observed, plan).await? {
             result = self.start_containers(observed, plan, &sandbox, &volumes).await;
@@ -182,6 +185,31 @@ impl PodSync<'_> {
             tracing::warn!(%pod, uid = %pod.uid, %error, "cannot remove dead containers and sandboxes");
         }
         result
+    }
+
+    /// Begins to pull the images that containers need now or later, beside all that precedes their starts.
+    async fn pull_images(&mut self, observed: &PodStatus, plan: &Plan) {
+        let containers = plan.images().filter_map(|container| self.pod.container(container));
+        let needs = containers.map(|container| ImageNeed::of(container.spec)).collect();
+        let missing = self.state.pulls.keep(needs);
+        if missing.is_empty() {
+            return;
+        }
+        let attempt = match &plan.sandbox {
+            SandboxPlan::Keep(_) => kept_attempt(observed),
+            SandboxPlan::Create { attempt, .. } => *attempt,
+            // All of them wait for a back-off.
+            SandboxPlan::Stop => return,
+        };
+        let Some(config) = self.sandboxes().early_config(attempt).await else { return };
+        let WorkerState { reporter, pull_secrets, pulls, .. } = &*self.state;
+        let images = &self.context.runtime.images;
+        let puller =
+            PodPuller { pulls, images, events: reporter.events(), secrets: pull_secrets, sandbox: &config };
+        for need in &missing {
+            // It goes on by itself.
+            drop(puller.pull(need));
+        }
     }
 
     /// Stops what the plan stops. Returns the sandbox and the volumes for the containers to start; `None` if none is to start.
@@ -198,9 +226,8 @@ impl PodSync<'_> {
                     self.set_up_volumes().await;
                     return Ok(None);
                 }
-                let attempt = observed.sandbox().map_or(0, |s| s.attempt);
                 let volumes = self.require_volumes().await?;
-                let config = self.sandboxes().config(attempt).await?;
+                let config = self.sandboxes().config(kept_attempt(observed)).await?;
                 Ok(Some((PodSandbox { id: id.clone(), config, ips: observed.ips.clone() }, volumes)))
             }
             SandboxPlan::Create { attempt, .. } => {
@@ -241,7 +268,7 @@ impl PodSync<'_> {
         let (mut result, mut has_failed_pull) = (Ok(()), false);
         for start in &plan.start {
             let Some(container) = self.pod.container(&start.container) else { continue };
-            let WorkerState { reporter, starts, env, pull_secrets, .. } = &mut *self.state;
+            let WorkerState { reporter, starts, env, pull_secrets, pulls, .. } = &mut *self.state;
             let mut starter = ContainerStarter {
                 context: self.context,
                 pod: self.pod,
@@ -253,6 +280,7 @@ impl PodSync<'_> {
                 starts,
                 env,
                 pull_secrets,
+                pulls,
             };
             match starter.start(start).await {
                 Ok(()) => {
@@ -394,4 +422,9 @@ impl PodSync<'_> {
         self.state.reporter.event(None, event);
         Retry::after(error)
     }
+}
+
+/// The attempt of the sandbox that is kept.
+fn kept_attempt(observed: &PodStatus) -> u32 {
+    observed.sandbox().map_or(0, |sandbox| sandbox.attempt)
 }

@@ -34,6 +34,7 @@ impl PodSyncer for WorkerContext {
             Work::Terminate { .. } | Work::Finish { .. } | Work::Reap { .. } => {
                 state.env = EnvNeeds::default();
                 state.pull_secrets = PodPullSecrets::default();
+                state.pulls.cancel();
             }
         }
         let outcome = match work {

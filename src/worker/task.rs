@@ -51,17 +51,34 @@ pub enum Report {
     News,
 }
 
-/// Performs jobs until the inbox is closed, and reports. A panic counts as a failure of that work alone. `died` is when an earlier
-/// worker of the pod died, if one did: the first observation has to be newer.
+/// Performs jobs until the inbox is closed, and reports. The pod's pulls go on beside the jobs and between them. `died` is when an
+/// earlier worker of the pod died, if one did: the first observation has to be newer.
 pub async fn run(
     pod: PodRef,
     syncer: Arc<dyn PodSyncer>,
-    mut inbox: mpsc::Receiver<Job>,
+    inbox: mpsc::Receiver<Job>,
     reports: mpsc::Sender<(PodUid, Report)>,
     died: Option<Instant>,
 ) {
     let mut state = syncer.state(&pod);
     state.last_work = died;
+    let pulls = state.pulls.clone();
+    tokio::select! {
+        biased;
+        // Cancel-safe: the other arm never ends.
+        () = perform_jobs(&pod, &*syncer, inbox, &reports, state) => {}
+        never = pulls.drive() => match never {},
+    }
+}
+
+/// Performs jobs until the inbox is closed. A panic counts as a failure of that work alone.
+async fn perform_jobs(
+    pod: &PodRef,
+    syncer: &dyn PodSyncer,
+    mut inbox: mpsc::Receiver<Job>,
+    reports: &mpsc::Sender<(PodUid, Report)>,
+    mut state: WorkerState,
+) {
     loop {
         let job = tokio::select! {
             biased;

@@ -6,6 +6,7 @@ use std::process::Output;
 use anyhow::{Context, Result};
 use hostlet_integration::real::{BUSYBOX_IMAGE, Daemon, Manner, RealHost};
 use hostlet_integration::{Look, wait_for};
+use k8s_openapi::api::core::v1::Pod;
 use serde_json::json;
 
 use crate::support::{IDLE, LATER, SOON, is_ready, manifest, statuses, wait_for_pod};
@@ -46,6 +47,62 @@ async fn a_pull_in_progress_shows_its_progress() {
 }
 
 #[tokio::test]
+async fn an_image_arrives_while_an_init_container_runs() {
+    let host = RealHost::start().await.unwrap();
+    let registry = host.registry(Manner::Slow).unwrap();
+    let dir = tempfile::tempdir().unwrap();
+    let daemon = host.start_hostlet("").await.unwrap();
+    let image = registry.reference();
+    let wait = "until [ -e /dir/go ]; do sleep 0.1; done";
+    let pod = json!({
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": "early", "namespace": "default"},
+        "spec": {
+            "terminationGracePeriodSeconds": 2,
+            "volumes": [{"name": "dir", "hostPath": {"path": dir.path(), "type": "Directory"}}],
+            "initContainers": [{
+                "name": "init",
+                "image": BUSYBOX_IMAGE,
+                "command": ["sh", "-c", wait],
+                "volumeMounts": [{"name": "dir", "mountPath": "/dir"}],
+            }],
+            "containers": [{"name": "idle", "image": image, "command": ["sh", "-c", IDLE]}],
+        },
+    });
+    host.write_manifest("early.json", &pod.to_string()).unwrap();
+    let init_runs = |pod: &Pod| {
+        let inits = pod.status.as_ref().and_then(|status| status.init_container_statuses.as_ref());
+        inits.is_some_and(|inits| {
+            inits.iter().any(|init| init.state.as_ref().is_some_and(|s| s.running.is_some()))
+        })
+    };
+    wait_for_pod(&daemon, "early", SOON, init_runs).await.unwrap();
+    let explained = output_of(&daemon, &["explain", "early"]).unwrap();
+    let beside = format!("Meanwhile the image {image} is being pulled for container idle.");
+    assert!(explained.contains(&beside), "{explained}");
+
+    registry.go_on();
+    wait_for("the image", SOON, async || {
+        let pods = output_of(&daemon, &["pods"])?;
+        Ok(if pods.contains("is being pulled") { Look::NotYet(pods) } else { Look::Done(()) })
+    })
+    .await
+    .unwrap();
+    let arrived = host.ctr(&["images", "list", "-q"]).unwrap();
+    assert!(arrived.contains(&image), "{arrived}");
+    wait_for_pod(&daemon, "early", SOON, init_runs).await.unwrap();
+    fs::write(dir.path().join("go"), "").unwrap();
+    wait_for_pod(&daemon, "early", SOON, is_ready).await.unwrap();
+    // It was requested before the sandbox was there, and only once.
+    let timeline = output_of(&daemon, &["timeline", "early"]).unwrap();
+    let line =
+        |step: &str| timeline.lines().position(|line| line.split_whitespace().any(|word| word == step));
+    assert!(line("pull") < line("network"), "{timeline}");
+    assert_eq!(timeline.matches(&image).count(), 1, "{timeline}");
+}
+
+#[tokio::test]
 async fn a_private_image_is_pulled_with_the_hosts_credentials() {
     let host = RealHost::start().await.unwrap();
     let registry = host.registry(Manner::Private("me:se:cret".to_owned())).unwrap();
@@ -56,7 +113,7 @@ async fn a_private_image_is_pulled_with_the_hosts_credentials() {
         &manifest("private", &[("idle", IDLE)]).replace(BUSYBOX_IMAGE, &image),
     )
     .unwrap();
-    let refused = |pod: &k8s_openapi::api::core::v1::Pod| {
+    let refused = |pod: &Pod| {
         let waiting = statuses(pod).first().and_then(|status| status.state.as_ref()?.waiting.clone());
         // How containerd words the refusal depends on its version.
         waiting.and_then(|waiting| waiting.reason).is_some_and(|reason| reason.contains("ImagePull"))

@@ -94,6 +94,8 @@ pub(in crate::worker) struct Plan {
     pub(in crate::worker) kill: Vec<Kill>,
     /// Containers to start, in order.
     pub(in crate::worker) start: Vec<Start>,
+    /// Containers that start once those before them are ready, in order. Nothing is done about them but to pull their images.
+    pub(in crate::worker) later: Vec<ContainerRef>,
     /// Containers that would be started but wait.
     pub(in crate::worker) backing_off: Vec<BackingOff>,
     /// The sandbox would be re-created but waits.
@@ -112,6 +114,7 @@ impl Plan {
             sandbox,
             kill: Vec::new(),
             start: Vec::new(),
+            later: Vec::new(),
             backing_off: Vec::new(),
             sandbox_wait: None,
             leftovers: Leftovers::default(),
@@ -122,6 +125,12 @@ impl Plan {
     /// Whether something is to be started.
     pub(in crate::worker) fn has_starts(&self) -> bool {
         matches!(self.sandbox, SandboxPlan::Create { .. }) || !self.start.is_empty()
+    }
+
+    /// The containers that need their images, in the order in which they start.
+    pub(in crate::worker) fn images(&self) -> impl Iterator<Item = &ContainerRef> {
+        let now = self.start.iter().filter(|start| start.adopt.is_none()).map(|start| &start.container);
+        now.chain(&self.later)
     }
 
     /// Whether there is nothing to do.

@@ -8,7 +8,7 @@ use super::input::PlanInput;
 use super::leftovers::{leftovers, strays};
 use super::reset::resets;
 use super::sandbox::{is_forbidden, sandbox_plan};
-use crate::pod::PodContainer;
+use crate::pod::{ContainerRef, PodContainer};
 use crate::types::SandboxId;
 
 /// The plan for a pod.
@@ -70,7 +70,7 @@ fn in_sandbox(input: &PlanInput<'_>, id: &SandboxId) -> Plan {
     }
     match add_inits(input, id, &mut plan) {
         Progress::Failed => return nothing(true),
-        Progress::UnderWay => {}
+        Progress::UnderWay => plan.later.extend(waiting_mains(input)),
         Progress::Complete => {
             let mut tally = Tally::default();
             for PodContainer { kind, spec } in input.pod.main_containers() {
@@ -88,6 +88,15 @@ fn in_sandbox(input: &PlanInput<'_>, id: &SandboxId) -> Plan {
     plan
 }
 
+/// The main containers that start once the pod is initialized.
+fn waiting_mains(input: &PlanInput<'_>) -> impl Iterator<Item = ContainerRef> {
+    let mains = input.pod.main_containers();
+    let starts = |container: &PodContainer<'_>| {
+        matches!(input.main_in_new_sandbox(container.spec), ContainerAction::Start { .. })
+    };
+    mains.filter(starts).map(|container| container.reference())
+}
+
 /// The plan for a pod that needs a new sandbox.
 fn in_new_sandbox(input: &PlanInput<'_>, sandbox: SandboxPlan, attempt: u32) -> Plan {
     if is_forbidden(input, attempt) {
@@ -95,20 +104,22 @@ fn in_new_sandbox(input: &PlanInput<'_>, sandbox: SandboxPlan, attempt: u32) -> 
     }
     let mut plan = Plan::with(sandbox);
     let mut tally = Tally::default();
-    let first_init = input.pod.init_containers().first();
+    let has_inits = !input.pod.init_containers().is_empty();
     for PodContainer { kind, spec } in input.pod.main_containers() {
         let action = input.main_in_new_sandbox(spec);
         tally.count(&action);
-        if first_init.is_none() {
+        if !has_inits {
             plan.add(PodContainer { kind, spec }.reference(), action);
         }
     }
     if tally.alive == 0 {
         return nothing(tally.has_ended());
     }
-    if let Some(first) = first_init {
+    if let Some((first, others)) = input.pod.init_containers().split_first() {
         let action = input.anew(first);
         plan.add(PodContainer::init(first).reference(), action);
+        plan.later.extend(others.iter().map(|init| PodContainer::init(init).reference()));
+        plan.later.extend(waiting_mains(input));
     }
     if plan.start.is_empty() {
         // The sandbox died with its containers, and all of them wait: a new one is created when the first may start.
@@ -118,7 +129,8 @@ fn in_new_sandbox(input: &PlanInput<'_>, sandbox: SandboxPlan, attempt: u32) -> 
     {
         plan.sandbox_wait = Some(SandboxWait { reason: reason.clone(), pause, until });
         plan.sandbox = SandboxPlan::Stop;
-        plan.start.clear();
+        let starts = plan.start.drain(..).map(|start| start.container);
+        plan.later.splice(..0, starts);
     }
     plan
 }

@@ -35,6 +35,7 @@ pub(super) fn add_inits(input: &PlanInput<'_>, sandbox: &SandboxId, plan: &mut P
     let here = |container: &Container| {
         input.observed.containers.iter().find(|c| *c.name == *container.name && is_in(c, sandbox))
     };
+    let reference = |container| PodContainer::init(container).reference();
     // A main container in this sandbox proves that all init containers succeeded, even if the runtime forgot them.
     if input.pod.spec().containers.iter().any(|main| here(main).is_some()) {
         for sidecar in inits.iter().map(PodContainer::init).filter(|it| it.kind == ContainerKind::Sidecar) {
@@ -55,13 +56,17 @@ pub(super) fn add_inits(input: &PlanInput<'_>, sandbox: &SandboxId, plan: &mut P
         plan.add(container.reference(), action);
         match gate {
             Gate::Failed => return Progress::Failed,
-            Gate::Closed if is_latest => return Progress::UnderWay,
+            Gate::Closed if is_latest => {
+                plan.later.extend(inits.iter().skip(index + 1).map(reference));
+                return Progress::UnderWay;
+            }
             Gate::Closed | Gate::Open => {}
         }
     }
     match inits.get(latest + 1) {
         Some(next) => {
-            plan.add(PodContainer::init(next).reference(), start_next(input, next));
+            plan.add(reference(next), start_next(input, next));
+            plan.later.extend(inits.iter().skip(latest + 2).map(reference));
             Progress::UnderWay
         }
         None => Progress::Complete,

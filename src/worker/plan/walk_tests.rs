@@ -10,7 +10,7 @@ use super::testing::*;
 use crate::cri::{ContainerState, ContainerStatus, SandboxState};
 use crate::pleg::PodStatus;
 use crate::pod::testing::{container, exited, pod, sandbox};
-use crate::pod::{AdmittedPod, ContainerKind, ContainerProbes, PodProbes, ProbeKind};
+use crate::pod::{AdmittedPod, ContainerKind, ContainerProbes, ContainerRef, PodProbes, ProbeKind};
 use crate::types::testing::at;
 
 /// A pod of this policy with these init containers and main containers.
@@ -66,6 +66,29 @@ fn init_containers_run_one_after_the_other_and_then_the_main_ones() {
         let plan = scene.plan(&here(seen.clone()));
         assert_eq!(starts(&plan), expected, "{seen:#?}");
         assert!(matches!(plan.sandbox, SandboxPlan::Keep(_)) && plan.kill.is_empty() && !plan.has_ended);
+    }
+}
+
+#[test]
+fn images_are_needed_in_the_order_of_the_starts_and_not_by_what_runs() {
+    let scene = Scene::of(&with_inits("Always", json!([init("i1"), sidecar("s"), init("i2")]), &["a", "b"]));
+    let (created, killed) = (ContainerState::Created, exited("a", 0, 137));
+    let current = ContainerStatus { hash: Some(HASH), ..container("i1", 0, created) };
+    for (seen, expected) in [
+        (observed(vec![], vec![]), vec!["i1", "s", "i2", "a", "b"]),
+        (here(vec![]), vec!["i1", "s", "i2", "a", "b"]),
+        // Its image was there when it was created.
+        (here(vec![current]), vec!["s", "i2", "a", "b"]),
+        (here(vec![running("i1")]), vec!["s", "i2", "a", "b"]),
+        (here(vec![running("s")]), vec!["i2", "a", "b"]),
+        (here(vec![running("s"), running("i2")]), vec!["a", "b"]),
+        (here(vec![running("s"), exited("i2", 0, 0), running("a")]), vec!["b"]),
+        (here(vec![running("s"), running("a"), running("b")]), vec![]),
+        (observed(vec![dead()], vec![killed]), vec!["i1", "s", "i2", "a", "b"]),
+    ] {
+        let plan = scene.plan(&seen);
+        let needed: Vec<&str> = plan.images().map(|container| container.name.as_str()).collect();
+        assert_eq!(needed, expected, "{seen:#?}");
     }
 }
 
@@ -372,9 +395,15 @@ proptest! {
             check_order(&pod, &world);
         }
         // Init containers succeed from here on, and the pod settles.
+        let mut foreseen: Option<Vec<ContainerRef>> = None;
         for round in 0.. {
             prop_assert!(round < 40, "does not settle: {:#?}", &world);
             let plan = scene.plan(&world.status);
+            for new in plan.start.iter().filter(|start| world.status.container(&start.container.name).is_none()) {
+                let is_surprise = foreseen.as_ref().is_some_and(|foreseen| !foreseen.contains(&new.container));
+                prop_assert!(!is_surprise, "its image could have been pulled before: {:#?}", &plan);
+            }
+            foreseen = Some(plan.images().cloned().collect());
             if plan.has_ended {
                 break;
             }
