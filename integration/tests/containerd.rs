@@ -15,6 +15,8 @@ mod commands;
 mod explain;
 #[path = "containerd/harness.rs"]
 mod harness;
+#[path = "containerd/image_volumes.rs"]
+mod image_volumes;
 #[path = "containerd/large.rs"]
 mod large;
 #[path = "containerd/late.rs"]

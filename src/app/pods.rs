@@ -30,7 +30,7 @@ use crate::probe::http::HttpClient;
 use crate::probe::{ProbeSources, Prober};
 use crate::shutdown::{ShutdownSources, SystemBus};
 use crate::stats::{StorageSettings, StorageStats};
-use crate::status::{StatusHandle, StatusSources, StatusTask};
+use crate::status::{StatusGates, StatusHandle, StatusSources, StatusTask};
 use crate::sys::KernelMounts;
 use crate::types::{WallClock, architecture};
 use crate::volume::{VolumeSettings, Volumes};
@@ -119,6 +119,10 @@ impl Parts {
             observed: self.runtime.pleg.cache().clone(),
             addresses: self.addresses.clone(),
             runtime_name: runtime_info.version.runtime_name.clone(),
+            gates: StatusGates {
+                stop_signals: config.pods.stop_signals,
+                image_volumes: config.pods.report_image_volumes,
+            },
             clock: WallClock::system(),
         };
         let prober = ProbeSources {
@@ -280,6 +284,7 @@ fn host_settings(
         memory_qos: config.cgroups.memory_qos,
         // cgroup v1 supports only the kill of a single process.
         single_process_oom_kill: config.cgroups.single_process_oom_kill.unwrap_or(!cgroup_v2),
+        stop_signals: config.pods.stop_signals,
         runtime_name: runtime_info.version.runtime_name.clone(),
         kernel: KernelFacts::read(Path::new(SYS), Path::new(PROC), cgroup_v2),
     }

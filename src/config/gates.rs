@@ -7,8 +7,14 @@ use super::validate::Breach;
 use crate::yaml::nearest;
 
 /// Gates that have an effect.
-const SERVED: &[&str] =
-    &["CustomCPUCFSQuotaPeriod", GRACEFUL_SHUTDOWN, GRACEFUL_SHUTDOWN_BY_PRIORITY, MEMORY_QOS];
+const SERVED: &[&str] = &[
+    "CustomCPUCFSQuotaPeriod",
+    GRACEFUL_SHUTDOWN,
+    GRACEFUL_SHUTDOWN_BY_PRIORITY,
+    IMAGE_VOLUMES,
+    MEMORY_QOS,
+    STOP_SIGNALS,
+];
 
 /// A shutdown of the host is delayed until pods have terminated.
 pub(super) const GRACEFUL_SHUTDOWN: &str = "GracefulNodeShutdown";
@@ -18,6 +24,12 @@ pub(super) const GRACEFUL_SHUTDOWN_BY_PRIORITY: &str = "GracefulNodeShutdownBase
 
 /// Containers on cgroup v2 get their memory settings explicitly.
 pub(super) const MEMORY_QOS: &str = "MemoryQoS";
+
+/// Containers are stopped with the signals of their specs, and their signals are reported.
+pub(super) const STOP_SIGNALS: &str = "ContainerStopSignals";
+
+/// The images of image volumes are reported.
+pub(super) const IMAGE_VOLUMES: &str = "ImageVolumeWithDigest";
 
 /// The default of `gate`; `None` if there is no such gate.
 fn default(gate: &str) -> Option<bool> {

@@ -180,6 +180,11 @@ pub struct PodDefaults {
     pub allowed_unsafe_sysctls: Vec<String>,
     /// How many IDs the user namespace of a pod has (`userNamespaces.idsPerPod`).
     pub ids_per_pod: u32,
+    /// Whether containers are stopped with the signals of their specs, and their signals are reported (the feature gate
+    /// `ContainerStopSignals`).
+    pub stop_signals: bool,
+    /// Whether the images of image volumes are reported (the feature gate `ImageVolumeWithDigest`).
+    pub report_image_volumes: bool,
 }
 
 impl PodDefaults {
@@ -287,6 +292,8 @@ impl Config {
                 seccomp_default: kubelet.seccomp_default.unwrap_or_default(),
                 allowed_unsafe_sysctls: kubelet.allowed_unsafe_sysctls.clone().unwrap_or_default(),
                 ids_per_pod: ids_per_pod(kubelet),
+                stop_signals: gates::enabled(gates::STOP_SIGNALS, kubelet.feature_gates.as_ref()),
+                report_image_volumes: gates::enabled(gates::IMAGE_VOLUMES, kubelet.feature_gates.as_ref()),
             },
             shutdown: shutdown(kubelet),
             host: HostRules {

@@ -6,6 +6,7 @@ pub mod containerd;
 mod error;
 #[cfg(any(test, feature = "fakes"))]
 pub mod fake;
+mod features;
 mod metrics;
 mod monitor;
 mod runtime;

@@ -1,5 +1,6 @@
 //! Types for the runtime's objects, with only the fields that hostlet uses, so that a node of 500 pods stays small.
 
+use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -211,6 +212,10 @@ pub struct ContainerStatus {
     pub termination_policy: String,
     /// The identity of its first process; `None` before containerd 2.
     pub user: Option<Box<LinuxUser>>,
+    /// The signal that stops it, by its name in the API; `None` before containerd 2.3.
+    pub stop_signal: Option<&'static str>,
+    /// The identifiers of the images that it mounts as volumes, by the path in it; empty before containerd 2.1.
+    pub image_mounts: BTreeMap<String, String>,
 }
 
 impl ContainerStatus {
@@ -237,6 +242,8 @@ impl ContainerStatus {
             termination_log: None,
             termination_policy: String::new(),
             user: None,
+            stop_signal: None,
+            image_mounts: BTreeMap::new(),
         }
     }
 }

@@ -1,11 +1,10 @@
 //! The container configuration, as sent by a stock kubelet. Pure: `files` creates the files it refers to.
 
-use k8s_openapi::api::core::v1::{Container, Pod};
+use k8s_openapi::api::core::v1::{Container, Pod, VolumeMount};
 
 use super::annotations::{container_annotations, container_labels};
 use super::env::{EnvSources, environment};
 use super::expand::expand;
-use super::files::container_path;
 use super::linux_resources::container_resources;
 use super::paths::container_log;
 use super::security::container_context;
@@ -14,8 +13,9 @@ use crate::cri::ImageInfo;
 use crate::cri::wire::{
     ContainerConfig, ContainerMetadata, ImageSpec, KeyValue, LinuxContainerConfig, Mount, NamespaceMode,
 };
+use crate::pod::absolute_mount_path;
 use crate::pod::view::PodView;
-use crate::types::ContainerId;
+use crate::types::{ContainerId, stop_signal_number};
 
 /// The configuration of a pod's container. `attempt` is its restart count, `image` the present image, `sources` the inputs of its
 /// environment, `mounts` the result of [`super::container_mounts`].
@@ -58,12 +58,19 @@ pub fn container_config(
         stdin: container.stdin.unwrap_or(false),
         stdin_once: container.stdin_once.unwrap_or(false),
         tty: container.tty.unwrap_or(false),
+        stop_signal: stop_signal(container, host),
         linux: Some(LinuxContainerConfig {
             resources: Some(container_resources(api, container, host)),
             security_context: Some(container_context(pod, container, image, host)?),
         }),
         ..Default::default()
     })
+}
+
+/// The CRI's number of the signal that stops the container; 0 if its image or the runtime decides.
+fn stop_signal(container: &Container, host: &HostSettings) -> i32 {
+    let wanted = container.lifecycle.as_ref().and_then(|lifecycle| lifecycle.stop_signal.as_deref());
+    wanted.filter(|_| host.stop_signals).and_then(stop_signal_number).unwrap_or_default()
 }
 
 /// Lets an ephemeral container see the processes of `target` (`targetContainerName`).
@@ -76,8 +83,11 @@ pub fn share_processes(config: &mut ContainerConfig, target: &ContainerId) {
 
 /// Fails if a mount's volume is missing: a container must never start without it.
 fn check_volumes(container: &Container, mounts: &[Mount]) -> Result<(), ConfigError> {
-    let mounted = |path: &str| mounts.iter().any(|mount| mount.container_path == container_path(path));
-    match container.volume_mounts.iter().flatten().find(|wanted| !mounted(&wanted.mount_path)) {
+    let mounted = |wanted: &VolumeMount| {
+        let path = absolute_mount_path(wanted);
+        mounts.iter().any(|mount| mount.container_path == path)
+    };
+    match container.volume_mounts.iter().flatten().find(|wanted| !mounted(wanted)) {
         None => Ok(()),
         Some(missing) => Err(ConfigError::MissingVolume {
             volume: missing.name.clone(),

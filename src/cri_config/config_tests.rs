@@ -167,3 +167,19 @@ fn a_container_never_starts_without_its_volumes() {
     );
     assert!(config(vec![Mount { container_path: "/v".into(), ..Default::default() }]).is_ok());
 }
+
+#[test]
+fn a_stop_signal_is_sent_with_its_feature_gate() {
+    let pod = pod(json!({"containers": [
+        {"name": "c", "image": "img", "lifecycle": {"stopSignal": "SIGRTMIN+3"}},
+        {"name": "d", "image": "img", "lifecycle": {"preStop": {"sleep": {"seconds": 1}}}},
+    ]}));
+    let containers = &pod.spec.as_ref().unwrap().containers;
+    let signal = |container, stop_signals| {
+        let host = HostSettings { stop_signals, ..host() };
+        let config = container_config(&pod, container, 0, &image(), &no_services(), Vec::new(), &host);
+        config.unwrap().stop_signal
+    };
+    assert_eq!(signal(&containers[0], true), 38);
+    assert_eq!((signal(&containers[0], false), signal(&containers[1], true)), (0, 0));
+}

@@ -14,9 +14,10 @@ use super::dns::{self, DnsWarning, ResolvConfError, parse_resolv_conf};
 use super::hostname::hostname_and_domain;
 use super::paths::{container_dir, hosts_file, pod_dir};
 use super::{ConfigError, HostSettings, hosts};
-use crate::cri::wire::{DnsConfig, Mount, MountPropagation};
-use crate::pod::recursive_read_only;
+use crate::cri::wire::{DnsConfig, ImageSpec, Mount, MountPropagation};
+
 use crate::pod::view::PodView;
+use crate::pod::{absolute_mount_path, recursive_read_only};
 use crate::sys::file_work;
 use crate::volume::PodVolumes;
 
@@ -67,6 +68,17 @@ pub enum FilesError {
     Config(#[from] ConfigError),
 }
 
+/// What the volume mounts of a container refer to.
+#[derive(Clone, Copy, Debug)]
+pub struct MountSources<'a> {
+    /// The pod's volumes on the host.
+    pub volumes: &'a PodVolumes,
+    /// The images of the container's image volumes, by volume.
+    pub images: &'a BTreeMap<String, ImageSpec>,
+    /// The parts of volumes, by the index of their mount: where they are mounted on the host, or paths in images.
+    pub parts: &'a BTreeMap<usize, PathBuf>,
+}
+
 /// What the runtime's handler of the pod supports for mounts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MountSupport {
@@ -94,13 +106,11 @@ pub async fn pod_dns(pod: &Pod, host: &HostSettings) -> Result<(DnsConfig, Vec<D
 }
 
 /// Creates the files for a container's next start and returns its mounts: volumes in the order of its spec, then a rewritten
-/// `/etc/hosts` and a new termination log. Missing volumes are skipped. `parts` are the mounted parts of volumes, by the index of
-/// their mount.
+/// `/etc/hosts` and a new termination log. Missing volumes are skipped.
 pub async fn container_mounts(
     pod: &Pod,
     container: &Container,
-    volumes: &PodVolumes,
-    parts: &BTreeMap<usize, PathBuf>,
+    sources: MountSources<'_>,
     support: MountSupport,
     pod_ips: &[IpAddr],
     host: &HostSettings,
@@ -108,7 +118,7 @@ pub async fn container_mounts(
     let view = PodView::from(pod);
     let dir = container_dir(view.uid, &container.name, host);
     make_dir(&dir).await?;
-    let mut mounts = volume_mounts(container, volumes, parts, support, host)?;
+    let mut mounts = volume_mounts(container, sources, support, host)?;
     if has_managed_hosts(view, container, pod_ips) {
         let path = hosts_file(&host.root_dir, &view.uid.into());
         write_in_place(&path, hosts_content(view, pod_ips, host).await?, ETC_HOSTS_MODE).await?;
@@ -124,14 +134,30 @@ pub async fn container_mounts(
 
 fn volume_mounts(
     container: &Container,
-    volumes: &PodVolumes,
-    parts: &BTreeMap<usize, PathBuf>,
+    sources: MountSources<'_>,
     support: MountSupport,
     host: &HostSettings,
 ) -> Result<Vec<Mount>, ConfigError> {
     let wanted = container.volume_mounts.iter().flatten().enumerate();
     let mounts = wanted.filter_map(|(index, wanted)| {
-        let volume = volumes.mounted.get(&wanted.name)?;
+        let part = sources.parts.get(&index);
+        let source = match sources.images.get(&wanted.name) {
+            Some(image) => Mount {
+                image: Some(image.clone()),
+                image_sub_path: part.map(|part| part.to_string_lossy().into_owned()).unwrap_or_default(),
+                readonly: true,
+                ..Mount::default()
+            },
+            None => {
+                let volume = sources.volumes.mounted.get(&wanted.name)?;
+                Mount {
+                    host_path: part.unwrap_or(&volume.host_path).to_string_lossy().into_owned(),
+                    readonly: volume.read_only || wanted.read_only.unwrap_or(false),
+                    selinux_relabel: volume.relabel && host.kernel.selinux,
+                    ..Mount::default()
+                }
+            }
+        };
         let propagation = match wanted.mount_propagation.as_deref() {
             Some("HostToContainer") => MountPropagation::PropagationHostToContainer,
             Some("Bidirectional") => MountPropagation::PropagationBidirectional,
@@ -142,21 +168,13 @@ fn volume_mounts(
             return Some(Err(ConfigError::RecursiveReadOnly(wanted.name.clone())));
         };
         Some(Ok(Mount {
-            container_path: container_path(&wanted.mount_path),
-            host_path: parts.get(&index).unwrap_or(&volume.host_path).to_string_lossy().into_owned(),
-            readonly: volume.read_only || wanted.read_only.unwrap_or(false),
-            selinux_relabel: volume.relabel && host.kernel.selinux,
+            container_path: absolute_mount_path(wanted),
             propagation: propagation.into(),
             recursive_read_only,
-            ..Default::default()
+            ..source
         }))
     });
     mounts.collect()
-}
-
-/// Makes a path absolute.
-pub(super) fn container_path(path: &str) -> String {
-    if path.starts_with('/') { path.to_owned() } else { format!("/{path}") }
 }
 
 /// Skipped if the container mounts its own file there or the pod has no addresses.
@@ -235,17 +253,9 @@ mod tests {
         let main = &pod.spec.as_ref().unwrap().containers[0];
         let ips = ["10.88.7.89".parse().unwrap()];
         make_pod_dir(FULL_UID, &host).await.unwrap();
-        let mounts = container_mounts(
-            &pod,
-            main,
-            &PodVolumes::default(),
-            &BTreeMap::new(),
-            MountSupport::default(),
-            &ips,
-            &host,
-        )
-        .await
-        .unwrap();
+        let none = (PodVolumes::default(), BTreeMap::new(), BTreeMap::new());
+        let none = MountSources { volumes: &none.0, images: &none.1, parts: &none.2 };
+        let mounts = container_mounts(&pod, main, none, MountSupport::default(), &ips, &host).await.unwrap();
 
         let dir = root.path().join("pods").join(FULL_UID);
         assert_eq!(
@@ -271,17 +281,8 @@ mod tests {
         assert!(name.len() == 8 && name.bytes().all(|b| b.is_ascii_hexdigit()));
 
         let inode = hosts.metadata().unwrap().ino();
-        let again = container_mounts(
-            &pod,
-            main,
-            &PodVolumes::default(),
-            &BTreeMap::new(),
-            MountSupport::default(),
-            &["10.88.7.90".parse().unwrap()],
-            &host,
-        )
-        .await
-        .unwrap();
+        let ips = ["10.88.7.90".parse().unwrap()];
+        let again = container_mounts(&pod, main, none, MountSupport::default(), &ips, &host).await.unwrap();
         assert_ne!(again[1].host_path, mounts[1].host_path);
         assert_eq!(hosts.metadata().unwrap().ino(), inode, "running containers must see the new content");
         assert!(!std::fs::read_to_string(&hosts).unwrap().contains("10.88.7.89"));
@@ -295,11 +296,10 @@ mod tests {
         let pod = pod(json!({"containers": [own, {"name": "plain"}]}));
         let containers = &pod.spec.as_ref().unwrap().containers;
         let ips = ["10.0.0.2".parse().unwrap()];
-        let (none, parts) = (PodVolumes::default(), BTreeMap::new());
+        let none = (PodVolumes::default(), BTreeMap::new(), BTreeMap::new());
+        let none = MountSources { volumes: &none.0, images: &none.1, parts: &none.2 };
         let mounts = async |container, ips: &[IpAddr]| {
-            container_mounts(&pod, container, &none, &parts, MountSupport::default(), ips, &host)
-                .await
-                .unwrap()
+            container_mounts(&pod, container, none, MountSupport::default(), ips, &host).await.unwrap()
         };
         assert!(mounts(&containers[0], &ips).await.is_empty());
         assert!(mounts(&containers[1], &[]).await.is_empty());
@@ -346,7 +346,8 @@ mod tests {
         let host = HostSettings { kernel, ..host() };
         let container = &pod.spec.as_ref().unwrap().containers[0];
         let part = [(2, PathBuf::from("/part"))].into();
-        let mounts: Vec<_> = volume_mounts(container, &volumes, &part, MountSupport::default(), &host)
+        let sources = MountSources { volumes: &volumes, images: &BTreeMap::new(), parts: &part };
+        let mounts: Vec<_> = volume_mounts(container, sources, MountSupport::default(), &host)
             .unwrap()
             .into_iter()
             .map(|m| (m.container_path, m.host_path, m.readonly, m.propagation, m.selinux_relabel))
@@ -361,6 +362,28 @@ mod tests {
     }
 
     #[test]
+    fn an_image_is_mounted_read_only_by_the_runtime() {
+        let pod = pod(json!({"containers": [{"name": "c", "volumeMounts": [
+            {"name": "model", "mountPath": "/model"},
+            {"name": "model", "mountPath": "part", "subPath": "a/b", "readOnly": true}
+        ]}]}));
+        let image = ImageSpec { image: "sha256:1".into(), ..ImageSpec::default() };
+        let images = [("model".to_owned(), image.clone())].into();
+        let parts = [(1, PathBuf::from("a/b"))].into();
+        let sources = MountSources { volumes: &PodVolumes::default(), images: &images, parts: &parts };
+        let container = &pod.spec.as_ref().unwrap().containers[0];
+        let mounts = volume_mounts(container, sources, MountSupport::default(), &host()).unwrap();
+        let mount = |path: &str, part: &str| Mount {
+            container_path: path.to_owned(),
+            image: Some(image.clone()),
+            image_sub_path: part.to_owned(),
+            readonly: true,
+            ..Mount::default()
+        };
+        assert_eq!(mounts, [mount("/model", ""), mount("/part", "a/b")]);
+    }
+
+    #[test]
     fn submounts_are_read_only_where_the_runtime_supports_it() {
         let mount = |path: &str, mode: &str| json!({"name": "v", "mountPath": path, "readOnly": true, "recursiveReadOnly": mode});
         let of = |mounts: serde_json::Value, recursive_read_only| {
@@ -369,7 +392,9 @@ mod tests {
             let volumes = PodVolumes { mounted: [("v".to_owned(), volume)].into(), problems: Vec::new() };
             let support = MountSupport { recursive_read_only };
             let container = &pod.spec.as_ref().unwrap().containers[0];
-            let mounts = volume_mounts(container, &volumes, &BTreeMap::new(), support, &host())?;
+            let (images, parts) = (BTreeMap::new(), BTreeMap::new());
+            let sources = MountSources { volumes: &volumes, images: &images, parts: &parts };
+            let mounts = volume_mounts(container, sources, support, &host())?;
             Ok::<_, ConfigError>(mounts.iter().map(|mount| mount.recursive_read_only).collect::<Vec<_>>())
         };
         let all = || json!([mount("/a", "Enabled"), mount("/b", "IfPossible"), mount("/c", "Disabled")]);

@@ -33,7 +33,7 @@ pub use env::{EnvSources, FileValue, env_references};
 pub use env_file::{EnvFileError, env_file_value};
 pub use error::ConfigError;
 pub use expand::expand;
-pub use files::{FilesError, MountSupport, container_mounts, make_pod_dir, pod_dns};
+pub use files::{FilesError, MountSources, MountSupport, container_mounts, make_pod_dir, pod_dns};
 pub use hash::container_hash;
 pub use kernel::KernelFacts;
 pub use paths::{container_dir, hosts_file, pod_dir, pod_logs};

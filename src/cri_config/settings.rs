@@ -41,6 +41,8 @@ pub struct HostSettings {
     pub memory_qos: bool,
     /// Whether an OOM kill terminates a single process rather than the whole container (cgroup v2 only).
     pub single_process_oom_kill: bool,
+    /// Whether containers are stopped with the signals of their specs (feature gate `ContainerStopSignals`).
+    pub stop_signals: bool,
     /// Name of the runtime, e.g. `containerd`: the scheme of container IDs.
     pub runtime_name: String,
     /// The kernel's features.

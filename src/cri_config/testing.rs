@@ -27,6 +27,7 @@ pub(crate) fn host() -> HostSettings {
         cgroup_v2: false,
         memory_qos: true,
         single_process_oom_kill: true,
+        stop_signals: true,
         runtime_name: "containerd".into(),
         kernel: KernelFacts {
             hugepage_sizes: vec!["2MB".into(), "1GB".into()],

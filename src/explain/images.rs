@@ -11,18 +11,74 @@ use crate::status::Activity;
 const UNKNOWN: &str =
     "check name and tag in spec.containers[].image, and whether its registry can be reached from this host";
 
-/// Explains a container that waits for its image; `None` if it waits for something else.
+/// The field of a container's image, which remedies name.
+const OF_CONTAINER: &str = "spec.containers[].image";
+
+/// An image that a container waits for.
+#[derive(Clone, Copy)]
+struct Wanted<'a> {
+    image: &'a str,
+    container: &'a str,
+    /// The volume that it is for; `None` if the container runs it.
+    volume: Option<&'a str>,
+}
+
+impl<'a> Wanted<'a> {
+    /// The image that the message is about: that of the container, unless the message names that of an image volume.
+    fn find(case: &'a ExplainInput<'_>, container: &'a str, own: &'a str, message: &str) -> Self {
+        let spec = case.view().spec;
+        let mounts = case.container(container).and_then(|container| container.spec.volume_mounts.as_deref());
+        let images = mounts.unwrap_or_default().iter().filter_map(|mount| {
+            let volume = spec.volumes.iter().flatten().find(|volume| volume.name == mount.name)?;
+            Some((volume.image.as_ref()?.reference.as_deref()?, volume.name.as_str()))
+        });
+        let is_named = |image: &str| message.contains(image);
+        let of_volume = images.filter(|(image, _)| is_named(image)).max_by_key(|(image, _)| image.len());
+        // One name may be a part of the other.
+        match of_volume.filter(|(image, _)| !is_named(own) || image.len() > own.len()) {
+            Some((image, volume)) => Self { image, container, volume: Some(volume) },
+            None => Self { image: own, container, volume: None },
+        }
+    }
+
+    /// What it is the image of: a container, or a volume that it mounts.
+    fn owner(self) -> String {
+        let container = self.container;
+        match self.volume {
+            None => format!("container {container}"),
+            Some(volume) => format!("volume {volume}, which container {container} mounts,"),
+        }
+    }
+
+    /// The field of its pull policy.
+    fn policy(self) -> &'static str {
+        if self.volume.is_some() { "pullPolicy" } else { "imagePullPolicy" }
+    }
+
+    /// The remedy for an image of a container, with the field of this image.
+    fn remedy(self, remedy: &str) -> String {
+        match self.volume {
+            None => remedy.to_owned(),
+            Some(_) => remedy.replace(OF_CONTAINER, "spec.volumes[].image.reference"),
+        }
+    }
+}
+
+/// Explains a container that waits for its image or for that of a volume; `None` if it waits for something else. `own` is the
+/// container's image.
 pub(super) fn image(
     case: &ExplainInput<'_>,
     container: &str,
-    image: &str,
+    own: &str,
     reason: &str,
     message: &str,
 ) -> Option<Explanation> {
+    let wanted = Wanted::find(case, container, own, message);
+    let (image, owner, policy) = (wanted.image, wanted.owner(), wanted.policy());
     let load = load_remedy(case);
     let (sentence, remedy) = match reason {
         "InvalidImageName" => (
-            format!("The image name {image:?} of container {container} is invalid: {}", last_part(message)),
+            format!("The image name {image:?} of {owner} is invalid: {}", last_part(message)),
             "correct spec.containers[].image in the manifest: [registry[:port]/]repository[:tag], in lower case \
              and without \
              spaces, e.g. docker.io/library/nginx:1.27"
@@ -30,10 +86,9 @@ pub(super) fn image(
         ),
         "ErrImageNeverPull" => (
             format!(
-                "The image {image} of container {container} is not on this node, and imagePullPolicy Never \
-                 forbids pulling it"
+                "The image {image} of {owner} is not on this node, and {policy} Never forbids pulling it"
             ),
-            format!("{load}, or set imagePullPolicy to IfNotPresent"),
+            format!("{load}, or set {policy} to IfNotPresent"),
         ),
         "ImageInspectError" => {
             let cause = find(OF_PULL, message);
@@ -44,7 +99,7 @@ pub(super) fn image(
         }
         "SignatureValidationFailed" => (
             format!(
-                "The image {image} of container {container} was rejected because of its signature: {}",
+                "The image {image} of {owner} was rejected because of its signature: {}",
                 innermost_message(message)
             ),
             "use an image whose signature is valid, or change the container runtime's policy".to_owned(),
@@ -52,19 +107,21 @@ pub(super) fn image(
         "ErrImagePull" | "ImagePullBackOff" | "RegistryUnavailable" => {
             let error = last_words(message);
             let cause = find(OF_PULL, error);
-            let sentence =
-                format!("The image {image} of container {container} cannot be pulled{}", because(cause, error));
+            let sentence = format!("The image {image} of {owner} cannot be pulled{}", because(cause, error));
             (sentence, format!("{}; or {load}", cause.map_or(UNKNOWN, |cause| cause.remedy)))
         }
         _ => return None,
     };
-    let mut explanation = Explanation::wrong(sentence).do_this(remedy);
+    let mut explanation = Explanation::wrong(sentence).do_this(wanted.remedy(&remedy));
     if reason != "InvalidImageName" {
         let sentence_of = |(file, problem): &(String, String)| format!("The image archive {file} {problem}.");
         explanation.also.extend(case.archives.iter().map(sentence_of));
     }
-    let is_pulling =
-        matches!(case.activity(), Activity::PullingImage { container: pulled, .. } if pulled == container);
+    let is_pulling = match (case.activity(), wanted.volume) {
+        (Activity::PullingImage { container: pulled, .. }, None) => pulled == container,
+        (Activity::PullingVolume { volume: pulled, .. }, Some(volume)) => pulled == volume,
+        _ => false,
+    };
     Some(if is_pulling {
         with_pull(
             case,

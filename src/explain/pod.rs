@@ -199,6 +199,7 @@ fn terminating(case: &ExplainInput<'_>) -> Option<Explanation> {
         | Activity::SettingUpVolumes
         | Activity::MakingSandbox
         | Activity::PullingImage { .. }
+        | Activity::PullingVolume { .. }
         | Activity::CreatingContainer { .. }
         | Activity::StartingContainer { .. }
         | Activity::PostStartHook { .. }
@@ -266,6 +267,7 @@ fn sandbox(case: &ExplainInput<'_>) -> Option<Explanation> {
     }
     let is_past_sandbox = match case.activity() {
         Activity::PullingImage { .. }
+        | Activity::PullingVolume { .. }
         | Activity::CreatingContainer { .. }
         | Activity::StartingContainer { .. }
         | Activity::PostStartHook { .. }
@@ -315,6 +317,9 @@ pub(super) fn starting(case: &ExplainInput<'_>, activity: &Activity) -> Explanat
         Activity::PullingImage { container, image } => {
             format!("The pod is being started: the image {image} is being pulled for container {container}")
         }
+        Activity::PullingVolume { volume, image } => {
+            format!("The pod is being started: the image {image} is being pulled for volume {volume}")
+        }
         Activity::SettingUpVolumes => "The pod is being started: its volumes are being set up".to_owned(),
         Activity::MakingSandbox => "The pod is being started: its sandbox and network are being created".to_owned(),
         Activity::CreatingContainer { container } | Activity::StartingContainer { container } => {
@@ -331,7 +336,7 @@ pub(super) fn starting(case: &ExplainInput<'_>, activity: &Activity) -> Explanat
         | Activity::Retrying { .. } => "The pod is being started".to_owned(),
     };
     let explanation = Explanation::under_way(sentence).at(step(activity)).since(case.active_since());
-    if let Activity::PullingImage { .. } = activity { with_pull(case, explanation) } else { explanation }
+    if activity.image().is_some() { with_pull(case, explanation) } else { explanation }
 }
 
 /// Adds the progress of the pull that the pod waits for.
@@ -362,7 +367,9 @@ pub(super) fn step(activity: &Activity) -> String {
         Activity::WaitingForTurn => "waiting for its turn to start".to_owned(),
         Activity::SettingUpVolumes => "setting up the volumes".to_owned(),
         Activity::MakingSandbox => "creating the sandbox".to_owned(),
-        Activity::PullingImage { image, .. } => format!("pulling the image {image}"),
+        Activity::PullingImage { image, .. } | Activity::PullingVolume { image, .. } => {
+            format!("pulling the image {image}")
+        }
         Activity::CreatingContainer { container } => format!("creating container {container}"),
         Activity::StartingContainer { container } => format!("starting container {container}"),
         Activity::PostStartHook { container } => {

@@ -269,6 +269,36 @@ fn a_failed_pull_shows_the_registrys_error() {
 }
 
 #[test]
+fn a_container_may_wait_for_the_image_of_a_volume() {
+    let with_volume = |mut facts: Facts| {
+        let spec = facts.pod.spec.as_mut().unwrap();
+        spec.volumes =
+            serde_json::from_value(json!([{"name": "v", "image": {"reference": "img/model:1"}}])).unwrap();
+        spec.containers[0].volume_mounts =
+            serde_json::from_value(json!([{"name": "v", "mountPath": "/v"}])).unwrap();
+        facts
+    };
+    let facts = with_volume(Facts::new().waiting("ErrImagePull", "\"docker.io/img/model:1\": not found"));
+    let pulling = Activity::PullingVolume { volume: "v".to_owned(), image: "img/model:1".to_owned() };
+    let explanation = facts.says(
+        Verdict::Wrong,
+        "The image img/model:1 of volume v, which container c mounts, cannot be pulled, because its registry does not have it",
+        "check the name and tag in spec.volumes[].image.reference",
+    );
+    assert_eq!(explanation.step.as_deref(), Some("image (ErrImagePull)"));
+    let again = facts.doing(pulling.clone()).explained();
+    assert_eq!(again.step.as_deref(), Some("pulling the image img/model:1 once more"));
+    let own =
+        with_volume(Facts::new().waiting("ErrImagePull", "\"docker.io/library/img:latest\": not found"));
+    own.says(Verdict::Wrong, "The image img of container c cannot be pulled", "spec.containers[].image");
+    let first = with_volume(Facts::new().waiting("ContainerCreating", "")).doing(pulling);
+    first.says(Verdict::UnderWay, "the image img/model:1 is being pulled for volume v", "");
+    let old = "volume \"v\" is an image: containerd 1.6.20 does not support it; update it to 2.1 or newer";
+    let old = with_volume(Facts::new().waiting("CreateContainerConfigError", old));
+    old.says(Verdict::Wrong, "this version of containerd does not mount images", "update containerd");
+}
+
+#[test]
 fn the_remedy_without_a_registry_is_the_preload_directory() {
     let mut facts = Facts::new().waiting("ErrImageNeverPull", "x");
     let sentence = "imagePullPolicy Never forbids";

@@ -9,7 +9,7 @@ use tokio::time::{Instant, sleep};
 
 use super::testing::{Node, pod, pod_with};
 use crate::cri::fake::{Exec, Happened, Script, What};
-use crate::cri::{ExecOutput, Operation};
+use crate::cri::{ExecOutput, Operation, Version};
 use crate::pod::AdmittedPod;
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -190,4 +190,23 @@ async fn an_ephemeral_container_runs_once_in_a_running_pod() {
     let config = node.runtime.container_config(&debug.as_str().into()).unwrap();
     let namespaces = config.linux.unwrap().security_context.unwrap().namespace_options.unwrap();
     assert_eq!((namespaces.pid, &namespaces.target_id), (3, target));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_stop_signal_is_reported_or_has_no_effect_with_an_old_runtime() {
+    for (runtime_version, ignored, reported) in [("1.6.20", 1, None), ("2.4.2", 0, Some("SIGINT"))] {
+        let mut node = Node::new();
+        node.runtime.set_version(Version {
+            runtime_name: "containerd".to_owned(),
+            runtime_version: runtime_version.to_owned(),
+            api_version: "v1".to_owned(),
+        });
+        node.want([with_hooks(&pod("p", "u", &["a"]), 0, json!({"stopSignal": "SIGINT"}))]);
+        node.until("it runs", SOON, |node| is_running(node, "a")).await;
+        assert_eq!(node.events_of("u", "StopSignalIgnored"), ignored, "{runtime_version}");
+        let id = node.containers()[0].id.as_str().into();
+        assert_eq!(node.runtime.container_config(&id).unwrap().stop_signal, 10);
+        let signal = status_of(&node, "a").unwrap().stop_signal;
+        assert_eq!(signal.as_deref(), reported, "{runtime_version}");
+    }
 }

@@ -7,6 +7,8 @@ mod cut_short_tests;
 #[cfg(test)]
 mod fault_tests;
 #[cfg(test)]
+mod image_volume_tests;
+#[cfg(test)]
 mod kill_tests;
 mod kills;
 #[cfg(test)]

@@ -41,7 +41,9 @@ use crate::pod::{PodEvents, PodKill, ProbeResults};
 use crate::probe::http::HttpClient;
 use crate::source::SourceState;
 use crate::status::timeline::Entry;
-use crate::status::{Activity, Doing, PodStatusEntry, StatusCache, StatusHandle, StatusSources, StatusTask};
+use crate::status::{
+    Activity, Doing, PodStatusEntry, StatusCache, StatusGates, StatusHandle, StatusSources, StatusTask,
+};
 use crate::store::Store;
 use crate::sys::KernelMounts;
 use crate::telemetry::Heartbeats;
@@ -217,6 +219,7 @@ impl Node {
             observed: pleg_handle.cache().clone(),
             addresses: self.addresses.1.clone(),
             runtime_name: host().runtime_name,
+            gates: StatusGates { stop_signals: true, image_volumes: true },
             clock: self.clock.clone(),
         };
         let status_task = StatusTask::new(sources, status_cache.clone());

@@ -99,6 +99,7 @@ fn text_of(bytes: &[u8]) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
     use std::fs;
 
     use tempfile::TempDir;
@@ -135,6 +136,8 @@ mod tests {
             termination_log: Some(root.path().join("message").to_str().unwrap().to_owned()),
             termination_policy: FALLBACK_TO_LOGS.to_owned(),
             user: None,
+            stop_signal: None,
+            image_mounts: BTreeMap::new(),
         };
         Bench { root, status }
     }

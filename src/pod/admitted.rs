@@ -4,7 +4,7 @@ use std::ops::Deref;
 use std::sync::{Arc, LazyLock};
 
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::{Container, EphemeralContainer, Pod, PodSpec};
+use k8s_openapi::api::core::v1::{Container, EphemeralContainer, ImageVolumeSource, Pod, PodSpec, Volume};
 
 use super::resources::qos_class;
 use super::{
@@ -101,6 +101,17 @@ impl AdmittedPod {
     /// All its containers: those of [`AdmittedPod::containers`], then the ephemeral ones.
     pub fn all_containers(&self) -> impl Iterator<Item = PodContainer<'_>> {
         self.containers().chain(self.ephemeral_containers())
+    }
+
+    /// Its image volumes by name, in order.
+    pub fn image_volumes(&self) -> impl Iterator<Item = (&str, &ImageVolumeSource)> {
+        let volumes = self.spec().volumes.iter().flatten();
+        volumes.filter_map(|volume| Some((volume.name.as_str(), volume.image.as_ref()?)))
+    }
+
+    /// Its volumes with a path on the host: all but images, which the runtime mounts.
+    pub fn host_volumes(&self) -> impl Iterator<Item = &Volume> {
+        self.spec().volumes.iter().flatten().filter(|volume| volume.image.is_none())
     }
 
     /// The container with this name and kind.

@@ -12,6 +12,12 @@ pub fn recursive_read_only(mount: &VolumeMount, is_supported: bool) -> Option<bo
     }
 }
 
+/// The path of a mount in its container: the API permits relative ones, which begin at the root.
+pub fn absolute_mount_path(mount: &VolumeMount) -> String {
+    let path = &mount.mount_path;
+    if path.starts_with('/') { path.clone() } else { format!("/{path}") }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

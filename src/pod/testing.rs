@@ -1,5 +1,7 @@
 //! Small pods and observations for tests.
 
+use std::collections::BTreeMap;
+
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Container, Pod, PodSpec};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
@@ -58,6 +60,8 @@ pub(crate) fn container(name: &str, attempt: u32, state: ContainerState) -> Cont
         termination_log: None,
         termination_policy: String::new(),
         user: None,
+        stop_signal: None,
+        image_mounts: BTreeMap::new(),
     }
 }
 

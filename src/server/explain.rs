@@ -21,7 +21,7 @@ use crate::explain::{
 use crate::log::log_end;
 use crate::pod::{pod_ref, pod_uid};
 use crate::source::ManifestProblem;
-use crate::status::{Activity, Doing, PodStatusEntry};
+use crate::status::{Doing, PodStatusEntry};
 use crate::sys::file_work;
 use crate::types::{PodRef, PodUid, one_line};
 
@@ -178,10 +178,10 @@ impl ControlServer {
     fn hung_call(&self, pod: &PodRef, doing: Option<&Doing>) -> Option<HungCall> {
         let now = Instant::now();
         let is_about = |call: &&Call| match &call.subject {
-            CallSubject::Image(pulled) => match doing.map(|doing| &doing.activity) {
-                Some(Activity::PullingImage { image, .. }) => pulled.starts_with(image.as_str()),
-                Some(_) | None => false,
-            },
+            CallSubject::Image(pulled) => {
+                let image = doing.and_then(|doing| doing.activity.image());
+                image.is_some_and(|image| pulled.starts_with(image))
+            }
             CallSubject::Node => false,
             subject @ (CallSubject::Pod(_) | CallSubject::Sandbox(_) | CallSubject::Container(_)) => {
                 self.pleg.cache().pod_of(subject).is_some_and(|of| of.uid == pod.uid)

@@ -45,8 +45,9 @@ impl ControlServer {
     /// The pods that this image is pulled for.
     fn waiting_for(&self, image: &str) -> Vec<String> {
         let waits = |uid: &PodUid| {
-            let pulling = self.status_cache.doing(uid).map(|doing| doing.pulling).unwrap_or_default();
-            pulling.values().any(|wanted| with_default_tag(wanted).is_ok_and(|wanted| wanted == image))
+            let Some(doing) = self.status_cache.doing(uid) else { return false };
+            let mut wanted = doing.pulling.values().map(String::as_str).chain(doing.activity.image());
+            wanted.any(|wanted| with_default_tag(wanted).is_ok_and(|wanted| wanted == image))
         };
         let pods = self.status_cache.all().into_iter().map(|entry| entry.pod.reference.clone());
         let mut pods: Vec<String> = pods.filter(|pod| waits(&pod.uid)).map(|pod| pod.to_string()).collect();

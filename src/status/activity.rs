@@ -23,6 +23,13 @@ pub enum Activity {
         /// The image as the spec names it.
         image: String,
     },
+    /// Pulls the image of an image volume, or waits in the queue.
+    PullingVolume {
+        /// The volume.
+        volume: String,
+        /// The image as the spec names it.
+        image: String,
+    },
     /// Creates a container.
     CreatingContainer {
         /// Its name.
@@ -54,6 +61,27 @@ pub enum Activity {
         /// The error, if reported.
         error: Option<String>,
     },
+}
+
+impl Activity {
+    /// The image that is being pulled, as the spec names it.
+    pub fn image(&self) -> Option<&str> {
+        match self {
+            Self::PullingImage { image, .. } | Self::PullingVolume { image, .. } => Some(image),
+            Self::Idle
+            | Self::WaitingForTurn
+            | Self::SettingUpVolumes
+            | Self::MakingSandbox
+            | Self::CreatingContainer { .. }
+            | Self::StartingContainer { .. }
+            | Self::PostStartHook { .. }
+            | Self::StoppingContainers { .. }
+            | Self::StoppingSandbox
+            | Self::CleaningUp
+            | Self::BackingOff
+            | Self::Retrying { .. } => None,
+        }
+    }
 }
 
 /// A worker's activity.

@@ -4,8 +4,8 @@
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{
     Container, ContainerState as ApiState, ContainerStateRunning, ContainerStateTerminated,
-    ContainerStateWaiting, ContainerStatus as ApiStatus, ContainerUser, LinuxContainerUser, VolumeMount,
-    VolumeMountStatus,
+    ContainerStateWaiting, ContainerStatus as ApiStatus, ContainerUser, ImageVolumeStatus,
+    LinuxContainerUser, VolumeMount, VolumeMountStatus, VolumeStatus,
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
@@ -13,7 +13,7 @@ use super::conditions::restarts_all;
 use super::input::{LifecycleSummary, StatusInput};
 use super::restart::Restarts;
 use crate::cri::{ContainerState, ContainerStatus, LinuxUser};
-use crate::pod::{AdmittedPod, ContainerKind, PodContainer, recursive_read_only};
+use crate::pod::{AdmittedPod, ContainerKind, PodContainer, absolute_mount_path, recursive_read_only};
 
 /// Maximum bytes of a pod's termination messages, shared equally by its containers.
 const MAX_MESSAGE_BYTES: usize = 12 << 10;
@@ -92,12 +92,19 @@ impl OneContainer<'_> {
         };
         self.overlay(&mut status, newest);
         status.user = newest.and_then(|newest| newest.user.as_deref()).map(user);
-        status.volume_mounts = self.volume_mounts();
+        let signal = newest.and_then(|newest| newest.stop_signal).filter(|_| self.input.gates.stop_signals);
+        status.stop_signal = signal.map(str::to_owned);
+        status.volume_mounts = self.volume_mounts(newest);
         status
     }
 
-    /// The actual mounts.
-    fn volume_mounts(&self) -> Option<Vec<VolumeMountStatus>> {
+    /// The actual mounts, those of images with the image of the newest instance.
+    fn volume_mounts(&self, newest: Option<&ContainerStatus>) -> Option<Vec<VolumeMountStatus>> {
+        let images = newest.map(|newest| &newest.image_mounts).filter(|_| self.input.gates.image_volumes);
+        let image = |mount: &VolumeMount| {
+            let image_ref = images?.get(&absolute_mount_path(mount))?.clone();
+            Some(VolumeStatus { image: Some(ImageVolumeStatus { image_ref }) })
+        };
         let status = |mount: &VolumeMount| {
             let read_only = mount.read_only.filter(|read_only| *read_only);
             let is_recursive = recursive_read_only(mount, self.input.recursive_read_only).unwrap_or(false);
@@ -107,7 +114,7 @@ impl OneContainer<'_> {
                 name: mount.name.clone(),
                 read_only,
                 recursive_read_only: read_only.map(|_| mode.to_owned()),
-                ..VolumeMountStatus::default()
+                volume_status: image(mount),
             }
         };
         let mounts = self.container.volume_mounts.as_deref().filter(|mounts| !mounts.is_empty())?;

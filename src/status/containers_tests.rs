@@ -80,6 +80,38 @@ fn mounts_are_reported_with_or_without_a_container() {
 }
 
 #[test]
+fn the_images_of_volumes_are_reported_with_their_feature_gate() {
+    let seen = ContainerStatus {
+        image_mounts: [("/model".to_owned(), "sha256:1".to_owned())].into(),
+        ..container("c", 0, ContainerState::Running)
+    };
+    let mut scene = Scene::of("Always", vec![seen]);
+    let mounts = json!([{"name": "m", "mountPath": "model"}, {"name": "e", "mountPath": "/e"}]);
+    let mounts = serde_json::from_value(mounts).unwrap();
+    scene.edit(|pod| pod.spec.as_mut().unwrap().containers[0].volume_mounts = mounts);
+    let other = json!({"name": "e", "mountPath": "/e"});
+    assert_eq!(regular(&scene)["volumeMounts"], json!([{"name": "m", "mountPath": "model"}, other]));
+    scene.gates.image_volumes = true;
+    let image =
+        json!({"name": "m", "mountPath": "model", "volumeStatus": {"image": {"imageRef": "sha256:1"}}});
+    assert_eq!(regular(&scene)["volumeMounts"], json!([image, other]));
+}
+
+#[test]
+fn stop_signals_are_reported_with_their_feature_gate() {
+    let signalled = |attempt, signal| ContainerStatus {
+        stop_signal: Some(signal),
+        ..container("c", attempt, ContainerState::Running)
+    };
+    let mut scene = Scene::of("Always", vec![signalled(1, "SIGINT"), signalled(0, "SIGTERM")]);
+    assert_eq!(regular(&scene)["stopSignal"], Value::Null);
+    scene.gates.stop_signals = true;
+    assert_eq!(regular(&scene)["stopSignal"], "SIGINT");
+    scene.observed.containers = vec![container("c", 2, ContainerState::Running)];
+    assert_eq!(regular(&scene)["stopSignal"], Value::Null, "the runtime does not say");
+}
+
+#[test]
 fn running() {
     let scene = Scene::of("Always", vec![running_since("c", 2, 1002), exited("c", 1, 3), exited("c", 0, 4)]);
     let expected = json!({

@@ -21,6 +21,15 @@ pub enum LifecycleSummary {
     Terminated,
 }
 
+/// What statuses show only with a feature gate.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct StatusGates {
+    /// The signals that stop containers (`ContainerStopSignals`).
+    pub stop_signals: bool,
+    /// The images of image volumes (`ImageVolumeWithDigest`).
+    pub image_volumes: bool,
+}
+
 /// Everything that a pod's status depends on.
 #[derive(Clone, Copy, Debug)]
 pub struct StatusInput<'a> {
@@ -52,4 +61,6 @@ pub struct StatusInput<'a> {
     pub runtime_name: &'a str,
     /// Addresses of the node, primary first.
     pub host_ips: &'a [IpAddr],
+    /// What it shows only with a feature gate.
+    pub gates: StatusGates,
 }

@@ -30,7 +30,7 @@ pub use cut_short::{is_unclear, with_actual_outcomes};
 pub use facts::{PodFacts, PodProgress};
 pub use generate::generate;
 pub use handle::StatusHandle;
-pub use input::{LifecycleSummary, StatusInput};
+pub use input::{LifecycleSummary, StatusGates, StatusInput};
 pub use newest::newest;
 pub use summary::{PodSummary, summary};
 pub use task::{StatusSources, StatusTask};

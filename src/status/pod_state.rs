@@ -8,7 +8,8 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1::PodStatus as ApiStatus;
 
 use super::{
-    LifecycleSummary, PodFacts, PodStatusEntry, StatusInput, generate, newest, with_actual_outcomes,
+    LifecycleSummary, PodFacts, PodStatusEntry, StatusGates, StatusInput, generate, newest,
+    with_actual_outcomes,
 };
 use crate::cri::{ContainerState, ContainerStatus, SandboxState, SandboxStatus};
 use crate::pleg::{Cache, PodStatus};
@@ -21,6 +22,7 @@ pub(super) struct NodeInputs<'a> {
     pub(super) runtime_name: &'a str,
     pub(super) probes: &'a ProbeResults,
     pub(super) host_ips: &'a [IpAddr],
+    pub(super) gates: StatusGates,
 }
 
 /// One pod in one lifecycle.
@@ -101,6 +103,7 @@ impl PodState {
             now: node.now,
             runtime_name: node.runtime_name,
             host_ips: node.host_ips,
+            gates: node.gates,
         });
         let has_released = facts.has_released;
         self.facts = Some(facts);

@@ -14,7 +14,7 @@ use tokio_util::sync::CancellationToken;
 use super::handle::{StatusUpdate, Unread};
 use super::pod_state::{NodeInputs, PodState};
 use super::timeline::{Timeline, TimelineStep};
-use super::{StatusCache, StatusHandle};
+use super::{StatusCache, StatusGates, StatusHandle};
 use crate::cri::ContainerStatus;
 use crate::log::termination_message;
 use crate::node::NodeAddresses;
@@ -40,6 +40,8 @@ pub struct StatusSources {
     pub addresses: NodeAddresses,
     /// Name of the runtime, the scheme of container IDs.
     pub runtime_name: String,
+    /// What statuses show only with a feature gate.
+    pub gates: StatusGates,
     /// The time of day.
     pub clock: WallClock,
 }
@@ -178,6 +180,7 @@ impl StatusTask {
                 runtime_name: &self.sources.runtime_name,
                 probes: &self.sources.probes,
                 host_ips: &host_ips,
+                gates: self.sources.gates,
             };
             if let Some(report) = entry.state.report(&observed, &node) {
                 self.status_cache.put(report);

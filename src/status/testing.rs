@@ -7,7 +7,7 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Pod, PodStatus as ApiPodStatus};
 
-use super::{LifecycleSummary, StatusInput, generate};
+use super::{LifecycleSummary, StatusGates, StatusInput, generate};
 use crate::cri::{ContainerStatus, SandboxState};
 use crate::pleg::PodStatus;
 use crate::pod::{AdmittedPod, PodProbes, StatusOverride, WaitingReason, pod_ref, testing};
@@ -28,6 +28,7 @@ pub(super) struct Scene {
     pub(super) previous: Option<ApiPodStatus>,
     pub(super) now: Timestamp,
     pub(super) host_ips: Vec<IpAddr>,
+    pub(super) gates: StatusGates,
 }
 
 impl Scene {
@@ -53,6 +54,7 @@ impl Scene {
             previous: None,
             now: Timestamp::from_second(10_000).unwrap(),
             host_ips: vec!["192.0.2.1".parse().unwrap()],
+            gates: StatusGates::default(),
         }
     }
 
@@ -96,6 +98,7 @@ impl Scene {
             now: self.now,
             runtime_name: "containerd",
             host_ips: &self.host_ips,
+            gates: self.gates,
         }
     }
 

@@ -176,6 +176,9 @@ impl Timeline {
             Activity::WaitingForTurn => Some((TimelineStep::Turn, String::new())),
             Activity::SettingUpVolumes => Some((TimelineStep::Volumes, String::new())),
             Activity::MakingSandbox => Some((TimelineStep::Sandbox, String::new())),
+            Activity::PullingVolume { volume, image } => {
+                Some((TimelineStep::Pull, format!("volume {volume}: {image}")))
+            }
             Activity::CreatingContainer { container } => Some((TimelineStep::Create, container.clone())),
             Activity::StartingContainer { container } => Some((TimelineStep::Start, container.clone())),
             Activity::PostStartHook { container } => Some((TimelineStep::PostStart, container.clone())),

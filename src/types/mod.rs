@@ -20,6 +20,7 @@ mod quiet_period;
 mod rescan;
 pub mod resources;
 mod size;
+mod stop_signals;
 #[cfg(test)]
 pub(crate) mod testing;
 mod timer;
@@ -43,4 +44,5 @@ pub use quiet_period::QuietPeriod;
 pub use rescan::{Rescan, RescanRequester};
 pub use resources::ResourceList;
 pub use size::human_size;
+pub use stop_signals::{STOP_SIGNALS, stop_signal_name, stop_signal_number};
 pub use timer::sleep_until;

@@ -162,7 +162,7 @@ impl VolumeReconciler {
                 labels: &labels,
                 snapshot: &snapshot,
             };
-            let volumes = subject.pod.spec.iter().flat_map(|spec| spec.volumes.iter().flatten());
+            let volumes = subject.pod.host_volumes();
             let desired_volumes =
                 volumes.map(|volume| (volume.name.clone(), desired(volume, &context))).collect();
             apply::set_up(&layout, desired_volumes, &*shared.mounts, now, rand::random())

@@ -87,9 +87,7 @@ impl Volumes {
     /// pod; it is cheap if nothing changed. A volume that is not available is not in `mounted` and does not affect the others;
     /// [`Volumes::changed`] reports when to retry. Dropping the future stops waiting, not the work.
     pub async fn set_up(&self, subject: VolumeOwner) -> Result<PodVolumes, VolumeError> {
-        let has_volumes =
-            subject.pod.spec.as_ref().is_some_and(|spec| spec.volumes.iter().flatten().next().is_some());
-        if !has_volumes {
+        if subject.pod.host_volumes().next().is_none() {
             return Ok(PodVolumes::default());
         }
         let uid = PodUid::from(subject.pod.metadata.uid.as_deref().unwrap_or_default());

@@ -12,6 +12,7 @@ use super::context::WorkerContext;
 use super::env_files::file_values;
 use super::handler::handler_of;
 use super::hooks::HookTarget;
+use super::image_volumes::{ImageVolumeError, ImageVolumes};
 use super::plan::Start;
 use super::pod_pulls::{ImageNeed, PodPuller, PodPulls, PullEnd};
 use super::pull_secrets::PodPullSecrets;
@@ -20,11 +21,11 @@ use super::sandbox::PodSandbox;
 use super::start_record::StartRecord;
 use super::stopping::{ContainerStop, Stopping};
 use super::{EnvNeeds, Retry};
-use crate::cri::wire::ContainerConfig;
+use crate::cri::wire::{ContainerConfig, ImageSpec};
 use crate::cri::{ContainerState, ContainerStatus, CriError, ImageInfo};
 use crate::cri_config::{
-    ConfigError, EnvSources, FilesError, MountSupport, container_config, container_mounts, share_processes,
-    share_users, sub_paths,
+    ConfigError, EnvSources, FilesError, MountSources, MountSupport, container_config, container_mounts,
+    share_processes, share_users, sub_paths,
 };
 use crate::gate::Permit;
 use crate::image::ImageError;
@@ -57,6 +58,7 @@ pub(super) struct ContainerStarter<'a> {
     pub(super) observed: &'a PodStatus,
     pub(super) sandbox: &'a PodSandbox,
     pub(super) volumes: &'a PodVolumes,
+    pub(super) images: &'a ImageVolumes,
     pub(super) reporter: &'a mut Reporter,
     pub(super) starts: &'a mut StartRecord,
     pub(super) env: &'a mut EnvNeeds,
@@ -160,14 +162,33 @@ impl ContainerStarter<'_> {
         Err(NotStarted::new("PostStartHookError", message, Retry::BackOff))
     }
 
+    /// Reports a stop signal that has no effect.
+    async fn check_stop_signal(&mut self) {
+        let lifecycle = self.container.lifecycle.as_ref();
+        let Some(signal) = lifecycle.and_then(|lifecycle| lifecycle.stop_signal.as_deref()) else { return };
+        let why = if self.context.host.settings.stop_signals {
+            // If the runtime does not answer, the container is not created either.
+            let version = self.context.runtime.service.version().await.ok();
+            version.and_then(|version| version.ignores_stop_signals())
+        } else {
+            Some("set the feature gate ContainerStopSignals".to_owned())
+        };
+        if let Some(why) = why {
+            let text = format!("The stop signal {signal} has no effect: {why}");
+            self.reporter.event(Some(&self.container.name), PodEvent::warning("StopSignalIgnored", text));
+        }
+    }
+
     /// Creates the container of this attempt, in place of `replaced`, which never ran.
     async fn create(
         &mut self,
         attempt: u32,
         replaced: Option<&ContainerStatus>,
     ) -> Result<ContainerId, NotStarted> {
+        let mounted_images = self.mounted_images()?;
         let image = self.pull().await?;
-        let config = self.config(attempt, &image).await?;
+        self.check_stop_signal().await;
+        let config = self.config(attempt, &image, &mounted_images).await?;
         let logs = self.context.host.logs.clone();
         let (owner, name) = (self.pod.reference.clone(), self.container.name.clone());
         let made = file_work(move || logs.create_container_dir(&owner, &name)).await;
@@ -202,17 +223,23 @@ impl ContainerStarter<'_> {
         permit
     }
 
-    async fn config(&mut self, attempt: u32, image: &ImageInfo) -> Result<ContainerConfig, NotStarted> {
+    async fn config(
+        &mut self,
+        attempt: u32,
+        image: &ImageInfo,
+        images: &BTreeMap<String, ImageSpec>,
+    ) -> Result<ContainerConfig, NotStarted> {
         let (pod, container, host) = (&**self.pod, self.container, &self.context.host.settings);
         let (volumes, ips) = (self.volumes, &self.sandbox.ips);
         let target = self.target()?;
         let mut sources = env_sources(self.context, pod, container, ips, self.env).await;
         sources.files = file_values(self.context, pod, container, volumes).await;
         let config = async {
-            let parts = self.mount_parts(&sources).await?;
+            let parts = self.mount_parts(&sources, images).await?;
             let handler = handler_of(self.context, pod);
             let support = MountSupport { recursive_read_only: handler.recursive_read_only_mounts };
-            let mounts = container_mounts(pod, container, volumes, &parts, support, ips, host).await?;
+            let mounted = MountSources { volumes, images, parts: &parts };
+            let mounts = container_mounts(pod, container, mounted, support, ips, host).await?;
             let mut config = container_config(pod, container, attempt, image, &sources, mounts, host)?;
             share_users(&mut config, &self.sandbox.config);
             if let Some(target) = &target {
@@ -257,12 +284,21 @@ impl ContainerStarter<'_> {
         Err(self.failed("CreateContainerConfigError", texts.join("; "), Retry::BackOff))
     }
 
-    /// Mounts the parts of volumes that the container mounts. Returns where, by the index of the mount.
-    async fn mount_parts(&self, sources: &EnvSources<'_>) -> Result<BTreeMap<usize, PathBuf>, ConfigError> {
+    /// Mounts the parts of volumes that the container mounts. Returns where, by the index of the mount; of an image, its path in it:
+    /// the runtime mounts that.
+    async fn mount_parts(
+        &self,
+        sources: &EnvSources<'_>,
+        images: &BTreeMap<String, ImageSpec>,
+    ) -> Result<BTreeMap<usize, PathBuf>, ConfigError> {
         let (container, host) = (self.container, &self.context.host);
         let mut mounted = BTreeMap::new();
         for (index, path) in sub_paths(self.pod, container, sources, &host.settings)? {
             let Some(mount) = container.volume_mounts.iter().flatten().nth(index) else { continue };
+            if images.contains_key(&mount.name) {
+                mounted.insert(index, path);
+                continue;
+            }
             let Some(volume) = self.volumes.mounted.get(&mount.name) else { continue };
             let part = SubPath {
                 uid: self.pod.reference.uid.clone(),
@@ -298,6 +334,23 @@ impl ContainerStarter<'_> {
         removed.map_err(|error| self.failed("CreateContainerError", error.to_string(), Retry::after(&error)))
     }
 
+    /// The images of the image volumes that it mounts, by volume. Upstream reports each that is not available, and the last as the
+    /// reason.
+    fn mounted_images(&mut self) -> Result<BTreeMap<String, ImageSpec>, NotStarted> {
+        let (images, problems) = self.images.of(self.container);
+        for problem in &problems {
+            self.report_failure(&problem.event());
+        }
+        let until = problems.iter().filter_map(ImageVolumeError::back_off).min();
+        if let Some(at) = until.and_then(|remaining| self.reporter.now().checked_add(remaining).ok()) {
+            self.reporter.retries_at(&self.container.name, at);
+        }
+        match problems.last() {
+            Some(last) => Err(NotStarted::new(last.reason(), last.to_string(), last.retry())),
+            None => Ok(images),
+        }
+    }
+
     /// Waits for the image, whose pull may have begun long before.
     async fn pull(&mut self) -> Result<ImageInfo, NotStarted> {
         let container = self.container;
@@ -325,13 +378,8 @@ impl ContainerStarter<'_> {
             {
                 self.reporter.retries_at(&container.name, at);
             }
-            let retry = match &error {
-                // Only the runtime was involved, no registry.
-                ImageError::Inspect { .. } => Retry::Soon,
-                _ => Retry::BackOff,
-            };
             self.report_failure(error.reason());
-            NotStarted::new(error.reason(), error.to_string(), retry)
+            NotStarted::new(error.reason(), error.to_string(), Retry::after_image(&error))
         })
     }
 

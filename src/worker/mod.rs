@@ -11,6 +11,7 @@ mod env_needs;
 mod events;
 mod handler;
 mod hooks;
+mod image_volumes;
 mod in_flight;
 mod plan;
 mod pod_pulls;

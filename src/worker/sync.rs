@@ -14,6 +14,7 @@ use super::container::{ContainerStarter, NotStarted};
 use super::context::WorkerContext;
 use super::deadline::{DEADLINE_EXCEEDED, PAST_DEADLINE, time_left};
 use super::handler::handler_of;
+use super::image_volumes::ImageVolumes;
 use super::plan::{Kill, Plan, PlanInput, Reset, SandboxPlan, plan};
 use super::pod_pulls::{ImageNeed, PodPuller};
 use super::sandbox::{PodSandbox, Sandboxes};
@@ -266,6 +267,7 @@ impl PodSync<'_> {
         volumes: &PodVolumes,
     ) -> Result<(), Retry> {
         let (mut result, mut has_failed_pull) = (Ok(()), false);
+        let images = self.image_volumes(plan, sandbox).await;
         for start in &plan.start {
             let Some(container) = self.pod.container(&start.container) else { continue };
             let WorkerState { reporter, starts, env, pull_secrets, pulls, .. } = &mut *self.state;
@@ -276,6 +278,7 @@ impl PodSync<'_> {
                 observed,
                 sandbox,
                 volumes,
+                images: &images,
                 reporter,
                 starts,
                 env,
@@ -298,6 +301,15 @@ impl PodSync<'_> {
             self.report_missing_secrets();
         }
         result
+    }
+
+    /// Ensures the images of the pod's image volumes if a container is to be created.
+    async fn image_volumes(&mut self, plan: &Plan, sandbox: &PodSandbox) -> ImageVolumes {
+        if plan.start.iter().all(|start| start.adopt.is_some()) {
+            return ImageVolumes::default();
+        }
+        let WorkerState { reporter, pull_secrets, .. } = &mut *self.state;
+        ImageVolumes::ensure(self.context, self.pod, &sandbox.config, pull_secrets, reporter).await
     }
 
     /// Names the missing pull Secrets after a failed pull, which may have needed them.
@@ -356,13 +368,12 @@ impl PodSync<'_> {
 
     /// Sets up the pod's volumes, and fails unless all are mounted.
     async fn require_volumes(&mut self) -> Result<PodVolumes, Retry> {
-        let needed = self.pod.spec().volumes.as_deref().unwrap_or_default();
-        if needed.is_empty() {
+        if self.pod.host_volumes().next().is_none() {
             return Ok(PodVolumes::default());
         }
         self.state.reporter.begin(Activity::SettingUpVolumes);
         let volumes = self.set_up_volumes().await;
-        if needed.iter().all(|volume| volumes.mounted.contains_key(&volume.name)) {
+        if self.pod.host_volumes().all(|volume| volumes.mounted.contains_key(&volume.name)) {
             return Ok(volumes);
         }
         if let Some(problem) = volumes.problems.first() {

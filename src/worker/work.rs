@@ -6,6 +6,7 @@ use tokio::time::Instant;
 
 use crate::cri::CriError;
 use crate::gate::Urgency;
+use crate::image::ImageError;
 use crate::pod::{AdmittedPod, StatusOverride};
 use crate::types::PodRef;
 
@@ -110,6 +111,15 @@ impl Retry {
             | CriError::Failed { .. }
             | CriError::TooLarge { .. }
             | CriError::Malformed { .. } => Self::BackOff,
+        }
+    }
+
+    /// After an image was not available.
+    pub(super) fn after_image(error: &ImageError) -> Self {
+        match error {
+            // Only the runtime was involved, no registry.
+            ImageError::Inspect { .. } => Self::Soon,
+            _ => Self::BackOff,
         }
     }
 }

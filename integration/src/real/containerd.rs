@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
 use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
@@ -132,6 +132,16 @@ fn spawn(netns: &Netns, config: &Path, log: &Path) -> Result<Child> {
 /// The archive of the pause image, once a host has been started.
 pub fn pause_archive() -> Result<PathBuf> {
     Ok(images_dir()?.join("pause.tar"))
+}
+
+/// The first two numbers of the version of the containerd in `PATH`.
+pub fn containerd_version() -> Result<(u32, u32)> {
+    let text = lib::<&str>("containerd_version", [])?;
+    let mut numbers = text.trim().split('.').map(str::parse);
+    match (numbers.next(), numbers.next()) {
+        (Some(Ok(major)), Some(Ok(minor))) => Ok((major, minor)),
+        _ => bail!("containerd has the version {text}"),
+    }
 }
 
 /// The directory of built images, kept between runs: in cargo's target directory, else in the source tree's.

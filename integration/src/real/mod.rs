@@ -13,7 +13,7 @@ mod trap;
 mod uncancelled;
 
 pub use crate::daemon::Daemon;
-pub use containerd::pause_archive;
+pub use containerd::{containerd_version, pause_archive};
 pub use cri::{Cri, CriSandbox};
 pub use distribution::{Distribution, LargeImages};
 pub(crate) use host::Dirs;

@@ -1,6 +1,6 @@
 //! The order of a pod's life: init containers, sidecars, main containers, and back.
 
-use hostlet_integration::real::{BUSYBOX_IMAGE, RealHost};
+use hostlet_integration::real::{BUSYBOX_IMAGE, RealHost, containerd_version};
 use hostlet_integration::{Look, wait_for};
 use hostlet_proto::cri::Container;
 use k8s_openapi::api::core::v1::{ContainerStatus, Pod};
@@ -319,4 +319,32 @@ async fn a_hook_by_http_reaches_its_container_whatever_it_answers() {
     .unwrap();
     let seen = lines(dir.path());
     assert!(seen[1].starts_with("called by kube-lifecycle/"), "{seen:?}");
+}
+
+#[tokio::test]
+async fn a_container_is_stopped_with_its_signal_where_the_runtime_knows_it() {
+    let host = RealHost::start().await.unwrap();
+    let dir = tempfile::tempdir().unwrap();
+    let daemon = host.start_hostlet("featureGates: {ContainerStopSignals: true}\n").await.unwrap();
+    let on = |signal: &str| format!("trap 'echo {signal} >> /life/log; exit 0' {signal}");
+    let mut main = recording("main", &format!("{}; {}; while :; do sleep 0.1; done", on("INT"), on("TERM")));
+    main["lifecycle"] = json!({"stopSignal": "SIGINT"});
+    let pod = manifest("signal", "Always", dir.path(), Vec::new(), vec![main]);
+    let mut pod: Value = serde_json::from_str(&pod).unwrap();
+    pod["spec"]["os"] = json!({"name": "linux"});
+    host.write_manifest("signal.json", &pod.to_string()).unwrap();
+    let pod = wait_for_pod(&daemon, "signal", SOON, is_ready).await.unwrap();
+    let events = daemon.cli(&["events", "signal"]).unwrap();
+    let is_known = containerd_version().unwrap() >= (2, 3);
+    assert_eq!(statuses(&pod)[0].stop_signal.as_deref(), is_known.then_some("SIGINT"));
+    assert_eq!(events.contains("The stop signal SIGINT has no effect"), !is_known, "{events}");
+
+    host.remove_manifest("signal.json").unwrap();
+    let expected = ["main", if is_known { "INT" } else { "TERM" }];
+    wait_for("the signal", SOON, async || {
+        let seen = lines(dir.path());
+        Ok(if seen == expected { Look::Done(()) } else { Look::NotYet(format!("{seen:?}")) })
+    })
+    .await
+    .unwrap();
 }

@@ -15,7 +15,7 @@ use crate::types::{
     CONTAINER_HASH_ANNOTATION, CONTAINER_NAME_LABEL, CONTAINER_PORTS_ANNOTATION,
     CONTAINER_PRE_STOP_ANNOTATION, CONTAINER_TERMINATION_PATH_ANNOTATION,
     CONTAINER_TERMINATION_POLICY_ANNOTATION, POD_NAME_LABEL, POD_NAMESPACE_LABEL,
-    POD_TERMINATION_GRACE_ANNOTATION, POD_UID_LABEL, PodRef,
+    POD_TERMINATION_GRACE_ANNOTATION, POD_UID_LABEL, PodRef, stop_signal_name,
 };
 
 type Map = HashMap<String, String>;
@@ -130,7 +130,12 @@ pub(in crate::cri) fn container_status(wire: wire::ContainerStatus) -> Result<Co
     let termination_log = annotation(CONTAINER_TERMINATION_PATH_ANNOTATION)
         .and_then(|path| wire.mounts.iter().find(|m| m.container_path == path))
         .map(|m| m.host_path.clone());
+    let images = wire
+        .mounts
+        .iter()
+        .filter_map(|mount| Some((mount.container_path.clone(), mount.image.as_ref()?.image.clone())));
     Ok(ContainerStatus {
+        image_mounts: images.collect(),
         name: name.into(),
         attempt: metadata.attempt,
         sandbox: None,
@@ -153,6 +158,7 @@ pub(in crate::cri) fn container_status(wire: wire::ContainerStatus) -> Result<Co
             let wire::LinuxContainerUser { uid, gid, supplemental_groups } = user;
             Box::new(LinuxUser { uid, gid, supplemental_groups })
         }),
+        stop_signal: stop_signal_name(wire.stop_signal),
         image: wire.image.map(|i| i.image).unwrap_or_default(),
         image_ref: wire.image_ref,
         reason: wire.reason,

@@ -106,6 +106,10 @@ impl World {
             mounts: record.config.mounts.clone(),
             log_path: record.log_path.clone(),
             image_id: record.image_id.clone(),
+            stop_signal: match self.version.ignores_stop_signals() {
+                Some(_) => 0,
+                None => record.config.stop_signal,
+            },
             ..wire::ContainerStatus::default()
         };
         if let Some(image) = self.images.find(&record.image_id) {

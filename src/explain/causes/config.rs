@@ -71,6 +71,16 @@ pub(super) const RULES: &[Rule] = &[
         "use containerd 2 with a current runc, or set recursiveReadOnly: IfPossible",
     ),
     rule(
+        &["is an image: containerd"],
+        "this version of containerd does not mount images",
+        "update containerd to the version in the message, or put the files of the volume into the container's image",
+    ),
+    rule(
+        &["is in an image: containerd"],
+        "this version of containerd only mounts whole images",
+        "update containerd to the version in the message, or remove subPath from volumeMounts",
+    ),
+    rule(
         &["field label"],
         "its environment refers to an unsupported field",
         "correct fieldRef.fieldPath in the container's env, e.g. metadata.name, status.podIP or \

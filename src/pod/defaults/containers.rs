@@ -31,7 +31,7 @@ pub(super) fn set(container: &mut Container, host_network: bool) {
 }
 
 /// `Always` for `:latest` or an image with neither tag nor digest, otherwise `IfNotPresent`.
-fn default_pull_policy(image: &str) -> &'static str {
+pub(super) fn default_pull_policy(image: &str) -> &'static str {
     let (name, digest) = match image.split_once('@') {
         Some((name, digest)) => (name, Some(digest)),
         None => (image, None),

@@ -152,7 +152,8 @@ mod tests {
                 "env": [{"name": "A", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}}],
                 "livenessProbe": {"httpGet": {"port": 80}, "periodSeconds": 2}
             }],
-            "volumes": [{"name": "a"}, {"name": "s", "secret": {"secretName": "s"}}, {"name": "h", "hostPath": {"path": "/"}}]
+            "volumes": [{"name": "a"}, {"name": "s", "secret": {"secretName": "s"}}, {"name": "h", "hostPath": {"path": "/"}},
+                {"name": "i", "image": {"reference": "reg:5000/model"}}, {"name": "j", "image": {"reference": "model:1"}}]
         }));
         let container = &spec["containers"][0];
         assert_eq!(container["env"][0]["valueFrom"]["fieldRef"]["apiVersion"], "v1");
@@ -164,5 +165,7 @@ mod tests {
         assert_eq!(spec["volumes"][0]["emptyDir"], json!({}));
         assert_eq!(spec["volumes"][1]["secret"]["defaultMode"], 0o644);
         assert_eq!(spec["volumes"][2]["hostPath"]["type"], "");
+        assert_eq!(spec["volumes"][3]["image"]["pullPolicy"], "Always");
+        assert_eq!(spec["volumes"][4]["image"]["pullPolicy"], "IfNotPresent");
     }
 }

@@ -1,8 +1,9 @@
-//! Defaults of one volume: `emptyDir` if it has no source, file modes, API versions.
+//! Defaults of one volume: `emptyDir` if it has no source, file modes, API versions, pull policies.
 
 use k8s_openapi::api::core::v1::{DownwardAPIVolumeFile, Volume};
 use serde_json::Value;
 
+use super::containers::default_pull_policy;
 use super::or_text;
 use crate::types::json;
 
@@ -17,6 +18,10 @@ pub(super) fn set(volume: &mut Volume) {
     }
     if let Some(host_path) = &mut volume.host_path {
         host_path.type_.get_or_insert_default();
+    }
+    if let Some(image) = &mut volume.image {
+        let policy = default_pull_policy(image.reference.as_deref().unwrap_or_default());
+        or_text(&mut image.pull_policy, policy);
     }
     if let Some(secret) = &mut volume.secret {
         secret.default_mode.get_or_insert(FILE_MODE);

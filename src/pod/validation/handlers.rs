@@ -5,6 +5,7 @@ use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 
 use super::network::is_port;
 use super::{Errors, FieldError, FieldPath, each_invalid, list, names, one_of, required, text};
+use crate::types::STOP_SIGNALS;
 
 /// `httpGet.protocol` without TLS and ALPN.
 const HTTP2: &str = "HTTP2";
@@ -38,6 +39,9 @@ pub(super) fn check(container: &Container, spec: &PodSpec, path: &FieldPath, err
             if let Some(handler) = handler {
                 check_hook(handler, spec.termination_grace_period_seconds, &path.child(field), errors);
             }
+        }
+        if let Some(signal) = &lifecycle.stop_signal {
+            check_stop_signal(signal, spec, &path.child("stopSignal"), errors);
         }
     }
 }
@@ -133,6 +137,25 @@ fn check_hook(handler: &LifecycleHandler, grace: Option<i64>, path: &FieldPath, 
         errors.push(FieldError::invalid(&path, sleep.seconds, rule));
     }
     handlers.check_any(errors);
+}
+
+/// The names of signals depend on the operating system, which the pod has to name.
+fn check_stop_signal(signal: &str, spec: &PodSpec, path: &FieldPath, errors: &mut Errors) {
+    let mut supported = match spec.os.as_ref().map(|os| os.name.as_str()) {
+        None => {
+            let why = "may not be set for containers with empty `spec.os.name`";
+            errors.push(FieldError::forbidden(path, why));
+            return;
+        }
+        Some("linux") => STOP_SIGNALS.to_vec(),
+        Some("windows") => vec!["SIGKILL", "SIGTERM"],
+        // Reported as such.
+        Some(_) => return,
+    };
+    if !supported.contains(&signal) {
+        supported.sort_unstable();
+        errors.push(FieldError::unsupported(path, signal, &supported));
+    }
 }
 
 /// The handlers of a probe or hook, of which there has to be one.

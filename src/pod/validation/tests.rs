@@ -471,19 +471,36 @@ fn unsupported_fields_are_reported_one_by_one() {
     let handler = json!({"exec": {"command": ["true"]}});
     not_served(
         &container(json!({
-            "livenessProbe": handler, "readinessProbe": handler, "startupProbe": handler, "lifecycle": {"stopSignal": "SIGINT"},
+            "livenessProbe": handler, "readinessProbe": handler, "startupProbe": handler,
             "envFrom": [{"secretRef": {"name": "s"}}], "restartPolicy": "Always",
             "resizePolicy": [{"resourceName": "cpu", "restartPolicy": "RestartContainer"}],
             "env": [{"name": "B", "valueFrom": {"configMapKeyRef": {"name": "c", "key": "k"}}}],
             "resources": {"limits": {"cpu": "1", "ephemeral-storage": "1Gi", "hugepages-2Mi": "2Mi", "a.b/gpu": "1"}},
             "securityContext": {"appArmorProfile": {"type": "Localhost", "localhostProfile": "x"}}
         })),
-        &[
-            "spec.containers[0].resizePolicy[0]",
-            "spec.containers[0].lifecycle.stopSignal",
-            "spec.containers[0].resources.limits[hugepages-2Mi]",
-        ],
+        &["spec.containers[0].resizePolicy[0]", "spec.containers[0].resources.limits[hugepages-2Mi]"],
     );
+}
+
+#[test]
+fn a_stop_signal_is_one_of_the_pods_operating_system() {
+    let of = |os: Value, signal: &str| {
+        let container = json!({"name": "c", "image": "a", "lifecycle": {"stopSignal": signal}});
+        pod(json!({"os": os, "containers": [container]}))
+    };
+    for signal in ["SIGTERM", "SIGRTMIN+3", "SIGCLD"] {
+        not_served(&of(json!({"name": "linux"}), signal), &[]);
+    }
+    let path = "spec.containers[0].lifecycle.stopSignal";
+    let why = "Forbidden: may not be set for containers with empty `spec.os.name`";
+    assert_errors(&of(Value::Null, "SIGTERM"), &[&format!("{path}: {why}")]);
+    let unsupported = |signal: &str, values: &str| {
+        format!("{path}: Unsupported value: \"{signal}\": supported values: {values}")
+    };
+    let first = unsupported("TERM", r#""SIGABRT", "SIGALRM""#);
+    assert_errors(&of(json!({"name": "linux"}), "TERM"), &[&first]);
+    let both = unsupported("SIGINT", r#""SIGKILL", "SIGTERM""#);
+    assert_errors(&of(json!({"name": "windows"}), "SIGINT"), &[&both]);
 }
 
 #[test]
@@ -584,6 +601,16 @@ fn extended_resources_are_rejected_for_static_pods_only() {
         pod.metadata.annotations = Some([(CONFIG_SOURCE_ANNOTATION.to_owned(), source.to_owned())].into());
         not_served(&pod, expected);
     }
+}
+
+#[test]
+fn images_of_volumes_are_named() {
+    let of = |image: Value| pod(json!({"volumes": [{"name": "v", "image": image}]}));
+    not_served(&of(json!({"reference": "registry.local/model:1", "pullPolicy": "Never"})), &[]);
+    let path = "spec.volumes[0].image";
+    assert_errors(&of(json!({})), &[&format!("{path}.reference: Required value")]);
+    let policy = of(json!({"reference": "model", "pullPolicy": "Sometimes"}));
+    assert_errors(&policy, &[&format!("{path}.pullPolicy: Unsupported value: \"Sometimes\"")]);
 }
 
 #[test]

@@ -65,11 +65,12 @@ fn check_pod(spec: &PodSpec, path: &FieldPath, found: &mut Found) {
 }
 
 /// The supported kinds of volumes.
-const VOLUMES: [&str; 8] = [
+const VOLUMES: [&str; 9] = [
     "configMap",
     "downwardAPI",
     "emptyDir",
     "hostPath",
+    "image",
     "nfs",
     "persistentVolumeClaim",
     "projected",
@@ -116,9 +117,6 @@ fn check_container(container: &Container, path: &FieldPath, found: &mut Found) {
         let set = policy.restart_policy != "NotRequired";
         found.add(set, &path.child("resizePolicy").index(index), "containers are not resized in place");
     }
-    let signal = container.lifecycle.as_ref().is_some_and(|lifecycle| lifecycle.stop_signal.is_some());
-    let path_of_signal = path.child("lifecycle").child("stopSignal");
-    found.add(signal, &path_of_signal, "containers are stopped with the signal of their image");
     if let Some(requirements) = &container.resources {
         check_resources(requirements, &path.child("resources"), found);
     }

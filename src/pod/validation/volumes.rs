@@ -73,6 +73,12 @@ fn check_source(volume: &Volume, path: &FieldPath, errors: &mut Errors) {
     if let Some(config_map) = &volume.config_map {
         required(errors, &path.child("configMap").child("name"), &config_map.name);
     }
+    if let Some(image) = &volume.image {
+        let path = path.child("image");
+        required(errors, &path.child("reference"), text(&image.reference));
+        let policy = image.pull_policy.as_deref();
+        one_of(errors, &path.child("pullPolicy"), policy, &["Always", "IfNotPresent", "Never"]);
+    }
     if let Some(nfs) = &volume.nfs {
         let path = path.child("nfs");
         required(errors, &path.child("server"), &nfs.server);
