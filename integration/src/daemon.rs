@@ -55,7 +55,7 @@ enableServer: false
 healthzPort: 0
 failCgroupV1: false
 failSwapOn: false
-{extra}
+{chains}{extra}
 ---
 apiVersion: hostlet.dev/v1alpha1
 kind: HostletConfiguration
@@ -67,6 +67,11 @@ imagePreloadDir: {state}/archives
             runtime = self.runtime.display(),
             manifests = self.manifests.display(),
             logs = self.logs.display(),
+            // The host's tables stay as they are.
+            chains = match self.extra.contains("makeIPTablesUtilChains") {
+                true => "",
+                false => "makeIPTablesUtilChains: false\n",
+            },
             extra = self.extra,
             socket = self.socket.display(),
             hostlet = self.hostlet,

@@ -13,7 +13,8 @@ reboot     after a reboot the pods run again, without an API server
 reload     systemctl reload applies a changed verbosity and reports an invalid file
 watchdog   a stopped daemon is killed by the watchdog and comes back; its pods keep running
 mounts     a Secret-like tmpfs and a Bidirectional mount are visible across the unit's boundary
-cgroups    cgroup v2 with both drivers: slices and values of every QoS class, with systemReserved
+cgroups    cgroup v2 with both drivers: slices and values of every QoS class, with systemReserved and protected memory
+huge       huge pages: capacity, limits of pods and containers, a volume
 shutdown   a reboot ends the pods in order of their priority, and waits for them
 purge      apt remove leaves pods running, apt purge ends and deletes them, and nothing of a stock kubelet's
 power      power cuts while pods start: everything comes back once
@@ -39,6 +40,10 @@ scenario_install() {
   vm "test \$(cat /sys/fs/cgroup/hostlet.slice/memory.min) = 67108864"
   # One line per record, with fields and the usual priority.
   vm "journalctl -b -u hostlet.service -o json HOSTLET_POD=default/web-vm | jq -es 'length > 0 and all(.[]; .PRIORITY != \"5\")'" >/dev/null
+  # The unit's capabilities suffice for the kernel's settings and for iptables.
+  same "the kernel's settings" "1 10" "$(vm "echo \$(sysctl -n vm.overcommit_memory kernel.panic)")"
+  vm_until 30 "the iptables chains" "iptables -w -S KUBE-IPTABLES-HINT -t mangle && ip6tables -w -S KUBE-IPTABLES-HINT -t mangle &&
+    iptables -w -S KUBE-FIREWALL -t filter | grep -q DROP" >/dev/null
   # Before doctor --fix there was no network; nothing else is to be wondered about.
   same "warnings in the journal" "the pod network is not ready" "$(vm "journalctl -b -u hostlet.service -p warning --no-pager -o cat")"
 }
@@ -201,7 +206,8 @@ YAML
 }
 
 scenario_cgroups() {
-  node_configure 'systemReserved: {cpu: 200m, memory: 300Mi, pid: "500"}'
+  node_configure 'systemReserved: {cpu: 200m, memory: 300Mi, pid: "500"}' 'memoryReservationPolicy: TieredReservation' \
+    'memoryThrottlingFactor: 0.5'
   # As Debian's package configures containerd: cgroupfs, which needs no word of hostlet's configuration.
   sleeper whole '{requests: {cpu: 200m, memory: 64Mi}, limits: {cpu: 200m, memory: 64Mi}}' | node_manifest whole
   vm "systemctl restart hostlet.service"
@@ -229,11 +235,52 @@ scenario_cgroups() {
   same "Guaranteed: cpu.max" "20000 100000" "$(vm "cat /sys/fs/cgroup/kubepods.slice/kubepods-pod*.slice/cpu.max")"
   same "Guaranteed: memory.max" 67108864 "$(vm "cat /sys/fs/cgroup/kubepods.slice/kubepods-pod*.slice/memory.max")"
   same "Burstable: memory.max" 67108864 "$(vm "cat /sys/fs/cgroup/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod*.slice/memory.max")"
+  same "Guaranteed: memory.min" 67108864 "$(vm "cat /sys/fs/cgroup/kubepods.slice/kubepods-pod*.slice/memory.min")"
+  local burstable=/sys/fs/cgroup/kubepods.slice/kubepods-burstable.slice
+  same "Burstable: memory.low" 33554432 "$(vm "cat $burstable/kubepods-burstable-pod*.slice/memory.low")"
+  same "a burstable container: memory.high between request and limit" 50331648 \
+    "$(vm "cat $burstable/kubepods-burstable-pod*.slice/cri-containerd-*.scope/memory.high | grep -v max")"
+  vm_until 60 "all pods and the burstable class have the protected memory of their pods" \
+    "[ \"\$(cat /sys/fs/cgroup/kubepods.slice/memory.min $burstable/memory.low | xargs)\" = '100663296 33554432' ]"
   same "BestEffort: cpu.weight" 1 "$(vm "cat /sys/fs/cgroup/kubepods.slice/kubepods-besteffort.slice/cpu.weight")"
   # systemd knows them, and keeps them when it reads its units again.
   vm "systemctl daemon-reload && systemctl daemon-reexec"
   same "all pods after systemd started over" "$limit" "$(vm "cat /sys/fs/cgroup/kubepods.slice/memory.max")"
   same "what systemd says" "$limit" "$(vm "systemctl show -P MemoryMax kubepods.slice")"
+}
+
+scenario_huge() {
+  local pages=/sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages
+  vm "echo 16 >$pages && [ \$(cat $pages) = 16 ] && systemctl restart hostlet.service"
+  # fallocate(1) takes pages: as many as its container may have, and no more.
+  node_manifest huge <<'YAML'
+apiVersion: v1
+kind: Pod
+metadata: {name: huge, namespace: default}
+spec:
+  terminationGracePeriodSeconds: 1
+  volumes:
+    - {name: huge, emptyDir: {medium: HugePages}}
+  containers:
+    - name: main
+      image: hostlet.local/busybox:1
+      imagePullPolicy: Never
+      command: [sh, -c, "fallocate -l 8388608 /huge/fits && ! fallocate -l 2097152 /huge/not && echo limited >/dev/termination-log; exec sleep infinity"]
+      resources: {limits: {memory: 32Mi, hugepages-2Mi: 8Mi}}
+      volumeMounts:
+        - {name: huge, mountPath: /huge}
+YAML
+  node_ready 120 huge
+  vm "grep -q 'empty-dir/huge hugetlbfs .*pagesize=2M' /proc/self/mounts"
+  same "the limit of all pods" 33554432 "$(vm "cat /sys/fs/cgroup/kubepods/hugetlb.2MB.max")"
+  same "the limit of the pod" 8388608 "$(vm "cat /sys/fs/cgroup/kubepods/burstable/pod*/hugetlb.2MB.max")"
+  vm_until 30 "the container has its pages" "[ \$(cat /sys/fs/cgroup/kubepods/burstable/pod*/hugetlb.2MB.current) = 8388608 ]"
+  vm_until 30 "and no more" "grep -rqx limited /var/lib/kubelet/pods/*/containers/main/"
+  # Pages may be added while hostlet runs.
+  vm "echo 24 >$pages"
+  vm_until 180 "all pods may use added pages" "[ \$(cat /sys/fs/cgroup/kubepods/hugetlb.2MB.max) = 50331648 ]"
+  vm "rm $MANIFESTS/huge.yaml"
+  vm_until 60 "nothing of the pod is left" "[ -z \"\$(ls /var/lib/kubelet/pods)\" ] && ! grep hugetlbfs.*pods /proc/self/mounts"
 }
 
 scenario_shutdown() {

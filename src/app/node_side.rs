@@ -6,11 +6,10 @@ use tokio::sync::watch;
 
 use super::startup::StartupError;
 use crate::admission::NodeView;
-use crate::cgroup::AllPods;
 use crate::config::Config;
 use crate::node::{NodeSettings, OwnNode, OwnNodeWatch, Pressures, overdrawn};
 use crate::sys::Machine;
-use crate::types::resources::{CPU, EPHEMERAL_STORAGE, MEMORY, PID};
+use crate::types::resources::{CPU, EPHEMERAL_STORAGE, MEMORY};
 use crate::volume::NodeAmounts;
 
 /// The node at start-up.
@@ -25,8 +24,10 @@ pub(super) struct NodeSide {
     pub(super) pressures: watch::Sender<Pressures>,
     /// Allocatable resources as seen by pods.
     pub(super) amounts: NodeAmounts,
-    /// Allocatable resources of all pods together.
-    pub(super) all_pods: AllPods,
+    /// The sizes of the machine's huge pages, in bytes.
+    pub(super) huge_page_sizes: Vec<u64>,
+    /// Swap of the machine in bytes.
+    pub(super) swap: u64,
     /// Memory of the machine in bytes.
     pub(super) memory: u64,
 }
@@ -38,7 +39,7 @@ impl NodeSide {
             return Err(StartupError::Reserved(resource));
         }
         let own = OwnNode::new(&settings, &machine);
-        let (allocatable, unreserved) = (own.allocatable, own.unreserved);
+        let allocatable = own.allocatable;
         Ok(Self {
             settings: Arc::new(settings),
             view: NodeView {
@@ -58,11 +59,8 @@ impl NodeSide {
                 memory: allocatable.units(MEMORY),
                 ephemeral_storage: allocatable.units(EPHEMERAL_STORAGE),
             },
-            all_pods: AllPods {
-                milli_cpu: unreserved.units(CPU),
-                memory: unreserved.units(MEMORY),
-                pids: unreserved.units(PID),
-            },
+            huge_page_sizes: machine.huge_pages.keys().copied().collect(),
+            swap: machine.swap,
             memory: machine.memory,
         })
     }

@@ -16,7 +16,7 @@ use crate::api::{CertificateReport, Connections, register_certificate};
 use crate::config::{Config, ParallelPulls};
 use crate::cri::RuntimeService;
 use crate::dra::Dra;
-use crate::housekeeping::OtherKubelets;
+use crate::housekeeping::{IPTABLES, IptablesChains, OtherKubelets};
 use crate::image::credentials::{Credentials, DockerConfigFiles};
 use crate::image::preload::PreloadProblem;
 use crate::image::{ContainerdArrivals, Images, PullLimits};
@@ -147,6 +147,13 @@ impl Parts {
             events: node_events.clone(),
         };
         tasks.spawn(Stage::Support, "other kubelets", |cancel| others.run(cancel));
+
+        if config.host.iptables_chains {
+            let chains = IptablesChains {
+                programs: IPTABLES.map(|(program, family)| (program.into(), family)).into(),
+            };
+            tasks.spawn(Stage::Node, "iptables chains", |cancel| chains.run(cancel));
+        }
 
         let dra = Dra::new(WallClock::system());
         dra.register(&metrics);

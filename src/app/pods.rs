@@ -62,9 +62,9 @@ impl Parts {
             });
         }
         let (driver, opening) = (runtime_info.cgroup_driver.unwrap_or(config.cgroups.driver), config.clone());
-        let all_pods = self.node.all_pods;
+        let page_sizes = self.node.huge_page_sizes.clone();
         let opened = tokio::task::spawn_blocking(move || {
-            open_cgroups(&opening, driver, all_pods, Path::new(PROC), Path::new(CGROUP_MOUNT))
+            open_cgroups(&opening, driver, page_sizes, Path::new(PROC), Path::new(CGROUP_MOUNT))
         });
         let (cgroup_version, cgroups) = opened.await??;
         match cgroup_version {
@@ -72,9 +72,10 @@ impl Parts {
             CgroupVersion::V2 => {}
         }
         let cgroups = cgroups.map(Arc::new);
-        let limit =
-            |cgroups: &Arc<Cgroups>| Arc::new(PodsLimit::new(cgroups.clone(), self.node_events.clone()));
-        let pods_limit = cgroups.as_ref().map(limit);
+        let limit = |cgroups: &Arc<Cgroups>| {
+            Arc::new(PodsLimit::new(cgroups.clone(), self.node.own(), self.node_events.clone()))
+        };
+        let pods_limit = cgroups.as_ref().filter(|_| config.cgroups.limit_all_pods).map(limit);
         if let Some(limit) = pods_limit.clone() {
             tokio::task::spawn_blocking(move || limit.apply()).await?;
         }
@@ -195,6 +196,7 @@ impl Parts {
             mounts,
             logs,
             cgroups,
+            memory_qos: config.cgroups.memory_qos,
             pods_limit,
             user_namespaces,
             admitted: self.admitted,
@@ -282,6 +284,8 @@ fn host_settings(
         memory_capacity: node.memory,
         cgroup_v2,
         memory_qos: config.cgroups.memory_qos,
+        limited_swap: config.cgroups.limited_swap,
+        swap_capacity: node.swap,
         // cgroup v1 supports only the kill of a single process.
         single_process_oom_kill: config.cgroups.single_process_oom_kill.unwrap_or(!cgroup_v2),
         stop_signals: config.pods.stop_signals,

@@ -2,10 +2,11 @@
 
 use std::path::Path;
 
-use crate::cgroup::{AllPods, CgroupError, CgroupSettings, CgroupVersion, Cgroups};
+use crate::cgroup::{CgroupError, CgroupSettings, CgroupVersion, Cgroups};
 use crate::config::Config;
 use crate::sys::{
-    Applied, Host, HostDirs, LockFile, Machine, SysError, raise_open_files, root_check, set_oom_score_adj,
+    Applied, Host, HostDirs, KernelMounts, LockFile, Machine, Mounts, SysError, Tunable, raise_open_files,
+    root_check, set_oom_score_adj,
 };
 use crate::types::CgroupDriver;
 use crate::types::error_chain;
@@ -27,6 +28,17 @@ pub enum StartupError {
     /// Swap is enabled.
     #[error("swap is on, and failSwapOn is true: turn it off (swapoff -a), or set failSwapOn: false")]
     Swap,
+    /// Kernel settings differ, and may not be changed.
+    #[error(
+        "protectKernelDefaults is true, and the kernel's settings are not those that a kubelet needs ({differences}): \
+         run `sysctl -w {assignments}`, or set protectKernelDefaults: false"
+    )]
+    KernelSettings {
+        /// What differs.
+        differences: String,
+        /// The arguments of `sysctl -w` that set it.
+        assignments: String,
+    },
     /// The host uses cgroup v1.
     #[error(
         "this host has cgroup v1, and failCgroupV1 is true: boot with cgroup v2, or set failCgroupV1: false"
@@ -62,10 +74,55 @@ pub(super) fn prepare(config: &Config, dirs: &HostDirs, root: &Path) -> Result<S
     if config.host.fail_swap_on && host.swap_active()? {
         return Err(StartupError::Swap);
     }
+    tune_kernel(proc, config.host.protect_kernel_defaults)?;
     warn_not_permitted("oom_score_adj", set_oom_score_adj(proc, config.host.oom_score_adj));
     warn_not_permitted("the limit of open files", raise_open_files(config.host.max_open_files));
     dirs.create()?;
+    warn_of_unshared_mount(proc, &dirs.root);
     Ok(Started { lock, machine: Machine::read(root, &dirs.root)? })
+}
+
+/// Sets kernel settings that are not as expected, or, if they are protected, fails and names them. Pods can run without them, so
+/// one that cannot be set, as in a container, is only a warning.
+fn tune_kernel(proc: &Path, is_protected: bool) -> Result<(), StartupError> {
+    let unexpected = Tunable::unexpected(proc);
+    if is_protected && !unexpected.is_empty() {
+        return Err(StartupError::KernelSettings {
+            differences: join(&unexpected, ", ", Tunable::to_string),
+            assignments: join(&unexpected, " ", Tunable::assignment),
+        });
+    }
+    for tunable in unexpected {
+        match tunable.set(proc) {
+            Ok(()) => tracing::info!("the kernel's setting {tunable}; set it"),
+            Err(error) => {
+                tracing::warn!(
+                    error = error_chain(&error),
+                    "the kernel's setting {tunable}, and cannot be set; continuing with it"
+                );
+            }
+        }
+    }
+    Ok(())
+}
+
+fn join(tunables: &[Tunable], separator: &str, text: impl Fn(&Tunable) -> String) -> String {
+    tunables.iter().map(text).collect::<Vec<_>>().join(separator)
+}
+
+/// Only volumes with a mountPropagation need a shared mount, so another is a warning.
+fn warn_of_unshared_mount(proc: &Path, dir: &Path) {
+    let table = KernelMounts { mountinfo: proc.join("self/mountinfo") }.table();
+    let table =
+        table.inspect_err(|error| tracing::warn!(error = error_chain(error), "cannot read the mounts"));
+    if let Some(mount) = table.unwrap_or_default().of(dir).filter(|mount| !mount.is_shared) {
+        let mount = mount.point.display();
+        tracing::warn!(
+            "the mount {mount}, on which {} is, is not shared: containers whose volumes have mountPropagation do not \
+             start; run `mount --make-rshared {mount}`, and let it be done at each boot, before containerd starts",
+            dir.display()
+        );
+    }
 }
 
 /// Pods can run without these limits, so a failure is only a warning.
@@ -90,7 +147,7 @@ fn warn_not_permitted(what: &str, applied: Result<Applied, SysError>) {
 pub(super) fn open_cgroups(
     config: &Config,
     driver: CgroupDriver,
-    all_pods: AllPods,
+    huge_page_sizes: Vec<u64>,
     proc: &Path,
     mount: &Path,
 ) -> Result<(CgroupVersion, Option<Cgroups>), StartupError> {
@@ -100,7 +157,7 @@ pub(super) fn open_cgroups(
         mount: mount.to_owned(),
         proc: proc.to_owned(),
         per_qos: config.cgroups.per_qos,
-        all_pods: config.cgroups.limit_all_pods.then_some(all_pods),
+        huge_page_sizes,
         pids_limit: config.cgroups.pids_limit,
         cfs_quota: config.cgroups.cfs_quota,
         cfs_period: config.cgroups.cfs_period,
@@ -113,4 +170,32 @@ pub(super) fn open_cgroups(
     }
     cgroups.ensure_tree().map_err(StartupError::Cgroups)?;
     Ok((version, config.cgroups.per_qos.then_some(cgroups)))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    #[test]
+    fn protected_kernel_settings_stay_and_all_that_differ_are_named() {
+        let proc = tempfile::tempdir().unwrap();
+        let path = proc.path().join("sys/vm/overcommit_memory");
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(&path, "2\n").unwrap();
+        let error = tune_kernel(proc.path(), true).unwrap_err().to_string();
+        assert!(
+            error.contains("vm.overcommit_memory is 2, not 1, vm.panic_on_oom cannot be read"),
+            "{error}"
+        );
+        assert!(
+            error.contains("`sysctl -w vm.overcommit_memory=1 vm.panic_on_oom=0 kernel.panic=10 "),
+            "{error}"
+        );
+        assert_eq!(fs::read_to_string(&path).unwrap(), "2\n");
+        // The others cannot be written here, which is no failure.
+        tune_kernel(proc.path(), false).unwrap();
+        assert_eq!(fs::read_to_string(&path).unwrap(), "1");
+    }
 }

@@ -3,14 +3,19 @@
 //! The files are written directly: cgroups-rs could do it, but with `/sys/fs/cgroup` hard-coded, the older linear conversion
 //! of shares to weight, and errors that do not name the path.
 
+use std::borrow::Cow;
+use std::collections::BTreeMap;
 use std::path::Path;
-use std::time::Duration;
 
 use super::shares::{cpu_shares, cpu_weight};
-use super::{AllPods, CgroupError, CgroupVersion, PodResources, files};
+use super::{AllPods, CgroupError, CgroupSettings, CgroupVersion, ClassResources, PodResources, files};
+use crate::types::MemoryProtection;
 
 /// v1 reports a missing memory limit as at least this: the largest page-aligned number, for any page size.
 const V1_NO_LIMIT: u64 = (i64::MAX as u64) & !0xffff;
+
+/// The controller of huge pages, and the beginning of its files.
+const HUGETLB: &str = "hugetlb";
 
 /// A controller setting, independent of the cgroup version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,44 +26,79 @@ pub(super) enum ControllerSetting {
     CpuQuota(Option<i64>, u64),
     /// Memory limit in bytes; `None` is unlimited.
     Memory(Option<i64>),
+    /// Memory that is not reclaimed; v2 only.
+    Protection(MemoryProtection),
+    /// Bytes of memory above which processes are throttled; `None` is never. v2 only.
+    MemoryHigh(Option<i64>),
     /// Maximum number of processes and threads.
     Pids(i64),
+    /// Limit in bytes for huge pages of a size in bytes.
+    HugePages { size: u64, limit: i64 },
 }
 
 /// A controller file and its value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct FileValue {
-    file: &'static str,
+    file: Cow<'static, str>,
     value: String,
     /// Whether the value means no limit: then the kernel need not have the file.
     is_unlimited: bool,
 }
 
 /// The settings of a pod's cgroup.
-pub(super) fn of_pod(
-    resources: &PodResources,
-    period: Duration,
-    quotas: bool,
-    pids: Option<i64>,
-) -> Vec<ControllerSetting> {
-    let period = u64::try_from(period.as_micros()).unwrap_or(u64::MAX);
-    let quota = if quotas { resources.cpu_quota } else { None };
+pub(super) fn of_pod(resources: &PodResources, settings: &CgroupSettings) -> Vec<ControllerSetting> {
+    let period = u64::try_from(settings.cfs_period.as_micros()).unwrap_or(u64::MAX);
+    let quota = if settings.cfs_quota { resources.cpu_quota } else { None };
     let mut controller_settings = vec![
         ControllerSetting::CpuShares(resources.cpu_shares),
         ControllerSetting::CpuQuota(quota, period),
         ControllerSetting::Memory(resources.memory_limit),
+        ControllerSetting::Protection(resources.memory_protection),
+        ControllerSetting::MemoryHigh(resources.memory_high),
     ];
-    controller_settings.extend(pids.filter(|limit| *limit > 0).map(ControllerSetting::Pids));
+    controller_settings.extend(settings.pids_limit.filter(|limit| *limit > 0).map(ControllerSetting::Pids));
+    controller_settings.extend(huge_pages(&resources.huge_pages, settings));
     controller_settings
 }
 
 /// The settings of the cgroup of all pods.
-pub(super) fn of_all_pods(all: &AllPods) -> Vec<ControllerSetting> {
-    vec![
+pub(super) fn of_all_pods(all: &AllPods, settings: &CgroupSettings) -> Vec<ControllerSetting> {
+    let mut controller_settings = vec![
         ControllerSetting::CpuShares(cpu_shares(all.milli_cpu)),
         ControllerSetting::Memory(Some(all.memory)),
         ControllerSetting::Pids(all.pids),
+    ];
+    controller_settings.extend(huge_pages(&all.huge_pages, settings));
+    controller_settings
+}
+
+/// The settings of the cgroup of burstable pods.
+pub(super) fn of_burstable(resources: &ClassResources) -> Vec<ControllerSetting> {
+    vec![
+        ControllerSetting::CpuShares(cpu_shares(resources.burstable_milli_cpu)),
+        ControllerSetting::Protection(resources.burstable_memory),
     ]
+}
+
+/// A limit for each page size of the machine.
+fn huge_pages<'a>(
+    limits: &'a BTreeMap<u64, i64>,
+    settings: &'a CgroupSettings,
+) -> impl Iterator<Item = ControllerSetting> + 'a {
+    let limit = |size: &u64| limits.get(size).copied().unwrap_or_default();
+    settings
+        .huge_page_sizes
+        .iter()
+        .map(move |size| ControllerSetting::HugePages { size: *size, limit: limit(size) })
+}
+
+/// A huge page size in the notation of the hugetlb controller, e.g. `2MB`.
+pub fn huge_page_size(bytes: u64) -> String {
+    match bytes >> 10 {
+        kb if kb >= 1 << 20 => format!("{}GB", kb >> 20),
+        kb if kb >= 1 << 10 => format!("{}MB", kb >> 10),
+        kb => format!("{kb}KB"),
+    }
 }
 
 impl ControllerSetting {
@@ -66,13 +106,15 @@ impl ControllerSetting {
     pub(super) fn controller(self) -> &'static str {
         match self {
             Self::CpuShares(_) | Self::CpuQuota(..) => "cpu",
-            Self::Memory(_) => "memory",
+            Self::Memory(_) | Self::Protection(_) | Self::MemoryHigh(_) => "memory",
             Self::Pids(_) => "pids",
+            Self::HugePages { .. } => HUGETLB,
         }
     }
 
     fn file_values(self, version: CgroupVersion) -> Vec<FileValue> {
-        let line = |file, value: String, is_unlimited| FileValue { file, value, is_unlimited };
+        let line =
+            |file, value: String, is_unlimited| FileValue { file: Cow::Borrowed(file), value, is_unlimited };
         match (version, self) {
             (CgroupVersion::V1, Self::CpuShares(shares)) => {
                 vec![line("cpu.shares", shares.to_string(), false)]
@@ -102,8 +144,31 @@ impl ControllerSetting {
                     limit.is_none(),
                 )]
             }
+            (CgroupVersion::V1, Self::Protection(_) | Self::MemoryHigh(_)) => Vec::new(),
+            (CgroupVersion::V2, Self::Protection(MemoryProtection { min, low })) => vec![
+                line("memory.min", min.to_string(), min == 0),
+                line("memory.low", low.to_string(), low == 0),
+            ],
+            (CgroupVersion::V2, Self::MemoryHigh(high)) => {
+                vec![line(
+                    "memory.high",
+                    high.map_or("max".into(), |bytes| bytes.to_string()),
+                    high.is_none(),
+                )]
+            }
             (CgroupVersion::V1 | CgroupVersion::V2, Self::Pids(limit)) => {
                 vec![line("pids.max", limit.to_string(), false)]
+            }
+            (version, Self::HugePages { size, limit }) => {
+                let last = match version {
+                    CgroupVersion::V1 => "limit_in_bytes",
+                    CgroupVersion::V2 => "max",
+                };
+                // Pages in use, and pages that were promised to a mapping.
+                let file = |kind| Cow::Owned(format!("{HUGETLB}.{}{kind}.{last}", huge_page_size(size)));
+                ["", ".rsvd"]
+                    .map(|kind| FileValue { file: file(kind), value: limit.to_string(), is_unlimited: false })
+                    .into()
             }
         }
     }
@@ -116,7 +181,7 @@ impl ControllerSetting {
     /// Applies the setting to files that differ.
     pub(super) fn apply(self, version: CgroupVersion, directory: &Path) -> Result<(), CgroupError> {
         for line in self.pending(version, directory)? {
-            files::write(&directory.join(line.file), &line.value)?;
+            files::write(&directory.join(&*line.file), &line.value)?;
         }
         Ok(())
     }
@@ -124,8 +189,8 @@ impl ControllerSetting {
     fn pending(self, version: CgroupVersion, directory: &Path) -> Result<Vec<FileValue>, CgroupError> {
         let mut pending = Vec::new();
         for line in self.file_values(version) {
-            match files::read_if_present(&directory.join(line.file))? {
-                None if line.is_unlimited => {}
+            match files::read_if_present(&directory.join(&*line.file))? {
+                None if line.is_unlimited || line.is_optional() => {}
                 Some(current) if line.matches(&current) => {}
                 Some(_) | None => pending.push(line),
             }
@@ -143,67 +208,119 @@ impl FileValue {
         if self.is_unlimited && self.file == "cpu.max" {
             return current.starts_with("max ");
         }
-        self.value == current
+        let bytes = |text: &str| text.parse::<u64>().ok().filter(|_| self.file.starts_with("memory."));
+        match (bytes(&self.value), bytes(current)) {
+            // The kernel counts pages.
+            (Some(wanted), Some(current)) => wanted / procfs::page_size() == current / procfs::page_size(),
+            _ => self.value == current,
+        }
+    }
+
+    /// Whether the kernel, or a parent that does not delegate the controller, need not have the file: without the hugetlb
+    /// controller huge pages are not limited, as upstream.
+    fn is_optional(&self) -> bool {
+        self.file.starts_with(HUGETLB)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use std::fs;
+    use std::time::Duration;
 
     use super::*;
 
-    const PERIOD: Duration = Duration::from_millis(100);
+    fn settings(pids_limit: Option<i64>) -> CgroupSettings {
+        CgroupSettings {
+            driver: crate::types::CgroupDriver::Cgroupfs,
+            root: String::new(),
+            mount: "/sys/fs/cgroup".into(),
+            proc: "/proc".into(),
+            per_qos: true,
+            huge_page_sizes: Vec::new(),
+            pids_limit,
+            cfs_quota: true,
+            cfs_period: Duration::from_millis(100),
+        }
+    }
 
-    fn spelled(
-        version: CgroupVersion,
-        controller_settings: &[ControllerSetting],
-    ) -> Vec<(&'static str, String)> {
+    fn spelled(version: CgroupVersion, controller_settings: &[ControllerSetting]) -> Vec<(String, String)> {
         controller_settings
             .iter()
             .flat_map(|setting| setting.file_values(version))
-            .map(|line| (line.file, line.value))
+            .map(|line| (line.file.into_owned(), line.value))
             .collect()
     }
 
     #[test]
     fn a_limited_pod() {
-        let resources = PodResources { cpu_shares: 1024, cpu_quota: Some(50_000), memory_limit: Some(4096) };
-        let controller_settings = of_pod(&resources, PERIOD, true, Some(100));
+        let resources = PodResources {
+            cpu_shares: 1024,
+            cpu_quota: Some(50_000),
+            memory_limit: Some(8192),
+            memory_protection: MemoryProtection { min: 4096, low: 0 },
+            memory_high: Some(8000),
+            huge_pages: BTreeMap::from([(2 << 20, 4 << 20)]),
+        };
+        let settings = CgroupSettings { huge_page_sizes: vec![2 << 20, 1 << 30], ..settings(Some(100)) };
+        let controller_settings = of_pod(&resources, &settings);
         let v1 = [
             ("cpu.shares", "1024"),
             ("cpu.cfs_period_us", "100000"),
             ("cpu.cfs_quota_us", "50000"),
-            ("memory.limit_in_bytes", "4096"),
+            ("memory.limit_in_bytes", "8192"),
             ("pids.max", "100"),
+            ("hugetlb.2MB.limit_in_bytes", "4194304"),
+            ("hugetlb.2MB.rsvd.limit_in_bytes", "4194304"),
+            ("hugetlb.1GB.limit_in_bytes", "0"),
+            ("hugetlb.1GB.rsvd.limit_in_bytes", "0"),
         ];
-        let v2 =
-            [("cpu.weight", "39"), ("cpu.max", "50000 100000"), ("memory.max", "4096"), ("pids.max", "100")];
+        let v2 = [
+            ("cpu.weight", "39"),
+            ("cpu.max", "50000 100000"),
+            ("memory.max", "8192"),
+            ("memory.min", "4096"),
+            ("memory.low", "0"),
+            ("memory.high", "8000"),
+            ("pids.max", "100"),
+            ("hugetlb.2MB.max", "4194304"),
+            ("hugetlb.2MB.rsvd.max", "4194304"),
+            ("hugetlb.1GB.max", "0"),
+            ("hugetlb.1GB.rsvd.max", "0"),
+        ];
         assert_eq!(
             spelled(CgroupVersion::V1, &controller_settings),
-            v1.map(|(file, value)| (file, value.to_owned()))
+            v1.map(|(file, value)| (file.to_owned(), value.to_owned()))
         );
         assert_eq!(
             spelled(CgroupVersion::V2, &controller_settings),
-            v2.map(|(file, value)| (file, value.to_owned()))
+            v2.map(|(file, value)| (file.to_owned(), value.to_owned()))
         );
     }
 
     #[test]
     fn an_unlimited_pod_and_quotas_off() {
-        let free = PodResources { cpu_shares: 2, cpu_quota: None, memory_limit: None };
-        let capped = PodResources { cpu_quota: Some(1000), ..free };
-        assert_eq!(of_pod(&free, PERIOD, true, None), of_pod(&capped, PERIOD, false, Some(-1)));
+        let free = PodResources { cpu_shares: 2, ..PodResources::default() };
+        let capped = PodResources { cpu_quota: Some(1000), ..free.clone() };
+        let without_quotas = CgroupSettings { cfs_quota: false, ..settings(Some(-1)) };
+        assert_eq!(of_pod(&free, &settings(None)), of_pod(&capped, &without_quotas));
         let v1 = [("cpu.shares", "2"), ("cpu.cfs_quota_us", "-1"), ("memory.limit_in_bytes", "-1")];
-        let v2 = [("cpu.weight", "1"), ("cpu.max", "max 100000"), ("memory.max", "max")];
-        let controller_settings = of_pod(&free, PERIOD, true, None);
+        let v2 = [
+            ("cpu.weight", "1"),
+            ("cpu.max", "max 100000"),
+            ("memory.max", "max"),
+            ("memory.min", "0"),
+            ("memory.low", "0"),
+            ("memory.high", "max"),
+        ];
+        let controller_settings = of_pod(&free, &settings(None));
         assert_eq!(
             spelled(CgroupVersion::V1, &controller_settings),
-            v1.map(|(file, value)| (file, value.to_owned()))
+            v1.map(|(file, value)| (file.to_owned(), value.to_owned()))
         );
         assert_eq!(
             spelled(CgroupVersion::V2, &controller_settings),
-            v2.map(|(file, value)| (file, value.to_owned()))
+            v2.map(|(file, value)| (file.to_owned(), value.to_owned()))
         );
     }
 
@@ -225,6 +342,12 @@ mod tests {
         assert_eq!(fs::read_to_string(&limit).unwrap(), "8192");
         assert!(!ControllerSetting::Memory(None).is_set(CgroupVersion::V1, dir.path()).unwrap());
 
+        let high = dir.path().join("memory.high");
+        fs::write(&high, "8192\n").unwrap();
+        let above =
+            |bytes| ControllerSetting::MemoryHigh(Some(bytes)).is_set(CgroupVersion::V2, dir.path()).unwrap();
+        assert!(above(8193) && !above(8191), "the kernel rounds down to pages");
+
         let max = dir.path().join("cpu.max");
         fs::write(&max, "max 5000\n").unwrap();
         assert!(ControllerSetting::CpuQuota(None, 100_000).is_set(CgroupVersion::V2, dir.path()).unwrap());
@@ -237,6 +360,11 @@ mod tests {
     fn a_missing_controller_file_matters_only_for_limits() {
         let dir = tempfile::tempdir().unwrap();
         ControllerSetting::CpuQuota(None, 100_000).apply(CgroupVersion::V1, dir.path()).unwrap();
+        let huge = ControllerSetting::HugePages { size: 2 << 20, limit: 0 };
+        assert!(huge.is_set(CgroupVersion::V2, dir.path()).unwrap(), "the controller is optional");
+        fs::write(dir.path().join("hugetlb.2MB.max"), "max\n").unwrap();
+        huge.apply(CgroupVersion::V2, dir.path()).unwrap();
+        assert_eq!(fs::read_to_string(dir.path().join("hugetlb.2MB.max")).unwrap(), "0");
         let error = ControllerSetting::CpuQuota(Some(1000), 100_000)
             .apply(CgroupVersion::V1, dir.path())
             .unwrap_err();

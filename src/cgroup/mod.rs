@@ -15,8 +15,9 @@ mod tree;
 #[cfg(test)]
 mod tests;
 
+pub use controllers::huge_page_size;
 pub use error::CgroupError;
 pub use hierarchy::CgroupVersion;
-pub use settings::{AllPods, CgroupSettings, PodResources};
+pub use settings::{AllPods, CgroupSettings, ClassResources, PodResources};
 pub use shares::{MAX_SHARES, MIN_SHARES, cpu_quota, cpu_shares};
 pub use tree::Cgroups;

@@ -1,9 +1,10 @@
 //! Settings of the cgroup tree and of pods. Plain data.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use crate::types::CgroupDriver;
+use crate::types::{CgroupDriver, MemoryProtection};
 
 /// Settings of the cgroup tree. Names in parentheses are fields of KubeletConfiguration.
 #[derive(Clone, Debug)]
@@ -18,8 +19,8 @@ pub struct CgroupSettings {
     pub proc: PathBuf,
     /// Whether pods get cgroups at all; otherwise every operation does nothing (`cgroupsPerQOS`).
     pub per_qos: bool,
-    /// The limit of all pods together; `None` for no limit (`enforceNodeAllocatable: [pods]`).
-    pub all_pods: Option<AllPods>,
+    /// The sizes of the machine's huge pages, in bytes.
+    pub huge_page_sizes: Vec<u64>,
     /// Maximum number of processes and threads per pod; no limit if `None` or not above zero (`podPidsLimit`).
     pub pids_limit: Option<i64>,
     /// Whether CPU limits become quotas (`cpuCFSQuota`).
@@ -29,7 +30,7 @@ pub struct CgroupSettings {
 }
 
 /// Settings of the cgroup of all pods.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AllPods {
     /// CPU in thousandths of a core, which sets the weight relative to other processes of the host.
     pub milli_cpu: i64,
@@ -37,10 +38,23 @@ pub struct AllPods {
     pub memory: i64,
     /// Processes and threads.
     pub pids: i64,
+    /// Bytes in huge pages by page size; 0 for a size that is missing.
+    pub huge_pages: BTreeMap<u64, i64>,
+}
+
+/// What the cgroups of QoS classes get because of their pods.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ClassResources {
+    /// The total request of burstable pods in thousandths of a core.
+    pub burstable_milli_cpu: i64,
+    /// Protected memory of all pods together.
+    pub all_memory: MemoryProtection,
+    /// Protected memory of burstable pods together.
+    pub burstable_memory: MemoryProtection,
 }
 
 /// Settings of a pod's cgroup.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PodResources {
     /// CPU weight, in v1 `cpu.shares`: 1024 per core.
     pub cpu_shares: u64,
@@ -48,4 +62,10 @@ pub struct PodResources {
     pub cpu_quota: Option<i64>,
     /// Bytes; `None` is unlimited.
     pub memory_limit: Option<i64>,
+    /// Protected memory; only on v2.
+    pub memory_protection: MemoryProtection,
+    /// Bytes above which the pod is throttled; only on v2.
+    pub memory_high: Option<i64>,
+    /// Bytes in huge pages by page size; 0 for a size that is missing.
+    pub huge_pages: BTreeMap<u64, i64>,
 }

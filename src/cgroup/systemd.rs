@@ -153,7 +153,10 @@ pub(super) fn rounded(setting: ControllerSetting) -> ControllerSetting {
         ControllerSetting::CpuShares(_)
         | ControllerSetting::CpuQuota(..)
         | ControllerSetting::Memory(_)
-        | ControllerSetting::Pids(_) => setting,
+        | ControllerSetting::Protection(_)
+        | ControllerSetting::MemoryHigh(_)
+        | ControllerSetting::Pids(_)
+        | ControllerSetting::HugePages { .. } => setting,
     }
 }
 
@@ -174,6 +177,14 @@ pub(super) fn properties(
             }
             (ControllerSetting::Memory(limit), CgroupVersion::V1) => add(MEMORY_LIMIT, bytes(limit)),
             (ControllerSetting::Memory(limit), CgroupVersion::V2) => add(MEMORY_MAX, bytes(limit)),
+            (ControllerSetting::Protection(protection), CgroupVersion::V2) => {
+                add("MemoryMin", bytes(Some(protection.min)));
+                add("MemoryLow", bytes(Some(protection.low)));
+            }
+            (ControllerSetting::MemoryHigh(high), CgroupVersion::V2) => add("MemoryHigh", bytes(high)),
+            // Not on this version, and not known to systemd.
+            (ControllerSetting::Protection(_) | ControllerSetting::MemoryHigh(_), CgroupVersion::V1)
+            | (ControllerSetting::HugePages { .. }, CgroupVersion::V1 | CgroupVersion::V2) => {}
             (ControllerSetting::Pids(limit), CgroupVersion::V1 | CgroupVersion::V2) => {
                 add(TASKS_MAX, bytes(Some(limit)))
             }
@@ -196,6 +207,7 @@ fn per_second(quota: i64, period: u64) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::types::MemoryProtection;
 
     fn plain(properties: &[Property<'_>]) -> Vec<(String, u64)> {
         properties.iter().map(|(name, value)| ((*name).to_owned(), u64::try_from(value).unwrap())).collect()
@@ -208,6 +220,7 @@ mod tests {
             ControllerSetting::CpuQuota(Some(50_000), 100_000),
             ControllerSetting::Memory(Some(4096)),
             ControllerSetting::Pids(9),
+            ControllerSetting::HugePages { size: 2 << 20, limit: 0 },
         ];
         let v2 = [
             ("CPUWeight", 39),
@@ -224,6 +237,14 @@ mod tests {
 
     #[test]
     fn no_limit_is_infinity() {
+        let protected = ControllerSetting::Protection(MemoryProtection { min: 5, low: 6 });
+        let memory = [protected, ControllerSetting::MemoryHigh(None)];
+        assert_eq!(properties(CgroupVersion::V1, &memory), []);
+        let expected = [("MemoryMin", 5), ("MemoryLow", 6), ("MemoryHigh", u64::MAX)];
+        assert_eq!(
+            plain(&properties(CgroupVersion::V2, &memory)),
+            expected.map(|(name, value)| (name.to_owned(), value))
+        );
         let found = plain(&properties(
             CgroupVersion::V2,
             &[ControllerSetting::CpuQuota(None, 100_000), ControllerSetting::Memory(None)],

@@ -9,7 +9,7 @@ use std::time::Duration;
 use nix::unistd::Uid;
 
 use crate::types::CgroupDriver;
-use crate::types::{PodUid, QosClass};
+use crate::types::{MemoryProtection, PodUid, QosClass};
 
 use super::*;
 
@@ -22,7 +22,7 @@ fn settings(root: &str, mount: &Path, proc: &Path) -> CgroupSettings {
         mount: mount.into(),
         proc: proc.into(),
         per_qos: true,
-        all_pods: Some(AllPods { milli_cpu: 1500, memory: 1 << 30, pids: 1000 }),
+        huge_page_sizes: vec![2 << 20],
         pids_limit: Some(50),
         cfs_quota: true,
         cfs_period: Duration::from_millis(100),
@@ -30,7 +30,11 @@ fn settings(root: &str, mount: &Path, proc: &Path) -> CgroupSettings {
 }
 
 fn resources(cpu_shares: u64, cpu_quota: Option<i64>, memory_limit: Option<i64>) -> PodResources {
-    PodResources { cpu_shares, cpu_quota, memory_limit }
+    PodResources { cpu_shares, cpu_quota, memory_limit, ..PodResources::default() }
+}
+
+fn burstable(milli_cpu: i64) -> ClassResources {
+    ClassResources { burstable_milli_cpu: milli_cpu, ..ClassResources::default() }
 }
 
 /// A process that sleeps until killed.
@@ -114,14 +118,15 @@ mod on_v1 {
         assert_eq!(lab.read("cpu.shares", "besteffort"), "2");
         assert_ne!(lab.read("cpuset.cpus", "burstable"), "");
 
-        assert!(lab.cgroups.limit_all_pods().unwrap());
+        let all = AllPods { milli_cpu: 1500, memory: 1 << 30, pids: 1000, ..AllPods::default() };
+        lab.cgroups.limit_all_pods(&all).unwrap();
         assert_eq!(lab.read("cpu.shares", ""), "1536");
         assert_eq!(lab.read("memory.limit_in_bytes", ""), (1_u64 << 30).to_string());
         assert_eq!(lab.read("pids.max", ""), "1000");
 
-        lab.cgroups.update_qos(1500).unwrap();
+        lab.cgroups.update_qos(&burstable(1500)).unwrap();
         assert_eq!(lab.read("cpu.shares", "burstable"), "1536");
-        lab.cgroups.update_qos(0).unwrap();
+        lab.cgroups.update_qos(&burstable(0)).unwrap();
         assert_eq!(lab.read("cpu.shares", "burstable"), "2");
 
         let uid = PodUid::from("91bfbf8e-bc69-4d82-8bd0-a527f7510d09");
@@ -279,7 +284,7 @@ mod on_v2 {
         let Some(lab) = Lab::new(driver) else { return };
         lab.cgroups.ensure_tree().unwrap();
         assert_eq!(lab.read("besteffort", "cpu.weight"), "1");
-        lab.cgroups.update_qos(1000).unwrap();
+        lab.cgroups.update_qos(&burstable(1000)).unwrap();
         assert_eq!(lab.read("burstable", "cpu.weight"), "39");
 
         let uid = PodUid::from("91bfbf8e-bc69-4d82-8bd0-a527f7510d09");
@@ -428,8 +433,14 @@ mod on_made_up_mounts {
     /// The files of a new cgroup on a v2 kernel.
     fn v2_cgroup(path: &Path, controllers: &str) {
         fs::create_dir_all(path).unwrap();
-        let controller_settings =
-            [("cpu.weight", "39"), ("cpu.max", "max 100000"), ("memory.max", "max"), ("pids.max", "max")];
+        let controller_settings = [
+            ("cpu.weight", "39"),
+            ("cpu.max", "max 100000"),
+            ("memory.max", "max"),
+            ("memory.min", "0"),
+            ("memory.low", "0"),
+            ("pids.max", "max"),
+        ];
         for (file, value) in controller_settings
             .into_iter()
             .chain([("cgroup.controllers", controllers), ("cgroup.subtree_control", "")])
@@ -462,8 +473,19 @@ mod on_made_up_mounts {
         assert_eq!(read("burstable/poda-b/memory.max"), "4096");
         assert_eq!(read("burstable/poda-b/pids.max"), "50");
         assert_eq!(cgroups.list_pods().unwrap(), ["a-b".into()]);
-        cgroups.update_qos(2000).unwrap();
+        let protection = |min, low| MemoryProtection { min, low };
+        let resources = ClassResources {
+            burstable_milli_cpu: 2000,
+            all_memory: protection(12288, 8192),
+            burstable_memory: protection(0, 8192),
+        };
+        cgroups.update_qos(&resources).unwrap();
         assert_eq!(read("burstable/cpu.weight"), "79");
+        assert_eq!((read("memory.min"), read("memory.low")), ("12288".to_owned(), "8192".to_owned()));
+        assert_eq!(
+            (read("burstable/memory.min"), read("burstable/memory.low")),
+            ("0\n".to_owned(), "8192".to_owned())
+        );
     }
 
     #[test]

@@ -10,9 +10,9 @@ use crate::types::{PodUid, QosClass};
 use super::controllers::{self, ControllerSetting};
 use super::hierarchy::{self, Hierarchy, Role};
 use super::names::{CgroupName, Layout};
-use super::shares::{MIN_SHARES, cpu_shares};
+use super::shares::MIN_SHARES;
 use super::systemd::{self, Slices};
-use super::{CgroupError, CgroupSettings, CgroupVersion, PodResources, files, kill};
+use super::{AllPods, CgroupError, CgroupSettings, CgroupVersion, ClassResources, PodResources, files, kill};
 
 const CLASSES: [QosClass; 3] = [QosClass::Guaranteed, QosClass::Burstable, QosClass::BestEffort];
 
@@ -62,17 +62,17 @@ impl Cgroups {
         self.apply(&self.layout.qos(QosClass::BestEffort), &[ControllerSetting::CpuShares(MIN_SHARES)])
     }
 
-    /// Applies the limit of all pods together; returns whether one is configured. The tree must exist. The kernel may reject the
-    /// limit while pods use more: call again later.
-    pub fn limit_all_pods(&self) -> Result<bool, CgroupError> {
-        match &self.settings.all_pods {
-            Some(all) if self.settings.per_qos => {
-                // Guaranteed pods have no class cgroup: their parent is the cgroup of all pods.
-                self.apply(&self.layout.qos(QosClass::Guaranteed), &controllers::of_all_pods(all))?;
-                Ok(true)
-            }
-            Some(_) | None => Ok(false),
+    /// Limits all pods together. The tree must exist. The kernel may reject the limit while pods use more: call again later.
+    pub fn limit_all_pods(&self, all: &AllPods) -> Result<(), CgroupError> {
+        if !self.settings.per_qos {
+            return Ok(());
         }
+        self.apply(&self.all_pods(), &controllers::of_all_pods(all, &self.settings))
+    }
+
+    /// The cgroup of all pods. Guaranteed pods have no class cgroup: it is their parent.
+    fn all_pods(&self) -> CgroupName {
+        self.layout.qos(QosClass::Guaranteed)
     }
 
     /// The CRI's `cgroup_parent` of a pod: the path of its cgroup below the mount. Empty if pods get no cgroups.
@@ -100,23 +100,17 @@ impl Cgroups {
         }
         let name = self.layout.pod(uid, qos)?;
         self.ensure(&name)?;
-        let settings = &self.settings;
-        self.apply(
-            &name,
-            &controllers::of_pod(resources, settings.cfs_period, settings.cfs_quota, settings.pids_limit),
-        )
+        self.apply(&name, &controllers::of_pod(resources, &self.settings))
     }
 
-    /// Sets the CPU weight of the burstable class from the total request of its pods in thousandths of a core, so that the class
-    /// has the weight of its pods relative to guaranteed pods.
-    pub fn update_qos(&self, burstable_milli_cpu: i64) -> Result<(), CgroupError> {
+    /// Gives the class cgroups what their pods have: the burstable class their CPU weight relative to guaranteed pods, and all
+    /// their protected memory, because protection counts only below a protected parent.
+    pub fn update_qos(&self, resources: &ClassResources) -> Result<(), CgroupError> {
         if !self.settings.per_qos {
             return Ok(());
         }
-        self.apply(
-            &self.layout.qos(QosClass::Burstable),
-            &[ControllerSetting::CpuShares(cpu_shares(burstable_milli_cpu))],
-        )
+        self.apply(&self.all_pods(), &[ControllerSetting::Protection(resources.all_memory)])?;
+        self.apply(&self.layout.qos(QosClass::Burstable), &controllers::of_burstable(resources))
     }
 
     /// Kills all processes in the pod's cgroup, whatever its class, and removes it. Succeeds if it does not exist. May be

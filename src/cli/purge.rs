@@ -100,7 +100,7 @@ async fn cgroups(
         mount: Path::new("/sys/fs/cgroup").to_owned(),
         proc: Path::new("/proc").to_owned(),
         per_qos: true,
-        all_pods: None,
+        huge_page_sizes: Vec::new(),
         pids_limit: None,
         cfs_quota: config.cgroups.cfs_quota,
         cfs_period: config.cgroups.cfs_period,

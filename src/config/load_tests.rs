@@ -309,13 +309,11 @@ fn unsupported_fields_are_errors_or_warnings() {
         errors("kubeReserved: {disk: \"1\", cpu: \"-1\"}\nsystemReserved: {memory: much}\nreservedSystemCPUs: a\nevictionHard: {memory: 1%}\n").len(),
         5
     );
-    let found = errors(
-        "protectKernelDefaults: true\nqosReserved: {memory: 50%}\nstaticPodURL: http://a\ncpuManagerPolicy: static\n",
-    );
-    assert_eq!(found.len(), 4, "{found:?}");
+    let found = errors("qosReserved: {memory: 50%}\nsystemReservedCgroup: /a\ncpuManagerPolicy: static\n");
+    assert_eq!(found.len(), 3, "{found:?}");
     assert_eq!(
         found[0],
-        "DIR/a.yaml:3: protectKernelDefaults: hostlet does not check the kernel's settings yet; remove this"
+        "DIR/a.yaml:3: qosReserved: hostlet does not reserve memory for QoS classes yet; remove this"
     );
 }
 

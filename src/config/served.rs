@@ -109,7 +109,7 @@ pub(super) const FIELDS: &[(&str, Support)] = &[
     ("resolvConf", Served),
     ("hairpinMode", NO_EFFECT),
     ("podCIDR", NO_EFFECT),
-    ("makeIPTablesUtilChains", Ignored("hostlet writes no iptables rules, so this has no effect")),
+    ("makeIPTablesUtilChains", Served),
     ("iptablesMasqueradeBit", NO_EFFECT),
     ("iptablesDropBit", NO_EFFECT),
     // The resources of pods.
@@ -140,12 +140,9 @@ pub(super) const FIELDS: &[(&str, Support)] = &[
     ("enforceNodeAllocatable", Served),
     ("kubeletCgroups", Ignored("hostlet stays in the cgroup it was started in; set it in the service unit")),
     ("systemCgroups", Ignored("hostlet does not move other processes into cgroups")),
-    ("memoryThrottlingFactor", Ignored("hostlet does not throttle memory yet, so this has no effect")),
-    (
-        "memoryReservationPolicy",
-        Rejected("hostlet does not support memory protection for pods yet; remove this"),
-    ),
-    ("memorySwap.swapBehavior", Ignored("hostlet does not support swap for pods yet")),
+    ("memoryThrottlingFactor", Served),
+    ("memoryReservationPolicy", Served),
+    ("memorySwap.swapBehavior", Served),
     ("failSwapOn", Served),
     ("failCgroupV1", Served),
     // Eviction and disks.
@@ -196,7 +193,7 @@ pub(super) const FIELDS: &[(&str, Support)] = &[
             "hostlet sets only the sysctls that a pod names itself; name them in securityContext.sysctls",
         ),
     ),
-    ("protectKernelDefaults", Rejected("hostlet does not check the kernel's settings yet; remove this")),
+    ("protectKernelDefaults", Served),
     ("userNamespaces.idsPerPod", Served),
     ("shutdownGracePeriod", Served),
     ("shutdownGracePeriodCriticalPods", Served),

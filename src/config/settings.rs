@@ -13,7 +13,7 @@ use super::hostlet::HostletConfiguration;
 use super::node::Node;
 use super::wire::{self, KubeletConfiguration};
 use crate::telemetry::LogFormat;
-use crate::types::CgroupDriver;
+use crate::types::{CgroupDriver, MemoryQos};
 
 /// The default of `userNamespaces.idsPerPod`.
 const IDS_PER_POD: u32 = 65_536;
@@ -129,7 +129,7 @@ pub enum ParallelPulls {
 }
 
 /// Settings of cgroups.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Cgroups {
     /// The driver if the runtime does not report one (`cgroupDriver`).
     pub driver: CgroupDriver,
@@ -148,8 +148,11 @@ pub struct Cgroups {
     /// Whether the OOM killer kills one process instead of the whole container; by default, one process on cgroup v1 and all on
     /// v2 (`singleProcessOOMKill`).
     pub single_process_oom_kill: Option<bool>,
-    /// Whether containers on cgroup v2 get their memory settings explicitly (the feature gate `MemoryQoS`).
-    pub memory_qos: bool,
+    /// Protection and throttling of memory on cgroup v2 (`memoryReservationPolicy`, `memoryThrottlingFactor`); `None` without the
+    /// feature gate `MemoryQoS`.
+    pub memory_qos: Option<MemoryQos>,
+    /// Whether burstable containers may swap (`memorySwap.swapBehavior: LimitedSwap`).
+    pub limited_swap: bool,
 }
 
 /// DNS settings of pods.
@@ -217,6 +220,10 @@ pub struct HostRules {
     pub fail_swap_on: bool,
     /// Whether to fail on a host with cgroup v1 (`failCgroupV1`).
     pub fail_cgroup_v1: bool,
+    /// Whether kernel settings that are not as expected are an error instead of being set (`protectKernelDefaults`).
+    pub protect_kernel_defaults: bool,
+    /// Whether the iptables chains that others expect of a kubelet are made (`makeIPTablesUtilChains`).
+    pub iptables_chains: bool,
     /// OOM score adjustment of the daemon (`oomScoreAdj`).
     pub oom_score_adj: i32,
     /// Limit of the daemon's open files (`maxOpenFiles`).
@@ -299,6 +306,8 @@ impl Config {
             host: HostRules {
                 fail_swap_on: kubelet.fail_swap_on.unwrap_or_default(),
                 fail_cgroup_v1: kubelet.fail_cgroup_v1.unwrap_or_default(),
+                protect_kernel_defaults: kubelet.protect_kernel_defaults.unwrap_or_default(),
+                iptables_chains: kubelet.make_iptables_util_chains.unwrap_or_default(),
                 oom_score_adj: kubelet.oom_score_adj.unwrap_or_default(),
                 max_open_files: kubelet
                     .max_open_files
@@ -394,7 +403,17 @@ fn cgroups(kubelet: &KubeletConfiguration) -> Cgroups {
         limit_all_pods: kubelet.enforce_node_allocatable.iter().flatten().any(|what| what == "pods"),
         pids_limit: kubelet.pod_pids_limit.filter(|limit| *limit > 0),
         cfs_quota: kubelet.cpu_cfs_quota.unwrap_or_default(),
-        memory_qos: gates::enabled(gates::MEMORY_QOS, kubelet.feature_gates.as_ref()),
+        memory_qos: gates::enabled(gates::MEMORY_QOS, kubelet.feature_gates.as_ref()).then_some(MemoryQos {
+            has_tiered_reservation: match kubelet.memory_reservation_policy {
+                Some(wire::MemoryReservationPolicy::TieredReservation) => true,
+                Some(wire::MemoryReservationPolicy::None) | None => false,
+            },
+            throttling_factor: kubelet.memory_throttling_factor,
+        }),
+        limited_swap: match kubelet.memory_swap.swap_behavior {
+            Some(wire::SwapBehavior::LimitedSwap) => true,
+            Some(wire::SwapBehavior::NoSwap) | None => false,
+        },
         cfs_period: time(kubelet.cpu_cfs_quota_period),
         single_process_oom_kill: kubelet.single_process_oom_kill,
     }

@@ -3,6 +3,8 @@
 use std::fs;
 use std::path::Path;
 
+use crate::cgroup::huge_page_size;
+
 /// Kernel features that affect a container's configuration.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct KernelFacts {
@@ -38,16 +40,7 @@ fn hugepage_sizes(dirs: &[String]) -> Vec<String> {
     let kilobytes = |dir: &String| dir.strip_prefix("hugepages-")?.strip_suffix("kB")?.parse::<u64>().ok();
     let mut sizes: Vec<u64> = dirs.iter().filter_map(kilobytes).collect();
     sizes.sort_unstable();
-    sizes.into_iter().map(|kilobytes| page_size_name(kilobytes << 10)).collect()
-}
-
-/// A huge page size in the hugetlb controller's notation.
-pub(super) fn page_size_name(bytes: u64) -> String {
-    match bytes >> 10 {
-        kb if kb >= 1 << 20 => format!("{}GB", kb >> 20),
-        kb if kb >= 1 << 10 => format!("{}MB", kb >> 10),
-        kb => format!("{kb}KB"),
-    }
+    sizes.into_iter().map(|kilobytes| huge_page_size(kilobytes << 10)).collect()
 }
 
 fn throttle_paths(cpus: &Path) -> Vec<String> {

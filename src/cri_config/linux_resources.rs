@@ -6,11 +6,11 @@ use k8s_openapi::api::core::v1::{Container, Pod};
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity as ApiQuantity;
 
 use super::HostSettings;
-use super::kernel::page_size_name;
-use crate::cgroup::{cpu_quota, cpu_shares};
+use crate::cgroup::{cpu_quota, cpu_shares, huge_page_size};
 use crate::cri::wire::{HugepageLimit, LinuxContainerResources};
-use crate::pod::resources::{Amounts, oom_score_adj, pod_limits, pod_requests};
-use crate::types::Quantity;
+use crate::pod::is_critical;
+use crate::pod::resources::{Amounts, oom_score_adj, pod_limits, pod_requests, qos_class};
+use crate::types::{QosClass, Quantity};
 
 type ResourceList = BTreeMap<String, ApiQuantity>;
 
@@ -37,8 +37,15 @@ pub(super) fn container_resources(
     );
     resources.oom_score_adj = oom_score_adj(pod, container, host.memory_capacity);
     resources.hugepage_limits = hugepage_limits(shared_list, own_list, &host.kernel.hugepage_sizes);
-    forbid_swap(&mut resources, host);
-    set_memory_qos(&mut resources, host);
+    let memory = ContainerMemory {
+        qos: qos_class(pod),
+        is_critical: is_critical(pod),
+        request: requests.memory.unwrap_or(0),
+        limit: limits.memory.unwrap_or(0),
+        is_throttled_by_pod: shared_limits.memory.is_some_and(|limit| limit != 0),
+    };
+    set_swap(&mut resources, &memory, host);
+    set_memory_qos(&mut resources, &memory, host);
     resources
 }
 
@@ -80,27 +87,72 @@ fn calculate(
     resources
 }
 
-/// Memory protection and throttling on v2 (KEP-2570), which no policy of hostlet asks for: what an earlier policy had set is
-/// reset, as by the stock kubelet.
-fn set_memory_qos(resources: &mut LinuxContainerResources, host: &HostSettings) {
+/// A container's own memory, bytes; 0 if not set.
+struct ContainerMemory {
+    qos: QosClass,
+    is_critical: bool,
+    request: i64,
+    limit: i64,
+    /// Whether the pod has a limit: then its cgroup throttles containers without one.
+    is_throttled_by_pod: bool,
+}
+
+/// Memory protection and throttling on v2 (KEP-2570). Without the feature gate, what it had set is reset, as by the stock kubelet.
+fn set_memory_qos(resources: &mut LinuxContainerResources, memory: &ContainerMemory, host: &HostSettings) {
     if !host.cgroup_v2 {
         return;
     }
-    let reset: &[(&str, &str)] =
-        if host.memory_qos { &[("memory.min", "0"), ("memory.low", "0")] } else { &[("memory.high", "max")] };
-    resources.unified.extend(reset.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())));
+    let mut set = |file: &str, value: String| resources.unified.insert(file.to_owned(), value);
+    let Some(memory_qos) = &host.memory_qos else {
+        set("memory.high", "max".to_owned());
+        return;
+    };
+    let ContainerMemory { request, limit, .. } = *memory;
+    let protection = memory_qos.protection(memory.qos, request);
+    // What is protected is not reset: the stock kubelet names only one of them.
+    let is_unprotected = protection.min == 0 && protection.low == 0;
+    for (file, bytes) in [("memory.min", protection.min), ("memory.low", protection.low)] {
+        if is_unprotected || bytes != 0 {
+            set(file, bytes.to_string());
+        }
+    }
+    let is_throttled_by_pod = limit == 0 && memory.is_throttled_by_pod;
+    if is_throttled_by_pod || (request == limit && request != 0) {
+        return;
+    }
+    let most = if limit == 0 { host.allocatable.memory } else { limit };
+    if let Some(above) = memory_qos.throttled_above(request, most) {
+        set("memory.high", above.to_string());
+    }
 }
 
-/// Disables swap: on v2 its maximum is 0; on v1 the limit of memory plus swap equals that of memory.
-fn forbid_swap(resources: &mut LinuxContainerResources, host: &HostSettings) {
+/// Limits swap. Without any: on v2 its maximum is 0; on v1 the limit of memory plus swap equals that of memory.
+fn set_swap(resources: &mut LinuxContainerResources, memory: &ContainerMemory, host: &HostSettings) {
     if !host.kernel.swap_controller {
         return;
     }
     if host.cgroup_v2 {
-        resources.unified.insert("memory.swap.max".to_owned(), "0".to_owned());
+        let limit = if may_swap(memory, host) { swap_share(memory.request, host) } else { 0 };
+        resources.unified.insert("memory.swap.max".to_owned(), limit.to_string());
     } else {
         resources.memory_swap_limit_in_bytes = resources.memory_limit_in_bytes;
     }
+}
+
+/// Only burstable containers that request memory, less than their limit, may swap, and no critical pod (KEP-2400).
+fn may_swap(memory: &ContainerMemory, host: &HostSettings) -> bool {
+    let is_burstable = memory.qos == QosClass::Burstable && memory.request != memory.limit;
+    host.limited_swap && is_burstable && !memory.is_critical
+}
+
+/// As much of the machine's swap as the request is of its memory.
+#[expect(clippy::cast_precision_loss, clippy::cast_possible_truncation, reason = "upstream's arithmetic")]
+fn swap_share(request: i64, host: &HostSettings) -> i64 {
+    let memory = host.memory_capacity as f64;
+    if memory == 0.0 || request as f64 > memory {
+        return 0;
+    }
+    (request as f64 / memory * host.swap_capacity as f64) as i64
 }
 
 /// A limit for each page size of the machine: the container's, else the pod's, else 0.
@@ -122,7 +174,7 @@ fn hugepage_limits(
 fn hugepages(name: &str, amount: &ApiQuantity) -> Option<(String, u64)> {
     let size = Quantity::parse(name.strip_prefix(HUGEPAGES_PREFIX)?).ok()?.value();
     let amount = Quantity::parse(&amount.0).ok()?.value();
-    Some((page_size_name(u64::try_from(size).ok()?), u64::try_from(amount).ok()?))
+    Some((huge_page_size(u64::try_from(size).ok()?), u64::try_from(amount).ok()?))
 }
 
 #[cfg(test)]
@@ -131,6 +183,7 @@ mod tests {
 
     use super::*;
     use crate::cri_config::testing::{full_pod, host, pod};
+    use crate::types::MemoryQos;
 
     fn of(resources: Value, host: &HostSettings) -> LinuxContainerResources {
         let pod = pod(json!({"containers": [{"name": "c", "resources": resources}]}));
@@ -174,9 +227,61 @@ mod tests {
         assert_eq!((resources.memory_limit_in_bytes, resources.memory_swap_limit_in_bytes), (1 << 20, 0));
         let mut single = HostSettings { single_process_oom_kill: true, ..v2 };
         single.kernel.swap_controller = false;
-        single.memory_qos = false;
+        single.memory_qos = None;
         let reset = [("memory.high".to_owned(), "max".to_owned())];
         assert_eq!(of(json!({}), &single).unified, HashMap::from(reset));
+    }
+
+    #[test]
+    fn memory_is_protected_and_throttled_by_policy() {
+        let memory_qos = MemoryQos { has_tiered_reservation: true, throttling_factor: Some(0.5) };
+        let v2 = HostSettings { cgroup_v2: true, memory_qos: Some(memory_qos), ..host() };
+        let of = |spec: Value| {
+            let pod = pod(spec);
+            let unified = container_resources(&pod, &pod.spec.as_ref().unwrap().containers[0], &v2).unified;
+            let mut files: Vec<String> = unified
+                .into_iter()
+                .filter(|(file, _)| file != "memory.swap.max")
+                .map(|(file, value)| format!("{file} {value}"))
+                .collect();
+            files.sort();
+            files
+        };
+        let own = |resources: Value| of(json!({"containers": [{"name": "c", "resources": resources}]}));
+        let amounts = |cpu: &str, memory: &str| json!({"cpu": cpu, "memory": memory});
+        let both = json!({"requests": amounts("1", "4Mi"), "limits": amounts("1", "4Mi")});
+        assert_eq!(own(both), ["memory.min 4194304"]);
+        let burstable = json!({"requests": {"memory": "4Mi"}, "limits": {"memory": "8Mi"}});
+        assert_eq!(own(burstable), ["memory.high 6291456", "memory.low 4194304"]);
+        // Half of what the node has.
+        assert_eq!(own(json!({})), ["memory.high 4294967296", "memory.low 0", "memory.min 0"]);
+        let throttled_by_pod = of(json!({
+            "resources": {"limits": {"memory": "8Mi"}},
+            "containers": [{"name": "c", "resources": {"requests": {"memory": "4Mi"}}}],
+        }));
+        assert_eq!(throttled_by_pod, ["memory.low 4194304"]);
+    }
+
+    #[test]
+    fn burstable_containers_swap_in_proportion_to_their_request() {
+        let v2 = HostSettings { cgroup_v2: true, limited_swap: true, swap_capacity: 4 << 30, ..host() };
+        let swap = |spec: Value, host: &HostSettings| {
+            let pod = pod(spec);
+            let resources = container_resources(&pod, &pod.spec.as_ref().unwrap().containers[0], host);
+            resources.unified["memory.swap.max"].clone()
+        };
+        let own = |resources: Value| json!({"containers": [{"name": "c", "resources": resources}]});
+        let burstable = own(json!({"requests": {"memory": "1Gi"}}));
+        assert_eq!(swap(burstable.clone(), &v2), (512_u64 << 20).to_string());
+        assert_eq!(swap(burstable.clone(), &HostSettings { limited_swap: false, ..v2.clone() }), "0");
+        let mut critical = burstable;
+        critical["priority"] = json!(2_000_000_000);
+        assert_eq!(swap(critical, &v2), "0");
+        let equal = json!({"requests": {"memory": "1Gi"}, "limits": {"memory": "1Gi"}});
+        assert_eq!(swap(own(equal), &v2), "0");
+        assert_eq!(swap(own(json!({"requests": {"cpu": "1"}})), &v2), "0", "requests no memory");
+        assert_eq!(swap(own(json!({"requests": {"memory": "9Gi"}})), &v2), "0", "more than the machine has");
+        assert_eq!(swap(own(json!({})), &v2), "0");
     }
 
     #[test]

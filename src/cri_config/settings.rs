@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use super::kernel::KernelFacts;
 use crate::node::NodeAddresses;
+use crate::types::MemoryQos;
 use crate::volume::NodeAmounts;
 
 /// The host's settings.
@@ -37,8 +38,12 @@ pub struct HostSettings {
     pub memory_capacity: u64,
     /// Whether the host uses cgroup v2.
     pub cgroup_v2: bool,
-    /// Whether containers on cgroup v2 get `memory.min` and `memory.low` explicitly (feature gate `MemoryQoS`).
-    pub memory_qos: bool,
+    /// Protection and throttling of memory on cgroup v2; `None` without the feature gate `MemoryQoS`.
+    pub memory_qos: Option<MemoryQos>,
+    /// Whether burstable containers may swap (cgroup v2 only).
+    pub limited_swap: bool,
+    /// Swap of the machine in bytes.
+    pub swap_capacity: u64,
     /// Whether an OOM kill terminates a single process rather than the whole container (cgroup v2 only).
     pub single_process_oom_kill: bool,
     /// Whether containers are stopped with the signals of their specs (feature gate `ContainerStopSignals`).

@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 
 use super::{HostSettings, KernelFacts};
 use crate::node::NodeAddresses;
+use crate::types::MemoryQos;
 use crate::volume::NodeAmounts;
 
 /// A node on cgroup v1 with cluster DNS and 8 GiB of memory.
@@ -25,7 +26,9 @@ pub(crate) fn host() -> HostSettings {
         allocatable: NodeAmounts { milli_cpu: 4_000, memory: 8 << 30, ephemeral_storage: 100 << 30 },
         memory_capacity: 8 << 30,
         cgroup_v2: false,
-        memory_qos: true,
+        memory_qos: Some(MemoryQos::default()),
+        limited_swap: false,
+        swap_capacity: 0,
         single_process_oom_kill: true,
         stop_signals: true,
         runtime_name: "containerd".into(),

@@ -679,7 +679,17 @@ fn steps_that_only_an_event_reports() {
         ("unsupported fieldPath: spec.x", "refers to an unsupported field", "fieldPath"),
         ("unsupported container resource : gpu", "refers to an unsupported resource", "resourceFieldRef"),
         ("container x not found", "refers to a container that the pod does not have", "containerName"),
-        ("medium HugePages is not supported", "hostlet does not support yet", "spec.volumes"),
+        ("hostPath type X is not supported", "hostlet does not support yet", "spec.volumes"),
+        (
+            "medium HugePages: hugePages storage requested, but there is no resource request for huge pages",
+            "requests none of that size",
+            "hugepages-<size>",
+        ),
+        (
+            "medium: HugePages can't be used if container requests multiple huge page sizes",
+            "requests several sizes",
+            "HugePages-<size>",
+        ),
         (
             "/x has something mounted in it that is not the volume's own",
             "something else is mounted",

@@ -12,15 +12,15 @@ use tokio::time::Instant;
 
 use super::pods_limit::PodsLimit;
 use crate::admission::AdmittedPods;
-use crate::cgroup::Cgroups;
+use crate::cgroup::{Cgroups, ClassResources};
 use crate::cri_config::{UserNamespaces, pod_dirs, remove_pod_dir};
 use crate::lifecycle::Janitor;
 use crate::log::LogLayout;
 use crate::pod::AdmittedPod;
-use crate::pod::resources::pod_cpu_request;
+use crate::pod::resources::{pod_cpu_request, pod_memory_request};
 use crate::status::StatusCache;
 use crate::sys::{Mounts, file_work};
-use crate::types::{ContainerId, PodUid, QosClass, QuietPeriod, error_chain};
+use crate::types::{ContainerId, MemoryProtection, MemoryQos, PodUid, QosClass, QuietPeriod, error_chain};
 use crate::volume;
 
 /// How long listing the host may be deferred until a quiet period: every pod that starts or terminates requests it.
@@ -38,7 +38,9 @@ pub struct HostJanitor {
     pub logs: LogLayout,
     /// Pod cgroups; `None` with `cgroupsPerQOS: false`.
     pub cgroups: Option<Arc<Cgroups>>,
-    /// The limit of all pods together; `None` without `cgroups`.
+    /// Protection of memory; `None` without the feature gate `MemoryQoS`.
+    pub memory_qos: Option<MemoryQos>,
+    /// The limit of all pods together; `None` without one, or without `cgroups`.
     pub pods_limit: Option<Arc<PodsLimit>>,
     /// The ID ranges of pods with user namespaces.
     pub user_namespaces: Arc<UserNamespaces>,
@@ -91,12 +93,11 @@ impl Janitor for HostJanitor {
 
     async fn share(&self, active: Vec<Arc<AdmittedPod>>) {
         let Some(cgroups) = self.cgroups.clone() else { return };
-        let burstable = active.iter().filter(|pod| pod.qos == QosClass::Burstable);
-        let milli_cpu: i64 = burstable.map(|pod| pod_cpu_request(pod)).sum();
+        let resources = class_resources(&active, self.memory_qos.as_ref());
         let limit = self.pods_limit.clone();
         let update = move || {
-            if let Err(error) = cgroups.update_qos(milli_cpu) {
-                tracing::warn!(error = error_chain(&error), "cannot update the cgroup of burstable pods");
+            if let Err(error) = cgroups.update_qos(&resources) {
+                tracing::warn!(error = error_chain(&error), "cannot update the cgroups of QoS classes");
             }
             if let Some(limit) = limit {
                 limit.apply();
@@ -108,6 +109,22 @@ impl Janitor for HostJanitor {
     fn forget(&self, known: &HashSet<PodUid>) {
         self.status_cache.retain(known);
         self.admitted.retain(known);
+    }
+}
+
+/// What the cgroups of the classes get. The protected memory of all pods includes that of burstable ones, which would otherwise
+/// not be protected.
+fn class_resources(active: &[Arc<AdmittedPod>], memory_qos: Option<&MemoryQos>) -> ClassResources {
+    let of = |qos| active.iter().filter(move |pod| pod.qos == qos);
+    let protected = |qos| {
+        let request: i64 = of(qos).map(|pod| pod_memory_request(pod)).sum();
+        memory_qos.map(|rules| rules.protection(qos, request)).unwrap_or_default()
+    };
+    let (guaranteed, burstable) = (protected(QosClass::Guaranteed), protected(QosClass::Burstable));
+    ClassResources {
+        burstable_milli_cpu: of(QosClass::Burstable).map(|pod| pod_cpu_request(pod)).sum(),
+        all_memory: MemoryProtection { min: guaranteed.min + burstable.low, low: burstable.low },
+        burstable_memory: burstable,
     }
 }
 
@@ -133,5 +150,35 @@ fn log_removal<E: std::error::Error>(uid: &PodUid, what: &str, result: Result<()
         Err(error) => {
             tracing::warn!(%uid, error = error_chain(&error), "cannot remove the {what} of a removed pod");
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn classes_have_the_memory_of_their_pods() {
+        let pod = |name: &str, request: &str, limit: &str| {
+            let amounts = |memory: &str| json!({"cpu": "100m", "memory": memory});
+            let resources = json!({"requests": amounts(request), "limits": amounts(limit)});
+            let pod = json!({
+                "metadata": {"name": name, "namespace": "ns", "uid": name},
+                "spec": {"containers": [{"name": "c", "image": "i", "resources": resources}]},
+            });
+            AdmittedPod::new(Arc::new(serde_json::from_value(pod).unwrap()))
+        };
+        let active = [pod("g", "4Ki", "4Ki"), pod("b1", "8Ki", "16Ki"), pod("b2", "8Ki", "16Ki")];
+        let tiered = MemoryQos { has_tiered_reservation: true, throttling_factor: None };
+        let resources = class_resources(&active, Some(&tiered));
+        assert_eq!(resources.burstable_milli_cpu, 200);
+        assert_eq!(resources.all_memory, MemoryProtection { min: 20 << 10, low: 16 << 10 });
+        assert_eq!(resources.burstable_memory, MemoryProtection { min: 0, low: 16 << 10 });
+        assert_eq!(
+            class_resources(&active, Some(&MemoryQos::default())).all_memory,
+            MemoryProtection::default()
+        );
     }
 }

@@ -1,11 +1,13 @@
-//! Housekeeping on the host: leftovers of removed pods, the limit of all pods together, leftover shims, and other kubelets
-//! on the same runtime. Never touches a running pod.
+//! Housekeeping on the host: leftovers of removed pods, the limit of all pods together, leftover shims, iptables chains, and other
+//! kubelets on the same runtime. Never touches a running pod.
 
+mod iptables;
 mod janitor;
 mod leftover_shims;
 mod other_kubelets;
 mod pods_limit;
 
+pub use iptables::{IPTABLES, IptablesChains};
 pub use janitor::HostJanitor;
 pub use leftover_shims::LeftoverShims;
 pub use other_kubelets::OtherKubelets;

@@ -1,17 +1,21 @@
-//! Applies the limit of all pods together and reports the result as an event of the node. Does not compute the limit.
+//! Limits all pods together to what the machine has unreserved, and reports the result as an event of the node.
 
 use std::sync::Arc;
 
 use parking_lot::Mutex;
 
-use crate::cgroup::Cgroups;
-use crate::node::{NodeEvent, NodeEvents};
+use crate::cgroup::{AllPods, Cgroups};
+use crate::node::{NodeEvent, NodeEvents, OwnNode, OwnNodeWatch};
+use crate::pod::resources::huge_pages;
 use crate::telemetry::Changed;
 use crate::types::error_chain;
+use crate::types::resources::{CPU, MEMORY, PID};
 
 /// Applies the limit of all pods. The kernel may reject it while they use more, so every housekeeping applies it again.
 pub struct PodsLimit {
     cgroups: Arc<Cgroups>,
+    /// The node, whose huge pages and memory may change.
+    node: Mutex<OwnNodeWatch>,
     events: NodeEvents,
     /// Why the last attempt failed; `None` if it succeeded.
     last: Mutex<Changed<Option<String>>>,
@@ -19,17 +23,14 @@ pub struct PodsLimit {
 
 impl PodsLimit {
     /// Does not set the limit before the first call of `apply`.
-    pub fn new(cgroups: Arc<Cgroups>, events: NodeEvents) -> Self {
-        Self { cgroups, events, last: Mutex::default() }
+    pub fn new(cgroups: Arc<Cgroups>, node: OwnNodeWatch, events: NodeEvents) -> Self {
+        Self { cgroups, node: Mutex::new(node), events, last: Mutex::default() }
     }
 
-    /// Sets the limit if one is configured, and reports a changed result. Blocking.
+    /// Sets the limit, and reports a changed result. Blocking.
     pub fn apply(&self) {
-        let failure = match self.cgroups.limit_all_pods() {
-            Ok(false) => return,
-            Ok(true) => None,
-            Err(error) => Some(error_chain(&error).to_string()),
-        };
+        let all = all_pods(&self.node.lock().now());
+        let failure = self.cgroups.limit_all_pods(&all).err().map(|error| error_chain(&error));
         let is_news = self.last.lock().see(failure.clone());
         match failure {
             _ if !is_news => {}
@@ -45,14 +46,27 @@ impl PodsLimit {
     }
 }
 
+/// The limit of all pods on this node.
+fn all_pods(node: &OwnNode) -> AllPods {
+    AllPods {
+        milli_cpu: node.unreserved.units(CPU),
+        memory: node.unreserved.units(MEMORY),
+        pids: node.unreserved.units(PID),
+        huge_pages: huge_pages(&node.allocatable),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use std::fs;
     use std::path::Path;
     use std::time::Duration;
 
+    use tokio::sync::watch;
+
     use super::*;
-    use crate::cgroup::{AllPods, CgroupSettings};
+    use crate::cgroup::CgroupSettings;
+    use crate::node::testing;
     use crate::types::CgroupDriver;
 
     /// A cgroup v2 hierarchy made of plain files.
@@ -64,10 +78,11 @@ mod tests {
         for cgroup in [mount.clone(), mount.join("kubepods")] {
             fs::create_dir_all(&cgroup).unwrap();
             let files = [
-                ("cgroup.controllers", "cpuset cpu io memory pids"),
+                ("cgroup.controllers", "cpuset cpu io memory hugetlb pids"),
                 ("cgroup.subtree_control", ""),
                 ("cpu.weight", "39"),
                 ("memory.max", "max"),
+                ("hugetlb.2MB.max", "max"),
                 ("pids.max", "max"),
             ];
             for (file, value) in files {
@@ -80,7 +95,7 @@ mod tests {
             mount,
             proc,
             per_qos: true,
-            all_pods: Some(AllPods { milli_cpu: 1500, memory: 1 << 30, pids: 1000 }),
+            huge_page_sizes: vec![2 << 20],
             pids_limit: None,
             cfs_quota: true,
             cfs_period: Duration::from_millis(100),
@@ -96,7 +111,9 @@ mod tests {
             let reported = reported.clone();
             Arc::new(move |event: NodeEvent| reported.lock().push(event.reason))
         };
-        let limit = PodsLimit::new(cgroups(dir.path()), events);
+        let machine = watch::Sender::new(testing::facts().host.machine);
+        let node = OwnNodeWatch::new(Arc::new(testing::settings()), machine.subscribe());
+        let limit = PodsLimit::new(cgroups(dir.path()), node, events);
         let memory = dir.path().join("cgroup/kubepods/memory.max");
         fs::remove_file(&memory).unwrap();
         fs::create_dir(&memory).unwrap();
@@ -108,6 +125,12 @@ mod tests {
         limit.apply();
         limit.apply();
         assert_eq!(*reported.lock(), ["FailedNodeAllocatableEnforcement", "NodeAllocatableEnforced"]);
-        assert_eq!(fs::read_to_string(&memory).unwrap(), (1_u64 << 30).to_string());
+        assert_eq!(fs::read_to_string(&memory).unwrap(), (24_684_096_u64 << 10).to_string());
+
+        let huge = dir.path().join("cgroup/kubepods/hugetlb.2MB.max");
+        assert_eq!(fs::read_to_string(&huge).unwrap(), "0");
+        machine.send_modify(|machine| machine.huge_pages = [(2 << 20, 8 << 20)].into());
+        limit.apply();
+        assert_eq!(fs::read_to_string(&huge).unwrap(), (8 << 20).to_string(), "pages may be added");
     }
 }

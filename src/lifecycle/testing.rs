@@ -276,6 +276,7 @@ impl Node {
             mounts,
             logs: self.logs(),
             cgroups: None,
+            memory_qos: None,
             pods_limit: None,
             user_namespaces,
             admitted: admitted.clone(),

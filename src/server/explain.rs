@@ -135,10 +135,6 @@ impl ControlServer {
     ) -> Explanation {
         let pod = pod_ref(&known.pod);
         let doing = self.status_cache.doing(&pod.uid);
-        let pull = match doing.as_ref().map(|doing| &doing.activity) {
-            Some(Activity::PullingImage { image, .. }) => pulls.of(image),
-            Some(_) | None => None,
-        };
         let observed = self.pleg.cache().get(&pod);
         let running = observed.iter().flat_map(|status| &status.containers);
         let running = running.filter(|c| c.state == ContainerState::Running).map(|c| c.name.to_string());
@@ -156,7 +152,7 @@ impl ControlServer {
             doing: doing.as_ref(),
             running: running.collect(),
             hung: self.hung_call(&pod, doing.as_ref()),
-            pull,
+            pull: doing.as_ref().and_then(|doing| pulls.of(doing.activity.image()?)),
             file: known.file.as_deref(),
             problem: of_this
                 .clone()

@@ -38,8 +38,10 @@ pub enum TimelineStep {
     Sandbox,
     /// The sandbox has its addresses.
     Network,
-    /// An image was pulled.
+    /// The image of a container was pulled.
     Pull,
+    /// The image of an image volume was pulled.
+    PullVolume,
     /// A container was created.
     Create,
     /// A container was started.
@@ -177,7 +179,7 @@ impl Timeline {
             Activity::SettingUpVolumes => Some((TimelineStep::Volumes, String::new())),
             Activity::MakingSandbox => Some((TimelineStep::Sandbox, String::new())),
             Activity::PullingVolume { volume, image } => {
-                Some((TimelineStep::Pull, format!("volume {volume}: {image}")))
+                Some((TimelineStep::PullVolume, pull_detail(volume, image)))
             }
             Activity::CreatingContainer { container } => Some((TimelineStep::Create, container.clone())),
             Activity::StartingContainer { container } => Some((TimelineStep::Start, container.clone())),
@@ -341,8 +343,8 @@ fn milliseconds(took: Duration) -> u64 {
     u64::try_from(took.as_millis()).unwrap_or(u64::MAX)
 }
 
-fn pull_detail(container: &str, image: &str) -> String {
-    format!("{container}: {image}")
+fn pull_detail(of: &str, image: &str) -> String {
+    format!("{of}: {image}")
 }
 
 fn is_bare(message: &str) -> bool {
@@ -355,6 +357,7 @@ fn lasts_until_next(step: TimelineStep) -> bool {
         TimelineStep::Turn
         | TimelineStep::Volumes
         | TimelineStep::Sandbox
+        | TimelineStep::PullVolume
         | TimelineStep::Create
         | TimelineStep::Start
         | TimelineStep::PostStart

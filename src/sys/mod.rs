@@ -24,6 +24,7 @@ mod slow_work;
 #[cfg(test)]
 pub(crate) mod testing;
 mod tree_usage;
+mod tunables;
 mod watch;
 
 pub use address_changes::AddressChanges;
@@ -48,4 +49,5 @@ pub use replace_file::{replace_file, sync_parent};
 pub use shims::{Shim, end_shim, shims};
 pub use slow_work::slow_work;
 pub use tree_usage::{TreeUsage, files_usage, tree_usage};
+pub use tunables::Tunable;
 pub use watch::Watch;

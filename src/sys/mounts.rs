@@ -24,6 +24,8 @@ pub struct Mount {
     pub point: PathBuf,
     /// Its filesystem type, e.g. `tmpfs`.
     pub filesystem: String,
+    /// Whether what is mounted below it here is seen by others, and the reverse (`shared` of mount_namespaces(7)).
+    pub is_shared: bool,
 }
 
 /// A snapshot of the mounts, in mount order.
@@ -63,8 +65,12 @@ impl FromIterator<Mount> for MountTable {
 fn parse_line(line: &[u8]) -> Option<Mount> {
     let mut fields = line.split(|byte| *byte == b' ');
     let point = PathBuf::from(OsString::from_vec(unescape(fields.nth(4)?)));
-    fields.by_ref().find(|field| *field == b"-")?;
-    Some(Mount { point, filesystem: String::from_utf8_lossy(fields.next()?).into_owned() })
+    let mut is_shared = false;
+    fields
+        .by_ref()
+        .inspect(|field| is_shared |= field.starts_with(b"shared:"))
+        .find(|field| *field == b"-")?;
+    Some(Mount { point, filesystem: String::from_utf8_lossy(fields.next()?).into_owned(), is_shared })
 }
 
 /// Decodes the kernel's octal escapes of spaces, tabs, newlines and backslashes.
@@ -217,6 +223,8 @@ mod tests {
             "a beginning of a name is no directory"
         );
         assert_eq!(table.within(Path::new("/")).count(), 4);
+        let is_shared = |path: &str| table.of(Path::new(path)).unwrap().is_shared;
+        assert!(is_shared("/lib") && !is_shared("/lib/pods/u/volumes/a/b"), "the topmost mount counts");
     }
 
     #[test]

@@ -16,12 +16,16 @@ use crate::sys::{Mount, MountTable, Mounts, real_path};
 /// The filesystem type of volumes in memory.
 const TMPFS: &str = "tmpfs";
 
+/// That of volumes in huge pages.
+pub(super) const HUGETLBFS: &str = "hugetlbfs";
+
 /// What is at a volume's path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Root {
     Absent,
     Directory,
     Tmpfs,
+    HugePages,
     /// A foreign mount.
     Foreign,
     NotADirectory,
@@ -102,6 +106,7 @@ fn root_of(root: &Path, mounts: &MountTable) -> Result<Root, HostError> {
         _ if !metadata.is_dir() => Root::NotADirectory,
         None => Root::Directory,
         Some(mount) if mount.filesystem == TMPFS => Root::Tmpfs,
+        Some(mount) if mount.filesystem == HUGETLBFS => Root::HugePages,
         Some(_) => Root::Foreign,
     })
 }
@@ -182,7 +187,8 @@ pub(super) fn leftovers(layout: &PodLayout, mounts: &dyn Mounts) -> Result<Vec<L
         let name = entry.to_string_lossy().into_owned();
         // The volume's path may be a link, which is not followed.
         let real = real_path(&layout.volumes(kind)).join(&entry);
-        let is_own = |mount: &&Mount| kind.is_external() || mount.filesystem == TMPFS;
+        let is_own =
+            |mount: &&Mount| kind.is_external() || [TMPFS, HUGETLBFS].contains(&mount.filesystem.as_str());
         let own = mounts.at(&real).filter(is_own).count();
         let foreign = mounts.within(&real).count() > own;
         let meta = layout.meta(kind, &name);

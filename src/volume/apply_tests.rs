@@ -229,6 +229,27 @@ fn foreign_mounts_are_neither_crossed_nor_unmounted() {
 }
 
 #[test]
+fn huge_pages_are_mounted_once_and_unmounted() {
+    let host = Host::new();
+    let desired = Desired {
+        kind: Kind::EmptyDir,
+        store: Store::HugePages(2 << 20),
+        group: None,
+        content: Content::Theirs,
+    };
+    for _ in 0..2 {
+        assert!(host.set_up(&desired).problems.is_empty());
+    }
+    let dir = host.at("volumes/kubernetes.io~empty-dir/v");
+    let expected = format!("-t hugetlbfs -o pagesize=2Mi -- nodev {}", dir.display());
+    assert_eq!(host.mounts.calls(), [expected]);
+    let other = Desired { store: Store::Memory(1 << 20), ..desired };
+    assert!(!host.set_up(&other).problems.is_empty(), "another volume's mount is not used");
+    host.tear_down().unwrap();
+    assert!(!dir.exists() && host.mounts.points().is_empty());
+}
+
+#[test]
 fn a_busy_volume_is_reported_and_the_others_are_removed() {
     let host = Host::new();
     host.set_up(&ours(Kind::Secret, files(&[("k", "v")])));

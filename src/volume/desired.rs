@@ -86,6 +86,8 @@ pub(super) enum Store {
     Disk,
     /// A tmpfs with this size limit in bytes.
     Memory(u64),
+    /// Huge pages of this size in bytes.
+    HugePages(u64),
 }
 
 /// The desired content of a volume.

@@ -48,6 +48,9 @@ pub enum ContentError {
     /// A source or medium that hostlet does not support.
     #[error("{0} is not supported")]
     Unsupported(String),
+    /// A volume in huge pages, of which the pod requests none, or several sizes.
+    #[error("{0}")]
+    HugePages(String),
     /// Several errors.
     #[error("[{}]", texts(.0))]
     Several(Vec<ContentError>),

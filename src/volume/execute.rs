@@ -9,13 +9,14 @@ use std::path::Path;
 
 use nix::fcntl::OFlag;
 
-use super::actual::failed;
+use super::actual::{HUGETLBFS, failed};
 use super::error::HostError;
 use super::files::{Files, parents};
 use super::kinds::host_path::Make;
 use super::layout::{DATA, DIR_MODE, NEW_DATA, PARENT_MODE, POD_MODE, ROOT_MODE, group_dir_mode};
 use super::plan::Operation;
-use crate::sys::{Mounts, SysError, real_path, remove_tree};
+use crate::sys::{MountCall, Mounts, SysError, real_path, remove_tree};
+use crate::types::Quantity;
 
 /// Mode of a directory created for a `hostPath`.
 const HOST_DIR_MODE: u32 = 0o755;
@@ -27,6 +28,7 @@ pub(super) fn execute(operation: &Operation, mounts: &dyn Mounts) -> Result<(), 
     match operation {
         Operation::MakeRoot { dir } => make_root(dir),
         Operation::Mount { dir, size } => Ok(mounts.mount_tmpfs(dir, *size)?),
+        Operation::MountHugePages { dir, page_size } => Ok(mounts.mount(&huge_pages(dir, *page_size))?),
         Operation::SetGroup { dir, group, written_by_us } => set_group(dir, *group, *written_by_us),
         Operation::Mark { meta } => mark(meta),
         Operation::Unmark { meta } => unmark(meta),
@@ -38,6 +40,16 @@ pub(super) fn execute(operation: &Operation, mounts: &dyn Mounts) -> Result<(), 
         Operation::Discard { dir, name } => Ok(remove_tree(&dir.join(name))?),
         Operation::Unmount { dir } => Ok(mounts.unmount(dir)?),
         Operation::Remove { dir } => remove(dir, mounts),
+    }
+}
+
+/// As upstream, of the page size only: the pages are limited by the pod's cgroup.
+fn huge_pages(dir: &Path, page_size: u64) -> MountCall {
+    MountCall {
+        source: "nodev".to_owned(),
+        target: dir.to_owned(),
+        filesystem: Some(HUGETLBFS),
+        options: vec![format!("pagesize={}", Quantity::bytes(page_size))],
     }
 }
 

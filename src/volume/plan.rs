@@ -17,6 +17,8 @@ pub(super) enum Operation {
     MakeRoot { dir: PathBuf },
     /// Mounts a tmpfs on it.
     Mount { dir: PathBuf, size: u64 },
+    /// Mounts huge pages on it.
+    MountHugePages { dir: PathBuf, page_size: u64 },
     /// Sets its group.
     SetGroup { dir: PathBuf, group: u32, written_by_us: bool },
     /// Creates the ready marker.
@@ -57,11 +59,16 @@ pub(super) fn set_up(
 ) -> Result<Plan, HostError> {
     let has_place = match (desired.store, actual.root) {
         (_, Root::NotADirectory) => return Err(HostError::NotADirectory { path: root.to_owned() }),
-        (_, Root::Foreign) | (Store::Disk, Root::Tmpfs) => {
+        (_, Root::Foreign)
+        | (Store::Disk, Root::Tmpfs | Root::HugePages)
+        | (Store::Memory(_), Root::HugePages)
+        | (Store::HugePages(_), Root::Tmpfs) => {
             return Err(HostError::ForeignMount { path: root.to_owned() });
         }
-        (_, Root::Absent) | (Store::Memory(_), Root::Directory) => false,
-        (Store::Disk, Root::Directory) | (Store::Memory(_), Root::Tmpfs) => true,
+        (_, Root::Absent) | (Store::Memory(_) | Store::HugePages(_), Root::Directory) => false,
+        (Store::Disk, Root::Directory)
+        | (Store::Memory(_), Root::Tmpfs)
+        | (Store::HugePages(_), Root::HugePages) => true,
     };
     let is_made = has_place && actual.ready;
     // The mount will hide the content of the directory.
@@ -95,10 +102,14 @@ fn make(
     }
     match desired.store {
         Store::Disk => operations.push(Operation::MakeRoot { dir: dir.clone() }),
-        Store::Memory(_) if has_place => {}
+        Store::Memory(_) | Store::HugePages(_) if has_place => {}
         Store::Memory(size) => {
             operations.push(Operation::MakeRoot { dir: dir.clone() });
             operations.push(Operation::Mount { dir: dir.clone(), size });
+        }
+        Store::HugePages(page_size) => {
+            operations.push(Operation::MakeRoot { dir: dir.clone() });
+            operations.push(Operation::MountHugePages { dir: dir.clone(), page_size });
         }
     }
     if let Some(group) = desired.group {

@@ -36,7 +36,7 @@ struct Inner {
 impl FakeMounts {
     /// Adds a foreign mount.
     pub(super) fn add(&self, point: &Path, filesystem: &str) {
-        let mount = Mount { point: point.to_owned(), filesystem: filesystem.to_owned() };
+        let mount = Mount { point: point.to_owned(), filesystem: filesystem.to_owned(), is_shared: true };
         self.with(|inner| inner.mounts.push(mount));
     }
 
@@ -80,7 +80,7 @@ impl Mounts for FakeMounts {
         clear(dir);
         let point = dir.canonicalize().unwrap();
         self.with(|inner| {
-            inner.mounts.push(Mount { point, filesystem: "tmpfs".into() });
+            inner.mounts.push(Mount { point, filesystem: "tmpfs".into(), is_shared: true });
             inner.sizes.push(size);
         });
         Ok(())
@@ -88,7 +88,7 @@ impl Mounts for FakeMounts {
 
     fn bind(&self, _: &Inside, target: &Path) -> Result<(), SysError> {
         let point = target.canonicalize().unwrap();
-        self.with(|inner| inner.mounts.push(Mount { point, filesystem: "ext4".into() }));
+        self.with(|inner| inner.mounts.push(Mount { point, filesystem: "ext4".into(), is_shared: true }));
         Ok(())
     }
 
@@ -101,7 +101,8 @@ impl Mounts for FakeMounts {
                 return Err(SysError::RunMount { path: point, source });
             }
             if !call.options.iter().any(|option| option == "remount") {
-                inner.mounts.push(Mount { point, filesystem: call.filesystem.unwrap_or("ext4").into() });
+                let filesystem = call.filesystem.unwrap_or("ext4").into();
+                inner.mounts.push(Mount { point, filesystem, is_shared: true });
             }
             Ok(())
         })

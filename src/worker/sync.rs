@@ -20,6 +20,7 @@ use super::pod_pulls::{ImageNeed, PodPuller};
 use super::sandbox::{PodSandbox, Sandboxes};
 use super::stopping::{ContainerStop, Stopping};
 use super::{Outcome, Retry, WorkerState};
+use crate::cgroup::PodResources;
 use crate::cri::CriError;
 use crate::cri_config::{container_hash, make_pod_dir};
 use crate::gate::StartPriority;
@@ -328,7 +329,7 @@ impl PodSync<'_> {
         let (host, uid) = (&self.context.host, &self.pod.reference.uid);
         if let Some(cgroups) = host.cgroups.clone() {
             let (uid, pod) = (uid.clone(), self.pod.clone());
-            let resources = pod_resources(&pod, host.settings.cpu_cfs_quota_period);
+            let resources = self.cgroup_resources();
             let made = file_work(move || cgroups.ensure_pod(&uid, pod.qos, &resources));
             let problem = match made.await {
                 Ok(Ok(())) => None,
@@ -348,11 +349,16 @@ impl PodSync<'_> {
         })
     }
 
+    /// The settings of the pod's cgroup.
+    fn cgroup_resources(&self) -> PodResources {
+        let settings = &self.context.host.settings;
+        pod_resources(self.pod, settings.cpu_cfs_quota_period, settings.memory_qos.as_ref())
+    }
+
     /// Sets up or updates the pod's volumes, and reports their problems.
     async fn set_up_volumes(&mut self) -> PodVolumes {
         let host = &self.context.host;
-        let limit = pod_resources(self.pod, host.settings.cpu_cfs_quota_period).memory_limit;
-        let memory_limit = limit.and_then(|bytes| u64::try_from(bytes).ok());
+        let memory_limit = self.cgroup_resources().memory_limit.and_then(|bytes| u64::try_from(bytes).ok());
         match host.volumes.set_up(VolumeOwner { pod: self.pod.clone(), memory_limit }).await {
             Ok(volumes) => {
                 self.state.reporter.volume_problems(&volumes.problems);

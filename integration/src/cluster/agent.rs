@@ -78,6 +78,7 @@ impl Agent {
             "cgroupRoot": format!("/{}", host.id()),
             "failCgroupV1": false,
             "failSwapOn": false,
+            "makeIPTablesUtilChains": false,
             "tlsCertFile": certificate,
             "tlsPrivateKeyFile": key,
             "authentication": {

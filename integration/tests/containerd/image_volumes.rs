@@ -34,7 +34,9 @@ async fn wait_until_refused(daemon: &Daemon, why: &str) {
     let pod = refused.await.unwrap();
     let waiting = statuses(&pod)[0].state.clone().unwrap().waiting.unwrap();
     assert_eq!(waiting.reason.as_deref(), Some("CreateContainerConfigError"));
-    let explained = daemon.cli(&["explain", "model"]).unwrap();
+    // It exits with 1, because the pod has a problem.
+    let explained = daemon.command(&["explain", "model"]).output().unwrap();
+    let explained = String::from_utf8_lossy(&explained.stdout);
     assert!(explained.contains("update containerd"), "{explained}");
 }
 
@@ -52,7 +54,8 @@ async fn an_image_is_a_volume_where_the_runtime_mounts_images() {
         return;
     }
     let explained = wait_for("the pull in the explanation", SOON, async || {
-        let explained = daemon.cli(&["explain", "model"])?;
+        let explained = daemon.command(&["explain", "model"]).output()?;
+        let explained = String::from_utf8_lossy(&explained.stdout).into_owned();
         let pulls = explained.contains(&format!("the image {image} is being pulled for volume model"));
         Ok(if pulls { Look::Done(explained) } else { Look::NotYet(explained) })
     });

@@ -36,9 +36,15 @@ async fn a_pull_in_progress_shows_its_progress() {
     assert!(pods.contains(&pull), "{pods}");
     let images = output_of(&daemon, &["images"]).unwrap();
     assert!(images.contains(&pull) && images.contains(progress), "{images}");
-    let explained = output_of(&daemon, &["explain", "slow"]).unwrap();
-    assert!(explained.contains("is being pulled for container idle"), "{explained}");
-    assert!(explained.contains(progress), "{explained}");
+    // The pod waits for its image once it has a sandbox.
+    wait_for("the pull that the pod waits for", SOON, async || {
+        let explained = output_of(&daemon, &["explain", "slow"])?;
+        let is_told =
+            explained.contains("is being pulled for container idle") && explained.contains(progress);
+        Ok(if is_told { Look::Done(()) } else { Look::NotYet(explained) })
+    })
+    .await
+    .unwrap();
 
     registry.go_on();
     wait_for_pod(&daemon, "slow", LATER, is_ready).await.unwrap();

@@ -313,3 +313,49 @@ async fn wait_for_explanation(daemon: &Daemon, pod: &str, text: &str) {
     });
     explained.await.unwrap();
 }
+
+/// Huge pages of 2 MiB that the machine has meanwhile.
+struct HugePages {
+    before: String,
+}
+
+impl HugePages {
+    const POOL: &str = "/sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages";
+
+    /// Reserves pages; `None` if this machine has none to spare.
+    fn reserve(pages: u32) -> Option<Self> {
+        let before = fs::read_to_string(Self::POOL).ok()?;
+        fs::write(Self::POOL, pages.to_string()).ok()?;
+        let pool = Self { before };
+        fs::read_to_string(Self::POOL).is_ok_and(|now| now.trim() == pages.to_string()).then_some(pool)
+    }
+}
+
+impl Drop for HugePages {
+    fn drop(&mut self) {
+        let _ = fs::write(Self::POOL, self.before.trim());
+    }
+}
+
+#[tokio::test]
+async fn a_volume_in_huge_pages_is_mounted_and_removed() {
+    let Some(_pool) = HugePages::reserve(16) else {
+        eprintln!("skipped: no huge pages of 2 MiB");
+        return;
+    };
+    let host = RealHost::start().await.unwrap();
+    let daemon = host.start_hostlet("").await.unwrap();
+    let script =
+        format!("grep ' /huge ' /proc/mounts; fallocate -l 2097152 /huge/f && echo taken; echo end; {IDLE}");
+    let volumes = json!([{"name": "huge", "emptyDir": {"medium": "HugePages"}}]);
+    let mut of_pages: Value = serde_json::from_str(&manifest("huge", &script, &volumes)).unwrap();
+    of_pages["spec"]["containers"][0]["resources"] =
+        json!({"limits": {"memory": "32Mi", "hugepages-2Mi": "4Mi"}});
+    host.write_manifest("huge.json", &of_pages.to_string()).unwrap();
+    let pod = wait_until_ready(&daemon, "huge").await.unwrap();
+    let log = wait_for_log(&host, &pod, "main", "end").await.unwrap();
+    assert!(log.contains(" hugetlbfs ") && log.contains("pagesize=2M") && log.contains("taken"), "{log}");
+    host.remove_manifest("huge.json").unwrap();
+    wait_until_gone(&daemon, &pod_dir(&host, &uid(&pod))).await;
+    wait_until_empty(&host).await.unwrap();
+}

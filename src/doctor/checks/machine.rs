@@ -1,4 +1,4 @@
-//! The machine: kernel, control groups, swap, clock, disks, inotify.
+//! The machine: kernel, control groups, swap, clock, disks, mounts, inotify.
 
 use jiff::SignedDuration;
 
@@ -24,7 +24,7 @@ pub(super) fn check(facts: &Facts) -> Vec<Finding> {
     findings.extend([swap(facts), clock(facts)]);
     findings
         .extend(facts.machine.disks.iter().map(|(path, disk)| disk_of(&path.display().to_string(), disk)));
-    findings.push(inotify(facts));
+    findings.extend([mounts(facts), inotify(facts)]);
     findings
 }
 
@@ -164,6 +164,24 @@ fn disk_of(path: &str, disk: &Seen<DiskFacts>) -> Finding {
         return Finding::warning(CHECK, text, "remove files: df -i shows the filesystems");
     }
     Finding::ok(CHECK, text)
+}
+
+/// What is mounted in a volume reaches containers, or from a container the host, only below a shared mount
+/// (<https://kubernetes.io/docs/concepts/storage/volumes/#mount-propagation>).
+fn mounts(facts: &Facts) -> Finding {
+    const CHECK: &str = "mounts";
+    match &facts.machine.unshared_mount {
+        Err(why) => Finding::unknown(CHECK, why.to_string()),
+        Ok(None) => Finding::ok(CHECK, "shared"),
+        Ok(Some(mount)) => Finding::warning(
+            CHECK,
+            format!(
+                "the mount {} is not shared: containers whose volumes have mountPropagation do not start",
+                mount.display()
+            ),
+            format!("mount --make-rshared {}, at each boot before containerd starts", mount.display()),
+        ),
+    }
 }
 
 fn inotify(facts: &Facts) -> Finding {

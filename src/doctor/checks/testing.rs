@@ -54,6 +54,7 @@ pub(in crate::doctor) fn facts() -> Facts {
             not_before: Some("2025-12-01T00:00:00Z".parse().unwrap()),
             is_synchronized: Some(true),
             disks: vec![("/var/lib/kubelet".into(), Ok(disk))],
+            unshared_mount: Ok(None),
             inotify_instances: Ok(128),
             inotify_watches: Ok(65_536),
         },

@@ -47,6 +47,7 @@ fn a_healthy_host_has_a_line_per_check() {
             "swap",
             "clock",
             "disk",
+            "mounts",
             "inotify",
             "runtime",
             "cgroup driver",
@@ -89,6 +90,11 @@ fn the_machine_is_checked() {
         &["2024-01-01", "set the clock"],
     );
     only(|f| f.machine.is_synchronized = Some(false), "Warning clock", &["timedatectl"]);
+    only(
+        |f| f.machine.unshared_mount = Ok(Some("/".into())),
+        "Warning mounts: the mount / is not shared",
+        &["--make-rshared /"],
+    );
     only(|f| f.machine.inotify_instances = Ok(64), "Warning inotify: max_user_instances 64", &["sysctl -w"]);
 }
 

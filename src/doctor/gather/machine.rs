@@ -10,7 +10,7 @@ use nix::sys::statvfs::{FsFlags, statvfs};
 
 use super::super::facts::{CgroupFacts, CgroupHierarchy, DiskFacts, MachineFacts, Seen, Unseen};
 use crate::config::Config;
-use crate::sys::{Host, clock_is_synchronized};
+use crate::sys::{Host, KernelMounts, Mounts, clock_is_synchronized};
 
 /// containerd's files, with the images.
 const CONTAINERD: &str = "/var/lib/containerd";
@@ -43,9 +43,16 @@ pub(super) fn machine(root: &Path, config: &Config) -> MachineFacts {
         not_before: modified(&proc.join("self/exe")),
         is_synchronized: clock_is_synchronized(),
         disks: disks(&[&config.root_dir, &config.pods.logs_dir, Path::new(CONTAINERD)]),
+        unshared_mount: unshared_mount(&proc, &config.root_dir),
         inotify_instances: number("sys/fs/inotify/max_user_instances"),
         inotify_watches: number("sys/fs/inotify/max_user_watches"),
     }
+}
+
+fn unshared_mount(proc: &Path, dir: &Path) -> Seen<Option<PathBuf>> {
+    let table = KernelMounts { mountinfo: proc.join("self/mountinfo") }.table();
+    let table = table.map_err(|error| Unseen(error.to_string()))?;
+    Ok(table.of(dir).filter(|mount| !mount.is_shared).map(|mount| mount.point.clone()))
 }
 
 pub(super) fn cgroups(root: &Path) -> CgroupFacts {
@@ -130,6 +137,18 @@ mod tests {
         fs::write(at("sys/fs/cgroup/cgroup.controllers"), "memory\n").unwrap();
         assert_eq!(cgroups(root.path()).hierarchy, Ok((CgroupHierarchy::V2, memory)));
         assert!(!cgroups(root.path()).has_systemd);
+    }
+
+    #[test]
+    fn the_mount_of_a_directory_may_not_be_shared() {
+        let proc = tempfile::tempdir().unwrap();
+        fs::create_dir(proc.path().join("self")).unwrap();
+        let lines = "20 1 0:20 / / rw shared:1 - ext4 /dev/sda rw\n21 20 0:21 / /var rw - ext4 /dev/sdb rw\n";
+        fs::write(proc.path().join("self/mountinfo"), lines).unwrap();
+        let of = |dir: &str| unshared_mount(proc.path(), Path::new(dir));
+        assert_eq!(of("/srv/kubelet"), Ok(None));
+        assert_eq!(of("/var/lib/kubelet"), Ok(Some("/var".into())));
+        assert!(unshared_mount(Path::new("/nowhere"), Path::new("/")).is_err());
     }
 
     #[test]

@@ -204,6 +204,16 @@ pub(super) const RULES: &[Rule] = &[
         "correct resourceFieldRef.containerName in spec.volumes",
     ),
     rule(
+        &["no resource request for huge pages"],
+        "a volume is in huge pages, and the pod requests none of that size",
+        "request hugepages-<size> in the resources of the container that mounts it",
+    ),
+    rule(
+        &["requests multiple huge page sizes"],
+        "a volume is in huge pages, and the pod requests several sizes",
+        "name the size in emptyDir.medium: HugePages-<size>",
+    ),
+    rule(
         &["for volume", "is not supported"],
         "a volume has a field that hostlet does not support yet",
         "remove the field in the message from spec.volumes",

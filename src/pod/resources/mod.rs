@@ -11,7 +11,7 @@ mod whole;
 
 pub use amounts::{Amounts, pod_limits, pod_requests};
 pub use oom::oom_score_adj;
-pub use pod_cgroup::{pod_cpu_request, pod_resources};
+pub use pod_cgroup::{huge_pages, pod_cpu_request, pod_memory_request, pod_resources};
 pub use qos::qos_class;
 pub(in crate::pod) use requests::limited_resources;
 pub use requests::{limited_storage, requested_resources};

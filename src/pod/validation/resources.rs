@@ -125,11 +125,21 @@ fn parsed<'r>(
                 if !STANDARD.contains(&name.as_str()) && !amount.is_whole() {
                     errors.push(FieldError::invalid(&path, &written.0, "must be an integer"));
                 }
+                if !is_whole_pages(name, amount) {
+                    let rule = format!("{amount} is not positive integer multiple of {name}");
+                    errors.push(FieldError::invalid(&path, amount.to_string(), rule));
+                }
                 amounts.insert(name.as_str(), amount);
             }
         }
     }
     amounts
+}
+
+/// Whether an amount in huge pages is a multiple of their size; true for any other resource.
+fn is_whole_pages(name: &str, amount: Quantity) -> bool {
+    let size = name.strip_prefix(HUGE_PAGES).and_then(|size| Quantity::parse(size).ok());
+    size.is_none_or(|size| size.value() <= 0 || amount.value() % size.value() == 0)
 }
 
 fn check_name(name: &str, path: &FieldPath, errors: &mut Errors) {

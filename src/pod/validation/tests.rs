@@ -299,6 +299,10 @@ fn the_container_level_fields_are_checked() {
             "spec.containers[0].resources: Forbidden: HugePages require",
         ),
         (
+            json!({"resources": {"limits": {"cpu": "1", "hugepages-2Mi": "3Mi"}}}),
+            "spec.containers[0].resources.limits[hugepages-2Mi]: Invalid value: \"3Mi\": 3Mi is not positive integer multiple of hugepages-2Mi",
+        ),
+        (
             json!({"securityContext": {"privileged": true, "allowPrivilegeEscalation": false}}),
             "spec.containers[0].securityContext.allowPrivilegeEscalation: Invalid value: false: cannot set",
         ),
@@ -453,17 +457,15 @@ fn unsupported_fields_are_reported_one_by_one() {
     not_served(
         &pod(json!({
             "initContainers": [{"name": "i", "image": "a", "volumeMounts": [{"name": "v", "mountPath": "/v"}]}],
-            "resources": {"limits": {"cpu": "1", "memory": "8Mi", "hugepages-2Mi": "2Mi"}},
             "runtimeClassName": "kata", "overhead": {"cpu": "1"}, "hostUsers": false,
             "volumes": [{"name": "v", "ephemeral": {"volumeClaimTemplate": {"spec": {"resources": {}}}}},
-                {"name": "huge", "emptyDir": {"medium": "HugePages"}}, {"name": "limited", "emptyDir": {"sizeLimit": "1Gi"}}],
+                {"name": "odd", "emptyDir": {"medium": "Cloud"}}, {"name": "limited", "emptyDir": {"sizeLimit": "1Gi"}}],
             "schedulingGates": [{"name": "g"}],
             "resourceClaims": [{"name": "r"}]
         })),
         &[
             "spec.resourceClaims",
             "spec.schedulingGates",
-            "spec.resources.limits[hugepages-2Mi]",
             "spec.volumes[0].ephemeral",
             "spec.volumes[1].emptyDir.medium",
         ],
@@ -478,7 +480,7 @@ fn unsupported_fields_are_reported_one_by_one() {
             "resources": {"limits": {"cpu": "1", "ephemeral-storage": "1Gi", "hugepages-2Mi": "2Mi", "a.b/gpu": "1"}},
             "securityContext": {"appArmorProfile": {"type": "Localhost", "localhostProfile": "x"}}
         })),
-        &["spec.containers[0].resizePolicy[0]", "spec.containers[0].resources.limits[hugepages-2Mi]"],
+        &["spec.containers[0].resizePolicy[0]"],
     );
 }
 
@@ -617,7 +619,7 @@ fn images_of_volumes_are_named() {
 fn mounts_of_supported_volumes_are_served() {
     let pod_of = |mounts: Value| {
         pod(json!({
-            "volumes": [{"name": "e", "emptyDir": {}}, {"name": "m", "emptyDir": {"medium": "Memory", "sizeLimit": "1Mi"}},
+            "volumes": [{"name": "e", "emptyDir": {}}, {"name": "g", "emptyDir": {"medium": "HugePages-2Mi"}}, {"name": "m", "emptyDir": {"medium": "Memory", "sizeLimit": "1Mi"}},
                 {"name": "h", "hostPath": {"path": "/srv"}},
                 {"name": "d", "downwardAPI": {"items": [{"path": "a", "fieldRef": {"fieldPath": "metadata.name"}}]}},
                 {"name": "p", "projected": {"sources": [

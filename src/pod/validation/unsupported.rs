@@ -10,7 +10,6 @@ use k8s_openapi::api::core::v1::{Container, Pod, PodSpec, ResourceRequirements, 
 use super::volumes::sources;
 use super::{FieldError, FieldPath, list, text};
 use crate::pod::is_static;
-use crate::types::resources::HUGE_PAGES;
 
 /// All unsupported fields that `pod` uses. It must be valid and have its defaults.
 pub fn unsupported(pod: &Pod) -> Vec<FieldError> {
@@ -57,12 +56,15 @@ fn check_pod(spec: &PodSpec, path: &FieldPath, found: &mut Found) {
         found.add(set, &path.child(field), sentence);
     }
     if let Some(requirements) = &spec.resources {
-        check_resources(requirements, &path.child("resources"), found);
+        check_claims(requirements, &path.child("resources"), found);
     }
     for (index, volume) in list(&spec.volumes).iter().enumerate() {
         check_volume(volume, &path.child("volumes").index(index), found);
     }
 }
+
+/// The medium of volumes in huge pages of a size, which follows.
+const HUGE_PAGES_OF_SIZE: &str = "HugePages-";
 
 /// The supported kinds of volumes.
 const VOLUMES: [&str; 9] = [
@@ -88,8 +90,10 @@ fn check_volume(volume: &Volume, path: &FieldPath, found: &mut Found) {
     if let Some(directory) = &volume.empty_dir {
         let path = path.child("emptyDir");
         let medium = text(&directory.medium);
-        let huge = "huge pages are not mounted";
-        found.add(!matches!(medium, "" | "Memory"), &path.child("medium"), huge);
+        let is_served =
+            matches!(medium, "" | "Memory" | "HugePages") || medium.starts_with(HUGE_PAGES_OF_SIZE);
+        let media = "the media are Memory, HugePages and HugePages-<size>";
+        found.add(!is_served, &path.child("medium"), media);
     }
     let parts = volume.projected.iter().flat_map(|projected| list(&projected.sources));
     for (index, part) in parts.enumerate() {
@@ -118,7 +122,7 @@ fn check_container(container: &Container, path: &FieldPath, found: &mut Found) {
         found.add(set, &path.child("resizePolicy").index(index), "containers are not resized in place");
     }
     if let Some(requirements) = &container.resources {
-        check_resources(requirements, &path.child("resources"), found);
+        check_claims(requirements, &path.child("resources"), found);
     }
     if let Some(context) = &container.security_context {
         let path = path.child("securityContext");
@@ -134,36 +138,22 @@ pub fn unsupported_ephemeral(container: &Container) -> Vec<FieldError> {
     found.0
 }
 
-/// CPU, memory and ephemeral storage are enforced.
-fn check_resources(requirements: &ResourceRequirements, path: &FieldPath, found: &mut Found) {
+fn check_claims(requirements: &ResourceRequirements, path: &FieldPath, found: &mut Found) {
     found.add(
         !list(&requirements.claims).is_empty(),
         &path.child("claims"),
         "claimed devices are not prepared",
     );
-    let sentence = |name: &str| name.starts_with(HUGE_PAGES).then_some("huge pages are not limited");
-    each_resource(requirements, path, found, sentence);
 }
 
-/// Rejects extended resources of static pods. For scheduled pods, the scheduler or admission counts them.
+/// Rejects extended resources of static pods. For scheduled pods, the scheduler or admission counts them. A limited one is
+/// reported at its limit.
 fn check_devices(requirements: &ResourceRequirements, path: &FieldPath, found: &mut Found) {
-    let sentence = |name: &str| name.contains('/').then_some("no device plugin offers this resource");
-    each_resource(requirements, path, found, sentence);
-}
-
-/// Reports the resources in requests and limits for which `sentence` returns a message; for a limited one, at its limit.
-fn each_resource(
-    requirements: &ResourceRequirements,
-    path: &FieldPath,
-    found: &mut Found,
-    sentence: impl Fn(&str) -> Option<&'static str>,
-) {
     let limits = requirements.limits.iter().flatten().map(|(name, _)| ("limits", name.as_str()));
     let is_limited =
         |name: &str| requirements.limits.as_ref().is_some_and(|limits| limits.contains_key(name));
     let requests = requirements.requests.iter().flatten().map(|(name, _)| ("requests", name.as_str()));
     for (list, name) in limits.chain(requests.filter(|(_, name)| !is_limited(name))) {
-        let sentence = sentence(name);
-        found.add(sentence.is_some(), &path.child(list).key(name), sentence.unwrap_or_default());
+        found.add(name.contains('/'), &path.child(list).key(name), "no device plugin offers this resource");
     }
 }

@@ -1,10 +1,18 @@
-//! emptyDir volumes, on disk or in memory. Pure.
+//! emptyDir volumes, on disk, in memory or in huge pages. Pure.
 
-use k8s_openapi::api::core::v1::EmptyDirVolumeSource;
+use std::collections::BTreeSet;
 
-use crate::types::Quantity;
+use k8s_openapi::api::core::v1::{EmptyDirVolumeSource, Pod};
+
+use crate::pod::resources::huge_pages;
+use crate::types::{Quantity, ResourceList};
 use crate::volume::desired::{Context, Store};
 use crate::volume::error::ContentError;
+
+/// The medium of volumes in huge pages of the only size that the pod requests.
+const HUGE_PAGES_MEDIUM: &str = "HugePages";
+/// That of volumes in huge pages of a size, which follows.
+const HUGE_PAGES_OF_SIZE: &str = "HugePages-";
 
 /// Where the volume stores its content.
 pub(in crate::volume) fn store(
@@ -17,8 +25,46 @@ pub(in crate::volume) fn store(
             let limit = source.size_limit.as_ref().and_then(|limit| Quantity::parse(&limit.0).ok());
             Ok(Store::Memory(memory_size(limit, context)))
         }
+        medium if medium == HUGE_PAGES_MEDIUM || medium.starts_with(HUGE_PAGES_OF_SIZE) => {
+            page_size(medium, context.pod).map(Store::HugePages)
+        }
         medium => Err(ContentError::Unsupported(format!("storage medium {medium:?}"))),
     }
+}
+
+/// The page size of a volume in huge pages: that of the medium, or the only one that the pod requests. A pod has to request what
+/// it mounts. Upstream's rules and texts.
+fn page_size(medium: &str, pod: &Pod) -> Result<u64, ContentError> {
+    let requested: BTreeSet<u64> = requested_page_sizes(pod);
+    let wanted = medium
+        .strip_prefix(HUGE_PAGES_OF_SIZE)
+        .map(|size| Quantity::parse(size).map_err(|error| (size, error)));
+    let found = match wanted {
+        Some(Err((size, error))) => {
+            return Err(ContentError::HugePages(format!("medium {medium}: page size {size:?}: {error}")));
+        }
+        Some(Ok(size)) => u64::try_from(size.value()).ok().filter(|size| requested.contains(size)),
+        None if requested.len() > 1 => {
+            return Err(ContentError::HugePages(format!(
+                "medium: {medium} can't be used if container requests multiple huge page sizes"
+            )));
+        }
+        None => requested.first().copied(),
+    };
+    found.ok_or_else(|| {
+        ContentError::HugePages(format!(
+            "medium {medium}: hugePages storage requested, but there is no resource request for huge pages"
+        ))
+    })
+}
+
+/// The sizes in the requests of the pod and of its containers.
+fn requested_page_sizes(pod: &Pod) -> BTreeSet<u64> {
+    let Some(spec) = &pod.spec else { return BTreeSet::new() };
+    let containers = spec.containers.iter().chain(spec.init_containers.iter().flatten());
+    let resources = containers.map(|container| &container.resources).chain([&spec.resources]).flatten();
+    let requests = resources.flat_map(|resources| &resources.requests);
+    requests.flat_map(|requests| huge_pages(&ResourceList::read(Some(requests))).into_keys()).collect()
 }
 
 /// Size of a volume in memory: the minimum of its limit, the pod's memory limit and the node's memory.
@@ -61,8 +107,35 @@ mod tests {
         assert_eq!(store(limited, Some(0)), Ok(Store::Memory(16 << 20)));
         assert_eq!(store(json!({"medium": "Memory", "sizeLimit": "0"}), None), Ok(Store::Memory(node)));
         assert_eq!(store(json!({"medium": "Memory", "sizeLimit": "1Ei"}), None), Ok(Store::Memory(node)));
-        let refused = store(json!({"medium": "HugePages-2Mi"}), None).unwrap_err();
+        let refused = store(json!({"medium": "Cloud"}), None).unwrap_err();
         let refused = refused.strip_prefix("MountVolume.SetUp failed for volume \"v\" : ").unwrap();
-        assert_eq!(refused, "storage medium \"HugePages-2Mi\" is not supported");
+        assert_eq!(refused, "storage medium \"Cloud\" is not supported");
+    }
+
+    #[test]
+    fn huge_pages_are_of_a_size_that_the_pod_requests() {
+        let of = |sizes: &[&str], medium: &str| {
+            let container = |size: &&str| {
+                let amount = json!({(format!("hugepages-{size}")): size});
+                json!({"name": "c", "resources": {"limits": amount, "requests": amount}})
+            };
+            let (own, init) = sizes.split_first().map_or((None, sizes), |(own, init)| (Some(own), init));
+            let own: Vec<Value> = own.iter().map(|size| container(size)).collect();
+            let init: Vec<Value> = init.iter().map(container).collect();
+            let pod = Pod::new(json!({"containers": own, "initContainers": init}));
+            match pod.desired_volume(json!({"emptyDir": {"medium": medium}})) {
+                DesiredVolume::Own(desired) => Ok(desired.store),
+                DesiredVolume::Invalid(problem) => Err(problem.to_string()),
+                other => panic!("an empty directory is the pod's own: {other:?}"),
+            }
+        };
+        assert_eq!(of(&["2Mi"], "HugePages"), Ok(Store::HugePages(2 << 20)));
+        assert_eq!(of(&["2Mi", "1Gi"], "HugePages-1Gi"), Ok(Store::HugePages(1 << 30)));
+        let refused = |sizes, medium| of(sizes, medium).unwrap_err();
+        assert!(refused(&["2Mi", "1Gi"], "HugePages").ends_with("requests multiple huge page sizes"));
+        let none = "medium HugePages-1Gi: hugePages storage requested, but there is no resource request for huge pages";
+        assert!(refused(&["2Mi"], "HugePages-1Gi").ends_with(none));
+        assert!(refused(&[], "HugePages").ends_with("no resource request for huge pages"));
+        assert!(refused(&["2Mi"], "HugePages-big").contains("page size \"big\""));
     }
 }
