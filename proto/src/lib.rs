@@ -1,4 +1,4 @@
-//! Wire definitions that no well-kept crate has. Only what hostlet uses; no behaviour.
+//! Wire definitions that no well-kept crate has: the whole CRI, and of other interfaces what hostlet uses. No behaviour.
 
 pub mod cri;
 pub mod dra;
